@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * layout: the memory that the server and the kernel programs share.
+ *
+ * The server owns every byte of it. The kernel programs read it while the
+ * server writes, and write nothing but the touch marks of a bucket line.
+ * This is the one header that both sides include, and the only one in bpf/
+ * that a layer other than kcache may include.
+ *
+ * Heap. Segments of MC_SEGMENT_BYTES, each MC_SEGMENT_PAGES slab pages of
+ * MC_PAGE_BYTES. A chunk never crosses a page. A reference names the place
+ * of a chunk in the heap in units of 1 << ref_shift bytes (struct
+ * mc_control), counted from the start of segment 0; 0 is no reference.
+ *
+ * Table. Linear hashing (Litwin, VLDB 1980) over lines of 64 bytes: line i
+ * holds the items with (hash & line.mask) == i. A split moves some items of
+ * line i to the new line (hash & (2 * mask + 1)) and widens both masks, so
+ * whoever comes to a line by an older line count sees from the mask where to
+ * go on. Full lines are followed by overflow lines, numbered in their own
+ * space, under the sequence counter of the line that heads the chain.
+ *
+ * Consistency. A writer holds the stripe of the line, makes seq odd before
+ * it changes the line, its overflow lines or what the kernel reads of an item
+ * that is reachable from it, and even after. A reader takes seq (even), walks, copies,
+ * and takes seq again. Memory is reused only after it was unlinked, so a
+ * reader that saw reused bytes sees a moved counter too. On weakly ordered
+ * CPUs the writer needs a release fence on both sides of its change and the
+ * reader an acquire fence after the first and before the second load of seq.
+ *
+ * The item and line fields that the kernel reads are marked [k].
+ */
+#ifndef MC_LAYOUT_H
+#define MC_LAYOUT_H
+
+#ifndef __bpf__
+#include <linux/types.h>
+#include <stddef.h>
+#endif
+
+/* Sizes: bytes unless the name says otherwise. */
+enum {
+    MC_PAGE_BYTES = 1 << 20,
+    MC_SEGMENT_PAGES = 16,
+    MC_SEGMENT_BYTES = MC_SEGMENT_PAGES * MC_PAGE_BYTES,
+    MC_TABLE_LINES = 1 << 14,  /* lines in one table segment */
+    MC_TABLE_BYTES = MC_TABLE_LINES * 64,
+    MC_MAX_SEGMENTS = 1 << 14, /* heap: 256 GiB */
+    MC_MAX_TABLES = 1 << 15,   /* table segments, main and overflow alike */
+    MC_OVERFLOW_TABLE = 1 << 14, /* the first table segment of overflow lines */
+    MC_SLOTS = 8,              /* items in one line */
+    MC_KEY_MAX = 250,
+    MC_CLASSES = 64,           /* slab classes, 0 unused */
+    MC_MAX_ADDRESSES = 64,
+    MC_HASH_WORDS = 32,        /* 8-byte words in the longest key */
+    MC_UDP_HEADER = 8,
+    MC_UDP_PAYLOAD = 1400,     /* of one reply datagram, its header included */
+};
+
+/* Item flags [k]: the kernel answers only items with none of MC_ITEM_PASS. */
+enum {
+    MC_ITEM_LINKED = 1 << 0,   /* reachable from the table */
+    MC_ITEM_SLABBED = 1 << 1,  /* on a free list */
+    MC_ITEM_FETCHED = 1 << 2,  /* read at least once since it was stored */
+    MC_ITEM_ACTIVE = 1 << 3,   /* read again since the LRU last judged it */
+    MC_ITEM_CHUNKED = 1 << 4,  /* the value is a chain of chunks */
+    MC_ITEM_CHUNK = 1 << 5,    /* not an item but a link of such a chain */
+    MC_ITEM_EXTERN = 1 << 6,   /* the value is on flash */
+    MC_ITEM_STALE = 1 << 7,    /* meta: marked stale, served with W or Z */
+    MC_ITEM_WON = 1 << 8,      /* meta: the recache token was handed out */
+    MC_ITEM_BINKEY = 1 << 9,   /* meta: the key arrived base64-coded */
+    MC_ITEM_PASS = MC_ITEM_CHUNKED | MC_ITEM_CHUNK | MC_ITEM_EXTERN |
+                   MC_ITEM_STALE | MC_ITEM_WON | MC_ITEM_BINKEY,
+};
+
+/*
+ *  0  next   4 prev  LRU or free list links (store only, LRU lock)
+ *  8  cas    [k]     unique id of this value
+ * 16  exptime [k]    seconds on the server's clock, 0 never; touch changes it
+ * 20  nbytes [k]     bytes of wire[]
+ * 24  time           last use, seconds (racy by design)
+ * 28  refcount       atomic; 1 for the table, 1 for each holder
+ * 30  flags  [k]     MC_ITEM_*
+ * 32  clsid          slab class in the low 6 bits, LRU segment in the high 2
+ * 33  nkey   [k]     1 to MC_KEY_MAX
+ * 34  nmid   [k]     bytes between key and value
+ * 35  epoch  [k]     dead unless equal to mc_control.epoch
+ * 36  wire   [k]     key, middle, value, tail: as they go on the wire in a
+ *                    text reply ("key", " flags bytes\r\n", data, "\r\n").
+ *                    In a chunked item only key and middle; the chain begins
+ *                    at the next multiple of 8.
+ */
+struct mc_item {
+    __u32 next;
+    __u32 prev;
+    __u64 cas;
+    __u32 exptime;
+    __u32 nbytes;
+    __u32 time;
+    __u16 refcount;
+    __u16 flags;
+    __u8 clsid;
+    __u8 nkey;
+    __u8 nmid;
+    __u8 epoch;
+    char wire[4];
+};
+
+enum { MC_ITEM_HEADER = 36 };
+
+/*
+ * One line of the table: a cache line.
+ *
+ *  0  seq    [k]  odd while a writer changes what this line reaches;
+ *                 of the head of a chain, unused in an overflow line
+ *  4  mask   [k]  hash bits that this line's items have in common
+ *  8  tags   [k]  one byte for each slot, 0: empty (mc_hash_tag)
+ * 16  refs   [k]
+ * 48  next   [k]  number of the overflow line that follows, 0: none
+ * 52  touched     the kernel's marks, one bit a slot: it served that item.
+ *                 Written by both sides without order; a mark may be lost or
+ *                 land on a slot's next tenant, and nothing worse.
+ */
+struct mc_line {
+    __u32 seq;
+    __u32 mask;
+    __u64 tags;
+    __u32 refs[MC_SLOTS];
+    __u32 next;
+    __u8 touched;
+    __u8 unused[11];
+};
+
+/*
+ * The control block: one page. Written by the server, read by the kernel.
+ * nlines and the epoch are single loads; a kernel program that used an old
+ * nlines learns better from line.mask.
+ */
+struct mc_control {
+    /* Hot: what every lookup reads. */
+    __u64 base_ns;     /* CLOCK_MONOTONIC at second 0 of the server's clock */
+    __u32 nlines;      /* lines of the table in use */
+    __u32 flush_at;    /* from this second on pass everything, 0: never */
+    __u32 aside;       /* not 0: the server needs to see every request */
+    __u8 epoch;        /* items of another epoch were flushed */
+    __u8 ref_shift;    /* log2 of the unit of references, 3 to 6 */
+    __u16 port;        /* UDP, network order; 0: answer nothing */
+    __u32 naddresses;  /* of addresses[]; network order, IPv4 */
+    __u32 unused;
+    __u32 addresses[MC_MAX_ADDRESSES];
+    __u64 seed[MC_HASH_WORDS];
+    __u8 pad[4096 - 32 - 4 * MC_MAX_ADDRESSES - 8 * MC_HASH_WORDS];
+};
+
+#ifndef __bpf__
+_Static_assert(sizeof(struct mc_line) == 64, "a line is a cache line");
+_Static_assert(offsetof(struct mc_line, tags) == 8, "");
+_Static_assert(offsetof(struct mc_line, next) == 48, "");
+_Static_assert(offsetof(struct mc_line, touched) == 52, "");
+_Static_assert(offsetof(struct mc_item, cas) == 8, "");
+_Static_assert(offsetof(struct mc_item, flags) == 30, "");
+_Static_assert(offsetof(struct mc_item, wire) == MC_ITEM_HEADER, "");
+_Static_assert(sizeof(struct mc_control) == 4096, "");
+#endif
+
+/*
+ * The hash of a key: NH of UMAC (Black et al., CRYPTO '99; RFC 4418, 5.2.2)
+ * over its 8-byte little-endian words, the last one padded with zeros, then
+ * the length and a finalizer. One multiplication for each word, independent
+ * of each other; universal for a secret random seed.
+ */
+static inline __u64 mc_hash_word(__u64 word, __u64 seed)
+{
+    __u64 low = (__u32)((__u32)word + (__u32)seed);
+    __u64 high = (__u32)((word >> 32) + (seed >> 32));
+
+    return low * high;
+}
+
+static inline __u64 mc_hash_end(__u64 sum, __u64 nkey)
+{
+    sum += nkey * 0x9e3779b97f4a7c15ull;
+    sum ^= sum >> 32;
+    sum *= 0xd6e8feb86659fd93ull;
+    sum ^= sum >> 32;
+    return sum;
+}
+
+/* The tag of a hash: its top byte, never 0. */
+static inline __u8 mc_hash_tag(__u64 hash)
+{
+    __u8 tag = (__u8)(hash >> 56);
+
+    return tag ? tag : 1;
+}
+
+/*
+ * The line of a hash when the table has nlines lines, and the mask that goes
+ * with it. top is the smallest 2^k - 1 that is not below nlines - 1.
+ */
+static inline __u32 mc_line_of(__u64 hash, __u32 nlines, __u32 top)
+{
+    __u32 line = (__u32)hash & top;
+
+    return line < nlines ? line : line & (top >> 1);
+}
+
+/*
+ * One row for each CPU: what the kernel programs count. The server adds the
+ * rows up. Rows are written by their own CPU only.
+ */
+enum mc_count {
+    MC_COUNT_SEEN,          /* packets to our port and address */
+    MC_COUNT_ANSWERED_XDP,
+    MC_COUNT_ANSWERED_TC,
+    MC_COUNT_KEYS,          /* keys in answered requests: hits + misses */
+    MC_COUNT_HITS,
+    MC_COUNT_MISSES,
+    MC_COUNT_BYTES_READ,    /* UDP payload of answered requests */
+    MC_COUNT_BYTES_WRITTEN, /* UDP payload of the answers */
+    /* Passed to the server, by reason. */
+    MC_COUNT_PASS_COMMAND,  /* not a get, or not text */
+    MC_COUNT_PASS_FRAME,    /* UDP frame header, short or of several datagrams */
+    MC_COUNT_PASS_PACKET,   /* fragment, IP options, bad length */
+    MC_COUNT_PASS_REQUEST,  /* malformed, or more keys than we answer */
+    MC_COUNT_PASS_ITEM,     /* chunked, on flash, stale */
+    MC_COUNT_PASS_EXPIRED,  /* expired or flushed: the server decides */
+    MC_COUNT_PASS_SIZE,     /* the reply is over one datagram */
+    MC_COUNT_PASS_ROOM,     /* no room in the frame (TC may answer) */
+    MC_COUNT_PASS_BUSY,     /* the line kept moving, or its chain is long */
+    MC_COUNT_PASS_ASIDE,    /* the server asked for everything */
+    MC_COUNT_PASS_SOURCE,   /* a source that we do not answer */
+    MC_COUNT_PASS_ERROR,    /* a helper failed */
+    MC_COUNTS
+};
+
+struct mc_counts {
+    __u64 count[32];
+    __u64 class_hits[MC_CLASSES];
+};
+
+#endif

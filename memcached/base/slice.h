@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * slice: bytes of somebody else's memory, never NUL-terminated.
+ */
+#ifndef BASE_SLICE_H
+#define BASE_SLICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+struct slice {
+    const char *ptr;
+    size_t len;
+};
+
+/* The slice of a string literal. */
+#define SLICE(literal) ((struct slice){(literal), sizeof(literal) - 1})
+
+static inline bool slice_equal(struct slice a, struct slice b)
+{
+    return a.len == b.len && memcmp(a.ptr, b.ptr, a.len) == 0;
+}
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * command: what a request does. It stands between proto and store, which
+ * never meet; it does no I/O. What it needs to know or do above itself goes
+ * through the functions that the server passes down (struct command_server).
+ *
+ * Each worker thread has a struct command_local; no locks of its own.
+ */
+#ifndef COMMAND_COMMAND_H
+#define COMMAND_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/slice.h"
+#include "bpf/layout.h"
+#include "proto/proto.h"
+
+struct store;
+struct mc_item;
+struct commands;
+struct command_local;
+
+/* Takes one statistic; keys in the order of the calls. */
+struct stat_sink;
+void stat_add(struct stat_sink *sink, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+struct command_net_stats {
+    uint64_t curr_connections, total_connections, rejected_connections, connection_structures,
+        reserved_fds, bytes_read, bytes_written, listen_disabled_num, time_in_listen_disabled_us,
+        conn_yields, idle_kicks;
+    bool accepting_conns;
+};
+
+/* Upward calls, from any worker. Those marked "may be NULL" are then not offered. */
+struct command_server {
+    void *context;
+    void (*net_stats)(void *context, struct command_net_stats *out);
+    void (*kernel_counts)(void *context, struct mc_counts *out);    /* may be NULL */
+    void (*stats_bmc)(void *context, struct stat_sink *sink);       /* may be NULL */
+    void (*stats_settings)(void *context, struct stat_sink *sink);
+    void (*stats_conns)(void *context, struct stat_sink *sink);
+    void (*reset_stats)(void *context);
+    void (*set_verbosity)(void *context, unsigned int level);
+    void (*shutdown)(void *context);
+};
+
+struct command_config {
+    bool flush_enabled;         /* false: -F */
+    bool shutdown_enabled;      /* -A */
+    bool maxconns_fast, idle_timeout; /* these add a line to `stats` */
+    bool segmented;             /* lru_maintainer */
+    bool slab_reassign, lru_crawler;
+    unsigned int nthreads;
+    uint32_t max_connections;
+    size_t item_max;
+    struct clock clock;
+};
+
+/* What the transport is and allows, chosen by net for each request. */
+enum command_transport { COMMAND_STREAM, COMMAND_DATAGRAM };
+
+/* A storage command whose value is still to come. Owned by the connection. */
+struct command_pending {
+    struct mc_item *item;       /* NULL: the value is swallowed */
+    size_t nleft;               /* bytes still to come, CRLF included */
+    size_t nfilled;
+    struct slice error;         /* the answer after swallowing */
+    enum verb verb;
+    uint64_t cas;
+    bool noreply;
+    char tail[2];               /* received in place of the CRLF */
+};
+
+enum command_next {
+    COMMAND_DONE,       /* the reply is complete (perhaps empty) */
+    COMMAND_VALUE,      /* feed nleft bytes to pending, then command_finish */
+    COMMAND_CLOSE,      /* send the reply, if any, and close */
+};
+
+struct commands *commands_new(struct store *store, const struct command_config *config,
+                              const struct command_server *server);
+void commands_free(struct commands *commands);
+struct command_local *command_local_new(struct commands *commands);
+void command_local_free(struct command_local *local);
+
+/* Executes a parsed request, adds to the reply. `pending` is written only for COMMAND_VALUE. */
+enum command_next command_run(struct command_local *local, const struct request *request,
+                              enum command_transport transport, rel_time now,
+                              struct reply *reply, struct command_pending *pending);
+/*
+ * Where the next bytes of the value go: writable, at most nleft, never empty while nleft > 0.
+ * With no item (swallowing) *ptr is NULL and the length says how much may be thrown away.
+ */
+size_t command_value_room(struct command_local *local, struct command_pending *pending,
+                          char **ptr);
+/* n bytes were written there (or thrown away). */
+void command_value_filled(struct command_pending *pending, size_t n);
+/* nleft is 0: stores the value and replies. */
+enum command_next command_finish(struct command_local *local, struct command_pending *pending,
+                                 rel_time now, struct reply *reply);
+/* The connection ends before the value is complete. */
+void command_abandon(struct command_local *local, struct command_pending *pending);
+/* The reply was sent, or will not be: lets go of its items and resets it. */
+void command_release(struct command_local *local, struct reply *reply);
+
+#endif

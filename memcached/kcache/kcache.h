@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * kcache: the kernel path. It provides the store with memory that the kernel
+ * programs see, attaches them to interfaces, and reports what they counted.
+ *
+ * Called by the main thread; kcache_stats and the provider by any.
+ * Built with --disable-bmc, kcache_open fails with a text that says so.
+ */
+#ifndef KCACHE_KCACHE_H
+#define KCACHE_KCACHE_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/provider.h"
+#include "bpf/layout.h"
+
+enum { KCACHE_MAX_INTERFACES = 16 };
+
+enum kcache_mode { KCACHE_AUTO, KCACHE_NATIVE, KCACHE_GENERIC };
+
+struct kcache_options {
+    const char *interfaces[KCACHE_MAX_INTERFACES];
+    unsigned int ninterfaces;
+    enum kcache_mode mode;
+    bool optional;         /* a failure is a warning */
+};
+
+struct kcache;
+
+/*
+ * Parses the word behind -X or -o that starts with "bmc=": interfaces and
+ * options separated by commas ("bmc=eth0,bmc=eth1,mode=native,optional").
+ * Slices of `word` are cut in place and kept. NULL, or a static text that
+ * says what is wrong. May be called again to add interfaces.
+ */
+const char *kcache_parse(struct kcache_options *options, char *word);
+
+/*
+ * Loads the programs and creates the first maps; attaches nothing. reach: how many bytes of
+ * heap the store may come to (sizes tables, commits nothing). NULL: `error` says what is wrong and what to do about it.
+ */
+struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach, char *error,
+                           size_t nerror);
+struct provider *kcache_provider(struct kcache *kcache);
+
+/*
+ * From here on the kernel answers for UDP `port` on the `n` IPv4 addresses
+ * (INADDR_ANY: all addresses of this machine). The store must be ready and the
+ * sockets bound. Says on stderr, a line for each interface, how it is attached.
+ * 0, or -1 with `error`.
+ */
+int kcache_attach(struct kcache *kcache, uint16_t port, const struct in_addr *addresses, size_t n,
+                  char *error, size_t nerror);
+/* Detaches, waits until no program runs, frees. NULL is legal. */
+void kcache_close(struct kcache *kcache);
+
+struct kcache_interface {
+    char name[16];
+    bool xdp_native, xdp_generic, tc; /* what is attached */
+};
+
+struct kcache_stats {
+    struct mc_counts counts; /* of all CPUs, since the start or the last reset */
+    struct kcache_interface interfaces[KCACHE_MAX_INTERFACES];
+    unsigned int ninterfaces;
+};
+void kcache_stats(struct kcache *kcache, struct kcache_stats *out);
+void kcache_reset_stats(struct kcache *kcache);
+
+#endif

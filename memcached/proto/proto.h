@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * proto: what memcached's protocols look like on the wire. Parsers from bytes
+ * to struct request, renderers into struct reply. Pure: no I/O, no clock, no
+ * knowledge of the store or of connections; the parsers allocate nothing.
+ */
+#ifndef PROTO_PROTO_H
+#define PROTO_PROTO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "base/slice.h"
+
+/* --- requests ----------------------------------------------------------- */
+
+enum verb {
+    VERB_UNKNOWN,   /* also an empty line */
+    VERB_GET,
+    VERB_GETS,
+    VERB_GAT,
+    VERB_GATS,
+    VERB_TOUCH,
+    VERB_SET,
+    VERB_ADD,
+    VERB_REPLACE,
+    VERB_APPEND,
+    VERB_PREPEND,
+    VERB_CAS,
+    VERB_INCR,
+    VERB_DECR,
+    VERB_DELETE,
+    VERB_FLUSH_ALL,
+    VERB_CACHE_MEMLIMIT,
+    VERB_STATS,
+    VERB_VERSION,
+    VERB_VERBOSITY,
+    VERB_QUIT,
+    VERB_SHUTDOWN,
+    VERB_HTTP,      /* the last word is HTTP/...: close */
+};
+
+enum {
+    PROTO_KEY_MAX = 250,
+    PROTO_MAX_TOKENS = 8,
+    PROTO_LINE_MAX = 1024,  /* a longer start of a line closes, but for get and gets */
+};
+
+/* Slices point into the input: they are good until it moves. */
+struct request {
+    enum verb verb;
+    struct slice error;     /* not empty: the answer, the request is not executed */
+    struct slice key;       /* the first key */
+    struct slice keys;      /* get family: the rest of the line, see proto_next_key */
+    struct slice tokens[PROTO_MAX_TOKENS]; /* of other commands, the verb first */
+    size_t ntokens;
+    uint32_t client_flags;
+    int64_t exptime;        /* as on the wire */
+    uint64_t nvalue;        /* bytes of the value that follows, without CRLF */
+    uint64_t cas;
+    uint64_t delta;
+    bool noreply;
+    bool has_value;         /* storage command: value and CRLF follow the line, also on error where memcached swallows them */
+};
+
+/*
+ * Parses one command line of the text protocol. Returns the bytes consumed, the
+ * newline included; 0: needs more; -1: no line can come of this, close.
+ */
+ssize_t proto_parse_text(struct slice input, struct request *request);
+/* Takes the next key off `keys`. False: no more. A key over PROTO_KEY_MAX is handed out as it is. */
+bool proto_next_key(struct slice *keys, struct slice *key);
+
+/* The frame header of a UDP datagram (protocol.txt, "UDP protocol"). */
+struct udp_frame {
+    uint16_t id, sequence, count, reserved;
+};
+/* False: the datagram is to be dropped (8 bytes or less, count not 1). */
+bool proto_parse_frame(struct slice datagram, struct udp_frame *frame);
+void proto_render_frame(char out[8], const struct udp_frame *frame);
+
+/* --- the bytes around a value in the store (struct store_format) --------- */
+
+uint8_t proto_middle(char *out, uint32_t client_flags, uint32_t nvalue);
+uint32_t proto_middle_flags(const char *middle, uint8_t nmiddle);
+
+/* --- replies ------------------------------------------------------------ */
+
+/*
+ * A reply: pieces of constant text, of text of its own, and of bytes that
+ * belong to items held until the reply is cleared. Several commands may add to
+ * one. Memory failures are remembered in `failed`.
+ */
+struct reply_piece {
+    const char *ptr;    /* NULL: at `offset` of text */
+    size_t offset;
+    size_t len;
+};
+
+struct reply {
+    char *text;
+    size_t ntext, text_size;
+    struct reply_piece *pieces;
+    size_t npieces, pieces_size;
+    void **held;
+    size_t nheld, held_size;
+    size_t nbytes;      /* of all pieces */
+    bool failed;
+};
+
+void reply_init(struct reply *reply);
+void reply_fini(struct reply *reply); /* nothing may be held */
+/* Empties it and keeps a bounded amount of its memory. Nothing may be held. */
+void reply_reset(struct reply *reply);
+/* Bytes that outlive the reply: constants, parts of held items. */
+void reply_bytes(struct reply *reply, struct slice bytes);
+/* Bytes that do not: copied. */
+void reply_copy(struct reply *reply, struct slice bytes);
+void reply_printf(struct reply *reply, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The owner lets go of `object` when the reply has been sent. */
+void reply_hold(struct reply *reply, void *object);
+/* Fills iov with what follows the first `skip` bytes, at most `limit` bytes; returns how many. */
+size_t reply_iov(const struct reply *reply, size_t skip, size_t limit, struct iovec *iov,
+                 size_t niov);
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * store: items by key, in memory that the kernel programs can read.
+ *
+ * It knows no protocol: an item's wire bytes are key, middle, value and tail,
+ * where middle and tail come from functions that the owner hands over
+ * (struct store_format). It reads no clock: `now` is a parameter. It knows no
+ * kernel: memory comes from a provider and the layout is bpf/layout.h.
+ *
+ * Threads. Any number of threads call at once, each with a struct
+ * store_local of its own. Lock order: stripe of the key, LRU of the class,
+ * slabs; the LRU takes stripes by trylock. No call blocks for I/O.
+ *
+ * Holding. An item returned by a get or a reserve is held by the caller until
+ * store_put, store_commit or store_discard: its bytes stay as they are, also
+ * after the key was overwritten, deleted or evicted.
+ */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/provider.h"
+#include "base/slice.h"
+#include "bpf/layout.h"
+
+struct store;
+struct store_local;
+
+enum store_result {
+    STORE_DONE,         /* stored, touched, deleted, counted */
+    STORE_NOT_STORED,
+    STORE_EXISTS,       /* the CAS id has changed */
+    STORE_MISS,
+    STORE_TOO_LARGE,
+    STORE_NO_MEMORY,
+    STORE_NON_NUMERIC,
+};
+
+enum store_mode {
+    STORE_SET,
+    STORE_ADD,
+    STORE_REPLACE,
+    STORE_APPEND,
+    STORE_PREPEND,
+    STORE_CAS,
+};
+
+/* How the owner writes the bytes around a value. All functions are pure. */
+struct store_format {
+    /* Writes the bytes between key and value to out, returns how many (at most STORE_MIDDLE_MAX). */
+    uint8_t (*middle)(char *out, uint32_t client_flags, uint32_t nvalue);
+    /* The client flags in a middle that was written so. */
+    uint32_t (*client_flags)(const char *middle, uint8_t nmiddle);
+    struct slice tail; /* follows every value; at most 8 bytes */
+};
+
+enum { STORE_MIDDLE_MAX = 32 };
+
+struct store_config {
+    uint64_t memory_limit;   /* bytes of slab pages (-m) */
+    uint32_t item_max;       /* largest item, bytes (-I) */
+    uint32_t chunk_max;      /* largest chunk, bytes; above it values are chained */
+    uint32_t chunk_min;      /* least room for key, value and flags (-n) */
+    double growth_factor;    /* of slab classes (-f) */
+    const uint32_t *slab_sizes; /* 0-terminated chunk sizes instead of a factor, or NULL */
+    unsigned int hashpower;  /* log2 of the slots at start */
+    bool expand;             /* let the table grow */
+    bool evict;              /* false: -M */
+    bool cas;                /* false: -C, every CAS id is 0 to the outside */
+    bool prealloc;           /* -L: take all memory at start */
+    bool segmented;          /* hot, warm, cold, temp; false: one LRU for each class */
+    unsigned int hot_pct, warm_pct;      /* of a class's memory */
+    double hot_max_factor, warm_max_factor; /* of the age of cold's tail */
+    bool temp;               /* the temp LRU is on */
+    uint32_t temporary_ttl;  /* seconds */
+    struct store_format format;
+    struct clock clock;
+};
+
+/* memcached's defaults. */
+void store_config_defaults(struct store_config *config);
+
+/* NULL with errno; `error` then says what and is static text. */
+struct store *store_new(const struct store_config *config, struct provider *provider,
+                        const char **error);
+/* All locals freed and the maintainer stopped before. */
+void store_free(struct store *store);
+struct mc_control *store_control(struct store *store);
+
+/* A thread's handle: its statistics. NULL with errno. */
+struct store_local *store_local_new(struct store *store);
+/* Its statistics stay counted. */
+void store_local_free(struct store_local *local);
+
+/*
+ * The maintainer: a thread that keeps the LRU segments in proportion, reclaims
+ * what has expired at their tails, and provides memory before it is needed. 0 or -errno.
+ */
+int store_maintainer_start(struct store *store);
+void store_maintainer_stop(struct store *store);
+
+/* --- reading ------------------------------------------------------------ */
+
+/* The live item of the key, held; NULL: a miss, counted. */
+struct mc_item *store_get(struct store_local *local, struct slice key, rel_time now);
+/* The same, and its expiry becomes `expiry`. */
+struct mc_item *store_get_touch(struct store_local *local, struct slice key,
+                                rel_time expiry, rel_time now);
+void store_put(struct store_local *local, struct mc_item *item);
+
+/* Parts of an item. */
+static inline struct slice item_key(const struct mc_item *item)
+{
+    return (struct slice){item->wire, item->nkey};
+}
+static inline struct slice item_middle(const struct mc_item *item)
+{
+    return (struct slice){item->wire + item->nkey, item->nmid};
+}
+/* Length of the value, without the tail. */
+uint32_t item_nvalue(const struct store_local *local, const struct mc_item *item);
+/*
+ * The contiguous bytes at `offset` of value and tail together; empty behind its
+ * end. Of a whole small item all of it at offset 0. To fill a reserved item
+ * cast the const away: that is what it is for.
+ */
+struct slice item_at(const struct store_local *local, const struct mc_item *item, size_t offset);
+/* What `gets` shows: 0 under -C. */
+uint64_t item_cas(const struct store_local *local, const struct mc_item *item);
+
+/* --- writing ------------------------------------------------------------ */
+
+/*
+ * A new item, held, not reachable yet, its value for the caller to fill (tail
+ * included: it is written by this call). NULL: *result says STORE_TOO_LARGE
+ * or STORE_NO_MEMORY, and the older value is still there.
+ */
+struct mc_item *store_reserve(struct store_local *local, struct slice key, uint32_t client_flags,
+                              rel_time expiry, size_t nvalue, rel_time now,
+                              enum store_result *result);
+void store_discard(struct store_local *local, struct mc_item *item);
+/*
+ * Makes a reserved item the value of its key, or for append and prepend a new
+ * item of both values. Takes over the hold. cas is compared for STORE_CAS, and
+ * for the other modes where it is not 0. *cas_out, if not NULL, is the new id.
+ */
+enum store_result store_commit(struct store_local *local, struct mc_item *item,
+                               enum store_mode mode, uint64_t cas, rel_time now,
+                               uint64_t *cas_out);
+/* cas 0: any. */
+enum store_result store_delete(struct store_local *local, struct slice key, uint64_t cas,
+                               rel_time now);
+/* Removes without counting: what a failed set leaves must not be served. */
+void store_forget(struct store_local *local, struct slice key, rel_time now);
+enum store_result store_touch(struct store_local *local, struct slice key, rel_time expiry,
+                              rel_time now);
+
+struct store_delta {
+    bool decrement;     /* stops at 0; an increment wraps at 2^64 */
+    uint64_t delta;
+    uint64_t cas;       /* 0: any */
+    bool create;        /* if missing store `initial` with `expiry` */
+    uint64_t initial;
+    rel_time expiry;
+};
+/*
+ * On STORE_DONE *value is the new number and *cas_out its id. A number that
+ * has become shorter is padded with spaces to the length it had.
+ */
+enum store_result store_arith(struct store_local *local, struct slice key,
+                              const struct store_delta *delta, rel_time now, uint64_t *value,
+                              uint64_t *cas_out);
+/*
+ * Everything stored until the second `at` is gone from then on; at <= now: from
+ * this call on. A later call replaces a delay that has not run out.
+ */
+void store_flush(struct store_local *local, rel_time at, rel_time now);
+/* Once a second at least: lets a delayed flush take effect. */
+void store_tick(struct store *store, rel_time now);
+/* 0, -EINVAL too small, -ERANGE more than references can name. */
+int store_set_memory_limit(struct store *store, uint64_t bytes);
+
+/* --- statistics --------------------------------------------------------- */
+
+/* Counters of one slab class, as memcached names them. */
+struct store_class_counts {
+    uint64_t set_cmds, get_hits, touch_hits, delete_hits, incr_hits, decr_hits, cas_hits,
+        cas_badval;
+};
+
+struct store_counts {
+    uint64_t get_cmds, get_misses, get_expired, get_flushed, touch_cmds, touch_misses,
+        delete_misses, incr_misses, decr_misses, cas_misses, flush_cmds;
+    struct store_class_counts classes[MC_CLASSES]; /* [0]: what met no class */
+};
+
+struct store_stats {
+    struct store_counts counts; /* of all threads */
+    uint64_t curr_items, total_items, bytes; /* bytes: header, key, middle, value, tail */
+    uint64_t evictions, reclaimed, expired_unfetched, evicted_unfetched, evicted_active,
+        crawler_reclaimed, crawler_items_checked, lrutail_reflocked;
+    uint64_t moves_to_cold, moves_to_warm, moves_within_lru, direct_reclaims, lru_bumps_dropped,
+        lru_maintainer_juggles;
+    uint64_t slab_global_page_pool, malloc_fails;
+    uint32_t hash_power_level;
+    uint64_t hash_bytes;
+    bool hash_is_expanding;
+    uint64_t memory_limit;
+};
+void store_stats(struct store *store, struct store_stats *out);
+
+struct store_class_stats {
+    /* slabs */
+    uint32_t chunk_size, chunks_per_page;
+    uint64_t total_pages, total_chunks, used_chunks, free_chunks;
+    /* items */
+    uint64_t number, number_hot, number_warm, number_cold, number_temp;
+    rel_time age, age_hot, age_warm; /* of the tail of each segment */
+    uint64_t mem_requested, evicted, evicted_nonzero, evicted_time, outofmemory, tailrepairs,
+        reclaimed, expired_unfetched, evicted_unfetched, evicted_active, crawler_reclaimed,
+        crawler_items_checked, lrutail_reflocked, moves_to_cold, moves_to_warm, moves_within_lru,
+        direct_reclaims, hits_to_hot, hits_to_warm, hits_to_cold, hits_to_temp;
+};
+/* Classes are 1 to the returned number. */
+unsigned int store_nclasses(const struct store *store);
+void store_class_stats(struct store *store, unsigned int clsid, rel_time now,
+                       struct store_class_stats *out);
+/* Pages malloced, bytes ("total_malloced"), and classes with a page. */
+void store_slab_totals(struct store *store, uint64_t *total_malloced, uint32_t *active_slabs);
+void store_reset_stats(struct store *store);
+
+#endif
