@@ -1,0 +1,68 @@
+dnl SPDX-License-Identifier: BSD-3-Clause
+
+dnl Threads: glibc needs only -pthread.
+AC_DEFUN([MC_PTHREAD], [
+    AC_SUBST([PTHREAD_CFLAGS], [-pthread])
+    AC_CHECK_HEADER([pthread.h], [], [AC_MSG_ERROR([no POSIX threads])])
+])
+
+dnl MC_SANITIZE(KIND): SANITIZE_CFLAGS goes to every compilation and link but the kernel's.
+AC_DEFUN([MC_SANITIZE], [
+    AS_CASE([$1],
+        [no], [sanitize_flags=],
+        [yes|address], [sanitize_flags="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"],
+        [thread], [sanitize_flags="-fsanitize=thread -fno-omit-frame-pointer"],
+        [AC_MSG_ERROR([--enable-sanitize takes address or thread, not $1])])
+    AS_IF([test -n "$sanitize_flags"], [
+        save_CFLAGS=$CFLAGS
+        CFLAGS="$CFLAGS $sanitize_flags"
+        AC_MSG_CHECKING([whether $CC links with $sanitize_flags])
+        AC_LINK_IFELSE([AC_LANG_PROGRAM()], [AC_MSG_RESULT([yes])],
+            [AC_MSG_RESULT([no])
+             AC_MSG_ERROR([the compiler has no such sanitizer])])
+        CFLAGS=$save_CFLAGS
+    ])
+    AC_SUBST([SANITIZE_CFLAGS], [$sanitize_flags])
+])
+
+dnl MC_WARNINGS(WERROR)
+AC_DEFUN([MC_WARNINGS], [
+    warn_flags="-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wswitch-enum -Wsign-compare"
+    AS_IF([test "x$1" = xyes], [warn_flags="$warn_flags -Werror"])
+    AC_SUBST([WARN_CFLAGS], [$warn_flags])
+])
+
+dnl MC_BMC(WANTED): what compiles, embeds and loads the kernel programs.
+AC_DEFUN([MC_BMC], [
+    AC_ARG_VAR([CLANG], [the clang that compiles the kernel programs])
+    AC_ARG_VAR([BPFTOOL], [the bpftool that makes their skeletons])
+    BPF_CPPFLAGS=
+    AS_IF([test "x$1" != xno], [
+        hint="or configure with --disable-bmc"
+        PKG_CHECK_MODULES([LIBBPF], [libbpf >= 1.1], [],
+            [AC_MSG_ERROR([libbpf 1.1 is missing: apt-get install libbpf-dev, $hint])])
+        AC_PATH_PROGS([CLANG], [clang clang-19 clang-16 clang-14])
+        AS_IF([test -z "$CLANG"],
+            [AC_MSG_ERROR([clang is missing: apt-get install clang, $hint])])
+        AC_PATH_PROG([BPFTOOL], [bpftool], [], [$PATH:/usr/local/sbin:/usr/sbin:/sbin])
+        AS_IF([test -z "$BPFTOOL"],
+            [AC_MSG_ERROR([bpftool is missing: apt-get install bpftool, $hint])])
+        AC_MSG_CHECKING([whether $CLANG compiles for the kernel])
+        multiarch=`$CC -print-multiarch 2>/dev/null`
+        AS_IF([test -n "$multiarch"], [BPF_CPPFLAGS="-idirafter /usr/include/$multiarch"])
+        cat > conftest.bpf.c <<_MCEOF
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+int conftest(struct xdp_md *ctx) { return ctx->data ? XDP_PASS : XDP_DROP; }
+_MCEOF
+        AS_IF([$CLANG -target bpf -mcpu=v3 -O2 $BPF_CPPFLAGS -c conftest.bpf.c -o conftest.bpf.o \
+                >&AS_MESSAGE_LOG_FD 2>&1],
+            [AC_MSG_RESULT([yes])],
+            [AC_MSG_RESULT([no])
+             AC_MSG_ERROR([$CLANG cannot compile BPF, see config.log: linux-libc-dev, libbpf-dev, $hint])])
+        rm -f conftest.bpf.c conftest.bpf.o
+        AC_DEFINE([ENABLE_BMC], [1], [The kernel path is built in.])
+    ])
+    AC_SUBST([BPF_CPPFLAGS])
+    AM_CONDITIONAL([ENABLE_BMC], [test "x$1" != xno])
+])
