@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""client: memcached's text protocol over TCP, unix sockets and UDP, byte exact."""
+import socket
+import struct
+
+SECONDS = 15
+
+UDP_HEADER = 8
+UDP_PAYLOAD = 1400
+
+
+class Closed(Exception):
+    """The server closed the connection; args[0]: the bytes before that."""
+
+
+class Stream:
+    """One connection. Nothing is buffered away: rest() is what came too much."""
+
+    def __init__(self, address, family=socket.AF_INET):
+        self.sock = socket.socket(family, socket.SOCK_STREAM)
+        self.sock.settimeout(SECONDS)
+        self.sock.connect(address)
+        if family != socket.AF_UNIX:
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = b""
+        self.sentinel = None
+
+    def close(self):
+        self.sock.close()
+
+    def send(self, data):
+        self.sock.sendall(data)
+
+    def _more(self):
+        data = self.sock.recv(1 << 20)
+        if not data:
+            raise Closed(self.buffer)
+        self.buffer += data
+
+    def exactly(self, size):
+        while len(self.buffer) < size:
+            self._more()
+        data, self.buffer = self.buffer[:size], self.buffer[size:]
+        return data
+
+    def until(self, end):
+        """Up to and including `end`."""
+        start = 0
+        while self.buffer.find(end, start) < 0:
+            start = max(0, len(self.buffer) - len(end))
+            self._more()
+        at = self.buffer.find(end, start) + len(end)
+        data, self.buffer = self.buffer[:at], self.buffer[at:]
+        return data
+
+    def line(self):
+        return self.until(b"\r\n")
+
+    def ask(self, data):
+        """Sends, and returns the one line that answers."""
+        self.send(data)
+        return self.line()
+
+    def all(self, data):
+        """Sends, and returns everything that is answered, perhaps nothing: a
+        `version` behind it marks the end."""
+        if self.sentinel is None:
+            self.sentinel = self.ask(b"version\r\n")
+        self.send(data + b"version\r\n")
+        return self.until(self.sentinel)[:-len(self.sentinel)]
+
+    def to_end(self, data=b""):
+        """Sends, and returns everything until the server closes."""
+        try:
+            self.send(data)
+            while True:
+                self._more()
+        except (ConnectionResetError, BrokenPipeError, Closed):
+            data, self.buffer = self.buffer, b""
+            return data
+
+    def set(self, key, value, flags=0, exptime=0, verb=b"set", tail=b""):
+        return self.ask(b"%s %s %d %d %d%s\r\n%s\r\n" %
+                        (verb, key, flags, exptime, len(value), tail, value))
+
+    def get(self, key):
+        """The value, or None."""
+        self.send(b"get %s\r\n" % key)
+        head = self.line()
+        if head == b"END\r\n":
+            return None
+        words = head.split()
+        if words[:1] != [b"VALUE"]:
+            raise ValueError("not an answer to get: %r" % head)
+        value = self.exactly(int(words[3]))
+        rest = self.exactly(len(b"\r\nEND\r\n"))
+        if rest != b"\r\nEND\r\n":
+            raise ValueError("not the end of an answer to get: %r" % rest)
+        return value
+
+    def gets(self, key):
+        """(flags, cas id, value), or None."""
+        self.send(b"gets %s\r\n" % key)
+        head = self.line()
+        if head == b"END\r\n":
+            return None
+        _, _, flags, nbytes, cas = head.split()
+        value = self.exactly(int(nbytes))
+        self.exactly(len(b"\r\nEND\r\n"))
+        return int(flags), int(cas), value
+
+    def stats_list(self, which=""):
+        """[(key, value)] in the order of the answer."""
+        self.send(("stats %s" % which).strip().encode() + b"\r\n")
+        rows = []
+        while True:
+            line = self.line()
+            if line in (b"END\r\n", b"RESET\r\n"):
+                return rows
+            words = line.decode().rstrip("\r\n").split(" ", 2)
+            if words[0] != "STAT":
+                raise ValueError("not an answer to stats: %r" % line)
+            rows.append((words[1], words[2] if len(words) > 2 else ""))
+
+    def stats(self, which=""):
+        return dict(self.stats_list(which))
+
+
+def tcp(host, port):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return Stream((host, port), family)
+
+
+def unix(path):
+    return Stream(path, socket.AF_UNIX)
+
+
+class FrameError(Exception):
+    """A reply breaks the rules of the UDP frame."""
+
+
+class Udp:
+    """One UDP socket, connected: only the server's own answers are received."""
+
+    def __init__(self, host, port, seconds=SECONDS):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.sock = socket.socket(family, socket.SOCK_DGRAM)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.sock.settimeout(seconds)
+        self.sock.connect((host, port))
+        self.id = 0x1234
+
+    def close(self):
+        self.sock.close()
+
+    def next_id(self):
+        self.id = (self.id * 31 + 7) & 0xffff
+        return self.id
+
+    def send_raw(self, datagram):
+        self.sock.send(datagram)
+
+    def send(self, data, sequence=0, count=1, reserved=0, ident=None):
+        ident = self.next_id() if ident is None else ident
+        self.send_raw(struct.pack("!HHHH", ident, sequence, count, reserved) + data)
+        return ident
+
+    def recv_raw(self):
+        return self.sock.recv(65536)
+
+    def message(self, ident):
+        """One reply, put together; every datagram is held to the frame's rules."""
+        parts = {}
+        while True:
+            datagram = self.recv_raw()
+            if len(datagram) > UDP_PAYLOAD:
+                raise FrameError("a datagram of %d bytes" % len(datagram))
+            if len(datagram) < UDP_HEADER:
+                raise FrameError("a datagram without a frame: %r" % datagram)
+            got, sequence, count, reserved = struct.unpack("!HHHH", datagram[:UDP_HEADER])
+            if got != ident or reserved != 0 or sequence >= count or sequence in parts:
+                raise FrameError("id %d (want %d) sequence %d count %d reserved %d" %
+                                 (got, ident, sequence, count, reserved))
+            if sequence < count - 1 and len(datagram) != UDP_PAYLOAD:
+                raise FrameError("datagram %d of %d is not full" % (sequence, count))
+            parts[sequence] = datagram[UDP_HEADER:]
+            if len(parts) == count:
+                self.datagrams = count
+                return b"".join(parts[i] for i in range(count))
+
+    def ask(self, data, **frame):
+        """Sends one request; the payload of its one reply."""
+        return self.message(self.send(data, **frame))
+
+    def get(self, key):
+        """The value, or None."""
+        answer = self.ask(b"get %s\r\n" % key)
+        return parse_value(answer, key)
+
+    def silence(self, after=b"version\r\n"):
+        """True if the next thing that is answered is `after`: what was sent before it
+        got no reply. Meaningful with one worker thread, which answers in order."""
+        ident = self.send(after)
+        try:
+            self.message(ident)
+        except FrameError:
+            return False
+        return True
+
+
+def parse_value(answer, key):
+    """The value in the whole answer to a get of one key, or None."""
+    if answer == b"END\r\n":
+        return None
+    head, _, rest = answer.partition(b"\r\n")
+    words = head.split(b" ")
+    if len(words) != 4 or words[0] != b"VALUE" or words[1] != key:
+        raise ValueError("not an answer to get %r: %r" % (key, answer[:100]))
+    size = int(words[3])
+    if rest[size:] != b"\r\nEND\r\n":
+        raise ValueError("a wrong end of an answer to get %r: %r" % (key, rest[size:][:100]))
+    return rest[:size]

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""netns: a server's machine and a client's, as two network namespaces with veth between.
+
+The client's end of each veth carries an XDP program that passes everything:
+XDP_TX on a veth reaches its peer only if that has a program too.
+"""
+import contextlib
+import ctypes
+import json
+import os
+import socket
+import struct
+import subprocess
+
+import guard
+import tap
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNET = 0x40000000
+
+
+def _call(function, *arguments):
+    result = function(*arguments)
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return result
+
+
+def enter(name):
+    """This thread lives in the namespace from now on."""
+    fd = os.open("/run/netns/" + name, os.O_RDONLY)
+    try:
+        _call(_libc.setns, fd, _CLONE_NEWNET)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def inside(name):
+    """In the namespace, and back; None: here."""
+    if name is None:
+        yield
+        return
+    here = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        enter(name)
+        yield
+    finally:
+        _call(_libc.setns, here, _CLONE_NEWNET)
+        os.close(here)
+
+
+def sh(*words, namespace=None):
+    """A command's output; its failure is an exception that shows what it said."""
+    words = [str(w) for w in words]
+    if namespace:
+        words = ["nsenter", "--net=/run/netns/" + namespace] + words
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise RuntimeError("%s: %s" % (" ".join(words), done.stderr.decode().strip()))
+    return done.stdout.decode()
+
+
+# --- bpf(2), as far as a program that passes everything needs it -------------
+
+_SYS_BPF = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine, 0)
+_PROG_LOAD, _OBJ_GET_INFO_BY_FD, _LINK_CREATE = 5, 15, 28
+_PROG_TYPE_XDP, _ATTACH_XDP = 6, 37
+_XDP_FLAGS_SKB_MODE = 1 << 1
+# r0 = XDP_PASS; exit
+_PASS = struct.pack("<BBhi", 0xb7, 0, 0, 2) + struct.pack("<BBhi", 0x95, 0, 0, 0)
+
+
+def _bpf(command, attributes):
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    return _call(_libc.syscall, _SYS_BPF, command, buffer, len(attributes))
+
+
+def load_pass():
+    """An XDP program that passes everything: its file descriptor."""
+    code = ctypes.create_string_buffer(_PASS, len(_PASS))
+    license_ = ctypes.create_string_buffer(b"GPL")
+    return _bpf(_PROG_LOAD, struct.pack("<IIQQIIQII16s", _PROG_TYPE_XDP, 2,
+                                        ctypes.addressof(code), ctypes.addressof(license_),
+                                        0, 0, 0, 0, 0, b"test_pass"))
+
+
+def program_id(fd):
+    info = ctypes.create_string_buffer(256)
+    _bpf(_OBJ_GET_INFO_BY_FD, struct.pack("<IIQ", fd, len(info), ctypes.addressof(info)))
+    return struct.unpack_from("<I", info, 4)[0]
+
+
+def attach_pass(interface, namespace=None, generic=False):
+    """A link, as a file descriptor: closing it, or the end of the process, detaches."""
+    with inside(namespace):
+        index = socket.if_nametoindex(interface)
+        program = load_pass()
+        try:
+            return _bpf(_LINK_CREATE, struct.pack("<IIII", program, index, _ATTACH_XDP,
+                                                  _XDP_FLAGS_SKB_MODE if generic else 0))
+        finally:
+            os.close(program)
+
+
+# --- what is attached ----------------------------------------------------------
+
+def xdp_mode(interface, namespace):
+    """"native", "generic", or None: no XDP program on the interface."""
+    link = json.loads(sh("ip", "-json", "link", "show", "dev", interface, namespace=namespace))[0]
+    xdp = link.get("xdp")
+    if not xdp:
+        return None
+    return {1: "native", 2: "generic", 3: "offload"}.get(xdp["mode"], str(xdp["mode"]))
+
+
+def tc_programs(interface, namespace):
+    """What bpftool and tc show of TC programs on the interface, as text; "" if there is none."""
+    found = json.loads(sh("bpftool", "-j", "net", "show", "dev", interface, namespace=namespace))
+    rows = [str(row) for part in found for row in part.get("tc", [])]
+    return "\n".join(rows)
+
+
+# --- the machines ----------------------------------------------------------------
+
+class Pair:
+    """Two namespaces with `links` veths. On link i the server is 10.77.i.1 and fd77:i::1,
+    the client 10.77.i.2 and fd77:i::2; the interfaces are sv<i> and cl<i>."""
+
+    def __init__(self, links=1, mtu=1500, name=""):
+        if os.geteuid() != 0:
+            tap.skip_all("network namespaces need root")
+        if not _SYS_BPF:
+            tap.skip_all("bpf(2) has a number on this machine that this test does not know")
+        self.server = "t%d%ss" % (os.getpid(), name)
+        self.client = "t%d%sc" % (os.getpid(), name)
+        self.passes = []
+        for namespace in (self.server, self.client):
+            try:
+                sh("ip", "netns", "add", namespace)
+            except RuntimeError as error:
+                tap.skip_all("no network namespace: %s" % error)
+            guard.add("netns", namespace)
+            sh("ip", "link", "set", "lo", "up", namespace=namespace)
+        for i in range(links):
+            self.add_link(i, mtu)
+
+    def add_link(self, i, mtu=1500):
+        sh("ip", "link", "add", "sv%d" % i, "mtu", mtu, "netns", self.server, "type", "veth",
+           "peer", "name", "cl%d" % i, "mtu", mtu, "netns", self.client)
+        for namespace, interface, last in ((self.server, "sv%d" % i, 1),
+                                           (self.client, "cl%d" % i, 2)):
+            sh("ip", "address", "add", "10.77.%d.%d/24" % (i, last), "dev", interface,
+               namespace=namespace)
+            sh("ip", "address", "add", "fd77:%d::%d/64" % (i, last), "dev", interface, "nodad",
+               namespace=namespace)
+            sh("ip", "link", "set", interface, "up", namespace=namespace)
+        try:
+            self.passes.append(attach_pass("cl%d" % i, self.client))
+        except OSError as error:
+            tap.skip_all("no XDP program on a veth: %s" % error)
+
+    def interface(self, i=0):
+        return "sv%d" % i
+
+    def address(self, i=0):
+        return "10.77.%d.1" % i
+
+    def close(self):
+        for fd in self.passes:
+            os.close(fd)
+        for namespace in (self.server, self.client):
+            sh("ip", "netns", "del", namespace)
+            guard.remove("netns", namespace)

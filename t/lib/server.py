@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""server: starts the memcached under test, on ports of its own, and ends it.
+
+MEMCACHED names the program; without it, memcached/memcached in BUILDDIR.
+"""
+import atexit
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import client
+import guard
+import netns
+import tap
+
+START_SECONDS = 30
+USER = "nobody"
+
+_running = []
+
+
+def program():
+    build = os.environ.get("BUILDDIR", os.getcwd())
+    path = os.environ.get("MEMCACHED") or os.path.join(build, "memcached", "memcached")
+    if not os.access(path, os.X_OK):
+        tap.ok(False, "the program %s is there" % path)
+        raise SystemExit(1)
+    return os.path.abspath(path)
+
+
+def scratch():
+    """A directory that is gone when the test is, writable by the server's user."""
+    path = tempfile.mkdtemp(prefix="memcached-t-")
+    os.chmod(path, 0o777)
+    guard.add("dir", path)
+    return path
+
+
+def free_port(namespace=None):
+    """A port that is free for TCP and UDP, of the kernel's choice."""
+    with netns.inside(namespace):
+        while True:
+            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream, \
+                    socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram:
+                stream.bind(("0.0.0.0", 0))
+                try:
+                    datagram.bind(("0.0.0.0", stream.getsockname()[1]))
+                except OSError:
+                    continue
+                return stream.getsockname()[1]
+
+
+def wait_for(condition, seconds=15, every=0.01):
+    """Asks again until the condition is true; False when the time is over."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(every)
+    return True
+
+
+def _user_arguments(arguments):
+    if os.geteuid() != 0 or any(a.startswith("-u") or a.startswith("--user") for a in arguments):
+        return []
+    return ["-u", USER]
+
+
+def command_line(arguments, namespace=None, prefix=()):
+    enter = ["nsenter", "--net=/run/netns/" + namespace] if namespace else []
+    return enter + list(prefix) + [program()] + [str(a) for a in arguments]
+
+
+def run(*arguments, namespace=None, prefix=(), env=None, user=True, seconds=20):
+    """Runs the program to its end: (status, stdout, stderr). A server that does start is
+    killed when the time is over, and the status is then None."""
+    arguments = [str(a) for a in arguments]
+    if user:
+        arguments += _user_arguments(arguments)
+    process = subprocess.Popen(command_line(arguments, namespace, prefix),
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=_environment(env))
+    guard.add("pid", process.pid)
+    try:
+        out, err = process.communicate(timeout=seconds)
+        status = process.returncode
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        status = None
+    guard.remove("pid", process.pid)
+    return status, out.decode("latin-1"), err.decode("latin-1")
+
+
+def _environment(extra):
+    env = dict(os.environ)
+    env.update(extra or {})
+    return env
+
+
+class Server:
+    """A running server. `host` is where clients of this process reach it.
+
+    arguments: in addition to port, address, user and threads; plain=True passes them alone.
+    """
+
+    def __init__(self, *arguments, host="127.0.0.1", udp=True, threads=2, namespace=None,
+                 prefix=(), env=None, plain=False, port=None, listen=None, unix=None):
+        self.host = host
+        self.unix_path = unix
+        self.namespace = namespace
+        self.dir = scratch()
+        self.port = port or free_port(namespace)
+        arguments = [str(a) for a in arguments]
+        if not plain:
+            if unix:
+                arguments = ["-s", unix] + arguments
+            else:
+                arguments = ["-p", str(self.port), "-U", str(self.port if udp else 0),
+                             "-l", listen or host] + arguments
+            arguments += ["-t", str(threads)] if threads else []
+            arguments += _user_arguments(arguments)
+        self.log_path = os.path.join(self.dir, "stderr")
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                command_line(arguments, namespace, prefix), stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, env=_environment(env))
+        self.pid = self.process.pid
+        guard.add("pid", self.pid)
+        _running.append(self)
+        self._wait()
+
+    def _answers(self):
+        if self.process.poll() is not None:
+            raise RuntimeError("the server ended with %d: %s" %
+                               (self.process.returncode, self.log()))
+        try:
+            control = self.stream()
+            control.ask(b"version\r\n")
+            control.close()
+            return True
+        except (ConnectionError, FileNotFoundError, client.Closed):
+            return False
+
+    def _wait(self):
+        if not wait_for(self._answers, START_SECONDS):
+            raise RuntimeError("the server does not answer: " + self.log())
+
+    def log(self):
+        with open(self.log_path, "rb") as log:
+            return log.read().decode("latin-1")
+
+    def stream(self):
+        if self.unix_path:
+            return client.unix(self.unix_path)
+        return client.tcp(self.host, self.port)
+
+    def udp(self, **options):
+        return client.Udp(self.host, self.port, **options)
+
+    def stats(self, which=""):
+        """Over a connection of its own."""
+        control = self.stream()
+        try:
+            return control.stats(which)
+        finally:
+            control.close()
+
+    def signal(self, signum):
+        os.kill(self.pid, signum)
+
+    def pause(self):
+        """Stops the process (SIGSTOP), and returns when it has stopped."""
+        self.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+
+    def resume(self):
+        self.signal(signal.SIGCONT)
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def wait(self, seconds=15):
+        """The exit status."""
+        return self.process.wait(seconds)
+
+    def _forget(self):
+        if self in _running:
+            _running.remove(self)
+            guard.remove("pid", self.pid)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self._forget()
+
+    def stop(self):
+        """Ends it with SIGTERM; it must have lived so far and end with status 0."""
+        alive = self.alive()
+        if alive:
+            self.signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        self._forget()
+        if not alive or status != 0 or "Sanitizer" in self.log():
+            tap.ok(False, "the server lives until it is told to end, and ends with status 0")
+            tap.diag("alive %s, status %s\n%s" % (alive, status, self.log()[-4000:]))
+        return status
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self in _running:
+            self.stop()
+
+
+def _at_exit():
+    for server in list(_running):
+        server.kill()
+
+
+atexit.register(_at_exit)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""tap: Test Anything Protocol for the end-to-end tests.
+
+A test file registers its cases with @tap.case and ends with tap.run(). A case
+that raises, or that takes too long, is a failed test; the next one runs all
+the same. The name of each check states a behaviour.
+"""
+import faulthandler
+import os
+import re
+import signal
+import sys
+import traceback
+
+CASE_SECONDS = 60
+
+_cases = []
+_count = 0
+_failed = 0
+
+
+class Timeout(BaseException):
+    """Not an Exception: a case's own `except` must not swallow it."""
+
+
+def diag(text):
+    for line in str(text).splitlines():
+        print("# " + line, flush=True)
+
+
+def ok(passed, name):
+    global _count, _failed
+    _count += 1
+    if not passed:
+        _failed += 1
+    name = name.replace("#", "\\#").replace("\n", " ")
+    print("%sok %d - %s" % ("" if passed else "not ", _count, name), flush=True)
+    return bool(passed)
+
+
+def _short(value, limit=400):
+    text = repr(value)
+    if len(text) <= limit:
+        return text
+    return "%s ... %s (%d characters)" % (text[:limit // 2], text[-limit // 2:], len(text))
+
+
+def is_(got, want, name):
+    """got equals want; both are shown if not."""
+    if ok(got == want, name):
+        return True
+    diag("got:  " + _short(got))
+    diag("want: " + _short(want))
+    return False
+
+
+def like(text, pattern, name):
+    """The regular expression is found in text (bytes are read as latin-1)."""
+    if isinstance(text, bytes):
+        text = text.decode("latin-1")
+    if ok(re.search(pattern, text, re.M), name):
+        return True
+    diag("got:     " + _short(text))
+    diag("pattern: " + pattern)
+    return False
+
+
+def skip_all(reason):
+    """Ends the whole test: a right or a kernel feature is missing. A failure with CI set."""
+    if os.environ.get("CI"):
+        print("1..1\nnot ok 1 - cannot run: " + reason, flush=True)
+        sys.exit(1)
+    print("1..0 # SKIP " + reason, flush=True)
+    sys.exit(0)
+
+
+def case(function):
+    _cases.append(function)
+    return function
+
+
+def _on_alarm(_signum, _frame):
+    raise Timeout()
+
+
+def _on_end(signum, _frame):
+    sys.exit(128 + signum)
+
+
+def run(seconds=CASE_SECONDS):
+    """Runs the cases in order and exits. An argument on the command line picks cases by name."""
+    wanted = [c for c in _cases if len(sys.argv) < 2 or c.__name__ in sys.argv[1:]]
+    signal.signal(signal.SIGALRM, _on_alarm)
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, _on_end)
+    faulthandler.dump_traceback_later(seconds * len(wanted) + 60, exit=True)
+    for function in wanted:
+        diag(function.__name__.replace("_", " "))
+        signal.alarm(seconds)
+        try:
+            function()
+        except Timeout:
+            ok(False, "%s ends within %d s" % (function.__name__, seconds))
+            diag(traceback.format_exc())
+        except Exception:
+            ok(False, "%s runs to its end" % function.__name__)
+            diag(traceback.format_exc())
+        finally:
+            signal.alarm(0)
+    faulthandler.cancel_dump_traceback_later()
+    print("1..%d" % _count, flush=True)
+    sys.exit(1 if _failed else 0)
