@@ -10,7 +10,8 @@ dnl MC_SANITIZE(KIND): SANITIZE_CFLAGS goes to every compilation and link but th
 AC_DEFUN([MC_SANITIZE], [
     AS_CASE([$1],
         [no], [sanitize_flags=],
-        [yes|address], [sanitize_flags="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"],
+        [yes|address], [sanitize_flags="-fsanitize=address,undefined dnl
+-fno-sanitize-recover=undefined -fno-omit-frame-pointer"],
         [thread], [sanitize_flags="-fsanitize=thread -fno-omit-frame-pointer"],
         [AC_MSG_ERROR([--enable-sanitize takes address or thread, not $1])])
     AS_IF([test -n "$sanitize_flags"], [
@@ -27,7 +28,8 @@ AC_DEFUN([MC_SANITIZE], [
 
 dnl MC_WARNINGS(WERROR)
 AC_DEFUN([MC_WARNINGS], [
-    warn_flags="-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wswitch-enum -Wsign-compare"
+    warn_flags="-Wall -Wextra -Wshadow -Wstrict-prototypes dnl
+-Wmissing-prototypes -Wvla -Wswitch-enum -Wsign-compare"
     AS_IF([test "x$1" = xyes], [warn_flags="$warn_flags -Werror"])
     AC_SUBST([WARN_CFLAGS], [$warn_flags])
 ])
@@ -59,7 +61,7 @@ _MCEOF
                 >&AS_MESSAGE_LOG_FD 2>&1],
             [AC_MSG_RESULT([yes])],
             [AC_MSG_RESULT([no])
-             AC_MSG_ERROR([$CLANG cannot compile BPF, see config.log: linux-libc-dev, libbpf-dev, $hint])])
+             AC_MSG_ERROR([$CLANG cannot compile BPF (see config.log), $hint])])
         rm -f conftest.bpf.c conftest.bpf.o
         AC_DEFINE([ENABLE_BMC], [1], [The kernel path is built in.])
     ])
