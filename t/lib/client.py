@@ -89,7 +89,7 @@ class Stream:
         head = self.line()
         if head == b"END\r\n":
             return None
-        words = head.split()
+        words = head.rstrip(b"\r\n").split(b" ")
         if words[:1] != [b"VALUE"]:
             raise ValueError("not an answer to get: %r" % head)
         value = self.exactly(int(words[3]))
@@ -104,7 +104,7 @@ class Stream:
         head = self.line()
         if head == b"END\r\n":
             return None
-        _, _, flags, nbytes, cas = head.split()
+        _, _, flags, nbytes, cas = head.rstrip(b"\r\n").split(b" ")
         value = self.exactly(int(nbytes))
         self.exactly(len(b"\r\nEND\r\n"))
         return int(flags), int(cas), value
