@@ -47,6 +47,9 @@ enum {
     PROTO_KEY_MAX = 250,
     PROTO_MAX_TOKENS = 8,
     PROTO_LINE_MAX = 1024,  /* a longer start of a line closes, but for get and gets */
+    PROTO_GET_LINE_MAX = 2 << 20, /* and a longer one of these too */
+    PROTO_BLANKS_MAX = 100, /* before the get of such a line */
+    PROTO_NVALUE_MAX = INT32_MAX - 2,
 };
 
 /* Slices point into the input: they are good until it moves. */
@@ -98,6 +101,7 @@ struct reply_piece {
     const char *ptr;    /* NULL: at `offset` of text */
     size_t offset;
     size_t len;
+    size_t start;       /* bytes of the pieces before it */
 };
 
 struct reply {
@@ -121,8 +125,14 @@ void reply_bytes(struct reply *reply, struct slice bytes);
 void reply_copy(struct reply *reply, struct slice bytes);
 void reply_printf(struct reply *reply, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The owner lets go of `object` when the reply has been sent. */
-void reply_hold(struct reply *reply, void *object);
+/* The owner lets go of `object` when the reply has been sent. False: no memory, it is not held. */
+bool reply_hold(struct reply *reply, void *object);
+/* Takes back what was added since the mark, and the failure; what is held stays held. */
+struct reply_mark {
+    size_t ntext, npieces, nlast, nbytes;
+};
+struct reply_mark reply_mark(const struct reply *reply);
+void reply_rewind(struct reply *reply, const struct reply_mark *mark);
 /* Fills iov with what follows the first `skip` bytes, at most `limit` bytes; returns how many. */
 size_t reply_iov(const struct reply *reply, size_t skip, size_t limit, struct iovec *iov,
                  size_t niov);
