@@ -5,3 +5,4 @@ base_srcs = memcached/base/clock.h memcached/base/provider.h memcached/base/slic
 # unit_tests += t/unit/NAME
 # t_unit_NAME_SOURCES = t/unit/NAME.c
 # t_unit_NAME_LDADD = $(base_libs)
+base_srcs += memcached/base/num.c memcached/base/num.h

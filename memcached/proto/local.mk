@@ -1,7 +1,4 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sources, headers included, and the layer's unit tests (see the top Makefile.am).
-proto_srcs = memcached/proto/proto.h
-
-# unit_tests += t/unit/NAME
-# t_unit_NAME_SOURCES = t/unit/NAME.c
-# t_unit_NAME_LDADD = $(proto_libs)
+proto_srcs = memcached/proto/proto.h memcached/proto/text.c memcached/proto/frame.c \
+    memcached/proto/middle.c memcached/proto/reply.c

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* middle: what stands between the key and the value of a text reply, " flags bytes\r\n". */
+#include "base/num.h"
+#include "proto/proto.h"
+
+uint8_t proto_middle(char *out, uint32_t client_flags, uint32_t nvalue)
+{
+    char digits[NUM_U64_MAX];
+    char *p = out;
+    size_t n;
+
+    *p++ = ' ';
+    n = num_format_u64(digits, client_flags);
+    memcpy(p, digits, n);
+    p += n;
+    *p++ = ' ';
+    n = num_format_u64(digits, nvalue);
+    memcpy(p, digits, n);
+    p += n;
+    *p++ = '\r';
+    *p++ = '\n';
+    return (uint8_t)(p - out);
+}
+
+uint32_t proto_middle_flags(const char *middle, uint8_t nmiddle)
+{
+    uint32_t flags = 0;
+    uint8_t i;
+
+    for (i = 1; i < nmiddle && middle[i] != ' '; i++) {
+        flags = flags * 10 + (uint32_t)(middle[i] - '0');
+    }
+    return flags;
+}

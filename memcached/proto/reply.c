@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* reply: pieces of constant, copied and held bytes, in the order in which they are sent. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "proto/proto.h"
+
+/* What an empty reply keeps: more than nearly all replies need. */
+enum { KEEP_TEXT = 16 * 1024, KEEP_PIECES = 512, KEEP_HELD = 256 };
+
+void reply_init(struct reply *reply)
+{
+    *reply = (struct reply){0};
+}
+
+void reply_fini(struct reply *reply)
+{
+    free(reply->text);
+    free(reply->pieces);
+    free(reply->held);
+    reply_init(reply);
+}
+
+void reply_reset(struct reply *reply)
+{
+    if (reply->text_size > KEEP_TEXT) {
+        free(reply->text);
+        reply->text = NULL;
+        reply->text_size = 0;
+    }
+    if (reply->pieces_size > KEEP_PIECES) {
+        free(reply->pieces);
+        reply->pieces = NULL;
+        reply->pieces_size = 0;
+    }
+    if (reply->held_size > KEEP_HELD) {
+        free(reply->held);
+        reply->held = NULL;
+        reply->held_size = 0;
+    }
+    reply->ntext = 0;
+    reply->npieces = 0;
+    reply->nheld = 0;
+    reply->nbytes = 0;
+    reply->failed = false;
+}
+
+/*
+ * Room for `n` elements of `width` bytes in all, doubled until it is enough. Returns the array;
+ * NULL: no memory, the old one stands.
+ */
+static void *grow(void *array, size_t *size, size_t n, size_t first, size_t width)
+{
+    size_t wanted = *size ? *size : first;
+    void *larger;
+
+    while (wanted < n) {
+        if (__builtin_mul_overflow(wanted, 2, &wanted)) {
+            return NULL;
+        }
+    }
+    larger = reallocarray(array, wanted, width);
+    if (larger) {
+        *size = wanted;
+    }
+    return larger;
+}
+
+/* Room for `n` more bytes of text. */
+static bool text_room(struct reply *reply, size_t n)
+{
+    char *text;
+
+    if (n <= reply->text_size - reply->ntext) {
+        return true;
+    }
+    text = grow(reply->text, &reply->text_size, reply->ntext + n, 1024, 1);
+    if (!text) {
+        reply->failed = true;
+        return false;
+    }
+    reply->text = text;
+    return true;
+}
+
+static bool piece_room(struct reply *reply)
+{
+    struct reply_piece *pieces;
+
+    if (reply->npieces < reply->pieces_size) {
+        return true;
+    }
+    pieces = grow(reply->pieces, &reply->pieces_size, reply->npieces + 1, 16, sizeof(*pieces));
+    if (!pieces) {
+        reply->failed = true;
+        return false;
+    }
+    reply->pieces = pieces;
+    return true;
+}
+
+static void add_piece(struct reply *reply, const char *ptr, size_t offset, size_t len)
+{
+    if (!piece_room(reply)) {
+        return;
+    }
+    reply->pieces[reply->npieces++] = (struct reply_piece){ptr, offset, len, reply->nbytes};
+    reply->nbytes += len;
+}
+
+/* The `len` bytes at the end of text now belong to the reply. */
+static void add_text(struct reply *reply, size_t len)
+{
+    struct reply_piece *last = reply->npieces ? &reply->pieces[reply->npieces - 1] : NULL;
+
+    if (last && !last->ptr && last->offset + last->len == reply->ntext) {
+        last->len += len;
+        reply->nbytes += len;
+    } else {
+        add_piece(reply, NULL, reply->ntext, len);
+    }
+    reply->ntext += len;
+}
+
+void reply_bytes(struct reply *reply, struct slice bytes)
+{
+    if (bytes.len) {
+        add_piece(reply, bytes.ptr, 0, bytes.len);
+    }
+}
+
+void reply_copy(struct reply *reply, struct slice bytes)
+{
+    if (bytes.len && text_room(reply, bytes.len)) {
+        memcpy(reply->text + reply->ntext, bytes.ptr, bytes.len);
+        add_text(reply, bytes.len);
+    }
+}
+
+void reply_printf(struct reply *reply, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    if (!text_room(reply, 128)) {
+        return;
+    }
+    va_start(args, format);
+    n = vsnprintf(reply->text + reply->ntext, reply->text_size - reply->ntext, format, args);
+    va_end(args);
+    if (n > 0 && (size_t)n >= reply->text_size - reply->ntext) {
+        if (!text_room(reply, (size_t)n + 1)) {
+            return;
+        }
+        va_start(args, format);
+        n = vsnprintf(reply->text + reply->ntext, reply->text_size - reply->ntext, format, args);
+        va_end(args);
+    }
+    if (n > 0) {
+        add_text(reply, (size_t)n);
+    }
+}
+
+bool reply_hold(struct reply *reply, void *object)
+{
+    if (reply->nheld == reply->held_size) {
+        void **held = grow(reply->held, &reply->held_size, reply->nheld + 1, 16, sizeof(*held));
+
+        if (!held) {
+            reply->failed = true;
+            return false;
+        }
+        reply->held = held;
+    }
+    reply->held[reply->nheld++] = object;
+    return true;
+}
+
+struct reply_mark reply_mark(const struct reply *reply)
+{
+    return (struct reply_mark){
+        .ntext = reply->ntext,
+        .npieces = reply->npieces,
+        .nlast = reply->npieces ? reply->pieces[reply->npieces - 1].len : 0,
+        .nbytes = reply->nbytes,
+    };
+}
+
+void reply_rewind(struct reply *reply, const struct reply_mark *mark)
+{
+    reply->ntext = mark->ntext;
+    reply->npieces = mark->npieces;
+    if (mark->npieces) {
+        reply->pieces[mark->npieces - 1].len = mark->nlast;
+    }
+    reply->nbytes = mark->nbytes;
+    reply->failed = false;
+}
+
+/* The piece that the byte `at` is in; at < nbytes. */
+static size_t find_piece(const struct reply *reply, size_t at)
+{
+    size_t low = 0;
+    size_t high = reply->npieces;
+
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+
+        if (reply->pieces[middle].start <= at) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+size_t reply_iov(const struct reply *reply, size_t skip, size_t limit, struct iovec *iov,
+                 size_t niov)
+{
+    size_t i, n;
+
+    if (skip >= reply->nbytes) {
+        return 0;
+    }
+    i = skip ? find_piece(reply, skip) : 0;
+    skip -= reply->pieces[i].start;
+    for (n = 0; n < niov && i < reply->npieces && limit > 0; n++, i++) {
+        const struct reply_piece *piece = &reply->pieces[i];
+        const char *ptr = piece->ptr ? piece->ptr : reply->text + piece->offset;
+        size_t len = piece->len - skip < limit ? piece->len - skip : limit;
+
+        /* sendmsg takes writable pointers and does not write. */
+        iov[n] = (struct iovec){(void *)(uintptr_t)(ptr + skip), len};
+        limit -= len;
+        skip = 0;
+    }
+    return n;
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * text: the parser of the text protocol (memcached's protocol.txt).
+ *
+ * One line a call. get with its keys and the storage commands in their usual form have a way of
+ * their own that looks at each byte once; everything else is cut into words and goes through the
+ * table of verbs. Both give the same request.
+ */
+#include "base/num.h"
+#include "proto/proto.h"
+
+#define BAD_FORMAT SLICE("CLIENT_ERROR bad command line format\r\n")
+#define BAD_EXPTIME SLICE("CLIENT_ERROR invalid exptime argument\r\n")
+#define BAD_DELTA SLICE("CLIENT_ERROR invalid numeric delta argument\r\n")
+#define BAD_DELETE SLICE("CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n")
+#define NO_COMMAND SLICE("ERROR\r\n")
+
+/* What follows a verb. */
+enum shape {
+    SHAPE_KEYS,      /* key... */
+    SHAPE_EXP_KEYS,  /* exptime key... */
+    SHAPE_STORE,     /* key flags exptime nvalue */
+    SHAPE_STORE_CAS, /* key flags exptime nvalue cas */
+    SHAPE_DELTA,     /* key delta */
+    SHAPE_TOUCH,     /* key exptime */
+    SHAPE_DELETE,    /* key [0] */
+    SHAPE_WORDS,     /* for the command to read */
+};
+
+/*
+ * A line has at least `min` and at most `max` words, the verb counted; a last word "noreply" at
+ * or behind `noreply` (0: nowhere) silences the answer. The number of keys has no limit.
+ */
+struct verb_row {
+    char name[16];
+    enum verb verb;
+    enum shape shape;
+    uint8_t min, max, noreply;
+};
+
+static const struct verb_row verbs[] = {
+    {"get", VERB_GET, SHAPE_KEYS, 2, 0, 0},
+    {"gets", VERB_GETS, SHAPE_KEYS, 2, 0, 0},
+    {"bget", VERB_GET, SHAPE_KEYS, 2, 0, 0},
+    {"gat", VERB_GAT, SHAPE_EXP_KEYS, 2, 0, 0},
+    {"gats", VERB_GATS, SHAPE_EXP_KEYS, 2, 0, 0},
+    {"set", VERB_SET, SHAPE_STORE, 5, 6, 4},
+    {"add", VERB_ADD, SHAPE_STORE, 5, 6, 4},
+    {"replace", VERB_REPLACE, SHAPE_STORE, 5, 6, 4},
+    {"append", VERB_APPEND, SHAPE_STORE, 5, 6, 4},
+    {"prepend", VERB_PREPEND, SHAPE_STORE, 5, 6, 4},
+    {"cas", VERB_CAS, SHAPE_STORE_CAS, 6, 7, 5},
+    {"incr", VERB_INCR, SHAPE_DELTA, 3, 4, 2},
+    {"decr", VERB_DECR, SHAPE_DELTA, 3, 4, 2},
+    {"touch", VERB_TOUCH, SHAPE_TOUCH, 3, 4, 2},
+    {"delete", VERB_DELETE, SHAPE_DELETE, 2, 4, 2},
+    {"flush_all", VERB_FLUSH_ALL, SHAPE_WORDS, 1, 3, 1},
+    {"cache_memlimit", VERB_CACHE_MEMLIMIT, SHAPE_WORDS, 2, 3, 1},
+    {"verbosity", VERB_VERBOSITY, SHAPE_WORDS, 2, 3, 1},
+    {"stats", VERB_STATS, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
+    {"version", VERB_VERSION, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
+    {"quit", VERB_QUIT, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
+    {"shutdown", VERB_SHUTDOWN, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
+};
+
+/* Takes the next word, which blanks end, off `line`. Empty: there is none. */
+static inline struct slice next_word(struct slice *line)
+{
+    const char *p = line->ptr;
+    const char *end = p + line->len;
+    const char *stop;
+    struct slice word;
+
+    while (p < end && *p == ' ') {
+        p++;
+    }
+    stop = p < end ? memchr(p, ' ', (size_t)(end - p)) : end;
+    if (!stop) {
+        stop = end;
+    }
+    word = (struct slice){p, (size_t)(stop - p)};
+    *line = (struct slice){stop, (size_t)(end - stop)};
+    return word;
+}
+
+bool proto_next_key(struct slice *keys, struct slice *key)
+{
+    struct slice word = next_word(keys);
+
+    if (word.len == 0) {
+        return false;
+    }
+    *key = word;
+    return true;
+}
+
+/* The line without its end, which is at `newline`. */
+static inline struct slice line_before(struct slice input, const char *newline)
+{
+    size_t len = (size_t)(newline - input.ptr);
+
+    return (struct slice){input.ptr, len - (len > 0 && newline[-1] == '\r')};
+}
+
+/* There is no newline yet: 0 wait for more, -1 enough. */
+static ssize_t unfinished(struct slice input)
+{
+    struct slice line = input;
+    struct slice verb;
+
+    if (input.len <= PROTO_LINE_MAX) {
+        return 0;
+    }
+    verb = next_word(&line);
+    if (verb.ptr - input.ptr > PROTO_BLANKS_MAX || line.len == 0 ||
+        !(slice_equal(verb, SLICE("get")) || slice_equal(verb, SLICE("gets")))) {
+        return -1;
+    }
+    return input.len <= PROTO_GET_LINE_MAX ? 0 : -1;
+}
+
+static const struct verb_row *find_verb(struct slice word)
+{
+    char name[sizeof(verbs[0].name)] = {0};
+    size_t i;
+
+    if (word.len == 0 || word.len >= sizeof(name)) {
+        return NULL;
+    }
+    memcpy(name, word.ptr, word.len);
+    for (i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+        if (memcmp(name, verbs[i].name, sizeof(name)) == 0) {
+            return &verbs[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_http(struct slice line)
+{
+    static const struct slice mark = {"HTTP/", 5};
+    struct slice word, last = {0};
+
+    while ((word = next_word(&line)).len > 0) {
+        last = word;
+    }
+    return last.len >= mark.len && memcmp(last.ptr, mark.ptr, mark.len) == 0;
+}
+
+/* Cuts the line into words; those that do not fit in tokens are left out. */
+static void cut_words(struct slice line, struct slice verb, struct request *request)
+{
+    request->tokens[0] = verb;
+    request->ntokens = 1;
+    while (request->ntokens < PROTO_MAX_TOKENS) {
+        struct slice word = next_word(&line);
+
+        if (word.len == 0) {
+            return;
+        }
+        request->tokens[request->ntokens++] = word;
+    }
+}
+
+static void parse_store(struct request *request, bool with_cas)
+{
+    const struct slice *word = request->tokens;
+    int64_t nvalue;
+
+    request->key = word[1];
+    if (word[1].len > PROTO_KEY_MAX || !num_parse_u32(word[2], &request->client_flags) ||
+        !num_parse_i64(word[3], &request->exptime) || !num_parse_i64(word[4], &nvalue) ||
+        nvalue < 0 || nvalue > PROTO_NVALUE_MAX ||
+        (with_cas && !num_parse_u64(word[5], &request->cas))) {
+        request->error = BAD_FORMAT;
+        return;
+    }
+    request->nvalue = (uint64_t)nvalue;
+    request->has_value = true;
+}
+
+static bool parse_key(struct request *request)
+{
+    request->key = request->tokens[1];
+    if (request->key.len > PROTO_KEY_MAX) {
+        request->error = BAD_FORMAT;
+        return false;
+    }
+    return true;
+}
+
+static void parse_delta(struct request *request)
+{
+    if (parse_key(request) && !num_parse_u64(request->tokens[2], &request->delta)) {
+        request->error = BAD_DELTA;
+    }
+}
+
+static void parse_touch(struct request *request)
+{
+    if (parse_key(request) && !num_parse_i64(request->tokens[2], &request->exptime)) {
+        request->error = BAD_EXPTIME;
+    }
+}
+
+/* What may follow the key is what old clients send: a time that must be 0. */
+static void parse_delete(struct request *request)
+{
+    bool zero = request->ntokens > 2 && slice_equal(request->tokens[2], SLICE("0"));
+
+    if (request->ntokens > 2 && request->ntokens - request->noreply != (zero ? 3 : 2)) {
+        request->error = BAD_DELETE;
+        return;
+    }
+    parse_key(request);
+}
+
+static void parse_words(const struct verb_row *row, struct request *request)
+{
+    size_t last = request->ntokens - 1;
+
+    if (request->ntokens < row->min || request->ntokens > row->max) {
+        request->error = NO_COMMAND;
+        return;
+    }
+    request->noreply = row->noreply && last >= row->noreply &&
+                       slice_equal(request->tokens[last], SLICE("noreply"));
+    switch (row->shape) {
+    case SHAPE_STORE:
+    case SHAPE_STORE_CAS:
+        parse_store(request, row->shape == SHAPE_STORE_CAS);
+        break;
+    case SHAPE_DELTA:
+        parse_delta(request);
+        break;
+    case SHAPE_TOUCH:
+        parse_touch(request);
+        break;
+    case SHAPE_DELETE:
+        parse_delete(request);
+        break;
+    case SHAPE_KEYS:
+    case SHAPE_EXP_KEYS:
+    case SHAPE_WORDS:
+        break;
+    }
+}
+
+static void parse_keys(struct slice line, bool with_exptime, struct request *request)
+{
+    struct slice exptime = {0};
+
+    if (with_exptime) {
+        exptime = next_word(&line);
+        if (exptime.len && !num_parse_i64(exptime, &request->exptime)) {
+            request->error = BAD_EXPTIME;
+            return;
+        }
+    }
+    request->key = next_word(&line);
+    request->keys = line;
+    if (request->key.len == 0 && exptime.len == 0) {
+        request->error = NO_COMMAND;
+    }
+}
+
+static void parse_line(struct slice line, struct request *request)
+{
+    struct slice rest = line;
+    struct slice word = next_word(&rest);
+    const struct verb_row *row = find_verb(word);
+
+    *request = (struct request){.verb = VERB_UNKNOWN};
+    if (!row) {
+        request->error = NO_COMMAND;
+        if (is_http(line)) {
+            request->verb = VERB_HTTP;
+            request->error = (struct slice){0};
+        }
+        return;
+    }
+    request->verb = row->verb;
+    if (row->shape == SHAPE_KEYS || row->shape == SHAPE_EXP_KEYS) {
+        parse_keys(rest, row->shape == SHAPE_EXP_KEYS, request);
+        return;
+    }
+    cut_words(rest, word, request);
+    parse_words(row, request);
+}
+
+/* A number of up to nine digits that `stop` ends, the usual form. */
+static inline bool short_number(const char **at, const char *end, uint32_t *out)
+{
+    const char *p = *at;
+    const char *limit = end - p > 9 ? p + 9 : end;
+    uint32_t value = 0;
+
+    for (; p < limit && *p >= '0' && *p <= '9'; p++) {
+        value = value * 10 + (uint32_t)(*p - '0');
+    }
+    if (p == *at) {
+        return false;
+    }
+    *at = p;
+    *out = value;
+    return true;
+}
+
+/*
+ * "set KEY FLAGS EXPTIME NVALUE" and perhaps " noreply", one blank between the words and short
+ * numbers. False: it has to be read the long way; *request is then undefined.
+ */
+static bool parse_usual_set(struct slice line, struct request *request)
+{
+    const char *key = line.ptr + 4;
+    const char *end = line.ptr + line.len;
+    const char *p = key < end ? memchr(key, ' ', (size_t)(end - key)) : NULL;
+    uint32_t exptime, nvalue;
+    bool noreply;
+
+    if (!p || p == key || p - key > PROTO_KEY_MAX) {
+        return false;
+    }
+    request->key = (struct slice){key, (size_t)(p - key)};
+    p++;
+    if (!short_number(&p, end, &request->client_flags) || p == end || *p++ != ' ' ||
+        !short_number(&p, end, &exptime) || p == end || *p++ != ' ' ||
+        !short_number(&p, end, &nvalue)) {
+        return false;
+    }
+    noreply = slice_equal((struct slice){p, (size_t)(end - p)}, SLICE(" noreply"));
+    if (p != end && !noreply) {
+        return false;
+    }
+    request->verb = VERB_SET;
+    request->error = (struct slice){0};
+    request->ntokens = 0;
+    request->exptime = exptime;
+    request->nvalue = nvalue;
+    request->cas = 0;
+    request->noreply = noreply;
+    request->has_value = true;
+    return true;
+}
+
+static void parse_get(struct slice line, struct request *request)
+{
+    line = (struct slice){line.ptr + 4, line.len > 4 ? line.len - 4 : 0};
+    request->verb = VERB_GET;
+    request->key = next_word(&line);
+    request->keys = line;
+    request->error = request->key.len ? (struct slice){0} : NO_COMMAND;
+    request->ntokens = 0;
+    request->noreply = false;
+    request->has_value = false;
+}
+
+ssize_t proto_parse_text(struct slice input, struct request *request)
+{
+    const char *newline = input.len ? memchr(input.ptr, '\n', input.len) : NULL;
+    struct slice line;
+
+    if (!newline) {
+        return unfinished(input);
+    }
+    line = line_before(input, newline);
+    if (line.len > PROTO_GET_LINE_MAX) {
+        return -1;
+    }
+    if (line.len > 4 && memcmp(line.ptr, "get ", 4) == 0) {
+        parse_get(line, request);
+    } else if (!(line.len > 4 && memcmp(line.ptr, "set ", 4) == 0 &&
+                 parse_usual_set(line, request))) {
+        parse_line(line, request);
+    }
+    return newline - input.ptr + 1;
+}
