@@ -33,6 +33,7 @@ struct command_net_stats {
         reserved_fds, bytes_read, bytes_written, listen_disabled_num, time_in_listen_disabled_us,
         conn_yields, idle_kicks;
     bool accepting_conns;
+    const char *libevent;       /* its version */
 };
 
 /* Upward calls, from any worker. Those marked "may be NULL" are then not offered. */
@@ -53,6 +54,7 @@ struct command_config {
     bool shutdown_enabled;      /* -A */
     bool maxconns_fast, idle_timeout; /* these add a line to `stats` */
     bool segmented;             /* lru_maintainer */
+    bool temp;                  /* the temp LRU is on */
     bool slab_reassign, lru_crawler;
     unsigned int nthreads;
     uint32_t max_connections;
