@@ -3,7 +3,7 @@
 import socket
 import struct
 
-SECONDS = 15
+SECONDS = 10
 
 UDP_HEADER = 8
 UDP_PAYLOAD = 1400
@@ -142,7 +142,7 @@ class FrameError(Exception):
 class Udp:
     """One UDP socket, connected: only the server's own answers are received."""
 
-    def __init__(self, host, port, seconds=SECONDS):
+    def __init__(self, host, port, seconds=5):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.sock = socket.socket(family, socket.SOCK_DGRAM)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
