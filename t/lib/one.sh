@@ -1,0 +1,20 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Runs one test for t/run. prove hides a test's comments; this one repeats on stderr those of the
+# checks that failed, or the end of the output if the test broke off.
+set -uo pipefail
+
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+
+${T_WRAP:-} timeout --foreground -k 10 "${T_TIMEOUT:-300}" "$@" | tee "$output"
+status=${PIPESTATUS[0]}
+if [ $status -ne 0 ]; then
+    {
+        echo "# $* ended with status $status$([ $status -ne 124 ] || echo ' (too slow)')"
+        awk '/^not ok/ { show = 1; print; next } /^ok/ { show = 0 } show { print }' "$output"
+        grep -q '^not ok' "$output" || tail -n 10 "$output" | sed 's/^/# /'
+    } >&2
+fi
+exit $status
