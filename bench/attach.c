@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * attach: puts the floor program or the sink of replies on an interface and keeps it there
+ * until standard input ends or a signal comes.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "bench/floor.skel.h"
+#include "bench/load.skel.h"
+#include "bench/options.h"
+#include "bench/xdp.h"
+
+struct options {
+    uint64_t port;
+};
+
+static const struct option_row rows[] = {
+    {"port", OPTION_NUMBER, offsetof(struct options, port), "N", "that the floor answers (11211)"},
+};
+
+static const struct option_table table = {
+    "usage: attach [--port N] floor|sink INTERFACE\n"
+    "Attaches the program, prints its id, and stays until standard input ends.",
+    rows, sizeof(rows) / sizeof(rows[0])};
+
+static struct bpf_program *floor_program(uint16_t port)
+{
+    struct floor *floor = floor__open();
+
+    if (!floor)
+        fail("cannot open the floor program");
+    floor->rodata->floor_port = port;
+    if (floor__load(floor))
+        fail("cannot load the floor program");
+    return floor->progs.floor_reply;
+}
+
+static struct bpf_program *sink_program(void)
+{
+    struct load *load = load__open_and_load();
+
+    if (!load)
+        fail("cannot load the sink");
+    return load->progs.load_sink;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.port = 11211};
+    int operand = options_parse(&table, &options, argc, argv);
+    struct bpf_program *program = NULL;
+    struct bpf_prog_info info = {0};
+    __u32 ninfo = sizeof(info);
+    char byte;
+
+    if (operand == argc - 2 && strcmp(argv[operand], "floor") == 0)
+        program = floor_program((uint16_t)options.port);
+    else if (operand == argc - 2 && strcmp(argv[operand], "sink") == 0)
+        program = sink_program();
+    else
+        usage_error("%s", table.usage);
+    if (!bpf_program__attach_xdp(program, (int)xdp_ifindex(argv[argc - 1])))
+        fail("cannot attach to %s", argv[argc - 1]);
+    if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &ninfo))
+        fail("cannot ask for the program's number");
+    printf("%u\n", info.id);
+    fflush(stdout);
+    while (read(STDIN_FILENO, &byte, 1) > 0)
+        ;
+    return 0;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * items: the keys and values that the load generators store, ask for and expect, and the
+ * connections they use.
+ */
+#ifndef BENCH_ITEMS_H
+#define BENCH_ITEMS_H
+
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    ITEMS_KEY_MAX = 250,
+    ITEMS_VALUE_MAX = 1 << 20,
+    ITEMS_TEXT_MAX = ITEMS_VALUE_MAX + ITEMS_KEY_MAX + 64,
+};
+
+struct items {
+    size_t key_size;   /* 8 to ITEMS_KEY_MAX */
+    size_t value_size; /* up to ITEMS_VALUE_MAX */
+    char *letters;     /* the alphabet repeated: the value of index i starts at i % 26 */
+};
+
+/* Exits when a size is out of range or memory is short. */
+void items_init(struct items *items, uint64_t key_size, uint64_t value_size);
+void items_fini(struct items *items);
+void items_key(const struct items *items, uint32_t index, char *key);
+const char *items_value(const struct items *items, uint32_t index);
+/* "get KEY\r\n" and "set KEY ...\r\n"; return the length. */
+size_t items_get(const struct items *items, uint32_t index, char *out);
+size_t items_set(const struct items *items, uint32_t index, const char *noreply, char *out);
+/* The reply to a get that hits, without a frame header. */
+size_t items_reply(const struct items *items, uint32_t index, char *out);
+
+/* HOST:PORT (IPv4); exits when it is malformed. */
+struct sockaddr_in address_of(const char *text);
+/* A connected TCP socket; exits on failure. */
+int tcp_connect(const struct sockaddr_in *address);
+/* Stores keys 0 to nkeys - 1 over one connection and waits until the server has them. */
+void items_populate(const struct items *items, uint32_t nkeys,
+                    const struct sockaddr_in *address);
+
+uint64_t now_ns(void);
+
+#endif

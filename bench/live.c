@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * live: in-kernel open-loop load. Runs load_generate (load.bpf.c) on one CPU in live-frames
+ * mode and counts, with the sink on the client's end of the veth pair (attach sink), the
+ * replies that come out of the server's end within a window of time.
+ *
+ * --path direct, in the server's namespace, --interface the server's end: each request is
+ * handed to the program that the server has there (or, with --pass, to the stack behind it).
+ * --path veth, in the client's namespace, --interface the client's end: each request goes
+ * through the veth driver.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "bench/items.h"
+#include "bench/keys.h"
+#include "bench/load.h"
+#include "bench/load.skel.h"
+#include "bench/options.h"
+#include "bench/packet.h"
+#include "bench/xdp.h"
+
+enum { LIVE_BATCH = 64, LIVE_REPEAT = 1 << 24, MAX_CPUS = 1024 };
+
+struct options {
+    uint64_t keys, key_size, rate, cpu, batch;
+    uint64_t sink;
+    const char *interface, *path, *from, *from_mac, *to_mac;
+    double seconds, warmup;
+    bool miss, pass;
+};
+
+#define ROW(name, kind, field, argument, help)                                                     \
+    {name, kind, offsetof(struct options, field), argument, help}
+
+static const struct option_row rows[] = {
+    ROW("interface", OPTION_WORD, interface, "NAME", "server's end (direct) or client's (veth)"),
+    ROW("path", OPTION_WORD, path, "NAME", "direct or veth (direct)"),
+    ROW("pass", OPTION_FLAG, pass, NULL, "hand requests to the stack, call no program"),
+    ROW("sink", OPTION_NUMBER, sink, "ID", "program that counts the replies (attach sink)"),
+    ROW("from", OPTION_WORD, from, "ADDRESS:PORT", "source address (the port is replaced)"),
+    ROW("from-mac", OPTION_WORD, from_mac, "MAC", "of the client's end"),
+    ROW("to-mac", OPTION_WORD, to_mac, "MAC", "of the server's end"),
+    ROW("keys", OPTION_NUMBER, keys, "N", "drawn uniformly (1)"),
+    ROW("key-size", OPTION_NUMBER, key_size, "BYTES", "(16)"),
+    ROW("miss", OPTION_FLAG, miss, NULL, "ask for keys that were never stored"),
+    ROW("rate", OPTION_NUMBER, rate, "N", "requests a second, 0: as fast as it goes (0)"),
+    ROW("cpu", OPTION_NUMBER, cpu, "N", "that the generator runs on (0)"),
+    ROW("batch", OPTION_NUMBER, batch, "N", "frames between two looks at other work (64)"),
+    ROW("seconds", OPTION_REAL, seconds, "S", "the window that is counted (2)"),
+    ROW("warmup", OPTION_REAL, warmup, "S", "before the window (0.3)"),
+};
+
+static const struct option_table table = {
+    "usage: live --interface NAME --sink ID --from A:P --from-mac M --to-mac M [options] A:P\n"
+    "Sends UDP gets from inside the kernel; prints what was sent and answered, as JSON.",
+    rows, sizeof(rows) / sizeof(rows[0])};
+
+struct generator {
+    pthread_t thread;
+    const struct options *options;
+    int program;
+    unsigned int ifindex; /* that the requests seem to have come from */
+    uint8_t frame[PACKET_MAX];
+    size_t nframe;
+    volatile bool stop; /* set once by main, read between runs */
+    int error;
+};
+
+struct sample {
+    uint64_t ns, sent;
+    struct load_replies replies;
+};
+
+static void interrupt(int signal)
+{
+    (void)signal;
+}
+
+/* The kernel ends a run early when a signal comes (EINTR). */
+static void *generate(void *arg)
+{
+    struct generator *generator = arg;
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET(generator->options->cpu, &set);
+    sched_setaffinity(0, sizeof(set), &set);
+    while (!generator->stop) {
+        struct xdp_md ctx = {.data_end = (__u32)generator->nframe,
+                             .ingress_ifindex = generator->ifindex};
+        LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = generator->frame,
+                    .data_size_in = (__u32)generator->nframe, .repeat = LIVE_REPEAT,
+                    .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .ctx_in = &ctx,
+                    .ctx_size_in = sizeof(ctx),
+                    .batch_size = (__u32)generator->options->batch);
+
+        if (bpf_prog_test_run_opts(generator->program, &run) && errno != EINTR) {
+            generator->error = errno;
+            break;
+        }
+    }
+    return NULL;
+}
+
+static void take_sample(int state_map, int replies_map, struct sample *sample)
+{
+    static const __u32 zero;
+    struct load_replies rows_of[MAX_CPUS];
+    struct load_state state;
+    int ncpus = libbpf_num_possible_cpus();
+
+    if (ncpus > MAX_CPUS)
+        fail("more than %d CPUs", MAX_CPUS);
+    if (bpf_map_lookup_elem(state_map, &zero, &state) ||
+        bpf_map_lookup_elem(replies_map, &zero, rows_of))
+        fail("cannot read the counters: %s", strerror(errno));
+    *sample = (struct sample){.ns = now_ns(), .sent = state.sent};
+    for (int i = 0; i < ncpus; i++) {
+        sample->replies.hits += rows_of[i].hits;
+        sample->replies.misses += rows_of[i].misses;
+        sample->replies.other += rows_of[i].other;
+    }
+}
+
+static void pause_for(double seconds)
+{
+    struct timespec ts = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+
+    while (nanosleep(&ts, &ts) && errno == EINTR)
+        ;
+}
+
+static void print_samples(const struct sample *a, const struct sample *b)
+{
+    double seconds = (double)(b->ns - a->ns) * 1e-9;
+    uint64_t hits = b->replies.hits - a->replies.hits;
+    uint64_t misses = b->replies.misses - a->replies.misses;
+    uint64_t other = b->replies.other - a->replies.other;
+
+    printf("{\"seconds\": %.3f, \"sent_per_second\": %.0f, \"answered_per_second\": %.0f"
+           ", \"hits\": %" PRIu64 ", \"misses\": %" PRIu64 ", \"other\": %" PRIu64 "}\n",
+           seconds, (double)(b->sent - a->sent) / seconds,
+           (double)(hits + misses + other) / seconds, hits, misses, other);
+}
+
+static void fill_state(const struct options *options, const struct generator *generator,
+                       int state_map)
+{
+    static const __u32 zero;
+    struct load_state state = {
+        .nframe = (__u32)generator->nframe,
+        .key_tail = (__u32)(PACKET_TEXT + 4 + options->key_size - BENCH_KEY_TAIL),
+        .nkeys = (__u32)options->keys,
+        .miss = options->miss ? BENCH_MISS : 0,
+        .ifindex = generator->ifindex ? 0 : xdp_ifindex(options->interface),
+        .interval_ns = options->rate ? 1000000000u / options->rate : 0,
+        .random = 1,
+    };
+
+    memcpy(state.frame, generator->frame, generator->nframe);
+    if (bpf_map_update_elem(state_map, &zero, &state, 0))
+        fail("cannot set the generator up: %s", strerror(errno));
+}
+
+static struct load *load_generator(__u32 flags)
+{
+    struct load *load = load__open();
+
+    if (!load)
+        fail("cannot open the generator");
+    bpf_program__set_flags(load->progs.load_generate, flags);
+    if (load__load(load))
+        fail("cannot load the generator");
+    return load;
+}
+
+/*
+ * Loads a generator that calls the server's program. The kernel wants caller and callee alike
+ * in whether they take packets of several fragments, and does not tell, so both are tried.
+ */
+static struct load *load_caller(const char *interface)
+{
+    static const __u32 zero, flags[] = {0, BPF_F_XDP_HAS_FRAGS};
+    int server = xdp_program(interface);
+
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        struct load *load = load_generator(flags[i]);
+
+        if (!bpf_map_update_elem(bpf_map__fd(load->maps.load_server), &zero, &server, 0))
+            return load;
+        load__destroy(load);
+    }
+    fail("cannot call the program of %s: %s", interface, strerror(errno));
+}
+
+static void measure(struct generator *generator, int state_map, int replies_map)
+{
+    struct sigaction action = {.sa_handler = interrupt};
+    struct sample before, after;
+
+    sigaction(SIGUSR1, &action, NULL);
+    if (pthread_create(&generator->thread, NULL, generate, generator))
+        fail("cannot start a thread");
+    pause_for(generator->options->warmup);
+    take_sample(state_map, replies_map, &before);
+    pause_for(generator->options->seconds);
+    take_sample(state_map, replies_map, &after);
+    generator->stop = true;
+    pthread_kill(generator->thread, SIGUSR1);
+    pthread_join(generator->thread, NULL);
+    if (generator->error)
+        fail("the generator stopped: %s", strerror(generator->error));
+    print_samples(&before, &after);
+}
+
+static void build_frame(const struct options *options, const char *to,
+                        struct generator *generator)
+{
+    struct packet_route route = {.to = address_of(to), .from = address_of(options->from)};
+    struct items items;
+
+    packet_mac(route.to_mac, options->to_mac);
+    packet_mac(route.from_mac, options->from_mac);
+    items_init(&items, options->key_size, 0);
+    generator->nframe = packet_get(&route, &items, 0, generator->frame);
+    items_fini(&items);
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.keys = 1, .key_size = 16, .seconds = 2, .warmup = 0.3,
+                              .batch = LIVE_BATCH, .path = "direct"};
+    int operand = options_parse(&table, &options, argc, argv);
+    struct generator generator = {.options = &options};
+    struct load *load;
+    int sink;
+
+    if (operand != argc - 1 || !options.interface || !options.from || !options.from_mac ||
+        !options.to_mac)
+        usage_error("%s", table.usage);
+    if (strcmp(options.path, "direct") == 0)
+        generator.ifindex = xdp_ifindex(options.interface);
+    else if (strcmp(options.path, "veth") != 0)
+        usage_error("--path: direct or veth");
+    if (!options.keys || options.keys >= BENCH_MISS)
+        usage_error("--keys: 1 to %u", BENCH_MISS - 1);
+    build_frame(&options, argv[operand], &generator);
+    if (generator.ifindex && !options.pass)
+        load = load_caller(options.interface);
+    else
+        load = load_generator(0);
+    generator.program = bpf_program__fd(load->progs.load_generate);
+    sink = bpf_prog_get_fd_by_id((__u32)options.sink);
+    if (sink < 0)
+        fail("--sink: no such program");
+    fill_state(&options, &generator, bpf_map__fd(load->maps.load_state));
+    measure(&generator, bpf_map__fd(load->maps.load_state),
+            xdp_map(sink, "load_replies"));
+    load__destroy(load);
+    return 0;
+}

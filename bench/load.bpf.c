@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * load: an open-loop request generator inside the kernel, and the sink of its replies.
+ *
+ * load_generate runs as a BPF_PROG_TEST_RUN program in live-frames mode. The kernel recycles
+ * the frames of such a run without restoring them, so the program writes the whole request
+ * anew, with the next key. Then it either calls the server's program, whose verdict the
+ * kernel carries out (a reply leaves through the server's interface; without a program the
+ * request goes up to the server's sockets), or sends the request into the veth pair, for the
+ * veth driver to call the server's program on the other end.
+ * load_sink runs on the client's end of the pair: it counts and drops the replies to the
+ * generator's ports and passes everything else, which is also what makes veth accept XDP_TX
+ * from the other end.
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/udp.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "bench/keys.h"
+#include "bench/load.h"
+
+enum {
+    UDP_AT = ETH_HLEN + sizeof(struct iphdr),
+    TEXT_AT = UDP_AT + sizeof(struct udphdr) + 8,
+    ID_AT = UDP_AT + sizeof(struct udphdr),
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct load_state);
+} load_state SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct load_replies);
+} load_replies SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, __u32);
+} load_server SEC(".maps");
+
+/* False while the next request is not due yet. */
+static __always_inline int take_turn(struct load_state *state)
+{
+    if (state->interval_ns) {
+        __u64 now = bpf_ktime_get_ns();
+
+        if (now < state->due_ns)
+            return 0;
+        /* A generator that fell far behind starts anew instead of bursting. */
+        if (now - state->due_ns > 10000000)
+            state->due_ns = now;
+        state->due_ns += state->interval_ns;
+    }
+    state->sent++;
+    return 1;
+}
+
+SEC("xdp")
+int load_generate(struct xdp_md *ctx)
+{
+    __u32 zero = 0;
+    struct load_state *state = bpf_map_lookup_elem(&load_state, &zero);
+    void *data = (void *)(long)ctx->data;
+    void *end = (void *)(long)ctx->data_end;
+    __u64 random, at;
+
+    if (!state || !take_turn(state))
+        return XDP_DROP;
+    if (state->nframe < TEXT_AT || state->nframe > LOAD_FRAME_MAX)
+        return XDP_ABORTED;
+    if (bpf_xdp_store_bytes(ctx, 0, state->frame, state->nframe) < 0)
+        return XDP_ABORTED;
+    random = bench_random(state->random);
+    state->random = random;
+    data = (void *)(long)ctx->data;
+    end = (void *)(long)ctx->data_end;
+    at = state->key_tail;
+    if (at > LOAD_FRAME_MAX || data + at + BENCH_KEY_TAIL > end || data + TEXT_AT > end)
+        return XDP_ABORTED;
+    *(__u64 *)(data + at) = bench_key_tail(bench_below(random, state->nkeys) | state->miss);
+    *(__u16 *)(data + UDP_AT) =
+        bpf_htons(BENCH_PORT_FIRST + ((random >> 20) & (BENCH_PORTS - 1)));
+    *(__u16 *)(data + ID_AT) = (__u16)state->sent;
+    if (state->ifindex)
+        return bpf_redirect(state->ifindex, 0);
+    bpf_tail_call(ctx, &load_server, 0);
+    return XDP_PASS;
+}
+
+static __always_inline void count_reply(void *text, void *end)
+{
+    __u32 zero = 0;
+    struct load_replies *replies = bpf_map_lookup_elem(&load_replies, &zero);
+
+    if (!replies)
+        return;
+    if (text + 4 > end)
+        replies->other++;
+    else if (*(__u32 *)text == bpf_htonl(0x56414c55)) /* VALU */
+        replies->hits++;
+    else if (*(__u32 *)text == bpf_htonl(0x454e440d)) /* END\r */
+        replies->misses++;
+    else
+        replies->other++;
+}
+
+SEC("xdp")
+int load_sink(struct xdp_md *ctx)
+{
+    void *data = (void *)(long)ctx->data;
+    void *end = (void *)(long)ctx->data_end;
+    struct ethhdr *eth = data;
+    struct iphdr *ip = data + ETH_HLEN;
+    struct udphdr *udp = data + UDP_AT;
+
+    if ((void *)(udp + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) ||
+        *(__u8 *)ip != 0x45 || ip->protocol != IPPROTO_UDP)
+        return XDP_PASS;
+    if ((__u16)(bpf_ntohs(udp->dest) - BENCH_PORT_FIRST) >= BENCH_PORTS)
+        return XDP_PASS;
+    count_reply(data + TEXT_AT, end);
+    return XDP_DROP;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

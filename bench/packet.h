@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * packet: a whole Ethernet frame with a UDP get in it.
+ */
+#ifndef BENCH_PACKET_H
+#define BENCH_PACKET_H
+
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bench/items.h"
+
+enum { PACKET_TEXT = 14 + 20 + 8 + 8, PACKET_MAX = PACKET_TEXT + ITEMS_KEY_MAX + 6 };
+
+struct packet_route {
+    uint8_t to_mac[6], from_mac[6];
+    struct sockaddr_in to, from;
+};
+
+/* Reads six hexadecimal bytes with colons; exits when they are malformed. */
+void packet_mac(uint8_t mac[6], const char *text);
+/* Writes the frame of a get for key `index` and returns its length. No UDP checksum. */
+size_t packet_get(const struct packet_route *route, const struct items *items, uint32_t index,
+                  uint8_t *out);
+
+#endif

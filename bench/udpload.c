@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * udpload: asks a memcached for keys over UDP, from several sockets and threads.
+ *
+ * Open loop (--rate): requests leave by the clock, whatever comes back, and a latency is
+ * counted from the moment the request was due, so that a stalled server cannot hide its
+ * stall. Without a rate, --depth requests are outstanding at any time; --depth 1 is one
+ * request at a time. A reply is matched to its request by the id in the frame header; a
+ * request without a complete reply after --timeout is lost.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/hist.h"
+#include "bench/items.h"
+#include "bench/keys.h"
+#include "bench/options.h"
+#include "bench/pick.h"
+
+enum {
+    BATCH = 32,
+    SLOTS = 1 << 14, /* requests that a socket can have outstanding */
+    MAX_THREADS = 64,
+    MAX_SOCKETS = 256,
+    FRAME = 8,
+    PAYLOAD = 1400, /* of one reply datagram, frame header included */
+    DATAGRAM_MAX = 2048,
+    REQUEST_MAX = FRAME + ITEMS_KEY_MAX + 6,
+    SOCKET_BUFFER = 4 << 20,
+};
+
+struct options {
+    uint64_t keys, key_size, value_size;
+    const char *dist;
+    double theta;
+    bool miss, verify, json, populate;
+    uint64_t rate, depth, sockets, threads, count, timeout_ms, cpu;
+    double seconds;
+};
+
+#define ROW(name, kind, field, argument, help)                                                     \
+    {name, kind, offsetof(struct options, field), argument, help}
+
+static const struct option_row rows[] = {
+    ROW("keys", OPTION_NUMBER, keys, "N", "how many keys there are (1000)"),
+    ROW("key-size", OPTION_NUMBER, key_size, "BYTES", "8 to 250 (16)"),
+    ROW("value-size", OPTION_NUMBER, value_size, "BYTES", "up to 1048576 (32)"),
+    ROW("dist", OPTION_WORD, dist, "NAME", "which key: one, uniform, zipf, turn (uniform)"),
+    ROW("theta", OPTION_REAL, theta, "X", "skew of zipf (0.99)"),
+    ROW("miss", OPTION_FLAG, miss, NULL, "ask for keys that were never stored"),
+    ROW("populate", OPTION_FLAG, populate, NULL, "store all keys first, over TCP"),
+    ROW("seconds", OPTION_REAL, seconds, "S", "how long, 0: only populate (5)"),
+    ROW("count", OPTION_NUMBER, count, "N", "at most so many requests"),
+    ROW("rate", OPTION_NUMBER, rate, "N", "open loop: requests a second; 0: by --depth (0)"),
+    ROW("depth", OPTION_NUMBER, depth, "N", "requests outstanding without a rate (256)"),
+    ROW("sockets", OPTION_NUMBER, sockets, "N", "source ports, per thread (8)"),
+    ROW("threads", OPTION_NUMBER, threads, "N", "(1)"),
+    ROW("cpu", OPTION_NUMBER, cpu, "N", "pin thread i to CPU N + i"),
+    ROW("timeout", OPTION_NUMBER, timeout_ms, "MS", "a later reply is a loss (200)"),
+    ROW("verify", OPTION_FLAG, verify, NULL, "compare every byte of the replies"),
+    ROW("json", OPTION_FLAG, json, NULL, "results as one JSON object"),
+};
+
+static const struct option_table table = {
+    "usage: udpload [options] ADDRESS:PORT\n"
+    "Sends UDP gets to a memcached and reports replies a second, loss and latency.",
+    rows, sizeof(rows) / sizeof(rows[0])};
+
+struct slot {
+    uint64_t due_ns;
+    uint32_t index;
+    uint16_t got; /* datagrams of the reply so far */
+    bool busy;
+};
+
+struct lane {
+    int fd;
+    uint32_t next, oldest; /* request numbers; the id is the low 16 bits */
+    struct slot slots[SLOTS];
+};
+
+struct result {
+    uint64_t sent, hits, misses, errors, wrong, lost, late;
+    uint64_t elapsed_ns;
+    struct hist latency;
+};
+
+struct buffers {
+    char bytes[BATCH][DATAGRAM_MAX];
+    struct iovec iov[BATCH];
+    struct mmsghdr msgs[BATCH];
+};
+
+struct worker {
+    pthread_t thread;
+    const struct options *options;
+    const struct items *items;
+    struct pick pick;
+    struct lane *lanes;
+    size_t nlanes;
+    unsigned int number;
+    uint64_t outstanding, limit, interval_ns, start_ns, end_ns;
+    struct buffers in, out;
+    char *expected; /* one whole reply, for --verify */
+    struct result result;
+};
+
+static void buffers_init(struct buffers *buffers)
+{
+    for (size_t i = 0; i < BATCH; i++) {
+        buffers->iov[i] = (struct iovec){buffers->bytes[i], DATAGRAM_MAX};
+        buffers->msgs[i].msg_hdr = (struct msghdr){.msg_iov = &buffers->iov[i], .msg_iovlen = 1};
+    }
+}
+
+static int udp_connect(const struct sockaddr_in *address)
+{
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int bytes = SOCKET_BUFFER;
+
+    if (fd < 0 || connect(fd, (const struct sockaddr *)address, sizeof(*address)))
+        fail("cannot open a UDP socket: %s", strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes));
+    return fd;
+}
+
+/* Frees the slots of requests that were due before `limit`. */
+static void drop_lost(struct worker *worker, struct lane *lane, uint64_t limit)
+{
+    while (lane->oldest != lane->next) {
+        struct slot *slot = &lane->slots[lane->oldest % SLOTS];
+
+        if (slot->busy) {
+            if (slot->due_ns >= limit)
+                return;
+            slot->busy = false;
+            worker->outstanding--;
+            worker->result.lost++;
+        }
+        lane->oldest++;
+    }
+}
+
+static bool reply_is_right(struct worker *worker, const struct slot *slot, const char *text,
+                           size_t n, unsigned int sequence, unsigned int total)
+{
+    size_t whole = 5, at = (size_t)sequence * (PAYLOAD - FRAME);
+
+    if (worker->options->miss)
+        memcpy(worker->expected, "END\r\n", whole);
+    else
+        whole = items_reply(worker->items, slot->index, worker->expected);
+    return at + n <= whole && memcmp(worker->expected + at, text, n) == 0 &&
+           (sequence + 1 < total || at + n == whole);
+}
+
+static void take_reply(struct worker *worker, struct lane *lane, const char *bytes, size_t n)
+{
+    struct result *result = &worker->result;
+    uint16_t frame[4];
+    struct slot *slot;
+
+    if (n < FRAME + 4) {
+        result->errors++;
+        return;
+    }
+    memcpy(frame, bytes, FRAME);
+    slot = &lane->slots[ntohs(frame[0]) % SLOTS];
+    if (!slot->busy || (uint16_t)(lane->next - 1 - ntohs(frame[0])) >= SLOTS) {
+        result->late++;
+        return;
+    }
+    if (worker->options->verify && !reply_is_right(worker, slot, bytes + FRAME, n - FRAME,
+                                                   ntohs(frame[1]), ntohs(frame[2])))
+        result->wrong++;
+    if (ntohs(frame[1]) == 0) {
+        result->hits += memcmp(bytes + FRAME, "VALU", 4) == 0;
+        result->misses += memcmp(bytes + FRAME, "END\r", 4) == 0;
+    }
+    if (++slot->got < ntohs(frame[2]))
+        return;
+    slot->busy = false;
+    worker->outstanding--;
+    hist_add(&result->latency, now_ns() - slot->due_ns);
+}
+
+/* True when something arrived. */
+static bool receive(struct worker *worker, struct lane *lane)
+{
+    struct buffers *in = &worker->in;
+    int n = recvmmsg(lane->fd, in->msgs, BATCH, 0, NULL);
+
+    for (int i = 0; i < n; i++)
+        take_reply(worker, lane, in->bytes[i], in->msgs[i].msg_len);
+    return n > 0;
+}
+
+static void fill_request(struct worker *worker, struct lane *lane, size_t i, uint64_t due_ns)
+{
+    uint32_t number = lane->next + (uint32_t)i;
+    struct slot *slot = &lane->slots[number % SLOTS];
+    uint16_t frame[4] = {htons((uint16_t)number), 0, htons(1), 0};
+    char *bytes = worker->out.bytes[i];
+
+    slot->due_ns = due_ns;
+    slot->got = 0;
+    slot->index = pick_next(&worker->pick);
+    memcpy(bytes, frame, FRAME);
+    worker->out.iov[i].iov_len =
+        FRAME + items_get(worker->items, slot->index | (worker->options->miss ? BENCH_MISS : 0),
+                          bytes + FRAME);
+}
+
+/* Sends up to `n` requests from one socket; what the socket does not take waits. */
+static void send_requests(struct worker *worker, struct lane *lane, size_t n, uint64_t now)
+{
+    struct result *result = &worker->result;
+    uint32_t room = SLOTS - (lane->next - lane->oldest);
+    int sent;
+
+    if (n > room) {
+        drop_lost(worker, lane, lane->slots[lane->oldest % SLOTS].due_ns + 1);
+        n = room;
+    }
+    for (size_t i = 0; i < n; i++)
+        fill_request(worker, lane, i,
+                     worker->interval_ns
+                         ? worker->start_ns + (result->sent + i) * worker->interval_ns
+                         : now);
+    sent = n ? sendmmsg(lane->fd, worker->out.msgs, (unsigned int)n, 0) : 0;
+    for (int i = 0; i < sent; i++)
+        lane->slots[(lane->next + (uint32_t)i) % SLOTS].busy = true;
+    if (sent <= 0)
+        return;
+    lane->next += (uint32_t)sent;
+    result->sent += (uint64_t)sent;
+    worker->outstanding += (uint64_t)sent;
+}
+
+/* How many requests should leave now. */
+static size_t due_requests(const struct worker *worker, uint64_t now)
+{
+    uint64_t sent = worker->result.sent, n;
+
+    if (now >= worker->end_ns || sent >= worker->limit)
+        return 0;
+    if (worker->interval_ns) {
+        uint64_t due = (now - worker->start_ns) / worker->interval_ns + 1;
+
+        n = due > sent ? due - sent : 0;
+    } else {
+        uint64_t depth = worker->options->depth;
+
+        n = worker->outstanding < depth ? depth - worker->outstanding : 0;
+    }
+    if (n > worker->limit - sent)
+        n = worker->limit - sent;
+    return n < BATCH ? (size_t)n : BATCH;
+}
+
+static void wait_for_reply(struct worker *worker, uint64_t now)
+{
+    struct pollfd fds[MAX_SOCKETS];
+    uint64_t next = now + 1000000;
+    struct timespec timeout;
+
+    if (worker->interval_ns)
+        next = worker->start_ns + worker->result.sent * worker->interval_ns;
+    if (next <= now)
+        return;
+    if (next > now + 1000000)
+        next = now + 1000000;
+    timeout = (struct timespec){0, (long)(next - now)};
+    for (size_t i = 0; i < worker->nlanes; i++)
+        fds[i] = (struct pollfd){.fd = worker->lanes[i].fd, .events = POLLIN};
+    ppoll(fds, worker->nlanes, &timeout, NULL);
+}
+
+/* One round over the sockets; true when there was something to do. */
+static bool turn(struct worker *worker, size_t *lane, uint64_t now)
+{
+    size_t n = due_requests(worker, now);
+    bool busy = n > 0;
+
+    if (n) {
+        send_requests(worker, &worker->lanes[*lane], n, now);
+        *lane = (*lane + 1) % worker->nlanes;
+    }
+    for (size_t i = 0; i < worker->nlanes; i++)
+        busy |= receive(worker, &worker->lanes[i]);
+    return busy;
+}
+
+static void *work(void *arg)
+{
+    struct worker *worker = arg;
+    uint64_t timeout = worker->options->timeout_ms * 1000000, checked, now;
+    size_t lane = 0;
+
+    if (worker->options->cpu != UINT64_MAX) {
+        cpu_set_t set;
+
+        CPU_ZERO(&set);
+        CPU_SET(worker->options->cpu + worker->number, &set);
+        sched_setaffinity(0, sizeof(set), &set);
+    }
+    checked = now = worker->start_ns = now_ns();
+    worker->end_ns = now + (uint64_t)(worker->options->seconds * 1e9);
+    while ((now < worker->end_ns && worker->result.sent < worker->limit) ||
+           worker->outstanding) {
+        if (!turn(worker, &lane, now))
+            wait_for_reply(worker, now);
+        now = now_ns();
+        if (now - checked < timeout / 8)
+            continue;
+        checked = now;
+        for (size_t i = 0; i < worker->nlanes; i++)
+            drop_lost(worker, &worker->lanes[i], now - timeout);
+    }
+    worker->result.elapsed_ns = (now < worker->end_ns ? now : worker->end_ns) - worker->start_ns;
+    return NULL;
+}
+
+static void worker_init(struct worker *worker, const struct options *options,
+                        const struct items *items, const struct sockaddr_in *address,
+                        unsigned int number)
+{
+    worker->options = options;
+    worker->items = items;
+    worker->number = number;
+    worker->limit = options->count ? options->count / options->threads : UINT64_MAX;
+    if (options->rate)
+        worker->interval_ns = 1000000000u * options->threads / options->rate;
+    if (options->rate && !worker->interval_ns)
+        usage_error("--rate: at most 1000m a thread");
+    pick_init(&worker->pick, (enum pick_kind)pick_kind(options->dist), (uint32_t)options->keys,
+              options->theta, number + 1);
+    worker->nlanes = options->sockets;
+    worker->lanes = calloc(worker->nlanes, sizeof(*worker->lanes));
+    worker->expected = options->verify ? malloc(ITEMS_TEXT_MAX) : NULL;
+    if (!worker->lanes || (options->verify && !worker->expected))
+        fail("out of memory");
+    for (size_t i = 0; i < worker->nlanes; i++)
+        worker->lanes[i].fd = udp_connect(address);
+    buffers_init(&worker->in);
+    buffers_init(&worker->out);
+}
+
+static void worker_fini(struct worker *worker)
+{
+    for (size_t i = 0; i < worker->nlanes; i++)
+        close(worker->lanes[i].fd);
+    free(worker->lanes);
+    free(worker->expected);
+}
+
+static void merge(struct result *into, const struct result *from)
+{
+    into->sent += from->sent;
+    into->hits += from->hits;
+    into->misses += from->misses;
+    into->errors += from->errors;
+    into->wrong += from->wrong;
+    into->lost += from->lost;
+    into->late += from->late;
+    if (from->elapsed_ns > into->elapsed_ns)
+        into->elapsed_ns = from->elapsed_ns;
+    hist_merge(&into->latency, &from->latency);
+}
+
+static void print_result(const struct options *options, const struct result *result)
+{
+    const struct hist *hist = &result->latency;
+    double seconds = (double)result->elapsed_ns * 1e-9;
+    double rate = seconds > 0 ? (double)hist->count / seconds : 0;
+    double mean = hist->count ? (double)hist->sum / (double)hist->count * 1e-3 : 0;
+    const char *format =
+        options->json
+            ? "{\"seconds\": %.3f, \"sent\": %" PRIu64 ", \"answered\": %" PRIu64
+              ", \"answered_per_second\": %.0f, \"hits\": %" PRIu64 ", \"misses\": %" PRIu64
+              ", \"errors\": %" PRIu64 ", \"wrong\": %" PRIu64 ", \"lost\": %" PRIu64
+              ", \"late\": %" PRIu64 ", \"mean_us\": %.2f, \"p50_us\": %.2f, \"p99_us\": %.2f"
+              ", \"p999_us\": %.2f, \"max_us\": %.2f}\n"
+            : "%.3f s: sent %" PRIu64 ", answered %" PRIu64 " (%.0f a second), hits %" PRIu64
+              ", misses %" PRIu64 ", errors %" PRIu64 ", wrong %" PRIu64 ", lost %" PRIu64
+              ", late %" PRIu64
+              "\nlatency in us: mean %.2f, p50 %.2f, p99 %.2f, p99.9 %.2f, max %.2f\n";
+
+    printf(format, seconds, result->sent, hist->count, rate, result->hits, result->misses,
+           result->errors, result->wrong, result->lost, result->late, mean,
+           (double)hist_quantile(hist, 0.5) * 1e-3, (double)hist_quantile(hist, 0.99) * 1e-3,
+           (double)hist_quantile(hist, 0.999) * 1e-3, (double)hist->max * 1e-3);
+}
+
+static void check_options(const struct options *options)
+{
+    if (pick_kind(options->dist) < 0)
+        usage_error("--dist: one, uniform, zipf or turn");
+    if (!options->keys || options->keys >= BENCH_MISS)
+        usage_error("--keys: 1 to %u", BENCH_MISS - 1);
+    if (!options->threads || options->threads > MAX_THREADS)
+        usage_error("--threads: 1 to %d", MAX_THREADS);
+    if (!options->sockets || options->sockets > MAX_SOCKETS)
+        usage_error("--sockets: 1 to %d", MAX_SOCKETS);
+    if (!options->depth || options->depth > SLOTS)
+        usage_error("--depth: 1 to %d", SLOTS);
+}
+
+static int run(const struct options *options, const struct items *items,
+               const struct sockaddr_in *address)
+{
+    struct worker *workers = calloc(options->threads, sizeof(*workers));
+    struct result *total = calloc(1, sizeof(*total));
+    bool bad;
+
+    if (!workers || !total)
+        fail("out of memory");
+    for (unsigned int i = 0; i < options->threads; i++)
+        worker_init(&workers[i], options, items, address, i);
+    for (unsigned int i = 0; i < options->threads; i++) {
+        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
+            fail("cannot start a thread");
+    }
+    for (unsigned int i = 0; i < options->threads; i++) {
+        pthread_join(workers[i].thread, NULL);
+        merge(total, &workers[i].result);
+        worker_fini(&workers[i]);
+    }
+    print_result(options, total);
+    bad = total->wrong || total->errors || !total->latency.count;
+    free(workers);
+    free(total);
+    return bad;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.keys = 1000, .key_size = 16, .value_size = 32, .dist = "uniform",
+                              .theta = 0.99, .seconds = 5, .depth = 256, .sockets = 8,
+                              .threads = 1, .timeout_ms = 200, .cpu = UINT64_MAX};
+    int operand = options_parse(&table, &options, argc, argv);
+    struct sockaddr_in address;
+    struct items items;
+    int rc = 0;
+
+    if (operand != argc - 1)
+        usage_error("%s", table.usage);
+    address = address_of(argv[operand]);
+    check_options(&options);
+    items_init(&items, options.key_size, options.value_size);
+    if (options.populate)
+        items_populate(&items, (uint32_t)options.keys, &address);
+    if (options.seconds > 0)
+        rc = run(&options, &items, &address);
+    items_fini(&items);
+    return rc;
+}
