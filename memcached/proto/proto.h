@@ -7,6 +7,7 @@
 #ifndef PROTO_PROTO_H
 #define PROTO_PROTO_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -125,6 +126,8 @@ void reply_bytes(struct reply *reply, struct slice bytes);
 void reply_copy(struct reply *reply, struct slice bytes);
 void reply_printf(struct reply *reply, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void reply_vprintf(struct reply *reply, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 /* The owner lets go of `object` when the reply has been sent. False: no memory, it is not held. */
 bool reply_hold(struct reply *reply, void *object);
 /* Takes back what was added since the mark, and the failure; what is held stays held. */

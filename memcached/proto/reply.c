@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* reply: pieces of constant, copied and held bytes, in the order in which they are sent. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -138,28 +137,35 @@ void reply_copy(struct reply *reply, struct slice bytes)
     }
 }
 
-void reply_printf(struct reply *reply, const char *format, ...)
+void reply_vprintf(struct reply *reply, const char *format, va_list args)
 {
-    va_list args;
+    va_list again;
     int n;
 
     if (!text_room(reply, 128)) {
         return;
     }
-    va_start(args, format);
+    va_copy(again, args);
     n = vsnprintf(reply->text + reply->ntext, reply->text_size - reply->ntext, format, args);
-    va_end(args);
     if (n > 0 && (size_t)n >= reply->text_size - reply->ntext) {
-        if (!text_room(reply, (size_t)n + 1)) {
-            return;
-        }
-        va_start(args, format);
-        n = vsnprintf(reply->text + reply->ntext, reply->text_size - reply->ntext, format, args);
-        va_end(args);
+        n = !text_room(reply, (size_t)n + 1)
+                ? 0
+                : vsnprintf(reply->text + reply->ntext, reply->text_size - reply->ntext, format,
+                            again);
     }
+    va_end(again);
     if (n > 0) {
         add_text(reply, (size_t)n);
     }
+}
+
+void reply_printf(struct reply *reply, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    reply_vprintf(reply, format, args);
+    va_end(args);
 }
 
 bool reply_hold(struct reply *reply, void *object)
