@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sources, headers included, and the layer's unit tests (see the top Makefile.am).
-command_srcs = memcached/command/command.h
-
-# unit_tests += t/unit/NAME
-# t_unit_NAME_SOURCES = t/unit/NAME.c
-# t_unit_NAME_LDADD = $(command_libs)
+command_srcs = memcached/command/command.h memcached/command/call.h memcached/command/stat.h \
+    memcached/command/command.c memcached/command/retrieve.c memcached/command/storage.c \
+    memcached/command/change.c memcached/command/admin.c memcached/command/stat.c \
+    memcached/command/general.c memcached/command/stats.c

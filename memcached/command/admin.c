@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* admin: the commands that concern no key. */
+#include <errno.h>
+
+#include "base/num.h"
+#include "command/call.h"
+#include "config.h"
+
+enum {
+    VERBOSITY_MAX = 2,
+    MEMLIMIT_MIN_MB = 8,
+    MEMLIMIT_MAX_MB = 1000000000, /* more can only be bytes */
+};
+
+/* Words behind the verb, without a closing "noreply". */
+static size_t nwords(const struct request *request)
+{
+    return request->ntokens - 1 - request->noreply;
+}
+
+enum command_next command_flush_all(struct call *call)
+{
+    struct command_local *local = call->local;
+    const struct request *request = call->request;
+    int64_t delay = 0;
+
+    if (!local->commands->config.flush_enabled) {
+        count_one(&local->counts.flush_refused);
+        return answer(call, SLICE("CLIENT_ERROR flush_all not allowed\r\n"));
+    }
+    if (nwords(request) > 0 && !num_parse_i64(request->tokens[1], &delay)) {
+        count_one(&local->counts.flush_refused);
+        return answer(call, SLICE("CLIENT_ERROR invalid exptime argument\r\n"));
+    }
+    store_flush(local->store, delay > 0 ? call_expiry(call, delay) : call->now, call->now);
+    return answer(call, SLICE("OK\r\n"));
+}
+
+enum command_next command_cache_memlimit(struct call *call)
+{
+    uint64_t megabytes;
+
+    if (!num_parse_u64(call->request->tokens[1], &megabytes)) {
+        return answer(call, SLICE("ERROR\r\n"));
+    }
+    if (megabytes < MEMLIMIT_MIN_MB) {
+        return answer(call, SLICE("MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"));
+    }
+    if (megabytes > MEMLIMIT_MAX_MB) {
+        return answer(call, SLICE("MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"));
+    }
+    if (store_set_memory_limit(call->local->commands->store, megabytes << 20) != 0) {
+        return answer(call, SLICE("MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n"));
+    }
+    return answer(call, SLICE("OK\r\n"));
+}
+
+enum command_next command_version(struct call *call)
+{
+    return answer(call, SLICE("VERSION " PACKAGE_VERSION "\r\n"));
+}
+
+enum command_next command_verbosity(struct call *call)
+{
+    const struct command_server *server = &call->local->commands->server;
+    uint32_t level;
+
+    if (!num_parse_u32(call->request->tokens[1], &level)) {
+        return answer(call, SLICE("CLIENT_ERROR bad command line format\r\n"));
+    }
+    server->set_verbosity(server->context, level < VERBOSITY_MAX ? level : VERBOSITY_MAX);
+    return answer(call, SLICE("OK\r\n"));
+}
+
+enum command_next command_quit(struct call *call)
+{
+    (void)call;
+    return COMMAND_CLOSE;
+}
+
+enum command_next command_shutdown(struct call *call)
+{
+    const struct commands *commands = call->local->commands;
+
+    if (!commands->config.shutdown_enabled) {
+        return answer(call, SLICE("ERROR: shutdown not enabled\r\n"));
+    }
+    if (nwords(call->request) > 0) {
+        return answer(call, SLICE("CLIENT_ERROR invalid shutdown mode\r\n"));
+    }
+    commands->server.shutdown(commands->server.context);
+    return COMMAND_CLOSE;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * call: what the files of this folder share: one command being executed, and the state that it
+ * works on.
+ */
+#ifndef COMMAND_CALL_H
+#define COMMAND_CALL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "command/command.h"
+#include "store/store.h"
+
+/* What only this layer sees happen. Written by the owner, read by any thread, relaxed. */
+struct command_counts {
+    uint64_t flush_refused; /* flush_all that did not reach the store */
+    uint64_t bad_chunks;    /* values that did not end where they should */
+};
+
+struct command_local {
+    struct commands *commands;
+    struct store_local *store;
+    struct command_counts counts;
+    struct command_local *next;
+};
+
+struct commands {
+    struct store *store;
+    struct command_config config;
+    struct command_server server;
+    pthread_mutex_t lock; /* of the list and of retired; a leaf */
+    struct command_local *locals;
+    struct command_counts retired; /* of locals that are gone */
+};
+
+/* One command. */
+struct call {
+    struct command_local *local;
+    const struct request *request;
+    enum command_transport transport;
+    rel_time now;
+    struct reply *reply;
+    struct command_pending *pending;
+};
+
+typedef enum command_next command_handler(struct call *call);
+
+/* retrieve.c */
+command_handler command_get, command_gets, command_gat, command_gats;
+/* storage.c */
+command_handler command_store;
+/* change.c */
+command_handler command_touch, command_delete, command_incr, command_decr;
+/* admin.c */
+command_handler command_flush_all, command_cache_memlimit, command_version, command_verbosity,
+    command_quit, command_shutdown;
+/* stats.c */
+command_handler command_stats;
+
+/* The answer, unless none is wanted. */
+static inline enum command_next answer(struct call *call, struct slice text)
+{
+    if (!call->request->noreply) {
+        reply_bytes(call->reply, text);
+    }
+    return COMMAND_DONE;
+}
+
+static inline void count_one(uint64_t *counter)
+{
+    __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
+}
+
+static inline rel_time call_expiry(const struct call *call, int64_t exptime)
+{
+    return clock_expiry(&call->local->commands->config.clock, exptime, call->now);
+}
+
+/* The sum of all threads' counts. */
+void command_counts_sum(struct commands *commands, struct command_counts *out);
+void command_counts_reset(struct commands *commands);
+
+#endif

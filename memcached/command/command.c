@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "command/command.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "command/call.h"
+
+/* The commands: which function does what a verb says. A request with an error reaches none. */
+static command_handler *const handlers[] = {
+    [VERB_GET] = command_get,
+    [VERB_GETS] = command_gets,
+    [VERB_GAT] = command_gat,
+    [VERB_GATS] = command_gats,
+    [VERB_TOUCH] = command_touch,
+    [VERB_SET] = command_store,
+    [VERB_ADD] = command_store,
+    [VERB_REPLACE] = command_store,
+    [VERB_APPEND] = command_store,
+    [VERB_PREPEND] = command_store,
+    [VERB_CAS] = command_store,
+    [VERB_INCR] = command_incr,
+    [VERB_DECR] = command_decr,
+    [VERB_DELETE] = command_delete,
+    [VERB_FLUSH_ALL] = command_flush_all,
+    [VERB_CACHE_MEMLIMIT] = command_cache_memlimit,
+    [VERB_STATS] = command_stats,
+    [VERB_VERSION] = command_version,
+    [VERB_VERBOSITY] = command_verbosity,
+    [VERB_QUIT] = command_quit,
+    [VERB_SHUTDOWN] = command_shutdown,
+    [VERB_HTTP] = command_quit,
+};
+
+struct commands *commands_new(struct store *store, const struct command_config *config,
+                              const struct command_server *server)
+{
+    struct commands *commands = calloc(1, sizeof(*commands));
+
+    if (!commands) {
+        return NULL;
+    }
+    commands->store = store;
+    commands->config = *config;
+    commands->server = *server;
+    errno = pthread_mutex_init(&commands->lock, NULL);
+    if (errno) {
+        free(commands);
+        return NULL;
+    }
+    return commands;
+}
+
+void commands_free(struct commands *commands)
+{
+    if (commands) {
+        pthread_mutex_destroy(&commands->lock);
+        free(commands);
+    }
+}
+
+struct command_local *command_local_new(struct commands *commands)
+{
+    struct command_local *local = calloc(1, sizeof(*local));
+
+    if (!local) {
+        return NULL;
+    }
+    local->commands = commands;
+    local->store = store_local_new(commands->store);
+    if (!local->store) {
+        free(local);
+        return NULL;
+    }
+    pthread_mutex_lock(&commands->lock);
+    local->next = commands->locals;
+    commands->locals = local;
+    pthread_mutex_unlock(&commands->lock);
+    return local;
+}
+
+static void add_counts(struct command_counts *sum, const struct command_counts *counts)
+{
+    sum->flush_refused += __atomic_load_n(&counts->flush_refused, __ATOMIC_RELAXED);
+    sum->bad_chunks += __atomic_load_n(&counts->bad_chunks, __ATOMIC_RELAXED);
+}
+
+void command_local_free(struct command_local *local)
+{
+    struct commands *commands;
+    struct command_local **at;
+
+    if (!local) {
+        return;
+    }
+    commands = local->commands;
+    pthread_mutex_lock(&commands->lock);
+    for (at = &commands->locals; *at != local; at = &(*at)->next) {
+    }
+    *at = local->next;
+    add_counts(&commands->retired, &local->counts);
+    pthread_mutex_unlock(&commands->lock);
+    store_local_free(local->store);
+    free(local);
+}
+
+void command_counts_sum(struct commands *commands, struct command_counts *out)
+{
+    const struct command_local *local;
+
+    pthread_mutex_lock(&commands->lock);
+    *out = commands->retired;
+    for (local = commands->locals; local; local = local->next) {
+        add_counts(out, &local->counts);
+    }
+    pthread_mutex_unlock(&commands->lock);
+}
+
+/* The threads' own counters go on: what they say now is taken off in `retired`, modulo 2^64. */
+void command_counts_reset(struct commands *commands)
+{
+    struct command_counts sum = {0};
+    const struct command_local *local;
+
+    pthread_mutex_lock(&commands->lock);
+    for (local = commands->locals; local; local = local->next) {
+        add_counts(&sum, &local->counts);
+    }
+    commands->retired.flush_refused = -sum.flush_refused;
+    commands->retired.bad_chunks = -sum.bad_chunks;
+    pthread_mutex_unlock(&commands->lock);
+}
+
+/*
+ * Memory ran out while the answer was put together: nothing of it is sent but an error, so that
+ * the client never takes a part for the whole.
+ */
+static enum command_next out_of_memory(struct call *call, const struct reply_mark *mark,
+                                       enum command_next next)
+{
+    reply_rewind(call->reply, mark);
+    if (next == COMMAND_DONE) {
+        reply_bytes(call->reply,
+                    call->request->verb == VERB_STATS
+                        ? SLICE("SERVER_ERROR out of memory writing stats\r\n")
+                        : SLICE("SERVER_ERROR out of memory writing get response\r\n"));
+    }
+    if (call->reply->failed) {
+        reply_rewind(call->reply, mark);
+        return COMMAND_CLOSE;
+    }
+    return next;
+}
+
+enum command_next command_run(struct command_local *local, const struct request *request,
+                              enum command_transport transport, rel_time now, struct reply *reply,
+                              struct command_pending *pending)
+{
+    struct call call = {local, request, transport, now, reply, pending};
+    struct reply_mark mark = reply_mark(reply);
+    enum command_next next;
+
+    if (request->error.len) {
+        next = answer(&call, request->error);
+    } else {
+        next = handlers[request->verb](&call);
+    }
+    return reply->failed ? out_of_memory(&call, &mark, next) : next;
+}
+
+void command_release(struct command_local *local, struct reply *reply)
+{
+    size_t i;
+
+    for (i = 0; i < reply->nheld; i++) {
+        store_put(local->store, reply->held[i]);
+    }
+    reply->nheld = 0;
+    reply_reset(reply);
+}

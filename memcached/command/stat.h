@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * stat: tables of statistics. A row names one number or text of a struct that was filled
+ * before; the tables say what `stats` shows, in which order, and when.
+ */
+#ifndef COMMAND_STAT_H
+#define COMMAND_STAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "command/command.h"
+
+struct stat_sink {
+    struct reply *reply;
+};
+
+/* Rows that only some servers show; a set of these holds for each server. */
+enum stat_when {
+    WHEN_MAXCONNS_FAST = 1 << 0,
+    WHEN_IDLE_TIMEOUT = 1 << 1,
+    WHEN_SLAB_REASSIGN = 1 << 2,
+    WHEN_LRU_CRAWLER = 1 << 3,
+    WHEN_SEGMENTED = 1 << 4,
+    WHEN_TEMP = 1 << 5,
+};
+
+enum stat_type {
+    STAT_U64,
+    STAT_U32,
+    STAT_BOOL,
+    STAT_TEXT,
+    STAT_ZERO, /* counts what this server cannot do */
+};
+
+struct stat_row {
+    const char *name;
+    uint16_t offset;
+    uint8_t type;
+    uint8_t when; /* 0: always */
+};
+
+unsigned int stat_conditions(const struct command_config *config);
+/* Adds the rows of `object`, each name behind the prefix. */
+void stat_rows(struct stat_sink *sink, const char *prefix, const struct stat_row *rows,
+               size_t nrows, const void *object, unsigned int conditions);
+
+struct call;
+/* `stats` without a word behind it. general.c */
+void stat_general(struct call *call, struct stat_sink *sink);
+
+#endif

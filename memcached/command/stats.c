@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* stats: what may stand behind the word. */
+#include <stdio.h>
+
+#include "command/call.h"
+#include "command/stat.h"
+
+/* One class's numbers, from the store and the counts of all threads. */
+struct class_view {
+    struct store_class_stats class;
+    struct store_class_counts counts;
+};
+
+#define SLAB(name, type, field)                                                                    \
+    {                                                                                              \
+        name, offsetof(struct class_view, field), STAT_##type, 0                                   \
+    }
+#define ITEM(field)                                                                                \
+    {                                                                                              \
+#field, offsetof(struct class_view, class.field), STAT_U64, 0                              \
+    }
+#define AGE(field)                                                                                 \
+    {                                                                                              \
+#field, offsetof(struct class_view, class.field), STAT_U32, 0                              \
+    }
+#define ITEM_WHEN(field, when)                                                                     \
+    {                                                                                              \
+#field, offsetof(struct class_view, class.field), STAT_U64, WHEN_##when                    \
+    }
+#define AGE_WHEN(field, when)                                                                      \
+    {                                                                                              \
+#field, offsetof(struct class_view, class.field), STAT_U32, WHEN_##when                    \
+    }
+
+static const struct stat_row slab_rows[] = {
+    SLAB("chunk_size", U32, class.chunk_size),
+    SLAB("chunks_per_page", U32, class.chunks_per_page),
+    SLAB("total_pages", U64, class.total_pages),
+    SLAB("total_chunks", U64, class.total_chunks),
+    SLAB("used_chunks", U64, class.used_chunks),
+    SLAB("free_chunks", U64, class.free_chunks),
+    {"free_chunks_end", 0, STAT_ZERO, 0},
+    SLAB("get_hits", U64, counts.get_hits),
+    SLAB("cmd_set", U64, counts.set_cmds),
+    SLAB("delete_hits", U64, counts.delete_hits),
+    SLAB("incr_hits", U64, counts.incr_hits),
+    SLAB("decr_hits", U64, counts.decr_hits),
+    SLAB("cas_hits", U64, counts.cas_hits),
+    SLAB("cas_badval", U64, counts.cas_badval),
+    SLAB("touch_hits", U64, counts.touch_hits),
+};
+
+static const struct stat_row item_rows[] = {
+    ITEM(number),
+    ITEM_WHEN(number_hot, SEGMENTED),
+    ITEM_WHEN(number_warm, SEGMENTED),
+    ITEM_WHEN(number_cold, SEGMENTED),
+    ITEM_WHEN(number_temp, TEMP),
+    AGE_WHEN(age_hot, SEGMENTED),
+    AGE_WHEN(age_warm, SEGMENTED),
+    AGE(age),
+    ITEM(mem_requested),
+    ITEM(evicted),
+    ITEM(evicted_nonzero),
+    ITEM(evicted_time),
+    ITEM(outofmemory),
+    ITEM(tailrepairs),
+    ITEM(reclaimed),
+    ITEM(expired_unfetched),
+    ITEM(evicted_unfetched),
+    ITEM_WHEN(evicted_active, SEGMENTED),
+    ITEM(crawler_reclaimed),
+    ITEM(crawler_items_checked),
+    ITEM(lrutail_reflocked),
+    ITEM_WHEN(moves_to_cold, SEGMENTED),
+    ITEM_WHEN(moves_to_warm, SEGMENTED),
+    ITEM_WHEN(moves_within_lru, SEGMENTED),
+    ITEM_WHEN(direct_reclaims, SEGMENTED),
+    ITEM_WHEN(hits_to_hot, SEGMENTED),
+    ITEM_WHEN(hits_to_warm, SEGMENTED),
+    ITEM_WHEN(hits_to_cold, SEGMENTED),
+    ITEM_WHEN(hits_to_temp, SEGMENTED),
+};
+
+/* Each of these adds its statistics; END follows. */
+static void stat_items(struct call *call, struct stat_sink *sink)
+{
+    struct commands *commands = call->local->commands;
+    unsigned int conditions = stat_conditions(&commands->config);
+    unsigned int n = store_nclasses(commands->store);
+    struct class_view view = {0};
+    char prefix[32];
+    unsigned int i;
+
+    for (i = 1; i <= n; i++) {
+        store_class_stats(commands->store, i, call->now, &view.class);
+        if (view.class.number > 0) {
+            snprintf(prefix, sizeof(prefix), "items:%u:", i);
+            stat_rows(sink, prefix, item_rows, sizeof(item_rows) / sizeof(item_rows[0]), &view,
+                      conditions);
+        }
+    }
+}
+
+static void stat_slabs(struct call *call, struct stat_sink *sink)
+{
+    struct commands *commands = call->local->commands;
+    const struct command_server *server = &commands->server;
+    unsigned int n = store_nclasses(commands->store);
+    struct mc_counts kernel = {0};
+    struct store_stats stats;
+    struct class_view view;
+    uint64_t total_malloced;
+    uint32_t active_slabs;
+    char prefix[16];
+    unsigned int i;
+
+    store_stats(commands->store, &stats);
+    if (server->kernel_counts) {
+        server->kernel_counts(server->context, &kernel);
+    }
+    for (i = 1; i <= n; i++) {
+        store_class_stats(commands->store, i, call->now, &view.class);
+        if (view.class.total_pages > 0) {
+            view.counts = stats.counts.classes[i];
+            view.counts.get_hits += kernel.class_hits[i];
+            snprintf(prefix, sizeof(prefix), "%u:", i);
+            stat_rows(sink, prefix, slab_rows, sizeof(slab_rows) / sizeof(slab_rows[0]), &view, 0);
+        }
+    }
+    store_slab_totals(commands->store, &total_malloced, &active_slabs);
+    stat_add(sink, "active_slabs", "%u", active_slabs);
+    stat_add(sink, "total_malloced", "%llu", (unsigned long long)total_malloced);
+}
+
+static void stat_sizes(struct call *call, struct stat_sink *sink)
+{
+    (void)call;
+    stat_add(sink, "sizes_status", "disabled");
+}
+
+static void stat_settings(struct call *call, struct stat_sink *sink)
+{
+    const struct command_server *server = &call->local->commands->server;
+
+    server->stats_settings(server->context, sink);
+}
+
+static void stat_conns(struct call *call, struct stat_sink *sink)
+{
+    const struct command_server *server = &call->local->commands->server;
+
+    server->stats_conns(server->context, sink);
+}
+
+static void stat_bmc(struct call *call, struct stat_sink *sink)
+{
+    const struct command_server *server = &call->local->commands->server;
+
+    if (server->stats_bmc) {
+        server->stats_bmc(server->context, sink);
+    }
+}
+
+static void reset(struct call *call)
+{
+    struct commands *commands = call->local->commands;
+
+    store_reset_stats(commands->store);
+    command_counts_reset(commands);
+    commands->server.reset_stats(commands->server.context);
+}
+
+static const struct {
+    struct slice word;
+    void (*add)(struct call *call, struct stat_sink *sink);
+} kinds[] = {
+    {{"settings", 8}, stat_settings}, {{"items", 5}, stat_items}, {{"slabs", 5}, stat_slabs},
+    {{"sizes", 5}, stat_sizes},       {{"conns", 5}, stat_conns}, {{"bmc", 3}, stat_bmc},
+};
+
+static enum command_next show(struct call *call,
+                              void (*add)(struct call *call, struct stat_sink *sink))
+{
+    struct stat_sink sink = {call->reply};
+
+    add(call, &sink);
+    return answer(call, SLICE("END\r\n"));
+}
+
+enum command_next command_stats(struct call *call)
+{
+    const struct request *request = call->request;
+    size_t i;
+
+    if (request->ntokens == 1) {
+        return show(call, stat_general);
+    }
+    if (slice_equal(request->tokens[1], SLICE("reset"))) {
+        reset(call);
+        return answer(call, SLICE("RESET\r\n"));
+    }
+    for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (slice_equal(request->tokens[1], kinds[i].word)) {
+            return show(call, kinds[i].add);
+        }
+    }
+    return answer(call, SLICE("ERROR\r\n"));
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* storage: set, add, replace, append, prepend, cas, whose value follows the line. */
+#include <assert.h>
+
+#include "command/call.h"
+
+enum { NTAIL = 2 }; /* "\r\n" */
+
+/* A failed set must not leave the value that it was to replace. */
+static void refuse(struct call *call, enum store_result result)
+{
+    const struct request *request = call->request;
+
+    if (request->verb == VERB_SET) {
+        store_forget(call->local->store, request->key, call->now);
+    }
+    call->pending->error = result == STORE_TOO_LARGE
+                               ? SLICE("SERVER_ERROR object too large for cache\r\n")
+                               : SLICE("SERVER_ERROR out of memory storing object\r\n");
+}
+
+enum command_next command_store(struct call *call)
+{
+    const struct request *request = call->request;
+    enum store_result result = STORE_NO_MEMORY;
+    struct mc_item *item =
+        store_reserve(call->local->store, request->key, request->client_flags,
+                      call_expiry(call, request->exptime), request->nvalue, call->now, &result);
+
+    *call->pending = (struct command_pending){
+        .item = item,
+        .nleft = request->nvalue + NTAIL,
+        .verb = request->verb,
+        .cas = request->cas,
+        .noreply = request->noreply,
+    };
+    if (!item) {
+        refuse(call, result);
+    }
+    return COMMAND_VALUE;
+}
+
+/* The CRLF is received over the item's own tail, which is the same unless the value is bad. */
+size_t command_value_room(struct command_local *local, struct command_pending *pending, char **ptr)
+{
+    struct slice room;
+
+    if (!pending->item) {
+        *ptr = NULL;
+        return pending->nleft;
+    }
+    room = item_at(local->store, pending->item, pending->nfilled);
+    assert(room.len > 0 && room.len <= pending->nleft);
+    *ptr = (char *)(uintptr_t)room.ptr;
+    return room.len;
+}
+
+void command_value_filled(struct command_pending *pending, size_t n)
+{
+    assert(n <= pending->nleft);
+    pending->nleft -= n;
+    pending->nfilled += n;
+}
+
+static bool ends_well(const struct command_local *local, const struct command_pending *pending)
+{
+    size_t at = pending->nfilled - NTAIL;
+    struct slice tail = item_at(local->store, pending->item, at);
+
+    if (tail.len >= NTAIL) {
+        return memcmp(tail.ptr, "\r\n", NTAIL) == 0;
+    }
+    return tail.ptr[0] == '\r' && item_at(local->store, pending->item, at + 1).ptr[0] == '\n';
+}
+
+static enum store_mode mode_of(enum verb verb)
+{
+    /* Only the storage verbs come here. */
+    static const enum store_mode modes[] = {
+        [VERB_SET] = STORE_SET,         [VERB_ADD] = STORE_ADD,
+        [VERB_REPLACE] = STORE_REPLACE, [VERB_APPEND] = STORE_APPEND,
+        [VERB_PREPEND] = STORE_PREPEND, [VERB_CAS] = STORE_CAS,
+    };
+
+    assert(verb >= VERB_SET && verb <= VERB_CAS);
+    return modes[verb];
+}
+
+static struct slice stored_text(enum store_result result, enum verb verb)
+{
+    switch (result) {
+    case STORE_DONE:
+        return SLICE("STORED\r\n");
+    case STORE_EXISTS:
+        return SLICE("EXISTS\r\n");
+    case STORE_MISS:
+        return verb == VERB_CAS ? SLICE("NOT_FOUND\r\n") : SLICE("NOT_STORED\r\n");
+    case STORE_TOO_LARGE:
+        return SLICE("SERVER_ERROR object too large for cache\r\n");
+    case STORE_NO_MEMORY:
+        return SLICE("SERVER_ERROR out of memory storing object\r\n");
+    case STORE_NOT_STORED:
+    case STORE_NON_NUMERIC:
+        break;
+    }
+    return SLICE("NOT_STORED\r\n");
+}
+
+static struct slice store_value(struct command_local *local, struct command_pending *pending,
+                                rel_time now)
+{
+    struct mc_item *item = pending->item;
+
+    pending->item = NULL;
+    return stored_text(
+        store_commit(local->store, item, mode_of(pending->verb), pending->cas, now, NULL),
+        pending->verb);
+}
+
+enum command_next command_finish(struct command_local *local, struct command_pending *pending,
+                                 rel_time now, struct reply *reply)
+{
+    struct slice text = pending->error;
+
+    assert(pending->nleft == 0);
+    if (pending->item && ends_well(local, pending)) {
+        text = store_value(local, pending, now);
+    } else if (pending->item) {
+        command_abandon(local, pending);
+        count_one(&local->counts.bad_chunks);
+        text = SLICE("CLIENT_ERROR bad data chunk\r\n");
+    }
+    if (!pending->noreply) {
+        reply_bytes(reply, text);
+    }
+    return reply->failed ? COMMAND_CLOSE : COMMAND_DONE;
+}
+
+void command_abandon(struct command_local *local, struct command_pending *pending)
+{
+    if (pending->item) {
+        store_discard(local->store, pending->item);
+        pending->item = NULL;
+    }
+    pending->nleft = 0;
+}
