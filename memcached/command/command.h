@@ -33,15 +33,15 @@ struct command_net_stats {
         reserved_fds, bytes_read, bytes_written, listen_disabled_num, time_in_listen_disabled_us,
         conn_yields, idle_kicks;
     bool accepting_conns;
-    const char *libevent;       /* its version */
+    const char *libevent; /* its version */
 };
 
 /* Upward calls, from any worker. Those marked "may be NULL" are then not offered. */
 struct command_server {
     void *context;
     void (*net_stats)(void *context, struct command_net_stats *out);
-    void (*kernel_counts)(void *context, struct mc_counts *out);    /* may be NULL */
-    void (*stats_bmc)(void *context, struct stat_sink *sink);       /* may be NULL */
+    void (*kernel_counts)(void *context, struct mc_counts *out); /* may be NULL */
+    void (*stats_bmc)(void *context, struct stat_sink *sink);    /* may be NULL */
     void (*stats_settings)(void *context, struct stat_sink *sink);
     void (*stats_conns)(void *context, struct stat_sink *sink);
     void (*reset_stats)(void *context);
@@ -50,11 +50,11 @@ struct command_server {
 };
 
 struct command_config {
-    bool flush_enabled;         /* false: -F */
-    bool shutdown_enabled;      /* -A */
+    bool flush_enabled;               /* false: -F */
+    bool shutdown_enabled;            /* -A */
     bool maxconns_fast, idle_timeout; /* these add a line to `stats` */
-    bool segmented;             /* lru_maintainer */
-    bool temp;                  /* the temp LRU is on */
+    bool segmented;                   /* lru_maintainer */
+    bool temp;                        /* the temp LRU is on */
     bool slab_reassign, lru_crawler;
     unsigned int nthreads;
     uint32_t max_connections;
@@ -67,20 +67,20 @@ enum command_transport { COMMAND_STREAM, COMMAND_DATAGRAM };
 
 /* A storage command whose value is still to come. Owned by the connection. */
 struct command_pending {
-    struct mc_item *item;       /* NULL: the value is swallowed */
-    size_t nleft;               /* bytes still to come, CRLF included */
+    struct mc_item *item; /* NULL: the value is swallowed */
+    size_t nleft;         /* bytes still to come, CRLF included */
     size_t nfilled;
-    struct slice error;         /* the answer after swallowing */
+    struct slice error; /* the answer after swallowing */
     enum verb verb;
     uint64_t cas;
     bool noreply;
-    char tail[2];               /* received in place of the CRLF */
+    char tail[2]; /* received in place of the CRLF */
 };
 
 enum command_next {
-    COMMAND_DONE,       /* the reply is complete (perhaps empty) */
-    COMMAND_VALUE,      /* feed nleft bytes to pending, then command_finish */
-    COMMAND_CLOSE,      /* send the reply, if any, and close */
+    COMMAND_DONE,  /* the reply is complete (perhaps empty) */
+    COMMAND_VALUE, /* feed nleft bytes to pending, then command_finish */
+    COMMAND_CLOSE, /* send the reply, if any, and close */
 };
 
 struct commands *commands_new(struct store *store, const struct command_config *config,
@@ -91,14 +91,13 @@ void command_local_free(struct command_local *local);
 
 /* Executes a parsed request, adds to the reply. `pending` is written only for COMMAND_VALUE. */
 enum command_next command_run(struct command_local *local, const struct request *request,
-                              enum command_transport transport, rel_time now,
-                              struct reply *reply, struct command_pending *pending);
+                              enum command_transport transport, rel_time now, struct reply *reply,
+                              struct command_pending *pending);
 /*
  * Where the next bytes of the value go: writable, at most nleft, never empty while nleft > 0.
  * With no item (swallowing) *ptr is NULL and the length says how much may be thrown away.
  */
-size_t command_value_room(struct command_local *local, struct command_pending *pending,
-                          char **ptr);
+size_t command_value_room(struct command_local *local, struct command_pending *pending, char **ptr);
 /* n bytes were written there (or thrown away). */
 void command_value_filled(struct command_pending *pending, size_t n);
 /* nleft is 0: stores the value and replies. */

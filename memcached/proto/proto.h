@@ -19,7 +19,7 @@
 /* --- requests ----------------------------------------------------------- */
 
 enum verb {
-    VERB_UNKNOWN,   /* also an empty line */
+    VERB_UNKNOWN, /* also an empty line */
     VERB_GET,
     VERB_GETS,
     VERB_GAT,
@@ -41,33 +41,34 @@ enum verb {
     VERB_VERBOSITY,
     VERB_QUIT,
     VERB_SHUTDOWN,
-    VERB_HTTP,      /* the last word is HTTP/...: close */
+    VERB_HTTP, /* the last word is HTTP/...: close */
 };
 
 enum {
     PROTO_KEY_MAX = 250,
     PROTO_MAX_TOKENS = 8,
-    PROTO_LINE_MAX = 1024,  /* a longer start of a line closes, but for get and gets */
+    PROTO_LINE_MAX = 1024,        /* a longer start of a line closes, but for get and gets */
     PROTO_GET_LINE_MAX = 2 << 20, /* and a longer one of these too */
-    PROTO_BLANKS_MAX = 100, /* before the get of such a line */
+    PROTO_BLANKS_MAX = 100,       /* before the get of such a line */
     PROTO_NVALUE_MAX = INT32_MAX - 2,
 };
 
 /* Slices point into the input: they are good until it moves. */
 struct request {
     enum verb verb;
-    struct slice error;     /* not empty: the answer, the request is not executed */
-    struct slice key;       /* the first key */
-    struct slice keys;      /* get family: the rest of the line, see proto_next_key */
+    struct slice error; /* not empty: the answer, the request is not executed */
+    struct slice key;   /* the first key */
+    struct slice keys;  /* get family: the rest of the line, see proto_next_key */
     struct slice tokens[PROTO_MAX_TOKENS]; /* of other commands, the verb first */
     size_t ntokens;
     uint32_t client_flags;
-    int64_t exptime;        /* as on the wire */
-    uint64_t nvalue;        /* bytes of the value that follows, without CRLF */
+    int64_t exptime; /* as on the wire */
+    uint64_t nvalue; /* bytes of the value that follows, without CRLF */
     uint64_t cas;
     uint64_t delta;
     bool noreply;
-    bool has_value;         /* storage command: value and CRLF follow the line, also on error where memcached swallows them */
+    bool has_value; /* storage command: value and CRLF follow the line, also on error where
+                       memcached swallows them */
 };
 
 /*
@@ -75,7 +76,8 @@ struct request {
  * newline included; 0: needs more; -1: no line can come of this, close.
  */
 ssize_t proto_parse_text(struct slice input, struct request *request);
-/* Takes the next key off `keys`. False: no more. A key over PROTO_KEY_MAX is handed out as it is. */
+/* Takes the next key off `keys`. False: no more. A key over PROTO_KEY_MAX is handed out as it is.
+ */
 bool proto_next_key(struct slice *keys, struct slice *key);
 
 /* The frame header of a UDP datagram (protocol.txt, "UDP protocol"). */
@@ -99,10 +101,10 @@ uint32_t proto_middle_flags(const char *middle, uint8_t nmiddle);
  * one. Memory failures are remembered in `failed`.
  */
 struct reply_piece {
-    const char *ptr;    /* NULL: at `offset` of text */
+    const char *ptr; /* NULL: at `offset` of text */
     size_t offset;
     size_t len;
-    size_t start;       /* bytes of the pieces before it */
+    size_t start; /* bytes of the pieces before it */
 };
 
 struct reply {
@@ -112,7 +114,7 @@ struct reply {
     size_t npieces, pieces_size;
     void **held;
     size_t nheld, held_size;
-    size_t nbytes;      /* of all pieces */
+    size_t nbytes; /* of all pieces */
     bool failed;
 };
 
