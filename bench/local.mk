@@ -1,5 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# noinst_PROGRAMS += bench/udpload
-# bench_udpload_SOURCES = bench/udpload.c
-EXTRA_bench =
-# Files that are not compiled sources: EXTRA_bench = bench/run
+bench_common = bench/options.c bench/options.h bench/items.c bench/items.h bench/pick.c \
+    bench/pick.h bench/keys.h
+
+noinst_PROGRAMS += bench/udpload
+bench_udpload_SOURCES = bench/udpload.c bench/hist.c bench/hist.h $(bench_common)
+bench_udpload_LDADD = -lm
+
+if ENABLE_BMC
+bpf_objects += bench/floor.bpf.o bench/load.bpf.o
+bench_xdp = bench/xdp.c bench/xdp.h bench/load.h
+
+noinst_PROGRAMS += bench/attach bench/live bench/perpacket
+bench_attach_SOURCES = bench/attach.c bench/options.c bench/options.h $(bench_xdp)
+bench_attach_LDADD = $(LIBBPF_LIBS)
+bench_live_SOURCES = bench/live.c bench/packet.c bench/packet.h $(bench_common) $(bench_xdp)
+bench_live_LDADD = $(LIBBPF_LIBS) -lm
+bench_perpacket_SOURCES = bench/perpacket.c bench/packet.c bench/packet.h $(bench_common) \
+    $(bench_xdp)
+bench_perpacket_LDADD = $(LIBBPF_LIBS) -lm
+endif
+
+EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c
