@@ -116,13 +116,9 @@ class Server:
         self.port = port or free_port(namespace)
         arguments = [str(a) for a in arguments]
         if not plain:
-            if unix:
-                arguments = ["-s", unix] + arguments
-            else:
-                arguments = ["-p", str(self.port), "-U", str(self.port if udp else 0),
-                             "-l", listen or host] + arguments
-            arguments += ["-t", str(threads)] if threads else []
-            arguments += _user_arguments(arguments)
+            where = ["-s", unix] if unix else ["-p", str(self.port), "-U",
+                                               str(self.port if udp else 0), "-l", listen or host]
+            arguments = (where + ["-t", str(threads)] + _user_arguments(arguments) + arguments)
         self.log_path = os.path.join(self.dir, "stderr")
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(

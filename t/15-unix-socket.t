@@ -1,0 +1,97 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Unix sockets: -s and -a."""
+import os
+import socket
+import stat
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import server
+import tap
+
+
+@tap.case
+def a_unix_socket_serves():
+    path = os.path.join(server.scratch(), "sock")
+    with server.Server(unix=path) as memcached:
+        c = memcached.stream()
+        tap.is_(c.set(b"foo", b"bar"), b"STORED\r\n", "set over a unix socket")
+        tap.is_(c.get(b"foo"), b"bar", "get over a unix socket")
+        value = bytes(range(256)) * 2000
+        c.set(b"large", value)
+        tap.ok(c.get(b"large") == value, "a value of 512,000 bytes")
+        tap.is_(c.all(b"get foo\r\n" * 1000), b"VALUE foo 0 3\r\nbar\r\nEND\r\n" * 1000,
+                "1,000 pipelined gets")
+        other = memcached.stream()
+        tap.is_(other.get(b"foo"), b"bar", "a second connection sees the same items")
+        settings = memcached.stats("settings")
+        tap.is_(settings["domain_socket"], path, "stats settings shows the path")
+        conns = memcached.stats("conns")
+        tap.ok("unix:" + path in conns.values(), "stats conns shows unix:PATH")
+        tap.is_(other.to_end(b"quit\r\n"), b"", "quit closes")
+
+
+@tap.case
+def it_has_the_mode_that_was_asked_for():
+    for arguments, mode in (((), 0o700), (("-a", "0777"), 0o777), (("-a", "0666"), 0o666),
+                            (("-a", "600"), 0o600)):
+        path = os.path.join(server.scratch(), "sock")
+        with server.Server(*arguments, unix=path):
+            got = os.stat(path)
+            tap.ok(stat.S_ISSOCK(got.st_mode), "the path is a socket")
+            tap.is_(oct(stat.S_IMODE(got.st_mode)), oct(mode),
+                    "its mode with %s" % (" ".join(arguments) or "no -a"))
+
+
+@tap.case
+def the_network_is_off():
+    path = os.path.join(server.scratch(), "sock")
+    port = server.free_port()
+    with server.Server("-p", port, "-U", port, unix=path):
+        probe = socket.socket()
+        tap.ok(probe.connect_ex(("127.0.0.1", port)) != 0, "with -s nobody listens on TCP")
+        probe.close()
+        datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        datagram.bind(("127.0.0.1", port))
+        tap.ok(True, "nor on UDP")
+        datagram.close()
+
+
+@tap.case
+def an_old_socket_is_replaced_and_a_file_is_not():
+    path = os.path.join(server.scratch(), "sock")
+    old = socket.socket(socket.AF_UNIX)
+    old.bind(path)
+    old.close()
+    with server.Server(unix=path) as memcached:
+        tap.is_(memcached.stream().set(b"k", b"v"), b"STORED\r\n", "a stale socket is replaced")
+    path = os.path.join(server.scratch(), "file")
+    with open(path, "w", encoding="ascii") as file:
+        file.write("precious")
+    status, _, error = server.run("-s", path)
+    tap.is_(status, 71, "a file that is no socket is an error")
+    tap.like(error, "failed to listen on UNIX socket", "which is said")
+    with open(path, encoding="ascii") as file:
+        tap.is_(file.read(), "precious", "and the file stays")
+
+
+@tap.case
+def paths_that_cannot_be():
+    status, _, error = server.run("-s", "/nonexistent-directory/sock")
+    tap.is_(status, 71, "a directory that is not there is an error")
+    tap.like(error, "failed to listen on UNIX socket", "which is said")
+    long = os.path.join(server.scratch(), "x" * 200)
+    status, _, error = server.run("-s", long)
+    tap.ok(status not in (None, 0), "a path of over 200 bytes is an error, and no overrun")
+    tap.ok(status is None or status >= 0, "and not a crash")
+    longest = server.scratch()
+    longest += "/" + "y" * (107 - len(longest) - 1)
+    with server.Server(unix=longest) as memcached:
+        tap.is_(memcached.stream().set(b"k", b"v"), b"STORED\r\n", "the longest path serves")
+        tap.ok("unix:" + longest in memcached.stats("conns").values(),
+               "and is shown whole in stats conns")
+
+
+tap.run()
