@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
+#include <string.h>
+
+#include "proto/proto.h"
+#include "t/lib/tap.h"
+
+static bool parses(const char *bytes, size_t len, struct udp_frame *frame)
+{
+    return proto_parse_frame((struct slice){bytes, len}, frame);
+}
+
+static void headers_are_read(void)
+{
+    static const char datagram[] = "\x12\x34\xff\xfe\x00\x01\xab\xcdget k\r\n";
+    static const char none[] = "\0\0\0\0\0\0\0\0x", two[] = "\0\0\0\0\0\2\0\0x";
+    static const char many[] = "\0\0\0\0\1\1\0\0x";
+    struct udp_frame frame = {0};
+
+    ok(parses(datagram, sizeof(datagram) - 1, &frame) && frame.id == 0x1234 &&
+           frame.sequence == 0xfffe && frame.count == 1 && frame.reserved == 0xabcd,
+       "a header is four big-endian numbers");
+    ok(!parses(datagram, 0, &frame) && !parses(datagram, 7, &frame) && !parses(datagram, 8, &frame),
+       "a datagram of 8 bytes or less is dropped");
+    ok(parses(datagram, 9, &frame), "a datagram of 9 bytes is read");
+    ok(!parses(none, 9, &frame), "a datagram of a message of none is dropped");
+    ok(!parses(two, 9, &frame), "a datagram of a message of two is dropped");
+    ok(!parses(many, 9, &frame), "a datagram of a message of 257 is dropped");
+}
+
+static void headers_are_written(void)
+{
+    const struct udp_frame frame = {.id = 0x1234, .sequence = 2, .count = 0x103};
+    char out[8];
+
+    proto_render_frame(out, &frame);
+    ok(memcmp(out, "\x12\x34\0\x02\x01\x03\0\0", 8) == 0, "a header is written in network order");
+}
+
+static void middles_say_flags_and_length(void)
+{
+    static const uint32_t values[] = {0, 9, 10, 99, 100, 12345, 1048576, UINT32_MAX};
+    bool same = true;
+    size_t i, j;
+
+    for (i = 0; i < 8; i++) {
+        for (j = 0; j < 8; j++) {
+            char wanted[64], got[32];
+            int n = snprintf(wanted, sizeof(wanted), " %" PRIu32 " %" PRIu32 "\r\n", values[i],
+                             values[j]);
+            uint8_t m = proto_middle(got, values[i], values[j]);
+
+            same = same && m == n && memcmp(got, wanted, m) == 0 &&
+                   proto_middle_flags(got, m) == values[i];
+        }
+    }
+    ok(same, "a middle is \" flags bytes\" and its flags can be read back");
+}
+
+int main(void)
+{
+    headers_are_read();
+    headers_are_written();
+    middles_say_flags_and_length();
+    return done();
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The text parser: each line of the table with what is to be made of it, at the end of readable
+ * memory, cut at every byte, and with other bytes behind it.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "proto/proto.h"
+#include "t/lib/tap.h"
+
+#define K10        "kkkkkkkkkk"
+#define K50        K10 K10 K10 K10 K10
+#define K250       K50 K50 K50 K50 K50
+#define K251       K250 "k"
+#define BAD        "!CLIENT_ERROR bad command line format"
+#define BAD_TIME   "!CLIENT_ERROR invalid exptime argument"
+#define BAD_DELTA  "!CLIENT_ERROR invalid numeric delta argument"
+#define BAD_DELETE BAD ".  Usage: delete <key> [noreply]"
+
+/* The request as describe() writes it: verb, then its parts, or ! and the error. */
+static const struct row {
+    const char *line, *request;
+} rows[] = {
+#include "t/unit/proto_text.inc"
+};
+
+static const char *const names[] = {
+    [VERB_UNKNOWN] = "unknown", [VERB_GET] = "get",
+    [VERB_GETS] = "gets",       [VERB_GAT] = "gat",
+    [VERB_GATS] = "gats",       [VERB_TOUCH] = "touch",
+    [VERB_SET] = "set",         [VERB_ADD] = "add",
+    [VERB_REPLACE] = "replace", [VERB_APPEND] = "append",
+    [VERB_PREPEND] = "prepend", [VERB_CAS] = "cas",
+    [VERB_INCR] = "incr",       [VERB_DECR] = "decr",
+    [VERB_DELETE] = "delete",   [VERB_FLUSH_ALL] = "flush_all",
+    [VERB_STATS] = "stats",     [VERB_CACHE_MEMLIMIT] = "cache_memlimit",
+    [VERB_VERSION] = "version", [VERB_VERBOSITY] = "verbosity",
+    [VERB_QUIT] = "quit",       [VERB_SHUTDOWN] = "shutdown",
+    [VERB_HTTP] = "http",
+};
+
+struct text {
+    char bytes[8192];
+    size_t n;
+};
+
+static void put(struct text *text, struct slice bytes)
+{
+    if (bytes.len < sizeof(text->bytes) - text->n) {
+        memcpy(text->bytes + text->n, bytes.ptr, bytes.len);
+        text->n += bytes.len;
+        text->bytes[text->n] = 0;
+    }
+}
+
+static void put_word(struct text *text, struct slice bytes)
+{
+    put(text, SLICE(" "));
+    put(text, bytes);
+}
+
+__attribute__((format(printf, 2, 3))) static void putf(struct text *text, const char *format, ...)
+{
+    char line[256];
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    put(text, (struct slice){line, (size_t)n});
+}
+
+static void describe_keys(const struct request *request, struct text *text)
+{
+    struct slice keys = request->keys;
+    struct slice key = request->key;
+
+    if (request->verb == VERB_GAT || request->verb == VERB_GATS) {
+        putf(text, " %" PRId64, request->exptime);
+    }
+    if (key.len == 0) {
+        return;
+    }
+    do {
+        put_word(text, key);
+    } while (proto_next_key(&keys, &key));
+}
+
+static void describe_words(const struct request *request, struct text *text)
+{
+    size_t i;
+
+    for (i = 1; i < request->ntokens - request->noreply; i++) {
+        put_word(text, request->tokens[i]);
+    }
+}
+
+static void describe_parts(const struct request *request, struct text *text)
+{
+    switch (request->verb) {
+    case VERB_GET:
+    case VERB_GETS:
+    case VERB_GAT:
+    case VERB_GATS:
+        describe_keys(request, text);
+        break;
+    case VERB_SET:
+    case VERB_ADD:
+    case VERB_REPLACE:
+    case VERB_APPEND:
+    case VERB_PREPEND:
+    case VERB_CAS:
+        put_word(text, request->key);
+        putf(text, " %" PRIu32 " %" PRId64 " %" PRIu64 "%s", request->client_flags,
+             request->exptime, request->nvalue, request->has_value ? "+" : "");
+        if (request->verb == VERB_CAS) {
+            putf(text, " %" PRIu64, request->cas);
+        }
+        break;
+    case VERB_INCR:
+    case VERB_DECR:
+        put_word(text, request->key);
+        putf(text, " %" PRIu64, request->delta);
+        break;
+    case VERB_TOUCH:
+        put_word(text, request->key);
+        putf(text, " %" PRId64, request->exptime);
+        break;
+    case VERB_DELETE:
+        put_word(text, request->key);
+        break;
+    case VERB_FLUSH_ALL:
+    case VERB_CACHE_MEMLIMIT:
+    case VERB_STATS:
+    case VERB_VERSION:
+    case VERB_VERBOSITY:
+    case VERB_QUIT:
+    case VERB_SHUTDOWN:
+        describe_words(request, text);
+        break;
+    case VERB_UNKNOWN:
+    case VERB_HTTP:
+        break;
+    }
+}
+
+static void describe(const struct request *request, struct text *text)
+{
+    text->n = 0;
+    putf(text, "%s", names[request->verb]);
+    if (request->error.len) {
+        put(text, SLICE(" !"));
+        put(text, (struct slice){request->error.ptr, request->error.len - 2});
+    } else {
+        describe_parts(request, text);
+    }
+    if (request->noreply) {
+        put(text, SLICE(" noreply"));
+    }
+}
+
+/* Memory that ends where nothing can be read. */
+static char *edge;
+
+static void make_edge(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *area =
+        mmap(NULL, 1025 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (area == MAP_FAILED || mprotect(area + 1024 * page, page, PROT_NONE) != 0) {
+        perror("mmap");
+        exit(1);
+    }
+    edge = area + 1024 * page;
+}
+
+static ssize_t parse_at_edge(const char *bytes, size_t len, struct request *request)
+{
+    memcpy(edge - len, bytes, len);
+    memset(request, 0xa5, sizeof(*request));
+    return proto_parse_text((struct slice){edge - len, len}, request);
+}
+
+static bool waits_at_every_cut(const struct row *row, size_t len)
+{
+    struct request request;
+    size_t cut;
+
+    for (cut = 0; cut < len; cut++) {
+        ssize_t n = parse_at_edge(row->line, cut, &request);
+
+        if (n != 0 && !(n == -1 && cut > PROTO_LINE_MAX)) {
+            diag("cut at %zu: %zd", cut, n);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool ignores_what_follows(const struct row *row, size_t len)
+{
+    static const char *const followers[] = {"\n", "\r\n", " noreply\r\n", "get x\r\n", "\0"};
+    struct request request;
+    struct text got;
+    char line[8192];
+    size_t i;
+
+    for (i = 0; i < sizeof(followers) / sizeof(followers[0]); i++) {
+        int n = snprintf(line, sizeof(line), "%s%s", row->line, followers[i]);
+
+        if (parse_at_edge(line, (size_t)n, &request) != (ssize_t)len) {
+            return false;
+        }
+        describe(&request, &got);
+        if (strcmp(got.bytes, row->request) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void lines_are_read(void)
+{
+    static struct text got;
+    size_t i;
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct row *row = &rows[i];
+        size_t len = strlen(row->line);
+        struct request request;
+        ssize_t n = parse_at_edge(row->line, len, &request);
+
+        describe(&request, &got);
+        if (!ok(n == (ssize_t)len && strcmp(got.bytes, row->request) == 0, "%.*s -> %.60s",
+                (int)(strcspn(row->line, "\r\n") % 60), row->line, row->request)) {
+            diag("%zd of %zu bytes, %.200s", n, len, got.bytes);
+        }
+        ok(waits_at_every_cut(row, len), "  cut anywhere it waits for more");
+        ok(ignores_what_follows(row, len), "  bytes behind the line change nothing");
+    }
+}
+
+/* A start of a line: `head`, then `fill` until it has `len` bytes. */
+static ssize_t parse_start(const char *head, char fill, size_t len, const char *end)
+{
+    static char line[3 << 20];
+    struct request request;
+
+    memset(line, fill, len);
+    memcpy(line, head, strlen(head));
+    memcpy(line + len, end, strlen(end));
+    return parse_at_edge(line, len + strlen(end), &request);
+}
+
+static void long_lines_end(void)
+{
+    ok(parse_start("", 'x', 1024, "") == 0, "1024 bytes without a newline may become a line");
+    ok(parse_start("", 'x', 1025, "") == -1, "1025 bytes without a newline are refused");
+    ok(parse_start("", ' ', 1025, "") == -1, "1025 blanks are refused");
+    ok(parse_start("set ", 'x', 1025, "") == -1, "a set of 1025 bytes is refused");
+    ok(parse_start("gat 0 ", 'x', 1025, "") == -1, "a gat of 1025 bytes is refused");
+    ok(parse_start("bget ", 'x', 1025, "") == -1, "a bget of 1025 bytes is refused");
+    ok(parse_start("getx", 'x', 1025, "") == -1, "a word that starts with get is refused");
+    ok(parse_start("get", ' ', 1025, "") == 0, "a get may have many blanks");
+    ok(parse_start("get ", 'x', 100000, "") == 0, "a get may be long");
+    ok(parse_start("gets ", 'x', 100000, "") == 0, "a gets may be long");
+    ok(parse_start("   get ", 'x', 100000, "") == 0, "blanks may precede a long get");
+    ok(parse_start(K50 K50, ' ', 2000, "") == -1, "a long word is no get");
+    ok(parse_start("get ", 'x', PROTO_GET_LINE_MAX, "") == 0, "a get may have 2 MiB");
+    ok(parse_start("get ", 'x', PROTO_GET_LINE_MAX + 1, "") == -1, "a get of more is refused");
+    ok(parse_start("get ", 'x', PROTO_GET_LINE_MAX + 2, "\n") == -1, "also when it has come whole");
+    ok(parse_start("", 'x', 3000, "\r\n") == 3002, "a long line that has come whole is a line");
+}
+
+static void long_blanks_before_a_get_end(void)
+{
+    static char line[2000];
+    struct request request;
+
+    memset(line, 'x', sizeof(line));
+    memset(line, ' ', 101);
+    memcpy(line + 100, "get ", 4);
+    ok(parse_at_edge(line, sizeof(line), &request) == 0, "100 blanks may precede a long get");
+    memcpy(line + 100, " get ", 5);
+    ok(parse_at_edge(line, sizeof(line), &request) == -1, "101 blanks may not");
+}
+
+static void bytes_of_any_value_are_key_bytes(void)
+{
+    static const char line[] = "get a\0b\x01\xff\r\n";
+    struct request request;
+
+    ok(parse_at_edge(line, sizeof(line) - 1, &request) == 11 && request.key.len == 5 &&
+           memcmp(request.key.ptr, "a\0b\x01\xff", 5) == 0,
+       "a key may hold any byte but blank and newline");
+    ok(parse_at_edge("get \t\r\n", 7, &request) == 7 && request.key.len == 1, "a tab too");
+}
+
+static void many_keys_are_handed_out(void)
+{
+    static char line[8 + 2 * 100000 + 2] = "get";
+    struct request request;
+    struct slice key;
+    size_t n = 1;
+    int i;
+
+    for (i = 0; i < 100000; i++) {
+        memcpy(line + 3 + 2 * i, " k", 2);
+    }
+    memcpy(line + 3 + 2 * 100000, "\r\n", 2);
+    ok(parse_at_edge(line, 3 + 200000 + 2, &request) == 200005, "a line may have 100,000 keys");
+    while (proto_next_key(&request.keys, &key)) {
+        n += key.len == 1 && *key.ptr == 'k';
+    }
+    ok(n == 100000, "each of 100,000 keys is handed out");
+}
+
+int main(void)
+{
+    make_edge();
+    ok(sizeof(rows) / sizeof(rows[0]) >= 150, "the table has 150 lines or more");
+    lines_are_read();
+    long_lines_end();
+    long_blanks_before_a_get_end();
+    bytes_of_any_value_are_key_bytes();
+    many_keys_are_handed_out();
+    return done();
+}
