@@ -11,75 +11,58 @@ struct class_view {
     struct store_class_counts counts;
 };
 
-#define SLAB(name, type, field)                                                                    \
-    {                                                                                              \
-        name, offsetof(struct class_view, field), STAT_##type, 0                                   \
-    }
-#define ITEM(field)                                                                                \
-    {                                                                                              \
-#field, offsetof(struct class_view, class.field), STAT_U64, 0                              \
-    }
-#define AGE(field)                                                                                 \
-    {                                                                                              \
-#field, offsetof(struct class_view, class.field), STAT_U32, 0                              \
-    }
-#define ITEM_WHEN(field, when)                                                                     \
-    {                                                                                              \
-#field, offsetof(struct class_view, class.field), STAT_U64, WHEN_##when                    \
-    }
-#define AGE_WHEN(field, when)                                                                      \
-    {                                                                                              \
-#field, offsetof(struct class_view, class.field), STAT_U32, WHEN_##when                    \
-    }
+/* What stands between the braces of a row. */
+#define SLAB(name, type, field) name, offsetof(struct class_view, field), STAT_##type, 0
+#define ITEM(field, type, when) #field, offsetof(struct class_view, class.field), STAT_##type, when
 
 static const struct stat_row slab_rows[] = {
-    SLAB("chunk_size", U32, class.chunk_size),
-    SLAB("chunks_per_page", U32, class.chunks_per_page),
-    SLAB("total_pages", U64, class.total_pages),
-    SLAB("total_chunks", U64, class.total_chunks),
-    SLAB("used_chunks", U64, class.used_chunks),
-    SLAB("free_chunks", U64, class.free_chunks),
+    {SLAB("chunk_size", U32, class.chunk_size)},
+    {SLAB("chunks_per_page", U32, class.chunks_per_page)},
+    {SLAB("total_pages", U64, class.total_pages)},
+    {SLAB("total_chunks", U64, class.total_chunks)},
+    {SLAB("used_chunks", U64, class.used_chunks)},
+    {SLAB("free_chunks", U64, class.free_chunks)},
     {"free_chunks_end", 0, STAT_ZERO, 0},
-    SLAB("get_hits", U64, counts.get_hits),
-    SLAB("cmd_set", U64, counts.set_cmds),
-    SLAB("delete_hits", U64, counts.delete_hits),
-    SLAB("incr_hits", U64, counts.incr_hits),
-    SLAB("decr_hits", U64, counts.decr_hits),
-    SLAB("cas_hits", U64, counts.cas_hits),
-    SLAB("cas_badval", U64, counts.cas_badval),
-    SLAB("touch_hits", U64, counts.touch_hits),
+    {SLAB("get_hits", U64, counts.get_hits)},
+    {SLAB("cmd_set", U64, counts.set_cmds)},
+    {SLAB("delete_hits", U64, counts.delete_hits)},
+    {SLAB("incr_hits", U64, counts.incr_hits)},
+    {SLAB("decr_hits", U64, counts.decr_hits)},
+    {SLAB("cas_hits", U64, counts.cas_hits)},
+    {SLAB("cas_badval", U64, counts.cas_badval)},
+    {SLAB("touch_hits", U64, counts.touch_hits)},
 };
 
 static const struct stat_row item_rows[] = {
-    ITEM(number),
-    ITEM_WHEN(number_hot, SEGMENTED),
-    ITEM_WHEN(number_warm, SEGMENTED),
-    ITEM_WHEN(number_cold, SEGMENTED),
-    ITEM_WHEN(number_temp, TEMP),
-    AGE_WHEN(age_hot, SEGMENTED),
-    AGE_WHEN(age_warm, SEGMENTED),
-    AGE(age),
-    ITEM(mem_requested),
-    ITEM(evicted),
-    ITEM(evicted_nonzero),
-    ITEM(evicted_time),
-    ITEM(outofmemory),
-    ITEM(tailrepairs),
-    ITEM(reclaimed),
-    ITEM(expired_unfetched),
-    ITEM(evicted_unfetched),
-    ITEM_WHEN(evicted_active, SEGMENTED),
-    ITEM(crawler_reclaimed),
-    ITEM(crawler_items_checked),
-    ITEM(lrutail_reflocked),
-    ITEM_WHEN(moves_to_cold, SEGMENTED),
-    ITEM_WHEN(moves_to_warm, SEGMENTED),
-    ITEM_WHEN(moves_within_lru, SEGMENTED),
-    ITEM_WHEN(direct_reclaims, SEGMENTED),
-    ITEM_WHEN(hits_to_hot, SEGMENTED),
-    ITEM_WHEN(hits_to_warm, SEGMENTED),
-    ITEM_WHEN(hits_to_cold, SEGMENTED),
-    ITEM_WHEN(hits_to_temp, SEGMENTED),
+    {ITEM(number, U64, 0)},
+    {ITEM(number_hot, U64, WHEN_SEGMENTED)},
+    {ITEM(number_warm, U64, WHEN_SEGMENTED)},
+    {ITEM(number_cold, U64, WHEN_SEGMENTED)},
+    {ITEM(number_temp, U64, WHEN_TEMP)},
+    {ITEM(age_hot, U32, WHEN_SEGMENTED)},
+    {ITEM(age_warm, U32, WHEN_SEGMENTED)},
+    {ITEM(age, U32, 0)},
+    {ITEM(mem_requested, U64, 0)},
+    {ITEM(evicted, U64, 0)},
+    {ITEM(evicted_nonzero, U64, 0)},
+    {ITEM(evicted_time, U64, 0)},
+    {ITEM(outofmemory, U64, 0)},
+    {ITEM(tailrepairs, U64, 0)},
+    {ITEM(reclaimed, U64, 0)},
+    {ITEM(expired_unfetched, U64, 0)},
+    {ITEM(evicted_unfetched, U64, 0)},
+    {ITEM(evicted_active, U64, WHEN_SEGMENTED)},
+    {ITEM(crawler_reclaimed, U64, 0)},
+    {ITEM(crawler_items_checked, U64, 0)},
+    {ITEM(lrutail_reflocked, U64, 0)},
+    {ITEM(moves_to_cold, U64, WHEN_SEGMENTED)},
+    {ITEM(moves_to_warm, U64, WHEN_SEGMENTED)},
+    {ITEM(moves_within_lru, U64, WHEN_SEGMENTED)},
+    {ITEM(direct_reclaims, U64, WHEN_SEGMENTED)},
+    {ITEM(hits_to_hot, U64, WHEN_SEGMENTED)},
+    {ITEM(hits_to_warm, U64, WHEN_SEGMENTED)},
+    {ITEM(hits_to_cold, U64, WHEN_SEGMENTED)},
+    {ITEM(hits_to_temp, U64, WHEN_SEGMENTED)},
 };
 
 /* Each of these adds its statistics; END follows. */
