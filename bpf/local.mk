@@ -2,8 +2,8 @@
 # bpfside_srcs: the loader, in user space. Kernel side files go to EXTRA_DIST.
 bpfside_srcs = bpf/layout.h
 if ENABLE_BMC
-# bpfside_srcs += bpf/loader.c bpf/loader.h
-# bpf_objects += bpf/NAME.bpf.o
+bpfside_srcs += bpf/loader.c bpf/loader.h
+bpf_objects += bpf/cache.bpf.o
 endif
-EXTRA_bpf =
-# EXTRA_DIST of kernel side files: EXTRA_bpf = bpf/NAME.bpf.c bpf/NAME.bpf.h
+EXTRA_bpf = bpf/cache.bpf.c bpf/kernel.bpf.h bpf/packet.bpf.h bpf/lookup.bpf.h bpf/get.bpf.h \
+    bpf/xdp.bpf.h bpf/tc.bpf.h

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * get: a whole request, of any number of keys, answered into struct work.
+ *
+ * It touches no packet: the programs bring the request in and take the reply
+ * out, each by its own helpers. It grants what the server's parser would read
+ * the same way, and nothing else: keys of printable bytes, separated by
+ * spaces, up to one newline that ends the datagram.
+ */
+#ifndef MC_GET_BPF_H
+#define MC_GET_BPF_H
+
+#include "bpf/kernel.bpf.h"
+#include "bpf/lookup.bpf.h"
+#include "bpf/packet.bpf.h"
+
+/* What a step says beside FOUND_HIT: the reply is complete. */
+enum { STEP_NEXT = 0, STEP_END = FOUND_MISS };
+
+static __always_inline u64 request_word(const struct work *work, u64 at)
+{
+    BOUND(at, REQUEST_ROOM - 1);
+    return LOAD64(work->request + at);
+}
+
+/* A byte behind the keys: a newline that ends the request, or why not. */
+static __always_inline int request_ends(const struct work *work, u64 at)
+{
+    u64 word = request_word(work, at);
+    u64 nend = (u16)word == 0x0a0d ? 2 : 1;
+
+    if (nend == 1 && (u8)word != '\n')
+        return MC_COUNT_PASS_REQUEST;
+    if (at + nend != work->nrequest)
+        return MC_COUNT_PASS_COMMAND; /* another command behind the first */
+    return work->nkeys ? STEP_END : MC_COUNT_PASS_REQUEST;
+}
+
+/* Skips spaces, many at a time: a request may be almost nothing else. */
+__attribute__((noinline)) int request_skip(struct work *work)
+{
+    u64 at, word, i;
+
+    if (!work)
+        return MC_COUNT_PASS_ERROR;
+    at = work->at;
+    for (i = 0; i < REQUEST_MAX / 8 + 1; i++) {
+        word = request_word(work, at) ^ ' ' * MASK_BYTES;
+        if (word)
+            break;
+        at += 8;
+    }
+    for (i = 0; i < 8; i++) {
+        if ((char)request_word(work, at) != ' ')
+            break;
+        at++;
+    }
+    work->at = at;
+    return STEP_NEXT;
+}
+
+/* Takes the next key into work->key and hashes it; `at` moves to the byte behind it. */
+__attribute__((noinline)) int request_key(struct work *work)
+{
+    u64 at, nkey = 0, sum = 0, word = 0, blank = 0, keep, i;
+
+    if (!work)
+        return MC_COUNT_PASS_ERROR;
+    at = work->at;
+    for (i = 0; i < KEY_WORDS; i++) {
+        word = request_word(work, at + nkey);
+        blank = bytes_blank(word);
+        if (blank)
+            break;
+        work->key[i] = word;
+        sum += mc_hash_word(word, control.seed[i]);
+        nkey += 8;
+    }
+    if (!blank)
+        return MC_COUNT_PASS_REQUEST;
+    /* Ones below the top bit of the first blank byte: the bytes to keep. */
+    keep = ((blank - 1) & ~blank) >> 7;
+    if (keep) {
+        work->key[i & (KEY_WORDS - 1)] = word & keep;
+        sum += mc_hash_word(word & keep, control.seed[i & (KEY_WORDS - 1)]);
+        nkey += bytes_below(blank);
+    }
+    if (nkey > MC_KEY_MAX)
+        return MC_COUNT_PASS_REQUEST;
+    work->nkey = nkey;
+    work->hash = mc_hash_end(sum, nkey);
+    work->at = at + nkey;
+    return STEP_NEXT;
+}
+
+/* Takes the copied item into the reply. */
+static __always_inline int reply_hit(struct work *work)
+{
+    u64 at = work->nreply, nhits = work->nhits;
+
+    if (nhits >= KEYS_MAX)
+        return MC_COUNT_PASS_REQUEST;
+    BOUND(at, 2047);
+    STORE32(work->reply + at, (u32)TEXT_VALUE);
+    STORE16(work->reply + at + 4, (u16)(TEXT_VALUE >> 32));
+    work->classes[nhits] = work->clsid;
+    work->nhits = nhits + 1;
+    work->nreply += 6 + work->nwire;
+    return STEP_NEXT;
+}
+
+/* One key: found and copied, or known to be missing, or the end of the request. */
+__attribute__((noinline)) int get_step(struct work *work)
+{
+    u64 at;
+    char first;
+    int rc;
+
+    if (!work)
+        return MC_COUNT_PASS_ERROR;
+    at = work->at;
+    /* Between two keys one space is the rule. */
+    if (work->nkeys && (char)request_word(work, at) == ' ')
+        work->at = ++at;
+    first = request_word(work, at);
+    if (first == ' ') {
+        rc = request_skip(work);
+        if (rc != STEP_NEXT)
+            return rc;
+        at = work->at;
+        first = request_word(work, at);
+    }
+    if (first == '\r' || first == '\n')
+        return request_ends(work, at);
+    rc = request_key(work);
+    if (rc != STEP_NEXT)
+        return rc;
+    if (!work->nkey)
+        return MC_COUNT_PASS_REQUEST;
+    work->nkeys++;
+    rc = key_find(work);
+    if (rc == FOUND_MISS)
+        return STEP_NEXT;
+    return rc == FOUND_HIT ? reply_hit(work) : rc;
+}
+
+/*
+ * Answers the request in work->request. STEP_END: the reply's text stands
+ * behind FRAME_TEXT bytes of room for its headers; otherwise a reason to pass.
+ */
+__attribute__((noinline)) int get_answer(struct work *work)
+{
+    int rc = MC_COUNT_PASS_REQUEST, i;
+    u64 at;
+
+    if (!work)
+        return MC_COUNT_PASS_ERROR;
+    work->at = 0;
+    work->nkeys = 0;
+    work->nhits = 0;
+    work->nreply = FRAME_TEXT;
+    /* Zeros behind the request end every search for its end. */
+    at = work->nrequest;
+    BOUND(at, REQUEST_ROOM - 1);
+    STORE64(work->request + at, 0);
+    for (i = 0; i < KEYS_MAX; i++) {
+        rc = get_step(work);
+        if (rc != STEP_NEXT)
+            break;
+    }
+    if (rc == STEP_NEXT)
+        return MC_COUNT_PASS_REQUEST;
+    if (rc != STEP_END)
+        return rc;
+    at = work->nreply;
+    BOUND(at, 2047);
+    STORE32(work->reply + at, (u32)TEXT_END);
+    work->reply[at + 4] = (char)(TEXT_END >> 32);
+    work->nreply += 5;
+    return STEP_END;
+}
+
+/* Ethernet pads short frames; a request that is long enough becomes no shorter than that. */
+static __always_inline u64 frame_size(u64 nreply, u64 nframe)
+{
+    if (nreply >= FRAME_MIN || nframe < FRAME_MIN)
+        return nreply;
+    return FRAME_MIN;
+}
+
+/* Writes the headers before the reply's text, and zeros between its end and the frame's. */
+static __always_inline void reply_head(struct work *work, u64 nreply, u64 nframe)
+{
+    struct head out;
+
+    head_reply(&out, (struct head *)work->head, nreply - FRAME_TEXT);
+    __builtin_memcpy(work->reply, out.w, FRAME_HEAD - 8);
+    STORE16(work->reply + FRAME_TEXT - 2, 0);
+    if (nframe > nreply) {
+        BOUND(nreply, 2047);
+        STORE64(work->reply + nreply, 0);
+    }
+}
+
+static __always_inline void count_bytes(struct work *work, u64 nread, u64 nwritten)
+{
+    work->counts.count[MC_COUNT_BYTES_READ] += nread;
+    work->counts.count[MC_COUNT_BYTES_WRITTEN] += nwritten;
+}
+
+/* Counts the hits of the reply's items in their slab classes. */
+__attribute__((noinline)) int count_hits(struct work *work)
+{
+    u32 i;
+
+    if (!work)
+        return 0;
+    for (i = 0; i < KEYS_MAX; i++) {
+        if (i >= work->nhits)
+            break;
+        work->counts.class_hits[work->classes[i] % MC_CLASSES]++;
+    }
+    work->counts.count[MC_COUNT_MISSES] += work->nkeys - work->nhits;
+    return 0;
+}
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * kernel: what all kernel side files share. Types, the maps, the control
+ * block, and the memory of one CPU.
+ *
+ * The server owns the heap, the table and the control block (bpf/layout.h)
+ * and maps all three; here they are read. A program keeps everything that is
+ * longer than a few registers in struct work, one for each CPU: the stack is
+ * small, and what comes back from a map value is unknown to the verifier, so
+ * that the paths before it and after it add instead of multiplying.
+ */
+#ifndef MC_KERNEL_BPF_H
+#define MC_KERNEL_BPF_H
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "bpf/layout.h"
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s64 s64;
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* The compiler may neither move loads and stores over this nor reuse a value. */
+#define barrier() asm volatile("" ::: "memory")
+#define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
+#define LOAD16(p) (*(const u16 *)(p))
+#define LOAD32(p) (*(const u32 *)(p))
+#define LOAD64(p) (*(const u64 *)(p))
+#define STORE16(p, value) (*(u16 *)(p) = (value))
+#define STORE32(p, value) (*(u32 *)(p) = (value))
+#define STORE64(p, value) (*(u64 *)(p) = (value))
+
+/*
+ * Bounds a 64-bit number right before pointer arithmetic, where the compiler
+ * can neither see through it nor move it: the verifier of Linux 6.1 loses
+ * bounds that stand further away or in another register.
+ */
+#define BOUND(var, mask) asm volatile("%0 &= %1" : "+r"(var) : "i"(mask))
+
+/* The compiler knows nothing of this number from here on: it may not move a check of it. */
+#define OPAQUE(var) asm volatile("" : "+r"(var))
+
+/* Where things lie in a frame of Ethernet, IPv4 without options, and UDP. */
+enum {
+    FRAME_IP = 14,
+    FRAME_UDP = 34,
+    FRAME_PAYLOAD = 42,
+    FRAME_TEXT = FRAME_PAYLOAD + MC_UDP_HEADER,
+    FRAME_KEYS = FRAME_TEXT + 4,  /* behind "get " */
+    FRAME_WIRE = FRAME_TEXT + 6,  /* behind "VALUE " */
+    FRAME_WORDS = 7,              /* 8-byte words that hold all of the above */
+    FRAME_HEAD = 8 * FRAME_WORDS,
+    FRAME_MIN = 60,               /* of Ethernet, without its checksum */
+    TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER,
+    FRAME_MAX = FRAME_TEXT + TEXT_MAX,
+};
+
+/* "END\r\n" and "VALUE " as little-endian numbers. */
+#define TEXT_END 0x0a0d444e45ull
+#define TEXT_VALUE 0x2045554c4156ull
+
+enum {
+    KEY_WORDS = MC_HASH_WORDS,
+    KEYS_MAX = 736,          /* all that fit a request of REQUEST_MAX */
+    REQUEST_MAX = 1472,      /* of keys; what an Ethernet frame can carry */
+    REQUEST_ROOM = 2048,     /* a power of two above it: offsets are masked */
+    CHAIN_MAX = 4,           /* lines of one chain that are searched */
+    HOPS_MAX = 4,            /* times that a split line is followed */
+    TRIES_MAX = 4,           /* readings of a line that a writer disturbed */
+};
+
+#define MASK_BYTES 0x0101010101010101ull
+#define MASK_TOPS 0x8080808080808080ull
+
+/* Top bits of the bytes of `word` below 0x21: exact up to and including the lowest. */
+static __always_inline u64 bytes_blank(u64 word)
+{
+    return (word - 0x21 * MASK_BYTES) & ~word & MASK_TOPS;
+}
+
+/* Top bits of the bytes that are 0: exact up to and including the lowest. */
+static __always_inline u64 bytes_zero(u64 word)
+{
+    return (word - MASK_BYTES) & ~word & MASK_TOPS;
+}
+
+/* How many bytes lie below the lowest of such bits; tops is not 0. */
+static __always_inline u64 bytes_below(u64 tops)
+{
+    return (((((tops - 1) & ~tops) & MASK_BYTES) * MASK_BYTES) >> 56) - 1;
+}
+
+/* --- maps ---------------------------------------------------------------- */
+
+struct segment_map {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(key_size, sizeof(u32));
+    __uint(value_size, MC_PAGE_BYTES);
+    __uint(max_entries, MC_SEGMENT_PAGES);
+};
+
+/* One value, so that a line is found by arithmetic and not by an index in memory. */
+struct table_map {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(key_size, sizeof(u32));
+    __uint(value_size, MC_TABLE_BYTES);
+    __uint(max_entries, 1);
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+    __uint(key_size, sizeof(u32));
+    __uint(max_entries, MC_MAX_SEGMENTS);
+    __array(values, struct segment_map);
+} heap SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+    __uint(key_size, sizeof(u32));
+    __uint(max_entries, MC_MAX_TABLES);
+    __array(values, struct table_map);
+} table SEC(".maps");
+
+/* The control block is a data section: its address is a constant of the program. */
+struct mc_control control SEC(".data.control") = {};
+
+/* CPUs that may move loads: set by the loader before the programs are loaded. */
+const volatile __u32 weakly_ordered = 0;
+/* A TC program stands behind this one: set by the loader when both are attached. */
+__u32 tc_follows = 0;
+/* No XDP program stands before TC, which then answers what it can itself. */
+__u32 tc_alone = 0;
+
+/* --- the memory of one CPU ------------------------------------------------ */
+
+struct work {
+    struct mc_counts counts;
+
+    /* The request: the frame's first bytes as they came, and what follows "get ". */
+    u64 head[FRAME_WORDS];
+    u64 last;                  /* the frame's last 8 bytes as they came */
+    u64 nframe;
+    u32 nrequest;              /* bytes in request */
+    u32 at;                    /* of the next key in it */
+    char request[REQUEST_ROOM + 8];
+
+    /* The key that is being looked up, the last word padded with zeros. */
+    u64 key[KEY_WORDS + 1];
+    u64 nkey;
+    u64 hash;
+
+    /* The reply: a whole frame. */
+    u32 nreply;                /* of its bytes */
+    u32 nwire;                 /* of the item that was copied behind them last */
+    u32 nkeys;
+    u32 nhits;
+    u8 clsid;                  /* of that item */
+    u8 classes[KEYS_MAX];      /* of the items in the reply */
+    char reply[2048 + 64] __attribute__((aligned(8)));
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, u32);
+    __type(value, struct work);
+} scratch SEC(".maps");
+
+static __always_inline struct work *work_get(void)
+{
+    u32 zero = 0;
+
+    return bpf_map_lookup_elem(&scratch, &zero);
+}
+
+/*
+ * Loads before this come before loads after it. x86 needs no more than a
+ * compiler's barrier; elsewhere an atomic operation with a result is a full
+ * barrier in every JIT.
+ */
+static __always_inline void read_barrier(void)
+{
+    barrier();
+    if (weakly_ordered) {
+        u64 fence = 0;
+
+        __sync_fetch_and_add(&fence, 1);
+        barrier();
+    }
+}
+
+#endif

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bpf/loader.h"
+
+#include <errno.h>
+#include <linux/if_link.h>
+#include <linux/pkt_cls.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "bpf/cache.skel.h"
+
+enum {
+    ATTACH_TCX_INGRESS = 46, /* BPF_TCX_INGRESS of Linux 6.6; older headers lack it */
+    FILTER_HANDLE = 0x6d63,  /* of the filter that stands in for TCX on older kernels */
+    FILTER_PRIORITY = 0x6d63,
+};
+
+struct loader {
+    struct cache *skel;
+    int ncpus;
+};
+
+/* libbpf's words of the failure that is being reported. */
+struct loader_log {
+    char text[512];
+};
+static _Thread_local struct loader_log *loader_log;
+
+static int log_line(enum libbpf_print_level level, const char *format, va_list args)
+{
+    struct loader_log *log = loader_log;
+
+    if (level == LIBBPF_WARN && log && !log->text[0])
+        vsnprintf(log->text, sizeof(log->text), format, args);
+    return 0;
+}
+
+/* Capabilities that a load may need and this process lacks, as text. */
+static void missing_capabilities(char *out, size_t nout)
+{
+    static const struct {
+        unsigned int bit;
+        const char *name;
+    } needed[] = {{39, "CAP_BPF"}, {12, "CAP_NET_ADMIN"}, {38, "CAP_PERFMON"}};
+    unsigned long long effective = 0;
+    char line[256];
+    size_t i, n = 0;
+    FILE *status = fopen("/proc/self/status", "re");
+
+    while (status && fgets(line, sizeof(line), status))
+        if (sscanf(line, "CapEff: %llx", &effective) == 1)
+            break;
+    if (status)
+        fclose(status);
+    out[0] = '\0';
+    for (i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
+        if (!(effective >> needed[i].bit & 1) && n < nout)
+            n += (size_t)snprintf(out + n, nout - n, "%s%s", n ? ", " : "", needed[i].name);
+}
+
+static void explain_load(int rc, const struct loader_log *log, char *error, size_t nerror)
+{
+    char missing[64];
+
+    missing_capabilities(missing, sizeof(missing));
+    if (missing[0])
+        snprintf(error, nerror,
+                 "cannot load the kernel programs without %s: start as root, or grant them "
+                 "(systemd: AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_PERFMON)",
+                 missing);
+    else if (rc == -EPERM || rc == -EACCES)
+        snprintf(error, nerror,
+                 "the kernel forbids loading BPF programs (%s): lockdown, a seccomp filter or a "
+                 "container's policy; %.*s",
+                 strerror(-rc), (int)strcspn(log->text, "\n"), log->text);
+    else
+        snprintf(error, nerror,
+                 "this kernel does not take the programs (%s): Linux 5.18 with "
+                 "CONFIG_BPF_SYSCALL is needed; %.*s",
+                 strerror(-rc), (int)strcspn(log->text, "\n"), log->text);
+}
+
+struct loader *loader_open(char *error, size_t nerror)
+{
+    struct loader *loader = calloc(1, sizeof(*loader));
+    struct loader_log log = {""};
+    int rc = -ENOMEM;
+
+    if (!loader) {
+        snprintf(error, nerror, "out of memory");
+        return NULL;
+    }
+    libbpf_set_print(log_line);
+    loader_log = &log;
+    loader->ncpus = libbpf_num_possible_cpus();
+    loader->skel = cache__open();
+    if (loader->skel) {
+#ifndef __x86_64__
+        loader->skel->rodata->weakly_ordered = 1;
+#endif
+        rc = cache__load(loader->skel);
+    }
+    loader_log = NULL;
+    if (rc || loader->ncpus < 1) {
+        explain_load(rc, &log, error, nerror);
+        cache__destroy(loader->skel);
+        free(loader);
+        return NULL;
+    }
+    return loader;
+}
+
+void loader_close(struct loader *loader)
+{
+    if (!loader)
+        return;
+    cache__destroy(loader->skel);
+    free(loader);
+}
+
+struct mc_control *loader_control(struct loader *loader)
+{
+    return &loader->skel->data_control->control;
+}
+
+/* Creates an array, maps it at addr, and puts it into `outer`. */
+static int map_inner(int outer, uint32_t index, void *addr, uint32_t value_size, uint32_t nvalues)
+{
+    LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
+    int rc = 0, fd;
+    void *mem;
+
+    fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "mc_memory", sizeof(uint32_t), value_size, nvalues,
+                        &opts);
+    if (fd < 0)
+        return fd;
+    mem = mmap(addr, (size_t)value_size * nvalues, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+               fd, 0);
+    if (mem == MAP_FAILED)
+        rc = -errno;
+    else
+        rc = bpf_map_update_elem(outer, &index, &fd, BPF_ANY);
+    close(fd);
+    return rc;
+}
+
+int loader_map_segment(struct loader *loader, uint32_t index, void *addr)
+{
+    return map_inner(bpf_map__fd(loader->skel->maps.heap), index, addr, MC_PAGE_BYTES,
+                     MC_SEGMENT_PAGES);
+}
+
+int loader_map_table(struct loader *loader, uint32_t index, void *addr)
+{
+    return map_inner(bpf_map__fd(loader->skel->maps.table), index, addr, MC_TABLE_BYTES, 1);
+}
+
+static void counts_add(struct mc_counts *sum, const struct mc_counts *row)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(row->count) / sizeof(row->count[0]); i++)
+        sum->count[i] += row->count[i];
+    for (i = 0; i < MC_CLASSES; i++)
+        sum->class_hits[i] += row->class_hits[i];
+}
+
+/* The programs count each packet once, where it leaves; the rest follows from that. */
+static void counts_derive(struct mc_counts *sum)
+{
+    size_t i;
+
+    sum->count[MC_COUNT_HITS] = 0;
+    for (i = 0; i < MC_CLASSES; i++)
+        sum->count[MC_COUNT_HITS] += sum->class_hits[i];
+    sum->count[MC_COUNT_KEYS] = sum->count[MC_COUNT_HITS] + sum->count[MC_COUNT_MISSES];
+    sum->count[MC_COUNT_SEEN] =
+        sum->count[MC_COUNT_ANSWERED_XDP] + sum->count[MC_COUNT_ANSWERED_TC];
+    for (i = MC_COUNT_PASS_COMMAND; i < MC_COUNTS; i++)
+        sum->count[MC_COUNT_SEEN] += sum->count[i];
+}
+
+void loader_counts(struct loader *loader, struct mc_counts *out)
+{
+    int fd = bpf_map__fd(loader->skel->maps.scratch), cpu;
+    size_t size = (bpf_map__value_size(loader->skel->maps.scratch) + 7u) & ~(size_t)7;
+    char *rows = malloc(size * (size_t)loader->ncpus);
+    uint32_t zero = 0;
+
+    memset(out, 0, sizeof(*out));
+    if (rows && !bpf_map_lookup_elem(fd, &zero, rows))
+        for (cpu = 0; cpu < loader->ncpus; cpu++)
+            counts_add(out, (const struct mc_counts *)(rows + size * (size_t)cpu));
+    counts_derive(out);
+    free(rows);
+}
+
+int loader_program_fd(struct loader *loader, enum loader_program program)
+{
+    return bpf_program__fd(program == LOADER_XDP ? loader->skel->progs.mc_xdp
+                                                 : loader->skel->progs.mc_tc);
+}
+
+int loader_run(struct loader *loader, enum loader_program program, struct loader_packet *packet)
+{
+    struct xdp_md context = {.data_end = (uint32_t)packet->nin};
+    LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = packet->in,
+                .data_size_in = (uint32_t)packet->nin, .data_out = packet->out,
+                .data_size_out = (uint32_t)packet->nout,
+                .repeat = packet->repeat ? (int)packet->repeat : 1);
+    int rc;
+
+    if (program == LOADER_XDP) {
+        opts.ctx_in = opts.ctx_out = &context;
+        opts.ctx_size_in = opts.ctx_size_out = sizeof(context);
+    }
+    rc = bpf_prog_test_run_opts(loader_program_fd(loader, program), &opts);
+    packet->nout = opts.data_size_out;
+    packet->verdict = opts.retval;
+    packet->ns = opts.duration;
+    packet->nmark = context.data;
+    return rc;
+}
+
+void loader_link_init(struct loader_link *link, int ifindex)
+{
+    *link = (struct loader_link){.ifindex = ifindex, .xdp = -1, .tc = -1};
+}
+
+int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool generic)
+{
+    LIBBPF_OPTS(bpf_link_create_opts, opts,
+                .flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
+    int fd = bpf_link_create(loader_program_fd(loader, LOADER_XDP), link->ifindex, BPF_XDP, &opts);
+
+    if (fd < 0)
+        return fd;
+    link->xdp = fd;
+    link->generic = generic;
+    return 0;
+}
+
+/* Only one XDP program of ours can be on an interface, so a filter of ours is a dead server's. */
+static int attach_filter(struct loader *loader, struct loader_link *link)
+{
+    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = BPF_TC_INGRESS);
+    LIBBPF_OPTS(bpf_tc_opts, opts, .prog_fd = loader_program_fd(loader, LOADER_TC),
+                .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY, .flags = BPF_TC_F_REPLACE);
+    int rc = bpf_tc_hook_create(&hook);
+
+    if (rc && rc != -EEXIST)
+        return rc;
+    rc = bpf_tc_attach(&hook, &opts);
+    link->filter = !rc;
+    return rc;
+}
+
+int loader_attach_tc(struct loader *loader, struct loader_link *link)
+{
+    int fd = bpf_link_create(loader_program_fd(loader, LOADER_TC), link->ifindex,
+                             (enum bpf_attach_type)ATTACH_TCX_INGRESS, NULL);
+
+    if (fd < 0)
+        return attach_filter(loader, link);
+    link->tc = fd;
+    return 0;
+}
+
+void loader_detach(struct loader_link *link)
+{
+    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = BPF_TC_INGRESS);
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
+
+    if (link->xdp >= 0)
+        close(link->xdp);
+    if (link->tc >= 0)
+        close(link->tc);
+    if (link->filter)
+        bpf_tc_detach(&hook, &opts);
+    loader_link_init(link, link->ifindex);
+}
+
+uint32_t loader_xdp_present(int ifindex, char name[16])
+{
+    LIBBPF_OPTS(bpf_xdp_query_opts, query);
+    struct bpf_prog_info info = {0};
+    uint32_t ninfo = sizeof(info);
+    int fd;
+
+    name[0] = '\0';
+    if (bpf_xdp_query(ifindex, 0, &query))
+        return 0;
+    fd = query.prog_id ? bpf_prog_get_fd_by_id(query.prog_id) : -1;
+    if (fd >= 0) {
+        if (!bpf_obj_get_info_by_fd(fd, &info, &ninfo))
+            snprintf(name, 16, "%s", info.name);
+        close(fd);
+    }
+    return query.prog_id;
+}
+
+void loader_set_tc(struct loader *loader, bool tc_follows, bool tc_alone)
+{
+    loader->skel->bss->tc_follows = tc_follows;
+    loader->skel->bss->tc_alone = tc_alone;
+}

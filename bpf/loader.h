@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * loader: the kernel programs and their maps, from user space. The one place
+ * that knows libbpf; kcache is its only user in the server, tests and the
+ * bench the others.
+ *
+ * An open loader is programs and empty maps. Memory is added one map at a
+ * time and belongs to the kernel as long as anybody has it: a process that
+ * mapped it, or a program that is attached. Programs are attached by links,
+ * which die with the process; a TC filter of kernels before 6.6 does not, so
+ * it has a fixed handle and the next attach replaces it.
+ *
+ * One thread at a time, but for loader_counts and the two loader_map_*, which
+ * any thread may call.
+ */
+#ifndef BPF_LOADER_H
+#define BPF_LOADER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf/layout.h"
+
+struct loader;
+
+/*
+ * Loads the programs. NULL: `error` says what is wrong and what to do about
+ * it. Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
+ */
+struct loader *loader_open(char *error, size_t nerror);
+/* Detaches what is attached. Memory that is still mapped stays mapped. NULL is legal. */
+void loader_close(struct loader *loader);
+
+/* The control block, zeroed, until loader_close. */
+struct mc_control *loader_control(struct loader *loader);
+/*
+ * A new segment of the heap (MC_SEGMENT_BYTES) or of the table
+ * (MC_TABLE_BYTES), mapped at `addr` over whatever is there, and shown to the
+ * programs under `index`. Needs CAP_BPF where unprivileged BPF is off. 0 or -errno.
+ */
+int loader_map_segment(struct loader *loader, uint32_t index, void *addr);
+int loader_map_table(struct loader *loader, uint32_t index, void *addr);
+
+/* What the programs counted on all CPUs since they were loaded. */
+void loader_counts(struct loader *loader, struct mc_counts *out);
+
+enum loader_program { LOADER_XDP, LOADER_TC };
+
+/* For BPF_PROG_TEST_RUN and the bench. */
+int loader_program_fd(struct loader *loader, enum loader_program program);
+
+struct loader_packet {
+    const void *in;     /* a frame */
+    size_t nin;
+    void *out;          /* the frame as the program left it */
+    size_t nout;        /* room; then its length */
+    uint32_t repeat;    /* runs of the program, each on what the one before left; 0: one */
+    uint32_t verdict;   /* of the last run */
+    uint32_t ns;        /* mean time of a run */
+    uint32_t nmark;     /* bytes of metadata that XDP left before the frame in `out` */
+};
+
+/* Runs a program on one packet. 0 or -errno. */
+int loader_run(struct loader *loader, enum loader_program program, struct loader_packet *packet);
+
+/* Attachments to one interface. */
+struct loader_link {
+    int ifindex;
+    int xdp, tc;        /* of links; -1: none */
+    bool generic;       /* XDP in the stack instead of the driver */
+    bool filter;        /* TC by a clsact filter, which outlives the process */
+};
+
+void loader_link_init(struct loader_link *link, int ifindex);
+/* 0 or -errno: EBUSY and EEXIST if another XDP program is there. */
+int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool generic);
+/* 0 or -errno. By TCX, else by a filter. */
+int loader_attach_tc(struct loader *loader, struct loader_link *link);
+void loader_detach(struct loader_link *link);
+/* The id of the XDP program on an interface, 0: none. `name` gets its name, if we may know it. */
+uint32_t loader_xdp_present(int ifindex, char name[16]);
+
+/*
+ * Who answers: XDP leaves to TC what its frames have no room for if
+ * `tc_follows`; TC answers everything by itself if `tc_alone`.
+ */
+void loader_set_tc(struct loader *loader, bool tc_follows, bool tc_alone);
+
+#endif

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * lookup: from a key to its item, in memory that the server is writing.
+ *
+ * The key and its hash stand in struct work. A find either copies a live
+ * item's wire bytes behind the reply, or knows that the key is not there, or
+ * gives the reason for leaving the request to the server. Copies count only
+ * when the line's sequence counter was even before and is the same after.
+ */
+#ifndef MC_LOOKUP_BPF_H
+#define MC_LOOKUP_BPF_H
+
+#include "bpf/kernel.bpf.h"
+
+/* What a step of the lookup says; any other value is a reason: MC_COUNT_PASS_*. */
+enum found {
+    FOUND_HIT,
+    FOUND_MISS,
+    FOUND_OTHER,   /* an item of another key */
+    FOUND_AGAIN,   /* a writer was there */
+    FOUND_LAST,
+};
+_Static_assert((int)FOUND_LAST <= (int)MC_COUNT_PASS_COMMAND, "reasons and findings are distinct");
+
+/* The item fields that are compared at once: refcount to epoch. */
+enum {
+    ITEM_CAS = 8,
+    ITEM_EXPTIME = 16,
+    ITEM_META = 28,
+    ITEM_BYTES = sizeof(struct mc_item),
+};
+#define META_FLAGS(meta) ((u32)((meta) >> 16) & 0xffff)
+#define META_CLSID(meta) ((u32)((meta) >> 32) & 0xff)
+#define META_NKEY(meta) ((u32)((meta) >> 40) & 0xff)
+#define META_EPOCH(meta) ((u32)((meta) >> 56))
+#define META_MASK ((u64)MC_ITEM_PASS << 16 | 0xffull << 40 | 0xffull << 56)
+#define META_OF(nkey, epoch) ((u64)(nkey) << 40 | (u64)(epoch) << 56)
+
+/* The smallest 2^k - 1 that is not below nlines - 1. */
+static __always_inline u32 table_top(u32 nlines)
+{
+    u32 top = nlines - 1;
+
+    top |= top >> 1;
+    top |= top >> 2;
+    top |= top >> 4;
+    top |= top >> 8;
+    return top | top >> 16;
+}
+
+static __always_inline struct mc_line *line_at(u32 segment, u64 index)
+{
+    u32 zero = 0;
+    void *lines = bpf_map_lookup_elem(&table, &segment);
+
+    if (unlikely(!lines))
+        return NULL;
+    lines = bpf_map_lookup_elem(lines, &zero);
+    if (unlikely(!lines))
+        return NULL;
+    BOUND(index, MC_TABLE_LINES - 1);
+    return lines + index * sizeof(struct mc_line);
+}
+
+static __always_inline struct mc_line *line_main(u32 index)
+{
+    return line_at(index / MC_TABLE_LINES, index);
+}
+
+static __always_inline struct mc_line *line_overflow(u32 number)
+{
+    return line_at(MC_OVERFLOW_TABLE + number / MC_TABLE_LINES, number);
+}
+
+/* The page of a reference, and where in the page its chunk begins. */
+static __always_inline char *page_of(u32 ref, u64 *offset)
+{
+    u64 at = (u64)ref << (control.ref_shift & 7);
+    u32 segment = at / MC_SEGMENT_BYTES, index = at / MC_PAGE_BYTES % MC_SEGMENT_PAGES;
+    void *pages = bpf_map_lookup_elem(&heap, &segment);
+
+    *offset = at;
+    if (unlikely(!pages))
+        return NULL;
+    return bpf_map_lookup_elem(pages, &index);
+}
+
+/* The first slots of a line that may hold the tag, as bytes_zero shows them. */
+static __always_inline u64 line_matches(const struct mc_line *line, u64 hash)
+{
+    return bytes_zero(READ_ONCE(line->tags) ^ mc_hash_tag(hash) * MASK_BYTES);
+}
+
+static __always_inline u32 line_ref(const struct mc_line *line, u64 slot)
+{
+    BOUND(slot, MC_SLOTS - 1);
+    return READ_ONCE(*(const u32 *)((const char *)line->refs + slot * 4));
+}
+
+/*
+ * The server's clock against an item's expiry or a delayed flush. It may run a
+ * tick ahead of the server, which then decides.
+ */
+static __always_inline int second_reached(u32 second)
+{
+    u64 now = bpf_ktime_get_coarse_ns() - control.base_ns;
+
+    return now >= second * 1000000000ull;
+}
+
+/* Copies n wire bytes from `offset` of the page behind the reply. 8 <= n <= TEXT_MAX. */
+static __always_inline int copy_wire(struct work *work, const char *page, u64 offset, u64 n)
+{
+    u64 blocks = n / 64, words = n % 64 / 8, from = offset, to = work->nreply + 6, i;
+
+    for (i = 0; i < TEXT_MAX / 64 + 1; i++) {
+        const u64 *in;
+        u64 *out;
+
+        if (i >= blocks)
+            break;
+        OPAQUE(from);
+        if (from > MC_PAGE_BYTES - 64)
+            return FOUND_AGAIN;
+        in = (const u64 *)(page + from);
+        BOUND(to, 2047);
+        out = (u64 *)(work->reply + to);
+        out[0] = in[0];
+        out[1] = in[1];
+        out[2] = in[2];
+        out[3] = in[3];
+        out[4] = in[4];
+        out[5] = in[5];
+        out[6] = in[6];
+        out[7] = in[7];
+        from += 64;
+        to += 64;
+    }
+    for (i = 0; i < 8; i++) {
+        if (i >= words)
+            break;
+        OPAQUE(from);
+        if (from > MC_PAGE_BYTES - 8)
+            return FOUND_AGAIN;
+        BOUND(to, 2047);
+        STORE64(work->reply + to, LOAD64(page + from));
+        from += 8;
+        to += 8;
+    }
+    /* The last word, over bytes that may have been copied before. */
+    from = offset + n - 8;
+    to = work->nreply + 6 + n - 8;
+    OPAQUE(from);
+    if (from > MC_PAGE_BYTES - 8)
+        return FOUND_AGAIN;
+    BOUND(to, 2047);
+    STORE64(work->reply + to, LOAD64(page + from));
+    return FOUND_HIT;
+}
+
+/* Whether the key of the item whose wire begins at `offset` is ours. */
+static __always_inline int same_key(const struct work *work, const char *page, u64 offset)
+{
+    u64 words = work->nkey / 8, rest = work->nkey % 8, differ = 0, from = offset, last, i;
+
+    for (i = 0; i < KEY_WORDS; i++) {
+        if (i >= words)
+            break;
+        OPAQUE(from);
+        if (from > MC_PAGE_BYTES - 8)
+            return 0;
+        differ |= LOAD64(page + from) ^ work->key[i];
+        from += 8;
+    }
+    if (rest) {
+        /* The word that ends with the key: it begins in the header at worst. */
+        from = offset + work->nkey - 8;
+        OPAQUE(from);
+        if (from > MC_PAGE_BYTES - 8)
+            return 0;
+        last = work->nkey / 8;
+        BOUND(last, KEY_WORDS - 1);
+        differ |= (LOAD64(page + from) >> (64 - 8 * rest)) ^ work->key[last];
+    }
+    return !differ;
+}
+
+/* Copies the item at `ref` if it is the key's and may be served. */
+__attribute__((noinline)) int item_take(struct work *work, u32 ref)
+{
+    u64 offset, meta, fate, nwire;
+    const char *page;
+    u32 exptime;
+
+    if (!work)
+        return MC_COUNT_PASS_ERROR;
+    page = page_of(ref, &offset);
+    if (!page)
+        return FOUND_AGAIN;
+    BOUND(offset, MC_PAGE_BYTES - 1);
+    if (offset > MC_PAGE_BYTES - ITEM_BYTES)
+        return FOUND_AGAIN;
+    meta = LOAD64(page + offset + ITEM_META);
+    fate = LOAD64(page + offset + ITEM_EXPTIME);
+    if (META_NKEY(meta) != work->nkey || !same_key(work, page, offset + MC_ITEM_HEADER))
+        return FOUND_OTHER;
+    if (META_FLAGS(meta) & MC_ITEM_PASS)
+        return MC_COUNT_PASS_ITEM;
+    exptime = fate;
+    if (META_EPOCH(meta) != READ_ONCE(control.epoch) || (exptime && second_reached(exptime)))
+        return MC_COUNT_PASS_EXPIRED;
+    nwire = fate >> 32;
+    if (nwire < 8)
+        return FOUND_AGAIN;
+    if (nwire > TEXT_MAX || work->nreply + 6 + nwire + 5 > FRAME_MAX)
+        return MC_COUNT_PASS_SIZE;
+    work->nwire = nwire;
+    work->clsid = META_CLSID(meta) % MC_CLASSES;
+    return copy_wire(work, page, offset + MC_ITEM_HEADER, nwire);
+}
+
+/* Tries the slots of one line. */
+static __always_inline int line_search(struct work *work, const struct mc_line *line, u64 *slot)
+{
+    u64 matches = line_matches(line, work->hash);
+    int found, i;
+
+    for (i = 0; i < MC_SLOTS; i++) {
+        if (!matches)
+            break;
+        *slot = bytes_below(matches);
+        found = item_take(work, line_ref(line, *slot));
+        if (found != FOUND_OTHER)
+            return found;
+        matches &= matches - 1;
+    }
+    return FOUND_OTHER;
+}
+
+/* The kernel's mark on a line, which the LRU reads; set once, so that a hot line stays clean. */
+static __always_inline void line_touch(struct mc_line *line, u64 slot)
+{
+    u8 mark = 1 << (slot & 7);
+
+    if (!(line->touched & mark))
+        line->touched |= mark;
+}
+
+/* The line that holds the hash, once a split has been followed; *seq is its even counter. */
+static __always_inline struct mc_line *line_find(u64 hash, u32 *seq)
+{
+    u32 nlines = READ_ONCE(control.nlines);
+    u32 index = mc_line_of(hash, nlines, table_top(nlines)), next;
+    struct mc_line *line;
+    int hop;
+
+    for (hop = 0; hop < HOPS_MAX; hop++) {
+        line = line_main(index);
+        if (!line)
+            return NULL;
+        *seq = READ_ONCE(line->seq);
+        read_barrier();
+        next = (u32)hash & READ_ONCE(line->mask);
+        if (*seq & 1)
+            return NULL;
+        if (next == index)
+            return line;
+        index = next;
+    }
+    return NULL;
+}
+
+/* One reading of the key's chain. */
+__attribute__((noinline)) int chain_read(struct work *work)
+{
+    struct mc_line *head, *line;
+    int found = MC_COUNT_PASS_BUSY, i;
+    u64 slot = 0;
+    u32 seq, next;
+
+    if (!work)
+        return MC_COUNT_PASS_ERROR;
+    head = line_find(work->hash, &seq);
+    if (!head)
+        return FOUND_AGAIN;
+    line = head;
+    for (i = 0; i < CHAIN_MAX; i++) {
+        found = line_search(work, line, &slot);
+        if (found != FOUND_OTHER)
+            break;
+        next = READ_ONCE(line->next);
+        if (!next) {
+            found = FOUND_MISS;
+            break;
+        }
+        line = line_overflow(next);
+        if (!line)
+            return FOUND_AGAIN;
+        found = MC_COUNT_PASS_BUSY;
+    }
+    read_barrier();
+    if (READ_ONCE(head->seq) != seq)
+        return FOUND_AGAIN;
+    if (found == FOUND_HIT)
+        line_touch(line, slot);
+    return found;
+}
+
+/* Looks the key of `work` up: hit (copied), miss, or a reason. */
+static __always_inline int key_find(struct work *work)
+{
+    int found, i;
+
+    for (i = 0; i < TRIES_MAX; i++) {
+        found = chain_read(work);
+        if (found != FOUND_AGAIN)
+            return found;
+    }
+    return MC_COUNT_PASS_BUSY;
+}
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * tc: the program behind XDP, on TC ingress. It answers what XDP marked: requests whose
+ * reply the driver's frame has no room for. Everything else passes at the cost of one test.
+ */
+#ifndef MC_TC_BPF_H
+#define MC_TC_BPF_H
+
+#include <linux/if_packet.h>
+#include <linux/pkt_cls.h>
+
+#include "bpf/kernel.bpf.h"
+#include "bpf/packet.bpf.h"
+#include "bpf/get.bpf.h"
+#include "bpf/xdp.bpf.h"
+
+/* On to the next filter, under clsact and TCX alike. */
+enum { TC_NEXT = -1 };
+
+static __always_inline int tc_pass(struct work *work, u32 reason)
+{
+    work->counts.count[reason & 31]++;
+    return TC_NEXT;
+}
+
+/* XDP saw this packet, and leaves it to us. */
+static __always_inline int tc_is_marked(struct __sk_buff *skb)
+{
+    u32 *mark = (void *)(long)skb->data_meta;
+
+    return (void *)(mark + 1) <= (void *)(long)skb->data && *mark == MARK_FOR_TC;
+}
+
+/* Whether the packet whose head stands in `work` is a get for us; counts it if it is ours but no get. */
+static __always_inline int tc_check(struct __sk_buff *skb, struct work *work)
+{
+    struct head *head = (struct head *)work->head;
+    int rc;
+
+    if (!head_is_udp(head) || !head_is_plain(head) || head_dport(head) != control.port ||
+        !head_is_ours(head))
+        return HEAD_FOREIGN;
+    rc = head_check(head, work->nframe, skb->ifindex);
+    if (rc == HEAD_GET && control.flush_at && second_reached(control.flush_at))
+        rc = MC_COUNT_PASS_EXPIRED;
+    if (rc != HEAD_GET)
+        work->counts.count[rc & 31]++;
+    return rc;
+}
+
+/* Brings the request into `work` and answers it. STEP_END or a reason. */
+static __always_inline int tc_answer(struct __sk_buff *skb, struct work *work)
+{
+    u64 nrequest = head_total((struct head *)work->head) + FRAME_IP - FRAME_KEYS;
+
+    if (nrequest - 1 >= REQUEST_MAX)
+        return MC_COUNT_PASS_REQUEST;
+    BOUND(nrequest, REQUEST_ROOM - 1);
+    if (nrequest < 1 || bpf_skb_load_bytes(skb, FRAME_KEYS, work->request, nrequest))
+        return MC_COUNT_PASS_ERROR;
+    work->nrequest = nrequest;
+    return get_answer(work);
+}
+
+/* Turns the packet around. */
+__attribute__((noinline)) int tc_reply(struct __sk_buff *skb)
+{
+    struct work *work = work_get();
+    u64 nreply, nframe;
+
+    if (!work)
+        return TC_NEXT;
+    nreply = work->nreply;
+    nframe = frame_size(nreply, work->nframe);
+    reply_head(work, nreply, nframe);
+    if (nframe != work->nframe && bpf_skb_change_tail(skb, nframe, 0))
+        return tc_pass(work, MC_COUNT_PASS_ROOM);
+    BOUND(nframe, 2047);
+    if (nframe < FRAME_TEXT || bpf_skb_store_bytes(skb, 0, work->reply, nframe, 0)) {
+        work->counts.count[MC_COUNT_PASS_ERROR]++;
+        return TC_ACT_SHOT;
+    }
+    work->counts.count[MC_COUNT_ANSWERED_TC]++;
+    count_bytes(work, head_total((struct head *)work->head) - 28, nreply - FRAME_PAYLOAD);
+    count_hits(work);
+    return bpf_redirect(skb->ifindex, 0);
+}
+
+SEC("tc")
+int mc_tc(struct __sk_buff *skb)
+{
+    struct work *work;
+    int rc;
+
+    if (!tc_alone && !tc_is_marked(skb))
+        return TC_NEXT;
+    work = work_get();
+    if (!work || skb->vlan_present || skb->pkt_type != PACKET_HOST)
+        return TC_NEXT;
+    if (bpf_skb_load_bytes(skb, 0, work->head, sizeof(work->head)))
+        return TC_NEXT;
+    work->nframe = skb->len;
+    if (tc_check(skb, work) != HEAD_GET)
+        return TC_NEXT;
+    rc = tc_answer(skb, work);
+    if (rc != STEP_END)
+        return tc_pass(work, rc);
+    return tc_reply(skb);
+}
+
+#endif

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kcache/kcache.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpf/loader.h"
+
+struct kcache {
+    struct provider provider;
+    struct loader *loader;
+    struct loader_link links[KCACHE_MAX_INTERFACES];
+    const char *names[KCACHE_MAX_INTERFACES];
+    unsigned int ninterfaces;
+    enum kcache_mode mode;
+    pthread_mutex_t lock;       /* of baseline */
+    struct mc_counts baseline;  /* what was counted before the last reset */
+};
+
+/* --- options --------------------------------------------------------------- */
+
+static const char *add_interface(struct kcache_options *options, const char *name)
+{
+    unsigned int i;
+
+    if (!*name)
+        return "bmc= needs the name of an interface, like bmc=eth0";
+    if (strlen(name) >= IF_NAMESIZE)
+        return "bmc=: the name of the interface is too long";
+    for (i = 0; i < options->ninterfaces; i++)
+        if (strcmp(options->interfaces[i], name) == 0)
+            return NULL;
+    if (options->ninterfaces == KCACHE_MAX_INTERFACES)
+        return "bmc=: at most 16 interfaces";
+    options->interfaces[options->ninterfaces++] = name;
+    return NULL;
+}
+
+static const char *parse_mode(struct kcache_options *options, const char *name)
+{
+    static const struct {
+        const char *name;
+        enum kcache_mode mode;
+    } modes[] = {{"auto", KCACHE_AUTO}, {"native", KCACHE_NATIVE}, {"skb", KCACHE_GENERIC}};
+    size_t i;
+
+    for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        if (strcmp(modes[i].name, name) == 0) {
+            options->mode = modes[i].mode;
+            return NULL;
+        }
+    }
+    return "bmc: mode is one of auto, native, skb";
+}
+
+const char *kcache_parse(struct kcache_options *options, char *word)
+{
+    const char *error = NULL;
+    char *part;
+
+    while (!error && (part = strsep(&word, ",")) != NULL) {
+        if (strncmp(part, "bmc=", 4) == 0)
+            error = add_interface(options, part + 4);
+        else if (strncmp(part, "mode=", 5) == 0)
+            error = parse_mode(options, part + 5);
+        else if (strcmp(part, "optional") == 0)
+            options->optional = true;
+        else
+            error = "bmc: the options are bmc=INTERFACE, mode=auto|native|skb, optional";
+    }
+    return error;
+}
+
+/* --- memory ---------------------------------------------------------------- */
+
+static struct kcache *of_provider(struct provider *provider)
+{
+    return (struct kcache *)((char *)provider - offsetof(struct kcache, provider));
+}
+
+static int provide_segment(struct provider *provider, uint32_t index, void *addr)
+{
+    return loader_map_segment(of_provider(provider)->loader, index, addr);
+}
+
+static int provide_table(struct provider *provider, uint32_t index, void *addr)
+{
+    return loader_map_table(of_provider(provider)->loader, index, addr);
+}
+
+static struct mc_control *provide_control(struct provider *provider)
+{
+    return loader_control(of_provider(provider)->loader);
+}
+
+struct provider *kcache_provider(struct kcache *kcache)
+{
+    return &kcache->provider;
+}
+
+static int find_interfaces(struct kcache *kcache, const struct kcache_options *options,
+                           char *error, size_t nerror)
+{
+    unsigned int i, ifindex;
+
+    for (i = 0; i < options->ninterfaces; i++) {
+        ifindex = if_nametoindex(options->interfaces[i]);
+        if (!ifindex) {
+            snprintf(error, nerror, "bmc: there is no interface %s (see `ip link`)",
+                     options->interfaces[i]);
+            return -1;
+        }
+        loader_link_init(&kcache->links[i], (int)ifindex);
+        kcache->names[i] = options->interfaces[i];
+    }
+    kcache->ninterfaces = options->ninterfaces;
+    return 0;
+}
+
+struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach, char *error,
+                           size_t nerror)
+{
+    struct kcache *kcache;
+    char why[640];
+
+    if (reach > (uint64_t)MC_MAX_SEGMENTS * MC_SEGMENT_BYTES) {
+        snprintf(error, nerror, "bmc: the kernel path reaches 256 GiB of memory at most");
+        return NULL;
+    }
+    kcache = calloc(1, sizeof(*kcache));
+    if (!kcache) {
+        snprintf(error, nerror, "bmc: out of memory");
+        return NULL;
+    }
+    kcache->provider =
+        (struct provider){.segment = provide_segment, .table = provide_table,
+                          .control = provide_control};
+    kcache->mode = options->mode;
+    if (find_interfaces(kcache, options, error, nerror)) {
+        free(kcache);
+        return NULL;
+    }
+    kcache->loader = loader_open(why, sizeof(why));
+    if (!kcache->loader) {
+        snprintf(error, nerror, "bmc: %s", why);
+        free(kcache);
+        return NULL;
+    }
+    pthread_mutex_init(&kcache->lock, NULL);
+    return kcache;
+}
+
+void kcache_close(struct kcache *kcache)
+{
+    unsigned int i;
+
+    if (!kcache)
+        return;
+    loader_control(kcache->loader)->port = 0;
+    for (i = 0; i < kcache->ninterfaces; i++)
+        loader_detach(&kcache->links[i]);
+    loader_close(kcache->loader);
+    pthread_mutex_destroy(&kcache->lock);
+    free(kcache);
+}
+
+/* --- attaching --------------------------------------------------------------- */
+
+static void add_address(struct mc_control *control, struct in_addr address)
+{
+    uint32_t i;
+
+    for (i = 0; i < control->naddresses; i++)
+        if (control->addresses[i] == address.s_addr)
+            return;
+    if (control->naddresses < MC_MAX_ADDRESSES)
+        control->addresses[control->naddresses++] = address.s_addr;
+}
+
+/* All IPv4 addresses that this machine has now, those of the interfaces that we answer on first. */
+static void add_local_addresses(const struct kcache *kcache, struct mc_control *control)
+{
+    struct ifaddrs *all, *each;
+    unsigned int pass, i;
+    bool ours;
+
+    if (getifaddrs(&all))
+        return;
+    for (pass = 0; pass < 2; pass++) {
+        for (each = all; each; each = each->ifa_next) {
+            if (!each->ifa_addr || each->ifa_addr->sa_family != AF_INET)
+                continue;
+            ours = false;
+            for (i = 0; i < kcache->ninterfaces; i++)
+                ours |= strcmp(kcache->names[i], each->ifa_name) == 0;
+            if (ours || pass)
+                add_address(control, ((struct sockaddr_in *)(void *)each->ifa_addr)->sin_addr);
+        }
+    }
+    freeifaddrs(all);
+}
+
+static void set_addresses(struct kcache *kcache, const struct in_addr *addresses, size_t n)
+{
+    struct mc_control *control = loader_control(kcache->loader);
+    size_t i;
+
+    control->naddresses = 0;
+    for (i = 0; i < n; i++) {
+        if (addresses[i].s_addr == INADDR_ANY)
+            add_local_addresses(kcache, control);
+        else
+            add_address(control, addresses[i]);
+    }
+}
+
+/* Why an interface takes no XDP program, and what helps. */
+static void explain_xdp(const struct kcache *kcache, unsigned int i, int rc, char *error,
+                        size_t nerror)
+{
+    const char *name = kcache->names[i];
+    char program[16];
+    uint32_t id = loader_xdp_present(kcache->links[i].ifindex, program);
+
+    if (id)
+        snprintf(error, nerror,
+                 "bmc: %s: another XDP program is attached (id %u%s%s); it stays: detach it "
+                 "first (`ip link set dev %s xdp off`) or take another interface",
+                 name, id, program[0] ? ", " : "", program, name);
+    else if (rc == -EPERM || rc == -EACCES)
+        snprintf(error, nerror, "bmc: %s: attaching needs CAP_NET_ADMIN and CAP_BPF", name);
+    else if (kcache->mode == KCACHE_NATIVE && rc == -EOPNOTSUPP)
+        snprintf(error, nerror,
+                 "bmc: %s: its driver has no XDP; leave out mode=native to use the generic one",
+                 name);
+    else
+        snprintf(error, nerror,
+                 "bmc: %s refuses the XDP program: %s (often the MTU is over the driver's limit "
+                 "for XDP, LRO or hardware GRO is on, or there are too many channels: see "
+                 "`ip -d link show %s`, `ethtool -k %s`, `ethtool -l %s`)",
+                 name, strerror(-rc), name, name, name);
+}
+
+static int attach_xdp(struct kcache *kcache, unsigned int i)
+{
+    struct loader_link *link = &kcache->links[i];
+    int native = -EOPNOTSUPP, generic;
+
+    if (kcache->mode != KCACHE_GENERIC) {
+        native = loader_attach_xdp(kcache->loader, link, false);
+        if (native == 0 || kcache->mode == KCACHE_NATIVE || native == -EBUSY || native == -EEXIST)
+            return native;
+    }
+    generic = loader_attach_xdp(kcache->loader, link, true);
+    if (generic == 0 && native != -EOPNOTSUPP)
+        fprintf(stderr,
+                "bmc: %s: the driver refused native XDP (%s): check MTU, LRO, channels\n",
+                kcache->names[i], strerror(-native));
+    return generic;
+}
+
+static int attach(struct kcache *kcache, unsigned int i, bool *tc_follows, char *error,
+                  size_t nerror)
+{
+    struct loader_link *link = &kcache->links[i];
+    int rc = attach_xdp(kcache, i);
+    const char *tc;
+
+    if (rc) {
+        explain_xdp(kcache, i, rc, error, nerror);
+        return -1;
+    }
+    rc = loader_attach_tc(kcache->loader, link);
+    if (rc)
+        *tc_follows = false;
+    tc = rc ? strerror(-rc) : link->filter ? "filter" : "tcx";
+    fprintf(stderr, "bmc: %s: XDP %s, %sTC ingress (%s)\n", kcache->names[i],
+            link->generic ? "generic" : "native", rc ? "no " : "", tc);
+    return 0;
+}
+
+int kcache_attach(struct kcache *kcache, uint16_t port, const struct in_addr *addresses, size_t n,
+                  char *error, size_t nerror)
+{
+    struct mc_control *control = loader_control(kcache->loader);
+    bool tc_follows = true;
+    unsigned int i;
+
+    set_addresses(kcache, addresses, n);
+    __atomic_store_n(&control->port, htons(port), __ATOMIC_RELEASE);
+    for (i = 0; i < kcache->ninterfaces; i++) {
+        if (attach(kcache, i, &tc_follows, error, nerror)) {
+            while (i-- > 0)
+                loader_detach(&kcache->links[i]);
+            return -1;
+        }
+    }
+    loader_set_tc(kcache->loader, tc_follows, false);
+    return 0;
+}
+
+/* --- statistics -------------------------------------------------------------- */
+
+static void subtract(struct mc_counts *counts, const struct mc_counts *baseline)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(counts->count) / sizeof(counts->count[0]); i++)
+        counts->count[i] -= baseline->count[i];
+    for (i = 0; i < MC_CLASSES; i++)
+        counts->class_hits[i] -= baseline->class_hits[i];
+}
+
+void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
+{
+    unsigned int i;
+
+    memset(out, 0, sizeof(*out));
+    pthread_mutex_lock(&kcache->lock);
+    loader_counts(kcache->loader, &out->counts);
+    subtract(&out->counts, &kcache->baseline);
+    pthread_mutex_unlock(&kcache->lock);
+    out->ninterfaces = kcache->ninterfaces;
+    for (i = 0; i < kcache->ninterfaces; i++) {
+        const struct loader_link *link = &kcache->links[i];
+
+        snprintf(out->interfaces[i].name, sizeof(out->interfaces[i].name), "%s", kcache->names[i]);
+        out->interfaces[i].xdp_native = link->xdp >= 0 && !link->generic;
+        out->interfaces[i].xdp_generic = link->xdp >= 0 && link->generic;
+        out->interfaces[i].tc = link->tc >= 0 || link->filter;
+    }
+}
+
+void kcache_reset_stats(struct kcache *kcache)
+{
+    pthread_mutex_lock(&kcache->lock);
+    loader_counts(kcache->loader, &kcache->baseline);
+    pthread_mutex_unlock(&kcache->lock);
+}
