@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The laboratory of bench/run: namespaces, veth pairs, servers and the tools' answers."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+
+class LabError(Exception):
+    """What is said instead of a traceback."""
+
+
+def output(words, **options):
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=120, check=False, **options)
+    if done.returncode:
+        raise LabError(f"{' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+class Namespace:
+    def __init__(self, name):
+        self.name = name
+        output(["ip", "netns", "add", name])
+        self.enter = ["nsenter", f"--net=/run/netns/{name}"]
+        output(self.enter + ["ip", "link", "set", "lo", "up"])
+
+    def run(self, words):
+        return output(self.enter + words)
+
+    def start(self, words, **options):
+        return subprocess.Popen(self.enter + words, text=True, **options)
+
+    def close(self):
+        subprocess.run(["ip", "netns", "del", self.name], check=False)
+
+
+class Pair:
+    """A veth pair between the server's and the client's namespace, with its own network."""
+
+    def __init__(self, lab, number, mtu=1500):
+        self.lab = lab
+        self.server_if = f"mb{os.getpid()}s{number}"
+        self.client_if = f"mb{os.getpid()}c{number}"
+        self.server_ip = f"10.211.{number}.1"
+        self.client_ip = f"10.211.{number}.2"
+        output(["ip", "link", "add", self.server_if, "mtu", str(mtu), "netns", lab.server.name,
+                "type", "veth", "peer", "name", self.client_if, "netns", lab.client.name])
+        self.server_mac = self.up(lab.server, self.server_if, self.server_ip)
+        self.client_mac = self.up(lab.client, self.client_if, self.client_ip)
+        self.sink = lab.attach(lab.client, "sink", self.client_if)
+
+    @staticmethod
+    def up(namespace, interface, address):
+        namespace.run(["ip", "addr", "add", f"{address}/24", "dev", interface])
+        namespace.run(["ip", "link", "set", interface, "up"])
+        link = json.loads(namespace.run(["ip", "-j", "link", "show", interface]))
+        return link[0]["address"]
+
+    def route(self):
+        return ["--from", f"{self.client_ip}:20001", "--from-mac", self.client_mac,
+                "--to-mac", self.server_mac]
+
+
+class Server:
+    """A running memcached on one pair's address; start_ms: until it answered over TCP."""
+
+    def __init__(self, lab, words, pair, port):
+        self.lab, self.pair, self.port = lab, pair, port
+        self.address = f"{pair.server_ip}:{port}"
+        self.log = open(os.path.join(lab.tmp, f"server-{port}.log"), "w+", encoding="utf-8")
+        begin = time.monotonic()
+        self.process = lab.server.start(
+            words + ["-l", pair.server_ip, "-p", str(port), "-U", str(port)],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.wait(words)
+        self.start_ms = (time.monotonic() - begin) * 1e3
+
+    def wait(self, words):
+        """Until it has answered over TCP. The helper sockets live in the server's namespace."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                self.log.seek(0)
+                raise LabError(f"{' '.join(words)} ended: {self.log.read().strip()}")
+            try:
+                self.ask("version")
+                return
+            except OSError:
+                time.sleep(0.005)
+        raise LabError(f"{' '.join(words)} does not answer")
+
+    def ask(self, command, end=b"\n"):
+        """One command over TCP; the reply up to `end`."""
+        with self.lab.socket_in_server() as tcp:
+            tcp.settimeout(10)
+            tcp.connect((self.pair.server_ip, self.port))
+            tcp.sendall(command.encode() + b"\r\n")
+            reply = b""
+            while not reply.endswith(end):
+                more = tcp.recv(65536)
+                if not more:
+                    break
+                reply += more
+            return reply.decode()
+
+    def stats(self, what=""):
+        text = self.ask(f"stats {what}".strip(), b"END\r\n")
+        return dict(re.findall(r"^STAT (\S+) (.*?)\r?$", text, re.M))
+
+    def rss(self):
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
+            return int(re.search(r"VmRSS:\s*(\d+)", status.read()).group(1)) * 1024
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.log.close()
+
+
+class Lab:
+    """Owns everything that must be taken down again."""
+
+    def __init__(self, build, tmp):
+        self.build, self.tmp = build, tmp
+        self.open = []
+        self.server = self.keep(Namespace(f"mb{os.getpid()}s"))
+        self.client = self.keep(Namespace(f"mb{os.getpid()}c"))
+
+    def keep(self, thing):
+        self.open.append(thing)
+        return thing
+
+    def close(self):
+        while self.open:
+            self.open.pop().close()
+
+    def tool(self, name):
+        return os.path.join(self.build, "bench", name)
+
+    def socket_in_server(self):
+        """A TCP socket of the server's namespace, made there and used from here."""
+        ours = os.open("/proc/self/ns/net", os.O_RDONLY)
+        theirs = os.open(f"/run/netns/{self.server.name}", os.O_RDONLY)
+        try:
+            set_namespace(theirs)
+            return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        finally:
+            set_namespace(ours)
+            os.close(ours)
+            os.close(theirs)
+
+    def attach(self, namespace, what, interface, port=11211):
+        """Attaches floor or sink for as long as the laboratory lives; its program id."""
+        process = namespace.start([self.tool("attach"), "--port", str(port), what, interface],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.keep(Attached(process))
+        line = process.stdout.readline().strip()
+        if not line:
+            raise LabError(f"cannot attach {what} to {interface}")
+        return line
+
+    def start(self, words, pair, port):
+        return self.keep(Server(self, words, pair, port))
+
+    def live(self, pair, port, *options, path="direct"):
+        """One window of in-kernel load."""
+        namespace, interface = ((self.server, pair.server_if) if path == "direct"
+                                else (self.client, pair.client_if))
+        return json.loads(namespace.run(
+            [self.tool("live"), "--path", path, "--interface", interface, "--sink", pair.sink]
+            + pair.route() + list(options) + [f"{pair.server_ip}:{port}"]))
+
+    def perpacket(self, pair, port, *options):
+        return json.loads(self.server.run(
+            ["taskset", "-c", "0", self.tool("perpacket"), "--interface", pair.server_if]
+            + pair.route() + list(options) + [f"{pair.server_ip}:{port}"]))
+
+    def udpload(self, pair, port, *options):
+        return json.loads(self.client.run(
+            [self.tool("udpload"), "--json"] + list(options) + [f"{pair.server_ip}:{port}"]))
+
+    def populate(self, server, *options):
+        self.server.run([self.tool("udpload"), "--populate", "--seconds", "0"] + list(options)
+                        + [server.address])
+
+
+class Attached:
+    def __init__(self, process):
+        self.process = process
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(10)
+
+
+def set_namespace(descriptor):
+    """setns(2) is in Python's os only from 3.12 on."""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(descriptor, 0x40000000):
+        raise LabError(f"setns: {os.strerror(ctypes.get_errno())}")
+
+
+def missing_tools():
+    return [name for name in ("ip", "nsenter", "taskset") if not shutil.which(name)]
