@@ -49,8 +49,11 @@ class Pair:
         self.client_if = f"mb{os.getpid()}c{number}"
         self.server_ip = f"10.211.{number}.1"
         self.client_ip = f"10.211.{number}.2"
-        output(["ip", "link", "add", self.server_if, "mtu", str(mtu), "netns", lab.server.name,
-                "type", "veth", "peer", "name", self.client_if, "netns", lab.client.name])
+        queues = ["numtxqueues", str(os.cpu_count()), "numrxqueues", str(os.cpu_count())]
+        output(["ip", "link", "add", self.server_if, "mtu", str(mtu), *queues,
+                "netns", lab.server.name, "type", "veth",
+                "peer", "name", self.client_if, "mtu", str(mtu), *queues,
+                "netns", lab.client.name])
         self.server_mac = self.up(lab.server, self.server_if, self.server_ip)
         self.client_mac = self.up(lab.client, self.client_if, self.client_ip)
         self.sink = lab.attach(lab.client, "sink", self.client_if)

@@ -33,11 +33,10 @@
 #include "bench/packet.h"
 #include "bench/xdp.h"
 
-enum { LIVE_BATCH = 64, LIVE_REPEAT = 1 << 24, MAX_CPUS = 1024 };
+enum { LIVE_BATCH = 64, LIVE_REPEAT = 1 << 24, MAX_CPUS = 256 };
 
 struct options {
-    uint64_t keys, key_size, rate, cpu, batch;
-    uint64_t sink;
+    uint64_t keys, key_size, rate, cpu, cpus, batch, sink;
     const char *interface, *path, *from, *from_mac, *to_mac;
     double seconds, warmup;
     bool miss, pass;
@@ -59,6 +58,7 @@ static const struct option_row rows[] = {
     ROW("miss", OPTION_FLAG, miss, NULL, "ask for keys that were never stored"),
     ROW("rate", OPTION_NUMBER, rate, "N", "requests a second, 0: as fast as it goes (0)"),
     ROW("cpu", OPTION_NUMBER, cpu, "N", "that the generator runs on (0)"),
+    ROW("cpus", OPTION_NUMBER, cpus, "N", "generators, on so many CPUs from --cpu on (1)"),
     ROW("batch", OPTION_NUMBER, batch, "N", "frames between two looks at other work (64)"),
     ROW("seconds", OPTION_REAL, seconds, "S", "the window that is counted (2)"),
     ROW("warmup", OPTION_REAL, warmup, "S", "before the window (0.3)"),
@@ -70,14 +70,19 @@ static const struct option_table table = {
     rows, sizeof(rows) / sizeof(rows[0])};
 
 struct generator {
-    pthread_t thread;
     const struct options *options;
-    int program;
+    int program, state_map, replies_map;
     unsigned int ifindex; /* that the requests seem to have come from */
     uint8_t frame[PACKET_MAX];
     size_t nframe;
     volatile bool stop; /* set once by main, read between runs */
     int error;
+};
+
+struct runner {
+    pthread_t thread;
+    struct generator *generator;
+    uint64_t cpu;
 };
 
 struct sample {
@@ -93,11 +98,12 @@ static void interrupt(int signal)
 /* The kernel ends a run early when a signal comes (EINTR). */
 static void *generate(void *arg)
 {
-    struct generator *generator = arg;
+    struct runner *runner = arg;
+    struct generator *generator = runner->generator;
     cpu_set_t set;
 
     CPU_ZERO(&set);
-    CPU_SET(generator->options->cpu, &set);
+    CPU_SET(runner->cpu, &set);
     sched_setaffinity(0, sizeof(set), &set);
     while (!generator->stop) {
         struct xdp_md ctx = {.data_end = (__u32)generator->nframe,
@@ -116,23 +122,31 @@ static void *generate(void *arg)
     return NULL;
 }
 
-static void take_sample(int state_map, int replies_map, struct sample *sample)
+static int count_cpus(void)
 {
-    static const __u32 zero;
-    struct load_replies rows_of[MAX_CPUS];
-    struct load_state state;
     int ncpus = libbpf_num_possible_cpus();
 
-    if (ncpus > MAX_CPUS)
-        fail("more than %d CPUs", MAX_CPUS);
-    if (bpf_map_lookup_elem(state_map, &zero, &state) ||
-        bpf_map_lookup_elem(replies_map, &zero, rows_of))
+    if (ncpus < 1 || ncpus > MAX_CPUS)
+        fail("%d CPUs are not supported", ncpus);
+    return ncpus;
+}
+
+static void take_sample(const struct generator *generator, struct sample *sample)
+{
+    static const __u32 zero;
+    struct load_replies replies[MAX_CPUS];
+    struct load_state states[MAX_CPUS];
+    int ncpus = count_cpus();
+
+    if (bpf_map_lookup_elem(generator->state_map, &zero, states) ||
+        bpf_map_lookup_elem(generator->replies_map, &zero, replies))
         fail("cannot read the counters: %s", strerror(errno));
-    *sample = (struct sample){.ns = now_ns(), .sent = state.sent};
+    *sample = (struct sample){.ns = now_ns()};
     for (int i = 0; i < ncpus; i++) {
-        sample->replies.hits += rows_of[i].hits;
-        sample->replies.misses += rows_of[i].misses;
-        sample->replies.other += rows_of[i].other;
+        sample->sent += states[i].sent;
+        sample->replies.hits += replies[i].hits;
+        sample->replies.misses += replies[i].misses;
+        sample->replies.other += replies[i].other;
     }
 }
 
@@ -157,22 +171,26 @@ static void print_samples(const struct sample *a, const struct sample *b)
            (double)(hits + misses + other) / seconds, hits, misses, other);
 }
 
-static void fill_state(const struct options *options, const struct generator *generator,
-                       int state_map)
+static void fill_state(const struct generator *generator)
 {
     static const __u32 zero;
-    struct load_state state = {
-        .nframe = (__u32)generator->nframe,
-        .key_tail = (__u32)(PACKET_TEXT + 4 + options->key_size - BENCH_KEY_TAIL),
-        .nkeys = (__u32)options->keys,
-        .miss = options->miss ? BENCH_MISS : 0,
-        .ifindex = generator->ifindex ? 0 : xdp_ifindex(options->interface),
-        .interval_ns = options->rate ? 1000000000u / options->rate : 0,
-        .random = 1,
-    };
+    const struct options *options = generator->options;
+    struct load_state states[MAX_CPUS];
+    int ncpus = count_cpus();
 
-    memcpy(state.frame, generator->frame, generator->nframe);
-    if (bpf_map_update_elem(state_map, &zero, &state, 0))
+    for (int i = 0; i < ncpus; i++) {
+        states[i] = (struct load_state){
+            .nframe = (__u32)generator->nframe,
+            .key_tail = (__u32)(PACKET_TEXT + 4 + options->key_size - BENCH_KEY_TAIL),
+            .nkeys = (__u32)options->keys,
+            .miss = options->miss ? BENCH_MISS : 0,
+            .ifindex = generator->ifindex ? 0 : xdp_ifindex(options->interface),
+            .interval_ns = options->rate ? 1000000000u * options->cpus / options->rate : 0,
+            .random = (__u64)i + 1,
+        };
+        memcpy(states[i].frame, generator->frame, generator->nframe);
+    }
+    if (bpf_map_update_elem(generator->state_map, &zero, states, 0))
         fail("cannot set the generator up: %s", strerror(errno));
 }
 
@@ -207,21 +225,28 @@ static struct load *load_caller(const char *interface)
     fail("cannot call the program of %s: %s", interface, strerror(errno));
 }
 
-static void measure(struct generator *generator, int state_map, int replies_map)
+static void measure(struct generator *generator)
 {
+    const struct options *options = generator->options;
     struct sigaction action = {.sa_handler = interrupt};
+    struct runner runners[MAX_CPUS];
     struct sample before, after;
 
     sigaction(SIGUSR1, &action, NULL);
-    if (pthread_create(&generator->thread, NULL, generate, generator))
-        fail("cannot start a thread");
-    pause_for(generator->options->warmup);
-    take_sample(state_map, replies_map, &before);
-    pause_for(generator->options->seconds);
-    take_sample(state_map, replies_map, &after);
+    for (uint64_t i = 0; i < options->cpus; i++) {
+        runners[i] = (struct runner){.generator = generator, .cpu = options->cpu + i};
+        if (pthread_create(&runners[i].thread, NULL, generate, &runners[i]))
+            fail("cannot start a thread");
+    }
+    pause_for(options->warmup);
+    take_sample(generator, &before);
+    pause_for(options->seconds);
+    take_sample(generator, &after);
     generator->stop = true;
-    pthread_kill(generator->thread, SIGUSR1);
-    pthread_join(generator->thread, NULL);
+    for (uint64_t i = 0; i < options->cpus; i++) {
+        pthread_kill(runners[i].thread, SIGUSR1);
+        pthread_join(runners[i].thread, NULL);
+    }
     if (generator->error)
         fail("the generator stopped: %s", strerror(generator->error));
     print_samples(&before, &after);
@@ -243,7 +268,7 @@ static void build_frame(const struct options *options, const char *to,
 int main(int argc, char **argv)
 {
     struct options options = {.keys = 1, .key_size = 16, .seconds = 2, .warmup = 0.3,
-                              .batch = LIVE_BATCH, .path = "direct"};
+                              .cpus = 1, .batch = LIVE_BATCH, .path = "direct"};
     int operand = options_parse(&table, &options, argc, argv);
     struct generator generator = {.options = &options};
     struct load *load;
@@ -258,18 +283,21 @@ int main(int argc, char **argv)
         usage_error("--path: direct or veth");
     if (!options.keys || options.keys >= BENCH_MISS)
         usage_error("--keys: 1 to %u", BENCH_MISS - 1);
+    if (!options.cpus || options.cpu + options.cpus > (uint64_t)count_cpus())
+        usage_error("--cpu, --cpus: there are %d", count_cpus());
     build_frame(&options, argv[operand], &generator);
     if (generator.ifindex && !options.pass)
         load = load_caller(options.interface);
     else
         load = load_generator(0);
-    generator.program = bpf_program__fd(load->progs.load_generate);
     sink = bpf_prog_get_fd_by_id((__u32)options.sink);
     if (sink < 0)
         fail("--sink: no such program");
-    fill_state(&options, &generator, bpf_map__fd(load->maps.load_state));
-    measure(&generator, bpf_map__fd(load->maps.load_state),
-            xdp_map(sink, "load_replies"));
+    generator.program = bpf_program__fd(load->progs.load_generate);
+    generator.state_map = bpf_map__fd(load->maps.load_state);
+    generator.replies_map = xdp_map(sink, "load_replies");
+    fill_state(&generator);
+    measure(&generator);
     load__destroy(load);
     return 0;
 }

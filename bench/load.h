@@ -9,7 +9,7 @@
 
 enum { LOAD_FRAME_MAX = 512 };
 
-/* What to send; written by user space before the run, counters read during it. */
+/* What one CPU sends; written by user space before the run, `sent` read during it. */
 struct load_state {
     __u8 frame[LOAD_FRAME_MAX]; /* a whole request, headers included */
     __u32 nframe;
