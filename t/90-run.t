@@ -1,0 +1,117 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""./run and the systemd unit: what a newcomer and an operator start."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import client
+import server
+import tap
+
+SRCDIR = os.path.abspath(os.environ.get("SRCDIR") or os.path.join(sys.path[1], ".."))
+BUILDDIR = os.path.abspath(os.environ.get("BUILDDIR") or os.path.join(SRCDIR, "build"))
+ROOT = os.geteuid() == 0
+
+
+def script(*arguments):
+    environment = dict(os.environ, BUILDDIR=BUILDDIR)
+    return subprocess.Popen([os.path.join(SRCDIR, arguments[0]), *arguments[1:]],
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, env=environment)
+
+
+def finish(process):
+    output, _ = process.communicate(timeout=50)
+    return process.returncode, output.decode("latin-1")
+
+
+def answers(port):
+    try:
+        control = client.tcp("127.0.0.1", port)
+        reply = control.ask(b"version\r\n")
+        control.close()
+        return reply.startswith(b"VERSION ")
+    except (ConnectionError, client.Closed):
+        return False
+
+
+@tap.case
+def nothing_is_missing():
+    for what in ("run", "check"):
+        tap.is_(finish(script("tools/packages", what)), (0, ""),
+                "no package that %s needs is missing here" % what)
+    status, _ = finish(script("tools/packages", "walk"))
+    tap.is_(status, 2, "an unknown list of packages is an error")
+
+
+@tap.case
+def help_says_what_there_is():
+    for name, words in (("run", "--demo"), ("check", "--sanitize")):
+        _, text = finish(script(name, "--help"))
+        tap.like(text, re.escape(words), "./%s --help names %s" % (name, words))
+
+
+@tap.case
+def run_starts_the_server():
+    port = server.free_port()
+    process = script("run", "-l", "127.0.0.1", "-p", str(port), "-U", str(port))
+    try:
+        tap.ok(server.wait_for(lambda: process.poll() is not None or answers(port), 45),
+               "./run with options starts the server with them")
+        tap.ok(process.poll() is None, "it goes on running")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, text = finish(process)
+    tap.like(text, r"/dev/tcp/127\.0\.0\.1/%d" % port, "it says how to talk to it")
+    if ROOT:
+        tap.like(text, r"-u nobody", "as root it adds the user to run as")
+
+
+def unit_value(name):
+    with open(os.path.join(SRCDIR, "packaging", "memcached.service"), encoding="utf-8") as unit:
+        return re.search(r"^%s=(.*)$" % name, unit.read(), re.M).group(1)
+
+
+@tap.case
+def the_unit_allows_what_the_kernel_path_needs():
+    if not ROOT:
+        tap.diag("not root: a capability cannot be taken away")
+        return
+    wanted = unit_value("CapabilityBoundingSet").lower().replace("cap_", "").split()
+    prefix = ("setpriv", "--bounding-set", "-all," + ",".join("+" + c for c in wanted),
+              "--inh-caps", "-all", "--no-new-privs")
+    with open(os.path.join(BUILDDIR, "config.h"), encoding="utf-8") as config:
+        words = ("-X", "bmc=lo") if "#define ENABLE_BMC 1" in config.read() else ()
+    memcached = server.Server(*words, prefix=prefix)
+    c = memcached.stream()
+    tap.is_(c.ask(b"set k 0 0 1\r\nv\r\n"), b"STORED\r\n",
+            "the server starts with the unit's capabilities and no others")
+    with open("/proc/%d/status" % memcached.pid, encoding="utf-8") as status:
+        effective = re.search(r"^CapEff:\s*(\w+)$", status.read(), re.M).group(1)
+    tap.is_(int(effective, 16), 0, "it has dropped them when it serves")
+    memcached.stop()
+
+
+@tap.case
+def systemd_accepts_the_unit():
+    if not shutil.which("systemd-analyze"):
+        tap.diag("there is no systemd here")
+        return
+    with tempfile.TemporaryDirectory() as where:
+        path = os.path.join(where, "memcached.service")
+        with open(os.path.join(SRCDIR, "packaging", "memcached.service"),
+                  encoding="utf-8") as unit, open(path, "w", encoding="utf-8") as copy:
+            copy.write(unit.read().replace("/usr/local/bin/memcached", "/bin/true"))
+        done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True,
+                              text=True, check=False)
+    tap.is_((done.returncode, done.stderr), (0, ""), "systemd-analyze finds nothing wrong in it")
+
+
+tap.run()
