@@ -23,12 +23,31 @@ static __always_inline int tc_pass(struct work *work, u32 reason)
     return TC_NEXT;
 }
 
-/* XDP saw this packet, and leaves it to us. */
-static __always_inline int tc_is_marked(struct __sk_buff *skb)
+/* What XDP may have left in front of a packet that it leaves to us. */
+enum tc_mark {
+    MARK_NONE,
+    MARK_FRAME,     /* we see the frame from its Ethernet header on */
+    MARK_PACKET,    /* from its IP header on */
+};
+
+/*
+ * Generic XDP copies frames with little head room, and the copy forgets the
+ * length of its Ethernet header (Linux 6.12 to 6.18): TC then sees the packet
+ * from its IP header on, and looks for metadata 14 bytes behind the mark. No
+ * station has an address that begins with 0x45, which is a group's.
+ */
+static __always_inline enum tc_mark tc_mark(struct __sk_buff *skb)
 {
+    void *data = (void *)(long)skb->data;
     u32 *mark = (void *)(long)skb->data_meta;
 
-    return (void *)(mark + 1) <= (void *)(long)skb->data && *mark == MARK_FOR_TC;
+    if ((void *)(mark + 1) > data)
+        return MARK_NONE;
+    if (*mark == MARK_FOR_TC)
+        return MARK_FRAME;
+    if (data + 1 > (void *)(long)skb->data_end || *(u8 *)data != 0x45)
+        return MARK_NONE;
+    return MARK_PACKET;
 }
 
 /* Whether the packet whose head stands in `work` is a get for us; counts it if it is ours but no get. */
@@ -56,14 +75,29 @@ static __always_inline int tc_answer(struct __sk_buff *skb, struct work *work)
     if (nrequest - 1 >= REQUEST_MAX)
         return MC_COUNT_PASS_REQUEST;
     BOUND(nrequest, REQUEST_ROOM - 1);
-    if (nrequest < 1 || bpf_skb_load_bytes(skb, FRAME_KEYS, work->request, nrequest))
+    if (nrequest < 1 || bpf_skb_load_bytes_relative(skb, FRAME_KEYS, work->request, nrequest,
+                                                    BPF_HDR_START_MAC))
         return MC_COUNT_PASS_ERROR;
     work->nrequest = nrequest;
     return get_answer(work);
 }
 
-/* Turns the packet around. */
-__attribute__((noinline)) int tc_reply(struct __sk_buff *skb)
+/* Makes the packet a frame of nframe bytes, from its Ethernet header on. */
+static __always_inline long tc_resize(struct __sk_buff *skb, u64 nframe, u32 hidden)
+{
+    u32 before = skb->len;
+
+    if (nframe - hidden != before && bpf_skb_change_tail(skb, nframe - hidden, 0))
+        return -1;
+    if (hidden && bpf_skb_change_head(skb, FRAME_IP, 0)) {
+        bpf_skb_change_tail(skb, before, 0);
+        return -1;
+    }
+    return 0;
+}
+
+/* Turns the packet around, whose first `hidden` bytes are not in sight. */
+__attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden)
 {
     struct work *work = work_get();
     u64 nreply, nframe;
@@ -73,7 +107,7 @@ __attribute__((noinline)) int tc_reply(struct __sk_buff *skb)
     nreply = work->nreply;
     nframe = frame_size(nreply, work->nframe);
     reply_head(work, nreply, nframe);
-    if (nframe != work->nframe && bpf_skb_change_tail(skb, nframe, 0))
+    if (tc_resize(skb, nframe, hidden))
         return tc_pass(work, MC_COUNT_PASS_ROOM);
     BOUND(nframe, 2047);
     if (nframe < FRAME_TEXT || bpf_skb_store_bytes(skb, 0, work->reply, nframe, 0)) {
@@ -89,23 +123,25 @@ __attribute__((noinline)) int tc_reply(struct __sk_buff *skb)
 SEC("tc")
 int mc_tc(struct __sk_buff *skb)
 {
+    enum tc_mark mark = tc_mark(skb);
+    u32 hidden = mark == MARK_PACKET ? FRAME_IP : 0;
     struct work *work;
     int rc;
 
-    if (!tc_alone && !tc_is_marked(skb))
+    if (mark == MARK_NONE && !tc_alone)
         return TC_NEXT;
     work = work_get();
     if (!work || skb->vlan_present || skb->pkt_type != PACKET_HOST)
         return TC_NEXT;
-    if (bpf_skb_load_bytes(skb, 0, work->head, sizeof(work->head)))
+    if (bpf_skb_load_bytes_relative(skb, 0, work->head, sizeof(work->head), BPF_HDR_START_MAC))
         return TC_NEXT;
-    work->nframe = skb->len;
+    work->nframe = skb->len + hidden;
     if (tc_check(skb, work) != HEAD_GET)
         return TC_NEXT;
     rc = tc_answer(skb, work);
     if (rc != STEP_END)
         return tc_pass(work, rc);
-    return tc_reply(skb);
+    return tc_reply(skb, hidden);
 }
 
 #endif
