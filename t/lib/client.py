@@ -72,7 +72,8 @@ class Stream:
     def to_end(self, data=b""):
         """Sends, and returns everything until the server closes."""
         try:
-            self.send(data)
+            if data:
+                self.send(data)
             while True:
                 self._more()
         except (ConnectionResetError, BrokenPipeError, Closed):

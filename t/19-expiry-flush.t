@@ -1,0 +1,171 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Expiry times and flush_all. Time is told by items that expire, not by sleeping."""
+import os
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import server
+import tap
+
+DAY = 86400
+
+memcached = server.Server()
+c = memcached.stream()
+
+
+def gone(key):
+    return server.wait_for(lambda: c.get(key) is None, 8)
+
+
+@tap.case
+def items_expire():
+    c.set(b"one", b"x", exptime=1)
+    c.set(b"three", b"x", exptime=3)
+    c.set(b"never", b"x", exptime=0)
+    c.set(b"later", b"x", exptime=1000)
+    tap.is_(c.get(b"later"), b"x", "an item that expires later is there")
+    tap.ok(gone(b"one"), "an item of 1 second expires")
+    tap.is_(c.get(b"three"), b"x", "one of 3 seconds is still there")
+    tap.ok(gone(b"three"), "and then expires")
+    tap.is_((c.get(b"never"), c.get(b"later")), (b"x", b"x"), "those of 0 and 1000 do not")
+    tap.ok(int(memcached.stats()["get_expired"]) >= 2, "get_expired counts them")
+
+
+@tap.case
+def what_an_expired_item_answers():
+    for i in range(8):
+        c.set(b"e%d" % i, b"5", exptime=1)
+    c.set(b"last", b"x", exptime=1)
+    tap.ok(gone(b"last"), "the last of nine items expires")
+    for request, want in ((b"delete e0\r\n", b"NOT_FOUND\r\n"), (b"touch e1 5\r\n", b"NOT_FOUND\r\n"),
+                          (b"incr e2 1\r\n", b"NOT_FOUND\r\n"),
+                          (b"replace e3 0 0 1\r\nx\r\n", b"NOT_STORED\r\n"),
+                          (b"append e4 0 0 1\r\nx\r\n", b"NOT_STORED\r\n"),
+                          (b"cas e5 0 0 1 1\r\nx\r\n", b"NOT_FOUND\r\n"),
+                          (b"gat 100 e6\r\n", b"END\r\n"),
+                          (b"add e7 0 0 1\r\nx\r\n", b"STORED\r\n")):
+        tap.is_(c.all(request), want, "%r on an expired item" % request)
+    tap.is_(c.get(b"e7"), b"x", "what add stored is there")
+
+
+@tap.case
+def negative_and_absolute_times():
+    now = int(time.time())
+    for exptime, lives, name in ((-1, False, "-1"), (-1000, False, "-1000"),
+                                 (now - 10, False, "10 seconds ago"), (now - 400 * DAY, False,
+                                                                       "400 days ago"),
+                                 (now + 100, True, "in 100 seconds, absolute"),
+                                 (now + 400 * DAY, True, "in 400 days, absolute"),
+                                 (30 * DAY, True, "in 30 days, relative"),
+                                 (30 * DAY + 1, False, "30 days and a second: absolute, in 1970"),
+                                 (2147483647, True, "in 2038")):
+        c.set(b"old", b"old")
+        tap.is_(c.set(b"a", b"x", exptime=exptime), b"STORED\r\n", "a set with time %s" % name)
+        tap.is_(c.get(b"a"), b"x" if lives else None,
+                "%s" % ("lives" if lives else "is over at once"))
+    c.set(b"a", b"x", exptime=now + 2)
+    tap.ok(gone(b"a"), "an item expires at its absolute time")
+
+
+@tap.case
+def touch_and_gat_change_the_time():
+    for key in (b"t1", b"t2", b"t3", b"t4", b"sibling"):
+        c.set(key, b"x", exptime=2)
+    c.ask(b"touch t1 1000\r\n")
+    c.all(b"gat 1000 t2\r\n")
+    c.all(b"gats 0 t3\r\n")
+    c.ask(b"touch t4 0\r\n")
+    tap.ok(gone(b"sibling"), "an item of 2 seconds expires")
+    for key, name in ((b"t1", "touch 1000"), (b"t2", "gat 1000"), (b"t3", "gats 0"),
+                      (b"t4", "touch 0")):
+        tap.is_(c.get(key), b"x", "one that had a %s does not" % name)
+    c.ask(b"touch t1 1\r\n")
+    tap.ok(gone(b"t1"), "and touch can shorten as well")
+    c.set(b"app", b"x", exptime=1)
+    c.set(b"app", b"y", exptime=1000, verb=b"append")
+    c.set(b"num", b"1", exptime=1)
+    c.ask(b"incr num 1\r\n")
+    tap.ok(gone(b"app") and gone(b"num"), "append and incr keep the time of the item")
+
+
+@tap.case
+def flush_all_empties():
+    for i in range(100):
+        c.set(b"f%d" % i, b"x")
+    before = int(memcached.stats()["cmd_flush"])
+    tap.is_(c.all(b"flush_all\r\n"), b"OK\r\n", "flush_all answers OK")
+    tap.is_([i for i in range(100) if c.get(b"f%d" % i) is not None], [], "100 items are gone")
+    tap.is_(int(memcached.stats()["cmd_flush"]) - before, 1, "cmd_flush counts it")
+    tap.ok(int(memcached.stats()["get_flushed"]) > 0, "get_flushed counts the gets")
+    tap.is_(c.all(b"flush_all 0\r\n"), b"OK\r\n", "flush_all 0 is accepted")
+    for i in range(50):
+        c.set(b"g", b"%d" % i)
+        if c.get(b"g") != b"%d" % i:
+            tap.ok(False, "what is set after flush_all in the same second is there")
+            break
+        c.ask(b"flush_all\r\n")
+        if c.get(b"g") is not None:
+            tap.ok(False, "what was set before flush_all in the same second is gone")
+            break
+    else:
+        tap.ok(True, "50 times set, get, flush_all, get in the same seconds are told apart")
+    c.ask(b"flush_all\r\n")
+    tap.is_(c.set(b"g", b"x", verb=b"replace"), b"NOT_STORED\r\n", "replace finds nothing flushed")
+    tap.is_(c.set(b"g", b"x", verb=b"add"), b"STORED\r\n", "add does")
+    tap.is_(c.ask(b"delete f1\r\n"), b"NOT_FOUND\r\n", "delete finds nothing flushed")
+
+
+@tap.case
+def flush_all_with_a_delay():
+    c.set(b"d", b"x")
+    tap.is_(c.all(b"flush_all 2\r\n"), b"OK\r\n", "flush_all 2 answers OK")
+    tap.is_(c.get(b"d"), b"x", "the item is still there")
+    c.set(b"d2", b"x")
+    tap.ok(gone(b"d"), "and is gone when the time has come")
+    tap.is_(c.get(b"d2"), None, "so is one that was set in between")
+    # Stock memcached tells seconds apart, no less: the flush's own has to be over.
+    server.wait_for(lambda: c.set(b"d", b"y") and c.get(b"d") == b"y")
+    c.set(b"clock", b"x", exptime=2)
+    tap.ok(gone(b"clock"), "two seconds pass")
+    tap.is_(c.get(b"d"), b"y", "what was set after the flush stays")
+    c.set(b"d", b"z")
+    c.ask(b"flush_all 2\r\n")
+    c.ask(b"flush_all 1000\r\n")
+    c.set(b"clock", b"x", exptime=3)
+    tap.ok(gone(b"clock"), "three seconds pass")
+    tap.is_(c.get(b"d"), b"z", "a later flush_all replaces one whose time has not come")
+    c.ask(b"flush_all %d\r\n" % (int(time.time()) - 10))
+    tap.is_(c.get(b"d"), None, "an absolute time that is past flushes at once")
+
+
+@tap.case
+def flush_all_is_refused_bad_words():
+    tap.is_(c.all(b"flush_all abc\r\n"), b"CLIENT_ERROR invalid exptime argument\r\n",
+            "a time that is none")
+    tap.is_(c.all(b"flush_all -1\r\n"), b"OK\r\n", "a negative time is accepted")
+
+
+@tap.case
+def flush_all_without_cas():
+    with server.Server("-C") as other:
+        d = other.stream()
+        d.set(b"k", b"v")
+        d.ask(b"flush_all\r\n")
+        tap.is_(d.get(b"k"), None, "flush_all works under -C")
+        invisible = 0
+        for _ in range(50):
+            d.ask(b"flush_all\r\n")
+            d.set(b"k", b"v")
+            invisible += d.get(b"k") is None
+        tap.ok(invisible >= 1, "an item set in the second of a flush_all is hidden under -C")
+
+
+@tap.case
+def the_server_still_lives():
+    tap.is_(memcached.stop(), 0, "the server ends with status 0")
+
+
+tap.run()

@@ -1,0 +1,159 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""A full cache: what is evicted, what is kept, and -M."""
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import server
+import tap
+
+NO_MEMORY = b"SERVER_ERROR out of memory storing object\r\n"
+
+
+def fill(c, count, size, prefix=b"fill", every=None):
+    """Sets `count` items; `every` is called before each 100."""
+    value = b"x" * size
+    for start in range(0, count, 100):
+        if every:
+            every()
+        keys = range(start, min(start + 100, count))
+        c.send(b"".join(b"set %s%d 0 0 %d\r\n%s\r\n" % (prefix, i, size, value) for i in keys))
+        for _ in keys:
+            line = c.line()
+            if line != b"STORED\r\n":
+                return line
+    return b"STORED\r\n"
+
+
+@tap.case
+def the_oldest_goes_first():
+    with server.Server("-m", "6", "-o", "no_lru_maintainer,no_lru_crawler") as memcached:
+        c = memcached.stream()
+        tap.is_(fill(c, 20000, 1000), b"STORED\r\n", "20 MB of items go into 6 MB")
+        stats = memcached.stats()
+        tap.ok(int(stats["evictions"]) > 10000, "evictions are counted")
+        tap.is_(int(stats["evictions"]) + int(stats["curr_items"]), 20000,
+                "an item is there or was evicted")
+        tap.is_(c.get(b"fill0"), None, "the oldest is gone")
+        alive = [i for i in range(20000) if c.get(b"fill%d" % i) is not None]
+        tap.is_(alive, list(range(20000 - len(alive), 20000)), "exactly the newest are there")
+        tap.ok(int(stats["bytes"]) < 6 << 20, "and fit into the limit")
+
+
+@tap.case
+def the_limit_holds_with_segments():
+    with server.Server("-m", "8", threads=4) as memcached:
+        c = memcached.stream()
+        tap.is_(fill(c, 40000, 1000), b"STORED\r\n", "40 MB of items go into 8 MB")
+        stats = memcached.stats()
+        tap.ok(int(stats["evictions"]) > 20000, "evictions are counted")
+        tap.ok(2 << 20 < int(stats["bytes"]) < 8 << 20, "and the limit is used, and held")
+        tap.is_(c.get(b"fill39999"), b"x" * 1000, "the newest is there")
+        rows = memcached.stats("items")
+        number = next(int(v) for k, v in rows.items() if re.fullmatch(r"items:\d+:number", k))
+        parts = sum(int(v) for k, v in rows.items()
+                    if re.fullmatch(r"items:\d+:number_(hot|warm|cold)", k))
+        tap.is_(number, parts, "hot, warm and cold are the whole class")
+        evicted = sum(int(v) for k, v in rows.items() if re.fullmatch(r"items:\d+:evicted", k))
+        tap.is_(evicted, int(stats["evictions"]), "the classes' evictions add up")
+
+
+@tap.case
+def what_is_read_stays():
+    with server.Server("-m", "8") as memcached:
+        c, reader = memcached.stream(), memcached.stream()
+        reader.set(b"hot", b"y" * 1000)
+        reader.get(b"hot")
+        fill(c, 40000, 1000, every=lambda: reader.get(b"hot"))
+        tap.is_(reader.get(b"hot"), b"y" * 1000, "an item that is read is not evicted")
+
+
+@tap.case
+def sizes_share_the_memory():
+    with server.Server("-m", "16") as memcached:
+        c = memcached.stream()
+        for size in (50, 200, 1000, 5000, 20000):
+            tap.is_(fill(c, 500, size, b"s%d-" % size), b"STORED\r\n",
+                    "500 items of %d bytes" % size)
+        tap.is_(fill(c, 2000, 20000, b"more-"), b"STORED\r\n", "and 40 MB more")
+        stats = memcached.stats()
+        tap.ok(int(stats["bytes"]) <= 16 << 20, "the limit holds")
+
+
+@tap.case
+def large_values_are_evicted_too():
+    with server.Server("-m", "32") as memcached:
+        c = memcached.stream()
+        tap.is_(fill(c, 200, 900000), b"STORED\r\n", "180 MB of values of 900 KB go into 32 MB")
+        tap.is_(c.get(b"fill199"), b"x" * 900000, "the newest is whole")
+        tap.ok(int(memcached.stats()["evictions"]) > 100, "evictions are counted")
+
+
+@tap.case
+def without_evictions():
+    with server.Server("-m", "3", "-M") as memcached:
+        c = memcached.stream()
+        stored = 0
+        while c.set(b"m%d" % stored, b"x" * 1000) == b"STORED\r\n":
+            stored += 1
+            if stored > 10000:
+                break
+        tap.ok(500 < stored <= 10000, "-M stores what fits into 3 MB (%d items)" % stored)
+        tap.is_(c.set(b"m", b"x" * 1000), NO_MEMORY, "then the server is out of memory")
+        tap.is_([i for i in range(stored) if c.get(b"m%d" % i) is None], [], "nothing was evicted")
+        tap.is_(memcached.stats()["evictions"], "0", "evictions is 0")
+        c.ask(b"delete m0\r\n")
+        tap.ok(server.wait_for(lambda: c.set(b"again", b"x" * 1000) == b"STORED\r\n"),
+               "after a delete there is room again")
+        tap.is_(c.set(b"m1", b"y" * 1000), NO_MEMORY, "an overwrite that finds no memory fails")
+        tap.is_(c.get(b"m1"), None, "and the old value is not served any more")
+
+
+@tap.case
+def expired_items_make_room():
+    with server.Server("-m", "8") as memcached:
+        c = memcached.stream()
+        for i in range(2000):
+            c.send(b"set e%d 0 1 1000 noreply\r\n%s\r\n" % (i, b"x" * 1000))
+        c.set(b"clock", b"x", exptime=1)
+        tap.ok(server.wait_for(lambda: c.get(b"clock") is None), "2,000 items expire")
+        c.set(b"keep", b"y" * 1000)
+        fill(c, 3000, 1000)
+        tap.is_(c.get(b"keep"), b"y" * 1000, "a live item is kept")
+        stats = memcached.stats()
+        tap.ok(int(stats["evictions"]) < 1500,
+               "their room is used before live items are evicted (%s evictions)" %
+               stats["evictions"])
+
+
+@tap.case
+def tiny_limits():
+    for limit in ("2", "3", "4"):
+        with server.Server("-m", limit) as memcached:
+            c = memcached.stream()
+            wrong = 0
+            for i in range(3000):
+                wrong += c.set(b"t%d" % i, b"x" * (i % 900)) != b"STORED\r\n"
+            tap.is_(wrong, 0, "-m %s stores 3,000 items of up to 900 bytes" % limit)
+            tap.is_(c.get(b"t2999"), b"x" * (2999 % 900), "and has the last")
+
+
+@tap.case
+def the_memory_grows_with_the_items():
+    with server.Server("-m", "1024") as memcached:
+        def resident():
+            with open("/proc/%d/status" % memcached.pid, encoding="ascii") as file:
+                return int(re.search(r"VmRSS:\s+(\d+) kB", file.read()).group(1))
+
+        small = resident()
+        tap.ok(small < 200000, "-m 1024 does not take its memory at the start (%d kB)" % small)
+        c = memcached.stream()
+        fill(c, 20000, 2000)
+        tap.is_(memcached.stats()["evictions"], "0", "40 MB fit")
+        tap.is_(c.get(b"fill0"), b"x" * 2000, "the first is there")
+
+
+tap.run()

@@ -1,0 +1,172 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Connections: how many, for how long, and what happens at the limit."""
+import os
+import select
+import socket
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import client
+import server
+import tap
+
+TOO_MANY = b"ERROR Too many open connections\r\n"
+
+
+def version(other):
+    """What the server says at first: its version, or that it is too full."""
+    try:
+        other.send(b"version\r\n")
+        return other.line()
+    except client.Closed as closed:
+        return closed.args[0]
+    except ConnectionError:
+        return other.buffer
+
+
+@tap.case
+def one_too_many():
+    with server.Server("-c", "30", udp=False) as memcached:
+        control = memcached.stream()
+        control.ask(b"version\r\n")
+        good, refused = [], None
+        while refused is None and len(good) < 60:
+            other = memcached.stream()
+            line = other.line() if select.select([other.sock], [], [], 0.05)[0] else version(other)
+            if line.startswith(b"VERSION"):
+                good.append(other)
+            else:
+                refused = line
+        tap.ok(15 <= len(good) < 30, "-c 30 serves less than 30 clients (%d)" % (len(good) + 1))
+        tap.is_(refused, TOO_MANY, "the next one is told so and closed")
+        tap.ok(int(control.stats()["rejected_connections"]) > 0, "rejected_connections counts it")
+        tap.is_(control.set(b"k", b"v"), b"STORED\r\n", "those that are there are served")
+        for other in good:
+            other.close()
+
+        def served():
+            other = memcached.stream()
+            try:
+                return version(other).startswith(b"VERSION")
+            finally:
+                other.close()
+
+        tap.ok(server.wait_for(served), "and when they have left there is room again")
+
+
+def impatient(memcached):
+    """A socket that connects in the background."""
+    other = socket.socket()
+    other.setblocking(False)
+    other.connect_ex((memcached.host, memcached.port))
+    return other
+
+
+def answered(other, seconds):
+    """Whether the server answers on this socket in time."""
+    if not select.select([], [other], [], seconds)[1]:
+        return False
+    try:
+        other.send(b"version\r\n")
+        return bool(select.select([other], [], [], seconds)[0]) and b"VERSION" in other.recv(100)
+    except ConnectionError:
+        return False
+
+
+@tap.case
+def without_maxconns_fast():
+    with server.Server("-c", "30", "-o", "no_maxconns_fast", udp=False) as memcached:
+        control = memcached.stream()
+        control.ask(b"version\r\n")
+        others = [impatient(memcached) for _ in range(40)]
+        served = [other for other in others if answered(other, 0.1)]
+        tap.ok(10 <= len(served) < 30, "with no_maxconns_fast the surplus waits (%d of 40)" %
+               (40 - len(served)))
+        tap.ok(int(control.stats()["listen_disabled_num"]) > 0, "listen_disabled_num counts it")
+        for other in served:
+            other.close()
+        waiting = [other for other in others if other not in served]
+        tap.ok(answered(waiting[0], 15), "and is served when others leave")
+        tap.ok(int(control.stats()["time_in_listen_disabled_us"]) > 0,
+               "time_in_listen_disabled_us counts how long")
+        for other in waiting:
+            other.close()
+
+
+@tap.case
+def idle_connections_are_closed():
+    with server.Server("-o", "idle_timeout=1") as memcached:
+        idle, busy, udp = memcached.stream(), memcached.stream(), memcached.udp()
+        half = memcached.stream()
+        half.send(b"set k 0 0 10\r\nabc")
+        udp.ask(b"get none\r\n")
+        idle.ask(b"version\r\n")
+
+        def closed():
+            busy.ask(b"version\r\n")
+            idle.sock.settimeout(0.05)
+            try:
+                return idle.sock.recv(1) == b""
+            except TimeoutError:
+                return False
+
+        tap.ok(server.wait_for(closed, 20), "an idle connection is closed")
+        tap.is_(busy.set(b"k", b"v"), b"STORED\r\n", "one that works is not")
+        tap.is_(udp.ask(b"get none\r\n"), b"END\r\n", "the UDP sockets stay")
+        tap.ok(int(busy.stats()["idle_kicks"]) >= 1, "idle_kicks counts it")
+    with server.Server() as memcached:
+        tap.ok("idle_kicks" not in memcached.stats(), "without idle_timeout there is no idle_kicks")
+
+
+@tap.case
+def many_connections():
+    with server.Server("-c", "2000", threads=4, udp=False) as memcached:
+        control = memcached.stream()
+        control.set(b"k", b"v")
+        others = [memcached.stream() for _ in range(400)]
+        for other in others:
+            other.send(b"get k\r\n")
+        want = b"VALUE k 0 1\r\nv\r\nEND\r\n"
+        tap.ok(all(other.exactly(len(want)) == want for other in others),
+               "400 connections are served by 4 workers")
+        tap.ok(int(control.stats()["curr_connections"]) >= 401, "curr_connections counts them")
+        for other in others[::2]:
+            other.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            other.close()
+        tap.ok(all(other.get(b"k") == b"v" for other in others[1::2]),
+               "resets of half of them harm nobody")
+        for other in others[1::2]:
+            other.close()
+        tap.ok(server.wait_for(lambda: int(control.stats()["curr_connections"]) < 10),
+               "and all are gone when they are closed")
+
+
+@tap.case
+def tcp_details():
+    with server.Server() as memcached:
+        c = memcached.stream()
+        c.send(b"get none\r\n")
+        c.sock.shutdown(socket.SHUT_WR)
+        tap.is_(c.to_end(), b"END\r\n", "a client that has shut down its side gets its answer")
+        c = client.Stream(("127.0.0.1", memcached.port))
+        c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        c.set(b"v", b"x" * 1000000)
+        c.send(b"get v\r\n" * 20)
+        c.close()
+        tap.is_(memcached.stream().get(b"v"), b"x" * 1000000,
+                "a client that leaves in the middle of large answers harms nobody")
+
+
+@tap.case
+def ipv6():
+    with server.Server(host="::1") as memcached:
+        c = memcached.stream()
+        tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "TCP over IPv6")
+        tap.is_(memcached.udp().ask(b"get k\r\n"), b"VALUE k 0 1\r\nv\r\nEND\r\n", "UDP over IPv6")
+        tap.ok(any(v.startswith("tcp6:[::1]:") for v in memcached.stats("conns").values()),
+               "stats conns shows tcp6:[::1]:PORT")
+
+
+tap.run()
