@@ -6,3 +6,4 @@ base_srcs = memcached/base/clock.h memcached/base/provider.h memcached/base/slic
 # t_unit_NAME_SOURCES = t/unit/NAME.c
 # t_unit_NAME_LDADD = $(base_libs)
 base_srcs += memcached/base/num.c memcached/base/num.h
+base_srcs += memcached/base/anonymous.c memcached/base/anonymous.h

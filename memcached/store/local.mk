@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sources, headers included, and the layer's unit tests (see the top Makefile.am).
-store_srcs = memcached/store/store.h
+store_srcs = memcached/store/flush.c memcached/store/flush.h memcached/store/hash.h \
+    memcached/store/heap.c memcached/store/heap.h memcached/store/internal.h \
+    memcached/store/item.c memcached/store/item.h memcached/store/lock.c \
+    memcached/store/lock.h memcached/store/lru.c memcached/store/lru.h \
+    memcached/store/maintainer.c memcached/store/maintainer.h memcached/store/reclaim.c \
+    memcached/store/reclaim.h memcached/store/slab.c memcached/store/slab.h \
+    memcached/store/stats.c memcached/store/store.c memcached/store/store.h \
+    memcached/store/table.c memcached/store/table.h memcached/store/verbs.h \
+    memcached/store/write.c
 
-# unit_tests += t/unit/NAME
-# t_unit_NAME_SOURCES = t/unit/NAME.c
-# t_unit_NAME_LDADD = $(store_libs)
+unit_tests += t/unit/store_verbs
+t_unit_store_verbs_SOURCES = t/unit/store_verbs.c t/unit/store_fixture.h
+t_unit_store_verbs_LDADD = $(store_libs)

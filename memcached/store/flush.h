@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * flush: flush_all by epoch. An item is stamped with the epoch of the moment
+ * when it is linked; one of another epoch is dead, to the server and to the kernel
+ * programs, and is freed when somebody meets it or a sweep of the table does.
+ *
+ * Order. A writer reads the epoch once, under the key's stripe, judges the old
+ * item and stamps the new one by it. If a flush moves the epoch meanwhile, then
+ * the write began before the flush took effect and ends after: it counts as
+ * having come before, and its item is dead already. Who comes to the stripe
+ * later reads the same epoch or a newer one. So no item stored before a flush is
+ * returned by a read that began after the flush returned.
+ *
+ * The epoch is a byte. `oldest` is the oldest one that the table may still
+ * hold; a flush that would come round to it sweeps the table first.
+ */
+#ifndef STORE_FLUSH_H
+#define STORE_FLUSH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "bpf/layout.h"
+#include "store/lock.h"
+
+struct store;
+
+struct flush {
+    struct lock lock;
+    uint8_t oldest;
+    /*
+     * Under -C a flush hides what is stored until the end of this second, as
+     * memcached does, which then has only seconds to tell before from after.
+     */
+    rel_time hidden_until; /* atomic */
+
+    /* The sweep in the background; of the maintainer alone. */
+    bool sweeping;
+    uint8_t sweep_epoch;   /* of its start */
+    uint32_t sweep_next;   /* line */
+    rel_time sweep_ended;
+};
+
+void flush_init(struct store *store);
+/* From the return of this call on everything stored before is gone. */
+void flush_now(struct store *store, rel_time now);
+/* The same from the second `at` on. */
+void flush_later(struct store *store, rel_time at, rel_time now);
+/* Applies a delayed flush whose second has come. */
+void flush_apply(struct store *store, rel_time now);
+
+uint8_t flush_epoch(const struct store *store);
+/* What an item is stamped with that is linked in `epoch`. Under a stripe. */
+uint8_t flush_new_epoch(const struct store *store, uint8_t epoch, rel_time now);
+
+/*
+ * Goes on with freeing what is dead, all over the table, for `nlines` lines: after a flush at
+ * once, otherwise now and then. Returns how many items it looked at. One thread at a time.
+ */
+unsigned int flush_sweep(struct store *store, uint32_t nlines, rel_time now);
+
+static inline bool flush_expired(const struct mc_item *item, rel_time now)
+{
+    return item->exptime != 0 && item->exptime <= now;
+}
+
+/* Whether an item is expired or flushed. Under its stripe. */
+static inline bool flush_is_dead(const struct mc_item *item, uint8_t epoch, rel_time now)
+{
+    return item->epoch != epoch || flush_expired(item, now);
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "store/heap.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+enum { MIN_REF_SHIFT = 3, MAX_REF_SHIFT = 6 };
+
+unsigned int heap_ref_shift(uint64_t memory_limit)
+{
+    for (unsigned int shift = MIN_REF_SHIFT; shift <= MAX_REF_SHIFT; shift++) {
+        if (memory_limit <= (1ull << (32 + shift)) / 2)
+            return shift;
+    }
+    return 0;
+}
+
+int heap_init(struct heap *heap, struct provider *provider, unsigned int ref_shift)
+{
+    uint64_t reach = 1ull << (32 + ref_shift);
+    size_t length = reach + MC_SEGMENT_BYTES;
+    void *at = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (at == MAP_FAILED)
+        return -errno;
+    *heap = (struct heap){
+        /* Aligned, so that anonymous segments can be huge pages. */
+        .base = (char *)(((uintptr_t)at + MC_SEGMENT_BYTES - 1) & -(uintptr_t)MC_SEGMENT_BYTES),
+        .ref_shift = ref_shift,
+        .max_segments = (uint32_t)(reach / MC_SEGMENT_BYTES),
+        .provider = provider,
+        .reservation = at,
+        .nreservation = length,
+    };
+    return 0;
+}
+
+void heap_fini(struct heap *heap)
+{
+    if (heap->reservation)
+        munmap(heap->reservation, heap->nreservation);
+}
+
+int heap_grow(struct heap *heap, uint32_t nsegments)
+{
+    int error = 0;
+
+    if (nsegments > heap->max_segments)
+        return -ENOSPC;
+    lock_take(&heap->lock, LOCK_MEMORY);
+    for (uint32_t i = heap->nsegments; i < nsegments && !error; i++) {
+        error = heap->provider->segment(heap->provider, i,
+                                        heap->base + (size_t)i * MC_SEGMENT_BYTES);
+        if (!error)
+            __atomic_store_n(&heap->nsegments, i + 1, __ATOMIC_RELEASE);
+    }
+    lock_release(&heap->lock, LOCK_MEMORY);
+    return error;
+}

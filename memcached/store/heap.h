@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * heap: address space for all items, filled with the provider's segments as
+ * the server grows, so that a reference becomes an address by a shift and an
+ * addition. Reference 0 is none: page 0 is never handed out.
+ */
+#ifndef STORE_HEAP_H
+#define STORE_HEAP_H
+
+#include <stdint.h>
+
+#include "base/provider.h"
+#include "bpf/layout.h"
+#include "store/lock.h"
+
+struct heap {
+    char *base;
+    unsigned int ref_shift; /* log2 of the unit of references */
+    uint32_t max_segments;  /* that references can name */
+    uint32_t nsegments;     /* mapped; written under `lock`, read by all (acquire, release) */
+    struct lock lock;
+    struct provider *provider;
+    void *reservation;
+    size_t nreservation;
+};
+
+/* The smallest unit with which references name twice `memory_limit`. 0: none does. */
+unsigned int heap_ref_shift(uint64_t memory_limit);
+/* 0 or -errno. Commits no memory. */
+int heap_init(struct heap *heap, struct provider *provider, unsigned int ref_shift);
+void heap_fini(struct heap *heap);
+/* Maps the segments below `nsegments` that are not yet. 0 or -errno. */
+int heap_grow(struct heap *heap, uint32_t nsegments);
+
+static inline void *heap_at(const struct heap *heap, uint32_t ref)
+{
+    return heap->base + ((uint64_t)ref << heap->ref_shift);
+}
+
+static inline uint32_t heap_ref(const struct heap *heap, const void *at)
+{
+    return (uint32_t)((uint64_t)((const char *)at - heap->base) >> heap->ref_shift);
+}
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * internal: what a store is made of. Private to this folder.
+ */
+#ifndef STORE_INTERNAL_H
+#define STORE_INTERNAL_H
+
+#include "store/flush.h"
+#include "store/heap.h"
+#include "store/item.h"
+#include "store/lru.h"
+#include "store/maintainer.h"
+#include "store/slab.h"
+#include "store/store.h"
+#include "store/table.h"
+
+/* What a thread counts; uint64_t throughout, so that it adds up as an array. */
+struct local_counts {
+    struct store_counts counts;  /* without get_hits */
+    uint64_t lru_hits[256];      /* get hits, by mc_item.clsid: class and segment */
+    uint64_t total_items;
+};
+
+struct store_local {
+    struct local_counts counts;  /* written by the owner, read by all (relaxed) */
+    struct store *store;
+    struct store_local *next;
+} __attribute__((aligned(64)));
+
+struct store {
+    struct store_config config;
+    struct mc_control *control;
+    struct heap heap;
+    struct slabs slabs;
+    struct table table;
+    struct lru lrus[MC_CLASSES];
+    struct flush flush;
+    struct maintainer maintainer;
+
+    uint64_t last_cas __attribute__((aligned(64))); /* atomic */
+
+    struct lock locals_lock __attribute__((aligned(64))); /* guards what follows */
+    struct store_local *locals;
+    struct local_counts retired;  /* of threads that have ended */
+    struct local_counts baseline; /* what was counted at the last reset */
+};
+
+/* Only the owner writes, so it needs no read-modify-write; pairs with the sums of stats.c. */
+static inline void count(uint64_t *counter)
+{
+    __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
+}
+
+#endif

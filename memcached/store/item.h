@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * item: what is in the chunks. A small item is one chunk, laid out as in
+ * bpf/layout.h. The value of a larger one lies in chunks of its own (struct
+ * item_chunk), all of the largest class but the last; their references are an
+ * array in the item's chunk, so that any byte is found without a walk:
+ *
+ *   item:  header, key, middle, (to a multiple of 8) ref 0, ref 1, ...
+ *   chunk: header of 40 bytes, as much of value and tail as fits
+ */
+#ifndef STORE_ITEM_H
+#define STORE_ITEM_H
+
+#include "store/store.h"
+
+/* The header agrees with struct mc_item where it tells what a chunk is. */
+struct item_chunk {
+    __u32 owner;   /* reference of the item */
+    __u32 index;   /* which chunk of it this is */
+    __u64 unused;
+    __u32 unused2;
+    __u32 nbytes;  /* of data */
+    __u32 unused3;
+    __u16 unused4;
+    __u16 flags;   /* MC_ITEM_CHUNK */
+    __u8 clsid;    /* slab class */
+    __u8 unused5[7];
+    char data[];
+};
+
+_Static_assert(offsetof(struct item_chunk, flags) == offsetof(struct mc_item, flags), "");
+_Static_assert(offsetof(struct item_chunk, clsid) == offsetof(struct mc_item, clsid), "");
+_Static_assert(offsetof(struct item_chunk, data) == 40, "");
+
+/* Header, key, middle, value and tail: what statistics count. */
+static inline uint64_t item_bytes(const struct mc_item *item)
+{
+    return MC_ITEM_HEADER + (uint64_t)item->nbytes;
+}
+
+static inline rel_time item_age(const struct mc_item *item, rel_time now)
+{
+    rel_time time = __atomic_load_n(&item->time, __ATOMIC_RELAXED);
+
+    return time < now ? now - time : 0;
+}
+
+/*
+ * Time and flags change under the stripe, but the age of a tail is judged
+ * without it, and holders look at the flags.
+ */
+static inline void item_set_time(struct mc_item *item, rel_time now)
+{
+    __atomic_store_n(&item->time, now, __ATOMIC_RELAXED);
+}
+
+static inline void item_set_flags(struct mc_item *item, unsigned int flags)
+{
+    __atomic_store_n(&item->flags, (__u16)(item->flags | flags), __ATOMIC_RELAXED);
+}
+
+static inline void item_clear_flags(struct mc_item *item, unsigned int flags)
+{
+    __atomic_store_n(&item->flags, (__u16)(item->flags & ~flags), __ATOMIC_RELAXED);
+}
+
+/*
+ * A new item with one holder, in no list and not in the table; its value is
+ * for the caller to fill, its tail is written. NULL: *result says why.
+ */
+struct mc_item *item_new(struct store *store, struct slice key, uint32_t client_flags,
+                         rel_time exptime, size_t nvalue, rel_time now,
+                         enum store_result *result);
+/* Lets go of a hold; the last one frees it. */
+void item_put(struct store *store, struct mc_item *item);
+
+/* As item_at and item_nvalue of store.h. */
+struct slice item_piece(const struct store *store, const struct mc_item *item, size_t offset);
+uint32_t item_length(const struct store *store, const struct mc_item *item);
+uint32_t item_client_flags(const struct store *store, const struct mc_item *item);
+
+/* Copies the value of `from`, without the tail, to `offset` of the value of `to`. */
+void item_copy(const struct store *store, struct mc_item *to, size_t offset,
+               const struct mc_item *from);
+void item_write(const struct store *store, struct mc_item *item, size_t offset,
+                struct slice bytes);
+
+#endif

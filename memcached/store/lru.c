@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "store/lru.h"
+
+static struct mc_item *at(const struct heap *heap, uint32_t ref)
+{
+    return ref ? heap_at(heap, ref) : NULL;
+}
+
+void lru_link(struct lru *lru, const struct heap *heap, struct mc_item *item,
+              enum lru_segment segment)
+{
+    struct lru_list *list = &lru->lists[segment];
+    uint32_t ref = heap_ref(heap, item);
+
+    item->clsid = (uint8_t)(lru_class_of(item) + segment * MC_CLASSES);
+    item->prev = 0;
+    item->next = list->head;
+    if (list->head)
+        at(heap, list->head)->prev = ref;
+    else
+        list->tail = ref;
+    list->head = ref;
+    list->nitems++;
+    list->nbytes += item_bytes(item);
+}
+
+void lru_unlink(struct lru *lru, const struct heap *heap, struct mc_item *item)
+{
+    struct lru_list *list = &lru->lists[lru_segment_of(item)];
+
+    if (item->prev)
+        at(heap, item->prev)->next = item->next;
+    else
+        list->head = item->next;
+    if (item->next)
+        at(heap, item->next)->prev = item->prev;
+    else
+        list->tail = item->prev;
+    list->nitems--;
+    list->nbytes -= item_bytes(item);
+}
+
+void lru_move(struct lru *lru, const struct heap *heap, struct mc_item *item,
+              enum lru_segment segment)
+{
+    lru_unlink(lru, heap, item);
+    lru_link(lru, heap, item, segment);
+}
+
+struct mc_item *lru_tail(const struct lru *lru, const struct heap *heap,
+                         enum lru_segment segment)
+{
+    return at(heap, lru->lists[segment].tail);
+}
+
+struct mc_item *lru_before(const struct heap *heap, const struct mc_item *item)
+{
+    return at(heap, item->prev);
+}
+
+uint64_t lru_bytes(const struct lru *lru)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < LRU_SEGMENTS; i++)
+        sum += lru->lists[i].nbytes;
+    return sum;
+}

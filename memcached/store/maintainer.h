@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * maintainer: the thread that does what need not wait for a request, so that requests
+ * need not wait for it: a segment of memory ahead of need, LRU segments in
+ * proportion, dead items freed.
+ */
+#ifndef STORE_MAINTAINER_H
+#define STORE_MAINTAINER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+
+struct store;
+
+struct maintainer {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    bool running, stop;  /* under the mutex */
+    uint64_t njuggles;   /* classes looked at; written by the thread, read by all (relaxed) */
+};
+
+/* One round over everything; returns how much there was to do. The thread's body, for tests too. */
+unsigned int maintainer_round(struct store *store, rel_time now);
+
+#endif

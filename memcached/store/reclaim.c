@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "store/reclaim.h"
+
+#include "store/internal.h"
+
+enum {
+    TAIL_TRIES = 5,     /* items whose stripe is taken, before a tail is given up */
+    VICTIM_STEPS = 32,  /* judgements on the way to one eviction */
+    FORCED_STEPS = 4,   /* of those the last, which do not ask for use */
+    ALLOC_TRIES = 64,   /* other threads may take what was freed for us */
+};
+
+enum aim {
+    AIM_BALANCE, /* move, and free what is dead */
+    AIM_EVICT,   /* free what is at the tail of cold as well */
+    AIM_FORCE,   /* free what is at the tail */
+};
+
+enum step { STEP_NONE, STEP_MOVED, STEP_FREED };
+
+/* --- one item ------------------------------------------------------------ */
+
+/* Under the stripe and the LRU lock. */
+static void unlink_locked(struct store *store, struct mc_item *item, uint64_t hash,
+                          const struct table_spot *spot)
+{
+    table_remove(&store->table, hash, spot);
+    lru_unlink(&store->lrus[lru_class_of(item)], &store->heap, item);
+    item_clear_flags(item, MC_ITEM_LINKED);
+}
+
+void reclaim_unlink(struct store *store, struct mc_item *item, uint64_t hash,
+                    const struct table_spot *spot)
+{
+    struct lru *lru = &store->lrus[lru_class_of(item)];
+
+    lock_take(&lru->lock, LOCK_LRU);
+    unlink_locked(store, item, hash, spot);
+    lock_release(&lru->lock, LOCK_LRU);
+    item_put(store, item);
+}
+
+static enum step free_item(struct store *store, struct mc_item *item, uint64_t hash,
+                           const struct table_spot *spot)
+{
+    bool last = __atomic_load_n(&item->refcount, __ATOMIC_RELAXED) == 1;
+
+    unlink_locked(store, item, hash, spot);
+    item_put(store, item);
+    return last ? STEP_FREED : STEP_MOVED;
+}
+
+static enum step evict(struct store *store, struct lru *lru, struct mc_item *item, uint64_t hash,
+                       const struct table_spot *spot, rel_time now)
+{
+    lru->counts.evicted++;
+    lru->counts.evicted_nonzero += item->exptime != 0;
+    lru->counts.evicted_unfetched += !(item->flags & MC_ITEM_FETCHED);
+    lru->counts.evicted_active += (item->flags & MC_ITEM_ACTIVE) != 0;
+    lru->evicted_time = item_age(item, now);
+    return free_item(store, item, hash, spot);
+}
+
+static enum step move(struct store *store, struct lru *lru, struct mc_item *item,
+                      enum lru_segment to)
+{
+    enum lru_segment from = lru_segment_of(item);
+
+    if (from == to)
+        lru->counts.moves_within_lru++;
+    else if (to == LRU_WARM)
+        lru->counts.moves_to_warm++;
+    else
+        lru->counts.moves_to_cold++;
+    item_clear_flags(item, MC_ITEM_ACTIVE);
+    lru_move(lru, &store->heap, item, to);
+    return STEP_MOVED;
+}
+
+/* What becomes of a live item that nobody holds. */
+static enum step judge_live(struct store *store, struct lru *lru, struct mc_item *item,
+                            uint64_t hash, const struct table_spot *spot, enum aim aim,
+                            rel_time now)
+{
+    bool active = item->flags & MC_ITEM_ACTIVE;
+
+    if (aim == AIM_FORCE)
+        return evict(store, lru, item, hash, spot, now);
+    switch (lru_segment_of(item)) {
+    case LRU_HOT:
+    case LRU_WARM:
+        return move(store, lru, item, active ? LRU_WARM : LRU_COLD);
+    case LRU_COLD:
+        if (active)
+            return move(store, lru, item, store->config.segmented ? LRU_WARM : LRU_COLD);
+        break;
+    case LRU_TEMP:
+    case LRU_SEGMENTS:
+        break;
+    }
+    return aim == AIM_EVICT ? evict(store, lru, item, hash, spot, now) : STEP_NONE;
+}
+
+/* Under the stripe and the LRU lock. */
+static enum step judge(struct store *store, struct lru *lru, struct mc_item *item, uint64_t hash,
+                       enum aim aim, rel_time now)
+{
+    struct table_spot spot;
+    bool linked = table_find_ref(&store->table, hash, heap_ref(&store->heap, item), &spot);
+
+    assert(linked);
+    if (!linked)
+        return STEP_NONE;
+    /* One mark may stand for many reads by the kernel. */
+    if (table_take_touch(&spot)) {
+        item_set_flags(item, MC_ITEM_FETCHED | MC_ITEM_ACTIVE);
+        item_set_time(item, now);
+    }
+    if (flush_is_dead(item, flush_epoch(store), now)) {
+        lru->counts.reclaimed++;
+        lru->counts.expired_unfetched += !(item->flags & MC_ITEM_FETCHED);
+        return free_item(store, item, hash, &spot);
+    }
+    if (aim != AIM_BALANCE && __atomic_load_n(&item->refcount, __ATOMIC_RELAXED) > 1) {
+        lru_move(lru, &store->heap, item, lru_segment_of(item));
+        return STEP_MOVED;
+    }
+    return judge_live(store, lru, item, hash, &spot, aim, now);
+}
+
+/* Judges the item nearest to a tail whose stripe is free. Under the LRU lock. */
+static enum step judge_tail(struct store *store, struct lru *lru, enum lru_segment segment,
+                            enum aim aim, rel_time now)
+{
+    struct mc_item *item = lru_tail(lru, &store->heap, segment);
+
+    for (int i = 0; item && i < TAIL_TRIES; i++) {
+        uint64_t hash = hash_key(store->control, item_key(item));
+        struct lock *stripe = table_stripe(&store->table, hash);
+
+        if (lock_try(stripe, LOCK_STRIPE)) {
+            enum step step = judge(store, lru, item, hash, aim, now);
+
+            lock_release(stripe, LOCK_STRIPE);
+            return step;
+        }
+        lru->counts.lrutail_reflocked++;
+        item = lru_before(&store->heap, item);
+    }
+    return STEP_NONE;
+}
+
+/* --- eviction ------------------------------------------------------------ */
+
+static bool over_share(const struct lru *lru, enum lru_segment segment, unsigned int percent)
+{
+    return lru->lists[segment].nbytes > lru_bytes(lru) / 100 * percent;
+}
+
+/* Where to look for a victim: LRU_SEGMENTS for nowhere. given_up has a bit for each segment. */
+static enum lru_segment victim_segment(const struct store *store, const struct lru *lru,
+                                       unsigned int given_up)
+{
+    static const enum lru_segment order[] = {LRU_COLD, LRU_HOT, LRU_WARM, LRU_TEMP};
+    bool warm_first = over_share(lru, LRU_WARM, store->config.warm_pct);
+
+    for (size_t i = 0; i < LRU_SEGMENTS; i++) {
+        enum lru_segment segment = order[i];
+
+        if (segment == LRU_HOT && warm_first && !(given_up & 1u << LRU_WARM))
+            segment = LRU_WARM;
+        if (lru->lists[segment].nitems > 0 && !(given_up & 1u << segment))
+            return segment;
+    }
+    return LRU_SEGMENTS;
+}
+
+/* Frees one item of the class; false: it could not. */
+static bool reclaim_one(struct store *store, unsigned int clsid, rel_time now)
+{
+    struct lru *lru = &store->lrus[clsid];
+    enum step step = STEP_NONE;
+    unsigned int given_up = 0;
+
+    lock_take(&lru->lock, LOCK_LRU);
+    lru->counts.direct_reclaims++;
+    for (int i = 0; i < VICTIM_STEPS && step != STEP_FREED; i++) {
+        enum lru_segment segment = victim_segment(store, lru, given_up);
+        enum aim aim = i < VICTIM_STEPS - FORCED_STEPS ? AIM_EVICT : AIM_FORCE;
+
+        if (segment == LRU_SEGMENTS)
+            break;
+        step = judge_tail(store, lru, segment, store->config.evict ? aim : AIM_BALANCE, now);
+        given_up = step == STEP_NONE ? given_up | 1u << segment : 0;
+    }
+    lock_release(&lru->lock, LOCK_LRU);
+    return step == STEP_FREED;
+}
+
+static uint32_t alloc_evicting(struct store *store, unsigned int clsid, rel_time now)
+{
+    for (int i = 0; i < ALLOC_TRIES; i++) {
+        uint32_t ref = slab_alloc(&store->slabs, clsid);
+
+        if (ref || !reclaim_one(store, clsid, now))
+            return ref;
+    }
+    return 0;
+}
+
+/*
+ * For a part of a chunked item whose own class has neither memory nor items
+ * to evict, as when it is full of parts of other items: a larger chunk.
+ */
+static uint32_t alloc_larger(struct store *store, unsigned int clsid, unsigned int largest,
+                             rel_time now)
+{
+    for (int i = 0; i < ALLOC_TRIES; i++) {
+        for (unsigned int larger = clsid; larger <= largest; larger++) {
+            uint32_t ref = slab_alloc(&store->slabs, larger);
+
+            if (ref)
+                return ref;
+        }
+        if (!reclaim_one(store, largest, now))
+            return 0;
+    }
+    return 0;
+}
+
+uint32_t reclaim_alloc(struct store *store, size_t size, unsigned int lru_class, rel_time now)
+{
+    unsigned int clsid = slab_class_of_size(&store->slabs, size);
+    uint32_t ref = alloc_evicting(store, clsid, now);
+
+    if (!ref && clsid != lru_class)
+        ref = alloc_larger(store, clsid, lru_class, now);
+    if (!ref) {
+        struct lru *lru = &store->lrus[lru_class];
+
+        lock_take(&lru->lock, LOCK_LRU);
+        lru->counts.outofmemory++;
+        lock_release(&lru->lock, LOCK_LRU);
+    }
+    return ref;
+}
+
+/* --- balance ------------------------------------------------------------- */
+
+static rel_time tail_age(const struct store *store, const struct lru *lru,
+                         enum lru_segment segment, rel_time now)
+{
+    const struct mc_item *tail = lru_tail(lru, &store->heap, segment);
+
+    return tail ? item_age(tail, now) : 0;
+}
+
+/* Whether a segment has more than its share of the class, in bytes or in age. */
+static bool overfull(const struct store *store, const struct lru *lru, enum lru_segment segment,
+                     rel_time now)
+{
+    const struct store_config *config = &store->config;
+    bool hot = segment == LRU_HOT;
+    double factor = hot ? config->hot_max_factor : config->warm_max_factor;
+
+    if (over_share(lru, segment, hot ? config->hot_pct : config->warm_pct))
+        return true;
+    return lru->lists[LRU_COLD].nitems > 0 &&
+           tail_age(store, lru, segment, now) > factor * tail_age(store, lru, LRU_COLD, now);
+}
+
+unsigned int reclaim_balance(struct store *store, unsigned int clsid, unsigned int limit,
+                             rel_time now)
+{
+    static const enum lru_segment order[] = {LRU_HOT, LRU_WARM, LRU_COLD, LRU_TEMP};
+    struct lru *lru = &store->lrus[clsid];
+    unsigned int nsteps = 0;
+
+    lock_take(&lru->lock, LOCK_LRU);
+    for (size_t i = 0; i < LRU_SEGMENTS; i++) {
+        enum lru_segment segment = order[i];
+        bool shared = segment == LRU_HOT || segment == LRU_WARM;
+
+        while (nsteps < limit && lru->lists[segment].nitems > 0 &&
+               (!shared || overfull(store, lru, segment, now)) &&
+               judge_tail(store, lru, segment, AIM_BALANCE, now) != STEP_NONE)
+            nsteps++;
+    }
+    lock_release(&lru->lock, LOCK_LRU);
+    return nsteps;
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* store: its life, its threads' handles, and reading. Writing is in write.c. */
+#include "store/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "store/reclaim.h"
+#include "store/verbs.h"
+
+enum {
+    MIN_LIMIT = 8 << 20, /* what a running server can be shrunk to */
+    HOLDERS_MAX = 32768, /* of one item, before readers get a copy of it */
+};
+
+void store_config_defaults(struct store_config *config)
+{
+    *config = (struct store_config){
+        .memory_limit = 64ull << 20,
+        .item_max = 1 << 20,
+        .chunk_max = 512 << 10,
+        .chunk_min = 48,
+        .growth_factor = 1.25,
+        .hashpower = 16,
+        .expand = true,
+        .evict = true,
+        .cas = true,
+        .segmented = true,
+        .hot_pct = 20,
+        .warm_pct = 40,
+        .hot_max_factor = 0.2,
+        .warm_max_factor = 2.0,
+        .temporary_ttl = 61,
+    };
+}
+
+/* --- life ---------------------------------------------------------------- */
+
+/* NULL or what is wrong. */
+static const char *check_config(const struct store_config *config)
+{
+    if (config->hashpower < TABLE_MIN_POWER || config->hashpower > TABLE_MAX_POWER)
+        return "hash power out of range";
+    if (heap_ref_shift(config->memory_limit) == 0)
+        return "more memory than references can name";
+    if (!config->format.middle || !config->format.client_flags || config->format.tail.len > 8)
+        return "no item format";
+    return NULL;
+}
+
+static int init_memory(struct store *store, struct provider *provider, const char **error)
+{
+    const struct store_config *config = &store->config;
+    const struct slab_config slab_config = {
+        .chunk_max = config->chunk_max,
+        .chunk_min = config->chunk_min,
+        .growth_factor = config->growth_factor,
+        .slab_sizes = config->slab_sizes,
+        .memory_limit = config->memory_limit,
+    };
+    int result;
+
+    *error = "cannot reserve address space for items";
+    result = heap_init(&store->heap, provider, heap_ref_shift(config->memory_limit));
+    if (result)
+        return result;
+    *error = "slab sizes make no sense";
+    result = slab_init(&store->slabs, &store->heap, &slab_config);
+    if (result)
+        return result;
+    *error = "no memory for the hash table";
+    result = table_init(&store->table, &store->heap, provider, config->hashpower,
+                        config->expand);
+    if (result)
+        return result;
+    *error = "no memory for items";
+    return config->prealloc ? slab_prealloc(&store->slabs) : slab_provide(&store->slabs);
+}
+
+static int init_control(struct store *store)
+{
+    struct mc_control *control = store->control;
+    size_t done = 0;
+
+    while (done < sizeof(control->seed)) {
+        ssize_t n = getrandom((char *)control->seed + done, sizeof(control->seed) - done, 0);
+
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    control->base_ns = store->config.clock.base_ns;
+    control->ref_shift = (uint8_t)heap_ref_shift(store->config.memory_limit);
+    return 0;
+}
+
+struct store *store_new(const struct store_config *config, struct provider *provider,
+                        const char **error)
+{
+    struct store *store;
+    int result;
+
+    *error = check_config(config);
+    if (*error) {
+        errno = EINVAL;
+        return NULL;
+    }
+    *error = "no memory for the store";
+    store = aligned_alloc(64, sizeof(*store));
+    if (!store)
+        return NULL;
+    memset(store, 0, sizeof(*store));
+    store->config = *config;
+    store->control = provider->control(provider);
+    flush_init(store);
+    result = init_control(store);
+    if (!result)
+        result = init_memory(store, provider, error);
+    if (result) {
+        store_free(store);
+        errno = -result;
+        return NULL;
+    }
+    *error = NULL;
+    return store;
+}
+
+void store_free(struct store *store)
+{
+    if (!store)
+        return;
+    assert(!store->locals && !store->maintainer.running);
+    table_fini(&store->table);
+    slab_fini(&store->slabs);
+    heap_fini(&store->heap);
+    free(store);
+}
+
+struct mc_control *store_control(struct store *store)
+{
+    return store->control;
+}
+
+void store_tick(struct store *store, rel_time now)
+{
+    verb_begin(store, now);
+    table_retry(&store->table);
+}
+
+int store_set_memory_limit(struct store *store, uint64_t bytes)
+{
+    if (bytes < MIN_LIMIT)
+        return -EINVAL;
+    if (bytes / MC_SEGMENT_BYTES >= store->heap.max_segments - MC_CLASSES)
+        return -ERANGE;
+    slab_set_limit(&store->slabs, bytes);
+    return 0;
+}
+
+/* --- handles ------------------------------------------------------------- */
+
+struct store_local *store_local_new(struct store *store)
+{
+    struct store_local *local = aligned_alloc(64, sizeof(*local));
+
+    if (!local)
+        return NULL;
+    memset(local, 0, sizeof(*local));
+    local->store = store;
+    lock_take(&store->locals_lock, LOCK_LOCALS);
+    local->next = store->locals;
+    store->locals = local;
+    lock_release(&store->locals_lock, LOCK_LOCALS);
+    return local;
+}
+
+void store_local_free(struct store_local *local)
+{
+    struct store *store;
+    struct store_local **at;
+
+    if (!local)
+        return;
+    store = local->store;
+    lock_take(&store->locals_lock, LOCK_LOCALS);
+    for (at = &store->locals; *at != local;)
+        at = &(*at)->next;
+    *at = local->next;
+    stats_add(&store->retired, &local->counts);
+    lock_release(&store->locals_lock, LOCK_LOCALS);
+    free(local);
+}
+
+/* --- reading ------------------------------------------------------------- */
+
+static void hold(struct mc_item *item)
+{
+    __atomic_fetch_add(&item->refcount, 1, __ATOMIC_RELAXED);
+}
+
+/*
+ * The holders of an item are counted in 16 bits, and one request can ask for a
+ * key many thousand times. Before the count runs over, readers go on with a
+ * copy, in the table in the item's place. Under the stripe. NULL: no memory.
+ */
+static struct mc_item *replace_by_copy(struct store *store, struct mc_item *item,
+                                       struct table_spot *spot, rel_time now)
+{
+    enum store_result result;
+    struct mc_item *copy = item_new(store, item_key(item), item_client_flags(store, item),
+                                    item->exptime, item_length(store, item), now, &result);
+
+    if (!copy)
+        return NULL;
+    item_copy(store, copy, 0, item);
+    copy->cas = item->cas;
+    verb_swap(store, copy, item, spot, item->epoch, now);
+    item_put(store, item);
+    return copy;
+}
+
+/* Marks a hit, and holds the item. Under the stripe. */
+static void hit(struct mc_item *item, rel_time now)
+{
+    unsigned int flags = MC_ITEM_FETCHED;
+
+    if (item->flags & MC_ITEM_FETCHED)
+        flags |= MC_ITEM_ACTIVE;
+    if ((item->flags & flags) != flags)
+        item_set_flags(item, flags);
+    if (item->time != now)
+        item_set_time(item, now);
+    hold(item);
+}
+
+/* The item of the key, alive; dead ones are removed and counted. Under the stripe. */
+static struct mc_item *find_live(struct store_local *local, uint64_t hash, struct slice key,
+                                 struct table_spot *spot, rel_time now)
+{
+    struct store *store = local->store;
+    struct mc_item *item = table_find(&store->table, hash, key, spot);
+    uint8_t epoch = flush_epoch(store);
+
+    if (!item)
+        return NULL;
+    if (flush_is_dead(item, epoch, now)) {
+        count(item->epoch != epoch ? &local->counts.counts.get_flushed
+                                   : &local->counts.counts.get_expired);
+        reclaim_unlink(store, item, hash, spot);
+        return NULL;
+    }
+    if (__atomic_load_n(&item->refcount, __ATOMIC_RELAXED) >= HOLDERS_MAX)
+        return replace_by_copy(store, item, spot, now);
+    return item;
+}
+
+struct mc_item *store_get(struct store_local *local, struct slice key, rel_time now)
+{
+    struct store *store = local->store;
+    uint64_t hash = hash_key(store->control, key);
+    struct lock *stripe = table_stripe(&store->table, hash);
+    struct table_spot spot;
+    struct mc_item *item;
+
+    verb_begin(store, now);
+    lock_take(stripe, LOCK_STRIPE);
+    item = find_live(local, hash, key, &spot, now);
+    if (item) {
+        hit(item, now);
+        count(&local->counts.lru_hits[item->clsid]);
+    }
+    lock_release(stripe, LOCK_STRIPE);
+    count(&local->counts.counts.get_cmds);
+    if (!item)
+        count(&local->counts.counts.get_misses);
+    return item;
+}
+
+/* The item with its new expiry, held; counts as a touch. */
+static struct mc_item *touch(struct store_local *local, struct slice key, rel_time expiry,
+                             rel_time now)
+{
+    struct store *store = local->store;
+    uint64_t hash = hash_key(store->control, key);
+    struct lock *stripe = table_stripe(&store->table, hash);
+    struct store_counts *counts = &local->counts.counts;
+    struct table_spot spot;
+    struct mc_item *item;
+
+    verb_begin(store, now);
+    lock_take(stripe, LOCK_STRIPE);
+    item = find_live(local, hash, key, &spot, now);
+    if (item) {
+        hit(item, now);
+        table_begin(spot.head);
+        __atomic_store_n(&item->exptime, expiry, __ATOMIC_RELAXED);
+        table_end(spot.head);
+        count(&counts->classes[lru_class_of(item)].touch_hits);
+    }
+    lock_release(stripe, LOCK_STRIPE);
+    count(&counts->touch_cmds);
+    if (!item)
+        count(&counts->touch_misses);
+    return item;
+}
+
+struct mc_item *store_get_touch(struct store_local *local, struct slice key, rel_time expiry,
+                                rel_time now)
+{
+    return touch(local, key, expiry, now);
+}
+
+enum store_result store_touch(struct store_local *local, struct slice key, rel_time expiry,
+                              rel_time now)
+{
+    struct mc_item *item = touch(local, key, expiry, now);
+
+    if (!item)
+        return STORE_MISS;
+    item_put(local->store, item);
+    return STORE_DONE;
+}
+
+void store_put(struct store_local *local, struct mc_item *item)
+{
+    item_put(local->store, item);
+}
+
+uint32_t item_nvalue(const struct store_local *local, const struct mc_item *item)
+{
+    return item_length(local->store, item);
+}
+
+struct slice item_at(const struct store_local *local, const struct mc_item *item, size_t offset)
+{
+    return item_piece(local->store, item, offset);
+}
+
+uint64_t item_cas(const struct store_local *local, const struct mc_item *item)
+{
+    return local->store->config.cas ? item->cas : 0;
+}

@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "store/table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "store/item.h"
+
+#define BYTES_01 0x0101010101010101ull
+#define BYTES_7F 0x7f7f7f7f7f7f7f7full
+
+enum {
+    MAX_LINES = MC_OVERFLOW_TABLE * (1u << 14),
+    MAX_STRIPES = 8192,
+    COUNT_BATCH = 32, /* items pending in a counter before they go to the total */
+    SPLITS = 2,       /* lines that one insertion splits at most */
+};
+
+_Static_assert(MC_TABLE_LINES == 1 << 14, "MAX_LINES is a product of the layout's sizes");
+
+/* --- the lines of a key ------------------------------------------------- */
+
+static uint32_t top_of(uint32_t nlines)
+{
+    return UINT32_MAX >> __builtin_clz(nlines - 1);
+}
+
+uint32_t table_nlines(const struct table *table)
+{
+    return __atomic_load_n(&table->control->nlines, __ATOMIC_RELAXED);
+}
+
+static struct mc_line *head_of(const struct table *table, uint64_t hash)
+{
+    uint32_t nlines = table_nlines(table);
+    uint32_t index = mc_line_of(hash, nlines, top_of(nlines));
+    struct mc_line *head = &table->lines[index];
+
+    /* nlines may be older than the stripe that we hold; the mask is not. */
+    while (((uint32_t)hash & head->mask) != index) {
+        index = (uint32_t)hash & head->mask;
+        head = &table->lines[index];
+    }
+    return head;
+}
+
+/* The high bit of each byte of `word` that is 0. */
+static uint64_t zero_bytes(uint64_t word)
+{
+    return ~(((word & BYTES_7F) + BYTES_7F) | word | BYTES_7F);
+}
+
+static unsigned int first_slot(uint64_t high_bits)
+{
+    return (unsigned int)__builtin_ctzll(high_bits) / 8;
+}
+
+/* The slots of a line whose tag is `tag`, as high bits. */
+static uint64_t slots_tagged(const struct mc_line *line, uint8_t tag)
+{
+    return zero_bytes(line->tags ^ tag * BYTES_01);
+}
+
+static struct mc_line *next_line(const struct table *table, const struct mc_line *line)
+{
+    return line->next ? &table->overflow[line->next] : NULL;
+}
+
+/* --- changes, which a kernel program may be watching --------------------- */
+
+void table_begin(struct mc_line *head)
+{
+    __atomic_store_n(&head->seq, head->seq + 1, __ATOMIC_RELAXED);
+    /* Odd comes before the change; pairs with the reader's fence before its second load. */
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+void table_end(struct mc_line *head)
+{
+    /* Even comes after the change; pairs with the reader's fence after its first load. */
+    __atomic_store_n(&head->seq, head->seq + 1, __ATOMIC_RELEASE);
+}
+
+static void set_touched(struct mc_line *line, unsigned int slot, bool touched)
+{
+    uint8_t bit = (uint8_t)(1u << slot);
+
+    if (touched)
+        __atomic_fetch_or(&line->touched, bit, __ATOMIC_RELAXED);
+    else if (__atomic_load_n(&line->touched, __ATOMIC_RELAXED) & bit)
+        __atomic_fetch_and(&line->touched, (uint8_t)~bit, __ATOMIC_RELAXED);
+}
+
+static bool is_touched(const struct mc_line *line, unsigned int slot)
+{
+    return __atomic_load_n(&line->touched, __ATOMIC_RELAXED) >> slot & 1;
+}
+
+static uint8_t slot_tag(const struct mc_line *line, unsigned int slot)
+{
+    return (uint8_t)(line->tags >> (8 * slot));
+}
+
+static void set_slot(struct mc_line *line, unsigned int slot, uint8_t tag, uint32_t ref)
+{
+    uint64_t tags = (line->tags & ~(0xffull << (8 * slot))) | (uint64_t)tag << (8 * slot);
+
+    __atomic_store_n(&line->refs[slot], ref, __ATOMIC_RELAXED);
+    __atomic_store_n(&line->tags, tags, __ATOMIC_RELAXED);
+}
+
+static void set_next(struct mc_line *line, uint32_t number)
+{
+    __atomic_store_n(&line->next, number, __ATOMIC_RELAXED);
+}
+
+/* --- memory -------------------------------------------------------------- */
+
+/* Maps one more segment of lines. Under table->memory. */
+static int map_main(struct table *table)
+{
+    int error;
+
+    if (table->nmain == MC_OVERFLOW_TABLE)
+        return -ENOSPC;
+    error = table->provider->table(table->provider, table->nmain,
+                                   &table->lines[(size_t)table->nmain * MC_TABLE_LINES]);
+    table->nmain += !error;
+    return error;
+}
+
+static int map_spare(struct table *table)
+{
+    int error;
+
+    if (table->nspare == MC_MAX_TABLES - MC_OVERFLOW_TABLE)
+        return -ENOSPC;
+    error = table->provider->table(table->provider, MC_OVERFLOW_TABLE + table->nspare,
+                                   &table->overflow[(size_t)table->nspare * MC_TABLE_LINES]);
+    table->nspare += !error;
+    return error;
+}
+
+/* An empty overflow line, or 0. */
+static uint32_t spare_take(struct table *table)
+{
+    uint32_t number;
+
+    lock_take(&table->memory, LOCK_MEMORY);
+    number = table->spare_free;
+    if (number) {
+        table->spare_free = table->overflow[number].next;
+    } else if (table->spare_next < table->nspare * (uint32_t)MC_TABLE_LINES ||
+               map_spare(table) == 0) {
+        number = table->spare_next++;
+    }
+    table->nspare_used += number != 0;
+    lock_release(&table->memory, LOCK_MEMORY);
+    if (number) {
+        struct mc_line *line = &table->overflow[number];
+
+        __atomic_store_n(&line->tags, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&line->touched, 0, __ATOMIC_RELAXED);
+        set_next(line, 0);
+    }
+    return number;
+}
+
+/* Gives back the overflow lines from `number` on. */
+static void spare_give(struct table *table, uint32_t number)
+{
+    if (!number)
+        return;
+    lock_take(&table->memory, LOCK_MEMORY);
+    while (number) {
+        uint32_t next = table->overflow[number].next;
+
+        set_next(&table->overflow[number], table->spare_free);
+        table->spare_free = number;
+        table->nspare_used--;
+        number = next;
+    }
+    lock_release(&table->memory, LOCK_MEMORY);
+}
+
+static int map_start(struct table *table, uint32_t nlines)
+{
+    int error = 0;
+
+    lock_take(&table->memory, LOCK_MEMORY);
+    while (!error && table->nmain * (uint64_t)MC_TABLE_LINES < nlines)
+        error = map_main(table);
+    if (!error)
+        error = map_spare(table);
+    lock_release(&table->memory, LOCK_MEMORY);
+    return error;
+}
+
+int table_init(struct table *table, struct heap *heap, struct provider *provider,
+               unsigned int power, bool expand)
+{
+    uint32_t nlines = 1u << (power - 3);
+    uint32_t nstripes = nlines < MAX_STRIPES ? nlines : MAX_STRIPES;
+    int error;
+
+    memset(table, 0, sizeof(*table));
+    table->nreservation = (size_t)MC_MAX_TABLES * MC_TABLE_BYTES;
+    table->reservation = mmap(NULL, table->nreservation, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (table->reservation == MAP_FAILED) {
+        table->reservation = NULL;
+        return -errno;
+    }
+    table->stripes = aligned_alloc(64, nstripes * sizeof(*table->stripes));
+    if (!table->stripes)
+        return -ENOMEM;
+    memset(table->stripes, 0, nstripes * sizeof(*table->stripes));
+    table->stripe_mask = nstripes - 1;
+    table->lines = table->reservation;
+    table->overflow = table->lines + (size_t)MC_OVERFLOW_TABLE * MC_TABLE_LINES;
+    table->spare_next = 1;
+    table->heap = heap;
+    table->provider = provider;
+    table->control = provider->control(provider);
+    table->expand = expand;
+    error = map_start(table, nlines);
+    if (error)
+        return error;
+    for (uint32_t i = 0; i < nlines; i++)
+        table->lines[i].mask = nlines - 1;
+    __atomic_store_n(&table->control->nlines, nlines, __ATOMIC_RELEASE);
+    return 0;
+}
+
+void table_fini(struct table *table)
+{
+    free(table->stripes);
+    if (table->reservation)
+        munmap(table->reservation, table->nreservation);
+}
+
+/* --- verbs --------------------------------------------------------------- */
+
+struct mc_item *table_find(const struct table *table, uint64_t hash, struct slice key,
+                           struct table_spot *spot)
+{
+    struct mc_line *head = head_of(table, hash);
+    uint8_t tag = mc_hash_tag(hash);
+
+    for (struct mc_line *line = head; line; line = next_line(table, line)) {
+        for (uint64_t hits = slots_tagged(line, tag); hits; hits &= hits - 1) {
+            unsigned int slot = first_slot(hits);
+            struct mc_item *item = heap_at(table->heap, line->refs[slot]);
+
+            if (item->nkey == key.len && memcmp(item->wire, key.ptr, key.len) == 0) {
+                *spot = (struct table_spot){head, line, slot};
+                return item;
+            }
+        }
+    }
+    return NULL;
+}
+
+bool table_find_ref(const struct table *table, uint64_t hash, uint32_t ref,
+                    struct table_spot *spot)
+{
+    struct mc_line *head = head_of(table, hash);
+    uint8_t tag = mc_hash_tag(hash);
+
+    for (struct mc_line *line = head; line; line = next_line(table, line)) {
+        for (uint64_t hits = slots_tagged(line, tag); hits; hits &= hits - 1) {
+            unsigned int slot = first_slot(hits);
+
+            if (line->refs[slot] == ref) {
+                *spot = (struct table_spot){head, line, slot};
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void count_item(struct table *table, uint64_t hash, int change)
+{
+    struct table_counter *counter = &table->counters[hash & (TABLE_COUNTERS - 1)];
+    int32_t pending = __atomic_add_fetch(&counter->pending, change, __ATOMIC_RELAXED);
+
+    if (pending >= COUNT_BATCH || pending <= -COUNT_BATCH) {
+        __atomic_fetch_sub(&counter->pending, pending, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&table->nitems, pending, __ATOMIC_RELAXED);
+    }
+}
+
+bool table_insert(struct table *table, uint64_t hash, uint32_t ref)
+{
+    struct mc_line *head = head_of(table, hash);
+    struct mc_line *last = head, *line;
+    uint32_t number = 0;
+    uint64_t empty;
+
+    while (last->next)
+        last = next_line(table, last);
+    line = last;
+    empty = zero_bytes(line->tags);
+    if (!empty) {
+        number = spare_take(table);
+        if (!number)
+            return false;
+        line = &table->overflow[number];
+        empty = zero_bytes(0);
+    }
+    table_begin(head);
+    set_slot(line, first_slot(empty), mc_hash_tag(hash), ref);
+    set_touched(line, first_slot(empty), false);
+    if (number)
+        set_next(last, number);
+    table_end(head);
+    count_item(table, hash, 1);
+    return true;
+}
+
+void table_replace(struct table *table, const struct table_spot *spot, uint32_t ref)
+{
+    (void)table;
+    table_begin(spot->head);
+    __atomic_store_n(&spot->line->refs[spot->slot], ref, __ATOMIC_RELAXED);
+    set_touched(spot->line, spot->slot, false);
+    table_end(spot->head);
+}
+
+void table_remove(struct table *table, uint64_t hash, const struct table_spot *spot)
+{
+    struct mc_line *last = spot->head, *before = NULL;
+    uint32_t number = 0;
+    unsigned int from;
+
+    while (last->next) {
+        before = last;
+        last = next_line(table, last);
+    }
+    table_begin(spot->head);
+    if (before) {
+        /* The chain stays dense: its last item fills the hole. */
+        from = 7 - (unsigned int)__builtin_clzll(last->tags) / 8;
+        set_slot(spot->line, spot->slot, slot_tag(last, from), last->refs[from]);
+        set_touched(spot->line, spot->slot, is_touched(last, from));
+        set_slot(last, from, 0, 0);
+        if (last->tags == 0) {
+            number = before->next;
+            set_next(before, 0);
+        }
+    } else {
+        set_slot(spot->line, spot->slot, 0, 0);
+    }
+    table_end(spot->head);
+    spare_give(table, number);
+    count_item(table, hash, -1);
+}
+
+bool table_take_touch(const struct table_spot *spot)
+{
+    bool touched = is_touched(spot->line, spot->slot);
+
+    if (touched)
+        set_touched(spot->line, spot->slot, false);
+    return touched;
+}
+
+void table_sweep(struct table *table, uint32_t index, table_visit *visit, void *context)
+{
+    struct lock *stripe = &table->stripes[index & table->stripe_mask];
+    struct table_spot spot = {.head = &table->lines[index], .line = &table->lines[index]};
+
+    lock_take(stripe, LOCK_STRIPE);
+    while (spot.line) {
+        for (spot.slot = 0; spot.slot < MC_SLOTS; spot.slot++) {
+            struct mc_item *item = heap_at(table->heap, spot.line->refs[spot.slot]);
+
+            if (slot_tag(spot.line, spot.slot) == 0 ||
+                !visit(context, item, hash_key(table->control, item_key(item)), &spot))
+                continue;
+            /* The chain's last item is here now, perhaps from a line that was given back. */
+            spot.line = spot.head;
+            spot.slot = (unsigned int)-1;
+        }
+        spot.line = next_line(table, spot.line);
+    }
+    lock_release(stripe, LOCK_STRIPE);
+}
+
+/* --- growth -------------------------------------------------------------- */
+
+/* The next slot of a chain that is being read or written. */
+struct cursor {
+    struct mc_line *line;
+    unsigned int slot;
+};
+
+static void cursor_step(const struct table *table, struct cursor *cursor)
+{
+    if (++cursor->slot == MC_SLOTS && cursor->line->next) {
+        cursor->line = next_line(table, cursor->line);
+        cursor->slot = 0;
+    }
+}
+
+static bool cursor_at_end(const struct cursor *cursor)
+{
+    return cursor->slot == MC_SLOTS;
+}
+
+static uint64_t hash_at(const struct table *table, const struct cursor *cursor)
+{
+    const struct mc_item *item = heap_at(table->heap, cursor->line->refs[cursor->slot]);
+
+    return hash_key(table->control, item_key(item));
+}
+
+/* How many items of a chain have `bit` set in their hash. */
+static uint32_t count_moving(const struct table *table, struct mc_line *head, uint32_t bit)
+{
+    struct cursor at = {head, 0};
+    uint32_t n = 0;
+
+    for (; !cursor_at_end(&at); cursor_step(table, &at)) {
+        if (slot_tag(at.line, at.slot))
+            n += (hash_at(table, &at) & bit) != 0;
+    }
+    return n;
+}
+
+/* Gives an unpublished line overflow lines for n items, or leaves it without any. */
+static bool make_room(struct table *table, struct mc_line *head, uint32_t n)
+{
+    struct mc_line *line = head;
+
+    for (uint32_t room = MC_SLOTS; room < n; room += MC_SLOTS) {
+        uint32_t number = spare_take(table);
+
+        if (!number) {
+            spare_give(table, head->next);
+            set_next(head, 0);
+            return false;
+        }
+        set_next(line, number);
+        line = &table->overflow[number];
+    }
+    return true;
+}
+
+static void move_slot(const struct table *table, const struct cursor *from, struct cursor *to)
+{
+    if (from->line == to->line && from->slot == to->slot) {
+        cursor_step(table, to);
+        return;
+    }
+    set_slot(to->line, to->slot, slot_tag(from->line, from->slot), from->line->refs[from->slot]);
+    set_touched(to->line, to->slot, is_touched(from->line, from->slot));
+    cursor_step(table, to);
+}
+
+/* Empties a chain behind the first `n` items; returns the overflow lines it no longer needs. */
+static uint32_t truncate_chain(const struct table *table, struct mc_line *line, uint32_t n)
+{
+    uint32_t rest;
+
+    for (; n > MC_SLOTS; n -= MC_SLOTS)
+        line = next_line(table, line);
+    for (uint32_t slot = n; slot < MC_SLOTS; slot++)
+        set_slot(line, slot, 0, 0);
+    rest = line->next;
+    set_next(line, 0);
+    return rest;
+}
+
+/*
+ * Moves what belongs to line `index` out of line `from`, and widens their masks. Under the
+ * stripe of both. A reader that comes to `from` with the older number of lines sees from its
+ * mask that it has to go on to `index`, which is complete by then.
+ */
+static bool split(struct table *table, uint32_t from, uint32_t index, uint32_t mask)
+{
+    struct mc_line *old = &table->lines[from], *new = &table->lines[index];
+    struct cursor at = {old, 0}, keep = {old, 0}, move = {new, 0};
+    uint32_t bit = mask & ~(mask >> 1), nkept = 0, rest;
+
+    if (!make_room(table, new, count_moving(table, old, bit)))
+        return false;
+    new->mask = mask;
+    table_begin(old);
+    for (; !cursor_at_end(&at); cursor_step(table, &at)) {
+        bool moves;
+
+        if (slot_tag(at.line, at.slot) == 0)
+            continue;
+        moves = (hash_at(table, &at) & bit) != 0;
+        nkept += !moves;
+        move_slot(table, &at, moves ? &move : &keep);
+    }
+    rest = truncate_chain(table, old, nkept);
+    __atomic_store_n(&old->mask, mask, __ATOMIC_RELAXED);
+    table_end(old);
+    spare_give(table, rest);
+    return true;
+}
+
+/* Under table->growth. */
+static bool split_next(struct table *table)
+{
+    uint32_t index = table_nlines(table);
+    uint32_t mask = top_of(index + 1);
+    uint32_t from = index & (mask >> 1);
+    struct lock *stripe = &table->stripes[from & table->stripe_mask];
+    int error = 0;
+    bool done;
+
+    lock_take(&table->memory, LOCK_MEMORY);
+    if (index / MC_TABLE_LINES >= table->nmain)
+        error = map_main(table);
+    lock_release(&table->memory, LOCK_MEMORY);
+    if (error)
+        return false;
+    lock_take(stripe, LOCK_STRIPE);
+    done = split(table, from, index, mask);
+    /* Release: whoever sees the new number finds the line behind it prepared. */
+    if (done)
+        __atomic_store_n(&table->control->nlines, index + 1, __ATOMIC_RELEASE);
+    lock_release(stripe, LOCK_STRIPE);
+    return done;
+}
+
+bool table_crowded(const struct table *table)
+{
+    uint32_t nlines = table_nlines(table);
+
+    return table->expand && nlines < MAX_LINES &&
+           __atomic_load_n(&table->nitems, __ATOMIC_RELAXED) > (int64_t)TABLE_LOAD * nlines &&
+           !__atomic_load_n(&table->growth_failed, __ATOMIC_RELAXED);
+}
+
+void table_grow(struct table *table)
+{
+    if (!lock_try(&table->growth, LOCK_GROWTH))
+        return;
+    for (int i = 0; i < SPLITS && table_crowded(table); i++) {
+        if (!split_next(table))
+            __atomic_store_n(&table->growth_failed, true, __ATOMIC_RELAXED);
+    }
+    lock_release(&table->growth, LOCK_GROWTH);
+}
+
+void table_retry(struct table *table)
+{
+    __atomic_store_n(&table->growth_failed, false, __ATOMIC_RELAXED);
+}
+
+uint64_t table_bytes(struct table *table)
+{
+    uint64_t nlines;
+
+    lock_take(&table->memory, LOCK_MEMORY);
+    nlines = (uint64_t)table_nlines(table) + table->nspare_used;
+    lock_release(&table->memory, LOCK_MEMORY);
+    return nlines * sizeof(struct mc_line);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * table: from keys to items, by linear hashing over the lines of
+ * bpf/layout.h, which see. It grows by splitting one line after the other, a
+ * little with each insertion, and never stops for it.
+ *
+ * Each stripe locks the lines whose number is equal to its own in the low
+ * bits. There are no more stripes than lines at the start, so that a line and
+ * all that is ever split from it have one stripe, which is that of the key.
+ * Unless it says otherwise a function here is called under the key's stripe.
+ *
+ * Each line of a chain but the last is full.
+ *
+ * The sequence counter is a seqlock for the kernel programs: the server's own
+ * threads read under the stripe. Who changes an item's fields marked [k]
+ * while it is in the table does so between table_begin and table_end.
+ */
+#ifndef STORE_TABLE_H
+#define STORE_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "store/hash.h"
+#include "store/heap.h"
+#include "store/lock.h"
+
+enum {
+    TABLE_MIN_POWER = 12, /* log2 of the slots */
+    TABLE_MAX_POWER = 31,
+    TABLE_LOAD = 5,       /* items for each line above which it grows */
+    TABLE_COUNTERS = 16,
+};
+
+/* Items counted under some of the stripes and not yet in the total. */
+struct table_counter {
+    int32_t pending;
+} __attribute__((aligned(64)));
+
+struct table {
+    struct mc_line *lines;
+    struct mc_line *overflow; /* by number; 0 is none */
+    struct mc_control *control;
+    struct heap *heap;
+    struct lock *stripes;
+    uint32_t stripe_mask;
+    bool expand;
+    int64_t nitems;           /* atomic, short by what is pending */
+
+    struct lock growth;
+    bool growth_failed;       /* the provider has no more lines for now (racy hint) */
+
+    struct lock memory;       /* guards what follows */
+    struct provider *provider;
+    uint32_t nmain;           /* segments of lines */
+    uint32_t nspare;          /* segments of overflow lines */
+    uint32_t spare_next;      /* the next overflow line never used */
+    uint32_t spare_free;      /* list of those given back, by mc_line.next */
+    uint32_t nspare_used;
+
+    void *reservation;
+    size_t nreservation;
+    struct table_counter counters[TABLE_COUNTERS];
+};
+
+/* Where an item is. Good until the next change of its chain. */
+struct table_spot {
+    struct mc_line *head; /* of the chain */
+    struct mc_line *line;
+    unsigned int slot;
+};
+
+/* power: log2 of the slots at the start, at most TABLE_MAX_POWER. 0 or -errno. */
+int table_init(struct table *table, struct heap *heap, struct provider *provider,
+               unsigned int power, bool expand);
+void table_fini(struct table *table);
+
+static inline struct lock *table_stripe(const struct table *table, uint64_t hash)
+{
+    return &table->stripes[hash & table->stripe_mask];
+}
+
+/* The item of the key and its spot, or NULL. */
+struct mc_item *table_find(const struct table *table, uint64_t hash, struct slice key,
+                           struct table_spot *spot);
+/* Whether the item `ref` is in the table, and its spot. */
+bool table_find_ref(const struct table *table, uint64_t hash, uint32_t ref,
+                    struct table_spot *spot);
+/* Adds an item whose key is not there. false: no memory for an overflow line. */
+bool table_insert(struct table *table, uint64_t hash, uint32_t ref);
+/* Puts an item with the same key into the spot. */
+void table_replace(struct table *table, const struct table_spot *spot, uint32_t ref);
+void table_remove(struct table *table, uint64_t hash, const struct table_spot *spot);
+/* Whether the kernel has served the item since the last call. */
+bool table_take_touch(const struct table_spot *spot);
+
+/* Around a change of what the kernel reads through a chain. */
+void table_begin(struct mc_line *head);
+void table_end(struct mc_line *head);
+
+/* Under no lock. Whether the next insertion should call table_grow. */
+bool table_crowded(const struct table *table);
+/* Splits up to two lines, or none if another thread is at it. */
+void table_grow(struct table *table);
+/* Lets growth try again after it ran out of memory. */
+void table_retry(struct table *table);
+
+uint32_t table_nlines(const struct table *table);
+/* Bytes of lines in use, overflow lines included. Under no lock. */
+uint64_t table_bytes(struct table *table);
+
+/* Returns whether it removed the item, by table_remove. */
+typedef bool table_visit(void *context, struct mc_item *item, uint64_t hash,
+                         const struct table_spot *spot);
+/* Shows each item of line `index` to `visit`. Takes the stripe itself. */
+void table_sweep(struct table *table, uint32_t index, table_visit *visit, void *context);
+
+#endif

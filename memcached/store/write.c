@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* write: the verbs that change what a key has. */
+#include "store/reclaim.h"
+#include "store/verbs.h"
+
+/* A key under its stripe. */
+struct key {
+    uint64_t hash;
+    struct lock *stripe;
+    struct table_spot spot; /* of found */
+    struct mc_item *found;  /* what the table has, dead or alive; NULL: nothing */
+    uint8_t epoch;          /* read once: see flush.h */
+    bool live;
+};
+
+static void key_open(struct store *store, struct slice name, rel_time now, struct key *key)
+{
+    key->hash = hash_key(store->control, name);
+    key->stripe = table_stripe(&store->table, key->hash);
+    verb_begin(store, now);
+    lock_take(key->stripe, LOCK_STRIPE);
+    key->epoch = flush_epoch(store);
+    key->found = table_find(&store->table, key->hash, name, &key->spot);
+    key->live = key->found && !flush_is_dead(key->found, key->epoch, now);
+}
+
+static void key_close(struct store *store, struct key *key)
+{
+    lock_release(key->stripe, LOCK_STRIPE);
+    if (__builtin_expect(table_crowded(&store->table), 0))
+        table_grow(&store->table);
+}
+
+/* --- linking ------------------------------------------------------------- */
+
+static enum lru_segment first_segment(const struct store *store, const struct mc_item *item,
+                                      rel_time now)
+{
+    const struct store_config *config = &store->config;
+
+    if (!config->segmented)
+        return LRU_COLD;
+    if (config->temp && item->exptime != 0 && item->exptime <= now + config->temporary_ttl)
+        return LRU_TEMP;
+    return LRU_HOT;
+}
+
+/* Makes an item ready to be reached. */
+static void stamp(const struct store *store, struct mc_item *item, uint8_t epoch, rel_time now)
+{
+    item->epoch = flush_new_epoch(store, epoch, now);
+    item_set_time(item, now);
+    item_set_flags(item, MC_ITEM_LINKED);
+}
+
+static void swap_lru(struct store *store, struct mc_item *item, struct mc_item *old,
+                     rel_time now)
+{
+    struct lru *lru = &store->lrus[lru_class_of(item)];
+    struct lru *old_lru = &store->lrus[lru_class_of(old)];
+
+    lock_take(&old_lru->lock, LOCK_LRU);
+    lru_unlink(old_lru, &store->heap, old);
+    if (old_lru != lru) {
+        lock_release(&old_lru->lock, LOCK_LRU);
+        lock_take(&lru->lock, LOCK_LRU);
+    }
+    lru_link(lru, &store->heap, item, first_segment(store, item, now));
+    lock_release(&lru->lock, LOCK_LRU);
+    item_clear_flags(old, MC_ITEM_LINKED);
+}
+
+void verb_swap(struct store *store, struct mc_item *item, struct mc_item *old,
+               const struct table_spot *spot, uint8_t epoch, rel_time now)
+{
+    stamp(store, item, epoch, now);
+    table_replace(&store->table, spot, heap_ref(&store->heap, item));
+    swap_lru(store, item, old, now);
+}
+
+/*
+ * Makes `item` what the key has; its hold becomes the table's. *old is then for the caller to
+ * put, outside the stripe. false: no memory, nothing has changed.
+ */
+static bool link_item(struct store_local *local, struct key *key, struct mc_item *item,
+                      rel_time now, struct mc_item **old)
+{
+    struct store *store = local->store;
+
+    *old = key->found;
+    item->cas = __atomic_add_fetch(&store->last_cas, 1, __ATOMIC_RELAXED);
+    if (*old) {
+        verb_swap(store, item, *old, &key->spot, key->epoch, now);
+    } else {
+        struct lru *lru = &store->lrus[lru_class_of(item)];
+
+        stamp(store, item, key->epoch, now);
+        if (!table_insert(&store->table, key->hash, heap_ref(&store->heap, item))) {
+            item_clear_flags(item, MC_ITEM_LINKED);
+            return false;
+        }
+        lock_take(&lru->lock, LOCK_LRU);
+        lru_link(lru, &store->heap, item, first_segment(store, item, now));
+        lock_release(&lru->lock, LOCK_LRU);
+    }
+    count(&local->counts.total_items);
+    return true;
+}
+
+/* --- reserve and commit --------------------------------------------------- */
+
+struct mc_item *store_reserve(struct store_local *local, struct slice key, uint32_t client_flags,
+                              rel_time expiry, size_t nvalue, rel_time now,
+                              enum store_result *result)
+{
+    return item_new(local->store, key, client_flags, expiry, nvalue, now, result);
+}
+
+void store_discard(struct store_local *local, struct mc_item *item)
+{
+    item_put(local->store, item);
+}
+
+static bool cas_differs(const struct store *store, const struct mc_item *item, uint64_t cas)
+{
+    return store->config.cas && item->cas != cas;
+}
+
+static enum store_result judge_cas(struct store_local *local, const struct mc_item *old,
+                                   uint64_t cas)
+{
+    struct store_class_counts *class = &local->counts.counts.classes[lru_class_of(old)];
+
+    if (cas_differs(local->store, old, cas)) {
+        count(&class->cas_badval);
+        return STORE_EXISTS;
+    }
+    count(&class->cas_hits);
+    return STORE_DONE;
+}
+
+/* Whether a mode may store, from what there is. */
+static enum store_result judge_mode(struct store_local *local, const struct key *key,
+                                    enum store_mode mode, uint64_t cas)
+{
+    bool compare = mode == STORE_CAS || cas != 0;
+
+    if (key->live) {
+        if (mode == STORE_ADD)
+            return STORE_NOT_STORED;
+        return compare ? judge_cas(local, key->found, cas) : STORE_DONE;
+    }
+    switch (mode) {
+    case STORE_SET:
+    case STORE_CAS:
+        if (!compare)
+            return STORE_DONE;
+        count(&local->counts.counts.cas_misses);
+        return STORE_MISS;
+    case STORE_ADD:
+        return STORE_DONE;
+    case STORE_REPLACE:
+    case STORE_APPEND:
+    case STORE_PREPEND:
+        break;
+    }
+    return STORE_NOT_STORED;
+}
+
+/* A new item with the values of two, the client flags and the expiry of the first. */
+static struct mc_item *join(struct store *store, const struct mc_item *old,
+                            const struct mc_item *more, bool append, rel_time now,
+                            enum store_result *result)
+{
+    size_t nold = item_length(store, old), nmore = item_length(store, more);
+    struct mc_item *item = item_new(store, item_key(old), item_client_flags(store, old),
+                                    old->exptime, nold + nmore, now, result);
+
+    if (!item)
+        return NULL;
+    item_copy(store, item, append ? 0 : nmore, old);
+    item_copy(store, item, append ? nold : 0, more);
+    return item;
+}
+
+enum store_result store_commit(struct store_local *local, struct mc_item *item,
+                               enum store_mode mode, uint64_t cas, rel_time now,
+                               uint64_t *cas_out)
+{
+    struct store *store = local->store;
+    struct mc_item *stored = item, *old = NULL;
+    enum store_result result;
+    struct key key;
+
+    count(&local->counts.counts.classes[lru_class_of(item)].set_cmds);
+    key_open(store, item_key(item), now, &key);
+    result = judge_mode(local, &key, mode, cas);
+    if (result == STORE_DONE && (mode == STORE_APPEND || mode == STORE_PREPEND))
+        stored = join(store, key.found, item, mode == STORE_APPEND, now, &result);
+    if (stored && result == STORE_DONE) {
+        if (!link_item(local, &key, stored, now, &old))
+            result = STORE_NO_MEMORY;
+        else if (cas_out)
+            *cas_out = item_cas(local, stored);
+    }
+    key_close(store, &key);
+    if (old)
+        item_put(store, old);
+    /* What was not linked is still ours: the caller's item, or the joined one. */
+    if (stored && result != STORE_DONE)
+        item_put(store, stored);
+    if (stored != item)
+        item_put(store, item);
+    return result;
+}
+
+/* --- delete --------------------------------------------------------------- */
+
+enum store_result store_delete(struct store_local *local, struct slice name, uint64_t cas,
+                               rel_time now)
+{
+    struct store_counts *counts = &local->counts.counts;
+    enum store_result result = STORE_MISS;
+    struct key key;
+
+    key_open(local->store, name, now, &key);
+    if (key.live && cas != 0 && cas_differs(local->store, key.found, cas)) {
+        result = STORE_EXISTS;
+    } else if (key.found) {
+        if (key.live) {
+            count(&counts->classes[lru_class_of(key.found)].delete_hits);
+            result = STORE_DONE;
+        }
+        reclaim_unlink(local->store, key.found, key.hash, &key.spot);
+    }
+    key_close(local->store, &key);
+    if (result == STORE_MISS)
+        count(&counts->delete_misses);
+    return result;
+}
+
+void store_forget(struct store_local *local, struct slice name, rel_time now)
+{
+    struct key key;
+
+    key_open(local->store, name, now, &key);
+    if (key.found)
+        reclaim_unlink(local->store, key.found, key.hash, &key.spot);
+    key_close(local->store, &key);
+}
+
+/* --- numbers -------------------------------------------------------------- */
+
+enum { DIGITS_MAX = 20 }; /* of a 64-bit number */
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/*
+ * The number in a value, as strtoull would read it but without a minus sign:
+ * memcached's clients rely on that much. What follows a space or a NUL is not looked at.
+ */
+static bool read_number(struct slice value, uint64_t *number)
+{
+    const char *at = value.ptr, *end = value.ptr + value.len, *digits;
+
+    while (at < end && is_space(*at))
+        at++;
+    if (at < end && *at == '+')
+        at++;
+    *number = 0;
+    for (digits = at; at < end && *at >= '0' && *at <= '9'; at++) {
+        if (__builtin_mul_overflow(*number, 10, number) ||
+            __builtin_add_overflow(*number, (uint64_t)(*at - '0'), number))
+            return false;
+    }
+    return at > digits && (at == end || is_space(*at) || *at == '\0');
+}
+
+/* Writes the digits to the end of `out` and returns them. */
+static struct slice write_number(char out[DIGITS_MAX], uint64_t number)
+{
+    char *at = out + DIGITS_MAX;
+
+    do {
+        *--at = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    return (struct slice){at, (size_t)(out + DIGITS_MAX - at)};
+}
+
+static uint64_t apply_delta(uint64_t number, const struct store_delta *delta)
+{
+    if (!delta->decrement)
+        return number + delta->delta;
+    return number > delta->delta ? number - delta->delta : 0;
+}
+
+/* A new item with the number as its value, at least `width` wide. */
+static struct mc_item *number_item(struct store *store, struct slice key, uint32_t client_flags,
+                                   rel_time exptime, uint64_t number, size_t width, rel_time now,
+                                   enum store_result *result)
+{
+    char buffer[DIGITS_MAX];
+    struct slice digits = write_number(buffer, number);
+    size_t nvalue = digits.len > width ? digits.len : width;
+    struct mc_item *item = item_new(store, key, client_flags, exptime, nvalue, now, result);
+
+    if (!item)
+        return NULL;
+    item_write(store, item, 0, digits);
+    for (size_t i = digits.len; i < nvalue; i++)
+        item_write(store, item, i, SLICE(" "));
+    return item;
+}
+
+/* Counts the existing item of the key up or down. Under the stripe. */
+static enum store_result change_number(struct store_local *local, struct key *key,
+                                       const struct store_delta *delta, rel_time now,
+                                       uint64_t *value, uint64_t *cas_out,
+                                       struct mc_item **old)
+{
+    struct store *store = local->store;
+    struct mc_item *found = key->found, *item;
+    struct store_class_counts *class = &local->counts.counts.classes[lru_class_of(found)];
+    struct slice text = {item_piece(store, found, 0).ptr, item_length(store, found)};
+    enum store_result result;
+    uint64_t number;
+
+    if (delta->cas != 0 && cas_differs(store, found, delta->cas))
+        return STORE_EXISTS;
+    if (found->flags & MC_ITEM_CHUNKED || !read_number(text, &number))
+        return STORE_NON_NUMERIC;
+    number = apply_delta(number, delta);
+    item = number_item(store, item_key(found), item_client_flags(store, found), found->exptime,
+                       number, text.len, now, &result);
+    if (!item)
+        return result;
+    count(delta->decrement ? &class->decr_hits : &class->incr_hits);
+    /* An insertion in the place of another item does not fail. */
+    link_item(local, key, item, now, old);
+    *value = number;
+    if (cas_out)
+        *cas_out = item_cas(local, item);
+    return STORE_DONE;
+}
+
+/* Stores the initial number of a key that is missing. */
+static enum store_result create_number(struct store_local *local, struct slice name,
+                                       const struct store_delta *delta, rel_time now,
+                                       uint64_t *value, uint64_t *cas_out)
+{
+    enum store_result result;
+    struct mc_item *item = number_item(local->store, name, 0, delta->expiry, delta->initial, 0,
+                                       now, &result);
+
+    if (!item)
+        return result;
+    result = store_commit(local, item, STORE_ADD, 0, now, cas_out);
+    if (result == STORE_DONE)
+        *value = delta->initial;
+    return result;
+}
+
+enum store_result store_arith(struct store_local *local, struct slice name,
+                              const struct store_delta *delta, rel_time now, uint64_t *value,
+                              uint64_t *cas_out)
+{
+    struct store_counts *counts = &local->counts.counts;
+    struct mc_item *old = NULL;
+    enum store_result result;
+    struct key key;
+
+    do {
+        key_open(local->store, name, now, &key);
+        result = key.live ? change_number(local, &key, delta, now, value, cas_out, &old)
+                          : STORE_MISS;
+        key_close(local->store, &key);
+        if (key.live)
+            break;
+        count(delta->decrement ? &counts->decr_misses : &counts->incr_misses);
+        if (delta->create)
+            result = create_number(local, name, delta, now, value, cas_out);
+        /* Not stored: somebody else created it meanwhile, and that one is counted up. */
+    } while (result == STORE_NOT_STORED);
+    if (old)
+        item_put(local->store, old);
+    return result;
+}
+
+/* --- flush ---------------------------------------------------------------- */
+
+void store_flush(struct store_local *local, rel_time at, rel_time now)
+{
+    count(&local->counts.counts.flush_cmds);
+    flush_later(local->store, at, now);
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What each verb of the store does, one thread, time as a parameter. */
+#include "t/unit/store_fixture.h"
+
+enum { NOW = 100 };
+
+static enum store_result put(struct fixture *f, enum store_mode mode, const char *key,
+                             const char *value, uint64_t cas, uint64_t *cas_out)
+{
+    return fixture_store(f->local, mode, fixture_slice(key), fixture_slice(value), 0, cas, NOW,
+                         cas_out);
+}
+
+static void test_modes(struct fixture *f)
+{
+    ok(fixture_has(f, "a", NULL, NOW), "a key that was never stored is missing");
+    ok(put(f, STORE_SET, "a", "one", 0, NULL) == STORE_DONE && fixture_has(f, "a", "one", NOW),
+       "set stores");
+    ok(put(f, STORE_SET, "a", "two", 0, NULL) == STORE_DONE && fixture_has(f, "a", "two", NOW),
+       "set overwrites");
+    ok(put(f, STORE_ADD, "a", "x", 0, NULL) == STORE_NOT_STORED && fixture_has(f, "a", "two", NOW),
+       "add leaves an existing key");
+    ok(put(f, STORE_ADD, "b", "new", 0, NULL) == STORE_DONE && fixture_has(f, "b", "new", NOW),
+       "add stores a missing key");
+    ok(put(f, STORE_REPLACE, "c", "x", 0, NULL) == STORE_NOT_STORED &&
+           fixture_has(f, "c", NULL, NOW),
+       "replace leaves a missing key");
+    ok(put(f, STORE_REPLACE, "b", "newer", 0, NULL) == STORE_DONE &&
+           fixture_has(f, "b", "newer", NOW),
+       "replace overwrites");
+    ok(put(f, STORE_APPEND, "b", "++", 0, NULL) == STORE_DONE &&
+           fixture_has(f, "b", "newer++", NOW),
+       "append adds behind");
+    ok(put(f, STORE_PREPEND, "b", "--", 0, NULL) == STORE_DONE &&
+           fixture_has(f, "b", "--newer++", NOW),
+       "prepend adds before");
+    ok(put(f, STORE_APPEND, "c", "x", 0, NULL) == STORE_NOT_STORED &&
+           fixture_has(f, "c", NULL, NOW),
+       "append leaves a missing key");
+    ok(put(f, STORE_SET, "empty", "", 0, NULL) == STORE_DONE && fixture_has(f, "empty", "", NOW),
+       "an empty value is a value");
+}
+
+static void test_wire(struct fixture *f)
+{
+    struct mc_item *item;
+
+    put(f, STORE_SET, "wire", "value", 0, NULL);
+    put(f, STORE_APPEND, "wire", "s", 0, NULL);
+    item = store_get(f->local, SLICE("wire"), NOW);
+    ok(item && slice_equal((struct slice){item->wire, item->nbytes}, SLICE("wire 7 6\r\nvalues\r\n")),
+       "key, middle, value and tail lie together as they go on the wire");
+    ok(item && slice_equal(item_at(f->local, item, 0), SLICE("values\r\n")),
+       "a small item is one piece, tail included");
+    ok(item && item_at(f->local, item, 8).len == 0, "there is nothing behind the tail");
+    store_put(f->local, item);
+}
+
+static void test_cas(struct fixture *f)
+{
+    uint64_t first = 0, second = 0;
+    struct mc_item *item;
+
+    put(f, STORE_SET, "cas", "1", 0, &first);
+    item = store_get(f->local, SLICE("cas"), NOW);
+    ok(first != 0 && item_cas(f->local, item) == first, "the id that set gave is the item's");
+    store_put(f->local, item);
+    ok(put(f, STORE_CAS, "cas", "2", first + 99, NULL) == STORE_EXISTS &&
+           fixture_has(f, "cas", "1", NOW),
+       "cas with another id stores nothing");
+    ok(put(f, STORE_CAS, "cas", "2", first, &second) == STORE_DONE && second != first &&
+           fixture_has(f, "cas", "2", NOW),
+       "cas with its id stores under a new id");
+    ok(put(f, STORE_CAS, "cas", "3", first, NULL) == STORE_EXISTS, "an id works once");
+    ok(put(f, STORE_CAS, "nocas", "3", first, NULL) == STORE_MISS, "cas of a missing key misses");
+    ok(put(f, STORE_SET, "cas", "4", first, NULL) == STORE_EXISTS,
+       "set with an id compares it");
+    ok(put(f, STORE_APPEND, "cas", "4", first, NULL) == STORE_EXISTS,
+       "append with an id compares it");
+    ok(store_delete(f->local, SLICE("cas"), first, NOW) == STORE_EXISTS,
+       "delete with another id deletes nothing");
+    ok(store_delete(f->local, SLICE("cas"), second, NOW) == STORE_DONE, "delete with its id");
+    put(f, STORE_SET, "t", "1", 0, &first);
+    store_touch(f->local, SLICE("t"), 0, NOW);
+    ok(put(f, STORE_CAS, "t", "2", first, NULL) == STORE_DONE, "touch keeps the id");
+}
+
+static void test_delete(struct fixture *f)
+{
+    struct mc_item *held;
+    char *value;
+
+    put(f, STORE_SET, "d", "old", 0, NULL);
+    held = store_get(f->local, SLICE("d"), NOW);
+    ok(store_delete(f->local, SLICE("d"), 0, NOW) == STORE_DONE && fixture_has(f, "d", NULL, NOW),
+       "delete deletes");
+    ok(store_delete(f->local, SLICE("d"), 0, NOW) == STORE_MISS, "a second delete misses");
+    put(f, STORE_SET, "d", "new", 0, NULL);
+    value = fixture_value(f->local, held);
+    ok(strcmp(value, "old") == 0, "a held item keeps its bytes after delete and set");
+    free(value);
+    store_put(f->local, held);
+    store_forget(f->local, SLICE("d"), NOW);
+    ok(fixture_has(f, "d", NULL, NOW), "forget removes");
+}
+
+static void test_expiry(struct fixture *f)
+{
+    struct mc_item *item;
+
+    fixture_store(f->local, STORE_SET, SLICE("e"), SLICE("x"), NOW + 5, 0, NOW, NULL);
+    ok(fixture_has(f, "e", "x", NOW + 4) && fixture_has(f, "e", NULL, NOW + 5),
+       "an item is gone in the second of its expiry");
+    fixture_store(f->local, STORE_SET, SLICE("e"), SLICE("x"), 1, 0, NOW, NULL);
+    ok(fixture_has(f, "e", NULL, NOW), "an expiry in the past is over at once");
+    ok(put(f, STORE_ADD, "e", "y", 0, NULL) == STORE_DONE, "add replaces what has expired");
+    ok(store_touch(f->local, SLICE("e"), NOW + 2, NOW) == STORE_DONE &&
+           fixture_has(f, "e", "y", NOW + 1) && fixture_has(f, "e", NULL, NOW + 2),
+       "touch changes the expiry");
+    ok(store_touch(f->local, SLICE("e"), 0, NOW + 2) == STORE_MISS, "touch of a dead key misses");
+    fixture_store(f->local, STORE_SET, SLICE("g"), SLICE("x"), NOW + 5, 0, NOW, NULL);
+    item = store_get_touch(f->local, SLICE("g"), 0, NOW + 4);
+    ok(item != NULL, "get and touch returns the item");
+    store_put(f->local, item);
+    ok(fixture_has(f, "g", "x", NOW + 1000), "and takes its expiry away");
+    fixture_store(f->local, STORE_SET, SLICE("k"), SLICE("1"), NOW + 5, 0, NOW, NULL);
+    put(f, STORE_APPEND, "k", "2", 0, NULL);
+    ok(fixture_has(f, "k", "12", NOW + 4) && fixture_has(f, "k", NULL, NOW + 5),
+       "append keeps the expiry");
+}
+
+/* incr or decr; the value afterwards, and the result. */
+static bool arith(struct fixture *f, const char *before, bool decrement, uint64_t delta,
+                  enum store_result want, uint64_t number, const char *after)
+{
+    struct store_delta change = {.decrement = decrement, .delta = delta};
+    enum store_result result;
+    uint64_t value = 0;
+
+    put(f, STORE_SET, "n", before, 0, NULL);
+    result = store_arith(f->local, SLICE("n"), &change, NOW, &value, NULL);
+    return result == want && (want != STORE_DONE || value == number) &&
+           fixture_has(f, "n", after, NOW);
+}
+
+static void test_arith(struct fixture *f)
+{
+    struct store_delta create = {.delta = 1, .create = true, .initial = 41};
+    uint64_t value = 0, cas = 0;
+    struct mc_item *item;
+
+    ok(arith(f, "10", false, 5, STORE_DONE, 15, "15"), "incr adds");
+    ok(arith(f, "99", false, 1, STORE_DONE, 100, "100"), "incr makes the value longer");
+    ok(arith(f, "10", true, 1, STORE_DONE, 9, "9 "), "a shorter number is padded with spaces");
+    ok(arith(f, "9 ", false, 1, STORE_DONE, 10, "10"), "a padded number is a number");
+    ok(arith(f, "5", true, 6, STORE_DONE, 0, "0"), "decr stops at 0");
+    ok(arith(f, "18446744073709551615", false, 1, STORE_DONE, 0, "0                   "),
+       "incr wraps at 2^64");
+    ok(arith(f, "18446744073709551616", false, 1, STORE_NON_NUMERIC, 0, "18446744073709551616"),
+       "2^64 is no number");
+    ok(arith(f, "12 abc", false, 1, STORE_DONE, 13, "13    "), "what follows a space is not read");
+    ok(arith(f, "12abc", false, 1, STORE_NON_NUMERIC, 0, "12abc"), "letters are no number");
+    ok(arith(f, "-1", false, 1, STORE_NON_NUMERIC, 0, "-1"), "a minus sign is no number");
+    ok(arith(f, "", false, 1, STORE_NON_NUMERIC, 0, ""), "nothing is no number");
+    ok(store_arith(f->local, SLICE("none"), &(struct store_delta){.delta = 1}, NOW, &value,
+                   NULL) == STORE_MISS,
+       "incr of a missing key misses");
+    ok(store_arith(f->local, SLICE("none"), &create, NOW, &value, &cas) == STORE_DONE &&
+           value == 41 && cas != 0 && fixture_has(f, "none", "41", NOW),
+       "or creates it with the initial value");
+    ok(store_arith(f->local, SLICE("none"), &create, NOW, &value, &cas) == STORE_DONE &&
+           value == 42,
+       "once");
+    item = store_get(f->local, SLICE("none"), NOW);
+    ok(item_cas(f->local, item) == cas, "the id that incr gave is the item's");
+    store_put(f->local, item);
+    create.cas = cas + 1;
+    ok(store_arith(f->local, SLICE("none"), &create, NOW, &value, NULL) == STORE_EXISTS,
+       "incr with another id changes nothing");
+}
+
+static void test_flush(struct fixture *f)
+{
+    put(f, STORE_SET, "f", "1", 0, NULL);
+    store_flush(f->local, 0, NOW);
+    ok(fixture_has(f, "f", NULL, NOW), "a flush takes everything");
+    put(f, STORE_SET, "f", "2", 0, NULL);
+    ok(fixture_has(f, "f", "2", NOW), "what is stored after it in the same second is there");
+    store_flush(f->local, NOW + 10, NOW);
+    ok(fixture_has(f, "f", "2", NOW + 9), "a delayed flush waits");
+    ok(fixture_has(f, "f", NULL, NOW + 10), "and comes in its second");
+    put(f, STORE_SET, "f", "3", 0, NULL);
+    store_flush(f->local, NOW + 10, NOW);
+    store_flush(f->local, NOW + 20, NOW);
+    ok(fixture_has(f, "f", "3", NOW + 10), "a later flush replaces a delay");
+    store_tick(f->store, NOW + 20);
+    ok(store_control(f->store)->flush_at == 0 && fixture_has(f, "f", NULL, NOW + 20),
+       "the tick applies a delayed flush");
+    ok(put(f, STORE_APPEND, "f", "x", 0, NULL) == STORE_NOT_STORED, "append does not see the dead");
+}
+
+static void test_flush_storm(struct fixture *f)
+{
+    int wrong = 0;
+
+    put(f, STORE_SET, "old", "1", 0, NULL);
+    for (int i = 0; i < 600; i++) {
+        store_flush(f->local, 0, NOW);
+        wrong += !fixture_has(f, "old", NULL, NOW);
+        put(f, STORE_SET, "young", "1", 0, NULL);
+        wrong += !fixture_has(f, "young", "1", NOW);
+    }
+    ok(wrong == 0, "600 flushes in a row bring no dead item back");
+    for (int i = 0; i < 256; i++) {
+        store_flush(f->local, 0, NOW);
+        put(f, STORE_SET, "other", "1", 0, NULL);
+    }
+    ok(fixture_has(f, "young", NULL, NOW),
+       "an item that nobody asked for in 256 flushes stays dead");
+}
+
+static void test_counts(void)
+{
+    struct store_config config;
+    struct store_stats stats;
+    struct fixture f;
+
+    fixture_defaults(&config);
+    fixture_open(&f, &config);
+    put(&f, STORE_SET, "a", "1", 0, NULL);
+    put(&f, STORE_CAS, "a", "1", 999, NULL);
+    put(&f, STORE_CAS, "zz", "1", 999, NULL);
+    fixture_has(&f, "a", "1", NOW);
+    fixture_has(&f, "zz", NULL, NOW);
+    fixture_store(f.local, STORE_SET, SLICE("e"), SLICE("x"), NOW + 1, 0, NOW, NULL);
+    fixture_has(&f, "e", NULL, NOW + 1);
+    store_touch(f.local, SLICE("a"), 0, NOW);
+    store_touch(f.local, SLICE("zz"), 0, NOW);
+    store_delete(f.local, SLICE("zz"), 0, NOW);
+    store_stats(f.store, &stats);
+    ok(stats.counts.get_cmds == 3 && stats.counts.get_misses == 2 &&
+           stats.counts.get_expired == 1 && stats.counts.classes[1].get_hits == 1,
+       "gets are counted: hits by class, misses, expired");
+    ok(stats.counts.classes[1].set_cmds == 4 && stats.counts.cas_misses == 1 &&
+           stats.counts.classes[1].cas_badval == 1 && stats.counts.touch_cmds == 2 &&
+           stats.counts.touch_misses == 1 && stats.counts.delete_misses == 1,
+       "and sets, cas, touches and deletes");
+    ok(stats.curr_items == 1 && stats.total_items == 2 && stats.bytes == 36 + 1 + 6 + 1 + 2,
+       "items and bytes are what is there");
+    store_reset_stats(f.store);
+    store_stats(f.store, &stats);
+    ok(stats.counts.get_cmds == 0 && stats.counts.classes[1].get_hits == 0 &&
+           stats.total_items == 0 && stats.curr_items == 1,
+       "a reset leaves only what is there");
+    fixture_close(&f);
+}
+
+static void test_no_cas(void)
+{
+    struct store_config config;
+    struct fixture f;
+    uint64_t cas = 5;
+
+    fixture_defaults(&config);
+    config.cas = false;
+    fixture_open(&f, &config);
+    put(&f, STORE_SET, "a", "1", 0, &cas);
+    ok(cas == 0, "without CAS ids are 0 to the outside");
+    store_flush(f.local, 0, NOW);
+    put(&f, STORE_SET, "a", "2", 0, NULL);
+    ok(fixture_has(&f, "a", NULL, NOW), "and what is stored in the second of a flush is hidden");
+    fixture_store(f.local, STORE_SET, SLICE("a"), SLICE("3"), 0, 0, NOW + 1, NULL);
+    ok(fixture_has(&f, "a", "3", NOW + 1), "but not in the next");
+    fixture_close(&f);
+}
+
+static void test_many_holders(struct fixture *f)
+{
+    enum { HOLDS = 70000 };
+    struct mc_item **held = calloc(HOLDS, sizeof(*held));
+    int wrong = 0;
+
+    put(f, STORE_SET, "hot", "value", 0, NULL);
+    for (int i = 0; i < HOLDS; i++) {
+        held[i] = store_get(f->local, SLICE("hot"), NOW);
+        wrong += !held[i] || !slice_equal(item_at(f->local, held[i], 0), SLICE("value\r\n"));
+    }
+    for (int i = 0; i < HOLDS; i++)
+        store_put(f->local, held[i]);
+    ok(wrong == 0 && fixture_has(f, "hot", "value", NOW),
+       "70,000 holders of one key all get its value");
+    free(held);
+}
+
+int main(void)
+{
+    struct store_config config;
+    struct fixture f;
+
+    fixture_defaults(&config);
+    fixture_open(&f, &config);
+    test_modes(&f);
+    test_wire(&f);
+    test_cas(&f);
+    test_delete(&f);
+    test_expiry(&f);
+    test_arith(&f);
+    test_many_holders(&f);
+    test_flush(&f);
+    test_flush_storm(&f);
+    fixture_close(&f);
+    test_counts();
+    test_no_cas();
+    return done();
+}
