@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What large values, many keys and little memory do to the commands. */
+#include "t/unit/command_client.h"
+
+#define END       "END\r\n"
+#define TOO_LARGE "SERVER_ERROR object too large for cache\r\n"
+#define NO_MEMORY "SERVER_ERROR out of memory storing object\r\n"
+
+/* A storage line with `n` bytes of value that differ by place. Freed by the caller. */
+static char *storage_line(const char *verb, const char *key, size_t n, const char *rest,
+                          size_t *len)
+{
+    char *line = malloc(n + 512);
+    int head;
+    size_t i;
+
+    if (!line) {
+        die("malloc");
+    }
+    head = sprintf(line, "%s %s 0 0 %zu%s\r\n", verb, key, n, rest);
+    for (i = 0; i < n; i++) {
+        line[(size_t)head + i] = (char)('a' + i * 31 % 26);
+    }
+    memcpy(line + (size_t)head + n, "\r\n", 2);
+    *len = (size_t)head + n + 2;
+    return line;
+}
+
+static bool stores(struct server *server, const char *verb, size_t n, const char *answer)
+{
+    size_t len;
+    char *line = storage_line(verb, "big", n, "", &len);
+    bool same = strcmp(server_ask(server, line, len), answer) == 0;
+
+    free(line);
+    return same;
+}
+
+static bool comes_back(struct server *server, size_t n)
+{
+    char head[64];
+    size_t nhead = (size_t)sprintf(head, "VALUE big 0 %zu\r\n", n);
+    const char *got = ask(server, "get big\r\n");
+    size_t i;
+
+    if (server->nout != nhead + n + 2 + strlen(END) || memcmp(got, head, nhead) != 0 ||
+        strcmp(got + nhead + n, "\r\n" END) != 0) {
+        return false;
+    }
+    for (i = 0; i < n; i++) {
+        if (got[nhead + i] != (char)('a' + i * 31 % 26)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void large_values(void)
+{
+    static const size_t sizes[] = {1,      1000,   16000,  262144,  400000, 524200,
+                                   524288, 524400, 700000, 1000000, 1048000};
+    static const size_t steps[] = {1000000, 4096, 1021};
+    struct store_config store;
+    struct server server;
+    size_t i, j;
+
+    server_defaults(&server, &store);
+    server_start(&server, &store);
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        for (j = 0; j < sizeof(steps) / sizeof(steps[0]); j++) {
+            server.step = steps[j];
+            ok(stores(&server, "set", sizes[i], "STORED\r\n") && comes_back(&server, sizes[i]),
+               "a value of %zu bytes in steps of %zu comes back", sizes[i], steps[j]);
+        }
+    }
+    server_stop(&server);
+}
+
+static void too_large_values(void)
+{
+    struct store_config store;
+    struct server server;
+    char *line;
+    size_t len;
+
+    server_defaults(&server, &store);
+    server_start(&server, &store);
+    server.step = 65536;
+    ask(&server, "set big 0 0 1\r\nx\r\n");
+    ok(stores(&server, "add", 2000000, TOO_LARGE) &&
+           stores(&server, "append", 2000000, TOO_LARGE) &&
+           stores(&server, "replace", 2000000, TOO_LARGE),
+       "a value over -I is refused");
+    ok(strcmp(ask(&server, "get big\r\n"), "VALUE big 0 1\r\nx\r\n" END) == 0,
+       "add, append and replace leave the old value");
+    ok(stores(&server, "set", 2000000, TOO_LARGE), "and by set");
+    ok(strcmp(ask(&server, "get big\r\n"), END) == 0, "a refused set removes the old value");
+    ask(&server, "set big 0 0 1\r\nx\r\n");
+    line = storage_line("set", "big", 2000000, " noreply", &len);
+    ok(strcmp(server_ask(&server, line, len), "") == 0 && !server.closed,
+       "with noreply the value is swallowed, in silence");
+    ok(strcmp(ask(&server, "get big\r\n"), END) == 0, "and the old value is gone");
+    free(line);
+    ok(stores(&server, "set", 1000000, "STORED\r\n") &&
+           stores(&server, "append", 1000, "STORED\r\n"),
+       "a value may be appended to up to -I");
+    server_stop(&server);
+}
+
+static void given_up_values(void)
+{
+    struct store_config store;
+    struct server server;
+
+    server_defaults(&server, &store);
+    server_start(&server, &store);
+    ask(&server, "set k 0 0 1\r\nx\r\n");
+    ask(&server, "set k 0 0 100\r\nabc");
+    ok(server.closed, "a connection may end within a value");
+    ok(strcmp(ask(&server, "get k\r\n"), "VALUE k 0 1\r\nx\r\n" END) == 0,
+       "the old value is still there");
+    server_stop(&server);
+}
+
+static void full_memory(void)
+{
+    struct store_config store;
+    struct server server;
+    bool refused = false;
+    char key[32];
+    int i;
+
+    server_defaults(&server, &store);
+    store.memory_limit = 8 << 20;
+    store.evict = false;
+    server_start(&server, &store);
+    server.step = 1 << 20;
+    for (i = 0; i < 40 && !refused; i++) {
+        size_t len;
+        char *line;
+
+        snprintf(key, sizeof(key), "k%d", i);
+        line = storage_line("set", key, 500000, "", &len);
+        refused = strcmp(server_ask(&server, line, len), NO_MEMORY) == 0;
+        free(line);
+    }
+    ok(refused, "with -M a full memory refuses");
+    ok(stores(&server, "set", 500000, NO_MEMORY) && !server.closed &&
+           strcmp(ask(&server, "get big\r\n"), END) == 0,
+       "and the refused value is swallowed");
+    server_stop(&server);
+}
+
+/* "get k k k ...", n times. */
+static char *get_line(const char *keys, size_t n, size_t *len)
+{
+    size_t width = strlen(keys);
+    char *line = malloc(n * width + 16);
+    size_t i;
+
+    if (!line) {
+        die("malloc");
+    }
+    memcpy(line, "get", 3);
+    for (i = 0; i < n; i++) {
+        memcpy(line + 3 + i * width, keys, width);
+    }
+    memcpy(line + 3 + n * width, "\r\n", 2);
+    *len = 3 + n * width + 2;
+    return line;
+}
+
+static void many_gets_of_one_key(void)
+{
+    static const char one[] = "VALUE a 0 1\r\nx\r\n";
+    static const char two[] = "VALUE a 0 1\r\nx\r\nVALUE b 0 1\r\ny\r\n";
+    struct store_config store;
+    struct server server;
+    struct store_local *local;
+    struct mc_item *item;
+    char *line;
+    size_t len;
+
+    server_defaults(&server, &store);
+    server_start(&server, &store);
+    ask(&server, "set a 0 0 1\r\nx\r\nset b 0 0 1\r\ny\r\n");
+    line = get_line(" a", 200000, &len);
+    server_ask(&server, line, len);
+    ok(server.nout == 200000 * strlen(one) + 5, "200,000 gets of one key in a request");
+    free(line);
+    line = get_line(" a b", 100000, &len);
+    server_ask(&server, line, len);
+    ok(server.nout == 100000 * strlen(two) + 5, "100,000 gets of two keys in turn");
+    free(line);
+    local = store_local_new(server.store);
+    item = local ? store_get(local, SLICE("a"), server.now) : NULL;
+    if (ok(item && item->refcount == 2, "no reference is left behind")) {
+        store_put(local, item);
+    }
+    store_local_free(local);
+    server_stop(&server);
+}
+
+/* Runs one line and leaves the reply as it is. */
+static void run_line(struct server *server, const char *line, size_t len)
+{
+    struct command_pending pending;
+    struct request request;
+
+    if (proto_parse_text((struct slice){line, len}, &request) != (ssize_t)len) {
+        die("no line");
+    }
+    command_run(server->local, &request, COMMAND_STREAM, server->now, &server->reply, &pending);
+}
+
+static void copies_are_bounded(void)
+{
+    static const char failed[] = "SERVER_ERROR out of memory writing get response\r\n";
+    struct store_config store;
+    struct server server;
+    char *line;
+    size_t len;
+
+    server_defaults(&server, &store);
+    server_start(&server, &store);
+    server.step = 1 << 20;
+    stores(&server, "set", 100000, "STORED\r\n");
+    ask(&server, "set b 0 0 1\r\ny\r\n");
+    line = get_line(" big b", 40000, &len);
+    run_line(&server, line, len);
+    ok(server.reply.nbytes == strlen(failed) && !server.reply.failed &&
+           memcmp(server.reply.pieces[0].ptr, failed, strlen(failed)) == 0,
+       "a reply that cannot be held is an error, and nothing else");
+    command_release(server.local, &server.reply);
+    free(line);
+    ok(comes_back(&server, 100000), "the connection goes on");
+    server_stop(&server);
+}
+
+static void a_hit_is_not_copied(void)
+{
+    struct store_config store;
+    struct server server;
+    struct reply held;
+
+    server_defaults(&server, &store);
+    server_start(&server, &store);
+    ask(&server, "set key 5 0 3\r\nabc\r\n");
+    run_line(&server, "get key\r\n", 9);
+    ok(server.reply.npieces == 3 && server.reply.ntext == 0 && server.reply.nheld == 1,
+       "a hit is VALUE, the item's own bytes, END");
+    ok(server.reply.pieces[1].ptr == ((struct mc_item *)server.reply.held[0])->wire &&
+           server.reply.pieces[1].len == strlen("key 5 3\r\nabc\r\n"),
+       "the item's bytes are sent from where they lie");
+    held = server.reply;
+    reply_init(&server.reply);
+    ask(&server, "set key 5 0 3\r\nxyz\r\ndelete key\r\nset other 0 0 3\r\nuvw\r\n");
+    ok(memcmp(held.pieces[1].ptr, "key 5 3\r\nabc\r\n", 14) == 0, "and stay while they are held");
+    reply_fini(&server.reply);
+    server.reply = held;
+    command_release(server.local, &server.reply);
+    server_stop(&server);
+}
+
+int main(void)
+{
+    large_values();
+    too_large_values();
+    given_up_values();
+    full_memory();
+    many_gets_of_one_key();
+    copies_are_bounded();
+    a_hit_is_not_copied();
+    return done();
+}
