@@ -2,9 +2,11 @@
 bench_common = bench/options.c bench/options.h bench/items.c bench/items.h bench/pick.c \
     bench/pick.h bench/keys.h
 
-noinst_PROGRAMS += bench/udpload
+noinst_PROGRAMS += bench/udpload bench/tcpload
 bench_udpload_SOURCES = bench/udpload.c bench/hist.c bench/hist.h $(bench_common)
 bench_udpload_LDADD = -lm
+bench_tcpload_SOURCES = bench/tcpload.c bench/hist.c bench/hist.h $(bench_common)
+bench_tcpload_LDADD = -lm
 
 if ENABLE_BMC
 bpf_objects += bench/floor.bpf.o bench/load.bpf.o
@@ -20,4 +22,4 @@ bench_perpacket_SOURCES = bench/perpacket.c bench/packet.c bench/packet.h $(benc
 bench_perpacket_LDADD = $(LIBBPF_LIBS) -lm
 endif
 
-EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c bench/run bench/lab.py
+EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c bench/run bench/lab.py bench/README.md
