@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Sources, headers included, and the layer's unit tests (see the top Makefile.am).
-base_srcs = memcached/base/clock.h memcached/base/provider.h memcached/base/slice.h
-
-# unit_tests += t/unit/NAME
-# t_unit_NAME_SOURCES = t/unit/NAME.c
-# t_unit_NAME_LDADD = $(base_libs)
-base_srcs += memcached/base/num.c memcached/base/num.h
+# Sources, headers included. The layer's unit tests are in proto's fragment.
+base_srcs = memcached/base/provider.h memcached/base/slice.h
 base_srcs += memcached/base/anonymous.c memcached/base/anonymous.h
+base_srcs += memcached/base/clock.c memcached/base/clock.h
+base_srcs += memcached/base/log.c memcached/base/log.h
+base_srcs += memcached/base/num.c memcached/base/num.h
