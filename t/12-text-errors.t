@@ -32,8 +32,9 @@ def answers(want, *requests):
 
 @tap.case
 def unknown_commands():
-    answers(ERROR, b"\r\n", b"\n", b" \r\n", b"     \r\n", b"foo\r\n", b"GET k\r\n", b"Set k 0 0 1\r\n",
-            b"getk\r\n", b"ge k\r\n", b"get\tk\r\n", b"\x01\x02\r\n", b"\0\r\n", b"quitx\r\n",
+    answers(ERROR, b"\r\n", b"\n", b" \r\n", b"     \r\n", b"foo\r\n", b"GET k\r\n",
+            b"Set k 0 0 1\r\n", b"getk\r\n", b"ge k\r\n", b"get\tk\r\n", b"\x01\x02\r\n",
+            b"\0\r\n", b"quitx\r\n",
             b"stats_\r\n", b"\xff\xfe\r\n")
 
 
@@ -93,7 +94,8 @@ def numbers_that_are_none():
 
 @tap.case
 def verbosity_version_and_shutdown():
-    tap.like(c.ask(b"version\r\n"), r"\AVERSION \d+\.\d+\.\d+\S*\r\n\Z", "version answers a version")
+    tap.like(c.ask(b"version\r\n"), r"\AVERSION \d+\.\d+\.\d+\S*\r\n\Z",
+             "version answers a version")
     answers(b"OK\r\n", b"verbosity 0\r\n", b"verbosity 0 1\r\n")
     answers(b"", b"verbosity 0 noreply\r\n")
     answers(b"ERROR: shutdown not enabled\r\n", b"shutdown\r\n")

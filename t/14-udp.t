@@ -39,7 +39,8 @@ def every_command_is_served():
     u = memcached.udp()
     for request, want in (
             (b"add a 0 0 1\r\nx\r\n", b"STORED\r\n"), (b"add a 0 0 1\r\nx\r\n", b"NOT_STORED\r\n"),
-            (b"replace a 0 0 1\r\n5\r\n", b"STORED\r\n"), (b"append a 0 0 1\r\n1\r\n", b"STORED\r\n"),
+            (b"replace a 0 0 1\r\n5\r\n", b"STORED\r\n"),
+            (b"append a 0 0 1\r\n1\r\n", b"STORED\r\n"),
             (b"prepend a 0 0 1\r\n9\r\n", b"STORED\r\n"), (b"incr a 1\r\n", b"952\r\n"),
             (b"decr a 2\r\n", b"950\r\n"), (b"touch a 0\r\n", b"TOUCHED\r\n"),
             (b"gat 0 a\r\n", b"VALUE a 0 3\r\n950\r\nEND\r\n"),
@@ -132,7 +133,8 @@ def several_commands_in_a_datagram():
     tap.is_(messages(b"get foo\r\nfoo\r\nset m 0 0 1\r\nx\r\nget m\r\n", 4),
             [hit, b"ERROR\r\n", b"STORED\r\n", answer(b"m", b"x") + b"END\r\n"],
             "four commands by four")
-    tap.is_(messages(b"set m 0 0 1 noreply\r\ny\r\nget m\r\n", 1), [answer(b"m", b"y") + b"END\r\n"],
+    tap.is_(messages(b"set m 0 0 1 noreply\r\ny\r\nget m\r\n", 1),
+            [answer(b"m", b"y") + b"END\r\n"],
             "a quiet one by none")
     tap.is_(messages(b"get foo\r\nget fo", 1), [hit], "the unfinished last one is dropped")
     tap.ok(u.silence(), "and nothing else is answered")
@@ -194,8 +196,9 @@ def large_sets_in_one_datagram():
 def a_value_that_is_not_in_its_datagram():
     u = memcached.udp()
     c.set(b"victim", b"safe")
-    for request in (b"set victim 0 0 10\r\n", b"set victim 0 0 10\r\nabc", b"set victim 0 0 3\r\nabc",
-                    b"set victim 0 0 3\r\nabc\r", b"add other 0 0 4096\r\nabc\r\n"):
+    for request in (b"set victim 0 0 10\r\n", b"set victim 0 0 10\r\nabc",
+                    b"set victim 0 0 3\r\nabc", b"set victim 0 0 3\r\nabc\r",
+                    b"add other 0 0 4096\r\nabc\r\n"):
         u.send(request)
         try:
             # Whether this is answered at all is not the point here.

@@ -226,7 +226,8 @@ def options_show_in_the_settings():
             (("-n", "96"), "chunk_size", "96"), (("-M",), "evictions", "off"),
             (("-C",), "cas_enabled", "no"), (("-F",), "flush_enabled", "no"),
             (("-v",), "verbosity", "1"), (("-vv",), "verbosity", "2"),
-            (("-I", "2m"), "item_size_max", "2097152"), (("-I", "1536k"), "item_size_max", "1572864"),
+            (("-I", "2m"), "item_size_max", "2097152"), (("-I", "1536k"), "item_size_max",
+                                                         "1572864"),
             (("-o", "hashpower=18"), "hashpower_init", "18"),
             (("-o", "idle_timeout=33"), "idle_timeout", "33"),
             (("-o", "no_lru_maintainer"), "lru_maintainer_thread", "no"),
@@ -266,7 +267,8 @@ def the_kernel_path_is_asked_for():
         tap.ok(status not in (None, 0) and status > 0,
                "%s: an interface that is not there ends the start" % " ".join(arguments))
         tap.like(error, "none77", "and the message names it")
-    for arguments, words in ((["-X", "bmc="], "bmc"), (["-X", "bmc=lo,mode=nonsense"], "mode|nonsense"),
+    for arguments, words in ((["-X", "bmc="], "bmc"), (["-X", "bmc=lo,mode=nonsense"],
+                                                       "mode|nonsense"),
                              (["-X", "bmc=lo,nonsense"], "nonsense|bmc"),
                              (["-o", "bmc="], "bmc"), (["-o", "bmc"], "bmc")):
         status, _, error = server.run(*(["-p", "0", "-U", server.free_port(), "-l", "127.0.0.1"] +

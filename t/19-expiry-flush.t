@@ -40,7 +40,8 @@ def what_an_expired_item_answers():
         c.set(b"e%d" % i, b"5", exptime=1)
     c.set(b"last", b"x", exptime=1)
     tap.ok(gone(b"last"), "the last of nine items expires")
-    for request, want in ((b"delete e0\r\n", b"NOT_FOUND\r\n"), (b"touch e1 5\r\n", b"NOT_FOUND\r\n"),
+    for request, want in ((b"delete e0\r\n", b"NOT_FOUND\r\n"),
+                          (b"touch e1 5\r\n", b"NOT_FOUND\r\n"),
                           (b"incr e2 1\r\n", b"NOT_FOUND\r\n"),
                           (b"replace e3 0 0 1\r\nx\r\n", b"NOT_STORED\r\n"),
                           (b"append e4 0 0 1\r\nx\r\n", b"NOT_STORED\r\n"),

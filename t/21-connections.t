@@ -39,7 +39,7 @@ def one_too_many():
                 good.append(other)
             else:
                 refused = line
-        tap.ok(15 <= len(good) < 30, "-c 30 serves less than 30 clients (%d)" % (len(good) + 1))
+        tap.ok(5 <= len(good) < 30, "-c 30 serves less than 30 clients (%d)" % (len(good) + 1))
         tap.is_(refused, TOO_MANY, "the next one is told so and closed")
         tap.ok(int(control.stats()["rejected_connections"]) > 0, "rejected_connections counts it")
         tap.is_(control.set(b"k", b"v"), b"STORED\r\n", "those that are there are served")
