@@ -12,7 +12,7 @@ AC_DEFUN([MC_SANITIZE], [
         [no], [sanitize_flags=],
         [yes|address], [sanitize_flags="-fsanitize=address,undefined dnl
 -fno-sanitize-recover=undefined -fno-omit-frame-pointer"],
-        [thread], [sanitize_flags="-fsanitize=thread -fno-omit-frame-pointer"],
+        [thread], [sanitize_flags="-fsanitize=thread -Wno-tsan -fno-omit-frame-pointer"],
         [AC_MSG_ERROR([--enable-sanitize takes address or thread, not $1])])
     AS_IF([test -n "$sanitize_flags"], [
         save_CFLAGS=$CFLAGS
