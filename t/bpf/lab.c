@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "t/bpf/lab.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "t/lib/tap.h"
+
+enum { REF_SHIFT = 3, OVERFLOW_AT = MC_TABLE_BYTES };
+
+static void *reserve(size_t n)
+{
+    void *at = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (at == MAP_FAILED)
+        skip_all("no address space");
+    return at;
+}
+
+void lab_open(struct lab *lab, uint32_t nlines)
+{
+    char error[512];
+    struct timespec now;
+    struct mc_control *control;
+    uint32_t i;
+
+    memset(lab, 0, sizeof(*lab));
+    lab->loader = loader_open(error, sizeof(error));
+    if (!lab->loader)
+        skip_all(error);
+    lab->heap = reserve(MC_SEGMENT_BYTES);
+    lab->lines = reserve(((size_t)nlines * 64 + MC_TABLE_BYTES - 1) / MC_TABLE_BYTES *
+                         MC_TABLE_BYTES);
+    lab->overflow = reserve(MC_TABLE_BYTES);
+    if (loader_map_segment(lab->loader, 0, lab->heap) ||
+        loader_map_table(lab->loader, MC_OVERFLOW_TABLE, lab->overflow))
+        skip_all("cannot map memory");
+    for (i = 0; i * MC_TABLE_LINES < nlines; i++)
+        if (loader_map_table(lab->loader, i, lab->lines + (size_t)i * MC_TABLE_LINES))
+            skip_all("cannot map memory");
+    control = lab->control = loader_control(lab->loader);
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    control->base_ns = ((uint64_t)now.tv_sec - 100) * 1000000000u + (uint64_t)now.tv_nsec;
+    control->nlines = nlines;
+    control->epoch = 7;
+    control->ref_shift = REF_SHIFT;
+    control->port = htons(LAB_PORT);
+    control->addresses[0] = htonl(LAB_SERVER);
+    control->naddresses = 1;
+    if (getrandom(control->seed, sizeof(control->seed), 0) < 0)
+        skip_all("no random numbers");
+    lab_clear(lab);
+}
+
+void lab_clear(struct lab *lab)
+{
+    uint32_t i;
+
+    memset(lab->overflow, 0, MC_TABLE_BYTES);
+    for (i = 0; i < lab->control->nlines; i++)
+        lab->lines[i] = (struct mc_line){.mask = lab->control->nlines - 1};
+    lab->next_byte = 64;
+    lab->next_overflow = 1;
+}
+
+void lab_close(struct lab *lab)
+{
+    loader_close(lab->loader);
+}
+
+uint64_t lab_hash(const struct lab *lab, const char *key, size_t nkey)
+{
+    uint64_t sum = 0, word;
+    size_t i, n;
+
+    for (i = 0; i * 8 < nkey; i++) {
+        n = nkey - i * 8 < 8 ? nkey - i * 8 : 8;
+        word = 0;
+        memcpy(&word, key + i * 8, n);
+        sum += mc_hash_word(word, lab->control->seed[i]);
+    }
+    return mc_hash_end(sum, nkey);
+}
+
+struct mc_line *lab_line(struct lab *lab, uint64_t hash)
+{
+    uint32_t top = 1;
+
+    while (top < lab->control->nlines)
+        top *= 2;
+    return &lab->lines[mc_line_of(hash, lab->control->nlines, top - 1)];
+}
+
+struct mc_item *lab_lay(struct lab *lab, uint64_t at, const char *key, size_t nkey,
+                        const void *value, size_t nvalue)
+{
+    struct mc_item *item = (struct mc_item *)(void *)(lab->heap + at);
+    char middle[32];
+    int nmiddle = snprintf(middle, sizeof(middle), " 0 %zu\r\n", nvalue);
+
+    memset(item, 0, MC_ITEM_HEADER);
+    item->flags = MC_ITEM_LINKED;
+    item->refcount = 1;
+    item->clsid = 5;
+    item->nkey = (uint8_t)nkey;
+    item->nmid = (uint8_t)nmiddle;
+    item->epoch = lab->control->epoch;
+    item->nbytes = (uint32_t)(nkey + (size_t)nmiddle + nvalue + 2);
+    memcpy((char *)item + MC_ITEM_HEADER, key, nkey);
+    memcpy((char *)item + MC_ITEM_HEADER + nkey, middle, (size_t)nmiddle);
+    memcpy((char *)item + MC_ITEM_HEADER + nkey + nmiddle, value, nvalue);
+    memcpy((char *)item + MC_ITEM_HEADER + nkey + nmiddle + nvalue, "\r\n", 2);
+    return item;
+}
+
+static bool line_put(struct mc_line *line, uint8_t tag, uint32_t ref)
+{
+    unsigned int i;
+
+    for (i = 0; i < MC_SLOTS; i++) {
+        if (line->tags >> 8 * i & 0xff)
+            continue;
+        line->refs[i] = ref;
+        line->tags |= (uint64_t)tag << 8 * i;
+        return true;
+    }
+    return false;
+}
+
+void lab_link(struct lab *lab, uint64_t hash, uint64_t at)
+{
+    struct mc_line *line = lab_line(lab, hash);
+
+    while (!line_put(line, mc_hash_tag(hash), (uint32_t)(at >> REF_SHIFT))) {
+        if (!line->next)
+            line->next = lab->next_overflow++;
+        line = &lab->overflow[line->next];
+    }
+}
+
+struct mc_item *lab_put(struct lab *lab, const char *key, size_t nkey, const void *value,
+                        size_t nvalue)
+{
+    size_t size = (MC_ITEM_HEADER + nkey + nvalue + 34 + 7) & ~(size_t)7;
+    struct mc_item *item;
+
+    if (lab->next_byte % MC_PAGE_BYTES + size > MC_PAGE_BYTES)
+        lab->next_byte = (lab->next_byte / MC_PAGE_BYTES + 1) * MC_PAGE_BYTES;
+    if (lab->next_byte + size > MC_SEGMENT_BYTES)
+        abort();
+    item = lab_lay(lab, lab->next_byte, key, nkey, value, nvalue);
+    lab_link(lab, lab_hash(lab, key, nkey), lab->next_byte);
+    lab->next_byte += size;
+    return item;
+}
+
+static void put16(uint8_t *at, unsigned int value)
+{
+    at[0] = (uint8_t)(value >> 8);
+    at[1] = (uint8_t)value;
+}
+
+static void put32(uint8_t *at, uint32_t value)
+{
+    put16(at, value >> 16);
+    put16(at + 2, value & 0xffff);
+}
+
+static unsigned int ip_sum(const uint8_t *header)
+{
+    uint32_t sum = 0;
+    unsigned int i;
+
+    for (i = 0; i < 20; i += 2)
+        sum += (uint32_t)header[i] << 8 | header[i + 1];
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
+    return ~sum & 0xffff;
+}
+
+void frame_seal(struct frame *frame)
+{
+    uint8_t *b = frame->bytes;
+
+    put16(b + 16, (unsigned int)frame->n - 14);
+    put16(b + 38, (unsigned int)frame->n - 34);
+    put16(b + 24, 0);
+    put16(b + 24, ip_sum(b + 14));
+}
+
+void frame_request(struct frame *frame, const char *text, size_t ntext)
+{
+    static const uint8_t start[LAB_FRAME] = {
+        2, 0, 0, 0, 0, 1,   2, 0, 0, 0, 0, 2, 8, 0,                       /* Ethernet */
+        0x45, 0, 0, 0,      0xbe, 0xef, 0x40, 0, 57, 17, 0, 0,            /* IP */
+        0, 0, 0, 0,         0, 0, 0, 0,       0, 0, 0, 0,  0, 0, 0xca, 0xfe, /* UDP */
+        0x12, 0x34, 0, 0, 0, 1, 0, 0};
+    uint8_t *b = frame->bytes;
+
+    memcpy(b, start, sizeof(start));
+    put32(b + 26, LAB_CLIENT);
+    put32(b + 30, LAB_SERVER);
+    put16(b + 34, LAB_CLIENT_PORT);
+    put16(b + 36, LAB_PORT);
+    memcpy(b + LAB_FRAME, text, ntext);
+    frame->n = LAB_FRAME + ntext;
+    frame_seal(frame);
+}
+
+void frame_answer(struct frame *frame, const struct frame *request, const char *text, size_t ntext)
+{
+    const uint8_t *q = request->bytes;
+    uint8_t *b = frame->bytes;
+
+    memset(b, 0, LAB_FRAME);
+    memcpy(b, q + 6, 6);
+    memcpy(b + 6, q, 6);
+    put16(b + 12, 0x0800);
+    put16(b + 14, 0x4500);
+    put16(b + 20, 0x4000);
+    put16(b + 22, 0x4011);
+    memcpy(b + 26, q + 30, 4);
+    memcpy(b + 30, q + 26, 4);
+    memcpy(b + 34, q + 36, 2);
+    memcpy(b + 36, q + 34, 2);
+    memcpy(b + 42, q + 42, 2);
+    put16(b + 46, 1);
+    memcpy(b + LAB_FRAME, text, ntext);
+    frame->n = LAB_FRAME + ntext;
+    frame_seal(frame);
+    if (frame->n < 60 && request->n >= 60) {
+        memset(b + frame->n, 0, 60 - frame->n);
+        frame->n = 60;
+    }
+}
+
+bool frame_equal(const struct frame *a, const struct frame *b)
+{
+    return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
+}
+
+void frame_dump(const char *what, const struct frame *frame)
+{
+    char line[3 * 16 + 1];
+    size_t i, n = frame->n < 160 ? frame->n : 160;
+
+    diag("%s: %zu bytes", what, frame->n);
+    for (i = 0; i < n; i++) {
+        snprintf(line + i % 16 * 3, 4, "%02x ", frame->bytes[i]);
+        if (i % 16 == 15 || i + 1 == n)
+            diag("  %04zx %s", i / 16 * 16, line);
+    }
+}
+
+uint32_t lab_run(struct lab *lab, enum loader_program program, const struct frame *in,
+                 struct frame *out)
+{
+    struct loader_packet packet = {
+        .in = in->bytes, .nin = in->n, .out = out->bytes, .nout = sizeof(out->bytes)};
+    int rc = loader_run(lab->loader, program, &packet);
+
+    if (rc)
+        diag("the run failed: %d", rc);
+    out->n = packet.nout;
+    /* Metadata comes before the frame. */
+    if (packet.nmark && packet.nmark < out->n) {
+        out->n -= packet.nmark;
+        memmove(out->bytes, out->bytes + packet.nmark, out->n);
+    }
+    return rc ? UINT32_MAX : packet.verdict;
+}
+
+double lab_time(struct lab *lab, enum loader_program program, const struct frame *in,
+                unsigned int runs)
+{
+    struct frame out;
+    struct loader_packet packet;
+    double best = 1e9, sum;
+    unsigned int i, round;
+
+    for (round = 0; round < 7; round++) {
+        sum = 0;
+        for (i = 0; i < runs; i++) {
+            packet = (struct loader_packet){
+                .in = in->bytes, .nin = in->n, .out = out.bytes, .nout = sizeof(out.bytes)};
+            if (loader_run(lab->loader, program, &packet))
+                return -1;
+            sum += packet.ns;
+        }
+        if (sum / runs < best)
+            best = sum / runs;
+    }
+    return best;
+}

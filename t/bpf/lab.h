@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * lab: what the tests of the kernel programs stand on. A loader with memory
+ * in which a test lays items by hand, as bpf/layout.h says, and frames that
+ * it hands to the programs through BPF_PROG_TEST_RUN.
+ */
+#ifndef T_BPF_LAB_H
+#define T_BPF_LAB_H
+
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf/layout.h"
+#include "bpf/loader.h"
+
+enum {
+    LAB_PORT = 11311,
+    LAB_CLIENT_PORT = 40000,
+    LAB_FRAME_MAX = 4096,
+    LAB_HEADERS = 42,        /* Ethernet, IP, UDP */
+    LAB_FRAME = LAB_HEADERS + MC_UDP_HEADER,
+};
+#define LAB_SERVER 0x0a000001u /* host order */
+#define LAB_CLIENT 0x0a000002u
+
+struct lab {
+    struct loader *loader;
+    struct mc_control *control;
+    char *heap;
+    struct mc_line *lines;      /* main */
+    struct mc_line *overflow;
+    uint64_t next_byte;         /* of the heap, free */
+    uint32_t next_overflow;
+};
+
+/* Ends the test if the programs cannot be loaded. nlines: a power of two. */
+void lab_open(struct lab *lab, uint32_t nlines);
+void lab_close(struct lab *lab);
+
+uint64_t lab_hash(const struct lab *lab, const char *key, size_t nkey);
+/* The line of a key by the number of lines in use. */
+struct mc_line *lab_line(struct lab *lab, uint64_t hash);
+/* Lays an item at a byte of the heap without linking it. */
+struct mc_item *lab_lay(struct lab *lab, uint64_t at, const char *key, size_t nkey,
+                        const void *value, size_t nvalue);
+/* The same anywhere, and links it, in an overflow line if its line is full. */
+struct mc_item *lab_put(struct lab *lab, const char *key, size_t nkey, const void *value,
+                        size_t nvalue);
+void lab_link(struct lab *lab, uint64_t hash, uint64_t at);
+/* Empties the table and the heap. */
+void lab_clear(struct lab *lab);
+
+struct frame {
+    uint8_t bytes[LAB_FRAME_MAX];
+    size_t n;
+};
+
+/* A request from LAB_CLIENT: headers, frame header with id 0x1234, text. */
+void frame_request(struct frame *frame, const char *text, size_t ntext);
+/* Sets lengths and checksum of the headers to what n says. */
+void frame_seal(struct frame *frame);
+/* The answer to `request` that carries `text`, as it must look, byte by byte. */
+void frame_answer(struct frame *frame, const struct frame *request, const char *text, size_t ntext);
+bool frame_equal(const struct frame *a, const struct frame *b);
+void frame_dump(const char *what, const struct frame *frame);
+
+/* Runs a program: its verdict, and the frame as it was left. */
+uint32_t lab_run(struct lab *lab, enum loader_program program, const struct frame *in,
+                 struct frame *out);
+/* Nanoseconds for a run, the best mean of several. */
+double lab_time(struct lab *lab, enum loader_program program, const struct frame *in,
+                unsigned int runs);
+
+#endif
