@@ -10,6 +10,14 @@ store_srcs = memcached/store/flush.c memcached/store/flush.h memcached/store/has
     memcached/store/table.c memcached/store/table.h memcached/store/verbs.h \
     memcached/store/write.c
 
+unit_tests += t/unit/store_reader
+t_unit_store_reader_SOURCES = t/unit/store_reader.c t/unit/store_fixture.h
+t_unit_store_reader_LDADD = $(store_libs)
+
+unit_tests += t/unit/store_stress
+t_unit_store_stress_SOURCES = t/unit/store_stress.c t/unit/store_fixture.h
+t_unit_store_stress_LDADD = $(store_libs)
+
 unit_tests += t/unit/store_verbs
 t_unit_store_verbs_SOURCES = t/unit/store_verbs.c t/unit/store_fixture.h
 t_unit_store_verbs_LDADD = $(store_libs)

@@ -49,7 +49,7 @@ __attribute__((unused)) static void fixture_defaults(struct store_config *config
 }
 
 /* Ends the test if there is no store. */
-static void fixture_open(struct fixture *f, const struct store_config *config)
+__attribute__((unused)) static void fixture_open(struct fixture *f, const struct store_config *config)
 {
     const char *error = "no provider";
 
@@ -62,7 +62,7 @@ static void fixture_open(struct fixture *f, const struct store_config *config)
     }
 }
 
-static void fixture_close(struct fixture *f)
+__attribute__((unused)) static void fixture_close(struct fixture *f)
 {
     store_local_free(f->local);
     store_free(f->store);
