@@ -12,3 +12,20 @@ t_unit_proto_reply_SOURCES = t/unit/proto_reply.c
 t_unit_proto_reply_LDADD = $(proto_libs)
 t_unit_proto_frame_SOURCES = t/unit/proto_frame.c
 t_unit_proto_frame_LDADD = $(proto_libs)
+
+# The fuzz target: a test gives it the inputs that were found before; `make fuzz-text` looks for
+# more (clang only), for FUZZ_SECONDS, and keeps them in fuzz-text.corpus of the build tree.
+unit_tests += t/fuzz/text
+t_fuzz_text_SOURCES = t/fuzz/text_parse.c t/fuzz/replay.c
+t_fuzz_text_LDADD = $(proto_libs)
+
+FUZZ_SECONDS = 180
+FUZZ_CC = clang -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
+
+fuzz-text:
+	$(FUZZ_CC) $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/text_parse.c \
+	    $(srcdir)/memcached/proto/text.c $(srcdir)/memcached/base/num.c
+	$(MKDIR_P) $@.corpus
+	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 \
+	    -dict=$(srcdir)/t/fuzz/text.dict $@.corpus $(srcdir)/t/fuzz/corpus/text
+.PHONY: fuzz-text

@@ -12,7 +12,8 @@
 #define BAD_FORMAT  SLICE("CLIENT_ERROR bad command line format\r\n")
 #define BAD_EXPTIME SLICE("CLIENT_ERROR invalid exptime argument\r\n")
 #define BAD_DELTA   SLICE("CLIENT_ERROR invalid numeric delta argument\r\n")
-#define BAD_DELETE  SLICE("CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n")
+#define USAGE       "Usage: delete <key> [noreply]\r\n"
+#define BAD_DELETE  SLICE("CLIENT_ERROR bad command line format.  " USAGE)
 #define NO_COMMAND  SLICE("ERROR\r\n")
 
 /* What follows a verb. */
