@@ -74,7 +74,6 @@ struct command_pending {
     enum verb verb;
     uint64_t cas;
     bool noreply;
-    char tail[2]; /* received in place of the CRLF */
 };
 
 enum command_next {
