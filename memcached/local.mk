@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The release program lists every source, because -DNDEBUG is per program in automake;
 # the debug twin, with asserts, links the layers' libraries.
-main_srcs =
+options_srcs = \
+    memcached/options.c memcached/options.h \
+    memcached/options_set.c memcached/options_set.h \
+    memcached/options_table.c memcached/options_table.h
+main_srcs = $(options_srcs) \
+    memcached/main.c \
+    memcached/sandbox.c memcached/sandbox.h \
+    memcached/server.c memcached/server.h
 
-# bin_PROGRAMS += memcached/memcached
-# memcached_memcached_SOURCES = $(main_srcs) $(net_srcs) $(command_srcs) $(proto_srcs) \
-#     $(store_srcs) $(kcache_srcs) $(bpfside_srcs) $(base_srcs)
-# memcached_memcached_CPPFLAGS = $(AM_CPPFLAGS) -DNDEBUG
-# memcached_memcached_LDADD = $(LIBEVENT_LIBS) $(LIBBPF_LIBS)
+bin_PROGRAMS += memcached/memcached
+memcached_memcached_SOURCES = $(main_srcs) $(net_srcs) $(command_srcs) $(proto_srcs) \
+    $(store_srcs) $(kcache_srcs) $(bpfside_srcs) $(base_srcs)
+memcached_memcached_CPPFLAGS = $(AM_CPPFLAGS) -DNDEBUG
+memcached_memcached_LDADD = $(LIBEVENT_LIBS) $(LIBBPF_LIBS)
 
-# noinst_PROGRAMS += memcached-debug
-# memcached_debug_SOURCES = $(main_srcs)
-# memcached_debug_LDADD = $(all_libs)
+noinst_PROGRAMS += memcached-debug
+memcached_debug_SOURCES = $(main_srcs)
+memcached_debug_LDADD = $(all_libs)

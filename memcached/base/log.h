@@ -17,7 +17,7 @@
 enum { EXIT_USAGE_ERROR = 64, EXIT_NO_USER = 67, EXIT_OS_ERROR = 71 };
 
 void log_set_level(unsigned int level);
-unsigned int log_level(void);
+unsigned int log_get_level(void);
 
 /* Said at any level. A newline is added. */
 void log_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

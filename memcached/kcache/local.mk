@@ -4,7 +4,7 @@ kcache_srcs = memcached/kcache/kcache.h
 if ENABLE_BMC
 kcache_srcs += memcached/kcache/kcache.c
 else
-# kcache_srcs += memcached/kcache/none.c
+kcache_srcs += memcached/kcache/none.c
 endif
 
 # if ENABLE_BMC

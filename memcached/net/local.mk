@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sources, headers included, and the layer's unit tests (see the top Makefile.am).
-net_srcs =
-
-# unit_tests += t/unit/NAME
-# t_unit_NAME_SOURCES = t/unit/NAME.c
-# t_unit_NAME_LDADD = $(net_libs)
+net_srcs = \
+    memcached/net/accept.c memcached/net/accept.h \
+    memcached/net/conn.c memcached/net/conn.h \
+    memcached/net/endpoint.c memcached/net/endpoint.h \
+    memcached/net/listen.c memcached/net/listen.h \
+    memcached/net/net.c memcached/net/net.h \
+    memcached/net/socket.c memcached/net/socket.h \
+    memcached/net/udp.c memcached/net/udp.h \
+    memcached/net/worker.c memcached/net/worker.h

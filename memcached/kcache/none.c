@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* none: what stands in for the kernel path in a build without it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "kcache/kcache.h"
+
+const char *kcache_parse(struct kcache_options *options, char *word)
+{
+    /* One interface, so that kcache_open is asked and says why not; "optional" is honoured. */
+    options->interfaces[0] = word;
+    options->ninterfaces = 1;
+    options->optional |= strstr(word, ",optional") != NULL;
+    return NULL;
+}
+
+struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach, char *error,
+                           size_t nerror)
+{
+    (void)options;
+    (void)reach;
+    snprintf(error, nerror, "this build has no kernel path (configured with --disable-bmc)");
+    return NULL;
+}
+
+struct provider *kcache_provider(struct kcache *kcache)
+{
+    (void)kcache;
+    return NULL;
+}
+
+int kcache_attach(struct kcache *kcache, uint16_t port, const struct in_addr *addresses, size_t n,
+                  char *error, size_t nerror)
+{
+    (void)port;
+    (void)addresses;
+    (void)n;
+    kcache_open(NULL, 0, error, nerror);
+    (void)kcache;
+    return -1;
+}
+
+void kcache_close(struct kcache *kcache)
+{
+    (void)kcache;
+}
+
+void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
+{
+    (void)kcache;
+    *out = (struct kcache_stats){0};
+}
+
+void kcache_reset_stats(struct kcache *kcache)
+{
+    (void)kcache;
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/accept.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "command/command.h"
+
+enum {
+    ACCEPTS = 64, /* in a row from one socket */
+    FDS_PER_WORKER = 5,
+    RETRY_US = 10 * 1000, /* between looks at whether there is room again */
+};
+
+struct listener {
+    struct endpoint endpoint;
+    struct acceptor *acceptor;
+    struct event *event;
+};
+
+struct acceptor {
+    const struct net_config *config;
+    struct endpoints *endpoints;
+    struct worker **workers;
+    unsigned int next_worker;
+    struct event *retry; /* while not accepting */
+    uint64_t stopped_at; /* us */
+    /* Written by the main thread, read by any. */
+    uint64_t rejected, stops, stopped_us;
+    bool stopped;
+    size_t nlisteners;
+    struct listener listeners[];
+};
+
+static uint64_t now_us(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+unsigned int net_reserved_fds(const struct net_config *config)
+{
+    return FDS_PER_WORKER * config->nthreads;
+}
+
+static bool is_full(const struct acceptor *acceptor)
+{
+    return endpoints_current(acceptor->endpoints) + net_reserved_fds(acceptor->config) >=
+           acceptor->config->max_connections;
+}
+
+/* --- the limit --------------------------------------------------------- */
+
+static void stop_accepting(struct acceptor *acceptor)
+{
+    const struct timeval retry = {0, RETRY_US};
+
+    if (acceptor->stopped) {
+        return;
+    }
+    for (size_t i = 0; i < acceptor->nlisteners; i++) {
+        event_del(acceptor->listeners[i].event);
+    }
+    acceptor->stopped_at = now_us();
+    __atomic_store_n(&acceptor->stopped, true, __ATOMIC_RELAXED);
+    count_add(&acceptor->stops, 1);
+    event_add(acceptor->retry, &retry);
+}
+
+static void on_retry(evutil_socket_t fd, short what, void *arg)
+{
+    struct acceptor *acceptor = arg;
+
+    (void)fd;
+    (void)what;
+    if (is_full(acceptor)) {
+        return;
+    }
+    event_del(acceptor->retry);
+    for (size_t i = 0; i < acceptor->nlisteners; i++) {
+        event_add(acceptor->listeners[i].event, NULL);
+    }
+    count_add(&acceptor->stopped_us, now_us() - acceptor->stopped_at);
+    __atomic_store_n(&acceptor->stopped, false, __ATOMIC_RELAXED);
+}
+
+static void reject(struct acceptor *acceptor, int fd)
+{
+    const struct slice text = SLICE("ERROR Too many open connections\r\n");
+
+    if (send(fd, text.ptr, text.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+        log_at(1, "cannot tell connection %d that there are too many", fd);
+    }
+    close(fd);
+    count_add(&acceptor->rejected, 1);
+}
+
+/* --- accepting --------------------------------------------------------- */
+
+static void dispatch(struct acceptor *acceptor, int fd)
+{
+    struct worker *worker = acceptor->workers[acceptor->next_worker];
+
+    acceptor->next_worker = (acceptor->next_worker + 1) % acceptor->config->nthreads;
+    endpoints_count(acceptor->endpoints);
+    if (!worker_give(worker, fd)) {
+        log_say("no memory for connection %d", fd);
+        endpoints_uncount(acceptor->endpoints);
+        close(fd);
+    }
+}
+
+/* False: nothing more can be accepted now. */
+static bool accept_one(struct listener *listener)
+{
+    struct acceptor *acceptor = listener->acceptor;
+    bool fast = acceptor->config->maxconns_fast;
+    int fd;
+
+    if (!fast && is_full(acceptor)) {
+        stop_accepting(acceptor);
+        return false;
+    }
+    fd = accept4(listener->endpoint.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+            log_at(1, "cannot accept: %s", strerror(errno));
+            stop_accepting(acceptor);
+        }
+        return errno == ECONNABORTED || errno == EINTR;
+    }
+    if (fast && is_full(acceptor)) {
+        reject(acceptor, fd);
+    } else {
+        dispatch(acceptor, fd);
+    }
+    return true;
+}
+
+static void on_connection(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    for (int i = 0; i < ACCEPTS && accept_one(arg); i++) {
+        continue;
+    }
+}
+
+/* --- life -------------------------------------------------------------- */
+
+static bool add_listener(struct acceptor *acceptor, struct event_base *base, int fd)
+{
+    struct listener *listener = &acceptor->listeners[acceptor->nlisteners++];
+
+    listener->acceptor = acceptor;
+    listener->endpoint = (struct endpoint){.fd = fd,
+                                           .kind = ENDPOINT_LISTENER,
+                                           .state = STATE_LISTENING,
+                                           .last_command = clock_now(&acceptor->config->clock)};
+    endpoints_count(acceptor->endpoints);
+    endpoints_list(acceptor->endpoints, &listener->endpoint);
+    listener->event = event_new(base, fd, EV_READ | EV_PERSIST, on_connection, listener);
+    return listener->event && event_add(listener->event, NULL) == 0;
+}
+
+struct acceptor *acceptor_new(const struct net_config *config, struct event_base *base,
+                              struct endpoints *endpoints, struct worker **workers,
+                              const int *sockets, size_t nsockets)
+{
+    struct acceptor *acceptor =
+        calloc(1, sizeof(*acceptor) + nsockets * sizeof(acceptor->listeners[0]));
+    bool whole;
+
+    if (!acceptor) {
+        for (size_t i = 0; i < nsockets; i++) {
+            close(sockets[i]);
+        }
+        return NULL;
+    }
+    acceptor->config = config;
+    acceptor->endpoints = endpoints;
+    acceptor->workers = workers;
+    acceptor->retry = event_new(base, -1, EV_PERSIST, on_retry, acceptor);
+    whole = acceptor->retry != NULL;
+    for (size_t i = 0; i < nsockets; i++) {
+        whole &= add_listener(acceptor, base, sockets[i]);
+    }
+    if (!whole) {
+        acceptor_free(acceptor);
+        errno = ENOMEM;
+        return NULL;
+    }
+    return acceptor;
+}
+
+void acceptor_free(struct acceptor *acceptor)
+{
+    if (!acceptor) {
+        return;
+    }
+    for (size_t i = 0; i < acceptor->nlisteners; i++) {
+        if (acceptor->listeners[i].event) {
+            event_free(acceptor->listeners[i].event);
+        }
+        endpoints_close(acceptor->endpoints, &acceptor->listeners[i].endpoint);
+    }
+    if (acceptor->retry) {
+        event_free(acceptor->retry);
+    }
+    free(acceptor);
+}
+
+void acceptor_stats(struct acceptor *acceptor, struct command_net_stats *out)
+{
+    out->rejected_connections = __atomic_load_n(&acceptor->rejected, __ATOMIC_RELAXED);
+    out->listen_disabled_num = __atomic_load_n(&acceptor->stops, __ATOMIC_RELAXED);
+    out->time_in_listen_disabled_us = __atomic_load_n(&acceptor->stopped_us, __ATOMIC_RELAXED);
+    out->accepting_conns = !__atomic_load_n(&acceptor->stopped, __ATOMIC_RELAXED);
+}

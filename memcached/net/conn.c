@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/conn.h"
+
+#include <errno.h>
+#include <event2/event_struct.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "command/command.h"
+
+enum {
+    REPLY_BATCH = 128 * 1024, /* a reply of so many bytes is sent before more is executed */
+    REPLY_IOVS = 128,
+    KEPT_ROUND = 256, /* kept input is allocated in multiples of this */
+    RECEIVES = 16,    /* of one connection in a row */
+};
+
+struct conn {
+    struct endpoint endpoint;
+    struct worker *worker;
+    struct conn *next, **link; /* the worker's list */
+    struct event event;
+    struct input *in;     /* own, or the worker's while being served */
+    struct input own;     /* kept between events; ptr NULL: nothing */
+    struct reply *unsent; /* not NULL: waiting until the socket can be written */
+    size_t nsent;
+    struct command_pending pending;
+    bool filling; /* pending is a value that is being received */
+    bool closing; /* once `unsent` is out */
+};
+
+/* What a connection may do before it is the others' turn. */
+struct turn {
+    rel_time now;
+    unsigned int nrequests, nreceives; /* left */
+    bool drained;                      /* nothing more is to be had from the socket */
+};
+
+/* What came of executing the input. */
+enum progress {
+    PROGRESS_HUNGRY, /* the rest of the input is no whole request */
+    PROGRESS_BATCH,  /* the reply should be sent before more is done */
+    PROGRESS_YIELD,  /* it is the other connections' turn */
+    PROGRESS_CLOSE,  /* after the reply */
+};
+
+/* What came of sending. */
+enum sending { SENDING_DONE, SENDING_BLOCKED, SENDING_BROKEN };
+
+static void on_event(evutil_socket_t fd, short what, void *arg);
+
+static int fd_of(const struct conn *conn)
+{
+    return conn->endpoint.fd;
+}
+
+/* --- life -------------------------------------------------------------- */
+
+static int listen_for(struct conn *conn, short what)
+{
+    event_assign(&conn->event, conn->worker->base, fd_of(conn), what | EV_PERSIST, on_event, conn);
+    return event_add(&conn->event, NULL);
+}
+
+void conn_open(struct worker *worker, int fd)
+{
+    struct conn *conn = calloc(1, sizeof(*conn));
+
+    if (!conn) {
+        close(fd);
+        endpoints_uncount(worker->endpoints);
+        return;
+    }
+    conn->worker = worker;
+    conn->endpoint = (struct endpoint){.fd = fd,
+                                       .kind = ENDPOINT_STREAM,
+                                       .state = STATE_READ,
+                                       .last_command = clock_now(&worker->config->clock)};
+    conn->in = &conn->own;
+    endpoints_list(worker->endpoints, &conn->endpoint);
+    conn->next = worker->conns;
+    conn->link = &worker->conns;
+    if (conn->next) {
+        conn->next->link = &conn->next;
+    }
+    worker->conns = conn;
+    log_at(2, "<%d new auto-negotiating client connection", fd);
+    if (listen_for(conn, EV_READ) != 0) {
+        log_say("cannot watch connection %d", fd);
+        event_assign(&conn->event, worker->base, -1, 0, on_event, conn);
+        conn_close(conn);
+    }
+}
+
+static void free_unsent(struct conn *conn)
+{
+    if (conn->unsent) {
+        command_release(conn->worker->local, conn->unsent);
+        reply_fini(conn->unsent);
+        free(conn->unsent);
+        conn->unsent = NULL;
+    }
+}
+
+void conn_close(struct conn *conn)
+{
+    struct worker *worker = conn->worker;
+
+    log_at(2, "<%d connection closed.", fd_of(conn));
+    event_del(&conn->event);
+    if (conn->filling) {
+        command_abandon(worker->local, &conn->pending);
+    }
+    free_unsent(conn);
+    command_release(worker->local, &worker->reply);
+    free(conn->own.ptr);
+    *conn->link = conn->next;
+    if (conn->next) {
+        conn->next->link = conn->link;
+    }
+    endpoints_close(worker->endpoints, &conn->endpoint);
+    free(conn);
+}
+
+void conn_close_idle(struct worker *worker, rel_time now)
+{
+    struct conn *next;
+
+    for (struct conn *conn = worker->conns; conn; conn = next) {
+        next = conn->next;
+        if (now > conn->endpoint.last_command &&
+            now - conn->endpoint.last_command > worker->config->idle_timeout) {
+            count_add(&worker->counts.idle_kicks, 1);
+            conn_close(conn);
+        }
+    }
+}
+
+/* --- input ------------------------------------------------------------- */
+
+static struct slice unread(const struct input *in)
+{
+    return (struct slice){in->ptr + in->start, in->end - in->start};
+}
+
+/* At the start of an event: what was kept goes to the front of the worker's buffer, if it is small.
+ */
+static void borrow_input(struct conn *conn)
+{
+    struct input *shared = &conn->worker->input;
+    struct slice kept = unread(&conn->own);
+
+    if (kept.len > shared->size / 2) {
+        conn->in = &conn->own;
+        return;
+    }
+    shared->start = 0;
+    shared->end = kept.len;
+    shared->searched = conn->own.searched;
+    if (conn->own.ptr) {
+        memcpy(shared->ptr, kept.ptr, kept.len);
+        free(conn->own.ptr);
+        conn->own = (struct input){0};
+    }
+    conn->in = shared;
+}
+
+/* Moves the unread bytes to a buffer of the connection's own. */
+static bool own_input(struct conn *conn, size_t size)
+{
+    struct slice rest = unread(conn->in);
+    char *ptr = malloc(size);
+
+    if (!ptr) {
+        return false;
+    }
+    memcpy(ptr, rest.ptr, rest.len);
+    free(conn->own.ptr);
+    conn->own = (struct input){ptr, 0, rest.len, size, conn->in->searched};
+    conn->in = &conn->own;
+    return true;
+}
+
+/* At the end of an event: the worker's buffer is free for the next connection. */
+static bool return_input(struct conn *conn)
+{
+    struct slice rest = unread(conn->in);
+
+    if (rest.len == 0) {
+        free(conn->own.ptr);
+        conn->own = (struct input){0};
+        conn->in = &conn->own;
+        return true;
+    }
+    if (conn->in == &conn->own) {
+        return true;
+    }
+    return own_input(conn, (rest.len + KEPT_ROUND - 1) / KEPT_ROUND * KEPT_ROUND);
+}
+
+/* Room behind the unread bytes; the parser bounds the length of a line. */
+static bool make_room(struct conn *conn)
+{
+    struct input *in = conn->in;
+    struct slice rest = unread(in);
+
+    if (in->start > 0) {
+        memmove(in->ptr, rest.ptr, rest.len);
+        in->start = 0;
+        in->end = rest.len;
+    }
+    if (in->end < in->size) {
+        return true;
+    }
+    return own_input(conn, in->size * 2);
+}
+
+/* Reads what the socket has, the bytes of a value straight into its item. As recv: 0 end, -1 errno.
+ */
+static ssize_t receive(struct conn *conn, struct turn *turn)
+{
+    struct iovec iov[2];
+    size_t value = 0;
+    int niov = 0;
+    ssize_t n;
+
+    if (!make_room(conn)) {
+        errno = ENOMEM;
+        return -1;
+    }
+    if (conn->filling && conn->pending.item) {
+        char *ptr;
+
+        value = command_value_room(conn->worker->local, &conn->pending, &ptr);
+        iov[niov++] = (struct iovec){ptr, value};
+    }
+    iov[niov++] = (struct iovec){conn->in->ptr + conn->in->end, conn->in->size - conn->in->end};
+    n = niov == 1 ? recv(fd_of(conn), iov[0].iov_base, iov[0].iov_len, 0)
+                  : readv(fd_of(conn), iov, niov);
+    if (n <= 0) {
+        return n;
+    }
+    turn->drained = (size_t)n < value + iov[niov - 1].iov_len;
+    count_add(&conn->worker->counts.bytes_read, (uint64_t)n);
+    if (value > 0) {
+        size_t filled = (size_t)n < value ? (size_t)n : value;
+
+        command_value_filled(&conn->pending, filled);
+        n -= (ssize_t)filled;
+    }
+    conn->in->end += (size_t)n;
+    return 1;
+}
+
+/* --- output ------------------------------------------------------------ */
+
+static enum sending send_some(struct conn *conn, const struct reply *reply, size_t *nsent)
+{
+    struct iovec iov[REPLY_IOVS];
+
+    while (*nsent < reply->nbytes) {
+        struct msghdr message = {.msg_iov = iov};
+        ssize_t n;
+
+        message.msg_iovlen = reply_iov(reply, *nsent, SIZE_MAX, iov, REPLY_IOVS);
+        n = message.msg_iovlen == 1
+                ? send(fd_of(conn), iov[0].iov_base, iov[0].iov_len, MSG_NOSIGNAL)
+                : sendmsg(fd_of(conn), &message, MSG_NOSIGNAL);
+        if (n >= 0) {
+            *nsent += (size_t)n;
+            count_add(&conn->worker->counts.bytes_written, (uint64_t)n);
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return SENDING_BLOCKED;
+        } else if (errno != EINTR) {
+            return SENDING_BROKEN;
+        }
+    }
+    return SENDING_DONE;
+}
+
+/* The connection keeps the worker's reply and waits until the socket can be written. */
+static enum sending keep_reply(struct conn *conn, size_t nsent)
+{
+    struct worker *worker = conn->worker;
+
+    conn->unsent = malloc(sizeof(*conn->unsent));
+    if (!conn->unsent) {
+        return SENDING_BROKEN;
+    }
+    *conn->unsent = worker->reply;
+    reply_init(&worker->reply);
+    conn->nsent = nsent;
+    endpoint_set_state(&conn->endpoint, STATE_MWRITE);
+    event_del(&conn->event);
+    return listen_for(conn, EV_WRITE) == 0 ? SENDING_BLOCKED : SENDING_BROKEN;
+}
+
+/* Sends the worker's reply. */
+static enum sending flush(struct conn *conn)
+{
+    struct reply *reply = &conn->worker->reply;
+    enum sending sending;
+    size_t nsent = 0;
+
+    if (reply->nbytes == 0) {
+        return SENDING_DONE;
+    }
+    if (reply->failed) {
+        return SENDING_BROKEN;
+    }
+    sending = send_some(conn, reply, &nsent);
+    if (sending == SENDING_BLOCKED) {
+        return keep_reply(conn, nsent);
+    }
+    command_release(conn->worker->local, reply);
+    return sending;
+}
+
+/* Goes on with a reply that was kept. False: it is still not out, or the connection is closed. */
+static bool resume(struct conn *conn)
+{
+    enum sending sending = send_some(conn, conn->unsent, &conn->nsent);
+
+    if (sending == SENDING_BLOCKED) {
+        return false;
+    }
+    if (sending == SENDING_BROKEN || conn->closing) {
+        conn_close(conn);
+        return false;
+    }
+    free_unsent(conn);
+    event_del(&conn->event);
+    if (listen_for(conn, EV_READ) != 0) {
+        conn_close(conn);
+        return false;
+    }
+    return true;
+}
+
+/* --- execution --------------------------------------------------------- */
+
+/* Feeds received bytes to the value. False: it needs more. */
+static bool fill_value(struct conn *conn)
+{
+    struct input *in = conn->in;
+
+    while (conn->pending.nleft > 0 && in->start < in->end) {
+        char *ptr;
+        size_t n = command_value_room(conn->worker->local, &conn->pending, &ptr);
+
+        if (n > in->end - in->start) {
+            n = in->end - in->start;
+        }
+        if (ptr) {
+            memcpy(ptr, in->ptr + in->start, n);
+        }
+        command_value_filled(&conn->pending, n);
+        in->start += n;
+    }
+    return conn->pending.nleft == 0;
+}
+
+static void log_answer(const struct conn *conn, size_t before)
+{
+    const struct reply *reply = &conn->worker->reply;
+    struct iovec iov;
+
+    if (reply_iov(reply, before, SIZE_MAX, &iov, 1) > 0) {
+        log_traffic('>', fd_of(conn), (struct slice){iov.iov_base, iov.iov_len});
+    }
+}
+
+/* A long line that still has no end need not be parsed again. */
+static bool is_endless(struct input *in, struct slice text)
+{
+    bool endless = in->searched > PROTO_LINE_MAX && text.len <= PROTO_GET_LINE_MAX &&
+                   !memchr(text.ptr + in->searched, '\n', text.len - in->searched);
+
+    in->searched = text.len;
+    return endless;
+}
+
+/* Executes one request, or the rest of one. */
+static enum command_next execute_one(struct conn *conn, rel_time now, bool *hungry)
+{
+    struct worker *worker = conn->worker;
+    struct input *in = conn->in;
+    struct slice text;
+    struct request request;
+    ssize_t consumed;
+
+    if (conn->filling) {
+        *hungry = !fill_value(conn);
+        if (*hungry) {
+            return COMMAND_VALUE;
+        }
+        conn->filling = false;
+        return command_finish(worker->local, &conn->pending, now, &worker->reply);
+    }
+    text = unread(in);
+    consumed = text.len == 0 || is_endless(in, text) ? 0 : proto_parse_text(text, &request);
+    if (consumed <= 0) {
+        *hungry = consumed == 0;
+        return consumed == 0 ? COMMAND_DONE : COMMAND_CLOSE;
+    }
+    in->searched = 0;
+    in->start += (size_t)consumed;
+    if (log_get_level() >= 2) {
+        log_traffic('<', fd_of(conn), text);
+    }
+    return command_run(worker->local, &request, COMMAND_STREAM, now, &worker->reply,
+                       &conn->pending);
+}
+
+/* Executes what is in the input. */
+static enum progress execute(struct conn *conn, struct turn *turn)
+{
+    const struct reply *reply = &conn->worker->reply;
+
+    for (;;) {
+        size_t before = reply->nbytes;
+        bool hungry = false;
+        enum command_next next;
+
+        if (!conn->filling && turn->nrequests == 0 && conn->in->start < conn->in->end) {
+            return PROGRESS_YIELD;
+        }
+        next = execute_one(conn, turn->now, &hungry);
+        if (hungry) {
+            return PROGRESS_HUNGRY;
+        }
+        if (log_get_level() >= 2) {
+            log_answer(conn, before);
+        }
+        switch (next) {
+        case COMMAND_VALUE:
+            conn->filling = true;
+            continue;
+        case COMMAND_CLOSE:
+            return PROGRESS_CLOSE;
+        case COMMAND_DONE:
+            break;
+        }
+        turn->nrequests--;
+        if (reply->nbytes >= REPLY_BATCH || reply->failed) {
+            return PROGRESS_BATCH;
+        }
+    }
+}
+
+/* Leaves the connection until its next event. */
+static void settle(struct conn *conn)
+{
+    if (!return_input(conn)) {
+        conn_close(conn);
+        return;
+    }
+    if (!conn->unsent) {
+        endpoint_set_state(&conn->endpoint, !conn->filling       ? STATE_READ
+                                            : conn->pending.item ? STATE_NREAD
+                                                                 : STATE_SWALLOW);
+    }
+}
+
+/* Sends the reply; true: go on. False: the connection waits or is closed. */
+static bool answer(struct conn *conn, bool closing)
+{
+    enum sending sending = flush(conn);
+
+    if (sending == SENDING_BLOCKED) {
+        conn->closing = closing;
+        settle(conn);
+        return false;
+    }
+    if (sending == SENDING_BROKEN || closing) {
+        conn_close(conn);
+        return false;
+    }
+    return true;
+}
+
+/* Nothing to execute. True: something was received. */
+static bool feed(struct conn *conn, struct turn *turn)
+{
+    ssize_t n;
+
+    if (!turn->drained && turn->nreceives > 0) {
+        turn->nreceives--;
+        n = receive(conn, turn);
+        if (n > 0) {
+            return true;
+        }
+        if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+            answer(conn, true);
+            return false;
+        }
+    }
+    if (answer(conn, false)) {
+        settle(conn);
+    }
+    return false;
+}
+
+static void serve(struct conn *conn)
+{
+    struct worker *worker = conn->worker;
+    struct turn turn = {
+        .now = clock_now(&worker->config->clock),
+        .nrequests = worker->config->reqs_per_event,
+        .nreceives = RECEIVES,
+    };
+
+    endpoint_used(&conn->endpoint, turn.now);
+    endpoint_set_state(&conn->endpoint, STATE_PARSE_CMD);
+    borrow_input(conn);
+    for (;;) {
+        switch (execute(conn, &turn)) {
+        case PROGRESS_HUNGRY:
+            if (!feed(conn, &turn)) {
+                return;
+            }
+            break;
+        case PROGRESS_BATCH:
+            if (!answer(conn, false)) {
+                return;
+            }
+            break;
+        case PROGRESS_YIELD:
+            if (answer(conn, false)) {
+                count_add(&worker->counts.conn_yields, 1);
+                event_active(&conn->event, EV_READ, 0);
+                settle(conn);
+            }
+            return;
+        case PROGRESS_CLOSE:
+            answer(conn, true);
+            return;
+        }
+    }
+}
+
+static void on_event(evutil_socket_t fd, short what, void *arg)
+{
+    struct conn *conn = arg;
+
+    (void)fd;
+    (void)what;
+    if (!conn->unsent || resume(conn)) {
+        serve(conn);
+    }
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * conn: a stream connection: read, execute, answer.
+ *
+ * Between events an idle connection owns no buffer: it borrows its worker's
+ * input and reply while it is served, and keeps only what is left over. While
+ * a reply cannot be sent nothing more is read.
+ */
+#ifndef NET_CONN_H
+#define NET_CONN_H
+
+#include "net/worker.h"
+
+/* Serves the socket, or closes it for want of memory. */
+void conn_open(struct worker *worker, int fd);
+void conn_close(struct conn *conn);
+/* Closes those that have sent no command for idle_timeout. */
+void conn_close_idle(struct worker *worker, rel_time now);
+
+#endif

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/listen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "net/socket.h"
+
+/* What is being opened, and where to say why it failed. */
+struct opening {
+    struct listening *listening;
+    const struct net_config *config;
+    char *error;
+    size_t nerror;
+};
+
+/* --- one address ------------------------------------------------------- */
+
+static int open_stream(struct opening *opening, const struct addrinfo *info)
+{
+    struct listening *listening = opening->listening;
+    int fd;
+
+    if (listening->nstreams == MAX_LISTENERS) {
+        return -E2BIG;
+    }
+    fd = socket_open_tcp(info->ai_addr, info->ai_addrlen, info->ai_family,
+                         (int)opening->config->backlog);
+    if (fd >= 0) {
+        listening->streams[listening->nstreams++] = fd;
+    }
+    return fd < 0 ? fd : 0;
+}
+
+static int add_udp(struct listening *listening, int fd, unsigned int worker)
+{
+    struct udp_socket *udp =
+        reallocarray(listening->udp, listening->nudp + 1, sizeof(*listening->udp));
+
+    if (!udp) {
+        close(fd);
+        return -ENOMEM;
+    }
+    listening->udp = udp;
+    udp[listening->nudp++] = (struct udp_socket){fd, worker};
+    return 0;
+}
+
+/*
+ * A group with SO_REUSEPORT would quietly join the one of another server of the
+ * same user; a socket without it finds that one, and the port if any will do.
+ */
+static int claim_udp(struct listening *listening, const struct addrinfo *info,
+                     struct socket_name *name)
+{
+    struct sockaddr_in *wanted = (struct sockaddr_in *)info->ai_addr;
+    bool ephemeral = wanted->sin_port == 0;
+    int fd, error;
+
+    if (ephemeral) {
+        /* All addresses share one port if they can. */
+        wanted->sin_port = htons(listening->udp_port);
+    }
+    fd = socket_open_udp(info->ai_addr, info->ai_addrlen, info->ai_family, false);
+    if (fd == -EADDRINUSE && ephemeral && listening->udp_port != 0) {
+        wanted->sin_port = 0;
+        fd = socket_open_udp(info->ai_addr, info->ai_addrlen, info->ai_family, false);
+    }
+    if (fd < 0) {
+        return fd;
+    }
+    error = socket_local(fd, name);
+    close(fd);
+    return error;
+}
+
+/* A socket for each worker; the order in which they join the group is their number in it. */
+static int open_group(struct opening *opening, const struct addrinfo *info,
+                      const struct socket_name *name)
+{
+    unsigned int n = opening->config->nthreads;
+    bool reuseport = opening->config->reuseport;
+    int fd = -1;
+
+    for (unsigned int i = 0; i < n; i++) {
+        int error;
+
+        fd = i == 0 || reuseport ? socket_open_udp((const struct sockaddr *)&name->address,
+                                                   name->len, info->ai_family, reuseport)
+                                 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        error = fd < 0 ? (reuseport ? fd : -errno) : add_udp(opening->listening, fd, i);
+        if (error) {
+            return error;
+        }
+    }
+    if (reuseport && n > 1 && socket_steer_by_cpu(fd, n) != 0) {
+        log_say("cannot steer UDP packets by CPU: %s; the kernel spreads them by flow",
+                strerror(errno));
+    }
+    return 0;
+}
+
+static int open_datagram(struct opening *opening, const struct addrinfo *info)
+{
+    struct listening *listening = opening->listening;
+    struct socket_name name;
+    int error = claim_udp(listening, info, &name);
+
+    if (error == 0) {
+        error = open_group(opening, info, &name);
+    }
+    if (error) {
+        return error;
+    }
+    if (listening->udp_port == 0) {
+        listening->udp_port = socket_port(&name);
+    }
+    if (info->ai_family == AF_INET && socket_port(&name) == listening->udp_port &&
+        listening->naddresses < MC_MAX_ADDRESSES) {
+        listening->addresses[listening->naddresses++] =
+            ((const struct sockaddr_in *)&name.address)->sin_addr;
+    }
+    return 0;
+}
+
+/* --- all addresses ----------------------------------------------------- */
+
+/* IPv6 may be switched off: then IPv4 alone will do. */
+static bool is_absent(const struct addrinfo *info, const char *host, int error)
+{
+    return error == -EAFNOSUPPORT ||
+           (info->ai_family == AF_INET6 && !host && error == -EADDRNOTAVAIL);
+}
+
+/* Every address of one host. 0, or -errno with the error's beginning written. */
+static int open_host(struct opening *opening, const char *host, int32_t port, int type)
+{
+    struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = type};
+    struct addrinfo *infos;
+    char service[16];
+    int nopen = 0;
+    int error;
+
+    snprintf(service, sizeof(service), "%d", port < 0 ? 0 : port);
+    error = getaddrinfo(host, service, &hints, &infos);
+    if (error) {
+        snprintf(opening->error, opening->nerror, "getaddrinfo(): %s\n",
+                 error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
+        return -EADDRNOTAVAIL;
+    }
+    for (const struct addrinfo *info = infos; info && error == 0; info = info->ai_next) {
+        error = type == SOCK_STREAM ? open_stream(opening, info) : open_datagram(opening, info);
+        if (error && is_absent(info, host, error)) {
+            error = 0;
+        } else {
+            nopen++;
+        }
+    }
+    freeaddrinfo(infos);
+    return error == 0 && nopen == 0 ? -EADDRNOTAVAIL : error;
+}
+
+static void fail(struct opening *opening, const char *what, const char *which, int error)
+{
+    size_t used = strlen(opening->error);
+
+    snprintf(opening->error + used, opening->nerror - used, "failed to listen on %s %s: %s", what,
+             which, strerror(-error));
+}
+
+/* TCP or UDP on every address of -l. */
+static bool open_all(struct opening *opening, int32_t port, int type)
+{
+    const char *list = opening->config->addresses;
+    struct socket_word word;
+    int got;
+
+    if (port == 0) {
+        return true;
+    }
+    if (!list) {
+        int error = open_host(opening, NULL, port, type);
+        char text[16];
+
+        snprintf(text, sizeof(text), "%d", port);
+        if (error) {
+            fail(opening, type == SOCK_STREAM ? "TCP port" : "UDP port", text, error);
+        }
+        return error == 0;
+    }
+    while ((got = socket_next_word(&list, &word)) == 1) {
+        int error =
+            open_host(opening, word.host[0] ? word.host : NULL, word.port ? word.port : port, type);
+
+        if (error) {
+            fail(opening, "one of interface(s)", opening->config->addresses, error);
+            return false;
+        }
+    }
+    if (got < 0) {
+        snprintf(opening->error, opening->nerror, "Invalid address or port in -l: \"%s\"",
+                 word.host);
+    }
+    return got == 0;
+}
+
+static bool open_unix(struct opening *opening)
+{
+    const struct net_config *config = opening->config;
+    int fd = socket_open_unix(config->socket_path, config->access_mask, (int)config->backlog);
+
+    if (fd < 0) {
+        fail(opening, "UNIX socket:", config->socket_path, fd);
+        return false;
+    }
+    opening->listening->streams[opening->listening->nstreams++] = fd;
+    return true;
+}
+
+/* --- MEMCACHED_PORT_FILENAME ------------------------------------------- */
+
+static void write_port(FILE *file, const char *protocol, int fd)
+{
+    struct socket_name name;
+
+    if (socket_local(fd, &name) == 0) {
+        fprintf(file, "%s %s: %u\n", protocol,
+                name.address.ss_family == AF_INET6 ? "INET6" : "INET", socket_port(&name));
+    }
+}
+
+/* Written beside its place and moved there, so that whoever waits for it finds it complete. */
+static void write_ports(const struct listening *listening, const char *path)
+{
+    char *draft;
+    FILE *file;
+
+    if (asprintf(&draft, "%s.lck", path) < 0) {
+        return;
+    }
+    file = fopen(draft, "we");
+    if (!file) {
+        log_say("Failed to open \"%s\": %s", draft, strerror(errno));
+        free(draft);
+        return;
+    }
+    for (size_t i = 0; i < listening->nstreams; i++) {
+        write_port(file, "TCP", listening->streams[i]);
+    }
+    for (size_t i = 0; i < listening->nudp; i++) {
+        if (listening->udp[i].worker == 0) {
+            write_port(file, "UDP", listening->udp[i].fd);
+        }
+    }
+    if (fclose(file) != 0 || rename(draft, path) != 0) {
+        log_say("Failed to write \"%s\": %s", path, strerror(errno));
+    }
+    free(draft);
+}
+
+bool listening_open(struct listening *listening, const struct net_config *config, char *error,
+                    size_t nerror)
+{
+    struct opening opening = {listening, config, error, nerror};
+    const char *port_file = getenv("MEMCACHED_PORT_FILENAME");
+
+    *listening = (struct listening){0};
+    error[0] = '\0';
+    if (config->socket_path ? !open_unix(&opening)
+                            : !open_all(&opening, config->tcp_port, SOCK_STREAM) ||
+                                  !open_all(&opening, config->udp_port, SOCK_DGRAM)) {
+        listening_close(listening);
+        return false;
+    }
+    if (port_file && !config->socket_path) {
+        write_ports(listening, port_file);
+    }
+    return true;
+}
+
+void listening_close(struct listening *listening)
+{
+    for (size_t i = 0; i < listening->nstreams; i++) {
+        close(listening->streams[i]);
+    }
+    for (size_t i = 0; i < listening->nudp; i++) {
+        close(listening->udp[i].fd);
+    }
+    free(listening->udp);
+    *listening = (struct listening){0};
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* listen: opens all sockets that the configuration asks for. */
+#ifndef NET_LISTEN_H
+#define NET_LISTEN_H
+
+#include "bpf/layout.h"
+#include "net/net.h"
+
+enum { MAX_LISTENERS = 128 };
+
+struct udp_socket {
+    int fd;
+    unsigned int worker;
+};
+
+struct listening {
+    int streams[MAX_LISTENERS];
+    size_t nstreams;
+    struct udp_socket *udp;
+    size_t nudp;
+    struct in_addr addresses[MC_MAX_ADDRESSES]; /* IPv4 of UDP */
+    size_t naddresses;
+    uint16_t udp_port; /* of the first UDP address; host order */
+};
+
+/* False: `error` says what failed, and nothing is open. */
+bool listening_open(struct listening *listening, const struct net_config *config, char *error,
+                    size_t nerror);
+/* Closes what nobody has taken over (nstreams and nudp are lowered by who does). */
+void listening_close(struct listening *listening);
+
+#endif

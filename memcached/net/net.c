@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/net.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "command/command.h"
+#include "net/accept.h"
+#include "net/endpoint.h"
+#include "net/listen.h"
+#include "net/worker.h"
+
+enum { NSIGNALS = 3 };
+
+struct net {
+    struct net_config config;
+    struct endpoints endpoints;
+    struct event_base *base;
+    struct worker **workers;
+    struct listening listening;
+    struct acceptor *acceptor;
+    int stop_fd;
+    struct net_duties duties;
+    pthread_mutex_t lock;            /* of `before` */
+    struct command_net_stats before; /* what was counted when the statistics were reset */
+};
+
+/* --- start ------------------------------------------------------------- */
+
+static bool make_workers(struct net *net)
+{
+    net->workers = calloc(net->config.nthreads, sizeof(struct worker *));
+    if (!net->workers) {
+        return false;
+    }
+    for (unsigned int i = 0; i < net->config.nthreads; i++) {
+        net->workers[i] = worker_new(&net->config, &net->endpoints, i);
+        if (!net->workers[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The sockets that listening has opened find those who serve them. */
+static bool place_sockets(struct net *net)
+{
+    struct listening *listening = &net->listening;
+
+    while (listening->nudp > 0) {
+        struct udp_socket *socket = &listening->udp[--listening->nudp];
+
+        if (worker_add_udp(net->workers[socket->worker], socket->fd) != 0) {
+            return false;
+        }
+    }
+    net->acceptor = acceptor_new(&net->config, net->base, &net->endpoints, net->workers,
+                                 listening->streams, listening->nstreams);
+    listening->nstreams = 0;
+    return net->acceptor != NULL;
+}
+
+struct net *net_open(const struct net_config *config, char *error, size_t nerror)
+{
+    struct net *net = calloc(1, sizeof(*net));
+
+    if (!net) {
+        snprintf(error, nerror, "out of memory");
+        return NULL;
+    }
+    net->config = *config;
+    net->stop_fd = -1;
+    pthread_mutex_init(&net->lock, NULL);
+    endpoints_init(&net->endpoints);
+    if (!listening_open(&net->listening, &net->config, error, nerror)) {
+        net_free(net);
+        return NULL;
+    }
+    net->base = event_base_new();
+    net->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (!net->base || net->stop_fd < 0 || !make_workers(net) || !place_sockets(net)) {
+        snprintf(error, nerror, "cannot set up the event loops: %s", strerror(errno));
+        net_free(net);
+        return NULL;
+    }
+    return net;
+}
+
+size_t net_udp_addresses(const struct net *net, struct in_addr *addresses, size_t n, uint16_t *port)
+{
+    *port = net->listening.udp_port;
+    if (n > net->listening.naddresses) {
+        n = net->listening.naddresses;
+    }
+    memcpy(addresses, net->listening.addresses, n * sizeof(*addresses));
+    return n;
+}
+
+int net_start(struct net *net, struct commands *commands)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    bool pin = net->config.udp_port != 0 && net->config.reuseport && !net->config.socket_path &&
+               online > 0 && net->config.nthreads <= (unsigned long)online;
+
+    for (unsigned int i = 0; i < net->config.nthreads; i++) {
+        struct command_local *local = command_local_new(commands);
+        int error;
+
+        if (!local) {
+            return -ENOMEM;
+        }
+        error = worker_start(net->workers[i], local, pin);
+        if (error) {
+            return error;
+        }
+    }
+    return 0;
+}
+
+/* --- the main thread --------------------------------------------------- */
+
+static void on_stop(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    event_base_loopbreak(((struct net *)arg)->base);
+}
+
+static void on_second(evutil_socket_t fd, short what, void *arg)
+{
+    struct net *net = arg;
+
+    (void)fd;
+    (void)what;
+    net->duties.tick(net->duties.context, clock_now(&net->config.clock));
+}
+
+static void on_signal(evutil_socket_t number, short what, void *arg)
+{
+    struct net *net = arg;
+
+    (void)what;
+    net->duties.signal(net->duties.context, (int)number);
+}
+
+int net_run(struct net *net, const struct net_duties *duties)
+{
+    static const int numbers[NSIGNALS] = {SIGINT, SIGTERM, SIGUSR1};
+    const struct timeval second = {1, 0};
+    struct event *events[NSIGNALS + 2];
+    size_t nevents = sizeof(events) / sizeof(events[0]);
+    int result = 0;
+
+    net->duties = *duties;
+    for (size_t i = 0; i < NSIGNALS; i++) {
+        events[i] = evsignal_new(net->base, numbers[i], on_signal, net);
+    }
+    events[NSIGNALS] = event_new(net->base, -1, EV_PERSIST, on_second, net);
+    events[NSIGNALS + 1] = event_new(net->base, net->stop_fd, EV_READ, on_stop, net);
+    for (size_t i = 0; i < nevents; i++) {
+        if (!events[i] || event_add(events[i], i == NSIGNALS ? &second : NULL) != 0) {
+            result = -ENOMEM;
+        }
+    }
+    if (result == 0) {
+        event_base_loop(net->base, EVLOOP_NO_EXIT_ON_EMPTY);
+    }
+    for (size_t i = 0; i < nevents; i++) {
+        if (events[i]) {
+            event_free(events[i]);
+        }
+    }
+    return result;
+}
+
+void net_stop(struct net *net)
+{
+    const uint64_t one = 1;
+
+    if (write(net->stop_fd, &one, sizeof(one)) < 0) {
+        log_say("cannot stop the main thread");
+    }
+}
+
+void net_free(struct net *net)
+{
+    if (!net) {
+        return;
+    }
+    acceptor_free(net->acceptor);
+    for (unsigned int i = 0; net->workers && i < net->config.nthreads; i++) {
+        worker_free(net->workers[i]);
+    }
+    free(net->workers);
+    listening_close(&net->listening);
+    if (net->base) {
+        event_base_free(net->base);
+    }
+    if (net->stop_fd >= 0) {
+        close(net->stop_fd);
+    }
+    endpoints_fini(&net->endpoints);
+    pthread_mutex_destroy(&net->lock);
+    free(net);
+}
+
+/* --- statistics -------------------------------------------------------- */
+
+static uint64_t read_count(const uint64_t *count)
+{
+    return __atomic_load_n(count, __ATOMIC_RELAXED);
+}
+
+/* Since the start. */
+static void collect(struct net *net, struct command_net_stats *out)
+{
+    *out = (struct command_net_stats){.libevent = event_get_version()};
+    out->reserved_fds = net_reserved_fds(&net->config);
+    for (unsigned int i = 0; i < net->config.nthreads; i++) {
+        const struct worker_counts *counts = &net->workers[i]->counts;
+
+        out->bytes_read += read_count(&counts->bytes_read);
+        out->bytes_written += read_count(&counts->bytes_written);
+        out->conn_yields += read_count(&counts->conn_yields);
+        out->idle_kicks += read_count(&counts->idle_kicks);
+    }
+    acceptor_stats(net->acceptor, out);
+    pthread_mutex_lock(&net->endpoints.lock);
+    out->curr_connections = net->endpoints.current;
+    out->total_connections = net->endpoints.total;
+    out->connection_structures = net->endpoints.most;
+    pthread_mutex_unlock(&net->endpoints.lock);
+}
+
+void net_stats(struct net *net, struct command_net_stats *out)
+{
+    collect(net, out);
+    pthread_mutex_lock(&net->lock);
+    out->bytes_read -= net->before.bytes_read;
+    out->bytes_written -= net->before.bytes_written;
+    out->conn_yields -= net->before.conn_yields;
+    out->idle_kicks -= net->before.idle_kicks;
+    out->total_connections -= net->before.total_connections;
+    out->rejected_connections -= net->before.rejected_connections;
+    out->listen_disabled_num -= net->before.listen_disabled_num;
+    out->time_in_listen_disabled_us -= net->before.time_in_listen_disabled_us;
+    pthread_mutex_unlock(&net->lock);
+}
+
+void net_reset_stats(struct net *net)
+{
+    struct command_net_stats now;
+
+    collect(net, &now);
+    pthread_mutex_lock(&net->lock);
+    net->before = now;
+    pthread_mutex_unlock(&net->lock);
+}
+
+void net_stats_conns(struct net *net, struct stat_sink *sink)
+{
+    endpoints_stats(&net->endpoints, clock_now(&net->config.clock), sink);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * net: sockets and the threads that serve them.
+ *
+ * The main thread accepts connections and hands them to the workers in turn;
+ * from then on a connection belongs to its worker alone, which reads, executes
+ * and answers. Each worker has a UDP socket of its own on every UDP address.
+ *
+ * The only user of libevent. Bytes come in as slices of a read buffer, go
+ * through proto and command, and leave as pieces of a struct reply.
+ */
+#ifndef NET_NET_H
+#define NET_NET_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+
+struct commands;
+struct command_net_stats;
+struct stat_sink;
+struct net;
+
+struct net_config {
+    const char *addresses;      /* HOST, HOST:PORT, [V6]:PORT, *; commas or semicolons. NULL: any */
+    int32_t tcp_port, udp_port; /* 0 off, -1 ephemeral */
+    const char *socket_path;    /* not NULL: a unix socket and nothing else */
+    uint32_t access_mask;
+    uint32_t backlog;
+    uint32_t max_connections;
+    bool maxconns_fast;    /* over the limit: refuse; otherwise: stop accepting */
+    uint32_t idle_timeout; /* seconds, 0 never */
+    uint32_t reqs_per_event;
+    unsigned int nthreads;
+    bool reuseport; /* a UDP socket for each worker, not one for all */
+    struct clock clock;
+};
+
+/*
+ * Binds the sockets. NULL: `error` says what failed. MEMCACHED_PORT_FILENAME in
+ * the environment names a file that gets the ports.
+ */
+struct net *net_open(const struct net_config *config, char *error, size_t nerror);
+/* The IPv4 addresses and the port that UDP is served on; returns how many, at most n. */
+size_t net_udp_addresses(const struct net *net, struct in_addr *addresses, size_t n,
+                         uint16_t *port);
+/* Starts the workers. 0 or -errno. */
+int net_start(struct net *net, struct commands *commands);
+
+/* What the main thread does beside accepting. */
+struct net_duties {
+    void *context;
+    void (*tick)(void *context, rel_time now); /* once a second */
+    void (*signal)(void *context, int number); /* SIGINT, SIGTERM, SIGUSR1 */
+};
+/* Serves until net_stop. 0 or -errno. */
+int net_run(struct net *net, const struct net_duties *duties);
+/* From any thread. */
+void net_stop(struct net *net);
+/* Joins the workers and closes everything. NULL is legal. */
+void net_free(struct net *net);
+
+/* From any thread. */
+void net_stats(struct net *net, struct command_net_stats *out);
+void net_reset_stats(struct net *net);
+void net_stats_conns(struct net *net, struct stat_sink *sink);
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* "HOST", "HOST:PORT", "[V6]", "[V6]:PORT", "V6", "*". */
+static bool split_word(const char *text, size_t len, struct socket_word *word)
+{
+    const char *end = text + len;
+    const char *colon = memrchr(text, ':', len);
+    const char *host_end = end;
+    char *digits_end;
+
+    word->port = 0;
+    if (len > 0 && text[0] == '[') {
+        host_end = memchr(text, ']', len);
+        if (!host_end || (host_end + 1 != end && host_end[1] != ':')) {
+            return false;
+        }
+        text++;
+        colon = host_end + 1 == end ? NULL : host_end + 1;
+    } else if (colon && memchr(text, ':', (size_t)(colon - text))) {
+        colon = NULL; /* an IPv6 address without brackets */
+    } else if (colon) {
+        host_end = colon;
+    }
+    if (colon) {
+        long port = strtol(colon + 1, &digits_end, 10);
+
+        if (digits_end == colon + 1 || digits_end != end || port < 1 || port > UINT16_MAX) {
+            return false;
+        }
+        word->port = (int32_t)port;
+    }
+    snprintf(word->host, sizeof(word->host), "%.*s", (int)(host_end - text), text);
+    if (strcmp(word->host, "*") == 0) {
+        word->host[0] = '\0';
+    }
+    return true;
+}
+
+int socket_next_word(const char **list, struct socket_word *word)
+{
+    size_t len;
+
+    *list += strspn(*list, ",; ");
+    len = strcspn(*list, ",; ");
+    if (len == 0) {
+        return 0;
+    }
+    if (len >= sizeof(word->host) || !split_word(*list, len, word)) {
+        snprintf(word->host, sizeof(word->host), "%.*s", (int)len, *list);
+        return -1;
+    }
+    *list += len;
+    return 1;
+}
+
+int socket_local(int fd, struct socket_name *name)
+{
+    name->len = sizeof(name->address);
+    return getsockname(fd, (struct sockaddr *)&name->address, &name->len) == 0 ? 0 : -errno;
+}
+
+uint16_t socket_port(const struct socket_name *name)
+{
+    /* The port is at the same place in both. */
+    return ntohs(((const struct sockaddr_in *)&name->address)->sin_port);
+}
+
+bool socket_is_any(const struct socket_name *name)
+{
+    if (name->address.ss_family == AF_INET) {
+        return ((const struct sockaddr_in *)&name->address)->sin_addr.s_addr == INADDR_ANY;
+    }
+    return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)&name->address)->sin6_addr);
+}
+
+static void unix_text(char *out, size_t size, const struct socket_name *name)
+{
+    const struct sockaddr_un *address = (const struct sockaddr_un *)&name->address;
+    size_t len = name->len - offsetof(struct sockaddr_un, sun_path);
+
+    /* The path need not end in a NUL; a client's is empty. */
+    snprintf(out, size, "unix:%.*s", (int)strnlen(address->sun_path, len), address->sun_path);
+}
+
+void socket_text(char *out, size_t size, int fd, bool peer)
+{
+    struct socket_name name = {.len = sizeof(name.address)};
+    char host[INET6_ADDRSTRLEN] = "";
+    int type = SOCK_STREAM;
+    socklen_t len = sizeof(type);
+    const char *protocol;
+    int failed = peer ? getpeername(fd, (struct sockaddr *)&name.address, &name.len)
+                      : getsockname(fd, (struct sockaddr *)&name.address, &name.len);
+
+    if (failed) {
+        snprintf(out, size, "<unknown>");
+        return;
+    }
+    if (name.address.ss_family == AF_UNIX) {
+        unix_text(out, size, &name);
+        return;
+    }
+    getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len);
+    protocol = type == SOCK_DGRAM ? "udp" : "tcp";
+    if (name.address.ss_family == AF_INET) {
+        inet_ntop(AF_INET, &((struct sockaddr_in *)&name.address)->sin_addr, host, sizeof(host));
+        snprintf(out, size, "%s:%s:%u", protocol, host, socket_port(&name));
+    } else {
+        inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&name.address)->sin6_addr, host, sizeof(host));
+        snprintf(out, size, "%s6:[%s]:%u", protocol, host, socket_port(&name));
+    }
+}
+
+static void set_flag(int fd, int level, int option)
+{
+    const int one = 1;
+
+    setsockopt(fd, level, option, &one, sizeof(one));
+}
+
+static int close_failed(int fd)
+{
+    int error = -errno;
+
+    close(fd);
+    return error;
+}
+
+static int open_bound(const struct sockaddr *address, socklen_t len, int family, int type,
+                      bool reuseport)
+{
+    int fd = socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0) {
+        return -errno;
+    }
+    if (type == SOCK_STREAM) {
+        set_flag(fd, SOL_SOCKET, SO_REUSEADDR); /* for UDP it would share the port */
+    }
+    if (family == AF_INET6) {
+        set_flag(fd, IPPROTO_IPV6, IPV6_V6ONLY);
+    }
+    if (reuseport) {
+        set_flag(fd, SOL_SOCKET, SO_REUSEPORT);
+    }
+    if (bind(fd, address, len) != 0) {
+        return close_failed(fd);
+    }
+    return fd;
+}
+
+int socket_open_tcp(const struct sockaddr *address, socklen_t len, int family, int backlog)
+{
+    const struct linger no_linger = {0};
+    int fd = open_bound(address, len, family, SOCK_STREAM, false);
+
+    if (fd < 0) {
+        return fd;
+    }
+    /* Accepted sockets inherit these. */
+    set_flag(fd, SOL_SOCKET, SO_KEEPALIVE);
+    set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &no_linger, sizeof(no_linger));
+    if (listen(fd, backlog) != 0) {
+        return close_failed(fd);
+    }
+    return fd;
+}
+
+int socket_open_udp(const struct sockaddr *address, socklen_t len, int family, bool reuseport)
+{
+    const int largest = 1 << 28; /* the kernel takes what net.core.wmem_max allows */
+    int fd = open_bound(address, len, family, SOCK_DGRAM, reuseport);
+    struct socket_name name;
+
+    if (fd < 0) {
+        return fd;
+    }
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &largest, sizeof(largest));
+    /* Bound to any address, a reply leaves from the one that the request came to. */
+    if (socket_local(fd, &name) == 0 && socket_is_any(&name)) {
+        if (family == AF_INET) {
+            set_flag(fd, IPPROTO_IP, IP_PKTINFO);
+        } else {
+            set_flag(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO);
+        }
+    }
+    return fd;
+}
+
+int socket_open_unix(const char *path, uint32_t access_mask, int backlog)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct stat status;
+    mode_t old_mask;
+    int fd, failed;
+
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        return -ENAMETOOLONG;
+    }
+    strcpy(address.sun_path, path);
+    /* A socket left behind is replaced; nothing else is. */
+    if (lstat(path, &status) == 0 && S_ISSOCK(status.st_mode)) {
+        unlink(path);
+    }
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return -errno;
+    }
+    old_mask = umask(~access_mask & 0777);
+    failed = bind(fd, (const struct sockaddr *)&address, sizeof(address));
+    umask(old_mask);
+    if (failed || listen(fd, backlog) != 0) {
+        return close_failed(fd);
+    }
+    return fd;
+}
+
+int socket_steer_by_cpu(int fd, unsigned int nsockets)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)SKF_AD_OFF + SKF_AD_CPU),
+        BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, nsockets),
+        BPF_STMT(BPF_RET | BPF_A, 0),
+    };
+    const struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+
+    if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)) != 0) {
+        return -errno;
+    }
+    return 0;
+}

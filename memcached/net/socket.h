@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* socket: from the words of -l, -p, -U and -s to bound sockets. */
+#ifndef NET_SOCKET_H
+#define NET_SOCKET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/slice.h"
+
+/* One word of -l, taken apart. */
+struct socket_word {
+    char host[256]; /* empty: any */
+    int32_t port;   /* 0: none was given */
+};
+
+/* Takes the next word off `list`. 1 got one, 0 none left, -1 malformed: `word->host` shows it. */
+int socket_next_word(const char **list, struct socket_word *word);
+
+struct socket_name {
+    struct sockaddr_storage address;
+    socklen_t len;
+};
+/* The local name; its port. */
+int socket_local(int fd, struct socket_name *name);
+uint16_t socket_port(const struct socket_name *name);
+bool socket_is_any(const struct socket_name *name);
+/* "tcp:1.2.3.4:80", "udp6:[::]:11211", "unix:/path". */
+void socket_text(char *out, size_t size, int fd, bool peer);
+
+/* Bound and listening, or -errno. */
+int socket_open_tcp(const struct sockaddr *address, socklen_t len, int family, int backlog);
+int socket_open_udp(const struct sockaddr *address, socklen_t len, int family, bool reuseport);
+int socket_open_unix(const char *path, uint32_t access_mask, int backlog);
+/* Packets go to the socket number (CPU mod nsockets) of the group. 0 or -errno. */
+int socket_steer_by_cpu(int fd, unsigned int nsockets);
+
+#endif

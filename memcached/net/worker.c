@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/worker.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "command/command.h"
+#include "net/conn.h"
+#include "net/udp.h"
+
+enum { INPUT_BYTES = 64 * 1024, FIRST_QUEUE = 16, CACHE_LINE = 64 };
+
+static void on_idle_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct worker *worker = arg;
+
+    (void)fd;
+    (void)what;
+    conn_close_idle(worker, clock_now(&worker->config->clock));
+}
+
+/* Something was queued, or it is time to stop. */
+static void on_wake(evutil_socket_t fd, short what, void *arg)
+{
+    struct worker *worker = arg;
+    uint64_t count;
+    size_t n;
+    int *queue;
+    bool stop;
+
+    (void)what;
+    if (read(fd, &count, sizeof(count)) < 0) {
+        return;
+    }
+    pthread_mutex_lock(&worker->lock);
+    n = worker->nqueue;
+    queue = worker->queue;
+    stop = worker->stop;
+    worker->queue = NULL;
+    worker->nqueue = worker->queue_size = 0;
+    pthread_mutex_unlock(&worker->lock);
+    for (size_t i = 0; i < n; i++) {
+        conn_open(worker, queue[i]);
+    }
+    free(queue);
+    if (stop) {
+        event_base_loopbreak(worker->base);
+    }
+}
+
+static void wake(struct worker *worker)
+{
+    const uint64_t one = 1;
+
+    if (write(worker->wake_fd, &one, sizeof(one)) < 0) {
+        log_say("cannot wake worker %u", worker->index);
+    }
+}
+
+static bool make_events(struct worker *worker)
+{
+    const struct timeval second = {1, 0};
+
+    worker->base = event_base_new();
+    if (!worker->base) {
+        return false;
+    }
+    worker->wake = event_new(worker->base, worker->wake_fd, EV_READ | EV_PERSIST, on_wake, worker);
+    if (!worker->wake || event_add(worker->wake, NULL) != 0) {
+        return false;
+    }
+    if (worker->config->idle_timeout > 0) {
+        worker->idle = event_new(worker->base, -1, EV_PERSIST, on_idle_timer, worker);
+        return worker->idle && event_add(worker->idle, &second) == 0;
+    }
+    return true;
+}
+
+struct worker *worker_new(const struct net_config *config, struct endpoints *endpoints,
+                          unsigned int index)
+{
+    void *memory;
+    struct worker *worker;
+
+    errno = posix_memalign(&memory, CACHE_LINE, sizeof(*worker));
+    if (errno != 0) {
+        return NULL;
+    }
+    worker = memory;
+    *worker = (struct worker){.config = config, .endpoints = endpoints, .index = index};
+    pthread_mutex_init(&worker->lock, NULL);
+    reply_init(&worker->reply);
+    worker->input.size = INPUT_BYTES;
+    worker->input.ptr = malloc(INPUT_BYTES);
+    worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (!worker->input.ptr || worker->wake_fd < 0 || !make_events(worker)) {
+        int error = errno ? errno : ENOMEM;
+
+        worker_free(worker);
+        errno = error;
+        return NULL;
+    }
+    return worker;
+}
+
+int worker_add_udp(struct worker *worker, int fd)
+{
+    struct udp *udp = udp_open(worker, fd);
+
+    return udp ? 0 : -ENOMEM;
+}
+
+static void *run(void *arg)
+{
+    struct worker *worker = arg;
+
+    event_base_loop(worker->base, EVLOOP_NO_EXIT_ON_EMPTY);
+    return NULL;
+}
+
+/* The CPUs of a worker: those whose packets the steering program sends to its sockets. */
+static void pin_to_cpus(const struct worker *worker, pthread_attr_t *attributes)
+{
+    cpu_set_t allowed, mine;
+
+    CPU_ZERO(&mine);
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+        return;
+    }
+    for (unsigned int cpu = worker->index; cpu < CPU_SETSIZE; cpu += worker->config->nthreads) {
+        if (CPU_ISSET(cpu, &allowed)) {
+            CPU_SET(cpu, &mine);
+        }
+    }
+    if (CPU_COUNT(&mine) > 0) {
+        pthread_attr_setaffinity_np(attributes, sizeof(mine), &mine);
+    }
+}
+
+int worker_start(struct worker *worker, struct command_local *local, bool pin)
+{
+    pthread_attr_t attributes;
+    int error;
+
+    worker->local = local;
+    pthread_attr_init(&attributes);
+    if (pin) {
+        pin_to_cpus(worker, &attributes);
+    }
+    error = pthread_create(&worker->thread, &attributes, run, worker);
+    pthread_attr_destroy(&attributes);
+    worker->running = error == 0;
+    return -error;
+}
+
+bool worker_give(struct worker *worker, int fd)
+{
+    bool room;
+
+    pthread_mutex_lock(&worker->lock);
+    room = worker->nqueue < worker->queue_size;
+    if (!room) {
+        size_t size = worker->queue_size ? worker->queue_size * 2 : FIRST_QUEUE;
+        int *queue = reallocarray(worker->queue, size, sizeof(*queue));
+
+        if (queue) {
+            worker->queue = queue;
+            worker->queue_size = size;
+            room = true;
+        }
+    }
+    if (room) {
+        worker->queue[worker->nqueue++] = fd;
+    }
+    pthread_mutex_unlock(&worker->lock);
+    if (room) {
+        wake(worker);
+    }
+    return room;
+}
+
+static void stop(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    worker->stop = true;
+    pthread_mutex_unlock(&worker->lock);
+    wake(worker);
+    pthread_join(worker->thread, NULL);
+}
+
+void worker_free(struct worker *worker)
+{
+    if (!worker) {
+        return;
+    }
+    if (worker->running) {
+        stop(worker);
+    }
+    while (worker->conns) {
+        conn_close(worker->conns);
+    }
+    while (worker->udp) {
+        udp_close(worker->udp);
+    }
+    for (size_t i = 0; i < worker->nqueue; i++) {
+        close(worker->queue[i]);
+    }
+    free(worker->queue);
+    if (worker->idle) {
+        event_free(worker->idle);
+    }
+    if (worker->wake) {
+        event_free(worker->wake);
+    }
+    if (worker->base) {
+        event_base_free(worker->base);
+    }
+    if (worker->wake_fd >= 0) {
+        close(worker->wake_fd);
+    }
+    if (worker->local) {
+        command_local_free(worker->local);
+    }
+    reply_fini(&worker->reply);
+    free(worker->input.ptr);
+    pthread_mutex_destroy(&worker->lock);
+    free(worker);
+}

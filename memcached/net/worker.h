@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * worker: a thread with an event loop, the connections that it was handed and
+ * its UDP sockets. What conn and udp share with it is in this header; nothing
+ * of it is touched by another thread but the queue and the counters.
+ */
+#ifndef NET_WORKER_H
+#define NET_WORKER_H
+
+#include <event2/event.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/endpoint.h"
+#include "net/net.h"
+#include "proto/proto.h"
+
+struct command_local;
+struct conn;
+struct udp;
+
+/* Bytes that were received and not yet executed: [start, end) of size. */
+struct input {
+    char *ptr;
+    size_t start, end, size;
+    size_t searched; /* from start on there is no newline in so many bytes */
+};
+
+/* Written by the worker only; others read them without order. */
+struct worker_counts {
+    uint64_t bytes_read, bytes_written, conn_yields, idle_kicks;
+};
+
+struct worker {
+    const struct net_config *config;
+    struct endpoints *endpoints;
+    unsigned int index;
+    struct event_base *base;
+    struct command_local *local;
+    struct input input; /* borrowed by the connection that is being served */
+    struct reply reply; /* the same */
+    struct conn *conns;
+    struct udp *udp; /* the list of its UDP sockets */
+    struct worker_counts counts;
+
+    pthread_t thread;
+    bool running;
+    struct event *wake, *idle;
+    int wake_fd;
+    pthread_mutex_t lock; /* of what follows */
+    int *queue;           /* accepted sockets that wait for the worker */
+    size_t nqueue, queue_size;
+    bool stop;
+};
+
+static inline void count_add(uint64_t *count, uint64_t n)
+{
+    __atomic_store_n(count, *count + n, __ATOMIC_RELAXED);
+}
+
+/* NULL with errno. */
+struct worker *worker_new(const struct net_config *config, struct endpoints *endpoints,
+                          unsigned int index);
+/* The worker serves the UDP socket from its start on and closes it. 0 or -errno. */
+int worker_add_udp(struct worker *worker, int fd);
+/* pin: to the CPUs whose number modulo the number of workers is its index. 0 or -errno. */
+int worker_start(struct worker *worker, struct command_local *local, bool pin);
+/* Hands over an accepted socket. False: no memory, the caller keeps it. */
+bool worker_give(struct worker *worker, int fd);
+/* Ends the thread and closes what it served. NULL is legal. */
+void worker_free(struct worker *worker);
+
+#endif

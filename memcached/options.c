@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "command/command.h"
+#include "options_set.h"
+#include "options_table.h"
+
+static const char kernel_prefix[] = "bmc=";
+
+static void *field_of(struct options *options, size_t offset)
+{
+    return (char *)options + offset;
+}
+
+static int out_of_range(const struct option_input *input)
+{
+    const struct option_row *row = input->row;
+
+    if (!row->wrong) {
+        fprintf(input->err, "Invalid value \"%s\" for %s%s\n", input->value,
+                row->letter ? "--" : "", row->name);
+    } else if (strstr(row->wrong, "%s")) {
+        /* The only text with an argument is that of the ports. */
+        fprintf(input->err, "ERROR: Invalid port number %s.\n", input->value);
+    } else {
+        fprintf(input->err, "%s\n", row->wrong);
+    }
+    return row->wrong && !(row->letter && row->minimum < 0) ? 1 : EXIT_USAGE_ERROR;
+}
+
+/* As atoi: what follows the digits is ignored; but no digits at all are no number. */
+static int store_integer(const struct option_input *input)
+{
+    const struct option_row *row = input->row;
+    uint32_t scale = row->scale ? row->scale : 1;
+    void *field = field_of(input->options, row->field);
+    char *end;
+    long long value = strtoll(input->value, &end, 10);
+
+    if (end == input->value || (double)value < row->minimum || (double)value > row->maximum) {
+        return out_of_range(input);
+    }
+    if (row->kind == OPTION_I32) {
+        *(int32_t *)field = (int32_t)value;
+    } else {
+        *(uint32_t *)field = (uint32_t)value * scale;
+    }
+    return OPTIONS_RUN;
+}
+
+static int store_real(const struct option_input *input)
+{
+    double value = strtod(input->value, NULL);
+
+    if (!(value > input->row->minimum && value <= input->row->maximum)) {
+        return out_of_range(input);
+    }
+    *(double *)field_of(input->options, input->row->field) = value;
+    return OPTIONS_RUN;
+}
+
+static int later(const struct option_input *input)
+{
+    fprintf(input->err, "%s%s is not built in yet\n", input->row->letter ? "--" : "-o ",
+            input->row->name);
+    return EXIT_USAGE_ERROR;
+}
+
+/* Stores the value of one option and takes its further step. */
+static int apply(struct option_input *input, bool on)
+{
+    const struct option_row *row = input->row;
+    void *field = field_of(input->options, row->field);
+    int status = OPTIONS_RUN;
+
+    switch (row->kind) {
+    case OPTION_SWITCH:
+        *(bool *)field = on;
+        break;
+    case OPTION_OFF:
+        *(bool *)field = false;
+        break;
+    case OPTION_COUNT:
+        ++*(uint32_t *)field;
+        break;
+    case OPTION_U32:
+    case OPTION_I32:
+        status = store_integer(input);
+        break;
+    case OPTION_REAL:
+        status = store_real(input);
+        break;
+    case OPTION_TEXT:
+        *(char **)field = input->value;
+        break;
+    case OPTION_LATER:
+        return later(input);
+    case OPTION_NONE:
+    case OPTION_IGNORE:
+    case OPTION_ACTION:
+        break;
+    }
+    return status == OPTIONS_RUN && row->set ? row->set(input) : status;
+}
+
+/* The defaults are the table's, read as if they were given. */
+void options_init(struct options *options)
+{
+    *options = (struct options){.prefix_delimiter = ':'};
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option_row *row = &option_table[i];
+        char value[32];
+        struct option_input input = {options, row, value, stderr, stderr};
+
+        if (!row->fallback) {
+            continue;
+        }
+        if (row->kind == OPTION_OFF) {
+            *(bool *)field_of(options, row->field) = true;
+            continue;
+        }
+        snprintf(value, sizeof(value), "%s", row->fallback);
+        apply(&input, true);
+    }
+    options->temp_lru = false;
+}
+
+void options_fini(struct options *options)
+{
+    for (unsigned int i = 0; i < options->nwords; i++) {
+        free(options->words[i]);
+    }
+    free(options->listen);
+    *options = (struct options){0};
+}
+
+int options_kernel_path(struct options *options, const char *word, size_t len, FILE *err)
+{
+    const char *wrong;
+    char *kept;
+
+    if (options->nwords == OPTIONS_MAX_WORDS) {
+        fprintf(err, "too many bmc= words\n");
+        return EXIT_USAGE_ERROR;
+    }
+    kept = strndup(word, len);
+    if (!kept) {
+        fprintf(err, "out of memory\n");
+        return 1;
+    }
+    options->words[options->nwords++] = kept;
+    wrong = kcache_parse(&options->kcache, kept);
+    if (wrong) {
+        fprintf(err, "%.*s: %s\n", (int)len, word, wrong);
+        return EXIT_USAGE_ERROR;
+    }
+    return OPTIONS_RUN;
+}
+
+static bool is_kernel_word(const char *word)
+{
+    return strncmp(word, kernel_prefix, sizeof(kernel_prefix) - 1) == 0;
+}
+
+/* The row of a suboption; *on is false for the "no_" form of a switch. */
+static const struct option_row *find_suboption(const char *name, size_t len, bool *on)
+{
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option_row *row = &option_table[i];
+
+        if (row->letter || !row->name || row->kind == OPTION_NONE) {
+            continue;
+        }
+        *on = true;
+        if (strlen(row->name) == len && memcmp(row->name, name, len) == 0) {
+            return row;
+        }
+        *on = false;
+        if (row->kind == OPTION_SWITCH && len == strlen(row->name) + 3 &&
+            memcmp(name, "no_", 3) == 0 && memcmp(row->name, name + 3, len - 3) == 0) {
+            return row;
+        }
+    }
+    return NULL;
+}
+
+static int apply_suboption(const struct option_input *list, char *word)
+{
+    char *equals = strchr(word, '=');
+    size_t len = equals ? (size_t)(equals - word) : strlen(word);
+    struct option_input input = *list;
+    bool on;
+
+    input.row = find_suboption(word, len, &on);
+    input.value = equals ? equals + 1 : NULL;
+    if (!input.row) {
+        fprintf(list->err, "Illegal suboption \"%s\"\n", word);
+        return 1;
+    }
+    if (input.row->kind != OPTION_LATER && input.row->argument && !input.value) {
+        const char *missing = input.row->missing;
+
+        if (input.row->argument[0] == '[') {
+            input.value = (char *)(uintptr_t)input.row->fallback;
+        } else if (missing && strcmp(missing, MISSING_NUMBER) == 0) {
+            fprintf(list->err, MISSING_NUMBER "\n", input.row->name);
+            return 1;
+        } else if (missing) {
+            fprintf(list->err, MISSING_VALUE "\n", input.row->name);
+            return 1;
+        } else {
+            fprintf(list->err, "Missing %s argument\n", input.row->name);
+            return 1;
+        }
+    }
+    return apply(&input, on);
+}
+
+/* Words from `word` on that are no suboptions belong to the kernel path. Returns their length. */
+static size_t kernel_words(const char *word)
+{
+    size_t len = strcspn(word, ",");
+
+    while (word[len] == ',') {
+        const char *next = word + len + 1;
+        size_t name = strcspn(next, ",=");
+        bool on;
+
+        if (!is_kernel_word(next) && (name == 0 || find_suboption(next, name, &on))) {
+            break;
+        }
+        len += 1 + strcspn(next, ",");
+    }
+    return len;
+}
+
+int options_extended(struct option_input *input)
+{
+    char *word = input->value;
+
+    while (*word) {
+        size_t len = is_kernel_word(word) ? kernel_words(word) : strcspn(word, ",");
+        char *copy;
+        int status;
+
+        if (is_kernel_word(word)) {
+            status = options_kernel_path(input->options, word, len, input->err);
+        } else {
+            copy = strndup(word, len);
+            status = copy ? apply_suboption(input, copy) : 1;
+            free(copy);
+        }
+        if (status != OPTIONS_RUN) {
+            return status;
+        }
+        word += len + (word[len] == ',');
+    }
+    return OPTIONS_RUN;
+}
+
+/* --- the command line -------------------------------------------------- */
+
+struct scanner {
+    struct options *options;
+    char **argv;
+    FILE *out, *err;
+    int element;         /* of argv that getopt was in before the last letter */
+    unsigned int nplain; /* X seen in that element */
+    bool tcp_port_given;
+};
+
+/* What follows the X that getopt has just returned, if it is in the same element of argv. */
+static char *rest_of_cluster(struct scanner *scanner)
+{
+    char *p = scanner->argv[optind];
+
+    if (optind != scanner->element) {
+        return NULL;
+    }
+    for (unsigned int i = 0; p && i <= scanner->nplain; i++) {
+        p = strchr(p, 'X');
+        p = p ? p + 1 : NULL;
+    }
+    return p;
+}
+
+/*
+ * -X is memcached's flag, unless the rest of its element or the next word begins
+ * with "bmc=": then it is the kernel path and dumping stays on. Returns true when
+ * it was, and getopt goes on behind that word.
+ */
+static bool take_kernel_word(struct scanner *scanner, int *status)
+{
+    char *rest = rest_of_cluster(scanner);
+    char *word = rest ? rest : scanner->argv[optind];
+
+    if (!word || !is_kernel_word(word)) {
+        scanner->nplain++;
+        return false;
+    }
+    *status = options_kernel_path(scanner->options, word, strlen(word), scanner->err);
+    optind++;
+    if (rest) {
+        *rest = '\0'; /* the cluster ends here for getopt too */
+    }
+    return true;
+}
+
+static const struct option_row *find_letter(int letter)
+{
+    for (size_t i = 0; i < option_count; i++) {
+        if (option_table[i].letter && option_table[i].letter == letter) {
+            return &option_table[i];
+        }
+    }
+    return NULL;
+}
+
+static int take_letter(struct scanner *scanner, int letter, bool long_form)
+{
+    const struct option_row *row = find_letter(letter);
+    struct option_input input = {scanner->options, row, optarg, scanner->out, scanner->err};
+    int status;
+
+    if (!row) {
+        fprintf(scanner->err, "Illegal argument \"%c\"\n", letter);
+        return 1;
+    }
+    if (letter == 'X' && !long_form && take_kernel_word(scanner, &status)) {
+        return status;
+    }
+    if (letter == 'p') {
+        scanner->tcp_port_given = true;
+    }
+    return apply(&input, true);
+}
+
+/* getopt's two tables out of ours. The leading '-' keeps getopt from moving words. */
+static void make_tables(char *letters, struct option *longs)
+{
+    *letters++ = '-';
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option_row *row = &option_table[i];
+
+        if (!row->letter) {
+            continue;
+        }
+        *letters++ = row->letter;
+        if (row->argument) {
+            *letters++ = ':';
+        }
+        if (row->name) {
+            /* Beyond the letters, so that --disable-dumping can be told from -X. */
+            *longs++ = (struct option){row->name, row->argument ? required_argument : no_argument,
+                                       NULL, row->letter + 0x100};
+        }
+    }
+    *letters = '\0';
+    *longs = (struct option){0};
+}
+
+static int scan(struct scanner *scanner, int argc)
+{
+    char letters[2 * 64 + 2];
+    struct option longs[64];
+    int code;
+
+    make_tables(letters, longs);
+    optind = 1;
+    for (;;) {
+        if (scanner->element != optind) {
+            scanner->element = optind;
+            scanner->nplain = 0;
+        }
+        code = getopt_long(argc, scanner->argv, letters, longs, NULL);
+        if (code == -1) {
+            return OPTIONS_RUN;
+        }
+        if (code != 1) { /* 1: an operand, ignored as memcached does */
+            int status = take_letter(scanner, code & 0xff, code > 0xff);
+
+            if (status != OPTIONS_RUN) {
+                return status;
+            }
+        }
+    }
+}
+
+int options_parse(struct options *options, int argc, char **argv, FILE *out, FILE *err)
+{
+    struct scanner scanner = {.options = options, .argv = argv, .out = out, .err = err};
+    int status = scan(&scanner, argc);
+
+    if (status != OPTIONS_RUN) {
+        return status;
+    }
+    if (options->udp_port != 0 && !scanner.tcp_port_given) {
+        options->tcp_port = options->udp_port;
+    }
+    if (options->socket_path) {
+        options->udp_port = 0;
+    }
+    return options_check(options, err);
+}
+
+/* --- stats settings ---------------------------------------------------- */
+
+static void show(const struct options *o, const struct option_row *row, struct stat_sink *sink)
+{
+    const void *field = (const char *)o + row->show_field;
+
+    switch (row->show) {
+    case SHOW_NUMBER:
+        stat_add(sink, row->setting, "%d", *(const int32_t *)field);
+        break;
+    case SHOW_YES_NO:
+        stat_add(sink, row->setting, "%s", *(const bool *)field ? "yes" : "no");
+        break;
+    case SHOW_ON_OFF:
+        stat_add(sink, row->setting, "%s", *(const bool *)field ? "on" : "off");
+        break;
+    case SHOW_U64:
+        stat_add(sink, row->setting, "%llu", (unsigned long long)*(const uint64_t *)field);
+        break;
+    case SHOW_REAL:
+        stat_add(sink, row->setting, "%.2f", *(const double *)field);
+        break;
+    case SHOW_OCTAL:
+        stat_add(sink, row->setting, "%o", *(const uint32_t *)field);
+        break;
+    case SHOW_TEXT: {
+        const char *text = *(const char *const *)field;
+
+        stat_add(sink, row->setting, "%s", text ? text : "NULL");
+        break;
+    }
+    case SHOW_CHAR:
+        stat_add(sink, row->setting, "%c", *(const char *)field);
+        break;
+    case SHOW_BINDING:
+        stat_add(sink, row->setting, "%s", binding_text(*(const enum binding *)field));
+        break;
+    case SHOW_VERBOSITY:
+        stat_add(sink, row->setting, "%u", log_get_level());
+        break;
+    case SHOW_ZERO:
+        stat_add(sink, row->setting, "0");
+        break;
+    case SHOW_NO:
+        stat_add(sink, row->setting, "no");
+        break;
+    }
+}
+
+void options_settings(const struct options *options, struct stat_sink *sink)
+{
+    for (size_t i = 0; i < option_count; i++) {
+        if (option_table[i].setting) {
+            show(options, &option_table[i], sink);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * options: the command line. One table (options_table.c) names each option, its
+ * argument, its range, its default, its help text and its key in `stats settings`.
+ *
+ * The struct is written by options_parse and read-only from then on. Strings
+ * are parts of argv or belong to the struct.
+ */
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kcache/kcache.h"
+
+struct stat_sink;
+
+enum { OPTIONS_RUN = -1, OPTIONS_MAX_SLAB_SIZES = 63, OPTIONS_MAX_WORDS = 32 };
+
+/* The order is that of the names in options_table.c. */
+enum binding { BINDING_AUTO, BINDING_ASCII, BINDING_BINARY };
+
+struct options {
+    /* network */
+    int32_t tcp_port, udp_port; /* 0 off, -1 ephemeral */
+    char *listen;               /* what -l said, joined by commas; NULL: any */
+    char *socket_path;
+    uint32_t access_mask;
+    uint32_t max_connections;
+    uint32_t backlog;
+    uint32_t idle_timeout; /* seconds, 0 never */
+    uint32_t reqs_per_event;
+    uint32_t nthreads;
+    bool maxconns_fast;
+    bool reuseport;
+    enum binding binding;
+    /* process */
+    bool daemonize, coredumps, lock_memory, relaxed_privileges;
+    char *user;
+    char *pid_file;
+    uint32_t verbosity;
+    /* commands */
+    bool shutdown_command, flush_enabled, dump_enabled, detail_enabled;
+    char prefix_delimiter;
+    /* store */
+    uint64_t memory_limit, item_max, chunk_max; /* bytes */
+    uint32_t chunk_min;
+    double growth_factor;
+    uint32_t slab_sizes[OPTIONS_MAX_SLAB_SIZES + 1]; /* 0-terminated; empty: by factor */
+    uint32_t hashpower;
+    const char *hash_algorithm;
+    bool expand, evict, cas, large_pages, chunked_items, chunk_max_given;
+    bool lru_maintainer, segmented, temp_lru, lru_crawler, slab_reassign, track_sizes;
+    bool inline_ascii_response;
+    uint32_t hot_pct, warm_pct;
+    double hot_max_factor, warm_max_factor;
+    uint32_t temporary_ttl, tail_repair_time, crawler_sleep, crawler_tocrawl;
+    uint32_t automove, automove_window;
+    double automove_ratio;
+    uint32_t watcher_logbuf, worker_logbuf; /* bytes */
+    /* kernel path: on when there is an interface */
+    struct kcache_options kcache;
+    char *words[OPTIONS_MAX_WORDS]; /* that kcache's slices point into */
+    unsigned int nwords;
+};
+
+void options_init(struct options *options);
+void options_fini(struct options *options);
+/*
+ * Returns OPTIONS_RUN, or the status to exit with; what there is to say has been
+ * said on `out` (help) or `err`. May be called once for a process: getopt.
+ */
+int options_parse(struct options *options, int argc, char **argv, FILE *out, FILE *err);
+/* The lines of `stats settings`. */
+void options_settings(const struct options *options, struct stat_sink *sink);
+
+#endif

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "options_set.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "config.h"
+
+enum {
+    PAGE = MC_PAGE_BYTES,
+    ITEM_MIN = 1024,
+    ITEM_MAX = 1 << 30,
+    HASHPOWER_MIN = 12,
+    HASHPOWER_MAX = 32,
+    CHUNK_ALIGN = 8,
+    CHUNK_DEFAULT = PAGE / 2,
+};
+
+__attribute__((format(printf, 3, 4))) static int refuse(FILE *err, int status, const char *format,
+                                                        ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vfprintf(err, format, args);
+    va_end(args);
+    fputc('\n', err);
+    return status;
+}
+
+int set_access_mask(struct option_input *input)
+{
+    char *end;
+    unsigned long mask = strtoul(input->value, &end, 8);
+
+    if (end == input->value || mask > 0777) {
+        return refuse(input->err, EXIT_USAGE_ERROR, "Invalid access mask \"%s\"", input->value);
+    }
+    input->options->access_mask = (uint32_t)mask;
+    return OPTIONS_RUN;
+}
+
+/* Repeated -l are joined. */
+int set_listen(struct option_input *input)
+{
+    char **list = &input->options->listen;
+    char *joined;
+
+    if (asprintf(&joined, "%s%s%s", *list ? *list : "", *list ? "," : "", input->value) < 0) {
+        return refuse(input->err, 1, "out of memory");
+    }
+    free(*list);
+    *list = joined;
+    return OPTIONS_RUN;
+}
+
+int set_memory(struct option_input *input)
+{
+    char *end;
+    long long megabytes = strtoll(input->value, &end, 10);
+
+    if (end == input->value || megabytes < 0 || megabytes > INT64_MAX / PAGE) {
+        return refuse(input->err, EXIT_USAGE_ERROR, "Invalid memory limit \"%s\"", input->value);
+    }
+    input->options->memory_limit = (uint64_t)megabytes * PAGE;
+    return OPTIONS_RUN;
+}
+
+int set_delimiter(struct option_input *input)
+{
+    if (strlen(input->value) != 1) {
+        return refuse(input->err, EXIT_USAGE_ERROR, "The delimiter of -D must be one character");
+    }
+    input->options->prefix_delimiter = input->value[0];
+    input->options->detail_enabled = true;
+    return OPTIONS_RUN;
+}
+
+static const char *const bindings[] = {"auto", "ascii", "binary"};
+
+const char *binding_text(enum binding binding)
+{
+    return binding == BINDING_AUTO ? "auto-negotiate" : bindings[binding];
+}
+
+int set_binding(struct option_input *input)
+{
+    for (enum binding i = BINDING_AUTO; i <= BINDING_BINARY; i++) {
+        if (strcmp(input->value, bindings[i]) == 0) {
+            input->options->binding = i;
+            return OPTIONS_RUN;
+        }
+    }
+    return refuse(input->err, EXIT_USAGE_ERROR,
+                  "Invalid value for binding protocol: %s\n"
+                  " -- should be one of auto, binary, or ascii",
+                  input->value);
+}
+
+int set_item_max(struct option_input *input)
+{
+    char *end;
+    long long size = strtoll(input->value, &end, 10);
+    long long unit = *end == 'k' || *end == 'K'   ? 1024
+                     : *end == 'm' || *end == 'M' ? 1024 * 1024
+                                                  : 1;
+
+    if (size < 0 || __builtin_mul_overflow(size, unit, &size)) {
+        size = size < 0 ? 0 : INT64_MAX;
+    }
+    input->options->item_max = (uint64_t)size;
+    return OPTIONS_RUN;
+}
+
+int set_hash_algorithm(struct option_input *input)
+{
+    static const char *const names[] = {"murmur3", "jenkins"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(input->value, names[i]) == 0) {
+            input->options->hash_algorithm = names[i];
+            return OPTIONS_RUN;
+        }
+    }
+    return refuse(input->err, 1, "Unknown hash_algorithm option (jenkins, murmur3)");
+}
+
+int set_no_automove(struct option_input *input)
+{
+    input->options->automove = 0;
+    return OPTIONS_RUN;
+}
+
+int set_slab_sizes(struct option_input *input)
+{
+    uint32_t *sizes = input->options->slab_sizes;
+    char *next = input->value;
+    uint32_t last = 0;
+    size_t n = 0;
+
+    while (*next) {
+        char *end;
+        unsigned long size = strtoul(next, &end, 10);
+
+        if (end == next || (*end && *end != '-') || size < input->options->chunk_min ||
+            size > PAGE) {
+            return refuse(input->err, EXIT_USAGE_ERROR, "slab size %lu is out of valid range",
+                          end == next ? 0 : size);
+        }
+        if (size <= last) {
+            return refuse(input->err, EXIT_USAGE_ERROR,
+                          "slab size %lu cannot be lower than or equal to a previous class size",
+                          size);
+        }
+        if (n > 0 && size - last < CHUNK_ALIGN) {
+            return refuse(input->err, EXIT_USAGE_ERROR,
+                          "slab size %lu must be at least %d bytes larger than previous class",
+                          size, CHUNK_ALIGN);
+        }
+        if (n == OPTIONS_MAX_SLAB_SIZES - 1) {
+            return refuse(input->err, EXIT_USAGE_ERROR, "too many slab sizes specified");
+        }
+        last = (uint32_t)size;
+        sizes[n++] = last;
+        next = *end ? end + 1 : end;
+    }
+    sizes[n] = 0;
+    return OPTIONS_RUN;
+}
+
+int set_chunk_max(struct option_input *input)
+{
+    char *end;
+    long long size = strtoll(input->value, &end, 10);
+
+    if (end == input->value || *end || size <= 0 || size > PAGE) {
+        return refuse(input->err, 1, "could not parse argument to slab_chunk_max");
+    }
+    input->options->chunk_max = (uint64_t)size;
+    return OPTIONS_RUN;
+}
+
+/* The defaults of memcached 1.4. */
+int set_no_modern(struct option_input *input)
+{
+    struct options *options = input->options;
+
+    options->chunk_max = PAGE;
+    options->slab_reassign = false;
+    options->automove = 0;
+    options->lru_crawler = false;
+    options->lru_maintainer = false;
+    options->segmented = false;
+    options->maxconns_fast = false;
+    options->hash_algorithm = "jenkins";
+    return OPTIONS_RUN;
+}
+
+int check_threads(struct option_input *input)
+{
+    if (input->options->nthreads > 64) {
+        fprintf(input->err, "WARNING: Setting a high number of worker threads is not recommended.\n"
+                            " Set this value to the number of cores in your machine or less.\n");
+    }
+    return OPTIONS_RUN;
+}
+
+int check_hashpower(struct option_input *input)
+{
+    uint32_t power = input->options->hashpower;
+
+    if (power < HASHPOWER_MIN) {
+        return refuse(input->err, 1, "Initial hashtable multiplier of %u is too low", power);
+    }
+    if (power > HASHPOWER_MAX) {
+        return refuse(input->err, 1,
+                      "Initial hashtable multiplier of %u is too high\n"
+                      "Choose a value based on \"STAT hash_power_level\" from a running instance",
+                      power);
+    }
+    return OPTIONS_RUN;
+}
+
+int follow_maintainer(struct option_input *input)
+{
+    input->options->segmented = input->options->lru_maintainer;
+    return OPTIONS_RUN;
+}
+
+int enable_temp_lru(struct option_input *input)
+{
+    input->options->temp_lru = true;
+    return OPTIONS_RUN;
+}
+
+int show_version(struct option_input *input)
+{
+    fprintf(input->out, "memcached %s\n", PACKAGE_VERSION);
+    return 0;
+}
+
+int show_license(struct option_input *input)
+{
+    fprintf(input->out,
+            "memcached %s\n\n"
+            "MemcachedSR is licensed under the BSD 3-clause license; its kernel\n"
+            "programs also under the GNU General Public License, version 2.\n"
+            "See the file LICENSE. It is linked with libevent (BSD 3-clause)\n"
+            "and, for the kernel path, libbpf (LGPL 2.1 or BSD 2-clause).\n",
+            PACKAGE_VERSION);
+    return 0;
+}
+
+/* One line of help; further lines of the text are aligned with the first. */
+static void print_row(FILE *out, const char *left, const struct option_row *row)
+{
+    fprintf(out, "%-25s ", left);
+    for (const char *p = row->help; *p; p++) {
+        fputc(*p, out);
+        if (*p == '\n') {
+            fprintf(out, "%26s", "");
+        }
+    }
+    if (row->fallback && row->argument) {
+        fprintf(out, " (default: %s)", row->fallback);
+    }
+    fputc('\n', out);
+}
+
+int show_help(struct option_input *input)
+{
+    show_version(input);
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option_row *row = &option_table[i];
+        const char *argument = row->argument ? row->argument : "";
+        char left[80];
+
+        if (!row->help) {
+            continue;
+        }
+        if (row->letter && row->name) {
+            snprintf(left, sizeof(left), "-%c, --%s%s%s", row->letter, row->name,
+                     row->argument ? "=" : "", argument);
+        } else if (row->letter) {
+            snprintf(left, sizeof(left), "-%c %s", row->letter, argument);
+        } else if (row->kind == OPTION_NONE) {
+            snprintf(left, sizeof(left), "-%s", row->name);
+        } else {
+            snprintf(left, sizeof(left), "   - %s:", row->name);
+        }
+        print_row(input->out, left, row);
+    }
+    return 0;
+}
+
+/* The item and chunk sizes against each other. */
+static int check_sizes(struct options *o, FILE *err)
+{
+    if (o->item_max < ITEM_MIN) {
+        return refuse(err, EXIT_USAGE_ERROR, "Item max size cannot be less than 1024 bytes.");
+    }
+    if (o->item_max > o->memory_limit / 2) {
+        return refuse(err, EXIT_USAGE_ERROR,
+                      "Cannot set item size limit higher than 1/2 of memory max.");
+    }
+    if (o->item_max > ITEM_MAX) {
+        return refuse(err, EXIT_USAGE_ERROR, "Cannot set item size limit higher than a gigabyte.");
+    }
+    if (o->chunk_max > o->item_max) {
+        return refuse(err, EXIT_USAGE_ERROR,
+                      "slab_chunk_max (bytes: %llu) cannot be larger than -I (item_size_max %llu)",
+                      (unsigned long long)o->chunk_max, (unsigned long long)o->item_max);
+    }
+    if (o->item_max % o->chunk_max != 0) {
+        return refuse(err, EXIT_USAGE_ERROR,
+                      "-I (item_size_max: %llu) must be evenly divisible by slab_chunk_max "
+                      "(bytes: %llu)",
+                      (unsigned long long)o->item_max, (unsigned long long)o->chunk_max);
+    }
+    if (PAGE % o->chunk_max != 0) {
+        return refuse(err, EXIT_USAGE_ERROR,
+                      "slab_chunk_max (bytes: %llu) must divide evenly into %d (slab_page_size)",
+                      (unsigned long long)o->chunk_max, PAGE);
+    }
+    return OPTIONS_RUN;
+}
+
+int options_check(struct options *o, FILE *err)
+{
+    int status = check_sizes(o, err);
+
+    if (status != OPTIONS_RUN) {
+        return status;
+    }
+    if (o->hot_pct + o->warm_pct > 80) {
+        return refuse(err, EXIT_USAGE_ERROR,
+                      "hot_lru_pct + warm_lru_pct cannot be more than 80%% combined");
+    }
+    if (o->temp_lru && !o->lru_maintainer) {
+        return refuse(err, EXIT_USAGE_ERROR, "temporary_ttl requires lru_maintainer to be enabled");
+    }
+    if (o->binding == BINDING_BINARY) {
+        return refuse(err, EXIT_USAGE_ERROR, "-B binary: not built in yet");
+    }
+    if (o->kcache.ninterfaces > 0 && (o->udp_port == 0 || o->socket_path)) {
+        return refuse(err, EXIT_USAGE_ERROR,
+                      "-X bmc= answers UDP: it needs a UDP port (-U) and no unix socket (-s)");
+    }
+    return OPTIONS_RUN;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sandbox: the process towards the system: limits, daemon, pid file, user,
+ * capabilities. Called by the main thread before there are others, because
+ * capabilities belong to a thread and are inherited by those it starts.
+ */
+#ifndef SANDBOX_H
+#define SANDBOX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct sandbox_user {
+    bool given;
+    uid_t uid;
+    gid_t gid;
+    const char *name;
+};
+
+/*
+ * Each of these ends the process with memcached's message and exit status when
+ * it fails.
+ */
+struct sandbox_user sandbox_find_user(const char *name);
+void sandbox_raise_core_limit(void);
+/* At least `needed` descriptors, and `extra` more if the limit can be raised so far. */
+void sandbox_raise_files_limit(uint64_t needed, uint64_t extra);
+/* Switches to the user, if one was given. */
+void sandbox_become(const struct sandbox_user *user);
+/*
+ * For a server with the kernel path: switches to the user and keeps CAP_BPF, with
+ * which the heap grows, and no other capability, now or by any program it runs.
+ */
+void sandbox_become_confined(const struct sandbox_user *user);
+
+/* A warning when it fails. */
+void sandbox_lock_memory(void);
+/* Undoes what a change of user does to core dumps. */
+void sandbox_allow_core_dumps(void);
+
+/*
+ * Returns in a child. The parent stays until sandbox_ready, and exits with the
+ * child's status if that ends before: whoever starts the daemon learns of it.
+ * Returns the descriptor for sandbox_ready.
+ */
+int sandbox_daemonize(void);
+/* keep_stderr: standard output and error stay as they are. */
+void sandbox_ready(int fd, bool keep_directory, bool keep_stderr);
+
+/* A failure is said. */
+void sandbox_write_pid(const char *path);
+void sandbox_remove_pid(const char *path);
+
+#endif

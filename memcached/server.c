@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/anonymous.h"
+#include "base/log.h"
+#include "command/command.h"
+#include "kcache/kcache.h"
+#include "net/net.h"
+#include "options.h"
+#include "proto/proto.h"
+#include "sandbox.h"
+#include "store/store.h"
+
+enum {
+    ERROR_TEXT = 1024,
+    FILES_SPARE = 512,      /* descriptors beside connections: loops, maps, links */
+    VERBOSITY_MAX = 2,      /* of the command; -vvv may say more */
+    VERBOSITY_ASIDE = 2,    /* from here on the log shows every request */
+    ASIDE_VERBOSE = 1 << 0, /* in mc_control.aside */
+};
+
+struct server {
+    const struct options *options;
+    struct clock clock;
+    struct sandbox_user user;
+    int ready_fd; /* of sandbox_daemonize, -1 without -d */
+    struct kcache *kcache;
+    struct provider *anonymous;
+    struct store *store;
+    struct commands *commands;
+    struct net *net;
+};
+
+static bool has_kernel_path(const struct server *server)
+{
+    return server->kcache != NULL;
+}
+
+/* --- what the commands ask for ----------------------------------------- */
+
+static void give_net_stats(void *context, struct command_net_stats *out)
+{
+    net_stats(((struct server *)context)->net, out);
+}
+
+static void give_kernel_counts(void *context, struct mc_counts *out)
+{
+    struct kcache_stats stats;
+
+    kcache_stats(((struct server *)context)->kcache, &stats);
+    *out = stats.counts;
+}
+
+/* `stats bmc`: the kernel programs' counters, in the order of enum mc_count. */
+static const char *const count_names[MC_COUNTS] = {
+    [MC_COUNT_SEEN] = "packets_seen",
+    [MC_COUNT_ANSWERED_XDP] = "answered_xdp",
+    [MC_COUNT_ANSWERED_TC] = "answered_tc",
+    [MC_COUNT_KEYS] = "keys",
+    [MC_COUNT_HITS] = "hits",
+    [MC_COUNT_MISSES] = "misses",
+    [MC_COUNT_BYTES_READ] = "bytes_read",
+    [MC_COUNT_BYTES_WRITTEN] = "bytes_written",
+    [MC_COUNT_PASS_COMMAND] = "pass_command",
+    [MC_COUNT_PASS_FRAME] = "pass_frame",
+    [MC_COUNT_PASS_PACKET] = "pass_packet",
+    [MC_COUNT_PASS_REQUEST] = "pass_request",
+    [MC_COUNT_PASS_ITEM] = "pass_item",
+    [MC_COUNT_PASS_EXPIRED] = "pass_expired",
+    [MC_COUNT_PASS_SIZE] = "pass_size",
+    [MC_COUNT_PASS_ROOM] = "pass_room",
+    [MC_COUNT_PASS_BUSY] = "pass_busy",
+    [MC_COUNT_PASS_ASIDE] = "pass_aside",
+    [MC_COUNT_PASS_SOURCE] = "pass_source",
+    [MC_COUNT_PASS_ERROR] = "pass_error",
+};
+
+static void add_interface(struct stat_sink *sink, const struct kcache_interface *interface)
+{
+    char key[64];
+
+    snprintf(key, sizeof(key), "%s:xdp", interface->name);
+    stat_add(sink, key, "%s",
+             interface->xdp_native    ? "native"
+             : interface->xdp_generic ? "generic"
+                                      : "none");
+    snprintf(key, sizeof(key), "%s:tc", interface->name);
+    stat_add(sink, key, "%s", interface->tc ? "yes" : "no");
+}
+
+static void give_stats_bmc(void *context, struct stat_sink *sink)
+{
+    const struct server *server = context;
+    struct kcache_stats stats;
+
+    stat_add(sink, "bmc_enabled", "%s", has_kernel_path(server) ? "yes" : "no");
+    if (!has_kernel_path(server)) {
+        return;
+    }
+    kcache_stats(server->kcache, &stats);
+    stat_add(sink, "interfaces", "%u", stats.ninterfaces);
+    for (unsigned int i = 0; i < stats.ninterfaces; i++) {
+        add_interface(sink, &stats.interfaces[i]);
+    }
+    stat_add(sink, "aside", "%u",
+             __atomic_load_n(&store_control(server->store)->aside, __ATOMIC_RELAXED));
+    for (size_t i = 0; i < MC_COUNTS; i++) {
+        if (count_names[i]) {
+            stat_add(sink, count_names[i], "%llu", (unsigned long long)stats.counts.count[i]);
+        }
+    }
+}
+
+static void give_stats_settings(void *context, struct stat_sink *sink)
+{
+    options_settings(((struct server *)context)->options, sink);
+}
+
+static void give_stats_conns(void *context, struct stat_sink *sink)
+{
+    net_stats_conns(((struct server *)context)->net, sink);
+}
+
+static void reset_stats(void *context)
+{
+    struct server *server = context;
+
+    net_reset_stats(server->net);
+    if (has_kernel_path(server)) {
+        kcache_reset_stats(server->kcache);
+    }
+}
+
+/* A log of every request is complete only if the kernel answers none. */
+static void set_verbosity(void *context, unsigned int level)
+{
+    uint32_t *aside = &store_control(((struct server *)context)->store)->aside;
+
+    log_set_level(level);
+    if (level >= VERBOSITY_ASIDE) {
+        __atomic_or_fetch(aside, ASIDE_VERBOSE, __ATOMIC_RELEASE);
+    } else {
+        __atomic_and_fetch(aside, ~(uint32_t)ASIDE_VERBOSE, __ATOMIC_RELEASE);
+    }
+}
+
+static void shut_down(void *context)
+{
+    net_stop(((struct server *)context)->net);
+}
+
+/* --- building ----------------------------------------------------------- */
+
+static void build_memory(struct server *server)
+{
+    const struct options *o = server->options;
+    char error[ERROR_TEXT];
+
+    if (o->kcache.ninterfaces > 0) {
+        server->kcache = kcache_open(&o->kcache, o->memory_limit, error, sizeof(error));
+        if (!server->kcache && !o->kcache.optional) {
+            fatal(EXIT_OS_ERROR, "%s", error);
+        }
+        if (!server->kcache) {
+            log_say("%s; going on without the kernel path", error);
+        }
+    }
+    if (!server->kcache) {
+        server->anonymous = anonymous_new(o->large_pages);
+        if (!server->anonymous) {
+            fatal(EXIT_OS_ERROR, "no memory: %s", strerror(errno));
+        }
+    }
+}
+
+static void build_store(struct server *server)
+{
+    const struct options *o = server->options;
+    struct store_config config;
+    const char *error = NULL;
+
+    store_config_defaults(&config);
+    config.memory_limit = o->memory_limit;
+    config.item_max = (uint32_t)o->item_max;
+    config.chunk_max = (uint32_t)o->chunk_max;
+    config.chunk_min = o->chunk_min;
+    config.growth_factor = o->growth_factor;
+    config.slab_sizes = o->slab_sizes[0] ? o->slab_sizes : NULL;
+    config.hashpower = o->hashpower;
+    config.expand = o->expand;
+    config.evict = o->evict;
+    config.cas = o->cas;
+    config.prealloc = o->large_pages;
+    config.segmented = o->segmented;
+    config.hot_pct = o->hot_pct;
+    config.warm_pct = o->warm_pct;
+    config.hot_max_factor = o->hot_max_factor;
+    config.warm_max_factor = o->warm_max_factor;
+    config.temp = o->temp_lru;
+    config.temporary_ttl = o->temporary_ttl;
+    config.format.middle = proto_middle;
+    config.format.client_flags = proto_middle_flags;
+    config.format.tail = SLICE("\r\n");
+    config.clock = server->clock;
+    server->store = store_new(
+        &config, server->kcache ? kcache_provider(server->kcache) : server->anonymous, &error);
+    if (!server->store) {
+        fatal(EXIT_OS_ERROR, "cannot set up the store: %s", error ? error : strerror(errno));
+    }
+    set_verbosity(server, o->verbosity);
+}
+
+static void build_commands(struct server *server)
+{
+    const struct options *o = server->options;
+    const struct command_config config = {
+        .flush_enabled = o->flush_enabled,
+        .shutdown_enabled = o->shutdown_command,
+        .maxconns_fast = o->maxconns_fast,
+        .idle_timeout = o->idle_timeout > 0,
+        .segmented = o->segmented,
+        .temp = o->temp_lru,
+        .slab_reassign = o->slab_reassign,
+        .lru_crawler = o->lru_crawler,
+        .nthreads = o->nthreads,
+        .max_connections = o->max_connections,
+        .item_max = o->item_max,
+        .clock = server->clock,
+    };
+    const struct command_server calls = {
+        .context = server,
+        .net_stats = give_net_stats,
+        .kernel_counts = has_kernel_path(server) ? give_kernel_counts : NULL,
+        .stats_bmc = give_stats_bmc,
+        .stats_settings = give_stats_settings,
+        .stats_conns = give_stats_conns,
+        .reset_stats = reset_stats,
+        .set_verbosity = set_verbosity,
+        .shutdown = shut_down,
+    };
+
+    server->commands = commands_new(server->store, &config, &calls);
+    if (!server->commands) {
+        fatal(EXIT_OS_ERROR, "no memory for the commands");
+    }
+}
+
+static void build_net(struct server *server)
+{
+    const struct options *o = server->options;
+    char error[ERROR_TEXT];
+    const struct net_config config = {
+        .addresses = o->listen,
+        .tcp_port = o->tcp_port,
+        .udp_port = o->udp_port,
+        .socket_path = o->socket_path,
+        .access_mask = o->access_mask,
+        .backlog = o->backlog,
+        .max_connections = o->max_connections,
+        .maxconns_fast = o->maxconns_fast,
+        .idle_timeout = o->idle_timeout,
+        .reqs_per_event = o->reqs_per_event,
+        .nthreads = o->nthreads,
+        .reuseport = o->reuseport,
+        .clock = server->clock,
+    };
+
+    server->net = net_open(&config, error, sizeof(error));
+    if (!server->net) {
+        fatal(EXIT_OS_ERROR, "%s", error);
+    }
+}
+
+static void attach_kernel_path(struct server *server)
+{
+    struct in_addr addresses[MC_MAX_ADDRESSES];
+    char error[ERROR_TEXT];
+    uint16_t port;
+    size_t n = net_udp_addresses(server->net, addresses, MC_MAX_ADDRESSES, &port);
+
+    if (!has_kernel_path(server)) {
+        return;
+    }
+    if (kcache_attach(server->kcache, port, addresses, n, error, sizeof(error)) == 0) {
+        return;
+    }
+    if (!server->options->kcache.optional) {
+        kcache_close(server->kcache);
+        fatal(EXIT_OS_ERROR, "%s", error);
+    }
+    log_say("%s; going on without it", error);
+}
+
+static void drop_privileges(const struct server *server)
+{
+    if (has_kernel_path(server)) {
+        sandbox_become_confined(&server->user);
+    } else {
+        sandbox_become(&server->user);
+    }
+    if (server->options->coredumps) {
+        sandbox_allow_core_dumps();
+    }
+}
+
+/* --- life -------------------------------------------------------------- */
+
+static void tick(void *context, rel_time now)
+{
+    store_tick(((struct server *)context)->store, now);
+}
+
+static void handle_signal(void *context, int number)
+{
+    if (number == SIGUSR1) {
+        printf("Gracefully stopping\n");
+    } else {
+        printf("Signal handled: %s.\n", strsignal(number));
+    }
+    net_stop(((struct server *)context)->net);
+}
+
+/* The loop of the main thread takes the signals; a worker never. */
+static void block_signals(bool block)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGUSR1);
+    pthread_sigmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
+static void prepare_process(struct server *server)
+{
+    const struct options *o = server->options;
+
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    if (o->coredumps) {
+        sandbox_raise_core_limit();
+    }
+    sandbox_raise_files_limit(o->max_connections, FILES_SPARE + o->memory_limit / MC_SEGMENT_BYTES);
+    server->user = sandbox_find_user(o->user);
+    if (o->daemonize) {
+        server->ready_fd = sandbox_daemonize();
+    }
+    if (o->lock_memory) {
+        sandbox_lock_memory();
+    }
+}
+
+static void start_threads(struct server *server)
+{
+    const struct options *o = server->options;
+    int error = 0;
+
+    block_signals(true);
+    if (o->lru_maintainer) {
+        error = store_maintainer_start(server->store);
+    }
+    if (error == 0) {
+        error = net_start(server->net, server->commands);
+    }
+    block_signals(false);
+    if (error) {
+        fatal(EXIT_OS_ERROR, "cannot start threads: %s", strerror(-error));
+    }
+}
+
+static void take_apart(struct server *server)
+{
+    net_free(server->net);
+    if (server->options->lru_maintainer) {
+        store_maintainer_stop(server->store);
+    }
+    commands_free(server->commands);
+    store_free(server->store);
+    anonymous_free(server->anonymous);
+    kcache_close(server->kcache);
+}
+
+int server_run(const struct options *options)
+{
+    struct server server = {.options = options, .ready_fd = -1};
+    const struct net_duties duties = {&server, tick, handle_signal};
+    int error;
+
+    log_set_level(options->verbosity);
+    prepare_process(&server);
+    clock_init(&server.clock);
+    build_memory(&server);
+    build_store(&server);
+    build_commands(&server);
+    build_net(&server);
+    attach_kernel_path(&server);
+    drop_privileges(&server);
+    if (options->pid_file) {
+        sandbox_write_pid(options->pid_file);
+    }
+    start_threads(&server);
+    if (server.ready_fd >= 0) {
+        sandbox_ready(server.ready_fd, options->coredumps, options->verbosity > 0);
+    }
+    error = net_run(server.net, &duties);
+    take_apart(&server);
+    if (options->pid_file && options->daemonize) {
+        sandbox_remove_pid(options->pid_file);
+    }
+    return error ? 1 : 0;
+}
