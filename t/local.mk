@@ -2,3 +2,7 @@
 # Tests of no single layer. A layer's unit tests are listed in the layer's fragment.
 EXTRA_t = t/lib t/run $(wildcard $(srcdir)/t/*.t)
 EXTRA_t += t/fuzz/corpus t/fuzz/text.dict
+
+# Helpers of the end-to-end tests.
+noinst_PROGRAMS += t/tool/coherence
+t_tool_coherence_SOURCES = t/tool/coherence.c

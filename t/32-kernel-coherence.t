@@ -1,0 +1,82 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writers over TCP, readers over UDP: no reply is older than an acknowledged write."""
+import os
+import subprocess
+import sys
+import threading
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import kernel
+import tap
+
+READS = 2000000
+SECONDS = 120
+
+
+def coherence(m, writers, readers, keys, reads, seconds):
+    """What t/tool/coherence counted; its complaints go into the log."""
+    done = subprocess.run([kernel.beside("t/tool/coherence"), m.pair.address(),
+                           str(m.server.port), str(writers), str(readers), str(keys), str(reads),
+                           str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          check=False, timeout=seconds + 60)
+    tap.diag(done.stderr.decode())
+    tap.ok(done.returncode in (0, 1), "the run comes to its end")
+    return {name: int(number) for name, number in
+            (line.split() for line in done.stdout.decode().splitlines())}
+
+
+def judge(found, grown, reads):
+    tap.diag("%s; kernel: answered %d, hits %d, misses %d, busy %d" %
+             (found, grown["answered"], grown["hits"], grown["misses"], grown["pass_busy"]))
+    tap.ok(found["reads"] >= reads, "%d reads, at least %d" % (found["reads"], reads))
+    tap.ok(found["writes"] > 1000 and found["flushes"] >= 2, "beside %d writes and %d flush_all" %
+           (found["writes"], found["flushes"]))
+    tap.is_(found["wrong"], 0, "no answer is older than an acknowledged write, none is torn")
+    tap.ok(found["lost"] * 1000 <= found["reads"], "requests are not lost (%d)" % found["lost"])
+    tap.ok(grown["hits"] + grown["misses"] >= 0.9 * found["reads"],
+           "the kernel answered for at least 9 of 10 keys")
+
+
+@tap.case
+def many_keys():
+    with kernel.Machines(threads=2) as m:
+        found, grown = m.during(lambda: coherence(m, 2, 2, 1000, READS, SECONDS))
+        judge(found, grown, READS)
+
+
+@tap.case
+def few_keys():
+    with kernel.Machines(threads=2) as m:
+        found, grown = m.during(lambda: coherence(m, 3, 2, 12, READS // 8, SECONDS))
+        judge(found, grown, READS // 8)
+
+
+@tap.case
+def a_table_that_grows():
+    """The same while 400,000 other keys come in and the table grows sixfold."""
+    with kernel.Machines("-m", "256", threads=2) as m:
+        level = int(m.tcp.stats()["hash_power_level"])
+        loading = True
+
+        def load():
+            stream = m.server.stream()
+            for start in range(0, 400000, 1000):
+                if not loading:
+                    return
+                stream.send(b"".join(b"set load%d 0 0 8\r\n%08d\r\n" % (i, i)
+                                     for i in range(start, start + 1000)))
+                stream.exactly(len(b"STORED\r\n") * 1000)
+
+        loader = threading.Thread(target=load)
+        loader.start()
+        found, grown = m.during(lambda: coherence(m, 1, 2, 1000, READS // 8, SECONDS))
+        loading = False
+        loader.join()
+        judge(found, grown, READS // 8)
+        tap.ok(int(m.tcp.stats()["hash_power_level"]) > level or
+               m.tcp.stats()["hash_is_expanding"] == "1", "the table did grow")
+
+
+tap.run(SECONDS + 60)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""kernel: a server with the kernel path, reached over veth from this process.
+
+The test's process moves into the client's namespace, so that its sockets are
+the client's. Who answered is told by the counters of `stats bmc`.
+"""
+import os
+
+import client
+import netns
+import server
+import tap
+
+
+class Machines:
+    """Two machines, the server on one, this process on the other.
+
+    links: veths, each with an XDP program of the server; mode: of -X bmc.
+    """
+
+    def __init__(self, *arguments, links=1, mode=None, mtu=1500, listen="0.0.0.0", **options):
+        self.pair = netns.Pair(links, mtu)
+        netns.enter(self.pair.client)
+        words = ["bmc=" + self.pair.interface(i) for i in range(links)]
+        if mode:
+            words.append("mode=" + mode)
+        self.arguments = ("-X", ",".join(words)) + arguments
+        self.options = dict(options, namespace=self.pair.server, host=self.pair.address(),
+                            listen=listen)
+        self.start()
+
+    def start(self):
+        self.server = server.Server(*self.arguments, **self.options)
+        self.tcp = self.server.stream()
+        self.udp = self.server.udp()
+
+    def stop(self):
+        self.server.stop()
+        self.pair.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if self.server.process.returncode is None:
+            self.stop()
+        else:
+            self.pair.close()
+
+    def counts(self):
+        """`stats bmc` as numbers, as far as they are; answered: by XDP and TC together."""
+        rows = self.tcp.stats("bmc")
+        counts = {key: int(value) for key, value in rows.items() if value.isdigit()}
+        counts["answered"] = counts["answered_xdp"] + counts["answered_tc"]
+        return counts
+
+    def during(self, function):
+        """What function returns, and how the counters grew meanwhile."""
+        before = self.counts()
+        result = function()
+        after = self.counts()
+        return result, {key: after[key] - before.get(key, 0) for key in after}
+
+    def by_kernel(self, request):
+        """(answer, whether the kernel gave it) to one request."""
+        answer, grown = self.during(lambda: self.udp.ask(request))
+        return answer, grown["answered"] == 1
+
+    def by_server(self, request):
+        """The server's own answer: while verbosity is 2 the kernel stands aside."""
+        self.tcp.ask(b"verbosity 2\r\n")
+        answer, grown = self.during(lambda: self.udp.ask(request))
+        self.tcp.ask(b"verbosity 0\r\n")
+        if grown["answered"]:
+            raise RuntimeError("the kernel answers while verbosity is 2")
+        return answer
+
+    def same(self, request, want, name, kernel=True):
+        """The request is answered `want`, by the kernel or not by it."""
+        try:
+            answer, answered = self.by_kernel(request)
+        except (TimeoutError, client.FrameError) as error:
+            answer, answered = repr(error), None
+            self.udp.close()
+            self.udp = self.server.udp()
+        who = "by the kernel" if kernel else "by the server"
+        tap.is_((answer, answered), (want, kernel), "%s, %s" % (name, who))
+
+    def silent(self, request, seconds=0.3, **frame):
+        """Whether a request gets no answer: for a server that is stopped."""
+        self.udp.sock.settimeout(seconds)
+        try:
+            self.udp.ask(request, **frame)
+            return False
+        except TimeoutError:
+            return True
+        finally:
+            self.udp.sock.settimeout(client.SECONDS)
+
+
+def hit(key, value, flags=0):
+    return b"VALUE %s %d %d\r\n%s\r\n" % (key, flags, len(value), value)
+
+
+def answer(*items):
+    """The whole answer to a get: of (key, value) and (key, value, flags)."""
+    return b"".join(hit(*item) for item in items) + b"END\r\n"
+
+
+def capabilities(pid):
+    """The effective ones, as a set of numbers."""
+    with open("/proc/%d/status" % pid, encoding="ascii") as file:
+        line = next(line for line in file if line.startswith("CapEff:"))
+    bits = int(line.split()[1], 16)
+    return {i for i in range(64) if bits >> i & 1}
+
+
+def beside(path):
+    """The path of a program of the build tree."""
+    return os.path.join(os.environ.get("BUILDDIR", os.getcwd()), path)

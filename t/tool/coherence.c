@@ -1,0 +1,635 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * coherence: writers over TCP and readers over UDP against one server, and a
+ * check that no reply is older than an acknowledged write.
+ *
+ * Each key has versions that its one writer numbers; every value tells its
+ * version, and an absence is a version too. Before a reader asks it notes the
+ * last version that was acknowledged, or seen by any reader (the floor); the
+ * answer must be one of the versions from there to the last that was begun (the ceiling).
+ * That is linearizability of one key, for reads that do not overlap each other.
+ *
+ *   coherence ADDRESS PORT WRITERS READERS KEYS READS SECONDS
+ *
+ * Ends after READS key reads or SECONDS, prints what it counted as "name
+ * number" lines, and exits with 1 if an answer was wrong.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    HISTORY = 64, /* versions that a key remembers; absences beyond are believed */
+    BATCH = 16,   /* requests of a reader in flight */
+    KEYS_MAX = 8, /* of one request */
+    VALUE_MAX = 1200,
+    APPENDS_MAX = 40, /* to one value before it is set anew */
+    REPORTS_MAX = 10,
+    FRAME = 8,
+};
+
+/* What a key's values look like decides which commands write it. */
+enum kind { KIND_TEXT, KIND_UP, KIND_DOWN, KIND_APPEND, KINDS };
+
+/* A decreasing number of a fixed length, so that decr never pads. */
+static const uint64_t down_from = 9000000000000000000ull;
+
+/*
+ * begun is stored before the request is sent, acked after its answer was
+ * read, seen by readers after theirs. absent[v % HISTORY] is written before
+ * begun becomes v: the readers' acquire of begun pairs with that release.
+ */
+struct key {
+    _Alignas(64) _Atomic uint64_t begun;
+    _Atomic uint64_t acked;
+    _Atomic uint64_t seen;
+    _Atomic bool absent[HISTORY];
+    uint64_t base; /* KIND_APPEND: the version of the last whole value; its writer's */
+    bool there;    /* its writer's */
+};
+
+struct run {
+    struct sockaddr_in server;
+    unsigned int nwriters, nreaders, nkeys;
+    uint64_t nreads, seconds;
+    struct key *keys;
+    pthread_rwlock_t flush; /* held for writing while flush_all is in flight */
+    _Atomic bool stop;
+    _Atomic uint64_t reads, hits, writes, flushes, lost, wrong, touched;
+};
+
+struct thread {
+    pthread_t id;
+    struct run *run;
+    unsigned int index;
+    uint64_t random;
+};
+
+static uint64_t next_random(struct thread *thread)
+{
+    uint64_t x = thread->random;
+
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    thread->random = x;
+    return x >> 11;
+}
+
+__attribute__((noreturn, format(printf, 1, 2))) static void fatal(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\n");
+    exit(2);
+}
+
+__attribute__((format(printf, 2, 3))) static void report(struct run *run, const char *format, ...)
+{
+    va_list args;
+
+    if (atomic_fetch_add(&run->wrong, 1) >= REPORTS_MAX)
+        return;
+    va_start(args, format);
+    fprintf(stderr, "wrong: ");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+}
+
+/* --- values ----------------------------------------------------------------- */
+
+static enum kind key_kind(unsigned int index)
+{
+    return (enum kind)(index % KINDS);
+}
+
+static int key_name(char *out, unsigned int index)
+{
+    /* Lengths of 5 to 44: words, rests of words, several words. */
+    return sprintf(out, "%.*s%05u", (int)(index * 7 % 40),
+                   "abcdefghijklmnopqrstuvwxyzabcdefghijklmnop", index);
+}
+
+/* The text of a version: its number again and again. */
+static size_t text_render(char *out, uint64_t version)
+{
+    size_t n = 1 + (size_t)(version * 2654435761u % 37), i;
+
+    if (version % 5)
+        n = 1 + n % 4;
+    for (i = 0; i < n; i++)
+        sprintf(out + 16 * i, "%016llu", (unsigned long long)version);
+    return 16 * n;
+}
+
+/* The version that a value tells. False: no value that was ever written. */
+static bool value_version(enum kind kind, const char *value, size_t len, uint64_t *version)
+{
+    char expected[VALUE_MAX];
+    size_t i;
+
+    *version = 0;
+    if (kind == KIND_UP || kind == KIND_DOWN) {
+        for (i = 0; i < len && value[i] >= '0' && value[i] <= '9'; i++)
+            *version = *version * 10 + (uint64_t)(value[i] - '0');
+        if (kind == KIND_DOWN)
+            *version = down_from - *version;
+        return i == len && len > 0;
+    }
+    if (kind == KIND_TEXT) {
+        *version = strtoull(value, NULL, 10);
+        if (len >= 16) {
+            *version = 0;
+            for (i = 0; i < 16; i++)
+                *version = *version * 10 + (uint64_t)(value[i] - '0');
+        }
+        return text_render(expected, *version) == len && !memcmp(expected, value, len);
+    }
+    /* KIND_APPEND: ,,,,NUMBER.... and each comma and dot is a version. */
+    for (i = 0; i < len && value[i] == ','; i++)
+        ;
+    if (len < i + 16)
+        return false;
+    for (size_t end = i + 16; i < end; i++)
+        *version = *version * 10 + (uint64_t)(value[i] - '0');
+    for (; i < len; i++)
+        if (value[i] != '.')
+            return false;
+    *version += len - 16;
+    return true;
+}
+
+/* --- writers ---------------------------------------------------------------- */
+
+struct stream {
+    int fd;
+    char in[8192];
+    size_t nin;
+};
+
+static void stream_open(struct stream *stream, const struct run *run)
+{
+    struct timeval patience = {.tv_sec = 20};
+    int one = 1;
+
+    stream->nin = 0;
+    stream->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (stream->fd < 0 ||
+        connect(stream->fd, (const struct sockaddr *)&run->server, sizeof(run->server)))
+        fatal("connect: %s", strerror(errno));
+    setsockopt(stream->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    setsockopt(stream->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+}
+
+/* Sends and waits until the answer ends with `end`; the answer, NUL-terminated. */
+static char *stream_ask(struct stream *stream, const char *request, size_t nrequest,
+                        const char *end)
+{
+    size_t nend = strlen(end);
+    ssize_t n;
+
+    if (send(stream->fd, request, nrequest, MSG_NOSIGNAL) != (ssize_t)nrequest)
+        fatal("send: %s", strerror(errno));
+    stream->nin = 0;
+    do {
+        n = recv(stream->fd, stream->in + stream->nin, sizeof(stream->in) - 1 - stream->nin, 0);
+        if (n <= 0)
+            fatal("no answer to \"%.*s\": %s", (int)strcspn(request, "\r"), request,
+                  n ? strerror(errno) : "closed");
+        stream->nin += (size_t)n;
+        stream->in[stream->nin] = '\0';
+    } while (stream->nin < nend || memcmp(stream->in + stream->nin - nend, end, nend) != 0);
+    return stream->in;
+}
+
+/* A write: its request is in `text`; what must be answered. */
+struct write {
+    char text[VALUE_MAX + 512];
+    size_t ntext;
+    const char *want; /* the whole answer without \r\n; NULL: a number */
+    bool absent;      /* the key is gone afterwards */
+};
+
+__attribute__((format(printf, 2, 3))) static void write_format(struct write *write,
+                                                               const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    write->ntext = (size_t)vsnprintf(write->text, sizeof(write->text), format, args);
+    va_end(args);
+}
+
+static void write_store(struct write *write, const char *verb, const char *name, const char *value,
+                        size_t nvalue)
+{
+    write_format(write, "%s %s 0 0 %zu\r\n%.*s\r\n", verb, name, nvalue, (int)nvalue, value);
+    write->want = "STORED";
+}
+
+/* The value of a version that does not build on the one before. */
+static size_t whole_value(char *out, enum kind kind, uint64_t version)
+{
+    if (kind == KIND_TEXT)
+        return text_render(out, version);
+    if (kind == KIND_UP)
+        return (size_t)sprintf(out, "%llu", (unsigned long long)version);
+    if (kind == KIND_DOWN)
+        return (size_t)sprintf(out, "%llu", (unsigned long long)(down_from - version));
+    return (size_t)sprintf(out, "%016llu", (unsigned long long)version);
+}
+
+static void write_cas(struct write *write, struct stream *stream, const char *name,
+                      const char *value, size_t nvalue)
+{
+    char request[128];
+    unsigned long long cas = 0;
+    int n = sprintf(request, "gets %s\r\n", name);
+    const char *answer = stream_ask(stream, request, (size_t)n, "END\r\n");
+
+    if (sscanf(answer, "VALUE %*s %*u %*u %llu", &cas) != 1)
+        fatal("gets %s: \"%.60s\"", name, answer);
+    write_format(write, "cas %s 0 0 %zu %llu\r\n%.*s\r\n", name, nvalue, cas, (int)nvalue, value);
+    write->want = "STORED";
+}
+
+static void write_gone(struct write *write, const char *name, uint64_t random)
+{
+    write->absent = true;
+    switch (random % 4) {
+    case 0:
+        write_format(write, "touch %s -1\r\n", name);
+        write->want = "TOUCHED";
+        break;
+    case 1:
+        write_format(write, "set %s 0 -1 1\r\nx\r\n", name);
+        write->want = "STORED";
+        break;
+    default:
+        write_format(write, "delete %s\r\n", name);
+        write->want = "DELETED";
+    }
+}
+
+/* Chooses the write that makes `version` of a key. */
+static void write_choose(struct write *write, struct thread *thread, struct stream *stream,
+                         unsigned int index, uint64_t version)
+{
+    struct key *key = &thread->run->keys[index];
+    enum kind kind = key_kind(index);
+    uint64_t random = next_random(thread), which = random % 16;
+    char name[64], value[VALUE_MAX];
+    size_t nvalue = whole_value(value, kind, version);
+
+    key_name(name, index);
+    write->absent = false;
+    if (!key->there) {
+        write_store(write, which % 2 ? "add" : "set", name, value, nvalue);
+        key->base = version;
+    } else if (which == 0) {
+        write_gone(write, name, random / 16);
+    } else if (kind == KIND_UP && which < 12) {
+        write_format(write, "incr %s 1\r\n", name);
+        write->want = NULL;
+    } else if (kind == KIND_DOWN && which < 12) {
+        write_format(write, "decr %s 1\r\n", name);
+        write->want = NULL;
+    } else if (kind == KIND_APPEND && which < 14 && version - key->base < APPENDS_MAX) {
+        write_store(write, which % 2 ? "append" : "prepend", name, which % 2 ? "." : ",", 1);
+    } else {
+        key->base = version;
+        if (which % 3 == 0)
+            write_cas(write, stream, name, value, nvalue);
+        else
+            write_store(write, which % 3 == 1 ? "set" : "replace", name, value, nvalue);
+    }
+}
+
+/* A touch changes no version; it must change no value either. */
+static void touch_key(struct thread *thread, struct stream *stream, unsigned int index)
+{
+    char name[64], request[128];
+    int n;
+
+    key_name(name, index);
+    n = sprintf(request, "touch %s %d\r\n", name, 1000 + (int)(next_random(thread) % 1000));
+    if (strcmp(stream_ask(stream, request, (size_t)n, "\r\n"), "TOUCHED\r\n") != 0)
+        report(thread->run, "touch %s: \"%.40s\"", name, stream->in);
+    atomic_fetch_add(&thread->run->touched, 1);
+}
+
+static void write_key(struct thread *thread, struct stream *stream, unsigned int index)
+{
+    struct run *run = thread->run;
+    struct key *key = &run->keys[index];
+    uint64_t version = atomic_load(&key->begun) + 1;
+    struct write write;
+    const char *answer;
+    size_t nwant;
+
+    if (key->there && next_random(thread) % 16 == 0)
+        touch_key(thread, stream, index);
+    write_choose(&write, thread, stream, index, version);
+    atomic_store(&key->absent[version % HISTORY], write.absent);
+    atomic_store(&key->begun, version);
+    answer = stream_ask(stream, write.text, write.ntext, "\r\n");
+    nwant = write.want ? strlen(write.want) : strspn(answer, "0123456789");
+    if ((write.want && strncmp(answer, write.want, nwant) != 0) || !nwant ||
+        strcmp(answer + nwant, "\r\n") != 0)
+        report(run, "\"%.*s\" is answered \"%.40s\"", (int)strcspn(write.text, "\r"), write.text,
+               answer);
+    key->there = !write.absent;
+    atomic_store(&key->acked, version);
+    atomic_fetch_add(&run->writes, 1);
+}
+
+static void *writer(void *argument)
+{
+    struct thread *thread = argument;
+    struct run *run = thread->run;
+    struct stream stream;
+    unsigned int index;
+
+    stream_open(&stream, run);
+    while (!atomic_load(&run->stop)) {
+        index = (unsigned int)(next_random(thread) % (run->nkeys / run->nwriters)) * run->nwriters +
+                thread->index;
+        pthread_rwlock_rdlock(&run->flush);
+        write_key(thread, &stream, index);
+        pthread_rwlock_unlock(&run->flush);
+    }
+    close(stream.fd);
+    return NULL;
+}
+
+/* Every now and then everything becomes absent. */
+static void flush_all(struct run *run, struct stream *stream)
+{
+    unsigned int i;
+    uint64_t version;
+
+    pthread_rwlock_wrlock(&run->flush);
+    for (i = 0; i < run->nkeys; i++) {
+        version = atomic_load(&run->keys[i].begun) + 1;
+        atomic_store(&run->keys[i].absent[version % HISTORY], true);
+        atomic_store(&run->keys[i].begun, version);
+    }
+    if (strcmp(stream_ask(stream, "flush_all\r\n", 11, "\r\n"), "OK\r\n") != 0)
+        report(run, "flush_all: \"%.40s\"", stream->in);
+    for (i = 0; i < run->nkeys; i++) {
+        run->keys[i].there = false;
+        atomic_store(&run->keys[i].acked, atomic_load(&run->keys[i].begun));
+    }
+    atomic_fetch_add(&run->flushes, 1);
+    pthread_rwlock_unlock(&run->flush);
+}
+
+/* --- readers ---------------------------------------------------------------- */
+
+struct ask {
+    unsigned int nkeys;
+    unsigned int keys[KEYS_MAX];
+    uint64_t floor[KEYS_MAX];
+    bool answered;
+};
+
+static void raise_to(_Atomic uint64_t *at, uint64_t value)
+{
+    uint64_t old = atomic_load(at);
+
+    while (old < value && !atomic_compare_exchange_weak(at, &old, value))
+        ;
+}
+
+static void check_value(struct run *run, unsigned int index, uint64_t floor, const char *value,
+                        size_t nvalue)
+{
+    struct key *key = &run->keys[index];
+    uint64_t ceiling = atomic_load(&key->begun), version;
+
+    if (!value_version(key_kind(index), value, nvalue, &version))
+        report(run, "key %u: a value that was never written: \"%.*s\"", index, (int)nvalue, value);
+    else if (version < floor)
+        report(run, "key %u: stale: version %llu, %llu was acknowledged", index,
+               (unsigned long long)version, (unsigned long long)floor);
+    else if (version > ceiling)
+        report(run, "key %u: version %llu, only %llu was begun", index, (unsigned long long)version,
+               (unsigned long long)ceiling);
+    else
+        raise_to(&key->seen, version);
+    atomic_fetch_add_explicit(&run->hits, 1, memory_order_relaxed);
+}
+
+static void check_absence(struct run *run, unsigned int index, uint64_t floor)
+{
+    struct key *key = &run->keys[index];
+    uint64_t ceiling = atomic_load(&key->begun), version;
+
+    if (ceiling - floor >= HISTORY - 1)
+        return;
+    for (version = floor; version <= ceiling; version++)
+        if (atomic_load(&key->absent[version % HISTORY]))
+            return;
+    /* The ring may have moved on while it was read. */
+    if (atomic_load(&key->begun) - floor < HISTORY - 1)
+        report(run, "key %u: a miss, but it was there in all versions from %llu to %llu", index,
+               (unsigned long long)floor, (unsigned long long)ceiling);
+}
+
+/* Takes "VALUE name flags n\r\n...\r\n" off the text. False: it does not begin so. */
+static bool take_value(const char **text, const char *end, const char *name, const char **value,
+                       size_t *nvalue)
+{
+    size_t nname = strlen(name);
+    const char *at = *text;
+    char *after;
+
+    if (end - at < (ptrdiff_t)(6 + nname + 3) || memcmp(at, "VALUE ", 6) != 0 ||
+        memcmp(at + 6, name, nname) != 0 || memcmp(at + 6 + nname, " 0 ", 3) != 0)
+        return false;
+    *nvalue = strtoul(at + 6 + nname + 3, &after, 10);
+    *value = after + 2;
+    if (*value + *nvalue + 2 > end)
+        return false;
+    *text = *value + *nvalue + 2;
+    return true;
+}
+
+static void check_answer(struct run *run, const struct ask *ask, const char *text, size_t ntext)
+{
+    const char *at = text, *end = text + ntext, *value;
+    char name[64];
+    unsigned int i;
+    size_t nvalue;
+
+    for (i = 0; i < ask->nkeys; i++) {
+        key_name(name, ask->keys[i]);
+        if (take_value(&at, end, name, &value, &nvalue))
+            check_value(run, ask->keys[i], ask->floor[i], value, nvalue);
+        else
+            check_absence(run, ask->keys[i], ask->floor[i]);
+    }
+    if (end - at != 5 || memcmp(at, "END\r\n", 5) != 0)
+        report(run, "an answer ends \"%.*s\"", (int)(end - at), at);
+    atomic_fetch_add_explicit(&run->reads, ask->nkeys, memory_order_relaxed);
+}
+
+static void send_ask(struct thread *thread, int fd, struct ask *ask, uint16_t id)
+{
+    struct run *run = thread->run;
+    char text[1024] = {(char)(id >> 8), (char)id, 0, 0, 0, 1, 0, 0};
+    size_t n = FRAME;
+    unsigned int i;
+    uint64_t acked, seen;
+
+    ask->nkeys =
+        next_random(thread) % 3 ? 1 : 2 + (unsigned int)(next_random(thread) % (KEYS_MAX - 1));
+    ask->answered = false;
+    n += (size_t)sprintf(text + n, "get");
+    for (i = 0; i < ask->nkeys; i++) {
+        ask->keys[i] = (unsigned int)(next_random(thread) % run->nkeys);
+        acked = atomic_load(&run->keys[ask->keys[i]].acked);
+        seen = atomic_load(&run->keys[ask->keys[i]].seen);
+        ask->floor[i] = acked > seen ? acked : seen;
+        text[n++] = ' ';
+        n += (size_t)key_name(text + n, ask->keys[i]);
+    }
+    n += (size_t)sprintf(text + n, "\r\n");
+    if (send(fd, text, n, 0) != (ssize_t)n && errno != ENOBUFS && errno != EAGAIN)
+        fatal("send: %s", strerror(errno));
+}
+
+/* Receives what comes of a batch. A reply of several datagrams is the server's; it is skipped. */
+static void receive_batch(struct run *run, int fd, struct ask *asks, uint16_t first)
+{
+    unsigned int left = BATCH, index;
+    char in[2048];
+    ssize_t n;
+
+    while (left > 0) {
+        n = recv(fd, in, sizeof(in) - 1, 0);
+        if (n < 0) {
+            atomic_fetch_add(&run->lost, left);
+            return;
+        }
+        in[n] = '\0';
+        index = (uint16_t)(((unsigned char)in[0] << 8 | (unsigned char)in[1]) - first);
+        if (n < FRAME || index >= BATCH || asks[index].answered)
+            continue;
+        asks[index].answered = true;
+        left--;
+        if (in[4] == 0 && in[5] == 1)
+            check_answer(run, &asks[index], in + FRAME, (size_t)n - FRAME);
+    }
+}
+
+static void *reader(void *argument)
+{
+    struct thread *thread = argument;
+    struct run *run = thread->run;
+    struct timeval patience = {.tv_usec = 500000};
+    struct ask asks[BATCH];
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    uint16_t id = (uint16_t)(thread->index * 1000);
+    unsigned int i;
+
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&run->server, sizeof(run->server)))
+        fatal("socket: %s", strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    while (!atomic_load(&run->stop)) {
+        for (i = 0; i < BATCH; i++)
+            send_ask(thread, fd, &asks[i], (uint16_t)(id + i));
+        receive_batch(run, fd, asks, id);
+        id = (uint16_t)(id + BATCH);
+    }
+    close(fd);
+    return NULL;
+}
+
+/* --- the run ---------------------------------------------------------------- */
+
+static void start(struct thread *threads, unsigned int n, struct run *run, void *(*main)(void *))
+{
+    unsigned int i;
+
+    for (i = 0; i < n; i++) {
+        threads[i] = (struct thread){
+            .run = run, .index = i, .random = 0x9e3779b97f4a7c15ull * (i + 1) ^ (uintptr_t)main};
+        if (pthread_create(&threads[i].id, NULL, main, &threads[i]))
+            fatal("pthread_create");
+    }
+}
+
+static void conduct(struct run *run)
+{
+    struct thread *writers = calloc(run->nwriters, sizeof(*writers));
+    struct thread *readers = calloc(run->nreaders, sizeof(*readers));
+    time_t end = time(NULL) + (time_t)run->seconds;
+    struct stream stream;
+    unsigned int i;
+
+    if (!writers || !readers)
+        fatal("out of memory");
+    stream_open(&stream, run);
+    flush_all(run, &stream);
+    start(writers, run->nwriters, run, writer);
+    start(readers, run->nreaders, run, reader);
+    while (atomic_load(&run->reads) < run->nreads && time(NULL) < end) {
+        poll(NULL, 0, 1500);
+        flush_all(run, &stream);
+    }
+    atomic_store(&run->stop, true);
+    for (i = 0; i < run->nwriters; i++)
+        pthread_join(writers[i].id, NULL);
+    for (i = 0; i < run->nreaders; i++)
+        pthread_join(readers[i].id, NULL);
+    close(stream.fd);
+    free(writers);
+    free(readers);
+}
+
+int main(int argc, char **argv)
+{
+    struct run run = {.flush = PTHREAD_RWLOCK_INITIALIZER};
+
+    if (argc != 8 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
+        fatal("usage: coherence ADDRESS PORT WRITERS READERS KEYS READS SECONDS");
+    run.server.sin_family = AF_INET;
+    run.server.sin_port = htons((uint16_t)atoi(argv[2]));
+    run.nwriters = (unsigned int)atoi(argv[3]);
+    run.nreaders = (unsigned int)atoi(argv[4]);
+    run.nkeys = (unsigned int)atoi(argv[5]);
+    run.nreads = strtoull(argv[6], NULL, 10);
+    run.seconds = strtoull(argv[7], NULL, 10);
+    if (!run.nwriters || run.nkeys < run.nwriters || run.nkeys > 99999)
+        fatal("coherence: at least one writer, and a key for each");
+    run.keys = aligned_alloc(64, run.nkeys * sizeof(*run.keys));
+    if (!run.keys)
+        fatal("out of memory");
+    memset(run.keys, 0, run.nkeys * sizeof(*run.keys));
+    conduct(&run);
+    printf(
+        "reads %llu\nhits %llu\nwrites %llu\ntouches %llu\nflushes %llu\nlost %llu\nwrong %llu\n",
+        (unsigned long long)run.reads, (unsigned long long)run.hits, (unsigned long long)run.writes,
+        (unsigned long long)run.touched, (unsigned long long)run.flushes,
+        (unsigned long long)run.lost, (unsigned long long)run.wrong);
+    free(run.keys);
+    return run.wrong ? 1 : 0;
+}
