@@ -5,10 +5,13 @@ command_srcs = memcached/command/command.h memcached/command/call.h memcached/co
     memcached/command/change.c memcached/command/admin.c memcached/command/stat.c \
     memcached/command/general.c memcached/command/stats.c
 
-unit_tests += t/unit/command_text t/unit/command_limits t/unit/command_stats
+unit_tests += t/unit/command_text t/unit/command_limits t/unit/command_stats \
+    t/unit/command_threads
 t_unit_command_text_SOURCES = t/unit/command_text.c t/unit/command_client.h
 t_unit_command_text_LDADD = $(command_libs)
 t_unit_command_limits_SOURCES = t/unit/command_limits.c t/unit/command_client.h
 t_unit_command_limits_LDADD = $(command_libs)
 t_unit_command_stats_SOURCES = t/unit/command_stats.c t/unit/command_client.h
 t_unit_command_stats_LDADD = $(command_libs)
+t_unit_command_threads_SOURCES = t/unit/command_threads.c t/unit/command_client.h
+t_unit_command_threads_LDADD = $(command_libs)

@@ -6,6 +6,16 @@
 #define TOO_LARGE "SERVER_ERROR object too large for cache\r\n"
 #define NO_MEMORY "SERVER_ERROR out of memory storing object\r\n"
 
+static bool no_memory;
+
+/* Stands in for the C library's, which the replies grow by. */
+void *reallocarray(void *array, size_t n, size_t width)
+{
+    size_t size;
+
+    return no_memory || __builtin_mul_overflow(n, width, &size) ? NULL : realloc(array, size);
+}
+
 /* A storage line with `n` bytes of value that differ by place. Freed by the caller. */
 static char *storage_line(const char *verb, const char *key, size_t n, const char *rest,
                           size_t *len)
@@ -262,6 +272,37 @@ static void a_hit_is_not_copied(void)
     server_stop(&server);
 }
 
+/* Answers a get while there is no memory for pieces, text or holds beyond what there is. */
+static void a_reply_without_memory(void)
+{
+    static const char failed[] = "SERVER_ERROR out of memory writing get response\r\n";
+    struct store_config store;
+    struct server server;
+    char *line;
+    size_t len;
+
+    server_defaults(&server, &store);
+    server_start(&server, &store);
+    ask(&server, "set a 0 0 1\r\nx\r\nset b 0 0 1\r\ny\r\nget a\r\n");
+    line = get_line(" a b", 1000, &len);
+    no_memory = true;
+    ok(strcmp(server_ask(&server, line, len), failed) == 0 && !server.closed,
+       "a get that runs out of memory is an error, without a part of its values");
+    ok(strcmp(ask(&server, "get a\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n") == 0,
+       "the next small get is answered");
+    ok(strcmp(ask(&server, "stats\r\n"), "SERVER_ERROR out of memory writing stats\r\n") == 0,
+       "statistics that run out of memory are an error");
+    reply_fini(&server.reply);
+    ok(strcmp(ask(&server, "get a\r\n"), "") == 0 && server.closed,
+       "without memory for the error the connection closes");
+    ok(strcmp(ask(&server, "set c 0 0 1\r\nx\r\n"), "") == 0 && server.closed, "also after a set");
+    no_memory = false;
+    ok(strcmp(ask(&server, "get c a\r\n"), "VALUE c 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n") == 0,
+       "with memory all is as before");
+    free(line);
+    server_stop(&server);
+}
+
 int main(void)
 {
     large_values();
@@ -271,5 +312,6 @@ int main(void)
     many_gets_of_one_key();
     copies_are_bounded();
     a_hit_is_not_copied();
+    a_reply_without_memory();
     return done();
 }
