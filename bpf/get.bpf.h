@@ -191,11 +191,7 @@ static __always_inline u64 frame_size(u64 nreply, u64 nframe)
 /* Writes the headers before the reply's text, and zeros between its end and the frame's. */
 static __always_inline void reply_head(struct work *work, u64 nreply, u64 nframe)
 {
-    struct head out;
-
-    head_reply(&out, (struct head *)work->head, nreply - FRAME_TEXT);
-    __builtin_memcpy(work->reply, out.w, FRAME_HEAD - 8);
-    STORE16(work->reply + FRAME_TEXT - 2, 0);
+    head_reply(work->reply, work->head, nreply - FRAME_TEXT);
     if (nframe > nreply) {
         BOUND(nreply, 2047);
         STORE64(work->reply + nreply, 0);

@@ -32,6 +32,7 @@ typedef __s64 s64;
 /* The compiler may neither move loads and stores over this nor reuse a value. */
 #define barrier() asm volatile("" ::: "memory")
 #define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
+#define LOAD8(p) (*(const u8 *)(p))
 #define LOAD16(p) (*(const u16 *)(p))
 #define LOAD32(p) (*(const u32 *)(p))
 #define LOAD64(p) (*(const u64 *)(p))
@@ -101,15 +102,15 @@ static __always_inline u64 bytes_below(u64 tops)
 
 /* --- maps ---------------------------------------------------------------- */
 
+/* Each of one value, so that a place in it is found by arithmetic and not by an index in memory. */
 struct segment_map {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
     __uint(key_size, sizeof(u32));
-    __uint(value_size, MC_PAGE_BYTES);
-    __uint(max_entries, MC_SEGMENT_PAGES);
+    __uint(value_size, MC_SEGMENT_BYTES);
+    __uint(max_entries, 1);
 };
 
-/* One value, so that a line is found by arithmetic and not by an index in memory. */
 struct table_map {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);

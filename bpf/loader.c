@@ -130,17 +130,16 @@ struct mc_control *loader_control(struct loader *loader)
 }
 
 /* Creates an array, maps it at addr, and puts it into `outer`. */
-static int map_inner(int outer, uint32_t index, void *addr, uint32_t value_size, uint32_t nvalues)
+static int map_inner(int outer, uint32_t index, void *addr, uint32_t size)
 {
     LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
     int rc = 0, fd;
     void *mem;
 
-    fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "mc_memory", sizeof(uint32_t), value_size, nvalues,
-                        &opts);
+    fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "mc_memory", sizeof(uint32_t), size, 1, &opts);
     if (fd < 0)
         return fd;
-    mem = mmap(addr, (size_t)value_size * nvalues, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+    mem = mmap(addr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                fd, 0);
     if (mem == MAP_FAILED)
         rc = -errno;
@@ -152,13 +151,12 @@ static int map_inner(int outer, uint32_t index, void *addr, uint32_t value_size,
 
 int loader_map_segment(struct loader *loader, uint32_t index, void *addr)
 {
-    return map_inner(bpf_map__fd(loader->skel->maps.heap), index, addr, MC_PAGE_BYTES,
-                     MC_SEGMENT_PAGES);
+    return map_inner(bpf_map__fd(loader->skel->maps.heap), index, addr, MC_SEGMENT_BYTES);
 }
 
 int loader_map_table(struct loader *loader, uint32_t index, void *addr)
 {
-    return map_inner(bpf_map__fd(loader->skel->maps.table), index, addr, MC_TABLE_BYTES, 1);
+    return map_inner(bpf_map__fd(loader->skel->maps.table), index, addr, MC_TABLE_BYTES);
 }
 
 static void counts_add(struct mc_counts *sum, const struct mc_counts *row)

@@ -72,17 +72,15 @@ static __always_inline struct mc_line *line_overflow(u32 number)
     return line_at(MC_OVERFLOW_TABLE + number / MC_TABLE_LINES, number);
 }
 
-/* The page of a reference, and where in the page its chunk begins. */
-static __always_inline char *page_of(u32 ref, u64 *offset)
+/* The segment of a reference, and where in it its chunk begins, yet to be bounded. */
+static __always_inline char *segment_of(u32 ref, u64 *offset)
 {
     u64 at = (u64)ref << (control.ref_shift & 7);
-    u32 segment = at / MC_SEGMENT_BYTES, index = at / MC_PAGE_BYTES % MC_SEGMENT_PAGES;
-    void *pages = bpf_map_lookup_elem(&heap, &segment);
+    u32 index = at / MC_SEGMENT_BYTES, zero = 0;
+    void *segment = bpf_map_lookup_elem(&heap, &index);
 
     *offset = at;
-    if (unlikely(!pages))
-        return NULL;
-    return bpf_map_lookup_elem(pages, &index);
+    return segment ? bpf_map_lookup_elem(segment, &zero) : NULL;
 }
 
 /* The first slots of a line that may hold the tag, as bytes_zero shows them. */
@@ -108,8 +106,8 @@ static __always_inline int second_reached(u32 second)
     return now >= second * 1000000000ull;
 }
 
-/* Copies n wire bytes from `offset` of the page behind the reply. 8 <= n <= TEXT_MAX. */
-static __always_inline int copy_wire(struct work *work, const char *page, u64 offset, u64 n)
+/* Copies n wire bytes from `offset` of the segment behind the reply. 8 <= n <= TEXT_MAX. */
+static __always_inline int copy_wire(struct work *work, const char *segment, u64 offset, u64 n)
 {
     u64 blocks = n / 64, words = n % 64 / 8, from = offset, to = work->nreply + 6, i;
 
@@ -120,9 +118,9 @@ static __always_inline int copy_wire(struct work *work, const char *page, u64 of
         if (i >= blocks)
             break;
         OPAQUE(from);
-        if (from > MC_PAGE_BYTES - 64)
+        if (from > MC_SEGMENT_BYTES - 64)
             return FOUND_AGAIN;
-        in = (const u64 *)(page + from);
+        in = (const u64 *)(segment + from);
         BOUND(to, 2047);
         out = (u64 *)(work->reply + to);
         out[0] = in[0];
@@ -140,10 +138,10 @@ static __always_inline int copy_wire(struct work *work, const char *page, u64 of
         if (i >= words)
             break;
         OPAQUE(from);
-        if (from > MC_PAGE_BYTES - 8)
+        if (from > MC_SEGMENT_BYTES - 8)
             return FOUND_AGAIN;
         BOUND(to, 2047);
-        STORE64(work->reply + to, LOAD64(page + from));
+        STORE64(work->reply + to, LOAD64(segment + from));
         from += 8;
         to += 8;
     }
@@ -151,15 +149,15 @@ static __always_inline int copy_wire(struct work *work, const char *page, u64 of
     from = offset + n - 8;
     to = work->nreply + 6 + n - 8;
     OPAQUE(from);
-    if (from > MC_PAGE_BYTES - 8)
+    if (from > MC_SEGMENT_BYTES - 8)
         return FOUND_AGAIN;
     BOUND(to, 2047);
-    STORE64(work->reply + to, LOAD64(page + from));
+    STORE64(work->reply + to, LOAD64(segment + from));
     return FOUND_HIT;
 }
 
 /* Whether the key of the item whose wire begins at `offset` is ours. */
-static __always_inline int same_key(const struct work *work, const char *page, u64 offset)
+static __always_inline int same_key(const struct work *work, const char *segment, u64 offset)
 {
     u64 words = work->nkey / 8, rest = work->nkey % 8, differ = 0, from = offset, last, i;
 
@@ -167,20 +165,20 @@ static __always_inline int same_key(const struct work *work, const char *page, u
         if (i >= words)
             break;
         OPAQUE(from);
-        if (from > MC_PAGE_BYTES - 8)
+        if (from > MC_SEGMENT_BYTES - 8)
             return 0;
-        differ |= LOAD64(page + from) ^ work->key[i];
+        differ |= LOAD64(segment + from) ^ work->key[i];
         from += 8;
     }
     if (rest) {
         /* The word that ends with the key: it begins in the header at worst. */
         from = offset + work->nkey - 8;
         OPAQUE(from);
-        if (from > MC_PAGE_BYTES - 8)
+        if (from > MC_SEGMENT_BYTES - 8)
             return 0;
         last = work->nkey / 8;
         BOUND(last, KEY_WORDS - 1);
-        differ |= (LOAD64(page + from) >> (64 - 8 * rest)) ^ work->key[last];
+        differ |= (LOAD64(segment + from) >> (64 - 8 * rest)) ^ work->key[last];
     }
     return !differ;
 }
@@ -189,20 +187,20 @@ static __always_inline int same_key(const struct work *work, const char *page, u
 __attribute__((noinline)) int item_take(struct work *work, u32 ref)
 {
     u64 offset, meta, fate, nwire;
-    const char *page;
+    const char *segment;
     u32 exptime;
 
     if (!work)
         return MC_COUNT_PASS_ERROR;
-    page = page_of(ref, &offset);
-    if (!page)
+    segment = segment_of(ref, &offset);
+    if (!segment)
         return FOUND_AGAIN;
-    BOUND(offset, MC_PAGE_BYTES - 1);
-    if (offset > MC_PAGE_BYTES - ITEM_BYTES)
+    BOUND(offset, MC_SEGMENT_BYTES - 1);
+    if (offset > MC_SEGMENT_BYTES - ITEM_BYTES)
         return FOUND_AGAIN;
-    meta = LOAD64(page + offset + ITEM_META);
-    fate = LOAD64(page + offset + ITEM_EXPTIME);
-    if (META_NKEY(meta) != work->nkey || !same_key(work, page, offset + MC_ITEM_HEADER))
+    meta = LOAD64(segment + offset + ITEM_META);
+    fate = LOAD64(segment + offset + ITEM_EXPTIME);
+    if (META_NKEY(meta) != work->nkey || !same_key(work, segment, offset + MC_ITEM_HEADER))
         return FOUND_OTHER;
     if (META_FLAGS(meta) & MC_ITEM_PASS)
         return MC_COUNT_PASS_ITEM;
@@ -216,7 +214,7 @@ __attribute__((noinline)) int item_take(struct work *work, u32 ref)
         return MC_COUNT_PASS_SIZE;
     work->nwire = nwire;
     work->clsid = META_CLSID(meta) % MC_CLASSES;
-    return copy_wire(work, page, offset + MC_ITEM_HEADER, nwire);
+    return copy_wire(work, segment, offset + MC_ITEM_HEADER, nwire);
 }
 
 /* Tries the slots of one line. */

@@ -2,58 +2,58 @@
 /*
  * packet: which frames are ours, and the headers of the reply.
  *
- * A frame's head is read as seven 8-byte words; clang would load the fields
- * of packed structures byte by byte. In network order, little-endian words:
+ * A frame's head is read by offset, in loads of 2, 4 and 8 bytes; clang would
+ * load the fields of packed structures byte by byte. In network order:
  *
- *   word 0   0 destination MAC                      6 source MAC ...
- *   word 1   8 ... source MAC   12 ethertype   14 version, ihl   15 tos
- *   word 2  16 total length   18 id   20 fragment   22 ttl   23 protocol
- *   word 3  24 checksum   26 source address   30 destination address ...
- *   word 4  32 ...   34 source port   36 destination port   38 UDP length
- *   word 5  40 UDP checksum   42 request id   44 sequence   46 datagrams
- *   word 6  48 reserved   50 "get "   54 keys
+ *   0 destination MAC   6 source MAC   12 ethertype
+ *  14 version, ihl   15 tos   16 total length   18 id   20 fragment   22 ttl
+ *  23 protocol   24 checksum   26 source address   30 destination address
+ *  34 source port   36 destination port   38 UDP length   40 UDP checksum
+ *  42 request id   44 sequence   46 datagrams   48 reserved   50 "get "   54 keys
  */
 #ifndef MC_PACKET_BPF_H
 #define MC_PACKET_BPF_H
 
 #include "bpf/kernel.bpf.h"
 
-struct head {
-    u64 w[FRAME_WORDS];
-};
+/* A frame's first FRAME_HEAD bytes, in the packet or in struct work. */
+typedef const void *head_ptr;
+
+/* The interface of every network namespace that leads to itself. */
+enum { LOOPBACK = 1 };
 
 /* What head_check says beside reasons. */
 enum { HEAD_GET = 0, HEAD_FOREIGN = 1 };
 
-static __always_inline u32 head_saddr(const struct head *head)
+/* Word by word: clang copies bytes where it cannot see an alignment. */
+static __always_inline void head_copy(void *out, head_ptr in)
 {
-    return head->w[3] >> 16;
+    int i;
+
+#pragma unroll
+    for (i = 0; i < FRAME_WORDS; i++)
+        STORE64(out + 8 * i, LOAD64(in + 8 * i));
 }
 
-static __always_inline u32 head_daddr(const struct head *head)
+static __always_inline u64 head_total(head_ptr head)
 {
-    return head->w[3] >> 48 | head->w[4] << 16;
+    return bpf_ntohs(LOAD16(head + 16));
 }
 
-static __always_inline u64 head_total(const struct head *head)
+static __always_inline int head_is_udp(head_ptr head)
 {
-    return bpf_ntohs((u16)head->w[2]);
-}
-
-static __always_inline int head_is_udp(const struct head *head)
-{
-    return (u16)(head->w[1] >> 32) == bpf_htons(0x0800) && head->w[2] >> 56 == 17;
+    return LOAD16(head + 12) == bpf_htons(0x0800) && LOAD8(head + 23) == 17;
 }
 
 /* No options, and no fragment of a datagram. */
-static __always_inline int head_is_plain(const struct head *head)
+static __always_inline int head_is_plain(head_ptr head)
 {
-    return (u8)(head->w[1] >> 48) == 0x45 && !((head->w[2] >> 32) & 0xff3f);
+    return LOAD8(head + 14) == 0x45 && !(LOAD16(head + 20) & bpf_htons(0x3fff));
 }
 
-static __always_inline u16 head_dport(const struct head *head)
+static __always_inline int head_is_to_port(head_ptr head)
 {
-    return head->w[4] >> 32;
+    return LOAD16(head + 36) == control.port;
 }
 
 /* Addresses behind the first; 1: it is one of ours. */
@@ -72,11 +72,11 @@ __attribute__((noinline)) int address_is_ours(u32 address)
     return 0;
 }
 
-static __always_inline int head_is_ours(const struct head *head)
+static __always_inline int head_is_to_us(head_ptr head)
 {
-    u32 daddr = head_daddr(head);
+    u32 address = LOAD32(head + 30);
 
-    return (daddr == control.addresses[0] && daddr) || address_is_ours(daddr);
+    return (address == control.addresses[0] && address) || address_is_ours(address);
 }
 
 /*
@@ -85,18 +85,21 @@ static __always_inline int head_is_ours(const struct head *head)
  * own port, to addresses that are not one machine's, nor to our own address
  * unless it came over loopback.
  */
-static __always_inline int source_is_fit(const struct head *head, u32 ifindex)
+static __always_inline int source_is_fit(head_ptr head)
 {
-    u16 sport = head->w[4] >> 16;
-    u32 saddr = head_saddr(head), daddr = head_daddr(head);
+    u16 port = LOAD16(head + 34);
+    u8 net = LOAD8(head + 26);
 
-    if (bpf_ntohs(sport) < 1024 || sport == bpf_htons(11211) || sport == head_dport(head))
+    if (!(port & bpf_htons(0xfc00)) || port == bpf_htons(11211) || port == control.port)
         return 0;
-    if ((saddr & 0xff) - 1 >= 223) /* 0/8, and 224/4 to the end: multicast, broadcast */
-        return 0;
-    if (unlikely((saddr & 0xff) == 127 || saddr == daddr))
-        return ifindex == 1;
-    return !(head->w[0] & 1); /* not to a group of stations */
+    /* 0/8, and 224/4 to the end: multicast, broadcast; nor to a group of stations. */
+    return (u8)(net - 1) < 223 && !(LOAD8(head) & 1);
+}
+
+/* Fit over loopback only. */
+static __always_inline int source_is_own(head_ptr head)
+{
+    return LOAD8(head + 26) == 127 || LOAD32(head + 26) == LOAD32(head + 30);
 }
 
 /*
@@ -104,20 +107,19 @@ static __always_inline int source_is_fit(const struct head *head, u32 ifindex)
  * datagram: HEAD_GET, or the reason to pass. The caller knows that it is to
  * our port and address, and plain.
  */
-static __always_inline int head_check(const struct head *head, u64 nframe, u32 ifindex)
+static __always_inline int head_check(head_ptr head, u64 nframe)
 {
-    u64 total = head_total(head);
-    u64 nudp = bpf_ntohs((u16)(head->w[4] >> 48));
+    u64 total = head_total(head), nudp = bpf_ntohs(LOAD16(head + 38));
 
-    if (unlikely(!source_is_fit(head, ifindex)))
+    if (unlikely(!source_is_fit(head)))
         return MC_COUNT_PASS_SOURCE;
     if (unlikely(nudp + 20 != total || total + 14 > nframe))
         return MC_COUNT_PASS_PACKET;
-    if (unlikely(head->w[5] >> 48 != bpf_htons(1) || nudp <= 16))
+    if (unlikely(LOAD16(head + 46) != bpf_htons(1) || nudp <= 16))
         return MC_COUNT_PASS_FRAME;
     if (unlikely(READ_ONCE(control.aside)))
         return MC_COUNT_PASS_ASIDE;
-    if (unlikely((u32)(head->w[6] >> 16) != 0x20746567 || nudp < 8 + 14)) /* "get " */
+    if (unlikely(LOAD32(head + 50) != 0x20746567 || nudp < 8 + 14)) /* "get " */
         return MC_COUNT_PASS_COMMAND;
     return HEAD_GET;
 }
@@ -135,23 +137,25 @@ static __always_inline u16 ip_checksum(u32 saddr, u32 daddr, u16 total)
 }
 
 /*
- * The head of the reply to `in` with ntext bytes behind the UDP frame header.
- * Of word 6 only the first two bytes are set, to zero: the text begins there.
+ * Writes the head of the reply to the request whose head is in work->head, with
+ * ntext bytes of text: FRAME_TEXT bytes in all. It reads whole words, as they
+ * were stored a moment ago: a load across two stores in flight waits for both.
  */
-static __always_inline void head_reply(struct head *out, const struct head *in, u64 ntext)
+static __always_inline void head_reply(void *out, const u64 *in, u64 ntext)
 {
-    u32 saddr = head_daddr(in), daddr = head_saddr(in);
-    u64 sport = head_dport(in), dport = (u16)(in->w[4] >> 16);
-    u16 total = bpf_htons((u16)(FRAME_TEXT - FRAME_IP + ntext));
-    u16 nudp = bpf_htons((u16)(FRAME_TEXT - FRAME_UDP + ntext));
+    u64 mac = in[0], mac_rest = in[1], to = in[4];
+    u32 daddr = in[3] >> 16, saddr = in[3] >> 48 | to << 16;
+    u64 sport = (u16)(to >> 32), dport = (u16)(to >> 16);
+    u64 total = bpf_htons((u16)(FRAME_TEXT - FRAME_IP + ntext));
+    u64 nudp = bpf_htons((u16)(FRAME_TEXT - FRAME_UDP + ntext));
 
-    out->w[0] = in->w[0] >> 48 | (in->w[1] & 0xffffffff) << 16 | in->w[0] << 48;
-    out->w[1] = ((in->w[0] >> 16) & 0xffffffff) | 0x00450008ull << 32;
-    out->w[2] = total | 0x11400040ull << 32;
-    out->w[3] = ip_checksum(saddr, daddr, total) | (u64)saddr << 16 | (u64)daddr << 48;
-    out->w[4] = daddr >> 16 | sport << 16 | dport << 32 | (u64)nudp << 48;
-    out->w[5] = (in->w[5] & 0xffff0000) | (u64)bpf_htons(1) << 48;
-    out->w[6] = 0;
+    STORE64(out, mac >> 48 | (u64)(u32)mac_rest << 16 | mac << 48);
+    STORE64(out + 8, (u32)(mac >> 16) | 0x00450008ull << 32);
+    STORE64(out + 16, total | 0x11400040ull << 32);
+    STORE64(out + 24, ip_checksum(saddr, daddr, total) | (u64)saddr << 16 | (u64)daddr << 48);
+    STORE64(out + 32, daddr >> 16 | sport << 16 | dport << 32 | nudp << 48);
+    STORE64(out + 40, (in[5] & 0xffff0000) | (u64)bpf_htons(1) << 48);
+    STORE16(out + 48, 0);
 }
 
 #endif

@@ -53,13 +53,15 @@ static __always_inline enum tc_mark tc_mark(struct __sk_buff *skb)
 /* Whether the packet whose head stands in `work` is a get for us; counts it if it is ours but no get. */
 static __always_inline int tc_check(struct __sk_buff *skb, struct work *work)
 {
-    struct head *head = (struct head *)work->head;
+    head_ptr head = work->head;
     int rc;
 
-    if (!head_is_udp(head) || !head_is_plain(head) || head_dport(head) != control.port ||
-        !head_is_ours(head))
+    if (!head_is_udp(head) || !head_is_plain(head) || !head_is_to_port(head) ||
+        !head_is_to_us(head))
         return HEAD_FOREIGN;
-    rc = head_check(head, work->nframe, skb->ifindex);
+    rc = head_check(head, work->nframe);
+    if (source_is_own(head) && skb->ifindex != LOOPBACK)
+        rc = MC_COUNT_PASS_SOURCE;
     if (rc == HEAD_GET && control.flush_at && second_reached(control.flush_at))
         rc = MC_COUNT_PASS_EXPIRED;
     if (rc != HEAD_GET)
@@ -70,7 +72,7 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct work *work)
 /* Brings the request into `work` and answers it. STEP_END or a reason. */
 static __always_inline int tc_answer(struct __sk_buff *skb, struct work *work)
 {
-    u64 nrequest = head_total((struct head *)work->head) + FRAME_IP - FRAME_KEYS;
+    u64 nrequest = head_total(work->head) + FRAME_IP - FRAME_KEYS;
 
     if (nrequest - 1 >= REQUEST_MAX)
         return MC_COUNT_PASS_REQUEST;
@@ -115,7 +117,7 @@ __attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden)
         return TC_ACT_SHOT;
     }
     work->counts.count[MC_COUNT_ANSWERED_TC]++;
-    count_bytes(work, head_total((struct head *)work->head) - 28, nreply - FRAME_PAYLOAD);
+    count_bytes(work, head_total(work->head) - 28, nreply - FRAME_PAYLOAD);
     count_hits(work);
     return bpf_redirect(skb->ifindex, 0);
 }

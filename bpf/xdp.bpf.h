@@ -62,7 +62,7 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
         return XDP_ABORTED;
     }
     work->counts.count[MC_COUNT_ANSWERED_XDP]++;
-    count_bytes(work, head_total((struct head *)work->head) - 28, nreply - FRAME_PAYLOAD);
+    count_bytes(work, head_total(work->head) - 28, nreply - FRAME_PAYLOAD);
     count_hits(work);
     return XDP_TX;
 }
@@ -71,13 +71,13 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
 __attribute__((noinline)) int xdp_get(struct xdp_md *ctx)
 {
     struct work *work = work_get();
-    struct head *head;
+    head_ptr head;
     u64 nrequest;
     int rc;
 
     if (!work)
         return XDP_PASS;
-    head = (struct head *)work->head;
+    head = work->head;
     nrequest = head_total(head) + FRAME_IP - FRAME_KEYS;
     if (nrequest - 1 >= REQUEST_MAX)
         return xdp_pass(work, MC_COUNT_PASS_REQUEST);
@@ -93,7 +93,7 @@ __attribute__((noinline)) int xdp_get(struct xdp_md *ctx)
 
 /* --- one key: straight from the item into the packet ---------------------- */
 
-/* What a request of one key needs of an item's page behind the item's start. */
+/* What a request of one key needs of an item's segment behind the item's start. */
 enum { ITEM_REACH = MC_ITEM_HEADER + 2048 + 64 };
 /* Below this the copy is unrolled, above it the helper's memcpy is faster. */
 enum { COPY_UNROLLED = 512 };
@@ -104,7 +104,7 @@ enum { COPY_UNROLLED = 512 };
  */
 static __always_inline int xdp_key(struct work *work, void *data, void *end)
 {
-    u64 at = head_total((struct head *)work->head) + FRAME_IP - 10, nkey, words, rest;
+    u64 at = head_total(work->head) + FRAME_IP - 10, nkey, words, rest;
     u64 sum = 0, blank = 0, word, i;
     void *tail;
 
@@ -122,13 +122,13 @@ static __always_inline int xdp_key(struct work *work, void *data, void *end)
         if (i >= words || data + FRAME_KEYS + 8 * i + 8 > end)
             break;
         word = LOAD64(data + FRAME_KEYS + 8 * i);
-        blank |= bytes_blank(word);
+        blank |= (word - 0x21 * MASK_BYTES) & ~word;
         work->key[i] = word;
         sum += mc_hash_word(word, control.seed[i]);
     }
     if (rest) {
         word = LOAD64(tail);
-        blank |= bytes_blank(word) >> (64 - 8 * rest);
+        blank |= ((word - 0x21 * MASK_BYTES) & ~word) >> (64 - 8 * rest);
         word >>= 64 - 8 * rest;
         BOUND(words, KEY_WORDS - 1);
         work->key[words] = word;
@@ -136,7 +136,7 @@ static __always_inline int xdp_key(struct work *work, void *data, void *end)
     }
     work->nkey = nkey;
     work->hash = mc_hash_end(sum, nkey);
-    return !blank;
+    return !(blank & MASK_TOPS);
 }
 
 /* Keeps the frame's end, which the key does not cover. 0: there is too much of it. */
@@ -153,7 +153,7 @@ static __always_inline int xdp_keep(struct work *work, void *data, void *end)
     return 1;
 }
 
-/* Whether the key of an item is ours; the item is at least ITEM_REACH before its page's end. */
+/* Whether the key of an item is ours; the item is at least ITEM_REACH before its segment's end. */
 static __always_inline int item_key_is(const struct work *work, const char *item)
 {
     u64 words = work->nkey / 8, rest = work->nkey % 8, differ = 0, at, i;
@@ -245,14 +245,12 @@ static __always_inline int write_hit(struct xdp_md *ctx, struct work *work, cons
                                      u64 nwire)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *tail;
-    struct head out;
     u64 at = nwire;
 
     if (data + FRAME_HEAD > end)
         return 0;
-    head_reply(&out, (struct head *)work->head, 6 + nwire + 5);
-    out.w[6] = TEXT_VALUE << 16;
-    __builtin_memcpy(data, out.w, sizeof(out));
+    head_reply(data, work->head, 6 + nwire + 5);
+    STORE64(data + FRAME_TEXT - 2, TEXT_VALUE << 16);
     BOUND(at, 2047);
     tail = data + FRAME_WIRE + at;
     if (tail + 5 > end)
@@ -294,7 +292,6 @@ static __always_inline int xdp_miss(struct xdp_md *ctx, struct work *work)
 {
     u64 nframe = frame_size(FRAME_TEXT + 5, work->nframe);
     void *data, *end;
-    struct head out;
 
     if (nframe != work->nframe && bpf_xdp_adjust_tail(ctx, (int)nframe - (int)work->nframe))
         return xdp_pass(work, MC_COUNT_PASS_ERROR);
@@ -302,15 +299,14 @@ static __always_inline int xdp_miss(struct xdp_md *ctx, struct work *work)
     end = (void *)(long)ctx->data_end;
     if (data + FRAME_TEXT + 5 > end)
         return XDP_ABORTED;
-    head_reply(&out, (struct head *)work->head, 5);
-    __builtin_memcpy(data, out.w, FRAME_HEAD - 8);
-    /* The frame header's last byte of "one datagram", two reserved ones, the text. */
-    STORE64(data + FRAME_TEXT - 3, TEXT_END << 24 | 1);
+    head_reply(data, work->head, 5);
+    STORE32(data + FRAME_TEXT, (u32)TEXT_END);
+    *(u8 *)(data + FRAME_TEXT + 4) = TEXT_END >> 32;
     if (data + FRAME_MIN <= end)
         STORE64(data + FRAME_MIN - 8, (u64)(u32)(TEXT_END >> 16));
     work->counts.count[MC_COUNT_MISSES]++;
     work->counts.count[MC_COUNT_ANSWERED_XDP]++;
-    count_bytes(work, head_total((struct head *)work->head) - 28, MC_UDP_HEADER + 5);
+    count_bytes(work, head_total(work->head) - 28, MC_UDP_HEADER + 5);
     return XDP_TX;
 }
 
@@ -322,11 +318,11 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
     const char *item;
     int grow, at_head;
 
-    item = page_of(line_ref(line, slot), &offset);
+    item = segment_of(line_ref(line, slot), &offset);
     if (unlikely(!item))
         return xdp_get(ctx);
-    BOUND(offset, MC_PAGE_BYTES - 1);
-    if (unlikely(offset > MC_PAGE_BYTES - ITEM_REACH))
+    BOUND(offset, MC_SEGMENT_BYTES - 1);
+    if (unlikely(offset > MC_SEGMENT_BYTES - ITEM_REACH))
         return xdp_get(ctx);
     item += offset;
     meta = LOAD64(item + ITEM_META);
@@ -351,7 +347,7 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
     line_touch(line, slot);
     work->counts.class_hits[clsid]++;
     work->counts.count[MC_COUNT_ANSWERED_XDP]++;
-    count_bytes(work, head_total((struct head *)work->head) - 28,
+    count_bytes(work, head_total(work->head) - 28,
                 MC_UDP_HEADER + 6 + nwire + 5);
     return XDP_TX;
 }
@@ -387,6 +383,352 @@ static __always_inline int xdp_get_one(struct xdp_md *ctx, struct work *work)
 
 /* --- the program ------------------------------------------------------------ */
 
+/*
+ * Frames that no get can be in: too short, with IP options, a fragment. Those
+ * that are to us, as far as can be seen, are counted.
+ */
+__attribute__((noinline)) int xdp_odd(struct xdp_md *ctx)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *udp;
+    struct work *work;
+    u64 nip;
+
+    if (data + FRAME_PAYLOAD > end || !head_is_udp(data) || LOAD8(data + 14) >> 4 != 4 ||
+        LOAD16(data + 20) & bpf_htons(0x1fff))
+        return XDP_PASS;
+    nip = LOAD8(data + 14) * 4;
+    BOUND(nip, 60);
+    udp = data + FRAME_IP + nip;
+    if (udp + 8 > end || LOAD16(udp + 2) != control.port || !head_is_to_us(data))
+        return XDP_PASS;
+    work = work_get();
+    if (!work)
+        return XDP_PASS;
+    if (!head_is_plain(data))
+        return xdp_pass(work, MC_COUNT_PASS_PACKET);
+    return xdp_pass(work, bpf_ntohs(LOAD16(udp + 4)) > 16 ? MC_COUNT_PASS_COMMAND
+                                                          : MC_COUNT_PASS_FRAME);
+}
+
+/* --- one key: straight from the item into the packet ---------------------- */
+
+/* What a request of one key needs of an item's segment behind the item's start. */
+enum { ITEM_REACH = MC_ITEM_HEADER + 2048 + 64 };
+/* Below this the copy is unrolled, above it the helper's memcpy is faster. */
+enum { COPY_UNROLLED = 512 };
+
+/*
+ * Takes the key out of a frame that holds "get KEY\r\n" and hashes it into
+ * work. 0: it holds something else, or a byte that might not be a key's.
+ */
+static __always_inline int xdp_key(struct work *work, void *data, void *end)
+{
+    u64 at = head_total(work->head) + FRAME_IP - 10, nkey, words, rest;
+    u64 sum = 0, blank = 0, word, i;
+    void *tail;
+
+    nkey = at + 8 - FRAME_KEYS;
+    if (unlikely(nkey - 1 >= MC_KEY_MAX))
+        return 0;
+    words = nkey / 8;
+    rest = nkey % 8;
+    /* The last eight bytes of the key, or of it and what is before it, and the newline. */
+    BOUND(at, 511);
+    tail = data + at;
+    if (tail + 10 > end || LOAD16(tail + 8) != 0x0a0d)
+        return 0;
+    for (i = 0; i < KEY_WORDS; i++) {
+        if (i >= words || data + FRAME_KEYS + 8 * i + 8 > end)
+            break;
+        word = LOAD64(data + FRAME_KEYS + 8 * i);
+        blank |= (word - 0x21 * MASK_BYTES) & ~word;
+        work->key[i] = word;
+        sum += mc_hash_word(word, control.seed[i]);
+    }
+    if (rest) {
+        word = LOAD64(tail);
+        blank |= ((word - 0x21 * MASK_BYTES) & ~word) >> (64 - 8 * rest);
+        word >>= 64 - 8 * rest;
+        BOUND(words, KEY_WORDS - 1);
+        work->key[words] = word;
+        sum += mc_hash_word(word, control.seed[words]);
+    }
+    work->nkey = nkey;
+    work->hash = mc_hash_end(sum, nkey);
+    return !(blank & MASK_TOPS);
+}
+
+/* Keeps the frame's end, which the key does not cover. 0: there is too much of it. */
+static __always_inline int xdp_keep(struct work *work, void *data, void *end)
+{
+    u64 at = work->nframe - 8;
+
+    if (at > FRAME_KEYS + work->nkey)
+        return 0;
+    BOUND(at, 511);
+    if (data + at + 8 > end)
+        return 0;
+    work->last = LOAD64(data + at);
+    return 1;
+}
+
+/* Whether the key of an item is ours; the item is at least ITEM_REACH before its segment's end. */
+static __always_inline int item_key_is(const struct work *work, const char *item)
+{
+    u64 words = work->nkey / 8, rest = work->nkey % 8, differ = 0, at, i;
+
+    for (i = 0; i < KEY_WORDS; i++) {
+        if (i >= words)
+            break;
+        differ |= LOAD64(item + MC_ITEM_HEADER + 8 * i) ^ work->key[i];
+    }
+    if (rest) {
+        at = work->nkey;
+        BOUND(at, 255);
+        BOUND(words, KEY_WORDS - 1);
+        /* The word that ends with the key: it begins in the header at worst. */
+        differ |= (LOAD64(item + MC_ITEM_HEADER - 8 + at) >> (64 - 8 * rest)) ^ work->key[words];
+    }
+    return !differ;
+}
+
+static __always_inline void copy16(void *to, const void *from)
+{
+    STORE64(to, LOAD64(from));
+    STORE64(to + 8, LOAD64(from + 8));
+}
+
+static __always_inline void copy64(void *to, const void *from)
+{
+    copy16(to, from);
+    copy16(to + 16, from + 16);
+    copy16(to + 32, from + 32);
+    copy16(to + 48, from + 48);
+}
+
+/*
+ * Copies n bytes (9 <= n <= TEXT_MAX) to FRAME_WIRE by blocks, the last one
+ * over bytes of the one before. 0: the frame is shorter than the caller made it.
+ */
+static __always_inline int copy_blocks(void *data, void *end, const char *from, u64 n)
+{
+    void *to = data + FRAME_WIRE, *last;
+    u64 blocks = n / 64, i, at;
+
+    if (n >= 64) {
+        for (i = 0; i < COPY_UNROLLED / 64; i++) {
+            if (i >= blocks)
+                break;
+            if (to + 64 * i + 64 > end)
+                return 0;
+            copy64(to + 64 * i, from + 64 * i);
+        }
+        at = n - 64;
+        BOUND(at, 511);
+        last = to + at;
+        if (last + 64 > end)
+            return 0;
+        copy64(last, from + at);
+    } else if (n >= 32) {
+        at = n - 32;
+        BOUND(at, 31);
+        last = to + at;
+        if (to + 32 > end || last + 32 > end)
+            return 0;
+        copy16(to, from);
+        copy16(to + 16, from + 16);
+        copy16(last, from + at);
+        copy16(last + 16, from + at + 16);
+    } else if (n >= 16) {
+        at = n - 16;
+        BOUND(at, 15);
+        last = to + at;
+        if (to + 16 > end || last + 16 > end)
+            return 0;
+        copy16(to, from);
+        copy16(last, from + at);
+    } else {
+        at = n - 8;
+        BOUND(at, 7);
+        last = to + at;
+        if (to + 8 > end || last + 8 > end)
+            return 0;
+        STORE64(to, LOAD64(from));
+        STORE64(last, LOAD64(from + at));
+    }
+    return 1;
+}
+
+/* Writes a hit's headers and text; the frame has its size. 0: it has not. */
+static __always_inline int write_hit(struct xdp_md *ctx, struct work *work, const char *wire,
+                                     u64 nwire)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *tail;
+    u64 at = nwire;
+
+    if (data + FRAME_HEAD > end)
+        return 0;
+    head_reply(data, work->head, 6 + nwire + 5);
+    STORE64(data + FRAME_TEXT - 2, TEXT_VALUE << 16);
+    BOUND(at, 2047);
+    tail = data + FRAME_WIRE + at;
+    if (tail + 5 > end)
+        return 0;
+    STORE32(tail, (u32)TEXT_END);
+    *(u8 *)(tail + 4) = TEXT_END >> 32;
+    if (nwire < COPY_UNROLLED)
+        return copy_blocks(data, end, wire, nwire);
+    return at >= COPY_UNROLLED && !bpf_xdp_store_bytes(ctx, FRAME_WIRE, (void *)wire, at);
+}
+
+/* Undoes a hit that a writer disturbed: the packet is again what it was. 0: it is not. */
+__attribute__((noinline)) int xdp_restore(struct xdp_md *ctx, int grown, int at_head)
+{
+    struct work *work = work_get();
+    void *data, *end, *tail;
+    u64 nkey, at;
+
+    if (!work || (at_head ? bpf_xdp_adjust_head(ctx, grown) : bpf_xdp_adjust_tail(ctx, -grown)))
+        return 0;
+    nkey = work->nkey;
+    BOUND(nkey, 255);
+    if (nkey < 1 || bpf_xdp_store_bytes(ctx, FRAME_KEYS, work->key, nkey))
+        return 0;
+    data = (void *)(long)ctx->data;
+    end = (void *)(long)ctx->data_end;
+    at = work->nframe - 8;
+    BOUND(at, 511);
+    tail = data + at;
+    if (data + FRAME_KEYS > end || tail + 8 > end)
+        return 0;
+    __builtin_memcpy(data, work->head, FRAME_KEYS);
+    STORE64(tail, work->last);
+    return 1;
+}
+
+/* Shortens the frame to "END\r\n". */
+static __always_inline int xdp_miss(struct xdp_md *ctx, struct work *work)
+{
+    u64 nframe = frame_size(FRAME_TEXT + 5, work->nframe);
+    void *data, *end;
+
+    if (nframe != work->nframe && bpf_xdp_adjust_tail(ctx, (int)nframe - (int)work->nframe))
+        return xdp_pass(work, MC_COUNT_PASS_ERROR);
+    data = (void *)(long)ctx->data;
+    end = (void *)(long)ctx->data_end;
+    if (data + FRAME_TEXT + 5 > end)
+        return XDP_ABORTED;
+    head_reply(data, work->head, 5);
+    STORE32(data + FRAME_TEXT, (u32)TEXT_END);
+    *(u8 *)(data + FRAME_TEXT + 4) = TEXT_END >> 32;
+    if (data + FRAME_MIN <= end)
+        STORE64(data + FRAME_MIN - 8, (u64)(u32)(TEXT_END >> 16));
+    work->counts.count[MC_COUNT_MISSES]++;
+    work->counts.count[MC_COUNT_ANSWERED_XDP]++;
+    count_bytes(work, head_total(work->head) - 28, MC_UDP_HEADER + 5);
+    return XDP_TX;
+}
+
+/* Sends the item at `ref`, if it is the key's and may be served, and the line held still. */
+static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct mc_line *line,
+                                   u32 seq, u64 slot)
+{
+    u64 offset, meta, fate, nwire, clsid;
+    const char *item;
+    int grow, at_head;
+
+    item = segment_of(line_ref(line, slot), &offset);
+    if (unlikely(!item))
+        return xdp_get(ctx);
+    BOUND(offset, MC_SEGMENT_BYTES - 1);
+    if (unlikely(offset > MC_SEGMENT_BYTES - ITEM_REACH))
+        return xdp_get(ctx);
+    item += offset;
+    meta = LOAD64(item + ITEM_META);
+    fate = LOAD64(item + ITEM_EXPTIME);
+    nwire = fate >> 32;
+    OPAQUE(nwire);
+    clsid = META_CLSID(meta) % MC_CLASSES;
+    if (unlikely((meta & META_MASK) != META_OF(work->nkey, READ_ONCE(control.epoch)) ||
+                 nwire - 9 > TEXT_MAX - 11 - 9 || !item_key_is(work, item)))
+        return xdp_get(ctx);
+    if ((u32)fate && unlikely(second_reached((u32)fate)))
+        return xdp_get(ctx);
+    grow = (int)(FRAME_WIRE + nwire + 5) - (int)work->nframe;
+    at_head = !bpf_xdp_adjust_head(ctx, -grow);
+    if (!at_head && bpf_xdp_adjust_tail(ctx, grow))
+        return xdp_pass_to_tc(ctx, work);
+    if (unlikely(!write_hit(ctx, work, item + MC_ITEM_HEADER, nwire)))
+        return XDP_ABORTED;
+    read_barrier();
+    if (unlikely(READ_ONCE(line->seq) != seq))
+        return xdp_restore(ctx, grow, at_head) ? xdp_get(ctx) : XDP_ABORTED;
+    line_touch(line, slot);
+    work->counts.class_hits[clsid]++;
+    work->counts.count[MC_COUNT_ANSWERED_XDP]++;
+    count_bytes(work, head_total(work->head) - 28,
+                MC_UDP_HEADER + 6 + nwire + 5);
+    return XDP_TX;
+}
+
+/*
+ * Answers a request whose only key lies where its hash says. Whatever is not
+ * so plain (a moving line, a second tag, an overflow line) takes the long way.
+ */
+static __always_inline int xdp_get_one(struct xdp_md *ctx, struct work *work)
+{
+    u32 nlines = READ_ONCE(control.nlines), index, seq;
+    u64 hash = work->hash, matches;
+    struct mc_line *line;
+
+    index = mc_line_of(hash, nlines, table_top(nlines));
+    line = line_main(index);
+    if (unlikely(!line))
+        return xdp_get(ctx);
+    seq = READ_ONCE(line->seq);
+    read_barrier();
+    if (unlikely(seq & 1 || ((u32)hash & READ_ONCE(line->mask)) != index))
+        return xdp_get(ctx);
+    matches = line_matches(line, hash);
+    if (matches)
+        return xdp_hit(ctx, work, line, seq, bytes_below(matches));
+    if (unlikely(READ_ONCE(line->next)))
+        return xdp_get(ctx);
+    read_barrier();
+    if (unlikely(READ_ONCE(line->seq) != seq))
+        return xdp_get(ctx);
+    return xdp_miss(ctx, work);
+}
+
+/* --- the program ------------------------------------------------------------ */
+
+/*
+ * Frames that no get can be in: too short, with IP options, a fragment. Those
+ * that are to us, as far as can be seen, are counted.
+ */
+__attribute__((noinline)) int xdp_odd(struct xdp_md *ctx)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *udp;
+    struct work *work;
+    u64 nip;
+
+    if (data + FRAME_PAYLOAD > end || !head_is_udp(data) || LOAD8(data + 14) >> 4 != 4 ||
+        LOAD16(data + 20) & bpf_htons(0x1fff))
+        return XDP_PASS;
+    nip = LOAD8(data + 14) * 4;
+    BOUND(nip, 60);
+    udp = data + FRAME_IP + nip;
+    if (udp + 8 > end || LOAD16(udp + 2) != control.port || !head_is_to_us(data))
+        return XDP_PASS;
+    work = work_get();
+    if (!work)
+        return XDP_PASS;
+    if (!head_is_plain(data))
+        return xdp_pass(work, MC_COUNT_PASS_PACKET);
+    return xdp_pass(work, bpf_ntohs(LOAD16(udp + 4)) > 16 ? MC_COUNT_PASS_COMMAND
+                                                          : MC_COUNT_PASS_FRAME);
+}
+
 /* A frame to us that no well-formed get can be in. */
 __attribute__((noinline)) int xdp_odd(struct xdp_md *ctx)
 {
@@ -397,39 +739,31 @@ SEC("xdp.frags")
 int mc_xdp(struct xdp_md *ctx)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    struct head head;
     struct work *work;
     u64 nframe;
     int rc;
 
     if (data + FRAME_HEAD > end)
         return xdp_odd(ctx);
-    head.w[1] = LOAD64(data + 8);
-    head.w[2] = LOAD64(data + 16);
-    if (!head_is_udp(&head))
+    if (!head_is_udp(data))
         return XDP_PASS;
-    if (unlikely(!head_is_plain(&head)))
+    if (unlikely(!head_is_plain(data)))
         return xdp_odd(ctx);
-    head.w[4] = LOAD64(data + 32);
-    if (head_dport(&head) != control.port)
-        return XDP_PASS;
-    head.w[3] = LOAD64(data + 24);
-    if (unlikely(!head_is_ours(&head)))
+    if (!head_is_to_port(data) || unlikely(!head_is_to_us(data)))
         return XDP_PASS;
     work = work_get();
     if (!work)
         return XDP_PASS;
-    head.w[0] = LOAD64(data);
-    head.w[5] = LOAD64(data + 40);
-    head.w[6] = LOAD64(data + 48);
     nframe = (u64)(end - data);
-    work->nframe = nframe;
-    rc = head_check(&head, nframe, ctx->ingress_ifindex);
+    rc = head_check(data, nframe);
     if (unlikely(rc != HEAD_GET))
         return xdp_pass(work, rc);
+    if (unlikely(source_is_own(data)) && ctx->ingress_ifindex != LOOPBACK)
+        return xdp_pass(work, MC_COUNT_PASS_SOURCE);
     if (unlikely(control.flush_at) && second_reached(control.flush_at))
         return xdp_pass(work, MC_COUNT_PASS_EXPIRED);
-    __builtin_memcpy(work->head, head.w, sizeof(head));
+    work->nframe = nframe;
+    head_copy(work->head, data);
     if (!xdp_key(work, data, end) || !xdp_keep(work, data, end))
         return xdp_get(ctx);
     return xdp_get_one(ctx, work);
