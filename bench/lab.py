@@ -11,6 +11,10 @@ import subprocess
 import time
 
 
+# On one CPU, and not interrupted by other processes.
+PINNED = ["chrt", "-f", "1", "taskset", "-c", "0"]
+
+
 class LabError(Exception):
     """What is said instead of a traceback."""
 
@@ -186,12 +190,12 @@ class Lab:
 
     def perpacket(self, pair, port, *options):
         return json.loads(self.server.run(
-            ["taskset", "-c", "0", self.tool("perpacket"), "--interface", pair.server_if]
+            PINNED + [self.tool("perpacket"), "--interface", pair.server_if]
             + pair.route() + list(options) + [f"{pair.server_ip}:{port}"]))
 
     def udpload(self, pair, port, *options):
         return json.loads(self.client.run(
-            [self.tool("udpload"), "--json"] + list(options) + [f"{pair.server_ip}:{port}"]))
+            PINNED + [self.tool("udpload"), "--json"] + list(options) + [f"{pair.server_ip}:{port}"]))
 
     def populate(self, server, *options):
         self.server.run([self.tool("udpload"), "--populate", "--seconds", "0"] + list(options)
@@ -217,4 +221,4 @@ def set_namespace(descriptor):
 
 
 def missing_tools():
-    return [name for name in ("ip", "nsenter", "taskset") if not shutil.which(name)]
+    return [name for name in ("ip", "nsenter", "taskset", "chrt") if not shutil.which(name)]

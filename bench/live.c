@@ -39,7 +39,7 @@ struct options {
     uint64_t keys, key_size, rate, cpu, cpus, batch, sink;
     const char *interface, *path, *from, *from_mac, *to_mac;
     double seconds, warmup;
-    bool miss, pass;
+    bool miss, pass, realtime;
 };
 
 #define ROW(name, kind, field, argument, help)                                                     \
@@ -49,6 +49,7 @@ static const struct option_row rows[] = {
     ROW("interface", OPTION_WORD, interface, "NAME", "server's end (direct) or client's (veth)"),
     ROW("path", OPTION_WORD, path, "NAME", "direct or veth (direct)"),
     ROW("pass", OPTION_FLAG, pass, NULL, "hand requests to the stack, call no program"),
+    ROW("realtime", OPTION_FLAG, realtime, NULL, "do not let other processes interrupt"),
     ROW("sink", OPTION_NUMBER, sink, "ID", "program that counts the replies (attach sink)"),
     ROW("from", OPTION_WORD, from, "ADDRESS:PORT", "source address (the port is replaced)"),
     ROW("from-mac", OPTION_WORD, from_mac, "MAC", "of the client's end"),
@@ -95,6 +96,15 @@ static void interrupt(int signal)
     (void)signal;
 }
 
+/* The main thread goes before the generators: it ends them. */
+static void take_priority(const struct options *options, int priority)
+{
+    struct sched_param param = {.sched_priority = priority};
+
+    if (options->realtime && sched_setscheduler(0, SCHED_FIFO, &param))
+        fail("--realtime: %s", strerror(errno));
+}
+
 /* The kernel ends a run early when a signal comes (EINTR). */
 static void *generate(void *arg)
 {
@@ -105,6 +115,7 @@ static void *generate(void *arg)
     CPU_ZERO(&set);
     CPU_SET(runner->cpu, &set);
     sched_setaffinity(0, sizeof(set), &set);
+    take_priority(generator->options, 1);
     while (!generator->stop) {
         struct xdp_md ctx = {.data_end = (__u32)generator->nframe,
                              .ingress_ifindex = generator->ifindex};
@@ -233,6 +244,7 @@ static void measure(struct generator *generator)
     struct sample before, after;
 
     sigaction(SIGUSR1, &action, NULL);
+    take_priority(options, 2);
     for (uint64_t i = 0; i < options->cpus; i++) {
         runners[i] = (struct runner){.generator = generator, .cpu = options->cpu + i};
         if (pthread_create(&runners[i].thread, NULL, generate, &runners[i]))
