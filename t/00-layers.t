@@ -13,7 +13,7 @@ ALLOWED = {
     "proto": {"base"},
     "store": {"base", "layout"},
     "command": {"base", "proto", "store", "layout"},
-    "net": {"base", "command", "proto"},
+    "net": {"base", "command", "proto", "layout"},
     "kcache": {"base", "bpf", "layout"},
     "bpf": {"layout"},
     "server": {"base", "net", "command", "store", "kcache", "layout"},
