@@ -19,7 +19,7 @@ struct slice {
 
 static inline bool slice_equal(struct slice a, struct slice b)
 {
-    return a.len == b.len && memcmp(a.ptr, b.ptr, a.len) == 0;
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
 }
 
 #endif
