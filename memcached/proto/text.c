@@ -67,20 +67,21 @@ static const struct verb_row verbs[] = {
 /* Takes the next word, which blanks end, off `line`. Empty: there is none. */
 static inline struct slice next_word(struct slice *line)
 {
-    const char *p = line->ptr;
-    const char *end = p + line->len;
+    struct slice word = *line;
     const char *stop;
-    struct slice word;
 
-    while (p < end && *p == ' ') {
-        p++;
+    while (word.len > 0 && *word.ptr == ' ') {
+        word.ptr++;
+        word.len--;
     }
-    stop = p < end ? memchr(p, ' ', (size_t)(end - p)) : end;
+    stop = word.len > 0 ? memchr(word.ptr, ' ', word.len) : NULL;
     if (!stop) {
-        stop = end;
+        *line = (struct slice){0};
+        return word;
     }
-    word = (struct slice){p, (size_t)(stop - p)};
-    *line = (struct slice){stop, (size_t)(end - stop)};
+    line->len = word.len - (size_t)(stop - word.ptr);
+    line->ptr = stop;
+    word.len = (size_t)(stop - word.ptr);
     return word;
 }
 
