@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The release program lists every source, because -DNDEBUG is per program in automake;
 # the debug twin, with asserts, links the layers' libraries.
-options_srcs = \
+options_srcs = memcached/license.h \
     memcached/options.c memcached/options.h \
     memcached/options_set.c memcached/options_set.h \
     memcached/options_table.c memcached/options_table.h

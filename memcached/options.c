@@ -458,11 +458,21 @@ static void show(const struct options *o, const struct option_row *row, struct s
     }
 }
 
-void options_settings(const struct options *options, struct stat_sink *sink)
+static const struct option_row *find_setting(unsigned int place)
 {
     for (size_t i = 0; i < option_count; i++) {
-        if (option_table[i].setting) {
-            show(options, &option_table[i], sink);
+        if (option_table[i].place == place) {
+            return &option_table[i];
         }
+    }
+    return NULL;
+}
+
+void options_settings(const struct options *options, struct stat_sink *sink)
+{
+    const struct option_row *row;
+
+    for (unsigned int place = 1; (row = find_setting(place)) != NULL; place++) {
+        show(options, row, sink);
     }
 }

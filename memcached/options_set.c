@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "config.h"
+#include "license.h"
 
 enum {
     PAGE = MC_PAGE_BYTES,
@@ -245,13 +246,7 @@ int show_version(struct option_input *input)
 
 int show_license(struct option_input *input)
 {
-    fprintf(input->out,
-            "memcached %s\n\n"
-            "MemcachedSR is licensed under the BSD 3-clause license; its kernel\n"
-            "programs also under the GNU General Public License, version 2.\n"
-            "See the file LICENSE. It is linked with libevent (BSD 3-clause)\n"
-            "and, for the kernel path, libbpf (LGPL 2.1 or BSD 2-clause).\n",
-            PACKAGE_VERSION);
+    fprintf(input->out, "memcached %s\n\n%s", PACKAGE_VERSION, LICENSE_TEXT);
     return 0;
 }
 

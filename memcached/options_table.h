@@ -58,6 +58,7 @@ struct option_row {
     const char *missing; /* said when a suboption lacks its argument */
     uint32_t scale;      /* 0: 1; the stored number is the given one times it */
     option_setter *set;  /* OPTION_ACTION, or a further step after the value */
+    unsigned int place;  /* in `stats settings`, which has memcached\'s order; 0: none */
     const char *setting; /* key in `stats settings`, NULL: none */
     enum option_show show;
     size_t show_field;

@@ -192,7 +192,9 @@ static void build_store(struct server *server)
     config.chunk_min = o->chunk_min;
     config.growth_factor = o->growth_factor;
     config.slab_sizes = o->slab_sizes[0] ? o->slab_sizes : NULL;
-    config.hashpower = o->hashpower;
+    if (o->hashpower) {
+        config.hashpower = o->hashpower;
+    }
     config.expand = o->expand;
     config.evict = o->evict;
     config.cas = o->cas;
