@@ -32,6 +32,11 @@ static command_handler *const handlers[] = {
     [VERB_HTTP] = command_quit,
 };
 
+void command_store_format(struct store_format *format)
+{
+    *format = (struct store_format){proto_middle, proto_middle_flags, SLICE("\r\n")};
+}
+
 struct commands *commands_new(struct store *store, const struct command_config *config,
                               const struct command_server *server)
 {

@@ -19,6 +19,7 @@
 #include "proto/proto.h"
 
 struct store;
+struct store_format;
 struct mc_item;
 struct commands;
 struct command_local;
@@ -81,6 +82,9 @@ enum command_next {
     COMMAND_VALUE, /* feed nleft bytes to pending, then command_finish */
     COMMAND_CLOSE, /* send the reply, if any, and close */
 };
+
+/* How the text protocol writes the bytes around a value, for store_config.format. */
+void command_store_format(struct store_format *format);
 
 struct commands *commands_new(struct store *store, const struct command_config *config,
                               const struct command_server *server);

@@ -109,7 +109,7 @@ static void server_start(struct server *server, struct store_config *store)
 
     clock_init(&server->config.clock);
     store->clock = server->config.clock;
-    store->format = (struct store_format){proto_middle, proto_middle_flags, SLICE("\r\n")};
+    command_store_format(&store->format);
     server->now = 100;
     server->step = 7;
     server->out = malloc(OUT_MAX);
