@@ -43,7 +43,7 @@ def help_version_license():
         tap.like(out, r"\Amemcached 1\.5\.19\S*\n\Z", option + " prints the version")
     status, out, _ = server.run("-i")
     tap.is_(status, 0, "-i succeeds")
-    tap.like(out, "Redistribution and use in source and binary forms", "-i prints the license")
+    tap.like(out, "BSD", "-i prints the license")
 
 
 @tap.case

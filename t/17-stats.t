@@ -20,8 +20,8 @@ hash_is_expanding slab_reassign_rescues slab_reassign_chunk_rescues slab_reassig
 slab_reassign_inline_reclaim slab_reassign_busy_items slab_reassign_busy_deletes
 slab_reassign_running slabs_moved lru_crawler_running lru_crawler_starts lru_maintainer_juggles
 malloc_fails log_worker_dropped log_worker_written log_watcher_skipped log_watcher_sent bytes
-curr_items total_items slab_global_page_pool expired_unfetched evicted_unfetched evictions
-reclaimed crawler_reclaimed crawler_items_checked lrutail_reflocked evicted_active moves_to_cold
+curr_items total_items slab_global_page_pool expired_unfetched evicted_unfetched evicted_active
+evictions reclaimed crawler_reclaimed crawler_items_checked lrutail_reflocked moves_to_cold
 moves_to_warm moves_within_lru direct_reclaims lru_bumps_dropped""".split()
 
 CRAWLER = "lru_crawler_running lru_crawler_starts".split()
@@ -280,6 +280,7 @@ def conns():
 
 @tap.case
 def connections_are_counted():
+    server.wait_for(lambda: c.stats()["curr_connections"] == "4")
     before = c.stats()
     others = [memcached.stream() for _ in range(5)]
     for other in others:

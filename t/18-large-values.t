@@ -87,7 +87,7 @@ def values_that_do_not_end():
     with server.Server("-m", "256", "-I", "4m") as memcached:
         c = memcached.stream()
         c.set(b"v", b"old")
-        before = c.stats()["curr_connections"]
+        before = int(c.stats()["curr_connections"])
         for size in (100, 600000, 3000000):
             for sent in (0, 1, size // 2, size - 1, size, size + 1):
                 other = memcached.stream()
@@ -95,7 +95,7 @@ def values_that_do_not_end():
                 if sent > size:
                     other.send(b"\r")
                 other.close()
-        tap.ok(server.wait_for(lambda: c.stats()["curr_connections"] == before),
+        tap.ok(server.wait_for(lambda: int(c.stats()["curr_connections"]) <= before),
                "connections that ended within a value are gone")
         tap.ok(c.get(b"v") in (b"old", None), "no part of a value is served")
         tap.is_(c.set(b"v", b"x" * 3000000 + b"y"), b"STORED\r\n", "and a whole one is stored")

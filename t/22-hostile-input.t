@@ -25,12 +25,33 @@ def resident():
 
 def serves(name):
     """The server still answers, over TCP and UDP."""
-    control, udp = memcached.stream(), memcached.udp()
+    control = memcached.stream()
     good = control.set(b"alive", b"yes") == b"STORED\r\n" and control.get(b"alive") == b"yes"
-    good = good and udp.get(b"alive") == b"yes"
+    # A datagram may be lost in a socket that has just been flooded: some are sent, one is enough.
+    for _ in range(10):
+        udp = memcached.udp(seconds=1)
+        try:
+            answer = udp.ask(b"get alive\r\n")
+            break
+        except TimeoutError:
+            answer = None
+        finally:
+            udp.close()
+    tap.is_((good, answer), (True, b"VALUE alive 0 3\r\nyes\r\nEND\r\n"), name)
     control.close()
-    udp.close()
-    tap.ok(good and memcached.alive(), name)
+
+
+def drain(udp):
+    """Until the server has dealt with everything that this socket has sent."""
+    while True:
+        ident = udp.send(b"version\r\n")
+        udp.sock.settimeout(1)
+        try:
+            while udp.recv_raw()[:2] != struct.pack("!H", ident):
+                pass
+            return
+        except TimeoutError:
+            pass
 
 
 def throw(data, patience=0.05):
@@ -119,9 +140,9 @@ def one_key_very_many_times():
         for i in range(200):
             control.set(b"other%d" % i, b"z")
         rest = other.line()
-        if not rest.startswith(b"SERVER_ERROR"):
+        if rest.startswith(b"VALUE"):
             rest += other.until(b"\r\nEND\r\n")[:-len(b"END\r\n")]
-        good = (rest.replace(one, b"").replace(b"VALUE r 0 1\r\ny\r\n", b"") == b"" or
+        good = (rest.replace(one, b"").replace(b"VALUE r 0 1\r\ny\r\n", b"") in (b"", b"END\r\n") or
                 rest.startswith(b"SERVER_ERROR"))
         tap.ok(good, "%d times the same key in one get: all answers are the key's own" % count)
         control.set(b"r", b"x")
@@ -164,7 +185,9 @@ def words_that_are_missing():
     udp = memcached.udp()
     for line in lines:
         udp.send(line)
-    udp.close()
+        if len(line) % 4 == 0:
+            drain(udp)
+    drain(udp)
     serves("also over UDP")
     # Some of those were real: put things back.
     memcached.stream().all(b"verbosity 0\r\n")
@@ -247,8 +270,10 @@ def random_bytes():
                 other.send(data[at:at + max(1, len(data) // 3)])
             udp.send(data[:1400], count=rng.choice((1, 1, 1, 0, 2)))
             udp.send_raw(data[:1400])
+            other.sock.shutdown(socket.SHUT_WR)
         except OSError:
             pass
+        other.to_end()
         other.close()
         count += 1
     memcached.stream().all(b"verbosity 0\r\n")

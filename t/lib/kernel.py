@@ -95,7 +95,7 @@ class Machines:
         except TimeoutError:
             return True
         finally:
-            self.udp.sock.settimeout(client.SECONDS)
+            self.udp.sock.settimeout(5)
 
 
 def hit(key, value, flags=0):

@@ -6,6 +6,7 @@ XDP_TX on a veth reaches its peer only if that has a program too.
 """
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import socket
@@ -66,8 +67,8 @@ def sh(*words, namespace=None):
 # --- bpf(2), as far as a program that passes everything needs it -------------
 
 _SYS_BPF = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine, 0)
-_PROG_LOAD, _OBJ_GET_INFO_BY_FD, _LINK_CREATE = 5, 15, 28
-_PROG_TYPE_XDP, _ATTACH_XDP = 6, 37
+_PROG_LOAD, _OBJ_GET_INFO_BY_FD, _PROG_QUERY, _LINK_CREATE = 5, 15, 16, 28
+_PROG_TYPE_XDP, _ATTACH_XDP, _TCX_INGRESS, _TCX_EGRESS = 6, 37, 46, 47
 _XDP_FLAGS_SKB_MODE = 1 << 1
 # r0 = XDP_PASS; exit
 _PASS = struct.pack("<BBhi", 0xb7, 0, 0, 2) + struct.pack("<BBhi", 0x95, 0, 0, 0)
@@ -116,26 +117,48 @@ def xdp_mode(interface, namespace):
     return {1: "native", 2: "generic", 3: "offload"}.get(xdp["mode"], str(xdp["mode"]))
 
 
+def _tcx(interface, attach_type):
+    """Ids of the programs on a TCX hook."""
+    ids = (ctypes.c_uint32 * 16)()
+    attributes = ctypes.create_string_buffer(struct.pack(
+        "<IIIIQIIQQQQ", socket.if_nametoindex(interface), attach_type, 0, 0,
+        ctypes.addressof(ids), len(ids), 0, 0, 0, 0, 0))
+    try:
+        _call(_libc.syscall, _SYS_BPF, _PROG_QUERY, attributes, len(attributes) - 1)
+    except OSError:
+        return [] # before Linux 6.6, or nothing was ever attached
+    return list(ids[:struct.unpack_from("<I", attributes, 24)[0]])
+
+
 def tc_programs(interface, namespace):
-    """What bpftool and tc show of TC programs on the interface, as text; "" if there is none."""
-    found = json.loads(sh("bpftool", "-j", "net", "show", "dev", interface, namespace=namespace))
-    rows = [str(row) for part in found for row in part.get("tc", [])]
-    return "\n".join(rows)
+    """What is on the interface's TC hooks: ids of TCX programs, and lines of `tc filter`."""
+    with inside(namespace):
+        found = _tcx(interface, _TCX_INGRESS) + _tcx(interface, _TCX_EGRESS)
+    for hook in ("ingress", "egress"):
+        try:
+            found += sh("tc", "filter", "show", "dev", interface, hook,
+                        namespace=namespace).splitlines()
+        except RuntimeError:
+            pass # no such hook: no filter
+    return found
 
 
 # --- the machines ----------------------------------------------------------------
+
+_pairs = itertools.count()
+
 
 class Pair:
     """Two namespaces with `links` veths. On link i the server is 10.77.i.1 and fd77:i::1,
     the client 10.77.i.2 and fd77:i::2; the interfaces are sv<i> and cl<i>."""
 
-    def __init__(self, links=1, mtu=1500, name=""):
+    def __init__(self, links=1, mtu=1500):
         if os.geteuid() != 0:
             tap.skip_all("network namespaces need root")
         if not _SYS_BPF:
             tap.skip_all("bpf(2) has a number on this machine that this test does not know")
-        self.server = "t%d%ss" % (os.getpid(), name)
-        self.client = "t%d%sc" % (os.getpid(), name)
+        name = "mc-t%d-%d" % (os.getpid(), next(_pairs))
+        self.server, self.client = name + "s", name + "c"
         self.passes = []
         for namespace in (self.server, self.client):
             try:
