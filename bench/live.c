@@ -74,8 +74,8 @@ struct generator {
     const struct options *options;
     int program, state_map, replies_map;
     unsigned int ifindex; /* that the requests seem to have come from */
-    uint8_t frame[PACKET_MAX];
-    size_t nframe;
+    uint8_t frame[PACKET_MAX + LOAD_TRIM];
+    size_t nframe; /* of the request; what the kernel gets has LOAD_TRIM more for veth */
     volatile bool stop; /* set once by main, read between runs */
     int error;
 };
@@ -117,10 +117,10 @@ static void *generate(void *arg)
     sched_setaffinity(0, sizeof(set), &set);
     take_priority(generator->options, 1);
     while (!generator->stop) {
-        struct xdp_md ctx = {.data_end = (__u32)generator->nframe,
-                             .ingress_ifindex = generator->ifindex};
+        __u32 nframe = (__u32)generator->nframe + (generator->ifindex ? 0 : LOAD_TRIM);
+        struct xdp_md ctx = {.data_end = nframe, .ingress_ifindex = generator->ifindex};
         LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = generator->frame,
-                    .data_size_in = (__u32)generator->nframe, .repeat = LIVE_REPEAT,
+                    .data_size_in = nframe, .repeat = LIVE_REPEAT,
                     .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .ctx_in = &ctx,
                     .ctx_size_in = sizeof(ctx),
                     .batch_size = (__u32)generator->options->batch);

@@ -68,6 +68,17 @@ static __always_inline int take_turn(struct load_state *state)
     return 1;
 }
 
+/*
+ * A recycled frame still has the length that it came back with, if its start did not move
+ * (Linux 6.18). The kernel sets the length anew only for a program that changed it.
+ */
+static __always_inline int send_through(struct xdp_md *ctx, __u32 ifindex)
+{
+    if (bpf_xdp_adjust_tail(ctx, -LOAD_TRIM))
+        return XDP_ABORTED;
+    return bpf_redirect(ifindex, 0);
+}
+
 SEC("xdp")
 int load_generate(struct xdp_md *ctx)
 {
@@ -95,7 +106,7 @@ int load_generate(struct xdp_md *ctx)
         bpf_htons(BENCH_PORT_FIRST + ((random >> 20) & (BENCH_PORTS - 1)));
     *(__u16 *)(data + ID_AT) = (__u16)state->sent;
     if (state->ifindex)
-        return bpf_redirect(state->ifindex, 0);
+        return send_through(ctx, state->ifindex);
     bpf_tail_call(ctx, &load_server, 0);
     return XDP_PASS;
 }

@@ -7,7 +7,10 @@
 
 #include <linux/types.h>
 
-enum { LOAD_FRAME_MAX = 512 };
+enum {
+    LOAD_FRAME_MAX = 512,
+    LOAD_TRIM = 8, /* bytes behind the request that the generator cuts off, with an ifindex */
+};
 
 /* What one CPU sends; written by user space before the run, `sent` read during it. */
 struct load_state {
