@@ -8,6 +8,10 @@ bench_udpload_LDADD = -lm
 bench_tcpload_SOURCES = bench/tcpload.c bench/hist.c bench/hist.h $(bench_common)
 bench_tcpload_LDADD = -lm
 
+unit_tests += t/unit/bench_tools
+t_unit_bench_tools_SOURCES = t/unit/bench_tools.c bench/hist.c bench/hist.h $(bench_common)
+t_unit_bench_tools_LDADD = -lm
+
 if ENABLE_BMC
 bpf_objects += bench/floor.bpf.o bench/load.bpf.o
 bench_xdp = bench/xdp.c bench/xdp.h bench/load.h
