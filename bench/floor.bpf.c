@@ -19,8 +19,7 @@ const volatile __u16 floor_port = 11211; /* host order */
 
 enum { REPLY_BYTES = 76 }; /* UDP payload */
 
-#define REPLY_TEXT                                                                                 \
-    "VALUE kkkkkkkkaaaaaaaa 0 32\r\nabcdefghijklmnopqrstuvwxyzabcdef\r\nEND\r\n"
+#define REPLY_TEXT "VALUE kkkkkkkkaaaaaaaa 0 32\r\nabcdefghijklmnopqrstuvwxyzabcdef\r\nEND\r\n"
 _Static_assert(sizeof(REPLY_TEXT) - 1 == REPLY_BYTES - 8, "the text of a 16/32 hit");
 
 struct packet {

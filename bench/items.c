@@ -146,8 +146,7 @@ static void wait_until_stored(int fd)
         fail("storing keys: the server said %s", line);
 }
 
-void items_populate(const struct items *items, uint32_t nkeys,
-                    const struct sockaddr_in *address)
+void items_populate(const struct items *items, uint32_t nkeys, const struct sockaddr_in *address)
 {
     size_t room = POPULATE_BYTES + ITEMS_TEXT_MAX;
     char *buffer = malloc(room);

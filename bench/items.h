@@ -38,8 +38,7 @@ struct sockaddr_in address_of(const char *text);
 /* A connected TCP socket; exits on failure. */
 int tcp_connect(const struct sockaddr_in *address);
 /* Stores keys 0 to nkeys - 1 over one connection and waits until the server has them. */
-void items_populate(const struct items *items, uint32_t nkeys,
-                    const struct sockaddr_in *address);
+void items_populate(const struct items *items, uint32_t nkeys, const struct sockaddr_in *address);
 
 uint64_t now_ns(void);
 

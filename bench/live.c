@@ -43,7 +43,9 @@ struct options {
 };
 
 #define ROW(name, kind, field, argument, help)                                                     \
-    {name, kind, offsetof(struct options, field), argument, help}
+    {                                                                                              \
+        name, kind, offsetof(struct options, field), argument, help                                \
+    }
 
 static const struct option_row rows[] = {
     ROW("interface", OPTION_WORD, interface, "NAME", "server's end (direct) or client's (veth)"),
@@ -75,7 +77,7 @@ struct generator {
     int program, state_map, replies_map;
     unsigned int ifindex; /* that the requests seem to have come from */
     uint8_t frame[PACKET_MAX + LOAD_TRIM];
-    size_t nframe; /* of the request; what the kernel gets has LOAD_TRIM more for veth */
+    size_t nframe;      /* of the request; what the kernel gets has LOAD_TRIM more for veth */
     volatile bool stop; /* set once by main, read between runs */
     int error;
 };
@@ -119,11 +121,9 @@ static void *generate(void *arg)
     while (!generator->stop) {
         __u32 nframe = (__u32)generator->nframe + (generator->ifindex ? 0 : LOAD_TRIM);
         struct xdp_md ctx = {.data_end = nframe, .ingress_ifindex = generator->ifindex};
-        LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = generator->frame,
-                    .data_size_in = nframe, .repeat = LIVE_REPEAT,
-                    .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .ctx_in = &ctx,
-                    .ctx_size_in = sizeof(ctx),
-                    .batch_size = (__u32)generator->options->batch);
+        LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = generator->frame, .data_size_in = nframe,
+                    .repeat = LIVE_REPEAT, .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .ctx_in = &ctx,
+                    .ctx_size_in = sizeof(ctx), .batch_size = (__u32)generator->options->batch);
 
         if (bpf_prog_test_run_opts(generator->program, &run) && errno != EINTR) {
             generator->error = errno;
@@ -264,8 +264,7 @@ static void measure(struct generator *generator)
     print_samples(&before, &after);
 }
 
-static void build_frame(const struct options *options, const char *to,
-                        struct generator *generator)
+static void build_frame(const struct options *options, const char *to, struct generator *generator)
 {
     struct packet_route route = {.to = address_of(to), .from = address_of(options->from)};
     struct items items;
@@ -279,8 +278,13 @@ static void build_frame(const struct options *options, const char *to,
 
 int main(int argc, char **argv)
 {
-    struct options options = {.keys = 1, .key_size = 16, .seconds = 2, .warmup = 0.3,
-                              .cpus = 1, .batch = LIVE_BATCH, .path = "direct"};
+    struct options options = {.keys = 1,
+                              .key_size = 16,
+                              .seconds = 2,
+                              .warmup = 0.3,
+                              .cpus = 1,
+                              .batch = LIVE_BATCH,
+                              .path = "direct"};
     int operand = options_parse(&table, &options, argc, argv);
     struct generator generator = {.options = &options};
     struct load *load;

@@ -102,8 +102,7 @@ int load_generate(struct xdp_md *ctx)
     if (at > LOAD_FRAME_MAX || data + at + BENCH_KEY_TAIL > end || data + TEXT_AT > end)
         return XDP_ABORTED;
     *(__u64 *)(data + at) = bench_key_tail(bench_below(random, state->nkeys) | state->miss);
-    *(__u16 *)(data + UDP_AT) =
-        bpf_htons(BENCH_PORT_FIRST + ((random >> 20) & (BENCH_PORTS - 1)));
+    *(__u16 *)(data + UDP_AT) = bpf_htons(BENCH_PORT_FIRST + ((random >> 20) & (BENCH_PORTS - 1)));
     *(__u16 *)(data + ID_AT) = (__u16)state->sent;
     if (state->ifindex)
         return send_through(ctx, state->ifindex);
@@ -137,8 +136,8 @@ int load_sink(struct xdp_md *ctx)
     struct iphdr *ip = data + ETH_HLEN;
     struct udphdr *udp = data + UDP_AT;
 
-    if ((void *)(udp + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) ||
-        *(__u8 *)ip != 0x45 || ip->protocol != IPPROTO_UDP)
+    if ((void *)(udp + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) || *(__u8 *)ip != 0x45 ||
+        ip->protocol != IPPROTO_UDP)
         return XDP_PASS;
     if ((__u16)(bpf_ntohs(udp->dest) - BENCH_PORT_FIRST) >= BENCH_PORTS)
         return XDP_PASS;

@@ -16,10 +16,10 @@ enum {
 struct load_state {
     __u8 frame[LOAD_FRAME_MAX]; /* a whole request, headers included */
     __u32 nframe;
-    __u32 key_tail;    /* offset of the key's last eight bytes */
+    __u32 key_tail; /* offset of the key's last eight bytes */
     __u32 nkeys;
-    __u32 miss;        /* BENCH_MISS or 0 */
-    __u32 ifindex;     /* to send through, 0: call the server's program */
+    __u32 miss;    /* BENCH_MISS or 0 */
+    __u32 ifindex; /* to send through, 0: call the server's program */
     __u32 unused;
     __u64 interval_ns; /* between requests, 0: as fast as it goes */
     __u64 due_ns;      /* CLOCK_MONOTONIC of the next request */

@@ -25,7 +25,7 @@ static uint16_t ip_checksum(const struct iphdr *ip)
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         sum += words[i];
     sum = (sum & 0xffff) + (sum >> 16);
-    return (uint16_t)~((sum & 0xffff) + (sum >> 16));
+    return (uint16_t) ~((sum & 0xffff) + (sum >> 16));
 }
 
 size_t packet_get(const struct packet_route *route, const struct items *items, uint32_t index,
@@ -35,8 +35,12 @@ size_t packet_get(const struct packet_route *route, const struct items *items, u
     size_t text = items_get(items, index, (char *)out + PACKET_TEXT);
     struct ethhdr eth = {.h_proto = htons(ETH_P_IP)};
     struct udphdr udp = {.source = route->from.sin_port, .dest = route->to.sin_port};
-    struct iphdr ip = {.version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_UDP,
-                       .saddr = route->from.sin_addr.s_addr, .daddr = route->to.sin_addr.s_addr};
+    struct iphdr ip = {.version = 4,
+                       .ihl = 5,
+                       .ttl = 64,
+                       .protocol = IPPROTO_UDP,
+                       .saddr = route->from.sin_addr.s_addr,
+                       .daddr = route->to.sin_addr.s_addr};
 
     memcpy(eth.h_dest, route->to_mac, sizeof(eth.h_dest));
     memcpy(eth.h_source, route->from_mac, sizeof(eth.h_source));

@@ -31,7 +31,9 @@ struct options {
 };
 
 #define ROW(name, kind, field, argument, help)                                                     \
-    {name, kind, offsetof(struct options, field), argument, help}
+    {                                                                                              \
+        name, kind, offsetof(struct options, field), argument, help                                \
+    }
 
 static const struct option_row rows[] = {
     ROW("interface", OPTION_WORD, interface, "NAME", "that has the program"),
@@ -116,8 +118,8 @@ static void measure(struct probe *probe)
         means[i] = (double)sum / (double)options->runs;
     }
     qsort(means, options->tries, sizeof(means[0]), compare);
-    printf("{\"best_ns\": %.1f, \"median_ns\": %.1f, \"answered\": %" PRIu64
-           ", \"other\": %" PRIu64 ", \"wrong\": %" PRIu64 "}\n",
+    printf("{\"best_ns\": %.1f, \"median_ns\": %.1f, \"answered\": %" PRIu64 ", \"other\": %" PRIu64
+           ", \"wrong\": %" PRIu64 "}\n",
            means[0], means[options->tries / 2], probe->answered, probe->other, probe->wrong);
 }
 
@@ -133,8 +135,8 @@ static void check_options(const struct options *options)
 
 int main(int argc, char **argv)
 {
-    struct options options = {.keys = 1, .key_size = 16, .value_size = 32, .runs = 3000,
-                              .tries = 7};
+    struct options options = {
+        .keys = 1, .key_size = 16, .value_size = 32, .runs = 3000, .tries = 7};
     int operand = options_parse(&table, &options, argc, argv);
     struct probe probe = {.options = &options};
 

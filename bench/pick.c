@@ -31,8 +31,7 @@ static double h_inverse(const struct pick *pick, double x)
     return base <= 0 ? 1 : pow(base, 1 / (1 - pick->theta));
 }
 
-void pick_init(struct pick *pick, enum pick_kind kind, uint32_t nkeys, double theta,
-               uint64_t seed)
+void pick_init(struct pick *pick, enum pick_kind kind, uint32_t nkeys, double theta, uint64_t seed)
 {
     *pick = (struct pick){.kind = kind, .nkeys = nkeys ? nkeys : 1, .theta = theta};
     pick->random = seed * 0x9e3779b97f4a7c15ull + 1;

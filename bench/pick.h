@@ -23,8 +23,7 @@ struct pick {
 
 /* The kind's name as the options have it, or -1. */
 int pick_kind(const char *name);
-void pick_init(struct pick *pick, enum pick_kind kind, uint32_t nkeys, double theta,
-               uint64_t seed);
+void pick_init(struct pick *pick, enum pick_kind kind, uint32_t nkeys, double theta, uint64_t seed);
 /* An index below nkeys. */
 uint32_t pick_next(struct pick *pick);
 

@@ -36,7 +36,9 @@ struct options {
 };
 
 #define ROW(name, kind, field, argument, help)                                                     \
-    {name, kind, offsetof(struct options, field), argument, help}
+    {                                                                                              \
+        name, kind, offsetof(struct options, field), argument, help                                \
+    }
 
 static const struct option_row rows[] = {
     ROW("connections", OPTION_NUMBER, connections, "N", "in all (50)"),
@@ -137,8 +139,7 @@ static void flush(struct worker *worker, struct connection *connection)
     bool blocked = false;
 
     while (out->start < out->end && !blocked) {
-        ssize_t n = send(connection->fd, out->at + out->start, out->end - out->start,
-                         MSG_NOSIGNAL);
+        ssize_t n = send(connection->fd, out->at + out->start, out->end - out->start, MSG_NOSIGNAL);
 
         if (n < 0 && errno != EAGAIN)
             fail("sending: %s", strerror(errno));
@@ -435,9 +436,16 @@ static int run(const struct options *options, const struct items *items,
 
 int main(int argc, char **argv)
 {
-    struct options options = {.keys = 1000, .key_size = 16, .value_size = 32, .dist = "uniform",
-                              .theta = 0.99, .seconds = 5, .depth = 1, .connections = 50,
-                              .threads = 1, .cpu = UINT64_MAX};
+    struct options options = {.keys = 1000,
+                              .key_size = 16,
+                              .value_size = 32,
+                              .dist = "uniform",
+                              .theta = 0.99,
+                              .seconds = 5,
+                              .depth = 1,
+                              .connections = 50,
+                              .threads = 1,
+                              .cpu = UINT64_MAX};
     int operand = options_parse(&table, &options, argc, argv);
     struct sockaddr_in address;
     struct items items;

@@ -51,7 +51,9 @@ struct options {
 };
 
 #define ROW(name, kind, field, argument, help)                                                     \
-    {name, kind, offsetof(struct options, field), argument, help}
+    {                                                                                              \
+        name, kind, offsetof(struct options, field), argument, help                                \
+    }
 
 static const struct option_row rows[] = {
     ROW("keys", OPTION_NUMBER, keys, "N", "how many keys there are (1000)"),
@@ -182,8 +184,8 @@ static void take_reply(struct worker *worker, struct lane *lane, const char *byt
         result->late++;
         return;
     }
-    if (worker->options->verify && !reply_is_right(worker, slot, bytes + FRAME, n - FRAME,
-                                                   ntohs(frame[1]), ntohs(frame[2])))
+    if (worker->options->verify &&
+        !reply_is_right(worker, slot, bytes + FRAME, n - FRAME, ntohs(frame[1]), ntohs(frame[2])))
         result->wrong++;
     if (ntohs(frame[1]) == 0) {
         result->hits += memcmp(bytes + FRAME, "VALU", 4) == 0;
@@ -318,8 +320,7 @@ static void *work(void *arg)
     }
     checked = now = worker->start_ns = now_ns();
     worker->end_ns = now + (uint64_t)(worker->options->seconds * 1e9);
-    while ((now < worker->end_ns && worker->result.sent < worker->limit) ||
-           worker->outstanding) {
+    while ((now < worker->end_ns && worker->result.sent < worker->limit) || worker->outstanding) {
         if (!turn(worker, &lane, now))
             wait_for_reply(worker, now);
         now = now_ns();
@@ -447,9 +448,17 @@ static int run(const struct options *options, const struct items *items,
 
 int main(int argc, char **argv)
 {
-    struct options options = {.keys = 1000, .key_size = 16, .value_size = 32, .dist = "uniform",
-                              .theta = 0.99, .seconds = 5, .depth = 256, .sockets = 8,
-                              .threads = 1, .timeout_ms = 200, .cpu = UINT64_MAX};
+    struct options options = {.keys = 1000,
+                              .key_size = 16,
+                              .value_size = 32,
+                              .dist = "uniform",
+                              .theta = 0.99,
+                              .seconds = 5,
+                              .depth = 256,
+                              .sockets = 8,
+                              .threads = 1,
+                              .timeout_ms = 200,
+                              .cpu = UINT64_MAX};
     int operand = options_parse(&table, &options, argc, argv);
     struct sockaddr_in address;
     struct items items;

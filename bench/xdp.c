@@ -64,9 +64,8 @@ int xdp_run(int program, unsigned int ifindex, const void *packet, uint32_t npac
             uint32_t *nout, uint32_t *ns)
 {
     struct xdp_md ctx = {.data_end = npacket, .ingress_ifindex = ifindex};
-    LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = packet, .data_size_in = npacket,
-                .data_out = out, .data_size_out = *nout, .ctx_in = &ctx,
-                .ctx_size_in = sizeof(ctx), .repeat = 1);
+    LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = packet, .data_size_in = npacket, .data_out = out,
+                .data_size_out = *nout, .ctx_in = &ctx, .ctx_size_in = sizeof(ctx), .repeat = 1);
 
     if (bpf_prog_test_run_opts(program, &run))
         return -errno;
