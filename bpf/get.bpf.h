@@ -163,6 +163,10 @@ __attribute__((noinline)) int get_answer(struct work *work)
     at = work->nrequest;
     BOUND(at, REQUEST_ROOM - 1);
     STORE64(work->request + at, 0);
+    at = work->nrequest - 1;
+    BOUND(at, REQUEST_ROOM - 1);
+    if (work->request[at] != '\n')
+        return MC_COUNT_PASS_REQUEST;
     for (i = 0; i < KEYS_MAX; i++) {
         rc = get_step(work);
         if (rc != STEP_NEXT)

@@ -7,8 +7,13 @@ else
 kcache_srcs += memcached/kcache/none.c
 endif
 
-# if ENABLE_BMC
-# bpf_tests += t/bpf/NAME
-# t_bpf_NAME_SOURCES = t/bpf/NAME.c
-# t_bpf_NAME_LDADD = $(kcache_libs)
-# endif
+if ENABLE_BMC
+bpf_tests += t/bpf/answers t/bpf/passes t/bpf/lines
+endif
+bpf_lab = t/bpf/lab.c t/bpf/lab.h t/lib/tap.h
+t_bpf_answers_SOURCES = t/bpf/answers.c $(bpf_lab)
+t_bpf_answers_LDADD = $(kcache_libs)
+t_bpf_passes_SOURCES = t/bpf/passes.c $(bpf_lab)
+t_bpf_passes_LDADD = $(kcache_libs)
+t_bpf_lines_SOURCES = t/bpf/lines.c $(bpf_lab)
+t_bpf_lines_LDADD = $(kcache_libs)

@@ -196,7 +196,7 @@ void frame_seal(struct frame *frame)
 void frame_request(struct frame *frame, const char *text, size_t ntext)
 {
     static const uint8_t start[LAB_FRAME] = {
-        2, 0, 0, 0, 0, 1,   2, 0, 0, 0, 0, 2, 8, 0,                       /* Ethernet */
+        0, 0, 0, 0, 0, 0,   2, 0, 0, 0, 0, 2, 8, 0,                       /* Ethernet, to lo */
         0x45, 0, 0, 0,      0xbe, 0xef, 0x40, 0, 57, 17, 0, 0,            /* IP */
         0, 0, 0, 0,         0, 0, 0, 0,       0, 0, 0, 0,  0, 0, 0xca, 0xfe, /* UDP */
         0x12, 0x34, 0, 0, 0, 1, 0, 0};
@@ -273,6 +273,52 @@ uint32_t lab_run(struct lab *lab, enum loader_program program, const struct fram
         memmove(out->bytes, out->bytes + packet.nmark, out->n);
     }
     return rc ? UINT32_MAX : packet.verdict;
+}
+
+bool lab_answers(struct lab *lab, enum loader_program program, const struct frame *request,
+                 const char *text, size_t ntext)
+{
+    static struct frame out, want;
+    uint32_t verdict = lab_run(lab, program, request, &out);
+
+    frame_answer(&want, request, text, ntext);
+    if (verdict == (program == LOADER_XDP ? 3u : 7u) && frame_equal(&out, &want))
+        return true;
+    diag("verdict %u", verdict);
+    frame_dump("request", request);
+    frame_dump("got", &out);
+    frame_dump("wanted", &want);
+    return false;
+}
+
+bool lab_passes(struct lab *lab, enum loader_program program, const struct frame *request,
+                enum mc_count reason)
+{
+    static struct frame out;
+    struct mc_counts before, after;
+    uint32_t verdict;
+    size_t i;
+    bool right = true;
+
+    loader_counts(lab->loader, &before);
+    verdict = lab_run(lab, program, request, &out);
+    loader_counts(lab->loader, &after);
+    if (verdict != (program == LOADER_XDP ? 2u : UINT32_MAX) || !frame_equal(&out, request)) {
+        diag("verdict %u", verdict);
+        frame_dump("request", request);
+        frame_dump("got", &out);
+        return false;
+    }
+    if (reason == LAB_UNCOUNTED)
+        return memcmp(&before, &after, sizeof(before)) == 0;
+    before.count[MC_COUNT_SEEN]++;
+    before.count[reason]++;
+    for (i = 0; i < MC_COUNTS; i++) {
+        if (before.count[i] != after.count[i])
+            diag("count %zu: %llu, wanted %llu", i, after.count[i], before.count[i]);
+        right &= before.count[i] == after.count[i];
+    }
+    return right;
 }
 
 double lab_time(struct lab *lab, enum loader_program program, const struct frame *in,

@@ -69,6 +69,14 @@ void frame_dump(const char *what, const struct frame *frame);
 /* Runs a program: its verdict, and the frame as it was left. */
 uint32_t lab_run(struct lab *lab, enum loader_program program, const struct frame *in,
                  struct frame *out);
+/* Whether the request is answered with `text`, byte by byte from the Ethernet header on. */
+bool lab_answers(struct lab *lab, enum loader_program program, const struct frame *request,
+                 const char *text, size_t ntext);
+/* No count, for a packet that is not to us. */
+#define LAB_UNCOUNTED MC_COUNT_SEEN
+/* Whether it is passed as it was, and counted once, under that reason. */
+bool lab_passes(struct lab *lab, enum loader_program program, const struct frame *request,
+                enum mc_count reason);
 /* Nanoseconds for a run, the best mean of several. */
 double lab_time(struct lab *lab, enum loader_program program, const struct frame *in,
                 unsigned int runs);

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the kernel programs answer, and that the bytes are the server's. */
+#include "t/bpf/lab.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "t/lib/tap.h"
+
+struct text {
+    char bytes[8192];
+    size_t n;
+};
+
+static void add(struct text *text, const void *bytes, size_t n)
+{
+    memcpy(text->bytes + text->n, bytes, n);
+    text->n += n;
+}
+
+static void add_string(struct text *text, const char *string)
+{
+    add(text, string, strlen(string));
+}
+
+/* What the server sends for one item. */
+static void add_value(struct text *text, const char *key, size_t nkey, const char *value,
+                      size_t nvalue)
+{
+    char middle[32];
+
+    add_string(text, "VALUE ");
+    add(text, key, nkey);
+    snprintf(middle, sizeof(middle), " 0 %zu\r\n", nvalue);
+    add_string(text, middle);
+    add(text, value, nvalue);
+    add_string(text, "\r\n");
+}
+
+/* A key that differs for each pair of length and number. */
+static void make_key(char *key, size_t nkey, unsigned int number)
+{
+    size_t i;
+
+    for (i = 0; i < nkey; i++) {
+        key[i] = (char)('!' + (number + i * (i > 1) * 31) % 94);
+        number /= i < 2 ? 94 : 1;
+    }
+}
+
+static void make_value(char *value, size_t nvalue, unsigned int number)
+{
+    size_t i;
+
+    for (i = 0; i < nvalue; i++)
+        value[i] = (char)(number + i * 13 + i / 256);
+}
+
+static const char *const names[] = {"XDP", "TC"};
+
+static bool get_one(struct lab *lab, enum loader_program program, const char *end,
+                    size_t nkey, size_t nvalue)
+{
+    char key[MC_KEY_MAX], value[2048];
+    struct frame request;
+    struct text text = {.n = 0}, reply = {.n = 0};
+
+    make_key(key, nkey, (unsigned int)nvalue);
+    make_value(value, nvalue, (unsigned int)nkey);
+    lab_clear(lab);
+    lab_put(lab, key, nkey, value, nvalue);
+    add_string(&text, "get ");
+    add(&text, key, nkey);
+    add_string(&text, end);
+    frame_request(&request, text.bytes, text.n);
+    add_value(&reply, key, nkey, value, nvalue);
+    add_string(&reply, "END\r\n");
+    if (reply.n + MC_UDP_HEADER > MC_UDP_PAYLOAD)
+        return lab_passes(lab, program, &request, MC_COUNT_PASS_SIZE);
+    return lab_answers(lab, program, &request, reply.bytes, reply.n);
+}
+
+static void test_sizes(struct lab *lab, enum loader_program program)
+{
+    size_t n;
+    bool right = true;
+
+    for (n = 0; n <= 1400 && right; n++)
+        right = get_one(lab, program, "\r\n", 16, n);
+    ok(right, "%s: values of 0 to 1400 bytes, up to what one datagram holds", names[program]);
+    for (n = 1, right = true; n <= MC_KEY_MAX && right; n++)
+        right = get_one(lab, program, "\r\n", n, 40);
+    ok(right, "%s: keys of 1 to 250 bytes", names[program]);
+    for (n = 1, right = true; n <= MC_KEY_MAX && right; n++)
+        right = get_one(lab, program, "\n", n, n * 4 % 1100);
+    ok(right, "%s: a bare newline ends a request too", names[program]);
+    for (n = 1, right = true; n <= MC_KEY_MAX && right; n += 7)
+        right = get_one(lab, program, " \r\n", n, 3) && get_one(lab, program, "  \n", n, 500);
+    ok(right, "%s: spaces behind the key", names[program]);
+}
+
+static bool miss_one(struct lab *lab, enum loader_program program, size_t nkey)
+{
+    char key[MC_KEY_MAX];
+    struct frame request;
+    struct text text = {.n = 0};
+
+    make_key(key, nkey, 99);
+    add_string(&text, "get ");
+    add(&text, key, nkey);
+    add_string(&text, "\r\n");
+    frame_request(&request, text.bytes, text.n);
+    return lab_answers(lab, program, &request, "END\r\n", 5);
+}
+
+static void test_misses(struct lab *lab, enum loader_program program)
+{
+    struct frame request;
+    size_t n;
+    bool right = true;
+
+    lab_clear(lab);
+    for (n = 1; n <= MC_KEY_MAX && right; n++)
+        right = miss_one(lab, program, n);
+    ok(right, "%s: a key that is not there, of 1 to 250 bytes, is a miss", names[program]);
+    frame_request(&request, "get a b c d e\r\n", 15);
+    ok(lab_answers(lab, program, &request, "END\r\n", 5), "%s: several keys, none there",
+       names[program]);
+}
+
+/* Keys number 0, 2, 4... exist. Asked in an order, some twice. */
+static bool get_many(struct lab *lab, enum loader_program program, size_t nkeys, size_t nkey,
+                     size_t nvalue, const char *gap)
+{
+    char key[MC_KEY_MAX], value[2048];
+    struct frame request;
+    struct text text = {.n = 0}, reply = {.n = 0};
+    size_t i, number;
+
+    lab_clear(lab);
+    for (i = 0; i < nkeys; i += 2) {
+        make_key(key, nkey, (unsigned int)i);
+        make_value(value, nvalue, (unsigned int)i);
+        lab_put(lab, key, nkey, value, nvalue);
+    }
+    add_string(&text, "get");
+    for (i = 0; i < nkeys; i++) {
+        number = i % 5 == 4 ? 0 : i;
+        make_key(key, nkey, (unsigned int)number);
+        add_string(&text, gap);
+        add(&text, key, nkey);
+        make_value(value, nvalue, (unsigned int)number);
+        if (number % 2 == 0)
+            add_value(&reply, key, nkey, value, nvalue);
+    }
+    add_string(&text, "\r\n");
+    add_string(&reply, "END\r\n");
+    frame_request(&request, text.bytes, text.n);
+    if (reply.n + MC_UDP_HEADER > MC_UDP_PAYLOAD)
+        return lab_passes(lab, program, &request, MC_COUNT_PASS_SIZE);
+    return lab_answers(lab, program, &request, reply.bytes, reply.n);
+}
+
+static void test_many(struct lab *lab, enum loader_program program)
+{
+    size_t n;
+    bool right = true;
+
+    for (n = 2; n <= 128 && right; n++)
+        right = get_many(lab, program, n, 2 + n % 7, 1, " ");
+    ok(right, "%s: 2 to 128 keys, hits and misses and repeats, in the order asked",
+       names[program]);
+    for (n = 1, right = true; n <= 40 && right; n++)
+        right = get_many(lab, program, n, 8, n * 3, "  ");
+    ok(right, "%s: several spaces between keys", names[program]);
+    for (n = 2, right = true; n <= 20 && right; n++)
+        right = get_many(lab, program, n, 16, 90 + n, "      ");
+    ok(right, "%s: replies around the size of one datagram", names[program]);
+    ok(get_many(lab, program, 5, 250, 17, " "), "%s: five keys of 250 bytes", names[program]);
+}
+
+/* The most keys that a request of an Ethernet frame can have. */
+static void test_most_keys(struct lab *lab, enum loader_program program)
+{
+    struct frame request;
+    struct text text = {.n = 0};
+
+    lab_clear(lab);
+    add_string(&text, "get");
+    while (text.n + 2 + 2 <= 1472 - 8)
+        add_string(&text, " x");
+    add_string(&text, "\r\n");
+    frame_request(&request, text.bytes, text.n);
+    ok(lab_answers(lab, program, &request, "END\r\n", 5), "%s: %zu keys in one request",
+       names[program], (text.n - 5) / 2);
+    text.n = 0;
+    add_string(&text, "get");
+    while (text.n + 1 + 3 <= 1472 - 8)
+        add_string(&text, " ");
+    add_string(&text, "x\r\n");
+    frame_request(&request, text.bytes, text.n);
+    ok(lab_answers(lab, program, &request, "END\r\n", 5), "%s: a request that is mostly spaces",
+       names[program]);
+}
+
+static void test_padding(struct lab *lab, enum loader_program program)
+{
+    struct frame request;
+    size_t pad;
+    bool right = true;
+
+    lab_clear(lab);
+    lab_put(lab, "k", 1, "value", 5);
+    for (pad = 1; pad <= 64 && right; pad++) {
+        frame_request(&request, "get k\r\n", 7);
+        memset(request.bytes + request.n, 0xdb, pad);
+        request.n += pad;
+        right = lab_answers(lab, program, &request, "VALUE k 0 5\r\nvalue\r\nEND\r\n", 25);
+    }
+    ok(right, "%s: a hit from a padded frame", names[program]);
+    for (pad = 1, right = true; pad <= 64 && right; pad++) {
+        frame_request(&request, "get z\r\n", 7);
+        memset(request.bytes + request.n, 0xdb, pad);
+        request.n += pad;
+        right = lab_answers(lab, program, &request, "END\r\n", 5);
+    }
+    ok(right, "%s: a miss from a padded frame, and no byte of the padding comes back",
+       names[program]);
+}
+
+/* The IP checksum folds its carry twice for some addresses. */
+static void test_checksums(struct lab *lab, enum loader_program program)
+{
+    struct frame request;
+    uint32_t i;
+    bool right = true;
+
+    lab_clear(lab);
+    lab_put(lab, "k", 1, "value", 5);
+    for (i = 0; i < 0x10000 && right; i += program == LOADER_XDP ? 1 : 17) {
+        frame_request(&request, "get k\r\n", 7);
+        request.bytes[28] = (uint8_t)(i >> 8);
+        request.bytes[29] = (uint8_t)i;
+        if (memcmp(request.bytes + 26, request.bytes + 30, 4) == 0)
+            continue;
+        frame_seal(&request);
+        right = lab_answers(lab, program, &request, "VALUE k 0 5\r\nvalue\r\nEND\r\n", 25);
+    }
+    ok(right, "%s: the IP checksum is right for every source address of a network",
+       names[program]);
+}
+
+/* Ids are echoed; a sequence number and reserved bytes are not. */
+static void test_frame_header(struct lab *lab, enum loader_program program)
+{
+    struct frame request;
+    uint32_t id;
+    bool right = true;
+
+    lab_clear(lab);
+    lab_put(lab, "k", 1, "", 0);
+    for (id = 0; id < 0x10000 && right; id += 251) {
+        frame_request(&request, "get k\r\n", 7);
+        request.bytes[42] = (uint8_t)(id >> 8);
+        request.bytes[43] = (uint8_t)id;
+        request.bytes[44] = (uint8_t)(id >> 3);
+        request.bytes[45] = (uint8_t)(id >> 5);
+        request.bytes[48] = (uint8_t)id;
+        request.bytes[49] = 0x5a;
+        right = lab_answers(lab, program, &request, "VALUE k 0 0\r\n\r\nEND\r\n", 20);
+    }
+    ok(right, "%s: the id comes back, sequence and reserved bytes are zero", names[program]);
+}
+
+static void test_counts(struct lab *lab, enum loader_program program)
+{
+    struct mc_counts before, after;
+    struct frame request, out;
+
+    lab_clear(lab);
+    lab_put(lab, "hit", 3, "v", 1)->clsid = 9 | 2 << 6;
+    loader_counts(lab->loader, &before);
+    frame_request(&request, "get hit nil hit\r\n", 17);
+    lab_run(lab, program, &request, &out);
+    frame_request(&request, "get hit\r\n", 9);
+    lab_run(lab, program, &request, &out);
+    frame_request(&request, "get nil\r\n", 9);
+    lab_run(lab, program, &request, &out);
+    loader_counts(lab->loader, &after);
+#define COUNTED(name) (after.count[MC_COUNT_##name] - before.count[MC_COUNT_##name])
+    ok(COUNTED(SEEN) == 3, "%s: packets are counted", names[program]);
+    ok((program == LOADER_XDP ? COUNTED(ANSWERED_XDP) : COUNTED(ANSWERED_TC)) == 3,
+       "%s: answers are counted", names[program]);
+    ok(COUNTED(KEYS) == 5 && COUNTED(HITS) == 3 && COUNTED(MISSES) == 2,
+       "%s: keys, hits and misses are counted", names[program]);
+    ok(after.class_hits[9] - before.class_hits[9] == 3, "%s: hits are counted by slab class",
+       names[program]);
+    ok(COUNTED(BYTES_READ) == 17 + 9 + 9 + 3 * 8, "%s: bytes read are counted", names[program]);
+    ok(COUNTED(BYTES_WRITTEN) == 2 * 18 + 5 + 18 + 5 + 5 + 3 * 8,
+       "%s: bytes written are counted", names[program]);
+}
+
+static void test_addresses(struct lab *lab, enum loader_program program)
+{
+    struct frame request;
+    uint32_t i;
+    bool right = true;
+
+    lab_clear(lab);
+    for (i = 0; i < MC_MAX_ADDRESSES; i++)
+        lab->control->addresses[i] = htonl(0x0a010000 + i * 77);
+    lab->control->naddresses = MC_MAX_ADDRESSES;
+    for (i = 0; i < MC_MAX_ADDRESSES && right; i++) {
+        frame_request(&request, "get k\r\n", 7);
+        memcpy(request.bytes + 30, &lab->control->addresses[i], 4);
+        frame_seal(&request);
+        right = lab_answers(lab, program, &request, "END\r\n", 5);
+    }
+    ok(right, "%s: each of %d addresses is answered for", names[program], MC_MAX_ADDRESSES);
+    frame_request(&request, "get k\r\n", 7);
+    ok(lab_passes(lab, program, &request, LAB_UNCOUNTED), "%s: no other address is",
+       names[program]);
+    memset(lab->control->addresses, 0, sizeof(lab->control->addresses));
+    lab->control->addresses[0] = htonl(LAB_SERVER);
+    lab->control->naddresses = 1;
+}
+
+static void test_program(struct lab *lab, enum loader_program program)
+{
+    test_sizes(lab, program);
+    test_misses(lab, program);
+    test_many(lab, program);
+    test_most_keys(lab, program);
+    test_padding(lab, program);
+    test_checksums(lab, program);
+    test_frame_header(lab, program);
+    test_counts(lab, program);
+    test_addresses(lab, program);
+}
+
+int main(void)
+{
+    struct lab lab;
+
+    lab_open(&lab, 256);
+    test_program(&lab, LOADER_XDP);
+    loader_set_tc(lab.loader, true, true);
+    test_program(&lab, LOADER_TC);
+    lab_close(&lab);
+    return done();
+}

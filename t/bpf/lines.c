@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How the kernel programs walk the table, and what they do while it moves. */
+#include "t/bpf/lab.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "t/lib/tap.h"
+
+enum { FRAME_OF_MISS = LAB_FRAME + 5 };
+
+static const char *const names[] = {"XDP", "TC"};
+
+/* A request for one key by the short way or by the long one. */
+static void ask(struct frame *frame, const char *key, bool long_way)
+{
+    char text[300];
+    int n = snprintf(text, sizeof(text), long_way ? "get  %s\r\n" : "get %s\r\n", key);
+
+    frame_request(frame, text, (size_t)n);
+}
+
+static bool serves(struct lab *lab, enum loader_program program, const char *key,
+                   const char *value)
+{
+    struct frame frame;
+    char reply[512];
+    int n = value ? snprintf(reply, sizeof(reply), "VALUE %s 0 %zu\r\n%s\r\nEND\r\n", key,
+                             strlen(value), value)
+                  : snprintf(reply, sizeof(reply), "END\r\n");
+    bool right;
+
+    ask(&frame, key, false);
+    right = lab_answers(lab, program, &frame, reply, (size_t)n);
+    ask(&frame, key, true);
+    return right && lab_answers(lab, program, &frame, reply, (size_t)n);
+}
+
+static bool leaves(struct lab *lab, enum loader_program program, const char *key,
+                   enum mc_count reason)
+{
+    struct frame frame;
+    bool right;
+
+    ask(&frame, key, false);
+    right = lab_passes(lab, program, &frame, reason);
+    ask(&frame, key, true);
+    return right && lab_passes(lab, program, &frame, reason);
+}
+
+static struct mc_item *put(struct lab *lab, const char *key, const char *value)
+{
+    return lab_put(lab, key, strlen(key), value, strlen(value));
+}
+
+static struct mc_line *line_of(struct lab *lab, const char *key)
+{
+    return lab_line(lab, lab_hash(lab, key, strlen(key)));
+}
+
+/* The n-th of the keys whose line is number `line`. */
+static void key_in_line(struct lab *lab, uint32_t line, unsigned int n, char key[32])
+{
+    unsigned int i;
+
+    for (i = 0;; i++) {
+        snprintf(key, 32, "key-%u", i);
+        if (line_of(lab, key) == &lab->lines[line] && n-- == 0)
+            return;
+    }
+}
+
+static void test_sequence(struct lab *lab, enum loader_program program)
+{
+    struct mc_line *line;
+
+    lab_clear(lab);
+    put(lab, "hit", "value");
+    line = line_of(lab, "hit");
+    line->seq = 1;
+    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a hit in a line that is being changed",
+       names[program]);
+    line->tags = 0;
+    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
+       "%s: a miss in a line that is being changed", names[program]);
+    line->seq = 0xfffffffe;
+    ok(serves(lab, program, "hit", NULL), "%s: and when it is not", names[program]);
+    lab_clear(lab);
+    put(lab, "hit", "value");
+    line->seq = 0xfffffffe;
+    ok(serves(lab, program, "hit", "value"), "%s: a counter about to wrap", names[program]);
+}
+
+/* Slots 1 to 8, then overflow lines, then more of them than are searched. */
+static void test_chains(struct lab *lab, enum loader_program program)
+{
+    char key[32], value[32];
+    unsigned int n, i;
+    bool right = true;
+
+    lab_clear(lab);
+    for (n = 0; n < 32; n++) {
+        key_in_line(lab, 3, n, key);
+        snprintf(value, sizeof(value), "value %u", n);
+        put(lab, key, value);
+        for (i = 0; i <= n; i++) {
+            key_in_line(lab, 3, i, key);
+            snprintf(value, sizeof(value), "value %u", i);
+            right &= serves(lab, program, key, value);
+        }
+        key_in_line(lab, 3, 50, key);
+        right &= serves(lab, program, key, NULL);
+    }
+    ok(right, "%s: hits and misses in chains of 1 to 32 items", names[program]);
+    key_in_line(lab, 3, 32, key);
+    put(lab, key, "beyond");
+    ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY), "%s: a chain that is too long",
+       names[program]);
+    key_in_line(lab, 3, 31, key);
+    ok(serves(lab, program, key, "value 31"), "%s: the part of it that is searched",
+       names[program]);
+    lab->overflow[1].next = 1;
+    key_in_line(lab, 3, 50, key);
+    ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY), "%s: a chain that bites its tail",
+       names[program]);
+    lab->overflow[1].next = 0x7fffffff;
+    ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY), "%s: a chain that leads nowhere",
+       names[program]);
+}
+
+/* Items whose tags are equal and whose keys are not. */
+static void test_tags(struct lab *lab, enum loader_program program)
+{
+    struct mc_line *line;
+    uint32_t ref;
+
+    lab_clear(lab);
+    put(lab, "other", "wrong");
+    put(lab, "hix", "wrong");
+    put(lab, "hit", "right");
+    line = line_of(lab, "hit");
+    ref = line->refs[0];
+    *line = (struct mc_line){.mask = line->mask,
+                             .tags = mc_hash_tag(lab_hash(lab, "hit", 3)) * 0x0101010101010101u};
+    line->refs[7] = ref;
+    line->refs[0] = line_of(lab, "other")->refs[0];
+    line->refs[1] = line_of(lab, "hix")->refs[0];
+    ok(serves(lab, program, "hit", "right"), "%s: the key decides, not its tag", names[program]);
+    line->refs[7] = 0x1ffffff0;
+    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a reference to nowhere",
+       names[program]);
+    line->refs[7] = (MC_SEGMENT_BYTES - 8) >> lab->control->ref_shift;
+    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a reference to a segment's last bytes",
+       names[program]);
+}
+
+/* The table has grown to `after` lines, and the reader still counts `before`. */
+static bool split_serves(struct lab *lab, enum loader_program program, uint32_t before,
+                         uint32_t after)
+{
+    struct frame frame, out;
+    uint32_t top = 1, i;
+    bool right;
+
+    while (top < after)
+        top *= 2;
+    lab_clear(lab);
+    memset(lab->lines, 0, 256 * sizeof(lab->lines[0]));
+    lab->control->nlines = after;
+    for (i = 0; i < after; i++)
+        lab->lines[i].mask = i < after - top / 2 || i >= top / 2 ? top - 1 : top / 2 - 1;
+    put(lab, "hit", "value");
+    lab->control->nlines = before;
+    ask(&frame, "hit", after & 1);
+    if (before > top / 2) {
+        right = serves(lab, program, "hit", "value");
+    } else {
+        /* A count older than a doubling may lead nowhere; never to a miss. */
+        lab_run(lab, program, &frame, &out);
+        right = frame_equal(&out, &frame) || out.n > FRAME_OF_MISS;
+    }
+    lab->control->nlines = 256;
+    return right;
+}
+
+static void test_splits(struct lab *lab, enum loader_program program)
+{
+    uint32_t before, after;
+    bool right = true;
+
+    for (after = 1; after <= 256; after = after * 5 / 4 + 1)
+        for (before = after > 90 ? after - 90 : 1; before <= after; before++)
+            right = right && split_serves(lab, program, before, after);
+    ok(right, "%s: an old number of lines still leads to the key", names[program]);
+    lab_clear(lab);
+    line_of(lab, "hit")->mask = 0xffffffff;
+    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a line that leads out of the table",
+       names[program]);
+    line_of(lab, "hit")->mask = lab->control->nlines / 2 - 1;
+    lab->lines[lab_hash(lab, "hit", 3) & (lab->control->nlines / 2 - 1)].mask =
+        lab->control->nlines - 1;
+    if (lab_hash(lab, "hit", 3) & (lab->control->nlines / 2))
+        ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: lines that lead to each other",
+           names[program]);
+    else
+        ok(serves(lab, program, "hit", NULL), "%s: a line that leads to itself", names[program]);
+}
+
+/* Items at the very end of a segment, where no block copy may reach. */
+static void test_segment_end(struct lab *lab, enum loader_program program)
+{
+    static char value[1400];
+    struct frame frame;
+    char reply[1600];
+    size_t nvalue, size, back;
+    uint64_t at;
+    bool right = true;
+    int n;
+
+    for (nvalue = 0; nvalue < 1350; nvalue += nvalue < 80 ? 1 : 41) {
+        for (back = 0; back < 2600; back += back < 64 ? 8 : 320) {
+            lab_clear(lab);
+            memset(value, 'e', nvalue);
+            n = snprintf(reply, sizeof(reply), "VALUE hit 0 %zu\r\n%.*s\r\nEND\r\n", nvalue,
+                         (int)nvalue, value);
+            size = (MC_ITEM_HEADER + (size_t)n - 6 - 5 + 7) & ~(size_t)7;
+            at = MC_SEGMENT_BYTES - size - back;
+            lab_lay(lab, at, "hit", 3, value, nvalue);
+            lab_link(lab, lab_hash(lab, "hit", 3), at);
+            ask(&frame, "hit", back & 8);
+            right &= lab_answers(lab, program, &frame, reply, (size_t)n);
+        }
+    }
+    ok(right, "%s: items at the end of a segment", names[program]);
+}
+
+static void test_shifts(struct lab *lab, enum loader_program program)
+{
+    uint32_t shift, ref;
+    bool right = true;
+
+    for (shift = 3; shift <= 6; shift++) {
+        lab_clear(lab);
+        lab->next_byte = 5u << 20;
+        put(lab, "hit", "value");
+        ref = line_of(lab, "hit")->refs[0];
+        lab->control->ref_shift = (uint8_t)shift;
+        line_of(lab, "hit")->refs[0] = ref >> (shift - 3);
+        right &= serves(lab, program, "hit", "value");
+    }
+    lab->control->ref_shift = 3;
+    ok(right, "%s: references in units of 8 to 64 bytes", names[program]);
+}
+
+/* The marks that keep an item alive. */
+static void test_marks(struct lab *lab, enum loader_program program)
+{
+    char key[32], value[] = "v";
+    struct mc_line *line = &lab->lines[9];
+    struct frame frame;
+    unsigned int i;
+    bool right = true;
+
+    lab_clear(lab);
+    for (i = 0; i < 12; i++) {
+        key_in_line(lab, 9, i, key);
+        put(lab, key, value);
+    }
+    for (i = 0; i < 8; i++) {
+        key_in_line(lab, 9, i, key);
+        line->touched = 0;
+        right &= serves(lab, program, key, value) && line->touched == 1 << i;
+    }
+    ok(right, "%s: a hit marks its slot and no other", names[program]);
+    line->touched = 0;
+    key_in_line(lab, 9, 10, key);
+    ok(serves(lab, program, key, value) && line->touched == 0 &&
+           lab->overflow[line->next].touched == 1 << 2,
+       "%s: in an overflow line its own", names[program]);
+    key_in_line(lab, 9, 77, key);
+    ok(serves(lab, program, key, NULL) && line->touched == 0, "%s: a miss marks nothing",
+       names[program]);
+    key_in_line(lab, 9, 0, key);
+    frame_request(&frame, "get ", 4);
+    frame.n += (size_t)snprintf((char *)frame.bytes + frame.n, 64, "%s", key);
+    frame_seal(&frame);
+    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST) && line->touched == 0,
+       "%s: nor does a request that is passed at once", names[program]);
+}
+
+/* --- a writer at work ------------------------------------------------------ */
+
+struct writer {
+    struct lab *lab;
+    atomic_bool stop;
+    atomic_ullong nwritten;
+};
+
+enum { WRITER_KEYS = 3 };
+
+/* Gives each key a new value of another size, over and over, in reused memory. */
+static void *write_items(void *arg)
+{
+    static const size_t sizes[] = {20, 70, 300, 900};
+    struct writer *writer = arg;
+    struct lab *lab = writer->lab;
+    char key[8], value[1024];
+    struct mc_line *line;
+    unsigned int round = 0, k;
+    uint64_t at;
+    size_t n;
+
+    while (!atomic_load(&writer->stop)) {
+        k = round % WRITER_KEYS;
+        snprintf(key, sizeof(key), "key%u", k);
+        n = sizes[round / WRITER_KEYS % 4];
+        memset(value, 'a' + (int)(round % 26), n);
+        /* Two places for a key: what a reader copies is written again two rounds later. */
+        at = 4096 + (k * 2 + round / WRITER_KEYS % 2) * 2048;
+        line = line_of(lab, key);
+        __atomic_store_n(&line->seq, line->seq + 1, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        lab_lay(lab, at, key, 4, value, n);
+        line->refs[0] = (uint32_t)(at >> 3);
+        line->tags = mc_hash_tag(lab_hash(lab, key, 4));
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        __atomic_store_n(&line->seq, line->seq + 1, __ATOMIC_RELAXED);
+        round++;
+        atomic_fetch_add(&writer->nwritten, 1);
+    }
+    return NULL;
+}
+
+/* A value is one letter over and over, of one of the lengths. */
+static bool reply_is_whole(const struct frame *out)
+{
+    const char *text = (const char *)out->bytes + LAB_FRAME;
+    unsigned int key, n, i;
+    char middle[32], first;
+    int nmiddle;
+
+    if (sscanf(text, "VALUE key%u 0 %u\r\n", &key, &n) != 2)
+        return false;
+    nmiddle = snprintf(middle, sizeof(middle), "VALUE key%u 0 %u\r\n", key, n);
+    if (out->n != LAB_FRAME + (size_t)nmiddle + n + 7 || memcmp(text, middle, (size_t)nmiddle))
+        return false;
+    first = text[nmiddle];
+    for (i = 0; i < n; i++)
+        if (text[(size_t)nmiddle + i] != first)
+            return false;
+    return memcmp(text + nmiddle + n, "\r\nEND\r\n", 7) == 0;
+}
+
+static void test_writer(struct lab *lab, enum loader_program program)
+{
+    struct writer writer = {.lab = lab};
+    struct frame frame, out;
+    unsigned int i, ntorn = 0, ndamaged = 0, nanswered = 0, npassed = 0;
+    pthread_t thread;
+    char key[8];
+
+    lab_clear(lab);
+    /* Each key has a line of its own. */
+    while (line_of(lab, "key0") == line_of(lab, "key1") ||
+           line_of(lab, "key1") == line_of(lab, "key2") ||
+           line_of(lab, "key2") == line_of(lab, "key0"))
+        lab->control->seed[0] += 0x123456789abcdefu;
+    pthread_create(&thread, NULL, write_items, &writer);
+    while (atomic_load(&writer.nwritten) < WRITER_KEYS)
+        ;
+    for (i = 0; i < 40000; i++) {
+        snprintf(key, sizeof(key), "key%u", i % WRITER_KEYS);
+        ask(&frame, key, program == LOADER_XDP && i / WRITER_KEYS % 4 == 3);
+        switch (lab_run(lab, program, &frame, &out)) {
+        case 3: /* XDP_TX */
+        case 7: /* TC_ACT_REDIRECT */
+            nanswered++;
+            if (!reply_is_whole(&out) && ntorn++ == 0)
+                frame_dump("torn", &out);
+            break;
+        default:
+            npassed++;
+            if (!frame_equal(&out, &frame) && ndamaged++ == 0)
+                frame_dump("damaged", &out);
+        }
+    }
+    atomic_store(&writer.stop, true);
+    pthread_join(thread, NULL);
+    diag("%s: %u answered, %u passed, beside %llu writes", names[program], nanswered, npassed,
+         atomic_load(&writer.nwritten));
+    ok(nanswered > 0 && ntorn == 0, "%s: no torn reply beside a writer", names[program]);
+    ok(ndamaged == 0, "%s: no damaged packet beside a writer", names[program]);
+}
+
+static void test_program(struct lab *lab, enum loader_program program)
+{
+    test_sequence(lab, program);
+    test_chains(lab, program);
+    test_tags(lab, program);
+    test_splits(lab, program);
+    test_segment_end(lab, program);
+    test_shifts(lab, program);
+    test_marks(lab, program);
+    test_writer(lab, program);
+}
+
+int main(void)
+{
+    struct lab lab;
+
+    lab_open(&lab, 256);
+    test_program(&lab, LOADER_XDP);
+    loader_set_tc(lab.loader, true, true);
+    test_program(&lab, LOADER_TC);
+    lab_close(&lab);
+    return done();
+}

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the kernel programs leave to the server: exactly as it came, and counted once. */
+#include "t/bpf/lab.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "t/lib/tap.h"
+
+static const char *const names[] = {"XDP", "TC"};
+
+static void request(struct frame *frame, const char *text)
+{
+    frame_request(frame, text, strlen(text));
+}
+
+static const char hit_reply[] = "VALUE hit 0 5\r\nvalue\r\nEND\r\n";
+
+static bool hit_is_served(struct lab *lab, enum loader_program program)
+{
+    struct frame frame;
+
+    request(&frame, "get hit\r\n");
+    return lab_answers(lab, program, &frame, hit_reply, sizeof(hit_reply) - 1);
+}
+
+static bool hit_passes(struct lab *lab, enum loader_program program, enum mc_count reason)
+{
+    struct frame one, many;
+
+    request(&one, "get hit\r\n");
+    request(&many, "get nil hit\r\n");
+    return lab_passes(lab, program, &one, reason) && lab_passes(lab, program, &many, reason);
+}
+
+/* Only XDP sees all that is to us; TC does not count what cannot be a get. */
+static enum mc_count in_xdp(enum loader_program program, enum mc_count reason)
+{
+    return program == LOADER_XDP ? reason : LAB_UNCOUNTED;
+}
+
+static void test_text(struct lab *lab, enum loader_program program)
+{
+    static const struct {
+        const char *text;
+        enum mc_count reason;
+    } rows[] = {
+        {"gets hit\r\n", MC_COUNT_PASS_COMMAND},
+        {"GET hit\r\n", MC_COUNT_PASS_COMMAND},
+        {"get\thit\r\n", MC_COUNT_PASS_COMMAND},
+        {" get hit\r\n", MC_COUNT_PASS_COMMAND},
+        {"gat 0 hit\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit v\r\n", MC_COUNT_PASS_COMMAND},
+        {"delete hit\r\n", MC_COUNT_PASS_COMMAND},
+        {"set hit 0 0 2\r\nxx\r\n", MC_COUNT_PASS_COMMAND},
+        {"get hit\r\nget hit\r\n", MC_COUNT_PASS_COMMAND},
+        {"get hit\nx", MC_COUNT_PASS_REQUEST},
+        {"get hit\r\n\r\n", MC_COUNT_PASS_COMMAND},
+        {"get hit", MC_COUNT_PASS_REQUEST},
+        {"get hit ", MC_COUNT_PASS_REQUEST},
+        {"get hit\r", MC_COUNT_PASS_REQUEST},
+        {"get hit\rx\r\n", MC_COUNT_PASS_REQUEST},
+        {"get \r\n", MC_COUNT_PASS_REQUEST},
+        {"get           \r\n", MC_COUNT_PASS_REQUEST},
+        {"get h\tit\r\n", MC_COUNT_PASS_REQUEST},
+        {"get h\x01it\r\n", MC_COUNT_PASS_REQUEST},
+        {"get hit h\x1fit\r\n", MC_COUNT_PASS_REQUEST},
+        {"get hit \x0b\r\n", MC_COUNT_PASS_REQUEST},
+    };
+    struct frame frame;
+    size_t i;
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        request(&frame, rows[i].text);
+        ok(lab_passes(lab, program, &frame, rows[i].reason), "%s: request %zu is the server's",
+           names[program], i);
+    }
+    frame_request(&frame, "get h\0t\r\n", 9);
+    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST), "%s: a zero byte in a key",
+       names[program]);
+    frame_request(&frame, "\x80\x00\x00\x03\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0\0hit", 27);
+    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND), "%s: a binary get",
+       names[program]);
+}
+
+/* Every byte that may not be in a key, at every place of keys of several lengths. */
+static void test_key_bytes(struct lab *lab, enum loader_program program)
+{
+    char text[128];
+    struct frame frame;
+    size_t nkey, at;
+    int byte;
+    bool right = true;
+
+    for (nkey = 1; nkey <= 34 && right; nkey += nkey < 20 ? 1 : 7) {
+        for (at = 0; at < nkey && right; at++) {
+            for (byte = 0; byte < 0x20 && right; byte++) {
+                if (byte == '\n' || byte == '\r')
+                    continue;
+                memcpy(text, "get ", 4);
+                memset(text + 4, '!', nkey);
+                text[4 + at] = (char)byte;
+                memcpy(text + 4 + nkey, "\r\n", 2);
+                frame_request(&frame, text, nkey + 6);
+                right = lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST);
+            }
+        }
+    }
+    ok(right, "%s: no control byte is taken into a key", names[program]);
+    memcpy(text, "get ", 4);
+    for (byte = 0x21; byte < 0x100; byte++) {
+        memset(text + 4, byte, 11);
+        memcpy(text + 4 + 11, "\r\n", 2);
+        frame_request(&frame, text, 17);
+        right &= lab_answers(lab, program, &frame, "END\r\n", 5);
+    }
+    ok(right, "%s: every other byte is", names[program]);
+}
+
+static void test_long_keys(struct lab *lab, enum loader_program program)
+{
+    char text[1500] = "get ";
+    struct frame frame;
+    size_t nkey;
+    bool right = true;
+
+    for (nkey = 251; nkey <= 1400 && right; nkey += nkey < 300 ? 1 : 97) {
+        memset(text + 4, 'k', nkey);
+        memcpy(text + 4 + nkey, "\r\n", 2);
+        frame_request(&frame, text, nkey + 6);
+        right = lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST);
+        memcpy(text + 4, "hit ", 4);
+        frame_request(&frame, text, nkey + 6);
+        right &= nkey - 4 <= MC_KEY_MAX ||
+                 lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST);
+    }
+    ok(right, "%s: keys of more than 250 bytes", names[program]);
+}
+
+static void test_frame_header(struct lab *lab, enum loader_program program)
+{
+    static const unsigned int counts[] = {0, 2, 7, 0x100, 0x101, 0xffff};
+    struct frame frame;
+    size_t i, n;
+    bool right = true;
+
+    for (i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        request(&frame, "get hit\r\n");
+        frame.bytes[46] = (uint8_t)(counts[i] >> 8);
+        frame.bytes[47] = (uint8_t)counts[i];
+        ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_FRAME),
+           "%s: a request of %u datagrams", names[program], counts[i]);
+    }
+    for (n = 0; n <= 8; n++) {
+        request(&frame, "get hit\r\n");
+        frame.n = LAB_HEADERS + n;
+        frame_seal(&frame);
+        right &= lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_FRAME));
+        memset(frame.bytes + frame.n, 0, 30);
+        frame.n += 30;
+        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_FRAME);
+    }
+    ok(right, "%s: datagrams of no more than a frame header, padded or not", names[program]);
+    for (n = 9; n <= 13; n++) {
+        request(&frame, "get hit\r\n");
+        frame.n = LAB_HEADERS + n;
+        frame_seal(&frame);
+        right &= lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_COMMAND));
+        memset(frame.bytes + frame.n, 0, 30);
+        frame.n += 30;
+        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND);
+    }
+    ok(right, "%s: datagrams too short for any get", names[program]);
+}
+
+static void put16(uint8_t *at, unsigned int value)
+{
+    at[0] = (uint8_t)(value >> 8);
+    at[1] = (uint8_t)value;
+}
+
+static void test_lengths(struct lab *lab, enum loader_program program)
+{
+    struct frame frame;
+    unsigned int n;
+    bool right = true;
+
+    for (n = 0; n < 80; n++) {
+        request(&frame, "get hit\r\n");
+        if (n == frame.n - 34)
+            continue;
+        put16(frame.bytes + 38, n);
+        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_PACKET);
+    }
+    ok(right, "%s: a UDP length that is not the IP length's", names[program]);
+    for (n = 1, right = true; n < 2000; n += n < 64 ? 1 : 61) {
+        request(&frame, "get hit\r\n");
+        put16(frame.bytes + 16, (unsigned int)frame.n - 14 + n);
+        put16(frame.bytes + 38, (unsigned int)frame.n - 34 + n);
+        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_PACKET);
+    }
+    ok(right, "%s: a length beyond the frame's end", names[program]);
+    for (n = 56, right = true; n < 59; n++) {
+        request(&frame, "get hit\r\n");
+        frame.n = n;
+        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_PACKET);
+    }
+    ok(right, "%s: a truncated frame", names[program]);
+    /* A test run takes no frame for TC that ends in its IP header. */
+    for (n = program == LOADER_XDP ? 14 : 34, right = true; n < 42; n++) {
+        request(&frame, "get hit\r\n");
+        frame.n = n;
+        right &= lab_passes(lab, program, &frame, LAB_UNCOUNTED);
+    }
+    ok(right, "%s: a frame cut off in its headers", names[program]);
+}
+
+static void test_packets(struct lab *lab, enum loader_program program)
+{
+    struct frame frame;
+    unsigned int words;
+    bool right = true;
+
+    for (words = 6; words <= 15; words++) {
+        request(&frame, "get hit\r\n");
+        memmove(frame.bytes + 14 + words * 4, frame.bytes + 34, frame.n - 34);
+        memset(frame.bytes + 34, 1, words * 4 - 20);
+        frame.n += words * 4 - 20;
+        frame.bytes[14] = (uint8_t)(0x40 | words);
+        put16(frame.bytes + 16, (unsigned int)frame.n - 14);
+        right &= lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_PACKET));
+    }
+    ok(right, "%s: IP options", names[program]);
+    request(&frame, "get hit\r\n");
+    frame.bytes[20] = 0x20;
+    ok(lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_PACKET)),
+       "%s: the first fragment of a datagram", names[program]);
+    frame.bytes[20] = 0x20;
+    frame.bytes[21] = 0x10;
+    ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: a later fragment", names[program]);
+    frame.bytes[20] = 0;
+    ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: the last fragment", names[program]);
+    frame.bytes[20] = 0;
+    frame.bytes[21] = 0;
+    ok(lab_answers(lab, program, &frame, hit_reply, sizeof(hit_reply) - 1),
+       "%s: a packet that may be fragmented but was not, is answered", names[program]);
+}
+
+static void test_foreign(struct lab *lab, enum loader_program program)
+{
+    static const struct {
+        const char *what;
+        unsigned int at, n;
+        uint8_t bytes[4];
+    } rows[] = {
+        {"another port", 36, 2, {0x2b, 0xcb}},
+        {"port 0", 36, 2, {0, 0}},
+        {"another address", 30, 4, {10, 0, 0, 3}},
+        {"address 0", 30, 4, {0, 0, 0, 0}},
+        {"broadcast", 30, 4, {255, 255, 255, 255}},
+        {"the network's broadcast", 30, 4, {10, 0, 0, 255}},
+        {"multicast", 30, 4, {224, 0, 0, 1}},
+        {"TCP", 23, 1, {6}},
+        {"IPv6", 12, 2, {0x86, 0xdd}},
+        {"ARP", 12, 2, {0x08, 0x06}},
+        {"a VLAN tag", 12, 2, {0x81, 0x00}},
+    };
+    struct frame frame;
+    size_t i;
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        request(&frame, "get hit\r\n");
+        memcpy(frame.bytes + rows[i].at, rows[i].bytes, rows[i].n);
+        ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: %s is none of ours",
+           names[program], rows[i].what);
+    }
+    lab->control->port = 0;
+    request(&frame, "get hit\r\n");
+    ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: nothing is, with no port set",
+       names[program]);
+    lab->control->port = htons(LAB_PORT);
+    lab->control->naddresses = 0;
+    lab->control->addresses[0] = 0;
+    ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: nothing is, with no address set",
+       names[program]);
+    lab->control->naddresses = 1;
+    lab->control->addresses[0] = htonl(LAB_SERVER);
+}
+
+static void test_sources(struct lab *lab, enum loader_program program)
+{
+    static const uint8_t bad[][4] = {{0, 0, 0, 0},       {0, 1, 2, 3},       {224, 0, 0, 1},
+                                     {239, 255, 0, 1},   {240, 0, 0, 1},     {255, 255, 255, 255}};
+    struct frame frame;
+    unsigned int port;
+    size_t i;
+    bool right = true;
+
+    for (port = 0; port < 1024; port++) {
+        request(&frame, "get hit\r\n");
+        put16(frame.bytes + 34, port);
+        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_SOURCE);
+    }
+    ok(right, "%s: no answer to a port below 1024", names[program]);
+    request(&frame, "get hit\r\n");
+    put16(frame.bytes + 34, 11211);
+    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_SOURCE), "%s: nor to memcached's",
+       names[program]);
+    put16(frame.bytes + 34, LAB_PORT);
+    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_SOURCE), "%s: nor to our own",
+       names[program]);
+    for (port = 1024, right = true; port < 65536; port += 251) {
+        put16(frame.bytes + 34, port);
+        right &= lab_answers(lab, program, &frame, hit_reply, sizeof(hit_reply) - 1);
+    }
+    ok(right, "%s: clients' ports are answered", names[program]);
+    for (i = 0, right = true; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        request(&frame, "get hit\r\n");
+        memcpy(frame.bytes + 26, bad[i], 4);
+        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_SOURCE);
+    }
+    ok(right, "%s: no answer to an address that is not one machine's", names[program]);
+    request(&frame, "get hit\r\n");
+    memset(frame.bytes, 0xff, 6);
+    /* TC knows from the stack that such a frame is not to us alone. */
+    ok(lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_SOURCE)),
+       "%s: no answer to a frame that went to a group", names[program]);
+    /* A test run counts as coming from lo. */
+    request(&frame, "get hit\r\n");
+    memcpy(frame.bytes + 26, frame.bytes + 30, 4);
+    frame_seal(&frame);
+    ok(lab_answers(lab, program, &frame, hit_reply, sizeof(hit_reply) - 1),
+       "%s: our own address is answered over loopback", names[program]);
+}
+
+static void test_items(struct lab *lab, enum loader_program program)
+{
+    struct mc_control *control = lab->control;
+    struct mc_item *item;
+    struct timespec now;
+    uint32_t second, flag;
+    bool right = true;
+
+    lab_clear(lab);
+    item = lab_put(lab, "hit", 3, "value", 5);
+    ok(hit_is_served(lab, program), "%s: an item is served", names[program]);
+    for (flag = 1; flag < 1 << 16; flag <<= 1) {
+        item->flags = (uint16_t)(MC_ITEM_LINKED | flag);
+        right &= flag & MC_ITEM_PASS ? hit_passes(lab, program, MC_COUNT_PASS_ITEM)
+                                     : hit_is_served(lab, program);
+    }
+    ok(right, "%s: flags say what is the server's", names[program]);
+    item->flags = MC_ITEM_LINKED;
+    item->epoch++;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: flushed by epoch", names[program]);
+    item->epoch--;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    second = (uint32_t)(((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec -
+                         control->base_ns) / 1000000000u);
+    item->exptime = second;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: expired this second",
+       names[program]);
+    item->exptime = 1;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: expired long ago", names[program]);
+    item->exptime = second + 1000;
+    ok(hit_is_served(lab, program), "%s: not yet expired", names[program]);
+    item->exptime = UINT32_MAX;
+    ok(hit_is_served(lab, program), "%s: to expire in 136 years", names[program]);
+    item->exptime = 0;
+    control->flush_at = second + 1000;
+    ok(hit_is_served(lab, program), "%s: a flush to come", names[program]);
+    control->flush_at = second;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: a flush that is due",
+       names[program]);
+    control->flush_at = 0;
+    control->aside = 1;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_ASIDE), "%s: the server asked for everything",
+       names[program]);
+    control->aside = 0;
+    item->nbytes = 1 << 20;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_SIZE), "%s: an item of a megabyte",
+       names[program]);
+    item->nbytes = 0;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_BUSY), "%s: an item that cannot be one",
+       names[program]);
+}
+
+static void test_program(struct lab *lab, enum loader_program program)
+{
+    lab_clear(lab);
+    lab_put(lab, "hit", 3, "value", 5);
+    test_text(lab, program);
+    test_key_bytes(lab, program);
+    test_long_keys(lab, program);
+    test_frame_header(lab, program);
+    test_lengths(lab, program);
+    test_packets(lab, program);
+    test_foreign(lab, program);
+    test_sources(lab, program);
+    test_items(lab, program);
+}
+
+/* TC leaves alone what XDP did not mark. */
+static void test_unmarked(struct lab *lab)
+{
+    struct frame frame;
+
+    lab_clear(lab);
+    lab_put(lab, "hit", 3, "value", 5);
+    request(&frame, "get hit\r\n");
+    ok(lab_passes(lab, LOADER_TC, &frame, LAB_UNCOUNTED),
+       "TC: behind XDP, a packet that XDP did not mark");
+}
+
+int main(void)
+{
+    struct lab lab;
+
+    lab_open(&lab, 256);
+    test_program(&lab, LOADER_XDP);
+    test_unmarked(&lab);
+    loader_set_tc(lab.loader, true, true);
+    test_program(&lab, LOADER_TC);
+    lab_close(&lab);
+    return done();
+}
