@@ -15,8 +15,9 @@
 enum {
     REPLY_BATCH = 128 * 1024, /* a reply of so many bytes is sent before more is executed */
     REPLY_IOVS = 128,
-    KEPT_ROUND = 256, /* kept input is allocated in multiples of this */
-    RECEIVES = 16,    /* of one connection in a row */
+    REPLY_FLAT = 4096, /* up to here a copy costs less than the kernel's look at pieces */
+    KEPT_ROUND = 256,  /* kept input is allocated in multiples of this */
+    RECEIVES = 16,     /* of one connection in a row */
 };
 
 struct conn {
@@ -30,6 +31,7 @@ struct conn {
     size_t nsent;
     struct command_pending pending;
     bool filling; /* pending is a value that is being received */
+    bool drained; /* yielded with nothing left in the socket: its turn goes on without a read */
     bool closing; /* once `unsent` is out */
 };
 
@@ -258,18 +260,39 @@ static ssize_t receive(struct conn *conn, struct turn *turn)
 
 /* --- output ------------------------------------------------------------ */
 
-static enum sending send_some(struct conn *conn, const struct reply *reply, size_t *nsent)
+/* The pieces of a small reply, one behind the other. */
+static size_t flatten(char *flat, const struct iovec *iov, size_t niov)
+{
+    size_t len = 0;
+
+    for (size_t i = 0; i < niov; i++) {
+        memcpy(flat + len, iov[i].iov_base, iov[i].iov_len);
+        len += iov[i].iov_len;
+    }
+    return len;
+}
+
+static ssize_t send_once(int fd, const struct reply *reply, size_t skip)
 {
     struct iovec iov[REPLY_IOVS];
+    struct msghdr message = {.msg_iov = iov};
+    char flat[REPLY_FLAT];
 
+    message.msg_iovlen = reply_iov(reply, skip, SIZE_MAX, iov, REPLY_IOVS);
+    if (message.msg_iovlen == 1) {
+        return send(fd, iov[0].iov_base, iov[0].iov_len, MSG_NOSIGNAL);
+    }
+    if (reply->nbytes - skip <= REPLY_FLAT) {
+        return send(fd, flat, flatten(flat, iov, message.msg_iovlen), MSG_NOSIGNAL);
+    }
+    return sendmsg(fd, &message, MSG_NOSIGNAL);
+}
+
+static enum sending send_some(struct conn *conn, const struct reply *reply, size_t *nsent)
+{
     while (*nsent < reply->nbytes) {
-        struct msghdr message = {.msg_iov = iov};
-        ssize_t n;
+        ssize_t n = send_once(fd_of(conn), reply, *nsent);
 
-        message.msg_iovlen = reply_iov(reply, *nsent, SIZE_MAX, iov, REPLY_IOVS);
-        n = message.msg_iovlen == 1
-                ? send(fd_of(conn), iov[0].iov_base, iov[0].iov_len, MSG_NOSIGNAL)
-                : sendmsg(fd_of(conn), &message, MSG_NOSIGNAL);
         if (n >= 0) {
             *nsent += (size_t)n;
             count_add(&conn->worker->counts.bytes_written, (uint64_t)n);
@@ -512,8 +535,10 @@ static void serve(struct conn *conn)
         .now = clock_now(&worker->config->clock),
         .nrequests = worker->config->reqs_per_event,
         .nreceives = RECEIVES,
+        .drained = conn->drained,
     };
 
+    conn->drained = false;
     endpoint_used(&conn->endpoint, turn.now);
     endpoint_set_state(&conn->endpoint, STATE_PARSE_CMD);
     borrow_input(conn);
@@ -532,6 +557,7 @@ static void serve(struct conn *conn)
         case PROGRESS_YIELD:
             if (answer(conn, false)) {
                 count_add(&worker->counts.conn_yields, 1);
+                conn->drained = turn.drained;
                 event_active(&conn->event, EV_READ, 0);
                 settle(conn);
             }
