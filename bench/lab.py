@@ -195,7 +195,8 @@ class Lab:
 
     def udpload(self, pair, port, *options):
         return json.loads(self.client.run(
-            PINNED + [self.tool("udpload"), "--json"] + list(options) + [f"{pair.server_ip}:{port}"]))
+            PINNED + [self.tool("udpload"), "--json"] + list(options)
+            + [f"{pair.server_ip}:{port}"]))
 
     def populate(self, server, *options):
         self.server.run([self.tool("udpload"), "--populate", "--seconds", "0"] + list(options)
