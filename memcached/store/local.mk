@@ -14,9 +14,17 @@ unit_tests += t/unit/store_reader
 t_unit_store_reader_SOURCES = t/unit/store_reader.c t/unit/store_fixture.h
 t_unit_store_reader_LDADD = $(store_libs)
 
+unit_tests += t/unit/store_slab
+t_unit_store_slab_SOURCES = t/unit/store_slab.c t/unit/store_fixture.h
+t_unit_store_slab_LDADD = $(store_libs)
+
 unit_tests += t/unit/store_stress
 t_unit_store_stress_SOURCES = t/unit/store_stress.c t/unit/store_fixture.h
 t_unit_store_stress_LDADD = $(store_libs)
+
+unit_tests += t/unit/store_table
+t_unit_store_table_SOURCES = t/unit/store_table.c t/unit/store_fixture.h
+t_unit_store_table_LDADD = $(store_libs)
 
 unit_tests += t/unit/store_verbs
 t_unit_store_verbs_SOURCES = t/unit/store_verbs.c t/unit/store_fixture.h

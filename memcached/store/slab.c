@@ -38,12 +38,16 @@ static bool add_class(struct slabs *slabs, uint32_t size)
 /* memcached's progression, so that its users find their classes again. */
 static bool add_by_factor(struct slabs *slabs, const struct slab_config *config)
 {
-    uint32_t size = FIXED_BYTES + config->chunk_min;
+    uint32_t size = FIXED_BYTES + config->chunk_min, before = 0;
 
     while (slabs->nclasses < MC_CLASSES - 2 && size < config->chunk_max / config->growth_factor) {
         size = round_up(size, CHUNK_ALIGN);
+        /* A factor close to 1 would stay where it is. */
+        if (size == before)
+            size += CHUNK_ALIGN;
         if (!add_class(slabs, size))
             return false;
+        before = size;
         size = (uint32_t)(size * config->growth_factor);
     }
     return true;

@@ -22,6 +22,7 @@ enum {
     NCOUNTERS = 8,     /* keys that all threads count up */
     LONGEST = 3000,
     NOPS = 250000,     /* of each writer, times STORE_STRESS */
+    READS_BETWEEN = 3000, /* flushes and seconds, so that no machine sees only those */
     NOW = 100,
 };
 
@@ -184,9 +185,13 @@ static void *flusher(void *context)
     struct thread *t = context;
     struct run *run = t->run;
     static uint64_t before[NKEYS];
+    uint64_t next = 0;
 
     while (!run->stop) {
-        usleep(10000);
+        usleep(100);
+        if (run->nread < next)
+            continue;
+        next = run->nread + READS_BETWEEN;
         run->now++;
         if (!run->evicts)
             continue;

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Slab classes, pages and chunks. */
+#include <errno.h>
+
+#include "store/slab.h"
+#include "t/unit/store_fixture.h"
+
+static const uint32_t default_sizes[] = {
+    96,    120,   152,   192,   240,   304,    384,    480,    600,    752,    944,    1184,   1480,
+    1856,  2320,  2904,  3632,  4544,  5680,   7104,   8880,   11104,  13880,  17352,  21696,  27120,
+    33904, 42384, 52984, 66232, 82792, 103496, 129376, 161720, 202152, 252696, 315872, 394840, 524288};
+
+enum { NDEFAULT = sizeof(default_sizes) / sizeof(default_sizes[0]) };
+
+struct bed {
+    struct provider *memory;
+    struct heap heap;
+    struct slabs slabs;
+};
+
+static struct slab_config defaults(uint64_t memory_limit)
+{
+    return (struct slab_config){.chunk_max = 512 << 10,
+                                .chunk_min = 48,
+                                .growth_factor = 1.25,
+                                .memory_limit = memory_limit};
+}
+
+static int open_bed(struct bed *bed, const struct slab_config *config, unsigned int ref_shift)
+{
+    bed->memory = anonymous_new(false);
+    if (heap_init(&bed->heap, bed->memory, ref_shift)) {
+        printf("Bail out! no heap\n");
+        exit(1);
+    }
+    return slab_init(&bed->slabs, &bed->heap, config);
+}
+
+static void close_bed(struct bed *bed)
+{
+    slab_fini(&bed->slabs);
+    heap_fini(&bed->heap);
+    anonymous_free(bed->memory);
+}
+
+static void test_default_classes(void)
+{
+    struct slab_config config = defaults(64 << 20);
+    struct bed bed;
+    unsigned int wrong = 0;
+
+    open_bed(&bed, &config, 3);
+    ok(bed.slabs.nclasses == NDEFAULT, "there are 39 classes by default");
+    for (unsigned int i = 0; i < NDEFAULT; i++)
+        wrong += bed.slabs.classes[i + 1].size != default_sizes[i];
+    ok(wrong == 0, "and they have memcached's sizes");
+    for (size_t size = 1; size <= 524288; size++) {
+        unsigned int clsid = slab_class_of_size(&bed.slabs, size);
+
+        wrong += clsid == 0 || default_sizes[clsid - 1] < size ||
+                 (clsid > 1 && default_sizes[clsid - 2] >= size);
+    }
+    ok(wrong == 0 && slab_class_of_size(&bed.slabs, 524289) == 0,
+       "each size has the smallest class that holds it");
+    close_bed(&bed);
+}
+
+static void test_other_classes(void)
+{
+    static const uint32_t sizes[] = {100, 512, 4096, 0};
+    struct slab_config config = defaults(64 << 20);
+    struct bed bed;
+    bool multiples = true;
+
+    open_bed(&bed, &config, 6);
+    for (unsigned int i = 1; i <= bed.slabs.nclasses; i++)
+        multiples &= bed.slabs.classes[i].size % 64 == 0;
+    ok(multiples && bed.slabs.classes[1].size == 128, "sizes are multiples of the unit");
+    close_bed(&bed);
+    config.slab_sizes = sizes;
+    open_bed(&bed, &config, 3);
+    ok(bed.slabs.nclasses == 4 && bed.slabs.classes[1].size == 104 &&
+           bed.slabs.classes[3].size == 4096 && bed.slabs.classes[4].size == 524288,
+       "given sizes are taken, and the largest chunk is added");
+    close_bed(&bed);
+    config.slab_sizes = NULL;
+    config.growth_factor = 1.01;
+    ok(open_bed(&bed, &config, 3) == 0 && bed.slabs.nclasses == MC_CLASSES - 1,
+       "a small factor ends at the last class number");
+    close_bed(&bed);
+    config.growth_factor = 1;
+    ok(open_bed(&bed, &config, 3) == -EINVAL, "a factor of 1 is refused");
+    close_bed(&bed);
+    config = defaults(64 << 20);
+    config.chunk_max = (1 << 20) + 8;
+    ok(open_bed(&bed, &config, 3) == -EINVAL, "a chunk larger than a page is refused");
+    close_bed(&bed);
+}
+
+static void test_ref_shift(void)
+{
+    ok(heap_ref_shift(64ull << 20) == 3 && heap_ref_shift(16ull << 30) == 3 &&
+           heap_ref_shift((16ull << 30) + 1) == 4 && heap_ref_shift(128ull << 30) == 6 &&
+           heap_ref_shift((128ull << 30) + 1) == 0,
+       "references name twice the memory limit in the smallest unit");
+}
+
+/* Takes chunks of a class until there are no more; returns how many. */
+static unsigned int take_all(struct bed *bed, unsigned int clsid, uint32_t *refs)
+{
+    unsigned int n = 0;
+
+    while ((refs[n] = slab_alloc(&bed->slabs, clsid)) != 0)
+        n++;
+    return n;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* Whether chunks lie apart, each within its page. */
+static bool apart(struct bed *bed, uint32_t *refs, unsigned int n, uint32_t size)
+{
+    qsort(refs, n, sizeof(*refs), by_value);
+    for (unsigned int i = 0; i < n; i++) {
+        uint64_t at = (uint64_t)refs[i] << bed->heap.ref_shift;
+
+        if (refs[i] == 0 || at / MC_PAGE_BYTES != (at + size - 1) / MC_PAGE_BYTES ||
+            (i > 0 && at < ((uint64_t)refs[i - 1] << bed->heap.ref_shift) + size))
+            return false;
+    }
+    return true;
+}
+
+static void test_pages(void)
+{
+    static uint32_t refs[1 << 16];
+    struct slab_config config = defaults(3 << 20);
+    struct slab_stats stats;
+    struct bed bed;
+    unsigned int n;
+    uint32_t ref;
+
+    open_bed(&bed, &config, 3);
+    n = take_all(&bed, 1, refs);
+    ok(n == 3 * (MC_PAGE_BYTES / 96), "a class gets the pages of the limit");
+    ok(apart(&bed, refs, n, 96), "chunks do not overlap, nor cross a page, nor have reference 0");
+    ok(slab_alloc(&bed.slabs, 31) != 0, "another class gets its first page beyond the limit");
+    for (int i = 1; i < 12; i++)
+        slab_alloc(&bed.slabs, 31);
+    ok(slab_alloc(&bed.slabs, 31) == 0 && slab_npages(&bed.slabs) == 4, "but not a second one");
+    ref = refs[77];
+    slab_free(&bed.slabs, ref);
+    slab_class_stats(&bed.slabs, 1, &stats);
+    ok(stats.free_chunks == 1 && stats.used_chunks == n - 1 && stats.total_pages == 3,
+       "statistics tell used from free");
+    ok(slab_alloc(&bed.slabs, 1) == ref, "a chunk that was given back is used again");
+    slab_set_limit(&bed.slabs, 5 << 20);
+    ok(slab_alloc(&bed.slabs, 1) != 0, "a higher limit has room for another page");
+    close_bed(&bed);
+}
+
+static void test_ahead(void)
+{
+    struct slab_config config = defaults(64 << 20);
+    struct bed bed;
+
+    open_bed(&bed, &config, 3);
+    ok(bed.heap.nsegments == 0, "no memory is taken at first");
+    slab_provide(&bed.slabs);
+    ok(bed.heap.nsegments == 1, "one segment ahead of need");
+    for (int i = 0; i < 20; i++)
+        slab_alloc(&bed.slabs, 39);
+    slab_provide(&bed.slabs);
+    ok(bed.heap.nsegments == 2, "and the next one before the first is full");
+    slab_prealloc(&bed.slabs);
+    ok(bed.heap.nsegments == 5, "or all at once: 64 pages and page 0");
+    close_bed(&bed);
+}
+
+int main(void)
+{
+    test_default_classes();
+    test_other_classes();
+    test_ref_shift();
+    test_pages();
+    test_ahead();
+    return done();
+}

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table by itself: hash, chains, growth, marks, and what happens without memory. */
+#include <errno.h>
+
+#include "store/table.h"
+#include "t/unit/store_fixture.h"
+
+enum { NITEMS = 100000, ITEM_STRIDE = 64 };
+
+/* A provider whose table memory runs out after `left` segments. */
+struct scarce {
+    struct provider provider;
+    struct provider *memory;
+    int left;
+};
+
+struct bed {
+    struct scarce scarce;
+    struct heap heap;
+    struct table table;
+};
+
+static int scarce_segment(struct provider *provider, uint32_t index, void *addr)
+{
+    struct scarce *scarce = (struct scarce *)provider;
+
+    return scarce->memory->segment(scarce->memory, index, addr);
+}
+
+static int scarce_table(struct provider *provider, uint32_t index, void *addr)
+{
+    struct scarce *scarce = (struct scarce *)provider;
+
+    if (scarce->left == 0)
+        return -ENOMEM;
+    scarce->left--;
+    return scarce->memory->table(scarce->memory, index, addr);
+}
+
+static struct mc_control *scarce_control(struct provider *provider)
+{
+    struct scarce *scarce = (struct scarce *)provider;
+
+    return scarce->memory->control(scarce->memory);
+}
+
+static void open_bed(struct bed *bed, unsigned int power, bool expand, int segments)
+{
+    struct mc_control *control;
+
+    bed->scarce = (struct scarce){.provider = {scarce_segment, scarce_table, scarce_control},
+                                  .memory = anonymous_new(false),
+                                  .left = segments};
+    control = bed->scarce.memory->control(bed->scarce.memory);
+    for (int i = 0; i < MC_HASH_WORDS; i++)
+        control->seed[i] = 0x9e3779b97f4a7c15ull * (unsigned int)(i + 1);
+    if (heap_init(&bed->heap, &bed->scarce.provider, 3) || heap_grow(&bed->heap, 1) ||
+        table_init(&bed->table, &bed->heap, &bed->scarce.provider, power, expand)) {
+        printf("Bail out! no table\n");
+        exit(1);
+    }
+}
+
+static void close_bed(struct bed *bed)
+{
+    table_fini(&bed->table);
+    heap_fini(&bed->heap);
+    anonymous_free(bed->scarce.memory);
+}
+
+/* Item i lies at a place of its own in the heap. */
+static struct mc_item *make_item(struct bed *bed, unsigned int i)
+{
+    struct mc_item *item = (void *)(bed->heap.base + MC_PAGE_BYTES + (size_t)i * ITEM_STRIDE);
+    char name[32];
+
+    item->nkey = (uint8_t)sprintf(name, "item-%u", i);
+    memcpy((char *)item + MC_ITEM_HEADER, name, item->nkey);
+    return item;
+}
+
+static uint64_t hash_of(struct bed *bed, const struct mc_item *item)
+{
+    return hash_key(bed->table.control, item_key(item));
+}
+
+static bool insert(struct bed *bed, unsigned int i)
+{
+    struct mc_item *item = make_item(bed, i);
+    uint64_t hash = hash_of(bed, item);
+    bool done;
+
+    lock_take(table_stripe(&bed->table, hash), LOCK_STRIPE);
+    done = table_insert(&bed->table, hash, heap_ref(&bed->heap, item));
+    lock_release(table_stripe(&bed->table, hash), LOCK_STRIPE);
+    if (table_crowded(&bed->table))
+        table_grow(&bed->table);
+    return done;
+}
+
+/* Finds item i, by key and by reference. */
+static bool find(struct bed *bed, unsigned int i, struct table_spot *spot)
+{
+    struct mc_item *item = make_item(bed, i);
+    struct table_spot other;
+    uint64_t hash = hash_of(bed, item);
+    struct mc_item *found;
+
+    lock_take(table_stripe(&bed->table, hash), LOCK_STRIPE);
+    found = table_find(&bed->table, hash, item_key(item), spot);
+    if (found && (!table_find_ref(&bed->table, hash, heap_ref(&bed->heap, item), &other) ||
+                  other.line != spot->line || other.slot != spot->slot))
+        found = NULL;
+    lock_release(table_stripe(&bed->table, hash), LOCK_STRIPE);
+    return found == item;
+}
+
+static void remove_item(struct bed *bed, unsigned int i)
+{
+    struct mc_item *item = make_item(bed, i);
+    uint64_t hash = hash_of(bed, item);
+    struct table_spot spot;
+
+    lock_take(table_stripe(&bed->table, hash), LOCK_STRIPE);
+    if (table_find(&bed->table, hash, item_key(item), &spot))
+        table_remove(&bed->table, hash, &spot);
+    lock_release(table_stripe(&bed->table, hash), LOCK_STRIPE);
+}
+
+static unsigned int count_found(struct bed *bed, unsigned int from, unsigned int to)
+{
+    struct table_spot spot;
+    unsigned int n = 0;
+
+    for (unsigned int i = from; i < to; i++)
+        n += find(bed, i, &spot);
+    return n;
+}
+
+static unsigned int popcount_tags(uint64_t tags)
+{
+    unsigned int n = 0;
+
+    for (; tags; tags >>= 8)
+        n += (tags & 0xff) != 0;
+    return n;
+}
+
+/* Whether each line has an even counter, the right mask, and is full where another follows. */
+static bool is_sound(struct bed *bed)
+{
+    uint32_t nlines = table_nlines(&bed->table);
+    uint32_t top = UINT32_MAX >> __builtin_clz(nlines - 1);
+
+    for (uint32_t i = 0; i < nlines; i++) {
+        const struct mc_line *line = &bed->table.lines[i];
+        /* The lines from nlines - (top + 1) / 2 on to the middle wait for their split. */
+        bool split = i > top / 2 || i + top / 2 + 1 < nlines;
+
+        if (line->seq & 1 || line->mask != (split ? top : top / 2))
+            return false;
+        for (; line->next; line = &bed->table.overflow[line->next]) {
+            if (popcount_tags(line->tags) != MC_SLOTS)
+                return false;
+        }
+    }
+    return true;
+}
+
+static void test_growth(void)
+{
+    struct bed bed;
+    struct table_spot spot;
+    unsigned int inserted = 0;
+    uint64_t full;
+
+    open_bed(&bed, 12, true, 100);
+    ok(!find(&bed, 0, &spot), "an empty table has no item");
+    for (unsigned int i = 0; i < NITEMS; i++)
+        inserted += insert(&bed, i);
+    ok(inserted == NITEMS && count_found(&bed, 0, NITEMS) == NITEMS,
+       "all items are found after many splits");
+    diag("%u lines and %u overflow lines for %d items", table_nlines(&bed.table),
+         bed.table.nspare_used, NITEMS);
+    ok(table_nlines(&bed.table) > NITEMS / TABLE_LOAD - 200 &&
+           table_nlines(&bed.table) <= NITEMS / TABLE_LOAD,
+       "there are as many lines as the load asks for");
+    ok(is_sound(&bed), "masks say how far each line was split, and chains are dense");
+    ok(bed.table.nspare_used < table_nlines(&bed.table) / 5, "few lines overflow");
+    full = table_bytes(&bed.table);
+    for (unsigned int i = 0; i < NITEMS; i += 2)
+        remove_item(&bed, i);
+    ok(count_found(&bed, 0, NITEMS) == NITEMS / 2, "removed items are gone, the others are not");
+    ok(is_sound(&bed), "removal keeps chains dense");
+    for (unsigned int i = 1; i < NITEMS; i += 2)
+        remove_item(&bed, i);
+    ok(bed.table.nspare_used == 0 && table_bytes(&bed.table) < full,
+       "an empty table has given its overflow lines back");
+    close_bed(&bed);
+}
+
+static void test_fixed(void)
+{
+    struct bed bed;
+
+    open_bed(&bed, 12, false, 100);
+    for (unsigned int i = 0; i < 40000; i++)
+        insert(&bed, i);
+    ok(table_nlines(&bed.table) == 512 && count_found(&bed, 0, 40000) == 40000,
+       "a table that may not grow has longer chains");
+    close_bed(&bed);
+}
+
+static void test_scarce(void)
+{
+    struct bed bed;
+    unsigned int inserted = 0;
+
+    /* One segment of lines and one of overflow lines: 16,384 each. */
+    open_bed(&bed, 12, true, 2);
+    for (unsigned int i = 0; i < 240000; i++)
+        inserted += insert(&bed, i);
+    ok(table_nlines(&bed.table) == MC_TABLE_LINES, "without memory for lines growth stops");
+    ok(inserted < 240000, "without memory for overflow lines an insertion fails");
+    ok(count_found(&bed, 0, 240000) == inserted && is_sound(&bed), "and nothing else is lost");
+    bed.scarce.left = 100;
+    table_retry(&bed.table);
+    for (unsigned int i = 0; i < 240000; i++) {
+        struct table_spot spot;
+
+        if (!find(&bed, i, &spot))
+            inserted += insert(&bed, i);
+    }
+    ok(inserted == 240000 && count_found(&bed, 0, 240000) == 240000 &&
+           table_nlines(&bed.table) > 2 * MC_TABLE_LINES,
+       "with memory again it goes on");
+    close_bed(&bed);
+}
+
+/* Marks each third item as the kernel does. */
+static void mark(struct bed *bed, unsigned int n)
+{
+    struct table_spot spot;
+
+    for (unsigned int i = 0; i < n; i += 3) {
+        if (find(bed, i, &spot))
+            spot.line->touched |= (uint8_t)(1u << spot.slot);
+    }
+}
+
+static void test_marks(void)
+{
+    struct bed bed;
+    struct table_spot spot;
+    unsigned int wrong = 0;
+
+    open_bed(&bed, 12, true, 100);
+    for (unsigned int i = 0; i < 2500; i++)
+        insert(&bed, i);
+    mark(&bed, 2500);
+    for (unsigned int i = 2500; i < 20000; i++)
+        insert(&bed, i);
+    for (unsigned int i = 2500; i < 20000; i++)
+        remove_item(&bed, i);
+    for (unsigned int i = 0; i < 2500; i++)
+        wrong += !find(&bed, i, &spot) || table_take_touch(&spot) != (i % 3 == 0);
+    ok(wrong == 0, "the kernel's marks move with their items");
+    wrong = 0;
+    for (unsigned int i = 0; i < 2500; i++)
+        wrong += !find(&bed, i, &spot) || table_take_touch(&spot);
+    ok(wrong == 0, "a mark is taken once");
+    mark(&bed, 1);
+    find(&bed, 0, &spot);
+    table_replace(&bed.table, &spot, spot.line->refs[spot.slot]);
+    ok(!table_take_touch(&spot), "a new item in a slot does not inherit a mark");
+    close_bed(&bed);
+}
+
+/* --- hash ------------------------------------------------------------------- */
+
+/* Chi-square of n keys over 1024 cells by the hash's bits from `shift` on. */
+static double spread(const struct mc_control *control, unsigned int shift,
+                     size_t (*name)(char *, unsigned int))
+{
+    enum { CELLS = 1024, KEYS = 100 * CELLS };
+    static unsigned int cells[CELLS];
+    double sum = 0;
+
+    memset(cells, 0, sizeof(cells));
+    for (unsigned int i = 0; i < KEYS; i++) {
+        char key[MC_KEY_MAX];
+        size_t n = name(key, i);
+
+        cells[hash_key(control, (struct slice){key, n}) >> shift & (CELLS - 1)]++;
+    }
+    for (int i = 0; i < CELLS; i++)
+        sum += ((double)cells[i] - 100) * ((double)cells[i] - 100) / 100;
+    return sum;
+}
+
+static size_t name_decimal(char *out, unsigned int i)
+{
+    return (size_t)sprintf(out, "key-%u", i);
+}
+
+static size_t name_padded(char *out, unsigned int i)
+{
+    return (size_t)sprintf(out, "user:%010u:profile", i);
+}
+
+static size_t name_binary(char *out, unsigned int i)
+{
+    memset(out, 'k', 16);
+    memcpy(out + 6, &i, 4);
+    return 16;
+}
+
+static size_t name_long(char *out, unsigned int i)
+{
+    memset(out, 'x', MC_KEY_MAX);
+    memcpy(out + MC_KEY_MAX - 4, &i, 4);
+    return MC_KEY_MAX;
+}
+
+static size_t name_short(char *out, unsigned int i)
+{
+    memcpy(out, &i, 3);
+    return 3;
+}
+
+static void test_hash(void)
+{
+    static const struct {
+        const char *what;
+        size_t (*name)(char *, unsigned int);
+    } kinds[] = {{"decimal", name_decimal},
+                 {"padded", name_padded},
+                 {"binary", name_binary},
+                 {"long", name_long},
+                 {"short", name_short}};
+    struct bed bed;
+
+    open_bed(&bed, 12, true, 100);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        double low = spread(bed.table.control, 0, kinds[i].name);
+        double high = spread(bed.table.control, 54, kinds[i].name);
+
+        /* 1,023 degrees of freedom: mean 1,023, standard deviation 45. */
+        ok(low < 1300 && high < 1300, "%s keys spread over lines and tags (%.0f, %.0f)",
+           kinds[i].what, low, high);
+    }
+    close_bed(&bed);
+}
+
+static void test_hash_bounds(void)
+{
+    struct bed bed;
+    unsigned int wrong = 0;
+
+    open_bed(&bed, 12, true, 100);
+    for (size_t n = 1; n <= MC_KEY_MAX; n++) {
+        char *exact = malloc(n);
+        char padded[MC_KEY_MAX + 8] = {0};
+
+        for (size_t i = 0; i < n; i++)
+            padded[i] = exact[i] = (char)(i * 7 + n);
+        wrong += hash_key(bed.table.control, (struct slice){exact, n}) !=
+                 hash_key(bed.table.control, (struct slice){padded, n});
+        wrong += hash_key(bed.table.control, (struct slice){padded, n}) ==
+                 hash_key(bed.table.control, (struct slice){padded, n - 1 ? n - 1 : 2});
+        free(exact);
+    }
+    ok(wrong == 0, "a hash depends on the key and its length, not on what lies behind");
+    close_bed(&bed);
+}
+
+int main(void)
+{
+    test_growth();
+    test_fixed();
+    test_scarce();
+    test_marks();
+    test_hash();
+    test_hash_bounds();
+    return done();
+}
