@@ -24,7 +24,8 @@ c = m.tcp
 
 @tap.case
 def it_says_how_it_is_attached():
-    tap.like(m.server.log(), r"^bmc: sv0: XDP native, TC ingress", "one line says: XDP native, and TC")
+    tap.like(m.server.log(), r"^bmc: sv0: XDP native, TC ingress", "one line says: XDP native,
+             and TC")
     tap.is_(netns.xdp_mode("sv0", m.pair.server), "native", "the interface has a native program")
     tap.ok(netns.tc_programs("sv0", m.pair.server), "and one on TC")
     tap.is_(netns.xdp_mode("lo", m.pair.server), None, "other interfaces have none")
@@ -45,7 +46,8 @@ def hits_and_misses():
     c.set(b"all", bytes(range(256)))
     m.same(b"get all\r\n", answer((b"all", bytes(range(256)))), "a value of all bytes")
     _, grown = m.during(lambda: [m.udp.ask(b"get foo none foo\r\n") for _ in range(10)])
-    tap.is_((grown["packets_seen"], grown["answered"], grown["hits"], grown["misses"]), (10, 10, 20, 10),
+    tap.is_((grown["packets_seen"], grown["answered"], grown["hits"], grown["misses"]), (10, 10,
+                                                                                         20, 10),
             "stats bmc counts packets, answers, hits and misses")
 
 
@@ -55,7 +57,8 @@ def many_keys_in_the_order_asked():
     for key, value, flags in items:
         c.set(key, value, flags=flags)
     m.same(b"get k3 k1 k2\r\n", answer(items[3], items[1], items[2]), "three keys")
-    m.same(b"get none k2 never k1 nothing\r\n", answer(items[2], items[1]), "two hits, three misses")
+    m.same(b"get none k2 never k1 nothing\r\n", answer(items[2], items[1]), "two hits,
+           three misses")
     m.same(b"get k1 k1 k1\r\n", answer(items[1], items[1], items[1]), "one key three times")
     m.same(b"get none never nothing\r\n", b"END\r\n", "three misses")
     m.same(b"get %s\r\n" % b" ".join(item[0] for item in items), answer(*items), "30 keys")
@@ -104,7 +107,8 @@ def sizes_that_xdp_cannot_fit_go_to_tc():
     c.set(b"size", b"x" * 1365)
     m.same(b"get size\r\n", answer((b"size", b"x" * 1365)), "a reply of 1,399 bytes")
     c.set(b"size", b"x" * 1366)
-    m.same(b"get size\r\n", answer((b"size", b"x" * 1366)), "a reply of 1,400 bytes, the frame's limit")
+    m.same(b"get size\r\n", answer((b"size", b"x" * 1366)), "a reply of 1,400 bytes,
+           the frame's limit")
     c.set(b"size", b"x" * 1367)
     m.same(b"get size\r\n", answer((b"size", b"x" * 1367)), "one byte more", kernel=False)
 
@@ -273,7 +277,8 @@ def the_loopback_interface():
         grown = sum(int(after[key]) - int(before[key]) for key in ("answered_xdp", "answered_tc"))
         tap.is_(grown, 2, "both by the kernel")
         other.pause()
-        tap.is_(lo.ask(b"get foo\r\n"), answer((b"foo", b"bar")), "also while the server is stopped")
+        tap.is_(lo.ask(b"get foo\r\n"), answer((b"foo", b"bar")),
+                "also while the server is stopped")
         other.resume()
         tap.like(other.log(), r"^bmc: lo: XDP \w+", "a line says how")
     netns.enter(m.pair.client)
@@ -346,7 +351,8 @@ def a_flush_with_delay_while_the_server_is_stopped():
     m.udp = m.server.udp()
     tap.is_(m.udp.ask(b"get doomed\r\n"), b"END\r\n", "and the server says that it is gone")
     m.tcp.set(b"after", b"y")
-    tap.ok(server.wait_for(lambda: m.by_kernel(b"get after\r\n") == (answer((b"after", b"y")), True)),
+    tap.ok(server.wait_for(lambda: m.by_kernel(b"get after\r\n") == (answer((b"after", b"y")),
+                                                                     True)),
            "after it the kernel serves again")
 
 
