@@ -19,3 +19,9 @@ memcached_memcached_LDADD = $(LIBEVENT_LIBS) $(LIBBPF_LIBS)
 noinst_PROGRAMS += memcached-debug
 memcached_debug_SOURCES = $(main_srcs)
 memcached_debug_LDADD = $(all_libs)
+
+unit_tests += t/unit/clock t/unit/options_parse
+t_unit_clock_SOURCES = t/unit/clock.c
+t_unit_clock_LDADD = $(base_libs)
+t_unit_options_parse_SOURCES = t/unit/options_parse.c $(options_srcs)
+t_unit_options_parse_LDADD = $(all_libs)

@@ -372,10 +372,12 @@ static int scan(struct scanner *scanner, int argc)
     int code;
 
     make_tables(letters, longs);
-    optind = 1;
+    optind = 0; /* glibc: from the start, whatever was scanned before */
     for (;;) {
-        if (scanner->element != optind) {
-            scanner->element = optind;
+        int element = optind ? optind : 1;
+
+        if (scanner->element != element) {
+            scanner->element = element;
             scanner->nplain = 0;
         }
         code = getopt_long(argc, scanner->argv, letters, longs, NULL);

@@ -71,7 +71,7 @@ void options_init(struct options *options);
 void options_fini(struct options *options);
 /*
  * Returns OPTIONS_RUN, or the status to exit with; what there is to say has been
- * said on `out` (help) or `err`. May be called once for a process: getopt.
+ * said on `out` (help) or `err`. Not for two threads: getopt.
  */
 int options_parse(struct options *options, int argc, char **argv, FILE *out, FILE *err);
 /* The lines of `stats settings`. */

@@ -7,10 +7,16 @@
 
 const char *kcache_parse(struct kcache_options *options, char *word)
 {
-    /* One interface, so that kcache_open is asked and says why not; "optional" is honoured. */
-    options->interfaces[0] = word;
+    /* One interface is noted, so that kcache_open is asked and says why not. */
+    char *rest = strchr(word, ',');
+
+    while (rest) {
+        *rest++ = '\0';
+        options->optional |= strncmp(rest, "optional", strlen("optional")) == 0;
+        rest = strchr(rest, ',');
+    }
+    options->interfaces[0] = word + strlen("bmc=");
     options->ninterfaces = 1;
-    options->optional |= strstr(word, ",optional") != NULL;
     return NULL;
 }
 

@@ -9,3 +9,7 @@ net_srcs = \
     memcached/net/socket.c memcached/net/socket.h \
     memcached/net/udp.c memcached/net/udp.h \
     memcached/net/worker.c memcached/net/worker.h
+
+unit_tests += t/unit/net_socket
+t_unit_net_socket_SOURCES = t/unit/net_socket.c
+t_unit_net_socket_LDADD = $(net_libs)

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command line: what is stored, what is refused with which status, and the forms of -X. */
+#include "options.h"
+
+#include <string.h>
+
+#include "options_table.h"
+#include "t/lib/tap.h"
+
+enum { MAX_WORDS = 80, ERROR_TEXT = 4096 };
+
+struct outcome {
+    struct options options;
+    int status;
+    char said[ERROR_TEXT];
+    char line[512];
+};
+
+/* Parses `line`, split at blanks. */
+static void parse(struct outcome *outcome, const char *line)
+{
+    char *argv[MAX_WORDS + 2] = {outcome->line};
+    char *save = NULL;
+    int argc = 1;
+    FILE *said;
+
+    memset(outcome->said, 0, sizeof(outcome->said));
+    snprintf(outcome->line, sizeof(outcome->line), "memcached %s", line);
+    strtok_r(outcome->line, " ", &save);
+    while (argc <= MAX_WORDS && (argv[argc] = strtok_r(NULL, " ", &save)) != NULL) {
+        argc++;
+    }
+    said = fmemopen(outcome->said, sizeof(outcome->said) - 1, "w");
+    options_init(&outcome->options);
+    outcome->status = options_parse(&outcome->options, argc, argv, said, said);
+    fclose(said);
+}
+
+static void table_is_consistent(void)
+{
+    unsigned int nplaces = 0, highest = 0;
+    bool unique = true;
+
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option_row *row = &option_table[i];
+
+        nplaces += row->place > 0;
+        highest = row->place > highest ? row->place : highest;
+        for (size_t j = 0; j < i; j++) {
+            const struct option_row *other = &option_table[j];
+
+            unique &= !row->letter || row->letter != other->letter;
+            unique &= !row->place || row->place != other->place;
+            unique &= !row->name || !other->name || !row->letter == !!other->letter ||
+                      strcmp(row->name, other->name) != 0;
+        }
+    }
+    ok(unique, "no letter, name or place in stats settings is given twice");
+    ok(nplaces == highest, "the places in stats settings leave no gap");
+}
+
+static void defaults_are_memcacheds(void)
+{
+    struct outcome o;
+
+    parse(&o, "");
+    ok(o.status == OPTIONS_RUN && !o.said[0], "no options are fine");
+    ok(o.options.tcp_port == 11211 && o.options.udp_port == 0, "TCP 11211, no UDP");
+    ok(o.options.memory_limit == 64u << 20 && o.options.item_max == 1u << 20 &&
+           o.options.chunk_max == 1u << 19 && o.options.chunk_min == 48,
+       "64 MB, items to 1 MB, chunks to 512 KB");
+    ok(o.options.nthreads == 4 && o.options.max_connections == 1024 && o.options.backlog == 1024 &&
+           o.options.reqs_per_event == 20,
+       "4 threads, 1024 connections, backlog 1024, 20 requests");
+    ok(o.options.cas && o.options.evict && o.options.flush_enabled && o.options.dump_enabled &&
+           o.options.maxconns_fast && o.options.lru_maintainer && o.options.segmented &&
+           o.options.expand && o.options.reuseport && !o.options.temp_lru,
+       "switches stand as memcached's");
+    options_fini(&o.options);
+}
+
+static void values_are_stored(void)
+{
+    struct outcome o;
+
+    parse(&o,
+          "-p 1 -U 2 -c 7 -t 3 -m 100 -f 1.5 -n 64 -b 5 -R 9 -I 512k -a 770 -s /x -u u -P p -vv "
+          "-M -C -F -A -k -r -d -L -l a -l b,c -D / -o hashpower=20,idle_timeout=4,"
+          "no_maxconns_fast,slab_sizes=100-200-304,no_hashexpand,temporary_ttl=7");
+    ok(o.status == OPTIONS_RUN, "a long line of options is fine: %s", o.said);
+    ok(o.options.tcp_port == 1 && o.options.udp_port == 0, "-s leaves no UDP port");
+    ok(o.options.max_connections == 7 && o.options.nthreads == 3 && o.options.backlog == 5 &&
+           o.options.reqs_per_event == 9 && o.options.chunk_min == 64,
+       "numbers are stored");
+    ok(o.options.memory_limit == 100u << 20 && o.options.item_max == 512u << 10, "sizes too");
+    ok(o.options.growth_factor == 1.5 && o.options.access_mask == 0770, "and factors and masks");
+    ok(strcmp(o.options.listen, "a,b,c") == 0, "several -l are joined");
+    ok(!o.options.evict && !o.options.cas && !o.options.flush_enabled && !o.options.expand &&
+           !o.options.maxconns_fast,
+       "switches are off");
+    ok(o.options.shutdown_command && o.options.lock_memory && o.options.coredumps &&
+           o.options.daemonize && o.options.large_pages && o.options.verbosity == 2,
+       "or on");
+    ok(o.options.prefix_delimiter == '/' && o.options.detail_enabled, "-D turns collection on");
+    ok(o.options.slab_sizes[2] == 304 && o.options.slab_sizes[3] == 0, "slab sizes are a list");
+    ok(o.options.temp_lru && o.options.temporary_ttl == 7, "temporary_ttl turns the temp LRU on");
+    options_fini(&o.options);
+
+    parse(&o, "stray --threads=2 words --no-such=1");
+    ok(o.status == 1 && strstr(o.said, "Illegal argument \"?\""),
+       "an unknown long option is illegal");
+    options_fini(&o.options);
+    parse(&o, "stray --threads=2 words -U 77");
+    ok(o.status == OPTIONS_RUN && o.options.nthreads == 2, "operands are ignored");
+    ok(o.options.tcp_port == 77 && o.options.udp_port == 77, "-U alone moves TCP too");
+    options_fini(&o.options);
+    parse(&o, "-p -1 -U -1");
+    ok(o.options.tcp_port == -1 && o.options.udp_port == -1, "-1 is any port");
+    options_fini(&o.options);
+    parse(&o, "-o no_lru_maintainer");
+    ok(!o.options.segmented, "without the maintainer there are no segments");
+    options_fini(&o.options);
+    parse(&o, "-m 8 -o slab_automove,modern,worker_logbuf_size=1 -B ascii -o no_slab_automove");
+    ok(o.status == OPTIONS_RUN && o.options.automove == 0 && o.options.worker_logbuf == 1024,
+       "an optional argument may be left out; later words win");
+    options_fini(&o.options);
+}
+
+struct refusal {
+    const char *line;
+    int status;
+    const char *text;
+};
+
+static const struct refusal refusals[] = {
+    {"-p 65536", 64, "ERROR: Invalid port number 65536."},
+    {"-U -2", 64, "ERROR: Invalid port number -2."},
+    {"-p x", 64, "ERROR: Invalid port number x."},
+    {"-c 0", 1, "Maximum connections must be greater than 0"},
+    {"-t 0", 1, "Number of threads must be greater than 0"},
+    {"-t x", 1, "Number of threads must be greater than 0"},
+    {"-R 0", 1, "Number of requests per event must be greater than 0"},
+    {"-f 1", 1, "Factor must be greater than 1"},
+    {"-f x", 1, "Factor must be greater than 1"},
+    {"-n 0", 1, "Chunk size must be greater than 0"},
+    {"-b x", 64, "Invalid value \"x\" for --listen-backlog"},
+    {"-a 9", 64, "Invalid access mask"},
+    {"-D ab", 64, "one character"},
+    {"-m x", 64, "Invalid memory limit"},
+    {"-B foo", 64, "Invalid value for binding protocol: foo"},
+    {"-I 1023", 64, "cannot be less than 1024 bytes"},
+    {"-I -5", 64, "cannot be less than 1024 bytes"},
+    {"-I 33m", 64, "higher than 1/2 of memory max"},
+    {"-m 4096 -I 1025m", 64, "higher than a gigabyte"},
+    {"-I 600k", 64, "must be evenly divisible by slab_chunk_max"},
+    {"-o slab_chunk_max=0", 1, "could not parse argument to slab_chunk_max"},
+    {"-o slab_chunk_max=300000 -I 900000", 64, "must divide evenly into 1048576"},
+    {"-o slab_sizes=100-100", 64, "cannot be lower than or equal to a previous class size"},
+    {"-o slab_sizes=100-101", 64, "must be at least 8 bytes larger than previous class"},
+    {"-o slab_sizes=x", 64, "slab size 0 is out of valid range"},
+    {"-o slab_sizes", 1, "Missing slab_sizes argument"},
+    {"-o hashpower", 1, "Missing numeric argument for hashpower"},
+    {"-o hashpower=11", 1, "Initial hashtable multiplier of 11 is too low"},
+    {"-o hashpower=33", 1, "Initial hashtable multiplier of 33 is too high"},
+    {"-o hash_algorithm=md5", 1, "Unknown hash_algorithm option"},
+    {"-o slab_automove=3", 1, "slab_automove must be between 0 and 2"},
+    {"-o slab_automove_ratio=0", 1, "slab_automove_ratio must be > 0 and < 1"},
+    {"-o slab_automove_window=2", 1, "slab_automove_window must be > 2"},
+    {"-o tail_repair_time=9", 1, "Cannot set tail_repair_time to less than 10 seconds"},
+    {"-o lru_crawler_sleep=1000001", 1, "LRU crawler sleep must be between 0 and 1 second"},
+    {"-o lru_crawler_sleep", 1, "Missing lru_crawler_sleep value"},
+    {"-o lru_crawler_tocrawl=x", 1, "lru_crawler_tocrawl takes a numeric 32bit value"},
+    {"-o hot_lru_pct=80", 1, "hot_lru_pct must be > 1 and < 80"},
+    {"-o warm_lru_pct=0", 1, "warm_lru_pct must be > 1 and < 80"},
+    {"-o hot_lru_pct=50,warm_lru_pct=31", 64, "cannot be more than 80% combined"},
+    {"-o hot_max_factor=0", 1, "hot_max_factor must be > 0"},
+    {"-o no_lru_maintainer,temporary_ttl=5", 64, "temporary_ttl requires lru_maintainer"},
+    {"-o idle_timeout", 1, "Missing numeric argument for idle_timeout"},
+    {"-o worker_logbuf_size=x", 1, "could not parse argument to worker_logbuf_size"},
+    {"-o foo=bar", 1, "Illegal suboption \"foo=bar\""},
+    {"-o modern,,modern", 1, "Illegal suboption \"\""},
+    {"-o no_hashpower", 1, "Illegal suboption \"no_hashpower\""},
+    {"-o mode=native", 1, "Illegal suboption \"mode=native\""},
+    {"-q", 1, "Illegal argument \"?\""},
+    {"-P", 1, "Illegal argument \"?\""},
+    {"-S", 64, "not built in yet"},
+    {"-Z", 64, "not built in yet"},
+    {"-Y /x", 64, "not built in yet"},
+    {"-e /x", 64, "not built in yet"},
+    {"-B binary", 64, "not built in yet"},
+    {"-o ext_path=/x:1g", 64, "not built in yet"},
+    {"-o ssl_key=/x", 64, "not built in yet"},
+    {"-X bmc=eth0", 64, "needs a UDP port"},
+    {"-X bmc=eth0 -U 1 -s /x", 64, "needs a UDP port"},
+};
+
+static void wrong_values_are_refused(void)
+{
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+        const struct refusal *refusal = &refusals[i];
+        struct outcome o;
+
+        parse(&o, refusal->line);
+        if (!ok(o.status == refusal->status && strstr(o.said, refusal->text), "%s is refused",
+                refusal->line)) {
+            diag("status %d: %s", o.status, o.said);
+        }
+        options_fini(&o.options);
+    }
+}
+
+static void help_comes_from_the_table(void)
+{
+    struct outcome o;
+
+    parse(&o, "-V");
+    ok(o.status == 0 && strncmp(o.said, "memcached 1.5.19", 16) == 0, "-V tells the version");
+    options_fini(&o.options);
+    parse(&o, "-p 5 -h");
+    ok(o.status == 0 && strstr(o.said, "\n-p, --port=<num>          TCP port"), "-h lists options");
+    ok(!strstr(o.said, "sasl") && !strstr(o.said, "enable-ssl"), "but not what is not built in");
+    options_fini(&o.options);
+}
+
+struct dash_x {
+    const char *line;
+    bool kernel_path, dumping;
+    unsigned int verbosity;
+};
+
+static const struct dash_x dash_x[] = {
+    {"-U 1 -X", false, false, 0},
+    {"-U 1 -X -v", false, false, 1},
+    {"-U 1 -Xv", false, false, 1},
+    {"-U 1 -vX", false, false, 1},
+    {"-U 1 --disable-dumping", false, false, 0},
+    {"-U 1 --disable-dumping bmc=eth0", false, false, 0},
+    {"-U 1 bmc=eth0 -X", false, false, 0},
+    {"-U 1 -X bmc=eth0", true, true, 0},
+    {"-U 1 -X bmc=eth0,bmc=eth1,mode=native,optional -v", true, true, 1},
+    {"-U 1 -vX bmc=eth0 -v", true, true, 2},
+    {"-U 1 -Xbmc=eth0 -v", true, true, 1},
+    {"-U 1 -vvXbmc=eth0 -v", true, true, 3},
+    {"stray -U 1 -Xbmc=eth0 stray -v", true, true, 1},
+    {"-U 1 -X -X bmc=eth0", true, false, 0},
+    {"-U 1 -XX bmc=eth0", true, false, 0},
+    {"-U 1 -XXbmc=eth0 -v", true, false, 1},
+    {"-U 1 -X bmc=eth0 -X", true, false, 0},
+    {"-U 1 -X bmc=eth0 -X bmc=eth1", true, true, 0},
+    {"-U 1 -o bmc=eth0", true, true, 0},
+    {"-U 1 -o bmc=eth0,bmc=eth1,mode=native,no_maxconns_fast -v", true, true, 1},
+    {"-U 1 -o no_maxconns_fast,bmc=eth0,optional", true, true, 0},
+};
+
+static void dash_x_means_two_things(void)
+{
+    for (size_t i = 0; i < sizeof(dash_x) / sizeof(dash_x[0]); i++) {
+        const struct dash_x *x = &dash_x[i];
+        struct outcome o;
+
+        parse(&o, x->line);
+        if (!ok(o.status == OPTIONS_RUN && (o.options.kcache.ninterfaces > 0) == x->kernel_path &&
+                    o.options.dump_enabled == x->dumping && o.options.verbosity == x->verbosity,
+                "%s: kernel path %s, dumping %s", x->line, x->kernel_path ? "on" : "off",
+                x->dumping ? "on" : "off")) {
+            diag("status %d: %s", o.status, o.said);
+        }
+        options_fini(&o.options);
+    }
+}
+
+static void words_behind_bmc_are_its_own(void)
+{
+    struct outcome o;
+
+    parse(&o, "-U 1 -o maxconns_fast,bmc=eth0,mode=native,optional,no_maxconns_fast");
+    ok(o.status == OPTIONS_RUN && !o.options.maxconns_fast, "until the next suboption: %s", o.said);
+    ok(o.options.kcache.optional, "optional is the kernel path's");
+    ok(o.options.kcache.ninterfaces == 1 && strcmp(o.options.kcache.interfaces[0], "eth0") == 0,
+       "the interface is eth0");
+    options_fini(&o.options);
+}
+
+int main(void)
+{
+    table_is_consistent();
+    defaults_are_memcacheds();
+    values_are_stored();
+    wrong_values_are_refused();
+    help_comes_from_the_table();
+    dash_x_means_two_things();
+    words_behind_bmc_are_its_own();
+    return done();
+}
