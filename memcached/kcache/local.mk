@@ -8,7 +8,7 @@ kcache_srcs += memcached/kcache/none.c
 endif
 
 if ENABLE_BMC
-bpf_tests += t/bpf/answers t/bpf/passes t/bpf/lines
+bpf_tests += t/bpf/answers t/bpf/passes t/bpf/lines t/fuzz/request
 endif
 bpf_lab = t/bpf/lab.c t/bpf/lab.h t/lib/tap.h
 t_bpf_answers_SOURCES = t/bpf/answers.c $(bpf_lab)
@@ -17,3 +17,5 @@ t_bpf_passes_SOURCES = t/bpf/passes.c $(bpf_lab)
 t_bpf_passes_LDADD = $(kcache_libs)
 t_bpf_lines_SOURCES = t/bpf/lines.c $(bpf_lab)
 t_bpf_lines_LDADD = $(kcache_libs)
+t_fuzz_request_SOURCES = t/fuzz/request.c $(bpf_lab)
+t_fuzz_request_LDADD = libcommand.a libproto.a libstore.a $(kcache_libs)
