@@ -10,6 +10,14 @@ store_srcs = memcached/store/flush.c memcached/store/flush.h memcached/store/has
     memcached/store/table.c memcached/store/table.h memcached/store/verbs.h \
     memcached/store/write.c
 
+unit_tests += t/unit/store_large
+t_unit_store_large_SOURCES = t/unit/store_large.c t/unit/store_fixture.h
+t_unit_store_large_LDADD = $(store_libs)
+
+unit_tests += t/unit/store_lru
+t_unit_store_lru_SOURCES = t/unit/store_lru.c t/unit/store_fixture.h
+t_unit_store_lru_LDADD = $(store_libs)
+
 unit_tests += t/unit/store_reader
 t_unit_store_reader_SOURCES = t/unit/store_reader.c t/unit/store_fixture.h
 t_unit_store_reader_LDADD = $(store_libs)

@@ -95,6 +95,10 @@ static enum step judge_live(struct store *store, struct lru *lru, struct mc_item
             return move(store, lru, item, store->config.segmented ? LRU_WARM : LRU_COLD);
         break;
     case LRU_TEMP:
+        /* It was touched since, and would block the tail. */
+        if (!lru_is_temporary(item, store->config.temporary_ttl, now))
+            return move(store, lru, item, LRU_COLD);
+        break;
     case LRU_SEGMENTS:
         break;
     }
@@ -154,7 +158,7 @@ static enum step judge_tail(struct store *store, struct lru *lru, enum lru_segme
 
 static bool over_share(const struct lru *lru, enum lru_segment segment, unsigned int percent)
 {
-    return lru->lists[segment].nbytes > lru_bytes(lru) / 100 * percent;
+    return lru->lists[segment].nbytes * 100 > lru_bytes(lru) * percent;
 }
 
 /* Where to look for a victim: LRU_SEGMENTS for nowhere. given_up has a bit for each segment. */

@@ -40,7 +40,7 @@ static enum lru_segment first_segment(const struct store *store, const struct mc
 
     if (!config->segmented)
         return LRU_COLD;
-    if (config->temp && item->exptime != 0 && item->exptime <= now + config->temporary_ttl)
+    if (config->temp && lru_is_temporary(item, config->temporary_ttl, now))
         return LRU_TEMP;
     return LRU_HOT;
 }

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who stays and who goes when memory is short, and what the maintainer does. */
+#include "store/internal.h"
+#include "t/unit/store_fixture.h"
+
+enum { NOW = 100, BIG = 66560 }; /* twelve values of that size fill a page */
+
+static void open_small(struct fixture *f, struct store_config *config, uint64_t megabytes)
+{
+    fixture_defaults(config);
+    config->memory_limit = megabytes << 20;
+    fixture_open(f, config);
+}
+
+/* Stores a value of n bytes under "PREFIX-NUMBER". */
+static enum store_result put_sized(struct fixture *f, const char *prefix, unsigned int number,
+                                   size_t n, rel_time expiry, rel_time now)
+{
+    char name[64];
+    struct slice key = {name, (size_t)sprintf(name, "%s-%u", prefix, number)};
+    enum store_result result;
+    struct mc_item *item = store_reserve(f->local, key, 0, expiry, n, now, &result);
+
+    if (!item)
+        return result;
+    memset((char *)item_at(f->local, item, 0).ptr, 'x', n);
+    return store_commit(f->local, item, STORE_SET, 0, now, NULL);
+}
+
+static bool is_there(struct fixture *f, const char *prefix, unsigned int number, rel_time now)
+{
+    char name[64];
+    struct slice key = {name, (size_t)sprintf(name, "%s-%u", prefix, number)};
+    struct mc_item *item = store_get(f->local, key, now);
+
+    if (item)
+        store_put(f->local, item);
+    return item != NULL;
+}
+
+static struct store_stats stats_of(struct fixture *f)
+{
+    struct store_stats stats;
+
+    store_stats(f->store, &stats);
+    return stats;
+}
+
+static struct store_class_stats class_of(struct fixture *f, unsigned int clsid, rel_time now)
+{
+    struct store_class_stats stats;
+
+    store_class_stats(f->store, clsid, now, &stats);
+    return stats;
+}
+
+static void test_one_eviction_for_each_set(bool segmented)
+{
+    struct store_config config;
+    struct fixture f;
+    unsigned int stored = 0;
+
+    fixture_defaults(&config);
+    config.memory_limit = 3 << 20;
+    config.segmented = segmented;
+    fixture_open(&f, &config);
+    while (stats_of(&f).evictions == 0)
+        put_sized(&f, "big", stored++, BIG, 0, NOW);
+    ok(stored == 37, "36 values of 66560 bytes fit into 3 megabytes");
+    for (unsigned int i = 0; i < 39; i++)
+        put_sized(&f, "big", stored++, BIG, 0, NOW);
+    ok(stats_of(&f).evictions == 40 && class_of(&f, 31, NOW).evicted == 40,
+       "each set into full memory evicts one item, of class 31");
+    ok(!is_there(&f, "big", 39, NOW) && is_there(&f, "big", 40, NOW),
+       "those that were stored first");
+    ok(stats_of(&f).evicted_unfetched == 40, "and were never read");
+    fixture_close(&f);
+}
+
+static void test_read_items_stay(bool segmented)
+{
+    struct store_config config;
+    struct fixture f;
+
+    fixture_defaults(&config);
+    config.memory_limit = 2 << 20;
+    config.segmented = segmented;
+    fixture_open(&f, &config);
+    put_sized(&f, "read", 0, BIG, 0, NOW);
+    put_sized(&f, "once", 0, BIG, 0, NOW);
+    is_there(&f, "once", 0, NOW);
+    for (unsigned int i = 0; i < 500; i++) {
+        is_there(&f, "read", 0, NOW);
+        put_sized(&f, "new", i, BIG, 0, NOW);
+    }
+    ok(is_there(&f, "read", 0, NOW) && !is_there(&f, "once", 0, NOW),
+       "%s: an item that is read again and again outlives 500 others, one read once does not",
+       segmented ? "segmented" : "flat");
+    fixture_close(&f);
+}
+
+/* Marks the key's slot as the kernel does. */
+static void kernel_mark(struct fixture *f, struct slice key)
+{
+    uint64_t hash = hash_key(f->store->control, key);
+    struct lock *stripe = table_stripe(&f->store->table, hash);
+    struct table_spot spot;
+
+    lock_take(stripe, LOCK_STRIPE);
+    if (table_find(&f->store->table, hash, key, &spot))
+        spot.line->touched |= (uint8_t)(1u << spot.slot);
+    lock_release(stripe, LOCK_STRIPE);
+}
+
+static void test_kernel_marks(void)
+{
+    struct store_config config;
+    struct fixture f;
+
+    open_small(&f, &config, 2);
+    put_sized(&f, "kernel", 0, BIG, 0, NOW);
+    for (unsigned int i = 0; i < 500; i++) {
+        kernel_mark(&f, SLICE("kernel-0"));
+        put_sized(&f, "new", i, BIG, 0, NOW);
+    }
+    ok(is_there(&f, "kernel", 0, NOW), "an item that only the kernel serves stays");
+    for (unsigned int i = 0; i < 500; i++) {
+        put_sized(&f, "new", i, BIG, 0, NOW + i);
+        maintainer_round(f.store, NOW + i);
+    }
+    ok(!is_there(&f, "kernel", 0, NOW + 500), "and goes when the kernel serves it no more");
+    fixture_close(&f);
+}
+
+static void test_held_items(void)
+{
+    struct store_config config;
+    struct fixture f;
+    struct mc_item *held;
+
+    open_small(&f, &config, 1);
+    put_sized(&f, "held", 0, BIG, 0, NOW);
+    held = store_get(f.local, SLICE("held-0"), NOW);
+    for (unsigned int i = 0; i < 100; i++)
+        put_sized(&f, "new", i, BIG, 0, NOW);
+    ok(stats_of(&f).curr_items == 12 && item_at(f.local, held, 0).ptr[BIG - 1] == 'x' && is_there(&f, "held", 0, NOW),
+       "a held item is passed over, and does not stop eviction");
+    store_put(f.local, held);
+    fixture_close(&f);
+}
+
+static void test_all_held(void)
+{
+    struct store_config config;
+    struct fixture f;
+    struct mc_item *held[12];
+    enum store_result result = STORE_DONE;
+    bool all = true;
+
+    open_small(&f, &config, 1);
+    for (unsigned int i = 0; i < 12; i++) {
+        char name[32];
+
+        put_sized(&f, "h", i, BIG, 0, NOW);
+        held[i] = store_get(f.local, (struct slice){name, (size_t)sprintf(name, "h-%u", i)}, NOW);
+    }
+    result = put_sized(&f, "new", 0, BIG, 0, NOW);
+    ok(result == STORE_NO_MEMORY && class_of(&f, 31, NOW).outofmemory == 1,
+       "with all items held there is no memory");
+    for (unsigned int i = 0; i < 12; i++) {
+        all &= is_there(&f, "h", i, NOW);
+        store_put(f.local, held[i]);
+    }
+    ok(all && put_sized(&f, "new", 0, BIG, 0, NOW) == STORE_DONE, "until they are let go");
+    fixture_close(&f);
+}
+
+static void test_no_evictions(void)
+{
+    struct store_config config;
+    struct fixture f;
+    unsigned int n = 0;
+    bool all = true;
+
+    fixture_defaults(&config);
+    config.memory_limit = 2 << 20;
+    config.evict = false;
+    fixture_open(&f, &config);
+    while (put_sized(&f, "m", n, BIG, 0, NOW) == STORE_DONE)
+        n++;
+    for (unsigned int i = 0; i < n; i++)
+        all &= is_there(&f, "m", i, NOW);
+    ok(n == 24 && all && stats_of(&f).evictions == 0, "-M refuses new items and keeps the old");
+    ok(put_sized(&f, "m", 3, BIG, 0, NOW) == STORE_NO_MEMORY && is_there(&f, "m", 3, NOW),
+       "a set that finds no memory leaves the older value");
+    store_delete(f.local, SLICE("m-0"), 0, NOW);
+    ok(put_sized(&f, "e", 0, BIG, NOW + 5, NOW) == STORE_DONE &&
+           put_sized(&f, "e", 1, BIG, 0, NOW + 4) == STORE_NO_MEMORY,
+       "what was deleted makes room");
+    for (unsigned int i = 1; i < n; i++)
+        store_touch(f.local, SLICE("m-1"), NOW + 5, NOW);
+    ok(put_sized(&f, "e", 1, BIG, 0, NOW + 5) == STORE_DONE, "and what has expired");
+    fixture_close(&f);
+}
+
+static void test_tiny_limits(void)
+{
+    bool fine = true;
+
+    for (uint64_t megabytes = 1; megabytes <= 4; megabytes++) {
+        struct store_config config;
+        struct fixture f;
+
+        open_small(&f, &config, megabytes);
+        for (unsigned int round = 0; round < 3; round++) {
+            for (size_t n = 1; n < 500000; n = n * 5 / 4 + 1)
+                fine &= put_sized(&f, "t", (unsigned int)n, n, 0, NOW) == STORE_DONE &&
+                        is_there(&f, "t", (unsigned int)n, NOW);
+        }
+        fixture_close(&f);
+    }
+    ok(fine, "with limits of 1 to 4 megabytes each class works");
+}
+
+static void test_append_in_full_memory(void)
+{
+    struct store_config config;
+    struct fixture f;
+    bool fine = true;
+
+    open_small(&f, &config, 1);
+    fixture_set(&f, "log", "", NOW);
+    for (unsigned int i = 0; i < 9000; i++) {
+        put_sized(&f, "fill", i, 40, 0, NOW);
+        if (i % 1000 == 0)
+            fine &= fixture_store(f.local, STORE_APPEND, SLICE("log"), SLICE("x"), 0, 0, NOW,
+                                  NULL) == STORE_DONE;
+        is_there(&f, "fill", i, NOW);
+    }
+    ok(fine, "append finds memory when all is taken");
+    fixture_close(&f);
+}
+
+static void test_temporary(void)
+{
+    struct store_config config;
+    struct fixture f;
+    struct store_class_stats stats;
+
+    fixture_defaults(&config);
+    config.temp = true;
+    fixture_open(&f, &config);
+    put_sized(&f, "t", 0, 10, NOW + 61, NOW);
+    put_sized(&f, "t", 1, 10, NOW + 62, NOW);
+    put_sized(&f, "t", 2, 10, 0, NOW);
+    stats = class_of(&f, 1, NOW);
+    ok(stats.number_temp == 1 && stats.number_hot == 2,
+       "items that expire soon go to the temporary segment");
+    maintainer_round(f.store, NOW + 61);
+    ok(class_of(&f, 1, NOW).number_temp == 0, "and are freed when they have expired");
+    put_sized(&f, "t", 3, 10, NOW + 100, NOW + 61);
+    store_touch(f.local, SLICE("t-3"), 0, NOW + 61);
+    maintainer_round(f.store, NOW + 61);
+    stats = class_of(&f, 1, NOW);
+    ok(stats.number_temp == 0 && is_there(&f, "t", 3, NOW + 200),
+       "one that was touched to stay leaves it");
+    fixture_close(&f);
+}
+
+static void test_maintainer_balances(void)
+{
+    struct store_config config;
+    struct fixture f;
+    struct store_class_stats stats;
+
+    open_small(&f, &config, 4);
+    for (unsigned int i = 10; i < 50; i++) {
+        put_sized(&f, "b", i, BIG, 0, NOW);
+        if (i % 4 == 0) {
+            is_there(&f, "b", i, NOW);
+            is_there(&f, "b", i, NOW);
+        }
+    }
+    ok(class_of(&f, 31, NOW).number_hot == 40, "new items are hot");
+    maintainer_round(f.store, NOW);
+    stats = class_of(&f, 31, NOW);
+    ok(stats.number_hot == 8, "the maintainer leaves a fifth of them there");
+    ok(stats.number_warm == 8 && stats.number_cold == 24,
+       "what was read again becomes warm, the rest cold");
+    ok(stats.moves_to_warm == 8 && stats.moves_to_cold == 24, "and it is counted");
+    is_there(&f, "b", 11, NOW);
+    is_there(&f, "b", 11, NOW);
+    maintainer_round(f.store, NOW);
+    ok(class_of(&f, 31, NOW).number_warm == 9, "a cold item that is read again becomes warm");
+    ok(class_of(&f, 31, NOW).hits_to_cold == 2, "hits are counted by segment");
+    maintainer_round(f.store, NOW + 100);
+    put_sized(&f, "late", 0, BIG, 0, NOW + 100);
+    maintainer_round(f.store, NOW + 130);
+    ok(class_of(&f, 31, NOW + 130).number_hot == 0,
+       "an item is hot for a fifth of the age of the coldest");
+    fixture_close(&f);
+}
+
+static void test_sweeps(void)
+{
+    struct store_config config;
+    struct store_stats stats;
+    struct fixture f;
+
+    fixture_defaults(&config);
+    fixture_open(&f, &config);
+    for (unsigned int i = 0; i < 1000; i++)
+        put_sized(&f, "s", i, 10, i % 2 ? NOW + 10 : 0, NOW);
+    for (int i = 0; i < 5; i++)
+        maintainer_round(f.store, NOW + 60);
+    stats = stats_of(&f);
+    ok(stats.curr_items == 500 && stats.crawler_reclaimed > 400,
+       "what has expired in the middle of the lists is freed by a sweep");
+    store_flush(f.local, 0, NOW + 60);
+    for (int i = 0; i < 5; i++)
+        maintainer_round(f.store, NOW + 60);
+    stats = stats_of(&f);
+    ok(stats.curr_items == 0 && stats.bytes == 0, "and so is all that was flushed");
+    ok(f.store->flush.oldest == f.store->control->epoch, "its epoch can be used again");
+    fixture_close(&f);
+}
+
+static void test_thread(void)
+{
+    struct store_config config;
+    struct fixture f;
+
+    fixture_defaults(&config);
+    fixture_open(&f, &config);
+    ok(store_maintainer_start(f.store) == 0 && store_maintainer_start(f.store) < 0,
+       "the maintainer starts once");
+    store_maintainer_stop(f.store);
+    store_maintainer_stop(f.store);
+    ok(store_maintainer_start(f.store) == 0, "and again after a stop");
+    store_maintainer_stop(f.store);
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    test_one_eviction_for_each_set(true);
+    test_one_eviction_for_each_set(false);
+    test_read_items_stay(true);
+    test_read_items_stay(false);
+    test_kernel_marks();
+    test_held_items();
+    test_all_held();
+    test_no_evictions();
+    test_tiny_limits();
+    test_append_in_full_memory();
+    test_temporary();
+    test_maintainer_balances();
+    test_sweeps();
+    test_thread();
+    return done();
+}
