@@ -19,8 +19,8 @@ void flush_init(struct store *store)
 
 uint8_t flush_new_epoch(const struct store *store, uint8_t epoch, rel_time now)
 {
-    bool hidden = !store->config.cas &&
-                  now <= __atomic_load_n(&store->flush.hidden_until, __ATOMIC_RELAXED);
+    bool hidden =
+        !store->config.cas && now <= __atomic_load_n(&store->flush.hidden_until, __ATOMIC_RELAXED);
 
     return hidden ? (uint8_t)(epoch - 1) : epoch;
 }

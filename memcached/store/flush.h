@@ -37,8 +37,8 @@ struct flush {
 
     /* The sweep in the background; of the maintainer alone. */
     bool sweeping;
-    uint8_t sweep_epoch;   /* of its start */
-    uint32_t sweep_next;   /* line */
+    uint8_t sweep_epoch; /* of its start */
+    uint32_t sweep_next; /* line */
     rel_time sweep_ended;
 };
 

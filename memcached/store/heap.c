@@ -50,8 +50,8 @@ int heap_grow(struct heap *heap, uint32_t nsegments)
         return -ENOSPC;
     lock_take(&heap->lock, LOCK_MEMORY);
     for (uint32_t i = heap->nsegments; i < nsegments && !error; i++) {
-        error = heap->provider->segment(heap->provider, i,
-                                        heap->base + (size_t)i * MC_SEGMENT_BYTES);
+        error =
+            heap->provider->segment(heap->provider, i, heap->base + (size_t)i * MC_SEGMENT_BYTES);
         if (!error)
             __atomic_store_n(&heap->nsegments, i + 1, __ATOMIC_RELEASE);
     }

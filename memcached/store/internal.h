@@ -16,13 +16,13 @@
 
 /* What a thread counts; uint64_t throughout, so that it adds up as an array. */
 struct local_counts {
-    struct store_counts counts;  /* without get_hits */
-    uint64_t lru_hits[256];      /* get hits, by mc_item.clsid: class and segment */
+    struct store_counts counts; /* without get_hits */
+    uint64_t lru_hits[256];     /* get hits, by mc_item.clsid: class and segment */
     uint64_t total_items;
 };
 
 struct store_local {
-    struct local_counts counts;  /* written by the owner, read by all (relaxed) */
+    struct local_counts counts; /* written by the owner, read by all (relaxed) */
     struct store *store;
     struct store_local *next;
 } __attribute__((aligned(64)));

@@ -8,8 +8,8 @@
 struct shape {
     char middle[STORE_MIDDLE_MAX];
     uint8_t nmiddle;
-    size_t nvalue;  /* with the tail */
-    size_t nfirst;  /* bytes of the item's own chunk */
+    size_t nvalue; /* with the tail */
+    size_t nfirst; /* bytes of the item's own chunk */
     uint32_t nchunks;
     unsigned int clsid; /* of the item, for its LRU and its statistics */
 };
@@ -81,8 +81,7 @@ static bool add_chunks(struct store *store, struct mc_item *item, const struct s
 
     for (uint32_t i = 0; i < shape->nchunks; i++) {
         size_t n = left < chunk_room(store) ? left : chunk_room(store);
-        uint32_t ref =
-            reclaim_alloc(store, sizeof(struct item_chunk) + n, shape->clsid, now);
+        uint32_t ref = reclaim_alloc(store, sizeof(struct item_chunk) + n, shape->clsid, now);
         struct item_chunk *chunk;
 
         if (!ref) {
@@ -104,8 +103,7 @@ static bool add_chunks(struct store *store, struct mc_item *item, const struct s
 }
 
 struct mc_item *item_new(struct store *store, struct slice key, uint32_t client_flags,
-                         rel_time exptime, size_t nvalue, rel_time now,
-                         enum store_result *result)
+                         rel_time exptime, size_t nvalue, rel_time now, enum store_result *result)
 {
     struct shape shape;
     struct mc_item *item;
@@ -176,8 +174,7 @@ uint32_t item_client_flags(const struct store *store, const struct mc_item *item
     return store->config.format.client_flags(middle.ptr, (uint8_t)middle.len);
 }
 
-void item_write(const struct store *store, struct mc_item *item, size_t offset,
-                struct slice bytes)
+void item_write(const struct store *store, struct mc_item *item, size_t offset, struct slice bytes)
 {
     while (bytes.len > 0) {
         struct slice room = item_piece(store, item, offset);

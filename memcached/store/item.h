@@ -15,15 +15,15 @@
 
 /* The header agrees with struct mc_item where it tells what a chunk is. */
 struct item_chunk {
-    __u32 owner;   /* reference of the item */
-    __u32 index;   /* which chunk of it this is */
+    __u32 owner; /* reference of the item */
+    __u32 index; /* which chunk of it this is */
     __u64 unused;
     __u32 unused2;
-    __u32 nbytes;  /* of data */
+    __u32 nbytes; /* of data */
     __u32 unused3;
     __u16 unused4;
-    __u16 flags;   /* MC_ITEM_CHUNK */
-    __u8 clsid;    /* slab class */
+    __u16 flags; /* MC_ITEM_CHUNK */
+    __u8 clsid;  /* slab class */
     __u8 unused5[7];
     char data[];
 };
@@ -69,8 +69,7 @@ static inline void item_clear_flags(struct mc_item *item, unsigned int flags)
  * for the caller to fill, its tail is written. NULL: *result says why.
  */
 struct mc_item *item_new(struct store *store, struct slice key, uint32_t client_flags,
-                         rel_time exptime, size_t nvalue, rel_time now,
-                         enum store_result *result);
+                         rel_time exptime, size_t nvalue, rel_time now, enum store_result *result);
 /* Lets go of a hold; the last one frees it. */
 void item_put(struct store *store, struct mc_item *item);
 
@@ -82,7 +81,6 @@ uint32_t item_client_flags(const struct store *store, const struct mc_item *item
 /* Copies the value of `from`, without the tail, to `offset` of the value of `to`. */
 void item_copy(const struct store *store, struct mc_item *to, size_t offset,
                const struct mc_item *from);
-void item_write(const struct store *store, struct mc_item *item, size_t offset,
-                struct slice bytes);
+void item_write(const struct store *store, struct mc_item *item, size_t offset, struct slice bytes);
 
 #endif

@@ -47,8 +47,7 @@ void lru_move(struct lru *lru, const struct heap *heap, struct mc_item *item,
     lru_link(lru, heap, item, segment);
 }
 
-struct mc_item *lru_tail(const struct lru *lru, const struct heap *heap,
-                         enum lru_segment segment)
+struct mc_item *lru_tail(const struct lru *lru, const struct heap *heap, enum lru_segment segment)
 {
     return at(heap, lru->lists[segment].tail);
 }

@@ -26,9 +26,9 @@ struct lru_list {
 };
 
 struct lru_counts {
-    uint64_t evicted, evicted_nonzero, outofmemory, reclaimed, expired_unfetched,
-        evicted_unfetched, evicted_active, crawler_reclaimed, crawler_items_checked,
-        lrutail_reflocked, moves_to_cold, moves_to_warm, moves_within_lru, direct_reclaims;
+    uint64_t evicted, evicted_nonzero, outofmemory, reclaimed, expired_unfetched, evicted_unfetched,
+        evicted_active, crawler_reclaimed, crawler_items_checked, lrutail_reflocked, moves_to_cold,
+        moves_to_warm, moves_within_lru, direct_reclaims;
 };
 
 struct lru {
@@ -64,8 +64,7 @@ void lru_move(struct lru *lru, const struct heap *heap, struct mc_item *item,
               enum lru_segment segment);
 void lru_unlink(struct lru *lru, const struct heap *heap, struct mc_item *item);
 /* NULL: empty. */
-struct mc_item *lru_tail(const struct lru *lru, const struct heap *heap,
-                         enum lru_segment segment);
+struct mc_item *lru_tail(const struct lru *lru, const struct heap *heap, enum lru_segment segment);
 /* The item before it, towards the head. */
 struct mc_item *lru_before(const struct heap *heap, const struct mc_item *item);
 /* Bytes of all segments. */

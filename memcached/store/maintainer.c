@@ -8,8 +8,8 @@
 #include "store/reclaim.h"
 
 enum {
-    STEPS = 200,           /* judgements for one class in a round: bounds how long its lock is held */
-    SWEEP_LINES = 4096,    /* lines of the table in a round */
+    STEPS = 200,        /* judgements for one class in a round: bounds how long its lock is held */
+    SWEEP_LINES = 4096, /* lines of the table in a round */
     MIN_SLEEP_MS = 2,
     MAX_SLEEP_MS = 500,
 };

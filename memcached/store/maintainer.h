@@ -19,8 +19,8 @@ struct maintainer {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    bool running, stop;  /* under the mutex */
-    uint64_t njuggles;   /* classes looked at; written by the thread, read by all (relaxed) */
+    bool running, stop; /* under the mutex */
+    uint64_t njuggles;  /* classes looked at; written by the thread, read by all (relaxed) */
 };
 
 /* One round over everything; returns how much there was to do. The thread's body, for tests too. */

@@ -4,10 +4,10 @@
 #include "store/internal.h"
 
 enum {
-    TAIL_TRIES = 5,     /* items whose stripe is taken, before a tail is given up */
-    VICTIM_STEPS = 32,  /* judgements on the way to one eviction */
-    FORCED_STEPS = 4,   /* of those the last, which do not ask for use */
-    ALLOC_TRIES = 64,   /* other threads may take what was freed for us */
+    TAIL_TRIES = 5,    /* items whose stripe is taken, before a tail is given up */
+    VICTIM_STEPS = 32, /* judgements on the way to one eviction */
+    FORCED_STEPS = 4,  /* of those the last, which do not ask for use */
+    ALLOC_TRIES = 64,  /* other threads may take what was freed for us */
 };
 
 enum aim {
@@ -251,8 +251,8 @@ uint32_t reclaim_alloc(struct store *store, size_t size, unsigned int lru_class,
 
 /* --- balance ------------------------------------------------------------- */
 
-static rel_time tail_age(const struct store *store, const struct lru *lru,
-                         enum lru_segment segment, rel_time now)
+static rel_time tail_age(const struct store *store, const struct lru *lru, enum lru_segment segment,
+                         rel_time now)
 {
     const struct mc_item *tail = lru_tail(lru, &store->heap, segment);
 

@@ -229,7 +229,7 @@ void slab_class_stats(struct slabs *slabs, unsigned int clsid, struct slab_stats
     out->chunks_per_page = class->per_page;
     out->total_pages = class->npages;
     out->free_chunks = class->nfree + class->ncarve;
-    out->used_chunks = (uint64_t)class->npages * class->per_page - out->free_chunks;
+    out->used_chunks = (uint64_t) class->npages * class->per_page - out->free_chunks;
     lock_release(&class->lock, LOCK_SLAB);
 }
 

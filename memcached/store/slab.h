@@ -34,7 +34,7 @@ struct slab_class {
     uint32_t carve;    /* the next chunk that never was */
     uint32_t ncarve;   /* how many of those are left in the page */
     uint32_t npages;
-    uint64_t nfree;    /* on the list */
+    uint64_t nfree; /* on the list */
 } __attribute__((aligned(64)));
 
 struct slabs {
@@ -67,7 +67,8 @@ static inline unsigned int slab_class_of_ref(const struct slabs *slabs, uint32_t
 void slab_set_limit(struct slabs *slabs, uint64_t memory_limit);
 /* Bytes. */
 uint64_t slab_limit(struct slabs *slabs);
-/* Maps memory for all pages of the limit, or only for the next ones (ahead of need). 0 or -errno. */
+/* Maps memory for all pages of the limit, or only for the next ones (ahead of need). 0 or -errno.
+ */
 int slab_prealloc(struct slabs *slabs);
 int slab_provide(struct slabs *slabs);
 

@@ -70,8 +70,7 @@ static int init_memory(struct store *store, struct provider *provider, const cha
     if (result)
         return result;
     *error = "no memory for the hash table";
-    result = table_init(&store->table, &store->heap, provider, config->hashpower,
-                        config->expand);
+    result = table_init(&store->table, &store->heap, provider, config->hashpower, config->expand);
     if (result)
         return result;
     *error = "no memory for items";

@@ -31,9 +31,9 @@ struct store;
 struct store_local;
 
 enum store_result {
-    STORE_DONE,         /* stored, touched, deleted, counted */
+    STORE_DONE, /* stored, touched, deleted, counted */
     STORE_NOT_STORED,
-    STORE_EXISTS,       /* the CAS id has changed */
+    STORE_EXISTS, /* the CAS id has changed */
     STORE_MISS,
     STORE_TOO_LARGE,
     STORE_NO_MEMORY,
@@ -51,7 +51,8 @@ enum store_mode {
 
 /* How the owner writes the bytes around a value. All functions are pure. */
 struct store_format {
-    /* Writes the bytes between key and value to out, returns how many (at most STORE_MIDDLE_MAX). */
+    /* Writes the bytes between key and value to out, returns how many (at most STORE_MIDDLE_MAX).
+     */
     uint8_t (*middle)(char *out, uint32_t client_flags, uint32_t nvalue);
     /* The client flags in a middle that was written so. */
     uint32_t (*client_flags)(const char *middle, uint8_t nmiddle);
@@ -61,22 +62,22 @@ struct store_format {
 enum { STORE_MIDDLE_MAX = 32 };
 
 struct store_config {
-    uint64_t memory_limit;   /* bytes of slab pages (-m) */
-    uint32_t item_max;       /* largest item, bytes (-I) */
-    uint32_t chunk_max;      /* largest chunk, bytes; above it values are chained */
-    uint32_t chunk_min;      /* least room for key, value and flags (-n) */
-    double growth_factor;    /* of slab classes (-f) */
-    const uint32_t *slab_sizes; /* 0-terminated chunk sizes instead of a factor, or NULL */
-    unsigned int hashpower;  /* log2 of the slots at start */
-    bool expand;             /* let the table grow */
-    bool evict;              /* false: -M */
-    bool cas;                /* false: -C, every CAS id is 0 to the outside */
-    bool prealloc;           /* -L: take all memory at start */
-    bool segmented;          /* hot, warm, cold, temp; false: one LRU for each class */
-    unsigned int hot_pct, warm_pct;      /* of a class's memory */
+    uint64_t memory_limit;          /* bytes of slab pages (-m) */
+    uint32_t item_max;              /* largest item, bytes (-I) */
+    uint32_t chunk_max;             /* largest chunk, bytes; above it values are chained */
+    uint32_t chunk_min;             /* least room for key, value and flags (-n) */
+    double growth_factor;           /* of slab classes (-f) */
+    const uint32_t *slab_sizes;     /* 0-terminated chunk sizes instead of a factor, or NULL */
+    unsigned int hashpower;         /* log2 of the slots at start */
+    bool expand;                    /* let the table grow */
+    bool evict;                     /* false: -M */
+    bool cas;                       /* false: -C, every CAS id is 0 to the outside */
+    bool prealloc;                  /* -L: take all memory at start */
+    bool segmented;                 /* hot, warm, cold, temp; false: one LRU for each class */
+    unsigned int hot_pct, warm_pct; /* of a class's memory */
     double hot_max_factor, warm_max_factor; /* of the age of cold's tail */
-    bool temp;               /* the temp LRU is on */
-    uint32_t temporary_ttl;  /* seconds */
+    bool temp;                              /* the temp LRU is on */
+    uint32_t temporary_ttl;                 /* seconds */
     struct store_format format;
     struct clock clock;
 };
@@ -108,8 +109,8 @@ void store_maintainer_stop(struct store *store);
 /* The live item of the key, held; NULL: a miss, counted. */
 struct mc_item *store_get(struct store_local *local, struct slice key, rel_time now);
 /* The same, and its expiry becomes `expiry`. */
-struct mc_item *store_get_touch(struct store_local *local, struct slice key,
-                                rel_time expiry, rel_time now);
+struct mc_item *store_get_touch(struct store_local *local, struct slice key, rel_time expiry,
+                                rel_time now);
 void store_put(struct store_local *local, struct mc_item *item);
 
 /* Parts of an item. */
@@ -149,8 +150,7 @@ void store_discard(struct store_local *local, struct mc_item *item);
  * for the other modes where it is not 0. *cas_out, if not NULL, is the new id.
  */
 enum store_result store_commit(struct store_local *local, struct mc_item *item,
-                               enum store_mode mode, uint64_t cas, rel_time now,
-                               uint64_t *cas_out);
+                               enum store_mode mode, uint64_t cas, rel_time now, uint64_t *cas_out);
 /* cas 0: any. */
 enum store_result store_delete(struct store_local *local, struct slice key, uint64_t cas,
                                rel_time now);
@@ -160,10 +160,10 @@ enum store_result store_touch(struct store_local *local, struct slice key, rel_t
                               rel_time now);
 
 struct store_delta {
-    bool decrement;     /* stops at 0; an increment wraps at 2^64 */
+    bool decrement; /* stops at 0; an increment wraps at 2^64 */
     uint64_t delta;
-    uint64_t cas;       /* 0: any */
-    bool create;        /* if missing store `initial` with `expiry` */
+    uint64_t cas; /* 0: any */
+    bool create;  /* if missing store `initial` with `expiry` */
     uint64_t initial;
     rel_time expiry;
 };
@@ -199,7 +199,7 @@ struct store_counts {
 };
 
 struct store_stats {
-    struct store_counts counts; /* of all threads */
+    struct store_counts counts;              /* of all threads */
     uint64_t curr_items, total_items, bytes; /* bytes: header, key, middle, value, tail */
     uint64_t evictions, reclaimed, expired_unfetched, evicted_unfetched, evicted_active,
         crawler_reclaimed, crawler_items_checked, lrutail_reflocked;

@@ -263,8 +263,7 @@ struct mc_item *table_find(const struct table *table, uint64_t hash, struct slic
     return NULL;
 }
 
-bool table_find_ref(const struct table *table, uint64_t hash, uint32_t ref,
-                    struct table_spot *spot)
+bool table_find_ref(const struct table *table, uint64_t hash, uint32_t ref, struct table_spot *spot)
 {
     struct mc_line *head = head_of(table, hash);
     uint8_t tag = mc_hash_tag(hash);

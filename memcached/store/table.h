@@ -28,7 +28,7 @@
 enum {
     TABLE_MIN_POWER = 12, /* log2 of the slots */
     TABLE_MAX_POWER = 31,
-    TABLE_LOAD = 5,       /* items for each line above which it grows */
+    TABLE_LOAD = 5, /* items for each line above which it grows */
     TABLE_COUNTERS = 16,
 };
 
@@ -45,17 +45,17 @@ struct table {
     struct lock *stripes;
     uint32_t stripe_mask;
     bool expand;
-    int64_t nitems;           /* atomic, short by what is pending */
+    int64_t nitems; /* atomic, short by what is pending */
 
     struct lock growth;
-    bool growth_failed;       /* the provider has no more lines for now (racy hint) */
+    bool growth_failed; /* the provider has no more lines for now (racy hint) */
 
-    struct lock memory;       /* guards what follows */
+    struct lock memory; /* guards what follows */
     struct provider *provider;
-    uint32_t nmain;           /* segments of lines */
-    uint32_t nspare;          /* segments of overflow lines */
-    uint32_t spare_next;      /* the next overflow line never used */
-    uint32_t spare_free;      /* list of those given back, by mc_line.next */
+    uint32_t nmain;      /* segments of lines */
+    uint32_t nspare;     /* segments of overflow lines */
+    uint32_t spare_next; /* the next overflow line never used */
+    uint32_t spare_free; /* list of those given back, by mc_line.next */
     uint32_t nspare_used;
 
     void *reservation;

@@ -53,8 +53,7 @@ static void stamp(const struct store *store, struct mc_item *item, uint8_t epoch
     item_set_flags(item, MC_ITEM_LINKED);
 }
 
-static void swap_lru(struct store *store, struct mc_item *item, struct mc_item *old,
-                     rel_time now)
+static void swap_lru(struct store *store, struct mc_item *item, struct mc_item *old, rel_time now)
 {
     struct lru *lru = &store->lrus[lru_class_of(item)];
     struct lru *old_lru = &store->lrus[lru_class_of(old)];
@@ -184,8 +183,7 @@ static struct mc_item *join(struct store *store, const struct mc_item *old,
 }
 
 enum store_result store_commit(struct store_local *local, struct mc_item *item,
-                               enum store_mode mode, uint64_t cas, rel_time now,
-                               uint64_t *cas_out)
+                               enum store_mode mode, uint64_t cas, rel_time now, uint64_t *cas_out)
 {
     struct store *store = local->store;
     struct mc_item *stored = item, *old = NULL;
@@ -319,8 +317,7 @@ static struct mc_item *number_item(struct store *store, struct slice key, uint32
 /* Counts the existing item of the key up or down. Under the stripe. */
 static enum store_result change_number(struct store_local *local, struct key *key,
                                        const struct store_delta *delta, rel_time now,
-                                       uint64_t *value, uint64_t *cas_out,
-                                       struct mc_item **old)
+                                       uint64_t *value, uint64_t *cas_out, struct mc_item **old)
 {
     struct store *store = local->store;
     struct mc_item *found = key->found, *item;
@@ -353,8 +350,8 @@ static enum store_result create_number(struct store_local *local, struct slice n
                                        uint64_t *value, uint64_t *cas_out)
 {
     enum store_result result;
-    struct mc_item *item = number_item(local->store, name, 0, delta->expiry, delta->initial, 0,
-                                       now, &result);
+    struct mc_item *item =
+        number_item(local->store, name, 0, delta->expiry, delta->initial, 0, now, &result);
 
     if (!item)
         return result;
@@ -375,8 +372,8 @@ enum store_result store_arith(struct store_local *local, struct slice name,
 
     do {
         key_open(local->store, name, now, &key);
-        result = key.live ? change_number(local, &key, delta, now, value, cas_out, &old)
-                          : STORE_MISS;
+        result =
+            key.live ? change_number(local, &key, delta, now, value, cas_out, &old) : STORE_MISS;
         key_close(local->store, &key);
         if (key.live)
             break;

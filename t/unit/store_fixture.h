@@ -49,7 +49,8 @@ __attribute__((unused)) static void fixture_defaults(struct store_config *config
 }
 
 /* Ends the test if there is no store. */
-__attribute__((unused)) static void fixture_open(struct fixture *f, const struct store_config *config)
+__attribute__((unused)) static void fixture_open(struct fixture *f,
+                                                 const struct store_config *config)
 {
     const char *error = "no provider";
 
@@ -88,8 +89,8 @@ __attribute__((unused)) static void fixture_fill(struct store_local *local, stru
 }
 
 __attribute__((unused)) static enum store_result
-fixture_store(struct store_local *local, enum store_mode mode, struct slice key,
-              struct slice value, rel_time expiry, uint64_t cas, rel_time now, uint64_t *cas_out)
+fixture_store(struct store_local *local, enum store_mode mode, struct slice key, struct slice value,
+              rel_time expiry, uint64_t cas, rel_time now, uint64_t *cas_out)
 {
     enum store_result result;
     struct mc_item *item = store_reserve(local, key, 7, expiry, value.len, now, &result);
@@ -100,8 +101,8 @@ fixture_store(struct store_local *local, enum store_mode mode, struct slice key,
     return store_commit(local, item, mode, cas, now, cas_out);
 }
 
-__attribute__((unused)) static enum store_result
-fixture_set(struct fixture *f, const char *key, const char *value, rel_time now)
+__attribute__((unused)) static enum store_result fixture_set(struct fixture *f, const char *key,
+                                                             const char *value, rel_time now)
 {
     return fixture_store(f->local, STORE_SET, fixture_slice(key), fixture_slice(value), 0, 0, now,
                          NULL);

@@ -32,8 +32,7 @@ static bool has_tail(struct fixture *f, const char *key)
         return false;
     n = item_nvalue(f->local, item);
     fine = item_at(f->local, item, n).ptr[0] == '\r' &&
-           item_at(f->local, item, n + 1).ptr[0] == '\n' &&
-           item_at(f->local, item, n + 2).len == 0;
+           item_at(f->local, item, n + 1).ptr[0] == '\n' && item_at(f->local, item, n + 2).len == 0;
     store_put(f->local, item);
     return fine;
 }
@@ -128,8 +127,7 @@ static void test_joins(void)
     put(&f, STORE_SET, "j", all + 600000, 300000);
     put(&f, STORE_PREPEND, "j", all, 600000);
     ok(fixture_has(&f, "j", all, NOW), "prepend too");
-    ok(put(&f, STORE_APPEND, "j", all, 200000) == STORE_TOO_LARGE &&
-           fixture_has(&f, "j", all, NOW),
+    ok(put(&f, STORE_APPEND, "j", all, 200000) == STORE_TOO_LARGE && fixture_has(&f, "j", all, NOW),
        "an append beyond -I leaves the value");
     ok(store_arith(f.local, SLICE("j"), &(struct store_delta){.delta = 1}, NOW, &(uint64_t){0},
                    NULL) == STORE_NON_NUMERIC,

@@ -143,7 +143,8 @@ static void test_held_items(void)
     held = store_get(f.local, SLICE("held-0"), NOW);
     for (unsigned int i = 0; i < 100; i++)
         put_sized(&f, "new", i, BIG, 0, NOW);
-    ok(stats_of(&f).curr_items == 12 && item_at(f.local, held, 0).ptr[BIG - 1] == 'x' && is_there(&f, "held", 0, NOW),
+    ok(stats_of(&f).curr_items == 12 && item_at(f.local, held, 0).ptr[BIG - 1] == 'x' &&
+           is_there(&f, "held", 0, NOW),
        "a held item is passed over, and does not stop eviction");
     store_put(f.local, held);
     fixture_close(&f);
@@ -291,7 +292,8 @@ static void test_maintainer_balances(void)
     is_there(&f, "b", 10, NOW);
     is_there(&f, "b", 10, NOW);
     maintainer_round(f.store, NOW);
-    ok(class_of(&f, 31, NOW).number_warm == 9, "a cold item that is read again becomes warm at the tail");
+    ok(class_of(&f, 31, NOW).number_warm == 9,
+       "a cold item that is read again becomes warm at the tail");
     ok(class_of(&f, 31, NOW).hits_to_cold == 2, "hits are counted by segment");
     maintainer_round(f.store, NOW + 100);
     put_sized(&f, "late", 0, BIG, 0, NOW + 100);

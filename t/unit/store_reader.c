@@ -13,8 +13,8 @@
 
 enum {
     NREADERS = 2,
-    NKEYS = 512,       /* that are there from beginning to end */
-    NFILL = 60000,     /* that make the table grow, and go again */
+    NKEYS = 512,   /* that are there from beginning to end */
+    NFILL = 60000, /* that make the table grow, and go again */
     MAX_WIRE = 2048,
     NOW = 100,
 };

@@ -18,20 +18,20 @@
 
 enum {
     NWRITERS = 4,
-    NKEYS = 32768,     /* of each run, divided among the writers */
-    NCOUNTERS = 8,     /* keys that all threads count up */
+    NKEYS = 32768, /* of each run, divided among the writers */
+    NCOUNTERS = 8, /* keys that all threads count up */
     LONGEST = 3000,
-    NOPS = 250000,     /* of each writer, times STORE_STRESS */
+    NOPS = 250000,        /* of each writer, times STORE_STRESS */
     READS_BETWEEN = 3000, /* flushes and seconds, so that no machine sees only those */
     NOW = 100,
 };
 
 struct run {
     struct fixture f;
-    bool evicts;                    /* so a miss is always right */
+    bool evicts; /* so a miss is always right */
     unsigned int scale;
-    _Atomic uint64_t acked[NKEYS];  /* the newest version of which the writer knows */
-    _Atomic uint64_t dead[NKEYS];   /* versions to here were flushed */
+    _Atomic uint64_t acked[NKEYS]; /* the newest version of which the writer knows */
+    _Atomic uint64_t dead[NKEYS];  /* versions to here were flushed */
     _Atomic rel_time now;
     _Atomic bool stop;
     _Atomic uint64_t stale, wrong, lost, nread, nflushes, counted[NCOUNTERS];
@@ -239,10 +239,11 @@ static void report(struct run *run)
     struct store_stats stats;
 
     store_stats(run->f.store, &stats);
-    diag("%lu values read, %lu flushes, %lu items, %lu evicted, %lu reclaimed, %lu swept, %lu bytes "
-         "of table",
-         run->nread, run->nflushes, stats.curr_items, stats.evictions, stats.reclaimed,
-         stats.crawler_reclaimed, stats.hash_bytes);
+    diag(
+        "%lu values read, %lu flushes, %lu items, %lu evicted, %lu reclaimed, %lu swept, %lu bytes "
+        "of table",
+        run->nread, run->nflushes, stats.curr_items, stats.evictions, stats.reclaimed,
+        stats.crawler_reclaimed, stats.hash_bytes);
 }
 
 static void execute(struct run *run, const struct store_config *config)

@@ -48,7 +48,8 @@ static void test_wire(struct fixture *f)
     put(f, STORE_SET, "wire", "value", 0, NULL);
     put(f, STORE_APPEND, "wire", "s", 0, NULL);
     item = store_get(f->local, SLICE("wire"), NOW);
-    ok(item && slice_equal((struct slice){item->wire, item->nbytes}, SLICE("wire 7 6\r\nvalues\r\n")),
+    ok(item &&
+           slice_equal((struct slice){item->wire, item->nbytes}, SLICE("wire 7 6\r\nvalues\r\n")),
        "key, middle, value and tail lie together as they go on the wire");
     ok(item && slice_equal(item_at(f->local, item, 0), SLICE("values\r\n")),
        "a small item is one piece, tail included");
@@ -73,8 +74,7 @@ static void test_cas(struct fixture *f)
        "cas with its id stores under a new id");
     ok(put(f, STORE_CAS, "cas", "3", first, NULL) == STORE_EXISTS, "an id works once");
     ok(put(f, STORE_CAS, "nocas", "3", first, NULL) == STORE_MISS, "cas of a missing key misses");
-    ok(put(f, STORE_SET, "cas", "4", first, NULL) == STORE_EXISTS,
-       "set with an id compares it");
+    ok(put(f, STORE_SET, "cas", "4", first, NULL) == STORE_EXISTS, "set with an id compares it");
     ok(put(f, STORE_APPEND, "cas", "4", first, NULL) == STORE_EXISTS,
        "append with an id compares it");
     ok(store_delete(f->local, SLICE("cas"), first, NOW) == STORE_EXISTS,
@@ -162,8 +162,8 @@ static void test_arith(struct fixture *f)
     ok(arith(f, "12abc", false, 1, STORE_NON_NUMERIC, 0, "12abc"), "letters are no number");
     ok(arith(f, "-1", false, 1, STORE_NON_NUMERIC, 0, "-1"), "a minus sign is no number");
     ok(arith(f, "", false, 1, STORE_NON_NUMERIC, 0, ""), "nothing is no number");
-    ok(store_arith(f->local, SLICE("none"), &(struct store_delta){.delta = 1}, NOW, &value,
-                   NULL) == STORE_MISS,
+    ok(store_arith(f->local, SLICE("none"), &(struct store_delta){.delta = 1}, NOW, &value, NULL) ==
+           STORE_MISS,
        "incr of a missing key misses");
     ok(store_arith(f->local, SLICE("none"), &create, NOW, &value, &cas) == STORE_DONE &&
            value == 41 && cas != 0 && fixture_has(f, "none", "41", NOW),
