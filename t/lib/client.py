@@ -143,11 +143,13 @@ class FrameError(Exception):
 class Udp:
     """One UDP socket, connected: only the server's own answers are received."""
 
-    def __init__(self, host, port, seconds=5):
+    def __init__(self, host, port, seconds=5, source=None, source_port=0):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.sock = socket.socket(family, socket.SOCK_DGRAM)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self.sock.settimeout(seconds)
+        if source:
+            self.sock.bind((source, source_port))
         self.sock.connect((host, port))
         self.id = 0x1234
 

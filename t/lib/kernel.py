@@ -15,13 +15,14 @@ import tap
 class Machines:
     """Two machines, the server on one, this process on the other.
 
-    links: veths, each with an XDP program of the server; mode: of -X bmc.
+    links: veths; on: how many of them get the kernel path, all if None; mode: of -X bmc.
     """
 
-    def __init__(self, *arguments, links=1, mode=None, mtu=1500, listen="0.0.0.0", **options):
+    def __init__(self, *arguments, links=1, on=None, mode=None, mtu=1500, listen="0.0.0.0",
+                 **options):
         self.pair = netns.Pair(links, mtu)
         netns.enter(self.pair.client)
-        words = ["bmc=" + self.pair.interface(i) for i in range(links)]
+        words = ["bmc=" + self.pair.interface(i) for i in range(links if on is None else on)]
         if mode:
             words.append("mode=" + mode)
         self.arguments = ("-X", ",".join(words)) + arguments

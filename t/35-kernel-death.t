@@ -1,0 +1,191 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""How the kernel path ends, and when it cannot begin."""
+import os
+import signal
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import client
+import kernel
+import netns
+import server
+import tap
+from kernel import answer
+
+DROP = ["setpriv", "--bounding-set"]
+NO_RIGHTS = ["setpriv", "--reuid", server.USER, "--clear-groups", "--bounding-set", "-all",
+             "--inh-caps", "-all"]
+
+
+def attached(m):
+    return netns.xdp_mode("sv0", m.pair.server), netns.tc_programs("sv0", m.pair.server)
+
+
+def refused(m, arguments, words, name, prefix=()):
+    """The start fails with status 1 to 127 and a line that says why; nothing is left attached."""
+    status, _, error = server.run("-p", server.free_port(m.pair.server), "-U",
+                                  server.free_port(m.pair.server), "-l", "0.0.0.0", *arguments,
+                                  namespace=m.pair.server, prefix=prefix)
+    tap.ok(status is not None and 0 < status < 128, "%s: status %s" % (name, status))
+    tap.like(error, words, "%s: it is said why" % name)
+    tap.ok(len(error.strip().splitlines()) <= 3, "%s: in a line or two" % name)
+
+
+def ends(how, name):
+    with kernel.Machines() as m:
+        m.tcp.set(b"old", b"old")
+        m.same(b"get old\r\n", answer((b"old", b"old")), "before %s" % name)
+        tap.ok(attached(m)[0] and attached(m)[1], "XDP and TC are attached")
+        port = m.server.port
+        how(m)
+        tap.ok(server.wait_for(lambda: attached(m) == (None, []), 1),
+               "%s: within a second the interface has no program, on XDP nor TC" % name)
+        probe = client.Udp(m.pair.address(), port, 0.3)
+        try:
+            tap.is_(probe.ask(b"get old\r\n"), None, "%s: nobody answers" % name)
+        except (TimeoutError, ConnectionRefusedError):
+            tap.ok(True, "%s: nobody answers" % name)
+        m.options["port"] = port
+        m.start()
+        m.same(b"get old\r\n", b"END\r\n", "%s: a server that starts again has no old value" % name)
+        m.tcp.set(b"old", b"new")
+        m.same(b"get old\r\n", answer((b"old", b"new")), "%s: and serves the new one" % name)
+
+
+@tap.case
+def kill_9():
+    ends(lambda m: m.server.kill(), "kill -9")
+
+
+@tap.case
+def sigterm():
+    ends(lambda m: m.server.stop(), "SIGTERM")
+
+
+@tap.case
+def sigint():
+    def interrupt(m):
+        m.server.signal(signal.SIGINT)
+        tap.is_(m.server.wait(), 0, "SIGINT ends with status 0")
+        m.server.kill()
+
+    ends(interrupt, "SIGINT")
+
+
+@tap.case
+def killed_while_it_is_stopped():
+    def stop_and_kill(m):
+        m.server.pause()
+        m.server.kill()
+
+    ends(stop_and_kill, "SIGSTOP and kill -9")
+
+
+@tap.case
+def killed_under_load():
+    with kernel.Machines() as m:
+        for round_ in range(3):
+            m.tcp.set(b"k", b"%d" % round_)
+            sent = 0
+            udp = client.Udp(m.pair.address(), m.server.port, 0.3)
+            for _ in range(2000):
+                udp.send(b"get k\r\n")
+                sent += 1
+                if sent == 1000:
+                    m.server.process.kill()
+            m.server.kill()
+            tap.ok(server.wait_for(lambda: attached(m) == (None, []), 1),
+                   "kill -9 amid 2,000 gets: no program is left")
+            m.start()
+            m.same(b"get k\r\n", b"END\r\n", "and no value")
+
+
+@tap.case
+def a_program_of_others_is_never_replaced():
+    with kernel.Machines(links=2, on=1) as m:
+        foreign = netns.attach_pass("sv1", m.pair.server)
+        before = netns.link("sv1", m.pair.server)["xdp"]["prog"]["id"]
+        refused(m, ["-X", "bmc=sv1"], r"sv1.*another XDP program.*stays", "a link of somebody else")
+        tap.is_(netns.link("sv1", m.pair.server)["xdp"]["prog"]["id"], before, "which stays")
+        tap.is_(netns.tc_programs("sv1", m.pair.server), [], "and nothing is on TC")
+        refused(m, ["-X", "bmc=sv1,mode=skb"], r"sv1", "a link of somebody else, mode=skb")
+        refused(m, ["-X", "bmc=sv0"], r"sv0.*another XDP program", "a second server of ours")
+        m.tcp.set(b"k", b"v")
+        m.same(b"get k\r\n", answer((b"k", b"v")), "while the first goes on")
+        os.close(foreign)
+        program = netns.load_pass()
+        netns.sh("bpftool", "net", "attach", "xdp", "id", netns.program_id(program), "dev", "sv1",
+                 namespace=m.pair.server)
+        before = netns.link("sv1", m.pair.server)["xdp"]["prog"]["id"]
+        refused(m, ["-X", "bmc=sv1"], r"sv1.*another XDP program.*stays",
+                "a program without a link")
+        tap.is_(netns.link("sv1", m.pair.server)["xdp"]["prog"]["id"], before, "which stays")
+        os.close(program)
+        with server.Server("-X", "bmc=sv1,optional", namespace=m.pair.server,
+                           host=m.pair.address(1)) as other:
+            other.stream().set(b"k", b"w")
+            tap.is_(other.udp().get(b"k"), b"w", "with `optional` the server serves without")
+            tap.like(other.log(), r"sv1.*another XDP program", "and says so")
+
+
+@tap.case
+def interfaces_that_refuse():
+    with kernel.Machines() as m:
+        refused(m, ["-X", "bmc=nowhere0"], "there is no interface nowhere0", "no such interface")
+        refused(m, ["-X", "bmc=sv0,bmc=nowhere0"], "sv0|nowhere0", "the second does not exist")
+        netns.sh("ip", "link", "add", "br0", "type", "bridge", namespace=m.pair.server)
+        netns.sh("ip", "link", "set", "br0", "up", namespace=m.pair.server)
+        refused(m, ["-X", "bmc=br0,mode=native"], r"br0.*(no XDP|refuses)",
+                "a bridge with mode=native")
+        tap.is_(netns.xdp_mode("br0", m.pair.server), None, "and has no program")
+        with server.Server("-X", "bmc=br0", namespace=m.pair.server, host=m.pair.address(),
+                           listen="0.0.0.0") as other:
+            tap.like(other.log(), "^bmc: br0: XDP generic", "without it, it is generic")
+        tap.is_(netns.xdp_mode("br0", m.pair.server), None, "and gone with the server")
+
+
+@tap.case
+def mtu():
+    with kernel.Machines(mtu=9000) as jumbo:
+        jumbo.tcp.set(b"k", b"v" * 1000)
+        mode = netns.xdp_mode("sv0", jumbo.pair.server)
+        tap.ok(mode in ("native", "generic"), "at MTU 9000 the interface has a program (%s)" % mode)
+        jumbo.same(b"get k\r\n", answer((b"k", b"v" * 1000)), "an answer at MTU 9000")
+        tap.is_(jumbo.udp.ask(b"get %s k\r\n" % (b"n " * 2000)), answer((b"k", b"v" * 1000)),
+                "a request of 4,000 bytes is answered")
+    with kernel.Machines(mtu=1280) as small:
+        small.tcp.set(b"k", b"v" * 1200)
+        small.same(b"get none\r\n", b"END\r\n", "a miss at MTU 1280")
+        got = small.udp.ask(b"get k\r\n")
+        tap.is_(got, answer((b"k", b"v" * 1200)), "a reply larger than the MTU arrives")
+
+
+@tap.case
+def missing_rights():
+    with kernel.Machines() as m:
+        refused(m, ["-X", "bmc=sv0"], "without CAP_BPF", "no rights at all", prefix=NO_RIGHTS)
+        refused(m, ["-X", "bmc=sv0"], r"CAP_BPF",
+                "neither CAP_BPF nor CAP_SYS_ADMIN", prefix=DROP + ["-bpf,-sys_admin"])
+        refused(m, ["-X", "bmc=sv0"], r"CAP_NET_ADMIN",
+                "no CAP_NET_ADMIN", prefix=DROP + ["-net_admin,-sys_admin"])
+        with server.Server("-X", "bmc=sv0,optional", namespace=m.pair.server,
+                           prefix=NO_RIGHTS, host=m.pair.address(), listen="0.0.0.0") as other:
+            other.stream().set(b"k", b"v")
+            tap.is_(other.udp().get(b"k"), b"v",
+                    "without rights but with `optional` the server serves")
+            tap.like(other.log(), "CAP_BPF", "and says what is missing")
+
+
+@tap.case
+def an_interface_that_goes():
+    with kernel.Machines(links=2) as m:
+        m.tcp.set(b"k", b"v")
+        netns.sh("ip", "link", "del", "sv1", namespace=m.pair.server)
+        m.pair.passes.pop()
+        m.same(b"get k\r\n", answer((b"k", b"v")), "when one interface goes the other serves")
+        tap.ok(m.server.alive(), "and the server lives")
+
+
+tap.run()
