@@ -66,6 +66,15 @@ void sandbox_raise_files_limit(uint64_t needed, uint64_t extra)
     }
 }
 
+void sandbox_raise_lock_limit(void)
+{
+    const struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
+
+    if (setrlimit(RLIMIT_MEMLOCK, &unlimited) != 0) {
+        log_at(1, "cannot raise the limit of locked memory: %s", strerror(errno));
+    }
+}
+
 void sandbox_lock_memory(void)
 {
     if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {

@@ -34,7 +34,9 @@ void sandbox_become(const struct sandbox_user *user);
  */
 void sandbox_become_confined(const struct sandbox_user *user);
 
-/* A warning when it fails. */
+/* For -k, before the change of user, who may lock no more than the limit says. */
+void sandbox_raise_lock_limit(void);
+/* After it: then a limit that stays too low fails here, with a warning, and not later. */
 void sandbox_lock_memory(void);
 /* Undoes what a change of user does to core dumps. */
 void sandbox_allow_core_dumps(void);

@@ -309,6 +309,9 @@ static void drop_privileges(const struct server *server)
     if (server->options->coredumps) {
         sandbox_allow_core_dumps();
     }
+    if (server->options->lock_memory) {
+        sandbox_lock_memory();
+    }
 }
 
 /* --- life -------------------------------------------------------------- */
@@ -355,7 +358,7 @@ static void prepare_process(struct server *server)
         server->ready_fd = sandbox_daemonize();
     }
     if (o->lock_memory) {
-        sandbox_lock_memory();
+        sandbox_raise_lock_limit();
     }
 }
 
@@ -373,6 +376,7 @@ static void start_threads(struct server *server)
     }
     block_signals(false);
     if (error) {
+        kcache_close(server->kcache);
         fatal(EXIT_OS_ERROR, "cannot start threads: %s", strerror(-error));
     }
 }
