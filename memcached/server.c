@@ -13,7 +13,6 @@
 #include "kcache/kcache.h"
 #include "net/net.h"
 #include "options.h"
-#include "proto/proto.h"
 #include "sandbox.h"
 #include "store/store.h"
 
@@ -206,9 +205,7 @@ static void build_store(struct server *server)
     config.warm_max_factor = o->warm_max_factor;
     config.temp = o->temp_lru;
     config.temporary_ttl = o->temporary_ttl;
-    config.format.middle = proto_middle;
-    config.format.client_flags = proto_middle_flags;
-    config.format.tail = SLICE("\r\n");
+    commands_store_format(&config.format);
     config.clock = server->clock;
     server->store = store_new(
         &config, server->kcache ? kcache_provider(server->kcache) : server->anonymous, &error);
