@@ -205,7 +205,7 @@ static void build_store(struct server *server)
     config.warm_max_factor = o->warm_max_factor;
     config.temp = o->temp_lru;
     config.temporary_ttl = o->temporary_ttl;
-    commands_store_format(&config.format);
+    command_store_format(&config.format);
     config.clock = server->clock;
     server->store = store_new(
         &config, server->kcache ? kcache_provider(server->kcache) : server->anonymous, &error);

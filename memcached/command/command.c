@@ -37,15 +37,6 @@ void command_store_format(struct store_format *format)
     *format = (struct store_format){proto_middle, proto_middle_flags, SLICE("\r\n")};
 }
 
-void commands_store_format(struct store_format *format)
-{
-    *format = (struct store_format){
-        .middle = proto_middle,
-        .client_flags = proto_middle_flags,
-        .tail = SLICE("\r\n"),
-    };
-}
-
 struct commands *commands_new(struct store *store, const struct command_config *config,
                               const struct command_server *server)
 {

@@ -86,8 +86,6 @@ enum command_next {
 /* How the text protocol writes the bytes around a value, for store_config.format. */
 void command_store_format(struct store_format *format);
 
-/* How the store is to lay out what the commands put into it and send from it. */
-void commands_store_format(struct store_format *format);
 struct commands *commands_new(struct store *store, const struct command_config *config,
                               const struct command_server *server);
 void commands_free(struct commands *commands);
