@@ -47,6 +47,18 @@ typedef __s64 s64;
  */
 #define BOUND(var, mask) asm volatile("%0 &= %1" : "+r"(var) : "i"(mask))
 
+/* The same for the size that a helper is given: 1 to mask + 1. Linux 6.1 learns nothing from "not 0". */
+#define BOUND_SIZE(var, mask)                                                                      \
+    do {                                                                                           \
+        (var)--;                                                                                   \
+        BOUND(var, mask);                                                                          \
+        (var)++;                                                                                   \
+    } while (0)
+
+/* The same for a limit that is no mask: beyond it the number becomes 0, and the caller's to notice. */
+#define CLAMP(var, limit)                                                                          \
+    asm volatile("if %0 <= %1 goto +1\n%0 = 0" : "+r"(var) : "i"(limit))
+
 /* The compiler knows nothing of this number from here on: it may not move a check of it. */
 #define OPAQUE(var) asm volatile("" : "+r"(var))
 

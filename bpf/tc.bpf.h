@@ -76,9 +76,8 @@ static __always_inline int tc_answer(struct __sk_buff *skb, struct work *work)
 
     if (nrequest - 1 >= REQUEST_MAX)
         return MC_COUNT_PASS_REQUEST;
-    BOUND(nrequest, REQUEST_ROOM - 1);
-    if (nrequest < 1 || bpf_skb_load_bytes_relative(skb, FRAME_KEYS, work->request, nrequest,
-                                                    BPF_HDR_START_MAC))
+    BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
+    if (bpf_skb_load_bytes_relative(skb, FRAME_KEYS, work->request, nrequest, BPF_HDR_START_MAC))
         return MC_COUNT_PASS_ERROR;
     work->nrequest = nrequest;
     return get_answer(work);

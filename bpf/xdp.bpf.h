@@ -81,8 +81,8 @@ __attribute__((noinline)) int xdp_get(struct xdp_md *ctx)
     nrequest = head_total(head) + FRAME_IP - FRAME_KEYS;
     if (nrequest - 1 >= REQUEST_MAX)
         return xdp_pass(work, MC_COUNT_PASS_REQUEST);
-    BOUND(nrequest, REQUEST_ROOM - 1);
-    if (nrequest < 1 || bpf_xdp_load_bytes(ctx, FRAME_KEYS, work->request, nrequest))
+    BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
+    if (bpf_xdp_load_bytes(ctx, FRAME_KEYS, work->request, nrequest))
         return xdp_pass(work, MC_COUNT_PASS_ERROR);
     work->nrequest = nrequest;
     rc = get_answer(work);
@@ -272,8 +272,8 @@ __attribute__((noinline)) int xdp_restore(struct xdp_md *ctx, int grown, int at_
     if (!work || (at_head ? bpf_xdp_adjust_head(ctx, grown) : bpf_xdp_adjust_tail(ctx, -grown)))
         return 0;
     nkey = work->nkey;
-    BOUND(nkey, 255);
-    if (nkey < 1 || bpf_xdp_store_bytes(ctx, FRAME_KEYS, work->key, nkey))
+    BOUND_SIZE(nkey, 255);
+    if (bpf_xdp_store_bytes(ctx, FRAME_KEYS, work->key, nkey))
         return 0;
     data = (void *)(long)ctx->data;
     end = (void *)(long)ctx->data_end;
@@ -314,17 +314,19 @@ static __always_inline int xdp_miss(struct xdp_md *ctx, struct work *work)
 static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct mc_line *line,
                                    u32 seq, u64 slot)
 {
-    u64 offset, meta, fate, nwire, clsid;
+    u64 offset, within, meta, fate, nwire, clsid;
     const char *item;
     int grow, at_head;
 
     item = segment_of(line_ref(line, slot), &offset);
     if (unlikely(!item))
         return xdp_get(ctx);
-    BOUND(offset, MC_SEGMENT_BYTES - 1);
-    if (unlikely(offset > MC_SEGMENT_BYTES - ITEM_REACH))
+    offset %= MC_SEGMENT_BYTES;
+    within = offset;
+    CLAMP(within, MC_SEGMENT_BYTES - ITEM_REACH);
+    if (unlikely(within != offset))
         return xdp_get(ctx);
-    item += offset;
+    item += within;
     meta = LOAD64(item + ITEM_META);
     fate = LOAD64(item + ITEM_EXPTIME);
     nwire = fate >> 32;
