@@ -24,8 +24,7 @@ c = m.tcp
 
 @tap.case
 def it_says_how_it_is_attached():
-    tap.like(m.server.log(), r"^bmc: sv0: XDP native, TC ingress", "one line says: XDP native,
-             and TC")
+    tap.like(m.server.log(), r"^bmc: sv0: XDP native, TC ingress", "one line says how")
     tap.is_(netns.xdp_mode("sv0", m.pair.server), "native", "the interface has a native program")
     tap.ok(netns.tc_programs("sv0", m.pair.server), "and one on TC")
     tap.is_(netns.xdp_mode("lo", m.pair.server), None, "other interfaces have none")

@@ -49,8 +49,8 @@ def many_keys():
 @tap.case
 def few_keys():
     with kernel.Machines(threads=2) as m:
-        found, grown = m.during(lambda: coherence(m, 3, 2, 12, READS // 8, SECONDS))
-        judge(found, grown, READS // 8)
+        found, grown = m.during(lambda: coherence(m, 3, 2, 12, READS // 4, SECONDS))
+        judge(found, grown, READS // 4)
 
 
 @tap.case
@@ -71,10 +71,10 @@ def a_table_that_grows():
 
         loader = threading.Thread(target=load)
         loader.start()
-        found, grown = m.during(lambda: coherence(m, 1, 2, 1000, READS // 8, SECONDS))
+        found, grown = m.during(lambda: coherence(m, 1, 2, 1000, READS // 4, SECONDS))
         loading = False
         loader.join()
-        judge(found, grown, READS // 8)
+        judge(found, grown, READS // 4)
         tap.ok(int(m.tcp.stats()["hash_power_level"]) > level or
                m.tcp.stats()["hash_is_expanding"] == "1", "the table did grow")
 
