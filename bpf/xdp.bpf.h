@@ -13,6 +13,9 @@
 /* What XDP leaves in a packet's metadata for TC: answer this one. */
 #define MARK_FOR_TC 0x4d43524fu
 
+/* The most that a driver leaves before a frame: XDP_PACKET_HEADROOM less the kernel's own 40. */
+enum { HEAD_ROOM = 216 };
+
 /* Passes a packet of ours to the server. */
 static __always_inline int xdp_pass(struct work *work, u32 reason)
 {
@@ -40,7 +43,8 @@ static __always_inline int xdp_pass_to_tc(struct xdp_md *ctx, struct work *work)
  */
 static __always_inline long xdp_resize(struct xdp_md *ctx, int grow)
 {
-    return bpf_xdp_adjust_head(ctx, -grow) ? bpf_xdp_adjust_tail(ctx, grow) : 0;
+    return grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow) ? 0
+                                                                 : bpf_xdp_adjust_tail(ctx, grow);
 }
 
 /* Sends the reply of `work` back to where the request came from. */
@@ -95,8 +99,6 @@ __attribute__((noinline)) int xdp_get(struct xdp_md *ctx)
 
 /* What a request of one key needs of an item's segment behind the item's start. */
 enum { ITEM_REACH = MC_ITEM_HEADER + 2048 + 64 };
-/* Below this the copy is unrolled, above it the helper's memcpy is faster. */
-enum { COPY_UNROLLED = 512 };
 
 /*
  * Takes the key out of a frame that holds "get KEY\r\n" and hashes it into
@@ -197,7 +199,7 @@ static __always_inline int copy_blocks(void *data, void *end, const char *from, 
     u64 blocks = n / 64, i, at;
 
     if (n >= 64) {
-        for (i = 0; i < COPY_UNROLLED / 64; i++) {
+        for (i = 0; i < TEXT_MAX / 64; i++) {
             if (i >= blocks)
                 break;
             if (to + 64 * i + 64 > end)
@@ -205,7 +207,7 @@ static __always_inline int copy_blocks(void *data, void *end, const char *from, 
             copy64(to + 64 * i, from + 64 * i);
         }
         at = n - 64;
-        BOUND(at, 511);
+        BOUND(at, 2047);
         last = to + at;
         if (last + 64 > end)
             return 0;
@@ -257,9 +259,7 @@ static __always_inline int write_hit(struct xdp_md *ctx, struct work *work, cons
         return 0;
     STORE32(tail, (u32)TEXT_END);
     *(u8 *)(tail + 4) = TEXT_END >> 32;
-    if (nwire < COPY_UNROLLED)
-        return copy_blocks(data, end, wire, nwire);
-    return at >= COPY_UNROLLED && !bpf_xdp_store_bytes(ctx, FRAME_WIRE, (void *)wire, at);
+    return copy_blocks(data, end, wire, nwire);
 }
 
 /* Undoes a hit that a writer disturbed: the packet is again what it was. 0: it is not. */
@@ -338,7 +338,7 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
     if ((u32)fate && unlikely(second_reached((u32)fate)))
         return xdp_get(ctx);
     grow = (int)(FRAME_WIRE + nwire + 5) - (int)work->nframe;
-    at_head = !bpf_xdp_adjust_head(ctx, -grow);
+    at_head = grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
     if (!at_head && bpf_xdp_adjust_tail(ctx, grow))
         return xdp_pass_to_tc(ctx, work);
     if (unlikely(!write_hit(ctx, work, item + MC_ITEM_HEADER, nwire)))
