@@ -182,7 +182,7 @@ void sandbox_become_confined(const struct sandbox_user *user)
 
 /* --- daemon ------------------------------------------------------------ */
 
-int sandbox_daemonize(void)
+int sandbox_daemonize(bool keep_directory)
 {
     int ends[2];
     pid_t child;
@@ -195,6 +195,9 @@ int sandbox_daemonize(void)
     if (child == 0) {
         close(ends[0]);
         setsid();
+        if (!keep_directory && chdir("/") != 0) {
+            fatal(1, "failed to daemon() in order to daemonize");
+        }
         return ends[1];
     }
     close(ends[1]);
@@ -207,14 +210,10 @@ int sandbox_daemonize(void)
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
-void sandbox_ready(int fd, bool keep_directory, bool keep_stderr)
+void sandbox_ready(int fd, bool keep_stderr)
 {
-    int null;
+    int null = open("/dev/null", O_RDWR);
 
-    if (!keep_directory && chdir("/") != 0) {
-        log_say("cannot change to /: %s", strerror(errno));
-    }
-    null = open("/dev/null", O_RDWR);
     if (null >= 0) {
         dup2(null, STDIN_FILENO);
         if (!keep_stderr) {

@@ -42,13 +42,13 @@ void sandbox_lock_memory(void);
 void sandbox_allow_core_dumps(void);
 
 /*
- * Returns in a child. The parent stays until sandbox_ready, and exits with the
- * child's status if that ends before: whoever starts the daemon learns of it.
- * Returns the descriptor for sandbox_ready.
+ * Returns in a child, in / unless keep_directory. The parent stays until sandbox_ready, and exits
+ * with the child's status if that ends before: whoever starts the daemon learns of it. Returns the
+ * descriptor for sandbox_ready.
  */
-int sandbox_daemonize(void);
+int sandbox_daemonize(bool keep_directory);
 /* keep_stderr: standard output and error stay as they are. */
-void sandbox_ready(int fd, bool keep_directory, bool keep_stderr);
+void sandbox_ready(int fd, bool keep_stderr);
 
 /* A failure is said. */
 void sandbox_write_pid(const char *path);

@@ -352,7 +352,7 @@ static void prepare_process(struct server *server)
     sandbox_raise_files_limit(o->max_connections, FILES_SPARE + o->memory_limit / MC_SEGMENT_BYTES);
     server->user = sandbox_find_user(o->user);
     if (o->daemonize) {
-        server->ready_fd = sandbox_daemonize();
+        server->ready_fd = sandbox_daemonize(o->coredumps);
     }
     if (o->lock_memory) {
         sandbox_raise_lock_limit();
@@ -410,7 +410,7 @@ int server_run(const struct options *options)
     }
     start_threads(&server);
     if (server.ready_fd >= 0) {
-        sandbox_ready(server.ready_fd, options->coredumps, options->verbosity > 0);
+        sandbox_ready(server.ready_fd, options->verbosity > 0);
     }
     error = net_run(server.net, &duties);
     take_apart(&server);

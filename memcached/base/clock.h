@@ -17,8 +17,8 @@
 typedef uint32_t rel_time;
 
 struct clock {
-    uint64_t base_ns;   /* CLOCK_MONOTONIC_COARSE at second 0 */
-    int64_t base_unix;  /* Unix time at second 0 */
+    uint64_t base_ns;  /* CLOCK_MONOTONIC_COARSE at second 0 */
+    int64_t base_unix; /* Unix time at second 0 */
 };
 
 /* Expiry times above this are Unix times (memcached's protocol.txt). */

@@ -165,7 +165,6 @@ static int open_bound(const struct sockaddr *address, socklen_t len, int family,
 
 int socket_open_tcp(const struct sockaddr *address, socklen_t len, int family, int backlog)
 {
-    const struct linger no_linger = {0};
     int fd = open_bound(address, len, family, SOCK_STREAM, false);
 
     if (fd < 0) {
@@ -174,7 +173,6 @@ int socket_open_tcp(const struct sockaddr *address, socklen_t len, int family, i
     /* Accepted sockets inherit these. */
     set_flag(fd, SOL_SOCKET, SO_KEEPALIVE);
     set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &no_linger, sizeof(no_linger));
     if (listen(fd, backlog) != 0) {
         return close_failed(fd);
     }
