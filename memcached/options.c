@@ -18,20 +18,18 @@ static void *field_of(struct options *options, size_t offset)
     return (char *)options + offset;
 }
 
+/* A wrong port is wrong usage, other values out of range are not: memcached's statuses. */
 static int out_of_range(const struct option_input *input)
 {
     const struct option_row *row = input->row;
+    bool usage = !row->wrong || row->kind == OPTION_I32;
 
+    fprintf(input->err, row->wrong ? row->wrong : "Invalid value \"%s\"", input->value);
     if (!row->wrong) {
-        fprintf(input->err, "Invalid value \"%s\" for %s%s\n", input->value,
-                row->letter ? "--" : "", row->name);
-    } else if (strstr(row->wrong, "%s")) {
-        /* The only text with an argument is that of the ports. */
-        fprintf(input->err, "ERROR: Invalid port number %s.\n", input->value);
-    } else {
-        fprintf(input->err, "%s\n", row->wrong);
+        fprintf(input->err, " for %s%s", row->letter ? "--" : "", row->name);
     }
-    return row->wrong && !(row->letter && row->minimum < 0) ? 1 : EXIT_USAGE_ERROR;
+    fputc('\n', input->err);
+    return usage ? EXIT_USAGE_ERROR : 1;
 }
 
 /* As atoi: what follows the digits is ignored; but no digits at all are no number. */
@@ -203,21 +201,14 @@ static int apply_suboption(const struct option_input *list, char *word)
         fprintf(list->err, "Illegal suboption \"%s\"\n", word);
         return 1;
     }
-    if (input.row->kind != OPTION_LATER && input.row->argument && !input.value) {
-        const char *missing = input.row->missing;
-
-        if (input.row->argument[0] == '[') {
-            input.value = (char *)(uintptr_t)input.row->fallback;
-        } else if (missing && strcmp(missing, MISSING_NUMBER) == 0) {
-            fprintf(list->err, MISSING_NUMBER "\n", input.row->name);
-            return 1;
-        } else if (missing) {
-            fprintf(list->err, MISSING_VALUE "\n", input.row->name);
-            return 1;
-        } else {
-            fprintf(list->err, "Missing %s argument\n", input.row->name);
+    if (!input.value && input.row->argument && input.row->kind != OPTION_LATER) {
+        if (input.row->argument[0] != '[') {
+            fprintf(list->err, input.row->missing ? input.row->missing : "Missing %s argument",
+                    input.row->name);
+            fputc('\n', list->err);
             return 1;
         }
+        input.value = (char *)(uintptr_t)input.row->fallback;
     }
     return apply(&input, on);
 }

@@ -54,8 +54,8 @@ struct option_row {
     enum option_kind kind;
     size_t field; /* offset in struct options */
     double minimum, maximum;
-    const char *wrong;   /* said when out of range; NULL: a general text */
-    const char *missing; /* said when a suboption lacks its argument */
+    const char *wrong;   /* said when out of range, with the value; NULL: a general text */
+    const char *missing; /* said when a suboption lacks its argument, with the name */
     uint32_t scale;      /* 0: 1; the stored number is the given one times it */
     option_setter *set;  /* OPTION_ACTION, or a further step after the value */
     unsigned int place;  /* in `stats settings`, which has memcached\'s order; 0: none */
