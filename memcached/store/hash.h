@@ -5,6 +5,7 @@
 #ifndef STORE_HASH_H
 #define STORE_HASH_H
 
+#include <assert.h>
 #include <endian.h>
 #include <stdint.h>
 #include <string.h>
@@ -45,6 +46,7 @@ static inline uint64_t hash_key(const struct mc_control *control, struct slice k
     size_t left = key.len;
     uint64_t sum = 0;
 
+    assert(left > 0 && left <= MC_KEY_MAX);
     for (; left >= 8; left -= 8, at += 8)
         sum += mc_hash_word(hash_load64(at), *seed++);
     if (left > 0)

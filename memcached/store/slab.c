@@ -119,12 +119,14 @@ static uint32_t take_page(struct slabs *slabs, unsigned int clsid, uint32_t has)
     uint32_t page = 0;
 
     lock_take(&slabs->pages_lock, LOCK_PAGES);
-    if (slabs->npages < slabs->memory_limit / MC_PAGE_BYTES || has == 0) {
+    if (!slabs->exhausted && (slabs->npages < slabs->memory_limit / MC_PAGE_BYTES || has == 0)) {
         page = FIRST_PAGE + slabs->npages;
         if (heap_grow(slabs->heap, page / MC_SEGMENT_PAGES + 1) == 0) {
             slabs->page_class[page] = (uint8_t)clsid;
             __atomic_store_n(&slabs->npages, slabs->npages + 1, __ATOMIC_RELAXED);
         } else {
+            /* Asking costs a system call or more, and every set would. */
+            slabs->exhausted = true;
             page = 0;
         }
     }
@@ -190,6 +192,13 @@ void slab_set_limit(struct slabs *slabs, uint64_t memory_limit)
 {
     lock_take(&slabs->pages_lock, LOCK_PAGES);
     slabs->memory_limit = memory_limit;
+    lock_release(&slabs->pages_lock, LOCK_PAGES);
+}
+
+void slab_retry(struct slabs *slabs)
+{
+    lock_take(&slabs->pages_lock, LOCK_PAGES);
+    slabs->exhausted = false;
     lock_release(&slabs->pages_lock, LOCK_PAGES);
 }
 

@@ -43,6 +43,7 @@ struct slabs {
     struct lock pages_lock;
     uint64_t memory_limit; /* bytes */
     uint32_t npages;       /* handed out */
+    bool exhausted;        /* the provider has no more for now */
     uint8_t *page_class;   /* of each page of the heap; written before the page is used */
     uint8_t small[MC_PAGE_BYTES / 1024 / 8 + 1]; /* class of sizes to 1 KiB, by 8 bytes */
     struct slab_class classes[MC_CLASSES];
@@ -67,6 +68,8 @@ static inline unsigned int slab_class_of_ref(const struct slabs *slabs, uint32_t
 void slab_set_limit(struct slabs *slabs, uint64_t memory_limit);
 /* Bytes. */
 uint64_t slab_limit(struct slabs *slabs);
+/* Lets classes ask for pages again after the provider had none. */
+void slab_retry(struct slabs *slabs);
 /* Maps memory for all pages of the limit, or only for the next ones (ahead of need). 0 or -errno.
  */
 int slab_prealloc(struct slabs *slabs);

@@ -145,6 +145,7 @@ void store_tick(struct store *store, rel_time now)
 {
     verb_begin(store, now);
     table_retry(&store->table);
+    slab_retry(&store->slabs);
 }
 
 int store_set_memory_limit(struct store *store, uint64_t bytes)

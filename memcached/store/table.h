@@ -45,8 +45,8 @@ struct table {
     struct lock *stripes;
     uint32_t stripe_mask;
     bool expand;
-    int64_t nitems; /* atomic, short by what is pending */
 
+    int64_t nitems __attribute__((aligned(64))); /* atomic, short by what is pending */
     struct lock growth;
     bool growth_failed; /* the provider has no more lines for now (racy hint) */
 
