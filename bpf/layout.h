@@ -62,8 +62,8 @@ enum {
     MC_ITEM_SLABBED = 1 << 1,  /* on a free list */
     MC_ITEM_FETCHED = 1 << 2,  /* read at least once since it was stored */
     MC_ITEM_ACTIVE = 1 << 3,   /* read again since the LRU last judged it */
-    MC_ITEM_CHUNKED = 1 << 4,  /* the value is a chain of chunks */
-    MC_ITEM_CHUNK = 1 << 5,    /* not an item but a link of such a chain */
+    MC_ITEM_CHUNKED = 1 << 4,  /* the value lies in chunks of its own */
+    MC_ITEM_CHUNK = 1 << 5,    /* not an item but one of those */
     MC_ITEM_EXTERN = 1 << 6,   /* the value is on flash */
     MC_ITEM_STALE = 1 << 7,    /* meta: marked stale, served with W or Z */
     MC_ITEM_WON = 1 << 8,      /* meta: the recache token was handed out */
@@ -86,8 +86,8 @@ enum {
  * 35  epoch  [k]     dead unless equal to mc_control.epoch
  * 36  wire   [k]     key, middle, value, tail: as they go on the wire in a
  *                    text reply ("key", " flags bytes\r\n", data, "\r\n").
- *                    In a chunked item only key and middle; the chain begins
- *                    at the next multiple of 8.
+ *                    In a chunked item only key and middle; the references
+ *                    of its chunks begin at the next multiple of 8.
  */
 struct mc_item {
     __u32 next;
