@@ -15,6 +15,8 @@
 
 /* The most that a driver leaves before a frame: XDP_PACKET_HEADROOM less the kernel's own 40. */
 enum { HEAD_ROOM = 216 };
+/* A frame up to this size is not made smaller for a miss. */
+enum { FRAME_PADDED = 128 };
 
 /* Passes a packet of ours to the server. */
 static __always_inline int xdp_pass(struct work *work, u32 reason)
@@ -287,13 +289,17 @@ __attribute__((noinline)) int xdp_restore(struct xdp_md *ctx, int grown, int at_
     return 1;
 }
 
-/* Shortens the frame to "END\r\n". */
+/*
+ * Turns the frame into "END\r\n". A small frame keeps its size: behind the end of
+ * the IP packet comes padding, here the request's own bytes, and a helper's call costs
+ * as much as all the rest.
+ */
 static __always_inline int xdp_miss(struct xdp_md *ctx, struct work *work)
 {
-    u64 nframe = frame_size(FRAME_TEXT + 5, work->nframe);
     void *data, *end;
 
-    if (nframe != work->nframe && bpf_xdp_adjust_tail(ctx, (int)nframe - (int)work->nframe))
+    if (unlikely(work->nframe > FRAME_PADDED) &&
+        bpf_xdp_adjust_tail(ctx, FRAME_PADDED - (int)work->nframe))
         return xdp_pass(work, MC_COUNT_PASS_ERROR);
     data = (void *)(long)ctx->data;
     end = (void *)(long)ctx->data_end;
@@ -302,8 +308,6 @@ static __always_inline int xdp_miss(struct xdp_md *ctx, struct work *work)
     head_reply(data, work->head, 5);
     STORE32(data + FRAME_TEXT, (u32)TEXT_END);
     *(u8 *)(data + FRAME_TEXT + 4) = TEXT_END >> 32;
-    if (data + FRAME_MIN <= end)
-        STORE64(data + FRAME_MIN - 8, (u64)(u32)(TEXT_END >> 16));
     work->counts.count[MC_COUNT_MISSES]++;
     work->counts.count[MC_COUNT_ANSWERED_XDP]++;
     count_bytes(work, head_total(work->head) - 28, MC_UDP_HEADER + 5);

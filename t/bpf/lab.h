@@ -63,6 +63,8 @@ void frame_request(struct frame *frame, const char *text, size_t ntext);
 void frame_seal(struct frame *frame);
 /* The answer to `request` that carries `text`, as it must look, byte by byte. */
 void frame_answer(struct frame *frame, const struct frame *request, const char *text, size_t ntext);
+/* Whether `out` is the answer `want` to `request`, but for Ethernet's padding. */
+bool frame_answers(const struct frame *out, const struct frame *request, const struct frame *want);
 bool frame_equal(const struct frame *a, const struct frame *b);
 void frame_dump(const char *what, const struct frame *frame);
 
