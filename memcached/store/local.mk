@@ -14,6 +14,10 @@ unit_tests += t/unit/store_large
 t_unit_store_large_SOURCES = t/unit/store_large.c t/unit/store_fixture.h
 t_unit_store_large_LDADD = $(store_libs)
 
+unit_tests += t/unit/store_lock
+t_unit_store_lock_SOURCES = t/unit/store_lock.c
+t_unit_store_lock_LDADD = $(store_libs)
+
 unit_tests += t/unit/store_lru
 t_unit_store_lru_SOURCES = t/unit/store_lru.c t/unit/store_fixture.h
 t_unit_store_lru_LDADD = $(store_libs)
