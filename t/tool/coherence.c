@@ -9,9 +9,9 @@
  * answer must be one of the versions from there to the last that was begun (the ceiling).
  * That is linearizability of one key, for reads that do not overlap each other.
  *
- *   coherence ADDRESS PORT WRITERS READERS KEYS READS SECONDS
+ *   coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS
  *
- * Ends after READS key reads or SECONDS, prints what it counted as "name
+ * Ends after READS key reads and WRITES writes, or SECONDS, prints what it counted as "name
  * number" lines, and exits with 1 if an answer was wrong.
  */
 #include <arpa/inet.h>
@@ -64,7 +64,7 @@ struct key {
 struct run {
     struct sockaddr_in server;
     unsigned int nwriters, nreaders, nkeys;
-    uint64_t nreads, seconds;
+    uint64_t nreads, nwrites, seconds;
     struct key *keys;
     pthread_rwlock_t flush; /* held for writing while flush_all is in flight */
     _Atomic bool stop;
@@ -591,7 +591,8 @@ static void conduct(struct run *run)
     flush_all(run, &stream);
     start(writers, run->nwriters, run, writer);
     start(readers, run->nreaders, run, reader);
-    while (atomic_load(&run->reads) < run->nreads && time(NULL) < end) {
+    while (time(NULL) < end &&
+           (atomic_load(&run->reads) < run->nreads || atomic_load(&run->writes) < run->nwrites)) {
         poll(NULL, 0, 1500);
         flush_all(run, &stream);
     }
@@ -610,15 +611,16 @@ int main(int argc, char **argv)
     /* Writers hold it for reading without a pause: flush_all must not wait for one. */
     struct run run = {.flush = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP};
 
-    if (argc != 8 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
-        fatal("usage: coherence ADDRESS PORT WRITERS READERS KEYS READS SECONDS");
+    if (argc != 9 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
+        fatal("usage: coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS");
     run.server.sin_family = AF_INET;
     run.server.sin_port = htons((uint16_t)atoi(argv[2]));
     run.nwriters = (unsigned int)atoi(argv[3]);
     run.nreaders = (unsigned int)atoi(argv[4]);
     run.nkeys = (unsigned int)atoi(argv[5]);
     run.nreads = strtoull(argv[6], NULL, 10);
-    run.seconds = strtoull(argv[7], NULL, 10);
+    run.nwrites = strtoull(argv[7], NULL, 10);
+    run.seconds = strtoull(argv[8], NULL, 10);
     if (!run.nwriters || run.nkeys < run.nwriters || run.nkeys > 99999)
         fatal("coherence: at least one writer, and a key for each");
     run.keys = aligned_alloc(64, run.nkeys * sizeof(*run.keys));
