@@ -270,18 +270,32 @@ int loader_attach_tc(struct loader *loader, struct loader_link *link)
     return 0;
 }
 
-void loader_detach(struct loader_link *link)
+int loader_detach(struct loader_link *link)
 {
     LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = BPF_TC_INGRESS);
     LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
+    int rc = 0;
 
     if (link->xdp >= 0)
         close(link->xdp);
     if (link->tc >= 0)
         close(link->tc);
     if (link->filter)
-        bpf_tc_detach(&hook, &opts);
+        rc = bpf_tc_detach(&hook, &opts);
     loader_link_init(link, link->ifindex);
+    return rc;
+}
+
+void loader_forget(struct loader *loader)
+{
+    uint32_t i;
+
+    for (i = 0; i < MC_MAX_SEGMENTS; i++)
+        if (bpf_map_delete_elem(bpf_map__fd(loader->skel->maps.heap), &i))
+            break;
+    for (i = 0; i < MC_MAX_TABLES; i++)
+        if (bpf_map_delete_elem(bpf_map__fd(loader->skel->maps.table), &i))
+            i = i < MC_OVERFLOW_TABLE ? MC_OVERFLOW_TABLE - 1 : MC_MAX_TABLES;
 }
 
 uint32_t loader_xdp_present(int ifindex, char name[16])

@@ -77,7 +77,13 @@ void loader_link_init(struct loader_link *link, int ifindex);
 int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool generic);
 /* 0 or -errno. By TCX, else by a filter. */
 int loader_attach_tc(struct loader *loader, struct loader_link *link);
-void loader_detach(struct loader_link *link);
+/* 0, or -errno if a filter stays: removing it needs CAP_NET_ADMIN. It then passes everything. */
+int loader_detach(struct loader_link *link);
+/*
+ * Takes the memory from programs that stay attached, so that it is freed with the
+ * process. Slow: the kernel waits for each segment until no program runs in it.
+ */
+void loader_forget(struct loader *loader);
 /* The id of the XDP program on an interface, 0: none. `name` gets its name, if we may know it. */
 uint32_t loader_xdp_present(int ifindex, char name[16]);
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "bpf/loader.h"
+#include "kcache/veth.h"
 
 struct kcache {
     struct provider provider;
@@ -47,7 +48,10 @@ static const char *parse_mode(struct kcache_options *options, const char *name)
     static const struct {
         const char *name;
         enum kcache_mode mode;
-    } modes[] = {{"auto", KCACHE_AUTO}, {"native", KCACHE_NATIVE}, {"skb", KCACHE_GENERIC}};
+    } modes[] = {{"auto", KCACHE_AUTO},
+                 {"native", KCACHE_NATIVE},
+                 {"skb", KCACHE_GENERIC},
+                 {"tc", KCACHE_TC}};
     size_t i;
 
     for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
@@ -56,7 +60,7 @@ static const char *parse_mode(struct kcache_options *options, const char *name)
             return NULL;
         }
     }
-    return "bmc: mode is one of auto, native, skb";
+    return "bmc: mode is one of auto, native, skb, tc";
 }
 
 const char *kcache_parse(struct kcache_options *options, char *word)
@@ -72,7 +76,7 @@ const char *kcache_parse(struct kcache_options *options, char *word)
         else if (strcmp(part, "optional") == 0)
             options->optional = true;
         else
-            error = "bmc: the options are bmc=INTERFACE, mode=auto|native|skb, optional";
+            error = "bmc: the options are bmc=INTERFACE, mode=auto|native|skb|tc, optional";
     }
     return error;
 }
@@ -156,15 +160,23 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
     return kcache;
 }
 
-void kcache_close(struct kcache *kcache)
+static void detach(struct kcache *kcache)
 {
+    bool stays = false;
     unsigned int i;
 
+    for (i = 0; i < kcache->ninterfaces; i++)
+        stays |= loader_detach(&kcache->links[i]) != 0;
+    if (stays)
+        loader_forget(kcache->loader);
+}
+
+void kcache_close(struct kcache *kcache)
+{
     if (!kcache)
         return;
     loader_control(kcache->loader)->port = 0;
-    for (i = 0; i < kcache->ninterfaces; i++)
-        loader_detach(&kcache->links[i]);
+    detach(kcache);
     loader_close(kcache->loader);
     pthread_mutex_destroy(&kcache->lock);
     free(kcache);
@@ -231,7 +243,7 @@ static void explain_xdp(const struct kcache *kcache, unsigned int i, int rc, cha
     if (id)
         snprintf(error, nerror,
                  "bmc: %s: another XDP program is attached (id %u%s%s); it stays: detach it "
-                 "first (`ip link set dev %s xdp off`) or take another interface",
+                 "first (`ip link set dev %s xdp off`), use mode=tc or another interface",
                  name, id, program[0] ? ", " : "", program, name);
     else if (rc == -EPERM || rc == -EACCES)
         snprintf(error, nerror, "bmc: %s: attaching needs CAP_NET_ADMIN and CAP_BPF", name);
@@ -247,41 +259,69 @@ static void explain_xdp(const struct kcache *kcache, unsigned int i, int rc, cha
                  name, strerror(-rc), name, name, name);
 }
 
-static int attach_xdp(struct kcache *kcache, unsigned int i)
+static void say(const struct kcache *kcache, unsigned int i, const char *text)
 {
-    struct loader_link *link = &kcache->links[i];
-    int native = -EOPNOTSUPP, generic;
-
-    if (kcache->mode != KCACHE_GENERIC) {
-        native = loader_attach_xdp(kcache->loader, link, false);
-        if (native == 0 || kcache->mode == KCACHE_NATIVE || native == -EBUSY || native == -EEXIST)
-            return native;
-    }
-    generic = loader_attach_xdp(kcache->loader, link, true);
-    if (generic == 0 && native != -EOPNOTSUPP)
-        fprintf(stderr,
-                "bmc: %s: the driver refused native XDP (%s): check MTU, LRO, channels\n",
-                kcache->names[i], strerror(-native));
-    return generic;
+    fprintf(stderr, "bmc: %s: %s\n", kcache->names[i], text);
 }
 
+/* Native XDP if it is wanted and its replies arrive. -EOPNOTSUPP: go on with generic. */
+static int attach_native(struct kcache *kcache, unsigned int i)
+{
+    struct loader_link *link = &kcache->links[i];
+    enum veth_peer peer = veth_peer(link->ifindex);
+    char text[160];
+    int rc;
+
+    if (peer == VETH_DEAF && kcache->mode == KCACHE_AUTO) {
+        say(kcache, i, "the other end of this veth has no XDP program, so native replies would "
+                       "be dropped");
+        return -EOPNOTSUPP;
+    }
+    rc = loader_attach_xdp(kcache->loader, link, false);
+    if (rc == 0 && peer == VETH_DEAF)
+        say(kcache, i, "replies are dropped until the other end of this veth has an XDP program");
+    if (rc == 0 || kcache->mode == KCACHE_NATIVE || rc == -EBUSY || rc == -EEXIST)
+        return rc;
+    if (rc != -EOPNOTSUPP) {
+        snprintf(text, sizeof(text), "the driver refuses native XDP (%s): check MTU, LRO, channels",
+                 strerror(-rc));
+        say(kcache, i, text);
+    }
+    return -EOPNOTSUPP;
+}
+
+static int attach_xdp(struct kcache *kcache, unsigned int i)
+{
+    int rc = kcache->mode == KCACHE_GENERIC ? -EOPNOTSUPP : attach_native(kcache, i);
+
+    if (rc != -EOPNOTSUPP || kcache->mode == KCACHE_NATIVE)
+        return rc;
+    return loader_attach_xdp(kcache->loader, &kcache->links[i], true);
+}
+
+/* Attaches to one interface, and says how. *tc_follows becomes false where XDP stands alone. */
 static int attach(struct kcache *kcache, unsigned int i, bool *tc_follows, char *error,
                   size_t nerror)
 {
     struct loader_link *link = &kcache->links[i];
-    int rc = attach_xdp(kcache, i);
-    const char *tc;
+    bool xdp = kcache->mode != KCACHE_TC;
+    int rc = xdp ? attach_xdp(kcache, i) : 0;
+    const char *how;
 
     if (rc) {
         explain_xdp(kcache, i, rc, error, nerror);
         return -1;
     }
     rc = loader_attach_tc(kcache->loader, link);
-    if (rc)
-        *tc_follows = false;
-    tc = rc ? strerror(-rc) : link->filter ? "filter" : "tcx";
-    fprintf(stderr, "bmc: %s: XDP %s, %sTC ingress (%s)\n", kcache->names[i],
-            link->generic ? "generic" : "native", rc ? "no " : "", tc);
+    if (rc && !xdp) {
+        snprintf(error, nerror, "bmc: %s: TC ingress refuses the program: %s", kcache->names[i],
+                 strerror(-rc));
+        return -1;
+    }
+    how = rc ? strerror(-rc) : link->filter ? "filter" : "tcx";
+    fprintf(stderr, "bmc: %s: %s, %sTC ingress (%s)\n", kcache->names[i],
+            !xdp ? "no XDP" : link->generic ? "XDP generic" : "XDP native", rc ? "no " : "", how);
+    *tc_follows &= rc == 0;
     return 0;
 }
 
@@ -296,12 +336,12 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in_addr *ad
     __atomic_store_n(&control->port, htons(port), __ATOMIC_RELEASE);
     for (i = 0; i < kcache->ninterfaces; i++) {
         if (attach(kcache, i, &tc_follows, error, nerror)) {
-            while (i-- > 0)
-                loader_detach(&kcache->links[i]);
+            control->port = 0;
+            detach(kcache);
             return -1;
         }
     }
-    loader_set_tc(kcache->loader, tc_follows, false);
+    loader_set_tc(kcache->loader, tc_follows, kcache->mode == KCACHE_TC);
     return 0;
 }
 

@@ -19,7 +19,8 @@
 
 enum { KCACHE_MAX_INTERFACES = 16 };
 
-enum kcache_mode { KCACHE_AUTO, KCACHE_NATIVE, KCACHE_GENERIC };
+/* How XDP is attached; KCACHE_TC: not at all, TC ingress answers alone. */
+enum kcache_mode { KCACHE_AUTO, KCACHE_NATIVE, KCACHE_GENERIC, KCACHE_TC };
 
 struct kcache_options {
     const char *interfaces[KCACHE_MAX_INTERFACES];
