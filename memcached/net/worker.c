@@ -12,7 +12,7 @@
 #include "net/conn.h"
 #include "net/udp.h"
 
-enum { INPUT_BYTES = 64 * 1024, FIRST_QUEUE = 16, CACHE_LINE = 64 };
+enum { INPUT_BYTES = 16 * 1024, FIRST_QUEUE = 16, CACHE_LINE = 64 };
 
 static void on_idle_timer(evutil_socket_t fd, short what, void *arg)
 {
