@@ -9,9 +9,10 @@
  * answer must be one of the versions from there to the last that was begun (the ceiling).
  * That is linearizability of one key, for reads that do not overlap each other.
  *
- *   coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS
+ *   coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS PERIOD
  *
- * Ends after READS key reads and WRITES writes, or SECONDS, prints what it counted as "name
+ * Ends after READS key reads and WRITES writes, or SECONDS, with a
+ * flush_all every PERIOD milliseconds if that is not 0, prints what it counted as "name
  * number" lines, and exits with 1 if an answer was wrong.
  */
 #include <arpa/inet.h>
@@ -65,6 +66,7 @@ struct run {
     struct sockaddr_in server;
     unsigned int nwriters, nreaders, nkeys;
     uint64_t nreads, nwrites, seconds;
+    int period;
     struct key *keys;
     pthread_rwlock_t flush; /* held for writing while flush_all is in flight */
     _Atomic bool stop;
@@ -593,8 +595,9 @@ static void conduct(struct run *run)
     start(readers, run->nreaders, run, reader);
     while (time(NULL) < end &&
            (atomic_load(&run->reads) < run->nreads || atomic_load(&run->writes) < run->nwrites)) {
-        poll(NULL, 0, 1500);
-        flush_all(run, &stream);
+        poll(NULL, 0, run->period ? run->period : 100);
+        if (run->period)
+            flush_all(run, &stream);
     }
     atomic_store(&run->stop, true);
     for (i = 0; i < run->nwriters; i++)
@@ -611,8 +614,8 @@ int main(int argc, char **argv)
     /* Writers hold it for reading without a pause: flush_all must not wait for one. */
     struct run run = {.flush = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP};
 
-    if (argc != 9 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
-        fatal("usage: coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS");
+    if (argc != 10 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
+        fatal("usage: coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS PERIOD");
     run.server.sin_family = AF_INET;
     run.server.sin_port = htons((uint16_t)atoi(argv[2]));
     run.nwriters = (unsigned int)atoi(argv[3]);
@@ -621,6 +624,7 @@ int main(int argc, char **argv)
     run.nreads = strtoull(argv[6], NULL, 10);
     run.nwrites = strtoull(argv[7], NULL, 10);
     run.seconds = strtoull(argv[8], NULL, 10);
+    run.period = atoi(argv[9]);
     if (!run.nwriters || run.nkeys < run.nwriters || run.nkeys > 99999)
         fatal("coherence: at least one writer, and a key for each");
     run.keys = aligned_alloc(64, run.nkeys * sizeof(*run.keys));
