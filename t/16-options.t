@@ -71,7 +71,8 @@ def numbers_out_of_range():
     refused(["-m", "4096", "-I", "1025m"], USAGE,
             "Cannot set item size limit higher than a gigabyte|Cannot set item size limit")
     refused(["-B", "nonsense"], USAGE, "Invalid value for binding protocol: nonsense")
-    refused(["-u", "no-such-user-x"], NOUSER, "can't find the user no-such-user-x to switch to")
+    if ROOT:
+        refused(["-u", "no-such-user-x"], NOUSER, "can't find the user no-such-user-x to switch to")
 
 
 @tap.case
@@ -284,6 +285,35 @@ def the_kernel_path_is_asked_for():
         tap.is_(memcached.udp().ask(b"get none\r\n"), b"END\r\n",
                 "with `optional` the server starts without the kernel path")
         tap.like(memcached.log(), "none77", "and says so")
+
+
+@tap.case
+def memory_that_is_locked_and_pages_that_are_large():
+    def locked(memcached):
+        with open("/proc/%d/status" % memcached.pid, encoding="ascii") as file:
+            return int(re.search(r"VmLck:\s+(\d+) kB", file.read()).group(1))
+
+    with server.Server() as memcached:
+        tap.is_(locked(memcached), 0, "without -k no memory is locked")
+    with server.Server("-k") as memcached:
+        c = memcached.stream()
+        tap.is_(c.set(b"k", b"v" * 100000), b"STORED\r\n", "-k serves")
+        tap.ok(locked(memcached) > 0 or "mlockall" in memcached.log(),
+               "-k locks memory, or says that it may not (%d kB)" % locked(memcached))
+    if os.path.exists("/sys/kernel/mm/transparent_hugepage/enabled"):
+        with server.Server("-L", "-m", "64") as memcached:
+            c = memcached.stream()
+            tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "-L serves")
+            tap.is_(c.get(b"k"), b"v", "and has what was stored")
+    else:
+        status, _, error = server.run("-L", "-p", server.free_port(), "-l", "127.0.0.1", seconds=5)
+        tap.ok(status not in (None, 0), "-L is refused where the kernel has no huge pages")
+        tap.like(error, "(?i)huge|large", "and it is said why")
+    with server.Server("-r") as memcached:
+        with open("/proc/%d/limits" % memcached.pid, encoding="ascii") as file:
+            text = file.read()
+        soft, hard = re.search(r"Max core file size\s+(\S+)\s+(\S+)", text).groups()
+        tap.is_(soft, hard, "-r raises the limit of core files to what is allowed")
 
 
 @tap.case

@@ -18,10 +18,10 @@ SECONDS = 120
 
 def coherence(m, writers, readers, keys, reads, period=1500):
     """What t/tool/coherence counted; its complaints go into the log."""
-    done = subprocess.run([kernel.beside("t/tool/coherence"), m.pair.address(),
-                           str(m.server.port), str(writers), str(readers), str(keys), str(reads),
-                           str(WRITES), str(SECONDS), str(period)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          check=False, timeout=SECONDS + 60)
+    words = (kernel.beside("t/tool/coherence"), m.pair.address(), m.server.port, writers, readers,
+             keys, reads, WRITES, SECONDS, period)
+    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, check=False, timeout=SECONDS + 60)
     tap.diag(done.stderr.decode())
     tap.ok(done.returncode in (0, 1), "the run comes to its end")
     return {name: int(number) for name, number in
@@ -32,8 +32,8 @@ def judge(found, grown, reads, flushes=2):
     tap.diag("%s; kernel: answered %d, hits %d, misses %d, busy %d" %
              (found, grown["answered"], grown["hits"], grown["misses"], grown["pass_busy"]))
     tap.ok(found["reads"] >= reads, "%d reads, at least %d" % (found["reads"], reads))
-    tap.ok(found["writes"] >= WRITES and found["flushes"] >= flushes, "beside %d writes and %d flush_all" %
-           (found["writes"], found["flushes"]))
+    tap.ok(found["writes"] >= WRITES and found["flushes"] >= flushes,
+           "beside %d writes and %d flush_all" % (found["writes"], found["flushes"]))
     tap.is_(found["wrong"], 0, "no answer is older than an acknowledged write, none is torn")
     tap.ok(found["lost"] * 1000 <= found["reads"], "requests are not lost (%d)" % found["lost"])
     tap.ok(grown["hits"] + grown["misses"] >= 0.9 * found["reads"],
