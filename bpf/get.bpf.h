@@ -60,13 +60,10 @@ __attribute__((noinline)) int request_skip(struct work *work)
 }
 
 /* Takes the next key into work->key and hashes it; `at` moves to the byte behind it. */
-__attribute__((noinline)) int request_key(struct work *work)
+static __always_inline int request_key(struct work *work)
 {
-    u64 at, nkey = 0, sum = 0, word = 0, blank = 0, keep, i;
+    u64 at = work->at, nkey = 0, sum = 0, word = 0, blank = 0, keep, i;
 
-    if (!work)
-        return MC_COUNT_PASS_ERROR;
-    at = work->at;
     for (i = 0; i < KEY_WORDS; i++) {
         word = request_word(work, at + nkey);
         blank = bytes_blank(word);
@@ -109,7 +106,10 @@ static __always_inline int reply_hit(struct work *work)
     return STEP_NEXT;
 }
 
-/* One key: found and copied, or known to be missing, or the end of the request. */
+/*
+ * One key: found and copied, or known to be missing, or the end of the request; or the
+ * same key once more, because a writer was there.
+ */
 __attribute__((noinline)) int get_step(struct work *work)
 {
     u64 at;
@@ -139,6 +139,12 @@ __attribute__((noinline)) int get_step(struct work *work)
         return MC_COUNT_PASS_REQUEST;
     work->nkeys++;
     rc = key_find(work);
+    if (unlikely(rc == FOUND_AGAIN)) {
+        work->nkeys--;
+        work->at = at;
+        return ++work->ntries < TRIES_MAX ? STEP_NEXT : MC_COUNT_PASS_BUSY;
+    }
+    work->ntries = 0;
     if (rc == FOUND_MISS)
         return STEP_NEXT;
     return rc == FOUND_HIT ? reply_hit(work) : rc;
@@ -158,6 +164,7 @@ __attribute__((noinline)) int get_answer(struct work *work)
     work->at = 0;
     work->nkeys = 0;
     work->nhits = 0;
+    work->ntries = 0;
     work->nreply = FRAME_TEXT;
     /* Zeros behind the request end every search for its end. */
     at = work->nrequest;
@@ -167,7 +174,7 @@ __attribute__((noinline)) int get_answer(struct work *work)
     BOUND(at, REQUEST_ROOM - 1);
     if (work->request[at] != '\n')
         return MC_COUNT_PASS_REQUEST;
-    for (i = 0; i < KEYS_MAX; i++) {
+    for (i = 0; i < KEYS_MAX + KEYS_AGAIN; i++) {
         rc = get_step(work);
         if (rc != STEP_NEXT)
             break;

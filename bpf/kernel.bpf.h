@@ -84,11 +84,12 @@ enum {
 enum {
     KEY_WORDS = MC_HASH_WORDS,
     KEYS_MAX = 736,          /* all that fit a request of REQUEST_MAX */
+    KEYS_AGAIN = 32,         /* repeated lookups in one request */
     REQUEST_MAX = 1472,      /* of keys; what an Ethernet frame can carry */
     REQUEST_ROOM = 2048,     /* a power of two above it: offsets are masked */
     CHAIN_MAX = 4,           /* lines of one chain that are searched */
     HOPS_MAX = 4,            /* times that a split line is followed */
-    TRIES_MAX = 4,           /* readings of a line that a writer disturbed */
+    TRIES_MAX = 4,           /* readings of a line for one key */
 };
 
 #define MASK_BYTES 0x0101010101010101ull
@@ -178,6 +179,7 @@ struct work {
     u32 nwire;                 /* of the item that was copied behind them last */
     u32 nkeys;
     u32 nhits;
+    u32 ntries;                /* of this key, disturbed */
     u8 clsid;                  /* of that item */
     u8 classes[KEYS_MAX];      /* of the items in the reply */
     char reply[2048 + 64] __attribute__((aligned(8)));

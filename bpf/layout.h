@@ -42,34 +42,34 @@ enum {
     MC_PAGE_BYTES = 1 << 20,
     MC_SEGMENT_PAGES = 16,
     MC_SEGMENT_BYTES = MC_SEGMENT_PAGES * MC_PAGE_BYTES,
-    MC_TABLE_LINES = 1 << 14,  /* lines in one table segment */
+    MC_TABLE_LINES = 1 << 14, /* lines in one table segment */
     MC_TABLE_BYTES = MC_TABLE_LINES * 64,
-    MC_MAX_SEGMENTS = 1 << 14, /* heap: 256 GiB */
-    MC_MAX_TABLES = 1 << 15,   /* table segments, main and overflow alike */
+    MC_MAX_SEGMENTS = 1 << 14,   /* heap: 256 GiB */
+    MC_MAX_TABLES = 1 << 15,     /* table segments, main and overflow alike */
     MC_OVERFLOW_TABLE = 1 << 14, /* the first table segment of overflow lines */
-    MC_SLOTS = 8,              /* items in one line */
+    MC_SLOTS = 8,                /* items in one line */
     MC_KEY_MAX = 250,
-    MC_CLASSES = 64,           /* slab classes, 0 unused */
+    MC_CLASSES = 64, /* slab classes, 0 unused */
     MC_MAX_ADDRESSES = 64,
-    MC_HASH_WORDS = 32,        /* 8-byte words in the longest key */
+    MC_HASH_WORDS = 32, /* 8-byte words in the longest key */
     MC_UDP_HEADER = 8,
-    MC_UDP_PAYLOAD = 1400,     /* of one reply datagram, its header included */
+    MC_UDP_PAYLOAD = 1400, /* of one reply datagram, its header included */
 };
 
 /* Item flags [k]: the kernel answers only items with none of MC_ITEM_PASS. */
 enum {
-    MC_ITEM_LINKED = 1 << 0,   /* reachable from the table */
-    MC_ITEM_SLABBED = 1 << 1,  /* on a free list */
-    MC_ITEM_FETCHED = 1 << 2,  /* read at least once since it was stored */
-    MC_ITEM_ACTIVE = 1 << 3,   /* read again since the LRU last judged it */
-    MC_ITEM_CHUNKED = 1 << 4,  /* the value lies in chunks of its own */
-    MC_ITEM_CHUNK = 1 << 5,    /* not an item but one of those */
-    MC_ITEM_EXTERN = 1 << 6,   /* the value is on flash */
-    MC_ITEM_STALE = 1 << 7,    /* meta: marked stale, served with W or Z */
-    MC_ITEM_WON = 1 << 8,      /* meta: the recache token was handed out */
-    MC_ITEM_BINKEY = 1 << 9,   /* meta: the key arrived base64-coded */
-    MC_ITEM_PASS = MC_ITEM_CHUNKED | MC_ITEM_CHUNK | MC_ITEM_EXTERN |
-                   MC_ITEM_STALE | MC_ITEM_WON | MC_ITEM_BINKEY,
+    MC_ITEM_LINKED = 1 << 0,  /* reachable from the table */
+    MC_ITEM_SLABBED = 1 << 1, /* on a free list */
+    MC_ITEM_FETCHED = 1 << 2, /* read at least once since it was stored */
+    MC_ITEM_ACTIVE = 1 << 3,  /* read again since the LRU last judged it */
+    MC_ITEM_CHUNKED = 1 << 4, /* the value lies in chunks of its own */
+    MC_ITEM_CHUNK = 1 << 5,   /* not an item but one of those */
+    MC_ITEM_EXTERN = 1 << 6,  /* the value is on flash */
+    MC_ITEM_STALE = 1 << 7,   /* meta: marked stale, served with W or Z */
+    MC_ITEM_WON = 1 << 8,     /* meta: the recache token was handed out */
+    MC_ITEM_BINKEY = 1 << 9,  /* meta: the key arrived base64-coded */
+    MC_ITEM_PASS = MC_ITEM_CHUNKED | MC_ITEM_CHUNK | MC_ITEM_EXTERN | MC_ITEM_STALE | MC_ITEM_WON |
+                   MC_ITEM_BINKEY,
 };
 
 /*
@@ -137,14 +137,14 @@ struct mc_line {
  */
 struct mc_control {
     /* Hot: what every lookup reads. */
-    __u64 base_ns;     /* CLOCK_MONOTONIC at second 0 of the server's clock */
-    __u32 nlines;      /* lines of the table in use */
-    __u32 flush_at;    /* from this second on pass everything, 0: never */
-    __u32 aside;       /* not 0: the server needs to see every request */
-    __u8 epoch;        /* items of another epoch were flushed */
-    __u8 ref_shift;    /* log2 of the unit of references, 3 to 6 */
-    __u16 port;        /* UDP, network order; 0: answer nothing */
-    __u32 naddresses;  /* of addresses[]; network order, IPv4 */
+    __u64 base_ns;    /* CLOCK_MONOTONIC at second 0 of the server's clock */
+    __u32 nlines;     /* lines of the table in use */
+    __u32 flush_at;   /* from this second on pass everything, 0: never */
+    __u32 aside;      /* not 0: the server needs to see every request */
+    __u8 epoch;       /* items of another epoch were flushed */
+    __u8 ref_shift;   /* log2 of the unit of references, 3 to 6 */
+    __u16 port;       /* UDP, network order; 0: answer nothing */
+    __u32 naddresses; /* of addresses[]; network order, IPv4 */
     __u32 unused;
     __u32 addresses[MC_MAX_ADDRESSES];
     __u64 seed[MC_HASH_WORDS];
@@ -209,27 +209,27 @@ static inline __u32 mc_line_of(__u64 hash, __u32 nlines, __u32 top)
  * rows up. Rows are written by their own CPU only.
  */
 enum mc_count {
-    MC_COUNT_SEEN,          /* packets to our port and address */
+    MC_COUNT_SEEN, /* packets to our port and address */
     MC_COUNT_ANSWERED_XDP,
     MC_COUNT_ANSWERED_TC,
-    MC_COUNT_KEYS,          /* keys in answered requests: hits + misses */
+    MC_COUNT_KEYS, /* keys in answered requests: hits + misses */
     MC_COUNT_HITS,
     MC_COUNT_MISSES,
     MC_COUNT_BYTES_READ,    /* UDP payload of answered requests */
     MC_COUNT_BYTES_WRITTEN, /* UDP payload of the answers */
     /* Passed to the server, by reason. */
-    MC_COUNT_PASS_COMMAND,  /* not a get, or not text */
-    MC_COUNT_PASS_FRAME,    /* UDP frame header, short or of several datagrams */
-    MC_COUNT_PASS_PACKET,   /* fragment, IP options, bad length */
-    MC_COUNT_PASS_REQUEST,  /* malformed, or more keys than we answer */
-    MC_COUNT_PASS_ITEM,     /* chunked, on flash, stale */
-    MC_COUNT_PASS_EXPIRED,  /* expired or flushed: the server decides */
-    MC_COUNT_PASS_SIZE,     /* the reply is over one datagram */
-    MC_COUNT_PASS_ROOM,     /* no room in the frame (TC may answer) */
-    MC_COUNT_PASS_BUSY,     /* the line kept moving, or its chain is long */
-    MC_COUNT_PASS_ASIDE,    /* the server asked for everything */
-    MC_COUNT_PASS_SOURCE,   /* a source that we do not answer */
-    MC_COUNT_PASS_ERROR,    /* a helper failed */
+    MC_COUNT_PASS_COMMAND, /* not a get, or not text */
+    MC_COUNT_PASS_FRAME,   /* UDP frame header, short or of several datagrams */
+    MC_COUNT_PASS_PACKET,  /* fragment, IP options, bad length */
+    MC_COUNT_PASS_REQUEST, /* malformed, or more keys than we answer */
+    MC_COUNT_PASS_ITEM,    /* chunked, on flash, stale */
+    MC_COUNT_PASS_EXPIRED, /* expired or flushed: the server decides */
+    MC_COUNT_PASS_SIZE,    /* the reply is over one datagram */
+    MC_COUNT_PASS_ROOM,    /* no room in the frame (TC may answer) */
+    MC_COUNT_PASS_BUSY,    /* the line kept moving, or its chain is long */
+    MC_COUNT_PASS_ASIDE,   /* the server asked for everything */
+    MC_COUNT_PASS_SOURCE,  /* a source that we do not answer */
+    MC_COUNT_PASS_ERROR,   /* a helper failed */
     MC_COUNTS
 };
 

@@ -183,42 +183,56 @@ static __always_inline int same_key(const struct work *work, const char *segment
     return !differ;
 }
 
-/* Copies the item at `ref` if it is the key's and may be served. */
-__attribute__((noinline)) int item_take(struct work *work, u32 ref)
-{
-    u64 offset, meta, fate, nwire;
+/* An item in its segment. */
+struct place {
     const char *segment;
-    u32 exptime;
+    u64 offset;
+};
 
-    if (!work)
-        return MC_COUNT_PASS_ERROR;
-    segment = segment_of(ref, &offset);
-    if (!segment)
-        return FOUND_AGAIN;
-    BOUND(offset, MC_SEGMENT_BYTES - 1);
-    if (offset > MC_SEGMENT_BYTES - ITEM_BYTES)
+/* Whether the item at `ref` is the key's: FOUND_HIT, FOUND_OTHER, FOUND_AGAIN. */
+static __always_inline int item_match(const struct work *work, u32 ref, struct place *place)
+{
+    u64 begin, offset, meta;
+    const char *segment = segment_of(ref, &begin);
+
+    begin %= MC_SEGMENT_BYTES;
+    offset = begin;
+    CLAMP(offset, MC_SEGMENT_BYTES - ITEM_BYTES);
+    if (!segment || offset != begin)
         return FOUND_AGAIN;
     meta = LOAD64(segment + offset + ITEM_META);
-    fate = LOAD64(segment + offset + ITEM_EXPTIME);
     if (META_NKEY(meta) != work->nkey || !same_key(work, segment, offset + MC_ITEM_HEADER))
         return FOUND_OTHER;
+    place->segment = segment;
+    place->offset = offset;
+    return FOUND_HIT;
+}
+
+/* Copies the item if it may be served. */
+static __always_inline int item_copy(struct work *work, const struct place *place)
+{
+    u64 meta = LOAD64(place->segment + place->offset + ITEM_META);
+    u64 fate = LOAD64(place->segment + place->offset + ITEM_EXPTIME), nwire;
+    u32 exptime = fate;
+
     if (META_FLAGS(meta) & MC_ITEM_PASS)
         return MC_COUNT_PASS_ITEM;
-    exptime = fate;
     if (META_EPOCH(meta) != READ_ONCE(control.epoch) || (exptime && second_reached(exptime)))
         return MC_COUNT_PASS_EXPIRED;
     nwire = fate >> 32;
+    OPAQUE(nwire);
     if (nwire < 8)
         return FOUND_AGAIN;
     if (nwire > TEXT_MAX || work->nreply + 6 + nwire + 5 > FRAME_MAX)
         return MC_COUNT_PASS_SIZE;
     work->nwire = nwire;
     work->clsid = META_CLSID(meta) % MC_CLASSES;
-    return copy_wire(work, segment, offset + MC_ITEM_HEADER, nwire);
+    return copy_wire(work, place->segment, place->offset + MC_ITEM_HEADER, nwire);
 }
 
-/* Tries the slots of one line. */
-static __always_inline int line_search(struct work *work, const struct mc_line *line, u64 *slot)
+/* Looks for the key in one line. */
+static __always_inline int line_search(const struct work *work, const struct mc_line *line,
+                                       u64 *slot, struct place *place)
 {
     u64 matches = line_matches(line, work->hash);
     int found, i;
@@ -227,7 +241,7 @@ static __always_inline int line_search(struct work *work, const struct mc_line *
         if (!matches)
             break;
         *slot = bytes_below(matches);
-        found = item_take(work, line_ref(line, *slot));
+        found = item_match(work, line_ref(line, *slot), place);
         if (found != FOUND_OTHER)
             return found;
         matches &= matches - 1;
@@ -268,53 +282,52 @@ static __always_inline struct mc_line *line_find(u64 hash, u32 *seq)
     return NULL;
 }
 
-/* One reading of the key's chain. */
-__attribute__((noinline)) int chain_read(struct work *work)
+/* Looks for the key in a chain: FOUND_HIT, FOUND_MISS, FOUND_AGAIN, or that the chain is too long. */
+static __always_inline int chain_search(const struct work *work, struct mc_line **line, u64 *slot,
+                                        struct place *place)
+{
+    int found, i;
+    u32 next;
+
+    for (i = 0; i < CHAIN_MAX; i++) {
+        found = line_search(work, *line, slot, place);
+        if (found != FOUND_OTHER)
+            return found;
+        next = READ_ONCE((*line)->next);
+        if (!next)
+            return FOUND_MISS;
+        *line = line_overflow(next);
+        if (!*line)
+            return FOUND_AGAIN;
+    }
+    return MC_COUNT_PASS_BUSY;
+}
+
+/*
+ * Looks the key of `work` up: FOUND_HIT (copied behind the reply), FOUND_MISS, FOUND_AGAIN,
+ * or a reason.
+ */
+static __always_inline int key_find(struct work *work)
 {
     struct mc_line *head, *line;
-    int found = MC_COUNT_PASS_BUSY, i;
+    struct place place;
     u64 slot = 0;
-    u32 seq, next;
+    u32 seq;
+    int found;
 
-    if (!work)
-        return MC_COUNT_PASS_ERROR;
     head = line_find(work->hash, &seq);
     if (!head)
         return FOUND_AGAIN;
     line = head;
-    for (i = 0; i < CHAIN_MAX; i++) {
-        found = line_search(work, line, &slot);
-        if (found != FOUND_OTHER)
-            break;
-        next = READ_ONCE(line->next);
-        if (!next) {
-            found = FOUND_MISS;
-            break;
-        }
-        line = line_overflow(next);
-        if (!line)
-            return FOUND_AGAIN;
-        found = MC_COUNT_PASS_BUSY;
-    }
+    found = chain_search(work, &line, &slot, &place);
+    if (found == FOUND_HIT)
+        found = item_copy(work, &place);
     read_barrier();
     if (READ_ONCE(head->seq) != seq)
         return FOUND_AGAIN;
     if (found == FOUND_HIT)
         line_touch(line, slot);
     return found;
-}
-
-/* Looks the key of `work` up: hit (copied), miss, or a reason. */
-static __always_inline int key_find(struct work *work)
-{
-    int found, i;
-
-    for (i = 0; i < TRIES_MAX; i++) {
-        found = chain_read(work);
-        if (found != FOUND_AGAIN)
-            return found;
-    }
-    return MC_COUNT_PASS_BUSY;
 }
 
 #endif
