@@ -2,6 +2,7 @@
 /* stats: what may stand behind the word. */
 #include <stdio.h>
 
+#include "base/num.h"
 #include "command/call.h"
 #include "command/stat.h"
 
@@ -118,8 +119,18 @@ static void stat_slabs(struct call *call, struct stat_sink *sink)
 
 static void stat_sizes(struct call *call, struct stat_sink *sink)
 {
-    (void)call;
-    stat_add(sink, "sizes_status", "disabled");
+    const struct store *store = call->local->commands->store;
+    uint64_t size = 0;
+    uint64_t count;
+    char key[NUM_U64_MAX + 1];
+
+    if (!store_tracks_sizes(store)) {
+        stat_add(sink, "sizes_status", "disabled");
+    }
+    while (store_size_count(store, &size, &count)) {
+        snprintf(key, sizeof(key), "%llu", (unsigned long long)size);
+        stat_add(sink, key, "%llu", (unsigned long long)count);
+    }
 }
 
 static void stat_settings(struct call *call, struct stat_sink *sink)

@@ -10,6 +10,7 @@
 #include "store/item.h"
 #include "store/lru.h"
 #include "store/maintainer.h"
+#include "store/sizes.h"
 #include "store/slab.h"
 #include "store/store.h"
 #include "store/table.h"
@@ -34,6 +35,7 @@ struct store {
     struct slabs slabs;
     struct table table;
     struct lru lrus[MC_CLASSES];
+    struct sizes sizes;
     struct flush flush;
     struct maintainer maintainer;
 

@@ -5,7 +5,7 @@ store_srcs = memcached/store/flush.c memcached/store/flush.h memcached/store/has
     memcached/store/item.c memcached/store/item.h memcached/store/lock.c \
     memcached/store/lock.h memcached/store/lru.c memcached/store/lru.h \
     memcached/store/maintainer.c memcached/store/maintainer.h memcached/store/reclaim.c \
-    memcached/store/reclaim.h memcached/store/slab.c memcached/store/slab.h \
+    memcached/store/reclaim.h memcached/store/sizes.c memcached/store/sizes.h memcached/store/slab.c memcached/store/slab.h \
     memcached/store/stats.c memcached/store/store.c memcached/store/store.h \
     memcached/store/table.c memcached/store/table.h memcached/store/verbs.h \
     memcached/store/write.c
@@ -41,3 +41,7 @@ t_unit_store_table_LDADD = $(store_libs)
 unit_tests += t/unit/store_verbs
 t_unit_store_verbs_SOURCES = t/unit/store_verbs.c t/unit/store_fixture.h
 t_unit_store_verbs_LDADD = $(store_libs)
+
+unit_tests += t/unit/store_sizes
+t_unit_store_sizes_SOURCES = t/unit/store_sizes.c
+t_unit_store_sizes_LDADD = $(store_libs)

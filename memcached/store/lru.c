@@ -22,6 +22,8 @@ void lru_link(struct lru *lru, const struct heap *heap, struct mc_item *item,
     list->head = ref;
     list->nitems++;
     list->nbytes += item_bytes(item);
+    if (lru->sizes)
+        sizes_add(lru->sizes, item_bytes(item), 1);
 }
 
 void lru_unlink(struct lru *lru, const struct heap *heap, struct mc_item *item)
@@ -38,6 +40,8 @@ void lru_unlink(struct lru *lru, const struct heap *heap, struct mc_item *item)
         list->tail = item->prev;
     list->nitems--;
     list->nbytes -= item_bytes(item);
+    if (lru->sizes)
+        sizes_add(lru->sizes, item_bytes(item), -1);
 }
 
 void lru_move(struct lru *lru, const struct heap *heap, struct mc_item *item,

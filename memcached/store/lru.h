@@ -17,6 +17,7 @@
 #include "store/heap.h"
 #include "store/item.h"
 #include "store/lock.h"
+#include "store/sizes.h"
 
 enum lru_segment { LRU_HOT, LRU_WARM, LRU_COLD, LRU_TEMP, LRU_SEGMENTS };
 
@@ -35,6 +36,7 @@ struct lru {
     struct lock lock;
     struct lru_list lists[LRU_SEGMENTS];
     struct lru_counts counts;
+    struct sizes *sizes;   /* of the store, NULL: not counted */
     uint32_t evicted_time; /* seconds that the last evicted item had not been used */
 } __attribute__((aligned(64)));
 

@@ -185,6 +185,16 @@ void store_slab_totals(struct store *store, uint64_t *total_malloced, uint32_t *
     }
 }
 
+bool store_tracks_sizes(const struct store *store)
+{
+    return store->sizes.counts != NULL;
+}
+
+bool store_size_count(const struct store *store, uint64_t *size, uint64_t *count)
+{
+    return sizes_next(&store->sizes, size, count);
+}
+
 void store_reset_stats(struct store *store)
 {
     lock_take(&store->locals_lock, LOCK_LOCALS);

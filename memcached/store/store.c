@@ -77,6 +77,15 @@ static int init_memory(struct store *store, struct provider *provider, const cha
     return config->prealloc ? slab_prealloc(&store->slabs) : slab_provide(&store->slabs);
 }
 
+static int init_sizes(struct store *store)
+{
+    if (!store->config.track_sizes)
+        return 0;
+    for (size_t i = 0; i < MC_CLASSES; i++)
+        store->lrus[i].sizes = &store->sizes;
+    return sizes_init(&store->sizes, store->config.item_max);
+}
+
 static int init_control(struct store *store)
 {
     struct mc_control *control = store->control;
@@ -115,6 +124,8 @@ struct store *store_new(const struct store_config *config, struct provider *prov
     flush_init(store);
     result = init_control(store);
     if (!result)
+        result = init_sizes(store);
+    if (!result)
         result = init_memory(store, provider, error);
     if (result) {
         store_free(store);
@@ -132,6 +143,7 @@ void store_free(struct store *store)
     assert(!store->locals && !store->maintainer.running);
     table_fini(&store->table);
     slab_fini(&store->slabs);
+    sizes_fini(&store->sizes);
     heap_fini(&store->heap);
     free(store);
 }

@@ -71,6 +71,7 @@ struct store_config {
     unsigned int hashpower;         /* log2 of the slots at start */
     bool expand;                    /* let the table grow */
     bool evict;                     /* false: -M */
+    bool track_sizes;               /* count items by size, for store_size_count */
     bool cas;                       /* false: -C, every CAS id is 0 to the outside */
     bool prealloc;                  /* -L: take all memory at start */
     bool segmented;                 /* hot, warm, cold, temp; false: one LRU for each class */
@@ -231,6 +232,12 @@ void store_class_stats(struct store *store, unsigned int clsid, rel_time now,
                        struct store_class_stats *out);
 /* Pages malloced, bytes ("total_malloced"), and classes with a page. */
 void store_slab_totals(struct store *store, uint64_t *total_malloced, uint32_t *active_slabs);
+bool store_tracks_sizes(const struct store *store);
+/*
+ * Items by size in steps of 32 bytes: the next step above *size that items have. False: there
+ * is none. For all of them begin with 0.
+ */
+bool store_size_count(const struct store *store, uint64_t *size, uint64_t *count);
 void store_reset_stats(struct store *store);
 
 #endif
