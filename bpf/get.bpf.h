@@ -50,12 +50,13 @@ __attribute__((noinline)) int request_skip(struct work *work)
             break;
         at += 8;
     }
-    for (i = 0; i < 8; i++) {
-        if ((char)request_word(work, at) != ' ')
-            break;
-        at++;
-    }
     work->at = at;
+    /* Of the last eight bytes those up to the first that is no space. */
+    word |= word >> 4;
+    word |= word >> 2;
+    word |= word >> 1;
+    word = (word & MASK_BYTES) << 7;
+    work->at += word ? bytes_below(word) : 0;
     return STEP_NEXT;
 }
 
@@ -95,8 +96,8 @@ static __always_inline int reply_hit(struct work *work)
 {
     u64 at = work->nreply, nhits = work->nhits;
 
-    if (nhits >= KEYS_MAX)
-        return MC_COUNT_PASS_REQUEST;
+    if (nhits >= HITS_MAX)
+        return MC_COUNT_PASS_SIZE;
     BOUND(at, 2047);
     STORE32(work->reply + at, (u32)TEXT_VALUE);
     STORE16(work->reply + at + 4, (u16)(TEXT_VALUE >> 32));
@@ -222,7 +223,7 @@ __attribute__((noinline)) int count_hits(struct work *work)
 
     if (!work)
         return 0;
-    for (i = 0; i < KEYS_MAX; i++) {
+    for (i = 0; i < HITS_MAX; i++) {
         if (i >= work->nhits)
             break;
         work->counts.class_hits[work->classes[i] % MC_CLASSES]++;

@@ -84,11 +84,12 @@ enum {
 enum {
     KEY_WORDS = MC_HASH_WORDS,
     KEYS_MAX = 736,          /* all that fit a request of REQUEST_MAX */
+    HITS_MAX = TEXT_MAX / 15 + 1, /* in one reply: "VALUE k 0 0\r\n\r\n" */
     KEYS_AGAIN = 32,         /* repeated lookups in one request */
     REQUEST_MAX = 1472,      /* of keys; what an Ethernet frame can carry */
     REQUEST_ROOM = 2048,     /* a power of two above it: offsets are masked */
     CHAIN_MAX = 4,           /* lines of one chain that are searched */
-    HOPS_MAX = 4,            /* times that a split line is followed */
+    HOPS_MAX = 2,            /* lines looked at for one: a split is followed once */
     TRIES_MAX = 4,           /* readings of a line for one key */
 };
 
@@ -181,7 +182,7 @@ struct work {
     u32 nhits;
     u32 ntries;                /* of this key, disturbed */
     u8 clsid;                  /* of that item */
-    u8 classes[KEYS_MAX];      /* of the items in the reply */
+    u8 classes[HITS_MAX];      /* of the items in the reply */
     char reply[2048 + 64] __attribute__((aligned(8)));
 };
 
