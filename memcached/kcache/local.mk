@@ -8,7 +8,7 @@ kcache_srcs += memcached/kcache/none.c
 endif
 
 if ENABLE_BMC
-bpf_tests += t/bpf/answers t/bpf/passes t/bpf/lines t/fuzz/request
+bpf_tests += t/bpf/answers t/bpf/passes t/bpf/lines t/bpf/kcache t/fuzz/request
 endif
 bpf_lab = t/bpf/lab.c t/bpf/lab.h t/lib/tap.h
 t_bpf_answers_SOURCES = t/bpf/answers.c $(bpf_lab)
@@ -19,3 +19,5 @@ t_bpf_lines_SOURCES = t/bpf/lines.c $(bpf_lab)
 t_bpf_lines_LDADD = $(kcache_libs)
 t_fuzz_request_SOURCES = t/fuzz/request.c $(bpf_lab)
 t_fuzz_request_LDADD = libcommand.a libproto.a libstore.a $(kcache_libs)
+t_bpf_kcache_SOURCES = t/bpf/kcache.c t/lib/tap.h
+t_bpf_kcache_LDADD = $(kcache_libs)

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * kcache: options, attaching, memory after the privilege drop, counts. In a network
+ * namespace of its own, whose lo and veth pair it may do with what it likes.
+ */
+#include "kcache/kcache.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bpf/loader.h"
+#include "kcache/veth.h"
+#include "t/lib/tap.h"
+
+enum { PORT = 21211, ANSWER_MAX = 2048 };
+
+static void run(const char *command)
+{
+    if (system(command) != 0)
+        skip_all(command);
+}
+
+static int index_of(const char *name)
+{
+    unsigned int ifindex = if_nametoindex(name);
+
+    if (!ifindex)
+        skip_all(name);
+    return (int)ifindex;
+}
+
+/* --- options --------------------------------------------------------------- */
+
+static const char *parse(struct kcache_options *options, const char *text)
+{
+    static char word[256];
+
+    memset(options, 0, sizeof(*options));
+    snprintf(word, sizeof(word), "%s", text);
+    return kcache_parse(options, word);
+}
+
+static void test_options(void)
+{
+    static const char *const wrong[] = {"bmc=",          "bmc=lo,mode=",   "bmc=lo,mode=fast",
+                                        "bmc=lo,what",   "bmc=lo,",        "bmc=a-name-too-long0",
+                                        "mode=native,x", "bmc=lo,optional=1"};
+    struct kcache_options options;
+    char many[1024], part[32];
+    unsigned int i, n = 0;
+
+    ok(!parse(&options, "bmc=lo") && options.ninterfaces == 1 &&
+           strcmp(options.interfaces[0], "lo") == 0 && options.mode == KCACHE_AUTO &&
+           !options.optional,
+       "one interface");
+    ok(!parse(&options, "bmc=eth0,bmc=eth1,mode=native,optional") && options.ninterfaces == 2 &&
+           strcmp(options.interfaces[1], "eth1") == 0 && options.mode == KCACHE_NATIVE &&
+           options.optional,
+       "interfaces and options");
+    ok(!parse(&options, "bmc=lo,mode=skb") && options.mode == KCACHE_GENERIC, "mode=skb");
+    ok(!parse(&options, "bmc=lo,mode=tc") && options.mode == KCACHE_TC, "mode=tc");
+    ok(!parse(&options, "bmc=lo,bmc=lo") && options.ninterfaces == 1, "the same one twice");
+    for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        ok(parse(&options, wrong[i]) != NULL, "\"%s\" is refused", wrong[i]);
+    many[0] = '\0';
+    for (i = 0; i < KCACHE_MAX_INTERFACES + 1; i++)
+        n += (unsigned int)snprintf(many + n, sizeof(many) - n, "%sbmc=if%u", i ? "," : "", i);
+    memset(&options, 0, sizeof(options));
+    ok(kcache_parse(&options, many) != NULL, "too many interfaces are refused");
+    memset(&options, 0, sizeof(options));
+    snprintf(part, sizeof(part), "bmc=eth0");
+    snprintf(many, sizeof(many), "bmc=eth1");
+    ok(!kcache_parse(&options, part) && !kcache_parse(&options, many) && options.ninterfaces == 2,
+       "a second word adds interfaces");
+}
+
+/* --- a server of three items -------------------------------------------------- */
+
+struct host {
+    struct kcache *kcache;
+    struct mc_control *control;
+    char *heap;
+    struct mc_line *lines;
+    uint32_t next;
+};
+
+static void *reserve(size_t n)
+{
+    return mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+static void host_put(struct host *host, const char *key, size_t nvalue)
+{
+    struct mc_item *item = (struct mc_item *)(void *)(host->heap + host->next);
+    char *wire = (char *)item + MC_ITEM_HEADER;
+    uint64_t word = 0, hash;
+    int n = sprintf(wire, "%s 0 %zu\r\n", key, nvalue);
+
+    memset(item, 0, MC_ITEM_HEADER);
+    memset(wire + n, 'v', nvalue);
+    memcpy(wire + n + nvalue, "\r\n", 2);
+    item->flags = MC_ITEM_LINKED;
+    item->nkey = (uint8_t)strlen(key);
+    item->nbytes = (uint32_t)n + (uint32_t)nvalue + 2;
+    item->clsid = 3;
+    memcpy(&word, key, strlen(key));
+    hash = mc_hash_end(mc_hash_word(word, host->control->seed[0]), strlen(key));
+    host->lines[0].refs[host->next / 2048 - 1] = host->next >> 3;
+    host->lines[0].tags |= (uint64_t)mc_hash_tag(hash) << 8 * (host->next / 2048 - 1);
+    host->next += 2048;
+}
+
+/* NULL: `error` says why not. */
+static bool host_open(struct host *host, const char *options_text, char *error, size_t nerror)
+{
+    struct kcache_options options;
+    struct provider *provider;
+
+    memset(host, 0, sizeof(*host));
+    if (parse(&options, options_text))
+        abort();
+    host->kcache = kcache_open(&options, 1 << 30, error, nerror);
+    if (!host->kcache)
+        return false;
+    provider = kcache_provider(host->kcache);
+    host->control = provider->control(provider);
+    host->heap = reserve(4 * MC_SEGMENT_BYTES);
+    host->lines = reserve(MC_TABLE_BYTES);
+    if (provider->segment(provider, 0, host->heap) || provider->table(provider, 0, host->lines))
+        abort();
+    host->control->nlines = 1;
+    host->control->ref_shift = 3;
+    host->next = 2048;
+    host_put(host, "small", 10);
+    host_put(host, "medium", 150);
+    host_put(host, "large", 1300);
+    return true;
+}
+
+static bool host_attach(struct host *host, const char *address, char *error, size_t nerror)
+{
+    struct in_addr in = {inet_addr(address)};
+
+    return kcache_attach(host->kcache, PORT, &in, 1, error, nerror) == 0;
+}
+
+/* --- a client ---------------------------------------------------------------- */
+
+/* The text of the reply; empty: none within half a second, or nobody listens. */
+static const char *ask(const char *address, const char *text)
+{
+    static char answer[ANSWER_MAX + 1];
+    const struct timeval patience = {.tv_usec = 500000};
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+    char request[512] = {0x12, 0x34, 0, 0, 0, 1, 0, 0};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    ssize_t n;
+
+    to.sin_addr.s_addr = inet_addr(address);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    memcpy(request + 8, text, strlen(text));
+    answer[0] = '\0';
+    if (connect(fd, (struct sockaddr *)(void *)&to, sizeof(to)) == 0 &&
+        send(fd, request, 8 + strlen(text), 0) > 0) {
+        n = recv(fd, answer, ANSWER_MAX, 0);
+        n = n > 8 ? n - 8 : 0;
+        memmove(answer, answer + 8, (size_t)n);
+        answer[n] = '\0';
+    }
+    close(fd);
+    return answer;
+}
+
+static bool host_answers(const char *address)
+{
+    bool small, none, large;
+
+    small = strcmp(ask(address, "get small\r\n"),
+                   "VALUE small 0 10\r\nvvvvvvvvvv\r\nEND\r\n") == 0;
+    none = strcmp(ask(address, "get none\r\n"), "END\r\n") == 0;
+    large = strncmp(ask(address, "get large\r\n"), "VALUE large 0 1300\r\nvvv", 23) == 0;
+    return small && none && large;
+}
+
+static uint64_t counted(struct host *host, enum mc_count which)
+{
+    struct kcache_stats stats;
+
+    kcache_stats(host->kcache, &stats);
+    return stats.counts.count[which];
+}
+
+static void test_loopback(const char *options, bool xdp)
+{
+    struct kcache_stats stats;
+    struct host host;
+    char error[512];
+
+    if (!ok(host_open(&host, options, error, sizeof(error)) &&
+                host_attach(&host, "0.0.0.0", error, sizeof(error)),
+            "%s: attaches to lo", options)) {
+        diag("%s", error);
+        return;
+    }
+    ok(host_answers("127.0.0.1"), "%s: a hit, a miss and a large hit over lo", options);
+    ok(host_answers("10.99.1.1"), "%s: for another address of the machine", options);
+    ok(counted(&host, MC_COUNT_SEEN) == 6 && counted(&host, MC_COUNT_HITS) == 4 &&
+           counted(&host, MC_COUNT_MISSES) == 2 && counted(&host, MC_COUNT_KEYS) == 6,
+       "%s: counted once each", options);
+    ok(counted(&host, MC_COUNT_ANSWERED_TC) == (xdp ? 2 : 6), "%s: TC answered %d of them",
+       options, xdp ? 2 : 6);
+    kcache_stats(host.kcache, &stats);
+    ok(stats.ninterfaces == 1 && strcmp(stats.interfaces[0].name, "lo") == 0 &&
+           stats.interfaces[0].xdp_generic == xdp && !stats.interfaces[0].xdp_native &&
+           stats.interfaces[0].tc,
+       "%s: the statistics say how", options);
+    kcache_reset_stats(host.kcache);
+    ok(counted(&host, MC_COUNT_SEEN) == 0, "%s: a reset starts from zero", options);
+    ask("127.0.0.1", "get small\r\n");
+    ok(counted(&host, MC_COUNT_SEEN) == 1, "%s: and counts on", options);
+    kcache_close(host.kcache);
+    ok(ask("127.0.0.1", "get small\r\n")[0] == '\0', "%s: nobody answers after the end", options);
+    ok(loader_xdp_present(1, error) == 0, "%s: no program is left", options);
+}
+
+/* --- refusals ------------------------------------------------------------------ */
+
+static bool refused(const char *options, const char *says)
+{
+    struct host host;
+    char error[512] = "";
+    bool opened = host_open(&host, options, error, sizeof(error));
+    bool attached = opened && host_attach(&host, "0.0.0.0", error, sizeof(error));
+
+    if (opened)
+        kcache_close(host.kcache);
+    if (!attached && strstr(error, says))
+        return true;
+    diag("%s", error);
+    return false;
+}
+
+static void drop_capabilities(uint64_t keep)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {0};
+
+    data[0].effective = data[0].permitted = (uint32_t)keep;
+    data[1].effective = data[1].permitted = (uint32_t)(keep >> 32);
+    syscall(SYS_capset, &header, data);
+}
+
+static bool in_child(bool (*function)(void *), void *arg)
+{
+    pid_t child = fork();
+    int status = -1;
+
+    if (child == 0) {
+        bool right = function(arg);
+
+        fflush(stdout);
+        _exit(right ? 0 : 1);
+    }
+    waitpid(child, &status, 0);
+    return status == 0;
+}
+
+static bool refused_without_rights(void *arg)
+{
+    (void)arg;
+    drop_capabilities(0);
+    return refused("bmc=lo", "CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON");
+}
+
+static bool refused_without_net_admin(void *arg)
+{
+    (void)arg;
+    drop_capabilities(1ull << 39 | 1ull << 38);
+    return refused("bmc=lo", "CAP_NET_ADMIN");
+}
+
+static void test_refusals(void)
+{
+    struct host host;
+    char error[512];
+
+    ok(refused("bmc=nowhere0", "there is no interface nowhere0"), "an interface that is not there");
+    ok(refused("bmc=lo,mode=native", "has no XDP"), "native XDP where there is none");
+    ok(in_child(refused_without_rights, NULL), "no right at all: it says which are needed");
+    ok(in_child(refused_without_net_admin, NULL), "no CAP_NET_ADMIN: it says so");
+    ok(host_open(&host, "bmc=lo", error, sizeof(error)) &&
+           host_attach(&host, "127.0.0.1", error, sizeof(error)),
+       "a first server");
+    ok(refused("bmc=lo", "another XDP program is attached"), "a second on the same interface");
+    ok(refused("bmc=kc0,bmc=lo", "another XDP program is attached"), "also as its second interface");
+    ok(host_answers("127.0.0.1"), "and the first is none the worse");
+    ok(strcmp(ask("10.99.1.1", "get small\r\n"), "") == 0,
+       "it answers on its own address only");
+    ok(loader_xdp_present(index_of("kc0"), error) == 0,
+       "nothing stays on the interface that came before");
+    kcache_close(host.kcache);
+    kcache_close(NULL);
+}
+
+/* --- memory after the privilege drop ---------------------------------------------- */
+
+struct growth {
+    struct host *host;
+    uint64_t keep;
+    int want;
+};
+
+static bool grows(void *arg)
+{
+    const struct growth *growth = arg;
+    struct provider *provider = kcache_provider(growth->host->kcache);
+    int rc;
+
+    drop_capabilities(growth->keep);
+    rc = provider->segment(provider, 1, growth->host->heap + MC_SEGMENT_BYTES);
+    if (rc == 0)
+        growth->host->heap[MC_SEGMENT_BYTES + 5] = 1;
+    if (rc != growth->want)
+        diag("%s", strerror(-rc));
+    return rc == growth->want;
+}
+
+static void test_growth(void)
+{
+    struct host host;
+    char error[512];
+
+    if (!ok(host_open(&host, "bmc=lo", error, sizeof(error)), "opens"))
+        return;
+    ok(in_child(grows, &(struct growth){&host, 1ull << 39, 0}), "CAP_BPF alone lets the heap grow");
+    ok(in_child(grows, &(struct growth){&host, 0, -EPERM}), "without it growing says EPERM");
+    kcache_close(host.kcache);
+}
+
+/* --- veth --------------------------------------------------------------------------- */
+
+static void test_veth(void)
+{
+    struct kcache_stats stats;
+    struct host host, peer;
+    char error[512];
+
+    ok(veth_peer(1) == VETH_NOT, "lo is no veth");
+    ok(veth_peer(index_of("kc0")) == VETH_DEAF,
+       "a veth whose other end has no program");
+    if (!ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
+                host_attach(&host, "0.0.0.0", error, sizeof(error)), "attaches to it"))
+        return;
+    kcache_stats(host.kcache, &stats);
+    ok(stats.interfaces[0].xdp_generic && !stats.interfaces[0].xdp_native, "by generic XDP");
+    kcache_close(host.kcache);
+    ok(host_open(&peer, "bmc=kc1,mode=native", error, sizeof(error)) &&
+           host_attach(&peer, "0.0.0.0", error, sizeof(error)),
+       "a program on the other end");
+    ok(veth_peer(index_of("kc0")) == VETH_LISTENS, "is seen");
+    ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
+           host_attach(&host, "0.0.0.0", error, sizeof(error)), "attaches again");
+    kcache_stats(host.kcache, &stats);
+    ok(stats.interfaces[0].xdp_native && stats.interfaces[0].tc, "by native XDP");
+    kcache_close(host.kcache);
+    kcache_close(peer.kcache);
+}
+
+int main(void)
+{
+    test_options();
+    if (geteuid() != 0 || unshare(CLONE_NEWNET) != 0)
+        skip_all("needs root");
+    run("ip link set lo up && ip address add 10.99.1.1/32 dev lo && "
+        "ip link add kc0 type veth peer name kc1 && ip link set kc0 up && ip link set kc1 up");
+    test_loopback("bmc=lo", true);
+    test_loopback("bmc=lo,mode=skb", true);
+    test_loopback("bmc=lo,mode=tc", false);
+    test_refusals();
+    test_growth();
+    test_veth();
+    return done();
+}
