@@ -45,3 +45,7 @@ t_unit_store_verbs_LDADD = $(store_libs)
 unit_tests += t/unit/store_sizes
 t_unit_store_sizes_SOURCES = t/unit/store_sizes.c
 t_unit_store_sizes_LDADD = $(store_libs)
+
+unit_tests += t/unit/store_failures
+t_unit_store_failures_SOURCES = t/unit/store_failures.c t/unit/store_fixture.h
+t_unit_store_failures_LDADD = $(store_libs)
