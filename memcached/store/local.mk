@@ -5,7 +5,8 @@ store_srcs = memcached/store/flush.c memcached/store/flush.h memcached/store/has
     memcached/store/item.c memcached/store/item.h memcached/store/lock.c \
     memcached/store/lock.h memcached/store/lru.c memcached/store/lru.h \
     memcached/store/maintainer.c memcached/store/maintainer.h memcached/store/reclaim.c \
-    memcached/store/reclaim.h memcached/store/sizes.c memcached/store/sizes.h memcached/store/slab.c memcached/store/slab.h \
+    memcached/store/reclaim.h memcached/store/sizes.c memcached/store/sizes.h \
+    memcached/store/slab.c memcached/store/slab.h \
     memcached/store/stats.c memcached/store/store.c memcached/store/store.h \
     memcached/store/table.c memcached/store/table.h memcached/store/verbs.h \
     memcached/store/write.c
