@@ -235,8 +235,11 @@ int socket_steer_by_cpu(int fd, unsigned int nsockets)
         BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, nsockets),
         BPF_STMT(BPF_RET | BPF_A, 0),
     };
-    const struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+    struct sock_fprog program;
 
+    memset(&program, 0, sizeof(program)); /* its padding is copied too */
+    program.len = sizeof(code) / sizeof(code[0]);
+    program.filter = code;
     if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)) != 0) {
         return -errno;
     }
