@@ -33,10 +33,11 @@
 #include <unistd.h>
 
 enum {
-    HISTORY = 64, /* versions that a key remembers; absences beyond are believed */
-    BATCH = 16,   /* requests of a reader in flight */
-    KEYS_MAX = 8, /* of one request */
-    VALUE_MAX = 1200,
+    HISTORY = 256, /* versions that a key remembers; absences beyond are believed */
+    BURST = 32,    /* sets sent at once */
+    BATCH = 16,    /* requests of a reader in flight */
+    KEYS_MAX = 8,  /* of one request */
+    VALUE_MAX = 640,
     APPENDS_MAX = 40, /* to one value before it is set anew */
     REPORTS_MAX = 10,
     FRAME = 8,
@@ -129,53 +130,69 @@ static int key_name(char *out, unsigned int index)
                    "abcdefghijklmnopqrstuvwxyzabcdefghijklmnop", index);
 }
 
-/* The text of a version: its number again and again. */
-static size_t text_render(char *out, uint64_t version)
+/* What the numbers of a key tell: the key, and the version. */
+static uint64_t number_of(unsigned int index, uint64_t version)
+{
+    return index * 1000000000000ull + version;
+}
+
+/* The text of a version: key and number again and again. */
+static size_t text_render(char *out, unsigned int index, uint64_t version)
 {
     size_t n = 1 + (size_t)(version * 2654435761u % 37), i;
 
     if (version % 5)
         n = 1 + n % 4;
     for (i = 0; i < n; i++)
-        sprintf(out + 16 * i, "%016llu", (unsigned long long)version);
+        sprintf(out + 16 * i, "%05u%011llu", index, (unsigned long long)version);
     return 16 * n;
 }
 
-/* The version that a value tells. False: no value that was ever written. */
-static bool value_version(enum kind kind, const char *value, size_t len, uint64_t *version)
+/* The number at `at`, of `n` digits at least 1. False: it is none. */
+static bool take_digits(const char *at, size_t n, uint64_t *number)
 {
-    char expected[VALUE_MAX];
     size_t i;
 
-    *version = 0;
-    if (kind == KIND_UP || kind == KIND_DOWN) {
-        for (i = 0; i < len && value[i] >= '0' && value[i] <= '9'; i++)
-            *version = *version * 10 + (uint64_t)(value[i] - '0');
-        if (kind == KIND_DOWN)
-            *version = down_from - *version;
-        return i == len && len > 0;
-    }
-    if (kind == KIND_TEXT) {
-        *version = strtoull(value, NULL, 10);
-        if (len >= 16) {
-            *version = 0;
-            for (i = 0; i < 16; i++)
-                *version = *version * 10 + (uint64_t)(value[i] - '0');
-        }
-        return text_render(expected, *version) == len && !memcmp(expected, value, len);
-    }
-    /* KIND_APPEND: ,,,,NUMBER.... and each comma and dot is a version. */
-    for (i = 0; i < len && value[i] == ','; i++)
-        ;
-    if (len < i + 16)
+    *number = 0;
+    for (i = 0; i < n && at[i] >= '0' && at[i] <= '9'; i++)
+        *number = *number * 10 + (uint64_t)(at[i] - '0');
+    return i == n && n > 0;
+}
+
+/* ,,,,KEYNUMBER.... and each comma and dot is a version. */
+static bool append_version(unsigned int index, const char *value, size_t len, uint64_t *version)
+{
+    size_t i = 0;
+    uint64_t key;
+
+    while (i < len && value[i] == ',')
+        i++;
+    if (len < i + 16 || !take_digits(value + i, 5, &key) || key != index ||
+        !take_digits(value + i + 5, 11, version))
         return false;
-    for (size_t end = i + 16; i < end; i++)
-        *version = *version * 10 + (uint64_t)(value[i] - '0');
-    for (; i < len; i++)
+    for (i += 16; i < len; i++)
         if (value[i] != '.')
             return false;
     *version += len - 16;
     return true;
+}
+
+/* The version that a value tells. False: no value that this key ever had. */
+static bool value_version(unsigned int index, const char *value, size_t len, uint64_t *version)
+{
+    enum kind kind = key_kind(index);
+    char expected[VALUE_MAX];
+
+    if (kind == KIND_UP || kind == KIND_DOWN) {
+        if (!take_digits(value, len, version))
+            return false;
+        *version = (kind == KIND_UP ? *version : down_from - *version) - number_of(index, 0);
+        return true;
+    }
+    if (kind == KIND_APPEND)
+        return append_version(index, value, len, version);
+    return len >= 16 && take_digits(value + 5, 11, version) &&
+           text_render(expected, index, *version) == len && memcmp(expected, value, len) == 0;
 }
 
 /* --- writers ---------------------------------------------------------------- */
@@ -221,6 +238,25 @@ static char *stream_ask(struct stream *stream, const char *request, size_t nrequ
     return stream->in;
 }
 
+/* Sends, and whether the answer is `want`, n times. */
+static bool stream_expect(struct stream *stream, const char *request, size_t nrequest,
+                          const char *want, unsigned int n)
+{
+    size_t nwant = strlen(want), i;
+    ssize_t got;
+
+    if (send(stream->fd, request, nrequest, MSG_NOSIGNAL) != (ssize_t)nrequest)
+        fatal("send: %s", strerror(errno));
+    got = recv(stream->fd, stream->in, nwant * n, MSG_WAITALL);
+    stream->in[got > 0 ? got : 0] = '\0';
+    if (got != (ssize_t)(nwant * n))
+        return false;
+    for (i = 0; i < n; i++)
+        if (memcmp(stream->in + i * nwant, want, nwant) != 0)
+            return false;
+    return true;
+}
+
 /* A write: its request is in `text`; what must be answered. */
 struct write {
     char text[VALUE_MAX + 512];
@@ -247,15 +283,22 @@ static void write_store(struct write *write, const char *verb, const char *name,
 }
 
 /* The value of a version that does not build on the one before. */
-static size_t whole_value(char *out, enum kind kind, uint64_t version)
+static size_t whole_value(char *out, unsigned int index, uint64_t version)
 {
-    if (kind == KIND_TEXT)
-        return text_render(out, version);
-    if (kind == KIND_UP)
-        return (size_t)sprintf(out, "%llu", (unsigned long long)version);
-    if (kind == KIND_DOWN)
-        return (size_t)sprintf(out, "%llu", (unsigned long long)(down_from - version));
-    return (size_t)sprintf(out, "%016llu", (unsigned long long)version);
+    uint64_t number = number_of(index, version);
+
+    switch (key_kind(index)) {
+    case KIND_UP:
+        return (size_t)sprintf(out, "%llu", (unsigned long long)number);
+    case KIND_DOWN:
+        return (size_t)sprintf(out, "%llu", (unsigned long long)(down_from - number));
+    case KIND_APPEND:
+        return (size_t)sprintf(out, "%05u%011llu", index, (unsigned long long)version);
+    case KIND_TEXT:
+    case KINDS:
+        break;
+    }
+    return text_render(out, index, version);
 }
 
 static void write_cas(struct write *write, struct stream *stream, const char *name,
@@ -298,7 +341,7 @@ static void write_choose(struct write *write, struct thread *thread, struct stre
     enum kind kind = key_kind(index);
     uint64_t random = next_random(thread), which = random % 16;
     char name[64], value[VALUE_MAX];
-    size_t nvalue = whole_value(value, kind, version);
+    size_t nvalue = whole_value(value, index, version);
 
     key_name(name, index);
     write->absent = false;
@@ -362,19 +405,57 @@ static void write_key(struct thread *thread, struct stream *stream, unsigned int
     atomic_fetch_add(&run->writes, 1);
 }
 
+static unsigned int own_key(struct thread *thread)
+{
+    const struct run *run = thread->run;
+
+    return (unsigned int)(next_random(thread) % (run->nkeys / run->nwriters)) * run->nwriters +
+           thread->index;
+}
+
+/* Sets many values in one piece: memory is given back and taken again as fast as it can be. */
+static void write_burst(struct thread *thread, struct stream *stream)
+{
+    struct run *run = thread->run;
+    char text[BURST * (VALUE_MAX + 128)], value[VALUE_MAX], name[64];
+    unsigned int i, indices[BURST];
+    size_t ntext = 0, nvalue;
+    struct key *key;
+    uint64_t version;
+
+    for (i = 0; i < BURST; i++) {
+        indices[i] = own_key(thread);
+        key = &run->keys[indices[i]];
+        version = atomic_load(&key->begun) + 1;
+        nvalue = whole_value(value, indices[i], version);
+        key_name(name, indices[i]);
+        ntext += (size_t)sprintf(text + ntext, "set %s 0 0 %zu\r\n%.*s\r\n", name, nvalue,
+                                 (int)nvalue, value);
+        atomic_store(&key->absent[version % HISTORY], false);
+        atomic_store(&key->begun, version);
+        key->base = version;
+        key->there = true;
+    }
+    if (!stream_expect(stream, text, ntext, "STORED\r\n", BURST))
+        report(run, "a burst of sets is answered \"%.40s\"", stream->in);
+    for (i = 0; i < BURST; i++)
+        atomic_store(&run->keys[indices[i]].acked, atomic_load(&run->keys[indices[i]].begun));
+    atomic_fetch_add(&run->writes, BURST);
+}
+
 static void *writer(void *argument)
 {
     struct thread *thread = argument;
     struct run *run = thread->run;
     struct stream stream;
-    unsigned int index;
 
     stream_open(&stream, run);
     while (!atomic_load(&run->stop)) {
-        index = (unsigned int)(next_random(thread) % (run->nkeys / run->nwriters)) * run->nwriters +
-                thread->index;
         pthread_rwlock_rdlock(&run->flush);
-        write_key(thread, &stream, index);
+        if (next_random(thread) % 4)
+            write_key(thread, &stream, own_key(thread));
+        else
+            write_burst(thread, &stream);
         pthread_rwlock_unlock(&run->flush);
     }
     close(stream.fd);
@@ -426,7 +507,7 @@ static void check_value(struct run *run, unsigned int index, uint64_t floor, con
     struct key *key = &run->keys[index];
     uint64_t ceiling = atomic_load(&key->begun), version;
 
-    if (!value_version(key_kind(index), value, nvalue, &version))
+    if (!value_version(index, value, nvalue, &version))
         report(run, "key %u: a value that was never written: \"%.*s\"", index, (int)nvalue, value);
     else if (version < floor)
         report(run, "key %u: stale: version %llu, %llu was acknowledged", index,
