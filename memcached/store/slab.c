@@ -11,6 +11,7 @@ enum {
     CHUNK_ALIGN = 8,  /* of memcached's sizes */
     SMALL_MAX = 1024,
     MIN_CHUNK = 48,
+    PAGES_AHEAD = 2, /* free ones below which a segment is fetched before it is needed */
 };
 
 static uint32_t round_up(uint32_t n, uint32_t unit)
@@ -221,7 +222,7 @@ int slab_prealloc(struct slabs *slabs)
 
 int slab_provide(struct slabs *slabs)
 {
-    uint64_t last = FIRST_PAGE + slab_npages(slabs) + MC_SEGMENT_PAGES / 2;
+    uint64_t last = FIRST_PAGE + slab_npages(slabs) + PAGES_AHEAD - 1;
     uint64_t end = FIRST_PAGE + slab_limit(slabs) / MC_PAGE_BYTES;
 
     if (last >= end)

@@ -174,8 +174,11 @@ static void test_ahead(void)
     ok(bed.heap.nsegments == 0, "no memory is taken at first");
     slab_provide(&bed.slabs);
     ok(bed.heap.nsegments == 1, "one segment ahead of need");
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < 26; i++)
         slab_alloc(&bed.slabs, 39);
+    slab_provide(&bed.slabs);
+    ok(bed.heap.nsegments == 1, "it is enough while two pages are left");
+    slab_alloc(&bed.slabs, 39);
     slab_provide(&bed.slabs);
     ok(bed.heap.nsegments == 2, "and the next one before the first is full");
     slab_prealloc(&bed.slabs);
