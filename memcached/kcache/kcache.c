@@ -20,66 +20,9 @@ struct kcache {
     const char *names[KCACHE_MAX_INTERFACES];
     unsigned int ninterfaces;
     enum kcache_mode mode;
-    pthread_mutex_t lock;       /* of baseline */
-    struct mc_counts baseline;  /* what was counted before the last reset */
+    pthread_mutex_t lock;      /* of baseline */
+    struct mc_counts baseline; /* what was counted before the last reset */
 };
-
-/* --- options --------------------------------------------------------------- */
-
-static const char *add_interface(struct kcache_options *options, const char *name)
-{
-    unsigned int i;
-
-    if (!*name)
-        return "bmc= needs the name of an interface, like bmc=eth0";
-    if (strlen(name) >= IF_NAMESIZE)
-        return "bmc=: the name of the interface is too long";
-    for (i = 0; i < options->ninterfaces; i++)
-        if (strcmp(options->interfaces[i], name) == 0)
-            return NULL;
-    if (options->ninterfaces == KCACHE_MAX_INTERFACES)
-        return "bmc=: at most 16 interfaces";
-    options->interfaces[options->ninterfaces++] = name;
-    return NULL;
-}
-
-static const char *parse_mode(struct kcache_options *options, const char *name)
-{
-    static const struct {
-        const char *name;
-        enum kcache_mode mode;
-    } modes[] = {{"auto", KCACHE_AUTO},
-                 {"native", KCACHE_NATIVE},
-                 {"skb", KCACHE_GENERIC},
-                 {"tc", KCACHE_TC}};
-    size_t i;
-
-    for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
-        if (strcmp(modes[i].name, name) == 0) {
-            options->mode = modes[i].mode;
-            return NULL;
-        }
-    }
-    return "bmc: mode is one of auto, native, skb, tc";
-}
-
-const char *kcache_parse(struct kcache_options *options, char *word)
-{
-    const char *error = NULL;
-    char *part;
-
-    while (!error && (part = strsep(&word, ",")) != NULL) {
-        if (strncmp(part, "bmc=", 4) == 0)
-            error = add_interface(options, part + 4);
-        else if (strncmp(part, "mode=", 5) == 0)
-            error = parse_mode(options, part + 5);
-        else if (strcmp(part, "optional") == 0)
-            options->optional = true;
-        else
-            error = "bmc: the options are bmc=INTERFACE, mode=auto|native|skb|tc, optional";
-    }
-    return error;
-}
 
 /* --- memory ---------------------------------------------------------------- */
 
@@ -108,8 +51,8 @@ struct provider *kcache_provider(struct kcache *kcache)
     return &kcache->provider;
 }
 
-static int find_interfaces(struct kcache *kcache, const struct kcache_options *options,
-                           char *error, size_t nerror)
+static int find_interfaces(struct kcache *kcache, const struct kcache_options *options, char *error,
+                           size_t nerror)
 {
     unsigned int i, ifindex;
 
@@ -142,9 +85,8 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
         snprintf(error, nerror, "bmc: out of memory");
         return NULL;
     }
-    kcache->provider =
-        (struct provider){.segment = provide_segment, .table = provide_table,
-                          .control = provide_control};
+    kcache->provider = (struct provider){
+        .segment = provide_segment, .table = provide_table, .control = provide_control};
     kcache->mode = options->mode;
     if (find_interfaces(kcache, options, error, nerror)) {
         free(kcache);
@@ -273,8 +215,9 @@ static int attach_native(struct kcache *kcache, unsigned int i)
     int rc;
 
     if (peer == VETH_DEAF && kcache->mode == KCACHE_AUTO) {
-        say(kcache, i, "the other end of this veth has no XDP program, so native replies would "
-                       "be dropped");
+        say(kcache, i,
+            "the other end of this veth has no XDP program, so native replies would "
+            "be dropped");
         return -EOPNOTSUPP;
     }
     rc = loader_attach_xdp(kcache->loader, link, false);
@@ -320,7 +263,10 @@ static int attach(struct kcache *kcache, unsigned int i, bool *tc_follows, char 
     }
     how = rc ? strerror(-rc) : link->filter ? "filter" : "tcx";
     fprintf(stderr, "bmc: %s: %s, %sTC ingress (%s)\n", kcache->names[i],
-            !xdp ? "no XDP" : link->generic ? "XDP generic" : "XDP native", rc ? "no " : "", how);
+            !xdp            ? "no XDP"
+            : link->generic ? "XDP generic"
+                            : "XDP native",
+            rc ? "no " : "", how);
     *tc_follows &= rc == 0;
     return 0;
 }

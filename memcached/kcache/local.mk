@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # kcache_srcs: with the kernel path its files, without it the stub none.c.
-kcache_srcs = memcached/kcache/kcache.h
+kcache_srcs = memcached/kcache/kcache.h memcached/kcache/parse.c
 if ENABLE_BMC
 kcache_srcs += memcached/kcache/kcache.c memcached/kcache/veth.c memcached/kcache/veth.h
 else

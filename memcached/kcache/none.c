@@ -1,24 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* none: what stands in for the kernel path in a build without it. */
 #include <stdio.h>
-#include <string.h>
 
 #include "kcache/kcache.h"
-
-const char *kcache_parse(struct kcache_options *options, char *word)
-{
-    /* One interface is noted, so that kcache_open is asked and says why not. */
-    char *rest = strchr(word, ',');
-
-    while (rest) {
-        *rest++ = '\0';
-        options->optional |= strncmp(rest, "optional", strlen("optional")) == 0;
-        rest = strchr(rest, ',');
-    }
-    options->interfaces[0] = word + strlen("bmc=");
-    options->ninterfaces = 1;
-    return NULL;
-}
 
 struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach, char *error,
                            size_t nerror)
