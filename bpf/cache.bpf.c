@@ -8,11 +8,11 @@
  * straight into the packet, whose bytes are kept and put back if a writer
  * disturbed the copy.
  */
-#include "bpf/kernel.bpf.h"
-#include "bpf/packet.bpf.h"
-#include "bpf/lookup.bpf.h"
 #include "bpf/get.bpf.h"
-#include "bpf/xdp.bpf.h"
+#include "bpf/kernel.bpf.h"
+#include "bpf/lookup.bpf.h"
+#include "bpf/packet.bpf.h"
 #include "bpf/tc.bpf.h"
+#include "bpf/xdp.bpf.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";

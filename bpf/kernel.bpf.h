@@ -26,16 +26,16 @@ typedef __u32 u32;
 typedef __u64 u64;
 typedef __s64 s64;
 
-#define likely(x) __builtin_expect(!!(x), 1)
+#define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 /* The compiler may neither move loads and stores over this nor reuse a value. */
-#define barrier() asm volatile("" ::: "memory")
-#define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
-#define LOAD8(p) (*(const u8 *)(p))
-#define LOAD16(p) (*(const u16 *)(p))
-#define LOAD32(p) (*(const u32 *)(p))
-#define LOAD64(p) (*(const u64 *)(p))
+#define barrier()         asm volatile("" ::: "memory")
+#define READ_ONCE(x)      (*(const volatile typeof(x) *)&(x))
+#define LOAD8(p)          (*(const u8 *)(p))
+#define LOAD16(p)         (*(const u16 *)(p))
+#define LOAD32(p)         (*(const u32 *)(p))
+#define LOAD64(p)         (*(const u64 *)(p))
 #define STORE16(p, value) (*(u16 *)(p) = (value))
 #define STORE32(p, value) (*(u32 *)(p) = (value))
 #define STORE64(p, value) (*(u64 *)(p) = (value))
@@ -47,7 +47,10 @@ typedef __s64 s64;
  */
 #define BOUND(var, mask) asm volatile("%0 &= %1" : "+r"(var) : "i"(mask))
 
-/* The same for the size that a helper is given: 1 to mask + 1. Linux 6.1 learns nothing from "not 0". */
+/*
+ * The same for the size that a helper is given: 1 to mask + 1. Linux 6.1 learns nothing
+ * from "not 0".
+ */
 #define BOUND_SIZE(var, mask)                                                                      \
     do {                                                                                           \
         (var)--;                                                                                   \
@@ -55,9 +58,11 @@ typedef __s64 s64;
         (var)++;                                                                                   \
     } while (0)
 
-/* The same for a limit that is no mask: beyond it the number becomes 0, and the caller's to notice. */
-#define CLAMP(var, limit)                                                                          \
-    asm volatile("if %0 <= %1 goto +1\n%0 = 0" : "+r"(var) : "i"(limit))
+/*
+ * The same for a limit that is no mask: beyond it the number becomes 0, and the caller is
+ * to notice.
+ */
+#define CLAMP(var, limit) asm volatile("if %0 <= %1 goto +1\n%0 = 0" : "+r"(var) : "i"(limit))
 
 /* The compiler knows nothing of this number from here on: it may not move a check of it. */
 #define OPAQUE(var) asm volatile("" : "+r"(var))
@@ -68,33 +73,33 @@ enum {
     FRAME_UDP = 34,
     FRAME_PAYLOAD = 42,
     FRAME_TEXT = FRAME_PAYLOAD + MC_UDP_HEADER,
-    FRAME_KEYS = FRAME_TEXT + 4,  /* behind "get " */
-    FRAME_WIRE = FRAME_TEXT + 6,  /* behind "VALUE " */
-    FRAME_WORDS = 7,              /* 8-byte words that hold all of the above */
+    FRAME_KEYS = FRAME_TEXT + 4, /* behind "get " */
+    FRAME_WIRE = FRAME_TEXT + 6, /* behind "VALUE " */
+    FRAME_WORDS = 7,             /* 8-byte words that hold all of the above */
     FRAME_HEAD = 8 * FRAME_WORDS,
-    FRAME_MIN = 60,               /* of Ethernet, without its checksum */
+    FRAME_MIN = 60, /* of Ethernet, without its checksum */
     TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER,
     FRAME_MAX = FRAME_TEXT + TEXT_MAX,
 };
 
 /* "END\r\n" and "VALUE " as little-endian numbers. */
-#define TEXT_END 0x0a0d444e45ull
+#define TEXT_END   0x0a0d444e45ull
 #define TEXT_VALUE 0x2045554c4156ull
 
 enum {
     KEY_WORDS = MC_HASH_WORDS,
-    KEYS_MAX = 736,          /* all that fit a request of REQUEST_MAX */
+    KEYS_MAX = 736,               /* all that fit a request of REQUEST_MAX */
     HITS_MAX = TEXT_MAX / 15 + 1, /* in one reply: "VALUE k 0 0\r\n\r\n" */
-    KEYS_AGAIN = 32,         /* repeated lookups in one request */
-    REQUEST_MAX = 1472,      /* of keys; what an Ethernet frame can carry */
-    REQUEST_ROOM = 2048,     /* a power of two above it: offsets are masked */
-    CHAIN_MAX = 4,           /* lines of one chain that are searched */
-    HOPS_MAX = 2,            /* lines looked at for one: a split is followed once */
-    TRIES_MAX = 4,           /* readings of a line for one key */
+    KEYS_AGAIN = 32,              /* repeated lookups in one request */
+    REQUEST_MAX = 1472,           /* of keys; what an Ethernet frame can carry */
+    REQUEST_ROOM = 2048,          /* a power of two above it: offsets are masked */
+    CHAIN_MAX = 4,                /* lines of one chain that are searched */
+    HOPS_MAX = 2,                 /* lines looked at for one: a split is followed once */
+    TRIES_MAX = 4,                /* readings of a line for one key */
 };
 
 #define MASK_BYTES 0x0101010101010101ull
-#define MASK_TOPS 0x8080808080808080ull
+#define MASK_TOPS  0x8080808080808080ull
 
 /* Top bits of the bytes of `word` below 0x21: exact up to and including the lowest. */
 static __always_inline u64 bytes_blank(u64 word)
@@ -164,10 +169,10 @@ struct work {
 
     /* The request: the frame's first bytes as they came, and what follows "get ". */
     u64 head[FRAME_WORDS];
-    u64 last;                  /* the frame's last 8 bytes as they came */
+    u64 last; /* the frame's last 8 bytes as they came */
     u64 nframe;
-    u32 nrequest;              /* bytes in request */
-    u32 at;                    /* of the next key in it */
+    u32 nrequest; /* bytes in request */
+    u32 at;       /* of the next key in it */
     char request[REQUEST_ROOM + 8];
 
     /* The key that is being looked up, the last word padded with zeros. */
@@ -176,13 +181,13 @@ struct work {
     u64 hash;
 
     /* The reply: a whole frame. */
-    u32 nreply;                /* of its bytes */
-    u32 nwire;                 /* of the item that was copied behind them last */
+    u32 nreply; /* of its bytes */
+    u32 nwire;  /* of the item that was copied behind them last */
     u32 nkeys;
     u32 nhits;
-    u32 ntries;                /* of this key, disturbed */
-    u8 clsid;                  /* of that item */
-    u8 classes[HITS_MAX];      /* of the items in the reply */
+    u32 ntries;           /* of this key, disturbed */
+    u8 clsid;             /* of that item */
+    u8 classes[HITS_MAX]; /* of the items in the reply */
     char reply[2048 + 64] __attribute__((aligned(8)));
 };
 

@@ -19,6 +19,7 @@ enum {
     ATTACH_TCX_INGRESS = 46, /* BPF_TCX_INGRESS of Linux 6.6; older headers lack it */
     FILTER_HANDLE = 0x6d63,  /* of the filter that stands in for TCX on older kernels */
     FILTER_PRIORITY = 0x6d63,
+    VERIFIER_LOG = 16 << 20, /* room; touched only when a load fails */
 };
 
 struct loader {
@@ -26,19 +27,25 @@ struct loader {
     int ncpus;
 };
 
-/* libbpf's words of the failure that is being reported. */
-struct loader_log {
-    char text[512];
-};
-static _Thread_local struct loader_log *loader_log;
-
-static int log_line(enum libbpf_print_level level, const char *format, va_list args)
+/* libbpf says nothing of its own accord: errors are values here. */
+static int say_nothing(enum libbpf_print_level level, const char *format, va_list args)
 {
-    struct loader_log *log = loader_log;
-
-    if (level == LIBBPF_WARN && log && !log->text[0])
-        vsnprintf(log->text, sizeof(log->text), format, args);
+    (void)level;
+    (void)format;
+    (void)args;
     return 0;
+}
+
+/* The verifier's last word: the line before its count of instructions. */
+static const char *last_word(char *log)
+{
+    char *end = strstr(log, "processed "), *line;
+
+    if (end)
+        *end = '\0';
+    while ((line = strrchr(log, '\n')) && !line[1])
+        *line = '\0';
+    return line ? line + 1 : log;
 }
 
 /* Capabilities that a load may need and this process lacks, as text. */
@@ -64,7 +71,7 @@ static void missing_capabilities(char *out, size_t nout)
             n += (size_t)snprintf(out + n, nout - n, "%s%s", n ? ", " : "", needed[i].name);
 }
 
-static void explain_load(int rc, const struct loader_log *log, char *error, size_t nerror)
+static void explain_load(int rc, char *log, char *error, size_t nerror)
 {
     char missing[64];
 
@@ -77,42 +84,44 @@ static void explain_load(int rc, const struct loader_log *log, char *error, size
     else if (rc == -EPERM || rc == -EACCES)
         snprintf(error, nerror,
                  "the kernel forbids loading BPF programs (%s): lockdown, a seccomp filter or a "
-                 "container's policy; %.*s",
-                 strerror(-rc), (int)strcspn(log->text, "\n"), log->text);
+                 "container's policy; %s",
+                 strerror(-rc), last_word(log));
     else
         snprintf(error, nerror,
                  "this kernel does not take the programs (%s): Linux 5.18 with "
-                 "CONFIG_BPF_SYSCALL is needed; %.*s",
-                 strerror(-rc), (int)strcspn(log->text, "\n"), log->text);
+                 "CONFIG_BPF_SYSCALL is needed; %s",
+                 strerror(-rc), last_word(log));
 }
 
 struct loader *loader_open(char *error, size_t nerror)
 {
     struct loader *loader = calloc(1, sizeof(*loader));
-    struct loader_log log = {""};
+    char *log = calloc(1, VERIFIER_LOG);
+    LIBBPF_OPTS(bpf_object_open_opts, opts, .kernel_log_buf = log, .kernel_log_size = VERIFIER_LOG);
     int rc = -ENOMEM;
 
-    if (!loader) {
+    if (!loader || !log) {
         snprintf(error, nerror, "out of memory");
+        free(loader);
+        free(log);
         return NULL;
     }
-    libbpf_set_print(log_line);
-    loader_log = &log;
+    libbpf_set_print(say_nothing);
     loader->ncpus = libbpf_num_possible_cpus();
-    loader->skel = cache__open();
+    loader->skel = cache__open_opts(&opts);
     if (loader->skel) {
 #ifndef __x86_64__
         loader->skel->rodata->weakly_ordered = 1;
 #endif
         rc = cache__load(loader->skel);
     }
-    loader_log = NULL;
     if (rc || loader->ncpus < 1) {
-        explain_load(rc, &log, error, nerror);
+        explain_load(rc, log, error, nerror);
         cache__destroy(loader->skel);
         free(loader);
-        return NULL;
+        loader = NULL;
     }
+    free(log);
     return loader;
 }
 
@@ -139,8 +148,7 @@ static int map_inner(int outer, uint32_t index, void *addr, uint32_t size)
     fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "mc_memory", sizeof(uint32_t), size, 1, &opts);
     if (fd < 0)
         return fd;
-    mem = mmap(addr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-               fd, 0);
+    mem = mmap(addr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
     if (mem == MAP_FAILED)
         rc = -errno;
     else

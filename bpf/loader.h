@@ -51,14 +51,14 @@ enum loader_program { LOADER_XDP, LOADER_TC };
 int loader_program_fd(struct loader *loader, enum loader_program program);
 
 struct loader_packet {
-    const void *in;     /* a frame */
+    const void *in; /* a frame */
     size_t nin;
-    void *out;          /* the frame as the program left it */
-    size_t nout;        /* room; then its length */
-    uint32_t repeat;    /* runs of the program, each on what the one before left; 0: one */
-    uint32_t verdict;   /* of the last run */
-    uint32_t ns;        /* mean time of a run */
-    uint32_t nmark;     /* bytes of metadata that XDP left before the frame in `out` */
+    void *out;        /* the frame as the program left it */
+    size_t nout;      /* room; then its length */
+    uint32_t repeat;  /* runs of the program, each on what the one before left; 0: one */
+    uint32_t verdict; /* of the last run */
+    uint32_t ns;      /* mean time of a run */
+    uint32_t nmark;   /* bytes of metadata that XDP left before the frame in `out` */
 };
 
 /* Runs a program on one packet. 0 or -errno. */
@@ -67,9 +67,9 @@ int loader_run(struct loader *loader, enum loader_program program, struct loader
 /* Attachments to one interface. */
 struct loader_link {
     int ifindex;
-    int xdp, tc;        /* of links; -1: none */
-    bool generic;       /* XDP in the stack instead of the driver */
-    bool filter;        /* TC by a clsact filter, which outlives the process */
+    int xdp, tc;  /* of links; -1: none */
+    bool generic; /* XDP in the stack instead of the driver */
+    bool filter;  /* TC by a clsact filter, which outlives the process */
 };
 
 void loader_link_init(struct loader_link *link, int ifindex);

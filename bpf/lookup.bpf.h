@@ -16,8 +16,8 @@
 enum found {
     FOUND_HIT,
     FOUND_MISS,
-    FOUND_OTHER,   /* an item of another key */
-    FOUND_AGAIN,   /* a writer was there */
+    FOUND_OTHER, /* an item of another key */
+    FOUND_AGAIN, /* a writer was there */
     FOUND_LAST,
 };
 _Static_assert((int)FOUND_LAST <= (int)MC_COUNT_PASS_COMMAND, "reasons and findings are distinct");
@@ -29,11 +29,11 @@ enum {
     ITEM_META = 28,
     ITEM_BYTES = sizeof(struct mc_item),
 };
-#define META_FLAGS(meta) ((u32)((meta) >> 16) & 0xffff)
-#define META_CLSID(meta) ((u32)((meta) >> 32) & 0xff)
-#define META_NKEY(meta) ((u32)((meta) >> 40) & 0xff)
-#define META_EPOCH(meta) ((u32)((meta) >> 56))
-#define META_MASK ((u64)MC_ITEM_PASS << 16 | 0xffull << 40 | 0xffull << 56)
+#define META_FLAGS(meta)     ((u32)((meta) >> 16) & 0xffff)
+#define META_CLSID(meta)     ((u32)((meta) >> 32) & 0xff)
+#define META_NKEY(meta)      ((u32)((meta) >> 40) & 0xff)
+#define META_EPOCH(meta)     ((u32)((meta) >> 56))
+#define META_MASK            ((u64)MC_ITEM_PASS << 16 | 0xffull << 40 | 0xffull << 56)
 #define META_OF(nkey, epoch) ((u64)(nkey) << 40 | (u64)(epoch) << 56)
 
 /* The smallest 2^k - 1 that is not below nlines - 1. */
@@ -282,7 +282,7 @@ static __always_inline struct mc_line *line_find(u64 hash, u32 *seq)
     return NULL;
 }
 
-/* Looks for the key in a chain: FOUND_HIT, FOUND_MISS, FOUND_AGAIN, or that the chain is too long. */
+/* Looks for the key in a chain: hit, miss, FOUND_AGAIN, or that the chain is too long. */
 static __always_inline int chain_search(const struct work *work, struct mc_line **line, u64 *slot,
                                         struct place *place)
 {

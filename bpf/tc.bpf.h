@@ -9,9 +9,9 @@
 #include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 
+#include "bpf/get.bpf.h"
 #include "bpf/kernel.bpf.h"
 #include "bpf/packet.bpf.h"
-#include "bpf/get.bpf.h"
 #include "bpf/xdp.bpf.h"
 
 /* On to the next filter, under clsact and TCX alike. */
@@ -26,8 +26,8 @@ static __always_inline int tc_pass(struct work *work, u32 reason)
 /* What XDP may have left in front of a packet that it leaves to us. */
 enum tc_mark {
     MARK_NONE,
-    MARK_FRAME,     /* we see the frame from its Ethernet header on */
-    MARK_PACKET,    /* from its IP header on */
+    MARK_FRAME,  /* we see the frame from its Ethernet header on */
+    MARK_PACKET, /* from its IP header on */
 };
 
 /*
@@ -50,7 +50,8 @@ static __always_inline enum tc_mark tc_mark(struct __sk_buff *skb)
     return MARK_PACKET;
 }
 
-/* Whether the packet whose head stands in `work` is a get for us; counts it if it is ours but no get. */
+/* Whether the packet whose head stands in `work` is a get for us; counts one that is ours but none.
+ */
 static __always_inline int tc_check(struct __sk_buff *skb, struct work *work)
 {
     head_ptr head = work->head;

@@ -5,10 +5,10 @@
 #ifndef MC_XDP_BPF_H
 #define MC_XDP_BPF_H
 
-#include "bpf/kernel.bpf.h"
-#include "bpf/packet.bpf.h"
-#include "bpf/lookup.bpf.h"
 #include "bpf/get.bpf.h"
+#include "bpf/kernel.bpf.h"
+#include "bpf/lookup.bpf.h"
+#include "bpf/packet.bpf.h"
 
 /* What XDP leaves in a packet's metadata for TC: answer this one. */
 #define MARK_FOR_TC 0x4d43524fu
@@ -353,8 +353,7 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
     line_touch(line, slot);
     work->counts.class_hits[clsid]++;
     work->counts.count[MC_COUNT_ANSWERED_XDP]++;
-    count_bytes(work, head_total(work->head) - 28,
-                MC_UDP_HEADER + 6 + nwire + 5);
+    count_bytes(work, head_total(work->head) - 28, MC_UDP_HEADER + 6 + nwire + 5);
     return XDP_TX;
 }
 
@@ -412,8 +411,8 @@ __attribute__((noinline)) int xdp_odd(struct xdp_md *ctx)
         return XDP_PASS;
     if (!head_is_plain(data))
         return xdp_pass(work, MC_COUNT_PASS_PACKET);
-    return xdp_pass(work, bpf_ntohs(LOAD16(udp + 4)) > 16 ? MC_COUNT_PASS_COMMAND
-                                                          : MC_COUNT_PASS_FRAME);
+    return xdp_pass(work,
+                    bpf_ntohs(LOAD16(udp + 4)) > 16 ? MC_COUNT_PASS_COMMAND : MC_COUNT_PASS_FRAME);
 }
 
 SEC("xdp.frags")

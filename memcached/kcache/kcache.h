@@ -26,7 +26,7 @@ struct kcache_options {
     const char *interfaces[KCACHE_MAX_INTERFACES];
     unsigned int ninterfaces;
     enum kcache_mode mode;
-    bool optional;         /* a failure is a warning */
+    bool optional; /* a failure is a warning */
 };
 
 struct kcache;
@@ -41,7 +41,8 @@ const char *kcache_parse(struct kcache_options *options, char *word);
 
 /*
  * Loads the programs and creates the first maps; attaches nothing. reach: how many bytes of
- * heap the store may come to (sizes tables, commits nothing). NULL: `error` says what is wrong and what to do about it.
+ * heap the store may come to (commits nothing). NULL: `error` says what is wrong and what to
+ * do about it.
  */
 struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach, char *error,
                            size_t nerror);

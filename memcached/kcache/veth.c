@@ -13,10 +13,10 @@
 /* What is read of one link. */
 struct link_info {
     bool veth;
-    int peer;              /* its index, 0: unknown */
-    bool elsewhere;        /* the peer is in another network namespace, */
-    uint32_t netns;        /* which our namespace calls so */
-    uint32_t native_xdp;   /* id of the native program, 0: none */
+    int peer;            /* its index, 0: unknown */
+    bool elsewhere;      /* the peer is in another network namespace, */
+    uint32_t netns;      /* which our namespace calls so */
+    uint32_t native_xdp; /* id of the native program, 0: none */
 };
 
 struct link_request {
@@ -85,8 +85,7 @@ static bool ask(int fd, int ifindex, const uint32_t *netns, struct link_info *in
     if (send(fd, &request, request.header.nlmsg_len, 0) < 0)
         return false;
     n = recv(fd, &answer, sizeof(answer), 0);
-    if (n <= 0 || !NLMSG_OK(&answer.header, (uint32_t)n) ||
-        answer.header.nlmsg_type != RTM_NEWLINK)
+    if (n <= 0 || !NLMSG_OK(&answer.header, (uint32_t)n) || answer.header.nlmsg_type != RTM_NEWLINK)
         return false;
     read_link(&answer.header, info);
     return true;

@@ -59,8 +59,8 @@ static void make_value(char *value, size_t nvalue, unsigned int number)
 
 static const char *const names[] = {"XDP", "TC"};
 
-static bool get_one(struct lab *lab, enum loader_program program, const char *end,
-                    size_t nkey, size_t nvalue)
+static bool get_one(struct lab *lab, enum loader_program program, const char *end, size_t nkey,
+                    size_t nvalue)
 {
     char key[MC_KEY_MAX], value[2048];
     struct frame request;
@@ -169,8 +169,7 @@ static void test_many(struct lab *lab, enum loader_program program)
 
     for (n = 2; n <= 128 && right; n++)
         right = get_many(lab, program, n, 2 + n % 7, 1, " ");
-    ok(right, "%s: 2 to 128 keys, hits and misses and repeats, in the order asked",
-       names[program]);
+    ok(right, "%s: 2 to 128 keys, hits and misses and repeats, in the order asked", names[program]);
     for (n = 1, right = true; n <= 40 && right; n++)
         right = get_many(lab, program, n, 8, n * 3, "  ");
     ok(right, "%s: several spaces between keys", names[program]);
@@ -246,8 +245,7 @@ static void test_checksums(struct lab *lab, enum loader_program program)
         frame_seal(&request);
         right = lab_answers(lab, program, &request, "VALUE k 0 5\r\nvalue\r\nEND\r\n", 25);
     }
-    ok(right, "%s: the IP checksum is right for every source address of a network",
-       names[program]);
+    ok(right, "%s: the IP checksum is right for every source address of a network", names[program]);
 }
 
 /* Ids are echoed; a sequence number and reserved bytes are not. */
@@ -296,8 +294,8 @@ static void test_counts(struct lab *lab, enum loader_program program)
     ok(after.class_hits[9] - before.class_hits[9] == 3, "%s: hits are counted by slab class",
        names[program]);
     ok(COUNTED(BYTES_READ) == 17 + 9 + 9 + 3 * 8, "%s: bytes read are counted", names[program]);
-    ok(COUNTED(BYTES_WRITTEN) == 2 * 18 + 5 + 18 + 5 + 5 + 3 * 8,
-       "%s: bytes written are counted", names[program]);
+    ok(COUNTED(BYTES_WRITTEN) == 2 * 18 + 5 + 18 + 5 + 5 + 3 * 8, "%s: bytes written are counted",
+       names[program]);
 }
 
 static void test_addresses(struct lab *lab, enum loader_program program)

@@ -54,8 +54,8 @@ static const char *parse(struct kcache_options *options, const char *text)
 
 static void test_options(void)
 {
-    static const char *const wrong[] = {"bmc=",          "bmc=lo,mode=",   "bmc=lo,mode=fast",
-                                        "bmc=lo,what",   "bmc=lo,",        "bmc=a-name-too-long0",
+    static const char *const wrong[] = {"bmc=",          "bmc=lo,mode=",     "bmc=lo,mode=fast",
+                                        "bmc=lo,what",   "bmc=lo,",          "bmc=a-name-too-long0",
                                         "mode=native,x", "bmc=lo,optional=1"};
     struct kcache_options options;
     char many[1024], part[32];
@@ -187,8 +187,7 @@ static bool host_answers(const char *address)
 {
     bool small, none, large;
 
-    small = strcmp(ask(address, "get small\r\n"),
-                   "VALUE small 0 10\r\nvvvvvvvvvv\r\nEND\r\n") == 0;
+    small = strcmp(ask(address, "get small\r\n"), "VALUE small 0 10\r\nvvvvvvvvvv\r\nEND\r\n") == 0;
     none = strcmp(ask(address, "get none\r\n"), "END\r\n") == 0;
     large = strncmp(ask(address, "get large\r\n"), "VALUE large 0 1300\r\nvvv", 23) == 0;
     return small && none && large;
@@ -219,8 +218,8 @@ static void test_loopback(const char *options, bool xdp)
     ok(counted(&host, MC_COUNT_SEEN) == 6 && counted(&host, MC_COUNT_HITS) == 4 &&
            counted(&host, MC_COUNT_MISSES) == 2 && counted(&host, MC_COUNT_KEYS) == 6,
        "%s: counted once each", options);
-    ok(counted(&host, MC_COUNT_ANSWERED_TC) == (xdp ? 2 : 6), "%s: TC answered %d of them",
-       options, xdp ? 2 : 6);
+    ok(counted(&host, MC_COUNT_ANSWERED_TC) == (xdp ? 2 : 6), "%s: TC answered %d of them", options,
+       xdp ? 2 : 6);
     kcache_stats(host.kcache, &stats);
     ok(stats.ninterfaces == 1 && strcmp(stats.interfaces[0].name, "lo") == 0 &&
            stats.interfaces[0].xdp_generic == xdp && !stats.interfaces[0].xdp_native &&
@@ -304,10 +303,10 @@ static void test_refusals(void)
            host_attach(&host, "127.0.0.1", error, sizeof(error)),
        "a first server");
     ok(refused("bmc=lo", "another XDP program is attached"), "a second on the same interface");
-    ok(refused("bmc=kc0,bmc=lo", "another XDP program is attached"), "also as its second interface");
+    ok(refused("bmc=kc0,bmc=lo", "another XDP program is attached"),
+       "also as its second interface");
     ok(host_answers("127.0.0.1"), "and the first is none the worse");
-    ok(strcmp(ask("10.99.1.1", "get small\r\n"), "") == 0,
-       "it answers on its own address only");
+    ok(strcmp(ask("10.99.1.1", "get small\r\n"), "") == 0, "it answers on its own address only");
     ok(loader_xdp_present(index_of("kc0"), error) == 0,
        "nothing stays on the interface that came before");
     kcache_close(host.kcache);
@@ -358,10 +357,10 @@ static void test_veth(void)
     char error[512];
 
     ok(veth_peer(1) == VETH_NOT, "lo is no veth");
-    ok(veth_peer(index_of("kc0")) == VETH_DEAF,
-       "a veth whose other end has no program");
+    ok(veth_peer(index_of("kc0")) == VETH_DEAF, "a veth whose other end has no program");
     if (!ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
-                host_attach(&host, "0.0.0.0", error, sizeof(error)), "attaches to it"))
+                host_attach(&host, "0.0.0.0", error, sizeof(error)),
+            "attaches to it"))
         return;
     kcache_stats(host.kcache, &stats);
     ok(stats.interfaces[0].xdp_generic && !stats.interfaces[0].xdp_native, "by generic XDP");
@@ -371,7 +370,8 @@ static void test_veth(void)
        "a program on the other end");
     ok(veth_peer(index_of("kc0")) == VETH_LISTENS, "is seen");
     ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
-           host_attach(&host, "0.0.0.0", error, sizeof(error)), "attaches again");
+           host_attach(&host, "0.0.0.0", error, sizeof(error)),
+       "attaches again");
     kcache_stats(host.kcache, &stats);
     ok(stats.interfaces[0].xdp_native && stats.interfaces[0].tc, "by native XDP");
     kcache_close(host.kcache);

@@ -34,8 +34,8 @@ void lab_open(struct lab *lab, uint32_t nlines)
     if (!lab->loader)
         skip_all(error);
     lab->heap = reserve(MC_SEGMENT_BYTES);
-    lab->lines = reserve(((size_t)nlines * 64 + MC_TABLE_BYTES - 1) / MC_TABLE_BYTES *
-                         MC_TABLE_BYTES);
+    lab->lines =
+        reserve(((size_t)nlines * 64 + MC_TABLE_BYTES - 1) / MC_TABLE_BYTES * MC_TABLE_BYTES);
     lab->overflow = reserve(MC_TABLE_BYTES);
     if (loader_map_segment(lab->loader, 0, lab->heap) ||
         loader_map_table(lab->loader, MC_OVERFLOW_TABLE, lab->overflow))
@@ -196,10 +196,10 @@ void frame_seal(struct frame *frame)
 void frame_request(struct frame *frame, const char *text, size_t ntext)
 {
     static const uint8_t start[LAB_FRAME] = {
-        0, 0, 0, 0, 0, 0,   2, 0, 0, 0, 0, 2, 8, 0,                       /* Ethernet, to lo */
-        0x45, 0, 0, 0,      0xbe, 0xef, 0x40, 0, 57, 17, 0, 0,            /* IP */
-        0, 0, 0, 0,         0, 0, 0, 0,       0, 0, 0, 0,  0, 0, 0xca, 0xfe, /* UDP */
-        0x12, 0x34, 0, 0, 0, 1, 0, 0};
+        0,    0,    0, 0, 0,    0,    2,    0, 0,  0,  0, 2, 8, 0,             /* Ethernet, to lo */
+        0x45, 0,    0, 0, 0xbe, 0xef, 0x40, 0, 57, 17, 0, 0,                   /* IP */
+        0,    0,    0, 0, 0,    0,    0,    0, 0,  0,  0, 0, 0, 0, 0xca, 0xfe, /* UDP */
+        0x12, 0x34, 0, 0, 0,    1,    0,    0};
     uint8_t *b = frame->bytes;
 
     memcpy(b, start, sizeof(start));

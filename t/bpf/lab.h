@@ -19,7 +19,7 @@ enum {
     LAB_PORT = 11311,
     LAB_CLIENT_PORT = 40000,
     LAB_FRAME_MAX = 4096,
-    LAB_HEADERS = 42,        /* Ethernet, IP, UDP */
+    LAB_HEADERS = 42, /* Ethernet, IP, UDP */
     LAB_FRAME = LAB_HEADERS + MC_UDP_HEADER,
 };
 #define LAB_SERVER 0x0a000001u /* host order */
@@ -29,9 +29,9 @@ struct lab {
     struct loader *loader;
     struct mc_control *control;
     char *heap;
-    struct mc_line *lines;      /* main */
+    struct mc_line *lines; /* main */
     struct mc_line *overflow;
-    uint64_t next_byte;         /* of the heap, free */
+    uint64_t next_byte; /* of the heap, free */
     uint32_t next_overflow;
 };
 

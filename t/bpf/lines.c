@@ -21,8 +21,7 @@ static void ask(struct frame *frame, const char *key, bool long_way)
     frame_request(frame, text, (size_t)n);
 }
 
-static bool serves(struct lab *lab, enum loader_program program, const char *key,
-                   const char *value)
+static bool serves(struct lab *lab, enum loader_program program, const char *key, const char *value)
 {
     struct frame frame;
     char reply[512];

@@ -81,8 +81,7 @@ static void test_text(struct lab *lab, enum loader_program program)
     ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST), "%s: a zero byte in a key",
        names[program]);
     frame_request(&frame, "\x80\x00\x00\x03\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0\0hit", 27);
-    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND), "%s: a binary get",
-       names[program]);
+    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND), "%s: a binary get", names[program]);
 }
 
 /* Every byte that may not be in a key, at every place of keys of several lengths. */
@@ -133,8 +132,7 @@ static void test_long_keys(struct lab *lab, enum loader_program program)
         right = lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST);
         memcpy(text + 4, "hit ", 4);
         frame_request(&frame, text, nkey + 6);
-        right &= nkey - 4 <= MC_KEY_MAX ||
-                 lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST);
+        right &= nkey - 4 <= MC_KEY_MAX || lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST);
     }
     ok(right, "%s: keys of more than 250 bytes", names[program]);
 }
@@ -150,8 +148,8 @@ static void test_frame_header(struct lab *lab, enum loader_program program)
         request(&frame, "get hit\r\n");
         frame.bytes[46] = (uint8_t)(counts[i] >> 8);
         frame.bytes[47] = (uint8_t)counts[i];
-        ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_FRAME),
-           "%s: a request of %u datagrams", names[program], counts[i]);
+        ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_FRAME), "%s: a request of %u datagrams",
+           names[program], counts[i]);
     }
     for (n = 0; n <= 8; n++) {
         request(&frame, "get hit\r\n");
@@ -291,8 +289,8 @@ static void test_foreign(struct lab *lab, enum loader_program program)
 
 static void test_sources(struct lab *lab, enum loader_program program)
 {
-    static const uint8_t bad[][4] = {{0, 0, 0, 0},       {0, 1, 2, 3},       {224, 0, 0, 1},
-                                     {239, 255, 0, 1},   {240, 0, 0, 1},     {255, 255, 255, 255}};
+    static const uint8_t bad[][4] = {{0, 0, 0, 0},     {0, 1, 2, 3},   {224, 0, 0, 1},
+                                     {239, 255, 0, 1}, {240, 0, 0, 1}, {255, 255, 255, 255}};
     struct frame frame;
     unsigned int port;
     size_t i;
@@ -357,11 +355,11 @@ static void test_items(struct lab *lab, enum loader_program program)
     ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: flushed by epoch", names[program]);
     item->epoch--;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    second = (uint32_t)(((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec -
-                         control->base_ns) / 1000000000u);
+    second =
+        (uint32_t)(((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - control->base_ns) /
+                   1000000000u);
     item->exptime = second;
-    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: expired this second",
-       names[program]);
+    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: expired this second", names[program]);
     item->exptime = 1;
     ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: expired long ago", names[program]);
     item->exptime = second + 1000;
@@ -372,16 +370,14 @@ static void test_items(struct lab *lab, enum loader_program program)
     control->flush_at = second + 1000;
     ok(hit_is_served(lab, program), "%s: a flush to come", names[program]);
     control->flush_at = second;
-    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: a flush that is due",
-       names[program]);
+    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: a flush that is due", names[program]);
     control->flush_at = 0;
     control->aside = 1;
     ok(hit_passes(lab, program, MC_COUNT_PASS_ASIDE), "%s: the server asked for everything",
        names[program]);
     control->aside = 0;
     item->nbytes = 1 << 20;
-    ok(hit_passes(lab, program, MC_COUNT_PASS_SIZE), "%s: an item of a megabyte",
-       names[program]);
+    ok(hit_passes(lab, program, MC_COUNT_PASS_SIZE), "%s: an item of a megabyte", names[program]);
     item->nbytes = 0;
     ok(hit_passes(lab, program, MC_COUNT_PASS_BUSY), "%s: an item that cannot be one",
        names[program]);

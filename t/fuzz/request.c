@@ -72,16 +72,16 @@ static void no_net_stats(void *context, struct command_net_stats *out)
 
 struct server {
     struct memory memory;
-    struct lab lab;             /* only its loader */
+    struct lab lab; /* only its loader */
     struct store *store;
     struct commands *commands;
     struct command_local *local;
     struct reply reply;
     struct clock clock;
-    char out[REPLY_MAX];        /* the first message of an answer, frame header included */
+    char out[REPLY_MAX]; /* the first message of an answer, frame header included */
     size_t nout;
     unsigned int nmessages;
-    bool long_reply;            /* it was of several datagrams */
+    bool long_reply; /* it was of several datagrams */
 };
 
 static void server_open(struct server *server)
@@ -201,8 +201,8 @@ static void server_take(struct server *server, const char *bytes, size_t n, rel_
             break;
         rest.ptr += used;
         rest.len -= (size_t)used;
-        next = command_run(server->local, &request, COMMAND_DATAGRAM, now, &server->reply,
-                           &pending);
+        next =
+            command_run(server->local, &request, COMMAND_DATAGRAM, now, &server->reply, &pending);
         if (next == COMMAND_VALUE)
             next = take_value(server, &pending, &rest)
                        ? command_finish(server->local, &pending, now, &server->reply)
@@ -248,12 +248,11 @@ static bool agree(struct server *server, enum loader_program program, const char
         tally->nanswered++;
         frame_answer(&want, &request, server->out + MC_UDP_HEADER,
                      server->nout < MC_UDP_HEADER ? 0 : server->nout - MC_UDP_HEADER);
-        right = server->nmessages == 1 && !server->long_reply &&
-                frame_answers(&out, &request, &want);
+        right =
+            server->nmessages == 1 && !server->long_reply && frame_answers(&out, &request, &want);
     } else {
         tally->npassed++;
-        right = verdict == (program == LOADER_XDP ? 2u : UINT32_MAX) &&
-                frame_equal(&out, &request);
+        right = verdict == (program == LOADER_XDP ? 2u : UINT32_MAX) && frame_equal(&out, &request);
     }
     if (!right) {
         diag("program %d, verdict %u, the server's messages: %u", program, verdict,
@@ -309,7 +308,8 @@ static void put_number(struct datagram *datagram, uint32_t number)
 /* One of KEYS keys of many lengths, sometimes one that is no key of anybody. */
 static void put_key(struct datagram *datagram, struct random *random)
 {
-    static const uint8_t lengths[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 30, 31, 32, 33, 64, 100, 249, 250};
+    static const uint8_t lengths[] = {1,  2,  3,  7,  8,  9,   15,  16, 17,
+                                      30, 31, 32, 33, 64, 100, 249, 250};
     char key[512];
     uint32_t number = draw(random, KEYS);
     size_t n = lengths[number % sizeof(lengths)], i;
@@ -343,7 +343,8 @@ static void put_spaces(struct datagram *datagram, struct random *random, uint32_
 
 static void put_end(struct datagram *datagram, struct random *random)
 {
-    static const char *const ends[] = {"\n", "\r", "", "\r\n\r\n", "\r\nget A\r\n", "\n\n", "\r\r\n"};
+    static const char *const ends[] = {"\n",   "\r",    "", "\r\n\r\n", "\r\nget A\r\n",
+                                       "\n\n", "\r\r\n"};
 
     put_text(datagram, draw(random, 10) ? "\r\n" : ends[draw(random, 7)]);
 }
