@@ -24,7 +24,10 @@ struct heap {
     size_t nreservation;
 };
 
-/* The smallest unit with which references name twice `memory_limit`. 0: none does. */
+/*
+ * log2 of the smallest unit with which references name twice `memory_limit`, or of the largest
+ * one if that names it at least. 0: none does.
+ */
 unsigned int heap_ref_shift(uint64_t memory_limit);
 /* 0 or -errno. Commits no memory. */
 int heap_init(struct heap *heap, struct provider *provider, unsigned int ref_shift);

@@ -102,8 +102,10 @@ static void test_ref_shift(void)
 {
     ok(heap_ref_shift(64ull << 20) == 3 && heap_ref_shift(16ull << 30) == 3 &&
            heap_ref_shift((16ull << 30) + 1) == 4 && heap_ref_shift(128ull << 30) == 6 &&
-           heap_ref_shift((128ull << 30) + 1) == 0,
+           heap_ref_shift((128ull << 30) + 1) == 6,
        "references name twice the memory limit in the smallest unit");
+    ok(heap_ref_shift(255ull << 30) == 6 && heap_ref_shift(256ull << 30) == 0,
+       "or at least all of it");
 }
 
 /* Takes chunks of a class until there are no more; returns how many. */
