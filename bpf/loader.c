@@ -215,7 +215,8 @@ int loader_program_fd(struct loader *loader, enum loader_program program)
 
 int loader_run(struct loader *loader, enum loader_program program, struct loader_packet *packet)
 {
-    struct xdp_md context = {.data_end = (uint32_t)packet->nin};
+    struct xdp_md context = {.data_end = (uint32_t)packet->nin,
+                             .ingress_ifindex = (uint32_t)packet->ifindex};
     LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = packet->in,
                 .data_size_in = (uint32_t)packet->nin, .data_out = packet->out,
                 .data_size_out = (uint32_t)packet->nout,

@@ -55,6 +55,7 @@ struct loader_packet {
     size_t nin;
     void *out;        /* the frame as the program left it */
     size_t nout;      /* room; then its length */
+    int ifindex;      /* that it came by, which needs an XDP program; 0: lo */
     uint32_t repeat;  /* runs of the program, each on what the one before left; 0: one */
     uint32_t verdict; /* of the last run */
     uint32_t ns;      /* mean time of a run */

@@ -96,10 +96,14 @@ static __always_inline int source_is_fit(head_ptr head)
     return (u8)(net - 1) < 223 && !(LOAD8(head) & 1);
 }
 
-/* Fit over loopback only. */
-static __always_inline int source_is_own(head_ptr head)
+/*
+ * From us, or to an address that other machines cannot mean: fit over loopback only. The
+ * stack would drop it elsewhere, and a server on 127.0.0.1 must be out of their reach.
+ */
+static __always_inline int head_is_own(head_ptr head)
 {
-    return LOAD8(head + 26) == 127 || LOAD32(head + 26) == LOAD32(head + 30);
+    return LOAD8(head + 26) == 127 || LOAD8(head + 30) == 127 ||
+           LOAD32(head + 26) == LOAD32(head + 30);
 }
 
 /*

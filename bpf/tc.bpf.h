@@ -61,7 +61,7 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct work *work)
         !head_is_to_us(head))
         return HEAD_FOREIGN;
     rc = head_check(head, work->nframe);
-    if (source_is_own(head) && skb->ifindex != LOOPBACK)
+    if (head_is_own(head) && skb->ifindex != LOOPBACK)
         rc = MC_COUNT_PASS_SOURCE;
     if (rc == HEAD_GET && control.flush_at && second_reached(control.flush_at))
         rc = MC_COUNT_PASS_EXPIRED;

@@ -436,7 +436,7 @@ int mc_xdp(struct xdp_md *ctx)
     rc = head_check(data, nframe);
     if (unlikely(rc != HEAD_GET))
         return xdp_pass(work, rc);
-    if (unlikely(source_is_own(data)) && ctx->ingress_ifindex != LOOPBACK)
+    if (unlikely(head_is_own(data)) && ctx->ingress_ifindex != LOOPBACK)
         return xdp_pass(work, MC_COUNT_PASS_SOURCE);
     if (unlikely(control.flush_at) && second_reached(control.flush_at))
         return xdp_pass(work, MC_COUNT_PASS_EXPIRED);

@@ -8,7 +8,8 @@ kcache_srcs += memcached/kcache/none.c
 endif
 
 if ENABLE_BMC
-bpf_tests += t/bpf/answers t/bpf/passes t/bpf/lines t/bpf/kcache t/fuzz/request
+bpf_tests += t/bpf/answers t/bpf/passes t/bpf/lines t/bpf/outside t/bpf/kcache \
+    t/fuzz/request
 endif
 bpf_lab = t/bpf/lab.c t/bpf/lab.h t/lib/tap.h
 t_bpf_answers_SOURCES = t/bpf/answers.c $(bpf_lab)
@@ -21,3 +22,5 @@ t_fuzz_request_SOURCES = t/fuzz/request.c $(bpf_lab)
 t_fuzz_request_LDADD = libcommand.a libproto.a libstore.a $(kcache_libs)
 t_bpf_kcache_SOURCES = t/bpf/kcache.c t/lib/tap.h
 t_bpf_kcache_LDADD = $(kcache_libs)
+t_bpf_outside_SOURCES = t/bpf/outside.c $(bpf_lab)
+t_bpf_outside_LDADD = $(kcache_libs)

@@ -256,8 +256,11 @@ void frame_dump(const char *what, const struct frame *frame)
 uint32_t lab_run(struct lab *lab, enum loader_program program, const struct frame *in,
                  struct frame *out)
 {
-    struct loader_packet packet = {
-        .in = in->bytes, .nin = in->n, .out = out->bytes, .nout = sizeof(out->bytes)};
+    struct loader_packet packet = {.in = in->bytes,
+                                   .nin = in->n,
+                                   .out = out->bytes,
+                                   .nout = sizeof(out->bytes),
+                                   .ifindex = lab->ifindex};
     int rc = loader_run(lab->loader, program, &packet);
 
     if (rc)

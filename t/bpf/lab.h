@@ -33,6 +33,7 @@ struct lab {
     struct mc_line *overflow;
     uint64_t next_byte; /* of the heap, free */
     uint32_t next_overflow;
+    int ifindex; /* that frames come by, see struct loader_packet */
 };
 
 /* Ends the test if the programs cannot be loaded. nlines: a power of two. */
