@@ -126,26 +126,29 @@ void kcache_close(struct kcache *kcache)
 
 /* --- attaching --------------------------------------------------------------- */
 
-static void add_address(struct mc_control *control, struct in_addr address)
+/* False: there is no room for it. */
+static bool add_address(struct mc_control *control, struct in_addr address)
 {
     uint32_t i;
 
     for (i = 0; i < control->naddresses; i++)
         if (control->addresses[i] == address.s_addr)
-            return;
-    if (control->naddresses < MC_MAX_ADDRESSES)
-        control->addresses[control->naddresses++] = address.s_addr;
+            return true;
+    if (control->naddresses == MC_MAX_ADDRESSES)
+        return false;
+    control->addresses[control->naddresses++] = address.s_addr;
+    return true;
 }
 
 /* All IPv4 addresses that this machine has now, those of the interfaces that we answer on first. */
-static void add_local_addresses(const struct kcache *kcache, struct mc_control *control)
+static bool add_local_addresses(const struct kcache *kcache, struct mc_control *control)
 {
     struct ifaddrs *all, *each;
     unsigned int pass, i;
-    bool ours;
+    bool ours, room = true;
 
     if (getifaddrs(&all))
-        return;
+        return true;
     for (pass = 0; pass < 2; pass++) {
         for (each = all; each; each = each->ifa_next) {
             if (!each->ifa_addr || each->ifa_addr->sa_family != AF_INET)
@@ -154,24 +157,27 @@ static void add_local_addresses(const struct kcache *kcache, struct mc_control *
             for (i = 0; i < kcache->ninterfaces; i++)
                 ours |= strcmp(kcache->names[i], each->ifa_name) == 0;
             if (ours || pass)
-                add_address(control, ((struct sockaddr_in *)(void *)each->ifa_addr)->sin_addr);
+                room &=
+                    add_address(control, ((struct sockaddr_in *)(void *)each->ifa_addr)->sin_addr);
         }
     }
     freeifaddrs(all);
+    return room;
 }
 
 static void set_addresses(struct kcache *kcache, const struct in_addr *addresses, size_t n)
 {
     struct mc_control *control = loader_control(kcache->loader);
+    bool room = true;
     size_t i;
 
     control->naddresses = 0;
-    for (i = 0; i < n; i++) {
-        if (addresses[i].s_addr == INADDR_ANY)
-            add_local_addresses(kcache, control);
-        else
-            add_address(control, addresses[i]);
-    }
+    for (i = 0; i < n; i++)
+        room &= addresses[i].s_addr == INADDR_ANY ? add_local_addresses(kcache, control)
+                                                  : add_address(control, addresses[i]);
+    if (!room)
+        fprintf(stderr, "bmc: the kernel answers for the first %d addresses of this machine\n",
+                MC_MAX_ADDRESSES);
 }
 
 /* Why an interface takes no XDP program, and what helps. */

@@ -234,6 +234,22 @@ static void test_loopback(const char *options, bool xdp)
     ok(loader_xdp_present(1, error) == 0, "%s: no program is left", options);
 }
 
+/* More addresses than fit: those of the interface come first. */
+static void test_many_addresses(void)
+{
+    struct host host;
+    char error[512];
+
+    run("for i in $(seq 1 80); do ip address add 10.99.2.$i/32 dev kc0; done");
+    ok(host_open(&host, "bmc=lo", error, sizeof(error)) &&
+           host_attach(&host, "0.0.0.0", error, sizeof(error)),
+       "a machine with more addresses than are answered for");
+    ok(host_answers("127.0.0.1") && host_answers("10.99.1.1"), "answers for its interface's");
+    ok(host.control->naddresses == MC_MAX_ADDRESSES, "and for as many as it can");
+    kcache_close(host.kcache);
+    run("ip address flush dev kc0");
+}
+
 /* --- refusals ------------------------------------------------------------------ */
 
 static bool refused(const char *options, const char *says)
@@ -388,6 +404,7 @@ int main(void)
     test_loopback("bmc=lo", true);
     test_loopback("bmc=lo,mode=skb", true);
     test_loopback("bmc=lo,mode=tc", false);
+    test_many_addresses();
     test_refusals();
     test_growth();
     test_veth();
