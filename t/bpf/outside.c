@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What comes from outside and claims to come from, or to mean, this machine alone. */
+/* What only an attached program can show: where packets come from, and frames without room. */
 #include "t/bpf/lab.h"
 
 #include <arpa/inet.h>
@@ -7,9 +7,13 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "t/lib/tap.h"
+
+enum { LO = 1 }; /* its index in every namespace */
 
 static bool from(struct lab *lab, const char *source, const char *destination, bool answered)
 {
@@ -41,6 +45,67 @@ static void test_interface(struct lab *lab, const char *name, bool loopback)
        loopback ? "answered" : "passed");
 }
 
+static int bound_socket(uint16_t port)
+{
+    const struct timeval patience = {.tv_sec = 2};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    if (fd < 0 || bind(fd, (struct sockaddr *)(void *)&at, sizeof(at)) != 0)
+        skip_all("no socket");
+    return fd;
+}
+
+/* Whether a request comes to the server's socket as it was sent. */
+static bool comes_through(int client, int server, const char *text)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(LAB_PORT)};
+    char request[64] = {1, 2, 0, 0, 0, 1, 0, 0}, got[64];
+    size_t n = 8 + strlen(text);
+
+    memcpy(request + 8, text, strlen(text));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return sendto(client, request, n, 0, (struct sockaddr *)(void *)&to, sizeof(to)) ==
+               (ssize_t)n &&
+           recv(server, got, sizeof(got), 0) == (ssize_t)n && memcmp(got, request, n) == 0;
+}
+
+static uint64_t counted(struct lab *lab, enum mc_count which)
+{
+    struct mc_counts counts;
+
+    loader_counts(lab->loader, &counts);
+    return counts.count[which];
+}
+
+/* The frames of a local socket have little room behind them. */
+static void test_room(struct lab *lab)
+{
+    static const char *const requests[] = {"get large\r\n", "get none large none\r\n"};
+    int server = bound_socket(LAB_PORT), client = bound_socket(0);
+    char value[1300];
+    struct loader_link link;
+    unsigned int i;
+
+    memset(value, 'v', sizeof(value));
+    lab_put(lab, "large", 5, value, sizeof(value));
+    loader_link_init(&link, LO);
+    if (loader_attach_xdp(lab->loader, &link, true))
+        skip_all("cannot attach generic XDP to lo");
+    for (i = 0; i < 2; i++)
+        ok(comes_through(client, server, requests[i]) && counted(lab, MC_COUNT_PASS_ROOM) == i + 1,
+           "without TC a request whose reply has no room is passed and counted, %u", i);
+    loader_set_tc(lab->loader, true, false);
+    for (i = 0; i < 2; i++)
+        ok(comes_through(client, server, requests[i]) && counted(lab, MC_COUNT_PASS_ROOM) == 2,
+           "before TC it is left to TC to count, %u", i);
+    loader_detach(&link);
+    close(client);
+    close(server);
+}
+
 int main(void)
 {
     struct loader_link link;
@@ -60,6 +125,7 @@ int main(void)
     test_interface(&lab, "lo", true);
     test_interface(&lab, "ou0", false);
     loader_detach(&link);
+    test_room(&lab);
     lab_close(&lab);
     return done();
 }
