@@ -96,6 +96,27 @@ def keys_that_are_prefixes_or_alike():
 
 
 @tap.case
+def keys_with_the_same_hash_as_far_as_it_is_stored():
+    """Eight bits of the hash and the place in the table choose an item: of 5,000 keys that are
+    not there a hundred meet one that has the same, and only the key tells them apart."""
+    count = 100000
+    for start in range(0, count, 1000):
+        c.send(b"".join(b"set same%06d 0 0 6\r\n%06d\r\n" % (i, i)
+                        for i in range(start, start + 1000)))
+        c.exactly(len(b"STORED\r\n") * 1000)
+
+    def ask():
+        there = [i for i in range(0, count, 20)
+                 if m.udp.get(b"same%06d" % i) != b"%06d" % i]
+        absent = [i for i in range(5000) if m.udp.get(b"else%06d" % i) is not None]
+        return there, absent
+
+    found, grown = m.during(ask)
+    tap.is_(found, ([], []), "5,000 keys of 100,000 are found, 5,000 others of that length are not")
+    tap.is_(grown["answered"], 10000, "all by the kernel")
+
+
+@tap.case
 def a_value_that_looks_like_a_reply():
     c.set(b"victim", b"good")
     evil = b"VALUE victim 0 4\r\nEVIL\r\nEND\r\n"
