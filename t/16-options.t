@@ -259,6 +259,10 @@ def long_options():
                 "%s: %s is %s" % (" ".join(arguments), key, want))
 
 
+# What a build with --disable-bmc says in place of the interface's name.
+MISSING = "none77|has no kernel path"
+
+
 @tap.case
 def the_kernel_path_is_asked_for():
     for arguments in (["-X", "bmc=none77"], ["-o", "bmc=none77"], ["-X", "-X", "bmc=none77"],
@@ -267,7 +271,7 @@ def the_kernel_path_is_asked_for():
                                         arguments), seconds=10)
         tap.ok(status not in (None, 0) and status > 0,
                "%s: an interface that is not there ends the start" % " ".join(arguments))
-        tap.like(error, "none77", "and the message names it")
+        tap.like(error, MISSING, "and the message names it")
     for arguments, words in ((["-X", "bmc="], "bmc"), (["-X", "bmc=lo,mode=nonsense"],
                                                        "mode|nonsense"),
                              (["-X", "bmc=lo,nonsense"], "nonsense|bmc"),
@@ -284,7 +288,7 @@ def the_kernel_path_is_asked_for():
     with server.Server("-X", "bmc=none77,optional") as memcached:
         tap.is_(memcached.udp().ask(b"get none\r\n"), b"END\r\n",
                 "with `optional` the server starts without the kernel path")
-        tap.like(memcached.log(), "none77", "and says so")
+        tap.like(memcached.log(), MISSING, "and says so")
 
 
 @tap.case
@@ -295,10 +299,12 @@ def memory_that_is_locked_and_pages_that_are_large():
 
     with server.Server() as memcached:
         tap.is_(locked(memcached), 0, "without -k no memory is locked")
+    with open(server.program(), "rb") as file:
+        ignored = re.search(rb"__[at]san_init", file.read())  # sanitizers make mlockall do nothing
     with server.Server("-k") as memcached:
         c = memcached.stream()
         tap.is_(c.set(b"k", b"v" * 100000), b"STORED\r\n", "-k serves")
-        tap.ok(locked(memcached) > 0 or "mlockall" in memcached.log(),
+        tap.ok(locked(memcached) > 0 or "mlockall" in memcached.log() or ignored,
                "-k locks memory, or says that it may not (%d kB)" % locked(memcached))
     if os.path.exists("/sys/kernel/mm/transparent_hugepage/enabled"):
         with server.Server("-L", "-m", "64") as memcached:
