@@ -125,6 +125,54 @@ static void one_thread_wins(struct fixture *f)
     ok(nwins == NROUNDS, "of %d threads one wins each of %d keys: %u", NTHREADS, NROUNDS, nwins);
 }
 
+/* Invalidates, gets and counts one key as fast as it can. */
+static void *disturb(void *argument)
+{
+    const struct store_removal stale = {.invalidate = true, .touch = true, .expiry = NOW + 500};
+    const struct store_fetch touch = {.touch = true, .expiry = NOW + 1000};
+    const struct store_delta delta = {.delta = 1, .touch = true, .new_expiry = NOW + 700};
+    struct player *player = argument;
+    struct store_local *local = store_local_new(player->f->store);
+    struct slice key = fixture_slice("counter");
+
+    for (int i = 0; local && i < NROUNDS; i++) {
+        struct store_fetched fetched;
+        struct store_number number;
+        enum store_result result;
+        struct mc_item *item = store_fetch(local, key, &touch, NOW, &fetched, &result);
+
+        if (item) {
+            item_cas(local, item);
+            store_put(local, item);
+        }
+        store_remove(local, key, &stale, NOW);
+        player->nwins += store_count(local, key, &delta, NOW, &number) == STORE_DONE;
+    }
+    store_local_free(local);
+    return NULL;
+}
+
+static void no_count_is_lost(struct fixture *f)
+{
+    const struct store_delta nothing = {.delta = 0};
+    struct player players[NTHREADS] = {{0}};
+    struct store_number number = {0};
+    unsigned int ncounts = 0;
+
+    fixture_set(f, "counter", "100000", NOW);
+    for (int i = 0; i < NTHREADS; i++) {
+        players[i].f = f;
+        pthread_create(&players[i].thread, NULL, disturb, &players[i]);
+    }
+    for (int i = 0; i < NTHREADS; i++) {
+        pthread_join(players[i].thread, NULL);
+        ncounts += players[i].nwins;
+    }
+    store_count(f->local, fixture_slice("counter"), &nothing, NOW, &number);
+    ok(ncounts == NTHREADS * NROUNDS && number.value == 100000 + ncounts,
+       "while it is made stale and touched all the time a number loses no count");
+}
+
 static void without_memory(void)
 {
     const struct store_fetch how = {.vivify = true};
@@ -162,6 +210,7 @@ int main(void)
     a_held_item_stays_when_invalidated(&f);
     the_kernels_answers_are_uses(&f);
     one_thread_wins(&f);
+    no_count_is_lost(&f);
     fixture_close(&f);
     without_memory();
     return done();
