@@ -17,6 +17,7 @@
 struct command_counts {
     uint64_t flush_refused; /* flush_all that did not reach the store */
     uint64_t bad_chunks;    /* values that did not end where they should */
+    uint64_t meta_cmds;     /* of the meta commands memcached counts me alone */
 };
 
 struct command_local {
@@ -56,8 +57,24 @@ command_handler command_touch, command_delete, command_incr, command_decr;
 /* admin.c */
 command_handler command_flush_all, command_cache_memlimit, command_version, command_verbosity,
     command_quit, command_shutdown;
+/* meta.c */
+command_handler command_meta_get, command_meta_set, command_meta_delete, command_meta_arith,
+    command_meta_noop, command_meta_debug;
+/* Stores the value of ms, which is complete, and answers. */
+void command_meta_store(struct command_local *local, struct command_pending *pending, rel_time now,
+                        struct reply *reply);
 /* stats.c */
 command_handler command_stats;
+
+/* What an item adds to the reply. */
+enum form { FORM_PLAIN, FORM_CAS, FORM_VALUE };
+
+/* Adds an item and takes over the caller's hold on it. retrieve.c */
+void call_add_item(struct call *call, struct mc_item *item, enum form form);
+/* The value that follows is swallowed, and then this is the answer. storage.c */
+enum command_next call_swallow(struct call *call, struct slice error);
+/* The same for a value that could not be reserved: what it was to replace goes too. */
+enum command_next call_refuse(struct call *call, struct slice key, enum store_result result);
 
 /* The answer, unless none is wanted. */
 static inline enum command_next answer(struct call *call, struct slice text)

@@ -30,6 +30,12 @@ static command_handler *const handlers[] = {
     [VERB_QUIT] = command_quit,
     [VERB_SHUTDOWN] = command_shutdown,
     [VERB_HTTP] = command_quit,
+    [VERB_META_GET] = command_meta_get,
+    [VERB_META_SET] = command_meta_set,
+    [VERB_META_DELETE] = command_meta_delete,
+    [VERB_META_ARITH] = command_meta_arith,
+    [VERB_META_NOOP] = command_meta_noop,
+    [VERB_META_DEBUG] = command_meta_debug,
 };
 
 void command_store_format(struct store_format *format)
@@ -88,6 +94,7 @@ static void add_counts(struct command_counts *sum, const struct command_counts *
 {
     sum->flush_refused += __atomic_load_n(&counts->flush_refused, __ATOMIC_RELAXED);
     sum->bad_chunks += __atomic_load_n(&counts->bad_chunks, __ATOMIC_RELAXED);
+    sum->meta_cmds += __atomic_load_n(&counts->meta_cmds, __ATOMIC_RELAXED);
 }
 
 void command_local_free(struct command_local *local)
@@ -133,6 +140,7 @@ void command_counts_reset(struct commands *commands)
     }
     commands->retired.flush_refused = -sum.flush_refused;
     commands->retired.bad_chunks = -sum.bad_chunks;
+    commands->retired.meta_cmds = -sum.meta_cmds;
     pthread_mutex_unlock(&commands->lock);
 }
 
@@ -166,7 +174,8 @@ enum command_next command_run(struct command_local *local, const struct request 
     enum command_next next;
 
     if (request->error.len) {
-        next = answer(&call, request->error);
+        next = request->has_value ? call_swallow(&call, request->error)
+                                  : answer(&call, request->error);
     } else {
         next = handlers[request->verb](&call);
     }

@@ -75,6 +75,9 @@ struct command_pending {
     enum verb verb;
     uint64_t cas;
     bool noreply;
+    struct request_meta meta; /* of ms; its flags are in echo */
+    char *echo;               /* of ms: flags and key for the answer, or NULL */
+    size_t nkey;              /* bytes of the key in echo */
 };
 
 enum command_next {

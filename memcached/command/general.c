@@ -10,7 +10,7 @@
 
 struct general {
     uint64_t pid, uptime, time, pointer_size, max_connections, threads;
-    uint64_t cmd_get, cmd_set, cmd_flush, get_hits, get_misses;
+    uint64_t cmd_get, cmd_set, cmd_flush, cmd_meta, get_hits, get_misses;
     uint64_t bytes_read, bytes_written;
     struct store_class_counts sum; /* of all classes */
     const char *version, *rusage_user, *rusage_system;
@@ -44,7 +44,7 @@ static const struct stat_row rows[] = {
     {ROW("cmd_set", U64, cmd_set)},
     {ROW("cmd_flush", U64, cmd_flush)},
     {ROW("cmd_touch", U64, store.counts.touch_cmds)},
-    {ZERO("cmd_meta")},
+    {ROW("cmd_meta", U64, cmd_meta)},
     {ROW("get_hits", U64, get_hits)},
     {ROW("get_misses", U64, get_misses)},
     {ROW("get_expired", U64, store.counts.get_expired)},
@@ -149,6 +149,7 @@ static void count_commands(struct general *general, struct commands *commands)
     general->cmd_get = counts->get_cmds + kernel.count[MC_COUNT_KEYS];
     general->cmd_set = general->sum.set_cmds + own.bad_chunks;
     general->cmd_flush = counts->flush_cmds + own.flush_refused;
+    general->cmd_meta = own.meta_cmds;
     general->get_hits = general->sum.get_hits + kernel.count[MC_COUNT_HITS];
     general->get_misses = counts->get_misses + kernel.count[MC_COUNT_MISSES];
     general->bytes_read = general->net.bytes_read + kernel.count[MC_COUNT_BYTES_READ];

@@ -9,9 +9,6 @@
  */
 enum { HOLD_MAX = 1 << 15, COPY_MAX = 16 << 20 };
 
-/* Which pieces a value's line has. */
-enum form { FORM_PLAIN, FORM_CAS };
-
 /* Bytes of an item: `add` is reply_bytes for a held item, else reply_copy. */
 typedef void add_function(struct reply *reply, struct slice bytes);
 
@@ -23,8 +20,12 @@ static void add_value(struct call *call, const struct mc_item *item, enum form f
     struct slice value = item_at(store, item, 0);
     size_t offset = value.len;
 
-    reply_bytes(call->reply, SLICE("VALUE "));
-    if (form == FORM_CAS) {
+    if (form != FORM_VALUE) {
+        reply_bytes(call->reply, SLICE("VALUE "));
+    }
+    if (form == FORM_VALUE) {
+        add(call->reply, value);
+    } else if (form == FORM_CAS) {
         char text[1 + NUM_U64_MAX + 2] = " ";
         size_t n = 1 + num_format_u64(text + 1, item_cas(store, item));
 
@@ -44,8 +45,7 @@ static void add_value(struct call *call, const struct mc_item *item, enum form f
     }
 }
 
-/* Takes over the caller's hold on the item. */
-static void add_item(struct call *call, struct mc_item *item, enum form form)
+void call_add_item(struct call *call, struct mc_item *item, enum form form)
 {
     struct store_local *store = call->local->store;
     struct reply *reply = call->reply;
@@ -90,7 +90,7 @@ static enum command_next retrieve(struct call *call, enum form form, bool touch)
         item = touch ? store_get_touch(store, key, expiry, call->now)
                      : store_get(store, key, call->now);
         if (item) {
-            add_item(call, item, form);
+            call_add_item(call, item, form);
         }
     } while (!call->reply->failed && proto_next_key(&keys, &key));
     return answer(call, SLICE("END\r\n"));

@@ -1,22 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* storage: set, add, replace, append, prepend, cas, whose value follows the line. */
 #include <assert.h>
+#include <stdlib.h>
 
 #include "command/call.h"
 
 enum { NTAIL = 2 }; /* "\r\n" */
 
-/* A failed set must not leave the value that it was to replace. */
-static void refuse(struct call *call, enum store_result result)
+enum command_next call_swallow(struct call *call, struct slice error)
 {
     const struct request *request = call->request;
 
-    if (request->verb == VERB_SET) {
-        store_forget(call->local->store, request->key, call->now);
+    *call->pending = (struct command_pending){
+        .nleft = request->nvalue + NTAIL,
+        .error = error,
+        .verb = request->verb,
+        .noreply = request->noreply,
+    };
+    return COMMAND_VALUE;
+}
+
+enum command_next call_refuse(struct call *call, struct slice key, enum store_result result)
+{
+    enum verb verb = call->request->verb;
+
+    if (verb == VERB_SET || verb == VERB_META_SET) {
+        store_forget(call->local->store, key, call->now);
     }
-    call->pending->error = result == STORE_TOO_LARGE
-                               ? SLICE("SERVER_ERROR object too large for cache\r\n")
-                               : SLICE("SERVER_ERROR out of memory storing object\r\n");
+    return call_swallow(call, result == STORE_TOO_LARGE
+                                  ? SLICE("SERVER_ERROR object too large for cache\r\n")
+                                  : SLICE("SERVER_ERROR out of memory storing object\r\n"));
 }
 
 enum command_next command_store(struct call *call)
@@ -27,6 +40,9 @@ enum command_next command_store(struct call *call)
         store_reserve(call->local->store, request->key, request->client_flags,
                       call_expiry(call, request->exptime), request->nvalue, call->now, &result);
 
+    if (!item) {
+        return call_refuse(call, request->key, result);
+    }
     *call->pending = (struct command_pending){
         .item = item,
         .nleft = request->nvalue + NTAIL,
@@ -34,9 +50,6 @@ enum command_next command_store(struct call *call)
         .cas = request->cas,
         .noreply = request->noreply,
     };
-    if (!item) {
-        refuse(call, result);
-    }
     return COMMAND_VALUE;
 }
 
@@ -124,6 +137,10 @@ enum command_next command_finish(struct command_local *local, struct command_pen
 
     assert(pending->nleft == 0);
     if (pending->item && ends_well(local, pending)) {
+        if (pending->verb == VERB_META_SET) {
+            command_meta_store(local, pending, now, reply);
+            return reply->failed ? COMMAND_CLOSE : COMMAND_DONE;
+        }
         text = store_value(local, pending, now);
     } else if (pending->item) {
         command_abandon(local, pending);
@@ -142,5 +159,7 @@ void command_abandon(struct command_local *local, struct command_pending *pendin
         store_discard(local->store, pending->item);
         pending->item = NULL;
     }
+    free(pending->echo);
+    pending->echo = NULL;
     pending->nleft = 0;
 }

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sources, headers included, and the layer's unit tests (see the top Makefile.am).
 proto_srcs = memcached/proto/proto.h memcached/proto/text.c memcached/proto/frame.c \
-    memcached/proto/middle.c memcached/proto/reply.c
+    memcached/proto/middle.c memcached/proto/reply.c memcached/proto/meta.c \
+    memcached/proto/meta.h
 
-unit_tests += t/unit/base_num t/unit/proto_text t/unit/proto_reply t/unit/proto_frame
+unit_tests += t/unit/base_num t/unit/base_base64 t/unit/proto_text t/unit/proto_meta \
+    t/unit/proto_reply t/unit/proto_frame
 t_unit_base_num_SOURCES = t/unit/base_num.c
 t_unit_base_num_LDADD = $(base_libs)
+t_unit_base_base64_SOURCES = t/unit/base_base64.c
+t_unit_base_base64_LDADD = $(base_libs)
 t_unit_proto_text_SOURCES = t/unit/proto_text.c t/unit/proto_text.inc
 t_unit_proto_text_LDADD = $(proto_libs)
+t_unit_proto_meta_SOURCES = t/unit/proto_meta.c
+t_unit_proto_meta_LDADD = $(proto_libs)
 t_unit_proto_reply_SOURCES = t/unit/proto_reply.c
 t_unit_proto_reply_LDADD = $(proto_libs)
 t_unit_proto_frame_SOURCES = t/unit/proto_frame.c
@@ -24,7 +30,8 @@ FUZZ_CC = clang -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover
 
 fuzz-text:
 	$(FUZZ_CC) $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/text_parse.c \
-	    $(srcdir)/memcached/proto/text.c $(srcdir)/memcached/base/num.c
+	    $(srcdir)/memcached/proto/text.c $(srcdir)/memcached/proto/meta.c \
+	    $(srcdir)/memcached/base/num.c $(srcdir)/memcached/base/base64.c
 	$(MKDIR_P) $@.corpus
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 \
 	    -dict=$(srcdir)/t/fuzz/text.dict $@.corpus $(srcdir)/t/fuzz/corpus/text

@@ -42,6 +42,12 @@ enum verb {
     VERB_QUIT,
     VERB_SHUTDOWN,
     VERB_HTTP, /* the last word is HTTP/...: close */
+    VERB_META_GET,
+    VERB_META_SET,
+    VERB_META_DELETE,
+    VERB_META_ARITH,
+    VERB_META_NOOP,
+    VERB_META_DEBUG,
 };
 
 enum {
@@ -53,11 +59,25 @@ enum {
     PROTO_NVALUE_MAX = INT32_MAX - 2,
 };
 
+/*
+ * What a meta command has more. Of the flags' values T is the request's exptime, F client_flags,
+ * C cas, D delta (1 if not given); a flag without its value in a request leaves it 0.
+ */
+struct request_meta {
+    uint64_t given;     /* one bit a flag, see proto_meta_has */
+    struct slice flags; /* as they came, for proto_next_key: the reply follows their order */
+    char mode;          /* M, 0: none */
+    int64_t vivify;     /* N, as on the wire */
+    int64_t recache;    /* R, like N */
+    uint64_t initial;   /* J */
+    uint64_t new_cas;   /* E, 0: the next */
+};
+
 /* Slices point into the input: they are good until it moves. */
 struct request {
     enum verb verb;
     struct slice error; /* not empty: the answer, the request is not executed */
-    struct slice key;   /* the first key */
+    struct slice key;   /* the first key; of a meta command with the flag b in base64 */
     struct slice keys;  /* get family: the rest of the line, see proto_next_key */
     struct slice tokens[PROTO_MAX_TOKENS]; /* of other commands, the verb first */
     size_t ntokens;
@@ -69,6 +89,7 @@ struct request {
     bool noreply;
     bool has_value; /* storage command: value and CRLF follow the line, also on error where
                        memcached swallows them */
+    struct request_meta meta; /* of a meta command only */
 };
 
 /*
@@ -79,6 +100,12 @@ ssize_t proto_parse_text(struct slice input, struct request *request);
 /* Takes the next key off `keys`. False: no more. A key over PROTO_KEY_MAX is handed out as it is.
  */
 bool proto_next_key(struct slice *keys, struct slice *key);
+
+/* Whether a meta command came with a flag, which is a letter. */
+static inline bool proto_meta_has(const struct request *request, char flag)
+{
+    return request->meta.given >> (flag - 'A') & 1;
+}
 
 /* The frame header of a UDP datagram (protocol.txt, "UDP protocol"). */
 struct udp_frame {

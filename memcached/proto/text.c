@@ -7,6 +7,7 @@
  * table of verbs. Both give the same request.
  */
 #include "base/num.h"
+#include "proto/meta.h"
 #include "proto/proto.h"
 
 #define BAD_FORMAT  SLICE("CLIENT_ERROR bad command line format\r\n")
@@ -26,6 +27,7 @@ enum shape {
     SHAPE_TOUCH,     /* key exptime */
     SHAPE_DELETE,    /* key [0] */
     SHAPE_WORDS,     /* for the command to read */
+    SHAPE_META,      /* see meta.h */
 };
 
 /*
@@ -46,6 +48,12 @@ static const struct verb_row verbs[] = {
     {"gat", VERB_GAT, SHAPE_EXP_KEYS, 2, 0, 0},
     {"gats", VERB_GATS, SHAPE_EXP_KEYS, 2, 0, 0},
     {"set", VERB_SET, SHAPE_STORE, 5, 6, 4},
+    {"mg", VERB_META_GET, SHAPE_META, 2, 0, 0},
+    {"ms", VERB_META_SET, SHAPE_META, 2, 0, 0},
+    {"md", VERB_META_DELETE, SHAPE_META, 2, 0, 0},
+    {"ma", VERB_META_ARITH, SHAPE_META, 2, 0, 0},
+    {"mn", VERB_META_NOOP, SHAPE_META, 1, 0, 0},
+    {"me", VERB_META_DEBUG, SHAPE_META, 2, 0, 0},
     {"add", VERB_ADD, SHAPE_STORE, 5, 6, 4},
     {"replace", VERB_REPLACE, SHAPE_STORE, 5, 6, 4},
     {"append", VERB_APPEND, SHAPE_STORE, 5, 6, 4},
@@ -244,6 +252,7 @@ static void parse_words(const struct verb_row *row, struct request *request)
     case SHAPE_KEYS:
     case SHAPE_EXP_KEYS:
     case SHAPE_WORDS:
+    case SHAPE_META:
         break;
     }
 }
@@ -284,6 +293,10 @@ static void parse_line(struct slice line, struct request *request)
     request->verb = row->verb;
     if (row->shape == SHAPE_KEYS || row->shape == SHAPE_EXP_KEYS) {
         parse_keys(rest, row->shape == SHAPE_EXP_KEYS, request);
+        return;
+    }
+    if (row->shape == SHAPE_META) {
+        meta_parse(rest, request);
         return;
     }
     cut_words(rest, word, request);

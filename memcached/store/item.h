@@ -45,6 +45,11 @@ static inline rel_time item_age(const struct mc_item *item, rel_time now)
     return time < now ? now - time : 0;
 }
 
+/* Flags of a value that go with it when it moves to another chunk. */
+enum {
+    ITEM_MARKS = MC_ITEM_FETCHED | MC_ITEM_ACTIVE | MC_ITEM_STALE | MC_ITEM_WON | MC_ITEM_BINKEY
+};
+
 /*
  * Time and flags change under the stripe, but the age of a tail is judged
  * without it, and holders look at the flags.

@@ -9,7 +9,7 @@ store_srcs = memcached/store/flush.c memcached/store/flush.h memcached/store/has
     memcached/store/slab.c memcached/store/slab.h \
     memcached/store/stats.c memcached/store/store.c memcached/store/store.h \
     memcached/store/table.c memcached/store/table.h memcached/store/verbs.h \
-    memcached/store/write.c
+    memcached/store/write.c memcached/store/meta.c
 
 unit_tests += t/unit/store_large
 t_unit_store_large_SOURCES = t/unit/store_large.c t/unit/store_fixture.h
@@ -50,3 +50,7 @@ t_unit_store_sizes_LDADD = $(store_libs)
 unit_tests += t/unit/store_failures
 t_unit_store_failures_SOURCES = t/unit/store_failures.c t/unit/store_fixture.h
 t_unit_store_failures_LDADD = $(store_libs)
+
+unit_tests += t/unit/store_meta
+t_unit_store_meta_SOURCES = t/unit/store_meta.c t/unit/store_fixture.h
+t_unit_store_meta_LDADD = $(store_libs)

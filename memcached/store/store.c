@@ -206,7 +206,7 @@ void store_local_free(struct store_local *local)
 
 /* --- reading ------------------------------------------------------------- */
 
-static void hold(struct mc_item *item)
+void verb_hold(struct mc_item *item)
 {
     __atomic_fetch_add(&item->refcount, 1, __ATOMIC_RELAXED);
 }
@@ -227,13 +227,13 @@ static struct mc_item *replace_by_copy(struct store *store, struct mc_item *item
         return NULL;
     item_copy(store, copy, 0, item);
     copy->cas = item->cas;
+    item_set_flags(copy, item->flags & ITEM_MARKS);
     verb_swap(store, copy, item, spot, item->epoch, now);
     item_put(store, item);
     return copy;
 }
 
-/* Marks a hit, and holds the item. Under the stripe. */
-static void hit(struct mc_item *item, rel_time now)
+void verb_hit(struct mc_item *item, rel_time now)
 {
     unsigned int flags = MC_ITEM_FETCHED;
 
@@ -243,7 +243,7 @@ static void hit(struct mc_item *item, rel_time now)
         item_set_flags(item, flags);
     if (item->time != now)
         item_set_time(item, now);
-    hold(item);
+    verb_hold(item);
 }
 
 /* The item of the key, alive; dead ones are removed and counted. Under the stripe. */
@@ -267,6 +267,26 @@ static struct mc_item *find_live(struct store_local *local, uint64_t hash, struc
     return item;
 }
 
+void key_open_live(struct store_local *local, struct slice name, rel_time now, struct key *key)
+{
+    struct store *store = local->store;
+
+    key->hash = hash_key(store->control, name);
+    key->stripe = table_stripe(&store->table, key->hash);
+    verb_begin(store, now);
+    lock_take(key->stripe, LOCK_STRIPE);
+    key->epoch = flush_epoch(store);
+    key->found = find_live(local, key->hash, name, &key->spot, now);
+    key->live = key->found != NULL;
+}
+
+void verb_set_expiry(struct mc_item *item, const struct table_spot *spot, rel_time expiry)
+{
+    table_begin(spot->head);
+    __atomic_store_n(&item->exptime, expiry, __ATOMIC_RELAXED);
+    table_end(spot->head);
+}
+
 struct mc_item *store_get(struct store_local *local, struct slice key, rel_time now)
 {
     struct store *store = local->store;
@@ -279,7 +299,7 @@ struct mc_item *store_get(struct store_local *local, struct slice key, rel_time 
     lock_take(stripe, LOCK_STRIPE);
     item = find_live(local, hash, key, &spot, now);
     if (item) {
-        hit(item, now);
+        verb_hit(item, now);
         count(&local->counts.lru_hits[item->clsid]);
     }
     lock_release(stripe, LOCK_STRIPE);
@@ -304,10 +324,8 @@ static struct mc_item *touch(struct store_local *local, struct slice key, rel_ti
     lock_take(stripe, LOCK_STRIPE);
     item = find_live(local, hash, key, &spot, now);
     if (item) {
-        hit(item, now);
-        table_begin(spot.head);
-        __atomic_store_n(&item->exptime, expiry, __ATOMIC_RELAXED);
-        table_end(spot.head);
+        verb_hit(item, now);
+        verb_set_expiry(item, &spot, expiry);
         count(&counts->classes[lru_class_of(item)].touch_hits);
     }
     lock_release(stripe, LOCK_STRIPE);
@@ -351,5 +369,5 @@ struct slice item_at(const struct store_local *local, const struct mc_item *item
 
 uint64_t item_cas(const struct store_local *local, const struct mc_item *item)
 {
-    return local->store->config.cas ? item->cas : 0;
+    return local->store->config.cas ? __atomic_load_n(&item->cas, __ATOMIC_RELAXED) : 0;
 }

@@ -114,6 +114,43 @@ struct mc_item *store_get_touch(struct store_local *local, struct slice key, rel
                                 rel_time now);
 void store_put(struct store_local *local, struct mc_item *item);
 
+/* A get with conditions. */
+struct store_fetch {
+    bool unseen; /* does not count as a use of the item */
+    bool touch;  /* the expiry becomes this one */
+    rel_time expiry;
+    bool vivify; /* a miss stores an empty value, which expires then, and wins */
+    rel_time vivify_expiry;
+    bool binary_key;  /* of a value so stored: see store_mark_binary_key */
+    uint64_t new_cas; /* of a value so stored, 0: the next */
+    bool recache;     /* wins if it expires before `recache_before` */
+    rel_time recache_before;
+    bool recache_old; /* of the time before the touch */
+};
+
+/* What was found, at the moment of the get. */
+struct store_fetched {
+    uint64_t cas;
+    rel_time old_expiry, expiry; /* before and after the touch */
+    rel_time last_use;           /* before this one */
+    unsigned int clsid;          /* slab class */
+    bool used;                   /* before this one */
+    bool created;
+    bool stale;
+    bool won, was_won; /* this one, an earlier one: one at most */
+};
+
+/*
+ * Of several that get a value which is stale, new by vivify or about to expire, one wins: who is
+ * to store a new one. The item is held. NULL: *result says STORE_MISS or STORE_NO_MEMORY.
+ */
+struct mc_item *store_fetch(struct store_local *local, struct slice key,
+                            const struct store_fetch *how, rel_time now, struct store_fetched *out,
+                            enum store_result *result);
+/* Looks at an item without using it, uncounted. It is held; NULL: a miss. */
+struct mc_item *store_peek(struct store_local *local, struct slice key, rel_time now,
+                           struct store_fetched *out);
+
 /* Parts of an item. */
 static inline struct slice item_key(const struct mc_item *item)
 {
@@ -122,6 +159,11 @@ static inline struct slice item_key(const struct mc_item *item)
 static inline struct slice item_middle(const struct mc_item *item)
 {
     return (struct slice){item->wire + item->nkey, item->nmid};
+}
+/* Bytes of header, key, middle, value and tail. */
+static inline size_t item_size(const struct mc_item *item)
+{
+    return MC_ITEM_HEADER + (size_t)item->nbytes;
 }
 /* Length of the value, without the tail. */
 uint32_t item_nvalue(const struct store_local *local, const struct mc_item *item);
@@ -152,9 +194,35 @@ void store_discard(struct store_local *local, struct mc_item *item);
  */
 enum store_result store_commit(struct store_local *local, struct mc_item *item,
                                enum store_mode mode, uint64_t cas, rel_time now, uint64_t *cas_out);
+/* On which terms a value is stored. */
+struct store_terms {
+    enum store_mode mode;
+    uint64_t cas;     /* as above */
+    bool invalidate;  /* STORE_CAS: with an older id it is stored as stale, with the old expiry */
+    uint64_t new_cas; /* its id, 0: the next */
+};
+enum store_result store_commit_on(struct store_local *local, struct mc_item *item,
+                                  const struct store_terms *terms, rel_time now, uint64_t *cas_out);
+/* Of a reserved item: whoever shows its key should know that it is not text. */
+static inline void store_mark_binary_key(struct mc_item *item)
+{
+    item->flags |= MC_ITEM_BINKEY;
+}
+
 /* cas 0: any. */
 enum store_result store_delete(struct store_local *local, struct slice key, uint64_t cas,
                                rel_time now);
+/* A delete with conditions. */
+struct store_removal {
+    bool compare; /* the id is this one */
+    uint64_t cas;
+    bool invalidate;  /* it stays, as stale, under another id */
+    uint64_t new_cas; /* that id, 0: the next */
+    bool touch;       /* what stays expires then */
+    rel_time expiry;
+};
+enum store_result store_remove(struct store_local *local, struct slice key,
+                               const struct store_removal *how, rel_time now);
 /* Removes without counting: what a failed set leaves must not be served. */
 void store_forget(struct store_local *local, struct slice key, rel_time now);
 enum store_result store_touch(struct store_local *local, struct slice key, rel_time expiry,
@@ -167,6 +235,10 @@ struct store_delta {
     bool create;  /* if missing store `initial` with `expiry` */
     uint64_t initial;
     rel_time expiry;
+    bool binary_key; /* of what is so stored */
+    bool touch;      /* if there, it expires at new_expiry from now on */
+    rel_time new_expiry;
+    uint64_t new_cas; /* its id, 0: the next */
 };
 /*
  * On STORE_DONE *value is the new number and *cas_out its id. A number that
@@ -175,6 +247,15 @@ struct store_delta {
 enum store_result store_arith(struct store_local *local, struct slice key,
                               const struct store_delta *delta, rel_time now, uint64_t *value,
                               uint64_t *cas_out);
+struct store_number {
+    uint64_t value, cas;
+    rel_time old_expiry, expiry; /* before (0 if it was created) and after the touch */
+    bool created;
+};
+/* The same; *out is written on STORE_DONE. */
+enum store_result store_count(struct store_local *local, struct slice key,
+                              const struct store_delta *delta, rel_time now,
+                              struct store_number *out);
 /*
  * Everything stored until the second `at` is gone from then on; at <= now: from
  * this call on. A later call replaces a delay that has not run out.

@@ -16,6 +16,37 @@ static inline void verb_begin(struct store *store, rel_time now)
         flush_apply(store, now);
 }
 
+/* A key under its stripe. */
+struct key {
+    uint64_t hash;
+    struct lock *stripe;
+    struct table_spot spot; /* of found */
+    struct mc_item *found;  /* what the table has, dead or alive; NULL: nothing */
+    uint8_t epoch;          /* read once: see flush.h */
+    bool live;
+};
+
+/* Takes the stripe and looks; key_close gives the stripe back. */
+void key_open(struct store *store, struct slice name, rel_time now, struct key *key);
+/* The same; what is dead is removed and counted, and what is alive may be held once more. */
+void key_open_live(struct store_local *local, struct slice name, rel_time now, struct key *key);
+void key_close(struct store *store, struct key *key);
+/*
+ * Makes `item` what the key has; its hold becomes the table's. `cas` is its id, 0: the next one.
+ * *old is then for the caller to put, outside the stripe. false: no memory, nothing has changed.
+ */
+bool key_link(struct store_local *local, struct key *key, struct mc_item *item, uint64_t cas,
+              rel_time now, struct mc_item **old);
+
+/* The next id that no value has had. */
+uint64_t verb_next_cas(struct store *store);
+bool verb_cas_differs(const struct store *store, const struct mc_item *item, uint64_t cas);
+/* Marks a hit, and holds the item. Under the stripe. */
+void verb_hit(struct mc_item *item, rel_time now);
+void verb_hold(struct mc_item *item);
+/* A new expiry of an item that is in the table. Under the stripe. */
+void verb_set_expiry(struct mc_item *item, const struct table_spot *spot, rel_time expiry);
+
 /*
  * Puts `item` into table and LRU in the place of `old`, whose table hold goes to the
  * caller. The item's hold becomes the table's. Under the stripe.

@@ -3,17 +3,7 @@
 #include "store/reclaim.h"
 #include "store/verbs.h"
 
-/* A key under its stripe. */
-struct key {
-    uint64_t hash;
-    struct lock *stripe;
-    struct table_spot spot; /* of found */
-    struct mc_item *found;  /* what the table has, dead or alive; NULL: nothing */
-    uint8_t epoch;          /* read once: see flush.h */
-    bool live;
-};
-
-static void key_open(struct store *store, struct slice name, rel_time now, struct key *key)
+void key_open(struct store *store, struct slice name, rel_time now, struct key *key)
 {
     key->hash = hash_key(store->control, name);
     key->stripe = table_stripe(&store->table, key->hash);
@@ -24,7 +14,7 @@ static void key_open(struct store *store, struct slice name, rel_time now, struc
     key->live = key->found && !flush_is_dead(key->found, key->epoch, now);
 }
 
-static void key_close(struct store *store, struct key *key)
+void key_close(struct store *store, struct key *key)
 {
     lock_release(key->stripe, LOCK_STRIPE);
     if (__builtin_expect(table_crowded(&store->table), 0))
@@ -77,17 +67,18 @@ void verb_swap(struct store *store, struct mc_item *item, struct mc_item *old,
     swap_lru(store, item, old, now);
 }
 
-/*
- * Makes `item` what the key has; its hold becomes the table's. *old is then for the caller to
- * put, outside the stripe. false: no memory, nothing has changed.
- */
-static bool link_item(struct store_local *local, struct key *key, struct mc_item *item,
-                      rel_time now, struct mc_item **old)
+uint64_t verb_next_cas(struct store *store)
+{
+    return __atomic_add_fetch(&store->last_cas, 1, __ATOMIC_RELAXED);
+}
+
+bool key_link(struct store_local *local, struct key *key, struct mc_item *item, uint64_t cas,
+              rel_time now, struct mc_item **old)
 {
     struct store *store = local->store;
 
     *old = key->found;
-    item->cas = __atomic_add_fetch(&store->last_cas, 1, __ATOMIC_RELAXED);
+    item->cas = cas ? cas : verb_next_cas(store);
     if (*old) {
         verb_swap(store, item, *old, &key->spot, key->epoch, now);
     } else {
@@ -102,7 +93,6 @@ static bool link_item(struct store_local *local, struct key *key, struct mc_item
         lru_link(lru, &store->heap, item, first_segment(store, item, now));
         lock_release(&lru->lock, LOCK_LRU);
     }
-    count(&local->counts.total_items);
     return true;
 }
 
@@ -120,17 +110,23 @@ void store_discard(struct store_local *local, struct mc_item *item)
     item_put(local->store, item);
 }
 
-static bool cas_differs(const struct store *store, const struct mc_item *item, uint64_t cas)
+bool verb_cas_differs(const struct store *store, const struct mc_item *item, uint64_t cas)
 {
     return store->config.cas && item->cas != cas;
 }
 
+static bool is_outdated(const struct store_terms *terms, const struct mc_item *old)
+{
+    return terms->invalidate && terms->mode == STORE_CAS && terms->cas != 0 &&
+           terms->cas < old->cas;
+}
+
 static enum store_result judge_cas(struct store_local *local, const struct mc_item *old,
-                                   uint64_t cas)
+                                   const struct store_terms *terms)
 {
     struct store_class_counts *class = &local->counts.counts.classes[lru_class_of(old)];
 
-    if (cas_differs(local->store, old, cas)) {
+    if (verb_cas_differs(local->store, old, terms->cas) && !is_outdated(terms, old)) {
         count(&class->cas_badval);
         return STORE_EXISTS;
     }
@@ -140,16 +136,16 @@ static enum store_result judge_cas(struct store_local *local, const struct mc_it
 
 /* Whether a mode may store, from what there is. */
 static enum store_result judge_mode(struct store_local *local, const struct key *key,
-                                    enum store_mode mode, uint64_t cas)
+                                    const struct store_terms *terms)
 {
-    bool compare = mode == STORE_CAS || cas != 0;
+    bool compare = terms->mode == STORE_CAS || terms->cas != 0;
 
     if (key->live) {
-        if (mode == STORE_ADD)
+        if (terms->mode == STORE_ADD)
             return STORE_NOT_STORED;
-        return compare ? judge_cas(local, key->found, cas) : STORE_DONE;
+        return compare ? judge_cas(local, key->found, terms) : STORE_DONE;
     }
-    switch (mode) {
+    switch (terms->mode) {
     case STORE_SET:
     case STORE_CAS:
         if (!compare)
@@ -182,23 +178,34 @@ static struct mc_item *join(struct store *store, const struct mc_item *old,
     return item;
 }
 
-enum store_result store_commit(struct store_local *local, struct mc_item *item,
-                               enum store_mode mode, uint64_t cas, rel_time now, uint64_t *cas_out)
+/* What is stored with an outdated id is stale from the start, and nobody wins it twice. */
+static void make_stale(struct mc_item *item, const struct mc_item *old)
 {
+    item->exptime = old->exptime;
+    item_set_flags(item, MC_ITEM_STALE | (old->flags & MC_ITEM_WON));
+}
+
+static enum store_result commit(struct store_local *local, struct mc_item *item,
+                                const struct store_terms *terms, rel_time now, uint64_t *cas_out)
+{
+    bool append = terms->mode == STORE_APPEND;
     struct store *store = local->store;
     struct mc_item *stored = item, *old = NULL;
     enum store_result result;
     struct key key;
 
-    count(&local->counts.counts.classes[lru_class_of(item)].set_cmds);
     key_open(store, item_key(item), now, &key);
-    result = judge_mode(local, &key, mode, cas);
-    if (result == STORE_DONE && (mode == STORE_APPEND || mode == STORE_PREPEND))
-        stored = join(store, key.found, item, mode == STORE_APPEND, now, &result);
+    result = judge_mode(local, &key, terms);
+    if (result == STORE_DONE && (append || terms->mode == STORE_PREPEND))
+        stored = join(store, key.found, item, append, now, &result);
     if (stored && result == STORE_DONE) {
-        if (!link_item(local, &key, stored, now, &old))
+        if (key.live && is_outdated(terms, key.found))
+            make_stale(stored, key.found);
+        if (!key_link(local, &key, stored, terms->new_cas, now, &old))
             result = STORE_NO_MEMORY;
-        else if (cas_out)
+        else
+            count(&local->counts.total_items);
+        if (result == STORE_DONE && cas_out)
             *cas_out = item_cas(local, stored);
     }
     key_close(store, &key);
@@ -212,6 +219,21 @@ enum store_result store_commit(struct store_local *local, struct mc_item *item,
     return result;
 }
 
+enum store_result store_commit_on(struct store_local *local, struct mc_item *item,
+                                  const struct store_terms *terms, rel_time now, uint64_t *cas_out)
+{
+    count(&local->counts.counts.classes[lru_class_of(item)].set_cmds);
+    return commit(local, item, terms, now, cas_out);
+}
+
+enum store_result store_commit(struct store_local *local, struct mc_item *item,
+                               enum store_mode mode, uint64_t cas, rel_time now, uint64_t *cas_out)
+{
+    const struct store_terms terms = {.mode = mode, .cas = cas};
+
+    return store_commit_on(local, item, &terms, now, cas_out);
+}
+
 /* --- delete --------------------------------------------------------------- */
 
 enum store_result store_delete(struct store_local *local, struct slice name, uint64_t cas,
@@ -222,7 +244,7 @@ enum store_result store_delete(struct store_local *local, struct slice name, uin
     struct key key;
 
     key_open(local->store, name, now, &key);
-    if (key.live && cas != 0 && cas_differs(local->store, key.found, cas)) {
+    if (key.live && cas != 0 && verb_cas_differs(local->store, key.found, cas)) {
         result = STORE_EXISTS;
     } else if (key.found) {
         if (key.live) {
@@ -314,50 +336,93 @@ static struct mc_item *number_item(struct store *store, struct slice key, uint32
     return item;
 }
 
-/* Counts the existing item of the key up or down. Under the stripe. */
+/*
+ * Counts the existing item of the key up or down. To memcached a number that is as long as before
+ * is the same item still. Under the stripe.
+ */
 static enum store_result change_number(struct store_local *local, struct key *key,
                                        const struct store_delta *delta, rel_time now,
-                                       uint64_t *value, uint64_t *cas_out, struct mc_item **old)
+                                       struct store_number *out, struct mc_item **old)
 {
     struct store *store = local->store;
     struct mc_item *found = key->found, *item;
     struct store_class_counts *class = &local->counts.counts.classes[lru_class_of(found)];
     struct slice text = {item_piece(store, found, 0).ptr, item_length(store, found)};
+    rel_time expiry = delta->touch ? delta->new_expiry : found->exptime;
     enum store_result result;
     uint64_t number;
 
-    if (delta->cas != 0 && cas_differs(store, found, delta->cas))
+    if (found->flags & MC_ITEM_CHUNKED || text.len == 0)
+        return STORE_NON_NUMERIC;
+    if (delta->cas != 0 && verb_cas_differs(store, found, delta->cas))
         return STORE_EXISTS;
-    if (found->flags & MC_ITEM_CHUNKED || !read_number(text, &number))
+    if (!read_number(text, &number))
         return STORE_NON_NUMERIC;
     number = apply_delta(number, delta);
-    item = number_item(store, item_key(found), item_client_flags(store, found), found->exptime,
-                       number, text.len, now, &result);
+    item = number_item(store, item_key(found), item_client_flags(store, found), expiry, number,
+                       text.len, now, &result);
     if (!item)
         return result;
+    if (item->nbytes == found->nbytes)
+        item_set_flags(item, found->flags & ITEM_MARKS);
+    else
+        count(&local->counts.total_items);
     count(delta->decrement ? &class->decr_hits : &class->incr_hits);
+    *out = (struct store_number){.value = number, .old_expiry = found->exptime, .expiry = expiry};
     /* An insertion in the place of another item does not fail. */
-    link_item(local, key, item, now, old);
-    *value = number;
-    if (cas_out)
-        *cas_out = item_cas(local, item);
+    key_link(local, key, item, delta->new_cas, now, old);
+    out->cas = item_cas(local, item);
     return STORE_DONE;
 }
 
 /* Stores the initial number of a key that is missing. */
 static enum store_result create_number(struct store_local *local, struct slice name,
                                        const struct store_delta *delta, rel_time now,
-                                       uint64_t *value, uint64_t *cas_out)
+                                       struct store_number *out)
 {
+    const struct store_terms terms = {.mode = STORE_ADD, .new_cas = delta->new_cas};
     enum store_result result;
     struct mc_item *item =
         number_item(local->store, name, 0, delta->expiry, delta->initial, 0, now, &result);
 
     if (!item)
         return result;
-    result = store_commit(local, item, STORE_ADD, 0, now, cas_out);
+    if (delta->binary_key)
+        store_mark_binary_key(item);
+    *out = (struct store_number){
+        .value = delta->initial,
+        .expiry = delta->expiry,
+        .created = true,
+    };
+    return commit(local, item, &terms, now, &out->cas);
+}
+
+enum store_result store_count(struct store_local *local, struct slice name,
+                              const struct store_delta *delta, rel_time now,
+                              struct store_number *out)
+{
+    struct store_counts *counts = &local->counts.counts;
+    struct mc_item *old = NULL;
+    struct store_number number;
+    enum store_result result;
+    struct key key;
+
+    do {
+        key_open(local->store, name, now, &key);
+        result = key.live ? change_number(local, &key, delta, now, &number, &old) : STORE_MISS;
+        key_close(local->store, &key);
+        if (key.live)
+            break;
+        if (delta->create)
+            result = create_number(local, name, delta, now, &number);
+        else
+            count(delta->decrement ? &counts->decr_misses : &counts->incr_misses);
+        /* Not stored: somebody else created it meanwhile, and that one is counted up. */
+    } while (result == STORE_NOT_STORED);
+    if (old)
+        item_put(local->store, old);
     if (result == STORE_DONE)
-        *value = delta->initial;
+        *out = number;
     return result;
 }
 
@@ -365,25 +430,14 @@ enum store_result store_arith(struct store_local *local, struct slice name,
                               const struct store_delta *delta, rel_time now, uint64_t *value,
                               uint64_t *cas_out)
 {
-    struct store_counts *counts = &local->counts.counts;
-    struct mc_item *old = NULL;
-    enum store_result result;
-    struct key key;
+    struct store_number number;
+    enum store_result result = store_count(local, name, delta, now, &number);
 
-    do {
-        key_open(local->store, name, now, &key);
-        result =
-            key.live ? change_number(local, &key, delta, now, value, cas_out, &old) : STORE_MISS;
-        key_close(local->store, &key);
-        if (key.live)
-            break;
-        count(delta->decrement ? &counts->decr_misses : &counts->incr_misses);
-        if (delta->create)
-            result = create_number(local, name, delta, now, value, cas_out);
-        /* Not stored: somebody else created it meanwhile, and that one is counted up. */
-    } while (result == STORE_NOT_STORED);
-    if (old)
-        item_put(local->store, old);
+    if (result == STORE_DONE) {
+        *value = number.value;
+        if (cas_out)
+            *cas_out = number.cas;
+    }
     return result;
 }
 

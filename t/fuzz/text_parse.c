@@ -42,6 +42,7 @@ static void check_slices(const struct request *request, const char *line, size_t
     must(request->ntokens <= PROTO_MAX_TOKENS);
     inside(request->key, line, len);
     inside(request->keys, line, len);
+    inside(request->meta.flags, line, len);
     for (i = 0; i < request->ntokens; i++) {
         inside(request->tokens[i], line, len);
     }
@@ -50,7 +51,8 @@ static void check_slices(const struct request *request, const char *line, size_t
         inside(key, line, len);
     }
     must(!request->has_value || (request->nvalue <= PROTO_NVALUE_MAX && request->key.len > 0 &&
-                                 request->key.len <= PROTO_KEY_MAX && !request->error.len));
+                                 request->key.len <= PROTO_KEY_MAX &&
+                                 (!request->error.len || request->verb == VERB_META_SET)));
 }
 
 /* A blank before the line takes it off the short way. */
@@ -68,7 +70,12 @@ static void check_long_way(const struct request *request, const char *line, size
          slice_equal(other.key, request->key) && slice_equal(other.keys, request->keys) &&
          other.client_flags == request->client_flags && other.exptime == request->exptime &&
          other.nvalue == request->nvalue && other.cas == request->cas &&
-         other.delta == request->delta);
+         other.delta == request->delta && other.meta.given == request->meta.given &&
+         slice_equal(other.meta.flags, request->meta.flags) &&
+         other.meta.mode == request->meta.mode && other.meta.vivify == request->meta.vivify &&
+         other.meta.recache == request->meta.recache &&
+         other.meta.initial == request->meta.initial &&
+         other.meta.new_cas == request->meta.new_cas);
     free(longer);
 }
 

@@ -143,6 +143,12 @@ static void describe_parts(const struct request *request, struct text *text)
     case VERB_SHUTDOWN:
         describe_words(request, text);
         break;
+    case VERB_META_GET:
+    case VERB_META_SET:
+    case VERB_META_DELETE:
+    case VERB_META_ARITH:
+    case VERB_META_NOOP:
+    case VERB_META_DEBUG: /* see proto_meta.c */
     case VERB_UNKNOWN:
     case VERB_HTTP:
         break;

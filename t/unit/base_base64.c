@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* base64: the RFC's vectors, every byte and length, and what memcached takes beyond the RFC. */
+#include "base/base64.h"
+
+#include <stdlib.h>
+
+#include "t/lib/tap.h"
+
+struct vector {
+    const char *text, *bytes; /* bytes NULL: refused */
+};
+
+static const struct vector rfc[] = {
+    {"Zg==", "f"},        {"Zm8=", "fo"},        {"Zm9v", "foo"},
+    {"Zm9vYg==", "foob"}, {"Zm9vYmE=", "fooba"}, {"Zm9vYmFy", "foobar"},
+};
+
+/* As observed on memcached 1.6.18. */
+static const struct vector lenient[] = {
+    {"ax==", "k"},
+    {"aw==bg==", "k"},
+    {"aw==!!!!", "k"},
+    {"!!!!aw==", "k"},
+    {"aaa=aw==", "i\xa6"},
+    {"bm9=", "no"},
+    {"bm=r", "n`"},
+    {"a-w_==", "k"},
+    {"aw", NULL},
+    {"aw=", NULL},
+    {"aw===", NULL},
+    {"a===", NULL},
+    {"====", NULL},
+    {"!!!!", NULL},
+    {"", NULL},
+    {"awbg==bg==", NULL},
+    {"aw-_", NULL},
+    {"aw==a", NULL},
+    {"\x80\xff"
+     "aa",
+     NULL},
+};
+
+static bool decodes_to(const struct vector *vector)
+{
+    struct slice text = {vector->text, strlen(vector->text)};
+    char out[64];
+    size_t n = 0;
+
+    if (!base64_decode(out, text, &n)) {
+        return !vector->bytes;
+    }
+    return vector->bytes && slice_equal((struct slice){out, n},
+                                        (struct slice){vector->bytes, strlen(vector->bytes)});
+}
+
+/* Texts of exactly their size, so that a sanitizer sees a byte too many. */
+static bool comes_back(size_t n, unsigned int seed)
+{
+    char *bytes = malloc(n + 1);
+    char *text = malloc(BASE64_TEXT_BYTES(n) + 1);
+    char *again = malloc(BASE64_MAX_BYTES(BASE64_TEXT_BYTES(n)) + 1);
+    size_t ntext, nagain = 0, i;
+    bool same;
+
+    for (i = 0; i < n; i++) {
+        bytes[i] = (char)(i * 37 + seed);
+    }
+    ntext = base64_encode(text, (struct slice){bytes, n});
+    same = ntext == BASE64_TEXT_BYTES(n) &&
+           base64_decode(again, (struct slice){text, ntext}, &nagain) &&
+           slice_equal((struct slice){bytes, n}, (struct slice){again, nagain});
+    free(bytes);
+    free(text);
+    free(again);
+    return same;
+}
+
+int main(void)
+{
+    bool all = true;
+    unsigned int seed;
+    size_t i, n;
+
+    for (i = 0; i < sizeof(rfc) / sizeof(rfc[0]); i++) {
+        char text[16];
+        size_t ntext = base64_encode(text, (struct slice){rfc[i].bytes, strlen(rfc[i].bytes)});
+
+        ok(slice_equal((struct slice){text, ntext},
+                       (struct slice){rfc[i].text, strlen(rfc[i].text)}) &&
+               decodes_to(&rfc[i]),
+           "%s is %s and back", rfc[i].bytes, rfc[i].text);
+    }
+    for (i = 0; i < sizeof(lenient) / sizeof(lenient[0]); i++) {
+        ok(decodes_to(&lenient[i]), "'%s' is %s", lenient[i].text,
+           lenient[i].bytes ? "taken as memcached takes it" : "refused");
+    }
+    for (n = 1; n <= 250; n++) {
+        for (seed = 0; seed < 256; seed += 5) {
+            all &= comes_back(n, seed);
+        }
+    }
+    ok(all, "bytes of any value and length come back");
+    return done();
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Gets and deletes with conditions, also when an item has nearly as many holders as it can. */
+#include <pthread.h>
+
+#include "store/internal.h"
+#include "t/unit/store_fixture.h"
+
+enum { NOW = 100, NHOLDS = 40000, NTHREADS = 4, NROUNDS = 2000 };
+
+static struct mc_item *fetch(struct fixture *f, const char *key, const struct store_fetch *how,
+                             struct store_fetched *out)
+{
+    enum store_result result;
+
+    return store_fetch(f->local, fixture_slice(key), how, NOW, out, &result);
+}
+
+static void many_holders_keep_the_marks(struct fixture *f)
+{
+    static struct mc_item *held[NHOLDS];
+    const struct store_removal stale = {.invalidate = true};
+    const struct store_fetch how = {0};
+    struct store_fetched fetched;
+    unsigned int nwins = 0, nstale = 0;
+
+    fixture_set(f, "k", "v", NOW);
+    store_remove(f->local, fixture_slice("k"), &stale, NOW);
+    for (int i = 0; i < NHOLDS; i++) {
+        held[i] = fetch(f, "k", &how, &fetched);
+        nwins += fetched.won;
+        nstale += fetched.stale;
+    }
+    ok(nwins == 1 && nstale == NHOLDS, "of %d that hold a stale item one has won", NHOLDS);
+    for (int i = 0; i < NHOLDS; i++)
+        store_put(f->local, held[i]);
+}
+
+static void a_held_item_stays_when_invalidated(struct fixture *f)
+{
+    const struct store_removal removal = {.invalidate = true, .touch = true, .expiry = NOW + 5};
+    struct store_fetched fetched;
+    struct mc_item *item;
+    char *value;
+
+    fixture_set(f, "h", "value", NOW);
+    item = store_get(f->local, fixture_slice("h"), NOW);
+    ok(store_remove(f->local, fixture_slice("h"), &removal, NOW) == STORE_DONE,
+       "a held item is invalidated");
+    value = fixture_value(f->local, item);
+    ok(strcmp(value, "value") == 0, "and keeps its bytes");
+    free(value);
+    store_put(f->local, item);
+    item = store_peek(f->local, fixture_slice("h"), NOW, &fetched);
+    ok(item && fetched.stale && fetched.expiry == NOW + 5, "and is stale, for so long");
+    store_put(f->local, item);
+    ok(!store_peek(f->local, fixture_slice("h"), NOW + 5, &fetched), "and then gone");
+}
+
+/* Sets the mark that a kernel program sets when it has answered the item. */
+static void serve_in_kernel(struct fixture *f, const char *key)
+{
+    struct slice name = fixture_slice(key);
+    struct table_spot spot;
+
+    table_find(&f->store->table, hash_key(f->store->control, name), name, &spot);
+    spot.line->touched |= (uint8_t)(1u << spot.slot);
+}
+
+static void the_kernels_answers_are_uses(struct fixture *f)
+{
+    const struct store_fetch how = {.unseen = true};
+    struct store_fetched fetched;
+
+    fixture_set(f, "served", "v", NOW);
+    store_put(f->local, fetch(f, "served", &how, &fetched));
+    ok(!fetched.used, "an item that nobody has read");
+    serve_in_kernel(f, "served");
+    store_put(f->local, fetch(f, "served", &how, &fetched));
+    ok(fetched.used, "what the kernel served has been read");
+}
+
+struct player {
+    struct fixture *f;
+    pthread_t thread;
+    unsigned int nwins;
+};
+
+/* Each round has a key of its own; who wins it first removes nothing, so that one win is all. */
+static void *play(void *argument)
+{
+    const struct store_fetch how = {.vivify = true, .vivify_expiry = NOW + 1000};
+    struct player *player = argument;
+    struct store_local *local = store_local_new(player->f->store);
+
+    for (int i = 0; local && i < NROUNDS; i++) {
+        struct store_fetched fetched;
+        enum store_result result;
+        struct mc_item *item;
+        char key[32];
+
+        snprintf(key, sizeof(key), "round%d", i);
+        item = store_fetch(local, fixture_slice(key), &how, NOW, &fetched, &result);
+        if (item) {
+            player->nwins += fetched.won;
+            store_put(local, item);
+        }
+    }
+    store_local_free(local);
+    return NULL;
+}
+
+static void one_thread_wins(struct fixture *f)
+{
+    struct player players[NTHREADS] = {{0}};
+    unsigned int nwins = 0;
+
+    for (int i = 0; i < NTHREADS; i++) {
+        players[i].f = f;
+        pthread_create(&players[i].thread, NULL, play, &players[i]);
+    }
+    for (int i = 0; i < NTHREADS; i++) {
+        pthread_join(players[i].thread, NULL);
+        nwins += players[i].nwins;
+    }
+    ok(nwins == NROUNDS, "of %d threads one wins each of %d keys: %u", NTHREADS, NROUNDS, nwins);
+}
+
+/* Invalidates, gets and counts one key as fast as it can. */
+static void *disturb(void *argument)
+{
+    const struct store_removal stale = {.invalidate = true, .touch = true, .expiry = NOW + 500};
+    const struct store_fetch touch = {.touch = true, .expiry = NOW + 1000};
+    const struct store_delta delta = {.delta = 1, .touch = true, .new_expiry = NOW + 700};
+    struct player *player = argument;
+    struct store_local *local = store_local_new(player->f->store);
+    struct slice key = fixture_slice("counter");
+
+    for (int i = 0; local && i < NROUNDS; i++) {
+        struct store_fetched fetched;
+        struct store_number number;
+        enum store_result result;
+        struct mc_item *item = store_fetch(local, key, &touch, NOW, &fetched, &result);
+
+        if (item) {
+            item_cas(local, item);
+            store_put(local, item);
+        }
+        store_remove(local, key, &stale, NOW);
+        player->nwins += store_count(local, key, &delta, NOW, &number) == STORE_DONE;
+    }
+    store_local_free(local);
+    return NULL;
+}
+
+static void no_count_is_lost(struct fixture *f)
+{
+    const struct store_delta nothing = {.delta = 0};
+    struct player players[NTHREADS] = {{0}};
+    struct store_number number = {0};
+    unsigned int ncounts = 0;
+
+    fixture_set(f, "counter", "100000", NOW);
+    for (int i = 0; i < NTHREADS; i++) {
+        players[i].f = f;
+        pthread_create(&players[i].thread, NULL, disturb, &players[i]);
+    }
+    for (int i = 0; i < NTHREADS; i++) {
+        pthread_join(players[i].thread, NULL);
+        ncounts += players[i].nwins;
+    }
+    store_count(f->local, fixture_slice("counter"), &nothing, NOW, &number);
+    ok(ncounts == NTHREADS * NROUNDS && number.value == 100000 + ncounts,
+       "while it is made stale and touched all the time a number loses no count");
+}
+
+static void without_memory(void)
+{
+    const struct store_fetch how = {.vivify = true};
+    struct store_config config;
+    struct store_fetched fetched;
+    enum store_result result = STORE_DONE;
+    struct mc_item *item;
+    struct fixture f;
+    char key[32];
+    int i;
+
+    fixture_defaults(&config);
+    config.memory_limit = 1 << 20;
+    config.evict = false;
+    fixture_open(&f, &config);
+    for (i = 0; i < 1000000 && result == STORE_DONE; i++) {
+        snprintf(key, sizeof(key), "key%d", i);
+        item = store_fetch(f.local, fixture_slice(key), &how, NOW, &fetched, &result);
+        if (item)
+            store_put(f.local, item);
+    }
+    ok(result == STORE_NO_MEMORY, "a vivified value needs memory");
+    ok(!store_peek(f.local, fixture_slice(key), NOW, &fetched), "and without is not there");
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    struct store_config config;
+    struct fixture f;
+
+    fixture_defaults(&config);
+    fixture_open(&f, &config);
+    many_holders_keep_the_marks(&f);
+    a_held_item_stays_when_invalidated(&f);
+    the_kernels_answers_are_uses(&f);
+    one_thread_wins(&f);
+    no_count_is_lost(&f);
+    fixture_close(&f);
+    without_memory();
+    return done();
+}
