@@ -271,6 +271,43 @@ def many_requests_at_once():
             tap.is_(len(udp), threads, "stats conns shows a UDP socket for each worker")
 
 
+def waiting(port):
+    """Bytes that wait in each UDP socket of the port, by inode."""
+    found = {}
+    with open("/proc/net/udp", encoding="ascii") as file:
+        for line in file.readlines()[1:]:
+            words = line.split()
+            if int(words[1].split(":")[1], 16) == port:
+                found[words[9]] = int(words[4].split(":")[1], 16)
+    return found
+
+
+@tap.case
+def each_worker_has_the_socket_of_its_cpu():
+    cpus = sorted(os.sched_getaffinity(0))
+    with server.Server(threads=len(cpus)) as other:
+        tap.is_(len(waiting(other.port)), len(cpus), "%d workers, a UDP socket each" % len(cpus))
+        other.pause()
+        used = []
+        try:
+            for cpu in cpus:
+                # Over loopback a datagram is received on the CPU that sends it.
+                os.sched_setaffinity(0, [cpu])
+                before = waiting(other.port)
+                for _ in range(10):
+                    other.udp().send(b"get none\r\n")
+                after = waiting(other.port)
+                used.append({inode for inode in after if after[inode] > before[inode]})
+        finally:
+            os.sched_setaffinity(0, cpus)
+            other.resume()
+        tap.is_([len(sockets) for sockets in used], [1] * len(cpus),
+                "ten clients on one CPU have all their requests in one socket")
+        tap.is_(len(set.union(*used)), len(cpus), "and each CPU has a socket of its own")
+    with server.Server("-o", "no_reuseport", threads=len(cpus)) as other:
+        tap.is_(len(waiting(other.port)), 1, "no_reuseport: one socket for all workers")
+
+
 @tap.case
 def bytes_are_counted():
     with server.Server(threads=1) as other:
