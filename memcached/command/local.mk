@@ -3,7 +3,8 @@
 command_srcs = memcached/command/command.h memcached/command/call.h memcached/command/stat.h \
     memcached/command/command.c memcached/command/retrieve.c memcached/command/storage.c \
     memcached/command/change.c memcached/command/admin.c memcached/command/stat.c \
-    memcached/command/general.c memcached/command/stats.c memcached/command/meta.c
+    memcached/command/general.c memcached/command/stats.c memcached/command/meta.c \
+    memcached/command/binary.c
 
 unit_tests += t/unit/command_text t/unit/command_limits t/unit/command_stats \
     t/unit/command_threads t/unit/command_meta

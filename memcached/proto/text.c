@@ -355,6 +355,7 @@ static bool parse_usual_set(struct slice line, struct request *request)
     request->cas = 0;
     request->noreply = noreply;
     request->has_value = true;
+    request->binary = false;
     return true;
 }
 
@@ -368,6 +369,7 @@ static void parse_get(struct slice line, struct request *request)
     request->ntokens = 0;
     request->noreply = false;
     request->has_value = false;
+    request->binary = false;
 }
 
 ssize_t proto_parse_text(struct slice input, struct request *request)
