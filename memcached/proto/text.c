@@ -67,8 +67,8 @@ static const struct verb_row verbs[] = {
     {"cache_memlimit", VERB_CACHE_MEMLIMIT, SHAPE_WORDS, 2, 3, 1},
     {"verbosity", VERB_VERBOSITY, SHAPE_WORDS, 2, 3, 1},
     {"stats", VERB_STATS, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
-    {"version", VERB_VERSION, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
-    {"quit", VERB_QUIT, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
+    {"version", VERB_VERSION, SHAPE_WORDS, 1, 1, 0},
+    {"quit", VERB_QUIT, SHAPE_WORDS, 1, 1, 0},
     {"shutdown", VERB_SHUTDOWN, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
 };
 
