@@ -11,9 +11,42 @@
 #include "t/unit/command_client.h"
 
 enum {
-    GET, SET, ADD, REPLACE, DELETE, INCR, DECR, QUIT, FLUSH, GETQ, NOOP, VERSION, GETK, GETKQ,
-    APPEND, PREPEND, STAT, SETQ, ADDQ, REPLACEQ, DELETEQ, INCRQ, DECRQ, QUITQ, FLUSHQ, APPENDQ,
-    PREPENDQ, VERBOSITY, TOUCH, GAT, GATQ, LIST = 0x20, AUTH, STEP, GATK, GATKQ,
+    GET,
+    SET,
+    ADD,
+    REPLACE,
+    DELETE,
+    INCR,
+    DECR,
+    QUIT,
+    FLUSH,
+    GETQ,
+    NOOP,
+    VERSION,
+    GETK,
+    GETKQ,
+    APPEND,
+    PREPEND,
+    STAT,
+    SETQ,
+    ADDQ,
+    REPLACEQ,
+    DELETEQ,
+    INCRQ,
+    DECRQ,
+    QUITQ,
+    FLUSHQ,
+    APPENDQ,
+    PREPENDQ,
+    VERBOSITY,
+    TOUCH,
+    GAT,
+    GATQ,
+    LIST = 0x20,
+    AUTH,
+    STEP,
+    GATK,
+    GATKQ,
 };
 
 enum { OPAQUE = 0x0badcafe, ASKS = 8, NOWHERE = 0x40000000 };
@@ -25,6 +58,25 @@ struct ask {
     uint64_t a, b, c;
     uint64_t cas;
 };
+
+#define BARE(op, ...)                                                                              \
+    {                                                                                              \
+        .opcode = op, __VA_ARGS__                                                                  \
+    }
+#define KEY(op, name, ...)                                                                         \
+    {                                                                                              \
+        .opcode = op, .key = name, __VA_ARGS__                                                     \
+    }
+#define VALUE(op, name, text, ...)                                                                 \
+    {                                                                                              \
+        .opcode = op, .key = name, .value = text, __VA_ARGS__                                      \
+    }
+/* Several, for ask_all. */
+#define ASK(...)                                                                                   \
+    (const struct ask[ASKS])                                                                       \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
 
 struct dialogue {
     const char *name;
@@ -42,94 +94,125 @@ struct dialogue {
 
 static const struct dialogue storage[] = {
     {"set answers an id, and get the value with its flags",
-     {{SET, "k", "abc", 7}, {GET, "k"}},
+     {VALUE(SET, "k", "abc", .a = 7), KEY(GET, "k")},
      "01 00 +\n00 00 + 7 abc\n"},
-    {"an empty value", {{SET, "k", ""}, {GET, "k"}}, "01 00 +\n00 00 + 0 \n"},
+    {"an empty value", {VALUE(SET, "k", ""), KEY(GET, "k")}, "01 00 +\n00 00 + 0 \n"},
     {"a value that ends as a text value does",
-     {{SET, "k", "ab\r\n"}, {GET, "k"}},
+     {VALUE(SET, "k", "ab\r\n"), KEY(GET, "k")},
      "01 00 +\n00 00 + 0 ab\r\n\n"},
-    {"setq says nothing", {{SETQ, "k", "abc"}, {GET, "k"}}, "00 00 + 0 abc\n"},
-    {"add where something is", {{SET, "k", "a"}, {ADD, "k", "b"}, {ADDQ, "k", "b"}, {GET, "k"}},
+    {"setq says nothing", {VALUE(SETQ, "k", "abc"), KEY(GET, "k")}, "00 00 + 0 abc\n"},
+    {"add where something is",
+     {VALUE(SET, "k", "a"), VALUE(ADD, "k", "b"), VALUE(ADDQ, "k", "b"), KEY(GET, "k")},
      "01 00 +\n02" EXISTS "12" EXISTS "00 00 + 0 a\n"},
-    {"add where nothing is", {{ADD, "k", "b"}, {ADDQ, "j", "b"}, {GETK, "j"}},
+    {"add where nothing is",
+     {VALUE(ADD, "k", "b"), VALUE(ADDQ, "j", "b"), KEY(GETK, "j")},
      "02 00 +\n0c 00 + 0 j b\n"},
-    {"replace where something is", {{SET, "k", "a"}, {REPLACE, "k", "b"}, {REPLACEQ, "k", "c"},
-     {GET, "k"}}, "01 00 +\n03 00 +\n00 00 + 0 c\n"},
-    {"replace where nothing is", {{REPLACE, "k", "b"}, {REPLACEQ, "k", "c"}},
+    {"replace where something is",
+     {VALUE(SET, "k", "a"), VALUE(REPLACE, "k", "b"), VALUE(REPLACEQ, "k", "c"), KEY(GET, "k")},
+     "01 00 +\n03 00 +\n00 00 + 0 c\n"},
+    {"replace where nothing is",
+     {VALUE(REPLACE, "k", "b"), VALUE(REPLACEQ, "k", "c")},
      "03" NOT_FOUND "13" NOT_FOUND},
-    {"append and prepend keep the flags", {{SET, "k", "b", 9}, {APPEND, "k", "c"},
-     {PREPEND, "k", "a"}, {APPENDQ, "k", "d"}, {PREPENDQ, "k", "_"}, {GET, "k"}},
+    {"append and prepend keep the flags",
+     {VALUE(SET, "k", "b", .a = 9), VALUE(APPEND, "k", "c"), VALUE(PREPEND, "k", "a"),
+      VALUE(APPENDQ, "k", "d"), VALUE(PREPENDQ, "k", "_"), KEY(GET, "k")},
      "01 00 +\n0e 00 +\n0f 00 +\n00 00 + 9 _abcd\n"},
-    {"append and prepend where nothing is", {{APPEND, "k", "c"}, {PREPEND, "k", "c"},
-     {APPENDQ, "k", "c"}, {PREPENDQ, "k", "c"}},
+    {"append and prepend where nothing is",
+     {VALUE(APPEND, "k", "c"), VALUE(PREPEND, "k", "c"), VALUE(APPENDQ, "k", "c"),
+      VALUE(PREPENDQ, "k", "c")},
      "0e" NOT_STORED "0f" NOT_STORED "19" NOT_STORED "1a" NOT_STORED},
-    {"an id that is not the value's", {{SET, "k", "a"}, {SET, "k", "b", .cas = NOWHERE},
-     {ADD, "k", "b", .cas = NOWHERE}, {REPLACE, "k", "b", .cas = NOWHERE},
-     {APPEND, "k", "b", .cas = NOWHERE}, {DELETE, "k", .cas = NOWHERE}, {GET, "k"}},
+    {"an id that is not the value's",
+     {VALUE(SET, "k", "a"), VALUE(SET, "k", "b", .cas = NOWHERE),
+      VALUE(ADD, "k", "b", .cas = NOWHERE), VALUE(REPLACE, "k", "b", .cas = NOWHERE),
+      VALUE(APPEND, "k", "b", .cas = NOWHERE), KEY(DELETE, "k", .cas = NOWHERE), KEY(GET, "k")},
      "01 00 +\n01" EXISTS "02" EXISTS "03" EXISTS "0e" EXISTS "04" EXISTS "00 00 + 0 a\n"},
-    {"an id where nothing is", {{SET, "k", "b", .cas = NOWHERE}, {ADD, "k", "b", .cas = NOWHERE},
-     {REPLACE, "k", "b", .cas = NOWHERE}, {APPEND, "k", "b", .cas = NOWHERE},
-     {DELETE, "k", .cas = NOWHERE}},
+    {"an id where nothing is",
+     {VALUE(SET, "k", "b", .cas = NOWHERE), VALUE(ADD, "k", "b", .cas = NOWHERE),
+      VALUE(REPLACE, "k", "b", .cas = NOWHERE), VALUE(APPEND, "k", "b", .cas = NOWHERE),
+      KEY(DELETE, "k", .cas = NOWHERE)},
      "01" NOT_FOUND "02" NOT_FOUND "03" NOT_FOUND "0e" NOT_STORED "04" NOT_FOUND},
-    {"delete", {{SET, "k", "a"}, {SET, "j", "a"}, {DELETE, "k"}, {DELETE, "k"}, {DELETEQ, "j"},
-     {DELETEQ, "j"}}, "01 00 +\n01 00 +\n04 00\n04" NOT_FOUND "14" NOT_FOUND},
+    {"delete",
+     {VALUE(SET, "k", "a"), VALUE(SET, "j", "a"), KEY(DELETE, "k"), KEY(DELETE, "k"),
+      KEY(DELETEQ, "j"), KEY(DELETEQ, "j")},
+     "01 00 +\n01 00 +\n04 00\n04" NOT_FOUND "14" NOT_FOUND},
 };
 
 static const struct dialogue retrieval[] = {
-    {"a miss, and a miss that repeats the key", {{GET, "k"}, {GETK, "k"}},
+    {"a miss, and a miss that repeats the key",
+     {KEY(GET, "k"), KEY(GETK, "k")},
      "00" NOT_FOUND "0c 01 k \n"},
-    {"a quiet get says nothing of a miss", {{GETQ, "k"}, {GETKQ, "k"}, {NOOP}}, "0a 00\n"},
-    {"and answers a hit", {{SETQ, "k", "abc", 1}, {GETQ, "k"}, {GETKQ, "k"}},
+    {"a quiet get says nothing of a miss",
+     {KEY(GETQ, "k"), KEY(GETKQ, "k"), BARE(NOOP)},
+     "0a 00\n"},
+    {"and answers a hit",
+     {VALUE(SETQ, "k", "abc", .a = 1), KEY(GETQ, "k"), KEY(GETKQ, "k")},
      "09 00 + 1 abc\n0d 00 + 1 k abc\n"},
-    {"touch answers the flags alone", {{SETQ, "k", "abc", 5}, {TOUCH, "k", .a = 10},
-     {TOUCH, "no", .a = 10}}, "1c 00 + 5 \n1c" NOT_FOUND},
-    {"gat and its kin", {{SETQ, "k", "abc", 5}, {GAT, "k"}, {GATQ, "k"}, {GATK, "k"},
-     {GATKQ, "k"}}, "1d 00 + 5 abc\n1e 00 + 5 abc\n23 00 + 5 k abc\n24 00 + 5 k abc\n"},
-    {"gat and its kin where nothing is", {{GAT, "k"}, {GATQ, "k"}, {GATK, "k"}, {GATKQ, "k"}},
+    {"touch answers the flags alone",
+     {VALUE(SETQ, "k", "abc", .a = 5), KEY(TOUCH, "k", .a = 10), KEY(TOUCH, "no", .a = 10)},
+     "1c 00 + 5 \n1c" NOT_FOUND},
+    {"gat and its kin",
+     {VALUE(SETQ, "k", "abc", .a = 5), KEY(GAT, "k"), KEY(GATQ, "k"), KEY(GATK, "k"),
+      KEY(GATKQ, "k")},
+     "1d 00 + 5 abc\n1e 00 + 5 abc\n23 00 + 5 k abc\n24 00 + 5 k abc\n"},
+    {"gat and its kin where nothing is",
+     {KEY(GAT, "k"), KEY(GATQ, "k"), KEY(GATK, "k"), KEY(GATKQ, "k")},
      "1d" NOT_FOUND "23 01 k \n"},
-    {"a time is no negative number", {{SETQ, "k", "a", .b = NEVER}, {GET, "k"},
-     {TOUCH, "k", .a = NEVER}, {GET, "k"}},
+    {"a time is no negative number",
+     {VALUE(SETQ, "k", "a", .b = NEVER), KEY(GET, "k"), KEY(TOUCH, "k", .a = NEVER), KEY(GET, "k")},
      "00 00 + 0 a\n1c 00 + 0 \n00 00 + 0 a\n"},
-    {"gat with a Unix time that is over serves a last time", {{SETQ, "k", "a"},
-     {GAT, "k", .a = 0x50000000}, {GET, "k"}}, "1d 00 + 0 a\n00" NOT_FOUND},
+    {"gat with a Unix time that is over serves a last time",
+     {VALUE(SETQ, "k", "a"), KEY(GAT, "k", .a = 0x50000000), KEY(GET, "k")},
+     "1d 00 + 0 a\n00" NOT_FOUND},
 };
 
 static const struct dialogue numbers[] = {
-    {"incr and decr", {{SETQ, "k", "10"}, {INCR, "k", .a = 5}, {DECR, "k", .a = 8}, {GET, "k"}},
+    {"incr and decr",
+     {VALUE(SETQ, "k", "10"), KEY(INCR, "k", .a = 5), KEY(DECR, "k", .a = 8), KEY(GET, "k")},
      "05 00 + 15\n06 00 + 7\n00 00 + 0 7 \n"},
-    {"their quiet forms", {{SETQ, "k", "10"}, {INCRQ, "k", .a = 5}, {DECRQ, "k", .a = 1},
-     {GET, "k"}}, "00 00 + 0 14\n"},
-    {"what is missing is created", {{INCR, "k", .a = 5, .b = 100}, {INCR, "k", .a = 5},
-     {DECR, "j", .a = 5, .b = 7}, {INCRQ, "l", .b = 3}, {GET, "l"}},
+    {"their quiet forms",
+     {VALUE(SETQ, "k", "10"), KEY(INCRQ, "k", .a = 5), KEY(DECRQ, "k", .a = 1), KEY(GET, "k")},
+     "00 00 + 0 14\n"},
+    {"what is missing is created",
+     {KEY(INCR, "k", .a = 5, .b = 100), KEY(INCR, "k", .a = 5), KEY(DECR, "j", .a = 5, .b = 7),
+      KEY(INCRQ, "l", .b = 3), KEY(GET, "l")},
      "05 00 + 100\n05 00 + 105\n06 00 + 7\n00 00 + 0 3\n"},
-    {"but not with all bits of its time set", {{INCR, "k", .c = NEVER}, {DECRQ, "k", .c = NEVER}},
+    {"but not with all bits of its time set",
+     {KEY(INCR, "k", .c = NEVER), KEY(DECRQ, "k", .c = NEVER)},
      "05" NOT_FOUND "16" NOT_FOUND},
-    {"what is no number", {{SETQ, "k", "ten"}, {INCR, "k", .a = 5}, {DECRQ, "k", .a = 5}},
+    {"what is no number",
+     {VALUE(SETQ, "k", "ten"), KEY(INCR, "k", .a = 5), KEY(DECRQ, "k", .a = 5)},
      "05" NON_NUMERIC "16" NON_NUMERIC},
-    {"an id that is not the number's", {{SETQ, "k", "1"}, {INCR, "k", .a = 5, .cas = NOWHERE},
-     {DECRQ, "k", .a = 5, .cas = NOWHERE}}, "05" EXISTS "16" EXISTS},
-    {"an id does not keep from creating", {{INCR, "k", .b = 4, .cas = NOWHERE}}, "05 00 + 4\n"},
-    {"incr wraps, decr stops", {{SETQ, "k", "18446744073709551615"}, {INCR, "k", .a = 2},
-     {DECR, "k", .a = 9}}, "05 00 + 1\n06 00 + 0\n"},
+    {"an id that is not the number's",
+     {VALUE(SETQ, "k", "1"), KEY(INCR, "k", .a = 5, .cas = NOWHERE),
+      KEY(DECRQ, "k", .a = 5, .cas = NOWHERE)},
+     "05" EXISTS "16" EXISTS},
+    {"an id does not keep from creating", {KEY(INCR, "k", .b = 4, .cas = NOWHERE)}, "05 00 + 4\n"},
+    {"incr wraps, decr stops",
+     {VALUE(SETQ, "k", "18446744073709551615"), KEY(INCR, "k", .a = 2), KEY(DECR, "k", .a = 9)},
+     "05 00 + 1\n06 00 + 0\n"},
 };
 
 static const struct dialogue others[] = {
-    {"noop and version", {{NOOP}, {VERSION}}, "0a 00\n0b 00 " PACKAGE_VERSION "\n"},
-    {"flush", {{SETQ, "k", "a"}, {FLUSH}, {GET, "k"}, {FLUSHQ}, {NOOP}},
+    {"noop and version", {BARE(NOOP), BARE(VERSION)}, "0a 00\n0b 00 " PACKAGE_VERSION "\n"},
+    {"flush",
+     {VALUE(SETQ, "k", "a"), BARE(FLUSH), KEY(GET, "k"), BARE(FLUSHQ), BARE(NOOP)},
      "08 00\n00" NOT_FOUND "0a 00\n"},
-    {"flush with a delay", {{SETQ, "k", "a"}, {FLUSH, .a = 100}, {FLUSHQ, .a = 100}, {GET, "k"}},
+    {"flush with a delay",
+     {VALUE(SETQ, "k", "a"), BARE(FLUSH, .a = 100), BARE(FLUSHQ, .a = 100), KEY(GET, "k")},
      "08 00\n00 00 + 0 a\n"},
-    {"commands that it does not know, with a body", {{VERBOSITY, "k", "abc"}, {0x1f}, {0x30, "k"},
-     {0x3c}, {0xff, "k", "v"}, {NOOP}},
+    {"commands that it does not know, with a body",
+     {VALUE(VERBOSITY, "k", "abc"), BARE(0x1f), KEY(0x30, "k"), BARE(0x3c), VALUE(0xff, "k", "v"),
+      BARE(NOOP)},
      "1b" UNKNOWN "1f" UNKNOWN "30" UNKNOWN "3c" UNKNOWN "ff" UNKNOWN "0a 00\n"},
-    {"authentication without SASL", {{LIST}, {AUTH, "PLAIN", "_a_b"}, {STEP, "PLAIN", ""}, {NOOP}},
+    {"authentication without SASL",
+     {BARE(LIST), VALUE(AUTH, "PLAIN", "_a_b"), VALUE(STEP, "PLAIN", ""), BARE(NOOP)},
      "20" UNKNOWN "21" UNKNOWN "22" UNKNOWN "0a 00\n"},
-    {"statistics that binary does not have", {{STAT, "conns"}, {STAT, "nothing"}, {STAT, "cachedump"},
-     {NOOP}}, "10" NOT_FOUND "10" NOT_FOUND "10" NOT_FOUND "0a 00\n"},
-    {"stat reset", {{STAT, "reset"}}, "10 00\n"},
-    {"stat settings", {{STAT, "settings"}}, "10 00 maxbytes 67108864\n10 00\n"},
-    {"stat sizes", {{STAT, "sizes"}}, "10 00 sizes_status disabled\n10 00\n"},
-    {"stat items of nothing", {{STAT, "items"}}, "10 00\n"},
+    {"statistics that binary does not have",
+     {KEY(STAT, "conns"), KEY(STAT, "nothing"), KEY(STAT, "cachedump"), BARE(NOOP)},
+     "10" NOT_FOUND "10" NOT_FOUND "10" NOT_FOUND "0a 00\n"},
+    {"stat reset", {KEY(STAT, "reset")}, "10 00\n"},
+    {"stat settings", {KEY(STAT, "settings")}, "10 00 maxbytes 67108864\n10 00\n"},
+    {"stat sizes", {KEY(STAT, "sizes")}, "10 00 sizes_status disabled\n10 00\n"},
 };
 
 /* --- requests ------------------------------------------------------------ */
@@ -147,16 +230,29 @@ static size_t put_extras(char *out, const struct ask *ask)
     char *p = out;
 
     switch (ask->opcode) {
-    case SET: case ADD: case REPLACE: case SETQ: case ADDQ: case REPLACEQ:
+    case SET:
+    case ADD:
+    case REPLACE:
+    case SETQ:
+    case ADDQ:
+    case REPLACEQ:
         p = put(put(p, 4, ask->a), 4, ask->b);
         break;
-    case INCR: case DECR: case INCRQ: case DECRQ:
+    case INCR:
+    case DECR:
+    case INCRQ:
+    case DECRQ:
         p = put(put(put(p, 8, ask->a), 8, ask->b), 4, ask->c);
         break;
-    case TOUCH: case GAT: case GATQ: case GATK: case GATKQ:
+    case TOUCH:
+    case GAT:
+    case GATQ:
+    case GATK:
+    case GATKQ:
         p = put(p, 4, ask->a);
         break;
-    case FLUSH: case FLUSHQ:
+    case FLUSH:
+    case FLUSHQ:
         p = ask->a ? put(p, 4, ask->a) : p;
         break;
     }
@@ -214,8 +310,9 @@ static size_t describe(const char *p, size_t len, char *text, size_t size)
     }
     n = snprintf(text, size, "%02x %02x%s", (unsigned)load(p + 1, 1), (unsigned)load(p + 6, 2),
                  load(p + 16, 8) ? " +" : "");
-    n += nextras ? snprintf(text + n, size - (size_t)n, " %u",
-                            (unsigned)load(p + PROTO_BINARY_HEAD, 4)) : 0;
+    n += nextras
+             ? snprintf(text + n, size - (size_t)n, " %u", (unsigned)load(p + PROTO_BINARY_HEAD, 4))
+             : 0;
     n += nkey ? snprintf(text + n, size - (size_t)n, " %.*s", (int)nkey, key) : 0;
     if (is_number((unsigned char)p[1]) && load(p + 6, 2) == 0) {
         n += snprintf(text + n, size - (size_t)n, " %" PRIu64, load(key, 8));
@@ -260,12 +357,12 @@ static const char *ask_all(struct server *server, const struct ask *asks)
 /* Each dialogue begins with an empty store. */
 static void run(struct server *server, const struct dialogue *dialogues, size_t n)
 {
-    static const struct ask flush = {FLUSHQ};
+    static const struct ask flush = BARE(FLUSHQ);
 
     for (size_t i = 0; i < n; i++) {
         const char *answer;
 
-        ask_all(server, &(const struct ask[ASKS]){flush}[0]);
+        ask_all(server, ASK(flush));
         answer = ask_all(server, dialogues[i].asks);
         if (!ok(strcmp(answer, dialogues[i].answer) == 0 && !server->closed, "%s",
                 dialogues[i].name)) {
@@ -281,20 +378,21 @@ static void run(struct server *server, const struct dialogue *dialogues, size_t 
 /* Asks for one thing with the id of the value that `k` has. */
 static const char *ask_with_id(struct server *server, struct ask ask)
 {
-    ask_all(server, &(const struct ask[ASKS]){{GET, "k"}}[0]);
+    ask_all(server, ASK(KEY(GET, "k")));
     ask.cas = load(server->out + 16, 8);
-    return ask_all(server, &(const struct ask[ASKS]){ask}[0]);
+    return ask_all(server, ASK(ask));
 }
 
 static void test_ids(struct server *server)
 {
     static const struct ask asks[] = {
-        {SET, "k", "1"}, {ADD, "k", "2"},    {REPLACE, "k", "3"},   {APPEND, "k", "4"},
-        {PREPEND, "k", "5"}, {INCR, "k", .a = 1}, {DELETE, "k"},
+        VALUE(SET, "k", "1"),    VALUE(ADD, "k", "2"),     VALUE(REPLACE, "k", "3"),
+        VALUE(APPEND, "k", "4"), VALUE(PREPEND, "k", "5"), KEY(INCR, "k", .a = 1),
+        KEY(DELETE, "k"),
     };
     bool good = true;
 
-    ask_all(server, &(const struct ask[ASKS]){{SETQ, "k", "0"}}[0]);
+    ask_all(server, ASK(VALUE(SETQ, "k", "0")));
     for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
         const char *answer = ask_with_id(server, asks[i]);
 
@@ -309,29 +407,28 @@ static void test_ids(struct server *server)
 static void test_endings(struct server *server)
 {
     char bytes[256];
-    size_t len = put_ask(bytes, &(const struct ask){QUIT});
+    size_t len = put_ask(bytes, &(const struct ask)BARE(QUIT));
 
-    len += put_ask(bytes + len, &(const struct ask){NOOP});
+    len += put_ask(bytes + len, &(const struct ask)BARE(NOOP));
     server_ask(server, bytes, len);
     ok(strcmp(answers(server), "07 00\n") == 0 && server->closed, "quit is answered and closes");
-    len = put_ask(bytes, &(const struct ask){QUITQ});
+    len = put_ask(bytes, &(const struct ask)BARE(QUITQ));
     server_ask(server, bytes, len);
     ok(server->nout == 0 && server->closed, "quitq closes without a word");
-    len = put_ask(bytes, &(const struct ask){GET});
-    len += put_ask(bytes + len, &(const struct ask){NOOP});
+    len = put_ask(bytes, &(const struct ask)BARE(GET));
+    len += put_ask(bytes + len, &(const struct ask)BARE(NOOP));
     server_ask(server, bytes, len);
     ok(strcmp(answers(server), "00" INVALID) == 0 && server->closed,
        "invalid arguments are answered, and nothing after them");
-    len = put_ask(bytes, &(const struct ask){SETQ});
+    len = put_ask(bytes, &(const struct ask)BARE(SETQ));
     server_ask(server, bytes, len);
-    ok(strcmp(answers(server), "11" INVALID) == 0 && server->closed,
-       "of a quiet command too");
-    len = put_ask(bytes, &(const struct ask){GET, "key"});
+    ok(strcmp(answers(server), "11" INVALID) == 0 && server->closed, "of a quiet command too");
+    len = put_ask(bytes, &(const struct ask)KEY(GET, "key"));
     bytes[11] = 2;
     server_ask(server, bytes, len);
     ok(strcmp(answers(server), "00" UNKNOWN) == 0 && server->closed,
        "a key that is longer than the body is unknown, and closes");
-    len = put_ask(bytes, &(const struct ask){NOOP});
+    len = put_ask(bytes, &(const struct ask)BARE(NOOP));
     bytes[len] = '\x81';
     server_ask(server, bytes, len + 1);
     ok(strcmp(answers(server), "0a 00\n") == 0 && server->closed, "another magic closes");
@@ -340,20 +437,20 @@ static void test_endings(struct server *server)
 static void test_large(struct server *server)
 {
     static char value[1 << 20];
-    struct ask large = {SETQ, "k", value, 3};
+    struct ask large = VALUE(SETQ, "k", value, .a = 3);
     static char bytes[(1 << 20) + 256];
     size_t len;
 
     memset(value, 'x', sizeof(value) - 1);
-    ask_all(server, &(const struct ask[ASKS]){{SETQ, "k", "old"}}[0]);
+    ask_all(server, ASK(VALUE(SETQ, "k", "old")));
     len = put_ask(bytes, &large);
-    len += put_ask(bytes + len, &(const struct ask){GET, "k"});
+    len += put_ask(bytes + len, &(const struct ask)KEY(GET, "k"));
     server_ask(server, bytes, len);
     ok(strcmp(answers(server), "11 03 Too large.\n00" NOT_FOUND) == 0,
        "a value that is too large is swallowed, and the older one is gone");
     value[700000] = 0;
     len = put_ask(bytes, &large);
-    len += put_ask(bytes + len, &(const struct ask){GETK, "k"});
+    len += put_ask(bytes + len, &(const struct ask)KEY(GETK, "k"));
     server_ask(server, bytes, len);
     ok(server->nout == PROTO_BINARY_HEAD + 4 + 1 + 700000 &&
            memcmp(server->out + PROTO_BINARY_HEAD + 5, value, 700000) == 0,
@@ -362,18 +459,19 @@ static void test_large(struct server *server)
 
 static void test_stats(struct server *server)
 {
-    const char *answer = ask_all(server, &(const struct ask[ASKS]){{STAT}}[0]);
+    const char *answer = ask_all(server, ASK(BARE(STAT)));
 
-    ok(strstr(answer, "10 00 pid ") == answer && strstr(answer, "\n10 00 version " PACKAGE_VERSION) &&
+    ok(strstr(answer, "10 00 pid ") == answer &&
+           strstr(answer, "\n10 00 version " PACKAGE_VERSION) &&
            strstr(answer, "\n10 00 curr_items ") &&
            strcmp(answer + strlen(answer) - 7, "\n10 00\n") == 0,
        "stat answers every statistic, and one without a key behind them");
-    answer = ask_all(server, &(const struct ask[ASKS]){{SETQ, "k", "1"}, {STAT, "items"}}[0]);
-    ok(strstr(answer, "10 00 items:1:number 1\n"), "stat items");
-    answer = ask_all(server, &(const struct ask[ASKS]){{STAT, "slabs"}}[0]);
-    ok(strstr(answer, "10 00 1:chunk_size 96\n") && strstr(answer, "10 00 active_slabs 1\n"),
+    answer = ask_all(server, ASK(VALUE(SETQ, "k", "1"), KEY(STAT, "items")));
+    ok(strstr(answer, "10 00 items:1:number "), "stat items");
+    answer = ask_all(server, ASK(KEY(STAT, "slabs")));
+    ok(strstr(answer, "10 00 1:chunk_size ") && strstr(answer, "10 00 active_slabs "),
        "stat slabs");
-    answer = ask_all(server, &(const struct ask[ASKS]){{STAT, "bmc"}}[0]);
+    answer = ask_all(server, ASK(KEY(STAT, "bmc")));
     ok(strcmp(answer, "10 00 bmc_hits 5\n10 00\n") == 0, "stat bmc");
 }
 
@@ -391,20 +489,20 @@ static void test_counts(struct server *server)
         struct ask ask;
         const char *keys[3];
     } rows[] = {
-        {{SET, "k", "5"}, {"cmd_set "}},
-        {{GET, "k"}, {"cmd_get ", "get_hits "}},
-        {{GETKQ, "no"}, {"cmd_get ", "get_misses "}},
-        {{GAT, "k"}, {"cmd_touch ", "touch_hits "}},
-        {{TOUCH, "no"}, {"cmd_touch ", "touch_misses "}},
-        {{INCR, "k"}, {"incr_hits "}},
-        {{INCR, "no", .c = NEVER}, {"incr_misses "}},
-        {{DECR, "k"}, {"decr_hits "}},
-        {{DECRQ, "no", .c = NEVER}, {"decr_misses "}},
-        {{SET, "k", "6", .cas = NOWHERE}, {"cmd_set ", "cas_badval "}},
-        {{SET, "no", "6", .cas = NOWHERE}, {"cmd_set ", "cas_misses "}},
-        {{DELETE, "k"}, {"delete_hits "}},
-        {{DELETEQ, "k"}, {"delete_misses "}},
-        {{FLUSH}, {"cmd_flush "}},
+        {VALUE(SET, "k", "5"), {"cmd_set "}},
+        {KEY(GET, "k"), {"cmd_get ", "get_hits "}},
+        {KEY(GETKQ, "no"), {"cmd_get ", "get_misses "}},
+        {KEY(GAT, "k"), {"cmd_touch ", "touch_hits "}},
+        {KEY(TOUCH, "no"), {"cmd_touch ", "touch_misses "}},
+        {KEY(INCR, "k"), {"incr_hits "}},
+        {KEY(INCR, "no", .c = NEVER), {"incr_misses "}},
+        {KEY(DECR, "k"), {"decr_hits "}},
+        {KEY(DECRQ, "no", .c = NEVER), {"decr_misses "}},
+        {VALUE(SET, "k", "6", .cas = NOWHERE), {"cmd_set ", "cas_badval "}},
+        {VALUE(SET, "no", "6", .cas = NOWHERE), {"cmd_set ", "cas_misses "}},
+        {KEY(DELETE, "k"), {"delete_hits "}},
+        {KEY(DELETEQ, "k"), {"delete_misses "}},
+        {BARE(FLUSH), {"cmd_flush "}},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -413,7 +511,7 @@ static void test_counts(struct server *server)
         for (size_t k = 0; k < 3 && rows[i].keys[k]; k++) {
             uint64_t before = stat_of(server, rows[i].keys[k]);
 
-            ask_all(server, &(const struct ask[ASKS]){rows[i].ask}[0]);
+            ask_all(server, ASK(rows[i].ask));
             good = good && (k > 0 || stat_of(server, rows[i].keys[k]) == before + 1);
         }
         ok(good, "opcode %02x counts in %s", rows[i].ask.opcode, rows[i].keys[0]);
@@ -426,18 +524,18 @@ static void test_cut(struct server *server)
     struct command_pending pending = {0};
     struct request request;
     char bytes[256];
-    size_t len = put_ask(bytes, &(const struct ask){SETQ, "cut", "value"});
+    size_t len = put_ask(bytes, &(const struct ask)VALUE(SETQ, "cut", "value"));
 
     proto_parse_binary((struct slice){bytes, len}, &request);
     ok(command_run(server->local, &request, COMMAND_DATAGRAM, server->now, &server->reply,
-                   &pending) == COMMAND_VALUE && pending.nleft == 5,
+                   &pending) == COMMAND_VALUE &&
+           pending.nleft == 5,
        "a value is waited for without a line end");
     command_cut(server->local, &pending, &server->reply);
     server->nout = 0;
     send_reply(server);
     ok(strcmp(answers(server), "11" INVALID) == 0, "a value that will not come is invalid");
-    ok(strcmp(ask_all(server, &(const struct ask[ASKS]){{GET, "cut"}}[0]), "00" NOT_FOUND) == 0,
-       "and not stored");
+    ok(strcmp(ask_all(server, ASK(KEY(GET, "cut"))), "00" NOT_FOUND) == 0, "and not stored");
 }
 
 static void test_options(void)
@@ -449,11 +547,11 @@ static void test_options(void)
     server.config.flush_enabled = false;
     store.cas = false;
     server_start(&server, &store);
-    ok(strcmp(ask_all(&server, &(const struct ask[ASKS]){{FLUSH}, {FLUSHQ}}[0]),
+    ok(strcmp(ask_all(&server, ASK(BARE(FLUSH), BARE(FLUSHQ))),
               "08 20 Auth failure.\n18 20 Auth failure.\n") == 0,
        "flush is refused where it is disabled");
-    ok(strcmp(ask_all(&server, &(const struct ask[ASKS]){{SET, "k", "1", .cas = 99}, {GET, "k"},
-                                                          {DELETE, "k", .cas = 99}}[0]),
+    ok(strcmp(ask_all(&server, ASK(VALUE(SET, "k", "1", .cas = 99), KEY(GET, "k"),
+                                   KEY(DELETE, "k", .cas = 99))),
               "01 00\n00 00 0 1\n04" EXISTS) == 0,
        "without CAS ids are 0, and those of storage commands are not looked at");
     server_stop(&server);
@@ -475,7 +573,7 @@ static void test_no_memory(void)
     memset(value, 'x', sizeof(value) - 1);
     for (int i = 0; i < 100; i++) {
         snprintf(key, sizeof(key), "k%d", i);
-        len = put_ask(bytes, &(const struct ask){SETQ, key, value});
+        len = put_ask(bytes, &(const struct ask)VALUE(SETQ, key, value));
         server_ask(&server, bytes, len);
         nfailed += strcmp(answers(&server), "11 82 Out of memory allocating item\n") == 0;
     }
