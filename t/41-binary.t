@@ -70,7 +70,8 @@ def quiet_commands():
             "quiet gets answer hits")
     tap.is_(statuses(b.store("addq", b"q", b"1") + b.store("replaceq", b"none", b"1") +
                      b.request("appendq", b"none", b"1") + b.request("deleteq", b"none") +
-                     b.count("incrq", b"none", exptime=-1) + b.store("setq", b"q", b"", cas=1 << 40)),
+                     b.count("incrq", b"none", exptime=-1) +
+                     b.store("setq", b"q", b"", cas=1 << 40)),
             [(0x12, b.EXISTS), (0x13, b.NOT_FOUND), (0x19, b.NOT_STORED), (0x14, b.NOT_FOUND),
              (0x15, b.NOT_FOUND), (0x11, b.EXISTS)], "quiet commands that fail are answered")
     keys = [b"pipe%d" % i for i in range(3000)]
@@ -86,7 +87,8 @@ def ids():
     first = c.ask(b.store("set", b"id", b"1")).cas
     second = c.ask(b.store("set", b"id", b"2", cas=first)).cas
     tap.ok(first and second > first, "set with the value's id stores, under a new id")
-    tap.is_(statuses(b.store("set", b"id", b"3", cas=first) + b.store("add", b"id", b"3", cas=first) +
+    tap.is_(statuses(b.store("set", b"id", b"3", cas=first) +
+                     b.store("add", b"id", b"3", cas=first) +
                      b.store("replace", b"id", b"3", cas=first) +
                      b.request("append", b"id", b"3", cas=first) +
                      b.count("incr", b"id", cas=first) + b.request("delete", b"id", cas=first)),
@@ -218,7 +220,8 @@ def what_commands_count():
             ("incr", b.count("incr", b"n"), {"incr_hits": 1}),
             ("incr of nothing", b.count("incr", b"none", exptime=-1), {"incr_misses": 1}),
             ("incr that creates", b.count("incr", b"created"), {}),
-            ("a wrong id", b.store("set", b"n", b"1", cas=1 << 40), {"cmd_set": 1, "cas_badval": 1}),
+            ("a wrong id", b.store("set", b"n", b"1", cas=1 << 40),
+             {"cmd_set": 1, "cas_badval": 1}),
             ("an id of nothing", b.store("set", b"none", b"1", cas=5),
              {"cmd_set": 1, "cas_misses": 1}),
             ("append with a wrong id", b.request("append", b"n", b"1", cas=1 << 40),

@@ -83,9 +83,10 @@ TIMES = (0, 0, 0, 1000, 0x50000000, 0x7fffffff, 0xffffffff)
 QUIET = {"set": "setq", "add": "addq", "replace": "replaceq", "append": "appendq",
          "prepend": "prependq", "delete": "deleteq", "incr": "incrq", "decr": "decrq",
          "get": "getq", "getk": "getkq", "gat": "gatq", "gatk": "gatkq", "flush": "flushq"}
-VERBS = (["get", "getk", "set"] * 6 + ["gat", "gatk", "touch", "add", "replace", "append", "prepend",
-         "incr", "decr", "delete"] * 3 + ["noop", "version", "unknown", "stat", "flush", "reset",
-         "sasl_list"])
+VERBS = (["get", "getk", "set"] * 6 +
+         ["gat", "gatk", "touch", "add", "replace", "append", "prepend", "incr", "decr",
+          "delete"] * 3 + ["noop", "version", "unknown", "stat", "flush", "reset", "sasl_list"])
+UNSTATED = (b"conns", b"nothing", b"item", b"cachedump 1 1")
 
 
 class Batch:
@@ -129,8 +130,7 @@ class Batch:
             if verb == "unknown":
                 return b.request(0x25 + opaque % 0xda, **rest)
             if verb == "stat":
-                return b.request("stat", (b"conns", b"nothing", b"item", b"cachedump 1 1")[opaque % 4],
-                                 **rest)
+                return b.request("stat", UNSTATED[opaque % 4], **rest)
             if verb == "reset":
                 return b.request("stat", b"reset", **rest)
             if verb == "flush":

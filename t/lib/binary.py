@@ -25,10 +25,12 @@ def request(opcode, key=b"", value=b"", extras=b"", opaque=0, cas=0, **header):
     magic, nkey, nextras, datatype, vbucket, nbody."""
     if isinstance(opcode, str):
         opcode = OPCODES[opcode]
-    return struct.pack(
+    body = extras + key + value
+    head = struct.pack(
         "!BBHBBHIIQ", header.get("magic", REQUEST), opcode, header.get("nkey", len(key)),
         header.get("nextras", len(extras)), header.get("datatype", 0), header.get("vbucket", 0),
-        header.get("nbody", len(extras) + len(key) + len(value)), opaque, cas) + extras + key + value
+        header.get("nbody", len(body)), opaque, cas)
+    return head + body
 
 
 def store(opcode, key, value, flags=0, exptime=0, **rest):
