@@ -335,6 +335,32 @@ def invalid_arguments():
 
 
 @tap.case
+def damaged_streams():
+    rng = random.Random(4)
+    whole = (b.store("set", b"dmg", b"value") + b.request("get", b"dmg") + b.count("incr", b"dn") +
+             b.request("append", b"dmg", b"more") + b.touch("gatk", b"dmg") + b.request("stat") +
+             b.store("setq", b"dmg2", b"x" * 3000) + b.request("delete", b"dmg") + NOOP)
+    u = memcached.udp()
+    for _ in range(400):
+        data = bytearray(whole)
+        for _ in range(rng.randint(1, 5)):
+            byte = rng.choice((0, 1, 0x7f, 0x80, 0xff, rng.randrange(256)))
+            data[rng.randrange(len(data))] = byte
+        data = bytes(data[:rng.choice((len(data), rng.randrange(1, len(data))))])
+        d = connect()
+        try:
+            d.send(data)
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        d.stream.close()
+        u.send(data)
+    tap.is_(c.ask(NOOP).status, b.OK, "after 400 damaged streams over TCP and UDP it serves")
+    tap.is_(memcached.udp().ask(NOOP)[:2], b"\x81\x0a", "over UDP too")
+    c.all(b.store("setq", b"intact", b"right"))
+    tap.is_(text.get(b"intact"), b"right", "and stores what it is told")
+
+
+@tap.case
 def the_choice_of_protocol():
     d = memcached.stream()
     d.ask(b"version\r\n")
