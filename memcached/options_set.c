@@ -338,9 +338,6 @@ int options_check(struct options *o, FILE *err)
     if (o->temp_lru && !o->lru_maintainer) {
         return refuse(err, EXIT_USAGE_ERROR, "temporary_ttl requires lru_maintainer to be enabled");
     }
-    if (o->binding == BINDING_BINARY) {
-        return refuse(err, EXIT_USAGE_ERROR, "-B binary: not built in yet");
-    }
     if (o->kcache.ninterfaces > 0 && (o->udp_port == 0 || o->socket_path)) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "-X bmc= answers UDP: it needs a UDP port (-U) and no unix socket (-s)");

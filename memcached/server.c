@@ -253,6 +253,11 @@ static void build_commands(struct server *server)
 
 static void build_net(struct server *server)
 {
+    static const enum protocol protocols[] = {
+        [BINDING_AUTO] = PROTOCOL_ANY,
+        [BINDING_ASCII] = PROTOCOL_TEXT,
+        [BINDING_BINARY] = PROTOCOL_BINARY,
+    };
     const struct options *o = server->options;
     char error[ERROR_TEXT];
     const struct net_config config = {
@@ -265,6 +270,7 @@ static void build_net(struct server *server)
         .max_connections = o->max_connections,
         .maxconns_fast = o->maxconns_fast,
         .idle_timeout = o->idle_timeout,
+        .protocol = protocols[o->binding],
         .reqs_per_event = o->reqs_per_event,
         .nthreads = o->nthreads,
         .reuseport = o->reuseport,

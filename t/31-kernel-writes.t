@@ -12,6 +12,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import binary as b
 import client
 import kernel
 import netns
@@ -167,6 +168,74 @@ def writes_over_udp():
     key = prepared(b"41")
     writer.ask(b"incr %s 1\r\n" % key)
     after(key, b"42", "incr over UDP")
+
+
+def binary_writes(ask, way):
+    """Every binary command that writes, each over `ask`, which returns when it is done."""
+    longer, past = b"-end", 0x50000000
+    for name, data, value in (
+            ("set", lambda k: b.store("set", k, b"new"), b"new"),
+            ("setq", lambda k: b.store("setq", k, b"new"), b"new"),
+            ("replace", lambda k: b.store("replace", k, b"new"), b"new"),
+            ("append", lambda k: b.request("append", k, longer), OLD + longer),
+            ("prependq", lambda k: b.request("prependq", k, longer), longer + OLD),
+            ("set with another id", lambda k: b.store("set", k, b"new", cas=1 << 40), OLD),
+            ("add", lambda k: b.store("add", k, b"new"), OLD),
+            ("delete", lambda k: b.request("delete", k), None),
+            ("deleteq", lambda k: b.request("deleteq", k), None),
+            ("delete and add", lambda k: b.request("deleteq", k) + b.store("add", k, b"new"),
+             b"new")):
+        key = prepared()
+        ask(data(key))
+        after(key, value, "binary %s over %s" % (name, way))
+    for name, start, want in (("incr", b"99", b"100"), ("decrq", b"100", b"99 ")):
+        key = prepared(start)
+        ask(b.count(name, key))
+        after(key, want, "binary %s over %s" % (name, way))
+    for name in ("touch", "gat", "gatkq"):
+        key = prepared()
+        ask(b.touch(name, key, past))
+        over(key, "binary %s with a time that is over, over %s" % (name, way))
+    for name in ("flush", "flushq"):
+        key = prepared()
+        ask(b.request(name))
+        over(key, "binary %s over %s" % (name, way))
+
+
+@tap.case
+def binary_writes_over_tcp():
+    stream = b.Binary(m.server.stream())
+    binary_writes(stream.all, "TCP")
+    wrong = []
+    for at in range(1, len(b.store("set", b"key21234", b"new"))):
+        key = b"key2%04d" % at
+        c.set(key, OLD)
+        first = m.udp.get(key)
+        request = b.store("set", key, b"new")
+        stream.send(request[:at])
+        half = m.udp.get(key)
+        stream.send(request[at:])
+        stream.reply()
+        last = m.by_kernel(b"get %s\r\n" % key)
+        if (first, half, last) != (OLD, OLD, (answer((key, b"new")), True)):
+            wrong.append((at, first, half, last))
+    tap.is_(wrong, [], "a binary set split at any byte: old until its answer, new from then on")
+
+
+@tap.case
+def binary_writes_over_udp():
+    writer = m.server.udp()
+
+    def ask(data):
+        """Done when the noop behind it is answered."""
+        ident = writer.send(data + b.request("noop"))
+        while b.replies(writer.message(ident))[-1].opcode != b.OPCODES["noop"]:
+            pass
+
+    binary_writes(ask, "UDP")
+    key = prepared()
+    writer.ask(b.store("set", key, b"new value")[:-1])
+    after(key, OLD, "a binary set that is not all in its datagram")
 
 
 @tap.case

@@ -49,17 +49,14 @@ void log_at(unsigned int level, const char *format, ...)
     va_end(args);
 }
 
-void log_traffic(char direction, int fd, struct slice text)
+void log_binary(char direction, int fd, struct slice bytes)
 {
     char line[4 * TRAFFIC_MAX + 1];
     size_t used = 0;
 
-    for (size_t i = 0; i < text.len && i < TRAFFIC_MAX && text.ptr[i] != '\n'; i++) {
-        unsigned char byte = (unsigned char)text.ptr[i];
+    for (size_t i = 0; i < bytes.len && i < TRAFFIC_MAX; i++) {
+        unsigned char byte = (unsigned char)bytes.ptr[i];
 
-        if (byte == '\r' && (i + 1 == text.len || text.ptr[i + 1] == '\n')) {
-            break;
-        }
         if (byte >= ' ' && byte < 0x7f) {
             line[used++] = (char)byte;
         } else {
@@ -68,6 +65,19 @@ void log_traffic(char direction, int fd, struct slice text)
     }
     line[used] = '\0';
     fprintf(stderr, "%c%d %s\n", direction, fd, line);
+}
+
+void log_traffic(char direction, int fd, struct slice text)
+{
+    const char *newline = text.len ? memchr(text.ptr, '\n', text.len) : NULL;
+
+    if (newline) {
+        text.len = (size_t)(newline - text.ptr);
+    }
+    if (text.len > 0 && text.ptr[text.len - 1] == '\r') {
+        text.len--;
+    }
+    log_binary(direction, fd, text);
 }
 
 void fatal(int status, const char *format, ...)

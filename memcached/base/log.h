@@ -28,6 +28,8 @@ void log_at(unsigned int level, const char *format, ...) __attribute__((format(p
  * to its first newline, cut at 512 bytes, unprintable bytes escaped.
  */
 void log_traffic(char direction, int fd, struct slice text);
+/* The same of bytes that are no text: newlines are like the others. */
+void log_binary(char direction, int fd, struct slice bytes);
 /* At start only: says why and exits. */
 void fatal(int status, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
 

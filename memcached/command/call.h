@@ -52,6 +52,11 @@ typedef enum command_next command_handler(struct call *call);
 command_handler command_get, command_gets, command_gat, command_gats;
 /* storage.c */
 command_handler command_store;
+/* Reserves the item; what is then pending has `ntail` bytes behind the value. Any protocol. */
+enum store_result storage_begin(struct call *call, size_t ntail);
+/* Stores the pending item. */
+enum store_result storage_end(struct command_local *local, struct command_pending *pending,
+                              rel_time now, uint64_t *cas);
 /* change.c */
 command_handler command_touch, command_delete, command_incr, command_decr;
 /* admin.c */
@@ -65,12 +70,23 @@ void command_meta_store(struct command_local *local, struct command_pending *pen
                         struct reply *reply);
 /* stats.c */
 command_handler command_stats;
+void stats_reset(struct commands *commands);
 
-/* What an item adds to the reply. */
-enum form { FORM_PLAIN, FORM_CAS, FORM_VALUE };
+/* Bytes of an item: reply_bytes while the reply holds it, else reply_copy. */
+typedef void add_function(struct reply *reply, struct slice bytes);
+/* Adds to the reply what an item is on the wire; its bytes through `add`. */
+typedef void item_function(struct call *call, const struct mc_item *item, add_function *add);
+/* Adds the item to the reply and takes over the caller's hold on it. retrieve.c */
+void call_add_item(struct call *call, struct mc_item *item, item_function *add_item);
+/* Value and tail. retrieve.c */
+item_function call_add_value;
 
-/* Adds an item and takes over the caller's hold on it. retrieve.c */
-void call_add_item(struct call *call, struct mc_item *item, enum form form);
+/* binary.c: a request of the binary protocol, a value that is there, memory that is not. */
+enum command_next binary_run(struct call *call);
+enum command_next binary_finish(struct command_local *local, struct command_pending *pending,
+                                rel_time now, struct reply *reply);
+void binary_error(struct reply *reply, struct binary_id id, enum binary_status status);
+
 /* The value that follows is swallowed, and then this is the answer. storage.c */
 enum command_next call_swallow(struct call *call, struct slice error);
 /* The same for a value that could not be reserved: what it was to replace goes too. */

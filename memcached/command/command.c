@@ -152,7 +152,9 @@ static enum command_next out_of_memory(struct call *call, const struct reply_mar
                                        enum command_next next)
 {
     reply_rewind(call->reply, mark);
-    if (next == COMMAND_DONE) {
+    if (next == COMMAND_DONE && call->request->binary) {
+        binary_error(call->reply, call->request->id, BINARY_NO_MEMORY);
+    } else if (next == COMMAND_DONE) {
         reply_bytes(call->reply,
                     call->request->verb == VERB_STATS
                         ? SLICE("SERVER_ERROR out of memory writing stats\r\n")
@@ -173,7 +175,9 @@ enum command_next command_run(struct command_local *local, const struct request 
     struct reply_mark mark = reply_mark(reply);
     enum command_next next;
 
-    if (request->error.len) {
+    if (request->binary) {
+        next = binary_run(&call);
+    } else if (request->error.len) {
         next = request->has_value ? call_swallow(&call, request->error)
                                   : answer(&call, request->error);
     } else {

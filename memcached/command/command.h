@@ -75,9 +75,12 @@ struct command_pending {
     enum verb verb;
     uint64_t cas;
     bool noreply;
-    struct request_meta meta; /* of ms; its flags are in echo */
-    char *echo;               /* of ms: flags and key for the answer, or NULL */
-    size_t nkey;              /* bytes of the key in echo */
+    struct request_meta meta;  /* of ms; its flags are in echo */
+    char *echo;                /* of ms: flags and key for the answer, or NULL */
+    size_t nkey;               /* bytes of the key in echo */
+    bool binary;               /* the answer is, and the value without CRLF */
+    struct binary_id id;       /* of a binary answer */
+    enum binary_status status; /* the same as `error` is to text */
 };
 
 enum command_next {
@@ -109,6 +112,8 @@ void command_value_filled(struct command_pending *pending, size_t n);
 /* nleft is 0: stores the value and replies. */
 enum command_next command_finish(struct command_local *local, struct command_pending *pending,
                                  rel_time now, struct reply *reply);
+/* The rest of the value will not come, but an answer may still be sent. */
+void command_cut(struct command_local *local, struct command_pending *pending, struct reply *reply);
 /* The connection ends before the value is complete. */
 void command_abandon(struct command_local *local, struct command_pending *pending);
 /* The reply was sent, or will not be: lets go of its items and resets it. */

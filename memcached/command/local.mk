@@ -3,12 +3,15 @@
 command_srcs = memcached/command/command.h memcached/command/call.h memcached/command/stat.h \
     memcached/command/command.c memcached/command/retrieve.c memcached/command/storage.c \
     memcached/command/change.c memcached/command/admin.c memcached/command/stat.c \
-    memcached/command/general.c memcached/command/stats.c memcached/command/meta.c
+    memcached/command/general.c memcached/command/stats.c memcached/command/meta.c \
+    memcached/command/binary.c
 
 unit_tests += t/unit/command_text t/unit/command_limits t/unit/command_stats \
-    t/unit/command_threads t/unit/command_meta
+    t/unit/command_threads t/unit/command_meta t/unit/command_binary
 t_unit_command_meta_SOURCES = t/unit/command_meta.c t/unit/command_client.h
 t_unit_command_meta_LDADD = $(command_libs)
+t_unit_command_binary_SOURCES = t/unit/command_binary.c t/unit/command_client.h
+t_unit_command_binary_LDADD = $(command_libs)
 t_unit_command_text_SOURCES = t/unit/command_text.c t/unit/command_client.h
 t_unit_command_text_LDADD = $(command_libs)
 t_unit_command_limits_SOURCES = t/unit/command_limits.c t/unit/command_client.h

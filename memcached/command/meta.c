@@ -255,7 +255,7 @@ static void answer_hit(struct call *call, struct mc_item *item, const struct sto
     line_marks(&line, fetched);
     send_line(call->reply, &line);
     if (proto_meta_has(request, 'v')) {
-        call_add_item(call, item, FORM_VALUE);
+        call_add_item(call, item, call_add_value);
     } else {
         store_put(store, item);
     }

@@ -9,59 +9,67 @@
  */
 enum { HOLD_MAX = 1 << 15, COPY_MAX = 16 << 20 };
 
-/* Bytes of an item: `add` is reply_bytes for a held item, else reply_copy. */
-typedef void add_function(struct reply *reply, struct slice bytes);
-
-static void add_value(struct call *call, const struct mc_item *item, enum form form,
-                      add_function *add)
+/* Value and tail from `offset` on. */
+static void add_rest(struct call *call, const struct mc_item *item, size_t offset,
+                     add_function *add)
 {
-    struct store_local *store = call->local->store;
-    size_t nhead = (size_t)item->nkey + item->nmid;
-    struct slice value = item_at(store, item, 0);
-    size_t offset = value.len;
+    struct slice value;
 
-    if (form != FORM_VALUE) {
-        reply_bytes(call->reply, SLICE("VALUE "));
-    }
-    if (form == FORM_VALUE) {
-        add(call->reply, value);
-    } else if (form == FORM_CAS) {
-        char text[1 + NUM_U64_MAX + 2] = " ";
-        size_t n = 1 + num_format_u64(text + 1, item_cas(store, item));
-
-        memcpy(text + n, "\r\n", 2);
-        add(call->reply, (struct slice){item->wire, nhead - 2});
-        reply_copy(call->reply, (struct slice){text, n + 2});
-        add(call->reply, value);
-    } else if (value.ptr == item->wire + nhead) {
-        add(call->reply, (struct slice){item->wire, nhead + value.len});
-    } else {
-        add(call->reply, (struct slice){item->wire, nhead});
-        add(call->reply, value);
-    }
-    while ((value = item_at(store, item, offset)).len > 0) {
+    while ((value = item_at(call->local->store, item, offset)).len > 0) {
         add(call->reply, value);
         offset += value.len;
     }
 }
 
-void call_add_item(struct call *call, struct mc_item *item, enum form form)
+static void add_plain(struct call *call, const struct mc_item *item, add_function *add)
+{
+    size_t nhead = (size_t)item->nkey + item->nmid;
+    struct slice value = item_at(call->local->store, item, 0);
+
+    reply_bytes(call->reply, SLICE("VALUE "));
+    if (value.ptr == item->wire + nhead) {
+        add(call->reply, (struct slice){item->wire, nhead + value.len});
+    } else {
+        add(call->reply, (struct slice){item->wire, nhead});
+        add(call->reply, value);
+    }
+    add_rest(call, item, value.len, add);
+}
+
+static void add_with_cas(struct call *call, const struct mc_item *item, add_function *add)
+{
+    char text[1 + NUM_U64_MAX + 2] = " ";
+    size_t n = 1 + num_format_u64(text + 1, item_cas(call->local->store, item));
+
+    memcpy(text + n, "\r\n", 2);
+    reply_bytes(call->reply, SLICE("VALUE "));
+    add(call->reply, (struct slice){item->wire, (size_t)item->nkey + item->nmid - 2});
+    reply_copy(call->reply, (struct slice){text, n + 2});
+    add_rest(call, item, 0, add);
+}
+
+void call_add_value(struct call *call, const struct mc_item *item, add_function *add)
+{
+    add_rest(call, item, 0, add);
+}
+
+void call_add_item(struct call *call, struct mc_item *item, item_function *add_item)
 {
     struct store_local *store = call->local->store;
     struct reply *reply = call->reply;
 
     if (reply->nheld && reply->held[reply->nheld - 1] == item) {
         store_put(store, item);
-        add_value(call, item, form, reply_bytes);
+        add_item(call, item, reply_bytes);
     } else if (__atomic_load_n(&item->refcount, __ATOMIC_RELAXED) < HOLD_MAX) {
         if (reply_hold(reply, item)) {
-            add_value(call, item, form, reply_bytes);
+            add_item(call, item, reply_bytes);
         } else {
             store_put(store, item);
         }
     } else {
         if (reply->ntext + item_nvalue(store, item) < COPY_MAX) {
-            add_value(call, item, form, reply_copy);
+            add_item(call, item, reply_copy);
         } else {
             reply->failed = true;
         }
@@ -69,7 +77,7 @@ void call_add_item(struct call *call, struct mc_item *item, enum form form)
     }
 }
 
-static enum command_next retrieve(struct call *call, enum form form, bool touch)
+static enum command_next retrieve(struct call *call, item_function *add_item, bool touch)
 {
     struct store_local *store = call->local->store;
     struct reply_mark mark = reply_mark(call->reply);
@@ -90,7 +98,7 @@ static enum command_next retrieve(struct call *call, enum form form, bool touch)
         item = touch ? store_get_touch(store, key, expiry, call->now)
                      : store_get(store, key, call->now);
         if (item) {
-            call_add_item(call, item, form);
+            call_add_item(call, item, add_item);
         }
     } while (!call->reply->failed && proto_next_key(&keys, &key));
     return answer(call, SLICE("END\r\n"));
@@ -98,20 +106,20 @@ static enum command_next retrieve(struct call *call, enum form form, bool touch)
 
 enum command_next command_get(struct call *call)
 {
-    return retrieve(call, FORM_PLAIN, false);
+    return retrieve(call, add_plain, false);
 }
 
 enum command_next command_gets(struct call *call)
 {
-    return retrieve(call, FORM_CAS, false);
+    return retrieve(call, add_with_cas, false);
 }
 
 enum command_next command_gat(struct call *call)
 {
-    return retrieve(call, FORM_PLAIN, true);
+    return retrieve(call, add_plain, true);
 }
 
 enum command_next command_gats(struct call *call)
 {
-    return retrieve(call, FORM_CAS, true);
+    return retrieve(call, add_with_cas, true);
 }

@@ -2,18 +2,49 @@
 #include "command/stat.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "command/command.h"
+
+enum { STAT_KEY_MAX = 128 };
+
+/* The header and the key of a binary answer, whose value takes `nvalue` bytes. */
+static void begin_binary(struct stat_sink *sink, const char *key, int nvalue)
+{
+    struct binary_head head = {
+        .id = *sink->binary, .nkey = (uint8_t)strlen(key), .nvalue = (uint32_t)nvalue};
+    char bytes[PROTO_BINARY_HEAD];
+
+    proto_render_binary(bytes, &head);
+    reply_copy(sink->reply, (struct slice){bytes, sizeof(bytes)});
+    reply_copy(sink->reply, (struct slice){key, head.nkey});
+}
+
+static void stat_vadd(struct stat_sink *sink, const char *key, const char *format, va_list args)
+{
+    va_list again;
+    int nvalue;
+
+    if (!sink->binary) {
+        reply_printf(sink->reply, "STAT %s ", key);
+        reply_vprintf(sink->reply, format, args);
+        reply_copy(sink->reply, SLICE("\r\n"));
+        return;
+    }
+    va_copy(again, args);
+    nvalue = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    begin_binary(sink, key, nvalue > 0 ? nvalue : 0);
+    reply_vprintf(sink->reply, format, args);
+}
 
 void stat_add(struct stat_sink *sink, const char *key, const char *format, ...)
 {
     va_list args;
 
-    reply_printf(sink->reply, "STAT %s ", key);
     va_start(args, format);
-    reply_vprintf(sink->reply, format, args);
+    stat_vadd(sink, key, format, args);
     va_end(args);
-    reply_copy(sink->reply, SLICE("\r\n"));
 }
 
 unsigned int stat_conditions(const struct command_config *config)
@@ -29,7 +60,10 @@ static void add_row(struct stat_sink *sink, const char *prefix, const struct sta
                     const void *object)
 {
     const char *field = (const char *)object + row->offset;
+    char key[STAT_KEY_MAX];
     uint64_t value = 0;
+
+    snprintf(key, sizeof(key), "%s%s", prefix, row->name);
 
     switch ((enum stat_type)row->type) {
     case STAT_U64:
@@ -42,13 +76,12 @@ static void add_row(struct stat_sink *sink, const char *prefix, const struct sta
         value = *(const bool *)field;
         break;
     case STAT_TEXT:
-        reply_printf(sink->reply, "STAT %s%s %s\r\n", prefix, row->name,
-                     *(const char *const *)(const void *)field);
+        stat_add(sink, key, "%s", *(const char *const *)(const void *)field);
         return;
     case STAT_ZERO:
         break;
     }
-    reply_printf(sink->reply, "STAT %s%s %" PRIu64 "\r\n", prefix, row->name, value);
+    stat_add(sink, key, "%" PRIu64, value);
 }
 
 void stat_rows(struct stat_sink *sink, const char *prefix, const struct stat_row *rows,

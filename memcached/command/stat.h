@@ -13,6 +13,7 @@
 
 struct stat_sink {
     struct reply *reply;
+    const struct binary_id *binary; /* not NULL: of the request that is answered */
 };
 
 /* Rows that only some servers show; a set of these holds for each server. */
@@ -46,7 +47,11 @@ void stat_rows(struct stat_sink *sink, const char *prefix, const struct stat_row
                size_t nrows, const void *object, unsigned int conditions);
 
 struct call;
+/* Adds the statistics of one kind; what closes the answer follows. */
+typedef void stat_function(struct call *call, struct stat_sink *sink);
+/* The kind that is called so, and shown in the binary protocol if `binary`. NULL: none. stats.c */
+stat_function *stat_find(struct slice word, bool binary);
 /* `stats` without a word behind it. general.c */
-void stat_general(struct call *call, struct stat_sink *sink);
+stat_function stat_general;
 
 #endif

@@ -156,10 +156,8 @@ static void stat_bmc(struct call *call, struct stat_sink *sink)
     }
 }
 
-static void reset(struct call *call)
+void stats_reset(struct commands *commands)
 {
-    struct commands *commands = call->local->commands;
-
     store_reset_stats(commands->store);
     command_counts_reset(commands);
     commands->server.reset_stats(commands->server.context);
@@ -167,16 +165,29 @@ static void reset(struct call *call)
 
 static const struct {
     struct slice word;
-    void (*add)(struct call *call, struct stat_sink *sink);
+    stat_function *add;
+    bool binary; /* also shown there */
 } kinds[] = {
-    {{"settings", 8}, stat_settings}, {{"items", 5}, stat_items}, {{"slabs", 5}, stat_slabs},
-    {{"sizes", 5}, stat_sizes},       {{"conns", 5}, stat_conns}, {{"bmc", 3}, stat_bmc},
+    {{"settings", 8}, stat_settings, true}, {{"items", 5}, stat_items, true},
+    {{"slabs", 5}, stat_slabs, true},       {{"sizes", 5}, stat_sizes, true},
+    {{"conns", 5}, stat_conns, false},      {{"bmc", 3}, stat_bmc, true},
 };
 
-static enum command_next show(struct call *call,
-                              void (*add)(struct call *call, struct stat_sink *sink))
+stat_function *stat_find(struct slice word, bool binary)
 {
-    struct stat_sink sink = {call->reply};
+    size_t i;
+
+    for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (slice_equal(word, kinds[i].word)) {
+            return !binary || kinds[i].binary ? kinds[i].add : NULL;
+        }
+    }
+    return NULL;
+}
+
+static enum command_next show(struct call *call, stat_function *add)
+{
+    struct stat_sink sink = {.reply = call->reply};
 
     add(call, &sink);
     return answer(call, SLICE("END\r\n"));
@@ -185,19 +196,15 @@ static enum command_next show(struct call *call,
 enum command_next command_stats(struct call *call)
 {
     const struct request *request = call->request;
-    size_t i;
+    stat_function *add;
 
     if (request->ntokens == 1) {
         return show(call, stat_general);
     }
     if (slice_equal(request->tokens[1], SLICE("reset"))) {
-        reset(call);
+        stats_reset(call->local->commands);
         return answer(call, SLICE("RESET\r\n"));
     }
-    for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (slice_equal(request->tokens[1], kinds[i].word)) {
-            return show(call, kinds[i].add);
-        }
-    }
-    return answer(call, SLICE("ERROR\r\n"));
+    add = stat_find(request->tokens[1], false);
+    return add ? show(call, add) : answer(call, SLICE("ERROR\r\n"));
 }

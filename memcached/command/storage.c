@@ -32,7 +32,7 @@ enum command_next call_refuse(struct call *call, struct slice key, enum store_re
                                   : SLICE("SERVER_ERROR out of memory storing object\r\n"));
 }
 
-enum command_next command_store(struct call *call)
+enum store_result storage_begin(struct call *call, size_t ntail)
 {
     const struct request *request = call->request;
     enum store_result result = STORE_NO_MEMORY;
@@ -41,19 +41,29 @@ enum command_next command_store(struct call *call)
                       call_expiry(call, request->exptime), request->nvalue, call->now, &result);
 
     if (!item) {
-        return call_refuse(call, request->key, result);
+        return result;
     }
     *call->pending = (struct command_pending){
         .item = item,
-        .nleft = request->nvalue + NTAIL,
+        .nleft = request->nvalue + ntail,
         .verb = request->verb,
         .cas = request->cas,
         .noreply = request->noreply,
     };
-    return COMMAND_VALUE;
+    return STORE_DONE;
 }
 
-/* The CRLF is received over the item's own tail, which is the same unless the value is bad. */
+enum command_next command_store(struct call *call)
+{
+    enum store_result result = storage_begin(call, NTAIL);
+
+    return result == STORE_DONE ? COMMAND_VALUE : call_refuse(call, call->request->key, result);
+}
+
+/*
+ * The CRLF of a text command is received over the item's own tail, which is the same unless the
+ * value is bad.
+ */
 size_t command_value_room(struct command_local *local, struct command_pending *pending, char **ptr)
 {
     struct slice room;
@@ -63,9 +73,9 @@ size_t command_value_room(struct command_local *local, struct command_pending *p
         return pending->nleft;
     }
     room = item_at(local->store, pending->item, pending->nfilled);
-    assert(room.len > 0 && room.len <= pending->nleft);
+    assert(room.len > 0);
     *ptr = (char *)(uintptr_t)room.ptr;
-    return room.len;
+    return room.len < pending->nleft ? room.len : pending->nleft;
 }
 
 void command_value_filled(struct command_pending *pending, size_t n)
@@ -119,15 +129,13 @@ static struct slice stored_text(enum store_result result, enum verb verb)
     return SLICE("NOT_STORED\r\n");
 }
 
-static struct slice store_value(struct command_local *local, struct command_pending *pending,
-                                rel_time now)
+enum store_result storage_end(struct command_local *local, struct command_pending *pending,
+                              rel_time now, uint64_t *cas)
 {
     struct mc_item *item = pending->item;
 
     pending->item = NULL;
-    return stored_text(
-        store_commit(local->store, item, mode_of(pending->verb), pending->cas, now, NULL),
-        pending->verb);
+    return store_commit(local->store, item, mode_of(pending->verb), pending->cas, now, cas);
 }
 
 enum command_next command_finish(struct command_local *local, struct command_pending *pending,
@@ -136,12 +144,15 @@ enum command_next command_finish(struct command_local *local, struct command_pen
     struct slice text = pending->error;
 
     assert(pending->nleft == 0);
+    if (pending->binary) {
+        return binary_finish(local, pending, now, reply);
+    }
     if (pending->item && ends_well(local, pending)) {
         if (pending->verb == VERB_META_SET) {
             command_meta_store(local, pending, now, reply);
             return reply->failed ? COMMAND_CLOSE : COMMAND_DONE;
         }
-        text = store_value(local, pending, now);
+        text = stored_text(storage_end(local, pending, now, NULL), pending->verb);
     } else if (pending->item) {
         command_abandon(local, pending);
         count_one(&local->counts.bad_chunks);
@@ -151,6 +162,19 @@ enum command_next command_finish(struct command_local *local, struct command_pen
         reply_bytes(reply, text);
     }
     return reply->failed ? COMMAND_CLOSE : COMMAND_DONE;
+}
+
+/* What the command itself found wrong is the better answer. */
+void command_cut(struct command_local *local, struct command_pending *pending, struct reply *reply)
+{
+    command_abandon(local, pending);
+    if (pending->binary) {
+        binary_error(reply, pending->id,
+                     pending->status == BINARY_OK ? BINARY_INVALID : pending->status);
+    } else if (!pending->noreply) {
+        reply_bytes(reply,
+                    pending->error.len ? pending->error : SLICE("CLIENT_ERROR bad data chunk\r\n"));
+    }
 }
 
 void command_abandon(struct command_local *local, struct command_pending *pending)

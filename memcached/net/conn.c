@@ -25,6 +25,7 @@ struct conn {
     struct worker *worker;
     struct conn *next, **link; /* the worker's list */
     struct event event;
+    enum protocol protocol;
     struct input *in;     /* own, or the worker's while being served */
     struct input own;     /* kept between events; ptr NULL: nothing */
     struct reply *unsent; /* not NULL: waiting until the socket can be written */
@@ -55,6 +56,8 @@ enum sending { SENDING_DONE, SENDING_BLOCKED, SENDING_BROKEN };
 
 static void on_event(evutil_socket_t fd, short what, void *arg);
 
+static const char *const protocol_names[] = {"auto-negotiating", "ascii", "binary"};
+
 static int fd_of(const struct conn *conn)
 {
     return conn->endpoint.fd;
@@ -78,6 +81,7 @@ void conn_open(struct worker *worker, int fd)
         return;
     }
     conn->worker = worker;
+    conn->protocol = worker->config->protocol;
     conn->endpoint = (struct endpoint){.fd = fd,
                                        .kind = ENDPOINT_STREAM,
                                        .state = STATE_READ,
@@ -90,7 +94,7 @@ void conn_open(struct worker *worker, int fd)
         conn->next->link = &conn->next;
     }
     worker->conns = conn;
-    log_at(2, "<%d new auto-negotiating client connection", fd);
+    log_at(2, "<%d new %s client connection", fd, protocol_names[conn->protocol]);
     if (listen_for(conn, EV_READ) != 0) {
         log_say("cannot watch connection %d", fd);
         event_assign(&conn->event, worker->base, -1, 0, on_event, conn);
@@ -387,13 +391,22 @@ static bool fill_value(struct conn *conn)
     return conn->pending.nleft == 0;
 }
 
+static void log_bytes(const struct conn *conn, char direction, struct slice bytes)
+{
+    if (conn->protocol == PROTOCOL_BINARY) {
+        log_binary(direction, fd_of(conn), bytes);
+    } else {
+        log_traffic(direction, fd_of(conn), bytes);
+    }
+}
+
 static void log_answer(const struct conn *conn, size_t before)
 {
     const struct reply *reply = &conn->worker->reply;
     struct iovec iov;
 
     if (reply_iov(reply, before, SIZE_MAX, &iov, 1) > 0) {
-        log_traffic('>', fd_of(conn), (struct slice){iov.iov_base, iov.iov_len});
+        log_bytes(conn, '>', (struct slice){iov.iov_base, iov.iov_len});
     }
 }
 
@@ -407,12 +420,30 @@ static bool is_endless(struct input *in, struct slice text)
     return endless;
 }
 
+/* The next request of the input. As proto_parse. */
+static ssize_t parse(struct conn *conn, struct request *request)
+{
+    struct input *in = conn->in;
+    struct slice bytes = unread(in);
+
+    if (bytes.len == 0) {
+        return 0;
+    }
+    if (conn->protocol == PROTOCOL_ANY) {
+        conn->protocol = proto_protocol(bytes.ptr[0]);
+        log_at(2, "%d: Client using the %s protocol", fd_of(conn), protocol_names[conn->protocol]);
+    }
+    if (conn->protocol == PROTOCOL_TEXT && is_endless(in, bytes)) {
+        return 0;
+    }
+    return proto_parse(conn->protocol, bytes, request);
+}
+
 /* Executes one request, or the rest of one. */
 static enum command_next execute_one(struct conn *conn, rel_time now, bool *hungry)
 {
     struct worker *worker = conn->worker;
     struct input *in = conn->in;
-    struct slice text;
     struct request request;
     ssize_t consumed;
 
@@ -424,17 +455,16 @@ static enum command_next execute_one(struct conn *conn, rel_time now, bool *hung
         conn->filling = false;
         return command_finish(worker->local, &conn->pending, now, &worker->reply);
     }
-    text = unread(in);
-    consumed = text.len == 0 || is_endless(in, text) ? 0 : proto_parse_text(text, &request);
+    consumed = parse(conn, &request);
     if (consumed <= 0) {
         *hungry = consumed == 0;
         return consumed == 0 ? COMMAND_DONE : COMMAND_CLOSE;
     }
+    if (log_get_level() >= 2) {
+        log_bytes(conn, '<', (struct slice){in->ptr + in->start, (size_t)consumed});
+    }
     in->searched = 0;
     in->start += (size_t)consumed;
-    if (log_get_level() >= 2) {
-        log_traffic('<', fd_of(conn), text);
-    }
     return command_run(worker->local, &request, COMMAND_STREAM, now, &worker->reply,
                        &conn->pending);
 }

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "proto/proto.h"
 
 struct commands;
 struct command_net_stats;
@@ -35,7 +36,8 @@ struct net_config {
     uint32_t idle_timeout; /* seconds, 0 never */
     uint32_t reqs_per_event;
     unsigned int nthreads;
-    bool reuseport; /* a UDP socket for each worker, not one for all */
+    enum protocol protocol; /* of streams (-B); a datagram's first byte tells */
+    bool reuseport;         /* a UDP socket for each worker, not one for all */
     struct clock clock;
 };
 

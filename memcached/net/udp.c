@@ -112,6 +112,16 @@ static void copy_reply(char *to, const struct reply *reply, size_t skip, size_t 
     }
 }
 
+/* Of either protocol: a reply in binary begins with a byte that text never has. */
+static void log_bytes(const struct udp *udp, char direction, struct slice bytes)
+{
+    if (bytes.len > 0 && (unsigned char)bytes.ptr[0] >= 0x80) {
+        log_binary(direction, udp->endpoint.fd, bytes);
+    } else {
+        log_traffic(direction, udp->endpoint.fd, bytes);
+    }
+}
+
 /* The worker's reply becomes one message to the sender of request `r`. */
 static void answer(struct udp *udp, unsigned int r, uint16_t id)
 {
@@ -133,7 +143,7 @@ static void answer(struct udp *udp, unsigned int r, uint16_t id)
         struct iovec iov;
 
         if (reply_iov(reply, 0, SIZE_MAX, &iov, 1) > 0) {
-            log_traffic('>', udp->endpoint.fd, (struct slice){iov.iov_base, iov.iov_len});
+            log_bytes(udp, '>', (struct slice){iov.iov_base, iov.iov_len});
         }
     }
     command_release(udp->worker->local, reply);
@@ -148,17 +158,9 @@ static void answer(struct udp *udp, unsigned int r, uint16_t id)
 static bool take_value(struct udp *udp, struct command_pending *pending, struct slice *rest)
 {
     struct command_local *local = udp->worker->local;
-    bool whole = pending->nleft <= rest->len;
 
-    if (!whole) {
-        /* What the command itself found wrong is the better answer. */
-        struct slice error =
-            pending->error.len ? pending->error : SLICE("CLIENT_ERROR bad data chunk\r\n");
-
-        if (!pending->noreply) {
-            reply_bytes(&udp->worker->reply, error);
-        }
-        command_abandon(local, pending);
+    if (pending->nleft > rest->len) {
+        command_cut(local, pending, &udp->worker->reply);
         return false;
     }
     while (pending->nleft > 0) {
@@ -176,19 +178,19 @@ static bool take_value(struct udp *udp, struct command_pending *pending, struct 
 }
 
 /* Executes one command of the datagram. False: nothing more is to be had of it. */
-static bool execute_one(struct udp *udp, struct slice *rest, rel_time now)
+static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *rest, rel_time now)
 {
     struct worker *worker = udp->worker;
     struct request request;
     struct command_pending pending;
     enum command_next next;
-    ssize_t consumed = rest->len > 0 ? proto_parse_text(*rest, &request) : 0;
+    ssize_t consumed = rest->len > 0 ? proto_parse(protocol, *rest, &request) : 0;
 
     if (consumed <= 0) {
         return false;
     }
     if (log_get_level() >= 2) {
-        log_traffic('<', udp->endpoint.fd, *rest);
+        log_bytes(udp, '<', (struct slice){rest->ptr, (size_t)consumed});
     }
     rest->ptr += consumed;
     rest->len -= (size_t)consumed;
@@ -206,6 +208,7 @@ static void execute(struct udp *udp, unsigned int r, rel_time now)
 {
     struct slice rest = {udp->in_iov[r].iov_base, udp->in[r].msg_len};
     struct udp_frame frame;
+    enum protocol protocol;
     bool more = true;
 
     count_add(&udp->worker->counts.bytes_read, rest.len);
@@ -214,8 +217,9 @@ static void execute(struct udp *udp, unsigned int r, rel_time now)
     }
     rest.ptr += MC_UDP_HEADER;
     rest.len -= MC_UDP_HEADER;
+    protocol = proto_protocol(rest.ptr[0]);
     while (more) {
-        more = execute_one(udp, &rest, now);
+        more = execute_one(udp, protocol, &rest, now);
         answer(udp, r, frame.id);
     }
 }

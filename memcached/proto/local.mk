@@ -2,10 +2,10 @@
 # Sources, headers included, and the layer's unit tests (see the top Makefile.am).
 proto_srcs = memcached/proto/proto.h memcached/proto/text.c memcached/proto/frame.c \
     memcached/proto/middle.c memcached/proto/reply.c memcached/proto/meta.c \
-    memcached/proto/meta.h
+    memcached/proto/meta.h memcached/proto/binary.c
 
 unit_tests += t/unit/base_num t/unit/base_base64 t/unit/proto_text t/unit/proto_meta \
-    t/unit/proto_reply t/unit/proto_frame
+    t/unit/proto_binary t/unit/proto_reply t/unit/proto_frame
 t_unit_base_num_SOURCES = t/unit/base_num.c
 t_unit_base_num_LDADD = $(base_libs)
 t_unit_base_base64_SOURCES = t/unit/base_base64.c
@@ -14,16 +14,21 @@ t_unit_proto_text_SOURCES = t/unit/proto_text.c t/unit/proto_text.inc
 t_unit_proto_text_LDADD = $(proto_libs)
 t_unit_proto_meta_SOURCES = t/unit/proto_meta.c
 t_unit_proto_meta_LDADD = $(proto_libs)
+t_unit_proto_binary_SOURCES = t/unit/proto_binary.c
+t_unit_proto_binary_LDADD = $(proto_libs)
 t_unit_proto_reply_SOURCES = t/unit/proto_reply.c
 t_unit_proto_reply_LDADD = $(proto_libs)
 t_unit_proto_frame_SOURCES = t/unit/proto_frame.c
 t_unit_proto_frame_LDADD = $(proto_libs)
 
-# The fuzz target: a test gives it the inputs that were found before; `make fuzz-text` looks for
-# more (clang only), for FUZZ_SECONDS, and keeps them in fuzz-text.corpus of the build tree.
-unit_tests += t/fuzz/text
+# The fuzz targets: a test gives each the inputs that were found before; `make fuzz-text` and
+# `make fuzz-binary` look for more (clang only), for FUZZ_SECONDS, and keep them in
+# fuzz-NAME.corpus of the build tree.
+unit_tests += t/fuzz/text t/fuzz/binary
 t_fuzz_text_SOURCES = t/fuzz/text_parse.c t/fuzz/replay.c
 t_fuzz_text_LDADD = $(proto_libs)
+t_fuzz_binary_SOURCES = t/fuzz/binary_parse.c t/fuzz/replay.c
+t_fuzz_binary_LDADD = $(proto_libs)
 
 FUZZ_SECONDS = 180
 FUZZ_CC = clang -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
@@ -35,4 +40,11 @@ fuzz-text:
 	$(MKDIR_P) $@.corpus
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 \
 	    -dict=$(srcdir)/t/fuzz/text.dict $@.corpus $(srcdir)/t/fuzz/corpus/text
-.PHONY: fuzz-text
+
+fuzz-binary:
+	$(FUZZ_CC) $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/binary_parse.c \
+	    $(srcdir)/memcached/proto/binary.c
+	$(MKDIR_P) $@.corpus
+	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=1024 -timeout=10 \
+	    $@.corpus $(srcdir)/t/fuzz/corpus/binary
+.PHONY: fuzz-text fuzz-binary

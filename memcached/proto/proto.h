@@ -18,6 +18,12 @@
 
 /* --- requests ----------------------------------------------------------- */
 
+enum protocol {
+    PROTOCOL_ANY, /* not known yet: the first byte tells, see proto_protocol */
+    PROTOCOL_TEXT,
+    PROTOCOL_BINARY,
+};
+
 enum verb {
     VERB_UNKNOWN, /* also an empty line */
     VERB_GET,
@@ -48,6 +54,7 @@ enum verb {
     VERB_META_ARITH,
     VERB_META_NOOP,
     VERB_META_DEBUG,
+    VERB_NOOP,
 };
 
 enum {
@@ -73,6 +80,26 @@ struct request_meta {
     uint64_t new_cas;   /* E, 0: the next */
 };
 
+/* The status of a binary answer (protocol_binary.txt, "Response Status"). */
+enum binary_status {
+    BINARY_OK = 0x00,
+    BINARY_NOT_FOUND = 0x01,
+    BINARY_EXISTS = 0x02,
+    BINARY_TOO_LARGE = 0x03,
+    BINARY_INVALID = 0x04,
+    BINARY_NOT_STORED = 0x05,
+    BINARY_NON_NUMERIC = 0x06,
+    BINARY_REFUSED = 0x20,
+    BINARY_UNKNOWN = 0x81,
+    BINARY_NO_MEMORY = 0x82,
+};
+
+/* What an answer repeats of its binary request. */
+struct binary_id {
+    uint8_t opcode;
+    uint32_t opaque;
+};
+
 /* Slices point into the input: they are good until it moves. */
 struct request {
     enum verb verb;
@@ -90,13 +117,38 @@ struct request {
     bool has_value; /* storage command: value and CRLF follow the line, also on error where
                        memcached swallows them */
     struct request_meta meta; /* of a meta command only */
+
+    bool binary;   /* what follows is good; noreply: a quiet opcode; no CRLF follows a value */
+    bool with_key; /* the answer repeats the key */
+    struct binary_id id;
+    enum binary_status status; /* not OK: the answer, and nothing more is to be read */
+    uint64_t initial;
 };
+
+/* The protocol of who sends this byte first. */
+static inline enum protocol proto_protocol(char first)
+{
+    return (unsigned char)first == 0x80 ? PROTOCOL_BINARY : PROTOCOL_TEXT;
+}
+
+/*
+ * Parses one request of the binary protocol: header, extras and key, and of a command without a
+ * value nothing can follow. Returns as proto_parse_text. An unknown command is VERB_UNKNOWN and
+ * all behind its header the value, to be swallowed.
+ */
+ssize_t proto_parse_binary(struct slice input, struct request *request);
 
 /*
  * Parses one command line of the text protocol. Returns the bytes consumed, the
  * newline included; 0: needs more; -1: no line can come of this, close.
  */
 ssize_t proto_parse_text(struct slice input, struct request *request);
+static inline ssize_t proto_parse(enum protocol protocol, struct slice input,
+                                  struct request *request)
+{
+    return protocol == PROTOCOL_BINARY ? proto_parse_binary(input, request)
+                                       : proto_parse_text(input, request);
+}
 /* Takes the next key off `keys`. False: no more. A key over PROTO_KEY_MAX is handed out as it is.
  */
 bool proto_next_key(struct slice *keys, struct slice *key);
@@ -121,6 +173,24 @@ uint8_t proto_middle(char *out, uint32_t client_flags, uint32_t nvalue);
 uint32_t proto_middle_flags(const char *middle, uint8_t nmiddle);
 
 /* --- replies ------------------------------------------------------------ */
+
+enum { PROTO_BINARY_HEAD = 24 };
+
+/* The header of a binary answer. */
+struct binary_head {
+    struct binary_id id;
+    enum binary_status status;
+    uint64_t cas;
+    uint8_t nextras;
+    uint8_t nkey;
+    uint32_t nvalue;
+};
+void proto_render_binary(char out[PROTO_BINARY_HEAD], const struct binary_head *head);
+/* The text that is the value of an answer with this status. */
+struct slice proto_binary_text(enum binary_status status);
+/* Big-endian numbers. */
+void proto_store32(char out[4], uint32_t value);
+void proto_store64(char out[8], uint64_t value);
 
 /*
  * A reply: pieces of constant text, of text of its own, and of bytes that

@@ -67,8 +67,8 @@ static const struct verb_row verbs[] = {
     {"cache_memlimit", VERB_CACHE_MEMLIMIT, SHAPE_WORDS, 2, 3, 1},
     {"verbosity", VERB_VERBOSITY, SHAPE_WORDS, 2, 3, 1},
     {"stats", VERB_STATS, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
-    {"version", VERB_VERSION, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
-    {"quit", VERB_QUIT, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
+    {"version", VERB_VERSION, SHAPE_WORDS, 1, 1, 0},
+    {"quit", VERB_QUIT, SHAPE_WORDS, 1, 1, 0},
     {"shutdown", VERB_SHUTDOWN, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
 };
 
@@ -355,6 +355,7 @@ static bool parse_usual_set(struct slice line, struct request *request)
     request->cas = 0;
     request->noreply = noreply;
     request->has_value = true;
+    request->binary = false;
     return true;
 }
 
@@ -368,6 +369,7 @@ static void parse_get(struct slice line, struct request *request)
     request->ntokens = 0;
     request->noreply = false;
     request->has_value = false;
+    request->binary = false;
 }
 
 ssize_t proto_parse_text(struct slice input, struct request *request)

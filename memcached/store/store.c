@@ -170,6 +170,11 @@ int store_set_memory_limit(struct store *store, uint64_t bytes)
     return 0;
 }
 
+bool store_has_cas(const struct store *store)
+{
+    return store->config.cas;
+}
+
 /* --- handles ------------------------------------------------------------- */
 
 struct store_local *store_local_new(struct store *store)

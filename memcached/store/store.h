@@ -92,6 +92,8 @@ struct store *store_new(const struct store_config *config, struct provider *prov
 /* All locals freed and the maintainer stopped before. */
 void store_free(struct store *store);
 struct mc_control *store_control(struct store *store);
+/* False: -C, ids are 0 to the outside. */
+bool store_has_cas(const struct store *store);
 
 /* A thread's handle: its statistics. NULL with errno. */
 struct store_local *store_local_new(struct store *store);

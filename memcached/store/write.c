@@ -110,9 +110,10 @@ void store_discard(struct store_local *local, struct mc_item *item)
     item_put(local->store, item);
 }
 
+/* Under -C every id is 0 to the outside, and no other one is it. */
 bool verb_cas_differs(const struct store *store, const struct mc_item *item, uint64_t cas)
 {
-    return store->config.cas && item->cas != cas;
+    return cas != (store->config.cas ? item->cas : 0);
 }
 
 static bool is_outdated(const struct store_terms *terms, const struct mc_item *old)
@@ -126,12 +127,21 @@ static enum store_result judge_cas(struct store_local *local, const struct mc_it
 {
     struct store_class_counts *class = &local->counts.counts.classes[lru_class_of(old)];
 
-    if (verb_cas_differs(local->store, old, terms->cas) && !is_outdated(terms, old)) {
+    if (local->store->config.cas && verb_cas_differs(local->store, old, terms->cas) &&
+        !is_outdated(terms, old)) {
         count(&class->cas_badval);
         return STORE_EXISTS;
     }
     count(&class->cas_hits);
     return STORE_DONE;
+}
+
+/* What is joined to is compared without being counted. */
+static enum store_result judge_join(const struct store *store, const struct mc_item *old,
+                                    uint64_t cas)
+{
+    return cas != 0 && store->config.cas && verb_cas_differs(store, old, cas) ? STORE_EXISTS
+                                                                              : STORE_DONE;
 }
 
 /* Whether a mode may store, from what there is. */
@@ -140,26 +150,25 @@ static enum store_result judge_mode(struct store_local *local, const struct key 
 {
     bool compare = terms->mode == STORE_CAS || terms->cas != 0;
 
-    if (key->live) {
-        if (terms->mode == STORE_ADD)
-            return STORE_NOT_STORED;
-        return compare ? judge_cas(local, key->found, terms) : STORE_DONE;
-    }
     switch (terms->mode) {
-    case STORE_SET:
-    case STORE_CAS:
-        if (!compare)
-            return STORE_DONE;
-        count(&local->counts.counts.cas_misses);
-        return STORE_MISS;
-    case STORE_ADD:
-        return STORE_DONE;
-    case STORE_REPLACE:
     case STORE_APPEND:
     case STORE_PREPEND:
+        return key->live ? judge_join(local->store, key->found, terms->cas) : STORE_NOT_STORED;
+    case STORE_ADD:
+        return key->live ? STORE_NOT_STORED : STORE_DONE;
+    case STORE_REPLACE:
+        if (!key->live)
+            return STORE_NOT_STORED;
+        break;
+    case STORE_SET:
+    case STORE_CAS:
+        if (!key->live && compare) {
+            count(&local->counts.counts.cas_misses);
+            return STORE_MISS;
+        }
         break;
     }
-    return STORE_NOT_STORED;
+    return compare && key->live ? judge_cas(local, key->found, terms) : STORE_DONE;
 }
 
 /* A new item with the values of two, the client flags and the expiry of the first. */
@@ -375,7 +384,7 @@ static enum store_result change_number(struct store_local *local, struct key *ke
     return STORE_DONE;
 }
 
-/* Stores the initial number of a key that is missing. */
+/* Stores the initial number of a key that is missing: neither a miss nor a set to the counts. */
 static enum store_result create_number(struct store_local *local, struct slice name,
                                        const struct store_delta *delta, rel_time now,
                                        struct store_number *out)

@@ -18,6 +18,7 @@ import tap
 
 START_SECONDS = 30
 USER = "nobody"
+BINARY_NOOP = b"\x80\x0a" + bytes(22)
 
 _running = []
 
@@ -105,11 +106,14 @@ class Server:
     """A running server. `host` is where clients of this process reach it.
 
     arguments: in addition to port, address, user and threads; plain=True passes them alone.
+    binary: the arguments make it speak nothing else over TCP.
     """
 
     def __init__(self, *arguments, host="127.0.0.1", udp=True, threads=2, namespace=None,
-                 prefix=(), env=None, plain=False, port=None, listen=None, unix=None):
+                 prefix=(), env=None, plain=False, port=None, listen=None, unix=None,
+                 binary=False):
         self.host = host
+        self.binary = binary
         self.unix_path = unix
         self.namespace = namespace
         self.dir = scratch()
@@ -135,7 +139,11 @@ class Server:
                                (self.process.returncode, self.log()))
         try:
             control = self.stream()
-            control.ask(b"version\r\n")
+            if self.binary:
+                control.send(BINARY_NOOP)
+                control.exactly(len(BINARY_NOOP))
+            else:
+                control.ask(b"version\r\n")
             control.close()
             return True
         except (ConnectionError, FileNotFoundError, client.Closed):

@@ -200,13 +200,14 @@ static size_t take_value(struct server *server, struct command_pending *pending,
 static const char *server_ask(struct server *server, const char *bytes, size_t len)
 {
     struct slice input = {bytes, len};
+    enum protocol protocol = len > 0 ? proto_protocol(bytes[0]) : PROTOCOL_TEXT;
 
     server->nout = 0;
     server->closed = false;
     while (!server->closed) {
         struct command_pending pending = {0};
         struct request request;
-        ssize_t n = proto_parse_text(input, &request);
+        ssize_t n = input.len > 0 ? proto_parse(protocol, input, &request) : 0;
 
         if (n <= 0) {
             server->closed = n < 0;

@@ -126,7 +126,7 @@ static const struct dialogue changes[] = {
 };
 
 static const struct dialogue administration[] = {
-    {"version", "version\r\nversion foo\r\n", VERSION VERSION},
+    {"version", "version\r\nversion foo\r\n", VERSION "ERROR\r\n"},
     {"flush_all", SET_ABC "flush_all\r\nget k\r\n" SET_ABC "get k\r\n",
      STORED "OK\r\n" END STORED ABC END},
     {"flush_all 0", SET_ABC "flush_all 0\r\nget k\r\n", STORED "OK\r\n" END},

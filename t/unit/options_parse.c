@@ -187,7 +187,6 @@ static const struct refusal refusals[] = {
     {"-Z", 64, "not built in yet"},
     {"-Y /x", 64, "not built in yet"},
     {"-e /x", 64, "not built in yet"},
-    {"-B binary", 64, "not built in yet"},
     {"-o ext_path=/x:1g", 64, "not built in yet"},
     {"-o ssl_key=/x", 64, "not built in yet"},
     {"-X bmc=eth0", 64, "needs a UDP port"},

@@ -151,6 +151,7 @@ static void describe_parts(const struct request *request, struct text *text)
     case VERB_META_DEBUG: /* see proto_meta.c */
     case VERB_UNKNOWN:
     case VERB_HTTP:
+    case VERB_NOOP:
         break;
     }
 }

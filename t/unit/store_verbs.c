@@ -74,7 +74,13 @@ static void test_cas(struct fixture *f)
        "cas with its id stores under a new id");
     ok(put(f, STORE_CAS, "cas", "3", first, NULL) == STORE_EXISTS, "an id works once");
     ok(put(f, STORE_CAS, "nocas", "3", first, NULL) == STORE_MISS, "cas of a missing key misses");
-    ok(put(f, STORE_SET, "cas", "4", first, NULL) == STORE_EXISTS, "set with an id compares it");
+    ok(put(f, STORE_SET, "cas", "4", first, NULL) == STORE_EXISTS &&
+           put(f, STORE_REPLACE, "cas", "4", first, NULL) == STORE_EXISTS,
+       "set and replace with an id compare it");
+    ok(put(f, STORE_SET, "nocas", "4", first, NULL) == STORE_MISS &&
+           put(f, STORE_REPLACE, "nocas", "4", first, NULL) == STORE_NOT_STORED &&
+           put(f, STORE_APPEND, "nocas", "4", first, NULL) == STORE_NOT_STORED,
+       "and with an id store nothing under a key that is missing");
     ok(put(f, STORE_APPEND, "cas", "4", first, NULL) == STORE_EXISTS,
        "append with an id compares it");
     ok(store_delete(f->local, SLICE("cas"), first, NOW) == STORE_EXISTS,
@@ -221,9 +227,11 @@ static void test_flush_storm(struct fixture *f)
 
 static void test_counts(void)
 {
+    const struct store_delta create = {.create = true};
     struct store_config config;
     struct store_stats stats;
     struct fixture f;
+    uint64_t value;
 
     fixture_defaults(&config);
     fixture_open(&f, &config);
@@ -236,6 +244,8 @@ static void test_counts(void)
     fixture_has(&f, "e", NULL, NOW + 1);
     store_touch(f.local, SLICE("a"), 0, NOW);
     store_touch(f.local, SLICE("zz"), 0, NOW);
+    store_arith(f.local, SLICE("n"), &create, NOW, &value, NULL);
+    store_delete(f.local, SLICE("n"), 0, NOW);
     store_delete(f.local, SLICE("zz"), 0, NOW);
     store_stats(f.store, &stats);
     ok(stats.counts.get_cmds == 3 && stats.counts.get_misses == 2 &&
@@ -245,7 +255,8 @@ static void test_counts(void)
            stats.counts.classes[1].cas_badval == 1 && stats.counts.touch_cmds == 2 &&
            stats.counts.touch_misses == 1 && stats.counts.delete_misses == 1,
        "and sets, cas, touches and deletes");
-    ok(stats.curr_items == 1 && stats.total_items == 2 && stats.bytes == 36 + 1 + 6 + 1 + 2,
+    ok(stats.counts.incr_misses == 0, "a number that is created is neither a set nor a miss");
+    ok(stats.curr_items == 1 && stats.total_items == 3 && stats.bytes == 36 + 1 + 6 + 1 + 2,
        "items and bytes are what is there");
     store_reset_stats(f.store);
     store_stats(f.store, &stats);
@@ -266,6 +277,10 @@ static void test_no_cas(void)
     fixture_open(&f, &config);
     put(&f, STORE_SET, "a", "1", 0, &cas);
     ok(cas == 0, "without CAS ids are 0 to the outside");
+    ok(!store_has_cas(f.store) && put(&f, STORE_SET, "a", "1", 99, NULL) == STORE_DONE &&
+           put(&f, STORE_APPEND, "a", "1", 99, NULL) == STORE_DONE,
+       "an id to compare is not looked at by what stores");
+    ok(store_delete(f.local, SLICE("a"), 99, NOW) == STORE_EXISTS, "and is no item's id to delete");
     store_flush(f.local, 0, NOW);
     put(&f, STORE_SET, "a", "2", 0, NULL);
     ok(fixture_has(&f, "a", NULL, NOW), "and what is stored in the second of a flush is hidden");

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * binary: the commands of the binary protocol. They are those of text with other answers: a quiet
+ * get says nothing of a miss, any other quiet command nothing of a success, and errors are always
+ * answered.
+ */
+#include "command/call.h"
+#include "command/stat.h"
+#include "config.h"
+
+enum { NFLAGS = 4, NNUMBER = 8 };
+
+static void add_head(struct reply *reply, const struct binary_head *head)
+{
+    char bytes[PROTO_BINARY_HEAD];
+
+    proto_render_binary(bytes, head);
+    reply_copy(reply, (struct slice){bytes, sizeof(bytes)});
+}
+
+/* --- answers ------------------------------------------------------------- */
+
+static void add_error(struct reply *reply, struct binary_id id, enum binary_status status,
+                      struct slice text)
+{
+    struct binary_head head = {.id = id, .status = status, .nvalue = (uint32_t)text.len};
+
+    add_head(reply, &head);
+    reply_bytes(reply, text);
+}
+
+void binary_error(struct reply *reply, struct binary_id id, enum binary_status status)
+{
+    add_error(reply, id, status, proto_binary_text(status));
+}
+
+static enum command_next fail(struct call *call, enum binary_status status)
+{
+    binary_error(call->reply, call->request->id, status);
+    return COMMAND_DONE;
+}
+
+/* A success without anything to say but the id of what was stored. */
+static enum command_next succeed(struct call *call, uint64_t cas)
+{
+    if (!call->request->noreply) {
+        struct binary_head head = {.id = call->request->id, .cas = cas};
+
+        add_head(call->reply, &head);
+    }
+    return COMMAND_DONE;
+}
+
+static enum command_next answer_value(struct call *call, struct slice value, uint64_t cas)
+{
+    if (!call->request->noreply) {
+        struct binary_head head = {
+            .id = call->request->id, .cas = cas, .nvalue = (uint32_t)value.len};
+
+        add_head(call->reply, &head);
+        reply_copy(call->reply, value);
+    }
+    return COMMAND_DONE;
+}
+
+/* --- get, touch, gat ----------------------------------------------------- */
+
+/* Header, flags and key of an answer with an item, whose value takes `nvalue` bytes. */
+static void add_item_head(struct call *call, const struct mc_item *item, uint32_t nvalue)
+{
+    const struct request *request = call->request;
+    struct slice middle = item_middle(item);
+    struct binary_head head = {
+        .id = request->id,
+        .cas = item_cas(call->local->store, item),
+        .nextras = NFLAGS,
+        .nkey = request->with_key ? item->nkey : 0,
+        .nvalue = nvalue,
+    };
+    char bytes[PROTO_BINARY_HEAD + NFLAGS + PROTO_KEY_MAX];
+
+    proto_render_binary(bytes, &head);
+    proto_store32(bytes + PROTO_BINARY_HEAD, proto_middle_flags(middle.ptr, (uint8_t)middle.len));
+    memcpy(bytes + PROTO_BINARY_HEAD + NFLAGS, item_key(item).ptr, head.nkey);
+    reply_copy(call->reply, (struct slice){bytes, (size_t)PROTO_BINARY_HEAD + NFLAGS + head.nkey});
+}
+
+static void add_item(struct call *call, const struct mc_item *item, add_function *add)
+{
+    uint32_t nvalue = item_nvalue(call->local->store, item);
+    size_t offset = 0;
+
+    add_item_head(call, item, nvalue);
+    while (offset < nvalue) {
+        struct slice value = item_at(call->local->store, item, offset);
+
+        if (value.len > nvalue - offset) {
+            value.len = nvalue - offset;
+        }
+        add(call->reply, value);
+        offset += value.len;
+    }
+}
+
+static enum command_next miss(struct call *call)
+{
+    const struct request *request = call->request;
+    struct binary_head head = {
+        .id = request->id, .status = BINARY_NOT_FOUND, .nkey = (uint8_t)request->key.len};
+
+    if (request->noreply) {
+        return COMMAND_DONE;
+    }
+    if (!request->with_key) {
+        return fail(call, BINARY_NOT_FOUND);
+    }
+    add_head(call->reply, &head);
+    reply_copy(call->reply, request->key);
+    return COMMAND_DONE;
+}
+
+static enum command_next binary_get(struct call *call)
+{
+    struct mc_item *item = store_get(call->local->store, call->request->key, call->now);
+
+    if (!item) {
+        return miss(call);
+    }
+    call_add_item(call, item, add_item);
+    return COMMAND_DONE;
+}
+
+static struct mc_item *touch(struct call *call)
+{
+    const struct request *request = call->request;
+
+    return store_get_touch(call->local->store, request->key, call_expiry(call, request->exptime),
+                           call->now);
+}
+
+static enum command_next binary_gat(struct call *call)
+{
+    struct mc_item *item = touch(call);
+
+    if (!item) {
+        return miss(call);
+    }
+    call_add_item(call, item, add_item);
+    return COMMAND_DONE;
+}
+
+static enum command_next binary_touch(struct call *call)
+{
+    struct mc_item *item = touch(call);
+
+    if (!item) {
+        return fail(call, BINARY_NOT_FOUND);
+    }
+    add_item_head(call, item, 0);
+    store_put(call->local->store, item);
+    return COMMAND_DONE;
+}
+
+/* --- set, add, replace, append, prepend ---------------------------------- */
+
+static enum binary_status stored_status(enum store_result result, enum verb verb)
+{
+    switch (result) {
+    case STORE_DONE:
+        return BINARY_OK;
+    case STORE_EXISTS:
+        return BINARY_EXISTS;
+    case STORE_MISS:
+        return BINARY_NOT_FOUND;
+    case STORE_NO_MEMORY:
+        return BINARY_NO_MEMORY;
+    case STORE_NOT_STORED:
+        return verb == VERB_ADD       ? BINARY_EXISTS
+               : verb == VERB_REPLACE ? BINARY_NOT_FOUND
+                                      : BINARY_NOT_STORED;
+    case STORE_TOO_LARGE:
+    case STORE_NON_NUMERIC:
+        break;
+    }
+    return BINARY_NOT_STORED;
+}
+
+/* What follows is swallowed, so that the next request is found; then this is the answer. */
+static enum command_next swallow(struct call *call, enum binary_status status, struct slice text)
+{
+    *call->pending = (struct command_pending){
+        .nleft = call->request->nvalue,
+        .error = text,
+        .binary = true,
+        .id = call->request->id,
+        .status = status,
+    };
+    return COMMAND_VALUE;
+}
+
+/* Whatever set, add and replace would do, with an id they do what cas does; but not under -C. */
+static void compare_id(struct call *call)
+{
+    struct command_pending *pending = call->pending;
+    bool joins = pending->verb == VERB_APPEND || pending->verb == VERB_PREPEND;
+
+    if (!store_has_cas(call->local->commands->store)) {
+        pending->cas = 0;
+    } else if (pending->cas != 0 && !joins) {
+        pending->verb = VERB_CAS;
+    }
+}
+
+static enum command_next binary_store(struct call *call)
+{
+    const struct request *request = call->request;
+    enum store_result result = storage_begin(call, 0);
+
+    if (result == STORE_DONE) {
+        call->pending->binary = true;
+        call->pending->id = request->id;
+        compare_id(call);
+        return COMMAND_VALUE;
+    }
+    if (request->verb == VERB_SET) {
+        store_forget(call->local->store, request->key, call->now);
+    }
+    return result == STORE_TOO_LARGE
+               ? swallow(call, BINARY_TOO_LARGE, proto_binary_text(BINARY_TOO_LARGE))
+               : swallow(call, BINARY_NO_MEMORY, SLICE("Out of memory allocating item"));
+}
+
+enum command_next binary_finish(struct command_local *local, struct command_pending *pending,
+                                rel_time now, struct reply *reply)
+{
+    struct binary_head head = {.id = pending->id};
+
+    if (!pending->item) {
+        add_error(reply, pending->id, pending->status, pending->error);
+        return reply->failed ? COMMAND_CLOSE : COMMAND_DONE;
+    }
+    head.status = stored_status(storage_end(local, pending, now, &head.cas), pending->verb);
+    if (head.status != BINARY_OK) {
+        binary_error(reply, head.id, head.status);
+    } else if (!pending->noreply) {
+        add_head(reply, &head);
+    }
+    return reply->failed ? COMMAND_CLOSE : COMMAND_DONE;
+}
+
+static enum command_next binary_unknown(struct call *call)
+{
+    return swallow(call, BINARY_UNKNOWN, proto_binary_text(BINARY_UNKNOWN));
+}
+
+/* --- delete, incr, decr -------------------------------------------------- */
+
+static enum command_next binary_delete(struct call *call)
+{
+    const struct request *request = call->request;
+    enum store_result result =
+        store_delete(call->local->store, request->key, request->cas, call->now);
+
+    if (result == STORE_DONE) {
+        return succeed(call, 0);
+    }
+    return fail(call, stored_status(result, request->verb));
+}
+
+static enum command_next binary_arith(struct call *call)
+{
+    const struct request *request = call->request;
+    const struct store_delta delta = {
+        .decrement = request->verb == VERB_DECR,
+        .delta = request->delta,
+        .cas = request->cas,
+        .create = request->exptime != UINT32_MAX,
+        .initial = request->initial,
+        .expiry = call_expiry(call, request->exptime),
+    };
+    uint64_t value = 0;
+    uint64_t cas = 0;
+    char number[NNUMBER];
+    enum store_result result =
+        store_arith(call->local->store, request->key, &delta, call->now, &value, &cas);
+
+    if (result == STORE_DONE) {
+        proto_store64(number, value);
+        return answer_value(call, (struct slice){number, sizeof(number)}, cas);
+    }
+    return fail(call, result == STORE_NON_NUMERIC ? BINARY_NON_NUMERIC
+                      : result == STORE_TOO_LARGE ? BINARY_NO_MEMORY
+                                                  : stored_status(result, request->verb));
+}
+
+/* --- the rest ------------------------------------------------------------ */
+
+static enum command_next binary_flush(struct call *call)
+{
+    struct command_local *local = call->local;
+    int64_t delay = call->request->exptime;
+
+    if (!local->commands->config.flush_enabled) {
+        count_one(&local->counts.flush_refused);
+        return fail(call, BINARY_REFUSED);
+    }
+    store_flush(local->store, delay > 0 ? call_expiry(call, delay) : call->now, call->now);
+    return succeed(call, 0);
+}
+
+static enum command_next binary_noop(struct call *call)
+{
+    return succeed(call, 0);
+}
+
+static enum command_next binary_version(struct call *call)
+{
+    return answer_value(call, SLICE(PACKAGE_VERSION), 0);
+}
+
+static enum command_next binary_quit(struct call *call)
+{
+    succeed(call, 0);
+    return COMMAND_CLOSE;
+}
+
+/* Statistics are answers with a key, behind them one without. */
+static enum command_next binary_stats(struct call *call)
+{
+    const struct request *request = call->request;
+    struct stat_sink sink = {call->reply, &request->id};
+    stat_function *add = request->key.len ? stat_find(request->key, true) : stat_general;
+
+    if (slice_equal(request->key, SLICE("reset"))) {
+        stats_reset(call->local->commands);
+        return succeed(call, 0);
+    }
+    if (!add) {
+        return fail(call, BINARY_NOT_FOUND);
+    }
+    add(call, &sink);
+    return succeed(call, 0);
+}
+
+/* The commands that the parser knows; the others are verbs of text. */
+static command_handler *const handlers[VERB_NOOP + 1] = {
+    [VERB_UNKNOWN] = binary_unknown, [VERB_GET] = binary_get,      [VERB_GAT] = binary_gat,
+    [VERB_TOUCH] = binary_touch,     [VERB_SET] = binary_store,    [VERB_ADD] = binary_store,
+    [VERB_REPLACE] = binary_store,   [VERB_APPEND] = binary_store, [VERB_PREPEND] = binary_store,
+    [VERB_INCR] = binary_arith,      [VERB_DECR] = binary_arith,   [VERB_DELETE] = binary_delete,
+    [VERB_FLUSH_ALL] = binary_flush, [VERB_STATS] = binary_stats,  [VERB_VERSION] = binary_version,
+    [VERB_QUIT] = binary_quit,       [VERB_NOOP] = binary_noop,
+};
+
+enum command_next binary_run(struct call *call)
+{
+    const struct request *request = call->request;
+
+    if (request->status != BINARY_OK) {
+        fail(call, request->status);
+        return COMMAND_CLOSE;
+    }
+    return handlers[request->verb](call);
+}

@@ -1,0 +1,43 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""libmemcached's memccapable finds nothing that this server cannot do."""
+import os
+import shutil
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import server
+import tap
+
+PROGRAM = shutil.which("memccapable")
+if not PROGRAM:
+    tap.skip_all("no memccapable: apt-get install libmemcached-tools")
+
+memcached = server.Server()
+
+
+def capable(option, protocol):
+    # It answers status 0 also when it could not connect, so the tests that passed are counted.
+    run = subprocess.run([PROGRAM, "-h", memcached.host, "-p", str(memcached.port), option],
+                         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50,
+                         check=False)
+    lines = (run.stdout + run.stderr).splitlines()
+    passed = [line for line in lines if line.startswith(protocol) and line.endswith("[pass]")]
+    failed = [line for line in lines if "[FAIL]" in line or "failed" in line]
+    tap.is_((run.returncode, failed), (0, []), "memccapable %s fails nowhere" % option)
+    tap.ok(len(passed) >= 27, "and passes %d tests of the %s protocol" % (len(passed), protocol))
+
+
+@tap.case
+def the_text_protocol():
+    capable("-a", "ascii")
+
+
+@tap.case
+def the_binary_protocol():
+    capable("-b", "binary")
+
+
+tap.run()

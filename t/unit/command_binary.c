@@ -1,0 +1,605 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The binary commands over a real store: dialogues as memcached has them (observed on Debian's
+ * 1.6.18). An answer is written as one line: opcode, status, "+" if it has a CAS id, flags, key
+ * and value.
+ */
+#include <inttypes.h>
+
+#include "config.h"
+
+#include "t/unit/command_client.h"
+
+enum {
+    GET,
+    SET,
+    ADD,
+    REPLACE,
+    DELETE,
+    INCR,
+    DECR,
+    QUIT,
+    FLUSH,
+    GETQ,
+    NOOP,
+    VERSION,
+    GETK,
+    GETKQ,
+    APPEND,
+    PREPEND,
+    STAT,
+    SETQ,
+    ADDQ,
+    REPLACEQ,
+    DELETEQ,
+    INCRQ,
+    DECRQ,
+    QUITQ,
+    FLUSHQ,
+    APPENDQ,
+    PREPENDQ,
+    VERBOSITY,
+    TOUCH,
+    GAT,
+    GATQ,
+    LIST = 0x20,
+    AUTH,
+    STEP,
+    GATK,
+    GATKQ,
+};
+
+enum { OPAQUE = 0x0badcafe, ASKS = 8, NOWHERE = 0x40000000 };
+
+/* One request. `a`, `b` and `c` are its extras in their order. */
+struct ask {
+    uint8_t opcode;
+    const char *key, *value;
+    uint64_t a, b, c;
+    uint64_t cas;
+};
+
+#define BARE(op, ...)                                                                              \
+    {                                                                                              \
+        .opcode = op, __VA_ARGS__                                                                  \
+    }
+#define KEY(op, name, ...)                                                                         \
+    {                                                                                              \
+        .opcode = op, .key = name, __VA_ARGS__                                                     \
+    }
+#define VALUE(op, name, text, ...)                                                                 \
+    {                                                                                              \
+        .opcode = op, .key = name, .value = text, __VA_ARGS__                                      \
+    }
+/* Several, for ask_all. */
+#define ASK(...)                                                                                   \
+    (const struct ask[ASKS])                                                                       \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+struct dialogue {
+    const char *name;
+    struct ask asks[ASKS]; /* those with a key or an opcode */
+    const char *answer;
+};
+
+#define NOT_FOUND   " 01 Not found\n"
+#define EXISTS      " 02 Data exists for key.\n"
+#define INVALID     " 04 Invalid arguments\n"
+#define NOT_STORED  " 05 Not stored.\n"
+#define NON_NUMERIC " 06 Non-numeric server-side value for incr or decr\n"
+#define UNKNOWN     " 81 Unknown command\n"
+#define NEVER       UINT32_MAX
+
+static const struct dialogue storage[] = {
+    {"set answers an id, and get the value with its flags",
+     {VALUE(SET, "k", "abc", .a = 7), KEY(GET, "k")},
+     "01 00 +\n00 00 + 7 abc\n"},
+    {"an empty value", {VALUE(SET, "k", ""), KEY(GET, "k")}, "01 00 +\n00 00 + 0 \n"},
+    {"a value that ends as a text value does",
+     {VALUE(SET, "k", "ab\r\n"), KEY(GET, "k")},
+     "01 00 +\n00 00 + 0 ab\r\n\n"},
+    {"setq says nothing", {VALUE(SETQ, "k", "abc"), KEY(GET, "k")}, "00 00 + 0 abc\n"},
+    {"add where something is",
+     {VALUE(SET, "k", "a"), VALUE(ADD, "k", "b"), VALUE(ADDQ, "k", "b"), KEY(GET, "k")},
+     "01 00 +\n02" EXISTS "12" EXISTS "00 00 + 0 a\n"},
+    {"add where nothing is",
+     {VALUE(ADD, "k", "b"), VALUE(ADDQ, "j", "b"), KEY(GETK, "j")},
+     "02 00 +\n0c 00 + 0 j b\n"},
+    {"replace where something is",
+     {VALUE(SET, "k", "a"), VALUE(REPLACE, "k", "b"), VALUE(REPLACEQ, "k", "c"), KEY(GET, "k")},
+     "01 00 +\n03 00 +\n00 00 + 0 c\n"},
+    {"replace where nothing is",
+     {VALUE(REPLACE, "k", "b"), VALUE(REPLACEQ, "k", "c")},
+     "03" NOT_FOUND "13" NOT_FOUND},
+    {"append and prepend keep the flags",
+     {VALUE(SET, "k", "b", .a = 9), VALUE(APPEND, "k", "c"), VALUE(PREPEND, "k", "a"),
+      VALUE(APPENDQ, "k", "d"), VALUE(PREPENDQ, "k", "_"), KEY(GET, "k")},
+     "01 00 +\n0e 00 +\n0f 00 +\n00 00 + 9 _abcd\n"},
+    {"append and prepend where nothing is",
+     {VALUE(APPEND, "k", "c"), VALUE(PREPEND, "k", "c"), VALUE(APPENDQ, "k", "c"),
+      VALUE(PREPENDQ, "k", "c")},
+     "0e" NOT_STORED "0f" NOT_STORED "19" NOT_STORED "1a" NOT_STORED},
+    {"an id that is not the value's",
+     {VALUE(SET, "k", "a"), VALUE(SET, "k", "b", .cas = NOWHERE),
+      VALUE(ADD, "k", "b", .cas = NOWHERE), VALUE(REPLACE, "k", "b", .cas = NOWHERE),
+      VALUE(APPEND, "k", "b", .cas = NOWHERE), KEY(DELETE, "k", .cas = NOWHERE), KEY(GET, "k")},
+     "01 00 +\n01" EXISTS "02" EXISTS "03" EXISTS "0e" EXISTS "04" EXISTS "00 00 + 0 a\n"},
+    {"an id where nothing is",
+     {VALUE(SET, "k", "b", .cas = NOWHERE), VALUE(ADD, "k", "b", .cas = NOWHERE),
+      VALUE(REPLACE, "k", "b", .cas = NOWHERE), VALUE(APPEND, "k", "b", .cas = NOWHERE),
+      KEY(DELETE, "k", .cas = NOWHERE)},
+     "01" NOT_FOUND "02" NOT_FOUND "03" NOT_FOUND "0e" NOT_STORED "04" NOT_FOUND},
+    {"delete",
+     {VALUE(SET, "k", "a"), VALUE(SET, "j", "a"), KEY(DELETE, "k"), KEY(DELETE, "k"),
+      KEY(DELETEQ, "j"), KEY(DELETEQ, "j")},
+     "01 00 +\n01 00 +\n04 00\n04" NOT_FOUND "14" NOT_FOUND},
+};
+
+static const struct dialogue retrieval[] = {
+    {"a miss, and a miss that repeats the key",
+     {KEY(GET, "k"), KEY(GETK, "k")},
+     "00" NOT_FOUND "0c 01 k \n"},
+    {"a quiet get says nothing of a miss",
+     {KEY(GETQ, "k"), KEY(GETKQ, "k"), BARE(NOOP)},
+     "0a 00\n"},
+    {"and answers a hit",
+     {VALUE(SETQ, "k", "abc", .a = 1), KEY(GETQ, "k"), KEY(GETKQ, "k")},
+     "09 00 + 1 abc\n0d 00 + 1 k abc\n"},
+    {"touch answers the flags alone",
+     {VALUE(SETQ, "k", "abc", .a = 5), KEY(TOUCH, "k", .a = 10), KEY(TOUCH, "no", .a = 10)},
+     "1c 00 + 5 \n1c" NOT_FOUND},
+    {"gat and its kin",
+     {VALUE(SETQ, "k", "abc", .a = 5), KEY(GAT, "k"), KEY(GATQ, "k"), KEY(GATK, "k"),
+      KEY(GATKQ, "k")},
+     "1d 00 + 5 abc\n1e 00 + 5 abc\n23 00 + 5 k abc\n24 00 + 5 k abc\n"},
+    {"gat and its kin where nothing is",
+     {KEY(GAT, "k"), KEY(GATQ, "k"), KEY(GATK, "k"), KEY(GATKQ, "k")},
+     "1d" NOT_FOUND "23 01 k \n"},
+    {"a time is no negative number",
+     {VALUE(SETQ, "k", "a", .b = NEVER), KEY(GET, "k"), KEY(TOUCH, "k", .a = NEVER), KEY(GET, "k")},
+     "00 00 + 0 a\n1c 00 + 0 \n00 00 + 0 a\n"},
+    {"gat with a Unix time that is over serves a last time",
+     {VALUE(SETQ, "k", "a"), KEY(GAT, "k", .a = 0x50000000), KEY(GET, "k")},
+     "1d 00 + 0 a\n00" NOT_FOUND},
+};
+
+static const struct dialogue numbers[] = {
+    {"incr and decr",
+     {VALUE(SETQ, "k", "10"), KEY(INCR, "k", .a = 5), KEY(DECR, "k", .a = 8), KEY(GET, "k")},
+     "05 00 + 15\n06 00 + 7\n00 00 + 0 7 \n"},
+    {"their quiet forms",
+     {VALUE(SETQ, "k", "10"), KEY(INCRQ, "k", .a = 5), KEY(DECRQ, "k", .a = 1), KEY(GET, "k")},
+     "00 00 + 0 14\n"},
+    {"what is missing is created",
+     {KEY(INCR, "k", .a = 5, .b = 100), KEY(INCR, "k", .a = 5), KEY(DECR, "j", .a = 5, .b = 7),
+      KEY(INCRQ, "l", .b = 3), KEY(GET, "l")},
+     "05 00 + 100\n05 00 + 105\n06 00 + 7\n00 00 + 0 3\n"},
+    {"but not with all bits of its time set",
+     {KEY(INCR, "k", .c = NEVER), KEY(DECRQ, "k", .c = NEVER)},
+     "05" NOT_FOUND "16" NOT_FOUND},
+    {"what is no number",
+     {VALUE(SETQ, "k", "ten"), KEY(INCR, "k", .a = 5), KEY(DECRQ, "k", .a = 5)},
+     "05" NON_NUMERIC "16" NON_NUMERIC},
+    {"an id that is not the number's",
+     {VALUE(SETQ, "k", "1"), KEY(INCR, "k", .a = 5, .cas = NOWHERE),
+      KEY(DECRQ, "k", .a = 5, .cas = NOWHERE)},
+     "05" EXISTS "16" EXISTS},
+    {"an id does not keep from creating", {KEY(INCR, "k", .b = 4, .cas = NOWHERE)}, "05 00 + 4\n"},
+    {"incr wraps, decr stops",
+     {VALUE(SETQ, "k", "18446744073709551615"), KEY(INCR, "k", .a = 2), KEY(DECR, "k", .a = 9)},
+     "05 00 + 1\n06 00 + 0\n"},
+};
+
+static const struct dialogue others[] = {
+    {"noop and version", {BARE(NOOP), BARE(VERSION)}, "0a 00\n0b 00 " PACKAGE_VERSION "\n"},
+    {"flush",
+     {VALUE(SETQ, "k", "a"), BARE(FLUSH), KEY(GET, "k"), BARE(FLUSHQ), BARE(NOOP)},
+     "08 00\n00" NOT_FOUND "0a 00\n"},
+    {"flush with a delay",
+     {VALUE(SETQ, "k", "a"), BARE(FLUSH, .a = 100), BARE(FLUSHQ, .a = 100), KEY(GET, "k")},
+     "08 00\n00 00 + 0 a\n"},
+    {"commands that it does not know, with a body",
+     {VALUE(VERBOSITY, "k", "abc"), BARE(0x1f), KEY(0x30, "k"), BARE(0x3c), VALUE(0xff, "k", "v"),
+      BARE(NOOP)},
+     "1b" UNKNOWN "1f" UNKNOWN "30" UNKNOWN "3c" UNKNOWN "ff" UNKNOWN "0a 00\n"},
+    {"authentication without SASL",
+     {BARE(LIST), VALUE(AUTH, "PLAIN", "_a_b"), VALUE(STEP, "PLAIN", ""), BARE(NOOP)},
+     "20" UNKNOWN "21" UNKNOWN "22" UNKNOWN "0a 00\n"},
+    {"statistics that binary does not have",
+     {KEY(STAT, "conns"), KEY(STAT, "nothing"), KEY(STAT, "cachedump"), BARE(NOOP)},
+     "10" NOT_FOUND "10" NOT_FOUND "10" NOT_FOUND "0a 00\n"},
+    {"stat reset", {KEY(STAT, "reset")}, "10 00\n"},
+    {"stat settings", {KEY(STAT, "settings")}, "10 00 maxbytes 67108864\n10 00\n"},
+    {"stat sizes", {KEY(STAT, "sizes")}, "10 00 sizes_status disabled\n10 00\n"},
+};
+
+/* --- requests ------------------------------------------------------------ */
+
+static char *put(char *p, size_t n, uint64_t value)
+{
+    for (size_t i = n; i-- > 0; value >>= 8) {
+        p[i] = (char)value;
+    }
+    return p + n;
+}
+
+static size_t put_extras(char *out, const struct ask *ask)
+{
+    char *p = out;
+
+    switch (ask->opcode) {
+    case SET:
+    case ADD:
+    case REPLACE:
+    case SETQ:
+    case ADDQ:
+    case REPLACEQ:
+        p = put(put(p, 4, ask->a), 4, ask->b);
+        break;
+    case INCR:
+    case DECR:
+    case INCRQ:
+    case DECRQ:
+        p = put(put(put(p, 8, ask->a), 8, ask->b), 4, ask->c);
+        break;
+    case TOUCH:
+    case GAT:
+    case GATQ:
+    case GATK:
+    case GATKQ:
+        p = put(p, 4, ask->a);
+        break;
+    case FLUSH:
+    case FLUSHQ:
+        p = ask->a ? put(p, 4, ask->a) : p;
+        break;
+    }
+    return (size_t)(p - out);
+}
+
+static size_t put_ask(char *out, const struct ask *ask)
+{
+    size_t nkey = ask->key ? strlen(ask->key) : 0;
+    size_t nvalue = ask->value ? strlen(ask->value) : 0;
+    size_t nextras = put_extras(out + PROTO_BINARY_HEAD, ask);
+    char *p = out;
+
+    *p++ = '\x80';
+    p = put(p, 1, ask->opcode);
+    p = put(p, 2, nkey);
+    p = put(p, 1, nextras);
+    p = put(p, 3, 0);
+    p = put(p, 4, nextras + nkey + nvalue);
+    p = put(p, 4, OPAQUE);
+    p = put(p, 8, ask->cas) + nextras;
+    memcpy(p, ask->key ? ask->key : "", nkey);
+    memcpy(p + nkey, ask->value ? ask->value : "", nvalue);
+    return (size_t)(p - out) + nkey + nvalue;
+}
+
+/* --- answers ------------------------------------------------------------- */
+
+static uint64_t load(const char *p, size_t n)
+{
+    uint64_t value = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        value = value << 8 | (unsigned char)p[i];
+    }
+    return value;
+}
+
+static bool is_number(unsigned int opcode)
+{
+    return opcode == INCR || opcode == DECR || opcode == INCRQ || opcode == DECRQ;
+}
+
+/* One answer as a line; the bytes it takes, 0: it is none. */
+static size_t describe(const char *p, size_t len, char *text, size_t size)
+{
+    size_t nbody = len >= PROTO_BINARY_HEAD ? load(p + 8, 4) : 0;
+    size_t nkey = load(p + 2, 2), nextras = load(p + 4, 1);
+    const char *key = p + PROTO_BINARY_HEAD + nextras;
+    int nvalue = (int)(nbody - nkey - nextras);
+    int n;
+
+    if (len < PROTO_BINARY_HEAD + nbody || p[0] != '\x81' || load(p + 12, 4) != OPAQUE) {
+        return 0;
+    }
+    n = snprintf(text, size, "%02x %02x%s", (unsigned)load(p + 1, 1), (unsigned)load(p + 6, 2),
+                 load(p + 16, 8) ? " +" : "");
+    n += nextras
+             ? snprintf(text + n, size - (size_t)n, " %u", (unsigned)load(p + PROTO_BINARY_HEAD, 4))
+             : 0;
+    n += nkey ? snprintf(text + n, size - (size_t)n, " %.*s", (int)nkey, key) : 0;
+    if (is_number((unsigned char)p[1]) && load(p + 6, 2) == 0) {
+        n += snprintf(text + n, size - (size_t)n, " %" PRIu64, load(key, 8));
+    } else if (nvalue || nextras || nkey) {
+        n += snprintf(text + n, size - (size_t)n, " %.*s", nvalue, key + nkey);
+    }
+    snprintf(text + n, size - (size_t)n, "\n");
+    return PROTO_BINARY_HEAD + nbody;
+}
+
+/* What a server answered, a line for each. */
+static const char *answers(const struct server *server)
+{
+    static char text[1 << 16];
+    size_t at = 0, used = 0;
+
+    text[0] = 0;
+    while (at < server->nout) {
+        size_t n = describe(server->out + at, server->nout - at, text + used, sizeof(text) - used);
+
+        if (n == 0) {
+            return "no answer of the binary protocol";
+        }
+        at += n;
+        used += strlen(text + used);
+    }
+    return text;
+}
+
+static const char *ask_all(struct server *server, const struct ask *asks)
+{
+    char bytes[4096];
+    size_t len = 0;
+
+    for (size_t i = 0; i < ASKS && (i == 0 || asks[i].opcode || asks[i].key); i++) {
+        len += put_ask(bytes + len, &asks[i]);
+    }
+    server_ask(server, bytes, len);
+    return answers(server);
+}
+
+/* Each dialogue begins with an empty store. */
+static void run(struct server *server, const struct dialogue *dialogues, size_t n)
+{
+    static const struct ask flush = BARE(FLUSHQ);
+
+    for (size_t i = 0; i < n; i++) {
+        const char *answer;
+
+        ask_all(server, ASK(flush));
+        answer = ask_all(server, dialogues[i].asks);
+        if (!ok(strcmp(answer, dialogues[i].answer) == 0 && !server->closed, "%s",
+                dialogues[i].name)) {
+            diag("%s", answer);
+        }
+    }
+}
+
+#define RUN(server, dialogues) run(server, dialogues, sizeof(dialogues) / sizeof((dialogues)[0]))
+
+/* --- what is no dialogue ------------------------------------------------- */
+
+/* Asks for one thing with the id of the value that `k` has. */
+static const char *ask_with_id(struct server *server, struct ask ask)
+{
+    ask_all(server, ASK(KEY(GET, "k")));
+    ask.cas = load(server->out + 16, 8);
+    return ask_all(server, ASK(ask));
+}
+
+static void test_ids(struct server *server)
+{
+    static const struct ask asks[] = {
+        VALUE(SET, "k", "1"),    VALUE(ADD, "k", "2"),     VALUE(REPLACE, "k", "3"),
+        VALUE(APPEND, "k", "4"), VALUE(PREPEND, "k", "5"), KEY(INCR, "k", .a = 1),
+        KEY(DELETE, "k"),
+    };
+    bool good = true;
+
+    ask_all(server, ASK(VALUE(SETQ, "k", "0")));
+    for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
+        const char *answer = ask_with_id(server, asks[i]);
+
+        good = good && strncmp(answer + 2, " 00", 3) == 0;
+        if (!good) {
+            diag("%s", answer);
+        }
+    }
+    ok(good, "every command that compares ids does what it is asked to with the value's");
+}
+
+static void test_endings(struct server *server)
+{
+    char bytes[256];
+    size_t len = put_ask(bytes, &(const struct ask)BARE(QUIT));
+
+    len += put_ask(bytes + len, &(const struct ask)BARE(NOOP));
+    server_ask(server, bytes, len);
+    ok(strcmp(answers(server), "07 00\n") == 0 && server->closed, "quit is answered and closes");
+    len = put_ask(bytes, &(const struct ask)BARE(QUITQ));
+    server_ask(server, bytes, len);
+    ok(server->nout == 0 && server->closed, "quitq closes without a word");
+    len = put_ask(bytes, &(const struct ask)BARE(GET));
+    len += put_ask(bytes + len, &(const struct ask)BARE(NOOP));
+    server_ask(server, bytes, len);
+    ok(strcmp(answers(server), "00" INVALID) == 0 && server->closed,
+       "invalid arguments are answered, and nothing after them");
+    len = put_ask(bytes, &(const struct ask)BARE(SETQ));
+    server_ask(server, bytes, len);
+    ok(strcmp(answers(server), "11" INVALID) == 0 && server->closed, "of a quiet command too");
+    len = put_ask(bytes, &(const struct ask)KEY(GET, "key"));
+    bytes[11] = 2;
+    server_ask(server, bytes, len);
+    ok(strcmp(answers(server), "00" UNKNOWN) == 0 && server->closed,
+       "a key that is longer than the body is unknown, and closes");
+    len = put_ask(bytes, &(const struct ask)BARE(NOOP));
+    bytes[len] = '\x81';
+    server_ask(server, bytes, len + 1);
+    ok(strcmp(answers(server), "0a 00\n") == 0 && server->closed, "another magic closes");
+}
+
+static void test_large(struct server *server)
+{
+    static char value[1 << 20];
+    struct ask large = VALUE(SETQ, "k", value, .a = 3);
+    static char bytes[(1 << 20) + 256];
+    size_t len;
+
+    memset(value, 'x', sizeof(value) - 1);
+    ask_all(server, ASK(VALUE(SETQ, "k", "old")));
+    len = put_ask(bytes, &large);
+    len += put_ask(bytes + len, &(const struct ask)KEY(GET, "k"));
+    server_ask(server, bytes, len);
+    ok(strcmp(answers(server), "11 03 Too large.\n00" NOT_FOUND) == 0,
+       "a value that is too large is swallowed, and the older one is gone");
+    value[700000] = 0;
+    len = put_ask(bytes, &large);
+    len += put_ask(bytes + len, &(const struct ask)KEY(GETK, "k"));
+    server_ask(server, bytes, len);
+    ok(server->nout == PROTO_BINARY_HEAD + 4 + 1 + 700000 &&
+           memcmp(server->out + PROTO_BINARY_HEAD + 5, value, 700000) == 0,
+       "a value of several chunks comes whole, and nothing behind it");
+}
+
+static void test_stats(struct server *server)
+{
+    const char *answer = ask_all(server, ASK(BARE(STAT)));
+
+    ok(strstr(answer, "10 00 pid ") == answer &&
+           strstr(answer, "\n10 00 version " PACKAGE_VERSION) &&
+           strstr(answer, "\n10 00 curr_items ") &&
+           strcmp(answer + strlen(answer) - 7, "\n10 00\n") == 0,
+       "stat answers every statistic, and one without a key behind them");
+    answer = ask_all(server, ASK(VALUE(SETQ, "k", "1"), KEY(STAT, "items")));
+    ok(strstr(answer, "10 00 items:1:number "), "stat items");
+    answer = ask_all(server, ASK(KEY(STAT, "slabs")));
+    ok(strstr(answer, "10 00 1:chunk_size ") && strstr(answer, "10 00 active_slabs "),
+       "stat slabs");
+    answer = ask_all(server, ASK(KEY(STAT, "bmc")));
+    ok(strcmp(answer, "10 00 bmc_hits 5\n10 00\n") == 0, "stat bmc");
+}
+
+static uint64_t stat_of(struct server *server, const char *key)
+{
+    const char *found = strstr(ask(server, "stats\r\n"), key);
+
+    return found ? strtoull(found + strlen(key), NULL, 10) : UINT64_MAX;
+}
+
+/* Counts what one request adds to a statistic. */
+static void test_counts(struct server *server)
+{
+    static const struct {
+        struct ask ask;
+        const char *keys[3];
+    } rows[] = {
+        {VALUE(SET, "k", "5"), {"cmd_set "}},
+        {KEY(GET, "k"), {"cmd_get ", "get_hits "}},
+        {KEY(GETKQ, "no"), {"cmd_get ", "get_misses "}},
+        {KEY(GAT, "k"), {"cmd_touch ", "touch_hits "}},
+        {KEY(TOUCH, "no"), {"cmd_touch ", "touch_misses "}},
+        {KEY(INCR, "k"), {"incr_hits "}},
+        {KEY(INCR, "no", .c = NEVER), {"incr_misses "}},
+        {KEY(DECR, "k"), {"decr_hits "}},
+        {KEY(DECRQ, "no", .c = NEVER), {"decr_misses "}},
+        {VALUE(SET, "k", "6", .cas = NOWHERE), {"cmd_set ", "cas_badval "}},
+        {VALUE(SET, "no", "6", .cas = NOWHERE), {"cmd_set ", "cas_misses "}},
+        {KEY(DELETE, "k"), {"delete_hits "}},
+        {KEY(DELETEQ, "k"), {"delete_misses "}},
+        {BARE(FLUSH), {"cmd_flush "}},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        bool good = true;
+
+        for (size_t k = 0; k < 3 && rows[i].keys[k]; k++) {
+            uint64_t before = stat_of(server, rows[i].keys[k]);
+
+            ask_all(server, ASK(rows[i].ask));
+            good = good && (k > 0 || stat_of(server, rows[i].keys[k]) == before + 1);
+        }
+        ok(good, "opcode %02x counts in %s", rows[i].ask.opcode, rows[i].keys[0]);
+    }
+}
+
+/* A datagram ends before its value does. */
+static void test_cut(struct server *server)
+{
+    struct command_pending pending = {0};
+    struct request request;
+    char bytes[256];
+    size_t len = put_ask(bytes, &(const struct ask)VALUE(SETQ, "cut", "value"));
+
+    proto_parse_binary((struct slice){bytes, len}, &request);
+    ok(command_run(server->local, &request, COMMAND_DATAGRAM, server->now, &server->reply,
+                   &pending) == COMMAND_VALUE &&
+           pending.nleft == 5,
+       "a value is waited for without a line end");
+    command_cut(server->local, &pending, &server->reply);
+    server->nout = 0;
+    send_reply(server);
+    ok(strcmp(answers(server), "11" INVALID) == 0, "a value that will not come is invalid");
+    ok(strcmp(ask_all(server, ASK(KEY(GET, "cut"))), "00" NOT_FOUND) == 0, "and not stored");
+}
+
+static void test_options(void)
+{
+    struct store_config store;
+    struct server server;
+
+    server_defaults(&server, &store);
+    server.config.flush_enabled = false;
+    store.cas = false;
+    server_start(&server, &store);
+    ok(strcmp(ask_all(&server, ASK(BARE(FLUSH), BARE(FLUSHQ))),
+              "08 20 Auth failure.\n18 20 Auth failure.\n") == 0,
+       "flush is refused where it is disabled");
+    ok(strcmp(ask_all(&server, ASK(VALUE(SET, "k", "1", .cas = 99), KEY(GET, "k"),
+                                   KEY(DELETE, "k", .cas = 99))),
+              "01 00\n00 00 0 1\n04" EXISTS) == 0,
+       "without CAS ids are 0, and those of storage commands are not looked at");
+    server_stop(&server);
+}
+
+static void test_no_memory(void)
+{
+    struct store_config store;
+    struct server server;
+    static char value[200001];
+    static char bytes[200300];
+    size_t len, nfailed = 0;
+    char key[16];
+
+    server_defaults(&server, &store);
+    store.memory_limit = 2 << 20;
+    store.evict = false;
+    server_start(&server, &store);
+    memset(value, 'x', sizeof(value) - 1);
+    for (int i = 0; i < 100; i++) {
+        snprintf(key, sizeof(key), "k%d", i);
+        len = put_ask(bytes, &(const struct ask)VALUE(SETQ, key, value));
+        server_ask(&server, bytes, len);
+        nfailed += strcmp(answers(&server), "11 82 Out of memory allocating item\n") == 0;
+    }
+    ok(nfailed > 0 && nfailed < 100, "a full store without eviction answers so");
+    server_stop(&server);
+}
+
+int main(void)
+{
+    struct store_config store;
+    struct server server;
+
+    server_defaults(&server, &store);
+    server_start(&server, &store);
+    RUN(&server, storage);
+    RUN(&server, retrieval);
+    RUN(&server, numbers);
+    RUN(&server, others);
+    test_ids(&server);
+    test_endings(&server);
+    test_large(&server);
+    test_stats(&server);
+    test_counts(&server);
+    test_cut(&server);
+    server_stop(&server);
+    test_options();
+    test_no_memory();
+    return done();
+}
