@@ -141,6 +141,11 @@ def interfaces_that_refuse():
         refused(m, ["-X", "bmc=br0,mode=native"], r"br0.*(no XDP|refuses)",
                 "a bridge with mode=native")
         tap.is_(netns.xdp_mode("br0", m.pair.server), None, "and has no program")
+        refused(m, ["-X", "bmc=lo,mode=native"], r"lo.*(no XDP|refuses)", "lo with mode=native")
+        refused(m, ["-X", "bmc=sv0"], r"sv0.*another XDP program", "an interface of another server")
+        refused(m, ["-X", "bmc=" + "x" * 40], "too long", "a name that is too long")
+        refused(m, ["-X", ",".join("bmc=if%d" % i for i in range(17))], "at most 16|no interface",
+                "17 interfaces")
         with server.Server("-X", "bmc=br0", namespace=m.pair.server, host=m.pair.address(),
                            listen="0.0.0.0") as other:
             tap.like(other.log(), "^bmc: br0: XDP generic", "without it, it is generic")
