@@ -41,12 +41,14 @@ static __always_inline int xdp_pass_to_tc(struct xdp_md *ctx, struct work *work)
 
 /*
  * Makes the frame `grow` bytes longer, at the head where there is room, else
- * at the tail. Not 0: it cannot be, and is as it was.
+ * at the tail, where it also becomes shorter: a loopback packet knows where its
+ * checksum starts, and that must stay inside. Not 0: it cannot be, and is as it was.
  */
 static __always_inline long xdp_resize(struct xdp_md *ctx, int grow)
 {
-    return grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow) ? 0
-                                                                 : bpf_xdp_adjust_tail(ctx, grow);
+    if (grow > 0 && grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow))
+        return 0;
+    return bpf_xdp_adjust_tail(ctx, grow);
 }
 
 /* Sends the reply of `work` back to where the request came from. */
