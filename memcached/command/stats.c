@@ -261,6 +261,5 @@ enum command_next command_stats(struct call *call)
         }
     }
     i = find_kind(request->tokens[1]);
-    return i < NKINDS ? show(call, kinds[i].add, kinds[i].flags)
-                      : answer(call, SLICE("ERROR\r\n"));
+    return i < NKINDS ? show(call, kinds[i].add, kinds[i].flags) : answer(call, SLICE("ERROR\r\n"));
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Listing a class: what is in the list, in which order, and how long it may be. */
+#include <pthread.h>
+
 #include "t/unit/store_fixture.h"
 
 static char records[1 << 16];
@@ -117,6 +119,80 @@ static void test_large(struct fixture *f)
        "a value in chunks is listed once, with its whole length");
 }
 
+struct writer {
+    struct store *store;
+    int number;
+    bool *stop; /* atomic */
+};
+
+/* Sets, touches, deletes and expires its own keys. */
+static void *write_on(void *context)
+{
+    struct writer *writer = context;
+    struct store_local *local = store_local_new(writer->store);
+    char key[32];
+
+    for (unsigned int i = 0; !__atomic_load_n(writer->stop, __ATOMIC_RELAXED); i++) {
+        struct slice name = {
+            key, (size_t)snprintf(key, sizeof(key), "w%d_%u", writer->number, i * 7 % 300)};
+
+        switch (i % 4) {
+        case 0:
+        case 1:
+            fixture_store(local, STORE_SET, name, SLICE("abc"), i % 8 ? 0 : 600, 0, 600, NULL);
+            break;
+        case 2:
+            store_touch(local, name, i % 3 ? 0 : 700, 600);
+            break;
+        case 3:
+            store_delete(local, name, 0, 600);
+            break;
+        }
+        if (i % 1000 == 0)
+            store_track_sizes(writer->store, i % 2000 == 0);
+    }
+    store_local_free(local);
+    return NULL;
+}
+
+static bool is_written(const struct store_listed *item)
+{
+    return item->key.ptr[0] == 'w' && item->nvalue == 3 &&
+           (item->exptime == 0 || item->exptime == 700);
+}
+
+static void test_writers(void)
+{
+    struct store_config config;
+    struct store_listed item;
+    struct writer writers[2];
+    pthread_t threads[2];
+    struct fixture f;
+    unsigned int wrong = 0;
+    uint64_t seen = 0;
+    bool stop = false;
+
+    fixture_defaults(&config);
+    fixture_open(&f, &config);
+    store_maintainer_start(f.store);
+    for (int i = 0; i < 2; i++) {
+        writers[i] = (struct writer){f.store, i, &stop};
+        pthread_create(&threads[i], NULL, write_on, &writers[i]);
+    }
+    for (int round = 0; round < 2000 || seen == 0; round++) {
+        struct slice left = {records, store_list(f.store, 1, 0, 600, records, sizeof(records))};
+
+        for (; store_list_next(&left, &item); seen++)
+            wrong += !is_written(&item);
+    }
+    __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    store_maintainer_stop(f.store);
+    ok(wrong == 0, "while others write every record is of an item");
+    fixture_close(&f);
+}
+
 int main(void)
 {
     struct store_config config;
@@ -130,5 +206,6 @@ int main(void)
     test_segments(&f);
     test_large(&f);
     fixture_close(&f);
+    test_writers();
     return done();
 }
