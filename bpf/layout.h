@@ -68,6 +68,7 @@ enum {
     MC_ITEM_STALE = 1 << 7,   /* meta: marked stale, served with W or Z */
     MC_ITEM_WON = 1 << 8,     /* meta: the recache token was handed out */
     MC_ITEM_BINKEY = 1 << 9,  /* meta: the key arrived base64-coded */
+    MC_ITEM_SIZED = 1 << 10,  /* counted by size */
     MC_ITEM_PASS = MC_ITEM_CHUNKED | MC_ITEM_CHUNK | MC_ITEM_EXTERN | MC_ITEM_STALE | MC_ITEM_WON |
                    MC_ITEM_BINKEY,
 };

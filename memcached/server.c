@@ -22,6 +22,7 @@ enum {
     VERBOSITY_MAX = 2,      /* of the command; -vvv may say more */
     VERBOSITY_ASIDE = 2,    /* from here on the log shows every request */
     ASIDE_VERBOSE = 1 << 0, /* in mc_control.aside */
+    ASIDE_DETAIL = 1 << 1,  /* the commands count each request's keys */
 };
 
 struct server {
@@ -118,7 +119,15 @@ static void give_stats_bmc(void *context, struct stat_sink *sink)
 
 static void give_stats_settings(void *context, struct stat_sink *sink)
 {
-    options_settings(((struct server *)context)->options, sink);
+    const struct server *server = context;
+    struct options now = *server->options;
+    struct store_stats stats;
+
+    store_stats(server->store, &stats);
+    now.memory_limit = stats.memory_limit;
+    now.detail_enabled = commands_detail(server->commands);
+    now.track_sizes = store_tracks_sizes(server->store);
+    options_settings(&now, sink);
 }
 
 static void give_stats_conns(void *context, struct stat_sink *sink)
@@ -136,17 +145,28 @@ static void reset_stats(void *context)
     }
 }
 
+/* While a reason is set the kernel answers nothing. */
+static void set_aside(const struct server *server, uint32_t reason, bool on)
+{
+    uint32_t *aside = &store_control(server->store)->aside;
+
+    if (on) {
+        __atomic_or_fetch(aside, reason, __ATOMIC_RELEASE);
+    } else {
+        __atomic_and_fetch(aside, ~reason, __ATOMIC_RELEASE);
+    }
+}
+
 /* A log of every request is complete only if the kernel answers none. */
 static void set_verbosity(void *context, unsigned int level)
 {
-    uint32_t *aside = &store_control(((struct server *)context)->store)->aside;
-
     log_set_level(level);
-    if (level >= VERBOSITY_ASIDE) {
-        __atomic_or_fetch(aside, ASIDE_VERBOSE, __ATOMIC_RELEASE);
-    } else {
-        __atomic_and_fetch(aside, ~(uint32_t)ASIDE_VERBOSE, __ATOMIC_RELEASE);
-    }
+    set_aside(context, ASIDE_VERBOSE, level >= VERBOSITY_ASIDE);
+}
+
+static void set_detail(void *context, bool on)
+{
+    set_aside(context, ASIDE_DETAIL, on);
 }
 
 static void shut_down(void *context)
@@ -175,6 +195,17 @@ static void build_memory(struct server *server)
         if (!server->anonymous) {
             fatal(EXIT_OS_ERROR, "no memory: %s", strerror(errno));
         }
+    }
+}
+
+static void log_slab_classes(struct store *store, rel_time now)
+{
+    struct store_class_stats stats;
+
+    for (unsigned int i = 1; i <= store_nclasses(store); i++) {
+        store_class_stats(store, i, now, &stats);
+        log_at(VERBOSITY_ASIDE, "slab class %3u: chunk size %9u perslab %7u", i, stats.chunk_size,
+               stats.chunks_per_page);
     }
 }
 
@@ -214,6 +245,7 @@ static void build_store(struct server *server)
         fatal(EXIT_OS_ERROR, "cannot set up the store: %s", error ? error : strerror(errno));
     }
     set_verbosity(server, o->verbosity);
+    log_slab_classes(server->store, clock_now(&server->clock));
 }
 
 static void build_commands(struct server *server)
@@ -222,6 +254,9 @@ static void build_commands(struct server *server)
     const struct command_config config = {
         .flush_enabled = o->flush_enabled,
         .shutdown_enabled = o->shutdown_command,
+        .dump_enabled = o->dump_enabled,
+        .detail_enabled = o->detail_enabled,
+        .prefix_delimiter = o->prefix_delimiter,
         .maxconns_fast = o->maxconns_fast,
         .idle_timeout = o->idle_timeout > 0,
         .segmented = o->segmented,
@@ -243,6 +278,7 @@ static void build_commands(struct server *server)
         .reset_stats = reset_stats,
         .set_verbosity = set_verbosity,
         .shutdown = shut_down,
+        .set_detail = set_detail,
     };
 
     server->commands = commands_new(server->store, &config, &calls);

@@ -123,6 +123,7 @@ static enum command_next binary_get(struct call *call)
 {
     struct mc_item *item = store_get(call->local->store, call->request->key, call->now);
 
+    detail_count(call, call->request->key, item ? PREFIX_HIT : PREFIX_GET);
     if (!item) {
         return miss(call);
     }
@@ -134,8 +135,12 @@ static struct mc_item *touch(struct call *call)
 {
     const struct request *request = call->request;
 
-    return store_get_touch(call->local->store, request->key, call_expiry(call, request->exptime),
-                           call->now);
+    struct mc_item *item = store_get_touch(call->local->store, request->key,
+                                           call_expiry(call, request->exptime), call->now);
+
+    /* Unlike the text protocol's, its touch is counted too. */
+    detail_count(call, request->key, item ? PREFIX_HIT : PREFIX_GET);
+    return item;
 }
 
 static enum command_next binary_gat(struct call *call)
@@ -261,6 +266,7 @@ static enum command_next binary_delete(struct call *call)
     enum store_result result =
         store_delete(call->local->store, request->key, request->cas, call->now);
 
+    detail_count(call, request->key, PREFIX_DELETE);
     if (result == STORE_DONE) {
         return succeed(call, 0);
     }
@@ -325,15 +331,55 @@ static enum command_next binary_quit(struct call *call)
 }
 
 /* Statistics are answers with a key, behind them one without. */
+static bool starts_with(struct slice text, struct slice start)
+{
+    return text.len >= start.len && memcmp(text.ptr, start.ptr, start.len) == 0;
+}
+
+/* The dump is one statistic, the text protocol's answer its value. */
+static enum command_next dump_detail(struct call *call)
+{
+    static const char key[] = "detailed";
+    struct binary_head head = {.id = call->request->id, .nkey = sizeof(key) - 1};
+    struct reply text;
+
+    reply_init(&text);
+    detail_dump(call->local->commands, &text);
+    head.nvalue = (uint32_t)text.ntext;
+    add_head(call->reply, &head);
+    reply_bytes(call->reply, SLICE(key));
+    reply_copy(call->reply, (struct slice){text.text, text.ntext});
+    call->reply->failed |= text.failed;
+    reply_fini(&text);
+    return succeed(call, 0);
+}
+
+static enum command_next stats_detail(struct call *call)
+{
+    struct slice key = call->request->key;
+
+    if (starts_with(key, SLICE("detail dump"))) {
+        return dump_detail(call);
+    }
+    if (starts_with(key, SLICE("detail on")) || starts_with(key, SLICE("detail off"))) {
+        detail_set(call->local->commands, starts_with(key, SLICE("detail on")));
+        return succeed(call, 0);
+    }
+    return fail(call, BINARY_NOT_FOUND);
+}
+
 static enum command_next binary_stats(struct call *call)
 {
     const struct request *request = call->request;
     struct stat_sink sink = {call->reply, &request->id};
-    stat_function *add = request->key.len ? stat_find(request->key, true) : stat_general;
+    stat_function *add = request->key.len ? stat_find_binary(request->key) : stat_general;
 
     if (slice_equal(request->key, SLICE("reset"))) {
         stats_reset(call->local->commands);
         return succeed(call, 0);
+    }
+    if (starts_with(request->key, SLICE("detail"))) {
+        return stats_detail(call);
     }
     if (!add) {
         return fail(call, BINARY_NOT_FOUND);

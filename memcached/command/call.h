@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "command/command.h"
+#include "command/prefix.h"
 #include "store/store.h"
 
 /* What only this layer sees happen. Written by the owner, read by any thread, relaxed. */
@@ -34,6 +35,8 @@ struct commands {
     pthread_mutex_t lock; /* of the list and of retired; a leaf */
     struct command_local *locals;
     struct command_counts retired; /* of locals that are gone */
+    bool detail;                   /* prefixes are counted; atomic */
+    struct prefixes *prefixes;
 };
 
 /* One command. */
@@ -71,6 +74,14 @@ void command_meta_store(struct command_local *local, struct command_pending *pen
 /* stats.c */
 command_handler command_stats;
 void stats_reset(struct commands *commands);
+/* detail.c: `stats detail` and `stats cachedump` */
+command_handler command_stats_detail, command_stats_cachedump;
+/* Counts the key's prefix, which only detail_count should call. */
+void detail_count_now(struct commands *commands, struct slice key, enum prefix_event event);
+/* Switches the counting. */
+void detail_set(struct commands *commands, bool on);
+/* Copies what was counted, a line for each prefix and END, to the reply. */
+void detail_dump(struct commands *commands, struct reply *reply);
 
 /* Bytes of an item: reply_bytes while the reply holds it, else reply_copy. */
 typedef void add_function(struct reply *reply, struct slice bytes);
@@ -109,6 +120,16 @@ static inline void count_one(uint64_t *counter)
 static inline rel_time call_expiry(const struct call *call, int64_t exptime)
 {
     return clock_expiry(&call->local->commands->config.clock, exptime, call->now);
+}
+
+/* For each get, set and delete of text and binary clients, as memcached has it. */
+static inline void detail_count(const struct call *call, struct slice key, enum prefix_event event)
+{
+    struct commands *commands = call->local->commands;
+
+    if (__builtin_expect(__atomic_load_n(&commands->detail, __ATOMIC_RELAXED), 0)) {
+        detail_count_now(commands, key, event);
+    }
 }
 
 /* The sum of all threads' counts. */

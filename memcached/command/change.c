@@ -18,6 +18,7 @@ enum command_next command_touch(struct call *call)
 
 enum command_next command_delete(struct call *call)
 {
+    detail_count(call, call->request->key, PREFIX_DELETE);
     return answer(call,
                   store_delete(call->local->store, call->request->key, 0, call->now) == STORE_DONE
                       ? SLICE("DELETED\r\n")

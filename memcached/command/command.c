@@ -54,11 +54,18 @@ struct commands *commands_new(struct store *store, const struct command_config *
     commands->store = store;
     commands->config = *config;
     commands->server = *server;
-    errno = pthread_mutex_init(&commands->lock, NULL);
-    if (errno) {
+    commands->prefixes = prefixes_new(config->prefix_delimiter);
+    if (!commands->prefixes) {
         free(commands);
         return NULL;
     }
+    errno = pthread_mutex_init(&commands->lock, NULL);
+    if (errno) {
+        prefixes_free(commands->prefixes);
+        free(commands);
+        return NULL;
+    }
+    detail_set(commands, config->detail_enabled);
     return commands;
 }
 
@@ -66,6 +73,7 @@ void commands_free(struct commands *commands)
 {
     if (commands) {
         pthread_mutex_destroy(&commands->lock);
+        prefixes_free(commands->prefixes);
         free(commands);
     }
 }

@@ -48,12 +48,17 @@ struct command_server {
     void (*reset_stats)(void *context);
     void (*set_verbosity)(void *context, unsigned int level);
     void (*shutdown)(void *context);
+    /* Whether the commands must see every request from now on. Takes no lock. May be NULL. */
+    void (*set_detail)(void *context, bool on);
 };
 
 struct command_config {
     bool flush_enabled;               /* false: -F */
     bool shutdown_enabled;            /* -A */
     bool maxconns_fast, idle_timeout; /* these add a line to `stats` */
+    bool dump_enabled;                /* false: -X, no `stats cachedump` */
+    bool detail_enabled;              /* `stats detail on` from the start */
+    char prefix_delimiter;            /* of `stats detail` */
     bool segmented;                   /* lru_maintainer */
     bool temp;                        /* the temp LRU is on */
     bool slab_reassign, lru_crawler;
@@ -95,6 +100,8 @@ void command_store_format(struct store_format *format);
 struct commands *commands_new(struct store *store, const struct command_config *config,
                               const struct command_server *server);
 void commands_free(struct commands *commands);
+/* Whether `stats detail` is on. */
+bool commands_detail(const struct commands *commands);
 struct command_local *command_local_new(struct commands *commands);
 void command_local_free(struct command_local *local);
 

@@ -4,10 +4,16 @@ command_srcs = memcached/command/command.h memcached/command/call.h memcached/co
     memcached/command/command.c memcached/command/retrieve.c memcached/command/storage.c \
     memcached/command/change.c memcached/command/admin.c memcached/command/stat.c \
     memcached/command/general.c memcached/command/stats.c memcached/command/meta.c \
-    memcached/command/binary.c
+    memcached/command/binary.c memcached/command/detail.c memcached/command/prefix.c \
+    memcached/command/prefix.h
 
 unit_tests += t/unit/command_text t/unit/command_limits t/unit/command_stats \
-    t/unit/command_threads t/unit/command_meta t/unit/command_binary
+    t/unit/command_threads t/unit/command_meta t/unit/command_binary \
+    t/unit/command_detail t/unit/command_prefix
+t_unit_command_detail_SOURCES = t/unit/command_detail.c t/unit/command_client.h
+t_unit_command_detail_LDADD = $(command_libs)
+t_unit_command_prefix_SOURCES = t/unit/command_prefix.c
+t_unit_command_prefix_LDADD = $(command_libs)
 t_unit_command_meta_SOURCES = t/unit/command_meta.c t/unit/command_client.h
 t_unit_command_meta_LDADD = $(command_libs)
 t_unit_command_binary_SOURCES = t/unit/command_binary.c t/unit/command_client.h

@@ -97,6 +97,7 @@ static enum command_next retrieve(struct call *call, item_function *add_item, bo
         }
         item = touch ? store_get_touch(store, key, expiry, call->now)
                      : store_get(store, key, call->now);
+        detail_count(call, key, item ? PREFIX_HIT : PREFIX_GET);
         if (item) {
             call_add_item(call, item, add_item);
         }

@@ -49,8 +49,8 @@ void stat_rows(struct stat_sink *sink, const char *prefix, const struct stat_row
 struct call;
 /* Adds the statistics of one kind; what closes the answer follows. */
 typedef void stat_function(struct call *call, struct stat_sink *sink);
-/* The kind that is called so, and shown in the binary protocol if `binary`. NULL: none. stats.c */
-stat_function *stat_find(struct slice word, bool binary);
+/* The kind that is called so, of those that the binary protocol shows. NULL: none. stats.c */
+stat_function *stat_find_binary(struct slice word);
 /* `stats` without a word behind it. general.c */
 stat_function stat_general;
 

@@ -117,6 +117,26 @@ static void stat_slabs(struct call *call, struct stat_sink *sink)
     stat_add(sink, "total_malloced", "%llu", (unsigned long long)total_malloced);
 }
 
+static void switch_sizes(struct call *call, struct stat_sink *sink, bool on)
+{
+    if (store_track_sizes(call->local->commands->store, on) == 0) {
+        stat_add(sink, "sizes_status", "%s", on ? "enabled" : "disabled");
+    } else {
+        stat_add(sink, "sizes_status", "error");
+        stat_add(sink, "sizes_error", "no_memory");
+    }
+}
+
+static void stat_sizes_enable(struct call *call, struct stat_sink *sink)
+{
+    switch_sizes(call, sink, true);
+}
+
+static void stat_sizes_disable(struct call *call, struct stat_sink *sink)
+{
+    switch_sizes(call, sink, false);
+}
+
 static void stat_sizes(struct call *call, struct stat_sink *sink)
 {
     const struct store *store = call->local->commands->store;
@@ -126,6 +146,7 @@ static void stat_sizes(struct call *call, struct stat_sink *sink)
 
     if (!store_tracks_sizes(store)) {
         stat_add(sink, "sizes_status", "disabled");
+        return;
     }
     while (store_size_count(store, &size, &count)) {
         snprintf(key, sizeof(key), "%llu", (unsigned long long)size);
@@ -160,51 +181,85 @@ void stats_reset(struct commands *commands)
 {
     store_reset_stats(commands->store);
     command_counts_reset(commands);
+    prefixes_clear(commands->prefixes);
     commands->server.reset_stats(commands->server.context);
 }
+
+/* How a kind is shown. */
+enum { TEXT_ONLY = 1 << 0, NO_END = 1 << 1 };
 
 static const struct {
     struct slice word;
     stat_function *add;
-    bool binary; /* also shown there */
+    unsigned int flags;
 } kinds[] = {
-    {{"settings", 8}, stat_settings, true}, {{"items", 5}, stat_items, true},
-    {{"slabs", 5}, stat_slabs, true},       {{"sizes", 5}, stat_sizes, true},
-    {{"conns", 5}, stat_conns, false},      {{"bmc", 3}, stat_bmc, true},
+    {{"settings", 8}, stat_settings, 0},
+    {{"items", 5}, stat_items, 0},
+    {{"slabs", 5}, stat_slabs, 0},
+    {{"sizes", 5}, stat_sizes, 0},
+    {{"sizes_enable", 12}, stat_sizes_enable, NO_END},
+    {{"sizes_disable", 13}, stat_sizes_disable, NO_END},
+    {{"conns", 5}, stat_conns, TEXT_ONLY},
+    {{"bmc", 3}, stat_bmc, 0},
 };
 
-stat_function *stat_find(struct slice word, bool binary)
-{
-    size_t i;
+enum { NKINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-    for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (slice_equal(word, kinds[i].word)) {
-            return !binary || kinds[i].binary ? kinds[i].add : NULL;
-        }
+/* NKINDS: none. */
+static size_t find_kind(struct slice word)
+{
+    size_t i = 0;
+
+    while (i < NKINDS && !slice_equal(word, kinds[i].word)) {
+        i++;
     }
-    return NULL;
+    return i;
 }
 
-static enum command_next show(struct call *call, stat_function *add)
+stat_function *stat_find_binary(struct slice word)
+{
+    size_t i = find_kind(word);
+
+    return i < NKINDS && !(kinds[i].flags & TEXT_ONLY) ? kinds[i].add : NULL;
+}
+
+static enum command_next show(struct call *call, stat_function *add, unsigned int flags)
 {
     struct stat_sink sink = {.reply = call->reply};
 
     add(call, &sink);
-    return answer(call, SLICE("END\r\n"));
+    return flags & NO_END ? COMMAND_DONE : answer(call, SLICE("END\r\n"));
 }
+
+static enum command_next reset(struct call *call)
+{
+    stats_reset(call->local->commands);
+    return answer(call, SLICE("RESET\r\n"));
+}
+
+/* What has an answer of its own form. */
+static const struct {
+    struct slice word;
+    command_handler *run;
+} others[] = {
+    {{"reset", 5}, reset},
+    {{"detail", 6}, command_stats_detail},
+    {{"cachedump", 9}, command_stats_cachedump},
+};
 
 enum command_next command_stats(struct call *call)
 {
     const struct request *request = call->request;
-    stat_function *add;
+    size_t i;
 
     if (request->ntokens == 1) {
-        return show(call, stat_general);
+        return show(call, stat_general, 0);
     }
-    if (slice_equal(request->tokens[1], SLICE("reset"))) {
-        stats_reset(call->local->commands);
-        return answer(call, SLICE("RESET\r\n"));
+    for (i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        if (slice_equal(request->tokens[1], others[i].word)) {
+            return others[i].run(call);
+        }
     }
-    add = stat_find(request->tokens[1], false);
-    return add ? show(call, add) : answer(call, SLICE("ERROR\r\n"));
+    i = find_kind(request->tokens[1]);
+    return i < NKINDS ? show(call, kinds[i].add, kinds[i].flags) : answer(call, SLICE("ERROR\r\n"));
 }

@@ -40,6 +40,7 @@ enum store_result storage_begin(struct call *call, size_t ntail)
         store_reserve(call->local->store, request->key, request->client_flags,
                       call_expiry(call, request->exptime), request->nvalue, call->now, &result);
 
+    detail_count(call, request->key, PREFIX_SET);
     if (!item) {
         return result;
     }

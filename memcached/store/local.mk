@@ -3,7 +3,7 @@
 store_srcs = memcached/store/flush.c memcached/store/flush.h memcached/store/hash.h \
     memcached/store/heap.c memcached/store/heap.h memcached/store/internal.h \
     memcached/store/item.c memcached/store/item.h memcached/store/lock.c \
-    memcached/store/lock.h memcached/store/lru.c memcached/store/lru.h \
+    memcached/store/lock.h memcached/store/list.c memcached/store/lru.c memcached/store/lru.h \
     memcached/store/maintainer.c memcached/store/maintainer.h memcached/store/reclaim.c \
     memcached/store/reclaim.h memcached/store/sizes.c memcached/store/sizes.h \
     memcached/store/slab.c memcached/store/slab.h \
@@ -14,6 +14,10 @@ store_srcs = memcached/store/flush.c memcached/store/flush.h memcached/store/has
 unit_tests += t/unit/store_large
 t_unit_store_large_SOURCES = t/unit/store_large.c t/unit/store_fixture.h
 t_unit_store_large_LDADD = $(store_libs)
+
+unit_tests += t/unit/store_list
+t_unit_store_list_SOURCES = t/unit/store_list.c t/unit/store_fixture.h
+t_unit_store_list_LDADD = $(store_libs)
 
 unit_tests += t/unit/store_lock
 t_unit_store_lock_SOURCES = t/unit/store_lock.c

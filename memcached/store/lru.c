@@ -22,8 +22,10 @@ void lru_link(struct lru *lru, const struct heap *heap, struct mc_item *item,
     list->head = ref;
     list->nitems++;
     list->nbytes += item_bytes(item);
-    if (lru->sizes)
+    if (lru->sizes && sizes_on(lru->sizes)) {
         sizes_add(lru->sizes, item_bytes(item), 1);
+        item_set_flags(item, MC_ITEM_SIZED);
+    }
 }
 
 void lru_unlink(struct lru *lru, const struct heap *heap, struct mc_item *item)
@@ -40,8 +42,10 @@ void lru_unlink(struct lru *lru, const struct heap *heap, struct mc_item *item)
         list->tail = item->prev;
     list->nitems--;
     list->nbytes -= item_bytes(item);
-    if (lru->sizes)
+    if (item->flags & MC_ITEM_SIZED) {
         sizes_add(lru->sizes, item_bytes(item), -1);
+        item_clear_flags(item, MC_ITEM_SIZED);
+    }
 }
 
 void lru_move(struct lru *lru, const struct heap *heap, struct mc_item *item,
@@ -54,6 +58,16 @@ void lru_move(struct lru *lru, const struct heap *heap, struct mc_item *item,
 struct mc_item *lru_tail(const struct lru *lru, const struct heap *heap, enum lru_segment segment)
 {
     return at(heap, lru->lists[segment].tail);
+}
+
+struct mc_item *lru_head(const struct lru *lru, const struct heap *heap, enum lru_segment segment)
+{
+    return at(heap, lru->lists[segment].head);
+}
+
+struct mc_item *lru_after(const struct heap *heap, const struct mc_item *item)
+{
+    return at(heap, item->next);
 }
 
 struct mc_item *lru_before(const struct heap *heap, const struct mc_item *item)

@@ -36,7 +36,7 @@ struct lru {
     struct lock lock;
     struct lru_list lists[LRU_SEGMENTS];
     struct lru_counts counts;
-    struct sizes *sizes;   /* of the store, NULL: not counted */
+    struct sizes *sizes;   /* of the store, or NULL */
     uint32_t evicted_time; /* seconds that the last evicted item had not been used */
 } __attribute__((aligned(64)));
 
@@ -67,6 +67,8 @@ void lru_move(struct lru *lru, const struct heap *heap, struct mc_item *item,
 void lru_unlink(struct lru *lru, const struct heap *heap, struct mc_item *item);
 /* NULL: empty. */
 struct mc_item *lru_tail(const struct lru *lru, const struct heap *heap, enum lru_segment segment);
+struct mc_item *lru_head(const struct lru *lru, const struct heap *heap, enum lru_segment segment);
+struct mc_item *lru_after(const struct heap *heap, const struct mc_item *item);
 /* The item before it, towards the head. */
 struct mc_item *lru_before(const struct heap *heap, const struct mc_item *item);
 /* Bytes of all segments. */

@@ -185,9 +185,17 @@ void store_slab_totals(struct store *store, uint64_t *total_malloced, uint32_t *
     }
 }
 
+int store_track_sizes(struct store *store, bool on)
+{
+    if (on)
+        return sizes_start(&store->sizes);
+    sizes_stop(&store->sizes);
+    return 0;
+}
+
 bool store_tracks_sizes(const struct store *store)
 {
-    return store->sizes.counts != NULL;
+    return sizes_on(&store->sizes);
 }
 
 bool store_size_count(const struct store *store, uint64_t *size, uint64_t *count)

@@ -79,11 +79,10 @@ static int init_memory(struct store *store, struct provider *provider, const cha
 
 static int init_sizes(struct store *store)
 {
-    if (!store->config.track_sizes)
-        return 0;
+    sizes_init(&store->sizes, store->config.item_max);
     for (size_t i = 0; i < MC_CLASSES; i++)
         store->lrus[i].sizes = &store->sizes;
-    return sizes_init(&store->sizes, store->config.item_max);
+    return store_track_sizes(store, store->config.track_sizes);
 }
 
 static int init_control(struct store *store)

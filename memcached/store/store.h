@@ -316,11 +316,32 @@ void store_class_stats(struct store *store, unsigned int clsid, rel_time now,
 /* Pages malloced, bytes ("total_malloced"), and classes with a page. */
 void store_slab_totals(struct store *store, uint64_t *total_malloced, uint32_t *active_slabs);
 bool store_tracks_sizes(const struct store *store);
+/* From now on counts what is stored by size, or does not; what has been counted stays so while
+ * it is stored. 0 or -ENOMEM. */
+int store_track_sizes(struct store *store, bool on);
 /*
  * Items by size in steps of 32 bytes: the next step above *size that items have. False: there
  * is none. For all of them begin with 0.
  */
 bool store_size_count(const struct store *store, uint64_t *size, uint64_t *count);
 void store_reset_stats(struct store *store);
+
+/* --- what is stored ------------------------------------------------------ */
+
+struct store_listed {
+    struct slice key;
+    uint32_t nvalue; /* without the tail */
+    rel_time exptime;
+};
+/*
+ * Lists up to `limit` (0: any number) live items of a class with text keys: records of at most
+ * `size` bytes, returned in `out` for store_list_next. Of each segment the newest first, hot
+ * before warm, cold and temp. The class waits meanwhile, so the number of items looked at is
+ * bounded; a record is shorter than its key and 10 bytes.
+ */
+size_t store_list(struct store *store, unsigned int clsid, uint64_t limit, rel_time now, char *out,
+                  size_t size);
+/* Takes the next item off; its key is good as long as `out`. False: no more. */
+bool store_list_next(struct slice *records, struct store_listed *out);
 
 #endif

@@ -213,6 +213,26 @@ static const struct dialogue others[] = {
     {"stat reset", {KEY(STAT, "reset")}, "10 00\n"},
     {"stat settings", {KEY(STAT, "settings")}, "10 00 maxbytes 67108864\n10 00\n"},
     {"stat sizes", {KEY(STAT, "sizes")}, "10 00 sizes_status disabled\n10 00\n"},
+    {"stat sizes_enable and sizes_disable",
+     {KEY(STAT, "sizes_enable"), KEY(STAT, "sizes"), KEY(STAT, "sizes_disable")},
+     "10 00 sizes_status enabled\n10 00\n10 00\n10 00 sizes_status disabled\n10 00\n"},
+    {"stat detail on, off and dump, whatever follows",
+     {KEY(STAT, "detail on"), KEY(STAT, "detail off"), KEY(STAT, "detail onx"),
+      KEY(STAT, "detail off x"), KEY(STAT, "detail dump"), KEY(STAT, "detail dumpx")},
+     "10 00\n10 00\n10 00\n10 00\n10 00 detailed END\r\n\n10 00\n"
+     "10 00 detailed END\r\n\n10 00\n"},
+    {"stat detail with another word, or none",
+     {KEY(STAT, "detail"), KEY(STAT, "detail x"), KEY(STAT, "detailon"), KEY(STAT, "detail ")},
+     "10" NOT_FOUND "10" NOT_FOUND "10" NOT_FOUND "10" NOT_FOUND},
+    {"stat detail counts a touch as a get, and no numbers",
+     {KEY(STAT, "detail on"), VALUE(SETQ, "p:k", "1"), KEY(TOUCH, "p:k"), KEY(GATQ, "p:n"),
+      KEY(DELETEQ, "p:k"), KEY(INCR, "p:n", .a = 1, .c = NEVER), KEY(STAT, "detail dump"),
+      KEY(STAT, "detail off")},
+     "10 00\n1c 00 + 0 \n05" NOT_FOUND
+     "10 00 detailed PREFIX p get 2 hit 1 set 1 del 1\r\nEND\r\n\n10 00\n10 00\n"},
+    {"stat reset forgets it",
+     {KEY(STAT, "reset"), KEY(STAT, "detail dump")},
+     "10 00\n10 00 detailed END\r\n\n10 00\n"},
 };
 
 /* --- requests ------------------------------------------------------------ */

@@ -33,6 +33,7 @@ struct server {
     unsigned int nshutdowns, nresets;
     int verbosity;
     struct mc_counts kernel;
+    bool detail;
 };
 
 static void on_net_stats(void *context, struct command_net_stats *out)
@@ -85,6 +86,11 @@ static void on_shutdown(void *context)
     ((struct server *)context)->nshutdowns++;
 }
 
+static void on_detail(void *context, bool on)
+{
+    ((struct server *)context)->detail = on;
+}
+
 static void die(const char *what)
 {
     perror(what);
@@ -104,6 +110,7 @@ static void server_start(struct server *server, struct store_config *store)
         .reset_stats = on_reset_stats,
         .set_verbosity = on_verbosity,
         .shutdown = on_shutdown,
+        .set_detail = on_detail,
     };
     const char *error = "";
 
@@ -140,6 +147,8 @@ static void server_defaults(struct server *server, struct store_config *store)
     store_config_defaults(store);
     server->config = (struct command_config){
         .flush_enabled = true,
+        .dump_enabled = true,
+        .prefix_delimiter = ':',
         .maxconns_fast = true,
         .segmented = true,
         .slab_reassign = true,

@@ -10,7 +10,11 @@ int main(void)
 
     ok(!sizes_next(&sizes, &size, &count), "what is not counted has no sizes");
     sizes_add(&sizes, 100, 1);
-    ok(sizes_init(&sizes, 1024) == 0 && !sizes_next(&sizes, &size, &count), "empty at first");
+    sizes_init(&sizes, 1024);
+    sizes_add(&sizes, 100, -1);
+    ok(!sizes_on(&sizes) && !sizes_next(&sizes, &size, &count), "off at first");
+    ok(sizes_start(&sizes) == 0 && sizes_on(&sizes) && !sizes_next(&sizes, &size, &count),
+       "empty when it begins");
     sizes_add(&sizes, 1, 1);
     sizes_add(&sizes, 32, 1);
     sizes_add(&sizes, 33, 1);
@@ -25,6 +29,11 @@ int main(void)
     sizes_add(&sizes, 1, -1);
     size = 0;
     ok(sizes_next(&sizes, &size, &count) && size == 64, "what is gone is not counted");
+    sizes_stop(&sizes);
+    ok(!sizes_on(&sizes) && sizes_start(&sizes) == 0 && sizes_on(&sizes), "off and on again");
+    size = 0;
+    ok(sizes_next(&sizes, &size, &count) && size == 64 && count == 1,
+       "and what was counted before still is");
     sizes_fini(&sizes);
     return done();
 }

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * prefix: gets, hits, sets and deletes, counted by what stands before the delimiter in a key.
+ * `stats detail` shows them. A key without the delimiter is not counted.
+ *
+ * Any thread calls; each call takes the lock of one of several parts for a moment. There are at
+ * most PREFIX_MAX prefixes: keys with further ones are not counted.
+ */
+#ifndef COMMAND_PREFIX_H
+#define COMMAND_PREFIX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+#include "bpf/layout.h"
+
+enum { PREFIX_MAX = 1 << 14 };
+
+struct prefix {
+    uint64_t gets, hits, sets, deletes;
+    uint8_t len; /* of text */
+    char text[MC_KEY_MAX];
+};
+
+enum prefix_event { PREFIX_GET, PREFIX_HIT /* a get too */, PREFIX_SET, PREFIX_DELETE };
+
+/* NULL with errno. */
+struct prefixes *prefixes_new(char delimiter);
+void prefixes_free(struct prefixes *prefixes);
+/* False: it would have been one prefix too many, for the first time since the start or a clear. */
+bool prefixes_count(struct prefixes *prefixes, struct slice key, enum prefix_event event);
+/* A copy of the next prefix; begin with *cursor 0. False: there are no more. */
+bool prefixes_next(struct prefixes *prefixes, size_t *cursor, struct prefix *out);
+void prefixes_clear(struct prefixes *prefixes);
+
+#endif

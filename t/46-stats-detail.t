@@ -1,0 +1,297 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""stats detail, cachedump and sizes: what prefixes did, which keys there are and how large."""
+import os
+import subprocess
+import sys
+import threading
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import binary
+import kernel
+import server
+import tap
+
+PEER = os.environ.get("PEER", "/usr/bin/memcached")
+END = b"END\r\n"
+DUMP = b"stats detail dump\r\n"
+
+# What is asked with detail on, each for itself, of ours and of Debian's memcached.
+COUNTED = (b"get p:a\r\n", b"get p:a p:b q:c none\r\n", b"set p:a 0 0 1\r\n1\r\nget p:a\r\n",
+           b"gets p:a\r\n", b"gat 0 p:a p:b\r\n", b"gats 0 p:a p:b\r\n", b"bget p:a\r\n",
+           b"touch p:a 0\r\n", b"touch p:b 0\r\n", b"incr p:a 1\r\n", b"decr p:b 1\r\n",
+           b"add p:a 0 0 1\r\n1\r\n", b"replace p:b 0 0 1\r\n1\r\n", b"append p:b 0 0 1\r\n1\r\n",
+           b"prepend p:a 0 0 1\r\n1\r\n", b"cas p:a 0 0 1 1\r\n1\r\n", b"cas p:b 0 0 1 1\r\n1\r\n",
+           b"set p:c 0 0 1\r\n123\r\n", b"set p:c 0 0 1 noreply\r\n1\r\n",
+           b"set p:c 0 0 1100000\r\n" + bytes(1100000) + b"\r\n",
+           b"set p:c 0 0 -1\r\n", b"set p:c x 0 1\r\n", b"delete p:b\r\n",
+           b"delete p:c noreply\r\n",
+           b"delete p:c 0\r\n", b"delete p:c 5\r\n", b"flush_all 1000\r\n", b"get :x\r\n",
+           b"get x:\r\n", b"get a:b:c\r\n", b"get %s:x\r\n" % (b"k" * 248),
+           b"get %s\r\n" % (b"k" * 251), b"get p:a %s\r\n" % (b"k" * 251), b"mg p:a v\r\n",
+           b"md p:a\r\n", b"ms p:a 1\r\n1\r\n", b"mn\r\n", b"stats detail\r\n",
+           b"stats detail foo\r\n", b"stats detail on x\r\n", b"stats detail ON\r\n",
+           b"stats detail off\r\nget p:a\r\n", b"stats detail dump x\r\n",
+           b"stats cachedump\r\n", b"stats cachedump 1\r\n", b"stats cachedump x 0\r\n",
+           b"stats cachedump 1 x\r\n", b"stats cachedump -1 0\r\n", b"stats cachedump 64 0\r\n",
+           b"stats cachedump 63 0\r\n", b"stats cachedump 0 0\r\n",
+           b"stats sizes_enable\r\n", b"stats sizes_disable\r\nstats sizes\r\n")
+
+
+# The same in binary, of the prefix "p".
+BINARY = (binary.request("get", b"p:a"), binary.store("set", b"p:a", b"1"),
+          binary.request("get", b"p:a"), binary.request("getq", b"p:b"),
+          binary.touch("touch", b"p:a"), binary.touch("touch", b"p:b"), binary.touch("gat", b"p:a"),
+          binary.store("add", b"p:a", b"1"), binary.store("setq", b"p:a", b"1"),
+          binary.request("append", b"p:b", b"1"), binary.count("incr", b"p:a"),
+          binary.count("incr", b"p:n"), binary.store("set", b"p:a", bytes(1100000)),
+          binary.request("delete", b"p:a"), binary.request("delete", b"p:a"),
+          binary.request("stat", b"detail dump"), binary.request("stat", b"detail dumpx"),
+          binary.request("stat", b"detail"), binary.request("stat", b"detail x"),
+          binary.request("stat", b"detailon"), binary.request("stat", b"detail off"),
+          binary.request("stat", b"detail on"))
+
+
+def peer():
+    """Debian's memcached as a server."""
+    mine = os.environ.get("MEMCACHED")
+    os.environ["MEMCACHED"] = PEER
+    try:
+        return server.Server("-D", ":")
+    finally:
+        os.environ.pop("MEMCACHED")
+        if mine:
+            os.environ["MEMCACHED"] = mine
+
+
+def counted(connection, request):
+    """The answer, and what was counted, its lines in an order of their own."""
+    connection.all(b"stats reset\r\nstats detail on\r\n")
+    answer = connection.all(request)
+    lines = connection.all(DUMP)
+    return answer, sorted(lines.split(b"\r\n")), lines.endswith(END)
+
+
+def binary_counted(memcached, request):
+    """The replies without their CAS ids, and what was counted."""
+    text = memcached.stream()
+    text.all(b"stats reset\r\nstats detail on\r\n")
+    answers = binary.Binary(memcached.stream()).all(request)
+    return [reply._replace(cas=0) for reply in answers], text.all(DUMP)
+
+
+@tap.case
+def what_is_counted_is_what_memcached_counts():
+    with server.Server() as ours, peer() as theirs:
+        for request in COUNTED:
+            a, b = (counted(s.stream(), request) for s in (ours, theirs))
+            tap.is_(a, b, "as memcached: %r" % request[:50])
+        for request in BINARY:
+            a, b = (binary_counted(s, request) for s in (ours, theirs))
+            tap.is_(a, b, "as memcached, binary: %r" % request[:50])
+
+
+def prefixes(connection):
+    """{prefix: (get, hit, set, del)}"""
+    rows = {}
+    connection.send(DUMP)
+    while True:
+        line = connection.line()
+        if line == END:
+            return rows
+        words = line.decode().split()
+        rows[words[1]] = tuple(int(word) for word in words[3::2])
+
+
+@tap.case
+def the_switches():
+    with server.Server() as memcached:
+        c = memcached.stream()
+        tap.is_(c.all(b"get p:a\r\n" + DUMP), END + END, "off at first")
+        tap.is_(c.all(b"stats detail on\r\n"), b"OK\r\n", "on")
+        tap.is_(c.stats("settings")["detail_enabled"], "yes", "as stats settings says")
+        memcached.udp().ask(b"get p:a\r\n")
+        memcached.stream().get(b"p:b")
+        tap.is_(prefixes(c), {"p": (2, 0, 0, 0)}, "of all connections, and UDP")
+        tap.is_(c.all(b"stats detail off\r\nget p:a\r\n" + DUMP),
+                b"OK\r\n" + END + b"PREFIX p get 2 hit 0 set 0 del 0\r\n" + END,
+                "off: what was counted stays")
+        tap.is_(c.stats("settings")["detail_enabled"], "no", "and stats settings follows")
+        tap.is_(c.all(b"stats reset\r\n" + DUMP), b"RESET\r\n" + END, "reset forgets it")
+    with server.Server("-D", "/") as memcached:
+        c = memcached.stream()
+        tap.is_(c.all(b"get a/b:c\r\n" + DUMP),
+                END + b"PREFIX a get 1 hit 0 set 0 del 0\r\n" + END, "-D / is on from the start")
+        settings = c.stats("settings")
+        tap.is_((settings["stat_key_prefix"], settings["detail_enabled"]), ("/", "yes"),
+                "and says so")
+
+
+@tap.case
+def settings_follow_what_was_changed():
+    with server.Server() as memcached:
+        c = memcached.stream()
+        c.all(b"stats sizes_enable\r\ncache_memlimit 100\r\n")
+        settings = c.stats("settings")
+        tap.is_((settings["track_sizes"], settings["maxbytes"]), ("yes", str(100 << 20)),
+                "track_sizes and maxbytes")
+        c.all(b"stats sizes_disable\r\n")
+        tap.is_(c.stats("settings")["track_sizes"], "no", "track_sizes again")
+
+
+@tap.case
+def many_clients_lose_no_count():
+    def work(connection, number):
+        for i in range(50):
+            connection.all(b"set t:%d 0 0 1\r\n1\r\nget t:%d\r\nget u%d:x\r\ndelete t:%d\r\n" %
+                           (number, number, i, number))
+
+    with server.Server("-D", ":", threads=4) as memcached:
+        threads = [threading.Thread(target=work, args=(memcached.stream(), i)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        rows = prefixes(memcached.stream())
+        tap.is_(rows.pop("t"), (200, 200, 200, 200), "one prefix of four clients")
+        tap.is_((len(rows), set(rows.values())), (50, {(4, 0, 0, 0)}), "and fifty others")
+
+
+@tap.case
+def prefixes_without_end():
+    with server.Server("-D", ":") as memcached:
+        c = memcached.stream()
+        for start in range(0, 60000, 500):
+            c.all(b"".join(b"get %0200d:x\r\n" % i for i in range(start, start + 500)))
+        rows = prefixes(c)
+        tap.ok(10000 < len(rows) <= 1 << 14, "60,000 prefixes: %d are kept" % len(rows))
+        said = [line for line in memcached.log().splitlines() if "prefixes are counted" in line]
+        tap.is_(len(said), 1, "the log says so, once")
+        tap.ok(memcached.alive(), "and the server lives")
+
+
+@tap.case
+def cachedump():
+    with server.Server() as memcached:
+        c = memcached.stream()
+        c.set(b"a", b"abc")
+        c.set(b"b", b"x" * 5, exptime=2000000000)
+        c.set(b"c", b"", exptime=-1)
+        c.set(b"wide", b"v" * 5000)
+        tap.is_(c.all(b"stats cachedump 1 0\r\n"),
+                b"ITEM b [5 b; 2000000000 s]\r\nITEM a [3 b; 0 s]\r\nEND\r\n",
+                "live items of a class, the newest first")
+        tap.is_(c.all(b"stats cachedump 1 1\r\n"), b"ITEM b [5 b; 2000000000 s]\r\nEND\r\n",
+                "up to a limit")
+        number = next(key.split(":")[1] for key, value in c.stats("items").items()
+                      if key.endswith(":number") and not key.startswith("items:1:"))
+        tap.is_(c.all(b"stats cachedump %s 0\r\n" % number.encode()),
+                b"ITEM wide [5000 b; 0 s]\r\nEND\r\n", "classes are those of stats items")
+        c.all(b"flush_all\r\n")
+        tap.is_(c.all(b"stats cachedump 1 0\r\n"), END, "nothing after flush_all")
+        for i in range(12000):
+            c.send(b"set %0240d 0 0 1 noreply\r\n1\r\n" % i)
+        c.all(b"")
+        number = next(key.split(":")[1] for key, value in c.stats("items").items()
+                      if key.endswith(":number") and value == "12000")
+        text = c.all(b"stats cachedump %s 0\r\n" % number.encode())
+        tap.ok((2 << 20) - 600 < len(text) <= 2 << 20, "at most 2 MB (%d)" % len(text))
+        tap.is_({line.split(b" ")[0] for line in text.split(b"\r\n")}, {b"ITEM", b"END", b""},
+                "of whole lines")
+    with server.Server("-X") as memcached:
+        tap.is_(memcached.stream().all(b"stats cachedump 1 0\r\n"),
+                b"CLIENT_ERROR stats cachedump not allowed\r\n", "-X forbids it")
+
+
+@tap.case
+def cachedump_while_items_come_and_go():
+    stop = threading.Event()
+
+    def work(connection, number):
+        i = 0
+        while not stop.is_set():
+            connection.all(b"".join(b"set w%d_%d 0 0 3\r\nabc\r\ndelete w%d_%d\r\n" %
+                                    (number, (i + j) % 500, number, (i + j + 250) % 500)
+                                    for j in range(20)))
+            i += 20
+
+    with server.Server() as memcached:
+        threads = [threading.Thread(target=work, args=(memcached.stream(), i)) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        c = memcached.stream()
+        wrong = []
+        for _ in range(100):
+            for line in c.all(b"stats cachedump 1 0\r\n").split(b"\r\n")[:-2]:
+                if not line.startswith(b"ITEM w") or not line.endswith(b" [3 b; 0 s]"):
+                    wrong.append(line)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        tap.is_(wrong, [], "every line is of an item")
+
+
+@tap.case
+def sizes():
+    with server.Server() as memcached:
+        c = memcached.stream()
+        c.set(b"before", b"1")
+        tap.is_(c.all(b"stats sizes_enable\r\n"), b"STAT sizes_status enabled\r\n",
+                "sizes_enable answers one line without END")
+        for i in range(5):
+            c.set(b"k%d" % i, b"v" * 10)
+        c.set(b"large", b"v" * 1000)
+        tap.is_(sorted(value for _, value in c.stats_list("sizes")), ["1", "5"],
+                "what is stored from then on is counted")
+        c.all(b"delete before\r\ndelete k1\r\ndelete k2\r\n")
+        tap.is_(sorted(value for _, value in c.stats_list("sizes")), ["1", "3"],
+                "what goes is taken off, if it was counted")
+        tap.is_(c.all(b"stats sizes_disable\r\nstats sizes\r\n"),
+                b"STAT sizes_status disabled\r\nSTAT sizes_status disabled\r\nEND\r\n",
+                "sizes_disable answers one line without END")
+
+
+@tap.case
+def the_slab_classes_are_told_by_very_verbose_servers():
+    def told(program, *arguments):
+        """What the program says of its classes; the listener that fails ends it."""
+        words = ["-p", "0", "-U", "0", "-s", "/nonexistent/socket", "-vv"] + list(arguments)
+        words += ["-u", server.USER] if os.geteuid() == 0 else []
+        run = subprocess.run([program] + words, stderr=subprocess.PIPE, timeout=60, check=False)
+        return [line for line in run.stderr.split(b"\n") if line.startswith(b"slab class")]
+
+    lines = told(server.program())
+    tap.is_((lines[0], lines[-1], len(lines)),
+            (b"slab class   1: chunk size        96 perslab   10922",
+             b"slab class  39: chunk size    524288 perslab       2", 39), "39 lines, memcached's")
+    tap.is_(told(server.program(), "-v", "-v")[0], lines[0], "also with -v -v")
+    for words in (("-f", "2"), ("-n", "500"), ("-o", "slab_sizes=100-500-1000"),
+                  ("-o", "no_modern"), ("-I", "2m")):
+        tap.is_(told(server.program(), *words), told(PEER, *words),
+                "the same with %s %s" % words)
+
+
+@tap.case
+def the_kernel_stands_aside_while_detail_is_on():
+    with kernel.Machines() as m:
+        m.tcp.set(b"p:k", b"value")
+        want = kernel.answer((b"p:k", b"value"))
+        m.same(b"get p:k\r\n", want, "off: a hit")
+        m.tcp.all(b"stats detail on\r\n")
+        m.same(b"get p:k\r\n", want, "on: a hit", kernel=False)
+        m.tcp.all(b"verbosity 2\r\nverbosity 0\r\n")
+        m.same(b"get p:k\r\n", want, "on: still after verbosity came and went", kernel=False)
+        tap.is_(prefixes(m.tcp), {"p": (2, 2, 0, 0)}, "every get is counted")
+        m.tcp.all(b"stats detail off\r\n")
+        m.same(b"get p:k\r\n", want, "off again: a hit")
+        m.tcp.all(b"verbosity 2\r\nstats detail on\r\nstats detail off\r\n")
+        m.same(b"get p:k\r\n", want, "detail came and went while verbosity is 2", kernel=False)
+    with kernel.Machines("-D", ":") as m:
+        m.tcp.set(b"p:k", b"value")
+        m.same(b"get p:k\r\n", kernel.answer((b"p:k", b"value")), "-D: a hit", kernel=False)
+
+
+if not os.access(PEER, os.X_OK):
+    tap.skip_all("%s is not there" % PEER)
+tap.run()
