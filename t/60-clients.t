@@ -3,44 +3,15 @@
 """Real clients, each with a session in which every result is checked.
 
 Those of Debian's packages always; with T_CLIENTS=all, as ./check --all has it, all of them.
+memccapable has a test of its own.
 """
 import os
-import re
-import subprocess
 import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "lib"))
-import server
 import sessions
 import tap
-
-CAPABILITIES = 27  # that memccapable tries in each protocol
-
-
-def memccapable(protocol, option):
-    with server.Server() as memcached:
-        done = subprocess.run(["memccapable", "-h", "127.0.0.1", "-p", str(memcached.port), "-v",
-                               "-t", "10", option], stdin=subprocess.DEVNULL, check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=50)
-    text = done.stdout.decode("latin-1")
-    results = re.findall(r"^%s (.+?) +\[(\w+)\]" % protocol, text, re.M)
-    for name, result in results:
-        tap.is_(result, "pass", "memccapable: %s %s" % (protocol, name))
-    passed = tap.is_((len(results), done.returncode), (CAPABILITIES, 0),
-                     "memccapable: all of %s passes" % protocol)
-    if not passed:
-        tap.diag(text)
-
-
-@tap.case
-def memccapable_over_text():
-    memccapable("ascii", "-a")
-
-
-@tap.case
-def memccapable_over_binary():
-    memccapable("binary", "-b")
 
 
 def three_in_python(program, origin):
