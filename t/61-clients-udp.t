@@ -19,7 +19,8 @@ machine = netns.Pair(links=0)
 
 
 def on_lo(name, words):
-    """The session on a machine of its own, over lo: what the kernel answered and saw, and cmd_get."""
+    """The session on a machine of its own, over lo: how many datagrams the kernel answered, how
+    many it saw, and cmd_get."""
     with netns.inside(machine.server), server.Server("-X", "bmc=lo") as memcached:
         sessions.session(name, [word.replace("PORT", str(memcached.port)) for word in words])
         counts = memcached.stats("bmc")
