@@ -64,6 +64,14 @@ def numbers(c):
     raises(lambda: c.incr("n", 1), MemcacheClientError, "incr of a word is a client's error")
 
 
+def one_by_one(c):
+    wrong = 0
+    for i in range(100):
+        c.set("o%d" % i, b"value %d" % i, noreply=False)
+        wrong += c.get("o%d" % i) != b"value %d" % i
+    is_(wrong, 0, "a hundred sets and gets")
+
+
 def many(c):
     items = {"m%d" % i: b"value %d" % i for i in range(MANY)}
     is_(c.set_many(items, noreply=False), [], "set_many stores %d items" % MANY)
@@ -141,7 +149,8 @@ def the_server(c):
 def session(port):
     sockets = framed.Module() if UDP else socket
     c = Client(("127.0.0.1", port), timeout=10, socket_module=sockets)
-    for part in (storage, unique_ids, numbers, many, values, many_datagrams, times, the_server):
+    for part in (storage, unique_ids, numbers, one_by_one, many, values, many_datagrams, times,
+                 the_server):
         part(c)
     flags = Client(("127.0.0.1", port), timeout=10, serde=Flags(), socket_module=sockets)
     is_(flags.set("f", b"x", noreply=False), True, "set with flags")
