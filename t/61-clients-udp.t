@@ -1,0 +1,49 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Real clients over UDP, with the kernel path in between: what it answers, and what it leaves.
+
+pymemcache speaks text, for which its session gives it sockets that frame datagrams; the crate
+memcache speaks UDP itself, but over it only the binary protocol.
+"""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import netns
+import server
+import sessions
+import tap
+
+machine = netns.Pair(links=0)
+
+
+def on_lo(name, words):
+    """The session on a machine of its own, over lo: how many datagrams the kernel answered, how
+    many it saw, and cmd_get."""
+    with netns.inside(machine.server), server.Server("-X", "bmc=lo") as memcached:
+        sessions.session(name, [word.replace("PORT", str(memcached.port)) for word in words])
+        counts = memcached.stats("bmc")
+        gets = int(memcached.stats()["cmd_get"])
+    answered = int(counts["answered_xdp"]) + int(counts["answered_tc"])
+    return answered, int(counts["packets_seen"]), gets
+
+
+@tap.case
+def the_kernel_answers_pymemcache():
+    words = sessions.python(sessions.python_of_debian(), "pymemcache", "PORT", "udp")
+    answered, seen, gets = on_lo("pymemcache over UDP", words)
+    tap.diag("%d datagrams, %d answered by the kernel, %d gets" % (seen, answered, gets))
+    tap.ok(answered >= 100, "the kernel answers pymemcache's gets")
+    tap.ok(seen > answered, "and leaves the other commands to the server")
+
+
+@sessions.everywhere
+def the_kernel_leaves_binary_datagrams_to_the_server():
+    answered, seen, _ = on_lo("memcache of Rust over UDP, past the kernel",
+                              [sessions.rust(), "memcache+udp://127.0.0.1:PORT"])
+    tap.ok(seen > 1000, "the kernel sees its datagrams")
+    tap.is_(answered, 0, "and answers none of them: they are binary")
+
+
+tap.run(sessions.SECONDS)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A session of pylibmc, which is libmemcached: session.py PORT text|binary"""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import pylibmc
+from report import gone, is_, ok, raises, run
+
+BINARY = sys.argv[2] == "binary"
+ALL_BYTES = bytes(range(256)) + b"\r\nEND\r\n"
+LARGE = os.urandom(1000 * 1000)
+
+
+def storage(c):
+    is_(c.set("a", "one"), True, "set")
+    is_(c.get("a"), "one", "get finds it, by its flags a string")
+    is_(c.get("none"), None, "get misses")
+    is_(c.add("a", "two"), False, "add leaves what is there")
+    is_(c.add("b", b"3"), True, "add stores what is not")
+    try:
+        stored = c.replace("none", "two")
+    except pylibmc.NotFound:
+        stored = False
+    is_(stored, False, "replace leaves what is not there")
+    is_(c.replace("b", b"3"), True, "replace stores what is")
+    is_(c.append("b", b"4"), True, "append")
+    is_(c.prepend("b", b"2"), True, "prepend")
+    is_(c.get("b"), b"234", "the value has all three parts")
+    for value in (7, 2 ** 40, 1.5, None, ["a", {"b": (1, 2)}], True):
+        c.set("p", value)
+        is_(c.get("p"), value, "flags tell the type of %r" % (value,))
+
+
+def unique_ids(c):
+    c.set("cas", "1")
+    value, cas = c.gets("cas")
+    is_(value, "1", "gets returns the value")
+    is_(c.cas("cas", "2", cas), True, "cas with the id of gets stores")
+    is_(c.cas("cas", "3", cas), False, "cas with the old id does not")
+    is_(c.get("cas"), "2", "the value is that of the first cas")
+    is_(c.gets("none"), (None, None), "gets misses")
+
+
+def numbers(c):
+    c.set("n", 10)
+    is_(c.incr("n", 5), 15, "incr")
+    is_(c.decr("n", 6), 9, "decr")
+    is_(c.decr("n", 100), 0, "decr stops at 0")
+    raises(lambda: c.incr("none"), pylibmc.NotFound, "incr of nothing is not found")
+    is_(c.incr_multi(["n"], delta=3), None, "incr_multi")
+    is_(c.get("n"), 3, "the number is a number still")
+
+
+def many(c):
+    items = {"m%d" % i: "value %d" % i for i in range(200)}
+    is_(c.set_multi(items), [], "set_multi stores 200 items")
+    is_(c.get_multi(list(items) + ["none"]), items, "get_multi finds them and no other")
+    is_(c.delete_multi(list(items)), True, "delete_multi")
+    is_(c.get_multi(list(items)), {}, "and they are gone")
+    is_(c.set_multi({"1": b"x", "2": b"y"}, key_prefix="prefix-"), [], "set_multi with a prefix")
+    is_(c.get_multi(["1", "2"], key_prefix="prefix-"), {"1": b"x", "2": b"y"}, "and get_multi")
+
+
+def values(c):
+    for name, value in (("no bytes", b""), ("bytes of every kind", ALL_BYTES), ("1 MB", LARGE)):
+        is_(c.set("v", value), True, "set of a value of " + name)
+        ok(c.get("v") == value, "and get finds %s" % name)
+    raises(lambda: c.set("v", b"x" * (2 << 20)), pylibmc.Error,
+           "set of a value over the limit fails")
+    is_(c.set("v", b"after"), True, "and the connection serves the next command")
+    is_(c.get("v"), b"after", "and the one behind it")
+    is_(c.set("z", b"z" * 100000, min_compress_len=1000), True, "a value that zlib packed")
+    is_(c.get("z"), b"z" * 100000, "comes back unpacked")
+
+
+def times(c):
+    c.set("t", b"x", time=1)
+    c.set("u", b"x")
+    is_(c.touch("u", 1), True, "touch")
+    is_(c.touch("none", 1), False, "touch of nothing")
+    gone(lambda: c.get("t"), "an item expires")
+    gone(lambda: c.get("u"), "a touched item expires")
+
+
+def the_server(c):
+    (_, stats), = c.get_stats()
+    is_(stats["pointer_size"], b"64", "stats")
+    is_(c.delete("a"), True, "delete")
+    is_(c.delete("a"), False, "delete again")
+    ok(c.get("b") is not None, "another item is there")
+    is_(c.flush_all(), True, "flush_all")
+    is_(c.get("b"), None, "and it is gone")
+
+
+def quiet(port):
+    """Commands that have no reply each."""
+    c = pylibmc.Client(["127.0.0.1:%d" % port], binary=BINARY, behaviors={"_noreply": True})
+    want = {"q%d" % i: "value %d" % i for i in range(500)}
+    for key, value in want.items():
+        c.set(key, value)
+    is_(c.get("q499"), "value 499", "a get is answered behind 500 sets that are not")
+    plain = pylibmc.Client(["127.0.0.1:%d" % port], binary=BINARY)
+    is_(plain.get_multi(list(want)), want, "and all are done")
+
+
+def session(port):
+    c = pylibmc.Client(["127.0.0.1:%d" % port], binary=BINARY, behaviors={"cas": True})
+    for part in (storage, unique_ids, numbers, many, values, times, the_server):
+        part(c)
+    quiet(port)
+
+
+run(session)
