@@ -13,6 +13,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "lib"))
 import binary as b
+import binary
 import client
 import kernel
 import netns
@@ -290,6 +291,70 @@ def over_other_ways():
     key = prepared()
     six.ask(b"set %s 0 0 3\r\nnew\r\n" % key)
     after(key, b"new", "set over UDP and IPv6")
+
+
+@tap.case
+def the_binary_protocol():
+    stream = binary.Binary(m.server.stream())
+    datagrams = m.server.udp()
+    new, no_time = b"new", 0
+    writes = (
+        ("set", lambda key: binary.store("set", key, new), new),
+        ("set of flags", lambda key: binary.store("set", key, new, flags=9), (new, 9)),
+        ("add that is not stored", lambda key: binary.store("add", key, new), OLD),
+        ("replace", lambda key: binary.store("replace", key, new), new),
+        ("append", lambda key: binary.request("append", key, b"-end"), OLD + b"-end"),
+        ("prepend", lambda key: binary.request("prepend", key, b"start-"), b"start-" + OLD),
+        ("delete", lambda key: binary.request("delete", key), None),
+        ("setq", lambda key: binary.store("setq", key, new), new),
+        ("replaceq", lambda key: binary.store("replaceq", key, new), new),
+        ("appendq", lambda key: binary.request("appendq", key, b"-end"), OLD + b"-end"),
+        ("prependq", lambda key: binary.request("prependq", key, b"start-"), b"start-" + OLD),
+        ("deleteq", lambda key: binary.request("deleteq", key), None),
+        ("touch", lambda key: binary.touch("touch", key, 1000), OLD),
+        ("gat", lambda key: binary.touch("gat", key, 1000), OLD),
+    )
+    for transport, ask in (("TCP", stream.all), ("UDP", lambda data: over_udp(datagrams, data))):
+        for name, write, want in writes:
+            key = prepared()
+            ask(write(key))
+            value, flags = want if isinstance(want, tuple) else (want, 0)
+            after(key, value, "binary %s over %s" % (name, transport), flags)
+        for name, start, want in (("incr", b"41", b"42"), ("decr", b"43", b"42"),
+                                  ("incrq", b"41", b"42"), ("decrq", b"43", b"42")):
+            key = prepared(start)
+            ask(binary.count(name, key, 1, exptime=no_time))
+            after(key, want, "binary %s over %s" % (name, transport))
+        for name in ("flush", "flushq"):
+            key = prepared()
+            ask(binary.request(name))
+            over(key, "binary %s over %s" % (name, transport))
+
+
+@tap.case
+def a_binary_set_split_over_two_segments():
+    stream = binary.Binary(m.server.stream())
+    wrong = []
+    for at in range(1, len(binary.store("set", b"key20001", b"new"))):
+        key = b"key2%04d" % at
+        c.set(key, OLD)
+        first = m.udp.get(key)
+        data = binary.store("set", key, b"new")
+        stream.send(data[:at])
+        half = m.udp.get(key)
+        stream.send(data[at:])
+        stream.reply()
+        last = m.by_kernel(b"get %s\r\n" % key)
+        if (first, half, last) != (OLD, OLD, (answer((key, b"new")), True)):
+            wrong.append((at, first, half, last))
+    tap.is_(wrong, [], "a binary set split at any byte: old until its answer, new from then on")
+
+
+def over_udp(udp, data):
+    """Sends a binary request with a noop behind it, whose answer says that it was done."""
+    ident = udp.send(data + binary.request("noop", opaque=0x77))
+    while binary.request("noop", opaque=0x77)[12:16] not in udp.message(ident):
+        pass
 
 
 @tap.case
