@@ -9,7 +9,6 @@ import threading
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "lib"))
 import binary
-import kernel
 import server
 import tap
 
@@ -270,26 +269,6 @@ def the_slab_classes_are_told_by_very_verbose_servers():
                   ("-o", "no_modern"), ("-I", "2m")):
         tap.is_(told(server.program(), *words), told(PEER, *words),
                 "the same with %s %s" % words)
-
-
-@tap.case
-def the_kernel_stands_aside_while_detail_is_on():
-    with kernel.Machines() as m:
-        m.tcp.set(b"p:k", b"value")
-        want = kernel.answer((b"p:k", b"value"))
-        m.same(b"get p:k\r\n", want, "off: a hit")
-        m.tcp.all(b"stats detail on\r\n")
-        m.same(b"get p:k\r\n", want, "on: a hit", kernel=False)
-        m.tcp.all(b"verbosity 2\r\nverbosity 0\r\n")
-        m.same(b"get p:k\r\n", want, "on: still after verbosity came and went", kernel=False)
-        tap.is_(prefixes(m.tcp), {"p": (2, 2, 0, 0)}, "every get is counted")
-        m.tcp.all(b"stats detail off\r\n")
-        m.same(b"get p:k\r\n", want, "off again: a hit")
-        m.tcp.all(b"verbosity 2\r\nstats detail on\r\nstats detail off\r\n")
-        m.same(b"get p:k\r\n", want, "detail came and went while verbosity is 2", kernel=False)
-    with kernel.Machines("-D", ":") as m:
-        m.tcp.set(b"p:k", b"value")
-        m.same(b"get p:k\r\n", kernel.answer((b"p:k", b"value")), "-D: a hit", kernel=False)
 
 
 if not os.access(PEER, os.X_OK):
