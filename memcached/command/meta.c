@@ -233,7 +233,7 @@ static void answer_hit(struct call *call, struct mc_item *item, const struct sto
     struct facts facts = {
         .flags = "Okcfshlt",
         .key = item_key(item),
-        .binary_key = item->flags & MC_ITEM_BINKEY,
+        .binary_key = item_has_binary_key(item),
         .cas = fetched->cas,
         .client_flags = proto_middle_flags(middle.ptr, (uint8_t)middle.len),
         .nvalue = item_nvalue(store, item),
@@ -547,7 +547,7 @@ enum command_next command_meta_debug(struct call *call)
         return answer(call, SLICE("EN\r\n"));
     }
     line_add(&line, SLICE("ME "));
-    line_key(&line, key, item->flags & MC_ITEM_BINKEY);
+    line_key(&line, key, item_has_binary_key(item));
     reply_copy(call->reply, (struct slice){line.text, line.n});
     /* memcached shows the seconds that are left as a negative number. */
     reply_printf(

@@ -53,8 +53,7 @@ static bool is_shown(const struct listing *list, const struct mc_item *item, rel
 {
     bool expired = exptime != 0 && exptime <= list->now;
 
-    return item->epoch == list->epoch && !expired &&
-           !(__atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_BINKEY);
+    return item->epoch == list->epoch && !expired && !item_has_binary_key(item);
 }
 
 /* False: that was enough. */

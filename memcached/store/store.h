@@ -210,6 +210,11 @@ static inline void store_mark_binary_key(struct mc_item *item)
 {
     item->flags |= MC_ITEM_BINKEY;
 }
+/* Atomic: the other flags of a held item change beside its holder. */
+static inline bool item_has_binary_key(const struct mc_item *item)
+{
+    return __atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_BINKEY;
+}
 
 /* cas 0: any. */
 enum store_result store_delete(struct store_local *local, struct slice key, uint64_t cas,
