@@ -334,6 +334,17 @@ def invalid_arguments():
     tap.is_(c.ask(NOOP).status, b.OK, "other connections live on")
 
 
+def answer_over_udp(request):
+    """What is sent behind a flood may be lost: asked until it is answered."""
+    u = memcached.udp()
+    for _ in range(5):
+        try:
+            return u.ask(request)
+        except TimeoutError:
+            continue
+    return b""
+
+
 @tap.case
 def damaged_streams():
     rng = random.Random(4)
@@ -355,7 +366,7 @@ def damaged_streams():
         d.stream.close()
         u.send(data)
     tap.is_(c.ask(NOOP).status, b.OK, "after 400 damaged streams over TCP and UDP it serves")
-    tap.is_(memcached.udp().ask(NOOP)[:2], b"\x81\x0a", "over UDP too")
+    tap.is_(answer_over_udp(NOOP)[:2], b"\x81\x0a", "over UDP too")
     c.all(b.store("setq", b"intact", b"right"))
     tap.is_(text.get(b"intact"), b"right", "and stores what it is told")
 
