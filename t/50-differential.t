@@ -1,0 +1,75 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Random streams of commands, answered by this server and by Debian's memcached 1.6.18.
+
+Text, meta and binary commands, right and wrong, loud and quiet, over TCP in pieces of any length
+and over UDP: the same answers byte for byte, but for CAS ids, for seconds that tick between the
+two and for what t/differences.md lists, which the streams leave out or this test takes away.
+
+COMMANDS says how many in all, SEED which; PEER names the other program, SHOW how many differences
+to show. The same COMMANDS and SEED are the same streams.
+"""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import binarygen
+import differential as d
+import metagen
+import server
+import tap
+import textgen
+
+if not os.access(d.PEER, os.X_OK):
+    tap.skip_all("no %s to compare with: apt-get install memcached" % d.PEER)
+
+
+@tap.case
+def text_streams():
+    d.compare("text commands over TCP", textgen.Text(d.SEED), d.Tcp, d.COMMANDS * 35 // 100)
+
+
+@tap.case
+def text_datagrams():
+    d.compare("text commands over UDP", textgen.Text(d.SEED, datagrams=True), d.Udp,
+              d.COMMANDS * 8 // 100)
+
+
+@tap.case
+def meta_one_by_one():
+    d.compare("meta commands one by one", metagen.Meta(d.SEED), d.Tcp, d.COMMANDS * 6 // 100)
+
+
+@tap.case
+def meta_streams():
+    d.compare("meta commands over TCP", metagen.Meta(d.SEED + 1, pipelined=True), d.Tcp,
+              d.COMMANDS * 20 // 100)
+
+
+@tap.case
+def meta_datagrams():
+    d.compare("meta commands over UDP", metagen.Meta(d.SEED + 2, datagrams=True), d.Udp,
+              d.COMMANDS * 5 // 100)
+
+
+@tap.case
+def binary_streams():
+    d.compare("binary commands over TCP", binarygen.Binary(d.SEED), d.Tcp, d.COMMANDS * 20 // 100)
+
+
+@tap.case
+def binary_datagrams():
+    d.compare("binary commands over UDP", binarygen.Binary(d.SEED, datagrams=True), d.Udp,
+              d.COMMANDS * 5 // 100)
+
+
+@tap.case
+def binary_forms():
+    pair = (server.Server(threads=1), d.start_peer())
+    binarygen.forms(d.SEED, d.COMMANDS // 100, pair)
+    pair[1].kill()
+    tap.is_(pair[0].stop(), 0, "the server ends with status 0")
+
+
+tap.run(600)
