@@ -95,6 +95,9 @@ class Binary:
         except ValueError:
             pass  # an answer that the other's will be compared with
 
+    def plain(self, _which, answer):
+        return answer
+
     def same(self, ours, theirs):
         if ours == theirs:
             return True

@@ -7,6 +7,7 @@ A family of commands (textgen.Text, metagen.Meta, binarygen.Binary) has
     learn(which, answer)  reads the ids that later commands want
     same(ours, theirs)  are the answers to a batch the same?
     forget()            both are empty
+    plain(which, answer)  what is shown of an answer
 """
 import os
 import random
@@ -18,7 +19,7 @@ import server
 import tap
 
 PEER = os.environ.get("PEER", "/usr/bin/memcached")
-COMMANDS = int(os.environ.get("COMMANDS", "60000"))
+COMMANDS = int(os.environ.get("COMMANDS", "100000"))
 SEED = int(os.environ.get("SEED", "1"))
 SECONDS = 3  # of silence are no answer
 SHOW = int(os.environ.get("SHOW", "1"))
@@ -144,7 +145,8 @@ def show(name, number, channels, family, batches, answers):
         start_again(channels, family)
         answers = ask(channels, batches)
     tap.diag("SEED=%d, %s, command %d %s" % (SEED, name, number, remark))
-    lines = [a.split(b"\n") for a in answers]
+    family.forget()
+    lines = [family.plain(which, a).split(b"\n") for which, a in enumerate(answers)]
     at = next((i for i, (a, b) in enumerate(zip(*lines)) if a != b), min(map(len, lines)))
     sent = b"".join(batches[0])
     tap.diag("  sent   %r" % (sent if len(sent) < 1500 else sent[:700] + b" ... " + sent[-700:]))
