@@ -43,7 +43,7 @@ struct commands {
 struct call {
     struct command_local *local;
     const struct request *request;
-    enum command_transport transport;
+    struct command_client *client;
     rel_time now;
     struct reply *reply;
     struct command_pending *pending;

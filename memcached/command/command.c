@@ -176,10 +176,10 @@ static enum command_next out_of_memory(struct call *call, const struct reply_mar
 }
 
 enum command_next command_run(struct command_local *local, const struct request *request,
-                              enum command_transport transport, rel_time now, struct reply *reply,
+                              struct command_client *client, rel_time now, struct reply *reply,
                               struct command_pending *pending)
 {
-    struct call call = {local, request, transport, now, reply, pending};
+    struct call call = {local, request, client, now, reply, pending};
     struct reply_mark mark = reply_mark(reply);
     enum command_next next;
 

@@ -68,8 +68,17 @@ struct command_config {
     struct clock clock;
 };
 
-/* What the transport is and allows, chosen by net for each request. */
+/* What the transport is and allows. */
 enum command_transport { COMMAND_STREAM, COMMAND_DATAGRAM };
+
+/*
+ * Who asks: a connection, or a UDP socket for all its datagrams. Owned by net, which fills it in
+ * before the first request; zero beyond that.
+ */
+struct command_client {
+    enum command_transport transport;
+    int fd;
+};
 
 /* A storage command whose value is still to come. Owned by the connection. */
 struct command_pending {
@@ -107,7 +116,7 @@ void command_local_free(struct command_local *local);
 
 /* Executes a parsed request, adds to the reply. `pending` is written only for COMMAND_VALUE. */
 enum command_next command_run(struct command_local *local, const struct request *request,
-                              enum command_transport transport, rel_time now, struct reply *reply,
+                              struct command_client *client, rel_time now, struct reply *reply,
                               struct command_pending *pending);
 /*
  * Where the next bytes of the value go: writable, at most nleft, never empty while nleft > 0.
@@ -117,8 +126,9 @@ size_t command_value_room(struct command_local *local, struct command_pending *p
 /* n bytes were written there (or thrown away). */
 void command_value_filled(struct command_pending *pending, size_t n);
 /* nleft is 0: stores the value and replies. */
-enum command_next command_finish(struct command_local *local, struct command_pending *pending,
-                                 rel_time now, struct reply *reply);
+enum command_next command_finish(struct command_local *local, struct command_client *client,
+                                 struct command_pending *pending, rel_time now,
+                                 struct reply *reply);
 /* The rest of the value will not come, but an answer may still be sent. */
 void command_cut(struct command_local *local, struct command_pending *pending, struct reply *reply);
 /* The connection ends before the value is complete. */

@@ -139,11 +139,12 @@ enum store_result storage_end(struct command_local *local, struct command_pendin
     return store_commit(local->store, item, mode_of(pending->verb), pending->cas, now, cas);
 }
 
-enum command_next command_finish(struct command_local *local, struct command_pending *pending,
-                                 rel_time now, struct reply *reply)
+enum command_next command_finish(struct command_local *local, struct command_client *client,
+                                 struct command_pending *pending, rel_time now, struct reply *reply)
 {
     struct slice text = pending->error;
 
+    (void)client;
     assert(pending->nleft == 0);
     if (pending->binary) {
         return binary_finish(local, pending, now, reply);

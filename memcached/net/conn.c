@@ -22,6 +22,7 @@ enum {
 
 struct conn {
     struct endpoint endpoint;
+    struct command_client client;
     struct worker *worker;
     struct conn *next, **link; /* the worker's list */
     struct event event;
@@ -81,6 +82,7 @@ void conn_open(struct worker *worker, int fd)
         return;
     }
     conn->worker = worker;
+    conn->client = (struct command_client){.transport = COMMAND_STREAM, .fd = fd};
     conn->protocol = worker->config->protocol;
     conn->endpoint = (struct endpoint){.fd = fd,
                                        .kind = ENDPOINT_STREAM,
@@ -453,7 +455,7 @@ static enum command_next execute_one(struct conn *conn, rel_time now, bool *hung
             return COMMAND_VALUE;
         }
         conn->filling = false;
-        return command_finish(worker->local, &conn->pending, now, &worker->reply);
+        return command_finish(worker->local, &conn->client, &conn->pending, now, &worker->reply);
     }
     consumed = parse(conn, &request);
     if (consumed <= 0) {
@@ -465,8 +467,7 @@ static enum command_next execute_one(struct conn *conn, rel_time now, bool *hung
     }
     in->searched = 0;
     in->start += (size_t)consumed;
-    return command_run(worker->local, &request, COMMAND_STREAM, now, &worker->reply,
-                       &conn->pending);
+    return command_run(worker->local, &request, &conn->client, now, &worker->reply, &conn->pending);
 }
 
 /* Executes what is in the input. */

@@ -30,6 +30,7 @@ union control {
 
 struct udp {
     struct endpoint endpoint;
+    struct command_client client;
     struct worker *worker;
     struct udp *next, **link;
     struct event *event;
@@ -194,12 +195,12 @@ static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *r
     }
     rest->ptr += consumed;
     rest->len -= (size_t)consumed;
-    next = command_run(worker->local, &request, COMMAND_DATAGRAM, now, &worker->reply, &pending);
+    next = command_run(worker->local, &request, &udp->client, now, &worker->reply, &pending);
     if (next == COMMAND_VALUE) {
         if (!take_value(udp, &pending, rest)) {
             return false;
         }
-        next = command_finish(worker->local, &pending, now, &worker->reply);
+        next = command_finish(worker->local, &udp->client, &pending, now, &worker->reply);
     }
     return next == COMMAND_DONE;
 }
@@ -311,6 +312,7 @@ struct udp *udp_open(struct worker *worker, int fd)
         return NULL;
     }
     udp->endpoint = (struct endpoint){.fd = fd, .kind = ENDPOINT_DATAGRAM, .state = STATE_READ};
+    udp->client = (struct command_client){.transport = COMMAND_DATAGRAM, .fd = fd};
     udp->worker = worker;
     udp->any = socket_local(fd, &name) == 0 && socket_is_any(&name);
     udp->requests = malloc((size_t)BATCH * DATAGRAM_MAX);

@@ -76,6 +76,7 @@ struct server {
     struct store *store;
     struct commands *commands;
     struct command_local *local;
+    struct command_client client;
     struct reply reply;
     struct clock clock;
     char out[REPLY_MAX]; /* the first message of an answer, frame header included */
@@ -116,6 +117,7 @@ static void server_open(struct server *server)
         diag("%s", why);
         exit(1);
     }
+    server->client.transport = COMMAND_DATAGRAM;
     reply_init(&server->reply);
     control = loader_control(server->memory.loader);
     control->port = htons(LAB_PORT);
@@ -201,12 +203,12 @@ static void server_take(struct server *server, const char *bytes, size_t n, rel_
             break;
         rest.ptr += used;
         rest.len -= (size_t)used;
-        next =
-            command_run(server->local, &request, COMMAND_DATAGRAM, now, &server->reply, &pending);
+        next = command_run(server->local, &request, &server->client, now, &server->reply, &pending);
         if (next == COMMAND_VALUE)
-            next = take_value(server, &pending, &rest)
-                       ? command_finish(server->local, &pending, now, &server->reply)
-                       : COMMAND_CLOSE;
+            next =
+                take_value(server, &pending, &rest)
+                    ? command_finish(server->local, &server->client, &pending, now, &server->reply)
+                    : COMMAND_CLOSE;
         take_message(server, frame.id);
     }
 }

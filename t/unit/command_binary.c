@@ -542,13 +542,14 @@ static void test_counts(struct server *server)
 static void test_cut(struct server *server)
 {
     struct command_pending pending = {0};
+    struct command_client client = {.transport = COMMAND_DATAGRAM};
     struct request request;
     char bytes[256];
     size_t len = put_ask(bytes, &(const struct ask)VALUE(SETQ, "cut", "value"));
 
     proto_parse_binary((struct slice){bytes, len}, &request);
-    ok(command_run(server->local, &request, COMMAND_DATAGRAM, server->now, &server->reply,
-                   &pending) == COMMAND_VALUE &&
+    ok(command_run(server->local, &request, &client, server->now, &server->reply, &pending) ==
+               COMMAND_VALUE &&
            pending.nleft == 5,
        "a value is waited for without a line end");
     command_cut(server->local, &pending, &server->reply);

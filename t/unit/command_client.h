@@ -22,6 +22,7 @@ struct server {
     struct store *store;
     struct commands *commands;
     struct command_local *local;
+    struct command_client client; /* a stream */
     struct command_config config;
     struct reply reply;
     rel_time now;
@@ -198,8 +199,8 @@ static size_t take_value(struct server *server, struct command_pending *pending,
     if (pending->nleft > 0) {
         command_abandon(server->local, pending);
         server->closed = true;
-    } else if (command_finish(server->local, pending, server->now, &server->reply) ==
-               COMMAND_CLOSE) {
+    } else if (command_finish(server->local, &server->client, pending, server->now,
+                              &server->reply) == COMMAND_CLOSE) {
         server->closed = true;
     }
     return at;
@@ -223,7 +224,7 @@ static const char *server_ask(struct server *server, const char *bytes, size_t l
             break;
         }
         input = (struct slice){input.ptr + n, input.len - (size_t)n};
-        switch (command_run(server->local, &request, COMMAND_STREAM, server->now, &server->reply,
+        switch (command_run(server->local, &request, &server->client, server->now, &server->reply,
                             &pending)) {
         case COMMAND_DONE:
             break;

@@ -220,7 +220,7 @@ static void run_line(struct server *server, const char *line, size_t len)
     if (proto_parse_text((struct slice){line, len}, &request) != (ssize_t)len) {
         die("no line");
     }
-    command_run(server->local, &request, COMMAND_STREAM, server->now, &server->reply, &pending);
+    command_run(server->local, &request, &server->client, server->now, &server->reply, &pending);
 }
 
 static void copies_are_bounded(void)
