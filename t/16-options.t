@@ -333,6 +333,16 @@ def signals_end_it():
 
 
 @tap.case
+def sighup_does_not_end_it():
+    with server.Server() as memcached:
+        c = memcached.stream()
+        c.set(b"k", b"v")
+        for _ in range(3):
+            memcached.signal(1)
+            tap.is_(c.get(b"k"), b"v", "SIGHUP: the connection is served on")
+
+
+@tap.case
 def limits_of_the_system():
     few = ["prlimit", "--nofile=50:50"]
     if ROOT:

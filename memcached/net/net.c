@@ -18,7 +18,7 @@
 #include "net/listen.h"
 #include "net/worker.h"
 
-enum { NSIGNALS = 3 };
+enum { NSIGNALS = 4 };
 
 struct net {
     struct net_config config;
@@ -153,7 +153,7 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
 
 int net_run(struct net *net, const struct net_duties *duties)
 {
-    static const int numbers[NSIGNALS] = {SIGINT, SIGTERM, SIGUSR1};
+    static const int numbers[NSIGNALS] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
     const struct timeval second = {1, 0};
     struct event *events[NSIGNALS + 2];
     size_t nevents = sizeof(events) / sizeof(events[0]);

@@ -56,7 +56,7 @@ int net_start(struct net *net, struct commands *commands);
 struct net_duties {
     void *context;
     void (*tick)(void *context, rel_time now); /* once a second */
-    void (*signal)(void *context, int number); /* SIGINT, SIGTERM, SIGUSR1 */
+    void (*signal)(void *context, int number); /* SIGINT, SIGTERM, SIGUSR1, SIGHUP */
 };
 /* Serves until net_stop. 0 or -errno. */
 int net_run(struct net *net, const struct net_duties *duties);
