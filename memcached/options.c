@@ -41,7 +41,13 @@ static int store_integer(const struct option_input *input)
     char *end;
     long long value = strtoll(input->value, &end, 10);
 
-    if (end == input->value || (double)value < row->minimum || (double)value > row->maximum) {
+    if (row->letter && row->kind == OPTION_U32 && value > 0 && (double)value > row->maximum) {
+        fprintf(input->err, "--%s must be between %.0f and %.0f\n", row->name, row->minimum,
+                row->maximum);
+        return 1;
+    }
+    if (end == input->value || (row->strict && *end) || (double)value < row->minimum ||
+        (double)value > row->maximum) {
         return out_of_range(input);
     }
     if (row->kind == OPTION_I32) {
@@ -77,9 +83,16 @@ static int apply(struct option_input *input, bool on)
     void *field = field_of(input->options, row->field);
     int status = OPTIONS_RUN;
 
+    if (row->lacks) {
+        fprintf(input->err, "This server is not built with %s support.\n", row->lacks);
+        return EXIT_USAGE_ERROR;
+    }
     switch (row->kind) {
     case OPTION_SWITCH:
         *(bool *)field = on;
+        break;
+    case OPTION_ON:
+        *(bool *)field = true;
         break;
     case OPTION_OFF:
         *(bool *)field = false;
@@ -116,7 +129,7 @@ void options_init(struct options *options)
         char value[32];
         struct option_input input = {options, row, value, stderr, stderr};
 
-        if (!row->fallback) {
+        if (!row->fallback || row->lacks) {
             continue;
         }
         if (row->kind == OPTION_OFF) {
@@ -201,7 +214,8 @@ static int apply_suboption(const struct option_input *list, char *word)
         fprintf(list->err, "Illegal suboption \"%s\"\n", word);
         return 1;
     }
-    if (!input.value && input.row->argument && input.row->kind != OPTION_LATER) {
+    if (!input.value && input.row->argument && input.row->kind != OPTION_LATER &&
+        input.row->kind != OPTION_IGNORE) {
         if (input.row->argument[0] != '[') {
             fprintf(list->err, input.row->missing ? input.row->missing : "Missing %s argument",
                     input.row->name);
@@ -348,8 +362,11 @@ static void make_tables(char *letters, struct option *longs)
         }
         if (row->name) {
             /* Beyond the letters, so that --disable-dumping can be told from -X. */
-            *longs++ = (struct option){row->name, row->argument ? required_argument : no_argument,
-                                       NULL, row->letter + 0x100};
+            int has = row->argument               ? required_argument
+                      : row->kind == OPTION_COUNT ? optional_argument /* ignored */
+                                                  : no_argument;
+
+            *longs++ = (struct option){row->name, has, NULL, row->letter + 0x100};
         }
     }
     *letters = '\0';
@@ -465,7 +482,10 @@ void options_settings(const struct options *options, struct stat_sink *sink)
 {
     const struct option_row *row;
 
-    for (unsigned int place = 1; (row = find_setting(place)) != NULL; place++) {
-        show(options, row, sink);
+    for (unsigned int place = 1; place <= OPTION_PLACES; place++) {
+        row = find_setting(place);
+        if (row && !row->lacks) {
+            show(options, row, sink);
+        }
     }
 }

@@ -18,7 +18,7 @@ enum {
     HASHPOWER_MIN = 12,
     HASHPOWER_MAX = 32,
     CHUNK_ALIGN = 8,
-    CHUNK_DEFAULT = PAGE / 2,
+    CHUNK_MAX_MIN = 64,
 };
 
 __attribute__((format(printf, 3, 4))) static int refuse(FILE *err, int status, const char *format,
@@ -73,8 +73,8 @@ int set_memory(struct option_input *input)
 
 int set_delimiter(struct option_input *input)
 {
-    if (strlen(input->value) != 1) {
-        return refuse(input->err, EXIT_USAGE_ERROR, "The delimiter of -D must be one character");
+    if (!input->value[0]) {
+        return refuse(input->err, 1, "No delimiter specified");
     }
     input->options->prefix_delimiter = input->value[0];
     input->options->detail_enabled = true;
@@ -104,10 +104,10 @@ int set_binding(struct option_input *input)
 
 int set_item_max(struct option_input *input)
 {
-    char *end;
-    long long size = strtoll(input->value, &end, 10);
-    long long unit = *end == 'k' || *end == 'K'   ? 1024
-                     : *end == 'm' || *end == 'M' ? 1024 * 1024
+    long long size = strtoll(input->value, NULL, 10);
+    char last = input->value[0] ? input->value[strlen(input->value) - 1] : '0';
+    long long unit = last == 'k' || last == 'K'   ? 1024
+                     : last == 'm' || last == 'M' ? 1024 * 1024
                                                   : 1;
 
     if (size < 0 || __builtin_mul_overflow(size, unit, &size)) {
@@ -119,7 +119,7 @@ int set_item_max(struct option_input *input)
 
 int set_hash_algorithm(struct option_input *input)
 {
-    static const char *const names[] = {"murmur3", "jenkins"};
+    static const char *const names[] = {"murmur3", "jenkins", "xxh3"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (strcmp(input->value, names[i]) == 0) {
@@ -148,7 +148,7 @@ int set_slab_sizes(struct option_input *input)
         unsigned long size = strtoul(next, &end, 10);
 
         if (end == next || (*end && *end != '-') || size < input->options->chunk_min ||
-            size > PAGE) {
+            size > input->options->chunk_max) {
             return refuse(input->err, EXIT_USAGE_ERROR, "slab size %lu is out of valid range",
                           end == next ? 0 : size);
         }
@@ -170,6 +170,9 @@ int set_slab_sizes(struct option_input *input)
         next = *end ? end + 1 : end;
     }
     sizes[n] = 0;
+    if (n == 0) {
+        return refuse(input->err, EXIT_USAGE_ERROR, "slab_sizes needs at least one size");
+    }
     return OPTIONS_RUN;
 }
 
@@ -178,7 +181,7 @@ int set_chunk_max(struct option_input *input)
     char *end;
     long long size = strtoll(input->value, &end, 10);
 
-    if (end == input->value || *end || size <= 0 || size > PAGE) {
+    if (end == input->value || *end || size <= 0) {
         return refuse(input->err, 1, "could not parse argument to slab_chunk_max");
     }
     input->options->chunk_max = (uint64_t)size;
@@ -210,19 +213,20 @@ int check_threads(struct option_input *input)
     return OPTIONS_RUN;
 }
 
-int check_hashpower(struct option_input *input)
+int set_hashpower(struct option_input *input)
 {
-    uint32_t power = input->options->hashpower;
+    long power = strtol(input->value, NULL, 10);
 
     if (power < HASHPOWER_MIN) {
-        return refuse(input->err, 1, "Initial hashtable multiplier of %u is too low", power);
+        return refuse(input->err, 1, "Initial hashtable multiplier of %ld is too low", power);
     }
     if (power > HASHPOWER_MAX) {
         return refuse(input->err, 1,
-                      "Initial hashtable multiplier of %u is too high\n"
+                      "Initial hashtable multiplier of %ld is too high\n"
                       "Choose a value based on \"STAT hash_power_level\" from a running instance",
                       power);
     }
+    input->options->hashpower = (uint32_t)power;
     return OPTIONS_RUN;
 }
 
@@ -274,7 +278,7 @@ int show_help(struct option_input *input)
         const char *argument = row->argument ? row->argument : "";
         char left[80];
 
-        if (!row->help) {
+        if (!row->help || row->lacks) {
             continue;
         }
         if (row->letter && row->name) {
@@ -315,6 +319,10 @@ static int check_sizes(struct options *o, FILE *err)
                       "-I (item_size_max: %llu) must be evenly divisible by slab_chunk_max "
                       "(bytes: %llu)",
                       (unsigned long long)o->item_max, (unsigned long long)o->chunk_max);
+    }
+    if (o->chunk_max < CHUNK_MAX_MIN) {
+        return refuse(err, EXIT_USAGE_ERROR, "slab_chunk_max (bytes: %llu) cannot be less than %d",
+                      (unsigned long long)o->chunk_max, CHUNK_MAX_MIN);
     }
     if (PAGE % o->chunk_max != 0) {
         return refuse(err, EXIT_USAGE_ERROR,

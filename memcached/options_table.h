@@ -8,6 +8,7 @@
 enum option_kind {
     OPTION_NONE,   /* only a setting */
     OPTION_SWITCH, /* bool: on; `no_NAME` as suboption: off */
+    OPTION_ON,     /* bool: on */
     OPTION_OFF,    /* bool: off */
     OPTION_COUNT,  /* uint32_t: one more */
     OPTION_U32,
@@ -35,6 +36,12 @@ enum option_show {
     SHOW_NO,
 };
 
+/*
+ * Places in `stats settings`: 1 to 50 memcached's, 51 seccomp's, 52 to 61 flash's,
+ * 62 to 79 TLS's, then our own. Some may stay empty.
+ */
+enum { OPTION_PLACES = 99 };
+
 struct option_row;
 
 struct option_input {
@@ -54,17 +61,22 @@ struct option_row {
     enum option_kind kind;
     size_t field; /* offset in struct options */
     double minimum, maximum;
+    bool strict;         /* a number and nothing behind it */
     const char *wrong;   /* said when out of range, with the value; NULL: a general text */
     const char *missing; /* said when a suboption lacks its argument, with the name */
     uint32_t scale;      /* 0: 1; the stored number is the given one times it */
     option_setter *set;  /* OPTION_ACTION, or a further step after the value */
-    unsigned int place;  /* in `stats settings`, which has memcached\'s order; 0: none */
+    unsigned int place;  /* in `stats settings`, which has memcached's order; 0: none */
     const char *setting; /* key in `stats settings`, NULL: none */
     enum option_show show;
     size_t show_field;
     const char *help;     /* NULL: not in -h */
     const char *fallback; /* the default as -h shows it */
+    const char *lacks;    /* what this build is without: refused, not shown; NULL: nothing */
 };
+
+/* Of a row that a build may be without; `enabled` is config.h's 0 or 1. */
+#define OPTION_LACKS(enabled, what) .lacks = (enabled) ? NULL : (what)
 
 extern const struct option_row option_table[];
 extern const size_t option_count;

@@ -38,14 +38,12 @@ static void parse(struct outcome *outcome, const char *line)
 
 static void table_is_consistent(void)
 {
-    unsigned int nplaces = 0, highest = 0;
-    bool unique = true;
+    bool unique = true, fits = true;
 
     for (size_t i = 0; i < option_count; i++) {
         const struct option_row *row = &option_table[i];
 
-        nplaces += row->place > 0;
-        highest = row->place > highest ? row->place : highest;
+        fits &= row->place <= OPTION_PLACES && !row->place == !row->setting;
         for (size_t j = 0; j < i; j++) {
             const struct option_row *other = &option_table[j];
 
@@ -56,7 +54,7 @@ static void table_is_consistent(void)
         }
     }
     ok(unique, "no letter, name or place in stats settings is given twice");
-    ok(nplaces == highest, "the places in stats settings leave no gap");
+    ok(fits, "each setting has a place");
 }
 
 static void defaults_are_memcacheds(void)
@@ -143,9 +141,10 @@ static const struct refusal refusals[] = {
     {"-f 1", 1, "Factor must be greater than 1"},
     {"-f x", 1, "Factor must be greater than 1"},
     {"-n 0", 1, "Chunk size must be greater than 0"},
+    {"-t 1025", 1, "must be between 1 and 1024"},
+    {"-n 1048577", 1, "must be between 1 and 1048576"},
     {"-b x", 64, "Invalid value \"x\" for --listen-backlog"},
     {"-a 9", 64, "Invalid access mask"},
-    {"-D ab", 64, "one character"},
     {"-m x", 64, "Invalid memory limit"},
     {"-B foo", 64, "Invalid value for binding protocol: foo"},
     {"-I 1023", 64, "cannot be less than 1024 bytes"},
@@ -161,7 +160,21 @@ static const struct refusal refusals[] = {
     {"-o slab_sizes", 1, "Missing slab_sizes argument"},
     {"-o hashpower", 1, "Missing numeric argument for hashpower"},
     {"-o hashpower=11", 1, "Initial hashtable multiplier of 11 is too low"},
+    {"-o hashpower=", 1, "Initial hashtable multiplier of 0 is too low"},
+    {"-o hashpower=x", 1, "Initial hashtable multiplier of 0 is too low"},
+    {"-o hashpower=-1", 1, "Initial hashtable multiplier of -1 is too low"},
     {"-o hashpower=33", 1, "Initial hashtable multiplier of 33 is too high"},
+    {"-o slab_chunk_max=16", 64, "cannot be less than 64"},
+    {"-o slab_chunk_max=16x", 1, "could not parse argument to slab_chunk_max"},
+    {"-o slab_chunk_max=2097152", 64, "cannot be larger than -I"},
+    {"-o slab_sizes=", 64, "needs at least one size"},
+    {"-o slab_sizes=100-600000", 64, "slab size 600000 is out of valid range"},
+    {"-o no_track_sizes", 1, "Illegal suboption"},
+    {"-o no_relaxed_privileges", 1, "Illegal suboption"},
+    {"-o hashexpand", 1, "Illegal suboption"},
+    {"-o chunked_items", 1, "Illegal suboption"},
+    {"-o watcher_logbuf_size=9x", 1, "could not parse argument to watcher_logbuf_size"},
+    {"-o lru_crawler_tocrawl=5x", 1, "lru_crawler_tocrawl takes a numeric 32bit value"},
     {"-o hash_algorithm=md5", 1, "Unknown hash_algorithm option"},
     {"-o slab_automove=3", 1, "slab_automove must be between 0 and 2"},
     {"-o slab_automove_ratio=0", 1, "slab_automove_ratio must be > 0 and < 1"},
