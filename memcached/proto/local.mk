@@ -4,12 +4,14 @@ proto_srcs = memcached/proto/proto.h memcached/proto/text.c memcached/proto/fram
     memcached/proto/middle.c memcached/proto/reply.c memcached/proto/meta.c \
     memcached/proto/meta.h memcached/proto/binary.c
 
-unit_tests += t/unit/base_num t/unit/base_base64 t/unit/proto_text t/unit/proto_meta \
-    t/unit/proto_binary t/unit/proto_reply t/unit/proto_frame
+unit_tests += t/unit/base_num t/unit/base_base64 t/unit/base_stream t/unit/proto_text \
+    t/unit/proto_meta t/unit/proto_binary t/unit/proto_reply t/unit/proto_frame
 t_unit_base_num_SOURCES = t/unit/base_num.c
 t_unit_base_num_LDADD = $(base_libs)
 t_unit_base_base64_SOURCES = t/unit/base_base64.c
 t_unit_base_base64_LDADD = $(base_libs)
+t_unit_base_stream_SOURCES = t/unit/base_stream.c
+t_unit_base_stream_LDADD = $(base_libs)
 t_unit_proto_text_SOURCES = t/unit/proto_text.c t/unit/proto_text.inc
 t_unit_proto_text_LDADD = $(proto_libs)
 t_unit_proto_meta_SOURCES = t/unit/proto_meta.c

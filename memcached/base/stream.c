@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/stream.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CACHE_LINE = 64, SIZE_MIN = 64 };
+
+enum ending { ENDING_NONE, ENDING_BACK, ENDING_CLOSE };
+
+/*
+ * written and consumed count bytes since the start; their difference is what is in the ring.
+ * The two pairs (written or ending, asleep) and (consumed, wanted) are each stored on one side
+ * and then loaded on the other in one total order, so that of a producer that writes while the
+ * consumer lies down one sees the other, and no wakeup is lost.
+ */
+struct stream {
+    char *ring;
+    size_t size; /* a power of two */
+    int fd;
+    bool deaf;
+    unsigned int refs;
+
+    size_t written __attribute__((aligned(CACHE_LINE))); /* by the producer */
+    uint8_t ending;                                      /* enum ending, by the producer */
+    size_t wanted; /* room that the producer waits for, 0: it does not */
+
+    size_t consumed __attribute__((aligned(CACHE_LINE))); /* by the consumer */
+    bool asleep;                                          /* the consumer waits for the fd */
+    bool left;
+
+    pthread_mutex_t lock; /* only to wait under; a leaf */
+    pthread_cond_t room;
+};
+
+static int init_waiting(struct stream *stream)
+{
+    pthread_condattr_t attributes;
+    int error = pthread_condattr_init(&attributes);
+
+    if (error) {
+        return error;
+    }
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    error = pthread_cond_init(&stream->room, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (error) {
+        return error;
+    }
+    error = pthread_mutex_init(&stream->lock, NULL);
+    if (error) {
+        pthread_cond_destroy(&stream->room);
+    }
+    return error;
+}
+
+struct stream *stream_new(size_t size, bool deaf)
+{
+    struct stream *stream = aligned_alloc(CACHE_LINE, sizeof(*stream));
+    size_t rounded = SIZE_MIN;
+
+    if (!stream) {
+        return NULL;
+    }
+    while (rounded < size) {
+        rounded *= 2;
+    }
+    *stream = (struct stream){.size = rounded, .deaf = deaf, .refs = 2};
+    stream->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    stream->ring = malloc(rounded);
+    if (stream->fd >= 0 && stream->ring) {
+        errno = init_waiting(stream);
+        if (errno == 0) {
+            return stream;
+        }
+    }
+    if (stream->fd >= 0) {
+        close(stream->fd);
+    }
+    free(stream->ring);
+    free(stream);
+    return NULL;
+}
+
+static void let_go(struct stream *stream)
+{
+    /* The last one acquires what the other released. */
+    if (__atomic_sub_fetch(&stream->refs, 1, __ATOMIC_ACQ_REL) > 0) {
+        return;
+    }
+    pthread_mutex_destroy(&stream->lock);
+    pthread_cond_destroy(&stream->room);
+    close(stream->fd);
+    free(stream->ring);
+    free(stream);
+}
+
+bool stream_is_deaf(const struct stream *stream)
+{
+    return stream->deaf;
+}
+
+/* --- the producer -------------------------------------------------------- */
+
+static size_t room(const struct stream *stream)
+{
+    /* Acquire: the consumer is done with the bytes that are overwritten. */
+    return stream->size - (stream->written - __atomic_load_n(&stream->consumed, __ATOMIC_ACQUIRE));
+}
+
+static void wake(struct stream *stream)
+{
+    const uint64_t one = 1;
+    ssize_t n;
+
+    if (__atomic_load_n(&stream->asleep, __ATOMIC_SEQ_CST) &&
+        __atomic_exchange_n(&stream->asleep, false, __ATOMIC_SEQ_CST)) {
+        /* Only a count of 2^64 - 2 could refuse it, and that is readable. */
+        n = write(stream->fd, &one, sizeof(one));
+        (void)n;
+    }
+}
+
+bool stream_write(struct stream *stream, struct slice bytes)
+{
+    size_t at = stream->written & (stream->size - 1);
+    size_t first = stream->size - at < bytes.len ? stream->size - at : bytes.len;
+
+    if (bytes.len > room(stream)) {
+        return false;
+    }
+    memcpy(stream->ring + at, bytes.ptr, first);
+    memcpy(stream->ring, bytes.ptr + first, bytes.len - first);
+    __atomic_store_n(&stream->written, stream->written + bytes.len, __ATOMIC_SEQ_CST);
+    wake(stream);
+    return true;
+}
+
+bool stream_is_left(const struct stream *stream)
+{
+    return __atomic_load_n(&stream->left, __ATOMIC_SEQ_CST);
+}
+
+static struct timespec after_ms(unsigned int ms)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    time.tv_sec += ms / 1000;
+    time.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (time.tv_nsec >= 1000000000) {
+        time.tv_sec++;
+        time.tv_nsec -= 1000000000;
+    }
+    return time;
+}
+
+bool stream_wait_room(struct stream *stream, size_t nbytes, unsigned int timeout_ms)
+{
+    struct timespec end = after_ms(timeout_ms);
+    size_t wanted = nbytes < stream->size ? nbytes : stream->size;
+    int error = 0;
+
+    if (wanted == 0 || room(stream) >= wanted) {
+        return !stream_is_left(stream);
+    }
+    pthread_mutex_lock(&stream->lock);
+    __atomic_store_n(&stream->wanted, wanted, __ATOMIC_SEQ_CST);
+    while (error == 0 && !stream_is_left(stream) &&
+           stream->size - (stream->written - __atomic_load_n(&stream->consumed, __ATOMIC_SEQ_CST)) <
+               wanted) {
+        error = pthread_cond_timedwait(&stream->room, &stream->lock, &end);
+    }
+    __atomic_store_n(&stream->wanted, 0, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&stream->lock);
+    return !stream_is_left(stream);
+}
+
+void stream_end(struct stream *stream, bool close)
+{
+    __atomic_store_n(&stream->ending, (uint8_t)(close ? ENDING_CLOSE : ENDING_BACK),
+                     __ATOMIC_SEQ_CST);
+    wake(stream);
+    let_go(stream);
+}
+
+/* --- the consumer -------------------------------------------------------- */
+
+int stream_fd(const struct stream *stream)
+{
+    return stream->fd;
+}
+
+static enum stream_state state(const struct stream *stream)
+{
+    /* The end first: what was written before it is then seen. */
+    uint8_t ending = __atomic_load_n(&stream->ending, __ATOMIC_SEQ_CST);
+
+    if (__atomic_load_n(&stream->written, __ATOMIC_SEQ_CST) != stream->consumed) {
+        return STREAM_BYTES;
+    }
+    return ending == ENDING_NONE   ? STREAM_EMPTY
+           : ending == ENDING_BACK ? STREAM_ENDED
+                                   : STREAM_CLOSED;
+}
+
+void stream_woken(struct stream *stream)
+{
+    uint64_t count;
+    ssize_t n = read(stream->fd, &count, sizeof(count));
+
+    (void)n; /* it was not readable, which is as good */
+}
+
+enum stream_state stream_look(struct stream *stream)
+{
+    enum stream_state now = state(stream);
+
+    if (now == STREAM_EMPTY) {
+        __atomic_store_n(&stream->asleep, true, __ATOMIC_SEQ_CST);
+        now = state(stream);
+        if (now != STREAM_EMPTY) {
+            __atomic_store_n(&stream->asleep, false, __ATOMIC_SEQ_CST);
+        }
+    }
+    return now;
+}
+
+size_t stream_pieces(const struct stream *stream, struct iovec iov[2])
+{
+    size_t at = stream->consumed & (stream->size - 1);
+    size_t len = __atomic_load_n(&stream->written, __ATOMIC_ACQUIRE) - stream->consumed;
+    size_t first = stream->size - at < len ? stream->size - at : len;
+
+    if (len == 0) {
+        return 0;
+    }
+    iov[0] = (struct iovec){stream->ring + at, first};
+    iov[1] = (struct iovec){stream->ring, len - first};
+    return first < len ? 2 : 1;
+}
+
+static void signal_room(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    pthread_cond_signal(&stream->room);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+void stream_consumed(struct stream *stream, size_t nbytes)
+{
+    size_t wanted, used;
+
+    __atomic_store_n(&stream->consumed, stream->consumed + nbytes, __ATOMIC_SEQ_CST);
+    wanted = __atomic_load_n(&stream->wanted, __ATOMIC_SEQ_CST);
+    used = __atomic_load_n(&stream->written, __ATOMIC_RELAXED) - stream->consumed;
+    if (wanted > 0 && stream->size - used >= wanted) {
+        signal_room(stream);
+    }
+}
+
+void stream_leave(struct stream *stream)
+{
+    __atomic_store_n(&stream->left, true, __ATOMIC_SEQ_CST);
+    signal_room(stream);
+    let_go(stream);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A stream's bytes come out as they went in, whoever of its two sides is faster or goes first. */
+#include "base/stream.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "t/lib/tap.h"
+
+enum { RING = 4096, TOTAL = 8 << 20, PATIENCE_MS = 10000 };
+
+/* The bytes of a run: each tells its place. */
+static char byte_at(size_t place)
+{
+    return (char)(place * 31 + place / 251);
+}
+
+struct producer {
+    struct stream *stream;
+    size_t total;
+    size_t nwritten;
+    bool close;
+    pthread_t thread;
+};
+
+/* Writes pieces of changing length until the total is written or nobody reads. */
+static void *produce(void *arg)
+{
+    struct producer *producer = arg;
+    unsigned int seed = 1;
+    char piece[RING];
+
+    while (producer->nwritten < producer->total) {
+        size_t left = producer->total - producer->nwritten;
+        size_t n = 1 + (size_t)rand_r(&seed) % (rand_r(&seed) % 8 ? 100 : RING);
+
+        n = n < left ? n : left;
+        for (size_t i = 0; i < n; i++) {
+            piece[i] = byte_at(producer->nwritten + i);
+        }
+        while (!stream_write(producer->stream, (struct slice){piece, n})) {
+            if (!stream_wait_room(producer->stream, n, PATIENCE_MS)) {
+                stream_end(producer->stream, producer->close);
+                return NULL;
+            }
+        }
+        producer->nwritten += n;
+    }
+    stream_end(producer->stream, producer->close);
+    return NULL;
+}
+
+/* Consumes up to `limit` bytes; returns how many were right. */
+static size_t consume(struct stream *stream, size_t limit, enum stream_state *state)
+{
+    unsigned int seed = 2;
+    size_t ndone = 0;
+
+    while (ndone < limit) {
+        struct pollfd wait = {stream_fd(stream), POLLIN, 0};
+        struct iovec iov[2];
+        size_t n;
+
+        *state = stream_look(stream);
+        if (*state == STREAM_EMPTY) {
+            if (poll(&wait, 1, PATIENCE_MS) <= 0) {
+                diag("the consumer was not woken");
+                return ndone;
+            }
+            stream_woken(stream);
+            continue;
+        }
+        if (*state != STREAM_BYTES || stream_pieces(stream, iov) == 0) {
+            return ndone;
+        }
+        n = 1 + (size_t)rand_r(&seed) % iov[0].iov_len;
+        for (size_t i = 0; i < n; i++) {
+            if (((char *)iov[0].iov_base)[i] != byte_at(ndone + i)) {
+                return ndone + i;
+            }
+        }
+        stream_consumed(stream, n);
+        ndone += n;
+    }
+    return ndone;
+}
+
+static void passes_everything(bool close)
+{
+    struct producer producer = {.stream = stream_new(RING, false), .total = TOTAL, .close = close};
+    enum stream_state state = STREAM_BYTES;
+
+    pthread_create(&producer.thread, NULL, produce, &producer);
+    ok(consume(producer.stream, SIZE_MAX, &state) == TOTAL, "every byte comes out as it went in");
+    ok(state == (close ? STREAM_CLOSED : STREAM_ENDED), "and then the end, as the producer said");
+    stream_leave(producer.stream);
+    pthread_join(producer.thread, NULL);
+}
+
+static void consumer_goes_first(void)
+{
+    struct producer producer = {.stream = stream_new(RING, false), .total = TOTAL};
+    enum stream_state state;
+
+    pthread_create(&producer.thread, NULL, produce, &producer);
+    consume(producer.stream, RING * 2, &state);
+    stream_leave(producer.stream);
+    pthread_join(producer.thread, NULL);
+    ok(producer.nwritten < TOTAL, "a producer that waits for room is told that the consumer left");
+}
+
+static void bounds(void)
+{
+    struct stream *stream = stream_new(100, true);
+    struct iovec iov[2];
+    char bytes[200] = {0};
+
+    ok(stream_is_deaf(stream), "a stream remembers that it is deaf");
+    ok(stream_look(stream) == STREAM_EMPTY, "a new one is empty");
+    ok(!stream_write(stream, (struct slice){bytes, 129}), "more than the ring is refused");
+    ok(stream_write(stream, (struct slice){bytes, 100}), "what fits is taken");
+    ok(!stream_write(stream, (struct slice){bytes, 29}), "what does not is not, not even a part");
+    ok(stream_pieces(stream, iov) == 1 && iov[0].iov_len == 100, "what was taken can be consumed");
+    ok(stream_wait_room(stream, 29, 0) && stream_wait_room(stream, 1000, 1),
+       "a wait for room ends when its time is over");
+    stream_consumed(stream, 100);
+    ok(stream_write(stream, (struct slice){bytes, 50}) && stream_pieces(stream, iov) == 2 &&
+           iov[0].iov_len == 28 && iov[1].iov_len == 22,
+       "at the end of the ring there are two pieces");
+    stream_end(stream, true);
+    ok(stream_look(stream) == STREAM_BYTES, "what was written before the end is still there");
+    stream_consumed(stream, 50);
+    ok(stream_look(stream) == STREAM_CLOSED, "and the end comes behind it");
+    stream_leave(stream);
+}
+
+int main(void)
+{
+    bounds();
+    passes_everything(false);
+    passes_everything(true);
+    consumer_goes_first();
+    return done();
+}
