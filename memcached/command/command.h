@@ -23,6 +23,7 @@ struct store_format;
 struct mc_item;
 struct commands;
 struct command_local;
+struct stream;
 
 /* Takes one statistic; keys in the order of the calls. */
 struct stat_sink;
@@ -78,6 +79,7 @@ enum command_transport { COMMAND_STREAM, COMMAND_DATAGRAM };
 struct command_client {
     enum command_transport transport;
     int fd;
+    struct stream *stream; /* of COMMAND_TO_STREAM, which net takes over */
 };
 
 /* A storage command whose value is still to come. Owned by the connection. */
@@ -101,6 +103,8 @@ enum command_next {
     COMMAND_DONE,  /* the reply is complete (perhaps empty) */
     COMMAND_VALUE, /* feed nleft bytes to pending, then command_finish */
     COMMAND_CLOSE, /* send the reply, if any, and close */
+    /* Send the reply, then what comes out of client->stream until it ends. Not over datagrams. */
+    COMMAND_TO_STREAM,
 };
 
 /* How the text protocol writes the bytes around a value, for store_config.format. */

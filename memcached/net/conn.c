@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "command/command.h"
+#include "net/outlet.h"
 
 enum {
     REPLY_BATCH = 128 * 1024, /* a reply of so many bytes is sent before more is executed */
@@ -18,6 +19,7 @@ enum {
     REPLY_FLAT = 4096, /* up to here a copy costs less than the kernel's look at pieces */
     KEPT_ROUND = 256,  /* kept input is allocated in multiples of this */
     RECEIVES = 16,     /* of one connection in a row */
+    POURS = 16,        /* the same of sends of a stream */
 };
 
 struct conn {
@@ -27,14 +29,16 @@ struct conn {
     struct conn *next, **link; /* the worker's list */
     struct event event;
     enum protocol protocol;
-    struct input *in;     /* own, or the worker's while being served */
-    struct input own;     /* kept between events; ptr NULL: nothing */
-    struct reply *unsent; /* not NULL: waiting until the socket can be written */
+    struct input *in;      /* own, or the worker's while being served */
+    struct input own;      /* kept between events; ptr NULL: nothing */
+    struct outlet *outlet; /* not NULL: sends what comes out of it, executes nothing */
+    struct reply *unsent;  /* not NULL: waiting until the socket can be written */
     size_t nsent;
     struct command_pending pending;
-    bool filling; /* pending is a value that is being received */
-    bool drained; /* yielded with nothing left in the socket: its turn goes on without a read */
-    bool closing; /* once `unsent` is out */
+    short listening; /* what the event waits for */
+    bool filling;    /* pending is a value that is being received */
+    bool drained;    /* yielded with nothing left in the socket: its turn goes on without a read */
+    bool closing;    /* once `unsent` is out */
 };
 
 /* What a connection may do before it is the others' turn. */
@@ -49,6 +53,7 @@ enum progress {
     PROGRESS_HUNGRY, /* the rest of the input is no whole request */
     PROGRESS_BATCH,  /* the reply should be sent before more is done */
     PROGRESS_YIELD,  /* it is the other connections' turn */
+    PROGRESS_STREAM, /* after the reply a stream goes out */
     PROGRESS_CLOSE,  /* after the reply */
 };
 
@@ -56,6 +61,8 @@ enum progress {
 enum sending { SENDING_DONE, SENDING_BLOCKED, SENDING_BROKEN };
 
 static void on_event(evutil_socket_t fd, short what, void *arg);
+static void on_stream(void *arg);
+static void pour(struct conn *conn);
 
 static const char *const protocol_names[] = {"auto-negotiating", "ascii", "binary"};
 
@@ -69,7 +76,8 @@ static int fd_of(const struct conn *conn)
 static int listen_for(struct conn *conn, short what)
 {
     event_assign(&conn->event, conn->worker->base, fd_of(conn), what | EV_PERSIST, on_event, conn);
-    return event_add(&conn->event, NULL);
+    conn->listening = what;
+    return what == 0 ? 0 : event_add(&conn->event, NULL);
 }
 
 void conn_open(struct worker *worker, int fd)
@@ -124,6 +132,7 @@ void conn_close(struct conn *conn)
         command_abandon(worker->local, &conn->pending);
     }
     free_unsent(conn);
+    outlet_close(conn->outlet);
     command_release(worker->local, &worker->reply);
     free(conn->own.ptr);
     *conn->link = conn->next;
@@ -140,7 +149,7 @@ void conn_close_idle(struct worker *worker, rel_time now)
 
     for (struct conn *conn = worker->conns; conn; conn = next) {
         next = conn->next;
-        if (now > conn->endpoint.last_command &&
+        if (!conn->outlet && now > conn->endpoint.last_command &&
             now - conn->endpoint.last_command > worker->config->idle_timeout) {
             count_add(&worker->counts.idle_kicks, 1);
             conn_close(conn);
@@ -278,20 +287,24 @@ static size_t flatten(char *flat, const struct iovec *iov, size_t niov)
     return len;
 }
 
+static ssize_t send_iov(int fd, struct iovec *iov, size_t niov)
+{
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = niov};
+
+    return niov == 1 ? send(fd, iov[0].iov_base, iov[0].iov_len, MSG_NOSIGNAL)
+                     : sendmsg(fd, &message, MSG_NOSIGNAL);
+}
+
 static ssize_t send_once(int fd, const struct reply *reply, size_t skip)
 {
     struct iovec iov[REPLY_IOVS];
-    struct msghdr message = {.msg_iov = iov};
+    size_t niov = reply_iov(reply, skip, SIZE_MAX, iov, REPLY_IOVS);
     char flat[REPLY_FLAT];
 
-    message.msg_iovlen = reply_iov(reply, skip, SIZE_MAX, iov, REPLY_IOVS);
-    if (message.msg_iovlen == 1) {
-        return send(fd, iov[0].iov_base, iov[0].iov_len, MSG_NOSIGNAL);
+    if (niov > 1 && reply->nbytes - skip <= REPLY_FLAT) {
+        return send(fd, flat, flatten(flat, iov, niov), MSG_NOSIGNAL);
     }
-    if (reply->nbytes - skip <= REPLY_FLAT) {
-        return send(fd, flat, flatten(flat, iov, message.msg_iovlen), MSG_NOSIGNAL);
-    }
-    return sendmsg(fd, &message, MSG_NOSIGNAL);
+    return send_iov(fd, iov, niov);
 }
 
 static enum sending send_some(struct conn *conn, const struct reply *reply, size_t *nsent)
@@ -470,6 +483,14 @@ static enum command_next execute_one(struct conn *conn, rel_time now, bool *hung
     return command_run(worker->local, &request, &conn->client, now, &worker->reply, &conn->pending);
 }
 
+/* The client has a stream for us. */
+static bool open_outlet(struct conn *conn)
+{
+    conn->outlet = outlet_open(conn->worker->base, conn->client.stream, on_stream, conn);
+    conn->client.stream = NULL;
+    return conn->outlet != NULL;
+}
+
 /* Executes what is in the input. */
 static enum progress execute(struct conn *conn, struct turn *turn)
 {
@@ -496,6 +517,8 @@ static enum progress execute(struct conn *conn, struct turn *turn)
             continue;
         case COMMAND_CLOSE:
             return PROGRESS_CLOSE;
+        case COMMAND_TO_STREAM:
+            return open_outlet(conn) ? PROGRESS_STREAM : PROGRESS_CLOSE;
         case COMMAND_DONE:
             break;
         }
@@ -506,18 +529,20 @@ static enum progress execute(struct conn *conn, struct turn *turn)
     }
 }
 
-/* Leaves the connection until its next event. */
-static void settle(struct conn *conn)
+/* Leaves the connection until its next event. False: it is closed. */
+static bool settle(struct conn *conn)
 {
     if (!return_input(conn)) {
         conn_close(conn);
-        return;
+        return false;
     }
     if (!conn->unsent) {
-        endpoint_set_state(&conn->endpoint, !conn->filling       ? STATE_READ
+        endpoint_set_state(&conn->endpoint, conn->outlet         ? STATE_WATCH
+                                            : !conn->filling     ? STATE_READ
                                             : conn->pending.item ? STATE_NREAD
                                                                  : STATE_SWALLOW);
     }
+    return true;
 }
 
 /* Sends the reply; true: go on. False: the connection waits or is closed. */
@@ -593,6 +618,11 @@ static void serve(struct conn *conn)
                 settle(conn);
             }
             return;
+        case PROGRESS_STREAM:
+            if (answer(conn, false) && settle(conn)) {
+                pour(conn);
+            }
+            return;
         case PROGRESS_CLOSE:
             answer(conn, true);
             return;
@@ -600,13 +630,110 @@ static void serve(struct conn *conn)
     }
 }
 
+/* --- a stream ------------------------------------------------------------ */
+
+/* Sends what the stream has, a bounded number of times. */
+static enum sending pour_some(struct conn *conn, enum stream_state *state)
+{
+    struct stream *stream = outlet_stream(conn->outlet);
+    unsigned int i;
+
+    for (i = 0; (*state = stream_look(stream)) == STREAM_BYTES && i < POURS; i++) {
+        struct iovec iov[2];
+        ssize_t n = send_iov(fd_of(conn), iov, stream_pieces(stream, iov));
+
+        if (n >= 0) {
+            stream_consumed(stream, (size_t)n);
+            count_add(&conn->worker->counts.bytes_written, (uint64_t)n);
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return SENDING_BLOCKED;
+        } else if (errno != EINTR) {
+            return SENDING_BROKEN;
+        }
+    }
+    return SENDING_DONE;
+}
+
+/* Waits for the socket as far as the stream's next bytes need it. */
+static void wait_to_pour(struct conn *conn, bool blocked)
+{
+    short what = stream_is_deaf(outlet_stream(conn->outlet)) ? EV_READ : 0;
+
+    if (blocked) {
+        what |= EV_WRITE;
+    }
+    if (what != conn->listening) {
+        event_del(&conn->event);
+        if (listen_for(conn, what) != 0) {
+            conn_close(conn);
+        }
+    }
+}
+
+static void end_outlet(struct conn *conn)
+{
+    outlet_close(conn->outlet);
+    conn->outlet = NULL;
+    event_del(&conn->event);
+    if (listen_for(conn, EV_READ) != 0) {
+        conn_close(conn);
+        return;
+    }
+    serve(conn);
+}
+
+static void pour(struct conn *conn)
+{
+    enum stream_state state;
+    enum sending sending = pour_some(conn, &state);
+
+    if (sending == SENDING_BROKEN || state == STREAM_CLOSED) {
+        conn_close(conn);
+    } else if (state == STREAM_ENDED) {
+        end_outlet(conn);
+    } else if (sending == SENDING_BLOCKED || state == STREAM_EMPTY) {
+        wait_to_pour(conn, sending == SENDING_BLOCKED);
+    } else {
+        event_active(&conn->event, EV_WRITE, 0);
+    }
+}
+
+static void on_stream(void *arg)
+{
+    struct conn *conn = arg;
+
+    if (!conn->unsent) {
+        pour(conn);
+    }
+}
+
+/* What the client of a deaf stream sends. False: it has gone, and the connection is closed. */
+static bool throw_away(struct conn *conn)
+{
+    struct input *scratch = &conn->worker->input;
+    ssize_t n = recv(fd_of(conn), scratch->ptr, scratch->size, 0);
+
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+        conn_close(conn);
+        return false;
+    }
+    if (n > 0) {
+        count_add(&conn->worker->counts.bytes_read, (uint64_t)n);
+    }
+    return true;
+}
+
 static void on_event(evutil_socket_t fd, short what, void *arg)
 {
     struct conn *conn = arg;
 
     (void)fd;
-    (void)what;
-    if (!conn->unsent || resume(conn)) {
+    if (conn->unsent && !resume(conn)) {
+        return;
+    }
+    if (!conn->outlet) {
         serve(conn);
+    } else if (!(what & EV_READ) || throw_away(conn)) {
+        pour(conn);
     }
 }

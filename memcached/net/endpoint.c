@@ -11,6 +11,7 @@ static const char *const endpoint_states[] = {
     [STATE_LISTENING] = "conn_listening", [STATE_READ] = "conn_read",
     [STATE_PARSE_CMD] = "conn_parse_cmd", [STATE_NREAD] = "conn_nread",
     [STATE_SWALLOW] = "conn_swallow",     [STATE_MWRITE] = "conn_mwrite",
+    [STATE_WATCH] = "conn_watch",
 };
 
 void endpoints_init(struct endpoints *endpoints)

@@ -24,6 +24,7 @@ enum endpoint_state {
     STATE_NREAD,
     STATE_SWALLOW,
     STATE_MWRITE,
+    STATE_WATCH,
 };
 
 enum endpoint_kind { ENDPOINT_LISTENER, ENDPOINT_STREAM, ENDPOINT_DATAGRAM };

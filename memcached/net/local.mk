@@ -6,6 +6,7 @@ net_srcs = \
     memcached/net/endpoint.c memcached/net/endpoint.h \
     memcached/net/listen.c memcached/net/listen.h \
     memcached/net/net.c memcached/net/net.h \
+    memcached/net/outlet.c memcached/net/outlet.h \
     memcached/net/socket.c memcached/net/socket.h \
     memcached/net/udp.c memcached/net/udp.h \
     memcached/net/worker.c memcached/net/worker.h
