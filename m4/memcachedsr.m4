@@ -68,3 +68,16 @@ _MCEOF
     AC_SUBST([BPF_CPPFLAGS])
     AM_CONDITIONAL([ENABLE_BMC], [test "x$1" != xno])
 ])
+
+dnl MC_TLS(WANTED): ENABLE_TLS is 0 or 1, for the rows of the option table.
+AC_DEFUN([MC_TLS], [
+    AS_IF([test "x$1" != xno], [
+        PKG_CHECK_MODULES([OPENSSL], [openssl >= 1.1.1], [],
+            [AC_MSG_ERROR([OpenSSL is missing: apt-get install libssl-dev, dnl
+or configure with --disable-tls])])
+        AC_DEFINE([ENABLE_TLS], [1], [TLS is built in.])
+    ], [
+        AC_DEFINE([ENABLE_TLS], [0], [TLS is built in.])
+    ])
+    AM_CONDITIONAL([ENABLE_TLS], [test "x$1" != xno])
+])

@@ -21,6 +21,7 @@ struct listener {
     struct endpoint endpoint;
     struct acceptor *acceptor;
     struct event *event;
+    bool tls;
 };
 
 struct acceptor {
@@ -91,11 +92,12 @@ static void on_retry(evutil_socket_t fd, short what, void *arg)
     __atomic_store_n(&acceptor->stopped, false, __ATOMIC_RELAXED);
 }
 
-static void reject(struct acceptor *acceptor, int fd)
+/* Before a handshake no text can be understood. */
+static void reject(struct acceptor *acceptor, int fd, bool tls)
 {
     const struct slice text = SLICE("ERROR Too many open connections\r\n");
 
-    if (send(fd, text.ptr, text.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+    if (!tls && send(fd, text.ptr, text.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         log_at(1, "cannot tell connection %d that there are too many", fd);
     }
     close(fd);
@@ -104,13 +106,13 @@ static void reject(struct acceptor *acceptor, int fd)
 
 /* --- accepting --------------------------------------------------------- */
 
-static void dispatch(struct acceptor *acceptor, int fd)
+static void dispatch(struct acceptor *acceptor, int fd, bool tls)
 {
     struct worker *worker = acceptor->workers[acceptor->next_worker];
 
     acceptor->next_worker = (acceptor->next_worker + 1) % acceptor->config->nthreads;
     endpoints_count(acceptor->endpoints);
-    if (!worker_give(worker, fd)) {
+    if (!worker_give(worker, (struct stream_socket){fd, tls})) {
         log_say("no memory for connection %d", fd);
         endpoints_uncount(acceptor->endpoints);
         close(fd);
@@ -137,9 +139,9 @@ static bool accept_one(struct listener *listener)
         return errno == ECONNABORTED || errno == EINTR;
     }
     if (fast && is_full(acceptor)) {
-        reject(acceptor, fd);
+        reject(acceptor, fd, listener->tls);
     } else {
-        dispatch(acceptor, fd);
+        dispatch(acceptor, fd, listener->tls);
     }
     return true;
 }
@@ -155,24 +157,26 @@ static void on_connection(evutil_socket_t fd, short what, void *arg)
 
 /* --- life -------------------------------------------------------------- */
 
-static bool add_listener(struct acceptor *acceptor, struct event_base *base, int fd)
+static bool add_listener(struct acceptor *acceptor, struct event_base *base,
+                         struct stream_socket socket)
 {
     struct listener *listener = &acceptor->listeners[acceptor->nlisteners++];
 
     listener->acceptor = acceptor;
-    listener->endpoint = (struct endpoint){.fd = fd,
+    listener->tls = socket.tls;
+    listener->endpoint = (struct endpoint){.fd = socket.fd,
                                            .kind = ENDPOINT_LISTENER,
                                            .state = STATE_LISTENING,
                                            .last_command = clock_now(&acceptor->config->clock)};
     endpoints_count(acceptor->endpoints);
     endpoints_list(acceptor->endpoints, &listener->endpoint);
-    listener->event = event_new(base, fd, EV_READ | EV_PERSIST, on_connection, listener);
+    listener->event = event_new(base, socket.fd, EV_READ | EV_PERSIST, on_connection, listener);
     return listener->event && event_add(listener->event, NULL) == 0;
 }
 
 struct acceptor *acceptor_new(const struct net_config *config, struct event_base *base,
                               struct endpoints *endpoints, struct worker **workers,
-                              const int *sockets, size_t nsockets)
+                              const struct stream_socket *sockets, size_t nsockets)
 {
     struct acceptor *acceptor =
         calloc(1, sizeof(*acceptor) + nsockets * sizeof(acceptor->listeners[0]));
@@ -180,7 +184,7 @@ struct acceptor *acceptor_new(const struct net_config *config, struct event_base
 
     if (!acceptor) {
         for (size_t i = 0; i < nsockets; i++) {
-            close(sockets[i]);
+            close(sockets[i].fd);
         }
         return NULL;
     }

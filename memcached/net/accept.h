@@ -8,6 +8,7 @@
 
 #include <event2/event.h>
 
+#include "net/listen.h"
 #include "net/worker.h"
 
 struct acceptor;
@@ -15,7 +16,7 @@ struct acceptor;
 /* Takes over the sockets, also when it fails. NULL with errno. */
 struct acceptor *acceptor_new(const struct net_config *config, struct event_base *base,
                               struct endpoints *endpoints, struct worker **workers,
-                              const int *sockets, size_t nsockets);
+                              const struct stream_socket *sockets, size_t nsockets);
 /* NULL is legal. */
 void acceptor_free(struct acceptor *acceptor);
 /* Descriptors that connections must leave to others. */

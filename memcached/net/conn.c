@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "command/command.h"
 #include "net/outlet.h"
+#include "net/wire.h"
 
 enum {
     REPLY_BATCH = 128 * 1024, /* a reply of so many bytes is sent before more is executed */
@@ -26,6 +27,7 @@ struct conn {
     struct endpoint endpoint;
     struct command_client client;
     struct worker *worker;
+    struct tls_session *tls;   /* NULL: a plain connection */
     struct conn *next, **link; /* the worker's list */
     struct event event;
     enum protocol protocol;
@@ -80,9 +82,25 @@ static int listen_for(struct conn *conn, short what)
     return what == 0 ? 0 : event_add(&conn->event, NULL);
 }
 
-void conn_open(struct worker *worker, int fd)
+/* NULL: no memory. */
+static struct conn *conn_new(struct worker *worker, struct stream_socket socket)
 {
     struct conn *conn = calloc(1, sizeof(*conn));
+
+    if (conn && socket.tls) {
+        conn->tls = tls_open(worker->tls, socket.fd);
+        if (!conn->tls) {
+            free(conn);
+            return NULL;
+        }
+    }
+    return conn;
+}
+
+void conn_open(struct worker *worker, struct stream_socket socket)
+{
+    struct conn *conn = conn_new(worker, socket);
+    int fd = socket.fd;
 
     if (!conn) {
         close(fd);
@@ -138,6 +156,9 @@ void conn_close(struct conn *conn)
     *conn->link = conn->next;
     if (conn->next) {
         conn->next->link = conn->link;
+    }
+    if (wire_is_tls(conn->tls)) {
+        tls_close(conn->tls);
     }
     endpoints_close(worker->endpoints, &conn->endpoint);
     free(conn);
@@ -242,7 +263,7 @@ static ssize_t receive(struct conn *conn, struct turn *turn)
 {
     struct iovec iov[2];
     size_t value = 0;
-    int niov = 0;
+    size_t niov = 0;
     ssize_t n;
 
     if (!make_room(conn)) {
@@ -256,12 +277,12 @@ static ssize_t receive(struct conn *conn, struct turn *turn)
         iov[niov++] = (struct iovec){ptr, value};
     }
     iov[niov++] = (struct iovec){conn->in->ptr + conn->in->end, conn->in->size - conn->in->end};
-    n = niov == 1 ? recv(fd_of(conn), iov[0].iov_base, iov[0].iov_len, 0)
-                  : readv(fd_of(conn), iov, niov);
+    n = wire_receive(fd_of(conn), conn->tls, iov, niov);
     if (n <= 0) {
         return n;
     }
-    turn->drained = (size_t)n < value + iov[niov - 1].iov_len;
+    turn->drained =
+        wire_is_tls(conn->tls) ? tls_drained(conn->tls) : (size_t)n < value + iov[niov - 1].iov_len;
     count_add(&conn->worker->counts.bytes_read, (uint64_t)n);
     if (value > 0) {
         size_t filled = (size_t)n < value ? (size_t)n : value;
@@ -287,30 +308,23 @@ static size_t flatten(char *flat, const struct iovec *iov, size_t niov)
     return len;
 }
 
-static ssize_t send_iov(int fd, struct iovec *iov, size_t niov)
-{
-    struct msghdr message = {.msg_iov = iov, .msg_iovlen = niov};
-
-    return niov == 1 ? send(fd, iov[0].iov_base, iov[0].iov_len, MSG_NOSIGNAL)
-                     : sendmsg(fd, &message, MSG_NOSIGNAL);
-}
-
-static ssize_t send_once(int fd, const struct reply *reply, size_t skip)
+static ssize_t send_once(const struct conn *conn, const struct reply *reply, size_t skip)
 {
     struct iovec iov[REPLY_IOVS];
     size_t niov = reply_iov(reply, skip, SIZE_MAX, iov, REPLY_IOVS);
     char flat[REPLY_FLAT];
 
-    if (niov > 1 && reply->nbytes - skip <= REPLY_FLAT) {
-        return send(fd, flat, flatten(flat, iov, niov), MSG_NOSIGNAL);
+    if (niov > 1 && reply->nbytes - skip <= REPLY_FLAT && !wire_is_tls(conn->tls)) {
+        iov[0] = (struct iovec){flat, flatten(flat, iov, niov)};
+        niov = 1;
     }
-    return send_iov(fd, iov, niov);
+    return wire_send(fd_of(conn), conn->tls, iov, niov);
 }
 
 static enum sending send_some(struct conn *conn, const struct reply *reply, size_t *nsent)
 {
     while (*nsent < reply->nbytes) {
-        ssize_t n = send_once(fd_of(conn), reply, *nsent);
+        ssize_t n = send_once(conn, reply, *nsent);
 
         if (n >= 0) {
             *nsent += (size_t)n;
@@ -562,6 +576,27 @@ static bool answer(struct conn *conn, bool closing)
     return true;
 }
 
+/*
+ * Before the connection waits for its socket: what TLS has read from it and not given yet is this
+ * connection's business again at once, and a handshake may have to write. False: it is closed.
+ */
+static bool await_tls(struct conn *conn, const struct turn *turn)
+{
+    short what = tls_waits_to_write(conn->tls) ? EV_WRITE : EV_READ;
+
+    if (what != conn->listening) {
+        event_del(&conn->event);
+        if (listen_for(conn, what) != 0) {
+            conn_close(conn);
+            return false;
+        }
+    }
+    if (!turn->drained) {
+        event_active(&conn->event, what, 0);
+    }
+    return true;
+}
+
 /* Nothing to execute. True: something was received. */
 static bool feed(struct conn *conn, struct turn *turn)
 {
@@ -577,8 +612,9 @@ static bool feed(struct conn *conn, struct turn *turn)
             answer(conn, true);
             return false;
         }
+        turn->drained = true;
     }
-    if (answer(conn, false)) {
+    if (answer(conn, false) && (!wire_is_tls(conn->tls) || await_tls(conn, turn))) {
         settle(conn);
     }
     return false;
@@ -640,7 +676,7 @@ static enum sending pour_some(struct conn *conn, enum stream_state *state)
 
     for (i = 0; (*state = stream_look(stream)) == STREAM_BYTES && i < POURS; i++) {
         struct iovec iov[2];
-        ssize_t n = send_iov(fd_of(conn), iov, stream_pieces(stream, iov));
+        ssize_t n = wire_send(fd_of(conn), conn->tls, iov, stream_pieces(stream, iov));
 
         if (n >= 0) {
             stream_consumed(stream, (size_t)n);
@@ -711,7 +747,8 @@ static void on_stream(void *arg)
 static bool throw_away(struct conn *conn)
 {
     struct input *scratch = &conn->worker->input;
-    ssize_t n = recv(fd_of(conn), scratch->ptr, scratch->size, 0);
+    const struct iovec room = {scratch->ptr, scratch->size};
+    ssize_t n = wire_receive(fd_of(conn), conn->tls, &room, 1);
 
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
         conn_close(conn);
@@ -719,6 +756,9 @@ static bool throw_away(struct conn *conn)
     }
     if (n > 0) {
         count_add(&conn->worker->counts.bytes_read, (uint64_t)n);
+        if (wire_is_tls(conn->tls) && !tls_drained(conn->tls)) {
+            event_active(&conn->event, EV_READ, 0);
+        }
     }
     return true;
 }

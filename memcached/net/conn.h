@@ -12,7 +12,7 @@
 #include "net/worker.h"
 
 /* Serves the socket, or closes it for want of memory. */
-void conn_open(struct worker *worker, int fd);
+void conn_open(struct worker *worker, struct stream_socket socket);
 void conn_close(struct conn *conn);
 /* Closes those that have sent no command for idle_timeout. */
 void conn_close_idle(struct worker *worker, rel_time now);

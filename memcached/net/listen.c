@@ -18,6 +18,7 @@ struct opening {
     const struct net_config *config;
     char *error;
     size_t nerror;
+    bool tls; /* of the streams that are being opened */
 };
 
 /* --- one address ------------------------------------------------------- */
@@ -33,7 +34,7 @@ static int open_stream(struct opening *opening, const struct addrinfo *info)
     fd = socket_open_tcp(info->ai_addr, info->ai_addrlen, info->ai_family,
                          (int)opening->config->backlog);
     if (fd >= 0) {
-        listening->streams[listening->nstreams++] = fd;
+        listening->streams[listening->nstreams++] = (struct stream_socket){fd, opening->tls};
     }
     return fd < 0 ? fd : 0;
 }
@@ -184,6 +185,7 @@ static bool open_all(struct opening *opening, int32_t port, int type)
     if (port == 0) {
         return true;
     }
+    opening->tls = opening->config->tls != NULL;
     if (!list) {
         int error = open_host(opening, NULL, port, type);
         char text[16];
@@ -195,9 +197,16 @@ static bool open_all(struct opening *opening, int32_t port, int type)
         return error == 0;
     }
     while ((got = socket_next_word(&list, &word)) == 1) {
-        int error =
-            open_host(opening, word.host[0] ? word.host : NULL, word.port ? word.port : port, type);
+        int error;
 
+        if (word.notls && !opening->config->tls) {
+            snprintf(opening->error, opening->nerror,
+                     "'notls' option is valid only when SSL is enabled");
+            return false;
+        }
+        opening->tls = opening->config->tls && !word.notls;
+        error =
+            open_host(opening, word.host[0] ? word.host : NULL, word.port ? word.port : port, type);
         if (error) {
             fail(opening, "one of interface(s)", opening->config->addresses, error);
             return false;
@@ -219,7 +228,7 @@ static bool open_unix(struct opening *opening)
         fail(opening, "UNIX socket:", config->socket_path, fd);
         return false;
     }
-    opening->listening->streams[opening->listening->nstreams++] = fd;
+    opening->listening->streams[opening->listening->nstreams++] = (struct stream_socket){fd, false};
     return true;
 }
 
@@ -251,7 +260,7 @@ static void write_ports(const struct listening *listening, const char *path)
         return;
     }
     for (size_t i = 0; i < listening->nstreams; i++) {
-        write_port(file, "TCP", listening->streams[i]);
+        write_port(file, "TCP", listening->streams[i].fd);
     }
     for (size_t i = 0; i < listening->nudp; i++) {
         if (listening->udp[i].worker == 0) {
@@ -267,7 +276,7 @@ static void write_ports(const struct listening *listening, const char *path)
 bool listening_open(struct listening *listening, const struct net_config *config, char *error,
                     size_t nerror)
 {
-    struct opening opening = {listening, config, error, nerror};
+    struct opening opening = {listening, config, error, nerror, false};
     const char *port_file = getenv("MEMCACHED_PORT_FILENAME");
 
     *listening = (struct listening){0};
@@ -287,7 +296,7 @@ bool listening_open(struct listening *listening, const struct net_config *config
 void listening_close(struct listening *listening)
 {
     for (size_t i = 0; i < listening->nstreams; i++) {
-        close(listening->streams[i]);
+        close(listening->streams[i].fd);
     }
     for (size_t i = 0; i < listening->nudp; i++) {
         close(listening->udp[i].fd);

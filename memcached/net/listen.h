@@ -8,13 +8,18 @@
 
 enum { MAX_LISTENERS = 128 };
 
+struct stream_socket {
+    int fd;
+    bool tls;
+};
+
 struct udp_socket {
     int fd;
     unsigned int worker;
 };
 
 struct listening {
-    int streams[MAX_LISTENERS];
+    struct stream_socket streams[MAX_LISTENERS];
     size_t nstreams;
     struct udp_socket *udp;
     size_t nudp;

@@ -8,8 +8,15 @@ net_srcs = \
     memcached/net/net.c memcached/net/net.h \
     memcached/net/outlet.c memcached/net/outlet.h \
     memcached/net/socket.c memcached/net/socket.h \
+    memcached/net/tls.h \
     memcached/net/udp.c memcached/net/udp.h \
+    memcached/net/wire.h \
     memcached/net/worker.c memcached/net/worker.h
+if ENABLE_TLS
+net_srcs += memcached/net/tls.c
+else
+net_srcs += memcached/net/tls_none.c
+endif
 
 unit_tests += t/unit/net_socket
 t_unit_net_socket_SOURCES = t/unit/net_socket.c

@@ -24,6 +24,7 @@ struct commands;
 struct command_net_stats;
 struct stat_sink;
 struct net;
+struct tls;
 
 struct net_config {
     const char *addresses;      /* HOST, HOST:PORT, [V6]:PORT, *; commas or semicolons. NULL: any */
@@ -38,6 +39,7 @@ struct net_config {
     unsigned int nthreads;
     enum protocol protocol; /* of streams (-B); a datagram's first byte tells */
     bool reuseport;         /* a UDP socket for each worker, not one for all */
+    struct tls *tls;        /* over TCP, except where -l says "notls:"; NULL: none */
     struct clock clock;
 };
 
@@ -69,5 +71,26 @@ void net_free(struct net *net);
 void net_stats(struct net *net, struct command_net_stats *out);
 void net_reset_stats(struct net *net);
 void net_stats_conns(struct net *net, struct stat_sink *sink);
+
+/* The words of -o ssl_*; paths and lists may be NULL. */
+struct tls_config {
+    const char *chain_cert, *key, *ca_cert, *ciphers;
+    int32_t key_format;   /* 1 PEM, 2 DER */
+    uint32_t verify_mode; /* 0 none, 1 request, 2 require, 3 once */
+    uint32_t min_version; /* 0 to 3: TLS 1.0 to 1.3 */
+    uint32_t wbuf_size;   /* bytes */
+    bool session_cache;
+};
+
+/*
+ * Reads the certificates; relative paths are meant from the directory of this moment on. NULL:
+ * `error` says why. What is read holds for the connections that begin from then on.
+ */
+struct tls *tls_new(const struct tls_config *config, const struct clock *clock, char *error,
+                    size_t nerror);
+/* NULL is legal. */
+void tls_free(struct tls *tls);
+/* Reads them again. False: `error` says why, and the old ones stay. From any thread. */
+bool tls_refresh(struct tls *tls, char *error, size_t nerror);
 
 #endif

@@ -52,10 +52,16 @@ static bool split_word(const char *text, size_t len, struct socket_word *word)
 
 int socket_next_word(const char **list, struct socket_word *word)
 {
+    const struct slice notls = SLICE("notls:");
     size_t len;
 
     *list += strspn(*list, ",; ");
     len = strcspn(*list, ",; ");
+    word->notls = len > notls.len && memcmp(*list, notls.ptr, notls.len) == 0;
+    if (word->notls) {
+        *list += notls.len;
+        len -= notls.len;
+    }
     if (len == 0) {
         return 0;
     }

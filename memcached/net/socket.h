@@ -14,6 +14,7 @@
 struct socket_word {
     char host[256]; /* empty: any */
     int32_t port;   /* 0: none was given */
+    bool notls;     /* "notls:" stood before it */
 };
 
 /* Takes the next word off `list`. 1 got one, 0 none left, -1 malformed: `word->host` shows it. */

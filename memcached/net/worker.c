@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "command/command.h"
 #include "net/conn.h"
+#include "net/tls.h"
 #include "net/udp.h"
 
 enum { INPUT_BYTES = 16 * 1024, FIRST_QUEUE = 16, CACHE_LINE = 64 };
@@ -29,7 +30,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     struct worker *worker = arg;
     uint64_t count;
     size_t n;
-    int *queue;
+    struct stream_socket *queue;
     bool stop;
 
     (void)what;
@@ -97,7 +98,9 @@ struct worker *worker_new(const struct net_config *config, struct endpoints *end
     worker->input.size = INPUT_BYTES;
     worker->input.ptr = malloc(INPUT_BYTES);
     worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (!worker->input.ptr || worker->wake_fd < 0 || !make_events(worker)) {
+    worker->tls = config->tls ? tls_local_new(config->tls) : NULL;
+    if (!worker->input.ptr || worker->wake_fd < 0 || !worker->tls != !config->tls ||
+        !make_events(worker)) {
         int error = errno ? errno : ENOMEM;
 
         worker_free(worker);
@@ -157,7 +160,7 @@ int worker_start(struct worker *worker, struct command_local *local, bool pin)
     return -error;
 }
 
-bool worker_give(struct worker *worker, int fd)
+bool worker_give(struct worker *worker, struct stream_socket socket)
 {
     bool room;
 
@@ -165,7 +168,7 @@ bool worker_give(struct worker *worker, int fd)
     room = worker->nqueue < worker->queue_size;
     if (!room) {
         size_t size = worker->queue_size ? worker->queue_size * 2 : FIRST_QUEUE;
-        int *queue = reallocarray(worker->queue, size, sizeof(*queue));
+        struct stream_socket *queue = reallocarray(worker->queue, size, sizeof(*queue));
 
         if (queue) {
             worker->queue = queue;
@@ -174,7 +177,7 @@ bool worker_give(struct worker *worker, int fd)
         }
     }
     if (room) {
-        worker->queue[worker->nqueue++] = fd;
+        worker->queue[worker->nqueue++] = socket;
     }
     pthread_mutex_unlock(&worker->lock);
     if (room) {
@@ -207,7 +210,7 @@ void worker_free(struct worker *worker)
         udp_close(worker->udp);
     }
     for (size_t i = 0; i < worker->nqueue; i++) {
-        close(worker->queue[i]);
+        close(worker->queue[i].fd);
     }
     free(worker->queue);
     if (worker->idle) {
@@ -222,6 +225,7 @@ void worker_free(struct worker *worker)
     if (worker->wake_fd >= 0) {
         close(worker->wake_fd);
     }
+    tls_local_free(worker->tls);
     if (worker->local) {
         command_local_free(worker->local);
     }

@@ -13,11 +13,13 @@
 #include <stdint.h>
 
 #include "net/endpoint.h"
+#include "net/listen.h"
 #include "net/net.h"
 #include "proto/proto.h"
 
 struct command_local;
 struct conn;
+struct tls_local;
 struct udp;
 
 /* Bytes that were received and not yet executed: [start, end) of size. */
@@ -43,13 +45,14 @@ struct worker {
     struct conn *conns;
     struct udp *udp; /* the list of its UDP sockets */
     struct worker_counts counts;
+    struct tls_local *tls; /* NULL: off */
 
     pthread_t thread;
     bool running;
     struct event *wake, *idle;
     int wake_fd;
-    pthread_mutex_t lock; /* of what follows */
-    int *queue;           /* accepted sockets that wait for the worker */
+    pthread_mutex_t lock;        /* of what follows */
+    struct stream_socket *queue; /* accepted sockets that wait for the worker */
     size_t nqueue, queue_size;
     bool stop;
 };
@@ -67,7 +70,7 @@ int worker_add_udp(struct worker *worker, int fd);
 /* pin: to the CPUs whose number modulo the number of workers is its index. 0 or -errno. */
 int worker_start(struct worker *worker, struct command_local *local, bool pin);
 /* Hands over an accepted socket. False: no memory, the caller keeps it. */
-bool worker_give(struct worker *worker, int fd);
+bool worker_give(struct worker *worker, struct stream_socket socket);
 /* Ends the thread and closes what it served. NULL is legal. */
 void worker_free(struct worker *worker);
 

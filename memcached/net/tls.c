@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/tls.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+enum {
+    RECORD = SSL3_RT_MAX_PLAIN_LENGTH, /* no write of more makes fewer records */
+    GATHER_MIN = 1024,
+    CHUNK_MAX = 1 << 30, /* SSL_read and SSL_write count in int */
+};
+
+struct tls {
+    struct tls_config config; /* its strings are our own */
+    struct clock clock;
+    pthread_mutex_t lock; /* of what follows; a leaf */
+    SSL_CTX *context;
+    rel_time loaded;
+    uint64_t refreshes, refresh_errors;
+};
+
+struct tls_local {
+    struct tls *tls;
+    struct tls_counts counts;
+    size_t size;
+    char gather[]; /* the pieces of a record */
+};
+
+struct tls_session {
+    SSL *ssl;
+    struct tls_local *local;
+    int fd;
+    bool established;
+    bool over; /* nothing more can be read: the end, or a failure */
+    bool failed;
+    bool drained;
+};
+
+/* --- certificates ------------------------------------------------------ */
+
+/* "WHAT: WHICH : why". The oldest error is the cause. False, for the caller to return. */
+static bool explain(char *error, size_t nerror, const char *what, const char *which)
+{
+    char why[256];
+
+    ERR_error_string_n(ERR_get_error(), why, sizeof(why));
+    snprintf(error, nerror, "%s: %s : %s", what, which, why);
+    return false;
+}
+
+static bool load_pair(SSL_CTX *context, const struct tls_config *config, char *error, size_t nerror)
+{
+    const char *key = config->key ? config->key : config->chain_cert;
+
+    if (!config->chain_cert) {
+        snprintf(error, nerror, "Error loading the certificate chain: -o ssl_chain_cert is needed");
+        return false;
+    }
+    if (SSL_CTX_use_certificate_chain_file(context, config->chain_cert) != 1) {
+        return explain(error, nerror, "Error loading the certificate chain", config->chain_cert);
+    }
+    if (SSL_CTX_use_PrivateKey_file(context, key, config->key_format) != 1 ||
+        SSL_CTX_check_private_key(context) != 1) {
+        return explain(error, nerror, "Error loading the key", key);
+    }
+    return true;
+}
+
+/* Who may sign clients' certificates; the names are told to the client. */
+static bool load_authorities(SSL_CTX *context, const char *path, char *error, size_t nerror)
+{
+    STACK_OF(X509_NAME) * names;
+
+    if (!path) {
+        return true;
+    }
+    if (SSL_CTX_load_verify_locations(context, path, NULL) != 1) {
+        return explain(error, nerror, "Error loading the CA certificate", path);
+    }
+    names = SSL_load_client_CA_file(path);
+    if (!names) {
+        return explain(error, nerror, "Error loading the client CA names", path);
+    }
+    SSL_CTX_set_client_CA_list(context, names);
+    return true;
+}
+
+static void set_session_cache(SSL_CTX *context, bool on)
+{
+    static const unsigned char name[] = "memcached";
+
+    /* Sessions of clients that were asked for a certificate are refused without a name. */
+    SSL_CTX_set_session_id_context(context, name, sizeof(name) - 1);
+    if (on) {
+        SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_SERVER);
+        return;
+    }
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
+    SSL_CTX_set_num_tickets(context, 0);
+}
+
+static bool configure(SSL_CTX *context, const struct tls_config *config, char *error, size_t nerror)
+{
+    static const int versions[] = {TLS1_VERSION, TLS1_1_VERSION, TLS1_2_VERSION, TLS1_3_VERSION};
+    static const int modes[] = {
+        SSL_VERIFY_NONE,
+        SSL_VERIFY_PEER,
+        SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+        SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT | SSL_VERIFY_CLIENT_ONCE,
+    };
+
+    /* A reply is sent record by record from wherever it lies at the time. */
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                  SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_read_ahead(context, 1);
+    /* A client that just closes has said all it wanted to: a value that was cut is not stored. */
+    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                     SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_verify(context, modes[config->verify_mode], NULL);
+    set_session_cache(context, config->session_cache);
+    if (SSL_CTX_set_min_proto_version(context, versions[config->min_version]) != 1) {
+        snprintf(error, nerror, "Error setting the minimum protocol version");
+        return false;
+    }
+    if (config->ciphers && SSL_CTX_set_cipher_list(context, config->ciphers) != 1) {
+        snprintf(error, nerror, "Error setting the provided cipher(s): %s", config->ciphers);
+        return false;
+    }
+    return load_pair(context, config, error, nerror) &&
+           load_authorities(context, config->ca_cert, error, nerror);
+}
+
+/* NULL: `error` says why. */
+static SSL_CTX *load(const struct tls_config *config, char *error, size_t nerror)
+{
+    SSL_CTX *context;
+
+    ERR_clear_error();
+    context = SSL_CTX_new(TLS_server_method());
+    if (!context) {
+        explain(error, nerror, "Error starting OpenSSL", OPENSSL_VERSION_TEXT);
+        return NULL;
+    }
+    if (!configure(context, config, error, nerror)) {
+        SSL_CTX_free(context);
+        context = NULL;
+    }
+    ERR_clear_error();
+    return context;
+}
+
+/* --- life -------------------------------------------------------------- */
+
+/* The path from the root on, for -d and a later refresh. False: no memory. */
+static bool keep_path(const char **path, const char *directory)
+{
+    char *kept = NULL;
+
+    if (!*path) {
+        return true;
+    }
+    if (asprintf(&kept, "%s%s%s", **path == '/' ? "" : directory, **path == '/' ? "" : "/", *path) <
+        0) {
+        kept = NULL;
+    }
+    *path = kept;
+    return kept != NULL;
+}
+
+static bool keep_config(struct tls_config *config)
+{
+    char *directory = getcwd(NULL, 0);
+    bool whole = keep_path(&config->chain_cert, directory ? directory : "");
+
+    whole &= keep_path(&config->key, directory ? directory : "");
+    whole &= keep_path(&config->ca_cert, directory ? directory : "");
+    if (config->ciphers) {
+        config->ciphers = strdup(config->ciphers);
+        whole &= config->ciphers != NULL;
+    }
+    free(directory);
+    return whole;
+}
+
+struct tls *tls_new(const struct tls_config *config, const struct clock *clock, char *error,
+                    size_t nerror)
+{
+    struct tls *tls = calloc(1, sizeof(*tls));
+
+    if (!tls) {
+        snprintf(error, nerror, "out of memory");
+        return NULL;
+    }
+    /* As it was given, so that an error shows the path as it was given. */
+    tls->context = load(config, error, nerror);
+    if (!tls->context) {
+        free(tls);
+        return NULL;
+    }
+    tls->config = *config;
+    tls->clock = *clock;
+    tls->loaded = clock_now(clock);
+    pthread_mutex_init(&tls->lock, NULL);
+    if (!keep_config(&tls->config)) {
+        snprintf(error, nerror, "out of memory");
+        tls_free(tls);
+        return NULL;
+    }
+    return tls;
+}
+
+void tls_free(struct tls *tls)
+{
+    if (!tls) {
+        return;
+    }
+    free((char *)(uintptr_t)tls->config.chain_cert);
+    free((char *)(uintptr_t)tls->config.key);
+    free((char *)(uintptr_t)tls->config.ca_cert);
+    free((char *)(uintptr_t)tls->config.ciphers);
+    SSL_CTX_free(tls->context);
+    pthread_mutex_destroy(&tls->lock);
+    free(tls);
+}
+
+bool tls_refresh(struct tls *tls, char *error, size_t nerror)
+{
+    SSL_CTX *fresh = load(&tls->config, error, nerror);
+    SSL_CTX *old = NULL;
+
+    pthread_mutex_lock(&tls->lock);
+    if (fresh) {
+        old = tls->context;
+        tls->context = fresh;
+        tls->loaded = clock_now(&tls->clock);
+        tls->refreshes++;
+    } else {
+        tls->refresh_errors++;
+    }
+    pthread_mutex_unlock(&tls->lock);
+    SSL_CTX_free(old);
+    return fresh != NULL;
+}
+
+void tls_stats(struct tls *tls, rel_time *loaded, uint64_t *refreshes, uint64_t *refresh_errors)
+{
+    pthread_mutex_lock(&tls->lock);
+    *loaded = tls->loaded;
+    *refreshes = tls->refreshes;
+    *refresh_errors = tls->refresh_errors;
+    pthread_mutex_unlock(&tls->lock);
+}
+
+struct tls_local *tls_local_new(struct tls *tls)
+{
+    size_t size = tls->config.wbuf_size < GATHER_MIN ? GATHER_MIN
+                  : tls->config.wbuf_size > RECORD   ? RECORD
+                                                     : tls->config.wbuf_size;
+    struct tls_local *local = calloc(1, sizeof(*local) + size);
+
+    if (local) {
+        local->tls = tls;
+        local->size = size;
+    }
+    return local;
+}
+
+void tls_local_free(struct tls_local *local)
+{
+    free(local);
+}
+
+const struct tls_counts *tls_local_counts(const struct tls_local *local)
+{
+    return &local->counts;
+}
+
+static void count(uint64_t *counter)
+{
+    __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
+}
+
+/* --- sessions ---------------------------------------------------------- */
+
+struct tls_session *tls_open(struct tls_local *local, int fd)
+{
+    struct tls_session *session = calloc(1, sizeof(*session));
+
+    if (!session) {
+        return NULL;
+    }
+    session->local = local;
+    session->fd = fd;
+    session->drained = true;
+    pthread_mutex_lock(&local->tls->lock);
+    session->ssl = SSL_new(local->tls->context);
+    pthread_mutex_unlock(&local->tls->lock);
+    if (!session->ssl || SSL_set_fd(session->ssl, fd) != 1) {
+        SSL_free(session->ssl);
+        free(session);
+        ERR_clear_error();
+        return NULL;
+    }
+    SSL_set_accept_state(session->ssl);
+    return session;
+}
+
+void tls_close(struct tls_session *session)
+{
+    if (!session) {
+        return;
+    }
+    if (session->established && !session->failed) {
+        ERR_clear_error();
+        SSL_shutdown(session->ssl);
+    }
+    SSL_free(session->ssl);
+    ERR_clear_error();
+    free(session);
+}
+
+/* Whoever connects and leaves without a byte has not failed at anything. */
+static void count_failure(struct tls_session *session, const char *why)
+{
+    struct tls_counts *counts = &session->local->counts;
+
+    if (session->established) {
+        count(&counts->protocol_errors);
+        log_at(1, "%d: TLS failed: %s", session->fd, why);
+    } else if (BIO_number_read(SSL_get_rbio(session->ssl)) > 0) {
+        count(&counts->handshake_errors);
+        log_at(1, "%d: TLS handshake failed: %s", session->fd, why);
+    }
+}
+
+/* What a result of SSL_read or SSL_write that is not positive means: 0 the end, -1 with errno. */
+static ssize_t interpret(struct tls_session *session, int result)
+{
+    int saved = errno;
+    unsigned long code = ERR_peek_error();
+    const char *why = "the connection was closed";
+
+    switch (SSL_get_error(session->ssl, result)) {
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE:
+        errno = EAGAIN;
+        return -1;
+    case SSL_ERROR_ZERO_RETURN:
+        session->over = true;
+        if (!session->established) {
+            count_failure(session, why);
+        }
+        return 0;
+    case SSL_ERROR_SYSCALL:
+        why = saved ? strerror(saved) : why;
+        break;
+    default:
+        why = ERR_reason_error_string(code);
+        saved = EPROTO;
+        break;
+    }
+    session->over = session->failed = true;
+    count_failure(session, why ? why : "unknown error");
+    ERR_clear_error();
+    errno = saved && saved != EAGAIN ? saved : EPROTO;
+    return -1;
+}
+
+static void note_handshake(struct tls_session *session)
+{
+    struct tls_counts *counts = &session->local->counts;
+
+    if (!session->established && SSL_is_init_finished(session->ssl)) {
+        session->established = true;
+        count(&counts->handshakes);
+        if (SSL_session_reused(session->ssl)) {
+            count(&counts->resumed);
+        }
+    }
+}
+
+/* As recv. */
+static ssize_t read_some(struct tls_session *session, char *ptr, size_t len)
+{
+    int n;
+
+    errno = 0;
+    n = SSL_read(session->ssl, ptr, (int)(len < CHUNK_MAX ? len : CHUNK_MAX));
+    note_handshake(session);
+    return n > 0 ? n : interpret(session, n);
+}
+
+ssize_t tls_receive(struct tls_session *session, const struct iovec *iov, size_t niov)
+{
+    size_t total = 0;
+
+    session->drained = false;
+    if (session->over) {
+        errno = EPROTO;
+        return session->failed ? -1 : 0;
+    }
+    ERR_clear_error();
+    for (size_t i = 0; i < niov; i++) {
+        for (size_t filled = 0; filled < iov[i].iov_len;) {
+            ssize_t n =
+                read_some(session, (char *)iov[i].iov_base + filled, iov[i].iov_len - filled);
+
+            if (n <= 0) {
+                session->drained = !session->over;
+                return total > 0 ? (ssize_t)total : n;
+            }
+            filled += (size_t)n;
+            total += (size_t)n;
+            /* Rather than reading a socket that has nothing. */
+            session->drained = !SSL_has_pending(session->ssl);
+            if (session->drained) {
+                return (ssize_t)total;
+            }
+        }
+    }
+    return (ssize_t)total;
+}
+
+bool tls_drained(const struct tls_session *session)
+{
+    return session->drained;
+}
+
+bool tls_waits_to_write(const struct tls_session *session)
+{
+    return SSL_want(session->ssl) == SSL_WRITING;
+}
+
+/* The bytes of the next record: of one piece where it is long enough, else put together. */
+static struct slice next_record(struct tls_local *local, const struct iovec *iov, size_t niov)
+{
+    size_t len = 0;
+
+    if (niov == 1 || iov[0].iov_len >= local->size) {
+        len = iov[0].iov_len < local->size ? iov[0].iov_len : local->size;
+        return (struct slice){iov[0].iov_base, len};
+    }
+    for (size_t i = 0; i < niov && len < local->size; i++) {
+        size_t room = local->size - len;
+        size_t n = iov[i].iov_len < room ? iov[i].iov_len : room;
+
+        memcpy(local->gather + len, iov[i].iov_base, n);
+        len += n;
+    }
+    return (struct slice){local->gather, len};
+}
+
+ssize_t tls_send(struct tls_session *session, const struct iovec *iov, size_t niov)
+{
+    struct slice record = next_record(session->local, iov, niov);
+    ssize_t outcome;
+    int n;
+
+    if (session->failed) {
+        errno = EPROTO;
+        return -1;
+    }
+    ERR_clear_error();
+    errno = 0;
+    n = SSL_write(session->ssl, record.ptr, (int)record.len);
+    if (n > 0) {
+        return n;
+    }
+    outcome = interpret(session, n);
+    /* What would have to be read first, a handshake, was ended before anything is sent. */
+    if (outcome == 0 || SSL_want(session->ssl) == SSL_READING) {
+        session->over = session->failed = true;
+        errno = EPROTO;
+    }
+    return -1;
+}

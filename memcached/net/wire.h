@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* wire: the bytes of a connection, which come and go through TLS where its listener has it. */
+#ifndef NET_WIRE_H
+#define NET_WIRE_H
+
+#include <sys/socket.h>
+
+#include "net/tls.h"
+
+static inline bool wire_is_tls(const struct tls_session *tls)
+{
+    return __builtin_expect(tls != NULL, 0);
+}
+
+/* As readv. tls is NULL for a plain connection. */
+static inline ssize_t wire_receive(int fd, struct tls_session *tls, const struct iovec *iov,
+                                   size_t niov)
+{
+    if (wire_is_tls(tls)) {
+        return tls_receive(tls, iov, niov);
+    }
+    return niov == 1 ? recv(fd, iov->iov_base, iov->iov_len, 0) : readv(fd, iov, (int)niov);
+}
+
+/* As writev, but without SIGPIPE; after EAGAIN as tls_send. */
+static inline ssize_t wire_send(int fd, struct tls_session *tls, struct iovec *iov, size_t niov)
+{
+    const struct msghdr message = {.msg_iov = iov, .msg_iovlen = niov};
+
+    if (wire_is_tls(tls)) {
+        return tls_send(tls, iov, niov);
+    }
+    return niov == 1 ? send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL)
+                     : sendmsg(fd, &message, MSG_NOSIGNAL);
+}
+
+#endif
