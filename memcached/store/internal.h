@@ -26,6 +26,7 @@ struct store_local {
     struct local_counts counts; /* written by the owner, read by all (relaxed) */
     struct store *store;
     struct store_local *next;
+    enum store_absence absence; /* see store_take_absence */
 } __attribute__((aligned(64)));
 
 struct store {
@@ -38,6 +39,7 @@ struct store {
     struct sizes sizes;
     struct flush flush;
     struct maintainer maintainer;
+    struct store_events events; /* see event.h */
 
     uint64_t last_cas __attribute__((aligned(64))); /* atomic */
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sources, headers included, and the layer's unit tests (see the top Makefile.am).
-store_srcs = memcached/store/flush.c memcached/store/flush.h memcached/store/hash.h \
+store_srcs = memcached/store/event.c memcached/store/event.h memcached/store/flush.c \
+    memcached/store/flush.h memcached/store/hash.h \
     memcached/store/heap.c memcached/store/heap.h memcached/store/internal.h \
     memcached/store/item.c memcached/store/item.h memcached/store/lock.c \
     memcached/store/lock.h memcached/store/list.c memcached/store/lru.c memcached/store/lru.h \
@@ -10,6 +11,10 @@ store_srcs = memcached/store/flush.c memcached/store/flush.h memcached/store/has
     memcached/store/stats.c memcached/store/store.c memcached/store/store.h \
     memcached/store/table.c memcached/store/table.h memcached/store/verbs.h \
     memcached/store/write.c memcached/store/meta.c
+
+unit_tests += t/unit/store_event
+t_unit_store_event_SOURCES = t/unit/store_event.c t/unit/store_fixture.h
+t_unit_store_event_LDADD = $(store_libs)
 
 unit_tests += t/unit/store_large
 t_unit_store_large_SOURCES = t/unit/store_large.c t/unit/store_fixture.h

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/reclaim.h"
 
-#include "store/internal.h"
+#include "store/event.h"
 
 enum {
     TAIL_TRIES = 5,    /* items whose stripe is taken, before a tail is given up */
@@ -58,6 +58,8 @@ static enum step evict(struct store *store, struct lru *lru, struct mc_item *ite
     lru->counts.evicted_unfetched += !(item->flags & MC_ITEM_FETCHED);
     lru->counts.evicted_active += (item->flags & MC_ITEM_ACTIVE) != 0;
     lru->evicted_time = item_age(item, now);
+    if (event_wanted(store, STORE_EVENT_ITEM))
+        event_item(store, "eviction", item, -1, now);
     return free_item(store, item, hash, spot);
 }
 

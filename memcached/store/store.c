@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "store/event.h"
 #include "store/reclaim.h"
 #include "store/verbs.h"
 
@@ -120,6 +121,7 @@ struct store *store_new(const struct store_config *config, struct provider *prov
     memset(store, 0, sizeof(*store));
     store->config = *config;
     store->control = provider->control(provider);
+    event_init(store);
     flush_init(store);
     result = init_control(store);
     if (!result)
@@ -263,6 +265,7 @@ static struct mc_item *find_live(struct store_local *local, uint64_t hash, struc
     if (flush_is_dead(item, epoch, now)) {
         count(item->epoch != epoch ? &local->counts.counts.get_flushed
                                    : &local->counts.counts.get_expired);
+        local->absence = item->epoch != epoch ? STORE_FLUSHED : STORE_EXPIRED;
         reclaim_unlink(store, item, hash, spot);
         return NULL;
     }
@@ -359,6 +362,14 @@ enum store_result store_touch(struct store_local *local, struct slice key, rel_t
 void store_put(struct store_local *local, struct mc_item *item)
 {
     item_put(local->store, item);
+}
+
+enum store_absence store_take_absence(struct store_local *local)
+{
+    enum store_absence absence = local->absence;
+
+    local->absence = STORE_ABSENT;
+    return absence;
 }
 
 uint32_t item_nvalue(const struct store_local *local, const struct mc_item *item)

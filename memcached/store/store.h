@@ -107,6 +107,34 @@ void store_local_free(struct store_local *local);
 int store_maintainer_start(struct store *store);
 void store_maintainer_stop(struct store *store);
 
+/*
+ * What happens in the store beside the verbs, for those who watch. *wanted says which of it
+ * somebody wants: a set of store_event_kind, atomic. The functions are called from any thread and
+ * also under the store's locks, so they neither wait nor allocate.
+ */
+enum store_event_kind {
+    STORE_EVENT_ITEM = 1 << 0,   /* an item leaves: evicted, written to flash */
+    STORE_EVENT_SYSTEM = 1 << 1, /* what the maintenance threads do */
+};
+struct store_item_event {
+    const char *type; /* "eviction", "extwrite" */
+    struct slice key;
+    bool fetched;
+    int64_t ttl;   /* seconds left, -1: it never expires */
+    rel_time idle; /* seconds since the last use */
+    unsigned int clsid;
+    int bucket; /* of extwrite, -1: none */
+};
+struct store_events {
+    void *context;
+    const uint32_t *wanted;
+    void (*item)(void *context, const struct store_item_event *event);
+    /* The words of a line, "type=slab_move src=1 dst=2". */
+    void (*say)(void *context, struct slice text);
+};
+/* Before the first thread. The store keeps *events. */
+void store_set_events(struct store *store, const struct store_events *events);
+
 /* --- reading ------------------------------------------------------------ */
 
 /* The live item of the key, held; NULL: a miss, counted. */
@@ -115,6 +143,12 @@ struct mc_item *store_get(struct store_local *local, struct slice key, rel_time 
 struct mc_item *store_get_touch(struct store_local *local, struct slice key, rel_time expiry,
                                 rel_time now);
 void store_put(struct store_local *local, struct mc_item *item);
+/*
+ * Whether the key that a verb of this thread did not find was dead, since this was last asked.
+ * (Of several the last one's.)
+ */
+enum store_absence { STORE_ABSENT, STORE_EXPIRED, STORE_FLUSHED };
+enum store_absence store_take_absence(struct store_local *local);
 
 /* A get with conditions. */
 struct store_fetch {
