@@ -81,3 +81,15 @@ or configure with --disable-tls])])
     ])
     AM_CONDITIONAL([ENABLE_TLS], [test "x$1" != xno])
 ])
+
+dnl MC_SECCOMP(WANTED, SANITIZER): the filter of system calls. A sanitizer needs far more of them.
+AC_DEFUN([MC_SECCOMP], [
+    AS_IF([test "x$2" != xno], [enable_seccomp=no])
+    AS_IF([test "x$enable_seccomp" != xno], [
+        PKG_CHECK_MODULES([SECCOMP], [libseccomp >= 2.4], [],
+            [AC_MSG_ERROR([libseccomp is missing: apt-get install libseccomp-dev, dnl
+or configure with --disable-seccomp])])
+        AC_DEFINE([ENABLE_SECCOMP], [1], [1: -o drop_privileges is built in. Else 0.])
+    ], [AC_DEFINE([ENABLE_SECCOMP], [0])])
+    AM_CONDITIONAL([ENABLE_SECCOMP], [test "x$enable_seccomp" != xno])
+])

@@ -5,7 +5,15 @@ options_srcs = memcached/license.h \
     memcached/options.c memcached/options.h \
     memcached/options_set.c memcached/options_set.h \
     memcached/options_table.c memcached/options_table.h
+if ENABLE_SECCOMP
+confine_srcs = memcached/confine.c
+else
+confine_srcs = memcached/confine_none.c
+endif
+EXTRA_DIST += memcached/confine.c memcached/confine_none.c
+
 main_srcs = $(options_srcs) \
+    memcached/confine.h $(confine_srcs) \
     memcached/main.c \
     memcached/sandbox.c memcached/sandbox.h \
     memcached/server.c memcached/server.h
@@ -14,14 +22,16 @@ bin_PROGRAMS += memcached/memcached
 memcached_memcached_SOURCES = $(main_srcs) $(net_srcs) $(command_srcs) $(proto_srcs) \
     $(store_srcs) $(kcache_srcs) $(bpfside_srcs) $(base_srcs)
 memcached_memcached_CPPFLAGS = $(AM_CPPFLAGS) -DNDEBUG
-memcached_memcached_LDADD = $(LIBEVENT_LIBS) $(LIBBPF_LIBS) $(OPENSSL_LIBS)
+memcached_memcached_LDADD = $(LIBEVENT_LIBS) $(LIBBPF_LIBS) $(OPENSSL_LIBS) $(SECCOMP_LIBS)
 
 noinst_PROGRAMS += memcached-debug
 memcached_debug_SOURCES = $(main_srcs)
-memcached_debug_LDADD = $(all_libs)
+memcached_debug_LDADD = $(all_libs) $(SECCOMP_LIBS)
 
-unit_tests += t/unit/clock t/unit/options_parse
+unit_tests += t/unit/clock t/unit/confine t/unit/options_parse
 t_unit_clock_SOURCES = t/unit/clock.c
 t_unit_clock_LDADD = $(base_libs)
+t_unit_confine_SOURCES = t/unit/confine.c memcached/confine.h $(confine_srcs)
+t_unit_confine_LDADD = $(SECCOMP_LIBS)
 t_unit_options_parse_SOURCES = t/unit/options_parse.c $(options_srcs)
 t_unit_options_parse_LDADD = $(all_libs)

@@ -38,7 +38,7 @@ struct options {
     bool reuseport;
     enum binding binding;
     /* process */
-    bool daemonize, coredumps, lock_memory, relaxed_privileges;
+    bool daemonize, coredumps, lock_memory, relaxed_privileges, drop_privileges;
     char *user;
     char *pid_file;
     uint32_t verbosity;

@@ -204,6 +204,12 @@ int set_no_modern(struct option_input *input)
     return OPTIONS_RUN;
 }
 
+int set_no_drop_privileges(struct option_input *input)
+{
+    input->options->drop_privileges = false;
+    return OPTIONS_RUN;
+}
+
 int check_threads(struct option_input *input)
 {
     if (input->options->nthreads > 64) {

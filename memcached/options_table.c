@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config.h"
 #include "options_set.h"
 
 /* A row reads as a row. */
@@ -316,8 +317,21 @@ const struct option_row option_table[] = {
      .kind = OPTION_ACTION,
      .set = set_no_modern,
      .help = "uses defaults of previous major version (1.4.x)"},
-    {.name = "relaxed_privileges", .kind = OPTION_ON, FIELD(relaxed_privileges)},
-    {.name = "no_drop_privileges", .kind = OPTION_IGNORE},
+    {.name = "drop_privileges",
+     .kind = OPTION_ON,
+     FIELD(drop_privileges),
+     OPTION_LACKS(ENABLE_SECCOMP, "seccomp"),
+     SHOWN(51, "drop_privileges", SHOW_YES_NO, drop_privileges),
+     .help = "after the start, allow only the system calls that\n"
+             "serving needs: any other ends the process"},
+    {.name = "no_drop_privileges",
+     .kind = OPTION_ACTION,
+     .set = set_no_drop_privileges,
+     .help = ENABLE_SECCOMP ? "do without that filter, the default" : NULL},
+    {.name = "relaxed_privileges",
+     .kind = OPTION_ON,
+     FIELD(relaxed_privileges),
+     .help = ENABLE_SECCOMP ? "with drop_privileges: such a call fails instead" : NULL},
     {.name = "reuseport",
      .kind = OPTION_SWITCH,
      FIELD(reuseport),
@@ -329,7 +343,6 @@ const struct option_row option_table[] = {
      .argument = "<if>[,...]",
      .kind = OPTION_ACTION,
      .help = "the same as -X bmc=<if>"},
-    LATER("drop_privileges", NULL),
     LATER("ext_path", "<file>"),
     LATER("ext_page_size", "<num>"),
     LATER("ext_wbuf_size", "<num>"),

@@ -187,7 +187,7 @@ int sandbox_daemonize(bool keep_directory)
     int ends[2];
     pid_t child;
     char byte;
-    int status;
+    int status, null;
 
     if (pipe2(ends, O_CLOEXEC) != 0 || (child = fork()) < 0) {
         fatal(1, "failed to daemon() in order to daemonize");
@@ -195,8 +195,12 @@ int sandbox_daemonize(bool keep_directory)
     if (child == 0) {
         close(ends[0]);
         setsid();
-        if (!keep_directory && chdir("/") != 0) {
+        null = open("/dev/null", O_RDWR);
+        if ((!keep_directory && chdir("/") != 0) || null < 0 || dup2(null, STDIN_FILENO) < 0) {
             fatal(1, "failed to daemon() in order to daemonize");
+        }
+        if (null > STDERR_FILENO) {
+            close(null);
         }
         return ends[1];
     }
@@ -212,17 +216,9 @@ int sandbox_daemonize(bool keep_directory)
 
 void sandbox_ready(int fd, bool keep_stderr)
 {
-    int null = open("/dev/null", O_RDWR);
-
-    if (null >= 0) {
-        dup2(null, STDIN_FILENO);
-        if (!keep_stderr) {
-            dup2(null, STDOUT_FILENO);
-            dup2(null, STDERR_FILENO);
-        }
-        if (null > STDERR_FILENO) {
-            close(null);
-        }
+    if (!keep_stderr) {
+        dup2(STDIN_FILENO, STDOUT_FILENO);
+        dup2(STDIN_FILENO, STDERR_FILENO);
     }
     if (write(fd, "", 1) != 1) {
         log_say("the process that started the daemon is gone");

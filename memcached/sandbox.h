@@ -42,9 +42,9 @@ void sandbox_lock_memory(void);
 void sandbox_allow_core_dumps(void);
 
 /*
- * Returns in a child, in / unless keep_directory. The parent stays until sandbox_ready, and exits
- * with the child's status if that ends before: whoever starts the daemon learns of it. Returns the
- * descriptor for sandbox_ready.
+ * Returns in a child, in / unless keep_directory, its standard input /dev/null. The parent stays
+ * until sandbox_ready, and exits with the child's status if that ends before: whoever starts the
+ * daemon learns of it. Returns the descriptor for sandbox_ready.
  */
 int sandbox_daemonize(bool keep_directory);
 /* keep_stderr: standard output and error stay as they are. */

@@ -10,6 +10,7 @@
 #include "base/anonymous.h"
 #include "base/log.h"
 #include "command/command.h"
+#include "confine.h"
 #include "kcache/kcache.h"
 #include "net/net.h"
 #include "options.h"
@@ -354,6 +355,27 @@ static void drop_privileges(const struct server *server)
     }
 }
 
+/* What the threads that are started next may ask of the kernel. */
+static void restrict_calls(const struct server *server)
+{
+    const struct options *o = server->options;
+    const struct confinement needs = {
+        .kernel_path = has_kernel_path(server),
+        .removes_file = o->pid_file && o->daemonize,
+        .relaxed = o->relaxed_privileges,
+    };
+    int error;
+
+    if (!o->drop_privileges) {
+        return;
+    }
+    error = confine(&needs);
+    if (error) {
+        kcache_close(server->kcache);
+        fatal(EXIT_OS_ERROR, "cannot drop privileges: %s", strerror(-error));
+    }
+}
+
 /* --- life -------------------------------------------------------------- */
 
 static void tick(void *context, rel_time now)
@@ -462,6 +484,7 @@ int server_run(const struct options *options)
     if (options->pid_file) {
         sandbox_write_pid(options->pid_file);
     }
+    restrict_calls(&server);
     start_threads(&server);
     if (server.ready_fd >= 0) {
         sandbox_ready(server.ready_fd, options->verbosity > 0);

@@ -26,6 +26,7 @@ FOREIGN = (
     (r"bpf/(libbpf|bpf|btf)\.h", {"bpf", "tests"}),
     (r"bpf/bpf_(helpers|endian|core_read|tracing)\.h", {"bpf", "tests"}),
     (r"openssl/.*", {"net"}),
+    (r"seccomp\.h", {"server"}),
 )
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
 

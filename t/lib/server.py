@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """server: starts the memcached under test, on ports of its own, and ends it.
 
-MEMCACHED names the program; without it, memcached/memcached in BUILDDIR.
+MEMCACHED names the program; without it, memcached/memcached in BUILDDIR. T_ARGS are further
+options of every server.
 """
 import atexit
 import os
@@ -123,6 +124,7 @@ class Server:
             where = ["-s", unix] if unix else ["-p", str(self.port), "-U",
                                                str(self.port if udp else 0), "-l", listen or host]
             arguments = (where + ["-t", str(threads)] + _user_arguments(arguments) + arguments)
+        arguments += os.environ.get("T_ARGS", "").split()
         self.log_path = os.path.join(self.dir, "stderr")
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(

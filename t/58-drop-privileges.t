@@ -1,0 +1,102 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""-o drop_privileges: what serving needs is allowed, and nothing else. What the filter forbids is
+tried call by call in t/unit/confine.c."""
+import glob
+import os
+import re
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import server
+import tap
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# These run again, each server of theirs behind the filter. T_ARGS does the same for any tier.
+AGAIN = (10, 11, 13, 14, 15, 18, 20, 21, 41, 42, 46)
+BUILT_IN = "no_drop_privileges" in server.run("-h")[1]
+
+
+def filters(memcached):
+    """What /proc says of each thread: 0 no filter, 2 a filter."""
+    found = []
+    for path in glob.glob("/proc/%d/task/*/status" % memcached.pid):
+        with open(path, encoding="ascii") as file:
+            found.append(re.search(r"^Seccomp:\s*(\d)", file.read(), re.M).group(1))
+    return found
+
+
+@tap.case
+def a_build_without_libseccomp_says_so():
+    if BUILT_IN:
+        return
+    status, _, error = server.run("-o", "drop_privileges")
+    tap.is_((status, error), (64, "This server is not built with seccomp support.\n"),
+            "drop_privileges is refused")
+    with server.Server("-o", "no_drop_privileges,relaxed_privileges") as memcached:
+        tap.ok("drop_privileges" not in memcached.stats("settings"),
+               "no_drop_privileges is accepted, and no setting")
+
+
+@tap.case
+def every_thread_is_behind_the_filter():
+    if not BUILT_IN:
+        return
+    with server.Server() as memcached:
+        if "T_ARGS" not in os.environ:
+            tap.is_(set(filters(memcached)), {"0"}, "by default there is no filter")
+            tap.is_(memcached.stats("settings")["drop_privileges"], "no", "which settings shows")
+    with server.Server("-o", "drop_privileges", threads=4) as memcached:
+        found = filters(memcached)
+        tap.ok(len(found) >= 5, "there are workers (%d threads)" % len(found))
+        tap.is_(set(found), {"2"}, "with drop_privileges each thread has one")
+        tap.is_(memcached.stats("settings")["drop_privileges"], "yes", "which settings shows")
+        c = memcached.stream()
+        c.set(b"k", b"v" * 100000)
+        tap.is_(c.get(b"k"), b"v" * 100000, "it serves")
+        memcached.signal(1)
+        tap.is_(c.get(b"k"), b"v" * 100000, "also after SIGHUP")
+    with server.Server("-o", "drop_privileges,no_drop_privileges") as memcached:
+        if "T_ARGS" not in os.environ:
+            tap.is_(set(filters(memcached)), {"0"}, "no_drop_privileges takes it back")
+    with server.Server("-o", "drop_privileges,relaxed_privileges") as memcached:
+        tap.is_(set(filters(memcached)), {"2"}, "relaxed_privileges keeps the filter")
+
+
+@tap.case
+def a_daemon_behind_the_filter():
+    if not BUILT_IN:
+        return
+    path, port = os.path.join(server.scratch(), "pid"), server.free_port()
+    status, out, error = server.run("-d", "-P", path, "-p", port, "-l", "127.0.0.1", "-o",
+                                    "drop_privileges")
+    tap.is_((status, out, error), (0, "", ""), "a daemon starts behind the filter")
+    with open(path, encoding="ascii") as file:
+        pid = int(file.read())
+    server.guard.add("pid", pid)
+    c = server.client.tcp("127.0.0.1", port)
+    tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "and serves")
+    os.kill(pid, 15)
+    tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % pid)), "SIGTERM ends it")
+    server.guard.remove("pid", pid)
+    tap.ok(not os.path.exists(path), "its pid file is removed")
+
+
+@tap.case
+def the_other_tests_pass_behind_the_filter():
+    if not BUILT_IN or "T_ARGS" in os.environ:
+        return
+    env = dict(os.environ, T_ARGS="-o drop_privileges")
+    for number in AGAIN:
+        for path in sorted(glob.glob(os.path.join(HERE, "%02d-*.t" % number))):
+            done = subprocess.run([sys.executable, path], env=env, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, check=False)
+            wrong = re.findall(rb"^not ok.*(?:\n#.*)*", done.stdout, re.M)
+            if not tap.ok(done.returncode == 0 and not wrong,
+                          "%s passes with -o drop_privileges" % os.path.basename(path)):
+                tap.diag(b"\n".join(wrong).decode("latin-1") or done.stdout[-1000:])
+
+
+tap.run(240)
