@@ -34,6 +34,19 @@ AC_DEFUN([MC_WARNINGS], [
     AC_SUBST([WARN_CFLAGS], [$warn_flags])
 ])
 
+dnl MC_SASL(WANTED): libsasl2 (Cyrus SASL), for -S.
+AC_DEFUN([MC_SASL], [
+    sasl_enabled=0
+    AS_IF([test "x$1" != xno], [
+        PKG_CHECK_MODULES([SASL], [libsasl2 >= 2.1.26], [],
+            [AC_MSG_ERROR([libsasl2 is missing: apt-get install libsasl2-dev, dnl
+or configure with --disable-sasl])])
+        sasl_enabled=1
+    ])
+    AC_DEFINE_UNQUOTED([ENABLE_SASL], [$sasl_enabled], [1: SASL authentication is built in.])
+    AM_CONDITIONAL([ENABLE_SASL], [test "x$1" != xno])
+])
+
 dnl MC_BMC(WANTED): what compiles, embeds and loads the kernel programs.
 AC_DEFUN([MC_BMC], [
     AC_ARG_VAR([CLANG], [the clang that compiles the kernel programs])

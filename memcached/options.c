@@ -140,6 +140,7 @@ void options_init(struct options *options)
         apply(&input, true);
     }
     options->temp_lru = false;
+    options->binding_given = false;
 }
 
 void options_fini(struct options *options)
@@ -444,10 +445,11 @@ static void show(const struct options *o, const struct option_row *row, struct s
     case SHOW_OCTAL:
         stat_add(sink, row->setting, "%o", *(const uint32_t *)field);
         break;
-    case SHOW_TEXT: {
+    case SHOW_TEXT:
+    case SHOW_TEXT_OR_NO: {
         const char *text = *(const char *const *)field;
 
-        stat_add(sink, row->setting, "%s", text ? text : "NULL");
+        stat_add(sink, row->setting, "%s", text ? text : row->show == SHOW_TEXT ? "NULL" : "no");
         break;
     }
     case SHOW_CHAR:

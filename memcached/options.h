@@ -37,6 +37,10 @@ struct options {
     bool maxconns_fast;
     bool reuseport;
     enum binding binding;
+    bool binding_given;
+    /* who may ask */
+    bool sasl;
+    char *auth_file; /* NULL: none */
     /* process */
     bool daemonize, coredumps, lock_memory, relaxed_privileges, drop_privileges;
     char *user;

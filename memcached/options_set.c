@@ -93,6 +93,7 @@ int set_binding(struct option_input *input)
     for (enum binding i = BINDING_AUTO; i <= BINDING_BINARY; i++) {
         if (strcmp(input->value, bindings[i]) == 0) {
             input->options->binding = i;
+            input->options->binding_given = true;
             return OPTIONS_RUN;
         }
     }
@@ -338,10 +339,39 @@ static int check_sizes(struct options *o, FILE *err)
     return OPTIONS_RUN;
 }
 
+/* Either kind of authentication is of one protocol, and of connections. */
+static int check_auth(struct options *o, FILE *err)
+{
+    if (o->sasl && o->binding_given && o->binding != BINDING_BINARY) {
+        return refuse(err, EXIT_USAGE_ERROR,
+                      "ERROR: You cannot allow the ASCII protocol while using SASL.");
+    }
+    if (o->auth_file && (o->sasl || (o->binding_given && o->binding != BINDING_ASCII))) {
+        return refuse(err, EXIT_USAGE_ERROR,
+                      "ERROR: You cannot allow the BINARY protocol while using ascii "
+                      "authentication tokens.");
+    }
+    if (o->auth_file && o->udp_port != 0) {
+        return refuse(err, EXIT_USAGE_ERROR,
+                      "Cannot use UDP with ascii authentication enabled (-U 0 to disable)");
+    }
+    if (o->sasl || o->auth_file) {
+        o->binding = o->sasl ? BINDING_BINARY : BINDING_ASCII;
+    }
+    return OPTIONS_RUN;
+}
+
 int options_check(struct options *o, FILE *err)
 {
     int status = check_sizes(o, err);
 
+    if (status == OPTIONS_RUN && (o->sasl || o->auth_file) && o->kcache.ninterfaces > 0) {
+        return refuse(err, EXIT_USAGE_ERROR,
+                      "-X bmc= answers whoever asks: it cannot go with authentication (-S, -Y)");
+    }
+    if (status == OPTIONS_RUN) {
+        status = check_auth(o, err);
+    }
     if (status != OPTIONS_RUN) {
         return status;
     }

@@ -101,10 +101,12 @@ const struct option_row option_table[] = {
     {.name = "X bmc=<if>[,...]",
      .help = "answer UDP gets in the kernel on interface <if>; further\n"
              "words: bmc=<if>, mode=native|skb|auto, optional"},
-    {'S', "enable-sasl", NULL, OPTION_LATER, .place = 21, .setting = "auth_enabled_sasl",
-     .show = SHOW_NO},
-    {'Y', "auth-file", "<file>", OPTION_LATER, .place = 22, .setting = "auth_enabled_ascii",
-     .show = SHOW_NO},
+    {'S', "enable-sasl", NULL, OPTION_ON, FIELD(sasl), OPTION_LACKS(ENABLE_SASL, "SASL"),
+     .help = "turn on SASL authentication, binary protocol only"},
+    {'Y', "auth-file", "<file>", OPTION_TEXT, FIELD(auth_file),
+     SHOWN(22, "auth_enabled_ascii", SHOW_TEXT_OR_NO, auth_file),
+     .help = "authenticate clients of the ascii protocol by the lines\n"
+             "user:password of <file>; SIGHUP reads it again"},
     {.letter = 'e', .name = "memory-file", .argument = "<file>", .kind = OPTION_LATER},
     {.letter = 'Z', .name = "enable-ssl", .kind = OPTION_LATER},
     {'o', "extended", "<list>", OPTION_ACTION, .set = options_extended,
@@ -369,6 +371,7 @@ const struct option_row option_table[] = {
     {SHOWN(7, "oldest", SHOW_ZERO, nthreads)},
     {SHOWN(14, "num_threads_per_udp", SHOW_NUMBER, nthreads)},
     {SHOWN(16, "detail_enabled", SHOW_YES_NO, detail_enabled)},
+    {SHOWN(21, "auth_enabled_sasl", SHOW_YES_NO, sasl)},
     {SHOWN(39, "lru_segmented", SHOW_YES_NO, segmented)},
     {SHOWN(44, "temp_lru", SHOW_YES_NO, temp_lru)},
 };

@@ -29,6 +29,7 @@ enum option_show {
     SHOW_REAL,
     SHOW_OCTAL,
     SHOW_TEXT, /* NULL: "NULL" */
+    SHOW_TEXT_OR_NO,
     SHOW_CHAR,
     SHOW_BINDING,
     SHOW_VERBOSITY, /* the current one */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/anonymous.h"
 #include "base/log.h"
@@ -34,6 +35,8 @@ struct server {
     struct kcache *kcache;
     struct provider *anonymous;
     struct store *store;
+    struct command_auth auth;
+    char *auth_path; /* made of a relative one; NULL: none */
     struct commands *commands;
     struct net *net;
 };
@@ -252,6 +255,7 @@ static void build_store(struct server *server)
 static void build_commands(struct server *server)
 {
     const struct options *o = server->options;
+    char error[ERROR_TEXT];
     const struct command_config config = {
         .flush_enabled = o->flush_enabled,
         .shutdown_enabled = o->shutdown_command,
@@ -285,6 +289,9 @@ static void build_commands(struct server *server)
     server->commands = commands_new(server->store, &config, &calls);
     if (!server->commands) {
         fatal(EXIT_OS_ERROR, "no memory for the commands");
+    }
+    if (!commands_authenticate(server->commands, &server->auth, error, sizeof(error))) {
+        fatal(1, "%s", error);
     }
 }
 
@@ -386,7 +393,11 @@ static void tick(void *context, rel_time now)
 /* SIGHUP: what lies in files and is replaced without a restart is read again. */
 static void reload(struct server *server)
 {
-    (void)server;
+    char error[ERROR_TEXT];
+
+    if (!commands_reload(server->commands, error, sizeof(error))) {
+        log_say("%s; going on with what was read before", error);
+    }
 }
 
 static void handle_signal(void *context, int number)
@@ -416,6 +427,21 @@ static void block_signals(bool block)
     pthread_sigmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
+/* A daemon, which leaves its directory, still has to find the file: now and at each SIGHUP. */
+static void prepare_auth(struct server *server)
+{
+    const char *file = server->options->auth_file;
+    char *directory = file && file[0] != '/' ? getcwd(NULL, 0) : NULL;
+    char *path = NULL;
+
+    if (directory && asprintf(&path, "%s/%s", directory, file) < 0) {
+        fatal(EXIT_OS_ERROR, "no memory for the path of the authfile");
+    }
+    free(directory);
+    server->auth_path = path;
+    server->auth = (struct command_auth){server->options->sasl, path ? path : file};
+}
+
 static void prepare_process(struct server *server)
 {
     const struct options *o = server->options;
@@ -427,6 +453,7 @@ static void prepare_process(struct server *server)
     }
     sandbox_raise_files_limit(o->max_connections, FILES_SPARE + o->memory_limit / MC_SEGMENT_BYTES);
     server->user = sandbox_find_user(o->user);
+    prepare_auth(server);
     if (o->daemonize) {
         server->ready_fd = sandbox_daemonize(o->coredumps);
     }
@@ -461,6 +488,7 @@ static void take_apart(struct server *server)
         store_maintainer_stop(server->store);
     }
     commands_free(server->commands);
+    free(server->auth_path);
     store_free(server->store);
     anonymous_free(server->anonymous);
     kcache_close(server->kcache);

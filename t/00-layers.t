@@ -27,6 +27,7 @@ FOREIGN = (
     (r"bpf/bpf_(helpers|endian|core_read|tracing)\.h", {"bpf", "tests"}),
     (r"openssl/.*", {"net"}),
     (r"seccomp\.h", {"server"}),
+    (r"sasl/.*", {"command"}),
 )
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
 

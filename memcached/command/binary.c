@@ -34,6 +34,15 @@ void binary_error(struct reply *reply, struct binary_id id, enum binary_status s
     add_error(reply, id, status, proto_binary_text(status));
 }
 
+void binary_answer(struct reply *reply, struct binary_id id, enum binary_status status,
+                   struct slice value)
+{
+    struct binary_head head = {.id = id, .status = status, .nvalue = (uint32_t)value.len};
+
+    add_head(reply, &head);
+    reply_copy(reply, value);
+}
+
 static enum command_next fail(struct call *call, enum binary_status status)
 {
     binary_error(call->reply, call->request->id, status);
@@ -203,6 +212,11 @@ static enum command_next swallow(struct call *call, enum binary_status status, s
     return COMMAND_VALUE;
 }
 
+enum command_next binary_swallow(struct call *call, enum binary_status status)
+{
+    return swallow(call, status, proto_binary_text(status));
+}
+
 /* Whatever set, add and replace would do, with an id they do what cas does; but not under -C. */
 static void compare_id(struct call *call)
 {
@@ -231,7 +245,7 @@ static enum command_next binary_store(struct call *call)
         store_forget(call->local->store, request->key, call->now);
     }
     return result == STORE_TOO_LARGE
-               ? swallow(call, BINARY_TOO_LARGE, proto_binary_text(BINARY_TOO_LARGE))
+               ? binary_swallow(call, BINARY_TOO_LARGE)
                : swallow(call, BINARY_NO_MEMORY, SLICE("Out of memory allocating item"));
 }
 
@@ -255,7 +269,12 @@ enum command_next binary_finish(struct command_local *local, struct command_pend
 
 static enum command_next binary_unknown(struct call *call)
 {
-    return swallow(call, BINARY_UNKNOWN, proto_binary_text(BINARY_UNKNOWN));
+    return binary_swallow(call, BINARY_UNKNOWN);
+}
+
+static enum command_next binary_sasl(struct call *call)
+{
+    return call->local->commands->sasl ? auth_sasl(call) : binary_unknown(call);
 }
 
 /* --- delete, incr, decr -------------------------------------------------- */
@@ -389,13 +408,17 @@ static enum command_next binary_stats(struct call *call)
 }
 
 /* The commands that the parser knows; the others are verbs of text. */
-static command_handler *const handlers[VERB_NOOP + 1] = {
-    [VERB_UNKNOWN] = binary_unknown, [VERB_GET] = binary_get,      [VERB_GAT] = binary_gat,
-    [VERB_TOUCH] = binary_touch,     [VERB_SET] = binary_store,    [VERB_ADD] = binary_store,
-    [VERB_REPLACE] = binary_store,   [VERB_APPEND] = binary_store, [VERB_PREPEND] = binary_store,
-    [VERB_INCR] = binary_arith,      [VERB_DECR] = binary_arith,   [VERB_DELETE] = binary_delete,
-    [VERB_FLUSH_ALL] = binary_flush, [VERB_STATS] = binary_stats,  [VERB_VERSION] = binary_version,
-    [VERB_QUIT] = binary_quit,       [VERB_NOOP] = binary_noop,
+static command_handler *const handlers[VERB_SASL_STEP + 1] = {
+    [VERB_UNKNOWN] = binary_unknown, [VERB_GET] = binary_get,
+    [VERB_GAT] = binary_gat,         [VERB_TOUCH] = binary_touch,
+    [VERB_SET] = binary_store,       [VERB_ADD] = binary_store,
+    [VERB_REPLACE] = binary_store,   [VERB_APPEND] = binary_store,
+    [VERB_PREPEND] = binary_store,   [VERB_INCR] = binary_arith,
+    [VERB_DECR] = binary_arith,      [VERB_DELETE] = binary_delete,
+    [VERB_FLUSH_ALL] = binary_flush, [VERB_STATS] = binary_stats,
+    [VERB_VERSION] = binary_version, [VERB_QUIT] = binary_quit,
+    [VERB_NOOP] = binary_noop,       [VERB_SASL_LIST] = binary_sasl,
+    [VERB_SASL_AUTH] = binary_sasl,  [VERB_SASL_STEP] = binary_sasl,
 };
 
 enum command_next binary_run(struct call *call)

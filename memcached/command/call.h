@@ -19,6 +19,7 @@ struct command_counts {
     uint64_t flush_refused; /* flush_all that did not reach the store */
     uint64_t bad_chunks;    /* values that did not end where they should */
     uint64_t meta_cmds;     /* of the meta commands memcached counts me alone */
+    uint64_t auth_cmds, auth_errors;
 };
 
 struct command_local {
@@ -37,6 +38,8 @@ struct commands {
     struct command_counts retired; /* of locals that are gone */
     bool detail;                   /* prefixes are counted; atomic */
     struct prefixes *prefixes;
+    struct sasl *sasl;         /* of -S, or NULL */
+    struct authfile *authfile; /* of -Y, or NULL */
 };
 
 /* One command. */
@@ -97,6 +100,20 @@ enum command_next binary_run(struct call *call);
 enum command_next binary_finish(struct command_local *local, struct command_pending *pending,
                                 rel_time now, struct reply *reply);
 void binary_error(struct reply *reply, struct binary_id id, enum binary_status status);
+/* An answer with a value, which is copied. */
+void binary_answer(struct reply *reply, struct binary_id id, enum binary_status status,
+                   struct slice value);
+/* What follows is swallowed, so that the next request is found; then the status is the answer. */
+enum command_next binary_swallow(struct call *call, enum binary_status status);
+
+/* auth.c: a client that is not let in yet; the SASL commands; the value that they wait for. */
+enum command_next auth_run(struct call *call);
+enum command_next auth_sasl(struct call *call);
+size_t auth_room(struct command_pending *pending, char **ptr);
+enum command_next auth_finish(struct command_local *local, struct command_client *client,
+                              struct command_pending *pending, struct reply *reply);
+void auth_abandon(struct command_pending *pending);
+void auth_free(struct commands *commands);
 
 /* The value that follows is swallowed, and then this is the answer. storage.c */
 enum command_next call_swallow(struct call *call, struct slice error);

@@ -72,6 +72,7 @@ struct commands *commands_new(struct store *store, const struct command_config *
 void commands_free(struct commands *commands)
 {
     if (commands) {
+        auth_free(commands);
         pthread_mutex_destroy(&commands->lock);
         prefixes_free(commands->prefixes);
         free(commands);
@@ -103,6 +104,8 @@ static void add_counts(struct command_counts *sum, const struct command_counts *
     sum->flush_refused += __atomic_load_n(&counts->flush_refused, __ATOMIC_RELAXED);
     sum->bad_chunks += __atomic_load_n(&counts->bad_chunks, __ATOMIC_RELAXED);
     sum->meta_cmds += __atomic_load_n(&counts->meta_cmds, __ATOMIC_RELAXED);
+    sum->auth_cmds += __atomic_load_n(&counts->auth_cmds, __ATOMIC_RELAXED);
+    sum->auth_errors += __atomic_load_n(&counts->auth_errors, __ATOMIC_RELAXED);
 }
 
 void command_local_free(struct command_local *local)
@@ -149,6 +152,8 @@ void command_counts_reset(struct commands *commands)
     commands->retired.flush_refused = -sum.flush_refused;
     commands->retired.bad_chunks = -sum.bad_chunks;
     commands->retired.meta_cmds = -sum.meta_cmds;
+    commands->retired.auth_cmds = -sum.auth_cmds;
+    commands->retired.auth_errors = -sum.auth_errors;
     pthread_mutex_unlock(&commands->lock);
 }
 
@@ -183,7 +188,9 @@ enum command_next command_run(struct command_local *local, const struct request 
     struct reply_mark mark = reply_mark(reply);
     enum command_next next;
 
-    if (request->binary) {
+    if (__builtin_expect(client->locked, false)) {
+        next = auth_run(&call);
+    } else if (request->binary) {
         next = binary_run(&call);
     } else if (request->error.len) {
         next = request->has_value ? call_swallow(&call, request->error)

@@ -24,6 +24,8 @@ struct mc_item;
 struct commands;
 struct command_local;
 struct stream;
+struct sasl_talk;
+struct auth_message;
 
 /* Takes one statistic; keys in the order of the calls. */
 struct stat_sink;
@@ -73,13 +75,15 @@ struct command_config {
 enum command_transport { COMMAND_STREAM, COMMAND_DATAGRAM };
 
 /*
- * Who asks: a connection, or a UDP socket for all its datagrams. Owned by net, which fills it in
- * before the first request; zero beyond that.
+ * Who asks: a connection, or a UDP socket for all its datagrams. Owned by net, between
+ * command_client_open and command_client_close.
  */
 struct command_client {
     enum command_transport transport;
     int fd;
-    struct stream *stream; /* of COMMAND_TO_STREAM, which net takes over */
+    struct stream *stream;  /* of COMMAND_TO_STREAM, which net takes over */
+    bool locked;            /* may do nothing until it has said who it is */
+    struct sasl_talk *talk; /* by which it says so; NULL: none */
 };
 
 /* A storage command whose value is still to come. Owned by the connection. */
@@ -91,12 +95,13 @@ struct command_pending {
     enum verb verb;
     uint64_t cas;
     bool noreply;
-    struct request_meta meta;  /* of ms; its flags are in echo */
-    char *echo;                /* of ms: flags and key for the answer, or NULL */
-    size_t nkey;               /* bytes of the key in echo */
-    bool binary;               /* the answer is, and the value without CRLF */
-    struct binary_id id;       /* of a binary answer */
-    enum binary_status status; /* the same as `error` is to text */
+    struct request_meta meta;     /* of ms; its flags are in echo */
+    char *echo;                   /* of ms: flags and key for the answer, or NULL */
+    size_t nkey;                  /* bytes of the key in echo */
+    bool binary;                  /* the answer is, and the value without CRLF */
+    struct binary_id id;          /* of a binary answer */
+    enum binary_status status;    /* the same as `error` is to text */
+    struct auth_message *message; /* not NULL: the value is no item's but who the client is */
 };
 
 enum command_next {
@@ -113,10 +118,26 @@ void command_store_format(struct store_format *format);
 struct commands *commands_new(struct store *store, const struct command_config *config,
                               const struct command_server *server);
 void commands_free(struct commands *commands);
+/* Who may ask: -S or -Y, or everybody. */
+struct command_auth {
+    bool sasl;
+    const char *file; /* NULL: none */
+};
+/* Before the first client. False: `error` says why nobody could be let in. */
+bool commands_authenticate(struct commands *commands, const struct command_auth *auth, char *error,
+                           size_t nerror);
+/* Reads the file again. False: `error` says why it is as before. */
+bool commands_reload(struct commands *commands, char *error, size_t nerror);
 /* Whether `stats detail` is on. */
 bool commands_detail(const struct commands *commands);
 struct command_local *command_local_new(struct commands *commands);
 void command_local_free(struct command_local *local);
+
+void command_client_open(const struct command_local *local, enum command_transport transport,
+                         int fd, struct command_client *client);
+void command_client_close(struct command_client *client);
+/* A longer start of a line, or of a binary request, is none that a locked client may send. */
+enum { COMMAND_LOCKED_MAX = PROTO_LINE_MAX };
 
 /* Executes a parsed request, adds to the reply. `pending` is written only for COMMAND_VALUE. */
 enum command_next command_run(struct command_local *local, const struct request *request,

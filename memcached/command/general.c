@@ -11,6 +11,7 @@
 struct general {
     uint64_t pid, uptime, time, pointer_size, max_connections, threads;
     uint64_t cmd_get, cmd_set, cmd_flush, cmd_meta, get_hits, get_misses;
+    uint64_t auth_cmds, auth_errors;
     uint64_t bytes_read, bytes_written;
     struct store_class_counts sum; /* of all classes */
     const char *version, *rusage_user, *rusage_system;
@@ -60,8 +61,8 @@ static const struct stat_row rows[] = {
     {ROW("cas_badval", U64, sum.cas_badval)},
     {ROW("touch_hits", U64, sum.touch_hits)},
     {ROW("touch_misses", U64, store.counts.touch_misses)},
-    {ZERO("auth_cmds")},
-    {ZERO("auth_errors")},
+    {ROW("auth_cmds", U64, auth_cmds)},
+    {ROW("auth_errors", U64, auth_errors)},
     {WHEN("idle_kicks", net.idle_kicks, IDLE_TIMEOUT)},
     {ROW("bytes_read", U64, bytes_read)},
     {ROW("bytes_written", U64, bytes_written)},
@@ -150,6 +151,8 @@ static void count_commands(struct general *general, struct commands *commands)
     general->cmd_set = general->sum.set_cmds + own.bad_chunks;
     general->cmd_flush = counts->flush_cmds + own.flush_refused;
     general->cmd_meta = own.meta_cmds;
+    general->auth_cmds = own.auth_cmds;
+    general->auth_errors = own.auth_errors;
     general->get_hits = general->sum.get_hits + kernel.count[MC_COUNT_HITS];
     general->get_misses = counts->get_misses + kernel.count[MC_COUNT_MISSES];
     general->bytes_read = general->net.bytes_read + kernel.count[MC_COUNT_BYTES_READ];

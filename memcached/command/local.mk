@@ -5,7 +5,13 @@ command_srcs = memcached/command/command.h memcached/command/call.h memcached/co
     memcached/command/change.c memcached/command/admin.c memcached/command/stat.c \
     memcached/command/general.c memcached/command/stats.c memcached/command/meta.c \
     memcached/command/binary.c memcached/command/detail.c memcached/command/prefix.c \
-    memcached/command/prefix.h
+    memcached/command/prefix.h memcached/command/auth.c \
+    memcached/command/authfile.c memcached/command/authfile.h memcached/command/sasl.h
+if ENABLE_SASL
+command_srcs += memcached/command/sasl.c
+else
+command_srcs += memcached/command/sasl_none.c
+endif
 
 unit_tests += t/unit/command_text t/unit/command_limits t/unit/command_stats \
     t/unit/command_threads t/unit/command_meta t/unit/command_binary \

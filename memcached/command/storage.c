@@ -70,6 +70,9 @@ size_t command_value_room(struct command_local *local, struct command_pending *p
     struct slice room;
 
     if (!pending->item) {
+        if (pending->message) {
+            return auth_room(pending, ptr);
+        }
         *ptr = NULL;
         return pending->nleft;
     }
@@ -144,8 +147,10 @@ enum command_next command_finish(struct command_local *local, struct command_cli
 {
     struct slice text = pending->error;
 
-    (void)client;
     assert(pending->nleft == 0);
+    if (__builtin_expect(pending->message != NULL, false)) {
+        return auth_finish(local, client, pending, reply);
+    }
     if (pending->binary) {
         return binary_finish(local, pending, now, reply);
     }
@@ -185,6 +190,7 @@ void command_abandon(struct command_local *local, struct command_pending *pendin
         store_discard(local->store, pending->item);
         pending->item = NULL;
     }
+    auth_abandon(pending);
     free(pending->echo);
     pending->echo = NULL;
     pending->nleft = 0;

@@ -108,7 +108,7 @@ void conn_open(struct worker *worker, struct stream_socket socket)
         return;
     }
     conn->worker = worker;
-    conn->client = (struct command_client){.transport = COMMAND_STREAM, .fd = fd};
+    command_client_open(worker->local, COMMAND_STREAM, fd, &conn->client);
     conn->protocol = worker->config->protocol;
     conn->endpoint = (struct endpoint){.fd = fd,
                                        .kind = ENDPOINT_STREAM,
@@ -149,6 +149,7 @@ void conn_close(struct conn *conn)
     if (conn->filling) {
         command_abandon(worker->local, &conn->pending);
     }
+    command_client_close(&conn->client);
     free_unsent(conn);
     outlet_close(conn->outlet);
     command_release(worker->local, &worker->reply);
@@ -454,6 +455,7 @@ static ssize_t parse(struct conn *conn, struct request *request)
 {
     struct input *in = conn->in;
     struct slice bytes = unread(in);
+    ssize_t n;
 
     if (bytes.len == 0) {
         return 0;
@@ -465,7 +467,8 @@ static ssize_t parse(struct conn *conn, struct request *request)
     if (conn->protocol == PROTOCOL_TEXT && is_endless(in, bytes)) {
         return 0;
     }
-    return proto_parse(conn->protocol, bytes, request);
+    n = proto_parse(conn->protocol, bytes, request);
+    return n == 0 && conn->client.locked && bytes.len > COMMAND_LOCKED_MAX ? -1 : n;
 }
 
 /* Executes one request, or the rest of one. */

@@ -312,7 +312,6 @@ struct udp *udp_open(struct worker *worker, int fd)
         return NULL;
     }
     udp->endpoint = (struct endpoint){.fd = fd, .kind = ENDPOINT_DATAGRAM, .state = STATE_READ};
-    udp->client = (struct command_client){.transport = COMMAND_DATAGRAM, .fd = fd};
     udp->worker = worker;
     udp->any = socket_local(fd, &name) == 0 && socket_is_any(&name);
     udp->requests = malloc((size_t)BATCH * DATAGRAM_MAX);
@@ -338,8 +337,16 @@ struct udp *udp_open(struct worker *worker, int fd)
     return udp;
 }
 
+void udp_begin(struct worker *worker)
+{
+    for (struct udp *udp = worker->udp; udp; udp = udp->next) {
+        command_client_open(worker->local, COMMAND_DATAGRAM, udp->endpoint.fd, &udp->client);
+    }
+}
+
 void udp_close(struct udp *udp)
 {
+    command_client_close(&udp->client);
     event_free(udp->event);
     *udp->link = udp->next;
     if (udp->next) {

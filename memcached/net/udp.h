@@ -13,6 +13,8 @@
 
 /* Takes over fd. NULL: no memory, fd is closed. */
 struct udp *udp_open(struct worker *worker, int fd);
+/* Before the first datagram: the worker's commands are there. */
+void udp_begin(struct worker *worker);
 void udp_close(struct udp *udp);
 /* How many datagrams a reply of nbytes takes; 0: more than the frame header can count. */
 size_t udp_ndatagrams(size_t nbytes);

@@ -150,6 +150,7 @@ int worker_start(struct worker *worker, struct command_local *local, bool pin)
     int error;
 
     worker->local = local;
+    udp_begin(worker);
     pthread_attr_init(&attributes);
     if (pin) {
         pin_to_cpus(worker, &attributes);

@@ -77,10 +77,9 @@ static const struct opcode_row opcodes[] = {
     [0x1c] = {VERB_TOUCH, NTIME, KNOWN | KEY},
     [0x1d] = {VERB_GAT, NTIME, KNOWN | KEY},
     [0x1e] = {VERB_GAT, NTIME, KNOWN | KEY | QUIET},
-    /* Authentication, which a server without it does not know, but in its right form. */
-    [0x20] = {VERB_UNKNOWN, 0, KNOWN},
-    [0x21] = {VERB_UNKNOWN, 0, KNOWN | KEY | VALUE},
-    [0x22] = {VERB_UNKNOWN, 0, KNOWN | KEY | VALUE},
+    [0x20] = {VERB_SASL_LIST, 0, KNOWN},
+    [0x21] = {VERB_SASL_AUTH, 0, KNOWN | KEY | VALUE},
+    [0x22] = {VERB_SASL_STEP, 0, KNOWN | KEY | VALUE},
     [0x23] = {VERB_GAT, NTIME, KNOWN | KEY | WITH_KEY},
     [0x24] = {VERB_GAT, NTIME, KNOWN | KEY | WITH_KEY | QUIET},
 };
@@ -246,6 +245,8 @@ struct slice proto_binary_text(enum binary_status status)
         return SLICE("Non-numeric server-side value for incr or decr");
     case BINARY_REFUSED:
         return SLICE("Auth failure.");
+    case BINARY_CONTINUE:
+        break;
     case BINARY_UNKNOWN:
         return SLICE("Unknown command");
     case BINARY_NO_MEMORY:

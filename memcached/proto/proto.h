@@ -55,6 +55,9 @@ enum verb {
     VERB_META_NOOP,
     VERB_META_DEBUG,
     VERB_NOOP,
+    VERB_SASL_LIST,
+    VERB_SASL_AUTH,
+    VERB_SASL_STEP,
 };
 
 enum {
@@ -90,6 +93,7 @@ enum binary_status {
     BINARY_NOT_STORED = 0x05,
     BINARY_NON_NUMERIC = 0x06,
     BINARY_REFUSED = 0x20,
+    BINARY_CONTINUE = 0x21,
     BINARY_UNKNOWN = 0x81,
     BINARY_NO_MEMORY = 0x82,
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The command line: what is stored, what is refused with which status, and the forms of -X. */
+#include "config.h"
 #include "options.h"
 
 #include <string.h>
@@ -196,9 +197,14 @@ static const struct refusal refusals[] = {
     {"-o mode=native", 1, "Illegal suboption \"mode=native\""},
     {"-q", 1, "Illegal argument \"?\""},
     {"-P", 1, "Illegal argument \"?\""},
-    {"-S", 64, "not built in yet"},
+    {"-S -B ascii", 64,
+     ENABLE_SASL ? "cannot allow the ASCII protocol while using SASL"
+                 : "This server is not built with SASL support."},
+    {"-Y /x -B binary", 64, "cannot allow the BINARY protocol while using ascii authentication"},
+    {"-Y /x -B auto", 64, "cannot allow the BINARY protocol while using ascii authentication"},
+    {"-Y /x -U 1", 64, "Cannot use UDP with ascii authentication enabled (-U 0 to disable)"},
+    {"-Y /x -U 1 -X bmc=eth0", 64, "-X bmc= answers whoever asks"},
     {"-Z", 64, "not built in yet"},
-    {"-Y /x", 64, "not built in yet"},
     {"-e /x", 64, "not built in yet"},
     {"-o ext_path=/x:1g", 64, "not built in yet"},
     {"-o ssl_key=/x", 64, "not built in yet"},
@@ -230,7 +236,8 @@ static void help_comes_from_the_table(void)
     options_fini(&o.options);
     parse(&o, "-p 5 -h");
     ok(o.status == 0 && strstr(o.said, "\n-p, --port=<num>          TCP port"), "-h lists options");
-    ok(!strstr(o.said, "sasl") && !strstr(o.said, "enable-ssl"), "but not what is not built in");
+    ok(!ENABLE_SASL == !strstr(o.said, "sasl"), "and SASL where it is built in");
+    ok(!strstr(o.said, "enable-ssl"), "but not what is not built in");
     options_fini(&o.options);
 }
 

@@ -84,9 +84,9 @@ static const struct row {
     {0x1c, "touch", VERB_TOUCH, 4, true, false, false, false},
     {0x1d, "gat", VERB_GAT, 4, true, false, false, false},
     {0x1e, "gatq", VERB_GAT, 4, true, false, true, false},
-    {0x20, "sasl list", VERB_UNKNOWN, 0, false, false, false, false},
-    {0x21, "sasl auth", VERB_UNKNOWN, 0, true, true, false, false},
-    {0x22, "sasl step", VERB_UNKNOWN, 0, true, true, false, false},
+    {0x20, "sasl list", VERB_SASL_LIST, 0, false, false, false, false},
+    {0x21, "sasl auth", VERB_SASL_AUTH, 0, true, true, false, false},
+    {0x22, "sasl step", VERB_SASL_STEP, 0, true, true, false, false},
     {0x23, "gatk", VERB_GAT, 4, true, false, false, true},
     {0x24, "gatkq", VERB_GAT, 4, true, false, true, true},
 };

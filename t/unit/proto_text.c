@@ -152,6 +152,9 @@ static void describe_parts(const struct request *request, struct text *text)
     case VERB_UNKNOWN:
     case VERB_HTTP:
     case VERB_NOOP:
+    case VERB_SASL_LIST:
+    case VERB_SASL_AUTH:
+    case VERB_SASL_STEP:
         break;
     }
 }

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* sasl: libsasl2 (Cyrus SASL). The only file that knows it. */
+#include "command/sasl.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sasl/sasl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "command/authfile.h"
+
+enum {
+    NAME_MAX_BYTES = 256, /* of a host, a file */
+    PATH_BYTES = 4096,
+    LOG_BYTES = 512,
+    PASSWORD_FILE_MAX = 1 << 20,
+    NCALLBACKS = 5,
+};
+
+struct sasl {
+    sasl_callback_t callbacks[NCALLBACKS + 1]; /* a row of SASL_CB_LIST_END closes it */
+    char realm[NAME_MAX_BYTES];                /* of users that name none: this host */
+    char application[NAME_MAX_BYTES];          /* reads its configuration from APPLICATION.conf */
+    char conf_path[PATH_BYTES];                /* directories, a colon between them; may be empty */
+    const char *password_file;                 /* of the environment; NULL: none */
+};
+
+struct sasl_talk {
+    sasl_conn_t *conn;
+    bool waiting; /* for a step */
+    char mechanism[SASL_MECHANISM_MAX + 1];
+};
+
+static const char service[] = "memcached";
+
+/* --- what the library calls ----------------------------------------------- */
+
+static void *new_lock(void)
+{
+    pthread_mutex_t *lock = malloc(sizeof(*lock));
+
+    if (lock && pthread_mutex_init(lock, NULL) != 0) {
+        free(lock);
+        return NULL;
+    }
+    return lock;
+}
+
+static int lock_lock(void *lock)
+{
+    return pthread_mutex_lock(lock) == 0 ? SASL_OK : SASL_FAIL;
+}
+
+static int unlock_lock(void *lock)
+{
+    return pthread_mutex_unlock(lock) == 0 ? SASL_OK : SASL_FAIL;
+}
+
+static void free_lock(void *lock)
+{
+    if (lock) {
+        pthread_mutex_destroy(lock);
+        free(lock);
+    }
+}
+
+/* A message may repeat what the client sent: mechanism, user. One with a password is not shown. */
+static int on_log(void *context, int severity, const char *message)
+{
+    char line[LOG_BYTES];
+    size_t i;
+
+    (void)context;
+    if (log_get_level() < 1 || severity >= SASL_LOG_PASS || !message) {
+        return SASL_OK;
+    }
+    for (i = 0; i < sizeof(line) - 1 && message[i]; i++) {
+        line[i] = message[i] >= ' ' && message[i] < 0x7f ? message[i] : '?';
+    }
+    line[i] = '\0';
+    log_say("SASL (severity %d): %s", severity, line);
+    return SASL_OK;
+}
+
+static int on_conf_path(void *context, char **path)
+{
+    *path = ((struct sasl *)context)->conf_path;
+    return SASL_OK;
+}
+
+/* Whether there is a configuration in the library's usual places. */
+static bool has_configuration(void)
+{
+    static const char *const paths[] = {"/etc/sasl2/memcached.conf", "/etc/sasl/memcached.conf",
+                                        "/usr/lib/sasl2/memcached.conf"};
+    size_t i;
+
+    for (i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        if (access(paths[i], R_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * A password file alone, without any configuration, can check only what a client says in clear
+ * text: so no other mechanism is offered.
+ */
+static int on_option(void *context, const char *plugin, const char *option, const char **result,
+                     unsigned int *len)
+{
+    static const char plain[] = "plain";
+
+    (void)context;
+    if (plugin || strcmp(option, "mech_list") != 0) {
+        return SASL_FAIL;
+    }
+    *result = plain;
+    if (len) {
+        *len = sizeof(plain) - 1;
+    }
+    return SASL_OK;
+}
+
+/* Every line is compared, so that the time does not tell which one it is. */
+static bool file_has(struct slice text, const struct auth_entry *as_given,
+                     const struct auth_entry *without_realm)
+{
+    struct slice line;
+    bool found = false;
+
+    while (auth_next_line(&text, &line)) {
+        struct auth_entry entry;
+
+        if (auth_entry_parse(&entry, line)) {
+            found |= auth_entry_equal(&entry, as_given);
+            found |= auth_entry_equal(&entry, without_realm);
+        }
+        explicit_bzero(&entry, sizeof(entry));
+    }
+    return found;
+}
+
+/* The user without our own realm, which the library adds. */
+static struct slice plain_user(const struct sasl *sasl, const char *user)
+{
+    const char *at = strrchr(user, '@');
+
+    return (struct slice){user, at && strcmp(at + 1, sasl->realm) == 0 ? (size_t)(at - user)
+                                                                       : strlen(user)};
+}
+
+/* The file is read each time: a change needs no signal. */
+static int on_password(sasl_conn_t *conn, void *context, const char *user, const char *password,
+                       unsigned int npassword, struct propctx *properties)
+{
+    const struct sasl *sasl = context;
+    struct slice given = {password, npassword};
+    struct auth_entry as_given, without_realm;
+    bool found = false;
+    size_t len = 0;
+    char *text;
+
+    (void)conn;
+    (void)properties;
+    if (!*user || npassword == 0 ||
+        !auth_entry_make(&as_given, (struct slice){user, strlen(user)}, given) ||
+        !auth_entry_make(&without_realm, plain_user(sasl, user), given)) {
+        return SASL_BADAUTH;
+    }
+    text = auth_read(sasl->password_file, PASSWORD_FILE_MAX, &len);
+    if (text) {
+        found = file_has((struct slice){text, len}, &as_given, &without_realm);
+        auth_forget(text, PASSWORD_FILE_MAX + 1);
+    } else {
+        log_say("cannot read %s: %s", sasl->password_file, strerror(errno));
+    }
+    explicit_bzero(&as_given, sizeof(as_given));
+    explicit_bzero(&without_realm, sizeof(without_realm));
+    return found ? SASL_OK : SASL_BADAUTH;
+}
+
+/* --- the library ---------------------------------------------------------- */
+
+/* libsasl2 has one type for all callbacks. */
+#define CALLBACK(number, function, object)                                                         \
+    ((sasl_callback_t){(number), (int (*)(void))(void (*)(void))(function), (object)})
+
+static void make_callbacks(struct sasl *sasl)
+{
+    sasl_callback_t *next = sasl->callbacks;
+
+    *next++ = CALLBACK(SASL_CB_LOG, on_log, NULL);
+    if (sasl->conf_path[0]) {
+        *next++ = CALLBACK(SASL_CB_GETCONFPATH, on_conf_path, sasl);
+    }
+    if (sasl->password_file) {
+        *next++ = CALLBACK(SASL_CB_SERVER_USERDB_CHECKPASS, on_password, sasl);
+    }
+    if (sasl->password_file && !sasl->conf_path[0] && !has_configuration()) {
+        *next++ = CALLBACK(SASL_CB_GETOPT, on_option, NULL);
+    }
+    *next = CALLBACK(SASL_CB_LIST_END, NULL, NULL);
+}
+
+/* SASL_CONF_PATH may also name the file itself, as it had to for older libraries. */
+static void find_configuration(struct sasl *sasl, const char *path)
+{
+    static const char ending[] = ".conf";
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    size_t nname = strlen(name);
+    size_t nending = sizeof(ending) - 1;
+    struct stat status;
+
+    snprintf(sasl->application, sizeof(sasl->application), "%s", service);
+    snprintf(sasl->conf_path, sizeof(sasl->conf_path), "%s", path);
+    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) || nname <= nending ||
+        strcmp(name + nname - nending, ending) != 0) {
+        return;
+    }
+    snprintf(sasl->application, sizeof(sasl->application), "%.*s", (int)(nname - nending), name);
+    snprintf(sasl->conf_path, sizeof(sasl->conf_path), "%.*s", slash ? (int)(slash - path) : 1,
+             slash ? path : ".");
+}
+
+struct sasl *sasl_setup(char *error, size_t nerror)
+{
+    const char *conf = getenv("SASL_CONF_PATH");
+    struct sasl *sasl = calloc(1, sizeof(*sasl));
+    int result;
+
+    if (!sasl) {
+        snprintf(error, nerror, "Error initializing sasl.");
+        return NULL;
+    }
+    find_configuration(sasl, conf ? conf : "");
+    sasl->password_file = getenv("MEMCACHED_SASL_PWDB");
+    if (gethostname(sasl->realm, sizeof(sasl->realm) - 1) != 0) {
+        sasl->realm[0] = '\0';
+    }
+    make_callbacks(sasl);
+    sasl_set_mutex(new_lock, lock_lock, unlock_lock, free_lock);
+    result = sasl_server_init(sasl->callbacks, sasl->application);
+    if (result != SASL_OK) {
+        snprintf(error, nerror, "Error initializing sasl. (%s)",
+                 sasl_errstring(result, NULL, NULL));
+        free(sasl);
+        return NULL;
+    }
+    log_at(1, "Initialized SASL.");
+    return sasl;
+}
+
+void sasl_teardown(struct sasl *sasl)
+{
+    if (sasl) {
+        sasl_server_done();
+        free(sasl);
+    }
+}
+
+/* --- one client ----------------------------------------------------------- */
+
+struct sasl_talk *sasl_talk_new(struct sasl *sasl)
+{
+    /* No mechanism that lets anybody in, none that would encrypt what follows. */
+    const sasl_security_properties_t properties = {.security_flags = SASL_SEC_NOANONYMOUS};
+    struct sasl_talk *talk = calloc(1, sizeof(*talk));
+
+    if (!talk) {
+        return NULL;
+    }
+    if (sasl_server_new(service, NULL, sasl->realm[0] ? sasl->realm : NULL, NULL, NULL, NULL, 0,
+                        &talk->conn) != SASL_OK ||
+        sasl_setprop(talk->conn, SASL_SEC_PROPS, &properties) != SASL_OK) {
+        sasl_talk_free(talk);
+        return NULL;
+    }
+    return talk;
+}
+
+void sasl_talk_free(struct sasl_talk *talk)
+{
+    if (talk) {
+        if (talk->conn) {
+            sasl_dispose(&talk->conn);
+        }
+        free(talk);
+    }
+}
+
+struct slice sasl_talk_mechanisms(struct sasl_talk *talk)
+{
+    const char *names = NULL;
+    unsigned int len = 0;
+
+    if (sasl_listmech(talk->conn, NULL, "", " ", "", &names, &len, NULL) != SASL_OK) {
+        return (struct slice){0};
+    }
+    return (struct slice){names, len};
+}
+
+static enum sasl_outcome outcome(struct sasl_talk *talk, int result, const char *out,
+                                 unsigned int nout, struct slice *answer)
+{
+    talk->waiting = result == SASL_CONTINUE;
+    *answer = (struct slice){out, out ? nout : 0};
+    if (result == SASL_OK || result == SASL_CONTINUE) {
+        return result == SASL_OK ? SASL_OUTCOME_IN : SASL_OUTCOME_MORE;
+    }
+    log_at(1, "SASL: %s", sasl_errstring(result, NULL, NULL));
+    return SASL_OUTCOME_OUT;
+}
+
+enum sasl_outcome sasl_talk_start(struct sasl_talk *talk, struct slice mechanism, struct slice data,
+                                  struct slice *answer)
+{
+    const char *out = NULL;
+    unsigned int nout = 0;
+    int result;
+
+    if (mechanism.len > SASL_MECHANISM_MAX || memchr(mechanism.ptr, '\0', mechanism.len)) {
+        return SASL_OUTCOME_OUT;
+    }
+    memcpy(talk->mechanism, mechanism.ptr, mechanism.len);
+    talk->mechanism[mechanism.len] = '\0';
+    /* No data is no first message: the mechanism then asks for it. */
+    result = sasl_server_start(talk->conn, talk->mechanism, data.len > 0 ? data.ptr : NULL,
+                               (unsigned int)data.len, &out, &nout);
+    return outcome(talk, result, out, nout, answer);
+}
+
+enum sasl_outcome sasl_talk_step(struct sasl_talk *talk, struct slice mechanism, struct slice data,
+                                 struct slice *answer)
+{
+    const char *out = NULL;
+    unsigned int nout = 0;
+    int result;
+
+    if (!talk->waiting ||
+        !slice_equal(mechanism, (struct slice){talk->mechanism, strlen(talk->mechanism)})) {
+        return SASL_OUTCOME_OUT;
+    }
+    result = sasl_server_step(talk->conn, data.len > 0 ? data.ptr : "", (unsigned int)data.len,
+                              &out, &nout);
+    return outcome(talk, result, out, nout, answer);
+}
