@@ -3,6 +3,7 @@
 # the debug twin, with asserts, links the layers' libraries.
 options_srcs = memcached/license.h \
     memcached/options.c memcached/options.h \
+    memcached/options_env.c memcached/options_env.h \
     memcached/options_set.c memcached/options_set.h \
     memcached/options_table.c memcached/options_table.h
 if ENABLE_SECCOMP

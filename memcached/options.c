@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "command/command.h"
+#include "options_env.h"
 #include "options_set.h"
 #include "options_table.h"
 
@@ -406,7 +407,10 @@ static int scan(struct scanner *scanner, int argc)
 int options_parse(struct options *options, int argc, char **argv, FILE *out, FILE *err)
 {
     struct scanner scanner = {.options = options, .argv = argv, .out = out, .err = err};
-    int status = scan(&scanner, argc);
+    int status;
+
+    options_environment(options);
+    status = scan(&scanner, argc);
 
     if (status != OPTIONS_RUN) {
         return status;

@@ -51,6 +51,7 @@ struct options {
     char prefix_delimiter;
     /* store */
     uint64_t memory_limit, item_max, chunk_max; /* bytes */
+    uint64_t allocated_before;                  /* of the limit, from the environment */
     uint32_t chunk_min;
     double growth_factor;
     uint32_t slab_sizes[OPTIONS_MAX_SLAB_SIZES + 1]; /* 0-terminated; empty: by factor */

@@ -221,6 +221,7 @@ static void build_store(struct server *server)
 
     store_config_defaults(&config);
     config.memory_limit = o->memory_limit;
+    config.allocated_before = o->allocated_before;
     config.item_max = (uint32_t)o->item_max;
     config.chunk_max = (uint32_t)o->chunk_max;
     config.chunk_min = o->chunk_min;

@@ -3,6 +3,12 @@
 EXTRA_t = t/lib t/clients t/run $(wildcard $(srcdir)/t/*.t)
 EXTRA_t += t/fuzz/corpus t/fuzz/text.dict
 
+# What memcached's own test suite looks for at the top of the build tree.
+noinst_PROGRAMS += timedrun sizes testapp
+timedrun_SOURCES = t/tool/timedrun.c
+sizes_SOURCES = t/tool/sizes.c
+testapp_SOURCES = t/tool/testapp.c
+
 # Helpers of the end-to-end tests.
 noinst_PROGRAMS += t/tool/coherence
 t_tool_coherence_SOURCES = t/tool/coherence.c

@@ -97,7 +97,7 @@ void store_stats(struct store *store, struct store_stats *out)
     out->hash_power_level = 31 - (uint32_t)__builtin_clz(nlines) + 3;
     out->hash_bytes = table_bytes(&store->table);
     out->hash_is_expanding = table_crowded(&store->table);
-    out->memory_limit = slab_limit(&store->slabs);
+    out->memory_limit = slab_limit(&store->slabs) + store->config.allocated_before;
 }
 
 static rel_time tail_age(struct store *store, unsigned int clsid, enum lru_segment segment,
@@ -175,7 +175,8 @@ unsigned int store_nclasses(const struct store *store)
 
 void store_slab_totals(struct store *store, uint64_t *total_malloced, uint32_t *active_slabs)
 {
-    *total_malloced = (uint64_t)slab_npages(&store->slabs) * MC_PAGE_BYTES;
+    *total_malloced =
+        (uint64_t)slab_npages(&store->slabs) * MC_PAGE_BYTES + store->config.allocated_before;
     *active_slabs = 0;
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
         struct slab_stats slab;

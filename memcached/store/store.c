@@ -50,6 +50,12 @@ static const char *check_config(const struct store_config *config)
     return NULL;
 }
 
+/* What of a limit is left for pages. */
+static uint64_t limit_left(const struct store_config *config, uint64_t limit)
+{
+    return limit > config->allocated_before ? limit - config->allocated_before : 0;
+}
+
 static int init_memory(struct store *store, struct provider *provider, const char **error)
 {
     const struct store_config *config = &store->config;
@@ -58,7 +64,7 @@ static int init_memory(struct store *store, struct provider *provider, const cha
         .chunk_min = config->chunk_min,
         .growth_factor = config->growth_factor,
         .slab_sizes = config->slab_sizes,
-        .memory_limit = config->memory_limit,
+        .memory_limit = limit_left(config, config->memory_limit),
     };
     int result;
 
@@ -167,7 +173,7 @@ int store_set_memory_limit(struct store *store, uint64_t bytes)
         return -EINVAL;
     if (bytes / MC_SEGMENT_BYTES >= store->heap.max_segments - MC_CLASSES)
         return -ERANGE;
-    slab_set_limit(&store->slabs, bytes);
+    slab_set_limit(&store->slabs, limit_left(&store->config, bytes));
     return 0;
 }
 

@@ -63,6 +63,7 @@ enum { STORE_MIDDLE_MAX = 32 };
 
 struct store_config {
     uint64_t memory_limit;          /* bytes of slab pages (-m) */
+    uint64_t allocated_before;      /* bytes of them that are taken from the start */
     uint32_t item_max;              /* largest item, bytes (-I) */
     uint32_t chunk_max;             /* largest chunk, bytes; above it values are chained */
     uint32_t chunk_min;             /* least room for key, value and flags (-n) */

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "options_env.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+const struct environment_row environment_table[] = {
+    {"MEMCACHED_PORT_FILENAME",
+     "A file that gets the ports that are listened on, a line for each socket, such as\n"
+     "\"TCP INET: 11211\". It is written beside itself with .lck behind the name and then renamed.",
+     0},
+    {"T_MEMD_INITIAL_MALLOC",
+     "Bytes that count as allocated from the start. For tests of limits beyond 4 gigabytes.",
+     offsetof(struct options, allocated_before)},
+    {"T_MEMD_SLABS_ALLOC", "Of memcached's tests; without effect, as no memory is preallocated.",
+     0},
+    {"MEMCACHED_HASH_BULK_MOVE", "Without effect: the hash table grows by one line at a time.", 0},
+    {"MEMCACHED_SLAB_BULK_CHECK", "Without effect.", 0},
+};
+
+const size_t environment_count = sizeof(environment_table) / sizeof(environment_table[0]);
+
+void options_environment(struct options *options)
+{
+    for (size_t i = 0; i < environment_count; i++) {
+        const struct environment_row *row = &environment_table[i];
+        const char *text = getenv(row->name);
+        unsigned long long value;
+        char *end;
+
+        if (!text || !row->field) {
+            continue;
+        }
+        errno = 0;
+        value = strtoull(text, &end, 10);
+        if (errno == 0 && end != text && !*end && *text != '-') {
+            *(uint64_t *)((char *)options + row->field) = value;
+        }
+    }
+}

@@ -1,0 +1,165 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What memcached's own test suite relies on: the programs at the top of the build tree, and the
+command line and the statistics that it reads before and between its tests."""
+import os
+import re
+import signal
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import server
+import tap
+
+BUILD = os.path.abspath(os.environ.get("BUILDDIR", "."))
+ROOT = os.geteuid() == 0
+
+
+def run(*arguments, seconds=60):
+    done = subprocess.run([os.path.join(BUILD, arguments[0])] + [str(a) for a in arguments[1:]],
+                          cwd=BUILD, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=seconds, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@tap.case
+def the_programs_are_there():
+    for name in ("memcached-debug", "timedrun", "sizes", "testapp"):
+        tap.ok(os.access(os.path.join(BUILD, name), os.X_OK),
+               "%s lies at the top of the build tree" % name)
+    status, out, _ = run("sizes")
+    tap.is_(status, 0, "sizes succeeds")
+    tap.like(out, r"^struct mc_item\s+\d+$", "and lists our structures")
+
+
+@tap.case
+def testapp_passes():
+    status, out, error = run("testapp")
+    tap.is_(status, 0, "testapp succeeds")
+    tap.like(out, r"\n1\.\.\d+\n", "and speaks TAP")
+    tap.ok(not re.search("^not ok", out, re.M), "without a failure")
+    if status:
+        tap.diag(out + error)
+
+
+@tap.case
+def timedrun_runs_a_program():
+    tap.is_(run("timedrun", 30, "sh", "-c", "echo $0 $1; exit 7", "a", "b c"), (7, "a b c\n", ""),
+            "timedrun hands on arguments, output and status")
+    tap.is_(run("timedrun", 30, "sh", "-c", "kill -9 $$")[0], 128 + 9,
+            "a program that a signal ends: 128 and its number")
+    tap.is_(run("timedrun", 30, "/nonexistent")[0], 127, "no program: 127")
+    for wrong in ((), ("30",), ("x", "true"), ("0", "true"), ("3s", "true")):
+        status, _, error = run("timedrun", *wrong)
+        tap.is_(status, 64, "timedrun %s: status 64" % " ".join(wrong))
+        tap.like(error, r"\Ausage: timedrun", "and how to use it")
+    tap.is_(run("timedrun", "0.1", "sleep", 1000)[0], 128 + 15,
+            "after the time it ends the program with SIGTERM")
+
+
+def shell(script):
+    """A shell under timedrun that has said `ready`."""
+    process = subprocess.Popen([os.path.join(BUILD, "timedrun"), "60", "sh", "-c", script],
+                               stdout=subprocess.PIPE)
+    server.guard.add("pid", process.pid)
+    process.stdout.readline()
+    return process
+
+
+@tap.case
+def timedrun_hands_on_signals():
+    for number, name in ((15, "TERM"), (1, "HUP"), (2, "INT"), (10, "USR1")):
+        process = shell("trap 'echo got %s; exit 3' %s; echo ready; "
+                        "while :; do sleep 0.02; done" % (name, name))
+        process.send_signal(number)
+        tap.is_((process.stdout.read(), process.wait(20)), (b"got %s\n" % name.encode(), 3),
+                "SIG%s reaches the program" % name)
+        server.guard.remove("pid", process.pid)
+    process = shell("echo ready; echo $$; exec sleep 1000")
+    child = int(process.stdout.readline())
+    process.kill()
+    process.wait()
+    tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % child)),
+           "killed, it takes the program along")
+    server.guard.remove("pid", process.pid)
+
+
+def debug_server(*arguments):
+    """As memcached's suite starts its servers. Returns the process of timedrun and a client."""
+    port = server.free_port()
+    command = ["./timedrun", "600", "./memcached-debug", "-p", port, "-U", port, "-l",
+               "127.0.0.1"] + (["-u", "root"] if ROOT else [])
+    process = subprocess.Popen([str(a) for a in command + list(arguments)], cwd=BUILD,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server.guard.add("pid", process.pid)
+    clients = []
+
+    def connects():
+        try:
+            clients.append(server.client.tcp("127.0.0.1", port))
+        except ConnectionError:
+            pass
+        return clients or process.poll() is not None
+
+    server.wait_for(connects, server.START_SECONDS)
+    return process, clients[0]
+
+
+def end(process, number=signal.SIGINT):
+    process.send_signal(number)
+    status = process.wait(20)
+    server.guard.remove("pid", process.pid)
+    return status
+
+
+@tap.case
+def the_debug_twin_under_timedrun():
+    process, c = debug_server("-o", "relaxed_privileges")
+    tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "./timedrun 600 ./memcached-debug serves")
+    tap.ok(int(c.stats()["pid"]) != process.pid, "its pid is its own")
+    tap.is_(end(process), 0, "SIGINT to timedrun ends it with status 0")
+    process, _ = debug_server("-o", "relaxed_privileges")
+    tap.is_(end(process, signal.SIGUSR1), 0, "SIGUSR1 too")
+
+
+@tap.case
+def tiny_and_huge_limits_start():
+    for arguments in (("-m", "2"), ("-m", "3"), ("-m", "4"), ("-m", "4098"), ("-M", "-m", "2")):
+        process, c = debug_server(*arguments)
+        tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "%s starts and stores" % " ".join(arguments))
+        end(process)
+
+
+@tap.case
+def more_than_4_gigabytes_are_counted_right():
+    os.environ.update(T_MEMD_INITIAL_MALLOC="4294967328", T_MEMD_SLABS_ALLOC="0")
+    try:
+        process, c = debug_server("-m", "4098")
+    finally:
+        del os.environ["T_MEMD_INITIAL_MALLOC"], os.environ["T_MEMD_SLABS_ALLOC"]
+    stats, slabs = c.stats(), c.stats("slabs")
+    tap.is_((stats["limit_maxbytes"], slabs["total_malloced"], slabs["active_slabs"]),
+            ("4297064448", "4294967328", "0"), "T_MEMD_INITIAL_MALLOC presets what is allocated")
+    for i in range(10):
+        c.set(b"k%d" % i, b"v" * 400000)
+    stats, slabs = c.stats(), c.stats("slabs")
+    tap.is_(slabs["total_malloced"], "4296015904", "one page is left below the limit")
+    tap.is_((stats["curr_items"], stats["total_items"], stats["evictions"]), ("2", "10", "8"),
+            "two of ten items fit, the others are evicted")
+    end(process)
+
+
+@tap.case
+def features_are_told_by_the_help():
+    _, text, _ = server.run("-h")
+    settings = server.Server()
+    known = settings.stats("settings")
+    settings.stop()
+    for word, key in (("no_drop_privileges", "drop_privileges"), ("enable-ssl", "ssl_enabled"),
+                      ("ext_path", "ext_item_size")):
+        tap.is_(word in text, key in known, "-h shows %s if settings has %s" % (word, key))
+
+
+tap.run()
