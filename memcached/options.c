@@ -77,6 +77,20 @@ static int later(const struct option_input *input)
     return EXIT_USAGE_ERROR;
 }
 
+/* The value of a suboption, which is part of a list. NULL: that was said. */
+static char *keep_word(const struct option_input *input)
+{
+    struct options *options = input->options;
+    char *kept = options->nwords < OPTIONS_MAX_WORDS ? strdup(input->value) : NULL;
+
+    if (kept) {
+        options->words[options->nwords++] = kept;
+    } else {
+        fprintf(input->err, "no room for another %s\n", input->row->name);
+    }
+    return kept;
+}
+
 /* Stores the value of one option and takes its further step. */
 static int apply(struct option_input *input, bool on)
 {
@@ -109,7 +123,8 @@ static int apply(struct option_input *input, bool on)
         status = store_real(input);
         break;
     case OPTION_TEXT:
-        *(char **)field = input->value;
+        *(char **)field = row->letter ? input->value : keep_word(input);
+        status = *(char **)field ? OPTIONS_RUN : 1;
         break;
     case OPTION_LATER:
         return later(input);
@@ -464,6 +479,9 @@ static void show(const struct options *o, const struct option_row *row, struct s
         break;
     case SHOW_VERBOSITY:
         stat_add(sink, row->setting, "%u", log_get_level());
+        break;
+    case SHOW_TLS_VERSION:
+        stat_add(sink, row->setting, "tlsv1.%u", *(const uint32_t *)field);
         break;
     case SHOW_ZERO:
         stat_add(sink, row->setting, "0");

@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "kcache/kcache.h"
+#include "net/net.h"
 
 struct stat_sink;
 
@@ -66,9 +67,12 @@ struct options {
     uint32_t automove, automove_window;
     double automove_ratio;
     uint32_t watcher_logbuf, worker_logbuf; /* bytes */
+    /* TLS */
+    bool ssl_enabled;
+    struct tls_config tls;
     /* kernel path: on when there is an interface */
     struct kcache_options kcache;
-    char *words[OPTIONS_MAX_WORDS]; /* that kcache's slices point into */
+    char *words[OPTIONS_MAX_WORDS]; /* that texts above and kcache's slices point into */
     unsigned int nwords;
 };
 

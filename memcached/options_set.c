@@ -211,6 +211,23 @@ int set_no_drop_privileges(struct option_input *input)
     return OPTIONS_RUN;
 }
 
+/* A number up to the row's greatest, or that is no number at all. */
+int set_ssl_level(struct option_input *input)
+{
+    const struct option_row *row = input->row;
+    char *end;
+    long level = strtol(input->value, &end, 10);
+
+    if (end == input->value || *end) {
+        return refuse(input->err, 1, "could not parse argument to %s", row->name);
+    }
+    if (level < 0 || (double)level > row->maximum) {
+        return refuse(input->err, 1, "Invalid %s. Use help to see valid options.", row->name);
+    }
+    *(uint32_t *)(void *)((char *)input->options + row->field) = (uint32_t)level;
+    return OPTIONS_RUN;
+}
+
 int check_threads(struct option_input *input)
 {
     if (input->options->nthreads > 64) {
@@ -381,6 +398,9 @@ int options_check(struct options *o, FILE *err)
     }
     if (o->temp_lru && !o->lru_maintainer) {
         return refuse(err, EXIT_USAGE_ERROR, "temporary_ttl requires lru_maintainer to be enabled");
+    }
+    if (o->ssl_enabled && o->tcp_port == 0) {
+        return refuse(err, EXIT_USAGE_ERROR, "ERROR: You cannot enable SSL without a TCP port.");
     }
     if (o->kcache.ninterfaces > 0 && (o->udp_port == 0 || o->socket_path)) {
         return refuse(err, EXIT_USAGE_ERROR,

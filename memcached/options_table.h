@@ -32,7 +32,8 @@ enum option_show {
     SHOW_TEXT_OR_NO,
     SHOW_CHAR,
     SHOW_BINDING,
-    SHOW_VERBOSITY, /* the current one */
+    SHOW_VERBOSITY,   /* the current one */
+    SHOW_TLS_VERSION, /* 2: tlsv1.2 */
     SHOW_ZERO,
     SHOW_NO,
 };

@@ -11,6 +11,7 @@
 #include "base/anonymous.h"
 #include "base/log.h"
 #include "command/command.h"
+#include "config.h"
 #include "confine.h"
 #include "kcache/kcache.h"
 #include "net/net.h"
@@ -38,6 +39,7 @@ struct server {
     struct command_auth auth;
     char *auth_path; /* made of a relative one; NULL: none */
     struct commands *commands;
+    struct tls *tls; /* NULL: off */
     struct net *net;
 };
 
@@ -168,6 +170,17 @@ static void set_verbosity(void *context, unsigned int level)
     set_aside(context, ASIDE_VERBOSE, level >= VERBOSITY_ASIDE);
 }
 
+static bool refresh_certs(void *context, char *error, size_t nerror)
+{
+    const struct server *server = context;
+
+    if (!server->tls) {
+        snprintf(error, nerror, "Error TLS not enabled");
+        return false;
+    }
+    return tls_refresh(server->tls, error, nerror);
+}
+
 static void set_detail(void *context, bool on)
 {
     set_aside(context, ASIDE_DETAIL, on);
@@ -265,6 +278,7 @@ static void build_commands(struct server *server)
         .prefix_delimiter = o->prefix_delimiter,
         .maxconns_fast = o->maxconns_fast,
         .idle_timeout = o->idle_timeout > 0,
+        .tls = o->ssl_enabled,
         .segmented = o->segmented,
         .temp = o->temp_lru,
         .slab_reassign = o->slab_reassign,
@@ -285,6 +299,7 @@ static void build_commands(struct server *server)
         .set_verbosity = set_verbosity,
         .shutdown = shut_down,
         .set_detail = set_detail,
+        .refresh_certs = ENABLE_TLS ? refresh_certs : NULL,
     };
 
     server->commands = commands_new(server->store, &config, &calls);
@@ -293,6 +308,27 @@ static void build_commands(struct server *server)
     }
     if (!commands_authenticate(server->commands, &server->auth, error, sizeof(error))) {
         fatal(1, "%s", error);
+    }
+}
+
+/* Before the privileges go and before -d leaves the directory. */
+static void build_tls(struct server *server)
+{
+    const struct options *o = server->options;
+    char error[ERROR_TEXT];
+
+    if (!o->ssl_enabled) {
+        return;
+    }
+    server->tls = tls_new(&o->tls, &server->clock, error, sizeof(error));
+    if (!server->tls) {
+        fatal(EXIT_USAGE_ERROR, "%s", error);
+    }
+    if (o->socket_path) {
+        log_say("-Z: a unix socket has no TLS");
+    }
+    if (o->tls.verify_mode > 0 && !o->tls.ca_cert) {
+        log_say("ssl_verify_mode without ssl_ca_cert: no client certificate will be accepted");
     }
 }
 
@@ -319,6 +355,7 @@ static void build_net(struct server *server)
         .reqs_per_event = o->reqs_per_event,
         .nthreads = o->nthreads,
         .reuseport = o->reuseport,
+        .tls = server->tls,
         .clock = server->clock,
     };
 
@@ -398,6 +435,9 @@ static void reload(struct server *server)
 
     if (!commands_reload(server->commands, error, sizeof(error))) {
         log_say("%s; going on with what was read before", error);
+    }
+    if (server->tls && !tls_refresh(server->tls, error, sizeof(error))) {
+        log_say("%s; the old certificates stay", error);
     }
 }
 
@@ -485,6 +525,7 @@ static void start_threads(struct server *server)
 static void take_apart(struct server *server)
 {
     net_free(server->net);
+    tls_free(server->tls);
     if (server->options->lru_maintainer) {
         store_maintainer_stop(server->store);
     }
@@ -502,8 +543,9 @@ int server_run(const struct options *options)
     int error;
 
     log_set_level(options->verbosity);
-    prepare_process(&server);
     clock_init(&server.clock);
+    build_tls(&server);
+    prepare_process(&server);
     build_memory(&server);
     build_store(&server);
     build_commands(&server);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* admin: the commands that concern no key. */
 #include <errno.h>
+#include <string.h>
 
 #include "base/num.h"
 #include "command/call.h"
@@ -10,6 +11,7 @@ enum {
     VERBOSITY_MAX = 2,
     MEMLIMIT_MIN_MB = 8,
     MEMLIMIT_MAX_MB = 1000000000, /* more can only be bytes */
+    ERROR_TEXT = 1024,
 };
 
 /* Words behind the verb, without a closing "noreply". */
@@ -90,4 +92,22 @@ enum command_next command_shutdown(struct call *call)
     }
     commands->server.shutdown(commands->server.context);
     return COMMAND_CLOSE;
+}
+
+enum command_next command_refresh_certs(struct call *call)
+{
+    const struct command_server *server = &call->local->commands->server;
+    char error[ERROR_TEXT];
+
+    if (!server->refresh_certs) {
+        return answer(call, SLICE("ERROR\r\n"));
+    }
+    if (server->refresh_certs(server->context, error, sizeof(error))) {
+        return answer(call, SLICE("OK\r\n"));
+    }
+    if (!call->request->noreply) {
+        reply_copy(call->reply, (struct slice){error, strlen(error)});
+        reply_bytes(call->reply, SLICE("\r\n"));
+    }
+    return COMMAND_DONE;
 }

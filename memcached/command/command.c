@@ -29,6 +29,7 @@ static command_handler *const handlers[] = {
     [VERB_VERBOSITY] = command_verbosity,
     [VERB_QUIT] = command_quit,
     [VERB_SHUTDOWN] = command_shutdown,
+    [VERB_REFRESH_CERTS] = command_refresh_certs,
     [VERB_HTTP] = command_quit,
     [VERB_META_GET] = command_meta_get,
     [VERB_META_SET] = command_meta_set,

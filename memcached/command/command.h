@@ -32,10 +32,17 @@ struct stat_sink;
 void stat_add(struct stat_sink *sink, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* `stats tls`. */
+struct command_tls_stats {
+    uint64_t handshakes, resumed, handshake_errors, protocol_errors, refreshes, refresh_errors,
+        since_refresh; /* seconds */
+};
+
 struct command_net_stats {
     uint64_t curr_connections, total_connections, rejected_connections, connection_structures,
         reserved_fds, bytes_read, bytes_written, listen_disabled_num, time_in_listen_disabled_us,
         conn_yields, idle_kicks;
+    struct command_tls_stats tls;
     bool accepting_conns;
     const char *libevent; /* its version */
 };
@@ -53,6 +60,8 @@ struct command_server {
     void (*shutdown)(void *context);
     /* Whether the commands must see every request from now on. Takes no lock. May be NULL. */
     void (*set_detail)(void *context, bool on);
+    /* False: `error` is the answer. May be NULL. */
+    bool (*refresh_certs)(void *context, char *error, size_t nerror);
 };
 
 struct command_config {
@@ -62,6 +71,7 @@ struct command_config {
     bool dump_enabled;                /* false: -X, no `stats cachedump` */
     bool detail_enabled;              /* `stats detail on` from the start */
     char prefix_delimiter;            /* of `stats detail` */
+    bool tls;                         /* adds a line to `stats` too */
     bool segmented;                   /* lru_maintainer */
     bool temp;                        /* the temp LRU is on */
     bool slab_reassign, lru_crawler;

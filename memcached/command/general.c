@@ -91,6 +91,7 @@ static const struct stat_row rows[] = {
     {ZERO("log_worker_written")},
     {ZERO("log_watcher_skipped")},
     {ZERO("log_watcher_sent")},
+    {WHEN("time_since_server_cert_refresh", net.tls.since_refresh, TLS)},
     {ROW("bytes", U64, store.bytes)},
     {ROW("curr_items", U64, store.curr_items)},
     {ROW("total_items", U64, store.total_items)},

@@ -53,7 +53,8 @@ unsigned int stat_conditions(const struct command_config *config)
            (config->idle_timeout ? WHEN_IDLE_TIMEOUT : 0u) |
            (config->slab_reassign ? WHEN_SLAB_REASSIGN : 0u) |
            (config->lru_crawler ? WHEN_LRU_CRAWLER : 0u) |
-           (config->segmented ? WHEN_SEGMENTED : 0u) | (config->temp ? WHEN_TEMP : 0u);
+           (config->segmented ? WHEN_SEGMENTED : 0u) | (config->temp ? WHEN_TEMP : 0u) |
+           (config->tls ? WHEN_TLS : 0u);
 }
 
 static void add_row(struct stat_sink *sink, const char *prefix, const struct stat_row *row,

@@ -24,6 +24,7 @@ enum stat_when {
     WHEN_LRU_CRAWLER = 1 << 3,
     WHEN_SEGMENTED = 1 << 4,
     WHEN_TEMP = 1 << 5,
+    WHEN_TLS = 1 << 6,
 };
 
 enum stat_type {

@@ -16,6 +16,8 @@ struct class_view {
 #define SLAB(name, type, field) name, offsetof(struct class_view, field), STAT_##type, 0
 #define ITEM(field, type, when) #field, offsetof(struct class_view, class.field), STAT_##type, when
 
+#define TLS(name, field) name, offsetof(struct command_tls_stats, field), STAT_U64, WHEN_TLS
+
 static const struct stat_row slab_rows[] = {
     {SLAB("chunk_size", U32, class.chunk_size)},
     {SLAB("chunks_per_page", U32, class.chunks_per_page)},
@@ -177,6 +179,27 @@ static void stat_bmc(struct call *call, struct stat_sink *sink)
     }
 }
 
+static const struct stat_row tls_rows[] = {
+    {TLS("ssl_handshakes", handshakes)},
+    {TLS("ssl_resumed_sessions", resumed)},
+    {TLS("ssl_handshake_errors", handshake_errors)},
+    {TLS("ssl_proto_errors", protocol_errors)},
+    {TLS("ssl_cert_refreshes", refreshes)},
+    {TLS("ssl_cert_refresh_errors", refresh_errors)},
+    {TLS("time_since_server_cert_refresh", since_refresh)},
+};
+
+static void stat_tls(struct call *call, struct stat_sink *sink)
+{
+    const struct commands *commands = call->local->commands;
+    struct command_net_stats net = {0};
+
+    stat_add(sink, "ssl_enabled", "%s", commands->config.tls ? "yes" : "no");
+    commands->server.net_stats(commands->server.context, &net);
+    stat_rows(sink, "", tls_rows, sizeof(tls_rows) / sizeof(tls_rows[0]), &net.tls,
+              stat_conditions(&commands->config));
+}
+
 void stats_reset(struct commands *commands)
 {
     store_reset_stats(commands->store);
@@ -201,6 +224,7 @@ static const struct {
     {{"sizes_disable", 13}, stat_sizes_disable, NO_END},
     {{"conns", 5}, stat_conns, TEXT_ONLY},
     {{"bmc", 3}, stat_bmc, 0},
+    {{"tls", 3}, stat_tls, 0},
 };
 
 enum { NKINDS = sizeof(kinds) / sizeof(kinds[0]) };

@@ -16,6 +16,7 @@
 #include "net/accept.h"
 #include "net/endpoint.h"
 #include "net/listen.h"
+#include "net/tls.h"
 #include "net/worker.h"
 
 enum { NSIGNALS = 4 };
@@ -219,6 +220,25 @@ static uint64_t read_count(const uint64_t *count)
     return __atomic_load_n(count, __ATOMIC_RELAXED);
 }
 
+static void collect_tls(struct net *net, struct command_tls_stats *out)
+{
+    rel_time loaded;
+
+    if (!net->config.tls) {
+        return;
+    }
+    for (unsigned int i = 0; i < net->config.nthreads; i++) {
+        const struct tls_counts *counts = tls_local_counts(net->workers[i]->tls);
+
+        out->handshakes += read_count(&counts->handshakes);
+        out->resumed += read_count(&counts->resumed);
+        out->handshake_errors += read_count(&counts->handshake_errors);
+        out->protocol_errors += read_count(&counts->protocol_errors);
+    }
+    tls_stats(net->config.tls, &loaded, &out->refreshes, &out->refresh_errors);
+    out->since_refresh = clock_now(&net->config.clock) - loaded;
+}
+
 /* Since the start. */
 static void collect(struct net *net, struct command_net_stats *out)
 {
@@ -233,6 +253,7 @@ static void collect(struct net *net, struct command_net_stats *out)
         out->idle_kicks += read_count(&counts->idle_kicks);
     }
     acceptor_stats(net->acceptor, out);
+    collect_tls(net, &out->tls);
     pthread_mutex_lock(&net->endpoints.lock);
     out->curr_connections = net->endpoints.current;
     out->total_connections = net->endpoints.total;
@@ -252,6 +273,12 @@ void net_stats(struct net *net, struct command_net_stats *out)
     out->rejected_connections -= net->before.rejected_connections;
     out->listen_disabled_num -= net->before.listen_disabled_num;
     out->time_in_listen_disabled_us -= net->before.time_in_listen_disabled_us;
+    out->tls.handshakes -= net->before.tls.handshakes;
+    out->tls.resumed -= net->before.tls.resumed;
+    out->tls.handshake_errors -= net->before.tls.handshake_errors;
+    out->tls.protocol_errors -= net->before.tls.protocol_errors;
+    out->tls.refreshes -= net->before.tls.refreshes;
+    out->tls.refresh_errors -= net->before.tls.refresh_errors;
     pthread_mutex_unlock(&net->lock);
 }
 

@@ -74,8 +74,8 @@ void net_stats_conns(struct net *net, struct stat_sink *sink);
 
 /* The words of -o ssl_*; paths and lists may be NULL. */
 struct tls_config {
-    const char *chain_cert, *key, *ca_cert, *ciphers;
-    int32_t key_format;   /* 1 PEM, 2 DER */
+    char *chain_cert, *key, *ca_cert, *ciphers;
+    uint32_t key_format;  /* 1 PEM, 2 DER */
     uint32_t verify_mode; /* 0 none, 1 request, 2 require, 3 once */
     uint32_t min_version; /* 0 to 3: TLS 1.0 to 1.3 */
     uint32_t wbuf_size;   /* bytes */

@@ -67,7 +67,7 @@ static bool load_pair(SSL_CTX *context, const struct tls_config *config, char *e
     if (SSL_CTX_use_certificate_chain_file(context, config->chain_cert) != 1) {
         return explain(error, nerror, "Error loading the certificate chain", config->chain_cert);
     }
-    if (SSL_CTX_use_PrivateKey_file(context, key, config->key_format) != 1 ||
+    if (SSL_CTX_use_PrivateKey_file(context, key, (int)config->key_format) != 1 ||
         SSL_CTX_check_private_key(context) != 1) {
         return explain(error, nerror, "Error loading the key", key);
     }
@@ -161,7 +161,7 @@ static SSL_CTX *load(const struct tls_config *config, char *error, size_t nerror
 /* --- life -------------------------------------------------------------- */
 
 /* The path from the root on, for -d and a later refresh. False: no memory. */
-static bool keep_path(const char **path, const char *directory)
+static bool keep_path(char **path, const char *directory)
 {
     char *kept = NULL;
 
@@ -223,10 +223,10 @@ void tls_free(struct tls *tls)
     if (!tls) {
         return;
     }
-    free((char *)(uintptr_t)tls->config.chain_cert);
-    free((char *)(uintptr_t)tls->config.key);
-    free((char *)(uintptr_t)tls->config.ca_cert);
-    free((char *)(uintptr_t)tls->config.ciphers);
+    free(tls->config.chain_cert);
+    free(tls->config.key);
+    free(tls->config.ca_cert);
+    free(tls->config.ciphers);
     SSL_CTX_free(tls->context);
     pthread_mutex_destroy(&tls->lock);
     free(tls);

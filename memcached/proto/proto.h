@@ -47,6 +47,7 @@ enum verb {
     VERB_VERBOSITY,
     VERB_QUIT,
     VERB_SHUTDOWN,
+    VERB_REFRESH_CERTS,
     VERB_HTTP, /* the last word is HTTP/...: close */
     VERB_META_GET,
     VERB_META_SET,

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "config.h"
 #include "options_table.h"
 #include "t/lib/tap.h"
 
@@ -204,18 +205,42 @@ static const struct refusal refusals[] = {
     {"-Y /x -B auto", 64, "cannot allow the BINARY protocol while using ascii authentication"},
     {"-Y /x -U 1", 64, "Cannot use UDP with ascii authentication enabled (-U 0 to disable)"},
     {"-Y /x -U 1 -X bmc=eth0", 64, "-X bmc= answers whoever asks"},
-    {"-Z", 64, "not built in yet"},
     {"-e /x", 64, "not built in yet"},
     {"-o ext_path=/x:1g", 64, "not built in yet"},
-    {"-o ssl_key=/x", 64, "not built in yet"},
     {"-X bmc=eth0", 64, "needs a UDP port"},
     {"-X bmc=eth0 -U 1 -s /x", 64, "needs a UDP port"},
 };
 
-static void wrong_values_are_refused(void)
+static const struct refusal tls_refusals[] = {
+    {"-Z -p 0", 64, "ERROR: You cannot enable SSL without a TCP port."},
+    {"-o ssl_chain_cert", 1, "Missing ssl_chain_cert argument"},
+    {"-o ssl_key", 1, "Missing ssl_key argument"},
+    {"-o ssl_verify_mode", 1, "Missing ssl_verify_mode argument"},
+    {"-o ssl_verify_mode=x", 1, "could not parse argument to ssl_verify_mode"},
+    {"-o ssl_verify_mode=4", 1, "Invalid ssl_verify_mode. Use help to see valid options."},
+    {"-o ssl_verify_mode=-1", 1, "Invalid ssl_verify_mode. Use help to see valid options."},
+    {"-o ssl_keyformat", 1, "Missing ssl_keyformat argument"},
+    {"-o ssl_keyformat=PEM", 1, "could not parse argument to ssl_keyformat"},
+    {"-o ssl_ciphers", 1, "Missing ssl_ciphers argument"},
+    {"-o ssl_ca_cert", 1, "Missing ssl_ca_cert argument"},
+    {"-o ssl_wbuf_size", 1, "Missing ssl_wbuf_size argument"},
+    {"-o ssl_wbuf_size=4k", 1, "could not parse argument to ssl_wbuf_size"},
+    {"-o ssl_min_version", 1, "Missing ssl_min_version argument"},
+    {"-o ssl_min_version=4", 1, "Invalid ssl_min_version. Use help to see valid options."},
+};
+
+/* What a build without TLS says to its options. */
+static const struct refusal tls_absent[] = {
+    {"-Z", 64, "This server is not built with SSL support."},
+    {"--enable-ssl", 64, "This server is not built with SSL support."},
+    {"-o ssl_chain_cert=/x", 64, "This server is not built with SSL support."},
+    {"-o ssl_min_version=3", 64, "This server is not built with SSL support."},
+};
+
+static void refuses(const struct refusal *rows, size_t nrows)
 {
-    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
-        const struct refusal *refusal = &refusals[i];
+    for (size_t i = 0; i < nrows; i++) {
+        const struct refusal *refusal = &rows[i];
         struct outcome o;
 
         parse(&o, refusal->line);
@@ -224,6 +249,16 @@ static void wrong_values_are_refused(void)
             diag("status %d: %s", o.status, o.said);
         }
         options_fini(&o.options);
+    }
+}
+
+static void wrong_values_are_refused(void)
+{
+    refuses(refusals, sizeof(refusals) / sizeof(refusals[0]));
+    if (ENABLE_TLS) {
+        refuses(tls_refusals, sizeof(tls_refusals) / sizeof(tls_refusals[0]));
+    } else {
+        refuses(tls_absent, sizeof(tls_absent) / sizeof(tls_absent[0]));
     }
 }
 
@@ -237,7 +272,7 @@ static void help_comes_from_the_table(void)
     parse(&o, "-p 5 -h");
     ok(o.status == 0 && strstr(o.said, "\n-p, --port=<num>          TCP port"), "-h lists options");
     ok(!ENABLE_SASL == !strstr(o.said, "sasl"), "and SASL where it is built in");
-    ok(!strstr(o.said, "enable-ssl"), "but not what is not built in");
+    ok(!ENABLE_TLS == !strstr(o.said, "enable-ssl"), "and TLS");
     options_fini(&o.options);
 }
 

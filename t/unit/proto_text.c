@@ -29,17 +29,29 @@ static const struct row {
 };
 
 static const char *const names[] = {
-    [VERB_UNKNOWN] = "unknown", [VERB_GET] = "get",
-    [VERB_GETS] = "gets",       [VERB_GAT] = "gat",
-    [VERB_GATS] = "gats",       [VERB_TOUCH] = "touch",
-    [VERB_SET] = "set",         [VERB_ADD] = "add",
-    [VERB_REPLACE] = "replace", [VERB_APPEND] = "append",
-    [VERB_PREPEND] = "prepend", [VERB_CAS] = "cas",
-    [VERB_INCR] = "incr",       [VERB_DECR] = "decr",
-    [VERB_DELETE] = "delete",   [VERB_FLUSH_ALL] = "flush_all",
-    [VERB_STATS] = "stats",     [VERB_CACHE_MEMLIMIT] = "cache_memlimit",
-    [VERB_VERSION] = "version", [VERB_VERBOSITY] = "verbosity",
-    [VERB_QUIT] = "quit",       [VERB_SHUTDOWN] = "shutdown",
+    [VERB_UNKNOWN] = "unknown",
+    [VERB_GET] = "get",
+    [VERB_GETS] = "gets",
+    [VERB_GAT] = "gat",
+    [VERB_GATS] = "gats",
+    [VERB_TOUCH] = "touch",
+    [VERB_SET] = "set",
+    [VERB_ADD] = "add",
+    [VERB_REPLACE] = "replace",
+    [VERB_APPEND] = "append",
+    [VERB_PREPEND] = "prepend",
+    [VERB_CAS] = "cas",
+    [VERB_INCR] = "incr",
+    [VERB_DECR] = "decr",
+    [VERB_DELETE] = "delete",
+    [VERB_FLUSH_ALL] = "flush_all",
+    [VERB_STATS] = "stats",
+    [VERB_CACHE_MEMLIMIT] = "cache_memlimit",
+    [VERB_VERSION] = "version",
+    [VERB_VERBOSITY] = "verbosity",
+    [VERB_QUIT] = "quit",
+    [VERB_SHUTDOWN] = "shutdown",
+    [VERB_REFRESH_CERTS] = "refresh_certs",
     [VERB_HTTP] = "http",
 };
 
@@ -141,6 +153,7 @@ static void describe_parts(const struct request *request, struct text *text)
     case VERB_VERBOSITY:
     case VERB_QUIT:
     case VERB_SHUTDOWN:
+    case VERB_REFRESH_CERTS:
         describe_words(request, text);
         break;
     case VERB_META_GET:
