@@ -60,17 +60,6 @@ bool num_parse_u64(struct slice text, uint64_t *out)
     return true;
 }
 
-bool num_parse_u32(struct slice text, uint32_t *out)
-{
-    uint64_t value;
-
-    if (!num_parse_u64(text, &value) || value > UINT32_MAX) {
-        return false;
-    }
-    *out = (uint32_t)value;
-    return true;
-}
-
 bool num_parse_i64(struct slice text, int64_t *out)
 {
     struct number number;
@@ -79,6 +68,28 @@ bool num_parse_i64(struct slice text, int64_t *out)
         return false;
     }
     *out = (int64_t)(number.negative ? -number.magnitude : number.magnitude);
+    return true;
+}
+
+bool num_cut_u32(struct slice text, uint32_t *out)
+{
+    uint64_t value;
+
+    if (!num_parse_u64(text, &value)) {
+        return false;
+    }
+    *out = (uint32_t)value;
+    return true;
+}
+
+bool num_cut_i32(struct slice text, int64_t *out)
+{
+    int64_t value;
+
+    if (!num_parse_i64(text, &value)) {
+        return false;
+    }
+    *out = (int32_t)(uint32_t)value;
     return true;
 }
 

@@ -30,7 +30,7 @@ enum command_next command_flush_all(struct call *call)
         count_one(&local->counts.flush_refused);
         return answer(call, SLICE("CLIENT_ERROR flush_all not allowed\r\n"));
     }
-    if (nwords(request) > 0 && !num_parse_i64(request->tokens[1], &delay)) {
+    if (nwords(request) > 0 && !num_cut_i32(request->tokens[1], &delay)) {
         count_one(&local->counts.flush_refused);
         return answer(call, SLICE("CLIENT_ERROR invalid exptime argument\r\n"));
     }
@@ -67,7 +67,7 @@ enum command_next command_verbosity(struct call *call)
     const struct command_server *server = &call->local->commands->server;
     uint32_t level;
 
-    if (!num_parse_u32(call->request->tokens[1], &level)) {
+    if (!num_cut_u32(call->request->tokens[1], &level)) {
         return answer(call, SLICE("CLIENT_ERROR bad command line format\r\n"));
     }
     server->set_verbosity(server->context, level < VERBOSITY_MAX ? level : VERBOSITY_MAX);

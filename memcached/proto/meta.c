@@ -44,17 +44,17 @@ static bool read_value(char flag, struct slice value, struct request *request)
 
     switch (flag) {
     case 'T':
-        return num_parse_i64(value, &request->exptime);
+        return num_cut_i32(value, &request->exptime);
     case 'N':
-        return num_parse_i64(value, &meta->vivify);
+        return num_cut_i32(value, &meta->vivify);
     case 'R':
-        return num_parse_i64(value, &meta->recache);
+        return num_cut_i32(value, &meta->recache);
     case 'C':
         return num_parse_u64(value, &request->cas);
     case 'E':
         return num_parse_u64(value, &meta->new_cas);
     case 'F':
-        return num_parse_u32(value, &request->client_flags);
+        return num_cut_u32(value, &request->client_flags);
     case 'D':
         return num_parse_u64(value, &request->delta);
     case 'J':

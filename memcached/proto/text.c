@@ -179,8 +179,8 @@ static void parse_store(struct request *request, bool with_cas)
     int64_t nvalue;
 
     request->key = word[1];
-    if (word[1].len > PROTO_KEY_MAX || !num_parse_u32(word[2], &request->client_flags) ||
-        !num_parse_i64(word[3], &request->exptime) || !num_parse_i64(word[4], &nvalue) ||
+    if (word[1].len > PROTO_KEY_MAX || !num_cut_u32(word[2], &request->client_flags) ||
+        !num_cut_i32(word[3], &request->exptime) || !num_parse_i64(word[4], &nvalue) ||
         nvalue < 0 || nvalue > PROTO_NVALUE_MAX ||
         (with_cas && !num_parse_u64(word[5], &request->cas))) {
         request->error = BAD_FORMAT;
@@ -209,7 +209,7 @@ static void parse_delta(struct request *request)
 
 static void parse_touch(struct request *request)
 {
-    if (parse_key(request) && !num_parse_i64(request->tokens[2], &request->exptime)) {
+    if (parse_key(request) && !num_cut_i32(request->tokens[2], &request->exptime)) {
         request->error = BAD_EXPTIME;
     }
 }
@@ -264,7 +264,7 @@ static void parse_keys(struct slice line, bool with_exptime, struct request *req
 
     if (with_exptime) {
         exptime = next_word(&line);
-        if (exptime.len && !num_parse_i64(exptime, &request->exptime)) {
+        if (exptime.len && !num_cut_i32(exptime, &request->exptime)) {
             request->error = BAD_EXPTIME;
             return;
         }

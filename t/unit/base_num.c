@@ -34,12 +34,12 @@ static const struct {
     {"5\v", "5", "5", "5"},
     {"- 5", "-", "-", "-"},
     {"4294967295", "4294967295", "4294967295", "4294967295"},
-    {"4294967296", "4294967296", "-", "4294967296"},
-    {"9223372036854775807", "9223372036854775807", "-", "9223372036854775807"},
-    {"9223372036854775808", "9223372036854775808", "-", "-"},
+    {"4294967296", "4294967296", "0", "4294967296"},
+    {"9223372036854775807", "9223372036854775807", "4294967295", "9223372036854775807"},
+    {"9223372036854775808", "9223372036854775808", "0", "-"},
     {"-9223372036854775808", "-", "-", "-9223372036854775808"},
-    {"-9223372036854775809", "9223372036854775807", "-", "-"},
-    {"18446744073709551615", "18446744073709551615", "-", "-"},
+    {"-9223372036854775809", "9223372036854775807", "4294967295", "-"},
+    {"18446744073709551615", "18446744073709551615", "4294967295", "-"},
     {"-18446744073709551615", "1", "1", "-"},
     {"18446744073709551616", "-", "-", "-"},
     {"99999999999999999999", "-", "-", "-"},
@@ -66,7 +66,7 @@ static void numbers_are_read_as_memcached_reads_them(void)
         if (num_parse_u64(text, &a)) {
             snprintf(u64, sizeof(u64), "%" PRIu64, a);
         }
-        if (num_parse_u32(text, &b)) {
+        if (num_cut_u32(text, &b)) {
             snprintf(u32, sizeof(u32), "%" PRIu32, b);
         }
         if (num_parse_i64(text, &c)) {
@@ -83,6 +83,27 @@ static void refused_numbers_change_nothing(void)
     uint64_t value = 42;
 
     ok(!num_parse_u64(SLICE("x"), &value) && value == 42, "a refused number changes nothing");
+}
+
+static void times_are_cut_to_32_bits(void)
+{
+    static const struct {
+        struct slice text;
+        int64_t time;
+    } cuts[] = {
+        {{"2147483647", 10}, INT32_MAX},   {{"-2147483648", 11}, INT32_MIN},
+        {{"2147483648", 10}, INT32_MIN},   {{"4294967295", 10}, -1},
+        {{"4294967396", 10}, 100},         {{"-2147483649", 11}, INT32_MAX},
+        {{"9223372036854775807", 19}, -1},
+    };
+    int64_t time = 42;
+    size_t i;
+
+    ok(!num_cut_i32(SLICE("9223372036854775808"), &time) && time == 42, "64 bits are not exceeded");
+    for (i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+        ok(num_cut_i32(cuts[i].text, &time) && time == cuts[i].time, "%s is the time %" PRId64,
+           cuts[i].text.ptr, cuts[i].time);
+    }
 }
 
 static void numbers_are_written_as_printf_writes_them(void)
@@ -110,6 +131,7 @@ int main(void)
 {
     numbers_are_read_as_memcached_reads_them();
     refused_numbers_change_nothing();
+    times_are_cut_to_32_bits();
     numbers_are_written_as_printf_writes_them();
     return done();
 }

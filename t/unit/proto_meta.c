@@ -108,7 +108,7 @@ static const struct row {
     {"ms k +3\r\n", "ms k +3"},
     {"ms k 3 F5 T9 C7 MA c q I\r\n", "ms k +3 [ F5 T9 C7 MA c q I] T9 C7 F5 MA"},
     {"ms k 3 F4294967295\r\n", "ms k +3 [ F4294967295] F4294967295"},
-    {"ms k 3 F4294967296\r\n", "ms +3 " BAD},
+    {"ms k 3 F4294967296\r\n", "ms k +3 [ F4294967296]"},
     {"ms k 3 F-1\r\n", "ms +3 " BAD},
     {"ms k 3 z\r\n", "ms +3 " FLAG},
     {"ms k 3 v v\r\n", "ms +3 " DUP},
