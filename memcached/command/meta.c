@@ -404,9 +404,7 @@ void command_meta_store(struct command_local *local, struct command_pending *pen
 
     pending->item = NULL;
     result = store_commit_on(local->store, item, &terms, now, &facts.cas);
-    if (result == STORE_TOO_LARGE) {
-        reply_bytes(reply, SLICE("SERVER_ERROR object too large for cache\r\n"));
-    } else if (result == STORE_NO_MEMORY) {
+    if (result == STORE_NO_MEMORY) {
         reply_bytes(reply, SLICE("SERVER_ERROR out of memory storing object\r\n"));
     } else if (result != STORE_DONE || !proto_meta_has(&request, 'q')) {
         if (pending->echo) {

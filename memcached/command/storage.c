@@ -122,10 +122,9 @@ static struct slice stored_text(enum store_result result, enum verb verb)
         return SLICE("EXISTS\r\n");
     case STORE_MISS:
         return verb == VERB_CAS ? SLICE("NOT_FOUND\r\n") : SLICE("NOT_STORED\r\n");
-    case STORE_TOO_LARGE:
-        return SLICE("SERVER_ERROR object too large for cache\r\n");
     case STORE_NO_MEMORY:
         return SLICE("SERVER_ERROR out of memory storing object\r\n");
+    case STORE_TOO_LARGE: /* together with the old value */
     case STORE_NOT_STORED:
     case STORE_NON_NUMERIC:
         break;

@@ -114,6 +114,10 @@ static void too_large_values(void)
     ok(stores(&server, "set", 1000000, "STORED\r\n") &&
            stores(&server, "append", 1000, "STORED\r\n"),
        "a value may be appended to up to -I");
+    ok(stores(&server, "append", 100000, "NOT_STORED\r\n") &&
+           stores(&server, "prepend", 100000, "NOT_STORED\r\n") &&
+           strncmp(ask(&server, "get big\r\n"), "VALUE big 0 1001000\r\n", 21) == 0,
+       "and beyond it no more, and stays what it was");
     server_stop(&server);
 }
 
