@@ -1,0 +1,161 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The slab classes by number: sizes, which values go where, what a full class evicts."""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import server
+import tap
+
+SIZES = [int(word) for word in """96 120 152 192 240 304 384 480 600 752 944 1184 1480 1856 2320
+2904 3632 4544 5680 7104 8880 11104 13880 17352 21696 27120 33904 42384 52984 66232 82792 103496 129376
+161720 202152 252696 315872 394840 524288""".split()]
+PAGE = 1 << 20
+
+
+def holders(stats, what="number"):
+    """{class: value} of stats items."""
+    return {int(key.split(":")[1]): int(value) for key, value in stats.items()
+            if key.endswith(":" + what)}
+
+
+def class_of(memcached, key, nvalue):
+    """The class that an item of this key and value goes to, alone."""
+    c = memcached.stream()
+    c.all(b"flush_all\r\nset %s 0 0 %d\r\n%s\r\n" % (key, nvalue, b"v" * nvalue))
+    c.get(key)
+    number = int(c.all(b"me %s\r\n" % key).split(b"cls=")[1].split(b" ")[0])
+    c.close()
+    return number
+
+
+@tap.case
+def the_default_sizes():
+    """One item at least in each class makes it show itself."""
+    with server.Server("-m", "1024") as memcached:
+        c = memcached.stream()
+        for number, size in enumerate(SIZES, 1):
+            c.set(b"k%d" % number, b"v" * (size - 64))
+        c.set(b"large", b"v" * 600000)
+        slabs = c.stats("slabs")
+        sizes = {int(k.split(":")[0]): int(v) for k, v in slabs.items() if k.endswith("chunk_size")}
+        tap.is_(sizes, dict(enumerate(SIZES, 1)), "39 classes, with memcached's sizes")
+        pages = {int(k.split(":")[0]): int(v) for k, v in slabs.items()
+                 if k.endswith("chunks_per_page")}
+        tap.is_(pages, {n: PAGE // size for n, size in enumerate(SIZES, 1)},
+                "a page of 1 MB has as many chunks as fit")
+        tap.is_(slabs["active_slabs"], "39", "active_slabs counts classes that have pages")
+        total = sum(int(v) for k, v in slabs.items() if k.endswith("total_pages")) * PAGE
+        tap.is_(int(slabs["total_malloced"]), total, "total_malloced is all their pages")
+
+
+@tap.case
+def the_class_of_a_value():
+    with server.Server("-m", "256") as memcached:
+        for nvalue, number in ((1, 1), (20000, 25), (66560, 31), (70000, 31)):
+            tap.is_(class_of(memcached, b"foo", nvalue), number,
+                    "a value of %d bytes is in class %d" % (nvalue, number))
+        c = memcached.stream()
+        c.all(b"flush_all\r\n")
+        for i in range(10):
+            c.set(b"a%d" % i, b"v" * 20000)
+            c.set(b"b%d" % i, b"v" * 70000)
+        items, slabs = c.stats("items"), c.stats("slabs")
+        tap.is_((items["items:25:number"], items["items:31:number"]), ("10", "10"),
+                "stats items counts them there")
+        tap.is_((slabs["25:used_chunks"], slabs["31:used_chunks"]), ("10", "10"),
+                "stats slabs too")
+        tap.is_((slabs["25:total_pages"], slabs["31:total_pages"]), ("1", "1"),
+                "each in one page")
+        for i in range(10):
+            c.ask(b"delete a%d\r\n" % i)
+        slabs = c.stats("slabs")
+        tap.is_((slabs["25:used_chunks"], slabs["25:total_pages"]), ("0", "1"),
+                "a class keeps its page when it is empty")
+
+
+@tap.case
+def an_item_costs_what_memcacheds_does():
+    """48 bytes, 8 of CAS, the key and a NUL, 4 of flags unless 0, the value and its end: where that
+    is far from the border of a class, ours is in the same."""
+    with server.Server("-m", "256") as memcached:
+        wrong = []
+        for nvalue in (1, 50, 500, 1000, 1500, 2000, 3000, 5000, 8000, 12000, 19000, 30000,
+                       45000, 60000, 90000, 120000, 180000, 280000, 360000):
+            cost = 48 + 8 + len(b"key") + 1 + nvalue + 2
+            want = next(n for n, size in enumerate(SIZES, 1) if size >= cost)
+            got = class_of(memcached, b"key", nvalue)
+            if got != want:
+                wrong.append((nvalue, got, want))
+        tap.is_(wrong, [], "19 sizes of values are in memcached's classes")
+
+
+def fill(c, count, start=0):
+    for i in range(start, start + count):
+        if c.set(b"key%d" % i, b"v" * 66560) != b"STORED\r\n":
+            return False
+    return True
+
+
+@tap.case
+def a_full_class_evicts_one_for_each_set():
+    for limit, room in ((3, 36), (4, 48)):
+        with server.Server("-m", limit) as memcached:
+            c = memcached.stream()
+            tap.ok(fill(c, room), "-m %d holds %d values of 66,560 bytes" % (limit, room))
+            tap.is_(c.stats()["evictions"], "0", "without an eviction")
+            fill(c, 40, room)
+            tap.is_(c.stats()["evictions"], "40", "40 more evict exactly 40")
+            tap.is_((holders(c.stats("items")), holders(c.stats("items"), "evicted")),
+                    ({31: room}, {31: 40}), "in class 31")
+            tap.is_(c.stats("slabs")["31:total_pages"], str(limit), "which has all pages")
+
+
+@tap.case
+def every_class_gets_a_page():
+    """Of the smallest limit too: each class may have its first page."""
+    with server.Server("-m", "2") as memcached:
+        c = memcached.stream()
+        wrong = [size for size in SIZES[:30] if c.set(b"k%d" % size, b"v" * (size - 70 if size > 96
+                                                                         else 1)) != b"STORED\r\n"]
+        tap.is_(wrong, [], "-m 2: an item in each of 30 classes is stored")
+
+
+@tap.case
+def other_geometries():
+    for arguments, first, most in ((("-f", "2"), 96, 20), (("-n", "500"), 552, 40),
+                                   (("-o", "slab_sizes=100-500-1000"), 104, 4)):
+        with server.Server(*arguments) as memcached:
+            c = memcached.stream()
+            c.set(b"k", b"v")
+            slabs = c.stats("slabs")
+            tap.is_(slabs["1:chunk_size"], str(first), "%s %s: the first class" % arguments)
+            c.set(b"large", b"v" * 300000)
+            numbers = {int(k.split(":")[0]) for k in c.stats("slabs") if k.endswith("chunk_size")}
+            tap.ok(max(numbers) <= most, "and no more classes than that makes")
+    with server.Server("-o", "slab_chunk_max=16384") as memcached:
+        c = memcached.stream()
+        c.set(b"k", b"v" * 100000)
+        sizes = [int(v) for k, v in c.stats("slabs").items() if k.endswith("chunk_size")]
+        tap.is_(max(sizes), 16384, "slab_chunk_max is in bytes")
+        tap.ok(c.get(b"k") == b"v" * 100000, "and larger values are chains of chunks")
+
+
+@tap.case
+def limits_from_tiny_to_huge():
+    with server.Server("-m", "4098") as memcached:
+        c = memcached.stream()
+        tap.is_(c.stats()["limit_maxbytes"], str(4098 << 20), "-m 4098 is more than 32 bits count")
+        tap.is_(c.stats("settings")["maxbytes"], str(4098 << 20), "in stats settings too")
+        tap.ok(fill(c, 20) and len(c.get(b"key19")) == 66560, "and serves")
+    with server.Server("-m", "2", "-M") as memcached:
+        c = memcached.stream()
+        answers = {c.set(b"k%d" % i, b"v" * 16384) for i in range(200)}
+        tap.is_(answers, {b"STORED\r\n", b"SERVER_ERROR out of memory storing object\r\n"},
+                "-M -m 2 stores until it is full, and then says so")
+        tap.is_(c.stats()["evictions"], "0", "without an eviction")
+
+
+tap.run()
