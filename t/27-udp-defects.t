@@ -1,0 +1,229 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What stock memcached gets wrong over UDP and this server does not, and what it counts there.
+
+One worker, so that a datagram that was sent later is answered later.
+"""
+import os
+import socket
+import struct
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import client
+import server
+import tap
+
+CHUNK = b"CLIENT_ERROR bad data chunk\r\n"
+TOO_LARGE = b"SERVER_ERROR object too large for cache\r\n"
+HIT = b"VALUE k 0 1\r\nv\r\nEND\r\n"
+
+memcached = server.Server(threads=1)
+c = memcached.stream()
+u = memcached.udp()
+c.set(b"k", b"v")
+
+
+@tap.case
+def a_value_that_its_datagram_does_not_hold():
+    """Stock takes the next datagrams, header and all, for the rest of the value."""
+    for verb in (b"set", b"add", b"replace", b"append", b"prepend"):
+        for body in (b"", b"abc", b"abcdefghij", b"abcdefghij\r"):
+            c.set(b"cut", b"old")
+            tap.is_(u.ask(b"%s cut 0 0 10\r\n%s" % (verb, body)), CHUNK,
+                    "%s of 10 bytes with %d is a bad data chunk" % (verb.decode(), len(body)))
+            tap.is_(u.ask(b"get k\r\n"), HIT, "the next datagram is a command")
+            tap.is_(c.get(b"cut"), b"old", "and the old value is there")
+    tap.is_(u.ask(b"cas cut 0 0 10 1\r\nabc"), CHUNK, "cas")
+    tap.is_(u.ask(b"ms cut 10\r\nabc"), CHUNK, "ms")
+    u.send(b"set cut 0 0 10 noreply\r\nabc")
+    tap.ok(u.silence(b"get k\r\n"), "with noreply it is not answered")
+    ident = u.send(b"get k\r\nset cut 0 0 10\r\nabc")
+    tap.is_([u.message(ident), u.message(ident)], [HIT, CHUNK],
+            "what was whole in the datagram before it is answered")
+    rest = struct.pack("!HHHH", 9, 0, 1, 0) + b"abcdefghij\r\n"
+    u.send(b"set cut 0 0 20\r\n")
+    u.send_raw(rest)
+    got = u.recv_raw(), u.recv_raw()
+    tap.is_([part[8:] for part in got], [CHUNK, b"ERROR\r\n"],
+            "a second datagram is not the rest of the first's value, but a command of its own")
+    tap.is_(c.get(b"cut"), b"old", "and nothing was stored")
+
+
+@tap.case
+def a_value_that_is_too_large():
+    """Stock's socket then swallows megabytes of datagrams and is dead."""
+    for line, want in ((b"set big 0 0 2000000", TOO_LARGE), (b"add big 0 0 2000000", TOO_LARGE),
+                       (b"append k 0 0 2000000", TOO_LARGE), (b"ms big 2000000", TOO_LARGE),
+                       (b"set big 0 0 2147483645", TOO_LARGE),
+                       (b"set big 0 0 2147483647", b"CLIENT_ERROR bad command line format\r\n")):
+        for body in (b"", b"abc", b"x" * 60000):
+            if want != TOO_LARGE and body:
+                continue
+            tap.is_(u.ask(line + b"\r\n" + body), want,
+                    "%s with %d bytes is refused" % (line.decode(), len(body)))
+            tap.is_([u.ask(b"get k\r\n") for _ in range(30)], [HIT] * 30,
+                    "and the next 30 datagrams are served")
+    u.send(b"set k 0 0 2000000 noreply\r\nabc")
+    tap.ok(u.silence(b"get none\r\n"), "with noreply it is not answered")
+    tap.is_(c.get(b"k"), None, "a set that failed has removed the old value")
+    c.set(b"k", b"v")
+
+
+@tap.case
+def commands_that_need_a_connection():
+    """Stock hands its UDP socket to the logger or the crawler, which closes it."""
+    for line in (b"watch", b"watch fetchers mutations evictions", b"lru_crawler metadump all",
+                 b"lru_crawler metadump 1", b"lru_crawler mgdump all"):
+        ident = u.send(line + b"\r\n")
+        tap.is_(u.ask(b"get k\r\n") if not answered(ident) else u.ask(b"get k\r\n"), HIT,
+                "after %s the socket serves" % line.decode())
+        tap.is_([memcached.udp().ask(b"get k\r\n") for _ in range(3)], [HIT] * 3,
+                "other clients too")
+
+
+def answered(ident):
+    """Takes what comes for this request within a short time."""
+    u.sock.settimeout(0.3)
+    found = []
+    try:
+        while True:
+            found.append(u.message(ident))
+    except (TimeoutError, client.FrameError):
+        return found
+    finally:
+        u.sock.settimeout(5)
+
+
+@tap.case
+def requests_of_several_datagrams():
+    """Stock has an error text for them that is never sent; they are dropped."""
+    before = c.stats()
+    for count in (0, 2, 65535):
+        for sequence in (0, 1):
+            u.send(b"set several 0 0 1\r\nx\r\n", count=count, sequence=sequence)
+            u.send(b"get k\r\n", count=count, sequence=sequence)
+    tap.ok(u.silence(b"get none\r\n"), "they are not answered")
+    tap.is_(c.get(b"several"), None, "nor done")
+    after = c.stats()
+    tap.is_(int(after["cmd_set"]) - int(before["cmd_set"]), 0, "nor counted as commands")
+
+
+@tap.case
+def a_reply_that_would_be_endless():
+    value = b"v" * 1000000
+    c.set(b"large", value)
+    want = b"VALUE large 0 1000000\r\n" + value + b"\r\n"
+    got = u.ask(b"get large large\r\n")
+    tap.ok(got == want * 2 + b"END\r\n", "a reply of 2 MB comes in %d datagrams" % u.datagrams)
+    u.send(b"get" + b" large" * 200 + b"\r\n")
+    other = memcached.udp()
+    tap.ok(server.wait_for(lambda: other_answers(other)),
+           "one of 200 MB, which no count of datagrams can say, does not end the service")
+    other.close()
+
+
+def other_answers(other):
+    other.sock.settimeout(1)
+    try:
+        return other.ask(b"get k\r\n") == HIT
+    except (TimeoutError, client.FrameError):
+        return False
+
+
+@tap.case
+def what_is_counted():
+    with server.Server(threads=3) as other:
+        d = other.stream()
+        d.ask(b"version\r\n")
+        stats = d.stats()
+        listeners = 1
+        # The connection that told that the server had started may not be gone yet.
+        tap.ok(server.wait_for(lambda: d.stats()["curr_connections"] == str(1 + listeners + 3)),
+               "curr_connections counts a UDP socket for each of three workers")
+        tap.ok(int(stats["connection_structures"]) >= 3 + listeners + 1,
+               "connection_structures too")
+        values = d.stats("conns")
+        numbers = [key.split(":")[0] for key, value in values.items() if value == "UDP"]
+        tap.is_(len(numbers), 3, "stats conns has three rows UDP")
+        for number in numbers:
+            tap.is_(values[number + ":addr"], "udp:127.0.0.1:%d" % other.port, "with an address")
+            tap.is_(values[number + ":state"], "conn_read", "in conn_read")
+            tap.ok(number + ":listen_addr" not in values, "and no listen_addr")
+    with server.Server(threads=1) as other:
+        d, v = other.stream(), other.udp()
+        d.set(b"k", b"v")
+        d.stats()
+        before = d.stats()
+        v.ask(b"get k\r\n")
+        after = d.stats()
+        asking = len(b"stats\r\n")
+        tap.is_(int(after["bytes_read"]) - int(before["bytes_read"]),
+                asking + 8 + len(b"get k\r\n"),
+                "bytes_read includes the frame's 8 bytes")
+        reply = sum(len("STAT %s %s\r\n" % row) for row in before.items()) + len("END\r\n")
+        tap.is_(int(after["bytes_written"]) - int(before["bytes_written"]), reply + 8 + len(HIT),
+                "bytes_written as well")
+        tap.is_(int(after["get_hits"]) - int(before["get_hits"]), 1, "get_hits counts the get")
+
+
+@tap.case
+def clients_do_not_get_each_others_answers():
+    others = [memcached.udp() for _ in range(50)]
+    for i, other in enumerate(others):
+        c.set(b"mine%d" % i, b"value of %d" % i)
+    for i, other in enumerate(others):
+        other.ident = other.send(b"get mine%d\r\n" % i, ident=7)
+    wrong = [i for i, other in enumerate(others) if other.message(7) !=
+             b"VALUE mine%d 0 %d\r\nvalue of %d\r\nEND\r\n" % (i, len(b"value of %d" % i), i)]
+    tap.is_(wrong, [], "50 clients with the same request id have each their own")
+    # A client that is gone when the answer comes.
+    for _ in range(20):
+        gone = memcached.udp()
+        gone.send(b"get k\r\n" * 20)
+        gone.close()
+    tap.is_(u.ask(b"get k\r\n"), HIT, "those that have gone do not disturb")
+
+
+@tap.case
+def the_largest_datagram():
+    value = b"x" * (65507 - 8 - len(b"set k 0 0 65462\r\n\r\n"))
+    request = b"set k 0 0 %d\r\n%s\r\n" % (len(value), value)
+    tap.is_(len(request) + 8, 65507, "a datagram of 65,507 bytes")
+    tap.is_(u.ask(request), b"STORED\r\n", "is a set")
+    tap.ok(c.get(b"k") == value, "whose value is whole")
+    c.set(b"k", b"v")
+    tap.is_(u.ask(b"get" + b" none" * 10000 + b" k\r\n"), HIT, "or a get of 10,001 keys")
+
+
+@tap.case
+def bare_newlines():
+    u.send_raw(struct.pack("!HHHH", 3, 0, 1, 0) + b"\n")
+    tap.is_(u.message(3), b"ERROR\r\n", "a datagram of 9 bytes, a newline, is an error")
+    ident = u.send(b"\n\r\n\n")
+    tap.is_([u.message(ident) for _ in range(3)], [b"ERROR\r\n"] * 3, "three of them are three")
+
+
+@tap.case
+def the_port_belongs_to_one_server():
+    """SO_REUSEPORT would let a second process of the same user take half of the datagrams."""
+    status, _, error = server.run("-p", 0, "-U", memcached.port, "-l", "127.0.0.1", seconds=3)
+    tap.is_(status, 71, "a second server on the same UDP port does not start")
+    tap.like(error, "(?i)in use|bind", "and says why")
+    tap.is_([u.ask(b"get k\r\n") for _ in range(20)], [HIT] * 20, "the first has all datagrams")
+    other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        other.bind(("127.0.0.1", memcached.port))
+        tap.ok(False, "nor can another program bind it")
+    except OSError:
+        tap.ok(True, "nor can another program bind it")
+    other.close()
+
+
+@tap.case
+def the_server_still_lives():
+    tap.is_(memcached.stop(), 0, "the server ends with status 0")
+
+
+tap.run()

@@ -1,0 +1,106 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The options of the server's own sockets, looked at through pidfd_getfd."""
+import ctypes
+import errno
+import os
+import socket
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import server
+import tap
+
+SYS_PIDFD_GETFD = 438
+SO_REUSEPORT = 15
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def borrowed(memcached):
+    """The server's sockets, as sockets of this process."""
+    pidfd = os.pidfd_open(memcached.pid)
+    found = []
+    for name in os.listdir("/proc/%d/fd" % memcached.pid):
+        try:
+            if not os.readlink("/proc/%d/fd/%s" % (memcached.pid, name)).startswith("socket:"):
+                continue
+        except FileNotFoundError:
+            continue  # the connection that told that it had started
+        number = libc.syscall(SYS_PIDFD_GETFD, pidfd, int(name), 0)
+        error = ctypes.get_errno()
+        if number >= 0:
+            found.append(socket.socket(fileno=number))
+        elif error != errno.EBADF:
+            raise OSError(error, "pidfd_getfd: " + os.strerror(error))
+    os.close(pidfd)
+    return [s for s in found if s.family in (socket.AF_INET, socket.AF_INET6)]
+
+
+def option(sock, name, level=socket.SOL_SOCKET):
+    return sock.getsockopt(level, name)
+
+
+@tap.case
+def connections():
+    with server.Server(threads=2) as memcached:
+        c = memcached.stream()
+        c.ask(b"version\r\n")
+        mine = c.sock.getsockname()
+        ours = [s for s in borrowed(memcached) if s.type == socket.SOCK_STREAM and
+                not option(s, socket.SO_ACCEPTCONN) and s.getpeername() == mine]
+        tap.is_(len(ours), 1, "the server has one socket for the connection")
+        for name, level in (("TCP_NODELAY", socket.IPPROTO_TCP),
+                            ("SO_KEEPALIVE", socket.SOL_SOCKET)):
+            tap.ok(option(ours[0], getattr(socket, name), level), "%s is set on it" % name)
+
+
+@tap.case
+def listeners():
+    with server.Server("-b", "77", threads=2) as memcached:
+        listening = [s for s in borrowed(memcached) if s.type == socket.SOCK_STREAM and
+                     option(s, socket.SO_ACCEPTCONN)]
+        tap.is_(len(listening), 1, "one listener for one address")
+        tap.ok(option(listening[0], socket.SO_REUSEADDR), "SO_REUSEADDR is set on it")
+        tap.ok(not option(listening[0], SO_REUSEPORT),
+               "SO_REUSEPORT is not: a second process cannot take connections")
+
+
+def datagram_sockets(memcached):
+    return [s for s in borrowed(memcached) if s.type == socket.SOCK_DGRAM]
+
+
+@tap.case
+def udp_sockets():
+    plain = socket.socket(socket.AF_INET, socket.SOCK_DGRAM).getsockopt(socket.SOL_SOCKET,
+                                                                       socket.SO_SNDBUF)
+    for threads in (1, 2, 4):
+        with server.Server(threads=threads) as memcached:
+            sockets = datagram_sockets(memcached)
+            tap.is_(len(sockets), threads, "%d workers: so many UDP sockets, and no more" % threads)
+            tap.ok(all(option(s, socket.SO_SNDBUF) > plain for s in sockets),
+                   "SO_SNDBUF is as large as it may be (%d)" % option(sockets[0], socket.SO_SNDBUF))
+            ports = {s.getsockname()[1] for s in sockets}
+            tap.is_(ports, {memcached.port}, "all on one port")
+    with server.Server("-o", "no_reuseport", threads=4) as memcached:
+        tap.is_(len({os.fstat(s.fileno()).st_ino for s in datagram_sockets(memcached)}), 1,
+                "-o no_reuseport: one socket, which all workers share")
+    with server.Server("-o", "reuseport", threads=2) as memcached:
+        tap.is_(len(datagram_sockets(memcached)), 2, "-o reuseport is the default")
+
+
+@tap.case
+def an_ephemeral_port_is_one_port():
+    with server.Server("-U", "-1", threads=4) as memcached:
+        ports = {s.getsockname()[1] for s in datagram_sockets(memcached)}
+        tap.is_(len(ports), 1, "-U -1: all sockets of the workers have the same port")
+        tap.ok(0 not in ports, "which is one")
+
+
+try:
+    with server.Server() as first:
+        borrowed(first)
+except (AttributeError, PermissionError) as why:
+    tap.skip_all(str(why))
+tap.run()
