@@ -1,0 +1,71 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""t/rows.md says which test holds each clause of what memcached does: those tests exist."""
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+SRCDIR = os.path.abspath(os.environ.get("SRCDIR")
+                         or os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(SRCDIR, "t", "lib"))
+import tap
+
+# A test as the table names it: `t/17-stats.t` and the case, or the file alone.
+TEST = re.compile(r"`(t/[\w./-]+)`(?: (\w+))?")
+CASE = {".t": r"(?m)^@tap\.case\ndef %s\(", ".c": r"(?m)^static void %s\(void\)"}
+# Of features that are being built: their tests may be missing still.
+COMING = re.compile(r"t/5[1-9]-")
+COLUMNS = 2
+
+
+def read(path):
+    with open(os.path.join(SRCDIR, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def rows():
+    """(line number, clause, the cell of tests) of each row of a table."""
+    for number, line in enumerate(read("t/rows.md").splitlines(), 1):
+        if not line.startswith("|") or set(line) <= set("|- "):
+            continue
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if cells != ["clause", "test"]:
+            yield number, len(cells), cells[0], cells[-1]
+
+
+def missing(tests):
+    """What of a cell is not there."""
+    found = TEST.findall(tests)
+    wrong = [] if found else [tests or "no test"]
+    for path, case in found:
+        if not os.path.isfile(os.path.join(SRCDIR, path)):
+            wrong += [] if COMING.match(path) else [path]
+        elif case and not re.search(CASE[os.path.splitext(path)[1]] % case, read(path)):
+            wrong.append("%s %s" % (path, case))
+    return wrong
+
+
+@tap.case
+def the_map_is_true():
+    wrong, count = [], 0
+    for number, ncells, clause, tests in rows():
+        count += 1
+        if ncells != COLUMNS:
+            wrong.append("line %d: %d cells" % (number, ncells))
+        wrong += ["line %d, %s: %s" % (number, clause[:40], what) for what in missing(tests)]
+    tap.ok(count > 100, "t/rows.md has %d rows" % count)
+    tap.is_(wrong, [], "each names tests that exist")
+
+
+@tap.case
+def no_test_is_forgotten():
+    """A file of protocols that the map does not know holds clauses that nobody looked up."""
+    named = set(path for _, _, _, tests in rows() for path, _ in TEST.findall(tests))
+    files = ["t/" + name for name in sorted(os.listdir(os.path.join(SRCDIR, "t")))
+             if re.match(r"(1[0-9]|2[0-9]|4[0-9])-.*\.t$", name)]
+    tap.is_([name for name in files if name not in named], [],
+            "each file of tests from 10 to 29 and 40 to 49 is in the map")
+
+
+tap.run()
