@@ -32,3 +32,18 @@ t_unit_command_stats_SOURCES = t/unit/command_stats.c t/unit/command_client.h
 t_unit_command_stats_LDADD = $(command_libs)
 t_unit_command_threads_SOURCES = t/unit/command_threads.c t/unit/command_client.h
 t_unit_command_threads_LDADD = $(command_libs)
+
+# What the commands do with any bytes; see memcached/proto/local.mk for the fuzz targets.
+unit_tests += t/fuzz/commands
+t_fuzz_commands_SOURCES = t/fuzz/commands.c t/fuzz/replay.c t/unit/command_client.h
+t_fuzz_commands_LDADD = $(command_libs)
+
+# Of an item's bytes the layout declares the first few: no check of array bounds.
+fuzz-commands:
+	$(FUZZ_CC) -fno-sanitize=bounds $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin \
+	    $(srcdir)/t/fuzz/commands.c $(PTHREAD_CFLAGS) $(addprefix $(srcdir)/,$(filter %.c, \
+	    $(base_srcs) $(proto_srcs) $(store_srcs) $(command_srcs)))
+	$(MKDIR_P) $@.corpus
+	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=1024 -timeout=10 \
+	    -dict=$(srcdir)/t/fuzz/text.dict $@.corpus $(srcdir)/t/fuzz/corpus/commands
+.PHONY: fuzz-commands
