@@ -25,6 +25,7 @@ enum {
 struct sasl {
     sasl_callback_t callbacks[NCALLBACKS + 1]; /* a row of SASL_CB_LIST_END closes it */
     char realm[NAME_MAX_BYTES];                /* of users that name none: this host */
+    char host[NAME_MAX_BYTES];                 /* its full name; empty: not known */
     char application[NAME_MAX_BYTES];          /* reads its configuration from APPLICATION.conf */
     char conf_path[PATH_BYTES];                /* directories, a colon between them; may be empty */
     const char *password_file;                 /* of the environment; NULL: none */
@@ -230,6 +231,27 @@ static void find_configuration(struct sasl *sasl, const char *path)
              slash ? path : ".");
 }
 
+static int new_conn(const struct sasl *sasl, sasl_conn_t **conn)
+{
+    return sasl_server_new(service, sasl->host[0] ? sasl->host : NULL,
+                           sasl->realm[0] ? sasl->realm : NULL, NULL, NULL, NULL, 0, conn);
+}
+
+/* The library would ask the resolver for each client; it waits, and a worker must not. */
+static void find_host(struct sasl *sasl)
+{
+    const void *name = NULL;
+    sasl_conn_t *conn;
+
+    if (new_conn(sasl, &conn) != SASL_OK) {
+        return;
+    }
+    if (sasl_getprop(conn, SASL_SERVERFQDN, &name) == SASL_OK && name) {
+        snprintf(sasl->host, sizeof(sasl->host), "%s", (const char *)name);
+    }
+    sasl_dispose(&conn);
+}
+
 struct sasl *sasl_setup(char *error, size_t nerror)
 {
     const char *conf = getenv("SASL_CONF_PATH");
@@ -254,6 +276,7 @@ struct sasl *sasl_setup(char *error, size_t nerror)
         free(sasl);
         return NULL;
     }
+    find_host(sasl);
     log_at(1, "Initialized SASL.");
     return sasl;
 }
@@ -277,8 +300,7 @@ struct sasl_talk *sasl_talk_new(struct sasl *sasl)
     if (!talk) {
         return NULL;
     }
-    if (sasl_server_new(service, NULL, sasl->realm[0] ? sasl->realm : NULL, NULL, NULL, NULL, 0,
-                        &talk->conn) != SASL_OK ||
+    if (new_conn(sasl, &talk->conn) != SASL_OK ||
         sasl_setprop(talk->conn, SASL_SEC_PROPS, &properties) != SASL_OK) {
         sasl_talk_free(talk);
         return NULL;
