@@ -407,6 +407,7 @@ static void restrict_calls(const struct server *server)
     const struct confinement needs = {
         .kernel_path = has_kernel_path(server),
         .removes_file = o->pid_file && o->daemonize,
+        .asks_daemon = o->sasl,
         .relaxed = o->relaxed_privileges,
     };
     int error;
