@@ -25,17 +25,22 @@ SECONDS = 3  # of silence are no answer
 SHOW = int(os.environ.get("SHOW", "1"))
 
 
-def start_peer():
-    """Without the threads that hold an item now and then, which changes what incr does."""
+def as_peer(start, *arguments, **options):
+    """start(...) with the other program in place of ours."""
     ours = os.environ.get("MEMCACHED")
     os.environ["MEMCACHED"] = PEER
     try:
-        return server.Server("-o", "no_lru_maintainer,no_lru_crawler", threads=1)
+        return start(*arguments, **options)
     finally:
         if ours is None:
             del os.environ["MEMCACHED"]
         else:
             os.environ["MEMCACHED"] = ours
+
+
+def start_peer():
+    """Without the threads that hold an item now and then, which changes what incr does."""
+    return as_peer(server.Server, "-o", "no_lru_maintainer,no_lru_crawler", threads=1)
 
 
 class Tcp:
