@@ -48,7 +48,7 @@ struct options {
     char *pid_file;
     uint32_t verbosity;
     /* commands */
-    bool shutdown_command, flush_enabled, dump_enabled, detail_enabled;
+    bool shutdown_command, flush_enabled, dump_enabled, watch_enabled, detail_enabled;
     char prefix_delimiter;
     /* store */
     uint64_t memory_limit, item_max, chunk_max; /* bytes */

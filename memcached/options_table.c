@@ -96,6 +96,8 @@ const struct option_row option_table[] = {
      .help = "adjusts max item size, min: 1k, max: 1024m"},
     {'F', "disable-flush-all", NULL, OPTION_OFF, FIELD(flush_enabled), .fallback = "on",
      SHOWN(35, "flush_enabled", SHOW_YES_NO, flush_enabled), .help = "disable flush_all command"},
+    {'W', "disable-watch", NULL, OPTION_OFF, FIELD(watch_enabled), .fallback = "on",
+     .help = "disable the watch command"},
     {'X', "disable-dumping", NULL, OPTION_OFF, FIELD(dump_enabled), .fallback = "on",
      SHOWN(36, "dump_enabled", SHOW_YES_NO, dump_enabled),
      .help = "disable stats cachedump and lru_crawler metadump"},

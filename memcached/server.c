@@ -26,6 +26,7 @@ enum {
     VERBOSITY_ASIDE = 2,    /* from here on the log shows every request */
     ASIDE_VERBOSE = 1 << 0, /* in mc_control.aside */
     ASIDE_DETAIL = 1 << 1,  /* the commands count each request's keys */
+    ASIDE_WATCH = 1 << 2,   /* somebody watches them */
 };
 
 struct server {
@@ -186,6 +187,11 @@ static void set_detail(void *context, bool on)
     set_aside(context, ASIDE_DETAIL, on);
 }
 
+static void set_watched(void *context, bool on)
+{
+    set_aside(context, ASIDE_WATCH, on);
+}
+
 static void shut_down(void *context)
 {
     net_stop(((struct server *)context)->net);
@@ -274,6 +280,9 @@ static void build_commands(struct server *server)
         .flush_enabled = o->flush_enabled,
         .shutdown_enabled = o->shutdown_command,
         .dump_enabled = o->dump_enabled,
+        .watch_enabled = o->watch_enabled,
+        .worker_logbuf = o->worker_logbuf,
+        .watcher_logbuf = o->watcher_logbuf,
         .detail_enabled = o->detail_enabled,
         .prefix_delimiter = o->prefix_delimiter,
         .maxconns_fast = o->maxconns_fast,
@@ -300,6 +309,7 @@ static void build_commands(struct server *server)
         .shutdown = shut_down,
         .set_detail = set_detail,
         .refresh_certs = ENABLE_TLS ? refresh_certs : NULL,
+        .set_watched = set_watched,
     };
 
     server->commands = commands_new(server->store, &config, &calls);
@@ -512,6 +522,9 @@ static void start_threads(struct server *server)
     block_signals(true);
     if (o->lru_maintainer) {
         error = store_maintainer_start(server->store);
+    }
+    if (error == 0) {
+        error = commands_start(server->commands);
     }
     if (error == 0) {
         error = net_start(server->net, server->commands);

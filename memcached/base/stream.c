@@ -142,6 +142,11 @@ bool stream_write(struct stream *stream, struct slice bytes)
     return true;
 }
 
+bool stream_has_room(const struct stream *stream, size_t nbytes)
+{
+    return room(stream) >= nbytes;
+}
+
 bool stream_is_left(const struct stream *stream)
 {
     return __atomic_load_n(&stream->left, __ATOMIC_SEQ_CST);

@@ -6,6 +6,7 @@
  */
 #include "command/call.h"
 #include "command/stat.h"
+#include "command/watch.h"
 #include "config.h"
 
 enum { NFLAGS = 4, NNUMBER = 8 };
@@ -133,6 +134,7 @@ static enum command_next binary_get(struct call *call)
     struct mc_item *item = store_get(call->local->store, call->request->key, call->now);
 
     detail_count(call, call->request->key, item ? PREFIX_HIT : PREFIX_GET);
+    watch_got(call, call->request->key, item);
     if (!item) {
         return miss(call);
     }
@@ -149,6 +151,7 @@ static struct mc_item *touch(struct call *call)
 
     /* Unlike the text protocol's, its touch is counted too. */
     detail_count(call, request->key, item ? PREFIX_HIT : PREFIX_GET);
+    watch_got(call, request->key, item);
     return item;
 }
 
@@ -241,7 +244,9 @@ static enum command_next binary_store(struct call *call)
         compare_id(call);
         return COMMAND_VALUE;
     }
+    watch_refused(call, request->key, result);
     if (request->verb == VERB_SET) {
+        watch_look(call, request->key);
         store_forget(call->local->store, request->key, call->now);
     }
     return result == STORE_TOO_LARGE
@@ -282,11 +287,13 @@ static enum command_next binary_sasl(struct call *call)
 static enum command_next binary_delete(struct call *call)
 {
     const struct request *request = call->request;
+    struct watch_before before = watch_look(call, request->key);
     enum store_result result =
         store_delete(call->local->store, request->key, request->cas, call->now);
 
     detail_count(call, request->key, PREFIX_DELETE);
     if (result == STORE_DONE) {
+        watch_deleted(call, request->key, &before, "delete");
         return succeed(call, 0);
     }
     return fail(call, stored_status(result, request->verb));
@@ -306,9 +313,11 @@ static enum command_next binary_arith(struct call *call)
     uint64_t value = 0;
     uint64_t cas = 0;
     char number[NNUMBER];
+    struct watch_before before = watch_look(call, request->key);
     enum store_result result =
         store_arith(call->local->store, request->key, &delta, call->now, &value, &cas);
 
+    watch_counted(call, request->key, &before, result);
     if (result == STORE_DONE) {
         proto_store64(number, value);
         return answer_value(call, (struct slice){number, sizeof(number)}, cas);

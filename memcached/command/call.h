@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "command/command.h"
+#include "command/logger.h"
 #include "command/prefix.h"
 #include "store/store.h"
 
@@ -26,6 +27,7 @@ struct command_local {
     struct commands *commands;
     struct store_local *store;
     struct command_counts counts;
+    struct ring *events; /* for the logger */
     struct command_local *next;
 };
 
@@ -36,7 +38,8 @@ struct commands {
     pthread_mutex_t lock; /* of the list and of retired; a leaf */
     struct command_local *locals;
     struct command_counts retired; /* of locals that are gone */
-    bool detail;                   /* prefixes are counted; atomic */
+    struct logger logger;
+    bool detail; /* prefixes are counted; atomic */
     struct prefixes *prefixes;
     struct sasl *sasl;         /* of -S, or NULL */
     struct authfile *authfile; /* of -Y, or NULL */
@@ -74,6 +77,8 @@ command_handler command_meta_get, command_meta_set, command_meta_delete, command
 /* Stores the value of ms, which is complete, and answers. */
 void command_meta_store(struct command_local *local, struct command_pending *pending, rel_time now,
                         struct reply *reply);
+/* watch.c */
+command_handler command_watch;
 /* stats.c */
 command_handler command_stats;
 void stats_reset(struct commands *commands);

@@ -2,6 +2,7 @@
 /* change: touch, delete, incr, decr. */
 #include "base/num.h"
 #include "command/call.h"
+#include "command/watch.h"
 
 #define NOT_FOUND SLICE("NOT_FOUND\r\n")
 
@@ -10,6 +11,7 @@ enum command_next command_touch(struct call *call)
     const struct request *request = call->request;
     rel_time expiry = call_expiry(call, request->exptime);
 
+    watch_look(call, request->key);
     return answer(call,
                   store_touch(call->local->store, request->key, expiry, call->now) == STORE_DONE
                       ? SLICE("TOUCHED\r\n")
@@ -18,11 +20,15 @@ enum command_next command_touch(struct call *call)
 
 enum command_next command_delete(struct call *call)
 {
-    detail_count(call, call->request->key, PREFIX_DELETE);
-    return answer(call,
-                  store_delete(call->local->store, call->request->key, 0, call->now) == STORE_DONE
-                      ? SLICE("DELETED\r\n")
-                      : NOT_FOUND);
+    struct slice key = call->request->key;
+    struct watch_before before = watch_look(call, key);
+
+    detail_count(call, key, PREFIX_DELETE);
+    if (store_delete(call->local->store, key, 0, call->now) != STORE_DONE) {
+        return answer(call, NOT_FOUND);
+    }
+    watch_deleted(call, key, &before, "delete");
+    return answer(call, SLICE("DELETED\r\n"));
 }
 
 static enum command_next answer_number(struct call *call, uint64_t value)
@@ -43,6 +49,7 @@ static enum command_next arith(struct call *call, bool decrement)
     uint64_t value = 0;
     uint64_t cas;
 
+    watch_look(call, call->request->key);
     switch (store_arith(call->local->store, call->request->key, &delta, call->now, &value, &cas)) {
     case STORE_DONE:
         return answer_number(call, value);

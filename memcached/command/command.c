@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "command/call.h"
+#include "command/watch.h"
 
 /* The commands: which function does what a verb says. A request with an error reaches none. */
 static command_handler *const handlers[] = {
@@ -37,11 +38,33 @@ static command_handler *const handlers[] = {
     [VERB_META_ARITH] = command_meta_arith,
     [VERB_META_NOOP] = command_meta_noop,
     [VERB_META_DEBUG] = command_meta_debug,
+    [VERB_WATCH] = command_watch,
 };
 
 void command_store_format(struct store_format *format)
 {
     *format = (struct store_format){proto_middle, proto_middle_flags, SLICE("\r\n")};
+}
+
+/* What is for several threads. 0 or an error number. */
+static int init_threads(struct commands *commands)
+{
+    const struct logger_config config = {
+        .ring_bytes = commands->config.worker_logbuf,
+        .stream_bytes = commands->config.watcher_logbuf,
+        .set_complete = commands->server.set_watched,
+        .context = commands->server.context,
+    };
+    int error = pthread_mutex_init(&commands->lock, NULL);
+
+    if (error) {
+        return error;
+    }
+    error = -logger_init(&commands->logger, &config);
+    if (error) {
+        pthread_mutex_destroy(&commands->lock);
+    }
+    return error;
 }
 
 struct commands *commands_new(struct store *store, const struct command_config *config,
@@ -60,19 +83,27 @@ struct commands *commands_new(struct store *store, const struct command_config *
         free(commands);
         return NULL;
     }
-    errno = pthread_mutex_init(&commands->lock, NULL);
+    errno = init_threads(commands);
     if (errno) {
         prefixes_free(commands->prefixes);
         free(commands);
         return NULL;
     }
+    watch_store(commands);
     detail_set(commands, config->detail_enabled);
     return commands;
+}
+
+int commands_start(struct commands *commands)
+{
+    return logger_start(&commands->logger);
 }
 
 void commands_free(struct commands *commands)
 {
     if (commands) {
+        store_set_events(commands->store, NULL);
+        logger_fini(&commands->logger);
         auth_free(commands);
         pthread_mutex_destroy(&commands->lock);
         prefixes_free(commands->prefixes);
@@ -88,7 +119,8 @@ struct command_local *command_local_new(struct commands *commands)
         return NULL;
     }
     local->commands = commands;
-    local->store = store_local_new(commands->store);
+    local->events = logger_add_ring(&commands->logger);
+    local->store = local->events ? store_local_new(commands->store) : NULL;
     if (!local->store) {
         free(local);
         return NULL;

@@ -62,6 +62,8 @@ struct command_server {
     void (*set_detail)(void *context, bool on);
     /* False: `error` is the answer. May be NULL. */
     bool (*refresh_certs)(void *context, char *error, size_t nerror);
+    /* The same, for those who watch. */
+    void (*set_watched)(void *context, bool on);
 };
 
 struct command_config {
@@ -69,6 +71,9 @@ struct command_config {
     bool shutdown_enabled;            /* -A */
     bool maxconns_fast, idle_timeout; /* these add a line to `stats` */
     bool dump_enabled;                /* false: -X, no `stats cachedump` */
+    bool watch_enabled;               /* false: -W */
+    size_t worker_logbuf;             /* bytes of a thread's events */
+    size_t watcher_logbuf;            /* bytes of a watcher's lines */
     bool detail_enabled;              /* `stats detail on` from the start */
     char prefix_delimiter;            /* of `stats detail` */
     bool tls;                         /* adds a line to `stats` too */
@@ -104,6 +109,7 @@ struct command_pending {
     struct slice error; /* the answer after swallowing */
     enum verb verb;
     uint64_t cas;
+    int fd; /* the client's */
     bool noreply;
     struct request_meta meta;     /* of ms; its flags are in echo */
     char *echo;                   /* of ms: flags and key for the answer, or NULL */
@@ -127,6 +133,8 @@ void command_store_format(struct store_format *format);
 
 struct commands *commands_new(struct store *store, const struct command_config *config,
                               const struct command_server *server);
+/* Starts the thread behind `watch`, which without it fails. 0 or -errno. */
+int commands_start(struct commands *commands);
 void commands_free(struct commands *commands);
 /* Who may ask: -S or -Y, or everybody. */
 struct command_auth {
@@ -168,6 +176,26 @@ enum command_next command_finish(struct command_local *local, struct command_cli
 void command_cut(struct command_local *local, struct command_pending *pending, struct reply *reply);
 /* The connection ends before the value is complete. */
 void command_abandon(struct command_local *local, struct command_pending *pending);
+/* --- watching ------------------------------------------------------------ */
+
+/* What `watch` can ask for. */
+enum command_watch {
+    COMMAND_WATCH_FETCHERS = 1 << 0,
+    COMMAND_WATCH_MUTATIONS = 1 << 1,
+    COMMAND_WATCH_EVICTIONS = 1 << 2,
+    COMMAND_WATCH_SYSEVENTS = 1 << 3,
+    COMMAND_WATCH_RAWCMDS = 1 << 4,
+    COMMAND_WATCH_CONNEVENTS = 1 << 5,
+    COMMAND_WATCH_DELETIONS = 1 << 6,
+};
+/* Whether somebody watches one of these, which is to be asked before there is something to tell. */
+bool command_watched(const struct command_local *local, uint32_t classes);
+/* RAWCMDS: a request as it came. */
+void command_tell_raw(struct command_local *local, const struct command_client *client,
+                      struct slice request);
+/* CONNEVENTS: the words of a line. */
+void command_tell_words(struct command_local *local, uint32_t classes, struct slice words);
+
 /* The reply was sent, or will not be: lets go of its items and resets it. */
 void command_release(struct command_local *local, struct reply *reply);
 

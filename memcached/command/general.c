@@ -12,6 +12,7 @@ struct general {
     uint64_t pid, uptime, time, pointer_size, max_connections, threads;
     uint64_t cmd_get, cmd_set, cmd_flush, cmd_meta, get_hits, get_misses;
     uint64_t auth_cmds, auth_errors;
+    struct logger_counts log;
     uint64_t bytes_read, bytes_written;
     struct store_class_counts sum; /* of all classes */
     const char *version, *rusage_user, *rusage_system;
@@ -23,7 +24,6 @@ struct general {
 /* What stands between the braces of a row. */
 #define ROW(name, type, field)  name, offsetof(struct general, field), STAT_##type, 0
 #define WHEN(name, field, when) name, offsetof(struct general, field), STAT_U64, WHEN_##when
-#define ZERO(name)              name, 0, STAT_ZERO, 0
 #define ZERO_WHEN(name, when)   name, 0, STAT_ZERO, WHEN_##when
 
 static const struct stat_row rows[] = {
@@ -87,10 +87,10 @@ static const struct stat_row rows[] = {
     {ZERO_WHEN("lru_crawler_starts", LRU_CRAWLER)},
     {WHEN("lru_maintainer_juggles", store.lru_maintainer_juggles, SEGMENTED)},
     {ROW("malloc_fails", U64, store.malloc_fails)},
-    {ZERO("log_worker_dropped")},
-    {ZERO("log_worker_written")},
-    {ZERO("log_watcher_skipped")},
-    {ZERO("log_watcher_sent")},
+    {ROW("log_worker_dropped", U64, log.worker_dropped)},
+    {ROW("log_worker_written", U64, log.worker_written)},
+    {ROW("log_watcher_skipped", U64, log.watcher_skipped)},
+    {ROW("log_watcher_sent", U64, log.watcher_sent)},
     {WHEN("time_since_server_cert_refresh", net.tls.since_refresh, TLS)},
     {ROW("bytes", U64, store.bytes)},
     {ROW("curr_items", U64, store.curr_items)},
@@ -183,6 +183,7 @@ void stat_general(struct call *call, struct stat_sink *sink)
         general.net.libevent = "unknown";
     }
     store_stats(commands->store, &general.store);
+    logger_counts(&commands->logger, &general.log);
     count_commands(&general, commands);
     stat_rows(sink, "", rows, sizeof(rows) / sizeof(rows[0]), &general, stat_conditions(config));
 }

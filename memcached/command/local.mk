@@ -6,6 +6,10 @@ command_srcs = memcached/command/command.h memcached/command/call.h memcached/co
     memcached/command/general.c memcached/command/stats.c memcached/command/meta.c \
     memcached/command/binary.c memcached/command/detail.c memcached/command/prefix.c \
     memcached/command/prefix.h memcached/command/auth.c \
+    memcached/command/event.c memcached/command/event.h \
+    memcached/command/logger.c memcached/command/logger.h \
+    memcached/command/ring.c memcached/command/ring.h \
+    memcached/command/watch.c memcached/command/watch.h \
     memcached/command/authfile.c memcached/command/authfile.h memcached/command/sasl.h
 if ENABLE_SASL
 command_srcs += memcached/command/sasl.c

@@ -10,6 +10,7 @@
 #include "base/base64.h"
 #include "base/num.h"
 #include "command/call.h"
+#include "command/watch.h"
 
 enum {
     KEY_TEXT_MAX = BASE64_TEXT_BYTES(PROTO_KEY_MAX),
@@ -270,6 +271,7 @@ enum command_next command_meta_get(struct call *call)
     enum store_result result;
     struct mc_item *item = store_fetch(call->local->store, key, &how, call->now, &fetched, &result);
 
+    watch_got(call, key, item && !fetched.created ? item : NULL);
     if (item) {
         answer_hit(call, item, &fetched);
         return COMMAND_DONE;
@@ -327,6 +329,7 @@ enum command_next command_meta_set(struct call *call)
         .nleft = request->nvalue + 2,
         .verb = request->verb,
         .cas = request->cas,
+        .fd = call->client->fd,
         .meta = request->meta,
     };
     if (!keep_echo(request, call->pending)) {
@@ -403,7 +406,7 @@ void command_meta_store(struct command_local *local, struct command_pending *pen
     enum store_result result;
 
     pending->item = NULL;
-    result = store_commit_on(local->store, item, &terms, now, &facts.cas);
+    result = watch_commit(local, pending->fd, item, &terms, now, &facts.cas);
     if (result == STORE_NO_MEMORY) {
         reply_bytes(reply, SLICE("SERVER_ERROR out of memory storing object\r\n"));
     } else if (result != STORE_DONE || !proto_meta_has(&request, 'q')) {
@@ -433,8 +436,12 @@ enum command_next command_meta_delete(struct call *call)
     };
     struct key_buffer buffer;
     struct slice key = plain_key(request, &buffer);
+    struct watch_before before = watch_look(call, key);
     enum store_result result = store_remove(call->local->store, key, &how, call->now);
 
+    if (result == STORE_DONE && !how.invalidate) {
+        watch_deleted(call, key, &before, "md");
+    }
     if (result == STORE_DONE && proto_meta_has(request, 'q')) {
         return COMMAND_DONE;
     }
@@ -504,8 +511,10 @@ enum command_next command_meta_arith(struct call *call)
     struct key_buffer buffer;
     struct slice key = plain_key(call->request, &buffer);
     struct store_number number;
+    struct watch_before before = watch_look(call, key);
     enum store_result result = store_count(call->local->store, key, &delta, call->now, &number);
 
+    watch_counted(call, key, &before, result);
     switch (result) {
     case STORE_DONE:
         return answer_count(call, key, &number);
@@ -541,6 +550,7 @@ enum command_next command_meta_debug(struct call *call)
 
     count_one(&call->local->counts.meta_cmds);
     item = store_peek(store, key, call->now, &fetched);
+    watch_got(call, key, item);
     if (!item) {
         return answer(call, SLICE("EN\r\n"));
     }

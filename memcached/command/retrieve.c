@@ -2,6 +2,7 @@
 /* retrieve: get, gets, gat, gats. */
 #include "base/num.h"
 #include "command/call.h"
+#include "command/watch.h"
 
 /*
  * A request may name one item any number of times, and a reference count has 16 bits: from half
@@ -98,6 +99,7 @@ static enum command_next retrieve(struct call *call, item_function *add_item, bo
         item = touch ? store_get_touch(store, key, expiry, call->now)
                      : store_get(store, key, call->now);
         detail_count(call, key, item ? PREFIX_HIT : PREFIX_GET);
+        watch_got(call, key, item);
         if (item) {
             call_add_item(call, item, add_item);
         }

@@ -204,6 +204,7 @@ void stats_reset(struct commands *commands)
 {
     store_reset_stats(commands->store);
     command_counts_reset(commands);
+    logger_reset_counts(&commands->logger);
     prefixes_clear(commands->prefixes);
     commands->server.reset_stats(commands->server.context);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "command/call.h"
+#include "command/watch.h"
 
 enum { NTAIL = 2 }; /* "\r\n" */
 
@@ -24,7 +25,9 @@ enum command_next call_refuse(struct call *call, struct slice key, enum store_re
 {
     enum verb verb = call->request->verb;
 
+    watch_refused(call, key, result);
     if (verb == VERB_SET || verb == VERB_META_SET) {
+        watch_look(call, key);
         store_forget(call->local->store, key, call->now);
     }
     return call_swallow(call, result == STORE_TOO_LARGE
@@ -49,6 +52,7 @@ enum store_result storage_begin(struct call *call, size_t ntail)
         .nleft = request->nvalue + ntail,
         .verb = request->verb,
         .cas = request->cas,
+        .fd = call->client->fd,
         .noreply = request->noreply,
     };
     return STORE_DONE;
@@ -135,10 +139,11 @@ static struct slice stored_text(enum store_result result, enum verb verb)
 enum store_result storage_end(struct command_local *local, struct command_pending *pending,
                               rel_time now, uint64_t *cas)
 {
+    const struct store_terms terms = {.mode = mode_of(pending->verb), .cas = pending->cas};
     struct mc_item *item = pending->item;
 
     pending->item = NULL;
-    return store_commit(local->store, item, mode_of(pending->verb), pending->cas, now, cas);
+    return watch_commit(local, pending->fd, item, &terms, now, cas);
 }
 
 enum command_next command_finish(struct command_local *local, struct command_client *client,

@@ -55,6 +55,7 @@ enum verb {
     VERB_META_ARITH,
     VERB_META_NOOP,
     VERB_META_DEBUG,
+    VERB_WATCH,
     VERB_NOOP,
     VERB_SASL_LIST,
     VERB_SASL_AUTH,

@@ -69,6 +69,7 @@ static const struct verb_row verbs[] = {
     {"stats", VERB_STATS, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
     {"version", VERB_VERSION, SHAPE_WORDS, 1, 1, 0},
     {"quit", VERB_QUIT, SHAPE_WORDS, 1, 1, 0},
+    {"watch", VERB_WATCH, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 1},
     {"shutdown", VERB_SHUTDOWN, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
     {"refresh_certs", VERB_REFRESH_CERTS, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 1},
 };

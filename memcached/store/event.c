@@ -15,7 +15,11 @@ void event_init(struct store *store)
 
 void store_set_events(struct store *store, const struct store_events *events)
 {
-    store->events = *events;
+    if (events) {
+        store->events = *events;
+    } else {
+        event_init(store);
+    }
 }
 
 void event_item(struct store *store, const char *type, const struct mc_item *item, int bucket,

@@ -26,7 +26,7 @@ struct store_local {
     struct local_counts counts; /* written by the owner, read by all (relaxed) */
     struct store *store;
     struct store_local *next;
-    enum store_absence absence; /* see store_take_absence */
+    enum store_absence absence; /* see store_absence() */
 } __attribute__((aligned(64)));
 
 struct store {

@@ -266,8 +266,10 @@ static struct mc_item *find_live(struct store_local *local, uint64_t hash, struc
     struct mc_item *item = table_find(&store->table, hash, key, spot);
     uint8_t epoch = flush_epoch(store);
 
-    if (!item)
+    if (!item) {
+        local->absence = STORE_ABSENT;
         return NULL;
+    }
     if (flush_is_dead(item, epoch, now)) {
         count(item->epoch != epoch ? &local->counts.counts.get_flushed
                                    : &local->counts.counts.get_expired);
@@ -370,12 +372,17 @@ void store_put(struct store_local *local, struct mc_item *item)
     item_put(local->store, item);
 }
 
-enum store_absence store_take_absence(struct store_local *local)
+enum store_absence store_absence(const struct store_local *local)
 {
-    enum store_absence absence = local->absence;
+    return local->absence;
+}
 
-    local->absence = STORE_ABSENT;
-    return absence;
+unsigned int item_class(const struct store_local *local, const struct mc_item *item)
+{
+    const struct slabs *slabs = &local->store->slabs;
+    unsigned int clsid = slab_class_of_size(slabs, item_bytes(item));
+
+    return clsid ? clsid : slabs->nclasses;
 }
 
 uint32_t item_nvalue(const struct store_local *local, const struct mc_item *item)

@@ -133,7 +133,7 @@ struct store_events {
     /* The words of a line, "type=slab_move src=1 dst=2". */
     void (*say)(void *context, struct slice text);
 };
-/* Before the first thread. The store keeps *events. */
+/* Before the first thread, or behind the last. NULL: nobody watches. */
 void store_set_events(struct store *store, const struct store_events *events);
 
 /* --- reading ------------------------------------------------------------ */
@@ -144,12 +144,9 @@ struct mc_item *store_get(struct store_local *local, struct slice key, rel_time 
 struct mc_item *store_get_touch(struct store_local *local, struct slice key, rel_time expiry,
                                 rel_time now);
 void store_put(struct store_local *local, struct mc_item *item);
-/*
- * Whether the key that a verb of this thread did not find was dead, since this was last asked.
- * (Of several the last one's.)
- */
+/* Why this thread's last get, touch, peek or fetch that found nothing did not. */
 enum store_absence { STORE_ABSENT, STORE_EXPIRED, STORE_FLUSHED };
-enum store_absence store_take_absence(struct store_local *local);
+enum store_absence store_absence(const struct store_local *local);
 
 /* A get with conditions. */
 struct store_fetch {
@@ -204,6 +201,8 @@ static inline size_t item_size(const struct mc_item *item)
 }
 /* Length of the value, without the tail. */
 uint32_t item_nvalue(const struct store_local *local, const struct mc_item *item);
+/* Its slab class; of an item in chunks the largest. */
+unsigned int item_class(const struct store_local *local, const struct mc_item *item);
 /*
  * The contiguous bytes at `offset` of value and tail together; empty behind its
  * end. Of a whole small item all of it at offset 0. To fill a reserved item

@@ -47,6 +47,7 @@ static const char *const names[] = {
     [VERB_FLUSH_ALL] = "flush_all",
     [VERB_STATS] = "stats",
     [VERB_CACHE_MEMLIMIT] = "cache_memlimit",
+    [VERB_WATCH] = "watch",
     [VERB_VERSION] = "version",
     [VERB_VERBOSITY] = "verbosity",
     [VERB_QUIT] = "quit",
@@ -154,6 +155,7 @@ static void describe_parts(const struct request *request, struct text *text)
     case VERB_QUIT:
     case VERB_SHUTDOWN:
     case VERB_REFRESH_CERTS:
+    case VERB_WATCH:
         describe_words(request, text);
         break;
     case VERB_META_GET:

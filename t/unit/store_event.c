@@ -91,15 +91,15 @@ static void test_absence(void)
 
     fixture_defaults(&config);
     fixture_open(&f, &config);
-    ok(fixture_has(&f, "k", NULL, 100) && store_take_absence(f.local) == STORE_ABSENT,
+    ok(fixture_has(&f, "k", NULL, 100) && store_absence(f.local) == STORE_ABSENT,
        "a key that was never there is absent");
     fixture_store(f.local, STORE_SET, SLICE("k"), SLICE("v"), 150, 0, 100, NULL);
-    ok(fixture_has(&f, "k", NULL, 200) && store_take_absence(f.local) == STORE_EXPIRED,
+    ok(fixture_has(&f, "k", NULL, 200) && store_absence(f.local) == STORE_EXPIRED,
        "one whose time is over is told from that");
-    ok(store_take_absence(f.local) == STORE_ABSENT, "but once");
+    ok(fixture_has(&f, "k", NULL, 200) && store_absence(f.local) == STORE_ABSENT, "but once");
     fixture_set(&f, "k", "v", 200);
     store_flush(f.local, 201, 201);
-    ok(fixture_has(&f, "k", NULL, 202) && store_take_absence(f.local) == STORE_FLUSHED,
+    ok(fixture_has(&f, "k", NULL, 202) && store_absence(f.local) == STORE_FLUSHED,
        "and so is one that was flushed");
     fixture_close(&f);
 }

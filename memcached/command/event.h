@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * event: what can be watched, as it lies in a ring, and the line that it becomes. Pure.
+ */
+#ifndef COMMAND_EVENT_H
+#define COMMAND_EVENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+#include "command/command.h"
+
+enum event_type {
+    EVENT_ITEM_GET,
+    EVENT_ITEM_STORE,
+    EVENT_ITEM_DELETED,
+    EVENT_ITEM_LEFT, /* evicted, or written to flash */
+    EVENT_COMMAND,   /* as it came */
+    EVENT_WORDS,     /* is its own line */
+};
+
+enum { EVENT_BYTES_MAX = 1024 }; /* of the key, command or words; longer ones are cut */
+
+/* Its bytes follow: the key, the command or the words. */
+struct event {
+    uint64_t us;      /* Unix time in microseconds */
+    uint32_t classes; /* enum command_watch: whom it is for */
+    uint8_t type;
+    uint8_t clsid;
+    uint8_t fetched;
+    uint8_t unused;
+    const char *status; /* constant words: of a get or store how it ended, of LEFT its type */
+    const char *command;
+    int64_t ttl;
+    uint32_t idle;
+    uint32_t nvalue;
+    int32_t fd;
+    int32_t bucket;
+};
+
+/* An event with its bytes. */
+struct event_record {
+    struct event event;
+    char bytes[EVENT_BYTES_MAX];
+};
+
+enum { EVENT_LINE_MAX = 3 * EVENT_BYTES_MAX + 512 };
+
+/* Writes the line with its newline, returns its length. */
+size_t event_line(char out[EVENT_LINE_MAX], const struct event *event, struct slice bytes,
+                  uint64_t gid);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ring: records from threads that must not wait to one that takes them.
+ *
+ * A producer claims its place by one compare-and-swap and says when the record is whole; it never
+ * waits, for room neither. A record that does not fit is counted and gone. Records come out in
+ * the order in which their places were claimed.
+ */
+#ifndef COMMAND_RING_H
+#define COMMAND_RING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+struct ring {
+    char *bytes;
+    size_t size; /* a power of two */
+    uint64_t claimed __attribute__((aligned(64)));
+    uint64_t nwritten, ndropped; /* records, since the start; atomic */
+    uint64_t taken __attribute__((aligned(64)));
+};
+
+/* `size` is rounded up to a power of two. 0 or -ENOMEM. */
+int ring_init(struct ring *ring, size_t size);
+void ring_fini(struct ring *ring);
+/* Any thread: a record of both slices. False: there is no room. */
+bool ring_put(struct ring *ring, struct slice head, struct slice rest);
+/* One thread at a time. Copies the oldest record, of at most `size` bytes; 0: there is none. */
+size_t ring_take(struct ring *ring, void *out, size_t size);
+
+#endif

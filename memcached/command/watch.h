@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * watch: what the commands tell those who watch. While nobody does, each of these costs its
+ * caller one look.
+ */
+#ifndef COMMAND_WATCH_H
+#define COMMAND_WATCH_H
+
+#include "command/call.h"
+
+static inline bool watched(const struct command_local *local, uint32_t classes)
+{
+    return logger_wants(&local->commands->logger, classes);
+}
+
+/* FETCHERS: a get has found this item, or nothing. */
+void watch_got_now(const struct call *call, struct slice key, const struct mc_item *item);
+static inline void watch_got(const struct call *call, struct slice key, const struct mc_item *item)
+{
+    if (watched(call->local, COMMAND_WATCH_FETCHERS)) {
+        watch_got_now(call, key, item);
+    }
+}
+
+/* What a key had before a verb changed it. */
+struct watch_before {
+    bool looked; /* somebody watches */
+    bool found;
+    unsigned int clsid;
+    uint32_t nvalue;
+};
+enum { WATCH_CHANGES = COMMAND_WATCH_FETCHERS | COMMAND_WATCH_MUTATIONS | COMMAND_WATCH_DELETIONS };
+
+/* FETCHERS: memcached looks for a key before it changes anything, and says so. */
+struct watch_before watch_look_now(const struct call *call, struct slice key);
+static inline struct watch_before watch_look(const struct call *call, struct slice key)
+{
+    return watched(call->local, WATCH_CHANGES) ? watch_look_now(call, key)
+                                               : (struct watch_before){0};
+}
+/* DELETIONS: by the verb `command`. */
+void watch_deleted_now(const struct call *call, struct slice key, const struct watch_before *before,
+                       const char *command);
+static inline void watch_deleted(const struct call *call, struct slice key,
+                                 const struct watch_before *before, const char *command)
+{
+    if (__builtin_expect(before->looked, 0)) {
+        watch_deleted_now(call, key, before, command);
+    }
+}
+/* MUTATIONS: incr and decr tell only of a number that was not there before. */
+void watch_counted_now(const struct call *call, struct slice key, const struct watch_before *before,
+                       enum store_result result);
+static inline void watch_counted(const struct call *call, struct slice key,
+                                 const struct watch_before *before, enum store_result result)
+{
+    if (__builtin_expect(before->looked, 0)) {
+        watch_counted_now(call, key, before, result);
+    }
+}
+
+/* store_commit_on, and MUTATIONS and FETCHERS are told. */
+enum store_result watch_commit_now(struct command_local *local, int fd, struct mc_item *item,
+                                   const struct store_terms *terms, rel_time now, uint64_t *cas);
+static inline enum store_result watch_commit(struct command_local *local, int fd,
+                                             struct mc_item *item, const struct store_terms *terms,
+                                             rel_time now, uint64_t *cas)
+{
+    return watched(local, WATCH_CHANGES) ? watch_commit_now(local, fd, item, terms, now, cas)
+                                         : store_commit_on(local->store, item, terms, now, cas);
+}
+/* MUTATIONS: there was no room for the value. */
+void watch_refused_now(const struct call *call, struct slice key, enum store_result result);
+static inline void watch_refused(const struct call *call, struct slice key,
+                                 enum store_result result)
+{
+    if (watched(call->local, COMMAND_WATCH_MUTATIONS)) {
+        watch_refused_now(call, key, result);
+    }
+}
+
+/* What the store tells becomes events too. */
+void watch_store(struct commands *commands);
+
+#endif
