@@ -37,6 +37,12 @@ static int map_table(struct provider *provider, uint32_t index, void *addr)
     return map_memory(addr, MC_TABLE_BYTES, MAP_FIXED) == MAP_FAILED ? -errno : 0;
 }
 
+static void release(struct provider *provider, void *addr, size_t length)
+{
+    (void)provider;
+    madvise(addr, length, MADV_DONTNEED);
+}
+
 static struct mc_control *get_control(struct provider *provider)
 {
     return ((struct anonymous *)provider)->control;
@@ -55,7 +61,10 @@ struct provider *anonymous_new(bool huge)
         return NULL;
     }
     *anonymous = (struct anonymous){
-        .provider = {.segment = map_segment, .table = map_table, .control = get_control},
+        .provider = {.segment = map_segment,
+                     .table = map_table,
+                     .release = release,
+                     .control = get_control},
         .control = control,
         .huge = huge,
     };

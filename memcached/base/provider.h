@@ -3,7 +3,7 @@
  * provider: where the store's memory comes from.
  *
  * The store reserves address space and asks for memory to be placed in it,
- * one segment at a time; it never gives one back before it is freed as a whole.
+ * one segment at a time, and never unmaps one before it is freed as a whole.
  * kcache provides memory that the kernel programs see, base/anonymous.h
  * ordinary memory. Sizes are those of bpf/layout.h.
  *
@@ -12,6 +12,7 @@
 #ifndef BASE_PROVIDER_H
 #define BASE_PROVIDER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct mc_control;
@@ -26,6 +27,11 @@ struct provider {
     int (*table)(struct provider *, uint32_t index, void *addr);
     /* The control block, zeroed, lives as long as the provider. Not NULL. */
     struct mc_control *(*control)(struct provider *);
+    /*
+     * The store does without these bytes of a segment for now: they stay mapped, and what is in
+     * them may be lost. May be NULL. From any thread.
+     */
+    void (*release)(struct provider *, void *addr, size_t length);
 };
 
 #endif

@@ -51,6 +51,8 @@ int heap_grow(struct heap *heap, uint32_t nsegments)
 
     if (nsegments > heap->max_segments)
         return -ENOSPC;
+    if (nsegments <= __atomic_load_n(&heap->nsegments, __ATOMIC_ACQUIRE))
+        return 0;
     lock_take(&heap->lock, LOCK_MEMORY);
     for (uint32_t i = heap->nsegments; i < nsegments && !error; i++) {
         error =
@@ -60,4 +62,11 @@ int heap_grow(struct heap *heap, uint32_t nsegments)
     }
     lock_release(&heap->lock, LOCK_MEMORY);
     return error;
+}
+
+void heap_release(struct heap *heap, uint32_t page)
+{
+    if (heap->provider->release)
+        heap->provider->release(heap->provider, heap->base + (size_t)page * MC_PAGE_BYTES,
+                                MC_PAGE_BYTES);
 }

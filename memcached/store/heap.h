@@ -34,6 +34,8 @@ int heap_init(struct heap *heap, struct provider *provider, unsigned int ref_shi
 void heap_fini(struct heap *heap);
 /* Maps the segments below `nsegments` that are not yet. 0 or -errno. */
 int heap_grow(struct heap *heap, uint32_t nsegments);
+/* The provider may take back the memory of a slab page that nobody uses. */
+void heap_release(struct heap *heap, uint32_t page);
 
 static inline void *heap_at(const struct heap *heap, uint32_t ref)
 {

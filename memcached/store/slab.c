@@ -85,8 +85,8 @@ int slab_init(struct slabs *slabs, struct heap *heap, const struct slab_config *
     if (!make_classes(slabs, config))
         return -EINVAL;
     index_small(slabs);
-    slabs->page_class = calloc(heap->max_segments, MC_SEGMENT_PAGES);
-    if (!slabs->page_class)
+    slabs->pages = calloc((size_t)heap->max_segments * MC_SEGMENT_PAGES, sizeof(*slabs->pages));
+    if (!slabs->pages)
         return -ENOMEM;
     slab_set_limit(slabs, config->memory_limit);
     return 0;
@@ -94,7 +94,7 @@ int slab_init(struct slabs *slabs, struct heap *heap, const struct slab_config *
 
 void slab_fini(struct slabs *slabs)
 {
-    free(slabs->page_class);
+    free(slabs->pages);
 }
 
 unsigned int slab_class_of_size(const struct slabs *slabs, size_t size)
@@ -114,58 +114,191 @@ unsigned int slab_class_of_size(const struct slabs *slabs, size_t size)
     return low <= slabs->nclasses ? low : 0;
 }
 
-/* The next page of the heap for a class that has `has` pages; 0: none. */
-static uint32_t take_page(struct slabs *slabs, unsigned int clsid, uint32_t has)
+/* The class is atomic for slab_page_pick, which looks at pages of all classes. */
+static void page_reset(struct slab_page *page, unsigned int clsid)
 {
-    uint32_t page = 0;
-
-    lock_take(&slabs->pages_lock, LOCK_PAGES);
-    if (!slabs->exhausted && (slabs->npages < slabs->memory_limit / MC_PAGE_BYTES || has == 0)) {
-        page = FIRST_PAGE + slabs->npages;
-        if (heap_grow(slabs->heap, page / MC_SEGMENT_PAGES + 1) == 0) {
-            slabs->page_class[page] = (uint8_t)clsid;
-            __atomic_store_n(&slabs->npages, slabs->npages + 1, __ATOMIC_RELAXED);
-        } else {
-            /* Asking costs a system call or more, and every set would. */
-            slabs->exhausted = true;
-            page = 0;
-        }
-    }
-    lock_release(&slabs->pages_lock, LOCK_PAGES);
-    return page;
+    page->free = page->prev = page->next = 0;
+    page->navail = page->ncarved = 0;
+    page->closed = false;
+    __atomic_store_n(&page->clsid, (uint8_t)clsid, __ATOMIC_RELAXED);
 }
 
-static uint32_t carve(struct slabs *slabs, struct slab_class *class)
+/* --- lists of pages ------------------------------------------------------- */
+
+/* Under the class's lock. */
+static void page_link(struct slabs *slabs, struct slab_class *class, uint32_t number)
 {
-    uint32_t ref = class->carve;
+    struct slab_page *page = &slabs->pages[number];
 
-    if (class->ncarve == 0) {
-        uint32_t page = take_page(slabs, (unsigned int)(class - slabs->classes), class->npages);
+    page->prev = 0;
+    page->next = class->avail;
+    if (class->avail)
+        slabs->pages[class->avail].prev = number;
+    class->avail = number;
+}
 
-        if (page == 0)
-            return 0;
-        class->npages++;
-        class->ncarve = class->per_page;
-        ref = (uint32_t)(((uint64_t)page * MC_PAGE_BYTES) >> slabs->heap->ref_shift);
+static void page_unlink(struct slabs *slabs, struct slab_class *class, uint32_t number)
+{
+    const struct slab_page *page = &slabs->pages[number];
+
+    if (page->prev)
+        slabs->pages[page->prev].next = page->next;
+    else
+        class->avail = page->next;
+    if (page->next)
+        slabs->pages[page->next].prev = page->prev;
+}
+
+/* Under no list's name yet: a page without chunks becomes one of the class. Under its lock. */
+static void page_enter(struct slabs *slabs, struct slab_class *class, uint32_t number)
+{
+    page_reset(&slabs->pages[number], (unsigned int)(class - slabs->classes));
+    slabs->pages[number].navail = (uint16_t) class->per_page;
+    page_link(slabs, class, number);
+    class->npages++;
+    class->navail += class->per_page;
+}
+
+/* Under pages_lock. */
+static uint32_t list_pop(struct slabs *slabs, uint32_t *list)
+{
+    uint32_t number = *list;
+
+    if (number)
+        *list = slabs->pages[number].next;
+    return number;
+}
+
+static void list_push(struct slabs *slabs, uint32_t *list, uint32_t number)
+{
+    page_reset(&slabs->pages[number], 0);
+    slabs->pages[number].next = *list;
+    *list = number;
+}
+
+static uint32_t limit_pages(const struct slabs *slabs)
+{
+    return (uint32_t)(slabs->memory_limit / MC_PAGE_BYTES);
+}
+
+/* A page that never was handed out, or not since it was over the limit. Under pages_lock. */
+static uint32_t fresh_page(struct slabs *slabs)
+{
+    uint32_t number = list_pop(slabs, &slabs->retired);
+
+    if (number)
+        return number;
+    number = FIRST_PAGE + slabs->ntouched;
+    if (heap_grow(slabs->heap, number / MC_SEGMENT_PAGES + 1) != 0) {
+        /* Asking costs a system call or more, and every set would. */
+        slabs->exhausted = true;
+        return 0;
     }
-    class->ncarve--;
-    class->carve = ref + (class->size >> slabs->heap->ref_shift);
+    __atomic_store_n(&slabs->ntouched, slabs->ntouched + 1, __ATOMIC_RELAXED);
+    return number;
+}
+
+/* A page for a class that has `has` pages; 0: none. */
+static uint32_t take_page(struct slabs *slabs, uint32_t has)
+{
+    uint32_t number;
+
+    lock_take(&slabs->pages_lock, LOCK_PAGES);
+    number = list_pop(slabs, &slabs->pool);
+    if (number) {
+        __atomic_store_n(&slabs->npool, slabs->npool - 1, __ATOMIC_RELAXED);
+    } else if (!slabs->exhausted && (slabs->npages < limit_pages(slabs) || has == 0)) {
+        number = fresh_page(slabs);
+        __atomic_store_n(&slabs->npages, slabs->npages + (number != 0), __ATOMIC_RELAXED);
+    }
+    lock_release(&slabs->pages_lock, LOCK_PAGES);
+    return number;
+}
+
+/* Puts a page that is no longer counted where it waits to be counted again. */
+static void retire(struct slabs *slabs, uint32_t number)
+{
+    heap_release(slabs->heap, number);
+    lock_take(&slabs->pages_lock, LOCK_PAGES);
+    list_push(slabs, &slabs->retired, number);
+    lock_release(&slabs->pages_lock, LOCK_PAGES);
+}
+
+/* Puts a page into the pool, if it is not over the limit. */
+static void pool_page(struct slabs *slabs, uint32_t number)
+{
+    bool over;
+
+    lock_take(&slabs->pages_lock, LOCK_PAGES);
+    over = slabs->npages > limit_pages(slabs);
+    if (over) {
+        __atomic_store_n(&slabs->npages, slabs->npages - 1, __ATOMIC_RELAXED);
+    } else {
+        __atomic_store_n(&slabs->npool, slabs->npool + 1, __ATOMIC_RELAXED);
+        list_push(slabs, &slabs->pool, number);
+    }
+    lock_release(&slabs->pages_lock, LOCK_PAGES);
+    if (over)
+        retire(slabs, number);
+}
+
+/* Takes a page of the pool that is over the limit out of it, 0: none is. */
+static uint32_t shrink_pool(struct slabs *slabs, uint64_t memory_limit)
+{
+    uint32_t number = 0;
+
+    lock_take(&slabs->pages_lock, LOCK_PAGES);
+    slabs->memory_limit = memory_limit;
+    if (slabs->npages > limit_pages(slabs))
+        number = list_pop(slabs, &slabs->pool);
+    if (number) {
+        __atomic_store_n(&slabs->npool, slabs->npool - 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&slabs->npages, slabs->npages - 1, __ATOMIC_RELAXED);
+    }
+    lock_release(&slabs->pages_lock, LOCK_PAGES);
+    return number;
+}
+
+/* --- chunks ---------------------------------------------------------------- */
+
+/* Only the mover looks at the flags of a chunk that it does not hold. */
+static void mark_free(struct mc_item *chunk)
+{
+    __atomic_store_n(&chunk->flags, MC_ITEM_SLABBED, __ATOMIC_RELAXED);
+}
+
+/* Takes a chunk from the first page of the class's list, which has one. Under the lock. */
+static uint32_t pop_chunk(struct slabs *slabs, struct slab_class *class)
+{
+    struct slab_page *page = &slabs->pages[class->avail];
+    uint32_t ref = page->free;
+
+    if (ref) {
+        page->free = ((const struct mc_item *)heap_at(slabs->heap, ref))->next;
+    } else {
+        ref = slab_page_ref(slabs, class->avail) +
+              page->ncarved++ * (class->size >> slabs->heap->ref_shift);
+        mark_free(heap_at(slabs->heap, ref));
+    }
+    class->navail--;
+    if (--page->navail == 0)
+        page_unlink(slabs, class, class->avail);
     return ref;
 }
 
-uint32_t slab_alloc(struct slabs *slabs, unsigned int clsid)
+static uint32_t alloc(struct slabs *slabs, unsigned int clsid, bool grow)
 {
     struct slab_class *class = &slabs->classes[clsid];
-    uint32_t ref;
+    uint32_t ref = 0, number;
 
     lock_take(&class->lock, LOCK_SLAB);
-    ref = class->free;
-    if (ref) {
-        class->free = ((const struct mc_item *)heap_at(slabs->heap, ref))->next;
-        class->nfree--;
-    } else {
-        ref = carve(slabs, class);
+    if (__builtin_expect(!class->avail, 0) && grow) {
+        number = take_page(slabs, class->npages);
+        if (number)
+            page_enter(slabs, class, number);
     }
+    if (class->avail)
+        ref = pop_chunk(slabs, class);
     lock_release(&class->lock, LOCK_SLAB);
     /*
      * The chunk was unlinked under a moved sequence counter. Whoever reads what
@@ -176,24 +309,42 @@ uint32_t slab_alloc(struct slabs *slabs, unsigned int clsid)
     return ref;
 }
 
+uint32_t slab_alloc(struct slabs *slabs, unsigned int clsid)
+{
+    return alloc(slabs, clsid, true);
+}
+
+uint32_t slab_alloc_spare(struct slabs *slabs, unsigned int clsid)
+{
+    return alloc(slabs, clsid, false);
+}
+
 void slab_free(struct slabs *slabs, uint32_t ref)
 {
-    struct slab_class *class = &slabs->classes[slab_class_of_ref(slabs, ref)];
+    uint32_t number = slab_page_of_ref(slabs, ref);
+    struct slab_page *page = &slabs->pages[number];
+    struct slab_class *class = &slabs->classes[page->clsid];
     struct mc_item *chunk = heap_at(slabs->heap, ref);
 
-    chunk->flags = MC_ITEM_SLABBED;
     lock_take(&class->lock, LOCK_SLAB);
-    chunk->next = class->free;
-    class->free = ref;
-    class->nfree++;
+    mark_free(chunk);
+    chunk->next = page->free;
+    page->free = ref;
+    class->navail++;
+    if (page->navail++ == 0 && !page->closed)
+        page_link(slabs, class, number);
     lock_release(&class->lock, LOCK_SLAB);
 }
 
+/* --- the limit -------------------------------------------------------------- */
+
 void slab_set_limit(struct slabs *slabs, uint64_t memory_limit)
 {
-    lock_take(&slabs->pages_lock, LOCK_PAGES);
-    slabs->memory_limit = memory_limit;
-    lock_release(&slabs->pages_lock, LOCK_PAGES);
+    uint32_t number;
+
+    /* Pages of classes wait for the mover. */
+    while ((number = shrink_pool(slabs, memory_limit)) != 0)
+        retire(slabs, number);
 }
 
 void slab_retry(struct slabs *slabs)
@@ -222,13 +373,119 @@ int slab_prealloc(struct slabs *slabs)
 
 int slab_provide(struct slabs *slabs)
 {
-    uint64_t last = FIRST_PAGE + slab_npages(slabs) + PAGES_AHEAD - 1;
+    uint32_t ntouched = __atomic_load_n(&slabs->ntouched, __ATOMIC_RELAXED);
+    uint64_t last = FIRST_PAGE + ntouched + PAGES_AHEAD - 1;
     uint64_t end = FIRST_PAGE + slab_limit(slabs) / MC_PAGE_BYTES;
 
     if (last >= end)
         last = end - 1;
     return heap_grow(slabs->heap, (uint32_t)(last / MC_SEGMENT_PAGES) + 1);
 }
+
+/* --- pages on the move ------------------------------------------------------- */
+
+uint32_t slab_page_pick(struct slabs *slabs, unsigned int clsid, uint32_t after)
+{
+    struct slab_class *class = &slabs->classes[clsid];
+    uint32_t n = __atomic_load_n(&slabs->ntouched, __ATOMIC_RELAXED), best = 0;
+    int most = -1;
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t number = FIRST_PAGE + (after + i) % n;
+        const struct slab_page *page = &slabs->pages[number];
+
+        if (__atomic_load_n(&page->clsid, __ATOMIC_RELAXED) != clsid)
+            continue;
+        lock_take(&class->lock, LOCK_SLAB);
+        if (page->navail > most) {
+            most = page->navail;
+            best = number;
+        }
+        lock_release(&class->lock, LOCK_SLAB);
+    }
+    return best;
+}
+
+unsigned int slab_page_close(struct slabs *slabs, uint32_t number)
+{
+    struct slab_page *page = &slabs->pages[number];
+    struct slab_class *class = &slabs->classes[page->clsid];
+    unsigned int ncarved;
+
+    lock_take(&class->lock, LOCK_SLAB);
+    if (page->navail > 0)
+        page_unlink(slabs, class, number);
+    page->closed = true;
+    ncarved = page->ncarved;
+    lock_release(&class->lock, LOCK_SLAB);
+    return ncarved;
+}
+
+void slab_page_open(struct slabs *slabs, uint32_t number)
+{
+    struct slab_page *page = &slabs->pages[number];
+    struct slab_class *class = &slabs->classes[page->clsid];
+
+    lock_take(&class->lock, LOCK_SLAB);
+    page->closed = false;
+    if (page->navail > 0)
+        page_link(slabs, class, number);
+    lock_release(&class->lock, LOCK_SLAB);
+}
+
+static void enter_class(struct slabs *slabs, uint32_t number, unsigned int clsid)
+{
+    struct slab_class *class = &slabs->classes[clsid];
+
+    lock_take(&class->lock, LOCK_SLAB);
+    page_enter(slabs, class, number);
+    lock_release(&class->lock, LOCK_SLAB);
+}
+
+bool slab_page_take(struct slabs *slabs, uint32_t number, unsigned int to)
+{
+    struct slab_page *page = &slabs->pages[number];
+    struct slab_class *class = &slabs->classes[page->clsid];
+    bool empty;
+
+    lock_take(&class->lock, LOCK_SLAB);
+    empty = page->navail == class->per_page;
+    if (empty) {
+        class->npages--;
+        class->navail -= class->per_page;
+    }
+    lock_release(&class->lock, LOCK_SLAB);
+    if (empty && to)
+        enter_class(slabs, number, to);
+    else if (empty)
+        pool_page(slabs, number);
+    return empty;
+}
+
+bool slab_pool_give(struct slabs *slabs, unsigned int to)
+{
+    uint32_t number;
+
+    lock_take(&slabs->pages_lock, LOCK_PAGES);
+    number = list_pop(slabs, &slabs->pool);
+    __atomic_store_n(&slabs->npool, slabs->npool - (number != 0), __ATOMIC_RELAXED);
+    lock_release(&slabs->pages_lock, LOCK_PAGES);
+    if (number)
+        enter_class(slabs, number, to);
+    return number != 0;
+}
+
+uint32_t slab_excess(struct slabs *slabs)
+{
+    uint32_t excess;
+
+    lock_take(&slabs->pages_lock, LOCK_PAGES);
+    excess = slabs->npages > limit_pages(slabs) ? slabs->npages - limit_pages(slabs) : 0;
+    lock_release(&slabs->pages_lock, LOCK_PAGES);
+    return excess;
+}
+
+/* --- statistics ---------------------------------------------------------------- */
 
 void slab_class_stats(struct slabs *slabs, unsigned int clsid, struct slab_stats *out)
 {
@@ -238,7 +495,7 @@ void slab_class_stats(struct slabs *slabs, unsigned int clsid, struct slab_stats
     out->chunk_size = class->size;
     out->chunks_per_page = class->per_page;
     out->total_pages = class->npages;
-    out->free_chunks = class->nfree + class->ncarve;
+    out->free_chunks = class->navail;
     out->used_chunks = (uint64_t) class->npages * class->per_page - out->free_chunks;
     lock_release(&class->lock, LOCK_SLAB);
 }
@@ -246,4 +503,9 @@ void slab_class_stats(struct slabs *slabs, unsigned int clsid, struct slab_stats
 uint32_t slab_npages(struct slabs *slabs)
 {
     return __atomic_load_n(&slabs->npages, __ATOMIC_RELAXED);
+}
+
+uint32_t slab_npool(struct slabs *slabs)
+{
+    return __atomic_load_n(&slabs->npool, __ATOMIC_RELAXED);
 }

@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * slab: chunks of fixed sizes, carved from pages of MC_PAGE_BYTES. A class
- * keeps the pages it has got. Pages count against the memory limit, but each
- * class can have its first one in any case.
+ * slab: chunks of fixed sizes, carved from pages of MC_PAGE_BYTES. Pages count
+ * against the memory limit, but each class can have its first one in any case.
  *
- * A free chunk is marked MC_ITEM_SLABBED and linked through mc_item.next.
- * Chunks that were never used are not on the list: they are handed out from
- * the last page in order, so that memory is touched only when it is needed.
+ * A free chunk is marked MC_ITEM_SLABBED and is on the list of its page,
+ * through mc_item.next; chunks that were never used are on none: they are
+ * handed out in order, so that memory is touched only when it is needed. The
+ * pages that have chunks to give are in a list of their class, the one that
+ * got a chunk back last in front.
  *
- * Locks: one for each class, then one for the pages.
+ * So a page can leave its class without a look at the others: once it is
+ * taken off that list (slab_page_close) it gives no more chunks, and when the
+ * last one has come back it is free (slab_page_take). A free page goes to
+ * another class or to the pool, from which any class takes it; pages over the
+ * limit leave the pool, and their memory goes back to the provider.
+ *
+ * Locks: one for each class, then one for the pages. Under its class's lock a
+ * chunk that is not marked MC_ITEM_SLABBED is not freed.
  */
 #ifndef STORE_SLAB_H
 #define STORE_SLAB_H
@@ -26,15 +34,23 @@ struct slab_config {
     uint64_t memory_limit;      /* bytes */
 };
 
+/* One page of the heap. */
+struct slab_page {
+    uint32_t free;       /* list of chunks that were used before */
+    uint32_t prev, next; /* of the class's list, or the pool's (next) */
+    uint16_t navail;     /* chunks on the list or never used */
+    uint16_t ncarved;    /* chunks that were used once */
+    uint8_t clsid;       /* 0: of no class; written before the page is used */
+    bool closed;         /* on no list, and gives no chunks */
+};
+
 struct slab_class {
     struct lock lock;
     uint32_t size;     /* bytes of a chunk */
     uint32_t per_page; /* chunks */
-    uint32_t free;     /* list of chunks that were used before */
-    uint32_t carve;    /* the next chunk that never was */
-    uint32_t ncarve;   /* how many of those are left in the page */
+    uint32_t avail;    /* list of pages that have chunks to give */
     uint32_t npages;
-    uint64_t nfree; /* on the list */
+    uint64_t navail; /* of all pages */
 } __attribute__((aligned(64)));
 
 struct slabs {
@@ -42,9 +58,12 @@ struct slabs {
     unsigned int nclasses; /* classes are 1 to nclasses */
     struct lock pages_lock;
     uint64_t memory_limit; /* bytes */
-    uint32_t npages;       /* handed out */
+    uint32_t npages;       /* of classes and pool */
+    uint32_t ntouched;     /* pages of the heap that were handed out once */
+    uint32_t pool, npool;  /* list of pages that any class may take */
+    uint32_t retired;      /* list of those that were over the limit */
     bool exhausted;        /* the provider has no more for now */
-    uint8_t *page_class;   /* of each page of the heap; written before the page is used */
+    struct slab_page *pages;
     uint8_t small[MC_PAGE_BYTES / 1024 / 8 + 1]; /* class of sizes to 1 KiB, by 8 bytes */
     struct slab_class classes[MC_CLASSES];
 };
@@ -55,14 +74,27 @@ void slab_fini(struct slabs *slabs);
 
 /* The class of the smallest chunks that hold `size` bytes; 0: none does. */
 unsigned int slab_class_of_size(const struct slabs *slabs, size_t size);
-/* A chunk, its bytes undefined; 0: the class has none and gets no page. */
+/* A chunk, its bytes undefined but for the flags; 0: the class has none and gets no page. */
 uint32_t slab_alloc(struct slabs *slabs, unsigned int clsid);
+/* The same, but the class gets no page for it. */
+uint32_t slab_alloc_spare(struct slabs *slabs, unsigned int clsid);
 void slab_free(struct slabs *slabs, uint32_t ref);
+
+static inline uint32_t slab_page_of_ref(const struct slabs *slabs, uint32_t ref)
+{
+    return (uint32_t)(((uint64_t)ref << slabs->heap->ref_shift) / MC_PAGE_BYTES);
+}
 
 /* The class that the page of a chunk belongs to. */
 static inline unsigned int slab_class_of_ref(const struct slabs *slabs, uint32_t ref)
 {
-    return slabs->page_class[((uint64_t)ref << slabs->heap->ref_shift) / MC_PAGE_BYTES];
+    return slabs->pages[slab_page_of_ref(slabs, ref)].clsid;
+}
+
+/* The first chunk of a page. */
+static inline uint32_t slab_page_ref(const struct slabs *slabs, uint32_t page)
+{
+    return (uint32_t)(((uint64_t)page * MC_PAGE_BYTES) >> slabs->heap->ref_shift);
 }
 
 void slab_set_limit(struct slabs *slabs, uint64_t memory_limit);
@@ -75,12 +107,29 @@ void slab_retry(struct slabs *slabs);
 int slab_prealloc(struct slabs *slabs);
 int slab_provide(struct slabs *slabs);
 
+/* --- pages on the move; one thread at a time ------------------------------ */
+
+/* The page of a class with the most free chunks, of equals the first behind `after`; 0: none. */
+uint32_t slab_page_pick(struct slabs *slabs, unsigned int clsid, uint32_t after);
+/* The page gives no more chunks. Returns how many of its chunks were ever used. */
+unsigned int slab_page_close(struct slabs *slabs, uint32_t page);
+/* It gives chunks again. */
+void slab_page_open(struct slabs *slabs, uint32_t page);
+/* Takes a closed page from its class if all its chunks are free, and gives it to another one (0:
+ * the pool). */
+bool slab_page_take(struct slabs *slabs, uint32_t page, unsigned int to);
+/* Gives a page of the pool to a class. False: the pool is empty. */
+bool slab_pool_give(struct slabs *slabs, unsigned int to);
+/* How many pages classes and pool have over the limit. */
+uint32_t slab_excess(struct slabs *slabs);
+
 struct slab_stats {
     uint32_t chunk_size, chunks_per_page;
     uint64_t total_pages, used_chunks, free_chunks;
 };
 void slab_class_stats(struct slabs *slabs, unsigned int clsid, struct slab_stats *out);
-/* Pages handed out. */
+/* Pages of classes and pool, and those of the pool. */
 uint32_t slab_npages(struct slabs *slabs);
+uint32_t slab_npool(struct slabs *slabs);
 
 #endif

@@ -105,7 +105,8 @@ static void server_open(struct server *server)
     server->lab.loader = server->memory.loader = loader_open(error, sizeof(error));
     if (!server->memory.loader)
         skip_all(error);
-    server->memory.provider = (struct provider){memory_segment, memory_table, memory_control};
+    server->memory.provider = (struct provider){
+        .segment = memory_segment, .table = memory_table, .control = memory_control};
     clock_init(&server->clock);
     store_config_defaults(&store);
     store.clock = config.clock = server->clock;

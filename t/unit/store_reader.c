@@ -245,7 +245,8 @@ static void fill(struct run *run, struct store_local *local, bool store)
 
 int main(void)
 {
-    static struct run run = {.view.provider = {view_segment, view_table, view_control}};
+    static struct run run = {
+        .view.provider = {.segment = view_segment, .table = view_table, .control = view_control}};
     const char *stress = getenv("STORE_STRESS"), *error;
     int rounds = 2 * (stress && atoi(stress) > 0 ? atoi(stress) : 1);
     struct store_config config;
