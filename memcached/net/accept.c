@@ -97,11 +97,11 @@ static void reject(struct acceptor *acceptor, int fd, bool tls)
 {
     const struct slice text = SLICE("ERROR Too many open connections\r\n");
 
+    count_add(&acceptor->rejected, 1); /* first: who reads the text may look */
     if (!tls && send(fd, text.ptr, text.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         log_at(1, "cannot tell connection %d that there are too many", fd);
     }
     close(fd);
-    count_add(&acceptor->rejected, 1);
 }
 
 /* --- accepting --------------------------------------------------------- */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""client: memcached's text protocol over TCP, unix sockets and UDP, byte exact."""
+"""client: memcached's text protocol over TCP, TLS, unix sockets and UDP, byte exact."""
 import socket
+import ssl
 import struct
 
 SECONDS = 10
@@ -16,12 +17,14 @@ class Closed(Exception):
 class Stream:
     """One connection. Nothing is buffered away: rest() is what came too much."""
 
-    def __init__(self, address, family=socket.AF_INET):
+    def __init__(self, address, family=socket.AF_INET, context=None, session=None):
         self.sock = socket.socket(family, socket.SOCK_STREAM)
         self.sock.settimeout(SECONDS)
         self.sock.connect(address)
         if family != socket.AF_UNIX:
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context:
+            self.sock = context.wrap_socket(self.sock, session=session)
         self.buffer = b""
         self.sentinel = None
 
@@ -76,7 +79,7 @@ class Stream:
                 self.send(data)
             while True:
                 self._more()
-        except (ConnectionResetError, BrokenPipeError, Closed):
+        except (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError, Closed):
             data, self.buffer = self.buffer, b""
             return data
 
@@ -127,9 +130,10 @@ class Stream:
         return dict(self.stats_list(which))
 
 
-def tcp(host, port):
+def tcp(host, port, context=None, session=None):
+    """context: an ssl.SSLContext for TLS, with which a session may be resumed."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return Stream((host, port), family)
+    return Stream((host, port), family, context, session)
 
 
 def unix(path):

@@ -16,6 +16,7 @@ import client
 import guard
 import netns
 import tap
+import tls
 
 START_SECONDS = 30
 USER = "nobody"
@@ -108,13 +109,15 @@ class Server:
 
     arguments: in addition to port, address, user and threads; plain=True passes them alone.
     binary: the arguments make it speak nothing else over TCP.
+    context: streams use TLS, as the arguments tell the server; T_TLS does both (tls.py).
     """
 
     def __init__(self, *arguments, host="127.0.0.1", udp=True, threads=2, namespace=None,
                  prefix=(), env=None, plain=False, port=None, listen=None, unix=None,
-                 binary=False):
+                 binary=False, context=None):
         self.host = host
         self.binary = binary
+        self.context = context
         self.unix_path = unix
         self.namespace = namespace
         self.dir = scratch()
@@ -123,6 +126,9 @@ class Server:
         if not plain:
             where = ["-s", unix] if unix else ["-p", str(self.port), "-U",
                                                str(self.port if udp else 0), "-l", listen or host]
+            if "T_TLS" in os.environ and not unix and not context:
+                words, self.context = tls.everywhere()
+                arguments = words + arguments
             arguments = (where + ["-t", str(threads)] + _user_arguments(arguments) + arguments)
         arguments += os.environ.get("T_ARGS", "").split()
         self.log_path = os.path.join(self.dir, "stderr")
@@ -162,7 +168,7 @@ class Server:
     def stream(self):
         if self.unix_path:
             return client.unix(self.unix_path)
-        return client.tcp(self.host, self.port)
+        return client.tcp(self.host, self.port, self.context)
 
     def udp(self, **options):
         return client.Udp(self.host, self.port, **options)

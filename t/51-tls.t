@@ -1,0 +1,535 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""TLS as an operator sees it: options, certificates and their renewal, listeners, statistics."""
+import os
+import select
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import client
+import server
+import tap
+import tls
+
+USAGE, OSERR = 64, 71
+V1_0, V1_1, V1_2, V1_3 = (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2,
+                          ssl.TLSVersion.TLSv1_3)
+RSA = ("rsa:2048",)
+
+tls.needed()
+CA = tls.Authority()
+STRANGER = tls.Authority("Another CA")
+PAIR = CA.issue("server")
+SECOND = CA.issue("second")
+OWN = CA.issue("client")
+FOREIGN = STRANGER.issue("foreigner")
+
+
+def start(pair=PAIR, *arguments, context=None, **more):
+    return server.Server(*tls.options(pair, **more), *arguments, context=context or CA.context(),
+                         udp=False)
+
+
+def greets(memcached, context):
+    """Whether a client with that context is served. False: TLS or the connection broke off."""
+    other = None
+    try:
+        other = client.tcp(memcached.host, memcached.port, context)
+        return other.ask(b"version\r\n").startswith(b"VERSION ")
+    except (OSError, client.Closed):
+        return False
+    finally:
+        if other:
+            other.close()
+
+
+def shown_to(memcached, context=None):
+    """The name in the certificate that a new connection is shown."""
+    other = client.tcp(memcached.host, memcached.port, context or CA.context())
+    try:
+        return dict(pair[0] for pair in other.sock.getpeercert()["subject"])["commonName"]
+    finally:
+        other.close()
+
+
+def refused(words, status, text):
+    port = server.free_port()
+    got, _, error = server.run("-p", port, "-U", "0", "-l", "127.0.0.1", *words, seconds=5)
+    name = " ".join(words).replace(CA.dir + "/", "")
+    tap.is_(got, status, "%s: status %d" % (name, status))
+    tap.ok(text in error and error.count("\n") == 1, "and says in one line: " + text.strip("/"))
+    if text not in error:
+        tap.diag(error)
+
+
+# --- options ----------------------------------------------------------------
+
+
+@tap.case
+def settings():
+    with start(verify_mode=1, ca_cert=CA.cert, ciphers="HIGH", wbuf_size=8, session_cache=True,
+               min_version=3) as memcached:
+        rows = memcached.stream().stats_list("settings")
+        mine = [row for row in rows if row[0].startswith("ssl_")]
+        tap.is_(mine, [("ssl_enabled", "yes"), ("ssl_chain_cert", PAIR[0]), ("ssl_key", PAIR[1]),
+                       ("ssl_verify_mode", "1"), ("ssl_keyformat", "1"), ("ssl_ciphers", "HIGH"),
+                       ("ssl_ca_cert", CA.cert), ("ssl_wbuf_size", "8192"),
+                       ("ssl_session_cache", "yes"), ("ssl_min_version", "tlsv1.3")],
+                "stats settings shows what was given, in memcached's order")
+    with server.Server() as memcached:
+        mine = {k: v for k, v in memcached.stats("settings").items() if k.startswith("ssl_")}
+        tap.is_(mine, {"ssl_enabled": "no", "ssl_chain_cert": "NULL", "ssl_key": "NULL",
+                       "ssl_verify_mode": "0", "ssl_keyformat": "1", "ssl_ciphers": "NULL",
+                       "ssl_ca_cert": "NULL", "ssl_wbuf_size": "16384",
+                       "ssl_session_cache": "no", "ssl_min_version": "tlsv1.2"},
+                "and the defaults without -Z")
+        c = memcached.stream()
+        tap.is_(c.ask(b"refresh_certs\r\n"), b"Error TLS not enabled\r\n",
+                "refresh_certs without -Z says that there is no TLS")
+        tap.is_(c.stats("tls"), {"ssl_enabled": "no"}, "and so does stats tls")
+        tap.ok("time_since_server_cert_refresh" not in c.stats(), "stats is what it is without")
+
+
+@tap.case
+def statistics():
+    with start(PAIR, "-o", "no_lru_crawler,no_lru_maintainer") as memcached:
+        keys = [key for key, _ in memcached.stream().stats_list()]
+        tap.is_(len(keys), 72, "stats has 72 keys under memcached's test suite's options")
+        at = keys.index("time_since_server_cert_refresh")
+        tap.is_(keys[at + 1], "bytes", "time_since_server_cert_refresh stands before bytes")
+
+
+@tap.case
+def what_is_refused():
+    junk = CA.path("junk.pem")
+    with open(junk, "w", encoding="ascii") as file:
+        file.write("this is no certificate\n")
+    gone, cert, key = CA.path("gone"), PAIR[0], PAIR[1]
+    refused(["-Z"], USAGE, "Error loading the certificate chain: -o ssl_chain_cert is needed")
+    refused(tls.options((gone, key)), USAGE, "Error loading the certificate chain: %s : " % gone)
+    refused(tls.options((junk, key)), USAGE, "Error loading the certificate chain: %s : " % junk)
+    refused(tls.options((CA.dir, key)), USAGE, "Error loading the certificate chain: ")
+    refused(tls.options((cert, gone)), USAGE, "Error loading the key: %s : " % gone)
+    refused(tls.options((cert, junk)), USAGE, "Error loading the key: %s : " % junk)
+    refused(tls.options((cert, SECOND[1])), USAGE, "key values mismatch")
+    refused(["-Z", "-o", "ssl_chain_cert=" + cert], USAGE, "Error loading the key: %s : " % cert)
+    refused(tls.options(PAIR, keyformat=2), USAGE, "Error loading the key: %s : " % key)
+    refused(tls.options(PAIR, keyformat=3), USAGE, "bad ssl filetype")
+    for path in (gone, junk):
+        refused(tls.options(PAIR, ca_cert=path), USAGE,
+                "Error loading the CA certificate: %s : " % path)
+    refused(tls.options(PAIR, ciphers="nonsense"), USAGE,
+            "Error setting the provided cipher(s): nonsense")
+    refused(tls.options(PAIR) + ["-p", "0"], USAGE,
+            "ERROR: You cannot enable SSL without a TCP port.")
+    refused(["-l", "notls:127.0.0.2"], OSERR, "'notls' option is valid only when SSL is enabled")
+
+
+# --- certificates and keys ----------------------------------------------------
+
+
+def join(path, *parts):
+    """One file of several."""
+    with open(path, "wb") as file:
+        for part in parts:
+            with open(part, "rb") as source:
+                file.write(source.read())
+
+
+@tap.case
+def forms_of_keys():
+    der, both = CA.path("server.der"), CA.path("both.pem")
+    subprocess.run(["openssl", "pkey", "-in", PAIR[1], "-outform", "DER", "-out", der], check=True)
+    join(both, *PAIR)
+    with start((PAIR[0], der), keyformat=2) as memcached:
+        tap.is_(shown_to(memcached), "server", "a key in DER form, with ssl_keyformat=2")
+    with server.Server("-Z", "-o", "ssl_chain_cert=" + both, context=CA.context()) as memcached:
+        tap.is_(shown_to(memcached), "server", "a key in the file of the certificate")
+    with start(CA.issue("rsa", RSA)) as memcached:
+        tap.is_(shown_to(memcached), "rsa", "an RSA key")
+
+
+@tap.case
+def a_chain_of_certificates():
+    between, request = CA.path("between.pem"), CA.path("between.csr")
+    leaf, chain, known = (CA.path(name + ".pem") for name in ("leaf", "chain", "known"))
+    extension = CA.path("between.ext")
+    with open(extension, "w", encoding="ascii") as file:
+        file.write("basicConstraints=CA:TRUE\n")
+    key = CA.issue("between")[1]
+    subprocess.run(["openssl", "x509", "-req", "-in", request, "-CA", CA.cert, "-CAkey", CA.key,
+                    "-CAcreateserial", "-extfile", extension, "-out", between], check=True,
+                   stderr=subprocess.DEVNULL)
+    leaf_key = CA.issue("leaf")[1]
+    subprocess.run(["openssl", "x509", "-req", "-in", CA.path("leaf.csr"), "-CA", between,
+                    "-CAkey", key, "-CAcreateserial", "-out", leaf], check=True,
+                   stderr=subprocess.DEVNULL)
+    join(chain, leaf, between)
+    join(known, CA.cert, between)
+    with start((chain, leaf_key)) as memcached:
+        tap.is_(shown_to(memcached), "leaf", "the chain is sent: the client knows the root alone")
+    with server.Server(*tls.options((leaf, leaf_key)),
+                       context=CA.context(trusted=known)) as memcached:
+        tap.ok(not greets(memcached, CA.context()), "without the middle it is not believed")
+
+
+@tap.case
+def verification_of_clients():
+    anyone = {"no certificate": None, "a good one": OWN, "another CA's": FOREIGN}
+    served = {0: {"no certificate", "a good one", "another CA's"},
+              1: {"no certificate", "a good one"}, 2: {"a good one"}, 3: {"a good one"}}
+    for mode, good in served.items():
+        with start(context=CA.context(OWN), verify_mode=mode, ca_cert=CA.cert) as memcached:
+            control = memcached.stream()
+            for version in (V1_2, V1_3):
+                for name, pair in anyone.items():
+                    context = CA.context(pair)
+                    context.minimum_version = context.maximum_version = version
+                    tap.is_(greets(memcached, context), name in good,
+                            "ssl_verify_mode=%d, %s, %s" % (mode, version.name, name))
+            errors = int(control.stats("tls")["ssl_handshake_errors"])
+            tap.is_(errors, 2 * (3 - len(good)), "each failure is counted")
+
+
+@tap.case
+def what_the_client_is_told():
+    with start(context=CA.context(OWN), verify_mode=2, ca_cert=CA.cert) as memcached:
+        run = subprocess.run(["openssl", "s_client", "-connect", "127.0.0.1:%d" % memcached.port,
+                              "-tls1_2"], input=b"", capture_output=True, check=False)
+        tap.like(run.stdout, r"Acceptable client certificate CA names\n.*CN ?= ?Test CA",
+                 "the names of the CAs that ssl_ca_cert holds are told to clients")
+    warned = tls.options(PAIR, verify_mode=2)
+    with server.Server(*warned, listen="notls:127.0.0.1", udp=False) as memcached:
+        tap.like(memcached.log(), "ssl_verify_mode without ssl_ca_cert: no client certificate",
+                 "a mode without ssl_ca_cert, by which nobody is let in, is said at start")
+
+
+@tap.case
+def minimum_version():
+    every = (V1_0, V1_1, V1_2, V1_3)
+    for minimum, more in ((None, {}), (3, {}), (2, {}), (1, {"ciphers": "ALL:@SECLEVEL=0"}),
+                          (0, {"ciphers": "ALL:@SECLEVEL=0"})):
+        if minimum is not None:
+            more = dict(more, min_version=minimum)
+        with start(**more) as memcached:
+            for number, version in enumerate(every):
+                context = CA.context(lowest=version, highest=version)
+                want = number >= (2 if minimum is None else minimum)
+                tap.is_(greets(memcached, context), want, "ssl_min_version=%s: %s is %s" %
+                        (minimum, version.name, "served" if want else "refused"))
+
+
+@tap.case
+def ciphers():
+    with start(ciphers="ECDHE-ECDSA-AES128-GCM-SHA256") as memcached:
+        context = CA.context(highest=V1_2)
+        other = client.tcp(memcached.host, memcached.port, context)
+        tap.is_(other.sock.cipher()[0], "ECDHE-ECDSA-AES128-GCM-SHA256",
+                "ssl_ciphers chooses what TLS 1.2 uses")
+        context.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
+        tap.ok(not greets(memcached, context), "a client that knows no such cipher is refused")
+        tap.ok(greets(memcached, CA.context()), "TLS 1.3 has its own")
+
+
+@tap.case
+def session_resumption():
+    def resumes(memcached, version):
+        """[first, second]: whether a connection was a resumed one."""
+        context = CA.context(OWN, highest=version, lowest=version)
+        session, found = None, []
+        for _ in range(2):
+            other = client.tcp(memcached.host, memcached.port, context, session)
+            other.ask(b"version\r\n")
+            found.append(other.sock.session_reused)
+            session = other.sock.session
+            other.sock.unwrap()
+            other.close()
+        return found
+
+    for mode in (0, 2):
+        with start(context=CA.context(OWN), session_cache=True, verify_mode=mode,
+                   ca_cert=CA.cert) as memcached:
+            control = memcached.stream()
+            for version in (V1_2, V1_3):
+                tap.is_(resumes(memcached, version), [False, True],
+                        "ssl_session_cache, mode %d: %s resumes" % (mode, version.name))
+            tap.is_(control.stats("tls")["ssl_resumed_sessions"], "2", "which is counted")
+            control.ask(b"refresh_certs\r\n")
+            control.ask(b"stats reset\r\n")
+            tap.is_(control.stats("tls")["ssl_resumed_sessions"], "0", "until stats reset")
+    with start() as memcached:
+        for version in (V1_2, V1_3):
+            tap.is_(resumes(memcached, version), [False, False],
+                    "without ssl_session_cache %s begins anew" % version.name)
+
+
+@tap.case
+def a_session_does_not_outlive_its_certificates():
+    with start(session_cache=True) as memcached:
+        for version in (V1_2, V1_3):
+            context = CA.context(highest=version, lowest=version)
+            first = client.tcp(memcached.host, memcached.port, context)
+            first.ask(b"refresh_certs\r\n")
+            second = client.tcp(memcached.host, memcached.port, context, first.sock.session)
+            second.ask(b"version\r\n")
+            tap.ok(not second.sock.session_reused,
+                   "%s: a session from before refresh_certs is not resumed" % version.name)
+
+
+# --- renewal --------------------------------------------------------------------
+
+
+class Files:
+    """A server's certificate and key under names of their own, to be replaced."""
+
+    def __init__(self, pair):
+        self.dir = server.scratch()
+        self.pair = os.path.join(self.dir, "cert.pem"), os.path.join(self.dir, "cert.key")
+        self.become(pair)
+
+    def become(self, pair):
+        for source, target in zip(pair, self.pair):
+            with open(source, "rb") as file:
+                data = file.read()
+            with open(target + ".new", "wb") as file:
+                file.write(data)
+            os.rename(target + ".new", target)
+
+
+@tap.case
+def refresh_certs():
+    files = Files(PAIR)
+    with start(files.pair) as memcached:
+        old = memcached.stream()
+        tap.is_(shown_to(memcached), "server", "the first certificate is shown")
+        files.become(SECOND)
+        tap.is_(shown_to(memcached), "server", "a new file alone changes nothing")
+        tap.is_(old.ask(b"refresh_certs\r\n"), b"OK\r\n", "refresh_certs reads it")
+        tap.is_(shown_to(memcached), "second", "and new connections are shown it")
+        tap.is_(old.set(b"k", b"v" * 100000), b"STORED\r\n", "the old connection goes on")
+        tap.is_(old.all(b"refresh_certs noreply\r\n"), b"", "noreply silences it")
+        tap.is_(old.stats("tls")["ssl_cert_refreshes"], "2", "refreshes are counted")
+
+
+@tap.case
+def a_failed_refresh_changes_nothing():
+    files = Files(PAIR)
+    with start(files.pair) as memcached:
+        c = memcached.stream()
+        files.become((SECOND[0], PAIR[1]))
+        tap.like(c.ask(b"refresh_certs\r\n"),
+                 r"\AError loading the key: %s : error:.*mismatch\r\n" % files.pair[1],
+                 "a key that does not belong to its certificate is refused")
+        tap.is_(shown_to(memcached), "server", "and the old pair stays")
+        with open(files.pair[0], "wb") as file:
+            file.write(b"half a certif")
+        tap.like(c.ask(b"refresh_certs\r\n"),
+                 r"\AError loading the certificate chain: \S+ : error:",
+                 "so is half a file")
+        os.unlink(files.pair[0])
+        tap.like(c.ask(b"refresh_certs\r\n"), r"\AError loading the certificate chain: "
+                 r".*No such file or directory\r\n", "and none")
+        tap.is_(shown_to(memcached), "server", "the old pair stays")
+        stats = c.stats("tls")
+        tap.is_((stats["ssl_cert_refreshes"], stats["ssl_cert_refresh_errors"]), ("0", "3"),
+                "failures are counted")
+        files.become(SECOND)
+        tap.is_(c.ask(b"refresh_certs\r\n"), b"OK\r\n", "with good files it succeeds again")
+        tap.is_(shown_to(memcached), "second", "and the new pair is used")
+
+
+@tap.case
+def sighup_refreshes_too():
+    files = Files(PAIR)
+    with start(files.pair) as memcached:
+        control = memcached.stream()
+
+        def refreshes(key):
+            return int(control.stats("tls")[key])
+
+        files.become(SECOND)
+        memcached.signal(signal.SIGHUP)
+        tap.ok(server.wait_for(lambda: refreshes("ssl_cert_refreshes") == 1), "SIGHUP reads again")
+        tap.is_(shown_to(memcached), "second", "and new connections are shown the new one")
+        os.unlink(files.pair[1])
+        memcached.signal(signal.SIGHUP)
+        tap.ok(server.wait_for(lambda: refreshes("ssl_cert_refresh_errors") == 1),
+               "when it fails it says so in stats tls")
+        tap.like(memcached.log(), r"Error loading the key: .*; the old certificates stay",
+                 "and on stderr")
+        tap.is_(shown_to(memcached), "second", "and nothing has changed")
+
+
+@tap.case
+def the_authorities_are_renewed_too():
+    files = Files((CA.cert, CA.key))
+    with start(context=CA.context(OWN), verify_mode=2, ca_cert=files.pair[0]) as memcached:
+        control = memcached.stream()
+        tap.ok(not greets(memcached, CA.context(FOREIGN)), "a stranger is refused")
+        files.become((STRANGER.cert, STRANGER.key))
+        tap.is_(control.ask(b"refresh_certs\r\n"), b"OK\r\n", "his CA takes the place of ours")
+        tap.ok(greets(memcached, CA.context(FOREIGN)), "he is served")
+        tap.ok(not greets(memcached, CA.context(OWN)), "and ours no longer")
+        tap.is_(control.set(b"k", b"v"), b"STORED\r\n", "who was in stays in")
+
+
+@tap.case
+def refresh_under_load_loses_no_connection():
+    files = Files(PAIR)
+    with start(files.pair) as memcached:
+        lasting, stop, wrong, served = memcached.stream(), threading.Event(), [], []
+
+        def visit(number):
+            kept, count = memcached.stream(), 0
+            while not stop.is_set():
+                try:
+                    if shown_to(memcached) not in ("server", "second"):
+                        wrong.append("shown another certificate")
+                    value = b"%d" % count * 5000
+                    kept.set(b"k%d" % number, value)
+                    if kept.get(b"k%d" % number) != value:
+                        wrong.append("another value")
+                    count += 1
+                except Exception as error:
+                    wrong.append(repr(error))
+                    break
+            served.append(count)
+
+        threads = [threading.Thread(target=visit, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        answers = set()
+        for turn in range(40):
+            files.become(SECOND if turn % 2 == 0 else PAIR)
+            answers.add(lasting.ask(b"refresh_certs\r\n"))
+            memcached.signal(signal.SIGHUP)
+        tap.ok(server.wait_for(lambda: wrong or int(lasting.stats("tls")["ssl_handshakes"]) > 100),
+               "connections are made meanwhile")
+        stop.set()
+        for thread in threads:
+            thread.join()
+        tap.is_(answers, {b"OK\r\n"}, "40 refreshes succeed")
+        tap.is_(wrong, [], "no connection and no value is lost")
+        tap.ok(all(served), "each client was served (%r times)" % served)
+        tap.is_(lasting.stats("tls")["ssl_handshake_errors"], "0", "no handshake has failed")
+
+
+@tap.case
+def keys_that_only_root_can_read():
+    if os.geteuid() != 0:
+        return
+    files = Files(PAIR)
+    os.chmod(files.pair[1], 0o600)
+    with start(files.pair) as memcached:
+        tap.ok(greets(memcached, CA.context()), "the key is read before the privileges go")
+        tap.like(memcached.stream().ask(b"refresh_certs\r\n"), "Permission denied",
+                 "later it cannot be read, which is said")
+        tap.ok(greets(memcached, CA.context()), "and what was read is kept")
+
+
+@tap.case
+def relative_paths_and_a_daemon():
+    files, port = Files(PAIR), server.free_port()
+    pid_file = os.path.join(files.dir, "pid")
+    words = ["-d", "-P", pid_file, "-p", port, "-U", "0", "-l", "127.0.0.1",
+             *tls.options(("cert.pem", "cert.key"))]
+    prefix = ("env", "-C", files.dir)
+    status, _, error = server.run(*words, prefix=prefix)
+    tap.is_((status, error), (0, ""), "-d with paths from the directory that it is started in")
+    with open(pid_file, encoding="ascii") as file:
+        pid = int(file.read())
+    server.guard.add("pid", pid)
+    c = client.tcp("127.0.0.1", port, CA.context())
+    files.become(SECOND)
+    tap.is_(c.ask(b"refresh_certs\r\n"), b"OK\r\n", "finds them again when it has left it")
+    os.kill(pid, signal.SIGTERM)
+    tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % pid)), "and ends")
+    server.guard.remove("pid", pid)
+    status, _, error = server.run(*words[:-1], "ssl_chain_cert=gone", prefix=prefix)
+    tap.is_(status, USAGE, "what is wrong with a file is known before -d goes to the background")
+    tap.like(error, "Error loading the certificate chain: gone : ", "and said")
+
+
+# --- listeners --------------------------------------------------------------------
+
+
+@tap.case
+def plain_and_tls_listeners():
+    plain_port = server.free_port()
+    ports = os.path.join(server.scratch(), "ports")
+    with server.Server(*tls.options(PAIR), "-l", "notls:127.0.0.1:%d" % plain_port,
+                       context=CA.context(), env={"MEMCACHED_PORT_FILENAME": ports}) as memcached:
+        plain = client.tcp("127.0.0.1", plain_port)
+        secret = memcached.stream()
+        tap.is_(secret.set(b"k", b"v"), b"STORED\r\n", "TLS where -l says nothing")
+        tap.is_(plain.get(b"k"), b"v", "plain text behind notls:")
+        tap.is_(memcached.udp().get(b"k"), b"v", "UDP stays plain")
+        tap.is_(client.tcp("127.0.0.1", memcached.port).to_end(b"get k\r\n")[:1] in (b"", b"\x15"),
+                True, "plain text at the TLS port is not served")
+        tap.ok(not greets_at(plain_port), "nor TLS at the plain port")
+        states = plain.stats("conns")
+        mine = "tcp:127.0.0.1:%d" % secret.sock.getsockname()[1]
+        tap.ok(mine in states.values(), "stats conns lists TLS connections too")
+        with open(ports, encoding="ascii") as file:
+            lines = file.read().splitlines()
+        tap.is_(sorted(lines)[:2], sorted(["TCP INET: %d" % memcached.port,
+                                           "TCP INET: %d" % plain_port]),
+                "the port file names both")
+
+
+def greets_at(port):
+    try:
+        other = client.tcp("127.0.0.1", port, CA.context())
+        other.close()
+        return True
+    except OSError:
+        return False
+
+
+@tap.case
+def a_unix_socket_has_no_tls():
+    path = os.path.join(server.scratch(), "socket")
+    with server.Server(*tls.options(PAIR), unix=path) as memcached:
+        tap.is_(memcached.stream().set(b"k", b"v"), b"STORED\r\n", "-s with -Z is plain text")
+        tap.like(memcached.log(), "a unix socket has no TLS", "and says so")
+
+
+@tap.case
+def one_too_many():
+    with start(PAIR, "-c", "30", "-t", "2") as memcached:
+        control = memcached.stream()
+        held = [socket.create_connection(("127.0.0.1", memcached.port)) for _ in range(40)]
+        told = select.select(held, [], [], client.SECONDS)[0]
+        tap.is_({other.recv(100) for other in told}, {b""},
+                "over -c a TLS connection is closed without plain text")
+        tap.ok(int(control.stats()["rejected_connections"]) >= len(told), "and counted")
+
+
+@tap.case
+def idle_connections():
+    with start(PAIR, "-o", "idle_timeout=1") as memcached:
+        silent = memcached.stream()
+        silent.ask(b"version\r\n")
+        half = socket.create_connection(("127.0.0.1", memcached.port), timeout=30)
+        half.sendall(b"\x16\x03\x01\x02\x00\x01")
+        silent.sock.settimeout(30)
+        silent.sock.suppress_ragged_eofs = False
+        tap.is_(silent.sock.recv(1), b"", "idle_timeout says goodbye to TLS clients")
+        tap.is_(half.recv(1), b"", "and ends half a handshake")
+
+
+@tap.case
+def a_reason_is_logged():
+    with start(PAIR, "-v") as memcached:
+        greets(memcached, STRANGER.context())
+        tap.ok(server.wait_for(lambda: "TLS handshake failed: " in memcached.log()),
+               "-v says why a handshake failed")
+
+
+tap.run(120)
