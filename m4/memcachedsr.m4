@@ -106,3 +106,11 @@ or configure with --disable-seccomp])])
     ], [AC_DEFINE([ENABLE_SECCOMP], [0])])
     AM_CONDITIONAL([ENABLE_SECCOMP], [test "x$enable_seccomp" != xno])
 ])
+
+dnl MC_EXTSTORE(WANTED): flash storage needs nothing; ENABLE_EXTSTORE is 0 or 1.
+AC_DEFUN([MC_EXTSTORE], [
+    AS_IF([test "x$1" != xno],
+        [AC_DEFINE([ENABLE_EXTSTORE], [1], [1: flash storage is built in. Else 0.])],
+        [AC_DEFINE([ENABLE_EXTSTORE], [0])])
+    AM_CONDITIONAL([ENABLE_EXTSTORE], [test "x$1" != xno])
+])

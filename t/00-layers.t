@@ -11,15 +11,16 @@ SRCDIR = os.environ.get("SRCDIR") or os.path.join(os.path.dirname(os.path.abspat
 ALLOWED = {
     "base": {"layout"},
     "proto": {"base"},
-    "store": {"base", "layout"},
+    "flash": {"base"},
+    "store": {"base", "flash", "layout"},
     "command": {"base", "proto", "store", "layout"},
     "net": {"base", "command", "proto", "layout"},
     "kcache": {"base", "bpf", "layout"},
     "bpf": {"layout"},
-    "server": {"base", "net", "command", "store", "kcache", "layout"},
+    "server": {"base", "net", "command", "flash", "store", "kcache", "layout"},
     "main": {"base", "server"},
 }
-LAYERS = ("base", "proto", "store", "command", "net", "kcache")
+LAYERS = ("base", "proto", "flash", "store", "command", "net", "kcache")
 # Foreign headers -> the only folders that may know them.
 FOREIGN = (
     (r"(event2/.*|event\.h)", {"net"}),

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* compact: a page's objects, one after the other. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "flash/internal.h"
+
+/* What is being looked through: a buffer's length of a page. */
+struct walk {
+    struct flash *flash;
+    struct page *page;
+    uint32_t version;
+    char *bytes;
+    uint32_t base;
+    flash_visit *visit;
+    void *context;
+};
+
+/* False: the frames make no sense, or the visitor has had enough. */
+static bool walk_buffer(const struct walk *walk)
+{
+    uint32_t size = walk->flash->config.buffer_bytes;
+    uint32_t at = 0;
+
+    while (size - at > sizeof(struct flash_frame)) {
+        struct flash_frame frame;
+        struct flash_at place;
+
+        memcpy(&frame, walk->bytes + at, sizeof(frame));
+        if (frame.nbytes == 0) {
+            return true;
+        }
+        if (frame_bytes(frame.nbytes) > size - at ||
+            crc32c(&walk->flash->crc32c, 0, walk->bytes + at + sizeof(frame), frame.nbytes) !=
+                frame.crc) {
+            return false;
+        }
+        place = (struct flash_at){
+            .page = (uint32_t)(walk->page - walk->flash->pages),
+            .version = walk->version,
+            .offset = walk->base + at + (uint32_t)sizeof(frame),
+            .crc = frame.crc,
+        };
+        if (!walk->visit(walk->context, &place, walk->bytes + at + sizeof(frame), frame.nbytes)) {
+            return false;
+        }
+        at += (uint32_t)frame_bytes(frame.nbytes);
+    }
+    return true;
+}
+
+bool flash_compact(struct flash *flash, double max_holes, flash_visit *visit, void *context)
+{
+    uint32_t size = flash->config.buffer_bytes;
+    struct walk walk = {.flash = flash, .visit = visit, .context = context};
+    bool whole = true;
+
+    walk.bytes = malloc(size);
+    walk.page = walk.bytes ? page_take_fragmented(flash, max_holes) : NULL;
+    if (!walk.page) {
+        free(walk.bytes);
+        return false;
+    }
+    walk.version = page_version(walk.page);
+    for (; whole && walk.base < flash->config.page_bytes; walk.base += size) {
+        whole = page_read(walk.page, walk.bytes, size, walk.base) == 0 && walk_buffer(&walk);
+    }
+    page_compacted(flash, walk.page);
+    free(walk.bytes);
+    return true;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * internal: what a flash store is made of. Private to this folder.
+ *
+ * A page is a row of buffers; objects do not cross from one to the next. An object is framed by
+ * its length and its CRC and begins at a multiple of 8; a length of 0 says that the rest of the
+ * buffer is empty.
+ *
+ * Lock order: writer of a bucket, then its buffer lock, then the pages lock. The queue's lock
+ * stands alone.
+ */
+#ifndef FLASH_INTERNAL_H
+#define FLASH_INTERNAL_H
+
+#include <pthread.h>
+
+#include "flash/crc32c.h"
+#include "flash/flash.h"
+
+struct flash_frame {
+    uint32_t nbytes;
+    uint32_t crc;
+};
+
+/* Bytes of a page that an object of so many bytes takes. */
+static inline uint64_t frame_bytes(uint64_t nbytes)
+{
+    return (sizeof(struct flash_frame) + nbytes + 7) & ~(uint64_t)7;
+}
+
+enum page_state { PAGE_FREE, PAGE_OPEN, PAGE_CLOSED };
+
+struct page {
+    int fd;
+    uint64_t start; /* in the file */
+    enum flash_bucket home;
+    /* Read without a lock too. Not what was referred to: it has changed before the bytes do. */
+    uint32_t version; /* 0: empty */
+    uint32_t open;    /* bucket + 1 while it is being filled, else 0 */
+    /* Under the pages lock: */
+    enum page_state state;
+    enum flash_bucket bucket;
+    bool compacting;
+    bool compacted; /* what could be done was done: not again */
+    uint32_t nobjects;
+    uint64_t nused; /* bytes, with frames */
+};
+
+/* The page that a bucket fills. */
+struct filler {
+    pthread_mutex_t writer; /* one writer at a time */
+    pthread_rwlock_t lock;  /* of what follows but nfilled: a reader copies from the buffer */
+    struct page *page;      /* NULL: none */
+    uint32_t base;          /* of the buffer in the page: what is before is in the file */
+    uint32_t nfilled;       /* of the writer alone */
+    char *buffer;
+};
+
+struct queue {
+    pthread_mutex_t lock;
+    pthread_cond_t filled;
+    struct flash_read *first, **last;
+    uint32_t nreads; /* atomic for the statistics */
+    bool stop;
+};
+
+struct flash {
+    struct flash_config config;
+    struct crc32c crc32c;
+    bool no_nowait; /* the files' system cannot read without waiting; racy hint */
+    int *fds;       /* of the paths */
+    uint32_t npages;
+    struct page *pages;
+    struct filler fillers[FLASH_BUCKETS];
+
+    pthread_mutex_t lock; /* of the pages and what follows */
+    uint32_t nfree;
+    uint32_t last_version;
+    struct flash_stats counts; /* what is not counted from the pages */
+
+    uint64_t objects_read, bytes_read; /* atomic */
+    struct queue queue;
+    pthread_t *threads;
+    unsigned int nrunning;
+};
+
+/* pages.c */
+/* A free page for a bucket, if need be the oldest one, emptied. NULL: all are being filled. */
+struct page *page_take(struct flash *flash, enum flash_bucket bucket);
+/* It is full. */
+void page_close(struct flash *flash, struct page *page);
+/* What it holds is lost. Of an open page or a closed one. */
+void page_lose(struct flash *flash, struct page *page);
+void page_count_object(struct flash *flash, struct page *page, uint32_t nbytes);
+struct page *page_take_fragmented(struct flash *flash, double max_holes);
+void page_compacted(struct flash *flash, struct page *page);
+
+/* write.c */
+void fillers_init(struct flash *flash);
+void fillers_fini(struct flash *flash);
+
+/* read.c */
+void queue_init(struct queue *queue);
+void queue_fini(struct queue *queue);
+/* Ends the threads; what is queued is read before. */
+void threads_stop(struct flash *flash);
+/* Bytes of a page that are in its file. 0 or -errno. */
+int page_read(const struct page *page, char *to, size_t n, uint32_t offset);
+
+static inline uint32_t page_version(const struct page *page)
+{
+    return __atomic_load_n(&page->version, __ATOMIC_ACQUIRE);
+}
+
+#endif

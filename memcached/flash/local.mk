@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# flash_srcs: with flash storage its files, without it the stub none.c.
+flash_srcs = memcached/flash/flash.h
+if ENABLE_EXTSTORE
+flash_srcs += memcached/flash/compact.c memcached/flash/crc32c.c memcached/flash/crc32c.h \
+    memcached/flash/crc32c_x86.c memcached/flash/flash.c memcached/flash/internal.h \
+    memcached/flash/pages.c memcached/flash/read.c memcached/flash/write.c
+else
+flash_srcs += memcached/flash/none.c
+endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pages: which are free, and what becomes of those that are not. */
+#include "flash/internal.h"
+
+/* Under the lock. From here on nothing that was in the page is found. */
+static void set_version(struct page *page, uint32_t version)
+{
+    /* Pairs with the acquiring loads around a read of the page. */
+    __atomic_store_n(&page->version, version, __ATOMIC_SEQ_CST);
+}
+
+static void set_free(struct flash *flash, struct page *page)
+{
+    set_version(page, 0);
+    page->state = PAGE_FREE;
+    page->compacted = false;
+    page->nobjects = 0;
+    page->nused = 0;
+    flash->nfree++;
+}
+
+static void evict(struct flash *flash, struct page *page)
+{
+    flash->counts.page_evictions++;
+    flash->counts.objects_evicted += page->nobjects;
+    flash->counts.bytes_evicted += page->nused;
+    set_free(flash, page);
+}
+
+/* The pages of a bucket are those of its own files, and those of no bucket's. */
+static bool may_use(const struct page *page, enum flash_bucket bucket)
+{
+    return page->home == bucket || page->home == FLASH_DEFAULT;
+}
+
+static struct page *find_free(struct flash *flash, enum flash_bucket bucket)
+{
+    struct page *found = NULL;
+
+    for (uint32_t i = 0; i < flash->npages; i++) {
+        struct page *page = &flash->pages[i];
+
+        if (page->state != PAGE_FREE || !may_use(page, bucket)) {
+            continue;
+        }
+        if (page->home == bucket) {
+            return page;
+        }
+        if (!found) {
+            found = page;
+        }
+    }
+    return found;
+}
+
+/* Versions are given in order, and come round after more bytes than a flash disk lives to write. */
+static struct page *find_oldest(struct flash *flash, enum flash_bucket bucket)
+{
+    struct page *found = NULL;
+
+    for (uint32_t i = 0; i < flash->npages; i++) {
+        struct page *page = &flash->pages[i];
+
+        if (page->state == PAGE_CLOSED && !page->compacting && may_use(page, bucket) &&
+            (!found || page->version < found->version)) {
+            found = page;
+        }
+    }
+    return found;
+}
+
+struct page *page_take(struct flash *flash, enum flash_bucket bucket)
+{
+    struct page *page;
+
+    pthread_mutex_lock(&flash->lock);
+    page = find_free(flash, bucket);
+    if (!page) {
+        page = find_oldest(flash, bucket);
+        if (page) {
+            evict(flash, page);
+        }
+    }
+    if (page) {
+        flash->last_version += flash->last_version == UINT32_MAX ? 2 : 1;
+        flash->nfree--;
+        flash->counts.page_allocs++;
+        page->state = PAGE_OPEN;
+        page->bucket = bucket;
+        __atomic_store_n(&page->open, bucket + 1u, __ATOMIC_RELAXED);
+        set_version(page, flash->last_version);
+    }
+    pthread_mutex_unlock(&flash->lock);
+    return page;
+}
+
+static void reclaim_if_empty(struct flash *flash, struct page *page)
+{
+    if (page->state == PAGE_CLOSED && !page->compacting && page->nobjects == 0) {
+        flash->counts.page_reclaims++;
+        set_free(flash, page);
+    }
+}
+
+void page_close(struct flash *flash, struct page *page)
+{
+    pthread_mutex_lock(&flash->lock);
+    page->state = PAGE_CLOSED;
+    __atomic_store_n(&page->open, 0, __ATOMIC_RELAXED);
+    reclaim_if_empty(flash, page);
+    pthread_mutex_unlock(&flash->lock);
+}
+
+void page_lose(struct flash *flash, struct page *page)
+{
+    pthread_mutex_lock(&flash->lock);
+    __atomic_store_n(&page->open, 0, __ATOMIC_RELAXED);
+    evict(flash, page);
+    pthread_mutex_unlock(&flash->lock);
+}
+
+void page_count_object(struct flash *flash, struct page *page, uint32_t nbytes)
+{
+    pthread_mutex_lock(&flash->lock);
+    page->nobjects++;
+    page->nused += frame_bytes(nbytes);
+    flash->counts.objects_written++;
+    flash->counts.bytes_written += frame_bytes(nbytes);
+    pthread_mutex_unlock(&flash->lock);
+}
+
+void flash_drop(struct flash *flash, const struct flash_at *at, uint32_t nbytes)
+{
+    struct page *page = &flash->pages[at->page];
+
+    pthread_mutex_lock(&flash->lock);
+    if (page->version == at->version) {
+        page->nobjects--;
+        page->nused -= frame_bytes(nbytes);
+        reclaim_if_empty(flash, page);
+    }
+    pthread_mutex_unlock(&flash->lock);
+}
+
+void flash_share(struct flash *flash, const struct flash_at *at, uint32_t nbytes)
+{
+    struct page *page = &flash->pages[at->page];
+
+    pthread_mutex_lock(&flash->lock);
+    if (page->version == at->version) {
+        page->nobjects++;
+        page->nused += frame_bytes(nbytes);
+    }
+    pthread_mutex_unlock(&flash->lock);
+}
+
+bool flash_is_there(const struct flash *flash, const struct flash_at *at)
+{
+    return page_version(&flash->pages[at->page]) == at->version;
+}
+
+/* --- compaction --------------------------------------------------------- */
+
+struct page *page_take_fragmented(struct flash *flash, double max_holes)
+{
+    double most_used = (1 - max_holes) * flash->config.page_bytes;
+    struct page *found = NULL;
+
+    pthread_mutex_lock(&flash->lock);
+    for (uint32_t i = 0; i < flash->npages; i++) {
+        struct page *page = &flash->pages[i];
+
+        if (page->state == PAGE_CLOSED && !page->compacting && !page->compacted &&
+            page->bucket != FLASH_LOWTTL && (double)page->nused < most_used &&
+            (!found || page->nused < found->nused)) {
+            found = page;
+        }
+    }
+    if (found) {
+        found->compacting = true;
+    }
+    pthread_mutex_unlock(&flash->lock);
+    return found;
+}
+
+void page_compacted(struct flash *flash, struct page *page)
+{
+    pthread_mutex_lock(&flash->lock);
+    page->compacting = false;
+    page->compacted = true;
+    reclaim_if_empty(flash, page);
+    pthread_mutex_unlock(&flash->lock);
+}
+
+/* --- statistics --------------------------------------------------------- */
+
+void flash_stats(struct flash *flash, struct flash_stats *out)
+{
+    pthread_mutex_lock(&flash->lock);
+    *out = flash->counts;
+    out->pages_free = flash->nfree;
+    out->pages_used = flash->npages - flash->nfree;
+    for (uint32_t i = 0; i < flash->npages; i++) {
+        out->objects_used += flash->pages[i].nobjects;
+        out->bytes_used += flash->pages[i].nused;
+    }
+    pthread_mutex_unlock(&flash->lock);
+    out->bytes_fragmented = out->pages_used * flash->config.page_bytes - out->bytes_used;
+    out->limit_maxbytes = (uint64_t)flash->npages * flash->config.page_bytes;
+    out->objects_read = __atomic_load_n(&flash->objects_read, __ATOMIC_RELAXED);
+    out->bytes_read = __atomic_load_n(&flash->bytes_read, __ATOMIC_RELAXED);
+    out->io_queue = __atomic_load_n(&flash->queue.nreads, __ATOMIC_RELAXED);
+}
+
+void flash_reset_stats(struct flash *flash)
+{
+    pthread_mutex_lock(&flash->lock);
+    flash->counts = (struct flash_stats){0};
+    pthread_mutex_unlock(&flash->lock);
+    __atomic_store_n(&flash->objects_read, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&flash->bytes_read, 0, __ATOMIC_RELAXED);
+}
+
+uint32_t flash_npages(const struct flash *flash)
+{
+    return flash->npages;
+}
+
+uint32_t flash_nfree(struct flash *flash)
+{
+    uint32_t nfree;
+
+    pthread_mutex_lock(&flash->lock);
+    nfree = flash->nfree;
+    pthread_mutex_unlock(&flash->lock);
+    return nfree;
+}
+
+void flash_page_stats(struct flash *flash, uint32_t index, struct flash_page_stats *out)
+{
+    const struct page *page = &flash->pages[index];
+
+    pthread_mutex_lock(&flash->lock);
+    *out = (struct flash_page_stats){page->version, page->nused, page->bucket, page->home};
+    pthread_mutex_unlock(&flash->lock);
+}

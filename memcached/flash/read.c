@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * read: objects come from the buffer that they were written to, from the file's pages in memory,
+ * or, in threads that may wait, from the disk.
+ *
+ * The version of the page is looked at before and after: the bytes of a page change only after its
+ * version.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "flash/internal.h"
+
+static bool is_intact(const struct flash *flash, const struct flash_read *read)
+{
+    return crc32c(&flash->crc32c, 0, read->buffer, read->nbytes) == read->at.crc;
+}
+
+/* The bytes are there: are they the right ones? */
+static void judge(struct flash *flash, struct flash_read *read)
+{
+    /* The second look at the version comes after the reading. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (!flash_is_there(flash, &read->at)) {
+        read->result = FLASH_GONE;
+        return;
+    }
+    read->result = is_intact(flash, read) ? FLASH_READ : FLASH_BAD;
+    __atomic_fetch_add(&flash->objects_read, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&flash->bytes_read, frame_bytes(read->nbytes), __ATOMIC_RELAXED);
+}
+
+/* The object may still be in a buffer. */
+static bool read_buffered(struct flash *flash, struct flash_read *read)
+{
+    struct page *page = &flash->pages[read->at.page];
+    uint32_t open = __atomic_load_n(&page->open, __ATOMIC_RELAXED);
+    struct filler *filler;
+    bool there;
+
+    if (!open) {
+        return false;
+    }
+    filler = &flash->fillers[open - 1];
+    pthread_rwlock_rdlock(&filler->lock);
+    there =
+        filler->page == page && read->at.offset >= filler->base && flash_is_there(flash, &read->at);
+    if (there) {
+        memcpy(read->buffer, filler->buffer + (read->at.offset - filler->base), read->nbytes);
+    }
+    pthread_rwlock_unlock(&filler->lock);
+    return there;
+}
+
+int page_read(const struct page *page, char *to, size_t n, uint32_t offset)
+{
+    while (n > 0) {
+        ssize_t got = pread(page->fd, to, n, (off_t)(page->start + offset));
+
+        if (got == 0) {
+            return -EIO;
+        }
+        if (got < 0 && errno != EINTR) {
+            return -errno;
+        }
+        if (got > 0) {
+            to += got;
+            n -= (size_t)got;
+            offset += (uint32_t)got;
+        }
+    }
+    return 0;
+}
+
+/* What the kernel has of the file in memory. */
+static bool read_cached(struct flash *flash, struct flash_read *read)
+{
+    const struct page *page = &flash->pages[read->at.page];
+    struct iovec iov = {read->buffer, read->nbytes};
+    ssize_t got;
+
+    if (__atomic_load_n(&flash->no_nowait, __ATOMIC_RELAXED)) {
+        return false;
+    }
+    got = preadv2(page->fd, &iov, 1, (off_t)(page->start + read->at.offset), RWF_NOWAIT);
+    if (got < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)) {
+        __atomic_store_n(&flash->no_nowait, true, __ATOMIC_RELAXED);
+    }
+    return got == (ssize_t)read->nbytes;
+}
+
+bool flash_read_now(struct flash *flash, struct flash_read *read)
+{
+    if (!flash_is_there(flash, &read->at)) {
+        read->result = FLASH_GONE;
+        return true;
+    }
+    if (read_buffered(flash, read) || read_cached(flash, read)) {
+        judge(flash, read);
+        return true;
+    }
+    return false;
+}
+
+void flash_read_wait(struct flash *flash, struct flash_read *read)
+{
+    if (!flash_is_there(flash, &read->at)) {
+        read->result = FLASH_GONE;
+    } else if (read_buffered(flash, read) || page_read(&flash->pages[read->at.page], read->buffer,
+                                                       read->nbytes, read->at.offset) == 0) {
+        judge(flash, read);
+    } else {
+        read->result = FLASH_BAD;
+    }
+}
+
+/* --- the threads --------------------------------------------------------- */
+
+void queue_init(struct queue *queue)
+{
+    pthread_mutex_init(&queue->lock, NULL);
+    pthread_cond_init(&queue->filled, NULL);
+    queue->last = &queue->first;
+}
+
+void queue_fini(struct queue *queue)
+{
+    pthread_cond_destroy(&queue->filled);
+    pthread_mutex_destroy(&queue->lock);
+}
+
+void flash_read_later(struct flash *flash, struct flash_read *read)
+{
+    struct queue *queue = &flash->queue;
+
+    read->next = NULL;
+    pthread_mutex_lock(&queue->lock);
+    *queue->last = read;
+    queue->last = &read->next;
+    __atomic_fetch_add(&queue->nreads, 1, __ATOMIC_RELAXED);
+    pthread_cond_signal(&queue->filled);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+/* Up to `depth` reads off the queue; NULL: it is empty, and all is over. */
+static struct flash_read *take_reads(struct queue *queue, unsigned int depth)
+{
+    struct flash_read *list, **end = &list;
+
+    pthread_mutex_lock(&queue->lock);
+    while (!queue->first && !queue->stop) {
+        pthread_cond_wait(&queue->filled, &queue->lock);
+    }
+    list = queue->first;
+    while (*end && depth-- > 0) {
+        end = &(*end)->next;
+    }
+    queue->first = *end;
+    *end = NULL;
+    if (!queue->first) {
+        queue->last = &queue->first;
+    }
+    pthread_mutex_unlock(&queue->lock);
+    return list;
+}
+
+static void *run(void *context)
+{
+    struct flash *flash = context;
+    struct flash_read *read, *next;
+
+    while ((read = take_reads(&flash->queue, flash->config.depth)) != NULL) {
+        for (; read; read = next) {
+            next = read->next;
+            flash_read_wait(flash, read);
+            __atomic_fetch_sub(&flash->queue.nreads, 1, __ATOMIC_RELAXED);
+            read->done(read);
+        }
+    }
+    return NULL;
+}
+
+int flash_start(struct flash *flash)
+{
+    unsigned int n = flash->config.nthreads;
+
+    flash->threads = calloc(n, sizeof(*flash->threads));
+    if (!flash->threads) {
+        return -ENOMEM;
+    }
+    while (flash->nrunning < n) {
+        int error = pthread_create(&flash->threads[flash->nrunning], NULL, run, flash);
+
+        if (error) {
+            return -error;
+        }
+        flash->nrunning++;
+    }
+    return 0;
+}
+
+void threads_stop(struct flash *flash)
+{
+    pthread_mutex_lock(&flash->queue.lock);
+    flash->queue.stop = true;
+    pthread_cond_broadcast(&flash->queue.filled);
+    pthread_mutex_unlock(&flash->queue.lock);
+    while (flash->nrunning > 0) {
+        pthread_join(flash->threads[--flash->nrunning], NULL);
+    }
+    free(flash->threads);
+}
