@@ -69,6 +69,7 @@ enum {
     MC_ITEM_WON = 1 << 8,     /* meta: the recache token was handed out */
     MC_ITEM_BINKEY = 1 << 9,  /* meta: the key arrived base64-coded */
     MC_ITEM_SIZED = 1 << 10,  /* counted by size */
+    MC_ITEM_COPY = 1 << 11,   /* not in the heap: what was read from flash, for a reply */
     MC_ITEM_PASS = MC_ITEM_CHUNKED | MC_ITEM_CHUNK | MC_ITEM_EXTERN | MC_ITEM_STALE | MC_ITEM_WON |
                    MC_ITEM_BINKEY,
 };

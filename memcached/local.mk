@@ -3,7 +3,7 @@
 # the debug twin, with asserts, links the layers' libraries.
 options_srcs = memcached/license.h \
     memcached/options.c memcached/options.h \
-    memcached/options_env.c memcached/options_env.h \
+    memcached/options_env.c memcached/options_env.h memcached/options_flash.c \
     memcached/options_set.c memcached/options_set.h \
     memcached/options_table.c memcached/options_table.h
 if ENABLE_SECCOMP
@@ -21,7 +21,7 @@ main_srcs = $(options_srcs) \
 
 bin_PROGRAMS += memcached/memcached
 memcached_memcached_SOURCES = $(main_srcs) $(net_srcs) $(command_srcs) $(proto_srcs) \
-    $(store_srcs) $(kcache_srcs) $(bpfside_srcs) $(base_srcs)
+    $(store_srcs) $(flash_srcs) $(kcache_srcs) $(bpfside_srcs) $(base_srcs)
 memcached_memcached_CPPFLAGS = $(AM_CPPFLAGS) -DNDEBUG
 memcached_memcached_LDADD = $(LIBEVENT_LIBS) $(LIBBPF_LIBS) $(OPENSSL_LIBS) $(SECCOMP_LIBS) \
     $(SASL_LIBS)

@@ -157,6 +157,7 @@ void options_init(struct options *options)
     }
     options->temp_lru = false;
     options->binding_given = false;
+    options_flash_init(options);
 }
 
 void options_fini(struct options *options)
@@ -165,6 +166,7 @@ void options_fini(struct options *options)
         free(options->words[i]);
     }
     free(options->listen);
+    options_flash_fini(options);
     *options = (struct options){0};
 }
 
@@ -448,6 +450,12 @@ static void show(const struct options *o, const struct option_row *row, struct s
     switch (row->show) {
     case SHOW_NUMBER:
         stat_add(sink, row->setting, "%d", *(const int32_t *)field);
+        break;
+    case SHOW_U32:
+        stat_add(sink, row->setting, "%u", *(const uint32_t *)field);
+        break;
+    case SHOW_MILLI:
+        stat_add(sink, row->setting, "%.3f", *(const double *)field);
         break;
     case SHOW_YES_NO:
         stat_add(sink, row->setting, "%s", *(const bool *)field ? "yes" : "no");

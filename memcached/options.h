@@ -14,12 +14,19 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "flash/flash.h"
 #include "kcache/kcache.h"
 #include "net/net.h"
+#include "store/store.h"
 
 struct stat_sink;
 
-enum { OPTIONS_RUN = -1, OPTIONS_MAX_SLAB_SIZES = 63, OPTIONS_MAX_WORDS = 32 };
+enum {
+    OPTIONS_RUN = -1,
+    OPTIONS_MAX_SLAB_SIZES = 63,
+    OPTIONS_MAX_WORDS = 32,
+    OPTIONS_MAX_PATHS = 32,
+};
 
 /* The order is that of the names in options_table.c. */
 enum binding { BINDING_AUTO, BINDING_ASCII, BINDING_BINARY };
@@ -70,6 +77,12 @@ struct options {
     /* TLS */
     bool ssl_enabled;
     struct tls_config tls;
+    /* flash storage: on when there is a file */
+    struct flash_path paths[OPTIONS_MAX_PATHS];
+    unsigned int npaths;
+    uint32_t ext_page_size, ext_wbuf_size; /* bytes */
+    uint32_t ext_threads, ext_io_depth;
+    struct store_flash_rules ext;
     /* kernel path: on when there is an interface */
     struct kcache_options kcache;
     char *words[OPTIONS_MAX_WORDS]; /* that texts above and kcache's slices point into */

@@ -406,5 +406,5 @@ int options_check(struct options *o, FILE *err)
         return refuse(err, EXIT_USAGE_ERROR,
                       "-X bmc= answers UDP: it needs a UDP port (-U) and no unix socket (-s)");
     }
-    return OPTIONS_RUN;
+    return options_flash_check(o, err);
 }

@@ -14,10 +14,15 @@ option_setter set_access_mask, set_listen, set_memory, set_delimiter, set_bindin
 option_setter set_no_drop_privileges, set_ssl_level;
 /* Steps after a value was stored. */
 option_setter check_threads, follow_maintainer, enable_temp_lru;
+option_setter set_ext_path, check_ext_page_size;
 option_setter show_help, show_license, show_version;
 
 /* What concerns several options, after all were read: OPTIONS_RUN or an exit status. */
 int options_check(struct options *options, FILE *err);
+/* Of flash storage, as far as one row does not say it (options_flash.c). */
+void options_flash_init(struct options *options);
+void options_flash_fini(struct options *options);
+int options_flash_check(struct options *options, FILE *err);
 const char *binding_text(enum binding binding);
 
 #endif

@@ -23,10 +23,12 @@ enum option_kind {
 /* How `stats settings` shows it. */
 enum option_show {
     SHOW_NUMBER,
+    SHOW_U32,
     SHOW_YES_NO,
     SHOW_ON_OFF,
     SHOW_U64,
     SHOW_REAL,
+    SHOW_MILLI, /* a small real */
     SHOW_OCTAL,
     SHOW_TEXT, /* NULL: "NULL" */
     SHOW_TEXT_OR_NO,

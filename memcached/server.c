@@ -13,6 +13,7 @@
 #include "command/command.h"
 #include "config.h"
 #include "confine.h"
+#include "flash/flash.h"
 #include "kcache/kcache.h"
 #include "net/net.h"
 #include "options.h"
@@ -36,6 +37,7 @@ struct server {
     int ready_fd; /* of sandbox_daemonize, -1 without -d */
     struct kcache *kcache;
     struct provider *anonymous;
+    struct flash *flash; /* NULL: none */
     struct store *store;
     struct command_auth auth;
     char *auth_path; /* made of a relative one; NULL: none */
@@ -132,6 +134,7 @@ static void give_stats_settings(void *context, struct stat_sink *sink)
 
     store_stats(server->store, &stats);
     now.memory_limit = stats.memory_limit;
+    store_flash_rules(server->store, &now.ext);
     now.detail_enabled = commands_detail(server->commands);
     now.track_sizes = store_tracks_sizes(server->store);
     options_settings(&now, sink);
@@ -232,6 +235,28 @@ static void log_slab_classes(struct store *store, rel_time now)
     }
 }
 
+static void build_flash(struct server *server)
+{
+    const struct options *o = server->options;
+    const struct flash_config config = {
+        .paths = o->paths,
+        .npaths = o->npaths,
+        .page_bytes = o->ext_page_size,
+        .buffer_bytes = o->ext_wbuf_size,
+        .nthreads = o->ext_threads,
+        .depth = o->ext_io_depth,
+    };
+    char error[ERROR_TEXT];
+
+    if (o->npaths == 0) {
+        return;
+    }
+    server->flash = flash_open(&config, error, sizeof(error));
+    if (!server->flash) {
+        fatal(1, "Failed to initialize external storage: %s", error);
+    }
+}
+
 static void build_store(struct server *server)
 {
     const struct options *o = server->options;
@@ -261,6 +286,7 @@ static void build_store(struct server *server)
     config.warm_max_factor = o->warm_max_factor;
     config.temp = o->temp_lru;
     config.temporary_ttl = o->temporary_ttl;
+    config.flash = server->flash;
     command_store_format(&config.format);
     config.clock = server->clock;
     server->store = store_new(
@@ -268,6 +294,7 @@ static void build_store(struct server *server)
     if (!server->store) {
         fatal(EXIT_OS_ERROR, "cannot set up the store: %s", error ? error : strerror(errno));
     }
+    store_set_flash_rules(server->store, &o->ext);
     set_verbosity(server, o->verbosity);
     log_slab_classes(server->store, clock_now(&server->clock));
 }
@@ -292,6 +319,7 @@ static void build_commands(struct server *server)
         .temp = o->temp_lru,
         .slab_reassign = o->slab_reassign,
         .lru_crawler = o->lru_crawler,
+        .flash = server->flash != NULL,
         .nthreads = o->nthreads,
         .max_connections = o->max_connections,
         .item_max = o->item_max,
@@ -523,6 +551,10 @@ static void start_threads(struct server *server)
     if (o->lru_maintainer) {
         error = store_maintainer_start(server->store);
     }
+    if (error == 0 && server->flash) {
+        error = flash_start(server->flash);
+        error = error ? error : store_spiller_start(server->store);
+    }
     if (error == 0) {
         error = commands_start(server->commands);
     }
@@ -543,9 +575,11 @@ static void take_apart(struct server *server)
     if (server->options->lru_maintainer) {
         store_maintainer_stop(server->store);
     }
+    store_spiller_stop(server->store);
     commands_free(server->commands);
     free(server->auth_path);
     store_free(server->store);
+    flash_close(server->flash);
     anonymous_free(server->anonymous);
     kcache_close(server->kcache);
 }
@@ -561,6 +595,7 @@ int server_run(const struct options *options)
     build_tls(&server);
     prepare_process(&server);
     build_memory(&server);
+    build_flash(&server);
     build_store(&server);
     build_commands(&server);
     build_net(&server);

@@ -138,7 +138,7 @@ static enum command_next binary_get(struct call *call)
     if (!item) {
         return miss(call);
     }
-    call_add_item(call, item, add_item);
+    call_add_item(call, item, add_item, miss);
     return COMMAND_DONE;
 }
 
@@ -162,7 +162,7 @@ static enum command_next binary_gat(struct call *call)
     if (!item) {
         return miss(call);
     }
-    call_add_item(call, item, add_item);
+    call_add_item(call, item, add_item, miss);
     return COMMAND_DONE;
 }
 

@@ -53,6 +53,7 @@ struct call {
     rel_time now;
     struct reply *reply;
     struct command_pending *pending;
+    struct reply_mark start; /* of the answer */
 };
 
 typedef enum command_next command_handler(struct call *call);
@@ -79,6 +80,8 @@ void command_meta_store(struct command_local *local, struct command_pending *pen
                         struct reply *reply);
 /* watch.c */
 command_handler command_watch;
+/* flash.c */
+command_handler command_extstore;
 /* stats.c */
 command_handler command_stats;
 void stats_reset(struct commands *commands);
@@ -95,8 +98,16 @@ void detail_dump(struct commands *commands, struct reply *reply);
 typedef void add_function(struct reply *reply, struct slice bytes);
 /* Adds to the reply what an item is on the wire; its bytes through `add`. */
 typedef void item_function(struct call *call, const struct mc_item *item, add_function *add);
-/* Adds the item to the reply and takes over the caller's hold on it. retrieve.c */
-void call_add_item(struct call *call, struct mc_item *item, item_function *add_item);
+/*
+ * Adds the item to the reply and takes over the caller's hold on it. If its value is lost on flash
+ * there is nothing in its place, or with `miss` that answer instead of all that the command has
+ * added. retrieve.c
+ */
+void call_add_item(struct call *call, struct mc_item *item, item_function *add_item,
+                   command_handler *miss);
+/* The same, of an item on flash. load.c */
+void call_add_flash_item(struct call *call, struct mc_item *item, item_function *add_item,
+                         command_handler *miss);
 /* Value and tail. retrieve.c */
 item_function call_add_value;
 

@@ -32,6 +32,7 @@ static command_handler *const handlers[] = {
     [VERB_SHUTDOWN] = command_shutdown,
     [VERB_REFRESH_CERTS] = command_refresh_certs,
     [VERB_HTTP] = command_quit,
+    [VERB_EXTSTORE] = command_extstore,
     [VERB_META_GET] = command_meta_get,
     [VERB_META_SET] = command_meta_set,
     [VERB_META_DELETE] = command_meta_delete,
@@ -194,10 +195,9 @@ void command_counts_reset(struct commands *commands)
  * Memory ran out while the answer was put together: nothing of it is sent but an error, so that
  * the client never takes a part for the whole.
  */
-static enum command_next out_of_memory(struct call *call, const struct reply_mark *mark,
-                                       enum command_next next)
+static enum command_next out_of_memory(struct call *call, enum command_next next)
 {
-    reply_rewind(call->reply, mark);
+    reply_rewind(call->reply, &call->start);
     if (next == COMMAND_DONE && call->request->binary) {
         binary_error(call->reply, call->request->id, BINARY_NO_MEMORY);
     } else if (next == COMMAND_DONE) {
@@ -207,7 +207,7 @@ static enum command_next out_of_memory(struct call *call, const struct reply_mar
                         : SLICE("SERVER_ERROR out of memory writing get response\r\n"));
     }
     if (call->reply->failed) {
-        reply_rewind(call->reply, mark);
+        reply_rewind(call->reply, &call->start);
         return COMMAND_CLOSE;
     }
     return next;
@@ -217,8 +217,7 @@ enum command_next command_run(struct command_local *local, const struct request 
                               struct command_client *client, rel_time now, struct reply *reply,
                               struct command_pending *pending)
 {
-    struct call call = {local, request, client, now, reply, pending};
-    struct reply_mark mark = reply_mark(reply);
+    struct call call = {local, request, client, now, reply, pending, reply_mark(reply)};
     enum command_next next;
 
     if (__builtin_expect(client->locked, false)) {
@@ -231,7 +230,7 @@ enum command_next command_run(struct command_local *local, const struct request 
     } else {
         next = handlers[request->verb](&call);
     }
-    return reply->failed ? out_of_memory(&call, &mark, next) : next;
+    return reply->failed ? out_of_memory(&call, next) : next;
 }
 
 void command_release(struct command_local *local, struct reply *reply)

@@ -18,6 +18,7 @@
 #include "bpf/layout.h"
 #include "proto/proto.h"
 
+struct countdown;
 struct store;
 struct store_format;
 struct mc_item;
@@ -80,6 +81,7 @@ struct command_config {
     bool segmented;                   /* lru_maintainer */
     bool temp;                        /* the temp LRU is on */
     bool slab_reassign, lru_crawler;
+    bool flash; /* the store has flash storage */
     unsigned int nthreads;
     uint32_t max_connections;
     size_t item_max;
@@ -196,6 +198,18 @@ void command_tell_raw(struct command_local *local, const struct command_client *
 /* CONNEVENTS: the words of a line. */
 void command_tell_words(struct command_local *local, uint32_t classes, struct slice words);
 
+/*
+ * A reply may show values that have to be read from flash first: then command_reads is true, and
+ * it is not to be sent before command_read has returned true, or `wait` has come to its end and
+ * command_complete was called. The reply may be moved meanwhile, but nothing may be added.
+ */
+static inline bool command_reads(const struct reply *reply)
+{
+    return reply->nholes > 0;
+}
+bool command_read(struct command_local *local, struct reply *reply, rel_time now,
+                  struct countdown *wait);
+void command_complete(struct command_local *local, struct reply *reply, rel_time now);
 /* The reply was sent, or will not be: lets go of its items and resets it. */
 void command_release(struct command_local *local, struct reply *reply);
 

@@ -18,6 +18,7 @@ struct general {
     const char *version, *rusage_user, *rusage_system;
     char user[32], system[32];
     struct store_stats store;
+    struct store_flash_stats flash;
     struct command_net_stats net;
 };
 
@@ -50,6 +51,12 @@ static const struct stat_row rows[] = {
     {ROW("get_misses", U64, get_misses)},
     {ROW("get_expired", U64, store.counts.get_expired)},
     {ROW("get_flushed", U64, store.counts.get_flushed)},
+    {WHEN("get_extstore", store.counts.get_extstore, FLASH)},
+    {WHEN("get_aborted_extstore", store.counts.get_aborted_extstore, FLASH)},
+    {WHEN("get_oom_extstore", store.counts.get_oom_extstore, FLASH)},
+    {WHEN("recache_from_extstore", store.counts.recache_from_extstore, FLASH)},
+    {WHEN("miss_from_extstore", store.counts.miss_from_extstore, FLASH)},
+    {WHEN("badcrc_from_extstore", store.counts.badcrc_from_extstore, FLASH)},
     {ROW("delete_misses", U64, store.counts.delete_misses)},
     {ROW("delete_hits", U64, sum.delete_hits)},
     {ROW("incr_misses", U64, store.counts.incr_misses)},
@@ -91,6 +98,25 @@ static const struct stat_row rows[] = {
     {ROW("log_worker_written", U64, log.worker_written)},
     {ROW("log_watcher_skipped", U64, log.watcher_skipped)},
     {ROW("log_watcher_sent", U64, log.watcher_sent)},
+    {WHEN("extstore_compact_lost", flash.compact_lost, FLASH)},
+    {WHEN("extstore_compact_rescues", flash.compact_rescues, FLASH)},
+    {WHEN("extstore_compact_skipped", flash.compact_skipped, FLASH)},
+    {WHEN("extstore_page_allocs", flash.files.page_allocs, FLASH)},
+    {WHEN("extstore_page_evictions", flash.files.page_evictions, FLASH)},
+    {WHEN("extstore_page_reclaims", flash.files.page_reclaims, FLASH)},
+    {WHEN("extstore_pages_free", flash.files.pages_free, FLASH)},
+    {WHEN("extstore_pages_used", flash.files.pages_used, FLASH)},
+    {WHEN("extstore_objects_evicted", flash.files.objects_evicted, FLASH)},
+    {WHEN("extstore_objects_read", flash.files.objects_read, FLASH)},
+    {WHEN("extstore_objects_written", flash.files.objects_written, FLASH)},
+    {WHEN("extstore_objects_used", flash.files.objects_used, FLASH)},
+    {WHEN("extstore_bytes_evicted", flash.files.bytes_evicted, FLASH)},
+    {WHEN("extstore_bytes_written", flash.files.bytes_written, FLASH)},
+    {WHEN("extstore_bytes_read", flash.files.bytes_read, FLASH)},
+    {WHEN("extstore_bytes_used", flash.files.bytes_used, FLASH)},
+    {WHEN("extstore_bytes_fragmented", flash.files.bytes_fragmented, FLASH)},
+    {WHEN("extstore_limit_maxbytes", flash.files.limit_maxbytes, FLASH)},
+    {WHEN("extstore_io_queue", flash.files.io_queue, FLASH)},
     {WHEN("time_since_server_cert_refresh", net.tls.since_refresh, TLS)},
     {ROW("bytes", U64, store.bytes)},
     {ROW("curr_items", U64, store.curr_items)},
@@ -184,6 +210,9 @@ void stat_general(struct call *call, struct stat_sink *sink)
     }
     store_stats(commands->store, &general.store);
     logger_counts(&commands->logger, &general.log);
+    if (config->flash) {
+        store_flash_stats(commands->store, &general.flash);
+    }
     count_commands(&general, commands);
     stat_rows(sink, "", rows, sizeof(rows) / sizeof(rows[0]), &general, stat_conditions(config));
 }

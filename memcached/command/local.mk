@@ -7,6 +7,7 @@ command_srcs = memcached/command/command.h memcached/command/call.h memcached/co
     memcached/command/binary.c memcached/command/detail.c memcached/command/prefix.c \
     memcached/command/prefix.h memcached/command/auth.c \
     memcached/command/event.c memcached/command/event.h \
+    memcached/command/flash.c memcached/command/load.c \
     memcached/command/logger.c memcached/command/logger.h \
     memcached/command/ring.c memcached/command/ring.h \
     memcached/command/watch.c memcached/command/watch.h \

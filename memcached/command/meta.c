@@ -226,6 +226,15 @@ static void line_marks(struct line *line, const struct store_fetched *fetched)
     }
 }
 
+static enum command_next meta_miss(struct call *call)
+{
+    struct key_buffer buffer;
+
+    return proto_meta_has(call->request, 'q')
+               ? COMMAND_DONE
+               : answer_status(call, SLICE("EN"), plain_key(call->request, &buffer));
+}
+
 static void answer_hit(struct call *call, struct mc_item *item, const struct store_fetched *fetched)
 {
     const struct request *request = call->request;
@@ -256,7 +265,7 @@ static void answer_hit(struct call *call, struct mc_item *item, const struct sto
     line_marks(&line, fetched);
     send_line(call->reply, &line);
     if (proto_meta_has(request, 'v')) {
-        call_add_item(call, item, call_add_value);
+        call_add_item(call, item, call_add_value, meta_miss);
     } else {
         store_put(store, item);
     }
@@ -279,8 +288,7 @@ enum command_next command_meta_get(struct call *call)
     if (result == STORE_NO_MEMORY) {
         return answer_no_memory(call);
     }
-    return proto_meta_has(call->request, 'q') ? COMMAND_DONE
-                                              : answer_status(call, SLICE("EN"), key);
+    return meta_miss(call);
 }
 
 /* --- ms ------------------------------------------------------------------ */

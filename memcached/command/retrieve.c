@@ -54,12 +54,15 @@ void call_add_value(struct call *call, const struct mc_item *item, add_function 
     add_rest(call, item, 0, add);
 }
 
-void call_add_item(struct call *call, struct mc_item *item, item_function *add_item)
+void call_add_item(struct call *call, struct mc_item *item, item_function *add_item,
+                   command_handler *miss)
 {
     struct store_local *store = call->local->store;
     struct reply *reply = call->reply;
 
-    if (reply->nheld && reply->held[reply->nheld - 1] == item) {
+    if (item_is_on_flash(item)) {
+        call_add_flash_item(call, item, add_item, miss);
+    } else if (reply->nheld && reply->held[reply->nheld - 1] == item) {
         store_put(store, item);
         add_item(call, item, reply_bytes);
     } else if (__atomic_load_n(&item->refcount, __ATOMIC_RELAXED) < HOLD_MAX) {
@@ -101,7 +104,7 @@ static enum command_next retrieve(struct call *call, item_function *add_item, bo
         detail_count(call, key, item ? PREFIX_HIT : PREFIX_GET);
         watch_got(call, key, item);
         if (item) {
-            call_add_item(call, item, add_item);
+            call_add_item(call, item, add_item, NULL);
         }
     } while (!call->reply->failed && proto_next_key(&keys, &key));
     return answer(call, SLICE("END\r\n"));

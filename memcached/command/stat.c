@@ -54,7 +54,7 @@ unsigned int stat_conditions(const struct command_config *config)
            (config->slab_reassign ? WHEN_SLAB_REASSIGN : 0u) |
            (config->lru_crawler ? WHEN_LRU_CRAWLER : 0u) |
            (config->segmented ? WHEN_SEGMENTED : 0u) | (config->temp ? WHEN_TEMP : 0u) |
-           (config->tls ? WHEN_TLS : 0u);
+           (config->tls ? WHEN_TLS : 0u) | (config->flash ? WHEN_FLASH : 0u);
 }
 
 static void add_row(struct stat_sink *sink, const char *prefix, const struct stat_row *row,

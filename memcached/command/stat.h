@@ -25,6 +25,7 @@ enum stat_when {
     WHEN_SEGMENTED = 1 << 4,
     WHEN_TEMP = 1 << 5,
     WHEN_TLS = 1 << 6,
+    WHEN_FLASH = 1 << 7,
 };
 
 enum stat_type {

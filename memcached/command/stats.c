@@ -170,6 +170,26 @@ static void stat_conns(struct call *call, struct stat_sink *sink)
     server->stats_conns(server->context, sink);
 }
 
+static void stat_extstore(struct call *call, struct stat_sink *sink)
+{
+    struct store *store = call->local->commands->store;
+    uint32_t n = store_flash_npages(store);
+    struct flash_page_stats page;
+    char key[32];
+
+    for (uint32_t i = 0; i < n; i++) {
+        store_flash_page(store, i, &page);
+        snprintf(key, sizeof(key), "%u:version", i);
+        stat_add(sink, key, "%u", page.version);
+        snprintf(key, sizeof(key), "%u:bytes", i);
+        stat_add(sink, key, "%llu", (unsigned long long)page.bytes);
+        snprintf(key, sizeof(key), "%u:bucket", i);
+        stat_add(sink, key, "%u", (unsigned int)page.bucket);
+        snprintf(key, sizeof(key), "%u:free_bucket", i);
+        stat_add(sink, key, "%u", (unsigned int)page.free_bucket);
+    }
+}
+
 static void stat_bmc(struct call *call, struct stat_sink *sink)
 {
     const struct command_server *server = &call->local->commands->server;
@@ -226,6 +246,7 @@ static const struct {
     {{"conns", 5}, stat_conns, TEXT_ONLY},
     {{"bmc", 3}, stat_bmc, 0},
     {{"tls", 3}, stat_tls, 0},
+    {{"extstore", 8}, stat_extstore, 0},
 };
 
 enum { NKINDS = sizeof(kinds) / sizeof(kinds[0]) };

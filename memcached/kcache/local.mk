@@ -19,7 +19,8 @@ t_bpf_passes_LDADD = $(kcache_libs)
 t_bpf_lines_SOURCES = t/bpf/lines.c $(bpf_lab)
 t_bpf_lines_LDADD = $(kcache_libs)
 t_fuzz_request_SOURCES = t/fuzz/request.c $(bpf_lab)
-t_fuzz_request_LDADD = libcommand.a libproto.a libstore.a $(kcache_libs) $(SASL_LIBS)
+t_fuzz_request_LDADD = libcommand.a libproto.a libstore.a libflash.a $(kcache_libs) \
+    $(SASL_LIBS)
 t_bpf_kcache_SOURCES = t/bpf/kcache.c t/lib/tap.h
 t_bpf_kcache_LDADD = $(kcache_libs)
 t_bpf_outside_SOURCES = t/bpf/outside.c $(bpf_lab)

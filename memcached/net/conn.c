@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/countdown.h"
 #include "base/log.h"
 #include "command/command.h"
 #include "net/outlet.h"
@@ -41,6 +42,11 @@ struct conn {
     bool filling;    /* pending is a value that is being received */
     bool drained;    /* yielded with nothing left in the socket: its turn goes on without a read */
     bool closing;    /* once `unsent` is out */
+
+    bool reading; /* `unsent` waits for values */
+    bool read;    /* and they have come; under the worker's lock */
+    struct countdown wait;
+    struct conn *next_ready; /* in worker.ready */
 };
 
 /* What a connection may do before it is the others' turn. */
@@ -140,10 +146,30 @@ static void free_unsent(struct conn *conn)
     }
 }
 
+/* The values that are being read are written to memory of ours: it stays until they have come. */
+static void await_reads(struct conn *conn)
+{
+    struct worker *worker = conn->worker;
+    struct conn **at = &worker->ready;
+
+    pthread_mutex_lock(&worker->lock);
+    while (!conn->read) {
+        pthread_cond_wait(&worker->read, &worker->lock);
+    }
+    while (*at != conn) {
+        at = &(*at)->next_ready;
+    }
+    *at = conn->next_ready;
+    pthread_mutex_unlock(&worker->lock);
+}
+
 void conn_close(struct conn *conn)
 {
     struct worker *worker = conn->worker;
 
+    if (conn->reading) {
+        await_reads(conn);
+    }
     log_at(2, "<%d connection closed.", fd_of(conn));
     event_del(&conn->event);
     if (conn->filling) {
@@ -171,7 +197,7 @@ void conn_close_idle(struct worker *worker, rel_time now)
 
     for (struct conn *conn = worker->conns; conn; conn = next) {
         next = conn->next;
-        if (!conn->outlet && now > conn->endpoint.last_command &&
+        if (!conn->outlet && !conn->reading && now > conn->endpoint.last_command &&
             now - conn->endpoint.last_command > worker->config->idle_timeout) {
             count_add(&worker->counts.idle_kicks, 1);
             conn_close(conn);
@@ -339,21 +365,50 @@ static enum sending send_some(struct conn *conn, const struct reply *reply, size
     return SENDING_DONE;
 }
 
-/* The connection keeps the worker's reply and waits until the socket can be written. */
-static enum sending keep_reply(struct conn *conn, size_t nsent)
+/* The connection keeps the worker's reply, and reads no more until that is out. */
+static bool keep_reply(struct conn *conn, size_t nsent)
 {
     struct worker *worker = conn->worker;
 
     conn->unsent = malloc(sizeof(*conn->unsent));
     if (!conn->unsent) {
-        return SENDING_BROKEN;
+        return false;
     }
     *conn->unsent = worker->reply;
     reply_init(&worker->reply);
     conn->nsent = nsent;
     endpoint_set_state(&conn->endpoint, STATE_MWRITE);
     event_del(&conn->event);
-    return listen_for(conn, EV_WRITE) == 0 ? SENDING_BLOCKED : SENDING_BROKEN;
+    return true;
+}
+
+/* The last value has come; in any thread. */
+static void on_read(void *context)
+{
+    struct conn *conn = context;
+    struct worker *worker = conn->worker;
+
+    pthread_mutex_lock(&worker->lock);
+    conn->read = true;
+    conn->next_ready = worker->ready;
+    worker->ready = conn;
+    pthread_cond_signal(&worker->read);
+    if (!conn->next_ready) {
+        worker_wake(worker);
+    }
+    pthread_mutex_unlock(&worker->lock);
+}
+
+/* Reads the values of the worker's reply. SENDING_BLOCKED: they come later. */
+static enum sending fetch(struct conn *conn)
+{
+    struct worker *worker = conn->worker;
+    rel_time now = clock_now(&worker->config->clock);
+
+    countdown_begin(&conn->wait, on_read, conn);
+    conn->read = false;
+    conn->reading = !command_read(worker->local, &worker->reply, now, &conn->wait);
+    return conn->reading ? SENDING_BLOCKED : SENDING_DONE;
 }
 
 /* Sends the worker's reply. */
@@ -369,9 +424,15 @@ static enum sending flush(struct conn *conn)
     if (reply->failed) {
         return SENDING_BROKEN;
     }
-    sending = send_some(conn, reply, &nsent);
+    sending = command_reads(reply) ? fetch(conn) : SENDING_DONE;
+    if (sending == SENDING_DONE) {
+        sending = send_some(conn, reply, &nsent);
+    }
     if (sending == SENDING_BLOCKED) {
-        return keep_reply(conn, nsent);
+        if (!keep_reply(conn, nsent)) {
+            return SENDING_BROKEN;
+        }
+        return conn->reading || listen_for(conn, EV_WRITE) == 0 ? SENDING_BLOCKED : SENDING_BROKEN;
     }
     command_release(conn->worker->local, reply);
     return sending;
@@ -382,10 +443,11 @@ static bool resume(struct conn *conn)
 {
     enum sending sending = send_some(conn, conn->unsent, &conn->nsent);
 
-    if (sending == SENDING_BLOCKED) {
+    if (sending == SENDING_BLOCKED &&
+        (event_pending(&conn->event, EV_WRITE, NULL) || listen_for(conn, EV_WRITE) == 0)) {
         return false;
     }
-    if (sending == SENDING_BROKEN || conn->closing) {
+    if (sending != SENDING_DONE || conn->closing) {
         conn_close(conn);
         return false;
     }
@@ -778,5 +840,18 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
         serve(conn);
     } else if (!(what & EV_READ) || throw_away(conn)) {
         pour(conn);
+    }
+}
+
+void conn_ready(struct conn *list)
+{
+    while (list) {
+        struct conn *conn = list;
+        struct worker *worker = conn->worker;
+
+        list = conn->next_ready;
+        conn->reading = false;
+        command_complete(worker->local, conn->unsent, clock_now(&worker->config->clock));
+        on_event(-1, 0, conn);
     }
 }

@@ -29,6 +29,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
     struct worker *worker = arg;
     uint64_t count;
+    struct conn *ready;
     size_t n;
     struct stream_socket *queue;
     bool stop;
@@ -41,6 +42,8 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     n = worker->nqueue;
     queue = worker->queue;
     stop = worker->stop;
+    ready = worker->ready;
+    worker->ready = NULL;
     worker->queue = NULL;
     worker->nqueue = worker->queue_size = 0;
     pthread_mutex_unlock(&worker->lock);
@@ -48,12 +51,13 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
         conn_open(worker, queue[i]);
     }
     free(queue);
+    conn_ready(ready);
     if (stop) {
         event_base_loopbreak(worker->base);
     }
 }
 
-static void wake(struct worker *worker)
+void worker_wake(struct worker *worker)
 {
     const uint64_t one = 1;
 
@@ -94,6 +98,7 @@ struct worker *worker_new(const struct net_config *config, struct endpoints *end
     worker = memory;
     *worker = (struct worker){.config = config, .endpoints = endpoints, .index = index};
     pthread_mutex_init(&worker->lock, NULL);
+    pthread_cond_init(&worker->read, NULL);
     reply_init(&worker->reply);
     worker->input.size = INPUT_BYTES;
     worker->input.ptr = malloc(INPUT_BYTES);
@@ -182,7 +187,7 @@ bool worker_give(struct worker *worker, struct stream_socket socket)
     }
     pthread_mutex_unlock(&worker->lock);
     if (room) {
-        wake(worker);
+        worker_wake(worker);
     }
     return room;
 }
@@ -192,7 +197,7 @@ static void stop(struct worker *worker)
     pthread_mutex_lock(&worker->lock);
     worker->stop = true;
     pthread_mutex_unlock(&worker->lock);
-    wake(worker);
+    worker_wake(worker);
     pthread_join(worker->thread, NULL);
 }
 
@@ -232,6 +237,7 @@ void worker_free(struct worker *worker)
     }
     reply_fini(&worker->reply);
     free(worker->input.ptr);
+    pthread_cond_destroy(&worker->read);
     pthread_mutex_destroy(&worker->lock);
     free(worker);
 }

@@ -54,6 +54,8 @@ struct worker {
     pthread_mutex_t lock;        /* of what follows */
     struct stream_socket *queue; /* accepted sockets that wait for the worker */
     size_t nqueue, queue_size;
+    struct conn *ready; /* connections whose values have been read */
+    pthread_cond_t read;
     bool stop;
 };
 
@@ -69,6 +71,8 @@ struct worker *worker_new(const struct net_config *config, struct endpoints *end
 int worker_add_udp(struct worker *worker, int fd);
 /* pin: to the CPUs whose number modulo the number of workers is its index. 0 or -errno. */
 int worker_start(struct worker *worker, struct command_local *local, bool pin);
+/* Lets the worker look at its queues. Under the lock. */
+void worker_wake(struct worker *worker);
 /* Hands over an accepted socket. False: no memory, the caller keeps it. */
 bool worker_give(struct worker *worker, struct stream_socket socket);
 /* Ends the thread and closes what it served. NULL is legal. */

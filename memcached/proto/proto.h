@@ -48,6 +48,7 @@ enum verb {
     VERB_QUIT,
     VERB_SHUTDOWN,
     VERB_REFRESH_CERTS,
+    VERB_EXTSTORE,
     VERB_HTTP, /* the last word is HTTP/...: close */
     VERB_META_GET,
     VERB_META_SET,
@@ -210,6 +211,13 @@ struct reply_piece {
     size_t start; /* bytes of the pieces before it */
 };
 
+/* Pieces whose bytes are not there yet; see reply_hole. */
+struct reply_hole {
+    size_t first, npieces;
+    void *object;
+    size_t miss, nmiss; /* of text: what stands there if the bytes do not come */
+};
+
 struct reply {
     char *text;
     size_t ntext, text_size;
@@ -217,7 +225,10 @@ struct reply {
     size_t npieces, pieces_size;
     void **held;
     size_t nheld, held_size;
-    size_t nbytes; /* of all pieces */
+    struct reply_hole *holes;
+    size_t nholes, holes_size;
+    size_t nsealed; /* pieces that grow no more */
+    size_t nbytes;  /* of all pieces */
     bool failed;
 };
 
@@ -237,10 +248,18 @@ void reply_vprintf(struct reply *reply, const char *format, va_list args)
 bool reply_hold(struct reply *reply, void *object);
 /* Takes back what was added since the mark, and the failure; what is held stays held. */
 struct reply_mark {
-    size_t ntext, npieces, nlast, nbytes;
+    size_t ntext, npieces, nlast, nbytes, nholes;
 };
 struct reply_mark reply_mark(const struct reply *reply);
 void reply_rewind(struct reply *reply, const struct reply_mark *mark);
+/*
+ * What was added since the mark shows bytes of `object` that are still to come: the reply is not
+ * to be sent before reply_fill. False: no memory.
+ */
+bool reply_hole(struct reply *reply, const struct reply_mark *mark, void *object,
+                struct slice miss);
+/* The bytes have come, or for some not, says `has_come`, asked once a hole in their order. */
+void reply_fill(struct reply *reply, bool (*has_come)(void *context, void *object), void *context);
 /* Fills iov with what follows the first `skip` bytes, at most `limit` bytes; returns how many. */
 size_t reply_iov(const struct reply *reply, size_t skip, size_t limit, struct iovec *iov,
                  size_t niov);

@@ -2,6 +2,7 @@
 /* reply: pieces of constant, copied and held bytes, in the order in which they are sent. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "proto/proto.h"
 
@@ -18,6 +19,7 @@ void reply_fini(struct reply *reply)
     free(reply->text);
     free(reply->pieces);
     free(reply->held);
+    free(reply->holes);
     reply_init(reply);
 }
 
@@ -37,6 +39,11 @@ void reply_reset(struct reply *reply)
         free(reply->held);
         reply->held = NULL;
         reply->held_size = 0;
+    }
+    if (reply->holes) {
+        free(reply->holes);
+        reply->holes = NULL;
+        reply->holes_size = reply->nholes = reply->nsealed = 0;
     }
     reply->ntext = 0;
     reply->npieces = 0;
@@ -113,7 +120,8 @@ static void add_text(struct reply *reply, size_t len)
 {
     struct reply_piece *last = reply->npieces ? &reply->pieces[reply->npieces - 1] : NULL;
 
-    if (last && !last->ptr && last->offset + last->len == reply->ntext) {
+    if (last && !last->ptr && last->offset + last->len == reply->ntext &&
+        reply->npieces > reply->nsealed) {
         last->len += len;
         reply->nbytes += len;
     } else {
@@ -190,6 +198,7 @@ struct reply_mark reply_mark(const struct reply *reply)
         .npieces = reply->npieces,
         .nlast = reply->npieces ? reply->pieces[reply->npieces - 1].len : 0,
         .nbytes = reply->nbytes,
+        .nholes = reply->nholes,
     };
 }
 
@@ -201,8 +210,106 @@ void reply_rewind(struct reply *reply, const struct reply_mark *mark)
         reply->pieces[mark->npieces - 1].len = mark->nlast;
     }
     reply->nbytes = mark->nbytes;
+    reply->nholes = mark->nholes;
     reply->failed = false;
 }
+
+/* --- bytes that come later ------------------------------------------------- */
+
+/* Makes a piece begin at the mark. False: no memory. */
+static bool split_at(struct reply *reply, const struct reply_mark *mark)
+{
+    struct reply_piece *last;
+
+    if (mark->npieces == 0 || reply->pieces[mark->npieces - 1].len == mark->nlast) {
+        return true;
+    }
+    if (!piece_room(reply)) {
+        return false;
+    }
+    last = &reply->pieces[mark->npieces - 1];
+    memmove(last + 1, last, (reply->npieces - mark->npieces + 1) * sizeof(*last));
+    last->len = mark->nlast;
+    last[1].offset += mark->nlast;
+    last[1].len -= mark->nlast;
+    last[1].start += mark->nlast;
+    reply->npieces++;
+    return true;
+}
+
+static bool hole_room(struct reply *reply)
+{
+    struct reply_hole *holes;
+
+    if (reply->nholes < reply->holes_size) {
+        return true;
+    }
+    holes = grow(reply->holes, &reply->holes_size, reply->nholes + 1, 4, sizeof(*holes));
+    if (holes) {
+        reply->holes = holes;
+    }
+    return holes != NULL;
+}
+
+bool reply_hole(struct reply *reply, const struct reply_mark *mark, void *object, struct slice miss)
+{
+    if (reply->failed || !hole_room(reply) || !split_at(reply, mark) ||
+        !text_room(reply, miss.len)) {
+        reply->failed = true;
+        return false;
+    }
+    reply->holes[reply->nholes++] = (struct reply_hole){
+        .first = mark->npieces,
+        .npieces = reply->npieces - mark->npieces,
+        .object = object,
+        .miss = reply->ntext,
+        .nmiss = miss.len,
+    };
+    if (miss.len) {
+        memcpy(reply->text + reply->ntext, miss.ptr, miss.len);
+        reply->ntext += miss.len;
+    }
+    reply->nsealed = reply->npieces;
+    return true;
+}
+
+/* Moves pieces down to the end of those that stay. */
+static void keep_pieces(struct reply *reply, size_t first, size_t n)
+{
+    for (size_t i = first; i < first + n; i++) {
+        struct reply_piece piece = reply->pieces[i];
+
+        piece.start = reply->nbytes;
+        reply->nbytes += piece.len;
+        reply->pieces[reply->npieces++] = piece;
+    }
+}
+
+void reply_fill(struct reply *reply, bool (*has_come)(void *context, void *object), void *context)
+{
+    size_t npieces = reply->npieces;
+    size_t next = 0;
+
+    reply->npieces = 0;
+    reply->nbytes = 0;
+    for (size_t i = 0; i < reply->nholes; i++) {
+        const struct reply_hole *hole = &reply->holes[i];
+
+        keep_pieces(reply, next, hole->first - next);
+        next = hole->first + hole->npieces;
+        if (has_come(context, hole->object)) {
+            keep_pieces(reply, hole->first, hole->npieces);
+        } else if (hole->nmiss) {
+            /* In the place of a piece at least: there is room. */
+            add_piece(reply, NULL, hole->miss, hole->nmiss);
+        }
+    }
+    keep_pieces(reply, next, npieces - next);
+    reply->nholes = 0;
+    reply->nsealed = reply->npieces;
+}
+
+/* --- sending --------------------------------------------------------------- */
 
 /* The piece that the byte `at` is in; at < nbytes. */
 static size_t find_piece(const struct reply *reply, size_t at)

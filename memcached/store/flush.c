@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/flush.h"
 
+#include "store/external.h"
 #include "store/internal.h"
 #include "store/reclaim.h"
 
@@ -39,7 +40,8 @@ static bool sweep_item(void *context, struct mc_item *item, uint64_t hash,
     struct sweep *sweep = context;
     struct store *store = sweep->store;
     struct lru *lru = &store->lrus[lru_class_of(item)];
-    bool dead = flush_is_dead(item, flush_epoch(store), sweep->now);
+    bool dead =
+        flush_is_dead(item, flush_epoch(store), sweep->now) || external_is_lost(store, item);
 
     sweep->nchecked++;
     __atomic_fetch_add(&lru->counts.crawler_items_checked, 1, __ATOMIC_RELAXED);

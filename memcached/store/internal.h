@@ -12,6 +12,7 @@
 #include "store/maintainer.h"
 #include "store/sizes.h"
 #include "store/slab.h"
+#include "store/spiller.h"
 #include "store/store.h"
 #include "store/table.h"
 
@@ -27,6 +28,7 @@ struct store_local {
     struct store *store;
     struct store_local *next;
     enum store_absence absence; /* see store_absence() */
+    uint32_t nloads;            /* values that came from flash */
 } __attribute__((aligned(64)));
 
 struct store {
@@ -41,6 +43,13 @@ struct store {
     struct maintainer maintainer;
     struct store_events events; /* see event.h */
 
+    struct spiller spiller;
+    struct lock flash_lock; /* of the rules */
+    struct store_flash_rules flash_rules;
+    uint32_t recache_rate;                                   /* of the rules; atomic */
+    uint64_t loads;                                          /* bytes; atomic */
+    uint64_t compact_lost, compact_rescues, compact_skipped; /* atomic */
+
     uint64_t last_cas __attribute__((aligned(64))); /* atomic */
 
     struct lock locals_lock __attribute__((aligned(64))); /* guards what follows */
@@ -53,6 +62,12 @@ struct store {
 static inline void count(uint64_t *counter)
 {
     __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
+}
+
+/* The same where several threads write. */
+static inline void atomic_count(uint64_t *counter)
+{
+    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/item.h"
 
+#include "store/external.h"
 #include "store/internal.h"
 #include "store/reclaim.h"
 
@@ -21,7 +22,7 @@ static size_t index_offset(size_t nkey, size_t nmiddle)
 
 static uint32_t *chunk_refs(const struct mc_item *item)
 {
-    return (uint32_t *)((char *)item + index_offset(item->nkey, item->nmid));
+    return (uint32_t *)((char *)item + item_head_bytes(item));
 }
 
 /* Bytes of value in each chunk but the last. */
@@ -143,6 +144,10 @@ void item_put(struct store *store, struct mc_item *item)
     /* Release our reads of the item to whoever frees it, who acquires them. */
     if (__atomic_sub_fetch(&item->refcount, 1, __ATOMIC_ACQ_REL) > 0)
         return;
+    if (__builtin_expect(item->flags & (MC_ITEM_EXTERN | MC_ITEM_COPY), 0)) {
+        external_free(store, item);
+        return;
+    }
     free_chunks(store, item,
                 item->flags & MC_ITEM_CHUNKED ? nchunks_for(store, value_bytes(item)) : 0);
 }
@@ -152,6 +157,7 @@ struct slice item_piece(const struct store *store, const struct mc_item *item, s
     size_t nvalue = value_bytes(item), room, within;
     const struct item_chunk *chunk;
 
+    assert(!item_is_external(item));
     if (offset >= nvalue)
         return (struct slice){NULL, 0};
     if (!(__atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_CHUNKED))

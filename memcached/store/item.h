@@ -32,9 +32,19 @@ _Static_assert(offsetof(struct item_chunk, flags) == offsetof(struct mc_item, fl
 _Static_assert(offsetof(struct item_chunk, clsid) == offsetof(struct mc_item, clsid), "");
 _Static_assert(offsetof(struct item_chunk, data) == 40, "");
 
-/* Header, key, middle, value and tail: what statistics count. */
+enum { ITEM_PLACE_BYTES = 16 }; /* of an item on flash: see external.h */
+
+/* Header, key and middle, to a multiple of 8: what stands before the references of chunks. */
+static inline size_t item_head_bytes(const struct mc_item *item)
+{
+    return (MC_ITEM_HEADER + (size_t)item->nkey + item->nmid + 7) & ~(size_t)7;
+}
+
+/* Header, key, middle, value and tail, in memory: what statistics count. */
 static inline uint64_t item_bytes(const struct mc_item *item)
 {
+    if (__builtin_expect(__atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_EXTERN, 0))
+        return item_head_bytes(item) + ITEM_PLACE_BYTES;
     return MC_ITEM_HEADER + (uint64_t)item->nbytes;
 }
 

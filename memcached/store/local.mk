@@ -9,8 +9,10 @@ store_srcs = memcached/store/event.c memcached/store/event.h memcached/store/flu
     memcached/store/reclaim.h memcached/store/sizes.c memcached/store/sizes.h \
     memcached/store/slab.c memcached/store/slab.h \
     memcached/store/stats.c memcached/store/store.c memcached/store/store.h \
-    memcached/store/table.c memcached/store/table.h memcached/store/verbs.h \
-    memcached/store/write.c memcached/store/meta.c
+    memcached/store/compact.c memcached/store/external.c memcached/store/external.h \
+    memcached/store/load.c memcached/store/spill.c memcached/store/spiller.c \
+    memcached/store/spiller.h memcached/store/table.c memcached/store/table.h \
+    memcached/store/verbs.h memcached/store/write.c memcached/store/meta.c
 
 unit_tests += t/unit/store_event
 t_unit_store_event_SOURCES = t/unit/store_event.c t/unit/store_fixture.h

@@ -2,11 +2,13 @@
 #include "store/reclaim.h"
 
 #include "store/event.h"
+#include "store/external.h"
 
 enum {
     TAIL_TRIES = 5,    /* items whose stripe is taken, before a tail is given up */
     VICTIM_STEPS = 32, /* judgements on the way to one eviction */
     FORCED_STEPS = 4,  /* of those the last, which do not ask for use */
+    HELD_STEPS = 8,    /* held items that are met, before a segment is given up */
     ALLOC_TRIES = 64,  /* other threads may take what was freed for us */
 };
 
@@ -16,7 +18,7 @@ enum aim {
     AIM_FORCE,   /* free what is at the tail */
 };
 
-enum step { STEP_NONE, STEP_MOVED, STEP_FREED };
+enum step { STEP_NONE, STEP_MOVED, STEP_HELD, STEP_FREED };
 
 /* --- one item ------------------------------------------------------------ */
 
@@ -122,14 +124,14 @@ static enum step judge(struct store *store, struct lru *lru, struct mc_item *ite
         item_set_flags(item, MC_ITEM_FETCHED | MC_ITEM_ACTIVE);
         item_set_time(item, now);
     }
-    if (flush_is_dead(item, flush_epoch(store), now)) {
+    if (flush_is_dead(item, flush_epoch(store), now) || external_is_lost(store, item)) {
         lru->counts.reclaimed++;
         lru->counts.expired_unfetched += !(item->flags & MC_ITEM_FETCHED);
         return free_item(store, item, hash, &spot);
     }
     if (aim != AIM_BALANCE && __atomic_load_n(&item->refcount, __ATOMIC_RELAXED) > 1) {
         lru_move(lru, &store->heap, item, lru_segment_of(item));
-        return STEP_MOVED;
+        return STEP_HELD;
     }
     return judge_live(store, lru, item, hash, &spot, aim, now);
 }
@@ -186,7 +188,7 @@ static bool reclaim_one(struct store *store, unsigned int clsid, rel_time now)
 {
     struct lru *lru = &store->lrus[clsid];
     enum step step = STEP_NONE;
-    unsigned int given_up = 0;
+    unsigned int given_up = 0, nheld = 0;
 
     lock_take(&lru->lock, LOCK_LRU);
     lru->counts.direct_reclaims++;
@@ -197,7 +199,11 @@ static bool reclaim_one(struct store *store, unsigned int clsid, rel_time now)
         if (segment == LRU_SEGMENTS)
             break;
         step = judge_tail(store, lru, segment, store->config.evict ? aim : AIM_BALANCE, now);
-        given_up = step == STEP_NONE ? given_up | 1u << segment : 0;
+        nheld += step == STEP_HELD;
+        if (step == STEP_NONE || (step == STEP_HELD && nheld >= HELD_STEPS))
+            given_up |= 1u << segment;
+        else
+            given_up = 0;
     }
     lock_release(&lru->lock, LOCK_LRU);
     return step == STEP_FREED;

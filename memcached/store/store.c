@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "store/event.h"
+#include "store/external.h"
 #include "store/reclaim.h"
 #include "store/verbs.h"
 
@@ -129,6 +130,8 @@ struct store *store_new(const struct store_config *config, struct provider *prov
     store->control = provider->control(provider);
     event_init(store);
     flush_init(store);
+    store_flash_defaults(&store->flash_rules);
+    store->recache_rate = store->flash_rules.recache_rate;
     result = init_control(store);
     if (!result)
         result = init_sizes(store);
@@ -232,12 +235,15 @@ static struct mc_item *replace_by_copy(struct store *store, struct mc_item *item
                                        struct table_spot *spot, rel_time now)
 {
     enum store_result result;
-    struct mc_item *copy = item_new(store, item_key(item), item_client_flags(store, item),
-                                    item->exptime, item_length(store, item), now, &result);
+    struct mc_item *copy = item_is_external(item)
+                               ? external_share(store, item, now)
+                               : item_new(store, item_key(item), item_client_flags(store, item),
+                                          item->exptime, item_length(store, item), now, &result);
 
     if (!copy)
         return NULL;
-    item_copy(store, copy, 0, item);
+    if (!item_is_external(item))
+        item_copy(store, copy, 0, item);
     copy->cas = item->cas;
     item_set_flags(copy, item->flags & ITEM_MARKS);
     verb_swap(store, copy, item, spot, item->epoch, now);
@@ -274,6 +280,11 @@ static struct mc_item *find_live(struct store_local *local, uint64_t hash, struc
         count(item->epoch != epoch ? &local->counts.counts.get_flushed
                                    : &local->counts.counts.get_expired);
         local->absence = item->epoch != epoch ? STORE_FLUSHED : STORE_EXPIRED;
+        reclaim_unlink(store, item, hash, spot);
+        return NULL;
+    }
+    if (external_is_lost(store, item)) {
+        count(&local->counts.counts.miss_from_extstore);
         reclaim_unlink(store, item, hash, spot);
         return NULL;
     }

@@ -26,7 +26,9 @@
 #include "base/provider.h"
 #include "base/slice.h"
 #include "bpf/layout.h"
+#include "flash/flash.h"
 
+struct countdown;
 struct store;
 struct store_local;
 
@@ -80,6 +82,7 @@ struct store_config {
     double hot_max_factor, warm_max_factor; /* of the age of cold's tail */
     bool temp;                              /* the temp LRU is on */
     uint32_t temporary_ttl;                 /* seconds */
+    struct flash *flash;                    /* NULL: values stay in memory. Outlives the store */
     struct store_format format;
     struct clock clock;
 };
@@ -135,6 +138,13 @@ struct store_events {
 };
 /* Before the first thread, or behind the last. NULL: nobody watches. */
 void store_set_events(struct store *store, const struct store_events *events);
+
+/*
+ * Flash storage, if the store has it: threads that write values out and compact the pages. 0 or
+ * -errno. Stopped before store_free.
+ */
+int store_spiller_start(struct store *store);
+void store_spiller_stop(struct store *store);
 
 /* --- reading ------------------------------------------------------------ */
 
@@ -209,8 +219,27 @@ unsigned int item_class(const struct store_local *local, const struct mc_item *i
  * cast the const away: that is what it is for.
  */
 struct slice item_at(const struct store_local *local, const struct mc_item *item, size_t offset);
+/* Whether the value is not in memory: then item_at is not to be asked, see store_load. */
+static inline bool item_is_on_flash(const struct mc_item *item)
+{
+    return __builtin_expect(__atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_EXTERN, 0);
+}
 /* What `gets` shows: 0 under -C. */
 uint64_t item_cas(const struct store_local *local, const struct mc_item *item);
+
+/*
+ * A copy of a held item on flash, for its bytes to be shown: its value comes between
+ * store_load_start and store_load_end, everything else is there. Held, and takes over the hold on
+ * the item. get: it was counted as one, and becomes a miss if nothing comes. NULL: no memory,
+ * counted; the hold stays with the caller.
+ */
+struct mc_item *store_load(struct store_local *local, struct mc_item *item, bool get);
+/* Whether `copy` is one, of this item. */
+bool store_load_shares(const struct mc_item *copy, const struct mc_item *item);
+/* Reads the value at once if that needs no waiting; else `wait` is told when it has ended. */
+void store_load_start(struct store_local *local, struct mc_item *copy, struct countdown *wait);
+/* Whether the value has come. False: the key no longer has it. May be asked again. */
+bool store_load_end(struct store_local *local, struct mc_item *copy, rel_time now);
 
 /* --- writing ------------------------------------------------------------ */
 
@@ -318,6 +347,8 @@ struct store_class_counts {
 struct store_counts {
     uint64_t get_cmds, get_misses, get_expired, get_flushed, touch_cmds, touch_misses,
         delete_misses, incr_misses, decr_misses, cas_misses, flush_cmds;
+    uint64_t get_extstore, get_aborted_extstore, get_oom_extstore, recache_from_extstore,
+        miss_from_extstore, badcrc_from_extstore;
     struct store_class_counts classes[MC_CLASSES]; /* [0]: what met no class */
 };
 
@@ -364,6 +395,35 @@ int store_track_sizes(struct store *store, bool on);
  */
 bool store_size_count(const struct store *store, uint64_t *size, uint64_t *count);
 void store_reset_stats(struct store *store);
+
+/* --- flash storage ------------------------------------------------------- */
+
+/* When values go to flash and when they are moved there. They can be changed at any time. */
+struct store_flash_rules {
+    uint32_t item_size;               /* bytes; smaller items stay in memory */
+    uint32_t item_age;                /* seconds without use; UINT32_MAX: memory alone decides */
+    uint32_t low_ttl;                 /* seconds; what lives shorter has pages of its own */
+    uint32_t recache_rate;            /* every so many reads one goes back to memory; 0: none */
+    uint32_t compact_under;           /* free pages */
+    uint32_t drop_under;              /* free pages; cold values are then not moved but dropped */
+    double max_frag;                  /* part of a page that may be holes */
+    double free_ratio;                /* part of the memory to keep free for what comes */
+    bool drop_unread;                 /* moving: what was not read since is dropped */
+    uint32_t free_chunks[MC_CLASSES]; /* to keep free in a class instead; 0: by the ratio */
+};
+void store_flash_defaults(struct store_flash_rules *rules);
+void store_flash_rules(struct store *store, struct store_flash_rules *out);
+void store_set_flash_rules(struct store *store, const struct store_flash_rules *rules);
+
+struct store_flash_stats {
+    uint64_t compact_lost, compact_rescues, compact_skipped;
+    struct flash_stats files;
+};
+/* Of a store that has it. */
+void store_flash_stats(struct store *store, struct store_flash_stats *out);
+/* 0 without it. */
+uint32_t store_flash_npages(const struct store *store);
+void store_flash_page(struct store *store, uint32_t page, struct flash_page_stats *out);
 
 /* --- what is stored ------------------------------------------------------ */
 

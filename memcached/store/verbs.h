@@ -30,6 +30,9 @@ struct key {
 void key_open(struct store *store, struct slice name, rel_time now, struct key *key);
 /* The same; what is dead is removed and counted, and what is alive may be held once more. */
 void key_open_live(struct store_local *local, struct slice name, rel_time now, struct key *key);
+/* The same as key_open; the value is brought to memory. Not STORE_DONE: the key is not open. */
+enum store_result key_open_whole(struct store_local *local, struct slice name, rel_time now,
+                                 struct key *key);
 void key_close(struct store *store, struct key *key);
 /*
  * Makes `item` what the key has; its hold becomes the table's. `cas` is its id, 0: the next one.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* write: the verbs that change what a key has. */
+#include "store/external.h"
 #include "store/reclaim.h"
 #include "store/verbs.h"
 
@@ -11,7 +12,25 @@ void key_open(struct store *store, struct slice name, rel_time now, struct key *
     lock_take(key->stripe, LOCK_STRIPE);
     key->epoch = flush_epoch(store);
     key->found = table_find(&store->table, key->hash, name, &key->spot);
-    key->live = key->found && !flush_is_dead(key->found, key->epoch, now);
+    key->live = key->found && !flush_is_dead(key->found, key->epoch, now) &&
+                !external_is_lost(store, key->found);
+}
+
+enum store_result key_open_whole(struct store_local *local, struct slice name, rel_time now,
+                                 struct key *key)
+{
+    enum store_result result;
+
+    for (;;) {
+        key_open(local->store, name, now, key);
+        if (!key->live || !item_is_external(key->found))
+            return STORE_DONE;
+        verb_hold(key->found);
+        key_close(local->store, key);
+        result = external_recall(local, key->found, now);
+        if (result != STORE_DONE)
+            return result;
+    }
 }
 
 void key_close(struct store *store, struct key *key)
@@ -198,14 +217,23 @@ static enum store_result commit(struct store_local *local, struct mc_item *item,
                                 const struct store_terms *terms, rel_time now, uint64_t *cas_out)
 {
     bool append = terms->mode == STORE_APPEND;
+    bool joins = append || terms->mode == STORE_PREPEND;
     struct store *store = local->store;
     struct mc_item *stored = item, *old = NULL;
     enum store_result result;
     struct key key;
 
-    key_open(store, item_key(item), now, &key);
+    if (joins) {
+        result = key_open_whole(local, item_key(item), now, &key);
+        if (result != STORE_DONE) {
+            item_put(store, item);
+            return result;
+        }
+    } else {
+        key_open(store, item_key(item), now, &key);
+    }
     result = judge_mode(local, &key, terms);
-    if (result == STORE_DONE && (append || terms->mode == STORE_PREPEND))
+    if (result == STORE_DONE && joins)
         stored = join(store, key.found, item, append, now, &result);
     if (stored && result == STORE_DONE) {
         if (key.live && is_outdated(terms, key.found))
@@ -417,7 +445,9 @@ enum store_result store_count(struct store_local *local, struct slice name,
     struct key key;
 
     do {
-        key_open(local->store, name, now, &key);
+        result = key_open_whole(local, name, now, &key);
+        if (result != STORE_DONE)
+            return result;
         result = key.live ? change_number(local, &key, delta, now, &number, &old) : STORE_MISS;
         key_close(local->store, &key);
         if (key.live)

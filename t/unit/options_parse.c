@@ -206,9 +206,60 @@ static const struct refusal refusals[] = {
     {"-Y /x -U 1", 64, "Cannot use UDP with ascii authentication enabled (-U 0 to disable)"},
     {"-Y /x -U 1 -X bmc=eth0", 64, "-X bmc= answers whoever asks"},
     {"-e /x", 64, "not built in yet"},
-    {"-o ext_path=/x:1g", 64, "not built in yet"},
     {"-X bmc=eth0", 64, "needs a UDP port"},
     {"-X bmc=eth0 -U 1 -s /x", 64, "needs a UDP port"},
+};
+
+static const struct refusal flash_refusals[] = {
+    {"-o ext_path", 1, "missing argument to ext_path, ie: ext_path=/d/file:5G"},
+    {"-o ext_path=", 1, "failed to parse ext_path argument"},
+    {"-o ext_path=/x", 1,
+     "must supply size to ext_path, ie: ext_path=/f/e:64m (M|G|T|P supported)"},
+    {"-o ext_path=/x:", 1, "must supply size to ext_path"},
+    {"-o ext_path=:64m", 1, "must supply size to ext_path"},
+    {"-o ext_path=/x:64", 1, "ext_path takes a size of one page (ext_page_size) or more: 64"},
+    {"-o ext_path=/x:64mb", 1, "ext_path takes a size"},
+    {"-o ext_path=/x:63m", 1, "ext_path takes a size"},
+    {"-o ext_path=/x:99999999999p", 1, "ext_path takes a size"},
+    {"-o ext_path=/x:-1g", 1, "ext_path takes a size"},
+    {"-o ext_path=/x:64m:foo", 1, "Unknown extstore bucket: foo"},
+    {"-o ext_path=/x:64m,ext_page_size=8", 1,
+     "Must specify ext_page_size before any ext_path arguments"},
+    {"-o ext_page_size=0", 1, "could not parse argument to ext_page_size"},
+    {"-o ext_path=/x:64m -U 11211", 64, "Cannot use UDP with extstore enabled (-U 0 to disable)"},
+    {"-o ext_path=/x:64m -I 8m", 64,
+     "-I (item_size_max: 8388608) cannot be larger than ext_wbuf_size: 4194304"},
+    {"-o ext_path=/x:64m,ext_wbuf_size=5", 1, "page_size must be divisible by wbuf_size"},
+    {"-o slab_automove_freeratio=2", 1, "could not parse argument to slab_automove_freeratio"},
+    {"-o ext_page_size", 1, "Missing ext_page_size argument"},
+    {"-o ext_page_size=x", 1, "could not parse argument to ext_page_size"},
+    {"-o ext_wbuf_size", 1, "Missing ext_wbuf_size argument"},
+    {"-o ext_wbuf_size=x", 1, "could not parse argument to ext_wbuf_size"},
+    {"-o ext_threads", 1, "Missing ext_threads argument"},
+    {"-o ext_threads=x", 1, "could not parse argument to ext_threads"},
+    {"-o ext_io_depth", 1, "Missing ext_io_depth argument"},
+    {"-o ext_io_depth=x", 1, "could not parse argument to ext_io_depth"},
+    {"-o ext_item_size", 1, "Missing ext_item_size argument"},
+    {"-o ext_item_size=x", 1, "could not parse argument to ext_item_size"},
+    {"-o ext_item_age", 1, "Missing ext_item_age argument"},
+    {"-o ext_item_age=x", 1, "could not parse argument to ext_item_age"},
+    {"-o ext_low_ttl", 1, "Missing ext_low_ttl argument"},
+    {"-o ext_low_ttl=x", 1, "could not parse argument to ext_low_ttl"},
+    {"-o ext_recache_rate", 1, "Missing ext_recache_rate argument"},
+    {"-o ext_recache_rate=x", 1, "could not parse argument to ext_recache_rate"},
+    {"-o ext_compact_under", 1, "Missing ext_compact_under argument"},
+    {"-o ext_compact_under=x", 1, "could not parse argument to ext_compact_under"},
+    {"-o ext_drop_under", 1, "Missing ext_drop_under argument"},
+    {"-o ext_drop_under=x", 1, "could not parse argument to ext_drop_under"},
+    {"-o ext_max_frag", 1, "Missing ext_max_frag argument"},
+    {"-o ext_max_frag=x", 1, "could not parse argument to ext_max_frag"},
+    {"-o slab_automove_freeratio", 1, "Missing slab_automove_freeratio argument"},
+    {"-o slab_automove_freeratio=x", 1, "could not parse argument to slab_automove_freeratio"},
+};
+
+static const struct refusal flash_absent[] = {
+    {"-o ext_path=/x:64m", 64, "This server is not built with extstore support."},
+    {"-o ext_item_size=100", 64, "This server is not built with extstore support."},
 };
 
 static const struct refusal tls_refusals[] = {
@@ -259,6 +310,11 @@ static void wrong_values_are_refused(void)
         refuses(tls_refusals, sizeof(tls_refusals) / sizeof(tls_refusals[0]));
     } else {
         refuses(tls_absent, sizeof(tls_absent) / sizeof(tls_absent[0]));
+    }
+    if (ENABLE_EXTSTORE) {
+        refuses(flash_refusals, sizeof(flash_refusals) / sizeof(flash_refusals[0]));
+    } else {
+        refuses(flash_absent, sizeof(flash_absent) / sizeof(flash_absent[0]));
     }
 }
 

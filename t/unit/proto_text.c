@@ -113,6 +113,16 @@ static void describe_words(const struct request *request, struct text *text)
     }
 }
 
+static void describe_store(const struct request *request, struct text *text)
+{
+    put_word(text, request->key);
+    putf(text, " %" PRIu32 " %" PRId64 " %" PRIu64 "%s", request->client_flags, request->exptime,
+         request->nvalue, request->has_value ? "+" : "");
+    if (request->verb == VERB_CAS) {
+        putf(text, " %" PRIu64, request->cas);
+    }
+}
+
 static void describe_parts(const struct request *request, struct text *text)
 {
     switch (request->verb) {
@@ -128,12 +138,7 @@ static void describe_parts(const struct request *request, struct text *text)
     case VERB_APPEND:
     case VERB_PREPEND:
     case VERB_CAS:
-        put_word(text, request->key);
-        putf(text, " %" PRIu32 " %" PRId64 " %" PRIu64 "%s", request->client_flags,
-             request->exptime, request->nvalue, request->has_value ? "+" : "");
-        if (request->verb == VERB_CAS) {
-            putf(text, " %" PRIu64, request->cas);
-        }
+        describe_store(request, text);
         break;
     case VERB_INCR:
     case VERB_DECR:
@@ -154,6 +159,7 @@ static void describe_parts(const struct request *request, struct text *text)
     case VERB_VERBOSITY:
     case VERB_QUIT:
     case VERB_SHUTDOWN:
+    case VERB_EXTSTORE:
     case VERB_REFRESH_CERTS:
     case VERB_WATCH:
         describe_words(request, text);

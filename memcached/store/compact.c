@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * compact: the thread that moves what is used out of pages with many holes, so that they become
+ * free, before the oldest page has to go with all that it holds.
+ */
+#include "store/external.h"
+#include "store/reclaim.h"
+#include "store/verbs.h"
+
+struct compact_pass {
+    struct store *store;
+    struct store_flash_rules rules;
+    rel_time now;
+    bool drop_cold;
+};
+
+static bool same_place(const struct flash_at *a, const struct flash_at *b)
+{
+    return a->page == b->page && a->version == b->version && a->offset == b->offset;
+}
+
+/* The external item of an object, if it is still the value of its key. Under the stripe. */
+static struct mc_item *find_owner(const struct compact_pass *pass, struct slice name, uint64_t hash,
+                                  const struct flash_at *at, struct table_spot *spot)
+{
+    struct mc_item *item = table_find(&pass->store->table, hash, name, spot);
+
+    return item && item_is_external(item) && same_place(external_place(item), at) ? item : NULL;
+}
+
+/* Whether the item is not worth another writing. Under the stripe. */
+static bool is_unwanted(const struct compact_pass *pass, const struct mc_item *item)
+{
+    bool unread = lru_segment_of(item) == LRU_COLD && !(item->flags & MC_ITEM_ACTIVE);
+
+    return unread && (pass->drop_cold || pass->rules.drop_unread);
+}
+
+/* Moves an item to where its object has been written again. Under the stripe. */
+static bool move_owner(const struct compact_pass *pass, struct mc_item *old,
+                       const struct table_spot *spot, const struct flash_at *at)
+{
+    struct store *store = pass->store;
+    struct mc_item *item = external_new(store, old, at, pass->now);
+
+    if (!item)
+        return false;
+    external_swap(store, item, old, spot, lru_segment_of(old));
+    return true;
+}
+
+/* What becomes of an object, before it is written again. */
+enum fate { FATE_DEAD, FATE_SKIPPED, FATE_RESCUE };
+
+static enum fate judge(const struct compact_pass *pass, struct slice name, uint64_t hash,
+                       const struct flash_at *at)
+{
+    struct store *store = pass->store;
+    struct lock *stripe = table_stripe(&store->table, hash);
+    enum fate fate = FATE_DEAD;
+    struct table_spot spot;
+    struct mc_item *item;
+
+    lock_take(stripe, LOCK_STRIPE);
+    item = find_owner(pass, name, hash, at, &spot);
+    if (item && flush_is_dead(item, flush_epoch(store), pass->now)) {
+        reclaim_unlink(store, item, hash, &spot);
+    } else if (item && is_unwanted(pass, item)) {
+        fate = FATE_SKIPPED;
+        reclaim_unlink(store, item, hash, &spot);
+    } else if (item) {
+        fate = FATE_RESCUE;
+    }
+    lock_release(stripe, LOCK_STRIPE);
+    return fate;
+}
+
+static void rescue(struct compact_pass *pass, struct slice name, uint64_t hash,
+                   const struct flash_at *from, const char *bytes, uint32_t nbytes)
+{
+    const struct iovec iov = {(void *)(uintptr_t)bytes, nbytes};
+    struct store *store = pass->store;
+    struct lock *stripe = table_stripe(&store->table, hash);
+    struct mc_item *old;
+    struct table_spot spot;
+    struct flash_at to;
+    bool moved;
+
+    if (!flash_write(store->config.flash, FLASH_COMPACT, &iov, 1, &to)) {
+        atomic_count(&store->compact_lost);
+        return;
+    }
+    lock_take(stripe, LOCK_STRIPE);
+    old = find_owner(pass, name, hash, from, &spot);
+    moved = old && move_owner(pass, old, &spot, &to);
+    lock_release(stripe, LOCK_STRIPE);
+    if (moved) {
+        item_put(store, old);
+        atomic_count(&store->compact_rescues);
+    } else {
+        flash_drop(store->config.flash, &to, nbytes);
+        atomic_count(&store->compact_lost);
+    }
+}
+
+static bool visit(void *context, const struct flash_at *at, const char *bytes, uint32_t nbytes)
+{
+    struct compact_pass *pass = context;
+    struct slice name = {bytes + 1, (uint8_t)bytes[0]};
+    uint64_t hash;
+
+    if (name.len == 0 || name.len > MC_KEY_MAX || name.len >= nbytes)
+        return true;
+    hash = hash_key(pass->store->control, name);
+    switch (judge(pass, name, hash, at)) {
+    case FATE_DEAD:
+        break;
+    case FATE_SKIPPED:
+        atomic_count(&pass->store->compact_skipped);
+        break;
+    case FATE_RESCUE:
+        rescue(pass, name, hash, at, bytes, nbytes);
+        break;
+    }
+    return !__atomic_load_n(&pass->store->spiller.stop, __ATOMIC_RELAXED);
+}
+
+unsigned int compact_round(struct store *store, rel_time now)
+{
+    struct compact_pass pass = {.store = store, .now = now};
+    uint32_t nfree = flash_nfree(store->config.flash);
+
+    store_flash_rules(store, &pass.rules);
+    if (nfree >= pass.rules.compact_under)
+        return 0;
+    pass.drop_cold = nfree < pass.rules.drop_under;
+    return flash_compact(store->config.flash, pass.rules.max_frag, visit, &pass);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * external: items whose value is on flash. What stays in memory is the header, key and middle,
+ * and behind them, at a multiple of 8, where the rest is:
+ *
+ *   item:   header, key, middle, (to a multiple of 8) struct flash_at
+ *   object: length of the key (one byte), key, value, tail
+ *
+ * Its nbytes is that of the whole item. It is flagged MC_ITEM_EXTERN from the start to its end,
+ * and counts as used on flash as long as anybody holds it.
+ *
+ * A value that has been read is in a copy of the whole item outside the heap, flagged
+ * MC_ITEM_COPY, which its holders let go of like of any other (load.c).
+ */
+#ifndef STORE_EXTERNAL_H
+#define STORE_EXTERNAL_H
+
+#include "flash/flash.h"
+#include "store/internal.h"
+
+_Static_assert(sizeof(struct flash_at) == ITEM_PLACE_BYTES, "");
+
+static inline struct flash_at *external_place(const struct mc_item *item)
+{
+    return (struct flash_at *)((char *)item + item_head_bytes(item));
+}
+
+/* Bytes of the object. */
+static inline uint32_t external_nbytes(const struct mc_item *item)
+{
+    return 1 + item->nbytes - item->nmid;
+}
+
+static inline bool item_is_external(const struct mc_item *item)
+{
+    return __atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_EXTERN;
+}
+
+/* Whether the value can no longer be had: then the item is dead. */
+static inline bool external_is_lost(const struct store *store, const struct mc_item *item)
+{
+    return __builtin_expect(item_is_external(item), 0) &&
+           !flash_is_there(store->config.flash, external_place(item));
+}
+
+/*
+ * An item like the given one, with its value at `at`; a new one with one holder. Takes over the
+ * object, as long as there is memory. NULL: no memory.
+ */
+struct mc_item *external_new(struct store *store, const struct mc_item *like,
+                             const struct flash_at *at, rel_time now);
+/* One more item with the same object. */
+struct mc_item *external_share(struct store *store, const struct mc_item *item, rel_time now);
+/* The last holder of an external item or a copy has let go. */
+void external_free(struct store *store, struct mc_item *item);
+
+/*
+ * Puts `item` into the place of `old`, which is in the table at `spot`; it has the age of the old
+ * one and goes to the head of `segment`. The table's holds change. Under the stripe.
+ */
+void external_swap(struct store *store, struct mc_item *item, struct mc_item *old,
+                   const struct table_spot *spot, enum lru_segment segment);
+
+void external_reset_stats(struct store *store);
+
+/* --- reading: load.c ------------------------------------------------------ */
+
+void load_free(struct store *store, struct mc_item *copy);
+
+/*
+ * Brings the value of the key, which is `item`, external and held by the caller, back to memory,
+ * if the key still has it; waits for the disk. Takes over the hold. STORE_DONE: whatever is there
+ * now, look again. STORE_NO_MEMORY.
+ */
+enum store_result external_recall(struct store_local *local, struct mc_item *item, rel_time now);
+
+/* --- the threads: spill.c, compact.c -------------------------------------- */
+
+/* One round; returns how much was done. The threads' bodies, for tests too. */
+unsigned int spill_round(struct store *store, rel_time now);
+unsigned int compact_round(struct store *store, rel_time now);
+
+#endif

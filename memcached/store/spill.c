@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * spill: the thread that writes values to flash. It takes items from the tails of the cold
+ * segments, when their class has little memory left or when they have not been used for long, and
+ * puts external items into their place.
+ */
+#include "store/external.h"
+#include "store/reclaim.h"
+#include "store/verbs.h"
+
+enum {
+    BATCH = 8,         /* items that are held at once: who evicts gives up after some held ones */
+    LOOKS = 256,       /* items that are looked at for them */
+    ROUND_STEPS = 512, /* items of one class in a round */
+    PIECES = 16,       /* of a value that lies in chunks */
+};
+
+/* What is to go: under which rules, to how many. */
+struct spill_pass {
+    struct store *store;
+    struct store_flash_rules rules;
+    rel_time now;
+    bool low; /* the class has too little free memory: age does not matter */
+    struct mc_item *items[BATCH];
+    size_t nitems;
+};
+
+/* --- choosing -------------------------------------------------------------- */
+
+static bool is_worth_it(const struct spill_pass *pass, const struct mc_item *item)
+{
+    uint64_t nbytes = item_bytes(item);
+
+    return !item_is_external(item) && nbytes > pass->rules.item_size &&
+           nbytes > item_head_bytes(item) + sizeof(struct flash_at);
+}
+
+/* Under the stripe and the lock of the class. */
+static bool is_due(struct spill_pass *pass, struct mc_item *item, uint64_t hash)
+{
+    struct store *store = pass->store;
+    struct table_spot spot;
+
+    if (item->flags & MC_ITEM_ACTIVE || flush_is_dead(item, flush_epoch(store), pass->now))
+        return false;
+    if (!table_find_ref(&store->table, hash, heap_ref(&store->heap, item), &spot))
+        return false;
+    return pass->low || item_age(item, pass->now) >= pass->rules.item_age;
+}
+
+/* Whoever needs memory of the class meanwhile must find items that are not held. */
+static size_t batch_limit(const struct spill_pass *pass, const struct lru *lru)
+{
+    uint64_t half = lru->lists[LRU_HOT].nitems + lru->lists[LRU_WARM].nitems;
+
+    half = (half + lru->lists[LRU_COLD].nitems) / 2;
+    return pass->low && half < BATCH ? half : BATCH;
+}
+
+/* Takes items, held, from the cold end of a class. */
+static void choose(struct spill_pass *pass, unsigned int clsid)
+{
+    struct store *store = pass->store;
+    struct lru *lru = &store->lrus[clsid];
+    struct mc_item *item;
+    size_t limit;
+
+    pass->nitems = 0;
+    lock_take(&lru->lock, LOCK_LRU);
+    limit = batch_limit(pass, lru);
+    item = lru_tail(lru, &store->heap, LRU_COLD);
+    for (int i = 0; item && i < LOOKS && pass->nitems < limit; i++) {
+        uint64_t hash = hash_key(store->control, item_key(item));
+        struct lock *stripe = table_stripe(&store->table, hash);
+
+        if (is_worth_it(pass, item) && lock_try(stripe, LOCK_STRIPE)) {
+            if (is_due(pass, item, hash)) {
+                verb_hold(item);
+                pass->items[pass->nitems++] = item;
+            }
+            lock_release(stripe, LOCK_STRIPE);
+        }
+        item = lru_before(&store->heap, item);
+    }
+    lock_release(&lru->lock, LOCK_LRU);
+}
+
+/* --- writing ---------------------------------------------------------------- */
+
+static enum flash_bucket bucket_of(const struct spill_pass *pass, const struct mc_item *item)
+{
+    rel_time exptime = __atomic_load_n(&item->exptime, __ATOMIC_RELAXED);
+
+    if (exptime != 0 && exptime - pass->now < pass->rules.low_ttl)
+        return FLASH_LOWTTL;
+    return item->flags & MC_ITEM_CHUNKED ? FLASH_CHUNKED : FLASH_DEFAULT;
+}
+
+/* Writes a held item as an object. False: it cannot be. */
+static bool write_object(const struct spill_pass *pass, const struct mc_item *item,
+                         struct flash_at *at)
+{
+    struct store *store = pass->store;
+    struct iovec iov[2 + PIECES];
+    uint8_t nkey = item->nkey;
+    size_t offset = 0;
+    struct slice piece;
+    int n = 2;
+
+    iov[0] = (struct iovec){&nkey, 1};
+    iov[1] = (struct iovec){(void *)(uintptr_t)item->wire, nkey};
+    while ((piece = item_piece(store, item, offset)).len > 0) {
+        if (n == 2 + PIECES)
+            return false;
+        iov[n++] = (struct iovec){(void *)(uintptr_t)piece.ptr, piece.len};
+        offset += piece.len;
+    }
+    return flash_write(store->config.flash, bucket_of(pass, item), iov, n, at);
+}
+
+/* Puts an external item into the place of one that has been written, unless it has changed. */
+static bool replace(const struct spill_pass *pass, struct mc_item *old, const struct flash_at *at)
+{
+    struct store *store = pass->store;
+    uint64_t hash = hash_key(store->control, item_key(old));
+    struct lock *stripe = table_stripe(&store->table, hash);
+    struct mc_item *item = NULL;
+    struct table_spot spot;
+
+    lock_take(stripe, LOCK_STRIPE);
+    if (table_find_ref(&store->table, hash, heap_ref(&store->heap, old), &spot)) {
+        item = external_new(store, old, at, pass->now);
+        if (item)
+            external_swap(store, item, old, &spot, LRU_COLD);
+    }
+    lock_release(stripe, LOCK_STRIPE);
+    if (item)
+        item_put(store, old);
+    else
+        flash_drop(store->config.flash, at, 1 + old->nbytes - old->nmid);
+    return item != NULL;
+}
+
+static unsigned int write_chosen(struct spill_pass *pass)
+{
+    unsigned int nwritten = 0;
+
+    for (size_t i = 0; i < pass->nitems; i++) {
+        struct flash_at at;
+
+        if (write_object(pass, pass->items[i], &at))
+            nwritten += replace(pass, pass->items[i], &at);
+        item_put(pass->store, pass->items[i]);
+    }
+    return nwritten;
+}
+
+/* --- the classes ------------------------------------------------------------- */
+
+/* Chunks that a class should have free: what it is told, or a share of the memory it has. */
+static uint64_t wanted_chunks(const struct spill_pass *pass, unsigned int clsid,
+                              const struct slab_stats *slab)
+{
+    uint64_t told = pass->rules.free_chunks[clsid];
+    uint64_t share = (uint64_t)(pass->rules.free_ratio * (double)slab_limit(&pass->store->slabs)) /
+                     slab->chunk_size;
+    uint64_t part = slab->total_pages * slab->chunks_per_page / 8;
+
+    if (told)
+        return told;
+    return share > part ? part : share;
+}
+
+/* How many chunks a class lacks. */
+static uint64_t lacking_chunks(const struct spill_pass *pass, unsigned int clsid)
+{
+    struct store *store = pass->store;
+    struct slab_stats slab;
+    uint64_t wanted;
+
+    if (slab_npages(&store->slabs) < slab_limit(&store->slabs) / MC_PAGE_BYTES)
+        return 0;
+    slab_class_stats(&store->slabs, clsid, &slab);
+    wanted = wanted_chunks(pass, clsid, &slab);
+    return wanted > slab.free_chunks ? wanted - slab.free_chunks : 0;
+}
+
+static unsigned int spill_class(struct spill_pass *pass, unsigned int clsid)
+{
+    unsigned int nwritten = 0;
+    uint64_t lacking = lacking_chunks(pass, clsid);
+
+    pass->low = lacking > 0;
+    while (nwritten < ROUND_STEPS && (pass->low || pass->rules.item_age != UINT32_MAX)) {
+        unsigned int n;
+
+        choose(pass, clsid);
+        n = write_chosen(pass);
+        nwritten += n;
+        if (n == 0 || (pass->low && nwritten >= lacking))
+            break;
+    }
+    return nwritten;
+}
+
+unsigned int spill_round(struct store *store, rel_time now)
+{
+    struct spill_pass pass = {.store = store, .now = now};
+    unsigned int nwritten = 0;
+
+    store_flash_rules(store, &pass.rules);
+    for (unsigned int clsid = store->slabs.nclasses; clsid >= 1; clsid--) {
+        if (store->slabs.classes[clsid].size > pass.rules.item_size)
+            nwritten += spill_class(&pass, clsid);
+    }
+    return nwritten;
+}
