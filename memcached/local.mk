@@ -30,6 +30,16 @@ noinst_PROGRAMS += memcached-debug
 memcached_debug_SOURCES = $(main_srcs)
 memcached_debug_LDADD = $(all_libs) $(SECCOMP_LIBS)
 
+# memcached.1 is made from the option table.
+noinst_PROGRAMS += memcached/manual
+memcached_manual_SOURCES = memcached/manual.c $(options_srcs)
+memcached_manual_LDADD = $(all_libs)
+
+nodist_man_MANS = memcached.1
+CLEANFILES += memcached.1
+memcached.1: memcached/manual$(EXEEXT) $(srcdir)/doc/memcached.1.in
+	$(AM_V_GEN)memcached/manual$(EXEEXT) $(srcdir)/doc/memcached.1.in > $@.tmp && mv $@.tmp $@
+
 unit_tests += t/unit/clock t/unit/confine t/unit/options_parse
 t_unit_clock_SOURCES = t/unit/clock.c
 t_unit_clock_LDADD = $(base_libs)

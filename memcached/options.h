@@ -65,7 +65,7 @@ struct options {
     uint32_t slab_sizes[OPTIONS_MAX_SLAB_SIZES + 1]; /* 0-terminated; empty: by factor */
     uint32_t hashpower;
     const char *hash_algorithm;
-    bool expand, evict, cas, large_pages, chunked_items, chunk_max_given;
+    bool expand, evict, cas, large_pages;
     bool lru_maintainer, segmented, temp_lru, lru_crawler, slab_reassign, track_sizes;
     bool inline_ascii_response;
     uint32_t hot_pct, warm_pct;

@@ -189,6 +189,12 @@ int set_chunk_max(struct option_input *input)
     return OPTIONS_RUN;
 }
 
+int set_no_chunked_items(struct option_input *input)
+{
+    input->options->chunk_max = PAGE;
+    return OPTIONS_RUN;
+}
+
 /* The defaults of memcached 1.4. */
 int set_no_modern(struct option_input *input)
 {

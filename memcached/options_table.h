@@ -75,6 +75,7 @@ struct option_row {
     enum option_show show;
     size_t show_field;
     const char *help;     /* NULL: not in -h */
+    const char *manual;   /* further sentences for the manual, which has -h's text too */
     const char *fallback; /* the default as -h shows it */
     const char *lacks;    /* what this build is without: refused, not shown; NULL: nothing */
 };
