@@ -243,7 +243,7 @@ static const char *server_ask(struct server *server, const char *bytes, size_t l
     return server->out;
 }
 
-static const char *ask(struct server *server, const char *text)
+static inline const char *ask(struct server *server, const char *text)
 {
     return server_ask(server, text, strlen(text));
 }

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Users and passwords: what a file of them says, whom it lets in, and that the comparison takes as
+ * many steps whatever is right about a guess. Steps are the processor's, counted by ptrace, not
+ * time.
+ */
+#include "command/authfile.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "t/unit/command_client.h"
+
+static struct slice slice_of(const char *text)
+{
+    return (struct slice){text, strlen(text)};
+}
+
+static bool has(const struct auth_table *table, const char *user, const char *password)
+{
+    return auth_table_has(table, slice_of(user), slice_of(password));
+}
+
+/* --- lines ------------------------------------------------------------------ */
+
+struct file_case {
+    const char *name;
+    struct slice text;
+    unsigned int n;
+    bool more;
+    const char *wrong; /* a part of it; NULL: good */
+};
+
+#define BYTES_250 BYTES_50 BYTES_50 BYTES_50 BYTES_50 BYTES_50
+#define BYTES_50  "01234567890123456789012345678901234567890123456789"
+
+static const struct file_case file_cases[] = {
+    {"one line", {"user:pass\n", 10}, 1, false, NULL},
+    {"one line without an end (CVE-2021-37519)", {"user:pass", 9}, 1, false, NULL},
+    {"a line that ends with CRLF", {"user:pass\r\n", 11}, 1, false, NULL},
+    {"nothing", {"", 0}, 0, false, NULL},
+    {"a colon alone", {":", 1}, 1, false, NULL},
+    {"eight lines", {"a:b\na:b\na:b\na:b\na:b\na:b\na:b\na:b\n", 32}, 8, false, NULL},
+    {"nine", {"a:b\na:b\na:b\na:b\na:b\na:b\na:b\na:b\na:b", 35}, 8, true, NULL},
+    {"a ninth that is none", {"a:b\na:b\na:b\na:b\na:b\na:b\na:b\na:b\n\n", 33}, 8, true, NULL},
+    {"255 bytes in a line", {"abc:" BYTES_250 "x\n", 256}, 1, false, NULL},
+    {"255 bytes and CRLF", {"abc:" BYTES_250 "x\r\n", 257}, 1, false, NULL},
+    {"256 bytes in a line", {"abc:" BYTES_250 "xy\n", 257}, 0, false, "more than 255 bytes"},
+    {"256 bytes without an end", {"abc:" BYTES_250 "xy", 256}, 0, false, "more than 255 bytes"},
+    {"an empty line", {"\n", 1}, 0, false, "malformed"},
+    {"an empty line with CR", {"\r\n", 2}, 0, false, "malformed"},
+    {"a CR without an end", {"\r", 1}, 0, false, "malformed"},
+    {"a line without a colon", {"user\n", 5}, 0, false, "malformed"},
+    {"one behind a good one", {"a:b\nuser", 8}, 1, false, "malformed"},
+};
+
+static void files(void)
+{
+    for (size_t i = 0; i < sizeof(file_cases) / sizeof(file_cases[0]); i++) {
+        const struct file_case *c = &file_cases[i];
+        char *copy = malloc(c->text.len ? c->text.len : 1); /* ends where the sanitizer sees it */
+        struct auth_table table;
+        const char *wrong;
+
+        if (!copy) {
+            die("malloc");
+        }
+        memcpy(copy, c->text.ptr, c->text.len);
+        wrong = auth_table_parse(&table, (struct slice){copy, c->text.len});
+        free(copy);
+        ok(c->wrong ? wrong && strstr(wrong, c->wrong) != NULL
+                    : !wrong && table.n == c->n && table.more == c->more,
+           "a file with %s", c->name);
+    }
+}
+
+/* --- who is let in ---------------------------------------------------------- */
+
+static void whom_a_file_lets_in(void)
+{
+    struct auth_table table;
+
+    auth_table_parse(&table, SLICE("user:pass\nuser:again\na:b:c\n:none\nempty:\n"));
+    ok(has(&table, "user", "pass") && has(&table, "user", "again") && has(&table, "a", "b:c"),
+       "whoever stands in it, with the first colon between user and password");
+    ok(!has(&table, "user", "pas") && !has(&table, "user", "passs") &&
+           !has(&table, "use", "rpass") && !has(&table, "", "pass") && !has(&table, "user", "") &&
+           !has(&table, "User", "pass"),
+       "nobody else");
+    ok(!has(&table, "a:b", "c"), "a user is not found by moving the colon");
+    ok(!has(&table, "", "none") && !has(&table, "empty", "") && !has(&table, "", ""),
+       "no user and no password are nobody, even where the file says so");
+    ok(!auth_table_has(&table, (struct slice){BYTES_250 BYTES_50, 300}, SLICE("x")) &&
+           !auth_table_has(&table, SLICE("x"), (struct slice){BYTES_250 BYTES_50, 300}) &&
+           !auth_table_has(&table, (struct slice){"x", SIZE_MAX}, (struct slice){"x", 5}),
+       "nor is what is longer than any entry");
+    auth_table_parse(&table, SLICE(""));
+    ok(!has(&table, "", "") && !has(&table, "a", "b"), "an empty file lets nobody in");
+}
+
+static void every_byte_counts(void)
+{
+    struct auth_table table;
+    char user[100], password[154];
+    unsigned int wrong = 0;
+
+    memset(user, 'u', sizeof(user));
+    memset(password, 'p', sizeof(password));
+    table = (struct auth_table){.n = 1};
+    auth_entry_make(&table.entries[0], (struct slice){user, sizeof(user)},
+                    (struct slice){password, sizeof(password)});
+    wrong += !auth_table_has(&table, (struct slice){user, sizeof(user)},
+                             (struct slice){password, sizeof(password)});
+    for (size_t i = 0; i < sizeof(user) + sizeof(password); i++) {
+        char *byte = i < sizeof(user) ? &user[i] : &password[i - sizeof(user)];
+
+        for (int bit = 0; bit < 8; bit++) {
+            *byte = (char)(*byte ^ 1 << bit);
+            wrong += auth_table_has(&table, (struct slice){user, sizeof(user)},
+                                    (struct slice){password, sizeof(password)});
+            *byte = (char)(*byte ^ 1 << bit);
+        }
+    }
+    ok(wrong == 0, "in an entry of 255 bytes each bit makes a difference");
+}
+
+/* --- steps ------------------------------------------------------------------ */
+
+/* How many instructions it takes to judge this guess; 0: they cannot be counted. */
+static unsigned long steps(const struct auth_table *table, const char *user, const char *password)
+{
+    unsigned long n = 0;
+    int status = 0;
+    pid_t child = fork();
+
+    if (child == 0) {
+        struct slice guess[2] = {slice_of(user), slice_of(password)};
+
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) {
+            _exit(1);
+        }
+        raise(SIGSTOP);
+        auth_table_has(table, guess[0], guess[1]);
+        kill(getpid(), SIGKILL);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) {
+        return 0;
+    }
+    while (WIFSTOPPED(status) && ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) == 0 &&
+           waitpid(child, &status, 0) == child) {
+        n++;
+    }
+    return n;
+}
+
+static void a_guess_takes_as_many_steps_whatever_is_right_about_it(void)
+{
+    static const struct {
+        const char *name, *user, *password;
+    } guesses[] = {
+        {"nothing", "xxxx", "yyyyyyyy"},
+        {"the user", "user", "yyyyyyyy"},
+        {"half of the password", "user",
+         "pass"
+         "yyyy"},
+        {"all but the last byte", "user", "passworx"},
+        {"only the last byte", "xxxx", "yyyyyyyd"},
+        {"all", "user", "password"},
+        {"all, of the last entry", "last", "wordpass"},
+        {"a user without that password", "last", "password"},
+    };
+    struct auth_table table;
+    unsigned long first = 0;
+
+    auth_table_parse(&table, SLICE("user:password\na:b\nc:d\nlast:wordpass\n"));
+    for (size_t i = 0; i < sizeof(guesses) / sizeof(guesses[0]); i++) {
+        unsigned long n = steps(&table, guesses[i].user, guesses[i].password);
+
+        if (i == 0) {
+            first = n;
+        }
+        if (!ok(n == first && n > 1000, "CVE-2026-47783: right is %s", guesses[i].name)) {
+            diag("%lu steps, %lu when nothing is", n, first);
+        }
+    }
+}
+
+/* --- the file of a server --------------------------------------------------- */
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    if (!file || fputs(text, file) < 0 || fclose(file) != 0) {
+        die(path);
+    }
+}
+
+static const char *login(struct server *server, const char *body)
+{
+    static char request[512];
+
+    snprintf(request, sizeof(request), "set x 0 0 %zu\r\n%s\r\n", strlen(body), body);
+    return ask(server, request);
+}
+
+static void a_server(const char *path)
+{
+    struct command_auth auth = {.file = path};
+    struct store_config store;
+    struct server server;
+    char error[256] = "";
+
+    server_defaults(&server, &store);
+    server_start(&server, &store);
+    ok(!server.client.locked && !strcmp(ask(&server, "get k\r\n"), "END\r\n"),
+       "without a file everybody may ask");
+    write_file(path, "user:pass");
+    ok(commands_authenticate(server.commands, &auth, error, sizeof(error)), "with one");
+    command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
+    ok(!strcmp(ask(&server, "get k\r\n"), "CLIENT_ERROR unauthenticated\r\n"), "nobody may");
+    ok(!strcmp(login(&server, "user no"), "CLIENT_ERROR authentication failure\r\n"),
+       "a failure is said");
+    for (server.step = 1; server.step < 12; server.step++) {
+        command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
+        if (strcmp(login(&server, "user pass"), "STORED\r\n") != 0 || server.client.locked) {
+            break;
+        }
+    }
+    ok(server.step == 12, "until the token comes, in pieces of any length");
+    ok(!strcmp(ask(&server, "get k\r\n"), "END\r\n"), "then one may");
+    command_client_open(server.local, COMMAND_DATAGRAM, 5, &server.client);
+    ok(!strcmp(login(&server, "user pass"), "") && server.closed && server.client.locked,
+       "a datagram is not answered, whatever it says");
+    write_file(path, "other:pass\n");
+    ok(commands_reload(server.commands, error, sizeof(error)), "the file is read again");
+    command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
+    ok(!strcmp(login(&server, "user pass"), "CLIENT_ERROR authentication failure\r\n") &&
+           !strcmp(login(&server, "other pass"), "STORED\r\n"),
+       "and is the one that holds");
+    write_file(path, "nonsense\n");
+    ok(!commands_reload(server.commands, error, sizeof(error)) && strstr(error, "malformed"),
+       "one that is none is refused");
+    command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
+    ok(!strcmp(login(&server, "other pass"), "STORED\r\n"), "and changes nothing");
+    command_client_close(&server.client);
+    server_stop(&server);
+}
+
+static void reading(const char *path)
+{
+    size_t len = 77;
+    char *bytes;
+
+    write_file(path, "12345");
+    bytes = auth_read(path, 5, &len);
+    ok(bytes && len == 5 && memcmp(bytes, "12345", 5) == 0, "a file of as many bytes as may be");
+    auth_forget(bytes, len);
+    ok(!auth_read(path, 4, &len) && errno == EFBIG, "one more is too many");
+    ok(!auth_read("/", 10, &len) && errno == EISDIR, "a directory is no file");
+    ok(!auth_read("/dev/zero", 10, &len) && errno == EISDIR, "nor is a device");
+    unlink(path);
+    ok(mkfifo(path, 0600) == 0 && !auth_read(path, 10, &len) && errno == EISDIR,
+       "nor is a pipe, and nobody waits for it");
+    unlink(path);
+    ok(!auth_read(path, 10, &len) && errno == ENOENT, "one that is not there");
+}
+
+int main(void)
+{
+    char folder[] = "/tmp/memcached-auth-XXXXXX";
+    char path[sizeof(folder) + 8];
+
+    if (!mkdtemp(folder)) {
+        die("mkdtemp");
+    }
+    snprintf(path, sizeof(path), "%s/users", folder);
+    files();
+    whom_a_file_lets_in();
+    every_byte_counts();
+    a_guess_takes_as_many_steps_whatever_is_right_about_it();
+    a_server(path);
+    reading(path);
+    rmdir(folder);
+    return done();
+}
