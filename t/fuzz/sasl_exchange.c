@@ -51,8 +51,9 @@ static void start(void)
     must(mkdtemp(folder) != NULL);
     setenv("T_FOLDER", folder, 1);
     write_file(folder, "users", "user:pass\n");
+    /* Not digest-md5, which leaks: libsasl2 2.1.28 forgets the first of two values of a name. */
     write_file(folder, "memcached.conf",
-               "mech_list: plain login cram-md5 digest-md5 scram-sha-1 scram-sha-256 anonymous\n"
+               "mech_list: plain login cram-md5 scram-sha-1 scram-sha-256 anonymous\n"
                "sasldb_path: /nonexistent\n");
     server_defaults(&server, &store);
     server_start(&server, &store);

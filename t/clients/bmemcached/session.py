@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A session of python-binary-memcached, a client of the binary protocol: session.py PORT"""
+"""A session of python-binary-memcached, a client of the binary protocol:
+session.py PORT [USER PASSWORD]"""
 import os
 import sys
 
@@ -93,7 +94,8 @@ def the_server(c):
 
 
 def session(port):
-    c = bmemcached.Client(("127.0.0.1:%d" % port,), socket_timeout=10)
+    user, password = (sys.argv[2:] + [None, None])[:2]
+    c = bmemcached.Client(("127.0.0.1:%d" % port,), user, password, socket_timeout=10)
     for part in (storage, unique_ids, numbers, many, values, times, the_server):
         part(c)
 

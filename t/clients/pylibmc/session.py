@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A session of pylibmc, which is libmemcached: session.py PORT text|binary"""
+"""A session of pylibmc, which is libmemcached: session.py PORT text|binary [USER PASSWORD]"""
 import os
 import sys
 
@@ -8,6 +8,7 @@ import pylibmc
 from report import gone, is_, ok, raises, run
 
 BINARY = sys.argv[2] == "binary"
+LOGIN = dict(zip(("username", "password"), sys.argv[3:5]))
 ALL_BYTES = bytes(range(256)) + b"\r\nEND\r\n"
 LARGE = os.urandom(1000 * 1000)
 
@@ -95,17 +96,19 @@ def the_server(c):
 
 def quiet(port):
     """Commands that have no reply each."""
-    c = pylibmc.Client(["127.0.0.1:%d" % port], binary=BINARY, behaviors={"_noreply": True})
+    c = pylibmc.Client(["127.0.0.1:%d" % port], binary=BINARY, **LOGIN,
+                       behaviors={"_noreply": True})
     want = {"q%d" % i: "value %d" % i for i in range(500)}
     for key, value in want.items():
         c.set(key, value)
     is_(c.get("q499"), "value 499", "a get is answered behind 500 sets that are not")
-    plain = pylibmc.Client(["127.0.0.1:%d" % port], binary=BINARY)
+    plain = pylibmc.Client(["127.0.0.1:%d" % port], binary=BINARY, **LOGIN)
     is_(plain.get_multi(list(want)), want, "and all are done")
 
 
 def session(port):
-    c = pylibmc.Client(["127.0.0.1:%d" % port], binary=BINARY, behaviors={"cas": True})
+    c = pylibmc.Client(["127.0.0.1:%d" % port], binary=BINARY, **LOGIN,
+                       behaviors={"cas": True})
     for part in (storage, unique_ids, numbers, many, values, times, the_server):
         part(c)
     quiet(port)
