@@ -21,6 +21,18 @@ void clock_init(struct clock *clock)
     clock->base_unix = (int64_t)time(NULL) - (int64_t)((now - clock->base_ns) / NS_PER_SECOND);
 }
 
+void clock_continue(struct clock *clock, int64_t base_unix, rel_time last)
+{
+    uint64_t mono = monotonic_ns();
+    int64_t unix_now = (int64_t)time(NULL);
+    int64_t now = unix_now - base_unix;
+
+    if (now < (int64_t)last)
+        now = last;
+    clock->base_ns = mono - (uint64_t)now * NS_PER_SECOND;
+    clock->base_unix = unix_now - now;
+}
+
 rel_time clock_now(const struct clock *clock)
 {
     return (rel_time)((monotonic_ns() - clock->base_ns) / NS_PER_SECOND);

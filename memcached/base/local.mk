@@ -6,5 +6,6 @@ base_srcs += memcached/base/base64.c memcached/base/base64.h
 base_srcs += memcached/base/clock.c memcached/base/clock.h
 base_srcs += memcached/base/countdown.h
 base_srcs += memcached/base/log.c memcached/base/log.h
+base_srcs += memcached/base/memfile.c memcached/base/memfile.h
 base_srcs += memcached/base/num.c memcached/base/num.h
 base_srcs += memcached/base/stream.c memcached/base/stream.h
