@@ -66,6 +66,26 @@ static bool shape_item(const struct store *store, struct slice key, uint32_t cli
     return slab_class_of_size(&store->slabs, shape->nfirst) != 0;
 }
 
+uint32_t item_chunk_room(const struct store *store)
+{
+    return (uint32_t)chunk_room(store);
+}
+
+uint32_t item_nchunks(const struct store *store, const struct mc_item *item)
+{
+    return nchunks_for(store, value_bytes(item));
+}
+
+size_t item_chunk_offset(const struct mc_item *item)
+{
+    return index_offset(item->nkey, item->nmid);
+}
+
+uint32_t item_chunk_ref(const struct mc_item *item, uint32_t index)
+{
+    return chunk_refs(item)[index];
+}
+
 /* Frees the first n chunks of a chunked item, then its own. */
 static void free_chunks(struct store *store, struct mc_item *item, uint32_t n)
 {

@@ -93,6 +93,13 @@ struct slice item_piece(const struct store *store, const struct mc_item *item, s
 uint32_t item_length(const struct store *store, const struct mc_item *item);
 uint32_t item_client_flags(const struct store *store, const struct mc_item *item);
 
+/* Of a chunked item: bytes of value in each chunk but the last, how many chunks it has, and where
+ * in it their references are. */
+uint32_t item_chunk_room(const struct store *store);
+uint32_t item_nchunks(const struct store *store, const struct mc_item *item);
+size_t item_chunk_offset(const struct mc_item *item);
+uint32_t item_chunk_ref(const struct mc_item *item, uint32_t index);
+
 /* Copies the value of `from`, without the tail, to `offset` of the value of `to`. */
 void item_copy(const struct store *store, struct mc_item *to, size_t offset,
                const struct mc_item *from);

@@ -2,6 +2,7 @@
 # Sources, headers included, and the layer's unit tests (see the top Makefile.am).
 store_srcs = memcached/store/event.c memcached/store/event.h memcached/store/flush.c \
     memcached/store/flush.h memcached/store/hash.h \
+    memcached/store/image.c memcached/store/image.h \
     memcached/store/heap.c memcached/store/heap.h memcached/store/internal.h \
     memcached/store/item.c memcached/store/item.h memcached/store/lock.c \
     memcached/store/lock.h memcached/store/list.c memcached/store/lru.c memcached/store/lru.h \
@@ -65,3 +66,19 @@ t_unit_store_failures_LDADD = $(store_libs)
 unit_tests += t/unit/store_meta
 t_unit_store_meta_SOURCES = t/unit/store_meta.c t/unit/store_fixture.h
 t_unit_store_meta_LDADD = $(store_libs)
+
+unit_tests += t/unit/store_image
+t_unit_store_image_SOURCES = t/unit/store_image.c t/unit/store_fixture.h
+t_unit_store_image_LDADD = $(store_libs)
+
+unit_tests += t/fuzz/restart
+t_fuzz_restart_SOURCES = t/fuzz/restart.c t/fuzz/replay.c t/unit/store_fixture.h
+t_fuzz_restart_LDADD = $(store_libs)
+
+fuzz-restart:
+	$(FUZZ_CC) -fno-sanitize=bounds $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/restart.c \
+	    $(addprefix $(srcdir)/,$(filter %.c,$(store_srcs) $(base_srcs))) -lpthread
+	$(MKDIR_P) $@.corpus
+	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=400 -len_control=0 \
+	    $@.corpus $(srcdir)/t/fuzz/corpus/restart
+.PHONY: fuzz-restart

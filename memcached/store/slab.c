@@ -336,6 +336,28 @@ void slab_free(struct slabs *slabs, uint32_t ref)
     lock_release(&class->lock, LOCK_SLAB);
 }
 
+int slab_adopt(struct slabs *slabs, const uint8_t *pages, uint32_t n)
+{
+    int error = heap_grow(slabs->heap, (FIRST_PAGE + n - 1) / MC_SEGMENT_PAGES + 1);
+
+    if (error)
+        return error;
+    slabs->ntouched = slabs->npages = n;
+    for (uint32_t i = 0; i < n; i++) {
+        struct slab_class *class = &slabs->classes[pages[i]];
+        uint32_t number = FIRST_PAGE + i;
+
+        if (pages[i] == 0) {
+            pool_page(slabs, number);
+            continue;
+        }
+        page_reset(&slabs->pages[number], pages[i]);
+        slabs->pages[number].ncarved = (uint16_t) class->per_page;
+        class->npages++;
+    }
+    return 0;
+}
+
 /* --- the limit -------------------------------------------------------------- */
 
 void slab_set_limit(struct slabs *slabs, uint64_t memory_limit)

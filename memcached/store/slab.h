@@ -97,6 +97,12 @@ static inline uint32_t slab_page_ref(const struct slabs *slabs, uint32_t page)
     return (uint32_t)(((uint64_t)page * MC_PAGE_BYTES) >> slabs->heap->ref_shift);
 }
 
+/*
+ * Takes over the first n pages of the heap, filled before, all their chunks in use: pages[i] is the
+ * class of page i + 1, 0: it has none. Before any other call. 0 or -errno.
+ */
+int slab_adopt(struct slabs *slabs, const uint8_t *pages, uint32_t n);
+
 void slab_set_limit(struct slabs *slabs, uint64_t memory_limit);
 /* Bytes. */
 uint64_t slab_limit(struct slabs *slabs);

@@ -8,6 +8,7 @@
 
 #include "store/event.h"
 #include "store/external.h"
+#include "store/image.h"
 #include "store/reclaim.h"
 #include "store/verbs.h"
 
@@ -57,6 +58,20 @@ static uint64_t limit_left(const struct store_config *config, uint64_t limit)
     return limit > config->allocated_before ? limit - config->allocated_before : 0;
 }
 
+/* Why the image, if there is one, cannot be used. */
+static const char *image_error(const struct store *store)
+{
+    return store->config.image.len > 0 ? image_mismatch(store, store->config.image) : NULL;
+}
+
+/* A table that was large once starts large enough. */
+static unsigned int start_power(const struct store_config *config)
+{
+    unsigned int power = config->image.len > 0 ? image_hashpower(config->image) : 0;
+
+    return power > config->hashpower ? power : config->hashpower;
+}
+
 static int init_memory(struct store *store, struct provider *provider, const char **error)
 {
     const struct store_config *config = &store->config;
@@ -77,11 +92,18 @@ static int init_memory(struct store *store, struct provider *provider, const cha
     result = slab_init(&store->slabs, &store->heap, &slab_config);
     if (result)
         return result;
+    *error = image_error(store);
+    if (*error)
+        return -ESTALE;
     *error = "no memory for the hash table";
-    result = table_init(&store->table, &store->heap, provider, config->hashpower, config->expand);
+    result = table_init(&store->table, &store->heap, provider, start_power(config), config->expand);
     if (result)
         return result;
     *error = "no memory for items";
+    if (config->image.len > 0)
+        result = image_load(store, config->image);
+    if (result)
+        return result;
     return config->prealloc ? slab_prealloc(&store->slabs) : slab_provide(&store->slabs);
 }
 

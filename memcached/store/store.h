@@ -85,16 +85,31 @@ struct store_config {
     struct flash *flash;                    /* NULL: values stay in memory. Outlives the store */
     struct store_format format;
     struct clock clock;
+    /*
+     * What store_save said of the heap segments that the provider gives again; empty: they are
+     * new. The clock must be the one of then, continued.
+     */
+    struct slice image;
 };
 
 /* memcached's defaults. */
 void store_config_defaults(struct store_config *config);
 
-/* NULL with errno; `error` then says what and is static text. */
+/* NULL with errno; `error` then says what and is static text. ESTALE: the image is of no use. */
 struct store *store_new(const struct store_config *config, struct provider *provider,
                         const char **error);
 /* All locals freed and the maintainer stopped before. */
 void store_free(struct store *store);
+/*
+ * Describes what the heap segments hold, for a later store_new; free(*image) when it is kept. All
+ * locals freed and the maintainer stopped before. 0 or -ENOMEM.
+ */
+int store_save(struct store *store, rel_time now, void **image, size_t *nimage);
+/*
+ * The clock that an image's times are of: Unix time at its second 0, and where it stood. False: the
+ * image is damaged.
+ */
+bool store_image_clock(struct slice image, int64_t *base_unix, rel_time *last);
 struct mc_control *store_control(struct store *store);
 /* False: -C, ids are 0 to the outside. */
 bool store_has_cas(const struct store *store);

@@ -550,6 +550,21 @@ void table_grow(struct table *table)
     lock_release(&table->growth, LOCK_GROWTH);
 }
 
+void table_presize(struct table *table, uint32_t nlines)
+{
+    lock_take(&table->growth, LOCK_GROWTH);
+    while (table_nlines(table) < nlines && split_next(table))
+        continue;
+    lock_release(&table->growth, LOCK_GROWTH);
+}
+
+void table_prefetch(const struct table *table, uint64_t hash)
+{
+    uint32_t nlines = table_nlines(table);
+
+    __builtin_prefetch(&table->lines[mc_line_of(hash, nlines, top_of(nlines))], 1);
+}
+
 void table_retry(struct table *table)
 {
     __atomic_store_n(&table->growth_failed, false, __ATOMIC_RELAXED);

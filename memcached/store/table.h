@@ -102,6 +102,10 @@ void table_end(struct mc_line *head);
 bool table_crowded(const struct table *table);
 /* Splits up to two lines, or none if another thread is at it. */
 void table_grow(struct table *table);
+/* Grows an empty table to so many lines, if it has fewer and memory allows. */
+void table_presize(struct table *table, uint32_t nlines);
+/* Fetches the line of a hash into the cache. Under no lock. */
+void table_prefetch(const struct table *table, uint64_t hash);
 /* Lets growth try again after it ran out of memory. */
 void table_retry(struct table *table);
 

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What one store leaves in a file is what the next one has, and damage costs only what it hits. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memfile.h"
+#include "t/unit/store_fixture.h"
+
+enum { SMALL = 3000, LARGE = 12, LARGE_BYTES = 1200000, MUTATIONS = 60, NOW = 100 };
+
+struct kept {
+    char path[80];
+    void *image;
+    size_t nimage;
+};
+
+static void config_of(struct store_config *config, const struct kept *kept)
+{
+    fixture_defaults(config);
+    config->memory_limit = 24 << 20;
+    config->item_max = 4 << 20;
+    config->image = (struct slice){kept->image, kept->nimage};
+}
+
+/* In memory, if there is such a place. */
+static const char *directory(void)
+{
+    return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+}
+
+static void bail_out(const char *why)
+{
+    printf("Bail out! %s\n", why);
+    exit(1);
+}
+
+/* NULL or why there is no store. */
+static const char *open_store(struct fixture *f, const struct store_config *config,
+                              const struct kept *kept)
+{
+    const char *error = NULL;
+
+    f->provider = memfile_open(kept->path, NULL);
+    if (!f->provider)
+        bail_out("no file");
+    f->store = store_new(config, f->provider, &error);
+    f->local = f->store ? store_local_new(f->store) : NULL;
+    return f->store ? NULL : error;
+}
+
+static void close_store(struct fixture *f, struct kept *kept)
+{
+    store_local_free(f->local);
+    if (kept) {
+        free(kept->image);
+        if (store_save(f->store, NOW, &kept->image, &kept->nimage) != 0)
+            bail_out("no memory for the image");
+    }
+    store_free(f->store);
+    memfile_close(f->provider);
+}
+
+static char *large_value(int i)
+{
+    char *value = malloc(LARGE_BYTES + 1);
+
+    memset(value, 'a' + i, LARGE_BYTES);
+    value[LARGE_BYTES] = '\0';
+    return value;
+}
+
+static void fill(struct fixture *f)
+{
+    char key[32], value[64];
+
+    for (int i = 0; i < SMALL; i++) {
+        snprintf(key, sizeof(key), "small%d", i);
+        snprintf(value, sizeof(value), "value of %d", i);
+        fixture_set(f, key, value, NOW);
+    }
+    for (int i = 0; i < LARGE; i++) {
+        char *text = large_value(i);
+
+        snprintf(key, sizeof(key), "large%d", i);
+        fixture_set(f, key, text, NOW);
+        free(text);
+    }
+    for (int i = 0; i < SMALL; i += 3) {
+        snprintf(key, sizeof(key), "small%d", i);
+        store_delete(f->local, fixture_slice(key), 0, NOW);
+    }
+    store_touch(f->local, fixture_slice("small1"), NOW + 5, NOW);
+}
+
+/* Whether each of the keys has its value. */
+static bool all_there(struct fixture *f)
+{
+    char key[32], value[64];
+    bool good = true;
+
+    for (int i = 0; i < SMALL && good; i++) {
+        snprintf(key, sizeof(key), "small%d", i);
+        snprintf(value, sizeof(value), "value of %d", i);
+        good = fixture_has(f, key, i % 3 ? value : NULL, NOW);
+    }
+    for (int i = 0; i < LARGE && good; i++) {
+        char *text = large_value(i);
+
+        snprintf(key, sizeof(key), "large%d", i);
+        good = fixture_has(f, key, text, NOW);
+        free(text);
+    }
+    return good;
+}
+
+static void make(struct kept *kept)
+{
+    struct store_config config;
+    struct fixture f;
+
+    config_of(&config, kept);
+    open_store(&f, &config, kept);
+    fill(&f);
+    close_store(&f, kept);
+}
+
+static void test_taken_over(struct kept *kept)
+{
+    struct store_stats before, after;
+    struct store_class_stats class;
+    struct store_config config;
+    uint64_t cas = 0, number = 0;
+    struct fixture f;
+
+    config_of(&config, kept);
+    open_store(&f, &config, kept);
+    store_stats(f.store, &before);
+    ok(before.curr_items == SMALL - SMALL / 3 + LARGE, "all items are counted");
+    ok(all_there(&f), "each key has its value, and what was deleted has none");
+    for (unsigned int i = 1; i <= store_nclasses(f.store); i++) {
+        store_class_stats(f.store, i, NOW, &class);
+        number += class.number;
+    }
+    ok(number == before.curr_items, "the LRU lists have as many");
+    ok(fixture_has(&f, "small1", NULL, NOW + 5) && fixture_has(&f, "small2", "value of 2", NOW + 5),
+       "an expiry goes on");
+    fixture_store(f.local, STORE_SET, fixture_slice("new"), fixture_slice("x"), 0, 0, NOW, &cas);
+    ok(cas > SMALL + LARGE, "CAS ids go on");
+    fixture_store(f.local, STORE_SET, fixture_slice("small1"), fixture_slice("value of 1"), 0, 0,
+                  NOW, NULL);
+    store_delete(f.local, fixture_slice("new"), 0, NOW);
+    close_store(&f, kept);
+    open_store(&f, (config_of(&config, kept), &config), kept);
+    store_stats(f.store, &after);
+    ok(after.curr_items == before.curr_items && after.bytes == before.bytes && all_there(&f),
+       "and all of it once more");
+    store_flush(f.local, 0, NOW);
+    close_store(&f, kept);
+    open_store(&f, (config_of(&config, kept), &config), kept);
+    ok(fixture_has(&f, "small2", NULL, NOW) && fixture_has(&f, "large2", NULL, NOW),
+       "what was flushed stays so");
+    close_store(&f, NULL);
+}
+
+static void test_mismatch(struct kept *kept)
+{
+    struct store_config config;
+    struct fixture f;
+    const char *why;
+
+    config_of(&config, kept);
+    config.memory_limit *= 2;
+    why = open_store(&f, &config, kept);
+    ok(why && errno == ESTALE, "another memory limit: %s", why ? why : "taken");
+    memfile_close(f.provider);
+    config_of(&config, kept);
+    config.growth_factor = 1.5;
+    why = open_store(&f, &config, kept);
+    ok(why && errno == ESTALE, "other classes: %s", why ? why : "taken");
+    memfile_close(f.provider);
+    config_of(&config, kept);
+    config.cas = false;
+    why = open_store(&f, &config, kept);
+    ok(why && errno == ESTALE, "other use of CAS: %s", why ? why : "taken");
+    memfile_close(f.provider);
+    config_of(&config, kept);
+    config.image.len--;
+    why = open_store(&f, &config, kept);
+    ok(why && errno == ESTALE, "a short image: %s", why ? why : "taken");
+    memfile_close(f.provider);
+    ((char *)kept->image)[200] ^= 1;
+    config_of(&config, kept);
+    why = open_store(&f, &config, kept);
+    ok(why && errno == ESTALE, "a damaged image: %s", why ? why : "taken");
+    memfile_close(f.provider);
+    ((char *)kept->image)[200] ^= 1;
+}
+
+/* --- damage -------------------------------------------------------------- */
+
+static uint64_t random_next(uint64_t *state)
+{
+    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
+    return *state >> 33;
+}
+
+/* Changes bytes of the file; near the start of chunks, where the headers are. */
+static void damage(const char *path, uint64_t *state)
+{
+    int fd = open(path, O_RDWR);
+    struct stat stat;
+
+    if (fd < 0 || fstat(fd, &stat) != 0)
+        bail_out("no file");
+    for (unsigned int n = 1 + (unsigned int)random_next(state) % 64; n > 0; n--) {
+        off_t page = 1 + (off_t)(random_next(state) % (uint64_t)(stat.st_size / MC_PAGE_BYTES - 1));
+        off_t at = page * MC_PAGE_BYTES + (off_t)(random_next(state) % 100) * 96 +
+                   (off_t)(random_next(state) % 56);
+        uint64_t bytes = random_next(state) << 16 ^ random_next(state);
+        size_t width = (size_t)1 << random_next(state) % 4;
+
+        if (pwrite(fd, &bytes, width, at) != (ssize_t)width)
+            bail_out("cannot write");
+    }
+    close(fd);
+}
+
+/* Everything that an item's bytes lead to. */
+static void use(struct fixture *f)
+{
+    char key[32], value[3000];
+
+    memset(value, 'v', sizeof(value) - 1);
+    value[sizeof(value) - 1] = '\0';
+    for (int i = 0; i < SMALL; i++) {
+        struct mc_item *item;
+
+        snprintf(key, sizeof(key), "%s%d", i < LARGE ? "large" : "small", i);
+        item = store_get(f->local, fixture_slice(key), NOW);
+        if (item) {
+            free(fixture_value(f->local, item));
+            store_put(f->local, item);
+        }
+        value[i] = '\0';
+        fixture_set(f, key, value, NOW);
+        value[i] = 'v';
+    }
+    for (int i = 0; i < 20; i++) {
+        char *text = large_value(i);
+
+        snprintf(key, sizeof(key), "more%d", i);
+        fixture_set(f, key, text, NOW);
+        free(text);
+    }
+    store_flush(f->local, 0, NOW);
+}
+
+static bool copy_file(const char *from, const char *to)
+{
+    char command[200];
+
+    snprintf(command, sizeof(command), "cp --sparse=always %s %s", from, to);
+    return system(command) == 0;
+}
+
+static void test_damage(const struct kept *kept)
+{
+    struct kept copy = *kept;
+    uint64_t state = 20261121, nitems = 0;
+
+    snprintf(copy.path, sizeof(copy.path), "%s/store_image.%d.copy", directory(), (int)getpid());
+    for (int i = 0; i < MUTATIONS; i++) {
+        struct store_config config;
+        struct store_stats stats;
+        struct fixture f;
+
+        if (!copy_file(kept->path, copy.path))
+            bail_out("cannot copy");
+        damage(copy.path, &state);
+        config_of(&config, &copy);
+        if (open_store(&f, &config, &copy))
+            bail_out("a sound image is refused");
+        store_stats(f.store, &stats);
+        nitems += stats.curr_items;
+        use(&f);
+        close_store(&f, NULL);
+    }
+    ok(nitems > (uint64_t)MUTATIONS * SMALL / 3,
+       "%d damaged files: the server lives and has most of the items", MUTATIONS);
+    unlink(copy.path);
+}
+
+int main(void)
+{
+    struct kept kept = {.image = NULL};
+
+    snprintf(kept.path, sizeof(kept.path), "%s/store_image.%d", directory(), (int)getpid());
+    make(&kept);
+    test_damage(&kept);
+    test_mismatch(&kept);
+    test_taken_over(&kept);
+    unlink(kept.path);
+    free(kept.image);
+    return done();
+}
