@@ -16,6 +16,7 @@ EXTRA_DIST += memcached/confine.c memcached/confine_none.c
 main_srcs = $(options_srcs) \
     memcached/confine.h $(confine_srcs) \
     memcached/main.c \
+    memcached/restart.c memcached/restart.h \
     memcached/sandbox.c memcached/sandbox.h \
     memcached/server.c memcached/server.h
 

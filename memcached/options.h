@@ -53,6 +53,7 @@ struct options {
     bool daemonize, coredumps, lock_memory, relaxed_privileges, drop_privileges;
     char *user;
     char *pid_file;
+    char *memory_file; /* -e */
     uint32_t verbosity;
     /* commands */
     bool shutdown_command, flush_enabled, dump_enabled, watch_enabled, detail_enabled;

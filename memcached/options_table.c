@@ -123,7 +123,10 @@ const struct option_row option_table[] = {
      SHOWN(22, "auth_enabled_ascii", SHOW_TEXT_OR_NO, auth_file),
      .help = "authenticate clients of the ascii protocol by the lines\n"
              "user:password of <file>; SIGHUP reads it again"},
-    {.letter = 'e', .name = "memory-file", .argument = "<file>", .kind = OPTION_LATER},
+    {'e', "memory-file", "<file>", OPTION_TEXT, FIELD(memory_file),
+     SHOWN(90, "memory_file", SHOW_TEXT, memory_file),
+     .help = "keep the items' memory in <file>, on a tmpfs: after a\n"
+             "stop by SIGUSR1 the next server takes them over"},
     {'Z', "enable-ssl", NULL, OPTION_SWITCH, FIELD(ssl_enabled), TLS,
      SHOWN(62, "ssl_enabled", SHOW_YES_NO, ssl_enabled),
      .help = "TLS over TCP, except at addresses of -l that begin with\n"

@@ -17,6 +17,7 @@
 #include "kcache/kcache.h"
 #include "net/net.h"
 #include "options.h"
+#include "restart.h"
 #include "sandbox.h"
 #include "store/store.h"
 
@@ -37,7 +38,9 @@ struct server {
     int ready_fd; /* of sandbox_daemonize, -1 without -d */
     struct kcache *kcache;
     struct provider *anonymous;
-    struct flash *flash; /* NULL: none */
+    struct flash *flash;     /* NULL: none */
+    struct restart *restart; /* NULL without -e */
+    bool graceful;           /* the stop keeps the items, with -e */
     struct store *store;
     struct command_auth auth;
     char *auth_path; /* made of a relative one; NULL: none */
@@ -195,8 +198,11 @@ static void set_watched(void *context, bool on)
     set_aside(context, ASIDE_WATCH, on);
 }
 
-static void shut_down(void *context)
+static void shut_down(void *context, bool graceful)
 {
+    if (graceful) {
+        __atomic_store_n(&((struct server *)context)->graceful, true, __ATOMIC_RELAXED);
+    }
     net_stop(((struct server *)context)->net);
 }
 
@@ -216,7 +222,14 @@ static void build_memory(struct server *server)
             log_say("%s; going on without the kernel path", error);
         }
     }
-    if (!server->kcache) {
+    if (o->memory_file) {
+        server->restart =
+            restart_open(o->memory_file, server->kcache ? kcache_provider(server->kcache) : NULL,
+                         error, sizeof(error));
+        if (!server->restart) {
+            fatal(EXIT_OS_ERROR, "%s", error);
+        }
+    } else if (!server->kcache) {
         server->anonymous = anonymous_new(o->large_pages);
         if (!server->anonymous) {
             fatal(EXIT_OS_ERROR, "no memory: %s", strerror(errno));
@@ -257,11 +270,38 @@ static void build_flash(struct server *server)
     }
 }
 
+static struct provider *memory_of(const struct server *server)
+{
+    return server->restart  ? restart_provider(server->restart)
+           : server->kcache ? kcache_provider(server->kcache)
+                            : server->anonymous;
+}
+
+/* Of the items of -e, or else empty. */
+static void make_store(struct server *server, struct store_config *config)
+{
+    const char *error = NULL;
+
+    if (server->restart) {
+        config->image = restart_image(server->restart, &server->clock);
+    }
+    config->clock = server->clock;
+    server->store = store_new(config, memory_of(server), &error);
+    if (!server->store && errno == ESTALE && restart_forget(server->restart, error) == 0) {
+        clock_init(&server->clock);
+        config->image = (struct slice){NULL, 0};
+        config->clock = server->clock;
+        server->store = store_new(config, memory_of(server), &error);
+    }
+    if (!server->store) {
+        fatal(EXIT_OS_ERROR, "cannot set up the store: %s", error ? error : strerror(errno));
+    }
+}
+
 static void build_store(struct server *server)
 {
     const struct options *o = server->options;
     struct store_config config;
-    const char *error = NULL;
 
     store_config_defaults(&config);
     config.memory_limit = o->memory_limit;
@@ -288,12 +328,7 @@ static void build_store(struct server *server)
     config.temporary_ttl = o->temporary_ttl;
     config.flash = server->flash;
     command_store_format(&config.format);
-    config.clock = server->clock;
-    server->store = store_new(
-        &config, server->kcache ? kcache_provider(server->kcache) : server->anonymous, &error);
-    if (!server->store) {
-        fatal(EXIT_OS_ERROR, "cannot set up the store: %s", error ? error : strerror(errno));
-    }
+    make_store(server, &config);
     store_set_flash_rules(server->store, &o->ext);
     set_verbosity(server, o->verbosity);
     log_slab_classes(server->store, clock_now(&server->clock));
@@ -487,6 +522,7 @@ static void handle_signal(void *context, int number)
         return;
     }
     if (number == SIGUSR1) {
+        ((struct server *)context)->graceful = true;
         printf("Gracefully stopping\n");
     } else {
         printf("Signal handled: %s.\n", strsignal(number));
@@ -578,8 +614,12 @@ static void take_apart(struct server *server)
     store_spiller_stop(server->store);
     commands_free(server->commands);
     free(server->auth_path);
+    if (server->restart && server->graceful) {
+        restart_save(server->restart, server->store, clock_now(&server->clock));
+    }
     store_free(server->store);
     flash_close(server->flash);
+    restart_close(server->restart);
     anonymous_free(server->anonymous);
     kcache_close(server->kcache);
 }

@@ -83,14 +83,17 @@ enum command_next command_quit(struct call *call)
 enum command_next command_shutdown(struct call *call)
 {
     const struct commands *commands = call->local->commands;
+    bool graceful;
 
     if (!commands->config.shutdown_enabled) {
         return answer(call, SLICE("ERROR: shutdown not enabled\r\n"));
     }
-    if (nwords(call->request) > 0) {
+    graceful =
+        nwords(call->request) == 1 && slice_equal(call->request->tokens[1], SLICE("graceful"));
+    if (nwords(call->request) > 0 && !graceful) {
         return answer(call, SLICE("CLIENT_ERROR invalid shutdown mode\r\n"));
     }
-    commands->server.shutdown(commands->server.context);
+    commands->server.shutdown(commands->server.context, graceful);
     return COMMAND_CLOSE;
 }
 

@@ -58,7 +58,7 @@ struct command_server {
     void (*stats_conns)(void *context, struct stat_sink *sink);
     void (*reset_stats)(void *context);
     void (*set_verbosity)(void *context, unsigned int level);
-    void (*shutdown)(void *context);
+    void (*shutdown)(void *context, bool graceful); /* graceful: keeps the items, with -e */
     /* Whether the commands must see every request from now on. Takes no lock. May be NULL. */
     void (*set_detail)(void *context, bool on);
     /* False: `error` is the answer. May be NULL. */

@@ -76,7 +76,8 @@ t_fuzz_restart_SOURCES = t/fuzz/restart.c t/fuzz/replay.c t/unit/store_fixture.h
 t_fuzz_restart_LDADD = $(store_libs)
 
 fuzz-restart:
-	$(FUZZ_CC) -fno-sanitize=bounds $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/restart.c \
+	$(FUZZ_CC) -fno-sanitize=bounds $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin \
+	    $(srcdir)/t/fuzz/restart.c \
 	    $(addprefix $(srcdir)/,$(filter %.c,$(store_srcs) $(base_srcs))) -lpthread
 	$(MKDIR_P) $@.corpus
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=400 -len_control=0 \

@@ -58,6 +58,12 @@ static void ignore(void *context)
     (void)context;
 }
 
+static void ignore_word(void *context, bool word)
+{
+    (void)context;
+    (void)word;
+}
+
 static void ignore_level(void *context, unsigned int level)
 {
     (void)context;
@@ -93,7 +99,7 @@ static void server_open(struct server *server)
         .stats_conns = ignore_stats,
         .reset_stats = ignore,
         .set_verbosity = ignore_level,
-        .shutdown = ignore,
+        .shutdown = ignore_word,
     };
     struct command_config config = {.flush_enabled = true, .nthreads = 1, .item_max = 1 << 20};
     struct store_config store;

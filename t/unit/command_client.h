@@ -32,6 +32,7 @@ struct server {
     size_t nout;
     /* What the commands called for. */
     unsigned int nshutdowns, nresets;
+    bool graceful;
     int verbosity;
     struct mc_counts kernel;
     bool detail;
@@ -82,9 +83,10 @@ static void on_verbosity(void *context, unsigned int level)
     ((struct server *)context)->verbosity = (int)level;
 }
 
-static void on_shutdown(void *context)
+static void on_shutdown(void *context, bool graceful)
 {
     ((struct server *)context)->nshutdowns++;
+    ((struct server *)context)->graceful = graceful;
 }
 
 static void on_detail(void *context, bool on)

@@ -202,10 +202,13 @@ static void connections_end(void)
        "HTTP closes without a word");
     ok(strcmp(ask(&server, "shutdown foo\r\n"), "CLIENT_ERROR invalid shutdown mode\r\n") == 0 &&
            !server.closed && server.nshutdowns == 0,
-       "shutdown knows no words");
+       "shutdown knows no other word");
     ok(strcmp(ask(&server, "shutdown\r\nversion\r\n"), "") == 0 && server.closed &&
-           server.nshutdowns == 1,
+           server.nshutdowns == 1 && !server.graceful,
        "shutdown closes, and the server is told");
+    ok(strcmp(ask(&server, "shutdown graceful\r\nversion\r\n"), "") == 0 && server.closed &&
+           server.nshutdowns == 2 && server.graceful,
+       "shutdown graceful as well, and it keeps the items");
     ask(&server, "verbosity 1\r\n");
     ok(server.verbosity == 1, "the server is told the verbosity");
     ask(&server, "verbosity 1000\r\n");

@@ -205,7 +205,6 @@ static const struct refusal refusals[] = {
     {"-Y /x -B auto", 64, "cannot allow the BINARY protocol while using ascii authentication"},
     {"-Y /x -U 1", 64, "Cannot use UDP with ascii authentication enabled (-U 0 to disable)"},
     {"-Y /x -U 1 -X bmc=eth0", 64, "-X bmc= answers whoever asks"},
-    {"-e /x", 64, "not built in yet"},
     {"-X bmc=eth0", 64, "needs a UDP port"},
     {"-X bmc=eth0 -U 1 -s /x", 64, "needs a UDP port"},
 };

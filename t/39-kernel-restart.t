@@ -1,0 +1,40 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""-e with the kernel path: what the next server takes over, the kernel answers."""
+import os
+import signal
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import kernel
+import server
+import tap
+
+LARGE = bytes(range(256)) * 4000
+
+
+@tap.case
+def the_kernel_answers_what_was_kept():
+    path = os.path.join(server.scratch(), "memory")
+    with kernel.Machines("-e", path, "-I", "2m") as m:
+        for i in range(2000):
+            m.tcp.send(b"set key%d 7 0 4 noreply\r\nv%03d\r\n" % (i, i % 1000))
+        m.tcp.set(b"large", LARGE)
+        m.tcp.set(b"short", b"x", exptime=1000)
+        m.tcp.ask(b"delete key9\r\n")
+        m.server.signal(signal.SIGUSR1)
+        tap.is_(m.server.wait(), 0, "SIGUSR1 ends it")
+        m.start()
+        m.same(b"get key8\r\n", kernel.answer((b"key8", b"v008", 7)), "an item")
+        m.same(b"get key8 key9 key10 short\r\n",
+               kernel.answer((b"key8", b"v008", 7), (b"key10", b"v010", 7), (b"short", b"x")),
+               "a multiget")
+        tap.ok(m.tcp.get(b"large") == LARGE, "a large item")
+        m.tcp.set(b"key8", b"new")
+        m.same(b"get key8\r\n", kernel.answer((b"key8", b"new")), "after a set, the new value")
+        m.tcp.all(b"flush_all\r\n")
+        m.same(b"get key10\r\n", b"END\r\n", "after a flush, a miss", kernel=False)
+
+
+tap.run()

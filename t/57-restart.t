@@ -1,0 +1,217 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""-e: a stop by SIGUSR1 keeps the items for the next server."""
+import os
+import signal
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import server
+import tap
+
+LARGE = bytes(range(256)) * 9000
+
+
+def memory_file():
+    return os.path.join(server.scratch(), "memory")
+
+
+def started(path, *arguments, **options):
+    return server.Server("-e", path, "-I", "4m", *arguments, **options)
+
+
+def stopped(memcached):
+    """By SIGUSR1; its exit status."""
+    memcached.signal(signal.SIGUSR1)
+    status = memcached.wait()
+    memcached._forget()
+    return status
+
+
+def fill(c):
+    c.all(b"".join(b"set key%d %d 0 8 noreply\r\nvalue%03d\r\n" % (i, i, i) for i in range(1000)))
+    for i in range(3):
+        c.set(b"large%d" % i, LARGE[i:])
+    c.ask(b"delete key7\r\n")
+    c.ask(b"incr number 1\r\n")
+    c.set(b"number", b"41")
+
+
+def check(c, what):
+    good = all(c.all(b"get key%d\r\n" % i) ==
+               (b"END\r\n" if i == 7 else b"VALUE key%d %d 8\r\nvalue%03d\r\nEND\r\n" % (i, i, i))
+               for i in range(1000))
+    tap.ok(good, what + ": small items, their flags, and what was deleted")
+    tap.ok(all(c.get(b"large%d" % i) == LARGE[i:] for i in range(3)), what + ": large items")
+
+
+@tap.case
+def items_are_there_after_a_graceful_stop():
+    path = memory_file()
+    with started(path) as memcached:
+        c = memcached.stream()
+        fill(c)
+        gets = c.gets(b"key5")
+        before = memcached.stats()
+        tap.is_(memcached.stats("settings")["memory_file"], path, "stats settings shows the file")
+        tap.is_(stopped(memcached), 0, "SIGUSR1 ends it with status 0")
+        tap.ok("Gracefully stopping" in memcached.log(), "and it says so")
+    tap.ok(os.path.exists(path + ".meta"), "the metadata file is there")
+    tap.is_(oct(os.stat(path + ".meta").st_mode & 0o777), "0o600", "and nobody else's")
+    with started(path) as memcached:
+        c = memcached.stream()
+        after = memcached.stats()
+        check(c, "after the restart")
+        tap.is_(c.gets(b"key5"), gets, "CAS ids are the same")
+        tap.is_(c.ask(b"incr number 1\r\n"), b"42\r\n", "and items can be changed")
+        for key in ("curr_items", "bytes", "hash_power_level"):
+            tap.is_(after[key], before[key], key + " is as before")
+        tap.ok(not os.path.exists(path + ".meta"), "the metadata file is used up")
+        tap.is_(stopped(memcached), 0, "a second graceful stop")
+    with started(path) as memcached:
+        check(memcached.stream(), "after the second restart")
+
+
+@tap.case
+def times_go_on_while_it_is_stopped():
+    path = memory_file()
+    with started(path) as memcached:
+        c = memcached.stream()
+        c.set(b"short", b"x", exptime=2)
+        c.set(b"long", b"x", exptime=1000)
+        c.set(b"never", b"x")
+        uptime = int(memcached.stats()["uptime"])
+        begin = time.time()
+        stopped(memcached)
+    server.wait_for(lambda: time.time() > begin + 3)
+    with started(path) as memcached:
+        c = memcached.stream()
+        tap.is_(c.get(b"short"), None, "an item that expired meanwhile is gone")
+        tap.is_(c.get(b"never"), b"x", "one without expiry is not")
+        left = int(c.ask(b"mg long t\r\n").split(b" t")[1])
+        tap.ok(900 < left <= 998, "the time to live was counted through the stop")
+        tap.ok(int(memcached.stats()["uptime"]) >= uptime + 2, "as is uptime, as memcached has it")
+
+
+@tap.case
+def a_flush_is_not_undone():
+    path = memory_file()
+    with started(path) as memcached:
+        c = memcached.stream()
+        c.set(b"before", b"x")
+        c.ask(b"flush_all\r\n")
+        c.set(b"after", b"y")
+        stopped(memcached)
+    with started(path) as memcached:
+        c = memcached.stream()
+        tap.is_(c.get(b"before"), None, "what was flushed stays away")
+        tap.is_(c.get(b"after"), b"y", "what was set after is there")
+        c.ask(b"flush_all\r\n")
+        tap.is_(c.get(b"after"), None, "and the next flush works")
+
+
+@tap.case
+def any_other_end_leaves_nothing():
+    for how in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+        path = memory_file()
+        with started(path) as memcached:
+            memcached.stream().set(b"foo", b"bar")
+            memcached.signal(how)
+            memcached.wait()
+            memcached._forget()
+        tap.ok(not os.path.exists(path + ".meta"), "%s leaves no metadata" % how.name)
+        with started(path) as memcached:
+            tap.is_(memcached.stream().get(b"foo"), None, "the cache after %s is empty" % how.name)
+            tap.ok("no metadata save file, starting with a clean cache" in memcached.log(),
+                   "and the server says so")
+
+
+@tap.case
+def shutdown_graceful_keeps_the_items():
+    path = memory_file()
+    with started(path, "-A") as memcached:
+        c = memcached.stream()
+        c.set(b"foo", b"bar")
+        c.to_end(b"shutdown graceful\r\n")
+        tap.is_(memcached.wait(), 0, "shutdown graceful ends it")
+        memcached._forget()
+    with started(path) as memcached:
+        tap.is_(memcached.stream().get(b"foo"), b"bar", "and the item is there")
+
+
+@tap.case
+def a_file_that_does_not_fit_is_refused():
+    for what, arguments, words in (("another -m", ("-m", "128"), "the memory limit has changed"),
+                                   ("another -f", ("-f", "1.5"), "the slab classes have changed"),
+                                   ("-C", ("-C",), "the use of CAS has changed")):
+        path = memory_file()
+        with started(path) as memcached:
+            memcached.stream().set(b"foo", b"bar")
+            stopped(memcached)
+        with started(path, *arguments) as memcached:
+            tap.is_(memcached.stream().get(b"foo"), None, what + ": a clean cache")
+            tap.ok(words in memcached.log(), what + ": the reason is said")
+
+
+@tap.case
+def a_corrupt_file_does_no_harm():
+    for what, damage in (("empty", b""), ("garbage", b"garbage\n"), ("zeros", bytes(5000)),
+                         ("huge", b"MCSRheap" + bytes(1 << 20))):
+        path = memory_file()
+        with started(path) as memcached:
+            memcached.stream().set(b"foo", b"bar")
+            stopped(memcached)
+        with open(path + ".meta", "wb") as meta:
+            meta.write(damage)
+        with started(path) as memcached:
+            c = memcached.stream()
+            tap.is_(c.get(b"foo"), None, "metadata %s: a clean cache" % what)
+            tap.is_(c.set(b"foo", b"new"), b"STORED\r\n", "metadata %s: it serves" % what)
+    path = memory_file()
+    with started(path) as memcached:
+        fill(memcached.stream())
+        stopped(memcached)
+    os.truncate(path, 1 << 20)
+    with started(path) as memcached:
+        c = memcached.stream()
+        c.get(b"key5")
+        fill(c)
+        check(c, "memory cut short, then filled again")
+
+
+@tap.case
+def the_file_is_one_servers():
+    path = memory_file()
+    with started(path) as memcached:
+        memcached.stream().set(b"foo", b"bar")
+        status, _, err = server.run("-e", path, "-p", server.free_port())
+        tap.is_(status, 71, "a second server on the same file does not start")
+        tap.ok("another server uses it" in err, "and says why")
+        tap.is_(memcached.stream().get(b"foo"), b"bar", "the first one has lost nothing")
+    status, _, err = server.run("-e", "/nonexistent/file", "-p", server.free_port())
+    tap.ok(status == 71 and "failed to open file for mmap" in err, "a path that is none")
+
+
+@tap.case
+def a_full_file_is_evicted_from_as_ever():
+    path = memory_file()
+    value = b"v" * 1000
+    with started(path, "-m", "8") as memcached:
+        c = memcached.stream()
+        for base in range(0, 20000, 1000):
+            c.all(b"".join(b"set k%d 0 0 1000 noreply\r\n%s\r\n" % (i, value)
+                           for i in range(base, base + 1000)))
+        items = memcached.stats()["curr_items"]
+        stopped(memcached)
+    with started(path, "-m", "8") as memcached:
+        c = memcached.stream()
+        tap.is_(memcached.stats()["curr_items"], items, "a full cache is kept whole")
+        tap.is_(c.get(b"k19999"), value, "the youngest is there")
+        c.all(b"".join(b"set n%d 0 0 1000 noreply\r\n%s\r\n" % (i, value) for i in range(1000)))
+        tap.is_(c.get(b"k19999"), value, "and outlives older ones: the LRU order was kept")
+        tap.ok(int(memcached.stats()["evictions"]) > 0, "which were evicted")
+
+
+tap.run()
