@@ -190,8 +190,11 @@ enum command_watch {
     COMMAND_WATCH_CONNEVENTS = 1 << 5,
     COMMAND_WATCH_DELETIONS = 1 << 6,
 };
-/* Whether somebody watches one of these, which is to be asked before there is something to tell. */
-bool command_watched(const struct command_local *local, uint32_t classes);
+/*
+ * Which of these somebody watches: atomic, to be asked before anything is told. None of the calls
+ * waits.
+ */
+const uint32_t *command_watched(const struct command_local *local);
 /* RAWCMDS: a request as it came. */
 void command_tell_raw(struct command_local *local, const struct command_client *client,
                       struct slice request);

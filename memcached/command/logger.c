@@ -15,6 +15,7 @@ enum {
     BATCH = 64, /* events between two looks at who else needs the lock */
     NAP_MIN_US = 500,
     NAP_MAX_US = 10000,
+    NAP_GROWTH = 4, /* without news each is longer by 1 part of so many */
     YIELD_US = 50,
     SKIPPED_ROOM = 8, /* a watcher that was too slow goes on when 1 part of so many is free */
     /* What only the server sees: while it is watched the kernel answers nothing. */
@@ -193,9 +194,8 @@ static unsigned int rest_after(struct logger *logger, unsigned int n, unsigned i
         /* A mutex is not fair: whoever waits for it gets it now. */
         return __atomic_load_n(&logger->ncallers, __ATOMIC_RELAXED) ? YIELD_US : 0;
     }
-    return n > 0 || last * 2 < NAP_MIN_US ? NAP_MIN_US
-           : last * 2 < NAP_MAX_US        ? last * 2
-                                          : NAP_MAX_US;
+    last += last / NAP_GROWTH;
+    return n > 0 || last < NAP_MIN_US ? NAP_MIN_US : last < NAP_MAX_US ? last : NAP_MAX_US;
 }
 
 static void *run(void *arg)

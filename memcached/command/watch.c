@@ -204,9 +204,20 @@ void watch_counted_now(const struct call *call, struct slice key, const struct w
 
 /* --- what others tell ------------------------------------------------------ */
 
-bool command_watched(const struct command_local *local, uint32_t classes)
+const uint32_t *command_watched(const struct command_local *local)
 {
-    return watched(local, classes);
+    return &local->commands->logger.wanted;
+}
+
+/* A line of text ends there. */
+static struct slice without_newline(struct slice request)
+{
+    if (request.len > 0 && proto_protocol(request.ptr[0]) == PROTOCOL_TEXT) {
+        while (request.len > 0 && strchr("\r\n", request.ptr[request.len - 1])) {
+            request.len--;
+        }
+    }
+    return request;
 }
 
 void command_tell_raw(struct command_local *local, const struct command_client *client,
@@ -218,7 +229,7 @@ void command_tell_raw(struct command_local *local, const struct command_client *
         .fd = client->fd,
     };
 
-    tell(local, &event, request);
+    tell(local, &event, without_newline(request));
 }
 
 void command_tell_words(struct command_local *local, uint32_t classes, struct slice words)

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "command/command.h"
 #include "net/outlet.h"
+#include "net/tell.h"
 #include "net/wire.h"
 
 enum {
@@ -42,6 +43,7 @@ struct conn {
     bool filling;    /* pending is a value that is being received */
     bool drained;    /* yielded with nothing left in the socket: its turn goes on without a read */
     bool closing;    /* once `unsent` is out */
+    uint8_t reason;  /* enum tell_reason: why it closes */
 
     bool reading; /* `unsent` waits for values */
     bool read;    /* and they have come; under the worker's lock */
@@ -128,6 +130,7 @@ void conn_open(struct worker *worker, struct stream_socket socket)
         conn->next->link = &conn->next;
     }
     worker->conns = conn;
+    tell_opened(worker, fd);
     log_at(2, "<%d new %s client connection", fd, protocol_names[conn->protocol]);
     if (listen_for(conn, EV_READ) != 0) {
         log_say("cannot watch connection %d", fd);
@@ -171,6 +174,7 @@ void conn_close(struct conn *conn)
         await_reads(conn);
     }
     log_at(2, "<%d connection closed.", fd_of(conn));
+    tell_closing(worker, fd_of(conn), conn->reason);
     event_del(&conn->event);
     if (conn->filling) {
         command_abandon(worker->local, &conn->pending);
@@ -200,6 +204,7 @@ void conn_close_idle(struct worker *worker, rel_time now)
         if (!conn->outlet && !conn->reading && now > conn->endpoint.last_command &&
             now - conn->endpoint.last_command > worker->config->idle_timeout) {
             count_add(&worker->counts.idle_kicks, 1);
+            conn->reason = REASON_IDLE;
             conn_close(conn);
         }
     }
@@ -438,6 +443,15 @@ static enum sending flush(struct conn *conn)
     return sending;
 }
 
+/* Closes what has nothing more to send, or could not. */
+static void close_after(struct conn *conn, enum sending sending)
+{
+    if (sending != SENDING_DONE) {
+        conn->reason = REASON_ERROR;
+    }
+    conn_close(conn);
+}
+
 /* Goes on with a reply that was kept. False: it is still not out, or the connection is closed. */
 static bool resume(struct conn *conn)
 {
@@ -448,7 +462,7 @@ static bool resume(struct conn *conn)
         return false;
     }
     if (sending != SENDING_DONE || conn->closing) {
-        conn_close(conn);
+        close_after(conn, sending);
         return false;
     }
     free_unsent(conn);
@@ -557,6 +571,7 @@ static enum command_next execute_one(struct conn *conn, rel_time now, bool *hung
     if (log_get_level() >= 2) {
         log_bytes(conn, '<', (struct slice){in->ptr + in->start, (size_t)consumed});
     }
+    tell_request(worker, &conn->client, (struct slice){in->ptr + in->start, (size_t)consumed});
     in->searched = 0;
     in->start += (size_t)consumed;
     return command_run(worker->local, &request, &conn->client, now, &worker->reply, &conn->pending);
@@ -635,7 +650,7 @@ static bool answer(struct conn *conn, bool closing)
         return false;
     }
     if (sending == SENDING_BROKEN || closing) {
-        conn_close(conn);
+        close_after(conn, sending);
         return false;
     }
     return true;
@@ -674,6 +689,7 @@ static bool feed(struct conn *conn, struct turn *turn)
             return true;
         }
         if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+            conn->reason = n == 0 ? REASON_NORMAL : REASON_ERROR;
             answer(conn, true);
             return false;
         }
@@ -789,7 +805,7 @@ static void pour(struct conn *conn)
     enum sending sending = pour_some(conn, &state);
 
     if (sending == SENDING_BROKEN || state == STREAM_CLOSED) {
-        conn_close(conn);
+        close_after(conn, sending);
     } else if (state == STREAM_ENDED) {
         end_outlet(conn);
     } else if (sending == SENDING_BLOCKED || state == STREAM_EMPTY) {

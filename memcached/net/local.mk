@@ -9,6 +9,7 @@ net_srcs = \
     memcached/net/outlet.c memcached/net/outlet.h \
     memcached/net/socket.c memcached/net/socket.h \
     memcached/net/tls.h \
+    memcached/net/tell.c memcached/net/tell.h \
     memcached/net/udp.c memcached/net/udp.h \
     memcached/net/wire.h \
     memcached/net/worker.c memcached/net/worker.h

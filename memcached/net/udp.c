@@ -13,6 +13,7 @@
 #include "bpf/layout.h"
 #include "command/command.h"
 #include "net/socket.h"
+#include "net/tell.h"
 
 enum {
     BATCH = 32,           /* datagrams in one system call */
@@ -193,6 +194,7 @@ static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *r
     if (log_get_level() >= 2) {
         log_bytes(udp, '<', (struct slice){rest->ptr, (size_t)consumed});
     }
+    tell_request(worker, &udp->client, (struct slice){rest->ptr, (size_t)consumed});
     rest->ptr += consumed;
     rest->len -= (size_t)consumed;
     next = command_run(worker->local, &request, &udp->client, now, &worker->reply, &pending);

@@ -155,6 +155,7 @@ int worker_start(struct worker *worker, struct command_local *local, bool pin)
     int error;
 
     worker->local = local;
+    worker->watched = command_watched(local);
     udp_begin(worker);
     pthread_attr_init(&attributes);
     if (pin) {

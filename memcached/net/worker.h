@@ -40,8 +40,9 @@ struct worker {
     unsigned int index;
     struct event_base *base;
     struct command_local *local;
-    struct input input; /* borrowed by the connection that is being served */
-    struct reply reply; /* the same */
+    const uint32_t *watched; /* of local: enum command_watch */
+    struct input input;      /* borrowed by the connection that is being served */
+    struct reply reply;      /* the same */
     struct conn *conns;
     struct udp *udp; /* the list of its UDP sockets */
     struct worker_counts counts;
