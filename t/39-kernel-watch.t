@@ -1,0 +1,62 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""While somebody watches gets or requests, the kernel leaves every request to the server."""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import kernel
+import server
+import tap
+from watching import Watcher
+
+
+def aside(machines):
+    return machines.tcp.stats("bmc")["aside"] != "0"
+
+
+@tap.case
+def the_kernel_stands_aside_while_gets_are_watched():
+    with kernel.Machines() as m:
+        m.tcp.set(b"k", b"value")
+        want = kernel.answer((b"k", b"value"))
+        for words in ("fetchers", "", "rawcmds", "mutations fetchers"):
+            m.same(b"get k\r\n", want, "before: a hit by the kernel")
+            w = Watcher(m.server, words)
+            m.same(b"get k\r\n", want, "watch %s: a hit by the server" % words, kernel=False)
+            m.same(b"get no\r\n", b"END\r\n", "watch %s: a miss" % words, kernel=False)
+            if "fetchers" in words:
+                tap.is_([line["key"] for line in w.lines(m.tcp)], ["k", "no"], "both are seen")
+            w.close()
+            tap.ok(server.wait_for(lambda: not aside(m)), "the watcher goes, the kernel is back")
+            m.same(b"get k\r\n", want, "after: a hit by the kernel")
+
+
+@tap.case
+def what_else_is_watched_is_no_matter_to_it():
+    with kernel.Machines() as m:
+        m.tcp.set(b"k", b"value")
+        w = Watcher(m.server, "mutations evictions sysevents connevents deletions")
+        m.same(b"get k\r\n", kernel.answer((b"k", b"value")), "a hit by the kernel")
+        w.close()
+
+
+@tap.case
+def the_last_one_who_watches_counts():
+    with kernel.Machines() as m:
+        m.tcp.set(b"k", b"value")
+        want = kernel.answer((b"k", b"value"))
+        first, second = Watcher(m.server), Watcher(m.server)
+        first.close()
+        second.lines(m.tcp)
+        m.same(b"get k\r\n", want, "one of two goes", kernel=False)
+        m.tcp.all(b"stats detail on\r\n")
+        second.close()
+        m.same(b"get k\r\n", want, "stats detail is on", kernel=False)
+        m.tcp.all(b"stats detail off\r\n")
+        tap.ok(server.wait_for(lambda: not aside(m)), "nothing is left that keeps it aside")
+        m.same(b"get k\r\n", want, "a hit by the kernel")
+
+
+tap.run()
