@@ -5,9 +5,6 @@
 #include "store/internal.h"
 #include "store/reclaim.h"
 
-/* Seconds between sweeps for what has expired where no tail shows it. */
-enum { SWEEP_INTERVAL = 60 };
-
 uint8_t flush_epoch(const struct store *store)
 {
     return __atomic_load_n(&store->control->epoch, __ATOMIC_RELAXED);
@@ -70,7 +67,7 @@ unsigned int flush_sweep(struct store *store, uint32_t nlines, rel_time now)
     struct sweep sweep = {.store = store, .now = now};
 
     if (!flush->sweeping) {
-        if (flush->sweep_epoch == flush_epoch(store) && now < flush->sweep_ended + SWEEP_INTERVAL)
+        if (flush->sweep_epoch == flush_epoch(store))
             return 0;
         flush->sweeping = true;
         flush->sweep_epoch = flush_epoch(store);
@@ -81,7 +78,6 @@ unsigned int flush_sweep(struct store *store, uint32_t nlines, rel_time now)
         table_sweep(&store->table, flush->sweep_next++, sweep_item, &sweep);
     if (flush->sweep_next >= table_nlines(&store->table)) {
         flush->sweeping = false;
-        flush->sweep_ended = now;
         lock_take(&flush->lock, LOCK_FLUSH);
         sweep_done(store, flush->sweep_epoch);
         lock_release(&flush->lock, LOCK_FLUSH);

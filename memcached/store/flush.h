@@ -39,7 +39,6 @@ struct flush {
     bool sweeping;
     uint8_t sweep_epoch; /* of its start */
     uint32_t sweep_next; /* line */
-    rel_time sweep_ended;
 };
 
 void flush_init(struct store *store);
@@ -55,8 +54,8 @@ uint8_t flush_epoch(const struct store *store);
 uint8_t flush_new_epoch(const struct store *store, uint8_t epoch, rel_time now);
 
 /*
- * Goes on with freeing what is dead, all over the table, for `nlines` lines: after a flush at
- * once, otherwise now and then. Returns how many items it looked at. One thread at a time.
+ * After a flush goes on with freeing what is dead, all over the table, for `nlines` lines.
+ * Returns how many items it looked at. One thread at a time.
  */
 unsigned int flush_sweep(struct store *store, uint32_t nlines, rel_time now);
 

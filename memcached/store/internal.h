@@ -5,6 +5,7 @@
 #ifndef STORE_INTERNAL_H
 #define STORE_INTERNAL_H
 
+#include "store/crawler.h"
 #include "store/flush.h"
 #include "store/heap.h"
 #include "store/item.h"
@@ -42,6 +43,7 @@ struct store {
     struct flush flush;
     struct maintainer maintainer;
     struct store_events events; /* see event.h */
+    struct crawler crawler;
 
     struct spiller spiller;
     struct lock flash_lock; /* of the rules */

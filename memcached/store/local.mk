@@ -13,7 +13,17 @@ store_srcs = memcached/store/event.c memcached/store/event.h memcached/store/flu
     memcached/store/compact.c memcached/store/external.c memcached/store/external.h \
     memcached/store/load.c memcached/store/spill.c memcached/store/spiller.c \
     memcached/store/spiller.h memcached/store/table.c memcached/store/table.h \
-    memcached/store/verbs.h memcached/store/write.c memcached/store/meta.c
+    memcached/store/verbs.h memcached/store/write.c memcached/store/meta.c \
+    memcached/store/crawler.c memcached/store/crawler.h memcached/store/forecast.c \
+    memcached/store/forecast.h memcached/store/tuning.c memcached/store/tuning.h
+
+unit_tests += t/unit/store_crawler
+t_unit_store_crawler_SOURCES = t/unit/store_crawler.c t/unit/store_fixture.h
+t_unit_store_crawler_LDADD = $(store_libs)
+
+unit_tests += t/unit/store_forecast
+t_unit_store_forecast_SOURCES = t/unit/store_forecast.c
+t_unit_store_forecast_LDADD = $(store_libs)
 
 unit_tests += t/unit/store_event
 t_unit_store_event_SOURCES = t/unit/store_event.c t/unit/store_fixture.h

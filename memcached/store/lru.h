@@ -53,7 +53,7 @@ static inline enum lru_segment lru_segment_of(const struct mc_item *item)
 /* Whether an item expires within `ttl` seconds. */
 static inline bool lru_is_temporary(const struct mc_item *item, rel_time ttl, rel_time now)
 {
-    return item->exptime != 0 && item->exptime <= now + ttl;
+    return item->exptime != 0 && item->exptime <= (uint64_t)now + ttl;
 }
 
 /* All under the class's lock; the first two under the stripe of the item as well. */

@@ -22,6 +22,7 @@ unsigned int maintainer_round(struct store *store, rel_time now)
     /* Failing is no harm: whoever needs the memory finds out. */
     slab_provide(&store->slabs);
     work = flush_sweep(store, SWEEP_LINES, now);
+    crawler_consider(store, now);
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
         work += reclaim_balance(store, clsid, STEPS, now);
         count(&store->maintainer.njuggles);

@@ -2,7 +2,7 @@
 /*
  * maintainer: the thread that does what need not wait for a request, so that requests
  * need not wait for it: a segment of memory ahead of need, LRU segments in
- * proportion, dead items freed.
+ * proportion, dead items freed at their tails and, after a flush or by the crawler, elsewhere.
  */
 #ifndef STORE_MAINTAINER_H
 #define STORE_MAINTAINER_H

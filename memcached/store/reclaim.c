@@ -3,6 +3,7 @@
 
 #include "store/event.h"
 #include "store/external.h"
+#include "store/tuning.h"
 
 enum {
     TAIL_TRIES = 5,    /* items whose stripe is taken, before a tail is given up */
@@ -86,6 +87,7 @@ static enum step judge_live(struct store *store, struct lru *lru, struct mc_item
                             uint64_t hash, const struct table_spot *spot, enum aim aim,
                             rel_time now)
 {
+    enum lru_segment again = tuned_segmented(store) ? LRU_WARM : LRU_COLD;
     bool active = item->flags & MC_ITEM_ACTIVE;
 
     if (aim == AIM_FORCE)
@@ -93,14 +95,14 @@ static enum step judge_live(struct store *store, struct lru *lru, struct mc_item
     switch (lru_segment_of(item)) {
     case LRU_HOT:
     case LRU_WARM:
-        return move(store, lru, item, active ? LRU_WARM : LRU_COLD);
+        return move(store, lru, item, active ? again : LRU_COLD);
     case LRU_COLD:
         if (active)
-            return move(store, lru, item, store->config.segmented ? LRU_WARM : LRU_COLD);
+            return move(store, lru, item, again);
         break;
     case LRU_TEMP:
         /* It was touched since, and would block the tail. */
-        if (!lru_is_temporary(item, store->config.temporary_ttl, now))
+        if (!lru_is_temporary(item, tuned_temporary_ttl(store), now))
             return move(store, lru, item, LRU_COLD);
         break;
     case LRU_SEGMENTS:
@@ -170,7 +172,7 @@ static enum lru_segment victim_segment(const struct store *store, const struct l
                                        unsigned int given_up)
 {
     static const enum lru_segment order[] = {LRU_COLD, LRU_HOT, LRU_WARM, LRU_TEMP};
-    bool warm_first = over_share(lru, LRU_WARM, store->config.warm_pct);
+    bool warm_first = over_share(lru, LRU_WARM, tuned_pct(store, LRU_WARM));
 
     for (size_t i = 0; i < LRU_SEGMENTS; i++) {
         enum lru_segment segment = order[i];
@@ -271,14 +273,11 @@ static rel_time tail_age(const struct store *store, const struct lru *lru, enum 
 static bool overfull(const struct store *store, const struct lru *lru, enum lru_segment segment,
                      rel_time now)
 {
-    const struct store_config *config = &store->config;
-    bool hot = segment == LRU_HOT;
-    double factor = hot ? config->hot_max_factor : config->warm_max_factor;
-
-    if (over_share(lru, segment, hot ? config->hot_pct : config->warm_pct))
+    if (!tuned_segmented(store) || over_share(lru, segment, tuned_pct(store, segment)))
         return true;
     return lru->lists[LRU_COLD].nitems > 0 &&
-           tail_age(store, lru, segment, now) > factor * tail_age(store, lru, LRU_COLD, now);
+           tail_age(store, lru, segment, now) >
+               tuned_max_factor(store, segment) * tail_age(store, lru, LRU_COLD, now);
 }
 
 unsigned int reclaim_balance(struct store *store, unsigned int clsid, unsigned int limit,

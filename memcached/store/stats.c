@@ -33,6 +33,17 @@ static void sum_locals(const struct store *store, struct local_counts *sum)
         stats_add(sum, &local->counts);
 }
 
+void stats_sets(struct store *store, uint64_t sets[MC_CLASSES])
+{
+    struct local_counts sum;
+
+    lock_take(&store->locals_lock, LOCK_LOCALS);
+    sum_locals(store, &sum);
+    lock_release(&store->locals_lock, LOCK_LOCALS);
+    for (unsigned int clsid = 0; clsid < MC_CLASSES; clsid++)
+        sets[clsid] = sum.counts.classes[clsid].set_cmds;
+}
+
 static void since_reset(struct store *store, struct local_counts *sum)
 {
     lock_take(&store->locals_lock, LOCK_LOCALS);
@@ -94,6 +105,8 @@ void store_stats(struct store *store, struct store_stats *out)
         add_lru(out, &lru);
     }
     out->lru_maintainer_juggles = __atomic_load_n(&store->maintainer.njuggles, __ATOMIC_RELAXED);
+    out->lru_crawler_starts = __atomic_load_n(&store->crawler.nstarts, __ATOMIC_RELAXED);
+    out->lru_crawler_running = __atomic_load_n(&store->crawler.busy, __ATOMIC_RELAXED);
     /* Of the slots, as memcached counts buckets; a line has eight. */
     out->hash_power_level = 31 - (uint32_t)__builtin_clz(nlines) + 3;
     out->hash_bytes = table_bytes(&store->table);

@@ -35,6 +35,7 @@ void store_config_defaults(struct store_config *config)
         .hot_max_factor = 0.2,
         .warm_max_factor = 2.0,
         .temporary_ttl = 61,
+        .crawler_sleep_us = 100,
     };
 }
 
@@ -154,6 +155,12 @@ struct store *store_new(const struct store_config *config, struct provider *prov
     flush_init(store);
     store_flash_defaults(&store->flash_rules);
     store->recache_rate = store->flash_rules.recache_rate;
+    result = crawler_init(store);
+    if (result) {
+        free(store);
+        errno = -result;
+        return NULL;
+    }
     result = init_control(store);
     if (!result)
         result = init_sizes(store);
@@ -173,6 +180,7 @@ void store_free(struct store *store)
     if (!store)
         return;
     assert(!store->locals && !store->maintainer.running);
+    crawler_fini(store);
     table_fini(&store->table);
     slab_fini(&store->slabs);
     sizes_fini(&store->sizes);

@@ -83,6 +83,8 @@ struct store_config {
     bool temp;                              /* the temp LRU is on */
     uint32_t temporary_ttl;                 /* seconds */
     struct flash *flash;                    /* NULL: values stay in memory. Outlives the store */
+    uint32_t crawler_sleep_us;              /* between a thousand items */
+    uint32_t crawler_tocrawl;               /* items of a class in one crawl, 0: all */
     struct store_format format;
     struct clock clock;
     /*
@@ -351,6 +353,86 @@ void store_tick(struct store *store, rel_time now);
 /* 0, -EINVAL too small, -ERANGE more than references can name. */
 int store_set_memory_limit(struct store *store, uint64_t bytes);
 
+/* --- tuning at run time --------------------------------------------------- */
+
+/* What the fields of struct store_config are now. */
+struct store_tuning {
+    bool segmented, temp;
+    unsigned int hot_pct, warm_pct;
+    double hot_max_factor, warm_max_factor;
+    uint32_t temporary_ttl;
+    uint32_t crawler_sleep_us, crawler_tocrawl;
+};
+void store_tuning(struct store *store, struct store_tuning *out);
+void store_tune_segments(struct store *store, unsigned int hot_pct, unsigned int warm_pct,
+                         double hot_max_factor, double warm_max_factor);
+/* false: from now on all go to cold, where the maintainer brings the others. */
+void store_set_segmented(struct store *store, bool segmented);
+/* Of what is stored from now on. */
+void store_set_temporary(struct store *store, bool temp, uint32_t ttl);
+void store_set_crawler_sleep(struct store *store, uint32_t us);
+void store_set_crawler_tocrawl(struct store *store, uint32_t nitems);
+
+/* --- the crawler ---------------------------------------------------------- */
+
+/*
+ * A thread that walks over the items: to free those that are dead, for those who ask and, by
+ * what it has learned of the items' expiry, for the maintainer; or to show all that are alive. It
+ * does one of each at a time, and neither waits for the other. 0 or -errno; -EALREADY.
+ */
+int store_crawler_start(struct store *store);
+/* What it is at is cut short. */
+void store_crawler_stop(struct store *store);
+bool store_crawler_running(struct store *store);
+
+#define STORE_ALL_CLASSES (~(uint64_t)1) /* as a set of classes: all but 0 */
+
+enum store_crawl {
+    STORE_CRAWL_STARTED,
+    STORE_CRAWL_OFF,   /* no thread */
+    STORE_CRAWL_BUSY,  /* it is at something of the kind that somebody asked for */
+    STORE_CRAWL_EMPTY, /* no class */
+};
+
+/* An item as it was found: what is to be read of it is copied. */
+struct store_shown {
+    struct slice key;
+    bool binary_key, fetched;
+    rel_time exptime, last_use;
+    uint64_t cas; /* 0 under -C */
+    unsigned int clsid;
+    size_t size; /* header, key, middle, value, tail */
+};
+
+enum store_taken {
+    STORE_TAKEN,
+    STORE_FULL,   /* ask again: there is no room now */
+    STORE_ENOUGH, /* nobody wants more */
+};
+
+/* Who is shown items. The functions are called by the crawler's thread, under no lock. */
+struct store_viewer {
+    void *context;
+    /* shown is NULL once behind the last item. Never waits. */
+    enum store_taken (*take)(void *context, const struct store_shown *shown);
+    /* Waits until there may be room, or the time is over. */
+    void (*wait)(void *context, unsigned int ms);
+    /* The last call. whole: each item that was there all the time was shown, exactly once. */
+    void (*end)(void *context, bool whole);
+};
+
+/*
+ * Has what is dead in the classes (bit n: class n) freed, of each class at most as many items
+ * looked at as crawler_tocrawl says.
+ */
+enum store_crawl store_crawl(struct store *store, uint64_t classes);
+/*
+ * Shows the live items of the classes. Who takes nothing for half a minute is shown no more, so
+ * that others get their turn. The viewer is called only after STORE_CRAWL_STARTED.
+ */
+enum store_crawl store_show(struct store *store, uint64_t classes,
+                            const struct store_viewer *viewer);
+
 /* --- statistics --------------------------------------------------------- */
 
 /* Counters of one slab class, as memcached names them. */
@@ -375,6 +457,8 @@ struct store_stats {
     uint64_t moves_to_cold, moves_to_warm, moves_within_lru, direct_reclaims, lru_bumps_dropped,
         lru_maintainer_juggles;
     uint64_t slab_global_page_pool, malloc_fails;
+    uint64_t lru_crawler_starts;
+    bool lru_crawler_running;
     uint32_t hash_power_level;
     uint64_t hash_bytes;
     bool hash_is_expanding;

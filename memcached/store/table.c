@@ -389,6 +389,69 @@ void table_sweep(struct table *table, uint32_t index, table_visit *visit, void *
     lock_release(stripe, LOCK_STRIPE);
 }
 
+/* --- walks ---------------------------------------------------------------- */
+
+static uint32_t reverse_bits(uint32_t word)
+{
+    word = (word >> 1 & 0x55555555) | (word & 0x55555555) << 1;
+    word = (word >> 2 & 0x33333333) | (word & 0x33333333) << 2;
+    word = (word >> 4 & 0x0f0f0f0f) | (word & 0x0f0f0f0f) << 4;
+    return __builtin_bswap32(word);
+}
+
+/* The items of a line are all over the heap: asks for them before the first one is needed. */
+static void prefetch_items(const struct table *table, const struct mc_line *line,
+                           const struct table_walker *walker)
+{
+    for (unsigned int slot = 0; slot < MC_SLOTS; slot++) {
+        if (slot_tag(line, slot) && walker->wants(walker->context, line->refs[slot]))
+            __builtin_prefetch(heap_at(table->heap, line->refs[slot]));
+    }
+}
+
+/* Visits the slots of a chain. Under the stripe. */
+static void visit_chain(struct table *table, struct mc_line *head,
+                        const struct table_walker *walker)
+{
+    struct table_spot spot = {.head = head};
+
+    for (spot.line = head; spot.line; spot.line = next_line(table, spot.line)) {
+        prefetch_items(table, spot.line, walker);
+        spot.slot = 0;
+        while (spot.slot < MC_SLOTS) {
+            uint64_t others = spot.line->tags & ~(0xffull << (8 * spot.slot));
+            uint32_t ref = spot.line->refs[spot.slot];
+            bool last = spot.line != head && !spot.line->next && others == 0;
+
+            if (!slot_tag(spot.line, spot.slot) || !walker->wants(walker->context, ref) ||
+                !walker->visit(walker->context, heap_at(table->heap, ref), &spot))
+                spot.slot++;
+            else if (last)
+                return; /* the line is given back, and may be another's by now */
+            /* Otherwise the chain's last item is here now, or nothing. */
+        }
+    }
+}
+
+uint64_t table_walk(struct table *table, uint32_t position, const struct table_walker *walker)
+{
+    uint32_t hash = reverse_bits(position);
+    struct lock *stripe = table_stripe(table, hash);
+    struct mc_line *head;
+    uint32_t nlines;
+    uint64_t width;
+
+    lock_take(stripe, LOCK_STRIPE);
+    head = head_of(table, hash);
+    width = (1ull << TABLE_WALK_BITS) / ((uint64_t)head->mask + 1);
+    visit_chain(table, head, walker);
+    lock_release(stripe, LOCK_STRIPE);
+    nlines = table_nlines(table);
+    hash = reverse_bits((uint32_t)(position + width));
+    __builtin_prefetch(&table->lines[mc_line_of(hash, nlines, top_of(nlines))]);
+    return width;
+}
+
 /* --- growth -------------------------------------------------------------- */
 
 /* The next slot of a chain that is being read or written. */

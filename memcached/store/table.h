@@ -119,4 +119,24 @@ typedef bool table_visit(void *context, struct mc_item *item, uint64_t hash,
 /* Shows each item of line `index` to `visit`. Takes the stripe itself. */
 void table_sweep(struct table *table, uint32_t index, table_visit *visit, void *context);
 
+/* Who walks over the table. Both functions are called under a stripe. */
+struct table_walker {
+    void *context;
+    /* Whether an item is to be visited, told by its reference alone: the item is not touched. */
+    bool (*wants)(void *context, uint32_t ref);
+    /* Returns whether it removed the item, by table_remove. */
+    bool (*visit)(void *context, struct mc_item *item, const struct table_spot *spot);
+};
+
+enum { TABLE_WALK_BITS = 32 }; /* of a position */
+
+/*
+ * Visits the items of one line, and returns how far the walk gets by it: the walk goes in the
+ * order of the hash's bits from the low ones on, where a line covers an interval. A split only
+ * divides an interval, so a walk that covers 2^TABLE_WALK_BITS meets each item that is there all
+ * the time exactly once, however the table grows meanwhile. It may begin at 0 or where another
+ * one ended, and goes round. Takes the stripe itself, for this line.
+ */
+uint64_t table_walk(struct table *table, uint32_t position, const struct table_walker *walker);
+
 #endif

@@ -59,5 +59,7 @@ void verb_swap(struct store *store, struct mc_item *item, struct mc_item *old,
 
 /* Adds up counters; `from` may be changing. */
 void stats_add(struct local_counts *sum, const struct local_counts *from);
+/* The sets of each class since the start, resets or not. */
+void stats_sets(struct store *store, uint64_t sets[MC_CLASSES]);
 
 #endif

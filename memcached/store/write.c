@@ -2,6 +2,7 @@
 /* write: the verbs that change what a key has. */
 #include "store/external.h"
 #include "store/reclaim.h"
+#include "store/tuning.h"
 #include "store/verbs.h"
 
 void key_open(struct store *store, struct slice name, rel_time now, struct key *key)
@@ -45,11 +46,9 @@ void key_close(struct store *store, struct key *key)
 static enum lru_segment first_segment(const struct store *store, const struct mc_item *item,
                                       rel_time now)
 {
-    const struct store_config *config = &store->config;
-
-    if (!config->segmented)
+    if (!tuned_segmented(store))
         return LRU_COLD;
-    if (config->temp && lru_is_temporary(item, config->temporary_ttl, now))
+    if (tuned_temp(store) && lru_is_temporary(item, tuned_temporary_ttl(store), now))
         return LRU_TEMP;
     return LRU_HOT;
 }

@@ -1,0 +1,611 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "store/crawler.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "store/internal.h"
+#include "store/reclaim.h"
+#include "store/tuning.h"
+#include "store/verbs.h"
+
+#define WHOLE (1ull << TABLE_WALK_BITS)
+
+enum {
+    PAUSE_ITEMS = 1000,    /* between two sleeps, as memcached has it */
+    LINES_AS_ITEM = 64,    /* lines that cost as much as an item, or they have none */
+    ROUND_LINES = 4096,    /* before it is another walk's turn */
+    PATIENCE_MS = 30000,   /* with a viewer who takes nothing */
+    ROOM_MS = 20,          /* a viewer's wait, which a stop waits for too */
+    RECORDS_BYTES = 16384, /* to begin with */
+    AHEAD = 60,            /* seconds: classes that are due then go with those that are now */
+};
+
+/* --- asking ---------------------------------------------------------------- */
+
+bool store_crawler_running(struct store *store)
+{
+    return __atomic_load_n(&store->crawler.on, __ATOMIC_RELAXED);
+}
+
+enum store_crawl store_crawl(struct store *store, uint64_t classes)
+{
+    struct crawler *crawler = &store->crawler;
+    enum store_crawl result = STORE_CRAWL_STARTED;
+
+    pthread_mutex_lock(&crawler->mutex);
+    if (!crawler->on)
+        result = STORE_CRAWL_OFF;
+    else if (crawler->freeing)
+        result = STORE_CRAWL_BUSY;
+    else if (classes == 0)
+        result = STORE_CRAWL_EMPTY;
+    if (result == STORE_CRAWL_STARTED) {
+        crawler->free_classes |= classes;
+        crawler->freeing = true;
+        __atomic_store_n(&crawler->busy, true, __ATOMIC_RELAXED);
+        pthread_cond_signal(&crawler->wake);
+    }
+    pthread_mutex_unlock(&crawler->mutex);
+    return result;
+}
+
+enum store_crawl store_show(struct store *store, uint64_t classes,
+                            const struct store_viewer *viewer)
+{
+    struct crawler *crawler = &store->crawler;
+    enum store_crawl result = STORE_CRAWL_STARTED;
+
+    pthread_mutex_lock(&crawler->mutex);
+    if (!crawler->on)
+        result = STORE_CRAWL_OFF;
+    else if (crawler->showing)
+        result = STORE_CRAWL_BUSY;
+    else if (classes == 0)
+        result = STORE_CRAWL_EMPTY;
+    if (result == STORE_CRAWL_STARTED) {
+        crawler->show_classes = classes;
+        crawler->viewer = *viewer;
+        crawler->showing = true;
+        __atomic_store_n(&crawler->busy, true, __ATOMIC_RELAXED);
+        pthread_cond_signal(&crawler->wake);
+    }
+    pthread_mutex_unlock(&crawler->mutex);
+    return result;
+}
+
+void crawler_consider(struct store *store, rel_time now)
+{
+    struct crawler *crawler = &store->crawler;
+    uint64_t sets[MC_CLASSES], due = 0, soon = 0;
+
+    if (now == crawler->considered || !store_crawler_running(store))
+        return;
+    crawler->considered = now;
+    stats_sets(store, sets);
+    pthread_mutex_lock(&crawler->mutex);
+    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
+        rel_time wait = forecast_wait(&crawler->forecasts[clsid], sets[clsid], now);
+
+        due |= (uint64_t)(wait == 0) << clsid;
+        soon |= (uint64_t)(wait <= AHEAD) << clsid;
+    }
+    if (due && crawler->on && !crawler->freeing && !crawler->free.walk.active) {
+        crawler->free_classes |= soon;
+        __atomic_store_n(&crawler->busy, true, __ATOMIC_RELAXED);
+        pthread_cond_signal(&crawler->wake);
+    }
+    pthread_mutex_unlock(&crawler->mutex);
+}
+
+/* --- walks ----------------------------------------------------------------- */
+
+/*
+ * Whether the page of an item can have something of the classes. An item in chunks counts in
+ * the largest class, and its own chunk can be in any.
+ */
+static bool wants_page(const struct store *store, uint64_t classes, uint32_t ref)
+{
+    return (classes >> slab_class_of_ref(&store->slabs, ref) | classes >> store->slabs.nclasses) &
+           1;
+}
+
+static bool wants_item(const struct walk *walk, const struct mc_item *item)
+{
+    return walk->classes >> lru_class_of(item) & 1;
+}
+
+static void step_walk(struct walk *walk, uint64_t width)
+{
+    walk->position += (uint32_t)width;
+    walk->covered += width;
+}
+
+static void begin_walk(struct walk *walk, uint64_t classes)
+{
+    walk->active = true;
+    walk->classes = classes;
+    walk->covered = 0;
+}
+
+/* What a round hands to its visits. */
+struct round {
+    struct store *store;
+    rel_time now;
+    unsigned int nitems, nlines;
+};
+
+static bool round_goes_on(const struct round *round)
+{
+    return round->nitems < PAUSE_ITEMS && round->nlines < ROUND_LINES;
+}
+
+/* --- freeing ---------------------------------------------------------------- */
+
+static void begin_free(struct store *store, uint64_t classes)
+{
+    struct free_walk *free = &store->crawler.free;
+    uint32_t tocrawl = tuned_crawler_tocrawl(store);
+
+    begin_walk(&free->walk, classes);
+    memset(free->found, 0, sizeof(free->found));
+    for (unsigned int clsid = 0; clsid < MC_CLASSES; clsid++)
+        free->left[clsid] = tocrawl ? tocrawl : UINT64_MAX;
+}
+
+static bool wants_free(void *context, uint32_t ref)
+{
+    const struct round *round = context;
+
+    return wants_page(round->store, round->store->crawler.free.walk.classes, ref);
+}
+
+static bool visit_free(void *context, struct mc_item *item, const struct table_spot *spot)
+{
+    struct round *round = context;
+    struct store *store = round->store;
+    struct free_walk *free = &store->crawler.free;
+    unsigned int clsid = lru_class_of(item);
+
+    if (!wants_item(&free->walk, item) || free->left[clsid] == 0)
+        return false;
+    free->left[clsid]--;
+    free->found[clsid].seen++;
+    free->counts[clsid].checked++;
+    round->nitems++;
+    if (!flush_is_dead(item, flush_epoch(store), round->now)) {
+        forecast_count(&free->found[clsid], item->exptime, round->now);
+        return false;
+    }
+    free->found[clsid].dead++;
+    free->counts[clsid].reclaimed++;
+    reclaim_unlink(store, item, hash_key(store->control, item_key(item)), spot);
+    return true;
+}
+
+/* Adds what a round counted; each item by itself would take the classes' cache lines away. */
+static void add_counts(struct store *store)
+{
+    struct free_walk *free = &store->crawler.free;
+
+    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
+        struct lru_counts *counts = &store->lrus[clsid].counts;
+
+        if (free->counts[clsid].checked == 0)
+            continue;
+        __atomic_fetch_add(&counts->crawler_items_checked, free->counts[clsid].checked,
+                           __ATOMIC_RELAXED);
+        __atomic_fetch_add(&counts->crawler_reclaimed, free->counts[clsid].reclaimed,
+                           __ATOMIC_RELAXED);
+        free->counts[clsid].checked = free->counts[clsid].reclaimed = 0;
+    }
+}
+
+static bool free_is_done(const struct store *store)
+{
+    const struct free_walk *free = &store->crawler.free;
+
+    if (free->walk.covered >= WHOLE)
+        return true;
+    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
+        if ((free->walk.classes >> clsid & 1) && free->left[clsid] > 0)
+            return false;
+    }
+    return true;
+}
+
+/* Under the mutex. */
+static void update_busy(struct crawler *crawler)
+{
+    bool busy =
+        crawler->freeing || crawler->showing || crawler->free_classes || crawler->free.walk.active;
+
+    __atomic_store_n(&crawler->busy, busy, __ATOMIC_RELAXED);
+}
+
+static void end_free(struct store *store, rel_time now)
+{
+    struct crawler *crawler = &store->crawler;
+    uint64_t sets[MC_CLASSES];
+
+    stats_sets(store, sets);
+    pthread_mutex_lock(&crawler->mutex);
+    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
+        if (crawler->free.walk.classes >> clsid & 1)
+            forecast_learn(&crawler->forecasts[clsid], &crawler->free.found[clsid], sets[clsid],
+                           now);
+    }
+    crawler->free.walk.active = false;
+    crawler->freeing = crawler->free_classes != 0 && crawler->freeing;
+    update_busy(crawler);
+    pthread_mutex_unlock(&crawler->mutex);
+}
+
+/* Returns how much was done, in items. */
+static unsigned int free_round(struct store *store, rel_time now)
+{
+    struct free_walk *free = &store->crawler.free;
+    struct round round = {.store = store, .now = now};
+    const struct table_walker walker = {&round, wants_free, visit_free};
+
+    while (round_goes_on(&round) && !free_is_done(store)) {
+        step_walk(&free->walk, table_walk(&store->table, free->walk.position, &walker));
+        round.nlines++;
+    }
+    add_counts(store);
+    if (free_is_done(store))
+        end_free(store, now);
+    return round.nitems + round.nlines / LINES_AS_ITEM + 1;
+}
+
+/* --- showing ---------------------------------------------------------------- */
+
+/* A record is a struct store_shown, whose key has no pointer yet, and the key behind it. */
+static size_t record_bytes(size_t nkey)
+{
+    size_t align = _Alignof(struct store_shown);
+
+    return sizeof(struct store_shown) + (nkey + align - 1) / align * align;
+}
+
+static struct store_shown *record_at(const struct show_walk *show, size_t offset)
+{
+    return (struct store_shown *)(void *)(show->records + offset);
+}
+
+static bool wants_show(void *context, uint32_t ref)
+{
+    const struct round *round = context;
+
+    return wants_page(round->store, round->store->crawler.show.walk.classes, ref);
+}
+
+/* One mark may stand for many reads by the kernel. */
+static void fold_touch(struct mc_item *item, const struct table_spot *spot, rel_time now)
+{
+    if (table_take_touch(spot)) {
+        item_set_flags(item, MC_ITEM_FETCHED | MC_ITEM_ACTIVE);
+        item_set_time(item, now);
+    }
+}
+
+static bool visit_show(void *context, struct mc_item *item, const struct table_spot *spot)
+{
+    struct round *round = context;
+    struct store *store = round->store;
+    struct show_walk *show = &store->crawler.show;
+    struct store_shown *record = record_at(show, show->used);
+
+    if (!wants_item(&show->walk, item) || flush_is_dead(item, flush_epoch(store), round->now))
+        return false;
+    if (show->size - show->used < record_bytes(item->nkey)) {
+        show->overrun = true;
+        return false;
+    }
+    fold_touch(item, spot, round->now);
+    *record = (struct store_shown){
+        .key = {NULL, item->nkey},
+        .binary_key = item_has_binary_key(item),
+        .fetched = item->flags & MC_ITEM_FETCHED,
+        .exptime = item->exptime,
+        .last_use = item->time,
+        .cas = store->config.cas ? item->cas : 0,
+        .clsid = lru_class_of(item),
+        .size = item_bytes(item),
+    };
+    memcpy(record + 1, item->wire, item->nkey);
+    show->used += record_bytes(item->nkey);
+    return false;
+}
+
+/* Cuts the walk short, or ends it. The viewer comes last: who sees the end can ask again. */
+static void end_show(struct store *store, bool whole)
+{
+    struct crawler *crawler = &store->crawler;
+    struct store_viewer viewer = crawler->show.viewer;
+
+    free(crawler->show.records);
+    crawler->show.records = NULL;
+    crawler->show.walk.active = false;
+    pthread_mutex_lock(&crawler->mutex);
+    crawler->showing = false;
+    update_busy(crawler);
+    pthread_mutex_unlock(&crawler->mutex);
+    viewer.end(viewer.context, whole);
+}
+
+static void begin_show(struct store *store, uint64_t classes, const struct store_viewer *viewer)
+{
+    struct show_walk *show = &store->crawler.show;
+
+    begin_walk(&show->walk, classes);
+    show->walk.position = 0;
+    show->viewer = *viewer;
+    show->used = show->next = show->full_since = 0;
+    show->size = RECORDS_BYTES;
+    show->records = malloc(show->size);
+    if (!show->records)
+        end_show(store, false);
+}
+
+/* The records of the next line. False: no memory for them. */
+static bool fetch_records(struct round *round)
+{
+    struct show_walk *show = &round->store->crawler.show;
+    const struct table_walker walker = {round, wants_show, visit_show};
+    uint64_t width;
+    char *larger;
+
+    show->used = show->next = 0;
+    show->overrun = false;
+    width = table_walk(&round->store->table, show->walk.position, &walker);
+    round->nlines++;
+    if (!show->overrun) {
+        step_walk(&show->walk, width);
+        return true;
+    }
+    /* A long chain, without room to grow the table. It is walked again. */
+    larger = realloc(show->records, show->size * 2);
+    if (!larger)
+        return false;
+    show->records = larger;
+    show->size *= 2;
+    show->used = 0;
+    return true;
+}
+
+/* Hands out the next record; behind the last one says so. */
+static enum store_taken hand_out(struct show_walk *show)
+{
+    struct store_shown *record = record_at(show, show->next);
+    enum store_taken taken;
+
+    if (show->next == show->used)
+        return show->viewer.take(show->viewer.context, NULL);
+    record->key.ptr = (const char *)(record + 1);
+    taken = show->viewer.take(show->viewer.context, record);
+    if (taken == STORE_TAKEN)
+        show->next += record_bytes(record->key.len);
+    return taken;
+}
+
+static uint64_t clock_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Whether the viewer has had no room for too long. */
+static bool is_stuck(struct show_walk *show)
+{
+    uint64_t now = clock_ms();
+
+    if (show->full_since == 0)
+        show->full_since = now;
+    return now - show->full_since > PATIENCE_MS;
+}
+
+/* Returns how much was done; 0: there is no room. */
+static unsigned int show_round(struct store *store, rel_time now)
+{
+    struct show_walk *show = &store->crawler.show;
+    struct round round = {.store = store, .now = now};
+
+    while (show->walk.active && round_goes_on(&round)) {
+        bool last = show->next == show->used && show->walk.covered >= WHOLE;
+        enum store_taken taken;
+
+        if (show->next == show->used && !last) {
+            if (!fetch_records(&round))
+                end_show(store, false);
+            continue;
+        }
+        taken = hand_out(show);
+        if (taken == STORE_FULL) {
+            if (is_stuck(show))
+                end_show(store, false);
+            break;
+        }
+        show->full_since = 0;
+        round.nitems++;
+        if (last || taken == STORE_ENOUGH)
+            end_show(store, taken == STORE_TAKEN);
+    }
+    return round.nitems + (round.nlines + LINES_AS_ITEM - 1) / LINES_AS_ITEM;
+}
+
+/* --- the thread -------------------------------------------------------------- */
+
+/* Under the mutex. */
+static void begin_free_asked(struct store *store)
+{
+    struct crawler *crawler = &store->crawler;
+    uint64_t classes = crawler->free_classes;
+
+    if (classes) {
+        /* One that the maintainer had begun goes into this one. */
+        if (crawler->free.walk.active)
+            classes |= crawler->free.walk.classes;
+        crawler->free_classes = 0;
+        begin_free(store, classes);
+        __atomic_fetch_add(&crawler->nstarts, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* Waits for something to do. False: stop. */
+static bool next_round(struct store *store)
+{
+    struct crawler *crawler = &store->crawler;
+    uint64_t show_classes;
+    struct store_viewer viewer;
+    bool stop;
+
+    pthread_mutex_lock(&crawler->mutex);
+    while (!crawler->stop && !crawler->free_classes && !crawler->show_classes &&
+           !crawler->free.walk.active && !crawler->show.walk.active)
+        pthread_cond_wait(&crawler->wake, &crawler->mutex);
+    stop = crawler->stop;
+    if (!stop)
+        begin_free_asked(store);
+    /* Also when it is to stop: a viewer that was promised the end gets it. */
+    show_classes = crawler->show_classes;
+    viewer = crawler->viewer;
+    crawler->show_classes = 0;
+    pthread_mutex_unlock(&crawler->mutex);
+    if (show_classes) {
+        __atomic_fetch_add(&crawler->nstarts, 1, __ATOMIC_RELAXED);
+        begin_show(store, show_classes, &viewer);
+    }
+    return !stop;
+}
+
+/* Sleeps after so much work, unless it is told to stop. */
+static void pause_after(struct store *store, unsigned int work)
+{
+    struct crawler *crawler = &store->crawler;
+    uint32_t us = tuned_crawler_sleep_us(store);
+    struct timespec until;
+
+    crawler->unslept += work;
+    if (crawler->unslept < PAUSE_ITEMS)
+        return;
+    crawler->unslept = 0;
+    if (us == 0)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += us % 1000000 * 1000L;
+    until.tv_sec += us / 1000000 + until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&crawler->mutex);
+    while (!crawler->stop &&
+           pthread_cond_timedwait(&crawler->wake, &crawler->mutex, &until) != ETIMEDOUT)
+        continue;
+    pthread_mutex_unlock(&crawler->mutex);
+}
+
+static void *run(void *context)
+{
+    struct store *store = context;
+    struct crawler *crawler = &store->crawler;
+
+    while (next_round(store)) {
+        rel_time now = clock_now(&store->config.clock);
+        unsigned int work = 0;
+
+        verb_begin(store, now);
+        if (crawler->free.walk.active)
+            work += free_round(store, now);
+        if (crawler->show.walk.active)
+            work += show_round(store, now);
+        if (work > 0)
+            pause_after(store, work);
+        else if (crawler->show.walk.active)
+            crawler->show.viewer.wait(crawler->show.viewer.context, ROOM_MS);
+    }
+    if (crawler->show.walk.active)
+        end_show(store, false);
+    return NULL;
+}
+
+/* The thread takes no signals: those are for the server's main thread. */
+static int create_thread(struct store *store)
+{
+    sigset_t all, before;
+    int error;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&store->crawler.thread, NULL, run, store);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+int store_crawler_start(struct store *store)
+{
+    struct crawler *crawler = &store->crawler;
+    int error = EALREADY;
+
+    pthread_mutex_lock(&crawler->control);
+    if (!crawler->on) {
+        crawler->stop = false;
+        error = create_thread(store);
+    }
+    if (error == 0) {
+        pthread_mutex_lock(&crawler->mutex);
+        __atomic_store_n(&crawler->on, true, __ATOMIC_RELAXED);
+        pthread_mutex_unlock(&crawler->mutex);
+    }
+    pthread_mutex_unlock(&crawler->control);
+    return -error;
+}
+
+void store_crawler_stop(struct store *store)
+{
+    struct crawler *crawler = &store->crawler;
+    bool was_on;
+
+    pthread_mutex_lock(&crawler->control);
+    pthread_mutex_lock(&crawler->mutex);
+    was_on = crawler->on;
+    __atomic_store_n(&crawler->on, false, __ATOMIC_RELAXED);
+    crawler->stop = true;
+    pthread_cond_signal(&crawler->wake);
+    pthread_mutex_unlock(&crawler->mutex);
+    if (was_on)
+        pthread_join(crawler->thread, NULL);
+    pthread_mutex_lock(&crawler->mutex);
+    crawler->free.walk.active = crawler->freeing = false;
+    crawler->free_classes = 0;
+    update_busy(crawler);
+    pthread_mutex_unlock(&crawler->mutex);
+    pthread_mutex_unlock(&crawler->control);
+}
+
+int crawler_init(struct store *store)
+{
+    struct crawler *crawler = &store->crawler;
+    pthread_condattr_t attr;
+    int error = pthread_condattr_init(&attr);
+
+    if (error)
+        return -error;
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    error = pthread_cond_init(&crawler->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    if (!error)
+        error = pthread_mutex_init(&crawler->mutex, NULL);
+    if (!error)
+        error = pthread_mutex_init(&crawler->control, NULL);
+    return -error;
+}
+
+void crawler_fini(struct store *store)
+{
+    assert(!store->crawler.on);
+    pthread_cond_destroy(&store->crawler.wake);
+    pthread_mutex_destroy(&store->crawler.mutex);
+    pthread_mutex_destroy(&store->crawler.control);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * crawler: the thread behind store_crawl and store_show.
+ *
+ * It walks the table, not the LRU lists. Under one stripe it looks at the items of one line: a
+ * few, and no lock of a class is taken but to free something. The walk needs no place kept in a
+ * list that others change: what is overwritten, evicted or moved to another chunk meanwhile does
+ * not disturb it, and what stays is met exactly once (table_walk). The price is that one class
+ * costs a look at all lines: the class of an item follows from the page that its reference is in,
+ * so items of other classes are not touched.
+ *
+ * Between a thousand items it sleeps as long as it is told. A viewer's records are copied under
+ * the stripe and handed out after it; who has no room is asked again, without lock or hold.
+ *
+ * Locks: its mutex guards what others ask; it is a leaf.
+ */
+#ifndef STORE_CRAWLER_H
+#define STORE_CRAWLER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bpf/layout.h"
+#include "store/forecast.h"
+#include "store/store.h"
+
+/* The way around the table, of the crawler's thread alone. */
+struct walk {
+    bool active;
+    uint64_t classes;
+    uint32_t position;
+    uint64_t covered; /* of all positions, since it began */
+};
+
+struct free_walk {
+    struct walk walk;
+    bool asked_for;            /* not only by the maintainer; under the mutex */
+    uint64_t left[MC_CLASSES]; /* items that may still be looked at */
+    struct forecast_found found[MC_CLASSES];
+    struct {
+        uint32_t checked, reclaimed;
+    } counts[MC_CLASSES]; /* for the statistics, not yet added */
+};
+
+struct show_walk {
+    struct walk walk;
+    struct store_viewer viewer;
+    char *records;
+    size_t size, used, next; /* bytes */
+    bool overrun;            /* a line has more than fits */
+    uint64_t full_since;     /* milliseconds; 0: the viewer took the last one */
+};
+
+struct crawler {
+    pthread_mutex_t control; /* start and stop come one at a time */
+    pthread_t thread;
+
+    pthread_mutex_t mutex; /* guards the following */
+    pthread_cond_t wake;
+    bool on; /* atomic to read */
+    bool stop;
+    uint64_t free_classes; /* asked for and not begun */
+    uint64_t show_classes;
+    bool freeing, showing; /* asked for by a user, begun or not */
+    struct store_viewer viewer;
+    struct forecast forecasts[MC_CLASSES];
+
+    uint64_t nstarts;     /* atomic */
+    bool busy;            /* atomic: there is a walk */
+    unsigned int unslept; /* work since the last pause */
+    rel_time considered;  /* of the maintainer */
+    struct free_walk free;
+    struct show_walk show;
+};
+
+struct store;
+
+/* 0 or -errno. */
+int crawler_init(struct store *store);
+/* After the thread has been stopped. */
+void crawler_fini(struct store *store);
+/* Lets the thread crawl the classes that are worth it. By the maintainer, any number of times. */
+void crawler_consider(struct store *store, rel_time now);
+
+#endif

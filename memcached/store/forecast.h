@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * forecast: when a class is worth another crawl. Each crawl counts what it found alive by the
+ * minute in which it expires; the next one is due when a hundredth of that has. What has been
+ * stored since is in no such count: once it is as much as half of what there was, the class is
+ * crawled after some minutes in any case, fewer the more was found dead the last time.
+ *
+ * Pure: no locks, no clock.
+ */
+#ifndef STORE_FORECAST_H
+#define STORE_FORECAST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+
+enum { FORECAST_MINUTES = 60 }; /* the longest time between two crawls of what changes */
+
+/* What one crawl found in a class. */
+struct forecast_found {
+    uint64_t seen, dead;
+    uint64_t soon[FORECAST_MINUTES]; /* alive, expires in that minute from now */
+};
+
+/* What is known of a class. Zero: nothing. */
+struct forecast {
+    rel_time since;            /* the last crawl, or when the class was first looked at */
+    uint64_t live;             /* items then */
+    uint64_t stored;           /* a count of sets, then */
+    unsigned int expiry_min;   /* by what was counted; FORECAST_MINUTES: not soon */
+    unsigned int turnover_min; /* for what was stored since */
+};
+
+void forecast_count(struct forecast_found *found, rel_time exptime, rel_time now);
+void forecast_learn(struct forecast *forecast, const struct forecast_found *found, uint64_t stored,
+                    rel_time now);
+/* Seconds until the class is due, if no more is stored than `stored` says; 0: now. */
+rel_time forecast_wait(struct forecast *forecast, uint64_t stored, rel_time now);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "store/tuning.h"
+
+void store_tuning(struct store *store, struct store_tuning *out)
+{
+    *out = (struct store_tuning){
+        .segmented = tuned_segmented(store),
+        .temp = tuned_temp(store),
+        .hot_pct = tuned_pct(store, LRU_HOT),
+        .warm_pct = tuned_pct(store, LRU_WARM),
+        .hot_max_factor = tuned_max_factor(store, LRU_HOT),
+        .warm_max_factor = tuned_max_factor(store, LRU_WARM),
+        .temporary_ttl = tuned_temporary_ttl(store),
+        .crawler_sleep_us = tuned_crawler_sleep_us(store),
+        .crawler_tocrawl = tuned_crawler_tocrawl(store),
+    };
+}
+
+void store_tune_segments(struct store *store, unsigned int hot_pct, unsigned int warm_pct,
+                         double hot_max_factor, double warm_max_factor)
+{
+    struct store_config *config = &store->config;
+
+    __atomic_store_n(&config->hot_pct, hot_pct, __ATOMIC_RELAXED);
+    __atomic_store_n(&config->warm_pct, warm_pct, __ATOMIC_RELAXED);
+    __atomic_store(&config->hot_max_factor, &hot_max_factor, __ATOMIC_RELAXED);
+    __atomic_store(&config->warm_max_factor, &warm_max_factor, __ATOMIC_RELAXED);
+}
+
+void store_set_segmented(struct store *store, bool segmented)
+{
+    __atomic_store_n(&store->config.segmented, segmented, __ATOMIC_RELAXED);
+}
+
+void store_set_temporary(struct store *store, bool temp, uint32_t ttl)
+{
+    if (temp)
+        __atomic_store_n(&store->config.temporary_ttl, ttl, __ATOMIC_RELAXED);
+    __atomic_store_n(&store->config.temp, temp, __ATOMIC_RELAXED);
+}
+
+void store_set_crawler_sleep(struct store *store, uint32_t us)
+{
+    __atomic_store_n(&store->config.crawler_sleep_us, us, __ATOMIC_RELAXED);
+}
+
+void store_set_crawler_tocrawl(struct store *store, uint32_t nitems)
+{
+    __atomic_store_n(&store->config.crawler_tocrawl, nitems, __ATOMIC_RELAXED);
+}
