@@ -327,6 +327,8 @@ static void build_store(struct server *server)
     config.temp = o->temp_lru;
     config.temporary_ttl = o->temporary_ttl;
     config.flash = server->flash;
+    config.crawler_sleep_us = o->crawler_sleep;
+    config.crawler_tocrawl = o->crawler_tocrawl;
     command_store_format(&config.format);
     make_store(server, &config);
     store_set_flash_rules(server->store, &o->ext);
@@ -593,6 +595,8 @@ static void start_threads(struct server *server)
     }
     if (error == 0) {
         error = commands_start(server->commands);
+    if (error == 0 && o->lru_crawler) {
+        error = store_crawler_start(server->store);
     }
     if (error == 0) {
         error = net_start(server->net, server->commands);
@@ -612,6 +616,7 @@ static void take_apart(struct server *server)
         store_maintainer_stop(server->store);
     }
     store_spiller_stop(server->store);
+    store_crawler_stop(server->store);
     commands_free(server->commands);
     free(server->auth_path);
     if (server->restart && server->graceful) {
