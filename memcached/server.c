@@ -133,6 +133,7 @@ static void give_stats_settings(void *context, struct stat_sink *sink)
 {
     const struct server *server = context;
     struct options now = *server->options;
+    struct store_tuning tuning;
     struct store_stats stats;
 
     store_stats(server->store, &stats);
@@ -140,6 +141,17 @@ static void give_stats_settings(void *context, struct stat_sink *sink)
     store_flash_rules(server->store, &now.ext);
     now.detail_enabled = commands_detail(server->commands);
     now.track_sizes = store_tracks_sizes(server->store);
+    now.lru_crawler = store_crawler_running(server->store);
+    store_tuning(server->store, &tuning);
+    now.segmented = tuning.segmented;
+    now.hot_pct = tuning.hot_pct;
+    now.warm_pct = tuning.warm_pct;
+    now.hot_max_factor = tuning.hot_max_factor;
+    now.warm_max_factor = tuning.warm_max_factor;
+    now.temp_lru = tuning.temp;
+    now.temporary_ttl = tuning.temporary_ttl;
+    now.crawler_sleep = tuning.crawler_sleep_us;
+    now.crawler_tocrawl = tuning.crawler_tocrawl;
     options_settings(&now, sink);
 }
 
@@ -353,9 +365,7 @@ static void build_commands(struct server *server)
         .idle_timeout = o->idle_timeout > 0,
         .tls = o->ssl_enabled,
         .segmented = o->segmented,
-        .temp = o->temp_lru,
         .slab_reassign = o->slab_reassign,
-        .lru_crawler = o->lru_crawler,
         .flash = server->flash != NULL,
         .nthreads = o->nthreads,
         .max_connections = o->max_connections,
@@ -595,6 +605,7 @@ static void start_threads(struct server *server)
     }
     if (error == 0) {
         error = commands_start(server->commands);
+    }
     if (error == 0 && o->lru_crawler) {
         error = store_crawler_start(server->store);
     }

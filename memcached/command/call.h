@@ -72,6 +72,8 @@ command_handler command_touch, command_delete, command_incr, command_decr;
 /* admin.c */
 command_handler command_flush_all, command_cache_memlimit, command_version, command_verbosity,
     command_quit, command_shutdown, command_refresh_certs;
+/* lru.c, crawler.c */
+command_handler command_lru, command_lru_crawler;
 /* meta.c */
 command_handler command_meta_get, command_meta_set, command_meta_delete, command_meta_arith,
     command_meta_noop, command_meta_debug;

@@ -79,8 +79,7 @@ struct command_config {
     char prefix_delimiter;            /* of `stats detail` */
     bool tls;                         /* adds a line to `stats` too */
     bool segmented;                   /* lru_maintainer */
-    bool temp;                        /* the temp LRU is on */
-    bool slab_reassign, lru_crawler;
+    bool slab_reassign;
     bool flash; /* the store has flash storage */
     unsigned int nthreads;
     uint32_t max_connections;

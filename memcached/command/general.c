@@ -215,5 +215,5 @@ void stat_general(struct call *call, struct stat_sink *sink)
         store_flash_stats(commands->store, &general.flash);
     }
     count_commands(&general, commands);
-    stat_rows(sink, "", rows, sizeof(rows) / sizeof(rows[0]), &general, stat_conditions(config));
+    stat_rows(sink, "", rows, sizeof(rows) / sizeof(rows[0]), &general, stat_conditions(commands));
 }

@@ -5,7 +5,8 @@ command_srcs = memcached/command/command.h memcached/command/call.h memcached/co
     memcached/command/change.c memcached/command/admin.c memcached/command/stat.c \
     memcached/command/general.c memcached/command/stats.c memcached/command/meta.c \
     memcached/command/binary.c memcached/command/detail.c memcached/command/prefix.c \
-    memcached/command/prefix.h memcached/command/auth.c \
+    memcached/command/prefix.h memcached/command/crawler.c memcached/command/lru.c \
+    memcached/command/auth.c \
     memcached/command/event.c memcached/command/event.h \
     memcached/command/flash.c memcached/command/load.c \
     memcached/command/logger.c memcached/command/logger.h \

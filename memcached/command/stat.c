@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "command/command.h"
+#include "command/call.h"
 
 enum { STAT_KEY_MAX = 128 };
 
@@ -47,13 +47,17 @@ void stat_add(struct stat_sink *sink, const char *key, const char *format, ...)
     va_end(args);
 }
 
-unsigned int stat_conditions(const struct command_config *config)
+unsigned int stat_conditions(const struct commands *commands)
 {
+    const struct command_config *config = &commands->config;
+    struct store_tuning tuning;
+
+    store_tuning(commands->store, &tuning);
     return (config->maxconns_fast ? WHEN_MAXCONNS_FAST : 0u) |
            (config->idle_timeout ? WHEN_IDLE_TIMEOUT : 0u) |
            (config->slab_reassign ? WHEN_SLAB_REASSIGN : 0u) |
-           (config->lru_crawler ? WHEN_LRU_CRAWLER : 0u) |
-           (config->segmented ? WHEN_SEGMENTED : 0u) | (config->temp ? WHEN_TEMP : 0u) |
+           (store_crawler_running(commands->store) ? WHEN_LRU_CRAWLER : 0u) |
+           (config->segmented ? WHEN_SEGMENTED : 0u) | (tuning.temp ? WHEN_TEMP : 0u) |
            (config->tls ? WHEN_TLS : 0u) | (config->flash ? WHEN_FLASH : 0u);
 }
 

@@ -43,7 +43,8 @@ struct stat_row {
     uint8_t when; /* 0: always */
 };
 
-unsigned int stat_conditions(const struct command_config *config);
+struct commands;
+unsigned int stat_conditions(const struct commands *commands);
 /* Adds the rows of `object`, each name behind the prefix. */
 void stat_rows(struct stat_sink *sink, const char *prefix, const struct stat_row *rows,
                size_t nrows, const void *object, unsigned int conditions);

@@ -72,7 +72,7 @@ static const struct stat_row item_rows[] = {
 static void stat_items(struct call *call, struct stat_sink *sink)
 {
     struct commands *commands = call->local->commands;
-    unsigned int conditions = stat_conditions(&commands->config);
+    unsigned int conditions = stat_conditions(commands);
     unsigned int n = store_nclasses(commands->store);
     struct class_view view = {0};
     char prefix[32];
@@ -217,7 +217,7 @@ static void stat_tls(struct call *call, struct stat_sink *sink)
     stat_add(sink, "ssl_enabled", "%s", commands->config.tls ? "yes" : "no");
     commands->server.net_stats(commands->server.context, &net);
     stat_rows(sink, "", tls_rows, sizeof(tls_rows) / sizeof(tls_rows[0]), &net.tls,
-              stat_conditions(&commands->config));
+              stat_conditions(commands));
 }
 
 void stats_reset(struct commands *commands)

@@ -49,6 +49,8 @@ enum verb {
     VERB_SHUTDOWN,
     VERB_REFRESH_CERTS,
     VERB_EXTSTORE,
+    VERB_LRU,
+    VERB_LRU_CRAWLER,
     VERB_HTTP, /* the last word is HTTP/...: close */
     VERB_META_GET,
     VERB_META_SET,

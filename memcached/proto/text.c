@@ -73,6 +73,8 @@ static const struct verb_row verbs[] = {
     {"extstore", VERB_EXTSTORE, SHAPE_WORDS, 3, PROTO_MAX_TOKENS, 2},
     {"shutdown", VERB_SHUTDOWN, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
     {"refresh_certs", VERB_REFRESH_CERTS, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 1},
+    {"lru", VERB_LRU, SHAPE_WORDS, 2, PROTO_MAX_TOKENS, 1},
+    {"lru_crawler", VERB_LRU_CRAWLER, SHAPE_WORDS, 2, 3, 0},
 };
 
 /* Takes the next word, which blanks end, off `line`. Empty: there is none. */

@@ -172,14 +172,14 @@ static bool visit_free(void *context, struct mc_item *item, const struct table_s
         return false;
     free->left[clsid]--;
     free->found[clsid].seen++;
-    free->counts[clsid].checked++;
+    store->crawler.counts[clsid].checked++;
     round->nitems++;
     if (!flush_is_dead(item, flush_epoch(store), round->now)) {
         forecast_count(&free->found[clsid], item->exptime, round->now);
         return false;
     }
     free->found[clsid].dead++;
-    free->counts[clsid].reclaimed++;
+    store->crawler.counts[clsid].reclaimed++;
     reclaim_unlink(store, item, hash_key(store->control, item_key(item)), spot);
     return true;
 }
@@ -187,18 +187,16 @@ static bool visit_free(void *context, struct mc_item *item, const struct table_s
 /* Adds what a round counted; each item by itself would take the classes' cache lines away. */
 static void add_counts(struct store *store)
 {
-    struct free_walk *free = &store->crawler.free;
-
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
-        struct lru_counts *counts = &store->lrus[clsid].counts;
+        struct lru_counts *to = &store->lrus[clsid].counts;
+        uint32_t *checked = &store->crawler.counts[clsid].checked;
+        uint32_t *reclaimed = &store->crawler.counts[clsid].reclaimed;
 
-        if (free->counts[clsid].checked == 0)
+        if (*checked == 0)
             continue;
-        __atomic_fetch_add(&counts->crawler_items_checked, free->counts[clsid].checked,
-                           __ATOMIC_RELAXED);
-        __atomic_fetch_add(&counts->crawler_reclaimed, free->counts[clsid].reclaimed,
-                           __ATOMIC_RELAXED);
-        free->counts[clsid].checked = free->counts[clsid].reclaimed = 0;
+        __atomic_fetch_add(&to->crawler_items_checked, *checked, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&to->crawler_reclaimed, *reclaimed, __ATOMIC_RELAXED);
+        *checked = *reclaimed = 0;
     }
 }
 
@@ -325,6 +323,7 @@ static void end_show(struct store *store, bool whole)
     struct crawler *crawler = &store->crawler;
     struct store_viewer viewer = crawler->show.viewer;
 
+    add_counts(store);
     free(crawler->show.records);
     crawler->show.records = NULL;
     crawler->show.walk.active = false;
@@ -376,8 +375,9 @@ static bool fetch_records(struct round *round)
 }
 
 /* Hands out the next record; behind the last one says so. */
-static enum store_taken hand_out(struct show_walk *show)
+static enum store_taken hand_out(struct crawler *crawler)
 {
+    struct show_walk *show = &crawler->show;
     struct store_shown *record = record_at(show, show->next);
     enum store_taken taken;
 
@@ -385,8 +385,10 @@ static enum store_taken hand_out(struct show_walk *show)
         return show->viewer.take(show->viewer.context, NULL);
     record->key.ptr = (const char *)(record + 1);
     taken = show->viewer.take(show->viewer.context, record);
-    if (taken == STORE_TAKEN)
+    if (taken == STORE_TAKEN) {
+        crawler->counts[record->clsid].checked++;
         show->next += record_bytes(record->key.len);
+    }
     return taken;
 }
 
@@ -423,7 +425,7 @@ static unsigned int show_round(struct store *store, rel_time now)
                 end_show(store, false);
             continue;
         }
-        taken = hand_out(show);
+        taken = hand_out(&store->crawler);
         if (taken == STORE_FULL) {
             if (is_stuck(show))
                 end_show(store, false);
@@ -434,6 +436,7 @@ static unsigned int show_round(struct store *store, rel_time now)
         if (last || taken == STORE_ENOUGH)
             end_show(store, taken == STORE_TAKEN);
     }
+    add_counts(store);
     return round.nitems + (round.nlines + LINES_AS_ITEM - 1) / LINES_AS_ITEM;
 }
 

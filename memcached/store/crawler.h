@@ -38,9 +38,6 @@ struct free_walk {
     bool asked_for;            /* not only by the maintainer; under the mutex */
     uint64_t left[MC_CLASSES]; /* items that may still be looked at */
     struct forecast_found found[MC_CLASSES];
-    struct {
-        uint32_t checked, reclaimed;
-    } counts[MC_CLASSES]; /* for the statistics, not yet added */
 };
 
 struct show_walk {
@@ -66,8 +63,11 @@ struct crawler {
     struct store_viewer viewer;
     struct forecast forecasts[MC_CLASSES];
 
-    uint64_t nstarts;     /* atomic */
-    bool busy;            /* atomic: there is a walk */
+    uint64_t nstarts; /* atomic */
+    bool busy;        /* atomic: there is a walk */
+    struct {
+        uint32_t checked, reclaimed;
+    } counts[MC_CLASSES]; /* for the statistics, of this round */
     unsigned int unslept; /* work since the last pause */
     rel_time considered;  /* of the maintainer */
     struct free_walk free;

@@ -26,8 +26,9 @@ struct server {
     struct command_config config;
     struct reply reply;
     rel_time now;
-    size_t step; /* bytes of a value that arrive at a time */
-    bool closed; /* the last dialogue ended so */
+    bool crawler; /* runs */
+    size_t step;  /* bytes of a value that arrive at a time */
+    bool closed;  /* the last dialogue ended so */
     char *out;
     size_t nout;
     /* What the commands called for. */
@@ -130,6 +131,9 @@ static void server_start(struct server *server, struct store_config *store)
     if (!server->local || !server->out) {
         die(error);
     }
+    if (server->crawler && store_crawler_start(server->store) != 0) {
+        die("crawler");
+    }
     reply_init(&server->reply);
 }
 
@@ -138,6 +142,7 @@ static void server_stop(struct server *server)
     reply_fini(&server->reply);
     command_local_free(server->local);
     commands_free(server->commands);
+    store_crawler_stop(server->store);
     store_free(server->store);
     anonymous_free(server->provider);
     free(server->out);
@@ -155,11 +160,11 @@ static void server_defaults(struct server *server, struct store_config *store)
         .maxconns_fast = true,
         .segmented = true,
         .slab_reassign = true,
-        .lru_crawler = true,
         .nthreads = 4,
         .max_connections = 1024,
         .item_max = 1 << 20,
     };
+    server->crawler = true;
 }
 
 static void send_reply(struct server *server)

@@ -90,15 +90,17 @@ static const char *const names[] = {
     "slru_bumps_dropped",
 };
 
-static bool shown(const struct command_config *config, char condition)
+static bool shown(const struct server *server, char condition)
 {
+    const struct command_config *config = &server->config;
+
     switch (condition) {
     case 'm':
         return config->maxconns_fast;
     case 'r':
         return config->slab_reassign;
     case 'c':
-        return config->lru_crawler;
+        return server->crawler;
     case 's':
         return config->segmented;
     case 'i':
@@ -117,7 +119,7 @@ static bool names_come_in_order(struct server *server, int *count)
 
     *count = 0;
     for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (!shown(&server->config, names[i][0])) {
+        if (!shown(server, names[i][0])) {
             continue;
         }
         if (sscanf(at, "STAT %127s", key) != 1 || strcmp(key, names[i] + 1) != 0) {
@@ -143,13 +145,13 @@ static void plain_stats_are_those_of_memcached(void)
     server_stop(&server);
 
     server_defaults(&server, &store);
-    server.config.lru_crawler = server.config.segmented = store.segmented = false;
+    server.crawler = server.config.segmented = store.segmented = false;
     server_start(&server, &store);
     ok(names_come_in_order(&server, &count) && count == 71, "71 without crawler and maintainer");
     server_stop(&server);
 
     server_defaults(&server, &store);
-    server.config.lru_crawler = server.config.segmented = store.segmented = false;
+    server.crawler = server.config.segmented = store.segmented = false;
     server.config.slab_reassign = server.config.maxconns_fast = false;
     server_start(&server, &store);
     ok(names_come_in_order(&server, &count) && count == 62, "62 without anything modern");

@@ -53,6 +53,8 @@ static const char *const names[] = {
     [VERB_QUIT] = "quit",
     [VERB_SHUTDOWN] = "shutdown",
     [VERB_REFRESH_CERTS] = "refresh_certs",
+    [VERB_LRU] = "lru",
+    [VERB_LRU_CRAWLER] = "lru_crawler",
     [VERB_HTTP] = "http",
 };
 
@@ -162,6 +164,8 @@ static void describe_parts(const struct request *request, struct text *text)
     case VERB_EXTSTORE:
     case VERB_REFRESH_CERTS:
     case VERB_WATCH:
+    case VERB_LRU:
+    case VERB_LRU_CRAWLER:
         describe_words(request, text);
         break;
     case VERB_META_GET:

@@ -1,0 +1,505 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""lru_crawler with all its commands, and lru tune, mode and temp_ttl: answers, effects, dumps."""
+import os
+import re
+import socket
+import sys
+import time
+import urllib.parse
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+import client
+import server
+import tap
+
+PEER = os.environ.get("PEER", "/usr/bin/memcached")
+BUSY = b"BUSY currently processing crawler request\r\n"
+OFF = b"CLIENT_ERROR lru crawler disabled\r\n"
+BADCLASS = b"BADCLASS invalid class id\r\n"
+NOTSTARTED = b"NOTSTARTED no items to crawl\r\n"
+FORMAT = b"CLIENT_ERROR bad command line format\r\n"
+SHARES = b"ERROR hot and warm pcts must not exceed 80\r\n"
+FACTORS = b"ERROR hot/warm age factors must be greater than 0\r\n"
+OK, ERROR = b"OK\r\n", b"ERROR\r\n"
+
+memcached = server.Server("-m", "256")
+control = memcached.stream()
+
+
+def answers(connection, cases):
+    for command, want in cases:
+        tap.is_(connection.all(command + b"\r\n"), want, command.decode())
+
+
+def idle(where=memcached):
+    """Waits until no crawl is running."""
+    return server.wait_for(lambda: where.stats()["lru_crawler_running"] == "0", 30)
+
+
+def fill(connection, prefix, numbers, exptime=0, size=10):
+    value = b"v" * size
+    numbers = list(numbers)
+    for at in range(0, len(numbers), 1000):
+        connection.send(b"".join(b"set %s%d 0 %d %d noreply\r\n%s\r\n" %
+                                 (prefix, n, exptime, size, value)
+                                 for n in numbers[at:at + 1000]))
+    connection.ask(b"version\r\n")
+
+
+def dump(connection, which=b"all", kind=b"metadump", end=b"END\r\n"):
+    connection.send(b"lru_crawler %s %s\r\n" % (kind, which))
+    lines = []
+    while True:
+        line = connection.until(b"\n")
+        if line == end:
+            return lines
+        if not line.startswith((b"key=", b"mg ")):
+            raise ValueError("not a dump: %r" % line)
+        lines.append(line)
+
+
+def key_of(line):
+    return urllib.parse.unquote_to_bytes(line.split(b" ")[0][4:])
+
+
+# --- answers -----------------------------------------------------------------------------
+
+
+@tap.case
+def words():
+    answers(control, [
+        (b"lru_crawler", ERROR),
+        (b"lru_crawler x", ERROR),
+        (b"lru_crawler enable x", ERROR),
+        (b"lru_crawler enable noreply", ERROR),
+        (b"lru_crawler crawl", ERROR),
+        (b"lru_crawler crawl 1 2", ERROR),
+        (b"lru_crawler metadump", ERROR),
+        (b"lru_crawler metadump all noreply", ERROR),
+        (b"lru_crawler mgdump", ERROR),
+        (b"lru_crawler sleep", ERROR),
+        (b"lru_crawler sleep 1 2", ERROR),
+        (b"lru_crawler tocrawl", ERROR),
+        (b"lru_crawler a b c d e f g h", ERROR),
+        (b"LRU_CRAWLER enable", ERROR),
+        (b"lru_crawler sleep 1000001", b"CLIENT_ERROR sleep must be one second or less\r\n"),
+        (b"lru_crawler sleep 99999999999", b"CLIENT_ERROR sleep must be one second or less\r\n"),
+        (b"lru_crawler sleep -1", FORMAT),
+        (b"lru_crawler sleep abc", FORMAT),
+        (b"lru_crawler sleep 1x", FORMAT),
+        (b"lru_crawler sleep 1000000", OK),
+        (b"lru_crawler sleep 0", OK),
+        (b"lru_crawler tocrawl -1", FORMAT),
+        (b"lru_crawler tocrawl x", FORMAT),
+        (b"lru_crawler tocrawl 4294967295", OK),
+        (b"lru_crawler tocrawl 4294967296", FORMAT),
+        (b"lru_crawler tocrawl 0", OK),
+    ])
+
+
+@tap.case
+def classes():
+    for verb in (b"crawl", b"metadump", b"mgdump"):
+        for which in (b"0", b"64", b"-1", b"abc", b"1,abc", b"1,64", b"ALL", b"1x", b"4294967297",
+                      b"9" * 40):
+            tap.is_(control.all(b"lru_crawler %s %s\r\n" % (verb, which)), BADCLASS,
+                    "%s %s" % (verb.decode(), which.decode()))
+        tap.is_(control.all(b"lru_crawler %s ,\r\n" % verb), NOTSTARTED,
+                "%s of no class" % verb.decode())
+    tap.is_(control.all(b"lru_crawler crawl hash\r\n"), BADCLASS, "only dumps know hash")
+    for which in (b"1", b"63", b"1,2,3", b"1,,2", b"+1", b"all"):
+        idle()
+        tap.is_(control.ask(b"lru_crawler crawl %s\r\n" % which), OK, "crawl " + which.decode())
+    idle()
+    tap.is_(dump(control, b"63"), [], "a class without items is an empty dump")
+
+
+@tap.case
+def enable_and_disable():
+    with server.Server("-o", "lru_crawler_sleep=7,lru_crawler_tocrawl=8") as other:
+        connection = other.stream()
+        answers(connection, [(b"lru_crawler enable",
+                              b"ERROR failed to start lru crawler thread\r\n"),
+                             (b"lru_crawler disable", OK), (b"lru_crawler disable", OK),
+                             (b"lru_crawler crawl all", OFF), (b"lru_crawler crawl x", OFF),
+                             (b"lru_crawler metadump all", OFF), (b"lru_crawler mgdump 1", OFF),
+                             (b"lru_crawler sleep 9", OK), (b"lru_crawler tocrawl 10", OK)])
+        settings, stats = other.stats("settings"), other.stats()
+        tap.is_((settings["lru_crawler"], settings["lru_crawler_sleep"],
+                 settings["lru_crawler_tocrawl"]), ("no", "9", "10"), "the settings are seen")
+        tap.ok("lru_crawler_running" not in stats and "lru_crawler_starts" not in stats,
+               "a crawler that is off has no statistics")
+        answers(connection, [(b"lru_crawler enable", OK), (b"lru_crawler crawl all", OK)])
+        tap.is_(other.stats("settings")["lru_crawler"], "yes", "and is seen to be on again")
+        tap.ok("lru_crawler_starts" in other.stats(), "with its statistics")
+    with server.Server("-o", "no_lru_crawler") as other:
+        connection = other.stream()
+        answers(connection, [(b"lru_crawler crawl all", OFF), (b"lru_crawler enable", OK),
+                             (b"lru_crawler metadump all", b"END\r\n")])
+
+
+@tap.case
+def dumps_can_be_forbidden():
+    with server.Server("-X") as other:
+        connection = other.stream()
+        answers(connection, [(b"lru_crawler metadump all", b"ERROR metadump not allowed\r\n"),
+                             (b"lru_crawler mgdump all", b"ERROR metadump not allowed\r\n"),
+                             (b"lru_crawler metadump x", b"ERROR metadump not allowed\r\n"),
+                             (b"lru_crawler crawl all", OK)])
+
+
+@tap.case
+def over_udp():
+    u = memcached.udp()
+    tap.is_(u.ask(b"lru_crawler metadump all\r\n"),
+            b"CLIENT_ERROR a dump needs a connection\r\n", "there is no dump over UDP")
+    tap.is_(u.ask(b"lru_crawler mgdump hash\r\n"),
+            b"CLIENT_ERROR a dump needs a connection\r\n", "of either kind")
+    idle()
+    tap.is_(u.ask(b"lru_crawler crawl all\r\n"), OK, "but a crawl")
+    tap.is_(u.ask(b"version\r\n")[:8], b"VERSION ", "and the socket serves on")
+
+
+# --- crawls ---------------------------------------------------------------------------------
+
+
+def halves(connection):
+    """20,000 items, half of them to expire in a second."""
+    fill(connection, b"live", range(10000))
+    fill(connection, b"dead", range(10000), exptime=1)
+
+
+@tap.case
+def expired_items_are_freed():
+    with server.Server("-o", "no_lru_maintainer") as other:
+        connection = other.stream()
+        halves(connection)
+        connection.set(b"b", b"b" * 500, exptime=-1)
+        server.wait_for(lambda: connection.get(b"dead1") is None)
+        used = int(other.stats("slabs")["1:used_chunks"])
+        tap.is_(connection.ask(b"lru_crawler crawl 1\r\n"), OK, "a crawl of a class")
+        idle(other)
+        stats, items = other.stats(), other.stats("items")
+        tap.is_(items["items:1:number"], "10000", "frees what has expired in it")
+        tap.is_(int(other.stats("slabs")["1:used_chunks"]), used - 9999, "chunks included")
+        tap.is_((items["items:1:crawler_reclaimed"], items["items:1:crawler_items_checked"]),
+                ("9999", "19999"), "is counted by class")
+        tap.is_((stats["crawler_reclaimed"], stats["crawler_items_checked"],
+                 stats["lru_crawler_starts"]), ("9999", "19999", "1"), "and in all")
+        tap.is_(int(stats["curr_items"]), 10001, "and leaves other classes alone")
+        connection.ask(b"lru_crawler crawl all\r\n")
+        idle(other)
+        tap.is_(other.stats()["curr_items"], "10000", "a crawl of all classes does not")
+        tap.is_([k for k in other.stats("items") if not k.startswith("items:1:")], [],
+                "classes that no longer hold items are not listed")
+        tap.is_(connection.get(b"live77"), b"v" * 10, "what is alive stays")
+        connection.ask(b"flush_all\r\n")
+        connection.ask(b"lru_crawler crawl all\r\n")
+        idle(other)
+        tap.is_(other.stats()["curr_items"], "0", "what was flushed goes")
+
+
+@tap.case
+def the_maintainer_starts_crawls():
+    with server.Server() as other:
+        connection = other.stream()
+        halves(connection)
+        for n in range(0, 10000, 100):  # no tail is dead: these are read, twice
+            connection.get(b"live%d" % n)
+            connection.get(b"live%d" % n)
+        tap.ok(server.wait_for(lambda: other.stats()["curr_items"] == "10000", 100, 0.5),
+               "what has expired goes by itself")
+        tap.ok(int(other.stats()["lru_crawler_starts"]) >= 1, "by a crawl that nobody asked for")
+
+
+@tap.case
+def tocrawl_limits_a_crawl():
+    with server.Server("-o", "no_lru_maintainer") as other:
+        connection = other.stream()
+        fill(connection, b"k", range(1000))
+        connection.ask(b"lru_crawler tocrawl 70\r\n")
+        connection.ask(b"lru_crawler crawl all\r\n")
+        idle(other)
+        tap.is_(other.stats()["crawler_items_checked"], "70", "tocrawl 70 looks at 70 items")
+        tap.is_(len(dump(connection)), 1000, "a dump has all")
+
+
+@tap.case
+def one_crawl_at_a_time():
+    with server.Server("-o", "no_lru_maintainer,lru_crawler_sleep=1000000") as other:
+        connection = other.stream()
+        fill(connection, b"k", range(20000))
+        answers(connection, [(b"lru_crawler crawl all", OK), (b"lru_crawler crawl 1", BUSY),
+                             (b"lru_crawler crawl 64", BADCLASS), (b"lru_crawler crawl ,", BUSY)])
+        tap.is_(other.stats()["lru_crawler_running"], "1", "the crawl is seen to run")
+        tap.is_(connection.ask(b"lru_crawler disable\r\n"), OK, "disable ends it")
+        answers(connection, [(b"lru_crawler enable", OK), (b"lru_crawler sleep 0", OK),
+                             (b"lru_crawler crawl all", OK)])
+        tap.ok(idle(other), "and another one comes to its end")
+
+
+# --- dumps ----------------------------------------------------------------------------------
+
+LINE = re.compile(rb"key=([\w.~%-]+) exp=(-1|\d+) la=(\d+) cas=(\d+) fetch=(yes|no) cls=(\d+) "
+                  rb"size=(\d+)\n$")
+
+
+@tap.case
+def lines_of_a_dump():
+    connection = memcached.stream()
+    connection.ask(b"flush_all\r\n")
+    now = time.time()
+    connection.set(b"plain", b"value")
+    connection.set(b"timed", b"value", exptime=1000)
+    connection.set(b"read", b"v" * 300)
+    connection.get(b"read")
+    connection.set(b"gone", b"value", exptime=-1)
+    lines = dump(connection)
+    parts = {key_of(line): LINE.match(line) for line in lines}
+    tap.ok(all(parts.values()), "each line has memcached's form")
+    tap.is_(sorted(parts), [b"plain", b"read", b"timed"], "every live item has one, no dead one")
+    tap.is_(parts[b"plain"].group(2), b"-1", "exp is -1 for never")
+    tap.ok(abs(int(parts[b"timed"].group(2)) - now - 1000) < 5, "or a date")
+    tap.ok(abs(int(parts[b"plain"].group(3)) - now) < 5, "la is the date of the last use")
+    tap.is_([parts[k].group(5) for k in (b"plain", b"read")], [b"no", b"yes"],
+            "fetch says whether it was read")
+    connection.send(b"gets plain\r\n")
+    head = connection.line().split()
+    connection.until(b"END\r\n")
+    tap.is_(parts[b"plain"].group(4), head[4], "cas is the id that gets shows")
+    meta = connection.ask(b"me read\r\n").split()
+    tap.is_([b"cls=" + parts[b"read"].group(6), b"size=" + parts[b"read"].group(7)], meta[6:8],
+            "class and size are those of me")
+    connection.ask(b"mn\r\n")
+    for which, count in ((b"1", 2), (b"hash", 3), (b"1,2", 2), (parts[b"read"].group(6), 1),
+                         (b"1," + parts[b"read"].group(6), 3)):
+        tap.is_(len(dump(connection, which)), count, "metadump " + which.decode())
+    tap.is_(sorted(dump(connection, b"all", b"mgdump", b"EN\r\n")),
+            [b"mg plain\r\n", b"mg read\r\n", b"mg timed\r\n"], "mgdump has commands")
+    tap.is_(connection.all(b"lru_crawler metadump 2\r\nget plain\r\n"),
+            b"END\r\nVALUE plain 0 5\r\nvalue\r\nEND\r\n", "the next command waits for the end")
+
+
+@tap.case
+def keys_of_any_bytes():
+    connection = memcached.stream()
+    connection.ask(b"flush_all\r\n")
+    keys = [bytes(range(1, 128)), bytes(range(128, 256)) + b"\0", b"a%b/c d", b"\r\nEND\r\n",
+            b"x" * 250, b"\xff" * 250]
+    binary = memcached.stream()
+    for key in keys:
+        body = bytes(8) + key + b"value"
+        binary.send(b"\x80\x01" + len(key).to_bytes(2, "big") + b"\x08" + bytes(3) +
+                    len(body).to_bytes(4, "big") + bytes(12) + body)
+        binary.exactly(24)
+    tap.is_(sorted(key_of(line) for line in dump(connection)), sorted(keys),
+            "a dump has keys of any bytes, URI-encoded")
+    lines = dump(connection, b"all", b"mgdump", b"EN\r\n")
+    tap.is_(len(lines), len(keys), "mgdump too")
+    found = [connection.all(line[:-2] + b" v\r\n") for line in lines]
+    tap.ok(all(re.match(rb"VA 5( b)?\r\nvalue\r\n$", f) for f in found),
+           "its commands get the items")
+
+
+@tap.case
+def the_same_dump_as_memcached():
+    os.environ["MEMCACHED"], ours = PEER, os.environ.get("MEMCACHED")
+    try:
+        peer = server.Server("-o", "no_lru_maintainer")
+    finally:
+        os.environ.pop("MEMCACHED")
+        if ours:
+            os.environ["MEMCACHED"] = ours
+    result = []
+    with server.Server("-o", "no_lru_maintainer") as other, peer:
+        for where in (other, peer):
+            connection = where.stream()
+            for n in range(3000):
+                connection.send(b"set k%%/\xc3\xa9%d 0 %d 5 noreply\r\nvalue\r\n" %
+                                (n, 0 if n % 3 else 10000))
+            connection.all(b"".join(b"get k%%/\xc3\xa9%d\r\n" % n for n in range(0, 3000, 7)))
+            lines = dump(connection)
+            result.append(sorted(re.sub(rb"(\d{6})\d{4} ", rb"\1 ",
+                                        re.sub(rb"cas=\d+|cls=\d+|size=\d+", b"", line))
+                                 for line in lines))
+    tap.is_(len(result[0]), 3000, "3,000 items are dumped")
+    tap.is_(result[0], result[1], "as memcached 1.6.18 dumps them, but for ids, classes and sizes")
+
+
+@tap.case
+def nothing_is_missed_and_nothing_shown_twice():
+    connection, writer = memcached.stream(), memcached.stream()
+    connection.ask(b"flush_all\r\n")
+    fill(connection, b"stays", range(50000))
+    for turn in range(4):
+        # Without waiting for the answers: they are written while the dump is under way.
+        connection.send(b"lru_crawler metadump all\r\n")
+        for part in range(10):
+            writer.send(b"".join(
+                b"set stays%d 0 0 %d noreply\r\n%s\r\nset new%d.%d 0 0 1 noreply\r\nx\r\n" %
+                (n, 5 + n % 300, b"w" * (5 + n % 300), turn, n)
+                for n in range(part, 50000, 10)))
+        lines = []
+        while not lines or lines[-1] != b"END\r\n":
+            lines.append(connection.until(b"\n"))
+        writer.ask(b"version\r\n")
+        stays = [key_of(line) for line in lines if line.startswith(b"key=stays")]
+        tap.is_((len(stays), len(set(stays))), (50000, 50000),
+                "beside 100,000 sets each of 50,000 keys is in the dump once")
+
+
+def stuck_dump(where):
+    """A client that has asked for a dump and reads nothing."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect((where.host, where.port))
+    sock.sendall(b"lru_crawler metadump all\r\n")
+    return sock
+
+
+@tap.case
+def a_client_that_does_not_read_its_dump():
+    with server.Server("-m", "256", "-o", "no_lru_maintainer", threads=1) as other:
+        connection = other.stream()
+        fill(connection, b"k", range(200000))
+        sock = stuck_dump(other)
+        tap.ok(server.wait_for(lambda: connection.ask(b"lru_crawler metadump 1\r\n") == BUSY),
+               "while one dump waits for its client, another has to wait")
+        tap.is_(connection.ask(b"lru_crawler crawl all\r\n"), OK, "a crawl has not")
+        tap.ok(server.wait_for(lambda: int(other.stats()["crawler_items_checked"]) >= 200000),
+               "it comes to its end")
+        connection.set(b"k5", b"other")
+        tap.is_(connection.get(b"k5"), b"other", "sets and gets are served")
+        connection.ask(b"flush_all\r\n")
+        tap.ok(server.wait_for(lambda: connection.ask(b"lru_crawler crawl all\r\n") == OK),
+               "the next crawl begins")
+        tap.ok(server.wait_for(lambda: other.stats()["curr_items"] == "0"),
+               "and the dump holds no item")
+        sock.close()
+        tap.ok(server.wait_for(lambda: connection.ask(b"lru_crawler crawl all\r\n") == OK and
+                               idle(other)), "a client that goes ends its dump")
+        tap.is_(dump(connection), [], "and another one is served")
+
+
+@tap.case
+def a_dump_is_cut_short():
+    with server.Server("-m", "256", "-o", "no_lru_maintainer") as other:
+        connection = other.stream()
+        fill(connection, b"k", range(200000))
+        reader = other.stream()
+        reader.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        reader.send(b"lru_crawler metadump all\r\n")
+        reader.until(b"\n")
+        tap.is_(connection.ask(b"lru_crawler disable\r\n"), OK, "disable while a dump waits")
+        rest = reader.to_end()
+        tap.ok(not rest.endswith(b"END\r\n"), "a dump that is cut short has no END")
+        connection.ask(b"lru_crawler enable\r\n")
+        reader = other.stream()
+        reader.send(b"lru_crawler metadump all\r\n")
+        reader.until(b"\n")
+        tap.is_(other.stop(), 0, "a server with a dump under way ends")
+
+
+# --- lru ------------------------------------------------------------------------------------
+
+
+@tap.case
+def words_of_lru():
+    answers(control, [
+        (b"lru", ERROR), (b"lru x", ERROR), (b"lru x y", ERROR), (b"lru a b c d e f g h", ERROR),
+        (b"lru tune", ERROR), (b"lru tune 10", ERROR), (b"lru tune 10 20", ERROR),
+        (b"lru tune 10 20 0.1", ERROR),
+        (b"lru tune 10 20 0.1 2.0", OK),
+        (b"lru tune 10 20 0.1 2.0 5 6", OK),
+        (b"lru tune 10 20 0.1 2.0 noreply", b""),
+        (b"lru tune 0 20 0.1 2.0", OK), (b"lru tune 10 0 0.1 2.0", OK),
+        (b"lru tune 40 40 0.1 2.0", OK), (b"lru tune 79 1 0.1 2.0", OK),
+        (b"lru tune 40 41 0.1 2.0", SHARES), (b"lru tune 80 1 0.1 2.0", SHARES),
+        (b"lru tune 1 80 0.1 2.0", SHARES), (b"lru tune 4294967295 2 0.1 2", SHARES),
+        (b"lru tune 20 40 0 2", FACTORS), (b"lru tune 20 40 0.1 0", FACTORS),
+        (b"lru tune 20 40 -1 2", FACTORS), (b"lru tune 20 40 0.1 -2", FACTORS),
+        (b"lru tune 20 40 nan 2", FACTORS),
+        (b"lru tune a 40 0.1 2", ERROR), (b"lru tune 20 b 0.1 2", ERROR),
+        (b"lru tune 20 40 c 2", ERROR), (b"lru tune 20 40 0.1 d", ERROR),
+        (b"lru tune -5 40 0.1 2", ERROR), (b"lru tune 4294967296 1 0.1 2", SHARES),
+        (b"lru tune 20 40 0.1x 2", ERROR), (b"lru tune 20x 40 0.1 2", ERROR),
+        (b"lru tune 20 40 1e400 2", ERROR), (b"lru tune 20 40 " + b"1" * 500 + b" 2", ERROR),
+        (b"lru tune 20 40 1e3 inf", OK),
+        (b"lru mode", ERROR), (b"lru mode x", ERROR), (b"lru mode flat x", OK),
+        (b"lru mode segmented", OK), (b"lru mode flat noreply", b""),
+        (b"lru temp_ttl", ERROR), (b"lru temp_ttl x", ERROR), (b"lru temp_ttl 10x", ERROR),
+        (b"lru temp_ttl 0", OK), (b"lru temp_ttl 4294967295", OK),
+        (b"lru temp_ttl 4294967296", ERROR), (b"lru temp_ttl " + b"9" * 30, ERROR),
+        (b"lru temp_ttl -2147483649", OK), (b"lru temp_ttl 10 11", OK),
+        (b"lru mode segmented noreply", b""), (b"lru temp_ttl -1 noreply", b""),
+        (b"lru tune 20 40 0.2 2 noreply", b""),
+    ])
+    with server.Server("-o", "no_lru_maintainer") as other:
+        answers(other.stream(), [(b"lru mode flat", ERROR), (b"lru mode segmented", ERROR),
+                                 (b"lru temp_ttl 5", ERROR), (b"lru tune 20 40 0.1 2", OK)])
+
+
+@tap.case
+def tuning_is_seen_in_the_settings():
+    with server.Server() as other:
+        connection = other.stream()
+
+        def settings(*names):
+            now = other.stats("settings")
+            return tuple(now[n] for n in names)
+
+        connection.ask(b"lru tune 11 22 0.33 4.4\r\n")
+        tap.is_(settings("hot_lru_pct", "warm_lru_pct", "hot_max_factor", "warm_max_factor"),
+                ("11", "22", "0.33", "4.40"), "lru tune")
+        tap.is_(settings("lru_segmented"), ("yes",), "the LRU is segmented")
+        connection.ask(b"lru mode flat\r\n")
+        tap.is_(settings("lru_segmented", "lru_maintainer_thread"), ("no", "yes"), "lru mode")
+        connection.ask(b"lru temp_ttl 77\r\n")
+        tap.is_(settings("temp_lru", "temporary_ttl"), ("yes", "77"), "lru temp_ttl")
+        connection.ask(b"lru temp_ttl -5\r\n")
+        tap.is_(settings("temp_lru", "temporary_ttl"), ("no", "77"), "and off")
+        connection.ask(b"lru_crawler sleep 55\r\n")
+        connection.ask(b"lru_crawler tocrawl 66\r\n")
+        tap.is_(settings("lru_crawler_sleep", "lru_crawler_tocrawl"), ("55", "66"),
+                "sleep and tocrawl")
+
+
+def number(where, segment, clsid=1):
+    return int(where.stats("items").get("items:%d:number_%s" % (clsid, segment), -1))
+
+
+@tap.case
+def tuning_takes_effect():
+    with server.Server() as other:
+        connection = other.stream()
+        connection.ask(b"lru temp_ttl 60\r\n")
+        connection.set(b"short", b"x", exptime=50)
+        connection.set(b"long", b"x", exptime=500)
+        tap.is_(number(other, "temp"), 1, "what lives shorter than temp_ttl goes to temp")
+        connection.ask(b"lru temp_ttl 1000\r\n")
+        connection.set(b"long", b"x", exptime=500)
+        tap.is_(number(other, "temp"), 2, "by its value now")
+        connection.ask(b"lru temp_ttl -1\r\n")
+        connection.set(b"other", b"x", exptime=5)
+        tap.is_(number(other, "temp"), -1, "number_temp is not shown when it is off")
+        connection.ask(b"lru temp_ttl 60\r\n")
+        tap.is_(number(other, "temp"), 2, "nor is temp used then")
+        connection.ask(b"lru tune 79 1 1000000 1000000\r\n")
+        fill(connection, b"k", range(2000), size=100)
+        connection.ask(b"lru mode flat\r\n")
+        tap.ok(server.wait_for(lambda: number(other, "hot", 3) + number(other, "warm", 3) <= 0),
+               "in flat mode the maintainer brings all to cold")
+        fill(connection, b"k", range(2000, 3000), size=100)
+        tap.is_(number(other, "hot", 3), 0, "and what is new goes there")
+        connection.ask(b"lru mode segmented\r\n")
+        fill(connection, b"k", range(3000, 4000), size=100)
+        tap.ok(number(other, "hot", 3) > 0, "in segmented mode to hot")
+
+
+@tap.case
+def the_server_ends():
+    tap.is_(memcached.stop(), 0, "with status 0")
+
+
+tap.run(120)
