@@ -153,6 +153,10 @@ int options_flash_check(struct options *o, FILE *err)
         fprintf(err, "Cannot use UDP with extstore enabled (-U 0 to disable)\n");
         return EXIT_USAGE_ERROR;
     }
+    if (o->memory_file) {
+        fprintf(err, "Cannot use -e with extstore enabled: what is on flash is not kept\n");
+        return EXIT_USAGE_ERROR;
+    }
     if (o->item_max > o->ext_wbuf_size) {
         fprintf(err, "-I (item_size_max: %llu) cannot be larger than ext_wbuf_size: %u\n",
                 (unsigned long long)o->item_max, o->ext_wbuf_size);

@@ -43,7 +43,7 @@ struct server {
     bool graceful;           /* the stop keeps the items, with -e */
     struct store *store;
     struct command_auth auth;
-    char *auth_path; /* made of a relative one; NULL: none */
+    char *auth_path, *memory_path; /* of -Y and -e, absolute; NULL: none */
     struct commands *commands;
     struct tls *tls; /* NULL: off */
     struct net *net;
@@ -234,10 +234,10 @@ static void build_memory(struct server *server)
             log_say("%s; going on without the kernel path", error);
         }
     }
-    if (o->memory_file) {
-        server->restart =
-            restart_open(o->memory_file, server->kcache ? kcache_provider(server->kcache) : NULL,
-                         error, sizeof(error));
+    if (server->memory_path) {
+        server->restart = restart_open(server->memory_path,
+                                       server->kcache ? kcache_provider(server->kcache) : NULL,
+                                       error, sizeof(error));
         if (!server->restart) {
             fatal(EXIT_OS_ERROR, "%s", error);
         }
@@ -555,19 +555,28 @@ static void block_signals(bool block)
     pthread_sigmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
-/* A daemon, which leaves its directory, still has to find the file: now and at each SIGHUP. */
-static void prepare_auth(struct server *server)
+/* A daemon, which leaves its directory, still has to find its files: a copy, NULL of NULL. */
+static char *absolute_path(const char *file)
 {
-    const char *file = server->options->auth_file;
     char *directory = file && file[0] != '/' ? getcwd(NULL, 0) : NULL;
-    char *path = NULL;
+    char *path = file && !directory ? strdup(file) : NULL;
 
     if (directory && asprintf(&path, "%s/%s", directory, file) < 0) {
-        fatal(EXIT_OS_ERROR, "no memory for the path of the authfile");
+        path = NULL;
     }
     free(directory);
+    if (file && !path) {
+        fatal(EXIT_OS_ERROR, "no memory for the path of %s", file);
+    }
+    return path;
+}
+
+static void prepare_auth(struct server *server)
+{
+    char *path = absolute_path(server->options->auth_file);
+
     server->auth_path = path;
-    server->auth = (struct command_auth){server->options->sasl, path ? path : file};
+    server->auth = (struct command_auth){server->options->sasl, path};
 }
 
 static void prepare_process(struct server *server)
@@ -581,6 +590,7 @@ static void prepare_process(struct server *server)
     }
     sandbox_raise_files_limit(o->max_connections, FILES_SPARE + o->memory_limit / MC_SEGMENT_BYTES);
     server->user = sandbox_find_user(o->user);
+    server->memory_path = absolute_path(o->memory_file);
     prepare_auth(server);
     if (o->daemonize) {
         server->ready_fd = sandbox_daemonize(o->coredumps);
@@ -630,6 +640,7 @@ static void take_apart(struct server *server)
     store_crawler_stop(server->store);
     commands_free(server->commands);
     free(server->auth_path);
+    free(server->memory_path);
     if (server->restart && server->graceful) {
         restart_save(server->restart, server->store, clock_now(&server->clock));
     }

@@ -195,6 +195,30 @@ def the_file_is_one_servers():
 
 
 @tap.case
+def a_daemon_finds_its_file_again():
+    directory = server.scratch()
+    for _ in range(2):
+        port = server.free_port()
+        status, _, err = server.run("-d", "-P", os.path.join(directory, "pid"), "-e", "memory",
+                                    "-p", port, "-l", "127.0.0.1", cwd=directory)
+        tap.is_(status, 0, "a relative path with -d " + err)
+        with open(os.path.join(directory, "pid"), encoding="ascii") as file:
+            pid = int(file.read())
+        c = server.client.tcp("127.0.0.1", port)
+        got = c.get(b"foo")
+        c.set(b"foo", b"bar")
+        os.kill(pid, signal.SIGUSR1)
+        tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % pid)), "the daemon ends")
+    tap.is_(got, b"bar", "the second one has the first one's item")
+
+
+@tap.case
+def it_excludes_flash_storage():
+    status, _, err = server.run("-e", "/tmp/x", "-o", "ext_path=/tmp/y:64m", "-U", "0")
+    tap.ok(status == 64 and "Cannot use -e with extstore" in err, "-e with ext_path is refused")
+
+
+@tap.case
 def a_full_file_is_evicted_from_as_ever():
     path = memory_file()
     value = b"v" * 1000

@@ -77,7 +77,8 @@ def command_line(arguments, namespace=None, prefix=()):
     return enter + list(prefix) + [program()] + [str(a) for a in arguments]
 
 
-def run(*arguments, namespace=None, prefix=(), env=None, user=True, seconds=20):
+def run(*arguments, namespace=None, prefix=(), env=None, user=True, seconds=20,
+        cwd=None):
     """Runs the program to its end: (status, stdout, stderr). A server that does start is
     killed when the time is over, and the status is then None."""
     arguments = [str(a) for a in arguments]
@@ -85,7 +86,7 @@ def run(*arguments, namespace=None, prefix=(), env=None, user=True, seconds=20):
         arguments += _user_arguments(arguments)
     process = subprocess.Popen(command_line(arguments, namespace, prefix),
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, env=_environment(env))
+                               stderr=subprocess.PIPE, env=_environment(env), cwd=cwd)
     guard.add("pid", process.pid)
     try:
         out, err = process.communicate(timeout=seconds)
