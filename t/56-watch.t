@@ -21,13 +21,16 @@ from watching import Watcher
 TOO_MANY = b"WATCHER_TOO_MANY log watcher limit reached\r\n"
 QUIET = ("-o", "no_lru_maintainer,no_lru_crawler")
 NCOMMANDS = 100000
+ROOMY = "watcher_logbuf_size=4096,worker_logbuf_size=4096"
+RESET = struct.pack("ii", 1, 0) # SO_LINGER: close() sends RST
 
 # --- forms ---------------------------------------------------------------------
 
 # Each request, and how many lines of fetchers and mutations it makes.
 TEXT = [
     (b"get k\r\n", 1), (b"set k 0 0 3\r\nabc\r\n", 2), (b"get k\r\n", 1), (b"gets k nope k\r\n", 3),
-    (b"gat 100 k nope\r\n", 2), (b"gats 0 k\r\n", 1), (b"touch k 0\r\n", 1), (b"touch nope 1\r\n", 1),
+    (b"gat 100 k nope\r\n", 2), (b"gats 0 k\r\n", 1), (b"touch k 0\r\n", 1),
+    (b"touch nope 1\r\n", 1),
     (b"incr k 1\r\n", 1), (b"incr nope 1\r\n", 1), (b"decr nope 1\r\n", 1),
     (b"set n 7 100 1\r\n5\r\n", 2), (b"incr n 1\r\n", 1), (b"decr n 1\r\n", 1),
     (b"incr n 1000000\r\n", 1), (b"add n 0 0 1\r\nx\r\n", 2), (b"add m 0 50 1\r\nx\r\n", 2),
@@ -159,8 +162,8 @@ def a_line_is_in_the_form_of_memcached_1_5_19():
                  r"ttl=(99|100) clsid=1 cfd=\d+$", "item_store")
         c.ask(b"set big 0 0 2000000\r\n" + b"x" * 2000000 + b"\r\n")
         lines = w.texts(c)
-        tap.like(lines[0], r"^type=item_store key=big status=too_large cmd=set ttl=0 clsid=0 cfd=\d+$",
-                 "a value that is too large")
+        tap.like(lines[0], r"^type=item_store key=big status=too_large cmd=set ttl=0 clsid=0 "
+                 r"cfd=\d+$", "a value that is too large")
         mine = "tcp:127.0.0.1:%d" % c.sock.getsockname()[1]
         fds = [key for key, value in memcached.stats("conns").items() if value == mine]
         c.get(b"mine")
@@ -287,7 +290,7 @@ def connevents_tell_who_comes_and_goes():
                 "reason=normal cfd=%s" % (port, line["cfd"]), "conn_close")
         c = memcached.stream()
         c.ask(b"version\r\n")
-        c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         c.close()
         line = w.wait(lambda l: l["type"] == "conn_close")
         tap.is_(line["reason"], "error", "a client that resets the connection")
@@ -316,7 +319,8 @@ def what_a_watcher_sends_is_thrown_away():
     with server.Server() as memcached:
         c = memcached.stream()
         w = Watcher(memcached)
-        w.stream.send(b"set x 0 0 1\r\nx\r\nversion\r\nwatch mutations\r\n\x80\x0a\0\0" + bytes(5000))
+        w.stream.send(b"set x 0 0 1\r\nx\r\nversion\r\nwatch mutations\r\n\x80\x0a" +
+                      bytes(5000))
         c.get(b"k")
         tap.is_([line.text for line in w.lines(c)][0].split(" cfd")[0],
                 "type=item_get key=k status=not_found clsid=0", "it goes on watching")
@@ -346,7 +350,7 @@ def a_watcher_that_goes_frees_its_place():
         watchers[1].stream.sock.shutdown(socket.SHUT_WR)
         tap.ok(watchers[1].closed(), "one that stops sending is closed")
         watchers[2].stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
-                                           struct.pack("ii", 1, 0))
+                                           RESET)
         watchers[2].close()
         more = [memcached.stream() for _ in range(2)]
         for s in more:
@@ -388,7 +392,8 @@ def with_one_protocol_only():
         tap.is_(Watcher(memcached).answer, b"OK\r\n", "-B ascii: watch")
     with server.Server("-B", "binary", binary=True) as memcached:
         s = memcached.stream()
-        tap.is_(s.to_end(b"watch fetchers\r\n" + bytes(20)), b"", "-B binary: there is no such word")
+        tap.is_(s.to_end(b"watch fetchers\r\n" + bytes(20)), b"",
+                "-B binary: there is no such word")
 
 
 @tap.case
@@ -467,7 +472,7 @@ def a_slow_watcher_costs_nothing_but_its_own_lines():
 
 @tap.case
 def a_watcher_that_keeps_up_gets_every_line():
-    with server.Server("-o", "watcher_logbuf_size=4096,worker_logbuf_size=4096", threads=2) as memcached:
+    with server.Server("-o", ROOMY, threads=2) as memcached:
         w = Watcher(memcached)
         keys = []
 
@@ -486,7 +491,7 @@ def a_watcher_that_keeps_up_gets_every_line():
 
 @tap.case
 def lines_of_several_threads_come_by_their_numbers():
-    with server.Server("-o", "watcher_logbuf_size=4096,worker_logbuf_size=4096", threads=4) as memcached:
+    with server.Server("-o", ROOMY, threads=4) as memcached:
         w = Watcher(memcached, "fetchers mutations")
         threads = [threading.Thread(target=run_gets, args=(memcached, 5000, b"t%d-" % i))
                    for i in range(4)]
@@ -521,7 +526,7 @@ def watchers_may_vanish_while_they_are_written_to():
             if w.answer == b"OK\r\n" and i % 3:
                 w.raw()
             if i % 5 == 0:
-                w.stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                w.stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             if i % 7 == 0:
                 w.stream.sock.shutdown(socket.SHUT_WR)
             elif i % 11 == 0:
@@ -582,7 +587,8 @@ def watchers_come_and_go_under_load():
         for thread in loaders:
             thread.join()
         tap.is_(trouble, [], "every answer was as it should be")
-        tap.ok(server.wait_for(lambda: watching.watchers(memcached) == 0), "nobody watches in the end")
+        tap.ok(server.wait_for(lambda: watching.watchers(memcached) == 0),
+               "nobody watches in the end")
 
 
 tap.run()
