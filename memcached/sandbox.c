@@ -6,6 +6,7 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,21 @@ void sandbox_raise_files_limit(uint64_t needed, uint64_t extra)
         fatal(EXIT_OS_ERROR, "failed to set rlimit for open files. Try starting as root or "
                              "requesting smaller maxconns value.");
     }
+}
+
+void sandbox_need_large_pages(void)
+{
+    static const char advice[] = "Cannot enable large pages on this system";
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
+    char modes[128] = "";
+
+    if (!file) {
+        fatal(1, "Transparent huge pages support not detected.\n%s", advice);
+    }
+    if (!fgets(modes, sizeof(modes), file) || strstr(modes, "[never]")) {
+        fatal(1, "Transparent huge pages support disabled.\n%s", advice);
+    }
+    fclose(file);
 }
 
 void sandbox_raise_lock_limit(void)
@@ -226,11 +242,28 @@ void sandbox_ready(int fd, bool keep_stderr)
     close(fd);
 }
 
+/* Says so if the file that is there names a process that lives. */
+static void look_for_another(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    long pid = 0;
+
+    if (!file) {
+        return;
+    }
+    if (fscanf(file, "%ld", &pid) == 1 && pid > 0 && pid != getpid() && pid == (pid_t)pid &&
+        (kill((pid_t)pid, 0) == 0 || errno == EPERM)) {
+        log_say("WARNING: The pid file contained the following (running) pid: %ld", pid);
+    }
+    fclose(file);
+}
+
 void sandbox_write_pid(const char *path)
 {
     char *draft;
     FILE *file;
 
+    look_for_another(path);
     if (asprintf(&draft, "%s.tmp", path) < 0) {
         return;
     }

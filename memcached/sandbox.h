@@ -34,6 +34,9 @@ void sandbox_become(const struct sandbox_user *user);
  */
 void sandbox_become_confined(const struct sandbox_user *user);
 
+/* For -L: that the kernel has them. */
+void sandbox_need_large_pages(void);
+
 /* For -k, before the change of user, who may lock no more than the limit says. */
 void sandbox_raise_lock_limit(void);
 /* After it: then a limit that stays too low fails here, with a warning, and not later. */

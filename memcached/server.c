@@ -542,8 +542,11 @@ static void handle_signal(void *context, int number)
     net_stop(((struct server *)context)->net);
 }
 
-/* The loop of the main thread takes the signals; a worker never. */
-static void block_signals(bool block)
+/*
+ * The loop of the main thread takes the signals (net_run); no other thread does. One that comes
+ * before the loop runs waits for it.
+ */
+static void hold_signals(void)
 {
     sigset_t set;
 
@@ -552,7 +555,7 @@ static void block_signals(bool block)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGUSR1);
     sigaddset(&set, SIGHUP);
-    pthread_sigmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
 /* A daemon, which leaves its directory, still has to find its files: a copy, NULL of NULL. */
@@ -595,6 +598,10 @@ static void prepare_process(struct server *server)
     if (o->daemonize) {
         server->ready_fd = sandbox_daemonize(o->coredumps);
     }
+    hold_signals();
+    if (o->large_pages) {
+        sandbox_need_large_pages();
+    }
     if (o->lock_memory) {
         sandbox_raise_lock_limit();
     }
@@ -605,7 +612,6 @@ static void start_threads(struct server *server)
     const struct options *o = server->options;
     int error = 0;
 
-    block_signals(true);
     if (o->lru_maintainer) {
         error = store_maintainer_start(server->store);
     }
@@ -622,7 +628,6 @@ static void start_threads(struct server *server)
     if (error == 0) {
         error = net_start(server->net, server->commands);
     }
-    block_signals(false);
     if (error) {
         kcache_close(server->kcache);
         fatal(EXIT_OS_ERROR, "cannot start threads: %s", strerror(-error));

@@ -152,9 +152,21 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
     net->duties.signal(net->duties.context, (int)number);
 }
 
+static const int signals[NSIGNALS] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+
+static void mask_signals(int how)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < NSIGNALS; i++) {
+        sigaddset(&set, signals[i]);
+    }
+    pthread_sigmask(how, &set, NULL);
+}
+
 int net_run(struct net *net, const struct net_duties *duties)
 {
-    static const int numbers[NSIGNALS] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
     const struct timeval second = {1, 0};
     struct event *events[NSIGNALS + 2];
     size_t nevents = sizeof(events) / sizeof(events[0]);
@@ -162,7 +174,7 @@ int net_run(struct net *net, const struct net_duties *duties)
 
     net->duties = *duties;
     for (size_t i = 0; i < NSIGNALS; i++) {
-        events[i] = evsignal_new(net->base, numbers[i], on_signal, net);
+        events[i] = evsignal_new(net->base, signals[i], on_signal, net);
     }
     events[NSIGNALS] = event_new(net->base, -1, EV_PERSIST, on_second, net);
     events[NSIGNALS + 1] = event_new(net->base, net->stop_fd, EV_READ, on_stop, net);
@@ -172,8 +184,10 @@ int net_run(struct net *net, const struct net_duties *duties)
         }
     }
     if (result == 0) {
+        mask_signals(SIG_UNBLOCK);
         event_base_loop(net->base, EVLOOP_NO_EXIT_ON_EMPTY);
     }
+    mask_signals(SIG_BLOCK);
     for (size_t i = 0; i < nevents; i++) {
         if (events[i]) {
             event_free(events[i]);

@@ -60,7 +60,10 @@ struct net_duties {
     void (*tick)(void *context, rel_time now); /* once a second */
     void (*signal)(void *context, int number); /* SIGINT, SIGTERM, SIGUSR1, SIGHUP */
 };
-/* Serves until net_stop. 0 or -errno. */
+/*
+ * Serves until net_stop. 0 or -errno. Takes the signals above, which the caller has blocked, and
+ * leaves them blocked: a second one does not disturb the end.
+ */
 int net_run(struct net *net, const struct net_duties *duties);
 /* From any thread. */
 void net_stop(struct net *net);

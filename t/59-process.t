@@ -1,0 +1,294 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The process towards the system: signals, daemon, pid file, user, limits, sockets' names. What the
+options themselves accept is in 16-options.t."""
+import glob
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import server
+import tap
+
+ROOT = os.geteuid() == 0
+UNPRIVILEGED = ["setpriv", "--reuid", server.USER, "--clear-groups", "--bounding-set", "-all"] \
+    if ROOT else []
+
+
+def proc(pid, name):
+    with open("/proc/%d/%s" % (pid, name), encoding="latin-1") as file:
+        return file.read()
+
+
+def gone(pid):
+    return server.wait_for(lambda: not os.path.exists("/proc/%d" % pid))
+
+
+class Daemon:
+    """A server started with -d, on a port of its own; ended at the end of the block."""
+
+    def __init__(self, *arguments, cwd=None):
+        self.dir = server.scratch()
+        self.pid_path = os.path.join(self.dir, "pid")
+        self.port = server.free_port()
+        self.log_path = os.path.join(self.dir, "log")
+        command = server.command_line(["-d", "-P", self.pid_path, "-p", self.port, "-U", "0", "-l",
+                                       "127.0.0.1"] + (["-u", server.USER] if ROOT else []) +
+                                      list(arguments))
+        with open(self.log_path, "wb") as log:
+            self.status = subprocess.call(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=log,
+                                          stderr=log, timeout=30)
+        with open(self.pid_path, encoding="ascii") as file:
+            self.pid = int(file.read())
+        server.guard.add("pid", self.pid)
+
+    def stream(self):
+        return server.client.tcp("127.0.0.1", self.port)
+
+    def log(self):
+        with open(self.log_path, "rb") as file:
+            return file.read().decode()
+
+    def fd(self, number):
+        return os.readlink("/proc/%d/fd/%d" % (self.pid, number))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if os.path.exists("/proc/%d" % self.pid):
+            os.kill(self.pid, signal.SIGTERM)
+        tap.ok(gone(self.pid), "the daemon ends")
+        server.guard.remove("pid", self.pid)
+
+
+@tap.case
+def signals():
+    for number, said in ((signal.SIGINT, "Signal handled: Interrupt"),
+                         (signal.SIGTERM, "Signal handled: Terminated"),
+                         (signal.SIGUSR1, "Gracefully stopping")):
+        memcached = server.Server()
+        busy = memcached.stream()
+        busy.send(b"set half 0 0 100\r\nabc")
+        memcached.signal(number)
+        tap.is_(memcached.wait(), 0, "%s ends the server with status 0, a set half sent" %
+                number.name)
+        tap.like(memcached.log(), said, "and it says so")
+    with server.Server() as memcached:
+        c = memcached.stream()
+        c.set(b"k", b"v")
+        for number in (signal.SIGHUP, signal.SIGPIPE):
+            memcached.signal(number)
+            tap.is_(c.get(b"k"), b"v", "%s: it serves on" % number.name)
+
+
+@tap.case
+def a_signal_during_the_start_is_not_lost():
+    statuses = set()
+    for _ in range(10):
+        process = subprocess.Popen(server.command_line(
+            ["-p", "0", "-U", "0", "-s", os.path.join(server.scratch(), "s"), "-t", "16"] +
+            (["-u", server.USER] if ROOT else [])), stdout=subprocess.DEVNULL)
+        server.guard.add("pid", process.pid)
+        # Blocked signals are those that wait for the loop to run.
+        server.wait_for(lambda p=process: p.poll() is not None or int(
+            re.search(r"^SigBlk:\s*(\w+)", proc(p.pid, "status"), re.M).group(1), 16) or
+            re.search(r"^Threads:\s*1\d", proc(p.pid, "status"), re.M), every=0)
+        process.send_signal(signal.SIGTERM)
+        statuses.add(process.wait(20))
+        server.guard.remove("pid", process.pid)
+    tap.is_(statuses, {0}, "SIGTERM before the first client is served: status 0 as well")
+
+
+@tap.case
+def a_daemon_leaves_its_terminal():
+    with Daemon() as daemon:
+        tap.is_((daemon.status, daemon.log()), (0, ""), "-d returns with status 0, silently")
+        tap.is_(daemon.stream().set(b"k", b"v"), b"STORED\r\n", "by then it serves")
+        tap.is_([daemon.fd(i) for i in (0, 1, 2)], ["/dev/null"] * 3,
+                "standard input, output and error are /dev/null")
+        tap.is_(os.readlink("/proc/%d/cwd" % daemon.pid), "/", "it lives in /")
+        tap.is_(os.getsid(daemon.pid), daemon.pid, "it leads a session")
+        os.kill(daemon.pid, signal.SIGHUP)
+        tap.is_(daemon.stream().get(b"k"), b"v", "SIGHUP does not end it")
+    tap.ok(not os.path.exists(daemon.pid_path), "its pid file is removed")
+    with Daemon("-v") as daemon:
+        tap.is_([daemon.fd(0), daemon.fd(2)], ["/dev/null", daemon.log_path],
+                "with -v it keeps its standard error")
+    directory = server.scratch()
+    with Daemon("-r", cwd=directory) as daemon:
+        tap.is_(os.readlink("/proc/%d/cwd" % daemon.pid), directory,
+                "with -r it stays where it is, for the core file")
+
+
+@tap.case
+def a_daemon_that_cannot_start_says_why():
+    busy = socket.create_server(("127.0.0.1", 0))
+    status, _, error = server.run("-d", "-p", busy.getsockname()[1], "-l", "127.0.0.1")
+    tap.is_(status, 71, "-d with a port in use: status 71")
+    tap.like(error, "Address already in use", "which is said")
+    busy.close()
+
+
+@tap.case
+def pid_files():
+    directory = server.scratch()
+    path = os.path.join(directory, "pid")
+    with server.Server("-P", path) as memcached:
+        with open(path, encoding="ascii") as file:
+            tap.is_(file.read(), "%d\n" % memcached.pid, "-P writes the pid and a newline")
+        tap.ok(not os.path.exists(path + ".tmp"), "and leaves no draft")
+        with server.Server("-P", path) as other:
+            tap.like(other.log(), r"WARNING: The pid file contained the following \(running\) pid: "
+                     "%d" % memcached.pid, "a pid file of one that runs is warned of")
+            with open(path, encoding="ascii") as file:
+                tap.is_(file.read(), "%d\n" % other.pid, "and replaced")
+    tap.ok(os.path.exists(path), "without -d the pid file stays")
+    for text in ("4194305\n", "nonsense", "", "-1\n", "99999999999999999999\n"):
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+        os.chmod(path, 0o666)
+        with server.Server("-P", path) as memcached:
+            tap.is_(memcached.log(), "", "a stale pid file (%r) is replaced" % text)
+            with open(path, encoding="ascii") as file:
+                tap.is_(file.read(), "%d\n" % memcached.pid, "by the right pid")
+    with server.Server("-P", "/nonexistent/pid") as memcached:
+        tap.like(memcached.log(), "Could not open the pid file /nonexistent/pid.tmp for writing: "
+                 "No such file or directory", "a pid file that cannot be written is told of")
+    folder = os.path.join(directory, "folder")
+    os.mkdir(folder)
+    with server.Server("-P", folder) as memcached:
+        tap.like(memcached.log(), "Could not write the pid file %s: Is a directory" % folder,
+                 "so is one that is a folder")
+
+
+@tap.case
+def users():
+    if not ROOT:
+        return
+    here = ["-p", server.free_port(), "-U", "0", "-l", "127.0.0.1"]
+    for user, status, words in (("no-such-user", 67, "can't find the user no-such-user"),
+                                ("65534", 67, "can't find the user 65534"),
+                                ("", 64, "can't run as root without the -u switch")):
+        got, _, error = server.run("-u", user, *here, user=False)
+        tap.is_(got, status, "-u '%s': status %d" % (user, status))
+        tap.like(error, words, "with memcached's words")
+    with server.Server("-u", "root") as memcached:
+        tap.like(proc(memcached.pid, "status"), r"^Uid:(\t0){4}$", "-u root stays root")
+    with server.Server("-u", "no-such-user", prefix=UNPRIVILEGED) as memcached:
+        tap.ok(memcached.alive(), "whoever is not root stays who he is, whatever -u says")
+    with server.Server() as memcached:
+        text = proc(memcached.pid, "status")
+        tap.like(text, r"^Groups:\t(\d+ )?$", "no group of root's is kept")
+        tap.ok("\t0" not in re.search(r"^Groups:.*", text, re.M).group(0), "nor root's own")
+
+
+@tap.case
+def limits_of_files():
+    with server.Server("-c", "5000") as memcached:
+        soft = int(re.search(r"Max open files\s+(\d+)", proc(memcached.pid, "limits")).group(1))
+        tap.ok(soft >= 5000, "-c 5000 raises the limit of open files (%d)" % soft)
+    with server.Server("-c", "900", prefix=["prlimit", "--nofile=100:2000"] +
+                       UNPRIVILEGED) as memcached:
+        soft = int(re.search(r"Max open files\s+(\d+)", proc(memcached.pid, "limits")).group(1))
+        tap.ok(900 <= soft <= 2000, "without rights, up to the hard limit (%d)" % soft)
+    status, _, error = server.run("-c", "5000", "-s", os.path.join(server.scratch(), "s"),
+                                  prefix=["prlimit", "--nofile=100:2000"] + UNPRIVILEGED,
+                                  user=False)
+    tap.is_(status, 71, "more than that: status 71")
+    tap.like(error, "failed to set rlimit for open files. Try starting as root or requesting "
+             "smaller maxconns value.", "with memcached's words")
+
+
+@tap.case
+def core_files():
+    with server.Server("-r", prefix=["prlimit", "--core=0:unlimited"]) as memcached:
+        tap.like(proc(memcached.pid, "limits"), r"Max core file size\s+unlimited\s+unlimited",
+                 "-r raises the limit of core files")
+    with server.Server(prefix=["prlimit", "--core=0:unlimited"]) as memcached:
+        tap.like(proc(memcached.pid, "limits"), r"Max core file size\s+0\s",
+                 "without -r it stays as it is")
+    status, _, error = server.run("-r", "-s", os.path.join(server.scratch(), "s"),
+                                  prefix=["prlimit", "--core=0:0"] + UNPRIVILEGED, user=False)
+    tap.is_(status, 71, "-r where no core file is allowed: status 71")
+    tap.like(error, "failed to ensure corefile creation", "which is said")
+
+
+@tap.case
+def large_pages():
+    if ROOT:
+        hide = ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /sys/kernel/mm && exec \"$@\"",
+                "sh"]
+        never = ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /sys/kernel/mm && "
+                 "mkdir /sys/kernel/mm/transparent_hugepage && echo 'always madvise [never]' > "
+                 "/sys/kernel/mm/transparent_hugepage/enabled && exec \"$@\"", "sh"]
+        for prefix, words in ((hide, "not detected"), (never, "disabled")):
+            status, _, error = server.run("-L", "-s", os.path.join(server.scratch(), "s"),
+                                          prefix=prefix)
+            tap.is_(status, 1, "-L, huge pages %s: status 1" % words)
+            tap.is_(error, "Transparent huge pages support %s.\n"
+                    "Cannot enable large pages on this system\n" % words, "which is said")
+    with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as file:
+        if "[never]" in file.read():
+            return
+    with server.Server("-L", "-m", "64") as memcached:
+        sizes = [int(size) for size in re.findall(r"^AnonHugePages:\s+(\d+) kB",
+                                                  proc(memcached.pid, "smaps_rollup"), re.M)]
+        flags = re.findall(r"^VmFlags:.*\bhg\b", proc(memcached.pid, "smaps"), re.M)
+        tap.ok(flags, "-L asks the kernel for huge pages (it gives %s kB)" % sizes)
+
+
+@tap.case
+def an_absurdly_long_socket_path():
+    # A buffer for the path was once printed whole, whether it ended or not (CVE-2019-15026).
+    directory = server.scratch()
+    room = 107 - len(directory) - 1
+    longest = os.path.join(directory, "s" * room)
+    with server.Server(unix=longest) as memcached:
+        rows = memcached.stats("conns")
+        shown = {value for key, value in rows.items() if key.endswith(":addr")}
+        tap.is_(shown - {"unix:"}, {"unix:" + longest},
+                "stats conns shows a path of 107 bytes to its end, and nothing behind it")
+        tap.is_(memcached.stats("settings")["domain_socket"], longest, "so does stats settings")
+    for extra in (1, 2, 900):
+        status, _, error = server.run("-s", longest + "x" * extra)
+        tap.is_(status, 71, "a path of %d bytes: status 71" % (107 + extra))
+        tap.ok(error.startswith("failed to listen on UNIX socket: " + longest), "which is said")
+
+
+@tap.case
+def the_socket_in_the_file_system():
+    path = os.path.join(server.scratch(), "s")
+    with server.Server("-a", "660", unix=path):
+        tap.is_(oct(stat.S_IMODE(os.stat(path).st_mode)), "0o660", "-a is the socket's mode")
+    with socket.socket(socket.AF_UNIX) as stale:
+        if os.path.exists(path):
+            os.unlink(path)
+        stale.bind(path)
+    with server.Server(unix=path) as memcached:
+        tap.ok(memcached.alive(), "a socket that somebody left is replaced")
+        tap.is_(oct(stat.S_IMODE(os.stat(path).st_mode)), "0o700", "its mode is 0700 by default")
+    plain = os.path.join(server.scratch(), "file")
+    with open(plain, "w", encoding="ascii") as file:
+        file.write("x")
+    status, _, _ = server.run("-s", plain)
+    tap.is_(status, 71, "a file that is no socket is not")
+    tap.ok(os.path.getsize(plain) == 1, "and keeps its contents")
+
+
+@tap.case
+def nothing_of_the_starter_is_held():
+    with server.Server() as memcached:
+        held = [os.readlink(path) for path in glob.glob("/proc/%d/fd/*" % memcached.pid)]
+        files = [name for name in held if name.startswith("/") and name != "/dev/null" and
+                 name != memcached.log_path]
+        tap.is_(files, [], "no file is open but standard input, output and error")
+
+
+tap.run()
