@@ -1,0 +1,613 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Flash storage: values that leave memory come back as they were, or are missed; never others."""
+import os
+import random
+import socket
+import sys
+import threading
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import binary
+import client
+import server
+import tap
+
+# Whatever is cold goes to flash at once, in small pages.
+EAGER = "ext_item_age=0,ext_item_size=100"
+SMALL = "ext_page_size=2,ext_wbuf_size=1"
+
+GET_KEYS = ["get_extstore", "get_aborted_extstore", "get_oom_extstore", "recache_from_extstore",
+            "miss_from_extstore", "badcrc_from_extstore"]
+KEYS = ["extstore_" + key for key in (
+    "compact_lost compact_rescues compact_skipped page_allocs page_evictions page_reclaims "
+    "pages_free pages_used objects_evicted objects_read objects_written objects_used "
+    "bytes_evicted bytes_written bytes_read bytes_used bytes_fragmented limit_maxbytes "
+    "io_queue").split()]
+SETTINGS = ["ext_item_size", "ext_item_age", "ext_low_ttl", "ext_recache_rate", "ext_wbuf_size",
+            "ext_compact_under", "ext_drop_under", "ext_max_frag", "slab_automove_freeratio",
+            "ext_drop_unread"]
+
+
+class Flash(server.Server):
+    """A server with a file of its own. options: of -o behind the file."""
+
+    def __init__(self, *arguments, options=EAGER, size="64m", page=SMALL, **named):
+        self.file = os.path.join(server.scratch(), "flash")
+        words = [w for w in (page, "ext_path=%s:%s" % (self.file, size), options) if w]
+        super().__init__("-o", ",".join(words), *arguments, udp=False, **named)
+
+    def count(self, key):
+        return int(self.stats()[key])
+
+    def spilled(self, n):
+        """Waits until so many values are on flash."""
+        return server.wait_for(lambda: self.count("extstore_objects_used") >= n)
+
+    def uncache(self):
+        """What has been written to the file is on the disk alone. (A write buffer is not.)"""
+        fd = os.open(self.file, os.O_RDWR)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+    def write_out(self, c):
+        """Fills the write buffer with other values, until what was in it is in the file."""
+        before = self.count("extstore_objects_written")
+        for i in range(10):
+            c.set(b"filler%d" % i, bytes(300000))
+        server.wait_for(lambda: self.count("extstore_objects_written") >= before + 8)
+
+
+def value(key, generation=0, size=2000):
+    """Says whose it is in each part of it."""
+    word = b"%s#%d;" % (key, generation)
+    return (word * (size // len(word) + 1))[:size]
+
+
+def key(i):
+    return b"key%d" % i
+
+
+# --- options ------------------------------------------------------------------
+
+def refused(*arguments):
+    status, _, err = server.run("-p", server.free_port(), "-U", "0", *arguments, seconds=5)
+    return status, err
+
+
+@tap.case
+def files_that_cannot_be_had_end_the_start():
+    where = server.scratch()
+    status, err = refused("-o", "ext_path=/nonexistent/x:64m")
+    tap.is_(status, 1, "no such folder: the status is 1")
+    tap.like(err, "^Failed to initialize external storage: /nonexistent/x: No such file",
+             "and the line says why")
+    status, err = refused("-o", "ext_path=%s:64m" % where)
+    tap.ok(status == 1 and "Is a directory" in err, "a folder is no file")
+    with server.Server("-o", "ext_path=%s/a:64m" % where, udp=False):
+        status, err = refused("-o", "ext_path=%s/a:64m" % where)
+        tap.ok(status == 1 and "in use by another server" in err, "nor is one in use")
+    status, err = refused("-o", "ext_path=%s/b:64m,ext_path=%s/b:64m" % (where, where))
+    tap.ok(status == 1 and "in use" in err, "even by the same server")
+
+
+@tap.case
+def flash_excludes_udp():
+    where = server.scratch()
+    status, _, err = server.run("-p", server.free_port(), "-U", server.free_port(),
+                                "-o", "ext_path=%s/a:64m" % where, seconds=5)
+    tap.is_((status, err), (64, "Cannot use UDP with extstore enabled (-U 0 to disable)\n"),
+            "UDP and ext_path together are refused")
+
+
+@tap.case
+def settings_show_the_options_in_their_place():
+    with Flash(options=None) as s:
+        rows = s.stream().stats_list("settings")
+        names = [name for name, _ in rows]
+        shown = [name for name in names if name in SETTINGS]
+        tap.is_(shown, SETTINGS, "stats settings has the ten keys in memcached's order")
+        tap.is_([v for k, v in rows if k in SETTINGS],
+                ["512", "4294967295", "0", "2000", "1048576", "8", "8", "0.80", "0.010", "no"],
+                "with the defaults, a quarter of the pages for the two thresholds")
+    with Flash(options="ext_item_size=1,ext_item_age=2,ext_low_ttl=3,ext_recache_rate=4,"
+                       "ext_compact_under=5,ext_drop_under=6,ext_max_frag=0.5,ext_drop_unread,"
+                       "slab_automove_freeratio=0.2,ext_threads=3,ext_io_depth=7") as s:
+        settings = s.stats("settings")
+        tap.is_([settings[k] for k in SETTINGS],
+                ["1", "2", "3", "4", "1048576", "5", "6", "0.50", "0.200", "yes"],
+                "and what the command line says")
+
+
+@tap.case
+def statistics_are_there_only_with_flash():
+    with server.Server(udp=False) as s:
+        names = [name for name, _ in s.stream().stats_list()]
+        tap.ok(not [n for n in names if "extstore" in n], "without ext_path stats is silent of it")
+        tap.is_(s.stream().all(b"stats extstore\r\n"), b"END\r\n", "and so is stats extstore")
+    with Flash() as s:
+        names = [name for name, _ in s.stream().stats_list()]
+        at = names.index("get_flushed") + 1
+        tap.is_(names[at:at + 6], GET_KEYS, "the keys of gets follow get_flushed")
+        at = names.index("log_watcher_sent") + 1
+        tap.is_(names[at:at + 19], KEYS, "the keys of the storage follow log_watcher_sent")
+        tap.is_((s.count("extstore_limit_maxbytes"), s.count("extstore_pages_free")),
+                (64 << 20, 32), "the limit and the free pages are those of the file")
+        pages = s.stream().stats_list("extstore")
+        tap.is_([k for k, _ in pages[:4]], ["0:version", "0:bytes", "0:bucket", "0:free_bucket"],
+                "stats extstore has four lines for a page")
+        tap.is_(len(pages), 4 * 32, "and for each page")
+
+
+@tap.case
+def the_command_changes_the_rules():
+    with Flash(options=None) as s:
+        c = s.stream()
+        for word, given, name, shown in (
+                (b"item_size", b"600", "ext_item_size", "600"),
+                (b"item_age", b"30", "ext_item_age", "30"),
+                (b"low_ttl", b"5", "ext_low_ttl", "5"),
+                (b"recache_rate", b"100", "ext_recache_rate", "100"),
+                (b"compact_under", b"3", "ext_compact_under", "3"),
+                (b"drop_under", b"2", "ext_drop_under", "2"),
+                (b"max_frag", b"0.5", "ext_max_frag", "0.50"),
+                (b"drop_unread", b"1", "ext_drop_unread", "yes")):
+            tap.is_((c.ask(b"extstore %s %s\r\n" % (word, given)), s.stats("settings")[name]),
+                    (b"OK\r\n", shown), "extstore %s is taken over" % word.decode())
+        tap.is_(c.ask(b"extstore free_memchunks 5 10\r\n"), b"OK\r\n", "so is free_memchunks")
+        tap.is_(c.all(b"extstore item_size 700 noreply\r\n"), b"", "noreply silences the answer")
+        for bad in (b"", b" item_size", b" foo", b" foo 1", b" item_size x", b" item_size -1",
+                    b" item_age x", b" low_ttl x", b" recache_rate x", b" compact_under x",
+                    b" drop_under x", b" max_frag x", b" max_frag 0.5x", b" drop_unread x",
+                    b" max_frag " + b"1" * 40, b" free_memchunks", b" free_memchunks 1",
+                    b" free_memchunks x 1", b" free_memchunks 1 x", b" free_memchunks 400 1",
+                    b" free_memchunks -1 1", b" item_size 99999999999"):
+            tap.is_(c.ask(b"extstore%s\r\n" % bad), b"ERROR\r\n",
+                    "extstore%s is an error" % bad.decode())
+    with server.Server(udp=False) as s:
+        tap.is_(s.stream().ask(b"extstore item_size 600\r\n"), b"OK\r\n",
+                "a server without flash takes the command too")
+
+
+# --- values -------------------------------------------------------------------
+
+@tap.case
+def values_come_back_from_buffer_memory_and_disk():
+    with Flash() as s:
+        c = s.stream()
+        keys = [key(i) for i in range(100)]
+        for k in keys:
+            c.set(k, value(k), flags=7)
+        tap.ok(s.spilled(90), "cold values go to flash")
+        tap.ok(all(c.get(k) == value(k) for k in keys), "all come back from the write buffer")
+        s.write_out(c)
+        tap.ok(all(c.get(k) == value(k) for k in keys), "all come back from the file's cache")
+        s.uncache()
+        tap.ok(all(c.get(k) == value(k) for k in keys), "all come back from the disk")
+        tap.ok(s.count("get_extstore") >= 270, "and were read from flash")
+        tap.ok(s.count("extstore_objects_read") >= 270, "object by object")
+        flags, _, got = c.gets(keys[0])
+        tap.is_((flags, got), (7, value(keys[0])), "with their client flags")
+
+
+@tap.case
+def large_values_in_chunks_come_back():
+    with Flash("-I", "1m", "-m", "64", size="64m", page="ext_page_size=4,ext_wbuf_size=4") as s:
+        c = s.stream()
+        keys = [key(i) for i in range(6)]
+        for k in keys:
+            c.set(k, value(k, size=900000))
+        tap.ok(s.spilled(5), "values that lie in chunks go to flash")
+        buckets = {v for k, v in s.stats("extstore").items() if k.endswith(":bucket")}
+        tap.ok("3" in buckets, "into pages of their own")
+        s.write_out(c)
+        s.uncache()
+        tap.ok(all(c.get(k) == value(k, size=900000) for k in keys), "and come back whole")
+
+
+@tap.case
+def multi_gets_and_pipelines_keep_their_order():
+    with Flash() as s:
+        c = s.stream()
+        keys = [key(i) for i in range(60)]
+        for k in keys:
+            c.set(k, value(k))
+        tap.ok(s.spilled(50), "most values are on flash")
+        s.write_out(c)
+        for i in range(0, 60, 7):
+            c.set(keys[i], value(keys[i], 1))
+        s.uncache()
+        want = b"".join(b"VALUE %s 0 2000\r\n%s\r\n" % (k, value(k, i % 7 == 0))
+                        for i, k in enumerate(keys))
+        tap.is_(c.all(b"get %s\r\n" % b" none ".join(keys)), want + b"END\r\n",
+                "a get of many keys answers in their order, from memory and flash")
+        s.uncache()
+        asked, wanted = b"", b""
+        for i, k in enumerate(keys):
+            asked += b"get %s\r\nset m%d 0 0 1\r\n1\r\nget none m%d\r\n" % (k, i, i)
+            wanted += (b"VALUE %s 0 2000\r\n%s\r\nEND\r\nSTORED\r\nVALUE m%d 0 1\r\n1\r\nEND\r\n" %
+                       (k, value(k, i % 7 == 0), i))
+        tap.is_(c.all(asked), wanted, "pipelined commands are answered in their order")
+        s.uncache()
+        repeated = b"get %s\r\n" % b" ".join([keys[1]] * 500)
+        tap.is_(c.all(repeated), b"VALUE %s 0 2000\r\n%s\r\n" % (keys[1], value(keys[1])) * 500 +
+                b"END\r\n", "one key may be asked many times at once")
+        s.uncache()
+        before = value(keys[2])
+        tap.is_(c.all(b"get %s\r\nset %s 0 0 3\r\nnew\r\nget %s\r\n" % ((keys[2],) * 3)),
+                b"VALUE %s 0 2000\r\n%s\r\nEND\r\nSTORED\r\nVALUE %s 0 3\r\nnew\r\nEND\r\n" %
+                (keys[2], before, keys[2]), "a get before a set in a pipeline has the old value")
+
+
+@tap.case
+def meta_and_binary_gets_read_flash():
+    with Flash() as s:
+        c = s.stream()
+        for i in range(40):
+            c.set(key(i), value(key(i)), flags=3)
+        tap.ok(s.spilled(35), "the values are on flash")
+        s.write_out(c)
+        s.uncache()
+        tap.is_(c.all(b"mg key0 v f s k Oabc\r\n"),
+                b"VA 2000 f3 s2000 kkey0 Oabc\r\n%s\r\n" % value(b"key0"), "mg has the value")
+        reads = s.count("get_extstore")
+        tap.is_(c.all(b"mg key1 s f\r\n"), b"HD s2000 f3\r\n", "mg without v")
+        tap.is_(s.count("get_extstore"), reads, "reads nothing")
+        tap.like(c.all(b"me key1\r\n"), "^ME key1 ", "nor does me")
+        b = binary.Binary(s.stream())
+        replies = b.all(binary.request("get", b"key2", opaque=5) + binary.request("getk", b"key3") +
+                        binary.request("getq", b"none") + binary.request("getkq", b"key4") +
+                        binary.touch("gat", b"key5", 0))
+        tap.is_([(r.opaque, r.key, r.value) for r in replies],
+                [(5, b"", value(b"key2")), (0, b"key3", value(b"key3")),
+                 (0, b"key4", value(b"key4")), (0, b"", value(b"key5"))],
+                "binary gets have the values, in their order")
+        tap.is_([r.extras for r in replies], [b"\0\0\0\3"] * 4, "and the flags")
+        tap.like(c.all(b"gat 0 key6\r\n"), r"^VALUE key6 3 2000", "gat reads flash")
+        tap.like(c.all(b"gats 0 key7\r\n"), r"^VALUE key7 3 2000 \d+", "so does gats")
+
+
+@tap.case
+def commands_that_change_a_value_bring_it_back():
+    with Flash() as s:
+        c = s.stream()
+        number = b"5".rjust(300)
+        for i in range(20):
+            c.set(key(i), value(key(i)))
+        for k in (b"n1", b"n2", b"n3", b"n4"):
+            c.set(k, number)
+        tap.ok(s.spilled(20), "the values are on flash")
+        s.write_out(c)
+        s.uncache()
+        v = [value(key(i)) for i in range(20)]
+        tap.is_(c.ask(b"append key0 0 0 3\r\nend\r\n"), b"STORED\r\n", "append")
+        tap.is_(c.get(b"key0"), v[0] + b"end", "has both values")
+        tap.is_(c.ask(b"prepend key1 0 0 5\r\nbegin\r\n"), b"STORED\r\n", "prepend")
+        tap.is_(c.get(b"key1"), b"begin" + v[1], "too")
+        tap.is_(c.ask(b"ms key2 2 MA\r\nab\r\n"), b"HD\r\n", "ms in append mode")
+        tap.is_(c.get(b"key2"), v[2] + b"ab", "has both values")
+        tap.is_(c.ask(b"incr n1 7\r\n"), b"12\r\n", "incr counts")
+        tap.is_(c.get(b"n1").strip(), b"12", "and stores")
+        tap.is_(c.ask(b"decr n2 1\r\n"), b"4\r\n", "decr counts")
+        tap.is_(c.all(b"ma n3 v D10\r\n"), b"VA 2\r\n15\r\n", "ma counts")
+        tap.is_(binary.Binary(s.stream()).all(binary.count("incr", b"n4"))[0].value,
+                b"\0\0\0\0\0\0\0\6", "binary incr counts")
+        tap.is_(c.ask(b"incr key3 1\r\n"),
+                b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+                "incr of something else is refused")
+        tap.is_(c.get(b"key3"), v[3], "which stays")
+        tap.is_(c.set(b"key4", b"x", verb=b"add"), b"NOT_STORED\r\n", "add finds it there")
+        tap.is_(c.set(b"key5", b"x", verb=b"replace"), b"STORED\r\n", "replace replaces")
+        _, cas, got = c.gets(b"key6")
+        tap.is_(got, v[6], "gets has the value")
+        tap.is_(c.set(b"key6", b"y", verb=b"cas", tail=b" %d" % cas), b"STORED\r\n",
+                "and an id that cas takes")
+        tap.is_(c.set(b"key6", b"z", verb=b"cas", tail=b" %d" % cas), b"EXISTS\r\n", "once")
+        tap.is_(c.ask(b"delete key7\r\n"), b"DELETED\r\n", "delete deletes")
+        tap.is_(c.get(b"key7"), None, "it")
+        tap.is_(c.ask(b"touch key8 -1\r\n"), b"TOUCHED\r\n", "touch changes the expiry")
+        tap.is_(c.get(b"key8"), None, "of values on flash")
+        c.ask(b"touch key9 1\r\n")
+        tap.is_(c.all(b"md key10 I\r\n"), b"HD\r\n", "md marks one stale")
+        tap.like(c.all(b"mg key10 v\r\n"), b"VA 2000 X W\r\n".decode(), "which mg says, and shows")
+        tap.ok(server.wait_for(lambda: c.get(b"key9") is None), "it expires there")
+        c.ask(b"flush_all\r\n")
+        tap.ok(all(c.get(key(i)) is None for i in range(20)), "flush_all hides them")
+
+
+@tap.case
+def what_is_no_longer_used_is_not_counted():
+    with Flash() as s:
+        c = s.stream()
+        for i in range(1000):
+            c.set(key(i), value(key(i), size=8000))
+        tap.ok(s.spilled(900), "values are on flash")
+        for i in range(1000):
+            c.ask(b"delete key%d\r\n" % i)
+        tap.ok(server.wait_for(lambda: s.count("extstore_objects_used") == 0),
+               "deleted ones are not used")
+        tap.is_(s.count("extstore_bytes_used"), 0, "nor are their bytes")
+        tap.ok(s.count("extstore_page_reclaims") >= 2, "pages without any are free again")
+        stats = s.stats()
+        tap.is_(int(stats["extstore_bytes_fragmented"]),
+                int(stats["extstore_pages_used"]) * (2 << 20), "what is left is holes")
+        c.ask(b"stats reset\r\n")
+        tap.is_((s.count("extstore_objects_written"), s.count("extstore_page_reclaims")), (0, 0),
+                "stats reset forgets what was counted")
+
+
+@tap.case
+def pages_of_the_oldest_values_are_given_up():
+    with Flash(options=EAGER + ",ext_compact_under=0,ext_drop_under=0", size="8m") as s:
+        c = s.stream()
+        for i in range(2000):
+            c.set(key(i), value(key(i), size=8000))
+            if i % 100 == 0:
+                s.spilled(1)
+        tap.ok(server.wait_for(lambda: s.count("extstore_page_evictions") > 0),
+               "a full file loses its oldest page")
+        tap.ok(s.count("extstore_objects_evicted") > 0 and s.count("extstore_bytes_evicted") > 0,
+               "which is counted")
+        got = [c.get(key(i)) for i in range(2000)]
+        tap.ok(all(v in (None, value(key(i), size=8000)) for i, v in enumerate(got)),
+               "its values are missed, the others come back")
+        tap.ok(got.count(None) > 0 and got.count(None) < 2000, "some of both")
+        lost = got.index(None)
+        tap.is_(c.set(key(lost), b"x", verb=b"add"), b"STORED\r\n", "add may store a lost one")
+        stats = s.stats()
+        tap.is_(int(stats["cmd_get"]), int(stats["get_hits"]) + int(stats["get_misses"]),
+                "each get is a hit or a miss")
+
+
+@tap.case
+def files_of_a_kind_take_its_values():
+    where = server.scratch()
+    paths = ["ext_path=%s/%s:8m:%s" % (where, b, b)
+             for b in ("default", "compact", "lowttl", "chunked")]
+    with server.Server("-o", "%s,%s,%s,ext_low_ttl=1000" % (SMALL, ",".join(paths), EAGER),
+                       udp=False) as s:
+        c = s.stream()
+        for i in range(60):
+            c.set(b"long%d" % i, value(b"long%d" % i), exptime=5000)
+            c.set(b"short%d" % i, value(b"short%d" % i), exptime=500)
+        tap.ok(server.wait_for(lambda: int(s.stats()["extstore_objects_used"]) >= 110),
+               "values go to several files")
+        pages = s.stats("extstore")
+        used = {pages["%d:bucket" % i] + pages["%d:free_bucket" % i] for i in range(16)
+                if pages["%d:version" % i] != "0"}
+        tap.is_(used, {"00", "22"}, "those that expire soon to the file for them")
+        tap.ok(all(c.get(b"%s%d" % (w, i)) == value(b"%s%d" % (w, i))
+                   for i in range(60) for w in (b"long", b"short")), "all come back")
+
+
+# --- compaction -----------------------------------------------------------------
+
+@tap.case
+def compaction_keeps_what_is_used():
+    options = EAGER + ",ext_compact_under=100,ext_drop_under=0,ext_max_frag=0.3"
+    with Flash(options=options, size="32m") as s:
+        c = s.stream()
+        keys = [key(i) for i in range(1500)]
+        for k in keys:
+            c.set(k, value(k, size=4000))
+        tap.ok(s.spilled(1400), "values are on flash")
+        for i, k in enumerate(keys):
+            if i % 3:
+                c.ask(b"delete %s\r\n" % k)
+        s.write_out(c)
+        tap.ok(server.wait_for(lambda: s.count("extstore_compact_rescues") >= 100),
+               "pages with many holes are compacted")
+        got = [c.get(k) for k in keys]
+        tap.ok(all(v == (None if i % 3 else value(k, size=4000))
+                   for i, (k, v) in enumerate(zip(keys, got))), "nothing is lost or comes back")
+        tap.is_(s.count("extstore_compact_lost"), 0, "or counted as lost")
+        buckets = {v for k, v in s.stats("extstore").items() if k.endswith(":bucket")}
+        tap.ok("1" in buckets, "what was moved is in pages of its own")
+
+
+@tap.case
+def compaction_drops_what_nobody_reads_if_told():
+    options = EAGER + ",ext_compact_under=100,ext_drop_under=0,ext_max_frag=0.3,ext_drop_unread"
+    with Flash(options=options, size="32m") as s:
+        c = s.stream()
+        for i in range(1500):
+            c.set(key(i), value(key(i), size=4000))
+        s.spilled(1400)
+        for i in range(1500):
+            if i % 3:
+                c.ask(b"delete %s\r\n" % key(i))
+        tap.ok(server.wait_for(lambda: s.count("extstore_compact_skipped") >= 100),
+               "with ext_drop_unread unread values are not moved")
+        missing = [i for i in range(0, 1500, 3) if c.get(key(i)) is None]
+        tap.ok(len(missing) >= 100, "but dropped")
+
+
+# --- failures -------------------------------------------------------------------
+
+@tap.case
+def a_file_that_is_cut_gives_misses():
+    with Flash() as s:
+        c = s.stream()
+        for i in range(100):
+            c.set(key(i), value(key(i)))
+        s.spilled(90)
+        s.write_out(c)
+        s.uncache()
+        os.truncate(s.file, 0)
+        got = [c.get(key(i)) for i in range(100)]
+        tap.ok(all(v in (None, value(key(i))) for i, v in enumerate(got)),
+               "what cannot be read is missed")
+        tap.ok(got.count(None) >= 80, "all of it")
+        tap.ok(s.count("badcrc_from_extstore") >= 80, "and counted")
+        tap.is_(c.all(b"get key0 key1\r\nmg key2 v\r\nmg key3 v q\r\n"), b"END\r\nEN\r\n",
+                "what was missed is gone")
+        stats = s.stats()
+        tap.is_(int(stats["cmd_get"]), int(stats["get_hits"]) + int(stats["get_misses"]),
+                "each get is a hit or a miss")
+        tap.is_(c.set(b"key0", b"new", verb=b"add"), b"STORED\r\n", "the key can be stored again")
+
+
+@tap.case
+def bytes_that_were_changed_give_misses():
+    with Flash() as s:
+        c = s.stream()
+        for i in range(100):
+            c.set(key(i), value(key(i)))
+        s.spilled(90)
+        s.write_out(c)
+        with open(s.file, "r+b") as file:
+            data = bytearray(file.read(1 << 20))
+            for at in range(500, len(data), 1000):
+                data[at] ^= 1
+            file.seek(0)
+            file.write(data)
+        b = binary.Binary(s.stream())
+        replies = b.all(binary.request("get", b"key5") + binary.request("getk", b"key6") +
+                        binary.request("getq", b"key7") + binary.request("getkq", b"key8"))
+        tap.is_([(r.status, r.key) for r in replies],
+                [(binary.NOT_FOUND, b""), (binary.NOT_FOUND, b"key6")],
+                "binary gets answer a miss, quiet ones nothing")
+        none = c.all(b"mg none k Oq\r\n")
+        tap.is_(c.all(b"mg key9 v k Oq\r\nmg key10 v q\r\nmn\r\n"),
+                none.replace(b"none", b"key9") + b"MN\r\n", "mg answers as to any miss")
+        tap.is_(c.all(b"append key11 0 0 1\r\n1\r\nincr key12 1\r\n"),
+                b"NOT_STORED\r\nNOT_FOUND\r\n", "append and incr find nothing")
+        got = [c.get(key(i)) for i in range(100)]
+        tap.ok(all(v in (None, value(key(i))) for i, v in enumerate(got)), "no get shows them")
+        tap.ok(got.count(None) >= 80, "all that were changed are missed")
+
+
+@tap.case
+def memory_for_the_values_of_one_get_is_bounded():
+    with Flash("-m", "64", size="256m", options=EAGER, page="ext_page_size=4,ext_wbuf_size=4",
+               threads=1) as s:
+        c = s.stream()
+        for i in range(160):
+            c.set(key(i), value(key(i), size=900000))
+            if i % 8 == 0:
+                s.spilled(min(i, 30))
+        server.wait_for(lambda: s.count("extstore_objects_used") >= 100)
+        there = [i for i in range(160) if c.all(b"mg key%d\r\n" % i) == b"HD\r\n"]
+        tap.ok(len(there) > 90, "more is on flash than there is memory")
+        tap.is_(c.ask(b"get %s\r\n" % b" ".join(key(i) for i in there)),
+                b"SERVER_ERROR out of memory writing get response\r\n",
+                "a get of all of it is refused, not half answered")
+        tap.ok(s.count("get_oom_extstore") > 0, "and counted")
+        tap.ok(c.get(key(there[-1])) == value(key(there[-1]), size=900000),
+               "the connection goes on")
+
+
+@tap.case
+def clients_that_leave_while_they_wait_cost_nothing():
+    with Flash() as s:
+        c = s.stream()
+        for i in range(200):
+            c.set(key(i), value(key(i)))
+        s.spilled(190)
+        s.write_out(c)
+        for _ in range(40):
+            s.uncache()
+            leaver = s.stream()
+            leaver.send(b"get %s\r\n" % b" ".join(key(i) for i in range(200)))
+            leaver.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                                   b"\1\0\0\0\0\0\0\0")
+            leaver.close()
+        tap.ok(all(c.get(key(i)) == value(key(i)) for i in range(200)), "the server serves on")
+        s.uncache()
+        leavers = [s.stream() for _ in range(20)]
+        for leaver in leavers:
+            leaver.send(b"get %s\r\n" % b" ".join(key(i) for i in range(200)))
+        tap.is_(s.stop(), 0, "and ends while reads are under way")
+
+
+# --- load -----------------------------------------------------------------------
+
+class Client(threading.Thread):
+    """Writes its own keys and reads everybody's; what it reads must be what was written."""
+
+    def __init__(self, memcached, number, nkeys, seconds, latest):
+        super().__init__()
+        self.memcached, self.number, self.nkeys = memcached, number, nkeys
+        self.end, self.latest = time.monotonic() + seconds, latest
+        self.wrong, self.hits = [], 0
+
+    def check(self, k, floor, got):
+        if got is None:
+            return
+        self.hits += 1
+        generation = int(got.split(b"#", 1)[1].split(b";", 1)[0])
+        if got != value(k, generation, len(got)) or generation < floor:
+            self.wrong.append((k, floor, generation, got[:60]))
+
+    def step(self, c, rng, generation):
+        k = key(rng.randrange(self.nkeys))
+        mine = int(k[3:]) % 4 == self.number
+        action = rng.random()
+        if mine and action < 0.3:
+            size = rng.choice((200, 1500, 6000, 20000))
+            c.set(k, value(k, generation, size), exptime=rng.choice((0, 0, 2, 100)))
+            self.latest[k] = generation
+        elif mine and action < 0.35:
+            c.ask(b"delete %s\r\n" % k)
+            self.latest[k] = generation
+        elif action < 0.6:
+            names = [key(rng.randrange(self.nkeys)) for _ in range(8)]
+            floors = {n: self.latest.get(n, 0) for n in names}
+            for n, got in read_many(c, names):
+                self.check(n, floors[n], got)
+        else:
+            floor = self.latest.get(k, 0)
+            self.check(k, floor, c.get(k))
+
+    def run(self):
+        c = self.memcached.stream()
+        rng = random.Random(self.number)
+        generation = 0
+        try:
+            while time.monotonic() < self.end:
+                generation += 1
+                self.step(c, rng, generation)
+        except (OSError, ValueError, client.Closed) as error:
+            self.wrong.append(repr(error))
+
+
+def read_many(c, names):
+    c.send(b"get %s\r\n" % b" ".join(names))
+    rows = []
+    while True:
+        line = c.line()
+        if line == b"END\r\n":
+            return rows
+        _, name, _, size = line.split()
+        rows.append((name, c.exactly(int(size))))
+        c.exactly(2)
+
+
+@tap.case
+def nothing_foreign_or_old_is_ever_read():
+    options = "ext_item_age=0,ext_item_size=100,ext_compact_under=3,ext_drop_under=1," \
+              "ext_max_frag=0.3,ext_recache_rate=50,ext_threads=2,ext_low_ttl=10"
+    with Flash("-m", "16", options=options, size="16m", threads=2) as s:
+        latest = {}
+        clients = [Client(s, n, 3000, 12, latest) for n in range(4)]
+        for each in clients:
+            each.start()
+        while any(each.is_alive() for each in clients):
+            s.uncache()
+            clients[0].join(0.2)
+        for each in clients:
+            each.join()
+        wrong = [w for each in clients for w in each.wrong]
+        tap.is_(wrong[:3], [], "under overwriting, deleting, expiry, compaction and page eviction")
+        stats = s.stats()
+        tap.diag(" ".join("%s=%s" % (k, stats[k]) for k in GET_KEYS + KEYS))
+        tap.ok(sum(each.hits for each in clients) > 1000, "while clients read a lot")
+        for name in ("get_extstore", "extstore_page_allocs", "extstore_page_evictions",
+                     "extstore_compact_rescues"):
+            tap.ok(int(stats[name]) > 0, "with %s" % name)
+
+
+tap.run()
