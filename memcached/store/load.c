@@ -68,7 +68,6 @@ static struct load *load_new(struct store *store, struct mc_item *stub)
         .refcount = 1,
         .flags =
             (__u16)((__atomic_load_n(&stub->flags, __ATOMIC_RELAXED) & ITEM_MARKS) | MC_ITEM_COPY),
-        .clsid = stub->clsid,
         .nkey = stub->nkey,
         .nmid = stub->nmid,
     };
@@ -185,8 +184,11 @@ static void count_miss(struct store_local *local, const struct load *load)
     if (load->read.result == FLASH_BAD)
         count(&counts->badcrc_from_extstore);
     if (load->get) {
-        uint64_t *hits = &local->counts.lru_hits[load->item.clsid];
+        unsigned int clsid =
+            slab_class_of_ref(&local->store->slabs, heap_ref(&local->store->heap, load->stub));
+        uint64_t *hits = &counts->classes[clsid].get_hits;
 
+        /* The hit was counted by segment: here it is taken off, modulo 2^64. */
         __atomic_store_n(hits, *hits - 1, __ATOMIC_RELAXED);
         count(&counts->get_misses);
     }

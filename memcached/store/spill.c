@@ -93,7 +93,8 @@ static enum flash_bucket bucket_of(const struct spill_pass *pass, const struct m
 
     if (exptime != 0 && exptime - pass->now < pass->rules.low_ttl)
         return FLASH_LOWTTL;
-    return item->flags & MC_ITEM_CHUNKED ? FLASH_CHUNKED : FLASH_DEFAULT;
+    return __atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_CHUNKED ? FLASH_CHUNKED
+                                                                             : FLASH_DEFAULT;
 }
 
 /* Writes a held item as an object. False: it cannot be. */
