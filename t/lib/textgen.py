@@ -114,8 +114,9 @@ class Text:
         if verb in (b"append", b"prepend"):
             value = value[:200]
         wrong, bad = self.broken and self.chance(0.1), self.broken and self.chance(0.05)
-        if self.broken or key in LONG_KEYS:
-            value = value[:400]
+        tail = self.tail()
+        if self.broken or key in LONG_KEYS or tail.endswith(b"x"):
+            value = value[:400]  # it may be read as a line
         size = self.wrong_size(value) if wrong else b"%d" % len(value)
         words = [verb, key,
                  self.pick(BAD_FLAGS if bad and self.chance(0.5) else FLAGS),
@@ -130,7 +131,7 @@ class Text:
             data = value + b"\r\n"
         if len(data) < len(value) + 2:
             self.owed += len(value) + 2
-        return b" ".join(words) + self.tail() + end + data
+        return b" ".join(words) + tail + end + data
 
     def fetch(self):
         nkeys = self.pick((1, 1, 1, 1, 2, 3, 8, 25, 40))
@@ -222,7 +223,7 @@ class Text:
             keys = [self.pick(TEXT_KEYS)] * self.pick((0, 1, 2)) + [self.pick(LONG_KEYS), b"a"]
             verb = self.pick((b"get ", b"gets ", b"gat 0 "))
             commands.insert(0, verb + b" ".join(keys) + b"\r\n")
-        if not self.datagrams and self.chance(0.02):
+        if not self.datagrams and not self.broken and self.chance(0.02):
             commands.insert(self.random.randrange(len(commands) + 1), self.pick(ENDS))
         if self.owed:
             commands.append(b"~\r\n" * (self.owed // 3 + 1))
