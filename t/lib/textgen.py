@@ -204,7 +204,7 @@ class Text:
     def long_line(self):
         """Of 1,025 to 2,048 bytes; without its end 1.6.18 would wait for more."""
         start = self.pick((b"x" * 1025, b"set a 0 0 1", b"get a", b"gat 0 a b", b"delete b", b"",
-                           b"touch a 0", b"incr n 1", b"mg a", b"gets" + b" b" * 500))
+                           b"touch a 0", b"incr n 1", b"mg a", b"gets" + b" zz" * 330))
         return start.ljust(self.random.randint(1025, 2046)) + b"\r\nv\r\n"
 
     def batch(self):
