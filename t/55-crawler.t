@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """lru_crawler with all its commands, and lru tune, mode and temp_ttl: answers, effects, dumps."""
 import os
@@ -8,7 +8,8 @@ import sys
 import time
 import urllib.parse
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
 import client
 import server
 import tap
@@ -211,6 +212,21 @@ def the_maintainer_starts_crawls():
         tap.ok(server.wait_for(lambda: other.stats()["curr_items"] == "10000", 100, 0.5),
                "what has expired goes by itself")
         tap.ok(int(other.stats()["lru_crawler_starts"]) >= 1, "by a crawl that nobody asked for")
+
+
+@tap.case
+def watchers_see_crawls():
+    with server.Server("-o", "no_lru_maintainer") as other:
+        connection = other.stream()
+        watcher = other.stream()
+        watcher.ask(b"watch sysevents\r\n")
+        halves(connection)
+        server.wait_for(lambda: connection.get(b"dead1") is None)
+        connection.ask(b"lru_crawler crawl all\r\n")
+        tap.like(watcher.until(b"\n"),
+                 r"^ts=\d+\.\d{6} gid=\d+ type=lru_crawler crawler=1 lru=all low_mark=100 "
+                 r"next_reclaims=0 since_run=\d+ next_run=3600 elapsed=\d+ examined=19999 "
+                 r"reclaimed=9999\n$", "a crawl is a line for each class that has items")
 
 
 @tap.case

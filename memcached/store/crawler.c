@@ -2,9 +2,11 @@
 #include "store/crawler.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 
+#include "store/event.h"
 #include "store/internal.h"
 #include "store/reclaim.h"
 #include "store/tuning.h"
@@ -149,6 +151,7 @@ static void begin_free(struct store *store, uint64_t classes)
     uint32_t tocrawl = tuned_crawler_tocrawl(store);
 
     begin_walk(&free->walk, classes);
+    free->began = clock_now(&store->config.clock);
     memset(free->found, 0, sizeof(free->found));
     for (unsigned int clsid = 0; clsid < MC_CLASSES; clsid++)
         free->left[clsid] = tocrawl ? tocrawl : UINT64_MAX;
@@ -222,18 +225,41 @@ static void update_busy(struct crawler *crawler)
     __atomic_store_n(&crawler->busy, busy, __ATOMIC_RELAXED);
 }
 
+/* To who watches: in memcached's words, which has a line for each list of a class. */
+static void tell(struct store *store, unsigned int clsid, const struct forecast_found *found,
+                 const struct forecast *before, struct forecast *after, rel_time now)
+{
+    event_say(store,
+              "type=lru_crawler crawler=%u lru=all low_mark=%" PRIu64 " next_reclaims=%" PRIu64
+              " since_run=%" PRIu32 " next_run=%" PRIu32 " elapsed=%" PRIu32 " examined=%" PRIu64
+              " reclaimed=%" PRIu64,
+              clsid, forecast_worth(after->live), after->expected,
+              before->since ? now - before->since : 0, forecast_wait(after, after->stored, now),
+              now - store->crawler.free.began, found->seen, found->dead);
+}
+
 static void end_free(struct store *store, rel_time now)
 {
     struct crawler *crawler = &store->crawler;
+    uint64_t classes = crawler->free.walk.classes;
+    struct forecast before[MC_CLASSES], after[MC_CLASSES];
     uint64_t sets[MC_CLASSES];
 
     stats_sets(store, sets);
     pthread_mutex_lock(&crawler->mutex);
+    memcpy(before, crawler->forecasts, sizeof(before));
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
-        if (crawler->free.walk.classes >> clsid & 1)
+        if (classes >> clsid & 1)
             forecast_learn(&crawler->forecasts[clsid], &crawler->free.found[clsid], sets[clsid],
                            now);
     }
+    memcpy(after, crawler->forecasts, sizeof(after));
+    pthread_mutex_unlock(&crawler->mutex);
+    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
+        if ((classes >> clsid & 1) && crawler->free.found[clsid].seen > 0)
+            tell(store, clsid, &crawler->free.found[clsid], &before[clsid], &after[clsid], now);
+    }
+    pthread_mutex_lock(&crawler->mutex);
     crawler->free.walk.active = false;
     crawler->freeing = crawler->free_classes != 0 && crawler->freeing;
     update_busy(crawler);
@@ -401,13 +427,13 @@ static uint64_t clock_ms(void)
 }
 
 /* Whether the viewer has had no room for too long. */
-static bool is_stuck(struct show_walk *show)
+static bool is_stuck(struct show_walk *show, unsigned int patience_ms)
 {
     uint64_t now = clock_ms();
 
     if (show->full_since == 0)
         show->full_since = now;
-    return now - show->full_since > PATIENCE_MS;
+    return now - show->full_since > patience_ms;
 }
 
 /* Returns how much was done; 0: there is no room. */
@@ -427,7 +453,7 @@ static unsigned int show_round(struct store *store, rel_time now)
         }
         taken = hand_out(&store->crawler);
         if (taken == STORE_FULL) {
-            if (is_stuck(show))
+            if (is_stuck(show, store->crawler.patience_ms))
                 end_show(store, false);
             break;
         }
@@ -595,6 +621,7 @@ int crawler_init(struct store *store)
 
     if (error)
         return -error;
+    crawler->patience_ms = PATIENCE_MS;
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     error = pthread_cond_init(&crawler->wake, &attr);
     pthread_condattr_destroy(&attr);

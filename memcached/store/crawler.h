@@ -35,7 +35,8 @@ struct walk {
 
 struct free_walk {
     struct walk walk;
-    bool asked_for;            /* not only by the maintainer; under the mutex */
+    bool asked_for; /* not only by the maintainer; under the mutex */
+    rel_time began;
     uint64_t left[MC_CLASSES]; /* items that may still be looked at */
     struct forecast_found found[MC_CLASSES];
 };
@@ -67,9 +68,10 @@ struct crawler {
     bool busy;        /* atomic: there is a walk */
     struct {
         uint32_t checked, reclaimed;
-    } counts[MC_CLASSES]; /* for the statistics, of this round */
-    unsigned int unslept; /* work since the last pause */
-    rel_time considered;  /* of the maintainer */
+    } counts[MC_CLASSES];     /* for the statistics, of this round */
+    unsigned int patience_ms; /* with a viewer who takes nothing */
+    unsigned int unslept;     /* work since the last pause */
+    rel_time considered;      /* of the maintainer */
     struct free_walk free;
     struct show_walk show;
 };

@@ -7,6 +7,11 @@ enum {
     TURNOVER_MAX = 16 /* minutes */
 };
 
+uint64_t forecast_worth(uint64_t live)
+{
+    return live < WORTH ? 1 : live / WORTH;
+}
+
 void forecast_count(struct forecast_found *found, rel_time exptime, rel_time now)
 {
     if (exptime > now && (exptime - now) / MINUTE < FORECAST_MINUTES)
@@ -20,10 +25,11 @@ void forecast_learn(struct forecast *forecast, const struct forecast_found *foun
     uint64_t due = 0;
     unsigned int minute = 0;
 
-    while (minute < FORECAST_MINUTES && (due == 0 || due < live / WORTH))
+    while (minute < FORECAST_MINUTES && due < forecast_worth(live))
         due += found->soon[minute++];
-    forecast->expiry_min = due > 0 && due >= live / WORTH ? minute : FORECAST_MINUTES;
-    if (found->dead > 0 && found->dead >= found->seen / WORTH)
+    forecast->expiry_min = minute;
+    forecast->expected = due;
+    if (found->dead >= forecast_worth(found->seen))
         forecast->turnover_min = 1;
     else if (forecast->turnover_min < TURNOVER_MAX)
         forecast->turnover_min = forecast->turnover_min ? 2 * forecast->turnover_min : 2;
@@ -38,7 +44,8 @@ rel_time forecast_wait(struct forecast *forecast, uint64_t stored, rel_time now)
     uint64_t fresh;
 
     if (forecast->since == 0)
-        *forecast = (struct forecast){now, 0, 0, FORECAST_MINUTES, 1};
+        *forecast =
+            (struct forecast){.since = now, .expiry_min = FORECAST_MINUTES, .turnover_min = 1};
     fresh = stored - forecast->stored;
     if (forecast->live == 0 && fresh == 0)
         return FORECAST_MINUTES * MINUTE;

@@ -29,9 +29,12 @@ struct forecast {
     uint64_t live;             /* items then */
     uint64_t stored;           /* a count of sets, then */
     unsigned int expiry_min;   /* by what was counted; FORECAST_MINUTES: not soon */
+    uint64_t expected;         /* items that will be dead then */
     unsigned int turnover_min; /* for what was stored since */
 };
 
+/* So many dead items make a crawl worth it. */
+uint64_t forecast_worth(uint64_t live);
 void forecast_count(struct forecast_found *found, rel_time exptime, rel_time now);
 void forecast_learn(struct forecast *forecast, const struct forecast_found *found, uint64_t stored,
                     rel_time now);

@@ -377,6 +377,15 @@ static void test_waiting(void)
     show(&f, STORE_ALL_CLASSES, second);
     wait_end(second);
     ok(second->ended == 1, "the next one gets all");
+    f.store->crawler.patience_ms = 1;
+    viewer->ended = 0;
+    show(&f, STORE_ALL_CLASSES, viewer);
+    wait_end(viewer);
+    ok(viewer->ended == 2, "a viewer who never takes anything is given up");
+    second->ended = second->nshown = 0;
+    show(&f, STORE_ALL_CLASSES, second);
+    wait_end(second);
+    ok(second->ended == 1 && second->nshown == MANY / 2, "and the next one has its turn");
     free(viewer);
     free(second);
     close_all(&f);
