@@ -8,19 +8,19 @@ import client
 import server
 
 _marks = itertools.count()
-LINE = re.compile(r"ts=(\d+)\.(\d{6}) gid=(\d+) (.*)")
+# memcached does not pad the microseconds.
+LINE = re.compile(r"ts=\d+\.\d{1,6} gid=(\d+) (.*)")
 
 
 class Line(dict):
-    """The words of a line; `text` without ts and gid."""
+    """The words of a line; `text` is without ts and gid."""
 
     def __init__(self, line):
         match = LINE.fullmatch(line)
         if not match:
             raise ValueError("not a line of a watcher: %r" % line)
-        self.seconds = int(match.group(1)) + int(match.group(2)) / 1e6
-        self.gid = int(match.group(3))
-        self.text = match.group(4)
+        self.gid = int(match.group(1))
+        self.text = match.group(2)
         super().__init__(word.split("=", 1) for word in self.text.split(" "))
 
     def key(self):
