@@ -280,6 +280,43 @@ def evictions_tell_which_items_leave():
         tap.ok(False, "fetch says whether it was read, ttl how long it had, -1: forever")
 
 
+@tap.case
+def what_goes_to_flash_and_is_moved_there_is_told():
+    if "ext_path" not in server.run("-h")[1]:
+        return tap.diag("this build has no flash storage")
+    words = ("ext_page_size=2,ext_wbuf_size=1,ext_path=%s:16m,ext_item_age=0,ext_item_size=100,"
+             "ext_compact_under=8,ext_drop_under=0,ext_max_frag=0.9" %
+             os.path.join(server.scratch(), "flash"))
+    with server.Server("-o", words, udp=False) as memcached:
+        c = memcached.stream()
+        left, system = Watcher(memcached, "evictions"), Watcher(memcached, "sysevents")
+        system.stream.sock.settimeout(0.001)
+        c.set(b"first", b"x" * 3000)
+        tap.like(left.next().text, r"^type=extwrite key=first fetch=no ttl=-1 la=\d+ clsid=\d+ "
+                 r"bucket=0$", "extwrite")
+        lines = {}
+
+        def moved():
+            for i in range(50):
+                c.set(b"key%d" % (i * 7 % 900), b"x" * 30000)
+            try:
+                while True:
+                    line = system.next()
+                    lines.setdefault(line["type"], line.text)
+            except TimeoutError:
+                pass
+            return "compact_end" in lines
+
+        tap.ok(server.wait_for(moved, 30), "pages are compacted")
+        tap.like(lines.get("compact_start", ""), r"^type=compact_start id=\d+ version=\d+$",
+                 "compact_start")
+        tap.like(lines.get("compact_read_start", ""), r"^type=compact_read_start id=\d+ offset=\d+$",
+                 "compact_read_start")
+        tap.like(lines.get("compact_read_end", ""), r"^type=compact_read_end id=\d+ offset=\d+ "
+                 r"rescues=\d+ lost=\d+ skipped=\d+$", "compact_read_end")
+        tap.like(lines.get("compact_end", ""), r"^type=compact_end id=\d+$", "compact_end")
+
+
 def is_new(line):
     return line["type"] == "conn_new"
 

@@ -3,6 +3,9 @@
  * compact: the thread that moves what is used out of pages with many holes, so that they become
  * free, before the oldest page has to go with all that it holds.
  */
+#include <inttypes.h>
+
+#include "store/event.h"
 #include "store/external.h"
 #include "store/reclaim.h"
 #include "store/verbs.h"
@@ -12,7 +15,52 @@ struct compact_pass {
     struct store_flash_rules rules;
     rel_time now;
     bool drop_cold;
+    bool told; /* that it has begun; what follows is for those who watch */
+    struct flash_at last;
+    uint64_t rescues, lost, skipped; /* before */
 };
+
+/* --- what is told ----------------------------------------------------------- */
+
+static uint64_t read_count(const uint64_t *count)
+{
+    return __atomic_load_n(count, __ATOMIC_RELAXED);
+}
+
+/* At an object: the first one tells which page it is. */
+static void tell_start(struct compact_pass *pass, const struct flash_at *at)
+{
+    struct store *store = pass->store;
+
+    pass->last = *at;
+    if (pass->told)
+        return;
+    pass->told = true;
+    pass->rescues = read_count(&store->compact_rescues);
+    pass->lost = read_count(&store->compact_lost);
+    pass->skipped = read_count(&store->compact_skipped);
+    event_say(store, "type=compact_start id=%" PRIu32 " version=%" PRIu32, at->page, at->version);
+    event_say(store, "type=compact_read_start id=%" PRIu32 " offset=0", at->page);
+}
+
+/* At the end of the page, offset: of its last object. */
+static void tell_end(const struct compact_pass *pass)
+{
+    struct store *store = pass->store;
+
+    if (!pass->told)
+        return;
+    event_say(store,
+              "type=compact_read_end id=%" PRIu32 " offset=%" PRIu32 " rescues=%" PRIu64
+              " lost=%" PRIu64 " skipped=%" PRIu64,
+              pass->last.page, pass->last.offset,
+              read_count(&store->compact_rescues) - pass->rescues,
+              read_count(&store->compact_lost) - pass->lost,
+              read_count(&store->compact_skipped) - pass->skipped);
+    event_say(store, "type=compact_end id=%" PRIu32, pass->last.page);
+}
+
+/* --- objects ------------------------------------------------------------------ */
 
 static bool same_place(const struct flash_at *a, const struct flash_at *b)
 {
@@ -109,6 +157,7 @@ static bool visit(void *context, const struct flash_at *at, const char *bytes, u
     struct slice name = {bytes + 1, (uint8_t)bytes[0]};
     uint64_t hash;
 
+    tell_start(pass, at);
     if (name.len == 0 || name.len > MC_KEY_MAX || name.len >= nbytes)
         return true;
     hash = hash_key(pass->store->control, name);
@@ -129,10 +178,13 @@ unsigned int compact_round(struct store *store, rel_time now)
 {
     struct compact_pass pass = {.store = store, .now = now};
     uint32_t nfree = flash_nfree(store->config.flash);
+    bool done;
 
     store_flash_rules(store, &pass.rules);
     if (nfree >= pass.rules.compact_under)
         return 0;
     pass.drop_cold = nfree < pass.rules.drop_under;
-    return flash_compact(store->config.flash, pass.rules.max_frag, visit, &pass);
+    done = flash_compact(store->config.flash, pass.rules.max_frag, visit, &pass);
+    tell_end(&pass);
+    return done;
 }

@@ -4,6 +4,7 @@
  * segments, when their class has little memory left or when they have not been used for long, and
  * puts external items into their place.
  */
+#include "store/event.h"
 #include "store/external.h"
 #include "store/reclaim.h"
 #include "store/verbs.h"
@@ -142,6 +143,12 @@ static bool replace(const struct spill_pass *pass, struct mc_item *old, const st
     return item != NULL;
 }
 
+static void tell_written(const struct spill_pass *pass, const struct mc_item *item)
+{
+    if (event_wanted(pass->store, STORE_EVENT_ITEM))
+        event_item(pass->store, "extwrite", item, (int)bucket_of(pass, item), pass->now);
+}
+
 static unsigned int write_chosen(struct spill_pass *pass)
 {
     unsigned int nwritten = 0;
@@ -149,8 +156,10 @@ static unsigned int write_chosen(struct spill_pass *pass)
     for (size_t i = 0; i < pass->nitems; i++) {
         struct flash_at at;
 
-        if (write_object(pass, pass->items[i], &at))
-            nwritten += replace(pass, pass->items[i], &at);
+        if (write_object(pass, pass->items[i], &at) && replace(pass, pass->items[i], &at)) {
+            tell_written(pass, pass->items[i]);
+            nwritten++;
+        }
         item_put(pass->store, pass->items[i]);
     }
     return nwritten;
