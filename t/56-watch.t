@@ -310,8 +310,8 @@ def what_goes_to_flash_and_is_moved_there_is_told():
         tap.ok(server.wait_for(moved, 30), "pages are compacted")
         tap.like(lines.get("compact_start", ""), r"^type=compact_start id=\d+ version=\d+$",
                  "compact_start")
-        tap.like(lines.get("compact_read_start", ""), r"^type=compact_read_start id=\d+ offset=\d+$",
-                 "compact_read_start")
+        tap.like(lines.get("compact_read_start", ""),
+                 r"^type=compact_read_start id=\d+ offset=\d+$", "compact_read_start")
         tap.like(lines.get("compact_read_end", ""), r"^type=compact_read_end id=\d+ offset=\d+ "
                  r"rescues=\d+ lost=\d+ skipped=\d+$", "compact_read_end")
         tap.like(lines.get("compact_end", ""), r"^type=compact_end id=\d+$", "compact_end")
