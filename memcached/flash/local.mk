@@ -8,3 +8,9 @@ flash_srcs += memcached/flash/compact.c memcached/flash/crc32c.c memcached/flash
 else
 flash_srcs += memcached/flash/none.c
 endif
+
+if ENABLE_EXTSTORE
+unit_tests += t/unit/flash
+endif
+t_unit_flash_SOURCES = t/unit/flash.c t/lib/tap.h
+t_unit_flash_LDADD = $(flash_libs)

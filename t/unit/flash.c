@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Objects on flash: where they come back from, and when they are gone. */
+#include "flash/flash.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "flash/crc32c.h"
+#include "t/lib/tap.h"
+
+enum { PAGE = 64 << 10, BUFFER = 16 << 10, OBJECT = 1000, PAGES = 4 };
+enum { FRAME = 1008, PER_BUFFER = BUFFER / FRAME, PER_PAGE = PAGE / BUFFER * PER_BUFFER };
+
+struct lab {
+    char folder[64], files[FLASH_BUCKETS][80];
+    struct flash *flash;
+};
+
+/* A flash store of a file of 4 pages for each of the buckets. */
+static void open_lab(struct lab *lab, const enum flash_bucket *buckets, size_t n)
+{
+    struct flash_path paths[FLASH_BUCKETS];
+    const struct flash_config config = {paths, n, PAGE, BUFFER, 2, 3};
+    char error[256] = "";
+
+    strcpy(lab->folder, "/tmp/flash-unit-XXXXXX");
+    if (!mkdtemp(lab->folder)) {
+        skip_all("no temporary folder");
+    }
+    for (size_t i = 0; i < n; i++) {
+        snprintf(lab->files[i], sizeof(lab->files[i]), "%s/%zu", lab->folder, i);
+        paths[i] = (struct flash_path){lab->files[i], PAGES, buckets[i]};
+    }
+    lab->flash = flash_open(&config, error, sizeof(error));
+    if (!ok(lab->flash && flash_start(lab->flash) == 0, "a flash store opens %s", error)) {
+        exit(1);
+    }
+}
+
+static void close_lab(struct lab *lab)
+{
+    flash_close(lab->flash);
+    for (size_t i = 0; i < FLASH_BUCKETS; i++) {
+        unlink(lab->files[i]);
+    }
+    rmdir(lab->folder);
+}
+
+static void open_plain(struct lab *lab)
+{
+    static const enum flash_bucket bucket = FLASH_DEFAULT;
+
+    *lab = (struct lab){0};
+    open_lab(lab, &bucket, 1);
+}
+
+static void fill(char object[OBJECT], unsigned int number)
+{
+    for (size_t i = 0; i < OBJECT; i++) {
+        object[i] = (char)(number * 31 + i);
+    }
+    memcpy(object, &number, sizeof(number));
+}
+
+static struct flash_at put(struct lab *lab, enum flash_bucket bucket, unsigned int number)
+{
+    char object[OBJECT];
+    const struct iovec iov[2] = {{object, 10}, {object + 10, OBJECT - 10}};
+    struct flash_at at = {0};
+
+    fill(object, number);
+    if (!flash_write(lab->flash, bucket, iov, 2, &at)) {
+        ok(false, "object %u is written", number);
+    }
+    return at;
+}
+
+static enum flash_result get(struct lab *lab, const struct flash_at *at, unsigned int number)
+{
+    char object[OBJECT], buffer[OBJECT] = {0};
+    struct flash_read read = {.at = *at, .buffer = buffer, .nbytes = OBJECT};
+
+    fill(object, number);
+    flash_read_wait(lab->flash, &read);
+    if (read.result == FLASH_READ && memcmp(buffer, object, OBJECT) != 0) {
+        ok(false, "object %u is what was written", number);
+    }
+    return read.result;
+}
+
+static struct flash_stats stats_of(struct lab *lab)
+{
+    struct flash_stats stats;
+
+    flash_stats(lab->flash, &stats);
+    return stats;
+}
+
+/* --- the checksum ---------------------------------------------------------- */
+
+static void crc32c_is_that_of_the_rfc(void)
+{
+    char zeros[32] = {0}, ones[32], rising[32], bytes[256];
+    struct crc32c by_table, best;
+    bool equal = true;
+
+    crc32c_init(&best);
+    by_table = best;
+    by_table.update = crc32c_by_table;
+    memset(ones, 0xff, sizeof(ones));
+    for (int i = 0; i < 32; i++) {
+        rising[i] = (char)i;
+    }
+    ok(crc32c(&best, 0, "123456789", 9) == 0xe3069283u, "CRC32C of 123456789");
+    ok(crc32c(&best, 0, zeros, 32) == 0x8a9136aau, "of 32 zeros (RFC 3720, B.4)");
+    ok(crc32c(&best, 0, ones, 32) == 0x62a8ab43u, "of 32 bytes of ones");
+    ok(crc32c(&best, 0, rising, 32) == 0x46dd794eu, "of 32 rising bytes");
+    ok(crc32c(&best, crc32c(&best, 0, "1234", 4), "56789", 5) == 0xe3069283u, "in two steps");
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        bytes[i] = (char)(i * i);
+    }
+    for (size_t from = 0; from < 8; from++) {
+        for (size_t n = 0; n < 200; n++) {
+            equal &= crc32c(&best, 0, bytes + from, n) == crc32c(&by_table, 0, bytes + from, n);
+        }
+    }
+    ok(equal, "table and processor agree at any length and alignment");
+}
+
+/* --- reading what was written ------------------------------------------------ */
+
+static void objects_come_back(void)
+{
+    enum { N = 2 * PER_BUFFER };
+    struct flash_at at[N];
+    char buffer[OBJECT];
+    struct lab lab;
+    bool good = true;
+
+    open_plain(&lab);
+    for (unsigned int i = 0; i < N; i++) {
+        at[i] = put(&lab, FLASH_DEFAULT, i);
+    }
+    for (unsigned int i = 0; i < N; i++) {
+        good &= get(&lab, &at[i], i) == FLASH_READ;
+    }
+    ok(good, "objects come back from file and buffer");
+    ok(flash_read_now(lab.flash,
+                      &(struct flash_read){.at = at[N - 1], .buffer = buffer, .nbytes = OBJECT}),
+       "what is in the buffer can be read without waiting");
+    ok(stats_of(&lab).objects_read == N + 1, "each read is counted");
+    ok(stats_of(&lab).bytes_written == (uint64_t)N * FRAME, "and the bytes that were written");
+    at[0].crc++;
+    ok(get(&lab, &at[0], 0) == FLASH_BAD, "another checksum is an error");
+    at[1].version++;
+    ok(get(&lab, &at[1], 1) == FLASH_GONE, "another version is gone");
+    close_lab(&lab);
+}
+
+static void an_object_is_at_most_a_buffer(void)
+{
+    static char bytes[BUFFER];
+    struct iovec iov = {bytes, BUFFER - 7};
+    struct flash_at at;
+    struct lab lab;
+
+    open_plain(&lab);
+    ok(!flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &at), "a longer one is refused");
+    iov.iov_len = BUFFER - 8;
+    ok(flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &at), "one that fills it is not");
+    ok(flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &at), "nor the next one");
+    close_lab(&lab);
+}
+
+struct waiting {
+    struct flash_read read;
+    char buffer[OBJECT];
+    unsigned int *nleft;
+};
+
+static void on_read(struct flash_read *read)
+{
+    __atomic_sub_fetch(((struct waiting *)read)->nleft, 1, __ATOMIC_ACQ_REL);
+}
+
+static void threads_read_from_the_disk(void)
+{
+    enum { N = PER_PAGE + 5 };
+    static struct waiting waiting[N];
+    unsigned int nleft = N;
+    char object[OBJECT];
+    struct lab lab;
+    bool good = true;
+    int fd;
+
+    open_plain(&lab);
+    for (unsigned int i = 0; i < N; i++) {
+        waiting[i] = (struct waiting){
+            .read = {.at = put(&lab, FLASH_DEFAULT, i), .nbytes = OBJECT, .done = on_read},
+            .nleft = &nleft,
+        };
+        waiting[i].read.buffer = waiting[i].buffer;
+    }
+    fd = open(lab.files[0], O_RDWR);
+    fsync(fd);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+    for (unsigned int i = 0; i < N; i++) {
+        flash_read_later(lab.flash, &waiting[i].read);
+    }
+    while (__atomic_load_n(&nleft, __ATOMIC_ACQUIRE) > 0) {
+        sched_yield();
+    }
+    for (unsigned int i = 0; i < N; i++) {
+        fill(object, i);
+        good &=
+            waiting[i].read.result == FLASH_READ && memcmp(waiting[i].buffer, object, OBJECT) == 0;
+    }
+    ok(good, "reads that were left to the threads end with the right bytes");
+    ok(stats_of(&lab).io_queue == 0, "and leave the queue empty");
+    close_lab(&lab);
+}
+
+/* --- pages ------------------------------------------------------------------- */
+
+static void the_oldest_page_makes_room(void)
+{
+    enum { N = (PAGES + 1) * PER_PAGE };
+    static struct flash_at at[N];
+    unsigned int ngone = 0;
+    struct flash_stats stats;
+    struct lab lab;
+    bool good = true;
+
+    open_plain(&lab);
+    for (unsigned int i = 0; i < N; i++) {
+        at[i] = put(&lab, FLASH_DEFAULT, i);
+    }
+    for (unsigned int i = 0; i < N; i++) {
+        bool gone = get(&lab, &at[i], i) == FLASH_GONE;
+
+        ngone += gone;
+        good &= gone == (i < PER_PAGE) && flash_is_there(lab.flash, &at[i]) == !gone;
+    }
+    ok(good && ngone == PER_PAGE, "a full store loses the objects of its oldest page, no others");
+    stats = stats_of(&lab);
+    ok(stats.page_evictions == 1 && stats.objects_evicted == PER_PAGE &&
+           stats.bytes_evicted == (uint64_t)PER_PAGE * FRAME,
+       "which is counted");
+    flash_drop(lab.flash, &at[0], OBJECT);
+    ok(stats_of(&lab).objects_used == stats.objects_used, "to drop a lost one changes nothing");
+    ok(stats.page_allocs == PAGES + 1 && stats.pages_used == PAGES && flash_nfree(lab.flash) == 0,
+       "all pages are in use");
+    close_lab(&lab);
+}
+
+static void an_unused_page_is_free_again(void)
+{
+    enum { N = PER_PAGE + 1 };
+    static struct flash_at at[N];
+    struct lab lab;
+
+    open_plain(&lab);
+    for (unsigned int i = 0; i < N; i++) {
+        at[i] = put(&lab, FLASH_DEFAULT, i);
+    }
+    flash_share(lab.flash, &at[3], OBJECT);
+    for (unsigned int i = 0; i < PER_PAGE; i++) {
+        flash_drop(lab.flash, &at[i], OBJECT);
+    }
+    ok(flash_nfree(lab.flash) == PAGES - 2 && get(&lab, &at[3], 3) == FLASH_READ,
+       "a page stays while an object that is shared is used");
+    flash_drop(lab.flash, &at[3], OBJECT);
+    ok(flash_nfree(lab.flash) == PAGES - 1 && stats_of(&lab).page_reclaims == 1,
+       "and is free when nothing in it is used");
+    ok(get(&lab, &at[3], 3) == FLASH_GONE, "then its objects are gone");
+    ok(get(&lab, &at[PER_PAGE], PER_PAGE) == FLASH_READ, "those of others are not");
+    ok(stats_of(&lab).bytes_fragmented == PAGE - FRAME, "what no object uses are holes");
+    close_lab(&lab);
+}
+
+static void buckets_have_pages_of_their_own(void)
+{
+    static const enum flash_bucket buckets[] = {FLASH_DEFAULT, FLASH_LOWTTL};
+    struct flash_page_stats page;
+    struct lab lab = {0};
+    struct flash_at low, plain, chunked;
+
+    open_lab(&lab, buckets, 2);
+    low = put(&lab, FLASH_LOWTTL, 1);
+    plain = put(&lab, FLASH_DEFAULT, 2);
+    chunked = put(&lab, FLASH_CHUNKED, 3);
+    flash_page_stats(lab.flash, low.page, &page);
+    ok(page.bucket == FLASH_LOWTTL && page.free_bucket == FLASH_LOWTTL && page.bytes == FRAME,
+       "a file is for its bucket");
+    flash_page_stats(lab.flash, plain.page, &page);
+    ok(page.bucket == FLASH_DEFAULT && page.free_bucket == FLASH_DEFAULT, "and not for the others");
+    flash_page_stats(lab.flash, chunked.page, &page);
+    ok(page.bucket == FLASH_CHUNKED && page.free_bucket == FLASH_DEFAULT &&
+           chunked.page != plain.page,
+       "a bucket without a file shares, but not its pages");
+    for (unsigned int i = 0; i < PAGES * PER_PAGE; i++) {
+        put(&lab, FLASH_LOWTTL, i);
+    }
+    ok(stats_of(&lab).page_evictions == 0, "a bucket whose file is full goes on in the common one");
+    close_lab(&lab);
+}
+
+/* --- compaction --------------------------------------------------------------- */
+
+struct moving {
+    struct lab *lab;
+    struct flash_at *at;
+    unsigned int nseen, nmoved;
+    unsigned int nlast;
+    bool in_order;
+};
+
+static bool move_object(void *context, const struct flash_at *at, const char *bytes,
+                        uint32_t nbytes)
+{
+    struct moving *moving = context;
+    unsigned int number;
+
+    memcpy(&number, bytes, sizeof(number));
+    moving->in_order &= nbytes == OBJECT && (moving->nseen == 0 || number == moving->nlast + 1);
+    moving->nlast = number;
+    moving->nseen++;
+    if (number % 10 == 0 && at->version == moving->at[number].version) {
+        moving->at[number] = put(moving->lab, FLASH_COMPACT, number);
+        flash_drop(moving->lab->flash, at, nbytes);
+        moving->nmoved++;
+    }
+    return true;
+}
+
+static void compaction_shows_what_was_written(void)
+{
+    enum { N = PER_PAGE + 1 };
+    static struct flash_at at[N];
+    struct lab lab;
+    struct moving moving = {.lab = &lab, .at = at, .in_order = true};
+    bool good = true;
+
+    open_plain(&lab);
+    for (unsigned int i = 0; i < N; i++) {
+        at[i] = put(&lab, FLASH_DEFAULT, i);
+    }
+    ok(!flash_compact(lab.flash, 0.5, move_object, &moving), "a page that is used is left alone");
+    for (unsigned int i = 0; i < PER_PAGE; i++) {
+        if (i % 10) {
+            flash_drop(lab.flash, &at[i], OBJECT);
+        }
+    }
+    ok(flash_compact(lab.flash, 0.5, move_object, &moving), "one with many holes is not");
+    ok(moving.in_order && moving.nseen == PER_PAGE, "all objects are shown, in order");
+    for (unsigned int i = 0; i < PER_PAGE; i += 10) {
+        good &= get(&lab, &at[i], i) == FLASH_READ;
+    }
+    ok(good && moving.nmoved == (PER_PAGE + 9) / 10, "what was moved is there");
+    ok(flash_nfree(lab.flash) == PAGES - 2 && stats_of(&lab).page_reclaims == 1,
+       "and its page is free");
+    close_lab(&lab);
+}
+
+/* --- failures ------------------------------------------------------------------ */
+
+static void a_file_that_fails_gives_no_bytes(void)
+{
+    enum { N = PER_BUFFER + 1 };
+    static const struct rlimit none = {0, RLIM_INFINITY};
+    static struct flash_at at[N];
+    struct rlimit before;
+    struct lab lab;
+    bool refused = false;
+
+    open_plain(&lab);
+    for (unsigned int i = 0; i < N; i++) {
+        at[i] = put(&lab, FLASH_DEFAULT, i);
+    }
+    ok(truncate(lab.files[0], 0) == 0 && get(&lab, &at[0], 0) == FLASH_BAD,
+       "what cannot be read is an error");
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    setrlimit(RLIMIT_FSIZE, &none);
+    for (unsigned int i = 0; i < N && !refused; i++) {
+        char object[OBJECT] = {0};
+        const struct iovec iov = {object, OBJECT};
+
+        refused = !flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &(struct flash_at){0});
+    }
+    ok(refused, "a write that fails is refused");
+    ok(get(&lab, &at[N - 1], N - 1) == FLASH_GONE, "and its page is given up");
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){before.rlim_max, before.rlim_max});
+    at[0] = put(&lab, FLASH_DEFAULT, 7);
+    ok(get(&lab, &at[0], 7) == FLASH_READ, "the next one is tried again");
+    close_lab(&lab);
+}
+
+static void a_file_is_used_once(void)
+{
+    struct lab lab;
+    struct flash_path path = {lab.files[0], PAGES, FLASH_DEFAULT};
+    const struct flash_config config = {&path, 1, PAGE, BUFFER, 1, 1};
+    char error[256] = "";
+
+    open_plain(&lab);
+    ok(!flash_open(&config, error, sizeof(error)) && strstr(error, "in use"),
+       "a file that another store has is refused");
+    path.name = "/nonexistent/flash";
+    ok(!flash_open(&config, error, sizeof(error)) && strstr(error, "No such file"),
+       "so is one that cannot be made");
+    close_lab(&lab);
+}
+
+int main(void)
+{
+    crc32c_is_that_of_the_rfc();
+    objects_come_back();
+    an_object_is_at_most_a_buffer();
+    threads_read_from_the_disk();
+    the_oldest_page_makes_room();
+    an_unused_page_is_free_again();
+    buckets_have_pages_of_their_own();
+    compaction_shows_what_was_written();
+    a_file_that_fails_gives_no_bytes();
+    a_file_is_used_once();
+    return done();
+}
