@@ -19,8 +19,8 @@ struct mc_item *external_new(struct store *store, const struct mc_item *like,
     item->nbytes = like->nbytes;
     item->time = __atomic_load_n(&like->time, __ATOMIC_RELAXED);
     item->refcount = 1;
-    item->flags =
-        (__u16)((__atomic_load_n(&like->flags, __ATOMIC_RELAXED) & ITEM_MARKS) | MC_ITEM_EXTERN);
+    item_new_flags(item,
+                   (__atomic_load_n(&like->flags, __ATOMIC_RELAXED) & ITEM_MARKS) | MC_ITEM_EXTERN);
     item->clsid = (__u8)clsid;
     item->nkey = like->nkey;
     item->nmid = like->nmid;

@@ -146,7 +146,7 @@ int store_save(struct store *store, rel_time now, void **image, size_t *nimage)
     size_t size;
     char *at;
 
-    assert(!store->locals && !store->maintainer.running);
+    assert(!store->locals);
     fill_head(store, now, &head);
     size = image_size(head.npages);
     at = malloc(size);

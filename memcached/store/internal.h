@@ -11,6 +11,7 @@
 #include "store/item.h"
 #include "store/lru.h"
 #include "store/maintainer.h"
+#include "store/mover.h"
 #include "store/sizes.h"
 #include "store/slab.h"
 #include "store/spiller.h"
@@ -42,6 +43,7 @@ struct store {
     struct sizes sizes;
     struct flush flush;
     struct maintainer maintainer;
+    struct mover mover;
     struct store_events events; /* see event.h */
     struct crawler crawler;
 

@@ -110,13 +110,12 @@ static bool add_chunks(struct store *store, struct mc_item *item, const struct s
             return false;
         }
         chunk = heap_at(&store->heap, ref);
-        *chunk = (struct item_chunk){
-            .owner = heap_ref(&store->heap, item),
-            .index = i,
-            .nbytes = (uint32_t)n,
-            .flags = MC_ITEM_CHUNK,
-            .clsid = (uint8_t)slab_class_of_ref(&store->slabs, ref),
-        };
+        chunk->owner = heap_ref(&store->heap, item);
+        chunk->index = i;
+        chunk->nbytes = (uint32_t)n;
+        chunk->clsid = (uint8_t)slab_class_of_ref(&store->slabs, ref);
+        /* Release: pairs with the mover, which reads whose it is when it sees what it is. */
+        __atomic_store_n(&chunk->flags, MC_ITEM_CHUNK, __ATOMIC_RELEASE);
         chunk_refs(item)[i] = ref;
         left -= n;
     }
@@ -145,7 +144,7 @@ struct mc_item *item_new(struct store *store, struct slice key, uint32_t client_
     item->nbytes = (uint32_t)(key.len + shape.nmiddle + shape.nvalue);
     item->time = now;
     item->refcount = 1;
-    item->flags = shape.nchunks ? MC_ITEM_CHUNKED : 0;
+    item_new_flags(item, shape.nchunks ? MC_ITEM_CHUNKED : 0);
     item->clsid = (uint8_t)shape.clsid;
     item->nkey = (uint8_t)key.len;
     item->nmid = shape.nmiddle;
@@ -170,6 +169,47 @@ void item_put(struct store *store, struct mc_item *item)
     }
     free_chunks(store, item,
                 item->flags & MC_ITEM_CHUNKED ? nchunks_for(store, value_bytes(item)) : 0);
+}
+
+void item_move(struct store *store, struct mc_item *copy, const struct mc_item *item)
+{
+    size_t nbytes = item_bytes(item) - MC_ITEM_HEADER; /* in memory */
+    uint32_t nparts = 0;
+
+    if (item->flags & MC_ITEM_CHUNKED) {
+        nparts = nchunks_for(store, value_bytes(item));
+        nbytes = item_head_bytes(item) + nparts * sizeof(uint32_t) - MC_ITEM_HEADER;
+    }
+    copy->cas = item->cas;
+    copy->exptime = item->exptime;
+    copy->nbytes = item->nbytes;
+    copy->time = item->time;
+    copy->refcount = 1;
+    copy->clsid = item->clsid;
+    copy->nkey = item->nkey;
+    copy->nmid = item->nmid;
+    copy->epoch = item->epoch;
+    memcpy(copy->wire, item->wire, nbytes);
+    for (uint32_t i = 0; i < nparts; i++) {
+        struct item_chunk *chunk = heap_at(&store->heap, chunk_refs(item)[i]);
+
+        chunk->owner = heap_ref(&store->heap, copy);
+    }
+    __atomic_store_n(&copy->flags, item->flags, __ATOMIC_RELEASE);
+}
+
+void item_move_part(struct store *store, struct mc_item *item, uint32_t index, uint32_t to)
+{
+    const struct item_chunk *chunk = heap_at(&store->heap, chunk_refs(item)[index]);
+    struct item_chunk *copy = heap_at(&store->heap, to);
+
+    copy->owner = chunk->owner;
+    copy->index = index;
+    copy->nbytes = chunk->nbytes;
+    copy->clsid = chunk->clsid;
+    memcpy(copy->data, chunk->data, chunk->nbytes);
+    chunk_refs(item)[index] = to;
+    __atomic_store_n(&copy->flags, MC_ITEM_CHUNK, __ATOMIC_RELEASE);
 }
 
 struct slice item_piece(const struct store *store, const struct mc_item *item, size_t offset)

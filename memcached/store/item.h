@@ -69,9 +69,16 @@ static inline void item_set_time(struct mc_item *item, rel_time now)
     __atomic_store_n(&item->time, now, __ATOMIC_RELAXED);
 }
 
+/* Release: pairs with the mover, which reads the key of an item when it sees that it is linked. */
 static inline void item_set_flags(struct mc_item *item, unsigned int flags)
 {
-    __atomic_store_n(&item->flags, (__u16)(item->flags | flags), __ATOMIC_RELAXED);
+    __atomic_store_n(&item->flags, (__u16)(item->flags | flags), __ATOMIC_RELEASE);
+}
+
+/* Of a chunk that was just allocated; the mover may be looking at it. */
+static inline void item_new_flags(struct mc_item *item, unsigned int flags)
+{
+    __atomic_store_n(&item->flags, (__u16)flags, __ATOMIC_RELAXED);
 }
 
 static inline void item_clear_flags(struct mc_item *item, unsigned int flags)
@@ -87,6 +94,19 @@ struct mc_item *item_new(struct store *store, struct slice key, uint32_t client_
                          rel_time exptime, size_t nvalue, rel_time now, enum store_result *result);
 /* Lets go of a hold; the last one frees it. */
 void item_put(struct store *store, struct mc_item *item);
+
+/*
+ * Flags of items to which more belongs than their own chunk: those are moved in one piece, and
+ * only while nobody holds them.
+ */
+enum { ITEM_COMPOUND = MC_ITEM_CHUNKED | MC_ITEM_EXTERN };
+/*
+ * Makes `copy`, a chunk as large, what `item` is: marks, value and parts, with one holder, where
+ * it had in the lists. It is for the caller to put there. Under the stripe.
+ */
+void item_move(struct store *store, struct mc_item *copy, const struct mc_item *item);
+/* Moves part `index` of an item that nobody else holds to the chunk `to`. Under the stripe. */
+void item_move_part(struct store *store, struct mc_item *item, uint32_t index, uint32_t to);
 
 /* As item_at and item_nvalue of store.h. */
 struct slice item_piece(const struct store *store, const struct mc_item *item, size_t offset);

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sources, headers included, and the layer's unit tests (see the top Makefile.am).
-store_srcs = memcached/store/event.c memcached/store/event.h memcached/store/flush.c \
+store_srcs = memcached/store/automove.c memcached/store/automove.h \
+    memcached/store/background.c memcached/store/background.h \
+    memcached/store/mover.c memcached/store/mover.h \
+    memcached/store/event.c memcached/store/event.h memcached/store/flush.c \
     memcached/store/flush.h memcached/store/hash.h \
     memcached/store/image.c memcached/store/image.h \
     memcached/store/heap.c memcached/store/heap.h memcached/store/internal.h \
@@ -76,6 +79,10 @@ t_unit_store_failures_LDADD = $(store_libs)
 unit_tests += t/unit/store_meta
 t_unit_store_meta_SOURCES = t/unit/store_meta.c t/unit/store_fixture.h
 t_unit_store_meta_LDADD = $(store_libs)
+
+unit_tests += t/unit/store_mover
+t_unit_store_mover_SOURCES = t/unit/store_mover.c t/unit/store_fixture.h
+t_unit_store_mover_LDADD = $(store_libs)
 
 unit_tests += t/unit/store_image
 t_unit_store_image_SOURCES = t/unit/store_image.c t/unit/store_fixture.h

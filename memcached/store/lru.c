@@ -55,6 +55,24 @@ void lru_move(struct lru *lru, const struct heap *heap, struct mc_item *item,
     lru_link(lru, heap, item, segment);
 }
 
+void lru_replace(struct lru *lru, const struct heap *heap, const struct mc_item *item,
+                 struct mc_item *copy)
+{
+    struct lru_list *list = &lru->lists[lru_segment_of(item)];
+    uint32_t ref = heap_ref(heap, copy);
+
+    copy->prev = item->prev;
+    copy->next = item->next;
+    if (copy->prev)
+        at(heap, copy->prev)->next = ref;
+    else
+        list->head = ref;
+    if (copy->next)
+        at(heap, copy->next)->prev = ref;
+    else
+        list->tail = ref;
+}
+
 struct mc_item *lru_tail(const struct lru *lru, const struct heap *heap, enum lru_segment segment)
 {
     return at(heap, lru->lists[segment].tail);

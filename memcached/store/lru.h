@@ -28,8 +28,8 @@ struct lru_list {
 
 struct lru_counts {
     uint64_t evicted, evicted_nonzero, outofmemory, reclaimed, expired_unfetched, evicted_unfetched,
-        evicted_active, crawler_reclaimed, crawler_items_checked, lrutail_reflocked, moves_to_cold,
-        moves_to_warm, moves_within_lru, direct_reclaims;
+        evicted_active, tailrepairs, crawler_reclaimed, crawler_items_checked, lrutail_reflocked,
+        moves_to_cold, moves_to_warm, moves_within_lru, direct_reclaims;
 };
 
 struct lru {
@@ -65,6 +65,9 @@ void lru_link(struct lru *lru, const struct heap *heap, struct mc_item *item,
 void lru_move(struct lru *lru, const struct heap *heap, struct mc_item *item,
               enum lru_segment segment);
 void lru_unlink(struct lru *lru, const struct heap *heap, struct mc_item *item);
+/* Puts the copy of an item where the item is. */
+void lru_replace(struct lru *lru, const struct heap *heap, const struct mc_item *item,
+                 struct mc_item *copy);
 /* NULL: empty. */
 struct mc_item *lru_tail(const struct lru *lru, const struct heap *heap, enum lru_segment segment);
 struct mc_item *lru_head(const struct lru *lru, const struct heap *heap, enum lru_segment segment);

@@ -7,20 +7,16 @@
 #ifndef STORE_MAINTAINER_H
 #define STORE_MAINTAINER_H
 
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "store/background.h"
 
 struct store;
 
 struct maintainer {
-    pthread_t thread;
-    pthread_mutex_t mutex;
-    pthread_cond_t wake;
-    bool running, stop; /* under the mutex */
-    uint64_t njuggles;  /* classes looked at; written by the thread, read by all (relaxed) */
+    struct background background;
+    uint64_t njuggles; /* classes looked at; written by the thread, read by all (relaxed) */
 };
 
 /* One round over everything; returns how much there was to do. The thread's body, for tests too. */

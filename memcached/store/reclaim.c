@@ -4,6 +4,7 @@
 #include "store/event.h"
 #include "store/external.h"
 #include "store/tuning.h"
+#include "store/verbs.h"
 
 enum {
     TAIL_TRIES = 5,    /* items whose stripe is taken, before a tail is given up */
@@ -61,6 +62,8 @@ static enum step evict(struct store *store, struct lru *lru, struct mc_item *ite
     lru->counts.evicted_unfetched += !(item->flags & MC_ITEM_FETCHED);
     lru->counts.evicted_active += (item->flags & MC_ITEM_ACTIVE) != 0;
     lru->evicted_time = item_age(item, now);
+    if (__builtin_expect(__atomic_load_n(&store->mover.mode, __ATOMIC_RELAXED) == 2, 0))
+        mover_evicted(store, lru_class_of(item));
     if (event_wanted(store, STORE_EVENT_ITEM))
         event_item(store, "eviction", item, -1, now);
     return free_item(store, item, hash, spot);
@@ -111,6 +114,13 @@ static enum step judge_live(struct store *store, struct lru *lru, struct mc_item
     return aim == AIM_EVICT ? evict(store, lru, item, hash, spot, now) : STEP_NONE;
 }
 
+/* Held for so long that its key had better be free: its memory waits for the holder. */
+static bool is_stuck(const struct store *store, const struct mc_item *item, rel_time now)
+{
+    return store->config.tail_repair_time != 0 &&
+           item_age(item, now) > store->config.tail_repair_time;
+}
+
 /* Under the stripe and the LRU lock. */
 static enum step judge(struct store *store, struct lru *lru, struct mc_item *item, uint64_t hash,
                        enum aim aim, rel_time now)
@@ -121,17 +131,17 @@ static enum step judge(struct store *store, struct lru *lru, struct mc_item *ite
     assert(linked);
     if (!linked)
         return STEP_NONE;
-    /* One mark may stand for many reads by the kernel. */
-    if (table_take_touch(&spot)) {
-        item_set_flags(item, MC_ITEM_FETCHED | MC_ITEM_ACTIVE);
-        item_set_time(item, now);
-    }
+    verb_take_touch(item, &spot, now);
     if (flush_is_dead(item, flush_epoch(store), now) || external_is_lost(store, item)) {
         lru->counts.reclaimed++;
         lru->counts.expired_unfetched += !(item->flags & MC_ITEM_FETCHED);
         return free_item(store, item, hash, &spot);
     }
     if (aim != AIM_BALANCE && __atomic_load_n(&item->refcount, __ATOMIC_RELAXED) > 1) {
+        if (is_stuck(store, item, now)) {
+            lru->counts.tailrepairs++;
+            return free_item(store, item, hash, &spot);
+        }
         lru_move(lru, &store->heap, item, lru_segment_of(item));
         return STEP_HELD;
     }
@@ -209,6 +219,11 @@ static bool reclaim_one(struct store *store, unsigned int clsid, rel_time now)
     }
     lock_release(&lru->lock, LOCK_LRU);
     return step == STEP_FREED;
+}
+
+bool reclaim_evict(struct store *store, unsigned int clsid, rel_time now)
+{
+    return reclaim_one(store, clsid, now);
 }
 
 static uint32_t alloc_evicting(struct store *store, unsigned int clsid, rel_time now)

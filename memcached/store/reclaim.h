@@ -29,6 +29,9 @@ struct table_spot;
  */
 uint32_t reclaim_alloc(struct store *store, size_t size, unsigned int lru_class, rel_time now);
 
+/* Evicts an item of the class, the oldest it can. False: it could not. */
+bool reclaim_evict(struct store *store, unsigned int clsid, rel_time now);
+
 /*
  * Keeps the segments of a class in proportion and frees what is dead at the
  * tails; does at most `limit` steps. Returns how many it did.

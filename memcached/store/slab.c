@@ -406,20 +406,20 @@ int slab_provide(struct slabs *slabs)
 
 /* --- pages on the move ------------------------------------------------------- */
 
-uint32_t slab_page_pick(struct slabs *slabs, unsigned int clsid, uint32_t after)
+uint32_t slab_page_pick(struct slabs *slabs, unsigned int clsid, uint32_t avoid)
 {
     struct slab_class *class = &slabs->classes[clsid];
     uint32_t n = __atomic_load_n(&slabs->ntouched, __ATOMIC_RELAXED), best = 0;
     int most = -1;
 
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t number = FIRST_PAGE + (after + i) % n;
+        uint32_t number = FIRST_PAGE + i;
         const struct slab_page *page = &slabs->pages[number];
 
         if (__atomic_load_n(&page->clsid, __ATOMIC_RELAXED) != clsid)
             continue;
         lock_take(&class->lock, LOCK_SLAB);
-        if (page->navail > most) {
+        if (page->navail > most && number != avoid) {
             most = page->navail;
             best = number;
         }

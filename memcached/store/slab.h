@@ -115,8 +115,8 @@ int slab_provide(struct slabs *slabs);
 
 /* --- pages on the move; one thread at a time ------------------------------ */
 
-/* The page of a class with the most free chunks, of equals the first behind `after`; 0: none. */
-uint32_t slab_page_pick(struct slabs *slabs, unsigned int clsid, uint32_t after);
+/* The page of a class with the most free chunks, other than `avoid`; 0: none. */
+uint32_t slab_page_pick(struct slabs *slabs, unsigned int clsid, uint32_t avoid);
 /* The page gives no more chunks. Returns how many of its chunks were ever used. */
 unsigned int slab_page_close(struct slabs *slabs, uint32_t page);
 /* It gives chunks again. */

@@ -68,6 +68,11 @@ static void read_lru(struct store *store, unsigned int clsid, struct lru *out)
     lock_release(&lru->lock, LOCK_LRU);
 }
 
+static uint64_t get(const uint64_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
 static void add_lru(struct store_stats *out, const struct lru *lru)
 {
     const struct lru_counts *counts = &lru->counts;
@@ -89,6 +94,24 @@ static void add_lru(struct store_stats *out, const struct lru *lru)
     out->direct_reclaims += counts->direct_reclaims;
 }
 
+static void add_mover(struct store *store, struct store_stats *out)
+{
+    const struct mover *mover = &store->mover;
+    const struct mover_counts *counts = &mover->counts;
+
+    out->slab_reassign_rescues = get(&counts->rescues);
+    out->slab_reassign_chunk_rescues = get(&counts->chunk_rescues);
+    out->slab_reassign_evictions_nomem = get(&counts->evictions_nomem);
+    out->slab_reassign_inline_reclaim = get(&counts->inline_reclaim);
+    out->slab_reassign_busy_items = get(&counts->busy_items);
+    out->slab_reassign_busy_deletes = get(&counts->busy_deletes);
+    out->slabs_moved = get(&counts->moved);
+    out->slab_reassign_running = __atomic_load_n(&mover->job, __ATOMIC_RELAXED) != 0;
+    out->slab_global_page_pool = slab_npool(&store->slabs);
+    out->automove = __atomic_load_n(&mover->mode, __ATOMIC_RELAXED);
+    __atomic_load(&mover->ratio, &out->automove_ratio, __ATOMIC_RELAXED);
+}
+
 void store_stats(struct store *store, struct store_stats *out)
 {
     struct local_counts sum;
@@ -104,7 +127,8 @@ void store_stats(struct store *store, struct store_stats *out)
         read_lru(store, clsid, &lru);
         add_lru(out, &lru);
     }
-    out->lru_maintainer_juggles = __atomic_load_n(&store->maintainer.njuggles, __ATOMIC_RELAXED);
+    add_mover(store, out);
+    out->lru_maintainer_juggles = get(&store->maintainer.njuggles);
     out->lru_crawler_starts = __atomic_load_n(&store->crawler.nstarts, __ATOMIC_RELAXED);
     out->lru_crawler_running = __atomic_load_n(&store->crawler.busy, __ATOMIC_RELAXED);
     /* Of the slots, as memcached counts buckets; a line has eight. */
@@ -142,6 +166,7 @@ static void class_lru_stats(const struct lru *lru, struct store_class_stats *out
     out->evicted_nonzero = counts->evicted_nonzero;
     out->evicted_time = lru->evicted_time;
     out->outofmemory = counts->outofmemory;
+    out->tailrepairs = counts->tailrepairs;
     out->reclaimed = counts->reclaimed;
     out->expired_unfetched = counts->expired_unfetched;
     out->evicted_unfetched = counts->evicted_unfetched;
@@ -220,6 +245,8 @@ bool store_size_count(const struct store *store, uint64_t *size, uint64_t *count
 
 void store_reset_stats(struct store *store)
 {
+    for (size_t i = 0; i < sizeof(store->mover.counts) / sizeof(uint64_t); i++)
+        __atomic_store_n((uint64_t *)&store->mover.counts + i, 0, __ATOMIC_RELAXED);
     lock_take(&store->locals_lock, LOCK_LOCALS);
     sum_locals(store, &store->baseline);
     lock_release(&store->locals_lock, LOCK_LOCALS);

@@ -36,6 +36,8 @@ void store_config_defaults(struct store_config *config)
         .warm_max_factor = 2.0,
         .temporary_ttl = 61,
         .crawler_sleep_us = 100,
+        .automove_window = 30,
+        .automove_ratio = 0.8,
     };
 }
 
@@ -133,6 +135,26 @@ static int init_control(struct store *store)
     return 0;
 }
 
+static int init_threads(struct store *store)
+{
+    int result = background_init(&store->maintainer.background);
+
+    if (result)
+        return result;
+    result = mover_init(store);
+    if (result)
+        goto no_mover;
+    result = crawler_init(store);
+    if (result)
+        goto no_crawler;
+    return 0;
+no_crawler:
+    mover_fini(store);
+no_mover:
+    background_fini(&store->maintainer.background);
+    return result;
+}
+
 struct store *store_new(const struct store_config *config, struct provider *provider,
                         const char **error)
 {
@@ -155,7 +177,7 @@ struct store *store_new(const struct store_config *config, struct provider *prov
     flush_init(store);
     store_flash_defaults(&store->flash_rules);
     store->recache_rate = store->flash_rules.recache_rate;
-    result = crawler_init(store);
+    result = init_threads(store);
     if (result) {
         free(store);
         errno = -result;
@@ -179,8 +201,10 @@ void store_free(struct store *store)
 {
     if (!store)
         return;
-    assert(!store->locals && !store->maintainer.running);
+    assert(!store->locals);
     crawler_fini(store);
+    mover_fini(store);
+    background_fini(&store->maintainer.background);
     table_fini(&store->table);
     slab_fini(&store->slabs);
     sizes_fini(&store->sizes);
@@ -204,9 +228,12 @@ int store_set_memory_limit(struct store *store, uint64_t bytes)
 {
     if (bytes < MIN_LIMIT)
         return -EINVAL;
+    if (store->config.prealloc)
+        return -EPERM;
     if (bytes / MC_SEGMENT_BYTES >= store->heap.max_segments - MC_CLASSES)
         return -ERANGE;
     slab_set_limit(&store->slabs, limit_left(&store->config, bytes));
+    background_wake(&store->mover.background);
     return 0;
 }
 

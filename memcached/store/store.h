@@ -81,6 +81,10 @@ struct store_config {
     unsigned int hot_pct, warm_pct; /* of a class's memory */
     double hot_max_factor, warm_max_factor; /* of the age of cold's tail */
     bool temp;                              /* the temp LRU is on */
+    unsigned int automove;                  /* slab_automove: 0, 1 or 2 */
+    unsigned int automove_window;           /* seconds */
+    double automove_ratio;                  /* of ages that calls for a page */
+    uint32_t tail_repair_time;              /* seconds, 0: never */
     uint32_t temporary_ttl;                 /* seconds */
     struct flash *flash;                    /* NULL: values stay in memory. Outlives the store */
     uint32_t crawler_sleep_us;              /* between a thousand items */
@@ -269,8 +273,6 @@ struct mc_item *store_reserve(struct store_local *local, struct slice key, uint3
                               rel_time expiry, size_t nvalue, rel_time now,
                               enum store_result *result);
 void store_discard(struct store_local *local, struct mc_item *item);
-/* The same where the value turned out to be bad: it counts as a set of the class. */
-void store_refuse(struct store_local *local, struct mc_item *item);
 /*
  * Makes a reserved item the value of its key, or for append and prepend a new
  * item of both values. Takes over the hold. cas is compared for STORE_CAS, and
@@ -290,7 +292,7 @@ enum store_result store_commit_on(struct store_local *local, struct mc_item *ite
 /* Of a reserved item: whoever shows its key should know that it is not text. */
 static inline void store_mark_binary_key(struct mc_item *item)
 {
-    item->flags |= MC_ITEM_BINKEY;
+    __atomic_store_n(&item->flags, (__u16)(item->flags | MC_ITEM_BINKEY), __ATOMIC_RELAXED);
 }
 /* Atomic: the other flags of a held item change beside its holder. */
 static inline bool item_has_binary_key(const struct mc_item *item)
@@ -352,7 +354,10 @@ enum store_result store_count(struct store_local *local, struct slice key,
 void store_flush(struct store_local *local, rel_time at, rel_time now);
 /* Once a second at least: lets a delayed flush take effect. */
 void store_tick(struct store *store, rel_time now);
-/* 0, -EINVAL too small, -ERANGE more than references can name. */
+/*
+ * 0, -EINVAL too small, -ERANGE more than references can name, -EPERM all of it was taken at the
+ * start. What is over a lower limit is given back by the mover.
+ */
 int store_set_memory_limit(struct store *store, uint64_t bytes);
 
 /* --- tuning at run time --------------------------------------------------- */
@@ -435,6 +440,29 @@ enum store_crawl store_crawl(struct store *store, uint64_t classes);
 enum store_crawl store_show(struct store *store, uint64_t classes,
                             const struct store_viewer *viewer);
 
+/* --- pages between classes ------------------------------------------------ */
+
+/*
+ * The mover: a thread that takes pages from slab classes, when it is asked to, when the
+ * classes' needs differ (automove), or when the memory limit has gone down. 0 or -errno.
+ */
+int store_mover_start(struct store *store);
+void store_mover_stop(struct store *store);
+
+enum store_reassign {
+    STORE_REASSIGN_OK,   /* it is asked for */
+    STORE_REASSIGN_OFF,  /* there is no mover */
+    STORE_REASSIGN_BUSY, /* with another page */
+    STORE_REASSIGN_SAME,
+    STORE_REASSIGN_BAD_CLASS,
+    STORE_REASSIGN_NO_SPARE, /* the source has no page to give */
+};
+/* Asks for a page of class `from` (0: the pool, -1: any class) for class `to` (0: the pool). */
+enum store_reassign store_reassign(struct store *store, int from, int to);
+/* 0 off, 1 by what the classes did in the window, 2 at each eviction. */
+void store_set_automove(struct store *store, unsigned int mode);
+void store_set_automove_ratio(struct store *store, double ratio);
+
 /* --- statistics --------------------------------------------------------- */
 
 /* Counters of one slab class, as memcached names them. */
@@ -461,6 +489,12 @@ struct store_stats {
     uint64_t slab_global_page_pool, malloc_fails;
     uint64_t lru_crawler_starts;
     bool lru_crawler_running;
+    uint64_t slab_reassign_rescues, slab_reassign_chunk_rescues, slab_reassign_evictions_nomem,
+        slab_reassign_inline_reclaim, slab_reassign_busy_items, slab_reassign_busy_deletes,
+        slabs_moved;
+    bool slab_reassign_running;
+    unsigned int automove;
+    double automove_ratio;
     uint32_t hash_power_level;
     uint64_t hash_bytes;
     bool hash_is_expanding;

@@ -47,6 +47,15 @@ bool verb_cas_differs(const struct store *store, const struct mc_item *item, uin
 /* Marks a hit, and holds the item. Under the stripe. */
 void verb_hit(struct mc_item *item, rel_time now);
 void verb_hold(struct mc_item *item);
+/* What the kernel programs answered was a use, too; one mark may stand for many. */
+static inline void verb_take_touch(struct mc_item *item, const struct table_spot *spot,
+                                   rel_time now)
+{
+    if (table_take_touch(spot)) {
+        item_set_flags(item, MC_ITEM_FETCHED | MC_ITEM_ACTIVE);
+        item_set_time(item, now);
+    }
+}
 /* A new expiry of an item that is in the table. Under the stripe. */
 void verb_set_expiry(struct mc_item *item, const struct table_spot *spot, rel_time expiry);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The whole store under many threads, with eviction, expiry, flushes, growth
- * and the maintainer.
+ * The whole store under many threads, with eviction, expiry, flushes, growth,
+ * the maintainer, and the mover taking pages from here to there all the time.
  *
  * A value is "KEY VERSION LENGTH " and filler that follows from all three. A
  * key is written by one thread only, which counts its writes as versions; a
@@ -21,6 +21,7 @@ enum {
     NKEYS = 32768, /* of each run, divided among the writers */
     NCOUNTERS = 8, /* keys that all threads count up */
     LONGEST = 3000,
+    CHUNK_MAX = 2048,     /* so that the longest have parts */
     NOPS = 250000,        /* of each writer, times STORE_STRESS */
     READS_BETWEEN = 3000, /* flushes and seconds, so that no machine sees only those */
     NOW = 100,
@@ -205,6 +206,27 @@ static void *flusher(void *context)
     return NULL;
 }
 
+/* Asks for pages of any class to any class, and lets the limit go up and down. */
+static void *reassigner(void *context)
+{
+    struct thread *t = context;
+    struct store *store = t->run->f.store;
+    int n = (int)store_nclasses(store);
+
+    while (!t->run->stop) {
+        int from = (int)(draw(t) % (unsigned int)(n + 2)) - 1;
+        int to = (int)(draw(t) % (unsigned int)(n + 1));
+
+        /* A page that another class has got stays there, and where nothing is evicted is missed. */
+        store_reassign(store, from, t->run->evicts ? to : 0);
+        store_set_automove(store, (unsigned int)(draw(t) % 3));
+        if (t->run->evicts && draw(t) % 16 == 0)
+            store_set_memory_limit(store, (8 + draw(t) % 32) << 20);
+        usleep(100);
+    }
+    return NULL;
+}
+
 static void start(struct thread *t, void *(*body)(void *))
 {
     t->local = store_local_new(t->run->f.store);
@@ -241,19 +263,23 @@ static void report(struct run *run)
     store_stats(run->f.store, &stats);
     diag(
         "%lu values read, %lu flushes, %lu items, %lu evicted, %lu reclaimed, %lu swept, %lu bytes "
-        "of table",
+        "of table, %lu pages moved, %lu items and %lu parts with them, %lu busy",
         run->nread, run->nflushes, stats.curr_items, stats.evictions, stats.reclaimed,
-        stats.crawler_reclaimed, stats.hash_bytes);
+        stats.crawler_reclaimed, stats.hash_bytes, stats.slabs_moved, stats.slab_reassign_rescues,
+        stats.slab_reassign_chunk_rescues, stats.slab_reassign_busy_items);
 }
 
 static void execute(struct run *run, const struct store_config *config)
 {
     struct thread writers[NWRITERS], flushes = {.run = run, .number = NWRITERS};
+    struct thread pages = {.run = run, .number = NWRITERS + 1};
 
     fixture_open(&run->f, config);
     run->now = NOW;
     store_maintainer_start(run->f.store);
+    store_mover_start(run->f.store);
     start(&flushes, flusher);
+    start(&pages, reassigner);
     for (unsigned int i = 0; i < NWRITERS; i++) {
         writers[i] = (struct thread){.run = run, .number = i};
         start(&writers[i], writer);
@@ -262,6 +288,8 @@ static void execute(struct run *run, const struct store_config *config)
         finish(&writers[i]);
     run->stop = true;
     finish(&flushes);
+    finish(&pages);
+    store_mover_stop(run->f.store);
     store_maintainer_stop(run->f.store);
     report(run);
 }
@@ -274,6 +302,8 @@ static void test_roomy(unsigned int scale)
     run.scale = scale;
     fixture_defaults(&config);
     config.hashpower = 12;
+    config.evict = false;
+    config.chunk_max = CHUNK_MAX;
     execute(&run, &config);
     ok(run.wrong == 0, "with room for all: every value is as it was stored");
     ok(run.stale == 0, "no value is older than an acknowledged write");
@@ -295,6 +325,7 @@ static void test_tight(unsigned int scale, bool segmented)
     config.memory_limit = 1 << 20;
     config.growth_factor = 4;
     config.hashpower = 12;
+    config.chunk_max = CHUNK_MAX;
     config.segmented = segmented;
     config.temp = segmented;
     execute(run, &config);

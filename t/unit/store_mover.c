@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The page mover: what happens to what is in a page that leaves its class. */
+#include "store/internal.h"
+#include "t/unit/store_fixture.h"
+
+enum { NOW = 100, MANY_STEPS = 100000, SIZE = 1000, LARGE = 300000, NLARGE = 6 };
+
+struct bed {
+    struct fixture f;
+    unsigned int clsid; /* of values of SIZE bytes */
+    char value[SIZE + 1];
+};
+
+static void open_bed(struct bed *bed, uint64_t megabytes, bool evict)
+{
+    struct store_config config;
+
+    fixture_defaults(&config);
+    config.memory_limit = megabytes << 20;
+    config.chunk_max = 128 << 10;
+    config.evict = evict;
+    config.segmented = false;
+    fixture_open(&bed->f, &config);
+    memset(bed->value, 'v', SIZE);
+    bed->value[SIZE] = '\0';
+    bed->clsid = slab_class_of_size(&bed->f.store->slabs, SIZE + 70);
+    bed->f.store->mover.on = true;
+}
+
+static void name_key(char out[32], unsigned int i)
+{
+    snprintf(out, 32, "key-%u", i);
+}
+
+static bool set(struct bed *bed, unsigned int i)
+{
+    char key[32];
+
+    name_key(key, i);
+    snprintf(bed->value, 16, "%010u", i);
+    bed->value[10] = 'v';
+    return fixture_set(&bed->f, key, bed->value, NOW) == STORE_DONE;
+}
+
+static bool has(struct bed *bed, unsigned int i)
+{
+    char key[32];
+
+    name_key(key, i);
+    snprintf(bed->value, 16, "%010u", i);
+    bed->value[10] = 'v';
+    return fixture_has(&bed->f, key, bed->value, NOW);
+}
+
+static unsigned int count_there(struct bed *bed, unsigned int n)
+{
+    unsigned int there = 0;
+
+    for (unsigned int i = 0; i < n; i++) {
+        struct mc_item *item;
+        char key[32];
+
+        name_key(key, i);
+        item = store_peek(bed->f.local, fixture_slice(key), NOW, &(struct store_fetched){0});
+        there += item != NULL;
+        if (item)
+            store_put(bed->f.local, item);
+    }
+    return there;
+}
+
+static void delete (struct bed *bed, unsigned int i)
+{
+    char key[32];
+
+    name_key(key, i);
+    store_delete(bed->f.local, fixture_slice(key), 0, NOW);
+}
+
+static uint64_t npages(struct bed *bed, unsigned int clsid)
+{
+    struct slab_stats stats;
+
+    slab_class_stats(&bed->f.store->slabs, clsid, &stats);
+    return stats.total_pages;
+}
+
+static unsigned int per_page(struct bed *bed)
+{
+    return bed->f.store->slabs.classes[bed->clsid].per_page;
+}
+
+static struct store_stats stats_of(struct bed *bed)
+{
+    struct store_stats stats;
+
+    store_stats(bed->f.store, &stats);
+    return stats;
+}
+
+/* Lets the mover work until it has nothing to do, or so many rounds on one page. */
+static void let_move(struct bed *bed, unsigned int nrounds, rel_time now)
+{
+    struct mover *mover = &bed->f.store->mover;
+
+    for (int i = 0; i < MANY_STEPS && mover->job != 0 && (!mover->page || mover->nrounds < nrounds);
+         i++)
+        mover_step(bed->f.store, now);
+}
+
+static void test_answers(void)
+{
+    struct bed bed;
+    struct store *store;
+    int n;
+
+    open_bed(&bed, 64, true);
+    store = bed.f.store;
+    n = (int)store_nclasses(store);
+    for (unsigned int i = 0; i < 2 * per_page(&bed); i++)
+        set(&bed, i);
+    ok(store_reassign(store, 1, 1) == STORE_REASSIGN_SAME, "a class has no page for itself");
+    ok(store_reassign(store, -2, 1) == STORE_REASSIGN_BAD_CLASS &&
+           store_reassign(store, n + 1, 1) == STORE_REASSIGN_BAD_CLASS &&
+           store_reassign(store, 1, n + 1) == STORE_REASSIGN_BAD_CLASS &&
+           store_reassign(store, 1, -1) == STORE_REASSIGN_BAD_CLASS,
+       "a class that does not exist is refused");
+    ok(store_reassign(store, 1, 2) == STORE_REASSIGN_NO_SPARE &&
+           store_reassign(store, 0, 1) == STORE_REASSIGN_NO_SPARE,
+       "one page is none to spare, and an empty pool has none");
+    ok(store_reassign(store, -1, (int)bed.clsid) == STORE_REASSIGN_BAD_CLASS,
+       "any class, if none has a page to spare, is no class");
+    ok(store_reassign(store, -1, 1) == STORE_REASSIGN_OK &&
+           store_reassign(store, -1, 2) == STORE_REASSIGN_BUSY &&
+           stats_of(&bed).slab_reassign_running,
+       "one page is moved at a time");
+    let_move(&bed, 1000, NOW);
+    ok(npages(&bed, 1) == 1 && npages(&bed, bed.clsid) == 1 && stats_of(&bed).slabs_moved == 1 &&
+           !stats_of(&bed).slab_reassign_running,
+       "and then it has moved");
+    store->mover.on = false;
+    ok(store_reassign(store, -1, 2) == STORE_REASSIGN_OFF, "without a mover nothing is moved");
+    fixture_close(&bed.f);
+}
+
+static void test_rescue(void)
+{
+    unsigned int n, half, wrong = 0;
+    struct bed bed;
+    struct store_stats stats;
+
+    open_bed(&bed, 64, true);
+    n = 3 * per_page(&bed);
+    half = n / 2;
+    for (unsigned int i = 0; i < n; i++)
+        set(&bed, i);
+    for (unsigned int i = 0; i < n; i += 2)
+        delete (&bed, i);
+    ok(store_reassign(bed.f.store, (int)bed.clsid, 0) == STORE_REASSIGN_OK, "a page is asked for");
+    let_move(&bed, 1000, NOW);
+    stats = stats_of(&bed);
+    ok(npages(&bed, bed.clsid) == 2 && stats.slab_global_page_pool == 1, "the pool has it");
+    for (unsigned int i = 0; i < n; i++)
+        wrong += i % 2 ? !has(&bed, i) : count_there(&bed, 0) != 0;
+    ok(wrong == 0 && stats.slab_reassign_rescues >= per_page(&bed) / 2 - 1 &&
+           stats.curr_items == half && stats.evictions == 0 &&
+           stats.slab_reassign_evictions_nomem == 0,
+       "what was in it is in other chunks of the class, with its value");
+    for (unsigned int i = 0; i < n; i += 2)
+        wrong += !set(&bed, i);
+    ok(wrong == 0 && stats_of(&bed).slab_global_page_pool == 0 && npages(&bed, bed.clsid) == 3,
+       "a class in need takes the page from the pool");
+    fixture_close(&bed.f);
+}
+
+/* Moved items are evicted in the order in which they were used. */
+static void test_order(void)
+{
+    unsigned int n, survivors = 0;
+    struct bed bed;
+
+    open_bed(&bed, 2, true);
+    n = 2 * per_page(&bed);
+    for (unsigned int i = 0; i < n; i++)
+        set(&bed, i);
+    for (unsigned int i = n / 2; i < n; i++)
+        delete (&bed, i);
+    for (unsigned int i = n / 2; i < n; i++)
+        set(&bed, i);
+    for (unsigned int i = n / 2; i < n; i += 2)
+        delete (&bed, i);
+    for (unsigned int i = 0; i < n / 2; i += 2)
+        delete (&bed, i);
+    store_reassign(bed.f.store, (int)bed.clsid, 1);
+    let_move(&bed, 1000, NOW);
+    ok(npages(&bed, bed.clsid) == 1 && stats_of(&bed).evictions == 0, "two half pages become one");
+    for (unsigned int i = 0; i < n / 4; i++)
+        set(&bed, n + i);
+    for (unsigned int i = n / 2 + 1; i < n; i += 2)
+        survivors += has(&bed, i);
+    ok(survivors >= n / 4 - 2, "the oldest go first, wherever they lie");
+    fixture_close(&bed.f);
+}
+
+static void test_full(void)
+{
+    struct store_stats stats;
+    unsigned int n;
+    struct bed bed;
+
+    open_bed(&bed, 3, true);
+    n = 3 * per_page(&bed);
+    for (unsigned int i = 0; i < n; i++)
+        set(&bed, i);
+    store_reassign(bed.f.store, (int)bed.clsid, 1);
+    let_move(&bed, 1000, NOW);
+    stats = stats_of(&bed);
+    ok(npages(&bed, bed.clsid) == 2 && count_there(&bed, n) == n - per_page(&bed) &&
+           count_there(&bed, per_page(&bed)) == 0,
+       "a full class evicts a page's worth of its oldest items");
+    ok(stats.slab_reassign_evictions_nomem == per_page(&bed) && stats.evictions == per_page(&bed),
+       "and counts them");
+    fixture_close(&bed.f);
+    open_bed(&bed, 3, false);
+    for (unsigned int i = 0; i < n; i++)
+        set(&bed, i);
+    store_reassign(bed.f.store, (int)bed.clsid, 1);
+    let_move(&bed, 10000, NOW);
+    ok(npages(&bed, bed.clsid) == 3 && count_there(&bed, n) == n && stats_of(&bed).slabs_moved == 0,
+       "under -M the page stays and nothing is lost");
+    delete (&bed, 0);
+    ok(set(&bed, n), "and it gives chunks again");
+    fixture_close(&bed.f);
+}
+
+static void test_held(void)
+{
+    struct mc_item *held[8];
+    struct bed bed;
+    unsigned int n, npage;
+    bool same = true;
+
+    open_bed(&bed, 64, true);
+    npage = per_page(&bed);
+    n = 2 * npage;
+    for (unsigned int i = 0; i < n; i++)
+        set(&bed, i);
+    for (unsigned int i = 8; i < npage; i++)
+        delete (&bed, i);
+    for (unsigned int i = 0; i < 8; i++) {
+        char key[32];
+
+        name_key(key, i);
+        held[i] = store_get(bed.f.local, fixture_slice(key), NOW);
+    }
+    for (unsigned int i = npage; i < npage + 16; i++)
+        delete (&bed, i);
+    store_reassign(bed.f.store, (int)bed.clsid, 1);
+    let_move(&bed, 3, NOW);
+    ok(npages(&bed, bed.clsid) == 2 && stats_of(&bed).slab_reassign_running &&
+           stats_of(&bed).slab_reassign_busy_items > 0,
+       "a page waits for those who hold what was in it");
+    for (unsigned int i = 0; i < 8; i++) {
+        char want[16];
+
+        snprintf(want, sizeof(want), "%010u", i);
+        same &= has(&bed, i) && memcmp(item_at(bed.f.local, held[i], 0).ptr, want, 10) == 0;
+        set(&bed, i);
+        store_put(bed.f.local, held[i]);
+    }
+    ok(same, "they have the value, and so has who asks now");
+    let_move(&bed, 1000, NOW);
+    ok(npages(&bed, bed.clsid) == 1 && stats_of(&bed).slab_reassign_busy_deletes == 0,
+       "and when they let go it moves");
+    fixture_close(&bed.f);
+}
+
+static void test_unfinished(void)
+{
+    enum store_result result;
+    struct mc_item *item;
+    struct bed bed;
+    unsigned int n;
+
+    open_bed(&bed, 64, true);
+    n = 2 * per_page(&bed);
+    item = store_reserve(bed.f.local, fixture_slice("slow"), 0, 0, SIZE, NOW, &result);
+    for (unsigned int i = 1; i < n; i++)
+        set(&bed, i);
+    for (unsigned int i = 1; i < n / 2; i++)
+        delete (&bed, i);
+    delete (&bed, n - 1);
+    store_reassign(bed.f.store, (int)bed.clsid, 1);
+    let_move(&bed, 5, NOW);
+    memset((char *)item_at(bed.f.local, item, 0).ptr, 's', SIZE);
+    ok(npages(&bed, bed.clsid) == 2, "a page waits for a value that is being sent");
+    store_commit(bed.f.local, item, STORE_SET, 0, NOW, NULL);
+    let_move(&bed, 1000, NOW);
+    memset(bed.value, 's', SIZE);
+    ok(npages(&bed, bed.clsid) == 1 && fixture_has(&bed.f, "slow", bed.value, NOW),
+       "and takes it along then");
+    fixture_close(&bed.f);
+}
+
+static char *large_value(unsigned int i)
+{
+    char *value = malloc(LARGE + 1);
+
+    for (unsigned int at = 0; at < LARGE; at++)
+        value[at] = (char)('a' + (at / 7 + i) % 26);
+    value[LARGE] = '\0';
+    return value;
+}
+
+static bool large(struct bed *bed, unsigned int i, bool store)
+{
+    char *value = large_value(i), key[32];
+    bool good;
+
+    name_key(key, i);
+    good = store ? fixture_set(&bed->f, key, value, NOW) == STORE_DONE
+                 : fixture_has(&bed->f, key, value, NOW);
+    free(value);
+    return good;
+}
+
+/* Two pages of the smallest class, so that what leads to parts can be moved. */
+static void fill_smallest(struct bed *bed)
+{
+    unsigned int n = 2 * bed->f.store->slabs.classes[1].per_page - NLARGE;
+    char key[32];
+
+    for (unsigned int i = 0; i < n; i++) {
+        snprintf(key, sizeof(key), "tiny-%u", i);
+        fixture_set(&bed->f, key, "x", NOW);
+    }
+    for (unsigned int i = 0; i < n * 2 / 3; i++) {
+        snprintf(key, sizeof(key), "tiny-%u", i);
+        store_delete(bed->f.local, fixture_slice(key), 0, NOW);
+    }
+}
+
+static unsigned int set_parts(struct bed *bed)
+{
+    unsigned int wrong = 0;
+
+    for (unsigned int i = 0; i < 2 * NLARGE; i++)
+        wrong += !large(bed, i, true);
+    for (unsigned int i = 1; i < 2 * NLARGE; i += 2)
+        delete (bed, i);
+    return wrong;
+}
+
+static unsigned int wrong_parts(struct bed *bed)
+{
+    unsigned int wrong = 0;
+
+    for (unsigned int i = 0; i < 2 * NLARGE; i += 2)
+        wrong += !large(bed, i, false);
+    return wrong;
+}
+
+static void test_parts(void)
+{
+    struct store_stats stats;
+    unsigned int wrong;
+    struct bed bed;
+
+    open_bed(&bed, 64, true);
+    wrong = set_parts(&bed);
+    fill_smallest(&bed);
+    mover_ask(bed.f.store, store_nclasses(bed.f.store), 0);
+    let_move(&bed, 1000, NOW);
+    mover_ask(bed.f.store, 1, 0);
+    let_move(&bed, 1000, NOW);
+    stats = stats_of(&bed);
+    ok(stats.slabs_moved == 2 && stats.slab_reassign_chunk_rescues > 0 &&
+           stats.slab_reassign_rescues == NLARGE && stats.evictions == 0,
+       "parts are moved, and what leads to them");
+    ok(wrong == 0 && wrong_parts(&bed) == 0, "and the values are as they were");
+    mover_ask(bed.f.store, 1, 0);
+    let_move(&bed, 1000, NOW);
+    for (unsigned int i = 0; i < 2 * NLARGE; i += 2)
+        delete (&bed, i);
+    wrong = set_parts(&bed);
+    ok(wrong == 0 && wrong_parts(&bed) == 0, "all of them were freed, and can be used again");
+    fixture_close(&bed.f);
+}
+
+static void test_held_parts(void)
+{
+    unsigned int first;
+    struct mc_item *held;
+    struct mover *mover;
+    struct bed bed;
+
+    open_bed(&bed, 64, true);
+    set_parts(&bed);
+    mover = &bed.f.store->mover;
+    held = store_get(bed.f.local, fixture_slice("key-0"), NOW);
+    first = slab_page_of_ref(&bed.f.store->slabs,
+                             heap_ref(&bed.f.store->heap, item_at(bed.f.local, held, 0).ptr));
+    /* Until it is the page that the held item has parts in. */
+    for (int i = 0; i < 8 && mover->page != first; i++) {
+        mover_ask(bed.f.store, store_nclasses(bed.f.store), 0);
+        let_move(&bed, 90, NOW);
+    }
+    ok(mover->page == first && large(&bed, 0, false),
+       "parts are not moved while somebody holds them");
+    let_move(&bed, 200, NOW);
+    ok(stats_of(&bed).slab_reassign_busy_deletes == 1 && fixture_has(&bed.f, "key-0", NULL, NOW),
+       "an item that is held for too long is deleted");
+    store_put(bed.f.local, held);
+    let_move(&bed, 1000, NOW);
+    ok(mover->job == 0 && stats_of(&bed).slabs_moved > 0, "and its page moves when it is let go");
+    fixture_close(&bed.f);
+}
+
+static void test_limit(void)
+{
+    struct store_stats stats;
+    uint32_t active;
+    uint64_t malloced;
+    struct bed bed;
+    unsigned int n;
+
+    open_bed(&bed, 16, true);
+    n = 16 * per_page(&bed);
+    for (unsigned int i = 0; i < n; i++)
+        set(&bed, i);
+    ok(store_set_memory_limit(bed.f.store, 10 << 20) == 0, "the limit goes down");
+    for (int i = 0; i < MANY_STEPS && slab_excess(&bed.f.store->slabs) > 0; i++)
+        mover_step(bed.f.store, NOW);
+    store_slab_totals(bed.f.store, &malloced, &active);
+    stats = stats_of(&bed);
+    ok(malloced == 10 << 20 && stats.memory_limit == 10 << 20 && stats.slab_global_page_pool == 0,
+       "pages above it are given back");
+    ok(count_there(&bed, n) == 10 * per_page(&bed) && has(&bed, n - 1), "the newest items stay");
+    set(&bed, n);
+    store_set_memory_limit(bed.f.store, 20 << 20);
+    for (unsigned int i = 0; i < 20 * per_page(&bed); i++)
+        set(&bed, i);
+    store_slab_totals(bed.f.store, &malloced, &active);
+    ok(malloced == 20 << 20 && count_there(&bed, 20 * per_page(&bed)) >= 20 * per_page(&bed) - 1,
+       "and the limit goes up again");
+    fixture_close(&bed.f);
+}
+
+static void test_automove(void)
+{
+    struct bed bed;
+    unsigned int n;
+
+    open_bed(&bed, 16, true);
+    n = 8 * per_page(&bed);
+    for (unsigned int i = 0; i < n; i++)
+        set(&bed, i);
+    for (unsigned int i = 0; i < n; i++)
+        delete (&bed, i);
+    for (rel_time now = NOW; now < NOW + 5; now++) {
+        mover_step(bed.f.store, now);
+        let_move(&bed, 1000, now);
+    }
+    ok(npages(&bed, bed.clsid) == 8, "without automove a class keeps its pages");
+    store_set_automove(bed.f.store, 1);
+    for (rel_time now = NOW; now < NOW + 5; now++) {
+        for (int i = 0; i < 100; i++)
+            mover_step(bed.f.store, now);
+    }
+    ok(npages(&bed, bed.clsid) == 2 && stats_of(&bed).slab_global_page_pool == 6,
+       "with it what it has free beyond two and a half pages goes to the pool");
+    fixture_close(&bed.f);
+}
+
+static void test_automove_2(void)
+{
+    unsigned int n;
+    struct bed bed;
+
+    open_bed(&bed, 8, true);
+    n = 8 * per_page(&bed);
+    for (unsigned int i = 0; i < n; i++)
+        set(&bed, i);
+    store_set_automove(bed.f.store, 2);
+    for (unsigned int i = 0; i < 4 * NLARGE; i++) {
+        large(&bed, i, true);
+        let_move(&bed, 1000, NOW);
+    }
+    ok(npages(&bed, store_nclasses(bed.f.store)) >= 3,
+       "with automove 2 a class gets a page each time it has to evict");
+    fixture_close(&bed.f);
+}
+
+static void test_tail_repair(void)
+{
+    struct store_config config;
+    struct store_class_stats class;
+    struct mc_item *held[64];
+    struct fixture f;
+    static char value[100001];
+    unsigned int nheld = 0, clsid;
+
+    memset(value, 'v', 100000);
+    for (int repair = 0; repair < 2; repair++) {
+        fixture_defaults(&config);
+        config.memory_limit = 1 << 20;
+        config.segmented = false;
+        config.tail_repair_time = repair ? 10 : 0;
+        fixture_open(&f, &config);
+        clsid = slab_class_of_size(&f.store->slabs, 100050);
+        for (nheld = 0;; nheld++) {
+            char key[32];
+
+            name_key(key, nheld);
+            if (fixture_set(&f, key, value, NOW) != STORE_DONE)
+                break;
+            held[nheld] = store_get(f.local, fixture_slice(key), NOW);
+        }
+        fixture_set(&f, "more", value, NOW + 60);
+        store_class_stats(f.store, clsid, NOW, &class);
+        ok((class.tailrepairs > 0) == repair &&
+               fixture_has(&f, "key-0", repair ? NULL : value, NOW),
+           repair ? "with tail_repair_time an item that is held for long leaves the table"
+                  : "an item that is held stays");
+        while (nheld > 0)
+            store_put(f.local, held[--nheld]);
+        ok(fixture_set(&f, "more", value, NOW + 60) == STORE_DONE, "its memory is its holder's");
+        fixture_close(&f);
+    }
+}
+
+int main(void)
+{
+    test_answers();
+    test_rescue();
+    test_order();
+    test_full();
+    test_held();
+    test_unfinished();
+    test_parts();
+    test_held_parts();
+    test_limit();
+    test_automove();
+    test_automove_2();
+    test_tail_repair();
+    return done();
+}
