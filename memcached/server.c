@@ -139,6 +139,8 @@ static void give_stats_settings(void *context, struct stat_sink *sink)
     store_stats(server->store, &stats);
     now.memory_limit = stats.memory_limit;
     store_flash_rules(server->store, &now.ext);
+    now.automove = stats.automove;
+    now.automove_ratio = stats.automove_ratio;
     now.detail_enabled = commands_detail(server->commands);
     now.track_sizes = store_tracks_sizes(server->store);
     now.lru_crawler = store_crawler_running(server->store);
@@ -341,6 +343,10 @@ static void build_store(struct server *server)
     config.flash = server->flash;
     config.crawler_sleep_us = o->crawler_sleep;
     config.crawler_tocrawl = o->crawler_tocrawl;
+    config.automove = o->automove;
+    config.automove_window = o->automove_window;
+    config.automove_ratio = o->automove_ratio;
+    config.tail_repair_time = o->tail_repair_time;
     command_store_format(&config.format);
     make_store(server, &config);
     store_set_flash_rules(server->store, &o->ext);
@@ -619,6 +625,9 @@ static void start_threads(struct server *server)
         error = flash_start(server->flash);
         error = error ? error : store_spiller_start(server->store);
     }
+    if (error == 0 && o->slab_reassign) {
+        error = store_mover_start(server->store);
+    }
     if (error == 0) {
         error = commands_start(server->commands);
     }
@@ -638,9 +647,8 @@ static void take_apart(struct server *server)
 {
     net_free(server->net);
     tls_free(server->tls);
-    if (server->options->lru_maintainer) {
-        store_maintainer_stop(server->store);
-    }
+    store_maintainer_stop(server->store);
+    store_mover_stop(server->store);
     store_spiller_stop(server->store);
     store_crawler_stop(server->store);
     commands_free(server->commands);

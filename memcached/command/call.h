@@ -18,6 +18,7 @@
 /* What only this layer sees happen. Written by the owner, read by any thread, relaxed. */
 struct command_counts {
     uint64_t flush_refused; /* flush_all that did not reach the store */
+    uint64_t bad_chunks;    /* values that did not end where they should */
     uint64_t meta_cmds;     /* of the meta commands memcached counts me alone */
     uint64_t auth_cmds, auth_errors;
 };
@@ -73,6 +74,8 @@ command_handler command_flush_all, command_cache_memlimit, command_version, comm
     command_quit, command_shutdown, command_refresh_certs;
 /* lru.c, crawler.c */
 command_handler command_lru, command_lru_crawler;
+/* slabs.c */
+command_handler command_slabs;
 /* meta.c */
 command_handler command_meta_get, command_meta_set, command_meta_delete, command_meta_arith,
     command_meta_noop, command_meta_debug;

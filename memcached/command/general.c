@@ -82,14 +82,15 @@ static const struct stat_row rows[] = {
     {ROW("hash_power_level", U32, store.hash_power_level)},
     {ROW("hash_bytes", U64, store.hash_bytes)},
     {ROW("hash_is_expanding", BOOL, store.hash_is_expanding)},
-    {ZERO_WHEN("slab_reassign_rescues", SLAB_REASSIGN)},
-    {ZERO_WHEN("slab_reassign_chunk_rescues", SLAB_REASSIGN)},
-    {ZERO_WHEN("slab_reassign_evictions_nomem", SLAB_REASSIGN)},
-    {ZERO_WHEN("slab_reassign_inline_reclaim", SLAB_REASSIGN)},
-    {ZERO_WHEN("slab_reassign_busy_items", SLAB_REASSIGN)},
-    {ZERO_WHEN("slab_reassign_busy_deletes", SLAB_REASSIGN)},
-    {ZERO_WHEN("slab_reassign_running", SLAB_REASSIGN)},
-    {ZERO_WHEN("slabs_moved", SLAB_REASSIGN)},
+    {WHEN("slab_reassign_rescues", store.slab_reassign_rescues, SLAB_REASSIGN)},
+    {WHEN("slab_reassign_chunk_rescues", store.slab_reassign_chunk_rescues, SLAB_REASSIGN)},
+    {WHEN("slab_reassign_evictions_nomem", store.slab_reassign_evictions_nomem, SLAB_REASSIGN)},
+    {WHEN("slab_reassign_inline_reclaim", store.slab_reassign_inline_reclaim, SLAB_REASSIGN)},
+    {WHEN("slab_reassign_busy_items", store.slab_reassign_busy_items, SLAB_REASSIGN)},
+    {WHEN("slab_reassign_busy_deletes", store.slab_reassign_busy_deletes, SLAB_REASSIGN)},
+    {"slab_reassign_running", offsetof(struct general, store.slab_reassign_running), STAT_BOOL,
+     WHEN_SLAB_REASSIGN},
+    {WHEN("slabs_moved", store.slabs_moved, SLAB_REASSIGN)},
     {"lru_crawler_running", offsetof(struct general, store.lru_crawler_running), STAT_BOOL,
      WHEN_LRU_CRAWLER},
     {WHEN("lru_crawler_starts", store.lru_crawler_starts, LRU_CRAWLER)},
@@ -176,7 +177,7 @@ static void count_commands(struct general *general, struct commands *commands)
     command_counts_sum(commands, &own);
     sum_classes(counts, &general->sum);
     general->cmd_get = counts->get_cmds + kernel.count[MC_COUNT_KEYS];
-    general->cmd_set = general->sum.set_cmds;
+    general->cmd_set = general->sum.set_cmds + own.bad_chunks;
     general->cmd_flush = counts->flush_cmds + own.flush_refused;
     general->cmd_meta = own.meta_cmds;
     general->auth_cmds = own.auth_cmds;

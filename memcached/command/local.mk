@@ -3,7 +3,8 @@
 command_srcs = memcached/command/command.h memcached/command/call.h memcached/command/stat.h \
     memcached/command/command.c memcached/command/retrieve.c memcached/command/storage.c \
     memcached/command/change.c memcached/command/admin.c memcached/command/stat.c \
-    memcached/command/general.c memcached/command/stats.c memcached/command/meta.c \
+    memcached/command/general.c \
+    memcached/command/slabs.c memcached/command/stats.c memcached/command/meta.c \
     memcached/command/binary.c memcached/command/detail.c memcached/command/prefix.c \
     memcached/command/prefix.h memcached/command/crawler.c memcached/command/lru.c \
     memcached/command/auth.c \

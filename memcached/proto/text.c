@@ -71,6 +71,7 @@ static const struct verb_row verbs[] = {
     {"quit", VERB_QUIT, SHAPE_WORDS, 1, 1, 0},
     {"watch", VERB_WATCH, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 1},
     {"extstore", VERB_EXTSTORE, SHAPE_WORDS, 3, PROTO_MAX_TOKENS, 2},
+    {"slabs", VERB_SLABS, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 3},
     {"shutdown", VERB_SHUTDOWN, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
     {"refresh_certs", VERB_REFRESH_CERTS, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 1},
     {"lru", VERB_LRU, SHAPE_WORDS, 2, PROTO_MAX_TOKENS, 1},

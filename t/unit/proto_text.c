@@ -163,6 +163,7 @@ static void describe_parts(const struct request *request, struct text *text)
     case VERB_SHUTDOWN:
     case VERB_EXTSTORE:
     case VERB_REFRESH_CERTS:
+    case VERB_SLABS:
     case VERB_WATCH:
     case VERB_LRU:
     case VERB_LRU_CRAWLER:
