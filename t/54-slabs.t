@@ -124,7 +124,8 @@ def a_page_is_moved():
         tap.is_(pages(c, LARGE_CLASS), 12, "twelve pages are half full")
         tap.ok(moved(c, b"30 1"), "one is moved")
         slabs = c.stats("slabs")
-        tap.is_((slabs["30:total_pages"], slabs["1:total_pages"]), ("11", "1"), "from class to class")
+        tap.is_((slabs["30:total_pages"], slabs["1:total_pages"]), ("11", "1"),
+                "from class to class")
         tap.ok(b"type=slab_move src=30 dst=1" in watcher.until(b"\n"), "and a watcher is told")
         for _ in range(3):
             moved(c, b"30 0")

@@ -170,26 +170,29 @@ static bool is_free(const struct store *store, uint32_t ref)
     return __atomic_load_n(&chunk->flags, __ATOMIC_RELAXED) & MC_ITEM_SLABBED;
 }
 
-/* A chunk to move to, or a reason not to move `ref`: it may be the oldest itself. */
-static void find_spare(struct store *store, uint32_t ref, rel_time now)
+/*
+ * A chunk to move to, or a reason not to move `ref`: it may be the oldest itself. False: nothing
+ * can be evicted. The oldest may be in the page itself, so that evicting them brings no chunk yet.
+ */
+static bool find_spare(struct store *store, uint32_t ref, rel_time now)
 {
     struct mover *mover = &store->mover;
 
     mover->spare = slab_alloc_spare(&store->slabs, mover->from);
-    for (int i = 0; !mover->spare && store->config.evict && !is_free(store, ref) && i < EVICT_TRIES;
-         i++) {
-        if (!reclaim_evict(store, mover->from, now))
-            return;
+    for (int i = 0; i < EVICT_TRIES && !mover->spare && !is_free(store, ref); i++) {
+        if (!store->config.evict || !reclaim_evict(store, mover->from, now))
+            return false;
         add(&mover->counts.evictions_nomem);
         mover->spare = slab_alloc_spare(&store->slabs, mover->from);
     }
+    return true;
 }
 
 static enum fate move_chunk(struct store *store, uint32_t ref, rel_time now)
 {
-    struct mover *mover = &store->mover;
     struct tenant tenant;
     enum fate fate;
+    bool hope;
 
     if (!find_tenant(store, ref, &tenant, &fate))
         return fate;
@@ -197,14 +200,14 @@ static enum fate move_chunk(struct store *store, uint32_t ref, rel_time now)
     lock_release(tenant.stripe, LOCK_STRIPE);
     if (fate != FATE_SPARE)
         return fate;
-    find_spare(store, ref, now);
+    hope = find_spare(store, ref, now);
     if (!find_tenant(store, ref, &tenant, &fate))
         return fate;
     fate = move_tenant(store, &tenant, ref, now);
-    if (fate == FATE_SPARE && store->config.evict)
+    if (fate == FATE_SPARE && !hope && store->config.evict)
         delete_tenant(store, &tenant);
     lock_release(tenant.stripe, LOCK_STRIPE);
-    return fate == FATE_SPARE && !mover->spare ? FATE_BUSY : fate;
+    return fate == FATE_SPARE ? FATE_BUSY : fate;
 }
 
 /* --- one page -------------------------------------------------------------- */
