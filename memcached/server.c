@@ -498,6 +498,7 @@ static void restrict_calls(const struct server *server)
     const struct confinement needs = {
         .kernel_path = has_kernel_path(server),
         .removes_file = o->pid_file && o->daemonize,
+        .writes_files = o->memory_file != NULL,
         .asks_daemon = o->sasl,
         .relaxed = o->relaxed_privileges,
     };

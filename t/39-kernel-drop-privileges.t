@@ -1,0 +1,35 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The kernel path behind the filter of -o drop_privileges: maps grow, links end, memory stays."""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import again
+import kernel
+import server
+import tap
+
+BUILT_IN = "no_drop_privileges" in server.run("-h")[1]
+
+
+@tap.case
+def the_heap_grows_behind_the_filter():
+    with kernel.Machines("-m", "200", *(["-o", "drop_privileges"] if BUILT_IN else [])) as m:
+        value = b"v" * 50000
+        for i in range(2000):
+            m.tcp.send(b"set key%d 0 0 50000 noreply\r\n%s\r\n" % (i, value))
+        m.tcp.set(b"last", b"value")
+        stats = m.tcp.stats()
+        tap.is_((stats["curr_items"], stats["evictions"]), ("2001", "0"), "100 MB are stored")
+        m.same(b"get last\r\n", kernel.answer((b"last", b"value")), "and answered by the kernel")
+
+
+@tap.case
+def the_other_tests_pass_behind_the_filter():
+    for name in ("30-kernel-path", "39-kernel-restart") if BUILT_IN else ():
+        again.passes(name, "-o drop_privileges")
+
+
+tap.run(240)
