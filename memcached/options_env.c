@@ -9,6 +9,12 @@ const struct environment_row environment_table[] = {
      "A file that gets the ports that are listened on, a line for each socket, such as\n"
      "\"TCP INET: 11211\". It is written beside itself with .lck behind the name and then renamed.",
      0},
+    {"SASL_CONF_PATH",
+     "With -S: where memcached.conf is, which tells libsasl2 its mechanisms; directories with a\n"
+     "colon between them, or the file itself.",
+     0},
+    {"MEMCACHED_SASL_PWDB",
+     "With -S: a file of lines user:password, which PLAIN asks first. It is read each time.", 0},
     {"T_MEMD_INITIAL_MALLOC",
      "Bytes that count as allocated from the start. For tests of limits beyond 4 gigabytes.",
      offsetof(struct options, allocated_before)},

@@ -184,7 +184,8 @@ def what_never_ends():
         held.append(c)
     tap.ok(is_in(b"user pass"), "900 clients that send half a token keep nobody out")
     grown = resident() - before
-    tap.ok(grown < 12, "nor take memory: %d MB" % grown)
+    # TLS itself needs some for each connection.
+    tap.ok(grown < (60 if "T_TLS" in os.environ else 12), "nor take memory: %d MB" % grown)
     for c in held:
         drop(c)
 
@@ -453,6 +454,9 @@ SAME = (
 
 @tap.case
 def as_debian():
+    if "T_TLS" in os.environ:
+        tap.ok(True, "in clear: TLS is another test's")
+        return
     if not os.access(differential.PEER, os.X_OK):
         tap.ok(not os.environ.get("CI"), "there is a memcached to compare with")
         return

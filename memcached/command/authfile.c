@@ -107,7 +107,7 @@ static int read_all(int fd, char *bytes, size_t max, size_t *len)
             return -errno;
         }
         if (*len > max) {
-            return -EFBIG;
+            return -EBUSY;
         }
     }
     return 0;
@@ -125,13 +125,17 @@ char *auth_read(const char *path, size_t max, size_t *len)
         return NULL;
     }
     error = fstat(fd, &status) != 0 ? -errno : S_ISREG(status.st_mode) ? 0 : -EISDIR;
+    if (error == 0 && (uint64_t)status.st_size > max) {
+        error = -EFBIG;
+    }
     if (error == 0) {
+        max = (size_t)status.st_size;
         bytes = malloc(max + 1);
         error = bytes ? read_all(fd, bytes, max, len) : -ENOMEM;
     }
     close(fd);
     if (error != 0) {
-        auth_forget(bytes, max + 1);
+        auth_forget(bytes, bytes ? *len : 0);
         errno = -error;
         return NULL;
     }
@@ -193,7 +197,7 @@ static bool load(const char *path, struct auth_table *table, char *error, size_t
         return false;
     }
     wrong = auth_table_parse(table, (struct slice){bytes, len});
-    auth_forget(bytes, FILE_MAX + 1);
+    auth_forget(bytes, len);
     if (wrong) {
         snprintf(error, nerror, "Authfile [%s] %s", path, wrong);
         return false;

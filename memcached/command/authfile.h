@@ -37,8 +37,9 @@ bool auth_entry_equal(const struct auth_entry *a, const struct auth_entry *b);
 /* Takes the next line off `text`, without its end, which the last one may lack. False: no more. */
 bool auth_next_line(struct slice *text, struct slice *line);
 /*
- * The bytes of a regular file of at most `max`; the caller frees them, with auth_forget. NULL with
- * errno: EISDIR stands for whatever is no regular file, EFBIG for more than `max`.
+ * The `len` bytes of a regular file of at most `max`; the caller frees them, with auth_forget. NULL
+ * with errno: EISDIR stands for whatever is no regular file, EFBIG for more than `max`, EBUSY for
+ * one that grows while it is read.
  */
 char *auth_read(const char *path, size_t max, size_t *len);
 /* Frees bytes that may be secret. */

@@ -29,6 +29,7 @@ struct sasl {
     char application[NAME_MAX_BYTES];          /* reads its configuration from APPLICATION.conf */
     char conf_path[PATH_BYTES];                /* directories, a colon between them; may be empty */
     const char *password_file;                 /* of the environment; NULL: none */
+    bool unreadable;                           /* it is, and that was said; atomic */
 };
 
 struct sasl_talk {
@@ -161,7 +162,7 @@ static struct slice plain_user(const struct sasl *sasl, const char *user)
 static int on_password(sasl_conn_t *conn, void *context, const char *user, const char *password,
                        unsigned int npassword, struct propctx *properties)
 {
-    const struct sasl *sasl = context;
+    struct sasl *sasl = context;
     struct slice given = {password, npassword};
     struct auth_entry as_given, without_realm;
     bool found = false;
@@ -178,8 +179,9 @@ static int on_password(sasl_conn_t *conn, void *context, const char *user, const
     text = auth_read(sasl->password_file, PASSWORD_FILE_MAX, &len);
     if (text) {
         found = file_has((struct slice){text, len}, &as_given, &without_realm);
-        auth_forget(text, PASSWORD_FILE_MAX + 1);
-    } else {
+        auth_forget(text, len);
+        __atomic_store_n(&sasl->unreadable, false, __ATOMIC_RELAXED);
+    } else if (!__atomic_exchange_n(&sasl->unreadable, true, __ATOMIC_RELAXED)) {
         log_say("cannot read %s: %s", sasl->password_file, strerror(errno));
     }
     explicit_bzero(&as_given, sizeof(as_given));
