@@ -11,6 +11,7 @@ A family of commands (textgen.Text, metagen.Meta, binarygen.Binary) has
 """
 import os
 import random
+import re
 import struct
 import time
 
@@ -22,6 +23,7 @@ PEER = os.environ.get("PEER", "/usr/bin/memcached")
 COMMANDS = int(os.environ.get("COMMANDS", "100000"))
 SEED = int(os.environ.get("SEED", "1"))
 SECONDS = 3  # of silence are no answer
+COUNTED = re.compile(r"(cmd|delete|incr|decr|cas|touch|auth)_|get_(hits|misses)$|total_items$")
 SHOW = int(os.environ.get("SHOW", "1"))
 
 
@@ -159,6 +161,16 @@ def show(name, number, channels, family, batches, answers):
         tap.diag("  %s %.300r" % (text, b"\n".join(which[max(0, at - 2):at + 3])))
 
 
+def same_counts(name, pair):
+    """After the same commands the same counts, of commands and what came of them. What a command
+    met expired or flushed depends on when the maintainer came by."""
+    counts = [{key: value for key, value in where.stats().items() if COUNTED.match(key)}
+              for where in pair]
+    different = {key: (value, counts[1].get(key)) for key, value in counts[0].items()
+                 if value != counts[1].get(key)}
+    tap.is_(different, {}, "%s: and %d counters of stats are the same" % (name, len(counts[0])))
+
+
 def compare(name, family, transport, commands):
     """Fails for any difference; shows the first SHOW of them."""
     rng = random.Random("cuts %d %s" % (SEED, name))
@@ -183,5 +195,6 @@ def compare(name, family, transport, commands):
     tap.is_(different, 0, "%d %s, %d bytes of answers, are answered alike" % (done, name, nbytes))
     for channel in channels:
         channel.close()
+    same_counts(name, pair)
     pair[1].kill()
     tap.is_(pair[0].stop(), 0, "%s: the server ends with status 0" % name)
