@@ -61,18 +61,20 @@ unit_tests += t/fuzz/commands
 t_fuzz_commands_SOURCES = t/fuzz/commands.c t/fuzz/replay.c t/unit/command_client.h
 t_fuzz_commands_LDADD = $(command_libs)
 
+fuzz_commands = $(addprefix $(srcdir)/,$(filter %.c,$(base_srcs) $(proto_srcs) $(flash_srcs) \
+    $(store_srcs) $(command_srcs)))
+
 # Of an item's bytes the layout declares the first few: no check of array bounds.
 fuzz-commands:
 	$(FUZZ_CC) -fno-sanitize=bounds $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin \
-	    $(srcdir)/t/fuzz/commands.c $(PTHREAD_CFLAGS) $(addprefix $(srcdir)/,$(filter %.c, \
-	    $(base_srcs) $(proto_srcs) $(store_srcs) $(command_srcs))) $(SASL_LIBS)
+	    $(srcdir)/t/fuzz/commands.c $(PTHREAD_CFLAGS) $(fuzz_commands) $(SASL_LIBS)
 	$(MKDIR_P) $@.corpus
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=1024 -timeout=10 \
 	    -dict=$(srcdir)/t/fuzz/text.dict $@.corpus $(srcdir)/t/fuzz/corpus/commands
+
 fuzz-sasl:
 	$(FUZZ_CC) -fno-sanitize=bounds $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin \
-	    $(srcdir)/t/fuzz/sasl_exchange.c $(PTHREAD_CFLAGS) $(addprefix $(srcdir)/,$(filter %.c, \
-	    $(base_srcs) $(proto_srcs) $(store_srcs) $(command_srcs))) $(SASL_LIBS)
+	    $(srcdir)/t/fuzz/sasl_exchange.c $(PTHREAD_CFLAGS) $(fuzz_commands) $(SASL_LIBS)
 	$(MKDIR_P) $@.corpus
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=1024 -timeout=10 \
 	    -dict=$(srcdir)/t/fuzz/sasl.dict $@.corpus $(srcdir)/t/fuzz/corpus/sasl
