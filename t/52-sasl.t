@@ -15,6 +15,7 @@ import binary as b
 import differential
 import server
 import tap
+import tls
 
 if "sasl" not in server.run("-h", user=False)[1].lower():
     tap.is_(server.run("-S", "-p", "0")[::2],
@@ -467,6 +468,41 @@ def with_fewer_system_calls():
                  ways[3].ask(auth.auth(b"PLAIN", auth.plain(b"file", b"one"))).status], [b.OK] * 4,
                 "-o drop_privileges: every way in is open")
         tap.is_(alone(auth.WRONG, one)[0], [(b.AUTH_ERROR, REFUSED)], "and shut to the others")
+
+
+@tap.case
+def no_worker_asks_the_resolver():
+    """libsasl2 would look for the host's full name for each client, and wait for the answer."""
+    if "drop_privileges" not in server.run("-h", user=False)[1]:
+        tap.ok(True, "this build has no -o drop_privileges")
+        return
+    if os.geteuid() != 0:
+        tap.ok(not os.environ.get("CI"), "root is needed to hide the host's name from the server")
+        return
+    folder = server.scratch()
+    hosts = auth.write(os.path.join(folder, "hosts"), "127.0.0.1 localhost\n")
+    resolver = auth.write(os.path.join(folder, "resolv.conf"), "nameserver 127.0.0.1\n")
+    script = ('mount --bind %s /etc/hosts && mount --bind %s "$(realpath /etc/resolv.conf)" '
+              '&& exec "$@"' % (hosts, resolver))
+    # With its name nowhere to be found, a question to the resolver would end the server: SIGSYS.
+    with auth.start("-o", "drop_privileges", prefix=("unshare", "-m", "sh", "-c", script, "sh")) \
+            as one:
+        c = b.Binary(one.stream())
+        tap.is_([c.ask(auth.LOGIN).status, auth.cram_md5(c).status], [b.OK, b.OK],
+                "no socket is opened to log somebody in")
+
+
+@tap.case
+def through_tls():
+    if "enable-ssl" not in server.run("-h", user=False)[1]:
+        tap.ok(True, "this build has no TLS")
+        return
+    words, context = tls.everywhere()
+    with auth.start(*words, context=context) as one:
+        tap.is_(alone(auth.WRONG + auth.LOGIN + SET + GET, one)[0],
+                [(b.AUTH_ERROR, REFUSED), (b.OK, b"Authenticated"), (b.OK, b""), (b.OK, b"value")],
+                "-Z with -S: who comes through TLS has to authenticate too")
+        tap.is_(alone(GET, one), ([(b.AUTH_ERROR, REFUSED)], True), "and is refused without")
 
 
 SAME = (

@@ -17,6 +17,7 @@ import client
 import differential
 import server
 import tap
+import tls
 
 UNKNOWN = b"CLIENT_ERROR unauthenticated\r\n"
 FAILURE = b"CLIENT_ERROR authentication failure\r\n"
@@ -384,6 +385,23 @@ def with_fewer_system_calls():
         auth.write(path, b"new:two\n")
         one.signal(signal.SIGHUP)
         tap.ok(until_in(b"new two", one), "and SIGHUP reads it again")
+
+
+@tap.case
+def through_tls():
+    if "enable-ssl" not in server.run("-h", user=False)[1]:
+        tap.ok(True, "this build has no TLS")
+        return
+    words, context = tls.everywhere()
+    path = auth.write(os.path.join(folder, "tls"), b"old:one\n")
+    with start(*words, path=path, context=context) as one:
+        answer, c = way_in(b"old one", one)
+        tap.is_((answer, c.set(b"k", b"v"), c.get(b"k")), (STORED, STORED, b"v"),
+                "-Z with -Y: who comes through TLS has to authenticate too")
+        tap.is_(one.stream().ask(b"get k\r\n"), UNKNOWN, "and is refused without")
+        auth.write(path, b"new:two\n")
+        one.signal(signal.SIGHUP)
+        tap.ok(until_in(b"new two", one), "SIGHUP reads both certificates and users again")
 
 
 @tap.case

@@ -45,11 +45,13 @@ t_unit_command_stats_LDADD = $(command_libs)
 t_unit_command_threads_SOURCES = t/unit/command_threads.c t/unit/command_client.h
 t_unit_command_threads_LDADD = $(command_libs)
 
-unit_tests += t/unit/command_auth t/fuzz/authfile
+unit_tests += t/unit/command_auth t/fuzz/authfile t/fuzz/authtext
 t_unit_command_auth_SOURCES = t/unit/command_auth.c t/unit/command_client.h
 t_unit_command_auth_LDADD = $(command_libs)
 t_fuzz_authfile_SOURCES = t/fuzz/auth_file.c t/fuzz/replay.c
 t_fuzz_authfile_LDADD = $(command_libs)
+t_fuzz_authtext_SOURCES = t/fuzz/auth_text.c t/fuzz/replay.c t/unit/command_client.h
+t_fuzz_authtext_LDADD = $(command_libs)
 if ENABLE_SASL
 unit_tests += t/fuzz/sasl
 endif
@@ -79,10 +81,18 @@ fuzz-sasl:
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=1024 -timeout=10 \
 	    -dict=$(srcdir)/t/fuzz/sasl.dict $@.corpus $(srcdir)/t/fuzz/corpus/sasl
 
+fuzz-authtext:
+	$(FUZZ_CC) -fno-sanitize=bounds $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin \
+	    $(srcdir)/t/fuzz/auth_text.c $(PTHREAD_CFLAGS) $(addprefix $(srcdir)/,$(filter %.c, \
+	    $(base_srcs) $(proto_srcs) $(store_srcs) $(command_srcs))) $(SASL_LIBS)
+	$(MKDIR_P) $@.corpus
+	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=1024 -timeout=10 \
+	    -dict=$(srcdir)/t/fuzz/text.dict $@.corpus $(srcdir)/t/fuzz/corpus/authtext
+
 fuzz-authfile:
 	$(FUZZ_CC) $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/auth_file.c \
 	    $(srcdir)/memcached/command/authfile.c $(srcdir)/memcached/base/log.c $(PTHREAD_CFLAGS)
 	$(MKDIR_P) $@.corpus
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 \
 	    $@.corpus $(srcdir)/t/fuzz/corpus/authfile
-.PHONY: fuzz-commands fuzz-sasl fuzz-authfile
+.PHONY: fuzz-commands fuzz-sasl fuzz-authfile fuzz-authtext
