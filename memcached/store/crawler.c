@@ -131,6 +131,15 @@ static void begin_walk(struct walk *walk, uint64_t classes)
     walk->covered = 0;
 }
 
+/* One mark may stand for many reads by the kernel. */
+static void fold_touch(struct mc_item *item, const struct table_spot *spot, rel_time now)
+{
+    if (table_take_touch(spot)) {
+        item_set_flags(item, MC_ITEM_FETCHED | MC_ITEM_ACTIVE);
+        item_set_time(item, now);
+    }
+}
+
 /* What a round hands to its visits. */
 struct round {
     struct store *store;
@@ -181,8 +190,10 @@ static bool visit_free(void *context, struct mc_item *item, const struct table_s
         forecast_count(&free->found[clsid], item->exptime, round->now);
         return false;
     }
+    fold_touch(item, spot, round->now);
     free->found[clsid].dead++;
     store->crawler.counts[clsid].reclaimed++;
+    store->crawler.counts[clsid].unfetched += !(item->flags & MC_ITEM_FETCHED);
     reclaim_unlink(store, item, hash_key(store->control, item_key(item)), spot);
     return true;
 }
@@ -191,15 +202,19 @@ static bool visit_free(void *context, struct mc_item *item, const struct table_s
 static void add_counts(struct store *store)
 {
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
-        struct lru_counts *to = &store->lrus[clsid].counts;
-        uint32_t *checked = &store->crawler.counts[clsid].checked;
-        uint32_t *reclaimed = &store->crawler.counts[clsid].reclaimed;
+        struct lru *lru = &store->lrus[clsid];
+        struct crawl_counts *from = &store->crawler.counts[clsid];
 
-        if (*checked == 0)
+        if (from->checked == 0)
             continue;
-        __atomic_fetch_add(&to->crawler_items_checked, *checked, __ATOMIC_RELAXED);
-        __atomic_fetch_add(&to->crawler_reclaimed, *reclaimed, __ATOMIC_RELAXED);
-        *checked = *reclaimed = 0;
+        __atomic_fetch_add(&lru->counts.crawler_items_checked, from->checked, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&lru->counts.crawler_reclaimed, from->reclaimed, __ATOMIC_RELAXED);
+        if (from->unfetched) {
+            lock_take(&lru->lock, LOCK_LRU);
+            lru->counts.expired_unfetched += from->unfetched;
+            lock_release(&lru->lock, LOCK_LRU);
+        }
+        *from = (struct crawl_counts){0};
     }
 }
 
@@ -303,15 +318,6 @@ static bool wants_show(void *context, uint32_t ref)
     const struct round *round = context;
 
     return wants_page(round->store, round->store->crawler.show.walk.classes, ref);
-}
-
-/* One mark may stand for many reads by the kernel. */
-static void fold_touch(struct mc_item *item, const struct table_spot *spot, rel_time now)
-{
-    if (table_take_touch(spot)) {
-        item_set_flags(item, MC_ITEM_FETCHED | MC_ITEM_ACTIVE);
-        item_set_time(item, now);
-    }
 }
 
 static bool visit_show(void *context, struct mc_item *item, const struct table_spot *spot)

@@ -33,6 +33,10 @@ struct walk {
     uint64_t covered; /* of all positions, since it began */
 };
 
+struct crawl_counts {
+    uint32_t checked, reclaimed, unfetched;
+};
+
 struct free_walk {
     struct walk walk;
     bool asked_for; /* not only by the maintainer; under the mutex */
@@ -64,14 +68,12 @@ struct crawler {
     struct store_viewer viewer;
     struct forecast forecasts[MC_CLASSES];
 
-    uint64_t nstarts; /* atomic */
-    bool busy;        /* atomic: there is a walk */
-    struct {
-        uint32_t checked, reclaimed;
-    } counts[MC_CLASSES];     /* for the statistics, of this round */
-    unsigned int patience_ms; /* with a viewer who takes nothing */
-    unsigned int unslept;     /* work since the last pause */
-    rel_time considered;      /* of the maintainer */
+    uint64_t nstarts;                       /* atomic */
+    bool busy;                              /* atomic: there is a walk */
+    struct crawl_counts counts[MC_CLASSES]; /* for the statistics, of this round */
+    unsigned int patience_ms;               /* with a viewer who takes nothing */
+    unsigned int unslept;                   /* work since the last pause */
+    rel_time considered;                    /* of the maintainer */
     struct free_walk free;
     struct show_walk show;
 };

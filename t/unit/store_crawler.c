@@ -87,6 +87,7 @@ static void test_frees(void)
     ok(stats_of(&f).curr_items == MANY / 2 + 100, "and only in the classes that were named");
     ok(stats_of(&f).crawler_items_checked == MANY && stats_of(&f).crawler_reclaimed == MANY / 2,
        "it counts what it looks at and what it frees");
+    ok(stats_of(&f).expired_unfetched == MANY / 2, "and what of it was never read");
     ok(stats_of(&f).lru_crawler_starts == 1, "and that it started");
     store_crawl(f.store, STORE_ALL_CLASSES);
     wait_idle(&f);
@@ -479,28 +480,57 @@ static void test_beside_writers(void)
     close_all(&f);
 }
 
+/* Items as `stats sizes` counts them. */
+static uint64_t sized(struct fixture *f)
+{
+    uint64_t size = 0, count, sum = 0;
+
+    while (store_size_count(f->store, &size, &count))
+        sum += count;
+    return sum;
+}
+
+/* Items of a class as `stats cachedump` lists them. */
+static uint64_t listed(struct fixture *f, unsigned int clsid)
+{
+    static char out[4 << 20];
+    struct slice records = {out, store_list(f->store, clsid, 0, LATER, out, sizeof(out))};
+    struct store_listed item;
+    uint64_t n = 0;
+
+    while (store_list_next(&records, &item))
+        n += item.key.len >= 3 && item.key.ptr[0] == 'e';
+    return n;
+}
+
 static void test_beside_evictions(void)
 {
     struct store_config config;
     struct fixture f;
+    uint64_t nlisted = 0;
     unsigned int n;
 
     fixture_defaults(&config);
     config.memory_limit = 8ull << 20;
+    config.track_sizes = true;
     open_with(&f, &config);
     store_maintainer_start(f.store);
     for (n = 0; stats_of(&f).evictions < 20000; n++) {
         for (unsigned int i = 0; i < 500; i++)
             put(f.local, "e", (n * 500 + i) % KEYS, 100 + i % 3 * 300, i % 2 ? OVER : 0);
         store_crawl(f.store, STORE_ALL_CLASSES);
+        nlisted += listed(&f, 1 + n % 10);
     }
     wait_idle(&f);
-    ok(stats_of(&f).crawler_reclaimed > 0, "it crawls while items are evicted");
     store_maintainer_stop(f.store);
+    ok(nlisted > 0 && sized(&f) == stats_of(&f).curr_items,
+       "beside all that items are listed, and counted by size");
+    ok(stats_of(&f).crawler_reclaimed > 0, "it crawls while items are evicted");
     store_flush(f.local, 0, LATER);
     store_crawl(f.store, STORE_ALL_CLASSES);
     wait_idle(&f);
-    ok(stats_of(&f).curr_items == 0 && stats_of(&f).bytes == 0, "and all can be freed");
+    ok(stats_of(&f).curr_items == 0 && stats_of(&f).bytes == 0 && sized(&f) == 0,
+       "and all can be freed");
     close_all(&f);
 }
 
