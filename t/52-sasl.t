@@ -368,6 +368,11 @@ def options():
             (("-S", "-U", "1", "-X", "bmc=lo,optional"), "-X bmc= answers whoever asks: it cannot "
                                                          "go with authentication (-S, -Y)")):
         tap.is_(server.run(*arguments), (64, "", text + "\n"), " ".join(arguments) + " is refused")
+    path = os.path.join(server.scratch(), "socket")
+    with auth.start(unix=path) as one:
+        tap.is_((alone(GET, one), alone(auth.LOGIN + SET, one)[0]),
+                (([(b.AUTH_ERROR, REFUSED)], True), [(b.OK, b"Authenticated"), (b.OK, b"")]),
+                "a unix socket wants to know too")
     with auth.start("-B", "binary", udp=False) as one:
         tap.is_(alone(auth.LOGIN, one)[0], [(b.OK, b"Authenticated")], "-S -B binary starts")
 
@@ -389,6 +394,11 @@ def configurations():
         tap.is_(alone(b.request("sasl_list") + auth.auth(b"ANONYMOUS", b"joe") + GET, one),
                 ([(b.OK, b"PLAIN"), (b.AUTH_ERROR, REFUSED), (b.AUTH_ERROR, REFUSED)], True),
                 "ANONYMOUS lets nobody in, whatever the configuration says")
+    with auth.start(conf=auth.configuration("nonsense")) as one:
+        tap.is_(alone(b.request("sasl_list") + auth.LOGIN, one)[0],
+                [(b.OK, b""), (b.AUTH_ERROR, REFUSED)], "a mech_list without a mechanism: nobody")
+        tap.like(one.log(), "^SASL has no mechanism to offer: nobody can log in",
+                 "which is said at start")
     with server.Server("-S", env={"SASL_CONF_PATH": server.scratch()}, binary=True) as one:
         names = alone(b.request("sasl_list"), one)[0][0][1].split(b" ")
         tap.ok(b"PLAIN" in names and b"ANONYMOUS" not in names,

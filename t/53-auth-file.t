@@ -342,6 +342,18 @@ def options():
 
 
 @tap.case
+def the_log():
+    with start("-vvv") as one:
+        is_in(b"user pass", one)
+        is_in(b"user wrong-word", one)
+        one.signal(signal.SIGHUP)
+        is_in(b"user pass", one)
+        log = one.log()
+        tap.ok("set auth 0 0 9" in log and "pass" not in log and "wrong-word" not in log,
+               "-vvv shows the commands and no password")
+
+
+@tap.case
 def sighup():
     path = auth.write(os.path.join(folder, "reload"), b"old:one\n")
     with start(path=path) as one:

@@ -159,13 +159,11 @@ static struct slice judge_text(struct command_local *local, struct command_clien
 
 static enum command_next list_mechanisms(struct call *call)
 {
-    struct command_client *client = call->client;
+    struct sasl_talk *talk = sasl_talk_new(call->local->commands->sasl);
 
-    if (!client->talk) {
-        client->talk = sasl_talk_new(call->local->commands->sasl);
-    }
     binary_answer(call->reply, call->request->id, BINARY_OK,
-                  client->talk ? sasl_talk_mechanisms(client->talk) : (struct slice){0});
+                  talk ? sasl_talk_mechanisms(talk) : (struct slice){0});
+    sasl_talk_free(talk);
     return COMMAND_DONE;
 }
 

@@ -83,8 +83,7 @@ fuzz-sasl:
 
 fuzz-authtext:
 	$(FUZZ_CC) -fno-sanitize=bounds $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin \
-	    $(srcdir)/t/fuzz/auth_text.c $(PTHREAD_CFLAGS) $(addprefix $(srcdir)/,$(filter %.c, \
-	    $(base_srcs) $(proto_srcs) $(store_srcs) $(command_srcs))) $(SASL_LIBS)
+	    $(srcdir)/t/fuzz/auth_text.c $(PTHREAD_CFLAGS) $(fuzz_commands) $(SASL_LIBS)
 	$(MKDIR_P) $@.corpus
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=1024 -timeout=10 \
 	    -dict=$(srcdir)/t/fuzz/text.dict $@.corpus $(srcdir)/t/fuzz/corpus/authtext

@@ -254,43 +254,6 @@ static void find_host(struct sasl *sasl)
     sasl_dispose(&conn);
 }
 
-struct sasl *sasl_setup(char *error, size_t nerror)
-{
-    const char *conf = getenv("SASL_CONF_PATH");
-    struct sasl *sasl = calloc(1, sizeof(*sasl));
-    int result;
-
-    if (!sasl) {
-        snprintf(error, nerror, "Error initializing sasl.");
-        return NULL;
-    }
-    find_configuration(sasl, conf ? conf : "");
-    sasl->password_file = getenv("MEMCACHED_SASL_PWDB");
-    if (gethostname(sasl->realm, sizeof(sasl->realm) - 1) != 0) {
-        sasl->realm[0] = '\0';
-    }
-    make_callbacks(sasl);
-    sasl_set_mutex(new_lock, lock_lock, unlock_lock, free_lock);
-    result = sasl_server_init(sasl->callbacks, sasl->application);
-    if (result != SASL_OK) {
-        snprintf(error, nerror, "Error initializing sasl. (%s)",
-                 sasl_errstring(result, NULL, NULL));
-        free(sasl);
-        return NULL;
-    }
-    find_host(sasl);
-    log_at(1, "Initialized SASL.");
-    return sasl;
-}
-
-void sasl_teardown(struct sasl *sasl)
-{
-    if (sasl) {
-        sasl_server_done();
-        free(sasl);
-    }
-}
-
 /* --- one client ----------------------------------------------------------- */
 
 struct sasl_talk *sasl_talk_new(struct sasl *sasl)
@@ -375,4 +338,56 @@ enum sasl_outcome sasl_talk_step(struct sasl_talk *talk, struct slice mechanism,
     result = sasl_server_step(talk->conn, data.len > 0 ? data.ptr : "", (unsigned int)data.len,
                               &out, &nout);
     return outcome(talk, result, out, nout, answer);
+}
+
+/* --- start and end -------------------------------------------------------- */
+
+static void check_mechanisms(struct sasl *sasl)
+{
+    struct sasl_talk *talk = sasl_talk_new(sasl);
+
+    if (!talk || sasl_talk_mechanisms(talk).len == 0) {
+        log_say("SASL has no mechanism to offer: nobody can log in (see mech_list in %s.conf; "
+                "is libsasl2-modules installed?)",
+                sasl->application);
+    }
+    sasl_talk_free(talk);
+}
+
+struct sasl *sasl_setup(char *error, size_t nerror)
+{
+    const char *conf = getenv("SASL_CONF_PATH");
+    struct sasl *sasl = calloc(1, sizeof(*sasl));
+    int result;
+
+    if (!sasl) {
+        snprintf(error, nerror, "Error initializing sasl.");
+        return NULL;
+    }
+    find_configuration(sasl, conf ? conf : "");
+    sasl->password_file = getenv("MEMCACHED_SASL_PWDB");
+    if (gethostname(sasl->realm, sizeof(sasl->realm) - 1) != 0) {
+        sasl->realm[0] = '\0';
+    }
+    make_callbacks(sasl);
+    sasl_set_mutex(new_lock, lock_lock, unlock_lock, free_lock);
+    result = sasl_server_init(sasl->callbacks, sasl->application);
+    if (result != SASL_OK) {
+        snprintf(error, nerror, "Error initializing sasl. (%s)",
+                 sasl_errstring(result, NULL, NULL));
+        free(sasl);
+        return NULL;
+    }
+    find_host(sasl);
+    check_mechanisms(sasl);
+    log_at(1, "Initialized SASL.");
+    return sasl;
+}
+
+void sasl_teardown(struct sasl *sasl)
+{
+    if (sasl) {
+        sasl_server_done();
+        free(sasl);
+    }
 }
