@@ -48,3 +48,18 @@ t_unit_confine_SOURCES = t/unit/confine.c memcached/confine.h $(confine_srcs)
 t_unit_confine_LDADD = $(SECCOMP_LIBS)
 t_unit_options_parse_SOURCES = t/unit/options_parse.c $(options_srcs)
 t_unit_options_parse_LDADD = $(all_libs)
+
+# Any command line; see memcached/proto/local.mk for the fuzz targets.
+unit_tests += t/fuzz/options
+t_fuzz_options_SOURCES = t/fuzz/options.c t/fuzz/replay.c $(options_srcs)
+t_fuzz_options_LDADD = $(all_libs)
+
+fuzz-options:
+	$(FUZZ_CC) $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin \
+	    $(srcdir)/t/fuzz/options.c $(PTHREAD_CFLAGS) $(addprefix $(srcdir)/,$(filter %.c, \
+	    $(options_srcs) memcached/kcache/parse.c $(base_srcs) $(proto_srcs) $(store_srcs) \
+	    $(flash_srcs) $(command_srcs))) $(SASL_LIBS)
+	$(MKDIR_P) $@.corpus
+	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=512 -timeout=10 \
+	    -dict=$(srcdir)/t/fuzz/options.dict $@.corpus $(srcdir)/t/fuzz/corpus/options
+.PHONY: fuzz-options

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Any bytes are taken for a command line, a word a line. What must hold: the parser reads and
+ * writes nothing outside of the words (each ends where its allocation ends), answers with
+ * one of memcached's statuses, says why it refuses, accepts nothing that the server cannot start
+ * with, and gives back what it took. What it accepts can be shown by `stats settings`.
+ */
+#include <getopt.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command/stat.h"
+#include "options.h"
+#include "store/slab.h"
+#include "store/store.h"
+
+enum { MAX_WORDS = 64, PAGE = MC_PAGE_BYTES };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool holds)
+{
+    if (!holds) {
+        abort();
+    }
+}
+
+/* A copy that ends with its NUL. */
+static char *new_word(const char *text, size_t len)
+{
+    char *word = malloc(len + 1);
+
+    must(word != NULL);
+    memcpy(word, text, len);
+    word[len] = '\0';
+    return word;
+}
+
+/* The words behind the program's name; returns how many there are in all. */
+static int split(const uint8_t *data, size_t size, char **argv)
+{
+    const char *text = (const char *)data;
+    int argc = 0;
+
+    argv[argc++] = new_word("memcached", 9);
+    while (size > 0 && argc < MAX_WORDS) {
+        const char *newline = memchr(text, '\n', size);
+        size_t len = newline ? (size_t)(newline - text) : size;
+
+        argv[argc++] = new_word(text, strnlen(text, len));
+        len += newline != NULL;
+        text += len;
+        size -= len;
+    }
+    argv[argc] = NULL;
+    return argc;
+}
+
+static void check_numbers(const struct options *o)
+{
+    must(o->tcp_port >= -1 && o->tcp_port <= UINT16_MAX);
+    must(o->udp_port >= -1 && o->udp_port <= UINT16_MAX);
+    must(o->nthreads >= 1 && o->max_connections >= 1 && o->reqs_per_event >= 1);
+    must(o->access_mask <= 0777);
+    must(o->hashpower == 0 || (o->hashpower >= 12 && o->hashpower <= 32));
+    must(o->hot_pct >= 1 && o->warm_pct >= 1 && o->hot_pct + o->warm_pct <= 80);
+    must(o->hot_max_factor > 0 && o->warm_max_factor > 0);
+    must(o->automove <= 2 && o->automove_window >= 3);
+    must(o->automove_ratio > 0 && o->automove_ratio <= 1);
+    must(o->tail_repair_time == 0 || o->tail_repair_time >= 10);
+    must(o->crawler_sleep <= 1000000);
+    must(o->watcher_logbuf >= 1024 && o->worker_logbuf >= 1024);
+    must(!o->temp_lru || o->lru_maintainer);
+    must(!o->socket_path || o->udp_port == 0);
+    must(o->kcache.ninterfaces == 0 || o->udp_port != 0);
+}
+
+/* As server.c hands them to the store. */
+static void check_sizes(const struct options *o)
+{
+    const struct slab_config config = {
+        .chunk_max = (uint32_t)o->chunk_max,
+        .chunk_min = o->chunk_min,
+        .growth_factor = o->growth_factor,
+        .slab_sizes = o->slab_sizes[0] ? o->slab_sizes : NULL,
+        .memory_limit = o->memory_limit,
+    };
+    struct heap heap = {.ref_shift = heap_ref_shift(o->memory_limit), .max_segments = 1};
+    struct slabs slabs;
+
+    must(o->item_max >= 1024 && o->item_max <= 1u << 30 && o->item_max <= o->memory_limit / 2);
+    must(o->chunk_max <= o->item_max && o->item_max % o->chunk_max == 0);
+    must(PAGE % o->chunk_max == 0 && o->growth_factor > 1);
+    if (heap.ref_shift == 0) {
+        return; /* more memory than the store reaches: it says so */
+    }
+    must(slab_init(&slabs, &heap, &config) == 0);
+    slab_fini(&slabs);
+}
+
+static void check_settings(const struct options *options)
+{
+    struct reply reply;
+    struct stat_sink sink = {.reply = &reply};
+
+    reply_init(&reply);
+    options_settings(options, &sink);
+    reply_fini(&reply);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *argv[MAX_WORDS + 1];
+    int argc = split(data, size, argv);
+    struct options options;
+    char *said = NULL;
+    size_t nsaid = 0;
+    FILE *out = open_memstream(&said, &nsaid);
+    int status;
+
+    must(out != NULL);
+    opterr = 0; /* getopt's own line about a letter that it does not know */
+    options_init(&options);
+    status = options_parse(&options, argc, argv, out, out);
+    fclose(out);
+    if (status == OPTIONS_RUN) {
+        check_numbers(&options);
+        check_sizes(&options);
+        check_settings(&options);
+    } else {
+        must(status == 0 || status == 1 || status == 64);
+        must(nsaid > 1 && said[nsaid - 1] == '\n');
+    }
+    options_fini(&options);
+    free(said);
+    for (int i = 0; i < argc; i++) {
+        free(argv[i]);
+    }
+    return 0;
+}
