@@ -309,12 +309,11 @@ static ssize_t receive(struct conn *conn, struct turn *turn)
         iov[niov++] = (struct iovec){ptr, value};
     }
     iov[niov++] = (struct iovec){conn->in->ptr + conn->in->end, conn->in->size - conn->in->end};
-    n = wire_receive(fd_of(conn), conn->tls, iov, niov);
+    n = wire_receive(fd_of(conn), conn->tls, iov, niov, value + iov[niov - 1].iov_len,
+                     &turn->drained);
     if (n <= 0) {
         return n;
     }
-    turn->drained =
-        wire_is_tls(conn->tls) ? tls_drained(conn->tls) : (size_t)n < value + iov[niov - 1].iov_len;
     count_add(&conn->worker->counts.bytes_read, (uint64_t)n);
     if (value > 0) {
         size_t filled = (size_t)n < value ? (size_t)n : value;
@@ -346,11 +345,13 @@ static ssize_t send_once(const struct conn *conn, const struct reply *reply, siz
     size_t niov = reply_iov(reply, skip, SIZE_MAX, iov, REPLY_IOVS);
     char flat[REPLY_FLAT];
 
-    if (niov > 1 && reply->nbytes - skip <= REPLY_FLAT && !wire_is_tls(conn->tls)) {
-        iov[0] = (struct iovec){flat, flatten(flat, iov, niov)};
-        niov = 1;
+    if (wire_is_tls(conn->tls)) {
+        return tls_send(conn->tls, iov, niov);
     }
-    return wire_send(fd_of(conn), conn->tls, iov, niov);
+    if (niov > 1 && reply->nbytes - skip <= REPLY_FLAT) {
+        return send(fd_of(conn), flat, flatten(flat, iov, niov), MSG_NOSIGNAL);
+    }
+    return wire_send(fd_of(conn), NULL, iov, niov);
 }
 
 static enum sending send_some(struct conn *conn, const struct reply *reply, size_t *nsent)
@@ -693,7 +694,6 @@ static bool feed(struct conn *conn, struct turn *turn)
             answer(conn, true);
             return false;
         }
-        turn->drained = true;
     }
     if (answer(conn, false) && (!wire_is_tls(conn->tls) || await_tls(conn, turn))) {
         settle(conn);
@@ -829,7 +829,8 @@ static bool throw_away(struct conn *conn)
 {
     struct input *scratch = &conn->worker->input;
     const struct iovec room = {scratch->ptr, scratch->size};
-    ssize_t n = wire_receive(fd_of(conn), conn->tls, &room, 1);
+    bool drained;
+    ssize_t n = wire_receive(fd_of(conn), conn->tls, &room, 1, room.iov_len, &drained);
 
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
         conn_close(conn);
@@ -837,7 +838,7 @@ static bool throw_away(struct conn *conn)
     }
     if (n > 0) {
         count_add(&conn->worker->counts.bytes_read, (uint64_t)n);
-        if (wire_is_tls(conn->tls) && !tls_drained(conn->tls)) {
+        if (wire_is_tls(conn->tls) && !drained) {
             event_active(&conn->event, EV_READ, 0);
         }
     }

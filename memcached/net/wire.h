@@ -12,26 +12,35 @@ static inline bool wire_is_tls(const struct tls_session *tls)
     return __builtin_expect(tls != NULL, 0);
 }
 
-/* As readv. tls is NULL for a plain connection. */
+/*
+ * As readv, of pieces with room for so many bytes together; drained: more comes only when the
+ * socket says so. tls is NULL for a plain connection.
+ */
 static inline ssize_t wire_receive(int fd, struct tls_session *tls, const struct iovec *iov,
-                                   size_t niov)
+                                   size_t niov, size_t room, bool *drained)
 {
+    ssize_t n;
+
     if (wire_is_tls(tls)) {
-        return tls_receive(tls, iov, niov);
+        n = tls_receive(tls, iov, niov);
+        *drained = tls_drained(tls);
+        return n;
     }
-    return niov == 1 ? recv(fd, iov->iov_base, iov->iov_len, 0) : readv(fd, iov, (int)niov);
+    n = niov == 1 ? recv(fd, iov->iov_base, iov->iov_len, 0) : readv(fd, iov, (int)niov);
+    *drained = n < (ssize_t)room;
+    return n;
 }
 
 /* As writev, but without SIGPIPE; after EAGAIN as tls_send. */
 static inline ssize_t wire_send(int fd, struct tls_session *tls, struct iovec *iov, size_t niov)
 {
-    const struct msghdr message = {.msg_iov = iov, .msg_iovlen = niov};
-
     if (wire_is_tls(tls)) {
         return tls_send(tls, iov, niov);
     }
-    return niov == 1 ? send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL)
-                     : sendmsg(fd, &message, MSG_NOSIGNAL);
+    if (niov == 1) {
+        return send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL);
+    }
+    return sendmsg(fd, &(struct msghdr){.msg_iov = iov, .msg_iovlen = niov}, MSG_NOSIGNAL);
 }
 
 #endif
