@@ -15,6 +15,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "lib"))
 import binarygen
+import dialogues
 import differential as d
 import metagen
 import server
@@ -64,10 +65,45 @@ def binary_datagrams():
               d.COMMANDS * 5 // 100)
 
 
+def on_a_pair(function, *arguments):
+    pair = (server.Server(threads=1), d.start_peer())
+    function(*arguments, pair)
+    pair[1].kill()
+    tap.is_(pair[0].stop(), 0, "the server ends with status 0")
+
+
 @tap.case
 def binary_forms():
-    pair = (server.Server(threads=1), d.start_peer())
-    binarygen.forms(d.SEED, d.COMMANDS // 100, pair)
+    on_a_pair(binarygen.forms, d.SEED, d.COMMANDS // 100)
+
+
+@tap.case
+def binary_forms_in_datagrams():
+    on_a_pair(dialogues.compare_datagrams, "binary requests of any form",
+              binarygen.datagrams(d.SEED, d.COMMANDS // 100), binarygen.plain_replies)
+
+
+@tap.case
+def dialogues_of_text():
+    on_a_pair(lambda pair: dialogues.compare("quit and HTTP", dialogues.ends(), pair,
+                                             dialogues.answer))
+    on_a_pair(lambda pair: dialogues.compare("long lines", dialogues.lines(), pair,
+                                             dialogues.answer))
+    on_a_pair(lambda pair: dialogues.compare("numbers", dialogues.numbers(), pair))
+    on_a_pair(lambda pair: dialogues.compare("other commands", dialogues.others(), pair))
+    on_a_pair(lambda pair: dialogues.compare_datagrams("text that ends early",
+                                                       dialogues.text_datagrams(), bytes, pair))
+
+
+@tap.case
+def a_flush_with_delay():
+    on_a_pair(dialogues.delayed_flush)
+
+
+@tap.case
+def statistics():
+    pair = (server.Server("-o", "no_lru_maintainer,no_lru_crawler", threads=1), d.start_peer())
+    dialogues.counts(pair)
     pair[1].kill()
     tap.is_(pair[0].stop(), 0, "the server ends with status 0")
 

@@ -18,7 +18,6 @@
 /* What only this layer sees happen. Written by the owner, read by any thread, relaxed. */
 struct command_counts {
     uint64_t flush_refused; /* flush_all that did not reach the store */
-    uint64_t bad_chunks;    /* values that did not end where they should */
     uint64_t meta_cmds;     /* of the meta commands memcached counts me alone */
     uint64_t auth_cmds, auth_errors;
 };

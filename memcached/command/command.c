@@ -139,7 +139,6 @@ struct command_local *command_local_new(struct commands *commands)
 static void add_counts(struct command_counts *sum, const struct command_counts *counts)
 {
     sum->flush_refused += __atomic_load_n(&counts->flush_refused, __ATOMIC_RELAXED);
-    sum->bad_chunks += __atomic_load_n(&counts->bad_chunks, __ATOMIC_RELAXED);
     sum->meta_cmds += __atomic_load_n(&counts->meta_cmds, __ATOMIC_RELAXED);
     sum->auth_cmds += __atomic_load_n(&counts->auth_cmds, __ATOMIC_RELAXED);
     sum->auth_errors += __atomic_load_n(&counts->auth_errors, __ATOMIC_RELAXED);
@@ -187,7 +186,6 @@ void command_counts_reset(struct commands *commands)
         add_counts(&sum, &local->counts);
     }
     commands->retired.flush_refused = -sum.flush_refused;
-    commands->retired.bad_chunks = -sum.bad_chunks;
     commands->retired.meta_cmds = -sum.meta_cmds;
     commands->retired.auth_cmds = -sum.auth_cmds;
     commands->retired.auth_errors = -sum.auth_errors;

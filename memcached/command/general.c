@@ -177,7 +177,7 @@ static void count_commands(struct general *general, struct commands *commands)
     command_counts_sum(commands, &own);
     sum_classes(counts, &general->sum);
     general->cmd_get = counts->get_cmds + kernel.count[MC_COUNT_KEYS];
-    general->cmd_set = general->sum.set_cmds + own.bad_chunks;
+    general->cmd_set = general->sum.set_cmds;
     general->cmd_flush = counts->flush_cmds + own.flush_refused;
     general->cmd_meta = own.meta_cmds;
     general->auth_cmds = own.auth_cmds;

@@ -165,8 +165,9 @@ enum command_next command_finish(struct command_local *local, struct command_cli
         }
         text = stored_text(storage_end(local, pending, now, NULL), pending->verb);
     } else if (pending->item) {
+        store_refuse(local->store, pending->item);
+        pending->item = NULL;
         command_abandon(local, pending);
-        count_one(&local->counts.bad_chunks);
         text = SLICE("CLIENT_ERROR bad data chunk\r\n");
     }
     if (!pending->noreply) {

@@ -23,10 +23,12 @@ t_unit_proto_reply_LDADD = $(proto_libs)
 t_unit_proto_frame_SOURCES = t/unit/proto_frame.c
 t_unit_proto_frame_LDADD = $(proto_libs)
 
-# The fuzz targets: a test gives each the inputs that were found before; `make fuzz-text` and
-# `make fuzz-binary` look for more (clang only), for FUZZ_SECONDS, and keep them in
-# fuzz-NAME.corpus of the build tree.
-unit_tests += t/fuzz/text t/fuzz/binary
+# The fuzz targets: a test gives each the inputs that were found before; `make fuzz-text`,
+# `make fuzz-meta` and `make fuzz-binary` look for more (clang only), for FUZZ_SECONDS, and keep
+# them in fuzz-NAME.corpus of the build tree.
+unit_tests += t/fuzz/text t/fuzz/meta t/fuzz/binary
+t_fuzz_meta_SOURCES = t/fuzz/meta_parse.c t/fuzz/replay.c
+t_fuzz_meta_LDADD = $(proto_libs)
 t_fuzz_text_SOURCES = t/fuzz/text_parse.c t/fuzz/replay.c
 t_fuzz_text_LDADD = $(proto_libs)
 t_fuzz_binary_SOURCES = t/fuzz/binary_parse.c t/fuzz/replay.c
@@ -43,10 +45,18 @@ fuzz-text:
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 \
 	    -dict=$(srcdir)/t/fuzz/text.dict $@.corpus $(srcdir)/t/fuzz/corpus/text
 
+fuzz-meta:
+	$(FUZZ_CC) $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/meta_parse.c \
+	    $(srcdir)/memcached/proto/text.c $(srcdir)/memcached/proto/meta.c \
+	    $(srcdir)/memcached/base/num.c $(srcdir)/memcached/base/base64.c
+	$(MKDIR_P) $@.corpus
+	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=512 -timeout=10 \
+	    -dict=$(srcdir)/t/fuzz/text.dict $@.corpus $(srcdir)/t/fuzz/corpus/meta
+
 fuzz-binary:
 	$(FUZZ_CC) $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/binary_parse.c \
 	    $(srcdir)/memcached/proto/binary.c
 	$(MKDIR_P) $@.corpus
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=1024 -timeout=10 \
 	    $@.corpus $(srcdir)/t/fuzz/corpus/binary
-.PHONY: fuzz-text fuzz-binary
+.PHONY: fuzz-text fuzz-meta fuzz-binary

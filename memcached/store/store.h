@@ -273,6 +273,8 @@ struct mc_item *store_reserve(struct store_local *local, struct slice key, uint3
                               rel_time expiry, size_t nvalue, rel_time now,
                               enum store_result *result);
 void store_discard(struct store_local *local, struct mc_item *item);
+/* The same where the value turned out to be bad: it counts as a set of the class. */
+void store_refuse(struct store_local *local, struct mc_item *item);
 /*
  * Makes a reserved item the value of its key, or for append and prepend a new
  * item of both values. Takes over the hold. cas is compared for STORE_CAS, and

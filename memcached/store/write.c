@@ -262,6 +262,12 @@ enum store_result store_commit_on(struct store_local *local, struct mc_item *ite
     return commit(local, item, terms, now, cas_out);
 }
 
+void store_refuse(struct store_local *local, struct mc_item *item)
+{
+    count(&local->counts.counts.classes[lru_class_of(item)].set_cmds);
+    store_discard(local, item);
+}
+
 enum store_result store_commit(struct store_local *local, struct mc_item *item,
                                enum store_mode mode, uint64_t cas, rel_time now, uint64_t *cas_out)
 {

@@ -12,7 +12,7 @@ import tap
 
 NUMBERS = [b"n%d" % i for i in range(8)]
 KEYS = [b"k%d" % i for i in range(12)] + [b"k" * 250, b"\0\n\r "] + NUMBERS
-TIMES = (0, 0, 0, 1000, 0x50000000, 0x7fffffff, 0xffffffff)
+TIMES = (0, 0, 0, 1000, 0x50000000, 0x7fffffff, 0x80000000, 0x90000000, 0xffffffff)
 QUIET = {"set": "setq", "add": "addq", "replace": "replaceq", "append": "appendq",
          "prepend": "prependq", "delete": "deleteq", "incr": "incrq", "decr": "decrq",
          "get": "getq", "getk": "getkq", "gat": "gatq", "gatk": "gatkq", "flush": "flushq"}
@@ -102,7 +102,7 @@ class Binary:
         if ours == theirs:
             return True
         try:
-            return [normal(r) for r in b.replies(ours)] == [normal(r) for r in b.replies(theirs)]
+            return plain_replies(ours) == plain_replies(theirs)
         except ValueError:
             return False
 
@@ -117,6 +117,10 @@ def normal(reply):
     return reply._replace(cas=int(reply.cas != 0), value=value)
 
 
+def plain_replies(answer):
+    return [normal(reply) for reply in b.replies(answer)]
+
+
 def is_intended(opcode, nkey, nextras, nvalue):
     known = opcode <= 0x1a or 0x1c <= opcode <= 0x1e or 0x20 <= opcode <= 0x24
     if nkey > 250:
@@ -126,11 +130,10 @@ def is_intended(opcode, nkey, nextras, nvalue):
     return opcode in (0x10, 0x1c, 0x1d, 0x1e, 0x23, 0x24) and nvalue > 0
 
 
-def forms(seed, number, both):
-    """Every opcode with any lengths of key, extras and value."""
+def some_forms(seed, number):
+    """(request, opcode, length of key, of extras, of value, what is said of them)"""
     rng = random.Random(seed)
-    wrong, count, closed = [], 0, 0
-    while count < number:
+    while number > 0:
         opcode = rng.choice((rng.randrange(256), rng.randrange(0x26)))
         nkey, nvalue = rng.choice((0, 0, 1, 3, 250, 251)), rng.choice((0, 0, 0, 1, 5))
         nextras = rng.choice((0, 0, 1, 3, 4, 4, 7, 8, 8, 9, 20, 20, 21, 255))
@@ -138,7 +141,19 @@ def forms(seed, number, both):
             continue
         short = {"nbody": rng.randrange(nkey + nextras)} if rng.random() < 0.1 and \
             0 < nkey + nextras and nkey <= 250 else {}
-        data = b.request(opcode, b"k" * nkey, b"v" * nvalue, bytes(nextras), **short)
+        number -= 1
+        yield (b.request(opcode, b"k" * nkey, b"v" * nvalue, bytes(nextras), **short), opcode, nkey,
+               nextras, nvalue, short)
+
+
+def datagrams(seed, number):
+    return (form[0] for form in some_forms("datagrams %d" % seed, number))
+
+
+def forms(seed, number, both):
+    """Every opcode with any lengths of key, extras and value."""
+    wrong, count, closed = [], 0, 0
+    for data, opcode, nkey, nextras, nvalue, short in some_forms(seed, number):
         answers = []
         for which in both:
             which.control = getattr(which, "control", None) or which.stream()

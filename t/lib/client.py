@@ -40,21 +40,39 @@ class Stream:
             raise Closed(self.buffer)
         self.buffer += data
 
-    def exactly(self, size):
-        while len(self.buffer) < size:
-            self._more()
+    def _fill(self, enough):
+        """Receives until there is enough; nothing of it is lost if that never comes."""
+        got = bytearray(self.buffer)
+        try:
+            while not enough(got):
+                self.buffer = b""
+                self._more()
+                got += self.buffer
+        except Closed:
+            raise Closed(bytes(got)) from None
+        finally:
+            self.buffer = bytes(got)
+
+    def _take(self, size):
         data, self.buffer = self.buffer[:size], self.buffer[size:]
         return data
 
+    def exactly(self, size):
+        self._fill(lambda got: len(got) >= size)
+        return self._take(size)
+
     def until(self, end):
         """Up to and including `end`."""
-        start = 0
-        while self.buffer.find(end, start) < 0:
-            start = max(0, len(self.buffer) - len(end))
-            self._more()
-        at = self.buffer.find(end, start) + len(end)
-        data, self.buffer = self.buffer[:at], self.buffer[at:]
-        return data
+        searched = at = 0
+
+        def found(got):
+            nonlocal searched, at
+            at = got.find(end, searched)
+            searched = max(0, len(got) - len(end))
+            return at >= 0
+
+        self._fill(found)
+        return self._take(at + len(end))
 
     def line(self):
         return self.until(b"\r\n")

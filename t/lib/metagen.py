@@ -43,9 +43,11 @@ class Stream:
             modes = MODES.get(command, "S")
             return b"M" + (self.pick((b"", b"AA", b"x")) if bad else self.pick(modes).encode())
         if flag in "TN" and not bad:
-            return flag.encode() + self.pick((b"0", b"100", b"1000", b"500", b"-1", b"+70", b"007"))
+            return flag.encode() + self.pick((b"0", b"100", b"1000", b"500", b"-1", b"+70", b"007",
+                                              b"4294967396", b"2147483648", b"-2147483649"))
         if flag in "RDJF" and not bad:
-            return b"%s%d" % (flag.encode(), self.pick((0, 0, 1, 5, 30, 100, 300, 1000)))
+            return b"%s%d" % (flag.encode(), self.pick((0, 0, 1, 5, 30, 100, 300, 1000,
+                                                                 2 ** 32 + 5)))
         if flag == "C" and not bad:
             return b"C%d" % max(0, self.cas + self.pick((0, 0, 0, -1, -1, -2, -3, 1)))
         if flag in "TNRDJFC":

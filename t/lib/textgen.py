@@ -10,13 +10,15 @@ TEXT_KEYS = [b"a", b"b", b"key5", b"x" * 20, b"\xc3\xa9\xff", b"\x01\x7f", b"k" 
 NUMBER_KEYS = [b"n", b"num", b"n3", b"9"]
 LONG_KEYS = [b"k" * 251, b"k" * 300]
 TIMES = [b"0"] * 8 + [b"1000", b"100", b"2592000", b"2147483647", b"-1", b"-100",
-                      b"2592001", b"+500", b"007"]
+                      b"2592001", b"+500", b"007", b"2147483648", b"4294967295", b"4294968296",
+                      b"-2147483649"]
 NUMBERS = [b"0", b"1", b"9", b"10", b"99", b"100", b"999", b"4294967295", b"4294967296", b"12 ",
            b"00", b"007", b"4611686018427387904", b"12 34"]
 BAD_NUMBERS = [b"x", b"1x", b"-", b"1.5", b"--1", b"99999999999999999999", b"0x10", b"a1", b"+"]
 DELTAS = [b"0", b"1", b"1", b"1", b"9", b"10", b"99", b"1000", b"4294967296", b"007", b"+3"]
 BAD_DELTAS = BAD_NUMBERS + [b"-1", b"18446744073709551616"]
-FLAGS = [b"0"] * 6 + [b"1", b"32", b"65535", b"65536", b"4294967295", b"007"]
+FLAGS = [b"0"] * 6 + [b"1", b"32", b"65535", b"65536", b"4294967295", b"007", b"4294967296",
+                      b"4294967301", b"18446744073709551615"]
 BAD_FLAGS = BAD_NUMBERS + [b"-1"]
 STORES = [b"set"] * 4 + [b"add", b"replace", b"append", b"prepend", b"cas", b"cas"]
 GETS = [b"get"] * 3 + [b"gets", b"gets", b"bget"]
@@ -34,6 +36,7 @@ LINES = [
     b"stats reset", b"stats detail", b"stats detail x", b"\x80",
     b"touch a 1x", b"touch a 0x noreply", b"setx a 0 0 1", b"se", b"flush_al", b"geta b",
 ]
+ENDS = [b"quit\r\n", b" quit \n", b"GET / HTTP/1.1\r\n", b"HTTP/1.0\r\n"]
 CAS = re.compile(rb"(?m)^(VALUE \S+ \d+ \d+) (\d+)\r$")
 VERSION = re.compile(rb"(?m)^VERSION .*")
 
@@ -51,6 +54,9 @@ class Text:
         self.fetches_numbers = False
         self.broken = False  # values of other lengths and damaged lines, and then no long values
         self.next_key = b"a"
+        self.whole = False  # the batch is sent in one piece
+        # 1.6.18 shows what was flushed again when a flush that is to come is asked for.
+        self.flushes = (b" 1000", b" 2147483647", b" 5000") if datagrams else (b"", b" 0", b" -1")
 
     def chance(self, p):
         return self.random.random() < p
@@ -108,8 +114,9 @@ class Text:
         if verb in (b"append", b"prepend"):
             value = value[:200]
         wrong, bad = self.broken and self.chance(0.1), self.broken and self.chance(0.05)
-        if self.broken or key in LONG_KEYS:
-            value = value[:400]
+        tail = self.tail()
+        if self.broken or key in LONG_KEYS or tail.endswith(b"x"):
+            value = value[:400]  # it may be read as a line
         size = self.wrong_size(value) if wrong else b"%d" % len(value)
         words = [verb, key,
                  self.pick(BAD_FLAGS if bad and self.chance(0.5) else FLAGS),
@@ -124,7 +131,7 @@ class Text:
             data = value + b"\r\n"
         if len(data) < len(value) + 2:
             self.owed += len(value) + 2
-        return b" ".join(words) + self.tail() + end + data
+        return b" ".join(words) + tail + end + data
 
     def fetch(self):
         nkeys = self.pick((1, 1, 1, 1, 2, 3, 8, 25, 40))
@@ -156,7 +163,7 @@ class Text:
 
     def other(self):
         if self.chance(0.05):
-            return b"flush_all" + self.pick((b"", b" 0", b"")) + self.tail() + self.end()
+            return b"flush_all" + self.pick(self.flushes) + self.tail() + self.end()
         if self.chance(0.2):
             junk = self.random.randbytes(self.random.randrange(1, 60))
             return b"~" + junk.translate(None, b"\0\n") + b"\r\n"
@@ -182,10 +189,9 @@ class Text:
             words[at] = self.pick(BAD_NUMBERS + [b"", b"0", b"noreply", b"a", verb])
         else:
             words = words + [b"0"] * self.pick((1, 2, 3, 30))
-        for i, limit in ((3, 2 ** 31 - 1), (4, 60 if self.datagrams else 1000)):
-            number = words[i].lstrip(b"+") if i < len(words) else b""
-            if number.isdigit() and int(number) > limit:
-                words[i] = b"7"  # no time that wraps there, no value of megabytes
+        number = words[4].lstrip(b"+") if len(words) > 4 else b""
+        if number.isdigit() and int(number) > (60 if self.datagrams else 1000):
+            words[4] = b"7"  # no value of megabytes
         if self.datagrams:
             return b" ".join(words) + b"\r\n" + b"~\r\n" * 30
         self.owed += 1010
@@ -195,8 +201,18 @@ class Text:
         return self.pick((self.store,) * 6 + (self.fetch,) * 6 + (self.count,) * 2 +
                          (self.touch, self.delete, self.other))()
 
+    def long_line(self):
+        """Of 1,025 to 2,048 bytes; without its end 1.6.18 would wait for more."""
+        start = self.pick((b"x" * 1025, b"set a 0 0 1", b"get a", b"gat 0 a b", b"delete b", b"",
+                           b"touch a 0", b"incr n 1", b"mg a", b"gets" + b" zz" * 330))
+        return start.ljust(self.random.randint(1025, 2046)) + b"\r\nv\r\n"
+
     def batch(self):
         """The same commands for both, each with the CAS id that it gave."""
+        self.whole = self.chance(0.02)
+        if self.whole:
+            commands = [self.long_line(), b"gets %s\r\n" % self.next_key]
+            return [commands, commands]
         n = self.pick((1, 2, 4) if self.datagrams else (1, 5, 20, 50, 50))
         self.fetches_numbers = self.chance(0.5)
         self.owed = 0
@@ -207,6 +223,8 @@ class Text:
             keys = [self.pick(TEXT_KEYS)] * self.pick((0, 1, 2)) + [self.pick(LONG_KEYS), b"a"]
             verb = self.pick((b"get ", b"gets ", b"gat 0 "))
             commands.insert(0, verb + b" ".join(keys) + b"\r\n")
+        if not self.datagrams and not self.broken and self.chance(0.02):
+            commands.insert(self.random.randrange(len(commands) + 1), self.pick(ENDS))
         if self.owed:
             commands.append(b"~\r\n" * (self.owed // 3 + 1))
         self.next_key = self.pick(TEXT_KEYS)
