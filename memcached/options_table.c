@@ -109,6 +109,7 @@ const struct option_row option_table[] = {
     {'F', "disable-flush-all", NULL, OPTION_OFF, FIELD(flush_enabled), .fallback = "on",
      SHOWN(35, "flush_enabled", SHOW_YES_NO, flush_enabled), .help = "disable flush_all command"},
     {'W', "disable-watch", NULL, OPTION_OFF, FIELD(watch_enabled), .fallback = "on",
+     SHOWN(81, "watch_enabled", SHOW_YES_NO, watch_enabled),
      .help = "disable the watch command"},
     {'X', "disable-dumping", NULL, OPTION_OFF, FIELD(dump_enabled), .fallback = "on",
      SHOWN(36, "dump_enabled", SHOW_YES_NO, dump_enabled),

@@ -3,6 +3,7 @@
 """watch: its streams and their lines, compared with Debian's memcached where it has the same."""
 import os
 import re
+import resource
 import socket
 import struct
 import sys
@@ -453,6 +454,59 @@ def it_can_be_disabled():
                         b"CLIENT_ERROR watch commands not allowed\r\n", "%s: watch%s" %
                         (option, words.decode()))
             tap.is_(s.get(b"k"), None, "and the connection goes on")
+
+
+@tap.case
+def without_a_descriptor_it_fails_and_harms_nothing():
+    # Only a process of ours can be given other limits.
+    with server.Server(*(("-u", "root") if os.geteuid() == 0 else ())) as memcached:
+        c = memcached.stream()
+        c.get(b"k")
+        before = resource.prlimit(memcached.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(memcached.pid, resource.RLIMIT_NOFILE,
+                         (len(os.listdir("/proc/%d/fd" % memcached.pid)), before[1]))
+        tap.is_(c.ask(b"watch\r\n"), b"WATCHER_FAILED failed to add log watcher\r\n",
+                "no descriptor is left")
+        tap.is_(c.get(b"k"), None, "the connection goes on")
+        resource.prlimit(memcached.pid, resource.RLIMIT_NOFILE, before)
+        tap.is_(c.ask(b"watch\r\n"), b"OK\r\n", "there are some again")
+
+
+@tap.case
+def answers_that_wait_come_before_its_lines():
+    with server.Server() as memcached:
+        c = memcached.stream()
+        c.set(b"big", b"x" * 500000)
+        s = small(memcached)
+        s.send(b"get big\r\n" * 20 + b"watch\r\n")
+        tap.ok(server.wait_for(lambda: watching.watchers(memcached) == 1 or "conn_mwrite" in
+                               memcached.stats("conns").values()), "the answers fill the socket")
+        c.get(b"k")
+        one = b"VALUE big 0 500000\r\n" + b"x" * 500000 + b"\r\nEND\r\n"
+        tap.ok(s.exactly(20 * len(one)) == 20 * one, "they come whole")
+        tap.is_(s.line(), b"OK\r\n", "then watch is answered")
+        c.get(b"later")
+        w = Watcher.__new__(Watcher)
+        w.memcached, w.stream, w.nskipped = memcached, s, 0
+        tap.ok(w.wait(lambda line: line["key"] == "later"), "then its lines come")
+
+
+@tap.case
+def who_may_do_nothing_may_not_watch():
+    path = os.path.join(server.scratch(), "users")
+    with open(path, "w") as users:
+        users.write("user:pass\n")
+    os.chmod(path, 0o644)
+    with server.Server("-Y", path, udp=False) as memcached:
+        s = memcached.stream()
+        tap.is_(s.ask(b"watch fetchers\r\n"), b"CLIENT_ERROR unauthenticated\r\n",
+                "before authentication")
+        tap.is_(s.ask(b"set a 0 0 9\r\nuser pass\r\n"), b"STORED\r\n", "it is in")
+        tap.is_(s.ask(b"watch rawcmds\r\n"), b"OK\r\n", "then it may")
+        other = memcached.stream()
+        other.ask(b"set b 0 0 9\r\nuser pass\r\n")
+        line = watching.Line(s.until(b"\n")[:-1].decode())
+        tap.is_(line["cmd"], "set%20b%200%200%209", "and sees no password")
 
 
 @tap.case

@@ -114,7 +114,7 @@ static size_t room(const struct stream *stream)
     return stream->size - (stream->written - __atomic_load_n(&stream->consumed, __ATOMIC_ACQUIRE));
 }
 
-static void wake(struct stream *stream)
+void stream_wake(struct stream *stream)
 {
     const uint64_t one = 1;
     ssize_t n;
@@ -127,7 +127,7 @@ static void wake(struct stream *stream)
     }
 }
 
-bool stream_write(struct stream *stream, struct slice bytes)
+bool stream_put(struct stream *stream, struct slice bytes)
 {
     size_t at = stream->written & (stream->size - 1);
     size_t first = stream->size - at < bytes.len ? stream->size - at : bytes.len;
@@ -138,8 +138,17 @@ bool stream_write(struct stream *stream, struct slice bytes)
     memcpy(stream->ring + at, bytes.ptr, first);
     memcpy(stream->ring, bytes.ptr + first, bytes.len - first);
     __atomic_store_n(&stream->written, stream->written + bytes.len, __ATOMIC_SEQ_CST);
-    wake(stream);
     return true;
+}
+
+bool stream_write(struct stream *stream, struct slice bytes)
+{
+    bool taken = stream_put(stream, bytes);
+
+    if (taken) {
+        stream_wake(stream);
+    }
+    return taken;
 }
 
 bool stream_has_room(const struct stream *stream, size_t nbytes)
@@ -191,7 +200,7 @@ void stream_end(struct stream *stream, bool close)
 {
     __atomic_store_n(&stream->ending, (uint8_t)(close ? ENDING_CLOSE : ENDING_BACK),
                      __ATOMIC_SEQ_CST);
-    wake(stream);
+    stream_wake(stream);
     let_go(stream);
 }
 

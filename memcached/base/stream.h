@@ -31,6 +31,9 @@ bool stream_is_deaf(const struct stream *stream);
 
 /* All or nothing. False: there is no room. Never waits. */
 bool stream_write(struct stream *stream, struct slice bytes);
+/* The same in two: the consumer need not know of what was put before it is woken. */
+bool stream_put(struct stream *stream, struct slice bytes);
+void stream_wake(struct stream *stream);
 bool stream_has_room(const struct stream *stream, size_t nbytes);
 /* Whether the consumer has gone: nobody will read on. */
 bool stream_is_left(const struct stream *stream);

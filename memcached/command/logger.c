@@ -17,6 +17,7 @@ enum {
     NAP_MAX_US = 10000,
     NAP_GROWTH = 4, /* without news each is longer by 1 part of so many */
     YIELD_US = 50,
+    STREAM_MIN = 2 * EVENT_LINE_MAX,
     SKIPPED_ROOM = 8, /* a watcher that was too slow goes on when 1 part of so many is free */
     /* What only the server sees: while it is watched the kernel answers nothing. */
     COMPLETE = COMMAND_WATCH_FETCHERS | COMMAND_WATCH_RAWCMDS,
@@ -89,7 +90,7 @@ static bool catch_up(struct logger *logger, struct logger_watcher *watcher)
         return false;
     }
     n = snprintf(line, sizeof(line), "skipped=%" PRIu64 "\n", watcher->nskipped);
-    if (!stream_write(watcher->stream, (struct slice){line, (size_t)n})) {
+    if (!stream_put(watcher->stream, (struct slice){line, (size_t)n})) {
         return false;
     }
     watcher->nskipped = 0;
@@ -98,7 +99,7 @@ static bool catch_up(struct logger *logger, struct logger_watcher *watcher)
 
 static void give(struct logger *logger, struct logger_watcher *watcher, struct slice line)
 {
-    if (catch_up(logger, watcher) && stream_write(watcher->stream, line)) {
+    if (catch_up(logger, watcher) && stream_put(watcher->stream, line)) {
         __atomic_fetch_add(&logger->nsent, 1, __ATOMIC_RELAXED);
     } else {
         watcher->nskipped++;
@@ -214,6 +215,8 @@ static void *run(void *arg)
         n = tell_some(logger, BATCH);
         for (unsigned int i = 0; i < logger->nwatchers; i++) {
             catch_up(logger, &logger->watchers[i]);
+            /* Once for the batch: to be woken and to send costs a worker more than a line. */
+            stream_wake(logger->watchers[i].stream);
         }
         remove_left(logger);
         rest = rest_after(logger, n, rest);
@@ -275,6 +278,9 @@ int logger_init(struct logger *logger, const struct logger_config *config)
     error = init_waiting(logger);
     if (error) {
         return error;
+    }
+    if (logger->config.stream_bytes < STREAM_MIN) {
+        logger->config.stream_bytes = STREAM_MIN;
     }
     logger->shared = add_source(logger);
     if (!logger->shared) {

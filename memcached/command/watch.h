@@ -66,8 +66,9 @@ static inline enum store_result watch_commit(struct command_local *local, int fd
                                              struct mc_item *item, const struct store_terms *terms,
                                              rel_time now, uint64_t *cas)
 {
-    return watched(local, WATCH_CHANGES) ? watch_commit_now(local, fd, item, terms, now, cas)
-                                         : store_commit_on(local->store, item, terms, now, cas);
+    return watched(local, COMMAND_WATCH_FETCHERS | COMMAND_WATCH_MUTATIONS)
+               ? watch_commit_now(local, fd, item, terms, now, cas)
+               : store_commit_on(local->store, item, terms, now, cas);
 }
 /* MUTATIONS: there was no room for the value. */
 void watch_refused_now(const struct call *call, struct slice key, enum store_result result);
