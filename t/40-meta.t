@@ -45,34 +45,53 @@ REQUESTS = b"".join(request for request, _ in DIALOGUE)
 ANSWERS = b"".join(answer for _, answer in DIALOGUE)
 
 
+def answered(send):
+    """Whether the dialogue, sent so, has its answers. A second that passes within it is seen in a
+    time to live: then it is asked again."""
+    c.all(b"")
+    for _ in range(5):
+        send()
+        if c.all(b"") == ANSWERS:
+            return True
+    return False
+
+
+def in_two(at):
+    c.send(REQUESTS[:at])
+    # The answer to something asked elsewhere proves that the first part was read.
+    memcached.stats("conns")
+    c.send(REQUESTS[at:])
+
+
+def in_pieces(size):
+    for start in range(0, len(REQUESTS), size):
+        c.send(REQUESTS[start:start + size])
+
+
 @tap.case
 def a_dialogue_in_any_cut():
-    tap.is_(c.all(REQUESTS), ANSWERS, "a dialogue in one piece")
-    tap.is_(c.all(REQUESTS * 200), ANSWERS * 200, "200 times over")
-    wrong = []
-    for at in range(1, len(REQUESTS)):
-        c.send(REQUESTS[:at])
-        # The answer to something asked elsewhere proves that the first part was read.
-        memcached.stats("conns")
-        if c.all(REQUESTS[at:]) != ANSWERS:
-            wrong.append(at)
+    tap.ok(answered(lambda: c.send(REQUESTS)), "a dialogue in one piece")
+    tap.is_([i for i in range(200) if not answered(lambda: c.send(REQUESTS))], [],
+            "200 times over")
+    wrong = [at for at in range(1, len(REQUESTS)) if not answered(lambda: in_two(at))]
     tap.is_(wrong, [], "split in two at each of %d places" % (len(REQUESTS) - 1))
     for size in (1, 2, 3, 7, 13):
-        for start in range(0, len(REQUESTS), size):
-            c.send(REQUESTS[start:start + size])
-        tap.is_(c.all(b""), ANSWERS, "%d bytes at a time" % size)
+        tap.ok(answered(lambda: in_pieces(size)), "%d bytes at a time" % size)
 
 
 @tap.case
 def a_dialogue_over_udp():
-    wrong = []
-    for request, answer in DIALOGUE:
-        if not answer:
-            u.send(request)
-            if not u.silence():
+    for _ in range(5):  # as above
+        wrong = []
+        for request, answer in DIALOGUE:
+            if not answer:
+                u.send(request)
+                if not u.silence():
+                    wrong.append(request)
+            elif u.ask(request) != answer:
                 wrong.append(request)
-        elif u.ask(request) != answer:
-            wrong.append(request)
+        if not wrong:
+            break
     tap.is_(wrong, [], "each command in a datagram")
     ident = u.send(b"mg k q\r\nms k 2\r\nhi\r\nmg k v\r\nmn\r\n")
     tap.is_([u.message(ident) for _ in range(3)], [b"HD\r\n", b"VA 2\r\nhi\r\n", b"MN\r\n"],
