@@ -82,6 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     before = changes();
     command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
     must(server.client.locked);
+    server.nout = 0;
     if (size == 0 || data[0] != 0x80) {
         server.step = 1 + size % 7;
         server_ask(&server, bytes, size);
