@@ -43,6 +43,14 @@ void items_key(const struct items *items, uint32_t index, char *key)
     memcpy(key + items->key_size - BENCH_KEY_TAIL, &tail, BENCH_KEY_TAIL);
 }
 
+size_t items_length(const struct items *items, uint32_t index)
+{
+    if (!items->value_min)
+        return items->value_size;
+    return items->value_min + bench_below(bench_random(bench_random(index)),
+                                          (uint32_t)(items->value_size - items->value_min + 1));
+}
+
 const char *items_value(const struct items *items, uint32_t index)
 {
     return items->letters + index % LETTERS;
@@ -58,28 +66,30 @@ size_t items_get(const struct items *items, uint32_t index, char *out)
 
 size_t items_set(const struct items *items, uint32_t index, const char *noreply, char *out)
 {
+    size_t nvalue = items_length(items, index);
     size_t n = 4;
 
     memcpy(out, "set ", 4);
     items_key(items, index, out + n);
     n += items->key_size;
-    n += (size_t)sprintf(out + n, " 0 0 %zu%s\r\n", items->value_size, noreply);
-    memcpy(out + n, items_value(items, index), items->value_size);
-    n += items->value_size;
+    n += (size_t)sprintf(out + n, " 0 0 %zu%s\r\n", nvalue, noreply);
+    memcpy(out + n, items_value(items, index), nvalue);
+    n += nvalue;
     memcpy(out + n, "\r\n", 2);
     return n + 2;
 }
 
 size_t items_reply(const struct items *items, uint32_t index, char *out)
 {
+    size_t nvalue = items_length(items, index);
     size_t n = 6;
 
     memcpy(out, "VALUE ", 6);
     items_key(items, index, out + n);
     n += items->key_size;
-    n += (size_t)sprintf(out + n, " 0 %zu\r\n", items->value_size);
-    memcpy(out + n, items_value(items, index), items->value_size);
-    n += items->value_size;
+    n += (size_t)sprintf(out + n, " 0 %zu\r\n", nvalue);
+    memcpy(out + n, items_value(items, index), nvalue);
+    n += nvalue;
     memcpy(out + n, "\r\nEND\r\n", 7);
     return n + 7;
 }

@@ -19,6 +19,7 @@ enum {
 struct items {
     size_t key_size;   /* 8 to ITEMS_KEY_MAX */
     size_t value_size; /* up to ITEMS_VALUE_MAX */
+    size_t value_min;  /* with sizes from here to value_size; 0: all have value_size */
     char *letters;     /* the alphabet repeated: the value of index i starts at i % 26 */
 };
 
@@ -26,6 +27,8 @@ struct items {
 void items_init(struct items *items, uint64_t key_size, uint64_t value_size);
 void items_fini(struct items *items);
 void items_key(const struct items *items, uint32_t index, char *key);
+/* Bytes of a value. */
+size_t items_length(const struct items *items, uint32_t index);
 const char *items_value(const struct items *items, uint32_t index);
 /* "get KEY\r\n" and "set KEY ...\r\n"; return the length. */
 size_t items_get(const struct items *items, uint32_t index, char *out);

@@ -29,7 +29,7 @@
 enum { MAX_DEPTH = 1024, MAX_THREADS = 64, EVENTS = 256, READ_BYTES = 1 << 16 };
 
 struct options {
-    uint64_t keys, key_size, value_size, connections, threads, depth, rate, cpu;
+    uint64_t keys, key_size, value_size, value_min, connections, threads, depth, rate, cpu;
     const char *dist;
     double theta, seconds, sets;
     bool miss, verify, json, populate;
@@ -49,6 +49,7 @@ static const struct option_row rows[] = {
     ROW("keys", OPTION_NUMBER, keys, "N", "how many keys there are (1000)"),
     ROW("key-size", OPTION_NUMBER, key_size, "BYTES", "8 to 250 (16)"),
     ROW("value-size", OPTION_NUMBER, value_size, "BYTES", "up to 1048576 (32)"),
+    ROW("value-min", OPTION_NUMBER, value_min, "BYTES", "sizes from here to --value-size"),
     ROW("dist", OPTION_WORD, dist, "NAME", "which key: one, uniform, zipf, turn (uniform)"),
     ROW("theta", OPTION_REAL, theta, "X", "skew of zipf (0.99)"),
     ROW("miss", OPTION_FLAG, miss, NULL, "ask for keys that were never stored"),
@@ -456,6 +457,7 @@ int main(int argc, char **argv)
     address = address_of(argv[operand]);
     check_options(&options);
     items_init(&items, options.key_size, options.value_size);
+    items.value_min = options.value_min < options.value_size ? options.value_min : 0;
     if (options.populate)
         items_populate(&items, (uint32_t)options.keys, &address);
     rc = run(&options, &items, &address);
