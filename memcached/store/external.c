@@ -27,6 +27,7 @@ struct mc_item *external_new(struct store *store, const struct mc_item *like,
     item->epoch = like->epoch;
     memcpy(item->wire, like->wire, (size_t)like->nkey + like->nmid);
     *external_place(item) = *at;
+    __atomic_fetch_add(&store->nexternal[clsid], 1, __ATOMIC_RELAXED);
     return item;
 }
 
@@ -48,6 +49,7 @@ void external_free(struct store *store, struct mc_item *item)
         load_free(store, item);
         return;
     }
+    __atomic_fetch_sub(&store->nexternal[lru_class_of(item)], 1, __ATOMIC_RELAXED);
     flash_drop(store->config.flash, external_place(item), external_nbytes(item));
     slab_free(&store->slabs, heap_ref(&store->heap, item));
 }

@@ -14,6 +14,7 @@ store_srcs = memcached/store/automove.c memcached/store/automove.h \
     memcached/store/slab.c memcached/store/slab.h \
     memcached/store/stats.c memcached/store/store.c memcached/store/store.h \
     memcached/store/compact.c memcached/store/external.c memcached/store/external.h \
+    memcached/store/headroom.c memcached/store/headroom.h \
     memcached/store/load.c memcached/store/spill.c memcached/store/spiller.c \
     memcached/store/spiller.h memcached/store/table.c memcached/store/table.h \
     memcached/store/verbs.h memcached/store/write.c memcached/store/meta.c \

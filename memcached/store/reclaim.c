@@ -231,8 +231,12 @@ static uint32_t alloc_evicting(struct store *store, unsigned int clsid, rel_time
     for (int i = 0; i < ALLOC_TRIES; i++) {
         uint32_t ref = slab_alloc(&store->slabs, clsid);
 
-        if (ref || !reclaim_one(store, clsid, now))
+        if (ref)
             return ref;
+        if (store->config.flash)
+            background_wake(&store->spiller.spill);
+        if (!reclaim_one(store, clsid, now))
+            return 0;
     }
     return 0;
 }

@@ -6,6 +6,7 @@
  */
 #include "store/event.h"
 #include "store/external.h"
+#include "store/headroom.h"
 #include "store/reclaim.h"
 #include "store/verbs.h"
 
@@ -14,6 +15,8 @@ enum {
     LOOKS = 256,       /* items that are looked at for them */
     ROUND_STEPS = 512, /* items of one class in a round */
     PIECES = 16,       /* of a value that lies in chunks */
+    SPARE_BYTES = 2 << 20,
+    SPARE_PART = 8, /* of a class at most */
 };
 
 /* What is to go: under which rules, to how many. */
@@ -21,7 +24,8 @@ struct spill_pass {
     struct store *store;
     struct store_flash_rules rules;
     rel_time now;
-    bool low; /* the class has too little free memory: age does not matter */
+    bool low;           /* the class has too little free memory: age does not matter */
+    unsigned int donor; /* a class that is to give a page, 0: none */
     struct mc_item *items[BATCH];
     size_t nitems;
 };
@@ -167,18 +171,23 @@ static unsigned int write_chosen(struct spill_pass *pass)
 
 /* --- the classes ------------------------------------------------------------- */
 
-/* Chunks that a class should have free: what it is told, or a share of the memory it has. */
+/*
+ * Chunks that a class should have free: what it is told, or the ratio of what it has, but so much
+ * at least as can be stored before this thread is back.
+ */
 static uint64_t wanted_chunks(const struct spill_pass *pass, unsigned int clsid,
                               const struct slab_stats *slab)
 {
-    uint64_t told = pass->rules.free_chunks[clsid];
-    uint64_t share = (uint64_t)(pass->rules.free_ratio * (double)slab_limit(&pass->store->slabs)) /
-                     slab->chunk_size;
-    uint64_t part = slab->total_pages * slab->chunks_per_page / 8;
+    uint64_t all = slab->total_pages * slab->chunks_per_page;
+    uint64_t ratio = (uint64_t)(pass->rules.free_ratio * (double)all);
+    uint64_t least = SPARE_BYTES / slab->chunk_size;
+    uint64_t wanted = pass->rules.free_chunks[clsid];
 
-    if (told)
-        return told;
-    return share > part ? part : share;
+    if (wanted == 0) {
+        least = least > all / SPARE_PART ? all / SPARE_PART : least;
+        wanted = ratio > least ? ratio : least;
+    }
+    return clsid == pass->donor ? wanted + slab->chunks_per_page : wanted;
 }
 
 /* How many chunks a class lacks. */
@@ -219,6 +228,7 @@ unsigned int spill_round(struct store *store, rel_time now)
     unsigned int nwritten = 0;
 
     store_flash_rules(store, &pass.rules);
+    pass.donor = headroom_round(store, &pass.rules);
     for (unsigned int clsid = store->slabs.nclasses; clsid >= 1; clsid--) {
         if (store->slabs.classes[clsid].size > pass.rules.item_size)
             nwritten += spill_class(&pass, clsid);

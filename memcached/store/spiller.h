@@ -3,15 +3,15 @@
 #ifndef STORE_SPILLER_H
 #define STORE_SPILLER_H
 
-#include <pthread.h>
-#include <stdbool.h>
+#include "store/background.h"
 
 struct spiller {
-    pthread_t spill, compact;
-    pthread_mutex_t mutex;
-    pthread_cond_t wake;
-    bool stop; /* atomic, and under the mutex */
-    bool running;
+    struct background spill, compact;
+    bool stop; /* atomic: a page that is being compacted is left as it is */
 };
+
+/* 0 or -errno. */
+int spiller_init(struct spiller *spiller);
+void spiller_fini(struct spiller *spiller);
 
 #endif

@@ -147,7 +147,12 @@ static int init_threads(struct store *store)
     result = crawler_init(store);
     if (result)
         goto no_crawler;
+    result = spiller_init(&store->spiller);
+    if (result)
+        goto no_spiller;
     return 0;
+no_spiller:
+    crawler_fini(store);
 no_crawler:
     mover_fini(store);
 no_mover:
@@ -202,6 +207,7 @@ void store_free(struct store *store)
     if (!store)
         return;
     assert(!store->locals);
+    spiller_fini(&store->spiller);
     crawler_fini(store);
     mover_fini(store);
     background_fini(&store->maintainer.background);

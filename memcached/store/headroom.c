@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "store/headroom.h"
+
+#include "store/external.h"
+#include "store/mover.h"
+
+/* Whether memory is given to classes without taking it from others. */
+static bool has_pages(struct store *store)
+{
+    return slab_npool(&store->slabs) > 0 ||
+           slab_npages(&store->slabs) < slab_limit(&store->slabs) / MC_PAGE_BYTES;
+}
+
+/* The class that is mostly items on flash and has the least room for more, half a page at most. */
+static unsigned int find_needy(struct store *store)
+{
+    unsigned int needy = 0;
+    uint64_t least = UINT64_MAX;
+
+    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
+        uint64_t nexternal = __atomic_load_n(&store->nexternal[clsid], __ATOMIC_RELAXED);
+        struct slab_stats slab;
+
+        if (nexternal == 0)
+            continue;
+        slab_class_stats(&store->slabs, clsid, &slab);
+        if (2 * nexternal > slab.used_chunks && slab.free_chunks < slab.chunks_per_page / 2 &&
+            slab.free_chunks < least) {
+            least = slab.free_chunks;
+            needy = clsid;
+        }
+    }
+    return needy;
+}
+
+/* The class with the most pages, of those whose items may leave. */
+static unsigned int find_donor(struct store *store, const struct store_flash_rules *rules)
+{
+    unsigned int donor = 0;
+    uint64_t most = 1;
+
+    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
+        struct slab_stats slab;
+
+        if (store->slabs.classes[clsid].size <= rules->item_size)
+            continue;
+        slab_class_stats(&store->slabs, clsid, &slab);
+        if (slab.total_pages > most) {
+            most = slab.total_pages;
+            donor = clsid;
+        }
+    }
+    return donor;
+}
+
+unsigned int headroom_round(struct store *store, const struct store_flash_rules *rules)
+{
+    unsigned int needy, donor;
+    struct slab_stats slab;
+
+    if (!__atomic_load_n(&store->mover.on, __ATOMIC_RELAXED) || has_pages(store))
+        return 0;
+    needy = find_needy(store);
+    donor = needy ? find_donor(store, rules) : 0;
+    if (donor == 0 || donor == needy)
+        return 0;
+    slab_class_stats(&store->slabs, donor, &slab);
+    if (slab.free_chunks >= slab.chunks_per_page)
+        mover_ask(store, donor, needy);
+    return donor;
+}
