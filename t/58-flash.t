@@ -382,6 +382,36 @@ def files_of_a_kind_take_its_values():
                    for i in range(60) for w in (b"long", b"short")), "all come back")
 
 
+def has_room(memcached, sizes):
+    """Whether the slab classes for items of these sizes have chunks for some more."""
+    slabs = memcached.stats("slabs")
+    classes = {int(v): k.split(":")[0] for k, v in slabs.items() if k.endswith(":chunk_size")}
+    return all(int(slabs[classes[min(n for n in classes if n >= size)] + ":free_chunks"]) >= 60
+               for size in sizes)
+
+
+@tap.case
+def flash_holds_ten_times_the_memory():
+    with Flash("-m", "8", options="ext_item_size=300", size="128m") as s:
+        c = s.stream()
+        for n in range(0, 40000, 50):
+            c.all(b"".join(b"set %s 0 0 2000 noreply\r\n%s\r\n" % (key(i), value(key(i)))
+                           for i in range(n, n + 50)))
+            # No faster than values leave; and at first there is room without that.
+            server.wait_for(lambda: n < 3000 or has_room(s, (72, 2080)), 10)
+        stats = s.stats()
+        tap.ok(int(stats["extstore_bytes_used"]) > 70 << 20, "80 MB of values go through 8 MB")
+        tap.ok(int(stats["curr_items"]) > 36000, "and stay")
+        tap.ok(int(stats["slabs_moved"]) > 0, "as slab pages go where the keys are")
+        tap.diag(" ".join("%s=%s" % (k, stats[k]) for k in ("curr_items", "evictions",
+                                                            "extstore_objects_used")))
+        rng = random.Random(1)
+        keys = [key(rng.randrange(40000)) for _ in range(2000)]
+        got = [c.get(k) for k in keys]
+        tap.ok(all(v in (None, value(k)) for k, v in zip(keys, got)), "all values are right")
+        tap.ok(got.count(None) < 250, "and few are missing")
+
+
 # --- compaction -----------------------------------------------------------------
 
 @tap.case

@@ -69,3 +69,14 @@ unsigned int headroom_round(struct store *store, const struct store_flash_rules 
         mover_ask(store, donor, needy);
     return donor;
 }
+
+bool headroom_allows(struct store *store, int from, int to)
+{
+    struct store_flash_rules rules;
+
+    if (!store->config.flash || to == 0)
+        return true;
+    store_flash_rules(store, &rules);
+    return store->slabs.classes[from].size > rules.item_size &&
+           store->slabs.classes[to].size <= rules.item_size;
+}

@@ -6,6 +6,8 @@
 #ifndef STORE_HEADROOM_H
 #define STORE_HEADROOM_H
 
+#include <stdbool.h>
+
 struct store;
 struct store_flash_rules;
 
@@ -15,5 +17,12 @@ struct store_flash_rules;
  * emptied so far, 0: none.
  */
 unsigned int headroom_round(struct store *store, const struct store_flash_rules *rules);
+
+/*
+ * Whether automove may take a page from a class for another one (0: the pool). With flash storage
+ * the age of items tells little of their classes' needs: it only counts for items that stay in
+ * memory, at the cost of those that need not.
+ */
+bool headroom_allows(struct store *store, int from, int to);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "store/event.h"
 #include "store/external.h"
+#include "store/headroom.h"
 #include "store/internal.h"
 #include "store/reclaim.h"
 #include "store/verbs.h"
@@ -404,7 +405,7 @@ static bool consider(struct store *store, rel_time now)
         take_sample(store, clsid, &samples[clsid], now);
     __atomic_load(&store->mover.ratio, &ratio, __ATOMIC_RELAXED);
     choice = automove_choose(automove, samples, n, window, ratio, now);
-    if (choice.from == AUTOMOVE_NONE)
+    if (choice.from == AUTOMOVE_NONE || !headroom_allows(store, choice.from, choice.to))
         return false;
     return mover_ask(store, (unsigned int)choice.from, (unsigned int)choice.to);
 }
