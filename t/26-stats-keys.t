@@ -47,6 +47,12 @@ tail_repair_time flush_enabled dump_enabled hash_algorithm lru_maintainer_thread
 hot_lru_pct warm_lru_pct hot_max_factor warm_max_factor temp_lru temporary_ttl idle_timeout
 watcher_logbuf_size worker_logbuf_size track_sizes inline_ascii_response""".split()
 
+# What a build has, behind the others.
+BUILT = """drop_privileges ext_item_size ext_item_age ext_low_ttl ext_recache_rate ext_wbuf_size
+ext_compact_under ext_drop_under ext_max_frag slab_automove_freeratio ext_drop_unread ssl_enabled
+ssl_chain_cert ssl_key ssl_verify_mode ssl_keyformat ssl_ciphers ssl_ca_cert
+ssl_wbuf_size""".split()
+
 MODERN = {"maxconns_fast", "slab_reassign", "lru_crawler", "lru_maintainer"}
 FORMS = (
     ((), MODERN, 80),
@@ -90,8 +96,11 @@ def keys_under_each_option():
             tap.is_([key for key, _ in c.stats_list("slabs")],
                     ["%d:%s" % (n, key) for n in numbers for key in SLABS.split()] +
                     ["active_slabs", "total_malloced"], "stats slabs, of %d classes" % len(numbers))
-            keys = [key for key, _ in c.stats_list("settings") if key in SETTINGS]
-            tap.is_(keys, SETTINGS, "stats settings")
+            keys = [key for key, _ in c.stats_list("settings")]
+            tap.is_(keys[:len(SETTINGS)], SETTINGS, "stats settings begins with memcached's keys")
+            rest = keys[len(SETTINGS):]
+            built = [key for key in BUILT if key in rest]
+            tap.is_(rest[:len(built)], built, "then those of what is built in; new ones come last")
 
 
 @tap.case
