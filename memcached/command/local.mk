@@ -20,12 +20,14 @@ else
 command_srcs += memcached/command/sasl_none.c
 endif
 
-unit_tests += t/unit/command_ring t/unit/command_event
+unit_tests += t/unit/command_ring t/unit/command_event t/unit/command_logger
 unit_tests += t/unit/command_text t/unit/command_limits t/unit/command_stats \
     t/unit/command_threads t/unit/command_meta t/unit/command_binary \
     t/unit/command_detail t/unit/command_prefix
 t_unit_command_ring_SOURCES = t/unit/command_ring.c
 t_unit_command_ring_LDADD = $(command_libs)
+t_unit_command_logger_SOURCES = t/unit/command_logger.c
+t_unit_command_logger_LDADD = $(command_libs)
 t_unit_command_event_SOURCES = t/unit/command_event.c
 t_unit_command_event_LDADD = $(command_libs)
 t_unit_command_detail_SOURCES = t/unit/command_detail.c t/unit/command_client.h
