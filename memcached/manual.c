@@ -132,10 +132,6 @@ static void put_row(const struct option_row *row)
     } else {
         put_word_item(row);
     }
-    if (row->kind == OPTION_LATER) {
-        printf("Not in this version.\n");
-        return;
-    }
     if (row->lacks) {
         printf("Not in this build, which has no %s.\n", row->lacks);
         return;

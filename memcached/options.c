@@ -70,13 +70,6 @@ static int store_real(const struct option_input *input)
     return OPTIONS_RUN;
 }
 
-static int later(const struct option_input *input)
-{
-    fprintf(input->err, "%s%s is not built in yet\n", input->row->letter ? "--" : "-o ",
-            input->row->name);
-    return EXIT_USAGE_ERROR;
-}
-
 /* The value of a suboption, which is part of a list. NULL: that was said. */
 static char *keep_word(const struct option_input *input)
 {
@@ -126,8 +119,6 @@ static int apply(struct option_input *input, bool on)
         *(char **)field = row->letter ? input->value : keep_word(input);
         status = *(char **)field ? OPTIONS_RUN : 1;
         break;
-    case OPTION_LATER:
-        return later(input);
     case OPTION_NONE:
     case OPTION_IGNORE:
     case OPTION_ACTION:
@@ -233,8 +224,7 @@ static int apply_suboption(const struct option_input *list, char *word)
         fprintf(list->err, "Illegal suboption \"%s\"\n", word);
         return 1;
     }
-    if (!input.value && input.row->argument && input.row->kind != OPTION_LATER &&
-        input.row->kind != OPTION_IGNORE) {
+    if (!input.value && input.row->argument && input.row->kind != OPTION_IGNORE) {
         if (input.row->argument[0] != '[') {
             fprintf(list->err, input.row->missing ? input.row->missing : "Missing %s argument",
                     input.row->name);

@@ -132,6 +132,7 @@ const struct option_row option_table[] = {
      SHOWN(62, "ssl_enabled", SHOW_YES_NO, ssl_enabled),
      .help = "TLS over TCP, except at addresses of -l that begin with\n"
              "notls: (UDP and unix sockets have none)"},
+    {'N', "napi_ids", "<num>", OPTION_IGNORE, .manual = "accepted without effect, as 1.6 has it"},
     {'o', "extended", "<list>", OPTION_ACTION, .set = options_extended,
      .help = "comma separated list of extended options;\n"
              "most options have a 'no_' prefix to disable"},
@@ -369,6 +370,14 @@ const struct option_row option_table[] = {
      .kind = OPTION_ON,
      FIELD(relaxed_privileges),
      .help = ENABLE_SECCOMP ? "with drop_privileges: such a call fails instead" : NULL},
+    {.name = "read_buf_mem_limit",
+     .argument = "<num>",
+     .kind = OPTION_IGNORE,
+     .manual = "accepted without effect, as 1.6 has it"},
+    {.name = "resp_obj_mem_limit",
+     .argument = "<num>",
+     .kind = OPTION_IGNORE,
+     .manual = "accepted without effect, as 1.6 had it"},
     {.name = "reuseport",
      .kind = OPTION_SWITCH,
      FIELD(reuseport),

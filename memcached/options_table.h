@@ -17,7 +17,6 @@ enum option_kind {
     OPTION_TEXT,   /* char * */
     OPTION_ACTION, /* `set` does it all */
     OPTION_IGNORE, /* accepted without effect */
-    OPTION_LATER,  /* of memcached, not in this build */
 };
 
 /* How `stats settings` shows it. */

@@ -1,0 +1,233 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Each option, with values right and wrong, given to this server and to Debian's memcached 1.6.18:
+both start, or both refuse it with the same words and the same status. Where they are meant to
+differ DIFFERENT says how and why; what is common to a kind of option is in t/differences.md."""
+import os
+import re
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import differential
+import server
+import tap
+
+if not os.access(differential.PEER, os.X_OK):
+    tap.skip_all("no %s to compare with: apt-get install memcached" % differential.PEER)
+
+RUNS = "runs"
+HELP = server.run("-h")[1]
+
+# What both answer alike; a line is a command line.
+SAME = """
+-p|-p 0|-p -1|-p 65536|-U 99999|-U|-s|-a|-a 777|-a 7x|-a 0|-l|-m|-m 0|-m 1|-m 2|-m 3 -I 1m|-m 10x
+-m 64m|-c|-c 0|-c -1|-c x|-t|-t 0|-t -1|-t x|-t 5x|-R|-R 0|-R x|-R 5x|-f|-f 1|-f 0.5|-f 1.0|-f 1.01
+-f x|-f 1e9|-n|-n 0|-n x|-n 1|-n 1000000|-D|-D ab|-D x|-b|-b 0|-b -1|-B|-B foo|-B asc|-B ascii
+-B binary|-B auto|-B AUTO|-B auto-negotiate|-I|-I 0|-I 512|-I 1023|-I 1024|-I 1k|-I 1m|-I 2k|-I 1g
+-I 1024m|-m 4096 -I 1024m|-m 4096 -I 1025m|-I x|-I -5|-I 1.5m|-I 600k|-I 1536k|-I 40m|-I 32m|-I 33m
+-I 1000000|-I 5mm|-I 2M|-I 512K|-I 99999999999999999999m|-P /nonexistent/pid|-P|-F|-X|-C|-M|-r|-A
+-vvvv|-W|-N 1|-S -B ascii|-Y|-Y /nonexistent -U 11333|-Y /nonexistent -B binary|-e|-Z -p 0|-q
+-?|--nope|--nope=3|--p|--port|--po 0|--port 0|--verbose=3|-x|-E|-T|-H|-j|-J|-w|-O|-G|-Q|-g|-y|-z|-K
+-o|-o nonsense|-o nonsense=3|-o ,|-o modern|-o modern=3|-o modern,,modern|-o no_modern
+-o maxconns_fast|-o maxconns_fast=x|-o no_maxconns_fast|-o hashpower|-o hashpower=|-o hashpower=x
+-o hashpower=11|-o hashpower=16|-o hashpower=33|-o hashpower=-1|-o hashpower=20x|-o no_hashexpand
+-o hashexpand|-o slab_reassign|-o no_slab_reassign|-o slab_automove|-o slab_automove=0
+-o slab_automove=2|-o slab_automove=3|-o slab_automove=-1|-o slab_automove=1x|-o no_slab_automove
+-o slab_automove_ratio|-o slab_automove_ratio=0|-o slab_automove_ratio=1|-o slab_automove_ratio=0.5
+-o slab_automove_ratio=1.1|-o slab_automove_ratio=x|-o slab_automove_ratio=-1
+-o slab_automove_window|-o slab_automove_window=x|-o slab_automove_window=2
+-o slab_automove_window=3|-o tail_repair_time|-o tail_repair_time=9|-o tail_repair_time=10
+-o tail_repair_time=x|-o tail_repair_time=-1|-o hash_algorithm|-o hash_algorithm=jenkins
+-o hash_algorithm=murmur3|-o hash_algorithm=xxh3|-o lru_crawler|-o no_lru_crawler
+-o lru_crawler_sleep|-o lru_crawler_sleep=-1|-o lru_crawler_sleep=1000000
+-o lru_crawler_sleep=1000001|-o lru_crawler_sleep=5x|-o lru_crawler_tocrawl
+-o lru_crawler_tocrawl=x|-o lru_crawler_tocrawl=-1|-o lru_crawler_tocrawl=5|-o lru_maintainer
+-o no_lru_maintainer|-o hot_lru_pct|-o hot_lru_pct=|-o hot_lru_pct=0|-o hot_lru_pct=1
+-o hot_lru_pct=79|-o hot_lru_pct=80|-o hot_lru_pct=x|-o hot_lru_pct=40|-o hot_lru_pct=41
+-o warm_lru_pct|-o warm_lru_pct=0|-o warm_lru_pct=80|-o warm_lru_pct=60|-o warm_lru_pct=61
+-o hot_max_factor|-o hot_max_factor=0|-o hot_max_factor=-1|-o hot_max_factor=x|-o hot_max_factor=5
+-o warm_max_factor|-o warm_max_factor=0|-o warm_max_factor=x|-o warm_max_factor=99
+-o temporary_ttl|-o temporary_ttl=0|-o temporary_ttl=10|-o no_lru_maintainer,temporary_ttl=5
+-o idle_timeout|-o idle_timeout=0|-o idle_timeout=5|-o idle_timeout=5x|-o watcher_logbuf_size
+-o watcher_logbuf_size=x|-o watcher_logbuf_size=-1|-o watcher_logbuf_size=1
+-o watcher_logbuf_size=9x|-o worker_logbuf_size|-o worker_logbuf_size=x|-o slab_sizes=x
+-o slab_sizes=100|-o slab_sizes=100-100|-o slab_sizes=100-101|-o slab_sizes=100-90
+-o slab_sizes=100-200-300|-o slab_sizes=10-200|-o slab_sizes=100-2000000|-o slab_sizes=100-600000
+-o slab_chunk_max=1024|-o slab_chunk_max=524288|-o slab_chunk_max=1048576|-o slab_chunk_max=1048577
+-o slab_chunk_max=2097152|-o slab_chunk_max=300000|-o slab_chunk_max=64 -I 2m|-o track_sizes
+-o no_track_sizes|-o track_sizes=1|-o inline_ascii_resp|-o no_inline_ascii_resp
+-o no_chunked_items|-o chunked_items|-o no_drop_privileges|-o no_hashpower|-o no_idle_timeout=5
+-o read_buf_mem_limit=5|-o meta_response_old|-o no_lru_crawler,no_lru_maintainer|-o hot_lru_pct=20,
+-o ,hot_lru_pct=20|-o hot_lru_pct=20 -o nonsense|-u no-such-user-x|stray operands|-p 0 -- -p x
+"""
+SASL = "-S -B ascii"
+TLS = "-Z -p 0"
+
+# What is refused here with a line that says why, and the peer starts with, or dies of.
+STRICT = {
+    "-p -2": (64, "Invalid port number -2"),
+    "-p x": (64, "Invalid port number x"),
+    "-U -2": (64, "Invalid port number -2"),
+    "-U x": (64, "Invalid port number x"),
+    "-a 9": (64, "Invalid access mask"),
+    "-a x": (64, "Invalid access mask"),
+    "-a 1777": (64, "Invalid access mask"),
+    "-l 127.0.0.1:99999": (71, "Invalid address or port"),
+    "-l 127.0.0.1:0": (71, "Invalid address or port"),
+    "-l [::1]x": (71, "Invalid address or port"),
+    "-l [::1": (71, "Invalid address or port"),
+    "-m -1": (64, "Invalid memory limit"),
+    "-m x": (64, "Invalid memory limit"),
+    "-m 99999999999999": (64, "Invalid memory limit"),
+    "-t 1025": (1, "--threads must be between 1 and 1024"),
+    "-R -1": (1, "Number of requests per event must be greater than 0"),  # it serves nobody
+    "-f nan": (1, "Factor must be greater than 1"),  # it divides by 0
+    "-f inf": (1, "Factor must be greater than 1"),
+    "-n -1": (1, "Chunk size must be greater than 0"),
+    "-n 5000000": (1, "--slab-min-size must be between 1 and 1048576"),
+    "-b x": (64, "Invalid value \"x\" for --listen-backlog"),
+    "-o slab_automove=x": (1, "slab_automove must be between 0 and 2"),
+    "-o slab_automove_ratio=nan": (1, "slab_automove_ratio must be > 0 and < 1"),
+    "-o slab_automove_window=-1": (1, "slab_automove_window must be > 2"),  # it crashes
+    "-o lru_crawler_sleep=x": (1, "LRU crawler sleep must be between 0 and 1 second"),
+    "-o lru_crawler_tocrawl=99999999999": (1, "lru_crawler_tocrawl takes a numeric 32bit value"),
+    "-o temporary_ttl=x": (64, "Invalid value \"x\" for temporary_ttl"),
+    "-o temporary_ttl=-1": (64, "Invalid value \"-1\" for temporary_ttl"),
+    "-o idle_timeout=x": (64, "Invalid value \"x\" for idle_timeout"),
+    "-o idle_timeout=-1": (64, "Invalid value \"-1\" for idle_timeout"),
+    "-o watcher_logbuf_size=0": (1, "could not parse argument to watcher_logbuf_size"),
+    "-o worker_logbuf_size=0": (1, "could not parse argument to worker_logbuf_size"),
+    "-o slab_sizes": (1, "Missing slab_sizes argument"),  # it crashes
+    "-o slab_sizes=": (64, "slab_sizes needs at least one size"),
+    "-o slab_sizes=100--200": (64, "is out of valid range"),
+    "-o slab_chunk_max": (1, "Missing slab_chunk_max argument"),  # it crashes after these
+    "-o slab_chunk_max=x": (1, "could not parse argument to slab_chunk_max"),
+    "-o slab_chunk_max=0": (1, "could not parse argument to slab_chunk_max"),
+    "-o slab_chunk_max=-1": (1, "could not parse argument to slab_chunk_max"),
+    "-o slab_chunk_max=16": (64, r"slab_chunk_max \(bytes: 16\) cannot be less than 64"),
+    "-o sock_cookie_id=5": (1, "Illegal suboption"),  # 1.6: a mark that firewalls would look for
+}
+
+# What this server starts with, and the peer refuses: 1.5.19's options and our own.
+ACCEPTED = ("-c 3", "-o hashpower=12", "-o worker_logbuf_size=1", "-o relaxed_privileges",
+            "-o no_reuseport", "-N 0")
+
+
+class Starts:
+    """One program with one command line: RUNS or its status, and what it said."""
+
+    def __init__(self, program, line):
+        self.dir = server.scratch()
+        arguments = ["-u", server.USER]
+        if not re.search(r"(^|\s)-(p|U|s|l|-p)", line):
+            arguments += ["-s", os.path.join(self.dir, "s")]
+        arguments += line.split()
+        self.process = subprocess.Popen([program] + arguments, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        server.guard.add("pid", self.process.pid)
+
+    def started(self):
+        """It has its threads, or it has ended."""
+        if self.process.poll() is not None:
+            return True
+        try:
+            with open("/proc/%d/status" % self.process.pid, encoding="ascii") as file:
+                return int(re.search(r"^Threads:\s*(\d+)", file.read(), re.M).group(1)) > 4
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    def outcome(self):
+        server.wait_for(self.started, 10)
+        status = self.process.poll()
+        if status is None:
+            self.process.kill()
+            status = RUNS
+        error = self.process.communicate()[1].decode("latin-1")
+        server.guard.remove("pid", self.process.pid)
+        return status, re.sub(r"^\S*memcached: ", "", error, flags=re.M)
+
+
+def ours(line):
+    return Starts(server.program(), line).outcome()
+
+
+def peers(line):
+    return Starts(differential.PEER, line).outcome()
+
+
+def lines():
+    found = [line for row in SAME.strip().splitlines() for line in row.split("|")]
+    if "enable-sasl" not in HELP:
+        found.remove(SASL)
+    if "enable-ssl" not in HELP:
+        found.remove(TLS)
+    return found
+
+
+@tap.case
+def both_start_or_refuse_alike():
+    for line in lines():
+        a, b = Starts(server.program(), line), Starts(differential.PEER, line)
+        mine, its = a.outcome(), b.outcome()
+        if its[0] == RUNS == mine[0]:  # what is said while it starts is not complete
+            mine = its = (RUNS, "")
+        tap.is_(mine, its, "memcached %s" % line)
+
+
+@tap.case
+def stricter_than_the_peer():
+    for line, (status, words) in STRICT.items():
+        got, error = ours(line)
+        tap.is_(got, status, "memcached %s: status %d" % (line, status))
+        tap.like(error, words, "and one line says why")
+        tap.ok(error.count("\n") == 1 and error.endswith("\n"), "which is one")
+
+
+@tap.case
+def more_than_the_peer():
+    for line in ACCEPTED:
+        tap.is_(ours(line)[0], RUNS, "memcached %s starts" % line)
+
+
+def settings(program, line):
+    os.environ["MEMCACHED"] = program
+    try:
+        memcached = server.Server(*line.split())
+        found = memcached.stats("settings")
+        memcached.kill()
+        return {key: value.replace("(null)", "NULL") for key, value in found.items()}
+    finally:
+        del os.environ["MEMCACHED"]
+
+
+CHANGES = """
+-o no_modern|-o no_lru_maintainer|-o no_lru_crawler|-o temporary_ttl=20|-o hashpower=20
+-o slab_sizes=100-200-300|-o slab_automove=2|-o no_slab_automove|-o no_slab_reassign|-o track_sizes
+-o hash_algorithm=jenkins|-o tail_repair_time=20|-o lru_crawler_sleep=5,lru_crawler_tocrawl=7
+-o hot_lru_pct=10,warm_lru_pct=60,hot_max_factor=0.5,warm_max_factor=3.5|-o watcher_logbuf_size=100
+-o idle_timeout=99|-o slab_chunk_max=16384|-o no_chunked_items|-o slab_automove_window=44
+-o slab_automove_ratio=0.4|-o no_maxconns_fast|-I 2m|-I 512k|-I 1536k|-m 2000 -I 100m|-D /|-B ascii
+-M|-C|-F|-A|-X|-v|-vv|-L|-a 770|-t 3|-R 7|-b 9|-n 64|-f 1.08|-c 100|-m 100
+"""
+# Ports, names, and what is the same word for something else.
+NOT_COMPARED = {"tcpport", "udpport", "inter", "hash_algorithm", "domain_socket"}
+
+
+@tap.case
+def settings_show_the_same():
+    program = server.program()
+    huge = "[never]" not in open("/sys/kernel/mm/transparent_hugepage/enabled").read()
+    for line in [""] + [line for row in CHANGES.strip().splitlines() for line in row.split("|")]:
+        if line == "-L" and not huge:
+            continue
+        mine, its = settings(program, line), settings(differential.PEER, line)
+        both = (set(mine) & set(its)) - NOT_COMPARED
+        wrong = {key: (mine[key], its[key]) for key in sorted(both) if mine[key] != its[key]}
+        tap.ok(len(both) >= 44 and not wrong, "stats settings under '%s' shows the same" % line)
+        if wrong:
+            tap.diag("here, there: %r" % wrong)
+
+
+tap.run(120)
