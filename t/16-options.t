@@ -5,6 +5,7 @@ import os
 import pwd
 import re
 import socket
+import subprocess
 import sys
 
 sys.dont_write_bytecode = True
@@ -261,6 +262,35 @@ def long_options():
 
 # What a build with --disable-bmc says in place of the interface's name.
 MISSING = "none77|has no kernel path"
+
+
+@tap.case
+def numbers_have_their_effect():
+    def threads(memcached):
+        return len(os.listdir("/proc/%d/task" % memcached.pid))
+
+    with server.Server(threads=1) as one, server.Server(threads=7) as seven:
+        tap.is_(threads(seven) - threads(one), 6, "-t: so many workers")
+    with server.Server("-b", "77") as memcached:
+        listed = subprocess.run(["ss", "-Hltn", "sport = :%d" % memcached.port],
+                                capture_output=True, text=True, check=True).stdout
+        tap.is_(listed.split()[2], "77", "-b is the backlog that the kernel has")
+    for arguments, level in ((("-o", "hashpower=14"), 14), (("-o", "hashpower=12"), 12)):
+        with server.Server(*arguments) as memcached:
+            tap.is_(memcached.stats()["hash_power_level"], str(level),
+                    "%s is the table's size at the start" % arguments[1])
+
+    def level_after(*arguments):
+        with server.Server("-o", "hashpower=12", *arguments) as memcached:
+            c = memcached.stream()
+            c.send(b"".join(b"set k%05d 0 0 1 noreply\r\nx\r\n" % i for i in range(20000)))
+            c.set(b"k", b"v")
+            stats = c.stats()
+            return int(stats["hash_power_level"]), stats["curr_items"]
+
+    tap.ok(level_after()[0] > 12, "the table grows")
+    tap.is_(level_after("-o", "no_hashexpand"), (12, "20001"),
+            "no_hashexpand: it does not, and holds all the same")
 
 
 @tap.case
