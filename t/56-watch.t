@@ -461,7 +461,9 @@ def without_a_descriptor_it_fails_and_harms_nothing():
     # Only a process of ours can be given other limits.
     with server.Server(*(("-u", "root") if os.geteuid() == 0 else ())) as memcached:
         c = memcached.stream()
-        c.get(b"k")
+        tap.ok(server.wait_for(lambda: sum(key.endswith(":listen_addr")
+                                           for key in c.stats("conns")) == 1),
+               "there is one connection")
         before = resource.prlimit(memcached.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(memcached.pid, resource.RLIMIT_NOFILE,
                          (len(os.listdir("/proc/%d/fd" % memcached.pid)), before[1]))
