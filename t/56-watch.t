@@ -465,8 +465,9 @@ def without_a_descriptor_it_fails_and_harms_nothing():
                                            for key in c.stats("conns")) == 1),
                "there is one connection")
         before = resource.prlimit(memcached.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(memcached.pid, resource.RLIMIT_NOFILE,
-                         (len(os.listdir("/proc/%d/fd" % memcached.pid)), before[1]))
+        used = {int(fd) for fd in os.listdir("/proc/%d/fd" % memcached.pid)}
+        free = min(set(range(len(used) + 1)) - used)
+        resource.prlimit(memcached.pid, resource.RLIMIT_NOFILE, (free, before[1]))
         tap.is_(c.ask(b"watch\r\n"), b"WATCHER_FAILED failed to add log watcher\r\n",
                 "no descriptor is left")
         tap.is_(c.get(b"k"), None, "the connection goes on")
