@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/crawler.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "store/event.h"
@@ -21,6 +19,7 @@ enum {
     PATIENCE_MS = 30000,   /* with a viewer who takes nothing */
     ROOM_MS = 20,          /* a viewer's wait, which a stop waits for too */
     RECORDS_BYTES = 16384, /* to begin with */
+    IDLE_US = 1000000000,  /* a request ends it */
     AHEAD = 60,            /* seconds: classes that are due then go with those that are now */
 };
 
@@ -47,7 +46,7 @@ enum store_crawl store_crawl(struct store *store, uint64_t classes)
         crawler->free_classes |= classes;
         crawler->freeing = true;
         __atomic_store_n(&crawler->busy, true, __ATOMIC_RELAXED);
-        pthread_cond_signal(&crawler->wake);
+        background_wake(&crawler->background);
     }
     pthread_mutex_unlock(&crawler->mutex);
     return result;
@@ -71,7 +70,7 @@ enum store_crawl store_show(struct store *store, uint64_t classes,
         crawler->viewer = *viewer;
         crawler->showing = true;
         __atomic_store_n(&crawler->busy, true, __ATOMIC_RELAXED);
-        pthread_cond_signal(&crawler->wake);
+        background_wake(&crawler->background);
     }
     pthread_mutex_unlock(&crawler->mutex);
     return result;
@@ -96,7 +95,7 @@ void crawler_consider(struct store *store, rel_time now)
     if (due && crawler->on && !crawler->freeing && !crawler->free.walk.active) {
         crawler->free_classes |= soon;
         __atomic_store_n(&crawler->busy, true, __ATOMIC_RELAXED);
-        pthread_cond_signal(&crawler->wake);
+        background_wake(&crawler->background);
     }
     pthread_mutex_unlock(&crawler->mutex);
 }
@@ -480,32 +479,24 @@ static void begin_free_asked(struct store *store)
     struct crawler *crawler = &store->crawler;
     uint64_t classes = crawler->free_classes;
 
-    if (classes) {
-        /* One that the maintainer had begun goes into this one. */
-        if (crawler->free.walk.active)
-            classes |= crawler->free.walk.classes;
-        crawler->free_classes = 0;
-        begin_free(store, classes);
-        __atomic_fetch_add(&crawler->nstarts, 1, __ATOMIC_RELAXED);
-    }
+    if (!classes)
+        return;
+    /* One that the maintainer had begun goes into this one. */
+    if (crawler->free.walk.active)
+        classes |= crawler->free.walk.classes;
+    crawler->free_classes = 0;
+    begin_free(store, classes);
+    __atomic_fetch_add(&crawler->nstarts, 1, __ATOMIC_RELAXED);
 }
 
-/* Waits for something to do. False: stop. */
-static bool next_round(struct store *store)
+static void begin_asked(struct store *store)
 {
     struct crawler *crawler = &store->crawler;
-    uint64_t show_classes;
     struct store_viewer viewer;
-    bool stop;
+    uint64_t show_classes;
 
     pthread_mutex_lock(&crawler->mutex);
-    while (!crawler->stop && !crawler->free_classes && !crawler->show_classes &&
-           !crawler->free.walk.active && !crawler->show.walk.active)
-        pthread_cond_wait(&crawler->wake, &crawler->mutex);
-    stop = crawler->stop;
-    if (!stop)
-        begin_free_asked(store);
-    /* Also when it is to stop: a viewer that was promised the end gets it. */
+    begin_free_asked(store);
     show_classes = crawler->show_classes;
     viewer = crawler->viewer;
     crawler->show_classes = 0;
@@ -514,103 +505,73 @@ static bool next_round(struct store *store)
         __atomic_fetch_add(&crawler->nstarts, 1, __ATOMIC_RELAXED);
         begin_show(store, show_classes, &viewer);
     }
-    return !stop;
 }
 
-/* Sleeps after so much work, unless it is told to stop. */
-static void pause_after(struct store *store, unsigned int work)
+/* Some work for each walk; returns for how many microseconds to sleep after it. */
+static uint64_t do_round(struct store *store)
 {
     struct crawler *crawler = &store->crawler;
-    uint32_t us = tuned_crawler_sleep_us(store);
-    struct timespec until;
+    rel_time now = clock_now(&store->config.clock);
+    unsigned int work = 0;
 
+    if (!crawler->free.walk.active && !crawler->show.walk.active)
+        return IDLE_US;
+    verb_begin(store, now);
+    if (crawler->free.walk.active)
+        work += free_round(store, now);
+    if (crawler->show.walk.active)
+        work += show_round(store, now);
+    if (work == 0 && crawler->show.walk.active)
+        crawler->show.viewer.wait(crawler->show.viewer.context, ROOM_MS);
     crawler->unslept += work;
     if (crawler->unslept < PAUSE_ITEMS)
-        return;
+        return 0;
     crawler->unslept = 0;
-    if (us == 0)
-        return;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += us % 1000000 * 1000L;
-    until.tv_sec += us / 1000000 + until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
-    pthread_mutex_lock(&crawler->mutex);
-    while (!crawler->stop &&
-           pthread_cond_timedwait(&crawler->wake, &crawler->mutex, &until) != ETIMEDOUT)
-        continue;
-    pthread_mutex_unlock(&crawler->mutex);
+    return tuned_crawler_sleep_us(store);
 }
 
 static void *run(void *context)
 {
     struct store *store = context;
     struct crawler *crawler = &store->crawler;
+    uint64_t us = 0;
 
-    while (next_round(store)) {
-        rel_time now = clock_now(&store->config.clock);
-        unsigned int work = 0;
-
-        verb_begin(store, now);
-        if (crawler->free.walk.active)
-            work += free_round(store, now);
-        if (crawler->show.walk.active)
-            work += show_round(store, now);
-        if (work > 0)
-            pause_after(store, work);
-        else if (crawler->show.walk.active)
-            crawler->show.viewer.wait(crawler->show.viewer.context, ROOM_MS);
+    while (!background_sleep(&crawler->background, us)) {
+        begin_asked(store);
+        us = do_round(store);
     }
+    /* A viewer who was promised the end gets it. */
+    begin_asked(store);
     if (crawler->show.walk.active)
         end_show(store, false);
     return NULL;
 }
 
-/* The thread takes no signals: those are for the server's main thread. */
-static int create_thread(struct store *store)
-{
-    sigset_t all, before;
-    int error;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&store->crawler.thread, NULL, run, store);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 int store_crawler_start(struct store *store)
 {
     struct crawler *crawler = &store->crawler;
-    int error = EALREADY;
+    int error;
 
     pthread_mutex_lock(&crawler->control);
-    if (!crawler->on) {
-        crawler->stop = false;
-        error = create_thread(store);
-    }
+    error = background_start(&crawler->background, run, store);
     if (error == 0) {
         pthread_mutex_lock(&crawler->mutex);
         __atomic_store_n(&crawler->on, true, __ATOMIC_RELAXED);
         pthread_mutex_unlock(&crawler->mutex);
     }
     pthread_mutex_unlock(&crawler->control);
-    return -error;
+    return error;
 }
 
 void store_crawler_stop(struct store *store)
 {
     struct crawler *crawler = &store->crawler;
-    bool was_on;
 
     pthread_mutex_lock(&crawler->control);
     pthread_mutex_lock(&crawler->mutex);
-    was_on = crawler->on;
     __atomic_store_n(&crawler->on, false, __ATOMIC_RELAXED);
-    crawler->stop = true;
-    pthread_cond_signal(&crawler->wake);
     pthread_mutex_unlock(&crawler->mutex);
-    if (was_on)
-        pthread_join(crawler->thread, NULL);
+    background_stop(&crawler->background);
     pthread_mutex_lock(&crawler->mutex);
     crawler->free.walk.active = crawler->freeing = false;
     crawler->free_classes = 0;
@@ -622,17 +583,12 @@ void store_crawler_stop(struct store *store)
 int crawler_init(struct store *store)
 {
     struct crawler *crawler = &store->crawler;
-    pthread_condattr_t attr;
-    int error = pthread_condattr_init(&attr);
+    int error = background_init(&crawler->background);
 
     if (error)
-        return -error;
+        return error;
     crawler->patience_ms = PATIENCE_MS;
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    error = pthread_cond_init(&crawler->wake, &attr);
-    pthread_condattr_destroy(&attr);
-    if (!error)
-        error = pthread_mutex_init(&crawler->mutex, NULL);
+    error = pthread_mutex_init(&crawler->mutex, NULL);
     if (!error)
         error = pthread_mutex_init(&crawler->control, NULL);
     return -error;
@@ -641,7 +597,7 @@ int crawler_init(struct store *store)
 void crawler_fini(struct store *store)
 {
     assert(!store->crawler.on);
-    pthread_cond_destroy(&store->crawler.wake);
+    background_fini(&store->crawler.background);
     pthread_mutex_destroy(&store->crawler.mutex);
     pthread_mutex_destroy(&store->crawler.control);
 }

@@ -12,7 +12,7 @@
  * Between a thousand items it sleeps as long as it is told. A viewer's records are copied under
  * the stripe and handed out after it; who has no room is asked again, without lock or hold.
  *
- * Locks: its mutex guards what others ask; it is a leaf.
+ * Locks: its mutex guards what others ask; only that of the background thread comes behind it.
  */
 #ifndef STORE_CRAWLER_H
 #define STORE_CRAWLER_H
@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "bpf/layout.h"
+#include "store/background.h"
 #include "store/forecast.h"
 #include "store/store.h"
 
@@ -56,12 +57,10 @@ struct show_walk {
 
 struct crawler {
     pthread_mutex_t control; /* start and stop come one at a time */
-    pthread_t thread;
+    struct background background;
 
     pthread_mutex_t mutex; /* guards the following */
-    pthread_cond_t wake;
-    bool on; /* atomic to read */
-    bool stop;
+    bool on;               /* atomic to read */
     uint64_t free_classes; /* asked for and not begun */
     uint64_t show_classes;
     bool freeing, showing; /* asked for by a user, begun or not */
