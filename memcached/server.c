@@ -617,9 +617,9 @@ static void prepare_process(struct server *server)
 static void start_threads(struct server *server)
 {
     const struct options *o = server->options;
-    int error = 0;
+    int error = store_supplier_start(server->store);
 
-    if (o->lru_maintainer) {
+    if (error == 0 && o->lru_maintainer) {
         error = store_maintainer_start(server->store);
     }
     if (error == 0 && server->flash) {
@@ -652,6 +652,7 @@ static void take_apart(struct server *server)
     store_mover_stop(server->store);
     store_spiller_stop(server->store);
     store_crawler_stop(server->store);
+    store_supplier_stop(server->store);
     commands_free(server->commands);
     free(server->auth_path);
     free(server->memory_path);

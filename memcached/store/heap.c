@@ -53,14 +53,14 @@ int heap_grow(struct heap *heap, uint32_t nsegments)
         return -ENOSPC;
     if (nsegments <= __atomic_load_n(&heap->nsegments, __ATOMIC_ACQUIRE))
         return 0;
-    lock_take(&heap->lock, LOCK_MEMORY);
+    lock_take(&heap->lock, LOCK_MAPPING);
     for (uint32_t i = heap->nsegments; i < nsegments && !error; i++) {
         error =
             heap->provider->segment(heap->provider, i, heap->base + (size_t)i * MC_SEGMENT_BYTES);
         if (!error)
             __atomic_store_n(&heap->nsegments, i + 1, __ATOMIC_RELEASE);
     }
-    lock_release(&heap->lock, LOCK_MEMORY);
+    lock_release(&heap->lock, LOCK_MAPPING);
     return error;
 }
 

@@ -44,6 +44,7 @@ struct store {
     struct flush flush;
     struct maintainer maintainer;
     struct mover mover;
+    struct background supplier;
     struct store_events events; /* see event.h */
     struct crawler crawler;
 

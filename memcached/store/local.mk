@@ -3,6 +3,7 @@
 store_srcs = memcached/store/automove.c memcached/store/automove.h \
     memcached/store/background.c memcached/store/background.h \
     memcached/store/mover.c memcached/store/mover.h \
+    memcached/store/supplier.c memcached/store/supplier.h \
     memcached/store/event.c memcached/store/event.h memcached/store/flush.c \
     memcached/store/flush.h memcached/store/hash.h \
     memcached/store/image.c memcached/store/image.h \
@@ -101,3 +102,7 @@ fuzz-restart:
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=400 -len_control=0 \
 	    $@.corpus $(srcdir)/t/fuzz/corpus/restart
 .PHONY: fuzz-restart
+
+unit_tests += t/unit/store_supplier
+t_unit_store_supplier_SOURCES = t/unit/store_supplier.c t/unit/store_fixture.h
+t_unit_store_supplier_LDADD = $(store_libs)

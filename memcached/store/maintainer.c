@@ -16,8 +16,6 @@ unsigned int maintainer_round(struct store *store, rel_time now)
     unsigned int work;
 
     store_tick(store, now);
-    /* Failing is no harm: whoever needs the memory finds out. */
-    slab_provide(&store->slabs);
     work = flush_sweep(store, SWEEP_LINES, now);
     crawler_consider(store, now);
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {

@@ -11,6 +11,7 @@ enum {
     CHUNK_ALIGN = 8,  /* of memcached's sizes */
     SMALL_MAX = 1024,
     MIN_CHUNK = 48,
+    SUPPLY_MOST = 8 * MC_SEGMENT_PAGES, /* pages that the supplier maps ahead, at most */
     PAGES_AHEAD = 2, /* free ones below which a segment is fetched before it is needed */
 };
 
@@ -195,6 +196,8 @@ static uint32_t fresh_page(struct slabs *slabs)
         return 0;
     }
     __atomic_store_n(&slabs->ntouched, slabs->ntouched + 1, __ATOMIC_RELAXED);
+    if (number % MC_SEGMENT_PAGES == 0 && slabs->supplier)
+        background_wake(slabs->supplier);
     return number;
 }
 
@@ -393,15 +396,32 @@ int slab_prealloc(struct slabs *slabs)
     return heap_grow(slabs->heap, (uint32_t)(last / MC_SEGMENT_PAGES) + 1);
 }
 
-int slab_provide(struct slabs *slabs)
+/* Maps memory for so many pages more, as far as the limit allows. */
+static int provide(struct slabs *slabs, uint32_t npages)
 {
     uint32_t ntouched = __atomic_load_n(&slabs->ntouched, __ATOMIC_RELAXED);
-    uint64_t last = FIRST_PAGE + ntouched + PAGES_AHEAD - 1;
+    uint64_t last = FIRST_PAGE + (uint64_t)ntouched + npages - 1;
     uint64_t end = FIRST_PAGE + slab_limit(slabs) / MC_PAGE_BYTES;
 
     if (last >= end)
         last = end - 1;
     return heap_grow(slabs->heap, (uint32_t)(last / MC_SEGMENT_PAGES) + 1);
+}
+
+int slab_provide(struct slabs *slabs)
+{
+    return provide(slabs, PAGES_AHEAD);
+}
+
+int slab_supply(struct slabs *slabs)
+{
+    uint32_t ahead = __atomic_load_n(&slabs->ntouched, __ATOMIC_RELAXED) / 8;
+
+    if (ahead < MC_SEGMENT_PAGES)
+        ahead = MC_SEGMENT_PAGES;
+    if (ahead > SUPPLY_MOST)
+        ahead = SUPPLY_MOST;
+    return provide(slabs, ahead);
 }
 
 /* --- pages on the move ------------------------------------------------------- */

@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "store/background.h"
 #include "store/heap.h"
 
 struct slab_config {
@@ -57,12 +58,13 @@ struct slabs {
     struct heap *heap;
     unsigned int nclasses; /* classes are 1 to nclasses */
     struct lock pages_lock;
-    uint64_t memory_limit; /* bytes */
-    uint32_t npages;       /* of classes and pool */
-    uint32_t ntouched;     /* pages of the heap that were handed out once */
-    uint32_t pool, npool;  /* list of pages that any class may take */
-    uint32_t retired;      /* list of those that were over the limit */
-    bool exhausted;        /* the provider has no more for now */
+    uint64_t memory_limit;       /* bytes */
+    uint32_t npages;             /* of classes and pool */
+    uint32_t ntouched;           /* pages of the heap that were handed out once */
+    uint32_t pool, npool;        /* list of pages that any class may take */
+    uint32_t retired;            /* list of those that were over the limit */
+    struct background *supplier; /* maps more of the heap when it is woken; NULL: none */
+    bool exhausted;              /* the provider has no more for now */
     struct slab_page *pages;
     uint8_t small[MC_PAGE_BYTES / 1024 / 8 + 1]; /* class of sizes to 1 KiB, by 8 bytes */
     struct slab_class classes[MC_CLASSES];
@@ -112,6 +114,8 @@ void slab_retry(struct slabs *slabs);
  */
 int slab_prealloc(struct slabs *slabs);
 int slab_provide(struct slabs *slabs);
+/* Maps the segments that will be needed next. 0 or -errno. By the supplier. */
+int slab_supply(struct slabs *slabs);
 
 /* --- pages on the move; one thread at a time ------------------------------ */
 

@@ -141,6 +141,9 @@ static int init_threads(struct store *store)
 
     if (result)
         return result;
+    result = background_init(&store->supplier);
+    if (result)
+        goto no_supplier;
     result = mover_init(store);
     if (result)
         goto no_mover;
@@ -156,6 +159,8 @@ no_spiller:
 no_crawler:
     mover_fini(store);
 no_mover:
+    background_fini(&store->supplier);
+no_supplier:
     background_fini(&store->maintainer.background);
     return result;
 }
@@ -210,6 +215,7 @@ void store_free(struct store *store)
     spiller_fini(&store->spiller);
     crawler_fini(store);
     mover_fini(store);
+    background_fini(&store->supplier);
     background_fini(&store->maintainer.background);
     table_fini(&store->table);
     slab_fini(&store->slabs);

@@ -126,11 +126,17 @@ struct store_local *store_local_new(struct store *store);
 void store_local_free(struct store_local *local);
 
 /*
- * The maintainer: a thread that keeps the LRU segments in proportion, reclaims
- * what has expired at their tails, and provides memory before it is needed. 0 or -errno.
+ * The maintainer: a thread that keeps the LRU segments in proportion and reclaims
+ * what has expired at their tails. 0 or -errno.
  */
 int store_maintainer_start(struct store *store);
 void store_maintainer_stop(struct store *store);
+/*
+ * The supplier: a thread that maps memory before it is needed. Started before other threads use the
+ * store and stopped after them. 0 or -errno.
+ */
+int store_supplier_start(struct store *store);
+void store_supplier_stop(struct store *store);
 
 /*
  * What happens in the store beside the verbs, for those who watch. *wanted says which of it

@@ -16,6 +16,10 @@ enum {
     MAX_STRIPES = 8192,
     COUNT_BATCH = 32, /* items pending in a counter before they go to the total */
     SPLITS = 2,       /* lines that one insertion splits at most */
+    /* Segments that the supplier maps before they are needed, more where there are many. */
+    MAIN_AHEAD = 2,
+    MAIN_AHEAD_MOST = 32,
+    SPARE_AHEAD_MOST = 8,
 };
 
 _Static_assert(MC_TABLE_LINES == 1 << 14, "MAX_LINES is a product of the layout's sizes");
@@ -118,29 +122,65 @@ static void set_next(struct mc_line *line, uint32_t number)
 
 /* --- memory -------------------------------------------------------------- */
 
-/* Maps one more segment of lines. Under table->memory. */
-static int map_main(struct table *table)
+/* Maps segments of lines until there are `wanted`, and no more than that. 0 or -errno. */
+static int map_lines(struct table *table, uint32_t *nmapped, uint32_t first, struct mc_line *lines,
+                     uint32_t wanted)
 {
-    int error;
+    int error = 0;
 
-    if (table->nmain == MC_OVERFLOW_TABLE)
-        return -ENOSPC;
-    error = table->provider->table(table->provider, table->nmain,
-                                   &table->lines[(size_t)table->nmain * MC_TABLE_LINES]);
-    table->nmain += !error;
+    lock_take(&table->mapping, LOCK_MAPPING);
+    for (uint32_t n = *nmapped; n < wanted && !error; n++) {
+        error = n == MC_OVERFLOW_TABLE ? -ENOSPC
+                                       : table->provider->table(table->provider, first + n,
+                                                                &lines[(size_t)n * MC_TABLE_LINES]);
+        /* Release: whoever sees the number may use the lines. */
+        if (!error)
+            __atomic_store_n(nmapped, n + 1, __ATOMIC_RELEASE);
+    }
+    lock_release(&table->mapping, LOCK_MAPPING);
     return error;
 }
 
-static int map_spare(struct table *table)
+static int map_main(struct table *table, uint32_t wanted)
 {
-    int error;
+    return map_lines(table, &table->nmain, 0, table->lines, wanted);
+}
 
-    if (table->nspare == MC_MAX_TABLES - MC_OVERFLOW_TABLE)
-        return -ENOSPC;
-    error = table->provider->table(table->provider, MC_OVERFLOW_TABLE + table->nspare,
-                                   &table->overflow[(size_t)table->nspare * MC_TABLE_LINES]);
-    table->nspare += !error;
-    return error;
+static int map_spare(struct table *table, uint32_t wanted)
+{
+    return map_lines(table, &table->nspare, MC_OVERFLOW_TABLE, table->overflow, wanted);
+}
+
+static uint32_t nmapped(const uint32_t *nsegments)
+{
+    return __atomic_load_n(nsegments, __ATOMIC_ACQUIRE);
+}
+
+static void wake_supplier(const struct table *table)
+{
+    if (table->supplier)
+        background_wake(table->supplier);
+}
+
+/* An overflow line that was given back or never used; 0: none is mapped. */
+static uint32_t spare_pop(struct table *table)
+{
+    uint32_t number, mapped = nmapped(&table->nspare) * (uint32_t)MC_TABLE_LINES;
+    bool low = false;
+
+    lock_take(&table->memory, LOCK_MEMORY);
+    number = table->spare_free;
+    if (number) {
+        table->spare_free = table->overflow[number].next;
+    } else if (table->spare_next < mapped) {
+        number = table->spare_next++;
+        low = mapped - table->spare_next == MC_TABLE_LINES / 2;
+    }
+    table->nspare_used += number != 0;
+    lock_release(&table->memory, LOCK_MEMORY);
+    if (low)
+        wake_supplier(table);
+    return number;
 }
 
 /* An empty overflow line, or 0. */
@@ -148,16 +188,13 @@ static uint32_t spare_take(struct table *table)
 {
     uint32_t number;
 
-    lock_take(&table->memory, LOCK_MEMORY);
-    number = table->spare_free;
-    if (number) {
-        table->spare_free = table->overflow[number].next;
-    } else if (table->spare_next < table->nspare * (uint32_t)MC_TABLE_LINES ||
-               map_spare(table) == 0) {
-        number = table->spare_next++;
+    for (;;) {
+        uint32_t wanted = nmapped(&table->nspare) + 1;
+
+        number = spare_pop(table);
+        if (number || map_spare(table, wanted) != 0)
+            break;
     }
-    table->nspare_used += number != 0;
-    lock_release(&table->memory, LOCK_MEMORY);
     if (number) {
         struct mc_line *line = &table->overflow[number];
 
@@ -185,17 +222,16 @@ static void spare_give(struct table *table, uint32_t number)
     lock_release(&table->memory, LOCK_MEMORY);
 }
 
+static uint32_t segments_of(uint32_t nlines)
+{
+    return (nlines + MC_TABLE_LINES - 1) / MC_TABLE_LINES;
+}
+
 static int map_start(struct table *table, uint32_t nlines)
 {
-    int error = 0;
+    int error = map_main(table, segments_of(nlines));
 
-    lock_take(&table->memory, LOCK_MEMORY);
-    while (!error && table->nmain * (uint64_t)MC_TABLE_LINES < nlines)
-        error = map_main(table);
-    if (!error)
-        error = map_spare(table);
-    lock_release(&table->memory, LOCK_MEMORY);
-    return error;
+    return error ? error : map_spare(table, 1);
 }
 
 int table_init(struct table *table, struct heap *heap, struct provider *provider,
@@ -568,6 +604,20 @@ static bool split(struct table *table, uint32_t from, uint32_t index, uint32_t m
     return true;
 }
 
+/* Whether line `index` is mapped, or can be now. With a supplier it may be later. */
+static bool line_is_there(struct table *table, uint32_t index)
+{
+    uint32_t wanted = index / MC_TABLE_LINES + 1;
+
+    if (index % MC_TABLE_LINES == 0)
+        wake_supplier(table);
+    if (wanted <= nmapped(&table->nmain))
+        return true;
+    if (!table->supplier && map_main(table, wanted) != 0)
+        __atomic_store_n(&table->growth_failed, true, __ATOMIC_RELAXED);
+    return wanted <= nmapped(&table->nmain);
+}
+
 /* Under table->growth. */
 static bool split_next(struct table *table)
 {
@@ -575,20 +625,17 @@ static bool split_next(struct table *table)
     uint32_t mask = top_of(index + 1);
     uint32_t from = index & (mask >> 1);
     struct lock *stripe = &table->stripes[from & table->stripe_mask];
-    int error = 0;
     bool done;
 
-    lock_take(&table->memory, LOCK_MEMORY);
-    if (index / MC_TABLE_LINES >= table->nmain)
-        error = map_main(table);
-    lock_release(&table->memory, LOCK_MEMORY);
-    if (error)
+    if (!line_is_there(table, index))
         return false;
     lock_take(stripe, LOCK_STRIPE);
     done = split(table, from, index, mask);
     /* Release: whoever sees the new number finds the line behind it prepared. */
     if (done)
         __atomic_store_n(&table->control->nlines, index + 1, __ATOMIC_RELEASE);
+    else
+        __atomic_store_n(&table->growth_failed, true, __ATOMIC_RELAXED);
     lock_release(stripe, LOCK_STRIPE);
     return done;
 }
@@ -608,7 +655,7 @@ void table_grow(struct table *table)
         return;
     for (int i = 0; i < SPLITS && table_crowded(table); i++) {
         if (!split_next(table))
-            __atomic_store_n(&table->growth_failed, true, __ATOMIC_RELAXED);
+            break;
     }
     lock_release(&table->growth, LOCK_GROWTH);
 }
@@ -626,6 +673,25 @@ void table_prefetch(const struct table *table, uint64_t hash)
     uint32_t nlines = table_nlines(table);
 
     __builtin_prefetch(&table->lines[mc_line_of(hash, nlines, top_of(nlines))], 1);
+}
+
+static uint32_t ahead(uint32_t used, uint32_t least, uint32_t most)
+{
+    return used + (used / 4 < least ? least : used / 4 > most ? most : used / 4);
+}
+
+int table_supply(struct table *table)
+{
+    uint32_t nspare, nmain = segments_of(table_nlines(table));
+    int error = 0;
+
+    lock_take(&table->memory, LOCK_MEMORY);
+    nspare = segments_of(table->spare_next);
+    lock_release(&table->memory, LOCK_MEMORY);
+    nmain = ahead(nmain, MAIN_AHEAD, MAIN_AHEAD_MOST);
+    if (table->expand)
+        error = map_main(table, nmain < MC_OVERFLOW_TABLE ? nmain : MC_OVERFLOW_TABLE);
+    return error ? error : map_spare(table, ahead(nspare, 1, SPARE_AHEAD_MOST));
 }
 
 void table_retry(struct table *table)

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "store/background.h"
 #include "store/hash.h"
 #include "store/heap.h"
 #include "store/lock.h"
@@ -50,10 +51,13 @@ struct table {
     struct lock growth;
     bool growth_failed; /* the provider has no more lines for now (racy hint) */
 
-    struct lock memory; /* guards what follows */
+    struct lock mapping; /* for what the provider does; nmain and nspare are atomic to read */
     struct provider *provider;
-    uint32_t nmain;      /* segments of lines */
-    uint32_t nspare;     /* segments of overflow lines */
+    uint32_t nmain;              /* segments of lines */
+    uint32_t nspare;             /* segments of overflow lines */
+    struct background *supplier; /* maps more of both when it is woken; NULL: none */
+
+    struct lock memory;  /* guards what follows */
     uint32_t spare_next; /* the next overflow line never used */
     uint32_t spare_free; /* list of those given back, by mc_line.next */
     uint32_t nspare_used;
@@ -106,6 +110,8 @@ void table_grow(struct table *table);
 void table_presize(struct table *table, uint32_t nlines);
 /* Fetches the line of a hash into the cache. Under no lock. */
 void table_prefetch(const struct table *table, uint64_t hash);
+/* Maps the segments that will be needed next. 0 or -errno. By the supplier. */
+int table_supply(struct table *table);
 /* Lets growth try again after it ran out of memory. */
 void table_retry(struct table *table);
 

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory that is mapped before it is needed. */
+#include <errno.h>
+
+#include "store/internal.h"
+#include "store/supplier.h"
+#include "t/unit/store_fixture.h"
+
+enum { NOW = 100, PER_SEGMENT = MC_TABLE_LINES * TABLE_LOAD };
+
+static void open_store(struct fixture *f, bool expand)
+{
+    struct store_config config;
+
+    fixture_defaults(&config);
+    config.memory_limit = 256 << 20;
+    config.hashpower = TABLE_MIN_POWER;
+    config.expand = expand;
+    fixture_open(f, &config);
+    /* As if there were the thread: the test does its rounds. */
+    f->store->slabs.supplier = f->store->table.supplier = &f->store->supplier;
+}
+
+static unsigned int store_some(struct fixture *f, unsigned int from, unsigned int to)
+{
+    unsigned int wrong = 0;
+    char key[32];
+
+    for (unsigned int i = from; i < to; i++) {
+        snprintf(key, sizeof(key), "key-%u", i);
+        wrong += fixture_set(f, key, "value", NOW) != STORE_DONE;
+    }
+    return wrong;
+}
+
+static unsigned int count_missing(struct fixture *f, unsigned int n)
+{
+    unsigned int missing = 0;
+    char key[32];
+
+    for (unsigned int i = 0; i < n; i++) {
+        snprintf(key, sizeof(key), "key-%u", i);
+        missing += !fixture_has(f, key, "value", NOW);
+    }
+    return missing;
+}
+
+static void test_table(void)
+{
+    struct fixture f;
+    struct store_stats stats;
+    unsigned int wrong;
+
+    open_store(&f, true);
+    wrong = store_some(&f, 0, 2 * PER_SEGMENT);
+    ok(wrong == 0 && table_nlines(&f.store->table) == MC_TABLE_LINES && f.store->supplier.woken,
+       "the table stops growing where it is not mapped, and calls the supplier");
+    store_stats(f.store, &stats);
+    ok(stats.hash_is_expanding, "it says that it is to grow");
+    ok(supplier_round(f.store) && f.store->table.nmain == 3, "which maps what is needed next");
+    wrong = store_some(&f, 2 * PER_SEGMENT, 3 * PER_SEGMENT);
+    ok(wrong == 0 && table_nlines(&f.store->table) > 2 * MC_TABLE_LINES, "then it grows on");
+    ok(count_missing(&f, 3 * PER_SEGMENT) == 0, "and everything is there");
+    fixture_close(&f);
+    open_store(&f, false);
+    supplier_round(f.store);
+    ok(f.store->table.nmain == 1, "a table that does not grow needs no more lines");
+    fixture_close(&f);
+}
+
+static void test_heap(void)
+{
+    struct fixture f;
+    uint32_t before;
+
+    open_store(&f, true);
+    supplier_round(f.store);
+    before = f.store->heap.nsegments;
+    ok(before >= 2, "a segment of the heap is mapped ahead");
+    store_some(&f, 0, 16 * (MC_PAGE_BYTES / 96));
+    ok(f.store->supplier.woken, "who begins the last one calls the supplier");
+    supplier_round(f.store);
+    ok(f.store->heap.nsegments == before + 1, "which maps one more");
+    ok(store_some(&f, 0, 60 * (MC_PAGE_BYTES / 96)) == 0,
+       "and where it comes too late a set does not fail");
+    fixture_close(&f);
+}
+
+/* A provider that has no more memory for now. */
+static int (*real_table)(struct provider *, uint32_t, void *);
+static int (*real_segment)(struct provider *, uint32_t, void *);
+
+static int no_memory(struct provider *provider, uint32_t index, void *at)
+{
+    (void)provider;
+    (void)index;
+    (void)at;
+    return -ENOMEM;
+}
+
+static void test_no_memory(void)
+{
+    struct fixture f;
+
+    open_store(&f, true);
+    real_table = f.provider->table;
+    real_segment = f.provider->segment;
+    f.provider->table = f.provider->segment = no_memory;
+    ok(!supplier_round(f.store), "a round without memory fails");
+    ok(store_some(&f, 0, 2 * PER_SEGMENT) == 0, "what there is is used on");
+    f.provider->table = real_table;
+    f.provider->segment = real_segment;
+    ok(supplier_round(f.store), "and goes on when there is memory again");
+    store_tick(f.store, NOW + 1);
+    store_some(&f, 2 * PER_SEGMENT, 3 * PER_SEGMENT);
+    ok(table_nlines(&f.store->table) > 2 * MC_TABLE_LINES, "so does the table");
+    fixture_close(&f);
+}
+
+static void test_thread(void)
+{
+    struct store_config config;
+    struct fixture f;
+
+    fixture_defaults(&config);
+    config.memory_limit = 256 << 20;
+    config.hashpower = TABLE_MIN_POWER;
+    fixture_open(&f, &config);
+    ok(store_supplier_start(f.store) == 0, "the thread starts");
+    ok(store_supplier_start(f.store) == -EALREADY, "once");
+    ok(store_some(&f, 0, 6 * PER_SEGMENT) == 0 && count_missing(&f, 6 * PER_SEGMENT) == 0,
+       "memory comes while it is used up");
+    store_supplier_stop(f.store);
+    ok(store_some(&f, 0, 8 * PER_SEGMENT) == 0, "without it too");
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    test_table();
+    test_heap();
+    test_no_memory();
+    test_thread();
+    return done();
+}
