@@ -72,7 +72,8 @@ size_t items_set(const struct items *items, uint32_t index, const char *noreply,
     memcpy(out, "set ", 4);
     items_key(items, index, out + n);
     n += items->key_size;
-    n += (size_t)sprintf(out + n, " 0 0 %zu%s\r\n", nvalue, noreply);
+    n += (size_t)sprintf(out + n, " 0 %llu %zu%s\r\n",
+                         (unsigned long long)(index % 2 ? items->ttl : 0), nvalue, noreply);
     memcpy(out + n, items_value(items, index), nvalue);
     n += nvalue;
     memcpy(out + n, "\r\n", 2);

@@ -20,6 +20,7 @@ struct items {
     size_t key_size;   /* 8 to ITEMS_KEY_MAX */
     size_t value_size; /* up to ITEMS_VALUE_MAX */
     size_t value_min;  /* with sizes from here to value_size; 0: all have value_size */
+    uint64_t ttl;      /* seconds after which items of odd index expire, 0: never */
     char *letters;     /* the alphabet repeated: the value of index i starts at i % 26 */
 };
 

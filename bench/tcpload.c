@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,9 +28,10 @@
 #include "bench/pick.h"
 
 enum { MAX_DEPTH = 1024, MAX_THREADS = 64, EVENTS = 256, READ_BYTES = 1 << 16 };
+enum { SPIN_NS = 50000, MAX_WAIT_NS = 10000000 };
 
 struct options {
-    uint64_t keys, key_size, value_size, value_min, connections, threads, depth, rate, cpu;
+    uint64_t keys, key_size, value_size, value_min, connections, threads, depth, rate, cpu, ttl;
     const char *dist;
     double theta, seconds, sets;
     bool miss, verify, json, populate;
@@ -50,6 +52,7 @@ static const struct option_row rows[] = {
     ROW("key-size", OPTION_NUMBER, key_size, "BYTES", "8 to 250 (16)"),
     ROW("value-size", OPTION_NUMBER, value_size, "BYTES", "up to 1048576 (32)"),
     ROW("value-min", OPTION_NUMBER, value_min, "BYTES", "sizes from here to --value-size"),
+    ROW("ttl", OPTION_NUMBER, ttl, "S", "after which every second key expires (never)"),
     ROW("dist", OPTION_WORD, dist, "NAME", "which key: one, uniform, zipf, turn (uniform)"),
     ROW("theta", OPTION_REAL, theta, "X", "skew of zipf (0.99)"),
     ROW("miss", OPTION_FLAG, miss, NULL, "ask for keys that were never stored"),
@@ -288,6 +291,29 @@ static void pin(uint64_t cpu)
     sched_setaffinity(0, sizeof(set), &set);
 }
 
+/* Without a rate: for a reply. With one: until the next request is due, unless that is soon. */
+static int wait_for_events(struct worker *worker, struct epoll_event *events, uint64_t now)
+{
+    uint64_t due = worker->start_ns + worker->result.sent * worker->interval_ns;
+    struct timespec timeout = {0};
+
+    if (!worker->interval_ns)
+        return epoll_wait(worker->epoll, events, EVENTS, 10);
+    if (due > now + SPIN_NS)
+        timeout.tv_nsec = (long)(due - now - SPIN_NS);
+    if (timeout.tv_nsec > MAX_WAIT_NS)
+        timeout.tv_nsec = MAX_WAIT_NS;
+    return epoll_pwait2(worker->epoll, events, EVENTS, &timeout, NULL);
+}
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
 static void *work(void *arg)
 {
     struct worker *worker = arg;
@@ -301,7 +327,7 @@ static void *work(void *arg)
     for (size_t i = 0; i < worker->nconnections; i++)
         refill(worker, &worker->connections[i], now);
     while (now < worker->end_ns || (outstanding(worker) && now < worker->end_ns + 1000000000)) {
-        int n = epoll_wait(worker->epoll, events, EVENTS, worker->interval_ns ? 0 : 10);
+        int n = wait_for_events(worker, events, now);
 
         for (int i = 0; i < n; i++) {
             struct connection *connection = events[i].data.ptr;
@@ -311,6 +337,8 @@ static void *work(void *arg)
             refill(worker, connection, now);
         }
         now = now_ns();
+        if (interrupted && now < worker->end_ns)
+            worker->end_ns = now;
         if (worker->interval_ns && now < worker->end_ns)
             send_due(worker, now);
     }
@@ -458,6 +486,8 @@ int main(int argc, char **argv)
     check_options(&options);
     items_init(&items, options.key_size, options.value_size);
     items.value_min = options.value_min < options.value_size ? options.value_min : 0;
+    items.ttl = options.ttl;
+    signal(SIGINT, interrupt);
     if (options.populate)
         items_populate(&items, (uint32_t)options.keys, &address);
     rc = run(&options, &items, &address);
