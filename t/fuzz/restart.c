@@ -58,7 +58,7 @@ static struct mc_control *get_control(struct provider *provider)
 
 static void memory_open(struct memory *memory, const char *contents)
 {
-    *memory = (struct memory){.provider = {map_segment, map_table, get_control},
+    *memory = (struct memory){.provider = {map_segment, map_table, get_control, NULL},
                               .anonymous = anonymous_new(false),
                               .contents = contents};
     if (!memory->anonymous) {

@@ -46,7 +46,7 @@ static struct mc_control *scarce_control(struct provider *provider)
 
 static struct scarce make_scarce(int nsegments, int ntables)
 {
-    return (struct scarce){.provider = {scarce_segment, scarce_table, scarce_control},
+    return (struct scarce){.provider = {scarce_segment, scarce_table, scarce_control, NULL},
                            .memory = anonymous_new(false),
                            .nsegments = nsegments,
                            .ntables = ntables};

@@ -48,7 +48,7 @@ static void open_bed(struct bed *bed, unsigned int power, bool expand, int segme
 {
     struct mc_control *control;
 
-    bed->scarce = (struct scarce){.provider = {scarce_segment, scarce_table, scarce_control},
+    bed->scarce = (struct scarce){.provider = {scarce_segment, scarce_table, scarce_control, NULL},
                                   .memory = anonymous_new(false),
                                   .left = segments};
     control = bed->scarce.memory->control(bed->scarce.memory);
