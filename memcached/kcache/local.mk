@@ -8,7 +8,7 @@ kcache_srcs += memcached/kcache/none.c
 endif
 
 if ENABLE_BMC
-bpf_tests += t/bpf/answers t/bpf/passes t/bpf/lines t/bpf/outside t/bpf/kcache \
+bpf_tests += t/bpf/answers t/bpf/passes t/bpf/lines t/bpf/outside t/bpf/verifier t/bpf/kcache \
     t/fuzz/request
 endif
 bpf_lab = t/bpf/lab.c t/bpf/lab.h t/lib/tap.h
@@ -25,3 +25,5 @@ t_bpf_kcache_SOURCES = t/bpf/kcache.c t/lib/tap.h
 t_bpf_kcache_LDADD = $(kcache_libs)
 t_bpf_outside_SOURCES = t/bpf/outside.c $(bpf_lab)
 t_bpf_outside_LDADD = $(kcache_libs)
+t_bpf_verifier_SOURCES = t/bpf/verifier.c $(bpf_lab)
+t_bpf_verifier_LDADD = $(kcache_libs)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Runs as the machine's init, from t/kernels/run's initramfs: busybox, and the build's programs in
+# /t. What it prints is TAP, behind "tap: ".
+/bin/busybox --install -s /bin 2>/dev/null
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t bpf bpf /sys/fs/bpf
+mount -t tmpfs tmp /tmp
+export PATH=/t:/bin SRCDIR=/src
+insmod /veth.ko
+ip link set lo up
+n=0
+
+result() { # STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "tap: ok $n - $2"
+    else
+        echo "tap: not ok $n - $2"
+    fi
+}
+
+for test in answers passes lines outside verifier; do
+    $test >/tmp/log 2>&1 && ! grep -q '^not ok' /tmp/log && grep -q '^1\.\.[1-9]' /tmp/log
+    status=$?
+    result $status "t/bpf/$test: $(grep -c '^ok' /tmp/log) checks"
+    sed -n 's/^# verifier/tap: # verifier/p' /tmp/log
+    [ $status -eq 0 ] || tail -n 20 /tmp/log | sed 's/^/tap: # /'
+done
+
+# A real server on lo, with a real client.
+memcached -u nobody -l 127.0.0.1 -U 11211 -t 2 -X bmc=lo >/tmp/server 2>&1 &
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    udpload --populate --keys 100 --seconds 0 127.0.0.1:11211 >/dev/null 2>&1 && break
+    sleep 1
+done
+result $? "the server starts with -X bmc=lo and stores items"
+udpload --keys 100 --count 2000 --depth 8 --verify --seconds 20 127.0.0.1:11211 >/tmp/load 2>&1
+result $? "2,000 gets, each byte as it should be: $(head -n 1 /tmp/load)"
+printf 'stats bmc\r\nquit\r\n' | nc 127.0.0.1 11211 | tr -d '\r' >/tmp/stats
+hits=$(sed -n 's/^STAT hits //p' /tmp/stats)
+[ "${hits:-0}" -ge 2000 ]
+result $? "the kernel has answered them: ${hits:-no} hits"
+sed 's/^/tap: # /' /tmp/server
+kill %1
+wait %1
+result $? "the server ends with status 0"
+echo "tap: 1..$n"
+poweroff -f
