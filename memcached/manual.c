@@ -123,8 +123,7 @@ static void put_default(const struct option_row *row)
 
 static void put_row(const struct option_row *row)
 {
-    bool negated = row->kind == OPTION_SWITCH && row->help && strncmp(row->help, "no_", 3) == 0;
-    const char *text = row->help && !negated ? row->help : row->manual;
+    const char *text = row->help ? row->help : row->manual;
     size_t len = text ? strlen(text) : 0;
 
     if (row->letter) {
@@ -143,7 +142,7 @@ static void put_row(const struct option_row *row)
         snprintf(sentence, sizeof(sentence), "%s%s", text, text[len - 1] == '.' ? "" : ".");
         put_text(sentence);
     }
-    if (row->help && !negated && row->manual) {
+    if (row->help && row->manual) {
         put_text(row->manual);
     }
     put_default(row);

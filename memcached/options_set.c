@@ -287,8 +287,10 @@ int show_license(struct option_input *input)
 /* One line of help; further lines of the text are aligned with the first. */
 static void print_row(FILE *out, const char *left, const struct option_row *row)
 {
+    const char *text = row->help ? row->help : row->help_off;
+
     fprintf(out, "%-25s ", left);
-    for (const char *p = row->help; *p; p++) {
+    for (const char *p = text; *p; p++) {
         fputc(*p, out);
         if (*p == '\n') {
             fprintf(out, "%26s", "");
@@ -308,7 +310,7 @@ int show_help(struct option_input *input)
         const char *argument = row->argument ? row->argument : "";
         char left[80];
 
-        if (!row->help || row->lacks) {
+        if ((!row->help && !row->help_off) || row->lacks) {
             continue;
         }
         if (row->letter && row->name) {
@@ -319,7 +321,7 @@ int show_help(struct option_input *input)
         } else if (row->kind == OPTION_NONE) {
             snprintf(left, sizeof(left), "-%s", row->name);
         } else {
-            snprintf(left, sizeof(left), "   - %s:", row->name);
+            snprintf(left, sizeof(left), "   - %s%s:", row->help_off ? "no_" : "", row->name);
         }
         print_row(input->out, left, row);
     }

@@ -209,7 +209,7 @@ const struct option_row option_table[] = {
      FIELD(lru_crawler),
      .fallback = "on",
      SHOWN(31, "lru_crawler", SHOW_YES_NO, lru_crawler),
-     .help = "no_lru_crawler: disable LRU Crawler background thread.",
+     .help_off = "disable LRU Crawler background thread.",
      .manual = "a thread that removes expired items"},
     {.name = "lru_crawler_sleep",
      .argument = "<num>",
@@ -238,7 +238,7 @@ const struct option_row option_table[] = {
      .fallback = "on",
      .set = follow_maintainer,
      SHOWN(38, "lru_maintainer_thread", SHOW_YES_NO, lru_maintainer),
-     .help = "no_lru_maintainer: one LRU per class, no background thread.",
+     .help_off = "one LRU per class, no background thread.",
      .manual = "each class has segments of hot, warm and cold items; "
                "a thread keeps them in order"},
     {.name = "hot_lru_pct",

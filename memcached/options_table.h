@@ -74,6 +74,7 @@ struct option_row {
     enum option_show show;
     size_t show_field;
     const char *help;     /* NULL: not in -h */
+    const char *help_off; /* of a switch that is on: -h shows its "no_" form, with this text */
     const char *manual;   /* further sentences for the manual, which has -h's text too */
     const char *fallback; /* the default as -h shows it */
     const char *lacks;    /* what this build is without: refused, not shown; NULL: nothing */
