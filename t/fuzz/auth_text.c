@@ -6,6 +6,7 @@
  */
 #include <unistd.h>
 
+#include "base/stream.h"
 #include "t/unit/command_client.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -92,6 +93,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         must(memmem(bytes, size, "set", 3) &&
              (memmem(bytes, size, "user ", 5) || memmem(bytes, size, "u ", 2)));
+    }
+    if (server.client.stream) { /* of a dump or a watcher, that net would take */
+        stream_leave(server.client.stream);
     }
     must(server.reply.nheld == 0 && server.reply.nbytes == 0 && server.nshutdowns == 0);
     command_client_close(&server.client);
