@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "options_set.h"
@@ -82,6 +83,22 @@ static int parse_path(const struct option_input *input, char *word, struct flash
     return OPTIONS_RUN;
 }
 
+/* A copy: a daemon's folder will be another one. NULL: no memory. */
+static char *absolute(const char *name)
+{
+    char *folder, *path;
+
+    if (*name == '/' || *name == ':') {
+        return strdup(name);
+    }
+    folder = getcwd(NULL, 0);
+    if (!folder || asprintf(&path, "%s/%s", folder, name) < 0) {
+        path = NULL;
+    }
+    free(folder);
+    return path;
+}
+
 int set_ext_path(struct option_input *input)
 {
     struct options *options = input->options;
@@ -94,7 +111,7 @@ int set_ext_path(struct option_input *input)
     if (options->npaths == OPTIONS_MAX_PATHS) {
         return refuse(input->err, "too many files: ", input->value);
     }
-    word = strdup(input->value);
+    word = absolute(input->value);
     if (!word) {
         return refuse(input->err, "out of memory", "");
     }

@@ -3,6 +3,7 @@
 """Flash storage: values that leave memory come back as they were, or are missed; never others."""
 import os
 import random
+import signal
 import socket
 import sys
 import threading
@@ -13,6 +14,13 @@ import binary
 import client
 import server
 import tap
+
+HELP = server.run("-h", user=False)[1]
+if "ext_path" not in HELP:
+    tap.is_(server.run("-U", "0", "-o", "ext_path=/tmp/x:64m")[::2],
+            (64, "This server is not built with extstore support.\n"),
+            "a build without flash storage says so")
+    tap.run()
 
 # Whatever is cold goes to flash at once, in small pages.
 EAGER = "ext_item_age=0,ext_item_size=100"
@@ -91,6 +99,19 @@ def files_that_cannot_be_had_end_the_start():
         tap.ok(status == 1 and "in use by another server" in err, "nor is one in use")
     status, err = refused("-o", "ext_path=%s/b:64m,ext_path=%s/b:64m" % (where, where))
     tap.ok(status == 1 and "in use" in err, "even by the same server")
+
+
+@tap.case
+def a_daemon_finds_a_relative_file():
+    where = server.scratch()
+    port = server.free_port()
+    status, _, err = server.run("-d", "-P", where + "/pid", "-p", port, "-U", "0", "-l",
+                                "127.0.0.1", "-o", "ext_path=flash:64m",
+                                prefix=("env", "-C", where))
+    tap.is_((status, err), (0, ""), "a file with a relative name")
+    tap.is_(os.stat(where + "/flash").st_mode & 0o777, 0o600, "is there, for nobody else to read")
+    with open(where + "/pid", encoding="ascii") as file:
+        os.kill(int(file.read()), signal.SIGTERM)
 
 
 @tap.case
@@ -239,6 +260,37 @@ def multi_gets_and_pipelines_keep_their_order():
         tap.is_(c.all(b"get %s\r\nset %s 0 0 3\r\nnew\r\nget %s\r\n" % ((keys[2],) * 3)),
                 b"VALUE %s 0 2000\r\n%s\r\nEND\r\nSTORED\r\nVALUE %s 0 3\r\nnew\r\nEND\r\n" %
                 (keys[2], before, keys[2]), "a get before a set in a pipeline has the old value")
+
+
+@tap.case
+def two_keys_may_be_asked_very_many_times_in_turn():
+    with Flash() as s:
+        c = s.stream()
+        for k in (b"a", b"b"):
+            c.set(k, value(k, size=200))
+        tap.ok(s.spilled(2), "two values are on flash")
+        want = b"".join(b"VALUE %s 0 200\r\n%s\r\n" % (k, value(k, size=200)) for k in (b"a", b"b"))
+        answer = c.all(b"get%s\r\n" % (b" a b" * 40000))
+        tap.ok(answer == want * 40000 + b"END\r\n", "each of 80,000 gets has its value")
+        tap.is_(c.ask(b"delete a\r\n") + c.ask(b"delete b\r\n"), b"DELETED\r\n" * 2,
+                "the values can be deleted")
+        tap.ok(server.wait_for(lambda: s.count("extstore_objects_used") == 0),
+               "and nobody holds them any more")
+
+
+@tap.case
+def the_filter_of_system_calls_lets_flash_work():
+    if "drop_privileges" not in HELP:
+        return tap.diag("this build has no filter")
+    with Flash("-o", "drop_privileges", options=EAGER + ",ext_threads=2") as s:
+        c = s.stream()
+        for i in range(50):
+            c.set(key(i), value(key(i)))
+        s.spilled(45)
+        s.write_out(c)
+        s.uncache()
+        tap.ok(all(c.get(key(i)) == value(key(i)) for i in range(50)),
+               "values go to the disk and come back")
 
 
 @tap.case

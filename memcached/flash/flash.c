@@ -30,7 +30,7 @@ static int allocate(int fd, uint64_t nbytes)
 /* A descriptor or -errno. */
 static int open_path(const struct flash_path *path, uint32_t page_bytes)
 {
-    int fd = open(path->name, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    int fd = open(path->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     int error;
 
     if (fd < 0) {
