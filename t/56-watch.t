@@ -576,6 +576,35 @@ def a_slow_watcher_costs_nothing_but_its_own_lines():
         tap.is_(watching.log_counts(memcached), (0, 0, 0, 0), "stats reset sets the counts back")
 
 
+def switches(memcached):
+    """How often each thread has waited for something."""
+    task = "/proc/%d/task" % memcached.pid
+    counts = {}
+    for thread in os.listdir(task):
+        with open("%s/%s/status" % (task, thread)) as status:
+            counts[thread] = int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status.read(),
+                                           re.M).group(1))
+    return counts
+
+
+@tap.case
+def watchers_without_news_wake_nobody_but_the_logger():
+    with server.Server("-o", "no_lru_maintainer,no_lru_crawler", threads=2) as memcached:
+        watchers = [Watcher(memcached) for _ in range(20)]
+        before = switches(memcached)
+        grown = {}
+
+        def look():
+            grown.update((thread, count - before[thread])
+                         for thread, count in switches(memcached).items())
+            return max(grown.values()) >= 100
+
+        tap.ok(server.wait_for(look), "the logger looks for news")
+        awake = [count for count in grown.values() if count > 40]
+        tap.is_(len(awake), 1, "the other threads sleep")
+        tap.is_(len(watchers), watching.watchers(memcached), "while 20 watch")
+
+
 @tap.case
 def a_watcher_that_keeps_up_gets_every_line():
     with server.Server("-o", ROOMY, threads=2) as memcached:

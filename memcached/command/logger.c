@@ -93,6 +93,7 @@ static bool catch_up(struct logger *logger, struct logger_watcher *watcher)
     if (!stream_put(watcher->stream, (struct slice){line, (size_t)n})) {
         return false;
     }
+    watcher->fresh = true;
     watcher->nskipped = 0;
     return true;
 }
@@ -100,6 +101,7 @@ static bool catch_up(struct logger *logger, struct logger_watcher *watcher)
 static void give(struct logger *logger, struct logger_watcher *watcher, struct slice line)
 {
     if (catch_up(logger, watcher) && stream_put(watcher->stream, line)) {
+        watcher->fresh = true;
         __atomic_fetch_add(&logger->nsent, 1, __ATOMIC_RELAXED);
     } else {
         watcher->nskipped++;
@@ -115,6 +117,20 @@ static void give_all(struct logger *logger, const struct event *event, struct sl
     for (unsigned int i = 0; i < logger->nwatchers; i++) {
         if (logger->watchers[i].classes & event->classes) {
             give(logger, &logger->watchers[i], line);
+        }
+    }
+}
+
+/* Once for a batch: to be woken and to send costs a worker more than a line. */
+static void wake_watchers(struct logger *logger)
+{
+    for (unsigned int i = 0; i < logger->nwatchers; i++) {
+        struct logger_watcher *watcher = &logger->watchers[i];
+
+        catch_up(logger, watcher);
+        if (watcher->fresh) {
+            watcher->fresh = false;
+            stream_wake(watcher->stream);
         }
     }
 }
@@ -213,11 +229,7 @@ static void *run(void *arg)
             continue;
         }
         n = tell_some(logger, BATCH);
-        for (unsigned int i = 0; i < logger->nwatchers; i++) {
-            catch_up(logger, &logger->watchers[i]);
-            /* Once for the batch: to be woken and to send costs a worker more than a line. */
-            stream_wake(logger->watchers[i].stream);
-        }
+        wake_watchers(logger);
         remove_left(logger);
         rest = rest_after(logger, n, rest);
         if (rest > 0) {
@@ -354,7 +366,8 @@ static enum logger_result add_watcher(struct logger *logger, uint32_t classes,
         forget_all(logger);
         pthread_cond_signal(&logger->wake);
     }
-    logger->watchers[logger->nwatchers++] = (struct logger_watcher){made, classes, 0};
+    logger->watchers[logger->nwatchers++] =
+        (struct logger_watcher){.stream = made, .classes = classes};
     update_wanted(logger);
     *stream = made;
     return LOGGER_DONE;

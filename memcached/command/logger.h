@@ -49,6 +49,7 @@ struct logger_watcher {
     struct stream *stream;
     uint32_t classes;
     uint64_t nskipped; /* since the last line that said so */
+    bool fresh;        /* there are lines of which the stream's consumer does not know yet */
 };
 
 struct logger {
