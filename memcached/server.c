@@ -326,7 +326,8 @@ static void build_store(struct server *server)
     config.growth_factor = o->growth_factor;
     config.slab_sizes = o->slab_sizes[0] ? o->slab_sizes : NULL;
     if (o->hashpower) {
-        config.hashpower = o->hashpower;
+        /* memcached has one more, of larger tables. */
+        config.hashpower = o->hashpower < STORE_HASHPOWER_MAX ? o->hashpower : STORE_HASHPOWER_MAX;
     }
     config.expand = o->expand;
     config.evict = o->evict;

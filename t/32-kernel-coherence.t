@@ -64,6 +64,44 @@ def two_keys():
 
 
 @tap.case
+def pages_that_move():
+    """The same while the mover takes pages, with room for what is in them, all the time."""
+    with kernel.Machines("-m", "256", "-o", "slab_automove=0", threads=2) as m:
+        sizes = (1, 60, 100, 150, 200, 260, 340, 450, 560)
+        for size in sizes:
+            count = 4 * (1 << 20) // (size + 80)
+            value = b"x" * size
+            m.tcp.all(b"".join(b"set f%d-%d 0 0 %d noreply\r\n%s\r\n" % (size, i, size, value)
+                               for i in range(count)))
+            m.tcp.all(b"".join(b"delete f%d-%d noreply\r\n" % (size, i)
+                               for i in range(count) if i % 4))
+        before = m.tcp.stats()
+        moving = True
+
+        def move():
+            stream, turn = m.server.stream(), 0
+            while moving:
+                stream.ask(b"slabs reassign -1 0\r\n")
+                stream.ask(b"slabs reassign 0 %d\r\n" % (turn % 12 + 1))
+                turn += 1
+
+        mover = threading.Thread(target=move)
+        mover.start()
+        try:
+            found, grown = m.during(lambda: coherence(m, 2, 2, 1000, READS // 2))
+        finally:
+            moving = False
+            mover.join()
+        judge(found, grown, READS // 2)
+        stats = m.tcp.stats()
+        tap.diag("%s pages moved, %s items" %
+                 (stats["slabs_moved"], stats["slab_reassign_rescues"]))
+        tap.ok(int(stats["slabs_moved"]) > int(before["slabs_moved"]) + 100 and
+               int(stats["slab_reassign_rescues"]) > 1000, "pages were moved")
+        tap.is_(stats["evictions"], "0", "without evictions")
+
+
+@tap.case
 def a_table_that_grows():
     """The same while 400,000 other keys come in and the table grows sixfold."""
     with kernel.Machines("-m", "256", threads=2) as m:

@@ -43,6 +43,8 @@ void store_config_defaults(struct store_config *config)
 
 /* --- life ---------------------------------------------------------------- */
 
+_Static_assert((int)STORE_HASHPOWER_MAX == (int)TABLE_MAX_POWER, "");
+
 /* NULL or what is wrong. */
 static const char *check_config(const struct store_config *config)
 {

@@ -62,6 +62,7 @@ struct store_format {
 };
 
 enum { STORE_MIDDLE_MAX = 32 };
+enum { STORE_HASHPOWER_MAX = 31 };
 
 struct store_config {
     uint64_t memory_limit;          /* bytes of slab pages (-m) */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "store/item.h"
 
@@ -234,6 +235,14 @@ static int map_start(struct table *table, uint32_t nlines)
     return error ? error : map_spare(table, 1);
 }
 
+/* Each line is written at the start: better to say so than to be killed for it. */
+static bool fits_memory(uint64_t bytes)
+{
+    long npages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    return npages <= 0 || page <= 0 || bytes < (uint64_t)npages * (uint64_t)page / 2;
+}
+
 int table_init(struct table *table, struct heap *heap, struct provider *provider,
                unsigned int power, bool expand)
 {
@@ -242,6 +251,8 @@ int table_init(struct table *table, struct heap *heap, struct provider *provider
     int error;
 
     memset(table, 0, sizeof(*table));
+    if (!fits_memory((uint64_t)nlines * sizeof(struct mc_line)))
+        return -ENOMEM;
     table->nreservation = (size_t)MC_MAX_TABLES * MC_TABLE_BYTES;
     table->reservation = mmap(NULL, table->nreservation, PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
