@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The bytes of a TLS connection: however they are cut into records and packets, whoever stops."""
-import glob
 import os
 import random
 import re
@@ -19,9 +18,6 @@ import server
 import tap
 import tls
 
-# What runs once more over TLS: the protocols, large values, pipelining.
-AGAIN = (10, 11, 12, 13, 18, 40, 41)
-HERE = os.path.dirname(os.path.abspath(__file__))
 HELLO = b"\x16\x03\x01"
 RECORD = 16384
 
@@ -446,19 +442,4 @@ def a_watcher():
         tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "and when it leaves others are served")
 
 
-@tap.case
-def the_other_tests_pass_over_tls():
-    env = dict(os.environ, T_TLS="1")
-    with server.Server(*tls.options(PAIR), context=CA.context()) as memcached:
-        tap.is_(memcached.stats("tls")["ssl_enabled"], "yes", "a server with -Z uses TLS")
-    for number in AGAIN:
-        for path in sorted(glob.glob(os.path.join(HERE, "%02d-*.t" % number))):
-            done = subprocess.run([sys.executable, path], env=env, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, check=False)
-            wrong = re.findall(rb"^not ok.*(?:\n#.*)*", done.stdout, re.M)
-            if not tap.ok(done.returncode == 0 and not wrong,
-                          "%s passes over TLS" % os.path.basename(path)):
-                tap.diag(b"\n".join(wrong).decode("latin-1") or done.stdout[-1000:])
-
-
-tap.run(240)
+tap.run(120)

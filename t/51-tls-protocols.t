@@ -1,0 +1,45 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the protocols' own tests say of a server whose TCP is all TLS."""
+import glob
+import os
+import re
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+HERE = sys.path[0]
+sys.path.insert(0, os.path.join(HERE, "lib"))
+import server
+import tap
+import tls
+
+# The protocols, large values, pipelining, authentication.
+AGAIN = (10, 11, 12, 13, 18, 40, 41, 52, 53)
+
+tls.needed()
+
+
+@tap.case
+def the_servers_use_tls():
+    words, context = tls.everywhere()
+    with server.Server(*words, context=context) as memcached:
+        stats = memcached.stats("tls")
+        tap.ok(stats["ssl_enabled"] == "yes" and int(stats["ssl_handshakes"]) > 0,
+               "what T_TLS asks for is TLS")
+
+
+@tap.case
+def the_other_tests_pass_over_tls():
+    env = dict(os.environ, T_TLS="1")
+    for number in AGAIN:
+        for path in sorted(glob.glob(os.path.join(HERE, "%02d-*.t" % number))):
+            done = subprocess.run([sys.executable, path], env=env, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, check=False)
+            wrong = re.findall(rb"^not ok.*(?:\n#.*)*", done.stdout, re.M)
+            if not tap.ok(done.returncode == 0 and not wrong,
+                          "%s passes over TLS" % os.path.basename(path)):
+                tap.diag(b"\n".join(wrong).decode("latin-1") or done.stdout[-1000:])
+
+
+tap.run(280)
