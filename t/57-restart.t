@@ -214,6 +214,8 @@ def a_daemon_finds_its_file_again():
 
 @tap.case
 def it_excludes_flash_storage():
+    if not server.is_built_with("ext_path"):
+        return
     status, _, err = server.run("-e", "/tmp/x", "-o", "ext_path=/tmp/y:64m", "-U", "0")
     tap.ok(status == 64 and ("Cannot use -e with extstore" in err or "not built" in err),
            "-e with ext_path is refused")

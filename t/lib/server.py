@@ -99,6 +99,11 @@ def run(*arguments, namespace=None, prefix=(), env=None, user=True, seconds=20,
     return status, out.decode("latin-1"), err.decode("latin-1")
 
 
+def is_built_with(word):
+    """Whether -h knows the word: parts that configure may leave out are told by it."""
+    return word in run("-h")[1]
+
+
 def _environment(extra):
     env = dict(os.environ)
     env.update(extra or {})

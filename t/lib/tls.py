@@ -24,12 +24,13 @@ def _openssl(*words):
 
 
 def needed():
-    """Ends the test where TLS cannot be tested."""
+    """Ends the test where there is no TLS to be tested."""
     if not shutil.which("openssl"):
         tap.skip_all("openssl is missing: apt-get install openssl")
-    _, text, _ = server.run("-h")
-    if "enable-ssl" not in text:
-        tap.skip_all("the server is built without TLS")
+    if not server.is_built_with("enable-ssl"):
+        tap.is_(server.run("-Z")[::2], (64, "This server is not built with SSL support.\n"),
+                "a build without TLS says so")
+        tap.run()
 
 
 class Authority:
