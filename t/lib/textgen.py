@@ -223,7 +223,10 @@ class Text:
             keys = [self.pick(TEXT_KEYS)] * self.pick((0, 1, 2)) + [self.pick(LONG_KEYS), b"a"]
             verb = self.pick((b"get ", b"gets ", b"gat 0 "))
             commands.insert(0, verb + b" ".join(keys) + b"\r\n")
-        if not self.datagrams and not self.broken and self.chance(0.02):
+        if not self.datagrams and not self.broken and self.chance(0.02) and \
+                sum(map(len, commands)) < 8000:
+            # In one piece that is read at once: what comes after a close may take back answers.
+            self.whole = True
             commands.insert(self.random.randrange(len(commands) + 1), self.pick(ENDS))
         if self.owed:
             commands.append(b"~\r\n" * (self.owed // 3 + 1))
