@@ -17,6 +17,7 @@ enum {
     MAX_STRIPES = 8192,
     COUNT_BATCH = 32, /* items pending in a counter before they go to the total */
     SPLITS = 2,       /* lines that one insertion splits at most */
+    WALK_AHEAD = 8,   /* lines of a walk, while one is visited */
     /* Segments that the supplier maps before they are needed, more where there are many. */
     MAIN_AHEAD = 2,
     MAIN_AHEAD_MOST = 32,
@@ -493,8 +494,9 @@ uint64_t table_walk(struct table *table, uint32_t position, const struct table_w
     width = (1ull << TABLE_WALK_BITS) / ((uint64_t)head->mask + 1);
     visit_chain(table, head, walker);
     lock_release(stripe, LOCK_STRIPE);
+    /* What follows is anywhere in the table: asks for it in time. */
     nlines = table_nlines(table);
-    hash = reverse_bits((uint32_t)(position + width));
+    hash = reverse_bits((uint32_t)(position + WALK_AHEAD * width));
     __builtin_prefetch(&table->lines[mc_line_of(hash, nlines, top_of(nlines))]);
     return width;
 }
