@@ -4,6 +4,7 @@
 import os
 import random
 import re
+import select
 import socket
 import ssl
 import struct
@@ -85,17 +86,36 @@ def values_of_all_sizes():
             tap.ok(answer == wanted, "and all in one get")
 
 
+def exchange(sock, data, total):
+    """Sends while it receives, up to so many bytes. One thread: a TLS session is not for two."""
+    sock.setblocking(False)
+    got = bytearray()
+    while len(got) < total:
+        before = len(data), len(got)
+        try:
+            data = data[sock.send(data[:1 << 14]):]
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        try:
+            part = sock.recv(1 << 16)
+            if not part:
+                break
+            got += part
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        if (len(data), len(got)) == before:
+            select.select([sock], [sock] if data else [], [], 1)
+    return bytes(got)
+
+
 @tap.case
 def many_commands_before_an_answer_is_read():
     with start() as memcached:
         c = memcached.stream()
         c.set(b"k", b"v" * 1000)
         one = b"VALUE k 0 1000\r\n" + b"v" * 1000 + b"\r\nEND\r\n"
-        sender = threading.Thread(target=c.send, args=(b"get k\r\n" * 10000,))
-        sender.start()
-        wrong = sum(c.exactly(len(one)) != one for _ in range(10000))
-        sender.join()
-        tap.is_(wrong, 0, "10,000 pipelined gets are answered in order")
+        got = exchange(c.sock, b"get k\r\n" * 10000, len(one) * 10000)
+        tap.ok(got == one * 10000, "10,000 pipelined gets are answered in order")
 
 
 @tap.case
