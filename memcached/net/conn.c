@@ -850,6 +850,7 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
     struct conn *conn = arg;
 
     (void)fd;
+    worker_turn(conn->worker);
     if (conn->unsent && !resume(conn)) {
         return;
     }
