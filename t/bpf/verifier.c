@@ -14,7 +14,8 @@
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"
 
-enum { INSN_LIMIT = 1000000, INSN_BYTES = 8 };
+/* The kernel's limit is a million: what another clang makes of a program must fit as well. */
+enum { INSN_ROOM = 800000, INSN_BYTES = 8 };
 
 struct counts {
     unsigned int insns, verified, jited;
@@ -68,8 +69,9 @@ int main(void)
         ok(look(lab.loader, program, &counts), "%s: the kernel tells of the program", name);
         printf("# verifier %s %s %u %u %u\n", kernel.release, name, counts.insns, counts.verified,
                counts.jited);
-        ok(counts.verified > 0 && counts.verified < INSN_LIMIT / 2,
-           "%s: the verifier looked at %u instructions, the limit is far", name, counts.verified);
+        ok(counts.verified > 0 && counts.verified < INSN_ROOM,
+           "%s: the verifier looked at %u instructions, of a million that it may", name,
+           counts.verified);
         ok(before == 0 || counts.verified <= before + before / 4,
            "%s: not much more than what is recorded, %u", name, before);
     }
