@@ -4,20 +4,18 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
-#include <net/if.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bpf/loader.h"
-#include "kcache/veth.h"
+#include "kcache/attach.h"
 
 struct kcache {
     struct provider provider;
     struct loader *loader;
-    struct loader_link links[KCACHE_MAX_INTERFACES];
-    const char *names[KCACHE_MAX_INTERFACES];
+    struct attachment attached[KCACHE_MAX_INTERFACES];
     unsigned int ninterfaces;
     enum kcache_mode mode;
     pthread_mutex_t lock;      /* of baseline */
@@ -54,18 +52,11 @@ struct provider *kcache_provider(struct kcache *kcache)
 static int find_interfaces(struct kcache *kcache, const struct kcache_options *options, char *error,
                            size_t nerror)
 {
-    unsigned int i, ifindex;
+    unsigned int i;
 
-    for (i = 0; i < options->ninterfaces; i++) {
-        ifindex = if_nametoindex(options->interfaces[i]);
-        if (!ifindex) {
-            snprintf(error, nerror, "bmc: there is no interface %s (see `ip link`)",
-                     options->interfaces[i]);
+    for (i = 0; i < options->ninterfaces; i++)
+        if (attach_find(&kcache->attached[i], options->interfaces[i], error, nerror))
             return -1;
-        }
-        loader_link_init(&kcache->links[i], (int)ifindex);
-        kcache->names[i] = options->interfaces[i];
-    }
     kcache->ninterfaces = options->ninterfaces;
     return 0;
 }
@@ -108,7 +99,7 @@ static void detach(struct kcache *kcache)
     unsigned int i;
 
     for (i = 0; i < kcache->ninterfaces; i++)
-        stays |= loader_detach(&kcache->links[i]) != 0;
+        stays |= attach_remove(&kcache->attached[i]) != 0;
     if (stays)
         loader_forget(kcache->loader);
 }
@@ -155,7 +146,7 @@ static bool add_local_addresses(const struct kcache *kcache, struct mc_control *
                 continue;
             ours = false;
             for (i = 0; i < kcache->ninterfaces; i++)
-                ours |= strcmp(kcache->names[i], each->ifa_name) == 0;
+                ours |= strcmp(kcache->attached[i].name, each->ifa_name) == 0;
             if (ours || pass)
                 room &=
                     add_address(control, ((struct sockaddr_in *)(void *)each->ifa_addr)->sin_addr);
@@ -180,120 +171,33 @@ static void set_addresses(struct kcache *kcache, const struct in_addr *addresses
                 MC_MAX_ADDRESSES);
 }
 
-/* Why an interface takes no XDP program, and what helps. */
-static void explain_xdp(const struct kcache *kcache, unsigned int i, int rc, char *error,
-                        size_t nerror)
+/* XDP leaves to TC what its frames have no room for, if TC stands behind it everywhere. */
+static void let_tc_follow(struct kcache *kcache)
 {
-    const char *name = kcache->names[i];
-    char program[16];
-    uint32_t id = loader_xdp_present(kcache->links[i].ifindex, program);
+    bool everywhere = true;
+    unsigned int i;
 
-    if (id)
-        snprintf(error, nerror,
-                 "bmc: %s: another XDP program is attached (id %u%s%s); it stays: detach it "
-                 "first (`ip link set dev %s xdp off`), use mode=tc or another interface",
-                 name, id, program[0] ? ", " : "", program, name);
-    else if (rc == -EPERM || rc == -EACCES)
-        snprintf(error, nerror, "bmc: %s: attaching needs CAP_NET_ADMIN and CAP_BPF", name);
-    else if (kcache->mode == KCACHE_NATIVE && rc == -EOPNOTSUPP)
-        snprintf(error, nerror,
-                 "bmc: %s: its driver has no XDP; leave out mode=native to use the generic one",
-                 name);
-    else
-        snprintf(error, nerror,
-                 "bmc: %s refuses the XDP program: %s (often the MTU is over the driver's limit "
-                 "for XDP, LRO or hardware GRO is on, or there are too many channels: see "
-                 "`ip -d link show %s`, `ethtool -k %s`, `ethtool -l %s`)",
-                 name, strerror(-rc), name, name, name);
-}
-
-static void say(const struct kcache *kcache, unsigned int i, const char *text)
-{
-    fprintf(stderr, "bmc: %s: %s\n", kcache->names[i], text);
-}
-
-/* Native XDP if it is wanted and its replies arrive. -EOPNOTSUPP: go on with generic. */
-static int attach_native(struct kcache *kcache, unsigned int i)
-{
-    struct loader_link *link = &kcache->links[i];
-    enum veth_peer peer = veth_peer(link->ifindex);
-    char text[160];
-    int rc;
-
-    if (peer == VETH_DEAF && kcache->mode == KCACHE_AUTO) {
-        say(kcache, i,
-            "the other end of this veth has no XDP program, so native replies would "
-            "be dropped");
-        return -EOPNOTSUPP;
-    }
-    rc = loader_attach_xdp(kcache->loader, link, false);
-    if (rc == 0 && peer == VETH_DEAF)
-        say(kcache, i, "replies are dropped until the other end of this veth has an XDP program");
-    if (rc == 0 || kcache->mode == KCACHE_NATIVE || rc == -EBUSY || rc == -EEXIST)
-        return rc;
-    if (rc != -EOPNOTSUPP) {
-        snprintf(text, sizeof(text), "the driver refuses native XDP (%s): check MTU, LRO, channels",
-                 strerror(-rc));
-        say(kcache, i, text);
-    }
-    return -EOPNOTSUPP;
-}
-
-static int attach_xdp(struct kcache *kcache, unsigned int i)
-{
-    int rc = kcache->mode == KCACHE_GENERIC ? -EOPNOTSUPP : attach_native(kcache, i);
-
-    if (rc != -EOPNOTSUPP || kcache->mode == KCACHE_NATIVE)
-        return rc;
-    return loader_attach_xdp(kcache->loader, &kcache->links[i], true);
-}
-
-/* Attaches to one interface, and says how. *tc_follows becomes false where XDP stands alone. */
-static int attach(struct kcache *kcache, unsigned int i, bool *tc_follows, char *error,
-                  size_t nerror)
-{
-    struct loader_link *link = &kcache->links[i];
-    bool xdp = kcache->mode != KCACHE_TC;
-    int rc = xdp ? attach_xdp(kcache, i) : 0;
-    const char *how;
-
-    if (rc) {
-        explain_xdp(kcache, i, rc, error, nerror);
-        return -1;
-    }
-    rc = loader_attach_tc(kcache->loader, link);
-    if (rc && !xdp) {
-        snprintf(error, nerror, "bmc: %s: TC ingress refuses the program: %s", kcache->names[i],
-                 strerror(-rc));
-        return -1;
-    }
-    how = rc ? strerror(-rc) : link->filter ? "filter" : "tcx";
-    fprintf(stderr, "bmc: %s: %s, %sTC ingress (%s)\n", kcache->names[i],
-            !xdp            ? "no XDP"
-            : link->generic ? "XDP generic"
-                            : "XDP native",
-            rc ? "no " : "", how);
-    *tc_follows &= rc == 0;
-    return 0;
+    for (i = 0; i < kcache->ninterfaces; i++)
+        everywhere &= attach_has_tc(&kcache->attached[i]);
+    loader_set_tc(kcache->loader, everywhere, kcache->mode == KCACHE_TC);
 }
 
 int kcache_attach(struct kcache *kcache, uint16_t port, const struct in_addr *addresses, size_t n,
                   char *error, size_t nerror)
 {
     struct mc_control *control = loader_control(kcache->loader);
-    bool tc_follows = true;
     unsigned int i;
 
     set_addresses(kcache, addresses, n);
     __atomic_store_n(&control->port, htons(port), __ATOMIC_RELEASE);
     for (i = 0; i < kcache->ninterfaces; i++) {
-        if (attach(kcache, i, &tc_follows, error, nerror)) {
+        if (attach_interface(kcache->loader, &kcache->attached[i], kcache->mode, error, nerror)) {
             control->port = 0;
             detach(kcache);
             return -1;
         }
     }
-    loader_set_tc(kcache->loader, tc_follows, kcache->mode == KCACHE_TC);
+    let_tc_follow(kcache);
     return 0;
 }
 
@@ -320,12 +224,12 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
     pthread_mutex_unlock(&kcache->lock);
     out->ninterfaces = kcache->ninterfaces;
     for (i = 0; i < kcache->ninterfaces; i++) {
-        const struct loader_link *link = &kcache->links[i];
+        const struct attachment *at = &kcache->attached[i];
 
-        snprintf(out->interfaces[i].name, sizeof(out->interfaces[i].name), "%s", kcache->names[i]);
-        out->interfaces[i].xdp_native = link->xdp >= 0 && !link->generic;
-        out->interfaces[i].xdp_generic = link->xdp >= 0 && link->generic;
-        out->interfaces[i].tc = link->tc >= 0 || link->filter;
+        memcpy(out->interfaces[i].name, at->name, sizeof(out->interfaces[i].name));
+        out->interfaces[i].xdp_native = at->link.xdp >= 0 && !at->link.generic;
+        out->interfaces[i].xdp_generic = at->link.xdp >= 0 && at->link.generic;
+        out->interfaces[i].tc = attach_has_tc(at);
     }
 }
 

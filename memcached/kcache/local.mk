@@ -2,7 +2,8 @@
 # kcache_srcs: with the kernel path its files, without it the stub none.c.
 kcache_srcs = memcached/kcache/kcache.h memcached/kcache/parse.c
 if ENABLE_BMC
-kcache_srcs += memcached/kcache/kcache.c memcached/kcache/veth.c memcached/kcache/veth.h
+kcache_srcs += memcached/kcache/kcache.c memcached/kcache/attach.c memcached/kcache/attach.h \
+    memcached/kcache/veth.c memcached/kcache/veth.h
 else
 kcache_srcs += memcached/kcache/none.c
 endif
