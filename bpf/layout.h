@@ -49,8 +49,10 @@ enum {
     MC_OVERFLOW_TABLE = 1 << 14, /* the first table segment of overflow lines */
     MC_SLOTS = 8,                /* items in one line */
     MC_KEY_MAX = 250,
-    MC_CLASSES = 64, /* slab classes, 0 unused */
-    MC_MAX_ADDRESSES = 64,
+    MC_CLASSES = 64,       /* slab classes, 0 unused */
+    MC_MAX_ADDRESSES = 64, /* of IPv4, and of IPv6 */
+    MC_MAX_STATIONS = 32,
+    MC_MAX_VLANS = 64,
     MC_HASH_WORDS = 32, /* 8-byte words in the longest key */
     MC_UDP_HEADER = 8,
     MC_UDP_PAYLOAD = 1400, /* of one reply datagram, its header included */
@@ -133,25 +135,52 @@ struct mc_line {
 };
 
 /*
+ * What is ours of all that comes by: a frame is answered only if it went to one of these
+ * stations, with one of these tags or none, and to one of these addresses. Whoever writes it
+ * leaves out the addresses of links (fe80::/10), which are another machine's on another link.
+ *
+ * A station is a MAC address as the low 48 bits of a little-endian load; frames of lo have none
+ * and need none. A VLAN is the outer tag's id and, of two tags, the inner one's << 16, each with
+ * MC_VLAN_AD if its tag is 802.1ad's. Id 0 is no VLAN, and ours.
+ */
+struct mc_self {
+    __u32 n4, n6, nstations, nvlans;
+    __u32 v4[MC_MAX_ADDRESSES];    /* network order */
+    __u64 v6[MC_MAX_ADDRESSES][2]; /* network order */
+    __u64 stations[MC_MAX_STATIONS];
+    __u32 vlans[MC_MAX_VLANS];
+    __u32 tags_hidden; /* not 0: an interface may take tags off before XDP; TC sees them */
+    __u32 unused;
+};
+
+enum { MC_VLAN_AD = 0x1000 };
+
+/*
  * The control block: one page. Written by the server, read by the kernel.
  * nlines and the epoch are single loads; a kernel program that used an old
- * nlines learns better from line.mask.
+ * nlines learns better from line.mask. Who changes what is ours fills the self
+ * that is not in use, then the copies in the hot line, then moves self_now; an
+ * answer for an address that went a moment ago does no harm.
  */
 struct mc_control {
     /* Hot: what every lookup reads. */
-    __u64 base_ns;    /* CLOCK_MONOTONIC at second 0 of the server's clock */
-    __u32 nlines;     /* lines of the table in use */
-    __u32 flush_at;   /* from this second on pass everything, 0: never */
-    __u32 aside;      /* not 0: the server needs to see every request */
-    __u8 epoch;       /* items of another epoch were flushed */
-    __u8 ref_shift;   /* log2 of the unit of references, 3 to 6 */
-    __u16 port;       /* UDP, network order; 0: answer nothing */
-    __u32 naddresses; /* of addresses[]; network order, IPv4 */
-    __u32 unused;
-    __u32 addresses[MC_MAX_ADDRESSES];
+    __u64 base_ns;   /* CLOCK_MONOTONIC at second 0 of the server's clock */
+    __u32 nlines;    /* lines of the table in use */
+    __u32 flush_at;  /* from this second on pass everything, 0: never */
+    __u32 aside;     /* not 0: the server needs to see every request */
+    __u8 epoch;      /* items of another epoch were flushed */
+    __u8 ref_shift;  /* log2 of the unit of references, 3 to 6 */
+    __u16 port;      /* UDP, network order; 0: answer nothing */
+    __u64 station;   /* the first of self; MC_NO_STATION: there is none, or not so simple */
+    __u32 v4;        /* the first of self, 0: none */
+    __u32 self_now;  /* which self is in use */
+    __u64 unused[3]; /* of the cache line */
     __u64 seed[MC_HASH_WORDS];
-    __u8 pad[4096 - 32 - 4 * MC_MAX_ADDRESSES - 8 * MC_HASH_WORDS];
+    struct mc_self self[2];
+    __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_self)];
 };
+
+#define MC_NO_STATION (~0ull)
 
 #ifndef __bpf__
 _Static_assert(sizeof(struct mc_line) == 64, "a line is a cache line");
@@ -162,6 +191,7 @@ _Static_assert(offsetof(struct mc_item, cas) == 8, "");
 _Static_assert(offsetof(struct mc_item, flags) == 30, "");
 _Static_assert(offsetof(struct mc_item, wire) == MC_ITEM_HEADER, "");
 _Static_assert(sizeof(struct mc_control) == 4096, "");
+_Static_assert(offsetof(struct mc_control, seed) == 64, "what is hot is one cache line");
 #endif
 
 /*

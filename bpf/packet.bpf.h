@@ -56,17 +56,23 @@ static __always_inline int head_is_to_port(head_ptr head)
     return LOAD16(head + 36) == control.port;
 }
 
+static __always_inline const struct mc_self *self_now(void)
+{
+    return &control.self[READ_ONCE(control.self_now) & 1];
+}
+
 /* Addresses behind the first; 1: it is one of ours. */
 __attribute__((noinline)) int address_is_ours(u32 address)
 {
-    u32 n = control.naddresses, i;
+    const struct mc_self *self = self_now();
+    u32 n = self->n4, i;
 
     if (!address)
         return 0;
     for (i = 0; i < MC_MAX_ADDRESSES; i++) {
         if (i >= n)
             break;
-        if (control.addresses[i] == address)
+        if (self->v4[i] == address)
             return 1;
     }
     return 0;
@@ -76,7 +82,7 @@ static __always_inline int head_is_to_us(head_ptr head)
 {
     u32 address = LOAD32(head + 30);
 
-    return (address == control.addresses[0] && address) || address_is_ours(address);
+    return (address == control.v4 && address) || address_is_ours(address);
 }
 
 /*

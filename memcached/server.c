@@ -459,10 +459,10 @@ static void build_net(struct server *server)
 
 static void attach_kernel_path(struct server *server)
 {
-    struct in_addr addresses[MC_MAX_ADDRESSES];
+    struct in6_addr addresses[2 * MC_MAX_ADDRESSES];
     char error[ERROR_TEXT];
     uint16_t port;
-    size_t n = net_udp_addresses(server->net, addresses, MC_MAX_ADDRESSES, &port);
+    size_t n = net_udp_addresses(server->net, addresses, 2 * MC_MAX_ADDRESSES, &port);
 
     if (!has_kernel_path(server)) {
         return;

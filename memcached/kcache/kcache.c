@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 
 #include "bpf/loader.h"
 #include "kcache/attach.h"
+#include "kcache/self.h"
 
 struct kcache {
     struct provider provider;
@@ -117,58 +117,18 @@ void kcache_close(struct kcache *kcache)
 
 /* --- attaching --------------------------------------------------------------- */
 
-/* False: there is no room for it. */
-static bool add_address(struct mc_control *control, struct in_addr address)
+static void find_self(struct kcache *kcache, const struct in6_addr *addresses, size_t n)
 {
-    uint32_t i;
+    const char *names[KCACHE_MAX_INTERFACES];
+    struct mc_self self;
+    unsigned int i;
 
-    for (i = 0; i < control->naddresses; i++)
-        if (control->addresses[i] == address.s_addr)
-            return true;
-    if (control->naddresses == MC_MAX_ADDRESSES)
-        return false;
-    control->addresses[control->naddresses++] = address.s_addr;
-    return true;
-}
-
-/* All IPv4 addresses that this machine has now, those of the interfaces that we answer on first. */
-static bool add_local_addresses(const struct kcache *kcache, struct mc_control *control)
-{
-    struct ifaddrs *all, *each;
-    unsigned int pass, i;
-    bool ours, room = true;
-
-    if (getifaddrs(&all))
-        return true;
-    for (pass = 0; pass < 2; pass++) {
-        for (each = all; each; each = each->ifa_next) {
-            if (!each->ifa_addr || each->ifa_addr->sa_family != AF_INET)
-                continue;
-            ours = false;
-            for (i = 0; i < kcache->ninterfaces; i++)
-                ours |= strcmp(kcache->attached[i].name, each->ifa_name) == 0;
-            if (ours || pass)
-                room &=
-                    add_address(control, ((struct sockaddr_in *)(void *)each->ifa_addr)->sin_addr);
-        }
-    }
-    freeifaddrs(all);
-    return room;
-}
-
-static void set_addresses(struct kcache *kcache, const struct in_addr *addresses, size_t n)
-{
-    struct mc_control *control = loader_control(kcache->loader);
-    bool room = true;
-    size_t i;
-
-    control->naddresses = 0;
-    for (i = 0; i < n; i++)
-        room &= addresses[i].s_addr == INADDR_ANY ? add_local_addresses(kcache, control)
-                                                  : add_address(control, addresses[i]);
-    if (!room)
+    for (i = 0; i < kcache->ninterfaces; i++)
+        names[i] = kcache->attached[i].name;
+    if (!self_find(&self, addresses, n, names, kcache->ninterfaces))
         fprintf(stderr, "bmc: the kernel answers for the first %d addresses of this machine\n",
                 MC_MAX_ADDRESSES);
+    self_publish(loader_control(kcache->loader), &self);
 }
 
 /* XDP leaves to TC what its frames have no room for, if TC stands behind it everywhere. */
@@ -182,13 +142,13 @@ static void let_tc_follow(struct kcache *kcache)
     loader_set_tc(kcache->loader, everywhere, kcache->mode == KCACHE_TC);
 }
 
-int kcache_attach(struct kcache *kcache, uint16_t port, const struct in_addr *addresses, size_t n,
+int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *addresses, size_t n,
                   char *error, size_t nerror)
 {
     struct mc_control *control = loader_control(kcache->loader);
     unsigned int i;
 
-    set_addresses(kcache, addresses, n);
+    find_self(kcache, addresses, n);
     __atomic_store_n(&control->port, htons(port), __ATOMIC_RELEASE);
     for (i = 0; i < kcache->ninterfaces; i++) {
         if (attach_interface(kcache->loader, &kcache->attached[i], kcache->mode, error, nerror)) {

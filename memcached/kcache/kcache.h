@@ -49,12 +49,12 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
 struct provider *kcache_provider(struct kcache *kcache);
 
 /*
- * From here on the kernel answers for UDP `port` on the `n` IPv4 addresses
- * (INADDR_ANY: all addresses of this machine). The store must be ready and the
- * sockets bound. Says on stderr, a line for each interface, how it is attached.
- * 0, or -1 with `error`.
+ * From here on the kernel answers for UDP `port` on the `n` addresses, those of IPv4
+ * mapped into IPv6 (:: and ::ffff:0.0.0.0: all of the family that this machine has).
+ * The store must be ready and the sockets bound. Says on stderr, a line for each
+ * interface, how it is attached. 0, or -1 with `error`.
  */
-int kcache_attach(struct kcache *kcache, uint16_t port, const struct in_addr *addresses, size_t n,
+int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *addresses, size_t n,
                   char *error, size_t nerror);
 /* Detaches, waits until no program runs, frees. NULL is legal. */
 void kcache_close(struct kcache *kcache);

@@ -19,7 +19,7 @@ struct provider *kcache_provider(struct kcache *kcache)
     return NULL;
 }
 
-int kcache_attach(struct kcache *kcache, uint16_t port, const struct in_addr *addresses, size_t n,
+int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *addresses, size_t n,
                   char *error, size_t nerror)
 {
     (void)port;

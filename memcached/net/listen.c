@@ -107,6 +107,22 @@ static int open_group(struct opening *opening, const struct addrinfo *info,
     return 0;
 }
 
+static void keep_address(struct listening *listening, const struct socket_name *name)
+{
+    static const struct in6_addr mapped = {{{[10] = 0xff, [11] = 0xff}}};
+    struct in6_addr *address = &listening->addresses[listening->naddresses];
+
+    if (listening->naddresses == sizeof(listening->addresses) / sizeof(*address)) {
+        return;
+    }
+    *address = ((const struct sockaddr_in6 *)&name->address)->sin6_addr;
+    if (name->address.ss_family == AF_INET) {
+        *address = mapped;
+        memcpy(&address->s6_addr[12], &((const struct sockaddr_in *)&name->address)->sin_addr, 4);
+    }
+    listening->naddresses++;
+}
+
 static int open_datagram(struct opening *opening, const struct addrinfo *info)
 {
     struct listening *listening = opening->listening;
@@ -122,10 +138,8 @@ static int open_datagram(struct opening *opening, const struct addrinfo *info)
     if (listening->udp_port == 0) {
         listening->udp_port = socket_port(&name);
     }
-    if (info->ai_family == AF_INET && socket_port(&name) == listening->udp_port &&
-        listening->naddresses < MC_MAX_ADDRESSES) {
-        listening->addresses[listening->naddresses++] =
-            ((const struct sockaddr_in *)&name.address)->sin_addr;
+    if (socket_port(&name) == listening->udp_port) {
+        keep_address(listening, &name);
     }
     return 0;
 }

@@ -23,7 +23,7 @@ struct listening {
     size_t nstreams;
     struct udp_socket *udp;
     size_t nudp;
-    struct in_addr addresses[MC_MAX_ADDRESSES]; /* IPv4 of UDP */
+    struct in6_addr addresses[2 * MC_MAX_ADDRESSES]; /* of UDP; IPv4 mapped into IPv6 */
     size_t naddresses;
     uint16_t udp_port; /* of the first UDP address; host order */
 };

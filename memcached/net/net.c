@@ -95,7 +95,8 @@ struct net *net_open(const struct net_config *config, char *error, size_t nerror
     return net;
 }
 
-size_t net_udp_addresses(const struct net *net, struct in_addr *addresses, size_t n, uint16_t *port)
+size_t net_udp_addresses(const struct net *net, struct in6_addr *addresses, size_t n,
+                         uint16_t *port)
 {
     *port = net->listening.udp_port;
     if (n > net->listening.naddresses) {

@@ -48,8 +48,11 @@ struct net_config {
  * the environment names a file that gets the ports.
  */
 struct net *net_open(const struct net_config *config, char *error, size_t nerror);
-/* The IPv4 addresses and the port that UDP is served on; returns how many, at most n. */
-size_t net_udp_addresses(const struct net *net, struct in_addr *addresses, size_t n,
+/*
+ * The addresses, IPv4 mapped into IPv6, and the port that UDP is served on; returns how many, at
+ * most n.
+ */
+size_t net_udp_addresses(const struct net *net, struct in6_addr *addresses, size_t n,
                          uint16_t *port);
 /* Starts the workers. 0 or -errno. */
 int net_start(struct net *net, struct commands *commands);

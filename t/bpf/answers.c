@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kcache/self.h"
 #include "t/lib/tap.h"
 
 struct text {
@@ -300,17 +301,18 @@ static void test_counts(struct lab *lab, enum loader_program program)
 
 static void test_addresses(struct lab *lab, enum loader_program program)
 {
+    struct mc_self self = {.n4 = MC_MAX_ADDRESSES};
     struct frame request;
     uint32_t i;
     bool right = true;
 
     lab_clear(lab);
     for (i = 0; i < MC_MAX_ADDRESSES; i++)
-        lab->control->addresses[i] = htonl(0x0a010000 + i * 77);
-    lab->control->naddresses = MC_MAX_ADDRESSES;
+        self.v4[i] = htonl(0x0a010000 + i * 77);
+    self_publish(lab->control, &self);
     for (i = 0; i < MC_MAX_ADDRESSES && right; i++) {
         frame_request(&request, "get k\r\n", 7);
-        memcpy(request.bytes + 30, &lab->control->addresses[i], 4);
+        memcpy(request.bytes + 30, &self.v4[i], 4);
         frame_seal(&request);
         right = lab_answers(lab, program, &request, "END\r\n", 5);
     }
@@ -318,9 +320,7 @@ static void test_addresses(struct lab *lab, enum loader_program program)
     frame_request(&request, "get k\r\n", 7);
     ok(lab_passes(lab, program, &request, LAB_UNCOUNTED), "%s: no other address is",
        names[program]);
-    memset(lab->control->addresses, 0, sizeof(lab->control->addresses));
-    lab->control->addresses[0] = htonl(LAB_SERVER);
-    lab->control->naddresses = 1;
+    lab_own(lab->control);
 }
 
 static void test_program(struct lab *lab, enum loader_program program)

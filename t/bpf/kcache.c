@@ -151,8 +151,9 @@ static bool host_open(struct host *host, const char *options_text, char *error, 
 
 static bool host_attach(struct host *host, const char *address, char *error, size_t nerror)
 {
-    struct in_addr in = {inet_addr(address)};
+    struct in6_addr in = {{{[10] = 0xff, [11] = 0xff}}};
 
+    in.s6_addr32[3] = inet_addr(address);
     return kcache_attach(host->kcache, PORT, &in, 1, error, nerror) == 0;
 }
 
@@ -245,7 +246,8 @@ static void test_many_addresses(void)
            host_attach(&host, "0.0.0.0", error, sizeof(error)),
        "a machine with more addresses than are answered for");
     ok(host_answers("127.0.0.1") && host_answers("10.99.1.1"), "answers for its interface's");
-    ok(host.control->naddresses == MC_MAX_ADDRESSES, "and for as many as it can");
+    ok(host.control->self[host.control->self_now].n4 == MC_MAX_ADDRESSES,
+       "and for as many as it can");
     kcache_close(host.kcache);
     run("ip address flush dev kc0");
 }

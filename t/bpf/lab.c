@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "kcache/self.h"
 #include "t/lib/tap.h"
 
 enum { REF_SHIFT = 3, OVERFLOW_AT = MC_TABLE_BYTES };
@@ -20,6 +21,13 @@ static void *reserve(size_t n)
     if (at == MAP_FAILED)
         skip_all("no address space");
     return at;
+}
+
+void lab_own(struct mc_control *control)
+{
+    struct mc_self self = {.n4 = 1, .v4 = {htonl(LAB_SERVER)}};
+
+    self_publish(control, &self);
 }
 
 void lab_open(struct lab *lab, uint32_t nlines)
@@ -50,8 +58,7 @@ void lab_open(struct lab *lab, uint32_t nlines)
     control->epoch = 7;
     control->ref_shift = REF_SHIFT;
     control->port = htons(LAB_PORT);
-    control->addresses[0] = htonl(LAB_SERVER);
-    control->naddresses = 1;
+    lab_own(control);
     if (getrandom(control->seed, sizeof(control->seed), 0) < 0)
         skip_all("no random numbers");
     lab_clear(lab);

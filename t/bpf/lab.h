@@ -39,6 +39,8 @@ struct lab {
 /* Ends the test if the programs cannot be loaded. nlines: a power of two. */
 void lab_open(struct lab *lab, uint32_t nlines);
 void lab_close(struct lab *lab);
+/* What is ours: LAB_SERVER. */
+void lab_own(struct mc_control *control);
 
 uint64_t lab_hash(const struct lab *lab, const char *key, size_t nkey);
 /* The line of a key by the number of lines in use. */

@@ -11,6 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "kcache/self.h"
 #include "t/lib/tap.h"
 
 enum { LO = 1 }; /* its index in every namespace */
@@ -108,6 +109,8 @@ static void test_room(struct lab *lab)
 
 int main(void)
 {
+    static const struct mc_self self = {
+        .n4 = 2, .v4 = {__builtin_bswap32(LAB_SERVER), __builtin_bswap32(INADDR_LOOPBACK)}};
     struct loader_link link;
     struct lab lab;
 
@@ -117,8 +120,7 @@ int main(void)
                "ip link set ou0 up && ip link set ou1 up") != 0)
         skip_all("cannot make a veth pair");
     lab_open(&lab, 256);
-    lab.control->addresses[1] = htonl(INADDR_LOOPBACK);
-    lab.control->naddresses = 2;
+    self_publish(lab.control, &self);
     loader_link_init(&link, (int)if_nametoindex("ou0"));
     if (loader_attach_xdp(lab.loader, &link, false))
         skip_all("cannot attach native XDP to veth");

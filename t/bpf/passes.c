@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kcache/self.h"
 #include "t/lib/tap.h"
 
 static const char *const names[] = {"XDP", "TC"};
@@ -279,12 +280,10 @@ static void test_foreign(struct lab *lab, enum loader_program program)
     ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: nothing is, with no port set",
        names[program]);
     lab->control->port = htons(LAB_PORT);
-    lab->control->naddresses = 0;
-    lab->control->addresses[0] = 0;
+    self_publish(lab->control, &(struct mc_self){0});
     ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: nothing is, with no address set",
        names[program]);
-    lab->control->naddresses = 1;
-    lab->control->addresses[0] = htonl(LAB_SERVER);
+    lab_own(lab->control);
 }
 
 static void test_sources(struct lab *lab, enum loader_program program)

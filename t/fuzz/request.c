@@ -128,8 +128,7 @@ static void server_open(struct server *server)
     reply_init(&server->reply);
     control = loader_control(server->memory.loader);
     control->port = htons(LAB_PORT);
-    control->addresses[0] = htonl(LAB_SERVER);
-    control->naddresses = 1;
+    lab_own(control);
     server->lab.control = control;
     loader_set_tc(server->memory.loader, true, true);
 }
