@@ -354,21 +354,31 @@ static ssize_t send_once(const struct conn *conn, const struct reply *reply, siz
     return wire_send(fd_of(conn), NULL, iov, niov);
 }
 
+/* Counts what a send came to; *n becomes the bytes that it sent, 0 if it is to be repeated. */
+static enum sending settle_send(struct conn *conn, ssize_t *n)
+{
+    if (*n >= 0) {
+        count_add(&conn->worker->counts.bytes_written, (uint64_t)*n);
+        return SENDING_DONE;
+    }
+    *n = 0;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        return SENDING_BLOCKED;
+    }
+    return errno == EINTR ? SENDING_DONE : SENDING_BROKEN;
+}
+
 static enum sending send_some(struct conn *conn, const struct reply *reply, size_t *nsent)
 {
-    while (*nsent < reply->nbytes) {
+    enum sending sending = SENDING_DONE;
+
+    while (sending == SENDING_DONE && *nsent < reply->nbytes) {
         ssize_t n = send_once(conn, reply, *nsent);
 
-        if (n >= 0) {
-            *nsent += (size_t)n;
-            count_add(&conn->worker->counts.bytes_written, (uint64_t)n);
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            return SENDING_BLOCKED;
-        } else if (errno != EINTR) {
-            return SENDING_BROKEN;
-        }
+        sending = settle_send(conn, &n);
+        *nsent += (size_t)n;
     }
-    return SENDING_DONE;
+    return sending;
 }
 
 /* The connection keeps the worker's reply, and reads no more until that is out. */
@@ -753,22 +763,19 @@ static void serve(struct conn *conn)
 static enum sending pour_some(struct conn *conn, enum stream_state *state)
 {
     struct stream *stream = outlet_stream(conn->outlet);
-    unsigned int i;
+    enum sending sending = SENDING_DONE;
 
-    for (i = 0; (*state = stream_look(stream)) == STREAM_BYTES && i < POURS; i++) {
+    for (unsigned int i = 0; (*state = stream_look(stream)) == STREAM_BYTES && i < POURS; i++) {
         struct iovec iov[2];
         ssize_t n = wire_send(fd_of(conn), conn->tls, iov, stream_pieces(stream, iov));
 
-        if (n >= 0) {
-            stream_consumed(stream, (size_t)n);
-            count_add(&conn->worker->counts.bytes_written, (uint64_t)n);
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            return SENDING_BLOCKED;
-        } else if (errno != EINTR) {
-            return SENDING_BROKEN;
+        sending = settle_send(conn, &n);
+        if (sending != SENDING_DONE) {
+            break;
         }
+        stream_consumed(stream, (size_t)n);
     }
-    return SENDING_DONE;
+    return sending;
 }
 
 /* Waits for the socket as far as the stream's next bytes need it. */

@@ -134,7 +134,7 @@ struct mc_item *store_peek(struct store_local *local, struct slice name, rel_tim
         describe(local, key.found, out);
         verb_hold(key.found);
     }
-    key_close(local->store, &key);
+    key_leave(&key);
     return key.found;
 }
 
@@ -171,7 +171,7 @@ enum store_result store_remove(struct store_local *local, struct slice name,
         count(&counts->classes[lru_class_of(key.found)].delete_hits);
         reclaim_unlink(local->store, key.found, key.hash, &key.spot);
     }
-    key_close(local->store, &key);
+    key_leave(&key);
     if (result != STORE_DONE)
         count(&counts->delete_misses);
     return result;

@@ -336,31 +336,30 @@ void verb_hit(struct mc_item *item, rel_time now)
 }
 
 /* The item of the key, alive; dead ones are removed and counted. Under the stripe. */
-static struct mc_item *find_live(struct store_local *local, uint64_t hash, struct slice key,
-                                 struct table_spot *spot, rel_time now)
+static struct mc_item *find_live(struct store_local *local, struct slice name, rel_time now,
+                                 struct key *key)
 {
     struct store *store = local->store;
-    struct mc_item *item = table_find(&store->table, hash, key, spot);
-    uint8_t epoch = flush_epoch(store);
+    struct mc_item *item = table_find(&store->table, key->hash, name, &key->spot);
 
     if (!item) {
         local->absence = STORE_ABSENT;
         return NULL;
     }
-    if (flush_is_dead(item, epoch, now)) {
-        count(item->epoch != epoch ? &local->counts.counts.get_flushed
-                                   : &local->counts.counts.get_expired);
-        local->absence = item->epoch != epoch ? STORE_FLUSHED : STORE_EXPIRED;
-        reclaim_unlink(store, item, hash, spot);
+    if (flush_is_dead(item, key->epoch, now)) {
+        count(item->epoch != key->epoch ? &local->counts.counts.get_flushed
+                                        : &local->counts.counts.get_expired);
+        local->absence = item->epoch != key->epoch ? STORE_FLUSHED : STORE_EXPIRED;
+        reclaim_unlink(store, item, key->hash, &key->spot);
         return NULL;
     }
     if (external_is_lost(store, item)) {
         count(&local->counts.counts.miss_from_extstore);
-        reclaim_unlink(store, item, hash, spot);
+        reclaim_unlink(store, item, key->hash, &key->spot);
         return NULL;
     }
     if (__atomic_load_n(&item->refcount, __ATOMIC_RELAXED) >= HOLDERS_MAX)
-        return replace_by_copy(store, item, spot, now);
+        return replace_by_copy(store, item, &key->spot, now);
     return item;
 }
 
@@ -373,7 +372,7 @@ void key_open_live(struct store_local *local, struct slice name, rel_time now, s
     verb_begin(store, now);
     lock_take(key->stripe, LOCK_STRIPE);
     key->epoch = flush_epoch(store);
-    key->found = find_live(local, key->hash, name, &key->spot, now);
+    key->found = find_live(local, name, now, key);
     key->live = key->found != NULL;
 }
 
@@ -384,52 +383,40 @@ void verb_set_expiry(struct mc_item *item, const struct table_spot *spot, rel_ti
     table_end(spot->head);
 }
 
-struct mc_item *store_get(struct store_local *local, struct slice key, rel_time now)
+struct mc_item *store_get(struct store_local *local, struct slice name, rel_time now)
 {
-    struct store *store = local->store;
-    uint64_t hash = hash_key(store->control, key);
-    struct lock *stripe = table_stripe(&store->table, hash);
-    struct table_spot spot;
-    struct mc_item *item;
+    struct key key;
 
-    verb_begin(store, now);
-    lock_take(stripe, LOCK_STRIPE);
-    item = find_live(local, hash, key, &spot, now);
-    if (item) {
-        verb_hit(item, now);
-        count(&local->counts.lru_hits[item->clsid]);
+    key_open_live(local, name, now, &key);
+    if (key.found) {
+        verb_hit(key.found, now);
+        count(&local->counts.lru_hits[key.found->clsid]);
     }
-    lock_release(stripe, LOCK_STRIPE);
+    key_leave(&key);
     count(&local->counts.counts.get_cmds);
-    if (!item)
+    if (!key.found)
         count(&local->counts.counts.get_misses);
-    return item;
+    return key.found;
 }
 
 /* The item with its new expiry, held; counts as a touch. */
-static struct mc_item *touch(struct store_local *local, struct slice key, rel_time expiry,
+static struct mc_item *touch(struct store_local *local, struct slice name, rel_time expiry,
                              rel_time now)
 {
-    struct store *store = local->store;
-    uint64_t hash = hash_key(store->control, key);
-    struct lock *stripe = table_stripe(&store->table, hash);
     struct store_counts *counts = &local->counts.counts;
-    struct table_spot spot;
-    struct mc_item *item;
+    struct key key;
 
-    verb_begin(store, now);
-    lock_take(stripe, LOCK_STRIPE);
-    item = find_live(local, hash, key, &spot, now);
-    if (item) {
-        verb_hit(item, now);
-        verb_set_expiry(item, &spot, expiry);
-        count(&counts->classes[lru_class_of(item)].touch_hits);
+    key_open_live(local, name, now, &key);
+    if (key.found) {
+        verb_hit(key.found, now);
+        verb_set_expiry(key.found, &key.spot, expiry);
+        count(&counts->classes[lru_class_of(key.found)].touch_hits);
     }
-    lock_release(stripe, LOCK_STRIPE);
+    key_leave(&key);
     count(&counts->touch_cmds);
-    if (!item)
+    if (!key.found)
         count(&counts->touch_misses);
-    return item;
+    return key.found;
 }
 
 struct mc_item *store_get_touch(struct store_local *local, struct slice key, rel_time expiry,

@@ -26,14 +26,20 @@ struct key {
     bool live;
 };
 
-/* Takes the stripe and looks; key_close gives the stripe back. */
+/* Takes the stripe and looks; key_close, or key_leave, gives the stripe back. */
 void key_open(struct store *store, struct slice name, rel_time now, struct key *key);
 /* The same; what is dead is removed and counted, and what is alive may be held once more. */
 void key_open_live(struct store_local *local, struct slice name, rel_time now, struct key *key);
 /* The same as key_open; the value is brought to memory. Not STORE_DONE: the key is not open. */
 enum store_result key_open_whole(struct store_local *local, struct slice name, rel_time now,
                                  struct key *key);
+/* May let the table grow. */
 void key_close(struct store *store, struct key *key);
+/* For verbs that add no item. */
+static inline void key_leave(struct key *key)
+{
+    lock_release(key->stripe, LOCK_STRIPE);
+}
 /*
  * Makes `item` what the key has; its hold becomes the table's. `cas` is its id, 0: the next one.
  * *old is then for the caller to put, outside the stripe. false: no memory, nothing has changed.
