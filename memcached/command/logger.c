@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/stream.h"
+#include "base/thread.h"
 #include "store/store.h"
 
 enum {
@@ -312,15 +312,10 @@ struct ring *logger_add_ring(struct logger *logger)
 
 int logger_start(struct logger *logger)
 {
-    sigset_t all, before;
-    int error;
+    int error = thread_start(&logger->thread, run, logger);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&logger->thread, NULL, run, logger);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     logger->running = error == 0;
-    return -error;
+    return error;
 }
 
 void logger_fini(struct logger *logger)

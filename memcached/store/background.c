@@ -2,8 +2,9 @@
 #include "store/background.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <time.h>
+
+#include "base/thread.h"
 
 int background_init(struct background *background)
 {
@@ -30,31 +31,18 @@ void background_fini(struct background *background)
     pthread_mutex_destroy(&background->mutex);
 }
 
-/* The thread takes no signals: those are for the server's main thread. */
-static int create_thread(struct background *background, void *(*body)(void *), void *context)
-{
-    sigset_t all, before;
-    int error;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&background->thread, NULL, body, context);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 int background_start(struct background *background, void *(*body)(void *), void *context)
 {
-    int error = EALREADY;
+    int error = -EALREADY;
 
     pthread_mutex_lock(&background->mutex);
     if (!background->running) {
         background->stop = false;
-        error = create_thread(background, body, context);
+        error = thread_start(&background->thread, body, context);
         background->running = error == 0;
     }
     pthread_mutex_unlock(&background->mutex);
-    return -error;
+    return error;
 }
 
 void background_stop(struct background *background)

@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "store/internal.h"
 
 enum {
@@ -434,18 +434,14 @@ static void run_loaders(struct loader *loaders, unsigned int nloaders,
     pthread_t threads[LOADERS_MAX];
     unsigned int nthreads = 0;
     uint32_t next = FIRST_PAGE;
-    sigset_t all, before;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     for (unsigned int i = 0; i < nloaders; i++) {
         loaders[i].pass = pass;
         loaders[i].next_page = &next;
     }
     while (nthreads + 1 < nloaders &&
-           pthread_create(&threads[nthreads], NULL, run_pass, &loaders[nthreads + 1]) == 0)
+           thread_start(&threads[nthreads], run_pass, &loaders[nthreads + 1]) == 0)
         nthreads++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     run_pass(&loaders[0]);
     for (unsigned int i = 0; i < nthreads; i++)
         pthread_join(threads[i], NULL);
