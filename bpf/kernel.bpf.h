@@ -162,6 +162,12 @@ __u32 tc_follows = 0;
 /* No XDP program stands before TC, which then answers what it can itself. */
 __u32 tc_alone = 0;
 
+/* The server has not said for a while that it runs. */
+static __always_inline int server_is_still(void)
+{
+    return bpf_ktime_get_coarse_ns() > READ_ONCE(control.lease_ns);
+}
+
 /* --- the memory of one CPU ------------------------------------------------ */
 
 struct work {

@@ -165,6 +165,7 @@ enum { MC_VLAN_AD = 0x1000 };
 struct mc_control {
     /* Hot: what every lookup reads. */
     __u64 base_ns;   /* CLOCK_MONOTONIC at second 0 of the server's clock */
+    __u64 lease_ns;  /* the same clock: until then the kernel may answer (kcache/pulse.h) */
     __u32 nlines;    /* lines of the table in use */
     __u32 flush_at;  /* from this second on pass everything, 0: never */
     __u32 aside;     /* not 0: the server needs to see every request */
@@ -174,7 +175,7 @@ struct mc_control {
     __u64 station;   /* the first of self; MC_NO_STATION: there is none, or not so simple */
     __u32 v4;        /* the first of self, 0: none */
     __u32 self_now;  /* which self is in use */
-    __u64 unused[3]; /* of the cache line */
+    __u64 unused[2]; /* of the cache line */
     __u64 seed[MC_HASH_WORDS];
     struct mc_self self[2];
     __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_self)];
@@ -262,6 +263,7 @@ enum mc_count {
     MC_COUNT_PASS_ASIDE,   /* the server asked for everything */
     MC_COUNT_PASS_SOURCE,  /* a source that we do not answer */
     MC_COUNT_PASS_ERROR,   /* a helper failed */
+    MC_COUNT_PASS_STOPPED, /* the server does not run */
     MC_COUNTS
 };
 

@@ -115,6 +115,8 @@ struct loader *loader_open(char *error, size_t nerror)
 #endif
         rc = cache__load(loader->skel);
     }
+    if (!rc)
+        loader_control(loader)->lease_ns = UINT64_MAX;
     if (rc || loader->ncpus < 1) {
         explain_load(rc, log, error, nerror);
         cache__destroy(loader->skel);

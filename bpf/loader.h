@@ -32,7 +32,7 @@ struct loader *loader_open(char *error, size_t nerror);
 /* Detaches what is attached. Memory that is still mapped stays mapped. NULL is legal. */
 void loader_close(struct loader *loader);
 
-/* The control block, zeroed, until loader_close. */
+/* The control block, zeroed but for a lease without end, until loader_close. */
 struct mc_control *loader_control(struct loader *loader);
 /*
  * A new segment of the heap (MC_SEGMENT_BYTES) or of the table

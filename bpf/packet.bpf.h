@@ -129,6 +129,8 @@ static __always_inline int head_check(head_ptr head, u64 nframe)
         return MC_COUNT_PASS_FRAME;
     if (unlikely(READ_ONCE(control.aside)))
         return MC_COUNT_PASS_ASIDE;
+    if (unlikely(server_is_still()))
+        return MC_COUNT_PASS_STOPPED;
     if (unlikely(LOAD32(head + 50) != 0x20746567 || nudp < 8 + 14)) /* "get " */
         return MC_COUNT_PASS_COMMAND;
     return HEAD_GET;

@@ -91,6 +91,7 @@ static const char *const count_names[MC_COUNTS] = {
     [MC_COUNT_PASS_ASIDE] = "pass_aside",
     [MC_COUNT_PASS_SOURCE] = "pass_source",
     [MC_COUNT_PASS_ERROR] = "pass_error",
+    [MC_COUNT_PASS_STOPPED] = "pass_stopped",
 };
 
 static void add_interface(struct stat_sink *sink, const struct kcache_interface *interface)
@@ -122,6 +123,7 @@ static void give_stats_bmc(void *context, struct stat_sink *sink)
     }
     stat_add(sink, "aside", "%u",
              __atomic_load_n(&store_control(server->store)->aside, __ATOMIC_RELAXED));
+    stat_add(sink, "stalls", "%llu", (unsigned long long)stats.stalls);
     for (size_t i = 0; i < MC_COUNTS; i++) {
         if (count_names[i]) {
             stat_add(sink, count_names[i], "%llu", (unsigned long long)stats.counts.count[i]);
@@ -519,7 +521,12 @@ static void restrict_calls(const struct server *server)
 
 static void tick(void *context, rel_time now)
 {
-    store_tick(((struct server *)context)->store, now);
+    const struct server *server = context;
+
+    if (has_kernel_path(server)) {
+        kcache_beat(server->kcache);
+    }
+    store_tick(server->store, now);
 }
 
 /* SIGHUP: what lies in files and is replaced without a restart is read again. */
@@ -647,6 +654,10 @@ static void start_threads(struct server *server)
 
 static void take_apart(struct server *server)
 {
+    /* What the kernel answers, clients take for a server. */
+    if (has_kernel_path(server)) {
+        kcache_detach(server->kcache);
+    }
     net_free(server->net);
     tls_free(server->tls);
     store_maintainer_stop(server->store);

@@ -305,6 +305,7 @@ def the_kernel_path_is_asked_for():
     for arguments, words in ((["-X", "bmc="], "bmc"), (["-X", "bmc=lo,mode=nonsense"],
                                                        "mode|nonsense"),
                              (["-X", "bmc=lo,nonsense"], "nonsense|bmc"),
+                             (["-X", "bmc=lo,stall=1"], "stall.*2 to 86400"),
                              (["-o", "bmc="], "bmc"), (["-o", "bmc"], "bmc")):
         status, _, error = server.run(*(["-p", "0", "-U", server.free_port(), "-l", "127.0.0.1"] +
                                         arguments), seconds=10)

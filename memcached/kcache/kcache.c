@@ -10,6 +10,7 @@
 
 #include "bpf/loader.h"
 #include "kcache/attach.h"
+#include "kcache/pulse.h"
 #include "kcache/self.h"
 
 struct kcache {
@@ -18,6 +19,8 @@ struct kcache {
     struct attachment attached[KCACHE_MAX_INTERFACES];
     unsigned int ninterfaces;
     enum kcache_mode mode;
+    int stall;
+    struct pulse pulse;
     pthread_mutex_t lock;      /* of baseline */
     struct mc_counts baseline; /* what was counted before the last reset */
 };
@@ -79,6 +82,7 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
     kcache->provider = (struct provider){
         .segment = provide_segment, .table = provide_table, .control = provide_control};
     kcache->mode = options->mode;
+    kcache->stall = options->stall ? options->stall : KCACHE_STALL;
     if (find_interfaces(kcache, options, error, nerror)) {
         free(kcache);
         return NULL;
@@ -89,6 +93,8 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
         free(kcache);
         return NULL;
     }
+    pulse_init(&kcache->pulse, loader_control(kcache->loader),
+               kcache->stall > 0 ? (unsigned int)kcache->stall : 0);
     pthread_mutex_init(&kcache->lock, NULL);
     return kcache;
 }
@@ -104,12 +110,22 @@ static void detach(struct kcache *kcache)
         loader_forget(kcache->loader);
 }
 
+void kcache_beat(struct kcache *kcache)
+{
+    pulse_beat(&kcache->pulse);
+}
+
+void kcache_detach(struct kcache *kcache)
+{
+    loader_control(kcache->loader)->port = 0;
+    detach(kcache);
+}
+
 void kcache_close(struct kcache *kcache)
 {
     if (!kcache)
         return;
-    loader_control(kcache->loader)->port = 0;
-    detach(kcache);
+    kcache_detach(kcache);
     loader_close(kcache->loader);
     pthread_mutex_destroy(&kcache->lock);
     free(kcache);
@@ -149,6 +165,7 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
     unsigned int i;
 
     find_self(kcache, addresses, n);
+    pulse_beat(&kcache->pulse);
     __atomic_store_n(&control->port, htons(port), __ATOMIC_RELEASE);
     for (i = 0; i < kcache->ninterfaces; i++) {
         if (attach_interface(kcache->loader, &kcache->attached[i], kcache->mode, error, nerror)) {
@@ -182,6 +199,7 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
     loader_counts(kcache->loader, &out->counts);
     subtract(&out->counts, &kcache->baseline);
     pthread_mutex_unlock(&kcache->lock);
+    out->stalls = pulse_stalls(&kcache->pulse);
     out->ninterfaces = kcache->ninterfaces;
     for (i = 0; i < kcache->ninterfaces; i++) {
         const struct attachment *at = &kcache->attached[i];

@@ -17,7 +17,10 @@
 #include "base/provider.h"
 #include "bpf/layout.h"
 
-enum { KCACHE_MAX_INTERFACES = 16 };
+enum {
+    KCACHE_MAX_INTERFACES = 16,
+    KCACHE_STALL = 10, /* seconds, unless the options say something else */
+};
 
 /* How XDP is attached; KCACHE_TC: not at all, TC ingress answers alone. */
 enum kcache_mode { KCACHE_AUTO, KCACHE_NATIVE, KCACHE_GENERIC, KCACHE_TC };
@@ -27,6 +30,8 @@ struct kcache_options {
     unsigned int ninterfaces;
     enum kcache_mode mode;
     bool optional; /* a failure is a warning */
+    int stall;     /* seconds that the kernel answers for a server that does not run; 0:
+                      KCACHE_STALL, below 0: as long as it lives */
 };
 
 struct kcache;
@@ -56,6 +61,10 @@ struct provider *kcache_provider(struct kcache *kcache);
  */
 int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *addresses, size_t n,
                   char *error, size_t nerror);
+/* The server runs: to be called every second by the thread that attached. */
+void kcache_beat(struct kcache *kcache);
+/* The kernel answers nothing any more. */
+void kcache_detach(struct kcache *kcache);
 /* Detaches, waits until no program runs, frees. NULL is legal. */
 void kcache_close(struct kcache *kcache);
 
@@ -68,6 +77,7 @@ struct kcache_stats {
     struct mc_counts counts; /* of all CPUs, since the start or the last reset */
     struct kcache_interface interfaces[KCACHE_MAX_INTERFACES];
     unsigned int ninterfaces;
+    uint64_t stalls; /* how often the server did not run for too long */
 };
 void kcache_stats(struct kcache *kcache, struct kcache_stats *out);
 void kcache_reset_stats(struct kcache *kcache);

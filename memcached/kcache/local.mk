@@ -4,6 +4,7 @@ kcache_srcs = memcached/kcache/kcache.h memcached/kcache/parse.c
 if ENABLE_BMC
 kcache_srcs += memcached/kcache/kcache.c memcached/kcache/attach.c memcached/kcache/attach.h \
     memcached/kcache/self.c memcached/kcache/self.h memcached/kcache/veth.c memcached/kcache/veth.h
+kcache_srcs += memcached/kcache/pulse.c memcached/kcache/pulse.h
 else
 kcache_srcs += memcached/kcache/none.c
 endif

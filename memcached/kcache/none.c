@@ -30,6 +30,16 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
     return -1;
 }
 
+void kcache_beat(struct kcache *kcache)
+{
+    (void)kcache;
+}
+
+void kcache_detach(struct kcache *kcache)
+{
+    (void)kcache;
+}
+
 void kcache_close(struct kcache *kcache)
 {
     (void)kcache;

@@ -3,7 +3,10 @@
 #include <net/if.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "kcache/kcache.h"
+
+enum { STALL_MAX = 86400 };
 
 static const char *add_interface(struct kcache_options *options, const char *name)
 {
@@ -42,6 +45,19 @@ static const char *parse_mode(struct kcache_options *options, const char *name)
     return "bmc: mode is one of auto, native, skb, tc";
 }
 
+/* The server says every second that it runs, by a clock that may be late: 1 would be too few. */
+static const char *parse_stall(struct kcache_options *options, const char *text)
+{
+    struct slice digits = {text, strlen(text)};
+    uint64_t seconds;
+
+    if (strspn(text, "0123456789") != digits.len || !num_parse_u64(digits, &seconds) ||
+        seconds == 1 || seconds > STALL_MAX)
+        return "bmc: stall is a number of seconds from 2 to 86400, or 0: for ever";
+    options->stall = seconds ? (int)seconds : -1;
+    return NULL;
+}
+
 const char *kcache_parse(struct kcache_options *options, char *word)
 {
     const char *error = NULL;
@@ -52,10 +68,13 @@ const char *kcache_parse(struct kcache_options *options, char *word)
             error = add_interface(options, part + 4);
         else if (strncmp(part, "mode=", 5) == 0)
             error = parse_mode(options, part + 5);
+        else if (strncmp(part, "stall=", 6) == 0)
+            error = parse_stall(options, part + 6);
         else if (strcmp(part, "optional") == 0)
             options->optional = true;
         else
-            error = "bmc: the options are bmc=INTERFACE, mode=auto|native|skb|tc, optional";
+            error = "bmc: the options are bmc=INTERFACE, mode=auto|native|skb|tc, stall=SECONDS, "
+                    "optional";
     }
     return error;
 }

@@ -54,9 +54,19 @@ static const char *parse(struct kcache_options *options, const char *text)
 
 static void test_options(void)
 {
-    static const char *const wrong[] = {"bmc=",          "bmc=lo,mode=",     "bmc=lo,mode=fast",
-                                        "bmc=lo,what",   "bmc=lo,",          "bmc=a-name-too-long0",
-                                        "mode=native,x", "bmc=lo,optional=1"};
+    static const char *const wrong[] = {"bmc=",
+                                        "bmc=lo,mode=",
+                                        "bmc=lo,mode=fast",
+                                        "bmc=lo,what",
+                                        "bmc=lo,",
+                                        "bmc=a-name-too-long0",
+                                        "mode=native,x",
+                                        "bmc=lo,optional=1",
+                                        "bmc=lo,stall=",
+                                        "bmc=lo,stall=1",
+                                        "bmc=lo,stall=-2",
+                                        "bmc=lo,stall=10s",
+                                        "bmc=lo,stall=86401"};
     struct kcache_options options;
     char many[1024], part[32];
     unsigned int i, n = 0;
@@ -71,6 +81,9 @@ static void test_options(void)
        "interfaces and options");
     ok(!parse(&options, "bmc=lo,mode=skb") && options.mode == KCACHE_GENERIC, "mode=skb");
     ok(!parse(&options, "bmc=lo,mode=tc") && options.mode == KCACHE_TC, "mode=tc");
+    ok(!parse(&options, "bmc=lo") && options.stall == 0 && !parse(&options, "bmc=lo,stall=86400") &&
+           options.stall == 86400 && !parse(&options, "bmc=lo,stall=0") && options.stall < 0,
+       "stall");
     ok(!parse(&options, "bmc=lo,bmc=lo") && options.ninterfaces == 1, "the same one twice");
     for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         ok(parse(&options, wrong[i]) != NULL, "\"%s\" is refused", wrong[i]);

@@ -375,6 +375,10 @@ static void test_items(struct lab *lab, enum loader_program program)
     ok(hit_passes(lab, program, MC_COUNT_PASS_ASIDE), "%s: the server asked for everything",
        names[program]);
     control->aside = 0;
+    control->lease_ns = 1;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_STOPPED),
+       "%s: a server that has not been heard of for too long gets everything", names[program]);
+    control->lease_ns = UINT64_MAX;
     item->nbytes = 1 << 20;
     ok(hit_passes(lab, program, MC_COUNT_PASS_SIZE), "%s: an item of a megabyte", names[program]);
     item->nbytes = 0;
