@@ -238,6 +238,34 @@ static inline __u32 mc_line_of(__u64 hash, __u32 nlines, __u32 top)
 }
 
 /*
+ * Which sources are answered: bpf/guard.bpf.h. A list is a trie over prefixes of which none
+ * holds another: the cells of both families, by an address's first 16 bits; nodes, by four
+ * bits each; the prefixes. A cell and a node's field say out, in, a node, or which prefix is
+ * the only one there. Numbers of nodes begin at 2.
+ *
+ * 0                  MC_ALLOW_CELLS times 4 bytes, IPv4; then as many, IPv6
+ * MC_ALLOW_NODES_AT  nodes of MC_ALLOW_FAN times 4 bytes, a power of two of them
+ * behind these       struct mc_allow_prefix, a power of two of them
+ */
+enum mc_allow { MC_ALLOW_LOCAL, MC_ALLOW_ALL, MC_ALLOW_LIST };
+enum {
+    MC_ALLOW_OUT,
+    MC_ALLOW_IN,
+    MC_ALLOW_PREFIX = 1 << 30, /* or'ed to a prefix's number */
+    MC_ALLOW_CELLS = 1 << 16,
+    MC_ALLOW_FAN = 16,
+    MC_ALLOW_STEPS = (128 - 16) / 4,
+    MC_ALLOW_NODES_AT = 2 * 4 * MC_ALLOW_CELLS,
+    MC_RATE_BITS = 18, /* log2 of the buckets of rate= */
+    MC_RATE_TICKS = 16 /* of their clock, in a nanosecond */
+};
+
+/* Host order; an IPv4 address stands in the top half of `high`. */
+struct mc_allow_prefix {
+    __u64 high, low, mask_high, mask_low;
+};
+
+/*
  * One row for each CPU: what the kernel programs count. The server adds the
  * rows up. Rows are written by their own CPU only.
  */
@@ -264,6 +292,10 @@ enum mc_count {
     MC_COUNT_PASS_SOURCE,  /* a source that we do not answer */
     MC_COUNT_PASS_ERROR,   /* a helper failed */
     MC_COUNT_PASS_STOPPED, /* the server does not run */
+    /* By the guard: allow= does not name the source; its rate= is used up; amplification=. */
+    MC_COUNT_PASS_ALLOW,
+    MC_COUNT_PASS_RATE,
+    MC_COUNT_PASS_AMPLIFICATION,
     MC_COUNTS
 };
 

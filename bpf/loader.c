@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -93,7 +94,52 @@ static void explain_load(int rc, char *log, char *error, size_t nerror)
                  strerror(-rc), last_word(log));
 }
 
+static size_t guard_list_size(const struct loader_guard *guard)
+{
+    return MC_ALLOW_NODES_AT + (size_t)guard->nnodes * MC_ALLOW_FAN * sizeof(uint32_t) +
+           (size_t)guard->nprefixes * sizeof(struct mc_allow_prefix);
+}
+
+/* What the guard needs to be before the load: constants, and the sizes of its maps. */
+static int guard_prepare(struct cache *skel, const struct loader_guard *guard)
+{
+    uint64_t seeds[2];
+    int rc = 0;
+
+    skel->rodata->guard_allow = guard->allow;
+    skel->rodata->guard_amplification = guard->amplification;
+    if (guard->allow == MC_ALLOW_LIST) {
+        skel->rodata->guard_nodes_mask = guard->nnodes - 1;
+        skel->rodata->guard_prefixes_mask = guard->nprefixes - 1;
+        rc = bpf_map__set_value_size(skel->maps.allowed, (uint32_t)guard_list_size(guard));
+    }
+    if (!rc && guard->rate) {
+        if (getrandom(seeds, sizeof(seeds), 0) != sizeof(seeds))
+            return -EIO;
+        skel->rodata->guard_seeds[0] = seeds[0] | 1;
+        skel->rodata->guard_seeds[1] = seeds[1] | 1;
+        skel->rodata->guard_cost = 1000000000ull * MC_RATE_TICKS / guard->rate;
+        skel->rodata->guard_depth = skel->rodata->guard_cost * guard->burst;
+        rc = bpf_map__set_max_entries(skel->maps.rates, 1u << MC_RATE_BITS);
+    }
+    return rc;
+}
+
+static int guard_fill(struct cache *skel, const struct loader_guard *guard)
+{
+    uint32_t zero = 0;
+
+    if (guard->allow != MC_ALLOW_LIST)
+        return 0;
+    return bpf_map_update_elem(bpf_map__fd(skel->maps.allowed), &zero, guard->list, BPF_ANY);
+}
+
 struct loader *loader_open(char *error, size_t nerror)
+{
+    return loader_open_guarded(&(struct loader_guard){0}, error, nerror);
+}
+
+struct loader *loader_open_guarded(const struct loader_guard *guard, char *error, size_t nerror)
 {
     struct loader *loader = calloc(1, sizeof(*loader));
     char *log = calloc(1, VERIFIER_LOG);
@@ -113,7 +159,9 @@ struct loader *loader_open(char *error, size_t nerror)
 #ifndef __x86_64__
         loader->skel->rodata->weakly_ordered = 1;
 #endif
-        rc = cache__load(loader->skel);
+        rc = guard_prepare(loader->skel, guard);
+        rc = rc ? rc : cache__load(loader->skel);
+        rc = rc ? rc : guard_fill(loader->skel, guard);
     }
     if (!rc)
         loader_control(loader)->lease_ns = UINT64_MAX;

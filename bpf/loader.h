@@ -24,11 +24,21 @@
 
 struct loader;
 
+/* Whom the programs answer: bpf/guard.bpf.h. All zero: local sources, without limits. */
+struct loader_guard {
+    enum mc_allow allow;
+    const void *list;           /* for MC_ALLOW_LIST, as layout.h says; copied */
+    uint32_t nnodes, nprefixes; /* in it, powers of two */
+    uint32_t rate, burst;       /* requests a second, and at once; rate 0: no limit */
+    uint32_t amplification;     /* 0: no limit */
+};
+
 /*
  * Loads the programs. NULL: `error` says what is wrong and what to do about
  * it. Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
  */
 struct loader *loader_open(char *error, size_t nerror);
+struct loader *loader_open_guarded(const struct loader_guard *guard, char *error, size_t nerror);
 /* Detaches what is attached. Memory that is still mapped stays mapped. NULL is legal. */
 void loader_close(struct loader *loader);
 

@@ -6,4 +6,4 @@ bpfside_srcs += bpf/loader.c bpf/loader.h
 bpf_objects += bpf/cache.bpf.o
 endif
 EXTRA_bpf = bpf/cache.bpf.c bpf/kernel.bpf.h bpf/packet.bpf.h bpf/lookup.bpf.h bpf/get.bpf.h \
-    bpf/xdp.bpf.h bpf/tc.bpf.h
+    bpf/guard.bpf.h bpf/xdp.bpf.h bpf/tc.bpf.h

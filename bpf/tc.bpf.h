@@ -10,6 +10,7 @@
 #include <linux/pkt_cls.h>
 
 #include "bpf/get.bpf.h"
+#include "bpf/guard.bpf.h"
 #include "bpf/kernel.bpf.h"
 #include "bpf/packet.bpf.h"
 #include "bpf/xdp.bpf.h"
@@ -50,9 +51,11 @@ static __always_inline enum tc_mark tc_mark(struct __sk_buff *skb)
     return MARK_PACKET;
 }
 
-/* Whether the packet whose head stands in `work` is a get for us; counts one that is ours but none.
+/*
+ * Whether the packet whose head stands in `work` is a get for us; counts one that is ours
+ * but none. first: no XDP program has let it through, nor charged its source.
  */
-static __always_inline int tc_check(struct __sk_buff *skb, struct work *work)
+static __always_inline int tc_check(struct __sk_buff *skb, struct work *work, int first)
 {
     head_ptr head = work->head;
     int rc;
@@ -65,6 +68,8 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct work *work)
         rc = MC_COUNT_PASS_SOURCE;
     if (rc == HEAD_GET && control.flush_at && second_reached(control.flush_at))
         rc = MC_COUNT_PASS_EXPIRED;
+    if (rc == HEAD_GET && first)
+        rc = guard_source4(LOAD32(head + 26));
     if (rc != HEAD_GET)
         work->counts.count[rc & 31]++;
     return rc;
@@ -108,6 +113,8 @@ __attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden)
         return TC_NEXT;
     nreply = work->nreply;
     nframe = frame_size(nreply, work->nframe);
+    if (!guard_size(head_total(work->head) - 28, nreply - FRAME_PAYLOAD))
+        return tc_pass(work, MC_COUNT_PASS_AMPLIFICATION);
     reply_head(work, nreply, nframe);
     if (tc_resize(skb, nframe, hidden))
         return tc_pass(work, MC_COUNT_PASS_ROOM);
@@ -138,7 +145,7 @@ int mc_tc(struct __sk_buff *skb)
     if (bpf_skb_load_bytes_relative(skb, 0, work->head, sizeof(work->head), BPF_HDR_START_MAC))
         return TC_NEXT;
     work->nframe = skb->len + hidden;
-    if (tc_check(skb, work) != HEAD_GET)
+    if (tc_check(skb, work, mark == MARK_NONE) != HEAD_GET)
         return TC_NEXT;
     rc = tc_answer(skb, work);
     if (rc != STEP_END)

@@ -6,6 +6,7 @@
 #define MC_XDP_BPF_H
 
 #include "bpf/get.bpf.h"
+#include "bpf/guard.bpf.h"
 #include "bpf/kernel.bpf.h"
 #include "bpf/lookup.bpf.h"
 #include "bpf/packet.bpf.h"
@@ -61,6 +62,8 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
         return XDP_PASS;
     nreply = work->nreply;
     nframe = frame_size(nreply, work->nframe);
+    if (unlikely(!guard_size(head_total(work->head) - 28, nreply - FRAME_PAYLOAD)))
+        return xdp_pass(work, MC_COUNT_PASS_AMPLIFICATION);
     reply_head(work, nreply, nframe);
     if (nframe != work->nframe && xdp_resize(ctx, (int)nframe - (int)work->nframe))
         return xdp_pass_to_tc(ctx, work);
@@ -343,6 +346,8 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
         return xdp_get(ctx);
     if ((u32)fate && unlikely(second_reached((u32)fate)))
         return xdp_get(ctx);
+    if (unlikely(!guard_size(head_total(work->head) - 28, MC_UDP_HEADER + 6 + nwire + 5)))
+        return xdp_pass(work, MC_COUNT_PASS_AMPLIFICATION);
     grow = (int)(FRAME_WIRE + nwire + 5) - (int)work->nframe;
     at_head = grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
     if (!at_head && bpf_xdp_adjust_tail(ctx, grow))
@@ -440,6 +445,9 @@ int mc_xdp(struct xdp_md *ctx)
         return xdp_pass(work, rc);
     if (unlikely(head_is_own(data)) && ctx->ingress_ifindex != LOOPBACK)
         return xdp_pass(work, MC_COUNT_PASS_SOURCE);
+    rc = guard_source4(LOAD32(data + 26));
+    if (unlikely(rc))
+        return xdp_pass(work, rc);
     if (unlikely(control.flush_at) && second_reached(control.flush_at))
         return xdp_pass(work, MC_COUNT_PASS_EXPIRED);
     work->nframe = nframe;

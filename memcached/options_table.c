@@ -118,7 +118,8 @@ const struct option_row option_table[] = {
     {.name = "X bmc=<if>[,...]",
      .help = "answer UDP gets in the kernel on interface <if>; further\n"
              "words: bmc=<if>, mode=native|skb|auto, stall=<seconds>,\n"
-             "optional"},
+             "allow=<prefix>,..., rate=<num>[/<burst>],\n"
+             "amplification=<num>, optional"},
     {'S', "enable-sasl", NULL, OPTION_ON, FIELD(sasl), OPTION_LACKS(ENABLE_SASL, "SASL"),
      .help = "turn on SASL authentication, binary protocol only"},
     {'Y', "auth-file", "<file>", OPTION_TEXT, FIELD(auth_file),

@@ -92,6 +92,9 @@ static const char *const count_names[MC_COUNTS] = {
     [MC_COUNT_PASS_SOURCE] = "pass_source",
     [MC_COUNT_PASS_ERROR] = "pass_error",
     [MC_COUNT_PASS_STOPPED] = "pass_stopped",
+    [MC_COUNT_PASS_ALLOW] = "pass_allow",
+    [MC_COUNT_PASS_RATE] = "pass_rate",
+    [MC_COUNT_PASS_AMPLIFICATION] = "pass_amplification",
 };
 
 static void add_interface(struct stat_sink *sink, const struct kcache_interface *interface)
@@ -105,6 +108,16 @@ static void add_interface(struct stat_sink *sink, const struct kcache_interface 
                                       : "none");
     snprintf(key, sizeof(key), "%s:tc", interface->name);
     stat_add(sink, key, "%s", interface->tc ? "yes" : "no");
+}
+
+/* What -X says about who is answered. */
+static void add_guard(struct stat_sink *sink, const struct kcache_stats *stats)
+{
+    stat_add(sink, "allow", "%s", stats->allow);
+    stat_add(sink, "allow_prefixes", "%zu", stats->nallowed);
+    stat_add(sink, "rate", "%u", stats->rate);
+    stat_add(sink, "burst", "%u", stats->burst);
+    stat_add(sink, "amplification", "%u", stats->amplification);
 }
 
 static void give_stats_bmc(void *context, struct stat_sink *sink)
@@ -124,6 +137,7 @@ static void give_stats_bmc(void *context, struct stat_sink *sink)
     stat_add(sink, "aside", "%u",
              __atomic_load_n(&store_control(server->store)->aside, __ATOMIC_RELAXED));
     stat_add(sink, "stalls", "%llu", (unsigned long long)stats.stalls);
+    add_guard(sink, &stats);
     for (size_t i = 0; i < MC_COUNTS; i++) {
         if (count_names[i]) {
             stat_add(sink, count_names[i], "%llu", (unsigned long long)stats.counts.count[i]);

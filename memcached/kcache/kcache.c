@@ -10,6 +10,7 @@
 
 #include "bpf/loader.h"
 #include "kcache/attach.h"
+#include "kcache/guard.h"
 #include "kcache/pulse.h"
 #include "kcache/self.h"
 
@@ -21,6 +22,7 @@ struct kcache {
     enum kcache_mode mode;
     int stall;
     struct pulse pulse;
+    struct guard guard;
     pthread_mutex_t lock;      /* of baseline */
     struct mc_counts baseline; /* what was counted before the last reset */
 };
@@ -87,7 +89,13 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
         free(kcache);
         return NULL;
     }
-    kcache->loader = loader_open(why, sizeof(why));
+    if (guard_init(&kcache->guard, options, error, nerror)) {
+        guard_fini(&kcache->guard);
+        free(kcache);
+        return NULL;
+    }
+    kcache->loader = loader_open_guarded(&kcache->guard.loader, why, sizeof(why));
+    guard_fini(&kcache->guard);
     if (!kcache->loader) {
         snprintf(error, nerror, "bmc: %s", why);
         free(kcache);
@@ -200,6 +208,7 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
     subtract(&out->counts, &kcache->baseline);
     pthread_mutex_unlock(&kcache->lock);
     out->stalls = pulse_stalls(&kcache->pulse);
+    guard_stats(&kcache->guard, out);
     out->ninterfaces = kcache->ninterfaces;
     for (i = 0; i < kcache->ninterfaces; i++) {
         const struct attachment *at = &kcache->attached[i];

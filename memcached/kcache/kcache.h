@@ -19,11 +19,18 @@
 
 enum {
     KCACHE_MAX_INTERFACES = 16,
+    KCACHE_MAX_ALLOW = 64,
     KCACHE_STALL = 10, /* seconds, unless the options say something else */
 };
 
 /* How XDP is attached; KCACHE_TC: not at all, TC ingress answers alone. */
 enum kcache_mode { KCACHE_AUTO, KCACHE_NATIVE, KCACHE_GENERIC, KCACHE_TC };
+
+/* Words one behind the other, each with its end. */
+struct kcache_words {
+    const char *first;
+    unsigned int n;
+};
 
 struct kcache_options {
     const char *interfaces[KCACHE_MAX_INTERFACES];
@@ -32,6 +39,11 @@ struct kcache_options {
     bool optional; /* a failure is a warning */
     int stall;     /* seconds that the kernel answers for a server that does not run; 0:
                       KCACHE_STALL, below 0: as long as it lives */
+    /* Whom the kernel answers; the rest is the server's. */
+    struct kcache_words allow[KCACHE_MAX_ALLOW]; /* none: "local" */
+    unsigned int nallow;
+    uint32_t rate, burst;   /* requests a second of one source, and at once; 0: any */
+    uint32_t amplification; /* a reply's size to the request's; 0: any */
 };
 
 struct kcache;
@@ -77,7 +89,10 @@ struct kcache_stats {
     struct mc_counts counts; /* of all CPUs, since the start or the last reset */
     struct kcache_interface interfaces[KCACHE_MAX_INTERFACES];
     unsigned int ninterfaces;
-    uint64_t stalls; /* how often the server did not run for too long */
+    uint64_t stalls;   /* how often the server did not run for too long */
+    const char *allow; /* local, all or list */
+    size_t nallowed;   /* prefixes in the list */
+    uint32_t rate, burst, amplification;
 };
 void kcache_stats(struct kcache *kcache, struct kcache_stats *out);
 void kcache_reset_stats(struct kcache *kcache);

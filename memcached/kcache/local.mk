@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # kcache_srcs: with the kernel path its files, without it the stub none.c.
-kcache_srcs = memcached/kcache/kcache.h memcached/kcache/parse.c
+kcache_srcs = memcached/kcache/kcache.h memcached/kcache/parse.c memcached/kcache/prefix.c \
+    memcached/kcache/prefix.h
 if ENABLE_BMC
 kcache_srcs += memcached/kcache/kcache.c memcached/kcache/attach.c memcached/kcache/attach.h \
     memcached/kcache/self.c memcached/kcache/self.h memcached/kcache/veth.c memcached/kcache/veth.h
 kcache_srcs += memcached/kcache/pulse.c memcached/kcache/pulse.h
+kcache_srcs += memcached/kcache/guard.c memcached/kcache/guard.h
 else
 kcache_srcs += memcached/kcache/none.c
 endif
 
 if ENABLE_BMC
 bpf_tests += t/bpf/answers t/bpf/passes t/bpf/lines t/bpf/outside t/bpf/verifier t/bpf/kcache \
-    t/fuzz/request
+    t/fuzz/request t/bpf/guard
 endif
 bpf_lab = t/bpf/lab.c t/bpf/lab.h t/lib/tap.h
 t_bpf_answers_SOURCES = t/bpf/answers.c $(bpf_lab)
@@ -27,5 +29,11 @@ t_bpf_kcache_SOURCES = t/bpf/kcache.c t/lib/tap.h
 t_bpf_kcache_LDADD = $(kcache_libs)
 t_bpf_outside_SOURCES = t/bpf/outside.c $(bpf_lab)
 t_bpf_outside_LDADD = $(kcache_libs)
+t_bpf_guard_SOURCES = t/bpf/guard.c $(bpf_lab)
+t_bpf_guard_LDADD = $(kcache_libs)
 t_bpf_verifier_SOURCES = t/bpf/verifier.c $(bpf_lab)
 t_bpf_verifier_LDADD = $(kcache_libs)
+
+unit_tests += t/unit/kcache_prefix
+t_unit_kcache_prefix_SOURCES = t/unit/kcache_prefix.c
+t_unit_kcache_prefix_LDADD = $(kcache_libs)

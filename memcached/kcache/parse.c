@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "kcache/kcache.h"
+#include "kcache/prefix.h"
 
 enum { STALL_MAX = 86400 };
 
@@ -58,13 +59,97 @@ static const char *parse_stall(struct kcache_options *options, const char *text)
     return NULL;
 }
 
+/* --- whom the kernel answers ------------------------------------------------ */
+
+static bool is_source(const char *word)
+{
+    struct prefix prefix;
+
+    return strcmp(word, "all") == 0 || strcmp(word, "local") == 0 || (word[0] == '@' && word[1]) ||
+           prefix_parse(word, &prefix);
+}
+
+/* No other option has a word that could be one of an address. */
+static bool goes_on(const char *word)
+{
+    return strcmp(word, "all") == 0 || strcmp(word, "local") == 0 || word[0] == '@' ||
+           (strpbrk(word, ".:") && !strchr(word, '='));
+}
+
+static const char *add_source(struct kcache_options *options, const char *word, bool first)
+{
+    if (!is_source(word))
+        return "bmc: allow= takes ADDRESS, ADDRESS/LENGTH (IPv4 or IPv6), local, all or @FILE, "
+               "separated by commas";
+    if (first && options->nallow == KCACHE_MAX_ALLOW)
+        return "bmc: at most 64 times allow=";
+    if (first)
+        options->allow[options->nallow++].first = word;
+    options->allow[options->nallow - 1].n++;
+    return NULL;
+}
+
+/* Digits alone, from low to high. Returns what is behind them, or NULL. */
+static const char *parse_number(const char *text, unsigned long low, unsigned long high,
+                                uint32_t *out)
+{
+    unsigned long number = 0;
+    const char *at = text;
+
+    for (; *at >= '0' && *at <= '9' && at < text + 10; at++)
+        number = number * 10 + (unsigned long)(*at - '0');
+    if (at == text || number < low || number > high)
+        return NULL;
+    *out = (uint32_t)number;
+    return at;
+}
+
+enum { RATE_MAX = 10000000 };
+
+/*
+ * The bucket's clock ticks every 1 to 10 ms, so a burst of less than a hundredth of the rate
+ * would lower the rate.
+ */
+static const char *parse_rate(struct kcache_options *options, const char *text)
+{
+    const char *rest = parse_number(text, 1, RATE_MAX, &options->rate);
+
+    options->burst = options->rate;
+    if (rest && *rest == '/')
+        rest = parse_number(rest + 1, 1, RATE_MAX, &options->burst);
+    if (!rest || *rest)
+        return "bmc: rate= takes requests a second, and /BURST behind them: 1 to 10000000 each";
+    if (options->burst < (options->rate + 99) / 100)
+        return "bmc: rate=: a burst must be at least a hundredth of the rate";
+    return NULL;
+}
+
+static const char *parse_amplification(struct kcache_options *options, const char *text)
+{
+    const char *rest = parse_number(text, 1, 65535, &options->amplification);
+
+    return rest && !*rest ? NULL : "bmc: amplification= takes a number from 1 to 65535";
+}
+
 const char *kcache_parse(struct kcache_options *options, char *word)
 {
     const char *error = NULL;
+    bool sources = false;
     char *part;
 
     while (!error && (part = strsep(&word, ",")) != NULL) {
-        if (strncmp(part, "bmc=", 4) == 0)
+        if (sources && goes_on(part)) {
+            error = add_source(options, part, false);
+            continue;
+        }
+        sources = strncmp(part, "allow=", 6) == 0;
+        if (sources)
+            error = add_source(options, part + 6, true);
+        else if (strncmp(part, "rate=", 5) == 0)
+            error = parse_rate(options, part + 5);
+        else if (strncmp(part, "amplification=", 14) == 0)
+            error = parse_amplification(options, part + 14);
+        else if (strncmp(part, "bmc=", 4) == 0)
             error = add_interface(options, part + 4);
         else if (strncmp(part, "mode=", 5) == 0)
             error = parse_mode(options, part + 5);
@@ -74,7 +159,7 @@ const char *kcache_parse(struct kcache_options *options, char *word)
             options->optional = true;
         else
             error = "bmc: the options are bmc=INTERFACE, mode=auto|native|skb|tc, stall=SECONDS, "
-                    "optional";
+                    "allow=SOURCES, rate=N[/BURST], amplification=N, optional";
     }
     return error;
 }

@@ -32,13 +32,18 @@ void lab_own(struct mc_control *control)
 
 void lab_open(struct lab *lab, uint32_t nlines)
 {
+    lab_open_guarded(lab, nlines, &(struct loader_guard){0});
+}
+
+void lab_open_guarded(struct lab *lab, uint32_t nlines, const struct loader_guard *guard)
+{
     char error[512];
     struct timespec now;
     struct mc_control *control;
     uint32_t i;
 
     memset(lab, 0, sizeof(*lab));
-    lab->loader = loader_open(error, sizeof(error));
+    lab->loader = loader_open_guarded(guard, error, sizeof(error));
     if (!lab->loader)
         skip_all(error);
     lab->heap = reserve(MC_SEGMENT_BYTES);

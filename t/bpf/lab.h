@@ -38,6 +38,7 @@ struct lab {
 
 /* Ends the test if the programs cannot be loaded. nlines: a power of two. */
 void lab_open(struct lab *lab, uint32_t nlines);
+void lab_open_guarded(struct lab *lab, uint32_t nlines, const struct loader_guard *guard);
 void lab_close(struct lab *lab);
 /* What is ours: LAB_SERVER. */
 void lab_own(struct mc_control *control);

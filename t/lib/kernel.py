@@ -15,17 +15,19 @@ import tap
 class Machines:
     """Two machines, the server on one, this process on the other.
 
-    links: veths; on: how many of them get the kernel path, all if None; mode: of -X bmc.
+    links: veths; on: how many of them get the kernel path, all if None; mode: of -X bmc;
+    words: further ones of it.
     """
 
     def __init__(self, *arguments, links=1, on=None, mode=None, mtu=1500, listen="0.0.0.0",
-                 **options):
+                 words=(), **options):
         self.pair = netns.Pair(links, mtu)
         netns.enter(self.pair.client)
+        more = list(words)
         words = ["bmc=" + self.pair.interface(i) for i in range(links if on is None else on)]
         if mode:
             words.append("mode=" + mode)
-        self.arguments = ("-X", ",".join(words)) + arguments
+        self.arguments = ("-X", ",".join(words + more)) + arguments
         self.options = dict(options, namespace=self.pair.server, host=self.pair.address(),
                             listen=listen)
         self.start()

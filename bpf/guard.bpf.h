@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * guard: whom the kernel answers, how often, and with how much.
+ *
+ * XDP stands before the machine's firewall, so a rule there that keeps
+ * somebody from the server does not keep him from us. What the guard refuses
+ * is therefore not dropped but passed, untouched: the firewall and the server
+ * do with it what they would do without a kernel path.
+ *
+ * - Sources (allow=). Without the option those that no router of the public
+ *   internet delivers to: loopback, private, link-local. So a machine whose
+ *   firewall closes the port to the outside is no reflector by our doing.
+ * - Rate (rate=). One bucket for a source: an address, but of public IPv6 the
+ *   /64, of which a subscriber has all addresses. Buckets stand in an array, by
+ *   a multiplicative hash (Dietzfelbinger et al., J. Algorithms 25, 1997) with
+ *   secret factors; a forged source costs no memory and displaces nobody. Two
+ *   sources meet in one bucket with a chance of 2 in 1 << MC_RATE_BITS and then
+ *   share it.
+ *   A bucket is one number, by the generic cell rate algorithm (ITU-T I.371):
+ *   the time at which it will be full again, moved on by the cost of each
+ *   request. It is exchanged atomically; whoever loses against another CPU
+ *   passes. So no source gets more than burst + rate * time, and the error is
+ *   on the side of passing: one request for each exchange lost, and a refill
+ *   that comes in the clock's ticks (10 ms at most).
+ * - Size (amplification=). A reply's UDP payload against the request's.
+ *
+ * All of it is set before the load and constant, so what is off is no code.
+ */
+#ifndef MC_GUARD_BPF_H
+#define MC_GUARD_BPF_H
+
+#include "bpf/kernel.bpf.h"
+
+const volatile __u32 guard_allow = MC_ALLOW_LOCAL;
+const volatile __u32 guard_nodes_mask = 0;    /* of the list's nodes, less one */
+const volatile __u32 guard_prefixes_mask = 0; /* of its prefixes, less one */
+const volatile __u64 guard_seeds[2] = {1, 1}; /* odd */
+const volatile __u64 guard_cost = 0;          /* of a request, in MC_RATE_TICKS a ns; 0: no limit */
+const volatile __u64 guard_depth = 0;         /* of a bucket, the same */
+const volatile __u32 guard_amplification = 0; /* 0: no limit */
+
+/* The list; its size is set before the load. */
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_RDONLY_PROG);
+    __uint(max_entries, 1);
+    __uint(key_size, sizeof(u32));
+    __uint(value_size, sizeof(u64));
+} allowed SEC(".maps");
+
+/* The buckets; 1 << MC_RATE_BITS of them if there is a limit. */
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, u32);
+    __type(value, u64);
+} rates SEC(".maps");
+
+/* Network order: RFC 1918, 1122 (loopback), 6598 (shared), 3927 (link-local). */
+static __always_inline int is_local4(u32 source)
+{
+    u32 net = source & 0xff, pair = source & 0xffff;
+
+    return net == 10 || pair == 0xa8c0 || (source & 0xf0ff) == 0x10ac || net == 127 ||
+           (source & 0xc0ff) == 0x4064 || pair == 0xfea9;
+}
+
+/* The first half and the second, network order: RFC 4193, link-local, ::1. */
+static __always_inline int is_local6(u64 high, u64 low)
+{
+    return (high & 0xfe) == 0xfc || (high & 0xc0ff) == 0x80fe ||
+           (!high && low == bpf_cpu_to_be64(1));
+}
+
+/*
+ * Whether a prefix of the list (struct mc_allow_prefix) holds an address, in host
+ * order, an IPv4 address in the top bits. A step for each four bits, but no more
+ * than it takes to tell the list's prefixes apart.
+ */
+__attribute__((noinline)) int guard_listed(u64 high, u64 low, u32 six)
+{
+    u64 key = high << 16 | low >> 48, rest = low << 16, at, entry;
+    const struct mc_allow_prefix *prefix;
+    const void *list;
+    u32 zero = 0, i;
+
+    if (guard_allow != MC_ALLOW_LIST)
+        return 0;
+    list = bpf_map_lookup_elem(&allowed, &zero);
+    if (!list)
+        return 0;
+    at = high >> 48 | (u64) !!six << 16;
+    BOUND(at, 2 * MC_ALLOW_CELLS - 1);
+    entry = LOAD32(list + at * 4);
+    for (i = 0; i < MC_ALLOW_STEPS; i++) {
+        if (entry <= MC_ALLOW_IN || entry & MC_ALLOW_PREFIX)
+            break;
+        at = entry & guard_nodes_mask;
+        entry = LOAD32(list + MC_ALLOW_NODES_AT + at * (4 * MC_ALLOW_FAN) + (key >> 60) * 4);
+        key = key << 4 | rest >> 60;
+        rest <<= 4;
+    }
+    if (!(entry & MC_ALLOW_PREFIX))
+        return entry == MC_ALLOW_IN;
+    at = entry & guard_prefixes_mask;
+    prefix = list + MC_ALLOW_NODES_AT + ((u64)guard_nodes_mask + 1) * (4 * MC_ALLOW_FAN) +
+             at * sizeof(*prefix);
+    return !(((high ^ prefix->high) & prefix->mask_high) |
+             ((low ^ prefix->low) & prefix->mask_low));
+}
+
+/* Takes a request out of a source's bucket. 0: it holds none, or another CPU was there. */
+static __always_inline int guard_charge(u64 hash)
+{
+    u32 slot = hash >> (64 - MC_RATE_BITS);
+    u64 now, full, after, *bucket;
+
+    bucket = bpf_map_lookup_elem(&rates, &slot);
+    if (!bucket)
+        return 0;
+    now = bpf_ktime_get_coarse_ns() * MC_RATE_TICKS;
+    full = READ_ONCE(*bucket);
+    after = (full > now ? full : now) + guard_cost;
+    if (after - now > guard_depth)
+        return 0;
+    return __sync_val_compare_and_swap(bucket, full, after) == full;
+}
+
+/* Whether a request from there is to be answered now: 0, or the reason to pass. */
+static __always_inline int guard_source4(u32 source)
+{
+    if (guard_allow == MC_ALLOW_LOCAL && unlikely(!is_local4(source)))
+        return MC_COUNT_PASS_ALLOW;
+    if (guard_allow == MC_ALLOW_LIST && unlikely(!guard_listed((u64)bpf_ntohl(source) << 32, 0, 0)))
+        return MC_COUNT_PASS_ALLOW;
+    if (guard_cost && unlikely(!guard_charge(source * guard_seeds[0])))
+        return MC_COUNT_PASS_RATE;
+    return 0;
+}
+
+/* The same for the two halves of an IPv6 address, network order. */
+static __always_inline int guard_source6(u64 high, u64 low)
+{
+    u64 hash = high * guard_seeds[0];
+
+    if (guard_allow == MC_ALLOW_LOCAL && unlikely(!is_local6(high, low)))
+        return MC_COUNT_PASS_ALLOW;
+    if (guard_allow == MC_ALLOW_LIST &&
+        unlikely(!guard_listed(bpf_be64_to_cpu(high), bpf_be64_to_cpu(low), 1)))
+        return MC_COUNT_PASS_ALLOW;
+    if (guard_cost && is_local6(high, low))
+        hash += low * guard_seeds[1];
+    if (guard_cost && unlikely(!guard_charge(hash)))
+        return MC_COUNT_PASS_RATE;
+    return 0;
+}
+
+/* Whether a reply may be so large, both in bytes of UDP payload; if not it is PASS_AMPLIFICATION.
+ */
+static __always_inline int guard_size(u64 nrequest, u64 nreply)
+{
+    return !guard_amplification || nreply <= nrequest * guard_amplification;
+}
+
+#endif

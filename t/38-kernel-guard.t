@@ -1,0 +1,169 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Whom the kernel answers: allow=, rate=, amplification=. Everybody else is served as ever."""
+import os
+import random
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import client
+import kernel
+import netns
+import server
+import tap
+from kernel import answer
+
+USAGE = 64
+FRIEND, OTHER, PUBLIC = "10.77.0.2", "10.77.0.3", "203.0.113.9"
+LISTS = os.path.join(server.scratch(), "allow")
+
+
+def machines(*words, arguments=(), **options):
+    """The client has a second address, and one that is public."""
+    m = kernel.Machines(*arguments, words=words, threads=1, **options)
+    netns.sh("ip", "address", "add", OTHER + "/24", "dev", "cl0", namespace=m.pair.client)
+    netns.sh("ip", "address", "add", PUBLIC + "/32", "dev", "cl0", namespace=m.pair.client)
+    netns.sh("ip", "route", "add", PUBLIC + "/32", "dev", "sv0", namespace=m.pair.server)
+    m.tcp.set(b"k", b"value")
+    return m
+
+
+def asked(m, source, request=b"get k\r\n", want=answer((b"k", b"value")), times=1):
+    """What the counters grew by while `source` asked and was answered rightly."""
+    udp = client.Udp(m.pair.address(), m.server.port, source=source)
+    right, grown = m.during(lambda: all(udp.ask(request) == want for _ in range(times)))
+    udp.close()
+    if not right:
+        tap.ok(False, "%s is answered rightly" % source)
+    return grown
+
+
+def by_kernel(m, source, name):
+    grown = asked(m, source)
+    tap.is_((grown["answered"], grown["pass_allow"]), (1, 0), name + ", by the kernel")
+
+
+def by_server(m, source, name):
+    grown = asked(m, source)
+    tap.is_((grown["answered"], grown["pass_allow"]), (0, 1), name + ", by the server")
+
+
+def write(text):
+    with open(LISTS, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+@tap.case
+def without_options_local_sources_are_answered():
+    with machines() as m:
+        rows = m.tcp.stats("bmc")
+        tap.is_([rows[key] for key in ("allow", "allow_prefixes", "rate", "burst",
+                                       "amplification")],
+                ["local", "0", "0", "0", "0"], "stats bmc says so")
+        by_kernel(m, FRIEND, "a private address")
+        by_server(m, PUBLIC, "a public address")
+        m.tcp.ask(b"stats reset\r\n")
+        counts = m.counts()
+        tap.is_((counts["pass_allow"], counts["pass_rate"], counts["pass_amplification"]),
+                (0, 0, 0), "stats reset sets the counters back")
+
+
+@tap.case
+def a_list_on_the_command_line():
+    with machines("allow=203.0.113.0/24", "10.77.0.2", "2001:db8::/32") as m:
+        rows = m.tcp.stats("bmc")
+        tap.is_((rows["allow"], rows["allow_prefixes"]), ("list", "3"), "stats bmc says so")
+        by_kernel(m, FRIEND, "an address of the list")
+        by_kernel(m, PUBLIC, "an address in a prefix of the list")
+        by_server(m, OTHER, "a private address that is not on the list")
+    with machines("allow=local", "allow=203.0.113.8/31") as m:
+        by_kernel(m, OTHER, "`local` on a list: a private address")
+        by_kernel(m, PUBLIC, "`local` on a list: the others on it")
+    with machines("allow=all") as m:
+        tap.is_(m.tcp.stats("bmc")["allow"], "all", "allow=all")
+        by_kernel(m, PUBLIC, "allow=all: a public address")
+    with machines("allow=all", mode="tc") as m:
+        by_kernel(m, PUBLIC, "allow=all, mode=tc: a public address")
+    with machines(mode="tc") as m:
+        by_server(m, PUBLIC, "mode=tc: a public address without allow=")
+
+
+@tap.case
+def ten_thousand_prefixes():
+    rng = random.Random(5)
+    lines = ["# of our network", "", "10.77.0.2 # a friend", "203.0.113.8/29"]
+    lines += ["%d.%d.%d.0/%d" % (rng.randrange(20, 99), rng.randrange(256), rng.randrange(256),
+                                 rng.randrange(18, 33)) for _ in range(5000)]
+    lines += ["2a%02x:%x:%x::/%d" % (rng.randrange(32), rng.randrange(65536),
+                                     rng.randrange(65536), rng.randrange(28, 65))
+              for _ in range(5000)]
+    write("\n".join(lines))
+    with machines("allow=@" + LISTS, "rate=1000") as m:
+        prefixes = int(m.tcp.stats("bmc")["allow_prefixes"])
+        tap.ok(9500 < prefixes <= 10002, "a file of 10,000 prefixes (%d apart)" % prefixes)
+        by_kernel(m, FRIEND, "an address of the file")
+        by_kernel(m, PUBLIC, "an address in a prefix of the file")
+        by_server(m, OTHER, "an address that is not in it")
+    write("# nobody\n")
+    with machines("allow=@" + LISTS) as m:
+        by_server(m, FRIEND, "a file without an address: everybody is served")
+
+
+@tap.case
+def a_source_over_its_rate():
+    with machines("rate=1/20") as m:
+        grown = asked(m, FRIEND, times=100)
+        tap.ok(20 <= grown["answered"] < 60 and grown["answered"] + grown["pass_rate"] == 100,
+               "of 100 requests the kernel answers the burst, the server the rest (%d)" %
+               grown["answered"])
+        grown = asked(m, OTHER, times=20)
+        tap.is_((grown["answered"], grown["pass_rate"]), (20, 0), "another source has its own rate")
+        server.wait_for(lambda: asked(m, FRIEND)["answered"] == 1)
+        tap.ok(True, "in time the first is answered by the kernel again")
+        m.tcp.set(b"large", b"l" * 1300)
+        grown = asked(m, PUBLIC, b"get large\r\n", answer((b"large", b"l" * 1300)), 3)
+        tap.is_((grown["pass_allow"], grown["pass_rate"]), (3, 0),
+                "who is not allowed costs no bucket")
+    with machines("rate=1000000/10000", "allow=local,203.0.113.9") as m:
+        m.tcp.set(b"large", b"l" * 1300)
+        grown = asked(m, PUBLIC, b"get large\r\n", answer((b"large", b"l" * 1300)), 50)
+        tap.is_((grown["answered"], grown["pass_rate"]), (50, 0),
+                "what XDP leaves to TC is charged once")
+
+
+@tap.case
+def replies_that_are_too_large():
+    request = b"get size\r\n"
+    most = 10 * (8 + len(request)) - 8 - len(answer((b"size", b""))) - 2
+    with machines("amplification=10") as m:
+        m.tcp.set(b"size", b"s" * most)
+        grown = asked(m, FRIEND, request, answer((b"size", b"s" * most)))
+        tap.is_((grown["answered"], grown["pass_amplification"]), (1, 0),
+                "ten times the request: by the kernel")
+        m.tcp.set(b"size", b"s" * (most + 1))
+        grown = asked(m, FRIEND, request, answer((b"size", b"s" * (most + 1))))
+        tap.is_((grown["answered"], grown["pass_amplification"]), (0, 1),
+                "a byte more: by the server")
+
+
+@tap.case
+def what_is_no_list_and_no_number():
+    port = server.free_port()
+    for word, says in (("allow=10.0.0.0/33", "allow= takes"), ("allow=", "allow= takes"),
+                       ("allow=10.0.0.0/8,10.1", "allow= takes"), ("allow=lan", "allow= takes"),
+                       ("rate=0", "rate= takes"), ("rate=1000/1", "a hundredth of the rate"),
+                       ("rate=fast", "rate= takes"), ("amplification=0", "amplification= takes")):
+        for letter in "-X", "-o":
+            status, _, error = server.run("-U", port, letter, "bmc=lo," + word)
+            tap.is_((status, error.count("\n")), (USAGE, 1), "%s bmc=lo,%s is refused" %
+                    (letter, word))
+            tap.like(error, says, "in one line that says why")
+    write("10.0.0.0/8\n192.168.0.0/16, fd00::/8 # ours\n10.0.0.0/33\n")
+    for path, says in ((LISTS, "allow:3: \"10.0.0.0/33\""), ("/nowhere/list", "No such file")):
+        status, _, error = server.run("-U", port, "-X", "bmc=lo,allow=@" + path)
+        tap.ok(status not in (None, 0) and says in error, "%s is refused: %s" %
+               (path, error.strip()))
+
+
+tap.run()

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whom the kernel programs answer: allow=, rate=, amplification=. What they refuse is passed. */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kcache/guard.h"
+#include "kcache/prefix.h"
+#include "t/bpf/lab.h"
+#include "t/lib/tap.h"
+
+static const char *const names[] = {"XDP", "TC"};
+static const char hit_reply[] = "VALUE hit 0 5\r\nvalue\r\nEND\r\n";
+
+static void open_lab(struct lab *lab, const struct loader_guard *guard, enum loader_program program)
+{
+    lab_open_guarded(lab, 256, guard);
+    loader_set_tc(lab->loader, true, program == LOADER_TC);
+    lab_put(lab, "hit", 3, "value", 5);
+}
+
+static void request_from(struct frame *frame, uint32_t source, const char *text)
+{
+    frame_request(frame, text, strlen(text));
+    source = htonl(source);
+    memcpy(frame->bytes + 26, &source, 4);
+    frame_seal(frame);
+}
+
+/* A hit and a miss from there; not allowed: the same for what is asked for. */
+static bool from(struct lab *lab, enum loader_program program, uint32_t source, bool allowed)
+{
+    struct frame hit, miss;
+
+    request_from(&hit, source, "get hit\r\n");
+    request_from(&miss, source, "get none\r\n");
+    if (allowed)
+        return lab_answers(lab, program, &hit, hit_reply, sizeof(hit_reply) - 1) &&
+               lab_answers(lab, program, &miss, "END\r\n", 5);
+    return lab_passes(lab, program, &hit, MC_COUNT_PASS_ALLOW) &&
+           lab_passes(lab, program, &miss, MC_COUNT_PASS_ALLOW);
+}
+
+static uint32_t address(const char *text)
+{
+    return ntohl(inet_addr(text));
+}
+
+/* --- allow= ------------------------------------------------------------------ */
+
+static const struct {
+    const char *first, *last; /* of a local range; its neighbours are not */
+} local[] = {{"10.0.0.0", "10.255.255.255"},    {"127.0.0.0", "127.255.255.255"},
+             {"172.16.0.0", "172.31.255.255"},  {"192.168.0.0", "192.168.255.255"},
+             {"100.64.0.0", "100.127.255.255"}, {"169.254.0.0", "169.254.255.255"}};
+
+static void test_local(enum loader_program program)
+{
+    static const char *const foreign[] = {"1.1.1.1", "8.8.8.8", "192.0.2.7", "203.0.113.9",
+                                          "223.255.255.1"};
+    struct lab lab;
+    size_t i;
+
+    open_lab(&lab, &(struct loader_guard){0}, program);
+    for (i = 0; i < sizeof(local) / sizeof(local[0]); i++) {
+        uint32_t first = address(local[i].first), last = address(local[i].last);
+
+        ok(from(&lab, program, first, true) && from(&lab, program, last, true) &&
+               from(&lab, program, first - 1, false) && from(&lab, program, last + 1, false),
+           "%s: without allow= %s to %s is answered, and not beyond", names[program],
+           local[i].first, local[i].last);
+    }
+    for (i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
+        ok(from(&lab, program, address(foreign[i]), false), "%s: %s is the server's",
+           names[program], foreign[i]);
+    lab_close(&lab);
+    open_lab(&lab, &(struct loader_guard){.allow = MC_ALLOW_ALL}, program);
+    for (i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
+        ok(from(&lab, program, address(foreign[i]), true), "%s: with allow=all %s is answered",
+           names[program], foreign[i]);
+    lab_close(&lab);
+}
+
+static struct prefix prefix_of(const char *text)
+{
+    struct prefix prefix;
+
+    if (!prefix_parse(text, &prefix))
+        abort();
+    return prefix;
+}
+
+static void open_list(struct lab *lab, struct prefix *prefixes, size_t n,
+                      enum loader_program program)
+{
+    struct guard guard = {.loader = {.allow = MC_ALLOW_LIST}};
+
+    if (!guard_list(&guard, prefixes, n))
+        abort();
+    open_lab(lab, &guard.loader, program);
+    guard_fini(&guard);
+}
+
+static void test_list(enum loader_program program)
+{
+    static const char *const texts[] = {
+        "203.0.113.0/24", "203.0.113.128/25", "203.0.113.7/32", "20.0.0.0/7",  "30.1.0.0/16",
+        "30.3.0.0/17",    "40.1.2.3",         "40.1.2.5/32",    "40.1.3.0/29", "2001:db8::/32"};
+    static const struct {
+        const char *from;
+        bool allowed;
+    } rows[] = {
+        {"203.0.113.0", true},  {"203.0.113.255", true},   {"203.0.112.255", false},
+        {"203.0.114.0", false}, {"20.0.0.1", true},        {"21.255.255.255", true},
+        {"22.0.0.0", false},    {"19.255.255.255", false}, {"30.1.0.0", true},
+        {"30.1.255.255", true}, {"30.2.0.0", false},       {"30.3.127.255", true},
+        {"30.3.128.0", false},  {"40.1.2.3", true},        {"40.1.2.2", false},
+        {"40.1.2.4", false},    {"40.1.2.5", true},        {"40.1.3.7", true},
+        {"40.1.3.8", false},    {"10.0.0.2", false},       {"32.1.13.184", false},
+    };
+    struct prefix prefixes[sizeof(texts) / sizeof(texts[0])];
+    struct lab lab;
+    size_t i;
+
+    for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        prefixes[i] = prefix_of(texts[i]);
+    open_list(&lab, prefixes, i, program);
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        ok(from(&lab, program, address(rows[i].from), rows[i].allowed), "%s: a list: %s is %s",
+           names[program], rows[i].from, rows[i].allowed ? "answered" : "the server's");
+    lab_close(&lab);
+    open_list(&lab, prefixes, 0, program);
+    ok(from(&lab, program, LAB_CLIENT, false), "%s: an empty list answers nobody", names[program]);
+    lab_close(&lab);
+    prefixes[0] = prefix_of("0.0.0.0/0");
+    open_list(&lab, prefixes, 1, program);
+    ok(from(&lab, program, LAB_CLIENT, true) && from(&lab, program, address("8.8.8.8"), true),
+       "%s: 0.0.0.0/0 is everybody", names[program]);
+    lab_close(&lab);
+}
+
+enum { MANY = 10000, PROBES = 6000 };
+
+static uint32_t any32(void)
+{
+    return (uint32_t)random() << 16 ^ (uint32_t)random();
+}
+
+/* An address that is in or just beside one of the prefixes, or anywhere. */
+static uint32_t probe_of(const struct prefix *prefixes, size_t n)
+{
+    const struct prefix *prefix = &prefixes[(size_t)random() % n];
+    uint32_t first = (uint32_t)(prefix->high >> 32);
+    uint32_t last = first | (uint32_t)(prefix->bits == 32 ? 0 : UINT32_MAX >> prefix->bits);
+
+    switch (random() % 6) {
+    case 0:
+        return first;
+    case 1:
+        return last;
+    case 2:
+        return first - 1;
+    case 3:
+        return last + 1;
+    case 4:
+        return first | (any32() & (last ^ first));
+    }
+    return any32();
+}
+
+/* 0, 127 and from 224 on are nobody's address; see test_sources of t/bpf/passes.c. */
+static bool is_plain(uint32_t source)
+{
+    return source >> 24 != 0 && source >> 24 < 224;
+}
+
+static bool is_held(const struct prefix *prefixes, size_t n, uint32_t source)
+{
+    struct prefix one = {.high = (uint64_t)source << 32, .bits = 32};
+
+    for (size_t i = 0; i < n; i++)
+        if (prefix_holds(&prefixes[i], &one))
+            return true;
+    return false;
+}
+
+/* Against a search of the whole list. dense: all in 10.1.0.0/16, as single addresses and small. */
+static void test_many(bool dense)
+{
+    static struct prefix prefixes[MANY], copy[MANY];
+    struct frame frame;
+    struct lab lab;
+    size_t i, in = 0;
+    bool right = true;
+
+    srandom(11);
+    for (i = 0; i < MANY; i++) {
+        char text[32];
+        uint32_t at = dense ? 0x0a010000 | (any32() & 0xffff) : any32();
+
+        snprintf(text, sizeof(text), "%u.%u.%u.%u/%ld", at >> 24, at >> 16 & 255, at >> 8 & 255,
+                 at & 255, dense ? 29 + random() % 4 : 14 + random() % 19);
+        prefixes[i] = prefix_of(text);
+    }
+    memcpy(copy, prefixes, sizeof(copy));
+    open_list(&lab, copy, MANY, LOADER_XDP);
+    for (i = 0; i < PROBES && right; i++) {
+        uint32_t source = probe_of(prefixes, MANY);
+        bool held = is_held(prefixes, MANY, source);
+
+        if (!is_plain(source))
+            continue;
+        in += held;
+        request_from(&frame, source, "get none\r\n");
+        right = held ? lab_answers(&lab, LOADER_XDP, &frame, "END\r\n", 5)
+                     : lab_passes(&lab, LOADER_XDP, &frame, MC_COUNT_PASS_ALLOW);
+    }
+    ok(right && in > PROBES / 4 && in < PROBES * 7 / 8,
+       "10,000 prefixes%s: %zu addresses in them and %zu others", dense ? " of one /16" : "", in,
+       i - in);
+    lab_close(&lab);
+}
+
+/* --- rate= --------------------------------------------------------------------- */
+
+static bool is_answered(struct lab *lab, enum loader_program program, uint32_t source)
+{
+    struct frame frame, out;
+
+    request_from(&frame, source, "get hit\r\n");
+    return lab_run(lab, program, &frame, &out) == (program == LOADER_XDP ? 3u : 7u);
+}
+
+static double now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static void test_burst(enum loader_program program)
+{
+    struct loader_guard guard = {.rate = 1, .burst = 7};
+    struct frame frame;
+    struct lab lab;
+    double start = now();
+    unsigned int i, answered = 0;
+    bool right;
+
+    open_lab(&lab, &guard, program);
+    for (i = 0; i < 7; i++)
+        answered += is_answered(&lab, program, LAB_CLIENT);
+    ok(answered == 7, "%s: a burst of 7 is answered", names[program]);
+    request_from(&frame, LAB_CLIENT, "get hit\r\n");
+    /* Each second gives one back. */
+    for (i = 0; i < 7 && is_answered(&lab, program, LAB_CLIENT); i++)
+        ;
+    ok(i <= now() - start && lab_passes(&lab, program, &frame, MC_COUNT_PASS_RATE),
+       "%s: and then no more", names[program]);
+    request_from(&frame, LAB_CLIENT, "get hit none hit\r\n");
+    right = lab_passes(&lab, program, &frame, MC_COUNT_PASS_RATE);
+    ok(right, "%s: a get of several keys is one request", names[program]);
+    request_from(&frame, LAB_CLIENT + 1, "set hit 0 0 1\r\nx\r\n");
+    for (i = 0; i < 20; i++)
+        right &= lab_passes(&lab, program, &frame, MC_COUNT_PASS_COMMAND);
+    for (i = 0; i < 7; i++)
+        right &= is_answered(&lab, program, LAB_CLIENT + 1);
+    ok(right, "%s: another source has its own, and what is the server's costs none",
+       names[program]);
+    while (!is_answered(&lab, program, LAB_CLIENT))
+        if (now() - start > 60)
+            break;
+    ok(now() - start < 60, "%s: with time the first is answered again", names[program]);
+    lab_close(&lab);
+}
+
+/* What a source gets in a while is what the rate says, from below. */
+static void test_rate(void)
+{
+    struct loader_guard guard = {.rate = 2000, .burst = 100};
+    struct lab lab;
+    double start, spent;
+    unsigned int asked = 0, answered = 0;
+
+    open_lab(&lab, &guard, LOADER_XDP);
+    start = now();
+    do {
+        answered += is_answered(&lab, LOADER_XDP, LAB_CLIENT);
+        spent = now() - start;
+        asked++;
+    } while (answered < 1000 && spent < 60);
+    ok(answered <= 100 + 2000 * spent + 1 && answered == 1000,
+       "2,000 a second and 100 at once: 1,000 are not answered faster");
+    diag("%u asked, %.0f a second answered beyond the burst", asked, (answered - 100) / spent);
+    lab_close(&lab);
+}
+
+/* --- amplification= --------------------------------------------------------------- */
+
+/* The text of a reply with a value of that size. */
+static size_t reply_of(char *out, size_t nout, size_t nvalue)
+{
+    static char value[2048];
+
+    memset(value, 'v', sizeof(value));
+    return (size_t)snprintf(out, nout, "VALUE big 0 %zu\r\n%.*s\r\nEND\r\n", nvalue, (int)nvalue,
+                            value);
+}
+
+/* The largest value whose reply is at most `times` the request, and one byte more. */
+static bool boundary(struct lab *lab, enum loader_program program, unsigned int times,
+                     const char *text)
+{
+    static char value[2048], reply[4096];
+    size_t room = (MC_UDP_HEADER + strlen(text)) * times - MC_UDP_HEADER, nvalue = 0, n;
+    struct frame frame;
+    bool right;
+
+    while (reply_of(reply, sizeof(reply), nvalue + 1) <= room)
+        nvalue++;
+    memset(value, 'v', sizeof(value));
+    request_from(&frame, LAB_CLIENT, text);
+    lab_clear(lab);
+    lab_put(lab, "big", 3, value, nvalue);
+    n = reply_of(reply, sizeof(reply), nvalue);
+    right = n == room && lab_answers(lab, program, &frame, reply, n);
+    lab_clear(lab);
+    lab_put(lab, "big", 3, value, nvalue + 1);
+    return right && lab_passes(lab, program, &frame, MC_COUNT_PASS_AMPLIFICATION);
+}
+
+static void test_amplification(enum loader_program program)
+{
+    static const unsigned int times[] = {3, 4, 10, 30};
+    struct frame frame;
+    struct lab lab;
+
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        struct loader_guard guard = {.amplification = times[i]};
+
+        open_lab(&lab, &guard, program);
+        ok(boundary(&lab, program, times[i], "get big\r\n"),
+           "%s: amplification=%u: up to that and no byte beyond", names[program], times[i]);
+        ok(boundary(&lab, program, times[i], "get no big none\r\n"),
+           "%s: amplification=%u: the same for several keys", names[program], times[i]);
+        lab_close(&lab);
+    }
+    open_lab(&lab, &(struct loader_guard){.amplification = 1}, program);
+    request_from(&frame, LAB_CLIENT, "get a\r\n");
+    ok(lab_answers(&lab, program, &frame, "END\r\n", 5),
+       "%s: a miss is never larger than what it answers", names[program]);
+    request_from(&frame, LAB_CLIENT, "get hit\r\n");
+    ok(lab_passes(&lab, program, &frame, MC_COUNT_PASS_AMPLIFICATION),
+       "%s: amplification=1: a hit that is", names[program]);
+    lab_close(&lab);
+}
+
+int main(void)
+{
+    for (enum loader_program program = LOADER_XDP; program <= LOADER_TC; program++) {
+        test_local(program);
+        test_list(program);
+        test_burst(program);
+        test_amplification(program);
+    }
+    test_many(false);
+    test_many(true);
+    test_rate();
+    return done();
+}
