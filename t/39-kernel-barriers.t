@@ -1,0 +1,53 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The kernel programs' barriers for CPUs that move loads are barriers: see kernel.bpf.h."""
+import os
+import struct
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import kernel
+import tap
+
+SHF_EXECINSTR = 4
+ATOMIC = {0xc3, 0xdb}  # BPF_STX | BPF_ATOMIC of 4 and of 8 bytes
+WIDE = 0x18            # a load of 8 bytes takes two slots
+FETCH = 1              # in imm: the result is wanted, and the operation orders all others
+
+
+def code(path):
+    """The sections of a 64-bit ELF file that hold instructions."""
+    with open(path, "rb") as file:
+        data = file.read()
+    table, = struct.unpack_from("<Q", data, 40)
+    size, count = struct.unpack_from("<HH", data, 58)
+    for i in range(count):
+        _, _, flags, _, offset, nbytes = struct.unpack_from("<IIQQQQ", data, table + i * size)
+        if flags & SHF_EXECINSTR:
+            yield data[offset:offset + nbytes]
+
+
+def atomics(path):
+    """imm of each atomic operation."""
+    for section in code(path):
+        at = 0
+        while at < len(section):
+            opcode, _, _, imm = struct.unpack_from("<BBhi", section, at)
+            if opcode in ATOMIC:
+                yield imm
+            at += 16 if opcode == WIDE else 8
+
+
+@tap.case
+def atomics_that_order():
+    path = kernel.beside("bpf/cache.bpf.o")
+    if not os.path.exists(path):
+        tap.skip_all("the kernel path is not built")
+    found = list(atomics(path))
+    tap.ok(len(found) >= 6, "there are barriers (%d)" % len(found))
+    tap.is_([imm for imm in found if not imm & FETCH], [],
+            "each atomic operation has a result: without one arm64 orders nothing")
+
+
+tap.run()
