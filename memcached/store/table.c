@@ -611,7 +611,8 @@ static bool split(struct table *table, uint32_t from, uint32_t index, uint32_t m
         move_slot(table, &at, moves ? &move : &keep);
     }
     rest = truncate_chain(table, old, nkept);
-    __atomic_store_n(&old->mask, mask, __ATOMIC_RELAXED);
+    /* Release: a reader that goes on to the new line finds there what was moved. */
+    __atomic_store_n(&old->mask, mask, __ATOMIC_RELEASE);
     table_end(old);
     spare_give(table, rest);
     return true;
