@@ -41,6 +41,16 @@ void key_close(struct store *store, struct key *key)
         table_grow(&store->table);
 }
 
+/*
+ * Whoever was told that a key is not there was told so for good: a thread whose second is an
+ * earlier one must not find it alive.
+ */
+static void remove_dead(struct store *store, const struct key *key)
+{
+    if (key->found && !key->live)
+        reclaim_unlink(store, key->found, key->hash, &key->spot);
+}
+
 /* --- linking ------------------------------------------------------------- */
 
 static enum lru_segment first_segment(const struct store *store, const struct mc_item *item,
@@ -244,6 +254,8 @@ static enum store_result commit(struct store_local *local, struct mc_item *item,
         if (result == STORE_DONE && cas_out)
             *cas_out = item_cas(local, stored);
     }
+    if (result == STORE_MISS || result == STORE_NOT_STORED)
+        remove_dead(store, &key);
     key_close(store, &key);
     if (old)
         item_put(store, old);
@@ -454,6 +466,7 @@ enum store_result store_count(struct store_local *local, struct slice name,
         if (result != STORE_DONE)
             return result;
         result = key.live ? change_number(local, &key, delta, now, &number, &old) : STORE_MISS;
+        remove_dead(local->store, &key);
         key_close(local->store, &key);
         if (key.live)
             break;

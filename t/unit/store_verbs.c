@@ -149,6 +149,29 @@ static bool arith(struct fixture *f, const char *before, bool decrement, uint64_
            fixture_has(f, "n", after, NOW);
 }
 
+/* Threads read the clock before they have the stripe: at a second's end one may be behind. */
+static void test_two_clocks(struct fixture *f)
+{
+    static const enum store_mode modes[] = {STORE_REPLACE, STORE_APPEND, STORE_PREPEND, STORE_CAS};
+    static const char *const names[] = {"replace", "append", "prepend", "cas"};
+    const struct store_delta one = {.delta = 1};
+    uint64_t value;
+
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        enum store_result missing = modes[i] == STORE_CAS ? STORE_MISS : STORE_NOT_STORED;
+
+        fixture_store(f->local, STORE_SET, SLICE("c"), SLICE("1"), NOW + 5, 0, NOW, NULL);
+        ok(fixture_store(f->local, modes[i], SLICE("c"), SLICE("2"), 0, modes[i] == STORE_CAS,
+                         NOW + 5, NULL) == missing &&
+               fixture_has(f, "c", NULL, NOW + 4),
+           "what %s found expired no later reader finds, whose clock is behind", names[i]);
+    }
+    fixture_store(f->local, STORE_SET, SLICE("c"), SLICE("1"), NOW + 5, 0, NOW, NULL);
+    ok(store_arith(f->local, SLICE("c"), &one, NOW + 5, &value, NULL) == STORE_MISS &&
+           fixture_has(f, "c", NULL, NOW + 4),
+       "what incr found expired no later reader finds, whose clock is behind");
+}
+
 static void test_arith(struct fixture *f)
 {
     struct store_delta create = {.delta = 1, .create = true, .initial = 41};
@@ -319,6 +342,7 @@ int main(void)
     test_cas(&f);
     test_delete(&f);
     test_expiry(&f);
+    test_two_clocks(&f);
     test_arith(&f);
     test_many_holders(&f);
     test_flush(&f);
