@@ -697,6 +697,8 @@ static bool feed(struct conn *conn, struct turn *turn)
         turn->nreceives--;
         n = receive(conn, turn);
         if (n > 0) {
+            /* What others have seen expire does not come back for these requests. */
+            turn->now = clock_now(&conn->worker->config->clock);
             return true;
         }
         if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {

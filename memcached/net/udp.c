@@ -269,14 +269,17 @@ static int receive_batch(struct udp *udp)
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct udp *udp = arg;
-    rel_time now = clock_now(&udp->worker->config->clock);
     int n = BATCH;
 
     (void)fd;
     (void)what;
-    endpoint_used(&udp->endpoint, now);
     for (int round = 0; round < ROUNDS && n == BATCH; round++) {
+        rel_time now;
+
         n = receive_batch(udp);
+        /* Not before: what others have seen expire does not come back for these requests. */
+        now = clock_now(&udp->worker->config->clock);
+        endpoint_used(&udp->endpoint, now);
         for (int i = 0; i < n; i++) {
             if (udp->any) {
                 turn_control(&udp->in[i].msg_hdr);
