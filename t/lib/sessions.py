@@ -40,7 +40,7 @@ def _copy(name):
     return target
 
 
-def _step(*words, folder, **environment):
+def step(*words, folder, **environment):
     """A build's step; without the files that it makes there is no session to run."""
     try:
         done = subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, check=False,
@@ -63,8 +63,8 @@ def python_of_pypi():
     program = os.path.join(folder, "bin", "python")
     if not os.path.exists(os.path.join(folder, "bin", "pip")):
         os.makedirs(BUILT, exist_ok=True)
-        _step("python3", "-m", "venv", folder, folder=BUILT)
-    _step(program, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+        step("python3", "-m", "venv", folder, folder=BUILT)
+    step(program, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
           "-r", os.path.join(SOURCES, "requirements.txt"), folder=BUILT)
     return program
 
@@ -76,28 +76,28 @@ def python(program, name, *words):
 
 def go():
     folder = _copy("gomemcache")
-    _step("go", "build", "-buildvcs=false", "-o", "session", folder=folder, GOTOOLCHAIN="local",
+    step("go", "build", "-buildvcs=false", "-o", "session", folder=folder, GOTOOLCHAIN="local",
           GOWORK="off")
     return os.path.join(folder, "session")
 
 
 def node():
     folder = _copy("memjs")
-    _step("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", folder=folder)
+    step("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", folder=folder)
     return ["node", os.path.join(folder, "session.js")]
 
 
 def java():
     folder = _copy("spymemcached")
-    _step("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib",
+    step("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib",
           folder=folder)
-    _step("javac", "-cp", "lib/*", "Session.java", folder=folder)
+    step("javac", "-cp", "lib/*", "Session.java", folder=folder)
     return ["java", "-cp", folder + "/lib/*:" + folder, "Session"]
 
 
 def rust():
     folder = _copy("memcache-rs")
-    _step("cargo", "build", "--quiet", "--locked", folder=folder,
+    step("cargo", "build", "--quiet", "--locked", folder=folder,
           CARGO_TARGET_DIR=os.path.join(folder, "target"))
     return os.path.join(folder, "target", "debug", "session")
 

@@ -1,0 +1,75 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The kernel path is linearizable: porcupine judges what clients saw over TCP and UDP, in text
+and binary, of get, set, add, replace, cas, append, delete, incr, decr, touch and flush_all.
+
+Each case is a run of t/linear beside something that moves memory about. LINEAR_SECONDS is how
+long each is; linear.py tells more.
+"""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import kernel
+import linear
+import netns
+import server
+import tap
+
+SHARE = 0.9
+
+
+def over_veth(*words, arguments=(), share=SHARE):
+    with kernel.Machines(*arguments, threads=2) as m:
+        found = linear.judge(linear.run(
+            "-udp", "-address", "%s:%d" % (m.pair.address(), m.server.port), *words), share)
+        return found, m.tcp.stats()
+
+
+@tap.case
+def nothing_but_clients():
+    _, stats = over_veth()
+    tap.is_(stats["evictions"], "0", "without evictions")
+
+
+@tap.case
+def over_loopback():
+    pair = netns.Pair()
+    netns.enter(pair.server)
+    with server.Server("-X", "bmc=lo") as m:
+        linear.judge(linear.run("-udp", "-address", "127.0.0.1:%d" % m.port), SHARE)
+    pair.close()
+
+
+@tap.case
+def memory_pressure():
+    """Items are evicted all the time, the crawler runs, pages move as automove wants."""
+    found, stats = over_veth("-evicts", "-churn", 20000, "-fillers", 60000, "-crawls", "-flush",
+                             "1s", arguments=("-m", "8", "-o", "slab_automove=2"))
+    tap.ok(int(stats["evictions"]) > 1000 and found["churned"] > 1000, "items were evicted")
+    tap.ok(int(stats["lru_crawler_starts"]) > 10, "the crawler ran")
+
+
+@tap.case
+def a_table_that_grows():
+    found, stats = over_veth("-grow", 40000000, "-grow-rate", 40000, arguments=(
+        "-m", "4096", "-o", "hashpower=12,slab_automove=0"))
+    tap.ok(int(stats["hash_power_level"]) > 12 and found["grown"] > 10000, "the table grew")
+    tap.is_(stats["evictions"], "0", "without evictions")
+
+
+@tap.case
+def pages_that_move():
+    _, stats = over_veth("-moves", "-crawls", arguments=(
+        "-m", "256", "-o", "slab_automove=0"))
+    tap.ok(int(stats["slabs_moved"]) > 20, "pages were moved (%s)" % stats["slabs_moved"])
+    tap.is_(stats["evictions"], "0", "without evictions")
+
+
+@tap.case
+def storms_of_flushes_and_expiry():
+    over_veth("-flush", "20ms", "-expire", 50, "-churn", 1000, share=0.5)
+
+
+tap.run(linear.SECONDS + 120)

@@ -1,0 +1,48 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The server itself is linearizable, without the kernel path: over TCP, UDP and unix sockets, in
+text and binary, as porcupine judges it. See linear.py and t/32-kernel-linear.t."""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import linear
+import server
+import tap
+
+
+def played(*words, arguments=(), **options):
+    with server.Server(*arguments, **options) as m:
+        where = (("-unix", m.unix_path) if m.unix_path else
+                 ("-udp", "-address", "127.0.0.1:%d" % m.port))
+        linear.judge(linear.run(*where, *words))
+        return m.stats()
+
+
+@tap.case
+def tcp_and_udp():
+    stats = played("-flush", "500ms")
+    tap.is_(stats["evictions"], "0", "without evictions")
+
+
+@tap.case
+def a_unix_socket():
+    played("-flush", "100ms", "-crawls",
+           unix=os.path.join(server.scratch(), "memcached.sock"))
+
+
+@tap.case
+def memory_pressure_and_expiry():
+    stats = played("-evicts", "-churn", 20000, "-fillers", 60000, "-crawls", "-moves", "-expire",
+                   30, arguments=("-m", "8", "-o", "slab_automove=2"), threads=4)
+    tap.ok(int(stats["evictions"]) > 100, "items were evicted")
+
+
+@tap.case
+def one_lru_and_no_reuseport():
+    played("-expire", 50, "-flush", "30ms", arguments=(
+        "-o", "no_lru_maintainer,no_lru_crawler,no_reuseport"), threads=4)
+
+
+tap.run(linear.SECONDS + 120)

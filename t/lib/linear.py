@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""linear: runs t/linear, whose checker is a Go module, against a server.
+
+LINEAR_SECONDS is how long each run takes (default 2). LINEAR_OUT is where it leaves histories
+that are wrong (default: the build tree).
+"""
+import functools
+import os
+import shutil
+import subprocess
+
+import sessions
+import tap
+
+SECONDS = int(os.environ.get("LINEAR_SECONDS", "2"))
+SOURCES = os.path.join(os.path.dirname(sessions.SOURCES), "linear")
+BUILT = os.path.join(os.path.dirname(sessions.BUILT), "linear")
+
+
+@functools.cache
+def program():
+    """Built in the build tree, once for all tests."""
+    if not shutil.which("go"):
+        tap.skip_all("go is missing: tools/packages --install check")
+    shutil.copytree(SOURCES, BUILT, dirs_exist_ok=True)
+    sessions.step("go", "build", "-buildvcs=false", "-o", "linear", folder=BUILT,
+                  GOTOOLCHAIN="local", GOWORK="off")
+    return os.path.join(BUILT, "linear")
+
+
+def run(*words, seconds=None):
+    """(status, what it counted); its complaints go into the log."""
+    seconds = seconds or SECONDS
+    words = [program(), "-seconds", seconds, "-out", os.environ.get("LINEAR_OUT", BUILT), *words]
+    done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds + 300)
+    tap.diag(done.stderr.decode())
+    rows = (line.rsplit(" ", 1) for line in done.stdout.decode().splitlines())
+    return done.returncode, {name: float(number) for name, number in rows}
+
+
+def kernel_share(found, forms=("get",), ways=("udp",)):
+    """The part of the keys asked for in these forms that the kernel answered for."""
+    asked = sum(found["keys_%s_%s" % (way, form)] for way in ways for form in forms)
+    return (found["kernel_hits"] + found["kernel_misses"]) / max(asked, 1)
+
+
+def judge(done, kernel=None):
+    """A run that has to be right. kernel: the least share that the kernel has to answer."""
+    status, found = done
+    tap.diag("%d operations in %.0f s (seed %d): %s" % (
+        found.get("operations", 0), found.get("seconds", 0), found.get("seed", 0),
+        ", ".join("%s %d" % row for row in sorted(found.items()) if row[1])))
+    tap.ok(status == 0 and found["checked"] == found["operations"] > 1000,
+           "every history is linearizable (%d operations)" % found.get("checked", 0))
+    if kernel is not None and found:
+        share = kernel_share(found)
+        tap.ok(share >= kernel, "the kernel answers for %.1f %% of the keys of get, at least %d"
+               % (100 * share, 100 * kernel))
+    return found

@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// history: groups of clients that share a few keys for some hundred operations and note what was
+// asked, what was answered, and when; then the history is checked, and they go on with new keys.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// What a key holds decides which commands write it.
+type family uint8
+
+const (
+	familyText family = iota
+	familyUp
+	familyDown
+	families
+)
+
+const numberFlags = 7
+
+type target struct {
+	name   string
+	family family
+	fill   int // bytes of a piece of its values
+}
+
+type group struct {
+	run     *run
+	index   int
+	turn    int
+	rng     *rand.Rand
+	clients []*client
+	targets []target
+	left    int64 // operations, atomic
+
+	flushes []porcupine.Operation
+}
+
+type client struct {
+	run   *run
+	group *group
+	id    int
+	rng   *rand.Rand
+	ops   []porcupine.Operation
+	seen  map[int]reply // of each key, a value with its CAS id
+	value map[int]uint64
+
+	streams []*stream // text, binary
+	udp     *datagrams
+}
+
+// --- clients ----------------------------------------------------------------
+
+func newClient(r *run, g *group, id int) (*client, error) {
+	c := &client{run: r, group: g, id: id, rng: rand.New(rand.NewSource(r.rng.Int63()))}
+	network, address := "tcp", r.address
+	if r.unix != "" {
+		network, address = "unix", r.unix
+	}
+	for range []int{0, 1} {
+		s, err := dial(network, address)
+		if err != nil {
+			return nil, err
+		}
+		c.streams = append(c.streams, s)
+	}
+	if r.udp {
+		conn, err := net.Dial("udp", r.address)
+		if err != nil {
+			return nil, err
+		}
+		c.udp = &datagrams{conn: conn, id: uint16(c.rng.Uint32()), in: make([]byte, 1<<16)}
+	}
+	return c, nil
+}
+
+// How the next request goes.
+type way uint8
+
+const (
+	wayStream way = iota
+	wayBinary
+	wayUDP
+	wayUDPBinary
+	ways
+)
+
+var wayNames = [ways]string{"text", "binary", "udp", "udp binary"}
+
+func (c *client) pick(percentUDP int) way {
+	binary := c.rng.Intn(100) < 25
+	if c.udp != nil && c.rng.Intn(100) < percentUDP {
+		if binary {
+			return wayUDPBinary
+		}
+		return wayUDP
+	}
+	if binary {
+		return wayBinary
+	}
+	return wayStream
+}
+
+func (c *client) loses() bool {
+	return c.run.lose > 0 && c.rng.Float64() < c.run.lose
+}
+
+// Asks by a way; an answer that was lost is errLost. Some are lost on purpose.
+func (c *client) ask(w way, q *request) ([]reply, error) {
+	q.binary = w == wayBinary || w == wayUDPBinary
+	switch {
+	case w == wayStream:
+		return c.streams[0].ask(q)
+	case w == wayBinary:
+		return c.streams[1].ask(q)
+	case c.loses():
+		if c.rng.Intn(2) == 0 {
+			c.udp.send(q)
+		}
+		return nil, errLost
+	}
+	return c.udp.ask(q)
+}
+
+func (c *client) note(in *input, out output) {
+	atomic.AddUint64(&c.run.count.byKind[in.op], 1)
+	if out.result == resUnknown {
+		atomic.AddUint64(&c.run.count.unknown, 1)
+	}
+	c.ops = append(c.ops, porcupine.Operation{ClientId: c.id, Input: in, Call: in.call, Output: out,
+		Return: in.ret})
+}
+
+// The value in an answer, or what is wrong with it.
+func (t *target) judge(got *reply) (uint64, error) {
+	if t.family != familyText {
+		if got.flags != numberFlags {
+			return 0, fmt.Errorf("flags %d", got.flags)
+		}
+		return readNumber(got.data)
+	}
+	value, first, err := readText(got.data)
+	if err == nil && got.flags != first&0xffff {
+		err = fmt.Errorf("flags %#x of another value than %#x", got.flags, first)
+	}
+	return value, err
+}
+
+// --- operations -------------------------------------------------------------
+
+func (c *client) get(keys []int) error {
+	g := c.group
+	w := c.pick(c.run.udpReads)
+	q := &request{op: opGet, form: form(c.rng.Intn(int(forms)))}
+	if len(keys) > 1 {
+		q.form = form(c.rng.Intn(2))
+		w &^= 1 // text
+	}
+	for _, key := range keys {
+		q.keys = append(q.keys, g.targets[key].name)
+	}
+	call := c.run.now()
+	got, err := c.ask(w, q)
+	ret := c.run.now()
+	c.run.countGet(w, q)
+	if errors.Is(err, errLost) {
+		atomic.AddUint64(&c.run.count.lostGets, 1)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get of %s by %s: %w", q.keys, wayNames[w], err)
+	}
+	for i, key := range keys {
+		out := output{result: got[i].result, cas: got[i].cas}
+		if out.result == resHit {
+			out.value, err = g.targets[key].judge(&got[i])
+			if err != nil {
+				return fmt.Errorf("get of %s by %s: a wrong value: %w", q.keys, wayNames[w], err)
+			}
+			if out.cas != 0 {
+				c.seen[key], c.value[key] = got[i], out.value
+			}
+		}
+		via := wayNames[w] + " " + formNames[b2i(q.binary)][q.form]
+		c.note(&input{op: opGet, key: key, call: call, ret: ret, via: via}, out)
+	}
+	return nil
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+var textWrites = []kind{opSet, opSet, opSet, opSet, opAdd, opReplace, opCas, opCas, opAppend,
+	opDelete, opDelete, opTouch}
+var numberWrites = []kind{opIncr, opIncr, opIncr, opIncr, opSet, opAdd, opCas, opDelete, opTouch}
+
+func (c *client) chooseWrite(t *target, key int) kind {
+	writes := numberWrites
+	if t.family == familyText {
+		writes = textWrites
+	}
+	op := writes[c.rng.Intn(len(writes))]
+	if op == opIncr && t.family == familyDown {
+		op = opDecr
+	}
+	if _, ok := c.seen[key]; op == opCas && !ok {
+		op = opSet
+	}
+	return op
+}
+
+// What is stored, as bytes and as a value.
+func (c *client) newValue(t *target, q *request, in *input) {
+	id := atomic.AddUint32(&c.run.lastID, 1)
+	in.value = uint64(id)
+	if t.family == familyText {
+		q.data, q.flags = piece(id, t.fill), id&0xffff
+		return
+	}
+	in.value = numberBase + uint64(id)*numberStep + numberStep/2
+	q.data, q.flags = []byte(fmt.Sprint(in.value)), numberFlags
+}
+
+func (c *client) prepare(t *target, key int, op kind) (*request, *input) {
+	q := &request{op: op, keys: []string{t.name}}
+	in := &input{op: op, key: key}
+	switch op {
+	case opSet, opAdd, opReplace, opCas, opAppend:
+		c.newValue(t, q, in)
+	case opIncr, opDecr:
+		q.delta = uint64(c.rng.Intn(1000) + 1)
+		in.value = q.delta
+	}
+	if op == opCas {
+		q.cas, in.expect = c.seen[key].cas, c.value[key]
+	}
+	switch op {
+	case opSet, opAdd, opReplace, opCas, opTouch:
+		if c.rng.Intn(100) < c.run.expire {
+			in.ttl = int64(c.rng.Intn(2) + 1)
+		}
+	}
+	q.ttl = in.ttl
+	return q, in
+}
+
+func (c *client) write(key int) error {
+	t := &c.group.targets[key]
+	op := c.chooseWrite(t, key)
+	q, in := c.prepare(t, key, op)
+	w := c.pick(c.run.udpWrites)
+	if op == opAdd && w >= wayUDP && (c.run.rules.evicts || c.run.expire > 0) {
+		w -= wayUDP // or it would be open what an answer that is lost has done
+	}
+	in.via = wayNames[w]
+	in.call = c.run.now()
+	got, err := c.ask(w, q)
+	in.ret = c.run.now()
+	atomic.AddUint64(&c.run.count.writes[w], 1)
+	if errors.Is(err, errLost) {
+		in.ret = forever
+		c.note(in, output{})
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s of %s by %s: %w", kindNames[op], t.name, wayNames[w], err)
+	}
+	out := output{result: got[0].result, value: got[0].number}
+	if w == wayBinary || w == wayUDPBinary {
+		c.learn(key, in, got[0], &out)
+	}
+	c.note(in, out)
+	return nil
+}
+
+// Answers in binary tell the new id.
+func (c *client) learn(key int, in *input, got reply, out *output) {
+	if out.result != resStored && out.result != resNumber {
+		return
+	}
+	out.cas = got.cas
+	switch in.op {
+	case opSet, opAdd, opReplace, opCas:
+		c.seen[key], c.value[key] = got, in.value
+	case opIncr, opDecr:
+		c.seen[key], c.value[key] = got, got.number
+	}
+}
+
+func (c *client) step() error {
+	n := len(c.group.targets)
+	key := c.rng.Intn(n)
+	if c.rng.Intn(100) >= c.run.reads {
+		return c.write(key)
+	}
+	keys := []int{key}
+	if n > 1 && c.rng.Intn(8) == 0 {
+		keys = c.rng.Perm(n)[:2]
+	}
+	return c.get(keys)
+}
+
+// --- groups -----------------------------------------------------------------
+
+func newGroup(r *run, index int) (*group, error) {
+	g := &group{run: r, index: index, rng: rand.New(rand.NewSource(r.rng.Int63()))}
+	for i := 0; i < r.nclients; i++ {
+		c, err := newClient(r, g, i)
+		if err != nil {
+			return nil, err
+		}
+		g.clients = append(g.clients, c)
+	}
+	return g, nil
+}
+
+var fills = []int{0, 8, 40, 40, 200, 600, 1250}
+
+func (g *group) newTargets() {
+	g.turn++
+	g.targets = nil
+	for i := 0; i < g.run.nkeys; i++ {
+		name := fmt.Sprintf("%s.%d.%d.%d.", g.run.prefix, g.index, g.turn, i)
+		room := 40
+		if g.rng.Intn(20) == 0 {
+			room = 250 - len(name)
+		}
+		for n := g.rng.Intn(room); n > 0; n-- {
+			name += string(rune('a' + n%26))
+		}
+		t := target{name: name, fill: fills[g.rng.Intn(len(fills))]}
+		if g.rng.Intn(100) < 30 {
+			t.family = familyUp + family(g.rng.Intn(2))
+		}
+		g.targets = append(g.targets, t)
+	}
+}
+
+// One history: all clients at once, until its operations are used up.
+func (g *group) play() error {
+	var wg sync.WaitGroup
+	errs := make(chan error, len(g.clients))
+	atomic.StoreInt64(&g.left, int64(g.run.nops))
+	for _, c := range g.clients {
+		wg.Add(1)
+		go func(c *client) {
+			defer wg.Done()
+			for atomic.AddInt64(&g.left, -1) >= 0 {
+				if err := c.step(); err != nil {
+					errs <- err
+					atomic.StoreInt64(&g.left, 0)
+					return
+				}
+			}
+		}(c)
+	}
+	wg.Wait()
+	select {
+	case err := <-errs:
+		return err
+	default:
+		return nil
+	}
+}
+
+// What was noted, by all clients and of flush_all for each key.
+func (g *group) collect() []porcupine.Operation {
+	var all []porcupine.Operation
+	for _, c := range g.clients {
+		all = append(all, c.ops...)
+		c.ops = nil
+		c.seen, c.value = map[int]reply{}, map[int]uint64{}
+	}
+	for _, flush := range g.flushes {
+		for key := range g.targets {
+			in := *flush.Input.(*input)
+			in.key = key
+			flush.Input = &in
+			all = append(all, flush)
+		}
+	}
+	g.flushes = nil
+	return all
+}
+
+func (g *group) turnOver() {
+	g.run.rotation.Lock()
+	defer g.run.rotation.Unlock()
+	g.newTargets()
+}
+
+// Leaves no item behind: memory is for the histories that come.
+func (g *group) cleanUp(targets []target) error {
+	for i := range targets {
+		q := &request{op: opDelete, keys: []string{targets[i].name}}
+		if _, err := g.clients[0].streams[0].ask(q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *group) loop(histories chan<- history) {
+	for !g.run.over() {
+		g.turnOver()
+		err := g.play()
+		g.run.rotation.Lock()
+		ops, targets := g.collect(), g.targets
+		g.targets = nil
+		g.run.rotation.Unlock()
+		histories <- history{ops, targets, err}
+		if err != nil {
+			return
+		}
+		if err = g.cleanUp(targets); err != nil {
+			g.run.fail(err)
+		}
+	}
+}
+
+// --- checking ---------------------------------------------------------------
+
+type history struct {
+	ops     []porcupine.Operation
+	targets []target
+	err     error
+}
+
+const checkTime = 2 * time.Minute
+
+func (r *run) check(histories <-chan history) {
+	model := r.rules.model()
+	for h := range histories {
+		if h.err != nil {
+			r.report(model, h, h.err.Error())
+			continue
+		}
+		switch porcupine.CheckOperationsTimeout(model, h.ops, checkTime) {
+		case porcupine.Ok:
+			atomic.AddUint64(&r.count.checked, uint64(len(h.ops)))
+			atomic.AddUint64(&r.count.histories, 1)
+		case porcupine.Illegal:
+			r.report(model, h, "a history is not linearizable")
+		case porcupine.Unknown:
+			r.report(model, h, "a history could not be judged in "+checkTime.String())
+		}
+	}
+}

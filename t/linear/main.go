@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// linear: whether memcached is linearizable, key by key, as an independent checker judges it.
+//
+//	linear -address HOST:PORT [-udp] [-seconds N] ...
+//	linear -unix PATH ...
+//
+// Prints what it counted as lines of a name and a number, and ends with 1 if a history is wrong;
+// that history is then in the folder of -out, as text and as a page that shows it.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+type counts struct {
+	byKind         [kinds]uint64
+	gets           [ways][forms]uint64 // keys
+	writes         [ways]uint64
+	unknown        uint64
+	lostGets       uint64
+	checked        uint64
+	histories      uint64
+	churned, grown uint64
+	wrong          uint64
+}
+
+type run struct {
+	address, unix, out  string
+	udp                 bool
+	seed                int64
+	seconds, nops       int
+	wanted              uint64
+	ngroups, nclients   int
+	nkeys, reads        int
+	udpReads, udpWrites int
+	lose                float64
+	expire              int
+	churnRate, fillers  int
+	growTo, growRate    int
+	moves, crawls       bool
+	flushPeriod         time.Duration
+	rules               rules
+
+	prefix   string
+	start    time.Time
+	rng      *rand.Rand
+	lastID   uint32
+	groups   []*group
+	rotation sync.Mutex // no history begins or ends while flush_all is under way
+	stress   sync.WaitGroup
+	stopped  uint32
+	count    counts
+	reports  sync.Mutex
+}
+
+func (r *run) now() int64 {
+	return int64(time.Since(r.start))
+}
+
+func (r *run) total() uint64 {
+	var sum uint64
+	for i := range r.count.byKind {
+		sum += atomic.LoadUint64(&r.count.byKind[i])
+	}
+	return sum
+}
+
+func (r *run) over() bool {
+	return atomic.LoadUint32(&r.stopped) != 0 ||
+		time.Since(r.start) > time.Duration(r.seconds)*time.Second ||
+		(r.wanted > 0 && r.total() >= r.wanted)
+}
+
+func (r *run) fail(err error) {
+	atomic.AddUint64(&r.count.wrong, 1)
+	atomic.StoreUint32(&r.stopped, 1)
+	fmt.Fprintln(os.Stderr, "linear:", err)
+}
+
+func (r *run) connect() (*stream, error) {
+	if r.unix != "" {
+		return dial("unix", r.unix)
+	}
+	return dial("tcp", r.address)
+}
+
+func (r *run) countGet(w way, q *request) {
+	atomic.AddUint64(&r.count.gets[w][q.form], uint64(len(q.keys)))
+}
+
+// Writes a wrong history down, as text and as a page.
+func (r *run) report(model porcupine.Model, h history, what string) {
+	r.reports.Lock()
+	defer r.reports.Unlock()
+	r.fail(fmt.Errorf("%s after %.1f s, seed %d", what, time.Since(r.start).Seconds(), r.seed))
+	if r.count.wrong > 3 {
+		return
+	}
+	base := filepath.Join(r.out, fmt.Sprintf("linear-%d-%d", r.seed, r.count.wrong))
+	text, err := os.Create(base + ".txt")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "linear:", err)
+		return
+	}
+	defer text.Close()
+	fmt.Fprintf(text, "%s\n", what)
+	for key, part := range byKey(h.ops) {
+		if porcupine.CheckOperationsTimeout(model, part, checkTime) == porcupine.Ok {
+			continue
+		}
+		fmt.Fprintf(text, "key %d: %s\n", key, h.targets[key].name)
+		sort.Slice(part, func(i, j int) bool { return part[i].Call < part[j].Call })
+		for _, op := range part {
+			fmt.Fprintf(text, "%2d %12d %12d %s\n", op.ClientId, op.Call, op.Return,
+				describe(op.Input.(*input), op.Output.(output)))
+		}
+		_, info := porcupine.CheckOperationsVerbose(model, part, checkTime)
+		page := fmt.Sprintf("%s-key%d.html", base, key)
+		if err := porcupine.VisualizePath(model, info, page); err != nil {
+			fmt.Fprintln(os.Stderr, "linear:", err)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "linear: see %s.txt\n", base)
+}
+
+// Rows of `stats WHICH` that are numbers.
+func (r *run) stats(which string) (map[string]uint64, error) {
+	s, err := r.connect()
+	if err != nil {
+		return nil, err
+	}
+	defer s.conn.Close()
+	rows, err := s.command(strings.TrimSpace("stats "+which), true)
+	out := map[string]uint64{}
+	for _, row := range rows {
+		words := strings.Split(row, " ")
+		if n, err := strconv.ParseUint(words[len(words)-1], 10, 64); err == nil && len(words) == 3 {
+			out[words[1]] = n
+		}
+	}
+	return out, err
+}
+
+func (r *run) parse() {
+	flag.StringVar(&r.address, "address", "", "`HOST:PORT` of the server")
+	flag.StringVar(&r.unix, "unix", "", "its `path` instead")
+	flag.StringVar(&r.out, "out", ".", "`folder` for histories that are wrong")
+	flag.BoolVar(&r.udp, "udp", false, "ask over UDP too")
+	flag.Int64Var(&r.seed, "seed", time.Now().UnixNano()%1e9, "of what is random")
+	flag.IntVar(&r.seconds, "seconds", 10, "how long")
+	flag.Uint64Var(&r.wanted, "operations", 0, "end after so many, 0: by time alone")
+	flag.IntVar(&r.nops, "history", 1500, "operations in one history")
+	flag.IntVar(&r.ngroups, "groups", 2, "histories at a time")
+	flag.IntVar(&r.nclients, "clients", 8, "of one history")
+	flag.IntVar(&r.nkeys, "keys", 3, "of one history")
+	flag.IntVar(&r.reads, "reads", 60, "percent of the operations")
+	flag.IntVar(&r.udpReads, "udp-reads", 75, "percent of the reads")
+	flag.IntVar(&r.udpWrites, "udp-writes", 20, "percent of the writes")
+	flag.Float64Var(&r.lose, "lose", 0.005, "part of the datagrams that is lost on purpose")
+	flag.IntVar(&r.expire, "expire", 0, "percent of the writes that expire in 1 or 2 s")
+	flag.BoolVar(&r.rules.evicts, "evicts", false, "memory is short: any item may go at any time")
+	flag.IntVar(&r.churnRate, "churn", 0, "writes a second to other keys")
+	flag.IntVar(&r.fillers, "fillers", 20000, "how many other keys")
+	flag.IntVar(&r.growTo, "grow", 0, "how many new keys to store beside")
+	flag.IntVar(&r.growRate, "grow-rate", 20000, "of them a second")
+	flag.BoolVar(&r.moves, "moves", false, "move slab pages")
+	flag.BoolVar(&r.crawls, "crawls", false, "run the crawler")
+	flag.DurationVar(&r.flushPeriod, "flush", 0, "time between two flush_all")
+	slack := flag.Duration("slack", 150*time.Millisecond, "how far clocks may be apart")
+	flag.Parse()
+	r.rules.slack = int64(*slack)
+	r.rng = rand.New(rand.NewSource(r.seed))
+	r.prefix = fmt.Sprintf("l%x", r.seed)
+}
+
+func (r *run) play() error {
+	if r.moves {
+		if err := r.makeRoom(); err != nil {
+			return err
+		}
+	}
+	r.start = time.Now()
+	for i := 0; i < r.ngroups; i++ {
+		g, err := newGroup(r, i)
+		if err != nil {
+			return err
+		}
+		g.collect()
+		r.groups = append(r.groups, g)
+	}
+	if err := r.startStress(); err != nil {
+		return err
+	}
+	histories := make(chan history, 2)
+	var playing, checking sync.WaitGroup
+	for _, g := range r.groups {
+		playing.Add(1)
+		go func(g *group) {
+			defer playing.Done()
+			g.loop(histories)
+		}(g)
+	}
+	checking.Add(1)
+	go func() {
+		defer checking.Done()
+		r.check(histories)
+	}()
+	playing.Wait()
+	r.stress.Wait()
+	close(histories)
+	checking.Wait()
+	return nil
+}
+
+func (r *run) print(before, after map[string]uint64, kernel bool) {
+	fmt.Printf("seed %d\nseconds %.1f\noperations %d\nchecked %d\nhistories %d\nwrong %d\n",
+		r.seed, time.Since(r.start).Seconds(), r.total(), r.count.checked, r.count.histories,
+		r.count.wrong)
+	for i, name := range kindNames {
+		fmt.Printf("op_%s %d\n", name, r.count.byKind[i])
+	}
+	for w, name := range wayNames {
+		name = strings.ReplaceAll(name, " ", "_")
+		fmt.Printf("writes_%s %d\n", name, r.count.writes[w])
+		for f := range r.count.gets[w] {
+			fmt.Printf("keys_%s_%s %d\n", name, formNames[w&1][f], r.count.gets[w][f])
+		}
+	}
+	fmt.Printf("unknown %d\nlost_gets %d\nchurned %d\ngrown %d\n", r.count.unknown,
+		r.count.lostGets, r.count.churned, r.count.grown)
+	if !kernel {
+		return
+	}
+	var names []string
+	for name := range after {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		fmt.Printf("kernel_%s %d\n", name, after[name]-before[name])
+	}
+}
+
+func main() {
+	r := &run{}
+	r.parse()
+	before, err := r.stats("bmc")
+	if err == nil {
+		err = r.play()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "linear:", err)
+		os.Exit(2)
+	}
+	after, err := r.stats("bmc")
+	r.print(before, after, err == nil && r.udp)
+	if r.count.wrong > 0 || err != nil {
+		os.Exit(1)
+	}
+}

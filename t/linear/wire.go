@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// wire: requests in the text, meta and binary protocols, over streams and datagrams.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// How a get is asked.
+type form uint8
+
+const (
+	formGet  form = iota // text get, or binary GET
+	formGets             // text gets, or binary GETK
+	formMeta             // mg
+	forms
+)
+
+var formNames = [2][forms]string{{"get", "gets", "mg"}, {"bget", "bgetk", "bget"}}
+
+type request struct {
+	op     kind
+	form   form
+	binary bool
+	keys   []string // more than one for text gets alone
+	data   []byte
+	flags  uint32
+	ttl    int64
+	cas    uint64
+	delta  uint64
+}
+
+// One answer, or of a get one for each key, before its value is looked at.
+type reply struct {
+	result result
+	data   []byte
+	flags  uint32
+	number uint64
+	cas    uint64
+}
+
+var errLost = errors.New("no answer")
+
+// --- requests ---------------------------------------------------------------
+
+func (q *request) text() []byte {
+	key := q.keys[0]
+	switch q.op {
+	case opGet:
+		switch q.form {
+		case formMeta:
+			return []byte("mg " + key + " f c v k\r\n")
+		case formGets:
+			return []byte("gets " + strings.Join(q.keys, " ") + "\r\n")
+		}
+		return []byte("get " + strings.Join(q.keys, " ") + "\r\n")
+	case opDelete:
+		return []byte("delete " + key + "\r\n")
+	case opIncr, opDecr:
+		return []byte(fmt.Sprintf("%s %s %d\r\n", kindNames[q.op], key, q.delta))
+	case opTouch:
+		return []byte(fmt.Sprintf("touch %s %d\r\n", key, q.ttl))
+	case opFlush:
+		return []byte("flush_all\r\n")
+	}
+	head := fmt.Sprintf("%s %s %d %d %d", kindNames[q.op], key, q.flags, q.ttl, len(q.data))
+	if q.op == opCas {
+		head += fmt.Sprintf(" %d", q.cas)
+	}
+	return []byte(head + "\r\n" + string(q.data) + "\r\n")
+}
+
+var opcodes = map[kind]byte{opSet: 1, opAdd: 2, opReplace: 3, opCas: 1, opDelete: 4, opIncr: 5,
+	opDecr: 6, opFlush: 8, opAppend: 0xe, opTouch: 0x1c}
+
+func (q *request) packet() []byte {
+	var extras []byte
+	opcode, key := opcodes[q.op], q.keys[0]
+	switch q.op {
+	case opGet:
+		opcode = map[form]byte{formGet: 0, formGets: 0xc, formMeta: 0}[q.form]
+	case opSet, opAdd, opReplace, opCas:
+		extras = binary.BigEndian.AppendUint32(nil, q.flags)
+		extras = binary.BigEndian.AppendUint32(extras, uint32(q.ttl))
+	case opIncr, opDecr:
+		extras = binary.BigEndian.AppendUint64(nil, q.delta)
+		extras = binary.BigEndian.AppendUint64(extras, 0)
+		extras = binary.BigEndian.AppendUint32(extras, 0xffffffff) // if there is none: NOT_FOUND
+	case opTouch:
+		extras = binary.BigEndian.AppendUint32(nil, uint32(q.ttl))
+	case opFlush:
+		key = ""
+	}
+	out := make([]byte, 24, 24+len(extras)+len(key)+len(q.data))
+	out[0], out[1] = 0x80, opcode
+	binary.BigEndian.PutUint16(out[2:], uint16(len(key)))
+	out[4] = byte(len(extras))
+	binary.BigEndian.PutUint32(out[8:], uint32(len(extras)+len(key)+len(q.data)))
+	binary.BigEndian.PutUint64(out[16:], q.cas)
+	out = append(out, extras...)
+	out = append(out, key...)
+	return append(out, q.data...)
+}
+
+func (q *request) bytes() []byte {
+	if q.binary {
+		return q.packet()
+	}
+	return q.text()
+}
+
+// --- answers ----------------------------------------------------------------
+
+func line(r *bufio.Reader) (string, error) {
+	text, err := r.ReadString('\n')
+	if err == nil && !strings.HasSuffix(text, "\r\n") {
+		err = fmt.Errorf("an odd line %q", text)
+	}
+	return strings.TrimSuffix(text, "\r\n"), err
+}
+
+func block(r *bufio.Reader, n int) ([]byte, error) {
+	data := make([]byte, n+2)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return nil, err
+	}
+	if data[n] != '\r' || data[n+1] != '\n' {
+		return nil, fmt.Errorf("a value of %d bytes without its end: %q", n, data[n:])
+	}
+	return data[:n], nil
+}
+
+// The numbers in words, which may have a letter before each.
+func numbers(words []string) ([]uint64, error) {
+	var out []uint64
+	for _, word := range words {
+		n, err := strconv.ParseUint(strings.TrimLeft(word, "fc"), 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+func (q *request) readValues(r *bufio.Reader) ([]reply, error) {
+	out := make([]reply, len(q.keys))
+	for i := range out {
+		out[i].result = resAbsent
+	}
+	for at := 0; ; at++ {
+		head, err := line(r)
+		if err != nil || head == "END" {
+			return out, err
+		}
+		words := strings.Split(head, " ")
+		if len(words) < 4 || words[0] != "VALUE" {
+			return nil, fmt.Errorf("an odd answer to get: %q", head)
+		}
+		for at < len(q.keys) && q.keys[at] != words[1] {
+			at++
+		}
+		n, err := numbers(words[2:])
+		if err != nil || at == len(q.keys) || (len(n) == 3) != (q.form == formGets) {
+			return nil, fmt.Errorf("an odd answer to get %s: %q", q.keys, head)
+		}
+		out[at] = reply{result: resHit, flags: uint32(n[0])}
+		if len(n) == 3 {
+			out[at].cas = n[2]
+		}
+		if out[at].data, err = block(r, int(n[1])); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (q *request) readMeta(r *bufio.Reader) ([]reply, error) {
+	head, err := line(r)
+	if err != nil || head == "EN k"+q.keys[0] {
+		return []reply{{result: resAbsent}}, err
+	}
+	words := strings.Split(head, " ")
+	if len(words) != 5 || words[0] != "VA" || words[4] != "k"+q.keys[0] {
+		return nil, fmt.Errorf("an odd answer to mg %s: %q", q.keys, head)
+	}
+	n, err := numbers(words[1:4])
+	if err != nil {
+		return nil, fmt.Errorf("an odd answer to mg %s: %q", q.keys, head)
+	}
+	data, err := block(r, int(n[0]))
+	return []reply{{result: resHit, data: data, flags: uint32(n[1]), cas: n[2]}}, err
+}
+
+var textResults = map[string]result{
+	"STORED": resStored, "EXISTS": resExists, "NOT_FOUND": resAbsent, "DELETED": resDone,
+	"TOUCHED": resDone, "OK": resDone, "SERVER_ERROR out of memory storing object": resFailed,
+}
+
+func (q *request) readText(r *bufio.Reader) ([]reply, error) {
+	if q.op == opGet {
+		if q.form == formMeta {
+			return q.readMeta(r)
+		}
+		return q.readValues(r)
+	}
+	text, err := line(r)
+	if err != nil {
+		return nil, err
+	}
+	if found, ok := textResults[text]; ok {
+		return []reply{{result: found}}, nil
+	}
+	if text == "NOT_STORED" {
+		return []reply{{result: q.notStored()}}, nil
+	}
+	if strings.HasPrefix(text, "SERVER_ERROR out of memory") {
+		return []reply{{result: resFailed}}, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || (q.op != opIncr && q.op != opDecr) {
+		return nil, fmt.Errorf("an odd answer to %s: %q", kindNames[q.op], text)
+	}
+	return []reply{{result: resNumber, number: n}}, nil
+}
+
+func (q *request) notStored() result {
+	if q.op == opAdd {
+		return resRefused
+	}
+	return resAbsent
+}
+
+// What a status of the binary protocol says.
+func (q *request) judge(status uint16) (result, error) {
+	switch {
+	case status == 0 && q.op == opGet:
+		return resHit, nil
+	case status == 0 && (q.op == opIncr || q.op == opDecr):
+		return resNumber, nil
+	case status == 0 && (q.op == opDelete || q.op == opTouch || q.op == opFlush):
+		return resDone, nil
+	case status == 0:
+		return resStored, nil
+	case status == 1:
+		return resAbsent, nil
+	case status == 2 && q.op == opAdd:
+		return resRefused, nil
+	case status == 2:
+		return resExists, nil
+	case status == 5:
+		return q.notStored(), nil
+	case status == 0x82:
+		return resFailed, nil
+	}
+	return resUnknown, fmt.Errorf("status %#x of %s", status, kindNames[q.op])
+}
+
+func (q *request) readPacket(r *bufio.Reader) ([]reply, error) {
+	var head [24]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	body := make([]byte, binary.BigEndian.Uint32(head[8:]))
+	if _, err := io.ReadFull(r, body); err != nil {
+		return nil, err
+	}
+	found, err := q.judge(binary.BigEndian.Uint16(head[6:]))
+	if err != nil || head[0] != 0x81 {
+		return nil, fmt.Errorf("an odd answer % x: %v", head, err)
+	}
+	out := reply{result: found, cas: binary.BigEndian.Uint64(head[16:])}
+	nextras, nkey := int(head[4]), int(binary.BigEndian.Uint16(head[2:]))
+	if found == resHit {
+		if nextras != 4 || (nkey != 0 && string(body[4:4+nkey]) != q.keys[0]) ||
+			(nkey != 0) != (q.form == formGets) {
+			return nil, fmt.Errorf("an odd answer % x %.40q to a get of %s", head, body, q.keys)
+		}
+		out.flags = binary.BigEndian.Uint32(body)
+		out.data = body[4+nkey:]
+	}
+	if found == resNumber {
+		out.number = binary.BigEndian.Uint64(body)
+	}
+	return []reply{out}, nil
+}
+
+func (q *request) read(r *bufio.Reader) ([]reply, error) {
+	if q.binary {
+		return q.readPacket(r)
+	}
+	return q.readText(r)
+}
+
+// --- streams ----------------------------------------------------------------
+
+type stream struct {
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func dial(network, address string) (*stream, error) {
+	conn, err := net.Dial(network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &stream{conn, bufio.NewReaderSize(conn, 1<<16)}, nil
+}
+
+func (s *stream) ask(q *request) ([]reply, error) {
+	s.conn.SetDeadline(time.Now().Add(silence))
+	if _, err := s.conn.Write(q.bytes()); err != nil {
+		return nil, err
+	}
+	return q.read(s.in)
+}
+
+// A text command whose answer is one line, or lines up to END.
+func (s *stream) command(text string, lines bool) ([]string, error) {
+	if _, err := s.conn.Write([]byte(text + "\r\n")); err != nil {
+		return nil, err
+	}
+	var out []string
+	for {
+		one, err := line(s.in)
+		if err != nil || (lines && one == "END") {
+			return out, err
+		}
+		out = append(out, one)
+		if !lines {
+			return out, nil
+		}
+	}
+}
+
+// --- datagrams --------------------------------------------------------------
+
+const (
+	frameBytes = 8
+	patience   = time.Second      // for a datagram
+	silence    = 60 * time.Second // of a stream, which is an error
+)
+
+type datagrams struct {
+	conn net.Conn
+	id   uint16
+	in   []byte
+}
+
+func (d *datagrams) send(q *request) error {
+	d.id++
+	frame := []byte{byte(d.id >> 8), byte(d.id), 0, 0, 0, 1, 0, 0}
+	_, err := d.conn.Write(append(frame, q.bytes()...))
+	return err
+}
+
+// The whole answer to the last request; what is older is thrown away.
+func (d *datagrams) receive() ([]byte, error) {
+	var parts [][]byte
+	left := -1
+	d.conn.SetReadDeadline(time.Now().Add(patience))
+	for left != 0 {
+		n, err := d.conn.Read(d.in)
+		if err != nil {
+			return nil, errLost
+		}
+		if n < frameBytes || binary.BigEndian.Uint16(d.in) != d.id {
+			continue
+		}
+		at, count := int(binary.BigEndian.Uint16(d.in[2:])), int(binary.BigEndian.Uint16(d.in[4:]))
+		if left < 0 {
+			parts, left = make([][]byte, count), count
+		}
+		if at >= len(parts) || count != len(parts) || parts[at] != nil {
+			return nil, fmt.Errorf("an odd datagram: % x", d.in[:frameBytes])
+		}
+		parts[at] = append([]byte{}, d.in[frameBytes:n]...)
+		left--
+	}
+	return bytes.Join(parts, nil), nil
+}
+
+func (d *datagrams) ask(q *request) ([]reply, error) {
+	if err := d.send(q); err != nil {
+		return nil, errLost
+	}
+	data, err := d.receive()
+	if err != nil {
+		return nil, err
+	}
+	rest := bytes.NewReader(data)
+	r := bufio.NewReader(rest)
+	out, err := q.read(r)
+	if left := rest.Len() + r.Buffered(); err == nil && left > 0 {
+		err = fmt.Errorf("%d bytes behind an answer", left)
+	}
+	if err != nil {
+		err = fmt.Errorf("%v in %.200q", err, data)
+	}
+	return out, err
+}
