@@ -72,6 +72,20 @@ static void missing_capabilities(char *out, size_t nout)
             n += (size_t)snprintf(out + n, nout - n, "%s%s", n ? ", " : "", needed[i].name);
 }
 
+/* Its root has every capability, and none that counts here. */
+static bool in_user_namespace(void)
+{
+    FILE *map = fopen("/proc/self/uid_map", "re");
+    unsigned int inside = 0, outside = 0, length = UINT32_MAX;
+
+    if (map) {
+        if (fscanf(map, "%u %u %u", &inside, &outside, &length) != 3)
+            length = UINT32_MAX;
+        fclose(map);
+    }
+    return length != UINT32_MAX;
+}
+
 static void explain_load(int rc, char *log, char *error, size_t nerror)
 {
     char missing[64];
@@ -82,6 +96,12 @@ static void explain_load(int rc, char *log, char *error, size_t nerror)
                  "cannot load the kernel programs without %s: start as root, or grant them "
                  "(systemd: AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_PERFMON)",
                  missing);
+    else if ((rc == -EPERM || rc == -EACCES) && in_user_namespace())
+        snprintf(error, nerror,
+                 "cannot load the kernel programs in a user namespace, whose capabilities do not "
+                 "count for them: start it outside, or in a container that is privileged");
+    else if (rc == -ENOMEM)
+        snprintf(error, nerror, "no memory for the kernel's maps: the memory cgroup's limit");
     else if (rc == -EPERM || rc == -EACCES)
         snprintf(error, nerror,
                  "the kernel forbids loading BPF programs (%s): lockdown, a seccomp filter or a "

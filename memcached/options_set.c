@@ -390,7 +390,7 @@ int options_check(struct options *o, FILE *err)
 {
     int status = check_sizes(o, err);
 
-    if (status == OPTIONS_RUN && (o->sasl || o->auth_file) && o->kcache.ninterfaces > 0) {
+    if (status == OPTIONS_RUN && (o->sasl || o->auth_file) && kcache_wanted(&o->kcache)) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "-X bmc= answers whoever asks: it cannot go with authentication (-S, -Y)");
     }
@@ -410,7 +410,7 @@ int options_check(struct options *o, FILE *err)
     if (o->ssl_enabled && o->tcp_port == 0) {
         return refuse(err, EXIT_USAGE_ERROR, "ERROR: You cannot enable SSL without a TCP port.");
     }
-    if (o->kcache.ninterfaces > 0 && (o->udp_port == 0 || o->socket_path)) {
+    if (kcache_wanted(&o->kcache) && (o->udp_port == 0 || o->socket_path)) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "-X bmc= answers UDP: it needs a UDP port (-U) and no unix socket (-s)");
     }

@@ -117,8 +117,8 @@ const struct option_row option_table[] = {
      .manual = "Before a word that begins with bmc= it is another option: see THE KERNEL PATH."},
     {.name = "X bmc=<if>[,...]",
      .help = "answer UDP gets in the kernel on interface <if>; further\n"
-             "words: bmc=<if>, mode=native|skb|auto, stall=<seconds>,\n"
-             "allow=<prefix>,..., rate=<num>[/<burst>],\n"
+             "words: bmc=<if>|auto, mode=native|skb|tc|auto,\n"
+             "stall=<seconds>, allow=<prefix>,..., rate=<num>[/<burst>],\n"
              "amplification=<num>, optional"},
     {'S', "enable-sasl", NULL, OPTION_ON, FIELD(sasl), OPTION_LACKS(ENABLE_SASL, "SASL"),
      .help = "turn on SASL authentication, binary protocol only"},

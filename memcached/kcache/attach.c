@@ -5,7 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kcache/link.h"
+#include "kcache/refusal.h"
 #include "kcache/veth.h"
+
+enum { WHY_MAX = 640 };
 
 int attach_find(struct attachment *at, const char *name, char *error, size_t nerror)
 {
@@ -20,96 +24,98 @@ int attach_find(struct attachment *at, const char *name, char *error, size_t ner
     return 0;
 }
 
-/* Why an interface takes no XDP program, and what helps. */
-static void explain_xdp(const struct attachment *at, enum kcache_mode mode, int rc, char *error,
-                        size_t nerror)
-{
-    const char *name = at->name;
-    char program[16];
-    uint32_t id = loader_xdp_present(at->link.ifindex, program);
-
-    if (id)
-        snprintf(error, nerror,
-                 "bmc: %s: another XDP program is attached (id %u%s%s); it stays: detach it "
-                 "first (`ip link set dev %s xdp off`), use mode=tc or another interface",
-                 name, id, program[0] ? ", " : "", program, name);
-    else if (rc == -EPERM || rc == -EACCES)
-        snprintf(error, nerror, "bmc: %s: attaching needs CAP_NET_ADMIN and CAP_BPF", name);
-    else if (mode == KCACHE_NATIVE && rc == -EOPNOTSUPP)
-        snprintf(error, nerror,
-                 "bmc: %s: its driver has no XDP; leave out mode=native to use the generic one",
-                 name);
-    else
-        snprintf(error, nerror,
-                 "bmc: %s refuses the XDP program: %s (often the MTU is over the driver's limit "
-                 "for XDP, LRO or hardware GRO is on, or there are too many channels: see "
-                 "`ip -d link show %s`, `ethtool -k %s`, `ethtool -l %s`)",
-                 name, strerror(-rc), name, name, name);
-}
-
 static void say(const struct attachment *at, const char *text)
 {
     fprintf(stderr, "bmc: %s: %s\n", at->name, text);
 }
 
-/* Native XDP if it is wanted and its replies arrive. -EOPNOTSUPP: go on with generic. */
-static int attach_native(struct loader *loader, struct attachment *at, enum kcache_mode mode)
+/* Whether native XDP would answer rightly; what speaks against it is said in `why`. */
+static bool native_serves(const struct link_facts *link, enum veth_peer peer, char *why,
+                          size_t nwhy)
 {
-    enum veth_peer peer = veth_peer(at->link.ifindex);
-    char text[160];
-    int rc;
-
-    if (peer == VETH_DEAF && mode == KCACHE_AUTO) {
-        say(at, "the other end of this veth has no XDP program, so native replies would "
-                "be dropped");
-        return -EOPNOTSUPP;
+    if (peer == VETH_DEAF) {
+        snprintf(why, nwhy,
+                 "the other end of this veth has no XDP program, so native replies would be "
+                 "dropped");
+        return false;
     }
-    rc = loader_attach_xdp(loader, &at->link, false);
-    if (rc == 0 && peer == VETH_DEAF)
-        say(at, "replies are dropped until the other end of this veth has an XDP program");
-    if (rc == 0 || mode == KCACHE_NATIVE || rc == -EBUSY || rc == -EEXIST)
-        return rc;
-    if (rc != -EOPNOTSUPP) {
-        snprintf(text, sizeof(text), "the driver refuses native XDP (%s): check MTU, LRO, channels",
-                 strerror(-rc));
-        say(at, text);
-    }
-    return -EOPNOTSUPP;
+    return !refusal_of_native(link, why, nwhy);
 }
 
-static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_mode mode)
+/* Native XDP where it answers rightly; asked for, also on a veth whose peer will follow. */
+static int attach_native(struct loader *loader, struct attachment *at, enum kcache_mode mode,
+                         const struct link_facts *link, char *why, size_t nwhy)
 {
-    int rc = mode == KCACHE_GENERIC ? -EOPNOTSUPP : attach_native(loader, at, mode);
+    enum veth_peer peer = veth_peer(at->link.ifindex);
+    int rc;
 
-    if (rc != -EOPNOTSUPP || mode == KCACHE_NATIVE)
-        return rc;
-    return loader_attach_xdp(loader, &at->link, true);
+    if (!native_serves(link, peer, why, nwhy) && (mode == KCACHE_AUTO || peer != VETH_DEAF))
+        return -EDOM;
+    rc = loader_attach_xdp(loader, &at->link, false);
+    if (rc)
+        refusal_explain(loader, link, false, rc, why, nwhy);
+    else if (peer == VETH_DEAF)
+        say(at, "replies are dropped until the other end of this veth has an XDP program");
+    return rc;
+}
+
+/* By the mode, native first. 0, or -errno with `why`. */
+static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_mode mode,
+                      const struct link_facts *link, char *why, size_t nwhy)
+{
+    int rc;
+
+    if (mode != KCACHE_GENERIC) {
+        rc = attach_native(loader, at, mode, link, why, nwhy);
+        if (!rc || mode == KCACHE_NATIVE || rc == -EBUSY || rc == -EEXIST)
+            return rc;
+        if (rc != -EOPNOTSUPP || strcmp(link->kind, "bond") == 0)
+            say(at, why);
+    }
+    rc = loader_attach_xdp(loader, &at->link, true);
+    if (rc)
+        refusal_explain(loader, link, true, rc, why, nwhy);
+    return rc;
+}
+
+static void say_how(const struct attachment *at, enum kcache_mode mode, int tc)
+{
+    fprintf(stderr, "bmc: %s: %s, %sTC ingress (%s)\n", at->name,
+            mode == KCACHE_TC  ? "no XDP"
+            : at->link.generic ? "XDP generic"
+                               : "XDP native",
+            tc ? "no " : "",
+            tc                ? strerror(-tc)
+            : at->link.filter ? "filter"
+                              : "tcx");
 }
 
 int attach_interface(struct loader *loader, struct attachment *at, enum kcache_mode mode,
                      char *error, size_t nerror)
 {
-    bool xdp = mode != KCACHE_TC;
-    int rc = xdp ? attach_xdp(loader, at, mode) : 0;
+    struct link_facts link;
+    char why[WHY_MAX];
+    int rc = link_read(at->link.ifindex, &link);
 
+    if (rc)
+        snprintf(why, sizeof(why), "the interface is gone (see `ip link`)");
+    else if (refusal_foreseen(&link, why, sizeof(why)))
+        rc = -EOPNOTSUPP;
+    else if (mode != KCACHE_TC)
+        rc = attach_xdp(loader, at, mode, &link, why, sizeof(why));
     if (rc) {
-        explain_xdp(at, mode, rc, error, nerror);
+        snprintf(error, nerror, "bmc: %s: %s", at->name, why);
         return -1;
     }
     rc = loader_attach_tc(loader, &at->link);
-    if (rc && !xdp) {
+    if (rc && mode == KCACHE_TC) {
         snprintf(error, nerror, "bmc: %s: TC ingress refuses the program: %s", at->name,
                  strerror(-rc));
         return -1;
     }
-    fprintf(stderr, "bmc: %s: %s, %sTC ingress (%s)\n", at->name,
-            !xdp               ? "no XDP"
-            : at->link.generic ? "XDP generic"
-                               : "XDP native",
-            rc ? "no " : "",
-            rc                ? strerror(-rc)
-            : at->link.filter ? "filter"
-                              : "tcx");
+    say_how(at, mode, rc);
+    if (!(link.flags & IFF_UP))
+        say(at, "the interface is down, and answers nothing until it is up");
     return 0;
 }
 

@@ -10,6 +10,7 @@
 
 #include "bpf/loader.h"
 #include "kcache/attach.h"
+#include "kcache/auto.h"
 #include "kcache/guard.h"
 #include "kcache/pulse.h"
 #include "kcache/self.h"
@@ -18,7 +19,8 @@ struct kcache {
     struct provider provider;
     struct loader *loader;
     struct attachment attached[KCACHE_MAX_INTERFACES];
-    unsigned int ninterfaces;
+    unsigned int ninterfaces, nnamed; /* the first nnamed were asked for by name */
+    bool automatic;
     enum kcache_mode mode;
     int stall;
     struct pulse pulse;
@@ -62,7 +64,7 @@ static int find_interfaces(struct kcache *kcache, const struct kcache_options *o
     for (i = 0; i < options->ninterfaces; i++)
         if (attach_find(&kcache->attached[i], options->interfaces[i], error, nerror))
             return -1;
-    kcache->ninterfaces = options->ninterfaces;
+    kcache->ninterfaces = kcache->nnamed = options->ninterfaces;
     return 0;
 }
 
@@ -85,6 +87,7 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
         .segment = provide_segment, .table = provide_table, .control = provide_control};
     kcache->mode = options->mode;
     kcache->stall = options->stall ? options->stall : KCACHE_STALL;
+    kcache->automatic = options->automatic;
     if (find_interfaces(kcache, options, error, nerror)) {
         free(kcache);
         return NULL;
@@ -166,21 +169,61 @@ static void let_tc_follow(struct kcache *kcache)
     loader_set_tc(kcache->loader, everywhere, kcache->mode == KCACHE_TC);
 }
 
+static bool is_listed(const struct kcache *kcache, const char *name)
+{
+    unsigned int i;
+
+    for (i = 0; i < kcache->ninterfaces; i++)
+        if (strcmp(kcache->attached[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static void add_automatic(struct kcache *kcache, const struct in6_addr *addresses, size_t n)
+{
+    char names[KCACHE_MAX_INTERFACES][IF_NAMESIZE], ignored[128];
+    size_t found = auto_interfaces(addresses, n, names, KCACHE_MAX_INTERFACES), i;
+
+    for (i = 0; i < found && kcache->ninterfaces < KCACHE_MAX_INTERFACES; i++)
+        if (!is_listed(kcache, names[i]) && !attach_find(&kcache->attached[kcache->ninterfaces],
+                                                         names[i], ignored, sizeof(ignored)))
+            kcache->ninterfaces++;
+}
+
+/* To all interfaces, or with `error` to none. One of bmc=auto that refuses is left out. */
+static int attach_all(struct kcache *kcache, char *error, size_t nerror)
+{
+    unsigned int i = 0;
+
+    while (i < kcache->ninterfaces) {
+        if (!attach_interface(kcache->loader, &kcache->attached[i], kcache->mode, error, nerror)) {
+            i++;
+            continue;
+        }
+        if (i < kcache->nnamed)
+            return -1;
+        if (kcache->ninterfaces > 1)
+            fprintf(stderr, "%s; left to the server\n", error);
+        kcache->attached[i] = kcache->attached[--kcache->ninterfaces];
+    }
+    return kcache->ninterfaces ? 0 : -1;
+}
+
 int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *addresses, size_t n,
                   char *error, size_t nerror)
 {
     struct mc_control *control = loader_control(kcache->loader);
-    unsigned int i;
 
+    if (kcache->automatic)
+        add_automatic(kcache, addresses, n);
+    snprintf(error, nerror, "bmc=auto: no interface has an address that UDP is served on");
     find_self(kcache, addresses, n);
     pulse_beat(&kcache->pulse);
     __atomic_store_n(&control->port, htons(port), __ATOMIC_RELEASE);
-    for (i = 0; i < kcache->ninterfaces; i++) {
-        if (attach_interface(kcache->loader, &kcache->attached[i], kcache->mode, error, nerror)) {
-            control->port = 0;
-            detach(kcache);
-            return -1;
-        }
+    if (attach_all(kcache, error, nerror)) {
+        control->port = 0;
+        detach(kcache);
+        return -1;
     }
     let_tc_follow(kcache);
     return 0;

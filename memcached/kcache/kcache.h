@@ -35,6 +35,7 @@ struct kcache_words {
 struct kcache_options {
     const char *interfaces[KCACHE_MAX_INTERFACES];
     unsigned int ninterfaces;
+    bool automatic; /* beside these the interfaces that carry the listening addresses */
     enum kcache_mode mode;
     bool optional; /* a failure is a warning */
     int stall;     /* seconds that the kernel answers for a server that does not run; 0:
@@ -55,6 +56,8 @@ struct kcache;
  * says what is wrong. May be called again to add interfaces.
  */
 const char *kcache_parse(struct kcache_options *options, char *word);
+/* Whether such a word was given. */
+bool kcache_wanted(const struct kcache_options *options);
 
 /*
  * Loads the programs and creates the first maps; attaches nothing. reach: how many bytes of
@@ -69,7 +72,8 @@ struct provider *kcache_provider(struct kcache *kcache);
  * From here on the kernel answers for UDP `port` on the `n` addresses, those of IPv4
  * mapped into IPv6 (:: and ::ffff:0.0.0.0: all of the family that this machine has).
  * The store must be ready and the sockets bound. Says on stderr, a line for each
- * interface, how it is attached. 0, or -1 with `error`.
+ * interface, how it is attached. An interface that was found for bmc=auto may fail, as long
+ * as there is another. 0, or -1 with `error` and nothing attached.
  */
 int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *addresses, size_t n,
                   char *error, size_t nerror);

@@ -3,8 +3,13 @@
 kcache_srcs = memcached/kcache/kcache.h memcached/kcache/parse.c memcached/kcache/prefix.c \
     memcached/kcache/prefix.h
 if ENABLE_BMC
-kcache_srcs += memcached/kcache/kcache.c memcached/kcache/attach.c memcached/kcache/attach.h \
-    memcached/kcache/self.c memcached/kcache/self.h memcached/kcache/veth.c memcached/kcache/veth.h
+kcache_srcs += memcached/kcache/kcache.c
+kcache_srcs += memcached/kcache/attach.c memcached/kcache/attach.h
+kcache_srcs += memcached/kcache/auto.c memcached/kcache/auto.h
+kcache_srcs += memcached/kcache/link.c memcached/kcache/link.h
+kcache_srcs += memcached/kcache/refusal.c memcached/kcache/refusal.h
+kcache_srcs += memcached/kcache/self.c memcached/kcache/self.h
+kcache_srcs += memcached/kcache/veth.c memcached/kcache/veth.h
 kcache_srcs += memcached/kcache/pulse.c memcached/kcache/pulse.h
 kcache_srcs += memcached/kcache/guard.c memcached/kcache/guard.h
 else

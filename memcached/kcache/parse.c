@@ -14,7 +14,11 @@ static const char *add_interface(struct kcache_options *options, const char *nam
     unsigned int i;
 
     if (!*name)
-        return "bmc= needs the name of an interface, like bmc=eth0";
+        return "bmc= needs the name of an interface, like bmc=eth0, or bmc=auto";
+    if (strcmp(name, "auto") == 0) {
+        options->automatic = true;
+        return NULL;
+    }
     if (strlen(name) >= IF_NAMESIZE)
         return "bmc=: the name of the interface is too long";
     for (i = 0; i < options->ninterfaces; i++)
@@ -129,6 +133,11 @@ static const char *parse_amplification(struct kcache_options *options, const cha
     const char *rest = parse_number(text, 1, 65535, &options->amplification);
 
     return rest && !*rest ? NULL : "bmc: amplification= takes a number from 1 to 65535";
+}
+
+bool kcache_wanted(const struct kcache_options *options)
+{
+    return options->ninterfaces > 0 || options->automatic;
 }
 
 const char *kcache_parse(struct kcache_options *options, char *word)

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kcache/link.h"
+
+#include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/if_link.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sockios.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+union answer {
+    struct nlmsghdr header;
+    char bytes[32768];
+};
+
+struct link_request {
+    struct nlmsghdr header;
+    struct ifinfomsg link;
+    struct rtattr attribute;
+    uint32_t netns;
+};
+
+/* --- attributes -------------------------------------------------------------- */
+
+static uint32_t attribute_u32(const struct rtattr *attribute)
+{
+    uint32_t value = 0;
+
+    if (attribute && RTA_PAYLOAD(attribute) >= sizeof(value))
+        memcpy(&value, RTA_DATA(attribute), sizeof(value));
+    return value;
+}
+
+static void attribute_text(const struct rtattr *attribute, char *out, size_t nout)
+{
+    out[0] = '\0';
+    if (attribute)
+        snprintf(out, nout, "%.*s", (int)RTA_PAYLOAD(attribute), (const char *)RTA_DATA(attribute));
+}
+
+/* The attribute `type` in a list, or NULL. The high bits of a type are flags. */
+static const struct rtattr *find(const struct rtattr *list, size_t n, unsigned int type)
+{
+    for (; RTA_OK(list, n); list = RTA_NEXT(list, n))
+        if ((list->rta_type & NLA_TYPE_MASK) == type)
+            return list;
+    return NULL;
+}
+
+static const struct rtattr *find_inside(const struct rtattr *nest, unsigned int type)
+{
+    return nest ? find(RTA_DATA(nest), RTA_PAYLOAD(nest), type) : NULL;
+}
+
+static void read_link(const struct nlmsghdr *header, struct link_facts *out)
+{
+    const struct ifinfomsg *link = NLMSG_DATA(header);
+    const struct rtattr *list = IFLA_RTA(link), *netns;
+    size_t n = IFLA_PAYLOAD(header);
+
+    memset(out, 0, sizeof(*out));
+    out->ifindex = link->ifi_index;
+    out->type = link->ifi_type;
+    out->flags = link->ifi_flags;
+    attribute_text(find(list, n, IFLA_IFNAME), out->name, sizeof(out->name));
+    attribute_text(find_inside(find(list, n, IFLA_LINKINFO), IFLA_INFO_KIND), out->kind,
+                   sizeof(out->kind));
+    out->lower = (int)attribute_u32(find(list, n, IFLA_LINK));
+    netns = find(list, n, IFLA_LINK_NETNSID);
+    out->lower_is_away = netns != NULL;
+    out->netns = attribute_u32(netns);
+    out->master = (int)attribute_u32(find(list, n, IFLA_MASTER));
+    out->native_xdp = attribute_u32(find_inside(find(list, n, IFLA_XDP), IFLA_XDP_DRV_PROG_ID));
+}
+
+/* --- questions ---------------------------------------------------------------- */
+
+static int open_netlink(void)
+{
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+
+    return fd < 0 ? -errno : fd;
+}
+
+/* Asks for one link, of another network namespace if `netns` is not NULL. 0 or -errno. */
+static int ask(int ifindex, const uint32_t *netns, struct link_facts *out)
+{
+    union answer answer;
+    struct link_request request = {
+        .header = {.nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST},
+        .link = {.ifi_index = ifindex},
+        .attribute = {.rta_type = IFLA_TARGET_NETNSID, .rta_len = RTA_LENGTH(sizeof(uint32_t))},
+    };
+    int fd = open_netlink();
+    ssize_t n;
+
+    if (fd < 0)
+        return fd;
+    request.netns = netns ? *netns : 0;
+    request.header.nlmsg_len =
+        (uint32_t)(netns ? sizeof(request) : offsetof(struct link_request, attribute));
+    n = send(fd, &request, request.header.nlmsg_len, 0);
+    if (n > 0)
+        n = recv(fd, &answer, sizeof(answer), 0);
+    close(fd);
+    if (n <= 0 || !NLMSG_OK(&answer.header, (uint32_t)n) || answer.header.nlmsg_type != RTM_NEWLINK)
+        return -ENODEV;
+    read_link(&answer.header, out);
+    return 0;
+}
+
+/* What ethtool tells; an interface that tells nothing has nothing on. */
+static void ask_ethtool(struct link_facts *out)
+{
+    struct ethtool_value flags = {.cmd = ETHTOOL_GFLAGS};
+    struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
+    struct ifreq request = {.ifr_data = (void *)&flags};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return;
+    memcpy(request.ifr_name, out->name, sizeof(request.ifr_name));
+    if (!ioctl(fd, SIOCETHTOOL, &request)) {
+        out->lro = flags.data & ETH_FLAG_LRO;
+        out->hides_tags = flags.data & ETH_FLAG_RXVLAN;
+    }
+    request.ifr_data = (void *)&driver;
+    if (!ioctl(fd, SIOCETHTOOL, &request))
+        snprintf(out->driver, sizeof(out->driver), "%s", driver.driver);
+    close(fd);
+}
+
+int link_read(int ifindex, struct link_facts *out)
+{
+    int rc = ask(ifindex, NULL, out);
+
+    if (!rc)
+        ask_ethtool(out);
+    return rc;
+}
+
+int link_read_lower(const struct link_facts *link, struct link_facts *out)
+{
+    return link->lower ? ask(link->lower, link->lower_is_away ? &link->netns : NULL, out) : -ENODEV;
+}
+
+bool link_has_vlan(int ifindex, char name[IF_NAMESIZE])
+{
+    struct if_nameindex *all = if_nameindex(), *each;
+    struct link_facts link;
+    bool found = false;
+
+    for (each = all; each && each->if_index && !found; each++) {
+        found = !ask((int)each->if_index, NULL, &link) && strcmp(link.kind, "vlan") == 0 &&
+                link.lower == ifindex && !link.lower_is_away;
+        if (found)
+            memcpy(name, link.name, IF_NAMESIZE);
+    }
+    if (all)
+        if_freenameindex(all);
+    return found;
+}
+
+/* --- trying ---------------------------------------------------------------------- */
+
+struct xdp_request {
+    struct nlmsghdr header;
+    struct ifinfomsg link;
+    struct rtattr nest;
+    struct rtattr fd_header;
+    int32_t fd;
+    struct rtattr flags_header;
+    uint32_t flags;
+    struct rtattr expected_header;
+    int32_t expected;
+};
+
+/* The words of the kernel behind an error, which come without the request (NETLINK_CAP_ACK). */
+static void read_reason(const struct nlmsghdr *header, char *reason, size_t nreason)
+{
+    const char *list = (const char *)NLMSG_DATA(header) + sizeof(struct nlmsgerr);
+
+    if (header->nlmsg_flags & NLM_F_ACK_TLVS)
+        attribute_text(find((const struct rtattr *)(const void *)list,
+                            header->nlmsg_len - (size_t)(list - (const char *)header),
+                            NLMSGERR_ATTR_MSG),
+                       reason, nreason);
+}
+
+/* Sets the program (-1: none), where `expected` is now. 0 or -errno. */
+static int set_xdp(int netlink, int ifindex, int program, uint32_t flags, int expected,
+                   char *reason, size_t nreason)
+{
+    union answer answer;
+    struct xdp_request request = {
+        .header = {.nlmsg_len = sizeof(request),
+                   .nlmsg_type = RTM_SETLINK,
+                   .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK},
+        .link = {.ifi_index = ifindex},
+        .nest = {.rta_type = IFLA_XDP | NLA_F_NESTED,
+                 .rta_len = sizeof(request) - offsetof(struct xdp_request, nest)},
+        .fd_header = {.rta_type = IFLA_XDP_FD, .rta_len = RTA_LENGTH(sizeof(int32_t))},
+        .fd = program,
+        .flags_header = {.rta_type = IFLA_XDP_FLAGS, .rta_len = RTA_LENGTH(sizeof(uint32_t))},
+        .flags = flags,
+        .expected_header = {.rta_type = IFLA_XDP_EXPECTED_FD,
+                            .rta_len = RTA_LENGTH(sizeof(int32_t))},
+        .expected = expected,
+    };
+    const struct nlmsgerr *error = NLMSG_DATA(&answer.header);
+    ssize_t n = send(netlink, &request, sizeof(request), 0);
+
+    if (n > 0)
+        n = recv(netlink, &answer, sizeof(answer), 0);
+    if (n < 0)
+        return -errno;
+    if (!NLMSG_OK(&answer.header, (uint32_t)n) || answer.header.nlmsg_type != NLMSG_ERROR)
+        return -EPROTO;
+    read_reason(&answer.header, reason, nreason);
+    return error->error;
+}
+
+int link_try_xdp(int ifindex, int program, uint32_t flags, char *reason, size_t nreason)
+{
+    int fd = open_netlink(), on = 1, rc;
+    char ignored[8];
+
+    reason[0] = '\0';
+    if (fd < 0)
+        return fd;
+    setsockopt(fd, SOL_NETLINK, NETLINK_EXT_ACK, &on, sizeof(on));
+    setsockopt(fd, SOL_NETLINK, NETLINK_CAP_ACK, &on, sizeof(on));
+    rc = set_xdp(fd, ifindex, program, flags | XDP_FLAGS_REPLACE, -1, reason, nreason);
+    if (!rc)
+        set_xdp(fd, ifindex, -1, flags | XDP_FLAGS_REPLACE, program, ignored, sizeof(ignored));
+    close(fd);
+    return rc;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kcache/refusal.h"
+
+#include <errno.h>
+#include <linux/if_arp.h>
+#include <linux/if_link.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { REASON_MAX = 256 };
+
+/* What to do, by the words that drivers use for their reasons: `before` NAME `after`. */
+static const struct {
+    const char *word; /* in any case */
+    const char *before, *after;
+} remedies[] = {
+    {"mtu", "lower the MTU: `ip link set dev ", " mtu 1500`"},
+    {"single page", "lower the MTU: `ip link set dev ", " mtu 1500`"},
+    {"gro_hw", "`ethtool -K ", " rx-gro-hw off lro off`"},
+    {"gro-hw", "`ethtool -K ", " rx-gro-hw off lro off`"},
+    {"hw_gro", "`ethtool -K ", " rx-gro-hw off lro off`"},
+    {"hw-gro", "`ethtool -K ", " rx-gro-hw off lro off`"},
+    {"hw gro", "`ethtool -K ", " rx-gro-hw off lro off`"},
+    {"lro", "`ethtool -K ", " lro off`"},
+    {"csum", "`ethtool -K ", " rx off`"},
+    {"data-split", "`ethtool -G ", " tcp-data-split off`"},
+    {"hds", "`ethtool -G ", " tcp-data-split off`"},
+    {"peer tx queues", "as many queues as on the other end: `ethtool -L ", " rx N`"},
+    {"queue", "fewer channels leave queues for XDP: `ethtool -L ", " combined N`"},
+    {"channel", "fewer channels leave queues for XDP: `ethtool -L ", " combined N`"},
+    {"bonding mode",
+     "it needs mode balance-rr, active-backup, balance-xor or 802.3ad: `ip -d link ", "`"},
+    {"slave", "every port of ", " needs a driver with XDP and no program of its own"},
+};
+
+/* Appends what to do about the reason. */
+static void add_remedy(const char *name, const char *reason, char *text, size_t ntext)
+{
+    size_t n = strlen(text), i;
+
+    for (i = 0; i < sizeof(remedies) / sizeof(remedies[0]); i++) {
+        if (strcasestr(reason, remedies[i].word)) {
+            snprintf(text + n, ntext - n, "; %s%s%s", remedies[i].before, name, remedies[i].after);
+            return;
+        }
+    }
+}
+
+bool refusal_foreseen(const struct link_facts *link, char *text, size_t ntext)
+{
+    if (link->type == ARPHRD_ETHER || link->type == ARPHRD_LOOPBACK)
+        return false;
+    snprintf(text, ntext,
+             "its packets have no Ethernet header, by which the programs read them; name the "
+             "interface that it stands on");
+    return true;
+}
+
+bool refusal_of_native(const struct link_facts *link, char *text, size_t ntext)
+{
+    char vlan[IF_NAMESIZE];
+
+    if (!link->hides_tags || !link_has_vlan(link->ifindex, vlan))
+        return false;
+    snprintf(text, ntext,
+             "native XDP would not see the VLAN tags of %s, which the hardware takes off; "
+             "`ethtool -K %s rxvlan off` leaves them",
+             vlan, link->name);
+    return true;
+}
+
+/* A bond may have one for all its ports. */
+static bool explain_master(const struct link_facts *link, char *text, size_t ntext)
+{
+    struct link_facts master;
+    char program[16];
+
+    if (!link->master || link_read(link->master, &master) ||
+        !loader_xdp_present(link->master, program))
+        return false;
+    snprintf(text, ntext, "%s, of which it is a port, has an XDP program; use bmc=%s", master.name,
+             master.name);
+    return true;
+}
+
+static void explain_words(struct loader *loader, const struct link_facts *link, bool generic,
+                          int rc, char *text, size_t ntext)
+{
+    char reason[REASON_MAX];
+    bool named = !generic && link->driver[0];
+
+    link_try_xdp(link->ifindex, loader_program_fd(loader, LOADER_XDP),
+                 generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE, reason, sizeof(reason));
+    snprintf(text, ntext, "%s%s%s%s refuses %s XDP: %s", generic ? "the kernel" : "its driver",
+             named ? " (" : "", named ? link->driver : "", named ? ")" : "",
+             generic ? "generic" : "native", reason[0] ? reason : strerror(-rc));
+    if (!reason[0] && link->lro)
+        snprintf(reason, sizeof(reason), "lro");
+    if (reason[0])
+        add_remedy(link->name, reason, text, ntext);
+    else
+        snprintf(text + strlen(text), ntext - strlen(text),
+                 "; often it is the MTU, LRO or too many channels, and the kernel's log says it "
+                 "(`dmesg | tail`)");
+}
+
+void refusal_explain(struct loader *loader, const struct link_facts *link, bool generic, int rc,
+                     char *text, size_t ntext)
+{
+    char program[16];
+    uint32_t id = loader_xdp_present(link->ifindex, program);
+
+    if (id)
+        snprintf(text, ntext,
+                 "another XDP program is attached (id %u%s%s); it stays: detach it first (`ip "
+                 "link set dev %s xdp off`), use mode=tc or another interface",
+                 id, program[0] ? ", " : "", program, link->name);
+    else if (rc == -EPERM || rc == -EACCES)
+        snprintf(text, ntext, "attaching needs CAP_NET_ADMIN and CAP_BPF");
+    else if (rc == -EOPNOTSUPP && !generic && !link->master && strcmp(link->kind, "bond") != 0)
+        snprintf(text, ntext,
+                 "its driver%s%s%s has no XDP; leave out mode=native to use the generic one",
+                 link->driver[0] ? " (" : "", link->driver, link->driver[0] ? ")" : "");
+    else if (!explain_master(link, text, ntext))
+        explain_words(loader, link, generic, rc, text, ntext);
+}
