@@ -149,16 +149,18 @@ static void read_capabilities(struct __user_cap_data_struct sets[2])
     }
 }
 
-/* Permitted and effective: `capability` if it is there, and nothing else. */
-static void keep_only(unsigned int capability)
+/* Permitted and effective: CAP_BPF if it is there and is to be kept, and nothing else. */
+static void drop_capabilities(bool keep_bpf)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct sets[2] = {0};
-    unsigned int word = capability / 32;
-    uint32_t kept;
+    unsigned int word = CAP_BPF / 32;
+    uint32_t kept = 0;
 
     read_capabilities(sets);
-    kept = sets[word].permitted & capability_bit(capability);
+    if (keep_bpf) {
+        kept = sets[word].permitted & capability_bit(CAP_BPF);
+    }
     memset(sets, 0, sizeof(sets));
     sets[word].permitted = sets[word].effective = kept;
     if (syscall(SYS_capset, &header, sets) != 0) {
@@ -181,7 +183,7 @@ static void empty_bounding_set(void)
     }
 }
 
-void sandbox_become_confined(const struct sandbox_user *user)
+void sandbox_become_confined(const struct sandbox_user *user, bool keep_bpf)
 {
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     empty_bounding_set();
@@ -189,7 +191,7 @@ void sandbox_become_confined(const struct sandbox_user *user)
         fatal(EXIT_OS_ERROR, "cannot keep CAP_BPF: %s", strerror(errno));
     }
     sandbox_become(user);
-    keep_only(CAP_BPF);
+    drop_capabilities(keep_bpf);
     prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
         fatal(EXIT_OS_ERROR, "cannot set no_new_privs: %s", strerror(errno));

@@ -29,10 +29,11 @@ void sandbox_raise_files_limit(uint64_t needed, uint64_t extra);
 /* Switches to the user, if one was given. */
 void sandbox_become(const struct sandbox_user *user);
 /*
- * For a server with the kernel path: switches to the user and keeps CAP_BPF, with
- * which the heap grows, and no other capability, now or by any program it runs.
+ * For a server that was asked for the kernel path, and was given rights for it: switches to the
+ * user and keeps no capability, now or by any program it runs; keep_bpf: but CAP_BPF, with which
+ * the heap grows.
  */
-void sandbox_become_confined(const struct sandbox_user *user);
+void sandbox_become_confined(const struct sandbox_user *user, bool keep_bpf);
 
 /* For -L: that the kernel has them. */
 void sandbox_need_large_pages(void);

@@ -37,6 +37,7 @@ struct server {
     struct sandbox_user user;
     int ready_fd; /* of sandbox_daemonize, -1 without -d */
     struct kcache *kcache;
+    char *kernel_error; /* why the kernel answers nothing, NULL: it does, or was not asked to */
     struct provider *anonymous;
     struct flash *flash;     /* NULL: none */
     struct restart *restart; /* NULL without -e */
@@ -125,8 +126,13 @@ static void give_stats_bmc(void *context, struct stat_sink *sink)
     const struct server *server = context;
     struct kcache_stats stats;
 
-    stat_add(sink, "bmc_enabled", "%s", has_kernel_path(server) ? "yes" : "no");
-    if (!has_kernel_path(server)) {
+    bool enabled = has_kernel_path(server) && !server->kernel_error;
+
+    stat_add(sink, "bmc_enabled", "%s", enabled ? "yes" : "no");
+    if (server->kernel_error) {
+        stat_add(sink, "reason", "%s", server->kernel_error);
+    }
+    if (!enabled) {
         return;
     }
     kcache_stats(server->kcache, &stats);
@@ -238,18 +244,26 @@ static void shut_down(void *context, bool graceful)
 
 /* --- building ----------------------------------------------------------- */
 
+/* Without `optional` the end; with it the server goes on, and `stats bmc` gives the reason. */
+static void do_without_kernel(struct server *server, const char *error)
+{
+    if (!server->options->kcache.optional) {
+        kcache_close(server->kcache);
+        fatal(EXIT_OS_ERROR, "%s", error);
+    }
+    log_say("%s; going on without the kernel path", error);
+    server->kernel_error = strdup(error);
+}
+
 static void build_memory(struct server *server)
 {
     const struct options *o = server->options;
     char error[ERROR_TEXT];
 
-    if (o->kcache.ninterfaces > 0) {
+    if (kcache_wanted(&o->kcache)) {
         server->kcache = kcache_open(&o->kcache, o->memory_limit, error, sizeof(error));
-        if (!server->kcache && !o->kcache.optional) {
-            fatal(EXIT_OS_ERROR, "%s", error);
-        }
         if (!server->kcache) {
-            log_say("%s; going on without the kernel path", error);
+            do_without_kernel(server, error);
         }
     }
     if (server->memory_path) {
@@ -483,20 +497,15 @@ static void attach_kernel_path(struct server *server)
     if (!has_kernel_path(server)) {
         return;
     }
-    if (kcache_attach(server->kcache, port, addresses, n, error, sizeof(error)) == 0) {
-        return;
+    if (kcache_attach(server->kcache, port, addresses, n, error, sizeof(error)) != 0) {
+        do_without_kernel(server, error);
     }
-    if (!server->options->kcache.optional) {
-        kcache_close(server->kcache);
-        fatal(EXIT_OS_ERROR, "%s", error);
-    }
-    log_say("%s; going on without it", error);
 }
 
 static void drop_privileges(const struct server *server)
 {
-    if (has_kernel_path(server)) {
-        sandbox_become_confined(&server->user);
+    if (kcache_wanted(&server->options->kcache)) {
+        sandbox_become_confined(&server->user, has_kernel_path(server));
     } else {
         sandbox_become(&server->user);
     }
@@ -690,6 +699,7 @@ static void take_apart(struct server *server)
     restart_close(server->restart);
     anonymous_free(server->anonymous);
     kcache_close(server->kcache);
+    free(server->kernel_error);
 }
 
 int server_run(const struct options *options)

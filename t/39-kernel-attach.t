@@ -1,0 +1,257 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which interfaces the kernel path takes, how, and what is said of those that refuse."""
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import client
+import kernel
+import netns
+import server
+import tap
+from kernel import answer
+
+
+class Ground:
+    """Two machines with a server that is started by the tests themselves."""
+
+    def __init__(self, links=1):
+        self.pair = netns.Pair(links)
+        netns.enter(self.pair.client)
+
+    def sh(self, text, **names):
+        for line in text.strip().splitlines():
+            netns.sh(*line.format(**names).split(), namespace=self.pair.server)
+
+    def start(self, words, *arguments, listen="0.0.0.0", host=None, **options):
+        return server.Server("-X", words, *arguments, namespace=self.pair.server,
+                             host=host or self.pair.address(), listen=listen, **options)
+
+    def refused(self, words, say, name, prefix=(), listen="0.0.0.0"):
+        """The start ends with a line that says why, and leaves nothing on sv0."""
+        port = server.free_port(self.pair.server)
+        status, _, error = server.run("-p", port, "-U", port, "-l", listen, "-X", words,
+                                      namespace=self.pair.server, prefix=prefix)
+        tap.ok(status is not None and 0 < status < 128, "%s: status %s" % (name, status))
+        tap.like(error, say, "%s: it is said why" % name)
+
+    def attached(self):
+        """The interfaces that have one of our programs."""
+        names = re.findall(r"^\d+: ([^:@]+)", netns.sh("ip", "link", namespace=self.pair.server),
+                           re.M)
+        return {name for name in names if netns.xdp_mode(name, self.pair.server)
+                or netns.tc_programs(name, self.pair.server)}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.pair.close()
+
+
+def served(machine, host, name):
+    """A get to this address is answered by the kernel."""
+    before = machine.stats("bmc")
+    udp = client.Udp(host, machine.port)
+    tap.is_(udp.ask(b"get k\r\n"), answer((b"k", b"v")), "%s: answered" % name)
+    udp.close()
+    after = machine.stats("bmc")
+    total = sum(int(after[key]) - int(before[key]) for key in ("answered_xdp", "answered_tc"))
+    tap.is_(total, 1, "%s: by the kernel" % name)
+
+
+def stored(machine):
+    control = machine.stream()
+    control.set(b"k", b"v")
+    control.close()
+
+
+def lines(machine):
+    return [line for line in machine.log().splitlines() if line.startswith("bmc")]
+
+
+@tap.case
+def several_interfaces():
+    with Ground(links=3) as ground:
+        with ground.start("bmc=sv0,bmc=sv1") as machine:
+            stored(machine)
+            served(machine, "10.77.0.1", "the first of two interfaces")
+            served(machine, "10.77.1.1", "the second")
+            tap.is_(ground.attached(), {"sv0", "sv1"}, "a third is left alone")
+            tap.is_(machine.stats("bmc")["interfaces"], "2", "`stats bmc` knows of two")
+        tap.is_(ground.attached(), set(), "both are free again")
+        with ground.start("bmc=sv0,mode=native,optional", "-o", "bmc=sv2") as machine:
+            stored(machine)
+            served(machine, "10.77.2.1", "one of -o beside one of -X")
+
+
+@tap.case
+def automatic():
+    with Ground(links=2) as ground:
+        with ground.start("bmc=auto") as machine:
+            stored(machine)
+            tap.is_(ground.attached(), {"sv0", "sv1"},
+                    "auto takes the interfaces that have an address, without lo")
+            served(machine, "10.77.1.1", "auto")
+        with ground.start("bmc=auto", listen="10.77.1.1", host="10.77.1.1") as machine:
+            stored(machine)
+            tap.is_(ground.attached(), {"sv1"}, "auto takes the one that carries the address of -l")
+            served(machine, "10.77.1.1", "auto with -l")
+        with ground.start("bmc=auto,bmc=lo", listen="10.77.1.1", host="10.77.1.1"):
+            tap.is_(ground.attached(), {"lo", "sv1"}, "and those that are named beside it")
+        port = server.free_port(ground.pair.server)
+        with netns.inside(ground.pair.server):
+            for address in ("127.0.0.1", "127.0.0.5", "::1"):
+                with ground.start("bmc=auto", listen=address, host=address, port=port):
+                    tap.is_(ground.attached(), {"lo"}, "lo where the server is on " + address)
+        with ground.start("bmc=auto", listen="fd77:1::1", host="fd77:1::1"):
+            tap.is_(ground.attached(), {"sv1"}, "addresses of IPv6 count as well")
+        ground.sh("ip link set sv1 down")
+        with ground.start("bmc=auto"):
+            tap.is_(ground.attached(), {"sv0"}, "one that is down is left out")
+
+
+@tap.case
+def automatic_where_one_refuses():
+    with Ground(links=2) as ground:
+        foreign = netns.attach_pass("sv1", ground.pair.server)
+        before = netns.link("sv1", ground.pair.server)["xdp"]["prog"]["id"]
+        with ground.start("bmc=auto") as machine:
+            stored(machine)
+            served(machine, "10.77.0.1", "auto, where another interface refuses")
+            tap.like(machine.log(), "(?m)^bmc: sv1: another XDP program .*; left to the server$",
+                     "and that is said")
+            tap.is_(machine.stats("bmc")["interfaces"], "1", "it is not counted")
+            tap.is_(netns.tc_programs("sv1", ground.pair.server), [], "and has nothing of ours")
+        tap.is_(netns.link("sv1", ground.pair.server)["xdp"]["prog"]["id"], before,
+                "the other's program stays")
+        ground.refused("bmc=auto", "sv1: another XDP program", "auto, where all refuse",
+                       listen="10.77.1.1")
+        ground.sh("ip route add local 10.99.0.0/24 dev lo")
+        ground.refused("bmc=auto", "no interface has", "auto, where no interface has the address",
+                       listen="10.99.0.1")
+        ground.refused("bmc=auto,bmc=sv1", "^bmc: sv1: another XDP program",
+                       "auto beside a name that refuses")
+        tap.is_(netns.xdp_mode("sv0", ground.pair.server), None, "leaves nothing attached")
+        os.close(foreign)
+
+
+@tap.case
+def kinds_of_interfaces():
+    with Ground() as ground:
+        ground.sh("""
+            ip link add mv0 link sv0 type macvlan mode bridge
+            ip address add 10.77.0.9/24 dev mv0
+            ip link set mv0 up
+            ip link add br0 type bridge
+            ip link set br0 up
+            ip tuntap add tap0 mode tap
+            ip tuntap add tun0 mode tun
+            ip link add ifb9 type ifb
+        """)
+        # Its neighbours would take sv0's station for it: sv0 answers for it too.
+        station = netns.link("mv0", ground.pair.server)["address"]
+        netns.sh("ip", "neigh", "replace", "10.77.0.9", "lladdr", station, "dev", "cl0",
+                 namespace=ground.pair.client)
+        with ground.start("bmc=mv0") as machine:
+            stored(machine)
+            served(machine, "10.77.0.9", "a macvlan")
+            tap.is_(lines(machine), ["bmc: mv0: XDP generic, TC ingress (tcx)"],
+                    "which is generic XDP, and a line says so")
+        with ground.start("bmc=br0") as machine:
+            tap.like(machine.log(), "^bmc: br0: XDP generic", "a bridge is generic")
+        with ground.start("bmc=tap0") as machine:
+            tap.like(machine.log(), "(?m)^bmc: tap0: XDP native", "a tap is native")
+        with ground.start("bmc=ifb9") as machine:
+            tap.like(machine.log(), "(?m)^bmc: ifb9: the interface is down",
+                     "of one that is down it is said")
+        for mode in ("auto", "skb", "native", "tc"):
+            ground.refused("bmc=tun0,mode=" + mode, "^bmc: tun0: .*no Ethernet header",
+                           "an interface without Ethernet, mode=" + mode)
+        with ground.start("bmc=tun0,bmc=sv0,optional") as machine:
+            tap.is_(machine.stats("bmc")["bmc_enabled"], "no", "with `optional` it is a reason")
+
+
+FEW_QUEUES = """
+ip link add qa numrxqueues 1 numtxqueues 1 type veth peer name qb numrxqueues 4 numtxqueues 4
+ip link set qa up
+ip link set qb up
+"""
+
+
+@tap.case
+def drivers_that_refuse():
+    with Ground() as ground:
+        ground.sh(FEW_QUEUES)
+        reason = r"qa: its driver \(veth\) refuses native XDP: .*queues; .*`ethtool -L qa rx N`"
+        ground.refused("bmc=qa,mode=native", "^bmc: " + reason, "a veth with too few queues")
+        peer = netns.attach_pass("qb", ground.pair.server)
+        with ground.start("bmc=qa") as machine:
+            tap.like(machine.log(), "(?m)^bmc: %s.*\nbmc: qa: XDP generic" % reason,
+                     "without mode=native: the same words, and then generic")
+        os.close(peer)
+        ground.refused("bmc=lo,mode=native", "lo: its driver has no XDP; leave out mode=native",
+                       "lo has no native XDP")
+        tap.is_(netns.xdp_mode("qa", ground.pair.server), None,
+                "asking for the reason leaves nothing attached")
+
+
+@tap.case
+def missing_rights():
+    drop = ["setpriv", "--bounding-set"]
+    with Ground() as ground:
+        for gone, want in (("-bpf,-sys_admin", "CAP_BPF"), ("-net_admin,-sys_admin",
+                                                            "CAP_NET_ADMIN")):
+            ground.refused("bmc=sv0", "without [A-Z_, ]*%s" % want, "no %s" % want,
+                           prefix=drop + [gone])
+        ground.refused("bmc=lo", "user namespace", "root of a user namespace",
+                       prefix=["unshare", "--user", "--map-root-user"])
+        with ground.start("bmc=sv0,optional", prefix=drop + ["-bpf,-sys_admin"]) as machine:
+            stats = machine.stats("bmc")
+            tap.is_(stats["bmc_enabled"], "no", "with `optional`: `stats bmc` says no")
+            tap.like(stats["reason"], "CAP_BPF", "and why")
+            tap.is_(len(stats), 2, "and nothing else")
+        with ground.start("bmc=sv9,optional") as machine:
+            tap.like(machine.stats("bmc")["reason"], "there is no interface sv9",
+                     "an interface that is not there is a reason too")
+
+
+@tap.case
+def programs_of_others():
+    with Ground() as ground:
+        foreign = netns.attach_pass("sv0", ground.pair.server)
+        with ground.start("bmc=sv0,optional") as machine:
+            stored(machine)
+            udp = client.Udp("10.77.0.1", machine.port)
+            tap.is_(udp.get(b"k"), b"v", "with `optional` the server serves beside it")
+            stats = machine.stats("bmc")
+            tap.is_((stats["bmc_enabled"], "reason" in stats), ("no", True),
+                    "`stats bmc` says that the kernel does not, and why")
+        os.close(foreign)
+
+
+def threads(machine):
+    """The capabilities of each thread: effective, permitted, inheritable, ambient, bounding."""
+    found = []
+    for task in os.listdir("/proc/%d/task" % machine.pid):
+        with open("/proc/%d/task/%s/status" % (machine.pid, task), encoding="ascii") as file:
+            found.append(dict(re.findall(r"^Cap(\w+):\s*(\w+)", file.read(), re.M)))
+    return {tuple(int(row[key], 16) for key in ("Eff", "Prm", "Inh", "Amb", "Bnd"))
+            for row in found}
+
+
+@tap.case
+def what_is_kept():
+    bpf = 1 << 39
+    with Ground() as ground:
+        with ground.start("bmc=sv0") as machine:
+            tap.is_(threads(machine), {(bpf, bpf, 0, 0, 0)},
+                    "a server whose memory may grow has CAP_BPF and nothing else, in any thread")
+        with ground.start("bmc=sv9,optional") as machine:
+            tap.is_(threads(machine), {(0, 0, 0, 0, 0)}, "one without the kernel path has nothing")
+
+
+tap.run(120)
