@@ -153,7 +153,7 @@ __attribute__((noinline)) int get_step(struct work *work)
 
 /*
  * Answers the request in work->request. STEP_END: the reply's text stands
- * behind FRAME_TEXT bytes of room for its headers; otherwise a reason to pass.
+ * behind REPLY_TEXT bytes of room for its headers; otherwise a reason to pass.
  */
 __attribute__((noinline)) int get_answer(struct work *work)
 {
@@ -166,7 +166,7 @@ __attribute__((noinline)) int get_answer(struct work *work)
     work->nkeys = 0;
     work->nhits = 0;
     work->ntries = 0;
-    work->nreply = FRAME_TEXT;
+    work->nreply = REPLY_TEXT;
     /* Zeros behind the request end every search for its end. */
     at = work->nrequest;
     BOUND(at, REQUEST_ROOM - 1);
@@ -192,6 +192,20 @@ __attribute__((noinline)) int get_answer(struct work *work)
     return STEP_END;
 }
 
+/* Where the frame of the reply begins, and how long it is without padding. */
+static __always_inline u64 reply_start(const struct work *work)
+{
+    u64 start = REPLY_TEXT - form_udp(work->form) - UDP_TEXT;
+
+    BOUND(start, 31);
+    return start;
+}
+
+static __always_inline u64 reply_size(const struct work *work)
+{
+    return work->nreply - reply_start(work);
+}
+
 /* Ethernet pads short frames; a request that is long enough becomes no shorter than that. */
 static __always_inline u64 frame_size(u64 nreply, u64 nframe)
 {
@@ -200,14 +214,24 @@ static __always_inline u64 frame_size(u64 nreply, u64 nframe)
     return FRAME_MIN;
 }
 
-/* Writes the headers before the reply's text, and zeros between its end and the frame's. */
-static __always_inline void reply_head(struct work *work, u64 nreply, u64 nframe)
+/* Writes the headers before the reply's text, and zeros behind it, where there may be padding. */
+__attribute__((noinline)) int reply_head(struct work *work)
 {
-    head_reply(work->reply, work->head, nreply - FRAME_TEXT);
-    if (nframe > nreply) {
-        BOUND(nreply, 2047);
-        STORE64(work->reply + nreply, 0);
-    }
+    u64 nreply, ntext;
+
+    if (!work)
+        return 0;
+    nreply = work->nreply;
+    ntext = nreply - REPLY_TEXT;
+    head_link(work->reply + reply_start(work), &work->head, work->form.ip != FRAME_IP);
+    BOUND(nreply, 2047);
+    STORE64(work->reply + nreply, 0);
+    if (work->form.v6)
+        head_ip6(work->reply + REPLY_TEXT - UDP_TEXT - IP6_BYTES, &work->head, ntext,
+                 text_sum(work->reply + REPLY_TEXT, ntext));
+    else
+        head_ip4(work->reply + REPLY_TEXT - UDP_TEXT - IP4_BYTES, &work->head, ntext);
+    return 0;
 }
 
 static __always_inline void count_bytes(struct work *work, u64 nread, u64 nwritten)

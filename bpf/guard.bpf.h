@@ -155,11 +155,22 @@ static __always_inline int guard_source6(u64 high, u64 low)
     return 0;
 }
 
+static __always_inline int guard_source(const void *ip, u64 v6)
+{
+    return v6 ? guard_source6(LOAD64(ip + 8), LOAD64(ip + 16)) : guard_source4(LOAD32(ip + 12));
+}
+
 /* Whether a reply may be so large, both in bytes of UDP payload; if not it is PASS_AMPLIFICATION.
  */
 static __always_inline int guard_size(u64 nrequest, u64 nreply)
 {
     return !guard_amplification || nreply <= nrequest * guard_amplification;
+}
+
+/* The same of the reply in `work`. */
+static __always_inline int guard_reply(const struct work *work)
+{
+    return guard_size(MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + work->nreply - REPLY_TEXT);
 }
 
 #endif

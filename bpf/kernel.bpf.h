@@ -67,19 +67,19 @@ typedef __s64 s64;
 /* The compiler knows nothing of this number from here on: it may not move a check of it. */
 #define OPAQUE(var) asm volatile("" : "+r"(var))
 
-/* Where things lie in a frame of Ethernet, IPv4 without options, and UDP. */
+/* Where things lie in a frame, which packet.bpf.h draws. */
 enum {
-    FRAME_IP = 14,
-    FRAME_UDP = 34,
-    FRAME_PAYLOAD = 42,
-    FRAME_TEXT = FRAME_PAYLOAD + MC_UDP_HEADER,
-    FRAME_KEYS = FRAME_TEXT + 4, /* behind "get " */
-    FRAME_WIRE = FRAME_TEXT + 6, /* behind "VALUE " */
-    FRAME_WORDS = 7,             /* 8-byte words that hold all of the above */
-    FRAME_HEAD = 8 * FRAME_WORDS,
-    FRAME_MIN = 60, /* of Ethernet, without its checksum */
+    FRAME_IP = 14, /* without VLAN tags */
+    TAG_BYTES = 4,
+    IP4_BYTES = 20, /* to UDP */
+    IP6_BYTES = 40,
+    UDP_TEXT = 8 + MC_UDP_HEADER, /* from UDP on */
+    UDP_KEYS = UDP_TEXT + 4,      /* behind "get " */
+    UDP_WIRE = UDP_TEXT + 6,      /* behind "VALUE " */
+    FRAME_MIN = 60,               /* of Ethernet, without its checksum */
     TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER,
-    FRAME_MAX = FRAME_TEXT + TEXT_MAX,
+    REPLY_TEXT = 80, /* where it begins in struct work: behind the longest headers */
+    REPLY_MAX = REPLY_TEXT + TEXT_MAX,
 };
 
 /* "END\r\n" and "VALUE " as little-endian numbers. */
@@ -170,13 +170,32 @@ static __always_inline int server_is_still(void)
 
 /* --- the memory of one CPU ------------------------------------------------ */
 
+/*
+ * Which headers a frame has. A constant wherever it is handed on as one: then every place in the
+ * frame is a constant too, as it must be in the program that answers in place.
+ */
+struct form {
+    u64 ip; /* where it begins */
+    u64 v6; /* it is IPv6 */
+};
+
+/* A frame's headers as they came, in the words in which they are turned around. */
+struct head {
+    u64 to;    /* bytes 0 to 7 */
+    u64 from;  /* 6 to 13 */
+    u64 tags;  /* 14 to 21, of a frame with tags */
+    u64 ip[8]; /* from IP on to the keys */
+};
+
 struct work {
     struct mc_counts counts;
 
-    /* The request: the frame's first bytes as they came, and what follows "get ". */
-    u64 head[FRAME_WORDS];
+    /* The request: its headers, and what follows "get ". */
+    struct form form;
+    struct head head;
     u64 last; /* the frame's last 8 bytes as they came */
     u64 nframe;
+    u32 ntext;    /* of the UDP payload behind its own header */
     u32 nrequest; /* bytes in request */
     u32 at;       /* of the next key in it */
     char request[REQUEST_ROOM + 8];
@@ -186,15 +205,15 @@ struct work {
     u64 nkey;
     u64 hash;
 
-    /* The reply: a whole frame. */
-    u32 nreply; /* of its bytes */
+    /* The reply: its text from REPLY_TEXT on, and at last its headers before that. */
+    u32 nreply; /* where it ends */
     u32 nwire;  /* of the item that was copied behind them last */
     u32 nkeys;
     u32 nhits;
     u32 ntries;           /* of this key, disturbed */
     u8 clsid;             /* of that item */
     u8 classes[HITS_MAX]; /* of the items in the reply */
-    char reply[2048 + 64] __attribute__((aligned(8)));
+    char reply[2048 + 128] __attribute__((aligned(8)));
 };
 
 struct {

@@ -296,6 +296,7 @@ enum mc_count {
     MC_COUNT_PASS_ALLOW,
     MC_COUNT_PASS_RATE,
     MC_COUNT_PASS_AMPLIFICATION,
+    MC_COUNT_PASS_STATION, /* to a MAC address or a VLAN that is not ours */
     MC_COUNTS
 };
 

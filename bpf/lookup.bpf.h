@@ -223,7 +223,7 @@ static __always_inline int item_copy(struct work *work, const struct place *plac
     OPAQUE(nwire);
     if (nwire < 8)
         return FOUND_AGAIN;
-    if (nwire > TEXT_MAX || work->nreply + 6 + nwire + 5 > FRAME_MAX)
+    if (nwire > TEXT_MAX || work->nreply + 6 + nwire + 5 > REPLY_MAX)
         return MC_COUNT_PASS_SIZE;
     work->nwire = nwire;
     work->clsid = META_CLSID(meta) % MC_CLASSES;

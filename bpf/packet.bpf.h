@@ -2,58 +2,84 @@
 /*
  * packet: which frames are ours, and the headers of the reply.
  *
- * A frame's head is read by offset, in loads of 2, 4 and 8 bytes; clang would
- * load the fields of packed structures byte by byte. In network order:
+ * Headers are read by offset, in loads of 2, 4 and 8 bytes; clang would load the
+ * fields of packed structures byte by byte. In network order:
  *
- *   0 destination MAC   6 source MAC   12 ethertype
- *  14 version, ihl   15 tos   16 total length   18 id   20 fragment   22 ttl
- *  23 protocol   24 checksum   26 source address   30 destination address
- *  34 source port   36 destination port   38 UDP length   40 UDP checksum
- *  42 request id   44 sequence   46 datagrams   48 reserved   50 "get "   54 keys
+ *   0 destination MAC   6 source MAC   12 type of what follows
+ *  14 for each VLAN tag: its id, and the type of what follows it
+ * IPv4:
+ *   0 version, ihl   1 tos   2 total length   4 id   6 fragment   8 ttl   9 protocol
+ *  10 checksum   12 source address   16 destination address
+ * IPv6:
+ *   0 version, class, flow label   4 length of what follows   6 next header   7 hop limit
+ *   8 source address   24 destination address
+ * UDP:
+ *   0 source port   2 destination port   4 length   6 checksum
+ *   8 request id   10 sequence   12 datagrams   14 reserved   16 "get "   20 keys
  */
 #ifndef MC_PACKET_BPF_H
 #define MC_PACKET_BPF_H
 
 #include "bpf/kernel.bpf.h"
 
-/* A frame's first FRAME_HEAD bytes, in the packet or in struct work. */
-typedef const void *head_ptr;
-
 /* The interface of every network namespace that leads to itself. */
 enum { LOOPBACK = 1 };
 
-/* What head_check says beside reasons. */
+/* What the checks say beside reasons. */
 enum { HEAD_GET = 0, HEAD_FOREIGN = 1 };
 
-/* Word by word: clang copies bytes where it cannot see an alignment. */
-static __always_inline void head_copy(void *out, head_ptr in)
+enum {
+    TYPE_IP4 = bpf_htons(0x0800),
+    TYPE_IP6 = bpf_htons(0x86dd),
+    TYPE_TAG = bpf_htons(0x8100),
+    TYPE_TAG_AD = bpf_htons(0x88a8),
+    PROTOCOL_UDP = 17,
+};
+
+/* The headers of a frame with so many tags. */
+#define FORM(ntags, six) ((struct form){FRAME_IP + TAG_BYTES * (ntags), (six)})
+
+static __always_inline u64 ip_bytes(u64 v6)
 {
+    return v6 ? IP6_BYTES : IP4_BYTES;
+}
+
+/* Where UDP begins in a frame. */
+static __always_inline u64 form_udp(struct form form)
+{
+    return form.ip + ip_bytes(form.v6);
+}
+
+static __always_inline int type_is_tag(u16 type)
+{
+    return type == TYPE_TAG || type == TYPE_TAG_AD;
+}
+
+/* Keeps the headers that begin at `link`, and at `ip`. */
+static __always_inline void head_keep(struct head *out, const void *link, const void *ip,
+                                      struct form form)
+{
+    const int nwords = form.v6 ? 7 : 5;
     int i;
 
+    out->to = LOAD64(link);
+    out->from = LOAD64(link + 6);
+    if (form.ip != FRAME_IP)
+        out->tags = LOAD64(link + 14);
 #pragma unroll
-    for (i = 0; i < FRAME_WORDS; i++)
-        STORE64(out + 8 * i, LOAD64(in + 8 * i));
+    for (i = 0; i < nwords; i++)
+        out->ip[i] = LOAD64(ip + 8 * i);
 }
 
-static __always_inline u64 head_total(head_ptr head)
-{
-    return bpf_ntohs(LOAD16(head + 16));
-}
+/* --- what is ours ------------------------------------------------------------- */
 
-static __always_inline int head_is_udp(head_ptr head)
+/* UDP without options or extension headers, and no fragment of a datagram. */
+static __always_inline int ip_is_plain(const void *ip, u64 v6)
 {
-    return LOAD16(head + 12) == bpf_htons(0x0800) && LOAD8(head + 23) == 17;
-}
-
-/* No options, and no fragment of a datagram. */
-static __always_inline int head_is_plain(head_ptr head)
-{
-    return LOAD8(head + 14) == 0x45 && !(LOAD16(head + 20) & bpf_htons(0x3fff));
-}
-
-static __always_inline int head_is_to_port(head_ptr head)
-{
-    return LOAD16(head + 36) == control.port;
+    if (v6)
+        return LOAD8(ip) >> 4 == 6 && LOAD8(ip + 6) == PROTOCOL_UDP;
+    return LOAD8(ip) == 0x45 && LOAD8(ip + 9) == PROTOCOL_UDP &&
+           !(LOAD16(ip + 6) & bpf_htons(0x3fff));
 }
 
 static __always_inline const struct mc_self *self_now(void)
@@ -78,12 +104,85 @@ __attribute__((noinline)) int address_is_ours(u32 address)
     return 0;
 }
 
-static __always_inline int head_is_to_us(head_ptr head)
+__attribute__((noinline)) int address6_is_ours(u64 high, u64 low)
 {
-    u32 address = LOAD32(head + 30);
+    const struct mc_self *self = self_now();
+    u32 n = self->n6, i;
 
+    for (i = 0; i < MC_MAX_ADDRESSES; i++) {
+        if (i >= n)
+            break;
+        if (self->v6[i][0] == high && self->v6[i][1] == low)
+            return 1;
+    }
+    return 0;
+}
+
+static __always_inline int ip_is_to_us(const void *ip, u64 v6)
+{
+    u32 address;
+
+    if (v6)
+        return address6_is_ours(LOAD64(ip + 24), LOAD64(ip + 32));
+    address = LOAD32(ip + 16);
     return (address == control.v4 && address) || address_is_ours(address);
 }
+
+/* The destination MAC, and of the source the bit that makes it a group's, which answers no one. */
+#define STATIONS(link) (LOAD64(link) & 0x1ffffffffffff)
+
+/* Whether a frame went to a station of ours: HEAD_GET, or a reason. */
+__attribute__((noinline)) int station_check(u64 stations, u32 ifindex)
+{
+    const struct mc_self *self = self_now();
+    u32 n = self->nstations, i;
+
+    if (!stations && ifindex == LOOPBACK)
+        return HEAD_GET;
+    for (i = 0; i < MC_MAX_STATIONS; i++) {
+        if (i >= n)
+            break;
+        if (self->stations[i] == stations)
+            return HEAD_GET;
+    }
+    return MC_COUNT_PASS_STATION;
+}
+
+/* A tag, network order, as mc_self has it. */
+static __always_inline u32 vlan_id(u16 type, u16 tag)
+{
+    return (bpf_ntohs(tag) & 0xfff) | (type == TYPE_TAG_AD ? MC_VLAN_AD : 0);
+}
+
+__attribute__((noinline)) int vlan_is_ours(u32 vlan)
+{
+    const struct mc_self *self = self_now();
+    u32 n = self->nvlans, i;
+
+    if (!(vlan & ~MC_VLAN_AD))
+        return 1;
+    for (i = 0; i < MC_MAX_VLANS; i++) {
+        if (i >= n)
+            break;
+        if (self->vlans[i] == vlan)
+            return 1;
+    }
+    return 0;
+}
+
+/* The tags of a frame, as mc_self has them; 0: it has none. */
+static __always_inline u32 link_vlan(const void *link, struct form form)
+{
+    u32 vlan = 0;
+
+    if (form.ip > FRAME_IP)
+        vlan = vlan_id(LOAD16(link + 12), LOAD16(link + 14));
+    if (form.ip > FRAME_IP + TAG_BYTES)
+        vlan |= vlan_id(LOAD16(link + 16), LOAD16(link + 18)) << 16;
+    return vlan;
+}
+
+/* --- what is answered --------------------------------------------------------- */
 
 /*
  * Packets that are answered could be forged to make two machines answer each
@@ -91,50 +190,66 @@ static __always_inline int head_is_to_us(head_ptr head)
  * own port, to addresses that are not one machine's, nor to our own address
  * unless it came over loopback.
  */
-static __always_inline int source_is_fit(head_ptr head)
+static __always_inline int source_is_fit(const void *ip, u64 v6)
 {
-    u16 port = LOAD16(head + 34);
-    u8 net = LOAD8(head + 26);
+    u16 port = LOAD16(ip + ip_bytes(v6));
 
     if (!(port & bpf_htons(0xfc00)) || port == bpf_htons(11211) || port == control.port)
         return 0;
-    /* 0/8, and 224/4 to the end: multicast, broadcast; nor to a group of stations. */
-    return (u8)(net - 1) < 223 && !(LOAD8(head) & 1);
+    /* Multicast; and ::/64, in which are no address, IPv4's mapped, and of machines only ::1. */
+    if (v6)
+        return LOAD8(ip + 8) != 0xff && (LOAD64(ip + 8) || LOAD64(ip + 16) == bpf_cpu_to_be64(1));
+    /* 0/8, and 224/4 to the end: multicast, broadcast. */
+    return (u8)(LOAD8(ip + 12) - 1) < 223;
 }
 
 /*
  * From us, or to an address that other machines cannot mean: fit over loopback only. The
  * stack would drop it elsewhere, and a server on 127.0.0.1 must be out of their reach.
  */
-static __always_inline int head_is_own(head_ptr head)
+static __always_inline int ip_is_own(const void *ip, u64 v6)
 {
-    return LOAD8(head + 26) == 127 || LOAD8(head + 30) == 127 ||
-           LOAD32(head + 26) == LOAD32(head + 30);
+    if (v6)
+        return !LOAD64(ip + 8) || !LOAD64(ip + 24) ||
+               (LOAD64(ip + 8) == LOAD64(ip + 24) && LOAD64(ip + 16) == LOAD64(ip + 32));
+    return LOAD8(ip + 12) == 127 || LOAD8(ip + 16) == 127 || LOAD32(ip + 12) == LOAD32(ip + 16);
+}
+
+/* Whether the lengths of IP and UDP agree, and a frame has n bytes from IP on. */
+static __always_inline int lengths_agree(const void *ip, u64 v6, u64 nudp, u64 n)
+{
+    if (v6) /* without a checksum it is for the stack to drop */
+        return bpf_ntohs(LOAD16(ip + 4)) == nudp && nudp + IP6_BYTES <= n &&
+               LOAD16(ip + IP6_BYTES + 6);
+    return bpf_ntohs(LOAD16(ip + 2)) == nudp + IP4_BYTES && nudp + IP4_BYTES <= n;
 }
 
 /*
- * Whether the head, of a frame of nframe bytes, is that of a get in one
- * datagram: HEAD_GET, or the reason to pass. The caller knows that it is to
- * our port and address, and plain.
+ * Whether a packet, with n bytes in its frame, is a get in one datagram:
+ * HEAD_GET, or the reason to pass. The caller knows that it is to our port and
+ * address, and plain.
  */
-static __always_inline int head_check(head_ptr head, u64 nframe)
+static __always_inline int head_check(const void *ip, u64 v6, u64 n)
 {
-    u64 total = head_total(head), nudp = bpf_ntohs(LOAD16(head + 38));
+    const void *udp = ip + ip_bytes(v6);
+    u64 nudp = bpf_ntohs(LOAD16(udp + 4));
 
-    if (unlikely(!source_is_fit(head)))
+    if (unlikely(!source_is_fit(ip, v6)))
         return MC_COUNT_PASS_SOURCE;
-    if (unlikely(nudp + 20 != total || total + 14 > nframe))
+    if (unlikely(!lengths_agree(ip, v6, nudp, n)))
         return MC_COUNT_PASS_PACKET;
-    if (unlikely(LOAD16(head + 46) != bpf_htons(1) || nudp <= 16))
+    if (unlikely(LOAD16(udp + 12) != bpf_htons(1) || nudp <= UDP_TEXT))
         return MC_COUNT_PASS_FRAME;
     if (unlikely(READ_ONCE(control.aside)))
         return MC_COUNT_PASS_ASIDE;
     if (unlikely(server_is_still()))
         return MC_COUNT_PASS_STOPPED;
-    if (unlikely(LOAD32(head + 50) != 0x20746567 || nudp < 8 + 14)) /* "get " */
+    if (unlikely(LOAD32(udp + UDP_TEXT) != 0x20746567 || nudp < UDP_TEXT + 6)) /* "get " */
         return MC_COUNT_PASS_COMMAND;
     return HEAD_GET;
 }
+
+/* --- the reply's headers --------------------------------------------------------- */
 
 static __always_inline u16 ip_checksum(u32 saddr, u32 daddr, u16 total)
 {
@@ -148,26 +263,85 @@ static __always_inline u16 ip_checksum(u32 saddr, u32 daddr, u16 total)
     return ~sum;
 }
 
-/*
- * Writes the head of the reply to the request whose head is in work->head, with
- * ntext bytes of text: FRAME_TEXT bytes in all. It reads whole words, as they
- * were stored a moment ago: a load across two stores in flight waits for both.
- */
-static __always_inline void head_reply(void *out, const u64 *in, u64 ntext)
+/* Behind a reply: the stations change places, the tags stay. With tags it writes up to byte 22. */
+static __always_inline void head_link(void *out, const struct head *head, int tagged)
 {
-    u64 mac = in[0], mac_rest = in[1], to = in[4];
-    u32 daddr = in[3] >> 16, saddr = in[3] >> 48 | to << 16;
-    u64 sport = (u16)(to >> 32), dport = (u16)(to >> 16);
-    u64 total = bpf_htons((u16)(FRAME_TEXT - FRAME_IP + ntext));
-    u64 nudp = bpf_htons((u16)(FRAME_TEXT - FRAME_UDP + ntext));
+    u64 station = 0xffffffffffff;
 
-    STORE64(out, mac >> 48 | (u64)(u32)mac_rest << 16 | mac << 48);
-    STORE64(out + 8, (u32)(mac >> 16) | 0x00450008ull << 32);
-    STORE64(out + 16, total | 0x11400040ull << 32);
-    STORE64(out + 24, ip_checksum(saddr, daddr, total) | (u64)saddr << 16 | (u64)daddr << 48);
-    STORE64(out + 32, daddr >> 16 | sport << 16 | dport << 32 | nudp << 48);
-    STORE64(out + 40, (in[5] & 0xffff0000) | (u64)bpf_htons(1) << 48);
-    STORE16(out + 48, 0);
+    STORE64(out, (head->from & station) | head->to << 48);
+    STORE64(out + 6, (head->to & station) | (head->from & ~station));
+    if (tagged)
+        STORE64(out + 14, head->tags);
+}
+
+/* From IP on to the text, of which there are ntext bytes. IPv4 does without UDP's checksum. */
+static __always_inline void head_ip4(void *ip, const struct head *head, u64 ntext)
+{
+    u64 total = bpf_htons((u16)(IP4_BYTES + UDP_TEXT + ntext));
+    u32 from = head->ip[1] >> 32, to = head->ip[2];
+    u32 ports = head->ip[2] >> 32;
+    u64 nudp = bpf_htons((u16)(UDP_TEXT + ntext));
+
+    STORE64(ip, 0x45 | total << 16 | 0x40ull << 48);
+    STORE64(ip + 8, 0x1140 | (u64)ip_checksum(from, to, total) << 16 | (u64)to << 32);
+    STORE64(ip + 16, from | (u64)(ports >> 16 | ports << 16) << 32);
+    STORE64(ip + 24, nudp | (head->ip[3] & 0xffff00000000));
+    STORE32(ip + 32, bpf_htons(1));
+}
+
+/*
+ * The sum of n bytes for a checksum: congruent to that of their 16-bit words modulo 2^16 - 1.
+ * Of all words it keeps the sum modulo 2^64 and the sum of their upper halves, which give that
+ * of the lower halves. It reads up to 7 bytes behind the n. n < 2048.
+ */
+static __always_inline u64 text_sum(const void *text, u64 n)
+{
+    u64 sum = 0, upper = 0, words = n / 8, rest = n % 8, word, i;
+
+    for (i = 0; i < TEXT_MAX / 8; i++) {
+        if (i >= words)
+            break;
+        word = LOAD64(text + 8 * i);
+        sum += word;
+        upper += word >> 32;
+    }
+    BOUND(words, 255);
+    word = LOAD64(text + 8 * words) & ((1ull << 8 * rest) - 1);
+    sum += word;
+    upper += word >> 32;
+    return sum - (upper << 32) + upper;
+}
+
+static __always_inline u64 halves(u64 word)
+{
+    return (word >> 32) + (u32)word;
+}
+
+/* The checksum of what has this sum; 0 would say that there is none. */
+static __always_inline u64 sum_end(u64 sum)
+{
+    sum = halves(sum);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return sum == 0xffff ? sum : ~sum & 0xffff;
+}
+
+/* The same of IPv6, where the text has a sum. */
+static __always_inline void head_ip6(void *ip, const struct head *head, u64 ntext, u64 sum)
+{
+    u64 nudp = bpf_htons((u16)(UDP_TEXT + ntext)), id = head->ip[6] & 0xffff;
+    u32 ports = head->ip[5];
+
+    sum += halves(head->ip[1]) + halves(head->ip[2]) + halves(head->ip[3]) + halves(head->ip[4]);
+    sum += (u64)ports + 2 * nudp + bpf_htons(PROTOCOL_UDP) + id + bpf_htons(1);
+    STORE64(ip, 0x60 | nudp << 32 | 0x4011ull << 48);
+    STORE64(ip + 8, head->ip[3]);
+    STORE64(ip + 16, head->ip[4]);
+    STORE64(ip + 24, head->ip[1]);
+    STORE64(ip + 32, head->ip[2]);
+    STORE64(ip + 40, (u32)(ports >> 16 | ports << 16) | nudp << 32 | sum_end(sum) << 48);
+    STORE64(ip + 48, id | (u64)bpf_htons(1) << 32);
 }
 
 #endif

@@ -34,8 +34,8 @@ enum tc_mark {
 /*
  * Generic XDP copies frames with little head room, and the copy forgets the
  * length of its Ethernet header (Linux 6.12 to 6.18): TC then sees the packet
- * from its IP header on, and looks for metadata 14 bytes behind the mark. No
- * station has an address that begins with 0x45, which is a group's.
+ * from its IP header on, and looks for metadata 14 bytes behind the mark. In an
+ * Ethernet header stands what the packet is.
  */
 static __always_inline enum tc_mark tc_mark(struct __sk_buff *skb)
 {
@@ -46,44 +46,93 @@ static __always_inline enum tc_mark tc_mark(struct __sk_buff *skb)
         return MARK_NONE;
     if (*mark == MARK_FOR_TC)
         return MARK_FRAME;
-    if (data + 1 > (void *)(long)skb->data_end || *(u8 *)data != 0x45)
+    if (data + FRAME_IP > (void *)(long)skb->data_end || LOAD16(data + 12) == skb->protocol)
         return MARK_NONE;
-    return MARK_PACKET;
+    return LOAD8(data) == 0x45 || LOAD8(data) >> 4 == 6 ? MARK_PACKET : MARK_NONE;
+}
+
+/* The headers of a packet, loaded into the room for the reply. */
+struct tc_head {
+    char link[24];
+    char ip[IP6_BYTES + UDP_KEYS + 4];
+};
+
+/*
+ * Loads the headers. The stack has taken the outer tag from the frame and keeps it beside the
+ * packet, where a reply takes it along. 0: it is no UDP that could be ours.
+ */
+static __always_inline int tc_load(struct __sk_buff *skb, struct work *work, struct tc_head *head)
+{
+    struct form form = FORM(0, 0);
+    u16 type;
+
+    if (bpf_skb_load_bytes_relative(skb, 0, head->link, sizeof(head->link), BPF_HDR_START_MAC))
+        return 0;
+    type = LOAD16(head->link + 12);
+    if (type_is_tag(type) && skb->vlan_present) {
+        type = LOAD16(head->link + FRAME_IP + 2);
+        form.ip += TAG_BYTES;
+    }
+    form.v6 = type == TYPE_IP6;
+    if (!form.v6 && type != TYPE_IP4)
+        return 0;
+    work->form = form;
+    return !bpf_skb_load_bytes_relative(skb, form.ip, head->ip, IP4_BYTES + UDP_KEYS + 2,
+                                        BPF_HDR_START_MAC) &&
+           (!form.v6 || !bpf_skb_load_bytes_relative(skb, form.ip, head->ip,
+                                                     IP6_BYTES + UDP_KEYS + 2, BPF_HDR_START_MAC));
+}
+
+static __always_inline u32 tc_vlan(struct __sk_buff *skb, const struct tc_head *head,
+                                   struct form form)
+{
+    if (!skb->vlan_present)
+        return 0;
+    return vlan_id(skb->vlan_proto, bpf_htons(skb->vlan_tci)) | link_vlan(head->link, form) << 16;
 }
 
 /*
- * Whether the packet whose head stands in `work` is a get for us; counts one that is ours
- * but none. first: no XDP program has let it through, nor charged its source.
+ * Whether it is a get for us; counts one that is ours but none. first: no XDP program has
+ * let it through, nor charged its source.
  */
-static __always_inline int tc_check(struct __sk_buff *skb, struct work *work, int first)
+static __always_inline int tc_check(struct __sk_buff *skb, struct work *work,
+                                    const struct tc_head *head, u64 v6, int first)
 {
-    head_ptr head = work->head;
+    const void *ip = head->ip, *udp = ip + ip_bytes(v6);
     int rc;
 
-    if (!head_is_udp(head) || !head_is_plain(head) || !head_is_to_port(head) ||
-        !head_is_to_us(head))
+    if (!ip_is_plain(ip, v6) || LOAD16(udp + 2) != control.port || !ip_is_to_us(ip, v6))
         return HEAD_FOREIGN;
-    rc = head_check(head, work->nframe);
-    if (head_is_own(head) && skb->ifindex != LOOPBACK)
+    rc = head_check(ip, v6, work->nframe - work->form.ip);
+    if (rc == HEAD_GET)
+        rc = station_check(STATIONS(head->link), skb->ifindex);
+    if (rc == HEAD_GET && !vlan_is_ours(tc_vlan(skb, head, work->form)))
+        rc = MC_COUNT_PASS_STATION;
+    if (ip_is_own(ip, v6) && skb->ifindex != LOOPBACK)
         rc = MC_COUNT_PASS_SOURCE;
     if (rc == HEAD_GET && control.flush_at && second_reached(control.flush_at))
         rc = MC_COUNT_PASS_EXPIRED;
     if (rc == HEAD_GET && first)
-        rc = guard_source4(LOAD32(head + 26));
-    if (rc != HEAD_GET)
+        rc = guard_source(ip, v6);
+    if (rc != HEAD_GET) {
         work->counts.count[rc & 31]++;
-    return rc;
+        return rc;
+    }
+    work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    head_keep(&work->head, head->link, ip, (struct form){FRAME_IP + TAG_BYTES, v6});
+    return HEAD_GET;
 }
 
 /* Brings the request into `work` and answers it. STEP_END or a reason. */
 static __always_inline int tc_answer(struct __sk_buff *skb, struct work *work)
 {
-    u64 nrequest = head_total(work->head) + FRAME_IP - FRAME_KEYS;
+    u64 nrequest = work->ntext - (UDP_KEYS - UDP_TEXT);
 
     if (nrequest - 1 >= REQUEST_MAX)
         return MC_COUNT_PASS_REQUEST;
     BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_skb_load_bytes_relative(skb, FRAME_KEYS, work->request, nrequest, BPF_HDR_START_MAC))
+    if (bpf_skb_load_bytes_relative(skb, form_udp(work->form) + UDP_KEYS, work->request, nrequest,
+                                    BPF_HDR_START_MAC))
         return MC_COUNT_PASS_ERROR;
     work->nrequest = nrequest;
     return get_answer(work);
@@ -107,24 +156,23 @@ static __always_inline long tc_resize(struct __sk_buff *skb, u64 nframe, u32 hid
 __attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden)
 {
     struct work *work = work_get();
-    u64 nreply, nframe;
+    u64 nframe;
 
     if (!work)
         return TC_NEXT;
-    nreply = work->nreply;
-    nframe = frame_size(nreply, work->nframe);
-    if (!guard_size(head_total(work->head) - 28, nreply - FRAME_PAYLOAD))
+    if (!guard_reply(work))
         return tc_pass(work, MC_COUNT_PASS_AMPLIFICATION);
-    reply_head(work, nreply, nframe);
+    reply_head(work);
+    nframe = frame_size(reply_size(work), work->nframe);
     if (tc_resize(skb, nframe, hidden))
         return tc_pass(work, MC_COUNT_PASS_ROOM);
-    BOUND(nframe, 2047);
-    if (nframe < FRAME_TEXT || bpf_skb_store_bytes(skb, 0, work->reply, nframe, 0)) {
+    BOUND_SIZE(nframe, 2047);
+    if (bpf_skb_store_bytes(skb, 0, work->reply + reply_start(work), nframe, 0)) {
         work->counts.count[MC_COUNT_PASS_ERROR]++;
         return TC_ACT_SHOT;
     }
     work->counts.count[MC_COUNT_ANSWERED_TC]++;
-    count_bytes(work, head_total(work->head) - 28, nreply - FRAME_PAYLOAD);
+    count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + work->nreply - REPLY_TEXT);
     count_hits(work);
     return bpf_redirect(skb->ifindex, 0);
 }
@@ -134,18 +182,22 @@ int mc_tc(struct __sk_buff *skb)
 {
     enum tc_mark mark = tc_mark(skb);
     u32 hidden = mark == MARK_PACKET ? FRAME_IP : 0;
+    struct tc_head *head;
     struct work *work;
-    int rc;
+    int rc, first;
 
     if (mark == MARK_NONE && !tc_alone)
         return TC_NEXT;
     work = work_get();
-    if (!work || skb->vlan_present || skb->pkt_type != PACKET_HOST)
+    if (!work || skb->pkt_type != PACKET_HOST)
         return TC_NEXT;
-    if (bpf_skb_load_bytes_relative(skb, 0, work->head, sizeof(work->head), BPF_HDR_START_MAC))
-        return TC_NEXT;
+    head = (struct tc_head *)work->reply;
     work->nframe = skb->len + hidden;
-    if (tc_check(skb, work, mark == MARK_NONE) != HEAD_GET)
+    if (!tc_load(skb, work, head))
+        return TC_NEXT;
+    first = mark == MARK_NONE;
+    rc = work->form.v6 ? tc_check(skb, work, head, 1, first) : tc_check(skb, work, head, 0, first);
+    if (rc != HEAD_GET)
         return TC_NEXT;
     rc = tc_answer(skb, work);
     if (rc != STEP_END)

@@ -56,24 +56,23 @@ static __always_inline long xdp_resize(struct xdp_md *ctx, int grow)
 __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
 {
     struct work *work = work_get();
-    u64 nreply, nframe;
+    u64 nframe;
 
     if (!work)
         return XDP_PASS;
-    nreply = work->nreply;
-    nframe = frame_size(nreply, work->nframe);
-    if (unlikely(!guard_size(head_total(work->head) - 28, nreply - FRAME_PAYLOAD)))
+    if (unlikely(!guard_reply(work)))
         return xdp_pass(work, MC_COUNT_PASS_AMPLIFICATION);
-    reply_head(work, nreply, nframe);
+    reply_head(work);
+    nframe = frame_size(reply_size(work), work->nframe);
     if (nframe != work->nframe && xdp_resize(ctx, (int)nframe - (int)work->nframe))
         return xdp_pass_to_tc(ctx, work);
-    BOUND(nframe, 2047);
-    if (nframe < FRAME_TEXT || bpf_xdp_store_bytes(ctx, 0, work->reply, nframe)) {
+    BOUND_SIZE(nframe, 2047);
+    if (bpf_xdp_store_bytes(ctx, 0, work->reply + reply_start(work), nframe)) {
         work->counts.count[MC_COUNT_PASS_ERROR]++;
         return XDP_ABORTED;
     }
     work->counts.count[MC_COUNT_ANSWERED_XDP]++;
-    count_bytes(work, head_total(work->head) - 28, nreply - FRAME_PAYLOAD);
+    count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + work->nreply - REPLY_TEXT);
     count_hits(work);
     return XDP_TX;
 }
@@ -82,18 +81,16 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
 __attribute__((noinline)) int xdp_get(struct xdp_md *ctx)
 {
     struct work *work = work_get();
-    head_ptr head;
     u64 nrequest;
     int rc;
 
     if (!work)
         return XDP_PASS;
-    head = work->head;
-    nrequest = head_total(head) + FRAME_IP - FRAME_KEYS;
+    nrequest = work->ntext - (UDP_KEYS - UDP_TEXT);
     if (nrequest - 1 >= REQUEST_MAX)
         return xdp_pass(work, MC_COUNT_PASS_REQUEST);
     BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_xdp_load_bytes(ctx, FRAME_KEYS, work->request, nrequest))
+    if (bpf_xdp_load_bytes(ctx, form_udp(work->form) + UDP_KEYS, work->request, nrequest))
         return xdp_pass(work, MC_COUNT_PASS_ERROR);
     work->nrequest = nrequest;
     rc = get_answer(work);
@@ -108,29 +105,29 @@ __attribute__((noinline)) int xdp_get(struct xdp_md *ctx)
 enum { ITEM_REACH = MC_ITEM_HEADER + 2048 + 64 };
 
 /*
- * Takes the key out of a frame that holds "get KEY\r\n" and hashes it into
- * work. 0: it holds something else, or a byte that might not be a key's.
+ * Takes the key out of a text of "get KEY\r\n" and hashes it into work. 0: the text
+ * is something else, or has a byte that might not be a key's.
  */
-static __always_inline int xdp_key(struct work *work, void *data, void *end)
+static __always_inline int xdp_key(struct work *work, void *text, void *end)
 {
-    u64 at = head_total(work->head) + FRAME_IP - 10, nkey, words, rest;
+    u64 at = work->ntext - 10, nkey, words, rest;
     u64 sum = 0, blank = 0, word, i;
     void *tail;
 
-    nkey = at + 8 - FRAME_KEYS;
+    nkey = at + 8 - 4;
     if (unlikely(nkey - 1 >= MC_KEY_MAX))
         return 0;
     words = nkey / 8;
     rest = nkey % 8;
     /* The last eight bytes of the key, or of it and what is before it, and the newline. */
     BOUND(at, 511);
-    tail = data + at;
+    tail = text + at;
     if (tail + 10 > end || LOAD16(tail + 8) != 0x0a0d)
         return 0;
     for (i = 0; i < KEY_WORDS; i++) {
-        if (i >= words || data + FRAME_KEYS + 8 * i + 8 > end)
+        if (i >= words || text + 4 + 8 * i + 8 > end)
             break;
-        word = LOAD64(data + FRAME_KEYS + 8 * i);
+        word = LOAD64(text + 4 + 8 * i);
         blank |= (word - 0x21 * MASK_BYTES) & ~word;
         work->key[i] = word;
         sum += mc_hash_word(word, control.seed[i]);
@@ -149,11 +146,11 @@ static __always_inline int xdp_key(struct work *work, void *data, void *end)
 }
 
 /* Keeps the frame's end, which the key does not cover. 0: there is too much of it. */
-static __always_inline int xdp_keep(struct work *work, void *data, void *end)
+static __always_inline int xdp_keep(struct work *work, void *data, void *end, u64 keys)
 {
     u64 at = work->nframe - 8;
 
-    if (at > FRAME_KEYS + work->nkey)
+    if (at > keys + work->nkey)
         return 0;
     BOUND(at, 511);
     if (data + at + 8 > end)
@@ -197,12 +194,12 @@ static __always_inline void copy64(void *to, const void *from)
 }
 
 /*
- * Copies n bytes (9 <= n <= TEXT_MAX) to FRAME_WIRE by blocks, the last one
- * over bytes of the one before. 0: the frame is shorter than the caller made it.
+ * Copies n bytes (9 <= n <= TEXT_MAX) by blocks, the last one over bytes of the
+ * one before. 0: the frame is shorter than the caller made it.
  */
-static __always_inline int copy_blocks(void *data, void *end, const char *from, u64 n)
+static __always_inline int copy_blocks(void *to, void *end, const char *from, u64 n)
 {
-    void *to = data + FRAME_WIRE, *last;
+    void *last;
     u64 blocks = n / 64, i, at;
 
     if (n >= 64) {
@@ -249,49 +246,65 @@ static __always_inline int copy_blocks(void *data, void *end, const char *from, 
     return 1;
 }
 
-/* Writes a hit's headers and text; the frame has its size. 0: it has not. */
-static __always_inline int write_hit(struct xdp_md *ctx, struct work *work, const char *wire,
-                                     u64 nwire)
+/* Writes the headers before a text of one item's wire bytes, or of none. */
+static __always_inline void write_head(void *data, const struct work *work, struct form form,
+                                       const char *wire, u64 nwire)
 {
-    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *tail;
+    u64 ntext = nwire ? 6 + nwire + 5 : 5, sum = TEXT_END;
+
+    head_link(data, &work->head, form.ip != FRAME_IP);
+    if (!form.v6) {
+        head_ip4(data + form.ip, &work->head, ntext);
+        return;
+    }
+    if (nwire) /* behind an odd number of bytes the 16-bit words are others */
+        sum = TEXT_VALUE + text_sum(wire, nwire) + (TEXT_END << 8 * (nwire & 1));
+    head_ip6(data + form.ip, &work->head, ntext, sum);
+}
+
+/* Writes a hit's headers and text; the frame has its size. 0: it has not. */
+static __always_inline int write_hit(struct xdp_md *ctx, struct work *work, struct form form,
+                                     const char *wire, u64 nwire)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    void *text = data + form_udp(form) + UDP_TEXT, *tail;
     u64 at = nwire;
 
-    if (data + FRAME_HEAD > end)
+    if (text + 6 > end)
         return 0;
-    head_reply(data, work->head, 6 + nwire + 5);
-    STORE64(data + FRAME_TEXT - 2, TEXT_VALUE << 16);
+    write_head(data, work, form, wire, nwire);
+    STORE64(text - 2, TEXT_VALUE << 16);
     BOUND(at, 2047);
-    tail = data + FRAME_WIRE + at;
+    tail = text + 6 + at;
     if (tail + 5 > end)
         return 0;
     STORE32(tail, (u32)TEXT_END);
     *(u8 *)(tail + 4) = TEXT_END >> 32;
-    return copy_blocks(data, end, wire, nwire);
+    return copy_blocks(text + 6, end, wire, nwire);
 }
 
 /* Undoes a hit that a writer disturbed: the packet is again what it was. 0: it is not. */
 __attribute__((noinline)) int xdp_restore(struct xdp_md *ctx, int grown, int at_head)
 {
     struct work *work = work_get();
-    void *data, *end, *tail;
-    u64 nkey, at;
+    u64 nlink, nip, nkey;
+    char *link;
 
     if (!work || (at_head ? bpf_xdp_adjust_head(ctx, grown) : bpf_xdp_adjust_tail(ctx, -grown)))
         return 0;
+    link = work->reply;
+    STORE64(link + 14, work->head.tags);
+    STORE64(link, work->head.to);
+    STORE64(link + 6, work->head.from);
+    nlink = work->form.ip;
+    CLAMP(nlink, 22);
+    nip = ip_bytes(work->form.v6) + UDP_KEYS;
     nkey = work->nkey;
     BOUND_SIZE(nkey, 255);
-    if (bpf_xdp_store_bytes(ctx, FRAME_KEYS, work->key, nkey))
-        return 0;
-    data = (void *)(long)ctx->data;
-    end = (void *)(long)ctx->data_end;
-    at = work->nframe - 8;
-    BOUND(at, 511);
-    tail = data + at;
-    if (data + FRAME_KEYS > end || tail + 8 > end)
-        return 0;
-    __builtin_memcpy(data, work->head, FRAME_KEYS);
-    STORE64(tail, work->last);
-    return 1;
+    return nlink && !bpf_xdp_store_bytes(ctx, 0, link, nlink) &&
+           !bpf_xdp_store_bytes(ctx, nlink, work->head.ip, nip) &&
+           !bpf_xdp_store_bytes(ctx, nlink + nip, work->key, nkey) &&
+           !bpf_xdp_store_bytes(ctx, work->nframe - 8, &work->last, 8);
 }
 
 /*
@@ -299,29 +312,30 @@ __attribute__((noinline)) int xdp_restore(struct xdp_md *ctx, int grown, int at_
  * the IP packet comes padding, here the request's own bytes, and a helper's call costs
  * as much as all the rest.
  */
-static __always_inline int xdp_miss(struct xdp_md *ctx, struct work *work)
+static __always_inline int xdp_miss(struct xdp_md *ctx, struct work *work, struct form form)
 {
-    void *data, *end;
+    void *data, *end, *text;
 
     if (unlikely(work->nframe > FRAME_PADDED) &&
         bpf_xdp_adjust_tail(ctx, FRAME_PADDED - (int)work->nframe))
         return xdp_pass(work, MC_COUNT_PASS_ERROR);
     data = (void *)(long)ctx->data;
     end = (void *)(long)ctx->data_end;
-    if (data + FRAME_TEXT + 5 > end)
+    text = data + form_udp(form) + UDP_TEXT;
+    if (text + 5 > end)
         return XDP_ABORTED;
-    head_reply(data, work->head, 5);
-    STORE32(data + FRAME_TEXT, (u32)TEXT_END);
-    *(u8 *)(data + FRAME_TEXT + 4) = TEXT_END >> 32;
+    write_head(data, work, form, NULL, 0);
+    STORE32(text, (u32)TEXT_END);
+    *(u8 *)(text + 4) = TEXT_END >> 32;
     work->counts.count[MC_COUNT_MISSES]++;
     work->counts.count[MC_COUNT_ANSWERED_XDP]++;
-    count_bytes(work, head_total(work->head) - 28, MC_UDP_HEADER + 5);
+    count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 5);
     return XDP_TX;
 }
 
 /* Sends the item at `ref`, if it is the key's and may be served, and the line held still. */
-static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct mc_line *line,
-                                   u32 seq, u64 slot)
+static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct form form,
+                                   struct mc_line *line, u32 seq, u64 slot)
 {
     u64 offset, within, meta, fate, nwire, clsid;
     const char *item;
@@ -346,13 +360,13 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
         return xdp_get(ctx);
     if ((u32)fate && unlikely(second_reached((u32)fate)))
         return xdp_get(ctx);
-    if (unlikely(!guard_size(head_total(work->head) - 28, MC_UDP_HEADER + 6 + nwire + 5)))
+    if (unlikely(!guard_size(MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 6 + nwire + 5)))
         return xdp_pass(work, MC_COUNT_PASS_AMPLIFICATION);
-    grow = (int)(FRAME_WIRE + nwire + 5) - (int)work->nframe;
+    grow = (int)(form_udp(form) + UDP_WIRE + nwire + 5) - (int)work->nframe;
     at_head = grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
     if (!at_head && bpf_xdp_adjust_tail(ctx, grow))
         return xdp_pass_to_tc(ctx, work);
-    if (unlikely(!write_hit(ctx, work, item + MC_ITEM_HEADER, nwire)))
+    if (unlikely(!write_hit(ctx, work, form, item + MC_ITEM_HEADER, nwire)))
         return XDP_ABORTED;
     read_barrier();
     if (unlikely(READ_ONCE(line->seq) != seq))
@@ -360,7 +374,7 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
     line_touch(line, slot);
     work->counts.class_hits[clsid]++;
     work->counts.count[MC_COUNT_ANSWERED_XDP]++;
-    count_bytes(work, head_total(work->head) - 28, MC_UDP_HEADER + 6 + nwire + 5);
+    count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 6 + nwire + 5);
     return XDP_TX;
 }
 
@@ -368,7 +382,7 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
  * Answers a request whose only key lies where its hash says. Whatever is not
  * so plain (a moving line, a second tag, an overflow line) takes the long way.
  */
-static __always_inline int xdp_get_one(struct xdp_md *ctx, struct work *work)
+static __always_inline int xdp_get_one(struct xdp_md *ctx, struct work *work, struct form form)
 {
     u32 nlines = READ_ONCE(control.nlines), index, seq;
     u64 hash = work->hash, matches;
@@ -384,13 +398,13 @@ static __always_inline int xdp_get_one(struct xdp_md *ctx, struct work *work)
         return xdp_get(ctx);
     matches = line_matches(line, hash);
     if (matches)
-        return xdp_hit(ctx, work, line, seq, bytes_below(matches));
+        return xdp_hit(ctx, work, form, line, seq, bytes_below(matches));
     if (unlikely(READ_ONCE(line->next)))
         return xdp_get(ctx);
     read_barrier();
     if (unlikely(READ_ONCE(line->seq) != seq))
         return xdp_get(ctx);
-    return xdp_miss(ctx, work);
+    return xdp_miss(ctx, work, form);
 }
 
 /* --- the program ------------------------------------------------------------ */
@@ -399,62 +413,149 @@ static __always_inline int xdp_get_one(struct xdp_md *ctx, struct work *work)
  * Frames that no get can be in: too short, with IP options, a fragment. Those
  * that are to us, as far as can be seen, are counted.
  */
-__attribute__((noinline)) int xdp_odd(struct xdp_md *ctx)
+__attribute__((noinline)) int xdp_odd(struct xdp_md *ctx, u32 nlink, u32 v6)
 {
-    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *udp;
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *udp;
+    u64 nip, at = nlink;
     struct work *work;
-    u64 nip;
 
-    if (data + FRAME_PAYLOAD > end || !head_is_udp(data) || LOAD8(data + 14) >> 4 != 4 ||
-        LOAD16(data + 20) & bpf_htons(0x1fff))
+    BOUND(at, 31);
+    ip = data + at;
+    if (ip + (v6 ? IP6_BYTES : IP4_BYTES) > end)
         return XDP_PASS;
-    nip = LOAD8(data + 14) * 4;
-    BOUND(nip, 60);
-    udp = data + FRAME_IP + nip;
-    if (udp + 8 > end || LOAD16(udp + 2) != control.port || !head_is_to_us(data))
+    if (v6 ? LOAD8(ip) >> 4 != 6 || LOAD8(ip + 6) != PROTOCOL_UDP
+           : LOAD8(ip) >> 4 != 4 || LOAD8(ip + 9) != PROTOCOL_UDP ||
+                 LOAD16(ip + 6) & bpf_htons(0x1fff))
+        return XDP_PASS;
+    nip = v6 ? IP6_BYTES : (LOAD8(ip) & 15) * 4;
+    BOUND(nip, 63);
+    udp = ip + nip;
+    if (udp + 8 > end || LOAD16(udp + 2) != control.port || !ip_is_to_us(ip, v6))
         return XDP_PASS;
     work = work_get();
     if (!work)
         return XDP_PASS;
-    if (!head_is_plain(data))
+    if (!ip_is_plain(ip, v6))
         return xdp_pass(work, MC_COUNT_PASS_PACKET);
-    return xdp_pass(work,
-                    bpf_ntohs(LOAD16(udp + 4)) > 16 ? MC_COUNT_PASS_COMMAND : MC_COUNT_PASS_FRAME);
+    return xdp_pass(work, bpf_ntohs(LOAD16(udp + 4)) > UDP_TEXT ? MC_COUNT_PASS_COMMAND
+                                                                : MC_COUNT_PASS_FRAME);
+}
+
+/* A request of which the frame's first buffer has the headers: HEAD_GET or a reason. */
+static __always_inline int xdp_check(struct xdp_md *ctx, struct work *work, const void *data,
+                                     struct form form)
+{
+    const void *ip = data + form.ip;
+    u32 vlan = link_vlan(data, form);
+    int rc = head_check(ip, form.v6, work->nframe - form.ip);
+
+    if (unlikely(rc == MC_COUNT_PASS_PACKET)) {
+        work->nframe = bpf_xdp_get_buff_len(ctx);
+        rc = head_check(ip, form.v6, work->nframe - form.ip);
+    }
+    if (unlikely(rc != HEAD_GET))
+        return rc;
+    if (unlikely(ip_is_own(ip, form.v6)) && ctx->ingress_ifindex != LOOPBACK)
+        return MC_COUNT_PASS_SOURCE;
+    if (unlikely(vlan && !vlan_is_ours(vlan)))
+        return MC_COUNT_PASS_STATION;
+    if (unlikely(STATIONS(data) != control.station))
+        rc = station_check(STATIONS(data), ctx->ingress_ifindex);
+    if (unlikely(rc != HEAD_GET))
+        return rc;
+    rc = guard_source(ip, form.v6);
+    if (unlikely(rc))
+        return rc;
+    if (unlikely(control.flush_at) && second_reached(control.flush_at))
+        return MC_COUNT_PASS_EXPIRED;
+    return HEAD_GET;
+}
+
+/* A frame of UDP with these headers. */
+static __always_inline int xdp_udp(struct xdp_md *ctx, struct form form)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    void *ip = data + form.ip, *udp = data + form_udp(form);
+    struct work *work;
+    int rc;
+
+    if (unlikely(udp + UDP_KEYS + 2 > end || !ip_is_plain(ip, form.v6)))
+        return xdp_odd(ctx, form.ip, form.v6);
+    if (LOAD16(udp + 2) != control.port || unlikely(!ip_is_to_us(ip, form.v6)))
+        return XDP_PASS;
+    work = work_get();
+    if (!work)
+        return XDP_PASS;
+    work->nframe = (u64)(end - data);
+    rc = xdp_check(ctx, work, data, form);
+    if (unlikely(rc != HEAD_GET))
+        return xdp_pass(work, rc);
+    work->form = form;
+    work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    head_keep(&work->head, data, ip, form);
+    if (!xdp_key(work, udp + UDP_TEXT, end) ||
+        !xdp_keep(work, data, end, form_udp(form) + UDP_KEYS))
+        return xdp_get(ctx);
+    return xdp_get_one(ctx, work, form);
+}
+
+/* One function for each form: each is verified once. */
+__attribute__((noinline)) int xdp_ip6(struct xdp_md *ctx)
+{
+    return xdp_udp(ctx, FORM(0, 1));
+}
+
+__attribute__((noinline)) int xdp_tag_ip4(struct xdp_md *ctx)
+{
+    return xdp_udp(ctx, FORM(1, 0));
+}
+
+__attribute__((noinline)) int xdp_tag_ip6(struct xdp_md *ctx)
+{
+    return xdp_udp(ctx, FORM(1, 1));
+}
+
+__attribute__((noinline)) int xdp_tags_ip4(struct xdp_md *ctx)
+{
+    return xdp_udp(ctx, FORM(2, 0));
+}
+
+__attribute__((noinline)) int xdp_tags_ip6(struct xdp_md *ctx)
+{
+    return xdp_udp(ctx, FORM(2, 1));
+}
+
+/* Behind one tag, or two. */
+static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)
+{
+    u16 type = LOAD16(data + FRAME_IP + 2);
+
+    if (type == TYPE_IP4)
+        return xdp_tag_ip4(ctx);
+    if (type == TYPE_IP6)
+        return xdp_tag_ip6(ctx);
+    if (!type_is_tag(type))
+        return XDP_PASS;
+    type = LOAD16(data + FRAME_IP + TAG_BYTES + 2);
+    if (type == TYPE_IP4)
+        return xdp_tags_ip4(ctx);
+    return type == TYPE_IP6 ? xdp_tags_ip6(ctx) : XDP_PASS;
 }
 
 SEC("xdp.frags")
 int mc_xdp(struct xdp_md *ctx)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    struct work *work;
-    u64 nframe;
-    int rc;
+    u16 type;
 
-    if (data + FRAME_PAYLOAD > end || !head_is_udp(data))
+    if (data + FRAME_IP + IP4_BYTES + 8 > end)
         return XDP_PASS;
-    if (unlikely(data + FRAME_HEAD > end || !head_is_plain(data)))
-        return xdp_odd(ctx);
-    if (!head_is_to_port(data) || unlikely(!head_is_to_us(data)))
-        return XDP_PASS;
-    work = work_get();
-    if (!work)
-        return XDP_PASS;
-    nframe = (u64)(end - data);
-    rc = head_check(data, nframe);
-    if (unlikely(rc != HEAD_GET))
-        return xdp_pass(work, rc);
-    if (unlikely(head_is_own(data)) && ctx->ingress_ifindex != LOOPBACK)
-        return xdp_pass(work, MC_COUNT_PASS_SOURCE);
-    rc = guard_source4(LOAD32(data + 26));
-    if (unlikely(rc))
-        return xdp_pass(work, rc);
-    if (unlikely(control.flush_at) && second_reached(control.flush_at))
-        return xdp_pass(work, MC_COUNT_PASS_EXPIRED);
-    work->nframe = nframe;
-    head_copy(work->head, data);
-    if (!xdp_key(work, data, end) || !xdp_keep(work, data, end))
-        return xdp_get(ctx);
-    return xdp_get_one(ctx, work);
+    type = LOAD16(data + 12);
+    if (likely(type == TYPE_IP4))
+        return LOAD8(data + FRAME_IP + 9) == PROTOCOL_UDP ? xdp_udp(ctx, FORM(0, 0)) : XDP_PASS;
+    if (type == TYPE_IP6)
+        return LOAD8(data + FRAME_IP + 6) == PROTOCOL_UDP ? xdp_ip6(ctx) : XDP_PASS;
+    return type_is_tag(type) ? xdp_tagged(ctx, data) : XDP_PASS;
 }
 
 #endif

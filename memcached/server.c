@@ -96,6 +96,7 @@ static const char *const count_names[MC_COUNTS] = {
     [MC_COUNT_PASS_ALLOW] = "pass_allow",
     [MC_COUNT_PASS_RATE] = "pass_rate",
     [MC_COUNT_PASS_AMPLIFICATION] = "pass_amplification",
+    [MC_COUNT_PASS_STATION] = "pass_station",
 };
 
 static void add_interface(struct stat_sink *sink, const struct kcache_interface *interface)

@@ -22,8 +22,9 @@ enum {
     LAB_HEADERS = 42, /* Ethernet, IP, UDP */
     LAB_FRAME = LAB_HEADERS + MC_UDP_HEADER,
 };
-#define LAB_SERVER 0x0a000001u /* host order */
-#define LAB_CLIENT 0x0a000002u
+#define LAB_SERVER  0x0a000001u /* host order */
+#define LAB_CLIENT  0x0a000002u
+#define LAB_STATION 0x010000000002ull /* 02:00:00:00:00:01 */
 
 struct lab {
     struct loader *loader;

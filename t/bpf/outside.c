@@ -23,6 +23,8 @@ static bool from(struct lab *lab, const char *source, const char *destination, b
     uint32_t address;
 
     frame_request(&frame, text, sizeof(text) - 1);
+    if (lab->ifindex)
+        memcpy(frame.bytes, &(uint64_t){LAB_STATION}, 6);
     address = inet_addr(source);
     memcpy(frame.bytes + 26, &address, 4);
     address = inet_addr(destination);
@@ -110,7 +112,10 @@ static void test_room(struct lab *lab)
 int main(void)
 {
     static const struct mc_self self = {
-        .n4 = 2, .v4 = {__builtin_bswap32(LAB_SERVER), __builtin_bswap32(INADDR_LOOPBACK)}};
+        .n4 = 2,
+        .nstations = 1,
+        .v4 = {__builtin_bswap32(LAB_SERVER), __builtin_bswap32(INADDR_LOOPBACK)},
+        .stations = {LAB_STATION}};
     struct loader_link link;
     struct lab lab;
 

@@ -322,7 +322,7 @@ static void test_sources(struct lab *lab, enum loader_program program)
     request(&frame, "get hit\r\n");
     memset(frame.bytes, 0xff, 6);
     /* TC knows from the stack that such a frame is not to us alone. */
-    ok(lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_SOURCE)),
+    ok(lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_STATION)),
        "%s: no answer to a frame that went to a group", names[program]);
     /* A test run counts as coming from lo. */
     request(&frame, "get hit\r\n");
