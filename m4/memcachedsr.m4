@@ -56,10 +56,10 @@ AC_DEFUN([MC_BMC], [
         hint="or configure with --disable-bmc"
         PKG_CHECK_MODULES([LIBBPF], [libbpf >= 1.1], [],
             [AC_MSG_ERROR([libbpf 1.1 is missing: apt-get install libbpf-dev, $hint])])
-        AC_PATH_PROGS([CLANG], [clang clang-19 clang-16 clang-14])
+        AC_PATH_PROGS([CLANG], [${CLANG:-clang clang-19 clang-16 clang-14}])
         AS_IF([test -z "$CLANG"],
             [AC_MSG_ERROR([clang is missing: apt-get install clang, $hint])])
-        AC_PATH_PROG([BPFTOOL], [bpftool], [], [$PATH:/usr/local/sbin:/usr/sbin:/sbin])
+        AC_PATH_PROGS([BPFTOOL], [${BPFTOOL:-bpftool}], [], [$PATH:/usr/local/sbin:/usr/sbin:/sbin])
         AS_IF([test -z "$BPFTOOL"],
             [AC_MSG_ERROR([bpftool is missing: apt-get install bpftool, $hint])])
         AC_MSG_CHECKING([whether $CLANG compiles for the kernel])
