@@ -1,0 +1,254 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""kill -9 at random moments, under load: KILLS of them (40). SEED repeats a run."""
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import client
+import guard
+import kernel
+import netns
+import server
+import tap
+
+KILLS = int(os.environ.get("KILLS", "40"))
+SEED = int(os.environ.get("SEED", str(int(time.time()))))
+WRITERS, READERS, KEYS, FILL = 2, 2, 400, 60
+MEMORY = 256
+START = 0.15 # seconds within which a start is killed
+SERVE = 0.15
+STOP = 0.03
+OURS = ("heap", "table", "mc_memory", "scratch")
+
+
+class Load:
+    """t/tool/lives."""
+
+    def __init__(self, address, port):
+        words = (kernel.beside("t/tool/lives"), address, port, WRITERS, READERS, KEYS, FILL)
+        self.process = subprocess.Popen([str(w) for w in words], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        guard.add("pid", self.process.pid)
+
+    def ask(self, line):
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().decode()
+
+    def life(self, number, base, need):
+        self.ask("life %d %d %d" % (number, base, need))
+
+    def counts(self):
+        words = self.ask("counts").split()
+        return {name: int(number) for name, number in zip(words[::2], words[1::2])}
+
+    def end(self):
+        self.process.stdin.close()
+        tap.diag(self.process.stderr.read().decode())
+        self.process.wait()
+        guard.remove("pid", self.process.pid)
+
+
+class Lives:
+    """A server in a namespace that is killed and started again on the same port."""
+
+    def __init__(self, *arguments):
+        self.pair = netns.Pair()
+        netns.enter(self.pair.client)
+        self.address, self.port = self.pair.address(), server.free_port(self.pair.server)
+        self.line = server.command_line(
+            ("-p", self.port, "-U", self.port, "-l", "0.0.0.0", "-t", 2, "-u", server.USER, "-m",
+             MEMORY, "-X", "bmc=sv0") + arguments, self.pair.server)
+        self.log = open(os.path.join(server.scratch(), "stderr"), "wb+")
+        self.load = Load(self.address, self.port)
+        self.number, self.base, self.need = 0, 0, 0
+        self.kinds, self.answered = {}, 0
+
+    def begin(self):
+        self.number += 1
+        self.load.life(self.number, self.base or self.number, self.need or self.number)
+        self.process = subprocess.Popen(self.line, stdin=subprocess.DEVNULL, stdout=self.log,
+                                        stderr=self.log)
+        guard.add("pid", self.process.pid)
+
+    def serves(self):
+        """Waits until it does."""
+        def answers():
+            try:
+                stream = client.tcp(self.address, self.port)
+                stream.ask(b"version\r\n")
+                stream.close()
+                return True
+            except (OSError, client.Closed):
+                return self.process.poll() is not None
+
+        return server.wait_for(answers, 30, 0.002) and self.process.poll() is None
+
+    def left(self):
+        """What is attached to the interface."""
+        return netns.xdp_mode("sv0", self.pair.server), netns.tc_programs("sv0", self.pair.server)
+
+    def finish(self, kind):
+        """Kills it. True: the interface is as it was without it."""
+        self.process.kill()
+        self.process.wait()
+        guard.remove("pid", self.process.pid)
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        return server.wait_for(lambda: self.left() == (None, []), 1)
+
+    def close(self):
+        self.log.close()
+        self.pair.close()
+
+
+def rest(seconds):
+    """The moment is the test."""
+    time.sleep(random.uniform(0, seconds))
+
+
+def while_it_starts(lives):
+    rest(START)
+    return lives.finish("starting"), False
+
+
+def while_it_serves(lives):
+    served = lives.serves()
+    rest(SERVE)
+    if random.randrange(4) == 0:
+        stream = client.tcp(lives.address, lives.port)
+        lives.answered += int(stream.stats("bmc")["answered_xdp"])
+        stream.close()
+    return lives.finish("serving"), served
+
+
+def while_it_stops(lives):
+    served = lives.serves()
+    rest(SERVE)
+    lives.process.send_signal(signal.SIGTERM)
+    rest(STOP)
+    return lives.finish("stopping"), served
+
+
+def cold(lives, moments):
+    """One life of a server that keeps nothing."""
+    lives.begin()
+    clean, _ = random.choice(moments)(lives)
+    return clean
+
+
+def while_it_saves(lives):
+    lives.serves()
+    rest(SERVE)
+    lives.process.send_signal(signal.SIGUSR1)
+    rest(4 * STOP)
+    return lives.finish("saving"), False
+
+
+def after_it_saved(lives):
+    lives.serves()
+    rest(SERVE)
+    lives.process.send_signal(signal.SIGUSR1)
+    lives.saved = lives.process.wait(30) == 0
+    return lives.finish("saved"), False
+
+
+def warm(lives, moments):
+    """One life with -e: values may come from lives before, as long as those were not killed."""
+    lives.begin()
+    lives.saved = False
+    clean, served = random.choice(moments)(lives)
+    if served:
+        lives.base = lives.need = lives.number + 1
+    elif not lives.saved:
+        # Whether it had read, or written, the file: nothing need be there, nothing may be older.
+        lives.need = lives.number + 1
+    return clean
+
+
+def our_maps():
+    """{id: name} of the maps that servers of ours may have made."""
+    maps = json.loads(netns.sh("bpftool", "-j", "map", "show"))
+    return {m["id"]: m.get("name") for m in maps if m.get("name") in OURS}
+
+
+def available():
+    with open("/proc/meminfo", encoding="ascii") as file:
+        return next(int(line.split()[1]) // 1024 for line in file if "MemAvailable" in line)
+
+
+def no_dead_line(lives):
+    """5,000 keys over all lines of the table are answered by the kernel."""
+    lives.number += 1
+    lives.process = subprocess.Popen(lives.line, stdin=subprocess.DEVNULL, stdout=lives.log,
+                                     stderr=lives.log)
+    tap.ok(lives.serves(), "after all that it starts")
+    stream, udp = client.tcp(lives.address, lives.port), client.Udp(lives.address, lives.port)
+    count = 5000
+    for i in range(count):
+        stream.send(b"set a%d 0 0 6 noreply\r\n%06d\r\n" % (i, i))
+    stream.ask(b"version\r\n")
+    before = stream.stats("bmc")
+    right = sum(udp.ask(b"get a%d\r\n" % i) == kernel.answer((b"a%d" % i, b"%06d" % i))
+                for i in range(count))
+    after = stream.stats("bmc")
+    tap.is_(right, count, "every one of 5,000 keys is found")
+    tap.is_(int(after["hits"]) - int(before["hits"]), count, "by the kernel: no line is dead")
+    tap.is_(lives.finish("last"), True, "and the interface is free again")
+
+
+def judge(lives, kills, unclean, before, memory):
+    counts = lives.load.counts()
+    tap.diag("kills while %s; %s" % (lives.kinds, counts))
+    tap.is_(sum(lives.kinds.values()), kills, "%d servers were killed" % kills)
+    tap.is_(unclean, 0, "none left a program on the interface, on XDP nor TC")
+    tap.ok(counts["hits"] > 100 * kills and counts["writes"] > 100 * kills, "they were under load")
+    tap.is_(counts["wrong"], 0, "no value was damaged, of another key or of a life before")
+    tap.ok(lives.answered > 0, "of those that were asked the kernel had answered (%d)" %
+           lives.answered)
+    lives.load.end()
+    no_dead_line(lives)
+    lives.close()
+    left = {}
+
+    def nothing():
+        nonlocal left
+        left = {i: n for i, n in our_maps().items() if i not in before}
+        return not left
+
+    freed = server.wait_for(nothing, 10, 0.1)
+    if not freed and "heap" in left.values():
+        tap.diag("another server runs: whose maps these are is not told: %d" % len(left))
+    else:
+        tap.is_(left, {}, "no map is left")
+    tap.diag("available memory: %d MB before, %d MB after" % (memory, available()))
+
+
+def kill(arguments, moments, kills, life):
+    random.seed(SEED)
+    tap.diag("SEED=%d" % SEED)
+    before, memory = our_maps(), available()
+    lives = Lives(*arguments)
+    unclean = sum(not life(lives, moments) for _ in range(kills))
+    judge(lives, kills, unclean, before, memory)
+
+
+@tap.case
+def killed_at_random_moments():
+    kill((), (while_it_starts, while_it_serves, while_it_stops), KILLS, cold)
+
+
+@tap.case
+def killed_with_a_memory_file():
+    path = os.path.join(server.scratch(), "memory")
+    kill(("-e", path), (while_it_starts, while_it_serves, while_it_stops, while_it_saves,
+                        after_it_saved), KILLS // 4, warm)
+
+
+tap.run(60 + 3 * KILLS)
