@@ -478,6 +478,7 @@ static void build_net(struct server *server)
         .reqs_per_event = o->reqs_per_event,
         .nthreads = o->nthreads,
         .reuseport = o->reuseport,
+        .ask_workers = has_kernel_path(server),
         .tls = server->tls,
         .clock = server->clock,
     };
@@ -543,11 +544,11 @@ static void restrict_calls(const struct server *server)
 
 /* --- life -------------------------------------------------------------- */
 
-static void tick(void *context, rel_time now)
+static void tick(void *context, rel_time now, bool serving)
 {
     const struct server *server = context;
 
-    if (has_kernel_path(server)) {
+    if (has_kernel_path(server) && serving) {
         kcache_beat(server->kcache);
     }
     store_tick(server->store, now);

@@ -77,7 +77,7 @@ struct provider *kcache_provider(struct kcache *kcache);
  */
 int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *addresses, size_t n,
                   char *error, size_t nerror);
-/* The server runs: to be called every second by the thread that attached. */
+/* The server runs, all of it: to be called every second by the thread that attached. */
 void kcache_beat(struct kcache *kcache);
 /* The kernel answers nothing any more. */
 void kcache_detach(struct kcache *kcache);

@@ -33,8 +33,8 @@ void pulse_beat(struct pulse *pulse)
     __atomic_store_n(&pulse->control->lease_ns, now + pulse->stall_ns, __ATOMIC_RELEASE);
     if (pulse->last_ns && now - pulse->last_ns > pulse->stall_ns) {
         __atomic_store_n(&pulse->nstalls, pulse->nstalls + 1, __ATOMIC_RELAXED);
-        log_say("bmc: the server did not run for %" PRIu64
-                " s: the kernel answered nothing after the first %" PRIu64 ", and goes on",
+        log_say("bmc: the server was stopped or stuck for %" PRIu64 " s; after %" PRIu64
+                " s the kernel left all requests to it, and now goes on",
                 (now - pulse->last_ns) / second_ns, pulse->stall_ns / second_ns);
     }
     pulse->last_ns = now;

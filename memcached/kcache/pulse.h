@@ -2,10 +2,9 @@
 /*
  * pulse: how long the kernel answers for a server that does not run.
  *
- * The server says every second until when the kernel may answer
- * (mc_control.lease_ns). One that is stopped, frozen, hung or dead says nothing, and
- * after `stall` seconds its packets are passed, as those of any other server. When it goes
- * on, so does the kernel, at the next beat.
+ * The server says every second until when the kernel may answer (mc_control.lease_ns). One that
+ * is stopped, frozen, stuck or dead says nothing, and after `stall` seconds its packets are
+ * passed, as those of any other server. When it goes on, so does the kernel, at the next beat.
  *
  * Called by one thread; pulse_stalls by any.
  */
@@ -25,7 +24,7 @@ struct pulse {
 
 /* stall: in seconds. The kernel answers nothing until the first beat, if it is not 0. */
 void pulse_init(struct pulse *pulse, struct mc_control *control, unsigned int stall);
-/* Every second. Says on stderr that the server was still for too long, if it was. */
+/* Every second that it runs. Says on stderr that the server was still for too long, if it was. */
 void pulse_beat(struct pulse *pulse);
 /* How often the server was still for too long. */
 uint64_t pulse_stalls(const struct pulse *pulse);

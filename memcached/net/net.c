@@ -139,10 +139,14 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
 static void on_second(evutil_socket_t fd, short what, void *arg)
 {
     struct net *net = arg;
+    bool serving = true;
 
     (void)fd;
     (void)what;
-    net->duties.tick(net->duties.context, clock_now(&net->config.clock));
+    for (unsigned int i = 0; net->config.ask_workers && i < net->config.nthreads; i++) {
+        serving &= worker_ask(net->workers[i]);
+    }
+    net->duties.tick(net->duties.context, clock_now(&net->config.clock), serving);
 }
 
 static void on_signal(evutil_socket_t number, short what, void *arg)

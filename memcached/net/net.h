@@ -39,6 +39,7 @@ struct net_config {
     unsigned int nthreads;
     enum protocol protocol; /* of streams (-B); a datagram's first byte tells */
     bool reuseport;         /* a UDP socket for each worker, not one for all */
+    bool ask_workers;       /* every second, whether they run: for the tick */
     struct tls *tls;        /* over TCP, except where -l says "notls:"; NULL: none */
     struct clock clock;
 };
@@ -60,7 +61,8 @@ int net_start(struct net *net, struct commands *commands);
 /* What the main thread does beside accepting. */
 struct net_duties {
     void *context;
-    void (*tick)(void *context, rel_time now); /* once a second */
+    /* Once a second. serving: no worker has been stuck since the tick before. */
+    void (*tick)(void *context, rel_time now, bool serving);
     void (*signal)(void *context, int number); /* SIGINT, SIGTERM, SIGUSR1, SIGHUP */
 };
 /*

@@ -43,6 +43,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     queue = worker->queue;
     stop = worker->stop;
     ready = worker->ready;
+    worker->nheard = worker->nasked;
     worker->ready = NULL;
     worker->queue = NULL;
     worker->nqueue = worker->queue_size = 0;
@@ -64,6 +65,20 @@ void worker_wake(struct worker *worker)
     if (write(worker->wake_fd, &one, sizeof(one)) < 0) {
         log_say("cannot wake worker %u", worker->index);
     }
+}
+
+bool worker_ask(struct worker *worker)
+{
+    bool heard;
+
+    pthread_mutex_lock(&worker->lock);
+    heard = worker->nheard == worker->nasked;
+    worker->nasked += heard;
+    pthread_mutex_unlock(&worker->lock);
+    if (heard) {
+        worker_wake(worker);
+    }
+    return heard;
 }
 
 static bool make_events(struct worker *worker)

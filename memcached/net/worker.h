@@ -58,6 +58,7 @@ struct worker {
     struct stream_socket *queue; /* accepted sockets that wait for the worker */
     size_t nqueue, queue_size;
     struct conn *ready; /* connections whose values have been read */
+    uint32_t nasked, nheard;
     pthread_cond_t read;
     bool stop;
 };
@@ -90,6 +91,8 @@ int worker_add_udp(struct worker *worker, int fd);
 int worker_start(struct worker *worker, struct command_local *local, bool pin);
 /* Lets the worker look at its queues. Under the lock. */
 void worker_wake(struct worker *worker);
+/* Whether the worker has heard the last question, and the next one. From one thread. */
+bool worker_ask(struct worker *worker);
 /* Hands over an accepted socket. False: no memory, the caller keeps it. */
 bool worker_give(struct worker *worker, struct stream_socket socket);
 /* Ends the thread and closes what it served. NULL is legal. */
