@@ -3,7 +3,8 @@
  * layout: the memory that the server and the kernel programs share.
  *
  * The server owns every byte of it. The kernel programs read it while the
- * server writes, and write nothing but the touch marks of a bucket line.
+ * server writes, and write nothing but the touch marks of a bucket line, and
+ * two words of the control block.
  * This is the one header that both sides include, and the only one in bpf/
  * that a layer other than kcache may include.
  *
@@ -175,7 +176,8 @@ struct mc_control {
     __u64 station;   /* the first of self; MC_NO_STATION: there is none, or not so simple */
     __u32 v4;        /* the first of self, 0: none */
     __u32 self_now;  /* which self is in use */
-    __u64 unused[2]; /* of the cache line */
+    __u64 leased;    /* the lease_ns that the kernel programs took, */
+    __u64 lease_end; /* and when it ends, in ticks of the kernel's clock: both are theirs */
     __u64 seed[MC_HASH_WORDS];
     struct mc_self self[2];
     __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_self)];

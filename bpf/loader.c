@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -154,6 +155,15 @@ static int guard_fill(struct cache *skel, const struct loader_guard *guard)
     return bpf_map_update_elem(bpf_map__fd(skel->maps.allowed), &zero, guard->list, BPF_ANY);
 }
 
+/* The coarse clocks move once in a tick. */
+static uint64_t tick_ns(void)
+{
+    struct timespec tick;
+
+    clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+    return (uint64_t)tick.tv_nsec;
+}
+
 struct loader *loader_open(char *error, size_t nerror)
 {
     return loader_open_guarded(&(struct loader_guard){0}, error, nerror);
@@ -179,6 +189,7 @@ struct loader *loader_open_guarded(const struct loader_guard *guard, char *error
 #ifndef __x86_64__
         loader->skel->rodata->weakly_ordered = 1;
 #endif
+        loader->skel->rodata->tick_ns = tick_ns();
         rc = guard_prepare(loader->skel, guard);
         rc = rc ? rc : cache__load(loader->skel);
         rc = rc ? rc : guard_fill(loader->skel, guard);

@@ -44,6 +44,8 @@ enum {
     FRAME = 8,
     REPORTS_MAX = 10,
     PATIENCE_US = 20000,
+    /* What a server gets late it also does late: no other connection may write meanwhile. */
+    STREAM_US = 120000000,
     REST_MS = 1, /* between two tries to reach a server that is not there */
 };
 
@@ -145,7 +147,7 @@ static int reach(struct run *run, int type, uint32_t *life)
 
     if (fd < 0)
         fatal("socket: %s", strerror(errno));
-    set_patience(fd, type == SOCK_STREAM ? 1000000 : PATIENCE_US);
+    set_patience(fd, type == SOCK_STREAM ? STREAM_US : PATIENCE_US);
     *life = atomic_load(&run->life);
     if (!connect(fd, (const struct sockaddr *)&run->server, sizeof(run->server)) &&
         *life == atomic_load(&run->life))
