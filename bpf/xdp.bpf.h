@@ -297,11 +297,11 @@ __attribute__((noinline)) int xdp_restore(struct xdp_md *ctx, int grown, int at_
     STORE64(link, work->head.to);
     STORE64(link + 6, work->head.from);
     nlink = work->form.ip;
-    CLAMP(nlink, 22);
+    BOUND_SIZE(nlink, 31);
     nip = ip_bytes(work->form.v6) + UDP_KEYS;
     nkey = work->nkey;
     BOUND_SIZE(nkey, 255);
-    return nlink && !bpf_xdp_store_bytes(ctx, 0, link, nlink) &&
+    return !bpf_xdp_store_bytes(ctx, 0, link, nlink) &&
            !bpf_xdp_store_bytes(ctx, nlink, work->head.ip, nip) &&
            !bpf_xdp_store_bytes(ctx, nlink + nip, work->key, nkey) &&
            !bpf_xdp_store_bytes(ctx, work->nframe - 8, &work->last, 8);
