@@ -126,7 +126,6 @@ static __always_inline int guard_charge(u64 hash)
     return __sync_val_compare_and_swap(bucket, full, after) == full;
 }
 
-/* Whether a request from there is to be answered now: 0, or the reason to pass. */
 static __always_inline int guard_source4(u32 source)
 {
     if (guard_allow == MC_ALLOW_LOCAL && unlikely(!is_local4(source)))
@@ -138,7 +137,7 @@ static __always_inline int guard_source4(u32 source)
     return 0;
 }
 
-/* The same for the two halves of an IPv6 address, network order. */
+/* The two halves of an address, network order. */
 static __always_inline int guard_source6(u64 high, u64 low)
 {
     u64 hash = high * guard_seeds[0];
@@ -155,6 +154,10 @@ static __always_inline int guard_source6(u64 high, u64 low)
     return 0;
 }
 
+/*
+ * Whether a request, whose IP header begins there, is to be answered now: 0, or the reason to
+ * pass. Once for each: it is charged.
+ */
 static __always_inline int guard_source(const void *ip, u64 v6)
 {
     return v6 ? guard_source6(LOAD64(ip + 8), LOAD64(ip + 16)) : guard_source4(LOAD32(ip + 12));
