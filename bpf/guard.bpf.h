@@ -72,26 +72,18 @@ static __always_inline int is_local6(u64 high, u64 low)
            (!high && low == bpf_cpu_to_be64(1));
 }
 
-/*
- * Whether a prefix of the list (struct mc_allow_prefix) holds an address, in host
- * order, an IPv4 address in the top bits. A step for each four bits, but no more
- * than it takes to tell the list's prefixes apart.
- */
-__attribute__((noinline)) int guard_listed(u64 high, u64 low, u32 six)
+/* Which entry of the list a node leads to: a step for each four bits behind the first 16. */
+__attribute__((noinline)) int guard_walk(u64 high, u64 low, u32 node)
 {
-    u64 key = high << 16 | low >> 48, rest = low << 16, at, entry;
-    const struct mc_allow_prefix *prefix;
+    u64 key = high << 16 | low >> 48, rest = low << 16, at, entry = node;
     const void *list;
     u32 zero = 0, i;
 
     if (guard_allow != MC_ALLOW_LIST)
-        return 0;
+        return MC_ALLOW_OUT;
     list = bpf_map_lookup_elem(&allowed, &zero);
     if (!list)
-        return 0;
-    at = high >> 48 | (u64) !!six << 16;
-    BOUND(at, 2 * MC_ALLOW_CELLS - 1);
-    entry = LOAD32(list + at * 4);
+        return MC_ALLOW_OUT;
     for (i = 0; i < MC_ALLOW_STEPS; i++) {
         if (entry <= MC_ALLOW_IN || entry & MC_ALLOW_PREFIX)
             break;
@@ -100,8 +92,32 @@ __attribute__((noinline)) int guard_listed(u64 high, u64 low, u32 six)
         key = key << 4 | rest >> 60;
         rest <<= 4;
     }
-    if (!(entry & MC_ALLOW_PREFIX))
-        return entry == MC_ALLOW_IN;
+    return entry;
+}
+
+/*
+ * Whether a prefix of the list holds an address, in host order, an IPv4 address in the top
+ * bits. Most often its first 16 bits tell which prefix alone that could be.
+ */
+static __always_inline int guard_listed(u64 high, u64 low, u64 six)
+{
+    const struct mc_allow_prefix *prefix;
+    const void *list;
+    u64 at, entry;
+    u32 zero = 0;
+
+    list = bpf_map_lookup_elem(&allowed, &zero);
+    if (!list)
+        return 0;
+    at = high >> 48 | six << 16;
+    BOUND(at, 2 * MC_ALLOW_CELLS - 1);
+    entry = LOAD32(list + at * 4);
+    if (!(entry & MC_ALLOW_PREFIX)) {
+        if (entry > MC_ALLOW_IN)
+            entry = (u32)guard_walk(high, low, entry);
+        if (!(entry & MC_ALLOW_PREFIX))
+            return entry == MC_ALLOW_IN;
+    }
     at = entry & guard_prefixes_mask;
     prefix = list + MC_ALLOW_NODES_AT + ((u64)guard_nodes_mask + 1) * (4 * MC_ALLOW_FAN) +
              at * sizeof(*prefix);
