@@ -42,3 +42,17 @@ t_bpf_verifier_LDADD = $(kcache_libs)
 unit_tests += t/unit/kcache_prefix
 t_unit_kcache_prefix_SOURCES = t/unit/kcache_prefix.c
 t_unit_kcache_prefix_LDADD = $(kcache_libs)
+
+# See memcached/proto/local.mk for the fuzz targets.
+unit_tests += t/fuzz/sources
+t_fuzz_sources_SOURCES = t/fuzz/sources.c t/fuzz/replay.c
+t_fuzz_sources_LDADD = $(kcache_libs)
+
+fuzz-sources:
+	$(FUZZ_CC) $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/sources.c \
+	    $(srcdir)/memcached/kcache/parse.c $(srcdir)/memcached/kcache/prefix.c \
+	    $(srcdir)/memcached/base/num.c
+	$(MKDIR_P) $@.corpus
+	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=512 -timeout=10 \
+	    $@.corpus $(srcdir)/t/fuzz/corpus/sources
+.PHONY: fuzz-sources
