@@ -13,6 +13,7 @@
 #include "bpf/lookup.bpf.h"
 #include "bpf/packet.bpf.h"
 #include "bpf/tc.bpf.h"
+#include "bpf/verbs.bpf.h"
 #include "bpf/xdp.bpf.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";

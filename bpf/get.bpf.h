@@ -108,18 +108,15 @@ static __always_inline int reply_hit(struct work *work)
 }
 
 /*
- * One key: found and copied, or known to be missing, or the end of the request; or the
- * same key once more, because a writer was there.
+ * Takes the next key of several: STEP_NEXT, STEP_END or a reason. *from: where it, and the
+ * spaces before it, begin but for the first space.
  */
-__attribute__((noinline)) int get_step(struct work *work)
+static __always_inline int key_next(struct work *work, u64 *from)
 {
-    u64 at;
+    u64 at = work->at;
     char first;
     int rc;
 
-    if (!work)
-        return MC_COUNT_PASS_ERROR;
-    at = work->at;
     /* Between two keys one space is the rule. */
     if (work->nkeys && (char)request_word(work, at) == ' ')
         work->at = ++at;
@@ -139,7 +136,25 @@ __attribute__((noinline)) int get_step(struct work *work)
     if (!work->nkey)
         return MC_COUNT_PASS_REQUEST;
     work->nkeys++;
-    rc = key_find(work);
+    *from = at;
+    return STEP_NEXT;
+}
+
+/*
+ * One key: found and copied, or known to be missing, or the end of the request; or the
+ * same key once more, because a writer was there.
+ */
+__attribute__((noinline)) int get_step(struct work *work)
+{
+    u64 at;
+    int rc;
+
+    if (!work)
+        return MC_COUNT_PASS_ERROR;
+    rc = key_next(work, &at);
+    if (rc != STEP_NEXT)
+        return rc;
+    rc = key_find(work, item_copy);
     if (unlikely(rc == FOUND_AGAIN)) {
         work->nkeys--;
         work->at = at;
@@ -151,6 +166,39 @@ __attribute__((noinline)) int get_step(struct work *work)
     return rc == FOUND_HIT ? reply_hit(work) : rc;
 }
 
+/* Before a request's first word is looked at. */
+static __always_inline void answer_begin(struct work *work)
+{
+    u64 at = work->nrequest;
+
+    work->at = 0;
+    work->nkeys = 0;
+    work->nhits = 0;
+    work->ntries = 0;
+    work->nreply = REPLY_TEXT;
+    /* Zeros behind the request end every search for its end. */
+    BOUND(at, REQUEST_ROOM - 1);
+    STORE64(work->request + at, 0);
+}
+
+static __always_inline int request_has_newline(const struct work *work)
+{
+    u64 at = work->nrequest - 1;
+
+    BOUND(at, REQUEST_ROOM - 1);
+    return work->request[at] == '\n';
+}
+
+static __always_inline void reply_end(struct work *work)
+{
+    u64 at = work->nreply;
+
+    BOUND(at, 2047);
+    STORE32(work->reply + at, (u32)TEXT_END);
+    work->reply[at + 4] = (char)(TEXT_END >> 32);
+    work->nreply += 5;
+}
+
 /*
  * Answers the request in work->request. STEP_END: the reply's text stands
  * behind REPLY_TEXT bytes of room for its headers; otherwise a reason to pass.
@@ -158,22 +206,11 @@ __attribute__((noinline)) int get_step(struct work *work)
 __attribute__((noinline)) int get_answer(struct work *work)
 {
     int rc = MC_COUNT_PASS_REQUEST, i;
-    u64 at;
 
     if (!work)
         return MC_COUNT_PASS_ERROR;
-    work->at = 0;
-    work->nkeys = 0;
-    work->nhits = 0;
-    work->ntries = 0;
-    work->nreply = REPLY_TEXT;
-    /* Zeros behind the request end every search for its end. */
-    at = work->nrequest;
-    BOUND(at, REQUEST_ROOM - 1);
-    STORE64(work->request + at, 0);
-    at = work->nrequest - 1;
-    BOUND(at, REQUEST_ROOM - 1);
-    if (work->request[at] != '\n')
+    answer_begin(work);
+    if (!request_has_newline(work))
         return MC_COUNT_PASS_REQUEST;
     for (i = 0; i < KEYS_MAX + KEYS_AGAIN; i++) {
         rc = get_step(work);
@@ -184,11 +221,7 @@ __attribute__((noinline)) int get_answer(struct work *work)
         return MC_COUNT_PASS_REQUEST;
     if (rc != STEP_END)
         return rc;
-    at = work->nreply;
-    BOUND(at, 2047);
-    STORE32(work->reply + at, (u32)TEXT_END);
-    work->reply[at + 4] = (char)(TEXT_END >> 32);
-    work->nreply += 5;
+    reply_end(work);
     return STEP_END;
 }
 

@@ -96,6 +96,7 @@ enum {
     CHAIN_MAX = 4,                /* lines of one chain that are searched */
     HOPS_MAX = 2,                 /* lines looked at for one: a split is followed once */
     TRIES_MAX = 4,                /* readings of a line for one key */
+    MIDDLE_WORDS = 4,             /* 8-byte words that hold an item's longest middle */
 };
 
 #define MASK_BYTES 0x0101010101010101ull
@@ -238,6 +239,21 @@ struct work {
     u8 clsid;             /* of that item */
     u8 classes[HITS_MAX]; /* of the items in the reply */
     char reply[2048 + 128] __attribute__((aligned(8)));
+
+    /* Of other verbs than get, see verbs.bpf.h. */
+    u64 middle[MIDDLE_WORDS + 2]; /* the item's " flags bytes\r\n" and what follows it */
+    u64 cas;
+    u64 given;  /* of mg: a bit for each flag */
+    u64 flags;  /* those that are answered, in their order, the first in the low byte */
+    u32 nflags; /* bits of it */
+    u32 opaque; /* where in the request its word begins */
+    u32 nopaque;
+    u32 now;     /* seconds on the server's clock, before the item was found alive */
+    u32 exptime; /* of the item */
+    u32 nvalue;  /* without its tail */
+    u32 ndigits; /* of the client flags in the middle */
+    u32 nmiddle;
+    u32 verb;
 };
 
 struct {

@@ -180,7 +180,8 @@ struct mc_control {
     __u64 lease_end; /* and when it ends, in ticks of the kernel's clock: both are theirs */
     __u64 seed[MC_HASH_WORDS];
     struct mc_self self[2];
-    __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_self)];
+    __u64 without_cas; /* -C: every cas id is 0 to the outside */
+    __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_self) - 8];
 };
 
 #define MC_NO_STATION (~0ull)
@@ -281,7 +282,7 @@ enum mc_count {
     MC_COUNT_BYTES_READ,    /* UDP payload of answered requests */
     MC_COUNT_BYTES_WRITTEN, /* UDP payload of the answers */
     /* Passed to the server, by reason. */
-    MC_COUNT_PASS_COMMAND, /* not a get, or not text */
+    MC_COUNT_PASS_COMMAND, /* no get, or one of a form that only the server knows */
     MC_COUNT_PASS_FRAME,   /* UDP frame header, short or of several datagrams */
     MC_COUNT_PASS_PACKET,  /* fragment, IP options, bad length */
     MC_COUNT_PASS_REQUEST, /* malformed, or more keys than we answer */

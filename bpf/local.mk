@@ -6,4 +6,5 @@ bpfside_srcs += bpf/loader.c bpf/loader.h
 bpf_objects += bpf/cache.bpf.o
 endif
 EXTRA_bpf = bpf/cache.bpf.c bpf/kernel.bpf.h bpf/packet.bpf.h bpf/lookup.bpf.h bpf/get.bpf.h \
-    bpf/guard.bpf.h bpf/xdp.bpf.h bpf/tc.bpf.h
+    bpf/guard.bpf.h bpf/verbs.bpf.h bpf/binary.bpf.h bpf/meta.bpf.h bpf/reply.bpf.h \
+    bpf/xdp.bpf.h bpf/tc.bpf.h

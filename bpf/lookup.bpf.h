@@ -32,6 +32,7 @@ enum {
 #define META_FLAGS(meta)     ((u32)((meta) >> 16) & 0xffff)
 #define META_CLSID(meta)     ((u32)((meta) >> 32) & 0xff)
 #define META_NKEY(meta)      ((u32)((meta) >> 40) & 0xff)
+#define META_NMID(meta)      ((u32)((meta) >> 48) & 0xff)
 #define META_EPOCH(meta)     ((u32)((meta) >> 56))
 #define META_MASK            ((u64)MC_ITEM_PASS << 16 | 0xffull << 40 | 0xffull << 56)
 #define META_OF(nkey, epoch) ((u64)(nkey) << 40 | (u64)(epoch) << 56)
@@ -106,10 +107,11 @@ static __always_inline int second_reached(u32 second)
     return now >= second * 1000000000ull;
 }
 
-/* Copies n wire bytes from `offset` of the segment behind the reply. 8 <= n <= TEXT_MAX. */
-static __always_inline int copy_wire(struct work *work, const char *segment, u64 offset, u64 n)
+/* Copies n bytes from `offset` of the segment to `at` of the reply. 8 <= n <= TEXT_MAX. */
+static __always_inline int copy_bytes(struct work *work, u64 at, const char *segment, u64 offset,
+                                      u64 n)
 {
-    u64 blocks = n / 64, words = n % 64 / 8, from = offset, to = work->nreply + 6, i;
+    u64 blocks = n / 64, words = n % 64 / 8, from = offset, to = at, i;
 
     for (i = 0; i < TEXT_MAX / 64 + 1; i++) {
         const u64 *in;
@@ -147,7 +149,7 @@ static __always_inline int copy_wire(struct work *work, const char *segment, u64
     }
     /* The last word, over bytes that may have been copied before. */
     from = offset + n - 8;
-    to = work->nreply + 6 + n - 8;
+    to = at + n - 8;
     OPAQUE(from);
     if (from > MC_SEGMENT_BYTES - 8)
         return FOUND_AGAIN;
@@ -208,17 +210,30 @@ static __always_inline int item_match(const struct work *work, u32 ref, struct p
     return FOUND_HIT;
 }
 
-/* Copies the item if it may be served. */
-static __always_inline int item_copy(struct work *work, const struct place *place)
+/* What is made of an item that was found: FOUND_HIT, FOUND_AGAIN or a reason. */
+typedef int item_use(struct work *work, const struct place *place);
+
+/* Whether an item may be served: FOUND_HIT or a reason. */
+static __always_inline int item_is_fit(u64 meta, u64 fate)
 {
-    u64 meta = LOAD64(place->segment + place->offset + ITEM_META);
-    u64 fate = LOAD64(place->segment + place->offset + ITEM_EXPTIME), nwire;
     u32 exptime = fate;
 
     if (META_FLAGS(meta) & MC_ITEM_PASS)
         return MC_COUNT_PASS_ITEM;
     if (META_EPOCH(meta) != READ_ONCE(control.epoch) || (exptime && second_reached(exptime)))
         return MC_COUNT_PASS_EXPIRED;
+    return FOUND_HIT;
+}
+
+/* Copies the item if it may be served. */
+static __always_inline int item_copy(struct work *work, const struct place *place)
+{
+    u64 meta = LOAD64(place->segment + place->offset + ITEM_META);
+    u64 fate = LOAD64(place->segment + place->offset + ITEM_EXPTIME), nwire;
+    int rc = item_is_fit(meta, fate);
+
+    if (rc != FOUND_HIT)
+        return rc;
     nwire = fate >> 32;
     OPAQUE(nwire);
     if (nwire < 8)
@@ -227,7 +242,8 @@ static __always_inline int item_copy(struct work *work, const struct place *plac
         return MC_COUNT_PASS_SIZE;
     work->nwire = nwire;
     work->clsid = META_CLSID(meta) % MC_CLASSES;
-    return copy_wire(work, place->segment, place->offset + MC_ITEM_HEADER, nwire);
+    return copy_bytes(work, work->nreply + 6, place->segment, place->offset + MC_ITEM_HEADER,
+                      nwire);
 }
 
 /* Looks for the key in one line. */
@@ -304,10 +320,10 @@ static __always_inline int chain_search(const struct work *work, struct mc_line 
 }
 
 /*
- * Looks the key of `work` up: FOUND_HIT (copied behind the reply), FOUND_MISS, FOUND_AGAIN,
+ * Looks the key of `work` up: FOUND_HIT (`use` was made of it), FOUND_MISS, FOUND_AGAIN,
  * or a reason.
  */
-static __always_inline int key_find(struct work *work)
+static __always_inline int key_find(struct work *work, item_use *use)
 {
     struct mc_line *head, *line;
     struct place place;
@@ -321,7 +337,7 @@ static __always_inline int key_find(struct work *work)
     line = head;
     found = chain_search(work, &line, &slot, &place);
     if (found == FOUND_HIT)
-        found = item_copy(work, &place);
+        found = use(work, &place);
     read_barrier();
     if (READ_ONCE(head->seq) != seq)
         return FOUND_AGAIN;

@@ -25,8 +25,8 @@
 /* The interface of every network namespace that leads to itself. */
 enum { LOOPBACK = 1 };
 
-/* What the checks say beside reasons. */
-enum { HEAD_GET = 0, HEAD_FOREIGN = 1 };
+/* What the checks say beside reasons; HEAD_VERB: no get, but see verbs.bpf.h. */
+enum { HEAD_GET = 0, HEAD_FOREIGN = 1, HEAD_VERB = 2 };
 
 enum {
     TYPE_IP4 = bpf_htons(0x0800),

@@ -13,6 +13,7 @@
 #include "bpf/guard.bpf.h"
 #include "bpf/kernel.bpf.h"
 #include "bpf/packet.bpf.h"
+#include "bpf/verbs.bpf.h"
 #include "bpf/xdp.bpf.h"
 
 /* On to the next filter, under clsact and TCX alike. */
@@ -92,18 +93,22 @@ static __always_inline u32 tc_vlan(struct __sk_buff *skb, const struct tc_head *
 }
 
 /*
- * Whether it is a get for us; counts one that is ours but none. first: no XDP program has
- * let it through, nor charged its source.
+ * Whether it is a get or another verb for us; counts one that is ours but none. first: no XDP
+ * program has let it through, nor charged its source.
  */
 static __always_inline int tc_check(struct __sk_buff *skb, struct work *work,
                                     const struct tc_head *head, u64 v6, int first)
 {
     const void *ip = head->ip, *udp = ip + ip_bytes(v6);
-    int rc;
+    int rc, kind = HEAD_GET;
 
     if (!ip_is_plain(ip, v6) || LOAD16(udp + 2) != control.port || !ip_is_to_us(ip, v6))
         return HEAD_FOREIGN;
     rc = head_check(ip, v6, work->nframe - work->form.ip);
+    if (rc == MC_COUNT_PASS_COMMAND && text_is_verb(LOAD32(udp + UDP_TEXT))) {
+        kind = HEAD_VERB;
+        rc = HEAD_GET;
+    }
     if (rc == HEAD_GET)
         rc = station_check(STATIONS(head->link), skb->ifindex);
     if (rc == HEAD_GET && !vlan_is_ours(tc_vlan(skb, head, work->form)))
@@ -120,22 +125,22 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct work *work,
     }
     work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
     head_keep(&work->head, head->link, ip, (struct form){FRAME_IP + TAG_BYTES, v6});
-    return HEAD_GET;
+    return kind;
 }
 
-/* Brings the request into `work` and answers it. STEP_END or a reason. */
-static __always_inline int tc_answer(struct __sk_buff *skb, struct work *work)
+/* Brings the request, HEAD_GET or HEAD_VERB, into `work` and answers it. STEP_END or a reason. */
+static __always_inline int tc_answer(struct __sk_buff *skb, struct work *work, int kind)
 {
-    u64 nrequest = work->ntext - (UDP_KEYS - UDP_TEXT);
+    u64 skip = kind == HEAD_GET ? UDP_KEYS - UDP_TEXT : 0, nrequest = work->ntext - skip;
 
     if (nrequest - 1 >= REQUEST_MAX)
         return MC_COUNT_PASS_REQUEST;
     BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_skb_load_bytes_relative(skb, form_udp(work->form) + UDP_KEYS, work->request, nrequest,
-                                    BPF_HDR_START_MAC))
+    if (bpf_skb_load_bytes_relative(skb, form_udp(work->form) + UDP_TEXT + skip, work->request,
+                                    nrequest, BPF_HDR_START_MAC))
         return MC_COUNT_PASS_ERROR;
     work->nrequest = nrequest;
-    return get_answer(work);
+    return kind == HEAD_GET ? get_answer(work) : verb_answer(work);
 }
 
 /* Makes the packet a frame of nframe bytes, from its Ethernet header on. */
@@ -197,9 +202,9 @@ int mc_tc(struct __sk_buff *skb)
         return TC_NEXT;
     first = mark == MARK_NONE;
     rc = work->form.v6 ? tc_check(skb, work, head, 1, first) : tc_check(skb, work, head, 0, first);
-    if (rc != HEAD_GET)
+    if (rc != HEAD_GET && rc != HEAD_VERB)
         return TC_NEXT;
-    rc = tc_answer(skb, work);
+    rc = tc_answer(skb, work, rc);
     if (rc != STEP_END)
         return tc_pass(work, rc);
     return tc_reply(skb, hidden);

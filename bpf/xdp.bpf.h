@@ -10,6 +10,7 @@
 #include "bpf/kernel.bpf.h"
 #include "bpf/lookup.bpf.h"
 #include "bpf/packet.bpf.h"
+#include "bpf/verbs.bpf.h"
 
 /* What XDP leaves in a packet's metadata for TC: answer this one. */
 #define MARK_FOR_TC 0x4d43524fu
@@ -441,20 +442,13 @@ __attribute__((noinline)) int xdp_odd(struct xdp_md *ctx, u32 nlink, u32 v6)
                                                                 : MC_COUNT_PASS_FRAME);
 }
 
-/* A request of which the frame's first buffer has the headers: HEAD_GET or a reason. */
-static __always_inline int xdp_check(struct xdp_md *ctx, struct work *work, const void *data,
+/* Whether what asks for something that we answer may ask: HEAD_GET or a reason. */
+static __always_inline int xdp_admit(struct xdp_md *ctx, const void *data, const void *ip,
                                      struct form form)
 {
-    const void *ip = data + form.ip;
     u32 vlan = link_vlan(data, form);
-    int rc = head_check(ip, form.v6, work->nframe - form.ip);
+    int rc = HEAD_GET;
 
-    if (unlikely(rc == MC_COUNT_PASS_PACKET)) {
-        work->nframe = bpf_xdp_get_buff_len(ctx);
-        rc = head_check(ip, form.v6, work->nframe - form.ip);
-    }
-    if (unlikely(rc != HEAD_GET))
-        return rc;
     if (unlikely(ip_is_own(ip, form.v6)) && ctx->ingress_ifindex != LOOPBACK)
         return MC_COUNT_PASS_SOURCE;
     if (unlikely(vlan && !vlan_is_ours(vlan)))
@@ -469,6 +463,69 @@ static __always_inline int xdp_check(struct xdp_md *ctx, struct work *work, cons
     if (unlikely(control.flush_at) && second_reached(control.flush_at))
         return MC_COUNT_PASS_EXPIRED;
     return HEAD_GET;
+}
+
+/* A request of which the frame's first buffer has the headers: HEAD_GET or a reason. */
+static __always_inline int xdp_check(struct xdp_md *ctx, struct work *work, const void *data,
+                                     struct form form)
+{
+    const void *ip = data + form.ip;
+    int rc = head_check(ip, form.v6, work->nframe - form.ip);
+
+    if (unlikely(rc == MC_COUNT_PASS_PACKET)) {
+        work->nframe = bpf_xdp_get_buff_len(ctx);
+        rc = head_check(ip, form.v6, work->nframe - form.ip);
+    }
+    if (unlikely(rc != HEAD_GET))
+        return rc;
+    return xdp_admit(ctx, data, ip, form);
+}
+
+/* The same of what is no get: HEAD_VERB or a reason. Then its headers are kept. */
+static __always_inline int xdp_verb_check(struct xdp_md *ctx, struct work *work, u64 nlink, u64 v6)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *udp;
+    struct form form = {nlink, v6};
+    int rc;
+
+    BOUND(nlink, 31);
+    ip = data + nlink;
+    udp = ip + ip_bytes(v6);
+    if (data + FRAME_IP + 2 * TAG_BYTES > end || udp + UDP_KEYS + 2 > end ||
+        !text_is_verb(LOAD32(udp + UDP_TEXT)))
+        return MC_COUNT_PASS_COMMAND;
+    rc = xdp_admit(ctx, data, ip, form);
+    if (rc != HEAD_GET)
+        return rc;
+    work->form = form;
+    work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    head_keep(&work->head, data, ip, form);
+    return HEAD_VERB;
+}
+
+/* A request that is no get: another verb that is answered, or not. */
+__attribute__((noinline)) int xdp_verb(struct xdp_md *ctx, u32 nlink, u32 v6)
+{
+    struct work *work = work_get();
+    u64 nrequest;
+    int rc;
+
+    if (!work)
+        return XDP_PASS;
+    rc = v6 ? xdp_verb_check(ctx, work, nlink, 1) : xdp_verb_check(ctx, work, nlink, 0);
+    if (rc != HEAD_VERB)
+        return xdp_pass(work, rc);
+    nrequest = work->ntext;
+    if (nrequest - 1 >= REQUEST_MAX)
+        return xdp_pass(work, MC_COUNT_PASS_REQUEST);
+    BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
+    if (bpf_xdp_load_bytes(ctx, form_udp(work->form) + UDP_TEXT, work->request, nrequest))
+        return xdp_pass(work, MC_COUNT_PASS_ERROR);
+    work->nrequest = nrequest;
+    rc = verb_answer(work);
+    if (rc != STEP_END)
+        return xdp_pass(work, rc);
+    return xdp_reply(ctx);
 }
 
 /* A frame of UDP with these headers. */
@@ -488,6 +545,8 @@ static __always_inline int xdp_udp(struct xdp_md *ctx, struct form form)
         return XDP_PASS;
     work->nframe = (u64)(end - data);
     rc = xdp_check(ctx, work, data, form);
+    if (unlikely(rc == MC_COUNT_PASS_COMMAND))
+        return xdp_verb(ctx, form.ip, form.v6);
     if (unlikely(rc != HEAD_GET))
         return xdp_pass(work, rc);
     work->form = form;

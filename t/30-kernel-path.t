@@ -77,7 +77,7 @@ def the_kernel_answers_while_the_server_is_stopped():
                 "60 misses while the server is stopped")
         got = m.udp.ask(b"get s1 none s3 s2\r\n")
         tap.is_(got, answer(items[1], items[3], items[2]), "several keys while it is stopped")
-        tap.ok(m.silent(b"gets s1\r\n"), "gets waits for the server")
+        tap.ok(m.silent(b"gat 0 s1\r\n"), "gat waits for the server")
         tap.ok(m.silent(b"version\r\n"), "as does version")
     finally:
         m.server.resume()
@@ -114,11 +114,11 @@ def sizes_that_xdp_cannot_fit_go_to_tc():
 def what_is_left_to_the_server():
     c.set(b"foo", b"7", flags=1)
     c.set(b"chunked", b"x" * 600000)
-    cas = c.gets(b"foo")[1]
     c.set(b"big1", b"1" * 700)
     c.set(b"big2", b"2" * 700)
     for request, want, reason in (
-            (b"gets foo\r\n", b"VALUE foo 1 1 %d\r\n7\r\nEND\r\n" % cas, "pass_command"),
+            (b"gat 0 foo\r\n", answer((b"foo", b"7", 1)), "pass_command"),
+            (b"mg foo v T0\r\n", b"VA 1\r\n7\r\n", "pass_command"),
             (b"set bar 0 0 1\r\nx\r\n", b"STORED\r\n", "pass_command"),
             (b"incr foo 1\r\n", b"8\r\n", "pass_command"),
             (b"delete bar\r\n", b"DELETED\r\n", "pass_command"),

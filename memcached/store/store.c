@@ -134,6 +134,7 @@ static int init_control(struct store *store)
     }
     control->base_ns = store->config.clock.base_ns;
     control->ref_shift = (uint8_t)heap_ref_shift(store->config.memory_limit);
+    control->without_cas = !store->config.cas;
     return 0;
 }
 
