@@ -6,8 +6,8 @@ static struct mc_item *at(const struct heap *heap, uint32_t ref)
     return ref ? heap_at(heap, ref) : NULL;
 }
 
-void lru_link(struct lru *lru, const struct heap *heap, struct mc_item *item,
-              enum lru_segment segment)
+static void put_in(struct lru *lru, const struct heap *heap, struct mc_item *item,
+                   enum lru_segment segment)
 {
     struct lru_list *list = &lru->lists[segment];
     uint32_t ref = heap_ref(heap, item);
@@ -22,13 +22,9 @@ void lru_link(struct lru *lru, const struct heap *heap, struct mc_item *item,
     list->head = ref;
     list->nitems++;
     list->nbytes += item_bytes(item);
-    if (lru->sizes && sizes_on(lru->sizes)) {
-        sizes_add(lru->sizes, item_bytes(item), 1);
-        item_set_flags(item, MC_ITEM_SIZED);
-    }
 }
 
-void lru_unlink(struct lru *lru, const struct heap *heap, struct mc_item *item)
+static void take_out(struct lru *lru, const struct heap *heap, struct mc_item *item)
 {
     struct lru_list *list = &lru->lists[lru_segment_of(item)];
 
@@ -42,6 +38,21 @@ void lru_unlink(struct lru *lru, const struct heap *heap, struct mc_item *item)
         list->tail = item->prev;
     list->nitems--;
     list->nbytes -= item_bytes(item);
+}
+
+void lru_link(struct lru *lru, const struct heap *heap, struct mc_item *item,
+              enum lru_segment segment)
+{
+    put_in(lru, heap, item, segment);
+    if (lru->sizes && sizes_on(lru->sizes)) {
+        sizes_add(lru->sizes, item_bytes(item), 1);
+        item_set_flags(item, MC_ITEM_SIZED);
+    }
+}
+
+void lru_unlink(struct lru *lru, const struct heap *heap, struct mc_item *item)
+{
+    take_out(lru, heap, item);
     if (item->flags & MC_ITEM_SIZED) {
         sizes_add(lru->sizes, item_bytes(item), -1);
         item_clear_flags(item, MC_ITEM_SIZED);
@@ -51,8 +62,8 @@ void lru_unlink(struct lru *lru, const struct heap *heap, struct mc_item *item)
 void lru_move(struct lru *lru, const struct heap *heap, struct mc_item *item,
               enum lru_segment segment)
 {
-    lru_unlink(lru, heap, item);
-    lru_link(lru, heap, item, segment);
+    take_out(lru, heap, item);
+    put_in(lru, heap, item, segment);
 }
 
 void lru_replace(struct lru *lru, const struct heap *heap, const struct mc_item *item,

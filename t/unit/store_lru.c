@@ -303,6 +303,32 @@ static void test_maintainer_balances(void)
     fixture_close(&f);
 }
 
+static uint64_t nsized(const struct fixture *f)
+{
+    uint64_t size = 0, count, sum = 0;
+
+    while (store_size_count(f->store, &size, &count))
+        sum += count;
+    return sum;
+}
+
+static void test_moves_change_no_sizes(void)
+{
+    struct store_config config;
+    struct fixture f;
+
+    open_small(&f, &config, 4);
+    for (unsigned int i = 0; i < 10; i++)
+        put_sized(&f, "before", i, BIG, 0, NOW);
+    store_track_sizes(f.store, true);
+    for (unsigned int i = 0; i < 10; i++)
+        put_sized(&f, "since", i, BIG, 0, NOW);
+    maintainer_round(f.store, NOW);
+    ok(class_of(&f, 31, NOW).moves_to_cold > 10, "items of both kinds moved");
+    ok(nsized(&f) == 10, "only those stored since sizes are counted count");
+    fixture_close(&f);
+}
+
 static void test_flush_sweeps(void)
 {
     struct store_config config;
@@ -352,6 +378,7 @@ int main(void)
     test_append_in_full_memory();
     test_temporary();
     test_maintainer_balances();
+    test_moves_change_no_sizes();
     test_flush_sweeps();
     test_thread();
     return done();
