@@ -360,6 +360,59 @@ int loader_attach_tc(struct loader *loader, struct loader_link *link)
     return 0;
 }
 
+static uint32_t program_id(struct loader *loader, enum loader_program program)
+{
+    struct bpf_prog_info info = {0};
+    uint32_t ninfo = sizeof(info);
+
+    return bpf_obj_get_info_by_fd(loader_program_fd(loader, program), &info, &ninfo) ? 0 : info.id;
+}
+
+/*
+ * Whether a link still has our program on the interface. All kinds of links to an interface name
+ * it at the same place; 0 when they were cut.
+ */
+static bool link_lives(struct loader *loader, enum loader_program program, int fd, int ifindex)
+{
+    struct bpf_link_info info = {0};
+    uint32_t ninfo = sizeof(info);
+
+    if (bpf_obj_get_info_by_fd(fd, &info, &ninfo))
+        return true; /* nobody knows */
+    return info.xdp.ifindex == (uint32_t)ifindex && info.prog_id == program_id(loader, program);
+}
+
+static bool filter_lives(struct loader *loader, int ifindex)
+{
+    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = ifindex, .attach_point = BPF_TC_INGRESS);
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
+    int rc = bpf_tc_query(&hook, &opts);
+
+    return rc ? rc != -ENOENT && rc != -EINVAL && rc != -ENODEV
+              : opts.prog_id == program_id(loader, LOADER_TC);
+}
+
+unsigned int loader_lost(struct loader *loader, struct loader_link *link)
+{
+    unsigned int lost = 0;
+
+    if (link->xdp >= 0 && !link_lives(loader, LOADER_XDP, link->xdp, link->ifindex)) {
+        close(link->xdp);
+        link->xdp = -1;
+        lost |= LOADER_LOST_XDP;
+    }
+    if (link->tc >= 0 && !link_lives(loader, LOADER_TC, link->tc, link->ifindex)) {
+        close(link->tc);
+        link->tc = -1;
+        lost |= LOADER_LOST_TC;
+    }
+    if (link->filter && !filter_lives(loader, link->ifindex)) {
+        link->filter = false;
+        lost |= LOADER_LOST_TC;
+    }
+    return lost;
+}
+
 int loader_detach(struct loader_link *link)
 {
     LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = BPF_TC_INGRESS);

@@ -88,6 +88,15 @@ void loader_link_init(struct loader_link *link, int ifindex);
 int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool generic);
 /* 0 or -errno. By TCX, else by a filter. */
 int loader_attach_tc(struct loader *loader, struct loader_link *link);
+/* What loader_lost says, as bits. */
+enum { LOADER_LOST_XDP = 1 << 0, LOADER_LOST_TC = 1 << 1 };
+
+/*
+ * Which programs are no longer on the interface, though nobody has called loader_detach: it is
+ * gone, or somebody has detached them, or put another program into the link. They count as not
+ * attached from now on. Needs no right.
+ */
+unsigned int loader_lost(struct loader *loader, struct loader_link *link);
 /* 0, or -errno if a filter stays: removing it needs CAP_NET_ADMIN. It then passes everything. */
 int loader_detach(struct loader_link *link);
 /*

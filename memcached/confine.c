@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
+#include <linux/sockios.h>
 #include <seccomp.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
@@ -140,6 +141,9 @@ static const char *const file_writing[] = {
     "open",  "openat", "rename",    "renameat", "renameat2", "unlink", "unlinkat",
 };
 
+/* For sockets of AF_NETLINK; the others have their addresses. */
+static const char *const netlink_asking[] = {"bind"};
+
 static const char *const file_removing[] = {"unlink", "unlinkat"};
 
 static const char *const daemon_asking[] = {"connect", "flock", "fstat", "umask"};
@@ -167,7 +171,7 @@ static const struct conditional sometimes[] = {
     {"prlimit64", 2, UINT64_MAX, 0},
 };
 
-/* Maps and links; no program is loaded any more. */
+/* Maps and links, and news of the network; no program is loaded any more. */
 static const struct conditional kernel_path[] = {
     {"bpf", 0, UINT32_MAX, BPF_MAP_CREATE},
     {"bpf", 0, UINT32_MAX, BPF_MAP_LOOKUP_ELEM},
@@ -176,8 +180,12 @@ static const struct conditional kernel_path[] = {
     {"bpf", 0, UINT32_MAX, BPF_MAP_GET_NEXT_KEY},
     {"bpf", 0, UINT32_MAX, BPF_OBJ_GET_INFO_BY_FD},
     {"bpf", 0, UINT32_MAX, BPF_LINK_DETACH},
-    /* A filter of TC that is no link is taken off by netlink. */
+    /* An interface that is back, or whose programs somebody has detached; who is there instead. */
+    {"bpf", 0, UINT32_MAX, BPF_LINK_CREATE},
+    {"bpf", 0, UINT32_MAX, BPF_PROG_GET_FD_BY_ID},
+    /* Addresses and interfaces; a filter of TC that is no link. */
     {"socket", 0, UINT32_MAX, AF_NETLINK},
+    {"ioctl", 1, UINT32_MAX, SIOCETHTOOL},
 };
 
 static const struct conditional local_sockets[] = {{"socket", 0, UINT32_MAX, AF_UNIX}};
@@ -250,6 +258,9 @@ static int add_rules(scmp_filter_ctx filter, const struct confinement *needs)
     }
     if (result == 0 && needs->kernel_path) {
         result = allow_if(filter, kernel_path, COUNT(kernel_path));
+    }
+    if (result == 0 && needs->kernel_path) {
+        result = allow(filter, netlink_asking, COUNT(netlink_asking));
     }
     if (result == 0 && needs->asks_daemon) {
         result = allow(filter, daemon_asking, COUNT(daemon_asking));

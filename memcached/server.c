@@ -101,6 +101,13 @@ static const char *const count_names[MC_COUNTS] = {
 
 static void add_interface(struct stat_sink *sink, const struct kcache_interface *interface)
 {
+    static const char *const states[] = {
+        [KCACHE_UP] = "up",
+        [KCACHE_DOWN] = "down",
+        [KCACHE_GONE] = "gone",
+        [KCACHE_DETACHED] = "detached",
+        [KCACHE_GIVEN_UP] = "given_up",
+    };
     char key[64];
 
     snprintf(key, sizeof(key), "%s:xdp", interface->name);
@@ -110,6 +117,26 @@ static void add_interface(struct stat_sink *sink, const struct kcache_interface 
                                       : "none");
     snprintf(key, sizeof(key), "%s:tc", interface->name);
     stat_add(sink, key, "%s", interface->tc ? "yes" : "no");
+    snprintf(key, sizeof(key), "%s:state", interface->name);
+    stat_add(sink, key, "%s", states[interface->state]);
+}
+
+/* What this machine is to the kernel programs, and what has happened to it. */
+static void add_view(struct stat_sink *sink, const struct kcache_view *view)
+{
+    stat_add(sink, "interfaces", "%u", view->ninterfaces);
+    for (unsigned int i = 0; i < view->ninterfaces; i++) {
+        add_interface(sink, &view->interfaces[i]);
+    }
+    stat_add(sink, "interface_events", "%llu", (unsigned long long)view->events.interface_events);
+    stat_add(sink, "detached", "%llu", (unsigned long long)view->events.detached);
+    stat_add(sink, "reattached", "%llu", (unsigned long long)view->events.reattached);
+    stat_add(sink, "addresses_ipv4", "%u", view->n4);
+    stat_add(sink, "addresses_ipv6", "%u", view->n6);
+    stat_add(sink, "stations", "%u", view->nstations);
+    stat_add(sink, "vlans", "%u", view->nvlans);
+    stat_add(sink, "left_out", "%zu", view->left_out);
+    stat_add(sink, "resyncs", "%llu", (unsigned long long)view->events.dumps);
 }
 
 /* What -X says about who is answered. */
@@ -137,10 +164,7 @@ static void give_stats_bmc(void *context, struct stat_sink *sink)
         return;
     }
     kcache_stats(server->kcache, &stats);
-    stat_add(sink, "interfaces", "%u", stats.ninterfaces);
-    for (unsigned int i = 0; i < stats.ninterfaces; i++) {
-        add_interface(sink, &stats.interfaces[i]);
-    }
+    add_view(sink, &stats.view);
     stat_add(sink, "aside", "%u",
              __atomic_load_n(&store_control(server->store)->aside, __ATOMIC_RELAXED));
     stat_add(sink, "stalls", "%llu", (unsigned long long)stats.stalls);
@@ -667,6 +691,9 @@ static void start_threads(struct server *server)
     }
     if (error == 0 && o->lru_crawler) {
         error = store_crawler_start(server->store);
+    }
+    if (error == 0 && has_kernel_path(server)) {
+        error = kcache_start(server->kcache);
     }
     if (error == 0) {
         error = net_start(server->net, server->commands);

@@ -90,6 +90,11 @@ static void say_how(const struct attachment *at, enum kcache_mode mode, int tc)
                               : "tcx");
 }
 
+bool attach_has_tc(const struct attachment *at)
+{
+    return at->link.tc >= 0 || at->link.filter;
+}
+
 int attach_interface(struct loader *loader, struct attachment *at, enum kcache_mode mode,
                      char *error, size_t nerror)
 {
@@ -101,13 +106,13 @@ int attach_interface(struct loader *loader, struct attachment *at, enum kcache_m
         snprintf(why, sizeof(why), "the interface is gone (see `ip link`)");
     else if (refusal_foreseen(&link, why, sizeof(why)))
         rc = -EOPNOTSUPP;
-    else if (mode != KCACHE_TC)
+    else if (mode != KCACHE_TC && at->link.xdp < 0)
         rc = attach_xdp(loader, at, mode, &link, why, sizeof(why));
     if (rc) {
         snprintf(error, nerror, "bmc: %s: %s", at->name, why);
         return -1;
     }
-    rc = loader_attach_tc(loader, &at->link);
+    rc = attach_has_tc(at) ? 0 : loader_attach_tc(loader, &at->link);
     if (rc && mode == KCACHE_TC) {
         snprintf(error, nerror, "bmc: %s: TC ingress refuses the program: %s", at->name,
                  strerror(-rc));
@@ -122,9 +127,4 @@ int attach_interface(struct loader *loader, struct attachment *at, enum kcache_m
 int attach_remove(struct attachment *at)
 {
     return loader_detach(&at->link);
-}
-
-bool attach_has_tc(const struct attachment *at)
-{
-    return at->link.tc >= 0 || at->link.filter;
 }

@@ -24,8 +24,9 @@ struct attachment {
 /* The interface of this name, nothing attached. 0, or -1 with `error`: there is none. */
 int attach_find(struct attachment *at, const char *name, char *error, size_t nerror);
 /*
- * Attaches, and says on stderr how, in a line. Needs nothing but CAP_BPF once the programs are
- * loaded, but for TC before Linux 6.6 (CAP_NET_ADMIN). 0, or -1 with `error` and nothing attached.
+ * Attaches what is not attached yet, and says on stderr how, in a line. Needs nothing but CAP_BPF
+ * once the programs are loaded, but for TC before Linux 6.6 (CAP_NET_ADMIN). 0, or -1 with `error`
+ * and nothing attached.
  */
 int attach_interface(struct loader *loader, struct attachment *at, enum kcache_mode mode,
                      char *error, size_t nerror);

@@ -12,8 +12,8 @@
 #include "kcache/attach.h"
 #include "kcache/auto.h"
 #include "kcache/guard.h"
+#include "kcache/monitor.h"
 #include "kcache/pulse.h"
-#include "kcache/self.h"
 
 struct kcache {
     struct provider provider;
@@ -25,6 +25,7 @@ struct kcache {
     int stall;
     struct pulse pulse;
     struct guard guard;
+    struct monitor *monitor;   /* NULL: nothing is attached */
     pthread_mutex_t lock;      /* of baseline */
     struct mc_counts baseline; /* what was counted before the last reset */
 };
@@ -115,6 +116,7 @@ static void detach(struct kcache *kcache)
     bool stays = false;
     unsigned int i;
 
+    monitor_stop(kcache->monitor);
     for (i = 0; i < kcache->ninterfaces; i++)
         stays |= attach_remove(&kcache->attached[i]) != 0;
     if (stays)
@@ -137,26 +139,13 @@ void kcache_close(struct kcache *kcache)
     if (!kcache)
         return;
     kcache_detach(kcache);
+    monitor_close(kcache->monitor);
     loader_close(kcache->loader);
     pthread_mutex_destroy(&kcache->lock);
     free(kcache);
 }
 
 /* --- attaching --------------------------------------------------------------- */
-
-static void find_self(struct kcache *kcache, const struct in6_addr *addresses, size_t n)
-{
-    const char *names[KCACHE_MAX_INTERFACES];
-    struct mc_self self;
-    unsigned int i;
-
-    for (i = 0; i < kcache->ninterfaces; i++)
-        names[i] = kcache->attached[i].name;
-    if (!self_find(&self, addresses, n, names, kcache->ninterfaces))
-        fprintf(stderr, "bmc: the kernel answers for the first %d addresses of this machine\n",
-                MC_MAX_ADDRESSES);
-    self_publish(loader_control(kcache->loader), &self);
-}
 
 /* XDP leaves to TC what its frames have no room for, if TC stands behind it everywhere. */
 static void let_tc_follow(struct kcache *kcache)
@@ -214,10 +203,13 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
 {
     struct mc_control *control = loader_control(kcache->loader);
 
+    kcache->monitor = monitor_open(kcache->loader, kcache->mode, addresses, n, error, nerror);
+    if (!kcache->monitor)
+        return -1;
     if (kcache->automatic)
         add_automatic(kcache, addresses, n);
     snprintf(error, nerror, "bmc=auto: no interface has an address that UDP is served on");
-    find_self(kcache, addresses, n);
+    monitor_watch(kcache->monitor, kcache->attached, kcache->ninterfaces);
     pulse_beat(&kcache->pulse);
     __atomic_store_n(&control->port, htons(port), __ATOMIC_RELEASE);
     if (attach_all(kcache, error, nerror)) {
@@ -225,8 +217,15 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
         detach(kcache);
         return -1;
     }
+    monitor_watch(kcache->monitor, kcache->attached, kcache->ninterfaces);
     let_tc_follow(kcache);
     return 0;
+}
+
+int kcache_start(struct kcache *kcache)
+{
+    return kcache->monitor && loader_control(kcache->loader)->port ? monitor_start(kcache->monitor)
+                                                                   : 0;
 }
 
 /* --- statistics -------------------------------------------------------------- */
@@ -243,8 +242,6 @@ static void subtract(struct mc_counts *counts, const struct mc_counts *baseline)
 
 void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
 {
-    unsigned int i;
-
     memset(out, 0, sizeof(*out));
     pthread_mutex_lock(&kcache->lock);
     loader_counts(kcache->loader, &out->counts);
@@ -252,15 +249,8 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
     pthread_mutex_unlock(&kcache->lock);
     out->stalls = pulse_stalls(&kcache->pulse);
     guard_stats(&kcache->guard, out);
-    out->ninterfaces = kcache->ninterfaces;
-    for (i = 0; i < kcache->ninterfaces; i++) {
-        const struct attachment *at = &kcache->attached[i];
-
-        memcpy(out->interfaces[i].name, at->name, sizeof(out->interfaces[i].name));
-        out->interfaces[i].xdp_native = at->link.xdp >= 0 && !at->link.generic;
-        out->interfaces[i].xdp_generic = at->link.xdp >= 0 && at->link.generic;
-        out->interfaces[i].tc = attach_has_tc(at);
-    }
+    if (kcache->monitor)
+        monitor_view(kcache->monitor, &out->view);
 }
 
 void kcache_reset_stats(struct kcache *kcache)
@@ -268,4 +258,6 @@ void kcache_reset_stats(struct kcache *kcache)
     pthread_mutex_lock(&kcache->lock);
     loader_counts(kcache->loader, &kcache->baseline);
     pthread_mutex_unlock(&kcache->lock);
+    if (kcache->monitor)
+        monitor_reset(kcache->monitor);
 }

@@ -81,22 +81,55 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
 void kcache_beat(struct kcache *kcache);
 /* The kernel answers nothing any more. */
 void kcache_detach(struct kcache *kcache);
+/*
+ * Keeps the addresses and the attachments as the machine is, by a thread that has the caller's
+ * rights: CAP_BPF is enough, CAP_NET_ADMIN beside it where TC needs filters (Linux before 6.6).
+ * 0 or -errno.
+ */
+int kcache_start(struct kcache *kcache);
 /* Detaches, waits until no program runs, frees. NULL is legal. */
 void kcache_close(struct kcache *kcache);
 
-struct kcache_interface {
-    char name[16];
-    bool xdp_native, xdp_generic, tc; /* what is attached */
+/* What has become of an interface, and of the programs on it. */
+enum kcache_state {
+    KCACHE_UP,
+    KCACHE_DOWN,
+    KCACHE_GONE,     /* removed, or moved to another network namespace */
+    KCACHE_DETACHED, /* somebody has detached the programs; they are to be attached again */
+    KCACHE_GIVEN_UP, /* they have been detached too often */
 };
 
-struct kcache_stats {
-    struct mc_counts counts; /* of all CPUs, since the start or the last reset */
+struct kcache_interface {
+    char name[16];                    /* that it has now */
+    bool xdp_native, xdp_generic, tc; /* what is attached */
+    enum kcache_state state;
+};
+
+/* What has happened to interfaces and addresses, counted. */
+struct kcache_events {
+    uint64_t interface_events; /* changes of an interface's state or name */
+    uint64_t detached;         /* times that somebody has detached programs, */
+    uint64_t reattached;       /* and that they were attached again */
+    uint64_t dumps;            /* messages were lost: the machine was looked at as a whole */
+};
+
+/* The interfaces, and what this machine is to the programs; at most a second old. */
+struct kcache_view {
     struct kcache_interface interfaces[KCACHE_MAX_INTERFACES];
     unsigned int ninterfaces;
-    uint64_t stalls;   /* how often the server did not run for too long */
-    const char *allow; /* local, all or list */
-    size_t nallowed;   /* prefixes in the list */
+    unsigned int n4, n6, nstations, nvlans; /* of struct mc_self, */
+    size_t left_out;                        /* and what found no room there */
+    struct kcache_events events;
+};
+
+/* All counts are since the start or the last reset. */
+struct kcache_stats {
+    struct mc_counts counts; /* of all CPUs */
+    uint64_t stalls;         /* how often the server did not run for too long */
+    const char *allow;       /* local, all or list */
+    size_t nallowed;         /* prefixes in the list */
     uint32_t rate, burst, amplification;
+    struct kcache_view view;
 };
 void kcache_stats(struct kcache *kcache, struct kcache_stats *out);
 void kcache_reset_stats(struct kcache *kcache);

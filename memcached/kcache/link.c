@@ -120,7 +120,7 @@ static void ask_ethtool(struct link_facts *out)
     struct ethtool_value flags = {.cmd = ETHTOOL_GFLAGS};
     struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
     struct ifreq request = {.ifr_data = (void *)&flags};
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE); /* any kind will do */
 
     if (fd < 0)
         return;

@@ -10,6 +10,9 @@ kcache_srcs += memcached/kcache/link.c memcached/kcache/link.h
 kcache_srcs += memcached/kcache/refusal.c memcached/kcache/refusal.h
 kcache_srcs += memcached/kcache/self.c memcached/kcache/self.h
 kcache_srcs += memcached/kcache/veth.c memcached/kcache/veth.h
+kcache_srcs += memcached/kcache/machine.c memcached/kcache/machine.h
+kcache_srcs += memcached/kcache/monitor.c memcached/kcache/monitor.h
+kcache_srcs += memcached/kcache/rtnetlink.c memcached/kcache/rtnetlink.h
 kcache_srcs += memcached/kcache/pulse.c memcached/kcache/pulse.h
 kcache_srcs += memcached/kcache/guard.c memcached/kcache/guard.h
 else
@@ -17,6 +20,7 @@ kcache_srcs += memcached/kcache/none.c
 endif
 
 if ENABLE_BMC
+unit_tests += t/unit/kcache_machine t/fuzz/netlink
 bpf_tests += t/bpf/answers t/bpf/passes t/bpf/lines t/bpf/outside t/bpf/verifier t/bpf/kcache \
     t/fuzz/request t/bpf/guard
 endif
@@ -30,6 +34,10 @@ t_bpf_lines_LDADD = $(kcache_libs)
 t_fuzz_request_SOURCES = t/fuzz/request.c $(bpf_lab)
 t_fuzz_request_LDADD = libcommand.a libproto.a libstore.a libflash.a $(kcache_libs) \
     $(SASL_LIBS)
+t_unit_kcache_machine_SOURCES = t/unit/kcache_machine.c t/lib/tap.h
+t_unit_kcache_machine_LDADD = $(kcache_libs)
+t_fuzz_netlink_SOURCES = t/fuzz/netlink.c t/fuzz/replay.c
+t_fuzz_netlink_LDADD = $(kcache_libs)
 t_bpf_kcache_SOURCES = t/bpf/kcache.c t/lib/tap.h
 t_bpf_kcache_LDADD = $(kcache_libs)
 t_bpf_outside_SOURCES = t/bpf/outside.c $(bpf_lab)
@@ -56,3 +64,12 @@ fuzz-sources:
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=512 -timeout=10 \
 	    $@.corpus $(srcdir)/t/fuzz/corpus/sources
 .PHONY: fuzz-sources
+
+# What rtnetlink may say; see memcached/proto/local.mk for the fuzz targets.
+fuzz-netlink:
+	$(FUZZ_CC) $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/netlink.c \
+	    $(srcdir)/memcached/kcache/machine.c
+	$(MKDIR_P) $@.corpus
+	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 \
+	    $@.corpus $(srcdir)/t/fuzz/corpus/netlink
+.PHONY: fuzz-netlink

@@ -167,7 +167,8 @@ static bool host_attach(struct host *host, const char *address, char *error, siz
     struct in6_addr in = {{{[10] = 0xff, [11] = 0xff}}};
 
     in.s6_addr32[3] = inet_addr(address);
-    return kcache_attach(host->kcache, PORT, &in, 1, error, nerror) == 0;
+    return kcache_attach(host->kcache, PORT, &in, 1, error, nerror) == 0 &&
+           kcache_start(host->kcache) == 0;
 }
 
 /* --- a client ---------------------------------------------------------------- */
@@ -235,9 +236,9 @@ static void test_loopback(const char *options, bool xdp)
     ok(counted(&host, MC_COUNT_ANSWERED_TC) == (xdp ? 2 : 6), "%s: TC answered %d of them", options,
        xdp ? 2 : 6);
     kcache_stats(host.kcache, &stats);
-    ok(stats.ninterfaces == 1 && strcmp(stats.interfaces[0].name, "lo") == 0 &&
-           stats.interfaces[0].xdp_generic == xdp && !stats.interfaces[0].xdp_native &&
-           stats.interfaces[0].tc,
+    ok(stats.view.ninterfaces == 1 && strcmp(stats.view.interfaces[0].name, "lo") == 0 &&
+           stats.view.interfaces[0].xdp_generic == xdp && !stats.view.interfaces[0].xdp_native &&
+           stats.view.interfaces[0].tc,
        "%s: the statistics say how", options);
     kcache_reset_stats(host.kcache);
     ok(counted(&host, MC_COUNT_SEEN) == 0, "%s: a reset starts from zero", options);
@@ -394,7 +395,8 @@ static void test_veth(void)
             "attaches to it"))
         return;
     kcache_stats(host.kcache, &stats);
-    ok(stats.interfaces[0].xdp_generic && !stats.interfaces[0].xdp_native, "by generic XDP");
+    ok(stats.view.interfaces[0].xdp_generic && !stats.view.interfaces[0].xdp_native,
+       "by generic XDP");
     kcache_close(host.kcache);
     ok(host_open(&peer, "bmc=kc1,mode=native", error, sizeof(error)) &&
            host_attach(&peer, "0.0.0.0", error, sizeof(error)),
@@ -404,7 +406,7 @@ static void test_veth(void)
            host_attach(&host, "0.0.0.0", error, sizeof(error)),
        "attaches again");
     kcache_stats(host.kcache, &stats);
-    ok(stats.interfaces[0].xdp_native && stats.interfaces[0].tc, "by native XDP");
+    ok(stats.view.interfaces[0].xdp_native && stats.view.interfaces[0].tc, "by native XDP");
     kcache_close(host.kcache);
     kcache_close(peer.kcache);
 }

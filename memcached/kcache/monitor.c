@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kcache/monitor.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "kcache/rtnetlink.h"
+#include "kcache/self.h"
+
+enum {
+    LOOK_MS = 1000,    /* between looks at the attachments: a link that was cut says nothing */
+    PATIENCE_S = 60,   /* the longest wait before attaching is tried again, */
+    LOSSES_MAX = 3,    /* and how often somebody may detach us within it */
+    REASON_TEXT = 512, /* of an error */
+};
+
+/* An interface that the operator named, and what has become of it. */
+struct watched {
+    struct attachment *at; /* its link's index 0: the interface is not there */
+    char wanted[IF_NAMESIZE];
+    enum kcache_state state;
+    bool up;
+    char reason[REASON_TEXT]; /* that was said last */
+    time_t retry;             /* second of the next try */
+    unsigned int wait_s;
+    time_t lost_first; /* the first of nlosses */
+    unsigned int nlosses;
+};
+
+struct monitor {
+    struct loader *loader;
+    enum kcache_mode mode;
+    struct in6_addr *listen;
+    size_t nlisten;
+
+    int news; /* of rtnetlink_listen */
+    int wake; /* to end the thread */
+    pthread_t thread;
+    bool running;
+
+    /* The thread's own. */
+    struct machine machine;
+    bool stale; /* the machine may be another than we know */
+    struct mc_self self;
+    size_t left_out;
+    struct watched watched[KCACHE_MAX_INTERFACES];
+    size_t nwatched;
+    struct kcache_events events;
+
+    pthread_mutex_t lock; /* of what follows; a leaf, held for a copy */
+    struct kcache_view view;
+    struct kcache_events before; /* the last reset */
+};
+
+/* --- who we are -------------------------------------------------------------------- */
+
+/* Makes the machine what it is now. */
+static void hear(struct monitor *monitor)
+{
+    if (rtnetlink_hear(monitor->news, &monitor->machine) & MACHINE_BAD)
+        monitor->stale = true;
+    if (!monitor->stale)
+        return;
+    monitor->stale = rtnetlink_dump(&monitor->machine) != 0;
+    monitor->events.dumps++;
+}
+
+/*
+ * Waits until no program reads the self that was in use before, so that it may be written. A
+ * program runs for microseconds; the wait is one RCU grace period.
+ */
+static void wait_for_readers(void)
+{
+    const struct timespec pause = {0, 10 * 1000 * 1000};
+
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) != 0)
+        nanosleep(&pause, NULL);
+}
+
+static size_t find_self(struct monitor *monitor, struct mc_self *self)
+{
+    int ifindexes[KCACHE_MAX_INTERFACES];
+    struct machine_scope scope = {.listen = monitor->listen,
+                                  .nlisten = monitor->nlisten,
+                                  .ifindexes = ifindexes,
+                                  .nifindexes = monitor->nwatched};
+    size_t i;
+
+    for (i = 0; i < monitor->nwatched; i++)
+        ifindexes[i] = monitor->watched[i].at->link.ifindex;
+    return machine_self(&monitor->machine, &scope, self);
+}
+
+/* Shows the programs who we are, if that has changed. */
+static void publish(struct monitor *monitor)
+{
+    struct mc_self self;
+    size_t left_out = find_self(monitor, &self);
+
+    self.tags_hidden = monitor->self.tags_hidden;
+    if (left_out && !monitor->left_out)
+        log_say("bmc: not all addresses and stations of this machine fit; for %zu of them the "
+                "server answers alone",
+                left_out);
+    monitor->left_out = left_out;
+    if (memcmp(&self, &monitor->self, sizeof(self)) == 0)
+        return;
+    self_publish(loader_control(monitor->loader), &self);
+    monitor->self = self;
+    log_at(1, "bmc: answering for %u IPv4 and %u IPv6 addresses, %u stations, %u VLANs", self.n4,
+           self.n6, self.nstations, self.nvlans);
+    wait_for_readers();
+}
+
+/* --- interfaces -------------------------------------------------------------------- */
+
+static void change_state(struct monitor *monitor, struct watched *watched, enum kcache_state state)
+{
+    if (watched->state == state)
+        return;
+    watched->state = state;
+    monitor->events.interface_events++;
+}
+
+/* TC answers what XDP leaves to it only if it stands behind every XDP program. */
+static void tell_programs(struct monitor *monitor)
+{
+    bool tc_follows = true;
+    size_t i;
+
+    for (i = 0; i < monitor->nwatched; i++)
+        if (monitor->watched[i].at->link.xdp >= 0)
+            tc_follows &= attach_has_tc(monitor->watched[i].at);
+    loader_set_tc(monitor->loader, tc_follows, monitor->mode == KCACHE_TC);
+}
+
+static bool is_complete(const struct monitor *monitor, const struct watched *watched)
+{
+    return watched->at->link.xdp >= 0 || (monitor->mode == KCACHE_TC && attach_has_tc(watched->at));
+}
+
+static void forget_interface(struct monitor *monitor, struct watched *watched)
+{
+    log_say("bmc: %s: the interface is gone", watched->at->name);
+    attach_remove(watched->at);
+    watched->at->link.ifindex = 0;
+    snprintf(watched->at->name, sizeof(watched->at->name), "%s", watched->wanted);
+    watched->nlosses = 0;
+    watched->reason[0] = '\0';
+    change_state(monitor, watched, KCACHE_GONE);
+}
+
+static void find_interface(struct monitor *monitor, struct watched *watched,
+                           const struct machine_link *link)
+{
+    log_say("bmc: %s: the interface is here again", watched->wanted);
+    loader_link_init(&watched->at->link, link->ifindex);
+    watched->retry = 0;
+    watched->wait_s = 1;
+    change_state(monitor, watched, KCACHE_DETACHED);
+}
+
+/* Its name, and whether it is up. */
+static void note_link(struct monitor *monitor, struct watched *watched,
+                      const struct machine_link *link)
+{
+    if (strcmp(watched->at->name, link->name) != 0) {
+        log_say("bmc: %s: the interface is called %s now", watched->at->name, link->name);
+        snprintf(watched->at->name, sizeof(watched->at->name), "%s", link->name);
+        monitor->events.interface_events++;
+    }
+    if (watched->up != link->up) {
+        watched->up = link->up;
+        log_at(1, "bmc: %s: %s", watched->at->name, link->up ? "up" : "down");
+    }
+    if (is_complete(monitor, watched))
+        change_state(monitor, watched, link->up ? KCACHE_UP : KCACHE_DOWN);
+}
+
+/* Somebody who detaches us again and again means it. */
+static void note_loss(struct monitor *monitor, struct watched *watched, unsigned int lost,
+                      time_t now)
+{
+    log_say("bmc: %s: somebody has detached %s", watched->at->name,
+            lost == (LOADER_LOST_XDP | LOADER_LOST_TC) ? "the programs"
+            : lost == LOADER_LOST_XDP                  ? "the XDP program"
+                                                       : "the TC program");
+    monitor->events.detached++;
+    if (!watched->nlosses || now - watched->lost_first > PATIENCE_S) {
+        watched->lost_first = now;
+        watched->nlosses = 0;
+    }
+    watched->nlosses++;
+    watched->retry = now;
+    watched->wait_s = 1;
+    if (watched->nlosses < LOSSES_MAX) {
+        change_state(monitor, watched, KCACHE_DETACHED);
+        return;
+    }
+    log_say("bmc: %s: that was the third time within a minute; given up, the server answers alone "
+            "until it is restarted or the interface comes anew",
+            watched->at->name);
+    attach_remove(watched->at);
+    change_state(monitor, watched, KCACHE_GIVEN_UP);
+}
+
+static void try_to_attach(struct monitor *monitor, struct watched *watched, time_t now)
+{
+    char error[REASON_TEXT];
+
+    if (attach_interface(monitor->loader, watched->at, monitor->mode, error, sizeof(error)) == 0) {
+        monitor->events.reattached++;
+        watched->reason[0] = '\0';
+        change_state(monitor, watched, watched->up ? KCACHE_UP : KCACHE_DOWN);
+        return;
+    }
+    if (strcmp(error, watched->reason) != 0)
+        log_say("%s; it is tried again, the server answers alone meanwhile", error);
+    snprintf(watched->reason, sizeof(watched->reason), "%s", error);
+    watched->retry = now + watched->wait_s;
+    watched->wait_s = 2 * watched->wait_s < PATIENCE_S ? 2 * watched->wait_s : PATIENCE_S;
+}
+
+static void look_at(struct monitor *monitor, struct watched *watched, time_t now)
+{
+    unsigned int lost = loader_lost(monitor->loader, &watched->at->link);
+    const struct machine_link *link;
+
+    if (lost)
+        hear(monitor); /* that the interface itself is gone, maybe */
+    link = machine_link(&monitor->machine, watched->at->link.ifindex);
+    if (watched->at->link.ifindex && !link) {
+        forget_interface(monitor, watched);
+        lost = 0;
+    }
+    if (!link)
+        link = machine_link_named(&monitor->machine, watched->wanted);
+    if (!link)
+        return;
+    if (!watched->at->link.ifindex)
+        find_interface(monitor, watched, link);
+    note_link(monitor, watched, link);
+    if (lost)
+        note_loss(monitor, watched, lost, now);
+    if (watched->state == KCACHE_DETACHED && now >= watched->retry)
+        try_to_attach(monitor, watched, now);
+}
+
+static void look(struct monitor *monitor)
+{
+    struct timespec now;
+    size_t i;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    for (i = 0; i < monitor->nwatched; i++)
+        look_at(monitor, &monitor->watched[i], now.tv_sec);
+    tell_programs(monitor);
+}
+
+/* --- what the statistics see --------------------------------------------------------- */
+
+static void view_interface(const struct watched *watched, struct kcache_interface *out)
+{
+    const struct loader_link *link = &watched->at->link;
+
+    snprintf(out->name, sizeof(out->name), "%s", watched->at->name);
+    out->xdp_native = link->xdp >= 0 && !link->generic;
+    out->xdp_generic = link->xdp >= 0 && link->generic;
+    out->tc = attach_has_tc(watched->at);
+    out->state = watched->state;
+}
+
+/* Attaching can take long: the statistics do not wait for it but see a copy. */
+static void show(struct monitor *monitor)
+{
+    struct kcache_view view = {.n4 = monitor->self.n4,
+                               .n6 = monitor->self.n6,
+                               .nstations = monitor->self.nstations,
+                               .nvlans = monitor->self.nvlans,
+                               .left_out = monitor->left_out,
+                               .events = monitor->events,
+                               .ninterfaces = (unsigned int)monitor->nwatched};
+    size_t i;
+
+    for (i = 0; i < monitor->nwatched; i++)
+        view_interface(&monitor->watched[i], &view.interfaces[i]);
+    pthread_mutex_lock(&monitor->lock);
+    monitor->view = view;
+    pthread_mutex_unlock(&monitor->lock);
+}
+
+void monitor_view(struct monitor *monitor, struct kcache_view *out)
+{
+    pthread_mutex_lock(&monitor->lock);
+    *out = monitor->view;
+    out->events.interface_events -= monitor->before.interface_events;
+    out->events.detached -= monitor->before.detached;
+    out->events.reattached -= monitor->before.reattached;
+    out->events.dumps -= monitor->before.dumps;
+    pthread_mutex_unlock(&monitor->lock);
+}
+
+void monitor_reset(struct monitor *monitor)
+{
+    pthread_mutex_lock(&monitor->lock);
+    monitor->before = monitor->view.events;
+    pthread_mutex_unlock(&monitor->lock);
+}
+
+/* --- the thread -------------------------------------------------------------------- */
+
+static void *run(void *arg)
+{
+    struct monitor *monitor = arg;
+    struct pollfd fds[] = {{.fd = monitor->news, .events = POLLIN},
+                           {.fd = monitor->wake, .events = POLLIN}};
+
+    while (!(fds[1].revents & POLLIN)) {
+        hear(monitor);
+        publish(monitor);
+        look(monitor);
+        publish(monitor); /* what is attached now may have other stations */
+        show(monitor);
+        if (poll(fds, 2, LOOK_MS) <= 0)
+            fds[1].revents = 0;
+    }
+    return NULL;
+}
+
+struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
+                             const struct in6_addr *listen, size_t nlisten, char *error,
+                             size_t nerror)
+{
+    struct monitor *monitor = calloc(1, sizeof(*monitor));
+    struct in6_addr *copy = calloc(nlisten + 1, sizeof(*copy));
+    int rc;
+
+    if (!monitor || !copy) {
+        snprintf(error, nerror, "bmc: out of memory");
+        free(monitor);
+        free(copy);
+        return NULL;
+    }
+    memcpy(copy, listen, nlisten * sizeof(*copy));
+    *monitor = (struct monitor){.loader = loader, .mode = mode, .listen = copy, .nlisten = nlisten};
+    pthread_mutex_init(&monitor->lock, NULL);
+    machine_init(&monitor->machine);
+    monitor->wake = eventfd(0, EFD_CLOEXEC);
+    monitor->news = rtnetlink_listen();
+    rc = monitor->wake < 0 ? -errno : monitor->news < 0 ? monitor->news : 0;
+    if (!rc)
+        rc = rtnetlink_dump(&monitor->machine);
+    if (rc) {
+        snprintf(error, nerror, "bmc: cannot ask for this machine's addresses: %s", strerror(-rc));
+        monitor_close(monitor);
+        return NULL;
+    }
+    return monitor;
+}
+
+void monitor_watch(struct monitor *monitor, struct attachment *attachments, size_t n)
+{
+    const struct machine_link *link;
+    size_t i;
+
+    monitor->nwatched = n;
+    for (i = 0; i < n; i++) {
+        struct watched *watched = &monitor->watched[i];
+
+        *watched = (struct watched){.at = &attachments[i]};
+        memcpy(watched->wanted, attachments[i].name, IF_NAMESIZE);
+        link = machine_link(&monitor->machine, attachments[i].link.ifindex);
+        watched->up = link && link->up;
+        watched->state = watched->up ? KCACHE_UP : KCACHE_DOWN;
+    }
+    publish(monitor);
+    show(monitor);
+}
+
+int monitor_start(struct monitor *monitor)
+{
+    int rc = thread_start(&monitor->thread, run, monitor);
+
+    monitor->running = rc == 0;
+    return rc;
+}
+
+void monitor_stop(struct monitor *monitor)
+{
+    const uint64_t one = 1;
+
+    if (!monitor || !monitor->running)
+        return;
+    if (write(monitor->wake, &one, sizeof(one)) == sizeof(one))
+        pthread_join(monitor->thread, NULL);
+    monitor->running = false;
+}
+
+void monitor_close(struct monitor *monitor)
+{
+    if (!monitor)
+        return;
+    monitor_stop(monitor);
+    if (monitor->wake >= 0)
+        close(monitor->wake);
+    if (monitor->news >= 0)
+        close(monitor->news);
+    machine_fini(&monitor->machine);
+    pthread_mutex_destroy(&monitor->lock);
+    free(monitor->listen);
+    free(monitor);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kcache/rtnetlink.h"
+
+#include <errno.h>
+#include <linux/rtnetlink.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum {
+    MESSAGE_ROOM = 65536,
+    QUEUE_BYTES = 4 << 20,
+    HEARD_MAX = 256, /* datagrams taken in one go */
+    DUMPS_MAX = 8,   /* tries while the machine keeps changing */
+    ANSWER_SECONDS = 5,
+};
+
+int rtnetlink_listen(void)
+{
+    const struct sockaddr_nl groups = {.nl_family = AF_NETLINK,
+                                       .nl_groups =
+                                           RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
+    const int room = QUEUE_BYTES;
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE), error;
+
+    if (fd < 0)
+        return -errno;
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) != 0)
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+    if (bind(fd, (const struct sockaddr *)&groups, sizeof(groups)) == 0)
+        return fd;
+    error = errno;
+    close(fd);
+    return -error;
+}
+
+/* One datagram of the kernel's; nothing of anybody else's. -errno: there is none. */
+static int receive(int fd, struct machine *machine, bool dump)
+{
+    struct sockaddr_nl from = {.nl_pid = 1};
+    socklen_t nfrom = sizeof(from);
+    char bytes[MESSAGE_ROOM];
+    ssize_t n = recvfrom(fd, bytes, sizeof(bytes), MSG_TRUNC, (struct sockaddr *)&from, &nfrom);
+
+    if (n < 0)
+        return -errno;
+    if (from.nl_pid != 0)
+        return 0;
+    if ((size_t)n > sizeof(bytes))
+        return MACHINE_BAD;
+    return (int)machine_take(machine, bytes, (size_t)n, dump);
+}
+
+unsigned int rtnetlink_hear(int fd, struct machine *machine)
+{
+    unsigned int said = 0, i;
+    int rc;
+
+    for (i = 0; i < HEARD_MAX; i++) {
+        rc = receive(fd, machine, false);
+        if (rc == -EAGAIN || rc == -EWOULDBLOCK)
+            break;
+        said |= rc >= 0 ? (unsigned int)rc : rc == -EINTR ? 0 : MACHINE_BAD;
+    }
+    return said;
+}
+
+/* Asks for all links, or all addresses. 0, -errno, or -EAGAIN: they changed meanwhile. */
+static int ask(int fd, uint16_t type, struct machine *machine)
+{
+    struct {
+        struct nlmsghdr header;
+        struct ifinfomsg link; /* as long as struct ifaddrmsg and more */
+        struct rtattr attribute;
+        uint32_t mask;
+    } request = {
+        .header = {.nlmsg_len = sizeof(request),
+                   .nlmsg_type = type,
+                   .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
+        .attribute = {.rta_type = IFLA_EXT_MASK, .rta_len = RTA_LENGTH(sizeof(uint32_t))},
+        .mask = RTEXT_FILTER_SKIP_STATS,
+    };
+    unsigned int said = 0;
+    int rc;
+
+    if (type != RTM_GETLINK)
+        request.header.nlmsg_len = NLMSG_LENGTH(sizeof(request.link));
+    if (send(fd, &request, request.header.nlmsg_len, 0) < 0)
+        return -errno;
+    while (!(said & MACHINE_END)) {
+        rc = receive(fd, machine, true);
+        if (rc < 0)
+            return rc == -EAGAIN ? -ETIMEDOUT : rc;
+        said |= (unsigned int)rc;
+    }
+    return said & MACHINE_BAD ? -EAGAIN : 0;
+}
+
+/* A socket of its own: of a dump that was given up nothing comes later. */
+static int dump_once(struct machine *machine)
+{
+    const struct timeval patience = {ANSWER_SECONDS, 0};
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), rc;
+
+    if (fd < 0)
+        return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    rc = ask(fd, RTM_GETLINK, machine);
+    if (rc == 0)
+        rc = ask(fd, RTM_GETADDR, machine);
+    close(fd);
+    return rc;
+}
+
+int rtnetlink_dump(struct machine *machine)
+{
+    struct machine fresh;
+    unsigned int tries;
+    int rc = -EAGAIN;
+
+    for (tries = 0; rc == -EAGAIN && tries < DUMPS_MAX; tries++) {
+        machine_init(&fresh);
+        rc = dump_once(&fresh);
+        if (rc == 0) {
+            machine_fini(machine);
+            *machine = fresh;
+        } else {
+            machine_fini(&fresh);
+        }
+    }
+    return rc;
+}

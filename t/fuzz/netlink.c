@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Any bytes are taken for what rtnetlink says. The first says whether it answers a dump. What must
+ * hold: nothing is read outside (the sanitizer's job: the bytes end where the allocation ends),
+ * a link is there once, and what is ours fits.
+ */
+#include <arpa/inet.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kcache/machine.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+static void check(struct machine *machine, bool dump)
+{
+    const struct in6_addr any[] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
+    int ifindexes[2] = {1, machine->nlinks ? machine->links[0].ifindex : 2};
+    const struct machine_scope scope = {any, 2, ifindexes, 2};
+    struct mc_self self;
+    size_t i, j;
+
+    for (i = 0; i < machine->nlinks; i++) {
+        must(memchr(machine->links[i].name, 0, sizeof(machine->links[i].name)) != NULL);
+        for (j = 0; j < i && !dump; j++)
+            must(machine->links[j].ifindex != machine->links[i].ifindex);
+    }
+    machine_self(machine, &scope, &self);
+    must(self.n4 <= MC_MAX_ADDRESSES && self.n6 <= MC_MAX_ADDRESSES &&
+         self.nstations <= MC_MAX_STATIONS && self.nvlans <= MC_MAX_VLANS);
+    for (i = 0; i < self.n4; i++)
+        must(self.v4[i] != 0);
+    for (i = 0; i < self.nvlans; i++)
+        must(self.vlans[i] != 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    bool dump = size && data[0] & 1;
+    struct machine machine;
+    uint8_t *bytes;
+
+    if (!size)
+        return 0;
+    bytes = malloc(size);
+    must(bytes != NULL);
+    memcpy(bytes, data + 1, size - 1);
+    bytes = realloc(bytes, size > 1 ? size - 1 : 1);
+    must(bytes != NULL);
+    machine_init(&machine);
+    machine_take(&machine, bytes, size - 1, dump);
+    check(&machine, dump);
+    machine_take(&machine, bytes, size - 1, false);
+    check(&machine, dump);
+    machine_fini(&machine);
+    free(bytes);
+    return 0;
+}

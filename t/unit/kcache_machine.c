@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * machine: rtnetlink messages in, who we are out. The messages are put together as the kernel
+ * does it; t/34-kernel-interfaces.t hears the kernel's own.
+ */
+#include "kcache/machine.h"
+
+#include <arpa/inet.h>
+#include <linux/if_addr.h>
+#include <linux/if_ether.h>
+#include <linux/if_link.h>
+#include <linux/rtnetlink.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "t/lib/tap.h"
+
+enum { BUFFER = 8192 };
+
+/* --- messages ------------------------------------------------------------------------ */
+
+struct message {
+    _Alignas(8) unsigned char bytes[BUFFER];
+    size_t n;
+};
+
+static void begin(struct message *message, uint16_t type, const void *body, size_t nbody)
+{
+    const struct nlmsghdr header = {.nlmsg_type = type};
+
+    memset(message, 0, sizeof(*message));
+    memcpy(message->bytes, &header, sizeof(header));
+    memcpy(message->bytes + NLMSG_HDRLEN, body, nbody);
+    message->n = NLMSG_HDRLEN + NLMSG_ALIGN(nbody);
+}
+
+static size_t put(struct message *message, uint16_t type, const void *value, size_t n)
+{
+    const struct rtattr head = {.rta_type = type, .rta_len = (uint16_t)RTA_LENGTH(n)};
+    size_t at = message->n;
+
+    memcpy(message->bytes + at, &head, sizeof(head));
+    if (n)
+        memcpy(message->bytes + at + RTA_LENGTH(0), value, n);
+    message->n = at + RTA_SPACE(n);
+    return at;
+}
+
+/* What was put since `at`, a nest, belongs into it. */
+static void end_nest(struct message *message, size_t at)
+{
+    const uint16_t n = (uint16_t)(message->n - at);
+
+    memcpy(message->bytes + at, &n, sizeof(n));
+}
+
+static void finish(struct message *message)
+{
+    const uint32_t n = (uint32_t)message->n;
+
+    memcpy(message->bytes, &n, sizeof(n));
+}
+
+/* What a test says of a link. */
+struct link {
+    int index;
+    const char *name, *kind;
+    int lower, master;
+    uint16_t vlan;
+    bool ad, down, elsewhere;
+};
+
+static void put_kind(struct message *message, const struct link *link)
+{
+    const uint16_t protocol = htons(link->ad ? ETH_P_8021AD : ETH_P_8021Q);
+    size_t info = put(message, IFLA_LINKINFO, NULL, 0), data;
+
+    put(message, IFLA_INFO_KIND, link->kind, strlen(link->kind));
+    data = put(message, IFLA_INFO_DATA | NLA_F_NESTED, NULL, 0);
+    put(message, IFLA_VLAN_ID, &link->vlan, sizeof(link->vlan));
+    put(message, IFLA_VLAN_PROTOCOL, &protocol, sizeof(protocol));
+    end_nest(message, data);
+    end_nest(message, info);
+}
+
+/* Its station is 02:00:00:00:00:INDEX. */
+static void make_link(struct message *message, uint16_t type, const struct link *link)
+{
+    const struct ifinfomsg info = {.ifi_index = link->index, .ifi_flags = link->down ? 0 : IFF_UP};
+    const unsigned char station[6] = {2, 0, 0, 0, 0, (unsigned char)link->index};
+    const uint32_t zero = 0;
+
+    begin(message, type, &info, sizeof(info));
+    put(message, IFLA_IFNAME, link->name, strlen(link->name) + 1);
+    put(message, IFLA_ADDRESS, station, sizeof(station));
+    if (link->lower)
+        put(message, IFLA_LINK, &link->lower, sizeof(link->lower));
+    if (link->elsewhere)
+        put(message, IFLA_LINK_NETNSID, &zero, sizeof(zero));
+    if (link->master)
+        put(message, IFLA_MASTER, &link->master, sizeof(link->master));
+    if (link->kind)
+        put_kind(message, link);
+    finish(message);
+}
+
+static uint64_t station_of(int index)
+{
+    return 2 | (uint64_t)index << 40;
+}
+
+static void make_address(struct message *message, uint16_t type, int ifindex, const char *text,
+                         uint32_t flags)
+{
+    struct ifaddrmsg info = {.ifa_family = strchr(text, ':') ? AF_INET6 : AF_INET,
+                             .ifa_prefixlen = 24,
+                             .ifa_index = (uint32_t)ifindex};
+    unsigned char bytes[16];
+
+    inet_pton(info.ifa_family, text, bytes);
+    begin(message, type, &info, sizeof(info));
+    put(message, IFA_ADDRESS, bytes, info.ifa_family == AF_INET ? 4 : 16);
+    if (info.ifa_family == AF_INET)
+        put(message, IFA_LOCAL, bytes, 4);
+    put(message, IFA_FLAGS, &flags, sizeof(flags));
+    finish(message);
+}
+
+static unsigned int take(struct machine *machine, const struct message *message)
+{
+    /* The end of what is read is the end of the allocation: a sanitizer sees one byte too much. */
+    unsigned char *bytes = malloc(message->n);
+    unsigned int said;
+
+    memcpy(bytes, message->bytes, message->n);
+    said = machine_take(machine, bytes, message->n, false);
+    free(bytes);
+    return said;
+}
+
+static unsigned int take_link(struct machine *machine, uint16_t type, struct link link)
+{
+    struct message message;
+
+    make_link(&message, type, &link);
+    return take(machine, &message);
+}
+
+static unsigned int take_address(struct machine *machine, uint16_t type, int ifindex,
+                                 const char *text, uint32_t flags)
+{
+    struct message message;
+
+    make_address(&message, type, ifindex, text, flags);
+    return take(machine, &message);
+}
+
+#define LINK(...)      take_link(&machine, RTM_NEWLINK, (struct link){__VA_ARGS__})
+#define UNLINK(...)    take_link(&machine, RTM_DELLINK, (struct link){__VA_ARGS__})
+#define ADDRESS(...)   take_address(&machine, RTM_NEWADDR, __VA_ARGS__)
+#define UNADDRESS(...) take_address(&machine, RTM_DELADDR, __VA_ARGS__)
+
+/* --- who we are ------------------------------------------------------------------------ */
+
+/* Listens on everything unless `listen` is given; attached to `ifindex`. */
+static struct mc_self self_of(struct machine *machine, int ifindex, const char *listen)
+{
+    struct in6_addr addresses[2] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
+    struct machine_scope scope = {addresses, 2, &ifindex, 1};
+    struct mc_self self;
+
+    if (listen) {
+        inet_pton(AF_INET6, listen, &addresses[0]);
+        scope.nlisten = 1;
+    }
+    machine_self(machine, &scope, &self);
+    return self;
+}
+
+static bool has(const struct mc_self *self, const char *text)
+{
+    unsigned char bytes[16];
+    uint32_t i;
+
+    if (inet_pton(AF_INET, text, bytes) == 1) {
+        for (i = 0; i < self->n4; i++)
+            if (memcmp(&self->v4[i], bytes, 4) == 0)
+                return true;
+        return false;
+    }
+    inet_pton(AF_INET6, text, bytes);
+    for (i = 0; i < self->n6; i++)
+        if (memcmp(self->v6[i], bytes, 16) == 0)
+            return true;
+    return false;
+}
+
+static bool has_station(const struct mc_self *self, int index)
+{
+    uint32_t i;
+
+    for (i = 0; i < self->nstations; i++)
+        if (self->stations[i] == station_of(index))
+            return true;
+    return false;
+}
+
+static bool has_vlan(const struct mc_self *self, uint32_t tags)
+{
+    uint32_t i;
+
+    for (i = 0; i < self->nvlans; i++)
+        if (self->vlans[i] == tags)
+            return true;
+    return false;
+}
+
+static void test_addresses(void)
+{
+    struct machine machine;
+    struct mc_self self;
+
+    machine_init(&machine);
+    LINK(.index = 1, .name = "eth0");
+    LINK(.index = 2, .name = "eth1");
+    ok(ADDRESS(2, "10.0.2.1", 0) == MACHINE_ADDRESSES, "an address that comes is a change");
+    ok(ADDRESS(2, "10.0.2.1", 0) == 0, "and the same again is none");
+    ADDRESS(1, "10.0.1.1", 0);
+    ADDRESS(1, "fd00::1", 0);
+    ADDRESS(1, "fe80::1", 0);
+    self = self_of(&machine, 1, NULL);
+    ok(self.n4 == 2 && has(&self, "10.0.1.1") && has(&self, "10.0.2.1"), "IPv4 of all interfaces");
+    memcpy(&self.v4[2], "\x0a\0\x01\x01", 4);
+    ok(self.v4[0] == self.v4[2], "those of the attached one first");
+    ok(self.n6 == 1 && has(&self, "fd00::1"), "IPv6, but no address of a single link");
+    self = self_of(&machine, 1, "::ffff:10.0.2.1");
+    ok(self.n4 == 1 && self.n6 == 0 && has(&self, "10.0.2.1"), "only the one that is listened on");
+    self = self_of(&machine, 1, "fd00::1");
+    ok(self.n4 == 0 && self.n6 == 1, "also of IPv6");
+    self = self_of(&machine, 1, "::");
+    ok(self.n4 == 0 && self.n6 == 1, "all of IPv6 is nothing of IPv4");
+    self = self_of(&machine, 1, "::ffff:10.0.9.9");
+    ok(self.n4 == 0 && self.n6 == 0, "nothing while the machine has not that address");
+    ADDRESS(2, "10.0.9.9", 0);
+    self = self_of(&machine, 1, "::ffff:10.0.9.9");
+    ok(has(&self, "10.0.9.9"), "until it comes");
+    ok(UNADDRESS(2, "10.0.9.9", 0) == MACHINE_ADDRESSES, "an address that goes is a change");
+    self = self_of(&machine, 1, "::ffff:10.0.9.9");
+    ok(self.n4 == 0, "and nothing again when it has gone");
+    machine_fini(&machine);
+}
+
+static void test_states(void)
+{
+    struct machine machine;
+    struct mc_self self;
+
+    machine_init(&machine);
+    LINK(.index = 1, .name = "eth0");
+    ADDRESS(1, "10.0.1.1", 0);
+    ADDRESS(1, "fd00::1", IFA_F_TENTATIVE);
+    ADDRESS(1, "fd00::2", IFA_F_TENTATIVE | IFA_F_DADFAILED);
+    ADDRESS(1, "fd00::3", IFA_F_DEPRECATED);
+    self = self_of(&machine, 1, NULL);
+    ok(self.n6 == 1 && has(&self, "fd00::3"),
+       "IPv6: tentative and failed ones are not ours, deprecated ones are");
+    ok(ADDRESS(1, "fd00::1", 0) == MACHINE_ADDRESSES, "that it is nobody else's is a change");
+    self = self_of(&machine, 1, NULL);
+    ok(has(&self, "fd00::1") && self.n6 == 2, "and makes it ours, once");
+    LINK(.index = 1, .name = "eth0", .down = true);
+    self = self_of(&machine, 1, NULL);
+    ok(self.n6 == 0 && has(&self, "10.0.1.1"), "while it is down: IPv4 only, as the stack has it");
+    LINK(.index = 1, .name = "eth0");
+    LINK(.index = 7, .name = "red", .kind = "vrf");
+    LINK(.index = 1, .name = "eth0", .master = 7);
+    self = self_of(&machine, 1, NULL);
+    ok(self.n4 == 0 && self.n6 == 0 && self.nstations == 0, "nothing of a VRF");
+    LINK(.index = 1, .name = "eth0");
+    ok(self_of(&machine, 1, NULL).n4 == 1, "until it leaves it");
+    UNLINK(.index = 1, .name = "eth0");
+    self = self_of(&machine, 1, NULL);
+    ok(self.n4 == 0 && self.n6 == 0 && self.nstations == 0, "nothing of an interface that went");
+    machine_fini(&machine);
+}
+
+static void test_stations(void)
+{
+    struct machine machine;
+    struct mc_self self;
+
+    machine_init(&machine);
+    LINK(.index = 1, .name = "eth0");
+    LINK(.index = 2, .name = "eth1");
+    LINK(.index = 3, .name = "mv", .kind = "macvlan", .lower = 1);
+    LINK(.index = 4, .name = "ve", .kind = "veth", .lower = 1);
+    LINK(.index = 5, .name = "far", .kind = "macvlan", .lower = 1, .elsewhere = true);
+    LINK(.index = 6, .name = "br", .kind = "bridge");
+    LINK(.index = 8, .name = "dn", .kind = "macvlan", .lower = 1, .down = true);
+    self = self_of(&machine, 1, NULL);
+    ok(self.nstations == 2 && self.stations[0] == station_of(1) && has_station(&self, 3),
+       "the interface's own station first, and a macvlan's above it; no others");
+    LINK(.index = 1, .name = "eth0", .master = 6);
+    ok(has_station((self = self_of(&machine, 1, NULL), &self), 6), "the bridge's that it enters");
+    LINK(.index = 9, .name = "br.5", .kind = "macvlan", .lower = 6);
+    ok(has_station((self = self_of(&machine, 1, NULL), &self), 9), "and of what stands on that");
+    self = self_of(&machine, 6, NULL);
+    ok(self.nstations == 4 && self.stations[0] == station_of(6) && has_station(&self, 1) &&
+           !has_station(&self, 2),
+       "attached to the bridge: also those of its members");
+    machine_fini(&machine);
+}
+
+static void test_vlans(void)
+{
+    struct machine machine;
+    struct mc_self self;
+
+    machine_init(&machine);
+    LINK(.index = 1, .name = "eth0");
+    ok(self_of(&machine, 1, NULL).nvlans == 0, "no VLAN");
+    LINK(.index = 2, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5);
+    LINK(.index = 3, .name = "eth0.6", .kind = "vlan", .lower = 1, .vlan = 6, .ad = true);
+    LINK(.index = 4, .name = "eth0.5.7", .kind = "vlan", .lower = 2, .vlan = 7);
+    LINK(.index = 5, .name = "eth0.5.7.8", .kind = "vlan", .lower = 4, .vlan = 8);
+    LINK(.index = 6, .name = "eth1.9", .kind = "vlan", .lower = 99, .vlan = 9);
+    self = self_of(&machine, 1, NULL);
+    ok(self.nvlans == 3 && has_vlan(&self, 5) && has_vlan(&self, 6 | MC_VLAN_AD) &&
+           has_vlan(&self, 5 | 7 << 16),
+       "one tag of either kind, and two, of which the outer is the lower interface's; not three");
+    UNLINK(.index = 2, .name = "eth0.5");
+    self = self_of(&machine, 1, NULL);
+    ok(self.nvlans == 1, "gone with the interface, and what stands above it");
+    LINK(.index = 10, .name = "bond0", .kind = "bond");
+    LINK(.index = 1, .name = "eth0", .master = 10);
+    LINK(.index = 2, .name = "bond0.5", .kind = "vlan", .lower = 10, .vlan = 5);
+    ok(has_vlan((self = self_of(&machine, 1, NULL), &self), 5), "above the bond of a member");
+    ok(has_vlan((self = self_of(&machine, 10, NULL), &self), 5), "and of the bond itself");
+    machine_fini(&machine);
+}
+
+static void test_many(void)
+{
+    const int ifindex = 1;
+    const struct in6_addr any[] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
+    const struct machine_scope scope = {any, 2, &ifindex, 1};
+    struct machine machine;
+    struct mc_self self;
+    char text[64];
+    int i;
+
+    machine_init(&machine);
+    LINK(.index = 1, .name = "eth0");
+    LINK(.index = 2, .name = "eth1");
+    for (i = 0; i < 2000; i++) {
+        snprintf(text, sizeof(text), "10.%d.%d.1", i / 250, i % 250 + 1);
+        ADDRESS(2, text, 0);
+    }
+    ADDRESS(1, "192.0.2.1", 0);
+    ok(machine_self(&machine, &scope, &self) == 2001 - MC_MAX_ADDRESSES &&
+           self.n4 == MC_MAX_ADDRESSES && has(&self, "192.0.2.1"),
+       "of 2,001 addresses as many as fit, that of the attached interface among them");
+    for (i = 0; i < 2000; i++) {
+        snprintf(text, sizeof(text), "10.%d.%d.1", i / 250, i % 250 + 1);
+        UNADDRESS(2, text, 0);
+    }
+    ok(machine_self(&machine, &scope, &self) == 0 && self.n4 == 1, "and all go again");
+    machine_fini(&machine);
+}
+
+/* --- what is not right ------------------------------------------------------------------- */
+
+static void test_malformed(void)
+{
+    const struct ifinfomsg port = {.ifi_family = AF_BRIDGE, .ifi_index = 1};
+    struct machine machine;
+    struct message message, cut;
+    struct nlmsghdr header;
+    unsigned int said = 0;
+    size_t n;
+
+    machine_init(&machine);
+    LINK(.index = 1, .name = "eth0");
+    ADDRESS(1, "10.0.0.1", 0);
+    begin(&message, RTM_DELLINK, &port, sizeof(port));
+    finish(&message);
+    ok(take(&machine, &message) == 0 && machine_link(&machine, 1),
+       "a port that leaves its bridge is no interface that goes");
+    make_link(&message, RTM_NEWLINK, &(struct link){.index = 2, .name = "x", .kind = "vlan"});
+    for (n = 0; n < message.n; n++) {
+        cut = message;
+        cut.n = n;
+        said |= take(&machine, &cut) ^ (n ? MACHINE_BAD : 0);
+    }
+    ok(said == 0 && !machine_link(&machine, 2), "a message that was cut is bad and says nothing");
+    for (n = NLMSG_HDRLEN; n < message.n; n++) {
+        cut = message;
+        cut.n = n;
+        finish(&cut);
+        take(&machine, &cut);
+    }
+    ok(true, "attributes that were cut do no harm");
+    header = (struct nlmsghdr){.nlmsg_len = sizeof(header), .nlmsg_type = NLMSG_ERROR};
+    ok(machine_take(&machine, &header, sizeof(header), true) == (MACHINE_BAD | MACHINE_END),
+       "an error ends a dump");
+    header.nlmsg_type = NLMSG_DONE;
+    ok(machine_take(&machine, &header, sizeof(header), true) == MACHINE_END, "and so does its end");
+    header.nlmsg_flags = NLM_F_DUMP_INTR;
+    ok(machine_take(&machine, &header, sizeof(header), true) == (MACHINE_BAD | MACHINE_END),
+       "which may say that all was in vain");
+    ok(machine_link(&machine, 1) && !machine_link(&machine, 77) &&
+           machine_link_named(&machine, "eth0") == machine_link(&machine, 1) &&
+           !machine_link_named(&machine, "eth"),
+       "interfaces are found by index and name");
+    machine_fini(&machine);
+}
+
+int main(void)
+{
+    test_addresses();
+    test_states();
+    test_stations();
+    test_vlans();
+    test_many();
+    test_malformed();
+    return done();
+}
