@@ -21,7 +21,7 @@ result() { # STATUS NAME
     fi
 }
 
-for test in answers passes lines outside verifier; do
+for test in answers verbs passes lines outside verifier; do
     $test >/tmp/log 2>&1 && ! grep -q '^not ok' /tmp/log && grep -q '^1\.\.[1-9]' /tmp/log
     status=$?
     result $status "t/bpf/$test: $(grep -c '^ok' /tmp/log) checks"

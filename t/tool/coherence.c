@@ -41,6 +41,8 @@ enum {
     APPENDS_MAX = 40, /* to one value before it is set anew */
     REPORTS_MAX = 10,
     FRAME = 8,
+    BINARY_HEAD = 24,
+    BINARY_FLAGS = 4,
 };
 
 /* What a key's values look like decides which commands write it. */
@@ -486,7 +488,10 @@ static void flush_all(struct run *run, struct stream *stream)
 
 /* --- readers ---------------------------------------------------------------- */
 
+enum verb { ASK_GET, ASK_GETS, ASK_META, ASK_BINARY, ASK_VERBS };
+
 struct ask {
+    enum verb verb;
     unsigned int nkeys;
     unsigned int keys[KEYS_MAX];
     uint64_t floor[KEYS_MAX];
@@ -536,9 +541,12 @@ static void check_absence(struct run *run, unsigned int index, uint64_t floor)
                (unsigned long long)floor, (unsigned long long)ceiling);
 }
 
-/* Takes "VALUE name flags n\r\n...\r\n" off the text. False: it does not begin so. */
-static bool take_value(const char **text, const char *end, const char *name, const char **value,
-                       size_t *nvalue)
+/*
+ * Takes "VALUE name flags n\r\n...\r\n" off the text, with_cas: "... n id\r\n...". False: it
+ * does not begin so.
+ */
+static bool take_value(const char **text, const char *end, const char *name, bool with_cas,
+                       const char **value, size_t *nvalue)
 {
     size_t nname = strlen(name);
     const char *at = *text;
@@ -548,11 +556,48 @@ static bool take_value(const char **text, const char *end, const char *name, con
         memcmp(at + 6, name, nname) != 0 || memcmp(at + 6 + nname, " 0 ", 3) != 0)
         return false;
     *nvalue = strtoul(at + 6 + nname + 3, &after, 10);
+    if (with_cas && (*after != ' ' || strtoull(after + 1, &after, 10) == 0))
+        return false;
     *value = after + 2;
     if (*value + *nvalue + 2 > end)
         return false;
     *text = *value + *nvalue + 2;
     return true;
+}
+
+/* "VA n\r\n...\r\n" or "EN\r\n" */
+static void check_meta(struct run *run, const struct ask *ask, const char *text, size_t ntext)
+{
+    char *value = NULL;
+    size_t nvalue = 0;
+
+    if (memcmp(text, "VA ", 3) == 0)
+        nvalue = strtoul(text + 3, &value, 10);
+    if (value && (size_t)(value - text) + 2 + nvalue + 2 == ntext)
+        check_value(run, ask->keys[0], ask->floor[0], value + 2, nvalue);
+    else if (ntext == 4 && memcmp(text, "EN\r\n", 4) == 0)
+        check_absence(run, ask->keys[0], ask->floor[0]);
+    else
+        report(run, "mg is answered \"%.40s\"", text);
+}
+
+/* A header, flags, the key and the value; of a miss header and key. */
+static void check_binary(struct run *run, const struct ask *ask, const char *text, size_t ntext)
+{
+    char name[64];
+    size_t nname = (size_t)key_name(name, ask->keys[0]), nhead = BINARY_HEAD;
+    bool miss = ntext > 7 && text[7] == 1;
+
+    if (!miss)
+        nhead += BINARY_FLAGS;
+    if (ntext < nhead + nname || memcmp(text, "\x81\x0c", 2) != 0 || text[6] != 0 ||
+        (!miss && text[7] != 0) || memcmp(text + nhead, name, nname) != 0 ||
+        (miss && ntext != nhead + nname))
+        report(run, "%.40s: a binary get is answered with %zu bytes", name, ntext);
+    else if (miss)
+        check_absence(run, ask->keys[0], ask->floor[0]);
+    else
+        check_value(run, ask->keys[0], ask->floor[0], text + nhead + nname, ntext - nhead - nname);
 }
 
 static void check_answer(struct run *run, const struct ask *ask, const char *text, size_t ntext)
@@ -562,39 +607,80 @@ static void check_answer(struct run *run, const struct ask *ask, const char *tex
     unsigned int i;
     size_t nvalue;
 
+    atomic_fetch_add_explicit(&run->reads, ask->nkeys, memory_order_relaxed);
+    if (ask->verb == ASK_META) {
+        check_meta(run, ask, text, ntext);
+        return;
+    }
+    if (ask->verb == ASK_BINARY) {
+        check_binary(run, ask, text, ntext);
+        return;
+    }
     for (i = 0; i < ask->nkeys; i++) {
         key_name(name, ask->keys[i]);
-        if (take_value(&at, end, name, &value, &nvalue))
+        if (take_value(&at, end, name, ask->verb == ASK_GETS, &value, &nvalue))
             check_value(run, ask->keys[i], ask->floor[i], value, nvalue);
         else
             check_absence(run, ask->keys[i], ask->floor[i]);
     }
     if (end - at != 5 || memcmp(at, "END\r\n", 5) != 0)
         report(run, "an answer ends \"%.*s\"", (int)(end - at), at);
-    atomic_fetch_add_explicit(&run->reads, ask->nkeys, memory_order_relaxed);
+}
+
+/* Takes a key, and notes what is known of it. */
+static unsigned int choose_key(struct thread *thread, struct ask *ask, unsigned int i)
+{
+    const struct run *run = thread->run;
+    unsigned int index = (unsigned int)(next_random(thread) % run->nkeys);
+    uint64_t acked = atomic_load(&run->keys[index].acked);
+    uint64_t seen = atomic_load(&run->keys[index].seen);
+
+    ask->keys[i] = index;
+    ask->floor[i] = acked > seen ? acked : seen;
+    return index;
+}
+
+/* The request in the binary protocol: its length. */
+static size_t render_binary(char *out, unsigned int index)
+{
+    size_t nkey = (size_t)key_name(out + BINARY_HEAD, index);
+
+    memset(out, 0, BINARY_HEAD);
+    memcpy(out, "\x80\x0c", 2);
+    out[3] = out[11] = (char)nkey;
+    return BINARY_HEAD + nkey;
+}
+
+static size_t render_ask(struct thread *thread, struct ask *ask, char *out)
+{
+    static const char *const verbs[] = {[ASK_GET] = "get", [ASK_GETS] = "gets", [ASK_META] = "mg"};
+    bool several = ask->verb == ASK_GET || ask->verb == ASK_GETS;
+    unsigned int i;
+    size_t n;
+
+    ask->nkeys = several && next_random(thread) % 3 == 0
+                     ? 2 + (unsigned int)(next_random(thread) % (KEYS_MAX - 1))
+                     : 1;
+    if (ask->verb == ASK_BINARY)
+        return render_binary(out, choose_key(thread, ask, 0));
+    n = (size_t)sprintf(out, "%s", verbs[ask->verb]);
+    for (i = 0; i < ask->nkeys; i++) {
+        out[n++] = ' ';
+        n += (size_t)key_name(out + n, choose_key(thread, ask, i));
+    }
+    return n + (size_t)sprintf(out + n, ask->verb == ASK_META ? " v\r\n" : "\r\n");
 }
 
 static void send_ask(struct thread *thread, int fd, struct ask *ask, uint16_t id)
 {
-    struct run *run = thread->run;
     char text[1024] = {(char)(id >> 8), (char)id, 0, 0, 0, 1, 0, 0};
-    size_t n = FRAME;
-    unsigned int i;
-    uint64_t acked, seen;
+    uint64_t random = next_random(thread) % 8;
+    size_t n;
 
-    ask->nkeys =
-        next_random(thread) % 3 ? 1 : 2 + (unsigned int)(next_random(thread) % (KEYS_MAX - 1));
+    /* Most often get, which has a way of its own in the kernel. */
+    ask->verb = random < ASK_VERBS ? (enum verb)random : ASK_GET;
     ask->answered = false;
-    n += (size_t)sprintf(text + n, "get");
-    for (i = 0; i < ask->nkeys; i++) {
-        ask->keys[i] = (unsigned int)(next_random(thread) % run->nkeys);
-        acked = atomic_load(&run->keys[ask->keys[i]].acked);
-        seen = atomic_load(&run->keys[ask->keys[i]].seen);
-        ask->floor[i] = acked > seen ? acked : seen;
-        text[n++] = ' ';
-        n += (size_t)key_name(text + n, ask->keys[i]);
-    }
-    n += (size_t)sprintf(text + n, "\r\n");
+    n = FRAME + render_ask(thread, ask, text + FRAME);
     if (send(fd, text, n, 0) != (ssize_t)n && errno != ENOBUFS && errno != EAGAIN)
         fatal("send: %s", strerror(errno));
 }

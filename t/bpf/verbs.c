@@ -1,0 +1,624 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* gets, mg and the binary gets: what the kernel programs answer, and what they leave. */
+#include "t/bpf/lab.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "t/lib/tap.h"
+
+enum { OPAQUE_MAX = 32, TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER };
+
+static const char *const names[] = {"XDP", "TC"};
+
+struct text {
+    char bytes[8192];
+    size_t n;
+};
+
+static void add(struct text *text, const void *bytes, size_t n)
+{
+    memcpy(text->bytes + text->n, bytes, n);
+    text->n += n;
+}
+
+__attribute__((format(printf, 2, 3))) static void say(struct text *text, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    text->n +=
+        (size_t)vsnprintf(text->bytes + text->n, sizeof(text->bytes) - text->n, format, args);
+    va_end(args);
+}
+
+/* --- an item, and what is said of it ----------------------------------------- */
+
+struct sample {
+    char key[MC_KEY_MAX], value[2048];
+    size_t nkey, nvalue;
+    uint32_t flags, exptime;
+    uint64_t cas;
+};
+
+static void sample_make(struct sample *sample, size_t nkey, size_t nvalue)
+{
+    size_t i;
+
+    *sample = (struct sample){.nkey = nkey, .nvalue = nvalue, .flags = 7, .cas = 12345};
+    for (i = 0; i < nkey; i++)
+        sample->key[i] = (char)('!' + (nkey + i * 31) % 94);
+    for (i = 0; i < nvalue; i++)
+        sample->value[i] = (char)(nvalue + i * 13 + i / 256);
+}
+
+/* lab_put with client flags, a cas id and a time. */
+static struct mc_item *sample_put(struct lab *lab, const struct sample *sample)
+{
+    struct mc_item *item =
+        lab_put(lab, sample->key, sample->nkey, sample->value, sample->nvalue + 10);
+    char *wire = (char *)item + MC_ITEM_HEADER + sample->nkey;
+    int nmiddle = sprintf(wire, " %" PRIu32 " %zu\r\n", sample->flags, sample->nvalue);
+
+    memcpy(wire + nmiddle, sample->value, sample->nvalue);
+    memcpy(wire + nmiddle + sample->nvalue, "\r\n", 2);
+    item->nmid = (uint8_t)nmiddle;
+    item->nbytes = (uint32_t)(sample->nkey + (size_t)nmiddle + sample->nvalue + 2);
+    item->cas = sample->cas;
+    item->exptime = sample->exptime;
+    return item;
+}
+
+static void add_gets(struct text *text, const struct sample *sample)
+{
+    say(text, "VALUE ");
+    add(text, sample->key, sample->nkey);
+    say(text, " %" PRIu32 " %zu %" PRIu64 "\r\n", sample->flags, sample->nvalue, sample->cas);
+    add(text, sample->value, sample->nvalue);
+    say(text, "\r\n");
+}
+
+/* The answer, or that it is too long for one. */
+static bool says(struct lab *lab, enum loader_program program, const struct text *request,
+                 const struct text *reply)
+{
+    struct frame frame;
+
+    frame_request(&frame, request->bytes, request->n);
+    if (reply->n > TEXT_MAX)
+        return lab_passes(lab, program, &frame, MC_COUNT_PASS_SIZE);
+    return lab_answers(lab, program, &frame, reply->bytes, reply->n);
+}
+
+/* --- gets ---------------------------------------------------------------------- */
+
+static bool gets_one(struct lab *lab, enum loader_program program, const struct sample *sample)
+{
+    struct text request = {.n = 0}, reply = {.n = 0};
+
+    lab_clear(lab);
+    sample_put(lab, sample);
+    say(&request, "gets ");
+    add(&request, sample->key, sample->nkey);
+    say(&request, "\r\n");
+    add_gets(&reply, sample);
+    say(&reply, "END\r\n");
+    return says(lab, program, &request, &reply);
+}
+
+static void test_gets(struct lab *lab, enum loader_program program)
+{
+    struct text request = {.n = 0}, reply = {.n = 0};
+    struct sample sample;
+    size_t n;
+    bool right = true;
+
+    for (n = 0; n <= 1400 && right; n++) {
+        sample_make(&sample, 16, n);
+        right = gets_one(lab, program, &sample);
+    }
+    ok(right, "%s: gets, values of 0 to 1400 bytes", names[program]);
+    for (n = 1, right = true; n <= MC_KEY_MAX && right; n++) {
+        sample_make(&sample, n, n * 5 % 900);
+        right = gets_one(lab, program, &sample);
+    }
+    ok(right, "%s: gets, keys of 1 to 250 bytes", names[program]);
+    lab_clear(lab);
+    say(&request, "gets");
+    for (n = 1; n <= 20; n++) {
+        sample_make(&sample, n, n * 2);
+        if (n % 3) {
+            sample_put(lab, &sample);
+            add_gets(&reply, &sample);
+        }
+        say(&request, n % 2 ? " " : "   ");
+        add(&request, sample.key, sample.nkey);
+    }
+    say(&request, " \n");
+    say(&reply, "END\r\n");
+    ok(says(lab, program, &request, &reply), "%s: gets of 20 keys, hits and misses",
+       names[program]);
+}
+
+/* --- mg ------------------------------------------------------------------------ */
+
+/* A request of mg, and what it is answered for a sample. */
+struct meta {
+    char flags[16]; /* letters; O stands for opaque */
+    char opaque[OPAQUE_MAX];
+    uint32_t ttl; /* seconds that are left */
+};
+
+static void add_flag(struct text *text, char flag, const struct meta *meta,
+                     const struct sample *sample, bool hit)
+{
+    if (flag == 'O') {
+        say(text, " O%s", meta->opaque);
+    } else if (flag == 'k') {
+        say(text, " k");
+        add(text, sample->key, sample->nkey);
+    } else if (hit && flag == 'f') {
+        say(text, " f%" PRIu32, sample->flags);
+    } else if (hit && flag == 'c') {
+        say(text, " c%" PRIu64, sample->cas);
+    } else if (hit && flag == 's') {
+        say(text, " s%zu", sample->nvalue);
+    } else if (hit && flag == 't' && sample->exptime) {
+        say(text, " t%" PRIu32, meta->ttl);
+    } else if (hit && flag == 't') {
+        say(text, " t-1");
+    }
+}
+
+static void meta_request(struct text *text, const struct meta *meta, const struct sample *sample)
+{
+    const char *flag;
+
+    text->n = 0;
+    say(text, "mg ");
+    add(text, sample->key, sample->nkey);
+    for (flag = meta->flags; *flag; flag++)
+        say(text, " %c%s", *flag, *flag == 'O' ? meta->opaque : "");
+    say(text, "\r\n");
+}
+
+static void meta_reply(struct text *text, const struct meta *meta, const struct sample *sample,
+                       bool hit)
+{
+    bool value = hit && strchr(meta->flags, 'v');
+    const char *flag;
+
+    text->n = 0;
+    if (value)
+        say(text, "VA %zu", sample->nvalue);
+    else
+        say(text, hit ? "HD" : "EN");
+    for (flag = meta->flags; *flag; flag++)
+        add_flag(text, *flag, meta, sample, hit);
+    say(text, "\r\n");
+    if (value) {
+        add(text, sample->value, sample->nvalue);
+        say(text, "\r\n");
+    }
+}
+
+/* Asks for a sample that is in the table, and for one that is not. */
+static bool meta_one(struct lab *lab, enum loader_program program, const struct meta *meta,
+                     struct sample *sample)
+{
+    struct text request, reply;
+    bool right;
+
+    lab_clear(lab);
+    sample_put(lab, sample);
+    meta_request(&request, meta, sample);
+    meta_reply(&reply, meta, sample, true);
+    right = says(lab, program, &request, &reply);
+    if (strchr(meta->flags, 'q'))
+        return right;
+    lab_clear(lab);
+    meta_reply(&reply, meta, sample, false);
+    return right && says(lab, program, &request, &reply);
+}
+
+/* Some of the letters, in some order. */
+static void choose_flags(struct meta *meta)
+{
+    char letters[] = "vfctskqO";
+    unsigned int n = (unsigned int)rand() % 9, left = 8, at, i;
+
+    for (i = 0; i < n; i++) {
+        at = (unsigned int)rand() % left--;
+        meta->flags[i] = letters[at];
+        letters[at] = letters[left];
+    }
+    meta->flags[n] = '\0';
+    n = (unsigned int)rand() % OPAQUE_MAX;
+    for (i = 0; i < n; i++)
+        meta->opaque[i] = (char)('!' + rand() % 94);
+    meta->opaque[n] = '\0';
+}
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The second of the server's clock. */
+static uint32_t second(const struct lab *lab)
+{
+    return (uint32_t)((clock_ns() - lab->control->base_ns) / 1000000000u);
+}
+
+static void test_meta(struct lab *lab, enum loader_program program)
+{
+    struct sample sample;
+    struct meta meta;
+    bool right = true;
+    size_t n;
+
+    for (n = 0; n < 4000 && right; n++) {
+        /* A second begins, so that it will not change meanwhile. */
+        lab->control->base_ns = clock_ns() - 100 * 1000000000ull;
+        sample_make(&sample, n % 250 + 1, n % 7 ? n % 50 : n % 1450);
+        sample.flags = n % 3 ? (uint32_t)n : UINT32_MAX - (uint32_t)n;
+        choose_flags(&meta);
+        meta.ttl = n % 5 ? 1 + (uint32_t)rand() % 100000 : UINT32_MAX - 1000;
+        sample.exptime = n % 4 ? second(lab) + meta.ttl : 0;
+        right = meta_one(lab, program, &meta, &sample) ||
+                (sample.exptime && second(lab) + meta.ttl != sample.exptime);
+    }
+    ok(right, "%s: mg with the flags v f c t s k q O in any order, hits and misses",
+       names[program]);
+    for (n = 0, right = true; n <= 1400 && right; n++) {
+        meta = (struct meta){.flags = "v"};
+        sample_make(&sample, 9, n);
+        right = meta_one(lab, program, &meta, &sample);
+    }
+    ok(right, "%s: mg v, values of 0 to 1400 bytes", names[program]);
+}
+
+/* --- numbers --------------------------------------------------------------------- */
+
+static bool number_one(struct lab *lab, enum loader_program program, uint64_t number)
+{
+    const struct meta meta = {.flags = "cfsk"};
+    struct sample sample;
+
+    sample_make(&sample, 3, number % 90);
+    sample.cas = number;
+    sample.flags = (uint32_t)number;
+    return gets_one(lab, program, &sample) && meta_one(lab, program, &meta, &sample);
+}
+
+static void test_numbers(struct lab *lab, enum loader_program program)
+{
+    uint64_t power, number;
+    unsigned int i;
+    bool right = true;
+
+    for (power = 1; power < UINT64_MAX / 10 && right; power *= 10)
+        for (number = power - 2; number != power + 3 && right; number++)
+            right = number_one(lab, program, number) && number_one(lab, program, number * 9);
+    for (i = 0; i < 64 && right; i++)
+        for (number = (1ull << i) - 2; number != (1ull << i) + 3 && right; number++)
+            right = number_one(lab, program, number);
+    for (i = 0; i < 2000 && right; i++)
+        right = number_one(lab, program,
+                           ((uint64_t)rand() << 33 ^ (uint64_t)rand() << 11 ^ (uint64_t)rand()) >>
+                               i % 60);
+    ok(right, "%s: ids and client flags of every length", names[program]);
+}
+
+/* Under -C items have ids, but nobody sees them. */
+static void test_without_cas(struct lab *lab, enum loader_program program)
+{
+    struct text request = {.n = 0}, reply = {.n = 0};
+    struct sample sample;
+
+    sample_make(&sample, 5, 5);
+    lab_clear(lab);
+    sample_put(lab, &sample);
+    sample.cas = 0;
+    lab->control->without_cas = 1;
+    say(&request, "gets ");
+    add(&request, sample.key, sample.nkey);
+    say(&request, "\r\n");
+    add_gets(&reply, &sample);
+    say(&reply, "END\r\n");
+    ok(says(lab, program, &request, &reply), "%s: without ids gets says 0", names[program]);
+    lab->control->without_cas = 0;
+}
+
+/* --- the binary protocol ------------------------------------------------------------- */
+
+enum { GET = 0x00, GETQ = 0x09, GETK = 0x0c, GETKQ = 0x0d };
+static const uint8_t opcodes[] = {GET, GETQ, GETK, GETKQ};
+
+static void add_number(struct text *text, uint64_t number, unsigned int nbytes)
+{
+    while (nbytes-- > 0) {
+        char byte = (char)(number >> 8 * nbytes);
+
+        add(text, &byte, 1);
+    }
+}
+
+static void binary_request(struct text *text, uint8_t opcode, const struct sample *sample)
+{
+    text->n = 0;
+    add_number(text, 0x80, 1);
+    add_number(text, opcode, 1);
+    add_number(text, sample->nkey, 2);
+    add_number(text, 0, 1);
+    add_number(text, 0x5a, 1);   /* data type */
+    add_number(text, 0xabcd, 2); /* vbucket */
+    add_number(text, sample->nkey, 4);
+    add_number(text, 0xdeadbeef, 4);
+    add_number(text, 0x0102030405060708, 8);
+    add(text, sample->key, sample->nkey);
+}
+
+static void binary_reply(struct text *text, uint8_t opcode, const struct sample *sample, bool hit)
+{
+    size_t nkey = opcode == GETK || opcode == GETKQ ? sample->nkey : 0;
+    const char *value = hit ? sample->value : "Not found";
+    size_t nvalue = hit ? sample->nvalue : nkey ? 0 : 9;
+
+    text->n = 0;
+    add_number(text, 0x81, 1);
+    add_number(text, opcode, 1);
+    add_number(text, nkey, 2);
+    add_number(text, hit ? 4 : 0, 1);
+    add_number(text, 0, 1);
+    add_number(text, !hit, 2);
+    add_number(text, nkey + nvalue + (hit ? 4 : 0), 4);
+    add_number(text, 0xdeadbeef, 4);
+    add_number(text, hit ? sample->cas : 0, 8);
+    if (hit)
+        add_number(text, sample->flags, 4);
+    add(text, sample->key, nkey);
+    add(text, value, nvalue);
+}
+
+static bool binary_one(struct lab *lab, enum loader_program program, uint8_t opcode,
+                       const struct sample *sample)
+{
+    struct text request, reply;
+    struct frame frame;
+    bool right;
+
+    lab_clear(lab);
+    sample_put(lab, sample);
+    binary_request(&request, opcode, sample);
+    binary_reply(&reply, opcode, sample, true);
+    right = says(lab, program, &request, &reply);
+    lab_clear(lab);
+    if (opcode == GETQ || opcode == GETKQ) {
+        frame_request(&frame, request.bytes, request.n);
+        return right && lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND);
+    }
+    binary_reply(&reply, opcode, sample, false);
+    return right && says(lab, program, &request, &reply);
+}
+
+static void test_binary(struct lab *lab, enum loader_program program)
+{
+    struct sample sample;
+    size_t n, i;
+    bool right = true;
+
+    for (i = 0; i < sizeof(opcodes); i++) {
+        for (n = 0; n <= 1420 && right; n++) {
+            sample_make(&sample, 16, n);
+            sample.cas = n * 0x123456789abcdef;
+            right = binary_one(lab, program, opcodes[i], &sample);
+        }
+        for (n = 1; n <= MC_KEY_MAX && right; n++) {
+            sample_make(&sample, n, n * 3 % 1100);
+            sample.flags = UINT32_MAX / (uint32_t)n;
+            /* Bytes that no text's key has. */
+            sample.key[n / 2] = " \r\n\t"[n % 5];
+            right = binary_one(lab, program, opcodes[i], &sample);
+        }
+        ok(right, "%s: binary opcode %02x: keys and values of any size, hits and misses",
+           names[program], opcodes[i]);
+    }
+}
+
+static void test_bad_binary(struct lab *lab, enum loader_program program)
+{
+    static const uint8_t places[] = {2, 3, 4, 8, 9, 10, 11};
+    struct text request;
+    struct sample sample;
+    struct frame frame;
+    unsigned int byte;
+    size_t i, n;
+    bool right = true;
+
+    sample_make(&sample, 10, 10);
+    for (i = 0; i < sizeof(places) && right; i++) {
+        for (byte = 0; byte < 256 && right; byte++) {
+            binary_request(&request, GET, &sample);
+            if ((uint8_t)request.bytes[places[i]] == byte)
+                continue;
+            request.bytes[places[i]] = (char)byte;
+            frame_request(&frame, request.bytes, request.n);
+            right = lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST);
+        }
+    }
+    ok(right, "%s: lengths that do not agree are the server's", names[program]);
+    for (n = 8, right = true; n < 40 && right; n++) {
+        binary_request(&request, GET, &sample);
+        frame_request(&frame, request.bytes, n);
+        if (n != request.n)
+            right = lab_passes(lab, program, &frame,
+                               n < 24 ? MC_COUNT_PASS_REQUEST : MC_COUNT_PASS_COMMAND);
+    }
+    ok(right, "%s: a datagram of less or more than one request", names[program]);
+    for (byte = 0, right = true; byte < 256 && right; byte++) {
+        if (memchr(opcodes, (int)byte, sizeof(opcodes)))
+            continue;
+        binary_request(&request, (uint8_t)byte, &sample);
+        frame_request(&frame, request.bytes, request.n);
+        right = lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND);
+    }
+    ok(right, "%s: every other opcode", names[program]);
+}
+
+/* --- what is left to the server -------------------------------------------------------- */
+
+#define LETTERS_31 "0123456789012345678901234567890"
+
+static void test_passes(struct lab *lab, enum loader_program program)
+{
+    static const struct {
+        const char *text;
+        enum mc_count reason;
+    } rows[] = {
+        {"gets\r\n  ", MC_COUNT_PASS_REQUEST},
+        {"gets \r\n", MC_COUNT_PASS_REQUEST},
+        {"gets\thit\r\n", MC_COUNT_PASS_COMMAND},
+        {"gets hit", MC_COUNT_PASS_REQUEST},
+        {"gets h\tit\r\n", MC_COUNT_PASS_REQUEST},
+        {"gets hit\r\n\r\n", MC_COUNT_PASS_COMMAND},
+        {"getsx hit\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg \r\n  ", MC_COUNT_PASS_REQUEST},
+        {"mg hit v v\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit v1\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit T30\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit v N30\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit R30 v\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit h\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit l\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit u v\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg aGl0 b v\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit E1\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit x\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit v\t\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit v\r\r\n", MC_COUNT_PASS_REQUEST},
+        {"mg hit O" LETTERS_31 "a\r\n", MC_COUNT_PASS_REQUEST},
+        {"mg hit Oa Ob\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit v\r\nmn\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg nil v q\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit v\n ", MC_COUNT_PASS_REQUEST},
+        {"mn  \r\n", MC_COUNT_PASS_COMMAND},
+        {"me hit\r\n", MC_COUNT_PASS_COMMAND},
+    };
+    struct frame frame;
+    size_t i;
+
+    lab_clear(lab);
+    lab_put(lab, "hit", 3, "value", 5);
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        frame_request(&frame, rows[i].text, strlen(rows[i].text));
+        ok(lab_passes(lab, program, &frame, rows[i].reason), "%s: row %zu is the server's",
+           names[program], i);
+    }
+}
+
+static void test_items(struct lab *lab, enum loader_program program)
+{
+    static const char *const texts[] = {"gets hit\r\n", "mg hit v\r\n", "gets nil hit\r\n"};
+    struct mc_item *item;
+    struct frame frame;
+    unsigned int flag;
+    size_t i;
+
+    for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        bool right = true;
+
+        lab_clear(lab);
+        item = lab_put(lab, "hit", 3, "value", 5);
+        frame_request(&frame, texts[i], strlen(texts[i]));
+        for (flag = 1; flag < 1 << 16; flag <<= 1) {
+            item->flags = (uint16_t)(MC_ITEM_LINKED | flag);
+            right &= !(flag & MC_ITEM_PASS) || lab_passes(lab, program, &frame, MC_COUNT_PASS_ITEM);
+        }
+        item->flags = MC_ITEM_LINKED;
+        item->epoch++;
+        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_EXPIRED);
+        item->epoch--;
+        item->exptime = second(lab);
+        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_EXPIRED);
+        item->exptime = 0;
+        lab->control->flush_at = second(lab);
+        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_EXPIRED);
+        lab->control->flush_at = 0;
+        lab->control->aside = 1;
+        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_ASIDE);
+        lab->control->aside = 0;
+        lab_line(lab, lab_hash(lab, "hit", 3))->seq++;
+        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_BUSY);
+        lab_line(lab, lab_hash(lab, "hit", 3))->seq++;
+        ok(right, "%s: request %zu leaves the server what get does", names[program], i);
+    }
+}
+
+static void test_counts(struct lab *lab, enum loader_program program)
+{
+    struct mc_counts before, after;
+    struct sample sample;
+    struct text request;
+    struct frame frame, out;
+
+    lab_clear(lab);
+    lab_put(lab, "hit", 3, "v", 1)->clsid = 9 | 2 << 6;
+    loader_counts(lab->loader, &before);
+    frame_request(&frame, "gets hit nil hit\r\n", 18);
+    lab_run(lab, program, &frame, &out);
+    frame_request(&frame, "mg hit v\r\n", 10);
+    lab_run(lab, program, &frame, &out);
+    frame_request(&frame, "mg nil v\r\n", 10);
+    lab_run(lab, program, &frame, &out);
+    sample = (struct sample){.key = "hit", .nkey = 3};
+    binary_request(&request, GET, &sample);
+    frame_request(&frame, request.bytes, request.n);
+    lab_run(lab, program, &frame, &out);
+    loader_counts(lab->loader, &after);
+#define COUNTED(name) (after.count[MC_COUNT_##name] - before.count[MC_COUNT_##name])
+    ok(COUNTED(SEEN) == 4 && COUNTED(ANSWERED_XDP) + COUNTED(ANSWERED_TC) == 4,
+       "%s: answers are counted", names[program]);
+    ok(COUNTED(KEYS) == 6 && COUNTED(HITS) == 4 && COUNTED(MISSES) == 2,
+       "%s: keys, hits and misses are counted", names[program]);
+    ok(after.class_hits[9] - before.class_hits[9] == 4, "%s: hits are counted by slab class",
+       names[program]);
+    ok(COUNTED(BYTES_READ) == 18 + 10 + 10 + 27 + 4 * 8 &&
+           COUNTED(BYTES_WRITTEN) == 2 * 20 + 5 + 9 + 4 + 29 + 4 * 8,
+       "%s: bytes are counted", names[program]);
+    ok(lab_line(lab, lab_hash(lab, "hit", 3))->touched, "%s: a hit leaves its mark",
+       names[program]);
+}
+
+static void test_program(struct lab *lab, enum loader_program program)
+{
+    test_gets(lab, program);
+    test_meta(lab, program);
+    test_numbers(lab, program);
+    test_without_cas(lab, program);
+    test_binary(lab, program);
+    test_bad_binary(lab, program);
+    test_passes(lab, program);
+    test_items(lab, program);
+    test_counts(lab, program);
+}
+
+int main(void)
+{
+    struct lab lab;
+
+    srand(1);
+    lab_open(&lab, 256);
+    test_program(&lab, LOADER_XDP);
+    loader_set_tc(lab.loader, true, true);
+    test_program(&lab, LOADER_TC);
+    lab_close(&lab);
+    return done();
+}
