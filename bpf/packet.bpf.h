@@ -26,7 +26,7 @@
 enum { LOOPBACK = 1 };
 
 /* What the checks say beside reasons; HEAD_VERB: no get, but see verbs.bpf.h. */
-enum { HEAD_GET = 0, HEAD_FOREIGN = 1, HEAD_VERB = 2 };
+enum { HEAD_GET = 0, HEAD_FOREIGN = 1, HEAD_VERB = 2, HEAD_HIDDEN = 3 };
 
 enum {
     TYPE_IP4 = bpf_htons(0x0800),
@@ -120,10 +120,12 @@ __attribute__((noinline)) int address6_is_ours(u64 high, u64 low)
 
 static __always_inline int ip_is_to_us(const void *ip, u64 v6)
 {
+    const u64 *first = self_now()->v6[0];
     u32 address;
 
     if (v6)
-        return address6_is_ours(LOAD64(ip + 24), LOAD64(ip + 32));
+        return (LOAD64(ip + 32) == first[1] && LOAD64(ip + 24) == first[0] && first[0]) ||
+               address6_is_ours(LOAD64(ip + 24), LOAD64(ip + 32));
     address = LOAD32(ip + 16);
     return (address == control.v4 && address) || address_is_ours(address);
 }
@@ -131,7 +133,10 @@ static __always_inline int ip_is_to_us(const void *ip, u64 v6)
 /* The destination MAC, and of the source the bit that makes it a group's, which answers no one. */
 #define STATIONS(link) (LOAD64(link) & 0x1ffffffffffff)
 
-/* Whether a frame went to a station of ours: HEAD_GET, or a reason. */
+/*
+ * Whether a frame went to a station of ours: HEAD_GET or a reason. HEAD_HIDDEN: it did, but it
+ * may have had a tag, which only TC sees and only its reply would have.
+ */
 __attribute__((noinline)) int station_check(u64 stations, u32 ifindex)
 {
     const struct mc_self *self = self_now();
@@ -143,7 +148,7 @@ __attribute__((noinline)) int station_check(u64 stations, u32 ifindex)
         if (i >= n)
             break;
         if (self->stations[i] == stations)
-            return HEAD_GET;
+            return self->tags_hidden && self->nvlans ? HEAD_HIDDEN : HEAD_GET;
     }
     return MC_COUNT_PASS_STATION;
 }
@@ -289,27 +294,61 @@ static __always_inline void head_ip4(void *ip, const struct head *head, u64 ntex
     STORE32(ip + 32, bpf_htons(1));
 }
 
+/* A sum of 64-bit words modulo 2^64, and that of their upper halves. */
+struct sum {
+    u64 all, upper;
+};
+
+static __always_inline void sum_add(struct sum *sum, u64 word)
+{
+    sum->all += word;
+    sum->upper += word >> 32;
+}
+
+/* Two sums in parallel: an addition waits for the one before. */
+static __always_inline void sum_add32(struct sum *one, struct sum *two, const void *from)
+{
+    sum_add(one, LOAD64(from));
+    sum_add(two, LOAD64(from + 8));
+    sum_add(one, LOAD64(from + 16));
+    sum_add(two, LOAD64(from + 24));
+}
+
 /*
  * The sum of n bytes for a checksum: congruent to that of their 16-bit words modulo 2^16 - 1.
- * Of all words it keeps the sum modulo 2^64 and the sum of their upper halves, which give that
- * of the lower halves. It reads up to 7 bytes behind the n. n < 2048.
+ * The sum of all words modulo 2^64 and that of their upper halves give that of the lower
+ * halves. It reads up to 7 bytes behind the n. n < 2048.
  */
 static __always_inline u64 text_sum(const void *text, u64 n)
 {
-    u64 sum = 0, upper = 0, words = n / 8, rest = n % 8, word, i;
+    struct sum one = {0, 0}, two = {0, 0};
+    u64 blocks = n / 64, at = n & ~63ull, i;
 
-    for (i = 0; i < TEXT_MAX / 8; i++) {
-        if (i >= words)
+    for (i = 0; i < TEXT_MAX / 64 + 1; i++) {
+        if (i >= blocks)
             break;
-        word = LOAD64(text + 8 * i);
-        sum += word;
-        upper += word >> 32;
+        sum_add32(&one, &two, text + 64 * i);
+        sum_add32(&one, &two, text + 64 * i + 32);
     }
-    BOUND(words, 255);
-    word = LOAD64(text + 8 * words) & ((1ull << 8 * rest) - 1);
-    sum += word;
-    upper += word >> 32;
-    return sum - (upper << 32) + upper;
+    BOUND(at, 2047);
+    text += at;
+    if (n & 32) {
+        sum_add32(&one, &two, text);
+        text += 32;
+    }
+    if (n & 16) {
+        sum_add(&one, LOAD64(text));
+        sum_add(&two, LOAD64(text + 8));
+        text += 16;
+    }
+    if (n & 8) {
+        sum_add(&one, LOAD64(text));
+        text += 8;
+    }
+    sum_add(&two, LOAD64(text) & ((1ull << 8 * (n & 7)) - 1));
+    one.all += two.all;
+    one.upper += two.upper;
+    return one.all - (one.upper << 32) + one.upper;
 }
 
 static __always_inline u64 halves(u64 word)

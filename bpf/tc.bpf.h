@@ -111,6 +111,8 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct work *work,
     }
     if (rc == HEAD_GET)
         rc = station_check(STATIONS(head->link), skb->ifindex);
+    if (rc == HEAD_HIDDEN)
+        rc = HEAD_GET;
     if (rc == HEAD_GET && !vlan_is_ours(tc_vlan(skb, head, work->form)))
         rc = MC_COUNT_PASS_STATION;
     if (ip_is_own(ip, v6) && skb->ifindex != LOOPBACK)

@@ -41,6 +41,12 @@ static __always_inline int xdp_pass_to_tc(struct xdp_md *ctx, struct work *work)
     return XDP_PASS;
 }
 
+/* Leaves a packet to the server, or to TC what XDP cannot see. */
+static __always_inline int xdp_leave(struct xdp_md *ctx, struct work *work, int rc)
+{
+    return rc == HEAD_HIDDEN ? xdp_pass_to_tc(ctx, work) : xdp_pass(work, rc);
+}
+
 /*
  * Makes the frame `grow` bytes longer, at the head where there is room, else
  * at the tail, where it also becomes shorter: a loopback packet knows where its
@@ -442,34 +448,33 @@ __attribute__((noinline)) int xdp_odd(struct xdp_md *ctx, u32 nlink, u32 v6)
                                                                 : MC_COUNT_PASS_FRAME);
 }
 
-/* Whether what asks for something that we answer may ask: HEAD_GET or a reason. */
+/* Whether what asks for something that we answer may ask: HEAD_GET, HEAD_HIDDEN or a reason. */
 static __always_inline int xdp_admit(struct xdp_md *ctx, const void *data, const void *ip,
                                      struct form form)
 {
     u32 vlan = link_vlan(data, form);
-    int rc = HEAD_GET;
+    int rc, admitted = HEAD_GET;
 
     if (unlikely(ip_is_own(ip, form.v6)) && ctx->ingress_ifindex != LOOPBACK)
         return MC_COUNT_PASS_SOURCE;
     if (unlikely(vlan && !vlan_is_ours(vlan)))
         return MC_COUNT_PASS_STATION;
     if (unlikely(STATIONS(data) != control.station))
-        rc = station_check(STATIONS(data), ctx->ingress_ifindex);
-    if (unlikely(rc != HEAD_GET))
-        return rc;
+        admitted = station_check(STATIONS(data), ctx->ingress_ifindex);
+    if (unlikely(admitted == MC_COUNT_PASS_STATION))
+        return admitted;
     rc = guard_source(ip, form.v6);
     if (unlikely(rc))
         return rc;
     if (unlikely(control.flush_at) && second_reached(control.flush_at))
         return MC_COUNT_PASS_EXPIRED;
-    return HEAD_GET;
+    return admitted;
 }
 
 /* A request of which the frame's first buffer has the headers: HEAD_GET or a reason. */
 static __always_inline int xdp_check(struct xdp_md *ctx, struct work *work, const void *data,
-                                     struct form form)
+                                     const void *ip, struct form form)
 {
-    const void *ip = data + form.ip;
     int rc = head_check(ip, form.v6, work->nframe - form.ip);
 
     if (unlikely(rc == MC_COUNT_PASS_PACKET)) {
@@ -481,7 +486,7 @@ static __always_inline int xdp_check(struct xdp_md *ctx, struct work *work, cons
     return xdp_admit(ctx, data, ip, form);
 }
 
-/* The same of what is no get: HEAD_VERB or a reason. Then its headers are kept. */
+/* The same of what is no get: HEAD_VERB, HEAD_HIDDEN or a reason. Then its headers are kept. */
 static __always_inline int xdp_verb_check(struct xdp_md *ctx, struct work *work, u64 nlink, u64 v6)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *udp;
@@ -514,7 +519,7 @@ __attribute__((noinline)) int xdp_verb(struct xdp_md *ctx, u32 nlink, u32 v6)
         return XDP_PASS;
     rc = v6 ? xdp_verb_check(ctx, work, nlink, 1) : xdp_verb_check(ctx, work, nlink, 0);
     if (rc != HEAD_VERB)
-        return xdp_pass(work, rc);
+        return xdp_leave(ctx, work, rc);
     nrequest = work->ntext;
     if (nrequest - 1 >= REQUEST_MAX)
         return xdp_pass(work, MC_COUNT_PASS_REQUEST);
@@ -528,14 +533,16 @@ __attribute__((noinline)) int xdp_verb(struct xdp_md *ctx, u32 nlink, u32 v6)
     return xdp_reply(ctx);
 }
 
-/* A frame of UDP with these headers. */
-static __always_inline int xdp_udp(struct xdp_md *ctx, struct form form)
+/* A frame of UDP. plain: its form is constant, and a hit is answered in place. */
+static __always_inline int xdp_udp(struct xdp_md *ctx, struct form form, int plain)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    void *ip = data + form.ip, *udp = data + form_udp(form);
+    void *ip = data + form.ip, *udp = ip + ip_bytes(form.v6);
     struct work *work;
     int rc;
 
+    if (!plain && data + FRAME_IP + 2 * TAG_BYTES > end)
+        return XDP_PASS;
     if (unlikely(udp + UDP_KEYS + 2 > end || !ip_is_plain(ip, form.v6)))
         return xdp_odd(ctx, form.ip, form.v6);
     if (LOAD16(udp + 2) != control.port || unlikely(!ip_is_to_us(ip, form.v6)))
@@ -544,61 +551,49 @@ static __always_inline int xdp_udp(struct xdp_md *ctx, struct form form)
     if (!work)
         return XDP_PASS;
     work->nframe = (u64)(end - data);
-    rc = xdp_check(ctx, work, data, form);
+    rc = xdp_check(ctx, work, data, ip, form);
     if (unlikely(rc == MC_COUNT_PASS_COMMAND))
         return xdp_verb(ctx, form.ip, form.v6);
     if (unlikely(rc != HEAD_GET))
-        return xdp_pass(work, rc);
+        return xdp_leave(ctx, work, rc);
     work->form = form;
     work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
     head_keep(&work->head, data, ip, form);
-    if (!xdp_key(work, udp + UDP_TEXT, end) ||
+    if (!plain || !xdp_key(work, udp + UDP_TEXT, end) ||
         !xdp_keep(work, data, end, form_udp(form) + UDP_KEYS))
         return xdp_get(ctx);
     return xdp_get_one(ctx, work, form);
 }
 
-/* One function for each form: each is verified once. */
-__attribute__((noinline)) int xdp_ip6(struct xdp_md *ctx)
+/* Behind tags, IP begins at nlink. */
+__attribute__((noinline)) int xdp_tagged_ip4(struct xdp_md *ctx, u32 nlink)
 {
-    return xdp_udp(ctx, FORM(0, 1));
+    struct form form = {nlink, 0};
+
+    BOUND(form.ip, 31);
+    return xdp_udp(ctx, form, 0);
 }
 
-__attribute__((noinline)) int xdp_tag_ip4(struct xdp_md *ctx)
+__attribute__((noinline)) int xdp_tagged_ip6(struct xdp_md *ctx, u32 nlink)
 {
-    return xdp_udp(ctx, FORM(1, 0));
+    struct form form = {nlink, 1};
+
+    BOUND(form.ip, 31);
+    return xdp_udp(ctx, form, 0);
 }
 
-__attribute__((noinline)) int xdp_tag_ip6(struct xdp_md *ctx)
-{
-    return xdp_udp(ctx, FORM(1, 1));
-}
-
-__attribute__((noinline)) int xdp_tags_ip4(struct xdp_md *ctx)
-{
-    return xdp_udp(ctx, FORM(2, 0));
-}
-
-__attribute__((noinline)) int xdp_tags_ip6(struct xdp_md *ctx)
-{
-    return xdp_udp(ctx, FORM(2, 1));
-}
-
-/* Behind one tag, or two. */
 static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)
 {
     u16 type = LOAD16(data + FRAME_IP + 2);
+    u32 nlink = FRAME_IP + TAG_BYTES;
 
+    if (type_is_tag(type)) {
+        type = LOAD16(data + FRAME_IP + TAG_BYTES + 2);
+        nlink += TAG_BYTES;
+    }
     if (type == TYPE_IP4)
-        return xdp_tag_ip4(ctx);
-    if (type == TYPE_IP6)
-        return xdp_tag_ip6(ctx);
-    if (!type_is_tag(type))
-        return XDP_PASS;
-    type = LOAD16(data + FRAME_IP + TAG_BYTES + 2);
-    if (type == TYPE_IP4)
-        return xdp_tags_ip4(ctx);
-    return type == TYPE_IP6 ? xdp_tags_ip6(ctx) : XDP_PASS;
+        return xdp_tagged_ip4(ctx, nlink);
+    return type == TYPE_IP6 ? xdp_tagged_ip6(ctx, nlink) : XDP_PASS;
 }
 
 SEC("xdp.frags")
@@ -611,9 +606,9 @@ int mc_xdp(struct xdp_md *ctx)
         return XDP_PASS;
     type = LOAD16(data + 12);
     if (likely(type == TYPE_IP4))
-        return LOAD8(data + FRAME_IP + 9) == PROTOCOL_UDP ? xdp_udp(ctx, FORM(0, 0)) : XDP_PASS;
+        return LOAD8(data + FRAME_IP + 9) == PROTOCOL_UDP ? xdp_udp(ctx, FORM(0, 0), 1) : XDP_PASS;
     if (type == TYPE_IP6)
-        return LOAD8(data + FRAME_IP + 6) == PROTOCOL_UDP ? xdp_ip6(ctx) : XDP_PASS;
+        return LOAD8(data + FRAME_IP + 6) == PROTOCOL_UDP ? xdp_udp(ctx, FORM(0, 1), 1) : XDP_PASS;
     return type_is_tag(type) ? xdp_tagged(ctx, data) : XDP_PASS;
 }
 

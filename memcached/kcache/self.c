@@ -11,7 +11,8 @@ void self_publish(struct mc_control *control, const struct mc_self *self)
     __atomic_thread_fence(__ATOMIC_RELEASE);
     __atomic_store_n(&control->v4, self->n4 ? self->v4[0] : 0, __ATOMIC_RELAXED);
     __atomic_store_n(&control->station,
-                     self->nstations && !self->tags_hidden ? self->stations[0] : MC_NO_STATION,
+                     self->nstations && !(self->tags_hidden && self->nvlans) ? self->stations[0]
+                                                                             : MC_NO_STATION,
                      __ATOMIC_RELAXED);
     __atomic_store_n(&control->self_now, next, __ATOMIC_RELEASE);
 }

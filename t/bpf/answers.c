@@ -323,17 +323,30 @@ static void test_addresses(struct lab *lab, enum loader_program program)
     lab_own(lab->control);
 }
 
-static void test_program(struct lab *lab, enum loader_program program)
+/* What depends on where things lie in a frame. */
+static void test_shape(struct lab *lab, enum loader_program program)
 {
+    printf("# %s, %s, %u VLAN tags\n", names[program], lab->shape.v6 ? "IPv6" : "IPv4",
+           lab->shape.ntags);
     test_sizes(lab, program);
     test_misses(lab, program);
     test_many(lab, program);
     test_most_keys(lab, program);
     test_padding(lab, program);
+}
+
+static void test_program(struct lab *lab, enum loader_program program)
+{
+    test_shape(lab, program);
     test_checksums(lab, program);
     test_frame_header(lab, program);
     test_counts(lab, program);
     test_addresses(lab, program);
+    lab->shape = (struct shape){.v6 = true};
+    test_shape(lab, program);
+    test_checksums(lab, program);
+    test_frame_header(lab, program);
+    lab->shape = (struct shape){.v6 = false};
 }
 
 int main(void)
@@ -342,6 +355,12 @@ int main(void)
 
     lab_open(&lab, 256);
     test_program(&lab, LOADER_XDP);
+    /* The stack takes a tag off before TC: a test run does not. */
+    for (unsigned int i = 0; i < 4; i++) {
+        lab.shape = (struct shape){.v6 = i % 2, .ntags = 1 + i / 2};
+        test_shape(&lab, LOADER_XDP);
+    }
+    lab.shape = (struct shape){.v6 = false};
     loader_set_tc(lab.loader, true, true);
     test_program(&lab, LOADER_TC);
     lab_close(&lab);

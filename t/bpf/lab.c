@@ -25,8 +25,14 @@ static void *reserve(size_t n)
 
 void lab_own(struct mc_control *control)
 {
-    struct mc_self self = {.n4 = 1, .v4 = {htonl(LAB_SERVER)}};
+    struct mc_self self = {.n4 = 1,
+                           .n6 = 1,
+                           .nvlans = 2,
+                           .v4 = {htonl(LAB_SERVER)},
+                           .vlans = {LAB_VLAN, LAB_VLAN << 16 | LAB_VLAN_OUTER | MC_VLAN_AD}};
 
+    self.v6[0][0] = 0xfd;
+    self.v6[0][1] = (uint64_t)htonl(LAB_SERVER) << 32;
     self_publish(control, &self);
 }
 
@@ -247,6 +253,54 @@ void frame_answer(struct frame *frame, const struct frame *request, const char *
     frame_seal(frame);
 }
 
+static unsigned int udp6_sum(const uint8_t *ip)
+{
+    size_t nudp = (size_t)ip[4] << 8 | ip[5], i;
+    uint32_t sum = 17 + (uint32_t)nudp;
+
+    for (i = 8; i < 40 + nudp; i++)
+        sum += i % 2 ? ip[i] : (uint32_t)ip[i] << 8;
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
+    return sum == 0xffff ? sum : ~sum & 0xffff;
+}
+
+static void make_v6(struct frame *frame)
+{
+    uint8_t *b = frame->bytes, ip[40] = {0x60, [6] = 17};
+
+    put16(ip + 4, ((unsigned int)b[16] << 8 | b[17]) - 20);
+    ip[7] = b[22];
+    ip[8] = ip[24] = 0xfd;
+    memcpy(ip + 20, b + 26, 4);
+    memcpy(ip + 36, b + 30, 4);
+    memmove(b + 54, b + 34, frame->n - 34);
+    memcpy(b + 14, ip, sizeof(ip));
+    put16(b + 12, 0x86dd);
+    put16(b + 60, 0);
+    frame->n += 20;
+    put16(b + 60, udp6_sum(b + 14));
+}
+
+void frame_shape(struct frame *frame, const struct shape *shape)
+{
+    unsigned int n = 4 * shape->ntags;
+    uint8_t *b = frame->bytes;
+
+    if (shape->v6)
+        make_v6(frame);
+    memmove(b + 12 + n, b + 12, frame->n - 12);
+    frame->n += n;
+    if (shape->ntags) { /* with a priority */
+        put16(b + 8 + n, 0x8100);
+        put16(b + 10 + n, 0x6000 | LAB_VLAN);
+    }
+    if (shape->ntags == 2) {
+        put16(b + 12, 0x88a8);
+        put16(b + 14, LAB_VLAN_OUTER);
+    }
+}
+
 bool frame_equal(const struct frame *a, const struct frame *b)
 {
     return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
@@ -299,23 +353,25 @@ static bool padding_is_clean(const struct frame *out, const struct frame *reques
 
 bool frame_answers(const struct frame *out, const struct frame *request, const struct frame *want)
 {
-    size_t npacket = 14 + ((size_t)want->bytes[16] << 8 | want->bytes[17]);
-
-    return out->n >= npacket && memcmp(out->bytes, want->bytes, npacket) == 0 &&
-           padding_is_clean(out, request, npacket);
+    return out->n >= want->n && memcmp(out->bytes, want->bytes, want->n) == 0 &&
+           padding_is_clean(out, request, want->n);
 }
 
 bool lab_answers(struct lab *lab, enum loader_program program, const struct frame *request,
                  const char *text, size_t ntext)
 {
-    static struct frame out, want;
-    uint32_t verdict = lab_run(lab, program, request, &out);
+    static struct frame out, want, in;
+    uint32_t verdict;
 
+    in = *request;
+    frame_shape(&in, &lab->shape);
+    verdict = lab_run(lab, program, &in, &out);
     frame_answer(&want, request, text, ntext);
-    if (verdict == (program == LOADER_XDP ? 3u : 7u) && frame_answers(&out, request, &want))
+    frame_shape(&want, &lab->shape);
+    if (verdict == (program == LOADER_XDP ? 3u : 7u) && frame_answers(&out, &in, &want))
         return true;
     diag("verdict %u", verdict);
-    frame_dump("request", request);
+    frame_dump("request", &in);
     frame_dump("got", &out);
     frame_dump("wanted", &want);
     return false;
@@ -324,18 +380,20 @@ bool lab_answers(struct lab *lab, enum loader_program program, const struct fram
 bool lab_passes(struct lab *lab, enum loader_program program, const struct frame *request,
                 enum mc_count reason)
 {
-    static struct frame out;
+    static struct frame out, in;
     struct mc_counts before, after;
     uint32_t verdict;
     size_t i;
     bool right = true;
 
+    in = *request;
+    frame_shape(&in, &lab->shape);
     loader_counts(lab->loader, &before);
-    verdict = lab_run(lab, program, request, &out);
+    verdict = lab_run(lab, program, &in, &out);
     loader_counts(lab->loader, &after);
-    if (verdict != (program == LOADER_XDP ? 2u : UINT32_MAX) || !frame_equal(&out, request)) {
+    if (verdict != (program == LOADER_XDP ? 2u : UINT32_MAX) || !frame_equal(&out, &in)) {
         diag("verdict %u", verdict);
-        frame_dump("request", request);
+        frame_dump("request", &in);
         frame_dump("got", &out);
         return false;
     }

@@ -22,9 +22,17 @@ enum {
     LAB_HEADERS = 42, /* Ethernet, IP, UDP */
     LAB_FRAME = LAB_HEADERS + MC_UDP_HEADER,
 };
-#define LAB_SERVER  0x0a000001u /* host order */
-#define LAB_CLIENT  0x0a000002u
-#define LAB_STATION 0x010000000002ull /* 02:00:00:00:00:01 */
+#define LAB_SERVER     0x0a000001u /* host order */
+#define LAB_CLIENT     0x0a000002u
+#define LAB_VLAN       100u
+#define LAB_VLAN_OUTER 200u
+#define LAB_STATION    0x010000000002ull /* 02:00:00:00:00:01 */
+
+/* What a test's frame, which is of IPv4 without tags, becomes on its way to a program. */
+struct shape {
+    bool v6;            /* addresses below fd00:: */
+    unsigned int ntags; /* LAB_VLAN, and of two an outer one, LAB_VLAN_OUTER, by 802.1ad */
+};
 
 struct lab {
     struct loader *loader;
@@ -34,14 +42,15 @@ struct lab {
     struct mc_line *overflow;
     uint64_t next_byte; /* of the heap, free */
     uint32_t next_overflow;
-    int ifindex; /* that frames come by, see struct loader_packet */
+    int ifindex;        /* that frames come by, see struct loader_packet */
+    struct shape shape; /* of lab_answers and lab_passes */
 };
 
 /* Ends the test if the programs cannot be loaded. nlines: a power of two. */
 void lab_open(struct lab *lab, uint32_t nlines);
 void lab_open_guarded(struct lab *lab, uint32_t nlines, const struct loader_guard *guard);
 void lab_close(struct lab *lab);
-/* What is ours: LAB_SERVER. */
+/* What is ours: LAB_SERVER, by each shape. */
 void lab_own(struct mc_control *control);
 
 uint64_t lab_hash(const struct lab *lab, const char *key, size_t nkey);
@@ -68,6 +77,8 @@ void frame_request(struct frame *frame, const char *text, size_t ntext);
 void frame_seal(struct frame *frame);
 /* The answer to `request` that carries `text`, as it must look, byte by byte. */
 void frame_answer(struct frame *frame, const struct frame *request, const char *text, size_t ntext);
+/* Gives a frame its shape, a UDP checksum with IPv6. */
+void frame_shape(struct frame *frame, const struct shape *shape);
 /* Whether `out` is the answer `want` to `request`, but for Ethernet's padding. */
 bool frame_answers(const struct frame *out, const struct frame *request, const struct frame *want);
 bool frame_equal(const struct frame *a, const struct frame *b);

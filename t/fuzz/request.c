@@ -266,17 +266,19 @@ static void keep_failure(const char *bytes, size_t n)
 static bool agree(struct server *server, enum loader_program program, const char *bytes, size_t n,
                   size_t npadding, struct tally *tally)
 {
-    static struct frame request, out, want;
+    static struct frame plain, request, out, want;
     rel_time now;
     uint32_t verdict;
     bool right;
 
-    frame_request(&request, "", 0);
-    memcpy(request.bytes + LAB_HEADERS, bytes, n);
-    request.n = LAB_HEADERS + n;
-    frame_seal(&request);
-    memset(request.bytes + request.n, 0xdb, npadding);
-    request.n += npadding;
+    frame_request(&plain, "", 0);
+    memcpy(plain.bytes + LAB_HEADERS, bytes, n);
+    plain.n = LAB_HEADERS + n;
+    frame_seal(&plain);
+    memset(plain.bytes + plain.n, 0xdb, npadding);
+    plain.n += npadding;
+    request = plain;
+    frame_shape(&request, &server->lab.shape);
     /* Both in the same second: an answer may show the seconds that are left. */
     do {
         now = clock_now(&server->clock);
@@ -286,8 +288,9 @@ static bool agree(struct server *server, enum loader_program program, const char
     tally->ndatagrams++;
     if (verdict == (program == LOADER_XDP ? 3u : 7u)) {
         count_answer(tally, bytes, n, server->nout);
-        frame_answer(&want, &request, server->out + MC_UDP_HEADER,
+        frame_answer(&want, &plain, server->out + MC_UDP_HEADER,
                      server->nout < MC_UDP_HEADER ? 0 : server->nout - MC_UDP_HEADER);
+        frame_shape(&want, &server->lab.shape);
         right =
             server->nmessages == 1 && !server->long_reply && frame_answers(&out, &request, &want);
     } else {
@@ -607,6 +610,7 @@ int main(int argc, char **argv)
     struct random random = {argc > 2 ? strtoull(argv[2], NULL, 0) | 1 : (uint64_t)time(NULL) | 1};
     static struct server server;
     static struct datagram datagram;
+    enum loader_program program;
     struct tally replayed = {0}, made = {0};
     bool right;
 
@@ -618,8 +622,13 @@ int main(int argc, char **argv)
     start = seconds();
     while (right && (made.ndatagrams < FEWEST || seconds() - start < limit)) {
         make(&datagram, &random);
-        right = agree(&server, draw(&random, 8) ? LOADER_XDP : LOADER_TC, datagram.bytes,
-                      datagram.n, draw(&random, 8) ? 0 : draw(&random, 20), &made);
+        program = draw(&random, 8) ? LOADER_XDP : LOADER_TC;
+        /* A test run leaves to TC the tags that the stack would take off. */
+        server.lab.shape = (struct shape){
+            .v6 = draw(&random, 3) == 0,
+            .ntags = program == LOADER_XDP && draw(&random, 8) == 0 ? 1 + draw(&random, 2) : 0};
+        right = agree(&server, program, datagram.bytes, datagram.n,
+                      draw(&random, 8) ? 0 : draw(&random, 20), &made);
     }
     diag("%llu datagrams, the kernel answered %llu", (unsigned long long)made.ndatagrams,
          (unsigned long long)made.nanswered);
