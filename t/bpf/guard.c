@@ -2,6 +2,7 @@
 /* Whom the kernel programs answer: allow=, rate=, amplification=. What they refuse is passed. */
 #include <arpa/inet.h>
 #include <endian.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -491,6 +492,47 @@ static void test_sources6(void)
     lab_close(&lab);
 }
 
+struct asker {
+    struct lab *lab;
+    unsigned int answered;
+};
+
+static void *ask_often(void *arg)
+{
+    struct asker *asker = arg;
+
+    for (unsigned int i = 0; i < 40000; i++)
+        asker->answered += is_answered(asker->lab, LOADER_XDP, LAB_CLIENT);
+    return NULL;
+}
+
+/* A bucket is exchanged whole: what two CPUs take from it together is what was in it. */
+static void test_two_cpus(void)
+{
+    struct loader_guard guard = {.rate = 1000, .burst = 30000};
+    struct asker askers[2] = {{0}};
+    double start = now(), spent;
+    pthread_t threads[2];
+    unsigned int answered;
+    struct lab lab;
+
+    open_lab(&lab, &guard, LOADER_XDP);
+    start = now();
+    for (unsigned int i = 0; i < 2; i++) {
+        askers[i].lab = &lab;
+        if (pthread_create(&threads[i], NULL, ask_often, &askers[i]) != 0)
+            skip_all("no thread");
+    }
+    for (unsigned int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    spent = now() - start;
+    answered = askers[0].answered + askers[1].answered;
+    ok(answered >= 30000 && answered <= 30000 + 1000 * spent + 1,
+       "two CPUs at one bucket: 30,000 and what is due since");
+    diag("answered %u, due %.0f", answered, 30000 + 1000 * spent);
+    lab_close(&lab);
+}
+
 /* What a source gets in a while is what the rate says, from below. */
 static void test_rate(void)
 {
@@ -572,6 +614,72 @@ static void test_amplification(enum loader_program program)
     lab_close(&lab);
 }
 
+/* --- the other requests that are answered ------------------------------------------- */
+
+static const struct {
+    const char *name, *text;
+    size_t ntext;
+} verbs[] = {
+    {"gets", "gets hit\r\n", 10},
+    {"mg", "mg hit v\r\n", 10},
+    {"a binary get", "\x80\x00\x00\x03\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0\0hit", 27},
+};
+
+static void verb_from(struct frame *frame, size_t i, uint32_t source)
+{
+    frame_request(frame, verbs[i].text, verbs[i].ntext);
+    source = htonl(source);
+    memcpy(frame->bytes + 26, &source, 4);
+    frame_seal(frame);
+}
+
+static bool is_verb_answered(struct lab *lab, enum loader_program program, size_t i,
+                             uint32_t source)
+{
+    struct frame frame, out;
+
+    verb_from(&frame, i, source);
+    return lab_run(lab, program, &frame, &out) == (program == LOADER_XDP ? 3u : 7u);
+}
+
+/* Passed for a reason, or answered: 0. */
+static bool verb_is(struct lab *lab, enum loader_program program, size_t i, uint32_t source,
+                    enum mc_count reason)
+{
+    struct frame frame;
+
+    verb_from(&frame, i, source);
+    return reason ? lab_passes(lab, program, &frame, reason)
+                  : is_verb_answered(lab, program, i, source);
+}
+
+static void test_verbs(enum loader_program program)
+{
+    static const struct loader_guard rate = {.rate = 1, .burst = 20}, size = {.amplification = 1};
+    const uint32_t stranger = address("8.8.8.8");
+    struct lab lab;
+    unsigned int n;
+
+    open_lab(&lab, &rate, program);
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+        uint32_t source = LAB_CLIENT + (uint32_t)i;
+
+        ok(verb_is(&lab, program, i, stranger, MC_COUNT_PASS_ALLOW) &&
+               verb_is(&lab, program, i, source, 0),
+           "%s: %s: whom it answers is the same", names[program], verbs[i].name);
+        for (n = 1; n < 40 && is_verb_answered(&lab, program, i, source); n++)
+            ;
+        ok(n >= 20 && n < 40 && verb_is(&lab, program, i, source, MC_COUNT_PASS_RATE),
+           "%s: %s: how often too", names[program], verbs[i].name);
+    }
+    lab_close(&lab);
+    open_lab(&lab, &size, program);
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+        ok(verb_is(&lab, program, i, LAB_CLIENT, MC_COUNT_PASS_AMPLIFICATION),
+           "%s: %s: and with how much", names[program], verbs[i].name);
+    lab_close(&lab);
+}
+
 int main(void)
 {
     for (enum loader_program program = LOADER_XDP; program <= LOADER_TC; program++) {
@@ -580,11 +688,13 @@ int main(void)
         test_list6(program);
         test_burst(program);
         test_amplification(program);
+        test_verbs(program);
     }
     test_many(false);
     test_many(true);
     test_many6();
     test_sources6();
+    test_two_cpus();
     test_rate();
     return done();
 }
