@@ -184,6 +184,24 @@ __attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden)
     return bpf_redirect(skb->ifindex, 0);
 }
 
+/*
+ * Most of what goes to others, by what the first bytes say, without a call. Doubt says no.
+ * A frame whose link header is not in sight does not have the type there.
+ */
+static __always_inline int tc_is_foreign(struct __sk_buff *skb)
+{
+    const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+    const void *ip = data + FRAME_IP;
+
+    if (ip + IP6_BYTES + 4 > end || LOAD16(data + 12) != skb->protocol)
+        return 0;
+    if (skb->protocol == TYPE_IP4)
+        return LOAD8(ip + 9) != PROTOCOL_UDP ||
+               (LOAD8(ip) == 0x45 && LOAD16(ip + IP4_BYTES + 2) != control.port);
+    return skb->protocol == TYPE_IP6 && LOAD8(ip + 6) == PROTOCOL_UDP &&
+           LOAD16(ip + IP6_BYTES + 2) != control.port;
+}
+
 SEC("tc")
 int mc_tc(struct __sk_buff *skb)
 {
@@ -193,7 +211,7 @@ int mc_tc(struct __sk_buff *skb)
     struct work *work;
     int rc, first;
 
-    if (mark == MARK_NONE && !tc_alone)
+    if (mark == MARK_NONE && (!tc_alone || tc_is_foreign(skb)))
         return TC_NEXT;
     work = work_get();
     if (!work || skb->pkt_type != PACKET_HOST)
