@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * attach: puts the floor program or the sink of replies on an interface and keeps it there
- * until standard input ends or a signal comes.
+ * attach: puts the floor program, one that passes everything, or the sink of replies on an
+ * interface and keeps it there until standard input ends or a signal comes.
  */
+#include <linux/if_link.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,14 +20,17 @@
 
 struct options {
     uint64_t port;
+    bool generic;
 };
 
 static const struct option_row rows[] = {
     {"port", OPTION_NUMBER, offsetof(struct options, port), "N", "that the floor answers (11211)"},
+    {"generic", OPTION_FLAG, offsetof(struct options, generic), NULL,
+     "in the stack, not the driver"},
 };
 
 static const struct option_table table = {
-    "usage: attach [--port N] floor|sink INTERFACE\n"
+    "usage: attach [options] floor|pass|sink INTERFACE\n"
     "Attaches the program, prints its id, and stays until standard input ends.",
     rows, sizeof(rows) / sizeof(rows[0])};
 
@@ -42,6 +46,15 @@ static struct bpf_program *floor_program(uint16_t port)
     return floor->progs.floor_reply;
 }
 
+static struct bpf_program *pass_program(void)
+{
+    struct floor *floor = floor__open_and_load();
+
+    if (!floor)
+        fail("cannot load the program that passes");
+    return floor->progs.floor_pass;
+}
+
 static struct bpf_program *sink_program(void)
 {
     struct load *load = load__open_and_load();
@@ -55,6 +68,7 @@ int main(int argc, char **argv)
 {
     struct options options = {.port = 11211};
     int operand = options_parse(&table, &options, argc, argv);
+    LIBBPF_OPTS(bpf_link_create_opts, link);
     struct bpf_program *program = NULL;
     struct bpf_prog_info info = {0};
     __u32 ninfo = sizeof(info);
@@ -62,11 +76,15 @@ int main(int argc, char **argv)
 
     if (operand == argc - 2 && strcmp(argv[operand], "floor") == 0)
         program = floor_program((uint16_t)options.port);
+    else if (operand == argc - 2 && strcmp(argv[operand], "pass") == 0)
+        program = pass_program();
     else if (operand == argc - 2 && strcmp(argv[operand], "sink") == 0)
         program = sink_program();
     else
         usage_error("%s", table.usage);
-    if (!bpf_program__attach_xdp(program, (int)xdp_ifindex(argv[argc - 1])))
+    link.flags = options.generic ? XDP_FLAGS_SKB_MODE : 0;
+    if (bpf_link_create(bpf_program__fd(program), (int)xdp_ifindex(argv[argc - 1]), BPF_XDP,
+                        &link) < 0)
         fail("cannot attach to %s", argv[argc - 1]);
     if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &ninfo))
         fail("cannot ask for the program's number");

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * floor: the least that any server in XDP can do.
+ * floor: the least that any server in XDP can do, and the least that any program can.
  *
- * Turns a UDP packet to floor_port around with a constant reply: the text of a hit of a
- * 16-byte key and a 32-byte value behind the request's id. It looks nothing up, reads nothing
- * of the request but its headers, and grows the packet at the head as the real program does.
+ * floor_pass passes everything. floor_reply turns a UDP packet to floor_port around with a constant
+ * reply: the text of a hit of a 16-byte key and a 32-byte value behind the request's id. It looks
+ * nothing up, reads nothing of the request but its headers, and grows the packet at the head as the
+ * real program does.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -105,6 +106,12 @@ int floor_reply(struct xdp_md *ctx)
     asm volatile("" ::: "memory");
     write_tail(data + HEAD_BYTES);
     return XDP_TX;
+}
+
+SEC("xdp.frags")
+int floor_pass(struct xdp_md *ctx)
+{
+    return XDP_PASS;
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -77,13 +77,13 @@ class Pair:
 class Server:
     """A running memcached on one pair's address; start_ms: until it answered over TCP."""
 
-    def __init__(self, lab, words, pair, port):
+    def __init__(self, lab, words, pair, port, listen=None):
         self.lab, self.pair, self.port = lab, pair, port
         self.address = f"{pair.server_ip}:{port}"
         self.log = open(os.path.join(lab.tmp, f"server-{port}.log"), "w+", encoding="utf-8")
         begin = time.monotonic()
         self.process = lab.server.start(
-            words + ["-l", pair.server_ip, "-p", str(port), "-U", str(port)],
+            words + ["-l", listen or pair.server_ip, "-p", str(port), "-U", str(port)],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         self.wait(words)
         self.start_ms = (time.monotonic() - begin) * 1e3
@@ -155,21 +155,22 @@ class Lab:
     def tool(self, name):
         return os.path.join(self.build, "bench", name)
 
-    def socket_in_server(self):
-        """A TCP socket of the server's namespace, made there and used from here."""
+    def socket_in_server(self, kind=socket.SOCK_STREAM):
+        """A socket of the server's namespace, made there and used from here."""
         ours = os.open("/proc/self/ns/net", os.O_RDONLY)
         theirs = os.open(f"/run/netns/{self.server.name}", os.O_RDONLY)
         try:
             set_namespace(theirs)
-            return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            return socket.socket(socket.AF_INET, kind)
         finally:
             set_namespace(ours)
             os.close(ours)
             os.close(theirs)
 
-    def attach(self, namespace, what, interface, port=11211):
-        """Attaches floor or sink for as long as the laboratory lives; its program id."""
-        process = namespace.start([self.tool("attach"), "--port", str(port), what, interface],
+    def attach(self, namespace, what, interface, port=11211, options=()):
+        """Attaches floor, pass or sink for as long as the laboratory lives; its program id."""
+        process = namespace.start([self.tool("attach"), "--port", str(port), *options, what,
+                                   interface],
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.keep(Attached(process))
         line = process.stdout.readline().strip()
@@ -177,8 +178,8 @@ class Lab:
             raise LabError(f"cannot attach {what} to {interface}")
         return line
 
-    def start(self, words, pair, port):
-        return self.keep(Server(self, words, pair, port))
+    def start(self, words, pair, port, listen=None):
+        return self.keep(Server(self, words, pair, port, listen))
 
     def live(self, pair, port, *options, path="direct"):
         """One window of in-kernel load."""

@@ -26,5 +26,5 @@ bench_perpacket_SOURCES = bench/perpacket.c bench/packet.c bench/packet.h $(benc
 bench_perpacket_LDADD = $(LIBBPF_LIBS) -lm
 endif
 
-EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c bench/grow bench/run bench/tcp \
+EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c bench/grow bench/run bench/passing bench/tcp \
     bench/flash bench/lab.py bench/README.md
