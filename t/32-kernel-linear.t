@@ -20,10 +20,11 @@ import tap
 SHARE = 0.9
 
 
-def over_veth(*words, arguments=(), share=SHARE):
+def over_veth(*words, arguments=(), share=SHARE, seconds=None):
     with kernel.Machines(*arguments, threads=2) as m:
         found = linear.judge(linear.run(
-            "-udp", "-address", "%s:%d" % (m.pair.address(), m.server.port), *words), share)
+            "-udp", "-address", "%s:%d" % (m.pair.address(), m.server.port), *words,
+            seconds=seconds), share)
         return found, m.tcp.stats()
 
 
@@ -31,6 +32,13 @@ def over_veth(*words, arguments=(), share=SHARE):
 def nothing_but_clients():
     _, stats = over_veth()
     tap.is_(stats["evictions"], "0", "without evictions")
+
+
+@tap.case
+def few_keys_and_many_at_once():
+    """Values are written in bursts, and memory is used again while the kernel reads it."""
+    over_veth("-groups", 4, "-keys", 1, "-clients", 3, "-udp-reads", 100, "-burst", 16, "-window",
+              6, "-reads", 90, "-history", 3000)
 
 
 @tap.case
@@ -68,8 +76,15 @@ def pages_that_move():
 
 
 @tap.case
-def storms_of_flushes_and_expiry():
-    over_veth("-flush", "20ms", "-expire", 50, "-churn", 1000, share=0.5)
+def a_storm_of_flushes():
+    over_veth("-flush", "20ms", "-churn", 1000)
+
+
+@tap.case
+def keys_that_expire():
+    """They are left alone for long enough; clients see each of them go, and stay away."""
+    over_veth("-expire", 70, "-lull", "3s", "-groups", 8, "-churn", 1000, share=0.5,
+              seconds=max(linear.SECONDS, 4))
 
 
 tap.run(linear.SECONDS + 120)

@@ -12,11 +12,11 @@ import server
 import tap
 
 
-def played(*words, arguments=(), **options):
+def played(*words, arguments=(), seconds=None, **options):
     with server.Server(*arguments, **options) as m:
         where = (("-unix", m.unix_path) if m.unix_path else
                  ("-udp", "-address", "127.0.0.1:%d" % m.port))
-        linear.judge(linear.run(*where, *words))
+        linear.judge(linear.run(*where, *words, seconds=seconds))
         return m.stats()
 
 
@@ -33,16 +33,17 @@ def a_unix_socket():
 
 
 @tap.case
-def memory_pressure_and_expiry():
-    stats = played("-evicts", "-churn", 20000, "-fillers", 60000, "-crawls", "-moves", "-expire",
-                   30, arguments=("-m", "8", "-o", "slab_automove=2"), threads=4)
+def memory_pressure():
+    stats = played("-evicts", "-churn", 20000, "-fillers", 60000, "-crawls", "-moves", arguments=(
+        "-m", "8", "-o", "slab_automove=2"), threads=4)
     tap.ok(int(stats["evictions"]) > 100, "items were evicted")
 
 
 @tap.case
-def one_lru_and_no_reuseport():
-    played("-expire", 50, "-flush", "30ms", arguments=(
-        "-o", "no_lru_maintainer,no_lru_crawler,no_reuseport"), threads=4)
+def keys_that_expire():
+    """The same without the threads that look after the LRU, and with one UDP socket."""
+    played("-expire", 70, "-lull", "3s", "-groups", 8, seconds=max(linear.SECONDS, 4),
+           arguments=("-o", "no_lru_maintainer,no_lru_crawler,no_reuseport"), threads=4)
 
 
 tap.run(linear.SECONDS + 120)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """linear: runs t/linear, whose checker is a Go module, against a server.
 
-LINEAR_SECONDS is how long each run takes (default 2). LINEAR_OUT is where it leaves histories
-that are wrong (default: the build tree).
+LINEAR_SECONDS is how long each run takes (default 1), LINEAR_RATE how many operations a second at
+most (default: what is possible). LINEAR_OUT is where it leaves histories that are wrong (default:
+the build tree).
 """
 import functools
 import os
@@ -12,7 +13,7 @@ import subprocess
 import sessions
 import tap
 
-SECONDS = int(os.environ.get("LINEAR_SECONDS", "2"))
+SECONDS = int(os.environ.get("LINEAR_SECONDS", "1"))
 SOURCES = os.path.join(os.path.dirname(sessions.SOURCES), "linear")
 BUILT = os.path.join(os.path.dirname(sessions.BUILT), "linear")
 
@@ -28,12 +29,14 @@ def program():
     return os.path.join(BUILT, "linear")
 
 
-def run(*words, seconds=None):
-    """(status, what it counted); its complaints go into the log."""
+def run(*words, seconds=None, cpus=None):
+    """(status, what it counted); its complaints go into the log. cpus: where alone it runs."""
     seconds = seconds or SECONDS
-    words = [program(), "-seconds", seconds, "-out", os.environ.get("LINEAR_OUT", BUILT), *words]
+    words = [program(), "-seconds", seconds, "-rate", os.environ.get("LINEAR_RATE", "0"),
+             "-out", os.environ.get("LINEAR_OUT", BUILT), *words]
     done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, check=False,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds + 300)
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds + 300,
+                          preexec_fn=cpus and (lambda: os.sched_setaffinity(0, cpus)))
     tap.diag(done.stderr.decode())
     rows = (line.rsplit(" ", 1) for line in done.stdout.decode().splitlines())
     return done.returncode, {name: float(number) for name, number in rows}

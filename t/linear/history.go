@@ -54,6 +54,7 @@ type client struct {
 	ops   []porcupine.Operation
 	seen  map[int]reply // of each key, a value with its CAS id
 	value map[int]uint64
+	order uint64
 
 	streams []*stream // text, binary
 	udp     *datagrams
@@ -79,7 +80,8 @@ func newClient(r *run, g *group, id int) (*client, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.udp = &datagrams{conn: conn, id: uint16(c.rng.Uint32()), in: make([]byte, 1<<16)}
+		c.udp = &datagrams{conn: conn, now: r.now, id: uint16(c.rng.Uint32()),
+			in: make([]byte, 1<<16)}
 	}
 	return c, nil
 }
@@ -125,7 +127,7 @@ func (c *client) ask(w way, q *request) ([]reply, error) {
 		return c.streams[1].ask(q)
 	case c.loses():
 		if c.rng.Intn(2) == 0 {
-			c.udp.send(q)
+			c.udp.send(&flight{q: q})
 		}
 		return nil, errLost
 	}
@@ -158,20 +160,69 @@ func (t *target) judge(got *reply) (uint64, error) {
 
 // --- operations -------------------------------------------------------------
 
-func (c *client) get(keys []int) error {
-	g := c.group
-	w := c.pick(c.run.udpReads)
-	q := &request{op: opGet, form: form(c.rng.Intn(int(forms)))}
+// How gets are asked, how often.
+var asked = []form{formGet, formGet, formGet, formGets, formMeta}
+
+func (c *client) newGet(keys []int, w way) *request {
+	q := &request{op: opGet, form: asked[c.rng.Intn(len(asked))], binary: w&1 != 0}
 	if len(keys) > 1 {
-		q.form = form(c.rng.Intn(2))
-		w &^= 1 // text
+		q.form &= formGets
+		q.binary = false
 	}
 	for _, key := range keys {
-		q.keys = append(q.keys, g.targets[key].name)
+		q.keys = append(q.keys, c.group.targets[key].name)
+	}
+	return q
+}
+
+// One key, or now and then two.
+func (c *client) chooseKeys() []int {
+	n := len(c.group.targets)
+	if n > 1 && c.rng.Intn(8) == 0 {
+		return c.rng.Perm(n)[:2]
+	}
+	return []int{c.rng.Intn(n)}
+}
+
+func (c *client) get() error {
+	w := c.pick(c.run.udpReads)
+	if w >= wayUDP && c.run.window > 1 {
+		return c.getMany()
+	}
+	keys := c.chooseKeys()
+	q := c.newGet(keys, w)
+	if !q.binary {
+		w &^= 1
 	}
 	call := c.run.now()
 	got, err := c.ask(w, q)
-	ret := c.run.now()
+	return c.noteGet(keys, w, &flight{q: q, call: call, ret: c.run.now(), out: got, err: err})
+}
+
+// Many datagrams at once: readers in the kernel while writers are at it.
+func (c *client) getMany() error {
+	var flights []*flight
+	var keys [][]int
+	for i := 0; i < c.run.window; i++ {
+		w := wayUDP
+		if c.rng.Intn(4) == 0 {
+			w = wayUDPBinary
+		}
+		keys = append(keys, c.chooseKeys())
+		flights = append(flights, &flight{q: c.newGet(keys[i], w)})
+	}
+	c.udp.askAll(flights)
+	for i, f := range flights {
+		if err := c.noteGet(keys[i], wayUDP+way(b2i(f.q.binary)), f); err != nil {
+			return err
+		}
+	}
+	atomic.AddInt64(&c.group.left, int64(1-len(flights)))
+	return nil
+}
+
+func (c *client) noteGet(keys []int, w way, f *flight) error {
+	q, err := f.q, f.err
 	c.run.countGet(w, q)
 	if errors.Is(err, errLost) {
 		atomic.AddUint64(&c.run.count.lostGets, 1)
@@ -181,18 +232,19 @@ func (c *client) get(keys []int) error {
 		return fmt.Errorf("get of %s by %s: %w", q.keys, wayNames[w], err)
 	}
 	for i, key := range keys {
-		out := output{result: got[i].result, cas: got[i].cas}
+		got := f.out[i]
+		out := output{result: got.result, cas: got.cas}
 		if out.result == resHit {
-			out.value, err = g.targets[key].judge(&got[i])
+			out.value, err = c.group.targets[key].judge(&got)
 			if err != nil {
 				return fmt.Errorf("get of %s by %s: a wrong value: %w", q.keys, wayNames[w], err)
 			}
 			if out.cas != 0 {
-				c.seen[key], c.value[key] = got[i], out.value
+				c.seen[key], c.value[key] = got, out.value
 			}
 		}
-		via := wayNames[w] + " " + formNames[b2i(q.binary)][q.form]
-		c.note(&input{op: opGet, key: key, call: call, ret: ret, via: via}, out)
+		via := wayNames[w&^1] + " " + formNames[w&1][q.form]
+		c.note(&input{op: opGet, key: key, call: f.call, ret: f.ret, via: via}, out)
 	}
 	return nil
 }
@@ -301,17 +353,56 @@ func (c *client) learn(key int, in *input, got reply, out *output) {
 	}
 }
 
+// Many sets in one piece, which the server executes in a row. Only the first client of a group
+// does it, with the first key: so their order is known, and the model takes them in no other.
+func (c *client) burst() error {
+	t := &c.group.targets[0]
+	var ops []*input
+	var text []byte
+	for i := 0; i < c.run.burst; i++ {
+		c.order++
+		q, in := c.prepare(t, 0, opSet)
+		in.via, in.order = wayNames[wayStream], c.order
+		ops = append(ops, in)
+		text = append(text, q.text()...)
+	}
+	s := c.streams[0]
+	call := c.run.now()
+	if _, err := s.conn.Write(text); err != nil {
+		return err
+	}
+	for _, in := range ops {
+		got, err := (&request{op: opSet}).read(s.in)
+		if err != nil {
+			return fmt.Errorf("sets of %s in a burst: %w", t.name, err)
+		}
+		in.call, in.ret = call, c.run.now()
+		c.note(in, output{result: got[0].result})
+	}
+	atomic.AddUint64(&c.run.count.writes[wayStream], uint64(len(ops)))
+	atomic.AddInt64(&c.group.left, int64(1-len(ops)))
+	return nil
+}
+
+// Keys are left alone most of the time, so that they get to expire; three writes of a hundred meet
+// them then.
+func (c *client) lull() bool {
+	period := int64(c.run.lullPeriod)
+	if period == 0 || c.run.now()%period < period/10 {
+		return false
+	}
+	time.Sleep(time.Duration(c.rng.Intn(8)) * time.Millisecond)
+	return c.rng.Intn(100) >= 3
+}
+
 func (c *client) step() error {
-	n := len(c.group.targets)
-	key := c.rng.Intn(n)
-	if c.rng.Intn(100) >= c.run.reads {
-		return c.write(key)
+	if c.run.burst > 0 && c.id == 0 {
+		return c.burst()
 	}
-	keys := []int{key}
-	if n > 1 && c.rng.Intn(8) == 0 {
-		keys = c.rng.Perm(n)[:2]
+	if c.rng.Intn(100) < c.run.reads || c.lull() {
+		return c.get()
 	}
-	return c.get(keys)
+	return c.write(c.rng.Intn(len(c.group.targets)))
 }
 
 // --- groups -----------------------------------------------------------------
@@ -382,7 +473,7 @@ func (g *group) collect() []porcupine.Operation {
 	var all []porcupine.Operation
 	for _, c := range g.clients {
 		all = append(all, c.ops...)
-		c.ops = nil
+		c.ops, c.order = nil, 0
 		c.seen, c.value = map[int]reply{}, map[int]uint64{}
 	}
 	for _, flush := range g.flushes {
@@ -414,6 +505,14 @@ func (g *group) cleanUp(targets []target) error {
 	return nil
 }
 
+// Between two histories: within one all that overlaps is wanted.
+func (g *group) rest() {
+	for g.run.rate > 0 && !g.run.over() &&
+		float64(g.run.total()) > float64(g.run.rate)*time.Since(g.run.start).Seconds() {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 func (g *group) loop(histories chan<- history) {
 	for !g.run.over() {
 		g.turnOver()
@@ -429,6 +528,7 @@ func (g *group) loop(histories chan<- history) {
 		if err = g.cleanUp(targets); err != nil {
 			g.run.fail(err)
 		}
+		g.rest()
 	}
 }
 
@@ -440,11 +540,11 @@ type history struct {
 	err     error
 }
 
-const checkTime = 2 * time.Minute
+const checkTime = time.Minute
 
 func (r *run) check(histories <-chan history) {
-	model := r.rules.model()
 	for h := range histories {
+		model := r.rules.model(h.ops)
 		if h.err != nil {
 			r.report(model, h, h.err.Error())
 			continue

@@ -41,17 +41,19 @@ type run struct {
 	address, unix, out  string
 	udp                 bool
 	seed                int64
-	seconds, nops       int
+	seconds, nops, rate int
 	wanted              uint64
 	ngroups, nclients   int
 	nkeys, reads        int
 	udpReads, udpWrites int
+	window, burst       int
 	lose                float64
 	expire              int
 	churnRate, fillers  int
 	growTo, growRate    int
 	moves, crawls       bool
 	flushPeriod         time.Duration
+	lullPeriod          time.Duration
 	rules               rules
 
 	prefix   string
@@ -162,6 +164,7 @@ func (r *run) parse() {
 	flag.Int64Var(&r.seed, "seed", time.Now().UnixNano()%1e9, "of what is random")
 	flag.IntVar(&r.seconds, "seconds", 10, "how long")
 	flag.Uint64Var(&r.wanted, "operations", 0, "end after so many, 0: by time alone")
+	flag.IntVar(&r.rate, "rate", 0, "operations a second, on the average, 0: what is possible")
 	flag.IntVar(&r.nops, "history", 1500, "operations in one history")
 	flag.IntVar(&r.ngroups, "groups", 2, "histories at a time")
 	flag.IntVar(&r.nclients, "clients", 8, "of one history")
@@ -169,8 +172,12 @@ func (r *run) parse() {
 	flag.IntVar(&r.reads, "reads", 60, "percent of the operations")
 	flag.IntVar(&r.udpReads, "udp-reads", 75, "percent of the reads")
 	flag.IntVar(&r.udpWrites, "udp-writes", 20, "percent of the writes")
+	flag.IntVar(&r.window, "window", 1, "datagrams of one client in flight")
+	flag.IntVar(&r.burst, "burst", 0, "sets that the first client sends at once")
 	flag.Float64Var(&r.lose, "lose", 0.005, "part of the datagrams that is lost on purpose")
+	fill := flag.Int("fill", -1, "bytes in all values, -1: of many sizes")
 	flag.IntVar(&r.expire, "expire", 0, "percent of the writes that expire in 1 or 2 s")
+	flag.DurationVar(&r.lullPeriod, "lull", 0, "after a tenth of it nearly no writes for the rest")
 	flag.BoolVar(&r.rules.evicts, "evicts", false, "memory is short: any item may go at any time")
 	flag.IntVar(&r.churnRate, "churn", 0, "writes a second to other keys")
 	flag.IntVar(&r.fillers, "fillers", 20000, "how many other keys")
@@ -182,6 +189,9 @@ func (r *run) parse() {
 	slack := flag.Duration("slack", 150*time.Millisecond, "how far clocks may be apart")
 	flag.Parse()
 	r.rules.slack = int64(*slack)
+	if *fill >= 0 {
+		fills = []int{*fill}
+	}
 	r.rng = rand.New(rand.NewSource(r.seed))
 	r.prefix = fmt.Sprintf("l%x", r.seed)
 }

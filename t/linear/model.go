@@ -65,6 +65,7 @@ type input struct {
 	expect    uint64 // opCas: the value that the id was of
 	ttl       int64  // seconds, 0: never
 	call, ret int64  // ret is `forever` where the answer was lost
+	order     uint64 // of those that are executed in a row, from 1 on; 0: of no row
 	via       string
 }
 
@@ -79,6 +80,8 @@ type state struct {
 	present     bool
 	value, cas  uint64
 	early, late int64
+	order       uint64
+	left        int // hits in the history that are still to come
 }
 
 type rules struct {
@@ -167,7 +170,52 @@ func stored(r *rules, s state, gone bool, in *input, out output) (bool, state) {
 	return s.present, s
 }
 
-func (r *rules) step(s state, in *input, out output) (bool, state) {
+// The hits of each value, by key. As a value is written once, none of them can come behind its
+// end: that makes the search short.
+type sightings []map[uint64]int
+
+func sight(history []porcupine.Operation) sightings {
+	var all sightings
+	for _, op := range history {
+		key, out := op.Input.(*input).key, op.Output.(output)
+		for len(all) <= key {
+			all = append(all, map[uint64]int{})
+		}
+		if out.result == resHit {
+			all[key][out.value]++
+		}
+	}
+	return all
+}
+
+func (r *rules) step(all sightings, s state, in *input, out output) (bool, state) {
+	order := s.order
+	if in.order != 0 {
+		order++
+		if in.order != order {
+			return false, s
+		}
+	}
+	ok, next := r.apply(s, in, out)
+	if !ok {
+		return false, s
+	}
+	next.order = order
+	if out.result == resHit {
+		next.left--
+	} else if s.present != next.present || s.value != next.value {
+		if s.left > 0 {
+			return false, s
+		}
+		next.left = 0
+		if next.present {
+			next.left = all[in.key][next.value]
+		}
+	}
+	return true, next
+}
+
+func (r *rules) apply(s state, in *input, out output) (bool, state) {
 	if s.present && in.call > s.late {
 		s = state{}
 	}
@@ -218,12 +266,13 @@ func byKey(history []porcupine.Operation) [][]porcupine.Operation {
 	return parts
 }
 
-func (r *rules) model() porcupine.Model {
+func (r *rules) model(history []porcupine.Operation) porcupine.Model {
+	all := sight(history)
 	return porcupine.Model{
 		Partition: byKey,
 		Init:      func() interface{} { return state{} },
 		Step: func(s, in, out interface{}) (bool, interface{}) {
-			ok, next := r.step(s.(state), in.(*input), out.(output))
+			ok, next := r.step(all, s.(state), in.(*input), out.(output))
 			return ok, next
 		},
 		DescribeOperation: func(in, out interface{}) string {

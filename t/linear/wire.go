@@ -352,59 +352,97 @@ const (
 
 type datagrams struct {
 	conn net.Conn
+	now  func() int64
 	id   uint16
 	in   []byte
 }
 
-func (d *datagrams) send(q *request) error {
+// A request on its way, and what came back.
+type flight struct {
+	q         *request
+	call, ret int64
+	parts     [][]byte
+	left      int // parts; -1: none came yet
+	out       []reply
+	err       error
+}
+
+func (d *datagrams) send(f *flight) error {
 	d.id++
 	frame := []byte{byte(d.id >> 8), byte(d.id), 0, 0, 0, 1, 0, 0}
-	_, err := d.conn.Write(append(frame, q.bytes()...))
+	datagram := append(frame, f.q.bytes()...)
+	f.left, f.err = -1, errLost
+	f.call = d.now()
+	_, err := d.conn.Write(datagram)
 	return err
 }
 
-// The whole answer to the last request; what is older is thrown away.
-func (d *datagrams) receive() ([]byte, error) {
-	var parts [][]byte
-	left := -1
+// Puts a datagram where it belongs. True: its answer is whole.
+func (f *flight) take(datagram []byte) (bool, error) {
+	at := int(binary.BigEndian.Uint16(datagram[2:]))
+	count := int(binary.BigEndian.Uint16(datagram[4:]))
+	if f.left < 0 {
+		f.parts, f.left = make([][]byte, count), count
+	}
+	if at >= len(f.parts) || count != len(f.parts) || f.parts[at] != nil {
+		return false, fmt.Errorf("an odd datagram: % x", datagram[:frameBytes])
+	}
+	f.parts[at] = append([]byte{}, datagram[frameBytes:]...)
+	f.left--
+	return f.left == 0, nil
+}
+
+func (f *flight) finish() {
+	data := bytes.Join(f.parts, nil)
+	rest := bytes.NewReader(data)
+	r := bufio.NewReader(rest)
+	f.out, f.err = f.q.read(r)
+	if left := rest.Len() + r.Buffered(); f.err == nil && left > 0 {
+		f.err = fmt.Errorf("%d bytes behind an answer", left)
+	}
+	if f.err != nil {
+		f.err = fmt.Errorf("%v in %.200q", f.err, data)
+	}
+}
+
+// Sends all, then receives what comes; what is older is thrown away. An answer that does not come
+// leaves errLost.
+func (d *datagrams) askAll(flights []*flight) {
+	waiting := map[uint16]*flight{}
+	for _, f := range flights {
+		if d.send(f) == nil {
+			waiting[d.id] = f
+		}
+	}
 	d.conn.SetReadDeadline(time.Now().Add(patience))
-	for left != 0 {
+	for len(waiting) > 0 {
 		n, err := d.conn.Read(d.in)
 		if err != nil {
-			return nil, errLost
+			return
 		}
-		if n < frameBytes || binary.BigEndian.Uint16(d.in) != d.id {
+		if n < frameBytes {
 			continue
 		}
-		at, count := int(binary.BigEndian.Uint16(d.in[2:])), int(binary.BigEndian.Uint16(d.in[4:]))
-		if left < 0 {
-			parts, left = make([][]byte, count), count
+		id := binary.BigEndian.Uint16(d.in)
+		f := waiting[id]
+		if f == nil {
+			continue
 		}
-		if at >= len(parts) || count != len(parts) || parts[at] != nil {
-			return nil, fmt.Errorf("an odd datagram: % x", d.in[:frameBytes])
+		whole, err := f.take(d.in[:n])
+		if whole {
+			f.ret = d.now()
+			f.finish()
+		} else if err != nil {
+			f.err = err
 		}
-		parts[at] = append([]byte{}, d.in[frameBytes:n]...)
-		left--
+		if whole || err != nil {
+			delete(waiting, id)
+		}
 	}
-	return bytes.Join(parts, nil), nil
 }
 
 func (d *datagrams) ask(q *request) ([]reply, error) {
-	if err := d.send(q); err != nil {
-		return nil, errLost
-	}
-	data, err := d.receive()
-	if err != nil {
-		return nil, err
-	}
-	rest := bytes.NewReader(data)
-	r := bufio.NewReader(rest)
-	out, err := q.read(r)
-	if left := rest.Len() + r.Buffered(); err == nil && left > 0 {
-		err = fmt.Errorf("%d bytes behind an answer", left)
-	}
-	if err != nil {
-		err = fmt.Errorf("%v in %.200q", err, data)
-	}
-	return out, err
+	f := &flight{q: q}
+	d.askAll([]*flight{f})
+	return f.out, f.err
 }
