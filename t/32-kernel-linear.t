@@ -53,8 +53,9 @@ def over_loopback():
 @tap.case
 def memory_pressure():
     """Items are evicted all the time, the crawler runs, pages move as automove wants."""
-    found, stats = over_veth("-evicts", "-churn", 20000, "-fillers", 60000, "-crawls", "-flush",
-                             "1s", arguments=("-m", "8", "-o", "slab_automove=2"))
+    found, stats = over_veth("-evicts", "-churn", 50000, "-fillers", 60000, "-crawls", "-flush",
+                             "1s", arguments=("-m", "8", "-o", "slab_automove=2"),
+                             seconds=max(linear.SECONDS, 2))
     tap.ok(int(stats["evictions"]) > 1000 and found["churned"] > 1000, "items were evicted")
     tap.ok(int(stats["lru_crawler_starts"]) > 10, "the crawler ran")
 
@@ -83,7 +84,7 @@ def a_storm_of_flushes():
 @tap.case
 def keys_that_expire():
     """They are left alone for long enough; clients see each of them go, and stay away."""
-    over_veth("-expire", 70, "-lull", "3s", "-groups", 8, "-churn", 1000, share=0.5,
+    over_veth("-expire", 70, "-lull", "3s", "-groups", 8, "-history", 10000, share=0.5,
               seconds=max(linear.SECONDS, 4))
 
 

@@ -42,7 +42,8 @@ def memory_pressure():
 @tap.case
 def keys_that_expire():
     """The same without the threads that look after the LRU, and with one UDP socket."""
-    played("-expire", 70, "-lull", "3s", "-groups", 8, seconds=max(linear.SECONDS, 4),
+    played("-expire", 70, "-lull", "3s", "-groups", 8, "-history", 10000,
+           seconds=max(linear.SECONDS, 4),
            arguments=("-o", "no_lru_maintainer,no_lru_crawler,no_reuseport"), threads=4)
 
 

@@ -166,8 +166,10 @@ var asked = []form{formGet, formGet, formGet, formGets, formMeta}
 func (c *client) newGet(keys []int, w way) *request {
 	q := &request{op: opGet, form: asked[c.rng.Intn(len(asked))], binary: w&1 != 0}
 	if len(keys) > 1 {
-		q.form &= formGets
 		q.binary = false
+	}
+	if q.binary || len(keys) > 1 {
+		q.form &= formGets
 	}
 	for _, key := range keys {
 		q.keys = append(q.keys, c.group.targets[key].name)
@@ -450,7 +452,7 @@ func (g *group) play() error {
 		wg.Add(1)
 		go func(c *client) {
 			defer wg.Done()
-			for atomic.AddInt64(&g.left, -1) >= 0 {
+			for atomic.AddInt64(&g.left, -1) >= 0 && !g.run.over() {
 				if err := c.step(); err != nil {
 					errs <- err
 					atomic.StoreInt64(&g.left, 0)

@@ -245,7 +245,7 @@ func (r *run) print(before, after map[string]uint64, kernel bool) {
 	for w, name := range wayNames {
 		name = strings.ReplaceAll(name, " ", "_")
 		fmt.Printf("writes_%s %d\n", name, r.count.writes[w])
-		for f := range r.count.gets[w] {
+		for f := range r.count.gets[w][:int(forms)-w&1] {
 			fmt.Printf("keys_%s_%s %d\n", name, formNames[w&1][f], r.count.gets[w][f])
 		}
 	}

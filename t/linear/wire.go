@@ -26,7 +26,7 @@ const (
 	forms
 )
 
-var formNames = [2][forms]string{{"get", "gets", "mg"}, {"bget", "bgetk", "bget"}}
+var formNames = [2][forms]string{{"get", "gets", "mg"}, {"get", "getk", "no mg"}}
 
 type request struct {
 	op     kind
@@ -88,7 +88,7 @@ func (q *request) packet() []byte {
 	opcode, key := opcodes[q.op], q.keys[0]
 	switch q.op {
 	case opGet:
-		opcode = map[form]byte{formGet: 0, formGets: 0xc, formMeta: 0}[q.form]
+		opcode = map[form]byte{formGet: 0, formGets: 0xc}[q.form]
 	case opSet, opAdd, opReplace, opCas:
 		extras = binary.BigEndian.AppendUint32(nil, q.flags)
 		extras = binary.BigEndian.AppendUint32(extras, uint32(q.ttl))
