@@ -112,6 +112,7 @@ int attach_interface(struct loader *loader, struct attachment *at, enum kcache_m
         snprintf(error, nerror, "bmc: %s: %s", at->name, why);
         return -1;
     }
+    at->hides_tags = link.hides_tags;
     rc = attach_has_tc(at) ? 0 : loader_attach_tc(loader, &at->link);
     if (rc && mode == KCACHE_TC) {
         snprintf(error, nerror, "bmc: %s: TC ingress refuses the program: %s", at->name,

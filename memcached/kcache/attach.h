@@ -19,6 +19,7 @@
 struct attachment {
     char name[IF_NAMESIZE];
     struct loader_link link;
+    bool hides_tags; /* takes VLAN tags off before XDP, as of when we attached */
 };
 
 /* The interface of this name, nothing attached. 0, or -1 with `error`: there is none. */

@@ -95,11 +95,14 @@ static size_t find_self(struct monitor *monitor, struct mc_self *self)
                                   .nlisten = monitor->nlisten,
                                   .ifindexes = ifindexes,
                                   .nifindexes = monitor->nwatched};
-    size_t i;
+    size_t left_out, i;
 
     for (i = 0; i < monitor->nwatched; i++)
         ifindexes[i] = monitor->watched[i].at->link.ifindex;
-    return machine_self(&monitor->machine, &scope, self);
+    left_out = machine_self(&monitor->machine, &scope, self);
+    for (i = 0; i < monitor->nwatched; i++)
+        self->tags_hidden |= monitor->watched[i].at->hides_tags;
+    return left_out;
 }
 
 /* Shows the programs who we are, if that has changed. */
@@ -108,7 +111,6 @@ static void publish(struct monitor *monitor)
     struct mc_self self;
     size_t left_out = find_self(monitor, &self);
 
-    self.tags_hidden = monitor->self.tags_hidden;
     if (left_out && !monitor->left_out)
         log_say("bmc: not all addresses and stations of this machine fit; for %zu of them the "
                 "server answers alone",

@@ -1,0 +1,204 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""IPv6, VLAN tags, large frames, and what is not for this machine: over real interfaces.
+
+The client's sockets are real: a reply with a wrong checksum never reaches them.
+"""
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import client
+import kernel
+import netns
+import tap
+from kernel import answer
+
+SIX = "fd77:0::1"
+STATION = bytes.fromhex("024d43000140")
+CLIENT = bytes.fromhex("024d43000240")
+ITEMS = {b"k": b"v", b"odd": b"x" * 31, b"long": b"y" * 900, b"most": b"z" * 1300,
+         b"key" * 80: b"w" * 77}
+
+
+@contextlib.contextmanager
+def machines(prepare=None, **options):
+    """A server that listens on both families, with ITEMS. prepare: before its start."""
+    class Prepared(kernel.Machines):
+        def start(self):
+            if prepare:
+                prepare(self.pair)
+            super().start()
+
+    with Prepared(listen="0.0.0.0,[::]", **options) as m:
+        for key, value in ITEMS.items():
+            m.tcp.set(key, value)
+        yield m
+
+
+def asked(m, host, name, requests=None):
+    """Each request is answered as it must be, and by the kernel."""
+    m.udp.close()
+    m.udp = client.Udp(host, m.server.port, seconds=2)
+    for request, want in requests or gets():
+        m.same(request, want, "%s: get of %d bytes" % (name, len(request)))
+
+
+def gets():
+    for key, value in ITEMS.items():
+        yield b"get %s\r\n" % key, answer((key, value))
+    yield b"get none\r\n", answer()
+    yield b"get none k odd none long\r\n", answer(*((key, ITEMS[key])
+                                                    for key in (b"k", b"odd", b"long")))
+    yield b"get %s\r\n" % (b"x " * 700), answer()
+
+
+def ipv6():
+    for mode in ("native", "skb", "tc"):
+        with machines(mode=mode) as m:
+            asked(m, SIX, "IPv6, %s" % mode)
+            _, grown = m.during(lambda: m.udp.ask(b"get k\r\n"))
+            tap.is_(grown["answered_tc"], int(mode == "tc"), "IPv6, %s: who answers" % mode)
+    with kernel.Machines(listen="10.77.0.1,[%s]" % SIX) as m:
+        m.tcp.set(b"k", b"v")
+        asked(m, SIX, "listening on single addresses", [(b"get k\r\n", answer((b"k", b"v")))])
+
+
+# --- VLANs -----------------------------------------------------------------------
+
+def switch_off(namespace, interface, flags):
+    """As ethtool -K: tags stay in the frames."""
+    with netns.inside(namespace), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as some:
+        import ctypes
+        value = ctypes.create_string_buffer(struct.pack("II", 0x25, 0)) # ETHTOOL_GFLAGS
+        request = struct.pack("16sP", interface.encode(), ctypes.addressof(value))
+        fcntl.ioctl(some, 0x8946, request) # SIOCETHTOOL
+        now = struct.unpack("II", value.raw[:8])[1]
+        value.raw = struct.pack("II", 0x26, now & ~flags).ljust(len(value.raw), b"\0")
+        fcntl.ioctl(some, 0x8946, request)
+
+
+RXVLAN, TXVLAN = 1 << 8, 1 << 7
+
+
+def add_vlans(pair):
+    """VLAN 100, and VLAN 100 in the 802.1ad VLAN 200, at both ends."""
+    for namespace, below, last in ((pair.server, "sv0", 1), (pair.client, "cl0", 2)):
+        def ip(*words):
+            netns.sh("ip", *words, namespace=namespace)
+        ip("link", "add", "link", below, "name", "v100", "type", "vlan", "id", 100)
+        ip("link", "add", "link", below, "name", "v200", "type", "vlan", "proto", "802.1ad",
+           "id", 200)
+        ip("link", "set", "v200", "up")
+        ip("link", "add", "link", "v200", "name", "v200.100", "type", "vlan", "id", 100)
+        for number, interface in ((1, "v100"), (2, "v200.100")):
+            ip("address", "add", "10.88.%d.%d/24" % (number, last), "dev", interface)
+            ip("address", "add", "fd88:%d::%d/64" % (number, last), "dev", interface, "nodad")
+            ip("link", "set", interface, "up")
+
+
+def add_vlans_in_frames(pair):
+    """The same, and the drivers leave the tags where they are."""
+    switch_off(pair.server, "sv0", RXVLAN | TXVLAN)
+    switch_off(pair.client, "cl0", RXVLAN | TXVLAN)
+    add_vlans(pair)
+
+
+def has_vlans():
+    """Some kernels are built without: there the tests of t/bpf have to do."""
+    pair = netns.Pair()
+    try:
+        add_vlans(pair)
+        return True
+    except RuntimeError as error:
+        if "Unknown device type" not in str(error):
+            raise
+        return False
+    finally:
+        pair.close()
+
+
+def vlans():
+    for how, prepare, mode in (("beside the packet", add_vlans, "skb"),
+                               ("beside the packet", add_vlans, "tc"),
+                               ("in the frame", add_vlans_in_frames, "native"),
+                               ("in the frame", add_vlans_in_frames, "skb"),
+                               ("in the frame", add_vlans_in_frames, "tc")):
+        with machines(prepare, mode=mode) as m:
+            for host in ("10.88.1.1", "fd88:1::1", "10.88.2.1", "fd88:2::1", "10.77.0.1", SIX):
+                asked(m, host, "tags %s, %s, %s" % (how, mode, host))
+
+
+# --- what is not ours --------------------------------------------------------------
+
+def checksum(data):
+    total = sum(struct.unpack("!%dH" % (len(data) // 2), data))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+
+
+def frame(port, to=STATION, tag=b"", address="10.77.0.1", source="10.77.0.2", from_=CLIENT):
+    text = struct.pack("!HHHH", 0x4321, 0, 1, 0) + b"get k\r\n"
+    udp = struct.pack("!HHHH", 40000, port, 8 + len(text), 0) + text
+    ip = bytearray(struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 7, 0, 64, 17, 0,
+                               socket.inet_aton(source), socket.inet_aton(address)))
+    struct.pack_into("!H", ip, 10, checksum(bytes(ip)))
+    return to + from_ + tag + b"\x08\x00" + bytes(ip) + udp
+
+
+def not_ours():
+    rows = (("to our station", {}, "answered"),
+            ("to another station, as a bridge or a promiscuous interface sees it",
+             {"to": bytes.fromhex("024d430001ff")}, "pass_station"),
+            ("to a VRRP router's station", {"to": bytes.fromhex("00005e000107")}, "pass_station"),
+            ("to all stations", {"to": b"\xff" * 6}, "pass_station"),
+            ("to a group of stations", {"to": bytes.fromhex("01005e000001")}, "pass_station"),
+            ("without a station", {"to": bytes(6)}, "pass_station"),
+            ("from a group of stations", {"from_": b"\xff" * 6}, "pass_station"),
+            ("to a VLAN that is not here", {"tag": bytes.fromhex("8100012c")}, "pass_station"),
+            ("with a priority and no VLAN", {"tag": bytes.fromhex("81006000")}, "answered"),
+            ("to an address behind us", {"address": "10.77.9.9"}, None),
+            ("to all addresses", {"address": "255.255.255.255"}, None),
+            ("from our own address", {"source": "10.77.0.1"}, "pass_source"))
+    for mode in ("native", "skb"):
+        with machines(lambda pair: (switch_off(pair.server, "sv0", RXVLAN),
+                                    switch_off(pair.client, "cl0", TXVLAN)), mode=mode) as m:
+            netns.sh("ip", "link", "set", "sv0", "promisc", "on", namespace=m.pair.server)
+            raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+            raw.bind(("cl0", 0))
+            for name, fields, counter in rows:
+                before = m.counts()
+                raw.send(frame(m.server.port, **fields))
+                m.udp.ask(b"get none\r\n") # comes behind it
+                grown = {key: value - before[key] for key, value in m.counts().items()}
+                grown["answered"] -= 1
+                wanted = {key: int(key == counter) for key in
+                          ("answered", "pass_station", "pass_source")}
+                tap.is_({key: grown[key] for key in wanted}, wanted, "%s, %s" % (name, mode))
+            raw.close()
+
+
+# --- large frames --------------------------------------------------------------------
+
+def large_frames():
+    for mode in ("native", "skb"):
+        with machines(mode=mode, mtu=9000) as m:
+            for host in ("10.77.0.1", SIX):
+                asked(m, host, "MTU 9000, %s, %s" % (mode, host))
+                keys = b" ".join(b"%0100d" % i for i in range(60))
+                m.same(b"get %s k\r\n" % keys, answer((b"k", b"v")),
+                       "MTU 9000, %s, %s: a request of 6,000 bytes" % (mode, host), kernel=False)
+
+
+ipv6()
+if has_vlans():
+    vlans()
+not_ours()
+large_frames()
+tap.done()
