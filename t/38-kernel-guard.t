@@ -31,7 +31,8 @@ def machines(*words, arguments=(), **options):
 
 def asked(m, source, request=b"get k\r\n", want=answer((b"k", b"value")), times=1):
     """What the counters grew by while `source` asked and was answered rightly."""
-    udp = client.Udp(m.pair.address(), m.server.port, source=source)
+    host = "fd77:0::1" if ":" in source else m.pair.address()
+    udp = client.Udp(host, m.server.port, source=source)
     right, grown = m.during(lambda: all(udp.ask(request) == want for _ in range(times)))
     udp.close()
     if not right:
@@ -108,6 +109,25 @@ def ten_thousand_prefixes():
     write("# nobody\n")
     with machines("allow=@" + LISTS) as m:
         by_server(m, FRIEND, "a file without an address: everybody is served")
+
+
+@tap.case
+def the_same_over_ipv6():
+    public, other = "2001:db8:9::9", "2001:db8:9:1::9"
+    for words, kernels, servers in (((), ("fd77:0::2",), (public, other)),
+                                    (("allow=2001:db8:9::/64",), (public,),
+                                     ("fd77:0::2", other))):
+        with kernel.Machines(words=words, threads=1, listen="0.0.0.0,::") as m:
+            for address in public, other:
+                netns.sh("ip", "address", "add", address + "/128", "dev", "cl0", "nodad",
+                         namespace=m.pair.client)
+                netns.sh("ip", "route", "add", address + "/128", "dev", "sv0",
+                         namespace=m.pair.server)
+            m.tcp.set(b"k", b"value")
+            for source in kernels:
+                by_kernel(m, source, "%s with %s" % (source, words or "nothing said"))
+            for source in servers:
+                by_server(m, source, "%s with %s" % (source, words or "nothing said"))
 
 
 @tap.case
