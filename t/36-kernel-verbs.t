@@ -172,12 +172,13 @@ def stale_items_and_winners():
 
 @tap.case
 def random_lines():
-    words = [b"key1", b"key2", b"none", b"", b"\r", b"\t", b"\0", b"x" * 250, b"x" * 251, b"v", b"k",
-             b"f", b"t", b"c", b"s", b"Oa", b"O", b"O" + b"y" * 31, b"b", b"T", b"\xff", b"noreply"]
+    names = [b"key1", b"key2", b"none", b"", b"\r", b"\t", b"\0", b"x" * 250, b"x" * 251]
+    words = names + [b"v", b"k", b"f", b"t", b"c", b"s", b"Oa", b"O", b"O" + b"y" * 31, b"b", b"T",
+                     b"\xff", b"noreply"]
     requests = []
     for _ in range(1200):
         line = rng.choice((b"mg ", b"mg ", b"gets ")) + \
-            b" ".join([rng.choice(words[:8])] + [rng.choice(words) for _ in range(rng.randrange(6))])
+            b" ".join([rng.choice(names)] + [rng.choice(words) for _ in range(rng.randrange(6))])
         requests.append(line + rng.choice((b"\r\n", b"\r\n", b"\n", b" \r\n")))
     compare(requests, "random lines", 0.1)
 
@@ -221,7 +222,8 @@ def while_the_server_is_stopped():
     cas = m.tcp.gets(b"here")[1]
     m.server.pause()
     try:
-        tap.is_(m.udp.ask(b"gets here none\r\n"), b"VALUE here 5 4 %d\r\nhere\r\nEND\r\n" % cas, "gets")
+        tap.is_(m.udp.ask(b"gets here none\r\n"),
+                b"VALUE here 5 4 %d\r\nhere\r\nEND\r\n" % cas, "gets")
         tap.is_(m.udp.ask(b"mg here v s f\r\n"), b"VA 4 s4 f5\r\nhere\r\n", "mg")
         tap.is_(m.udp.ask(b"mg none v O1 k\r\n"), b"EN O1 knone\r\n", "mg of nothing")
         got = binary.replies(m.udp.ask(binary.request("getk", b"here", opaque=77)))
