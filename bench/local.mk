@@ -21,8 +21,8 @@ bench_attach_SOURCES = bench/attach.c bench/options.c bench/options.h $(bench_xd
 bench_attach_LDADD = $(LIBBPF_LIBS)
 bench_live_SOURCES = bench/live.c bench/packet.c bench/packet.h $(bench_common) $(bench_xdp)
 bench_live_LDADD = $(LIBBPF_LIBS) -lm
-bench_perpacket_SOURCES = bench/perpacket.c bench/packet.c bench/packet.h $(bench_common) \
-    $(bench_xdp)
+bench_perpacket_SOURCES = bench/perpacket.c bench/packet.c bench/packet.h bench/verbs.c \
+    bench/verbs.h $(bench_common) $(bench_xdp)
 bench_perpacket_LDADD = $(LIBBPF_LIBS) -lm
 endif
 

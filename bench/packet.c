@@ -31,8 +31,12 @@ static uint16_t ip_checksum(const struct iphdr *ip)
 size_t packet_get(const struct packet_route *route, const struct items *items, uint32_t index,
                   uint8_t *out)
 {
+    return packet_close(route, items_get(items, index, (char *)out + PACKET_TEXT), out);
+}
+
+size_t packet_close(const struct packet_route *route, size_t ntext, uint8_t *out)
+{
     uint16_t frame[4] = {htons(1), 0, htons(1), 0};
-    size_t text = items_get(items, index, (char *)out + PACKET_TEXT);
     struct ethhdr eth = {.h_proto = htons(ETH_P_IP)};
     struct udphdr udp = {.source = route->from.sin_port, .dest = route->to.sin_port};
     struct iphdr ip = {.version = 4,
@@ -44,12 +48,12 @@ size_t packet_get(const struct packet_route *route, const struct items *items, u
 
     memcpy(eth.h_dest, route->to_mac, sizeof(eth.h_dest));
     memcpy(eth.h_source, route->from_mac, sizeof(eth.h_source));
-    udp.len = htons((uint16_t)(sizeof(udp) + sizeof(frame) + text));
-    ip.tot_len = htons((uint16_t)(sizeof(ip) + sizeof(udp) + sizeof(frame) + text));
+    udp.len = htons((uint16_t)(sizeof(udp) + sizeof(frame) + ntext));
+    ip.tot_len = htons((uint16_t)(sizeof(ip) + sizeof(udp) + sizeof(frame) + ntext));
     ip.check = ip_checksum(&ip);
     memcpy(out, &eth, sizeof(eth));
     memcpy(out + sizeof(eth), &ip, sizeof(ip));
     memcpy(out + sizeof(eth) + sizeof(ip), &udp, sizeof(udp));
     memcpy(out + sizeof(eth) + sizeof(ip) + sizeof(udp), frame, sizeof(frame));
-    return PACKET_TEXT + text;
+    return PACKET_TEXT + ntext;
 }

@@ -11,7 +11,7 @@
 
 #include "bench/items.h"
 
-enum { PACKET_TEXT = 14 + 20 + 8 + 8, PACKET_MAX = PACKET_TEXT + ITEMS_KEY_MAX + 6 };
+enum { PACKET_TEXT = 14 + 20 + 8 + 8, PACKET_MAX = PACKET_TEXT + ITEMS_KEY_MAX + 24 };
 
 struct packet_route {
     uint8_t to_mac[6], from_mac[6];
@@ -20,7 +20,9 @@ struct packet_route {
 
 /* Reads six hexadecimal bytes with colons; exits when they are malformed. */
 void packet_mac(uint8_t mac[6], const char *text);
-/* Writes the frame of a get for key `index` and returns its length. No UDP checksum. */
+/* Writes the headers before a text at PACKET_TEXT; returns the frame's length. No UDP checksum. */
+size_t packet_close(const struct packet_route *route, size_t ntext, uint8_t *out);
+/* Writes the frame of a get for key `index` and returns its length. */
 size_t packet_get(const struct packet_route *route, const struct items *items, uint32_t index,
                   uint8_t *out);
 

@@ -19,13 +19,14 @@
 #include "bench/options.h"
 #include "bench/packet.h"
 #include "bench/pick.h"
+#include "bench/verbs.h"
 #include "bench/xdp.h"
 
 enum { MAX_TRIES = 1000, OUT_MAX = 4096 };
 
 struct options {
     uint64_t keys, key_size, value_size, runs, tries;
-    const char *interface, *from, *from_mac, *to_mac;
+    const char *interface, *from, *from_mac, *to_mac, *verb;
     bool miss, verify;
 };
 
@@ -42,6 +43,7 @@ static const struct option_row rows[] = {
     ROW("keys", OPTION_NUMBER, keys, "N", "drawn uniformly (1)"),
     ROW("key-size", OPTION_NUMBER, key_size, "BYTES", "(16)"),
     ROW("value-size", OPTION_NUMBER, value_size, "BYTES", "for --verify (32)"),
+    ROW("verb", OPTION_WORD, verb, "NAME", "get, gets, mg or getk (get)"),
     ROW("miss", OPTION_FLAG, miss, NULL, "ask for keys that were never stored"),
     ROW("verify", OPTION_FLAG, verify, NULL, "first compare every byte of as many replies"),
     ROW("runs", OPTION_NUMBER, runs, "N", "calls in one try (3000)"),
@@ -58,6 +60,7 @@ struct probe {
     struct packet_route route;
     struct items items;
     struct pick pick;
+    enum verb verb;
     int program;
     unsigned int ifindex;
     uint64_t answered, other, wrong;
@@ -67,13 +70,13 @@ struct probe {
 static bool reply_is_right(struct probe *probe, uint32_t index, const uint8_t *out, uint32_t nout)
 {
     struct udphdr udp;
-    size_t n = 5;
+    size_t n;
 
+    if (nout < PACKET_TEXT)
+        return false;
     /* What follows the datagram in a frame is padding. */
-    if (probe->options->miss)
-        memcpy(probe->expected, "END\r\n", n);
-    else
-        n = items_reply(&probe->items, index, probe->expected);
+    n = verb_reply(probe->verb, &probe->items, index, (const char *)out + PACKET_TEXT,
+                   nout - PACKET_TEXT, probe->expected);
     if (nout < PACKET_TEXT + n)
         return false;
     memcpy(&udp, out + PACKET_TEXT - 16, sizeof(udp));
@@ -85,12 +88,15 @@ static uint32_t run_once(struct probe *probe, bool verify)
 {
     uint32_t index = pick_next(&probe->pick) | (probe->options->miss ? BENCH_MISS : 0);
     uint8_t in[PACKET_MAX], out[OUT_MAX];
-    uint32_t nout = sizeof(out), ns = 0;
-    size_t n = packet_get(&probe->route, &probe->items, index, in);
-    int verdict = xdp_run(probe->program, probe->ifindex, in, (uint32_t)n, out, &nout, &ns);
+    uint32_t nout = sizeof(out) - 1, ns = 0;
+    size_t n = verb_request(probe->verb, &probe->items, index, (char *)in + PACKET_TEXT);
+    int verdict;
 
+    n = packet_close(&probe->route, n, in);
+    verdict = xdp_run(probe->program, probe->ifindex, in, (uint32_t)n, out, &nout, &ns);
     if (verdict < 0)
         fail("BPF_PROG_TEST_RUN: %s", strerror(-verdict));
+    out[nout < sizeof(out) ? nout : 0] = '\0';
     probe->answered += verdict == XDP_TX;
     probe->other += verdict != XDP_TX;
     if (verify && !reply_is_right(probe, index, out, nout))
@@ -138,7 +144,7 @@ static void check_options(const struct options *options)
 int main(int argc, char **argv)
 {
     struct options options = {
-        .keys = 1, .key_size = 16, .value_size = 32, .runs = 3000, .tries = 7};
+        .keys = 1, .key_size = 16, .value_size = 32, .runs = 3000, .tries = 7, .verb = "get"};
     int operand = options_parse(&table, &options, argc, argv);
     struct probe probe = {.options = &options};
 
@@ -149,6 +155,7 @@ int main(int argc, char **argv)
     probe.route.from = address_of(options.from);
     packet_mac(probe.route.to_mac, options.to_mac);
     packet_mac(probe.route.from_mac, options.from_mac);
+    probe.verb = verb_of(options.verb);
     items_init(&probe.items, options.key_size, options.value_size);
     pick_init(&probe.pick, PICK_UNIFORM, (uint32_t)options.keys, 0.99, 1);
     probe.ifindex = xdp_ifindex(options.interface);

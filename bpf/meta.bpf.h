@@ -55,13 +55,20 @@ __attribute__((noinline)) int meta_flag(struct work *work)
 
     if (!work)
         return MC_COUNT_PASS_ERROR;
-    if ((char)request_word(work, work->at) == ' ') {
+    at = work->at;
+    letter = request_word(work, at);
+    if (likely(letter == ' ')) {
+        /* One is the rule. */
+        work->at = ++at;
+        letter = request_word(work, at);
+    }
+    if (unlikely(letter == ' ')) {
         rc = request_skip(work);
         if (rc != STEP_NEXT)
             return rc;
+        at = work->at;
+        letter = request_word(work, at);
     }
-    at = work->at;
-    letter = request_word(work, at);
     if (letter == '\r' || letter == '\n')
         return request_ends(work, at);
     bit = letter - 'A';
