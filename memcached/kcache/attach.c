@@ -125,6 +125,14 @@ int attach_interface(struct loader *loader, struct attachment *at, enum kcache_m
     return 0;
 }
 
+bool attach_is_unfit(const struct attachment *at, char *why, size_t nwhy)
+{
+    struct link_facts link;
+
+    return at->link.xdp >= 0 && !at->link.generic && link_read(at->link.ifindex, &link) == 0 &&
+           refusal_of_native(&link, why, nwhy);
+}
+
 int attach_remove(struct attachment *at)
 {
     return loader_detach(&at->link);

@@ -31,6 +31,9 @@ int attach_find(struct attachment *at, const char *name, char *error, size_t ner
  */
 int attach_interface(struct loader *loader, struct attachment *at, enum kcache_mode mode,
                      char *error, size_t nerror);
+/* Whether the way of attaching is no longer right, since the interface has changed; `why` says it.
+ */
+bool attach_is_unfit(const struct attachment *at, char *why, size_t nwhy);
 /* Detaches what is attached. 0, or -errno if a TC filter stays (loader_detach). */
 int attach_remove(struct attachment *at);
 /* Whether TC ingress stands behind XDP there. */

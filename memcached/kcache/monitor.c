@@ -54,6 +54,7 @@ struct monitor {
     bool stale; /* the machine may be another than we know */
     struct mc_self self;
     size_t left_out;
+    bool vlans_changed; /* since the last look */
     struct watched watched[KCACHE_MAX_INTERFACES];
     size_t nwatched;
     struct kcache_events events;
@@ -119,6 +120,8 @@ static void publish(struct monitor *monitor)
     if (memcmp(&self, &monitor->self, sizeof(self)) == 0)
         return;
     self_publish(loader_control(monitor->loader), &self);
+    if (memcmp(self.vlans, monitor->self.vlans, sizeof(self.vlans)) != 0)
+        monitor->vlans_changed = true;
     monitor->self = self;
     log_at(1, "bmc: answering for %u IPv4 and %u IPv6 addresses, %u stations, %u VLANs", self.n4,
            self.n6, self.nstations, self.nvlans);
@@ -234,6 +237,20 @@ static void try_to_attach(struct monitor *monitor, struct watched *watched, time
     watched->wait_s = 2 * watched->wait_s < PATIENCE_S ? 2 * watched->wait_s : PATIENCE_S;
 }
 
+/* A VLAN that has come may be one whose tags native XDP does not see. */
+static void check_fitness(struct monitor *monitor, struct watched *watched, time_t now)
+{
+    char why[REASON_TEXT];
+
+    if (!attach_is_unfit(watched->at, why, sizeof(why)))
+        return;
+    log_say("bmc: %s: %s", watched->at->name, why);
+    attach_remove(watched->at);
+    watched->retry = now;
+    watched->wait_s = 1;
+    change_state(monitor, watched, KCACHE_DETACHED);
+}
+
 static void look_at(struct monitor *monitor, struct watched *watched, time_t now)
 {
     unsigned int lost = loader_lost(monitor->loader, &watched->at->link);
@@ -255,6 +272,8 @@ static void look_at(struct monitor *monitor, struct watched *watched, time_t now
     note_link(monitor, watched, link);
     if (lost)
         note_loss(monitor, watched, lost, now);
+    if (monitor->vlans_changed)
+        check_fitness(monitor, watched, now);
     if (watched->state == KCACHE_DETACHED && now >= watched->retry)
         try_to_attach(monitor, watched, now);
 }
@@ -267,6 +286,7 @@ static void look(struct monitor *monitor)
     clock_gettime(CLOCK_MONOTONIC, &now);
     for (i = 0; i < monitor->nwatched; i++)
         look_at(monitor, &monitor->watched[i], now.tv_sec);
+    monitor->vlans_changed = false;
     tell_programs(monitor);
 }
 

@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/bpf.h>
 #include <linux/capability.h>
 #include <net/if.h>
 #include <sched.h>
@@ -345,6 +346,52 @@ static void test_refusals(void)
     kcache_close(NULL);
 }
 
+/* --- what others detach ---------------------------------------------------------- */
+
+static int cut(int fd)
+{
+    union bpf_attr attr = {.link_detach.link_fd = (uint32_t)fd};
+
+    return (int)syscall(SYS_bpf, BPF_LINK_DETACH, &attr, sizeof(attr));
+}
+
+/* As `bpftool link detach` and `tc filter del` do it. */
+static void cut_tc(struct loader_link *link)
+{
+    struct loader_link filter = {.ifindex = link->ifindex, .xdp = -1, .tc = -1, .filter = true};
+
+    if (link->filter)
+        loader_detach(&filter);
+    else
+        cut(link->tc);
+}
+
+static void test_lost(void)
+{
+    char error[512];
+    struct loader *loader = loader_open(error, sizeof(error));
+    struct loader_link link;
+    bool attached;
+
+    loader_link_init(&link, 1);
+    attached = loader && loader_attach_xdp(loader, &link, true) == 0 &&
+               loader_attach_tc(loader, &link) == 0;
+    if (!ok(attached, "XDP and TC are attached, TC by a %s", link.filter ? "filter" : "link"))
+        return;
+    ok(loader_lost(loader, &link) == 0, "nothing is lost");
+    cut_tc(&link);
+    ok(loader_lost(loader, &link) == LOADER_LOST_TC && link.tc < 0 && !link.filter,
+       "TC is, when somebody has detached it");
+    ok(loader_lost(loader, &link) == 0 && link.xdp >= 0, "which is said once; XDP is not");
+    ok(loader_attach_tc(loader, &link) == 0 && loader_lost(loader, &link) == 0, "TC is back");
+    cut(link.xdp);
+    ok(loader_lost(loader, &link) == LOADER_LOST_XDP && link.xdp < 0, "XDP is lost");
+    ok(loader_attach_xdp(loader, &link, true) == 0 && loader_lost(loader, &link) == 0, "and back");
+    loader_detach(&link);
+    ok(loader_lost(loader, &link) == 0, "what was detached by ourselves is not lost");
+    loader_close(loader);
+}
+
 /* --- memory after the privilege drop ---------------------------------------------- */
 
 struct growth {
@@ -423,6 +470,7 @@ int main(void)
     test_loopback("bmc=lo,mode=tc", false);
     test_many_addresses();
     test_refusals();
+    test_lost();
     test_growth();
     test_veth();
     return done();
