@@ -21,6 +21,11 @@ def played(*words, arguments=(), seconds=None, **options):
 
 
 @tap.case
+def the_judge():
+    tap.ok(linear.judges_itself(), "wrong histories are found, right ones are not")
+
+
+@tap.case
 def tcp_and_udp():
     stats = played("-flush", "500ms")
     tap.is_(stats["evictions"], "0", "without evictions")

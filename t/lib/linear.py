@@ -29,6 +29,18 @@ def program():
     return os.path.join(BUILT, "linear")
 
 
+def judges_itself():
+    """Whether the model takes right histories and no wrong ones."""
+    program()
+    try:
+        sessions.step("go", "test", "-count=1", ".", folder=BUILT, GOTOOLCHAIN="local",
+                      GOWORK="off")
+        return True
+    except RuntimeError as error:
+        tap.diag(error)
+        return False
+
+
 def run(*words, seconds=None, cpus=None):
     """(status, what it counted); its complaints go into the log. cpus: where alone it runs."""
     seconds = seconds or SECONDS

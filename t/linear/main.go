@@ -196,11 +196,21 @@ func (r *run) parse() {
 	r.prefix = fmt.Sprintf("l%x", r.seed)
 }
 
-func (r *run) play() error {
+func (r *run) prepare() error {
 	if r.moves {
 		if err := r.makeRoom(); err != nil {
 			return err
 		}
+	}
+	if r.rules.evicts && r.churnRate > 0 {
+		return r.fill()
+	}
+	return nil
+}
+
+func (r *run) play() error {
+	if err := r.prepare(); err != nil {
+		return err
 	}
 	r.start = time.Now()
 	for i := 0; i < r.ngroups; i++ {

@@ -85,6 +85,27 @@ func (r *run) churn(s *stream, rng *rand.Rand) error {
 	return nil
 }
 
+// Stores the other keys once, so that memory is short from the start.
+func (r *run) fill() error {
+	s, err := r.connect()
+	if err != nil {
+		return err
+	}
+	defer s.conn.Close()
+	fill := strings.Repeat("x", 2000)
+	for at := 0; at < r.fillers; at += burst {
+		var b strings.Builder
+		for i := at; i < at+burst; i++ {
+			size := fills[i%len(fills)] + pieceHead
+			fmt.Fprintf(&b, "set f%d 0 0 %d\r\n%s\r\n", i, size, fill[:size])
+		}
+		if err := s.pipeline(b.String(), burst); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Stores keys that were never there, so that the table grows.
 func (r *run) grow(s *stream, rng *rand.Rand) error {
 	p := pacer{run: r}
