@@ -28,6 +28,7 @@ struct kcache {
     struct monitor *monitor;   /* NULL: nothing is attached */
     pthread_mutex_t lock;      /* of baseline */
     struct mc_counts baseline; /* what was counted before the last reset */
+    uint64_t stalls_before;    /* the same of the stalls */
 };
 
 /* --- memory ---------------------------------------------------------------- */
@@ -246,8 +247,8 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
     pthread_mutex_lock(&kcache->lock);
     loader_counts(kcache->loader, &out->counts);
     subtract(&out->counts, &kcache->baseline);
+    out->stalls = pulse_stalls(&kcache->pulse) - kcache->stalls_before;
     pthread_mutex_unlock(&kcache->lock);
-    out->stalls = pulse_stalls(&kcache->pulse);
     guard_stats(&kcache->guard, out);
     if (kcache->monitor)
         monitor_view(kcache->monitor, &out->view);
@@ -257,6 +258,7 @@ void kcache_reset_stats(struct kcache *kcache)
 {
     pthread_mutex_lock(&kcache->lock);
     loader_counts(kcache->loader, &kcache->baseline);
+    kcache->stalls_before = pulse_stalls(&kcache->pulse);
     pthread_mutex_unlock(&kcache->lock);
     if (kcache->monitor)
         monitor_reset(kcache->monitor);

@@ -332,7 +332,7 @@ static void test_refusals(void)
     ok(refused("bmc=lo,mode=native", "has no XDP"), "native XDP where there is none");
     ok(in_child(refused_without_rights, NULL), "no right at all: it says which are needed");
     ok(in_child(refused_without_net_admin, NULL), "no CAP_NET_ADMIN: it says so");
-    ok(host_open(&host, "bmc=lo", error, sizeof(error)) &&
+    ok(host_open(&host, "bmc=lo,stall=0", error, sizeof(error)) &&
            host_attach(&host, "127.0.0.1", error, sizeof(error)),
        "a first server");
     ok(refused("bmc=lo", "another XDP program is attached"), "a second on the same interface");

@@ -1,0 +1,93 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""`stats bmc`: doc/kernel-path.md and the manual have every key and no other; `stats reset`."""
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import kernel
+import netns
+import server
+import tap
+
+SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
+# What is so, not what has happened.
+STATE = {"bmc_enabled", "interfaces", "IFACE:xdp", "IFACE:tc", "IFACE:state", "addresses_ipv4",
+         "addresses_ipv6", "stations", "vlans", "left_out", "aside", "allow", "allow_prefixes",
+         "rate", "burst", "amplification"}
+
+m = kernel.Machines()
+
+
+def source(path):
+    with open(os.path.join(SRCDIR, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def keys(rows):
+    return {re.sub("^sv0:", "IFACE:", key) for key in rows}
+
+
+@tap.case
+def all_keys_are_documented():
+    printed = keys(m.tcp.stats("bmc"))
+    table = source("doc/kernel-path.md").split("| `stats bmc` | |\n")[1].split("\n\n")[0]
+    page = {key for row in table.splitlines()
+            for key in re.findall("`([^`]+)`", row.split(" | ")[0])}
+    tap.is_(sorted(page - printed), ["reason"], "doc/kernel-path.md has no other key but `reason`")
+    tap.is_(sorted(printed - page), [], "and lacks none")
+    part = source("doc/memcached.1.in").split(".Ss Its statistics\n")[1].split(".El\n")[0]
+    manual = {"IFACE:" + key for key in re.findall(r"^\.It Ar if Ns Cm :(\w+)$", part, re.M)}
+    manual |= set(re.findall(r"^\.It Cm (\w+)$", part, re.M))
+    tap.is_(sorted(manual), sorted(page), "the manual has the same")
+
+
+@tap.case
+def without_the_kernel_path_there_is_one():
+    with server.Server() as plain:
+        tap.is_(plain.stats("bmc"), {"bmc_enabled": "no"}, "bmc_enabled says no")
+
+
+@tap.case
+def reset_sets_every_counter_back():
+    m.tcp.set(b"foo", b"bar")
+    for request in (b"get foo\r\n", b"get none\r\n", b"gets foo\r\n", b"version\r\n"):
+        m.udp.ask(request)
+    netns.sh("ip", "link", "set", "sv0", "mtu", "1400", namespace=m.pair.server)
+    before = m.tcp.stats("bmc")
+    tap.ok(all(int(before[key]) for key in ("packets_seen", "keys", "hits", "misses", "bytes_read",
+                                            "bytes_written", "pass_command")),
+           "requests have been counted")
+    m.tcp.ask(b"stats reset\r\n")
+    after = m.tcp.stats("bmc")
+    tap.is_({key: value for key, value in after.items()
+             if keys([key]).isdisjoint(STATE) and value != "0"}, {}, "all counters are 0 again")
+    tap.is_([after[key] for key in sorted(after) if not keys([key]).isdisjoint(STATE)],
+            [before[key] for key in sorted(before) if not keys([key]).isdisjoint(STATE)],
+            "what is set or attached is as before")
+    m.udp.ask(b"get foo\r\n")
+    tap.is_(int(m.tcp.stats("bmc")["hits"]), 1, "and they count on")
+
+
+@tap.case
+def a_stall_is_set_back_too():
+    with kernel.Machines(mode="native,stall=2") as still:
+        still.server.pause()
+        server.wait_for(lambda: still.silent(b"get foo\r\n", 0.2), 15, 0.2)
+        still.server.resume()
+        tap.ok(server.wait_for(lambda: int(still.tcp.stats("bmc")["stalls"]) == 1),
+               "a server that stood still is counted")
+        still.tcp.ask(b"stats reset\r\n")
+        tap.is_(still.tcp.stats("bmc")["stalls"], "0", "until the reset")
+    netns.enter(m.pair.client)
+
+
+@tap.case
+def it_ends():
+    m.stop()
+    tap.ok(not re.search("(?i)error|fail", m.server.log()), "the log has no complaint")
+
+
+tap.run()
