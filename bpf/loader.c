@@ -16,6 +16,7 @@
 #include <bpf/libbpf.h>
 
 #include "bpf/cache.skel.h"
+#include "bpf/forget.h"
 
 enum {
     ATTACH_TCX_INGRESS = 46, /* BPF_TCX_INGRESS of Linux 6.6; older headers lack it */
@@ -431,14 +432,11 @@ int loader_detach(struct loader_link *link)
 
 void loader_forget(struct loader *loader)
 {
-    uint32_t i;
+    int heap = bpf_map__fd(loader->skel->maps.heap), table = bpf_map__fd(loader->skel->maps.table);
 
-    for (i = 0; i < MC_MAX_SEGMENTS; i++)
-        if (bpf_map_delete_elem(bpf_map__fd(loader->skel->maps.heap), &i))
-            break;
-    for (i = 0; i < MC_MAX_TABLES; i++)
-        if (bpf_map_delete_elem(bpf_map__fd(loader->skel->maps.table), &i))
-            i = i < MC_OVERFLOW_TABLE ? MC_OVERFLOW_TABLE - 1 : MC_MAX_TABLES;
+    forget_maps(heap, 0, MC_MAX_SEGMENTS);
+    forget_maps(table, 0, MC_OVERFLOW_TABLE);
+    forget_maps(table, MC_OVERFLOW_TABLE, MC_MAX_TABLES);
 }
 
 uint32_t loader_xdp_present(int ifindex, char name[16])

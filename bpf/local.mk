@@ -2,7 +2,7 @@
 # bpfside_srcs: the loader, in user space. Kernel side files go to EXTRA_DIST.
 bpfside_srcs = bpf/layout.h
 if ENABLE_BMC
-bpfside_srcs += bpf/loader.c bpf/loader.h
+bpfside_srcs += bpf/loader.c bpf/loader.h bpf/forget.c bpf/forget.h
 bpf_objects += bpf/cache.bpf.o
 endif
 EXTRA_bpf = bpf/cache.bpf.c bpf/kernel.bpf.h bpf/packet.bpf.h bpf/lookup.bpf.h bpf/get.bpf.h \

@@ -23,7 +23,7 @@
 
 enum {
     ERROR_TEXT = 1024,
-    FILES_SPARE = 512,      /* descriptors beside connections: loops, maps, links */
+    FILES_SPARE = 512,      /* descriptors beside connections: loops, programs, links */
     VERBOSITY_MAX = 2,      /* of the command; -vvv may say more */
     VERBOSITY_ASIDE = 2,    /* from here on the log shows every request */
     ASIDE_VERBOSE = 1 << 0, /* in mc_control.aside */
@@ -168,6 +168,9 @@ static void give_stats_bmc(void *context, struct stat_sink *sink)
     stat_add(sink, "aside", "%u",
              __atomic_load_n(&store_control(server->store)->aside, __ATOMIC_RELAXED));
     stat_add(sink, "stalls", "%llu", (unsigned long long)stats.stalls);
+    stat_add(sink, "segments", "%llu", (unsigned long long)stats.segments);
+    stat_add(sink, "table_segments", "%llu", (unsigned long long)stats.tables);
+    stat_add(sink, "maps_refused", "%llu", (unsigned long long)stats.refused_maps);
     add_guard(sink, &stats);
     for (size_t i = 0; i < MC_COUNTS; i++) {
         if (count_names[i]) {
@@ -655,7 +658,7 @@ static void prepare_process(struct server *server)
     if (o->coredumps) {
         sandbox_raise_core_limit();
     }
-    sandbox_raise_files_limit(o->max_connections, FILES_SPARE + o->memory_limit / MC_SEGMENT_BYTES);
+    sandbox_raise_files_limit(o->max_connections, FILES_SPARE);
     server->user = sandbox_find_user(o->user);
     server->memory_path = absolute_path(o->memory_file);
     prepare_auth(server);

@@ -12,11 +12,12 @@
 #include "kcache/attach.h"
 #include "kcache/auto.h"
 #include "kcache/guard.h"
+#include "kcache/memory.h"
 #include "kcache/monitor.h"
 #include "kcache/pulse.h"
 
 struct kcache {
-    struct provider provider;
+    struct memory memory;
     struct loader *loader;
     struct attachment attached[KCACHE_MAX_INTERFACES];
     unsigned int ninterfaces, nnamed; /* the first nnamed were asked for by name */
@@ -31,31 +32,9 @@ struct kcache {
     uint64_t stalls_before;    /* the same of the stalls */
 };
 
-/* --- memory ---------------------------------------------------------------- */
-
-static struct kcache *of_provider(struct provider *provider)
-{
-    return (struct kcache *)((char *)provider - offsetof(struct kcache, provider));
-}
-
-static int provide_segment(struct provider *provider, uint32_t index, void *addr)
-{
-    return loader_map_segment(of_provider(provider)->loader, index, addr);
-}
-
-static int provide_table(struct provider *provider, uint32_t index, void *addr)
-{
-    return loader_map_table(of_provider(provider)->loader, index, addr);
-}
-
-static struct mc_control *provide_control(struct provider *provider)
-{
-    return loader_control(of_provider(provider)->loader);
-}
-
 struct provider *kcache_provider(struct kcache *kcache)
 {
-    return &kcache->provider;
+    return &kcache->memory.provider;
 }
 
 static int find_interfaces(struct kcache *kcache, const struct kcache_options *options, char *error,
@@ -85,8 +64,6 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
         snprintf(error, nerror, "bmc: out of memory");
         return NULL;
     }
-    kcache->provider = (struct provider){
-        .segment = provide_segment, .table = provide_table, .control = provide_control};
     kcache->mode = options->mode;
     kcache->stall = options->stall ? options->stall : KCACHE_STALL;
     kcache->automatic = options->automatic;
@@ -106,6 +83,7 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
         free(kcache);
         return NULL;
     }
+    memory_init(&kcache->memory, kcache->loader);
     pulse_init(&kcache->pulse, loader_control(kcache->loader),
                kcache->stall > 0 ? (unsigned int)kcache->stall : 0);
     pthread_mutex_init(&kcache->lock, NULL);
@@ -249,6 +227,7 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
     subtract(&out->counts, &kcache->baseline);
     out->stalls = pulse_stalls(&kcache->pulse) - kcache->stalls_before;
     pthread_mutex_unlock(&kcache->lock);
+    memory_stats(&kcache->memory, out);
     guard_stats(&kcache->guard, out);
     if (kcache->monitor)
         monitor_view(kcache->monitor, &out->view);

@@ -14,6 +14,7 @@ kcache_srcs += memcached/kcache/machine.c memcached/kcache/machine.h
 kcache_srcs += memcached/kcache/monitor.c memcached/kcache/monitor.h
 kcache_srcs += memcached/kcache/rtnetlink.c memcached/kcache/rtnetlink.h
 kcache_srcs += memcached/kcache/pulse.c memcached/kcache/pulse.h
+kcache_srcs += memcached/kcache/memory.c memcached/kcache/memory.h
 kcache_srcs += memcached/kcache/guard.c memcached/kcache/guard.h
 else
 kcache_srcs += memcached/kcache/none.c

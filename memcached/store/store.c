@@ -51,7 +51,7 @@ static const char *check_config(const struct store_config *config)
     if (config->hashpower < TABLE_MIN_POWER || config->hashpower > TABLE_MAX_POWER)
         return "hash power out of range";
     if (heap_ref_shift(config->memory_limit) == 0)
-        return "more memory than references can name";
+        return "-m is at most 262079 megabytes";
     if (!config->format.middle || !config->format.client_flags || config->format.tail.len > 8)
         return "no item format";
     return NULL;

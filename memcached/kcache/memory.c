@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kcache/memory.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "bpf/loader.h"
+#include "kcache/kcache.h"
+
+static uint64_t read_count(const uint64_t *count)
+{
+    return __atomic_load_n(count, __ATOMIC_RELAXED);
+}
+
+static uint64_t megabytes(const struct memory *memory)
+{
+    return (read_count(&memory->nsegments) * MC_SEGMENT_BYTES +
+            read_count(&memory->ntables) * MC_TABLE_BYTES) >>
+           20;
+}
+
+/* Counts what a call came to, and says once that memory ran short or came back. */
+static int judge(struct memory *memory, uint64_t *count, int error)
+{
+    bool short_of = error != 0;
+
+    __atomic_fetch_add(error ? &memory->nrefused : count, 1, __ATOMIC_RELAXED);
+    if (__atomic_exchange_n(&memory->short_of, short_of, __ATOMIC_RELAXED) == short_of)
+        return error;
+    if (error)
+        log_say("bmc: the kernel has no memory for another map (%s): the cache stays at %" PRIu64
+                " MB until it has",
+                strerror(-error), megabytes(memory));
+    else
+        log_say("bmc: there is memory for maps again");
+    return error;
+}
+
+static int provide_segment(struct provider *provider, uint32_t index, void *addr)
+{
+    struct memory *memory = (struct memory *)provider;
+
+    return judge(memory, &memory->nsegments, loader_map_segment(memory->loader, index, addr));
+}
+
+static int provide_table(struct provider *provider, uint32_t index, void *addr)
+{
+    struct memory *memory = (struct memory *)provider;
+
+    return judge(memory, &memory->ntables, loader_map_table(memory->loader, index, addr));
+}
+
+static struct mc_control *provide_control(struct provider *provider)
+{
+    return loader_control(((struct memory *)provider)->loader);
+}
+
+void memory_init(struct memory *memory, struct loader *loader)
+{
+    *memory = (struct memory){
+        .provider = {.segment = provide_segment,
+                     .table = provide_table,
+                     .control = provide_control},
+        .loader = loader,
+    };
+}
+
+void memory_stats(const struct memory *memory, struct kcache_stats *out)
+{
+    out->segments = read_count(&memory->nsegments);
+    out->tables = read_count(&memory->ntables);
+    out->refused_maps = read_count(&memory->nrefused);
+}

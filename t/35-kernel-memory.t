@@ -1,0 +1,132 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The kernel path's memory: it grows while it is read, and runs short."""
+import os
+import re
+import sys
+import threading
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import kernel
+import server
+import tap
+from kernel import answer
+
+VALUE = 960
+MB = 1 << 20
+
+
+def value(i):
+    return (b"%012d" % i) * (VALUE // 12)
+
+
+def fill(stream, first, megabytes):
+    """Stores so many megabytes of keys from k<first> on; the number after the last."""
+    last = first + megabytes * MB // VALUE
+    for start in range(first, last, 500):
+        stream.send(b"".join(b"set k%d 0 0 %d noreply\r\n%s\r\n" % (i, VALUE, value(i))
+                             for i in range(start, min(start + 500, last))))
+    stream.ask(b"version\r\n")
+    return last
+
+
+class Cgroup:
+    """A limit of memory, kernel memory included, in whichever hierarchy this machine has."""
+
+    def __init__(self, megabytes):
+        v1 = "/sys/fs/cgroup/memory"
+        root, self.name = ((v1, "memory.limit_in_bytes") if os.path.isdir(v1) else
+                           ("/sys/fs/cgroup", "memory.max"))
+        self.path = os.path.join(root, "memcached-t-%d" % os.getpid())
+        try:
+            os.mkdir(self.path)
+            self.limit(megabytes)
+        except OSError as error:
+            tap.skip_all("no memory cgroup: %s" % error)
+
+    def limit(self, megabytes):
+        with open(os.path.join(self.path, self.name), "w", encoding="ascii") as file:
+            file.write(str(megabytes * MB))
+
+    def prefix(self):
+        return ["sh", "-c", 'echo $$ >%s/cgroup.procs && exec "$@"' % self.path, "sh"]
+
+    def close(self):
+        server.wait_for(self.gone)
+
+    def gone(self):
+        try:
+            os.rmdir(self.path)
+            return True
+        except OSError:
+            return False
+
+
+@tap.case
+def it_grows_while_it_is_read():
+    with kernel.Machines("-m", "400", threads=2) as m:
+        before = m.counts()
+        descriptors = len(os.listdir("/proc/%d/fd" % m.server.pid))
+        last = fill(m.tcp, 0, 10)
+        writer = threading.Thread(target=fill, args=(m.server.stream(), last, 200))
+        writer.start()
+        asked = wrong = 0
+        while writer.is_alive():
+            asked += 1
+            i = asked * 7919 % last
+            wrong += m.udp.ask(b"get k%d\r\n" % i) != answer((b"k%d" % i, value(i)))
+        writer.join()
+        counts = m.counts()
+        tap.is_(wrong, 0, "every one of %d answers is right meanwhile" % asked)
+        tap.ok(counts["segments"] >= before["segments"] + 10,
+               "from %d to %d segments" % (before["segments"], counts["segments"]))
+        tap.ok(counts["hits"] - before["hits"] >= 0.99 * asked, "the kernel gave the answers")
+        m.same(b"get k%d\r\n" % (last + 150000), answer((b"k%d" % (last + 150000),
+                                                         value(last + 150000))), "a new item")
+        tap.ok(len(os.listdir("/proc/%d/fd" % m.server.pid)) <= descriptors + 2,
+               "segments cost no file descriptors")
+        tap.is_(m.tcp.stats()["evictions"], "0", "nothing was evicted")
+
+
+@tap.case
+def it_runs_short():
+    group = Cgroup(160)
+    with kernel.Machines("-m", "1024", threads=2, prefix=group.prefix()) as m:
+        last = fill(m.tcp, 0, 250)
+        counts = m.counts()
+        tap.ok(m.server.alive(), "a server that gets no more memory lives")
+        tap.ok(counts["maps_refused"] > 0 and counts["segments"] <= 10,
+               "the kernel refused maps (%d), %d segments are there" %
+               (counts["maps_refused"], counts["segments"]))
+        tap.ok(int(m.tcp.stats()["evictions"]) > 0, "it evicts, as at its own limit")
+        m.same(b"get k%d\r\n" % (last - 1), answer((b"k%d" % (last - 1), value(last - 1))),
+               "what was stored last")
+        said = re.findall(r"^bmc: the kernel has no memory .*the cache stays at \d+ MB.*$",
+                          m.server.log(), re.M)
+        tap.is_(len(said), 1, "it is said once")
+        group.limit(600)
+
+        def grows():
+            nonlocal last
+            last = fill(m.tcp, last, 20)
+            return m.counts()["segments"] > counts["segments"] + 2
+
+        tap.ok(server.wait_for(grows), "when there is memory again it grows")
+        tap.like(m.server.log(), "^bmc: there is memory for maps again", "which is said too")
+    group.close()
+
+
+@tap.case
+def a_large_limit_costs_nothing():
+    with kernel.Machines("-m", "65536") as m:
+        m.tcp.set(b"k", b"v")
+        m.same(b"get k\r\n", answer((b"k", b"v")), "-m 65536")
+        tap.ok(m.counts()["segments"] <= 2, "memory is committed as it is used")
+    status, _, error = server.run("-p", server.free_port(), "-U", server.free_port(), "-m",
+                                  "262080", "-X", "bmc=lo", "-l", "127.0.0.1")
+    tap.ok(status and status > 0, "-m 262080 is refused")
+    tap.like(error, "262079", "with the number that is not")
+
+
+tap.run()
