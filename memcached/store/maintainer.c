@@ -3,6 +3,7 @@
 
 #include "store/internal.h"
 #include "store/reclaim.h"
+#include "store/verbs.h"
 
 enum {
     STEPS = 200,        /* judgements for one class in a round: bounds how long its lock is held */
@@ -15,7 +16,7 @@ unsigned int maintainer_round(struct store *store, rel_time now)
 {
     unsigned int work;
 
-    store_tick(store, now);
+    verb_begin(store, now);
     work = flush_sweep(store, SWEEP_LINES, now);
     crawler_consider(store, now);
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {

@@ -164,6 +164,17 @@ static void wake_supplier(const struct table *table)
         background_wake(table->supplier);
 }
 
+/* While it is, nobody asks: that costs a system call or more, and every set would. */
+static bool is_exhausted(const struct table *table)
+{
+    return __atomic_load_n(&table->exhausted, __ATOMIC_RELAXED);
+}
+
+static void set_exhausted(struct table *table, bool exhausted)
+{
+    __atomic_store_n(&table->exhausted, exhausted, __ATOMIC_RELAXED);
+}
+
 /* An overflow line that was given back or never used; 0: none is mapped. */
 static uint32_t spare_pop(struct table *table)
 {
@@ -194,8 +205,12 @@ static uint32_t spare_take(struct table *table)
         uint32_t wanted = nmapped(&table->nspare) + 1;
 
         number = spare_pop(table);
-        if (number || map_spare(table, wanted) != 0)
+        if (number || is_exhausted(table))
             break;
+        if (map_spare(table, wanted) != 0) {
+            set_exhausted(table, true);
+            break;
+        }
     }
     if (number) {
         struct mc_line *line = &table->overflow[number];
@@ -623,7 +638,7 @@ static bool line_is_there(struct table *table, uint32_t index)
 {
     uint32_t wanted = index / MC_TABLE_LINES + 1;
 
-    if (index % MC_TABLE_LINES == 0)
+    if (index % MC_TABLE_LINES == 0 && !is_exhausted(table))
         wake_supplier(table);
     if (wanted <= nmapped(&table->nmain))
         return true;
@@ -705,12 +720,16 @@ int table_supply(struct table *table)
     nmain = ahead(nmain, MAIN_AHEAD, MAIN_AHEAD_MOST);
     if (table->expand)
         error = map_main(table, nmain < MC_OVERFLOW_TABLE ? nmain : MC_OVERFLOW_TABLE);
-    return error ? error : map_spare(table, ahead(nspare, 1, SPARE_AHEAD_MOST));
+    if (!error)
+        error = map_spare(table, ahead(nspare, 1, SPARE_AHEAD_MOST));
+    set_exhausted(table, error != 0);
+    return error;
 }
 
 void table_retry(struct table *table)
 {
     __atomic_store_n(&table->growth_failed, false, __ATOMIC_RELAXED);
+    set_exhausted(table, false);
 }
 
 uint64_t table_bytes(struct table *table)

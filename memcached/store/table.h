@@ -55,6 +55,7 @@ struct table {
     struct provider *provider;
     uint32_t nmain;              /* segments of lines */
     uint32_t nspare;             /* segments of overflow lines */
+    bool exhausted;              /* the provider has no more of either for now (racy hint) */
     struct background *supplier; /* maps more of both when it is woken; NULL: none */
 
     struct lock memory;  /* guards what follows */
