@@ -68,12 +68,12 @@ class Lives:
              MEMORY, "-X", "bmc=sv0") + arguments, self.pair.server)
         self.log = open(os.path.join(server.scratch(), "stderr"), "wb+")
         self.load = Load(self.address, self.port)
-        self.number, self.base, self.need = 0, 0, 0
+        self.number, self.base, self.need = 0, 1, 1
         self.kinds, self.answered = {}, 0
 
     def begin(self):
         self.number += 1
-        self.load.life(self.number, self.base or self.number, self.need or self.number)
+        self.load.life(self.number, self.base, self.need)
         self.process = subprocess.Popen(self.line, stdin=subprocess.DEVNULL, stdout=self.log,
                                         stderr=self.log)
         guard.add("pid", self.process.pid)
@@ -138,6 +138,7 @@ def while_it_stops(lives):
 
 def cold(lives, moments):
     """One life of a server that keeps nothing."""
+    lives.base = lives.need = lives.number + 1
     lives.begin()
     clean, _ = random.choice(moments)(lives)
     return clean
