@@ -65,6 +65,7 @@ class Pair:
     @staticmethod
     def up(namespace, interface, address):
         namespace.run(["ip", "addr", "add", f"{address}/24", "dev", interface])
+        namespace.run(["ip", "addr", "add", f"fd00::{address}/120", "dev", interface, "nodad"])
         namespace.run(["ip", "link", "set", interface, "up"])
         link = json.loads(namespace.run(["ip", "-j", "link", "show", interface]))
         return link[0]["address"]

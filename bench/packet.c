@@ -3,6 +3,7 @@
 
 #include <linux/if_ether.h>
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/udp.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,29 +17,29 @@ void packet_mac(uint8_t mac[6], const char *text)
         usage_error("not a MAC address: %s", text);
 }
 
-static uint16_t ip_checksum(const struct iphdr *ip)
+/* The sum of 16-bit words; an odd byte at the end counts with a zero. */
+static uint32_t sum_of(const void *bytes, size_t n)
 {
-    uint16_t words[sizeof(*ip) / 2];
     uint32_t sum = 0;
+    uint16_t word;
 
-    memcpy(words, ip, sizeof(words));
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        sum += words[i];
+    for (size_t i = 0; i < n; i += 2) {
+        word = 0;
+        memcpy(&word, (const uint8_t *)bytes + i, n - i < 2 ? 1 : 2);
+        sum += word;
+    }
+    return sum;
+}
+
+static uint16_t checksum_of(uint32_t sum)
+{
     sum = (sum & 0xffff) + (sum >> 16);
     return (uint16_t) ~((sum & 0xffff) + (sum >> 16));
 }
 
-size_t packet_get(const struct packet_route *route, const struct items *items, uint32_t index,
-                  uint8_t *out)
+/* Writes the IPv4 header before a datagram of n bytes. */
+static void put_ipv4(const struct packet_route *route, uint8_t *out, size_t n)
 {
-    return packet_close(route, items_get(items, index, (char *)out + PACKET_TEXT), out);
-}
-
-size_t packet_close(const struct packet_route *route, size_t ntext, uint8_t *out)
-{
-    uint16_t frame[4] = {htons(1), 0, htons(1), 0};
-    struct ethhdr eth = {.h_proto = htons(ETH_P_IP)};
-    struct udphdr udp = {.source = route->from.sin_port, .dest = route->to.sin_port};
     struct iphdr ip = {.version = 4,
                        .ihl = 5,
                        .ttl = 64,
@@ -46,14 +47,51 @@ size_t packet_close(const struct packet_route *route, size_t ntext, uint8_t *out
                        .saddr = route->from.sin_addr.s_addr,
                        .daddr = route->to.sin_addr.s_addr};
 
+    ip.tot_len = htons((uint16_t)(sizeof(ip) + n));
+    ip.check = checksum_of(sum_of(&ip, sizeof(ip)));
+    memcpy(out, &ip, sizeof(ip));
+}
+
+/* The same of IPv6, and the checksum into the datagram behind it. */
+static void put_ipv6(const struct packet_route *route, uint8_t *out, size_t n)
+{
+    struct ipv6hdr ip = {.version = 6, .nexthdr = IPPROTO_UDP, .hop_limit = 64};
+    struct udphdr udp;
+
+    ip.saddr.s6_addr[0] = ip.daddr.s6_addr[0] = 0xfd;
+    memcpy(&ip.saddr.s6_addr[12], &route->from.sin_addr, 4);
+    memcpy(&ip.daddr.s6_addr[12], &route->to.sin_addr, 4);
+    ip.payload_len = htons((uint16_t)n);
+    memcpy(out, &ip, sizeof(ip));
+    memcpy(&udp, out + sizeof(ip), sizeof(udp));
+    udp.check = checksum_of(sum_of(&ip.saddr, 32) + sum_of(out + sizeof(ip), n) + ip.payload_len +
+                            htons(IPPROTO_UDP));
+    memcpy(out + sizeof(ip), &udp, sizeof(udp));
+}
+
+size_t packet_get(const struct packet_route *route, const struct items *items, uint32_t index,
+                  uint8_t *out)
+{
+    return packet_close(route, items_get(items, index, (char *)out + packet_text(route)), out);
+}
+
+size_t packet_close(const struct packet_route *route, size_t ntext, uint8_t *out)
+{
+    uint16_t frame[4] = {htons(1), 0, htons(1), 0};
+    struct ethhdr eth = {.h_proto = htons(route->ipv6 ? ETH_P_IPV6 : ETH_P_IP)};
+    struct udphdr udp = {.source = route->from.sin_port, .dest = route->to.sin_port};
+    size_t n = sizeof(udp) + sizeof(frame) + ntext;
+    uint8_t *text = out + packet_text(route);
+
     memcpy(eth.h_dest, route->to_mac, sizeof(eth.h_dest));
     memcpy(eth.h_source, route->from_mac, sizeof(eth.h_source));
-    udp.len = htons((uint16_t)(sizeof(udp) + sizeof(frame) + ntext));
-    ip.tot_len = htons((uint16_t)(sizeof(ip) + sizeof(udp) + sizeof(frame) + ntext));
-    ip.check = ip_checksum(&ip);
     memcpy(out, &eth, sizeof(eth));
-    memcpy(out + sizeof(eth), &ip, sizeof(ip));
-    memcpy(out + sizeof(eth) + sizeof(ip), &udp, sizeof(udp));
-    memcpy(out + sizeof(eth) + sizeof(ip) + sizeof(udp), frame, sizeof(frame));
-    return PACKET_TEXT + ntext;
+    udp.len = htons((uint16_t)n);
+    memcpy(text - sizeof(frame) - sizeof(udp), &udp, sizeof(udp));
+    memcpy(text - sizeof(frame), frame, sizeof(frame));
+    if (route->ipv6)
+        put_ipv6(route, out + sizeof(eth), n);
+    else
+        put_ipv4(route, out + sizeof(eth), n);
+    return packet_text(route) + ntext;
 }

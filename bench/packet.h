@@ -6,21 +6,30 @@
 #define BENCH_PACKET_H
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "bench/items.h"
 
-enum { PACKET_TEXT = 14 + 20 + 8 + 8, PACKET_MAX = PACKET_TEXT + ITEMS_KEY_MAX + 24 };
+enum { PACKET_TEXT = 14 + 20 + 8 + 8, PACKET_TEXT6 = PACKET_TEXT + 20 };
+enum { PACKET_MAX = PACKET_TEXT6 + ITEMS_KEY_MAX + 24 };
 
 struct packet_route {
     uint8_t to_mac[6], from_mac[6];
     struct sockaddr_in to, from;
+    bool ipv6; /* between fd00:: and these addresses */
 };
 
 /* Reads six hexadecimal bytes with colons; exits when they are malformed. */
 void packet_mac(uint8_t mac[6], const char *text);
-/* Writes the headers before a text at PACKET_TEXT; returns the frame's length. No UDP checksum. */
+/* Where the text begins in a frame. */
+static inline size_t packet_text(const struct packet_route *route)
+{
+    return route->ipv6 ? PACKET_TEXT6 : PACKET_TEXT;
+}
+
+/* Writes the headers before a text; returns the frame's length. IPv4 has no UDP checksum. */
 size_t packet_close(const struct packet_route *route, size_t ntext, uint8_t *out);
 /* Writes the frame of a get for key `index` and returns its length. */
 size_t packet_get(const struct packet_route *route, const struct items *items, uint32_t index,

@@ -27,7 +27,7 @@ enum { MAX_TRIES = 1000, OUT_MAX = 4096 };
 struct options {
     uint64_t keys, key_size, value_size, runs, tries;
     const char *interface, *from, *from_mac, *to_mac, *verb;
-    bool miss, verify;
+    bool miss, verify, ipv6;
 };
 
 #define ROW(name, kind, field, argument, help)                                                     \
@@ -40,6 +40,7 @@ static const struct option_row rows[] = {
     ROW("from", OPTION_WORD, from, "ADDRESS:PORT", "source of the requests"),
     ROW("from-mac", OPTION_WORD, from_mac, "MAC", "of the client"),
     ROW("to-mac", OPTION_WORD, to_mac, "MAC", "of the interface"),
+    ROW("ipv6", OPTION_FLAG, ipv6, NULL, "between fd00:: and these addresses"),
     ROW("keys", OPTION_NUMBER, keys, "N", "drawn uniformly (1)"),
     ROW("key-size", OPTION_NUMBER, key_size, "BYTES", "(16)"),
     ROW("value-size", OPTION_NUMBER, value_size, "BYTES", "for --verify (32)"),
@@ -69,18 +70,18 @@ struct probe {
 
 static bool reply_is_right(struct probe *probe, uint32_t index, const uint8_t *out, uint32_t nout)
 {
+    size_t text = packet_text(&probe->route), n;
     struct udphdr udp;
-    size_t n;
 
-    if (nout < PACKET_TEXT)
+    if (nout < text)
         return false;
     /* What follows the datagram in a frame is padding. */
-    n = verb_reply(probe->verb, &probe->items, index, (const char *)out + PACKET_TEXT,
-                   nout - PACKET_TEXT, probe->expected);
-    if (nout < PACKET_TEXT + n)
+    n = verb_reply(probe->verb, &probe->items, index, (const char *)out + text, nout - text,
+                   probe->expected);
+    if (nout < text + n)
         return false;
-    memcpy(&udp, out + PACKET_TEXT - 16, sizeof(udp));
-    return ntohs(udp.len) == 16 + n && memcmp(out + PACKET_TEXT, probe->expected, n) == 0;
+    memcpy(&udp, out + text - 16, sizeof(udp));
+    return ntohs(udp.len) == 16 + n && memcmp(out + text, probe->expected, n) == 0;
 }
 
 /* Nothing but the run stands between two runs that are timed: a comparison would cool caches. */
@@ -89,7 +90,8 @@ static uint32_t run_once(struct probe *probe, bool verify)
     uint32_t index = pick_next(&probe->pick) | (probe->options->miss ? BENCH_MISS : 0);
     uint8_t in[PACKET_MAX], out[OUT_MAX];
     uint32_t nout = sizeof(out) - 1, ns = 0;
-    size_t n = verb_request(probe->verb, &probe->items, index, (char *)in + PACKET_TEXT);
+    size_t n =
+        verb_request(probe->verb, &probe->items, index, (char *)in + packet_text(&probe->route));
     int verdict;
 
     n = packet_close(&probe->route, n, in);
@@ -153,6 +155,7 @@ int main(int argc, char **argv)
     check_options(&options);
     probe.route.to = address_of(argv[operand]);
     probe.route.from = address_of(options.from);
+    probe.route.ipv6 = options.ipv6;
     packet_mac(probe.route.to_mac, options.to_mac);
     packet_mac(probe.route.from_mac, options.from_mac);
     probe.verb = verb_of(options.verb);

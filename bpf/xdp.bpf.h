@@ -63,15 +63,16 @@ static __always_inline long xdp_resize(struct xdp_md *ctx, int grow)
 __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
 {
     struct work *work = work_get();
-    u64 nframe;
+    u64 nframe, before;
 
     if (!work)
         return XDP_PASS;
     if (unlikely(!guard_reply(work)))
         return xdp_pass(work, MC_COUNT_PASS_AMPLIFICATION);
     reply_head(work);
-    nframe = frame_size(reply_size(work), work->nframe);
-    if (nframe != work->nframe && xdp_resize(ctx, (int)nframe - (int)work->nframe))
+    before = bpf_xdp_get_buff_len(ctx); /* of all its buffers */
+    nframe = frame_size(reply_size(work), before);
+    if (nframe != before && xdp_resize(ctx, (int)nframe - (int)before))
         return xdp_pass_to_tc(ctx, work);
     BOUND_SIZE(nframe, 2047);
     if (bpf_xdp_store_bytes(ctx, 0, work->reply + reply_start(work), nframe)) {

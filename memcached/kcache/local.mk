@@ -22,7 +22,8 @@ endif
 
 if ENABLE_BMC
 unit_tests += t/unit/kcache_machine t/fuzz/netlink
-bpf_tests += t/bpf/answers t/bpf/verbs t/bpf/passes t/bpf/lines t/bpf/outside t/bpf/verifier \
+bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/lines t/bpf/outside \
+    t/bpf/verifier \
     t/bpf/kcache t/fuzz/request t/bpf/guard
 endif
 bpf_lab = t/bpf/lab.c t/bpf/lab.h t/lib/tap.h
@@ -30,6 +31,8 @@ t_bpf_answers_SOURCES = t/bpf/answers.c $(bpf_lab)
 t_bpf_answers_LDADD = $(kcache_libs)
 t_bpf_verbs_SOURCES = t/bpf/verbs.c $(bpf_lab)
 t_bpf_verbs_LDADD = $(kcache_libs)
+t_bpf_shapes_SOURCES = t/bpf/shapes.c $(bpf_lab)
+t_bpf_shapes_LDADD = $(kcache_libs)
 t_bpf_passes_SOURCES = t/bpf/passes.c $(bpf_lab)
 t_bpf_passes_LDADD = $(kcache_libs)
 t_bpf_lines_SOURCES = t/bpf/lines.c $(bpf_lab)

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Headers: what of IPv6 and of tagged frames is not answered, and to which stations and VLANs a
+ * frame must have gone. What is answered in each shape, t/bpf/answers tests.
+ */
+#include "t/bpf/lab.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "kcache/self.h"
+#include "t/lib/tap.h"
+
+static const char *const names[] = {"XDP", "TC"};
+static const char text[] = "get hit\r\n", reply[] = "VALUE hit 0 5\r\nvalue\r\nEND\r\n";
+
+static void request(struct frame *frame, bool v6, unsigned int ntags)
+{
+    frame_request(frame, text, sizeof(text) - 1);
+    frame_shape(frame, &(struct shape){.v6 = v6, .ntags = ntags});
+}
+
+/* Whether it is answered at all. */
+static bool is_answered(struct lab *lab, enum loader_program program, const struct frame *frame)
+{
+    static struct frame out;
+
+    return lab_run(lab, program, frame, &out) == (program == LOADER_XDP ? 3u : 7u);
+}
+
+/* Bytes of a frame of IPv6 that are changed, and the reason to pass it then. */
+struct change {
+    const char *what;
+    unsigned int at, n;
+    uint8_t bytes[16];
+    enum mc_count reason;
+};
+
+static void test_ip6(struct lab *lab, enum loader_program program)
+{
+    static const struct change rows[] = {
+        {"another address", 53, 1, {9}, LAB_UNCOUNTED},
+        {"another network", 39, 1, {9}, LAB_UNCOUNTED},
+        {"address ::", 38, 16, {0}, LAB_UNCOUNTED},
+        {"a group", 38, 16, {0xff, 2, [15] = 1}, LAB_UNCOUNTED},
+        {"IPv4's address, mapped", 38, 16, {[10] = 0xff, 0xff, 10, 0, 0, 1}, LAB_UNCOUNTED},
+        {"another port", 57, 1, {9}, LAB_UNCOUNTED},
+        {"TCP", 20, 1, {6}, LAB_UNCOUNTED},
+        {"hop-by-hop options", 20, 1, {0}, LAB_UNCOUNTED},
+        {"a fragment", 20, 1, {44}, LAB_UNCOUNTED},
+        {"ICMP", 20, 1, {58}, LAB_UNCOUNTED},
+        {"another version", 14, 1, {0x40}, LAB_UNCOUNTED},
+        {"from ::", 22, 16, {0}, MC_COUNT_PASS_SOURCE},
+        {"from a group", 22, 16, {0xff, 2, [15] = 1}, MC_COUNT_PASS_SOURCE},
+        {"from IPv4, mapped", 22, 16, {[10] = 0xff, 0xff, 10, 0, 0, 2}, MC_COUNT_PASS_SOURCE},
+        {"from IPv4, compatible", 22, 16, {[12] = 10, 0, 0, 2}, MC_COUNT_PASS_SOURCE},
+        {"from a service", 54, 2, {0, 53}, MC_COUNT_PASS_SOURCE},
+        {"from memcached", 54, 2, {0x2b, 0xcb}, MC_COUNT_PASS_SOURCE},
+        {"a length of 0", 18, 2, {0, 0}, MC_COUNT_PASS_PACKET},
+        {"a length beyond the end", 18, 2, {0x10, 0}, MC_COUNT_PASS_PACKET},
+        {"another length of UDP", 59, 1, {24}, MC_COUNT_PASS_PACKET},
+        {"no checksum", 60, 2, {0, 0}, MC_COUNT_PASS_PACKET},
+        {"several datagrams", 67, 1, {2}, MC_COUNT_PASS_FRAME},
+        {"no get", 70, 1, {'G'}, MC_COUNT_PASS_COMMAND},
+    };
+    struct frame frame;
+    size_t i, n;
+    bool right = true;
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        request(&frame, true, 0);
+        memcpy(frame.bytes + rows[i].at, rows[i].bytes, rows[i].n);
+        ok(lab_passes(lab, program, &frame, rows[i].reason), "%s: IPv6: %s passes", names[program],
+           rows[i].what);
+    }
+    /* A test run takes no frame for TC that ends in its IP header. */
+    for (n = program == LOADER_XDP ? 14 : 54; n < 62; n++) {
+        request(&frame, true, 0);
+        frame.n = n;
+        right &= lab_passes(lab, program, &frame, LAB_UNCOUNTED);
+    }
+    ok(right, "%s: IPv6: a frame cut off in its headers", names[program]);
+    request(&frame, true, 0);
+    frame.bytes[14] = 0x6b;
+    memset(frame.bytes + 15, 0xbc, 3);
+    ok(is_answered(lab, program, &frame), "%s: IPv6: any class and flow label", names[program]);
+    request(&frame, true, 0);
+    memset(frame.bytes + 22, 0, 15);
+    frame.bytes[37] = 1;
+    ok(is_answered(lab, program, &frame), "%s: IPv6: ::1 over loopback", names[program]);
+    request(&frame, true, 0);
+    memcpy(frame.bytes + 22, frame.bytes + 38, 16);
+    ok(is_answered(lab, program, &frame), "%s: IPv6: our own address over loopback",
+       names[program]);
+}
+
+static void test_tags(struct lab *lab)
+{
+    static const struct {
+        const char *what;
+        unsigned int ntags;
+        uint8_t tags[8];
+        bool answered;
+    } rows[] = {
+        {"a VLAN that is not ours", 1, {0x81, 0, 0, 101}, false},
+        {"ours by 802.1ad, which it is not", 1, {0x88, 0xa8, 0, 100}, false},
+        {"the outer tag alone", 1, {0x88, 0xa8, 0, 200}, false},
+        {"ours, in another", 2, {0x88, 0xa8, 0, 201, 0x81, 0, 0, 100}, false},
+        {"two tags in the wrong order", 2, {0x81, 0, 0, 100, 0x88, 0xa8, 0, 200}, false},
+        {"two tags, the outer one without a VLAN", 2, {0x81, 0, 0, 0, 0x81, 0, 0, 100}, false},
+        {"a priority without a VLAN", 1, {0x81, 0, 0xe0, 0}, true},
+        {"a tag for no one to drop", 1, {0x81, 0, 0x10, 100}, true},
+    };
+    struct frame frame;
+    size_t i;
+
+    for (i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+        request(&frame, i % 2, rows[i / 2].ntags);
+        memcpy(frame.bytes + 12, rows[i / 2].tags, 4 * rows[i / 2].ntags);
+        ok(rows[i / 2].answered ? is_answered(lab, LOADER_XDP, &frame)
+                                : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_STATION),
+           "tags: %s, IPv%d", rows[i / 2].what, i % 2 ? 6 : 4);
+    }
+    request(&frame, false, 2);
+    memmove(frame.bytes + 16, frame.bytes + 12, frame.n - 12);
+    frame.n += 4;
+    ok(lab_passes(lab, LOADER_XDP, &frame, LAB_UNCOUNTED), "tags: three are too many");
+}
+
+/* A test run counts as coming from lo. */
+static void test_stations(struct lab *lab)
+{
+    static const uint64_t foreign[] = {LAB_STATION + 1, 0xffffffffffff, 0x0100005e0001,
+                                       LAB_STATION | 1};
+    struct mc_self self = lab->control->self[lab->control->self_now];
+    struct frame frame;
+    size_t i;
+    bool right = true;
+
+    self.nstations = MC_MAX_STATIONS;
+    for (i = 0; i < MC_MAX_STATIONS; i++)
+        self.stations[i] = LAB_STATION + (i << 40);
+    self_publish(lab->control, &self);
+    for (i = 0; i < MC_MAX_STATIONS; i++) {
+        request(&frame, i % 2, 0);
+        memcpy(frame.bytes, &self.stations[i], 6);
+        right &= is_answered(lab, LOADER_XDP, &frame);
+    }
+    ok(right, "stations: all of ours are answered for");
+    for (i = 0, right = true; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
+        request(&frame, i % 2, 0);
+        memcpy(frame.bytes, &foreign[i], 6);
+        right &= lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_STATION);
+    }
+    ok(right, "stations: no other is, nor a group");
+    request(&frame, false, 0);
+    memcpy(frame.bytes, &self.stations[0], 6);
+    frame.bytes[6] |= 1;
+    ok(lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_STATION),
+       "stations: a group as the source is not answered");
+    frame.bytes[6] &= 0xfe;
+    self.tags_hidden = 1;
+    self_publish(lab->control, &self);
+    loader_set_tc(lab->loader, true, false);
+    ok(lab_passes(lab, LOADER_XDP, &frame, LAB_UNCOUNTED),
+       "stations: where tags are hidden, XDP leaves the packet to TC");
+    self.nvlans = 0;
+    self_publish(lab->control, &self);
+    ok(is_answered(lab, LOADER_XDP, &frame), "stations: but not where there are no VLANs");
+    loader_set_tc(lab->loader, false, false);
+    lab_own(lab->control);
+}
+
+/* A frame of several buffers. */
+static void test_large(struct lab *lab)
+{
+    struct frame frame;
+    size_t n;
+    bool right = true;
+
+    for (n = 3500; n <= LAB_FRAME_MAX; n += 149) {
+        frame_request(&frame, text, sizeof(text) - 1);
+        memset(frame.bytes + frame.n, 0xdb, n - frame.n);
+        frame.n = n;
+        right &= lab_answers(lab, LOADER_XDP, &frame, reply, sizeof(reply) - 1);
+    }
+    ok(right, "a request in a frame that has more than a page");
+}
+
+int main(void)
+{
+    struct lab lab;
+
+    lab_open(&lab, 256);
+    lab_put(&lab, "hit", 3, "value", 5);
+    test_ip6(&lab, LOADER_XDP);
+    test_tags(&lab);
+    test_stations(&lab);
+    test_large(&lab);
+    loader_set_tc(lab.loader, true, true);
+    test_ip6(&lab, LOADER_TC);
+    lab_close(&lab);
+    return done();
+}
