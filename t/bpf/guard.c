@@ -17,11 +17,32 @@
 static const char *const names[] = {"XDP", "TC"};
 static const char hit_reply[] = "VALUE hit 0 5\r\nvalue\r\nEND\r\n";
 
-static void open_lab(struct lab *lab, const struct loader_guard *guard, enum loader_program program)
+static const char server6[] = "2001:db8:77::1";
+
+/* A server on an address of each family. */
+static void open_lab(struct lab *lab, const struct loader_guard *guard)
 {
+    struct mc_self self = {.n4 = 1, .v4 = {htonl(LAB_SERVER)}, .n6 = 1};
+
     lab_open_guarded(lab, 256, guard);
-    loader_set_tc(lab->loader, true, program == LOADER_TC);
+    inet_pton(AF_INET6, server6, self.v6[0]);
+    self_publish(lab->control, &self);
+    loader_set_tc(lab->loader, true, false);
     lab_put(lab, "hit", 3, "value", 5);
+}
+
+/* A load takes longer than the tests, so that both programs are tested with one. */
+static void test_both(const struct loader_guard *guard,
+                      void (*test)(struct lab *lab, enum loader_program program))
+{
+    struct lab lab;
+
+    open_lab(&lab, guard);
+    for (enum loader_program program = LOADER_XDP; program <= LOADER_TC; program++) {
+        loader_set_tc(lab.loader, true, program == LOADER_TC);
+        test(&lab, program);
+    }
+    lab_close(&lab);
 }
 
 static void request_from(struct frame *frame, uint32_t source, const char *text)
@@ -47,18 +68,6 @@ static bool from(struct lab *lab, enum loader_program program, uint32_t source, 
 }
 
 /* --- the same over IPv6 ----------------------------------------------------- */
-
-static const char server6[] = "2001:db8:77::1";
-
-static void open_lab6(struct lab *lab, const struct loader_guard *guard,
-                      enum loader_program program)
-{
-    struct mc_self self = {.n6 = 1};
-
-    open_lab(lab, guard, program);
-    inet_pton(AF_INET6, server6, self.v6[0]);
-    self_publish(lab->control, &self);
-}
 
 /* The checksum is one that the stack would refuse; the programs only see that there is one. */
 static void request_from6(struct frame *frame, const uint8_t *source, const char *text)
@@ -116,31 +125,33 @@ static const struct {
              {"172.16.0.0", "172.31.255.255"},  {"192.168.0.0", "192.168.255.255"},
              {"100.64.0.0", "100.127.255.255"}, {"169.254.0.0", "169.254.255.255"}};
 
-static void test_local(enum loader_program program)
+static const char *const foreign[] = {"1.1.1.1", "8.8.8.8", "192.0.2.7", "203.0.113.9",
+                                      "223.255.255.1"};
+enum { FOREIGN = sizeof(foreign) / sizeof(foreign[0]) };
+
+static void test_local(struct lab *lab, enum loader_program program)
 {
-    static const char *const foreign[] = {"1.1.1.1", "8.8.8.8", "192.0.2.7", "203.0.113.9",
-                                          "223.255.255.1"};
-    struct lab lab;
     size_t i;
 
-    open_lab(&lab, &(struct loader_guard){0}, program);
     for (i = 0; i < sizeof(local) / sizeof(local[0]); i++) {
         uint32_t first = address(local[i].first), last = address(local[i].last);
 
-        ok(from(&lab, program, first, true) && from(&lab, program, last, true) &&
-               from(&lab, program, first - 1, false) && from(&lab, program, last + 1, false),
+        ok(from(lab, program, first, true) && from(lab, program, last, true) &&
+               from(lab, program, first - 1, false) && from(lab, program, last + 1, false),
            "%s: without allow= %s to %s is answered, and not beyond", names[program],
            local[i].first, local[i].last);
     }
-    for (i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
-        ok(from(&lab, program, address(foreign[i]), false), "%s: %s is the server's",
+    for (i = 0; i < FOREIGN; i++)
+        ok(from(lab, program, address(foreign[i]), false), "%s: %s is the server's", names[program],
+           foreign[i]);
+}
+
+static void test_all(struct lab *lab, enum loader_program program)
+{
+    for (size_t i = 0; i < FOREIGN; i++)
+        ok(from(lab, program, address(foreign[i]), true), "%s: with allow=all %s is answered",
            names[program], foreign[i]);
-    lab_close(&lab);
-    open_lab(&lab, &(struct loader_guard){.allow = MC_ALLOW_ALL}, program);
-    for (i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
-        ok(from(&lab, program, address(foreign[i]), true), "%s: with allow=all %s is answered",
-           names[program], foreign[i]);
-    lab_close(&lab);
+    ok(from6(lab, program, "2001:db8:5::9", true), "%s: and any of IPv6", names[program]);
 }
 
 static struct prefix prefix_of(const char *text)
@@ -152,22 +163,25 @@ static struct prefix prefix_of(const char *text)
     return prefix;
 }
 
-static void open_list(struct lab *lab, struct prefix *prefixes, size_t n,
-                      enum loader_program program)
+static void test_list_of(struct prefix *prefixes, size_t n,
+                         void (*test)(struct lab *lab, enum loader_program program))
 {
     struct guard guard = {.loader = {.allow = MC_ALLOW_LIST}};
 
     if (!guard_list(&guard, prefixes, n))
         abort();
-    open_lab(lab, &guard.loader, program);
+    test_both(&guard.loader, test);
     guard_fini(&guard);
 }
 
-static void test_list(enum loader_program program)
+static const char *const listed[] = {
+    "203.0.113.0/24", "203.0.113.128/25", "203.0.113.7/32", "20.0.0.0/7",     "30.1.0.0/16",
+    "30.3.0.0/17",    "40.1.2.3",         "40.1.2.5/32",    "40.1.3.0/29",    "2001:db8::/32",
+    "2a00:1:2:3::4",  "2a00:1:2:5::/65",  "3000::/4",       "2c00:1::80/121", "2001:db8:1::/48"};
+enum { LISTED = sizeof(listed) / sizeof(listed[0]) };
+
+static void test_list(struct lab *lab, enum loader_program program)
 {
-    static const char *const texts[] = {
-        "203.0.113.0/24", "203.0.113.128/25", "203.0.113.7/32", "20.0.0.0/7",  "30.1.0.0/16",
-        "30.3.0.0/17",    "40.1.2.3",         "40.1.2.5/32",    "40.1.3.0/29", "2001:db8::/32"};
     static const struct {
         const char *from;
         bool allowed;
@@ -180,25 +194,23 @@ static void test_list(enum loader_program program)
         {"40.1.2.4", false},    {"40.1.2.5", true},        {"40.1.3.7", true},
         {"40.1.3.8", false},    {"10.0.0.2", false},       {"32.1.13.184", false},
     };
-    struct prefix prefixes[sizeof(texts) / sizeof(texts[0])];
-    struct lab lab;
-    size_t i;
 
-    for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-        prefixes[i] = prefix_of(texts[i]);
-    open_list(&lab, prefixes, i, program);
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        ok(from(&lab, program, address(rows[i].from), rows[i].allowed), "%s: a list: %s is %s",
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        ok(from(lab, program, address(rows[i].from), rows[i].allowed), "%s: a list: %s is %s",
            names[program], rows[i].from, rows[i].allowed ? "answered" : "the server's");
-    lab_close(&lab);
-    open_list(&lab, prefixes, 0, program);
-    ok(from(&lab, program, LAB_CLIENT, false), "%s: an empty list answers nobody", names[program]);
-    lab_close(&lab);
-    prefixes[0] = prefix_of("0.0.0.0/0");
-    open_list(&lab, prefixes, 1, program);
-    ok(from(&lab, program, LAB_CLIENT, true) && from(&lab, program, address("8.8.8.8"), true),
-       "%s: 0.0.0.0/0 is everybody", names[program]);
-    lab_close(&lab);
+}
+
+static void test_nobody(struct lab *lab, enum loader_program program)
+{
+    ok(from(lab, program, LAB_CLIENT, false) && from6(lab, program, "fd77::2", false),
+       "%s: an empty list answers nobody", names[program]);
+}
+
+static void test_ipv4(struct lab *lab, enum loader_program program)
+{
+    ok(from(lab, program, LAB_CLIENT, true) && from(lab, program, address("8.8.8.8"), true) &&
+           from6(lab, program, "fd77::2", false),
+       "%s: 0.0.0.0/0 is all of IPv4", names[program]);
 }
 
 enum { MANY = 10000, PROBES = 6000 };
@@ -246,101 +258,90 @@ static bool is_held(const struct prefix *prefixes, size_t n, uint32_t source)
     return false;
 }
 
-/* Against a search of the whole list. dense: all in 10.1.0.0/16, as single addresses and small. */
-static void test_many(bool dense)
+/* dense: all in 10.1.0.0/16, as single addresses and small. */
+static void make_many(struct prefix *out, bool dense)
 {
-    static struct prefix prefixes[MANY], copy[MANY];
-    struct frame frame;
-    struct lab lab;
-    size_t i, in = 0;
-    bool right = true;
-
-    srandom(11);
-    for (i = 0; i < MANY; i++) {
+    for (size_t i = 0; i < MANY; i++) {
         char text[32];
-        uint32_t at = dense ? 0x0a010000 | (any32() & 0xffff) : any32();
+        uint32_t at = dense ? 0x0a010000 | (any32() & 0xffff) : 0x14000000 + any32() / 4 * 3;
 
         snprintf(text, sizeof(text), "%u.%u.%u.%u/%ld", at >> 24, at >> 16 & 255, at >> 8 & 255,
                  at & 255, dense ? 29 + random() % 4 : 14 + random() % 19);
-        prefixes[i] = prefix_of(text);
+        out[i] = prefix_of(text);
     }
-    memcpy(copy, prefixes, sizeof(copy));
-    open_list(&lab, copy, MANY, LOADER_XDP);
+}
+
+/* Beside the prefixes from `near` on, against a search of the whole list of twice as many. */
+static void probe_many(struct lab *lab, const struct prefix *prefixes, const struct prefix *near,
+                       const char *what)
+{
+    struct frame frame;
+    size_t i, in = 0;
+    bool right = true;
+
     for (i = 0; i < PROBES && right; i++) {
-        uint32_t source = probe_of(prefixes, MANY);
-        bool held = is_held(prefixes, MANY, source);
+        uint32_t source = probe_of(near, MANY);
+        bool held = is_held(prefixes, 2 * MANY, source);
 
         if (!is_plain(source))
             continue;
         in += held;
         request_from(&frame, source, "get none\r\n");
-        right = held ? lab_answers(&lab, LOADER_XDP, &frame, "END\r\n", 5)
-                     : lab_passes(&lab, LOADER_XDP, &frame, MC_COUNT_PASS_ALLOW);
+        right = held ? lab_answers(lab, LOADER_XDP, &frame, "END\r\n", 5)
+                     : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_ALLOW);
     }
     ok(right && in > PROBES / 4 && in < PROBES * 7 / 8,
-       "10,000 prefixes%s: %zu addresses in them and %zu others", dense ? " of one /16" : "", in,
-       i - in);
-    lab_close(&lab);
+       "10,000 prefixes%s: %zu addresses in them and %zu others", what, in, i - in);
 }
 
-static void test_list6(enum loader_program program)
+static const struct {
+    const char *source;
+    bool local, listed;
+} rows6[] = {
+    {"fd77::2", true, false},
+    {"fc00::1", true, false},
+    {"fdff:ffff::1", true, false},
+    {"fbff::1", false, false},
+    {"fe00::1", false, false},
+    {"fe80::1", true, false},
+    {"febf::1", true, false},
+    {"fec0::1", false, false},
+    {"fe7f::1", false, false},
+    {"::1", true, false},
+    {"2001:db8::1", false, true},
+    {"2001:db8:ffff::", false, true},
+    {"2001:db9::1", false, false},
+    {"2001:db7:ffff::1", false, false},
+    {"2a00:1:2:3::4", false, true},
+    {"2a00:1:2:3::5", false, false},
+    {"2a00:1:2:4::4", false, false},
+    {"2a00:1:2:5::ffff", false, true},
+    {"2a00:1:2:5:8000::1", false, false},
+    {"3000::1", false, true},
+    {"3fff:ffff::1", false, true},
+    {"4000::1", false, false},
+    {"2c00:1::7e", false, false},
+    {"2c00:1::80", false, true},
+    {"2c00:1::ff", false, true},
+    {"2c00:1::100", false, false},
+};
+
+static void test_local6(struct lab *lab, enum loader_program program)
 {
-    static const struct {
-        const char *source;
-        bool local, listed;
-    } rows[] = {
-        {"fd77::2", true, false},
-        {"fc00::1", true, false},
-        {"fdff:ffff::1", true, false},
-        {"fbff::1", false, false},
-        {"fe00::1", false, false},
-        {"fe80::1", true, false},
-        {"febf::1", true, false},
-        {"fec0::1", false, false},
-        {"fe7f::1", false, false},
-        {"::1", true, false},
-        {"2001:db8::1", false, true},
-        {"2001:db8:ffff::", false, true},
-        {"2001:db9::1", false, false},
-        {"2001:db7:ffff::1", false, false},
-        {"2a00:1:2:3::4", false, true},
-        {"2a00:1:2:3::5", false, false},
-        {"2a00:1:2:4::4", false, false},
-        {"2a00:1:2:5::ffff", false, true},
-        {"2a00:1:2:5:8000::1", false, false},
-        {"3000::1", false, true},
-        {"3fff:ffff::1", false, true},
-        {"4000::1", false, false},
-        {"2c00:1::7e", false, false},
-        {"2c00:1::80", false, true},
-        {"2c00:1::ff", false, true},
-        {"2c00:1::100", false, false},
-    };
-    struct prefix prefixes[] = {prefix_of("2001:db8::/32"),   prefix_of("2a00:1:2:3::4"),
-                                prefix_of("2a00:1:2:5::/65"), prefix_of("3000::/4"),
-                                prefix_of("2c00:1::80/121"),  prefix_of("2001:db8:1::/48"),
-                                prefix_of("10.0.0.0/8")};
     bool right = true;
-    struct lab lab;
-    size_t i;
 
-    open_lab6(&lab, &(struct loader_guard){0}, program);
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        right &= from6(&lab, program, rows[i].source, rows[i].local);
+    for (size_t i = 0; i < sizeof(rows6) / sizeof(rows6[0]); i++)
+        right &= from6(lab, program, rows6[i].source, rows6[i].local);
     ok(right, "%s: without allow= local IPv6 sources are answered, and no others", names[program]);
-    lab_close(&lab);
-    {
-        struct guard guard = {.loader = {.allow = MC_ALLOW_LIST}};
+}
 
-        if (!guard_list(&guard, prefixes, sizeof(prefixes) / sizeof(prefixes[0])))
-            abort();
-        open_lab6(&lab, &guard.loader, program);
-        guard_fini(&guard);
-    }
-    for (i = 0, right = true; i < sizeof(rows) / sizeof(rows[0]); i++)
-        right &= from6(&lab, program, rows[i].source, rows[i].listed);
+static void test_list6(struct lab *lab, enum loader_program program)
+{
+    bool right = true;
+
+    for (size_t i = 0; i < sizeof(rows6) / sizeof(rows6[0]); i++)
+        right &= from6(lab, program, rows6[i].source, rows6[i].listed);
     ok(right, "%s: a list of IPv6 prefixes", names[program]);
-    lab_close(&lab);
 }
 
 static uint64_t any64(void)
@@ -369,29 +370,23 @@ static struct prefix probe6_of(const struct prefix *prefixes, size_t n)
     return probe;
 }
 
-/* Against a search of the whole list. */
-static void test_many6(void)
+static void make_many6(struct prefix *out)
 {
-    static struct prefix prefixes[MANY], copy[MANY];
-    struct guard guard = {.loader = {.allow = MC_ALLOW_LIST}};
-    struct frame frame, out;
-    size_t i, in = 0;
-    struct lab lab;
-    bool right = true;
-
-    srandom(12);
-    for (i = 0; i < MANY; i++) {
+    for (size_t i = 0; i < MANY; i++) {
         uint8_t bits = (uint8_t)(20 + random() % 109);
         uint64_t high = i % 2 ? 0x20010db800000000 | (any64() & 0xffff) : any64() >> 3 | 1ull << 61;
 
-        prefixes[i] = (struct prefix){high & prefix_mask_high(bits),
-                                      any64() & prefix_mask_low(bits), bits, true};
+        out[i] = (struct prefix){high & prefix_mask_high(bits), any64() & prefix_mask_low(bits),
+                                 bits, true};
     }
-    memcpy(copy, prefixes, sizeof(copy));
-    if (!guard_list(&guard, copy, MANY))
-        abort();
-    open_lab6(&lab, &guard.loader, LOADER_XDP);
-    guard_fini(&guard);
+}
+
+static void probe_many6(struct lab *lab, const struct prefix *prefixes)
+{
+    struct frame frame, out;
+    size_t i, in = 0;
+    bool right = true;
+
     for (i = 0; i < PROBES && right; i++) {
         struct prefix probe = probe6_of(prefixes, MANY);
         uint64_t words[2] = {htobe64(probe.high), htobe64(probe.low)};
@@ -401,11 +396,33 @@ static void test_many6(void)
             held = prefix_holds(&prefixes[j], &probe);
         in += held;
         request_from6(&frame, (const uint8_t *)words, "get none\r\n");
-        right = held ? lab_run(&lab, LOADER_XDP, &frame, &out) == 3
-                     : lab_passes(&lab, LOADER_XDP, &frame, MC_COUNT_PASS_ALLOW);
+        right = held ? lab_run(lab, LOADER_XDP, &frame, &out) == 3
+                     : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_ALLOW);
     }
     ok(right && in > PROBES / 4 && in < PROBES * 7 / 8,
        "10,000 IPv6 prefixes: %zu addresses in them and %zu others", in, i - in);
+}
+
+/* One list of three times 10,000. */
+static void test_many(void)
+{
+    static struct prefix four[2 * MANY], six[MANY], all[3 * MANY];
+    struct guard guard = {.loader = {.allow = MC_ALLOW_LIST}};
+    struct lab lab;
+
+    srandom(11);
+    make_many(four, false);
+    make_many(four + MANY, true);
+    make_many6(six);
+    memcpy(all, four, sizeof(four));
+    memcpy(all + 2 * MANY, six, sizeof(six));
+    if (!guard_list(&guard, all, 3 * MANY))
+        abort();
+    open_lab(&lab, &guard.loader);
+    guard_fini(&guard);
+    probe_many(&lab, four, four, "");
+    probe_many(&lab, four, four + MANY, " of one /16");
+    probe_many6(&lab, six);
     lab_close(&lab);
 }
 
@@ -427,40 +444,37 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-static void test_burst(enum loader_program program)
+static void test_burst(struct lab *lab, enum loader_program program)
 {
-    struct loader_guard guard = {.rate = 1, .burst = 7};
+    const uint32_t source = LAB_CLIENT + 100 * program;
     struct frame frame;
-    struct lab lab;
     double start = now();
     unsigned int i, answered = 0;
     bool right;
 
-    open_lab(&lab, &guard, program);
-    for (i = 0; i < 7; i++)
-        answered += is_answered(&lab, program, LAB_CLIENT);
-    ok(answered == 7, "%s: a burst of 7 is answered", names[program]);
-    request_from(&frame, LAB_CLIENT, "get hit\r\n");
-    /* Each second gives one back. */
-    for (i = 0; i < 7 && is_answered(&lab, program, LAB_CLIENT); i++)
-        ;
-    ok(i <= now() - start && lab_passes(&lab, program, &frame, MC_COUNT_PASS_RATE),
-       "%s: and then no more", names[program]);
-    request_from(&frame, LAB_CLIENT, "get hit none hit\r\n");
-    right = lab_passes(&lab, program, &frame, MC_COUNT_PASS_RATE);
-    ok(right, "%s: a get of several keys is one request", names[program]);
-    request_from(&frame, LAB_CLIENT + 1, "set hit 0 0 1\r\nx\r\n");
     for (i = 0; i < 20; i++)
-        right &= lab_passes(&lab, program, &frame, MC_COUNT_PASS_COMMAND);
-    for (i = 0; i < 7; i++)
-        right &= is_answered(&lab, program, LAB_CLIENT + 1);
+        answered += is_answered(lab, program, source);
+    ok(answered == 20, "%s: a burst of 20 is answered", names[program]);
+    request_from(&frame, source, "get hit\r\n");
+    /* Each second gives one back. */
+    for (i = 0; i < 20 && is_answered(lab, program, source); i++)
+        ;
+    ok(i <= now() - start && lab_passes(lab, program, &frame, MC_COUNT_PASS_RATE),
+       "%s: and then no more", names[program]);
+    request_from(&frame, source, "get hit none hit\r\n");
+    right = lab_passes(lab, program, &frame, MC_COUNT_PASS_RATE);
+    ok(right, "%s: a get of several keys is one request", names[program]);
+    request_from(&frame, source + 1, "set hit 0 0 1\r\nx\r\n");
+    for (i = 0; i < 30; i++)
+        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND);
+    for (i = 0; i < 20; i++)
+        right &= is_answered(lab, program, source + 1);
     ok(right, "%s: another source has its own, and what is the server's costs none",
        names[program]);
-    while (!is_answered(&lab, program, LAB_CLIENT))
+    while (!is_answered(lab, program, source))
         if (now() - start > 60)
             break;
     ok(now() - start < 60, "%s: with time the first is answered again", names[program]);
-    lab_close(&lab);
 }
 
 static unsigned int burst_of(struct lab *lab, const char *source, unsigned int tries)
@@ -475,22 +489,22 @@ static unsigned int burst_of(struct lab *lab, const char *source, unsigned int t
 }
 
 /* A minute gives nothing back that could be seen here. */
-static void test_sources6(void)
+static void test_sources6(struct lab *lab, enum loader_program program)
 {
-    struct loader_guard guard = {.allow = MC_ALLOW_ALL, .rate = 1, .burst = 50};
-    struct lab lab;
     unsigned int first, second;
 
-    open_lab6(&lab, &guard, LOADER_XDP);
-    first = burst_of(&lab, "2001:db8:0:1::1", 40);
-    second = burst_of(&lab, "2001:db8:0:1:8000::2", 40);
+    if (program != LOADER_XDP)
+        return;
+    first = burst_of(lab, "2001:db8:0:1::1", 40);
+    second = burst_of(lab, "2001:db8:0:1:8000::2", 40);
     ok(first == 40 && second >= 10 && second < 40, "a /64 of public IPv6 is one source");
-    ok(burst_of(&lab, "2001:db8:0:2::1", 40) == 40, "another /64 is another");
-    ok(burst_of(&lab, "fd77::1", 40) == 40 && burst_of(&lab, "fd77::2", 40) == 40 &&
-           burst_of(&lab, "fe80::1", 40) == 40 && burst_of(&lab, "fe80::2", 40) == 40,
+    ok(burst_of(lab, "2001:db8:0:2::1", 40) == 40, "another /64 is another");
+    ok(burst_of(lab, "fd77::1", 40) == 40 && burst_of(lab, "fd77::2", 40) == 40 &&
+           burst_of(lab, "fe80::1", 40) == 40 && burst_of(lab, "fe80::2", 40) == 40,
        "of local IPv6 each address is");
-    lab_close(&lab);
 }
+
+enum { BUCKET_RATE = 10000, BUCKET_DEPTH = 20000 };
 
 struct asker {
     struct lab *lab;
@@ -501,7 +515,7 @@ static void *ask_often(void *arg)
 {
     struct asker *asker = arg;
 
-    for (unsigned int i = 0; i < 40000; i++)
+    for (unsigned int i = 0; i < BUCKET_DEPTH; i++)
         asker->answered += is_answered(asker->lab, LOADER_XDP, LAB_CLIENT);
     return NULL;
 }
@@ -509,14 +523,14 @@ static void *ask_often(void *arg)
 /* A bucket is exchanged whole: what two CPUs take from it together is what was in it. */
 static void test_two_cpus(void)
 {
-    struct loader_guard guard = {.rate = 1000, .burst = 30000};
+    struct loader_guard guard = {.rate = BUCKET_RATE, .burst = BUCKET_DEPTH};
     struct asker askers[2] = {{0}};
     double start = now(), spent;
     pthread_t threads[2];
     unsigned int answered;
     struct lab lab;
 
-    open_lab(&lab, &guard, LOADER_XDP);
+    open_lab(&lab, &guard);
     start = now();
     for (unsigned int i = 0; i < 2; i++) {
         askers[i].lab = &lab;
@@ -527,30 +541,16 @@ static void test_two_cpus(void)
         pthread_join(threads[i], NULL);
     spent = now() - start;
     answered = askers[0].answered + askers[1].answered;
-    ok(answered >= 30000 && answered <= 30000 + 1000 * spent + 1,
-       "two CPUs at one bucket: 30,000 and what is due since");
-    diag("answered %u, due %.0f", answered, 30000 + 1000 * spent);
-    lab_close(&lab);
-}
-
-/* What a source gets in a while is what the rate says, from below. */
-static void test_rate(void)
-{
-    struct loader_guard guard = {.rate = 2000, .burst = 100};
-    struct lab lab;
-    double start, spent;
-    unsigned int asked = 0, answered = 0;
-
-    open_lab(&lab, &guard, LOADER_XDP);
-    start = now();
-    do {
+    ok(answered >= BUCKET_DEPTH && answered <= BUCKET_DEPTH + BUCKET_RATE * spent + 1,
+       "two CPUs at one bucket: 20,000 and what is due since");
+    diag("answered %u, due %.0f", answered, BUCKET_DEPTH + BUCKET_RATE * spent);
+    /* Its time goes on. */
+    while (answered < 2 * BUCKET_DEPTH && now() - start < 60)
         answered += is_answered(&lab, LOADER_XDP, LAB_CLIENT);
-        spent = now() - start;
-        asked++;
-    } while (answered < 1000 && spent < 60);
-    ok(answered <= 100 + 2000 * spent + 1 && answered == 1000,
-       "2,000 a second and 100 at once: 1,000 are not answered faster");
-    diag("%u asked, %.0f a second answered beyond the burst", asked, (answered - 100) / spent);
+    spent = now() - start;
+    ok(answered == 2 * BUCKET_DEPTH && answered <= BUCKET_DEPTH + BUCKET_RATE * spent + 1,
+       "as much again takes as long as the rate says");
+    diag("%.0f a second beyond the burst", BUCKET_DEPTH / spent);
     lab_close(&lab);
 }
 
@@ -588,30 +588,29 @@ static bool boundary(struct lab *lab, enum loader_program program, unsigned int 
     return right && lab_passes(lab, program, &frame, MC_COUNT_PASS_AMPLIFICATION);
 }
 
-static void test_amplification(enum loader_program program)
+static void test_three_times(struct lab *lab, enum loader_program program)
 {
-    static const unsigned int times[] = {3, 30};
+    ok(boundary(lab, program, 3, "get big\r\n") && boundary(lab, program, 3, "get no big none\r\n"),
+       "%s: amplification=3: of one key or several, up to that and no byte beyond", names[program]);
+}
+
+static void test_thirty_times(struct lab *lab, enum loader_program program)
+{
+    ok(boundary(lab, program, 30, "get big\r\n") &&
+           boundary(lab, program, 30, "get no big none\r\n"),
+       "%s: amplification=30: the same", names[program]);
+}
+
+static void test_once(struct lab *lab, enum loader_program program)
+{
     struct frame frame;
-    struct lab lab;
 
-    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
-        struct loader_guard guard = {.amplification = times[i]};
-
-        open_lab(&lab, &guard, program);
-        ok(boundary(&lab, program, times[i], "get big\r\n"),
-           "%s: amplification=%u: up to that and no byte beyond", names[program], times[i]);
-        ok(boundary(&lab, program, times[i], "get no big none\r\n"),
-           "%s: amplification=%u: the same for several keys", names[program], times[i]);
-        lab_close(&lab);
-    }
-    open_lab(&lab, &(struct loader_guard){.amplification = 1}, program);
     request_from(&frame, LAB_CLIENT, "get a\r\n");
-    ok(lab_answers(&lab, program, &frame, "END\r\n", 5),
+    ok(lab_answers(lab, program, &frame, "END\r\n", 5),
        "%s: a miss is never larger than what it answers", names[program]);
     request_from(&frame, LAB_CLIENT, "get hit\r\n");
-    ok(lab_passes(&lab, program, &frame, MC_COUNT_PASS_AMPLIFICATION),
+    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_AMPLIFICATION),
        "%s: amplification=1: a hit that is", names[program]);
-    lab_close(&lab);
 }
 
 /* --- the other requests that are answered ------------------------------------------- */
@@ -653,48 +652,80 @@ static bool verb_is(struct lab *lab, enum loader_program program, size_t i, uint
                   : is_verb_answered(lab, program, i, source);
 }
 
-static void test_verbs(enum loader_program program)
+static void test_verbs(struct lab *lab, enum loader_program program)
 {
-    static const struct loader_guard rate = {.rate = 1, .burst = 20}, size = {.amplification = 1};
-    const uint32_t stranger = address("8.8.8.8");
-    struct lab lab;
     unsigned int n;
 
-    open_lab(&lab, &rate, program);
     for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
-        uint32_t source = LAB_CLIENT + (uint32_t)i;
+        uint32_t source = LAB_CLIENT + 10 + 100 * program + (uint32_t)i;
 
-        ok(verb_is(&lab, program, i, stranger, MC_COUNT_PASS_ALLOW) &&
-               verb_is(&lab, program, i, source, 0),
+        ok(verb_is(lab, program, i, address("8.8.8.8"), MC_COUNT_PASS_ALLOW) &&
+               verb_is(lab, program, i, source, 0),
            "%s: %s: whom it answers is the same", names[program], verbs[i].name);
-        for (n = 1; n < 40 && is_verb_answered(&lab, program, i, source); n++)
+        for (n = 1; n < 40 && is_verb_answered(lab, program, i, source); n++)
             ;
-        ok(n >= 20 && n < 40 && verb_is(&lab, program, i, source, MC_COUNT_PASS_RATE),
+        ok(n >= 20 && n < 40 && verb_is(lab, program, i, source, MC_COUNT_PASS_RATE),
            "%s: %s: how often too", names[program], verbs[i].name);
     }
-    lab_close(&lab);
-    open_lab(&lab, &size, program);
+}
+
+static void test_verbs_once(struct lab *lab, enum loader_program program)
+{
     for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
-        ok(verb_is(&lab, program, i, LAB_CLIENT, MC_COUNT_PASS_AMPLIFICATION),
+        ok(verb_is(lab, program, i, LAB_CLIENT, MC_COUNT_PASS_AMPLIFICATION),
            "%s: %s: and with how much", names[program], verbs[i].name);
-    lab_close(&lab);
+}
+
+/* --- several tests for each load ------------------------------------------------------ */
+
+static void test_default(struct lab *lab, enum loader_program program)
+{
+    test_local(lab, program);
+    test_local6(lab, program);
+}
+
+static void test_everybody(struct lab *lab, enum loader_program program)
+{
+    test_all(lab, program);
+    test_sources6(lab, program);
+}
+
+static void test_listed(struct lab *lab, enum loader_program program)
+{
+    test_list(lab, program);
+    test_list6(lab, program);
+}
+
+static void test_rates(struct lab *lab, enum loader_program program)
+{
+    test_burst(lab, program);
+    test_verbs(lab, program);
+}
+
+static void test_sizes(struct lab *lab, enum loader_program program)
+{
+    test_once(lab, program);
+    test_verbs_once(lab, program);
 }
 
 int main(void)
 {
-    for (enum loader_program program = LOADER_XDP; program <= LOADER_TC; program++) {
-        test_local(program);
-        test_list(program);
-        test_list6(program);
-        test_burst(program);
-        test_amplification(program);
-        test_verbs(program);
-    }
-    test_many(false);
-    test_many(true);
-    test_many6();
-    test_sources6();
+    static const struct loader_guard all = {.allow = MC_ALLOW_ALL, .rate = 1, .burst = 50};
+    struct prefix prefixes[LISTED];
+
+    test_both(&(struct loader_guard){0}, test_default);
+    test_both(&all, test_everybody);
+    for (size_t i = 0; i < LISTED; i++)
+        prefixes[i] = prefix_of(listed[i]);
+    test_list_of(prefixes, LISTED, test_listed);
+    prefixes[0] = prefix_of("0.0.0.0/0");
+    test_list_of(prefixes, 1, test_ipv4);
+    test_list_of(prefixes, 0, test_nobody);
+    test_many();
+    test_both(&(struct loader_guard){.rate = 1, .burst = 20}, test_rates);
     test_two_cpus();
-    test_rate();
+    test_both(&(struct loader_guard){.amplification = 1}, test_sizes);
+    test_both(&(struct loader_guard){.amplification = 3}, test_three_times);
+    test_both(&(struct loader_guard){.amplification = 30}, test_thirty_times);
     return done();
 }
