@@ -68,11 +68,10 @@ static __always_inline int is_local4(u32 source)
            (source & 0xc0ff) == 0x4064 || pair == 0xfea9;
 }
 
-/* The first half and the second, network order: RFC 4193, link-local, ::1. */
+/* The first half and the second, host order: RFC 4193, link-local, ::1. */
 static __always_inline int is_local6(u64 high, u64 low)
 {
-    return (high & 0xfe) == 0xfc || (high & 0xc0ff) == 0x80fe ||
-           (!high && low == bpf_cpu_to_be64(1));
+    return high >> 57 == 0xfc >> 1 || high >> 54 == 0xfe80 >> 6 || (!high && low == 1);
 }
 
 /* Which entry of the list a node leads to: a step for each four bits behind the first 16. */
@@ -137,7 +136,7 @@ static __always_inline int guard_charge(u64 hash)
     bucket = bpf_map_lookup_elem(&rates, &slot);
     if (!bucket)
         return 0;
-    now = bpf_ktime_get_coarse_ns() * MC_RATE_TICKS;
+    now = bpf_jiffies64() * tick_ns * MC_RATE_TICKS; /* a clock would be a call */
     full = READ_ONCE(*bucket);
     after = (full > now ? full : now) + guard_cost;
     if (after - now > guard_depth)
@@ -145,28 +144,17 @@ static __always_inline int guard_charge(u64 hash)
     return __sync_val_compare_and_swap(bucket, full, after) == full;
 }
 
-static __always_inline int guard_source4(u32 source)
-{
-    if (guard_allow == MC_ALLOW_LOCAL && unlikely(!is_local4(source)))
-        return MC_COUNT_PASS_ALLOW;
-    if (guard_allow == MC_ALLOW_LIST && unlikely(!guard_listed((u64)bpf_ntohl(source) << 32, 0, 0)))
-        return MC_COUNT_PASS_ALLOW;
-    if (guard_cost && unlikely(!guard_charge(source * guard_seeds[0])))
-        return MC_COUNT_PASS_RATE;
-    return 0;
-}
-
-/* The two halves of an address, network order. */
-static __always_inline int guard_source6(u64 high, u64 low)
+/*
+ * Whether a source is on the list and within its rate, of an address as guard_listed takes it. A function, so that
+ * what it keeps on the stack is not added to that of all that follows: 512 bytes are the limit.
+ */
+__attribute__((noinline)) int guard_ask(u64 high, u64 low, u32 six)
 {
     u64 hash = high * guard_seeds[0];
 
-    if (guard_allow == MC_ALLOW_LOCAL && unlikely(!is_local6(high, low)))
+    if (guard_allow == MC_ALLOW_LIST && unlikely(!guard_listed(high, low, !!six)))
         return MC_COUNT_PASS_ALLOW;
-    if (guard_allow == MC_ALLOW_LIST &&
-        unlikely(!guard_listed(bpf_be64_to_cpu(high), bpf_be64_to_cpu(low), 1)))
-        return MC_COUNT_PASS_ALLOW;
-    if (guard_cost && is_local6(high, low))
+    if (six && is_local6(high, low))
         hash += low * guard_seeds[1];
     if (guard_cost && unlikely(!guard_charge(hash)))
         return MC_COUNT_PASS_RATE;
@@ -179,7 +167,20 @@ static __always_inline int guard_source6(u64 high, u64 low)
  */
 static __always_inline int guard_source(const void *ip, u64 v6)
 {
-    return v6 ? guard_source6(LOAD64(ip + 8), LOAD64(ip + 16)) : guard_source4(LOAD32(ip + 12));
+    u64 high, low = 0;
+
+    if (v6) {
+        high = bpf_be64_to_cpu(LOAD64(ip + 8));
+        low = bpf_be64_to_cpu(LOAD64(ip + 16));
+    } else {
+        high = (u64)bpf_ntohl(LOAD32(ip + 12)) << 32;
+    }
+    if (guard_allow == MC_ALLOW_LOCAL &&
+        unlikely(v6 ? !is_local6(high, low) : !is_local4(LOAD32(ip + 12))))
+        return MC_COUNT_PASS_ALLOW;
+    if (guard_allow == MC_ALLOW_LIST || guard_cost)
+        return guard_ask(high, low, !!v6);
+    return 0;
 }
 
 /* Whether a reply may be so large, both in bytes of UDP payload; if not it is PASS_AMPLIFICATION.
