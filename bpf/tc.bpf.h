@@ -21,7 +21,7 @@ enum { TC_NEXT = -1 };
 
 static __always_inline int tc_pass(struct work *work, u32 reason)
 {
-    work->counts.count[reason & 31]++;
+    count_reason(work, reason);
     return TC_NEXT;
 }
 
@@ -122,7 +122,7 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct work *work,
     if (rc == HEAD_GET && first)
         rc = guard_source(ip, v6);
     if (rc != HEAD_GET) {
-        work->counts.count[rc & 31]++;
+        count_reason(work, rc);
         return rc;
     }
     work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;

@@ -23,7 +23,7 @@ enum { FRAME_PADDED = 128 };
 /* Passes a packet of ours to the server. */
 static __always_inline int xdp_pass(struct work *work, u32 reason)
 {
-    work->counts.count[reason & 31]++;
+    count_reason(work, reason);
     return XDP_PASS;
 }
 
