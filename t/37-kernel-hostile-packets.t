@@ -160,7 +160,8 @@ def sources_that_are_forged():
 def requests_that_are_malformed():
     """Text of every wrong kind: the server decides, and the kernel agrees or leaves it."""
     texts = [b"get", b"get ", b"get\r\n", b"get \r\n", b"get  \r\n", b"getk\r\n", b"get\tk\r\n",
-             b"GET k\r\n", b"gets k", b"mg k T1\r\n", b"get k", b"get k\r", b"get %s\r\n" % (b"k" * 251),
+             b"GET k\r\n", b"gets k", b"mg k T1\r\n", b"get k", b"get k\r",
+             b"get %s\r\n" % (b"k" * 251),
              b"get %s\r\n" % (b"k" * 1300), b"get k %s\r\n" % (b"x" * 251), b"\0" * 20, b"\r\n",
              b"get k\r\nget k\r\n", b"get k\r\n\r\n", b"get k\n\n", b"\x80" * 24, b"get k\r\r\n"]
     for text in texts:
