@@ -145,8 +145,9 @@ static __always_inline int guard_charge(u64 hash)
 }
 
 /*
- * Whether a source is on the list and within its rate, of an address as guard_listed takes it. A function, so that
- * what it keeps on the stack is not added to that of all that follows: 512 bytes are the limit.
+ * Whether a source is on the list and within its rate, of an address as guard_listed takes it. A
+ * function, so that what it keeps on the stack is not added to that of all that follows: 512 bytes
+ * are the limit.
  */
 __attribute__((noinline)) int guard_ask(u64 high, u64 low, u32 six)
 {
@@ -183,8 +184,7 @@ static __always_inline int guard_source(const void *ip, u64 v6)
     return 0;
 }
 
-/* Whether a reply may be so large, both in bytes of UDP payload; if not it is PASS_AMPLIFICATION.
- */
+/* Whether a reply may be so large, in bytes of UDP payload; if not: MC_COUNT_PASS_AMPLIFICATION. */
 static __always_inline int guard_size(u64 nrequest, u64 nreply)
 {
     return !guard_amplification || nreply <= nrequest * guard_amplification;
