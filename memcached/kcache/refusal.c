@@ -58,14 +58,21 @@ bool refusal_foreseen(const struct link_facts *link, char *text, size_t ntext)
 
 bool refusal_of_native(const struct link_facts *link, char *text, size_t ntext)
 {
+    bool veth = strcmp(link->kind, "veth") == 0;
     char vlan[IF_NAMESIZE];
 
-    if (!link->hides_tags || !link_has_vlan(link->ifindex, vlan))
+    if ((!link->hides_tags && !veth) || !link_has_vlan(link->ifindex, vlan))
         return false;
-    snprintf(text, ntext,
-             "native XDP would not see the VLAN tags of %s, which the hardware takes off; "
-             "`ethtool -K %s rxvlan off` leaves them",
-             vlan, link->name);
+    if (veth)
+        snprintf(text, ntext,
+                 "native XDP would not see the VLAN tags of %s, which a veth hands over beside "
+                 "the frame",
+                 vlan);
+    else
+        snprintf(text, ntext,
+                 "native XDP would not see the VLAN tags of %s, which the hardware takes off; "
+                 "`ethtool -K %s rxvlan off` leaves them",
+                 vlan, link->name);
     return true;
 }
 
