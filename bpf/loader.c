@@ -16,6 +16,8 @@
 #include <bpf/libbpf.h>
 
 #include "bpf/cache.skel.h"
+#include "bpf/dispatcher.h"
+#include "bpf/filter.skel.h"
 #include "bpf/forget.h"
 
 enum {
@@ -27,6 +29,8 @@ enum {
 
 struct loader {
     struct cache *skel;
+    struct cache *plain;     /* the XDP program once more, for a dispatcher; NULL: not needed yet */
+    int alive_xdp, alive_tc; /* program arrays of what outlives us, -1: not needed yet */
     int ncpus;
 };
 
@@ -183,6 +187,7 @@ struct loader *loader_open_guarded(const struct loader_guard *guard, char *error
         free(log);
         return NULL;
     }
+    loader->alive_xdp = loader->alive_tc = -1;
     libbpf_set_print(say_nothing);
     loader->ncpus = libbpf_num_possible_cpus();
     loader->skel = cache__open_opts(&opts);
@@ -192,6 +197,7 @@ struct loader *loader_open_guarded(const struct loader_guard *guard, char *error
 #endif
         loader->skel->rodata->tick_ns = tick_ns();
         rc = guard_prepare(loader->skel, guard);
+        bpf_program__set_flags(loader->skel->progs.mc_xdp, BPF_F_XDP_HAS_FRAGS);
         rc = rc ? rc : cache__load(loader->skel);
         rc = rc ? rc : guard_fill(loader->skel, guard);
     }
@@ -211,6 +217,11 @@ void loader_close(struct loader *loader)
 {
     if (!loader)
         return;
+    if (loader->alive_xdp >= 0)
+        close(loader->alive_xdp);
+    if (loader->alive_tc >= 0)
+        close(loader->alive_tc);
+    cache__destroy(loader->plain);
     cache__destroy(loader->skel);
     free(loader);
 }
@@ -335,18 +346,157 @@ int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool gene
     return 0;
 }
 
+/* --- what outlives its process ----------------------------------------------- */
+
+/*
+ * A program array. While the kernel empties it with its last descriptor, what calls through it is
+ * harmless from then on, and memory that its program would hold is free. It takes after the first
+ * program that is loaded with it, so that its own comes last.
+ */
+static int open_alive(void)
+{
+    return bpf_map_create(BPF_MAP_TYPE_PROG_ARRAY, "mc_alive", sizeof(uint32_t), sizeof(uint32_t),
+                          1, NULL);
+}
+
+static int set_alive(int alive, int program)
+{
+    uint32_t zero = 0;
+
+    return bpf_map_update_elem(alive, &zero, &program, BPF_ANY);
+}
+
+/*
+ * The XDP program over the same maps as a member of a dispatcher can call it, which knows of no
+ * attach type and, by the version of libxdp, of fragments or not (it handles them in any case).
+ */
+static int load_plain(struct loader *loader, uint32_t flags)
+{
+    struct cache *plain = cache__open();
+    struct bpf_map *map;
+    int rc = plain ? 0 : -errno;
+
+    if (!plain)
+        return rc;
+    memcpy(plain->rodata, loader->skel->rodata, sizeof(*plain->rodata));
+    bpf_object__for_each_map(map, plain->obj)
+    {
+        const struct bpf_map *same =
+            bpf_object__find_map_by_name(loader->skel->obj, bpf_map__name(map));
+
+        if (!rc && same && bpf_map__fd(same) >= 0)
+            rc = bpf_map__reuse_fd(map, bpf_map__fd(same));
+    }
+    bpf_program__set_autoload(plain->progs.mc_tc, false);
+    bpf_program__set_flags(plain->progs.mc_xdp, flags);
+    bpf_program__set_expected_attach_type(plain->progs.mc_xdp, (enum bpf_attach_type)0);
+    if (!rc)
+        rc = cache__load(plain);
+    if (rc)
+        cache__destroy(plain);
+    else
+        loader->plain = plain;
+    return rc;
+}
+
+/* Lets the member call our program. 0 or -errno. */
+static int enliven(struct loader *loader)
+{
+    static const uint32_t flags[] = {BPF_F_XDP_HAS_FRAGS, 0};
+    int rc = -EINVAL;
+    size_t i;
+
+    if (loader->plain)
+        return set_alive(loader->alive_xdp, bpf_program__fd(loader->plain->progs.mc_xdp));
+    for (i = 0; rc == -EINVAL && i < sizeof(flags) / sizeof(flags[0]); i++) {
+        rc = load_plain(loader, flags[i]);
+        if (rc)
+            break;
+        rc = set_alive(loader->alive_xdp, bpf_program__fd(loader->plain->progs.mc_xdp));
+        if (rc) {
+            cache__destroy(loader->plain);
+            loader->plain = NULL;
+        }
+    }
+    return rc;
+}
+
+int loader_join_dispatcher(struct loader *loader, struct loader_link *link, char *reason,
+                           size_t nreason)
+{
+    int rc, fd;
+
+    reason[0] = '\0';
+    if (!dispatcher_is_there(link->ifindex))
+        return -ENOENT;
+    if (loader->alive_xdp < 0)
+        loader->alive_xdp = open_alive();
+    if (loader->alive_xdp < 0)
+        return loader->alive_xdp;
+    fd = dispatcher_join(link->ifindex, loader->alive_xdp, &link->generic, reason, nreason);
+    if (fd < 0)
+        return fd;
+    rc = enliven(loader);
+    if (rc) {
+        snprintf(reason, nreason, "what takes it cannot call our program: %s", strerror(-rc));
+        close(fd);
+        return rc;
+    }
+    link->xdp = fd;
+    link->shared = true;
+    return 0;
+}
+
+/* The program of the filter, or -errno. */
+static int load_filter(struct loader *loader)
+{
+    struct filter *skel;
+    int fd;
+
+    if (loader->alive_tc < 0)
+        loader->alive_tc = open_alive();
+    if (loader->alive_tc < 0)
+        return loader->alive_tc;
+    skel = filter__open();
+    if (!skel)
+        return -errno;
+    fd = bpf_map__reuse_fd(skel->maps.mc_alive, loader->alive_tc);
+    if (!fd)
+        fd = filter__load(skel);
+    if (!fd)
+        fd = set_alive(loader->alive_tc, loader_program_fd(loader, LOADER_TC));
+    if (!fd)
+        fd = dup(bpf_program__fd(skel->progs.mc_filter));
+    filter__destroy(skel);
+    return fd;
+}
+
+static uint32_t program_id(int program)
+{
+    struct bpf_prog_info info = {0};
+    uint32_t ninfo = sizeof(info);
+
+    return bpf_obj_get_info_by_fd(program, &info, &ninfo) ? 0 : info.id;
+}
+
 /* Only one XDP program of ours can be on an interface, so a filter of ours is a dead server's. */
 static int attach_filter(struct loader *loader, struct loader_link *link)
 {
     LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = BPF_TC_INGRESS);
-    LIBBPF_OPTS(bpf_tc_opts, opts, .prog_fd = loader_program_fd(loader, LOADER_TC),
-                .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY, .flags = BPF_TC_F_REPLACE);
-    int rc = bpf_tc_hook_create(&hook);
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY,
+                .flags = BPF_TC_F_REPLACE);
+    int rc = bpf_tc_hook_create(&hook), fd;
 
     if (rc && rc != -EEXIST)
         return rc;
+    fd = load_filter(loader);
+    if (fd < 0)
+        return fd;
+    opts.prog_fd = fd;
     rc = bpf_tc_attach(&hook, &opts);
     link->filter = !rc;
+    link->id = program_id(fd);
+    close(fd);
     return rc;
 }
 
@@ -361,14 +511,6 @@ int loader_attach_tc(struct loader *loader, struct loader_link *link)
     return 0;
 }
 
-static uint32_t program_id(struct loader *loader, enum loader_program program)
-{
-    struct bpf_prog_info info = {0};
-    uint32_t ninfo = sizeof(info);
-
-    return bpf_obj_get_info_by_fd(loader_program_fd(loader, program), &info, &ninfo) ? 0 : info.id;
-}
-
 /*
  * Whether a link still has our program on the interface. All kinds of links to an interface name
  * it at the same place; 0 when they were cut.
@@ -380,26 +522,36 @@ static bool link_lives(struct loader *loader, enum loader_program program, int f
 
     if (bpf_obj_get_info_by_fd(fd, &info, &ninfo))
         return true; /* nobody knows */
-    return info.xdp.ifindex == (uint32_t)ifindex && info.prog_id == program_id(loader, program);
+    return info.xdp.ifindex == (uint32_t)ifindex &&
+           info.prog_id == program_id(loader_program_fd(loader, program));
 }
 
-static bool filter_lives(struct loader *loader, int ifindex)
+static bool filter_lives(const struct loader_link *link)
 {
-    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = ifindex, .attach_point = BPF_TC_INGRESS);
+    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = BPF_TC_INGRESS);
     LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
     int rc = bpf_tc_query(&hook, &opts);
 
-    return rc ? rc != -ENOENT && rc != -EINVAL && rc != -ENODEV
-              : opts.prog_id == program_id(loader, LOADER_TC);
+    return rc ? rc != -ENOENT && rc != -EINVAL && rc != -ENODEV : opts.prog_id == link->id;
+}
+
+/* What comes and goes beside us in a dispatcher replaces it, and takes us along. */
+static bool xdp_lives(struct loader *loader, const struct loader_link *link)
+{
+    char name[16];
+
+    return link->shared ? loader_xdp_present(link->ifindex, name) != 0
+                        : link_lives(loader, LOADER_XDP, link->xdp, link->ifindex);
 }
 
 unsigned int loader_lost(struct loader *loader, struct loader_link *link)
 {
     unsigned int lost = 0;
 
-    if (link->xdp >= 0 && !link_lives(loader, LOADER_XDP, link->xdp, link->ifindex)) {
+    if (link->xdp >= 0 && !xdp_lives(loader, link)) {
         close(link->xdp);
         link->xdp = -1;
+        link->shared = false;
         lost |= LOADER_LOST_XDP;
     }
     if (link->tc >= 0 && !link_lives(loader, LOADER_TC, link->tc, link->ifindex)) {
@@ -407,7 +559,7 @@ unsigned int loader_lost(struct loader *loader, struct loader_link *link)
         link->tc = -1;
         lost |= LOADER_LOST_TC;
     }
-    if (link->filter && !filter_lives(loader, link->ifindex)) {
+    if (link->filter && !filter_lives(link)) {
         link->filter = false;
         lost |= LOADER_LOST_TC;
     }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * loader: the kernel programs and their maps, from user space. The one place
- * that knows libbpf; kcache is its only user in the server, tests and the
+ * that knows libbpf, beside dispatcher.c; kcache is its only user in the server, tests and the
  * bench the others.
  *
  * An open loader is programs and empty maps. Memory is added one map at a
  * time and belongs to the kernel as long as anybody has it: a process that
  * mapped it, or a program that is attached. Programs are attached by links,
- * which die with the process; a TC filter of kernels before 6.6 does not, so
- * it has a fixed handle and the next attach replaces it.
+ * which die with the process; a TC filter of kernels before 6.6 and a place
+ * in libxdp's dispatcher do not, so they reach the programs through an array
+ * that the kernel empties, and the next attach replaces them.
  *
  * One thread at a time, but for loader_counts and the two loader_map_*, which
  * any thread may call.
@@ -80,12 +81,21 @@ struct loader_link {
     int ifindex;
     int xdp, tc;  /* of links; -1: none */
     bool generic; /* XDP in the stack instead of the driver */
-    bool filter;  /* TC by a clsact filter, which outlives the process */
+    bool shared;  /* XDP as a member of libxdp's dispatcher */
+    bool filter;  /* TC by a clsact filter, which outlives the process, */
+    uint32_t id;  /* and the id of its program */
 };
 
 void loader_link_init(struct loader_link *link, int ifindex);
 /* 0 or -errno: EBUSY and EEXIST if another XDP program is there. */
 int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool generic);
+/*
+ * Instead, where the interface has a dispatcher of libxdp: takes a place in it, as it is attached.
+ * Needs CAP_NET_ADMIN and /sys/fs/bpf. 0 or -errno (ENOENT: there is none), and `reason` becomes
+ * what the verifier says or "".
+ */
+int loader_join_dispatcher(struct loader *loader, struct loader_link *link, char *reason,
+                           size_t nreason);
 /* 0 or -errno. By TCX, else by a filter. */
 int loader_attach_tc(struct loader *loader, struct loader_link *link);
 /* What loader_lost says, as bits. */

@@ -3,8 +3,15 @@
 bpfside_srcs = bpf/layout.h
 if ENABLE_BMC
 bpfside_srcs += bpf/loader.c bpf/loader.h bpf/forget.c bpf/forget.h
-bpf_objects += bpf/cache.bpf.o
+bpf_objects += bpf/cache.bpf.o bpf/filter.bpf.o
+if ENABLE_LIBXDP
+bpfside_srcs += bpf/dispatcher.c bpf/dispatcher.h
+bpf_objects += bpf/member.bpf.o
+else
+bpfside_srcs += bpf/dispatcher_none.c bpf/dispatcher.h
 endif
-EXTRA_bpf = bpf/cache.bpf.c bpf/kernel.bpf.h bpf/packet.bpf.h bpf/lookup.bpf.h bpf/get.bpf.h \
+endif
+EXTRA_bpf = bpf/cache.bpf.c bpf/filter.bpf.c bpf/member.bpf.c \
+    bpf/kernel.bpf.h bpf/packet.bpf.h bpf/lookup.bpf.h bpf/get.bpf.h \
     bpf/guard.bpf.h bpf/verbs.bpf.h bpf/binary.bpf.h bpf/meta.bpf.h bpf/reply.bpf.h \
     bpf/xdp.bpf.h bpf/tc.bpf.h

@@ -597,7 +597,7 @@ static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)
     return type == TYPE_IP6 ? xdp_tagged_ip6(ctx, nlink) : XDP_PASS;
 }
 
-SEC("xdp.frags")
+SEC("xdp")
 int mc_xdp(struct xdp_md *ctx)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;

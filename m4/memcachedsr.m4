@@ -82,6 +82,17 @@ _MCEOF
     AM_CONDITIONAL([ENABLE_BMC], [test "x$1" != xno])
 ])
 
+dnl MC_LIBXDP(WANTED, BMC): libxdp, to share an interface with other XDP programs.
+AC_DEFUN([MC_LIBXDP], [
+    AS_IF([test "x$2" = xno], [enable_libxdp=no])
+    AS_IF([test "x$enable_libxdp" != xno], [
+        PKG_CHECK_MODULES([LIBXDP], [libxdp >= 1.3], [],
+            [AC_MSG_ERROR([libxdp 1.3 is missing: apt-get install libxdp-dev, dnl
+or configure with --disable-libxdp])])
+    ])
+    AM_CONDITIONAL([ENABLE_LIBXDP], [test "x$enable_libxdp" != xno])
+])
+
 dnl MC_TLS(WANTED): ENABLE_TLS is 0 or 1, for the rows of the option table.
 AC_DEFUN([MC_TLS], [
     AS_IF([test "x$1" != xno], [

@@ -63,8 +63,19 @@ static int attach_native(struct loader *loader, struct attachment *at, enum kcac
 static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_mode mode,
                       const struct link_facts *link, char *why, size_t nwhy)
 {
-    int rc;
+    char reason[WHY_MAX / 4];
+    int rc = loader_join_dispatcher(loader, &at->link, reason, sizeof(reason));
 
+    if (rc == 0)
+        return 0;
+    if (rc != -ENOENT) {
+        snprintf(why, nwhy,
+                 "libxdp's dispatcher is attached, and gives us no place: %s%s; mode=tc answers "
+                 "beside it",
+                 reason[0] ? reason : strerror(-rc),
+                 strstr(reason, "changes packet data") ? " (libxdp 1.5.5 is needed)" : "");
+        return rc;
+    }
     if (mode != KCACHE_GENERIC) {
         rc = attach_native(loader, at, mode, link, why, nwhy);
         if (!rc || mode == KCACHE_NATIVE || rc == -EBUSY || rc == -EEXIST)
@@ -80,11 +91,11 @@ static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_
 
 static void say_how(const struct attachment *at, enum kcache_mode mode, int tc)
 {
-    fprintf(stderr, "bmc: %s: %s, %sTC ingress (%s)\n", at->name,
+    fprintf(stderr, "bmc: %s: %s%s, %sTC ingress (%s)\n", at->name,
             mode == KCACHE_TC  ? "no XDP"
             : at->link.generic ? "XDP generic"
                                : "XDP native",
-            tc ? "no " : "",
+            at->link.shared ? " in libxdp's dispatcher" : "", tc ? "no " : "",
             tc                ? strerror(-tc)
             : at->link.filter ? "filter"
                               : "tcx");
