@@ -247,10 +247,14 @@ static __always_inline u64 frame_size(u64 nreply, u64 nframe)
     return FRAME_MIN;
 }
 
-/* Writes the headers before the reply's text, and zeros behind it, where there may be padding. */
-__attribute__((noinline)) int reply_head(struct work *work)
+/*
+ * Writes the headers before the reply's text, and zeros behind it, where there may be padding.
+ * left: the checksum is left to hardware.
+ */
+__attribute__((noinline)) int reply_head(struct work *work, int left)
 {
     u64 nreply, ntext;
+    char *udp;
 
     if (!work)
         return 0;
@@ -259,11 +263,14 @@ __attribute__((noinline)) int reply_head(struct work *work)
     head_link(work->reply + reply_start(work), &work->head, work->form.ip != FRAME_IP);
     BOUND(nreply, 2047);
     STORE64(work->reply + nreply, 0);
+    udp = work->reply + REPLY_TEXT - UDP_TEXT;
     if (work->form.v6)
-        head_ip6(work->reply + REPLY_TEXT - UDP_TEXT - IP6_BYTES, &work->head, ntext,
-                 text_sum(work->reply + REPLY_TEXT, ntext));
+        head_ip6(udp - IP6_BYTES, &work->head, ntext, text_sum(work->reply + REPLY_TEXT, ntext));
     else
-        head_ip4(work->reply + REPLY_TEXT - UDP_TEXT - IP4_BYTES, &work->head, ntext);
+        head_ip4(udp - IP4_BYTES, &work->head, ntext);
+    if (left)
+        STORE16(udp + 6, work->form.v6 ? checksum_begun(udp - IP6_BYTES, 1)
+                                       : checksum_begun(udp - IP4_BYTES, 0));
     return 0;
 }
 

@@ -164,6 +164,8 @@ const volatile __u64 tick_ns = 0;
 __u32 tc_follows = 0;
 /* No XDP program stands before TC, which then answers what it can itself. */
 __u32 tc_alone = 0;
+/* This program stands in the stack on some interface: set when it is attached so. */
+__u32 xdp_generic = 0;
 
 /*
  * Turns a new lease into ticks, which the JIT reads as it reads any word. A clock is a call, and
@@ -222,6 +224,7 @@ struct work {
     u64 nframe;
     u32 ntext;    /* of the UDP payload behind its own header */
     u32 nrequest; /* bytes in request */
+    u32 left;     /* of TC: its checksum is left to hardware */
     u32 at;       /* of the next key in it */
     char request[REQUEST_ROOM + 8];
 

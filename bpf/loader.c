@@ -343,6 +343,8 @@ int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool gene
         return fd;
     link->xdp = fd;
     link->generic = generic;
+    if (generic)
+        loader->skel->bss->xdp_generic = 1;
     return 0;
 }
 

@@ -356,14 +356,45 @@ static __always_inline u64 halves(u64 word)
     return (word >> 32) + (u32)word;
 }
 
-/* The checksum of what has this sum; 0 would say that there is none. */
-static __always_inline u64 sum_end(u64 sum)
+static __always_inline u64 sum_fold(u64 sum)
 {
     sum = halves(sum);
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
+    return (sum & 0xffff) + (sum >> 16);
+}
+
+/* The checksum of what has this sum; 0 would say that there is none. */
+static __always_inline u64 sum_end(u64 sum)
+{
+    sum = sum_fold(sum);
     return sum == 0xffff ? sum : ~sum & 0xffff;
+}
+
+/*
+ * What a local sender's stack leaves in the place of UDP's checksum, for hardware to complete:
+ * the sum of addresses, protocol and length.
+ */
+static __always_inline u16 checksum_begun(const void *ip, u64 v6)
+{
+    u64 sum = (u64)LOAD16(ip + ip_bytes(v6) + 4) + bpf_htons(PROTOCOL_UDP);
+
+    if (v6)
+        sum += halves(LOAD64(ip + 8)) + halves(LOAD64(ip + 16)) + halves(LOAD64(ip + 24)) +
+               halves(LOAD64(ip + 32));
+    else
+        sum += (u64)LOAD32(ip + 12) + LOAD32(ip + 16);
+    return sum_fold(sum);
+}
+
+/*
+ * Whether the checksum of a request seems to be left to hardware. Then its packet knows where
+ * that will write, and so does the reply that generic XDP or TC makes of it: so such a reply keeps
+ * UDP's header in its place, and begins its checksum the same way.
+ */
+static __always_inline int checksum_is_left(const void *ip, u64 v6)
+{
+    return LOAD16(ip + ip_bytes(v6) + 6) == checksum_begun(ip, v6);
 }
 
 /* The same of IPv6, where the text has a sum. */

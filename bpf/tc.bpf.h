@@ -126,6 +126,7 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct work *work,
         return rc;
     }
     work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    work->left = checksum_is_left(ip, v6);
     head_keep(&work->head, head->link, ip, (struct form){FRAME_IP + TAG_BYTES, v6});
     return kind;
 }
@@ -160,7 +161,7 @@ static __always_inline long tc_resize(struct __sk_buff *skb, u64 nframe, u32 hid
 }
 
 /* Turns the packet around, whose first `hidden` bytes are not in sight. */
-__attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden)
+__attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden, int left)
 {
     struct work *work = work_get();
     u64 nframe;
@@ -169,7 +170,7 @@ __attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden)
         return TC_NEXT;
     if (!guard_reply(work))
         return tc_pass(work, MC_COUNT_PASS_AMPLIFICATION);
-    reply_head(work);
+    reply_head(work, left);
     nframe = frame_size(reply_size(work), work->nframe);
     if (tc_resize(skb, nframe, hidden))
         return tc_pass(work, MC_COUNT_PASS_ROOM);
@@ -227,7 +228,7 @@ int mc_tc(struct __sk_buff *skb)
     rc = tc_answer(skb, work, rc);
     if (rc != STEP_END)
         return tc_pass(work, rc);
-    return tc_reply(skb, hidden);
+    return tc_reply(skb, hidden, work->left);
 }
 
 #endif

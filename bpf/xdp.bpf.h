@@ -69,7 +69,7 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
         return XDP_PASS;
     if (unlikely(!guard_reply(work)))
         return xdp_pass(work, MC_COUNT_PASS_AMPLIFICATION);
-    reply_head(work);
+    reply_head(work, 0);
     before = bpf_xdp_get_buff_len(ctx); /* of all its buffers */
     nframe = frame_size(reply_size(work), before);
     if (nframe != before && xdp_resize(ctx, (int)nframe - (int)before))
@@ -469,6 +469,8 @@ static __always_inline int xdp_admit(struct xdp_md *ctx, const void *data, const
         return rc;
     if (unlikely(control.flush_at) && second_reached(control.flush_at))
         return MC_COUNT_PASS_EXPIRED;
+    if (unlikely(xdp_generic) && checksum_is_left(ip, form.v6) && ctx->ingress_ifindex != LOOPBACK)
+        return HEAD_HIDDEN;
     return admitted;
 }
 

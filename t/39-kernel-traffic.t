@@ -5,6 +5,7 @@
 The client's sockets are real: a reply with a wrong checksum never reaches them.
 """
 import contextlib
+import ctypes
 import fcntl
 import os
 import socket
@@ -27,12 +28,14 @@ ITEMS = {b"k": b"v", b"odd": b"x" * 31, b"long": b"y" * 900, b"most": b"z" * 130
 
 
 @contextlib.contextmanager
-def machines(prepare=None, **options):
+def machines(prepare=None, interface=None, **options):
     """A server that listens on both families, with ITEMS. prepare: before its start."""
     class Prepared(kernel.Machines):
         def start(self):
             if prepare:
                 prepare(self.pair)
+            if interface:
+                self.arguments = ("-X", self.arguments[1].replace("bmc=sv0", "bmc=" + interface))
             super().start()
 
     with Prepared(listen="0.0.0.0,[::]", **options) as m:
@@ -64,24 +67,58 @@ def ipv6():
         with machines(mode=mode) as m:
             asked(m, SIX, "IPv6, %s" % mode)
             _, grown = m.during(lambda: m.udp.ask(b"get k\r\n"))
-            tap.is_(grown["answered_tc"], int(mode == "tc"), "IPv6, %s: who answers" % mode)
+            tap.is_(grown["answered_tc"], int(mode != "native"), "IPv6, %s: who answers" % mode)
     with kernel.Machines(listen="10.77.0.1,[%s]" % SIX) as m:
         m.tcp.set(b"k", b"v")
         asked(m, SIX, "listening on single addresses", [(b"get k\r\n", answer((b"k", b"v")))])
+
+
+def ethtool(namespace, interface, command, value):
+    with netns.inside(namespace), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as some:
+        data = ctypes.create_string_buffer(struct.pack("II", command, value))
+        fcntl.ioctl(some, 0x8946, struct.pack("16sP", interface.encode(),
+                                              ctypes.addressof(data))) # SIOCETHTOOL
+        return struct.unpack("II", data.raw[:8])[1]
+
+
+# --- checksums that are left to hardware ---
+
+def put_bridge_between(pair):
+    """From the server's new end s0 over a bridge to the client's c0, by a port that computes
+    checksums itself."""
+    def ip(*words):
+        netns.sh("ip", *words, namespace=pair.server)
+    bridge = pair.client # its own end of the bridge
+    ip("link", "add", "s0", "type", "veth", "peer", "name", "bs", "netns", bridge)
+    ip("address", "add", "10.70.0.1/24", "dev", "s0")
+    ip("address", "add", "fd70::1/64", "dev", "s0", "nodad")
+    ip("link", "set", "s0", "up")
+    for words in (("link", "add", "br0", "type", "bridge"),
+                  ("link", "add", "c0", "type", "veth", "peer", "name", "bc"),
+                  ("link", "set", "bs", "master", "br0", "up"),
+                  ("link", "set", "bc", "master", "br0", "up"),
+                  ("link", "set", "br0", "up"),
+                  ("address", "add", "10.70.0.2/24", "dev", "c0"),
+                  ("address", "add", "fd70::2/64", "dev", "c0", "nodad"),
+                  ("link", "set", "c0", "up")):
+        netns.sh("ip", *words, namespace=bridge)
+    ethtool(bridge, "bc", 0x17, 0) # ETHTOOL_STXCSUM
+
+
+@tap.case
+def checksums_left_to_hardware():
+    for mode in ("skb", "tc"):
+        with machines(put_bridge_between, mode=mode, interface="s0") as m:
+            for host in ("10.70.0.1", "fd70::1"):
+                asked(m, host, "checksums left to hardware, %s, %s" % (mode, host))
 
 
 # --- VLANs -----------------------------------------------------------------------
 
 def switch_off(namespace, interface, flags):
     """As ethtool -K: tags stay in the frames."""
-    with netns.inside(namespace), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as some:
-        import ctypes
-        value = ctypes.create_string_buffer(struct.pack("II", 0x25, 0)) # ETHTOOL_GFLAGS
-        request = struct.pack("16sP", interface.encode(), ctypes.addressof(value))
-        fcntl.ioctl(some, 0x8946, request) # SIOCETHTOOL
-        now = struct.unpack("II", value.raw[:8])[1]
-        value.raw = struct.pack("II", 0x26, now & ~flags).ljust(len(value.raw), b"\0")
-        fcntl.ioctl(some, 0x8946, request)
+    now = ethtool(namespace, interface, 0x25, 0) # ETHTOOL_GFLAGS
+    ethtool(namespace, interface, 0x26, now & ~flags)
 
 
 RXVLAN, TXVLAN = 1 << 8, 1 << 7
