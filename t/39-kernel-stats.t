@@ -16,7 +16,7 @@ SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
 # What is so, not what has happened.
 STATE = {"bmc_enabled", "interfaces", "IFACE:xdp", "IFACE:tc", "IFACE:state", "addresses_ipv4",
          "addresses_ipv6", "stations", "vlans", "left_out", "aside", "allow", "allow_prefixes",
-         "rate", "burst", "amplification"}
+         "rate", "burst", "amplification", "segments", "table_segments"}
 
 m = kernel.Machines()
 
