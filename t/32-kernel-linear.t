@@ -83,7 +83,8 @@ def a_storm_of_flushes():
 @tap.case
 def keys_that_expire():
     """They are left alone for long enough; clients see each of them go, and stay away."""
-    over_veth("-expire", 70, "-lull", "3s", "-groups", 8, "-history", 10000, share=0.5,
+    over_veth("-expire", 70, "-lull", "3s", "-groups", 8, "-history", 10000,
+              "-udp-reads", 95, share=0.5,
               seconds=max(linear.SECONDS, 4))
 
 

@@ -386,7 +386,7 @@ func (c *client) burst() error {
 	return nil
 }
 
-// Keys are left alone most of the time, so that they get to expire; three writes of a hundred meet
+// Keys are left alone most of the time, so that they get to expire; one write of five hundred meets
 // them then.
 func (c *client) lull() bool {
 	period := int64(c.run.lullPeriod)
@@ -394,7 +394,7 @@ func (c *client) lull() bool {
 		return false
 	}
 	time.Sleep(time.Duration(c.rng.Intn(8)) * time.Millisecond)
-	return c.rng.Intn(100) >= 3
+	return c.rng.Intn(500) > 0
 }
 
 func (c *client) step() error {
