@@ -12,6 +12,6 @@ testapp_SOURCES = t/tool/testapp.c
 
 # Helpers of the end-to-end tests.
 noinst_PROGRAMS += t/tool/coherence
-t_tool_coherence_SOURCES = t/tool/coherence.c
+t_tool_coherence_SOURCES = t/tool/coherence.c t/tool/verdict.h
 noinst_PROGRAMS += t/tool/lives
-t_tool_lives_SOURCES = t/tool/lives.c
+t_tool_lives_SOURCES = t/tool/lives.c t/tool/verdict.h

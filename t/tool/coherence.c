@@ -20,7 +20,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,6 +31,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "t/tool/verdict.h"
+
 enum {
     HISTORY = 256, /* versions that a key remembers; absences beyond are believed */
     BURST = 32,    /* sets sent at once */
@@ -39,7 +40,6 @@ enum {
     KEYS_MAX = 8,  /* of one request */
     VALUE_MAX = 640,
     APPENDS_MAX = 40, /* to one value before it is set anew */
-    REPORTS_MAX = 10,
     FRAME = 8,
     BINARY_HEAD = 24,
     BINARY_FLAGS = 4,
@@ -82,41 +82,6 @@ struct thread {
     unsigned int index;
     uint64_t random;
 };
-
-static uint64_t next_random(struct thread *thread)
-{
-    uint64_t x = thread->random;
-
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    thread->random = x;
-    return x >> 11;
-}
-
-__attribute__((noreturn, format(printf, 1, 2))) static void fatal(const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fprintf(stderr, "\n");
-    exit(2);
-}
-
-__attribute__((format(printf, 2, 3))) static void report(struct run *run, const char *format, ...)
-{
-    va_list args;
-
-    if (atomic_fetch_add(&run->wrong, 1) >= REPORTS_MAX)
-        return;
-    va_start(args, format);
-    fprintf(stderr, "wrong: ");
-    vfprintf(stderr, format, args);
-    fprintf(stderr, "\n");
-    va_end(args);
-}
 
 /* --- values ----------------------------------------------------------------- */
 
@@ -341,7 +306,7 @@ static void write_choose(struct write *write, struct thread *thread, struct stre
 {
     struct key *key = &thread->run->keys[index];
     enum kind kind = key_kind(index);
-    uint64_t random = next_random(thread), which = random % 16;
+    uint64_t random = next_random(&thread->random), which = random % 16;
     char name[64], value[VALUE_MAX];
     size_t nvalue = whole_value(value, index, version);
 
@@ -376,9 +341,10 @@ static void touch_key(struct thread *thread, struct stream *stream, unsigned int
     int n;
 
     key_name(name, index);
-    n = sprintf(request, "touch %s %d\r\n", name, 1000 + (int)(next_random(thread) % 1000));
+    n = sprintf(request, "touch %s %d\r\n", name,
+                1000 + (int)(next_random(&thread->random) % 1000));
     if (strcmp(stream_ask(stream, request, (size_t)n, "\r\n"), "TOUCHED\r\n") != 0)
-        report(thread->run, "touch %s: \"%.40s\"", name, stream->in);
+        report(&thread->run->wrong, "touch %s: \"%.40s\"", name, stream->in);
     atomic_fetch_add(&thread->run->touched, 1);
 }
 
@@ -391,7 +357,7 @@ static void write_key(struct thread *thread, struct stream *stream, unsigned int
     const char *answer;
     size_t nwant;
 
-    if (key->there && next_random(thread) % 16 == 0)
+    if (key->there && next_random(&thread->random) % 16 == 0)
         touch_key(thread, stream, index);
     write_choose(&write, thread, stream, index, version);
     atomic_store(&key->absent[version % HISTORY], write.absent);
@@ -400,8 +366,8 @@ static void write_key(struct thread *thread, struct stream *stream, unsigned int
     nwant = write.want ? strlen(write.want) : strspn(answer, "0123456789");
     if ((write.want && strncmp(answer, write.want, nwant) != 0) || !nwant ||
         strcmp(answer + nwant, "\r\n") != 0)
-        report(run, "\"%.*s\" is answered \"%.40s\"", (int)strcspn(write.text, "\r"), write.text,
-               answer);
+        report(&run->wrong, "\"%.*s\" is answered \"%.40s\"", (int)strcspn(write.text, "\r"),
+               write.text, answer);
     key->there = !write.absent;
     atomic_store(&key->acked, version);
     atomic_fetch_add(&run->writes, 1);
@@ -411,7 +377,8 @@ static unsigned int own_key(struct thread *thread)
 {
     const struct run *run = thread->run;
 
-    return (unsigned int)(next_random(thread) % (run->nkeys / run->nwriters)) * run->nwriters +
+    return (unsigned int)(next_random(&thread->random) % (run->nkeys / run->nwriters)) *
+               run->nwriters +
            thread->index;
 }
 
@@ -439,7 +406,7 @@ static void write_burst(struct thread *thread, struct stream *stream)
         key->there = true;
     }
     if (!stream_expect(stream, text, ntext, "STORED\r\n", BURST))
-        report(run, "a burst of sets is answered \"%.40s\"", stream->in);
+        report(&run->wrong, "a burst of sets is answered \"%.40s\"", stream->in);
     for (i = 0; i < BURST; i++)
         atomic_store(&run->keys[indices[i]].acked, atomic_load(&run->keys[indices[i]].begun));
     atomic_fetch_add(&run->writes, BURST);
@@ -454,7 +421,7 @@ static void *writer(void *argument)
     stream_open(&stream, run);
     while (!atomic_load(&run->stop)) {
         pthread_rwlock_rdlock(&run->flush);
-        if (next_random(thread) % 4)
+        if (next_random(&thread->random) % 4)
             write_key(thread, &stream, own_key(thread));
         else
             write_burst(thread, &stream);
@@ -477,7 +444,7 @@ static void flush_all(struct run *run, struct stream *stream)
         atomic_store(&run->keys[i].begun, version);
     }
     if (strcmp(stream_ask(stream, "flush_all\r\n", 11, "\r\n"), "OK\r\n") != 0)
-        report(run, "flush_all: \"%.40s\"", stream->in);
+        report(&run->wrong, "flush_all: \"%.40s\"", stream->in);
     for (i = 0; i < run->nkeys; i++) {
         run->keys[i].there = false;
         atomic_store(&run->keys[i].acked, atomic_load(&run->keys[i].begun));
@@ -513,13 +480,14 @@ static void check_value(struct run *run, unsigned int index, uint64_t floor, con
     uint64_t ceiling = atomic_load(&key->begun), version;
 
     if (!value_version(index, value, nvalue, &version))
-        report(run, "key %u: a value that was never written: \"%.*s\"", index, (int)nvalue, value);
+        report(&run->wrong, "key %u: a value that was never written: \"%.*s\"", index, (int)nvalue,
+               value);
     else if (version < floor)
-        report(run, "key %u: stale: version %llu, %llu was acknowledged", index,
+        report(&run->wrong, "key %u: stale: version %llu, %llu was acknowledged", index,
                (unsigned long long)version, (unsigned long long)floor);
     else if (version > ceiling)
-        report(run, "key %u: version %llu, only %llu was begun", index, (unsigned long long)version,
-               (unsigned long long)ceiling);
+        report(&run->wrong, "key %u: version %llu, only %llu was begun", index,
+               (unsigned long long)version, (unsigned long long)ceiling);
     else
         raise_to(&key->seen, version);
     atomic_fetch_add_explicit(&run->hits, 1, memory_order_relaxed);
@@ -537,8 +505,8 @@ static void check_absence(struct run *run, unsigned int index, uint64_t floor)
             return;
     /* The ring may have moved on while it was read. */
     if (atomic_load(&key->begun) - floor < HISTORY - 1)
-        report(run, "key %u: a miss, but it was there in all versions from %llu to %llu", index,
-               (unsigned long long)floor, (unsigned long long)ceiling);
+        report(&run->wrong, "key %u: a miss, but it was there in all versions from %llu to %llu",
+               index, (unsigned long long)floor, (unsigned long long)ceiling);
 }
 
 /*
@@ -578,7 +546,7 @@ static void check_meta(struct run *run, const struct ask *ask, const char *text,
     else if (ntext == 4 && memcmp(text, "EN\r\n", 4) == 0)
         check_absence(run, ask->keys[0], ask->floor[0]);
     else
-        report(run, "mg is answered \"%.40s\"", text);
+        report(&run->wrong, "mg is answered \"%.40s\"", text);
 }
 
 /* A header, flags, the key and the value; of a miss header and key. */
@@ -593,7 +561,7 @@ static void check_binary(struct run *run, const struct ask *ask, const char *tex
     if (ntext < nhead + nname || memcmp(text, "\x81\x0c", 2) != 0 || text[6] != 0 ||
         (!miss && text[7] != 0) || memcmp(text + nhead, name, nname) != 0 ||
         (miss && ntext != nhead + nname))
-        report(run, "%.40s: a binary get is answered with %zu bytes", name, ntext);
+        report(&run->wrong, "%.40s: a binary get is answered with %zu bytes", name, ntext);
     else if (miss)
         check_absence(run, ask->keys[0], ask->floor[0]);
     else
@@ -624,14 +592,14 @@ static void check_answer(struct run *run, const struct ask *ask, const char *tex
             check_absence(run, ask->keys[i], ask->floor[i]);
     }
     if (end - at != 5 || memcmp(at, "END\r\n", 5) != 0)
-        report(run, "an answer ends \"%.*s\"", (int)(end - at), at);
+        report(&run->wrong, "an answer ends \"%.*s\"", (int)(end - at), at);
 }
 
 /* Takes a key, and notes what is known of it. */
 static unsigned int choose_key(struct thread *thread, struct ask *ask, unsigned int i)
 {
     const struct run *run = thread->run;
-    unsigned int index = (unsigned int)(next_random(thread) % run->nkeys);
+    unsigned int index = (unsigned int)(next_random(&thread->random) % run->nkeys);
     uint64_t acked = atomic_load(&run->keys[index].acked);
     uint64_t seen = atomic_load(&run->keys[index].seen);
 
@@ -658,8 +626,8 @@ static size_t render_ask(struct thread *thread, struct ask *ask, char *out)
     unsigned int i;
     size_t n;
 
-    ask->nkeys = several && next_random(thread) % 3 == 0
-                     ? 2 + (unsigned int)(next_random(thread) % (KEYS_MAX - 1))
+    ask->nkeys = several && next_random(&thread->random) % 3 == 0
+                     ? 2 + (unsigned int)(next_random(&thread->random) % (KEYS_MAX - 1))
                      : 1;
     if (ask->verb == ASK_BINARY)
         return render_binary(out, choose_key(thread, ask, 0));
@@ -674,7 +642,7 @@ static size_t render_ask(struct thread *thread, struct ask *ask, char *out)
 static void send_ask(struct thread *thread, int fd, struct ask *ask, uint16_t id)
 {
     char text[1024] = {(char)(id >> 8), (char)id, 0, 0, 0, 1, 0, 0};
-    uint64_t random = next_random(thread) % 8;
+    uint64_t random = next_random(&thread->random) % 8;
     size_t n;
 
     /* Most often get, which has a way of its own in the kernel. */

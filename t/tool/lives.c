@@ -22,7 +22,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,6 +32,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "t/tool/verdict.h"
+
 enum {
     THREADS_MAX = 16,
     KEYS_MAX = 4, /* of one request */
@@ -42,7 +43,6 @@ enum {
     VALUE_MAX = 800,
     BURST = 64 << 10,
     FRAME = 8,
-    REPORTS_MAX = 10,
     PATIENCE_US = 20000,
     /* What a server gets late it also does late: no other connection may write meanwhile. */
     STREAM_US = 120000000,
@@ -69,38 +69,6 @@ struct thread {
     uint32_t number; /* of the last tag */
 };
 
-static uint64_t next_random(struct thread *thread)
-{
-    thread->random ^= thread->random << 13;
-    thread->random ^= thread->random >> 7;
-    thread->random ^= thread->random << 17;
-    return thread->random >> 11;
-}
-
-__attribute__((noreturn, format(printf, 1, 2))) static void fatal(const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fprintf(stderr, "\n");
-    exit(2);
-}
-
-__attribute__((format(printf, 2, 3))) static void report(struct run *run, const char *format, ...)
-{
-    va_list args;
-
-    if (atomic_fetch_add(&run->wrong, 1) >= REPORTS_MAX)
-        return;
-    va_start(args, format);
-    fprintf(stderr, "wrong: ");
-    vfprintf(stderr, format, args);
-    fprintf(stderr, "\n");
-    va_end(args);
-}
-
 /* --- values ----------------------------------------------------------------- */
 
 /* The head again and again, to a length that the tag decides. */
@@ -121,12 +89,14 @@ static void value_check(struct run *run, unsigned int key, uint64_t floor, uint3
     uint64_t tag = n >= HEAD ? strtoull(value, NULL, 16) : 0;
 
     if (value_render(want, key, tag) != n || memcmp(want, value, n) != 0)
-        report(run, "k%05u is damaged or another's: \"%.*s\"", key, (int)(n < 40 ? n : 40), value);
+        report(&run->wrong, "k%05u is damaged or another's: \"%.*s\"", key, (int)(n < 40 ? n : 40),
+               value);
     else if (LIFE(tag) < base || LIFE(tag) > atomic_load(&run->life))
-        report(run, "k%05u is of life %u, in life %u", key, LIFE(tag), atomic_load(&run->life));
+        report(&run->wrong, "k%05u is of life %u, in life %u", key, LIFE(tag),
+               atomic_load(&run->life));
     else if (tag < floor)
-        report(run, "k%05u is older (%" PRIx64 ") than acknowledged (%" PRIx64 ")", key, tag,
-               floor);
+        report(&run->wrong, "k%05u is older (%" PRIx64 ") than acknowledged (%" PRIx64 ")", key,
+               tag, floor);
     atomic_fetch_add_explicit(&run->hits, 1, memory_order_relaxed);
 }
 
@@ -197,7 +167,7 @@ static bool read_stored(struct run *run, int fd, unsigned int wanted, unsigned i
         have += (size_t)got;
         for (; have >= n; have -= n, (*nacked)++) {
             if (memcmp(in, stored, n) != 0) {
-                report(run, "a set is answered \"%.*s\"", (int)have, in);
+                report(&run->wrong, "a set is answered \"%.*s\"", (int)have, in);
                 return false;
             }
             memmove(in, in + n, have - n);
@@ -216,9 +186,9 @@ static bool write_batch(struct thread *thread, int fd, uint32_t life)
     bool good;
 
     for (i = 0; i < BATCH; i++) {
-        keys[i] =
-            (unsigned int)(next_random(thread) % (run->nkeys / run->nwriters)) * run->nwriters +
-            thread->index;
+        keys[i] = (unsigned int)(next_random(&thread->random) % (run->nkeys / run->nwriters)) *
+                      run->nwriters +
+                  thread->index;
         tags[i] = TAG(life, ++thread->number);
         nvalue = value_render(value, keys[i], tags[i]);
         n += (size_t)sprintf(text + n, "set k%05u 0 0 %zu\r\n%.*s\r\n", keys[i], nvalue,
@@ -253,7 +223,8 @@ static size_t fill_render(struct thread *thread, char *text)
     size_t n = 0, nvalue;
 
     while (n < BURST - 8192) {
-        nvalue = thread->number % 4 ? next_random(thread) % 64 : next_random(thread) % 8000;
+        nvalue = thread->number % 4 ? next_random(&thread->random) % 64
+                                    : next_random(&thread->random) % 8000;
         n += (size_t)sprintf(text + n, "set f%010u 0 0 %zu noreply\r\n", ++thread->number, nvalue);
         memset(text + n, 'f', nvalue);
         memcpy(text + n + nvalue, "\r\n", 2);
@@ -309,11 +280,13 @@ static void send_ask(struct thread *thread, int fd, struct ask *ask, uint16_t id
     size_t n = FRAME;
     unsigned int i;
 
-    ask->nkeys = next_random(thread) % 2 ? 1 : 1 + (unsigned int)(next_random(thread) % KEYS_MAX);
+    ask->nkeys = next_random(&thread->random) % 2
+                     ? 1
+                     : 1 + (unsigned int)(next_random(&thread->random) % KEYS_MAX);
     ask->answered = false;
     n += (size_t)sprintf(text + n, "get");
     for (i = 0; i < ask->nkeys; i++) {
-        ask->keys[i] = (unsigned int)(next_random(thread) % run->nkeys);
+        ask->keys[i] = (unsigned int)(next_random(&thread->random) % run->nkeys);
         ask->floor[i] = atomic_load(&run->acked[ask->keys[i]]);
         n += (size_t)sprintf(text + n, " k%05u", ask->keys[i]);
     }
@@ -350,11 +323,11 @@ static void check_answer(struct run *run, const struct batch *batch, const struc
         if (value)
             value_check(run, ask->keys[i], ask->floor[i], batch->base, value, nvalue);
         else if (same_life && LIFE(ask->floor[i]) >= batch->need)
-            report(run, "k%05u is gone, of life %u, in life %u", ask->keys[i], LIFE(ask->floor[i]),
-                   batch->life);
+            report(&run->wrong, "k%05u is gone, of life %u, in life %u", ask->keys[i],
+                   LIFE(ask->floor[i]), batch->life);
     }
     if (end - at != 5 || memcmp(at, "END\r\n", 5) != 0)
-        report(run, "an answer ends \"%.*s\"", (int)(end - at < 60 ? end - at : 60), at);
+        report(&run->wrong, "an answer ends \"%.*s\"", (int)(end - at < 60 ? end - at : 60), at);
     atomic_fetch_add_explicit(&run->reads, ask->nkeys, memory_order_relaxed);
 }
 
@@ -386,7 +359,7 @@ static void receive_batch(struct run *run, int fd, struct batch *batch)
 static void read_life(struct thread *thread, int fd, uint32_t life)
 {
     struct run *run = thread->run;
-    struct batch batch = {.id = (uint16_t)next_random(thread), .life = life};
+    struct batch batch = {.id = (uint16_t)next_random(&thread->random), .life = life};
     unsigned int i;
 
     while (!atomic_load(&run->stop) && atomic_load(&run->life) == life) {
