@@ -117,8 +117,8 @@ static __always_inline u32 middle_flags(const struct work *work)
     return number;
 }
 
-/* What stands before the value in the answer to a hit. */
-__attribute__((noinline)) int binary_line(struct work *work)
+/* The header and the extras of the answer to a hit. */
+__attribute__((noinline)) int binary_hit_head(struct work *work)
 {
     u64 nkey;
 
@@ -127,9 +127,15 @@ __attribute__((noinline)) int binary_line(struct work *work)
     nkey = binary_with_key(work) ? work->nkey : 0;
     reply_binary_head(work, nkey, BINARY_FLAGS, 0, BINARY_FLAGS + nkey + work->nvalue, work->cas);
     reply_add(work, bpf_htonl(middle_flags(work)), BINARY_FLAGS);
-    if (nkey)
-        reply_key(work);
     return 0;
+}
+
+/* What stands before the value in the answer to a hit. */
+static __always_inline void binary_line(struct work *work)
+{
+    binary_hit_head(work);
+    if (binary_with_key(work))
+        reply_key(work);
 }
 
 /* The answer to a miss. STEP_END, or the reason why there is none. */

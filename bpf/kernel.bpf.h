@@ -239,6 +239,7 @@ struct work {
     u32 nkeys;
     u32 nhits;
     u32 ntries;           /* of this key, disturbed */
+    u32 seq;              /* of its line, before it was read */
     u8 clsid;             /* of that item */
     u8 classes[HITS_MAX]; /* of the items in the reply */
     char reply[2048 + 128] __attribute__((aligned(8)));
@@ -246,6 +247,7 @@ struct work {
     /* Of other verbs than get, see verbs.bpf.h. */
     u64 middle[MIDDLE_WORDS + 2]; /* the item's " flags bytes\r\n" and what follows it */
     u64 cas;
+    u64 number; /* of a flag, yet to be written */
     u64 given;  /* of mg: a bit for each flag */
     u64 flags;  /* those that are answered, in their order, the first in the low byte */
     u32 nflags; /* bits of it */

@@ -328,10 +328,9 @@ static __always_inline int key_find(struct work *work, item_use *use)
     struct mc_line *head, *line;
     struct place place;
     u64 slot = 0;
-    u32 seq;
     int found;
 
-    head = line_find(work->hash, &seq);
+    head = line_find(work->hash, &work->seq);
     if (!head)
         return FOUND_AGAIN;
     line = head;
@@ -339,7 +338,7 @@ static __always_inline int key_find(struct work *work, item_use *use)
     if (found == FOUND_HIT)
         found = use(work, &place);
     read_barrier();
-    if (READ_ONCE(head->seq) != seq)
+    if (READ_ONCE(head->seq) != work->seq)
         return FOUND_AGAIN;
     if (found == FOUND_HIT)
         line_touch(line, slot);

@@ -193,7 +193,7 @@ static __always_inline int verb_answer_one(struct work *work)
 
 /*
  * As get_answer, of a request that begins with one of these verbs. A call's depth has a limit of
- * eight frames, and below here are four.
+ * eight frames, and below here are three.
  */
 static __always_inline int verb_answer(struct work *work)
 {

@@ -536,6 +536,12 @@ __attribute__((noinline)) int xdp_verb(struct xdp_md *ctx, u32 nlink, u32 v6)
     return xdp_reply(ctx);
 }
 
+/*
+ * What is left to do of a frame with tags, beside XDP's own verdicts. The stacks of all calls that
+ * lead to one another add up, and 512 bytes are the limit: so their caller does it.
+ */
+enum { TAGGED_GET = XDP_REDIRECT + 1, TAGGED_VERB };
+
 /* A frame of UDP. plain: its form is constant, and a hit is answered in place. */
 static __always_inline int xdp_udp(struct xdp_md *ctx, struct form form, int plain)
 {
@@ -556,19 +562,21 @@ static __always_inline int xdp_udp(struct xdp_md *ctx, struct form form, int pla
     work->nframe = (u64)(end - data);
     rc = xdp_check(ctx, work, data, ip, form);
     if (unlikely(rc == MC_COUNT_PASS_COMMAND))
-        return xdp_verb(ctx, form.ip, form.v6);
+        return plain ? xdp_verb(ctx, form.ip, form.v6) : TAGGED_VERB;
     if (unlikely(rc != HEAD_GET))
         return xdp_leave(ctx, work, rc);
     work->form = form;
     work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
     head_keep(&work->head, data, ip, form);
-    if (!plain || !xdp_key(work, udp + UDP_TEXT, end) ||
+    if (!plain)
+        return TAGGED_GET;
+    if (!xdp_key(work, udp + UDP_TEXT, end) ||
         !xdp_keep(work, data, end, form_udp(form) + UDP_KEYS))
         return xdp_get(ctx);
     return xdp_get_one(ctx, work, form);
 }
 
-/* Behind tags, IP begins at nlink. */
+/* Behind tags, IP begins at nlink. A verdict, TAGGED_GET or TAGGED_VERB. */
 __attribute__((noinline)) int xdp_tagged_ip4(struct xdp_md *ctx, u32 nlink)
 {
     struct form form = {nlink, 0};
@@ -588,15 +596,20 @@ __attribute__((noinline)) int xdp_tagged_ip6(struct xdp_md *ctx, u32 nlink)
 static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)
 {
     u16 type = LOAD16(data + FRAME_IP + 2);
-    u32 nlink = FRAME_IP + TAG_BYTES;
+    u32 nlink = FRAME_IP + TAG_BYTES, v6;
+    int rc;
 
     if (type_is_tag(type)) {
         type = LOAD16(data + FRAME_IP + TAG_BYTES + 2);
         nlink += TAG_BYTES;
     }
-    if (type == TYPE_IP4)
-        return xdp_tagged_ip4(ctx, nlink);
-    return type == TYPE_IP6 ? xdp_tagged_ip6(ctx, nlink) : XDP_PASS;
+    v6 = type == TYPE_IP6;
+    if (!v6 && type != TYPE_IP4)
+        return XDP_PASS;
+    rc = v6 ? xdp_tagged_ip6(ctx, nlink) : xdp_tagged_ip4(ctx, nlink);
+    if (rc == TAGGED_GET)
+        return xdp_get(ctx);
+    return rc == TAGGED_VERB ? xdp_verb(ctx, nlink, v6) : rc;
 }
 
 SEC("xdp")

@@ -23,7 +23,7 @@ endif
 if ENABLE_BMC
 unit_tests += t/unit/kcache_machine t/fuzz/netlink
 bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/lines t/bpf/outside \
-    t/bpf/verifier \
+    t/bpf/verifier t/bpf/stack \
     t/bpf/kcache t/fuzz/request t/bpf/guard
 endif
 bpf_lab = t/bpf/lab.c t/bpf/lab.h t/lib/tap.h
@@ -52,6 +52,8 @@ t_bpf_guard_SOURCES = t/bpf/guard.c $(bpf_lab)
 t_bpf_guard_LDADD = $(kcache_libs)
 t_bpf_verifier_SOURCES = t/bpf/verifier.c $(bpf_lab)
 t_bpf_verifier_LDADD = $(kcache_libs)
+t_bpf_stack_SOURCES = t/bpf/stack.c $(bpf_lab)
+t_bpf_stack_LDADD = $(kcache_libs)
 
 unit_tests += t/unit/kcache_prefix
 t_unit_kcache_prefix_SOURCES = t/unit/kcache_prefix.c

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How deep the programs' calls go, counted as Linux 6.1 counts it, which refuses more than 512
+ * bytes of stack and eight calls; later kernels round less, so that a load here proves nothing.
+ */
+#include <bpf/bpf.h>
+#include <linux/bpf.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "t/bpf/lab.h"
+#include "t/lib/tap.h"
+
+/* The kernel's limits are 512 and 8; what another clang makes of a program must fit as well. */
+enum { STACK_ROOM = 448, CALLS_ROOM = 7, ROUNDED_TO = 32, INSNS_MAX = 65536 };
+
+struct code {
+    struct bpf_insn *insns;
+    unsigned int ninsns;
+    int stack[INSNS_MAX]; /* of the function that begins there, once it is known: at least 1 */
+};
+
+struct depth {
+    int stack, calls;
+};
+
+static bool is_call(const struct bpf_insn *insn)
+{
+    return insn->code == (BPF_JMP | BPF_CALL) && insn->src_reg == BPF_PSEUDO_CALL;
+}
+
+/* The programs as they run, without what the options leave out. */
+static bool fetch(struct loader *loader, enum loader_program program, struct code *out)
+{
+    struct bpf_prog_info info = {0};
+    __u32 ninfo = sizeof(info);
+
+    info.xlated_prog_insns = (uintptr_t)out->insns;
+    info.xlated_prog_len = INSNS_MAX * sizeof(struct bpf_insn);
+    if (bpf_obj_get_info_by_fd(loader_program_fd(loader, program), &info, &ninfo) != 0)
+        return false;
+    out->ninsns = info.xlated_prog_len / sizeof(struct bpf_insn);
+    return info.xlated_prog_insns && out->ninsns && out->ninsns <= INSNS_MAX;
+}
+
+/* How far below its frame an instruction reaches, and the next one, if it only takes an address. */
+static int reach(const struct bpf_insn *insn)
+{
+    int class = BPF_CLASS(insn->code);
+
+    if (class == BPF_LDX)
+        return insn->src_reg == BPF_REG_10 ? -insn->off : 0;
+    if (class == BPF_ST || class == BPF_STX)
+        return insn->dst_reg == BPF_REG_10 ? -insn->off : 0;
+    if (insn->code == (BPF_ALU64 | BPF_MOV | BPF_X) && insn->src_reg == BPF_REG_10 &&
+        insn[1].code == (BPF_ALU64 | BPF_ADD | BPF_K) && insn[1].dst_reg == insn->dst_reg)
+        return -insn[1].imm;
+    return 0;
+}
+
+/* Marks where functions begin, then takes each one's stack. */
+static void measure(struct code *code)
+{
+    unsigned int i, begin = 0;
+    int below;
+
+    for (i = 0; i < code->ninsns; i++)
+        code->stack[i] = i == 0;
+    for (i = 0; i < code->ninsns; i++)
+        if (is_call(&code->insns[i]))
+            code->stack[i + 1 + code->insns[i].off] = 1;
+    for (i = 0; i < code->ninsns; i++) {
+        if (code->stack[i])
+            begin = i;
+        below = reach(&code->insns[i]);
+        if (below > code->stack[begin])
+            code->stack[begin] = below;
+    }
+}
+
+/* Of the function that begins there, and what it calls. A verified program calls in no circle. */
+static struct depth deepest(const struct code *code, unsigned int begin)
+{
+    struct depth most = {0, 0}, called;
+    unsigned int i;
+
+    for (i = begin; i < code->ninsns && (i == begin || !code->stack[i]); i++) {
+        if (!is_call(&code->insns[i]))
+            continue;
+        called = deepest(code, i + 1 + code->insns[i].off);
+        most.stack = called.stack > most.stack ? called.stack : most.stack;
+        most.calls = called.calls > most.calls ? called.calls : most.calls;
+    }
+    most.stack += (code->stack[begin] + ROUNDED_TO - 1) / ROUNDED_TO * ROUNDED_TO;
+    most.calls++;
+    return most;
+}
+
+static void test_program(struct loader *loader, enum loader_program program, const char *name)
+{
+    struct code *code = malloc(sizeof(*code));
+    struct depth depth = {0, 0};
+
+    code->insns = calloc(INSNS_MAX + 1, sizeof(*code->insns));
+    ok(fetch(loader, program, code), "%s: the kernel tells its instructions", name);
+    measure(code);
+    depth = deepest(code, 0);
+    ok(depth.stack > ROUNDED_TO && depth.stack <= STACK_ROOM,
+       "%s: its calls take %d bytes of stack at most, of %d", name, depth.stack, STACK_ROOM);
+    ok(depth.calls > 1 && depth.calls <= CALLS_ROOM, "%s: they are %d deep at most, of %d", name,
+       depth.calls, CALLS_ROOM);
+    free(code->insns);
+    free(code);
+}
+
+int main(void)
+{
+    struct loader_guard guard = {.rate = 1000, .burst = 1000};
+    struct lab lab;
+
+    lab_open_guarded(&lab, 1, &guard);
+    test_program(lab.loader, LOADER_XDP, "xdp");
+    test_program(lab.loader, LOADER_TC, "tc");
+    lab_close(&lab);
+    return done();
+}
