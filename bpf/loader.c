@@ -568,14 +568,21 @@ unsigned int loader_lost(struct loader *loader, struct loader_link *link)
     return lost;
 }
 
+void loader_detach_xdp(struct loader_link *link)
+{
+    if (link->xdp >= 0)
+        close(link->xdp);
+    link->xdp = -1;
+    link->generic = link->shared = false;
+}
+
 int loader_detach(struct loader_link *link)
 {
     LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = BPF_TC_INGRESS);
     LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
     int rc = 0;
 
-    if (link->xdp >= 0)
-        close(link->xdp);
+    loader_detach_xdp(link);
     if (link->tc >= 0)
         close(link->tc);
     if (link->filter)

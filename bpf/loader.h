@@ -107,6 +107,8 @@ enum { LOADER_LOST_XDP = 1 << 0, LOADER_LOST_TC = 1 << 1 };
  * attached from now on. Needs no right.
  */
 unsigned int loader_lost(struct loader *loader, struct loader_link *link);
+/* The XDP program alone; TC stays, for another way of attaching XDP before it. */
+void loader_detach_xdp(struct loader_link *link);
 /* 0, or -errno if a filter stays: removing it needs CAP_NET_ADMIN. It then passes everything. */
 int loader_detach(struct loader_link *link);
 /*

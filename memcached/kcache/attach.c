@@ -144,6 +144,11 @@ bool attach_is_unfit(const struct attachment *at, char *why, size_t nwhy)
            refusal_of_native(&link, why, nwhy);
 }
 
+void attach_remove_xdp(struct attachment *at)
+{
+    loader_detach_xdp(&at->link);
+}
+
 int attach_remove(struct attachment *at)
 {
     return loader_detach(&at->link);

@@ -34,6 +34,8 @@ int attach_interface(struct loader *loader, struct attachment *at, enum kcache_m
 /* Whether the way of attaching is no longer right, since the interface has changed; `why` says it.
  */
 bool attach_is_unfit(const struct attachment *at, char *why, size_t nwhy);
+/* Leaves TC attached: what attach_interface needs no right for is XDP. */
+void attach_remove_xdp(struct attachment *at);
 /* Detaches what is attached. 0, or -errno if a TC filter stays (loader_detach). */
 int attach_remove(struct attachment *at);
 /* Whether TC ingress stands behind XDP there. */

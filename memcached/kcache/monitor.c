@@ -245,7 +245,7 @@ static void check_fitness(struct monitor *monitor, struct watched *watched, time
     if (!attach_is_unfit(watched->at, why, sizeof(why)))
         return;
     log_say("bmc: %s: %s", watched->at->name, why);
-    attach_remove(watched->at);
+    attach_remove_xdp(watched->at);
     watched->retry = now;
     watched->wait_s = 1;
     change_state(monitor, watched, KCACHE_DETACHED);
