@@ -168,7 +168,6 @@ def vlans():
         return
     for how, prepare, mode in (("beside the packet", add_vlans, "skb"),
                                ("beside the packet", add_vlans, "tc"),
-                               ("in the frame", add_vlans_in_frames, "native"),
                                ("in the frame", add_vlans_in_frames, "skb"),
                                ("in the frame", add_vlans_in_frames, "tc")):
         with machines(prepare, mode=mode) as m:
