@@ -15,3 +15,6 @@ noinst_PROGRAMS += t/tool/coherence
 t_tool_coherence_SOURCES = t/tool/coherence.c t/tool/verdict.h
 noinst_PROGRAMS += t/tool/lives
 t_tool_lives_SOURCES = t/tool/lives.c t/tool/verdict.h
+
+# A program that stands beside ours in libxdp's dispatcher: t/kernels/run makes it.
+CLEANFILES += t/kernels/other.bpf.o t/kernels/other.bpf.o.d

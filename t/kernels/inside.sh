@@ -7,10 +7,13 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mount -t bpf bpf /sys/fs/bpf
 mount -t tmpfs tmp /tmp
-export PATH=/t:/bin SRCDIR=/src
-for module in /*.ko; do
+mount -t tmpfs run /run
+[ -e /dev/net/tun ] || { mkdir -p /dev/net && mknod /dev/net/tun c 10 200; }
+export PATH=/t:/bin SRCDIR=/src BUILDDIR=/build MEMCACHED=/t/memcached
+export PYTHONDONTWRITEBYTECODE=1 T_SLOW=5 # without KVM
+while read -r module; do
     insmod "$module"
-done
+done </modules
 ip link set lo up
 n=0
 
@@ -23,30 +26,48 @@ result() { # STATUS NAME
     fi
 }
 
-for test in $(cat /tests); do
-    $test >/tmp/log 2>&1 && ! grep -q '^not ok' /tmp/log && grep -q '^1\.\.[1-9]' /tmp/log
+program() { # NAME: a program of t/bpf
+    $1 >/tmp/log 2>&1 && ! grep -q '^not ok' /tmp/log && grep -q '^1\.\.[1-9]' /tmp/log
     status=$?
-    result $status "t/bpf/$test: $(grep -c '^ok' /tmp/log) checks"
+    result $status "t/bpf/$1: $(grep -c '^ok' /tmp/log) checks"
     sed -n 's/^# verifier/tap: # verifier/p' /tmp/log
     [ $status -eq 0 ] || tail -n 20 /tmp/log | sed 's/^/tap: # /'
-done
+}
 
-# A real server on lo, with a real client.
-memcached -u nobody -l 127.0.0.1 -U 11211 -t 2 -X bmc=lo >/tmp/server 2>&1 &
-for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-    udpload --populate --keys 100 --seconds 0 127.0.0.1:11211 >/dev/null 2>&1 && break
-    sleep 1
+script() { # NAME[:CASE,...]: a script of t/kernels or t
+    file=/src/t/kernels/${1%%:*}
+    [ -e "$file" ] || file=/src/t/${1%%:*}
+    cases=${1#"${1%%:*}"}
+    python3 "$file" $(echo "$cases" | tr ':,' '  ') 2>&1 | tee /tmp/log | sed 's/^/tap: # /'
+    ! grep -q '^not ok' /tmp/log && grep -q '^1\.\.[1-9]' /tmp/log
+    result $? "$1: $(grep -c '^ok' /tmp/log) checks"
+}
+
+server() { # a real one on lo, with a real client
+    memcached -u nobody -l 127.0.0.1 -U 11211 -t 2 -X bmc=lo >/tmp/server 2>&1 &
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        udpload --populate --keys 100 --seconds 0 127.0.0.1:11211 >/dev/null 2>&1 && break
+        sleep 1
+    done
+    result $? "the server starts with -X bmc=lo and stores items"
+    udpload --keys 100 --count 2000 --depth 8 --verify --seconds 20 127.0.0.1:11211 >/tmp/load 2>&1
+    result $? "2,000 gets, each byte as it should be: $(head -n 1 /tmp/load)"
+    printf 'stats bmc\r\nquit\r\n' | nc 127.0.0.1 11211 | tr -d '\r' >/tmp/stats
+    hits=$(sed -n 's/^STAT hits //p' /tmp/stats)
+    [ "${hits:-0}" -ge 2000 ]
+    result $? "the kernel has answered them: ${hits:-no} hits"
+    sed 's/^/tap: # /' /tmp/server
+    kill %1
+    wait %1
+    result $? "the server ends with status 0"
+}
+
+for test in $(cat /tests); do
+    case $test in
+    *.t | *.t:*) script "$test" ;;
+    server) server ;;
+    *) program "$test" ;;
+    esac
 done
-result $? "the server starts with -X bmc=lo and stores items"
-udpload --keys 100 --count 2000 --depth 8 --verify --seconds 20 127.0.0.1:11211 >/tmp/load 2>&1
-result $? "2,000 gets, each byte as it should be: $(head -n 1 /tmp/load)"
-printf 'stats bmc\r\nquit\r\n' | nc 127.0.0.1 11211 | tr -d '\r' >/tmp/stats
-hits=$(sed -n 's/^STAT hits //p' /tmp/stats)
-[ "${hits:-0}" -ge 2000 ]
-result $? "the kernel has answered them: ${hits:-no} hits"
-sed 's/^/tap: # /' /tmp/server
-kill %1
-wait %1
-result $? "the server ends with status 0"
 echo "tap: 1..$n"
 poweroff -f

@@ -58,7 +58,7 @@ def free_port(namespace=None):
 
 def wait_for(condition, seconds=15, every=0.01):
     """Asks again until the condition is true; False when the time is over."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * tap.SLOW
     while not condition():
         if time.monotonic() > end:
             return False
@@ -89,7 +89,7 @@ def run(*arguments, namespace=None, prefix=(), env=None, user=True, seconds=20,
                                stderr=subprocess.PIPE, env=_environment(env), cwd=cwd)
     guard.add("pid", process.pid)
     try:
-        out, err = process.communicate(timeout=seconds)
+        out, err = process.communicate(timeout=seconds * tap.SLOW)
         status = process.returncode
     except subprocess.TimeoutExpired:
         process.kill()
@@ -221,7 +221,7 @@ class Server:
         if alive:
             self.signal(signal.SIGTERM)
         try:
-            status = self.process.wait(20)
+            status = self.process.wait(20 * tap.SLOW)
         except subprocess.TimeoutExpired:
             self.process.kill()
             status = self.process.wait()

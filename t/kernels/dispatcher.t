@@ -1,0 +1,166 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""A place in libxdp's dispatcher: beside another program, and gone with the server.
+
+For t/kernels/run: this needs freplace, which some kernels are built without.
+"""
+import json
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "..", "lib"))
+import client
+import kernel
+import netns
+import server
+import tap
+from kernel import answer
+
+OTHER = kernel.beside("t/kernels/other.bpf.o")
+FOLDER = "/sys/fs/bpf/xdp"
+
+
+def loader(pair, *words):
+    return netns.sh("xdp-loader", *words, namespace=pair.server)
+
+
+def programs(pair):
+    """The names in the dispatcher, in the order of the run."""
+    lines = loader(pair, "status", "sv0").splitlines()
+    return [line.split()[2] for line in lines if line.startswith(" =>")]
+
+
+def bpftool(*words):
+    return json.loads(netns.sh("bpftool", "-j", *words))
+
+
+def maps(name):
+    return [row["id"] for row in bpftool("map") if row.get("name") == name]
+
+
+def seen():
+    """Packets that the other program has seen, wherever it is attached."""
+    rows = [bpftool("map", "dump", "id", number)[0] for number in maps("other_seen")]
+    return sum(int.from_bytes(bytes(int(byte, 16) for byte in row["value"]), "little")
+               for row in rows)
+
+
+def members():
+    """Links of ours: mc_member in a dispatcher."""
+    names = {row["id"]: row.get("name") for row in bpftool("prog")}
+    return [row["id"] for row in bpftool("link") if names.get(row["prog_id"]) == "mc_member"]
+
+
+def gone(machine):
+    """What is attached from a server's death on holds nothing of it."""
+    return server.wait_for(lambda: not maps("mc_memory")) and silent(machine)
+
+
+def silent(machine):
+    udp = client.Udp(machine.host, machine.port, 1)
+    try:
+        return udp.ask(b"get k\r\n") is None
+    except (TimeoutError, ConnectionRefusedError):
+        return True
+    finally:
+        udp.close()
+
+
+def start(pair, words="bmc=sv0"):
+    machine = server.Server("-X", words, namespace=pair.server, host=pair.address(),
+                            listen="0.0.0.0")
+    control = machine.stream()
+    control.set(b"k", b"v")
+    control.close()
+    return machine
+
+
+def served(machine, name, how="answered_xdp"):
+    udp = client.Udp(machine.host, machine.port)
+    before, others = int(machine.stats("bmc")[how]), seen()
+    tap.is_(udp.ask(b"get k\r\n"), answer((b"k", b"v")), "%s: answered" % name)
+    tap.is_(int(machine.stats("bmc")[how]) - before, 1, "%s: by the kernel" % name)
+    tap.ok(seen() > others, "%s: and the other program saw it" % name)
+    udp.close()
+
+
+def refused(pair, mode, error):
+    """Newer kernels ask of a dispatcher what libxdp's has only from 1.5.5 on."""
+    release = tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2])
+    tap.ok(release >= (6, 12), "%s: no kernel before 6.12 refuses a place" % mode)
+    tap.like(error, "sv0: libxdp's dispatcher is attached, and gives us no place: .*changes "
+             r"packet data.* \(libxdp 1.5.5 is needed\); mode=tc answers beside it",
+             "%s: the refusal names the version of libxdp" % mode)
+    tap.is_(programs(pair), ["other_pass"], "%s: the other is there as before" % mode)
+    with start(pair, "bmc=sv0,mode=tc") as machine:
+        served(machine, "%s: mode=tc" % mode, "answered_tc")
+
+
+def joined(pair, mode, machine):
+    tap.like(machine.log(), "(?m)^bmc: sv0: XDP %s in libxdp's dispatcher, TC ingress" %
+             ("generic" if mode == "skb" else "native"), "%s: the server joins it" % mode)
+    tap.is_(programs(pair), ["other_pass", "mc_member"], "behind the other")
+    served(machine, mode)
+    tap.is_(len(members()), 1, "one link")
+    machine.kill()
+    tap.ok(server.wait_for(lambda: not members()), "kill -9: the link is cut")
+    tap.ok(gone(machine), "its memory is free, nobody answers")
+    tap.is_(programs(pair)[0], "other_pass", "the other is still there")
+
+
+def joined_again(pair, mode):
+    machine = start(pair)
+    tap.is_(programs(pair), ["other_pass", "mc_member"],
+            "the next server gives the dead one's place back and takes one")
+    served(machine, "again")
+    loader(pair, "load", "-m", mode, "sv0", OTHER)
+    tap.is_(sorted(programs(pair)), ["mc_member", "other_pass", "other_pass"],
+            "a third comes while we run")
+    served(machine, "with three")
+    machine.kill()
+    tap.ok(gone(machine), "kill -9 after libxdp has linked us anew: nothing is held")
+    machine = start(pair)
+    served(machine, "a new server")
+    tap.is_(machine.stop(), 0, "SIGTERM")
+    tap.ok(server.wait_for(lambda: not members()), "cuts the link")
+    tap.ok(gone(machine), "nobody answers")
+    tap.is_(programs(pair)[0], "other_pass", "the others stay")
+
+
+def beside(mode):
+    pair = netns.Pair(1)
+    netns.enter(pair.client)
+    try:
+        loader(pair, "load", "-m", mode, "sv0", OTHER)
+    except RuntimeError as error:
+        tap.skip_all("no dispatcher: %s" % error)
+    tap.is_(programs(pair), ["other_pass"], "%s: the other is there first" % mode)
+    try:
+        machine = start(pair)
+    except RuntimeError as error:
+        refused(pair, mode, str(error))
+    else:
+        joined(pair, mode, machine)
+        joined_again(pair, mode)
+    loader(pair, "unload", "-a", "sv0")
+    tap.is_(netns.xdp_mode("sv0", pair.server), None, "%s: libxdp unloads them all" % mode)
+    with start(pair) as machine:
+        tap.like(machine.log(), "(?m)^bmc: sv0: XDP native, TC", "after that we attach as ever")
+    folders = [name for name in os.listdir(FOLDER) if name.startswith("dispatch")]
+    tap.is_(folders, [], "%s: libxdp's folder is empty" % mode)
+    pair.close()
+
+
+@tap.case
+def generic():
+    beside("skb")
+
+
+@tap.case
+def native():
+    beside("native")
+
+
+tap.run()

@@ -1,0 +1,259 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Interfaces upon interfaces: bonds, VLANs, VRFs, and what has no XDP of its own.
+
+For t/kernels/run: many kernels of containers and of developers are built without them.
+"""
+import contextlib
+import os
+import socket
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "..", "lib"))
+import client
+import netns
+import server
+import tap
+from kernel import answer
+
+
+@contextlib.contextmanager
+def machines(links=1):
+    pair = netns.Pair(links)
+    netns.enter(pair.client)
+    try:
+        yield pair
+    finally:
+        pair.close()
+
+
+def on(namespace, text):
+    for line in text.strip().splitlines():
+        netns.sh(*line.split(), namespace=namespace)
+
+
+def start(pair, words, host="10.77.0.1", listen="0.0.0.0"):
+    machine = server.Server("-X", words, namespace=pair.server, host=host, listen=listen)
+    control = machine.stream()
+    control.set(b"k", b"v")
+    control.close()
+    return machine
+
+
+def ask(host, port, seconds=5):
+    udp = client.Udp(host, port, seconds)
+    try:
+        return udp.ask(b"get k\r\n")
+    except (TimeoutError, OSError):
+        return None
+    finally:
+        udp.close()
+
+
+def answered(machine):
+    rows = machine.stats("bmc")
+    return int(rows["answered_xdp"]) + int(rows["answered_tc"])
+
+
+def served(machine, name, host=None):
+    before = answered(machine)
+    got = ask(host or machine.host, machine.port)
+    tap.is_((got, answered(machine) - before), (answer((b"k", b"v")), 1),
+            "%s: answered by the kernel" % name)
+
+
+def refused(pair, words, say, name):
+    port = server.free_port(pair.server)
+    status, _, error = server.run("-p", port, "-U", port, "-l", "0.0.0.0", "-X", words,
+                                  namespace=pair.server)
+    tap.ok(status is not None and 0 < status < 128, "%s: status %s" % (name, status))
+    tap.like(error, say, "%s: it is said why" % name)
+
+
+# --- bonds -------------------------------------------------------------------
+
+BOND = """
+ip address flush dev {port}0
+ip address flush dev {port}1
+ip link add bond0 type bond mode {mode} miimon 50
+ip link set {port}0 down
+ip link set {port}1 down
+ip link set {port}0 master bond0
+ip link set {port}1 master bond0
+ip address add 10.77.0.{last}/24 dev bond0
+ip link set bond0 up
+"""
+
+
+def bond(pair, mode):
+    """At both ends: the answers leave by a port of the bond's choice."""
+    on(pair.server, BOND.format(mode=mode, port="sv", last=1))
+    on(pair.client, BOND.format(mode=mode, port="cl", last=2))
+    if not server.wait_for(lambda: reachable("10.77.0.1"), 30):
+        raise RuntimeError("the bond carries nothing")
+
+
+def reachable(host):
+    try:
+        socket.create_connection((host, 9), 1).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def other_port_serves(pair, machine, mode):
+    """The client's end of the bond follows: its link is down as well."""
+    on(pair.server, "ip link set sv0 down")
+    tap.ok(server.wait_for(lambda: ask(machine.host, machine.port, 1) is not None),
+           "%s: the first port goes down, the other answers" % mode)
+    served(machine, "%s by the other port" % mode)
+
+
+@tap.case
+def bonds():
+    for mode in ("active-backup", "802.3ad", "balance-xor", "balance-rr"):
+        with machines(2) as pair:
+            bond(pair, mode)
+            with start(pair, "bmc=auto") as machine:
+                tap.like(machine.log(), "(?m)^bmc: bond0: XDP native, TC", "%s: native" % mode)
+                tap.is_(netns.xdp_mode("bond0", pair.server), "native", "%s: on the bond" % mode)
+                tap.is_(machine.stats("bmc")["interfaces"], "1", "%s: and only there" % mode)
+                served(machine, mode)
+                if mode == "active-backup":
+                    refused(pair, "bmc=sv0,mode=native", "sv0: .*bmc=bond0|sv0: another XDP",
+                            "a port of a bond that has a program")
+                    other_port_serves(pair, machine, mode)
+            tap.is_([netns.xdp_mode(name, pair.server) for name in ("bond0", "sv0", "sv1")],
+                    [None] * 3, "%s: and gone" % mode)
+
+
+@tap.case
+def bonds_without_xdp():
+    with machines(2) as pair:
+        bond(pair, "broadcast")
+        with start(pair, "bmc=bond0") as machine:
+            tap.like(machine.log(),
+                     "(?m)^bmc: bond0: .*refuses native XDP.*\nbmc: bond0: XDP generic",
+                     "a mode that has no native XDP is said, and generic")
+        refused(pair, "bmc=bond0,mode=native", "bond0: .*refuses native XDP: .*802.3ad",
+                "with mode=native the modes that have it are named")
+
+
+# --- VLANs ---------------------------------------------------------------------
+
+VLANS = """
+ip link add link {below} name v100 type vlan id 100
+ip link add link {below} name v200 type vlan proto 802.1ad id 200
+ip link set v200 up
+ip link add link v200 name v200.100 type vlan id 100
+ip address add 10.88.1.{last}/24 dev v100
+ip address add 10.88.2.{last}/24 dev v200.100
+ip link set v100 up
+ip link set v200.100 up
+"""
+
+
+def vlans_at_both_ends(pair, server_, client_):
+    on(pair.client, VLANS.format(below=client_, last=2))
+    on(pair.server, VLANS.format(below=server_, last=1))
+
+
+@tap.case
+def vlans():
+    with machines() as pair:
+        vlans_at_both_ends(pair, "sv0", "cl0")
+        for words, listen, host in (("bmc=auto", "10.88.1.1", "10.88.1.1"),
+                                    ("bmc=auto", "10.88.2.1", "10.88.2.1"),
+                                    ("bmc=auto", "0.0.0.0", "10.77.0.1"),
+                                    ("bmc=sv0", "0.0.0.0", "10.77.0.1"),
+                                    ("bmc=v100", "10.88.1.1", "10.88.1.1"),
+                                    ("bmc=v200.100", "10.88.2.1", "10.88.2.1")):
+            name = "%s with -l %s" % (words, listen)
+            with start(pair, words, host, listen) as machine:
+                served(machine, name)
+                if listen == "0.0.0.0":
+                    served(machine, "%s through a VLAN" % name, "10.88.1.1")
+                    served(machine, "%s through a VLAN in a VLAN" % name, "10.88.2.1")
+                below = words if words.startswith("bmc=v") else "bmc=sv0"
+                tap.like(machine.log(), "(?m)^bmc: %s: XDP generic" % below[4:],
+                         "%s: generic, which keeps the tags" % name)
+                if below == "bmc=sv0":
+                    tap.like(machine.log(), "(?m)would not see the VLAN tags of v",
+                             "%s: and it is said" % name)
+        refused(pair, "bmc=sv0,mode=native", "VLAN tags of v", "mode=native beside a VLAN")
+
+
+@tap.case
+def vlans_on_a_bond():
+    with machines(2) as pair:
+        bond(pair, "active-backup")
+        vlans_at_both_ends(pair, "bond0", "bond0")
+        with start(pair, "bmc=auto", "10.88.1.1", "10.88.1.1") as machine:
+            tap.like(machine.log(), "(?m)^bmc: bond0: XDP", "a VLAN's place is the bond below")
+            served(machine, "a VLAN on a bond")
+
+
+@tap.case
+def vlans_that_come():
+    with machines() as pair:
+        with start(pair, "bmc=sv0") as machine:
+            tap.is_(netns.xdp_mode("sv0", pair.server), "native", "without VLANs: native")
+            vlans_at_both_ends(pair, "sv0", "cl0")
+            tap.ok(server.wait_for(lambda: netns.xdp_mode("sv0", pair.server) == "generic"),
+                   "a VLAN that comes makes it generic")
+            tap.ok(server.wait_for(lambda: "sv0: XDP generic" in machine.log()), "and it is said")
+            tap.is_(machine.stats("bmc")["sv0:tc"], "yes",
+                    "TC stays, which the server has no right to attach any more before Linux 6.6")
+            served(machine, "as before")
+            served(machine, "through the VLAN", "10.88.1.1")
+            served(machine, "through the VLAN in a VLAN", "10.88.2.1")
+            on(pair.server, "ip link del v100")
+            tap.ok(server.wait_for(lambda: machine.stats("bmc")["addresses_ipv4"] == "3"),
+                   "one that goes takes its address along")
+            before = answered(machine)
+            tap.is_((ask("10.88.1.1", machine.port, 1), answered(machine) - before), (None, 0),
+                    "a VLAN that is gone is not answered for")
+
+
+# --- others ----------------------------------------------------------------------
+
+@tap.case
+def vrfs():
+    with machines(2) as pair:
+        with start(pair, "bmc=sv0", "10.77.1.1") as machine:
+            served(machine, "before", "10.77.0.1")
+            on(pair.server, """
+                ip link add vrf0 type vrf table 100
+                ip link set vrf0 up
+                ip link set sv0 master vrf0
+            """)
+            tap.ok(server.wait_for(lambda: machine.stats("bmc")["addresses_ipv4"] == "2"),
+                   "an interface that goes into a VRF takes its address along")
+            before = answered(machine)
+            tap.is_((ask("10.77.0.1", machine.port, 1), answered(machine) - before), (None, 0),
+                    "the kernel does not answer where the server does not listen")
+            on(pair.server, "ip link set sv0 nomaster")
+            tap.ok(server.wait_for(lambda: machine.stats("bmc")["addresses_ipv4"] == "3"),
+                   "and brings it back")
+            served(machine, "afterwards", "10.77.0.1")
+
+
+@tap.case
+def without_xdp_of_their_own():
+    with machines() as pair:
+        on(pair.server, """
+            ip link add du0 type dummy
+            ip link set du0 up
+            ip link add team0 type team
+        """)
+        refused(pair, "bmc=du0,mode=native", "du0: its driver .*has no XDP", "a dummy")
+        with start(pair, "bmc=du0,bmc=team0,bmc=sv0") as machine:
+            tap.like(machine.log(), "(?m)^bmc: du0: XDP generic(.*\n)+bmc: team0: XDP generic",
+                     "a dummy and a team are generic")
+            served(machine, "beside them a veth")
+
+
+tap.run()
