@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The process towards the system: signals, daemon, pid file, user, limits, sockets' names. What the
 options themselves accept is in 16-options.t."""
+import contextlib
 import glob
 import os
 import re
@@ -282,10 +283,17 @@ def the_socket_in_the_file_system():
     tap.ok(os.path.getsize(plain) == 1, "and keeps its contents")
 
 
+def descriptors(pid):
+    """What they lead to; one may be closed meanwhile, of a connection for example."""
+    for path in glob.glob("/proc/%d/fd/*" % pid):
+        with contextlib.suppress(FileNotFoundError):
+            yield os.readlink(path)
+
+
 @tap.case
 def nothing_of_the_starter_is_held():
     with server.Server() as memcached:
-        held = [os.readlink(path) for path in glob.glob("/proc/%d/fd/*" % memcached.pid)]
+        held = list(descriptors(memcached.pid))
         files = [name for name in held if name.startswith("/") and name != "/dev/null" and
                  name != memcached.log_path]
         tap.is_(files, [], "no file is open but standard input, output and error")
