@@ -305,35 +305,21 @@ static __always_inline void sum_add(struct sum *sum, u64 word)
     sum->upper += word >> 32;
 }
 
-/* Two sums in parallel: an addition waits for the one before. */
-static __always_inline void sum_add32(struct sum *one, struct sum *two, const void *from)
+static __always_inline u64 halves(u64 word)
 {
-    sum_add(one, LOAD64(from));
-    sum_add(two, LOAD64(from + 8));
-    sum_add(one, LOAD64(from + 16));
-    sum_add(two, LOAD64(from + 24));
+    return (word >> 32) + (u32)word;
 }
 
-/*
- * The sum of n bytes for a checksum: congruent to that of their 16-bit words modulo 2^16 - 1.
- * The sum of all words modulo 2^64 and that of their upper halves give that of the lower
- * halves. It reads up to 7 bytes behind the n. n < 2048.
- */
-static __always_inline u64 text_sum(const void *text, u64 n)
+/* The sum of up to 63 bytes; reads up to 7 bytes behind them. */
+static __always_inline u64 sum_rest(const void *text, u64 n)
 {
     struct sum one = {0, 0}, two = {0, 0};
-    u64 blocks = n / 64, at = n & ~63ull, i;
 
-    for (i = 0; i < TEXT_MAX / 64 + 1; i++) {
-        if (i >= blocks)
-            break;
-        sum_add32(&one, &two, text + 64 * i);
-        sum_add32(&one, &two, text + 64 * i + 32);
-    }
-    BOUND(at, 2047);
-    text += at;
     if (n & 32) {
-        sum_add32(&one, &two, text);
+        sum_add(&one, LOAD64(text));
+        sum_add(&two, LOAD64(text + 8));
+        sum_add(&one, LOAD64(text + 16));
+        sum_add(&two, LOAD64(text + 24));
         text += 32;
     }
     if (n & 16) {
@@ -351,9 +337,62 @@ static __always_inline u64 text_sum(const void *text, u64 n)
     return one.all - (one.upper << 32) + one.upper;
 }
 
-static __always_inline u64 halves(u64 word)
+/*
+ * A sum of blocks in two additions for 14 bytes. Words are loaded every seven bytes, so that
+ * each has as its top byte the lowest of the next. What those top bytes did to a sum modulo 2^64
+ * is known from the low byte of the other sum, and without them no sum of up to 2048 bytes can
+ * overflow.
+ */
+struct sevens {
+    u64 even, odd; /* of words at even, at odd places */
+};
+
+enum { SEVENS = 56 }; /* bytes in a block; one more is read */
+
+/* How many blocks are in n bytes, n < 2048, without a division. */
+static __always_inline u64 sevens_in(u64 n)
 {
-    return (word >> 32) + (u32)word;
+    return n * 37450 >> 21;
+}
+
+static __always_inline void sevens_add(struct sevens *sum, const void *from)
+{
+    sum->even += LOAD64(from);
+    sum->odd += LOAD64(from + 7);
+    sum->even += LOAD64(from + 14);
+    sum->odd += LOAD64(from + 21);
+    sum->even += LOAD64(from + 28);
+    sum->odd += LOAD64(from + 35);
+    sum->even += LOAD64(from + 42);
+    sum->odd += LOAD64(from + 49);
+}
+
+/* The sum of all blocks. first: their first byte; next: the one behind the last. */
+static __always_inline u64 sevens_end(const struct sevens *sum, u8 first, u8 next)
+{
+    u64 even = sum->even - (sum->odd << 56);
+    u64 odd = sum->odd - ((sum->even - first + next) << 56);
+
+    return halves(even) + (halves(odd) << 8);
+}
+
+/*
+ * The sum of n bytes for a checksum: congruent to that of their 16-bit words modulo 2^16 - 1.
+ * It reads up to 8 bytes behind the n. n <= TEXT_MAX.
+ */
+static __always_inline u64 text_sum(const void *text, u64 n)
+{
+    u64 blocks = sevens_in(n), at = blocks * SEVENS, i;
+    struct sevens sum = {0, 0};
+
+    for (i = 0; i < TEXT_MAX / SEVENS; i++) {
+        if (i >= blocks)
+            break;
+        sevens_add(&sum, text + SEVENS * i);
+    }
+    n -= at;
+    CLAMP(at, TEXT_MAX);
+    return sevens_end(&sum, LOAD8(text), LOAD8(text + at)) + sum_rest(text + at, n);
 }
 
 static __always_inline u64 sum_fold(u64 sum)

@@ -60,26 +60,34 @@ static void make_value(char *value, size_t nvalue, unsigned int number)
 
 static const char *const names[] = {"XDP", "TC"};
 
-static bool get_one(struct lab *lab, enum loader_program program, const char *end, size_t nkey,
-                    size_t nvalue)
+/* Whether the item, the only one, is answered, or passed if it is too large. */
+static bool get_item(struct lab *lab, enum loader_program program, const char *end,
+                     const struct text *key, const struct text *value)
 {
-    char key[MC_KEY_MAX], value[2048];
     struct frame request;
     struct text text = {.n = 0}, reply = {.n = 0};
 
-    make_key(key, nkey, (unsigned int)nvalue);
-    make_value(value, nvalue, (unsigned int)nkey);
     lab_clear(lab);
-    lab_put(lab, key, nkey, value, nvalue);
+    lab_put(lab, key->bytes, key->n, value->bytes, value->n);
     add_string(&text, "get ");
-    add(&text, key, nkey);
+    add(&text, key->bytes, key->n);
     add_string(&text, end);
     frame_request(&request, text.bytes, text.n);
-    add_value(&reply, key, nkey, value, nvalue);
+    add_value(&reply, key->bytes, key->n, value->bytes, value->n);
     add_string(&reply, "END\r\n");
     if (reply.n + MC_UDP_HEADER > MC_UDP_PAYLOAD)
         return lab_passes(lab, program, &request, MC_COUNT_PASS_SIZE);
     return lab_answers(lab, program, &request, reply.bytes, reply.n);
+}
+
+static bool get_one(struct lab *lab, enum loader_program program, const char *end, size_t nkey,
+                    size_t nvalue)
+{
+    struct text key = {.n = nkey}, value = {.n = nvalue};
+
+    make_key(key.bytes, nkey, (unsigned int)nvalue);
+    make_value(value.bytes, nvalue, (unsigned int)nkey);
+    return get_item(lab, program, end, &key, &value);
 }
 
 static void test_sizes(struct lab *lab, enum loader_program program)
@@ -249,6 +257,27 @@ static void test_checksums(struct lab *lab, enum loader_program program)
     ok(right, "%s: the IP checksum is right for every source address of a network", names[program]);
 }
 
+/* Sums that carry as much as can be, and as little: IPv6's checksum is of the values too. */
+static void test_sums(struct lab *lab, enum loader_program program)
+{
+    static const unsigned char bytes[] = {0xff, 0, 0x80, 0xfe, 1, 0x7f, 0xff, 0xff};
+    struct text key = {.bytes = "sum", .n = 3}, value;
+    uint32_t i, kind, random = 1;
+    bool right = true;
+
+    for (value.n = 0; value.n <= 1300 && right; value.n++) {
+        for (kind = 0; kind < 3 && right; kind++) {
+            for (i = 0; i < value.n; i++) {
+                random = random * 1103515245 + 12345;
+                value.bytes[i] = (char)(kind < 2 ? bytes[kind] : bytes[random >> 16 & 7]);
+            }
+            right = get_item(lab, program, "\r\n", &key, &value);
+        }
+    }
+    ok(right, "%s: IPv6: the checksum is right for values of 0 to 1300 bytes 0, 0xff and others",
+       names[program]);
+}
+
 /* Ids are echoed; a sequence number and reserved bytes are not. */
 static void test_frame_header(struct lab *lab, enum loader_program program)
 {
@@ -345,6 +374,7 @@ static void test_program(struct lab *lab, enum loader_program program)
     lab->shape = (struct shape){.v6 = true};
     test_shape(lab, program);
     test_checksums(lab, program);
+    test_sums(lab, program);
     test_frame_header(lab, program);
     lab->shape = (struct shape){.v6 = false};
 }
