@@ -148,7 +148,8 @@ static __always_inline int tc_answer(struct __sk_buff *skb, struct work *work, i
 
 /*
  * Whether a checksum that seems to be left to hardware is whole as well, as of 1 packet in 65,536
- * it is by chance: then nobody knows which it is. A long request is not looked at, and counts too.
+ * it is by chance: then nobody knows which it is. A request that is too long to be summed is not
+ * looked at.
  */
 __attribute__((noinline)) int tc_is_ambiguous(struct __sk_buff *skb)
 {
@@ -159,7 +160,7 @@ __attribute__((noinline)) int tc_is_ambiguous(struct __sk_buff *skb)
         return 1;
     nudp = work->ntext + UDP_TEXT;
     if (nudp - UDP_TEXT >= TEXT_MAX - UDP_TEXT)
-        return 1;
+        return 0;
     BOUND_SIZE(nudp, REQUEST_ROOM - 1);
     if (bpf_skb_load_bytes_relative(skb, form_udp(work->form), work->request, nudp,
                                     BPF_HDR_START_MAC))
