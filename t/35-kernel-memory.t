@@ -71,14 +71,20 @@ def it_grows_while_it_is_read():
         last = fill(m.tcp, 0, 10)
         writer = threading.Thread(target=fill, args=(m.server.stream(), last, 200))
         writer.start()
-        asked = wrong = 0
+        asked = wrong = lost = 0
         while writer.is_alive():
             asked += 1
             i = asked * 7919 % last
-            wrong += m.udp.ask(b"get k%d\r\n" % i) != answer((b"k%d" % i, value(i)))
+            try:
+                wrong += m.udp.ask(b"get k%d\r\n" % i) != answer((b"k%d" % i, value(i)))
+            except TimeoutError:  # of many thousand datagrams one may be lost
+                lost += 1
+                m.udp.close()
+                m.udp = m.server.udp()
         writer.join()
         counts = m.counts()
         tap.is_(wrong, 0, "every one of %d answers is right meanwhile" % asked)
+        tap.ok(lost <= 1, "and comes: %d lost" % lost)
         tap.ok(counts["segments"] >= before["segments"] + 10,
                "from %d to %d segments" % (before["segments"], counts["segments"]))
         tap.ok(counts["hits"] - before["hits"] >= 0.99 * asked, "the kernel gave the answers")
