@@ -82,7 +82,8 @@ enum {
     REPLY_MAX = REPLY_TEXT + TEXT_MAX,
 };
 
-/* "END\r\n" and "VALUE " as little-endian numbers. */
+/* "get ", "END\r\n" and "VALUE " as little-endian numbers. */
+#define TEXT_GET   0x20746567u
 #define TEXT_END   0x0a0d444e45ull
 #define TEXT_VALUE 0x2045554c4156ull
 

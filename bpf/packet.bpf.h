@@ -249,7 +249,7 @@ static __always_inline int head_check(const void *ip, u64 v6, u64 n)
         return MC_COUNT_PASS_ASIDE;
     if (unlikely(server_is_still()))
         return MC_COUNT_PASS_STOPPED;
-    if (unlikely(LOAD32(udp + UDP_TEXT) != 0x20746567 || nudp < UDP_TEXT + 6)) /* "get " */
+    if (unlikely(LOAD32(udp + UDP_TEXT) != TEXT_GET || nudp < UDP_TEXT + 6))
         return MC_COUNT_PASS_COMMAND;
     return HEAD_GET;
 }

@@ -307,6 +307,8 @@ __attribute__((noinline)) int xdp_restore(struct xdp_md *ctx, int grown, int at_
     nlink = work->form.ip;
     BOUND_SIZE(nlink, 31);
     nip = ip_bytes(work->form.v6) + UDP_KEYS;
+    if (work->form.v6) /* of which no word was kept that reaches behind the text's first bytes */
+        work->head.ip[7] = TEXT_GET;
     nkey = work->nkey;
     BOUND_SIZE(nkey, 255);
     return !bpf_xdp_store_bytes(ctx, 0, link, nlink) &&

@@ -332,9 +332,9 @@ static void *write_items(void *arg)
 }
 
 /* A value is one letter over and over, of one of the lengths. */
-static bool reply_is_whole(const struct frame *out)
+static bool reply_is_whole(const struct frame *out, size_t begin)
 {
-    const char *text = (const char *)out->bytes + LAB_FRAME;
+    const char *text = (const char *)out->bytes + begin;
     unsigned int key, n, i;
     char middle[32], first;
     int nmiddle;
@@ -342,7 +342,7 @@ static bool reply_is_whole(const struct frame *out)
     if (sscanf(text, "VALUE key%u 0 %u\r\n", &key, &n) != 2)
         return false;
     nmiddle = snprintf(middle, sizeof(middle), "VALUE key%u 0 %u\r\n", key, n);
-    if (out->n != LAB_FRAME + (size_t)nmiddle + n + 7 || memcmp(text, middle, (size_t)nmiddle))
+    if (out->n != begin + (size_t)nmiddle + n + 7 || memcmp(text, middle, (size_t)nmiddle))
         return false;
     first = text[nmiddle];
     for (i = 0; i < n; i++)
@@ -351,8 +351,9 @@ static bool reply_is_whole(const struct frame *out)
     return memcmp(text + nmiddle + n, "\r\nEND\r\n", 7) == 0;
 }
 
-static void test_writer(struct lab *lab, enum loader_program program)
+static void test_writer(struct lab *lab, enum loader_program program, bool v6)
 {
+    const size_t begin = LAB_FRAME + (v6 ? 20 : 0);
     struct writer writer = {.lab = lab};
     struct frame frame, out;
     unsigned int i, ntorn = 0, ndamaged = 0, nanswered = 0, npassed = 0;
@@ -371,11 +372,12 @@ static void test_writer(struct lab *lab, enum loader_program program)
     for (i = 0; i < 40000; i++) {
         snprintf(key, sizeof(key), "key%u", i % WRITER_KEYS);
         ask(&frame, key, program == LOADER_XDP && i / WRITER_KEYS % 4 == 3);
+        frame_shape(&frame, &(struct shape){.v6 = v6});
         switch (lab_run(lab, program, &frame, &out)) {
         case 3: /* XDP_TX */
         case 7: /* TC_ACT_REDIRECT */
             nanswered++;
-            if (!reply_is_whole(&out) && ntorn++ == 0)
+            if (!reply_is_whole(&out, begin) && ntorn++ == 0)
                 frame_dump("torn", &out);
             break;
         default:
@@ -388,8 +390,9 @@ static void test_writer(struct lab *lab, enum loader_program program)
     pthread_join(thread, NULL);
     diag("%s: %u answered, %u passed, beside %llu writes", names[program], nanswered, npassed,
          atomic_load(&writer.nwritten));
-    ok(nanswered > 0 && ntorn == 0, "%s: no torn reply beside a writer", names[program]);
-    ok(ndamaged == 0, "%s: no damaged packet beside a writer", names[program]);
+    ok(nanswered > 0 && ntorn == 0, "%s, IPv%d: no torn reply beside a writer", names[program],
+       v6 ? 6 : 4);
+    ok(ndamaged == 0, "%s, IPv%d: no damaged packet beside a writer", names[program], v6 ? 6 : 4);
 }
 
 static void test_program(struct lab *lab, enum loader_program program)
@@ -401,7 +404,8 @@ static void test_program(struct lab *lab, enum loader_program program)
     test_segment_end(lab, program);
     test_shifts(lab, program);
     test_marks(lab, program);
-    test_writer(lab, program);
+    test_writer(lab, program, false);
+    test_writer(lab, program, true);
 }
 
 int main(void)
