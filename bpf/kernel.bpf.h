@@ -123,37 +123,6 @@ static __always_inline u64 bytes_below(u64 tops)
 
 /* --- maps ---------------------------------------------------------------- */
 
-/* Each of one value, so that a place in it is found by arithmetic and not by an index in memory. */
-struct segment_map {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(map_flags, BPF_F_MMAPABLE);
-    __uint(key_size, sizeof(u32));
-    __uint(value_size, MC_SEGMENT_BYTES);
-    __uint(max_entries, 1);
-};
-
-struct table_map {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(map_flags, BPF_F_MMAPABLE);
-    __uint(key_size, sizeof(u32));
-    __uint(value_size, MC_TABLE_BYTES);
-    __uint(max_entries, 1);
-};
-
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-    __uint(key_size, sizeof(u32));
-    __uint(max_entries, MC_MAX_SEGMENTS);
-    __array(values, struct segment_map);
-} heap SEC(".maps");
-
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-    __uint(key_size, sizeof(u32));
-    __uint(max_entries, MC_MAX_TABLES);
-    __array(values, struct table_map);
-} table SEC(".maps");
-
 /* The control block is a data section: its address is a constant of the program. */
 struct mc_control control SEC(".data.control") = {};
 
@@ -194,6 +163,17 @@ static __always_inline int server_is_still(void)
     if (unlikely(lease != READ_ONCE(control.leased)))
         lease_take(lease);
     return bpf_jiffies64() > READ_ONCE(control.lease_end);
+}
+
+/*
+ * The server's clock against an item's expiry or a delayed flush. It may run a
+ * tick ahead of the server, which then decides.
+ */
+static __always_inline int second_reached(u32 second)
+{
+    u64 now = bpf_ktime_get_coarse_ns() - control.base_ns;
+
+    return now >= second * 1000000000ull;
 }
 
 /* --- the memory of one CPU ------------------------------------------------ */

@@ -16,3 +16,4 @@ EXTRA_bpf = bpf/cache.bpf.c bpf/filter.bpf.c bpf/member.bpf.c \
     bpf/guard.bpf.h bpf/verbs.bpf.h bpf/binary.bpf.h bpf/meta.bpf.h bpf/reply.bpf.h \
     bpf/xdp.bpf.h bpf/tc.bpf.h bpf/alive.bpf.h bpf/gate.bpf.h bpf/chain.h bpf/follow.h \
     bpf/answers.h
+EXTRA_bpf += bpf/request.bpf.h bpf/frame.bpf.h

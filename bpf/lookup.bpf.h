@@ -12,6 +12,37 @@
 
 #include "bpf/kernel.bpf.h"
 
+/* Each of one value, so that a place in it is found by arithmetic and not by an index in memory. */
+struct segment_map {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(key_size, sizeof(u32));
+    __uint(value_size, MC_SEGMENT_BYTES);
+    __uint(max_entries, 1);
+};
+
+struct table_map {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(key_size, sizeof(u32));
+    __uint(value_size, MC_TABLE_BYTES);
+    __uint(max_entries, 1);
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+    __uint(key_size, sizeof(u32));
+    __uint(max_entries, MC_MAX_SEGMENTS);
+    __array(values, struct segment_map);
+} heap SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+    __uint(key_size, sizeof(u32));
+    __uint(max_entries, MC_MAX_TABLES);
+    __array(values, struct table_map);
+} table SEC(".maps");
+
 /* What a step of the lookup says; any other value is a reason: MC_COUNT_PASS_*. */
 enum found {
     FOUND_HIT,
@@ -94,17 +125,6 @@ static __always_inline u32 line_ref(const struct mc_line *line, u64 slot)
 {
     BOUND(slot, MC_SLOTS - 1);
     return READ_ONCE(*(const u32 *)((const char *)line->refs + slot * 4));
-}
-
-/*
- * The server's clock against an item's expiry or a delayed flush. It may run a
- * tick ahead of the server, which then decides.
- */
-static __always_inline int second_reached(u32 second)
-{
-    u64 now = bpf_ktime_get_coarse_ns() - control.base_ns;
-
-    return now >= second * 1000000000ull;
 }
 
 /* Copies n bytes from `offset` of the segment to `at` of the reply. 8 <= n <= TEXT_MAX. */
