@@ -56,29 +56,30 @@ struct chain_gate {
 /*
  *  0  gate
  * 24  seq     odd while the entry is filled
- * 28  since   when its value was true: low 32 bits of jiffies, before the server was asked
+ * 28  nwire   bytes of text: key, middle, value, tail, as in struct mc_item
+ * 30  nkey    0: empty
+ * 31  size    where the text is: enum chain_size
  * 32  word    of the gate, when it was filled
  * 40  all     of the whole table's gate
  * 48  server  which server: its address, of IPv6 hashed
- * 56  hash    upper half of the key's hash
- * 60  nwire   bytes of text: key, middle, value, tail, as in struct mc_item
- * 62  nkey    0: empty
- * 63  size    where the text is: enum chain_size
+ * 56  stamp   when its value was true: jiffies, 48 bits, before the server was asked; above them
+ *             the top 16 bits of the key's hash
  * 64  wire    if it fits
  */
 struct chain_bucket {
     struct chain_gate gate;
     __u32 seq;
-    __u32 since;
-    __u64 word;
-    __u64 all;
-    __u64 server;
-    __u32 hash;
     __u16 nwire;
     __u8 nkey;
     __u8 size;
+    __u64 word;
+    __u64 all;
+    __u64 server;
+    __u64 stamp;
     char wire[CHAIN_WIRE];
 };
+
+enum { CHAIN_STAMP_BITS = 48 }; /* of jiffies: they do not come round */
 
 enum chain_size { CHAIN_IN_BUCKET, CHAIN_IN_MEDIUM, CHAIN_IN_LARGE };
 
@@ -93,7 +94,9 @@ struct chain_block {
  * Asks of one place. first: the earliest of those in flight; next: the first that came
  * CHAIN_ASK_NS / 2 after that or later, which follows it when it is CHAIN_ASK_NS old: so a request
  * that the server dropped holds the place for no longer. 0: none. A place is found by a hash of
- * both addresses, the client's port and the request id.
+ * both addresses, the client's port and the request id, of which `who` is the other half. Asks of
+ * several hold the place, as does one that may have any number of replies (CHAIN_ASK_HOLD): then no
+ * reply ends it, and `first` moves with the time alone.
  */
 struct chain_ask {
 #ifdef __bpf__
@@ -102,10 +105,13 @@ struct chain_ask {
     __u32 lock;
 #endif
     __u32 n; /* in flight */
+    __u32 who;
+    __u32 unused;
     __u64 first;
     __u64 next;
 };
 
+enum { CHAIN_ASK_HOLD = 1 << 16 };
 #define CHAIN_ASK_NS 2000000000ull
 
 /* What is set before the programs are loaded. */
@@ -144,11 +150,18 @@ enum chain_count {
     CHAIN_COUNTS
 };
 
+/* One row for each CPU, the first in the memory of the programs (map chain_scratch). */
+struct chain_counts {
+    __u64 count[32];
+};
+
 #ifndef __bpf__
 _Static_assert(sizeof(struct chain_gate) == 24, "");
 _Static_assert(sizeof(struct chain_bucket) == 128, "two cache lines");
 _Static_assert(offsetof(struct chain_bucket, wire) == 64, "what is looked at first is one");
 _Static_assert(offsetof(struct chain_bucket, server) == 48, "");
+_Static_assert(sizeof(struct chain_ask) == 32, "");
+_Static_assert((int)CHAIN_COUNTS <= 32, "");
 #endif
 
 #endif

@@ -3,7 +3,7 @@
 bpfside_srcs = bpf/layout.h
 if ENABLE_BMC
 bpfside_srcs += bpf/loader.c bpf/loader.h bpf/forget.c bpf/forget.h
-bpf_objects += bpf/cache.bpf.o bpf/filter.bpf.o
+bpf_objects += bpf/cache.bpf.o bpf/filter.bpf.o bpf/chain.bpf.o
 if ENABLE_LIBXDP
 bpfside_srcs += bpf/dispatcher.c bpf/dispatcher.h
 bpf_objects += bpf/member.bpf.o
@@ -17,3 +17,4 @@ EXTRA_bpf = bpf/cache.bpf.c bpf/filter.bpf.c bpf/member.bpf.c \
     bpf/xdp.bpf.h bpf/tc.bpf.h bpf/alive.bpf.h bpf/gate.bpf.h bpf/chain.h bpf/follow.h \
     bpf/answers.h
 EXTRA_bpf += bpf/request.bpf.h bpf/frame.bpf.h
+EXTRA_bpf += bpf/chain.bpf.c bpf/chain_maps.bpf.h bpf/chain_find.bpf.h bpf/chain_tcp.bpf.h
