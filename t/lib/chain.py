@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""chain: a memcached behind the chain, reached over veth from this process.
+
+FRONTS are the two ways in: `bmc` in front of Debian's memcached, and `memcached -X
+bmc=...,mode=chain`. Both are kernel.Machines, whose tests run here as well: a request is asked
+again until the kernel answers, and each of the answers has to be right.
+
+BMC names the program; without it, bmc/bmc in BUILDDIR.
+"""
+import atexit
+import os
+import signal
+import subprocess
+
+import client
+import differential
+import guard
+import kernel
+import netns
+import server
+import tap
+
+DEBIAN, OURS = "Debian's", "ours"
+FRONTS = (DEBIAN, OURS)
+TRIES = 4        # of one request, the last of which the kernel has to answer
+AGE = 600000     # ms: no entry gets that old in a test that is not about its age
+SETTLE = 50      # ms
+START_SECONDS = 30
+
+_running = []
+
+
+def needed():
+    """Ends the test where there is nothing to stand in front of."""
+    if not os.access(differential.PEER, os.X_OK):
+        tap.skip_all("%s is missing: apt-get install memcached" % differential.PEER)
+
+
+class Bmc:
+    """The program `bmc` in front of a server's port. options: of its own, max_age=200."""
+
+    def __init__(self, interfaces, port, namespace, **options):
+        self.path = os.environ.get("BMC") or kernel.beside("bmc/bmc")
+        self.interfaces, self.port, self.namespace = interfaces, port, namespace
+        words = [",".join(interfaces), "--port", port]
+        for name, value in options.items():
+            words += ["--" + name.replace("_", "-"), value]
+        self.log_path = os.path.join(server.scratch(), "bmc")
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(self.words(*words), stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log)
+        self.pid = self.process.pid
+        guard.add("pid", self.pid)
+        _running.append(self)
+        if not server.wait_for(self._ready, START_SECONDS):
+            raise RuntimeError("bmc does not begin: " + self.log())
+
+    def words(self, *words):
+        return ["nsenter", "--net=/run/netns/" + self.namespace, self.path, *map(str, words)]
+
+    def _ready(self):
+        if self.process.poll() is not None:
+            raise RuntimeError("bmc ended with %d: %s" % (self.process.returncode, self.log()))
+        return all(netns.xdp_mode(i, self.namespace) for i in self.interfaces) and self.stats()
+
+    def stats(self):
+        """The rows of `bmc stats`, or {}: it does not run."""
+        done = subprocess.run(self.words("stats", "--port", self.port), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+        rows = (line.split() for line in done.stdout.decode().splitlines())
+        return {row[-2]: row[-1] for row in rows if len(row) in (2, 3)}
+
+    def log(self):
+        with open(self.log_path, "rb") as log:
+            return log.read().decode("latin-1")
+
+    def _forget(self):
+        if self in _running:
+            _running.remove(self)
+            guard.remove("pid", self.pid)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self._forget()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(20 * tap.SLOW)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        self._forget()
+        if status != 0:
+            tap.ok(False, "bmc ends with status 0")
+            tap.diag("status %s\n%s" % (status, self.log()[-4000:]))
+
+
+class Machines(kernel.Machines):
+    """A server behind the chain. chain: options of it, max_age=200; the server's as ever."""
+
+    def __init__(self, front, *arguments, chain=None, on=None, links=1, words=(), **options):
+        self.front, self.bmc = front, None
+        self.chain = dict({"max_age": AGE, "settle": SETTLE}, **(chain or {}))
+        self.on = links if on is None else on
+        if front == OURS:
+            words = list(words) + ["%s=%d" % (name.replace("_", ""), value)
+                                   for name, value in self.chain.items()]
+        super().__init__(*arguments, links=links, on=self.on, words=words,
+                         mode="chain", **options)
+
+    def start(self):
+        if self.front == OURS:
+            super().start()
+        else:
+            arguments = self.arguments[2:]
+            self.server = differential.as_peer(server.Server, *arguments, **self.options)
+            self.cover()
+            self.tcp = self.server.stream()
+            self.udp = self.server.udp()
+        with netns.inside(self.pair.server):
+            self.control = client.tcp("127.0.0.1", self.server.port)
+        self.ready()
+
+    def cover(self):
+        """Puts `bmc` in front of a server that is Debian's."""
+        self.bmc = Bmc([self.pair.interface(i) for i in range(self.on)], self.server.port,
+                       self.pair.server, **self.chain)
+
+    def stop(self):
+        if self.bmc:
+            self.bmc.stop()
+        super().stop()
+
+    def counts(self):
+        """Asked where the chain does not see it."""
+        rows = self.bmc.stats() if self.bmc else self.control.stats("bmc")
+        counts = {key: int(value) for key, value in rows.items() if value.isdigit()}
+        counts["answered"] = counts["answered_xdp"] + counts["answered_tc"]
+        return counts
+
+    def says(self, requests, seconds=0.3):
+        """What the kernel alone answers, the server is stopped meanwhile; up to the first request
+        that has no answer: None."""
+        answers = []
+        self.udp.sock.settimeout(seconds)
+        self.server.pause()
+        try:
+            for request in requests:
+                try:
+                    answers.append(self.udp.ask(request))
+                except TimeoutError:
+                    answers.append(None)
+                    break
+        finally:
+            self.server.resume()
+            self.udp.sock.settimeout(5)
+        if None in answers: # the server answers these later
+            self.udp.close()
+            self.udp = self.server.udp()
+        return answers
+
+    def by_kernel(self, request):
+        """(answer, whether the kernel gives it at last). If it is not the same all the time it is
+        all that was answered."""
+        answers = []
+        for _ in range(TRIES):
+            answers += [self.udp.ask(request)] + self.says([request])
+            if answers[-1] is not None:
+                break
+        said = [answer for answer in answers if answer is not None]
+        return said[0] if len(set(said)) == 1 else said, answers[-1] is not None
+
+    def by_server(self, request):
+        """While verbosity is 2 the kernel stands aside: not here."""
+        raise NotImplementedError
+
+    def same(self, request, want, name, kernel=True):
+        """Right at once, and time after time; at last it is the kernel that says so, or never."""
+        who = "by the kernel" if kernel else "by the server"
+        try:
+            if kernel:
+                answer, answered = self.by_kernel(request)
+            else:
+                answers, grown = self.during(lambda: {self.udp.ask(request) for _ in range(3)})
+                answer = answers.pop() if len(answers) == 1 else answers
+                answered = grown["answered"] > 0
+        except (TimeoutError, client.FrameError) as error:
+            answer, answered = repr(error), None
+            self.udp.close()
+            self.udp = self.server.udp()
+        tap.is_((answer, answered), (want, kernel), "%s, %s" % (name, who))
+
+    def ready(self):
+        """The gates of the start are open: a get is answered by the kernel."""
+        self.tcp.set(b"ready", b"1")
+        if not server.wait_for(lambda: self.by_kernel(b"get ready\r\n")[1]):
+            raise RuntimeError("the chain answers nothing: %s" % self.counts())
+
+
+class Each:
+    """Cases that run behind each of FRONTS, on machines that all of a test share."""
+
+    def __init__(self, *arguments, **options):
+        needed()
+        self.arguments, self.options, self.machines = arguments, options, {}
+
+    def case(self, function):
+        for front in FRONTS:
+            def on_front(front=front):
+                if front not in self.machines:
+                    self.machines[front] = Machines(front, *self.arguments, **self.options)
+                netns.enter(self.machines[front].pair.client)
+                function(self.machines[front])
+            on_front.__name__ = "%s_%s" % (function.__name__, front.split("'")[0].lower())
+            tap.case(on_front)
+        return function
+
+    def end(self):
+        @self.case
+        def it_ends_cleanly(m):
+            m.stop()
+            tap.ok(True, "it ends with status 0")
+
+
+def _at_exit():
+    for bmc in list(_running):
+        bmc.kill()
+
+
+atexit.register(_at_exit)
