@@ -683,7 +683,7 @@ static bool await_tls(struct conn *conn, const struct turn *turn)
         }
     }
     if (!turn->drained) {
-        event_active(&conn->event, what, 0);
+        worker_again(conn->worker, &conn->event, what);
     }
     return true;
 }
@@ -743,7 +743,7 @@ static void serve(struct conn *conn)
             if (answer(conn, false)) {
                 count_add(&worker->counts.conn_yields, 1);
                 conn->drained = turn.drained;
-                event_active(&conn->event, EV_READ, 0);
+                worker_again(worker, &conn->event, EV_READ);
                 settle(conn);
             }
             return;
@@ -820,7 +820,7 @@ static void pour(struct conn *conn)
     } else if (sending == SENDING_BLOCKED || state == STREAM_EMPTY) {
         wait_to_pour(conn, sending == SENDING_BLOCKED);
     } else {
-        event_active(&conn->event, EV_WRITE, 0);
+        worker_again(conn->worker, &conn->event, EV_WRITE);
     }
 }
 
@@ -848,7 +848,7 @@ static bool throw_away(struct conn *conn)
     if (n > 0) {
         count_add(&conn->worker->counts.bytes_read, (uint64_t)n);
         if (wire_is_tls(conn->tls) && !drained) {
-            event_active(&conn->event, EV_READ, 0);
+            worker_again(conn->worker, &conn->event, EV_READ);
         }
     }
     return true;

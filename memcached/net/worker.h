@@ -48,6 +48,7 @@ struct worker {
     struct udp *udp; /* the list of its UDP sockets */
     struct worker_counts counts;
     unsigned int turns;    /* of connections served, see worker_turn */
+    unsigned int agains;   /* of worker_again */
     struct tls_local *tls; /* NULL: off */
 
     pthread_t thread;
@@ -79,6 +80,21 @@ static inline void worker_turn(struct worker *worker)
 
     if (++worker->turns % TURNS == 0) {
         sched_yield();
+    }
+}
+
+/*
+ * The event happens again without its socket: a connection yields. libevent serves all that is
+ * active, and what becomes so meanwhile, before it asks the kernel for more: clients that are ahead
+ * of their worker would keep it from all others. So every AGAINS times it asks.
+ */
+static inline void worker_again(struct worker *worker, struct event *event, short what)
+{
+    enum { AGAINS = 16 };
+
+    event_active(event, what, 0);
+    if (++worker->agains % AGAINS == 0) {
+        event_base_loopcontinue(worker->base);
     }
 }
 
