@@ -1,26 +1,282 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_tcp: what clients say over TCP, and what else they say than a get over UDP.
+ * chain_tcp: what clients say over TCP, followed to close the gates of what they write.
+ *
+ * The gate is closed before the segment is passed, so before the server can have seen it. What is
+ * seen here need not be what the server gets: a segment may be dropped behind us and come again,
+ * with other bytes. So one that comes again is only ignored if the server has acknowledged it, or
+ * if it lies within a value.
  */
 #ifndef MC_CHAIN_TCP_BPF_H
 #define MC_CHAIN_TCP_BPF_H
 
-#include "bpf/chain_maps.bpf.h"
-#include "bpf/gate.bpf.h"
+#include "bpf/chain_conn.bpf.h"
+#include "bpf/chain_feed.bpf.h"
 
-/* Closes the gates of what the packet writes, as chain_work describes it. */
-static __always_inline int chain_invalidate(struct xdp_md *ctx, struct chain_work *work)
+/* A segment that is not followed. */
+static __always_inline int tcp_unfollowed(u64 now)
 {
-    gate_enter(&all, bpf_ktime_get_ns());
-    chain_count(work, CHAIN_UNFOLLOWED);
-    return XDP_PASS;
+    tally(CHAIN_UNFOLLOWED);
+    close_all(now + settings.settle);
+    return 0;
 }
 
-/* Opens those whose replies leave in a segment of the server's. */
-SEC("tc")
-int follow_replies(struct __sk_buff *skb)
+/* --- the place in the stream ---------------------------------------------------------------- */
+
+/* Whether the bytes up to `end`, which came before, are what the server has, or of no interest. */
+static __always_inline int repeat_is_harmless(const struct conn *conn, u32 seq, u32 end)
 {
-    return -1; /* TC_ACT_UNSPEC: on to the next */
+    return !seq_before(READ_ONCE(conn->acked), end) ||
+           (!seq_before(seq, conn->blind_from) && !seq_before(conn->blind_to, end));
+}
+
+/*
+ * Moves on to the segment's first byte that has not come before, and over bytes of a value that
+ * are missing. How many bytes are left; -1: it cannot be followed.
+ */
+static __always_inline s64 tcp_place(struct conn *conn, struct segment *segment)
+{
+    u32 n = segment->end - segment->at, gap, known;
+
+    if (seq_before(segment->seq, conn->next_in)) {
+        tally(CHAIN_RETRANSMITTED);
+        known = conn->next_in - segment->seq;
+        if (known > n)
+            known = n;
+        if (!repeat_is_harmless(conn, segment->seq, segment->seq + known))
+            return -1;
+        segment->seq += known;
+        segment->at += known;
+        return n - known;
+    }
+    gap = segment->seq - conn->next_in;
+    if (gap > conn->in.skip)
+        return -1;
+    if (!conn->in.skip)
+        return n;
+    if (conn->blind_to != conn->next_in)
+        conn->blind_from = conn->next_in;
+    known = conn->in.skip < gap + n ? conn->in.skip : gap + n;
+    conn->blind_to = conn->next_in + known;
+    conn->in.skip -= gap;
+    return n;
+}
+
+/* --- what it says ---------------------------------------------------------------------------- */
+
+static __always_inline void tcp_resume(struct feed *feed, const struct conn *conn)
+{
+    feed->follow = conn->in;
+    feed->ncommands = conn->ncommands;
+    feed->nbarriers = 0;
+    feed->timed = conn->uncertain;
+    feed->carried = conn->carried;
+    feed->old = conn->carried != KEYS_NONE;
+    feed->room = CHAIN_WRITES - (conn->last - READ_ONCE(conn->first));
+}
+
+static __always_inline void tcp_suspend(const struct feed *feed, struct conn *conn)
+{
+    conn->in = feed->follow;
+    conn->ncommands = feed->ncommands;
+    conn->carried = feed->carried;
+    if (feed->events & FOLLOW_SILENT)
+        conn->silent = 1;
+    if (feed->nbarriers)
+        *(volatile u64 *)&conn->barrier =
+            (u64)feed->barrier << 32 | (u32)(conn->barrier + feed->nbarriers);
+    conn_append(conn, feed);
+}
+
+/*
+ * Whether nothing is under way, for certain: all that came in was acknowledged and answered with
+ * whole lines, and then it was silent for so long that nothing of it can still be on its way.
+ */
+static __always_inline int is_silent(u64 last_in, u64 last_out, u64 now)
+{
+    return last_out > last_in && now - last_out >= settings.settle;
+}
+
+/* Replies can be counted again. */
+static __always_inline void conn_settle(struct conn *conn, const struct segment *segment, u64 now)
+{
+    if (segment->seq != conn->next_in || conn->acked != conn->next_in || !conn->whole ||
+        !follow_between(&conn->in) || !is_silent(conn->last_in, conn->last_out, now))
+        return;
+    if (__sync_val_compare_and_swap(&conn->busy_out, 0, 1))
+        return;
+    conn_end_writes(conn, now);
+    answers_init(&conn->out);
+    conn->nreplies = conn->ncommands;
+    conn->nbarriers = conn->barrier;
+    conn->silent = 0;
+    conn->uncertain = 0;
+    __sync_val_compare_and_swap(&conn->busy_out, 1, 0);
+}
+
+/* Follows a segment of data. 0: it cannot be. */
+static __always_inline int conn_follow(struct xdp_md *ctx, struct feed *feed, struct conn *conn,
+                                       struct segment *segment)
+{
+    s64 n;
+
+    if (conn->uncertain)
+        conn_settle(conn, segment, feed->now);
+    n = tcp_place(conn, segment);
+    if (n <= 0)
+        return n == 0;
+    tcp_resume(feed, conn);
+    feed->at = segment->at;
+    feed->end = segment->end;
+    feed_in(ctx, feed);
+    conn->last_in = feed->now;
+    conn->next_in = segment->seq + (u32)n;
+    tcp_suspend(feed, conn);
+    return !(feed->events & FOLLOW_LOST);
+}
+
+/* --- connections begin ------------------------------------------------------------------------ */
+
+static __always_inline int tcp_syn(struct hand *hand, u64 now)
+{
+    struct stranger *stranger = &hand->stranger;
+
+    if (hand->segment.at != hand->segment.end) {
+        bpf_map_delete_elem(&half_open, &hand->segment.ends);
+        return tcp_unfollowed(now);
+    }
+    *stranger = (struct stranger){.in = hand->segment.seq + 1, .state = STRANGER_SYN};
+    bpf_map_update_elem(&half_open, &hand->segment.ends, stranger, BPF_ANY);
+    return 0;
+}
+
+/* The client has seen the server's SYN: the connection is one. */
+static __always_inline struct conn *tcp_begin(struct hand *hand, const struct stranger *stranger)
+{
+    const struct segment *segment = &hand->segment;
+    u32 out = stranger->out;
+
+    if (stranger->state != STRANGER_SYNACK || !(segment->flags & TCP_ACK) ||
+        segment->seq != stranger->in || segment->ack != out)
+        return 0;
+    bpf_map_delete_elem(&half_open, &segment->ends);
+    tally(CHAIN_CONNECTIONS);
+    return conn_new(hand, segment->seq, out, segment->seq);
+}
+
+/* A connection that is not followed goes on, after all that was before is over. */
+static __always_inline struct conn *tcp_again(struct hand *hand, const struct stranger *stranger,
+                                              u64 now)
+{
+    const struct segment *segment = &hand->segment;
+
+    if (stranger->state != STRANGER_LOST || stranger->in != segment->seq ||
+        stranger->acked != segment->seq || !stranger->whole ||
+        !is_silent(stranger->last_in, stranger->last_out, now))
+        return 0;
+    return conn_new(hand, segment->seq, stranger->out, segment->seq);
+}
+
+/* Notes a segment of data that is not followed. */
+static __always_inline int tcp_estrange(struct hand *hand, struct stranger *stranger, u64 now)
+{
+    const struct segment *segment = &hand->segment;
+    u32 end = segment->seq + (segment->end - segment->at);
+
+    if (stranger && stranger->state == STRANGER_LOST) {
+        stranger->last_in = now;
+        if (seq_before(stranger->in, end))
+            stranger->in = end;
+        return tcp_unfollowed(now);
+    }
+    hand->stranger =
+        (struct stranger){.last_in = now, .in = end, .acked = end - 1, .state = STRANGER_LOST};
+    bpf_map_update_elem(&half_open, &segment->ends, &hand->stranger, BPF_ANY);
+    return tcp_unfollowed(now);
+}
+
+/* --- a segment ---------------------------------------------------------------------------------
+ */
+
+/* again: the connection was taken up in the middle, if this begins with a command that is known. */
+static __always_inline int tcp_follow(struct xdp_md *ctx, struct hand *hand, struct conn *conn,
+                                      u64 now, int again)
+{
+    struct feed *feed = feed_get();
+    u64 owner = ends_hash(&hand->segment.ends);
+    int followed;
+
+    if (!feed || !conn_enter(conn, &conn->busy_in, owner))
+        return tcp_unfollowed(now);
+    feed_begin(feed, now);
+    followed = !(hand->segment.flags & TCP_URG) && conn_follow(ctx, feed, conn, &hand->segment);
+    if (again && (!feed->first || feed->first & FOLLOW_UNKNOWN))
+        followed = 0;
+    if (!followed) {
+        conn_lose(hand, conn, now);
+        tcp_unfollowed(now);
+    } else if (again) {
+        bpf_map_delete_elem(&half_open, &hand->segment.ends);
+        tally(CHAIN_FOUND);
+    }
+    if (!conn_leave(conn, &conn->busy_in, owner))
+        tcp_unfollowed(now);
+    return 0;
+}
+
+/* Of a connection that is not in the table. */
+__attribute__((noinline)) int tcp_stranger(struct xdp_md *ctx)
+{
+    struct hand *hand = hand_get();
+    u64 now = bpf_ktime_get_ns();
+    struct stranger *stranger;
+    struct conn *conn = 0;
+
+    if (!hand)
+        return tcp_unfollowed(now);
+    stranger = bpf_map_lookup_elem(&half_open, &hand->segment.ends);
+    if (stranger) {
+        conn = tcp_begin(hand, stranger);
+        if (!conn && hand->segment.at == hand->segment.end)
+            return 0;
+        if (conn)
+            return tcp_follow(ctx, hand, conn, now, 0);
+        conn = tcp_again(hand, stranger, now);
+        if (conn)
+            return tcp_follow(ctx, hand, conn, now, 1);
+    }
+    if (hand->segment.at == hand->segment.end)
+        return 0;
+    return tcp_estrange(hand, stranger, now);
+}
+
+__attribute__((noinline)) int tcp_known(struct xdp_md *ctx)
+{
+    struct hand *hand = hand_get();
+    u64 now = bpf_ktime_get_ns();
+    struct conn *conn;
+
+    if (!hand)
+        return tcp_unfollowed(now);
+    conn = bpf_map_lookup_elem(&connections, &hand->segment.ends);
+    if (!conn)
+        return 1;
+    return tcp_follow(ctx, hand, conn, now, 0);
+}
+
+/* A segment to our port. */
+__attribute__((noinline)) int chain_tcp(struct xdp_md *ctx)
+{
+    struct chain_work *work = chain_work_get();
+    struct hand *hand = hand_get();
+
+    if (!work || !hand || !segment_load(ctx, 1, work, &hand->segment, packet_end(ctx, 1, work)))
+        return tcp_unfollowed(bpf_ktime_get_ns());
+    if (hand->segment.flags & TCP_SYN)
+        return tcp_syn(hand, bpf_ktime_get_ns());
+    if (hand->segment.at == hand->segment.end || tcp_known(ctx))
+        tcp_stranger(ctx);
+    return 0;
 }
 
 #endif

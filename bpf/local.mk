@@ -18,3 +18,4 @@ EXTRA_bpf = bpf/cache.bpf.c bpf/filter.bpf.c bpf/member.bpf.c \
     bpf/answers.h
 EXTRA_bpf += bpf/request.bpf.h bpf/frame.bpf.h
 EXTRA_bpf += bpf/chain.bpf.c bpf/chain_maps.bpf.h bpf/chain_find.bpf.h bpf/chain_tcp.bpf.h
+EXTRA_bpf += bpf/chain_feed.bpf.h bpf/chain_conn.bpf.h bpf/chain_replies.bpf.h bpf/chain_udp.bpf.h
