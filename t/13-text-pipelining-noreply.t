@@ -143,29 +143,6 @@ def a_busy_connection_yields():
         tap.is_(other.stats()["conn_yields"], "0", "15 gets at -R 20 do not yield")
 
 
-def backlog(stream, line):
-    """Sends as many of such lines as the sockets hold; how many."""
-    stream.sock.setblocking(False)
-    nbytes = stream.sock.send(line * ((64 << 20) // len(line)))
-    stream.sock.settimeout(5)
-    return nbytes // len(line)
-
-
-@tap.case
-def clients_ahead_of_their_worker_leave_room_for_others():
-    miss = b"mg x q\r\n"  # short, so that a turn ends before the input, and without an answer
-    with server.Server(threads=1) as other:
-        tcp, udp = other.stream(), other.udp()
-        streams = [other.stream() for _ in range(8)]
-        every = sum(backlog(stream, miss) for stream in streams)
-        seen = []
-        while not seen or seen[-1] < every:
-            udp.ask(b"version\r\n")
-            seen.append(int(tcp.stats()["cmd_get"]))
-        tap.ok(len(seen) > 60, "others are answered in between: %d times in %d gets" %
-               (len(seen), every))
-
-
 @tap.case
 def the_server_still_lives():
     tap.is_(memcached.stop(), 0, "the server ends with status 0")

@@ -169,4 +169,27 @@ def ipv6():
                "stats conns shows tcp6:[::1]:PORT")
 
 
+def backlog(stream, line):
+    """Sends as many of such lines as the sockets hold; how many."""
+    stream.sock.setblocking(False)
+    nbytes = stream.sock.send(line * ((64 << 20) // len(line)))
+    stream.sock.settimeout(5)
+    return nbytes // len(line)
+
+
+@tap.case
+def clients_ahead_of_their_worker_leave_room_for_others():
+    miss = b"mg x q\r\n"  # short, so that a turn ends before the input, and without an answer
+    with server.Server(threads=1) as other:
+        tcp, udp = other.stream(), other.udp()
+        streams = [other.stream() for _ in range(8)]
+        every = sum(backlog(stream, miss) for stream in streams)
+        seen = []
+        while not seen or seen[-1] < every:
+            udp.ask(b"version\r\n")
+            seen.append(int(tcp.stats()["cmd_get"]))
+        tap.ok(len(seen) > 60, "others are answered in between: %d times in %d gets" %
+               (len(seen), every))
+
+
 tap.run()
