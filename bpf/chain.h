@@ -40,7 +40,8 @@ enum {
     CHAIN_MAX_ENTRIES = 1 << 24,
     CHAIN_KEY_MAX = 250,
     CHAIN_VALUE_MAX = 1300,
-    CHAIN_WRITES = 32, /* open writes of a connection that are followed one by one */
+    CHAIN_VERSION = 1 << 16, /* in a gate's word */
+    CHAIN_WRITES = 32,       /* open writes of a connection that are followed one by one */
 };
 
 /*  0  word   version << 16 | writes in flight
@@ -123,7 +124,7 @@ struct chain_settings {
     __u32 key_max; /* longer ones are left to the server */
     __u32 value_max;
     __u32 max_age; /* of an entry, jiffies */
-    __u32 unused;
+    __u32 nconnections;
     __u64 settle; /* nanoseconds that a write may be in flight */
 };
 

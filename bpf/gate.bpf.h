@@ -12,7 +12,7 @@
 #include "bpf/chain.h"
 #include "bpf/kernel.bpf.h"
 
-enum { GATE_VERSION = 1 << 16, GATE_WRITERS = GATE_VERSION - 1, GATE_TRIES = 8 };
+enum { GATE_VERSION = CHAIN_VERSION, GATE_WRITERS = GATE_VERSION - 1, GATE_TRIES = 8 };
 
 const volatile struct chain_settings settings = {};
 

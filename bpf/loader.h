@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * loader: the kernel programs and their maps, from user space. The one place
- * that knows libbpf, beside dispatcher.c; kcache is its only user in the server, tests and the
- * bench the others.
+ * loader: the kernel programs and their maps, from user space; those that answer from the server's
+ * memory, or the chain. loader.c opens and loads, links.c attaches, object.c knows the skeletons.
+ * The one place that knows libbpf, beside dispatcher.c; kcache is its only user in the programs,
+ * tests and the bench the others.
  *
  * An open loader is programs and empty maps. Memory is added one map at a
  * time and belongs to the kernel as long as anybody has it: a process that
@@ -21,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bpf/chain.h"
 #include "bpf/layout.h"
 
 struct loader;
@@ -40,6 +42,12 @@ struct loader_guard {
  */
 struct loader *loader_open(char *error, size_t nerror);
 struct loader *loader_open_guarded(const struct loader_guard *guard, char *error, size_t nerror);
+/*
+ * The same of the chain, whose XDP program is rx_filter and whose TC program, on egress, tx_filter.
+ * Its seeds are set. The heap and the table are not for it.
+ */
+struct loader *loader_open_chain(const struct chain_settings *settings,
+                                 const struct loader_guard *guard, char *error, size_t nerror);
 /* Detaches what is attached. Memory that is still mapped stays mapped. NULL is legal. */
 void loader_close(struct loader *loader);
 
@@ -53,13 +61,26 @@ struct mc_control *loader_control(struct loader *loader);
 int loader_map_segment(struct loader *loader, uint32_t index, void *addr);
 int loader_map_table(struct loader *loader, uint32_t index, void *addr);
 
+/* Bytes of all maps when they were loaded. */
+uint64_t loader_bytes(const struct loader *loader);
+/* Nanoseconds of a tick of the kernel's clock. */
+uint64_t loader_tick_ns(void);
+/* Whether it is the chain. */
+bool loader_is_chain(const struct loader *loader);
+
 /* What the programs counted on all CPUs since they were loaded. */
 void loader_counts(struct loader *loader, struct mc_counts *out);
+
+/* Of the chain: the same of enum chain_count. */
+void loader_chain_counts(struct loader *loader, struct chain_counts *out);
 
 enum loader_program { LOADER_XDP, LOADER_TC };
 
 /* For BPF_PROG_TEST_RUN and the bench. */
 int loader_program_fd(struct loader *loader, enum loader_program program);
+
+/* Of any program, by its name: the descriptor or -ENOENT. */
+int loader_program_named(struct loader *loader, const char *name);
 
 struct loader_packet {
     const void *in; /* a frame */
@@ -82,12 +103,15 @@ struct loader_link {
     int xdp, tc;  /* of links; -1: none */
     bool generic; /* XDP in the stack instead of the driver */
     bool shared;  /* XDP as a member of libxdp's dispatcher */
+    bool egress;  /* TC on the way out: the chain's */
     bool filter;  /* TC by a clsact filter, which outlives the process, */
     uint32_t id;  /* and the id of its program */
 };
 
 void loader_link_init(struct loader_link *link, int ifindex);
 /* 0 or -errno: EBUSY and EEXIST if another XDP program is there. */
+/* The chain keeps nothing for `settle` from then on: writes may be in flight that it did not see.
+ */
 int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool generic);
 /*
  * Instead, where the interface has a dispatcher of libxdp: takes a place in it, as it is attached.

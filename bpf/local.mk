@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # bpfside_srcs: the loader, in user space. Kernel side files go to EXTRA_DIST.
-bpfside_srcs = bpf/layout.h
+bpfside_srcs = bpf/layout.h bpf/chain.h
 if ENABLE_BMC
-bpfside_srcs += bpf/loader.c bpf/loader.h bpf/forget.c bpf/forget.h
-bpf_objects += bpf/cache.bpf.o bpf/filter.bpf.o bpf/chain.bpf.o
+bpfside_srcs += bpf/loader.c bpf/loader.h bpf/links.c bpf/object.c bpf/object.h bpf/forget.c \
+    bpf/forget.h
+bpf_objects += bpf/cache.bpf.o bpf/chain.bpf.o bpf/filter.bpf.o
 if ENABLE_LIBXDP
 bpfside_srcs += bpf/dispatcher.c bpf/dispatcher.h
 bpf_objects += bpf/member.bpf.o
@@ -14,7 +15,7 @@ endif
 EXTRA_bpf = bpf/cache.bpf.c bpf/filter.bpf.c bpf/member.bpf.c \
     bpf/kernel.bpf.h bpf/packet.bpf.h bpf/lookup.bpf.h bpf/get.bpf.h \
     bpf/guard.bpf.h bpf/verbs.bpf.h bpf/binary.bpf.h bpf/meta.bpf.h bpf/reply.bpf.h \
-    bpf/xdp.bpf.h bpf/tc.bpf.h bpf/alive.bpf.h bpf/gate.bpf.h bpf/chain.h bpf/follow.h \
+    bpf/xdp.bpf.h bpf/tc.bpf.h bpf/alive.bpf.h bpf/gate.bpf.h bpf/follow.h \
     bpf/answers.h
 EXTRA_bpf += bpf/request.bpf.h bpf/frame.bpf.h
 EXTRA_bpf += bpf/chain.bpf.c bpf/chain_maps.bpf.h bpf/chain_find.bpf.h bpf/chain_tcp.bpf.h

@@ -388,8 +388,12 @@ static int check_auth(struct options *o, FILE *err)
 
 int options_check(struct options *o, FILE *err)
 {
+    const char *wrong = kcache_check(&o->kcache);
     int status = check_sizes(o, err);
 
+    if (status == OPTIONS_RUN && wrong) {
+        return refuse(err, EXIT_USAGE_ERROR, "%s", wrong);
+    }
     if (status == OPTIONS_RUN && (o->sasl || o->auth_file) && kcache_wanted(&o->kcache)) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "-X bmc= answers whoever asks: it cannot go with authentication (-S, -Y)");

@@ -70,90 +70,14 @@ static void give_kernel_counts(void *context, struct mc_counts *out)
     *out = stats.counts;
 }
 
-/* `stats bmc`: the kernel programs' counters, in the order of enum mc_count. */
-static const char *const count_names[MC_COUNTS] = {
-    [MC_COUNT_SEEN] = "packets_seen",
-    [MC_COUNT_ANSWERED_XDP] = "answered_xdp",
-    [MC_COUNT_ANSWERED_TC] = "answered_tc",
-    [MC_COUNT_KEYS] = "keys",
-    [MC_COUNT_HITS] = "hits",
-    [MC_COUNT_MISSES] = "misses",
-    [MC_COUNT_BYTES_READ] = "bytes_read",
-    [MC_COUNT_BYTES_WRITTEN] = "bytes_written",
-    [MC_COUNT_PASS_COMMAND] = "pass_command",
-    [MC_COUNT_PASS_FRAME] = "pass_frame",
-    [MC_COUNT_PASS_PACKET] = "pass_packet",
-    [MC_COUNT_PASS_REQUEST] = "pass_request",
-    [MC_COUNT_PASS_ITEM] = "pass_item",
-    [MC_COUNT_PASS_EXPIRED] = "pass_expired",
-    [MC_COUNT_PASS_SIZE] = "pass_size",
-    [MC_COUNT_PASS_ROOM] = "pass_room",
-    [MC_COUNT_PASS_BUSY] = "pass_busy",
-    [MC_COUNT_PASS_ASIDE] = "pass_aside",
-    [MC_COUNT_PASS_SOURCE] = "pass_source",
-    [MC_COUNT_PASS_ERROR] = "pass_error",
-    [MC_COUNT_PASS_STOPPED] = "pass_stopped",
-    [MC_COUNT_PASS_ALLOW] = "pass_allow",
-    [MC_COUNT_PASS_RATE] = "pass_rate",
-    [MC_COUNT_PASS_AMPLIFICATION] = "pass_amplification",
-    [MC_COUNT_PASS_STATION] = "pass_station",
-};
-
-static void add_interface(struct stat_sink *sink, const struct kcache_interface *interface)
+static void add_row(void *sink, const char *name, const char *value)
 {
-    static const char *const states[] = {
-        [KCACHE_UP] = "up",
-        [KCACHE_DOWN] = "down",
-        [KCACHE_GONE] = "gone",
-        [KCACHE_DETACHED] = "detached",
-        [KCACHE_GIVEN_UP] = "given_up",
-    };
-    char key[64];
-
-    snprintf(key, sizeof(key), "%s:xdp", interface->name);
-    stat_add(sink, key, "%s",
-             interface->xdp_native    ? "native"
-             : interface->xdp_generic ? "generic"
-                                      : "none");
-    snprintf(key, sizeof(key), "%s:tc", interface->name);
-    stat_add(sink, key, "%s", interface->tc ? "yes" : "no");
-    snprintf(key, sizeof(key), "%s:state", interface->name);
-    stat_add(sink, key, "%s", states[interface->state]);
-}
-
-/* What this machine is to the kernel programs, and what has happened to it. */
-static void add_view(struct stat_sink *sink, const struct kcache_view *view)
-{
-    stat_add(sink, "interfaces", "%u", view->ninterfaces);
-    for (unsigned int i = 0; i < view->ninterfaces; i++) {
-        add_interface(sink, &view->interfaces[i]);
-    }
-    stat_add(sink, "interface_events", "%llu", (unsigned long long)view->events.interface_events);
-    stat_add(sink, "detached", "%llu", (unsigned long long)view->events.detached);
-    stat_add(sink, "reattached", "%llu", (unsigned long long)view->events.reattached);
-    stat_add(sink, "addresses_ipv4", "%u", view->n4);
-    stat_add(sink, "addresses_ipv6", "%u", view->n6);
-    stat_add(sink, "stations", "%u", view->nstations);
-    stat_add(sink, "vlans", "%u", view->nvlans);
-    stat_add(sink, "left_out", "%zu", view->left_out);
-    stat_add(sink, "resyncs", "%llu", (unsigned long long)view->events.dumps);
-}
-
-/* What -X says about who is answered. */
-static void add_guard(struct stat_sink *sink, const struct kcache_stats *stats)
-{
-    stat_add(sink, "allow", "%s", stats->allow);
-    stat_add(sink, "allow_prefixes", "%zu", stats->nallowed);
-    stat_add(sink, "rate", "%u", stats->rate);
-    stat_add(sink, "burst", "%u", stats->burst);
-    stat_add(sink, "amplification", "%u", stats->amplification);
+    stat_add(sink, name, "%s", value);
 }
 
 static void give_stats_bmc(void *context, struct stat_sink *sink)
 {
     const struct server *server = context;
-    struct kcache_stats stats;
-
     bool enabled = has_kernel_path(server) && !server->kernel_error;
 
     stat_add(sink, "bmc_enabled", "%s", enabled ? "yes" : "no");
@@ -163,20 +87,7 @@ static void give_stats_bmc(void *context, struct stat_sink *sink)
     if (!enabled) {
         return;
     }
-    kcache_stats(server->kcache, &stats);
-    add_view(sink, &stats.view);
-    stat_add(sink, "aside", "%u",
-             __atomic_load_n(&store_control(server->store)->aside, __ATOMIC_RELAXED));
-    stat_add(sink, "stalls", "%llu", (unsigned long long)stats.stalls);
-    stat_add(sink, "segments", "%llu", (unsigned long long)stats.segments);
-    stat_add(sink, "table_segments", "%llu", (unsigned long long)stats.tables);
-    stat_add(sink, "maps_refused", "%llu", (unsigned long long)stats.refused_maps);
-    add_guard(sink, &stats);
-    for (size_t i = 0; i < MC_COUNTS; i++) {
-        if (count_names[i]) {
-            stat_add(sink, count_names[i], "%llu", (unsigned long long)stats.counts.count[i]);
-        }
-    }
+    kcache_report(server->kcache, add_row, sink);
 }
 
 static void give_stats_settings(void *context, struct stat_sink *sink)
@@ -225,7 +136,9 @@ static void reset_stats(void *context)
 /* While a reason is set the kernel answers nothing. */
 static void set_aside(const struct server *server, uint32_t reason, bool on)
 {
-    uint32_t *aside = &store_control(server->store)->aside;
+    struct mc_control *control =
+        has_kernel_path(server) ? kcache_control(server->kcache) : store_control(server->store);
+    uint32_t *aside = &control->aside;
 
     if (on) {
         __atomic_or_fetch(aside, reason, __ATOMIC_RELEASE);
@@ -286,6 +199,7 @@ static void do_without_kernel(struct server *server, const char *error)
 static void build_memory(struct server *server)
 {
     const struct options *o = server->options;
+    struct provider *kernel = NULL;
     char error[ERROR_TEXT];
 
     if (kcache_wanted(&o->kcache)) {
@@ -294,14 +208,15 @@ static void build_memory(struct server *server)
             do_without_kernel(server, error);
         }
     }
+    if (server->kcache) {
+        kernel = kcache_provider(server->kcache);
+    }
     if (server->memory_path) {
-        server->restart = restart_open(server->memory_path,
-                                       server->kcache ? kcache_provider(server->kcache) : NULL,
-                                       error, sizeof(error));
+        server->restart = restart_open(server->memory_path, kernel, error, sizeof(error));
         if (!server->restart) {
             fatal(EXIT_OS_ERROR, "%s", error);
         }
-    } else if (!server->kcache) {
+    } else if (!kernel) {
         server->anonymous = anonymous_new(o->large_pages);
         if (!server->anonymous) {
             fatal(EXIT_OS_ERROR, "no memory: %s", strerror(errno));
@@ -344,9 +259,9 @@ static void build_flash(struct server *server)
 
 static struct provider *memory_of(const struct server *server)
 {
-    return server->restart  ? restart_provider(server->restart)
-           : server->kcache ? kcache_provider(server->kcache)
-                            : server->anonymous;
+    return server->restart     ? restart_provider(server->restart)
+           : server->anonymous ? server->anonymous
+                               : kcache_provider(server->kcache);
 }
 
 /* Of the items of -e, or else empty. */

@@ -69,11 +69,10 @@ static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_
     if (rc == 0)
         return 0;
     if (rc != -ENOENT) {
-        snprintf(why, nwhy,
-                 "libxdp's dispatcher is attached, and gives us no place: %s%s; mode=tc answers "
-                 "beside it",
+        snprintf(why, nwhy, "libxdp's dispatcher is attached, and gives us no place: %s%s%s",
                  reason[0] ? reason : strerror(-rc),
-                 strstr(reason, "changes packet data") ? " (libxdp 1.5.5 is needed)" : "");
+                 strstr(reason, "changes packet data") ? " (libxdp 1.5.5 is needed)" : "",
+                 loader_is_chain(loader) ? "" : "; mode=tc answers beside it");
         return rc;
     }
     if (mode != KCACHE_GENERIC) {
@@ -91,11 +90,12 @@ static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_
 
 static void say_how(const struct attachment *at, enum kcache_mode mode, int tc)
 {
-    fprintf(stderr, "bmc: %s: %s%s, %sTC ingress (%s)\n", at->name,
+    fprintf(stderr, "bmc: %s: %s%s, %sTC %s (%s)\n", at->name,
             mode == KCACHE_TC  ? "no XDP"
             : at->link.generic ? "XDP generic"
                                : "XDP native",
             at->link.shared ? " in libxdp's dispatcher" : "", tc ? "no " : "",
+            at->link.egress ? "egress" : "ingress",
             tc                ? strerror(-tc)
             : at->link.filter ? "filter"
                               : "tcx");
@@ -125,9 +125,10 @@ int attach_interface(struct loader *loader, struct attachment *at, enum kcache_m
     }
     at->hides_tags = link.hides_tags;
     rc = attach_has_tc(at) ? 0 : loader_attach_tc(loader, &at->link);
-    if (rc && mode == KCACHE_TC) {
-        snprintf(error, nerror, "bmc: %s: TC ingress refuses the program: %s", at->name,
-                 strerror(-rc));
+    if (rc && (mode == KCACHE_TC || loader_is_chain(loader))) {
+        snprintf(error, nerror, "bmc: %s: TC %s refuses the program: %s", at->name,
+                 at->link.egress ? "egress" : "ingress", strerror(-rc));
+        attach_remove(at);
         return -1;
     }
     say_how(at, mode, rc);

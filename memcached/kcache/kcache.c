@@ -11,6 +11,7 @@
 #include "bpf/loader.h"
 #include "kcache/attach.h"
 #include "kcache/auto.h"
+#include "kcache/chain.h"
 #include "kcache/guard.h"
 #include "kcache/memory.h"
 #include "kcache/monitor.h"
@@ -30,11 +31,19 @@ struct kcache {
     pthread_mutex_t lock;      /* of baseline */
     struct mc_counts baseline; /* what was counted before the last reset */
     uint64_t stalls_before;    /* the same of the stalls */
+    struct chain_counts chain_before;
+    struct kcache_chain chain; /* complete, if it is wanted */
+    struct chain_settings settings;
 };
 
 struct provider *kcache_provider(struct kcache *kcache)
 {
-    return &kcache->memory.provider;
+    return kcache->chain.wanted ? NULL : &kcache->memory.provider;
+}
+
+struct mc_control *kcache_control(struct kcache *kcache)
+{
+    return loader_control(kcache->loader);
 }
 
 static int find_interfaces(struct kcache *kcache, const struct kcache_options *options, char *error,
@@ -49,13 +58,30 @@ static int find_interfaces(struct kcache *kcache, const struct kcache_options *o
     return 0;
 }
 
+/* The programs, as the options and the guard say. NULL: `error` says why. */
+static struct loader *load(struct kcache *kcache, char *error, size_t nerror)
+{
+    struct loader *loader;
+    char why[640];
+
+    if (kcache->chain.wanted) {
+        chain_complete(&kcache->chain);
+        chain_settings(&kcache->chain, loader_tick_ns(), &kcache->settings);
+        loader = loader_open_chain(&kcache->settings, &kcache->guard.loader, why, sizeof(why));
+    } else {
+        loader = loader_open_guarded(&kcache->guard.loader, why, sizeof(why));
+    }
+    if (!loader)
+        snprintf(error, nerror, "bmc: %s", why);
+    return loader;
+}
+
 struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach, char *error,
                            size_t nerror)
 {
     struct kcache *kcache;
-    char why[640];
 
-    if (reach > (uint64_t)MC_MAX_SEGMENTS * MC_SEGMENT_BYTES) {
+    if (!options->chain.wanted && reach > (uint64_t)MC_MAX_SEGMENTS * MC_SEGMENT_BYTES) {
         snprintf(error, nerror, "bmc: the kernel path reaches 256 GiB of memory at most");
         return NULL;
     }
@@ -76,10 +102,10 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
         free(kcache);
         return NULL;
     }
-    kcache->loader = loader_open_guarded(&kcache->guard.loader, why, sizeof(why));
+    kcache->chain = options->chain;
+    kcache->loader = load(kcache, error, nerror);
     guard_fini(&kcache->guard);
     if (!kcache->loader) {
-        snprintf(error, nerror, "bmc: %s", why);
         free(kcache);
         return NULL;
     }
@@ -219,12 +245,29 @@ static void subtract(struct mc_counts *counts, const struct mc_counts *baseline)
         counts->class_hits[i] -= baseline->class_hits[i];
 }
 
+/* Under the lock. */
+static void chain_stats(struct kcache *kcache, struct kcache_stats *out)
+{
+    size_t i;
+
+    loader_chain_counts(kcache->loader, &out->chain_counts);
+    for (i = 0; i < CHAIN_COUNTS; i++)
+        out->chain_counts.count[i] -= kcache->chain_before.count[i];
+    for (i = CHAIN_MISS_EMPTY; i <= CHAIN_MISS_AGE; i++)
+        out->counts.count[MC_COUNT_SEEN] += out->chain_counts.count[i];
+    out->chain = kcache->settings;
+    out->chain_options = kcache->chain;
+    out->chain_bytes = loader_bytes(kcache->loader);
+}
+
 void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
 {
     memset(out, 0, sizeof(*out));
     pthread_mutex_lock(&kcache->lock);
     loader_counts(kcache->loader, &out->counts);
     subtract(&out->counts, &kcache->baseline);
+    if (kcache->chain.wanted)
+        chain_stats(kcache, out);
     out->stalls = pulse_stalls(&kcache->pulse) - kcache->stalls_before;
     pthread_mutex_unlock(&kcache->lock);
     memory_stats(&kcache->memory, out);
@@ -237,6 +280,8 @@ void kcache_reset_stats(struct kcache *kcache)
 {
     pthread_mutex_lock(&kcache->lock);
     loader_counts(kcache->loader, &kcache->baseline);
+    if (kcache->chain.wanted)
+        loader_chain_counts(kcache->loader, &kcache->chain_before);
     kcache->stalls_before = pulse_stalls(&kcache->pulse);
     pthread_mutex_unlock(&kcache->lock);
     if (kcache->monitor)

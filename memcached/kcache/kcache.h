@@ -15,16 +15,31 @@
 #include <stdint.h>
 
 #include "base/provider.h"
+#include "bpf/chain.h"
 #include "bpf/layout.h"
 
 enum {
     KCACHE_MAX_INTERFACES = 16,
     KCACHE_MAX_ALLOW = 64,
     KCACHE_STALL = 10, /* seconds, unless the options say something else */
+    KCACHE_ENTRIES_MAX = CHAIN_MAX_ENTRIES,
+    KCACHE_VALUE_MAX = CHAIN_VALUE_MAX,
 };
 
 /* How XDP is attached; KCACHE_TC: not at all, TC ingress answers alone. */
 enum kcache_mode { KCACHE_AUTO, KCACHE_NATIVE, KCACHE_GENERIC, KCACHE_TC };
+
+/*
+ * mode=chain: the programs that keep what a server answers and follow what is written, in place of
+ * those that read the server's memory (doc/chain.md). 0: as kcache_open finds right.
+ */
+struct kcache_chain {
+    bool wanted, given; /* given: some of what follows was */
+    uint32_t entries, medium, large;
+    uint32_t key_max, value_max; /* bytes */
+    uint32_t max_age_ms, settle_ms;
+    uint32_t connections;
+};
 
 /* Words one behind the other, each with its end. */
 struct kcache_words {
@@ -45,6 +60,7 @@ struct kcache_options {
     unsigned int nallow;
     uint32_t rate, burst;   /* requests a second of one source, and at once; 0: any */
     uint32_t amplification; /* a reply's size to the request's; 0: any */
+    struct kcache_chain chain;
 };
 
 struct kcache;
@@ -56,6 +72,8 @@ struct kcache;
  * says what is wrong. May be called again to add interfaces.
  */
 const char *kcache_parse(struct kcache_options *options, char *word);
+/* What is wrong with all of them together, a static text, or NULL. */
+const char *kcache_check(const struct kcache_options *options);
 /* Whether such a word was given. */
 bool kcache_wanted(const struct kcache_options *options);
 
@@ -66,7 +84,10 @@ bool kcache_wanted(const struct kcache_options *options);
  */
 struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach, char *error,
                            size_t nerror);
+/* NULL: the chain needs none of the store's memory. */
 struct provider *kcache_provider(struct kcache *kcache);
+/* That the programs read. */
+struct mc_control *kcache_control(struct kcache *kcache);
 
 /*
  * From here on the kernel answers for UDP `port` on the `n` addresses, those of IPv4
@@ -131,8 +152,17 @@ struct kcache_stats {
     size_t nallowed;                         /* prefixes in the list */
     uint32_t rate, burst, amplification;
     struct kcache_view view;
+    /* Of the chain, else 0. */
+    struct chain_counts chain_counts;
+    uint64_t chain_bytes; /* of its maps */
+    struct chain_settings chain;
+    struct kcache_chain chain_options;
 };
 void kcache_stats(struct kcache *kcache, struct kcache_stats *out);
 void kcache_reset_stats(struct kcache *kcache);
+
+/* Gives all that there is to see, row by row, as text. */
+typedef void kcache_row(void *context, const char *name, const char *value);
+void kcache_report(struct kcache *kcache, kcache_row *row, void *context);
 
 #endif

@@ -6,7 +6,9 @@ if ENABLE_BMC
 kcache_srcs += memcached/kcache/kcache.c
 kcache_srcs += memcached/kcache/attach.c memcached/kcache/attach.h
 kcache_srcs += memcached/kcache/auto.c memcached/kcache/auto.h
+kcache_srcs += memcached/kcache/chain.c memcached/kcache/chain.h
 kcache_srcs += memcached/kcache/link.c memcached/kcache/link.h
+kcache_srcs += memcached/kcache/report.c
 kcache_srcs += memcached/kcache/refusal.c memcached/kcache/refusal.h
 kcache_srcs += memcached/kcache/self.c memcached/kcache/self.h
 kcache_srcs += memcached/kcache/veth.c memcached/kcache/veth.h

@@ -152,7 +152,11 @@ static void tell_programs(struct monitor *monitor)
 
 static bool is_complete(const struct monitor *monitor, const struct watched *watched)
 {
-    return watched->at->link.xdp >= 0 || (monitor->mode == KCACHE_TC && attach_has_tc(watched->at));
+    bool tc = attach_has_tc(watched->at);
+
+    if (loader_is_chain(monitor->loader))
+        return watched->at->link.xdp >= 0 && tc;
+    return watched->at->link.xdp >= 0 || (monitor->mode == KCACHE_TC && tc);
 }
 
 static void forget_interface(struct monitor *monitor, struct watched *watched)

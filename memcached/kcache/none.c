@@ -13,6 +13,12 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
     return NULL;
 }
 
+struct mc_control *kcache_control(struct kcache *kcache)
+{
+    (void)kcache;
+    return NULL;
+}
+
 struct provider *kcache_provider(struct kcache *kcache)
 {
     (void)kcache;
@@ -55,6 +61,13 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
 {
     (void)kcache;
     *out = (struct kcache_stats){0};
+}
+
+void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
+{
+    (void)kcache;
+    (void)row;
+    (void)context;
 }
 
 void kcache_reset_stats(struct kcache *kcache)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* parse: the words behind bmc=, the same in builds with and without the kernel path. */
 #include <net/if.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -41,13 +42,101 @@ static const char *parse_mode(struct kcache_options *options, const char *name)
                  {"tc", KCACHE_TC}};
     size_t i;
 
+    if (strcmp(name, "chain") == 0) {
+        options->chain.wanted = true;
+        return NULL;
+    }
     for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
         if (strcmp(modes[i].name, name) == 0) {
             options->mode = modes[i].mode;
             return NULL;
         }
     }
-    return "bmc: mode is one of auto, native, skb, tc";
+    return "bmc: mode is one of auto, native, skb, tc, and chain beside it";
+}
+
+/* Digits alone, from low to high. Returns what is behind them, or NULL. */
+static const char *parse_number(const char *text, unsigned long low, unsigned long high,
+                                uint32_t *out)
+{
+    unsigned long number = 0;
+    const char *at = text;
+
+    for (; *at >= '0' && *at <= '9' && at < text + 10; at++)
+        number = number * 10 + (unsigned long)(*at - '0');
+    if (at == text || number < low || number > high)
+        return NULL;
+    *out = (uint32_t)number;
+    return at;
+}
+
+/* --- the chain ---------------------------------------------------------------- */
+
+/* entries=N[/MEDIUM[/LARGE]]: buckets, and blocks for texts that do not fit these. */
+static const char *parse_entries(struct kcache_chain *chain, const char *text)
+{
+    const char *rest = parse_number(text, 1, KCACHE_ENTRIES_MAX, &chain->entries);
+
+    if (rest && *rest == '/')
+        rest = parse_number(rest + 1, 1, KCACHE_ENTRIES_MAX, &chain->medium);
+    if (rest && *rest == '/')
+        rest = parse_number(rest + 1, 1, KCACHE_ENTRIES_MAX, &chain->large);
+    return rest && !*rest ? NULL
+                          : "bmc: entries= takes a number from 1 to 16777216, and behind it "
+                            "/MEDIUM/LARGE: how many blocks there are for longer items";
+}
+
+/* The words of the chain that are one number. */
+static const struct chain_word {
+    const char *name;
+    size_t field;
+    unsigned long low, high;
+    const char *error;
+} chain_words[] = {
+    {"keymax=", offsetof(struct kcache_chain, key_max), 1, 250,
+     "bmc: keymax= takes bytes from 1 to 250"},
+    {"valuemax=", offsetof(struct kcache_chain, value_max), 1, KCACHE_VALUE_MAX,
+     "bmc: valuemax= takes bytes from 1 to 1300"},
+    {"maxage=", offsetof(struct kcache_chain, max_age_ms), 1, 86400000,
+     "bmc: maxage= takes milliseconds from 1 to 86400000"},
+    {"settle=", offsetof(struct kcache_chain, settle_ms), 10, 60000,
+     "bmc: settle= takes milliseconds from 10 to 60000"},
+    {"connections=", offsetof(struct kcache_chain, connections), 1, 1 << 22,
+     "bmc: connections= takes a number from 1 to 4194304"},
+};
+
+/* Whether the word is one of the chain's; then *error is what is wrong with it, or NULL. */
+static bool parse_chain(struct kcache_chain *chain, const char *word, const char **error)
+{
+    const struct chain_word *each = chain_words;
+    const char *rest;
+    size_t i;
+
+    if (strncmp(word, "entries=", 8) == 0) {
+        *error = parse_entries(chain, word + 8);
+        chain->given = true;
+        return true;
+    }
+    for (i = 0; i < sizeof(chain_words) / sizeof(chain_words[0]); i++, each++) {
+        if (strncmp(word, each->name, strlen(each->name)) != 0)
+            continue;
+        rest = parse_number(word + strlen(each->name), each->low, each->high,
+                            (uint32_t *)((char *)chain + each->field));
+        *error = rest && !*rest ? NULL : each->error;
+        chain->given = true;
+        return true;
+    }
+    return false;
+}
+
+const char *kcache_check(const struct kcache_options *options)
+{
+    if (options->chain.wanted && options->mode == KCACHE_TC)
+        return "bmc: the chain answers in XDP: mode=chain cannot go with mode=tc";
+    if (options->chain.given && !options->chain.wanted)
+        return "bmc: entries=, keymax=, valuemax=, maxage=, settle= and connections= are of "
+               "mode=chain";
+    return NULL;
 }
 
 /* The server says every second that it runs, by a clock that may be late: 1 would be too few. */
@@ -91,21 +180,6 @@ static const char *add_source(struct kcache_options *options, const char *word, 
         options->allow[options->nallow++].first = word;
     options->allow[options->nallow - 1].n++;
     return NULL;
-}
-
-/* Digits alone, from low to high. Returns what is behind them, or NULL. */
-static const char *parse_number(const char *text, unsigned long low, unsigned long high,
-                                uint32_t *out)
-{
-    unsigned long number = 0;
-    const char *at = text;
-
-    for (; *at >= '0' && *at <= '9' && at < text + 10; at++)
-        number = number * 10 + (unsigned long)(*at - '0');
-    if (at == text || number < low || number > high)
-        return NULL;
-    *out = (uint32_t)number;
-    return at;
 }
 
 enum { RATE_MAX = 10000000 };
@@ -166,9 +240,11 @@ const char *kcache_parse(struct kcache_options *options, char *word)
             error = parse_stall(options, part + 6);
         else if (strcmp(part, "optional") == 0)
             options->optional = true;
-        else
-            error = "bmc: the options are bmc=INTERFACE, mode=auto|native|skb|tc, stall=SECONDS, "
-                    "allow=SOURCES, rate=N[/BURST], amplification=N, optional";
+        else if (!parse_chain(&options->chain, part, &error))
+            error = "bmc: the options are bmc=INTERFACE, mode=auto|native|skb|tc|chain, "
+                    "stall=SECONDS, allow=SOURCES, rate=N[/BURST], amplification=N, optional, and "
+                    "of the chain entries=N, keymax=N, valuemax=N, maxage=MS, settle=MS, "
+                    "connections=N";
     }
     return error;
 }

@@ -120,8 +120,9 @@ void refusal_explain(struct loader *loader, const struct link_facts *link, bool 
     if (id)
         snprintf(text, ntext,
                  "another XDP program is attached (id %u%s%s); it stays: detach it first (`ip "
-                 "link set dev %s xdp off`), use mode=tc or another interface",
-                 id, program[0] ? ", " : "", program, link->name);
+                 "link set dev %s xdp off`), use %sanother interface",
+                 id, program[0] ? ", " : "", program, link->name,
+                 loader_is_chain(loader) ? "" : "mode=tc or ");
     else if (rc == -EPERM || rc == -EACCES)
         snprintf(text, ntext, "attaching needs CAP_NET_ADMIN and CAP_BPF");
     else if (rc == -EOPNOTSUPP && !generic && !link->master && strcmp(link->kind, "bond") != 0)

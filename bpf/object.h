@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * object: the kernel programs as one of two objects, behind one face: those that answer from the
+ * server's memory (cache.bpf.c), and the chain (chain.bpf.c). The loader's own.
+ */
+#ifndef BPF_OBJECT_H
+#define BPF_OBJECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <bpf/libbpf.h>
+
+#include "bpf/chain.h"
+#include "bpf/layout.h"
+
+enum object_kind { OBJECT_CACHE, OBJECT_CHAIN };
+
+/* The constants of bpf/guard.bpf.h. */
+struct object_guard {
+    uint32_t *allow, *nodes_mask, *prefixes_mask, *amplification;
+    uint64_t *seeds, *cost, *depth;
+};
+
+struct object {
+    enum object_kind kind;
+    struct bpf_object_skeleton *skeleton; /* NULL: not open */
+    void *made;                           /* that the skeleton's header made */
+    struct bpf_object *all;
+    struct bpf_program *xdp, *tc; /* that are attached */
+    struct mc_control *control;
+
+    /* Constants: to be set before the load. */
+    void *constants;
+    size_t nconstants;
+    uint32_t *weakly_ordered;
+    uint64_t *tick_ns;
+    struct object_guard guard;
+    struct chain_settings *settings; /* of the chain alone */
+
+    /* Variables, for ever. NULL: this object has no such. */
+    uint32_t *xdp_generic, *tc_follows, *tc_alone;
+    struct chain_gate *gate; /* of everything */
+};
+
+struct loader {
+    struct object object;
+    struct object plain;     /* the same over the same maps, for a dispatcher; or not needed yet */
+    int alive_xdp, alive_tc; /* program arrays of what outlives us, -1: not needed yet */
+    int ncpus;
+    uint64_t nbytes; /* of all maps */
+};
+
+/* 0 or -errno, and nothing is open. */
+int object_open(struct object *object, enum object_kind kind,
+                const struct bpf_object_open_opts *opts);
+/* 0 or -errno; it stays open. */
+int object_load(struct object *object);
+/* One that is not open is legal. */
+void object_close(struct object *object);
+
+/* NULL: there is none of this name. */
+struct bpf_map *object_map(const struct object *object, const char *name);
+/* For XDP programs that call one another, which must agree in both; flags: BPF_F_XDP_*. */
+void object_set_xdp(struct object *object, uint32_t flags, bool for_links);
+
+#endif

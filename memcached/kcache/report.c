@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* report: what there is to see of the kernel path, as rows of text. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "kcache/kcache.h"
+
+struct report {
+    kcache_row *row;
+    void *context;
+};
+
+/* In the order of enum mc_count. */
+static const char *const count_names[MC_COUNTS] = {
+    [MC_COUNT_SEEN] = "packets_seen",
+    [MC_COUNT_ANSWERED_XDP] = "answered_xdp",
+    [MC_COUNT_ANSWERED_TC] = "answered_tc",
+    [MC_COUNT_KEYS] = "keys",
+    [MC_COUNT_HITS] = "hits",
+    [MC_COUNT_MISSES] = "misses",
+    [MC_COUNT_BYTES_READ] = "bytes_read",
+    [MC_COUNT_BYTES_WRITTEN] = "bytes_written",
+    [MC_COUNT_PASS_COMMAND] = "pass_command",
+    [MC_COUNT_PASS_FRAME] = "pass_frame",
+    [MC_COUNT_PASS_PACKET] = "pass_packet",
+    [MC_COUNT_PASS_REQUEST] = "pass_request",
+    [MC_COUNT_PASS_ITEM] = "pass_item",
+    [MC_COUNT_PASS_EXPIRED] = "pass_expired",
+    [MC_COUNT_PASS_SIZE] = "pass_size",
+    [MC_COUNT_PASS_ROOM] = "pass_room",
+    [MC_COUNT_PASS_BUSY] = "pass_busy",
+    [MC_COUNT_PASS_ASIDE] = "pass_aside",
+    [MC_COUNT_PASS_SOURCE] = "pass_source",
+    [MC_COUNT_PASS_ERROR] = "pass_error",
+    [MC_COUNT_PASS_STOPPED] = "pass_stopped",
+    [MC_COUNT_PASS_ALLOW] = "pass_allow",
+    [MC_COUNT_PASS_RATE] = "pass_rate",
+    [MC_COUNT_PASS_AMPLIFICATION] = "pass_amplification",
+    [MC_COUNT_PASS_STATION] = "pass_station",
+};
+
+/* In the order of enum chain_count. */
+static const char *const chain_names[CHAIN_COUNTS] = {
+    [CHAIN_FILLS] = "fills",
+    [CHAIN_FILL_NOT_ASKED] = "fill_not_asked",
+    [CHAIN_FILL_WRITING] = "fill_writing",
+    [CHAIN_FILL_SIZE] = "fill_size",
+    [CHAIN_FILL_FORM] = "fill_form",
+    [CHAIN_FILL_BUSY] = "fill_busy",
+    [CHAIN_MISS_EMPTY] = "miss_empty",
+    [CHAIN_MISS_WRITTEN] = "miss_written",
+    [CHAIN_MISS_AGE] = "miss_age",
+    [CHAIN_WRITES_SEEN] = "writes_seen",
+    [CHAIN_WRITES_ENDED] = "writes_ended",
+    [CHAIN_WRITES_LATE] = "writes_late",
+    [CHAIN_CLOSED_ALL] = "closed_all",
+    [CHAIN_UNFOLLOWED] = "unfollowed",
+    [CHAIN_CONNECTIONS] = "connections",
+    [CHAIN_LOST] = "lost",
+    [CHAIN_FOUND] = "found",
+    [CHAIN_RETRANSMITTED] = "retransmitted",
+};
+
+static __attribute__((format(printf, 3, 4))) void add(const struct report *out, const char *name,
+                                                      const char *format, ...)
+{
+    char value[64];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(value, sizeof(value), format, args);
+    va_end(args);
+    out->row(out->context, name, value);
+}
+
+static void add_interface(const struct report *out, const struct kcache_interface *interface)
+{
+    static const char *const states[] = {
+        [KCACHE_UP] = "up",
+        [KCACHE_DOWN] = "down",
+        [KCACHE_GONE] = "gone",
+        [KCACHE_DETACHED] = "detached",
+        [KCACHE_GIVEN_UP] = "given_up",
+    };
+    char key[64];
+
+    snprintf(key, sizeof(key), "%s:xdp", interface->name);
+    add(out, key, "%s",
+        interface->xdp_native    ? "native"
+        : interface->xdp_generic ? "generic"
+                                 : "none");
+    snprintf(key, sizeof(key), "%s:tc", interface->name);
+    add(out, key, "%s", interface->tc ? "yes" : "no");
+    snprintf(key, sizeof(key), "%s:state", interface->name);
+    add(out, key, "%s", states[interface->state]);
+}
+
+/* What this machine is to the kernel programs, and what has happened to it. */
+static void add_view(const struct report *out, const struct kcache_view *view)
+{
+    unsigned int i;
+
+    add(out, "interfaces", "%u", view->ninterfaces);
+    for (i = 0; i < view->ninterfaces; i++)
+        add_interface(out, &view->interfaces[i]);
+    add(out, "interface_events", "%" PRIu64, view->events.interface_events);
+    add(out, "detached", "%" PRIu64, view->events.detached);
+    add(out, "reattached", "%" PRIu64, view->events.reattached);
+    add(out, "addresses_ipv4", "%u", view->n4);
+    add(out, "addresses_ipv6", "%u", view->n6);
+    add(out, "stations", "%u", view->nstations);
+    add(out, "vlans", "%u", view->nvlans);
+    add(out, "left_out", "%zu", view->left_out);
+    add(out, "resyncs", "%" PRIu64, view->events.dumps);
+}
+
+/* Who is answered. */
+static void add_guard(const struct report *out, const struct kcache_stats *stats)
+{
+    add(out, "allow", "%s", stats->allow);
+    add(out, "allow_prefixes", "%zu", stats->nallowed);
+    add(out, "rate", "%u", stats->rate);
+    add(out, "burst", "%u", stats->burst);
+    add(out, "amplification", "%u", stats->amplification);
+}
+
+/* What the store's memory is made of. */
+static void add_memory(const struct report *out, const struct kcache_stats *stats)
+{
+    add(out, "segments", "%" PRIu64, stats->segments);
+    add(out, "table_segments", "%" PRIu64, stats->tables);
+    add(out, "maps_refused", "%" PRIu64, stats->refused_maps);
+}
+
+/* What the chain was made for. */
+static void add_chain(const struct report *out, const struct kcache_stats *stats)
+{
+    add(out, "entries", "%u", stats->chain.entries);
+    add(out, "medium_blocks", "%u", stats->chain.nmedium);
+    add(out, "large_blocks", "%u", stats->chain.nlarge);
+    add(out, "key_max", "%u", stats->chain.key_max);
+    add(out, "value_max", "%u", stats->chain.value_max);
+    add(out, "max_age_ms", "%u", stats->chain_options.max_age_ms);
+    add(out, "settle_ms", "%u", stats->chain_options.settle_ms);
+    add(out, "connections_max", "%u", stats->chain.nconnections);
+    add(out, "chain_bytes", "%" PRIu64, stats->chain_bytes);
+}
+
+void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
+{
+    const struct report out = {row, context};
+    struct kcache_stats stats;
+    bool chain;
+    size_t i;
+
+    kcache_stats(kcache, &stats);
+    chain = stats.chain.entries != 0;
+    add(&out, "mode", "%s", chain ? "chain" : "in_place");
+    add_view(&out, &stats.view);
+    add(&out, "aside", "%u", __atomic_load_n(&kcache_control(kcache)->aside, __ATOMIC_RELAXED));
+    add(&out, "stalls", "%" PRIu64, stats.stalls);
+    if (chain)
+        add_chain(&out, &stats);
+    else
+        add_memory(&out, &stats);
+    add_guard(&out, &stats);
+    for (i = 0; i < MC_COUNTS; i++)
+        if (count_names[i])
+            add(&out, count_names[i], "%" PRIu64, (uint64_t)stats.counts.count[i]);
+    for (i = 0; chain && i < CHAIN_COUNTS; i++)
+        if (chain_names[i])
+            add(&out, chain_names[i], "%" PRIu64, (uint64_t)stats.chain_counts.count[i]);
+}
