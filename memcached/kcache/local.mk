@@ -27,7 +27,10 @@ unit_tests += t/unit/kcache_machine t/fuzz/netlink
 bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/lines t/bpf/outside \
     t/bpf/verifier t/bpf/stack \
     t/bpf/kcache t/fuzz/request t/bpf/guard
+bpf_tests += t/bpf/chain_tcp
 endif
+t_bpf_chain_tcp_SOURCES = t/bpf/chain_tcp.c t/bpf/segments.c t/bpf/segments.h t/lib/tap.h
+t_bpf_chain_tcp_LDADD = $(bpfside_libs)
 bpf_lab = t/bpf/lab.c t/bpf/lab.h t/lib/tap.h
 t_bpf_answers_SOURCES = t/bpf/answers.c $(bpf_lab)
 t_bpf_answers_LDADD = $(kcache_libs)

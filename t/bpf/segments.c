@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "t/bpf/segments.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "bpf/chain.skel.h"
+#include "t/lib/tap.h"
+
+enum {
+    CLIENT_PORT = 40000,
+    TCP = 6,
+    UDP = 17,
+    WRITERS = (1 << 16) - 1,
+    FILTER_NEXT = -1,
+};
+
+uint64_t watch_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void open_settings(struct watch *watch, uint64_t settle)
+{
+    struct chain *skel = watch->skel;
+    struct bpf_program *program;
+
+    skel->rodata->settings.entries = WATCH_ENTRIES;
+    skel->rodata->settings.nmedium = skel->rodata->settings.nlarge = 1;
+    skel->rodata->settings.nasks = 1;
+    skel->rodata->settings.settle = settle;
+    skel->rodata->tick_ns = 4000000;
+    bpf_map__set_max_entries(skel->maps.buckets, WATCH_ENTRIES);
+    bpf_object__for_each_program(program, skel->obj) if (bpf_program__type(program) ==
+                                                         BPF_PROG_TYPE_XDP)
+        bpf_program__set_flags(program, BPF_F_XDP_HAS_FRAGS);
+}
+
+void watch_open(struct watch *watch, uint64_t settle)
+{
+    memset(watch, 0, sizeof(*watch));
+    watch->settle = settle;
+    watch->skel = chain__open();
+    if (!watch->skel)
+        skip_all("no chain");
+    open_settings(watch, settle);
+    if (chain__load(watch->skel))
+        skip_all(strerror(errno));
+    watch->buckets =
+        mmap(NULL, WATCH_ENTRIES * sizeof(struct chain_bucket), PROT_READ | PROT_WRITE, MAP_SHARED,
+             bpf_map__fd(watch->skel->maps.buckets), 0);
+    if (watch->buckets == MAP_FAILED)
+        skip_all("cannot map the table");
+    watch->all = &watch->skel->data_all->all;
+    watch->skel->data_control->control.port = htons(WATCH_PORT);
+    if (getrandom(watch->skel->data_control->control.seed,
+                  sizeof(watch->skel->data_control->control.seed), 0) < 0)
+        skip_all("no random numbers");
+}
+
+void watch_close(struct watch *watch)
+{
+    munmap(watch->buckets, WATCH_ENTRIES * sizeof(struct chain_bucket));
+    chain__destroy(watch->skel);
+}
+
+struct chain_gate *watch_gate(struct watch *watch, const char *key)
+{
+    const uint64_t *seed = (const uint64_t *)watch->skel->data_control->control.seed;
+    uint64_t sum = 0, word;
+    size_t i, n, nkey = strlen(key);
+
+    for (i = 0; i * 8 < nkey; i++) {
+        n = nkey - i * 8 < 8 ? nkey - i * 8 : 8;
+        word = 0;
+        memcpy(&word, key + i * 8, n);
+        sum += mc_hash_word(word, seed[i]);
+    }
+    return &watch->buckets[mc_hash_end(sum, nkey) & (WATCH_ENTRIES - 1)].gate;
+}
+
+/* --- what was done -------------------------------------------------------------------- */
+
+static void counts(struct watch *watch, uint64_t out[32])
+{
+    int ncpus = libbpf_num_possible_cpus(), i, cpu;
+    size_t size = bpf_map__value_size(watch->skel->maps.chain_scratch);
+    char *rows = calloc((size_t)ncpus, (size + 7) & ~(size_t)7);
+    uint32_t zero = 0;
+
+    memset(out, 0, 32 * sizeof(*out));
+    if (bpf_map_lookup_elem(bpf_map__fd(watch->skel->maps.chain_scratch), &zero, rows))
+        diag("no counts: %s", strerror(errno));
+    for (cpu = 0; cpu < ncpus; cpu++)
+        for (i = 0; i < 32; i++)
+            out[i] += ((uint64_t *)(void *)(rows + (size_t)cpu * ((size + 7) & ~(size_t)7)))[i];
+    free(rows);
+}
+
+void watch_mark(struct watch *watch)
+{
+    size_t i;
+
+    for (i = 0; i < WATCH_ENTRIES; i++)
+        watch->buckets[i].gate = (struct chain_gate){0};
+    *watch->all = (struct chain_gate){0};
+    counts(watch, watch->counts);
+}
+
+uint64_t watch_count(struct watch *watch, enum chain_count count)
+{
+    uint64_t now[32];
+
+    counts(watch, now);
+    return now[count] - watch->counts[count];
+}
+
+enum gate_is gate_is(const struct chain_gate *gate)
+{
+    if (!gate->word && !gate->done)
+        return GATE_UNTOUCHED;
+    if (gate->word & WRITERS)
+        return GATE_ENTERED;
+    return gate->done > watch_now() ? GATE_TIMED : GATE_LEFT;
+}
+
+const char *gate_name(enum gate_is is)
+{
+    static const char *const names[] = {"untouched", "entered", "left", "closed for a time"};
+
+    return names[is];
+}
+
+/* --- frames ------------------------------------------------------------------------------- */
+
+struct bytes {
+    uint8_t at[WATCH_FRAME_MAX];
+    size_t n;
+};
+
+static void put(struct bytes *out, const void *from, size_t n)
+{
+    memcpy(out->at + out->n, from, n);
+    out->n += n;
+}
+
+static void put8(struct bytes *out, unsigned int value)
+{
+    out->at[out->n++] = (uint8_t)value;
+}
+
+static void put16(struct bytes *out, unsigned int value)
+{
+    put8(out, value >> 8);
+    put8(out, value & 0xff);
+}
+
+static void put32(struct bytes *out, uint32_t value)
+{
+    put16(out, value >> 16);
+    put16(out, value & 0xffff);
+}
+
+static void put_link(struct bytes *out, const struct form *form)
+{
+    static const uint8_t stations[12] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2};
+    unsigned int i;
+
+    put(out, stations, sizeof(stations));
+    for (i = 0; i < form->ntags; i++) {
+        put16(out, i + 1 < form->ntags ? 0x88a8 : 0x8100);
+        put16(out, 100 + i);
+    }
+    put16(out, form->v6 ? 0x86dd : 0x0800);
+}
+
+static void put_address(struct bytes *out, bool v6, bool server)
+{
+    if (v6) {
+        put32(out, 0xfd000000);
+        put32(out, 0);
+        put32(out, 0);
+    }
+    put32(out, server ? 0x0a000001 : 0x0a000002);
+}
+
+static void put_options(struct bytes *out, unsigned int n)
+{
+    for (; n; n--)
+        put8(out, 1); /* of no operation, in IPv4 as in TCP */
+}
+
+/* Of what has npayload bytes behind the IP header and its options. */
+static void put_ip(struct bytes *out, const struct form *form, unsigned int protocol,
+                   size_t npayload, bool from_server)
+{
+    if (form->v6) {
+        put32(out, 0x60000000);
+        put16(out, (unsigned int)(npayload + form->ip_options));
+        put8(out, form->ip_options ? 60 : protocol);
+        put8(out, 57);
+    } else {
+        put16(out, 0x4500 + ((form->ip_options / 4) << 8));
+        put16(out, (unsigned int)(20 + form->ip_options + npayload));
+        put32(out, 0xbeef4000);
+        put16(out, (57 << 8) + protocol);
+        put16(out, 0);
+    }
+    put_address(out, form->v6, from_server);
+    put_address(out, form->v6, !from_server);
+    if (form->ip_options && form->v6) { /* destination options, padded */
+        put8(out, protocol);
+        put8(out, form->ip_options / 8 - 1);
+        put8(out, 1);
+        put8(out, form->ip_options - 4);
+        memset(out->at + out->n, 0, form->ip_options - 4);
+        out->n += form->ip_options - 4;
+    } else {
+        put_options(out, form->ip_options);
+    }
+}
+
+static int run(struct bpf_program *program, const struct bytes *in, struct bytes *out,
+               unsigned int repeat, uint32_t *ns)
+{
+    struct xdp_md context = {.data_end = (uint32_t)in->n, .ingress_ifindex = 1};
+    LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = in->at, .data_size_in = (uint32_t)in->n,
+                .data_out = out->at, .data_size_out = sizeof(out->at), .repeat = (int)repeat);
+
+    if (bpf_program__type(program) == BPF_PROG_TYPE_XDP) {
+        opts.ctx_in = opts.ctx_out = &context;
+        opts.ctx_size_in = opts.ctx_size_out = sizeof(context);
+    }
+    if (bpf_prog_test_run_opts(bpf_program__fd(program), &opts)) {
+        diag("a run of %zu bytes: %s", in->n, strerror(errno));
+        return -2;
+    }
+    out->n = opts.data_size_out;
+    if (ns)
+        *ns = opts.duration;
+    return (int)opts.retval;
+}
+
+static bool same(const struct bytes *a, const struct bytes *b)
+{
+    return a->n == b->n && memcmp(a->at, b->at, a->n) == 0;
+}
+
+static bool passes(struct watch *watch, const struct bytes *frame, bool leaving)
+{
+    static struct bytes out;
+    int rc = run(leaving ? watch->skel->progs.tx_filter : watch->skel->progs.rx_filter, frame, &out,
+                 1, NULL);
+
+    return rc == (leaving ? FILTER_NEXT : XDP_PASS) && same(frame, &out);
+}
+
+bool watch_frame(struct watch *watch, const void *frame, size_t n)
+{
+    static struct bytes bytes;
+
+    bytes.n = 0;
+    put(&bytes, frame, n);
+    return passes(watch, &bytes, false);
+}
+
+static void segment(struct bytes *frame, const struct talk *talk, bool from_server,
+                    const uint32_t place[2], unsigned int flags, const void *data, size_t n)
+{
+    const struct form *form = &talk->form;
+
+    frame->n = 0;
+    put_link(frame, form);
+    put_ip(frame, form, TCP, 20 + form->tcp_options + n, from_server);
+    put16(frame, from_server ? WATCH_PORT : talk->port);
+    put16(frame, from_server ? talk->port : WATCH_PORT);
+    put32(frame, place[0]);
+    put32(frame, place[1]);
+    put16(frame, (5 + form->tcp_options / 4) << 12 | flags);
+    put16(frame, 0xffff);
+    put32(frame, 0);
+    put_options(frame, form->tcp_options);
+    if (n)
+        put(frame, data, n);
+    while (!from_server && frame->n < 60) /* Ethernet's padding is no data */
+        put8(frame, 'x');
+}
+
+bool talk_in(struct talk *talk, uint32_t seq, uint32_t ack, unsigned int flags, const void *data,
+             size_t n)
+{
+    static struct bytes frame;
+
+    segment(&frame, talk, false, (uint32_t[]){seq, ack}, flags, data, n);
+    return passes(talk->watch, &frame, false);
+}
+
+bool talk_out(struct talk *talk, uint32_t seq, uint32_t ack, unsigned int flags, const void *data,
+              size_t n)
+{
+    static struct bytes frame;
+
+    segment(&frame, talk, true, (uint32_t[]){seq, ack}, flags, data, n);
+    return passes(talk->watch, &frame, true);
+}
+
+double talk_time(struct talk *talk, uint32_t seq, const void *data, size_t n, unsigned int runs)
+{
+    static struct bytes frame, out;
+    uint32_t ns, best = UINT32_MAX;
+    int i;
+
+    segment(&frame, talk, false, (uint32_t[]){seq, talk->out}, ACK, data, n);
+    for (i = 0; i < 7; i++) {
+        if (run(talk->watch->skel->progs.rx_filter, &frame, &out, runs, &ns) == -2)
+            return 0;
+        best = ns < best ? ns : best;
+    }
+    return best;
+}
+
+/* --- connections ----------------------------------------------------------------------------- */
+
+void talk_open(struct talk *talk, struct watch *watch, const struct form *form)
+{
+    static uint16_t port = CLIENT_PORT;
+
+    *talk = (struct talk){.watch = watch, .form = *form, .port = port++};
+    talk->in = 0xfffffff0u + talk->port; /* some come round to 0 */
+    talk->out = 0x80000000u - talk->port;
+    talk_in(talk, talk->in - 1, 0, SYN, NULL, 0);
+    talk_out(talk, talk->out - 1, talk->in, SYN | ACK, NULL, 0);
+    talk_in(talk, talk->in, talk->out, ACK, NULL, 0);
+}
+
+void talk_say(struct talk *talk, const void *data, size_t n)
+{
+    talk_in(talk, talk->in, talk->out, ACK, data, n);
+    talk->in += (uint32_t)n;
+}
+
+void talk_answer(struct talk *talk, const void *data, size_t n)
+{
+    talk_out(talk, talk->out, talk->in, ACK, data, n);
+    talk->out += (uint32_t)n;
+}
+
+void talk_ack(struct talk *talk)
+{
+    talk_out(talk, talk->out, talk->in, ACK, NULL, 0);
+}
+
+bool watch_datagram(struct watch *watch, const struct form *form, unsigned int sequence,
+                    unsigned int total, const void *data, size_t n)
+{
+    static struct bytes frame;
+
+    frame.n = 0;
+    put_link(&frame, form);
+    put_ip(&frame, form, UDP, 16 + n, false);
+    put16(&frame, CLIENT_PORT);
+    put16(&frame, WATCH_PORT);
+    put16(&frame, (unsigned int)(16 + n));
+    put16(&frame, 0);
+    put16(&frame, 0x1234);
+    put16(&frame, sequence);
+    put16(&frame, total);
+    put16(&frame, 0);
+    put(&frame, data, n);
+    return passes(watch, &frame, false);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * segments: what the tests of the chain's following stand on. The chain's programs, loaded by
+ * themselves; connections whose segments are handed to them through BPF_PROG_TEST_RUN; and what
+ * the gates say afterwards.
+ */
+#ifndef T_BPF_SEGMENTS_H
+#define T_BPF_SEGMENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf/chain.h"
+#include "bpf/layout.h"
+
+enum {
+    WATCH_PORT = 11311,
+    WATCH_ENTRIES = 1 << 16,
+    WATCH_FRAME_MAX = 65536 + 256,
+};
+
+struct chain;
+
+/* The chain, and its memory. */
+struct watch {
+    struct chain *skel;
+    struct chain_bucket *buckets;
+    struct chain_gate *all;
+    uint64_t settle;
+    uint64_t counts[32]; /* at the last watch_mark */
+};
+
+/* Ends the test if it cannot be loaded. settle in nanoseconds. */
+void watch_open(struct watch *watch, uint64_t settle);
+void watch_close(struct watch *watch);
+
+/* The gate of a key. */
+struct chain_gate *watch_gate(struct watch *watch, const char *key);
+/* Opens all gates, and forgets what was counted. */
+void watch_mark(struct watch *watch);
+/* Since watch_mark. */
+uint64_t watch_count(struct watch *watch, enum chain_count count);
+uint64_t watch_now(void);
+
+/* What was done to a gate since watch_mark. */
+enum gate_is {
+    GATE_UNTOUCHED,
+    GATE_ENTERED, /* a write is in flight */
+    GATE_LEFT,    /* it was closed once, and is open again */
+    GATE_TIMED,   /* it is closed until a time to come */
+};
+enum gate_is gate_is(const struct chain_gate *gate);
+const char *gate_name(enum gate_is is);
+
+/* How frames look. */
+struct form {
+    bool v6;
+    unsigned int ntags;
+    unsigned int ip_options;  /* bytes, of IPv4; of IPv6 an extension header of 8 bytes and so on */
+    unsigned int tcp_options; /* bytes */
+};
+
+enum { FIN = 1, SYN = 2, RST = 4, ACK = 16, URG = 32 };
+
+/* A connection: what either side sends next. */
+struct talk {
+    struct watch *watch;
+    struct form form;
+    uint16_t port;
+    uint32_t in, out; /* sequence numbers */
+};
+
+/* A segment of the client's, and of the server's. False: the program says something else than to
+ * pass it as it was. */
+bool talk_in(struct talk *talk, uint32_t seq, uint32_t ack, unsigned int flags, const void *data,
+             size_t n);
+bool talk_out(struct talk *talk, uint32_t seq, uint32_t ack, unsigned int flags, const void *data,
+              size_t n);
+/* Three segments. */
+void talk_open(struct talk *talk, struct watch *watch, const struct form *form);
+/* The next bytes, acknowledged by the other side if `acked`. */
+void talk_say(struct talk *talk, const void *data, size_t n);
+void talk_answer(struct talk *talk, const void *data, size_t n);
+void talk_ack(struct talk *talk); /* the server acknowledges what was said */
+#define SAY(talk, text)    talk_say(talk, text, sizeof(text) - 1)
+#define ANSWER(talk, text) talk_answer(talk, text, sizeof(text) - 1)
+
+/* A frame as it is: its nanoseconds in rx_filter, the best mean of several. */
+double talk_time(struct talk *talk, uint32_t seq, const void *data, size_t n, unsigned int runs);
+
+/* A datagram to the server with these frame header words (host order). */
+bool watch_datagram(struct watch *watch, const struct form *form, unsigned int sequence,
+                    unsigned int total, const void *data, size_t n);
+/* Any frame; true: it is passed as it is. */
+bool watch_frame(struct watch *watch, const void *frame, size_t n);
+
+#endif
