@@ -122,6 +122,7 @@ static __always_inline enum chain_kind find_ip6(void *ctx, struct chain_work *wo
         return KIND_NONE;
     work->proto = head >> 48;
     work->l4 = work->l3 + IP6_BYTES;
+#pragma unroll
     for (i = 0; i < EXTENSIONS_MAX; i++) {
         if (protocol_is_ours(work->proto) || kind != KIND_UDP)
             return kind;
