@@ -157,7 +157,8 @@ static void wait_until_stored(int fd)
         fail("storing keys: the server said %s", line);
 }
 
-void items_populate(const struct items *items, uint32_t nkeys, const struct sockaddr_in *address)
+void items_populate(const struct items *items, uint32_t first, uint32_t nkeys,
+                    const struct sockaddr_in *address)
 {
     size_t room = POPULATE_BYTES + ITEMS_TEXT_MAX;
     char *buffer = malloc(room);
@@ -167,7 +168,7 @@ void items_populate(const struct items *items, uint32_t nkeys, const struct sock
     if (!buffer)
         fail("out of memory");
     for (uint32_t i = 0; i < nkeys; i++) {
-        n += items_set(items, i, " noreply", buffer + n);
+        n += items_set(items, first + i, " noreply", buffer + n);
         if (n >= POPULATE_BYTES) {
             send_all(fd, buffer, n);
             n = 0;

@@ -41,8 +41,9 @@ size_t items_reply(const struct items *items, uint32_t index, char *out);
 struct sockaddr_in address_of(const char *text);
 /* A connected TCP socket; exits on failure. */
 int tcp_connect(const struct sockaddr_in *address);
-/* Stores keys 0 to nkeys - 1 over one connection and waits until the server has them. */
-void items_populate(const struct items *items, uint32_t nkeys, const struct sockaddr_in *address);
+/* Stores nkeys keys over one connection and waits until the server has them. */
+void items_populate(const struct items *items, uint32_t first, uint32_t nkeys,
+                    const struct sockaddr_in *address);
 
 uint64_t now_ns(void);
 

@@ -5,7 +5,7 @@
  * Key `index` of `size` bytes is the letter k repeated, then the eight nibbles of the index,
  * the highest first, as the letters a to p: no memory is read to make one, so that what a
  * generator costs does not depend on the number of keys. An index with BENCH_MISS is never
- * stored.
+ * stored; those with BENCH_LARGE are the large values of a mix.
  */
 #ifndef BENCH_KEYS_H
 #define BENCH_KEYS_H
@@ -18,7 +18,8 @@ enum {
     BENCH_PORTS = 64,         /* a power of two */
 };
 
-#define BENCH_MISS 0x80000000u
+#define BENCH_MISS  0x80000000u
+#define BENCH_LARGE 0x40000000u
 
 /* The last eight bytes of a key, in memory order on a little-endian CPU. */
 static inline __u64 bench_key_tail(__u32 index)

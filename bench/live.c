@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,14 +32,16 @@
 #include "bench/load.skel.h"
 #include "bench/options.h"
 #include "bench/packet.h"
+#include "bench/pick.h"
 #include "bench/xdp.h"
 
 enum { LIVE_BATCH = 64, LIVE_REPEAT = 1 << 24, MAX_CPUS = 256 };
 
 struct options {
     uint64_t keys, key_size, rate, cpu, cpus, batch, sink;
-    const char *interface, *path, *from, *from_mac, *to_mac;
-    double seconds, warmup;
+    uint64_t large;
+    const char *interface, *path, *from, *from_mac, *to_mac, *dist;
+    double seconds, warmup, theta;
     bool miss, pass, realtime;
 };
 
@@ -56,7 +59,10 @@ static const struct option_row rows[] = {
     ROW("from", OPTION_WORD, from, "ADDRESS:PORT", "source address (the port is replaced)"),
     ROW("from-mac", OPTION_WORD, from_mac, "MAC", "of the client's end"),
     ROW("to-mac", OPTION_WORD, to_mac, "MAC", "of the server's end"),
-    ROW("keys", OPTION_NUMBER, keys, "N", "drawn uniformly (1)"),
+    ROW("keys", OPTION_NUMBER, keys, "N", "how many keys there are (1)"),
+    ROW("dist", OPTION_WORD, dist, "NAME", "which key: uniform, zipf, one, turn (uniform)"),
+    ROW("theta", OPTION_REAL, theta, "X", "skew of zipf (0.99)"),
+    ROW("large", OPTION_NUMBER, large, "PERCENT", "of the requests are for keys with large values"),
     ROW("key-size", OPTION_NUMBER, key_size, "BYTES", "(16)"),
     ROW("miss", OPTION_FLAG, miss, NULL, "ask for keys that were never stored"),
     ROW("rate", OPTION_NUMBER, rate, "N", "requests a second, 0: as fast as it goes (0)"),
@@ -74,9 +80,10 @@ static const struct option_table table = {
 
 struct generator {
     const struct options *options;
-    int program, state_map, replies_map;
+    int program, state_map, replies_map, picks_map;
     unsigned int ifindex; /* that the requests seem to have come from */
     uint8_t frame[PACKET_MAX + LOAD_TRIM];
+    bool picks;         /* drawn before the run */
     size_t nframe;      /* of the request; what the kernel gets has LOAD_TRIM more for veth */
     volatile bool stop; /* set once by main, read between runs */
     int error;
@@ -197,12 +204,39 @@ static void fill_state(const struct generator *generator)
             .miss = options->miss ? BENCH_MISS : 0,
             .ifindex = generator->ifindex ? 0 : xdp_ifindex(options->interface),
             .interval_ns = options->rate ? 1000000000u * options->cpus / options->rate : 0,
+            .turn = generator->picks ? (__u32)i * (LOAD_PICKS / MAX_CPUS) : LOAD_UNIFORM,
             .random = (__u64)i + 1,
         };
         memcpy(states[i].frame, generator->frame, generator->nframe);
     }
     if (bpf_map_update_elem(generator->state_map, &zero, states, 0))
         fail("cannot set the generator up: %s", strerror(errno));
+}
+
+/*
+ * Draws the requests before the run. Popular keys are spread over all indices, as they would be in
+ * a server that they were not stored in the order of.
+ */
+static void draw_picks(struct generator *generator)
+{
+    const struct options *options = generator->options;
+    const uint64_t spread = 2654435761u; /* a prime: none is drawn for two */
+    uint64_t random = 1;
+    struct pick pick;
+    uint32_t *picks = mmap(NULL, LOAD_PICKS * sizeof(*picks), PROT_READ | PROT_WRITE, MAP_SHARED,
+                           generator->picks_map, 0);
+
+    if (picks == MAP_FAILED)
+        fail("cannot map the picks: %s", strerror(errno));
+    pick_init(&pick, (enum pick_kind)pick_kind(options->dist), (uint32_t)options->keys,
+              options->theta, 1);
+    for (size_t i = 0; i < LOAD_PICKS; i++) {
+        random = bench_random(random);
+        picks[i] = (uint32_t)(pick_next(&pick) * spread % options->keys);
+        picks[i] |= bench_below(random, 100) < options->large ? BENCH_LARGE : 0;
+        picks[i] |= options->miss ? BENCH_MISS : 0;
+    }
+    munmap(picks, LOAD_PICKS * sizeof(*picks));
 }
 
 static struct load *load_generator(__u32 flags)
@@ -264,6 +298,16 @@ static void measure(struct generator *generator)
     print_samples(&before, &after);
 }
 
+static void check_options(const struct options *options)
+{
+    if (!options->keys || options->keys >= BENCH_LARGE)
+        usage_error("--keys: 1 to %u", BENCH_LARGE - 1);
+    if (pick_kind(options->dist) < 0)
+        usage_error("--dist: one, uniform, zipf or turn");
+    if (!options->cpus || options->cpu + options->cpus > (uint64_t)count_cpus())
+        usage_error("--cpu, --cpus: there are %d", count_cpus());
+}
+
 static void build_frame(const struct options *options, const char *to, struct generator *generator)
 {
     struct packet_route route = {.to = address_of(to), .from = address_of(options->from)};
@@ -284,7 +328,9 @@ int main(int argc, char **argv)
                               .warmup = 0.3,
                               .cpus = 1,
                               .batch = LIVE_BATCH,
-                              .path = "direct"};
+                              .path = "direct",
+                              .dist = "uniform",
+                              .theta = 0.99};
     int operand = options_parse(&table, &options, argc, argv);
     struct generator generator = {.options = &options};
     struct load *load;
@@ -297,10 +343,7 @@ int main(int argc, char **argv)
         generator.ifindex = xdp_ifindex(options.interface);
     else if (strcmp(options.path, "veth") != 0)
         usage_error("--path: direct or veth");
-    if (!options.keys || options.keys >= BENCH_MISS)
-        usage_error("--keys: 1 to %u", BENCH_MISS - 1);
-    if (!options.cpus || options.cpu + options.cpus > (uint64_t)count_cpus())
-        usage_error("--cpu, --cpus: there are %d", count_cpus());
+    check_options(&options);
     build_frame(&options, argv[operand], &generator);
     if (generator.ifindex && !options.pass)
         load = load_caller(options.interface);
@@ -312,6 +355,10 @@ int main(int argc, char **argv)
     generator.program = bpf_program__fd(load->progs.load_generate);
     generator.state_map = bpf_map__fd(load->maps.load_state);
     generator.replies_map = xdp_map(sink, "load_replies");
+    generator.picks_map = bpf_map__fd(load->maps.load_picks);
+    generator.picks = options.large || pick_kind(options.dist) != PICK_UNIFORM;
+    if (generator.picks)
+        draw_picks(&generator);
     fill_state(&generator);
     measure(&generator);
     load__destroy(load);

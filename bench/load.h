@@ -10,7 +10,10 @@
 enum {
     LOAD_FRAME_MAX = 512,
     LOAD_TRIM = 8, /* bytes behind the request that the generator cuts off, with an ifindex */
+    LOAD_PICKS = 1 << 18, /* indices that were drawn before the run, for what is not uniform */
 };
+
+#define LOAD_UNIFORM 0xffffffffu
 
 /* What one CPU sends; written by user space before the run, `sent` read during it. */
 struct load_state {
@@ -18,9 +21,9 @@ struct load_state {
     __u32 nframe;
     __u32 key_tail; /* offset of the key's last eight bytes */
     __u32 nkeys;
-    __u32 miss;    /* BENCH_MISS or 0 */
-    __u32 ifindex; /* to send through, 0: call the server's program */
-    __u32 unused;
+    __u32 miss;        /* BENCH_MISS or 0 */
+    __u32 ifindex;     /* to send through, 0: call the server's program */
+    __u32 turn;        /* of the next pick; LOAD_UNIFORM: draw below nkeys */
     __u64 interval_ns; /* between requests, 0: as fast as it goes */
     __u64 due_ns;      /* CLOCK_MONOTONIC of the next request */
     __u64 random;

@@ -489,7 +489,7 @@ int main(int argc, char **argv)
     items.ttl = options.ttl;
     signal(SIGINT, interrupt);
     if (options.populate)
-        items_populate(&items, (uint32_t)options.keys, &address);
+        items_populate(&items, 0, (uint32_t)options.keys, &address);
     rc = run(&options, &items, &address);
     items_fini(&items);
     return rc;

@@ -45,7 +45,7 @@ struct options {
     uint64_t keys, key_size, value_size;
     const char *dist;
     double theta;
-    bool miss, verify, json, populate;
+    bool miss, large, verify, json, populate;
     uint64_t rate, depth, sockets, threads, count, timeout_ms, cpu;
     double seconds;
 };
@@ -62,6 +62,7 @@ static const struct option_row rows[] = {
     ROW("dist", OPTION_WORD, dist, "NAME", "which key: one, uniform, zipf, turn (uniform)"),
     ROW("theta", OPTION_REAL, theta, "X", "skew of zipf (0.99)"),
     ROW("miss", OPTION_FLAG, miss, NULL, "ask for keys that were never stored"),
+    ROW("large", OPTION_FLAG, large, NULL, "keys of their own, for the large values of a mix"),
     ROW("populate", OPTION_FLAG, populate, NULL, "store all keys first, over TCP"),
     ROW("seconds", OPTION_REAL, seconds, "S", "how long, 0: only populate (5)"),
     ROW("count", OPTION_NUMBER, count, "N", "at most so many requests"),
@@ -218,7 +219,7 @@ static void fill_request(struct worker *worker, struct lane *lane, size_t i, uin
 
     slot->due_ns = due_ns;
     slot->got = 0;
-    slot->index = pick_next(&worker->pick);
+    slot->index = pick_next(&worker->pick) | (worker->options->large ? BENCH_LARGE : 0);
     memcpy(bytes, frame, FRAME);
     worker->out.iov[i].iov_len =
         FRAME + items_get(worker->items, slot->index | (worker->options->miss ? BENCH_MISS : 0),
@@ -409,8 +410,8 @@ static void check_options(const struct options *options)
 {
     if (pick_kind(options->dist) < 0)
         usage_error("--dist: one, uniform, zipf or turn");
-    if (!options->keys || options->keys >= BENCH_MISS)
-        usage_error("--keys: 1 to %u", BENCH_MISS - 1);
+    if (!options->keys || options->keys >= BENCH_LARGE)
+        usage_error("--keys: 1 to %u", BENCH_LARGE - 1);
     if (!options->threads || options->threads > MAX_THREADS)
         usage_error("--threads: 1 to %d", MAX_THREADS);
     if (!options->sockets || options->sockets > MAX_SOCKETS)
@@ -470,7 +471,7 @@ int main(int argc, char **argv)
     check_options(&options);
     items_init(&items, options.key_size, options.value_size);
     if (options.populate)
-        items_populate(&items, (uint32_t)options.keys, &address);
+        items_populate(&items, options.large ? BENCH_LARGE : 0, (uint32_t)options.keys, &address);
     if (options.seconds > 0)
         rc = run(&options, &items, &address);
     items_fini(&items);
