@@ -15,6 +15,9 @@ import time
 PINNED = ["chrt", "-f", "1", "taskset", "-c", "0"]
 
 
+WARM_SECONDS = 30
+
+
 class LabError(Exception):
     """What is said instead of a traceback."""
 
@@ -25,6 +28,16 @@ def output(words, **options):
     if done.returncode:
         raise LabError(f"{' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
+
+
+def stop(process):
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 class Namespace:
@@ -126,13 +139,41 @@ class Server:
             return int(re.search(r"VmRSS:\s*(\d+)", status.read()).group(1)) * 1024
 
     def close(self):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        stop(self.process)
+        self.log.close()
+
+
+class Chain:
+    """The program that puts the chain in front of a server that is not ours."""
+
+    def __init__(self, lab, server, words):
+        self.lab, self.server = lab, server
+        self.tool = os.path.join(lab.build, "bmc", "bmc")
+        interface = server.pair.server_if
+        self.log = open(os.path.join(lab.tmp, f"bmc-{server.port}.log"), "w+", encoding="utf-8")
+        self.process = lab.server.start(
+            [self.tool, interface, "--port", str(server.port), "--mode", "native"] + words,
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.wait(interface)
+
+    def wait(self, interface):
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                self.log.seek(0)
+                raise LabError(f"bmc {interface} ended: {self.log.read().strip()}")
+            link = json.loads(self.lab.server.run(["ip", "-j", "link", "show", interface]))
+            if "xdp" in link[0]:
+                return
+            time.sleep(0.01)
+        raise LabError(f"bmc {interface} attaches nothing")
+
+    def stats(self):
+        text = self.lab.server.run([self.tool, "stats", "--port", str(self.server.port)])
+        return dict(re.findall(r"^(?:STAT )?(\S+) (\S+)\r?$", text, re.M))
+
+    def close(self):
+        stop(self.process)
         self.log.close()
 
 
@@ -182,6 +223,9 @@ class Lab:
     def start(self, words, pair, port, listen=None):
         return self.keep(Server(self, words, pair, port, listen))
 
+    def put_chain_before(self, server, words):
+        return self.keep(Chain(self, server, words))
+
     def live(self, pair, port, *options, path="direct"):
         """One window of in-kernel load."""
         namespace, interface = ((self.server, pair.server_if) if path == "direct"
@@ -199,6 +243,24 @@ class Lab:
         return json.loads(self.client.run(
             PINNED + [self.tool("udpload"), "--json"] + list(options)
             + [f"{pair.server_ip}:{port}"]))
+
+    def warm(self, server, chain, *options, keys):
+        """
+        Asks for every key until the chain has them all, or until keys that have a place in
+        common push each other out again and again; the share of the last pass that was filled.
+        """
+        stats = chain.stats if chain else lambda: server.stats("bmc")
+        first, before = int(stats()["fills"]), keys
+        deadline = time.monotonic() + WARM_SECONDS
+        while time.monotonic() < deadline:
+            seen = int(stats()["fills"])
+            self.udpload(server.pair, server.port, "--dist", "turn", "--keys", str(keys), "--count",
+                         str(keys), "--depth", "64", "--verify", "--seconds", "20", *options)
+            fills = int(stats()["fills"]) - seen
+            if seen + fills > first and (not fills or fills > 0.9 * before):
+                return fills / keys
+            before = fills or keys
+        raise LabError(f"the chain before {server.address} does not fill: {stats()}")
 
     def populate(self, server, *options):
         self.server.run([self.tool("udpload"), "--populate", "--seconds", "0"] + list(options)
