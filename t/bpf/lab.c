@@ -14,6 +14,18 @@
 
 enum { REF_SHIFT = 3, OVERFLOW_AT = MC_TABLE_BYTES };
 
+const struct chain_settings lab_chain = {
+    .entries = 1024,
+    .nmedium = 256,
+    .nlarge = 64,
+    .nasks = 256,
+    .key_max = CHAIN_KEY_MAX,
+    .value_max = CHAIN_VALUE_MAX,
+    .max_age = 250,
+    .nconnections = 64,
+    .settle = 1000000000u,
+};
+
 static void *reserve(size_t n)
 {
     void *at = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bpf/chain.h"
 #include "bpf/layout.h"
 #include "bpf/loader.h"
 
@@ -45,6 +46,9 @@ struct lab {
     int ifindex;        /* that frames come by, see struct loader_packet */
     struct shape shape; /* of lab_answers and lab_passes */
 };
+
+/* The chain as small as it goes without that its programs become others. */
+extern const struct chain_settings lab_chain;
 
 /* Ends the test if the programs cannot be loaded. nlines: a power of two. */
 void lab_open(struct lab *lab, uint32_t nlines);

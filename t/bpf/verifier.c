@@ -1,50 +1,52 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the verifier of this kernel says of each program: instructions, instructions looked at,
- * bytes after the JIT. The numbers are kept in t/kernels/verifier; more work than that, by more
- * than a quarter, is a regression, long before the limit of a million is reached.
+ * bytes after the JIT, microseconds that it took. The numbers but the last are kept in
+ * t/kernels/verifier; more work than that, by more than a quarter, is a regression, long before
+ * the limit of a million is reached. t/kernels/table makes a table of what is printed.
  */
 #include <bpf/bpf.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 
+#include "bpf/object.h"
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"
 
 /* The kernel's limit is a million: what another clang makes of a program must fit as well. */
-enum { INSN_ROOM = 800000, INSN_BYTES = 8 };
+enum { INSN_ROOM = 800000, INSN_BYTES = 8, MAX_PROGRAMS = 16, LOG_STATS = 4, LOG_BYTES = 1 << 20 };
 
 struct counts {
-    unsigned int insns, verified, jited;
+    unsigned int insns, verified, jited, us;
 };
 
-static bool look(struct loader *loader, enum loader_program program, struct counts *out)
+static bool look(const struct bpf_program *program, const char *log, struct counts *out)
 {
     struct bpf_prog_info info = {0};
     __u32 ninfo = sizeof(info);
+    const char *time = strstr(log, "verification time ");
 
-    if (bpf_obj_get_info_by_fd(loader_program_fd(loader, program), &info, &ninfo) != 0)
+    if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &ninfo) != 0)
         return false;
     *out = (struct counts){info.xlated_prog_len / INSN_BYTES, info.verified_insns,
-                           info.jited_prog_len};
-    return true;
+                           info.jited_prog_len, 0};
+    return time && sscanf(time, "verification time %u", &out->us) == 1;
 }
 
 /* What the file says of a kernel whose release begins so, and a program: 0, nothing. */
 static unsigned int recorded(const char *release, const char *name)
 {
     const char *source = getenv("SRCDIR");
-    char path[4096], line[256], kernel[64], program[16];
+    char path[4096], line[256], kernel[64], program[32];
     unsigned int insns, verified, found = 0;
     FILE *file;
 
     snprintf(path, sizeof(path), "%s/t/kernels/verifier", source ? source : ".");
     file = fopen(path, "re");
     while (file && fgets(line, sizeof(line), file)) {
-        if (sscanf(line, "%63s %15s %u %u", kernel, program, &insns, &verified) == 4 &&
+        if (sscanf(line, "%63s %31s %u %u", kernel, program, &insns, &verified) == 4 &&
             strncmp(release, kernel, strlen(kernel)) == 0 && strcmp(program, name) == 0)
             found = verified;
     }
@@ -53,28 +55,60 @@ static unsigned int recorded(const char *release, const char *name)
     return found;
 }
 
+static void test_program(const struct bpf_program *program, const char *log, const char *release)
+{
+    const char *name = bpf_program__name(program);
+    struct counts counts = {0};
+    unsigned int before;
+
+    if (strncmp(name, "mc_", 3) == 0)
+        name += 3;
+    before = recorded(release, name);
+    ok(look(program, log, &counts), "%s: the kernel tells of the program", name);
+    printf("# verifier %s %s %u %u %u %u\n", release, name, counts.insns, counts.verified,
+           counts.jited, counts.us);
+    ok(counts.verified > 0 && counts.verified < INSN_ROOM,
+       "%s: the verifier looked at %u instructions, of a million that it may", name,
+       counts.verified);
+    ok(before == 0 || counts.verified <= before + before / 4,
+       "%s: not much more than what is recorded, %u", name, before);
+}
+
+/* As the loader loads them, but that each has a log of its own, with the verifier's times. */
+static void test_object(enum object_kind kind, const char *name, const char *release)
+{
+    static char logs[MAX_PROGRAMS][LOG_BYTES];
+    struct bpf_program *each;
+    struct object object;
+    size_t n = 0;
+
+    if (object_open(&object, kind, NULL))
+        skip_all("cannot open the programs");
+    object_set_xdp(&object, BPF_F_XDP_HAS_FRAGS, true);
+    if (object.settings)
+        *object.settings = lab_chain;
+    bpf_object__for_each_program(each, object.all)
+    {
+        if (n < MAX_PROGRAMS)
+            bpf_program__set_log_buf(each, logs[n++], LOG_BYTES);
+        bpf_program__set_log_level(each, LOG_STATS);
+    }
+    if (!ok(object_load(&object) == 0, "%s: the programs are loaded", name))
+        return;
+    n = 0;
+    bpf_object__for_each_program(each, object.all) test_program(each, logs[n++], release);
+    object_close(&object);
+}
+
 int main(void)
 {
-    static const char *const names[] = {[LOADER_XDP] = "xdp", [LOADER_TC] = "tc"};
     struct utsname kernel;
     struct lab lab;
 
-    uname(&kernel);
-    lab_open(&lab, 1);
-    for (enum loader_program program = LOADER_XDP; program <= LOADER_TC; program++) {
-        const char *name = names[program];
-        struct counts counts = {0};
-        unsigned int before = recorded(kernel.release, name);
-
-        ok(look(lab.loader, program, &counts), "%s: the kernel tells of the program", name);
-        printf("# verifier %s %s %u %u %u\n", kernel.release, name, counts.insns, counts.verified,
-               counts.jited);
-        ok(counts.verified > 0 && counts.verified < INSN_ROOM,
-           "%s: the verifier looked at %u instructions, of a million that it may", name,
-           counts.verified);
-        ok(before == 0 || counts.verified <= before + before / 4,
-           "%s: not much more than what is recorded, %u", name, before);
-    }
+    lab_open(&lab, 1); /* says what is wrong if nothing can be loaded here */
     lab_close(&lab);
+    uname(&kernel);
+    test_object(OBJECT_CACHE, "in place", kernel.release);
+    test_object(OBJECT_CHAIN, "the chain", kernel.release);
     return done();
 }
