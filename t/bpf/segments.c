@@ -44,8 +44,8 @@ static void open_settings(struct watch *watch, uint64_t settle)
     skel->rodata->settings.settle = settle;
     skel->rodata->tick_ns = 4000000;
     bpf_map__set_max_entries(skel->maps.buckets, WATCH_ENTRIES);
-    bpf_object__for_each_program(program, skel->obj) if (bpf_program__type(program) ==
-                                                         BPF_PROG_TYPE_XDP)
+    bpf_object__for_each_program(program,
+                                 skel->obj) if (bpf_program__type(program) == BPF_PROG_TYPE_XDP)
         bpf_program__set_flags(program, BPF_F_XDP_HAS_FRAGS);
 }
 
@@ -59,9 +59,8 @@ void watch_open(struct watch *watch, uint64_t settle)
     open_settings(watch, settle);
     if (chain__load(watch->skel))
         skip_all(strerror(errno));
-    watch->buckets =
-        mmap(NULL, WATCH_ENTRIES * sizeof(struct chain_bucket), PROT_READ | PROT_WRITE, MAP_SHARED,
-             bpf_map__fd(watch->skel->maps.buckets), 0);
+    watch->buckets = mmap(NULL, WATCH_ENTRIES * sizeof(struct chain_bucket), PROT_READ | PROT_WRITE,
+                          MAP_SHARED, bpf_map__fd(watch->skel->maps.buckets), 0);
     if (watch->buckets == MAP_FAILED)
         skip_all("cannot map the table");
     watch->all = &watch->skel->data_all->all;
