@@ -14,8 +14,9 @@ import tap
 
 SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
 # What is so, not what has happened.
-STATE = {"bmc_enabled", "mode", "interfaces", "IFACE:xdp", "IFACE:tc", "IFACE:state", "addresses_ipv4",
-         "addresses_ipv6", "stations", "vlans", "left_out", "aside", "allow", "allow_prefixes",
+STATE = {"bmc_enabled", "mode", "interfaces", "IFACE:xdp", "IFACE:tc", "IFACE:state",
+         "addresses_ipv4", "addresses_ipv6",
+         "stations", "vlans", "left_out", "aside", "allow", "allow_prefixes",
          "rate", "burst", "amplification", "segments", "table_segments"}
 
 m = kernel.Machines()
