@@ -3,9 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <linux/capability.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,16 +10,10 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
-
-/* Since Linux 5.8; headers may be older. */
-#ifndef CAP_BPF
-#define CAP_BPF 39
-#endif
 
 /* --- limits ------------------------------------------------------------ */
 
@@ -101,101 +92,6 @@ void sandbox_lock_memory(void)
 void sandbox_allow_core_dumps(void)
 {
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-}
-
-/* --- user and capabilities --------------------------------------------- */
-
-struct sandbox_user sandbox_find_user(const char *name)
-{
-    const struct passwd *entry;
-
-    if (getuid() != 0 && geteuid() != 0) {
-        return (struct sandbox_user){0};
-    }
-    if (!name || !*name) {
-        fatal(EXIT_USAGE_ERROR, "can't run as root without the -u switch");
-    }
-    entry = getpwnam(name);
-    if (!entry) {
-        fatal(EXIT_NO_USER, "can't find the user %s to switch to", name);
-    }
-    return (struct sandbox_user){true, entry->pw_uid, entry->pw_gid, name};
-}
-
-void sandbox_become(const struct sandbox_user *user)
-{
-    if (!user->given) {
-        return;
-    }
-    if (setgroups(1, &user->gid) != 0) {
-        fatal(EXIT_OS_ERROR, "failed to drop supplementary groups: %s", strerror(errno));
-    }
-    if (setgid(user->gid) != 0 || setuid(user->uid) != 0) {
-        fatal(EXIT_OS_ERROR, "failed to assume identity of user %s", user->name);
-    }
-}
-
-static uint32_t capability_bit(unsigned int capability)
-{
-    return UINT32_C(1) << (capability % 32);
-}
-
-static void read_capabilities(struct __user_cap_data_struct sets[2])
-{
-    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-
-    if (syscall(SYS_capget, &header, sets) != 0) {
-        fatal(EXIT_OS_ERROR, "cannot read the capabilities: %s", strerror(errno));
-    }
-}
-
-/* Permitted and effective: CAP_BPF if it is there and is to be kept, and nothing else. */
-static void drop_capabilities(bool keep_bpf)
-{
-    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct sets[2] = {0};
-    unsigned int word = CAP_BPF / 32;
-    uint32_t kept = 0;
-
-    read_capabilities(sets);
-    if (keep_bpf) {
-        kept = sets[word].permitted & capability_bit(CAP_BPF);
-    }
-    memset(sets, 0, sizeof(sets));
-    sets[word].permitted = sets[word].effective = kept;
-    if (syscall(SYS_capset, &header, sets) != 0) {
-        fatal(EXIT_OS_ERROR, "cannot drop capabilities: %s", strerror(errno));
-    }
-}
-
-static void empty_bounding_set(void)
-{
-    struct __user_cap_data_struct sets[2] = {0};
-
-    read_capabilities(sets);
-    if (!(sets[0].effective & capability_bit(CAP_SETPCAP))) {
-        return; /* started with file capabilities alone: no_new_privs bounds it */
-    }
-    for (int i = 0; prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++) {
-        if (prctl(PR_CAPBSET_DROP, i, 0, 0, 0) != 0) {
-            fatal(EXIT_OS_ERROR, "cannot empty the bounding set: %s", strerror(errno));
-        }
-    }
-}
-
-void sandbox_become_confined(const struct sandbox_user *user, bool keep_bpf)
-{
-    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    empty_bounding_set();
-    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) {
-        fatal(EXIT_OS_ERROR, "cannot keep CAP_BPF: %s", strerror(errno));
-    }
-    sandbox_become(user);
-    drop_capabilities(keep_bpf);
-    prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
-        fatal(EXIT_OS_ERROR, "cannot set no_new_privs: %s", strerror(errno));
-    }
 }
 
 /* --- daemon ------------------------------------------------------------ */

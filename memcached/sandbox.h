@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sandbox: the process towards the system: limits, daemon, pid file, user,
- * capabilities. Called by the main thread before there are others, because
- * capabilities belong to a thread and are inherited by those it starts.
+ * sandbox: the process towards the system: limits, daemon, pid file. Called by the main thread
+ * before there are others.
  */
 #ifndef SANDBOX_H
 #define SANDBOX_H
@@ -11,29 +10,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct sandbox_user {
-    bool given;
-    uid_t uid;
-    gid_t gid;
-    const char *name;
-};
-
 /*
  * Each of these ends the process with memcached's message and exit status when
  * it fails.
  */
-struct sandbox_user sandbox_find_user(const char *name);
 void sandbox_raise_core_limit(void);
 /* At least `needed` descriptors, and `extra` more if the limit can be raised so far. */
 void sandbox_raise_files_limit(uint64_t needed, uint64_t extra);
-/* Switches to the user, if one was given. */
-void sandbox_become(const struct sandbox_user *user);
-/*
- * For a server that was asked for the kernel path, and was given rights for it: switches to the
- * user and keeps no capability, now or by any program it runs; keep_bpf: but CAP_BPF, with which
- * the heap grows.
- */
-void sandbox_become_confined(const struct sandbox_user *user, bool keep_bpf);
 
 /* For -L: that the kernel has them. */
 void sandbox_need_large_pages(void);

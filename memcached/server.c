@@ -10,6 +10,7 @@
 
 #include "base/anonymous.h"
 #include "base/log.h"
+#include "base/rights.h"
 #include "command/command.h"
 #include "config.h"
 #include "confine.h"
@@ -34,7 +35,7 @@ enum {
 struct server {
     const struct options *options;
     struct clock clock;
-    struct sandbox_user user;
+    struct rights_user user;
     int ready_fd; /* of sandbox_daemonize, -1 without -d */
     struct kcache *kcache;
     char *kernel_error; /* why the kernel answers nothing, NULL: it does, or was not asked to */
@@ -449,9 +450,9 @@ static void attach_kernel_path(struct server *server)
 static void drop_privileges(const struct server *server)
 {
     if (kcache_wanted(&server->options->kcache)) {
-        sandbox_become_confined(&server->user, has_kernel_path(server));
+        rights_become_confined(&server->user, has_kernel_path(server) ? RIGHTS_BPF : 0);
     } else {
-        sandbox_become(&server->user);
+        rights_become(&server->user);
     }
     if (server->options->coredumps) {
         sandbox_allow_core_dumps();
@@ -574,7 +575,7 @@ static void prepare_process(struct server *server)
         sandbox_raise_core_limit();
     }
     sandbox_raise_files_limit(o->max_connections, FILES_SPARE);
-    server->user = sandbox_find_user(o->user);
+    server->user = rights_find_user(o->user);
     server->memory_path = absolute_path(o->memory_file);
     prepare_auth(server);
     if (o->daemonize) {

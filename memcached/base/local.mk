@@ -8,5 +8,6 @@ base_srcs += memcached/base/countdown.h
 base_srcs += memcached/base/log.c memcached/base/log.h
 base_srcs += memcached/base/memfile.c memcached/base/memfile.h
 base_srcs += memcached/base/num.c memcached/base/num.h
+base_srcs += memcached/base/rights.c memcached/base/rights.h
 base_srcs += memcached/base/stream.c memcached/base/stream.h
 base_srcs += memcached/base/thread.c memcached/base/thread.h

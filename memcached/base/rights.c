@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/rights.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <pwd.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+struct rights_user rights_find_user(const char *name)
+{
+    const struct passwd *entry;
+
+    if (getuid() != 0 && geteuid() != 0) {
+        return (struct rights_user){0};
+    }
+    if (!name || !*name) {
+        fatal(EXIT_USAGE_ERROR, "can't run as root without the -u switch");
+    }
+    entry = getpwnam(name);
+    if (!entry) {
+        fatal(EXIT_NO_USER, "can't find the user %s to switch to", name);
+    }
+    return (struct rights_user){true, entry->pw_uid, entry->pw_gid, name};
+}
+
+void rights_become(const struct rights_user *user)
+{
+    if (!user->given) {
+        return;
+    }
+    if (setgroups(1, &user->gid) != 0) {
+        fatal(EXIT_OS_ERROR, "failed to drop supplementary groups: %s", strerror(errno));
+    }
+    if (setgid(user->gid) != 0 || setuid(user->uid) != 0) {
+        fatal(EXIT_OS_ERROR, "failed to assume identity of user %s", user->name);
+    }
+}
+
+static uint32_t capability_bit(unsigned int capability)
+{
+    return UINT32_C(1) << (capability % 32);
+}
+
+static void read_capabilities(struct __user_cap_data_struct sets[2])
+{
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+
+    if (syscall(SYS_capget, &header, sets) != 0) {
+        fatal(EXIT_OS_ERROR, "cannot read the capabilities: %s", strerror(errno));
+    }
+}
+
+/* Permitted and effective: of `kept` what is there, and nothing else. */
+static void drop_capabilities(uint64_t kept)
+{
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct sets[2] = {0};
+
+    read_capabilities(sets);
+    for (unsigned int word = 0; word < 2; word++) {
+        uint32_t both = sets[word].permitted & (uint32_t)(kept >> (32 * word));
+
+        sets[word] = (struct __user_cap_data_struct){.permitted = both, .effective = both};
+    }
+    if (syscall(SYS_capset, &header, sets) != 0) {
+        fatal(EXIT_OS_ERROR, "cannot drop capabilities: %s", strerror(errno));
+    }
+}
+
+static void empty_bounding_set(void)
+{
+    struct __user_cap_data_struct sets[2] = {0};
+
+    read_capabilities(sets);
+    if (!(sets[0].effective & capability_bit(CAP_SETPCAP))) {
+        return; /* started with file capabilities alone: no_new_privs bounds it */
+    }
+    for (int i = 0; prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++) {
+        if (prctl(PR_CAPBSET_DROP, i, 0, 0, 0) != 0) {
+            fatal(EXIT_OS_ERROR, "cannot empty the bounding set: %s", strerror(errno));
+        }
+    }
+}
+
+void rights_become_confined(const struct rights_user *user, uint64_t kept)
+{
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    empty_bounding_set();
+    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) {
+        fatal(EXIT_OS_ERROR, "cannot keep capabilities: %s", strerror(errno));
+    }
+    rights_become(user);
+    drop_capabilities(kept);
+    prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+        fatal(EXIT_OS_ERROR, "cannot set no_new_privs: %s", strerror(errno));
+    }
+}
