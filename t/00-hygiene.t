@@ -125,7 +125,7 @@ def objects(*folders):
 
 
 def mutable_globals():
-    paths = objects("memcached", "bpf")
+    paths = objects("memcached", "bpf", "bmc")
     if not paths:
         return ["nothing is built in " + BUILDDIR]
     found = []

@@ -19,6 +19,7 @@ ALLOWED = {
     "bpf": {"layout"},
     "server": {"base", "net", "command", "flash", "store", "kcache", "layout"},
     "main": {"base", "server"},
+    "bmc": {"base", "kcache"},
 }
 LAYERS = ("base", "proto", "flash", "store", "command", "net", "kcache")
 # Foreign headers -> the only folders that may know them.
@@ -34,7 +35,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
 
 
 def sources():
-    for folder in ("memcached", "bpf", "bench", "t"):
+    for folder in ("memcached", "bpf", "bmc", "bench", "t"):
         for where, _, names in os.walk(os.path.join(SRCDIR, folder)):
             for name in names:
                 if name.endswith((".c", ".h")) and not name.endswith(".skel.h"):
@@ -47,8 +48,8 @@ def layer_of(path):
         return "tests"
     if path == "bpf/layout.h":
         return "layout"
-    if parts[0] == "bpf":
-        return "bpf"
+    if parts[0] in ("bpf", "bmc"):
+        return parts[0]
     if len(parts) == 2:
         return "main" if parts[1] == "main.c" else "server"
     return parts[1]
@@ -64,7 +65,7 @@ def resolve(path, name):
 
 
 def is_public(path, layer):
-    if layer in ("base", "layout", "server", "bpf"):
+    if layer in ("base", "layout", "server", "bpf", "bmc"):
         return True
     return path == "memcached/%s/%s.h" % (layer, layer)
 

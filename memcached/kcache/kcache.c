@@ -227,6 +227,16 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
     return 0;
 }
 
+bool kcache_has_filters(const struct kcache *kcache)
+{
+    bool any = false;
+    unsigned int i;
+
+    for (i = 0; i < kcache->ninterfaces; i++)
+        any |= kcache->attached[i].link.filter;
+    return any;
+}
+
 int kcache_start(struct kcache *kcache)
 {
     return kcache->monitor && loader_control(kcache->loader)->port ? monitor_start(kcache->monitor)

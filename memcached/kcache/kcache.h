@@ -102,6 +102,8 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
 void kcache_beat(struct kcache *kcache);
 /* The kernel answers nothing any more. */
 void kcache_detach(struct kcache *kcache);
+/* Whether something of it outlives the process unless it is detached, which needs CAP_NET_ADMIN. */
+bool kcache_has_filters(const struct kcache *kcache);
 /*
  * Keeps the addresses and the attachments as the machine is, by a thread that has the caller's
  * rights: CAP_BPF is enough, CAP_NET_ADMIN beside it where TC needs filters (Linux before 6.6).

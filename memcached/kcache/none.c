@@ -46,6 +46,12 @@ void kcache_detach(struct kcache *kcache)
     (void)kcache;
 }
 
+bool kcache_has_filters(const struct kcache *kcache)
+{
+    (void)kcache;
+    return false;
+}
+
 int kcache_start(struct kcache *kcache)
 {
     (void)kcache;

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# bmc: the chain in front of a memcached that is not ours.
+if ENABLE_BMC
+bin_PROGRAMS += bmc/bmc
+endif
+bmc_bmc_SOURCES = bmc/main.c bmc/options.c bmc/options.h bmc/run.c bmc/run.h \
+    bmc/sockets.c bmc/sockets.h bmc/stats.c bmc/stats.h
+bmc_bmc_LDADD = $(kcache_libs)

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bmc/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/rights.h"
+#include "bmc/sockets.h"
+#include "bmc/stats.h"
+
+enum { ERROR_TEXT = 1024 };
+
+struct bmc {
+    const struct options *options;
+    struct kcache *kcache;
+    int signals, clock, listener;
+    unsigned int seconds; /* since the last line */
+    struct kcache_stats last;
+};
+
+/* --- what it says ------------------------------------------------------------- */
+
+static void say_memory(const struct bmc *bmc)
+{
+    struct kcache_stats stats;
+
+    kcache_stats(bmc->kcache, &stats);
+    log_say("bmc: port %u: room for %u items with keys up to %u and values up to %u bytes, none "
+            "older than %u ms; %" PRIu64 " MB",
+            bmc->options->port, stats.chain.entries, stats.chain.key_max, stats.chain.value_max,
+            stats.chain_options.max_age_ms, stats.chain_bytes >> 20);
+}
+
+/* What may be other than the operator believes. */
+static void say_warnings(uint16_t port)
+{
+    size_t n = sockets_connections(port);
+
+    if (!sockets_udp(port))
+        log_say("bmc: nobody listens on UDP port %u here: memcached does so with -U %u", port,
+                port);
+    if (n)
+        log_say("bmc: TCP connections to port %u that were there before cannot be followed, and "
+                "what comes by them empties the cache: %zu; `ss -K sport = :%u` makes their "
+                "clients connect anew",
+                port, n, port);
+}
+
+static void print_line(struct bmc *bmc)
+{
+    const struct kcache_stats *before = &bmc->last;
+    struct kcache_stats now;
+    uint64_t seen, answered;
+    const uint64_t *from = (const uint64_t *)before->chain_counts.count;
+    const uint64_t *to = (const uint64_t *)now.chain_counts.count;
+    const double seconds = bmc->options->interval;
+
+    kcache_stats(bmc->kcache, &now);
+    seen = now.counts.count[MC_COUNT_SEEN] - before->counts.count[MC_COUNT_SEEN];
+    answered =
+        now.counts.count[MC_COUNT_ANSWERED_XDP] - before->counts.count[MC_COUNT_ANSWERED_XDP];
+    printf("%.0f requests/s, %.1f %% answered, %.0f fills/s, %.0f writes/s, %.0f closed/s, "
+           "%.0f unfollowed/s, %" PRIu64 " connections\n",
+           (double)seen / seconds, seen ? 100.0 * (double)answered / (double)seen : 0.0,
+           (double)(to[CHAIN_FILLS] - from[CHAIN_FILLS]) / seconds,
+           (double)(to[CHAIN_WRITES_SEEN] - from[CHAIN_WRITES_SEEN]) / seconds,
+           (double)(to[CHAIN_CLOSED_ALL] - from[CHAIN_CLOSED_ALL]) / seconds,
+           (double)(to[CHAIN_UNFOLLOWED] - from[CHAIN_UNFOLLOWED]) / seconds,
+           to[CHAIN_CONNECTIONS]);
+    bmc->last = now;
+}
+
+/* --- start -------------------------------------------------------------------- */
+
+static int open_signals(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC);
+}
+
+static int open_clock(void)
+{
+    const struct itimerspec every_second = {{1, 0}, {1, 0}};
+    int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+
+    if (fd >= 0)
+        timerfd_settime(fd, 0, &every_second, NULL);
+    return fd;
+}
+
+static void open_all(struct bmc *bmc)
+{
+    const struct options *o = bmc->options;
+    char error[ERROR_TEXT];
+
+    bmc->signals = open_signals();
+    bmc->clock = open_clock();
+    if (bmc->signals < 0 || bmc->clock < 0)
+        fatal(EXIT_OS_ERROR, "bmc: %s", strerror(errno));
+    bmc->listener = stats_listen(o->port);
+    if (bmc->listener == -EADDRINUSE)
+        fatal(EXIT_OS_ERROR,
+              "bmc: another one runs for port %u; one is to watch all interfaces: `bmc eth0,eth1`",
+              o->port);
+    if (bmc->listener < 0)
+        fatal(EXIT_OS_ERROR, "bmc: no socket for statistics: %s", strerror(-bmc->listener));
+    bmc->kcache = kcache_open(&o->kcache, 0, error, sizeof(error));
+    if (!bmc->kcache)
+        fatal(EXIT_OS_ERROR, "%s", error);
+}
+
+static void attach(struct bmc *bmc)
+{
+    const struct options *o = bmc->options;
+    char error[ERROR_TEXT];
+
+    if (kcache_attach(bmc->kcache, o->port, o->addresses, o->naddresses, error, sizeof(error)) == 0)
+        return;
+    kcache_close(bmc->kcache);
+    fatal(EXIT_OS_ERROR, "%s", error);
+}
+
+/* CAP_BPF attaches again what somebody has detached; a filter goes with CAP_NET_ADMIN alone. */
+static void drop_rights(const struct bmc *bmc, const struct rights_user *user)
+{
+    rights_become_confined(user, kcache_has_filters(bmc->kcache) ? RIGHTS_BPF | RIGHTS_NET_ADMIN
+                                                                 : RIGHTS_BPF);
+}
+
+/* --- life ----------------------------------------------------------------------- */
+
+static void tick(struct bmc *bmc)
+{
+    uint64_t times;
+
+    if (read(bmc->clock, &times, sizeof(times)) != sizeof(times))
+        return;
+    kcache_beat(bmc->kcache);
+    if (!bmc->options->interval || ++bmc->seconds < bmc->options->interval)
+        return;
+    bmc->seconds = 0;
+    print_line(bmc);
+}
+
+static void live(struct bmc *bmc)
+{
+    struct pollfd fds[] = {{.fd = bmc->signals, .events = POLLIN},
+                           {.fd = bmc->clock, .events = POLLIN},
+                           {.fd = bmc->listener, .events = POLLIN}};
+
+    while (!(fds[0].revents & POLLIN)) {
+        if (fds[1].revents & POLLIN)
+            tick(bmc);
+        if (fds[2].revents & POLLIN)
+            stats_serve(bmc->listener, bmc->kcache);
+        if (poll(fds, 3, -1) < 0)
+            memset(&fds[0].revents, 0, sizeof(fds[0].revents));
+    }
+}
+
+int run(const struct options *options)
+{
+    struct bmc bmc = {.options = options};
+    struct rights_user user = rights_find_user(options->user);
+    int rc;
+
+    open_all(&bmc);
+    attach(&bmc);
+    say_memory(&bmc);
+    say_warnings(options->port);
+    drop_rights(&bmc, &user);
+    rc = kcache_start(bmc.kcache);
+    if (rc) {
+        kcache_close(bmc.kcache);
+        fatal(EXIT_OS_ERROR, "bmc: cannot start a thread: %s", strerror(-rc));
+    }
+    live(&bmc);
+    kcache_close(bmc.kcache);
+    close(bmc.listener);
+    return 0;
+}
