@@ -13,7 +13,7 @@
 #include "bpf/kernel.bpf.h"
 #include "bpf/packet.bpf.h"
 
-enum { PROTOCOL_TCP = 6, EXTENSIONS_MAX = 8 };
+enum { PROTOCOL_TCP = 6, EXTENSIONS_MAX = 6 };
 
 /* IPv6's extension headers by the number that the header before them has. */
 enum {
@@ -122,6 +122,7 @@ static __always_inline enum chain_kind find_ip6(void *ctx, struct chain_work *wo
         return KIND_NONE;
     work->proto = head >> 48;
     work->l4 = work->l3 + IP6_BYTES;
+    /* Linux 6.1 takes no loop whose first instruction follows a call. */
 #pragma unroll
     for (i = 0; i < EXTENSIONS_MAX; i++) {
         if (protocol_is_ours(work->proto) || kind != KIND_UDP)

@@ -81,12 +81,14 @@ static __always_inline struct chain_work *chain_work_get(void)
     return bpf_map_lookup_elem(&chain_scratch, &zero);
 }
 
-static __always_inline void chain_count(struct chain_work *work, enum chain_count count)
+/* 0, for those who then leave. */
+static __always_inline int chain_count(struct chain_work *work, enum chain_count count)
 {
     u64 at = count;
 
     BOUND(at, 31);
     work->counts.count[at]++;
+    return 0;
 }
 
 static __always_inline u32 bucket_of(u64 hash)

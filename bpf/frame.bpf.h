@@ -112,6 +112,29 @@ static __always_inline int xdp_key(struct work *work, void *text, void *end)
     return !(blank & MASK_TOPS);
 }
 
+/*
+ * Whether a text begins with the key of `work`, of at most `most` bytes, a power of two. The eight
+ * bytes before the text may be read, and so may `most` from it on.
+ */
+static __always_inline int text_has_key(const struct work *work, const char *text, const u64 most)
+{
+    u64 words = work->nkey / 8, rest = work->nkey % 8, differ = 0, at, i;
+
+    for (i = 0; i < most / 8; i++) {
+        if (i >= words)
+            break;
+        differ |= LOAD64(text + 8 * i) ^ work->key[i];
+    }
+    if (rest) {
+        at = work->nkey;
+        BOUND(at, most - 1);
+        BOUND(words, KEY_WORDS - 1);
+        /* The word that ends with the key: it begins before the text at worst. */
+        differ |= (LOAD64(text - 8 + at) >> (64 - 8 * rest)) ^ work->key[words];
+    }
+    return !differ;
+}
+
 static __always_inline void copy16(void *to, const void *from)
 {
     STORE64(to, LOAD64(from));
@@ -127,16 +150,16 @@ static __always_inline void copy64(void *to, const void *from)
 }
 
 /*
- * Copies n bytes (9 <= n <= TEXT_MAX) by blocks, the last one over bytes of the
+ * Copies n bytes (9 <= n <= most) by blocks, the last one over bytes of the
  * one before. 0: the frame is shorter than the caller made it.
  */
-static __always_inline int copy_blocks(void *to, void *end, const char *from, u64 n)
+static __always_inline int copy_blocks(void *to, void *end, const char *from, u64 n, const u64 most)
 {
     void *last;
     u64 blocks = n / 64, i, at;
 
     if (n >= 64) {
-        for (i = 0; i < TEXT_MAX / 64; i++) {
+        for (i = 0; i < most / 64; i++) {
             if (i >= blocks)
                 break;
             if (to + 64 * i + 64 > end)

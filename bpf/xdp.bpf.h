@@ -109,21 +109,7 @@ static __always_inline int xdp_keep(struct work *work, void *data, void *end, u6
 /* Whether the key of an item is ours; the item is at least ITEM_REACH before its segment's end. */
 static __always_inline int item_key_is(const struct work *work, const char *item)
 {
-    u64 words = work->nkey / 8, rest = work->nkey % 8, differ = 0, at, i;
-
-    for (i = 0; i < KEY_WORDS; i++) {
-        if (i >= words)
-            break;
-        differ |= LOAD64(item + MC_ITEM_HEADER + 8 * i) ^ work->key[i];
-    }
-    if (rest) {
-        at = work->nkey;
-        BOUND(at, 255);
-        BOUND(words, KEY_WORDS - 1);
-        /* The word that ends with the key: it begins in the header at worst. */
-        differ |= (LOAD64(item + MC_ITEM_HEADER - 8 + at) >> (64 - 8 * rest)) ^ work->key[words];
-    }
-    return !differ;
+    return text_has_key(work, item + MC_ITEM_HEADER, 8 * KEY_WORDS);
 }
 
 /* Writes the headers before a text of one item's wire bytes, or of none. */
@@ -160,7 +146,7 @@ static __always_inline int write_hit(struct xdp_md *ctx, struct work *work, stru
         return 0;
     STORE32(tail, (u32)TEXT_END);
     *(u8 *)(tail + 4) = TEXT_END >> 32;
-    return copy_blocks(text + 6, end, wire, nwire);
+    return copy_blocks(text + 6, end, wire, nwire, TEXT_MAX);
 }
 
 /* Undoes a hit that a writer disturbed: the packet is again what it was. 0: it is not. */
