@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Gets that the chain answers from what the server replied before, byte by byte, and those not. */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kcache/self.h"
+#include "t/bpf/chain_lab.h"
+#include "t/lib/tap.h"
+
+static const struct shape shapes[] = {
+    {false, 0}, {true, 0}, {false, 1}, {true, 1}, {false, 2}, {true, 2},
+};
+
+static char letters[2048];
+
+static const char *shape_name(const struct shape *shape)
+{
+    static char name[32];
+
+    snprintf(name, sizeof(name), "IPv%d, %u VLAN tags", shape->v6 ? 6 : 4, shape->ntags);
+    return name;
+}
+
+#define TEXT(text) text, sizeof(text) - 1
+
+/* Has a value stored, of which the server tells when it is asked. */
+static bool put(struct chain_lab *chain, const char *key, size_t nkey, const char *value,
+                size_t nvalue)
+{
+    char request[300], reply[2048];
+    struct frame frame;
+    size_t n;
+
+    text_get(request, key, nkey);
+    n = text_value(reply, key, nkey, value, nvalue);
+    memcpy(reply + n, "END\r\n", 5);
+    frame_request(&frame, request, nkey + 6);
+    return lab_passes(&chain->lab, LOADER_XDP, &frame, LAB_UNCOUNTED) &&
+           chain_replies(chain, &frame, reply, n + 5, CHAIN_FILLS);
+}
+
+#define PUT(chain, key, value) put(chain, TEXT(key), TEXT(value))
+
+/* --- one key --------------------------------------------------------------------------- */
+
+static void test_hit(struct chain_lab *chain)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        chain->lab.shape = shapes[i];
+        chain_lab_clear(chain);
+        ok(chain_keeps(chain, "get key\r\n", TEXT("VALUE key 0 5\r\nvalue\r\nEND\r\n")),
+           "%s: a miss is passed, its reply leaves and is kept, the next get is answered by it",
+           shape_name(&shapes[i]));
+    }
+    chain->lab.shape = shapes[0];
+}
+
+/* Every length of a value, with keys of many lengths: all entry sizes and their edges. */
+static void test_lengths(struct chain_lab *chain)
+{
+    static const size_t keys[] = {1, 3, 7, 8, 9, 11, 12, 16, 31, 32, 60, 249, 250};
+    char request[300], reply[2048];
+    unsigned int wrong, nkeys;
+    size_t i, nvalue, n, s;
+
+    for (s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
+        chain->lab.shape = shapes[s];
+        wrong = nkeys = 0;
+        for (nvalue = 0; nvalue <= CHAIN_VALUE_MAX; nvalue += 1 + (nvalue > 600) * 7) {
+            i = nkeys++ % (sizeof(keys) / sizeof(keys[0]));
+            text_get(request, letters + nvalue % 13, keys[i]);
+            n = text_value(reply, letters + nvalue % 13, keys[i], letters + nvalue % 26, nvalue);
+            memcpy(reply + n, "END\r\n", 5);
+            if (n + 5 > MC_UDP_PAYLOAD - MC_UDP_HEADER)
+                continue;
+            chain_lab_clear(chain);
+            wrong += !chain_keeps(chain, request, reply, n + 5);
+        }
+        ok(wrong == 0 && nkeys > 600,
+           "%s: values of 0 to %d bytes and keys of 1 to 250 are answered", shape_name(&shapes[s]),
+           CHAIN_VALUE_MAX);
+    }
+    chain->lab.shape = shapes[0];
+}
+
+static void test_values(struct chain_lab *chain)
+{
+    static const struct {
+        const char *name, *value;
+    } rows[] = {
+        {"newlines", "a\r\nb\nc\r\n\r\n"},
+        {"an END", "END\r\n"},
+        {"what looks like an item", "x\r\nVALUE victim 0 4\r\nEVIL\r\nEND\r\n"},
+        {"nothing", ""},
+    };
+    char reply[512];
+    size_t i, n;
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        chain_lab_clear(chain);
+        n = text_value(reply, "key", 3, rows[i].value, strlen(rows[i].value));
+        memcpy(reply + n, "END\r\n", 5);
+        ok(chain_keeps(chain, "get key\r\n", reply, n + 5), "a value with %s is answered whole",
+           rows[i].name);
+    }
+    ok(chain_lab_count(chain, CHAIN_FILLS) > 0 && chain_lab_bucket(chain, "victim", 6)->nkey != 6,
+       "what stands in a value becomes no entry");
+}
+
+/* Client flags are as the server wrote them. */
+static void test_flags(struct chain_lab *chain)
+{
+    chain_lab_clear(chain);
+    ok(chain_keeps(chain, "get key\r\n", TEXT("VALUE key 4294967295 1\r\nx\r\nEND\r\n")),
+       "the largest flags are answered");
+}
+
+/* --- which key ---------------------------------------------------------------------------- */
+
+static void test_same_bucket(void)
+{
+    struct chain_settings settings = chain_lab_settings;
+    struct chain_lab chain;
+    struct frame frame;
+
+    settings.entries = settings.nmedium = settings.nlarge = settings.nasks = 1;
+    chain_lab_open(&chain, &settings, NULL);
+    ok(PUT(&chain, "prefix", "1") &&
+           chain_answers(&chain, "get prefix\r\n", TEXT("VALUE prefix 0 1\r\n1\r\nEND\r\n")),
+       "a table may have one bucket, and one place for asks");
+    frame_request(&frame, TEXT("get prefixed\r\n"));
+    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY),
+       "a longer key in the same bucket is another");
+    frame_request(&frame, TEXT("get pre\r\n"));
+    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY), "so is a shorter one");
+    chain.buckets[0].stamp &= (1ull << CHAIN_STAMP_BITS) - 1;
+    chain.buckets[0].stamp |= lab_hash(&chain.lab, "prefiy", 6) >> CHAIN_STAMP_BITS
+                                                                       << CHAIN_STAMP_BITS;
+    frame_request(&frame, TEXT("get prefiy\r\n"));
+    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY),
+       "keys with equal hashes are told apart by all their bytes");
+    chain_lab_close(&chain);
+}
+
+/* Blocks are shared: the text of one bucket is never another's. */
+static void test_shared_blocks(void)
+{
+    struct chain_settings settings = chain_lab_settings;
+    struct chain_lab chain;
+    struct frame frame;
+    static const size_t sizes[] = {200, 1000};
+    char name[32];
+    size_t i, s;
+    bool right = true, lost = true;
+
+    settings.nmedium = settings.nlarge = 1;
+    chain_lab_open(&chain, &settings, NULL);
+    for (s = 0; s < 2; s++) {
+        chain_lab_clear(&chain);
+        for (i = 0; i < 16; i++) {
+            snprintf(name, sizeof(name), "key-%02zu", i);
+            right &= put(&chain, name, 6, letters + i, sizes[s]);
+        }
+        for (i = 0; i < 15; i++) {
+            snprintf(name, sizeof(name), "get key-%02zu\r\n", i);
+            frame_request(&frame, name, 12);
+            lost &= chain_misses(&chain, &frame, CHAIN_MISS_EMPTY);
+        }
+    }
+    ok(right && lost, "an entry whose block went to another bucket is gone");
+    chain_lab_close(&chain);
+}
+
+static void test_two_servers(struct chain_lab *chain)
+{
+    struct mc_self self = {.n4 = 2,
+                           .n6 = 2,
+                           .v4 = {htonl(LAB_SERVER), htonl(LAB_SERVER + 7)},
+                           .v6 = {{0xfd, (uint64_t)htonl(LAB_SERVER) << 32},
+                                  {0xfd, (uint64_t)htonl(LAB_SERVER + 7) << 32}}};
+    struct frame frame;
+    unsigned int v6;
+
+    for (v6 = 0; v6 < 2; v6++) {
+        chain_lab_clear(chain);
+        lab_own(chain->lab.control);
+        self_publish(chain->lab.control, &self);
+        chain->lab.shape = shapes[v6];
+        ok(PUT(chain, "key", "one") &&
+               chain_answers(chain, "get key\r\n", TEXT("VALUE key 0 3\r\none\r\nEND\r\n")),
+           "%s: a value of the server on the first address", shape_name(&shapes[v6]));
+        frame_request(&frame, TEXT("get key\r\n"));
+        frame.bytes[33] += 7;
+        frame_seal(&frame);
+        ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "%s: is none of the server on the second",
+           shape_name(&shapes[v6]));
+    }
+    chain->lab.shape = shapes[0];
+    lab_own(chain->lab.control);
+}
+
+/* --- many keys --------------------------------------------------------------------------- */
+
+static void test_multiget(struct chain_lab *chain)
+{
+    struct frame frame;
+
+    chain_lab_clear(chain);
+    ok(PUT(chain, "a", "1") && PUT(chain, "b", "22"), "two keys are in the table");
+    ok(chain_answers(chain, "get a b\r\n",
+                     TEXT("VALUE a 0 1\r\n1\r\nVALUE b 0 2\r\n22\r\nEND\r\n")),
+       "a get of both is answered");
+    ok(chain_answers(chain, "get b a\r\n",
+                     TEXT("VALUE b 0 2\r\n22\r\nVALUE a 0 1\r\n1\r\nEND\r\n")),
+       "in the order of the request");
+    ok(chain_answers(chain, "get a a b a\r\n",
+                     TEXT("VALUE a 0 1\r\n1\r\nVALUE a 0 1\r\n1\r\nVALUE b 0 2\r\n22\r\n"
+                          "VALUE a 0 1\r\n1\r\nEND\r\n")),
+       "a key as often as it is asked for");
+    frame_request(&frame, TEXT("get a none b\r\n"));
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY),
+       "if one is not there the whole request is the server's");
+    frame_request(&frame, TEXT("get none a b\r\n"));
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "the first as well");
+    frame_request(&frame, TEXT("get a b none\r\n"));
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "the last as well");
+    frame_request(&frame, TEXT("get c d\r\n"));
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
+           chain_replies(chain, &frame, TEXT("VALUE c 0 1\r\n3\r\nVALUE d 0 1\r\n4\r\nEND\r\n"),
+                         CHAIN_COUNTS) &&
+           chain_answers(chain, "get d c\r\n",
+                         TEXT("VALUE d 0 1\r\n4\r\nVALUE c 0 1\r\n3\r\nEND\r\n")),
+       "each block of a reply is kept by itself");
+}
+
+/* As memcached from 1.5.20 on answers: a datagram for each, all of them the first of one. */
+static void test_divided(struct chain_lab *chain)
+{
+    struct frame frame;
+
+    chain_lab_clear(chain);
+    frame_request(&frame, TEXT("get a b\r\n"));
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
+           chain_replies(chain, &frame, TEXT("VALUE a 0 1\r\n1\r\n"), CHAIN_FILLS) &&
+           chain_replies(chain, &frame, TEXT("VALUE b 0 1\r\n2\r\nEND\r\n"), CHAIN_FILLS) &&
+           chain_answers(chain, "get a b\r\n",
+                         TEXT("VALUE a 0 1\r\n1\r\nVALUE b 0 1\r\n2\r\nEND\r\n")),
+       "a reply of several datagrams, each with whole blocks, is kept");
+    ok(chain_replies(chain, &frame, TEXT("VALUE b 0 1\r\n2\r\nEND\r\n"), CHAIN_FILL_NOT_ASKED),
+       "the one with END was the last");
+}
+
+/* A request of n keys in as many buckets, and its reply. False: they are more than fit. */
+static bool make_many(struct chain_lab *chain, size_t n, char *request, char *reply, size_t *nreply)
+{
+    static bool used[1 << 16];
+    size_t i, at = 3, bucket;
+    char key[16];
+
+    memset(used, 0, sizeof(used));
+    memcpy(request, "get", 3);
+    *nreply = 0;
+    for (i = 0; n && *nreply < 1380; i++) {
+        snprintf(key, sizeof(key), "%zx", i);
+        bucket = (size_t)(chain_lab_bucket(chain, key, strlen(key)) - chain->buckets);
+        if (used[bucket])
+            continue;
+        used[bucket] = true;
+        n--;
+        at += (size_t)sprintf(request + at, " %s", key);
+        *nreply += text_value(reply + *nreply, key, strlen(key), letters + i % 26, i % 3);
+    }
+    memcpy(request + at, "\r\n", 3);
+    memcpy(reply + *nreply, "END\r\n", 5);
+    *nreply += 5;
+    return n == 0 && *nreply <= MC_UDP_PAYLOAD - MC_UDP_HEADER;
+}
+
+/* How many keys there are matters only as far as their reply fits a datagram. */
+static void test_many_keys(struct chain_lab *chain)
+{
+    char request[2048], reply[2048];
+    size_t n, nreply, most = 0;
+    unsigned int wrong = 0;
+
+    for (n = 2; n <= 100 && make_many(chain, n, request, reply, &nreply); n += 1 + (n > 40) * 3) {
+        chain_lab_clear(chain);
+        wrong += !chain_keeps(chain, request, reply, nreply);
+        most = n;
+    }
+    ok(wrong == 0 && most > 60, "requests of 2 to %zu keys are answered", most);
+}
+
+/* All that is asked for is in the table, and would not fit a datagram. */
+static void test_too_long(struct chain_lab *chain)
+{
+    struct frame frame;
+
+    chain_lab_clear(chain);
+    ok(put(chain, "a", 1, letters, 700) && put(chain, "b", 1, letters, 680) &&
+           put(chain, "c", 1, letters, 600),
+       "three values, of 700, 680 and 600 bytes");
+    frame_request(&frame, TEXT("get a b\r\n"));
+    ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_SIZE),
+       "a reply longer than a datagram is the server's");
+    frame_request(&frame, TEXT("get a b c none\r\n"));
+    ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_SIZE), "of four keys as well");
+}
+
+/* --- how a request may look ---------------------------------------------------------------- */
+
+static void test_forms(struct chain_lab *chain)
+{
+    static const char reply[] = "VALUE k 0 1\r\nv\r\nEND\r\n";
+    static const char *const rows[] = {"get k\r\n",  "get k\n",    "get k \r\n",
+                                       "get  k\r\n", "get k   \n", "get      k \n"};
+    char spaces[1400] = "get k";
+    size_t i;
+
+    chain_lab_clear(chain);
+    ok(PUT(chain, "k", "v"), "a key of one byte");
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        ok(chain_answers(chain, rows[i], reply, sizeof(reply) - 1), "form %zu is answered", i);
+    memset(spaces + 5, ' ', 1300);
+    memcpy(spaces + 1305, "\r\n", 3);
+    ok(chain_answers(chain, spaces, reply, sizeof(reply) - 1),
+       "a request that is longer than its reply");
+}
+
+/* What is no plain get for us goes on to the server, with whatever it may write. */
+static void test_passed(struct chain_lab *chain)
+{
+    static const struct {
+        const char *text;
+        enum mc_count reason;
+    } rows[] = {
+        {"gets k\r\n", MC_COUNT_PASS_COMMAND},
+        {"get k\r\nset k 0 0 1\r\nx\r\n", MC_COUNT_PASS_COMMAND},
+        {"get none\r\nset k 0 0 1\r\nx\r\n", MC_COUNT_PASS_COMMAND},
+        {"get none none\r\nget k\r\n", MC_COUNT_PASS_COMMAND},
+        {"get none", MC_COUNT_PASS_REQUEST},
+        {"get k\tk\r\n", MC_COUNT_PASS_REQUEST},
+        {"get \r\n", MC_COUNT_PASS_REQUEST},
+        {"GET k\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg k v\r\n", MC_COUNT_PASS_COMMAND},
+    };
+    static const unsigned int totals[] = {0, 2, 7};
+    char key[300];
+    struct frame frame;
+    size_t i;
+
+    chain_lab_clear(chain);
+    ok(PUT(chain, "k", "v"), "a key is in the table");
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        frame_request(&frame, rows[i].text, strlen(rows[i].text));
+        ok(lab_passes(&chain->lab, LOADER_XDP, &frame, rows[i].reason), "row %zu is passed", i);
+    }
+    for (i = 0; i < sizeof(totals) / sizeof(totals[0]); i++) {
+        frame_request(&frame, TEXT("get k\r\n"));
+        frame.bytes[47] = (uint8_t)totals[i];
+        ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_FRAME),
+           "a request of %u datagrams is passed", totals[i]);
+    }
+    memcpy(key, "get ", 4);
+    memcpy(key + 4, letters, 251);
+    memcpy(key + 255, "\r\n", 3);
+    frame_request(&frame, key, 257);
+    ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_REQUEST),
+       "a key of 251 bytes is passed");
+}
+
+/* The headers' sums, for addresses of all kinds: some need a second carry. */
+static void test_checksums(struct chain_lab *chain)
+{
+    static const char reply[] = "VALUE k 0 1\r\nv\r\nEND\r\n";
+    struct frame frame;
+    unsigned int i, v6, wrong;
+
+    for (v6 = 0; v6 < 2; v6++) {
+        chain->lab.shape = shapes[v6];
+        chain_lab_clear(chain);
+        wrong = !PUT(chain, "k", "v");
+        for (i = 0; i < 20000 && !wrong; i++) {
+            frame_request(&frame, TEXT("get k\r\n"));
+            frame.bytes[28] = (uint8_t)(i * 13 >> 8);
+            frame.bytes[29] = (uint8_t)(i * 13);
+            frame.bytes[34] = (uint8_t)(8 + (i & 127));
+            frame.bytes[42] = (uint8_t)(i >> 3);
+            frame_seal(&frame);
+            wrong += !lab_answers(&chain->lab, LOADER_XDP, &frame, reply, sizeof(reply) - 1);
+        }
+        ok(wrong == 0, "%s: 20,000 replies have the right sums", shape_name(&shapes[v6]));
+    }
+    chain->lab.shape = shapes[0];
+}
+
+int main(void)
+{
+    struct chain_lab chain;
+    size_t i;
+
+    for (i = 0; i < sizeof(letters); i++)
+        letters[i] = (char)('a' + i % 26);
+    chain_lab_open(&chain, NULL, NULL);
+    test_hit(&chain);
+    test_lengths(&chain);
+    test_values(&chain);
+    test_flags(&chain);
+    test_same_bucket();
+    test_shared_blocks();
+    test_two_servers(&chain);
+    test_multiget(&chain);
+    test_divided(&chain);
+    test_many_keys(&chain);
+    test_too_long(&chain);
+    test_forms(&chain);
+    test_passed(&chain);
+    test_checksums(&chain);
+    chain_lab_close(&chain);
+    return done();
+}
