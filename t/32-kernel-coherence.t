@@ -2,56 +2,30 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Writers over TCP, readers over UDP: no reply is older than an acknowledged write."""
 import os
-import subprocess
 import sys
 import threading
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import coherence
 import kernel
 import tap
 
 READS = 2000000
-WRITES = 5000
-SECONDS = 120
-
-
-def coherence(m, writers, readers, keys, reads, period=1500):
-    """What t/tool/coherence counted; its complaints go into the log."""
-    words = (kernel.beside("t/tool/coherence"), m.pair.address(), m.server.port, writers, readers,
-             keys, reads, WRITES, SECONDS, period)
-    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, check=False, timeout=SECONDS + 60)
-    tap.diag(done.stderr.decode())
-    tap.ok(done.returncode in (0, 1), "the run comes to its end")
-    return {name: int(number) for name, number in
-            (line.split() for line in done.stdout.decode().splitlines())}
-
-
-def judge(found, grown, reads, flushes=2):
-    tap.diag("%s; kernel: answered %d, hits %d, misses %d, busy %d" %
-             (found, grown["answered"], grown["hits"], grown["misses"], grown["pass_busy"]))
-    tap.ok(found["reads"] >= reads, "%d reads, at least %d" % (found["reads"], reads))
-    tap.ok(found["writes"] >= WRITES and found["flushes"] >= flushes,
-           "beside %d writes and %d flush_all" % (found["writes"], found["flushes"]))
-    tap.is_(found["wrong"], 0, "no answer is older than an acknowledged write, none is torn")
-    tap.ok(found["lost"] * 1000 <= found["reads"], "requests are not lost (%d)" % found["lost"])
-    tap.ok(grown["hits"] + grown["misses"] >= 0.9 * found["reads"],
-           "the kernel answered for at least 9 of 10 keys")
 
 
 @tap.case
 def many_keys():
     with kernel.Machines(threads=2) as m:
-        found, grown = m.during(lambda: coherence(m, 2, 2, 1000, READS))
-        judge(found, grown, READS)
+        found, grown = m.during(lambda: coherence.run(m, 2, 2, 1000, READS))
+        coherence.judge(found, grown, READS)
 
 
 @tap.case
 def few_keys():
     with kernel.Machines(threads=2) as m:
-        found, grown = m.during(lambda: coherence(m, 3, 2, 12, READS // 4))
-        judge(found, grown, READS // 4)
+        found, grown = m.during(lambda: coherence.run(m, 3, 2, 12, READS // 4))
+        coherence.judge(found, grown, READS // 4)
 
 
 @tap.case
@@ -59,8 +33,8 @@ def two_keys():
     """Memory is given back and taken again while the kernel reads it: without the sequence
     counters about one answer in 500,000 is torn here."""
     with kernel.Machines(threads=2) as m:
-        found, grown = m.during(lambda: coherence(m, 2, 1, 2, READS + READS // 2))
-        judge(found, grown, READS)
+        found, grown = m.during(lambda: coherence.run(m, 2, 1, 2, READS + READS // 2))
+        coherence.judge(found, grown, READS)
 
 
 @tap.case
@@ -88,11 +62,11 @@ def pages_that_move():
         mover = threading.Thread(target=move)
         mover.start()
         try:
-            found, grown = m.during(lambda: coherence(m, 2, 2, 1000, READS // 2))
+            found, grown = m.during(lambda: coherence.run(m, 2, 2, 1000, READS // 2))
         finally:
             moving = False
             mover.join()
-        judge(found, grown, READS // 2)
+        coherence.judge(found, grown, READS // 2)
         stats = m.tcp.stats()
         tap.diag("%s pages moved, %s items" %
                  (stats["slabs_moved"], stats["slab_reassign_rescues"]))
@@ -121,8 +95,8 @@ def a_table_that_grows():
         loader.start()
         try:
             while True:
-                found, grown = m.during(lambda: coherence(m, 1, 2, 1000, READS // 8, 0))
-                judge(found, grown, READS // 8, 1)
+                found, grown = m.during(lambda: coherence.run(m, 1, 2, 1000, READS // 8, 0))
+                coherence.judge(found, grown, READS // 8, 1)
                 if not loader.is_alive():
                     break
         finally:
@@ -133,4 +107,4 @@ def a_table_that_grows():
                "the table did grow")
 
 
-tap.run(SECONDS + 60)
+tap.run(coherence.SECONDS + 60)

@@ -12,6 +12,7 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "lib"))
 import client
+import coherence
 import guard
 import kernel
 import netns
@@ -27,34 +28,6 @@ STOP = 0.03
 OURS = ("heap", "table", "mc_memory", "scratch")
 
 
-class Load:
-    """t/tool/lives."""
-
-    def __init__(self, address, port):
-        words = (kernel.beside("t/tool/lives"), address, port, WRITERS, READERS, KEYS, FILL)
-        self.process = subprocess.Popen([str(w) for w in words], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        guard.add("pid", self.process.pid)
-
-    def ask(self, line):
-        self.process.stdin.write(line.encode() + b"\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().decode()
-
-    def life(self, number, base, need):
-        self.ask("life %d %d %d" % (number, base, need))
-
-    def counts(self):
-        words = self.ask("counts").split()
-        return {name: int(number) for name, number in zip(words[::2], words[1::2])}
-
-    def end(self):
-        self.process.stdin.close()
-        tap.diag(self.process.stderr.read().decode())
-        self.process.wait()
-        guard.remove("pid", self.process.pid)
-
-
 class Lives:
     """A server in a namespace that is killed and started again on the same port."""
 
@@ -66,7 +39,7 @@ class Lives:
             ("-p", self.port, "-U", self.port, "-l", "0.0.0.0", "-t", 2, "-u", server.USER, "-m",
              MEMORY, "-X", "bmc=sv0") + arguments, self.pair.server)
         self.log = open(os.path.join(server.scratch(), "stderr"), "wb+")
-        self.load = Load(self.address, self.port)
+        self.load = coherence.Lives(self.address, self.port, WRITERS, READERS, KEYS, FILL)
         self.number, self.base, self.need = 0, 1, 1
         self.kinds, self.answered = {}, 0
 

@@ -37,9 +37,10 @@ def needed():
 
 
 class Bmc:
-    """The program `bmc` in front of a server's port. options: of its own, max_age=200."""
+    """The program `bmc` in front of a server's port. options: of its own, max_age=200. wait:
+    until it has begun."""
 
-    def __init__(self, interfaces, port, namespace, **options):
+    def __init__(self, interfaces, port, namespace, wait=True, **options):
         self.path = os.environ.get("BMC") or kernel.beside("bmc/bmc")
         self.interfaces, self.port, self.namespace = interfaces, port, namespace
         words = [",".join(interfaces), "--port", port]
@@ -52,7 +53,7 @@ class Bmc:
         self.pid = self.process.pid
         guard.add("pid", self.pid)
         _running.append(self)
-        if not server.wait_for(self._ready, START_SECONDS):
+        if wait and not server.wait_for(self._ready, START_SECONDS):
             raise RuntimeError("bmc does not begin: " + self.log())
 
     def words(self, *words):
@@ -123,10 +124,10 @@ class Machines(kernel.Machines):
             self.control = client.tcp("127.0.0.1", self.server.port)
         self.ready()
 
-    def cover(self):
+    def cover(self, wait=True):
         """Puts `bmc` in front of a server that is Debian's."""
         self.bmc = Bmc([self.pair.interface(i) for i in range(self.on)], self.server.port,
-                       self.pair.server, **self.chain)
+                       self.pair.server, wait, **self.chain)
 
     def stop(self):
         if self.bmc:
@@ -199,6 +200,16 @@ class Machines(kernel.Machines):
             raise RuntimeError("the chain answers nothing: %s" % self.counts())
 
 
+def on_each(function):
+    """A case for each of FRONTS, which is told."""
+    for front in FRONTS:
+        def on_front(front=front):
+            function(front)
+        on_front.__name__ = "%s_%s" % (function.__name__, front.split("'")[0].lower())
+        tap.case(on_front)
+    return function
+
+
 class Each:
     """Cases that run behind each of FRONTS, on machines that all of a test share."""
 
@@ -207,15 +218,14 @@ class Each:
         self.arguments, self.options, self.machines = arguments, options, {}
 
     def case(self, function):
-        for front in FRONTS:
-            def on_front(front=front):
-                if front not in self.machines:
-                    self.machines[front] = Machines(front, *self.arguments, **self.options)
-                netns.enter(self.machines[front].pair.client)
-                function(self.machines[front])
-            on_front.__name__ = "%s_%s" % (function.__name__, front.split("'")[0].lower())
-            tap.case(on_front)
-        return function
+        def on_front(front):
+            if front not in self.machines:
+                self.machines[front] = Machines(front, *self.arguments, **self.options)
+            netns.enter(self.machines[front].pair.client)
+            function(self.machines[front])
+
+        on_front.__name__ = function.__name__
+        return on_each(on_front)
 
     def end(self):
         @self.case

@@ -69,6 +69,7 @@ def sh(*words, namespace=None):
 _SYS_BPF = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine, 0)
 _PROG_LOAD, _OBJ_GET_INFO_BY_FD, _PROG_QUERY, _LINK_CREATE = 5, 15, 16, 28
 _PROG_TYPE_XDP, _ATTACH_XDP, _TCX_INGRESS, _TCX_EGRESS = 6, 37, 46, 47
+_PROG_TYPE_SCHED_CLS = 3
 _XDP_FLAGS_SKB_MODE = 1 << 1
 _HAS_FRAGS = 1 << 5 # or an MTU above a page refuses it
 # r0 = XDP_PASS; exit
@@ -80,13 +81,17 @@ def _bpf(command, attributes):
     return _call(_libc.syscall, _SYS_BPF, command, buffer, len(attributes))
 
 
+def _load(kind, code, flags, name):
+    instructions = ctypes.create_string_buffer(code, len(code))
+    license_ = ctypes.create_string_buffer(b"GPL")
+    return _bpf(_PROG_LOAD, struct.pack("<IIQQIIQII16s", kind, len(code) // 8,
+                                        ctypes.addressof(instructions),
+                                        ctypes.addressof(license_), 0, 0, 0, 0, flags, name))
+
+
 def load_pass():
     """An XDP program that passes everything: its file descriptor."""
-    code = ctypes.create_string_buffer(_PASS, len(_PASS))
-    license_ = ctypes.create_string_buffer(b"GPL")
-    return _bpf(_PROG_LOAD, struct.pack("<IIQQIIQII16s", _PROG_TYPE_XDP, 2,
-                                        ctypes.addressof(code), ctypes.addressof(license_),
-                                        0, 0, 0, 0, _HAS_FRAGS, b"test_pass"))
+    return _load(_PROG_TYPE_XDP, _PASS, _HAS_FRAGS, b"test_pass")
 
 
 def program_id(fd):
@@ -103,6 +108,22 @@ def attach_pass(interface, namespace=None, generic=False):
         try:
             return _bpf(_LINK_CREATE, struct.pack("<IIII", program, index, _ATTACH_XDP,
                                                   _XDP_FLAGS_SKB_MODE if generic else 0))
+        finally:
+            os.close(program)
+
+
+def attach_loss(interface, namespace, one_in):
+    """Links on both TC hooks that lose one packet in so many, a power of two (Linux 6.6)."""
+    # call bpf_get_prandom_u32; r0 &= one_in - 1; if r0 == 0 drop (2), else the next (-1)
+    code = b"".join(struct.pack("<BBhi", *words) for words in (
+        (0x85, 0, 0, 7), (0x57, 0, 0, one_in - 1), (0x15, 0, 2, 0), (0xb7, 0, 0, -1),
+        (0x95, 0, 0, 0), (0xb7, 0, 0, 2), (0x95, 0, 0, 0)))
+    with inside(namespace):
+        index = socket.if_nametoindex(interface)
+        program = _load(_PROG_TYPE_SCHED_CLS, code, 0, b"test_loss")
+        try:
+            return [_bpf(_LINK_CREATE, struct.pack("<IIIIIIQ", program, index, hook, 0, 0, 0, 0))
+                    for hook in (_TCX_INGRESS, _TCX_EGRESS)]
         finally:
             os.close(program)
 

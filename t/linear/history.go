@@ -64,16 +64,8 @@ type client struct {
 
 func newClient(r *run, g *group, id int) (*client, error) {
 	c := &client{run: r, group: g, id: id, rng: rand.New(rand.NewSource(r.rng.Int63()))}
-	network, address := "tcp", r.address
-	if r.unix != "" {
-		network, address = "unix", r.unix
-	}
-	for range []int{0, 1} {
-		s, err := dial(network, address)
-		if err != nil {
-			return nil, err
-		}
-		c.streams = append(c.streams, s)
+	if err := c.dial(); err != nil {
+		return nil, err
 	}
 	if r.udp {
 		conn, err := net.Dial("udp", r.address)
@@ -81,9 +73,25 @@ func newClient(r *run, g *group, id int) (*client, error) {
 			return nil, err
 		}
 		c.udp = &datagrams{conn: conn, now: r.now, id: uint16(c.rng.Uint32()),
-			in: make([]byte, 1<<16)}
+			in: make([]byte, 1<<16), apart: r.apart}
 	}
 	return c, nil
+}
+
+// Connections of its own, the old ones closed.
+func (c *client) dial() error {
+	for _, s := range c.streams {
+		s.conn.Close()
+	}
+	c.streams = nil
+	for range []int{0, 1} {
+		s, err := c.run.connect()
+		if err != nil {
+			return err
+		}
+		c.streams = append(c.streams, s)
+	}
+	return nil
 }
 
 // How the next request goes.
@@ -165,6 +173,9 @@ var asked = []form{formGet, formGet, formGet, formGets, formMeta}
 
 func (c *client) newGet(keys []int, w way) *request {
 	q := &request{op: opGet, form: asked[c.rng.Intn(len(asked))], binary: w&1 != 0}
+	if w >= wayUDP && c.rng.Intn(100) < c.run.plain {
+		q.form, q.binary = formGet, false
+	}
 	if len(keys) > 1 {
 		q.binary = false
 	}
@@ -178,9 +189,9 @@ func (c *client) newGet(keys []int, w way) *request {
 }
 
 // One key, or now and then two.
-func (c *client) chooseKeys() []int {
+func (c *client) chooseKeys(w way) []int {
 	n := len(c.group.targets)
-	if n > 1 && c.rng.Intn(8) == 0 {
+	if n > 1 && c.rng.Intn(8) == 0 && !(c.run.single && w >= wayUDP) {
 		return c.rng.Perm(n)[:2]
 	}
 	return []int{c.rng.Intn(n)}
@@ -191,7 +202,7 @@ func (c *client) get() error {
 	if w >= wayUDP && c.run.window > 1 {
 		return c.getMany()
 	}
-	keys := c.chooseKeys()
+	keys := c.chooseKeys(w)
 	q := c.newGet(keys, w)
 	if !q.binary {
 		w &^= 1
@@ -210,7 +221,7 @@ func (c *client) getMany() error {
 		if c.rng.Intn(4) == 0 {
 			w = wayUDPBinary
 		}
-		keys = append(keys, c.chooseKeys())
+		keys = append(keys, c.chooseKeys(w))
 		flights = append(flights, &flight{q: c.newGet(keys[i], w)})
 	}
 	c.udp.askAll(flights)
@@ -398,6 +409,11 @@ func (c *client) lull() bool {
 }
 
 func (c *client) step() error {
+	if c.run.redial > 0 && c.rng.Float64() < c.run.redial {
+		if err := c.dial(); err != nil {
+			return err
+		}
+	}
 	if c.run.burst > 0 && c.id == 0 {
 		return c.burst()
 	}

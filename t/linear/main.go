@@ -47,7 +47,8 @@ type run struct {
 	nkeys, reads        int
 	udpReads, udpWrites int
 	window, burst       int
-	lose                float64
+	plain               int
+	lose, redial        float64
 	expire              int
 	churnRate, fillers  int
 	growTo, growRate    int
@@ -55,6 +56,8 @@ type run struct {
 	flushPeriod         time.Duration
 	lullPeriod          time.Duration
 	rules               rules
+	kernel              bool
+	apart, single       bool
 
 	prefix   string
 	start    time.Time
@@ -161,6 +164,9 @@ func (r *run) parse() {
 	flag.StringVar(&r.unix, "unix", "", "its `path` instead")
 	flag.StringVar(&r.out, "out", ".", "`folder` for histories that are wrong")
 	flag.BoolVar(&r.udp, "udp", false, "ask over UDP too")
+	flag.BoolVar(&r.apart, "apart", false, "over UDP each key of a get has a reply of its own")
+	flag.BoolVar(&r.single, "single", false, "ask for one key at a time over UDP")
+	flag.BoolVar(&r.kernel, "kernel", true, "the server knows what the kernel answered")
 	flag.Int64Var(&r.seed, "seed", time.Now().UnixNano()%1e9, "of what is random")
 	flag.IntVar(&r.seconds, "seconds", 10, "how long")
 	flag.Uint64Var(&r.wanted, "operations", 0, "end after so many, 0: by time alone")
@@ -172,6 +178,8 @@ func (r *run) parse() {
 	flag.IntVar(&r.reads, "reads", 60, "percent of the operations")
 	flag.IntVar(&r.udpReads, "udp-reads", 75, "percent of the reads")
 	flag.IntVar(&r.udpWrites, "udp-writes", 20, "percent of the writes")
+	flag.IntVar(&r.plain, "plain", 0, "percent of the gets over UDP that are a text get in any case")
+	flag.Float64Var(&r.redial, "redial", 0, "part of the operations before which a client connects anew")
 	flag.IntVar(&r.window, "window", 1, "datagrams of one client in flight")
 	flag.IntVar(&r.burst, "burst", 0, "sets that the first client sends at once")
 	flag.Float64Var(&r.lose, "lose", 0.005, "part of the datagrams that is lost on purpose")
@@ -277,7 +285,11 @@ func (r *run) print(before, after map[string]uint64, kernel bool) {
 func main() {
 	r := &run{}
 	r.parse()
-	before, err := r.stats("bmc")
+	var before, after map[string]uint64
+	var err error
+	if r.kernel {
+		before, err = r.stats("bmc")
+	}
 	if err == nil {
 		err = r.play()
 	}
@@ -285,7 +297,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "linear:", err)
 		os.Exit(2)
 	}
-	after, err := r.stats("bmc")
+	if r.kernel {
+		after, err = r.stats("bmc")
+	}
 	r.print(before, after, err == nil && r.udp)
 	if r.count.wrong > 0 || err != nil {
 		os.Exit(1)

@@ -186,7 +186,7 @@ func (q *request) readValues(r *bufio.Reader) ([]reply, error) {
 
 func (q *request) readMeta(r *bufio.Reader) ([]reply, error) {
 	head, err := line(r)
-	if err != nil || head == "EN k"+q.keys[0] {
+	if err != nil || head == "EN" || head == "EN k"+q.keys[0] {
 		return []reply{{result: resAbsent}}, err
 	}
 	words := strings.Split(head, " ")
@@ -351,16 +351,18 @@ const (
 )
 
 type datagrams struct {
-	conn net.Conn
-	now  func() int64
-	id   uint16
-	in   []byte
+	conn  net.Conn
+	now   func() int64
+	id    uint16
+	in    []byte
+	apart bool // memcached 1.6: a reply of its own for each key, and an empty one for a miss
 }
 
 // A request on its way, and what came back.
 type flight struct {
 	q         *request
 	call, ret int64
+	before    []byte // replies to the first keys of several
 	parts     [][]byte
 	left      int // parts; -1: none came yet
 	out       []reply
@@ -392,8 +394,19 @@ func (f *flight) take(datagram []byte) (bool, error) {
 	return f.left == 0, nil
 }
 
-func (f *flight) finish() {
+// Whether the reply that is whole is the request's last.
+func (f *flight) ended() bool {
 	data := bytes.Join(f.parts, nil)
+	if len(f.q.keys) == 1 || bytes.HasSuffix(data, []byte("END\r\n")) {
+		return true
+	}
+	f.before = append(f.before, data...)
+	f.parts, f.left = nil, -1
+	return false
+}
+
+func (f *flight) finish() {
+	data := append(f.before, bytes.Join(f.parts, nil)...)
 	rest := bytes.NewReader(data)
 	r := bufio.NewReader(rest)
 	f.out, f.err = f.q.read(r)
@@ -420,7 +433,7 @@ func (d *datagrams) askAll(flights []*flight) {
 		if err != nil {
 			return
 		}
-		if n < frameBytes {
+		if n < frameBytes || (d.apart && n == frameBytes) {
 			continue
 		}
 		id := binary.BigEndian.Uint16(d.in)
@@ -429,6 +442,9 @@ func (d *datagrams) askAll(flights []*flight) {
 			continue
 		}
 		whole, err := f.take(d.in[:n])
+		if whole && d.apart {
+			whole = f.ended()
+		}
 		if whole {
 			f.ret = d.now()
 			f.finish()

@@ -9,11 +9,12 @@
  * answer must be one of the versions from there to the last that was begun (the ceiling).
  * That is linearizability of one key, for reads that do not overlap each other.
  *
- *   coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS PERIOD
+ *   coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS PERIOD [MOST]
  *
- * Ends after READS key reads and WRITES writes, or SECONDS, with a
- * flush_all every PERIOD milliseconds if that is not 0, prints what it counted as "name
- * number" lines, and exits with 1 if an answer was wrong.
+ * Ends after READS key reads and WRITES writes, or SECONDS, with a flush_all every PERIOD
+ * milliseconds if that is not 0. A request has at most MOST keys (8): memcached 1.6 gives each a
+ * reply of its own. Prints what it counted as "name number" lines, and exits with 1 if an answer
+ * was wrong.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -70,6 +71,7 @@ struct run {
     unsigned int nwriters, nreaders, nkeys;
     uint64_t nreads, nwrites, seconds;
     int period;
+    unsigned int most; /* keys of a request */
     struct key *keys;
     pthread_rwlock_t flush; /* held for writing while flush_all is in flight */
     _Atomic bool stop;
@@ -622,12 +624,13 @@ static size_t render_binary(char *out, unsigned int index)
 static size_t render_ask(struct thread *thread, struct ask *ask, char *out)
 {
     static const char *const verbs[] = {[ASK_GET] = "get", [ASK_GETS] = "gets", [ASK_META] = "mg"};
-    bool several = ask->verb == ASK_GET || ask->verb == ASK_GETS;
+    unsigned int most = thread->run->most;
+    bool several = most > 1 && (ask->verb == ASK_GET || ask->verb == ASK_GETS);
     unsigned int i;
     size_t n;
 
     ask->nkeys = several && next_random(&thread->random) % 3 == 0
-                     ? 2 + (unsigned int)(next_random(&thread->random) % (KEYS_MAX - 1))
+                     ? 2 + (unsigned int)(next_random(&thread->random) % (most - 1))
                      : 1;
     if (ask->verb == ASK_BINARY)
         return render_binary(out, choose_key(thread, ask, 0));
@@ -749,8 +752,9 @@ int main(int argc, char **argv)
     /* Writers hold it for reading without a pause: flush_all must not wait for one. */
     struct run run = {.flush = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP};
 
-    if (argc != 10 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
-        fatal("usage: coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS PERIOD");
+    if (argc < 10 || argc > 11 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
+        fatal("usage: coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS PERIOD "
+              "[MOST]");
     run.server.sin_family = AF_INET;
     run.server.sin_port = htons((uint16_t)atoi(argv[2]));
     run.nwriters = (unsigned int)atoi(argv[3]);
@@ -760,7 +764,8 @@ int main(int argc, char **argv)
     run.nwrites = strtoull(argv[7], NULL, 10);
     run.seconds = strtoull(argv[8], NULL, 10);
     run.period = atoi(argv[9]);
-    if (!run.nwriters || run.nkeys < run.nwriters || run.nkeys > 99999)
+    run.most = argc > 10 ? (unsigned int)atoi(argv[10]) : KEYS_MAX;
+    if (!run.nwriters || run.nkeys < run.nwriters || run.nkeys > 99999 || run.most > KEYS_MAX)
         fatal("coherence: at least one writer, and a key for each");
     run.keys = aligned_alloc(64, run.nkeys * sizeof(*run.keys));
     if (!run.keys)

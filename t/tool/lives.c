@@ -3,7 +3,7 @@
  * lives: writers over TCP and readers over UDP against a server that dies and comes back, and a
  * check that no answer comes from a life before.
  *
- *   lives ADDRESS PORT WRITERS READERS KEYS FILL
+ *   lives ADDRESS PORT WRITERS READERS KEYS FILL [MOST]
  *
  * Reads commands, answers each with a line, and runs until its input ends:
  *
@@ -15,7 +15,8 @@
  * A value tells its key and its tag: the life in which it was written and a number that grows.
  * Each key has one writer, so no reader may see a tag below the last that was acknowledged when
  * it asked. A connection, and a reader's socket, belong to one life. Beside the writers one
- * thread fills FILL megabytes in each life, so that heap and table grow.
+ * thread fills FILL megabytes in each life, so that heap and table grow. A request has at most MOST
+ * keys (4).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -54,7 +55,7 @@ enum {
 
 struct run {
     struct sockaddr_in server;
-    unsigned int nwriters, nreaders, nkeys, fill;
+    unsigned int nwriters, nreaders, nkeys, fill, most;
     _Atomic uint32_t life, base, need;
     _Atomic uint64_t *acked; /* the last tag of each key whose STORED was read */
     _Atomic bool stop;
@@ -282,7 +283,7 @@ static void send_ask(struct thread *thread, int fd, struct ask *ask, uint16_t id
 
     ask->nkeys = next_random(&thread->random) % 2
                      ? 1
-                     : 1 + (unsigned int)(next_random(&thread->random) % KEYS_MAX);
+                     : 1 + (unsigned int)(next_random(&thread->random) % run->most);
     ask->answered = false;
     n += (size_t)sprintf(text + n, "get");
     for (i = 0; i < ask->nkeys; i++) {
@@ -427,13 +428,16 @@ int main(int argc, char **argv)
     unsigned int n = 0, i;
     char line[128];
 
-    if (argc != 7 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
-        fatal("usage: lives ADDRESS PORT WRITERS READERS KEYS FILL");
+    if (argc < 7 || argc > 8 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
+        fatal("usage: lives ADDRESS PORT WRITERS READERS KEYS FILL [MOST]");
     run.server.sin_port = htons((uint16_t)atoi(argv[2]));
     run.nwriters = (unsigned int)atoi(argv[3]);
     run.nreaders = (unsigned int)atoi(argv[4]);
     run.nkeys = (unsigned int)atoi(argv[5]);
     run.fill = (unsigned int)atoi(argv[6]);
+    run.most = argc > 7 ? (unsigned int)atoi(argv[7]) : KEYS_MAX;
+    if (!run.most || run.most > KEYS_MAX)
+        fatal("lives: 1 to 4 keys of a request");
     if (!run.nwriters || run.nkeys < run.nwriters || run.nkeys > 99999 ||
         run.nwriters + run.nreaders + 1 > THREADS_MAX)
         fatal("lives: a key for each writer, and 15 threads at most");

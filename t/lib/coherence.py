@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""coherence: runs t/tool/coherence, and t/tool/lives, against a server."""
+import subprocess
+
+import guard
+import kernel
+import tap
+
+WRITES = 5000
+SECONDS = 120
+
+
+def run(m, writers, readers, keys, reads, period=1500, writes=WRITES, most=8):
+    """What t/tool/coherence counted; its complaints go into the log."""
+    words = (kernel.beside("t/tool/coherence"), m.pair.address(), m.server.port, writers, readers,
+             keys, reads, writes, SECONDS, period, most)
+    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, check=False, timeout=SECONDS + 60)
+    tap.diag(done.stderr.decode())
+    tap.ok(done.returncode in (0, 1), "the run comes to its end")
+    return {name: int(number) for name, number in
+            (line.split() for line in done.stdout.decode().splitlines())}
+
+
+def judge(found, grown, reads, flushes=2, writes=WRITES, share=0.9):
+    """share: of the keys, for which the kernel has to answer."""
+    tap.diag("%s; kernel: answered %d, hits %d, misses %d, busy %d" %
+             (found, grown["answered"], grown["hits"], grown["misses"], grown["pass_busy"]))
+    tap.ok(found["reads"] >= reads, "%d reads, at least %d" % (found["reads"], reads))
+    tap.ok(found["writes"] >= writes and found["flushes"] >= flushes,
+           "beside %d writes and %d flush_all" % (found["writes"], found["flushes"]))
+    tap.is_(found["wrong"], 0, "no answer is older than an acknowledged write, none is torn")
+    tap.ok(found["lost"] * 1000 <= found["reads"], "requests are not lost (%d)" % found["lost"])
+    answered = grown["hits"] + grown["misses"]
+    tap.ok(answered >= share * found["reads"], "the kernel answered for %.1f %% of the keys, "
+           "at least %d" % (100 * answered / max(found["reads"], 1), 100 * share))
+
+
+class Lives:
+    """t/tool/lives."""
+
+    def __init__(self, *words):
+        words = (kernel.beside("t/tool/lives"),) + words
+        self.process = subprocess.Popen([str(w) for w in words], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        guard.add("pid", self.process.pid)
+
+    def ask(self, line):
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().decode()
+
+    def life(self, number, base, need):
+        self.ask("life %d %d %d" % (number, base, need))
+
+    def counts(self):
+        words = self.ask("counts").split()
+        return {name: int(number) for name, number in zip(words[::2], words[1::2])}
+
+    def end(self):
+        self.process.stdin.close()
+        tap.diag(self.process.stderr.read().decode())
+        self.process.wait()
+        guard.remove("pid", self.process.pid)
