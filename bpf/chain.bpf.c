@@ -255,14 +255,33 @@ int prepare_packet(struct xdp_md *ctx)
     return XDP_PASS;
 }
 
-/* Puts the reply into the frame, whose first buffer has all of it but for very long ones. */
-static __always_inline int reply_store(struct xdp_md *ctx, struct work *work, u64 n)
+/*
+ * The same of a frame without tags, of IPv4, straight into its first buffer. 0: it is another, and
+ * nothing is written that would not be written again.
+ */
+static __always_inline int reply_store_plain(struct xdp_md *ctx, const struct work *work)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    const char *from = work->reply + reply_start(work);
+    void *text = data + FRAME_IP + IP4_BYTES + UDP_TEXT;
+    u64 ntext = work->nreply - REPLY_TEXT;
 
-    if (likely(copy_blocks(data, end, from, n, REPLY_MAX)))
-        return 1;
+    if (work->form.v6 || work->form.ip != FRAME_IP || text > end)
+        return 0;
+    head_link(data, &work->head, 0);
+    head_ip4(data + FRAME_IP, &work->head, ntext);
+    return copy_blocks(text, end, work->reply + REPLY_TEXT, ntext, TEXT_MAX);
+}
+
+/* Puts the reply into the frame. */
+__attribute__((noinline)) int reply_store(struct xdp_md *ctx)
+{
+    struct work *work = work_get();
+    u64 n;
+
+    if (!work)
+        return 0;
+    reply_head(work, 0);
+    n = reply_frame_size(work);
     BOUND_SIZE(n, 2047);
     return !bpf_xdp_store_bytes(ctx, 0, work->reply + reply_start(work), n);
 }
@@ -275,9 +294,8 @@ int write_reply(struct xdp_md *ctx)
 
     if (!work)
         return XDP_PASS;
-    reply_head(work, 0);
     n = reply_frame_size(work);
-    if (unlikely(!reply_store(ctx, work, n))) {
+    if (unlikely(!reply_store_plain(ctx, work) && !reply_store(ctx))) {
         work->counts.count[MC_COUNT_PASS_ERROR]++;
         return XDP_ABORTED;
     }
