@@ -16,7 +16,7 @@
 
 enum {
     WATCH_PORT = 11311,
-    WATCH_ENTRIES = 1 << 16,
+    WATCH_ENTRIES = 1 << 12,
     WATCH_FRAME_MAX = 65536 + 256,
 };
 
@@ -86,8 +86,8 @@ void talk_ack(struct talk *talk); /* the server acknowledges what was said */
 #define SAY(talk, text)    talk_say(talk, text, sizeof(text) - 1)
 #define ANSWER(talk, text) talk_answer(talk, text, sizeof(text) - 1)
 
-/* A frame as it is: its nanoseconds in rx_filter, the best mean of several. */
-double talk_time(struct talk *talk, uint32_t seq, const void *data, size_t n, unsigned int runs);
+/* The next bytes; the programs' nanoseconds. */
+uint32_t talk_time(struct talk *talk, const void *data, size_t n);
 
 /* A datagram to the server with these frame header words (host order). */
 bool watch_datagram(struct watch *watch, const struct form *form, unsigned int sequence,

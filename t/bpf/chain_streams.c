@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What can be followed of TCP's streams and what cannot, which closes everything. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "t/bpf/segments.h"
+#include "t/lib/tap.h"
+
+#define LONG_SETTLE  60000000000u
+#define SHORT_SETTLE 30000000u
+
+static const struct form plain;
+
+static bool check(struct watch *watch, const char *key, enum gate_is want, const char *what)
+{
+    enum gate_is is = gate_is(key ? watch_gate(watch, key) : watch->all);
+
+    return ok(is == want, "%s: the gate of %s is %s", what, key ? key : "all", gate_name(is));
+}
+
+static bool all_is(struct watch *watch, enum gate_is want, const char *what)
+{
+    return check(watch, NULL, want, what);
+}
+
+#define IN(talk, seq, flags, text)                                                                 \
+    talk_in(talk, (talk)->in + (uint32_t)(seq), (talk)->out, flags, text, sizeof(text) - 1)
+
+/* A connection of which nothing is counted yet. */
+static void begin(struct talk *talk, struct watch *watch)
+{
+    talk_open(talk, watch, &plain);
+    watch_mark(watch);
+}
+
+/* --- segments that come again, or not in their order -------------------------------------------
+ */
+
+static void test_repeated(struct watch *watch)
+{
+    struct talk talk;
+
+    begin(&talk, watch);
+    SAY(&talk, "delete a\r\n");
+    ANSWER(&talk, "DELETED\r\n");
+    IN(&talk, -10, ACK, "delete a\r\n");
+    all_is(watch, GATE_UNTOUCHED, "a segment again that the server has acknowledged");
+    ok(watch_count(watch, CHAIN_RETRANSMITTED) == 1, "it is counted");
+    IN(&talk, -1, ACK, "x");
+    all_is(watch, GATE_UNTOUCHED, "a byte that keeps the connection alive");
+    IN(&talk, -10, ACK, "delete a\r\ndelete b\r\n");
+    check(watch, "b", GATE_ENTERED, "one that goes on behind what is known");
+    all_is(watch, GATE_UNTOUCHED, "one that goes on behind what is known");
+    talk.in += 10;
+    ANSWER(&talk, "DELETED\r\n");
+    check(watch, "b", GATE_LEFT, "its reply");
+
+    begin(&talk, watch);
+    SAY(&talk, "delete a\r\n");
+    IN(&talk, -10, ACK, "delete b\r\n");
+    all_is(watch, GATE_TIMED, "a segment again that the server has not acknowledged");
+    ok(watch_count(watch, CHAIN_LOST) == 1 && watch_count(watch, CHAIN_CLOSED_ALL) > 0,
+       "the connection is lost, and counted");
+    watch_mark(watch);
+    SAY(&talk, "get a\r\n");
+    all_is(watch, GATE_TIMED, "whatever a lost connection says");
+    watch_mark(watch);
+    ANSWER(&talk, "END\r\n");
+    all_is(watch, GATE_LEFT, "and whatever it is answered");
+
+    begin(&talk, watch);
+    SAY(&talk, "delete a\r\n");
+    IN(&talk, -10, ACK, "delete a\r\ndelete b\r\n");
+    all_is(watch, GATE_TIMED, "one that goes on behind what is not acknowledged");
+}
+
+static void test_gaps(struct watch *watch)
+{
+    struct talk talk;
+
+    begin(&talk, watch);
+    IN(&talk, 10, ACK, "delete b\r\n");
+    all_is(watch, GATE_TIMED, "a segment behind one that is missing");
+
+    begin(&talk, watch);
+    SAY(&talk, "set k 0 0 100\r\n");
+    IN(&talk, 40, ACK, "........................................");
+    IN(&talk, 0, ACK, "\r\nset evil 0 0 1\r\nx\r\nset evil 0 0 1\r\nx\r\n");
+    IN(&talk, 90, ACK, "..........\r\ndelete b\r\n");
+    check(watch, "b", GATE_ENTERED, "a command behind a value of which a part is late");
+    IN(&talk, 80, ACK, "..........");
+    all_is(watch, GATE_UNTOUCHED, "parts of a value in any order");
+    check(watch, "evil", GATE_UNTOUCHED, "what they say");
+    talk.in += 112;
+    ANSWER(&talk, "STORED\r\nDELETED\r\n");
+    check(watch, "b", GATE_LEFT, "both replies");
+    IN(&talk, -22, ACK, "..........\r\ndelete b\r\n");
+    all_is(watch, GATE_UNTOUCHED, "its end again, acknowledged");
+
+    begin(&talk, watch);
+    SAY(&talk, "set k 0 0 100\r\n");
+    IN(&talk, 90, ACK, "..........\r\ndelete b\r\n");
+    IN(&talk, 90, ACK, "..........\r\ndelete c\r\n");
+    all_is(watch, GATE_TIMED, "a value's end again, which is not acknowledged");
+
+    begin(&talk, watch);
+    SAY(&talk, "set k 0 0 100\r\n");
+    IN(&talk, 101, ACK, "\ndelete b\r\n");
+    all_is(watch, GATE_TIMED, "a segment behind a missing end of a value");
+}
+
+static void test_flags(struct watch *watch)
+{
+    struct talk talk;
+
+    begin(&talk, watch);
+    IN(&talk, 0, ACK | URG, "delete a\r\n");
+    all_is(watch, GATE_TIMED, "urgent data, which servers may not see in its place");
+
+    begin(&talk, watch);
+    IN(&talk, 0, ACK | FIN, "delete a\r\n");
+    check(watch, "a", GATE_ENTERED, "a last segment");
+    talk.in += 11;
+    ANSWER(&talk, "DELETED\r\n");
+    check(watch, "a", GATE_LEFT, "its reply");
+    all_is(watch, GATE_UNTOUCHED, "all the while");
+
+    begin(&talk, watch);
+    SAY(&talk, "delete a\r\n");
+    talk_out(&talk, talk.out, talk.in, FIN | ACK, NULL, 0);
+    check(watch, "a", GATE_TIMED, "a server that ends the connection without a reply");
+    SAY(&talk, "delete b\r\n");
+    all_is(watch, GATE_TIMED, "what comes behind that");
+}
+
+static void test_replies(struct watch *watch)
+{
+    struct talk talk;
+
+    begin(&talk, watch);
+    SAY(&talk, "delete a\r\ndelete b\r\n");
+    ANSWER(&talk, "DELETED\r\n");
+    talk_out(&talk, talk.out - 9, talk.in, ACK, "DELETED\r\n", 9);
+    check(watch, "b", GATE_ENTERED, "a reply again");
+    talk_out(&talk, talk.out - 9, talk.in, ACK, "DELETED\r\nDELE", 13);
+    check(watch, "b", GATE_ENTERED, "a reply again, and a part of the next");
+    talk_out(&talk, talk.out + 4, talk.in, ACK, "TED\r\n", 5);
+    check(watch, "b", GATE_LEFT, "its end");
+
+    begin(&talk, watch);
+    SAY(&talk, "delete a\r\ndelete b\r\n");
+    talk_out(&talk, talk.out + 9, talk.in, ACK, "DELETED\r\n", 9);
+    check(watch, "a", GATE_TIMED, "a reply that we did not see");
+    check(watch, "b", GATE_TIMED, "a reply that we did not see");
+    SAY(&talk, "delete c\r\n");
+    check(watch, "c", GATE_TIMED, "a write behind that");
+    all_is(watch, GATE_UNTOUCHED, "all the while");
+}
+
+/* --- connections begin
+ * ---------------------------------------------------------------------------- */
+
+static void test_unknown(struct watch *watch)
+{
+    struct talk talk = {.watch = watch, .port = 39999, .in = 1000, .out = 5000};
+
+    watch_mark(watch);
+    SAY(&talk, "get a\r\n");
+    all_is(watch, GATE_TIMED, "a connection that is older than we are");
+    ok(watch_count(watch, CHAIN_UNFOLLOWED) == 1, "its segment is counted");
+    watch_mark(watch);
+    talk_in(&talk, talk.in, talk.out, ACK, NULL, 0);
+    talk_in(&talk, talk.in, talk.out, ACK | FIN, NULL, 0);
+    talk_in(&talk, talk.in, talk.out, RST, NULL, 0);
+    all_is(watch, GATE_UNTOUCHED, "segments without data");
+
+    talk.port--;
+    watch_mark(watch);
+    talk_in(&talk, talk.in - 1, 0, SYN, "delete a\r\n", 10);
+    all_is(watch, GATE_TIMED, "data with the first segment");
+
+    talk.port--;
+    watch_mark(watch);
+    talk_in(&talk, talk.in - 1, 0, SYN, NULL, 0);
+    SAY(&talk, "delete a\r\n");
+    all_is(watch, GATE_TIMED, "a client that does not wait for the server");
+
+    talk.port--;
+    watch_mark(watch);
+    talk_in(&talk, talk.in - 1, 0, SYN, NULL, 0);
+    talk_out(&talk, talk.out - 1, talk.in, SYN | ACK, NULL, 0);
+    talk_in(&talk, talk.in, talk.out + 1, ACK, "delete a\r\n", 10);
+    all_is(watch, GATE_TIMED, "one that acknowledges what the server did not say");
+}
+
+static void test_again(struct watch *watch)
+{
+    struct talk talk, fresh;
+
+    begin(&talk, watch);
+    SAY(&talk, "set k 0 0 1000\r\n...");
+    talk_in(&talk, 77, 0, SYN, NULL, 0);
+    SAY(&talk, "\r\ndelete a\r\n");
+    all_is(watch, GATE_UNTOUCHED, "a SYN that the server does not answer changes nothing");
+    check(watch, "a", GATE_UNTOUCHED, "nor does it end a value");
+
+    fresh = talk;
+    fresh.in = 78;
+    fresh.out = 99;
+    talk_out(&fresh, fresh.out - 1, fresh.in, SYN | ACK, NULL, 0);
+    SAY(&fresh, "delete a\r\n");
+    check(watch, "a", GATE_ENTERED, "a connection of the same addresses and ports as an old one");
+    all_is(watch, GATE_UNTOUCHED, "a connection of the same addresses and ports as an old one");
+    talk_out(&fresh, 98, 78, SYN | ACK, NULL, 0);
+    ANSWER(&fresh, "DELETED\r\n");
+    check(watch, "a", GATE_LEFT, "its reply, behind the server's SYN again");
+    SAY(&talk, "delete b\r\n");
+    all_is(watch, GATE_TIMED, "the old one");
+}
+
+static void test_flood(struct watch *watch)
+{
+    struct talk talk, flood;
+    int i;
+
+    begin(&talk, watch);
+    flood = (struct talk){.watch = watch, .form = plain};
+    for (i = 0; i < 40000; i++) {
+        flood.port = (uint16_t)i;
+        talk_in(&flood, (uint32_t)i, 0, SYN, NULL, 0);
+    }
+    SAY(&talk, "delete a\r\n");
+    check(watch, "a", GATE_ENTERED, "a connection during a flood of SYNs");
+    all_is(watch, GATE_UNTOUCHED, "a connection during a flood of SYNs");
+}
+
+static void test_many_connections(struct watch *watch)
+{
+    static struct talk talks[1000];
+    size_t i, n = 0;
+    char key[16], text[32];
+
+    for (i = 0; i < 1000; i++)
+        talk_open(&talks[i], watch, &plain);
+    watch_mark(watch);
+    for (i = 0; i < 1000; i++) {
+        snprintf(text, sizeof(text), "delete key%zu\r\n", i);
+        talk_say(&talks[i], text, strlen(text));
+        snprintf(key, sizeof(key), "key%zu", i);
+        n += gate_is(watch_gate(watch, key)) == GATE_ENTERED;
+    }
+    ok(n == 1000 && gate_is(watch->all) == GATE_UNTOUCHED, "1,000 connections at once (%zu)", n);
+}
+
+/* --- lost and found
+ * -------------------------------------------------------------------------------- */
+
+static void settle(uint64_t from)
+{
+    while (watch_now() < from + SHORT_SETTLE)
+        ;
+}
+
+/* One that is not known has said something, the server `answer`, and then it was silent. */
+static void silence(struct talk *talk, const char *says, const char *answer)
+{
+    talk->port++;
+    talk->in += 100000;
+    talk_say(talk, says, strlen(says));
+    if (answer)
+        talk_answer(talk, answer, strlen(answer));
+    settle(watch_now());
+    watch_mark(talk->watch);
+}
+
+/* For a time that may be over when we look. */
+static void closes(struct watch *watch, const char *what)
+{
+    ok(gate_is(watch->all) != GATE_UNTOUCHED, "%s: everything is closed for a time", what);
+}
+
+static void test_found(struct watch *watch)
+{
+    struct talk talk = {.watch = watch, .port = 50000, .in = 1000, .out = 5000};
+
+    silence(&talk, "get x\r\n", "END\r\n");
+    SAY(&talk, "delete a\r\nde");
+    check(watch, "a", GATE_ENTERED, "a connection that goes on after a silence");
+    all_is(watch, GATE_UNTOUCHED, "a connection that goes on after a silence");
+    ok(watch_count(watch, CHAIN_FOUND) == 1, "it is counted");
+    SAY(&talk, "lete b\r\n");
+    ANSWER(&talk, "DELETED\r\n");
+    check(watch, "a", GATE_LEFT, "its first reply");
+    check(watch, "b", GATE_ENTERED, "its first reply");
+
+    silence(&talk, "get x\r\n", "END\r\n");
+    SAY(&talk, "gibberish\r\n");
+    closes(watch, "a command that is not known behind a silence");
+    silence(&talk, "get x\r\n", "END\r\n");
+    SAY(&talk, "dele");
+    closes(watch, "a part of one");
+    silence(&talk, "get x\r\n", NULL);
+    SAY(&talk, "delete a\r\n");
+    closes(watch, "a silence behind what has not been answered");
+    silence(&talk, "get x\r\n", "VALUE x");
+    SAY(&talk, "delete a\r\n");
+    closes(watch, "a silence behind a part of a line");
+    silence(&talk, "get x\r\n", "END\r\n");
+    IN(&talk, -2, ACK, "delete a\r\n");
+    closes(watch, "a command that is not in its place");
+    talk_ack(&talk);
+    silence(&talk, "get x\r\n", "END\r\n");
+    talk.in++;
+    SAY(&talk, "delete a\r\n");
+    closes(watch, "a command behind a byte that is missing");
+}
+
+static void test_settled(struct watch *watch)
+{
+    struct talk talk;
+
+    begin(&talk, watch);
+    SAY(&talk, "delete a noreply\r\ndelete b\r\n");
+    ANSWER(&talk, "ERROR\r\n");
+    ANSWER(&talk, "DELETED\r\n");
+    SAY(&talk, "delete c\r\n");
+    ok(gate_is(watch_gate(watch, "c")) != GATE_ENTERED, "replies cannot be counted");
+    ANSWER(&talk, "DELETED\r\n");
+    settle(watch_now());
+    SAY(&talk, "delete d\r\n");
+    check(watch, "d", GATE_ENTERED, "they can, after a silence");
+    ANSWER(&talk, "DELETED\r\n");
+    check(watch, "d", GATE_LEFT, "its reply");
+    all_is(watch, GATE_UNTOUCHED, "all the while");
+}
+
+/* A command that takes longer to arrive than a write is given. */
+static void test_slow(struct watch *watch)
+{
+    struct talk talk;
+    uint64_t word;
+
+    begin(&talk, watch);
+    SAY(&talk, "set k 0 0 5\r\nva");
+    settle(watch_now());
+    word = watch_gate(watch, "k")->word;
+    SAY(&talk, "lue\r\n");
+    check(watch, "k", GATE_ENTERED, "a value that ends late");
+    ok(watch_gate(watch, "k")->word != word && watch_gate(watch, "k")->until > watch_now(),
+       "its gate closes once more");
+    ANSWER(&talk, "STORED\r\n");
+    check(watch, "k", GATE_LEFT, "its reply");
+}
+
+int main(void)
+{
+    struct watch watch;
+
+    watch_open(&watch, LONG_SETTLE);
+    test_repeated(&watch);
+    test_gaps(&watch);
+    test_flags(&watch);
+    test_replies(&watch);
+    test_unknown(&watch);
+    test_again(&watch);
+    test_flood(&watch);
+    test_many_connections(&watch);
+    watch_close(&watch);
+    watch_open(&watch, SHORT_SETTLE);
+    test_found(&watch);
+    test_settled(&watch);
+    test_slow(&watch);
+    watch_close(&watch);
+    return done();
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What closes gates without a connection: commands over UDP, and packets that are not followed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "t/bpf/segments.h"
+#include "t/lib/tap.h"
+
+#define SETTLE        60000000000u
+#define SAYS(literal) literal, sizeof(literal) - 1
+
+static const struct form forms[] = {
+    {.v6 = false}, {.v6 = true}, {.ip_options = 8}, {.v6 = true, .ip_options = 16}, {.ntags = 1},
+};
+
+enum { FORMS = sizeof(forms) / sizeof(forms[0]) };
+
+/* Binary: magic, opcode, length of key, of extras, of all. */
+#define BINARY(opcode, nkey, nextras, nbody)                                                       \
+    "\x80" opcode "\0" nkey nextras "\0\0\0\0\0\0" nbody "\0\0\0\1\0\0\0\0\0\0\0\0"
+
+struct datagram {
+    const char *name;
+    const char *says;
+    size_t n;
+    enum gate_is key, all; /* afterwards */
+};
+
+static const struct datagram datagrams[] = {
+    {"set", SAYS("set key 0 0 1\r\nv\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"set without a reply", SAYS("set key 0 0 1 noreply\r\nv\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"delete", SAYS("delete key\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"incr", SAYS("incr key 1\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"touch", SAYS("touch key 0\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"gat", SAYS("gat 0 other key\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"ms", SAYS("ms key 1\r\nv\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"md", SAYS("md key q\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"a get and a set", SAYS("get a\r\nset key 0 0 1\r\nv\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"a set, a get and an add", SAYS("set b 0 0 1\r\nv\r\nget a\r\nadd key 0 0 1\r\nv\r\n"),
+     GATE_TIMED, GATE_UNTOUCHED},
+    {"binary set", SAYS(BINARY("\1", "\3", "\10", "\14") "\0\0\0\0\0\0\0\0keyv"), GATE_TIMED,
+     GATE_UNTOUCHED},
+    {"quiet binary delete", SAYS(BINARY("\x14", "\3", "\0", "\3") "key"), GATE_TIMED,
+     GATE_UNTOUCHED},
+    {"two binary commands",
+     SAYS(BINARY("\0", "\1", "\0", "\1") "a" BINARY("\4", "\3", "\0", "\3") "key"), GATE_TIMED,
+     GATE_UNTOUCHED},
+    {"gets", SAYS("gets key\r\n"), GATE_UNTOUCHED, GATE_UNTOUCHED},
+    {"mg", SAYS("mg key v\r\n"), GATE_UNTOUCHED, GATE_UNTOUCHED},
+    {"two gets", SAYS("get key\r\nget key\r\n"), GATE_UNTOUCHED, GATE_UNTOUCHED},
+    {"binary get", SAYS(BINARY("\0", "\3", "\0", "\3") "key"), GATE_UNTOUCHED, GATE_UNTOUCHED},
+    {"version", SAYS("version\r\n"), GATE_UNTOUCHED, GATE_UNTOUCHED},
+    {"flush_all", SAYS("flush_all\r\n"), GATE_UNTOUCHED, GATE_TIMED},
+    {"a command that is not known", SAYS("zap key\r\n"), GATE_UNTOUCHED, GATE_TIMED},
+    {"a command without an end", SAYS("delete key"), GATE_UNTOUCHED, GATE_TIMED},
+    {"a value without an end", SAYS("set key 0 0 100\r\nv"), GATE_TIMED, GATE_TIMED},
+    {"a binary command without an end", SAYS(BINARY("\4", "\3", "\0", "\3") "ke"), GATE_UNTOUCHED,
+     GATE_TIMED},
+    {"a value that is too long", SAYS("set key 0 0 1\r\nvalue\r\n"), GATE_TIMED, GATE_TIMED},
+    {"binary that is none", SAYS("\x80\1\2\3"), GATE_UNTOUCHED, GATE_TIMED},
+    {"text behind binary", SAYS(BINARY("\0", "\1", "\0", "\1") "adelete key\r\n"), GATE_UNTOUCHED,
+     GATE_TIMED},
+    {"nothing", SAYS(""), GATE_UNTOUCHED, GATE_UNTOUCHED},
+};
+
+static bool is(struct watch *watch, enum gate_is key, enum gate_is all)
+{
+    return gate_is(watch_gate(watch, "key")) == key && gate_is(watch->all) == all;
+}
+
+static void test_datagrams(struct watch *watch)
+{
+    const struct datagram *datagram;
+    size_t i, form, ngood;
+
+    for (i = 0; i < sizeof(datagrams) / sizeof(datagrams[0]); i++) {
+        datagram = &datagrams[i];
+        for (ngood = form = 0; form < FORMS; form++) {
+            watch_mark(watch);
+            ngood += watch_datagram(watch, &forms[form], 0, 1, datagram->says, datagram->n) &&
+                     is(watch, datagram->key, datagram->all);
+        }
+        if (!ok(ngood == FORMS, "%s over UDP: the key is %s, all are %s (in %zu of %d forms)",
+                datagram->name, gate_name(datagram->key), gate_name(datagram->all), ngood, FORMS))
+            diag("they are %s, %s", gate_name(gate_is(watch_gate(watch, "key"))),
+                 gate_name(gate_is(watch->all)));
+    }
+}
+
+static void test_frame_headers(struct watch *watch)
+{
+    static const unsigned int heads[][2] = {{0, 2}, {1, 2}, {1, 1}, {0, 0}, {0, 256}, {256, 1}};
+    size_t i, ngood = 0;
+
+    for (i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        watch_mark(watch);
+        watch_datagram(watch, &forms[0], heads[i][0], heads[i][1], SAYS("delete key\r\n"));
+        ngood += gate_is(watch->all) == GATE_TIMED;
+    }
+    ok(ngood == sizeof(heads) / sizeof(heads[0]),
+       "what is not one whole datagram closes everything (%zu)", ngood);
+}
+
+static void test_large(struct watch *watch)
+{
+    static char text[60000];
+    size_t n = (size_t)sprintf(text, "set key 0 0 50000\r\n");
+
+    memset(text + n, 'x', 50000);
+    n += 50000;
+    n += (size_t)sprintf(text + n, "\r\ndelete behind\r\n");
+    watch_mark(watch);
+    watch_datagram(watch, &forms[0], 0, 1, text, n);
+    ok(is(watch, GATE_TIMED, GATE_UNTOUCHED) && gate_is(watch_gate(watch, "behind")) == GATE_TIMED,
+       "a datagram of 50,000 bytes, and a command behind that");
+}
+
+/* --- packets ------------------------------------------------------------------------------------
+ */
+
+struct packet {
+    const char *name;
+    enum gate_is all;
+    size_t n;
+    unsigned char ip[48]; /* from the IP header on; an IPv6 one begins with 6 */
+};
+
+static const struct packet packets[] = {
+    {"a first fragment of TCP", GATE_TIMED, 24, {0x45, 0, 0, 24, 0,    1,    0x20, 0,
+                                                 64,   6, 0, 0,  10,   0,    0,    2,
+                                                 10,   0, 0, 1,  0x9c, 0x40, 0,    80}},
+    {"a later fragment of UDP", GATE_TIMED, 24, {0x45, 0, 0, 24, 0,  1, 0, 5, 64,  17,  0,   0,
+                                                 10,   0, 0, 2,  10, 0, 0, 1, 'd', 'e', 'l', 'e'}},
+    {"a fragment of ICMP", GATE_UNTOUCHED, 24, {0x45, 0, 0, 24, 0,  1, 0, 5, 64, 1, 0, 0,
+                                                10,   0, 0, 2,  10, 0, 0, 1, 8,  0, 0, 0}},
+    {"an IP header that is too short", GATE_TIMED, 24, {0x41, 0, 0, 24, 0,    1,    0,    0,
+                                                        64,   6, 0, 0,  10,   0,    0,    2,
+                                                        10,   0, 0, 1,  0x9c, 0x40, 0x2c, 0x2f}},
+    {"UDP to another port", GATE_UNTOUCHED, 32, {0x45, 0, 0, 32, 0,  1, 0, 0, 64,   17,   0, 0,
+                                                 10,   0, 0, 2,  10, 0, 0, 1, 0x9c, 0x40, 0, 53}},
+    {"a TCP header that is cut off", GATE_TIMED, 32, {0x45, 0, 0, 32, 0,    1,    0,    0,
+                                                      64,   6, 0, 0,  10,   0,    0,    2,
+                                                      10,   0, 0, 1,  0x9c, 0x40, 0x2c, 0x2f}},
+    {"an IPv6 fragment",
+     GATE_TIMED,
+     48,
+     {0x60, 0, 0, 0, 0, 8, 44, 64, [8] = 0xfd, [24] = 0xfd, [40] = 6, 0, 0, 9, 0, 0, 0, 1}},
+};
+
+static void test_packets(struct watch *watch)
+{
+    unsigned char frame[14 + 48] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2};
+    const struct packet *packet;
+    size_t i;
+
+    for (i = 0; i < sizeof(packets) / sizeof(packets[0]); i++) {
+        packet = &packets[i];
+        frame[12] = packet->ip[0] >> 4 == 6 ? 0x86 : 0x08;
+        frame[13] = packet->ip[0] >> 4 == 6 ? 0xdd : 0x00;
+        memcpy(frame + 14, packet->ip, packet->n);
+        watch_mark(watch);
+        ok(watch_frame(watch, frame, 14 + packet->n) && gate_is(watch->all) == packet->all,
+           "%s: all are %s", packet->name, gate_name(gate_is(watch->all)));
+    }
+}
+
+int main(void)
+{
+    struct watch watch;
+
+    watch_open(&watch, SETTLE);
+    test_datagrams(&watch);
+    test_frame_headers(&watch);
+    test_large(&watch);
+    test_packets(&watch);
+    watch_close(&watch);
+    return done();
+}
