@@ -395,6 +395,83 @@ static void test_writer(struct lab *lab, enum loader_program program, bool v6)
     ok(ndamaged == 0, "%s, IPv%d: no damaged packet beside a writer", names[program], v6 ? 6 : 4);
 }
 
+/* --- a writer that always comes between --------------------------------------- */
+
+struct mover {
+    struct mc_line *line;
+    volatile char *item;
+    size_t nitem;
+    atomic_bool stop;
+};
+
+/*
+ * Moves a line's counter by whole writes that change nothing: no reader ever finds it odd. It takes
+ * the item's cache lines to this CPU each time, which makes the reader's copy last longer.
+ */
+static void *move_counter(void *arg)
+{
+    struct mover *mover = arg;
+    size_t i;
+
+    while (!atomic_load_explicit(&mover->stop, memory_order_relaxed)) {
+        __atomic_store_n(&mover->line->seq, mover->line->seq + 2, __ATOMIC_RELAXED);
+        for (i = 0; i < mover->nitem; i += 64)
+            mover->item[i] = mover->item[i];
+    }
+    return NULL;
+}
+
+/* Asks until some requests were passed as they came; how many. ndamaged: not as they came. */
+static unsigned int ask_disturbed(struct lab *lab, const struct frame *frame,
+                                  unsigned int *ndamaged)
+{
+    const unsigned int nruns = getenv("T_IN_TURNS") ? 2000 : 1000000;
+    unsigned int i, npassed = 0;
+    struct frame out;
+
+    for (i = 0; i < nruns && npassed < 8; i++) {
+        if (lab_run(lab, LOADER_XDP, frame, &out) == 3)
+            continue;
+        npassed++;
+        if (!frame_equal(&out, frame) && (*ndamaged)++ == 0)
+            frame_dump("damaged", &out);
+    }
+    return npassed;
+}
+
+/*
+ * XDP copies a hit into the packet and looks at the counter then: what it has grown, before its
+ * head or behind its tail, and written over has to be undone. Keys of several lengths, since the
+ * words that are kept of the headers may reach behind "get ".
+ */
+static void test_disturbed(struct lab *lab, size_t nvalue, bool v6)
+{
+    static const char *const keys[] = {"k", "key", "key-of-23-bytes-in-all."};
+    unsigned int i, npassed, nundisturbed = 0, ndamaged = 0;
+    char value[1300];
+    struct mover mover;
+    struct frame frame;
+    pthread_t thread;
+
+    memset(value, 'v', sizeof(value));
+    for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        lab_clear(lab);
+        mover = (struct mover){.line = line_of(lab, keys[i]), .nitem = nvalue};
+        mover.item = (char *)lab_put(lab, keys[i], strlen(keys[i]), value, nvalue);
+        ask(&frame, keys[i], false);
+        frame_shape(&frame, &(struct shape){.v6 = v6});
+        pthread_create(&thread, NULL, move_counter, &mover);
+        while (!__atomic_load_n(&mover.line->seq, __ATOMIC_RELAXED))
+            ;
+        npassed = ask_disturbed(lab, &frame, &ndamaged);
+        nundisturbed += npassed == 0;
+        atomic_store(&mover.stop, true);
+        pthread_join(thread, NULL);
+    }
+    ok(ndamaged == 0 && (nundisturbed == 0 || getenv("T_IN_TURNS")),
+       "XDP, IPv%d, %zu bytes: what a writer disturbed is as it came", v6 ? 6 : 4, nvalue);
+}
+
 static void test_program(struct lab *lab, enum loader_program program)
 {
     test_sequence(lab, program);
@@ -414,6 +491,10 @@ int main(void)
 
     lab_open(&lab, 256);
     test_program(&lab, LOADER_XDP);
+    test_disturbed(&lab, 190, false); /* grown at the head */
+    test_disturbed(&lab, 1300, false);
+    test_disturbed(&lab, 190, true);
+    test_disturbed(&lab, 1300, true);
     loader_set_tc(lab.loader, true, true);
     test_program(&lab, LOADER_TC);
     lab_close(&lab);
