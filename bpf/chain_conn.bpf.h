@@ -65,12 +65,13 @@ struct conn {
     u32 nreplies;
     u32 nbarriers; /* replies to mn */
     u32 carried;   /* see struct feed */
+    u32 data;
+    u32 silent;
     u32 first;
     u32 last;
-    u8 silent;    /* commands without a reply have been used */
     u8 uncertain; /* replies are not known for certain: time ends writes */
     u8 whole;     /* the last byte out ended a line; known only while uncertain */
-    u8 unused;
+    u8 unused[6];
     struct follow in;
     struct answers out;
     struct chain_write writes[CHAIN_WRITES];
@@ -281,26 +282,32 @@ __attribute__((noinline)) int conn_end_writes(struct conn *conn, u64 now)
 /* --- in and out of the maps ---------------------------------------------------------------- */
 
 /*
- * It cannot be followed from here on. What it wrote is ended by time, if nobody is just taking
- * off replies.
+ * It cannot be followed from here on; `in` is the client's next sequence number. Whoever calls has
+ * ended its open writes.
  */
-static __always_inline void conn_lose(struct hand *hand, struct conn *conn, u64 now)
+static __always_inline void conn_forget(struct hand *hand, struct conn *conn, u32 in, u64 now)
 {
     struct stranger *stranger = &hand->stranger;
 
     tally(CHAIN_LOST);
     *stranger = (struct stranger){.last_in = now,
-                                  .in = hand->segment.seq + (hand->segment.end - hand->segment.at),
+                                  .in = in,
                                   .out = conn->next_out,
                                   .acked = conn->acked,
                                   .state = STRANGER_LOST};
+    bpf_map_update_elem(&half_open, &hand->segment.ends, stranger, BPF_ANY);
+    bpf_map_delete_elem(&connections, &hand->segment.ends);
+}
+
+/* The same, seen in. What it wrote is ended by time, if nobody is just taking off replies. */
+static __always_inline void conn_lose(struct hand *hand, struct conn *conn, u64 now)
+{
     if (!__sync_val_compare_and_swap(&conn->busy_out, 0, 1)) {
         conn->uncertain = 1;
         conn_end_writes(conn, now);
         __sync_val_compare_and_swap(&conn->busy_out, 1, 0);
     }
-    bpf_map_update_elem(&half_open, &hand->segment.ends, stranger, BPF_ANY);
-    bpf_map_delete_elem(&connections, &hand->segment.ends);
+    conn_forget(hand, conn, hand->segment.seq + (hand->segment.end - hand->segment.at), now);
 }
 
 /* A connection whose next bytes in and out are these. */
@@ -326,6 +333,7 @@ static __always_inline struct conn *conn_new(struct hand *hand, u32 in, u32 out,
     conn->carried = KEYS_NONE;
     conn->first = 0;
     conn->last = 0;
+    conn->data = 0;
     conn->silent = 0;
     conn->uncertain = 0;
     conn->whole = 0;

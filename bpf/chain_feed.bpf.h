@@ -49,6 +49,8 @@ struct feed {
     u32 timed;     /* replies do not end writes: time does */
     u32 carried;   /* what the command writes that has begun and is not over */
     u32 old;       /* it has begun in another packet */
+    u32 data;      /* number of the last command with a value, */
+    u32 silent;    /* and of the last without a reply: of the next one that has one */
     u32 room;      /* for writes that the connection can keep */
     u32 nwrites;
     u32 barrier; /* ncommands at the last mn */
@@ -192,6 +194,10 @@ static __always_inline void feed_over(struct feed *feed, u32 events)
         feed_enter(feed, feed->carried);
     feed->old = 0;
     feed->carried = KEYS_NONE;
+    if (events & FOLLOW_DATA)
+        feed->data = feed->ncommands + 1;
+    if (events & FOLLOW_SILENT)
+        feed->silent = feed->ncommands + 1;
     if (events & FOLLOW_ANSWERED)
         feed->ncommands++;
     if (events & FOLLOW_UNCERTAIN)
@@ -255,6 +261,7 @@ __attribute__((noinline)) int feed_commands(struct feed *feed, u32 n)
         return 0;
     for (i = 0; i < FEED_CHUNK; i++) {
         at = feed_skip(&feed->follow.skip, at, n);
+        BOUND(at, 2 * FEED_CHUNK - 1);
         if (at >= n || feed->events & FOLLOW_LOST)
             break;
         place = at++;
@@ -278,6 +285,7 @@ __attribute__((noinline)) int feed_answers(struct feed *feed, u32 n)
         return 0;
     for (i = 0; i < FEED_CHUNK; i++) {
         at = feed_skip(&feed->answers.skip, at, n);
+        BOUND(at, 2 * FEED_CHUNK - 1);
         if (at >= n || feed->events & ANSWERS_LOST)
             break;
         place = at++;

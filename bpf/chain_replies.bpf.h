@@ -41,25 +41,43 @@ static __always_inline int replies_syn(const struct segment *segment)
 
 /* --- counted replies --------------------------------------------------------------------- */
 
+enum replies_are { REPLIES_COUNTED, REPLIES_UNCERTAIN, REPLIES_LOST };
+
+/*
+ * An error may be that to a command without a reply, and then it is not counted; or it is the
+ * first sign of a server that does not take a value for what we take it.
+ */
+static __always_inline enum replies_are replies_error(const struct conn *conn)
+{
+    if (seq_before(conn->nreplies, READ_ONCE(conn->data)))
+        return REPLIES_LOST;
+    if (seq_before(conn->nreplies, READ_ONCE(conn->silent)))
+        return REPLIES_UNCERTAIN;
+    return REPLIES_COUNTED;
+}
+
 /*
  * Takes what the segment answered into account. When all commands mn have had their replies, it is
  * known which command the last of these belongs to.
  */
-static __always_inline void replies_count(struct conn *conn, const struct feed *feed)
+static __always_inline enum replies_are replies_count(struct conn *conn, const struct feed *feed)
 {
     u64 barrier = READ_ONCE(conn->barrier);
+    enum replies_are are = REPLIES_COUNTED;
 
-    if (feed->events & ANSWERS_LOST || (feed->events & ANSWERS_ERROR && READ_ONCE(conn->silent))) {
-        conn->uncertain = 1;
-        return;
-    }
+    if (feed->events & ANSWERS_ERROR)
+        are = replies_error(conn);
+    if (feed->events & ANSWERS_LOST && are == REPLIES_COUNTED)
+        are = REPLIES_UNCERTAIN;
+    if (are != REPLIES_COUNTED)
+        return are;
     conn->nbarriers += feed->nbarriers;
     if (feed->nbarriers && (u32)barrier == conn->nbarriers)
         conn->nreplies = (u32)(barrier >> 32) + feed->nreplies;
     else
         conn->nreplies += feed->nbefore + feed->nreplies;
-    if (seq_before(READ_ONCE(conn->ncommands), conn->nreplies))
-        conn->uncertain = 1; /* it answers more than it was asked */
+    /* It answers what we have not yet seen the end of. */
+    return seq_before(READ_ONCE(conn->ncommands), conn->nreplies) ? REPLIES_LOST : REPLIES_COUNTED;
 }
 
 /* Moves on to the first byte that has not left before. 0: there is none. */
@@ -80,11 +98,14 @@ static __always_inline int replies_place(struct conn *conn, struct segment *segm
     return 1;
 }
 
-static __always_inline void replies_follow(struct __sk_buff *skb, struct feed *feed,
-                                           struct conn *conn, struct segment *segment)
+/* 0: what it answers is not what we have followed. */
+static __always_inline int replies_follow(struct __sk_buff *skb, struct feed *feed,
+                                          struct conn *conn, struct segment *segment)
 {
+    enum replies_are are = REPLIES_COUNTED;
+
     if (!replies_place(conn, segment))
-        return;
+        return 1;
     conn->last_out = feed->now;
     if (!conn->uncertain) {
         feed->answers = conn->out;
@@ -92,11 +113,14 @@ static __always_inline void replies_follow(struct __sk_buff *skb, struct feed *f
         feed->end = segment->end;
         feed_out(skb, feed);
         conn->out = feed->answers;
-        replies_count(conn, feed);
+        are = replies_count(conn, feed);
     }
+    if (are != REPLIES_COUNTED)
+        conn->uncertain = 1;
     if (conn->uncertain)
         conn->whole = replies_whole(skb, segment);
     conn_end_writes(conn, feed->now);
+    return are != REPLIES_LOST;
 }
 
 /* --- a segment ------------------------------------------------------------------------------ */
@@ -150,8 +174,10 @@ __attribute__((noinline)) int replies_known(struct __sk_buff *skb)
         conn->uncertain = 1;
         return 0;
     }
-    if (hand->segment.at != hand->segment.end)
-        replies_follow(skb, feed, conn, &hand->segment);
+    if (hand->segment.at != hand->segment.end && !replies_follow(skb, feed, conn, &hand->segment)) {
+        conn_forget(hand, conn, conn->next_in, feed->now);
+        close_all(feed->now + settings.settle);
+    }
     if (hand->segment.flags & (TCP_FIN | TCP_RST)) {
         conn->uncertain = 1;
         conn_end_writes(conn, feed->now);

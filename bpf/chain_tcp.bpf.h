@@ -68,7 +68,8 @@ static __always_inline void tcp_resume(struct feed *feed, const struct conn *con
 {
     feed->follow = conn->in;
     feed->ncommands = conn->ncommands;
-    feed->nbarriers = 0;
+    feed->data = conn->data;
+    feed->silent = conn->silent;
     feed->timed = conn->uncertain;
     feed->carried = conn->carried;
     feed->old = conn->carried != KEYS_NONE;
@@ -80,8 +81,8 @@ static __always_inline void tcp_suspend(const struct feed *feed, struct conn *co
     conn->in = feed->follow;
     conn->ncommands = feed->ncommands;
     conn->carried = feed->carried;
-    if (feed->events & FOLLOW_SILENT)
-        conn->silent = 1;
+    conn->data = feed->data;
+    conn->silent = feed->silent;
     if (feed->nbarriers)
         *(volatile u64 *)&conn->barrier =
             (u64)feed->barrier << 32 | (u32)(conn->barrier + feed->nbarriers);
@@ -109,7 +110,6 @@ static __always_inline void conn_settle(struct conn *conn, const struct segment 
     answers_init(&conn->out);
     conn->nreplies = conn->ncommands;
     conn->nbarriers = conn->barrier;
-    conn->silent = 0;
     conn->uncertain = 0;
     __sync_val_compare_and_swap(&conn->busy_out, 1, 0);
 }
