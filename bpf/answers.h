@@ -88,7 +88,8 @@ static const struct answers_word answers_words[] = {
     {"SERVER_E", ANSWER_ERROR}, {"RESET", ANSWER_END},    {"mg", ANSWER_PART},
     {"BUSY", ANSWER_END},       {"BADCLASS", ANSWER_END}, {"NOSPARE", ANSWER_END},
     {"NOTFULL", ANSWER_END},    {"UNSAFE", ANSWER_END},   {"SAME", ANSWER_END},
-    {"NOTSTART", ANSWER_END},
+    {"NOTSTART", ANSWER_END},   {"ERROR:", ANSWER_ERROR}, {"MEMLIMIT", ANSWER_END},
+    {"Error", ANSWER_ERROR},
 };
 
 enum { ANSWERS_WORDS = sizeof(answers_words) / sizeof(*answers_words) };

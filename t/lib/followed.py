@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""followed: what the chain's parsers (bpf/follow.h, bpf/answers.h) see, beside a real server.
+
+Commands go one by one to a server, and what it did and said is held against what was foretold:
+how many answers, and which keys. `Followed` is t/tool/followed; `watch` compares.
+"""
+import os
+import subprocess
+
+import binary
+import client
+import guard
+import tap
+
+(WRITE, WRITE_ALL, UNKNOWN, DATA, ANSWERED, UNCERTAIN, SILENT, BARRIER,
+ LOST) = (1 << bit for bit in range(9))
+REPLY, ERROR, MN, ANSWERS_LOST = (1 << bit for bit in range(4))
+OVER = ANSWERED | UNCERTAIN | SILENT
+SECONDS = 3
+VALUE_NEXT = b"VALUE "
+
+
+class Followed:
+    def __init__(self):
+        path = os.path.join(os.environ.get("BUILDDIR", os.getcwd()), "t", "tool", "followed")
+        self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        guard.add("pid", self.process.pid)
+        self.hashes = {}
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        guard.remove("pid", self.process.pid)
+
+    def _ask(self, what, data=b""):
+        self.process.stdin.write(b"%s %s\n" % (what, data.hex().encode()))
+        self.process.stdin.flush()
+        return self.process.stdout.readline().split()
+
+    def begin(self):
+        self._ask(b"n")
+
+    def again(self):
+        self._ask(b"g")
+
+    def requests(self, data):
+        """([(offset, events, hash)], whether a command could begin now)"""
+        *events, between = self._ask(b"q", data)
+        return [tuple(map(int, e.split(b":"))) for e in events], between == b"1"
+
+    def answers(self, data):
+        """([(offset, events)], whether an answer could begin now)"""
+        *events, between = self._ask(b"a", data)
+        return [tuple(map(int, e.split(b":"))) for e in events], between == b"1"
+
+    def hash(self, key):
+        if key not in self.hashes:
+            self.hashes[key] = int(self._ask(b"h", key)[0])
+        return self.hashes[key]
+
+
+class Wrong(Exception):
+    """The server did or said what was not foretold."""
+
+
+class Foretold:
+    """What is to come of the commands since the last mark."""
+
+    def __init__(self):
+        self.least = self.most = self.silent = self.marks = 0
+        self.hashes, self.all = set(), False
+
+    def add(self, events, hash_):
+        if events & WRITE:
+            self.hashes.add(hash_)
+        self.all |= bool(events & WRITE_ALL)
+        self.least += bool(events & ANSWERED)
+        self.most += bool(events & ANSWERED) + bool(events & UNCERTAIN)
+        self.silent += bool(events & SILENT)
+        self.marks += bool(events & BARRIER)
+
+
+class Text:
+    """The marks between text commands, and a look at the keys."""
+    mark, answer = b"mn\r\n", b"MN\r\n"
+    events = ANSWERED | BARRIER
+
+    def look(self, stream, keys):
+        """{key: what get says of it}"""
+        stream.send(b"gets " + b" ".join(keys) + b"\r\n")
+        seen = {}
+        while True:
+            head = stream.line()
+            if not head.startswith(VALUE_NEXT):
+                return seen
+            words = head.split()
+            seen[words[1]] = head + stream.exactly(int(words[3]) + 2)
+
+
+class Binary:
+    """The same in binary."""
+    mark = binary.request("noop", opaque=binary.Binary.NOOP)
+    answer = mark.replace(b"\x80", b"\x81", 1)
+    events = ANSWERED
+
+    def look(self, stream, keys):
+        stream.send(b"".join(binary.request("getkq", k) for k in keys) + self.mark)
+        replies = binary.replies(stream.until(self.answer))
+        return {r.key: r._replace(opcode=0) for r in replies[:-1]}
+
+
+class Watch:
+    """One connection at a time to a server, and another one that looks at it."""
+
+    def __init__(self, where, followed, keys, family):
+        self.where, self.followed, self.keys, self.family = where, followed, keys, family
+        self.control = where.stream()
+        self.stream = None
+        self.commands = self.connections = self.lost = self.closed = self.writes = 0
+
+    def begin(self):
+        self.followed.begin()
+        self.stream = self.where.stream()
+        self.stream.sock.settimeout(SECONDS)
+        self.connections += 1
+        self.seen = self.family.look(self.control, self.keys)
+
+    def end(self):
+        self.stream.close()
+
+    def until_mark(self, others):
+        """What was answered up to the mark, behind others like it. None: the server closed."""
+        try:
+            self.stream.send(self.family.mark)
+            return b"".join(self.stream.until(self.family.answer) for _ in range(others + 1))
+        except (client.Closed, ConnectionResetError, BrokenPipeError):
+            return None
+
+    def judge(self, foretold, said):
+        events, between = self.followed.answers(said)
+        if not between or any(e & ANSWERS_LOST for _, e in events):
+            raise Wrong("the answers are not followed: %r" % events)
+        replies = sum(1 for _, e in events if e & REPLY) - 1
+        errors = sum(1 for _, e in events if e & ERROR)
+        most = foretold.most + min(foretold.silent, errors)
+        if not foretold.least <= replies <= most:
+            raise Wrong("%d answers, foretold were %d to %d" % (replies, foretold.least, most))
+        if self.family.events == ANSWERED:
+            return
+        if [e for _, e in events if e & MN] != [REPLY | MN] * (foretold.marks + 1):
+            raise Wrong("the answer to the mark was not found: %r" % events)
+
+    def judge_keys(self, foretold):
+        now = self.family.look(self.control, self.keys)
+        changed = {k for k in self.keys if now.get(k) != self.seen.get(k)}
+        self.seen = now
+        self.writes += len(changed)
+        if foretold.all:
+            return
+        unseen = [k for k in changed if self.followed.hash(k) not in foretold.hashes]
+        if unseen:
+            raise Wrong("writes to %r were not seen" % unseen)
+
+    def command(self, command, foretold):
+        """Whether it was sent: what would be lost is not, but behind what is not complete."""
+        was_between, self.between = self.between, False
+        events, between = self.followed.requests(command)
+        if any(e & LOST for _, e, _ in events):
+            self.lost += 1
+            self.followed.again()
+            self.between = was_between
+            return False
+        for _, event, hash_ in events:
+            foretold.add(event, hash_)
+        self.between = between
+        self.commands += 1
+        self.last = command
+        self.stream.send(command)
+        return True
+
+    def batch(self, commands):
+        """Returns at the end, or where the connection is closed or lost."""
+        foretold, self.between = Foretold(), True
+        for command in commands:
+            if not self.command(command, foretold):
+                if not self.between:
+                    return
+                continue
+            if not self.between:
+                continue
+            if [e for _, e, _ in self.followed.requests(self.family.mark)[0]] != \
+                    [self.family.events]:
+                raise Wrong("the mark was not taken for a command")
+            said = self.until_mark(foretold.marks)
+            if said is None:
+                self.closed += 1
+                return
+            self.judge(foretold, said)
+            self.judge_keys(foretold)
+            foretold = Foretold()
+
+
+def watch(name, where, followed, keys, family, batches):
+    """batches: lists of commands, each for a connection of its own."""
+    watched = Watch(where, followed, keys, family)
+    wrong = 0
+    for commands in batches:
+        watched.begin()
+        try:
+            watched.batch(commands)
+        except Wrong as what:
+            wrong += 1
+            if wrong <= 3:
+                tap.diag("%s: %s" % (name, what))
+                tap.diag("  %r" % watched.last)
+        except TimeoutError:
+            wrong += 1
+            if wrong <= 3:
+                tap.diag("%s: the server waits, answered %r" % (name, watched.stream.buffer))
+                tap.diag("  %r" % watched.last)
+        watched.end()
+    tap.is_(wrong, 0, "%s: %d commands on %d connections (%d were lost, %d closed) and %d changes "
+            "were followed" % (name, watched.commands, watched.connections, watched.lost,
+                               watched.closed, watched.writes))
+    return watched
