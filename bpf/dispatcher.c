@@ -16,6 +16,7 @@
 #include <xdp/libxdp.h>
 
 #include "bpf/member.skel.h"
+#include "bpf/object.h"
 
 enum { LOG_MAX = 4096 };
 
@@ -48,23 +49,10 @@ static struct xdp_multiprog *open_dispatcher(int ifindex)
 
 /* --- places of servers that are gone ---------------------------------------- */
 
-/* Whether the program array of a member is empty. In doubt not. */
 static bool is_dead(struct xdp_program *program)
 {
-    uint32_t map = 0, zero = 0, id;
-    struct bpf_prog_info info = {.nr_map_ids = 1, .map_ids = (uintptr_t)&map};
-    uint32_t ninfo = sizeof(info);
-    int fd, rc;
-
-    if (strcmp(xdp_program__name(program), member_name) != 0 ||
-        bpf_obj_get_info_by_fd(xdp_program__fd(program), &info, &ninfo) || !map)
-        return false;
-    fd = bpf_map_get_fd_by_id(map);
-    if (fd < 0)
-        return false;
-    rc = bpf_map_lookup_elem(fd, &zero, &id);
-    close(fd);
-    return rc == -ENOENT;
+    return strcmp(xdp_program__name(program), member_name) == 0 &&
+           object_is_dead(xdp_program__fd(program));
 }
 
 /* One place is given back at a time: with that the dispatcher is another one. */

@@ -21,6 +21,7 @@ enum {
     ATTACH_TCX_EGRESS = 47,
     FILTER_HANDLE = 0x6d63, /* of the filter that stands in for TCX on older kernels */
     FILTER_PRIORITY = 0x6d63,
+    FILTER_TRIES = 50, /* looks whether its process is gone, 10 ms apart */
 };
 
 void loader_link_init(struct loader_link *link, int ifindex)
@@ -28,11 +29,7 @@ void loader_link_init(struct loader_link *link, int ifindex)
     *link = (struct loader_link){.ifindex = ifindex, .xdp = -1, .tc = -1};
 }
 
-/*
- * What came in by an interface before we saw it may be a write that is in flight: nothing that was
- * kept is valid, and nothing is kept that is asked for before such a write is given up.
- */
-static void close_gate(struct loader *loader)
+void loader_distrust(struct loader *loader, uint64_t ns)
 {
     const struct object *object = &loader->object;
     struct timespec now;
@@ -41,12 +38,22 @@ static void close_gate(struct loader *loader)
     if (object->kind != OBJECT_CHAIN)
         return;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    when = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec + object->settings->settle;
+    when =
+        (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec + ns + object->settings->settle;
     before = __atomic_load_n(&object->gate->done, __ATOMIC_SEQ_CST);
     while (before < when && !__atomic_compare_exchange_n(&object->gate->done, &before, when, false,
                                                          __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         continue;
     __atomic_fetch_add(&object->gate->word, CHAIN_VERSION, __ATOMIC_SEQ_CST);
+}
+
+/*
+ * What came in by an interface before we saw it may be a write that is in flight. Called before
+ * the programs answer and when they see everything.
+ */
+static void close_gate(struct loader *loader)
+{
+    loader_distrust(loader, 0);
 }
 
 int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool generic)
@@ -211,7 +218,30 @@ static enum bpf_tc_attach_point hook_of(const struct loader_link *link)
     return link->egress ? BPF_TC_EGRESS : BPF_TC_INGRESS;
 }
 
-/* Only one XDP program of ours can be on an interface, so a filter of ours is a dead server's. */
+/*
+ * Whether the filter in our place is one of ours whose process lives: with a dispatcher there may
+ * be two on an interface. The kernel empties the program array of a dead one a moment after its
+ * end.
+ */
+static bool filter_is_taken(const struct bpf_tc_hook *hook)
+{
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
+    const struct timespec pause = {0, 10 * 1000 * 1000};
+    bool taken = true;
+    int i, fd;
+
+    if (bpf_tc_query(hook, &opts))
+        return false;
+    fd = bpf_prog_get_fd_by_id(opts.prog_id);
+    if (fd < 0)
+        return false;
+    for (i = 0; i < FILTER_TRIES && (taken = !object_is_dead(fd)); i++)
+        nanosleep(&pause, NULL);
+    close(fd);
+    return taken;
+}
+
+/* A filter of a dead process is replaced. */
 static int attach_filter(struct loader *loader, struct loader_link *link)
 {
     LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = hook_of(link));
@@ -221,6 +251,8 @@ static int attach_filter(struct loader *loader, struct loader_link *link)
 
     if (rc && rc != -EEXIST)
         return rc;
+    if (filter_is_taken(&hook))
+        return -EBUSY;
     fd = load_filter(loader);
     if (fd < 0)
         return fd;

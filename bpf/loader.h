@@ -122,6 +122,11 @@ int loader_join_dispatcher(struct loader *loader, struct loader_link *link, char
                            size_t nreason);
 /* 0 or -errno. By TCX, else by a filter. */
 int loader_attach_tc(struct loader *loader, struct loader_link *link);
+/*
+ * Of the chain, which else has nothing to say to it: nothing that was kept is valid, and nothing is
+ * kept that is asked for within `ns`, and within `settle` after that.
+ */
+void loader_distrust(struct loader *loader, uint64_t ns);
 /* What loader_lost says, as bits. */
 enum { LOADER_LOST_XDP = 1 << 0, LOADER_LOST_TC = 1 << 1 };
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <bpf/bpf.h>
 
@@ -95,4 +96,21 @@ void object_set_xdp(struct object *object, uint32_t flags, bool for_links)
         if (!for_links)
             bpf_program__set_expected_attach_type(each, (enum bpf_attach_type)0);
     }
+}
+
+bool object_is_dead(int program)
+{
+    uint32_t map = 0, zero = 0, id;
+    struct bpf_prog_info info = {.nr_map_ids = 1, .map_ids = (uintptr_t)&map};
+    uint32_t ninfo = sizeof(info);
+    int fd, rc;
+
+    if (bpf_obj_get_info_by_fd(program, &info, &ninfo) || !map)
+        return false;
+    fd = bpf_map_get_fd_by_id(map);
+    if (fd < 0)
+        return false;
+    rc = bpf_map_lookup_elem(fd, &zero, &id);
+    close(fd);
+    return rc == -ENOENT;
 }

@@ -65,4 +65,10 @@ struct bpf_map *object_map(const struct object *object, const char *name);
 /* For XDP programs that call one another, which must agree in both; flags: BPF_F_XDP_*. */
 void object_set_xdp(struct object *object, uint32_t flags, bool for_links);
 
+/*
+ * Of a program that stands for another one and outlives it (alive.bpf.h): whether that is gone, so
+ * that its program array is empty. In doubt not.
+ */
+bool object_is_dead(int program);
+
 #endif

@@ -46,13 +46,16 @@ static bool is_loopback(const struct in6_addr *address)
 }
 
 /* Every interface has an address that is good for its own link, so that alone is no reason. */
-static bool carries(const struct ifaddrs *each, const struct in6_addr *addresses, size_t n)
+static bool carries(const struct ifaddrs *each, const struct in6_addr *addresses, size_t n,
+                    bool with_lo)
 {
     struct in6_addr own;
     size_t i;
 
     if (!(each->ifa_flags & IFF_UP) || !read_address(each->ifa_addr, &own))
         return false;
+    if (each->ifa_flags & IFF_LOOPBACK && with_lo)
+        return true;
     for (i = 0; i < n; i++)
         if (memcmp(&addresses[i], &own, sizeof(own)) == 0 ||
             (is_loopback(&addresses[i]) && is_loopback(&own)) ||
@@ -89,7 +92,7 @@ static bool is_listed(const char *name, char (*names)[IF_NAMESIZE], size_t n)
 }
 
 size_t auto_interfaces(const struct in6_addr *addresses, size_t n, char (*names)[IF_NAMESIZE],
-                       size_t max)
+                       size_t max, bool with_lo)
 {
     struct ifaddrs *all, *each;
     struct link_facts link;
@@ -98,7 +101,7 @@ size_t auto_interfaces(const struct in6_addr *addresses, size_t n, char (*names)
     if (getifaddrs(&all))
         return 0;
     for (each = all; each && found < max; each = each->ifa_next) {
-        if (!carries(each, addresses, n) || !find_lowest(each->ifa_name, &link) ||
+        if (!carries(each, addresses, n, with_lo) || !find_lowest(each->ifa_name, &link) ||
             is_listed(link.name, names, found))
             continue;
         memcpy(names[found++], link.name, IF_NAMESIZE);

@@ -176,15 +176,38 @@ static bool is_listed(const struct kcache *kcache, const char *name)
 static void add_automatic(struct kcache *kcache, const struct in6_addr *addresses, size_t n)
 {
     char names[KCACHE_MAX_INTERFACES][IF_NAMESIZE], ignored[128];
-    size_t found = auto_interfaces(addresses, n, names, KCACHE_MAX_INTERFACES), i;
+    size_t found, i;
 
+    /* The chain has to see what is written on this machine as well. */
+    found = auto_interfaces(addresses, n, names, KCACHE_MAX_INTERFACES, kcache->chain.wanted);
     for (i = 0; i < found && kcache->ninterfaces < KCACHE_MAX_INTERFACES; i++)
         if (!is_listed(kcache, names[i]) && !attach_find(&kcache->attached[kcache->ninterfaces],
                                                          names[i], ignored, sizeof(ignored)))
             kcache->ninterfaces++;
 }
 
-/* To all interfaces, or with `error` to none. One of bmc=auto that refuses is left out. */
+/* What the chain does not see is to be known. */
+static void say_unwatched(const struct kcache *kcache, const struct in6_addr *addresses, size_t n)
+{
+    char names[KCACHE_MAX_INTERFACES][IF_NAMESIZE], text[KCACHE_MAX_INTERFACES * IF_NAMESIZE * 2];
+    size_t found = auto_interfaces(addresses, n, names, KCACHE_MAX_INTERFACES, true), used = 0, i;
+
+    text[0] = '\0';
+    for (i = 0; i < found; i++)
+        if (!is_listed(kcache, names[i]))
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", used ? ", " : "",
+                                     names[i]);
+    if (used)
+        fprintf(stderr,
+                "bmc: not watched: %s; what is written by way of them leaves old values for up to "
+                "%u ms (name them too, or auto)\n",
+                text, kcache->chain.max_age_ms);
+}
+
+/*
+ * To all interfaces, or with `error` to none. One of bmc=auto that refuses is left out, but not of
+ * the chain, which would not see what is written there.
+ */
 static int attach_all(struct kcache *kcache, char *error, size_t nerror)
 {
     unsigned int i = 0;
@@ -194,7 +217,7 @@ static int attach_all(struct kcache *kcache, char *error, size_t nerror)
             i++;
             continue;
         }
-        if (i < kcache->nnamed)
+        if (i < kcache->nnamed || kcache->chain.wanted)
             return -1;
         if (kcache->ninterfaces > 1)
             fprintf(stderr, "%s; left to the server\n", error);
@@ -224,6 +247,8 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
     }
     monitor_watch(kcache->monitor, kcache->attached, kcache->ninterfaces);
     let_tc_follow(kcache);
+    if (kcache->chain.wanted)
+        say_unwatched(kcache, addresses, n);
     return 0;
 }
 

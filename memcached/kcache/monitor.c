@@ -22,6 +22,7 @@ enum {
     LOOK_MS = 1000,    /* between looks at the attachments: a link that was cut says nothing */
     PATIENCE_S = 60,   /* the longest wait before attaching is tried again, */
     LOSSES_MAX = 3,    /* and how often somebody may detach us within it */
+    BLIND_S = 2,       /* that the chain keeps nothing, from a look at which it does not see all */
     REASON_TEXT = 512, /* of an error */
 };
 
@@ -138,16 +139,25 @@ static void change_state(struct monitor *monitor, struct watched *watched, enum 
     monitor->events.interface_events++;
 }
 
-/* TC answers what XDP leaves to it only if it stands behind every XDP program. */
+/*
+ * TC answers what XDP leaves to it only if it stands behind every XDP program. The chain keeps
+ * nothing while writes may come by an interface where it does not see them.
+ */
 static void tell_programs(struct monitor *monitor)
 {
-    bool tc_follows = true;
+    bool tc_follows = true, blind = false;
     size_t i;
 
-    for (i = 0; i < monitor->nwatched; i++)
-        if (monitor->watched[i].at->link.xdp >= 0)
-            tc_follows &= attach_has_tc(monitor->watched[i].at);
+    for (i = 0; i < monitor->nwatched; i++) {
+        const struct watched *watched = &monitor->watched[i];
+
+        if (watched->at->link.xdp >= 0)
+            tc_follows &= attach_has_tc(watched->at);
+        blind |= watched->state == KCACHE_DETACHED || watched->state == KCACHE_GIVEN_UP;
+    }
     loader_set_tc(monitor->loader, tc_follows, monitor->mode == KCACHE_TC);
+    if (blind && loader_is_chain(monitor->loader))
+        loader_distrust(monitor->loader, BLIND_S * UINT64_C(1000000000));
 }
 
 static bool is_complete(const struct monitor *monitor, const struct watched *watched)
