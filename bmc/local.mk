@@ -2,6 +2,7 @@
 # bmc: the chain in front of a memcached that is not ours.
 if ENABLE_BMC
 bin_PROGRAMS += bmc/bmc
+man_MANS = doc/bmc.1
 endif
 bmc_bmc_SOURCES = bmc/main.c bmc/options.c bmc/options.h bmc/run.c bmc/run.h \
     bmc/sockets.c bmc/sockets.h bmc/stats.c bmc/stats.h

@@ -13,6 +13,7 @@ import server
 import tap
 
 PAGE = os.path.join(os.path.abspath(os.environ.get("BUILDDIR", ".")), "memcached.1")
+BMC_PAGE = os.path.join(os.environ.get("SRCDIR", "."), "doc", "bmc.1")
 SECTIONS = """NAME SYNOPSIS DESCRIPTION OPTIONS LISTENING PRIVILEGES SIGNALS ENVIRONMENT EXAMPLES"""
 LETTERS = "pUsaAldrumMckvhiVPfnLDtRCbBIFXSYeZo"
 WORDS = """maxconns_fast no_maxconns_fast hashpower no_hashexpand slab_reassign no_slab_reassign
@@ -64,8 +65,11 @@ def options_that_the_help_shows():
 def mandoc_has_nothing_to_say():
     if not shutil.which("mandoc"):
         tap.skip_all("mandoc is missing: apt-get install mandoc")
-    done = subprocess.run(["mandoc", "-Tlint", PAGE], capture_output=True, text=True, check=False)
-    tap.is_((done.returncode, done.stdout), (0, ""), "mandoc -Tlint finds nothing")
+    for path in (PAGE, BMC_PAGE):
+        done = subprocess.run(["mandoc", "-Tlint", path], capture_output=True, text=True,
+                              check=False)
+        tap.is_((done.returncode, done.stdout), (0, ""),
+                "mandoc -Tlint finds nothing in " + os.path.basename(path))
     done = subprocess.run(["mandoc", "-Tascii", PAGE], capture_output=True, check=False)
     tap.ok(done.returncode == 0 and len(done.stdout) > 5000, "and it can be shown")
 

@@ -128,6 +128,25 @@ def attach_loss(interface, namespace, one_in):
             os.close(program)
 
 
+def fill_tcx_egress(interface, namespace):
+    """Links of programs on the way out until there is room for no other, as file descriptors;
+    none before Linux 6.6, which has filters alone."""
+    links = []
+    # r0 = TCX_NEXT; exit
+    code = struct.pack("<BBhi", 0xb7, 0, 0, -1) + struct.pack("<BBhi", 0x95, 0, 0, 0)
+    with inside(namespace):
+        index = socket.if_nametoindex(interface)
+        while True:
+            program = _load(_PROG_TYPE_SCHED_CLS, code, 0, b"test_next")
+            try:
+                links.append(_bpf(_LINK_CREATE, struct.pack("<IIIIIIQ", program, index,
+                                                            _TCX_EGRESS, 0, 0, 0, 0)))
+            except OSError:
+                return links
+            finally:
+                os.close(program)
+
+
 # --- what is attached ----------------------------------------------------------
 
 def link(interface, namespace):

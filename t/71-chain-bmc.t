@@ -1,0 +1,265 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The program bmc and the words of mode=chain: options, what is said, statistics, memory."""
+import json
+import os
+import re
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import chain
+import client
+import kernel
+import netns
+import server
+import tap
+
+SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
+BMC = kernel.beside("bmc/bmc")
+
+if not os.access(BMC, os.X_OK):
+    tap.ok(False, "the program %s is there" % BMC)
+    raise SystemExit(1)
+
+
+def run(*words, namespace=None):
+    enter = ["nsenter", "--net=/run/netns/" + namespace] if namespace else []
+    done = subprocess.run(enter + [BMC, *map(str, words)], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=60)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def source(path):
+    with open(os.path.join(SRCDIR, path), encoding="utf-8") as file:
+        return file.read()
+
+
+# Words, and what the line has to say.
+WRONG = (
+    ((), "which interface"),
+    (("--port", "11211"), "which interface"),
+    (("lo", "--port", "0"), "--port 0: .*1 to 65535"),
+    (("lo", "--port", "65536"), "--port 65536: "),
+    (("lo", "--port", "1x"), "--port 1x: "),
+    (("lo", "--port", ""), "--port : "),
+    (("lo", "--port"), "--port: a value is missing"),
+    (("lo", "--address", "localhost"), "--address localhost: .*IPv4 or IPv6"),
+    (("lo", "--entries", "0"), "--entries 0: .*16777216"),
+    (("lo", "--entries", "16777217"), "--entries 16777217: "),
+    (("lo", "--entries", "8/"), "--entries 8/: "),
+    (("lo", "--entries", "8/8/8/8"), "--entries 8/8/8/8: "),
+    (("lo", "--key-max", "251"), "--key-max 251: .*1 to 250"),
+    (("lo", "--value-max", "1301"), "--value-max 1301: .*1 to 1300"),
+    (("lo", "--max-age", "0"), "--max-age 0: "),
+    (("lo", "--max-age", "-1"), "--max-age -1: "),
+    (("lo", "--settle", "9"), "--settle 9: "),
+    (("lo", "--connections", "0"), "--connections 0: "),
+    (("lo", "--mode", "tc"), "mode=chain cannot go with mode=tc"),
+    (("lo", "--mode", "fast"), "--mode fast: mode is one of"),
+    (("lo", "--allow", "example"), "--allow example: allow= takes"),
+    (("lo", "--rate", "0"), "--rate 0: rate= takes"),
+    (("lo", "--amplification", "0"), "--amplification 0: "),
+    (("lo", "--interval", "0"), "--interval 0: .*seconds"),
+    (("lo", "--user", ""), "--user : "),
+    (("lo", "--no-such"), "--no-such: there is no such option"),
+    (("lo", "-x"), "-x: there is no such option"),
+    (("lo,,lo",), "needs the name of an interface"),
+    (("an-interface-name",), "too long"),
+    (tuple("if%d" % i for i in range(17)), "at most 16"),
+)
+
+
+@tap.case
+def wrong_words():
+    for words, want in WRONG:
+        status, out, error = run(*words)
+        name = "bmc " + " ".join(words)
+        tap.is_((status, out, error.count("\n")), (64, "", 1), "%s: status 64, one line" % name)
+        tap.like(error, "^bmc: .*" + want, "%s: says why" % name)
+
+
+@tap.case
+def texts():
+    status, out, error = run("--help")
+    tap.is_((status, error), (0, ""), "--help ends with status 0")
+    options = set(re.findall(r"^  --([a-z-]+)", out, re.M))
+    tap.is_(options, set(re.findall(r"\.It Fl Fl ([a-z-]+)", source("doc/bmc.1"))),
+            "the manual has the same options")
+    tap.ok(all(len(line) <= 100 for line in out.splitlines()), "no line of it is too long")
+    tap.is_(run("--version")[:2], (0, "bmc %s\n" % server.run("-V")[1].split()[-1]),
+            "--version says memcached's")
+    status, _, error = run("stats", "--port", 1)
+    tap.is_((status, error.count("\n")), (1, 1), "`bmc stats` where none runs: status 1, a line")
+
+
+@tap.case
+def words_of_the_server():
+    for words, want in (("mode=chain,mode=tc", "cannot go with mode=tc"),
+                        ("entries=8", "are of mode=chain"), ("mode=chain,entries=no", "entries="),
+                        ("mode=chain,keymax=0", "keymax="), ("mode=chain,maxage=", "maxage=")):
+        status, _, error = server.run("-U", "11211", "-X", "bmc=lo," + words)
+        tap.ok(status == 64, "-X bmc=lo,%s: status 64" % words)
+        tap.like(error, "bmc: .*" + want, "and says why")
+
+
+class Ground:
+    """A server that knows nothing of the kernel, on a machine of its own."""
+
+    def __init__(self, links=1, **options):
+        self.pair = netns.Pair(links)
+        netns.enter(self.pair.client)
+        self.machine = server.Server(namespace=self.pair.server, listen="0.0.0.0",
+                                     host=self.pair.address(), **options)
+
+    def start(self, *interfaces, **options):
+        return chain.Bmc(interfaces or ["sv0"], self.machine.port, self.pair.server, **options)
+
+    def refused(self, words, want, name):
+        status, _, error = run("--port", self.machine.port, *words, namespace=self.pair.server)
+        tap.is_(status, 71, "%s: status 71" % name)
+        tap.like(error, "(?m)^bmc: .*" + want, "%s: it is said why" % name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.machine.stop()
+        self.pair.close()
+
+
+@tap.case
+def what_is_said_at_the_start():
+    with Ground(links=2) as ground:
+        early = [ground.machine.stream() for _ in range(3)]
+        for stream in early:
+            stream.ask(b"version\r\n")
+        with_lines = ground.start("sv0")
+        tap.like(with_lines.log(), "(?m)^bmc: sv0: XDP native, TC egress ", "how it is attached")
+        tap.like(with_lines.log(), "(?m)^bmc: port %d: room for 131072 items.* MB$"
+                 % ground.machine.port, "the room and the memory")
+        tap.like(with_lines.log(), "(?m)^bmc: TCP connections .* there before .*: 3; `ss -K sport "
+                 "= :%d`" % ground.machine.port, "connections that cannot be followed")
+        tap.like(with_lines.log(), "(?m)^bmc: not watched: lo, sv1; .* up to 1000 ms",
+                 "interfaces that are not watched")
+        with_lines.stop()
+        alone = ground.start("lo", "sv0", "sv1")
+        tap.ok("not watched" not in alone.log(), "with all interfaces nothing of that")
+        alone.stop()
+        other = chain.Bmc(["sv0"], server.free_port(ground.pair.server), ground.pair.server)
+        tap.like(other.log(), "(?m)^bmc: nobody listens on UDP port", "that there is no memcached")
+        tap.ok("cannot be followed" not in other.log(), "and nothing of connections")
+        other.stop()
+        for stream in early:
+            stream.close()
+
+
+@tap.case
+def refusals():
+    with Ground() as ground:
+        ground.refused(["sv7"], "there is no interface sv7", "no such interface")
+        foreign = netns.attach_pass("sv0", ground.pair.server)
+        before = netns.link("sv0", ground.pair.server)["xdp"]["prog"]["id"]
+        ground.refused(["sv0"], "sv0: another XDP program is attached .*stays", "another's program")
+        ground.refused(["auto"], "sv0: another XDP program is attached", "the same with auto")
+        tap.is_(netns.link("sv0", ground.pair.server)["xdp"]["prog"]["id"], before, "it stays")
+        os.close(foreign)
+        first = ground.start()
+        ground.refused(["lo"], "another one runs for port %d" % ground.machine.port, "a second one")
+        status, _, error = run("--port", 7, "sv0", namespace=ground.pair.server)
+        tap.is_(status, 71, "one for another port on the same interface: status 71")
+        tap.like(error, "another XDP program is attached .*rx_filter", "and why")
+        first.stop()
+
+
+def maps_of(bmc):
+    """The maps that the process holds, by name, as bpftool shows them."""
+    found = {}
+    for fd in os.listdir("/proc/%d/fdinfo" % bmc.pid):
+        with open("/proc/%d/fdinfo/%s" % (bmc.pid, fd), encoding="ascii") as file:
+            number = re.search(r"^map_id:\s*(\d+)", file.read(), re.M)
+        if number:
+            shown = json.loads(netns.sh("bpftool", "-j", "map", "show", "id", number.group(1)))
+            found[shown["name"]] = shown
+    return found
+
+
+@tap.case
+def memory_is_what_was_asked_for():
+    sizes = {}
+    with Ground() as ground:
+        for entries, words in ((1000, {}), (1 << 16, {}), (1 << 16, {"value_max": 100}),
+                               (64, {"key_max": 20, "value_max": 8})):
+            bmc = ground.start(entries=entries, connections=64, **words)
+            rows, maps = bmc.stats(), maps_of(bmc)
+            name = "%d entries%s" % (entries, "".join(", %s %d" % w for w in words.items()))
+            want = 1 << (entries - 1).bit_length()
+            tap.is_((maps["buckets"]["max_entries"], rows["entries"]), (want, str(want)), name)
+            tap.ok(maps["buckets"]["bytes_memlock"] <= want * 128 + 8192,
+                   "%s: two cache lines each" % name)
+            tap.is_(int(rows["chain_bytes"]), sum(m["bytes_memlock"] for m in maps.values()),
+                    "%s: chain_bytes is what bpftool says of the maps" % name)
+            sizes[entries, len(words)] = int(rows["chain_bytes"]), rows
+            bmc.stop()
+    tap.ok(sizes[1 << 16, 0][0] - sizes[1000, 0][0] > 15 << 20, "more entries take more memory")
+    tap.is_((sizes[1 << 16, 0][1]["medium_blocks"], sizes[1 << 16, 0][1]["large_blocks"]),
+            ("16384", "4096"), "a quarter of them may be of medium size, a sixteenth large")
+    tap.is_((sizes[1 << 16, 1][1]["medium_blocks"], sizes[1 << 16, 1][1]["large_blocks"]),
+            ("16384", "1"), "values of 100 bytes need no large blocks")
+    tap.is_((sizes[64, 2][1]["medium_blocks"], sizes[64, 2][1]["large_blocks"]), ("1", "1"),
+            "and such of 8 bytes no blocks at all")
+
+
+@tap.case
+def statistics():
+    page = {key for path in ("doc/kernel-path.md", "doc/chain.md")
+            for row in source(path).split("| `stats bmc` | |\n")[1].split("\n\n")[0].splitlines()
+            for key in re.findall("`([^`]+)`", row.split(" | ")[0])}
+    manual = set(re.findall(r"^\.It Cm (\w+)$", source("doc/bmc.1"), re.M))
+    with Ground() as ground:
+        bmc = ground.start(settle=50, max_age=60000, interval=1)
+        rows = {re.sub("^sv0:", "IFACE:", key) for key in bmc.stats()}
+        tap.is_(sorted(rows - page), [], "doc/chain.md has all that are the chain's")
+        tap.is_(sorted(page - rows), ["bmc_enabled", "maps_refused", "reason", "segments",
+                                      "table_segments"], "and all but the store's are printed")
+        tap.ok({"fills", "miss_empty", "writes_seen", "entries"} <= manual, "the manual has them")
+        tcp, udp = ground.machine.stream(), ground.machine.udp()
+        tcp.set(b"k", b"v")
+        asked = lambda: udp.ask(b"get k\r\n") and int(bmc.stats()["hits"]) > 0
+        tap.ok(server.wait_for(asked), "a get is answered by the kernel")
+        line = r"^\d+ requests/s, [\d.]+ % answered, \d+ fills/s, \d+ writes/s, \d+ closed/s, " \
+               r"\d+ unfollowed/s, \d+ connections$"
+        tap.ok(server.wait_for(lambda: re.search(r"(?m)^[1-9]\d* req.* 1 connections$", bmc.log())),
+               "a line a second says so")
+        tap.is_([row for row in bmc.log().splitlines()
+                 if not row.startswith("bmc: ") and not re.match(line, row)], [],
+                "and there are no other lines")
+        bmc.stop()
+
+
+@tap.case
+def plain_stats_have_the_chains_hits():
+    m = chain.Machines(chain.OURS)
+    tcp = m.tcp
+    tcp.set(b"k", b"v")
+    before, rows = tcp.stats(), m.counts()
+    for _ in range(20):
+        m.udp.ask(b"get k\r\n")
+    after, grown = tcp.stats(), m.counts()["hits"] - rows["hits"]
+    tap.ok(grown > 0, "the kernel has answered")
+    tap.is_([int(after[key]) - int(before[key]) for key in ("cmd_get", "get_hits", "get_misses")],
+            [20, 20, 0], "each get counts once, whoever answered it")
+    tcp.ask(b"stats reset\r\n")
+    tap.is_((tcp.stats()["get_hits"], m.control.stats("bmc")["hits"]), ("0", "0"),
+            "a reset sets both back")
+    udp = m.udp
+    tcp.ask(b"verbosity 2\r\n")
+    before = m.counts()
+    udp.ask(b"get k\r\n")
+    tap.is_(m.counts()["hits"], before["hits"], "the kernel stands aside while all is logged")
+    tcp.ask(b"verbosity 0\r\n")
+    m.stop()
+
+
+tap.run(120)
