@@ -26,7 +26,7 @@ const struct chain_settings chain_lab_settings = {.entries = ENTRIES,
                                                   .max_age = HOUR * TICKS,
                                                   .settle = 1000000000};
 
-static int map_fd(struct chain_lab *chain, const char *name)
+int chain_lab_map(struct chain_lab *chain, const char *name)
 {
     return bpf_map__fd(object_map(&chain->lab.loader->object, name));
 }
@@ -53,7 +53,7 @@ void chain_lab_open(struct chain_lab *chain, const struct chain_settings *settin
     lab_own(chain->lab.control);
     chain->all = chain->lab.loader->object.gate;
     chain->buckets = mmap(NULL, buckets_size(chain), PROT_READ | PROT_WRITE, MAP_SHARED,
-                          map_fd(chain, "buckets"), 0);
+                          chain_lab_map(chain, "buckets"), 0);
     if (chain->buckets == MAP_FAILED)
         skip_all("cannot map the table");
     chain_lab_clear(chain);
@@ -73,7 +73,7 @@ void chain_lab_clear(struct chain_lab *chain)
     memset(chain->buckets, 0, chain->settings.entries * sizeof(*chain->buckets));
     *chain->all = (struct chain_gate){0};
     for (i = 0; i < chain->settings.nasks; i++)
-        bpf_map_update_elem(map_fd(chain, "asks"), &i, &ask, BPF_ANY);
+        bpf_map_update_elem(chain_lab_map(chain, "asks"), &i, &ask, BPF_ANY);
 }
 
 struct chain_bucket *chain_lab_bucket(struct chain_lab *chain, const char *key, size_t nkey)
@@ -124,25 +124,32 @@ bool chain_misses(struct chain_lab *chain, const struct frame *request, enum cha
     return passes && counted_once(&before, &after, miss);
 }
 
-bool chain_replies(struct chain_lab *chain, const struct frame *request, const char *text,
-                   size_t ntext, enum chain_count counted)
+bool chain_leaves(struct chain_lab *chain, const struct frame *frame, enum chain_count counted)
 {
     struct chain_counts before, after;
-    struct frame reply, out;
+    struct frame out;
     uint32_t verdict;
 
-    frame_answer(&reply, request, text, ntext);
-    frame_shape(&reply, &chain->lab.shape);
     loader_chain_counts(chain->lab.loader, &before);
-    verdict = lab_run(&chain->lab, LOADER_TC, &reply, &out);
+    verdict = lab_run(&chain->lab, LOADER_TC, frame, &out);
     loader_chain_counts(chain->lab.loader, &after);
-    if (verdict != UINT32_MAX || !frame_equal(&reply, &out)) {
+    if (verdict != UINT32_MAX || !frame_equal(frame, &out)) {
         diag("verdict %u", verdict);
-        frame_dump("reply", &reply);
+        frame_dump("reply", frame);
         frame_dump("left", &out);
         return false;
     }
     return counted == CHAIN_COUNTS || counted_once(&before, &after, counted);
+}
+
+bool chain_replies(struct chain_lab *chain, const struct frame *request, const char *text,
+                   size_t ntext, enum chain_count counted)
+{
+    struct frame reply;
+
+    frame_answer(&reply, request, text, ntext);
+    frame_shape(&reply, &chain->lab.shape);
+    return chain_leaves(chain, &reply, counted);
 }
 
 bool chain_keeps(struct chain_lab *chain, const char *request, const char *text, size_t ntext)

@@ -29,12 +29,16 @@ void chain_lab_close(struct chain_lab *chain);
 /* Forgets all entries, writes and asks. */
 void chain_lab_clear(struct chain_lab *chain);
 
+/* The descriptor of a map. */
+int chain_lab_map(struct chain_lab *chain, const char *name);
 struct chain_bucket *chain_lab_bucket(struct chain_lab *chain, const char *key, size_t nkey);
 uint64_t chain_lab_count(struct chain_lab *chain, enum chain_count count);
 uint64_t chain_lab_now(void);
 
 /* A get is passed as it came, and is a miss of this kind. */
 bool chain_misses(struct chain_lab *chain, const struct frame *request, enum chain_count miss);
+/* A frame leaves as it is; `counted` once: what became of it. CHAIN_COUNTS: whatever. */
+bool chain_leaves(struct chain_lab *chain, const struct frame *frame, enum chain_count counted);
 /* The server's reply to it leaves as it is; `counted` once: what became of it. */
 bool chain_replies(struct chain_lab *chain, const struct frame *request, const char *text,
                    size_t ntext, enum chain_count counted);

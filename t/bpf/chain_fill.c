@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which replies the chain keeps, for how long, and which not. */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <bpf/bpf.h>
+
+#include "t/bpf/chain_lab.h"
+#include "t/lib/tap.h"
+
+enum { VERSION = 1 << 16, SECOND = 1000000000 };
+
+#define TEXT(text) text, sizeof(text) - 1
+
+static const char reply_k[] = "VALUE k 0 1\r\nv\r\nEND\r\n";
+#define REPLY reply_k, sizeof(reply_k) - 1
+
+static void get_k(struct frame *frame, unsigned int id)
+{
+    frame_request(frame, TEXT("get k\r\n"));
+    frame->bytes[42] = (uint8_t)(id >> 8);
+    frame->bytes[43] = (uint8_t)id;
+}
+
+static struct chain_gate *gate_k(struct chain_lab *chain)
+{
+    return &chain_lab_bucket(chain, "k", 1)->gate;
+}
+
+/* The key is asked for, and its reply kept. */
+static bool keep_k(struct chain_lab *chain)
+{
+    struct frame frame;
+
+    get_k(&frame, 1);
+    return lab_passes(&chain->lab, LOADER_XDP, &frame, LAB_UNCOUNTED) &&
+           chain_replies(chain, &frame, REPLY, CHAIN_FILLS);
+}
+
+static bool answers_k(struct chain_lab *chain)
+{
+    struct frame frame;
+
+    get_k(&frame, 2);
+    return lab_answers(&chain->lab, LOADER_XDP, &frame, REPLY);
+}
+
+static bool misses_k(struct chain_lab *chain, enum chain_count miss)
+{
+    struct frame frame;
+
+    get_k(&frame, 3);
+    return chain_misses(chain, &frame, miss);
+}
+
+/* --- gates ---------------------------------------------------------------------------------- */
+
+static void gate_enter(struct chain_gate *gate, uint64_t until)
+{
+    gate->until = until;
+    __atomic_fetch_add(&gate->word, VERSION + 1, __ATOMIC_SEQ_CST);
+}
+
+static void gate_leave(struct chain_gate *gate)
+{
+    __atomic_store_n(&gate->done, chain_lab_now(), __ATOMIC_SEQ_CST);
+    __atomic_fetch_sub(&gate->word, 1, __ATOMIC_SEQ_CST);
+}
+
+static void test_gate(struct chain_lab *chain, struct chain_gate *gate, const char *name)
+{
+    struct frame frame;
+
+    chain_lab_clear(chain);
+    ok(keep_k(chain) && answers_k(chain), "%s: an entry is served", name);
+    gate_enter(gate, chain_lab_now() + SECOND);
+    ok(misses_k(chain, CHAIN_MISS_WRITTEN), "%s: from the moment on that a write comes no more",
+       name);
+    get_k(&frame, 1);
+    ok(chain_misses(chain, &frame, CHAIN_MISS_WRITTEN) &&
+           chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
+       "%s: while the write is in flight no reply is kept", name);
+    ok(chain_misses(chain, &frame, CHAIN_MISS_WRITTEN), "%s: one is asked for before its reply",
+       name);
+    gate_leave(gate);
+    ok(misses_k(chain, CHAIN_MISS_WRITTEN), "%s: a write's end makes nothing valid", name);
+    ok(chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
+       "%s: what was asked for before the write's reply left is not kept", name);
+    chain_lab_clear(chain);
+    gate_enter(gate, chain_lab_now() + SECOND);
+    gate_leave(gate);
+    ok(keep_k(chain) && answers_k(chain), "%s: what is asked for after that is", name);
+}
+
+static void test_late(struct chain_lab *chain, struct chain_gate *gate, const char *name)
+{
+    struct frame frame;
+
+    chain_lab_clear(chain);
+    gate_enter(gate, chain_lab_now());
+    get_k(&frame, 1);
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
+           chain_replies(chain, &frame, REPLY, CHAIN_WRITES_LATE),
+       "%s: a write without a reply is given up in the end, and what came till then not kept",
+       name);
+    ok(keep_k(chain) && answers_k(chain), "%s: what comes after that is", name);
+}
+
+static void test_gates(struct chain_lab *chain)
+{
+    test_gate(chain, gate_k(chain), "the key's gate");
+    test_gate(chain, chain->all, "the table's gate");
+    test_late(chain, gate_k(chain), "the key's gate");
+    test_late(chain, chain->all, "the table's gate");
+}
+
+/* Another key's write closes what shares its bucket, and nothing else. */
+static void test_neighbour(struct chain_lab *chain)
+{
+    chain_lab_clear(chain);
+    ok(keep_k(chain), "an entry");
+    gate_enter(&chain->buckets[(chain_lab_bucket(chain, "k", 1) - chain->buckets) ^ 1].gate, 0);
+    ok(answers_k(chain), "a write to the next bucket leaves it as it is");
+}
+
+/* --- age -------------------------------------------------------------------------------------- */
+
+static void test_age(void)
+{
+    struct chain_settings settings = chain_lab_settings;
+    struct chain_bucket *bucket;
+    struct chain_lab chain;
+
+    settings.max_age = 100000;
+    chain_lab_open(&chain, &settings, NULL);
+    ok(keep_k(&chain) && answers_k(&chain), "an entry is served");
+    bucket = chain_lab_bucket(&chain, "k", 1);
+    bucket->stamp -= 99000;
+    ok(answers_k(&chain), "as long as it is no older than --max-age");
+    bucket->stamp -= 1001;
+    ok(misses_k(&chain, CHAIN_MISS_AGE), "and then no more");
+    bucket->stamp += 200000;
+    ok(misses_k(&chain, CHAIN_MISS_AGE), "one from the future is none");
+    chain_lab_close(&chain);
+}
+
+/* --- asks ----------------------------------------------------------------------------------- */
+
+/* Makes all asks older. */
+static void asks_age(struct chain_lab *chain, uint64_t by)
+{
+    struct chain_ask ask;
+    uint32_t i;
+
+    for (i = 0; i < chain->settings.nasks; i++) {
+        bpf_map_lookup_elem(chain_lab_map(chain, "asks"), &i, &ask);
+        ask.first -= ask.first ? by : 0;
+        ask.next -= ask.next ? by : 0;
+        bpf_map_update_elem(chain_lab_map(chain, "asks"), &i, &ask, BPF_ANY);
+    }
+}
+
+static void test_not_asked(struct chain_lab *chain)
+{
+    static const struct {
+        const char *name;
+        size_t at; /* a byte of the request that is another */
+    } rows[] = {
+        {"id", 43},
+        {"client's port", 35},
+        {"client's address", 29},
+        {"server's address", 33},
+    };
+    struct frame asked, other;
+    size_t i;
+
+    chain_lab_clear(chain);
+    get_k(&asked, 1);
+    ok(chain_replies(chain, &asked, REPLY, CHAIN_FILL_NOT_ASKED),
+       "a reply that nobody asked for is not kept");
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        chain_lab_clear(chain);
+        other = asked;
+        other.bytes[rows[i].at] ^= 1;
+        ok(chain_misses(chain, &asked, CHAIN_MISS_EMPTY) &&
+               chain_replies(chain, &other, REPLY, CHAIN_FILL_NOT_ASKED),
+           "nor one with another %s", rows[i].name);
+        ok(chain_replies(chain, &asked, REPLY, CHAIN_FILLS), "its own is");
+        ok(chain_replies(chain, &asked, REPLY, CHAIN_FILL_NOT_ASKED), "once");
+    }
+}
+
+/* The earliest of those that cannot be told apart. */
+static void test_same_id(struct chain_lab *chain)
+{
+    struct chain_gate *gate = gate_k(chain);
+    struct frame frame;
+
+    chain_lab_clear(chain);
+    get_k(&frame, 1);
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "a request");
+    gate_enter(gate, chain_lab_now() + SECOND);
+    gate_leave(gate);
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "a write, and a request with the same id");
+    ok(chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING) &&
+           chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
+       "neither reply is kept, since each may be the first one's");
+    ok(keep_k(chain), "when both have left the id is as good as new");
+}
+
+/* Requests whose replies we do not know hold the place. */
+static void test_hold(struct chain_lab *chain)
+{
+    static const char *const others[] = {"gets k\r\n", "get k\r\nget k\r\n", "get \r\n"};
+    struct chain_gate *gate = gate_k(chain);
+    struct frame other, frame;
+    size_t i;
+
+    for (i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        chain_lab_clear(chain);
+        get_k(&frame, 1);
+        frame_request(&other, others[i], strlen(others[i]));
+        memcpy(other.bytes + 42, frame.bytes + 42, 2);
+        lab_run(&chain->lab, LOADER_XDP, &other, &(struct frame){.n = 0});
+        *gate = *chain->all = (struct chain_gate){0};
+        gate_enter(gate, chain_lab_now() + SECOND);
+        gate_leave(gate);
+        ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
+               chain_replies(chain, &frame, TEXT("END\r\n"), CHAIN_COUNTS) &&
+               chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING) &&
+               chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
+           "behind request %zu that has its id, no reply to a get counts as later than that", i);
+        asks_age(chain, 2 * (uint64_t)SECOND);
+        ok(keep_k(chain), "until that is two seconds old");
+    }
+}
+
+static void test_rotation(struct chain_lab *chain)
+{
+    struct chain_gate *gate = gate_k(chain);
+    struct frame frame;
+
+    chain_lab_clear(chain);
+    get_k(&frame, 1);
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "a request that the server drops");
+    asks_age(chain, CHAIN_ASK_NS - SECOND / 2);
+    gate_enter(gate, chain_lab_now() + SECOND);
+    gate_leave(gate);
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
+           chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
+       "holds its id for a while: a reply to the next is judged by its time");
+    asks_age(chain, SECOND / 2);
+    gate->done -= SECOND / 2;
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
+           chain_replies(chain, &frame, REPLY, CHAIN_FILLS),
+       "then the next one's time follows");
+    chain_lab_clear(chain);
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "another such request");
+    asks_age(chain, CHAIN_ASK_NS);
+    ok(chain_replies(chain, &frame, REPLY, CHAIN_FILL_NOT_ASKED),
+       "a reply that is two seconds late is to nobody");
+}
+
+/* Many requests on one place. */
+static void test_one_place(void)
+{
+    struct chain_settings settings = chain_lab_settings;
+    struct chain_lab chain;
+    struct chain_gate *gate;
+    struct frame a, b;
+
+    settings.nasks = 1;
+    chain_lab_open(&chain, &settings, NULL);
+    gate = gate_k(&chain);
+    get_k(&a, 1);
+    get_k(&b, 2);
+    ok(chain_misses(&chain, &a, CHAIN_MISS_EMPTY) && chain_misses(&chain, &b, CHAIN_MISS_EMPTY) &&
+           chain_replies(&chain, &b, REPLY, CHAIN_FILLS),
+       "two requests on one place are kept");
+    chain_lab_clear(&chain);
+    ok(chain_misses(&chain, &a, CHAIN_MISS_EMPTY), "a request");
+    gate_enter(gate, chain_lab_now() + SECOND);
+    gate_leave(gate);
+    ok(chain_misses(&chain, &b, CHAIN_MISS_EMPTY) &&
+           chain_replies(&chain, &b, REPLY, CHAIN_FILL_WRITING),
+       "the second counts as the first");
+    ok(chain_misses(&chain, &b, CHAIN_MISS_EMPTY) &&
+           chain_replies(&chain, &a, REPLY, CHAIN_FILL_WRITING),
+       "and as long as that may be in flight a third does so too");
+    chain_lab_close(&chain);
+}
+
+/* --- what replies look like ------------------------------------------------------------------ */
+
+static void test_forms(struct chain_lab *chain)
+{
+    static const struct {
+        const char *text;
+        enum chain_count counted;
+    } rows[] = {
+        {"VALUE k 0 1 77\r\nv\r\nEND\r\n", CHAIN_FILL_FORM}, /* gets */
+        {"VALUE k 0 1\r\nv\r\nENDX", CHAIN_FILL_FORM},
+        {"VALUE k 0 1\r\nv\r\nEND\r\n\r\n", CHAIN_FILL_FORM},
+        {"VALUE k 0 2\r\nv\r\nEND\r\n", CHAIN_FILL_FORM},
+        {"VALUE k 0 0\r\nv\r\nEND\r\n", CHAIN_FILL_FORM},
+        {"VALUE k 0 99\r\nv\r\nEND\r\n", CHAIN_FILL_FORM},
+        {"VALUE k 0 \r\nv\r\nEND\r\n", CHAIN_FILL_FORM},
+        {"VALUE k  1\r\nv\r\nEND\r\n", CHAIN_FILL_FORM},
+        {"VALUE k 0 -1\r\nv\r\nEND\r\n", CHAIN_FILL_FORM},
+        {"VALUE k 0 1\nv\r\nEND\r\n", CHAIN_FILL_FORM},
+        {"VALUE  0 1\r\nv\r\nEND\r\n", CHAIN_FILL_FORM},
+        {"VALUE k 0 1\r\nv\r\nVALUE k 0 9\r\nEND\r\n", CHAIN_FILL_FORM},
+        {"VA 1\r\nv\r\n", CHAIN_FILL_FORM},
+        {"ERROR\r\n", CHAIN_FILL_FORM},
+        {"SERVER_ERROR out of memory writing get response\r\n", CHAIN_FILL_FORM},
+        {"\x81\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x05", CHAIN_FILL_FORM},
+        {"STAT pid 1\r\nEND\r\n", CHAIN_FILL_FORM},
+    };
+    struct frame frame;
+    size_t i;
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        chain_lab_clear(chain);
+        get_k(&frame, 1);
+        ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
+               chain_replies(chain, &frame, rows[i].text, strlen(rows[i].text), rows[i].counted) &&
+               misses_k(chain, CHAIN_MISS_EMPTY),
+           "reply %zu is not kept", i);
+    }
+}
+
+static void test_datagrams(struct chain_lab *chain)
+{
+    static const struct {
+        unsigned int sequence, total;
+        enum chain_count counted;
+    } rows[] = {{0, 2, CHAIN_FILL_SIZE},
+                {0, 0, CHAIN_FILL_SIZE},
+                {1, 2, CHAIN_COUNTS},
+                {1, 1, CHAIN_COUNTS},
+                {0, 256, CHAIN_FILL_SIZE}};
+    struct frame frame, reply;
+    size_t i;
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        chain_lab_clear(chain);
+        get_k(&frame, 1);
+        frame_answer(&reply, &frame, REPLY);
+        reply.bytes[44] = (uint8_t)(rows[i].sequence >> 8);
+        reply.bytes[45] = (uint8_t)rows[i].sequence;
+        reply.bytes[46] = (uint8_t)(rows[i].total >> 8);
+        reply.bytes[47] = (uint8_t)rows[i].total;
+        ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
+               chain_leaves(chain, &reply, rows[i].counted) && misses_k(chain, CHAIN_MISS_EMPTY),
+           "datagram %u of %u is not kept", rows[i].sequence, rows[i].total);
+    }
+}
+
+static void test_limits(void)
+{
+    struct chain_settings settings = chain_lab_settings;
+    struct chain_lab chain;
+    struct frame frame;
+
+    settings.key_max = 3;
+    settings.value_max = 4;
+    chain_lab_open(&chain, &settings, NULL);
+    ok(chain_keeps(&chain, "get abc\r\n", TEXT("VALUE abc 0 4\r\n1234\r\nEND\r\n")),
+       "a key and a value as long as they may be");
+    frame_request(&frame, TEXT("get abcd\r\n"));
+    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) &&
+           chain_replies(&chain, &frame, TEXT("VALUE abcd 0 1\r\n1\r\nEND\r\n"), CHAIN_FILL_SIZE),
+       "a longer key is not kept");
+    frame_request(&frame, TEXT("get ab\r\n"));
+    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) &&
+           chain_replies(&chain, &frame, TEXT("VALUE ab 0 5\r\n12345\r\nEND\r\n"), CHAIN_FILL_SIZE),
+       "nor a longer value");
+    chain_lab_close(&chain);
+}
+
+/* --- an entry that somebody fills ------------------------------------------------------------- */
+
+static void test_busy(struct chain_lab *chain)
+{
+    struct chain_bucket *bucket = chain_lab_bucket(chain, "k", 1);
+    struct frame frame;
+
+    chain_lab_clear(chain);
+    ok(keep_k(chain), "an entry");
+    bucket->seq++;
+    get_k(&frame, 1);
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "while another CPU fills it, it is not read");
+    ok(chain_replies(chain, &frame, REPLY, CHAIN_FILL_BUSY), "nor filled");
+    bucket->seq++;
+    ok(answers_k(chain), "when that has ended it is");
+}
+
+int main(void)
+{
+    struct chain_lab chain;
+
+    chain_lab_open(&chain, NULL, NULL);
+    test_gates(&chain);
+    test_neighbour(&chain);
+    test_age();
+    test_not_asked(&chain);
+    test_same_id(&chain);
+    test_hold(&chain);
+    test_rotation(&chain);
+    test_one_place();
+    test_forms(&chain);
+    test_datagrams(&chain);
+    test_limits();
+    test_busy(&chain);
+    chain_lab_close(&chain);
+    return done();
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Gets, fills and writes on two CPUs at once. No reply is put together of two, none has a value
+ * that an acknowledged write replaced before the get came in, and some replies do come.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "t/bpf/chain_lab.h"
+#include "t/lib/tap.h"
+
+enum {
+    KEYS = 4,
+    IDS = 24,     /* of requests: some are used twice at a time */
+    CLIENTS = 2,  /* on as many CPUs */
+    HELD = 3,     /* replies that a client's server holds back */
+    RUNS = 20000, /* of each client */
+    UNIT = 8,     /* bytes, of which a value is made */
+    VERSION = 1 << 16,
+};
+
+struct race {
+    struct chain_lab chain;
+    /* What the server has, and what of that was acknowledged to its writer. */
+    _Atomic uint32_t now[KEYS], acked[KEYS];
+    atomic_bool stop;
+    unsigned int runs;
+    uint64_t nwrites;
+};
+
+struct client {
+    struct race *race;
+    int cpu;
+    unsigned int random;
+    uint64_t hits, torn, stale, failed;
+    struct frame held[HELD];
+};
+
+/* How long a version's value is: entries of all sizes take turns. */
+static size_t value_size(uint32_t version)
+{
+    static const size_t sizes[] = {24, 200, 16, 900};
+
+    return sizes[version % 4];
+}
+
+static void value_make(char *out, uint32_t version)
+{
+    char unit[UNIT + 1];
+    size_t i;
+
+    snprintf(unit, sizeof(unit), "%08x", version);
+    for (i = 0; i < value_size(version); i += UNIT)
+        memcpy(out + i, unit, UNIT);
+}
+
+static size_t reply_make(char *out, unsigned int key, uint32_t version)
+{
+    char value[1024], name = (char)('a' + key);
+    size_t n;
+
+    value_make(value, version);
+    n = text_value(out, &name, 1, value, value_size(version));
+    memcpy(out + n, "END\r\n", 5);
+    return n + 5;
+}
+
+/* The version in a frame that answers; UINT32_MAX: it is no whole reply to a get of this key. */
+static uint32_t reply_version(const struct frame *frame, unsigned int key)
+{
+    const char *text = (const char *)frame->bytes + LAB_FRAME, *value;
+    char want[2048];
+    unsigned int version;
+    size_t n;
+
+    value = memchr(text, '\n', frame->n - LAB_FRAME);
+    if (!value || sscanf(value + 1, "%8x", &version) != 1)
+        return UINT32_MAX;
+    n = reply_make(want, key, version);
+    return frame->n >= LAB_FRAME + n && memcmp(text, want, n) == 0 ? version : UINT32_MAX;
+}
+
+static unsigned int draw(struct client *client, unsigned int n)
+{
+    client->random = client->random * 1103515245 + 12345;
+    return (client->random >> 16) % n;
+}
+
+/* The server answers a request now, and its reply leaves now or after some others. */
+static void serve(struct client *client, const struct frame *request, unsigned int key)
+{
+    struct lab *lab = &client->race->chain.lab;
+    struct frame reply, out;
+    char text[2048];
+    size_t n = reply_make(text, key, atomic_load(&client->race->now[key]));
+    unsigned int slot = draw(client, HELD + 1);
+
+    frame_answer(&reply, request, text, n);
+    if (slot < HELD) {
+        struct frame before = client->held[slot];
+
+        client->held[slot] = reply;
+        reply = before;
+    }
+    if (reply.n)
+        client->failed += lab_run(lab, LOADER_TC, &reply, &out) != UINT32_MAX;
+}
+
+static void get(struct client *client)
+{
+    unsigned int key = draw(client, KEYS);
+    uint32_t acked = atomic_load(&client->race->acked[key]), version, verdict;
+    struct frame request, out;
+    char text[] = "get a\r\n";
+
+    text[4] = (char)('a' + key);
+    frame_request(&request, text, sizeof(text) - 1);
+    request.bytes[34] = (uint8_t)(100 + client->cpu);
+    request.bytes[43] = (uint8_t)draw(client, IDS);
+    frame_seal(&request);
+    verdict = lab_run(&client->race->chain.lab, LOADER_XDP, &request, &out);
+    if (verdict == 2) {
+        serve(client, &request, key);
+        return;
+    }
+    client->hits++;
+    version = reply_version(&out, key);
+    client->failed += verdict != 3;
+    client->torn += version == UINT32_MAX;
+    client->stale += version != UINT32_MAX && version < acked;
+}
+
+static void on_cpu(int cpu)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    sched_setaffinity(0, sizeof(set), &set);
+}
+
+static void *client_main(void *arg)
+{
+    struct client *client = arg;
+    unsigned int i;
+
+    on_cpu(client->cpu);
+    for (i = 0; i < client->race->runs; i++)
+        get(client);
+    return NULL;
+}
+
+/* A write as the chain sees it: it closes the gate, the server changes, the reply leaves. */
+static void write_key(struct race *race, unsigned int key)
+{
+    char name = (char)('a' + key);
+    struct chain_gate *gate = &chain_lab_bucket(&race->chain, &name, 1)->gate;
+    uint32_t version;
+
+    __atomic_store_n(&gate->until, chain_lab_now() + 1000000000u, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&gate->word, VERSION + 1, __ATOMIC_SEQ_CST);
+    version = atomic_fetch_add(&race->now[key], 1) + 1;
+    __atomic_store_n(&gate->done, chain_lab_now(), __ATOMIC_SEQ_CST);
+    __atomic_fetch_sub(&gate->word, 1, __ATOMIC_SEQ_CST);
+    atomic_store(&race->acked[key], version);
+    race->nwrites++;
+}
+
+static void *writer_main(void *arg)
+{
+    struct race *race = arg;
+    uint64_t until;
+    unsigned int i;
+
+    on_cpu(1);
+    for (i = 0; !atomic_load(&race->stop); i++) {
+        write_key(race, i * 7 / 3 % KEYS);
+        for (until = chain_lab_now() + 20000 + i % 16 * 10000; chain_lab_now() < until;)
+            sched_yield();
+    }
+    return NULL;
+}
+
+static void race_run(struct race *race, struct client *clients)
+{
+    pthread_t threads[CLIENTS], writer;
+    int i;
+
+    pthread_create(&writer, NULL, writer_main, race);
+    for (i = 0; i < CLIENTS; i++) {
+        clients[i] = (struct client){.race = race, .cpu = i, .random = (unsigned int)i + 1};
+        pthread_create(&threads[i], NULL, client_main, &clients[i]);
+    }
+    for (i = 0; i < CLIENTS; i++)
+        pthread_join(threads[i], NULL);
+    atomic_store(&race->stop, true);
+    pthread_join(writer, NULL);
+}
+
+/* All keys share what they can. entries: of the table. */
+static void test_race(unsigned int entries)
+{
+    static struct client clients[CLIENTS];
+    struct chain_settings settings = chain_lab_settings;
+    const char *runs = getenv("CHAIN_RACE_RUNS");
+    struct race *race = calloc(1, sizeof(*race));
+    uint64_t hits = 0, torn = 0, stale = 0, failed = 0, fills, refused;
+    int i;
+
+    settings.entries = entries;
+    settings.nmedium = settings.nlarge = 1;
+    settings.nasks = 256;
+    chain_lab_open(&race->chain, &settings, NULL);
+    race->runs = runs ? (unsigned int)atoi(runs) : RUNS;
+    race_run(race, clients);
+    for (i = 0; i < CLIENTS; i++) {
+        hits += clients[i].hits;
+        torn += clients[i].torn;
+        stale += clients[i].stale;
+        failed += clients[i].failed;
+    }
+    fills = chain_lab_count(&race->chain, CHAIN_FILLS);
+    refused = chain_lab_count(&race->chain, CHAIN_FILL_WRITING);
+    diag("%u buckets: %llu hits, %llu fills, %llu refused, %llu busy, %llu writes", entries,
+         (unsigned long long)hits, (unsigned long long)fills, (unsigned long long)refused,
+         (unsigned long long)chain_lab_count(&race->chain, CHAIN_FILL_BUSY),
+         (unsigned long long)race->nwrites);
+    ok(failed == 0, "%u buckets: every packet is answered or passed", entries);
+    ok(torn == 0, "%u buckets: no reply is put together of two", entries);
+    ok(stale == 0, "%u buckets: no value is older than a write acknowledged before", entries);
+    ok(hits > 0 && fills > 0 && refused > 0 && race->nwrites > 10,
+       "%u buckets: there were hits, fills, refused ones and writes", entries);
+    chain_lab_close(&race->chain);
+    free(race);
+}
+
+/* --- one entry, filled over and over again ---------------------------------------------- */
+
+struct filler {
+    struct chain_lab *chain;
+    atomic_bool stop;
+    size_t nvalue;
+    const char *other; /* a second key, which has the same block */
+};
+
+static size_t letter_block(char *out, const char *key, char letter, size_t nvalue)
+{
+    char value[1024];
+
+    memset(value, letter, nvalue);
+    return text_value(out, key, 1, value, nvalue);
+}
+
+/* A value of `letter`, and behind it one of the other key. */
+static size_t letter_reply(const struct filler *filler, char *out, char letter)
+{
+    size_t n = letter_block(out, "k", letter, filler->nvalue);
+
+    if (filler->other)
+        n += letter_block(out + n, filler->other, 'c', filler->nvalue);
+    memcpy(out + n, "END\r\n", 5);
+    return n + 5;
+}
+
+/* Replies with two values in turn, a thousand times each, to a request that holds its place. */
+static void *filler_main(void *arg)
+{
+    static const char request[] = "gets k\r\n";
+    struct filler *filler = arg;
+    struct frame asks, reply, out;
+    char text[2048];
+    unsigned int i;
+
+    on_cpu(1);
+    for (i = 0; !atomic_load(&filler->stop); i++) {
+        struct loader_packet packet = {
+            .in = reply.bytes, .out = out.bytes, .nout = sizeof(out.bytes), .repeat = 1000};
+        frame_request(&asks, request, sizeof(request) - 1);
+        if (i % 64 == 0)
+            lab_run(&filler->chain->lab, LOADER_XDP, &asks, &out);
+        frame_answer(&reply, &asks, text, letter_reply(filler, text, i % 2 ? 'a' : 'b'));
+        packet.nin = reply.n;
+        loader_run(filler->chain->lab.loader, LOADER_TC, &packet);
+    }
+    return NULL;
+}
+
+static void test_torn(struct chain_lab *chain, size_t nvalue, const char *other)
+{
+    struct filler filler = {.chain = chain, .nvalue = nvalue, .other = other};
+    uint64_t hits = 0, torn = 0, fills = chain_lab_count(chain, CHAIN_FILLS);
+    char a[2048], b[2048];
+    struct frame request, out;
+    pthread_t thread;
+    size_t n, i;
+
+    chain_lab_clear(chain);
+    n = letter_block(a, "k", 'a', nvalue);
+    letter_block(b, "k", 'b', nvalue);
+    on_cpu(0);
+    pthread_create(&thread, NULL, filler_main, &filler);
+    frame_request(&request, "get k\r\n", 7);
+    for (i = 0; i < 20000 || (hits < 30 && i < 2000000); i++) {
+        if (lab_run(&chain->lab, LOADER_XDP, &request, &out) != 3)
+            continue;
+        hits++;
+        torn +=
+            memcmp(out.bytes + LAB_FRAME, a, n) != 0 && memcmp(out.bytes + LAB_FRAME, b, n) != 0;
+    }
+    atomic_store(&filler.stop, true);
+    pthread_join(thread, NULL);
+    fills = chain_lab_count(chain, CHAIN_FILLS) - fills;
+    diag("%zu bytes: %llu hits, %llu fills", nvalue, (unsigned long long)hits,
+         (unsigned long long)fills);
+    ok(torn == 0 && hits > 0 && fills > 1000,
+       "%zu bytes%s: an entry that is filled all the time is read as one value or the other",
+       nvalue, other ? ", in a block that goes to and fro" : "");
+}
+
+/* A key in another bucket than "k". */
+static const char *another(struct chain_lab *chain)
+{
+    return chain_lab_bucket(chain, "k", 1) == chain_lab_bucket(chain, "m", 1) ? "n" : "m";
+}
+
+static void test_entries(void)
+{
+    struct chain_settings settings = chain_lab_settings;
+    struct chain_lab chain;
+
+    settings.nmedium = settings.nlarge = 1;
+    chain_lab_open(&chain, &settings, NULL);
+    test_torn(&chain, 40, NULL);
+    test_torn(&chain, 400, NULL);
+    test_torn(&chain, 1000, NULL);
+    test_torn(&chain, 400, another(&chain));
+    test_torn(&chain, 600, another(&chain));
+    chain_lab_close(&chain);
+}
+
+int main(void)
+{
+    test_entries();
+    test_race(1);
+    test_race(2);
+    test_race(64);
+    return done();
+}
