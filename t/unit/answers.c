@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Each row is what a server says and where its answers end: one word for each byte that told
+ * something, R for an answer, with E if it is an error and N if it is that to mn, L when it is
+ * lost.
+ */
+#include <string.h>
+
+#include "bpf/answers.h"
+#include "t/lib/tap.h"
+
+#define HEAD(opcode, key, status, body) "\x81" opcode key "\0\0" status body "opaq\0\0\0\0\0\0\0\0"
+
+#define K32  "12345678901234567890123456789012"
+#define K256 K32 K32 K32 K32 K32 K32 K32 K32
+
+struct row {
+    const char *name;
+    const char *said;
+    size_t n;
+    const char *found;
+};
+
+#define ROW(name, said, found)                                                                     \
+    {                                                                                              \
+        name, said, sizeof(said) - 1, found                                                        \
+    }
+
+static const struct row text[] = {
+    ROW("stored", "STORED\r\nNOT_STORED\r\nEXISTS\r\nNOT_FOUND\r\n", "R R R R"),
+    ROW("deleted", "DELETED\r\nTOUCHED\r\nOK\r\nRESET\r\nVERSION 1.5.19\r\n", "R R R R R"),
+    ROW("a number", "0\r\n18446744073709551615\r\n9 \r\n", "R R R"),
+    ROW("no value", "END\r\nEND\r\n", "R R"),
+    ROW("a value", "VALUE a 0 1\r\nx\r\nEND\r\n", "R"),
+    ROW("with an id", "VALUE a 0 1 17\r\nx\r\nEND\r\n", "R"),
+    ROW("of nothing", "VALUE a 0 0\r\n\r\nEND\r\n", "R"),
+    ROW("several", "VALUE a 0 1\r\nx\r\nVALUE b 1 2 3\r\nyz\r\nEND\r\n", "R"),
+    ROW("of what reads as answers", "VALUE a 0 13\r\nSTORED\r\nEND\r\n\r\nEND\r\n", "R"),
+    ROW("before an error", "VALUE a 0 1\r\nx\r\nSERVER_ERROR out of memory\r\n", "RE"),
+    ROW("of another length", "VALUE a 0 1\r\nxy\r\nEND\r\n", "L"),
+    ROW("with none", "VALUE a 0\r\n", "L"),
+    ROW("with one that is none", "VALUE a 0 1x\r\n", "L"),
+    ROW("over 2^32", "VALUE a 0 4294967296\r\n", "L"),
+    ROW("errors", "ERROR\r\nCLIENT_ERROR bad data chunk\r\nSERVER_ERROR x\r\n", "RE RE RE"),
+    ROW("with more text", "ERROR: shutdown not enabled\r\nError TLS not enabled\r\n", "RE RE"),
+    ROW("statistics", "STAT pid 1\r\nSTAT x END\r\nEND\r\n", "R"),
+    ROW("without an end", "STAT sizes_status disabled\r\nSTORED\r\n", "R"),
+    ROW("the crawler's", "key=a exp=-1 la=1 cas=1 fetch=no cls=1 size=63\r\nEND\r\n", "R"),
+    ROW("in 1.6.43", "OK\r\nkey=a exp=-1\r\nEND\r\n", "R R"),
+    ROW("for other servers", "mg a\r\nmg YQ== b\r\nEN\r\n", "R"),
+    ROW("others of administration",
+        "BUSY a\r\nBADCLASS x\r\nNOSPARE\r\nNOTFULL\r\nUNSAFE\r\nSAME\r\n", "R R R R R R"),
+    ROW("of meta", "HD\r\nHD c1 kx\r\nEN\r\nNS\r\nEX\r\nNF q\r\nME a exp=-1\r\n", "R R R R R R R"),
+    ROW("a meta value", "VA 2 c1\r\nxy\r\nVA 0\r\n\r\nHD\r\n", "R R R"),
+    ROW("of 1.5.19", "VA sv 2\r\nxy\r\nEN\r\n", "L"),
+    ROW("mn", "MN\r\nMN\r\n", "RN RN"),
+    ROW("what we do not know", "MAYBE\r\n", "L"),
+    ROW("an empty line", "\r\n", "L"),
+    ROW("a watcher's", "ts=1.1 gid=1 type=item_get\r\n", "L"),
+    ROW("a binary answer in text", "END\r\n" HEAD("\x01", "\0\0", "\0\0", "\0\0\0\0") "\r\n",
+        "R L"),
+    ROW("after what is lost nothing", "what?\r\nSTORED\r\n", "L"),
+};
+
+static const struct row binary[] = {
+    ROW("to set", HEAD("\x01", "\0\0", "\0\0", "\0\0\0\0"), "R"),
+    ROW("an error", HEAD("\x01", "\0\0", "\0\x5", "\0\0\0\xa") "Not stored", "R"),
+    ROW("two",
+        HEAD("\x00", "\0\0", "\0\0", "\0\0\0\x5") "flagx" HEAD("\x04", "\0\0", "\0\0", "\0\0\0\0"),
+        "R R"),
+    ROW("to a quiet one",
+        HEAD("\x11", "\0\0", "\0\x5", "\0\0\0\xa") "Not stored" HEAD("\x0a", "\0\0", "\0\0",
+                                                                     "\0\0\0\0"),
+        "R"),
+    ROW("to stat",
+        HEAD("\x10", "\0\3", "\0\0", "\0\0\0\4") "pid1" HEAD("\x10", "\1\0", "\0\0", "\0\0\1\0")
+            K256 HEAD("\x10", "\0\0", "\0\0", "\0\0\0\0"),
+        "R"),
+    ROW("to what is not known", HEAD("\x40", "\0\0", "\0\x81", "\0\0\0\xf") "Unknown command", ""),
+    ROW("half a header", "\x81\x01\0", ""),
+    ROW("another magic", HEAD("\x01", "\0\0", "\0\0", "\0\0\0\0") "STORED\r\n", "R L"),
+};
+
+static void step(struct answers *a, const char *bytes, size_t n, char *out)
+{
+    __u32 events;
+    size_t i;
+
+    for (i = 0; i < n; i++) {
+        if (a->skip) {
+            a->skip--;
+            continue;
+        }
+        events = answers_step(a, (__u8)bytes[i]);
+        if (events && *out)
+            strcat(out, " ");
+        if (events & ANSWERS_REPLY)
+            strcat(out, "R");
+        if (events & ANSWERS_ERROR)
+            strcat(out, "E");
+        if (events & ANSWERS_MN)
+            strcat(out, "N");
+        if (events & ANSWERS_LOST)
+            strcat(out, "L");
+    }
+}
+
+static void check(const char *what, const struct row *row)
+{
+    char whole[256] = "", halves[256];
+    struct answers a;
+    bool same = true;
+    size_t cut;
+
+    answers_init(&a);
+    step(&a, row->said, row->n, whole);
+    if (!ok(strcmp(whole, row->found) == 0, "%s: %s", what, row->name))
+        diag("found %s", whole);
+    for (cut = 0; cut <= row->n; cut++) {
+        *halves = '\0';
+        answers_init(&a);
+        step(&a, row->said, cut, halves);
+        if (a.skip && cut < row->n) {
+            size_t skip = a.skip < row->n - cut ? a.skip : row->n - cut;
+
+            a.skip -= (__u32)skip;
+            step(&a, row->said + cut + skip, row->n - cut - skip, halves);
+        } else {
+            step(&a, row->said + cut, row->n - cut, halves);
+        }
+        same = same && strcmp(whole, halves) == 0;
+    }
+    if (!same)
+        ok(false, "%s: %s: the same in two pieces", what, row->name);
+}
+
+static void ends_are_told(void)
+{
+    char out[64] = "";
+    struct answers a;
+
+    answers_init(&a);
+    ok(answers_between(&a), "before the first answer a server is between answers");
+    step(&a, "VALUE a 0 1\r\nx\r\n", 16, out);
+    ok(!answers_between(&a), "within one of several lines it is not");
+    step(&a, "END\r\n", 5, out);
+    ok(answers_between(&a), "but behind it");
+    step(&a, "what?\r\n", 7, out);
+    ok(!answers_between(&a), "and not where it is lost");
+    answers_again(&a);
+    step(&a, "END\r\n", 5, out);
+    ok(answers_between(&a) && strcmp(out, "R L R") == 0, "until it begins again");
+}
+
+int main(void)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(text) / sizeof(*text); i++)
+        check("text", &text[i]);
+    for (i = 0; i < sizeof(binary) / sizeof(*binary); i++)
+        check("binary", &binary[i]);
+    ends_are_told();
+    return done();
+}
