@@ -29,19 +29,21 @@ static __always_inline int tc_pass(struct work *work, u32 reason)
 enum tc_mark {
     MARK_NONE,
     MARK_FRAME,  /* we see the frame from its Ethernet header on */
-    MARK_PACKET, /* from its IP header on */
+    MARK_PACKET, /* from behind that */
 };
 
 /*
  * Generic XDP copies frames with little head room, and the copy forgets the
  * length of its Ethernet header (Linux 6.12 to 6.18): TC then sees the packet
- * from its IP header on, and looks for metadata 14 bytes behind the mark. In an
- * Ethernet header stands what the packet is.
+ * from behind it, and looks for metadata 14 bytes behind the mark. In an
+ * Ethernet header stands what the packet is. Behind it stands IP, or a tag, if
+ * another is beside the packet; a single one in the frame the stack has taken off.
  */
 static __always_inline enum tc_mark tc_mark(struct __sk_buff *skb)
 {
     void *data = (void *)(long)skb->data;
     u32 *mark = (void *)(long)skb->data_meta;
+    const void *ip = data;
 
     if ((void *)(mark + 1) > data)
         return MARK_NONE;
@@ -49,7 +51,9 @@ static __always_inline enum tc_mark tc_mark(struct __sk_buff *skb)
         return MARK_FRAME;
     if (data + FRAME_IP > (void *)(long)skb->data_end || LOAD16(data + 12) == skb->protocol)
         return MARK_NONE;
-    return LOAD8(data) == 0x45 || LOAD8(data) >> 4 == 6 ? MARK_PACKET : MARK_NONE;
+    if (skb->vlan_present && type_is_tag(skb->protocol))
+        ip += TAG_BYTES;
+    return LOAD8(ip) == 0x45 || LOAD8(ip) >> 4 == 6 ? MARK_PACKET : MARK_NONE;
 }
 
 /* The headers of a packet, loaded into the room for the reply. */
