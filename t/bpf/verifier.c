@@ -2,8 +2,9 @@
 /*
  * What the verifier of this kernel says of each program: instructions, instructions looked at,
  * bytes after the JIT, microseconds that it took. The numbers but the last are kept in
- * t/kernels/verifier; more work than that, by more than a quarter, is a regression, long before
- * the limit of a million is reached. t/kernels/table makes a table of what is printed.
+ * t/kernels/verifier, of clang 14; more work than that, by more than a half, is a regression, long
+ * before the limit of a million is reached: clang 16 and 19 make up to two fifths more.
+ * t/kernels/table makes a table of what is printed.
  */
 #include <bpf/bpf.h>
 #include <stdio.h>
@@ -70,7 +71,7 @@ static void test_program(const struct bpf_program *program, const char *log, con
     ok(counts.verified > 0 && counts.verified < INSN_ROOM,
        "%s: the verifier looked at %u instructions, of a million that it may", name,
        counts.verified);
-    ok(before == 0 || counts.verified <= before + before / 4,
+    ok(before == 0 || counts.verified <= before + before / 2,
        "%s: not much more than what is recorded, %u", name, before);
 }
 
