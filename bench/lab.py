@@ -250,16 +250,16 @@ class Lab:
         common push each other out again and again; the share of the last pass that was filled.
         """
         stats = chain.stats if chain else lambda: server.stats("bmc")
-        first, before = int(stats()["fills"]), keys
+        before = None
         deadline = time.monotonic() + WARM_SECONDS
         while time.monotonic() < deadline:
             seen = int(stats()["fills"])
             self.udpload(server.pair, server.port, "--dist", "turn", "--keys", str(keys), "--count",
                          str(keys), "--depth", "64", "--verify", "--seconds", "20", *options)
             fills = int(stats()["fills"]) - seen
-            if seen + fills > first and (not fills or fills > 0.9 * before):
+            if before and (not fills or fills >= 0.9 * before):
                 return fills / keys
-            before = fills or keys
+            before = fills
         raise LabError(f"the chain before {server.address} does not fill: {stats()}")
 
     def populate(self, server, *options):
