@@ -169,6 +169,9 @@ class Chain:
         raise LabError(f"bmc {interface} attaches nothing")
 
     def stats(self):
+        if self.process.poll() is not None:
+            self.log.seek(0)
+            raise LabError(f"bmc ended with {self.process.returncode}: {self.log.read().strip()}")
         text = self.lab.server.run([self.tool, "stats", "--port", str(self.server.port)])
         return dict(re.findall(r"^(?:STAT )?(\S+) (\S+)\r?$", text, re.M))
 

@@ -55,9 +55,9 @@ struct {
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
-    __uint(max_entries, LOAD_PICKS);
-    __type(key, __u32);
-    __type(value, __u32);
+    __uint(max_entries, LOAD_PICKS / LOAD_PICKS_ROW);
+    __uint(key_size, sizeof(__u32));
+    __uint(value_size, LOAD_PICKS_ROW * sizeof(__u32));
 } load_picks SEC(".maps");
 
 /* False while the next request is not due yet. */
@@ -91,14 +91,15 @@ static __always_inline int send_through(struct xdp_md *ctx, __u32 ifindex)
 /* The picks are read one after the other, which costs next to nothing for each. */
 static __always_inline __u32 next_index(struct load_state *state, __u64 random)
 {
-    __u32 at, *pick;
+    __u32 at, row, *picks;
 
     if (state->turn == LOAD_UNIFORM)
         return bench_below(random, state->nkeys) | state->miss;
     at = state->turn & (LOAD_PICKS - 1);
     state->turn = at + 1;
-    pick = bpf_map_lookup_elem(&load_picks, &at);
-    return pick ? *pick : 0;
+    row = at / LOAD_PICKS_ROW;
+    picks = bpf_map_lookup_elem(&load_picks, &row);
+    return picks ? picks[at % LOAD_PICKS_ROW] : 0;
 }
 
 SEC("xdp")

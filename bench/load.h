@@ -10,7 +10,8 @@
 enum {
     LOAD_FRAME_MAX = 512,
     LOAD_TRIM = 8, /* bytes behind the request that the generator cuts off, with an ifindex */
-    LOAD_PICKS = 1 << 20, /* indices that were drawn before the run, for what is not uniform */
+    LOAD_PICKS = 1 << 20, /* indices that were drawn before the run, for what is not uniform, */
+    LOAD_PICKS_ROW = 16,  /* as they lie in the map, which has rows of whole words */
 };
 
 #define LOAD_UNIFORM 0xffffffffu
