@@ -2,7 +2,8 @@
 /*
  * chain: the seven programs of BMC's paper (Ghigoff et al., NSDI 2021, figure 5), in front of any
  * memcached. doc/chain.md says what each does; they call one another in tail calls, and hand on
- * what they know in the memory of their CPU.
+ * what they know in the memory of their CPU. Two more have no place there: follow_replies is the
+ * part of update_cache that follows TCP, and answer_large stands on TC ingress behind XDP.
  *
  * Doubt means to pass the packet exactly as it came, and to invalidate what it might have written.
  */
@@ -11,6 +12,7 @@
 #include "bpf/chain_fill.bpf.h"
 #include "bpf/chain_find.bpf.h"
 #include "bpf/chain_get.bpf.h"
+#include "bpf/chain_large.bpf.h"
 #include "bpf/chain_maps.bpf.h"
 #include "bpf/chain_replies.bpf.h"
 #include "bpf/chain_udp.bpf.h"
@@ -19,9 +21,7 @@
 #include "bpf/kernel.bpf.h"
 #include "bpf/packet.bpf.h"
 #include "bpf/request.bpf.h"
-
-/* On to the next filter, under clsact and TCX alike. */
-enum { TC_NEXT = -1 };
+#include "bpf/skb.bpf.h"
 
 enum { CALL_HASH_KEYS, CALL_PREPARE_PACKET, CALL_WRITE_REPLY, CALL_INVALIDATE_CACHE, XDP_CALLS };
 enum { CALL_UPDATE_CACHE, CALL_FOLLOW_REPLIES, TC_CALLS };
@@ -79,10 +79,11 @@ static __always_inline enum rx rx_plain(struct xdp_md *ctx, struct form form, in
         return RX_LOOK;
     work->nframe = (u64)(end - data);
     rc = xdp_check(ctx, work, data, ip, form);
-    if (unlikely(rc != HEAD_GET)) {
-        count_reason(work, rc == HEAD_HIDDEN ? MC_COUNT_PASS_ROOM : rc);
+    if (unlikely(rc != HEAD_GET && rc != HEAD_HIDDEN)) {
+        count_reason(work, rc);
         return RX_LOOK;
     }
+    work->left = rc == HEAD_HIDDEN;
     work->form = form;
     work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
     head_keep(&work->head, data, ip, form);
@@ -166,17 +167,6 @@ int rx_filter(struct xdp_md *ctx)
     return XDP_PASS;
 }
 
-/* Where a plain request of ours has its headers, for those who look at packets of any form. */
-static __always_inline void get_describe(const struct work *work, struct chain_work *chain)
-{
-    chain->l3 = work->form.ip;
-    chain->l4 = form_udp(work->form);
-    chain->nframe = work->nframe;
-    chain->proto = PROTOCOL_UDP;
-    chain->v6 = work->form.v6;
-    chain->kind = KIND_UDP;
-}
-
 /* Leaves a get to the server, for that reason: it will have one reply. */
 __attribute__((noinline)) int get_leave(struct xdp_md *ctx, u32 why)
 {
@@ -185,13 +175,16 @@ __attribute__((noinline)) int get_leave(struct xdp_md *ctx, u32 why)
 
     if (!work || !chain)
         return XDP_PASS;
-    if (why == CHAIN_MISS_EMPTY || why == CHAIN_MISS_WRITTEN || why == CHAIN_MISS_AGE)
-        chain_count(chain, why);
-    else
-        count_reason(work, why);
+    get_count(work, chain, why);
     get_describe(work, chain);
     ask_note_packet(ctx, 1);
     return XDP_PASS;
+}
+
+/* Leaves it to TC, which may answer it: its reply has no room here, or this is not all of it. */
+static __always_inline int get_to_tc(struct xdp_md *ctx)
+{
+    return xdp_mark(ctx) ? XDP_PASS : get_leave(ctx, MC_COUNT_PASS_ROOM);
 }
 
 SEC("xdp")
@@ -245,10 +238,12 @@ int prepare_packet(struct xdp_md *ctx)
         return XDP_PASS;
     if (unlikely(!guard_reply(work)))
         return get_leave(ctx, MC_COUNT_PASS_AMPLIFICATION);
+    if (unlikely(work->left))
+        return get_to_tc(ctx);
     grow = (int)reply_frame_size(work) - (int)work->nframe;
     at_head = grow > 0 && grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
     if (grow > 0 && !at_head && bpf_xdp_adjust_tail(ctx, grow))
-        return get_leave(ctx, MC_COUNT_PASS_ROOM);
+        return get_to_tc(ctx);
     bpf_tail_call(ctx, &xdp_calls, CALL_WRITE_REPLY);
     if (grow > 0 && (at_head ? bpf_xdp_adjust_head(ctx, grow) : bpf_xdp_adjust_tail(ctx, -grow)))
         return XDP_ABORTED;
@@ -340,7 +335,7 @@ static __always_inline int tx_is_other(struct __sk_buff *skb)
 SEC("tc")
 int tx_filter(struct __sk_buff *skb)
 {
-    if (!tx_is_other(skb) && find_leaving(skb) != KIND_NONE)
+    if (!tx_is_other(skb) && skb->tc_index != OWN_REPLY && find_leaving(skb) != KIND_NONE)
         bpf_tail_call(skb, &tc_calls, CALL_UPDATE_CACHE);
     return TC_NEXT;
 }

@@ -202,6 +202,15 @@ static __always_inline int get_all(struct work *work, struct chain_work *chain)
     return STEP_END;
 }
 
+/* Counts why a get is not answered: which miss it is, or a reason to pass. */
+static __always_inline void get_count(struct work *work, struct chain_work *chain, u32 why)
+{
+    if (why == CHAIN_MISS_EMPTY || why == CHAIN_MISS_WRITTEN || why == CHAIN_MISS_AGE)
+        chain_count(chain, why);
+    else
+        count_reason(work, why);
+}
+
 __attribute__((noinline)) int get_many(struct xdp_md *ctx)
 {
     struct chain_work *chain = chain_work_get();

@@ -9,6 +9,9 @@
 #include "bpf/kernel.bpf.h"
 #include "bpf/packet.bpf.h"
 
+/* What XDP leaves in a packet's metadata for TC: answer this one. */
+#define MARK_FOR_TC 0x4d43524fu
+
 /* The most that a driver leaves before a frame: XDP_PACKET_HEADROOM less the kernel's own 40. */
 enum { HEAD_ROOM = 216 };
 
@@ -17,6 +20,20 @@ static __always_inline int xdp_pass(struct work *work, u32 reason)
 {
     count_reason(work, reason);
     return XDP_PASS;
+}
+
+/* Leaves a packet to TC, which is to answer it. 0: it cannot, and TC will not know it. */
+static __always_inline int xdp_mark(struct xdp_md *ctx)
+{
+    u32 *mark;
+
+    if (!tc_follows || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*mark)))
+        return 0;
+    mark = (void *)(long)ctx->data_meta;
+    if ((void *)(mark + 1) > (void *)(long)ctx->data)
+        return 0;
+    *mark = MARK_FOR_TC;
+    return 1;
 }
 
 /*

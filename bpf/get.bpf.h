@@ -64,20 +64,4 @@ __attribute__((noinline)) int get_answer(struct work *work)
     return STEP_END;
 }
 
-/* Counts the hits of the reply's items in their slab classes. */
-__attribute__((noinline)) int count_hits(struct work *work)
-{
-    u32 i;
-
-    if (!work)
-        return 0;
-    for (i = 0; i < HITS_MAX; i++) {
-        if (i >= work->nhits)
-            break;
-        work->counts.class_hits[work->classes[i] % MC_CLASSES]++;
-    }
-    work->counts.count[MC_COUNT_MISSES] += work->nkeys - work->nhits;
-    return 0;
-}
-
 #endif

@@ -205,7 +205,7 @@ struct work {
     u64 nframe;
     u32 ntext;    /* of the UDP payload behind its own header */
     u32 nrequest; /* bytes in request */
-    u32 left;     /* of TC: its checksum is left to hardware */
+    u32 left;     /* of TC: its checksum is left to hardware; of the chain: it is for TC */
     u32 at;       /* of the next key in it */
     char request[REQUEST_ROOM + 8];
 

@@ -227,4 +227,20 @@ static __always_inline void count_bytes(struct work *work, u64 nread, u64 nwritt
     work->counts.count[MC_COUNT_BYTES_WRITTEN] += nwritten;
 }
 
+/* Counts the hits of the reply's items in their slab classes. */
+__attribute__((noinline)) int count_hits(struct work *work)
+{
+    u32 i;
+
+    if (!work)
+        return 0;
+    for (i = 0; i < HITS_MAX; i++) {
+        if (i >= work->nhits)
+            break;
+        work->counts.class_hits[work->classes[i] % MC_CLASSES]++;
+    }
+    work->counts.count[MC_COUNT_MISSES] += work->nkeys - work->nhits;
+    return 0;
+}
+
 #endif

@@ -13,24 +13,13 @@
 #include "bpf/packet.bpf.h"
 #include "bpf/verbs.bpf.h"
 
-/* What XDP leaves in a packet's metadata for TC: answer this one. */
-#define MARK_FOR_TC 0x4d43524fu
-
 /* A frame up to this size is not made smaller for a miss. */
 enum { FRAME_PADDED = 128 };
 
 /* The frame has no room for the reply: TC is to answer it, and to count it. */
 static __always_inline int xdp_pass_to_tc(struct xdp_md *ctx, struct work *work)
 {
-    u32 *mark;
-
-    if (!tc_follows || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*mark)))
-        return xdp_pass(work, MC_COUNT_PASS_ROOM);
-    mark = (void *)(long)ctx->data_meta;
-    if ((void *)(mark + 1) > (void *)(long)ctx->data)
-        return xdp_pass(work, MC_COUNT_PASS_ROOM);
-    *mark = MARK_FOR_TC;
-    return XDP_PASS;
+    return xdp_mark(ctx) ? XDP_PASS : xdp_pass(work, MC_COUNT_PASS_ROOM);
 }
 
 /* Leaves a packet to the server, or to TC what XDP cannot see. */

@@ -140,7 +140,7 @@ int main(void)
     lab_close(&lab);
     chain = loader_open_chain(&lab_chain, &guard, error, sizeof(error));
     if (ok(chain != NULL, "the chain is loaded: %s", chain ? "" : error))
-        test_programs(chain, 8);
+        test_programs(chain, 9);
     loader_close(chain);
     return done();
 }

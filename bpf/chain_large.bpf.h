@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * chain_large: TC ingress answers what XDP leaves to it: gets whose keys are all in the table, but
+ * whose reply the driver's frame has no room for, or which only TC sees whole.
+ *
+ * XDP noted nothing of such a get. So what is not answered here either is noted here.
+ */
+#ifndef MC_CHAIN_LARGE_BPF_H
+#define MC_CHAIN_LARGE_BPF_H
+
+#include "bpf/chain_ask.bpf.h"
+#include "bpf/chain_get.bpf.h"
+#include "bpf/chain_maps.bpf.h"
+#include "bpf/skb.bpf.h"
+
+/* Where a plain request of ours has its headers, for those who look at packets of any form. */
+static __always_inline void get_describe(const struct work *work, struct chain_work *chain)
+{
+    chain->l3 = work->form.ip;
+    chain->l4 = form_udp(work->form);
+    chain->nframe = work->nframe;
+    chain->proto = PROTOCOL_UDP;
+    chain->v6 = work->form.v6;
+    chain->kind = KIND_UDP;
+}
+
+/* From the Ethernet header on, wherever the packet begins for TC. */
+static __always_inline long load_mac(void *ctx, u32 at, void *to, u32 n)
+{
+    return bpf_skb_load_bytes_relative(ctx, at, to, n, BPF_HDR_START_MAC);
+}
+
+/* Leaves a get to the server after all: it will have one reply. */
+__attribute__((noinline)) int large_leave(struct __sk_buff *skb)
+{
+    struct chain_work *chain = chain_work_get();
+    struct work *work = work_get();
+    struct ask_id id;
+
+    if (!work || !chain)
+        return TC_NEXT;
+    get_describe(work, chain);
+    if (!ask_read(skb, chain, load_mac, 1, &id))
+        ask_note(ask_hash(&id), 1);
+    return TC_NEXT;
+}
+
+/* Looks a get's keys up once more. STEP_END with the reply; otherwise it is counted. */
+__attribute__((noinline)) int large_look(struct __sk_buff *skb)
+{
+    struct chain_work *chain = chain_work_get();
+    struct work *work = work_get();
+    int rc;
+
+    if (!work || !chain)
+        return STEP_MISS;
+    rc = tc_request(skb, work, UDP_KEYS - UDP_TEXT);
+    if (!rc)
+        rc = get_all(work, chain);
+    if (rc != STEP_END)
+        get_count(work, chain, rc == STEP_MISS ? chain->missing : rc);
+    return rc;
+}
+
+/*
+ * On a packet that is our own reply: it leaves through TC egress, where it would be taken for the
+ * server's. What comes and what is sent has 0 there.
+ */
+enum { OWN_REPLY = 0x4d43 };
+
+static __always_inline int no_verb(u32 text)
+{
+    return 0;
+}
+
+SEC("tc")
+int answer_large(struct __sk_buff *skb)
+{
+    enum tc_mark mark = tc_mark(skb);
+    u32 hidden = mark == MARK_PACKET ? FRAME_IP : 0;
+    struct tc_head *head;
+    struct work *work;
+    int rc;
+
+    if (mark == MARK_NONE)
+        return TC_NEXT;
+    work = work_get();
+    if (!work)
+        return TC_NEXT;
+    head = (struct tc_head *)work->reply;
+    work->nframe = skb->len + hidden;
+    if (!tc_load(skb, work, head))
+        return TC_NEXT;
+    rc = work->form.v6 ? tc_check(skb, work, head, 1, 0, no_verb)
+                       : tc_check(skb, work, head, 0, 0, no_verb);
+    if (rc != HEAD_GET || skb->pkt_type != PACKET_HOST)
+        return large_leave(skb);
+    if (work->left && tc_is_ambiguous(skb)) {
+        count_reason(work, MC_COUNT_PASS_PACKET);
+        return large_leave(skb);
+    }
+    if (large_look(skb) != STEP_END)
+        return large_leave(skb);
+    rc = tc_reply(skb, hidden, work->left);
+    if (rc == TC_NEXT)
+        return large_leave(skb);
+    skb->tc_index = OWN_REPLY;
+    return rc;
+}
+
+#endif
