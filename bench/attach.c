@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * attach: puts the floor program, one that passes everything, or the sink of replies on an
- * interface and keeps it there until standard input ends or a signal comes.
+ * attach: puts the floor program, one that passes everything (on TC ingress too), or the sink of
+ * replies on an interface and keeps it there until standard input ends or a signal comes.
  */
 #include <linux/if_link.h>
 #include <stdbool.h>
@@ -18,6 +18,8 @@
 #include "bench/options.h"
 #include "bench/xdp.h"
 
+enum { TCX_INGRESS = 46 }; /* BPF_TCX_INGRESS of Linux 6.6; older headers lack it */
+
 struct options {
     uint64_t port;
     bool generic;
@@ -30,7 +32,7 @@ static const struct option_row rows[] = {
 };
 
 static const struct option_table table = {
-    "usage: attach [options] floor|pass|sink INTERFACE\n"
+    "usage: attach [options] floor|pass|next|sink INTERFACE\n"
     "Attaches the program, prints its id, and stays until standard input ends.",
     rows, sizeof(rows) / sizeof(rows[0])};
 
@@ -46,13 +48,13 @@ static struct bpf_program *floor_program(uint16_t port)
     return floor->progs.floor_reply;
 }
 
-static struct bpf_program *pass_program(void)
+static struct floor *pass_programs(void)
 {
     struct floor *floor = floor__open_and_load();
 
     if (!floor)
-        fail("cannot load the program that passes");
-    return floor->progs.floor_pass;
+        fail("cannot load the programs that pass");
+    return floor;
 }
 
 static struct bpf_program *sink_program(void)
@@ -72,19 +74,23 @@ int main(int argc, char **argv)
     struct bpf_program *program = NULL;
     struct bpf_prog_info info = {0};
     __u32 ninfo = sizeof(info);
+    bool xdp;
     char byte;
 
     if (operand == argc - 2 && strcmp(argv[operand], "floor") == 0)
         program = floor_program((uint16_t)options.port);
     else if (operand == argc - 2 && strcmp(argv[operand], "pass") == 0)
-        program = pass_program();
+        program = pass_programs()->progs.floor_pass;
+    else if (operand == argc - 2 && strcmp(argv[operand], "next") == 0)
+        program = pass_programs()->progs.floor_next;
     else if (operand == argc - 2 && strcmp(argv[operand], "sink") == 0)
         program = sink_program();
     else
         usage_error("%s", table.usage);
     link.flags = options.generic ? XDP_FLAGS_SKB_MODE : 0;
-    if (bpf_link_create(bpf_program__fd(program), (int)xdp_ifindex(argv[argc - 1]), BPF_XDP,
-                        &link) < 0)
+    xdp = bpf_program__type(program) == BPF_PROG_TYPE_XDP;
+    if (bpf_link_create(bpf_program__fd(program), (int)xdp_ifindex(argv[argc - 1]),
+                        xdp ? BPF_XDP : TCX_INGRESS, xdp ? &link : NULL) < 0)
         fail("cannot attach to %s", argv[argc - 1]);
     if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &ninfo))
         fail("cannot ask for the program's number");

@@ -2,7 +2,7 @@
 /*
  * floor: the least that any server in XDP can do, and the least that any program can.
  *
- * floor_pass passes everything. floor_reply turns a UDP packet to floor_port around with a constant
+ * floor_pass passes everything, floor_next too, on TC ingress. floor_reply turns a UDP packet to floor_port around with a constant
  * reply: the text of a hit of a 16-byte key and a 32-byte value behind the request's id. It looks
  * nothing up, reads nothing of the request but its headers, and grows the packet at the head as the
  * real program does.
@@ -112,6 +112,12 @@ SEC("xdp.frags")
 int floor_pass(struct xdp_md *ctx)
 {
     return XDP_PASS;
+}
+
+SEC("tc")
+int floor_next(struct __sk_buff *skb)
+{
+    return -1; /* TC_ACT_UNSPEC */
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";
