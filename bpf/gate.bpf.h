@@ -51,7 +51,10 @@ static __always_inline void gate_close(struct chain_gate *gate, u64 when)
     asm volatile("" : : "r"(before) : "memory");
 }
 
-/* The reply of a write that entered leaves. If it cannot be told, the gate opens at `until`. */
+/*
+ * The reply of a write that entered leaves. What was filled after it was given up, if it was, is
+ * not valid any more. If it cannot be told, the gate opens at `until`.
+ */
 static __always_inline void gate_leave(struct chain_gate *gate, u64 now)
 {
     int i;
@@ -59,10 +62,11 @@ static __always_inline void gate_leave(struct chain_gate *gate, u64 now)
     if (!gate_done(gate, now))
         return;
     for (i = 0; i < GATE_TRIES; i++) {
-        u64 word = READ_ONCE(gate->word);
+        u64 word = READ_ONCE(gate->word), after = word + GATE_VERSION;
 
-        if (!(word & GATE_WRITERS) ||
-            __sync_val_compare_and_swap(&gate->word, word, word - 1) == word)
+        if (word & GATE_WRITERS)
+            after--;
+        if (__sync_val_compare_and_swap(&gate->word, word, after) == word)
             return;
     }
 }

@@ -115,14 +115,17 @@ class Machines(kernel.Machines):
         if self.front == OURS:
             super().start()
         else:
-            arguments = self.arguments[2:]
-            self.server = differential.as_peer(server.Server, *arguments, **self.options)
+            self.serve()
             self.cover()
             self.tcp = self.server.stream()
             self.udp = self.server.udp()
         with netns.inside(self.pair.server):
             self.control = client.tcp("127.0.0.1", self.server.port)
         self.ready()
+
+    def serve(self):
+        """Starts a server that is Debian's."""
+        self.server = differential.as_peer(server.Server, *self.arguments[2:], **self.options)
 
     def cover(self, wait=True):
         """Puts `bmc` in front of a server that is Debian's."""

@@ -10,10 +10,10 @@ WRITES = 5000
 SECONDS = 120
 
 
-def run(m, writers, readers, keys, reads, period=1500, writes=WRITES, most=8):
+def run(m, writers, readers, keys, reads, period=1500, writes=WRITES, most=8, ratio=0):
     """What t/tool/coherence counted; its complaints go into the log."""
     words = (kernel.beside("t/tool/coherence"), m.pair.address(), m.server.port, writers, readers,
-             keys, reads, writes, SECONDS, period, most)
+             keys, reads, writes, SECONDS, period, most, ratio)
     done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, check=False, timeout=SECONDS + 60)
     tap.diag(done.stderr.decode())

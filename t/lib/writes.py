@@ -162,8 +162,8 @@ class Udp:
     def ask(self, data, lines=1):
         if lines == 1:
             return self.udp.ask(data)
-        ident = self.udp.send(data + self.TAIL)
-        while self.MARK not in self.udp.message(ident):
+        self.udp.send(data + self.TAIL)
+        while self.MARK not in self.udp.recv_raw(): # of 1.6 some are no whole replies
             pass
         return None
 

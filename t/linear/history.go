@@ -174,7 +174,7 @@ var asked = []form{formGet, formGet, formGet, formGets, formMeta}
 func (c *client) newGet(keys []int, w way) *request {
 	q := &request{op: opGet, form: asked[c.rng.Intn(len(asked))], binary: w&1 != 0}
 	if w >= wayUDP && c.rng.Intn(100) < c.run.plain {
-		q.form, q.binary = formGet, false
+		q.form, q.binary, q.blanks = formGet, false, c.rng.Intn(c.run.blanks+1)
 	}
 	if len(keys) > 1 {
 		q.binary = false

@@ -47,7 +47,7 @@ type run struct {
 	nkeys, reads        int
 	udpReads, udpWrites int
 	window, burst       int
-	plain               int
+	plain, blanks       int
 	lose, redial        float64
 	expire              int
 	churnRate, fillers  int
@@ -179,6 +179,7 @@ func (r *run) parse() {
 	flag.IntVar(&r.udpReads, "udp-reads", 75, "percent of the reads")
 	flag.IntVar(&r.udpWrites, "udp-writes", 20, "percent of the writes")
 	flag.IntVar(&r.plain, "plain", 0, "percent of the gets over UDP that are a text get in any case")
+	flag.IntVar(&r.blanks, "blanks", 0, "at most so many behind the keys of those")
 	flag.Float64Var(&r.redial, "redial", 0, "part of the operations before which a client connects anew")
 	flag.IntVar(&r.window, "window", 1, "datagrams of one client in flight")
 	flag.IntVar(&r.burst, "burst", 0, "sets that the first client sends at once")
@@ -220,7 +221,6 @@ func (r *run) play() error {
 	if err := r.prepare(); err != nil {
 		return err
 	}
-	r.start = time.Now()
 	for i := 0; i < r.ngroups; i++ {
 		g, err := newGroup(r, i)
 		if err != nil {
@@ -229,6 +229,7 @@ func (r *run) play() error {
 		g.collect()
 		r.groups = append(r.groups, g)
 	}
+	r.start = time.Now()
 	if err := r.startStress(); err != nil {
 		return err
 	}

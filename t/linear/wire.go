@@ -38,6 +38,7 @@ type request struct {
 	ttl    int64
 	cas    uint64
 	delta  uint64
+	blanks int // behind the keys of a text get
 }
 
 // One answer, or of a get one for each key, before its value is looked at.
@@ -63,7 +64,7 @@ func (q *request) text() []byte {
 		case formGets:
 			return []byte("gets " + strings.Join(q.keys, " ") + "\r\n")
 		}
-		return []byte("get " + strings.Join(q.keys, " ") + "\r\n")
+		return []byte("get " + strings.Join(q.keys, " ") + strings.Repeat(" ", q.blanks) + "\r\n")
 	case opDelete:
 		return []byte("delete " + key + "\r\n")
 	case opIncr, opDecr:

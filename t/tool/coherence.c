@@ -9,12 +9,12 @@
  * answer must be one of the versions from there to the last that was begun (the ceiling).
  * That is linearizability of one key, for reads that do not overlap each other.
  *
- *   coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS PERIOD [MOST]
+ *   coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS PERIOD [MOST RATIO]
  *
  * Ends after READS key reads and WRITES writes, or SECONDS, with a flush_all every PERIOD
  * milliseconds if that is not 0. A request has at most MOST keys (8): memcached 1.6 gives each a
- * reply of its own. Prints what it counted as "name number" lines, and exits with 1 if an answer
- * was wrong.
+ * reply of its own. Writers wait until there are RATIO times as many reads as writes (0). Prints
+ * what it counted as "name number" lines, and exits with 1 if an answer was wrong.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -72,6 +72,7 @@ struct run {
     uint64_t nreads, nwrites, seconds;
     int period;
     unsigned int most; /* keys of a request */
+    uint64_t ratio;
     struct key *keys;
     pthread_rwlock_t flush; /* held for writing while flush_all is in flight */
     _Atomic bool stop;
@@ -422,6 +423,10 @@ static void *writer(void *argument)
 
     stream_open(&stream, run);
     while (!atomic_load(&run->stop)) {
+        if (atomic_load(&run->reads) < run->ratio * atomic_load(&run->writes)) {
+            poll(NULL, 0, 1);
+            continue;
+        }
         pthread_rwlock_rdlock(&run->flush);
         if (next_random(&thread->random) % 4)
             write_key(thread, &stream, own_key(thread));
@@ -752,9 +757,9 @@ int main(int argc, char **argv)
     /* Writers hold it for reading without a pause: flush_all must not wait for one. */
     struct run run = {.flush = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP};
 
-    if (argc < 10 || argc > 11 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
+    if (argc < 10 || argc > 12 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
         fatal("usage: coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS PERIOD "
-              "[MOST]");
+              "[MOST RATIO]");
     run.server.sin_family = AF_INET;
     run.server.sin_port = htons((uint16_t)atoi(argv[2]));
     run.nwriters = (unsigned int)atoi(argv[3]);
@@ -764,6 +769,7 @@ int main(int argc, char **argv)
     run.nwrites = strtoull(argv[7], NULL, 10);
     run.seconds = strtoull(argv[8], NULL, 10);
     run.period = atoi(argv[9]);
+    run.ratio = argc > 11 ? strtoull(argv[11], NULL, 10) : 0;
     run.most = argc > 10 ? (unsigned int)atoi(argv[10]) : KEYS_MAX;
     if (!run.nwriters || run.nkeys < run.nwriters || run.nkeys > 99999 || run.most > KEYS_MAX)
         fatal("coherence: at least one writer, and a key for each");

@@ -3,7 +3,7 @@
  * lives: writers over TCP and readers over UDP against a server that dies and comes back, and a
  * check that no answer comes from a life before.
  *
- *   lives ADDRESS PORT WRITERS READERS KEYS FILL [MOST]
+ *   lives ADDRESS PORT WRITERS READERS KEYS FILL [MOST LIFE]
  *
  * Reads commands, answers each with a line, and runs until its input ends:
  *
@@ -16,7 +16,7 @@
  * Each key has one writer, so no reader may see a tag below the last that was acknowledged when
  * it asked. A connection, and a reader's socket, belong to one life. Beside the writers one
  * thread fills FILL megabytes in each life, so that heap and table grow. A request has at most MOST
- * keys (4).
+ * keys (4). LIFE: the server is there already, in this one.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -428,14 +428,15 @@ int main(int argc, char **argv)
     unsigned int n = 0, i;
     char line[128];
 
-    if (argc < 7 || argc > 8 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
-        fatal("usage: lives ADDRESS PORT WRITERS READERS KEYS FILL [MOST]");
+    if (argc < 7 || argc > 9 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
+        fatal("usage: lives ADDRESS PORT WRITERS READERS KEYS FILL [MOST LIFE]");
     run.server.sin_port = htons((uint16_t)atoi(argv[2]));
     run.nwriters = (unsigned int)atoi(argv[3]);
     run.nreaders = (unsigned int)atoi(argv[4]);
     run.nkeys = (unsigned int)atoi(argv[5]);
     run.fill = (unsigned int)atoi(argv[6]);
     run.most = argc > 7 ? (unsigned int)atoi(argv[7]) : KEYS_MAX;
+    run.life = run.base = run.need = argc > 8 ? (uint32_t)atoi(argv[8]) : 0;
     if (!run.most || run.most > KEYS_MAX)
         fatal("lives: 1 to 4 keys of a request");
     if (!run.nwriters || run.nkeys < run.nwriters || run.nkeys > 99999 ||

@@ -1,0 +1,281 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every way in which a value changes or goes that can be seen from the packets, each followed by
+a UDP get: behind the chain, in front of Debian's memcached and of ours.
+
+Before each write the kernel serves the old value; after it the old value is never seen again, and
+sooner or later the kernel serves the new one. What cannot be seen is in 70-chain-residual.t.
+"""
+import os
+import socket
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import binary
+import chain
+import client
+import server
+import tap
+import writes
+from kernel import answer
+from writes import OLD
+
+# One thread: what is behind a request in a datagram is done after it.
+each = chain.Each(threads=1, listen="0.0.0.0,::")
+fresh = iter(range(10 ** 9))
+V6 = "fd77:0::1"
+HOP_OPTIONS = b"\0\0\1\4\0\0\0\0" # six bytes of padding
+
+
+def get(key, size=0):
+    """The request; for long values it is long, since a veth's frame has little room to grow."""
+    return b"get %s%s\r\n" % (key, b" " * max(size - 100, 0))
+
+
+def filled(m, rows):
+    """New keys with the rows' old values, all of which the kernel serves."""
+    for _ in range(5): # two of them may share a bucket
+        keys = [b"key%d" % next(fresh) for _ in rows]
+        for key, row in zip(keys, rows):
+            m.tcp.set(key, row.old)
+        old = [answer((key, row.old)) for key, row in zip(keys, rows)]
+        asked = [m.udp.ask(get(key)) for key in keys]
+        if asked != old:
+            raise RuntimeError("what was set is not there: %r" % asked)
+        said = m.says([get(key, len(row.old)) for key, row in zip(keys, rows)])
+        if said == old:
+            return keys
+        if said[:-1] != old[:len(said) - 1]:
+            raise RuntimeError("the kernel says something else: %r" % said)
+    raise RuntimeError("the kernel does not serve the old values: %s" % m.counts())
+
+
+def wanted(row, key):
+    return b"END\r\n" if row.want in (None, writes.OVER) else answer((key, row.want, row.flags))
+
+
+def serves_again(m, found, name):
+    """The kernel answers (key, answer) again; until then the server does, with the same."""
+    wrong = []
+    for key, want in found:
+        last = None
+
+        def look():
+            nonlocal last
+            last = m.by_kernel(get(key, len(want)))
+            return last[1] or last[0] != want
+
+        server.wait_for(look)
+        if last != (want, True):
+            wrong.append((key, last))
+    tap.is_(wrong[:3], [], name + ", and the kernel serves the new values")
+
+
+def batch(m, rows, way, name):
+    keys, wrong = filled(m, rows), []
+    for row, key in zip(rows, keys):
+        way.ask(writes.render(row, key, m.tcp), row.lines)
+        got = m.udp.ask(get(key))
+        if got != wanted(row, key):
+            wrong.append((row.name, got))
+    tap.is_(wrong[:3], [], "%d writes %s, each seen at once" % (len(rows), name))
+    present = [(key, wanted(row, key)) for row, key in zip(rows, keys)
+               if wanted(row, key) != b"END\r\n"]
+    if present:
+        serves_again(m, present, "%d writes %s" % (len(rows), name))
+
+
+def play(m, rows, way, name):
+    batch(m, [row for row in rows if not row.alone], way, name)
+    for row in rows:
+        if row.alone:
+            batch(m, [row], way, "%s (%s)" % (name, row.name))
+
+
+ALL_TEXT = writes.TEXT + writes.QUIET + writes.META
+
+
+@each.case
+def text(m):
+    play(m, ALL_TEXT + writes.PIPELINED + writes.FAILING, writes.Tcp(m.server.stream()), "in text")
+    play(m, ALL_TEXT, writes.Udp(m.server.udp()), "in text over UDP")
+
+
+@each.case
+def the_binary_protocol(m):
+    play(m, writes.BINARY, writes.BinaryTcp(m.server.stream()), "in binary")
+    play(m, writes.BINARY, writes.BinaryUdp(m.server.udp()), "in binary over UDP")
+
+
+class ByBytes(writes.Tcp):
+    """One segment for each byte."""
+
+    def __init__(self, stream):
+        super().__init__(stream)
+        stream.all(b"")
+
+    def ask(self, data, lines=1):
+        for i in range(len(data) - 1):
+            self.stream.send(data[i:i + 1])
+        return super().ask(data[-1:], lines)
+
+
+@each.case
+def one_byte_at_a_time(m):
+    play(m, ALL_TEXT, ByBytes(m.server.stream()), "in segments of one byte")
+
+
+SPLITS = (
+    ("set", lambda key: b"set %s 0 0 3\r\nnew\r\n" % key, b"new"),
+    ("delete", lambda key: b"delete %s\r\n" % key, None),
+    ("append", lambda key: b"append %s 0 0 3\r\nnew\r\n" % key, OLD + b"new"),
+    ("ms", lambda key: b"ms %s 3\r\nnew\r\n" % key, b"new"),
+    ("pipelined set", lambda key: b"set set 0 0 4\r\nset \r\nset %s 0 0 3\r\nnew\r\n" % key,
+     b"new"),
+    ("binary set", lambda key: binary.store("set", key, b"new"), b"new"),
+    ("binary delete", lambda key: binary.request("delete", key), None),
+)
+
+
+def split(m, name, request, want):
+    """Sent in two, cut anywhere: old until it is all there, new from the answer on."""
+    stream = m.server.stream()
+    reply = binary.Binary(stream).reply if name.startswith("binary") else stream.line
+    rows = [writes.Row("cut at byte %d" % at, None, want)
+            for at in range(1, len(request(b"key1234")))]
+    keys, wrong, present = filled(m, rows), [], []
+    for at, (row, key) in enumerate(zip(rows, keys), 1):
+        stream.send(request(key)[:at])
+        half = m.udp.get(key)
+        stream.send(request(key)[at:])
+        for _ in range(1 + (name == "pipelined set")):
+            reply()
+        last = m.udp.get(key)
+        # The rest may have been one byte, which is not needed to execute it.
+        if half not in (OLD, want) or last != want:
+            wrong.append((at, half, last))
+        present += [(key, wanted(row, key))] if want else []
+    tap.is_(wrong[:3], [], "a %s split at each of %d bytes: right at once" % (name, len(rows)))
+    if present:
+        serves_again(m, present, "a split " + name)
+
+
+@each.case
+def commands_split_over_two_segments(m):
+    for name, request, want in SPLITS:
+        split(m, name, request, want)
+
+
+BASIC = writes.STORAGE[:1] + writes.NUMBERS[:1] + writes.REMOVALS[:2] + writes.QUIET[:1]
+
+
+def six(m, *options):
+    """A connection over IPv6 with a hop-by-hop or destination header."""
+    stream = client.tcp(V6, m.server.port)
+    for option, value in options:
+        stream.sock.setsockopt(socket.IPPROTO_IPV6, option, value)
+    return stream
+
+
+@each.case
+def over_other_ways(m):
+    play(m, BASIC, writes.Tcp(six(m)), "over IPv6")
+    for option, name in ((socket.IPV6_HOPOPTS, "a hop-by-hop header"),
+                         (socket.IPV6_DSTOPTS, "a destination header")):
+        play(m, BASIC, writes.Tcp(six(m, (option, HOP_OPTIONS))), "over IPv6 with " + name)
+    play(m, BASIC, writes.Udp(client.Udp(V6, m.server.port)), "over UDP and IPv6")
+    play(m, BASIC, writes.Tcp(writes.with_ip_options(m.pair.address(), m.server.port)),
+         "with IP options")
+    datagrams = client.Udp(m.pair.address(), m.server.port)
+    datagrams.sock.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, b"\1\1\1\0")
+    play(m, BASIC, writes.Udp(datagrams), "with IP options over UDP")
+    for on in (False, True):
+        writes.timestamps(on)
+        play(m, BASIC, writes.Tcp(m.server.stream()), "with TCP timestamps %d" % on)
+
+
+@each.case
+def reads_over_ipv6(m):
+    """Entries belong to one address of the server; a write is to all of them."""
+    four, m.udp = m.udp, client.Udp(V6, m.server.port)
+    play(m, BASIC, writes.Tcp(m.server.stream()), "over IPv4, read over IPv6")
+    play(m, BASIC, writes.Udp(four), "over IPv4 and UDP, read over IPv6")
+    m.udp.close()
+    m.udp = four
+
+
+@each.case
+def long_values(m):
+    """Over many segments, in frames of any size, and in datagrams that are cut into fragments."""
+    way, datagrams = writes.Tcp(m.server.stream()), writes.Udp(m.server.udp())
+    for size in (1300, 1500, 5000, 70000, 700000):
+        value = b"x" * size
+        row = writes.Row("set", b"set KEY 0 0 %d\r\n%s\r\n" % (size, value), value)
+        key, = filled(m, [row])
+        way.ask(writes.render(row, key, m.tcp))
+        tap.ok(m.udp.ask(get(key)) == answer((key, value)), "a value of %d bytes over a short one"
+               % size)
+        m.tcp.set(key, b"small")
+        m.same(get(key), answer((key, b"small")), "and a short one over that")
+    for size in (1600, 4000, 20000):
+        row = writes.Row("set", b"set KEY 0 0 %d\r\n%s\r\n" % (size, b"y" * size), b"y" * size)
+        key, = filled(m, [row])
+        datagrams.ask(writes.render(row, key, m.tcp))
+        tap.ok(m.udp.ask(get(key)) == answer((key, b"y" * size)), "a set of %d bytes in fragments"
+               % size)
+
+
+@each.case
+def writes_that_are_not_done(m):
+    half, whole = filled(m, [writes.STORAGE[0]] * 2)
+    stream = m.server.stream()
+    stream.send(b"set %s 0 0 100\r\nabc" % half)
+    tap.is_(m.udp.get(half), OLD, "a set that is half there")
+    stream.close()
+    serves_again(m, [(half, answer((half, OLD)))], "its client goes away: the old value")
+    m.tcp.all(b"set %s 0 0 3\r\nabcde\r\n" % whole)
+    tap.ok(m.udp.get(whole) == m.tcp.get(whole), "a set with a bad end: as the server has it")
+
+
+@each.case
+def connections_that_were_there_before(m):
+    """What the chain has not seen from its start it cannot follow: that closes everything."""
+    if not m.bmc:
+        return
+    old = m.server.stream()
+    old.ask(b"version\r\n")
+    m.bmc.stop()
+    m.cover()
+    m.ready()
+    play(m, writes.STORAGE + writes.QUIET, writes.Tcp(old), "on a connection older than the chain")
+    half = m.server.stream()
+    half.send(b"set half 0 0 30\r\nset ")
+    m.bmc.stop()
+    m.cover()
+    m.ready()
+    key, = filled(m, [writes.STORAGE[0]])
+    half.send(b"x" * 26 + b"\r\nset %s 0 0 3\r\nnew\r\n" % key)
+    tap.is_((half.line(), half.line(), m.udp.get(key)), (b"STORED\r\n", b"STORED\r\n", b"new"),
+            "one that begins in the midst of a value")
+
+
+@each.case
+def keys_and_values_of_every_length(m):
+    rows = [writes.Row("", b"set KEY 0 0 %d\r\n%s\r\n" % (n, b"b" * n), b"b" * n, b"a" * n)
+            for n in range(1, 1301, 13)]
+    play(m, rows, writes.Tcp(m.server.stream()), "of values of 1 to 1,300 bytes")
+    wrong = []
+    for length in range(1, 251):
+        key = (b"%d-" % length * 250)[:length]
+        m.tcp.set(key, b"first")
+        first = m.by_kernel(get(key))
+        m.tcp.set(key, b"second")
+        if (first, m.by_kernel(get(key))) != ((answer((key, b"first")), True),
+                                              (answer((key, b"second")), True)):
+            wrong.append(length)
+    tap.is_(wrong, [], "two sets of keys of 1 to 250 bytes")
+
+
+each.end()
+tap.run(90)

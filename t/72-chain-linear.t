@@ -1,0 +1,84 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The chain is linearizable, in front of Debian's memcached and of ours: porcupine judges what
+clients saw over TCP and UDP, in text, meta and binary, as in t/32-kernel-linear.t.
+
+What an observer of packets cannot know is left out, and nothing else: items that expire (-expire)
+and that are evicted (-evicts). LINEAR_SECONDS is how long each case is, without it they end after
+OPERATIONS; linear.py tells more.
+"""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import chain
+import linear
+import netns
+import tap
+
+# A write over UDP holds its key's gate for all of --settle.
+READS = ("-reads", 97, "-plain", 90, "-udp-writes", 2)
+SETTLE = 500 # ms: longer than a busy machine leaves a server waiting
+OPERATIONS = 20000
+LENGTH = (linear.SECONDS, ()) if "LINEAR_SECONDS" in os.environ else (
+    30, ("-operations", OPERATIONS))
+
+
+each = chain.Each(threads=2, chain={"settle": SETTLE})
+
+
+def played(m, *words, least=0, lossy=0):
+    """A run; least: the part of the plain gets over UDP that the kernel has to answer. lossy: one
+    packet in so many is lost."""
+    losses = netns.attach_loss("cl0", m.pair.client, lossy) if lossy else []
+    done, grown = m.during(lambda: linear.run(
+        "-udp", "-kernel=false", *(("-apart",) if m.bmc else ()),
+        "-address", "%s:%d" % (m.pair.address(), m.server.port), *words, *LENGTH[1],
+        seconds=LENGTH[0]))
+    for fd in losses:
+        os.close(fd)
+    found = linear.judge(done)
+    tap.diag(", ".join("%s %d" % row for row in sorted(grown.items()) if row[1]))
+    share = grown["hits"] / max(found.get("keys_udp_get", 0), 1)
+    tap.ok(share >= least, "the kernel answers for %.1f %% of the plain "
+           "gets over UDP, at least %d" % (100 * share, 100 * least))
+
+
+@each.case
+def reads(m):
+    played(m, *READS, "-fill", 40, least=1 / 3)
+
+
+@each.case
+def writes_and_flushes(m):
+    played(m, "-plain", 90, "-flush", "200ms")
+
+
+@each.case
+def few_keys_and_many_at_once(m):
+    played(m, "-groups", 4, "-keys", 1, "-clients", 3, "-udp-reads", 100, "-plain", 90,
+           "-burst", 16, "-window", 6, "-reads", 90, "-history", 3000)
+
+
+@each.case
+def long_values_and_connections_that_come_and_go(m):
+    played(m, *READS, "-blanks", 900, "-redial", 0.02, least=0.1)
+
+
+@each.case
+def packets_that_are_lost(m):
+    """One in 256, both ways: TCP sends again what the chain has seen, and what it has not. Of two
+    keys' replies the loss of one would look like a miss."""
+    played(m, *READS, "-groups", 4, "-single", lossy=256)
+
+
+@tap.case
+def buckets_that_keys_share():
+    """Other keys are written all the time, to a table of few buckets and fewer blocks."""
+    with chain.Machines(chain.DEBIAN, threads=2, chain={"settle": SETTLE, "entries": 64}) as m:
+        played(m, *READS, "-churn", 2000, "-fillers", 2000, "-groups", 6)
+
+
+each.end()
+tap.run(linear.SECONDS + 120)
