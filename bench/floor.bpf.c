@@ -2,10 +2,10 @@
 /*
  * floor: the least that any server in XDP can do, and the least that any program can.
  *
- * floor_pass passes everything, floor_next too, on TC ingress. floor_reply turns a UDP packet to floor_port around with a constant
- * reply: the text of a hit of a 16-byte key and a 32-byte value behind the request's id. It looks
- * nothing up, reads nothing of the request but its headers, and grows the packet at the head as the
- * real program does.
+ * floor_pass passes everything, floor_next too, on TC ingress. floor_reply turns a UDP packet to
+ * floor_port around with a constant reply: the text of a hit of a 16-byte key and a 32-byte value
+ * behind the request's id. It looks nothing up, reads nothing of the request but its headers, and
+ * grows the packet at the head as the real program does.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
