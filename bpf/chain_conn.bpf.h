@@ -41,16 +41,28 @@ struct segment {
     u32 flags;
 };
 
+/* Where a segment began: in the stream, in what it says, and the hash of all before it. */
+struct mark {
+    u64 content;
+    u32 seq;
+    u32 unused;
+    struct follow in;
+};
+
+enum { MARKS = 4 };
+
 /*
  * owner    hash of its ends; first, see conn_leave
  * barrier  commands up to the last mn << 32, and how many of these there were
  * first    ring of open writes: begin and end, counted on without end
+ * marks    of the last segments that were not wholly of a value
  * blind    bytes of a value that were passed over, [blind_from, blind_to): what they are is
  *          of no interest if they come again
  */
 struct conn {
     u64 owner;
     u64 barrier;
+    u64 content; /* hash of what was looked at of the bytes in */
     u64 last_in; /* when data came by */
     u64 last_out;
     u32 busy_in; /* locks */
@@ -71,10 +83,12 @@ struct conn {
     u32 last;
     u8 uncertain; /* replies are not known for certain: time ends writes */
     u8 whole;     /* the last byte out ended a line; known only while uncertain */
-    u8 unused[6];
+    u8 unused[2];
+    u32 nmarks;
     struct follow in;
     struct answers out;
     struct chain_write writes[CHAIN_WRITES];
+    struct mark marks[MARKS];
 };
 
 enum stranger_state {
@@ -261,6 +275,7 @@ __attribute__((noinline)) int conn_end_writes(struct conn *conn, u64 now)
     for (i = 0; i < CHAIN_WRITES; i++) {
         u64 at = conn->first;
         struct chain_write write;
+        u32 bucket;
 
         if (at == READ_ONCE(conn->last))
             break;
@@ -269,11 +284,12 @@ __attribute__((noinline)) int conn_end_writes(struct conn *conn, u64 now)
         write = conn->writes[at];
         if (!conn->uncertain && seq_before(conn->nreplies, write.number))
             break;
+        bucket = write.bucket & ~WRITE_AGAIN;
         if (conn->uncertain)
-            write_close(write.bucket, now + settings.settle);
-        else
+            write_close(bucket, now + settings.settle);
+        else if (bucket == write.bucket)
             tally(CHAIN_WRITES_ENDED);
-        write_leave(write.bucket, now);
+        write_leave(bucket, now);
         conn->first++;
     }
     return 0;
@@ -317,6 +333,7 @@ static __always_inline struct conn *conn_new(struct hand *hand, u32 in, u32 out,
 
     conn->owner = ends_hash(&hand->segment.ends);
     conn->barrier = 0;
+    conn->content = 0;
     conn->last_in = 0;
     conn->last_out = 0;
     conn->busy_in = 0;
@@ -330,13 +347,14 @@ static __always_inline struct conn *conn_new(struct hand *hand, u32 in, u32 out,
     conn->ncommands = 0;
     conn->nreplies = 0;
     conn->nbarriers = 0;
-    conn->carried = KEYS_NONE;
+    conn->carried = WRITE_NOTHING;
     conn->first = 0;
     conn->last = 0;
     conn->data = 0;
     conn->silent = 0;
     conn->uncertain = 0;
     conn->whole = 0;
+    conn->nmarks = 0;
     follow_init(&conn->in);
     answers_init(&conn->out);
     if (bpf_map_update_elem(&connections, &hand->segment.ends, conn, BPF_ANY))

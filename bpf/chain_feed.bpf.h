@@ -22,8 +22,8 @@ enum {
     FEED_ROUNDS = FEED_BYTES / FEED_CHUNK + 8,
 };
 
-/* What stands for a bucket. */
-enum { KEYS_ALL = 0xffffffff, KEYS_NONE = 0xfffffffe };
+/* What stands for a bucket; and in a list a bucket that was closed once more for a write. */
+enum { WRITE_EVERYTHING = 1 << 26, WRITE_NOTHING = 1 << 27, WRITE_AGAIN = 1 << 28 };
 
 /* A write in flight: its bucket, and which reply on its connection ends it. */
 struct chain_write {
@@ -38,6 +38,9 @@ struct feed {
     };
     u64 now;
     u64 settled; /* when what comes now has been executed */
+    u64 content; /* hash of all bytes that were looked at */
+    u32 origin;  /* sequence number of the frame's first byte, as it were */
+    u32 dry;     /* nothing is done */
     u32 at;      /* what is left of the packet */
     u32 end;
     u32 events;    /* all that came */
@@ -85,6 +88,9 @@ static __always_inline void feed_begin(struct feed *feed, u64 now)
 {
     feed->now = now;
     feed->settled = now + settings.settle;
+    feed->content = 0;
+    feed->origin = 0;
+    feed->dry = 0;
     feed->events = 0;
     feed->first = 0;
     feed->ncommands = 0;
@@ -92,7 +98,7 @@ static __always_inline void feed_begin(struct feed *feed, u64 now)
     feed->nreplies = 0;
     feed->nbarriers = 0;
     feed->timed = 0;
-    feed->carried = KEYS_NONE;
+    feed->carried = WRITE_NOTHING;
     feed->old = 0;
     feed->room = 0;
     feed->nwrites = 0;
@@ -104,7 +110,7 @@ static __always_inline struct chain_gate *gate_of(u32 index)
 {
     struct chain_bucket *bucket;
 
-    if (index == KEYS_ALL)
+    if (index == WRITE_EVERYTHING)
         return &all;
     bucket = bucket_get(index);
     return bucket ? &bucket->gate : NULL;
@@ -141,12 +147,12 @@ __attribute__((noinline)) int write_close(u32 index, u64 when)
 static __always_inline void close_all(u64 when)
 {
     tally(CHAIN_CLOSED_ALL);
-    write_close(KEYS_ALL, when);
+    write_close(WRITE_EVERYTHING, when);
 }
 
 /* --- commands ---------------------------------------------------------------------- */
 
-static __always_inline void feed_enter(struct feed *feed, u32 index)
+static __always_inline void feed_enter(struct feed *feed, u32 index, u32 again)
 {
     u64 n = feed->nwrites;
 
@@ -156,7 +162,7 @@ static __always_inline void feed_enter(struct feed *feed, u32 index)
     }
     write_enter(index, feed->now);
     BOUND(n, CHAIN_WRITES - 1);
-    feed->writes[n].bucket = index;
+    feed->writes[n].bucket = index | again;
     feed->writes[n].number = feed->ncommands + 1;
     feed->nwrites++;
 }
@@ -164,8 +170,8 @@ static __always_inline void feed_enter(struct feed *feed, u32 index)
 static __always_inline void feed_write(struct feed *feed, u32 index)
 {
     tally(CHAIN_WRITES_SEEN);
-    feed_enter(feed, index);
-    feed->carried = feed->carried == KEYS_NONE ? index : KEYS_ALL;
+    feed_enter(feed, index, 0);
+    feed->carried = feed->carried == WRITE_NOTHING ? index : WRITE_EVERYTHING;
 }
 
 /*
@@ -190,10 +196,10 @@ static __always_inline void feed_flush(struct feed *feed)
  */
 static __always_inline void feed_over(struct feed *feed, u32 events)
 {
-    if (feed->old && feed->carried != KEYS_NONE)
-        feed_enter(feed, feed->carried);
+    if (feed->old && feed->carried != WRITE_NOTHING)
+        feed_enter(feed, feed->carried, WRITE_AGAIN);
     feed->old = 0;
-    feed->carried = KEYS_NONE;
+    feed->carried = WRITE_NOTHING;
     if (events & FOLLOW_DATA)
         feed->data = feed->ncommands + 1;
     if (events & FOLLOW_SILENT)
@@ -215,10 +221,12 @@ __attribute__((noinline)) int feed_event(struct feed *feed, u32 events)
     if (!feed->events)
         feed->first = events;
     feed->events |= events;
+    if (feed->dry)
+        return 0;
     if (events & FOLLOW_WRITE)
         feed_write(feed, bucket_of(feed->follow.hash));
     if (events & FOLLOW_WRITE_ALL) {
-        feed_write(feed, KEYS_ALL);
+        feed_write(feed, WRITE_EVERYTHING);
         tally(CHAIN_CLOSED_ALL);
         feed_flush(feed);
     }
@@ -239,6 +247,17 @@ __attribute__((noinline)) u32 feed_answer_byte(struct answers *answers, u32 byte
     return answers ? answers_step(answers, byte) : ANSWERS_LOST;
 }
 
+/*
+ * Takes a byte and its place into the hash of what was looked at. The multiplier is secret, and
+ * the shift keeps it from being a polynomial, of which collisions are known for any multiplier.
+ */
+static __always_inline void feed_hash(struct feed *feed, u8 byte, u32 place)
+{
+    u64 sum = (feed->content + ((u64)place << 8 | byte)) * (control.seed[5] | 1);
+
+    feed->content = sum ^ sum >> 31;
+}
+
 /* What is skipped of the n bytes behind `at`. */
 static __always_inline u64 feed_skip(u32 *skip, u64 at, u64 n)
 {
@@ -250,8 +269,8 @@ static __always_inline u64 feed_skip(u32 *skip, u64 at, u64 n)
     return at + left;
 }
 
-/* Follows the first n bytes of feed->bytes. */
-__attribute__((noinline)) int feed_commands(struct feed *feed, u32 n)
+/* Follows the first n bytes of feed->bytes, which begin at `from` of the frame. */
+__attribute__((noinline)) int feed_commands(struct feed *feed, u32 n, u32 from)
 {
     u64 at = 0, place;
     u32 i, events;
@@ -269,6 +288,7 @@ __attribute__((noinline)) int feed_commands(struct feed *feed, u32 n)
         byte = feed->bytes[place];
         if (feed->follow.skip_line && byte != '\n')
             continue;
+        feed_hash(feed, byte, feed->origin + from + (u32)at);
         events = feed_command_byte(&feed->follow, byte);
         if (events)
             feed_event(feed, events);
@@ -338,7 +358,7 @@ static long feed_round_in(u32 i, struct feed_way *way)
 
     (void)i;
     if (n)
-        feed_commands(way->feed, n);
+        feed_commands(way->feed, n, way->feed->at - n);
     return !n || way->feed->events & FOLLOW_LOST;
 }
 

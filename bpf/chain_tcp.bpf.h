@@ -30,55 +30,121 @@ static __always_inline int repeat_is_harmless(const struct conn *conn, u32 seq, 
            (!seq_before(seq, conn->blind_from) && !seq_before(conn->blind_to, end));
 }
 
-/*
- * Moves on to the segment's first byte that has not come before, and over bytes of a value that
- * are missing. How many bytes are left; -1: it cannot be followed.
- */
-static __always_inline s64 tcp_place(struct conn *conn, struct segment *segment)
+/* Begins to read again what came before: from the mark where it began. 0: there is none. */
+static __always_inline int repeat_begin(struct feed *feed, const struct conn *conn, u32 seq)
 {
-    u32 n = segment->end - segment->at, gap, known;
+    u64 i;
 
-    if (seq_before(segment->seq, conn->next_in)) {
-        tally(CHAIN_RETRANSMITTED);
-        known = conn->next_in - segment->seq;
-        if (known > n)
-            known = n;
-        if (!repeat_is_harmless(conn, segment->seq, segment->seq + known))
-            return -1;
-        segment->seq += known;
-        segment->at += known;
-        return n - known;
+    for (i = 0; i < MARKS; i++) {
+        if (i >= conn->nmarks || conn->marks[i].seq != seq)
+            continue;
+        feed->follow = conn->marks[i].in;
+        feed->content = conn->marks[i].content;
+        return 1;
     }
-    gap = segment->seq - conn->next_in;
+    return 0;
+}
+
+/* What the hash was at `end`: behind it and before the next mark nothing was looked at. */
+static __always_inline u64 repeat_content(const struct conn *conn, u32 end)
+{
+    u64 content = conn->content;
+    u32 next = conn->next_in;
+    u64 i;
+
+    for (i = 0; i < MARKS; i++) {
+        if (i >= conn->nmarks || seq_before(conn->marks[i].seq, end) ||
+            !seq_before(conn->marks[i].seq, next))
+            continue;
+        next = conn->marks[i].seq;
+        content = conn->marks[i].content;
+    }
+    return content;
+}
+
+/* Whether the segment's first n bytes, which came before, say what they did. */
+static __always_inline int repeat_is_same(struct xdp_md *ctx, struct feed *feed,
+                                          const struct conn *conn, const struct segment *segment,
+                                          u32 n)
+{
+    if (!repeat_begin(feed, conn, segment->seq))
+        return 0;
+    feed->at = segment->at;
+    feed->end = segment->at + n;
+    feed->origin = segment->seq - segment->at;
+    feed->dry = 1;
+    feed_in(ctx, feed);
+    feed->dry = 0;
+    if (feed->events & FOLLOW_LOST || feed->content != repeat_content(conn, segment->seq + n))
+        return 0;
+    feed->events = 0;
+    feed->first = 0;
+    return 1;
+}
+
+/* Moves on to the segment's first byte that has not come before. 0: it cannot be followed. */
+static __always_inline int tcp_repeat(struct xdp_md *ctx, struct feed *feed, struct conn *conn,
+                                      struct segment *segment)
+{
+    u32 n = segment->end - segment->at, known = conn->next_in - segment->seq;
+
+    tally(CHAIN_RETRANSMITTED);
+    if (known > n)
+        known = n;
+    if (known && !repeat_is_harmless(conn, segment->seq, segment->seq + known) &&
+        !repeat_is_same(ctx, feed, conn, segment, known))
+        return 0;
+    segment->seq += known;
+    segment->at += known;
+    return 1;
+}
+
+/* Moves on over bytes of a value that are missing. 0: others are. */
+static __always_inline int tcp_place(struct conn *conn, const struct segment *segment)
+{
+    u32 n = segment->end - segment->at, gap = segment->seq - conn->next_in, known;
+
     if (gap > conn->in.skip)
-        return -1;
+        return 0;
     if (!conn->in.skip)
-        return n;
+        return 1;
     if (conn->blind_to != conn->next_in)
         conn->blind_from = conn->next_in;
     known = conn->in.skip < gap + n ? conn->in.skip : gap + n;
     conn->blind_to = conn->next_in + known;
     conn->in.skip -= gap;
-    return n;
+    return 1;
 }
 
 /* --- what it says ---------------------------------------------------------------------------- */
 
+static __always_inline void conn_mark(struct conn *conn, u32 seq)
+{
+    u64 at = conn->nmarks++;
+
+    BOUND(at, MARKS - 1);
+    conn->marks[at].seq = seq;
+    conn->marks[at].content = conn->content;
+    conn->marks[at].in = conn->in;
+}
+
 static __always_inline void tcp_resume(struct feed *feed, const struct conn *conn)
 {
     feed->follow = conn->in;
+    feed->content = conn->content;
     feed->ncommands = conn->ncommands;
     feed->data = conn->data;
     feed->silent = conn->silent;
     feed->timed = conn->uncertain;
     feed->carried = conn->carried;
-    feed->old = conn->carried != KEYS_NONE;
+    feed->old = conn->carried != WRITE_NOTHING;
     feed->room = CHAIN_WRITES - (conn->last - READ_ONCE(conn->first));
 }
 
 static __always_inline void tcp_suspend(const struct feed *feed, struct conn *conn)
 {
     conn->in = feed->follow;
+    conn->content = feed->content;
     conn->ncommands = feed->ncommands;
     conn->carried = feed->carried;
     conn->data = feed->data;
@@ -118,19 +184,29 @@ static __always_inline void conn_settle(struct conn *conn, const struct segment 
 static __always_inline int conn_follow(struct xdp_md *ctx, struct feed *feed, struct conn *conn,
                                        struct segment *segment)
 {
-    s64 n;
+    u32 n;
 
     if (conn->uncertain)
         conn_settle(conn, segment, feed->now);
-    n = tcp_place(conn, segment);
-    if (n <= 0)
-        return n == 0;
+    if (seq_before(segment->seq, conn->next_in) && !tcp_repeat(ctx, feed, conn, segment))
+        return 0;
+    n = segment->end - segment->at;
+    if (!n)
+        return 1;
+    if (!tcp_place(conn, segment))
+        return 0;
+    conn->last_in = feed->now;
+    conn->next_in = segment->seq + n;
+    if (conn->in.skip >= n) {
+        conn->in.skip -= n;
+        return 1;
+    }
+    conn_mark(conn, segment->seq);
     tcp_resume(feed, conn);
     feed->at = segment->at;
     feed->end = segment->end;
+    feed->origin = segment->seq - segment->at;
     feed_in(ctx, feed);
-    conn->last_in = feed->now;
-    conn->next_in = segment->seq + (u32)n;
     tcp_suspend(feed, conn);
     return !(feed->events & FOLLOW_LOST);
 }

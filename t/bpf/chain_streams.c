@@ -71,8 +71,66 @@ static void test_repeated(struct watch *watch)
 
     begin(&talk, watch);
     SAY(&talk, "delete a\r\n");
+    IN(&talk, -10, ACK, "delete b\r\ndelete c\r\n");
+    all_is(watch, GATE_TIMED, "one that goes on, and is another before that");
+}
+
+/* What comes again and is the same, before the server has acknowledged it. */
+static void test_same(struct watch *watch)
+{
+    struct talk talk;
+
+    begin(&talk, watch);
+    SAY(&talk, "delete a\r\n");
+    IN(&talk, -10, ACK, "delete a\r\n");
     IN(&talk, -10, ACK, "delete a\r\ndelete b\r\n");
-    all_is(watch, GATE_TIMED, "one that goes on behind what is not acknowledged");
+    check(watch, "b", GATE_ENTERED, "a segment that says the same again, and goes on");
+    all_is(watch, GATE_UNTOUCHED, "a segment that says the same again, and goes on");
+    talk.in += 10;
+    ANSWER(&talk, "DELETED\r\nDELETED\r\n");
+    check(watch, "a", GATE_LEFT, "both replies");
+    check(watch, "b", GATE_LEFT, "both replies");
+
+    begin(&talk, watch);
+    SAY(&talk, "get a\r\nde");
+    SAY(&talk, "lete a\r\nset b 0 0 20\r\n01234");
+    SAY(&talk, "56789");
+    SAY(&talk, "0123456789\r\n");
+    IN(&talk, -53, ACK, "get a\r\ndelete a\r\nset b 0 0 20\r\n01234");
+    IN(&talk, -53, ACK, "get a\r\ndelete a\r\nset b 0 0 20\r\n01234567890123456789\r\n");
+    IN(&talk, -44, ACK, "lete a\r\nset b 0 0 20\r\nxxxxxxx");
+    all_is(watch, GATE_UNTOUCHED, "segments again as one");
+    ok(watch_count(watch, CHAIN_LOST) == 0 && watch_count(watch, CHAIN_RETRANSMITTED) == 3,
+       "they are counted");
+    IN(&talk, -44, ACK, "lete c\r\nset b 0 0 20\r\n01234");
+    all_is(watch, GATE_TIMED, "one of them, with another key");
+
+    begin(&talk, watch);
+    SAY(&talk, "get abc def\r\n");
+    IN(&talk, -13, ACK, "get abc\ndef\r\n");
+    all_is(watch, GATE_TIMED, "one line that is two");
+    begin(&talk, watch);
+    SAY(&talk, "set b 0 0 20\r\n01234567890123456789\r\n");
+    IN(&talk, -36, ACK, "set b 0 0 18\r\n01234567890123456789\r\n");
+    all_is(watch, GATE_TIMED, "a value that is shorter");
+    begin(&talk, watch);
+    SAY(&talk, "delete a\r\n");
+    IN(&talk, -9, ACK, "elete a\r\n");
+    all_is(watch, GATE_TIMED, "a segment that begins elsewhere");
+    begin(&talk, watch);
+    SAY(&talk, "delete a\r\ndelete b\r\n");
+    IN(&talk, -20, ACK, "delete a\r\n");
+    all_is(watch, GATE_TIMED, "one that ends elsewhere");
+    begin(&talk, watch);
+    SAY(&talk, "delete a\r\n");
+    SAY(&talk, "delete b\r\n");
+    SAY(&talk, "delete c\r\n");
+    SAY(&talk, "delete d\r\n");
+    SAY(&talk, "delete e\r\n");
+    IN(&talk, -40, ACK, "delete b\r\n");
+    all_is(watch, GATE_UNTOUCHED, "the fourth last");
+    IN(&talk, -50, ACK, "delete a\r\n");
+    all_is(watch, GATE_TIMED, "the fifth last");
 }
 
 static void test_gaps(struct watch *watch)
@@ -359,6 +417,7 @@ int main(void)
 
     watch_open(&watch, LONG_SETTLE);
     test_repeated(&watch);
+    test_same(&watch);
     test_gaps(&watch);
     test_flags(&watch);
     test_replies(&watch);
