@@ -41,23 +41,25 @@ struct segment {
     u32 flags;
 };
 
-/* Where a segment began: in the stream, in what it says, and the hash of all before it. */
+/*
+ * What was looked at of a segment: from the first byte to the last that was of no value, sequence
+ * numbers; the hash of all before it, and the parser's state there. Between two of them are bytes
+ * of a value.
+ */
 struct mark {
     u64 content;
     u32 seq;
-    u32 unused;
+    u32 end;
     struct follow in;
 };
 
-enum { MARKS = 4 };
+enum { MARKS = 8 };
 
 /*
  * owner    hash of its ends; first, see conn_leave
  * barrier  commands up to the last mn << 32, and how many of these there were
  * first    ring of open writes: begin and end, counted on without end
- * marks    of the last segments that were not wholly of a value
- * blind    bytes of a value that were passed over, [blind_from, blind_to): what they are is
- *          of no interest if they come again
+ * marks    the last ones, nmarks were made
  */
 struct conn {
     u64 owner;
@@ -71,8 +73,6 @@ struct conn {
     u32 next_in;   /* sequence numbers of the next bytes */
     u32 next_out;
     u32 acked; /* by the server, at least */
-    u32 blind_from;
-    u32 blind_to;
     u32 ncommands;
     u32 nreplies;
     u32 nbarriers; /* replies to mn */
@@ -342,8 +342,6 @@ static __always_inline struct conn *conn_new(struct hand *hand, u32 in, u32 out,
     conn->next_in = in;
     conn->next_out = out;
     conn->acked = acked;
-    conn->blind_from = in;
-    conn->blind_to = in;
     conn->ncommands = 0;
     conn->nreplies = 0;
     conn->nbarriers = 0;

@@ -39,7 +39,8 @@ struct feed {
     u64 now;
     u64 settled; /* when what comes now has been executed */
     u64 content; /* hash of all bytes that were looked at */
-    u32 origin;  /* sequence number of the frame's first byte, as it were */
+    u32 origin;  /* sequence number of the frame's first byte, as it were, */
+    u32 looked;  /* and of the byte behind the last one that was looked at */
     u32 dry;     /* nothing is done */
     u32 at;      /* what is left of the packet */
     u32 end;
@@ -90,6 +91,7 @@ static __always_inline void feed_begin(struct feed *feed, u64 now)
     feed->settled = now + settings.settle;
     feed->content = 0;
     feed->origin = 0;
+    feed->looked = 0;
     feed->dry = 0;
     feed->events = 0;
     feed->first = 0;
@@ -286,9 +288,10 @@ __attribute__((noinline)) int feed_commands(struct feed *feed, u32 n, u32 from)
         place = at++;
         BOUND(place, FEED_CHUNK - 1);
         byte = feed->bytes[place];
+        feed->looked = feed->origin + from + (u32)at;
         if (feed->follow.skip_line && byte != '\n')
             continue;
-        feed_hash(feed, byte, feed->origin + from + (u32)at);
+        feed_hash(feed, byte, feed->looked);
         events = feed_command_byte(&feed->follow, byte);
         if (events)
             feed_event(feed, events);

@@ -23,26 +23,33 @@ static __always_inline int tcp_unfollowed(u64 now)
 
 /* --- the place in the stream ---------------------------------------------------------------- */
 
-/* Whether the bytes up to `end`, which came before, are what the server has, or of no interest. */
-static __always_inline int repeat_is_harmless(const struct conn *conn, u32 seq, u32 end)
-{
-    return !seq_before(READ_ONCE(conn->acked), end) ||
-           (!seq_before(seq, conn->blind_from) && !seq_before(conn->blind_to, end));
-}
+enum { REPEAT_UNKNOWN = -1, REPEAT_VALUE = MARKS };
 
-/* Begins to read again what came before: from the mark where it began. 0: there is none. */
-static __always_inline int repeat_begin(struct feed *feed, const struct conn *conn, u32 seq)
+/*
+ * Of bytes [seq, end) that came before: the mark that tells what they say, REPEAT_VALUE if they
+ * are of a value alone.
+ */
+static __always_inline int repeat_mark(const struct conn *conn, u32 seq, u32 end)
 {
+    int found = REPEAT_VALUE, known = 0;
+    u32 first = end;
     u64 i;
 
     for (i = 0; i < MARKS; i++) {
-        if (i >= conn->nmarks || conn->marks[i].seq != seq)
-            continue;
-        feed->follow = conn->marks[i].in;
-        feed->content = conn->marks[i].content;
-        return 1;
+        const struct mark *mark = &conn->marks[i];
+
+        if (i >= conn->nmarks)
+            break;
+        if (!seq_before(seq, mark->seq))
+            known = 1;
+        if (seq_before(mark->seq, seq) && seq_before(seq, mark->end))
+            return REPEAT_UNKNOWN; /* it begins in the middle */
+        if (!seq_before(mark->seq, seq) && seq_before(mark->seq, first)) {
+            first = mark->seq;
+            found = i;
+        }
     }
-    return 0;
+    return known ? found : REPEAT_UNKNOWN;
 }
 
 /* What the hash was at `end`: behind it and before the next mark nothing was looked at. */
@@ -67,11 +74,17 @@ static __always_inline int repeat_is_same(struct xdp_md *ctx, struct feed *feed,
                                           const struct conn *conn, const struct segment *segment,
                                           u32 n)
 {
-    if (!repeat_begin(feed, conn, segment->seq))
-        return 0;
-    feed->at = segment->at;
-    feed->end = segment->at + n;
+    s64 found = repeat_mark(conn, segment->seq, segment->seq + n);
+    u64 at = found;
+
+    if (found < 0 || found == REPEAT_VALUE)
+        return found == REPEAT_VALUE;
+    BOUND(at, MARKS - 1);
+    feed->follow = conn->marks[at].in;
+    feed->content = conn->marks[at].content;
     feed->origin = segment->seq - segment->at;
+    feed->at = conn->marks[at].seq - feed->origin;
+    feed->end = segment->at + n;
     feed->dry = 1;
     feed_in(ctx, feed);
     feed->dry = 0;
@@ -91,7 +104,7 @@ static __always_inline int tcp_repeat(struct xdp_md *ctx, struct feed *feed, str
     tally(CHAIN_RETRANSMITTED);
     if (known > n)
         known = n;
-    if (known && !repeat_is_harmless(conn, segment->seq, segment->seq + known) &&
+    if (seq_before(READ_ONCE(conn->acked), segment->seq + known) &&
         !repeat_is_same(ctx, feed, conn, segment, known))
         return 0;
     segment->seq += known;
@@ -99,31 +112,36 @@ static __always_inline int tcp_repeat(struct xdp_md *ctx, struct feed *feed, str
     return 1;
 }
 
-/* Moves on over bytes of a value that are missing. 0: others are. */
-static __always_inline int tcp_place(struct conn *conn, const struct segment *segment)
+/*
+ * Moves on over bytes of a value, which may be missing, to the first byte that is to be looked at.
+ * 0: others are missing.
+ */
+static __always_inline int tcp_place(struct conn *conn, struct segment *segment)
 {
-    u32 n = segment->end - segment->at, gap = segment->seq - conn->next_in, known;
+    u32 gap = segment->seq - conn->next_in, n = segment->end - segment->at;
 
     if (gap > conn->in.skip)
         return 0;
-    if (!conn->in.skip)
-        return 1;
-    if (conn->blind_to != conn->next_in)
-        conn->blind_from = conn->next_in;
-    known = conn->in.skip < gap + n ? conn->in.skip : gap + n;
-    conn->blind_to = conn->next_in + known;
+    conn->next_in = segment->seq + n;
     conn->in.skip -= gap;
+    if (n > conn->in.skip)
+        n = conn->in.skip;
+    conn->in.skip -= n;
+    segment->seq += n;
+    segment->at += n;
     return 1;
 }
 
 /* --- what it says ---------------------------------------------------------------------------- */
 
-static __always_inline void conn_mark(struct conn *conn, u32 seq)
+/* Before conn takes over what feed looked at. */
+static __always_inline void conn_mark(struct conn *conn, const struct feed *feed, u32 seq)
 {
     u64 at = conn->nmarks++;
 
     BOUND(at, MARKS - 1);
     conn->marks[at].seq = seq;
+    conn->marks[at].end = feed->looked;
     conn->marks[at].content = conn->content;
     conn->marks[at].in = conn->in;
 }
@@ -184,29 +202,23 @@ static __always_inline void conn_settle(struct conn *conn, const struct segment 
 static __always_inline int conn_follow(struct xdp_md *ctx, struct feed *feed, struct conn *conn,
                                        struct segment *segment)
 {
-    u32 n;
-
     if (conn->uncertain)
         conn_settle(conn, segment, feed->now);
     if (seq_before(segment->seq, conn->next_in) && !tcp_repeat(ctx, feed, conn, segment))
         return 0;
-    n = segment->end - segment->at;
-    if (!n)
+    if (segment->at == segment->end)
         return 1;
+    conn->last_in = feed->now;
     if (!tcp_place(conn, segment))
         return 0;
-    conn->last_in = feed->now;
-    conn->next_in = segment->seq + n;
-    if (conn->in.skip >= n) {
-        conn->in.skip -= n;
+    if (segment->at == segment->end)
         return 1;
-    }
-    conn_mark(conn, segment->seq);
     tcp_resume(feed, conn);
     feed->at = segment->at;
     feed->end = segment->end;
     feed->origin = segment->seq - segment->at;
     feed_in(ctx, feed);
+    conn_mark(conn, feed, segment->seq);
     tcp_suspend(feed, conn);
     return !(feed->events & FOLLOW_LOST);
 }

@@ -79,6 +79,7 @@ static void test_repeated(struct watch *watch)
 static void test_same(struct watch *watch)
 {
     struct talk talk;
+    int i;
 
     begin(&talk, watch);
     SAY(&talk, "delete a\r\n");
@@ -123,14 +124,19 @@ static void test_same(struct watch *watch)
     all_is(watch, GATE_TIMED, "one that ends elsewhere");
     begin(&talk, watch);
     SAY(&talk, "delete a\r\n");
-    SAY(&talk, "delete b\r\n");
-    SAY(&talk, "delete c\r\n");
-    SAY(&talk, "delete d\r\n");
-    SAY(&talk, "delete e\r\n");
-    IN(&talk, -40, ACK, "delete b\r\n");
-    all_is(watch, GATE_UNTOUCHED, "the fourth last");
-    IN(&talk, -50, ACK, "delete a\r\n");
-    all_is(watch, GATE_TIMED, "the fifth last");
+    for (i = 0; i < 8; i++)
+        SAY(&talk, "delete b\r\n");
+    IN(&talk, -80, ACK, "delete b\r\n");
+    all_is(watch, GATE_UNTOUCHED, "the eighth last");
+    IN(&talk, -90, ACK, "delete a\r\n");
+    all_is(watch, GATE_TIMED, "the ninth last");
+    begin(&talk, watch);
+    SAY(&talk, "set a 0 0 20\r\n0123456789");
+    SAY(&talk, "0123456789\r\nset b 0 0 10\r\n01234");
+    IN(&talk, -37, ACK, "xxxxxx0123456789\r\nset b 0 0 10\r\nxxxxx");
+    all_is(watch, GATE_UNTOUCHED, "one that begins and ends within values");
+    IN(&talk, -37, ACK, "xxxxxx0123456789\r\nset c 0 0 10\r\nxxxxx");
+    all_is(watch, GATE_TIMED, "and says something else between them");
 }
 
 static void test_gaps(struct watch *watch)
