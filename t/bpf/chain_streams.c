@@ -79,7 +79,6 @@ static void test_repeated(struct watch *watch)
 static void test_same(struct watch *watch)
 {
     struct talk talk;
-    int i;
 
     begin(&talk, watch);
     SAY(&talk, "delete a\r\n");
@@ -105,6 +104,13 @@ static void test_same(struct watch *watch)
        "they are counted");
     IN(&talk, -44, ACK, "lete c\r\nset b 0 0 20\r\n01234");
     all_is(watch, GATE_TIMED, "one of them, with another key");
+}
+
+/* What is not the same. */
+static void test_others(struct watch *watch)
+{
+    struct talk talk;
+    int i;
 
     begin(&talk, watch);
     SAY(&talk, "get abc def\r\n");
@@ -424,6 +430,7 @@ int main(void)
     watch_open(&watch, LONG_SETTLE);
     test_repeated(&watch);
     test_same(&watch);
+    test_others(&watch);
     test_gaps(&watch);
     test_flags(&watch);
     test_replies(&watch);
