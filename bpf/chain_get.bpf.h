@@ -65,6 +65,7 @@ static __always_inline int block_copy(struct work *work, const struct chain_bloc
         return CHAIN_MISS_EMPTY;
     BOUND(at, 2047);
     for (i = 0; i < most / 8; i++) {
+        OPAQUE(at);
         if (i >= words || at > 2047)
             break;
         STORE64(work->reply + at, LOAD64(block->wire + 8 * i));
