@@ -335,7 +335,7 @@ static __always_inline int tx_is_other(struct __sk_buff *skb)
 SEC("tc")
 int tx_filter(struct __sk_buff *skb)
 {
-    if (!tx_is_other(skb) && skb->tc_index != OWN_REPLY && find_leaving(skb) != KIND_NONE)
+    if (!tx_is_other(skb) && skb->tc_index != CHAIN_SEEN && find_leaving(skb) != KIND_NONE)
         bpf_tail_call(skb, &tc_calls, CALL_UPDATE_CACHE);
     return TC_NEXT;
 }
@@ -347,8 +347,10 @@ int update_cache(struct __sk_buff *skb)
 
     if (work && work->kind == KIND_TCP)
         bpf_tail_call(skb, &tc_calls, CALL_FOLLOW_REPLIES);
-    if (work && work->kind == KIND_UDP)
+    if (work && work->kind == KIND_UDP) {
+        skb->tc_index = CHAIN_SEEN;
         fill_reply(skb);
+    }
     return TC_NEXT;
 }
 

@@ -13,7 +13,7 @@
 #include "bpf/kernel.bpf.h"
 #include "bpf/packet.bpf.h"
 
-enum { PROTOCOL_TCP = 6, EXTENSIONS_MAX = 6 };
+enum { PROTOCOL_TCP = 6, PROTOCOL_ICMP6 = 58, EXTENSIONS_MAX = 6 };
 
 /* IPv6's extension headers by the number that the header before them has. */
 enum {
@@ -104,6 +104,8 @@ static __always_inline enum chain_kind find_extension(void *ctx, struct chain_wo
         return KIND_UDP;
     case NEXT_FRAGMENT:
         work->l4 += 8;
+        if (work->proto == PROTOCOL_ICMP6)
+            return KIND_NONE;
         /* One that is whole is what it is; of others only the first says what it is. */
         return head[2] || head[3] & 0xf9 ? KIND_FRAGMENT : KIND_UDP;
     default:

@@ -62,12 +62,6 @@ __attribute__((noinline)) int large_look(struct __sk_buff *skb)
     return rc;
 }
 
-/*
- * On a packet that is our own reply: it leaves through TC egress, where it would be taken for the
- * server's. What comes and what is sent has 0 there.
- */
-enum { OWN_REPLY = 0x4d43 };
-
 static __always_inline int no_verb(u32 text)
 {
     return 0;
@@ -104,7 +98,7 @@ int answer_large(struct __sk_buff *skb)
     rc = tc_reply(skb, hidden, work->left);
     if (rc == TC_NEXT)
         return large_leave(skb);
-    skb->tc_index = OWN_REPLY;
+    skb->tc_index = CHAIN_SEEN;
     return rc;
 }
 

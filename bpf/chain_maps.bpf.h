@@ -46,6 +46,12 @@ struct {
     __type(value, struct chain_ask);
 } asks SEC(".maps");
 
+/*
+ * tc_index of a datagram that leaves and is not to be looked at: it is our own reply, or was seen
+ * before, on an interface above this one. Others have 0 there.
+ */
+enum { CHAIN_SEEN = 0x4d43 };
+
 /* What a packet is to the chain. */
 enum chain_kind {
     KIND_NONE,       /* nothing of ours */

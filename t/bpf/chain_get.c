@@ -398,6 +398,51 @@ static void test_checksums(struct chain_lab *chain)
     chain->lab.shape = shapes[0];
 }
 
+/* Replies that are larger than the requests may be, by the guard. */
+static void test_amplification(void)
+{
+    static const struct loader_guard guard = {.amplification = 2};
+    struct chain_lab chain;
+    struct frame frame;
+
+    chain_lab_open(&chain, NULL, &guard);
+    frame_request(&frame, TEXT("get k\r\n"));
+    ok(put(&chain, "k", 1, letters, 200) &&
+           lab_passes(&chain.lab, LOADER_XDP, &frame, MC_COUNT_PASS_AMPLIFICATION),
+       "a reply that is too large for its request is the server's");
+    ok(chain_replies(&chain, &frame, TEXT("VALUE k 0 1\r\nv\r\nEND\r\n"), CHAIN_FILLS) &&
+           chain_answers(&chain, "get k\r\n", TEXT("VALUE k 0 1\r\nv\r\nEND\r\n")),
+       "which is kept");
+    chain_lab_close(&chain);
+}
+
+/* To whom a get went is the same question as for the server itself. */
+static void test_not_ours(struct chain_lab *chain)
+{
+    struct frame frame;
+
+    chain_lab_clear(chain);
+    ok(PUT(chain, "k", "v"), "a key is in the table");
+    frame_request(&frame, TEXT("get k\r\n"));
+    frame.bytes[33] ^= 1;
+    frame_seal(&frame);
+    ok(lab_passes(&chain->lab, LOADER_XDP, &frame, LAB_UNCOUNTED), "another address: passed");
+    frame_request(&frame, TEXT("get k\r\n"));
+    frame.bytes[37] ^= 1;
+    ok(lab_passes(&chain->lab, LOADER_XDP, &frame, LAB_UNCOUNTED), "another port: passed");
+    frame_request(&frame, TEXT("get k\r\n"));
+    frame.bytes[34] = 0;
+    frame.bytes[35] = 53;
+    ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_SOURCE),
+       "from a port where a service answers: passed");
+    chain->lab.control->lease_ns = 1;
+    frame_request(&frame, TEXT("get k\r\n"));
+    ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_STOPPED),
+       "when who loaded the chain is gone or stands still: passed");
+    chain->lab.control->lease_ns = UINT64_MAX;
+    ok(chain_answers(chain, "get k\r\n", TEXT("VALUE k 0 1\r\nv\r\nEND\r\n")), "else answered");
+}
+
 int main(void)
 {
     struct chain_lab chain;
@@ -420,6 +465,8 @@ int main(void)
     test_forms(&chain);
     test_passed(&chain);
     test_checksums(&chain);
+    test_not_ours(&chain);
+    test_amplification();
     chain_lab_close(&chain);
     return done();
 }
