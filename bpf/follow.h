@@ -54,7 +54,7 @@ enum follow_event {
 /*
  *  0  sum       of the key's words that are complete
  *  8  word      the bytes of the token behind the last full eight, the first one lowest
- * 16  head      the first eight of them, if there are eight
+ * 16  head      the first eight of them, if there are eight; else what was
  * 24  hash      of the last key that is complete
  * 32  number    of a token of digits; the last eight bytes of a binary header
  * 40  given     meta flags of ms so far, a bit each
@@ -133,7 +133,6 @@ FOLLOW_INLINE void follow_token(struct follow *f)
 {
     f->sum = 0;
     f->word = 0;
-    f->head = 0;
     f->number = 0;
     f->ntoken = 0;
 }

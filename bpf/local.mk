@@ -26,3 +26,20 @@ EXTRA_bpf += bpf/chain_feed.bpf.h bpf/chain_conn.bpf.h bpf/chain_replies.bpf.h b
 unit_tests += t/unit/follow t/unit/answers
 t_unit_follow_SOURCES = t/unit/follow.c
 t_unit_answers_SOURCES = t/unit/answers.c
+
+# See memcached/proto/local.mk for the fuzz targets.
+unit_tests += t/fuzz/follow
+t_fuzz_follow_SOURCES = t/fuzz/follow.c t/fuzz/replay.c
+t_fuzz_follow_LDADD = $(proto_libs)
+
+fuzz-follow:
+	$(FUZZ_CC) $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/follow.c \
+	    $(srcdir)/memcached/proto/text.c $(srcdir)/memcached/proto/meta.c \
+	    $(srcdir)/memcached/proto/binary.c $(srcdir)/memcached/base/num.c \
+	    $(srcdir)/memcached/base/base64.c
+	$(MKDIR_P) $@.corpus
+	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=1024 -timeout=10 \
+	    -dict=$(srcdir)/t/fuzz/text.dict $@.corpus $(srcdir)/t/fuzz/corpus/follow \
+	    $(srcdir)/t/fuzz/corpus/text $(srcdir)/t/fuzz/corpus/meta \
+	    $(srcdir)/t/fuzz/corpus/binary $(srcdir)/t/fuzz/corpus/commands
+.PHONY: fuzz-follow

@@ -145,11 +145,14 @@ static void ends_are_told(void)
     ok(!answers_between(&a), "within one of several lines it is not");
     step(&a, "END\r\n", 5, out);
     ok(answers_between(&a), "but behind it");
+    step(&a, "STAT pid 1\r\n", 12, out);
+    ok(!answers_between(&a), "nor among statistics");
+    step(&a, "END\r\n", 5, out);
     step(&a, "what?\r\n", 7, out);
     ok(!answers_between(&a), "and not where it is lost");
     answers_again(&a);
     step(&a, "END\r\n", 5, out);
-    ok(answers_between(&a) && strcmp(out, "R L R") == 0, "until it begins again");
+    ok(answers_between(&a) && strcmp(out, "R R L R") == 0, "until it begins again");
 }
 
 int main(void)

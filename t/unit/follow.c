@@ -5,6 +5,7 @@
  * D the end of a value, and of the answer A for one, U for one or none, S for none, B with that to
  * mn, L when it is lost.
  */
+#include <stdint.h>
 #include <string.h>
 
 #include "bpf/follow.h"
@@ -67,6 +68,7 @@ static const struct row storage[] = {
     ROW("a value that is too long", "set a 0 0 1\r\nxy\r\n", "Wa L"),
     ROW("too short", "set a 0 0 2\r\nx\r\n", "Wa L"),
     ROW("that ends with \\n alone", "set a 0 0 1\r\nx\n", "Wa L"),
+    ROW("with \\r alone", "set a 0 0 1\r\nx\rdelete b\r\n", "Wa L"),
     ROW("a length below 0", "set a 0 0 -1\r\nx\r\n", "L"),
     ROW("that is no number", "set a 0 0 x\r\nx\r\n", "L"),
     ROW("that begins as one", "set a 0 0 1x\r\nx\r\n", "L"),
@@ -402,6 +404,48 @@ static void pipelines(const struct row *rows, size_t nrows, const char *what)
     ok(same, "%s: one after the other they are foretold as each alone", what);
 }
 
+/* Opcodes of the same form: those that are answered first, then the quiet ones. */
+static void opcodes_are_known(void)
+{
+    static const struct {
+        const char *loud, *quiet;
+        size_t nloud, nquiet;
+        uint8_t nextras, nvalue;
+        const char *foretold;
+    } forms[] = {
+        {"\x00\x0c", "\x09\x0d", 2, 2, 0, 0, ""},
+        {"\x01\x02\x03", "\x11\x12\x13", 3, 3, 8, 2, "Wa D"},
+        {"\x04", "\x14", 1, 1, 0, 0, "Wa"},
+        {"\x05\x06", "\x15\x16", 2, 2, 20, 0, "Wa"},
+        {"\x0e\x0f", "\x19\x1a", 2, 2, 0, 2, "Wa D"},
+        {"\x1c\x1d\x23", "\x1e\x24", 3, 2, 4, 0, "Wa"},
+    };
+    char bytes[FOLLOW_HEADER_BYTES + 32], want[16];
+    struct record out;
+    struct follow f;
+    bool right = true;
+    size_t i, j, n;
+
+    for (i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
+        n = (size_t)FOLLOW_HEADER_BYTES + forms[i].nextras + 1 + forms[i].nvalue;
+        for (j = 0; j < forms[i].nloud + forms[i].nquiet; j++) {
+            memset(bytes, 0, sizeof(bytes));
+            bytes[0] = (char)FOLLOW_MAGIC;
+            bytes[1] = j < forms[i].nloud ? forms[i].loud[j] : forms[i].quiet[j - forms[i].nloud];
+            bytes[3] = 1;
+            bytes[4] = (char)forms[i].nextras;
+            bytes[11] = (char)(n - FOLLOW_HEADER_BYTES);
+            bytes[FOLLOW_HEADER_BYTES + forms[i].nextras] = 'a';
+            snprintf(want, sizeof(want), "%s%c", forms[i].foretold, j < forms[i].nloud ? 'A' : 'S');
+            out = (struct record){.n = 0};
+            follow_init(&f);
+            step(&f, bytes, n, &out);
+            right = right && strcmp(out.text, want) == 0 && follow_between(&f);
+        }
+    }
+    ok(right, "binary: every opcode is what it is");
+}
+
 static void large_values(void)
 {
     static const char line[] = "set a 0 0 2147483645\r\n";
@@ -466,6 +510,7 @@ int main(void)
     pipelines(others, sizeof(others) / sizeof(*others), "others");
     pipelines(meta, sizeof(meta) / sizeof(*meta), "meta");
     pipelines(binary, sizeof(binary) / sizeof(*binary), "binary");
+    opcodes_are_known();
     large_values();
     begins_again();
     names_stay_apart();

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Any bytes are taken for what a client says, by the chain's parser and by the server's. What must
+ * hold: the chain's sees each write of the server's no later than the server has the command, and
+ * where one command ends for the server it ends for the chain, or the chain is lost; what need
+ * not be looked at may be passed over; after a loss nothing comes. And for what a server says:
+ * nothing but that it can be passed over.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpf/answers.h"
+#include "proto/proto.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { OVER = FOLLOW_ANSWERED | FOLLOW_UNCERTAIN | FOLLOW_SILENT, HASHES = 1024 };
+
+static const __u64 seeds[MC_HASH_WORDS] = {
+    0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb, 0xd6e8feb86659fd93,
+    0x2545f4914f6cdd1d, 0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53, 0x87c37b91114253d5,
+};
+
+/* What was foretold of one command, or up to one. */
+struct foretold {
+    __u64 hashes[HASHES];
+    size_t nhashes;
+    size_t nover;
+    bool all;
+    bool lost;
+};
+
+static void must(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+static __u64 hash_of(struct slice key)
+{
+    __u64 sum = 0, word;
+    size_t at;
+
+    for (at = 0; at < key.len; at += 8) {
+        word = 0;
+        memcpy(&word, key.ptr + at, key.len - at < 8 ? key.len - at : 8);
+        sum += mc_hash_word(word, seeds[at / 8]);
+    }
+    return mc_hash_end(sum, key.len);
+}
+
+static void step(struct follow *f, const uint8_t *bytes, size_t n, struct foretold *foretold)
+{
+    __u32 events;
+    size_t i;
+
+    for (i = 0; i < n; i++) {
+        if (f->skip) {
+            f->skip--;
+            continue;
+        }
+        events = follow_step(f, bytes[i], seeds);
+        must(!foretold->lost || !events);
+        if (events & FOLLOW_WRITE && foretold->nhashes < HASHES)
+            foretold->hashes[foretold->nhashes++] = f->hash;
+        foretold->all |= (events & FOLLOW_WRITE_ALL) || foretold->nhashes == HASHES;
+        foretold->nover += (events & OVER) != 0;
+        foretold->lost |= events & FOLLOW_LOST;
+    }
+}
+
+static void must_write(const struct foretold *foretold, struct slice key)
+{
+    bool seen = foretold->all || foretold->lost || key.len == 0 || key.len > PROTO_KEY_MAX;
+    size_t i;
+
+    for (i = 0; i < foretold->nhashes && !seen; i++)
+        seen = foretold->hashes[i] == hash_of(key);
+    must(seen);
+}
+
+static bool meta_writes(const struct request *request)
+{
+    return request->verb != VERB_META_GET || proto_meta_has(request, 'T') ||
+           proto_meta_has(request, 'N') || proto_meta_has(request, 'E') ||
+           proto_meta_has(request, 'R');
+}
+
+enum written { NOTHING, ONE_KEY, KEYS, META, ALL };
+
+static const uint8_t written[VERB_SASL_STEP + 1] = {
+    [VERB_GAT] = KEYS,        [VERB_GATS] = KEYS,          [VERB_TOUCH] = ONE_KEY,
+    [VERB_SET] = ONE_KEY,     [VERB_ADD] = ONE_KEY,        [VERB_REPLACE] = ONE_KEY,
+    [VERB_APPEND] = ONE_KEY,  [VERB_PREPEND] = ONE_KEY,    [VERB_CAS] = ONE_KEY,
+    [VERB_INCR] = ONE_KEY,    [VERB_DECR] = ONE_KEY,       [VERB_DELETE] = ONE_KEY,
+    [VERB_FLUSH_ALL] = ALL,   [VERB_CACHE_MEMLIMIT] = ALL, [VERB_SLABS] = ALL,
+    [VERB_LRU] = ALL,         [VERB_EXTSTORE] = ALL,       [VERB_REFRESH_CERTS] = ALL,
+    [VERB_META_GET] = META,   [VERB_META_SET] = META,      [VERB_META_DELETE] = META,
+    [VERB_META_ARITH] = META,
+};
+
+/* The server executes this. */
+static void check_writes(const struct request *request, const struct foretold *foretold)
+{
+    enum written what = (enum written)written[request->verb];
+    struct slice keys = request->keys;
+    struct slice key;
+
+    if (what == META && !meta_writes(request))
+        return;
+    if (what == ALL || (what == META && proto_meta_has(request, 'b')))
+        must(foretold->all || foretold->lost);
+    else if (what != NOTHING)
+        must_write(foretold, request->key);
+    while (what == KEYS && !request->binary && proto_next_key(&keys, &key))
+        must_write(foretold, key);
+}
+
+/* How many bytes the command at `bytes` has; 0: it is not complete, or the server closes. */
+static size_t command(enum protocol protocol, const uint8_t *bytes, size_t n,
+                      struct request *request)
+{
+    size_t tail = protocol == PROTOCOL_BINARY ? 0 : 2;
+    ssize_t head;
+
+    memset(request, 0, sizeof(*request));
+    head = proto_parse(protocol, (struct slice){(const char *)bytes, n}, request);
+    if (head <= 0)
+        return 0;
+    if (!request->has_value)
+        return (size_t)head;
+    return n - (size_t)head < request->nvalue + tail ? 0 : (size_t)head + request->nvalue + tail;
+}
+
+static bool is_last(const struct request *request)
+{
+    return request->verb == VERB_QUIT || request->verb == VERB_HTTP ||
+           request->verb == VERB_SHUTDOWN || request->verb == VERB_WATCH ||
+           (request->binary && request->status != BINARY_OK);
+}
+
+static void check_requests(const uint8_t *bytes, size_t size)
+{
+    enum protocol protocol = proto_protocol((char)bytes[0]);
+    struct foretold foretold;
+    struct request request;
+    struct follow f;
+    size_t at = 0, n;
+
+    follow_init(&f);
+    while (at < size && (n = command(protocol, bytes + at, size - at, &request)) > 0) {
+        foretold = (struct foretold){.nhashes = 0};
+        step(&f, bytes + at, n, &foretold);
+        if (request.error.len == 0 && !(request.binary && request.status != BINARY_OK))
+            check_writes(&request, &foretold);
+        if (foretold.lost || is_last(&request))
+            return;
+        must(follow_between(&f) && foretold.nover == 1);
+        at += n;
+    }
+}
+
+/* Passing over what need not be looked at, in pieces that the bytes say, changes nothing. */
+static void check_pieces(const uint8_t *bytes, size_t size)
+{
+    struct foretold whole = {.nhashes = 0}, pieces = {.nhashes = 0};
+    size_t at = 0, end, skip, next = 0;
+    const uint8_t *newline;
+    struct follow f;
+
+    follow_init(&f);
+    step(&f, bytes, size, &whole);
+    follow_init(&f);
+    for (end = 0; end < size;) {
+        next = next * 31 + bytes[end];
+        end = size - end < 1 + next % 16 ? size : end + 1 + next % 16;
+        while (at < end) {
+            skip = f.skip < end - at ? f.skip : end - at;
+            f.skip -= (__u32)skip;
+            at += skip;
+            newline = f.skip_line && at < end ? memchr(bytes + at, '\n', end - at) : NULL;
+            if (f.skip_line)
+                at = newline ? (size_t)(newline - bytes) : end;
+            if (at < end && !f.skip)
+                step(&f, bytes + at++, 1, &pieces);
+        }
+    }
+    must(memcmp(whole.hashes, pieces.hashes, whole.nhashes * sizeof(*whole.hashes)) == 0 &&
+         whole.nhashes == pieces.nhashes && whole.nover == pieces.nover &&
+         whole.all == pieces.all && whole.lost == pieces.lost);
+}
+
+static void check_answers(const uint8_t *bytes, size_t size)
+{
+    struct answers a;
+    bool lost = false;
+    __u32 events;
+    size_t i;
+
+    answers_init(&a);
+    for (i = 0; i < size; i++) {
+        if (a.skip) {
+            a.skip--;
+            continue;
+        }
+        events = answers_step(&a, bytes[i]);
+        must(!lost || !events);
+        lost = lost || (events & ANSWERS_LOST);
+        must(!(events & ANSWERS_REPLY) || answers_between(&a));
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint8_t *bytes = malloc(size ? size : 1);
+
+    must(bytes != NULL);
+    if (size) {
+        memcpy(bytes, data, size);
+        check_requests(bytes, size);
+        check_pieces(bytes, size);
+        check_answers(bytes, size);
+    }
+    free(bytes);
+    return 0;
+}
