@@ -134,13 +134,6 @@ static void attach(struct bmc *bmc)
     fatal(EXIT_OS_ERROR, "%s", error);
 }
 
-/* CAP_BPF attaches again what somebody has detached; a filter goes with CAP_NET_ADMIN alone. */
-static void drop_rights(const struct bmc *bmc, const struct rights_user *user)
-{
-    rights_become_confined(user, kcache_has_filters(bmc->kcache) ? RIGHTS_BPF | RIGHTS_NET_ADMIN
-                                                                 : RIGHTS_BPF);
-}
-
 /* --- life ----------------------------------------------------------------------- */
 
 static void tick(struct bmc *bmc)
@@ -182,7 +175,7 @@ int run(const struct options *options)
     attach(&bmc);
     say_memory(&bmc);
     say_warnings(options->port);
-    drop_rights(&bmc, &user);
+    rights_become_confined(&user, kcache_rights(bmc.kcache));
     rc = kcache_start(bmc.kcache);
     if (rc) {
         kcache_close(bmc.kcache);

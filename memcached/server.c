@@ -450,7 +450,8 @@ static void attach_kernel_path(struct server *server)
 static void drop_privileges(const struct server *server)
 {
     if (kcache_wanted(&server->options->kcache)) {
-        rights_become_confined(&server->user, has_kernel_path(server) ? RIGHTS_BPF : 0);
+        rights_become_confined(&server->user,
+                               has_kernel_path(server) ? kcache_rights(server->kcache) : 0);
     } else {
         rights_become(&server->user);
     }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rights.h"
 #include "bpf/loader.h"
 #include "kcache/attach.h"
 #include "kcache/auto.h"
@@ -252,14 +253,15 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
     return 0;
 }
 
-bool kcache_has_filters(const struct kcache *kcache)
+uint64_t kcache_rights(const struct kcache *kcache)
 {
-    bool any = false;
+    uint64_t rights = RIGHTS_BPF;
     unsigned int i;
 
-    for (i = 0; i < kcache->ninterfaces; i++)
-        any |= kcache->attached[i].link.filter;
-    return any;
+    for (i = 0; kcache->chain.wanted && i < kcache->ninterfaces; i++)
+        if (kcache->attached[i].link.filter)
+            rights |= RIGHTS_NET_ADMIN;
+    return rights;
 }
 
 int kcache_start(struct kcache *kcache)

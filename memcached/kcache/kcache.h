@@ -102,8 +102,12 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
 void kcache_beat(struct kcache *kcache);
 /* The kernel answers nothing any more. */
 void kcache_detach(struct kcache *kcache);
-/* Whether something of it outlives the process unless it is detached, which needs CAP_NET_ADMIN. */
-bool kcache_has_filters(const struct kcache *kcache);
+/*
+ * The capabilities that it needs once it is attached, as base/rights.h has them: CAP_BPF to grow
+ * and to attach again. The chain needs its TC program, so where that is a filter CAP_NET_ADMIN as
+ * well, to put it back and to take it away at the end.
+ */
+uint64_t kcache_rights(const struct kcache *kcache);
 /*
  * Keeps the addresses and the attachments as the machine is, by a thread that has the caller's
  * rights: CAP_BPF is enough, CAP_NET_ADMIN beside it where TC needs filters (Linux before 6.6).

@@ -46,10 +46,10 @@ void kcache_detach(struct kcache *kcache)
     (void)kcache;
 }
 
-bool kcache_has_filters(const struct kcache *kcache)
+uint64_t kcache_rights(const struct kcache *kcache)
 {
     (void)kcache;
-    return false;
+    return 0;
 }
 
 int kcache_start(struct kcache *kcache)

@@ -20,8 +20,8 @@ class Machines:
     """
 
     def __init__(self, *arguments, links=1, on=None, mode=None, mtu=1500, listen="0.0.0.0",
-                 words=(), **options):
-        self.pair = netns.Pair(links, mtu)
+                 words=(), pair=None, **options):
+        self.pair = pair or netns.Pair(links, mtu)
         netns.enter(self.pair.client)
         more = list(words)
         words = ["bmc=" + self.pair.interface(i) for i in range(links if on is None else on)]

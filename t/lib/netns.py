@@ -68,6 +68,7 @@ def sh(*words, namespace=None):
 
 _SYS_BPF = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine, 0)
 _PROG_LOAD, _OBJ_GET_INFO_BY_FD, _PROG_QUERY, _LINK_CREATE = 5, 15, 16, 28
+_LINK_GET_FD_BY_ID, _LINK_DETACH = 30, 34
 _PROG_TYPE_XDP, _ATTACH_XDP, _TCX_INGRESS, _TCX_EGRESS = 6, 37, 46, 47
 _PROG_TYPE_SCHED_CLS = 3
 _XDP_FLAGS_SKB_MODE = 1 << 1
@@ -110,6 +111,21 @@ def attach_pass(interface, namespace=None, generic=False):
                                                   _XDP_FLAGS_SKB_MODE if generic else 0))
         finally:
             os.close(program)
+
+
+def cut(program, interface, namespace):
+    """Detaches the links of a program from one interface, as an operator would."""
+    with inside(namespace):
+        index = socket.if_nametoindex(interface)
+    for each in json.loads(sh("bpftool", "-j", "link", "show")):
+        if each.get("prog_id") != program:
+            continue
+        fd = _bpf(_LINK_GET_FD_BY_ID, struct.pack("<I", each["id"]))
+        info = ctypes.create_string_buffer(256)
+        _bpf(_OBJ_GET_INFO_BY_FD, struct.pack("<IIQ", fd, len(info), ctypes.addressof(info)))
+        if struct.unpack_from("<I", info, 16)[0] == index:
+            _bpf(_LINK_DETACH, struct.pack("<I", fd))
+        os.close(fd)
 
 
 def attach_loss(interface, namespace, one_in):
