@@ -15,8 +15,8 @@
 #include <bpf/libbpf.h>
 #include <xdp/libxdp.h>
 
+#include "bpf/alive.h"
 #include "bpf/member.skel.h"
-#include "bpf/object.h"
 
 enum { LOG_MAX = 4096 };
 
@@ -52,7 +52,7 @@ static struct xdp_multiprog *open_dispatcher(int ifindex)
 static bool is_dead(struct xdp_program *program)
 {
     return strcmp(xdp_program__name(program), member_name) == 0 &&
-           object_is_dead(xdp_program__fd(program));
+           alive_is_gone(xdp_program__fd(program));
 }
 
 /* One place is given back at a time: with that the dispatcher is another one. */

@@ -270,7 +270,7 @@ static struct loader *open_either(const struct chain_settings *settings,
         free(log);
         return NULL;
     }
-    loader->alive_xdp = loader->alive_tc = -1;
+    loader->alive_xdp = loader->alive_tc[LOADER_INGRESS] = loader->alive_tc[LOADER_EGRESS] = -1;
     libbpf_set_print(say_nothing);
     loader->ncpus = libbpf_num_possible_cpus();
     rc = object_open(&loader->object, settings ? OBJECT_CHAIN : OBJECT_CACHE, &opts);
@@ -308,12 +308,15 @@ struct loader *loader_open_chain(const struct chain_settings *settings,
 
 void loader_close(struct loader *loader)
 {
+    size_t i;
+
     if (!loader)
         return;
     if (loader->alive_xdp >= 0)
         close(loader->alive_xdp);
-    if (loader->alive_tc >= 0)
-        close(loader->alive_tc);
+    for (i = 0; i < LOADER_HOOKS; i++)
+        if (loader->alive_tc[i] >= 0)
+            close(loader->alive_tc[i]);
     object_close(&loader->plain);
     object_close(&loader->object);
     free(loader);
@@ -408,7 +411,9 @@ void loader_counts(struct loader *loader, struct mc_counts *out)
 
 int loader_program_fd(struct loader *loader, enum loader_program program)
 {
-    return bpf_program__fd(program == LOADER_XDP ? loader->object.xdp : loader->object.tc);
+    const struct object *object = &loader->object;
+
+    return bpf_program__fd(program == LOADER_XDP ? object->xdp : object->tc[object->main]);
 }
 
 int loader_program_named(struct loader *loader, const char *name)
@@ -454,8 +459,7 @@ void loader_forget(struct loader *loader)
 
 void loader_set_tc(struct loader *loader, bool tc_follows, bool tc_alone)
 {
-    if (loader->object.kind != OBJECT_CACHE)
-        return;
     *loader->object.tc_follows = tc_follows;
-    *loader->object.tc_alone = tc_alone;
+    if (loader->object.tc_alone)
+        *loader->object.tc_alone = tc_alone;
 }

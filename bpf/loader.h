@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * loader: the kernel programs and their maps, from user space; those that answer from the server's
- * memory, or the chain. loader.c opens and loads, links.c attaches, object.c knows the skeletons.
+ * memory, or the chain. loader.c opens and loads, links.c and tc.c attach, object.c knows the
+ * skeletons.
  * The one place that knows libbpf, beside dispatcher.c; kcache is its only user in the programs,
  * tests and the bench the others.
  *
@@ -97,15 +98,23 @@ struct loader_packet {
 /* Runs a program on one packet. 0 or -errno. */
 int loader_run(struct loader *loader, enum loader_program program, struct loader_packet *packet);
 
+enum loader_hook { LOADER_INGRESS, LOADER_EGRESS, LOADER_HOOKS };
+
+/* What is on a hook of TC. */
+struct loader_tc {
+    int link;    /* of TCX; -1: none */
+    bool filter; /* or a clsact filter, which outlives the process, */
+    uint32_t id; /* and the id of its program */
+};
+
 /* Attachments to one interface. */
 struct loader_link {
     int ifindex;
-    int xdp, tc;  /* of links; -1: none */
+    int xdp;      /* a link; -1: none */
     bool generic; /* XDP in the stack instead of the driver */
     bool shared;  /* XDP as a member of libxdp's dispatcher */
-    bool egress;  /* TC on the way out: the chain's */
-    bool filter;  /* TC by a clsact filter, which outlives the process, */
-    uint32_t id;  /* and the id of its program */
+    struct loader_tc tc[LOADER_HOOKS];
+    enum loader_hook main; /* that is needed: egress of the chain, else ingress */
 };
 
 void loader_link_init(struct loader_link *link, int ifindex);
@@ -120,8 +129,11 @@ int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool gene
  */
 int loader_join_dispatcher(struct loader *loader, struct loader_link *link, char *reason,
                            size_t nreason);
-/* 0 or -errno. By TCX, else by a filter. */
+/*
+ * What is not attached yet, each by TCX, else by a filter. 0, or -errno of the one that is needed.
+ */
 int loader_attach_tc(struct loader *loader, struct loader_link *link);
+bool loader_has_tc(const struct loader_link *link, enum loader_hook hook);
 /*
  * Of the chain, which else has nothing to say to it: nothing that was kept is valid, and nothing is
  * kept that is asked for within `ns`, and within `settle` after that.

@@ -2,8 +2,8 @@
 # bpfside_srcs: the loader, in user space. Kernel side files go to EXTRA_DIST.
 bpfside_srcs = bpf/layout.h bpf/chain.h
 if ENABLE_BMC
-bpfside_srcs += bpf/loader.c bpf/loader.h bpf/links.c bpf/object.c bpf/object.h bpf/forget.c \
-    bpf/forget.h
+bpfside_srcs += bpf/loader.c bpf/loader.h bpf/links.c bpf/tc.c bpf/tc.h bpf/object.c bpf/object.h \
+    bpf/alive.c bpf/alive.h bpf/forget.c bpf/forget.h
 bpf_objects += bpf/cache.bpf.o bpf/chain.bpf.o bpf/filter.bpf.o
 if ENABLE_LIBXDP
 bpfside_srcs += bpf/dispatcher.c bpf/dispatcher.h

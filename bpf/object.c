@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <bpf/bpf.h>
 
@@ -36,7 +35,8 @@ static int open_cache(struct object *out, const struct bpf_object_open_opts *opt
         COMMON_PARTS(skel),
         .kind = OBJECT_CACHE,
         .xdp = skel->progs.mc_xdp,
-        .tc = skel->progs.mc_tc,
+        .tc = {[LOADER_INGRESS] = skel->progs.mc_tc},
+        .main = LOADER_INGRESS,
         .tc_follows = &skel->bss->tc_follows,
         .tc_alone = &skel->bss->tc_alone,
     };
@@ -53,7 +53,10 @@ static int open_chain(struct object *out, const struct bpf_object_open_opts *opt
         COMMON_PARTS(skel),
         .kind = OBJECT_CHAIN,
         .xdp = skel->progs.rx_filter,
-        .tc = skel->progs.tx_filter,
+        .tc =
+            {[LOADER_INGRESS] = skel->progs.answer_large, [LOADER_EGRESS] = skel->progs.tx_filter},
+        .main = LOADER_EGRESS,
+        .tc_follows = &skel->bss->tc_follows,
         .settings = &skel->rodata->settings,
         .gate = &skel->data_all->all,
     };
@@ -98,19 +101,20 @@ void object_set_xdp(struct object *object, uint32_t flags, bool for_links)
     }
 }
 
-bool object_is_dead(int program)
+uint32_t object_program_id(int program)
 {
-    uint32_t map = 0, zero = 0, id;
-    struct bpf_prog_info info = {.nr_map_ids = 1, .map_ids = (uintptr_t)&map};
+    struct bpf_prog_info info = {0};
     uint32_t ninfo = sizeof(info);
-    int fd, rc;
 
-    if (bpf_obj_get_info_by_fd(program, &info, &ninfo) || !map)
-        return false;
-    fd = bpf_map_get_fd_by_id(map);
-    if (fd < 0)
-        return false;
-    rc = bpf_map_lookup_elem(fd, &zero, &id);
-    close(fd);
-    return rc == -ENOENT;
+    return bpf_obj_get_info_by_fd(program, &info, &ninfo) ? 0 : info.id;
+}
+
+bool object_link_lives(int link, int program, int ifindex)
+{
+    struct bpf_link_info info = {0};
+    uint32_t ninfo = sizeof(info);
+
+    if (bpf_obj_get_info_by_fd(link, &info, &ninfo))
+        return true; /* nobody knows */
+    return info.xdp.ifindex == (uint32_t)ifindex && info.prog_id == object_program_id(program);
 }

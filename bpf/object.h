@@ -14,6 +14,7 @@
 
 #include "bpf/chain.h"
 #include "bpf/layout.h"
+#include "bpf/loader.h"
 
 enum object_kind { OBJECT_CACHE, OBJECT_CHAIN };
 
@@ -28,7 +29,9 @@ struct object {
     struct bpf_object_skeleton *skeleton; /* NULL: not open */
     void *made;                           /* that the skeleton's header made */
     struct bpf_object *all;
-    struct bpf_program *xdp, *tc; /* that are attached */
+    /* What is attached; NULL: nothing to that hook. */
+    struct bpf_program *xdp, *tc[LOADER_HOOKS];
+    enum loader_hook main; /* without which XDP is of no use */
     struct mc_control *control;
 
     /* Constants: to be set before the load. */
@@ -46,8 +49,8 @@ struct object {
 
 struct loader {
     struct object object;
-    struct object plain;     /* the same over the same maps, for a dispatcher; or not needed yet */
-    int alive_xdp, alive_tc; /* program arrays of what outlives us, -1: not needed yet */
+    struct object plain; /* the same over the same maps, for a dispatcher; or not needed yet */
+    int alive_xdp, alive_tc[LOADER_HOOKS]; /* arrays of alive.h, -1: not needed yet */
     int ncpus;
     uint64_t nbytes; /* of all maps */
 };
@@ -65,10 +68,12 @@ struct bpf_map *object_map(const struct object *object, const char *name);
 /* For XDP programs that call one another, which must agree in both; flags: BPF_F_XDP_*. */
 void object_set_xdp(struct object *object, uint32_t flags, bool for_links);
 
+/* The id of a program by its descriptor, 0: nobody knows. */
+uint32_t object_program_id(int program);
 /*
- * Of a program that stands for another one and outlives it (alive.bpf.h): whether that is gone, so
- * that its program array is empty. In doubt not.
+ * Whether a link still has the program on the interface. All kinds of links to an interface name
+ * it at the same place; 0 when they were cut.
  */
-bool object_is_dead(int program);
+bool object_link_lives(int link, int program, int ifindex);
 
 #endif

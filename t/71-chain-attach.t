@@ -229,6 +229,17 @@ def an_interface_that_is_not_seen_any_more(front):
     m.close()
 
 
+@chain.on_each
+def replies_that_do_not_fit_into_the_frame(front):
+    m = Machines(front)
+    for size in (100, 500, 1000, 1200):
+        m.tcp.set(b"large%d" % size, b"x" * size)
+        m.same(b"get large%d\r\n" % size, kernel.answer((b"large%d" % size, b"x" * size)),
+               "%s: a value of %d bytes" % (front, size))
+    m.end("stop")
+    m.close()
+
+
 @tap.case
 def generic_xdp():
     m = Machines(chain.DEBIAN, pair=plain(), chain={"mode": "skb"})

@@ -95,15 +95,25 @@ static void say_how(const struct attachment *at, enum kcache_mode mode, int tc)
             : at->link.generic ? "XDP generic"
                                : "XDP native",
             at->link.shared ? " in libxdp's dispatcher" : "", tc ? "no " : "",
-            at->link.egress ? "egress" : "ingress",
-            tc                ? strerror(-tc)
-            : at->link.filter ? "filter"
-                              : "tcx");
+            at->link.main == LOADER_EGRESS ? "egress" : "ingress",
+            tc                                  ? strerror(-tc)
+            : at->link.tc[at->link.main].filter ? "filter"
+                                                : "tcx");
 }
 
 bool attach_has_tc(const struct attachment *at)
 {
-    return at->link.tc >= 0 || at->link.filter;
+    return loader_has_tc(&at->link, at->link.main);
+}
+
+bool attach_outlives(const struct attachment *at)
+{
+    return at->link.tc[LOADER_INGRESS].filter || at->link.tc[LOADER_EGRESS].filter;
+}
+
+bool attach_follows(const struct attachment *at)
+{
+    return loader_has_tc(&at->link, LOADER_INGRESS);
 }
 
 int attach_interface(struct loader *loader, struct attachment *at, enum kcache_mode mode,
@@ -124,10 +134,10 @@ int attach_interface(struct loader *loader, struct attachment *at, enum kcache_m
         return -1;
     }
     at->hides_tags = link.hides_tags;
-    rc = attach_has_tc(at) ? 0 : loader_attach_tc(loader, &at->link);
+    rc = loader_attach_tc(loader, &at->link);
     if (rc && (mode == KCACHE_TC || loader_is_chain(loader))) {
         snprintf(error, nerror, "bmc: %s: TC %s refuses the program: %s", at->name,
-                 at->link.egress ? "egress" : "ingress", strerror(-rc));
+                 at->link.main == LOADER_EGRESS ? "egress" : "ingress", strerror(-rc));
         attach_remove(at);
         return -1;
     }

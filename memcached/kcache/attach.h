@@ -38,7 +38,11 @@ bool attach_is_unfit(const struct attachment *at, char *why, size_t nwhy);
 void attach_remove_xdp(struct attachment *at);
 /* Detaches what is attached. 0, or -errno if a TC filter stays (loader_detach). */
 int attach_remove(struct attachment *at);
-/* Whether TC ingress stands behind XDP there. */
+/* Whether the TC program that is needed is there. */
 bool attach_has_tc(const struct attachment *at);
+/* Whether a filter is there, which stays if it is not removed. */
+bool attach_outlives(const struct attachment *at);
+/* Whether TC ingress stands behind XDP there. */
+bool attach_follows(const struct attachment *at);
 
 #endif

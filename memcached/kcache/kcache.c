@@ -160,7 +160,7 @@ static void let_tc_follow(struct kcache *kcache)
     unsigned int i;
 
     for (i = 0; i < kcache->ninterfaces; i++)
-        everywhere &= attach_has_tc(&kcache->attached[i]);
+        everywhere &= attach_follows(&kcache->attached[i]);
     loader_set_tc(kcache->loader, everywhere, kcache->mode == KCACHE_TC);
 }
 
@@ -259,7 +259,7 @@ uint64_t kcache_rights(const struct kcache *kcache)
     unsigned int i;
 
     for (i = 0; kcache->chain.wanted && i < kcache->ninterfaces; i++)
-        if (kcache->attached[i].link.filter)
+        if (attach_outlives(&kcache->attached[i]))
             rights |= RIGHTS_NET_ADMIN;
     return rights;
 }

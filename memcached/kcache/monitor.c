@@ -152,7 +152,7 @@ static void tell_programs(struct monitor *monitor)
         const struct watched *watched = &monitor->watched[i];
 
         if (watched->at->link.xdp >= 0)
-            tc_follows &= attach_has_tc(watched->at);
+            tc_follows &= attach_follows(watched->at);
         blind |= watched->state == KCACHE_DETACHED || watched->state == KCACHE_GIVEN_UP;
     }
     loader_set_tc(monitor->loader, tc_follows, monitor->mode == KCACHE_TC);

@@ -358,12 +358,15 @@ static int cut(int fd)
 /* As `bpftool link detach` and `tc filter del` do it. */
 static void cut_tc(struct loader_link *link)
 {
-    struct loader_link filter = {.ifindex = link->ifindex, .xdp = -1, .tc = -1, .filter = true};
+    const struct loader_tc *tc = &link->tc[LOADER_INGRESS];
+    struct loader_link filter;
 
-    if (link->filter)
+    loader_link_init(&filter, link->ifindex);
+    filter.tc[LOADER_INGRESS].filter = true;
+    if (tc->filter)
         loader_detach(&filter);
     else
-        cut(link->tc);
+        cut(tc->link);
 }
 
 static void test_lost(void)
@@ -376,11 +379,12 @@ static void test_lost(void)
     loader_link_init(&link, 1);
     attached = loader && loader_attach_xdp(loader, &link, true) == 0 &&
                loader_attach_tc(loader, &link) == 0;
-    if (!ok(attached, "XDP and TC are attached, TC by a %s", link.filter ? "filter" : "link"))
+    if (!ok(attached, "XDP and TC are attached, TC by a %s",
+            link.tc[LOADER_INGRESS].filter ? "filter" : "link"))
         return;
     ok(loader_lost(loader, &link) == 0, "nothing is lost");
     cut_tc(&link);
-    ok(loader_lost(loader, &link) == LOADER_LOST_TC && link.tc < 0 && !link.filter,
+    ok(loader_lost(loader, &link) == LOADER_LOST_TC && !loader_has_tc(&link, LOADER_INGRESS),
        "TC is, when somebody has detached it");
     ok(loader_lost(loader, &link) == 0 && link.xdp >= 0, "which is said once; XDP is not");
     ok(loader_attach_tc(loader, &link) == 0 && loader_lost(loader, &link) == 0, "TC is back");
