@@ -49,14 +49,13 @@ enum follow_command {
 
 /* What was found in the line so far. */
 enum follow_line {
-    LINE_KEY = 1 << 0,
-    LINE_LONG_KEY = 1 << 1,
-    LINE_NOREPLY = 1 << 2, /* directly before the line's end */
-    LINE_MAYBE = 1 << 3,   /* noreply elsewhere, q: the answer may not come */
-    LINE_TWO = 1 << 4,     /* there may be two */
-    LINE_CODED = 1 << 5,   /* the key is in base64 */
-    LINE_WRITE = 1 << 6,   /* mg with a flag that writes */
-    LINE_SIGN = 1 << 7,    /* of the number */
+    LINE_KEY = 1 << 0,     /* one that is not too long */
+    LINE_NOREPLY = 1 << 1, /* directly before the line's end */
+    LINE_MAYBE = 1 << 2,   /* noreply elsewhere, q: the answer may not come */
+    LINE_TWO = 1 << 3,     /* there may be two */
+    LINE_CODED = 1 << 4,   /* the key is in base64 */
+    LINE_WRITE = 1 << 5,   /* mg with a flag that writes */
+    LINE_SIGN = 1 << 6,    /* of the number */
 };
 
 enum {
@@ -294,10 +293,8 @@ FOLLOW_INLINE int text_byte(struct follow *f, __u8 byte, const __u64 *seeds)
 
 FOLLOW_INLINE __u32 text_key_end(struct follow *f, __u8 kind, const __u64 *seeds)
 {
-    if (f->ntoken > MC_KEY_MAX) {
-        f->found |= LINE_LONG_KEY;
+    if (f->ntoken > MC_KEY_MAX)
         return 0;
-    }
     f->found |= LINE_KEY;
     follow_key(f, seeds);
     return kind == TOKEN_KEYS ? FOLLOW_WRITE : 0;

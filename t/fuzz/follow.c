@@ -182,8 +182,11 @@ static void check_pieces(const uint8_t *bytes, size_t size)
             newline = f.skip_line && at < end ? memchr(bytes + at, '\n', end - at) : NULL;
             if (f.skip_line)
                 at = newline ? (size_t)(newline - bytes) : end;
-            if (at < end && !f.skip)
-                step(&f, bytes + at++, 1, &pieces);
+            if (at < end && !f.skip) {
+                if (!follow_more(&f, bytes[at], seeds))
+                    step(&f, bytes + at, 1, &pieces);
+                at++;
+            }
         }
     }
     must(memcmp(whole.hashes, pieces.hashes, whole.nhashes * sizeof(*whole.hashes)) == 0 &&

@@ -349,7 +349,9 @@ static void leap(struct follow *f, const char *bytes, size_t n, struct record *o
             bytes = memchr(bytes, '\n', (size_t)(end - bytes));
         if (!bytes)
             return;
-        step(f, bytes++, 1, out);
+        if (!follow_more(f, (__u8)*bytes, seeds))
+            step(f, bytes, 1, out);
+        bytes++;
     }
 }
 
