@@ -28,7 +28,7 @@ bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/lines t/b
     t/bpf/verifier t/bpf/stack \
     t/bpf/kcache t/fuzz/request t/bpf/guard
 bpf_tests += t/bpf/chain_tcp t/bpf/chain_streams t/bpf/chain_udp
-bpf_tests += t/bpf/chain_get t/bpf/chain_fill t/bpf/chain_race
+bpf_tests += t/bpf/chain_get t/bpf/chain_fill t/bpf/chain_race t/bpf/chain_room
 endif
 t_bpf_chain_tcp_SOURCES = t/bpf/chain_tcp.c t/bpf/segments.c t/bpf/segments.h t/lib/tap.h
 t_bpf_chain_tcp_LDADD = $(bpfside_libs)
@@ -42,6 +42,8 @@ t_bpf_chain_get_SOURCES = t/bpf/chain_get.c $(bpf_chain_lab)
 t_bpf_chain_get_LDADD = $(kcache_libs)
 t_bpf_chain_fill_SOURCES = t/bpf/chain_fill.c $(bpf_chain_lab)
 t_bpf_chain_fill_LDADD = $(kcache_libs)
+t_bpf_chain_room_SOURCES = t/bpf/chain_room.c $(bpf_chain_lab)
+t_bpf_chain_room_LDADD = $(kcache_libs)
 t_bpf_chain_race_SOURCES = t/bpf/chain_race.c $(bpf_chain_lab)
 t_bpf_chain_race_LDADD = $(kcache_libs)
 t_bpf_answers_SOURCES = t/bpf/answers.c $(bpf_lab)

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What only attached programs can show of the chain: a local socket's frames have little room, so
+ * a long reply is TC's to send; and it leaves by an interface whose egress is watched.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "bpf/object.h"
+#include "kcache/self.h"
+#include "t/bpf/chain_lab.h"
+#include "t/lib/tap.h"
+
+#include "bpf/chain.skel.h"
+
+enum { LO = 1 }; /* its index in every namespace */
+
+/* A server and its client, in a namespace of their own. */
+struct talk {
+    struct chain_lab chain;
+    int server, client;
+    struct loader_link link;
+};
+
+static int bound_socket(uint16_t port)
+{
+    const struct timeval patience = {.tv_sec = 2};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    if (fd < 0 || bind(fd, (struct sockaddr *)(void *)&at, sizeof(at)) != 0)
+        skip_all("no socket");
+    return fd;
+}
+
+static void ask(struct talk *talk, const char *text, uint8_t id)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(LAB_PORT)};
+    char request[64] = {0, (char)id, 0, 0, 0, 1, 0, 0};
+
+    memcpy(request + 8, text, strlen(text));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (sendto(talk->client, request, 8 + strlen(text), 0, (struct sockaddr *)(void *)&to,
+               sizeof(to)) < 0)
+        skip_all(strerror(errno));
+}
+
+/* The server gets the request and says this; or there is none for it. */
+static bool serve(struct talk *talk, const char *text, size_t n)
+{
+    char frame[2048], got[2048];
+    struct sockaddr_in from;
+    socklen_t nfrom = sizeof(from);
+
+    if (recvfrom(talk->server, got, sizeof(got), 0, (struct sockaddr *)(void *)&from, &nfrom) < 8)
+        return false;
+    memcpy(frame, got, 8);
+    memcpy(frame + 8, text, n);
+    return sendto(talk->server, frame, 8 + n, 0, (struct sockaddr *)(void *)&from, nfrom) ==
+           (ssize_t)(8 + n);
+}
+
+static bool told(struct talk *talk, const char *text, size_t n, uint8_t id)
+{
+    char got[2048];
+
+    return recv(talk->client, got, sizeof(got), 0) == (ssize_t)(8 + n) && got[1] == (char)id &&
+           got[0] == 0 && memcmp(got + 8, text, n) == 0;
+}
+
+/* Whether nothing came for the server. */
+static bool server_rests(struct talk *talk)
+{
+    char got[64];
+
+    return recv(talk->server, got, sizeof(got), MSG_DONTWAIT) < 0;
+}
+
+static uint64_t counted(struct talk *talk, enum mc_count which)
+{
+    struct mc_counts counts;
+
+    loader_counts(talk->chain.lab.loader, &counts);
+    return counts.count[which];
+}
+
+/* TC ingress or egress of lo. */
+static void attach(struct talk *talk, const char *name, enum bpf_tc_attach_point point)
+{
+    DECLARE_LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = LO, .attach_point = point);
+    DECLARE_LIBBPF_OPTS(bpf_tc_opts, opts,
+                        .prog_fd = loader_program_named(talk->chain.lab.loader, name));
+    int rc = bpf_tc_hook_create(&hook);
+
+    if ((rc && rc != -EEXIST) || bpf_tc_attach(&hook, &opts))
+        skip_all("cannot attach a filter to lo");
+}
+
+static void test_small(struct talk *talk)
+{
+    static const char reply[] = "VALUE small 0 2\r\nok\r\nEND\r\n";
+
+    ask(talk, "get small\r\n", 1);
+    ok(serve(talk, reply, sizeof(reply) - 1) && told(talk, reply, sizeof(reply) - 1, 1),
+       "a miss is the server's");
+    ask(talk, "get small\r\n", 2);
+    ok(told(talk, reply, sizeof(reply) - 1, 2) && server_rests(talk) &&
+           counted(talk, MC_COUNT_ANSWERED_XDP) == 1,
+       "a hit is answered in XDP");
+}
+
+static void test_large(struct talk *talk)
+{
+    struct chain_lab *chain = &talk->chain;
+    char value[1200], reply[2048];
+    uint64_t fills, not_asked;
+    size_t n;
+
+    memset(value, 'v', sizeof(value));
+    n = text_value(reply, "large", 5, value, sizeof(value));
+    memcpy(reply + n, "END\r\n", 5);
+    n += 5;
+    ask(talk, "get large\r\n", 3);
+    ok(serve(talk, reply, n) && told(talk, reply, n, 3), "a long value is asked for");
+    ask(talk, "get large\r\n", 4);
+    ok(serve(talk, reply, n) && told(talk, reply, n, 4) && counted(talk, MC_COUNT_PASS_ROOM) == 1 &&
+           chain_lab_count(chain, CHAIN_FILLS) == 3,
+       "without a program behind XDP its get is passed, and the reply kept again");
+    ((struct chain *)chain->lab.loader->object.made)->bss->tc_follows = 1;
+    fills = chain_lab_count(chain, CHAIN_FILLS);
+    not_asked = chain_lab_count(chain, CHAIN_FILL_NOT_ASKED);
+    ask(talk, "get large\r\n", 5);
+    ok(told(talk, reply, n, 5) && server_rests(talk) && counted(talk, MC_COUNT_ANSWERED_TC) == 1,
+       "with one TC answers it");
+    ask(talk, "get large small\r\n", 6);
+    memcpy(reply + n - 5, "VALUE small 0 2\r\nok\r\nEND\r\n", 26);
+    ok(told(talk, reply, n + 21, 6) && server_rests(talk) &&
+           counted(talk, MC_COUNT_ANSWERED_TC) == 2,
+       "of several keys as well");
+    ok(chain_lab_count(chain, CHAIN_FILLS) == fills &&
+           chain_lab_count(chain, CHAIN_FILL_NOT_ASKED) == not_asked,
+       "what TC answers is not taken for the server's reply");
+}
+
+int main(void)
+{
+    static const struct mc_self self = {.n4 = 1, .v4 = {__builtin_bswap32(INADDR_LOOPBACK)}};
+    struct talk talk;
+
+    if (geteuid() != 0 || unshare(CLONE_NEWNET) != 0 || system("ip link set lo up") != 0)
+        skip_all("needs root");
+    chain_lab_open(&talk.chain, NULL, NULL);
+    self_publish(talk.chain.lab.control, &self);
+    talk.server = bound_socket(LAB_PORT);
+    talk.client = bound_socket(0);
+    loader_link_init(&talk.link, LO);
+    attach(&talk, "tx_filter", BPF_TC_EGRESS);
+    attach(&talk, "answer_large", BPF_TC_INGRESS);
+    if (loader_attach_xdp(talk.chain.lab.loader, &talk.link, true))
+        skip_all("cannot attach generic XDP to lo");
+    chain_lab_clear(&talk.chain); /* an attachment closes the table for a while */
+    test_small(&talk);
+    test_large(&talk);
+    loader_detach(&talk.link);
+    close(talk.client);
+    close(talk.server);
+    chain_lab_close(&talk.chain);
+    return done();
+}
