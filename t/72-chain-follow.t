@@ -52,7 +52,8 @@ def text():
 @tap.case
 def meta():
     on_both("meta", followed.Text(), metagen.TEXT_KEYS + metagen.NUMBER_KEYS,
-            lambda: batches(metagen.Meta(d.SEED, pipelined=True), COMMANDS * 35 // 100), COMMANDS // 5)
+            lambda: batches(metagen.Meta(d.SEED, pipelined=True), COMMANDS * 35 // 100),
+            COMMANDS // 5)
 
 
 @tap.case
