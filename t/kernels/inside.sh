@@ -43,29 +43,56 @@ script() { # NAME[:CASE,...]: a script of t/kernels or t
     result $? "$1: $(grep -c '^ok' /tmp/log) checks"
 }
 
-server() { # a real one on lo, with a real client
-    memcached -u nobody -l 127.0.0.1 -U 11211 -t 2 -X bmc=lo >/tmp/server 2>&1 &
+start() { # WORD: a real server on lo, with items
+    memcached -u nobody -l 127.0.0.1 -U 11211 -t 2 -X "$1" >/tmp/server 2>&1 &
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         udpload --populate --keys 100 --seconds 0 127.0.0.1:11211 >/dev/null 2>&1 && break
         sleep 1
     done
-    result $? "the server starts with -X bmc=lo and stores items"
-    udpload --keys 100 --count 2000 --depth 8 --verify --seconds 20 127.0.0.1:11211 >/tmp/load 2>&1
-    result $? "2,000 gets, each byte as it should be: $(head -n 1 /tmp/load)"
-    printf 'stats bmc\r\nquit\r\n' | nc 127.0.0.1 11211 | tr -d '\r' >/tmp/stats
-    hits=$(sed -n 's/^STAT hits //p' /tmp/stats)
-    [ "${hits:-0}" -ge 2000 ]
-    result $? "the kernel has answered them: ${hits:-no} hits"
+    result $? "the server starts with -X $1 and stores items"
+}
+
+count() { # NAME: what stats bmc says
+    printf 'stats bmc\r\nquit\r\n' | nc 127.0.0.1 11211 | tr -d '\r' | sed -n "s/^STAT $1 //p"
+}
+
+end() {
     sed 's/^/tap: # /' /tmp/server
     kill %1
     wait %1
     result $? "the server ends with status 0"
 }
 
+server() { # with a real client
+    start bmc=lo
+    udpload --keys 100 --count 2000 --depth 8 --verify --seconds 20 127.0.0.1:11211 >/tmp/load 2>&1
+    result $? "2,000 gets, each byte as it should be: $(head -n 1 /tmp/load)"
+    hits=$(count hits)
+    [ "${hits:-0}" -ge 2000 ]
+    result $? "the kernel has answered them: ${hits:-no} hits"
+    end
+}
+
+chain() { # the same behind the chain, which keeps nothing before its first --settle has gone by
+    start bmc=lo,mode=chain,settle=50,maxage=60000
+    right=0
+    hits=0
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        udpload --keys 100 --count 500 --depth 8 --verify --seconds 20 127.0.0.1:11211 \
+            >/tmp/load 2>&1 || right=1
+        hits=$(count hits)
+        [ "${hits:-0}" -lt 1000 ] || break
+    done
+    result $right "gets, each byte as it should be: $(head -n 1 /tmp/load)"
+    [ "${hits:-0}" -ge 1000 ]
+    result $? "the chain has answered them: ${hits:-no} hits, $(count fills) kept"
+    end
+}
+
 for test in $(cat /tests); do
     case $test in
     *.t | *.t:*) script "$test" ;;
-    server) server ;;
+    server | chain) $test ;;
     *) program "$test" ;;
     esac
 done
