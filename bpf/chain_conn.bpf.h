@@ -97,15 +97,26 @@ enum stranger_state {
     STRANGER_LOST,
 };
 
+/* A lost one may be found again by a trial, see chain_found.bpf.h; in and out have a part each. */
 struct stranger {
+    u64 owner; /* as of struct conn */
     u64 last_in;
     u64 last_out;
     u32 in; /* the highest sequence numbers that are known */
     u32 out;
     u32 acked;
     u8 state;
-    u8 whole; /* the last byte out ended a line */
-    u16 unused;
+    u8 whole;  /* the last byte out ended a line */
+    u8 trying; /* in: a trial is under way, */
+    u8 nsteps;
+    u32 ntrials; /* the number of the last one */
+    u32 ncommands;
+    u32 nstepped; /* at the last step */
+    u32 trial;    /* out: of which this is */
+    u32 nreplies;
+    u32 broken; /* a reply is missing, or none that we understand */
+    struct follow follow;
+    struct answers answers;
 };
 
 struct {
@@ -306,7 +317,8 @@ static __always_inline void conn_forget(struct hand *hand, struct conn *conn, u3
     struct stranger *stranger = &hand->stranger;
 
     tally(CHAIN_LOST);
-    *stranger = (struct stranger){.last_in = now,
+    *stranger = (struct stranger){.owner = conn->owner,
+                                  .last_in = now,
                                   .in = in,
                                   .out = conn->next_out,
                                   .acked = conn->acked,

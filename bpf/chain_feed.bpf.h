@@ -41,7 +41,7 @@ struct feed {
     u64 content; /* hash of all bytes that were looked at */
     u32 origin;  /* sequence number of the frame's first byte, as it were, */
     u32 looked;  /* and of the byte behind the last one that was looked at */
-    u32 dry;     /* nothing is done */
+    u32 dry;     /* nothing is done but to count */
     u32 at;      /* what is left of the packet */
     u32 end;
     u32 events;    /* all that came */
@@ -223,8 +223,10 @@ __attribute__((noinline)) int feed_event(struct feed *feed, u32 events)
     if (!feed->events)
         feed->first = events;
     feed->events |= events;
-    if (feed->dry)
+    if (feed->dry) {
+        feed->ncommands += !!(events & FOLLOW_ANSWERED);
         return 0;
+    }
     if (events & FOLLOW_WRITE)
         feed_write(feed, bucket_of(feed->follow.hash));
     if (events & FOLLOW_WRITE_ALL) {

@@ -10,6 +10,7 @@
 
 #include "bpf/chain_conn.bpf.h"
 #include "bpf/chain_feed.bpf.h"
+#include "bpf/chain_found.bpf.h"
 
 /* Whether the segment's last byte ends a line. */
 static __always_inline int replies_whole(struct __sk_buff *skb, const struct segment *segment)
@@ -69,6 +70,10 @@ static __always_inline enum replies_are replies_count(struct conn *conn, const s
         are = replies_error(conn);
     if (feed->events & ANSWERS_LOST && are == REPLIES_COUNTED)
         are = REPLIES_UNCERTAIN;
+    /* A server that takes only text or only binary is told so by what it answers. */
+    if (conn->in.protocol != FOLLOW_ANY && conn->out.protocol != FOLLOW_ANY &&
+        conn->in.protocol != conn->out.protocol)
+        are = REPLIES_LOST;
     if (are != REPLIES_COUNTED)
         return are;
     conn->nbarriers += feed->nbarriers;
@@ -125,30 +130,43 @@ static __always_inline int replies_follow(struct __sk_buff *skb, struct feed *fe
 
 /* --- a segment ------------------------------------------------------------------------------ */
 
+/* Notes a segment of data of a connection that is lost. */
+static __always_inline void replies_lost(struct __sk_buff *skb, struct stranger *stranger,
+                                         const struct segment *segment, u64 now)
+{
+    struct feed *feed = feed_get();
+    u32 end = segment->seq + (segment->end - segment->at);
+
+    if (stranger->last_out && !seq_before(stranger->out, end))
+        return; /* it left before */
+    if (feed) {
+        feed_begin(feed, now);
+        trial_out(skb, feed, stranger, segment);
+    }
+    stranger->out = end;
+    stranger->whole = replies_whole(skb, segment);
+    stranger->last_out = now;
+}
+
 /* Of a connection that is not followed: each write that it answers is over now, whichever. */
 __attribute__((noinline)) int replies_stranger(struct __sk_buff *skb)
 {
+    u64 now = bpf_ktime_get_ns();
     struct hand *hand = hand_get();
     struct stranger *stranger;
-    u32 end;
 
     if (!hand)
         return 0;
     stranger = bpf_map_lookup_elem(&half_open, &hand->segment.ends);
-    if (stranger && stranger->state == STRANGER_LOST &&
-        seq_before(stranger->acked, hand->segment.ack))
+    if (stranger && stranger->state != STRANGER_LOST)
+        stranger = 0;
+    if (stranger && seq_before(stranger->acked, hand->segment.ack))
         stranger->acked = hand->segment.ack;
     if (hand->segment.at == hand->segment.end)
         return 0;
-    if (stranger && stranger->state == STRANGER_LOST) {
-        end = hand->segment.seq + (hand->segment.end - hand->segment.at);
-        if (!stranger->last_out || !seq_before(end, stranger->out)) {
-            stranger->out = end;
-            stranger->whole = replies_whole(skb, &hand->segment);
-        }
-        stranger->last_out = bpf_ktime_get_ns();
-    }
-    close_all(bpf_ktime_get_ns());
+    if (stranger)
+        replies_lost(skb, stranger, &hand->segment, now);
+    close_all(now);
     return 0;
 }
 

@@ -12,6 +12,7 @@
 
 #include "bpf/chain_conn.bpf.h"
 #include "bpf/chain_feed.bpf.h"
+#include "bpf/chain_found.bpf.h"
 
 /* A segment that is not followed. */
 static __always_inline int tcp_unfollowed(u64 now)
@@ -234,6 +235,7 @@ static __always_inline int tcp_syn(struct hand *hand, u64 now)
         return tcp_unfollowed(now);
     }
     *stranger = (struct stranger){.in = hand->segment.seq + 1, .state = STRANGER_SYN};
+    stranger->owner = ends_hash(&hand->segment.ends);
     bpf_map_update_elem(&half_open, &hand->segment.ends, stranger, BPF_ANY);
     return 0;
 }
@@ -252,19 +254,6 @@ static __always_inline struct conn *tcp_begin(struct hand *hand, const struct st
     return conn_new(hand, segment->seq, out, segment->seq);
 }
 
-/* A connection that is not followed goes on, after all that was before is over. */
-static __always_inline struct conn *tcp_again(struct hand *hand, const struct stranger *stranger,
-                                              u64 now)
-{
-    const struct segment *segment = &hand->segment;
-
-    if (stranger->state != STRANGER_LOST || stranger->in != segment->seq ||
-        stranger->acked != segment->seq || !stranger->whole ||
-        !is_silent(stranger->last_in, stranger->last_out, now))
-        return 0;
-    return conn_new(hand, segment->seq, stranger->out, segment->seq);
-}
-
 /* Notes a segment of data that is not followed. */
 static __always_inline int tcp_estrange(struct hand *hand, struct stranger *stranger, u64 now)
 {
@@ -277,8 +266,11 @@ static __always_inline int tcp_estrange(struct hand *hand, struct stranger *stra
             stranger->in = end;
         return tcp_unfollowed(now);
     }
-    hand->stranger =
-        (struct stranger){.last_in = now, .in = end, .acked = end - 1, .state = STRANGER_LOST};
+    hand->stranger = (struct stranger){.owner = ends_hash(&segment->ends),
+                                       .last_in = now,
+                                       .in = end,
+                                       .acked = end - 1,
+                                       .state = STRANGER_LOST};
     bpf_map_update_elem(&half_open, &segment->ends, &hand->stranger, BPF_ANY);
     return tcp_unfollowed(now);
 }
@@ -286,9 +278,15 @@ static __always_inline int tcp_estrange(struct hand *hand, struct stranger *stra
 /* --- a segment ---------------------------------------------------------------------------------
  */
 
-/* again: the connection was taken up in the middle, if this begins with a command that is known. */
+/* How a connection came to be followed. */
+enum tcp_how {
+    TCP_KNOWN,
+    TCP_AGAIN, /* after a silence: if this begins with a command that is known */
+    TCP_FOUND,
+};
+
 static __always_inline int tcp_follow(struct xdp_md *ctx, struct hand *hand, struct conn *conn,
-                                      u64 now, int again)
+                                      u64 now, enum tcp_how how)
 {
     struct feed *feed = feed_get();
     u64 owner = ends_hash(&hand->segment.ends);
@@ -298,18 +296,36 @@ static __always_inline int tcp_follow(struct xdp_md *ctx, struct hand *hand, str
         return tcp_unfollowed(now);
     feed_begin(feed, now);
     followed = !(hand->segment.flags & TCP_URG) && conn_follow(ctx, feed, conn, &hand->segment);
-    if (again && (!feed->first || feed->first & FOLLOW_UNKNOWN))
+    if (how == TCP_AGAIN && (!feed->first || feed->first & FOLLOW_UNKNOWN))
         followed = 0;
     if (!followed) {
         conn_lose(hand, conn, now);
         tcp_unfollowed(now);
-    } else if (again) {
+    } else if (how != TCP_KNOWN) {
         bpf_map_delete_elem(&half_open, &hand->segment.ends);
         tally(CHAIN_FOUND);
     }
     if (!conn_leave(conn, &conn->busy_in, owner))
         tcp_unfollowed(now);
     return 0;
+}
+
+/*
+ * A segment of data of a connection that is not followed, if it is not to be from here on. How it
+ * is, if so.
+ */
+static __always_inline enum tcp_how tcp_find(struct xdp_md *ctx, const struct segment *segment,
+                                             struct stranger *stranger, u64 now)
+{
+    struct feed *feed = feed_get();
+
+    if (!feed || stranger->state != STRANGER_LOST || stranger->owner != ends_hash(&segment->ends))
+        return TCP_KNOWN;
+    if (stranger->in == segment->seq && stranger->acked == segment->seq && stranger->whole &&
+        is_silent(stranger->last_in, stranger->last_out, now))
+        return TCP_AGAIN;
+    feed_begin(feed, now);
+    return trial_in(ctx, feed, stranger, segment) ? TCP_FOUND : TCP_KNOWN;
 }
 
 /* Of a connection that is not in the table. */
@@ -319,22 +335,22 @@ __attribute__((noinline)) int tcp_stranger(struct xdp_md *ctx)
     u64 now = bpf_ktime_get_ns();
     struct stranger *stranger;
     struct conn *conn = 0;
+    enum tcp_how how = TCP_KNOWN;
 
     if (!hand)
         return tcp_unfollowed(now);
     stranger = bpf_map_lookup_elem(&half_open, &hand->segment.ends);
-    if (stranger) {
+    if (stranger)
         conn = tcp_begin(hand, stranger);
-        if (!conn && hand->segment.at == hand->segment.end)
-            return 0;
-        if (conn)
-            return tcp_follow(ctx, hand, conn, now, 0);
-        conn = tcp_again(hand, stranger, now);
-        if (conn)
-            return tcp_follow(ctx, hand, conn, now, 1);
-    }
-    if (hand->segment.at == hand->segment.end)
+    if (!conn && hand->segment.at == hand->segment.end)
         return 0;
+    if (stranger && !conn) {
+        how = tcp_find(ctx, &hand->segment, stranger, now);
+        if (how != TCP_KNOWN)
+            conn = conn_new(hand, hand->segment.seq, stranger->out, hand->segment.seq);
+    }
+    if (conn)
+        return tcp_follow(ctx, hand, conn, now, how);
     return tcp_estrange(hand, stranger, now);
 }
 
@@ -349,7 +365,7 @@ __attribute__((noinline)) int tcp_known(struct xdp_md *ctx)
     conn = bpf_map_lookup_elem(&connections, &hand->segment.ends);
     if (!conn)
         return 1;
-    return tcp_follow(ctx, hand, conn, now, 0);
+    return tcp_follow(ctx, hand, conn, now, TCP_KNOWN);
 }
 
 /* A segment to our port. */

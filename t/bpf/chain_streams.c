@@ -386,6 +386,119 @@ static void test_found(struct watch *watch)
     closes(watch, "a command behind a byte that is missing");
 }
 
+/* Says something and is answered, n times. */
+static void rounds(struct talk *talk, int n, const char *says, const char *answer)
+{
+    for (; n; n--) {
+        talk_say(talk, says, strlen(says));
+        talk_answer(talk, answer, strlen(answer));
+    }
+}
+
+/* Whether a connection is followed from its next segment on. */
+static bool is_found(struct talk *talk)
+{
+    struct watch *watch = talk->watch;
+    bool found;
+
+    watch_mark(watch);
+    SAY(talk, "delete a\r\n");
+    found = gate_is(watch_gate(watch, "a")) == GATE_ENTERED &&
+            gate_is(watch->all) == GATE_UNTOUCHED && watch_count(watch, CHAIN_FOUND) == 1;
+    ANSWER(talk, "DELETED\r\n");
+    return found && gate_is(watch_gate(watch, "a")) == GATE_LEFT;
+}
+
+static void old(struct talk *talk, struct watch *watch)
+{
+    static uint16_t port = 1000;
+
+    *talk = (struct talk){.watch = watch, .port = port++, .in = 1000, .out = 5000};
+    watch_mark(watch);
+}
+
+static void test_in_turn(struct watch *watch)
+{
+    struct talk talk;
+    int i;
+
+    old(&talk, watch);
+    rounds(&talk, 5, "get x\r\n", "END\r\n");
+    all_is(watch, GATE_TIMED, "an old connection that asks and is answered in turn");
+    ok(is_found(&talk), "it is found, when it has done so four times behind its first segment");
+    old(&talk, watch);
+    rounds(&talk, 4, "get x\r\n", "END\r\n");
+    ok(!is_found(&talk), "not after three times");
+    ok(is_found(&talk), "but after one more");
+    old(&talk, watch);
+    SAY(&talk, "r\nset b 0 0 1\r\nx");
+    rounds(&talk, 1, "\r\n", "STORED\r\n");
+    rounds(&talk, 4, "set b 0 0 10\r\n0123456789\r\nget b\r\n",
+           "STORED\r\nVALUE b 0 5\r\n01234\r\nEND\r\n");
+    ok(is_found(&talk), "one that is first seen within a value");
+    old(&talk, watch);
+    for (i = 0; i < 5; i++) {
+        SAY(&talk, "set b 0 0 10\r\n");
+        SAY(&talk, "0123456789\r\n");
+        ANSWER(&talk, "STO");
+        ANSWER(&talk, "RED\r\n");
+    }
+    ok(is_found(&talk), "one whose commands and answers have several segments");
+    begin(&talk, watch);
+    IN(&talk, 10, ACK, "delete b\r\n");
+    talk.in += 20;
+    rounds(&talk, 5, "get x\r\n", "END\r\n");
+    ok(is_found(&talk), "one that was lost");
+}
+
+static void test_out_of_turn(struct watch *watch)
+{
+    struct talk talk;
+    int i;
+
+    old(&talk, watch);
+    for (i = 0; i < 10; i++) {
+        SAY(&talk, "get x\r\n");
+        talk_ack(&talk);
+    }
+    ok(!is_found(&talk), "a value that reads like commands, which nobody answers");
+    old(&talk, watch);
+    SAY(&talk, "get a\r\n");
+    rounds(&talk, 10, "get x\r\n", "END\r\n");
+    ok(!is_found(&talk), "one that is always an answer ahead");
+    old(&talk, watch);
+    for (i = 0; i < 10; i++) {
+        SAY(&talk, "get x\r\n");
+        SAY(&talk, "get x\r\n");
+        ANSWER(&talk, "END\r\n");
+    }
+    ok(!is_found(&talk), "one that is answered half of what it asks");
+    old(&talk, watch);
+    rounds(&talk, 10, "get x\r\n", "END\r\nEND\r\n");
+    ok(!is_found(&talk), "one that is answered twice");
+    old(&talk, watch);
+    rounds(&talk, 10, "get x\r\n", "ERROR\r\n");
+    ok(!is_found(&talk), "one that is answered by errors");
+    old(&talk, watch);
+    rounds(&talk, 10, "zap x\r\n", "OK\r\n");
+    ok(!is_found(&talk), "one of commands that are not known");
+    old(&talk, watch);
+    rounds(&talk, 10, "get x\r\n", "END");
+    ok(!is_found(&talk), "one that is answered by parts of lines");
+    old(&talk, watch);
+    for (i = 0; i < 10; i++) {
+        rounds(&talk, 3, "get x\r\n", "END\r\n");
+        IN(&talk, -3, ACK, "x\r\n");
+    }
+    ok(!is_found(&talk), "one that repeats itself every three times");
+    old(&talk, watch);
+    for (i = 0; i < 10; i++) {
+        rounds(&talk, 3, "get x\r\n", "END\r\n");
+        talk.out += 5;
+    }
+    ok(!is_found(&talk), "one of whose answers some are missing");
+}
+
 static void test_settled(struct watch *watch)
 {
     struct talk talk;
@@ -438,6 +551,8 @@ int main(void)
     test_again(&watch);
     test_flood(&watch);
     test_many_connections(&watch);
+    test_in_turn(&watch);
+    test_out_of_turn(&watch);
     watch_close(&watch);
     watch_open(&watch, SHORT_SETTLE);
     test_found(&watch);
