@@ -20,7 +20,8 @@ EXTRA_bpf = bpf/cache.bpf.c bpf/filter.bpf.c bpf/member.bpf.c \
 EXTRA_bpf += bpf/request.bpf.h bpf/frame.bpf.h bpf/skb.bpf.h bpf/chain_large.bpf.h
 EXTRA_bpf += bpf/chain.bpf.c bpf/chain_maps.bpf.h bpf/chain_find.bpf.h \
     bpf/chain_ask.bpf.h bpf/chain_get.bpf.h bpf/chain_fill.bpf.h bpf/chain_tcp.bpf.h
-EXTRA_bpf += bpf/chain_feed.bpf.h bpf/chain_conn.bpf.h bpf/chain_replies.bpf.h bpf/chain_udp.bpf.h bpf/chain_found.bpf.h
+EXTRA_bpf += bpf/chain_feed.bpf.h bpf/chain_conn.bpf.h bpf/chain_replies.bpf.h
+EXTRA_bpf += bpf/chain_udp.bpf.h bpf/chain_found.bpf.h
 
 # The parsers of the chain are the same code in user space.
 unit_tests += t/unit/follow t/unit/answers
