@@ -5,6 +5,7 @@ Commands go one by one to a server, and what it did and said is held against wha
 how many answers, and which keys. `Followed` is t/tool/followed; `watch` compares.
 """
 import os
+import socket
 import subprocess
 
 import binary
@@ -126,6 +127,12 @@ class Watch:
         self.seen = self.family.look(self.control, self.keys)
 
     def end(self):
+        """Not before the server has done all that it was sent."""
+        try:
+            self.stream.sock.shutdown(socket.SHUT_WR)
+            self.stream.to_end()
+        except OSError:
+            pass  # the server was first
         self.stream.close()
 
     def until_mark(self, others):
@@ -153,13 +160,14 @@ class Watch:
     def judge_keys(self, foretold):
         now = self.family.look(self.control, self.keys)
         changed = {k for k in self.keys if now.get(k) != self.seen.get(k)}
-        self.seen = now
         self.writes += len(changed)
+        before, self.seen = self.seen, now
         if foretold.all:
             return
         unseen = [k for k in changed if self.followed.hash(k) not in foretold.hashes]
         if unseen:
-            raise Wrong("writes to %r were not seen" % unseen)
+            raise Wrong("writes to %r were not seen: %r" % (
+                unseen, [(before.get(k), now.get(k)) for k in unseen]))
 
     def command(self, command, foretold):
         """Whether it was sent: what would be lost is not, but behind what is not complete."""
