@@ -61,7 +61,8 @@ void chain_settings(const struct kcache_chain *chain, uint64_t tick_ns, struct c
         .nasks = ASKS,
         .key_max = chain->key_max,
         .value_max = chain->value_max,
-        .max_age = ticks ? (uint32_t)ticks : 1,
+        /* Of an item of so many ticks a part of another one has gone as well. */
+        .max_age = ticks ? (uint32_t)ticks - 1 : 0,
         .nconnections = chain->connections,
         .settle = (uint64_t)chain->settle_ms * NS_A_MS,
     };

@@ -23,7 +23,7 @@ kcache_srcs += memcached/kcache/none.c
 endif
 
 if ENABLE_BMC
-unit_tests += t/unit/kcache_machine t/fuzz/netlink
+unit_tests += t/unit/kcache_chain t/unit/kcache_machine t/fuzz/netlink
 bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/lines t/bpf/outside \
     t/bpf/verifier t/bpf/stack \
     t/bpf/kcache t/fuzz/request t/bpf/guard
@@ -59,6 +59,8 @@ t_bpf_lines_LDADD = $(kcache_libs)
 t_fuzz_request_SOURCES = t/fuzz/request.c $(bpf_lab)
 t_fuzz_request_LDADD = libcommand.a libproto.a libstore.a libflash.a $(kcache_libs) \
     $(SASL_LIBS)
+t_unit_kcache_chain_SOURCES = t/unit/kcache_chain.c t/lib/tap.h
+t_unit_kcache_chain_LDADD = $(kcache_libs)
 t_unit_kcache_machine_SOURCES = t/unit/kcache_machine.c t/lib/tap.h
 t_unit_kcache_machine_LDADD = $(kcache_libs)
 t_fuzz_netlink_SOURCES = t/fuzz/netlink.c t/fuzz/replay.c
