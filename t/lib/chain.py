@@ -98,11 +98,35 @@ class Bmc:
             tap.diag("status %s\n%s" % (status, self.log()[-4000:]))
 
 
+class Apart(client.Udp):
+    """Debian's 1.6 gives each key of a get over UDP a reply of its own, and an empty datagram for
+    one that is not there: they are put together."""
+
+    def send(self, data, **frame):
+        self.several = data.startswith(b"get") and len(data.split()) > 2
+        return super().send(data, **frame)
+
+    def recv_raw(self):
+        while len(datagram := super().recv_raw()) == client.UDP_HEADER:
+            pass
+        return datagram
+
+    def message(self, ident):
+        text = super().message(ident)
+        while self.several and not text.endswith(b"END\r\n"):
+            text += super().message(ident)
+        return text
+
+
 class Machines(kernel.Machines):
     """A server behind the chain. chain: options of it, max_age=200; the server's as ever."""
 
+    MISSES = False
+    VALUE_MAX = 1300
+
     def __init__(self, front, *arguments, chain=None, on=None, links=1, words=(), **options):
         self.front, self.bmc = front, None
+        self.NULS = front == OURS
         self.chain = dict({"max_age": AGE, "settle": SETTLE}, **(chain or {}))
         self.on = links if on is None else on
         if front == OURS:
@@ -118,10 +142,17 @@ class Machines(kernel.Machines):
             self.serve()
             self.cover()
             self.tcp = self.server.stream()
-            self.udp = self.server.udp()
+            self.udp = None
+        self.renew()
         with netns.inside(self.pair.server):
             self.control = client.tcp("127.0.0.1", self.server.port)
         self.ready()
+
+    def renew(self):
+        """Another socket, to which nothing comes late."""
+        if self.udp:
+            self.udp.close()
+        self.udp = (Apart if self.bmc else client.Udp)(self.server.host, self.server.port)
 
     def serve(self):
         """Starts a server that is Debian's."""
@@ -147,22 +178,23 @@ class Machines(kernel.Machines):
     def says(self, requests, seconds=0.3):
         """What the kernel alone answers, the server is stopped meanwhile; up to the first request
         that has no answer: None."""
-        answers = []
+        answers, late = [], None
         self.udp.sock.settimeout(seconds)
         self.server.pause()
         try:
             for request in requests:
+                ident = self.udp.send(request)
                 try:
-                    answers.append(self.udp.ask(request))
+                    answers.append(self.udp.message(ident))
                 except TimeoutError:
                     answers.append(None)
+                    late = ident
                     break
         finally:
             self.server.resume()
             self.udp.sock.settimeout(5)
-        if None in answers: # the server answers these later
-            self.udp.close()
-            self.udp = self.server.udp()
+        if late is not None:
+            self.udp.message(late)
         return answers
 
     def by_kernel(self, request):
@@ -175,6 +207,16 @@ class Machines(kernel.Machines):
                 break
         said = [answer for answer in answers if answer is not None]
         return said[0] if len(set(said)) == 1 else said, answers[-1] is not None
+
+    def holds(self, key, value):
+        if value is None:
+            return {self.udp.ask(b"get %s\r\n" % key) for _ in range(2)} == {b"END\r\n"}
+        return super().holds(key, value)
+
+    def answers(self, request, want, found=True):
+        if not found:
+            return {self.udp.ask(request) for _ in range(2)} == {want}
+        return super().answers(request, want)
 
     def by_server(self, request):
         """While verbosity is 2 the kernel stands aside: not here."""
@@ -192,8 +234,7 @@ class Machines(kernel.Machines):
                 answered = grown["answered"] > 0
         except (TimeoutError, client.FrameError) as error:
             answer, answered = repr(error), None
-            self.udp.close()
-            self.udp = self.server.udp()
+            self.renew()
         tap.is_((answer, answered), (want, kernel), "%s, %s" % (name, who))
 
     def ready(self):
@@ -224,8 +265,10 @@ class Each:
         def on_front(front):
             if front not in self.machines:
                 self.machines[front] = Machines(front, *self.arguments, **self.options)
-            netns.enter(self.machines[front].pair.client)
-            function(self.machines[front])
+            m = self.machines[front]
+            netns.enter(m.pair.client)
+            m.renew()
+            function(m)
 
         on_front.__name__ = function.__name__
         return on_each(on_front)

@@ -19,6 +19,10 @@ class Machines:
     words: further ones of it.
     """
 
+    NULS = True      # may be in a key
+    MISSES = True    # the kernel answers for keys that are not there
+    VALUE_MAX = 1359 # it answers with, if the key has 4 bytes
+
     def __init__(self, *arguments, links=1, on=None, mode=None, mtu=1500, listen="0.0.0.0",
                  words=(), pair=None, **options):
         self.pair = pair or netns.Pair(links, mtu)
@@ -68,6 +72,15 @@ class Machines:
         """(answer, whether the kernel gave it) to one request."""
         answer, grown = self.during(lambda: self.udp.ask(request))
         return answer, grown["answered"] == 1
+
+    def holds(self, key, value):
+        """Whether this is the value that the kernel tells. None: that it is not there."""
+        want = b"END\r\n" if value is None else answer((key, value))
+        return self.by_kernel(b"get %s\r\n" % key) == (want, True)
+
+    def answers(self, request, want, _found=True):
+        """Whether the kernel answers so. _found: all keys are there."""
+        return self.by_kernel(request) == (want, True)
 
     def by_server(self, request):
         """The server's own answer: while verbosity is 2 the kernel stands aside."""

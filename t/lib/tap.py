@@ -80,6 +80,15 @@ def case(function):
     return function
 
 
+def cases(argument, *functions):
+    """Cases that other tests share, with what they need."""
+    for function in functions:
+        def shared(function=function):
+            function(argument)
+        shared.__name__ = function.__name__
+        case(shared)
+
+
 def _on_alarm(_signum, _frame):
     raise Timeout()
 

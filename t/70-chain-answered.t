@@ -1,0 +1,24 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the published BMC never answered at all: the chain does, once it has seen the answer."""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import answered
+import chain
+import tap
+
+each = chain.Each(threads=1)
+for function in answered.ALL:
+    each.case(function)
+
+
+@each.case
+def every_request_id_and_port(m):
+    answered.every_request_id_and_port(m, 16)
+
+
+each.end()
+tap.run()
