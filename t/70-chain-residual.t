@@ -1,0 +1,176 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What an observer of packets cannot see is bounded by --max-age: each case of the list in
+doc/chain.md is right when the entry has become too old, and the chain tells that this was why."""
+import os
+import sys
+import threading
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import chain
+import client
+import server
+import tap
+from kernel import answer
+
+AGE = 200 # ms
+
+each = chain.Each("-m", 8, threads=1, links=2, on=1, chain={"max_age": AGE})
+GONE = b"END\r\n"
+
+
+def get(key):
+    return b"get %s\r\n" % key
+
+
+def filled(m, key, value=b"old", exptime=0):
+    """The kernel serves it."""
+    m.tcp.set(key, value, exptime=exptime)
+    if m.by_kernel(get(key)) != (answer((key, value)), True):
+        raise RuntimeError("the kernel does not serve %r" % key)
+    return key
+
+
+def bounded(m, key, want, name):
+    """Sooner or later the answer is this one, because the entry was too old."""
+    def ask():
+        return server.wait_for(lambda: m.udp.ask(get(key)) == want)
+
+    right, grown = m.during(ask)
+    tap.ok(right and grown["miss_age"] > 0, name)
+    tap.is_({m.udp.ask(get(key)) for _ in range(3)}, {want}, name + ", and stays so")
+
+
+@each.case
+def items_that_expire(m):
+    bounded(m, filled(m, b"brief", exptime=1), GONE, "an item of one second")
+    key = filled(m, b"touched")
+    m.tcp.ask(b"touch touched 1\r\n")
+    bounded(m, key, GONE, "one that is touched to expire in a second")
+    key = filled(m, b"flushed")
+    m.tcp.ask(b"flush_all 1\r\n")
+    tap.ok(server.wait_for(lambda: m.udp.get(key) is None), "flush_all in a second")
+
+
+@each.case
+def items_that_are_evicted(m):
+    key = filled(m, b"evicted", b"e" * 100)
+    for i in range(0, 200000, 1000):
+        m.control.all(b"".join(b"set e%d 0 0 100 noreply\r\n%s\r\n" % (i + j, b"x" * 100)
+                               for j in range(1000)))
+        if m.control.ask(b"me evicted\r\n") == b"EN\r\n":
+            break
+    bounded(m, key, GONE, "an item that was evicted")
+
+
+@each.case
+def writes_by_other_ways(m):
+    for stream, name in ((m.control, "over loopback"),
+                         (client.tcp(m.pair.address(1), m.server.port), "over an interface that "
+                          "is not watched")):
+        key = filled(m, b"other")
+        stream.set(key, b"new")
+        bounded(m, key, answer((key, b"new")), "a set " + name)
+        key = filled(m, b"other")
+        stream.ask(b"delete other\r\n")
+        bounded(m, key, GONE, "a delete " + name)
+        key = filled(m, b"other")
+        stream.ask(b"flush_all\r\n")
+        bounded(m, key, GONE, "flush_all " + name)
+
+
+@each.case
+def a_server_that_is_stopped(m):
+    """The kernel goes on for as long as an entry may be old, and no longer."""
+    key = filled(m, b"stopped")
+    first = []
+
+    def silent():
+        said = m.says([get(key)])
+        if not first:
+            first.extend(said)
+        return said == [None]
+
+    end, grown = m.during(lambda: server.wait_for(silent))
+    tap.ok(end and first == [answer((key, b"old"))] and grown["miss_age"] > 0,
+           "a server that is stopped is spoken for until the entry is too old")
+
+
+@each.case
+def the_server_sees_hot_keys_again(m):
+    """LRU inversion: a key that is read through the kernel all the time is not evicted."""
+    key, going = filled(m, b"hot", b"h" * 100), True
+    reads = 0
+
+    def read():
+        nonlocal reads
+        udp = client.Udp(m.pair.address(), m.server.port)
+        while going:
+            try:
+                udp.ask(get(key))
+            except (TimeoutError, client.FrameError):
+                pass
+            reads += 1
+        udp.close()
+
+    def seen():
+        return int(m.control.stats()["cmd_get"])
+
+    evictions = int(m.control.stats()["evictions"])
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        before, filler = m.counts(), 0
+        # A part of the memory between two sights of it, until all was replaced twice.
+        while int(m.control.stats()["evictions"]) - evictions < 80000 and filler < 200000:
+            asked = seen()
+            m.control.all(b"".join(b"set f%d 0 0 100 noreply\r\n%s\r\n" % (filler + j, b"x" * 100)
+                                   for j in range(8000)))
+            filler += 8000
+            if not server.wait_for(lambda: seen() >= asked + 2):
+                break
+        grown = m.counts()["answered"] - before["answered"]
+    finally:
+        going = False
+        reader.join()
+    tap.diag("%d reads, %d of them by the kernel; %d evictions" % (
+        reads, grown, int(m.control.stats()["evictions"]) - evictions))
+    tap.ok(int(m.control.stats()["evictions"]) - evictions >= 80000, "memory was used up twice")
+    tap.ok(grown > reads / 2, "the kernel answered most of the reads")
+    tap.is_(m.control.get(key), b"h" * 100, "the key that was read all the time is there")
+
+
+@each.case
+def a_server_that_dies(m):
+    """`bmc` outlives the server that is not ours; ours takes the chain with it."""
+    if not m.bmc:
+        return
+    key, dead = filled(m, b"dead"), client.Udp(m.pair.address(), m.server.port, 0.3)
+    m.options["port"] = m.server.port
+    m.server.kill()
+
+    def silent():
+        try:
+            dead.ask(get(key))
+            return False
+        except (TimeoutError, ConnectionRefusedError):
+            return True
+
+    end, grown = m.during(lambda: server.wait_for(silent))
+    tap.ok(end and grown["miss_age"] > 0, "a server that was killed is spoken for no longer")
+    m.serve()
+    m.tcp = m.server.stream()
+    m.renew()
+    tap.is_(m.udp.ask(get(key)), GONE, "and the next one is empty")
+    key = filled(m, b"dead")
+    m.server.kill()
+    m.serve()
+    m.tcp = m.server.stream()
+    m.renew()
+    tap.ok(server.wait_for(lambda: m.udp.ask(get(key)) == GONE), "a restarted one too")
+    filled(m, b"alive")
+
+
+each.end()
+tap.run()
