@@ -28,7 +28,7 @@ bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/lines t/b
     t/bpf/verifier t/bpf/stack \
     t/bpf/kcache t/fuzz/request t/bpf/guard
 bpf_tests += t/bpf/chain_tcp t/bpf/chain_streams t/bpf/chain_udp
-bpf_tests += t/bpf/chain_get t/bpf/chain_fill t/bpf/chain_race t/bpf/chain_room
+bpf_tests += t/bpf/chain_get t/bpf/chain_fill t/bpf/chain_race t/bpf/chain_room t/fuzz/chain
 endif
 t_bpf_chain_tcp_SOURCES = t/bpf/chain_tcp.c t/bpf/segments.c t/bpf/segments.h t/lib/tap.h
 t_bpf_chain_tcp_LDADD = $(bpfside_libs)
@@ -56,7 +56,10 @@ t_bpf_passes_SOURCES = t/bpf/passes.c $(bpf_lab)
 t_bpf_passes_LDADD = $(kcache_libs)
 t_bpf_lines_SOURCES = t/bpf/lines.c $(bpf_lab)
 t_bpf_lines_LDADD = $(kcache_libs)
-t_fuzz_request_SOURCES = t/fuzz/request.c $(bpf_lab)
+fuzz_served = t/fuzz/served.c t/fuzz/served.h t/fuzz/datagrams.c t/fuzz/datagrams.h
+t_fuzz_request_SOURCES = t/fuzz/request.c $(fuzz_served) $(bpf_lab)
+t_fuzz_chain_SOURCES = t/fuzz/chain.c $(fuzz_served) $(bpf_chain_lab)
+t_fuzz_chain_LDADD = libcommand.a libproto.a libstore.a libflash.a $(kcache_libs) $(SASL_LIBS)
 t_fuzz_request_LDADD = libcommand.a libproto.a libstore.a libflash.a $(kcache_libs) \
     $(SASL_LIBS)
 t_unit_kcache_chain_SOURCES = t/unit/kcache_chain.c t/lib/tap.h
