@@ -79,6 +79,7 @@ struct conn {
     u32 carried;   /* see struct feed */
     u32 data;
     u32 silent;
+    u32 surplus;
     u32 first;
     u32 last;
     u8 uncertain; /* replies are not known for certain: time ends writes */
@@ -306,6 +307,29 @@ __attribute__((noinline)) int conn_end_writes(struct conn *conn, u64 now)
     return 0;
 }
 
+/*
+ * Of a direction in: bytes come that the server has not had before, though we have. All that is
+ * open may have waited for them, for longer than its gates were closed.
+ */
+__attribute__((noinline)) int conn_close_again(struct conn *conn, u64 when)
+{
+    u32 i;
+
+    if (!conn)
+        return 0;
+    if (conn->uncertain || seq_before(conn->nreplies, conn->surplus))
+        return close_all(when);
+    for (i = 0; i < CHAIN_WRITES; i++) {
+        u64 at = READ_ONCE(conn->first) + i;
+
+        if (!seq_before(at, conn->last))
+            break;
+        BOUND(at, CHAIN_WRITES - 1);
+        write_close(conn->writes[at].bucket & ~WRITE_AGAIN, when);
+    }
+    return 0;
+}
+
 /* --- in and out of the maps ---------------------------------------------------------------- */
 
 /*
@@ -362,6 +386,7 @@ static __always_inline struct conn *conn_new(struct hand *hand, u32 in, u32 out,
     conn->last = 0;
     conn->data = 0;
     conn->silent = 0;
+    conn->surplus = 0;
     conn->uncertain = 0;
     conn->whole = 0;
     conn->nmarks = 0;

@@ -55,6 +55,7 @@ struct feed {
     u32 old;       /* it has begun in another packet */
     u32 data;      /* number of the last command with a value, */
     u32 silent;    /* and of the last without a reply: of the next one that has one */
+    u32 surplus;   /* of the last write that could not be kept, */
     u32 room;      /* for writes that the connection can keep */
     u32 nwrites;
     u32 barrier; /* ncommands at the last mn */
@@ -146,10 +147,10 @@ __attribute__((noinline)) int write_close(u32 index, u64 when)
 }
 
 /* What cannot be followed: nothing that is asked for before `when` is kept. */
-static __always_inline void close_all(u64 when)
+static __always_inline int close_all(u64 when)
 {
     tally(CHAIN_CLOSED_ALL);
-    write_close(WRITE_EVERYTHING, when);
+    return write_close(WRITE_EVERYTHING, when);
 }
 
 /* --- commands ---------------------------------------------------------------------- */
@@ -159,6 +160,7 @@ static __always_inline void feed_enter(struct feed *feed, u32 index, u32 again)
     u64 n = feed->nwrites;
 
     if (feed->timed || n >= feed->room || n >= CHAIN_WRITES) {
+        feed->surplus = feed->ncommands + 1;
         write_close(index, feed->settled);
         return;
     }
@@ -294,6 +296,8 @@ __attribute__((noinline)) int feed_commands(struct feed *feed, u32 n, u32 from)
         if (feed->follow.skip_line && byte != '\n')
             continue;
         feed_hash(feed, byte, feed->looked);
+        if (follow_more(&feed->follow, byte, (const __u64 *)control.seed))
+            continue;
         events = feed_command_byte(&feed->follow, byte);
         if (events)
             feed_event(feed, events);

@@ -50,6 +50,13 @@ static __always_inline int trial_read(struct xdp_md *ctx, struct feed *feed,
     return !(feed->events & (FOLLOW_LOST | FOLLOW_UNKNOWN | FOLLOW_UNCERTAIN));
 }
 
+/* The server says more than it was asked, or what we do not understand. */
+static __always_inline int trial_fails(const struct stranger *stranger)
+{
+    return stranger->trial == stranger->ntrials &&
+           (stranger->broken || seq_before(stranger->ncommands, stranger->nreplies));
+}
+
 /* A segment of data comes. 1: before it, the connection is found. */
 static __always_inline int trial_in(struct xdp_md *ctx, struct feed *feed,
                                     struct stranger *stranger, const struct segment *segment)
@@ -58,6 +65,8 @@ static __always_inline int trial_in(struct xdp_md *ctx, struct feed *feed,
         stranger->trying = 0;
         return 0;
     }
+    if (trial_fails(stranger))
+        stranger->trying = 0;
     if (stranger->acked == segment->seq) {
         if (stranger->trying && trial_is_even(stranger)) {
             stranger->nsteps += stranger->ncommands != stranger->nstepped;

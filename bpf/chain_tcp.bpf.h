@@ -4,8 +4,9 @@
  *
  * The gate is closed before the segment is passed, so before the server can have seen it. What is
  * seen here need not be what the server gets: a segment may be dropped behind us and come again,
- * with other bytes. So one that comes again is only ignored if the server has acknowledged it, or
- * if it lies within a value.
+ * with other bytes, and late. So one that comes again is only ignored if the server has
+ * acknowledged it; if it has not, the segment must say what it said before, and what is open
+ * closes once more.
  */
 #ifndef MC_CHAIN_TCP_BPF_H
 #define MC_CHAIN_TCP_BPF_H
@@ -105,9 +106,11 @@ static __always_inline int tcp_repeat(struct xdp_md *ctx, struct feed *feed, str
     tally(CHAIN_RETRANSMITTED);
     if (known > n)
         known = n;
-    if (seq_before(READ_ONCE(conn->acked), segment->seq + known) &&
-        !repeat_is_same(ctx, feed, conn, segment, known))
-        return 0;
+    if (seq_before(READ_ONCE(conn->acked), segment->seq + known)) {
+        if (!repeat_is_same(ctx, feed, conn, segment, known))
+            return 0;
+        conn_close_again(conn, feed->settled);
+    }
     segment->seq += known;
     segment->at += known;
     return 1;
@@ -154,6 +157,7 @@ static __always_inline void tcp_resume(struct feed *feed, const struct conn *con
     feed->ncommands = conn->ncommands;
     feed->data = conn->data;
     feed->silent = conn->silent;
+    feed->surplus = conn->surplus;
     feed->timed = conn->uncertain;
     feed->carried = conn->carried;
     feed->old = conn->carried != WRITE_NOTHING;
@@ -168,6 +172,7 @@ static __always_inline void tcp_suspend(const struct feed *feed, struct conn *co
     conn->carried = feed->carried;
     conn->data = feed->data;
     conn->silent = feed->silent;
+    conn->surplus = feed->surplus;
     if (feed->nbarriers)
         *(volatile u64 *)&conn->barrier =
             (u64)feed->barrier << 32 | (u32)(conn->barrier + feed->nbarriers);

@@ -88,8 +88,8 @@ static void test_same(struct watch *watch)
     all_is(watch, GATE_UNTOUCHED, "a segment that says the same again, and goes on");
     talk.in += 10;
     ANSWER(&talk, "DELETED\r\nDELETED\r\n");
-    check(watch, "a", GATE_LEFT, "both replies");
-    check(watch, "b", GATE_LEFT, "both replies");
+    check(watch, "a", GATE_TIMED, "both replies, to what came again and to what did not");
+    check(watch, "b", GATE_LEFT, "both replies, to what came again and to what did not");
 
     begin(&talk, watch);
     SAY(&talk, "get a\r\nde");
@@ -164,7 +164,7 @@ static void test_gaps(struct watch *watch)
     check(watch, "evil", GATE_UNTOUCHED, "what they say");
     talk.in += 112;
     ANSWER(&talk, "STORED\r\nDELETED\r\n");
-    check(watch, "b", GATE_LEFT, "both replies");
+    check(watch, "b", GATE_TIMED, "both replies, to what waited for a part");
     IN(&talk, -22, ACK, "..........\r\ndelete b\r\n");
     all_is(watch, GATE_UNTOUCHED, "its end again, acknowledged");
 
@@ -486,6 +486,12 @@ static void test_out_of_turn(struct watch *watch)
     rounds(&talk, 10, "get x\r\n", "END");
     ok(!is_found(&talk), "one that is answered by parts of lines");
     old(&talk, watch);
+    SAY(&talk, "...");
+    talk_ack(&talk);
+    SAY(&talk, "set x 0 0 1000000\r\n...\r\n");
+    rounds(&talk, 5, "get x\r\n", "END\r\n");
+    ok(is_found(&talk), "what seemed to be a long value does not keep it from being found");
+    old(&talk, watch);
     for (i = 0; i < 10; i++) {
         rounds(&talk, 3, "get x\r\n", "END\r\n");
         IN(&talk, -3, ACK, "x\r\n");
@@ -536,6 +542,44 @@ static void test_slow(struct watch *watch)
     check(watch, "k", GATE_LEFT, "its reply");
 }
 
+/* What the server gets later than a write is given, though it came before. */
+static void test_late(struct watch *watch)
+{
+    struct talk talk;
+    uint64_t now;
+    int i;
+
+    begin(&talk, watch);
+    SAY(&talk, "delete a\r\n");
+    SAY(&talk, "delete b\r\n");
+    settle(watch_now());
+    now = watch_now();
+    IN(&talk, -20, ACK, "delete a\r\n");
+    ok(watch_gate(watch, "a")->done > now && watch_gate(watch, "b")->done > now,
+       "a segment that comes again closes what is open on its connection");
+    all_is(watch, GATE_UNTOUCHED, "a segment that comes again");
+
+    begin(&talk, watch);
+    SAY(&talk, "set k 0 0 100\r\n");
+    IN(&talk, 90, ACK, "..........\r\ndelete b\r\n");
+    settle(watch_now());
+    now = watch_now();
+    IN(&talk, 0, ACK,
+       "..............................................................................."
+       "...........");
+    ok(watch_gate(watch, "k")->done > now && watch_gate(watch, "b")->done > now,
+       "so does a part of a value that was missing");
+    all_is(watch, GATE_UNTOUCHED, "a part of a value");
+
+    begin(&talk, watch);
+    for (i = 0; i < 40; i++)
+        SAY(&talk, "delete a\r\n");
+    settle(watch_now());
+    now = watch_now();
+    IN(&talk, -10, ACK, "delete a\r\n");
+    ok(watch->all->done > now, "what is open and was not kept closes everything");
+}
+
 int main(void)
 {
     struct watch watch;
@@ -558,6 +602,7 @@ int main(void)
     test_found(&watch);
     test_settled(&watch);
     test_slow(&watch);
+    test_late(&watch);
     watch_close(&watch);
     return done();
 }
