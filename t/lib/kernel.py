@@ -22,6 +22,8 @@ class Machines:
     NULS = True      # may be in a key
     MISSES = True    # the kernel answers for keys that are not there
     VALUE_MAX = 1359 # it answers with, if the key has 4 bytes
+    WARM = 1         # how often it has to be asked for that
+    SHARE = 1        # of what it answers when all may be there
 
     def __init__(self, *arguments, links=1, on=None, mode=None, mtu=1500, listen="0.0.0.0",
                  words=(), pair=None, **options):
@@ -81,6 +83,20 @@ class Machines:
     def answers(self, request, want, _found=True):
         """Whether the kernel answers so. _found: all keys are there."""
         return self.by_kernel(request) == (want, True)
+
+    def unwatched(self):
+        """A socket to the same server over the second interface, which has no kernel path."""
+        return client.Udp(self.pair.address(1), self.server.port)
+
+    def whole(self, udp, request, number):
+        """The datagrams of the reply to one request, in order."""
+        udp.send(request, ident=number)
+        found = {}
+        while True:
+            datagram = udp.recv_raw()
+            found[int.from_bytes(datagram[2:4], "big")] = datagram
+            if len(found) == int.from_bytes(datagram[4:6], "big"):
+                return [found[i] for i in sorted(found)]
 
     def by_server(self, request):
         """The server's own answer: while verbosity is 2 the kernel stands aside."""
