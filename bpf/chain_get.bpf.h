@@ -203,7 +203,9 @@ static __always_inline int get_all(struct work *work, struct chain_work *chain)
     return STEP_END;
 }
 
-/* Counts why a get is not answered: which miss it is, or a reason to pass. */
+_Static_assert((int)CHAIN_MISS_AGE < (int)MC_COUNT_PASS_SIZE, "misses and these reasons differ");
+
+/* Counts why a well-formed get is not answered: which miss it is, or a reason from PASS_SIZE on. */
 static __always_inline void get_count(struct work *work, struct chain_work *chain, u32 why)
 {
     if (why == CHAIN_MISS_EMPTY || why == CHAIN_MISS_WRITTEN || why == CHAIN_MISS_AGE)

@@ -57,8 +57,10 @@ __attribute__((noinline)) int large_look(struct __sk_buff *skb)
     rc = tc_request(skb, work, UDP_KEYS - UDP_TEXT);
     if (!rc)
         rc = get_all(work, chain);
-    if (rc != STEP_END)
-        get_count(work, chain, rc == STEP_MISS ? chain->missing : rc);
+    if (rc == STEP_MISS)
+        get_count(work, chain, chain->missing);
+    else if (rc != STEP_END)
+        count_reason(work, rc);
     return rc;
 }
 
