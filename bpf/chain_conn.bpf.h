@@ -84,7 +84,8 @@ struct conn {
     u32 last;
     u8 uncertain; /* replies are not known for certain: time ends writes */
     u8 whole;     /* the last byte out ended a line; known only while uncertain */
-    u8 unused[2];
+    u8 suspect;   /* its client's port may have begun anew: only what comes next is its own */
+    u8 unused;
     u32 nmarks;
     struct follow in;
     struct answers out;
@@ -389,6 +390,7 @@ static __always_inline struct conn *conn_new(struct hand *hand, u32 in, u32 out,
     conn->surplus = 0;
     conn->uncertain = 0;
     conn->whole = 0;
+    conn->suspect = 0;
     conn->nmarks = 0;
     follow_init(&conn->in);
     answers_init(&conn->out);

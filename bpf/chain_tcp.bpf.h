@@ -210,6 +210,8 @@ static __always_inline int conn_follow(struct xdp_md *ctx, struct feed *feed, st
 {
     if (conn->uncertain)
         conn_settle(conn, segment, feed->now);
+    if (conn->suspect && segment->seq != conn->next_in)
+        return 0;
     if (seq_before(segment->seq, conn->next_in) && !tcp_repeat(ctx, feed, conn, segment))
         return 0;
     if (segment->at == segment->end)
@@ -233,8 +235,11 @@ static __always_inline int conn_follow(struct xdp_md *ctx, struct feed *feed, st
 
 static __always_inline int tcp_syn(struct hand *hand, u64 now)
 {
+    struct conn *conn = bpf_map_lookup_elem(&connections, &hand->segment.ends);
     struct stranger *stranger = &hand->stranger;
 
+    if (conn)
+        conn->suspect = 1;
     if (hand->segment.at != hand->segment.end) {
         bpf_map_delete_elem(&half_open, &hand->segment.ends);
         return tcp_unfollowed(now);

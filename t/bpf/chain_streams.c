@@ -287,6 +287,18 @@ static void test_again(struct watch *watch)
     check(watch, "a", GATE_LEFT, "its reply, behind the server's SYN again");
     SAY(&talk, "delete b\r\n");
     all_is(watch, GATE_TIMED, "the old one");
+
+    begin(&talk, watch);
+    SAY(&talk, "get a\r\n");
+    ANSWER(&talk, "END\r\n");
+    fresh = talk;
+    fresh.in -= 1000;
+    fresh.out += 1000;
+    talk_in(&fresh, fresh.in - 1, 0, SYN, NULL, 0);
+    talk_in(&fresh, fresh.in, fresh.out, ACK, NULL, 0);
+    SAY(&fresh, "delete a\r\n");
+    all_is(watch, GATE_TIMED,
+           "one before an old one's numbers, of which the server's SYN is not seen");
 }
 
 static void test_flood(struct watch *watch)
