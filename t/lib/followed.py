@@ -17,7 +17,7 @@ import tap
  LOST) = (1 << bit for bit in range(9))
 REPLY, ERROR, MN, ANSWERS_LOST = (1 << bit for bit in range(4))
 OVER = ANSWERED | UNCERTAIN | SILENT
-SECONDS = 3
+SECONDS = 15  # of silence are no answer
 VALUE_NEXT = b"VALUE "
 
 
