@@ -27,11 +27,13 @@ unit_tests += t/unit/kcache_chain t/unit/kcache_machine t/fuzz/netlink
 bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/lines t/bpf/outside \
     t/bpf/verifier t/bpf/stack \
     t/bpf/kcache t/fuzz/request t/bpf/guard
-bpf_tests += t/bpf/chain_tcp t/bpf/chain_streams t/bpf/chain_udp
+bpf_tests += t/bpf/chain_tcp t/bpf/chain_streams t/bpf/chain_udp t/bpf/chain_random
 bpf_tests += t/bpf/chain_get t/bpf/chain_fill t/bpf/chain_race t/bpf/chain_room t/fuzz/chain
 endif
 t_bpf_chain_tcp_SOURCES = t/bpf/chain_tcp.c t/bpf/segments.c t/bpf/segments.h t/lib/tap.h
 t_bpf_chain_tcp_LDADD = $(bpfside_libs)
+t_bpf_chain_random_SOURCES = t/bpf/chain_random.c t/bpf/segments.c t/bpf/segments.h t/lib/tap.h
+t_bpf_chain_random_LDADD = $(bpfside_libs)
 t_bpf_chain_udp_SOURCES = t/bpf/chain_udp.c t/bpf/segments.c t/bpf/segments.h t/lib/tap.h
 t_bpf_chain_udp_LDADD = $(bpfside_libs)
 t_bpf_chain_streams_SOURCES = t/bpf/chain_streams.c t/bpf/segments.c t/bpf/segments.h t/lib/tap.h
