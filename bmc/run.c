@@ -58,15 +58,16 @@ static void print_line(struct bmc *bmc)
 {
     const struct kcache_stats *before = &bmc->last;
     struct kcache_stats now;
-    uint64_t seen, answered;
+    uint64_t seen, answered = 0;
     const uint64_t *from = (const uint64_t *)before->chain_counts.count;
     const uint64_t *to = (const uint64_t *)now.chain_counts.count;
     const double seconds = bmc->options->interval;
+    size_t i;
 
     kcache_stats(bmc->kcache, &now);
     seen = now.counts.count[MC_COUNT_SEEN] - before->counts.count[MC_COUNT_SEEN];
-    answered =
-        now.counts.count[MC_COUNT_ANSWERED_XDP] - before->counts.count[MC_COUNT_ANSWERED_XDP];
+    for (i = MC_COUNT_ANSWERED_XDP; i <= MC_COUNT_ANSWERED_TC; i++)
+        answered += now.counts.count[i] - before->counts.count[i];
     printf("%.0f requests/s, %.1f %% answered, %.0f fills/s, %.0f writes/s, %.0f closed/s, "
            "%.0f unfollowed/s, %" PRIu64 " connections\n",
            (double)seen / seconds, seen ? 100.0 * (double)answered / (double)seen : 0.0,

@@ -227,11 +227,15 @@ static int attach_all(struct kcache *kcache, char *error, size_t nerror)
     return kcache->ninterfaces ? 0 : -1;
 }
 
+/* The programs look at what goes to it; 0: at nothing. */
+static void open_port(struct kcache *kcache, uint16_t port)
+{
+    __atomic_store_n(&loader_control(kcache->loader)->port, htons(port), __ATOMIC_RELEASE);
+}
+
 int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *addresses, size_t n,
                   char *error, size_t nerror)
 {
-    struct mc_control *control = loader_control(kcache->loader);
-
     kcache->monitor = monitor_open(kcache->loader, kcache->mode, addresses, n, error, nerror);
     if (!kcache->monitor)
         return -1;
@@ -240,14 +244,18 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
     snprintf(error, nerror, "bmc=auto: no interface has an address that UDP is served on");
     monitor_watch(kcache->monitor, kcache->attached, kcache->ninterfaces);
     pulse_beat(&kcache->pulse);
-    __atomic_store_n(&control->port, htons(port), __ATOMIC_RELEASE);
+    /* The chain keeps nothing while it does not see what is written by way of all of them. */
+    if (!kcache->chain.wanted)
+        open_port(kcache, port);
     if (attach_all(kcache, error, nerror)) {
-        control->port = 0;
+        open_port(kcache, 0);
         detach(kcache);
         return -1;
     }
     monitor_watch(kcache->monitor, kcache->attached, kcache->ninterfaces);
     let_tc_follow(kcache);
+    open_port(kcache, port);
+    loader_distrust(kcache->loader, 0);
     if (kcache->chain.wanted)
         say_unwatched(kcache, addresses, n);
     return 0;
