@@ -48,9 +48,9 @@ static void say_warnings(uint16_t port)
         log_say("bmc: nobody listens on UDP port %u here: memcached does so with -U %u", port,
                 port);
     if (n)
-        log_say("bmc: TCP connections to port %u that were there before cannot be followed, and "
-                "what comes by them empties the cache: %zu; `ss -K sport = :%u` makes their "
-                "clients connect anew",
+        log_say("bmc: TCP connections to port %u that were there before: %zu; what comes by them "
+                "empties the cache until they have taken a few turns with the server; `ss -K "
+                "sport = :%u` makes their clients connect anew",
                 port, n, port);
 }
 

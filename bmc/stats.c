@@ -61,9 +61,10 @@ static void answer(int fd, struct kcache *kcache)
 
 void stats_serve(int listener, struct kcache *kcache)
 {
-    int fd;
+    int i, fd;
 
-    while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+    /* Not for ever, whoever comes: there is more to do. */
+    for (i = 0; i < BACKLOG && (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0; i++) {
         answer(fd, kcache);
         close(fd);
     }

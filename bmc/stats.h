@@ -15,7 +15,7 @@
 
 /* The listening socket or -errno; EADDRINUSE: there is another bmc. */
 int stats_listen(uint16_t port);
-/* Answers whoever is there; does not wait. */
+/* Answers some of those who are there; does not wait. */
 void stats_serve(int listener, struct kcache *kcache);
 
 /* `bmc stats`: prints the rows of the one that runs. Returns the status to exit with. */

@@ -163,4 +163,26 @@ def native():
     beside("native")
 
 
+@tap.case
+def the_chain():
+    pair = netns.Pair(1)
+    netns.enter(pair.client)
+    loader(pair, "load", "-m", "native", "sv0", OTHER)
+    try:
+        machine = start(pair, "bmc=sv0,mode=chain,settle=50,maxage=60000")
+    except RuntimeError as error:
+        tap.like(str(error), "sv0: libxdp's dispatcher is attached, and gives us no place: .*"
+                 r"\(libxdp 1.5.5 is needed\)$", "the chain: refused, where every program is")
+    else:
+        tap.is_(programs(pair), ["other_pass", "mc_member"], "the chain joins behind the other")
+        udp = client.Udp(machine.host, machine.port)
+        tap.ok(server.wait_for(lambda: udp.ask(b"get k\r\n") == answer((b"k", b"v")) and
+                               int(machine.stats("bmc")["hits"]) > 0), "it answers")
+        machine.kill()
+        tap.ok(server.wait_for(lambda: not members()), "kill -9: the link is cut")
+        tap.ok(server.wait_for(lambda: not maps("buckets")), "its memory is free")
+    loader(pair, "unload", "-a", "sv0")
+    pair.close()
+
+
 tap.run()
