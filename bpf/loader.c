@@ -271,6 +271,7 @@ static struct loader *open_either(const struct chain_settings *settings,
         return NULL;
     }
     loader->alive_xdp = loader->alive_tc[LOADER_INGRESS] = loader->alive_tc[LOADER_EGRESS] = -1;
+    loader->filters[LOADER_INGRESS] = loader->filters[LOADER_EGRESS] = -1;
     libbpf_set_print(say_nothing);
     loader->ncpus = libbpf_num_possible_cpus();
     rc = object_open(&loader->object, settings ? OBJECT_CHAIN : OBJECT_CACHE, &opts);
@@ -314,9 +315,12 @@ void loader_close(struct loader *loader)
         return;
     if (loader->alive_xdp >= 0)
         close(loader->alive_xdp);
-    for (i = 0; i < LOADER_HOOKS; i++)
+    for (i = 0; i < LOADER_HOOKS; i++) {
+        if (loader->filters[i] >= 0)
+            close(loader->filters[i]);
         if (loader->alive_tc[i] >= 0)
             close(loader->alive_tc[i]);
+    }
     object_close(&loader->plain);
     object_close(&loader->object);
     free(loader);

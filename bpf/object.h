@@ -51,6 +51,7 @@ struct loader {
     struct object object;
     struct object plain; /* the same over the same maps, for a dispatcher; or not needed yet */
     int alive_xdp, alive_tc[LOADER_HOOKS]; /* arrays of alive.h, -1: not needed yet */
+    int filters[LOADER_HOOKS];             /* that call through these, -1: the same */
     int ncpus;
     uint64_t nbytes; /* of all maps */
 };

@@ -32,7 +32,7 @@ static int program_of(const struct loader *loader, enum loader_hook hook)
     return bpf_program__fd(loader->object.tc[hook]);
 }
 
-/* The program of the filter, or -errno. */
+/* The program of a filter, or -errno. */
 static int load_filter(struct loader *loader, enum loader_hook at)
 {
     int *alive = &loader->alive_tc[at], fd;
@@ -54,6 +54,24 @@ static int load_filter(struct loader *loader, enum loader_hook at)
         fd = dup(bpf_program__fd(skel->progs.mc_filter));
     filter__destroy(skel);
     return fd;
+}
+
+/*
+ * Those of all hooks, once and for ever: when an interface comes anew this process may no longer
+ * load programs. 0 or -errno.
+ */
+static int load_filters(struct loader *loader)
+{
+    enum loader_hook at;
+
+    for (at = 0; at < LOADER_HOOKS; at++) {
+        if (!loader->object.tc[at] || loader->filters[at] >= 0)
+            continue;
+        loader->filters[at] = load_filter(loader, at);
+        if (loader->filters[at] < 0)
+            return loader->filters[at];
+    }
+    return 0;
 }
 
 /*
@@ -85,20 +103,19 @@ static int attach_filter(struct loader *loader, struct loader_link *link, enum l
     LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = hooks[at].point);
     LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY,
                 .flags = BPF_TC_F_REPLACE);
-    int rc = bpf_tc_hook_create(&hook), fd;
+    int rc = bpf_tc_hook_create(&hook);
 
     if (rc && rc != -EEXIST)
         return rc;
     if (filter_is_taken(&hook))
         return -EBUSY;
-    fd = load_filter(loader, at);
-    if (fd < 0)
-        return fd;
-    opts.prog_fd = fd;
+    rc = load_filters(loader);
+    if (rc)
+        return rc;
+    opts.prog_fd = loader->filters[at];
     rc = bpf_tc_attach(&hook, &opts);
     link->tc[at].filter = !rc;
-    link->tc[at].id = object_program_id(fd);
-    close(fd);
+    link->tc[at].id = object_program_id(loader->filters[at]);
     return rc;
 }
 

@@ -18,6 +18,7 @@ import server
 import tap
 from kernel import answer
 
+client.SECONDS *= tap.SLOW # loading takes long without KVM
 OTHER = kernel.beside("t/kernels/other.bpf.o")
 FOLDER = "/sys/fs/bpf/xdp"
 
