@@ -194,6 +194,8 @@ static int check(struct options *options, FILE *err)
     static const char name[] = "bmc: ";
     const char *error;
 
+    if (options->stats && kcache_wanted(&options->kcache))
+        return complain(err, "`bmc stats` takes no interface, but --port (see bmc --help)");
     if (options->stats)
         return OPTIONS_RUN;
     if (!kcache_wanted(&options->kcache))

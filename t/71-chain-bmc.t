@@ -40,6 +40,7 @@ def source(path):
 WRONG = (
     ((), "which interface"),
     (("--port", "11211"), "which interface"),
+    (("stats", "lo"), "takes no interface"),
     (("lo", "--port", "0"), "--port 0: .*1 to 65535"),
     (("lo", "--port", "65536"), "--port 65536: "),
     (("lo", "--port", "1x"), "--port 1x: "),

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -30,19 +29,6 @@ struct talk {
     int server, client;
     struct loader_link link;
 };
-
-static int bound_socket(uint16_t port)
-{
-    const struct timeval patience = {.tv_sec = 2};
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    if (fd < 0 || bind(fd, (struct sockaddr *)(void *)&at, sizeof(at)) != 0)
-        skip_all("no socket");
-    return fd;
-}
 
 static void ask(struct talk *talk, const char *text, uint8_t id)
 {
@@ -162,8 +148,8 @@ int main(void)
         skip_all("needs root");
     chain_lab_open(&talk.chain, NULL, NULL);
     self_publish(talk.chain.lab.control, &self);
-    talk.server = bound_socket(LAB_PORT);
-    talk.client = bound_socket(0);
+    talk.server = lab_socket(LAB_PORT);
+    talk.client = lab_socket(0);
     loader_link_init(&talk.link, LO);
     attach(&talk, "tx_filter", BPF_TC_EGRESS);
     attach(&talk, "answer_large", BPF_TC_INGRESS);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 
 #include "kcache/self.h"
@@ -442,4 +444,17 @@ double lab_time(struct lab *lab, enum loader_program program, const struct frame
             best = sum / runs;
     }
     return best;
+}
+
+int lab_socket(uint16_t port)
+{
+    const struct timeval patience = {.tv_sec = 2};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    if (fd < 0 || bind(fd, (struct sockaddr *)(void *)&at, sizeof(at)) != 0)
+        skip_all("no socket");
+    return fd;
 }

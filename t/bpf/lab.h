@@ -99,6 +99,8 @@ bool lab_answers(struct lab *lab, enum loader_program program, const struct fram
 /* Whether it is passed as it was, and counted once, under that reason. */
 bool lab_passes(struct lab *lab, enum loader_program program, const struct frame *request,
                 enum mc_count reason);
+/* A UDP socket at this port of 127.0.0.1, or any (0), that waits for two seconds at most. */
+int lab_socket(uint16_t port);
 /* Nanoseconds for a run, the best mean of several. */
 double lab_time(struct lab *lab, enum loader_program program, const struct frame *in,
                 unsigned int runs);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "kcache/self.h"
@@ -48,19 +47,6 @@ static void test_interface(struct lab *lab, const char *name, bool loopback)
        loopback ? "answered" : "passed");
 }
 
-static int bound_socket(uint16_t port)
-{
-    const struct timeval patience = {.tv_sec = 2};
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    if (fd < 0 || bind(fd, (struct sockaddr *)(void *)&at, sizeof(at)) != 0)
-        skip_all("no socket");
-    return fd;
-}
-
 /* Whether a request comes to the server's socket as it was sent. */
 static bool comes_through(int client, int server, const char *text)
 {
@@ -87,7 +73,7 @@ static uint64_t counted(struct lab *lab, enum mc_count which)
 static void test_room(struct lab *lab)
 {
     static const char *const requests[] = {"get large\r\n", "get none large none\r\n"};
-    int server = bound_socket(LAB_PORT), client = bound_socket(0);
+    int server = lab_socket(LAB_PORT), client = lab_socket(0);
     char value[1300];
     struct loader_link link;
     unsigned int i;
