@@ -554,6 +554,28 @@ static void test_slow(struct watch *watch)
     check(watch, "k", GATE_LEFT, "its reply");
 }
 
+/* A reply that leaves when its write was given up. */
+static void test_given_up(struct watch *watch)
+{
+    struct chain_gate *gate;
+    struct talk talk;
+    uint64_t word;
+
+    begin(&talk, watch);
+    SAY(&talk, "delete a\r\n");
+    gate = watch_gate(watch, "a");
+    /* As a fill does. */
+    word = gate->word = (gate->word | (CHAIN_VERSION - 1)) + 1;
+    ANSWER(&talk, "DELETED\r\n");
+    ok(gate->word == word + CHAIN_VERSION,
+       "what was filled after a write was given up is not valid behind its reply");
+    SAY(&talk, "delete b\r\n");
+    gate = watch_gate(watch, "b");
+    word = gate->word;
+    ANSWER(&talk, "DELETED\r\n");
+    ok(gate->word == word + CHAIN_VERSION - 1, "nor is anything behind any other");
+}
+
 /* What the server gets later than a write is given, though it came before. */
 static void test_late(struct watch *watch)
 {
@@ -614,6 +636,7 @@ int main(void)
     test_found(&watch);
     test_settled(&watch);
     test_slow(&watch);
+    test_given_up(&watch);
     test_late(&watch);
     watch_close(&watch);
     return done();
