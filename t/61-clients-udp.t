@@ -39,11 +39,12 @@ def the_kernel_answers_pymemcache():
 
 
 @sessions.everywhere
-def the_kernel_leaves_binary_datagrams_to_the_server():
-    answered, seen, _ = on_lo("memcache of Rust over UDP, past the kernel",
+def the_kernel_answers_a_binary_client():
+    answered, seen, _ = on_lo("memcache of Rust over UDP",
                               [sessions.rust(), "memcache+udp://127.0.0.1:PORT"])
-    tap.ok(seen > 1000, "the kernel sees its datagrams")
-    tap.is_(answered, 0, "and answers none of them: they are binary")
+    tap.diag("%d datagrams, %d answered by the kernel" % (seen, answered))
+    tap.ok(answered >= 100, "the kernel answers its gets, which are binary")
+    tap.ok(seen > answered, "and leaves the other commands to the server")
 
 
 tap.run(sessions.SECONDS)
