@@ -179,8 +179,8 @@ static __always_inline void feed_write(struct feed *feed, u32 index)
 }
 
 /*
- * 10 s: nothing is kept until then. Above 30 days it is a date, by a clock that is up to 37
- * seconds before or behind the only one that we may read.
+ * 10 s: nothing is kept until then. Above 30 days it is a date in UTC, and the one clock that we
+ * may read is 37 seconds ahead of that, or none if nobody has set it so: then we close for longer.
  */
 static __always_inline void feed_flush(struct feed *feed)
 {

@@ -520,12 +520,16 @@ static void test_out_of_turn(struct watch *watch)
 static void test_settled(struct watch *watch)
 {
     struct talk talk;
+    uint64_t from;
 
-    begin(&talk, watch);
-    SAY(&talk, "delete a noreply\r\ndelete b\r\n");
-    ANSWER(&talk, "ERROR\r\n");
-    ANSWER(&talk, "DELETED\r\n");
-    SAY(&talk, "delete c\r\n");
+    do { /* a machine that is busy is silent as well */
+        begin(&talk, watch);
+        from = watch_now();
+        SAY(&talk, "delete a noreply\r\ndelete b\r\n");
+        ANSWER(&talk, "ERROR\r\n");
+        ANSWER(&talk, "DELETED\r\n");
+        SAY(&talk, "delete c\r\n");
+    } while (watch_now() >= from + SHORT_SETTLE);
     ok(gate_is(watch_gate(watch, "c")) != GATE_ENTERED, "replies cannot be counted");
     ANSWER(&talk, "DELETED\r\n");
     settle(watch_now());
@@ -540,15 +544,16 @@ static void test_settled(struct watch *watch)
 static void test_slow(struct watch *watch)
 {
     struct talk talk;
-    uint64_t word;
+    uint64_t word, from;
 
     begin(&talk, watch);
     SAY(&talk, "set k 0 0 5\r\nva");
     settle(watch_now());
     word = watch_gate(watch, "k")->word;
+    from = watch_now();
     SAY(&talk, "lue\r\n");
     check(watch, "k", GATE_ENTERED, "a value that ends late");
-    ok(watch_gate(watch, "k")->word != word && watch_gate(watch, "k")->until > watch_now(),
+    ok(watch_gate(watch, "k")->word != word && watch_gate(watch, "k")->until > from + SHORT_SETTLE,
        "its gate closes once more");
     ANSWER(&talk, "STORED\r\n");
     check(watch, "k", GATE_LEFT, "its reply");
