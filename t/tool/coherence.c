@@ -36,7 +36,7 @@
 
 enum {
     HISTORY = 256, /* versions that a key remembers; absences beyond are believed */
-    BURST = 32,    /* sets sent at once */
+    BURST = 32,    /* sets sent at once, at most */
     BATCH = 16,    /* requests of a reader in flight */
     KEYS_MAX = 8,  /* of one request */
     VALUE_MAX = 640,
@@ -390,12 +390,12 @@ static void write_burst(struct thread *thread, struct stream *stream)
 {
     struct run *run = thread->run;
     char text[BURST * (VALUE_MAX + 128)], value[VALUE_MAX], name[64];
-    unsigned int i, indices[BURST];
+    unsigned int i, n = 1 + (unsigned int)(next_random(&thread->random) % BURST), indices[BURST];
     size_t ntext = 0, nvalue;
     struct key *key;
     uint64_t version;
 
-    for (i = 0; i < BURST; i++) {
+    for (i = 0; i < n; i++) {
         indices[i] = own_key(thread);
         key = &run->keys[indices[i]];
         version = atomic_load(&key->begun) + 1;
@@ -408,11 +408,11 @@ static void write_burst(struct thread *thread, struct stream *stream)
         key->base = version;
         key->there = true;
     }
-    if (!stream_expect(stream, text, ntext, "STORED\r\n", BURST))
+    if (!stream_expect(stream, text, ntext, "STORED\r\n", n))
         report(&run->wrong, "a burst of sets is answered \"%.40s\"", stream->in);
-    for (i = 0; i < BURST; i++)
+    for (i = 0; i < n; i++)
         atomic_store(&run->keys[indices[i]].acked, atomic_load(&run->keys[indices[i]].begun));
-    atomic_fetch_add(&run->writes, BURST);
+    atomic_fetch_add(&run->writes, n);
 }
 
 static void *writer(void *argument)
