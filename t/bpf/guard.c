@@ -583,7 +583,8 @@ static void test_time(void)
     while (answered < 2 * BUCKET_DEPTH && now() - start < 60)
         answered += is_answered(&lab, LOADER_XDP, LAB_CLIENT);
     spent = now() - start;
-    ok(answered == 2 * BUCKET_DEPTH && answered <= BUCKET_DEPTH + BUCKET_RATE * spent + 1,
+    /* The kernel's tick, of 10 ms at most, may come right after the first request. */
+    ok(answered == 2 * BUCKET_DEPTH && answered <= BUCKET_DEPTH + BUCKET_RATE * (spent + 0.01),
        "as much as a bucket holds again takes as long as the rate says");
     diag("%.0f a second beyond the burst", BUCKET_DEPTH / spent);
     lab_close(&lab);
