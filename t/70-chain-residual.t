@@ -115,7 +115,7 @@ def the_server_sees_hot_keys_again(m):
         udp.close()
 
     def seen():
-        return int(m.control.stats()["cmd_get"])
+        return m.counts()["fills"]
 
     evictions = int(m.control.stats()["evictions"])
     reader = threading.Thread(target=read)
