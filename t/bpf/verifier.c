@@ -3,7 +3,8 @@
  * What the verifier of this kernel says of each program: instructions, instructions looked at,
  * bytes after the JIT, microseconds that it took. The numbers but the last are kept in
  * t/kernels/verifier, of clang 14; more work than that, by more than a half, is a regression, long
- * before the limit of a million is reached: clang 16 and 19 make up to two fifths more.
+ * before the limit of a million is reached: clang 16 and 19 make up to two fifths more. What is far
+ * below it anyway is not judged.
  * t/kernels/table makes a table of what is printed.
  */
 #include <bpf/bpf.h>
@@ -17,7 +18,14 @@
 #include "t/lib/tap.h"
 
 /* The kernel's limit is a million: what another clang makes of a program must fit as well. */
-enum { INSN_ROOM = 800000, INSN_BYTES = 8, MAX_PROGRAMS = 16, LOG_STATS = 4, LOG_BYTES = 1 << 20 };
+enum {
+    INSN_ROOM = 800000,
+    INSN_FEW = 100000,
+    INSN_BYTES = 8,
+    MAX_PROGRAMS = 16,
+    LOG_STATS = 4,
+    LOG_BYTES = 1 << 20
+};
 
 struct counts {
     unsigned int insns, verified, jited, us;
@@ -71,7 +79,7 @@ static void test_program(const struct bpf_program *program, const char *log, con
     ok(counts.verified > 0 && counts.verified < INSN_ROOM,
        "%s: the verifier looked at %u instructions, of a million that it may", name,
        counts.verified);
-    ok(before == 0 || counts.verified <= before + before / 2,
+    ok(before == 0 || counts.verified <= INSN_FEW || counts.verified <= before + before / 2,
        "%s: not much more than what is recorded, %u", name, before);
 }
 
@@ -86,6 +94,7 @@ static void test_object(enum object_kind kind, const char *name, const char *rel
     if (object_open(&object, kind, NULL))
         skip_all("cannot open the programs");
     object_set_xdp(&object, BPF_F_XDP_HAS_FRAGS, true);
+    *object.tick_ns = loader_tick_ns();
     if (object.settings)
         *object.settings = lab_chain;
     bpf_object__for_each_program(each, object.all)
