@@ -93,11 +93,11 @@ struct chain_block {
 
 /*
  * Asks of one place. first: the earliest of those in flight; next: the first that came
- * CHAIN_ASK_NS / 2 after that or later, which follows it when it is CHAIN_ASK_NS old: so a request
- * that the server dropped holds the place for no longer. 0: none. A place is found by a hash of
- * both addresses, the client's port and the request id, of which `who` is the other half. Asks of
- * several hold the place, as does one that may have any number of replies (CHAIN_ASK_HOLD): then no
- * reply ends it, and `first` moves with the time alone.
+ * chain_settings.ask / 2 after that or later, which follows it when it is chain_settings.ask old:
+ * so a request that the server dropped holds the place for no longer. 0: none. A place is found by
+ * a hash of both addresses, the client's port and the request id, of which `who` is the other half.
+ * Asks of several hold the place, as does one that may have any number of replies (CHAIN_ASK_HOLD):
+ * then no reply ends it, and `first` moves with the time alone.
  */
 struct chain_ask {
 #ifdef __bpf__
@@ -113,7 +113,7 @@ struct chain_ask {
 };
 
 enum { CHAIN_ASK_HOLD = 1 << 16 };
-#define CHAIN_ASK_NS 2000000000ull
+#define CHAIN_ASK_NS 2000000000ull /* the most that chain_settings.ask may be */
 
 /* What is set before the programs are loaded. */
 struct chain_settings {
@@ -125,7 +125,8 @@ struct chain_settings {
     __u32 value_max;
     __u32 max_age; /* of an entry, jiffies */
     __u32 nconnections;
-    __u64 settle; /* nanoseconds that a write may be in flight */
+    __u64 settle; /* nanoseconds that a write may be in flight, */
+    __u64 ask;    /* and that a place of asks is held for */
 };
 
 /* Beside what mc_counts counts of the requests; one row a CPU. */

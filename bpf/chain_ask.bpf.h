@@ -58,11 +58,11 @@ static __always_inline struct chain_ask *ask_at(u64 hash)
 /* Forgets asks that are too old. */
 static __always_inline void ask_age(struct chain_ask *ask, u64 now)
 {
-    if (!ask->first || (s64)(now - ask->first) < (s64)CHAIN_ASK_NS)
+    if (!ask->first || (s64)(now - ask->first) < (s64)settings.ask)
         return;
     ask->first = ask->next;
     ask->next = 0;
-    if (ask->first && (s64)(now - ask->first) < (s64)CHAIN_ASK_NS)
+    if (ask->first && (s64)(now - ask->first) < (s64)settings.ask)
         return;
     ask->first = 0;
     ask->n = 0;
@@ -84,7 +84,7 @@ __attribute__((noinline)) int ask_note(u64 hash, u32 n)
         ask->who = who;
     } else if ((s64)(now - ask->first) < 0) {
         ask->first = now;
-    } else if (!ask->next && now - ask->first >= CHAIN_ASK_NS / 2) {
+    } else if (!ask->next && now - ask->first >= settings.ask / 2) {
         ask->next = now;
     }
     if (ask->who != who)

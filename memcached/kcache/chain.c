@@ -52,7 +52,7 @@ void chain_complete(struct kcache_chain *chain)
 
 void chain_settings(const struct kcache_chain *chain, uint64_t tick_ns, struct chain_settings *out)
 {
-    uint64_t ticks = (uint64_t)chain->max_age_ms * NS_A_MS / tick_ns;
+    uint64_t age = (uint64_t)chain->max_age_ms * NS_A_MS, ticks = age / tick_ns;
 
     *out = (struct chain_settings){
         .entries = chain->entries,
@@ -65,5 +65,7 @@ void chain_settings(const struct kcache_chain *chain, uint64_t tick_ns, struct c
         .max_age = ticks ? (uint32_t)ticks - 1 : 0,
         .nconnections = chain->connections,
         .settle = (uint64_t)chain->settle_ms * NS_A_MS,
+        /* Requests that a server drops date back what it answers, by as much at most. */
+        .ask = age / 2 < CHAIN_ASK_NS ? age / 2 : CHAIN_ASK_NS,
     };
 }

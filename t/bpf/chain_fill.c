@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <bpf/bpf.h>
 
+#include "kcache/chain.h"
 #include "t/bpf/chain_lab.h"
 #include "t/lib/tap.h"
 
@@ -263,6 +265,29 @@ static void test_rotation(struct chain_lab *chain)
        "a reply that is two seconds late is to nobody");
 }
 
+/* With the times that nobody has set. */
+static void test_dropped(void)
+{
+    struct kcache_chain options = {.entries = 1024};
+    struct chain_settings settings;
+    struct chain_lab chain;
+    struct timespec tick;
+    struct frame frame;
+
+    clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+    chain_complete(&options);
+    chain_settings(&options, (uint64_t)tick.tv_nsec, &settings);
+    settings.nasks = 64;
+    chain_lab_open(&chain, &settings, NULL);
+    get_k(&frame, 1);
+    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY), "a server drops requests");
+    asks_age(&chain, settings.ask - SECOND / 50);
+    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) &&
+           chain_replies(&chain, &frame, REPLY, CHAIN_FILLS) && answers_k(&chain),
+       "what it answers is kept, and is not too old for it");
+    chain_lab_close(&chain);
+}
+
 /* Many requests on one place. */
 static void test_one_place(void)
 {
@@ -409,6 +434,7 @@ int main(void)
     test_same_id(&chain);
     test_hold(&chain);
     test_rotation(&chain);
+    test_dropped();
     test_one_place();
     test_forms(&chain);
     test_datagrams(&chain);

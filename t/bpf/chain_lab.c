@@ -24,7 +24,8 @@ const struct chain_settings chain_lab_settings = {.entries = ENTRIES,
                                                   .key_max = CHAIN_KEY_MAX,
                                                   .value_max = CHAIN_VALUE_MAX,
                                                   .max_age = HOUR * TICKS,
-                                                  .settle = 1000000000};
+                                                  .settle = 1000000000,
+                                                  .ask = CHAIN_ASK_NS};
 
 int chain_lab_map(struct chain_lab *chain, const char *name)
 {

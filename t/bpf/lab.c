@@ -26,6 +26,7 @@ const struct chain_settings lab_chain = {
     .max_age = 250,
     .nconnections = 64,
     .settle = 1000000000u,
+    .ask = CHAIN_ASK_NS,
 };
 
 static void *reserve(size_t n)

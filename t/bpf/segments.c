@@ -41,6 +41,7 @@ static void open_settings(struct watch *watch, uint64_t settle)
     skel->rodata->settings.nmedium = skel->rodata->settings.nlarge = 1;
     skel->rodata->settings.nasks = 1;
     skel->rodata->settings.settle = settle;
+    skel->rodata->settings.ask = CHAIN_ASK_NS;
     skel->rodata->tick_ns = 4000000;
     bpf_map__set_max_entries(skel->maps.buckets, WATCH_ENTRIES);
     bpf_object__for_each_program(program,

@@ -56,6 +56,10 @@ static void test_times(void)
     chain = words("");
     chain_settings(&chain, 4 * MS, &settings);
     ok(settings.max_age == 249 && settings.settle == 1000ull * MS, "a second, if nothing is said");
+    ok(settings.ask == 500ull * MS, "an answer makes no item half as old as it may become");
+    chain.max_age_ms = 3600000;
+    chain_settings(&chain, 4 * MS, &settings);
+    ok(settings.ask == CHAIN_ASK_NS, "nor older than two seconds");
     ok(settings.nasks >= 1024 && !(settings.nasks & (settings.nasks - 1)), "asks have a place");
 }
 
