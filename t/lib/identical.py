@@ -34,13 +34,13 @@ def compare(m, requests, name, share):
 
 
 def store(m, key, value, flags=0):
-    m.tcp.send(b"set %s %d 0 %d noreply\r\n%s\r\n" % (key, flags, len(value), value))
+    """Answered, since the chain may keep a key from when its write's answer has left."""
+    m.tcp.set(key, value, flags)
 
 
 def values_of_1_to_1400_bytes(m):
     for size in range(0, 1401):
         store(m, b"s%d" % size, rng.randbytes(size))
-    m.tcp.all(b"")
     compare(m, (b"get s%d\r\n" % size for size in range(0, 1401)), "values of 0 to 1,400 bytes",
             0.96)
 
@@ -51,7 +51,6 @@ def keys_of_1_to_250_bytes(m):
         key = rng.randbytes(4000).translate(None, bytes(range(33)))[:length]
         keys.append(key)
         store(m, key, b"%d" % length, rng.choice((0, 5, 65535, 4294967295)))
-    m.tcp.all(b"")
     compare(m, (b"get %s\r\n" % key for key in keys), "keys of 1 to 250 bytes", 1)
     compare(m, (b"get %s\n" % key for key in keys), "with a bare newline", 1)
     compare(m, (b"get %s\r\n" % key[::-1] for key in keys), "misses of 1 to 250 bytes", 0.99)
@@ -60,7 +59,6 @@ def keys_of_1_to_250_bytes(m):
 def one_to_100_keys(m):
     for i in range(200):
         store(m, b"%d" % i, b"v" * (i % 9), flags=i % 3)
-    m.tcp.all(b"")
     compare(m, (b"get %s\r\n" % b" ".join(b"%d" % rng.randrange(250) for _ in range(count))
              for count in range(1, 101)), "1 to 100 keys, hits and misses", 0.3)
     compare(m, (b"get %s\r\n" % b" ".join(b"n%d" % i for i in range(count))
@@ -73,7 +71,6 @@ def keys_and_values_of_any_size(m):
     for key in keys:
         store(m, key, rng.randbytes(rng.choice((0, 1, 8, 30, 100, 300, 700, 1200, 1400))),
               rng.randrange(2 ** 32))
-    m.tcp.all(b"")
     compare(m, (b"get %s\r\n" % b" ".join(rng.choice(keys) for _ in range(rng.randrange(1, 6)))
              for _ in range(1500)), "one to five keys of any size", 0.3)
 
@@ -81,7 +78,6 @@ def keys_and_values_of_any_size(m):
 def lines_of_every_shape(m):
     store(m, b"k", b"v")
     store(m, b"longer-key", b"w" * 50)
-    m.tcp.all(b"")
     shapes = [b"get k\r\n", b"get k\n", b"get k \r\n", b"get  k\r\n", b"get k longer-key\r\n",
               b"get k  longer-key  \r\n", b"get \r\n", b"get\r\n", b"get k\r\r\n", b"get k\t\r\n",
               b"get \tk\r\n", b"get k\0\r\n", b"GET k\r\n", b"gets k\r\n", b"bget k\r\n",
