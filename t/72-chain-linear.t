@@ -47,7 +47,7 @@ def played(m, *words, least=0, lossy=0):
 
 @each.case
 def reads(m):
-    played(m, *READS, "-fill", 40, least=1 / 3)
+    played(m, *READS, "-fill", 40, least=1 / 5)
 
 
 @each.case
