@@ -196,20 +196,32 @@ static int chain_begin(struct object *object)
                : -EIO;
 }
 
+/* What each CPU has in a map of one entry, `*size` bytes apart. To be freed; NULL: unknown. */
+static char *read_rows(const struct loader *loader, const char *name, size_t *size)
+{
+    const struct bpf_map *map = object_map(&loader->object, name);
+    uint32_t zero = 0;
+    char *rows;
+
+    *size = (bpf_map__value_size(map) + 7u) & ~(size_t)7;
+    rows = malloc(*size * (size_t)loader->ncpus);
+    if (rows && bpf_map_lookup_elem(bpf_map__fd(map), &zero, rows)) {
+        free(rows);
+        return NULL;
+    }
+    return rows;
+}
+
 void loader_chain_counts(struct loader *loader, struct chain_counts *out)
 {
-    const struct bpf_map *map = object_map(&loader->object, "chain_scratch");
-    size_t size = (bpf_map__value_size(map) + 7u) & ~(size_t)7, i;
-    char *rows = malloc(size * (size_t)loader->ncpus);
-    uint32_t zero = 0;
+    size_t size, i;
+    char *rows = read_rows(loader, "chain_scratch", &size);
     int cpu;
 
     memset(out, 0, sizeof(*out));
-    if (rows && !bpf_map_lookup_elem(bpf_map__fd(map), &zero, rows))
-        for (cpu = 0; cpu < loader->ncpus; cpu++)
-            for (i = 0; i < CHAIN_COUNTS; i++)
-                out->count[i] +=
-                    ((const struct chain_counts *)(rows + size * (size_t)cpu))->count[i];
+    for (cpu = 0; rows && cpu < loader->ncpus; cpu++)
+        for (i = 0; i < CHAIN_COUNTS; i++)
+            out->count[i] += ((const struct chain_counts *)(rows + size * (size_t)cpu))->count[i];
     free(rows);
 }
 
@@ -399,16 +411,13 @@ static void counts_derive(struct mc_counts *sum)
 
 void loader_counts(struct loader *loader, struct mc_counts *out)
 {
-    const struct bpf_map *map = object_map(&loader->object, "scratch");
-    size_t size = (bpf_map__value_size(map) + 7u) & ~(size_t)7;
-    char *rows = malloc(size * (size_t)loader->ncpus);
-    uint32_t zero = 0;
+    size_t size;
+    char *rows = read_rows(loader, "scratch", &size);
     int cpu;
 
     memset(out, 0, sizeof(*out));
-    if (rows && !bpf_map_lookup_elem(bpf_map__fd(map), &zero, rows))
-        for (cpu = 0; cpu < loader->ncpus; cpu++)
-            counts_add(out, (const struct mc_counts *)(rows + size * (size_t)cpu));
+    for (cpu = 0; rows && cpu < loader->ncpus; cpu++)
+        counts_add(out, (const struct mc_counts *)(rows + size * (size_t)cpu));
     counts_derive(out);
     free(rows);
 }
