@@ -73,9 +73,18 @@ enum {
     MC_ITEM_BINKEY = 1 << 9,  /* meta: the key arrived base64-coded */
     MC_ITEM_SIZED = 1 << 10,  /* counted by size */
     MC_ITEM_COPY = 1 << 11,   /* not in the heap: what was read from flash, for a reply */
+    MC_ITEM_SUMMED = 1 << 12, /* the sum of its wire bytes stands behind them */
     MC_ITEM_PASS = MC_ITEM_CHUNKED | MC_ITEM_CHUNK | MC_ITEM_EXTERN | MC_ITEM_STALE | MC_ITEM_WON |
                    MC_ITEM_BINKEY,
 };
+
+/*
+ * What MC_ITEM_SUMMED tells of, two bytes right behind the wire bytes: the one's complement sum of
+ * these as little-endian 16-bit words, folded (RFC 1071), so that UDP's checksum over IPv6 need
+ * not read the value. It lies in what the item leaves of its chunk; where that is too little, the
+ * item has none.
+ */
+enum { MC_ITEM_SUM = 2 };
 
 /*
  *  0  next   4 prev  LRU or free list links (store only, LRU lock)

@@ -101,25 +101,31 @@ static __always_inline int item_key_is(const struct work *work, const char *item
     return text_has_key(work, item + MC_ITEM_HEADER, 8 * KEY_WORDS);
 }
 
-/* Writes the headers before a text of one item's wire bytes, or of none. */
+/* Writes the headers before a text with this sum, which IPv4 does without. */
 static __always_inline void write_head(void *data, const struct work *work, struct form form,
-                                       const char *wire, u64 nwire)
+                                       u64 ntext, u64 sum)
 {
-    u64 ntext = nwire ? 6 + nwire + 5 : 5, sum = TEXT_END;
-
     head_link(data, &work->head, form.ip != FRAME_IP);
-    if (!form.v6) {
+    if (form.v6)
+        head_ip6(data + form.ip, &work->head, ntext, sum);
+    else
         head_ip4(data + form.ip, &work->head, ntext);
-        return;
-    }
-    if (nwire) /* behind an odd number of bytes the 16-bit words are others */
-        sum = TEXT_VALUE + text_sum(wire, nwire) + (TEXT_END << 8 * (nwire & 1));
-    head_ip6(data + form.ip, &work->head, ntext, sum);
+}
+
+/* The sum of a hit's text. */
+static __always_inline u64 hit_sum(const char *wire, u64 nwire, u64 meta)
+{
+    u64 at = nwire, sum;
+
+    BOUND(at, 2047);
+    sum = META_FLAGS(meta) & MC_ITEM_SUMMED ? LOAD16(wire + at) : text_sum(wire, nwire);
+    /* Behind an odd number of bytes the 16-bit words are others. */
+    return TEXT_VALUE + sum + (TEXT_END << 8 * (nwire & 1));
 }
 
 /* Writes a hit's headers and text; the frame has its size. 0: it has not. */
 static __always_inline int write_hit(struct xdp_md *ctx, struct work *work, struct form form,
-                                     const char *wire, u64 nwire)
+                                     const char *wire, u64 nwire, u64 meta)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     void *text = data + form_udp(form) + UDP_TEXT, *tail;
@@ -127,7 +133,7 @@ static __always_inline int write_hit(struct xdp_md *ctx, struct work *work, stru
 
     if (text + 6 > end)
         return 0;
-    write_head(data, work, form, wire, nwire);
+    write_head(data, work, form, 6 + nwire + 5, form.v6 ? hit_sum(wire, nwire, meta) : 0);
     STORE64(text - 2, TEXT_VALUE << 16);
     BOUND(at, 2047);
     tail = text + 6 + at;
@@ -181,7 +187,7 @@ static __always_inline int xdp_miss(struct xdp_md *ctx, struct work *work, struc
     text = data + form_udp(form) + UDP_TEXT;
     if (text + 5 > end)
         return XDP_ABORTED;
-    write_head(data, work, form, NULL, 0);
+    write_head(data, work, form, 5, TEXT_END);
     STORE32(text, (u32)TEXT_END);
     *(u8 *)(text + 4) = TEXT_END >> 32;
     work->counts.count[MC_COUNT_MISSES]++;
@@ -223,7 +229,7 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
     at_head = grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
     if (!at_head && bpf_xdp_adjust_tail(ctx, grow))
         return xdp_pass_to_tc(ctx, work);
-    if (unlikely(!write_hit(ctx, work, form, item + MC_ITEM_HEADER, nwire)))
+    if (unlikely(!write_hit(ctx, work, form, item + MC_ITEM_HEADER, nwire, meta)))
         return XDP_ABORTED;
     read_barrier();
     if (unlikely(READ_ONCE(line->seq) != seq))

@@ -306,6 +306,7 @@ static void build_store(struct server *server)
     config.expand = o->expand;
     config.evict = o->evict;
     config.cas = o->cas;
+    config.sums = server->kcache && kcache_provider(server->kcache);
     config.track_sizes = o->track_sizes;
     config.prealloc = o->large_pages;
     config.segmented = o->segmented;

@@ -17,7 +17,7 @@ enum {
     LOADER_STEP = 4, /* pages that a thread takes at a time */
     AHEAD = 16,      /* items whose lines are fetched before they are entered */
     /* What an item may bring along; the rest of its flags says where it is. */
-    KEPT_FLAGS = ITEM_MARKS | MC_ITEM_LINKED | MC_ITEM_CHUNKED,
+    KEPT_FLAGS = ITEM_MARKS | MC_ITEM_LINKED | MC_ITEM_CHUNKED | MC_ITEM_SUMMED,
 };
 
 static const char image_magic[8] = "MCSRheap";
@@ -272,6 +272,7 @@ static bool is_sound(const struct store *store, const struct mc_item *item, unsi
 {
     uint32_t size = store->slabs.classes[clsid].size;
     uint64_t least = (uint64_t)item->nkey + item->nmid + store->config.format.tail.len;
+    uint32_t nsum = item->flags & MC_ITEM_SUMMED ? MC_ITEM_SUM : 0;
 
     if (!(item->flags & MC_ITEM_LINKED) ||
         item->flags & (MC_ITEM_CHUNK | MC_ITEM_EXTERN | MC_ITEM_COPY))
@@ -280,8 +281,8 @@ static bool is_sound(const struct store *store, const struct mc_item *item, unsi
         item->nbytes < least || item->nbytes > INT32_MAX)
         return false;
     if (item->flags & MC_ITEM_CHUNKED)
-        return chunks_are_sound(store, item, size);
-    return lru_class_of(item) == clsid && MC_ITEM_HEADER + item->nbytes <= size;
+        return nsum == 0 && chunks_are_sound(store, item, size);
+    return lru_class_of(item) == clsid && MC_ITEM_HEADER + item->nbytes + nsum <= size;
 }
 
 /* --- passes -------------------------------------------------------------- */

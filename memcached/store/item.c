@@ -158,6 +158,43 @@ struct mc_item *item_new(struct store *store, struct slice key, uint32_t client_
     return item;
 }
 
+/* A one's complement sum. */
+static uint64_t sum_add(uint64_t sum, uint64_t word)
+{
+    return __builtin_add_overflow(sum, word, &sum) ? sum + 1 : sum;
+}
+
+/* As RFC 1071 has it, by words of 8 bytes, two at a time: a sum waits for the one before. */
+static uint16_t sum_of(const char *bytes, size_t n)
+{
+    uint64_t sum = 0, other = 0, words[2] = {0};
+
+    for (; n >= sizeof(words); bytes += sizeof(words), n -= sizeof(words)) {
+        memcpy(words, bytes, sizeof(words));
+        sum = sum_add(sum, words[0]);
+        other = sum_add(other, words[1]);
+    }
+    memset(words, 0, sizeof(words));
+    memcpy(words, bytes, n);
+    sum = sum_add(sum_add(sum, words[0]), sum_add(other, words[1]));
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
+    return (uint16_t)sum;
+}
+
+unsigned int item_sum(const struct store *store, struct mc_item *item)
+{
+    unsigned int chunk = store->slabs.classes[lru_class_of(item)].size;
+    uint16_t sum;
+
+    if (!store->config.sums || item->flags & ITEM_COMPOUND ||
+        MC_ITEM_HEADER + item->nbytes + MC_ITEM_SUM > chunk)
+        return 0;
+    sum = sum_of(item->wire, item->nbytes);
+    memcpy(item->wire + item->nbytes, &sum, MC_ITEM_SUM);
+    return MC_ITEM_SUMMED;
+}
+
 void item_put(struct store *store, struct mc_item *item)
 {
     /* Release our reads of the item to whoever frees it, who acquires them. */
@@ -189,6 +226,8 @@ void item_move(struct store *store, struct mc_item *copy, const struct mc_item *
     copy->nkey = item->nkey;
     copy->nmid = item->nmid;
     copy->epoch = item->epoch;
+    if (item->flags & MC_ITEM_SUMMED)
+        nbytes += MC_ITEM_SUM;
     memcpy(copy->wire, item->wire, nbytes);
     for (uint32_t i = 0; i < nparts; i++) {
         struct item_chunk *chunk = heap_at(&store->heap, chunk_refs(item)[i]);

@@ -96,6 +96,12 @@ struct mc_item *item_new(struct store *store, struct slice key, uint32_t client_
 void item_put(struct store *store, struct mc_item *item);
 
 /*
+ * Sums the wire bytes of an item that nobody has changed since it was filled, where it has room for
+ * the sum: MC_ITEM_SUMMED, else 0.
+ */
+unsigned int item_sum(const struct store *store, struct mc_item *item);
+
+/*
  * Flags of items to which more belongs than their own chunk: those are moved in one piece, and
  * only while nobody holds them.
  */

@@ -70,6 +70,10 @@ unit_tests += t/unit/store_verbs
 t_unit_store_verbs_SOURCES = t/unit/store_verbs.c t/unit/store_fixture.h
 t_unit_store_verbs_LDADD = $(store_libs)
 
+unit_tests += t/unit/store_sums
+t_unit_store_sums_SOURCES = t/unit/store_sums.c
+t_unit_store_sums_LDADD = $(store_libs)
+
 unit_tests += t/unit/store_sizes
 t_unit_store_sizes_SOURCES = t/unit/store_sizes.c
 t_unit_store_sizes_LDADD = $(store_libs)

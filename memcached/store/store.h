@@ -77,6 +77,7 @@ struct store_config {
     bool evict;                     /* false: -M */
     bool track_sizes;               /* count items by size, for store_size_count */
     bool cas;                       /* false: -C, every CAS id is 0 to the outside */
+    bool sums;                      /* keep items' sums for the kernel (MC_ITEM_SUMMED) */
     bool prealloc;                  /* -L: take all memory at start */
     bool segmented;                 /* hot, warm, cold, temp; false: one LRU for each class */
     unsigned int hot_pct, warm_pct; /* of a class's memory */

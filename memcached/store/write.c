@@ -68,7 +68,7 @@ static void stamp(const struct store *store, struct mc_item *item, uint8_t epoch
 {
     item->epoch = flush_new_epoch(store, epoch, now);
     item_set_time(item, now);
-    item_set_flags(item, MC_ITEM_LINKED);
+    item_set_flags(item, MC_ITEM_LINKED | item_sum(store, item));
 }
 
 static void swap_lru(struct store *store, struct mc_item *item, struct mc_item *old, rel_time now)

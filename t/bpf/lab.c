@@ -129,6 +129,20 @@ struct mc_line *lab_line(struct lab *lab, uint64_t hash)
     return &lab->lines[mc_line_of(hash, lab->control->nlines, top - 1)];
 }
 
+void lab_sum(struct mc_item *item)
+{
+    const unsigned char *bytes = (const unsigned char *)item->wire;
+    uint32_t sum = 0, i;
+
+    for (i = 0; i < item->nbytes; i++)
+        sum += (uint32_t)bytes[i] << 8 * (i & 1);
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
+    item->wire[item->nbytes] = (char)sum;
+    item->wire[item->nbytes + 1] = (char)(sum >> 8);
+    item->flags |= MC_ITEM_SUMMED;
+}
+
 struct mc_item *lab_lay(struct lab *lab, uint64_t at, const char *key, size_t nkey,
                         const void *value, size_t nvalue)
 {
@@ -148,6 +162,8 @@ struct mc_item *lab_lay(struct lab *lab, uint64_t at, const char *key, size_t nk
     memcpy((char *)item + MC_ITEM_HEADER + nkey, middle, (size_t)nmiddle);
     memcpy((char *)item + MC_ITEM_HEADER + nkey + nmiddle, value, nvalue);
     memcpy((char *)item + MC_ITEM_HEADER + nkey + nmiddle + nvalue, "\r\n", 2);
+    if (lab->sums)
+        lab_sum(item);
     return item;
 }
 

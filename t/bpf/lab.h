@@ -45,6 +45,7 @@ struct lab {
     uint32_t next_overflow;
     int ifindex;        /* that frames come by, see struct loader_packet */
     struct shape shape; /* of lab_answers and lab_passes */
+    bool sums;          /* items get theirs (MC_ITEM_SUMMED) */
 };
 
 /* The chain as small as it goes without that its programs become others. */
@@ -63,6 +64,8 @@ struct mc_line *lab_line(struct lab *lab, uint64_t hash);
 /* Lays an item at a byte of the heap without linking it. */
 struct mc_item *lab_lay(struct lab *lab, uint64_t at, const char *key, size_t nkey,
                         const void *value, size_t nvalue);
+/* Puts the sum of an item's wire bytes behind them. */
+void lab_sum(struct mc_item *item);
 /* The same anywhere, and links it, in an overflow line if its line is full. */
 struct mc_item *lab_put(struct lab *lab, const char *key, size_t nkey, const void *value,
                         size_t nvalue);
