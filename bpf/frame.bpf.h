@@ -12,8 +12,12 @@
 /* What XDP leaves in a packet's metadata for TC: answer this one. */
 #define MARK_FOR_TC 0x4d43524fu
 
-/* The most that a driver leaves before a frame: XDP_PACKET_HEADROOM less the kernel's own 40. */
-enum { HEAD_ROOM = 216 };
+/*
+ * How much of XDP_PACKET_HEADROOM a reply may take. The kernel writes its struct xdp_frame of 40
+ * bytes there; virtio_net then wants room for its own header, 12 to 24 bytes by its features, and
+ * where that is missing drops what it was told to send.
+ */
+enum { HEAD_ROOM = 256 - 40 - 24 };
 
 /* Passes a packet of ours to the server. */
 static __always_inline int xdp_pass(struct work *work, u32 reason)
