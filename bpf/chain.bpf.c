@@ -232,12 +232,13 @@ SEC("xdp")
 int prepare_packet(struct xdp_md *ctx)
 {
     struct work *work = work_get();
-    int grow, at_head;
+    int grow, at_head, rc;
 
     if (!work)
         return XDP_PASS;
-    if (unlikely(!guard_reply(work)))
-        return get_leave(ctx, MC_COUNT_PASS_AMPLIFICATION);
+    rc = guard_reply(work);
+    if (unlikely(rc))
+        return get_leave(ctx, rc);
     if (unlikely(work->left))
         return get_to_tc(ctx);
     grow = (int)reply_frame_size(work) - (int)work->nframe;

@@ -33,6 +33,7 @@
 #define MC_GUARD_BPF_H
 
 #include "bpf/kernel.bpf.h"
+#include "bpf/packet.bpf.h"
 
 const volatile __u32 guard_allow = MC_ALLOW_LOCAL;
 const volatile __u32 guard_nodes_mask = 0;    /* of the list's nodes, less one */
@@ -184,16 +185,24 @@ static __always_inline int guard_source(const void *ip, u64 v6)
     return 0;
 }
 
-/* Whether a reply may be so large, in bytes of UDP payload; if not: MC_COUNT_PASS_AMPLIFICATION. */
-static __always_inline int guard_size(u64 nrequest, u64 nreply)
+/*
+ * Whether a reply may be so large, in bytes of UDP payload: 0, or the reason to pass. What needs
+ * fragments is the server's: here nobody makes them.
+ */
+static __always_inline int guard_size(u64 v6, u64 nrequest, u64 nreply)
 {
-    return !guard_amplification || nreply <= nrequest * guard_amplification;
+    if (unlikely(ip_bytes(v6) + 8 + nreply > READ_ONCE(control.packet_over) - 1))
+        return MC_COUNT_PASS_SIZE;
+    if (guard_amplification && nreply > nrequest * guard_amplification)
+        return MC_COUNT_PASS_AMPLIFICATION;
+    return 0;
 }
 
 /* The same of the reply in `work`. */
 static __always_inline int guard_reply(const struct work *work)
 {
-    return guard_size(MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + work->nreply - REPLY_TEXT);
+    return guard_size(work->form.v6, MC_UDP_HEADER + work->ntext,
+                      MC_UDP_HEADER + work->nreply - REPLY_TEXT);
 }
 
 #endif

@@ -160,7 +160,7 @@ struct mc_self {
     __u64 stations[MC_MAX_STATIONS];
     __u32 vlans[MC_MAX_VLANS];
     __u32 tags_hidden; /* not 0: an interface may take tags off before XDP; TC sees them */
-    __u32 unused;
+    __u32 mtu;         /* of all interfaces by which replies leave, 0: any */
 };
 
 enum { MC_VLAN_AD = 0x1000 };
@@ -189,7 +189,8 @@ struct mc_control {
     __u64 lease_end; /* and when it ends, in ticks of the kernel's clock: both are theirs */
     __u64 seed[MC_HASH_WORDS];
     struct mc_self self[2];
-    __u64 without_cas; /* -C: every cas id is 0 to the outside */
+    __u32 without_cas; /* -C: every cas id is 0 to the outside */
+    __u32 packet_over; /* IP packets from this size on fit no interface, 0: all do */
     __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_self) - 8];
 };
 

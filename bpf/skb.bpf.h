@@ -193,11 +193,13 @@ __attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden, int le
 {
     struct work *work = work_get();
     u64 nframe;
+    int rc;
 
     if (!work)
         return TC_NEXT;
-    if (!guard_reply(work))
-        return tc_pass(work, MC_COUNT_PASS_AMPLIFICATION);
+    rc = guard_reply(work);
+    if (rc)
+        return tc_pass(work, rc);
     reply_head(work, left);
     nframe = frame_size(reply_size(work), work->nframe);
     if (tc_resize(skb, nframe, hidden))

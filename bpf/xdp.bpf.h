@@ -33,11 +33,13 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
 {
     struct work *work = work_get();
     u64 nframe, before;
+    int rc;
 
     if (!work)
         return XDP_PASS;
-    if (unlikely(!guard_reply(work)))
-        return xdp_pass(work, MC_COUNT_PASS_AMPLIFICATION);
+    rc = guard_reply(work);
+    if (unlikely(rc))
+        return xdp_pass(work, rc);
     reply_head(work, 0);
     before = bpf_xdp_get_buff_len(ctx); /* of all its buffers */
     nframe = frame_size(reply_size(work), before);
@@ -202,7 +204,7 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
 {
     u64 offset, within, meta, fate, nwire, clsid;
     const char *item;
-    int grow, at_head;
+    int grow, at_head, rc;
 
     item = segment_of(line_ref(line, slot), &offset);
     if (unlikely(!item))
@@ -223,8 +225,9 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
         return xdp_get(ctx);
     if ((u32)fate && unlikely(second_reached((u32)fate)))
         return xdp_get(ctx);
-    if (unlikely(!guard_size(MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 6 + nwire + 5)))
-        return xdp_pass(work, MC_COUNT_PASS_AMPLIFICATION);
+    rc = guard_size(form.v6, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 6 + nwire + 5);
+    if (unlikely(rc))
+        return xdp_pass(work, rc);
     grow = (int)(form_udp(form) + UDP_WIRE + nwire + 5) - (int)work->nframe;
     at_head = grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
     if (!at_head && bpf_xdp_adjust_tail(ctx, grow))

@@ -6,6 +6,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import kernel
 import netns
 import server
 import tap
@@ -32,6 +33,24 @@ def down_up_and_another_name():
         m.said("called lan1 now", 1, "so was the name")
         m.tcp.ask(b"stats reset\r\n")
         m.becomes("a reset starts from zero", interface_events=0)
+
+
+@tap.case
+def another_mtu():
+    """What does not fit a packet is the server's, which makes fragments."""
+    with Changing(links=2, on=1) as m:
+        m.tcp.set(b"k", b"v" * 1300)
+        want = kernel.answer((b"k", b"v" * 1300))
+
+        def answered(mtu, by_kernel):
+            m.ip("link set sv0 mtu %d" % mtu)
+            tap.ok(server.wait_for(lambda: m.by_kernel(b"get k\r\n") == (want, by_kernel)),
+                   "MTU %d: by the %s" % (mtu, "kernel" if by_kernel else "server"))
+
+        answered(1300, False)
+        answered(1500, True)
+        m.ip("link set sv1 mtu 1300")
+        m.same(b"get k\r\n", want, "an interface without the programs does not matter")
 
 
 @tap.case

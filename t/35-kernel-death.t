@@ -161,11 +161,17 @@ def mtu():
         jumbo.same(b"get k\r\n", answer((b"k", b"v" * 1000)), "an answer at MTU 9000")
         tap.is_(jumbo.udp.ask(b"get %s k\r\n" % (b"n " * 2000)), answer((b"k", b"v" * 1000)),
                 "a request of 4,000 bytes is answered")
-    with kernel.Machines(mtu=1280) as small:
-        small.tcp.set(b"k", b"v" * 1200)
-        small.same(b"get none\r\n", b"END\r\n", "a miss at MTU 1280")
-        got = small.udp.ask(b"get k\r\n")
-        tap.is_(got, answer((b"k", b"v" * 1200)), "a reply larger than the MTU arrives")
+    for mode in ("native", "skb", "tc"):
+        with kernel.Machines(mtu=1280, mode=mode, listen="0.0.0.0,::") as small:
+            small.same(b"get none\r\n", b"END\r\n", "a miss at MTU 1280, " + mode)
+            for host, headers in ((small.pair.address(), 28), ("fd77:0::1", 48)):
+                small.udp.close()
+                small.udp = client.Udp(host, small.server.port)
+                most = 1280 - headers - 8 - len(answer((b"k", b"v" * 1000))) + 1000
+                for size in (most, most + 1, 1360):
+                    small.tcp.set(b"k", b"v" * size)
+                    small.same(b"get k\r\n", answer((b"k", b"v" * size)), "of %s at MTU 1280, %s: "
+                               "%d bytes" % (host, mode, size), kernel=size == most)
 
 
 @tap.case

@@ -139,6 +139,7 @@ static struct machine_link read_link(const struct ifinfomsg *info, struct span a
     struct machine_link link = {.ifindex = info->ifi_index,
                                 .up = info->ifi_flags & IFF_UP,
                                 .kind = kind_of(attributes),
+                                .mtu = as_u32(find(attributes, IFLA_MTU), 0),
                                 .master = (int)as_u32(find(attributes, IFLA_MASTER), 0)};
     struct span name = find(attributes, IFLA_IFNAME), station = find(attributes, IFLA_ADDRESS);
 
@@ -543,10 +544,26 @@ static size_t add_ways(const struct machine *machine, const struct machine_scope
     return left_out;
 }
 
+/* A packet that is larger fits some interface on its way, or all, in pieces alone. 0: any fits. */
+static uint32_t least_mtu(const struct machine *machine)
+{
+    uint32_t least = 0;
+    size_t i;
+
+    for (i = 0; i < machine->nlinks; i++) {
+        const struct machine_link *link = &machine->links[i];
+
+        if (link->near && link->mtu && (!least || link->mtu < least))
+            least = link->mtu;
+    }
+    return least;
+}
+
 size_t machine_self(struct machine *machine, const struct machine_scope *scope, struct mc_self *out)
 {
     mark_near(machine, scope);
     memset(out, 0, sizeof(*out));
+    out->mtu = least_mtu(machine);
     return add_addresses(machine, scope, true, out) + add_addresses(machine, scope, false, out) +
            add_ways(machine, scope, true, out) + add_ways(machine, scope, false, out);
 }

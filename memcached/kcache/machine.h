@@ -31,7 +31,7 @@ struct machine_link {
     int master; /* index, 0: none */
     enum machine_kind kind;
     uint32_t tag; /* of MACHINE_VLAN: as in struct mc_self */
-    uint32_t unused;
+    uint32_t mtu;
     uint64_t station; /* as in struct mc_self */
     char name[IF_NAMESIZE];
     bool up;
@@ -90,8 +90,8 @@ struct machine_scope {
 
 /*
  * The addresses of the scope that the machine has, those of the attached interfaces first, and
- * the stations and VLANs by which packets to us may come in there. tags_hidden stays 0. How many
- * did not fit.
+ * the stations and VLANs by which packets to us may come in there, and the least MTU on their way.
+ * tags_hidden stays 0. How many did not fit.
  */
 size_t machine_self(struct machine *machine, const struct machine_scope *scope,
                     struct mc_self *out);

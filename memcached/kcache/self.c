@@ -14,5 +14,6 @@ void self_publish(struct mc_control *control, const struct mc_self *self)
                      self->nstations && !(self->tags_hidden && self->nvlans) ? self->stations[0]
                                                                              : MC_NO_STATION,
                      __ATOMIC_RELAXED);
+    __atomic_store_n(&control->packet_over, self->mtu ? self->mtu + 1 : 0, __ATOMIC_RELAXED);
     __atomic_store_n(&control->self_now, next, __ATOMIC_RELEASE);
 }

@@ -60,6 +60,14 @@ static void make_value(char *value, size_t nvalue, unsigned int number)
 
 static const char *const names[] = {"XDP", "TC"};
 
+/* The largest UDP payload of a reply to what is asked in this shape. */
+static size_t payload_max(const struct lab *lab)
+{
+    size_t most = lab->control->packet_over - 1u - (lab->shape.v6 ? 48 : 28);
+
+    return lab->control->packet_over && most < MC_UDP_PAYLOAD ? most : MC_UDP_PAYLOAD;
+}
+
 /* Whether the item, the only one, is answered, or passed if it is too large. */
 static bool get_item(struct lab *lab, enum loader_program program, const char *end,
                      const struct text *key, const struct text *value)
@@ -75,7 +83,7 @@ static bool get_item(struct lab *lab, enum loader_program program, const char *e
     frame_request(&request, text.bytes, text.n);
     add_value(&reply, key->bytes, key->n, value->bytes, value->n);
     add_string(&reply, "END\r\n");
-    if (reply.n + MC_UDP_HEADER > MC_UDP_PAYLOAD)
+    if (reply.n + MC_UDP_HEADER > payload_max(lab))
         return lab_passes(lab, program, &request, MC_COUNT_PASS_SIZE);
     return lab_answers(lab, program, &request, reply.bytes, reply.n);
 }
@@ -166,7 +174,7 @@ static bool get_many(struct lab *lab, enum loader_program program, size_t nkeys,
     add_string(&text, "\r\n");
     add_string(&reply, "END\r\n");
     frame_request(&request, text.bytes, text.n);
-    if (reply.n + MC_UDP_HEADER > MC_UDP_PAYLOAD)
+    if (reply.n + MC_UDP_HEADER > payload_max(lab))
         return lab_passes(lab, program, &request, MC_COUNT_PASS_SIZE);
     return lab_answers(lab, program, &request, reply.bytes, reply.n);
 }
@@ -186,6 +194,26 @@ static void test_many(struct lab *lab, enum loader_program program)
         right = get_many(lab, program, n, 16, 90 + n, "      ");
     ok(right, "%s: replies around the size of one datagram", names[program]);
     ok(get_many(lab, program, 5, 250, 17, " "), "%s: five keys of 250 bytes", names[program]);
+}
+
+/* What fits no packet of an interface needs fragments, which only the server makes. */
+static void test_mtu(struct lab *lab, enum loader_program program)
+{
+    static const uint32_t mtus[] = {68, 576, 1280, 1427, 1428, 1429, 1447, 1448, 1449, 9000};
+    bool one = true, many = true;
+    size_t i, n;
+
+    for (i = 0; i < sizeof(mtus) / sizeof(mtus[0]); i++) {
+        lab->control->packet_over = mtus[i] + 1;
+        for (n = 0; n <= 1400 && one; n++)
+            one = get_one(lab, program, "\r\n", 3, n);
+        for (n = 2; n <= 20 && many; n++)
+            many = get_many(lab, program, n, 16, 90 + n, " ");
+        many = many && miss_one(lab, program, 16);
+    }
+    lab->control->packet_over = 0;
+    ok(one, "%s: one hit of any size that fits the MTU, and no byte more", names[program]);
+    ok(many, "%s: the same of several keys", names[program]);
 }
 
 /* The most keys that a request of an Ethernet frame can have. */
@@ -383,6 +411,7 @@ static void test_shape(struct lab *lab, enum loader_program program)
     test_sizes(lab, program);
     test_misses(lab, program);
     test_many(lab, program);
+    test_mtu(lab, program);
     test_most_keys(lab, program);
     test_padding(lab, program);
 }

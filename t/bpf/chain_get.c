@@ -416,6 +416,25 @@ static void test_amplification(void)
     chain_lab_close(&chain);
 }
 
+/* Replies that need fragments. */
+static void test_mtu(struct chain_lab *chain)
+{
+    char reply[300];
+    size_t n = text_value(reply, "k", 1, letters, 200) + 5;
+    struct frame frame;
+
+    memcpy(reply + n - 5, "END\r\n", 5);
+    chain_lab_clear(chain);
+    ok(put(chain, "k", 1, letters, 200), "a key is in the table");
+    frame_request(&frame, TEXT("get k\r\n"));
+    chain->lab.control->packet_over = (uint32_t)(20 + 8 + MC_UDP_HEADER + n);
+    ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_SIZE),
+       "a reply that is over the MTU is the server's");
+    chain->lab.control->packet_over++;
+    ok(chain_answers(chain, "get k\r\n", reply, n), "one that fits is answered");
+    chain->lab.control->packet_over = 0;
+}
+
 /* To whom a get went is the same question as for the server itself. */
 static void test_not_ours(struct chain_lab *chain)
 {
@@ -466,6 +485,7 @@ int main(void)
     test_passed(&chain);
     test_checksums(&chain);
     test_not_ours(&chain);
+    test_mtu(&chain);
     test_amplification();
     chain_lab_close(&chain);
     return done();

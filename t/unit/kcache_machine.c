@@ -69,6 +69,7 @@ struct link {
     int lower, master;
     uint16_t vlan;
     bool ad, down, elsewhere;
+    uint32_t mtu;
 };
 
 static void put_kind(struct message *message, const struct link *link)
@@ -100,6 +101,8 @@ static void make_link(struct message *message, uint16_t type, const struct link 
         put(message, IFLA_LINK_NETNSID, &zero, sizeof(zero));
     if (link->master)
         put(message, IFLA_MASTER, &link->master, sizeof(link->master));
+    if (link->mtu)
+        put(message, IFLA_MTU, &link->mtu, sizeof(link->mtu));
     if (link->kind)
         put_kind(message, link);
     finish(message);
@@ -339,6 +342,25 @@ static void test_vlans(void)
     machine_fini(&machine);
 }
 
+static void test_mtu(void)
+{
+    struct machine machine;
+
+    machine_init(&machine);
+    LINK(.index = 1, .name = "eth0");
+    ok(self_of(&machine, 1, NULL).mtu == 0, "an MTU that nobody tells is no limit");
+    LINK(.index = 1, .name = "eth0", .mtu = 9000);
+    LINK(.index = 2, .name = "eth1", .mtu = 1280);
+    ok(self_of(&machine, 1, NULL).mtu == 9000, "that of the attached interface, and no other's");
+    LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .mtu = 1400);
+    ok(self_of(&machine, 1, NULL).mtu == 1400, "a VLAN's above it, if that is less");
+    LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .mtu = 1450);
+    ok(self_of(&machine, 1, NULL).mtu == 1450, "and as it changes");
+    LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .down = true);
+    ok(self_of(&machine, 1, NULL).mtu == 9000, "not of one that is down");
+    machine_fini(&machine);
+}
+
 static void test_many(void)
 {
     const int ifindex = 1;
@@ -421,6 +443,7 @@ int main(void)
     test_states();
     test_stations();
     test_vlans();
+    test_mtu();
     test_many();
     test_malformed();
     return done();
