@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The laboratory of bench/run: namespaces, veth pairs, servers and the tools' answers."""
+"""The laboratory of bench/run: namespaces, pairs of devices, servers and the tools' answers."""
 
+import contextlib
+import fcntl
 import json
 import os
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -16,6 +19,9 @@ PINNED = ["chrt", "-f", "1", "taskset", "-c", "0"]
 
 
 WARM_SECONDS = 30
+
+# Of linux/if_tun.h: a device of Ethernet frames without a header of tun's own.
+TUNSETIFF, TAP = 0x400454ca, 0x1002
 
 
 class LabError(Exception):
@@ -66,13 +72,18 @@ class Pair:
         self.client_if = f"mb{os.getpid()}c{number}"
         self.server_ip = f"10.211.{number}.1"
         self.client_ip = f"10.211.{number}.2"
+        self.make(mtu)
+        self.server_mac = self.up(lab.server, self.server_if, self.server_ip)
+        self.client_mac = self.up(lab.client, self.client_if, self.client_ip)
+
+    def make(self, mtu):
+        """The devices. The client's end drops and counts what the server's program sends."""
+        lab = self.lab
         queues = ["numtxqueues", str(os.cpu_count()), "numrxqueues", str(os.cpu_count())]
         output(["ip", "link", "add", self.server_if, "mtu", str(mtu), *queues,
                 "netns", lab.server.name, "type", "veth",
                 "peer", "name", self.client_if, "mtu", str(mtu), *queues,
                 "netns", lab.client.name])
-        self.server_mac = self.up(lab.server, self.server_if, self.server_ip)
-        self.client_mac = self.up(lab.client, self.client_if, self.client_ip)
         self.sink = lab.attach(lab.client, "sink", self.client_if)
 
     @staticmethod
@@ -86,6 +97,29 @@ class Pair:
     def route(self):
         return ["--from", f"{self.client_ip}:20001", "--from-mac", self.client_mac,
                 "--to-mac", self.server_mac]
+
+
+class TapPair(Pair):
+    """Two tap devices; frames pass between them as long as there is a relay."""
+
+    def __init__(self, lab, number, mtu=1500):
+        super().__init__(lab, number, mtu)
+        lab.server.run(["ip", "neigh", "add", self.client_ip, "lladdr", self.client_mac,
+                        "dev", self.server_if])
+
+    def make(self, mtu):
+        self.server_fd = self.lab.open_tap(self.lab.server, self.server_if)
+        self.client_fd = self.lab.open_tap(self.lab.client, self.client_if)
+
+    @contextlib.contextmanager
+    def relay(self):
+        descriptors = [self.server_fd, self.client_fd]
+        process = subprocess.Popen(PINNED + [self.lab.tool("relay"), *map(str, descriptors)],
+                                   stdin=subprocess.PIPE, pass_fds=descriptors)
+        try:
+            yield
+        finally:
+            process.communicate(timeout=10)
 
 
 class Server:
@@ -202,15 +236,15 @@ class Lab:
 
     def socket_in_server(self, kind=socket.SOCK_STREAM):
         """A socket of the server's namespace, made there and used from here."""
-        ours = os.open("/proc/self/ns/net", os.O_RDONLY)
-        theirs = os.open(f"/run/netns/{self.server.name}", os.O_RDONLY)
-        try:
-            set_namespace(theirs)
+        with inside(self.server):
             return socket.socket(socket.AF_INET, kind)
-        finally:
-            set_namespace(ours)
-            os.close(ours)
-            os.close(theirs)
+
+    def open_tap(self, namespace, name):
+        """A tap device that lives as long as the descriptor, which is returned."""
+        with inside(namespace):
+            tap = self.keep(open("/dev/net/tun", "r+b", buffering=0, opener=open_at_once))
+            fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", name.encode(), TAP))
+        return tap.fileno()
 
     def attach(self, namespace, what, interface, port=11211, options=()):
         """Attaches floor, pass or sink for as long as the laboratory lives; its program id."""
@@ -241,6 +275,16 @@ class Lab:
         return json.loads(self.server.run(
             PINNED + [self.tool("perpacket"), "--interface", pair.server_if]
             + pair.route() + list(options) + [f"{pair.server_ip}:{port}"]))
+
+    def inject(self, pairs, *options):
+        """Nanoseconds for a frame: for each pair, of each round. There must be no relay."""
+        taps = [pair.server_fd for pair in pairs]
+        process = self.server.start(PINNED + [self.tool("inject"), *options, *map(str, taps)],
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=taps)
+        out, error = process.communicate(timeout=300)
+        if process.returncode:
+            raise LabError(f"inject: {error.strip()}")
+        return json.loads(out)["ns"]
 
     def udpload(self, pair, port, *options):
         return json.loads(self.client.run(
@@ -278,6 +322,25 @@ class Attached:
         self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait(10)
+
+
+def open_at_once(path, flags):
+    """Of a device that does not block."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+@contextlib.contextmanager
+def inside(namespace):
+    """In another network namespace: what is opened there stays there."""
+    ours = os.open("/proc/self/ns/net", os.O_RDONLY)
+    theirs = os.open(f"/run/netns/{namespace.name}", os.O_RDONLY)
+    try:
+        set_namespace(theirs)
+        yield
+    finally:
+        set_namespace(ours)
+        os.close(ours)
+        os.close(theirs)
 
 
 def set_namespace(descriptor):

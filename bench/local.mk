@@ -2,11 +2,14 @@
 bench_common = bench/options.c bench/options.h bench/items.c bench/items.h bench/pick.c \
     bench/pick.h bench/keys.h
 
-noinst_PROGRAMS += bench/udpload bench/tcpload
+noinst_PROGRAMS += bench/udpload bench/tcpload bench/relay bench/inject
 bench_udpload_SOURCES = bench/udpload.c bench/hist.c bench/hist.h $(bench_common)
 bench_udpload_LDADD = -lm
 bench_tcpload_SOURCES = bench/tcpload.c bench/hist.c bench/hist.h $(bench_common)
 bench_tcpload_LDADD = -lm
+bench_relay_SOURCES = bench/relay.c bench/options.c bench/options.h
+bench_inject_SOURCES = bench/inject.c bench/packet.c bench/packet.h $(bench_common)
+bench_inject_LDADD = -lm
 
 unit_tests += t/unit/bench_tools
 t_unit_bench_tools_SOURCES = t/unit/bench_tools.c bench/hist.c bench/hist.h $(bench_common)

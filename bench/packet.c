@@ -4,6 +4,7 @@
 #include <linux/if_ether.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
+#include <linux/tcp.h>
 #include <linux/udp.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,13 +38,22 @@ static uint16_t checksum_of(uint32_t sum)
     return (uint16_t) ~((sum & 0xffff) + (sum >> 16));
 }
 
-/* Writes the IPv4 header before a datagram of n bytes. */
-static void put_ipv4(const struct packet_route *route, uint8_t *out, size_t n)
+static void put_ethernet(const struct packet_route *route, uint8_t *out)
+{
+    struct ethhdr eth = {.h_proto = htons(route->ipv6 ? ETH_P_IPV6 : ETH_P_IP)};
+
+    memcpy(eth.h_dest, route->to_mac, sizeof(eth.h_dest));
+    memcpy(eth.h_source, route->from_mac, sizeof(eth.h_source));
+    memcpy(out, &eth, sizeof(eth));
+}
+
+/* Writes the IPv4 header before a datagram or segment of n bytes. */
+static void put_ipv4(const struct packet_route *route, uint8_t protocol, uint8_t *out, size_t n)
 {
     struct iphdr ip = {.version = 4,
                        .ihl = 5,
                        .ttl = 64,
-                       .protocol = IPPROTO_UDP,
+                       .protocol = protocol,
                        .saddr = route->from.sin_addr.s_addr,
                        .daddr = route->to.sin_addr.s_addr};
 
@@ -78,20 +88,41 @@ size_t packet_get(const struct packet_route *route, const struct items *items, u
 size_t packet_close(const struct packet_route *route, size_t ntext, uint8_t *out)
 {
     uint16_t frame[4] = {htons(1), 0, htons(1), 0};
-    struct ethhdr eth = {.h_proto = htons(route->ipv6 ? ETH_P_IPV6 : ETH_P_IP)};
     struct udphdr udp = {.source = route->from.sin_port, .dest = route->to.sin_port};
     size_t n = sizeof(udp) + sizeof(frame) + ntext;
     uint8_t *text = out + packet_text(route);
 
-    memcpy(eth.h_dest, route->to_mac, sizeof(eth.h_dest));
-    memcpy(eth.h_source, route->from_mac, sizeof(eth.h_source));
-    memcpy(out, &eth, sizeof(eth));
+    put_ethernet(route, out);
     udp.len = htons((uint16_t)n);
     memcpy(text - sizeof(frame) - sizeof(udp), &udp, sizeof(udp));
     memcpy(text - sizeof(frame), frame, sizeof(frame));
     if (route->ipv6)
-        put_ipv6(route, out + sizeof(eth), n);
+        put_ipv6(route, out + ETH_HLEN, n);
     else
-        put_ipv4(route, out + sizeof(eth), n);
+        put_ipv4(route, IPPROTO_UDP, out + ETH_HLEN, n);
     return packet_text(route) + ntext;
+}
+
+size_t packet_tcp(const struct packet_route *route, const struct packet_segment *segment,
+                  uint8_t *out)
+{
+    struct tcphdr tcp = {.source = route->from.sin_port,
+                         .dest = route->to.sin_port,
+                         .seq = htonl(segment->seq),
+                         .ack_seq = htonl(segment->ack),
+                         .doff = sizeof(tcp) / 4,
+                         .syn = segment->syn,
+                         .ack = !segment->syn,
+                         .window = htons(UINT16_MAX)};
+    size_t n = sizeof(tcp) + segment->ntext;
+    uint8_t *ip = out + ETH_HLEN, *at = ip + sizeof(struct iphdr);
+
+    put_ethernet(route, out);
+    put_ipv4(route, IPPROTO_TCP, ip, n);
+    memset(at + sizeof(tcp), 'x', segment->ntext);
+    memcpy(at, &tcp, sizeof(tcp));
+    tcp.check = checksum_of(sum_of(ip + offsetof(struct iphdr, saddr), 8) + sum_of(at, n) +
+                            htons(IPPROTO_TCP) + htons((uint16_t)n));
+    memcpy(at, &tcp, sizeof(tcp));
+    return (size_t)(at - out) + n;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * packet: a whole Ethernet frame with a UDP get in it.
+ * packet: a whole Ethernet frame with a UDP get in it, or a segment of TCP.
  */
 #ifndef BENCH_PACKET_H
 #define BENCH_PACKET_H
@@ -21,6 +21,12 @@ struct packet_route {
     bool ipv6; /* between fd00:: and these addresses */
 };
 
+struct packet_segment {
+    uint32_t seq, ack; /* no ack with syn */
+    bool syn;
+    size_t ntext;
+};
+
 /* Reads six hexadecimal bytes with colons; exits when they are malformed. */
 void packet_mac(uint8_t mac[6], const char *text);
 /* Where the text begins in a frame. */
@@ -33,6 +39,9 @@ static inline size_t packet_text(const struct packet_route *route)
 size_t packet_close(const struct packet_route *route, size_t ntext, uint8_t *out);
 /* Writes the frame of a get for key `index` and returns its length. */
 size_t packet_get(const struct packet_route *route, const struct items *items, uint32_t index,
+                  uint8_t *out);
+/* Writes the frame of a segment of that many letters x over IPv4 and returns its length. */
+size_t packet_tcp(const struct packet_route *route, const struct packet_segment *segment,
                   uint8_t *out);
 
 #endif
