@@ -25,12 +25,13 @@ EXTRA_bpf += bpf/chain_udp.bpf.h bpf/chain_found.bpf.h
 
 # The parsers of the chain are the same code in user space.
 unit_tests += t/unit/follow t/unit/answers
-t_unit_follow_SOURCES = t/unit/follow.c
-t_unit_answers_SOURCES = t/unit/answers.c
+parsed = t/lib/parsed.h t/lib/hash.h
+t_unit_follow_SOURCES = t/unit/follow.c $(parsed)
+t_unit_answers_SOURCES = t/unit/answers.c $(parsed)
 
 # See memcached/proto/local.mk for the fuzz targets.
 unit_tests += t/fuzz/follow
-t_fuzz_follow_SOURCES = t/fuzz/follow.c t/fuzz/replay.c
+t_fuzz_follow_SOURCES = t/fuzz/follow.c t/fuzz/replay.c $(parsed)
 t_fuzz_follow_LDADD = $(proto_libs)
 
 fuzz-follow:

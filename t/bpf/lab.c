@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "kcache/self.h"
+#include "t/lib/hash.h"
 #include "t/lib/tap.h"
 
 enum { REF_SHIFT = 3, OVERFLOW_AT = MC_TABLE_BYTES };
@@ -108,16 +109,7 @@ void lab_close(struct lab *lab)
 
 uint64_t lab_hash(const struct lab *lab, const char *key, size_t nkey)
 {
-    uint64_t sum = 0, word;
-    size_t i, n;
-
-    for (i = 0; i * 8 < nkey; i++) {
-        n = nkey - i * 8 < 8 ? nkey - i * 8 : 8;
-        word = 0;
-        memcpy(&word, key + i * 8, n);
-        sum += mc_hash_word(word, lab->control->seed[i]);
-    }
-    return mc_hash_end(sum, nkey);
+    return hash_of(lab->control->seed, key, nkey);
 }
 
 struct mc_line *lab_line(struct lab *lab, uint64_t hash)

@@ -14,6 +14,7 @@
 #include <bpf/libbpf.h>
 
 #include "bpf/chain.skel.h"
+#include "t/lib/hash.h"
 #include "t/lib/tap.h"
 
 enum {
@@ -79,17 +80,9 @@ void watch_close(struct watch *watch)
 
 struct chain_gate *watch_gate(struct watch *watch, const char *key)
 {
-    const uint64_t *seed = (const uint64_t *)watch->skel->data_control->control.seed;
-    uint64_t sum = 0, word;
-    size_t i, n, nkey = strlen(key);
+    __u64 hash = hash_of(watch->skel->data_control->control.seed, key, strlen(key));
 
-    for (i = 0; i * 8 < nkey; i++) {
-        n = nkey - i * 8 < 8 ? nkey - i * 8 : 8;
-        word = 0;
-        memcpy(&word, key + i * 8, n);
-        sum += mc_hash_word(word, seed[i]);
-    }
-    return &watch->buckets[mc_hash_end(sum, nkey) & (WATCH_ENTRIES - 1)].gate;
+    return &watch->buckets[hash & (WATCH_ENTRIES - 1)].gate;
 }
 
 /* --- what was done -------------------------------------------------------------------- */

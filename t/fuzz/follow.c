@@ -10,17 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bpf/answers.h"
 #include "proto/proto.h"
+#include "t/lib/parsed.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { OVER = FOLLOW_ANSWERED | FOLLOW_UNCERTAIN | FOLLOW_SILENT, HASHES = 1024 };
-
-static const __u64 seeds[MC_HASH_WORDS] = {
-    0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb, 0xd6e8feb86659fd93,
-    0x2545f4914f6cdd1d, 0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53, 0x87c37b91114253d5,
-};
 
 /* What was foretold of one command, or up to one. */
 struct foretold {
@@ -37,37 +32,23 @@ static void must(bool holds)
         abort();
 }
 
-static __u64 hash_of(struct slice key)
+static void note(struct foretold *foretold, const struct follow *f, __u32 events)
 {
-    __u64 sum = 0, word;
-    size_t at;
-
-    for (at = 0; at < key.len; at += 8) {
-        word = 0;
-        memcpy(&word, key.ptr + at, key.len - at < 8 ? key.len - at : 8);
-        sum += mc_hash_word(word, seeds[at / 8]);
-    }
-    return mc_hash_end(sum, key.len);
+    must(!foretold->lost);
+    if (events & FOLLOW_WRITE && foretold->nhashes < HASHES)
+        foretold->hashes[foretold->nhashes++] = f->hash;
+    foretold->all |= (events & FOLLOW_WRITE_ALL) || foretold->nhashes == HASHES;
+    foretold->nover += (events & OVER) != 0;
+    foretold->lost |= events & FOLLOW_LOST;
 }
 
-static void step(struct follow *f, const uint8_t *bytes, size_t n, struct foretold *foretold)
+static void step(struct follow *f, const char *bytes, size_t n, struct foretold *foretold)
 {
+    const char *end = bytes + n;
     __u32 events;
-    size_t i;
 
-    for (i = 0; i < n; i++) {
-        if (f->skip) {
-            f->skip--;
-            continue;
-        }
-        events = follow_step(f, bytes[i], seeds);
-        must(!foretold->lost || !events);
-        if (events & FOLLOW_WRITE && foretold->nhashes < HASHES)
-            foretold->hashes[foretold->nhashes++] = f->hash;
-        foretold->all |= (events & FOLLOW_WRITE_ALL) || foretold->nhashes == HASHES;
-        foretold->nover += (events & OVER) != 0;
-        foretold->lost |= events & FOLLOW_LOST;
-    }
+    while ((events = parsed_request(f, &bytes, end)))
+        note(foretold, f, events);
 }
 
 static void must_write(const struct foretold *foretold, struct slice key)
@@ -76,7 +57,7 @@ static void must_write(const struct foretold *foretold, struct slice key)
     size_t i;
 
     for (i = 0; i < foretold->nhashes && !seen; i++)
-        seen = foretold->hashes[i] == hash_of(key);
+        seen = foretold->hashes[i] == hash_of(parsed_seeds, key.ptr, key.len);
     must(seen);
 }
 
@@ -118,14 +99,13 @@ static void check_writes(const struct request *request, const struct foretold *f
 }
 
 /* How many bytes the command at `bytes` has; 0: it is not complete, or the server closes. */
-static size_t command(enum protocol protocol, const uint8_t *bytes, size_t n,
-                      struct request *request)
+static size_t command(enum protocol protocol, const char *bytes, size_t n, struct request *request)
 {
     size_t tail = protocol == PROTOCOL_BINARY ? 0 : 2;
     ssize_t head;
 
     memset(request, 0, sizeof(*request));
-    head = proto_parse(protocol, (struct slice){(const char *)bytes, n}, request);
+    head = proto_parse(protocol, (struct slice){bytes, n}, request);
     if (head <= 0)
         return 0;
     if (!request->has_value)
@@ -140,9 +120,9 @@ static bool is_last(const struct request *request)
            (request->binary && request->status != BINARY_OK);
 }
 
-static void check_requests(const uint8_t *bytes, size_t size)
+static void check_requests(const char *bytes, size_t size)
 {
-    enum protocol protocol = proto_protocol((char)bytes[0]);
+    enum protocol protocol = proto_protocol(bytes[0]);
     struct foretold foretold;
     struct request request;
     struct follow f;
@@ -162,61 +142,46 @@ static void check_requests(const uint8_t *bytes, size_t size)
 }
 
 /* Passing over what need not be looked at, in pieces that the bytes say, changes nothing. */
-static void check_pieces(const uint8_t *bytes, size_t size)
+static void check_pieces(const char *bytes, size_t size)
 {
     struct foretold whole = {.nhashes = 0}, pieces = {.nhashes = 0};
-    size_t at = 0, end, skip, next = 0;
-    const uint8_t *newline;
+    const char *at = bytes, *end = bytes, *last = bytes + size;
+    size_t next = 0;
     struct follow f;
+    __u32 events;
 
     follow_init(&f);
     step(&f, bytes, size, &whole);
     follow_init(&f);
-    for (end = 0; end < size;) {
-        next = next * 31 + bytes[end];
-        end = size - end < 1 + next % 16 ? size : end + 1 + next % 16;
-        while (at < end) {
-            skip = f.skip < end - at ? f.skip : end - at;
-            f.skip -= (__u32)skip;
-            at += skip;
-            newline = f.skip_line && at < end ? memchr(bytes + at, '\n', end - at) : NULL;
-            if (f.skip_line)
-                at = newline ? (size_t)(newline - bytes) : end;
-            if (at < end && !f.skip) {
-                if (!follow_more(&f, bytes[at], seeds))
-                    step(&f, bytes + at, 1, &pieces);
-                at++;
-            }
-        }
+    while (end < last) {
+        next = next * 31 + (uint8_t)*end;
+        end += (size_t)(last - end) < 1 + next % 16 ? (size_t)(last - end) : 1 + next % 16;
+        while ((events = parsed_leaping(&f, &at, end)))
+            note(&pieces, &f, events);
     }
     must(memcmp(whole.hashes, pieces.hashes, whole.nhashes * sizeof(*whole.hashes)) == 0 &&
          whole.nhashes == pieces.nhashes && whole.nover == pieces.nover &&
          whole.all == pieces.all && whole.lost == pieces.lost);
 }
 
-static void check_answers(const uint8_t *bytes, size_t size)
+static void check_answers(const char *bytes, size_t size)
 {
+    const char *at = bytes;
     struct answers a;
     bool lost = false;
     __u32 events;
-    size_t i;
 
     answers_init(&a);
-    for (i = 0; i < size; i++) {
-        if (a.skip) {
-            a.skip--;
-            continue;
-        }
-        events = answers_step(&a, bytes[i]);
-        must(!lost || !events);
-        lost = lost || (events & ANSWERS_LOST);
+    while ((events = parsed_answer(&a, &at, bytes + size))) {
+        must(!lost);
+        lost = events & ANSWERS_LOST;
         must(!(events & ANSWERS_REPLY) || answers_between(&a));
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint8_t *bytes = malloc(size ? size : 1);
+    char *bytes = malloc(size ? size : 1);
 
     must(bytes != NULL);
     if (size) {

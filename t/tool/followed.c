@@ -10,30 +10,17 @@
  *     h HEX    a key: its hash
  */
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bpf/answers.h"
+#include "t/lib/parsed.h"
 
 struct followed {
     struct follow follow;
     struct answers answers;
-    __u64 seeds[MC_HASH_WORDS];
 };
-
-static void make_seeds(__u64 *seeds)
-{
-    __u64 state = 0x9e3779b97f4a7c15ull;
-    int i;
-
-    for (i = 0; i < MC_HASH_WORDS; i++) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        seeds[i] = state;
-    }
-}
 
 static int value_of(char digit)
 {
@@ -55,54 +42,24 @@ static size_t from_hex(char *text)
     return n;
 }
 
-static void requests(struct followed *followed, const char *bytes, size_t n)
+static void requests(struct follow *f, const char *bytes, size_t n)
 {
-    struct follow *f = &followed->follow;
+    const char *at = bytes;
     __u32 events;
-    size_t i;
 
-    for (i = 0; i < n; i++) {
-        if (f->skip) {
-            f->skip--;
-            continue;
-        }
-        events = follow_step(f, (__u8)bytes[i], followed->seeds);
-        if (events)
-            printf("%zu:%u:%" PRIu64 " ", i, events, (uint64_t)f->hash);
-    }
+    while ((events = parsed_request(f, &at, bytes + n)))
+        printf("%td:%u:%" PRIu64 " ", at - 1 - bytes, events, (uint64_t)f->hash);
     printf("%d\n", follow_between(f));
 }
 
-static void answers(struct followed *followed, const char *bytes, size_t n)
+static void answers(struct answers *a, const char *bytes, size_t n)
 {
-    struct answers *a = &followed->answers;
+    const char *at = bytes;
     __u32 events;
-    size_t i;
 
-    for (i = 0; i < n; i++) {
-        if (a->skip) {
-            a->skip--;
-            continue;
-        }
-        events = answers_step(a, (__u8)bytes[i]);
-        if (events)
-            printf("%zu:%u ", i, events);
-    }
+    while ((events = parsed_answer(a, &at, bytes + n)))
+        printf("%td:%u ", at - 1 - bytes, events);
     printf("%d\n", answers_between(a));
-}
-
-/* The hash as a get of the key has it. */
-static void hash(const struct followed *followed, const char *key, size_t nkey)
-{
-    __u64 sum = 0, word;
-    size_t at;
-
-    for (at = 0; at < nkey; at += 8) {
-        word = 0;
-        memcpy(&word, key + at, nkey - at < 8 ? nkey - at : 8);
-        sum += mc_hash_word(word, followed->seeds[at / 8 % MC_HASH_WORDS]);
-    }
-    printf("%" PRIu64 "\n", (uint64_t)mc_hash_end(sum, nkey));
 }
 
 int main(void)
@@ -111,15 +68,14 @@ int main(void)
     char *line = NULL;
     size_t size = 0, n;
 
-    make_seeds(followed.seeds);
     while (getline(&line, &size, stdin) > 0) {
         n = line[0] == 'n' || line[1] != ' ' ? 0 : from_hex(line + 2);
         if (line[0] == 'q') {
-            requests(&followed, line + 2, n);
+            requests(&followed.follow, line + 2, n);
         } else if (line[0] == 'a') {
-            answers(&followed, line + 2, n);
+            answers(&followed.answers, line + 2, n);
         } else if (line[0] == 'h') {
-            hash(&followed, line + 2, n);
+            printf("%" PRIu64 "\n", (uint64_t)hash_of(parsed_seeds, line + 2, n));
         } else if (line[0] == 'g') {
             follow_again(&followed.follow);
             printf("1\n");

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "bpf/answers.h"
+#include "t/lib/parsed.h"
 #include "t/lib/tap.h"
 
 #define HEAD(opcode, key, status, body) "\x81" opcode key "\0\0" status body "opaq\0\0\0\0\0\0\0\0"
@@ -83,16 +83,11 @@ static const struct row binary[] = {
 
 static void step(struct answers *a, const char *bytes, size_t n, char *out)
 {
+    const char *end = bytes + n;
     __u32 events;
-    size_t i;
 
-    for (i = 0; i < n; i++) {
-        if (a->skip) {
-            a->skip--;
-            continue;
-        }
-        events = answers_step(a, (__u8)bytes[i]);
-        if (events && *out)
+    while ((events = parsed_answer(a, &bytes, end))) {
+        if (*out)
             strcat(out, " ");
         if (events & ANSWERS_REPLY)
             strcat(out, "R");

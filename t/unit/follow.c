@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "bpf/follow.h"
+#include "t/lib/parsed.h"
 #include "t/lib/tap.h"
 
 #define K8   "12345678"
@@ -251,41 +251,12 @@ static const struct row binary[] = {
 
 /* --- */
 
-static __u64 seeds[MC_HASH_WORDS];
-
-static void make_seeds(void)
-{
-    __u64 state = 88172645463325252ull;
-    int i;
-
-    for (i = 0; i < MC_HASH_WORDS; i++) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        seeds[i] = state;
-    }
-}
-
-/* As a get has it. */
-static __u64 hash_of(const char *key)
-{
-    size_t n = strlen(key), at;
-    __u64 sum = 0, word;
-
-    for (at = 0; at < n; at += 8) {
-        word = 0;
-        memcpy(&word, key + at, n - at < 8 ? n - at : 8);
-        sum += mc_hash_word(word, seeds[at / 8]);
-    }
-    return mc_hash_end(sum, n);
-}
-
 static const char *name_of(__u64 hash)
 {
     size_t i;
 
     for (i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
-        if (hash_of(keys[i]) == hash)
+        if (hash_of(parsed_seeds, keys[i], strlen(keys[i])) == hash)
             return keys[i];
     }
     return "(another key)";
@@ -318,41 +289,20 @@ static void record(struct record *out, const struct follow *f, __u32 events)
 
 static void step(struct follow *f, const char *bytes, size_t n, struct record *out)
 {
+    const char *end = bytes + n;
     __u32 events;
-    size_t i;
 
-    for (i = 0; i < n; i++) {
-        if (f->skip) {
-            f->skip--;
-            continue;
-        }
-        events = follow_step(f, (__u8)bytes[i], seeds);
-        if (events)
-            record(out, f, events);
-    }
+    while ((events = parsed_request(f, &bytes, end)))
+        record(out, f, events);
 }
 
-/* The same, passing over what need not be looked at. */
 static void leap(struct follow *f, const char *bytes, size_t n, struct record *out)
 {
     const char *end = bytes + n;
-    size_t skip;
+    __u32 events;
 
-    while (bytes < end) {
-        if (f->skip) {
-            skip = f->skip < (size_t)(end - bytes) ? f->skip : (size_t)(end - bytes);
-            f->skip -= (__u32)skip;
-            bytes += skip;
-            continue;
-        }
-        if (f->skip_line)
-            bytes = memchr(bytes, '\n', (size_t)(end - bytes));
-        if (!bytes)
-            return;
-        if (!follow_more(f, (__u8)*bytes, seeds))
-            step(f, bytes, 1, out);
-        bytes++;
-    }
+    while ((events = parsed_leaping(f, &bytes, end)))
+        record(out, f, events);
 }
 
 static void check(const char *what, const struct row *row)
@@ -497,13 +447,12 @@ static void names_stay_apart(void)
 
     follow_init(&f);
     step(&f, "set a 0 0 1\r\nx", 14, &(struct record){.n = 0});
-    ok(f.hash == hash_of("a") && !follow_between(&f),
+    ok(f.hash == hash_of(parsed_seeds, "a", 1) && !follow_between(&f),
        "a value that is not complete is one's key's");
 }
 
 int main(void)
 {
-    make_seeds();
     CHECK("storage", storage);
     CHECK("others", others);
     CHECK("meta", meta);
