@@ -7,14 +7,12 @@ again until the kernel answers, and each of the answers has to be right.
 
 BMC names the program; without it, bmc/bmc in BUILDDIR.
 """
-import atexit
 import os
-import signal
 import subprocess
 
+import child
 import client
 import differential
-import guard
 import kernel
 import netns
 import server
@@ -27,8 +25,6 @@ AGE = 600000     # ms: no entry gets that old in a test that is not about its ag
 SETTLE = 50      # ms
 START_SECONDS = 30
 
-_running = []
-
 
 def needed():
     """Ends the test where there is nothing to stand in front of."""
@@ -36,7 +32,7 @@ def needed():
         tap.skip_all("%s is missing: apt-get install memcached" % differential.PEER)
 
 
-class Bmc:
+class Bmc(child.Child):
     """The program `bmc` in front of a server's port. options: of its own, max_age=200. wait:
     until it has begun."""
 
@@ -46,13 +42,7 @@ class Bmc:
         words = [",".join(interfaces), "--port", port]
         for name, value in options.items():
             words += ["--" + name.replace("_", "-"), value]
-        self.log_path = os.path.join(server.scratch(), "bmc")
-        with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen(self.words(*words), stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log)
-        self.pid = self.process.pid
-        guard.add("pid", self.pid)
-        _running.append(self)
+        super().__init__(self.words(*words), "bmc")
         if wait and not server.wait_for(self._ready, START_SECONDS):
             raise RuntimeError("bmc does not begin: " + self.log())
 
@@ -60,8 +50,7 @@ class Bmc:
         return ["nsenter", "--net=/run/netns/" + self.namespace, self.path, *map(str, words)]
 
     def _ready(self):
-        if self.process.poll() is not None:
-            raise RuntimeError("bmc ended with %d: %s" % (self.process.returncode, self.log()))
+        self.must_live()
         return all(netns.xdp_mode(i, self.namespace) for i in self.interfaces) and self.stats()
 
     def stats(self):
@@ -70,32 +59,6 @@ class Bmc:
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
         rows = (line.split() for line in done.stdout.decode().splitlines())
         return {row[-2]: row[-1] for row in rows if len(row) in (2, 3)}
-
-    def log(self):
-        with open(self.log_path, "rb") as log:
-            return log.read().decode("latin-1")
-
-    def _forget(self):
-        if self in _running:
-            _running.remove(self)
-            guard.remove("pid", self.pid)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self._forget()
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            status = self.process.wait(20 * tap.SLOW)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            status = self.process.wait()
-        self._forget()
-        if status != 0:
-            tap.ok(False, "bmc ends with status 0")
-            tap.diag("status %s\n%s" % (status, self.log()[-4000:]))
 
 
 class Apart(client.Udp):
@@ -293,11 +256,3 @@ class Each:
         def it_ends_cleanly(m):
             m.stop()
             tap.ok(True, "it ends with status 0")
-
-
-def _at_exit():
-    for bmc in list(_running):
-        bmc.kill()
-
-
-atexit.register(_at_exit)

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 
 _pipe = None
 
@@ -67,3 +68,11 @@ def add(kind, name):
 
 def remove(kind, name):
     os.write(_pipe, ("- %s %s\n" % (kind, name)).encode())
+
+
+def scratch():
+    """A directory that is gone when the test is, writable by the server's user."""
+    path = tempfile.mkdtemp(prefix="memcached-t-")
+    os.chmod(path, 0o777)
+    add("dir", path)
+    return path

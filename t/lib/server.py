@@ -4,25 +4,22 @@
 MEMCACHED names the program; without it, memcached/memcached in BUILDDIR. T_ARGS are further
 options of every server.
 """
-import atexit
 import os
-import signal
 import socket
 import subprocess
-import tempfile
 import time
 
+import child
 import client
 import guard
 import netns
 import tap
 import tls
+from guard import scratch
 
 START_SECONDS = 30
 USER = "nobody"
 BINARY_NOOP = b"\x80\x0a" + bytes(22)
-
-_running = []
 
 
 def program():
@@ -32,14 +29,6 @@ def program():
         tap.ok(False, "the program %s is there" % path)
         raise SystemExit(1)
     return os.path.abspath(path)
-
-
-def scratch():
-    """A directory that is gone when the test is, writable by the server's user."""
-    path = tempfile.mkdtemp(prefix="memcached-t-")
-    os.chmod(path, 0o777)
-    guard.add("dir", path)
-    return path
 
 
 def free_port(namespace=None):
@@ -86,7 +75,7 @@ def run(*arguments, namespace=None, prefix=(), env=None, user=True, seconds=20,
         arguments += _user_arguments(arguments)
     process = subprocess.Popen(command_line(arguments, namespace, prefix),
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, env=_environment(env), cwd=cwd)
+                               stderr=subprocess.PIPE, env={**os.environ, **(env or {})}, cwd=cwd)
     guard.add("pid", process.pid)
     try:
         out, err = process.communicate(timeout=seconds * tap.SLOW)
@@ -104,13 +93,7 @@ def is_built_with(word):
     return word in run("-h")[1]
 
 
-def _environment(extra):
-    env = dict(os.environ)
-    env.update(extra or {})
-    return env
-
-
-class Server:
+class Server(child.Child):
     """A running server. `host` is where clients of this process reach it.
 
     arguments: in addition to port, address, user and threads; plain=True passes them alone.
@@ -126,7 +109,6 @@ class Server:
         self.context = context
         self.unix_path = unix
         self.namespace = namespace
-        self.dir = scratch()
         self.port = port or free_port(namespace)
         arguments = [str(a) for a in arguments]
         if not plain:
@@ -137,20 +119,12 @@ class Server:
                 arguments = words + arguments
             arguments = (where + ["-t", str(threads)] + _user_arguments(arguments) + arguments)
         arguments += os.environ.get("T_ARGS", "").split()
-        self.log_path = os.path.join(self.dir, "stderr")
-        with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen(
-                command_line(arguments, namespace, prefix), stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, env=_environment(env))
-        self.pid = self.process.pid
-        guard.add("pid", self.pid)
-        _running.append(self)
-        self._wait()
+        super().__init__(command_line(arguments, namespace, prefix), "the server", env)
+        if not wait_for(self._answers, START_SECONDS):
+            raise RuntimeError("the server does not answer: " + self.log())
 
     def _answers(self):
-        if self.process.poll() is not None:
-            raise RuntimeError("the server ended with %d: %s" %
-                               (self.process.returncode, self.log()))
+        self.must_live()
         try:
             control = self.stream()
             if self.binary:
@@ -162,14 +136,6 @@ class Server:
             return True
         except (ConnectionError, FileNotFoundError, client.Closed):
             return False
-
-    def _wait(self):
-        if not wait_for(self._answers, START_SECONDS):
-            raise RuntimeError("the server does not answer: " + self.log())
-
-    def log(self):
-        with open(self.log_path, "rb") as log:
-            return log.read().decode("latin-1")
 
     def stream(self):
         if self.unix_path:
@@ -186,62 +152,3 @@ class Server:
             return control.stats(which)
         finally:
             control.close()
-
-    def signal(self, signum):
-        os.kill(self.pid, signum)
-
-    def pause(self):
-        """Stops the process (SIGSTOP), and returns when it has stopped."""
-        self.signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED)
-
-    def resume(self):
-        self.signal(signal.SIGCONT)
-
-    def alive(self):
-        return self.process.poll() is None
-
-    def wait(self, seconds=15):
-        """The exit status."""
-        return self.process.wait(seconds)
-
-    def _forget(self):
-        if self in _running:
-            _running.remove(self)
-            guard.remove("pid", self.pid)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self._forget()
-
-    def stop(self):
-        """Ends it with SIGTERM; it must have lived so far and end with status 0."""
-        alive = self.alive()
-        if alive:
-            self.signal(signal.SIGTERM)
-        try:
-            status = self.process.wait(20 * tap.SLOW)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            status = self.process.wait()
-        self._forget()
-        if not alive or status != 0 or "Sanitizer" in self.log():
-            tap.ok(False, "the server lives until it is told to end, and ends with status 0")
-            tap.diag("alive %s, status %s\n%s" % (alive, status, self.log()[-4000:]))
-        return status
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self in _running:
-            self.stop()
-
-
-def _at_exit():
-    for server in list(_running):
-        server.kill()
-
-
-atexit.register(_at_exit)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""child: a program that a test runs beside itself, and that is gone when the test is."""
+import atexit
+import os
+import signal
+import subprocess
+
+import guard
+import tap
+
+_running = []
+
+
+class Child:
+    """words: its command line. name: what it is called where something is wrong with it. What it
+    says goes to a log."""
+
+    def __init__(self, words, name, env=None):
+        self.name = name
+        self.dir = guard.scratch()
+        self.log_path = os.path.join(self.dir, "stderr")
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen([str(word) for word in words], stdout=log, stderr=log,
+                                            stdin=subprocess.DEVNULL,
+                                            env={**os.environ, **(env or {})})
+        self.pid = self.process.pid
+        guard.add("pid", self.pid)
+        _running.append(self)
+
+    def log(self):
+        with open(self.log_path, "rb") as log:
+            return log.read().decode("latin-1")
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def must_live(self):
+        if not self.alive():
+            raise RuntimeError("%s ended with %d: %s" % (self.name, self.process.returncode,
+                                                         self.log()))
+
+    def signal(self, signum):
+        os.kill(self.pid, signum)
+
+    def pause(self):
+        """Stops the process (SIGSTOP), and returns when it has stopped."""
+        self.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+
+    def resume(self):
+        self.signal(signal.SIGCONT)
+
+    def wait(self, seconds=15):
+        """The exit status of what ends by itself."""
+        status = self.process.wait(seconds)
+        self._forget()
+        return status
+
+    def _forget(self):
+        if self in _running:
+            _running.remove(self)
+            guard.remove("pid", self.pid)
+
+    def kill(self):
+        self.process.kill()
+        self.wait(None)
+
+    def stop(self):
+        """Ends it with SIGTERM; it must have lived so far and end with status 0."""
+        alive = self.alive()
+        if alive:
+            self.signal(signal.SIGTERM)
+        try:
+            status = self.wait(20 * tap.SLOW)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            status = self.process.returncode
+        if not alive or status != 0 or "Sanitizer" in self.log():
+            tap.ok(False, "%s lives until it is told to end, and ends with status 0" % self.name)
+            tap.diag("alive %s, status %s\n%s" % (alive, status, self.log()[-4000:]))
+        return status
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self in _running:
+            self.stop()
+
+
+def _at_exit():
+    for child in list(_running):
+        child.kill()
+
+
+atexit.register(_at_exit)
