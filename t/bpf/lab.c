@@ -2,6 +2,7 @@
 #include "t/bpf/lab.h"
 
 #include <arpa/inet.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -453,6 +454,51 @@ double lab_time(struct lab *lab, enum loader_program program, const struct frame
             best = sum / runs;
     }
     return best;
+}
+
+/* What was counted after `before`. */
+static struct counted counted_since(struct lab *lab, enum loader_program program, uint8_t clsid,
+                                    const struct mc_counts *before)
+{
+    struct mc_counts after;
+
+    loader_counts(lab->loader, &after);
+#define GROWN(name) (after.count[MC_COUNT_##name] - before->count[MC_COUNT_##name])
+    return (struct counted){
+        .seen = GROWN(SEEN),
+        .answered = program == LOADER_XDP ? GROWN(ANSWERED_XDP) : GROWN(ANSWERED_TC),
+        .keys = GROWN(KEYS),
+        .hits = GROWN(HITS),
+        .misses = GROWN(MISSES),
+        .class_hits = after.class_hits[clsid] - before->class_hits[clsid],
+        .read = GROWN(BYTES_READ),
+        .written = GROWN(BYTES_WRITTEN),
+    };
+#undef GROWN
+}
+
+bool lab_counts(struct lab *lab, enum loader_program program, const struct frame *requests,
+                size_t nrequests, const struct counted *want)
+{
+    enum { CLASS = 9, SEGMENT = 2 };
+    struct mc_counts before;
+    struct counted counted;
+    struct frame out;
+    size_t i;
+
+    lab_clear(lab);
+    lab_put(lab, "hit", 3, "v", 1)->clsid = CLASS | SEGMENT << 6;
+    loader_counts(lab->loader, &before);
+    for (i = 0; i < nrequests; i++)
+        lab_run(lab, program, &requests[i], &out);
+    counted = counted_since(lab, program, CLASS, &before);
+    if (memcmp(&counted, want, sizeof(counted)) == 0)
+        return true;
+    diag("seen %" PRIu64 ", answered %" PRIu64 ", keys %" PRIu64 ", hits %" PRIu64
+         ", misses %" PRIu64 ", of the class %" PRIu64 ", read %" PRIu64 ", written %" PRIu64,
+         counted.seen, counted.answered, counted.keys, counted.hits, counted.misses,
+         counted.class_hits, counted.read, counted.written);
+    return false;
 }
 
 int lab_socket(uint16_t port)

@@ -102,6 +102,12 @@ bool lab_answers(struct lab *lab, enum loader_program program, const struct fram
 /* Whether it is passed as it was, and counted once, under that reason. */
 bool lab_passes(struct lab *lab, enum loader_program program, const struct frame *request,
                 enum mc_count reason);
+struct counted {
+    uint64_t seen, answered, keys, hits, misses, class_hits, read, written;
+};
+/* Whether requests count so, with the value "v" of the key "hit" alone in the table. */
+bool lab_counts(struct lab *lab, enum loader_program program, const struct frame *requests,
+                size_t nrequests, const struct counted *want);
 /* A UDP socket at this port of 127.0.0.1, or any (0), that waits for two seconds at most. */
 int lab_socket(uint16_t port);
 /* Nanoseconds for a run, the best mean of several. */

@@ -564,35 +564,25 @@ static void test_items(struct lab *lab, enum loader_program program)
 
 static void test_counts(struct lab *lab, enum loader_program program)
 {
-    struct mc_counts before, after;
-    struct sample sample;
+    const struct counted want = {.seen = 4,
+                                 .answered = 4,
+                                 .keys = 6,
+                                 .hits = 4,
+                                 .misses = 2,
+                                 .class_hits = 4,
+                                 .read = 18 + 10 + 10 + 27 + 4 * 8,
+                                 .written = 2 * 20 + 5 + 9 + 4 + 29 + 4 * 8};
+    const struct sample sample = {.key = "hit", .nkey = 3};
+    struct frame requests[4];
     struct text request;
-    struct frame frame, out;
 
-    lab_clear(lab);
-    lab_put(lab, "hit", 3, "v", 1)->clsid = 9 | 2 << 6;
-    loader_counts(lab->loader, &before);
-    frame_request(&frame, "gets hit nil hit\r\n", 18);
-    lab_run(lab, program, &frame, &out);
-    frame_request(&frame, "mg hit v\r\n", 10);
-    lab_run(lab, program, &frame, &out);
-    frame_request(&frame, "mg nil v\r\n", 10);
-    lab_run(lab, program, &frame, &out);
-    sample = (struct sample){.key = "hit", .nkey = 3};
+    frame_request(&requests[0], "gets hit nil hit\r\n", 18);
+    frame_request(&requests[1], "mg hit v\r\n", 10);
+    frame_request(&requests[2], "mg nil v\r\n", 10);
     binary_request(&request, GET, &sample);
-    frame_request(&frame, request.bytes, request.n);
-    lab_run(lab, program, &frame, &out);
-    loader_counts(lab->loader, &after);
-#define COUNTED(name) (after.count[MC_COUNT_##name] - before.count[MC_COUNT_##name])
-    ok(COUNTED(SEEN) == 4 && COUNTED(ANSWERED_XDP) + COUNTED(ANSWERED_TC) == 4,
-       "%s: answers are counted", names[program]);
-    ok(COUNTED(KEYS) == 6 && COUNTED(HITS) == 4 && COUNTED(MISSES) == 2,
-       "%s: keys, hits and misses are counted", names[program]);
-    ok(after.class_hits[9] - before.class_hits[9] == 4, "%s: hits are counted by slab class",
-       names[program]);
-    ok(COUNTED(BYTES_READ) == 18 + 10 + 10 + 27 + 4 * 8 &&
-           COUNTED(BYTES_WRITTEN) == 2 * 20 + 5 + 9 + 4 + 29 + 4 * 8,
-       "%s: bytes are counted", names[program]);
+    frame_request(&requests[3], request.bytes, request.n);
+    ok(lab_counts(lab, program, requests, 4, &want),
+       "%s: packets, answers, keys, hits, misses and bytes are counted", names[program]);
     ok(lab_line(lab, lab_hash(lab, "hit", 3))->touched, "%s: a hit leaves its mark",
        names[program]);
 }

@@ -37,11 +37,9 @@
 enum {
     HISTORY = 256, /* versions that a key remembers; absences beyond are believed */
     BURST = 32,    /* sets sent at once, at most */
-    BATCH = 16,    /* requests of a reader in flight */
     KEYS_MAX = 8,  /* of one request */
     VALUE_MAX = 640,
     APPENDS_MAX = 40, /* to one value before it is set anew */
-    FRAME = 8,
     BINARY_HEAD = 24,
     BINARY_FLAGS = 4,
 };
@@ -469,7 +467,6 @@ struct ask {
     unsigned int nkeys;
     unsigned int keys[KEYS_MAX];
     uint64_t floor[KEYS_MAX];
-    bool answered;
 };
 
 static void raise_to(_Atomic uint64_t *at, uint64_t value)
@@ -655,34 +652,26 @@ static void send_ask(struct thread *thread, int fd, struct ask *ask, uint16_t id
 
     /* Most often get, which has a way of its own in the kernel. */
     ask->verb = random < ASK_VERBS ? (enum verb)random : ASK_GET;
-    ask->answered = false;
     n = FRAME + render_ask(thread, ask, text + FRAME);
     if (send(fd, text, n, 0) != (ssize_t)n && errno != ENOBUFS && errno != EAGAIN)
         fatal("send: %s", strerror(errno));
 }
 
-/* Receives what comes of a batch. A reply of several datagrams is the server's; it is skipped. */
-static void receive_batch(struct run *run, int fd, struct ask *asks, uint16_t first)
+/* Sends requests and receives what comes of them. */
+static void read_batch(struct thread *thread, int fd, uint16_t id)
 {
-    unsigned int left = BATCH, index;
-    char in[2048];
-    ssize_t n;
+    struct flight flight = {.id = id, .waiting = FLIGHT_ALL};
+    struct run *run = thread->run;
+    struct ask asks[BATCH];
+    char text[2048];
+    size_t ntext;
+    int i;
 
-    while (left > 0) {
-        n = recv(fd, in, sizeof(in) - 1, 0);
-        if (n < 0) {
-            atomic_fetch_add(&run->lost, left);
-            return;
-        }
-        in[n] = '\0';
-        index = (uint16_t)(((unsigned char)in[0] << 8 | (unsigned char)in[1]) - first);
-        if (n < FRAME || index >= BATCH || asks[index].answered)
-            continue;
-        asks[index].answered = true;
-        left--;
-        if (in[4] == 0 && in[5] == 1)
-            check_answer(run, &asks[index], in + FRAME, (size_t)n - FRAME);
-    }
+    for (i = 0; i < BATCH; i++)
+        send_ask(thread, fd, &asks[i], (uint16_t)(id + i));
+    while ((i = flight_receive(&flight, fd, text, sizeof(text), &ntext)) >= 0)
+        check_answer(run, &asks[i], text, ntext);
+    atomic_fetch_add(&run->lost, (unsigned int)__builtin_popcount(flight.waiting));
 }
 
 static void *reader(void *argument)
@@ -690,18 +679,14 @@ static void *reader(void *argument)
     struct thread *thread = argument;
     struct run *run = thread->run;
     struct timeval patience = {.tv_usec = 500000};
-    struct ask asks[BATCH];
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     uint16_t id = (uint16_t)(thread->index * 1000);
-    unsigned int i;
 
     if (fd < 0 || connect(fd, (const struct sockaddr *)&run->server, sizeof(run->server)))
         fatal("socket: %s", strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     while (!atomic_load(&run->stop)) {
-        for (i = 0; i < BATCH; i++)
-            send_ask(thread, fd, &asks[i], (uint16_t)(id + i));
-        receive_batch(run, fd, asks, id);
+        read_batch(thread, fd, id);
         id = (uint16_t)(id + BATCH);
     }
     close(fd);

@@ -38,12 +38,11 @@
 enum {
     THREADS_MAX = 16,
     KEYS_MAX = 4, /* of one request */
-    BATCH = 16,   /* requests of a reader in flight, sets of a writer */
+    SETS = 16,    /* of a writer in flight */
 
     HEAD = 23, /* of a value: "TAG KEY ", 16 hexadecimal and 5 decimal digits */
     VALUE_MAX = 800,
     BURST = 64 << 10,
-    FRAME = 8,
     PATIENCE_US = 20000,
     /* What a server gets late it also does late: no other connection may write meanwhile. */
     STREAM_US = 120000000,
@@ -156,7 +155,7 @@ static bool send_all(int fd, const char *text, size_t n)
 static bool read_stored(struct run *run, int fd, unsigned int wanted, unsigned int *nacked)
 {
     static const char stored[] = "STORED\r\n";
-    char in[BATCH * 8];
+    char in[SETS * 8];
     size_t have = 0, n = 8;
     ssize_t got;
 
@@ -180,13 +179,13 @@ static bool read_stored(struct run *run, int fd, unsigned int wanted, unsigned i
 static bool write_batch(struct thread *thread, int fd, uint32_t life)
 {
     struct run *run = thread->run;
-    char text[BATCH * (VALUE_MAX + 64)], value[VALUE_MAX + 1];
-    unsigned int keys[BATCH], nacked, i;
-    uint64_t tags[BATCH];
+    char text[SETS * (VALUE_MAX + 64)], value[VALUE_MAX + 1];
+    unsigned int keys[SETS], nacked, i;
+    uint64_t tags[SETS];
     size_t n = 0, nvalue;
     bool good;
 
-    for (i = 0; i < BATCH; i++) {
+    for (i = 0; i < SETS; i++) {
         keys[i] = (unsigned int)(next_random(&thread->random) % (run->nkeys / run->nwriters)) *
                       run->nwriters +
                   thread->index;
@@ -197,7 +196,7 @@ static bool write_batch(struct thread *thread, int fd, uint32_t life)
     }
     if (!send_all(fd, text, n))
         return false;
-    good = read_stored(run, fd, BATCH, &nacked);
+    good = read_stored(run, fd, SETS, &nacked);
     for (i = 0; i < nacked; i++)
         atomic_store(&run->acked[keys[i]], tags[i]);
     atomic_fetch_add(&run->writes, nacked);
@@ -265,12 +264,10 @@ static void *filler(void *argument)
 struct ask {
     unsigned int nkeys, keys[KEYS_MAX];
     uint64_t floor[KEYS_MAX]; /* the tag that was acknowledged when it was sent */
-    bool answered;
 };
 
 struct batch {
     struct ask asks[BATCH];
-    uint16_t id; /* of the first */
     uint32_t life, base, need;
 };
 
@@ -284,7 +281,6 @@ static void send_ask(struct thread *thread, int fd, struct ask *ask, uint16_t id
     ask->nkeys = next_random(&thread->random) % 2
                      ? 1
                      : 1 + (unsigned int)(next_random(&thread->random) % run->most);
-    ask->answered = false;
     n += (size_t)sprintf(text + n, "get");
     for (i = 0; i < ask->nkeys; i++) {
         ask->keys[i] = (unsigned int)(next_random(&thread->random) % run->nkeys);
@@ -332,36 +328,28 @@ static void check_answer(struct run *run, const struct batch *batch, const struc
     atomic_fetch_add_explicit(&run->reads, ask->nkeys, memory_order_relaxed);
 }
 
-/* Receives what comes of a batch; several datagrams to a reply are the server's, and skipped. */
-static void receive_batch(struct run *run, int fd, struct batch *batch)
+/* Sends requests and receives what comes of them. */
+static void read_batch(struct thread *thread, int fd, uint16_t id, struct batch *batch)
 {
-    unsigned int left = BATCH, index;
-    char in[2048];
-    ssize_t n;
+    struct flight flight = {.id = id, .waiting = FLIGHT_ALL};
+    struct run *run = thread->run;
+    char text[2048];
+    size_t ntext;
+    int i;
 
-    while (left > 0) {
-        n = recv(fd, in, sizeof(in) - 1, 0);
-        if (n < 0) {
-            atomic_fetch_add(&run->lost, left);
-            return;
-        }
-        in[n] = '\0';
-        index = (uint16_t)(((unsigned char)in[0] << 8 | (unsigned char)in[1]) - batch->id);
-        if (n < FRAME || index >= BATCH || batch->asks[index].answered)
-            continue;
-        batch->asks[index].answered = true;
-        left--;
-        if (in[4] == 0 && in[5] == 1)
-            check_answer(run, batch, &batch->asks[index], in + FRAME, (size_t)n - FRAME);
-    }
+    for (i = 0; i < BATCH; i++)
+        send_ask(thread, fd, &batch->asks[i], (uint16_t)(id + i));
+    while ((i = flight_receive(&flight, fd, text, sizeof(text), &ntext)) >= 0)
+        check_answer(run, batch, &batch->asks[i], text, ntext);
+    atomic_fetch_add(&run->lost, (unsigned int)__builtin_popcount(flight.waiting));
 }
 
 /* Asks until the life is over. */
 static void read_life(struct thread *thread, int fd, uint32_t life)
 {
     struct run *run = thread->run;
-    struct batch batch = {.id = (uint16_t)next_random(&thread->random), .life = life};
-    unsigned int i;
+    struct batch batch = {.life = life};
+    uint16_t id = (uint16_t)next_random(&thread->random);
 
     while (!atomic_load(&run->stop) && atomic_load(&run->life) == life) {
         batch.base = atomic_load(&run->base);
@@ -369,10 +357,8 @@ static void read_life(struct thread *thread, int fd, uint32_t life)
         /* Written before the life is: of this one or of one before. */
         if (atomic_load(&run->life) != life)
             return;
-        for (i = 0; i < BATCH; i++)
-            send_ask(thread, fd, &batch.asks[i], (uint16_t)(batch.id + i));
-        receive_batch(run, fd, &batch);
-        batch.id = (uint16_t)(batch.id + BATCH);
+        read_batch(thread, fd, id, &batch);
+        id = (uint16_t)(id + BATCH);
     }
 }
 

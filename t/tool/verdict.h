@@ -8,6 +8,12 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+
+enum {
+    FRAME = 8,  /* of a datagram */
+    BATCH = 16, /* requests of a reader in flight */
+};
 
 /* xorshift64 (Marsaglia, Journal of Statistical Software 8, 2003); its state is not 0. */
 static inline uint64_t next_random(uint64_t *state)
@@ -43,6 +49,45 @@ __attribute__((format(printf, 2, 3))) static inline void report(_Atomic uint64_t
     vfprintf(stderr, format, args);
     fprintf(stderr, "\n");
     va_end(args);
+}
+
+/* A reader's requests in flight. */
+struct flight {
+    uint16_t id;      /* of the first; those of the others follow */
+    uint32_t waiting; /* a bit for each that is not answered */
+};
+
+#define FLIGHT_ALL ((1u << BATCH) - 1)
+
+/*
+ * The next answer: which request's it is, and its text, NUL-terminated. -1: all are answered, or
+ * nothing came for as long as the socket waits. A reply of several datagrams is the server's; it
+ * is skipped.
+ */
+static inline int flight_receive(struct flight *flight, int fd, char *text, size_t size,
+                                 size_t *ntext)
+{
+    unsigned char frame[FRAME];
+    struct iovec parts[] = {{frame, FRAME}, {text, size - 1}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    unsigned int index;
+    ssize_t n;
+
+    while (flight->waiting) {
+        n = recvmsg(fd, &message, 0);
+        if (n < 0)
+            return -1;
+        index = (uint16_t)((frame[0] << 8 | frame[1]) - flight->id);
+        if (n < FRAME || index >= BATCH || !(flight->waiting >> index & 1))
+            continue;
+        flight->waiting &= ~(1u << index);
+        if (frame[4] != 0 || frame[5] != 1)
+            continue;
+        *ntext = (size_t)n - FRAME;
+        text[*ntext] = '\0';
+        return (int)index;
+    }
+    return -1;
 }
 
 #endif
