@@ -33,13 +33,13 @@ static __always_inline int tc_is_foreign(struct __sk_buff *skb)
     const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
     const void *ip = data + FRAME_IP;
 
-    if (ip + IP6_BYTES + 4 > end || LOAD16(data + 12) != skb->protocol)
+    if (ip + IP4_BYTES + 4 > end || LOAD16(data + 12) != skb->protocol)
         return 0;
     if (skb->protocol == TYPE_IP4)
         return LOAD8(ip + 9) != PROTOCOL_UDP ||
                (LOAD8(ip) == 0x45 && LOAD16(ip + IP4_BYTES + 2) != control.port);
-    return skb->protocol == TYPE_IP6 && LOAD8(ip + 6) == PROTOCOL_UDP &&
-           LOAD16(ip + IP6_BYTES + 2) != control.port;
+    return skb->protocol == TYPE_IP6 && ip + IP6_BYTES + 4 <= end &&
+           (LOAD8(ip + 6) != PROTOCOL_UDP || LOAD16(ip + IP6_BYTES + 2) != control.port);
 }
 
 SEC("tc")

@@ -271,6 +271,13 @@ static void test_foreign(struct lab *lab, enum loader_program program)
         ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: %s is none of ours",
            names[program], rows[i].what);
     }
+    for (i = 0; i < 2; i++) { /* as short as they get, where nothing pads them */
+        request(&frame, "ack.");
+        frame_shape(&frame, &(struct shape){.v6 = i});
+        frame.bytes[i ? 20 : 23] = IPPROTO_TCP;
+        ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: a segment without data is not, %s",
+           names[program], i ? "IPv6" : "IPv4");
+    }
     lab->control->port = 0;
     request(&frame, "get hit\r\n");
     ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: nothing is, with no port set",
