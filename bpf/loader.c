@@ -79,6 +79,7 @@ static bool in_user_namespace(void)
 
 static void explain_load(int rc, char *log, char *error, size_t nerror)
 {
+    const char *word = last_word(log), *gap = word[0] ? "; " : "";
     char missing[64];
 
     missing_capabilities(missing, sizeof(missing));
@@ -96,13 +97,13 @@ static void explain_load(int rc, char *log, char *error, size_t nerror)
     else if (rc == -EPERM || rc == -EACCES)
         snprintf(error, nerror,
                  "the kernel forbids loading BPF programs (%s): lockdown, a seccomp filter or a "
-                 "container's policy; %s",
-                 strerror(-rc), last_word(log));
+                 "container's policy%s%s",
+                 strerror(-rc), gap, word);
     else
         snprintf(error, nerror,
                  "this kernel does not take the programs (%s): Linux 5.18 with "
-                 "CONFIG_BPF_SYSCALL is needed; %s",
-                 strerror(-rc), last_word(log));
+                 "CONFIG_BPF_SYSCALL is needed%s%s",
+                 strerror(-rc), gap, word);
 }
 
 static size_t guard_list_size(const struct loader_guard *guard)

@@ -111,6 +111,26 @@ def detached_by_somebody():
 
 
 @tap.case
+def replaced_by_somebody():
+    """The link stays, with another program in it."""
+    for mode in ("native", "skb"):
+        with Changing(*FILTER, mode=mode) as m:
+            program = m.program()
+            other = netns.replace(program, "sv0", m.pair.server)
+            tap.ok(other not in (0, program), "there was another program, " + mode)
+            m.becomes("it is noticed and ours put back, " + mode, detached=1, reattached=1,
+                      sv0__state="up")
+            m.said("somebody has detached the XDP program", 1, "which is said once")
+            tap.is_(m.program(), program, "it is the same program")
+            m.same(b"get k\r\n", HIT, "after that, " + mode)
+            for detached in (2, 3):
+                netns.replace(program, "sv0", m.pair.server)
+                m.becomes("again", detached=detached)
+            m.becomes("the third time: given up", sv0__state="given_up", sv0__xdp="none")
+            tap.is_(netns.xdp_mode("sv0", m.pair.server), None, "nothing is attached")
+
+
+@tap.case
 def another_program_in_our_place():
     with Changing(*FILTER) as m:
         program = m.program()

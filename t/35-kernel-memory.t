@@ -133,6 +133,8 @@ def it_runs_short():
 
         tap.ok(server.wait_for(grows), "when there is memory again it grows")
         tap.like(m.server.log(), "^bmc: there is memory for maps again", "which is said too")
+        m.tcp.ask(b"stats reset\r\n")
+        tap.is_(m.counts()["maps_refused"], 0, "`stats reset` sets the count of refusals back")
     group.close()
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Which interfaces the kernel path takes, how, and what is said of those that refuse."""
+import errno
 import os
 import re
 import sys
@@ -86,6 +87,26 @@ def several_interfaces():
         with ground.start("bmc=sv0,mode=native,optional", "-o", "bmc=sv2") as machine:
             stored(machine)
             served(machine, "10.77.2.1", "one of -o beside one of -X")
+
+
+@tap.case
+def other_names():
+    """An interface may have several."""
+    with Ground(links=2) as ground:
+        ground.sh("ip link property add dev sv0 altname front")
+        with ground.start("bmc=front,bmc=sv0,bmc=sv1", "-v", host="10.77.1.1") as machine:
+            tap.is_(machine.stats("bmc")["interfaces"], "2", "one of two names is one interface")
+            stored(machine)
+            served(machine, "10.77.0.1", "it is attached to")
+            ground.sh("ip link del sv0")
+            tap.ok(server.wait_for(lambda: machine.stats("bmc")["sv0:state"] == "gone"), "it goes")
+            os.close(ground.pair.passes.pop(0))
+            ground.pair.add_link(0)
+            tap.ok(server.wait_for(lambda: machine.stats("bmc")["sv0:state"] == "up"),
+                   "and comes without the other name: it is attached to again")
+            tap.ok("is called" not in machine.log(), "no name has changed")
+            tap.is_(machine.log().count("answering for 3 IPv4"), 2,
+                    "with -v each change is said once")
 
 
 @tap.case
@@ -217,6 +238,33 @@ def missing_rights():
         with ground.start("bmc=sv9,optional") as machine:
             tap.like(machine.stats("bmc")["reason"], "there is no interface sv9",
                      "an interface that is not there is a reason too")
+
+
+# Ends with what a filter of seccomp(2) makes of bpf(2), as in many containers.
+DENIED = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+code = b"".join(struct.pack("HBBI", *words) for words in (
+    (0x20, 0, 0, 0), (0x15, 0, 1, int(sys.argv[1])), (0x06, 0, 0, 0x50000 | int(sys.argv[2])),
+    (0x06, 0, 0, 0x7fff0000)))
+code = ctypes.create_string_buffer(code, len(code))
+program = struct.pack("HxxxxxxQ", 4, ctypes.addressof(code))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 # PR_SET_NO_NEW_PRIVS
+assert libc.prctl(22, 2, program, 0, 0) == 0 # PR_SET_SECCOMP
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+
+
+@tap.case
+def kernels_and_containers_that_forbid_it():
+    with Ground() as ground:
+        for error, want in ((errno.EPERM, "forbids loading BPF programs .*container's policy$"),
+                            (errno.ENOSYS, "does not take the programs .*CONFIG_BPF_SYSCALL")):
+            prefix = [sys.executable, "-c", DENIED, str(netns.BPF_CALL), str(error)]
+            ground.refused("bmc=sv0", "(?m)^bmc: .*" + want, os.strerror(error), prefix=prefix)
+        with ground.start("bmc=sv0,optional", prefix=prefix) as machine:
+            stored(machine)
+            tap.is_(machine.udp().get(b"k"), b"v", "with `optional` it serves without")
 
 
 @tap.case

@@ -19,7 +19,9 @@ int attach_find(struct attachment *at, const char *name, char *error, size_t ner
         snprintf(error, nerror, "bmc: there is no interface %s (see `ip link`)", name);
         return -1;
     }
-    snprintf(at->name, sizeof(at->name), "%s", name);
+    /* That may be one of several names, of which the kernel tells the first with its news. */
+    if (!if_indextoname(ifindex, at->name))
+        snprintf(at->name, sizeof(at->name), "%s", name);
     loader_link_init(&at->link, (int)ifindex);
     return 0;
 }

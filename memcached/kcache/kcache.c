@@ -31,7 +31,8 @@ struct kcache {
     struct monitor *monitor;   /* NULL: nothing is attached */
     pthread_mutex_t lock;      /* of baseline */
     struct mc_counts baseline; /* what was counted before the last reset */
-    uint64_t stalls_before;    /* the same of the stalls */
+    uint64_t stalls_before;    /* the same of the stalls, */
+    uint64_t refused_before;   /* and of the maps that there was no memory for */
     struct chain_counts chain_before;
     struct kcache_chain chain; /* complete, if it is wanted */
     struct chain_settings settings;
@@ -47,15 +48,29 @@ struct mc_control *kcache_control(struct kcache *kcache)
     return loader_control(kcache->loader);
 }
 
-static int find_interfaces(struct kcache *kcache, const struct kcache_options *options, char *error,
-                           size_t nerror)
+static bool is_listed(const struct kcache *kcache, const char *name)
 {
     unsigned int i;
 
-    for (i = 0; i < options->ninterfaces; i++)
-        if (attach_find(&kcache->attached[i], options->interfaces[i], error, nerror))
+    for (i = 0; i < kcache->ninterfaces; i++)
+        if (strcmp(kcache->attached[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static int find_interfaces(struct kcache *kcache, const struct kcache_options *options, char *error,
+                           size_t nerror)
+{
+    struct attachment found = {0};
+    unsigned int i;
+
+    for (i = 0; i < options->ninterfaces; i++) {
+        if (attach_find(&found, options->interfaces[i], error, nerror))
             return -1;
-    kcache->ninterfaces = kcache->nnamed = options->ninterfaces;
+        if (!is_listed(kcache, found.name))
+            kcache->attached[kcache->ninterfaces++] = found;
+    }
+    kcache->nnamed = kcache->ninterfaces;
     return 0;
 }
 
@@ -162,16 +177,6 @@ static void let_tc_follow(struct kcache *kcache)
     for (i = 0; i < kcache->ninterfaces; i++)
         everywhere &= attach_follows(&kcache->attached[i]);
     loader_set_tc(kcache->loader, everywhere, kcache->mode == KCACHE_TC);
-}
-
-static bool is_listed(const struct kcache *kcache, const char *name)
-{
-    unsigned int i;
-
-    for (i = 0; i < kcache->ninterfaces; i++)
-        if (strcmp(kcache->attached[i].name, name) == 0)
-            return true;
-    return false;
 }
 
 static void add_automatic(struct kcache *kcache, const struct in6_addr *addresses, size_t n)
@@ -314,8 +319,9 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
     if (kcache->chain.wanted)
         chain_stats(kcache, out);
     out->stalls = pulse_stalls(&kcache->pulse) - kcache->stalls_before;
-    pthread_mutex_unlock(&kcache->lock);
     memory_stats(&kcache->memory, out);
+    out->refused_maps -= kcache->refused_before;
+    pthread_mutex_unlock(&kcache->lock);
     guard_stats(&kcache->guard, out);
     if (kcache->monitor)
         monitor_view(kcache->monitor, &out->view);
@@ -323,11 +329,15 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
 
 void kcache_reset_stats(struct kcache *kcache)
 {
+    struct kcache_stats now;
+
     pthread_mutex_lock(&kcache->lock);
     loader_counts(kcache->loader, &kcache->baseline);
     if (kcache->chain.wanted)
         loader_chain_counts(kcache->loader, &kcache->chain_before);
     kcache->stalls_before = pulse_stalls(&kcache->pulse);
+    memory_stats(&kcache->memory, &now);
+    kcache->refused_before = now.refused_maps;
     pthread_mutex_unlock(&kcache->lock);
     if (kcache->monitor)
         monitor_reset(kcache->monitor);

@@ -107,6 +107,18 @@ static size_t find_self(struct monitor *monitor, struct mc_self *self)
     return left_out;
 }
 
+/* With -v: how much of it there is now, if that is another number. */
+static void say_self(const struct monitor *monitor, const struct mc_self *self)
+{
+    const struct mc_self *before = &monitor->self;
+
+    if (self->n4 == before->n4 && self->n6 == before->n6 && self->nstations == before->nstations &&
+        self->nvlans == before->nvlans)
+        return;
+    log_at(1, "bmc: answering for %u IPv4 and %u IPv6 addresses, %u stations, %u VLANs", self->n4,
+           self->n6, self->nstations, self->nvlans);
+}
+
 /* Shows the programs who we are, if that has changed. */
 static void publish(struct monitor *monitor)
 {
@@ -123,9 +135,8 @@ static void publish(struct monitor *monitor)
     self_publish(loader_control(monitor->loader), &self);
     if (memcmp(self.vlans, monitor->self.vlans, sizeof(self.vlans)) != 0)
         monitor->vlans_changed = true;
+    say_self(monitor, &self);
     monitor->self = self;
-    log_at(1, "bmc: answering for %u IPv4 and %u IPv6 addresses, %u stations, %u VLANs", self.n4,
-           self.n6, self.nstations, self.nvlans);
     wait_for_readers();
 }
 

@@ -66,9 +66,9 @@ def sh(*words, namespace=None):
 
 # --- bpf(2), as far as a program that passes everything needs it -------------
 
-_SYS_BPF = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine, 0)
+BPF_CALL = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine, 0)
 _PROG_LOAD, _OBJ_GET_INFO_BY_FD, _PROG_QUERY, _LINK_CREATE = 5, 15, 16, 28
-_LINK_GET_FD_BY_ID, _LINK_DETACH = 30, 34
+_LINK_UPDATE, _LINK_GET_FD_BY_ID, _LINK_DETACH = 29, 30, 34
 _PROG_TYPE_XDP, _ATTACH_XDP, _TCX_INGRESS, _TCX_EGRESS = 6, 37, 46, 47
 _PROG_TYPE_SCHED_CLS = 3
 _XDP_FLAGS_SKB_MODE = 1 << 1
@@ -79,20 +79,21 @@ _PASS = struct.pack("<BBhi", 0xb7, 0, 0, 2) + struct.pack("<BBhi", 0x95, 0, 0, 0
 
 def _bpf(command, attributes):
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
-    return _call(_libc.syscall, _SYS_BPF, command, buffer, len(attributes))
+    return _call(_libc.syscall, BPF_CALL, command, buffer, len(attributes))
 
 
-def _load(kind, code, flags, name):
+def _load(kind, code, flags, name, expected=0):
     instructions = ctypes.create_string_buffer(code, len(code))
     license_ = ctypes.create_string_buffer(b"GPL")
-    return _bpf(_PROG_LOAD, struct.pack("<IIQQIIQII16s", kind, len(code) // 8,
+    return _bpf(_PROG_LOAD, struct.pack("<IIQQIIQII16sII", kind, len(code) // 8,
                                         ctypes.addressof(instructions),
-                                        ctypes.addressof(license_), 0, 0, 0, 0, flags, name))
+                                        ctypes.addressof(license_), 0, 0, 0, 0, flags, name, 0,
+                                        expected))
 
 
 def load_pass():
     """An XDP program that passes everything: its file descriptor."""
-    return _load(_PROG_TYPE_XDP, _PASS, _HAS_FRAGS, b"test_pass")
+    return _load(_PROG_TYPE_XDP, _PASS, _HAS_FRAGS, b"test_pass", _ATTACH_XDP)
 
 
 def program_id(fd):
@@ -113,8 +114,8 @@ def attach_pass(interface, namespace=None, generic=False):
             os.close(program)
 
 
-def cut(program, interface, namespace):
-    """Detaches the links of a program from one interface, as an operator would."""
+def _links(program, interface, namespace):
+    """Those that attach a program to one interface, as file descriptors."""
     with inside(namespace):
         index = socket.if_nametoindex(interface)
     for each in json.loads(sh("bpftool", "-j", "link", "show")):
@@ -124,8 +125,25 @@ def cut(program, interface, namespace):
         info = ctypes.create_string_buffer(256)
         _bpf(_OBJ_GET_INFO_BY_FD, struct.pack("<IIQ", fd, len(info), ctypes.addressof(info)))
         if struct.unpack_from("<I", info, 16)[0] == index:
-            _bpf(_LINK_DETACH, struct.pack("<I", fd))
+            yield fd
         os.close(fd)
+
+
+def cut(program, interface, namespace):
+    """Detaches the links of a program from one interface, as an operator would."""
+    for fd in _links(program, interface, namespace):
+        _bpf(_LINK_DETACH, struct.pack("<I", fd))
+
+
+def replace(program, interface, namespace):
+    """Puts a program that passes everything into its links, as only root can; its id."""
+    other = load_pass()
+    try:
+        for fd in _links(program, interface, namespace):
+            _bpf(_LINK_UPDATE, struct.pack("<IIII", fd, other, 0, 0))
+        return program_id(other)
+    finally:
+        os.close(other)
 
 
 def attach_loss(interface, namespace, one_in):
@@ -186,7 +204,7 @@ def _tcx(interface, attach_type):
         "<IIIIQIIQQQQ", socket.if_nametoindex(interface), attach_type, 0, 0,
         ctypes.addressof(ids), len(ids), 0, 0, 0, 0, 0))
     try:
-        _call(_libc.syscall, _SYS_BPF, _PROG_QUERY, attributes, len(attributes) - 1)
+        _call(_libc.syscall, BPF_CALL, _PROG_QUERY, attributes, len(attributes) - 1)
     except OSError:
         return [] # before Linux 6.6, or nothing was ever attached
     return list(ids[:struct.unpack_from("<I", attributes, 24)[0]])
@@ -217,7 +235,7 @@ class Pair:
     def __init__(self, links=1, mtu=1500):
         if os.geteuid() != 0:
             tap.skip_all("network namespaces need root")
-        if not _SYS_BPF:
+        if not BPF_CALL:
             tap.skip_all("bpf(2) has a number on this machine that this test does not know")
         name = "mc-t%d-%d" % (os.getpid(), next(_pairs))
         self.server, self.client = name + "s", name + "c"
