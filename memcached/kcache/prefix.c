@@ -56,6 +56,9 @@ bool prefix_parse(const char *text, struct prefix *out)
         return false;
     prefix.high = from_network(bytes) & prefix_mask_high(prefix.bits);
     prefix.low = from_network(bytes + 8) & prefix_mask_low(prefix.bits);
+    /* IPv4 in IPv6's clothes (RFC 4291, 2.5.5.2): its packets have none. */
+    if (prefix.six && prefix.bits >= 96 && !prefix.high && prefix.low >> 32 == 0xffff)
+        prefix = (struct prefix){.high = prefix.low << 32, .bits = prefix.bits - 96};
     *out = prefix;
     return true;
 }
