@@ -192,7 +192,7 @@ int loader_detach(struct loader_link *link)
     int rc;
 
     loader_detach_xdp(link);
-    rc = tc_detach(link);
+    rc = loader_detach_tc(link);
     loader_link_init(link, link->ifindex);
     return rc;
 }

@@ -134,6 +134,8 @@ int loader_join_dispatcher(struct loader *loader, struct loader_link *link, char
  */
 int loader_attach_tc(struct loader *loader, struct loader_link *link);
 bool loader_has_tc(const struct loader_link *link, enum loader_hook hook);
+/* 0, or -errno if a filter stays, as of loader_detach. */
+int loader_detach_tc(struct loader_link *link);
 /*
  * Of the chain, which else has nothing to say to it: nothing that was kept is valid, and nothing is
  * kept that is asked for within `ns`, and within `settle` after that.

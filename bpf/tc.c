@@ -182,7 +182,7 @@ bool tc_lost(struct loader *loader, struct loader_link *link)
     return lost;
 }
 
-int tc_detach(struct loader_link *link)
+int loader_detach_tc(struct loader_link *link)
 {
     enum loader_hook at;
     int rc = 0, result = 0;
@@ -195,6 +195,7 @@ int tc_detach(struct loader_link *link)
             close(link->tc[at].link);
         if (link->tc[at].filter)
             rc = bpf_tc_detach(&hook, &opts);
+        link->tc[at] = (struct loader_tc){.link = -1};
         result = result ? result : rc;
     }
     return result;

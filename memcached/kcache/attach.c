@@ -92,7 +92,7 @@ static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_
 
 static void say_how(const struct attachment *at, enum kcache_mode mode, int tc)
 {
-    fprintf(stderr, "bmc: %s: %s%s, %sTC %s (%s)\n", at->name,
+    fprintf(stderr, "bmc: %s: %s%s, %sTC %s (%s)%s\n", at->name,
             mode == KCACHE_TC  ? "no XDP"
             : at->link.generic ? "XDP generic"
                                : "XDP native",
@@ -100,7 +100,29 @@ static void say_how(const struct attachment *at, enum kcache_mode mode, int tc)
             at->link.main == LOADER_EGRESS ? "egress" : "ingress",
             tc                                  ? strerror(-tc)
             : at->link.tc[at->link.main].filter ? "filter"
-                                                : "tcx");
+                                                : "tcx",
+            at->tc_waits ? " once a reply finds no room" : "");
+}
+
+/*
+ * Whether TC behind XDP may be left out until a reply finds no room in a frame. It is a thirtieth
+ * of what the kernel does to receive any packet. A veth has little room; to attach a filter later
+ * there may be no right.
+ */
+static bool tc_may_wait(const struct loader *loader, const struct attachment *at,
+                        const struct link_facts *link)
+{
+    return !at->tc_wanted && at->link.xdp >= 0 && !at->link.generic && !attach_outlives(at) &&
+           !loader_is_chain(loader) && strcmp(link->kind, "veth") != 0;
+}
+
+int attach_waiting_tc(struct loader *loader, struct attachment *at)
+{
+    at->tc_wanted = true;
+    if (!at->tc_waits)
+        return 0;
+    at->tc_waits = false;
+    return loader_attach_tc(loader, &at->link);
 }
 
 bool attach_has_tc(const struct attachment *at)
@@ -143,6 +165,10 @@ int attach_interface(struct loader *loader, struct attachment *at, enum kcache_m
         attach_remove(at);
         return -1;
     }
+    /* That it can be attached is tried in any case: whether it can is said at the start. */
+    at->tc_waits = !rc && tc_may_wait(loader, at, &link);
+    if (at->tc_waits)
+        loader_detach_tc(&at->link);
     say_how(at, mode, rc);
     if (!(link.flags & IFF_UP))
         say(at, "the interface is down, and answers nothing until it is up");
@@ -164,5 +190,6 @@ void attach_remove_xdp(struct attachment *at)
 
 int attach_remove(struct attachment *at)
 {
+    at->tc_waits = false;
     return loader_detach(&at->link);
 }

@@ -20,6 +20,8 @@ struct attachment {
     char name[IF_NAMESIZE];
     struct loader_link link;
     bool hides_tags; /* takes VLAN tags off before XDP, as of when we attached */
+    bool tc_wanted;  /* a reply has found no room in a frame, */
+    bool tc_waits;   /* or none has, and so TC is not attached */
 };
 
 /* The interface of this name, nothing attached. 0, or -1 with `error`: there is none. */
@@ -31,6 +33,8 @@ int attach_find(struct attachment *at, const char *name, char *error, size_t ner
  */
 int attach_interface(struct loader *loader, struct attachment *at, enum kcache_mode mode,
                      char *error, size_t nerror);
+/* Brings TC behind XDP, where it waits, and is not to wait again. 0 or -errno. */
+int attach_waiting_tc(struct loader *loader, struct attachment *at);
 /* Whether the way of attaching is no longer right, since the interface has changed; `why` says it.
  */
 bool attach_is_unfit(const struct attachment *at, char *why, size_t nwhy);

@@ -128,7 +128,8 @@ enum kcache_state {
 
 struct kcache_interface {
     char name[16];                    /* that it has now */
-    bool xdp_native, xdp_generic, tc; /* what is attached */
+    bool xdp_native, xdp_generic, tc; /* what is attached; */
+    bool tc_waits;                    /* TC is not until a reply finds no room */
     enum kcache_state state;
 };
 

@@ -171,6 +171,39 @@ static void tell_programs(struct monitor *monitor)
         loader_distrust(monitor->loader, BLIND_S * UINT64_C(1000000000));
 }
 
+static bool tc_waits(const struct monitor *monitor)
+{
+    size_t i;
+
+    for (i = 0; i < monitor->nwatched; i++)
+        if (monitor->watched[i].at->tc_waits)
+            return true;
+    return false;
+}
+
+/* Where XDP has found no room for a reply TC is to answer, for which it has to be everywhere. */
+static void bring_tc(struct monitor *monitor)
+{
+    struct mc_counts counts;
+    size_t i;
+    int rc;
+
+    if (!tc_waits(monitor))
+        return;
+    loader_counts(monitor->loader, &counts);
+    for (i = 0; counts.count[MC_COUNT_PASS_ROOM] && i < monitor->nwatched; i++) {
+        struct attachment *at = monitor->watched[i].at;
+        bool waits = at->tc_waits;
+
+        rc = attach_waiting_tc(monitor->loader, at);
+        if (rc)
+            log_say("bmc: %s: a reply found no room, and TC ingress refuses the program: %s",
+                    at->name, strerror(-rc));
+        else if (waits)
+            log_at(1, "bmc: %s: a reply found no room: TC ingress (tcx)", at->name);
+    }
+}
+
 static bool is_complete(const struct monitor *monitor, const struct watched *watched)
 {
     bool tc = attach_has_tc(watched->at);
@@ -312,6 +345,7 @@ static void look(struct monitor *monitor)
     for (i = 0; i < monitor->nwatched; i++)
         look_at(monitor, &monitor->watched[i], now.tv_sec);
     monitor->vlans_changed = false;
+    bring_tc(monitor);
     tell_programs(monitor);
 }
 
@@ -325,6 +359,7 @@ static void view_interface(const struct watched *watched, struct kcache_interfac
     out->xdp_native = link->xdp >= 0 && !link->generic;
     out->xdp_generic = link->xdp >= 0 && link->generic;
     out->tc = attach_has_tc(watched->at);
+    out->tc_waits = watched->at->tc_waits;
     out->state = watched->state;
 }
 

@@ -91,7 +91,7 @@ static void add_interface(const struct report *out, const struct kcache_interfac
         : interface->xdp_generic ? "generic"
                                  : "none");
     snprintf(key, sizeof(key), "%s:tc", interface->name);
-    add(out, key, "%s", interface->tc ? "yes" : "no");
+    add(out, key, "%s", interface->tc ? "yes" : interface->tc_waits ? "waits" : "no");
     snprintf(key, sizeof(key), "%s:state", interface->name);
     add(out, key, "%s", states[interface->state]);
 }

@@ -6,6 +6,7 @@ XDP_TX on a veth reaches its peer only if that has a program too.
 """
 import contextlib
 import ctypes
+import fcntl
 import itertools
 import json
 import os
@@ -239,7 +240,7 @@ class Pair:
             tap.skip_all("bpf(2) has a number on this machine that this test does not know")
         name = "mc-t%d-%d" % (os.getpid(), next(_pairs))
         self.server, self.client = name + "s", name + "c"
-        self.passes = []
+        self.passes, self.relays = [], []
         for namespace in (self.server, self.client):
             try:
                 sh("ip", "netns", "add", namespace)
@@ -250,11 +251,18 @@ class Pair:
         for i in range(links):
             self.add_link(i, mtu)
 
-    def add_link(self, i, mtu=1500):
+    def make(self, i, mtu):
         # Station addresses without a byte that would end a key: see 34-kernel-wrong-answers.t.
         sh("ip", "link", "add", "sv%d" % i, "mtu", mtu, "address", "02:4d:43:00:01:%02x" % (64 + i),
            "netns", self.server, "type", "veth", "peer", "name", "cl%d" % i, "mtu", mtu,
            "address", "02:4d:43:00:02:%02x" % (64 + i), "netns", self.client)
+        try:
+            self.passes.append(attach_pass("cl%d" % i, self.client))
+        except OSError as error:
+            tap.skip_all("no XDP program on a veth: %s" % error)
+
+    def add_link(self, i, mtu=1500):
+        self.make(i, mtu)
         for namespace, interface, last in ((self.server, "sv%d" % i, 1),
                                            (self.client, "cl%d" % i, 2)):
             sh("ip", "address", "add", "10.77.%d.%d/24" % (i, last), "dev", interface,
@@ -262,10 +270,6 @@ class Pair:
             sh("ip", "address", "add", "fd77:%d::%d/64" % (i, last), "dev", interface, "nodad",
                namespace=namespace)
             sh("ip", "link", "set", interface, "up", namespace=namespace)
-        try:
-            self.passes.append(attach_pass("cl%d" % i, self.client))
-        except OSError as error:
-            tap.skip_all("no XDP program on a veth: %s" % error)
 
     def interface(self, i=0):
         return "sv%d" % i
@@ -279,3 +283,31 @@ class Pair:
         for namespace in (self.server, self.client):
             sh("ip", "netns", "del", namespace)
             guard.remove("netns", namespace)
+
+
+_TUNSETIFF, _TAP = 0x400454ca, 0x1002 # Ethernet frames without a header of tun's own
+
+
+class TapPair(Pair):
+    """The same with tap devices, whose driver's XDP is native, and a relay for each pair."""
+
+    def make(self, i, mtu):
+        taps = [open_tap(self.server, "sv%d" % i), open_tap(self.client, "cl%d" % i)]
+        relay = os.path.join(os.environ.get("BUILDDIR", os.getcwd()), "bench", "relay")
+        # It ends with its standard input, which is ours.
+        self.passes += taps
+        self.relays.append(subprocess.Popen([relay, *map(str, taps)], stdin=subprocess.PIPE,
+                                            pass_fds=taps))
+
+    def close(self):
+        for relay in self.relays:
+            relay.communicate()
+        super().close()
+
+
+def open_tap(namespace, name):
+    """A device that lives as long as this file descriptor."""
+    with inside(namespace):
+        fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+        fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _TAP))
+    return fd

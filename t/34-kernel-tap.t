@@ -1,0 +1,95 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""TC waits behind a driver's XDP until a reply finds no room in a frame."""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import kernel
+import netns
+import server
+import tap
+from changing import Changing
+
+FILTER = ["-o", "drop_privileges"] if "no_drop_privileges" in server.run("-h")[1] else []
+LARGE = kernel.answer((b"large", b"x" * 1000))
+if not os.access("/dev/net/tun", os.W_OK):
+    tap.skip_all("no tap devices: /dev/net/tun")
+
+
+def machines(*arguments, **options):
+    m = Changing("-v", "-u", "nobody", *arguments, pair=netns.TapPair(options.get("links", 1)),
+                 **options)
+    m.tcp.set(b"large", b"x" * 1000)
+    return m
+
+
+def programs(m, i=0):
+    """What is on the hooks of TC there."""
+    return netns.tc_programs("sv%d" % i, m.pair.server)
+
+
+def waits(m):
+    """As it is without TCX, where a filter would need a right that is gone."""
+    return "(tcx)" in m.server.log()
+
+
+def answers_large(m):
+    """The kernel does, and TC of it."""
+    answer, grown = m.during(lambda: m.udp.ask(b"get large\r\n"))
+    return (answer, grown["answered_tc"]) == (LARGE, 1)
+
+
+@tap.case
+def the_first_reply_without_room():
+    with machines(*FILTER) as m:
+        if not waits(m):
+            tap.is_(m.rows()["sv0:tc"], "yes", "without TCX a filter is there from the start")
+            return
+        m.said("sv0: XDP native, TC ingress (tcx) once a reply finds no room", 1,
+               "the line at the start says that TC waits")
+        m.becomes("so do the statistics", sv0__xdp="native", sv0__tc="waits", sv0__state="up")
+        tap.is_(programs(m), [], "nothing is on TC ingress")
+        m.asked("10.77.0.1", "a reply that has room")
+        answer, grown = m.during(lambda: m.udp.ask(b"get large\r\n"))
+        tap.is_((answer, grown["answered"], grown["pass_room"]), (LARGE, 0, 1),
+                "one that has none is the server's")
+        m.becomes("then TC is there", sv0__xdp="native", sv0__tc="yes", reattached=0,
+                  interface_events=0)
+        tap.is_(len(programs(m)), 1, "on ingress")
+        tap.ok(server.wait_for(lambda: answers_large(m)), "and answers")
+        m.said("a reply found no room: TC ingress", 1, "which is said once")
+        m.cut(programs(m)[0])
+        m.becomes("detached, it is attached again", sv0__tc="yes", detached=1, reattached=1)
+        tap.ok(server.wait_for(lambda: answers_large(m)), "and answers again")
+
+
+@tap.case
+def several_interfaces():
+    with machines(links=2) as m:
+        if not waits(m):
+            return
+        m.becomes("both wait", sv0__tc="waits", sv1__tc="waits")
+        m.udp.ask(b"get large\r\n")
+        m.becomes("what one wants both get", sv0__tc="yes", sv1__tc="yes")
+        m.ip("link set sv1 netns " + m.pair.client)
+        m.becomes("one goes", sv1__state="gone", sv1__tc="no")
+        netns.sh("ip", "link", "set", "sv1", "netns", m.pair.server, namespace=m.pair.client)
+        m.ip("link set sv1 up")
+        m.becomes("when it comes back TC does not wait again", sv1__state="up", sv1__tc="yes")
+
+
+@tap.case
+def nothing_is_left():
+    for late in (False, True):
+        with machines() as m:
+            if late:
+                m.udp.ask(b"get large\r\n")
+                m.becomes("TC was asked for", sv0__tc="yes")
+            m.server.kill()
+            tap.ok(server.wait_for(lambda m=m: netns.xdp_mode("sv0", m.pair.server) is None and
+                                   not programs(m)), "kill -9 leaves no program")
+
+
+tap.run()
