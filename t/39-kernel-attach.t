@@ -136,6 +136,18 @@ def automatic():
 
 
 @tap.case
+def more_than_it_takes():
+    with Ground(links=18) as ground:
+        with ground.start("bmc=auto") as machine:
+            tap.is_(machine.stats("bmc")["interfaces"], "16", "auto takes 16 interfaces at most")
+            tap.like(machine.log(), "(?m)^bmc: sv16: there are more than 16 interfaces; left to",
+                     "and says which was too many")
+            stored(machine)
+            udp = client.Udp("10.77.17.1", machine.port)
+            tap.is_(udp.get(b"k"), b"v", "the server answers there")
+
+
+@tap.case
 def automatic_where_one_refuses():
     with Ground(links=2) as ground:
         foreign = netns.attach_pass("sv1", ground.pair.server)

@@ -181,15 +181,25 @@ static void let_tc_follow(struct kcache *kcache)
 
 static void add_automatic(struct kcache *kcache, const struct in6_addr *addresses, size_t n)
 {
-    char names[KCACHE_MAX_INTERFACES][IF_NAMESIZE], ignored[128];
+    char names[KCACHE_MAX_INTERFACES + 1][IF_NAMESIZE], ignored[128];
     size_t found, i;
 
     /* The chain has to see what is written on this machine as well. */
-    found = auto_interfaces(addresses, n, names, KCACHE_MAX_INTERFACES, kcache->chain.wanted);
-    for (i = 0; i < found && kcache->ninterfaces < KCACHE_MAX_INTERFACES; i++)
-        if (!is_listed(kcache, names[i]) && !attach_find(&kcache->attached[kcache->ninterfaces],
-                                                         names[i], ignored, sizeof(ignored)))
+    found = auto_interfaces(addresses, n, names, KCACHE_MAX_INTERFACES + 1, kcache->chain.wanted);
+    for (i = 0; i < found; i++) {
+        if (is_listed(kcache, names[i]))
+            continue;
+        if (kcache->ninterfaces == KCACHE_MAX_INTERFACES) {
+            fprintf(stderr,
+                    "bmc: %s: there are more than %d interfaces; left to the server, as all that "
+                    "follow (name those that matter)\n",
+                    names[i], KCACHE_MAX_INTERFACES);
+            return;
+        }
+        if (!attach_find(&kcache->attached[kcache->ninterfaces], names[i], ignored,
+                         sizeof(ignored)))
             kcache->ninterfaces++;
+    }
 }
 
 /* What the chain does not see is to be known. */
