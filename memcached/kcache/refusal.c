@@ -120,8 +120,8 @@ void refusal_explain(struct loader *loader, const struct link_facts *link, bool 
     if (id)
         snprintf(text, ntext,
                  "another XDP program is attached (id %u%s%s); it stays: end its owner, detach it "
-                 "(`ip link set dev %s xdp off`, a link: `bpftool link detach`), or use %sanother "
-                 "interface",
+                 "(`ip link set dev %s xdp off`, or xdpgeneric; a link: `bpftool link detach`), or "
+                 "use %sanother interface",
                  id, program[0] ? ", " : "", program, link->name,
                  loader_is_chain(loader) ? "" : "mode=tc or ");
     else if (rc == -EPERM || rc == -EACCES)
