@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -147,6 +148,17 @@ static int guard_fill(struct object *object, const struct loader_guard *guard)
         return 0;
     return bpf_map_update_elem(bpf_map__fd(object_map(object, "allowed")), &zero, guard->list,
                                BPF_ANY);
+}
+
+/* That a kernel was built with PREEMPT_RT_NEEDS_BH_LOCK, which keeps the lock, cannot be seen. */
+bool loader_is_interrupted(void)
+{
+    unsigned int major, minor;
+    struct utsname kernel;
+
+    return uname(&kernel) == 0 && strstr(kernel.version, "PREEMPT_RT") &&
+           sscanf(kernel.release, "%u.%u", &major, &minor) == 2 &&
+           (major > 6 || (major == 6 && minor >= 18));
 }
 
 /* The coarse clocks move once in a tick. */

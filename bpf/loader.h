@@ -64,6 +64,11 @@ int loader_map_table(struct loader *loader, uint32_t index, void *addr);
 
 /* Bytes of all maps when they were loaded. */
 uint64_t loader_bytes(const struct loader *loader);
+/*
+ * Whether this kernel lets a program be interrupted by another on the same CPU, which would write
+ * over what the first has in hand: PREEMPT_RT since Linux 6.18 gave up its lock for each CPU.
+ */
+bool loader_is_interrupted(void);
 /* Nanoseconds of a tick of the kernel's clock. */
 uint64_t loader_tick_ns(void);
 /* Whether it is the chain. */

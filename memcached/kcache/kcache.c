@@ -80,6 +80,12 @@ static struct loader *load(struct kcache *kcache, char *error, size_t nerror)
     struct loader *loader;
     char why[640];
 
+    if (loader_is_interrupted()) {
+        snprintf(error, nerror,
+                 "bmc: with PREEMPT_RT, from Linux 6.18 on, kernel programs interrupt each other, "
+                 "and one would answer with another's bytes: start a kernel without PREEMPT_RT");
+        return NULL;
+    }
     if (kcache->chain.wanted) {
         chain_complete(&kcache->chain);
         chain_settings(&kcache->chain, loader_tick_ns(), &kcache->settings);

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Two interfaces whose packets are handled on one CPU, by threads of which one may take it from
+ * the other. What a program has in hand lies in memory of the CPU: the kernel has to keep others
+ * from it until the program ends, or has to be refused.
+ */
+#include <arpa/inet.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kcache/self.h"
+#include "t/bpf/lab.h"
+#include "t/lib/tap.h"
+
+enum { WAKES = 4000, REPEATS = 9 }; /* keys, whose reply has room before the head of a frame */
+
+/* One who asks through a veth pair of his own. */
+struct asker {
+    int fd;
+    struct frame request, want;
+    unsigned int nright, nwrong, nlost;
+    atomic_bool stop;
+};
+
+static void asker_init(struct asker *asker, struct lab *lab, const char *interface, char letter,
+                       unsigned int nkeys)
+{
+    struct sockaddr_ll at = {.sll_family = AF_PACKET,
+                             .sll_protocol = htons(ETH_P_IP),
+                             .sll_ifindex = (int)if_nametoindex(interface)};
+    const struct timeval patience = {.tv_usec = 100000};
+    char text[64], reply[256], value[4];
+    int n = snprintf(text, sizeof(text), "get"), nreply = 0;
+    unsigned int i;
+
+    *asker = (struct asker){.fd = socket(AF_PACKET, SOCK_RAW, htons(ETH_P_IP))};
+    if (asker->fd < 0 || bind(asker->fd, (struct sockaddr *)(void *)&at, sizeof(at)) ||
+        setsockopt(asker->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &(int){1}, sizeof(int)) ||
+        setsockopt(asker->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)))
+        skip_all("cannot listen to a veth");
+    memset(value, letter, sizeof(value));
+    lab_put(lab, &letter, 1, value, sizeof(value));
+    for (i = 0; i < nkeys; i++) {
+        n += snprintf(text + n, sizeof(text) - (size_t)n, " %c", letter);
+        nreply += snprintf(reply + nreply, sizeof(reply) - (size_t)nreply,
+                           "VALUE %c 0 4\r\n%.4s\r\n", letter, value);
+    }
+    n += snprintf(text + n, sizeof(text) - (size_t)n, "\r\n");
+    nreply += snprintf(reply + nreply, sizeof(reply) - (size_t)nreply, "END\r\n");
+    frame_request(&asker->request, text, (size_t)n);
+    memcpy(asker->request.bytes, &(uint64_t){LAB_STATION}, 6);
+    frame_answer(&asker->want, &asker->request, reply, (size_t)nreply);
+}
+
+static void ask(struct asker *asker)
+{
+    struct frame out;
+    ssize_t n = -1;
+
+    if (send(asker->fd, asker->request.bytes, asker->request.n, 0) > 0)
+        n = recv(asker->fd, out.bytes, sizeof(out.bytes), 0);
+    out.n = n > 0 ? (size_t)n : 0;
+    if (!out.n)
+        asker->nlost++;
+    else if (frame_answers(&out, &asker->request, &asker->want))
+        asker->nright++;
+    else if (asker->nwrong++ == 0)
+        frame_dump("wrong", &out);
+}
+
+/* id: of a thread, 0: this one. */
+static bool on_first_cpu(pid_t id, int policy)
+{
+    struct sched_param param = {.sched_priority = policy == SCHED_FIFO ? 10 : 0};
+    cpu_set_t cpus;
+
+    CPU_ZERO(&cpus);
+    CPU_SET(0, &cpus);
+    return sched_setaffinity(id, sizeof(cpus), &cpus) == 0 &&
+           sched_setscheduler(id, policy, &param) == 0;
+}
+
+/* Gives an interface's packets a thread of their own. */
+static bool give_thread(const char *interface, int policy)
+{
+    char command[128];
+    FILE *found;
+    pid_t id = 0;
+
+    snprintf(command, sizeof(command),
+             "echo 1 >/sys/class/net/%s/threaded && grep -l '^napi/%s-' /proc/[0-9]*/comm | "
+             "tr -dc 0-9",
+             interface, interface);
+    found = popen(command, "re");
+    if (found && fscanf(found, "%d", &id) != 1)
+        id = 0;
+    if (found)
+        pclose(found);
+    return id && on_first_cpu(id, policy);
+}
+
+static void *keep_asking(void *arg)
+{
+    struct asker *asker = arg;
+
+    if (on_first_cpu(0, SCHED_OTHER))
+        while (!atomic_load(&asker->stop))
+            ask(asker);
+    return NULL;
+}
+
+/* Wakes again and again, at any moment of the other's. */
+static void *ask_between(void *arg)
+{
+    struct asker *asker = arg;
+    unsigned int i;
+
+    if (!on_first_cpu(0, SCHED_FIFO))
+        return NULL;
+    for (i = 0; i < WAKES; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 20000 + i * 7919 % 60000}, NULL);
+        ask(asker);
+    }
+    return NULL;
+}
+
+static void test_between(struct lab *lab, unsigned int nkeys)
+{
+    struct asker other, urgent;
+    pthread_t threads[2];
+
+    lab_clear(lab);
+    asker_init(&other, lab, "oc1", 'a', nkeys);
+    asker_init(&urgent, lab, "oc3", 'b', nkeys);
+    pthread_create(&threads[0], NULL, keep_asking, &other);
+    pthread_create(&threads[1], NULL, ask_between, &urgent);
+    pthread_join(threads[1], NULL);
+    atomic_store(&other.stop, true);
+    pthread_join(threads[0], NULL);
+    diag("%u and %u right, %u and %u wrong, %u and %u lost", other.nright, urgent.nright,
+         other.nwrong, urgent.nwrong, other.nlost, urgent.nlost);
+    ok(other.nright && urgent.nright, "gets of %u keys: both are answered", nkeys);
+    ok((!other.nwrong && !urgent.nwrong) || loader_is_interrupted(),
+       "nobody gets what is the other's, or the server refuses this kernel");
+    close(other.fd);
+    close(urgent.fd);
+}
+
+/* Two pairs, whose even ends answer, and hand their packets to threads. */
+static void make_pairs(struct lab *lab, struct loader_link links[4])
+{
+    char name[8];
+    int i;
+
+    if (system("ip link add oc0 type veth peer name oc1 && "
+               "ip link add oc2 type veth peer name oc3") != 0)
+        skip_all("cannot make veth pairs");
+    for (i = 0; i < 4; i++) {
+        snprintf(name, sizeof(name), "oc%d", i);
+        loader_link_init(&links[i], (int)if_nametoindex(name));
+        if (loader_attach_xdp(lab->loader, &links[i], false))
+            skip_all("cannot attach native XDP to veth");
+    }
+    if (system("for i in 0 1 2 3; do ip link set oc$i up; done") != 0)
+        skip_all("cannot raise a veth");
+    if (!give_thread("oc0", SCHED_OTHER) || !give_thread("oc2", SCHED_FIFO))
+        skip_all("cannot give an interface a thread");
+}
+
+int main(void)
+{
+    static const struct mc_self self = {
+        .n4 = 1, .nstations = 1, .v4 = {__builtin_bswap32(LAB_SERVER)}, .stations = {LAB_STATION}};
+    struct loader_link links[4];
+    struct lab lab;
+    int i;
+
+    if (geteuid() != 0 || unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 ||
+        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        mount("sys", "/sys", "sysfs", 0, NULL))
+        skip_all("needs root");
+    lab_open(&lab, 256);
+    self_publish(lab.control, &self);
+    make_pairs(&lab, links);
+    test_between(&lab, 1);
+    test_between(&lab, REPEATS);
+    for (i = 0; i < 4; i++)
+        loader_detach(&links[i]);
+    lab_close(&lab);
+    return done();
+}
