@@ -55,7 +55,7 @@ static int attach_native(struct loader *loader, struct attachment *at, enum kcac
         return -EDOM;
     rc = loader_attach_xdp(loader, &at->link, false);
     if (rc)
-        refusal_explain(loader, link, false, rc, why, nwhy);
+        rc = refusal_explain(loader, link, false, rc, why, nwhy);
     else if (peer == VETH_DEAF)
         say(at, "replies are dropped until the other end of this veth has an XDP program");
     return rc;
@@ -81,13 +81,11 @@ static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_
         rc = attach_native(loader, at, mode, link, why, nwhy);
         if (!rc || mode == KCACHE_NATIVE || rc == -EBUSY || rc == -EEXIST)
             return rc;
-        if (rc != -EOPNOTSUPP || strcmp(link->kind, "bond") == 0)
+        if (rc != -EOPNOTSUPP)
             say(at, why);
     }
     rc = loader_attach_xdp(loader, &at->link, true);
-    if (rc)
-        refusal_explain(loader, link, true, rc, why, nwhy);
-    return rc;
+    return rc ? refusal_explain(loader, link, true, rc, why, nwhy) : 0;
 }
 
 static void say_how(const struct attachment *at, enum kcache_mode mode, int tc)

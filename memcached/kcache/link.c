@@ -75,6 +75,8 @@ static void read_link(const struct nlmsghdr *header, struct link_facts *out)
     out->lower_is_away = netns != NULL;
     out->netns = attribute_u32(netns);
     out->master = (int)attribute_u32(find(list, n, IFLA_MASTER));
+    out->mtu_max = attribute_u32(find(list, n, IFLA_MAX_MTU));
+    attribute_text(find(list, n, IFLA_PARENT_DEV_NAME), out->device, sizeof(out->device));
     out->native_xdp = attribute_u32(find_inside(find(list, n, IFLA_XDP), IFLA_XDP_DRV_PROG_ID));
 }
 

@@ -24,6 +24,8 @@ struct link_facts {
     uint32_t native_xdp; /* id of the program in the driver, 0: none */
     bool hides_tags;     /* takes VLAN tags out of the frames that the driver shows to XDP */
     bool lro;            /* joins segments */
+    uint32_t mtu_max;    /* 0: unknown */
+    char device[32];     /* what the driver drives: "virtio0"; "": unknown */
     char driver[32];     /* "": unknown */
 };
 

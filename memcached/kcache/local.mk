@@ -12,6 +12,7 @@ kcache_srcs += memcached/kcache/report.c
 kcache_srcs += memcached/kcache/refusal.c memcached/kcache/refusal.h
 kcache_srcs += memcached/kcache/self.c memcached/kcache/self.h
 kcache_srcs += memcached/kcache/veth.c memcached/kcache/veth.h
+kcache_srcs += memcached/kcache/virtio.c memcached/kcache/virtio.h
 kcache_srcs += memcached/kcache/machine.c memcached/kcache/machine.h
 kcache_srcs += memcached/kcache/monitor.c memcached/kcache/monitor.h
 kcache_srcs += memcached/kcache/rtnetlink.c memcached/kcache/rtnetlink.h

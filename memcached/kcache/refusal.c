@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kcache/virtio.h"
+
 enum { REASON_MAX = 256 };
 
 /* What to do, by the words that drivers use for their reasons: `before` NAME `after`. */
@@ -14,6 +16,10 @@ static const struct {
     const char *word; /* in any case */
     const char *before, *after;
 } remedies[] = {
+    {"while host is implementing", "the host can switch it off, or leave it to this end, for ",
+     " (qemu: `ctrl_guest_offloads=on`)"},
+    {"any_header_sg", "the host has to make ",
+     " a device of virtio 1.0 (qemu: `disable-modern=off`)"},
     {"mtu", "lower the MTU: `ip link set dev ", " mtu 1500`"},
     {"single page", "lower the MTU: `ip link set dev ", " mtu 1500`"},
     {"gro_hw", "`ethtool -K ", " rx-gro-hw off lro off`"},
@@ -61,6 +67,12 @@ bool refusal_of_native(const struct link_facts *link, char *text, size_t ntext)
     bool veth = strcmp(link->kind, "veth") == 0;
     char vlan[IF_NAMESIZE];
 
+    if (virtio_is_blind(link)) {
+        snprintf(text, ntext,
+                 "its driver (virtio_net) takes native XDP and never runs it while the device has "
+                 "no mergeable receive buffers; the host can give it them (qemu: `mrg_rxbuf=on`)");
+        return true;
+    }
     if ((!link->hides_tags && !veth) || !link_has_vlan(link->ifindex, vlan))
         return false;
     if (veth)
@@ -90,19 +102,23 @@ static bool explain_master(const struct link_facts *link, char *text, size_t nte
     return true;
 }
 
-static void explain_words(struct loader *loader, const struct link_facts *link, bool generic,
-                          int rc, char *text, size_t ntext)
+/* The stack's words, not a driver's; with none there is no more to tell. */
+static bool is_without_xdp(int rc, const char *reason)
 {
-    char reason[REASON_MAX];
+    return rc == -EOPNOTSUPP &&
+           (!reason[0] || strcasestr(reason, "underlying driver does not support XDP"));
+}
+
+static void explain_words(const struct link_facts *link, bool generic, int rc, const char *reason,
+                          char *text, size_t ntext)
+{
     bool named = !generic && link->driver[0];
 
-    link_try_xdp(link->ifindex, loader_program_fd(loader, LOADER_XDP),
-                 generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE, reason, sizeof(reason));
     snprintf(text, ntext, "%s%s%s%s refuses %s XDP: %s", generic ? "the kernel" : "its driver",
              named ? " (" : "", named ? link->driver : "", named ? ")" : "",
              generic ? "generic" : "native", reason[0] ? reason : strerror(-rc));
     if (!reason[0] && link->lro)
-        snprintf(reason, sizeof(reason), "lro");
+        reason = "lro";
     if (reason[0])
         add_remedy(link->name, reason, text, ntext);
     else
@@ -111,25 +127,35 @@ static void explain_words(struct loader *loader, const struct link_facts *link, 
                  "(`dmesg | tail`)");
 }
 
-void refusal_explain(struct loader *loader, const struct link_facts *link, bool generic, int rc,
-                     char *text, size_t ntext)
+int refusal_explain(struct loader *loader, const struct link_facts *link, bool generic, int rc,
+                    char *text, size_t ntext)
 {
-    char program[16];
+    char program[16], reason[REASON_MAX];
     uint32_t id = loader_xdp_present(link->ifindex, program);
 
-    if (id)
+    if (id) {
         snprintf(text, ntext,
                  "another XDP program is attached (id %u%s%s); it stays: end its owner, detach it "
                  "(`ip link set dev %s xdp off`, or xdpgeneric; a link: `bpftool link detach`), or "
                  "use %sanother interface",
                  id, program[0] ? ", " : "", program, link->name,
                  loader_is_chain(loader) ? "" : "mode=tc or ");
-    else if (rc == -EPERM || rc == -EACCES)
+        return rc;
+    }
+    if (rc == -EPERM || rc == -EACCES) {
         snprintf(text, ntext, "attaching needs CAP_NET_ADMIN and CAP_BPF");
-    else if (rc == -EOPNOTSUPP && !generic && !link->master && strcmp(link->kind, "bond") != 0)
+        return rc;
+    }
+    if (explain_master(link, text, ntext))
+        return rc;
+    link_try_xdp(link->ifindex, loader_program_fd(loader, LOADER_XDP),
+                 generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE, reason, sizeof(reason));
+    if (!generic && is_without_xdp(rc, reason)) {
         snprintf(text, ntext,
                  "its driver%s%s%s has no XDP; leave out mode=native to use the generic one",
                  link->driver[0] ? " (" : "", link->driver, link->driver[0] ? ")" : "");
-    else if (!explain_master(link, text, ntext))
-        explain_words(loader, link, generic, rc, text, ntext);
+        return -EOPNOTSUPP;
+    }
+    explain_words(link, generic, rc, reason, text, ntext);
+    return rc == -EOPNOTSUPP ? -EINVAL : rc;
 }

@@ -1,0 +1,228 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Native XDP in the drivers of network cards: virtio_net, and vmxnet3.
+
+For t/kernels/run, whose machine has the cards of t/kernels/nics. The server has one end of a
+cable, this process the other.
+"""
+import json
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "..", "lib"))
+import client
+import identical
+import kernel
+import netns
+import server
+import tap
+from kernel import answer
+
+client.SECONDS *= tap.SLOW
+RELEASE = tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2])
+OUTSIDE = "outside" # the namespace where cards are that nobody has
+SIX = "fd77:0::1"
+# What the frame grows by goes where the driver has room: the last at its head, the first behind it.
+SIZES = (0, 1, 31, 100, *range(150, 250), 300, 700, 1000, 1300, 1350)
+NATIVE = ["plain", "queues", "remedied", "small"] + (["vmxnet3"] if RELEASE >= (6, 6) else [])
+
+
+def cables():
+    """The names in t/kernels/nics, in its order."""
+    with open(os.path.join(os.environ["SRCDIR"], "t/kernels/nics"), encoding="ascii") as file:
+        return [line.split()[0] for line in file if not line.startswith("#")]
+
+
+class Cards(netns.Pair):
+    """Two machines. Their first link is a cable between network cards, others are veths."""
+
+    def __init__(self, cable, links=1, mtu=1500):
+        self.number = cables().index(cable) + 1
+        super().__init__(links, mtu)
+
+    def add_link(self, i, mtu=1500):
+        if i:
+            super().add_link(i)
+            return
+        for end, namespace, name in ((1, self.server, "sv0"), (2, self.client, "cl0")):
+            station = "02:4d:43:00:%02x:%02x" % (self.number, end)
+            if not server.wait_for(lambda: self.take(station, namespace, name)):
+                raise RuntimeError("no card " + station)
+            for words in (("link", "set", name, "mtu", mtu, "up"),
+                          ("address", "add", "10.77.0.%d/24" % end, "dev", name),
+                          ("address", "add", "fd77:0::%d/64" % end, "dev", name, "nodad")):
+                netns.sh("ip", *words, namespace=namespace)
+
+    @staticmethod
+    def take(station, namespace, name):
+        """Whether the card was there: a namespace that has gone gives it back in its own time."""
+        for card in json.loads(netns.sh("ip", "-json", "link", namespace=OUTSIDE)):
+            if card["address"] == station:
+                netns.sh("ip", "link", "set", card["ifname"], "netns", namespace, "name", name,
+                         namespace=OUTSIDE)
+                return True
+        return False
+
+    def close(self):
+        netns.enter(OUTSIDE) # or this process would keep the client's card
+        super().close()
+
+
+def machines(cable, *arguments, links=1, mtu=1500, **options):
+    return kernel.Machines(*arguments, pair=Cards(cable, links, mtu), links=links, on=1,
+                           listen="0.0.0.0,[::]", **options)
+
+
+def mode(m):
+    return netns.xdp_mode("sv0", m.pair.server), m.tcp.stats("bmc")["sv0:xdp"]
+
+
+def asked(m, name, hosts=("10.77.0.1", SIX), sizes=SIZES):
+    """Each value is told rightly, and by the kernel."""
+    for host in hosts:
+        m.udp.close()
+        m.udp = client.Udp(host, m.server.port)
+        for size in sizes:
+            m.tcp.set(b"key%d" % size, b"v" * size)
+        wrong = [size for size in sizes if not holds(m, b"key%d" % size, b"v" * size)]
+        tap.is_(wrong, [], "%s, %s: %d values are answered by the kernel" % (name, host,
+                                                                           len(sizes)))
+        tap.ok(holds(m, b"none", None), "%s, %s: a miss" % (name, host))
+        m.same(b"set k 0 0 1\r\nv\r\n", b"STORED\r\n", "%s, %s: a set" % (name, host), kernel=False)
+
+
+def holds(m, key, value):
+    try:
+        return m.holds(key, value)
+    except TimeoutError:
+        m.udp.next_id()
+        return False
+
+
+@tap.case
+def served():
+    for cable in NATIVE:
+        with machines(cable) as m:
+            tap.like(m.server.log(), r"\Abmc: sv0: XDP native, TC ingress \(\w+\)\n\Z",
+                     "%s: a line says that it is native, no other" % cable)
+            tap.is_(mode(m), ("native", "native"), "%s: so it is" % cable)
+            asked(m, cable)
+            m.tcp.set(b"large", b"x" * 5000)
+            m.same(b"get large\r\n", answer((b"large", b"x" * 5000)),
+                   "%s: an answer of several datagrams" % cable, kernel=False)
+            m.tcp.set(b"huge", bytes(1000000))
+            tap.is_(m.tcp.get(b"huge"), bytes(1000000), "%s: a megabyte over TCP and back" % cable)
+            m.server.kill()
+            tap.ok(server.wait_for(lambda: netns.xdp_mode("sv0", m.pair.server) is None),
+                   "%s: kill -9: no program is left" % cable)
+            m.start()
+            tap.ok(m.holds(b"large", None), "%s: the next server begins anew" % cable)
+
+
+@tap.case
+def the_same_bytes():
+    for cable, cases in (("queues", identical.ALL), ("small", identical.ALL[:1]),
+                         ("vmxnet3", identical.ALL[:1])):
+        if cable in NATIVE:
+            with machines(cable, "-m", "256", links=2) as m:
+                for case in cases:
+                    case(m)
+
+
+@tap.case
+def down_and_up():
+    with machines("queues") as m:
+        for number in range(3):
+            netns.sh("ip", "link", "set", "sv0", "down", namespace=m.pair.server)
+            tap.is_(netns.xdp_mode("sv0", m.pair.server), "native", "down: the program stays")
+            netns.sh("ip", "link", "set", "sv0", "up", namespace=m.pair.server)
+            netns.sh("ip", "address", "replace", "fd77:0::1/64", "dev", "sv0", "nodad",
+                     namespace=m.pair.server)
+            asked(m, "up again, %d" % number, hosts=("10.77.0.1",), sizes=(0, 100, 200, 1000))
+
+
+@tap.case
+def channels():
+    with machines("queues") as m:
+        for combined in (1, 2):
+            netns.sh("ethtool", "-L", "sv0", "combined", combined, namespace=m.pair.server)
+            asked(m, "%d channels, set while it serves" % combined, sizes=(0, 100, 200, 1000))
+
+
+VLANS = """
+link add link {below} name v100 type vlan id 100
+link add link {below} name v200 type vlan proto 802.1ad id 200
+link set v200 up
+link add link v200 name v200.100 type vlan id 100
+address add 10.88.1.{last}/24 dev v100
+address add 10.88.2.{last}/24 dev v200.100
+link set v100 up
+link set v200.100 up
+"""
+
+
+@tap.case
+def vlans():
+    with machines("queues", mode="native") as m:
+        for namespace, below, last in ((m.pair.server, "sv0", 1), (m.pair.client, "cl0", 2)):
+            for line in VLANS.format(below=below, last=last).strip().splitlines():
+                netns.sh("ip", *line.split(), namespace=namespace)
+        tap.ok(server.wait_for(lambda: m.tcp.stats("bmc")["addresses_ipv4"] == "4"),
+               "VLANs come")
+        asked(m, "tags in the frame", hosts=("10.88.1.1", "10.88.2.1", "10.77.0.1"))
+        tap.is_(mode(m), ("native", "native"), "with which the driver stays native")
+
+
+def refused(cable, say, name, mtu=1500):
+    """mode=native ends with the driver's words and what helps; without it the server says them,
+    and goes on by generic XDP."""
+    pair = Cards(cable, mtu=mtu)
+    port = server.free_port(pair.server)
+    status, _, error = server.run("-p", port, "-U", port, "-l", "0.0.0.0", "-X",
+                                  "bmc=sv0,mode=native", namespace=pair.server)
+    tap.is_(status, 71, "%s: mode=native ends the server" % name)
+    tap.like(error, r"\Abmc: sv0: %s\n\Z" % say, "%s: it is said why, and what to do" % name)
+    tap.is_(netns.xdp_mode("sv0", pair.server), None, "%s: no program is left" % name)
+    netns.enter(pair.client)
+    with server.Server("-X", "bmc=sv0,mode=native,optional", namespace=pair.server,
+                       host=pair.address()) as alone:
+        tap.like(alone.stats("bmc")["reason"], say, "%s: `optional` keeps it as a reason" % name)
+        tap.is_(alone.udp().get(b"none"), None, "%s: and serves" % name)
+    with kernel.Machines(pair=pair, listen="0.0.0.0,[::]") as m:
+        tap.like(m.server.log(), r"\Abmc: sv0: %s\nbmc: sv0: XDP generic, .*\n\Z" % say,
+                 "%s: without mode=native the same words, and generic" % name)
+        asked(m, name, sizes=(0, 100, 200, 1000))
+
+
+@tap.case
+def refusals():
+    refused("fixed", r"its driver \(virtio_net\) refuses native XDP: .*GRO_HW/CSUM first; the host "
+            ".*for sv0 .*`ctrl_guest_offloads=on`.", "offloads that only the host can switch off")
+    refused("legacy", r"its driver \(virtio_net\) refuses native XDP: .*any_header_sg required; "
+            "the host has to make sv0 .*`disable-modern=off`.", "a device of before virtio 1.0")
+    for cable in ("big", "wide"):
+        refused(cable, r"its driver \(virtio_net\) takes native XDP and never runs it .*"
+                "`mrg_rxbuf=on`.", "buffers of many pages: %s" % cable)
+
+
+@tap.case
+def large_frames():
+    """Multi-buffer XDP is in virtio_net since Linux 6.3, not in vmxnet3."""
+    cards = {"queues": RELEASE >= (6, 3), "vmxnet3": False}
+    for cable in [name for name in cards if name in NATIVE]:
+        if not cards[cable]:
+            refused(cable, r"its driver \(v\w+\) refuses native XDP: .*MTU.*; lower the MTU: `ip link "
+                    "set dev sv0 mtu 1500`", "%s: MTU 9000" % cable, mtu=9000)
+            continue
+        with machines(cable, mtu=9000) as m:
+            tap.is_(mode(m), ("native", "native"), "%s: MTU 9000: native" % cable)
+            asked(m, "%s: MTU 9000" % cable)
+            keys = b" ".join(b"%0100d" % i for i in range(60))
+            m.same(b"get %s k\r\n" % keys, answer((b"k", b"v")),
+                   "%s: MTU 9000: a request of 6,000 bytes" % cable, kernel=False)
+
+
+netns.sh("ip", "netns", "attach", OUTSIDE, 1)
+tap.run(300)
