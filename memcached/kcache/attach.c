@@ -41,6 +41,12 @@ static bool native_serves(const struct link_facts *link, enum veth_peer peer, ch
                  "dropped");
         return false;
     }
+    if (peer == VETH_HIDDEN) {
+        snprintf(why, nwhy,
+                 "whether the other end of this veth has an XDP program, without which native "
+                 "replies are dropped, cannot be seen from here");
+        return false;
+    }
     return !refusal_of_native(link, why, nwhy);
 }
 
@@ -49,9 +55,10 @@ static int attach_native(struct loader *loader, struct attachment *at, enum kcac
                          const struct link_facts *link, char *why, size_t nwhy)
 {
     enum veth_peer peer = veth_peer(at->link.ifindex);
+    bool follows = peer == VETH_DEAF || peer == VETH_HIDDEN;
     int rc;
 
-    if (!native_serves(link, peer, why, nwhy) && (mode == KCACHE_AUTO || peer != VETH_DEAF))
+    if (!native_serves(link, peer, why, nwhy) && (mode == KCACHE_AUTO || !follows))
         return -EDOM;
     rc = loader_attach_xdp(loader, &at->link, false);
     if (rc)

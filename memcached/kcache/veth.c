@@ -11,5 +11,7 @@ enum veth_peer veth_peer(int ifindex)
 
     if (link_read(ifindex, &link) || strcmp(link.kind, "veth") != 0)
         return VETH_NOT;
-    return !link_read_lower(&link, &peer) && peer.native_xdp ? VETH_LISTENS : VETH_DEAF;
+    if (link_read_lower(&link, &peer))
+        return VETH_HIDDEN;
+    return peer.native_xdp ? VETH_LISTENS : VETH_DEAF;
 }

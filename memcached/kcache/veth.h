@@ -12,7 +12,8 @@
 enum veth_peer {
     VETH_NOT,     /* not a veth interface, or nobody knows */
     VETH_LISTENS, /* its peer has a native XDP program */
-    VETH_DEAF,    /* its peer has none, or is where we may not look */
+    VETH_DEAF,    /* its peer has none */
+    VETH_HIDDEN,  /* its peer is where we may not look */
 };
 
 enum veth_peer veth_peer(int ifindex);
