@@ -226,6 +226,55 @@ def not_ours():
             raw.close()
 
 
+def put_others_behind(pair, behind):
+    """sv0 becomes the port of a bridge, and `behind` is reached by another port of it, and by
+    routing."""
+    def ip(text, namespace=pair.server):
+        netns.sh("ip", *text.split(), namespace=namespace)
+    ip("link add br0 type bridge")
+    ip("link set br0 up")
+    ip("address flush dev sv0")
+    ip("link set sv0 master br0")
+    ip("address add 10.77.0.1/24 dev br0")
+    ip("link add bridged type veth peer name b0 netns " + behind)
+    ip("link set bridged master br0 up")
+    ip("link add routed type veth peer name r0 netns " + behind)
+    ip("address add 10.66.0.1/24 dev routed")
+    ip("link set routed up")
+    for text in ("address add 10.77.0.3/24 dev b0", "link set b0 up",
+                 "address add 10.66.0.3/24 dev r0", "link set r0 up"):
+        ip(text, behind)
+    ip("route add 10.66.0.0/24 via 10.77.0.1", pair.client)
+    with netns.inside(pair.server), open("/proc/sys/net/ipv4/ip_forward", "w",
+                                         encoding="ascii") as file:
+        file.write("1")
+
+
+@tap.case
+def bridged_and_routed():
+    behind = netns.Pair(links=0)
+    for mode in ("native", "tc"):
+        with machines(lambda pair: put_others_behind(pair, behind.client), mode=mode) as m:
+            for host in "10.77.0.1", "10.66.0.1":
+                asked(m, host, "%s, of a machine that bridges and routes, %s" % (host, mode),
+                      [(b"get k\r\n", answer((b"k", b"v")))])
+            with netns.inside(behind.client):
+                other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                other.bind(("0.0.0.0", m.server.port))
+                other.settimeout(5)
+            for host, how in ("10.77.0.3", "bridged"), ("10.66.0.3", "routed"):
+                udp = client.Udp(host, m.server.port)
+                got, grown = m.during(lambda udp=udp: (udp.send(b"get k\r\n"),
+                                                       other.recv(2000)[8:])[1])
+                tap.is_((got, grown["answered"], grown["packets_seen"]), (b"get k\r\n", 0, 0),
+                        "what is only %s arrives there, %s" % (how, mode))
+                udp.close()
+            other.close()
+            for name in "b0", "r0":
+                netns.sh("ip", "link", "del", name, namespace=behind.client)
+    behind.close()
+
+
 # --- large frames --------------------------------------------------------------------
 
 @tap.case
