@@ -666,9 +666,14 @@ int server_run(const struct options *options)
     build_flash(&server);
     build_store(&server);
     build_commands(&server);
-    build_net(&server);
-    attach_kernel_path(&server);
+    if (!options->socket_path) {
+        build_net(&server);
+        attach_kernel_path(&server);
+    }
     drop_privileges(&server);
+    if (options->socket_path) {
+        build_net(&server); /* the file is the user's, who else could not connect */
+    }
     if (options->pid_file) {
         sandbox_write_pid(options->pid_file);
     }

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Unix sockets: -s and -a."""
 import os
+import pwd
 import socket
 import stat
 import sys
@@ -43,6 +44,22 @@ def it_has_the_mode_that_was_asked_for():
             tap.ok(stat.S_ISSOCK(got.st_mode), "the path is a socket")
             tap.is_(oct(stat.S_IMODE(got.st_mode)), oct(mode),
                     "its mode with %s" % (" ".join(arguments) or "no -a"))
+
+
+@tap.case
+def it_is_the_users():
+    """As in memcached, which makes it as the user of -u."""
+    if os.geteuid() != 0:
+        return
+    path = os.path.join(server.scratch(), "sock")
+    with server.Server(unix=path):
+        tap.is_(os.stat(path).st_uid, pwd.getpwnam(server.USER).pw_uid,
+                "the socket belongs to the user of -u")
+    closed = os.path.join(server.scratch(), "closed")
+    os.mkdir(closed, 0o755)
+    status, _, err = server.run("-s", os.path.join(closed, "sock"))
+    tap.ok(status not in (0, None) and "Permission denied" in err,
+           "who has to be allowed to make one there")
 
 
 @tap.case
