@@ -84,8 +84,11 @@ static void find_image(struct restart *restart)
     rel_time last;
 
     restart->image = read_file(restart->meta_path, &restart->nimage);
-    if (!restart->image) {
+    if (!restart->image && errno == ENOENT) {
         log_say("[restart] no metadata save file, starting with a clean cache");
+    } else if (!restart->image) {
+        log_say("[restart] cannot read %s: %s, starting with a clean cache", restart->meta_path,
+                strerror(errno));
     } else if (!store_image_clock(image_of(restart), &base_unix, &last)) {
         log_say("[restart] corrupt metadata file %s, starting with a clean cache",
                 restart->meta_path);

@@ -138,6 +138,16 @@ def shutdown_graceful_keeps_the_items():
 
 
 @tap.case
+def what_cannot_be_read_is_said():
+    path = memory_file()
+    os.mkdir(path + ".meta")
+    with started(path) as memcached:
+        tap.ok("cannot read %s.meta: Is a directory, starting with a clean cache" % path
+               in memcached.log(), "what cannot be read is not taken for what is not there")
+        tap.is_(memcached.stream().get(b"foo"), None, "and the server serves")
+
+
+@tap.case
 def a_file_that_does_not_fit_is_refused():
     for what, arguments, words in (("another -m", ("-m", "128"), "the memory limit has changed"),
                                    ("another -f", ("-f", "1.5"), "the slab classes have changed"),
