@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """./run and the systemd unit: what a newcomer and an operator start."""
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -75,9 +76,31 @@ def run_starts_the_server():
         tap.like(text, r"-u nobody", "as root it adds the user to run as")
 
 
-def unit_value(name):
-    with open(os.path.join(SRCDIR, "packaging", "memcached.service"), encoding="utf-8") as unit:
-        return re.search(r"^%s=(.*)$" % name, unit.read(), re.M).group(1)
+def unit_text(name="memcached.service"):
+    with open(os.path.join(SRCDIR, "packaging", name), encoding="utf-8") as unit:
+        return unit.read()
+
+
+def under_the_unit(*words, **options):
+    """A server with the unit's capabilities and no others."""
+    rows = re.findall(r"^CapabilityBoundingSet=(.*)$", unit_text(), re.M)
+    wanted = " ".join(rows).lower().replace("cap_", "").split()
+    prefix = ("setpriv", "--bounding-set", "-all," + ",".join("+" + c for c in wanted),
+              "--inh-caps", "-all", "--no-new-privs")
+    return server.Server(*words, prefix=prefix, **options)
+
+
+def on_lo():
+    with open(os.path.join(BUILDDIR, "config.h"), encoding="utf-8") as config:
+        return ("-X", "bmc=lo") if "#define ENABLE_BMC 1" in config.read() else ()
+
+
+def users_folder():
+    """As the unit makes its own."""
+    path = os.path.join(server.scratch(), "state")
+    os.mkdir(path, 0o755)
+    os.chown(path, pwd.getpwnam(server.USER).pw_uid, 0)
+    return path
 
 
 @tap.case
@@ -85,35 +108,47 @@ def the_unit_allows_what_the_kernel_path_needs():
     if not ROOT:
         tap.diag("not root: a capability cannot be taken away")
         return
-    wanted = unit_value("CapabilityBoundingSet").lower().replace("cap_", "").split()
-    prefix = ("setpriv", "--bounding-set", "-all," + ",".join("+" + c for c in wanted),
-              "--inh-caps", "-all", "--no-new-privs")
-    with open(os.path.join(BUILDDIR, "config.h"), encoding="utf-8") as config:
-        words = ("-X", "bmc=lo") if "#define ENABLE_BMC 1" in config.read() else ()
-    memcached = server.Server(*words, prefix=prefix)
-    c = memcached.stream()
-    tap.is_(c.ask(b"set k 0 0 1\r\nv\r\n"), b"STORED\r\n",
-            "the server starts with the unit's capabilities and no others")
-    with open("/proc/%d/status" % memcached.pid, encoding="utf-8") as status:
-        effective = re.search(r"^CapEff:\s*(\w+)$", status.read(), re.M).group(1)
-    tap.is_(int(effective, 16) & ~(1 << CAP_BPF), 0,
-            "when it serves it has kept none of them, but the one that its heap grows by")
-    memcached.stop()
+    with under_the_unit(*on_lo()) as memcached:
+        c = memcached.stream()
+        tap.is_(c.ask(b"set k 0 0 1\r\nv\r\n"), b"STORED\r\n",
+                "the server starts with the unit's capabilities and no others")
+        with open("/proc/%d/status" % memcached.pid, encoding="utf-8") as status:
+            sets = dict(re.findall(r"^Cap(\w+):\s*(\w+)$", status.read(), re.M))
+        tap.is_(int(sets["Eff"], 16) & ~(1 << CAP_BPF), 0,
+                "when it serves it has kept none of them, but the one that its heap grows by")
+        tap.ok(not on_lo() or int(sets["Bnd"], 16) == 0, "and can get none")
 
 
 @tap.case
-def systemd_accepts_the_unit():
+def the_unit_allows_what_else_it_names():
+    if not ROOT:
+        return
+    path = os.path.join(users_folder(), "items")
+    with under_the_unit("-e", path, "-P", path + ".pid", *on_lo()) as memcached:
+        memcached.stream().set(b"kept", b"v")
+        tap.ok(os.path.exists(path + ".pid"), "-P writes where the user may")
+        memcached.signal(signal.SIGUSR1)
+        memcached.wait()
+    with under_the_unit("-e", path, *on_lo()) as memcached:
+        tap.is_(memcached.stream().get(b"kept"), b"v", "-e takes over what the user has left")
+    with under_the_unit(unix=os.path.join(users_folder(), "sock")) as memcached:
+        tap.is_(memcached.stream().set(b"k", b"v"), b"STORED\r\n", "-s makes its socket there")
+
+
+@tap.case
+def systemd_accepts_the_units():
     if not shutil.which("systemd-analyze"):
         tap.diag("there is no systemd here")
         return
-    with tempfile.TemporaryDirectory() as where:
-        path = os.path.join(where, "memcached.service")
-        with open(os.path.join(SRCDIR, "packaging", "memcached.service"),
-                  encoding="utf-8") as unit, open(path, "w", encoding="utf-8") as copy:
-            copy.write(unit.read().replace("/usr/local/bin/memcached", "/bin/true"))
-        done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True,
-                              text=True, check=False)
-    tap.is_((done.returncode, done.stderr), (0, ""), "systemd-analyze finds nothing wrong in it")
+    for name in ("memcached.service", "bmc.service"):
+        with tempfile.TemporaryDirectory() as where:
+            path = os.path.join(where, name)
+            with open(path, "w", encoding="utf-8") as copy:
+                copy.write(re.sub("/usr/local/bin/[a-z]+", "/bin/true", unit_text(name)))
+            done = subprocess.run(["systemd-analyze", "verify", "--man=no", path],
+                                  capture_output=True, text=True, check=False)
+        tap.is_((done.returncode, done.stderr), (0, ""),
+                "systemd-analyze finds nothing wrong in %s" % name)
 
 
 tap.run()
