@@ -2,10 +2,12 @@
 bench_common = bench/options.c bench/options.h bench/items.c bench/items.h bench/pick.c \
     bench/pick.h bench/keys.h
 
+bench_workers = bench/workers.c bench/workers.h bench/hist.c bench/hist.h
+
 noinst_PROGRAMS += bench/udpload bench/tcpload bench/relay bench/inject
-bench_udpload_SOURCES = bench/udpload.c bench/hist.c bench/hist.h $(bench_common)
+bench_udpload_SOURCES = bench/udpload.c $(bench_workers) $(bench_common)
 bench_udpload_LDADD = -lm
-bench_tcpload_SOURCES = bench/tcpload.c bench/hist.c bench/hist.h $(bench_common)
+bench_tcpload_SOURCES = bench/tcpload.c $(bench_workers) $(bench_common)
 bench_tcpload_LDADD = -lm
 bench_relay_SOURCES = bench/relay.c bench/options.c bench/options.h
 bench_inject_SOURCES = bench/inject.c bench/packet.c bench/packet.h $(bench_common)

@@ -21,11 +21,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bench/hist.h"
 #include "bench/items.h"
 #include "bench/keys.h"
 #include "bench/options.h"
 #include "bench/pick.h"
+#include "bench/workers.h"
 
 enum { MAX_DEPTH = 1024, MAX_THREADS = 64, EVENTS = 256, READ_BYTES = 1 << 16 };
 enum { SPIN_NS = 50000, MAX_WAIT_NS = 10000000 };
@@ -87,14 +87,8 @@ struct connection {
     struct bytes in, out;
 };
 
-struct result {
-    uint64_t sent, hits, misses, stored, errors, wrong;
-    uint64_t elapsed_ns;
-    struct hist latency;
-};
-
 struct worker {
-    pthread_t thread;
+    struct worker_base base;
     const struct options *options;
     const struct items *items;
     struct pick pick;
@@ -105,7 +99,6 @@ struct worker {
     uint64_t depth, interval_ns, start_ns, end_ns;
     int epoll;
     char *expected;
-    struct result result;
 };
 
 /* Room for n more bytes behind the end. */
@@ -167,7 +160,7 @@ static void add_request(struct worker *worker, struct connection *connection, ui
     request->set = (double)(worker->random >> 11) * 0x1p-53 < worker->options->sets;
     out->end += request->set ? items_set(worker->items, request->index, "", room)
                              : items_get(worker->items, request->index, room);
-    worker->result.sent++;
+    worker->base.result.sent++;
 }
 
 /* Bytes of the reply at the start of the buffer, 0 when it is not complete. */
@@ -204,7 +197,7 @@ static void take_reply(struct worker *worker, struct connection *connection, con
                        size_t n, uint64_t now)
 {
     struct request *request = &connection->window[connection->oldest++ % MAX_DEPTH];
-    struct result *result = &worker->result;
+    struct result *result = &worker->base.result;
 
     if (memcmp(text, "VALU", 4) == 0)
         result->hits++;
@@ -258,7 +251,7 @@ static void send_due(struct worker *worker, uint64_t now)
     uint64_t due = (now - worker->start_ns) / worker->interval_ns + 1;
     size_t full = 0;
 
-    while (worker->result.sent < due && full < worker->nconnections) {
+    while (worker->base.result.sent < due && full < worker->nconnections) {
         struct connection *connection = &worker->connections[worker->turn];
 
         worker->turn = (worker->turn + 1) % worker->nconnections;
@@ -268,7 +261,7 @@ static void send_due(struct worker *worker, uint64_t now)
         }
         full = 0;
         add_request(worker, connection,
-                    worker->start_ns + worker->result.sent * worker->interval_ns);
+                    worker->start_ns + worker->base.result.sent * worker->interval_ns);
         flush(worker, connection);
     }
 }
@@ -294,7 +287,7 @@ static void pin(uint64_t cpu)
 /* Without a rate: for a reply. With one: until the next request is due, unless that is soon. */
 static int wait_for_events(struct worker *worker, struct epoll_event *events, uint64_t now)
 {
-    uint64_t due = worker->start_ns + worker->result.sent * worker->interval_ns;
+    uint64_t due = worker->start_ns + worker->base.result.sent * worker->interval_ns;
     struct timespec timeout = {0};
 
     if (!worker->interval_ns)
@@ -342,7 +335,7 @@ static void *work(void *arg)
         if (worker->interval_ns && now < worker->end_ns)
             send_due(worker, now);
     }
-    worker->result.elapsed_ns = worker->end_ns - worker->start_ns;
+    worker->base.result.elapsed_ns = worker->end_ns - worker->start_ns;
     return NULL;
 }
 
@@ -385,41 +378,6 @@ static void worker_fini(struct worker *worker)
     free(worker->expected);
 }
 
-static void merge(struct result *into, const struct result *from)
-{
-    into->sent += from->sent;
-    into->hits += from->hits;
-    into->misses += from->misses;
-    into->stored += from->stored;
-    into->errors += from->errors;
-    into->wrong += from->wrong;
-    if (from->elapsed_ns > into->elapsed_ns)
-        into->elapsed_ns = from->elapsed_ns;
-    hist_merge(&into->latency, &from->latency);
-}
-
-static void print_result(const struct options *options, const struct result *result)
-{
-    const struct hist *hist = &result->latency;
-    double seconds = (double)result->elapsed_ns * 1e-9;
-    const char *format =
-        options->json
-            ? "{\"seconds\": %.3f, \"sent\": %" PRIu64 ", \"answered\": %" PRIu64
-              ", \"answered_per_second\": %.0f, \"hits\": %" PRIu64 ", \"misses\": %" PRIu64
-              ", \"stored\": %" PRIu64 ", \"errors\": %" PRIu64 ", \"wrong\": %" PRIu64
-              ", \"mean_us\": %.2f, \"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.2f"
-              ", \"max_us\": %.2f}\n"
-            : "%.3f s: sent %" PRIu64 ", answered %" PRIu64 " (%.0f a second), hits %" PRIu64
-              ", misses %" PRIu64 ", stored %" PRIu64 ", errors %" PRIu64 ", wrong %" PRIu64
-              "\nlatency in us: mean %.2f, p50 %.2f, p99 %.2f, p99.9 %.2f, max %.2f\n";
-
-    printf(format, seconds, result->sent, hist->count, (double)hist->count / seconds, result->hits,
-           result->misses, result->stored, result->errors, result->wrong,
-           hist->count ? (double)hist->sum / (double)hist->count * 1e-3 : 0,
-           (double)hist_quantile(hist, 0.5) * 1e-3, (double)hist_quantile(hist, 0.99) * 1e-3,
-           (double)hist_quantile(hist, 0.999) * 1e-3, (double)hist->max * 1e-3);
-}
-
 static void check_options(const struct options *options)
 {
     if (pick_kind(options->dist) < 0)
@@ -440,27 +398,17 @@ static int run(const struct options *options, const struct items *items,
                const struct sockaddr_in *address)
 {
     struct worker *workers = calloc(options->threads, sizeof(*workers));
-    struct result *total = calloc(1, sizeof(*total));
-    bool bad;
+    bool good;
 
-    if (!workers || !total)
+    if (!workers)
         fail("out of memory");
     for (unsigned int i = 0; i < options->threads; i++)
         worker_init(&workers[i], options, items, address, i);
-    for (unsigned int i = 0; i < options->threads; i++) {
-        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
-            fail("cannot start a thread");
-    }
-    for (unsigned int i = 0; i < options->threads; i++) {
-        pthread_join(workers[i].thread, NULL);
-        merge(total, &workers[i].result);
+    good = workers_run(workers, sizeof(*workers), options->threads, work, options->json);
+    for (unsigned int i = 0; i < options->threads; i++)
         worker_fini(&workers[i]);
-    }
-    print_result(options, total);
-    bad = total->wrong || total->errors || !total->latency.count;
     free(workers);
-    free(total);
-    return bad;
+    return !good;
 }
 
 int main(int argc, char **argv)

@@ -23,11 +23,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/hist.h"
 #include "bench/items.h"
 #include "bench/keys.h"
 #include "bench/options.h"
 #include "bench/pick.h"
+#include "bench/workers.h"
 
 enum {
     BATCH = 32,
@@ -94,12 +94,6 @@ struct lane {
     struct slot slots[SLOTS];
 };
 
-struct result {
-    uint64_t sent, hits, misses, errors, wrong, lost, late;
-    uint64_t elapsed_ns;
-    struct hist latency;
-};
-
 struct buffers {
     char bytes[BATCH][DATAGRAM_MAX];
     struct iovec iov[BATCH];
@@ -107,7 +101,7 @@ struct buffers {
 };
 
 struct worker {
-    pthread_t thread;
+    struct worker_base base;
     const struct options *options;
     const struct items *items;
     struct pick pick;
@@ -117,7 +111,6 @@ struct worker {
     uint64_t outstanding, limit, interval_ns, start_ns, end_ns;
     struct buffers in, out;
     char *expected; /* one whole reply, for --verify */
-    struct result result;
 };
 
 static void buffers_init(struct buffers *buffers)
@@ -150,7 +143,7 @@ static void drop_lost(struct worker *worker, struct lane *lane, uint64_t limit)
                 return;
             slot->busy = false;
             worker->outstanding--;
-            worker->result.lost++;
+            worker->base.result.lost++;
         }
         lane->oldest++;
     }
@@ -171,7 +164,7 @@ static bool reply_is_right(struct worker *worker, const struct slot *slot, const
 
 static void take_reply(struct worker *worker, struct lane *lane, const char *bytes, size_t n)
 {
-    struct result *result = &worker->result;
+    struct result *result = &worker->base.result;
     uint16_t frame[4];
     struct slot *slot;
 
@@ -229,7 +222,7 @@ static void fill_request(struct worker *worker, struct lane *lane, size_t i, uin
 /* Sends up to `n` requests from one socket; what the socket does not take waits. */
 static void send_requests(struct worker *worker, struct lane *lane, size_t n, uint64_t now)
 {
-    struct result *result = &worker->result;
+    struct result *result = &worker->base.result;
     uint32_t room = SLOTS - (lane->next - lane->oldest);
     int sent;
 
@@ -255,7 +248,7 @@ static void send_requests(struct worker *worker, struct lane *lane, size_t n, ui
 /* How many requests should leave now. */
 static size_t due_requests(const struct worker *worker, uint64_t now)
 {
-    uint64_t sent = worker->result.sent, n;
+    uint64_t sent = worker->base.result.sent, n;
 
     if (now >= worker->end_ns || sent >= worker->limit)
         return 0;
@@ -280,7 +273,7 @@ static void wait_for_reply(struct worker *worker, uint64_t now)
     struct timespec timeout;
 
     if (worker->interval_ns)
-        next = worker->start_ns + worker->result.sent * worker->interval_ns;
+        next = worker->start_ns + worker->base.result.sent * worker->interval_ns;
     if (next <= now)
         return;
     if (next > now + 1000000)
@@ -321,7 +314,8 @@ static void *work(void *arg)
     }
     checked = now = worker->start_ns = now_ns();
     worker->end_ns = now + (uint64_t)(worker->options->seconds * 1e9);
-    while ((now < worker->end_ns && worker->result.sent < worker->limit) || worker->outstanding) {
+    while ((now < worker->end_ns && worker->base.result.sent < worker->limit) ||
+           worker->outstanding) {
         if (!turn(worker, &lane, now))
             wait_for_reply(worker, now);
         now = now_ns();
@@ -331,7 +325,8 @@ static void *work(void *arg)
         for (size_t i = 0; i < worker->nlanes; i++)
             drop_lost(worker, &worker->lanes[i], now - timeout);
     }
-    worker->result.elapsed_ns = (now < worker->end_ns ? now : worker->end_ns) - worker->start_ns;
+    worker->base.result.elapsed_ns =
+        (now < worker->end_ns ? now : worker->end_ns) - worker->start_ns;
     return NULL;
 }
 
@@ -368,44 +363,6 @@ static void worker_fini(struct worker *worker)
     free(worker->expected);
 }
 
-static void merge(struct result *into, const struct result *from)
-{
-    into->sent += from->sent;
-    into->hits += from->hits;
-    into->misses += from->misses;
-    into->errors += from->errors;
-    into->wrong += from->wrong;
-    into->lost += from->lost;
-    into->late += from->late;
-    if (from->elapsed_ns > into->elapsed_ns)
-        into->elapsed_ns = from->elapsed_ns;
-    hist_merge(&into->latency, &from->latency);
-}
-
-static void print_result(const struct options *options, const struct result *result)
-{
-    const struct hist *hist = &result->latency;
-    double seconds = (double)result->elapsed_ns * 1e-9;
-    double rate = seconds > 0 ? (double)hist->count / seconds : 0;
-    double mean = hist->count ? (double)hist->sum / (double)hist->count * 1e-3 : 0;
-    const char *format =
-        options->json
-            ? "{\"seconds\": %.3f, \"sent\": %" PRIu64 ", \"answered\": %" PRIu64
-              ", \"answered_per_second\": %.0f, \"hits\": %" PRIu64 ", \"misses\": %" PRIu64
-              ", \"errors\": %" PRIu64 ", \"wrong\": %" PRIu64 ", \"lost\": %" PRIu64
-              ", \"late\": %" PRIu64 ", \"mean_us\": %.2f, \"p50_us\": %.2f, \"p99_us\": %.2f"
-              ", \"p999_us\": %.2f, \"max_us\": %.2f}\n"
-            : "%.3f s: sent %" PRIu64 ", answered %" PRIu64 " (%.0f a second), hits %" PRIu64
-              ", misses %" PRIu64 ", errors %" PRIu64 ", wrong %" PRIu64 ", lost %" PRIu64
-              ", late %" PRIu64
-              "\nlatency in us: mean %.2f, p50 %.2f, p99 %.2f, p99.9 %.2f, max %.2f\n";
-
-    printf(format, seconds, result->sent, hist->count, rate, result->hits, result->misses,
-           result->errors, result->wrong, result->lost, result->late, mean,
-           (double)hist_quantile(hist, 0.5) * 1e-3, (double)hist_quantile(hist, 0.99) * 1e-3,
-           (double)hist_quantile(hist, 0.999) * 1e-3, (double)hist->max * 1e-3);
-}
-
 static void check_options(const struct options *options)
 {
     if (pick_kind(options->dist) < 0)
@@ -424,27 +381,17 @@ static int run(const struct options *options, const struct items *items,
                const struct sockaddr_in *address)
 {
     struct worker *workers = calloc(options->threads, sizeof(*workers));
-    struct result *total = calloc(1, sizeof(*total));
-    bool bad;
+    bool good;
 
-    if (!workers || !total)
+    if (!workers)
         fail("out of memory");
     for (unsigned int i = 0; i < options->threads; i++)
         worker_init(&workers[i], options, items, address, i);
-    for (unsigned int i = 0; i < options->threads; i++) {
-        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
-            fail("cannot start a thread");
-    }
-    for (unsigned int i = 0; i < options->threads; i++) {
-        pthread_join(workers[i].thread, NULL);
-        merge(total, &workers[i].result);
+    good = workers_run(workers, sizeof(*workers), options->threads, work, options->json);
+    for (unsigned int i = 0; i < options->threads; i++)
         worker_fini(&workers[i]);
-    }
-    print_result(options, total);
-    bad = total->wrong || total->errors || !total->latency.count;
     free(workers);
-    free(total);
-    return bad;
+    return !good;
 }
 
 int main(int argc, char **argv)
