@@ -19,8 +19,10 @@ memcached = server.Server()
 
 
 def capable(option, protocol):
-    # It answers status 0 also when it could not connect, so the tests that passed are counted.
-    run = subprocess.run([PROGRAM, "-h", memcached.host, "-p", str(memcached.port), option],
+    # It answers status 0 also when it could not connect, so the tests that passed are counted. Its
+    # own patience of two seconds was too little on a busy machine.
+    run = subprocess.run([PROGRAM, "-h", memcached.host, "-p", str(memcached.port), "-t", "30",
+                          option],
                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50,
                          check=False)
     lines = (run.stdout + run.stderr).splitlines()
