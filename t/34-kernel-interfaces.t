@@ -39,18 +39,18 @@ def down_up_and_another_name():
 def another_mtu():
     """What does not fit a packet is the server's, which makes fragments."""
     with Changing(links=2, on=1) as m:
-        m.tcp.set(b"k", b"v" * 1300)
-        want = kernel.answer((b"k", b"v" * 1300))
+        m.tcp.set(b"long", b"v" * 1300)
+        want = kernel.answer((b"long", b"v" * 1300))
 
         def answered(mtu, by_kernel):
             m.ip("link set sv0 mtu %d" % mtu)
-            tap.ok(server.wait_for(lambda: m.by_kernel(b"get k\r\n") == (want, by_kernel)),
+            tap.ok(server.wait_for(lambda: m.by_kernel(b"get long\r\n") == (want, by_kernel)),
                    "MTU %d: by the %s" % (mtu, "kernel" if by_kernel else "server"))
 
         answered(1300, False)
         answered(1500, True)
         m.ip("link set sv1 mtu 1300")
-        m.same(b"get k\r\n", want, "an interface without the programs does not matter")
+        m.same(b"get long\r\n", want, "an interface without the programs does not matter")
 
 
 @tap.case

@@ -166,11 +166,12 @@ def mtu():
             for host, headers in ((small.pair.address(), 28), ("fd77:0::1", 48)):
                 small.udp.close()
                 small.udp = client.Udp(host, small.server.port)
-                most = 1280 - headers - 8 - len(answer((b"k", b"v" * 1000))) + 1000
+                most = 1280 - headers - 8 - len(answer((b"short", b"v" * 1000))) + 1000
                 for size in (most, most + 1, 1360):
-                    small.tcp.set(b"k", b"v" * size)
-                    small.same(b"get k\r\n", answer((b"k", b"v" * size)), "of %s at MTU 1280, %s: "
-                               "%d bytes" % (host, mode, size), kernel=size == most)
+                    small.tcp.set(b"short", b"v" * size)
+                    small.same(b"get short\r\n", answer((b"short", b"v" * size)),
+                               "of %s at MTU 1280, %s: %d bytes" % (host, mode, size),
+                               kernel=size == most)
 
 
 @tap.case

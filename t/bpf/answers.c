@@ -207,7 +207,7 @@ static void test_mtu(struct lab *lab, enum loader_program program)
         lab->control->packet_over = mtus[i] + 1;
         most = payload_max(lab);
         for (n = 0; n <= 1400 && one; n += n + 100 > most && n < most ? 1 : 37)
-            one = get_one(lab, program, "\r\n", 3, n);
+            one = get_one(lab, program, "\r\n", 16, n);
         for (n = 2; n <= 20 && many; n++)
             many = get_many(lab, program, n, 16, 90 + n, " ");
         many = many && miss_one(lab, program, 16);

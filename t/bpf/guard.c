@@ -592,13 +592,13 @@ static void test_time(void)
 
 /* --- amplification= --------------------------------------------------------------- */
 
-/* The text of a reply with a value of that size. */
+/* The text of a reply with a value of that size; the key is long enough to be answered in place. */
 static size_t reply_of(char *out, size_t nout, size_t nvalue)
 {
     static char value[2048];
 
     memset(value, 'v', sizeof(value));
-    return (size_t)snprintf(out, nout, "VALUE big 0 %zu\r\n%.*s\r\nEND\r\n", nvalue, (int)nvalue,
+    return (size_t)snprintf(out, nout, "VALUE large 0 %zu\r\n%.*s\r\nEND\r\n", nvalue, (int)nvalue,
                             value);
 }
 
@@ -616,24 +616,25 @@ static bool boundary(struct lab *lab, enum loader_program program, unsigned int 
     memset(value, 'v', sizeof(value));
     request_from(&frame, LAB_CLIENT, text);
     lab_clear(lab);
-    lab_put(lab, "big", 3, value, nvalue);
+    lab_put(lab, "large", 5, value, nvalue);
     n = reply_of(reply, sizeof(reply), nvalue);
     right = n == room && lab_answers(lab, program, &frame, reply, n);
     lab_clear(lab);
-    lab_put(lab, "big", 3, value, nvalue + 1);
+    lab_put(lab, "large", 5, value, nvalue + 1);
     return right && lab_passes(lab, program, &frame, MC_COUNT_PASS_AMPLIFICATION);
 }
 
 static void test_three_times(struct lab *lab, enum loader_program program)
 {
-    ok(boundary(lab, program, 3, "get big\r\n") && boundary(lab, program, 3, "get no big none\r\n"),
+    ok(boundary(lab, program, 3, "get large\r\n") &&
+           boundary(lab, program, 3, "get no large none\r\n"),
        "%s: amplification=3: of one key or several, up to that and no byte beyond", names[program]);
 }
 
 static void test_thirty_times(struct lab *lab, enum loader_program program)
 {
-    ok(boundary(lab, program, 30, "get big\r\n") &&
-           boundary(lab, program, 30, "get no big none\r\n"),
+    ok(boundary(lab, program, 30, "get large\r\n") &&
+           boundary(lab, program, 30, "get no large none\r\n"),
        "%s: amplification=30: the same", names[program]);
 }
 
