@@ -5,13 +5,13 @@
 For t/kernels/run, whose machine has the cards of t/kernels/nics. The server has one end of a
 cable, this process the other.
 """
-import json
 import os
 import re
 import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "lib"))
+import cards
 import client
 import identical
 import kernel
@@ -22,54 +22,14 @@ from kernel import answer
 
 client.SECONDS *= tap.SLOW
 RELEASE = tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2])
-OUTSIDE = "outside" # the namespace where cards are that nobody has
 SIX = "fd77:0::1"
 # What the frame grows by goes where the driver has room: the last at its head, the first behind it.
 SIZES = (0, 1, 31, 100, *range(150, 250), 300, 700, 1000, 1300, 1350)
 NATIVE = ["plain", "queues", "remedied", "small"] + (["vmxnet3"] if RELEASE >= (6, 6) else [])
 
 
-def cables():
-    """The names in t/kernels/nics, in its order."""
-    with open(os.path.join(os.environ["SRCDIR"], "t/kernels/nics"), encoding="ascii") as file:
-        return [line.split()[0] for line in file if not line.startswith("#")]
-
-
-class Cards(netns.Pair):
-    """Two machines. Their first link is a cable between network cards, others are veths."""
-
-    def __init__(self, cable, links=1, mtu=1500):
-        self.number = cables().index(cable) + 1
-        super().__init__(links, mtu)
-
-    def add_link(self, i, mtu=1500):
-        if i:
-            super().add_link(i)
-            return
-        for end, namespace, name in ((1, self.server, "sv0"), (2, self.client, "cl0")):
-            station = "02:4d:43:00:%02x:%02x" % (self.number, end)
-            self.take(station, namespace, name)
-            for words in (("link", "set", name, "mtu", mtu, "up"),
-                          ("address", "add", "10.77.0.%d/24" % end, "dev", name),
-                          ("address", "add", "fd77:0::%d/64" % end, "dev", name, "nodad")):
-                netns.sh("ip", *words, namespace=namespace)
-
-    @staticmethod
-    def take(station, namespace, name):
-        cards = json.loads(netns.sh("ip", "-json", "link", namespace=OUTSIDE))
-        card = next(row["ifname"] for row in cards if row["address"] == station)
-        netns.sh("ip", "link", "set", card, "netns", namespace, "name", name, namespace=OUTSIDE)
-
-    def close(self):
-        for end, namespace, name in ((1, self.server, "sv0"), (2, self.client, "cl0")):
-            netns.sh("ip", "link", "set", name, "netns", OUTSIDE, "name",
-                     "card%d.%d" % (self.number, end), namespace=namespace)
-        netns.enter(OUTSIDE)
-        super().close()
-
-
 def machines(cable, *arguments, links=1, mtu=1500, **options):
-    return kernel.Machines(*arguments, pair=Cards(cable, links, mtu), links=links, on=1,
+    return kernel.Machines(*arguments, pair=cards.Pair(cable, links, mtu), links=links, on=1,
                            listen="0.0.0.0,[::]", **options)
 
 
@@ -82,20 +42,18 @@ def asked(m, name, hosts=("10.77.0.1", SIX), sizes=SIZES):
     for host in hosts:
         m.udp.close()
         m.udp = client.Udp(host, m.server.port)
-        for size in sizes:
-            m.tcp.set(b"key%d" % size, b"v" * size)
-        wrong = [size for size in sizes if not holds(m, b"key%d" % size, b"v" * size)]
-        tap.is_(wrong, [], "%s, %s: %d values are answered by the kernel" % (name, host,
-                                                                           len(sizes)))
-        tap.ok(holds(m, b"none", None), "%s, %s: a miss" % (name, host))
+        wrong, grown = m.during(lambda: [size for size in sizes if not told(m, size)])
+        tap.is_((wrong, grown["answered"]), ([], len(sizes)),
+                "%s, %s: %d values are answered by the kernel" % (name, host, len(sizes)))
+        tap.ok(m.holds(b"none", None), "%s, %s: a miss" % (name, host))
         m.same(b"set k 0 0 1\r\nv\r\n", b"STORED\r\n", "%s, %s: a set" % (name, host), kernel=False)
 
 
-def holds(m, key, value):
+def told(m, size):
+    m.tcp.set(b"key%d" % size, b"v" * size)
     try:
-        return m.holds(key, value)
+        return m.udp.get(b"key%d" % size) == b"v" * size
     except TimeoutError:
-        m.udp.next_id()
         return False
 
 
@@ -174,7 +132,7 @@ def vlans():
         tagged(m, "virtio_net, tags", ("10.88.1.1", "10.88.2.1", "10.77.0.1"))
         tap.is_(mode(m), ("native", "native"), "virtio_net stays native with VLANs")
     if "vmxnet3" in NATIVE:
-        pair = Cards("vmxnet3")
+        pair = cards.Pair("vmxnet3")
         add_vlans(pair)
         netns.enter(pair.client)
         with kernel.Machines(pair=pair) as m:
@@ -192,7 +150,7 @@ def vlans():
 def refused(cable, say, name, mtu=1500):
     """mode=native ends with the driver's words and what helps; without it the server says them,
     and goes on by generic XDP."""
-    pair = Cards(cable, mtu=mtu)
+    pair = cards.Pair(cable, mtu=mtu)
     port = server.free_port(pair.server)
     status, _, error = server.run("-p", port, "-U", port, "-l", "0.0.0.0", "-X",
                                   "bmc=sv0,mode=native", namespace=pair.server)
@@ -224,9 +182,9 @@ def refusals():
 @tap.case
 def large_frames():
     """Multi-buffer XDP is in virtio_net since Linux 6.3, not in vmxnet3."""
-    cards = {"queues": RELEASE >= (6, 3), "vmxnet3": False}
-    for cable in [name for name in cards if name in NATIVE]:
-        if not cards[cable]:
+    several = {"queues": RELEASE >= (6, 3), "vmxnet3": False}
+    for cable in [name for name in several if name in NATIVE]:
+        if not several[cable]:
             refused(cable, r"its driver \(v\w+\) refuses native XDP: .*MTU.*; lower the MTU: "
                     "`ip link set dev sv0 mtu 1500`", "%s: MTU 9000" % cable, mtu=9000)
             continue
@@ -238,5 +196,4 @@ def large_frames():
                    "%s: MTU 9000: a request of 6,000 bytes" % cable, kernel=False)
 
 
-netns.sh("ip", "netns", "attach", OUTSIDE, 1)
 tap.run(300)

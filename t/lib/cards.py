@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""cards: a server's machine and a client's with a cable between two network cards.
+
+For the machines of t/kernels/run, which have the cards of t/kernels/nics.
+"""
+import json
+import os
+
+import netns
+
+OUTSIDE = "outside" # the namespace where cards are that nobody has
+
+
+def cables():
+    """The names in t/kernels/nics, in its order."""
+    with open(os.path.join(os.environ["SRCDIR"], "t/kernels/nics"), encoding="ascii") as file:
+        return [line.split()[0] for line in file if not line.startswith("#")]
+
+
+class Pair(netns.Pair):
+    """Two machines. Their first link is a cable between network cards, others are veths."""
+
+    def __init__(self, cable, links=1, mtu=1500):
+        self.number = cables().index(cable) + 1
+        if not os.path.exists("/run/netns/" + OUTSIDE):
+            netns.sh("ip", "netns", "attach", OUTSIDE, os.getpid())
+        super().__init__(links, mtu)
+
+    def add_link(self, i, mtu=1500):
+        if i:
+            super().add_link(i)
+            return
+        for end, namespace, name in ((1, self.server, "sv0"), (2, self.client, "cl0")):
+            station = "02:4d:43:00:%02x:%02x" % (self.number, end)
+            self.take(station, namespace, name)
+            for words in (("link", "set", name, "mtu", mtu, "up"),
+                          ("address", "add", "10.77.0.%d/24" % end, "dev", name),
+                          ("address", "add", "fd77:0::%d/64" % end, "dev", name, "nodad")):
+                netns.sh("ip", *words, namespace=namespace)
+
+    @staticmethod
+    def take(station, namespace, name):
+        cards = json.loads(netns.sh("ip", "-json", "link", namespace=OUTSIDE))
+        card = next(row["ifname"] for row in cards if row["address"] == station)
+        netns.sh("ip", "link", "set", card, "netns", namespace, "name", name, namespace=OUTSIDE)
+
+    def close(self):
+        for end, namespace, name in ((1, self.server, "sv0"), (2, self.client, "cl0")):
+            netns.sh("ip", "link", "set", name, "netns", OUTSIDE, "name",
+                     "card%d.%d" % (self.number, end), namespace=namespace)
+        netns.enter(OUTSIDE)
+        super().close()
