@@ -51,6 +51,10 @@ def asked(m, name, hosts=("10.77.0.1", SIX), sizes=SIZES):
 
 def told(m, size):
     m.tcp.set(b"key%d" % size, b"v" * size)
+    return known(m, size)
+
+
+def known(m, size):
     try:
         return m.udp.get(b"key%d" % size) == b"v" * size
     except TimeoutError:
@@ -85,6 +89,23 @@ def the_same_bytes():
             with machines(cable, "-m", "256", links=2) as m:
                 for case in cases:
                     case(m)
+
+
+@tap.case
+def the_chain():
+    """What it keeps, all but the largest, is told rightly, whatever room that takes."""
+    sizes = SIZES[:-1]
+    with machines("plain", mode="chain", words=("settle=50", "maxage=600000")) as m:
+        tap.is_(netns.xdp_mode("sv0", m.pair.server), "native", "the chain: native")
+
+        def kept():
+            wrong, grown = m.during(lambda: [size for size in sizes if not known(m, size)])
+            return not wrong and grown["hits"] == len(sizes)
+
+        for size in sizes:
+            m.tcp.set(b"key%d" % size, b"v" * size)
+        tap.ok(server.wait_for(kept), "the chain: %d values are answered by the kernel" %
+               len(sizes))
 
 
 @tap.case
