@@ -24,9 +24,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench/items.h"
 #include "bench/options.h"
 #include "bench/packet.h"
 
@@ -224,38 +224,23 @@ static size_t drain(const struct bench *bench, const struct tap *tap)
     return arrived;
 }
 
-static double now(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
-
 /* Nanoseconds a frame, of one batch. */
 static double inject(struct bench *bench, struct tap *tap)
 {
     size_t n = bench->options->batch, text = bench->kind->ntext, arrived;
-    double begin, end;
+    uint64_t begin, end;
 
     make_frames(bench, tap);
-    begin = now();
+    begin = now_ns();
     for (size_t i = 0; i < n; i++)
         put(tap, bench->frames[i], bench->nframe);
-    end = now();
+    end = now_ns();
     arrived = drain(bench, tap);
     if (bench->kind->protocol == IPPROTO_UDP)
         text += 8; /* the frame header */
     if (!bench->kind->full && arrived != n * text)
         fail("%zu bytes arrived of %zu", arrived, n * text);
-    return (end - begin) / (double)n;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
+    return (double)(end - begin) / (double)n;
 }
 
 /* One figure for each device: the median of its batches, which take turns in both directions. */
@@ -271,10 +256,8 @@ static void measure_round(struct bench *bench, double *samples, double *out)
             samples[at * batches + i] = inject(bench, &bench->taps[at]);
         }
     }
-    for (size_t i = 0; i < bench->ntaps; i++) {
-        qsort(samples + i * batches, batches, sizeof(*samples), compare);
-        out[i] = samples[i * batches + batches / 2];
-    }
+    for (size_t i = 0; i < bench->ntaps; i++)
+        out[i] = sort_median(samples + i * batches, batches);
 }
 
 static void measure(struct bench *bench)

@@ -187,3 +187,16 @@ uint64_t now_ns(void)
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+double sort_median(double *numbers, size_t n)
+{
+    qsort(numbers, n, sizeof(*numbers), compare);
+    return numbers[n / 2];
+}

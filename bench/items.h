@@ -46,5 +46,7 @@ void items_populate(const struct items *items, uint32_t first, uint32_t nkeys,
                     const struct sockaddr_in *address);
 
 uint64_t now_ns(void);
+/* Sorts n numbers, the least first. The one in the middle. */
+double sort_median(double *numbers, size_t n);
 
 #endif

@@ -106,17 +106,10 @@ static uint32_t run_once(struct probe *probe, bool verify)
     return ns;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static void measure(struct probe *probe)
 {
     const struct options *options = probe->options;
-    double means[MAX_TRIES];
+    double means[MAX_TRIES], median;
 
     for (uint64_t i = 0; options->verify && i < options->runs; i++)
         run_once(probe, true);
@@ -127,10 +120,10 @@ static void measure(struct probe *probe)
             sum += run_once(probe, false);
         means[i] = (double)sum / (double)options->runs;
     }
-    qsort(means, options->tries, sizeof(means[0]), compare);
+    median = sort_median(means, options->tries);
     printf("{\"best_ns\": %.1f, \"median_ns\": %.1f, \"answered\": %" PRIu64 ", \"other\": %" PRIu64
            ", \"wrong\": %" PRIu64 "}\n",
-           means[0], means[options->tries / 2], probe->answered, probe->other, probe->wrong);
+           means[0], median, probe->answered, probe->other, probe->wrong);
 }
 
 static void check_options(const struct options *options)

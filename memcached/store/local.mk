@@ -71,7 +71,7 @@ t_unit_store_verbs_SOURCES = t/unit/store_verbs.c t/unit/store_fixture.h
 t_unit_store_verbs_LDADD = $(store_libs)
 
 unit_tests += t/unit/store_sums
-t_unit_store_sums_SOURCES = t/unit/store_sums.c
+t_unit_store_sums_SOURCES = t/unit/store_sums.c t/lib/sum.h
 t_unit_store_sums_LDADD = $(store_libs)
 
 unit_tests += t/unit/store_sizes

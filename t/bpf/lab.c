@@ -14,6 +14,7 @@
 
 #include "kcache/self.h"
 #include "t/lib/hash.h"
+#include "t/lib/sum.h"
 #include "t/lib/tap.h"
 
 enum { REF_SHIFT = 3, OVERFLOW_AT = MC_TABLE_BYTES };
@@ -124,13 +125,8 @@ struct mc_line *lab_line(struct lab *lab, uint64_t hash)
 
 void lab_sum(struct mc_item *item)
 {
-    const unsigned char *bytes = (const unsigned char *)item->wire;
-    uint32_t sum = 0, i;
+    unsigned int sum = sum_of(item);
 
-    for (i = 0; i < item->nbytes; i++)
-        sum += (uint32_t)bytes[i] << 8 * (i & 1);
-    while (sum >> 16)
-        sum = (sum & 0xffff) + (sum >> 16);
     item->wire[item->nbytes] = (char)sum;
     item->wire[item->nbytes + 1] = (char)(sum >> 8);
     item->flags |= MC_ITEM_SUMMED;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The sum that stands behind an item's wire bytes for the kernel: it is there and right, or not. */
 #include "store/internal.h"
+#include "t/lib/sum.h"
 #include "t/unit/store_fixture.h"
 
 enum { NOW = 100, LONGEST = 1500, HOLDS = UINT16_MAX, MANY_STEPS = 100000 };
@@ -9,18 +10,6 @@ enum { NOW = 100, LONGEST = 1500, HOLDS = UINT16_MAX, MANY_STEPS = 100000 };
 struct seen {
     unsigned int with, without;
 };
-
-/* Counted byte by byte. */
-static unsigned int sum_of(const struct mc_item *item)
-{
-    unsigned int sum = 0;
-
-    for (unsigned int i = 0; i < item->nbytes; i++)
-        sum += (unsigned int)(unsigned char)item->wire[i] << 8 * (i & 1);
-    while (sum >> 16)
-        sum = (sum & 0xffff) + (sum >> 16);
-    return sum;
-}
 
 /* Whether an item has a sum exactly where it has room, and the right one. */
 static bool is_right(const struct fixture *f, const struct mc_item *item, struct seen *seen)
