@@ -52,6 +52,9 @@ class Namespace:
         output(["ip", "netns", "add", name])
         self.enter = ["nsenter", f"--net=/run/netns/{name}"]
         output(self.enter + ["ip", "link", "set", "lo", "up"])
+        # An address that is a machine's own a second later makes the kernel path forget the ways.
+        output(self.enter + ["sysctl", "-qw", "net.ipv6.conf.all.accept_dad=0",
+                             "net.ipv6.conf.default.accept_dad=0"])
 
     def run(self, words):
         return output(self.enter + words)
@@ -263,8 +266,22 @@ class Lab:
     def put_chain_before(self, server, words):
         return self.keep(Chain(self, server, words))
 
+    def meet(self, pair, port):
+        """The server replies to the client, so that the kernel knows the way back to where
+        in-kernel load seems to come from."""
+        for family, host in ((socket.AF_INET, pair.server_ip),
+                             (socket.AF_INET6, f"fd00::{pair.server_ip}")):
+            with inside(self.client):
+                udp = socket.socket(family, socket.SOCK_DGRAM)
+            with udp, contextlib.suppress(OSError):
+                udp.settimeout(1)
+                udp.connect((host, port))
+                udp.send(struct.pack("!HHHH", 1, 0, 1, 0) + b"version\r\n")
+                udp.recv(2048)
+
     def live(self, pair, port, *options, path="direct"):
         """One window of in-kernel load."""
+        self.meet(pair, port)
         namespace, interface = ((self.server, pair.server_if) if path == "direct"
                                 else (self.client, pair.client_if))
         return json.loads(namespace.run(
@@ -272,6 +289,7 @@ class Lab:
             + pair.route() + list(options) + [f"{pair.server_ip}:{port}"]))
 
     def perpacket(self, pair, port, *options):
+        self.meet(pair, port)
         return json.loads(self.server.run(
             PINNED + [self.tool("perpacket"), "--interface", pair.server_if]
             + pair.route() + list(options) + [f"{pair.server_ip}:{port}"]))

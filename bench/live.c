@@ -84,6 +84,7 @@ struct generator {
     unsigned int ifindex; /* that the requests seem to have come from */
     uint8_t frame[PACKET_MAX + LOAD_TRIM];
     bool picks;         /* drawn before the run */
+    uint32_t sum;       /* of a request without what is different in each */
     size_t nframe;      /* of the request; what the kernel gets has LOAD_TRIM more for veth */
     volatile bool stop; /* set once by main, read between runs */
     int error;
@@ -206,6 +207,8 @@ static void fill_state(const struct generator *generator)
             .interval_ns = options->rate ? 1000000000u * options->cpus / options->rate : 0,
             .turn = generator->picks ? (__u32)i * (LOAD_PICKS / MAX_CPUS) : LOAD_UNIFORM,
             .random = (__u64)i + 1,
+            .sum = generator->sum,
+            .tail_shift = options->key_size % 2 * 8,
         };
         memcpy(states[i].frame, generator->frame, generator->nframe);
     }
@@ -308,6 +311,22 @@ static void check_options(const struct options *options)
         usage_error("--cpu, --cpus: there are %d", count_cpus());
 }
 
+/* The sum of a request whose source port, id and last eight bytes of the key are 0. */
+static uint32_t rest_sum(const struct packet_route *route, const struct generator *generator)
+{
+    size_t n = generator->nframe;
+    struct packet_route rest = *route;
+    uint8_t frame[sizeof(generator->frame)];
+    uint16_t check, id = htons(1); /* which packet_close gives */
+
+    memcpy(frame, generator->frame, n);
+    memset(frame + n - strlen("\r\n") - BENCH_KEY_TAIL, 0, BENCH_KEY_TAIL);
+    rest.from.sin_port = 0;
+    packet_close(&rest, n - PACKET_TEXT, frame);
+    memcpy(&check, frame + PACKET_TEXT - 10, sizeof(check));
+    return (uint32_t)(uint16_t)~check + (uint16_t)~id;
+}
+
 static void build_frame(const struct options *options, const char *to, struct generator *generator)
 {
     struct packet_route route = {.to = address_of(to), .from = address_of(options->from)};
@@ -317,6 +336,7 @@ static void build_frame(const struct options *options, const char *to, struct ge
     packet_mac(route.from_mac, options->from_mac);
     items_init(&items, options->key_size, 0);
     generator->nframe = packet_get(&route, &items, 0, generator->frame);
+    generator->sum = rest_sum(&route, generator);
     items_fini(&items);
 }
 

@@ -27,6 +27,7 @@
 enum {
     UDP_AT = ETH_HLEN + sizeof(struct iphdr),
     TEXT_AT = UDP_AT + sizeof(struct udphdr) + 8,
+    CHECK_AT = UDP_AT + 6,
     ID_AT = UDP_AT + sizeof(struct udphdr),
     SEQUENCE_AT = ID_AT + 2,
 };
@@ -102,6 +103,20 @@ static __always_inline __u32 next_index(struct load_state *state, __u64 random)
     return picks ? picks[at % LOAD_PICKS_ROW] : 0;
 }
 
+/* The checksum of a request with this key, source port and id. */
+static __always_inline __u16 checksum(const struct load_state *state, __u64 tail, __u16 port,
+                                      __u16 id)
+{
+    __u64 sum = (tail >> 32) + (__u32)tail;
+
+    sum = (sum << state->tail_shift) + state->sum + port + id;
+    sum = (sum >> 32) + (__u32)sum;
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = ~((sum & 0xffff) + (sum >> 16)) & 0xffff;
+    return sum ? sum : 0xffff;
+}
+
 SEC("xdp")
 int load_generate(struct xdp_md *ctx)
 {
@@ -109,7 +124,8 @@ int load_generate(struct xdp_md *ctx)
     struct load_state *state = bpf_map_lookup_elem(&load_state, &zero);
     void *data = (void *)(long)ctx->data;
     void *end = (void *)(long)ctx->data_end;
-    __u64 random, at;
+    __u64 random, at, tail;
+    __u16 port;
 
     if (!state || !take_turn(state))
         return XDP_DROP;
@@ -124,9 +140,12 @@ int load_generate(struct xdp_md *ctx)
     at = state->key_tail;
     if (at > LOAD_FRAME_MAX || data + at + BENCH_KEY_TAIL > end || data + TEXT_AT > end)
         return XDP_ABORTED;
-    *(__u64 *)(data + at) = bench_key_tail(next_index(state, random));
-    *(__u16 *)(data + UDP_AT) = bpf_htons(BENCH_PORT_FIRST + ((random >> 20) & (BENCH_PORTS - 1)));
+    tail = bench_key_tail(next_index(state, random));
+    port = bpf_htons(BENCH_PORT_FIRST + ((random >> 20) & (BENCH_PORTS - 1)));
+    *(__u64 *)(data + at) = tail;
+    *(__u16 *)(data + UDP_AT) = port;
     *(__u16 *)(data + ID_AT) = (__u16)state->sent;
+    *(__u16 *)(data + CHECK_AT) = checksum(state, tail, port, (__u16)state->sent);
     if (state->ifindex)
         return send_through(ctx, state->ifindex);
     bpf_tail_call(ctx, &load_server, 0);

@@ -25,6 +25,8 @@ struct load_state {
     __u32 miss;        /* BENCH_MISS or 0 */
     __u32 ifindex;     /* to send through, 0: call the server's program */
     __u32 turn;        /* of the next pick; LOAD_UNIFORM: draw below nkeys */
+    __u32 sum;         /* of what UDP's checksum covers but is the same in all requests, */
+    __u32 tail_shift;  /* and by how many bits that of the key's last eight bytes is shifted */
     __u64 interval_ns; /* between requests, 0: as fast as it goes */
     __u64 due_ns;      /* CLOCK_MONOTONIC of the next request */
     __u64 random;

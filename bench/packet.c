@@ -62,21 +62,25 @@ static void put_ipv4(const struct packet_route *route, uint8_t protocol, uint8_t
     memcpy(out, &ip, sizeof(ip));
 }
 
-/* The same of IPv6, and the checksum into the datagram behind it. */
 static void put_ipv6(const struct packet_route *route, uint8_t *out, size_t n)
 {
     struct ipv6hdr ip = {.version = 6, .nexthdr = IPPROTO_UDP, .hop_limit = 64};
-    struct udphdr udp;
 
     ip.saddr.s6_addr[0] = ip.daddr.s6_addr[0] = 0xfd;
     memcpy(&ip.saddr.s6_addr[12], &route->from.sin_addr, 4);
     memcpy(&ip.daddr.s6_addr[12], &route->to.sin_addr, 4);
     ip.payload_len = htons((uint16_t)n);
     memcpy(out, &ip, sizeof(ip));
-    memcpy(&udp, out + sizeof(ip), sizeof(udp));
-    udp.check = checksum_of(sum_of(&ip.saddr, 32) + sum_of(out + sizeof(ip), n) + ip.payload_len +
-                            htons(IPPROTO_UDP));
-    memcpy(out + sizeof(ip), &udp, sizeof(udp));
+}
+
+/* Puts the checksum into a datagram of n bytes, behind addresses of so many bytes. */
+static void put_udp_checksum(uint8_t *udp, size_t n, size_t naddresses)
+{
+    uint32_t sum = sum_of(udp - naddresses, naddresses + n);
+    uint16_t check = checksum_of(sum + htons((uint16_t)n) + htons(IPPROTO_UDP));
+
+    check = check ? check : UINT16_MAX;
+    memcpy(udp + offsetof(struct udphdr, check), &check, sizeof(check));
 }
 
 size_t packet_get(const struct packet_route *route, const struct items *items, uint32_t index,
@@ -100,6 +104,7 @@ size_t packet_close(const struct packet_route *route, size_t ntext, uint8_t *out
         put_ipv6(route, out + ETH_HLEN, n);
     else
         put_ipv4(route, IPPROTO_UDP, out + ETH_HLEN, n);
+    put_udp_checksum(text - sizeof(frame) - sizeof(udp), n, route->ipv6 ? 32 : 8);
     return packet_text(route) + ntext;
 }
 

@@ -35,7 +35,7 @@ static inline size_t packet_text(const struct packet_route *route)
     return route->ipv6 ? PACKET_TEXT6 : PACKET_TEXT;
 }
 
-/* Writes the headers before a text; returns the frame's length. IPv4 has no UDP checksum. */
+/* Writes the headers before a text, with their checksums; returns the frame's length. */
 size_t packet_close(const struct packet_route *route, size_t ntext, uint8_t *out);
 /* Writes the frame of a get for key `index` and returns its length. */
 size_t packet_get(const struct packet_route *route, const struct items *items, uint32_t index,

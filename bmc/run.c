@@ -118,7 +118,8 @@ static void open_all(struct bmc *bmc)
               "bmc: another one runs for port %u; one is to watch all interfaces: `bmc eth0,eth1`",
               o->port);
     if (bmc->listener < 0)
-        fatal(EXIT_OS_ERROR, "bmc: no socket for statistics: %s", strerror(-bmc->listener));
+        fatal(EXIT_OS_ERROR, "bmc: no socket for statistics in " STATS_FOLDER ": %s",
+              strerror(-bmc->listener));
     bmc->kcache = kcache_open(&o->kcache, 0, error, sizeof(error));
     if (!bmc->kcache)
         fatal(EXIT_OS_ERROR, "%s", error);

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bmc/stats.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -13,30 +19,110 @@
 
 enum { BACKLOG = 16, WAIT_S = 5 };
 
-/* The name begins with a 0 byte: it is none of a file. */
-static socklen_t name_socket(struct sockaddr_un *out, uint16_t port)
+/* A socket and its name, which is of the port and of the network namespace. 0 or -errno. */
+static int open_socket(struct sockaddr_un *name, uint16_t port, int flags, int *out)
 {
-    int n;
+    uint64_t netns = 0;
+    socklen_t n = sizeof(netns);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
 
-    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
-    n = snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "memcachedsr-bmc-%u", port);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    if (fd < 0)
+        return -errno;
+    getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &netns, &n);
+    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
+    snprintf(name->sun_path, sizeof(name->sun_path), STATS_FOLDER "/%u-%" PRIu64, port, netns);
+    *out = fd;
+    return 0;
+}
+
+/* The folder, made if need be. -EPERM: others may make files there. */
+static int open_folder(void)
+{
+    bool made = mkdir(STATS_FOLDER, 0755) == 0;
+    struct stat is;
+    int fd;
+
+    if (!made && errno != EEXIST)
+        return -errno;
+    fd = open(STATS_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    if (made)
+        fchmod(fd, 0755); /* whatever the umask */
+    if (fstat(fd, &is) == 0 && (is.st_uid == geteuid() || is.st_uid == 0) && !(is.st_mode & 022))
+        return fd;
+    close(fd);
+    return -EPERM;
+}
+
+/* Of those that start at once one comes after the other: a file that its owner alone may open. */
+static int lock_folder(void)
+{
+    int folder = open_folder(), fd, rc;
+
+    if (folder < 0)
+        return folder;
+    fd = openat(folder, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    rc = fd < 0 || flock(fd, LOCK_EX) ? -errno : 0;
+    close(folder);
+    if (rc && fd >= 0)
+        close(fd);
+    return rc ? rc : fd;
+}
+
+/* Removes a socket that nobody listens on any more. */
+static void remove_dead(const struct sockaddr_un *name)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool dead = fd >= 0 && connect(fd, (const struct sockaddr *)name, sizeof(*name)) &&
+                errno == ECONNREFUSED;
+
+    if (fd >= 0)
+        close(fd);
+    if (dead)
+        unlink(name->sun_path);
+}
+
+/* Removes what dead ones have left, of whichever port and namespace. */
+static void sweep(void)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    DIR *folder = opendir(STATS_FOLDER);
+    const struct dirent *each;
+
+    while (folder && (each = readdir(folder)) != NULL)
+        if (each->d_type == DT_SOCK &&
+            (size_t)snprintf(name.sun_path, sizeof(name.sun_path), "%s/%s", STATS_FOLDER,
+                             each->d_name) < sizeof(name.sun_path))
+            remove_dead(&name);
+    if (folder)
+        closedir(folder);
+}
+
+static int listen_at(int fd, const struct sockaddr_un *name)
+{
+    sweep();
+    /* It says nothing that is secret: anybody may ask. */
+    return bind(fd, (const struct sockaddr *)name, sizeof(*name)) || chmod(name->sun_path, 0666) ||
+                   listen(fd, BACKLOG)
+               ? -errno
+               : 0;
 }
 
 int stats_listen(uint16_t port)
 {
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int lock = lock_folder(), fd = -1, rc;
     struct sockaddr_un name;
-    socklen_t n = name_socket(&name, port);
-    int rc;
 
-    if (fd < 0)
-        return -errno;
-    if (bind(fd, (struct sockaddr *)&name, n) == 0 && listen(fd, BACKLOG) == 0)
-        return fd;
-    rc = -errno;
-    close(fd);
-    return rc;
+    if (lock < 0)
+        return lock;
+    rc = open_socket(&name, port, SOCK_NONBLOCK, &fd);
+    if (!rc)
+        rc = listen_at(fd, &name);
+    close(lock);
+    if (rc && fd >= 0)
+        close(fd);
+    return rc ? rc : fd;
 }
 
 static void add_row(void *out, const char *name, const char *value)
@@ -72,15 +158,15 @@ void stats_serve(int listener, struct kcache *kcache)
 
 int stats_show(uint16_t port)
 {
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const struct timeval patience = {.tv_sec = WAIT_S};
     struct sockaddr_un name;
-    socklen_t nname = name_socket(&name, port);
     char buffer[4096];
     size_t total = 0;
+    int fd = -1;
     ssize_t n;
 
-    if (fd < 0 || connect(fd, (struct sockaddr *)&name, nname) != 0) {
+    if (open_socket(&name, port, 0, &fd) ||
+        connect(fd, (struct sockaddr *)&name, sizeof(name)) != 0) {
         fprintf(stderr,
                 "bmc: none runs for port %u in this network namespace (bmc stats --port N)\n",
                 port);

@@ -15,6 +15,7 @@
 #include "bpf/chain_large.bpf.h"
 #include "bpf/chain_maps.bpf.h"
 #include "bpf/chain_replies.bpf.h"
+#include "bpf/chain_sender.bpf.h"
 #include "bpf/chain_udp.bpf.h"
 #include "bpf/frame.bpf.h"
 #include "bpf/gate.bpf.h"
@@ -22,6 +23,7 @@
 #include "bpf/packet.bpf.h"
 #include "bpf/request.bpf.h"
 #include "bpf/skb.bpf.h"
+#include "bpf/way.bpf.h"
 
 enum { CALL_HASH_KEYS, CALL_PREPARE_PACKET, CALL_WRITE_REPLY, CALL_INVALIDATE_CACHE, XDP_CALLS };
 enum { CALL_UPDATE_CACHE, CALL_FOLLOW_REPLIES, TC_CALLS };
@@ -336,6 +338,7 @@ static __always_inline int tx_is_other(struct __sk_buff *skb)
 SEC("tc")
 int tx_filter(struct __sk_buff *skb)
 {
+    way_leaving(skb);
     if (!tx_is_other(skb) && skb->tc_index != CHAIN_SEEN && find_leaving(skb) != KIND_NONE)
         bpf_tail_call(skb, &tc_calls, CALL_UPDATE_CACHE);
     return TC_NEXT;
@@ -346,12 +349,17 @@ int update_cache(struct __sk_buff *skb)
 {
     struct chain_work *work = chain_work_get();
 
-    if (work && work->kind == KIND_TCP)
-        bpf_tail_call(skb, &tc_calls, CALL_FOLLOW_REPLIES);
-    if (work && work->kind == KIND_UDP) {
-        skb->tc_index = CHAIN_SEEN;
-        fill_reply(skb);
+    if (!work || (work->kind != KIND_TCP && work->kind != KIND_UDP))
+        return TC_NEXT;
+    if (!sender_is_server(skb)) {
+        chain_count(work, CHAIN_FOREIGN);
+        return TC_NEXT;
     }
+    if (work->kind == KIND_TCP)
+        bpf_tail_call(skb, &tc_calls, CALL_FOLLOW_REPLIES);
+    skb->tc_index = CHAIN_SEEN;
+    if (work->kind == KIND_UDP)
+        fill_reply(skb);
     return TC_NEXT;
 }
 

@@ -8,11 +8,13 @@
  *
  * Gate. What a bucket and the whole table have in common: whether a write may be in flight. A
  * write enters when its packet arrives and leaves when its reply has left; what was read from
- * the server between the two is never kept. `word` is a version and the number of writes in
- * flight, changed by atomic operations only; an entry is valid as long as it is the word that
- * the entry was filled under, so a write costs one addition and needs no lock. `done` is when
+ * the server between the two is never kept. `word` is a version, a generation and the number of
+ * writes in flight, changed by atomic operations only; an entry is valid as long as it is the word
+ * that the entry was filled under, so a write costs one addition and needs no lock. `done` is when
  * the last write left, and only grows. A write whose reply is never seen holds the gate until
- * `until`. Times are CLOCK_MONOTONIC in nanoseconds (bpf_ktime_get_ns).
+ * `until`: then all that are in flight are given up, and the next generation begins. A write
+ * remembers the generation that it entered, and takes nothing off another one.
+ * Times are the kernel's CLOCK_MONOTONIC in nanoseconds (bpf_ktime_get_ns).
  *
  * Bucket. Direct-mapped by the low bits of the key's hash (mc_hash_*, layout.h, with the seeds
  * of the control block), whichever the server: a write closes the bucket for all. Two cache
@@ -40,11 +42,14 @@ enum {
     CHAIN_MAX_ENTRIES = 1 << 24,
     CHAIN_KEY_MAX = 250,
     CHAIN_VALUE_MAX = 1300,
-    CHAIN_VERSION = 1 << 16, /* in a gate's word */
-    CHAIN_WRITES = 32,       /* open writes of a connection that are followed one by one */
+    CHAIN_WRITES = 32, /* open writes of a connection that are followed one by one */
 };
 
-/*  0  word   version << 16 | writes in flight
+/* In a gate's word. Every connection may have CHAIN_WRITES writes in flight on the same gate. */
+#define CHAIN_GENERATION (1ull << 24)
+#define CHAIN_VERSION    (1ull << 36)
+
+/*  0  word   version << 36 | generation << 24 | writes in flight
  *  8  done   the last write left
  * 16  until  writes in flight are given up
  */
@@ -97,7 +102,8 @@ struct chain_block {
  * so a request that the server dropped holds the place for no longer. 0: none. A place is found by
  * a hash of both addresses, the client's port and the request id, of which `who` is the other half.
  * Asks of several hold the place, as does one that may have any number of replies (CHAIN_ASK_HOLD):
- * then no reply ends it, and `first` moves with the time alone.
+ * then no reply ends it, and `first` moves with the time alone. Of several the last two are known;
+ * a reply to nobody who is known is to nobody.
  */
 struct chain_ask {
 #ifdef __bpf__
@@ -105,9 +111,9 @@ struct chain_ask {
 #else
     __u32 lock;
 #endif
-    __u32 n; /* in flight */
-    __u32 who;
-    __u32 unused;
+    __u32 n;      /* in flight */
+    __u32 who;    /* the last one, */
+    __u32 before; /* and the last other one before, if there are several */
     __u64 first;
     __u64 next;
 };
@@ -125,8 +131,11 @@ struct chain_settings {
     __u32 value_max;
     __u32 max_age; /* of an entry, jiffies */
     __u32 nconnections;
+    __u32 any_socket; /* what comes and leaves needs none: of tests that have none */
+    __u32 unused;
     __u64 settle; /* nanoseconds that a write may be in flight, */
     __u64 ask;    /* and that a place of asks is held for */
+    __u64 netns;  /* cookie of the network namespace whose sockets are the server's */
 };
 
 /* Beside what mc_counts counts of the requests; one row a CPU. */
@@ -137,6 +146,7 @@ enum chain_count {
     CHAIN_FILL_SIZE,      /* key or value too long, or more than one datagram */
     CHAIN_FILL_FORM,      /* no reply that we understand */
     CHAIN_FILL_BUSY,      /* another CPU was filling the entry */
+    CHAIN_FOREIGN,        /* left from the server's port, and the server did not send it */
     CHAIN_MISS_EMPTY,     /* gets that were passed: the bucket has another key or none, */
     CHAIN_MISS_WRITTEN,   /* what it has was overwritten, */
     CHAIN_MISS_AGE,       /* or is too old */
@@ -145,6 +155,7 @@ enum chain_count {
     CHAIN_WRITES_LATE,    /* given up, since no reply came in time */
     CHAIN_CLOSED_ALL,  /* times that everything was invalidated: by a command such as flush_all, */
     CHAIN_UNFOLLOWED,  /* segments that could not be followed */
+    CHAIN_NO_SOCKET,   /* segments that nobody here will read: not looked at */
     CHAIN_CONNECTIONS, /* that were followed from their start, */
     CHAIN_LOST,        /* and from some point on no more, */
     CHAIN_FOUND,       /* until they could be followed again */

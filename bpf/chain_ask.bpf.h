@@ -81,14 +81,17 @@ __attribute__((noinline)) int ask_note(u64 hash, u32 n)
     ask_age(ask, now);
     if (!ask->first) {
         ask->first = now;
-        ask->who = who;
+        ask->who = ask->before = who;
     } else if ((s64)(now - ask->first) < 0) {
         ask->first = now;
     } else if (!ask->next && now - ask->first >= settings.ask / 2) {
         ask->next = now;
     }
-    if (ask->who != who)
+    if (ask->who != who) {
         n = CHAIN_ASK_HOLD;
+        ask->before = ask->who;
+        ask->who = who;
+    }
     if (ask->n < 1u << 30)
         ask->n += n;
     bpf_spin_unlock(&ask->lock);
@@ -109,10 +112,9 @@ __attribute__((noinline)) u64 ask_reply(u64 hash, u64 now, u32 ends)
         return 0;
     bpf_spin_lock(&ask->lock);
     ask_age(ask, now);
-    if (ask->n >= CHAIN_ASK_HOLD) {
+    if (ask->who == who || ask->before == who)
         first = ask->first;
-    } else if (ask->first && ask->who == who) {
-        first = ask->first;
+    if (first && ask->n < CHAIN_ASK_HOLD) {
         ask->n -= !!ends;
         if (!ask->n) {
             ask->first = 0;

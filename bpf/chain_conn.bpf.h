@@ -31,6 +31,8 @@ struct ends {
     u32 unused;
 };
 
+#define ENDS_IP4 0xffff0000u /* the half of such an address that is none of IPv4's */
+
 /* What is read of a segment; at and end: its data in the frame. */
 struct segment {
     struct ends ends;
@@ -53,11 +55,14 @@ struct mark {
     struct follow in;
 };
 
-enum { MARKS = 8 };
+enum { MARKS = 8, PARTS = 8 };
 
 /*
  * owner    hash of its ends; first, see conn_leave
  * barrier  commands up to the last mn << 32, and how many of these there were
+ * surplus  number of the last write for which the ring had no room: time opens its gate again
+ * parts    when such came: in each of the last PARTS quarters of a settle, which it was << 32, and
+ *          the number of the last one
  * first    ring of open writes: begin and end, counted on without end
  * marks    the last ones, nmarks were made
  */
@@ -67,6 +72,7 @@ struct conn {
     u64 content; /* hash of what was looked at of the bytes in */
     u64 last_in; /* when data came by */
     u64 last_out;
+    u64 parts[PARTS];
     u32 busy_in; /* locks */
     u32 busy_out;
     u32 start_out; /* sequence number of the server's first byte */
@@ -191,8 +197,8 @@ static __always_inline long ends_load(void *ctx, int xdp, const struct chain_wor
     if (frame_load(ctx, xdp, work->l3 + 12, both, sizeof(both)))
         return -1;
     address[0] = address[2] = 0;
-    address[1] = (u64)both[0] << 32 | 0xffff0000;
-    address[3] = (u64)both[1] << 32 | 0xffff0000;
+    address[1] = (u64)both[0] << 32 | ENDS_IP4;
+    address[3] = (u64)both[1] << 32 | ENDS_IP4;
     return 0;
 }
 
@@ -214,6 +220,7 @@ static __always_inline int segment_load(void *ctx, int xdp, const struct chain_w
     u32 tcp[TCP_BYTES / 4];
     const int client = xdp ? 0 : 2;
 
+    segment->ends = (struct ends){{0, 0}, {0, 0}, 0, 0, 0};
     if (ends_load(ctx, xdp, work, address) || frame_load(ctx, xdp, work->l4, tcp, sizeof(tcp)))
         return 0;
     segment->ends.client[0] = address[client];
@@ -302,7 +309,7 @@ __attribute__((noinline)) int conn_end_writes(struct conn *conn, u64 now)
             write_close(bucket, now + settings.settle);
         else if (bucket == write.bucket)
             tally(CHAIN_WRITES_ENDED);
-        write_leave(bucket, now);
+        write_leave(bucket, write.generation, now);
         conn->first++;
     }
     return 0;
@@ -327,6 +334,50 @@ __attribute__((noinline)) int conn_close_again(struct conn *conn, u64 when)
             break;
         BOUND(at, CHAIN_WRITES - 1);
         write_close(conn->writes[at].bucket & ~WRITE_AGAIN, when);
+    }
+    return 0;
+}
+
+/* --- writes that were not kept ------------------------------------------------------------ */
+
+static __always_inline u64 surplus_part(u64 now)
+{
+    return now / (settings.settle / 4 + 1);
+}
+
+/* Of a direction in: writes have come up to feed->surplus that the ring has no room for. */
+static __always_inline void surplus_note(struct conn *conn, const struct feed *feed)
+{
+    u64 part = surplus_part(feed->now), at = part;
+    u32 nreplies = READ_ONCE(conn->nreplies);
+    u32 i;
+
+    if (!seq_before(nreplies, conn->surplus)) /* none is in flight */
+        for (i = 0; i < PARTS; i++)
+            conn->parts[i] = nreplies;
+    BOUND(at, PARTS - 1);
+    /* One that has waited for so long stays the older one. */
+    if (seq_before(nreplies, (u32)conn->parts[at]))
+        part = conn->parts[at] >> 32;
+    *(volatile u64 *)&conn->parts[at] = part << 32 | feed->surplus;
+}
+
+/*
+ * Of a direction out: whether a reply behind number `before` may be that to such a write which
+ * came longer ago than its gate was closed for. What was filled since then is not true.
+ */
+static __always_inline int surplus_is_late(const struct conn *conn, u32 before, u64 now)
+{
+    u64 part = surplus_part(now);
+    u32 i;
+
+    if (!seq_before(before, READ_ONCE(conn->surplus)))
+        return 0;
+    for (i = 0; i < PARTS; i++) {
+        u64 slot = READ_ONCE(conn->parts[i]);
+
+        if (seq_before(before, (u32)slot) && part - (slot >> 32) >= 4)
+            return 1;
     }
     return 0;
 }
@@ -388,6 +439,7 @@ static __always_inline struct conn *conn_new(struct hand *hand, u32 in, u32 out,
     conn->data = 0;
     conn->silent = 0;
     conn->surplus = 0;
+    __builtin_memset(conn->parts, 0, sizeof(conn->parts));
     conn->uncertain = 0;
     conn->whole = 0;
     conn->suspect = 0;

@@ -25,10 +25,11 @@ enum {
 /* What stands for a bucket; and in a list a bucket that was closed once more for a write. */
 enum { WRITE_EVERYTHING = 1 << 26, WRITE_NOTHING = 1 << 27, WRITE_AGAIN = 1 << 28 };
 
-/* A write in flight: its bucket, and which reply on its connection ends it. */
+/* A write in flight: bucket, generation of its gate, which reply on its connection ends it. */
 struct chain_write {
     u32 bucket;
     u32 number;
+    u32 generation;
 };
 
 struct feed {
@@ -119,21 +120,20 @@ static __always_inline struct chain_gate *gate_of(u32 index)
     return bucket ? &bucket->gate : NULL;
 }
 
-__attribute__((noinline)) int write_enter(u32 index, u64 now)
+/* Returns the generation, for write_leave. */
+__attribute__((noinline)) u32 write_enter(u32 index, u64 now)
 {
     struct chain_gate *gate = gate_of(index);
 
-    if (gate)
-        gate_enter(gate, now);
-    return 0;
+    return gate ? gate_enter(gate, now) : 0;
 }
 
-__attribute__((noinline)) int write_leave(u32 index, u64 now)
+__attribute__((noinline)) int write_leave(u32 index, u32 generation, u64 now)
 {
     struct chain_gate *gate = gate_of(index);
 
     if (gate)
-        gate_leave(gate, now);
+        gate_leave(gate, generation, now);
     return 0;
 }
 
@@ -158,16 +158,18 @@ static __always_inline int close_all(u64 when)
 static __always_inline void feed_enter(struct feed *feed, u32 index, u32 again)
 {
     u64 n = feed->nwrites;
+    u32 generation;
 
     if (feed->timed || n >= feed->room || n >= CHAIN_WRITES) {
         feed->surplus = feed->ncommands + 1;
         write_close(index, feed->settled);
         return;
     }
-    write_enter(index, feed->now);
+    generation = write_enter(index, feed->now);
     BOUND(n, CHAIN_WRITES - 1);
     feed->writes[n].bucket = index | again;
     feed->writes[n].number = feed->ncommands + 1;
+    feed->writes[n].generation = generation;
     feed->nwrites++;
 }
 

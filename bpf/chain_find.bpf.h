@@ -63,10 +63,31 @@ static __always_inline enum chain_kind find_ip(void *ctx, struct chain_work *wor
     return KIND_UDP;
 }
 
+/*
+ * A fragment; later: others lie before it. KIND_UDP for the first one, which has the ports. Others
+ * count if that came before them; if it comes after them, it closes everything itself.
+ */
+static __always_inline enum chain_kind find_part(void *ctx, struct chain_work *work,
+                                                 load_bytes *load, int later, u32 id)
+{
+    u64 address[4] = {0, 0, 0, 0};
+    u64 sum;
+
+    if (work->v6 ? load(ctx, work->l3 + 8, address, 32) : load(ctx, work->l3 + 12, address, 8))
+        return KIND_NONE;
+    sum = mc_hash_word(address[0], control.seed[0]) + mc_hash_word(address[1], control.seed[1]) +
+          mc_hash_word(address[2], control.seed[2]) + mc_hash_word(address[3], control.seed[3]) +
+          mc_hash_word(id, control.seed[4]);
+    work->whole = mc_hash_end(sum, sizeof(address));
+    work->part = later ? PART_LATER : PART_FIRST;
+    return later ? KIND_FRAGMENT : KIND_UDP;
+}
+
 static __always_inline enum chain_kind find_ip4(void *ctx, struct chain_work *work,
                                                 load_bytes *load)
 {
     u64 head[2];
+    u16 fragment;
     u32 nip;
 
     if (load(ctx, work->l3, head, 12))
@@ -76,10 +97,11 @@ static __always_inline enum chain_kind find_ip4(void *ctx, struct chain_work *wo
     if (!protocol_is_ours(work->proto))
         return KIND_NONE;
     if (((u8)head[0] >> 4) != 4 || nip < IP4_BYTES)
-        return KIND_UNFOLLOWED;
+        return KIND_NONE; /* the stack drops it */
     work->l4 = work->l3 + nip;
-    if ((u16)(head[0] >> 48) & bpf_htons(0x3fff))
-        return KIND_FRAGMENT;
+    fragment = (u16)(head[0] >> 48);
+    if (fragment & bpf_htons(0x3fff))
+        return find_part(ctx, work, load, fragment & bpf_htons(0x1fff), head[0] >> 32 & 0xffff);
     return KIND_UDP;
 }
 
@@ -87,10 +109,10 @@ static __always_inline enum chain_kind find_ip4(void *ctx, struct chain_work *wo
 static __always_inline enum chain_kind find_extension(void *ctx, struct chain_work *work,
                                                       load_bytes *load)
 {
-    u8 head[8], next = work->proto;
+    u8 head[8] __attribute__((aligned(8))), next = work->proto;
 
     if (load(ctx, work->l4, head, sizeof(head)))
-        return KIND_UNFOLLOWED;
+        return KIND_NONE; /* the stack drops it */
     work->proto = head[0];
     switch (next) {
     case NEXT_HOP_BY_HOP:
@@ -106,8 +128,9 @@ static __always_inline enum chain_kind find_extension(void *ctx, struct chain_wo
         work->l4 += 8;
         if (work->proto == PROTOCOL_ICMP6)
             return KIND_NONE;
-        /* One that is whole is what it is; of others only the first says what it is. */
-        return head[2] || head[3] & 0xf9 ? KIND_FRAGMENT : KIND_UDP;
+        if (!head[2] && !(head[3] & 0xf9))
+            return KIND_UDP; /* one that is whole is what it is */
+        return find_part(ctx, work, load, head[2] || head[3] & 0xf8, LOAD32(head + 4));
     default:
         return KIND_NONE;
     }
@@ -143,11 +166,12 @@ static __always_inline enum chain_kind find(void *ctx, struct chain_work *work, 
     enum chain_kind kind = find_ip(ctx, work, load);
     u16 ports[2];
 
+    work->part = PART_NONE;
     if (kind == KIND_UDP)
         kind = work->v6 ? find_ip6(ctx, work, load) : find_ip4(ctx, work, load);
     if (kind == KIND_UDP) {
         if (load(ctx, work->l4, ports, sizeof(ports)))
-            kind = KIND_UNFOLLOWED;
+            kind = KIND_NONE; /* the same */
         else if (ports[to_us] != control.port)
             kind = KIND_NONE;
         else if (work->proto == PROTOCOL_TCP)
@@ -157,14 +181,33 @@ static __always_inline enum chain_kind find(void *ctx, struct chain_work *work, 
     return kind;
 }
 
+/* Whether a fragment is one of a packet to our port: 1 if the first one was. */
+static __always_inline int part_is_ours(const struct chain_work *work, enum chain_kind kind)
+{
+    u64 whole = work->whole;
+    u8 one = 1;
+
+    if (work->part == PART_LATER)
+        return bpf_map_lookup_elem(&fragments, &whole) != NULL;
+    if (kind == KIND_NONE)
+        return 0;
+    bpf_map_update_elem(&fragments, &whole, &one, BPF_ANY);
+    return 1;
+}
+
 __attribute__((noinline)) int find_coming(struct xdp_md *ctx)
 {
     struct chain_work *work = chain_work_get();
+    enum chain_kind kind;
 
     if (!work)
         return KIND_NONE;
     work->nframe = bpf_xdp_get_buff_len(ctx);
-    return find(ctx, work, load_xdp, 1);
+    kind = find(ctx, work, load_xdp, 1);
+    if (work->part != PART_NONE)
+        kind = part_is_ours(work, kind) ? KIND_FRAGMENT : KIND_NONE;
+    work->kind = kind;
+    return kind;
 }
 
 __attribute__((noinline)) int find_leaving(struct __sk_buff *skb)
@@ -174,7 +217,8 @@ __attribute__((noinline)) int find_leaving(struct __sk_buff *skb)
     if (!work)
         return KIND_NONE;
     work->nframe = skb->len;
-    return find(skb, work, load_skb, 0);
+    find(skb, work, load_skb, 0);
+    return work->part == PART_NONE ? work->kind : KIND_NONE; /* a reply's are the server's alone */
 }
 
 #endif

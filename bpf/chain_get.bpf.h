@@ -140,7 +140,7 @@ enum { STEP_MISS = 2, STEP_MANY = 3 };
 
 /*
  * A request of nothing but "get KEY\r\n", in the frame's first buffer: STEP_END with the reply,
- * STEP_MISS, or STEP_MANY for the long way. *why: which miss.
+ * STEP_MISS, a reason, or STEP_MANY for the long way. *why: which miss.
  */
 static __always_inline int get_one(struct xdp_md *ctx, struct work *work, int *why)
 {
@@ -154,6 +154,8 @@ static __always_inline int get_one(struct xdp_md *ctx, struct work *work, int *w
     *why = entry_take(work);
     if (*why)
         return STEP_MISS;
+    if (unlikely(key_judge(work, work->form.v6) == CHECKSUM_WRONG))
+        return MC_COUNT_PASS_PACKET;
     STORE64(work->reply + REPLY_TEXT - 2, TEXT_VALUE << 16);
     work->nreply += 6 + work->nwire;
     work->nhits = 1;
@@ -229,6 +231,8 @@ __attribute__((noinline)) int get_many(struct xdp_md *ctx)
     if (bpf_xdp_load_bytes(ctx, form_udp(work->form) + UDP_KEYS, work->request, nrequest))
         return MC_COUNT_PASS_ERROR;
     work->nrequest = nrequest;
+    if (request_judge(work, TEXT_GET) == CHECKSUM_WRONG)
+        return MC_COUNT_PASS_PACKET;
     return get_all(work, chain);
 }
 

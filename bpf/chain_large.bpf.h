@@ -3,14 +3,17 @@
  * chain_large: TC ingress answers what XDP leaves to it: gets whose keys are all in the table, but
  * whose reply the driver's frame has no room for, or which only TC sees whole.
  *
- * XDP noted nothing of such a get. So what is not answered here either is noted here.
+ * XDP noted nothing of such a get. So what is not answered here either is noted here. And here is
+ * seen what XDP cannot see: that a packet is several datagrams.
  */
 #ifndef MC_CHAIN_LARGE_BPF_H
 #define MC_CHAIN_LARGE_BPF_H
 
 #include "bpf/chain_ask.bpf.h"
+#include "bpf/chain_find.bpf.h"
 #include "bpf/chain_get.bpf.h"
 #include "bpf/chain_maps.bpf.h"
+#include "bpf/chain_tcp.bpf.h"
 #include "bpf/skb.bpf.h"
 
 /* Where a plain request of ours has its headers, for those who look at packets of any form. */
@@ -56,12 +59,29 @@ __attribute__((noinline)) int large_look(struct __sk_buff *skb)
         return STEP_MISS;
     rc = tc_request(skb, work, UDP_KEYS - UDP_TEXT);
     if (!rc)
+        rc = tc_judge(work, TEXT_GET);
+    if (!rc)
         rc = get_all(work, chain);
     if (rc == STEP_MISS)
         get_count(work, chain, chain->missing);
     else if (rc != STEP_END)
         count_reason(work, rc);
     return rc;
+}
+
+/*
+ * A packet of several segments or datagrams, as a sender on this host makes one or the stack joins
+ * them before generic XDP. XDP has followed the stream of TCP that it is part of. Of datagrams it
+ * has seen the first one's header; what the others say may look like a part of the first, so it may
+ * be any write.
+ */
+__attribute__((noinline)) int large_joined(struct __sk_buff *skb)
+{
+    struct chain_work *chain = chain_work_get();
+
+    if (chain && find(skb, chain, load_mac, 1) != KIND_NONE && chain->kind != KIND_TCP)
+        tcp_unfollowed(bpf_ktime_get_ns());
+    return 0;
 }
 
 static __always_inline int no_verb(u32 text)
@@ -78,6 +98,8 @@ int answer_large(struct __sk_buff *skb)
     struct work *work;
     int rc;
 
+    if (unlikely(skb->gso_size))
+        large_joined(skb);
     if (mark == MARK_NONE)
         return TC_NEXT;
     work = work_get();
@@ -91,10 +113,6 @@ int answer_large(struct __sk_buff *skb)
                        : tc_check(skb, work, head, 0, 0, no_verb);
     if (rc != HEAD_GET || skb->pkt_type != PACKET_HOST)
         return large_leave(skb);
-    if (work->left && tc_is_ambiguous(skb)) {
-        count_reason(work, MC_COUNT_PASS_PACKET);
-        return large_leave(skb);
-    }
     if (large_look(skb) != STEP_END)
         return large_leave(skb);
     rc = tc_reply(skb, hidden, work->left);

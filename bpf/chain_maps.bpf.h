@@ -46,6 +46,14 @@ struct {
     __type(value, struct chain_ask);
 } asks SEC(".maps");
 
+/* Packets to our port that come in fragments: the first one was seen. */
+struct {
+    __uint(type, BPF_MAP_TYPE_LRU_HASH);
+    __uint(max_entries, 1024);
+    __type(key, u64);
+    __type(value, u8);
+} fragments SEC(".maps");
+
 /*
  * tc_index of a datagram that leaves and is not to be looked at: it is our own reply, or was seen
  * before, on an interface above this one. Others have 0 there.
@@ -61,6 +69,9 @@ enum chain_kind {
     KIND_UNFOLLOWED, /* it may be TCP or UDP, but we cannot see that */
 };
 
+/* What a fragment is of a packet. */
+enum chain_part { PART_NONE, PART_FIRST, PART_LATER };
+
 /* Of one CPU. What the filters of both directions find out of a packet's headers. */
 struct chain_work {
     struct chain_counts counts;
@@ -71,6 +82,8 @@ struct chain_work {
     u8 v6;
     u8 kind;    /* enum chain_kind */
     u8 missing; /* of the keys of a get: one is, and why */
+    u8 part;    /* enum chain_part */
+    u64 whole;  /* of which packet it is a part: a hash */
 };
 
 struct {

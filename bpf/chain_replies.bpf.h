@@ -30,6 +30,8 @@ static __always_inline int replies_syn(const struct segment *segment)
         bpf_map_delete_elem(&connections, &segment->ends);
     if (!stranger)
         return 0;
+    if (seq_before(stranger->in, segment->ack)) /* it has taken data that came with the client's */
+        close_all(bpf_ktime_get_ns() + settings.settle);
     if (stranger->state == STRANGER_SYN && stranger->in == segment->ack) {
         stranger->out = segment->seq + 1;
         stranger->state = STRANGER_SYNACK;
@@ -108,6 +110,7 @@ static __always_inline int replies_follow(struct __sk_buff *skb, struct feed *fe
                                           struct conn *conn, struct segment *segment)
 {
     enum replies_are are = REPLIES_COUNTED;
+    u32 before = conn->nreplies;
 
     if (!replies_place(conn, segment))
         return 1;
@@ -125,6 +128,8 @@ static __always_inline int replies_follow(struct __sk_buff *skb, struct feed *fe
     if (conn->uncertain)
         conn->whole = replies_whole(skb, segment);
     conn_end_writes(conn, feed->now);
+    if (conn->nreplies != before && surplus_is_late(conn, before, feed->now))
+        close_all(feed->now);
     return are != REPLIES_LOST;
 }
 
@@ -148,6 +153,21 @@ static __always_inline void replies_lost(struct __sk_buff *skb, struct stranger 
     stranger->last_out = now;
 }
 
+/* One that nobody knew: from here on it is known to be the server's. */
+static __always_inline void replies_estrange(struct __sk_buff *skb, struct hand *hand, u64 now)
+{
+    const struct segment *segment = &hand->segment;
+
+    hand->stranger = (struct stranger){.owner = ends_hash(&segment->ends),
+                                       .last_out = now,
+                                       .in = segment->ack,
+                                       .out = segment->seq + (segment->end - segment->at),
+                                       .acked = segment->ack,
+                                       .state = STRANGER_LOST,
+                                       .whole = replies_whole(skb, segment)};
+    bpf_map_update_elem(&half_open, &segment->ends, &hand->stranger, BPF_ANY);
+}
+
 /* Of a connection that is not followed: each write that it answers is over now, whichever. */
 __attribute__((noinline)) int replies_stranger(struct __sk_buff *skb)
 {
@@ -166,6 +186,8 @@ __attribute__((noinline)) int replies_stranger(struct __sk_buff *skb)
         return 0;
     if (stranger)
         replies_lost(skb, stranger, &hand->segment, now);
+    else
+        replies_estrange(skb, hand, now);
     close_all(now);
     return 0;
 }

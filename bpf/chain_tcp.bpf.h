@@ -14,6 +14,7 @@
 #include "bpf/chain_conn.bpf.h"
 #include "bpf/chain_feed.bpf.h"
 #include "bpf/chain_found.bpf.h"
+#include "bpf/chain_socket.bpf.h"
 
 /* A segment that is not followed. */
 static __always_inline int tcp_unfollowed(u64 now)
@@ -172,7 +173,10 @@ static __always_inline void tcp_suspend(const struct feed *feed, struct conn *co
     conn->carried = feed->carried;
     conn->data = feed->data;
     conn->silent = feed->silent;
-    conn->surplus = feed->surplus;
+    if (feed->surplus != conn->surplus) {
+        surplus_note(conn, feed);
+        conn->surplus = feed->surplus;
+    }
     if (feed->nbarriers)
         *(volatile u64 *)&conn->barrier =
             (u64)feed->barrier << 32 | (u32)(conn->barrier + feed->nbarriers);
@@ -233,17 +237,14 @@ static __always_inline int conn_follow(struct xdp_md *ctx, struct feed *feed, st
 
 /* --- connections begin ------------------------------------------------------------------------ */
 
-static __always_inline int tcp_syn(struct hand *hand, u64 now)
+static __always_inline int tcp_syn(struct hand *hand)
 {
     struct conn *conn = bpf_map_lookup_elem(&connections, &hand->segment.ends);
     struct stranger *stranger = &hand->stranger;
 
     if (conn)
         conn->suspect = 1;
-    if (hand->segment.at != hand->segment.end) {
-        bpf_map_delete_elem(&half_open, &hand->segment.ends);
-        return tcp_unfollowed(now);
-    }
+    /* Data that came with it has been taken if the server's SYN acknowledges it. */
     *stranger = (struct stranger){.in = hand->segment.seq + 1, .state = STRANGER_SYN};
     stranger->owner = ends_hash(&hand->segment.ends);
     bpf_map_update_elem(&half_open, &hand->segment.ends, stranger, BPF_ANY);
@@ -302,6 +303,8 @@ static __always_inline int tcp_follow(struct xdp_md *ctx, struct hand *hand, str
     u64 owner = ends_hash(&hand->segment.ends);
     int followed;
 
+    if (hand->segment.seq != conn->next_in && socket_find(ctx) == SOCKET_REFUSES)
+        return tally(CHAIN_NO_SOCKET);
     if (!feed || !conn_enter(conn, &conn->busy_in, owner))
         return tcp_unfollowed(now);
     feed_begin(feed, now);
@@ -354,6 +357,8 @@ __attribute__((noinline)) int tcp_stranger(struct xdp_md *ctx)
         conn = tcp_begin(hand, stranger);
     if (!conn && hand->segment.at == hand->segment.end)
         return 0;
+    if (!conn && !socket_may_read(ctx, &hand->segment, stranger))
+        return tally(CHAIN_NO_SOCKET);
     if (stranger && !conn) {
         how = tcp_find(ctx, &hand->segment, stranger, now);
         if (how != TCP_KNOWN)
@@ -378,16 +383,27 @@ __attribute__((noinline)) int tcp_known(struct xdp_md *ctx)
     return tcp_follow(ctx, hand, conn, now, TCP_KNOWN);
 }
 
+/* A segment that no server should understand. */
+static __always_inline int tcp_is_broken(struct xdp_md *ctx, struct hand *hand)
+{
+    if (!bpf_map_lookup_elem(&connections, &hand->segment.ends) &&
+        !socket_may_read(ctx, &hand->segment, 0))
+        return tally(CHAIN_NO_SOCKET);
+    return tcp_unfollowed(bpf_ktime_get_ns());
+}
+
 /* A segment to our port. */
 __attribute__((noinline)) int chain_tcp(struct xdp_md *ctx)
 {
     struct chain_work *work = chain_work_get();
     struct hand *hand = hand_get();
 
-    if (!work || !hand || !segment_load(ctx, 1, work, &hand->segment, packet_end(ctx, 1, work)))
+    if (!work || !hand)
         return tcp_unfollowed(bpf_ktime_get_ns());
+    if (!segment_load(ctx, 1, work, &hand->segment, packet_end(ctx, 1, work)))
+        return tcp_is_broken(ctx, hand);
     if (hand->segment.flags & TCP_SYN)
-        return tcp_syn(hand, bpf_ktime_get_ns());
+        return tcp_syn(hand);
     if (hand->segment.at == hand->segment.end || tcp_known(ctx))
         tcp_stranger(ctx);
     return 0;

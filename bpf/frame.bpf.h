@@ -8,6 +8,7 @@
 #include "bpf/guard.bpf.h"
 #include "bpf/kernel.bpf.h"
 #include "bpf/packet.bpf.h"
+#include "bpf/way.bpf.h"
 
 /* What XDP leaves in a packet's metadata for TC: answer this one. */
 #define MARK_FOR_TC 0x4d43524fu
@@ -53,8 +54,8 @@ static __always_inline long xdp_resize(struct xdp_md *ctx, int grow)
 }
 
 /* Whether what asks for something that we answer may ask: HEAD_GET, HEAD_HIDDEN or a reason. */
-static __always_inline int xdp_admit(struct xdp_md *ctx, const void *data, const void *ip,
-                                     struct form form)
+static __always_inline int xdp_admit(struct xdp_md *ctx, struct work *work, const void *data,
+                                     const void *ip, struct form form)
 {
     u32 vlan = link_vlan(data, form);
     int rc, admitted = HEAD_GET;
@@ -70,10 +71,20 @@ static __always_inline int xdp_admit(struct xdp_md *ctx, const void *data, const
     rc = guard_source(ip, form.v6);
     if (unlikely(rc))
         return rc;
+    /* One packet that a sender on this host has made of several datagrams has such a sum, too. */
+    if (unlikely(xdp_generic) && checksum_is_left(ip, form.v6))
+        admitted = HEAD_HIDDEN;
+    /* TC looks for the way itself, and sees the tags. */
+    if (likely(admitted != HEAD_HIDDEN)) {
+        work->head.back = way_back(data, ip, form.v6, ctx->ingress_ifindex, vlan);
+        if (unlikely(!work->head.back))
+            return MC_COUNT_PASS_WAY;
+    }
+    rc = guard_rate(ip, form.v6);
+    if (unlikely(rc))
+        return rc;
     if (unlikely(control.flush_at) && second_reached(control.flush_at))
         return MC_COUNT_PASS_EXPIRED;
-    if (unlikely(xdp_generic) && checksum_is_left(ip, form.v6) && ctx->ingress_ifindex != LOOPBACK)
-        return HEAD_HIDDEN;
     return admitted;
 }
 
@@ -89,7 +100,7 @@ static __always_inline int xdp_check(struct xdp_md *ctx, struct work *work, cons
     }
     if (unlikely(rc != HEAD_GET))
         return rc;
-    return xdp_admit(ctx, data, ip, form);
+    return xdp_admit(ctx, work, data, ip, form);
 }
 
 /*
@@ -131,6 +142,22 @@ static __always_inline int xdp_key(struct work *work, void *text, void *end)
     work->nkey = nkey;
     work->hash = mc_hash_end(sum, nkey);
     return !(blank & MASK_TOPS);
+}
+
+/* What the checksum says of a request of "get KEY\r\n" with the key in `work`. */
+static __always_inline enum checksum key_judge(const struct work *work, u64 v6)
+{
+    u64 nkey = work->nkey, words = (nkey + 7) / 8, sum, i;
+
+    if (!head_has_checksum(&work->head, v6))
+        return CHECKSUM_RIGHT;
+    sum = TEXT_GET + (0x0a0dull << 8 * (nkey & 1));
+    for (i = 0; i < KEY_WORDS; i++) {
+        if (i >= words)
+            break;
+        sum += load_halves(work->key + i);
+    }
+    return head_judge(&work->head, v6, sum);
 }
 
 /*

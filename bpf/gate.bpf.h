@@ -12,7 +12,8 @@
 #include "bpf/chain.h"
 #include "bpf/kernel.bpf.h"
 
-enum { GATE_VERSION = CHAIN_VERSION, GATE_WRITERS = GATE_VERSION - 1, GATE_TRIES = 8 };
+enum { GATE_TRIES = 8 };
+#define GATE_WRITERS (CHAIN_GENERATION - 1)
 
 const volatile struct chain_settings settings = {};
 
@@ -33,11 +34,20 @@ static __always_inline int gate_done(struct chain_gate *gate, u64 when)
     return 0;
 }
 
-/* A write whose reply will be recognised comes in: what is there is no longer valid. */
-static __always_inline void gate_enter(struct chain_gate *gate, u64 now)
+/* Of a word: which writes are counted in it. */
+static __always_inline u32 gate_generation(u64 word)
+{
+    return (word & (CHAIN_VERSION - 1)) / CHAIN_GENERATION;
+}
+
+/*
+ * A write whose reply will be recognised comes in: what is there is no longer valid. Returns the
+ * generation that it belongs to.
+ */
+static __always_inline u32 gate_enter(struct chain_gate *gate, u64 now)
 {
     *(volatile u64 *)&gate->until = now + settings.settle;
-    __sync_fetch_and_add(&gate->word, GATE_VERSION + 1);
+    return gate_generation(__sync_fetch_and_add(&gate->word, CHAIN_VERSION + 1));
 }
 
 /* One whose reply will not: nothing that was asked for before `when` is kept. */
@@ -47,24 +57,25 @@ static __always_inline void gate_close(struct chain_gate *gate, u64 when)
 
     if (!gate_done(gate, when))
         gate_enter(gate, when);
-    before = __sync_fetch_and_add(&gate->word, GATE_VERSION);
+    before = __sync_fetch_and_add(&gate->word, CHAIN_VERSION);
     asm volatile("" : : "r"(before) : "memory");
 }
 
 /*
  * The reply of a write that entered leaves. What was filled after it was given up, if it was, is
- * not valid any more. If it cannot be told, the gate opens at `until`.
+ * not valid any more; it takes nobody's place then. If it cannot be told, the gate opens at
+ * `until`.
  */
-static __always_inline void gate_leave(struct chain_gate *gate, u64 now)
+static __always_inline void gate_leave(struct chain_gate *gate, u32 generation, u64 now)
 {
     int i;
 
     if (!gate_done(gate, now))
         return;
     for (i = 0; i < GATE_TRIES; i++) {
-        u64 word = READ_ONCE(gate->word), after = word + GATE_VERSION;
+        u64 word = READ_ONCE(gate->word), after = word + CHAIN_VERSION;
 
-        if (word & GATE_WRITERS)
+        if (word & GATE_WRITERS && gate_generation(word) == generation)
             after--;
         if (__sync_val_compare_and_swap(&gate->word, word, after) == word)
             return;
@@ -85,10 +96,10 @@ static __always_inline enum gate_state gate_look(struct chain_gate *gate, u64 as
     if (seen & GATE_WRITERS) {
         if (now < READ_ONCE(gate->until))
             return GATE_CLOSED;
-        /* Late writers that are forgotten here find nothing to take away. */
+        /* Late writers that are forgotten here find their generation over. */
         if (gate_done(gate, now))
             __sync_val_compare_and_swap(&gate->word, seen,
-                                        (seen & ~(u64)GATE_WRITERS) + GATE_VERSION);
+                                        (seen & ~GATE_WRITERS) + CHAIN_GENERATION);
         return GATE_GIVEN_UP;
     }
     read_barrier();

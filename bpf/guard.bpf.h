@@ -8,8 +8,9 @@
  * do with it what they would do without a kernel path.
  *
  * - Sources (allow=). Without the option those that no router of the public
- *   internet delivers to: loopback, private, link-local. So a machine whose
- *   firewall closes the port to the outside is no reflector by our doing.
+ *   internet delivers to, loopback and private, if they ask for such an address
+ *   of ours. So a machine whose firewall closes the port of its public address
+ *   to the outside is open there to nobody by our doing, nor a reflector.
  *   A list is a trie with 16 bits in the first step and 4 in each other, and no step more than
  *   tells its prefixes apart: for 10,000 of them 2 to 16 ns where BPF_MAP_TYPE_LPM_TRIE
  *   takes 60 to 120.
@@ -36,6 +37,7 @@
 #include "bpf/packet.bpf.h"
 
 const volatile __u32 guard_allow = MC_ALLOW_LOCAL;
+const volatile __u32 guard_local = 0;         /* the list has `local` */
 const volatile __u32 guard_nodes_mask = 0;    /* of the list's nodes, less one */
 const volatile __u32 guard_prefixes_mask = 0; /* of its prefixes, less one */
 const volatile __u64 guard_seeds[2] = {1, 1}; /* odd */
@@ -60,19 +62,32 @@ struct {
     __type(value, u64);
 } rates SEC(".maps");
 
-/* Network order: RFC 1918, 1122 (loopback), 6598 (shared), 3927 (link-local). */
+/* Network order: RFC 1918, 1122 (loopback), 6598 (shared). */
 static __always_inline int is_local4(u32 source)
 {
     u32 net = source & 0xff, pair = source & 0xffff;
 
     return net == 10 || pair == 0xa8c0 || (source & 0xf0ff) == 0x10ac || net == 127 ||
-           (source & 0xc0ff) == 0x4064 || pair == 0xfea9;
+           (source & 0xc0ff) == 0x4064;
 }
 
-/* The first half and the second, host order: RFC 4193, link-local, ::1. */
+/* The first half and the second, host order: RFC 4193, ::1. */
 static __always_inline int is_local6(u64 high, u64 low)
 {
-    return high >> 57 == 0xfc >> 1 || high >> 54 == 0xfe80 >> 6 || (!high && low == 1);
+    return high >> 57 == 0xfc >> 1 || (!high && low == 1);
+}
+
+/*
+ * Whether source and destination are local both: what `local` allows. The destination counts, since
+ * a rule of a firewall may close a public address to everybody. Whoever is on the link can have a
+ * link-local source, so that is none.
+ */
+static __always_inline int is_local_pair(const void *ip, u64 v6)
+{
+    if (v6)
+        return is_local6(bpf_be64_to_cpu(LOAD64(ip + 8)), bpf_be64_to_cpu(LOAD64(ip + 16))) &&
+               is_local6(bpf_be64_to_cpu(LOAD64(ip + 24)), bpf_be64_to_cpu(LOAD64(ip + 32)));
+    return is_local4(LOAD32(ip + 12)) && is_local4(LOAD32(ip + 16));
 }
 
 /* Which entry of the list a node leads to: a step for each four bits behind the first 16. */
@@ -146,43 +161,48 @@ static __always_inline int guard_charge(u64 hash)
 }
 
 /*
- * Whether a source is on the list and within its rate, of an address as guard_listed takes it. A
- * function, so that what it keeps on the stack is not added to that of all that follows: 512 bytes
- * are the limit.
+ * Whether a source is on the list, of an address as guard_listed takes it. A function, so that what
+ * it keeps on the stack is not added to that of all that follows: 512 bytes are the limit.
  */
 __attribute__((noinline)) int guard_ask(u64 high, u64 low, u32 six)
 {
+    return guard_allow != MC_ALLOW_LIST || guard_listed(high, low, !!six) ? 0 : MC_COUNT_PASS_ALLOW;
+}
+
+/* Whether it is within its rate; the same. */
+__attribute__((noinline)) int guard_take(u64 high, u64 low, u32 six)
+{
     u64 hash = high * guard_seeds[0];
 
-    if (guard_allow == MC_ALLOW_LIST && unlikely(!guard_listed(high, low, !!six)))
-        return MC_COUNT_PASS_ALLOW;
-    if (six && is_local6(high, low))
+    if (six && (is_local6(high, low) || high >> 54 == 0xfe80 >> 6))
         hash += low * guard_seeds[1];
-    if (guard_cost && unlikely(!guard_charge(hash)))
-        return MC_COUNT_PASS_RATE;
+    return guard_charge(hash) ? 0 : MC_COUNT_PASS_RATE;
+}
+
+static __always_inline u64 source_high(const void *ip, u64 v6)
+{
+    return v6 ? bpf_be64_to_cpu(LOAD64(ip + 8)) : (u64)bpf_ntohl(LOAD32(ip + 12)) << 32;
+}
+
+static __always_inline u64 source_low(const void *ip, u64 v6)
+{
+    return v6 ? bpf_be64_to_cpu(LOAD64(ip + 16)) : 0;
+}
+
+/* Whether a request, whose IP header begins there, may be answered: 0, or the reason to pass. */
+static __always_inline int guard_source(const void *ip, u64 v6)
+{
+    if (guard_allow == MC_ALLOW_LOCAL && unlikely(!is_local_pair(ip, v6)))
+        return MC_COUNT_PASS_ALLOW;
+    if (guard_allow == MC_ALLOW_LIST && !(guard_local && is_local_pair(ip, v6)))
+        return guard_ask(source_high(ip, v6), source_low(ip, v6), !!v6);
     return 0;
 }
 
-/*
- * Whether a request, whose IP header begins there, is to be answered now: 0, or the reason to
- * pass. Once for each: it is charged.
- */
-static __always_inline int guard_source(const void *ip, u64 v6)
+/* Whether it may be now: the same. Once for each, and last: it is charged. */
+static __always_inline int guard_rate(const void *ip, u64 v6)
 {
-    u64 high, low = 0;
-
-    if (v6) {
-        high = bpf_be64_to_cpu(LOAD64(ip + 8));
-        low = bpf_be64_to_cpu(LOAD64(ip + 16));
-    } else {
-        high = (u64)bpf_ntohl(LOAD32(ip + 12)) << 32;
-    }
-    if (guard_allow == MC_ALLOW_LOCAL &&
-        unlikely(v6 ? !is_local6(high, low) : !is_local4(LOAD32(ip + 12))))
-        return MC_COUNT_PASS_ALLOW;
-    if (guard_allow == MC_ALLOW_LIST || guard_cost)
-        return guard_ask(high, low, !!v6);
-    return 0;
+    return guard_cost ? guard_take(source_high(ip, v6), source_low(ip, v6), !!v6) : 0;
 }
 
 /*

@@ -32,6 +32,7 @@ typedef __s64 s64;
 /* The compiler may neither move loads and stores over this nor reuse a value. */
 #define barrier()         asm volatile("" ::: "memory")
 #define READ_ONCE(x)      (*(const volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, to) (*(volatile typeof(x) *)&(x) = (to))
 #define LOAD8(p)          (*(const u8 *)(p))
 #define LOAD16(p)         (*(const u16 *)(p))
 #define LOAD32(p)         (*(const u32 *)(p))
@@ -130,6 +131,8 @@ struct mc_control control SEC(".data.control") = {};
 const volatile __u32 weakly_ordered = 0;
 /* Nanoseconds of a tick of the kernel's clock: set by the loader before they are loaded. */
 const volatile __u64 tick_ns = 0;
+/* How far the server's CLOCK_MONOTONIC is before the kernel's, in its time namespace: set alike. */
+const volatile __s64 clock_ahead = 0;
 /* A TC program stands behind this one: set by the loader when both are attached. */
 __u32 tc_follows = 0;
 /* No XDP program stands before TC, which then answers what it can itself. */
@@ -137,31 +140,41 @@ __u32 tc_alone = 0;
 /* This program stands in the stack on some interface: set when it is attached so. */
 __u32 xdp_generic = 0;
 
+/* CLOCK_MONOTONIC_COARSE as the server has it. */
+static __always_inline u64 coarse_ns(void)
+{
+    return bpf_ktime_get_coarse_ns() + clock_ahead;
+}
+
 /*
- * Turns a new lease into ticks, which the JIT reads as it reads any word. A clock is a call, and
- * where the CPU's returns are guarded (x86 after 2023) a call costs as much as a lookup.
+ * Whether a lease is over. Turns a new one into ticks, which the JIT reads as it reads any word. A
+ * clock is a call, and where the CPU's returns are guarded (x86 after 2023) a call costs as much as
+ * a lookup.
  */
 __attribute__((noinline)) int lease_take(u64 lease)
 {
-    u64 now = bpf_ktime_get_coarse_ns(), end = ~0ull;
+    u64 now = coarse_ns(), end = ~0ull;
 
-    if (lease <= now)
+    u64 until = (lease >> 32) << MC_LEASE_SHIFT;
+
+    if (lease & MC_LEASE_DEAD || until <= now)
         end = 0;
-    else if (~lease && tick_ns)
-        end = bpf_jiffies64() + (lease - now) / tick_ns + 1;
+    else if (lease < MC_LEASE_EVER && tick_ns)
+        end = bpf_jiffies64() + (until - now) / tick_ns + 1;
     control.lease_end = end;
     barrier();
     control.leased = lease;
-    return 0;
+    return !end;
 }
 
-/* The server has not said for a while that it runs. */
+/* The server has not said for a while that it runs, or it has ended. */
 static __always_inline int server_is_still(void)
 {
-    u64 lease = READ_ONCE(control.lease_ns);
+    u64 lease = READ_ONCE(control.lease);
 
-    if (unlikely(lease != READ_ONCE(control.leased)))
-        lease_take(lease);
+    /* Of a dead one nothing is believed that another CPU may be about to store. */
+    if (unlikely((lease ^ READ_ONCE(control.leased)) | (lease & MC_LEASE_DEAD)))
+        return lease_take(lease);
     return bpf_jiffies64() > READ_ONCE(control.lease_end);
 }
 
@@ -171,7 +184,7 @@ static __always_inline int server_is_still(void)
  */
 static __always_inline int second_reached(u32 second)
 {
-    u64 now = bpf_ktime_get_coarse_ns() - control.base_ns;
+    u64 now = coarse_ns() - control.base_ns;
 
     return now >= second * 1000000000ull;
 }
@@ -189,10 +202,12 @@ struct form {
 
 /* A frame's headers as they came, in the words in which they are turned around. */
 struct head {
-    u64 to;    /* bytes 0 to 7 */
-    u64 from;  /* 6 to 13 */
-    u64 tags;  /* 14 to 21, of a frame with tags */
-    u64 ip[8]; /* from IP on to the keys */
+    u64 to;        /* bytes 0 to 7 */
+    u64 from;      /* 6 to 13 */
+    u64 tags;      /* 14 to 21, of a frame with tags */
+    u64 ip[8];     /* from IP on to the keys */
+    u64 addresses; /* the sum of IPv6's, which is the reply's as well */
+    u64 back;      /* the station that the reply goes to (way.bpf.h) */
 };
 
 struct work {

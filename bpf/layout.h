@@ -72,7 +72,7 @@ enum {
     MC_ITEM_WON = 1 << 8,     /* meta: the recache token was handed out */
     MC_ITEM_BINKEY = 1 << 9,  /* meta: the key arrived base64-coded */
     MC_ITEM_SIZED = 1 << 10,  /* counted by size */
-    MC_ITEM_COPY = 1 << 11,   /* not in the heap: what was read from flash, for a reply */
+    MC_ITEM_COPY = 1 << 11,   /* not reachable: what was read from flash, for a reply */
     MC_ITEM_SUMMED = 1 << 12, /* the sum of its wire bytes stands behind them */
     MC_ITEM_PASS = MC_ITEM_CHUNKED | MC_ITEM_CHUNK | MC_ITEM_EXTERN | MC_ITEM_STALE | MC_ITEM_WON |
                    MC_ITEM_BINKEY,
@@ -97,7 +97,7 @@ enum { MC_ITEM_SUM = 2 };
  * 32  clsid          slab class in the low 6 bits, LRU segment in the high 2
  * 33  nkey   [k]     1 to MC_KEY_MAX
  * 34  nmid   [k]     bytes between key and value
- * 35  epoch  [k]     dead unless equal to mc_control.epoch
+ * 35  epoch  [k]     the low byte of the epoch that it was stored in, see mc_is_behind
  * 36  wire   [k]     key, middle, value, tail: as they go on the wire in a
  *                    text reply ("key", " flags bytes\r\n", data, "\r\n").
  *                    In a chunked item only key and middle; the references
@@ -133,6 +133,8 @@ enum { MC_ITEM_HEADER = 36 };
  * 52  touched     the kernel's marks, one bit a slot: it served that item.
  *                 Written by both sides without order; a mark may be lost or
  *                 land on a slot's next tenant, and nothing worse.
+ * 56  swept  [k]  the epoch in which it was last rid of all that was flushed, of the head of a
+ *                 chain: its items are of this one or of the MC_EPOCHS - 1 that followed
  */
 struct mc_line {
     __u32 seq;
@@ -141,7 +143,9 @@ struct mc_line {
     __u32 refs[MC_SLOTS];
     __u32 next;
     __u8 touched;
-    __u8 unused[11];
+    __u8 unused[3];
+    __u32 swept;
+    __u32 unused2;
 };
 
 /*
@@ -166,6 +170,25 @@ struct mc_self {
 enum { MC_VLAN_AD = 0x1000 };
 
 /*
+ * A lease: for how long the kernel answers in the server's place. The upper half is when it ends,
+ * in units of 2^MC_LEASE_SHIFT ns of CLOCK_MONOTONIC; all bits: never. The lower half is the thread
+ * that gave it, as in a robust futex: when that thread ends, the kernel sets MC_LEASE_DEAD there,
+ * before it closes any file of the process. A lease is looked at again when any bit of it has
+ * changed.
+ */
+#define MC_LEASE_EVER (0xffffffffull << 32)
+#define MC_LEASE_DEAD 0x40000000u /* FUTEX_OWNER_DIED */
+enum { MC_LEASE_SHIFT = 27 };
+
+/* Until end_ns or a moment longer; holder: a thread's id, 0: nobody. */
+static inline __u64 mc_lease(__u64 end_ns, __u32 holder)
+{
+    __u64 end = (end_ns >> MC_LEASE_SHIFT) + 1;
+
+    return (end < MC_LEASE_EVER >> 32 ? end << 32 : MC_LEASE_EVER) | holder;
+}
+
+/*
  * The control block: one page. Written by the server, read by the kernel.
  * nlines and the epoch are single loads; a kernel program that used an old
  * nlines learns better from line.mask. Who changes what is ours fills the self
@@ -175,32 +198,46 @@ enum { MC_VLAN_AD = 0x1000 };
 struct mc_control {
     /* Hot: what every lookup reads. */
     __u64 base_ns;   /* CLOCK_MONOTONIC at second 0 of the server's clock */
-    __u64 lease_ns;  /* the same clock: until then the kernel may answer (kcache/pulse.h) */
+    __u64 lease;     /* for how long the kernel may answer (kcache/pulse.h) */
     __u32 nlines;    /* lines of the table in use */
     __u32 flush_at;  /* from this second on pass everything, 0: never */
-    __u32 aside;     /* not 0: the server needs to see every request */
-    __u8 epoch;      /* items of another epoch were flushed */
+    __u32 epoch;     /* items of another epoch were flushed; it grows by 1 with each flush */
+    __u8 aside;      /* not 0: the server needs to see every request */
     __u8 ref_shift;  /* log2 of the unit of references, 3 to 6 */
     __u16 port;      /* UDP, network order; 0: answer nothing */
     __u64 station;   /* the first of self; MC_NO_STATION: there is none, or not so simple */
     __u32 v4;        /* the first of self, 0: none */
     __u32 self_now;  /* which self is in use */
-    __u64 leased;    /* the lease_ns that the kernel programs took, */
+    __u64 leased;    /* the lease that the kernel programs took, */
     __u64 lease_end; /* and when it ends, in ticks of the kernel's clock: both are theirs */
     __u64 seed[MC_HASH_WORDS];
     struct mc_self self[2];
     __u32 without_cas; /* -C: every cas id is 0 to the outside */
     __u32 packet_over; /* IP packets from this size on fit no interface, 0: all do */
-    __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_self) - 8];
+    __u64 robust[4];   /* the server's own: the list that leads the kernel to the lease */
+    __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_self) - 40];
 };
 
 #define MC_NO_STATION (~0ull)
+
+/* An item keeps a byte of its epoch. */
+enum { MC_EPOCHS = 256 };
+
+/*
+ * Whether a line was not swept for so many flushes that the byte of an item's epoch tells nothing:
+ * then all its items were flushed.
+ */
+static inline int mc_is_behind(__u32 epoch, __u32 swept)
+{
+    return epoch - swept >= MC_EPOCHS;
+}
 
 #ifndef __bpf__
 _Static_assert(sizeof(struct mc_line) == 64, "a line is a cache line");
 _Static_assert(offsetof(struct mc_line, tags) == 8, "");
 _Static_assert(offsetof(struct mc_line, next) == 48, "");
 _Static_assert(offsetof(struct mc_line, touched) == 52, "");
+_Static_assert(offsetof(struct mc_line, swept) == 56, "");
 _Static_assert(offsetof(struct mc_item, cas) == 8, "");
 _Static_assert(offsetof(struct mc_item, flags) == 30, "");
 _Static_assert(offsetof(struct mc_item, wire) == MC_ITEM_HEADER, "");
@@ -278,6 +315,23 @@ struct mc_allow_prefix {
     __u64 high, low, mask_high, mask_low;
 };
 
+/* The ways back to sources: bpf/way.bpf.h. */
+enum {
+    MC_WAYS = 4,      /* in a set */
+    MC_WAY_BITS = 15, /* log2 of the sets */
+    MC_WAY_PORTS = 32
+};
+
+/* to: a station as in struct mc_self, and in the upper 16 bits when it was learned. */
+struct mc_way {
+    __u64 to, vouch;
+};
+
+/* What comes by `port` is answered by the interface `of`. */
+struct mc_way_port {
+    __u32 port, of;
+};
+
 /*
  * One row for each CPU: what the kernel programs count. The server adds the
  * rows up. Rows are written by their own CPU only.
@@ -310,6 +364,7 @@ enum mc_count {
     MC_COUNT_PASS_RATE,
     MC_COUNT_PASS_AMPLIFICATION,
     MC_COUNT_PASS_STATION, /* to a MAC address or a VLAN that is not ours */
+    MC_COUNT_PASS_WAY,     /* the stack has not lately replied to the source by this interface */
     MC_COUNTS
 };
 
@@ -317,5 +372,32 @@ struct mc_counts {
     __u64 count[32];
     __u64 class_hits[MC_CLASSES];
 };
+
+/*
+ * Sources of requests over UDP that neither the kernel programs nor the server answer. A forged
+ * datagram could make two machines answer each other for ever: so there is no answer to ports where
+ * services answer, to memcached's and our own, nor to addresses that are not one machine's. Ports
+ * and addresses are in network order.
+ */
+#define MC_LITTLE   (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+#define MC_NET16(x) (MC_LITTLE ? __builtin_bswap16(x) : (x))
+#define MC_NET64(x) (MC_LITTLE ? __builtin_bswap64(x) : (x))
+
+static inline int mc_port_is_unfit(__u16 port, __u16 own)
+{
+    return !(port & MC_NET16(0xfc00)) || port == MC_NET16(11211) || port == own;
+}
+
+/* By the address's first byte. 0/8, and 224/4 to the end: multicast, broadcast. */
+static inline int mc_source4_is_unfit(__u8 first)
+{
+    return (__u8)(first - 1) >= 223;
+}
+
+/* By the first byte and both halves. Multicast; ::/64 but ::1: no address, IPv4's mapped. */
+static inline int mc_source6_is_unfit(__u8 first, __u64 high, __u64 low)
+{
+    return first == 0xff || (!high && low != MC_NET64(1ull));
+}
 
 #endif

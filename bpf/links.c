@@ -31,8 +31,8 @@ void loader_distrust(struct loader *loader, uint64_t ns)
     if (object->kind != OBJECT_CHAIN)
         return;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    when =
-        (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec + ns + object->settings->settle;
+    when = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec -
+           (uint64_t)*object->clock_ahead + ns + object->settings->settle;
     before = __atomic_load_n(&object->gate->done, __ATOMIC_SEQ_CST);
     while (before < when && !__atomic_compare_exchange_n(&object->gate->done, &before, when, false,
                                                          __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
@@ -141,6 +141,8 @@ int loader_join_dispatcher(struct loader *loader, struct loader_link *link, char
     fd = dispatcher_join(link->ifindex, loader->alive_xdp, &link->generic, reason, nreason);
     if (fd < 0)
         return fd;
+    if (link->generic)
+        *loader->object.xdp_generic = 1;
     close_gate(loader);
     rc = enliven(loader);
     close_gate(loader);

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -93,6 +95,10 @@ static void explain_load(int rc, char *log, char *error, size_t nerror)
         snprintf(error, nerror,
                  "cannot load the kernel programs in a user namespace, whose capabilities do not "
                  "count for them: start it outside, or in a container that is privileged");
+    else if (rc == -EXDEV)
+        snprintf(error, nerror,
+                 "what the kernel's clock is cannot be told in a time namespace that was unshared "
+                 "without a fork: start it as a child (unshare --fork)");
     else if (rc == -ENOMEM)
         snprintf(error, nerror, "no memory for the kernel's maps: the memory cgroup's limit");
     else if (rc == -EPERM || rc == -EACCES)
@@ -121,6 +127,7 @@ static int guard_prepare(struct object *object, const struct loader_guard *guard
     int rc = 0;
 
     *out->allow = guard->allow;
+    *out->local = guard->local;
     *out->amplification = guard->amplification;
     if (guard->allow == MC_ALLOW_LIST) {
         *out->nodes_mask = guard->nnodes - 1;
@@ -170,9 +177,53 @@ uint64_t loader_tick_ns(void)
     return (uint64_t)tick.tv_nsec;
 }
 
+/* Whether this process is in the time namespace that its children will be in. */
+static bool time_is_childrens(void)
+{
+    struct stat own, childrens;
+
+    return stat("/proc/self/ns/time", &own) == 0 &&
+           stat("/proc/self/ns/time_for_children", &childrens) == 0 &&
+           own.st_ino == childrens.st_ino;
+}
+
+/*
+ * How far CLOCK_MONOTONIC is ahead of the kernel's, which bpf_ktime_get_ns tells: 0 or -errno. The
+ * file tells it of the time namespace of our children; a process that does not share that has
+ * unshared it, and not yet forked.
+ */
+static int clock_ahead(int64_t *ahead)
+{
+    FILE *file = fopen("/proc/self/timens_offsets", "re");
+    long long seconds = 0, ns = 0;
+    bool known;
+
+    *ahead = 0;
+    if (!file)
+        return 0; /* a kernel without time namespaces */
+    known = fscanf(file, "monotonic %lld %lld", &seconds, &ns) == 2 && time_is_childrens();
+    fclose(file);
+    *ahead = seconds * 1000000000 + ns;
+    return known ? 0 : -EXDEV;
+}
+
 /* --- the chain ---------------------------------------------------------------- */
 
-/* How large each of its maps is to be, before the load. */
+/* What tells the network namespace of this process from all others. */
+static int netns_cookie(__u64 *out)
+{
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc = 0;
+    socklen_t n = sizeof(*out);
+
+    if (fd < 0)
+        return -errno;
+    if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, out, &n))
+        rc = -errno;
+    close(fd);
+    return rc;
+}
+
+/* Its constants, and how large each of its maps is to be, before the load. */
 static int chain_prepare(struct object *object, const struct chain_settings *settings)
 {
     const struct {
@@ -187,10 +238,11 @@ static int chain_prepare(struct object *object, const struct chain_settings *set
         {"half_open", settings->nconnections},
     };
     struct bpf_map *map;
-    int rc = 0;
     size_t i;
+    int rc;
 
     *object->settings = *settings;
+    rc = netns_cookie(&object->settings->netns);
     for (i = 0; !rc && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         map = object_map(object, sizes[i].name);
         if (map)
@@ -238,6 +290,40 @@ void loader_chain_counts(struct loader *loader, struct chain_counts *out)
     free(rows);
 }
 
+/* --- ways back ------------------------------------------------------------------ */
+
+/* The constants of bpf/way.bpf.h: what nobody can guess, and units of a second or two. */
+static int ways_prepare(struct object *object)
+{
+    uint64_t factors[4], tick = loader_tick_ns();
+    uint32_t shift = 0;
+
+    if (getrandom(factors, sizeof(factors), 0) != sizeof(factors))
+        return -EIO;
+    for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]); i++)
+        object->way_factors[i] = factors[i] | 1;
+    while (tick << shift < 1000000000)
+        shift++;
+    *object->way_shift = shift;
+    return 0;
+}
+
+void loader_doubt_ways(struct loader *loader)
+{
+    /* Added to sums that have secret factors: no sum before it is one after it, but by chance. */
+    __atomic_fetch_add(loader->object.way_epoch, 0x9e3779b97f4a7c15, __ATOMIC_SEQ_CST);
+}
+
+void loader_set_ports(struct loader *loader, const struct mc_way_port *ports, size_t n)
+{
+    struct object *object = &loader->object;
+
+    __atomic_store_n(object->way_nports, 0, __ATOMIC_SEQ_CST);
+    if (n)
+        memcpy(object->way_ports, ports, n * sizeof(*ports));
+    __atomic_store_n(object->way_nports, n, __ATOMIC_SEQ_CST);
+}
+
 /* --- loading ------------------------------------------------------------------ */
 
 /* From an open object to one that runs. settings: of the chain, else NULL. */
@@ -246,10 +332,13 @@ static int prepare_and_load(struct object *object, const struct chain_settings *
 {
     int rc = guard_prepare(object, guard);
 
+    rc = rc ? rc : ways_prepare(object);
 #ifndef __x86_64__
     *object->weakly_ordered = 1;
 #endif
     *object->tick_ns = loader_tick_ns();
+    if (!rc)
+        rc = clock_ahead(object->clock_ahead);
     object_set_xdp(object, BPF_F_XDP_HAS_FRAGS, true);
     if (!rc && settings)
         rc = chain_prepare(object, settings);
@@ -303,7 +392,7 @@ static struct loader *open_either(const struct chain_settings *settings,
     if (!rc)
         rc = prepare_and_load(&loader->object, settings, guard);
     if (!rc) {
-        loader_control(loader)->lease_ns = UINT64_MAX;
+        loader_control(loader)->lease = MC_LEASE_EVER;
         loader->nbytes = count_bytes(&loader->object);
     }
     if (rc || loader->ncpus < 1) {

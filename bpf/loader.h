@@ -31,6 +31,7 @@ struct loader;
 /* Whom the programs answer: bpf/guard.bpf.h. All zero: local sources, without limits. */
 struct loader_guard {
     enum mc_allow allow;
+    bool local;                 /* for MC_ALLOW_LIST: beside the list's sources */
     const void *list;           /* for MC_ALLOW_LIST, as layout.h says; copied */
     uint32_t nnodes, nprefixes; /* in it, powers of two */
     uint32_t rate, burst;       /* requests a second, and at once; rate 0: no limit */
@@ -105,6 +106,14 @@ int loader_run(struct loader *loader, enum loader_program program, struct loader
 
 enum loader_hook { LOADER_INGRESS, LOADER_EGRESS, LOADER_HOOKS };
 
+/*
+ * This machine's routes, rules, addresses or interfaces have changed: to no source is replied
+ * before the stack has done so again.
+ */
+void loader_doubt_ways(struct loader *loader);
+/* Interfaces whose replies leave by others, up to MC_WAY_PORTS of them. */
+void loader_set_ports(struct loader *loader, const struct mc_way_port *ports, size_t n);
+
 /* What is on a hook of TC. */
 struct loader_tc {
     int link;    /* of TCX; -1: none */
@@ -135,11 +144,15 @@ int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool gene
 int loader_join_dispatcher(struct loader *loader, struct loader_link *link, char *reason,
                            size_t nreason);
 /*
- * What is not attached yet, each by TCX, else by a filter. 0, or -errno of the one that is needed.
+ * What is not attached yet, each by TCX, else by a filter. 0, or -errno of egress, without which
+ * nothing is answered, or of the main one.
  */
 int loader_attach_tc(struct loader *loader, struct loader_link *link);
+/* One of them. 0 or -errno. */
+int loader_attach_hook(struct loader *loader, struct loader_link *link, enum loader_hook hook);
 bool loader_has_tc(const struct loader_link *link, enum loader_hook hook);
 /* 0, or -errno if a filter stays, as of loader_detach. */
+int loader_detach_hook(struct loader_link *link, enum loader_hook hook);
 int loader_detach_tc(struct loader_link *link);
 /*
  * Of the chain, which else has nothing to say to it: nothing that was kept is valid, and nothing is

@@ -17,11 +17,12 @@ EXTRA_bpf = bpf/cache.bpf.c bpf/filter.bpf.c bpf/member.bpf.c \
     bpf/guard.bpf.h bpf/verbs.bpf.h bpf/binary.bpf.h bpf/meta.bpf.h bpf/reply.bpf.h \
     bpf/xdp.bpf.h bpf/tc.bpf.h bpf/alive.bpf.h bpf/gate.bpf.h bpf/follow.h bpf/follow_text.h \
     bpf/follow_binary.h bpf/answers.h
-EXTRA_bpf += bpf/request.bpf.h bpf/frame.bpf.h bpf/skb.bpf.h bpf/chain_large.bpf.h
+EXTRA_bpf += bpf/way.bpf.h bpf/request.bpf.h bpf/frame.bpf.h bpf/skb.bpf.h bpf/chain_large.bpf.h
 EXTRA_bpf += bpf/chain.bpf.c bpf/chain_maps.bpf.h bpf/chain_find.bpf.h \
     bpf/chain_ask.bpf.h bpf/chain_get.bpf.h bpf/chain_fill.bpf.h bpf/chain_tcp.bpf.h
 EXTRA_bpf += bpf/chain_feed.bpf.h bpf/chain_conn.bpf.h bpf/chain_replies.bpf.h
-EXTRA_bpf += bpf/chain_udp.bpf.h bpf/chain_found.bpf.h
+EXTRA_bpf += bpf/chain_udp.bpf.h bpf/chain_found.bpf.h bpf/chain_sender.bpf.h
+EXTRA_bpf += bpf/chain_socket.bpf.h
 
 # The parsers of the chain are the same code in user space.
 unit_tests += t/unit/follow t/unit/answers

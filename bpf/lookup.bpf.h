@@ -240,7 +240,7 @@ static __always_inline int item_is_fit(u64 meta, u64 fate)
 
     if (META_FLAGS(meta) & MC_ITEM_PASS)
         return MC_COUNT_PASS_ITEM;
-    if (META_EPOCH(meta) != READ_ONCE(control.epoch) || (exptime && second_reached(exptime)))
+    if (META_EPOCH(meta) != (u8)READ_ONCE(control.epoch) || (exptime && second_reached(exptime)))
         return MC_COUNT_PASS_EXPIRED;
     return FOUND_HIT;
 }
@@ -292,6 +292,15 @@ static __always_inline void line_touch(struct mc_line *line, u64 slot)
 
     if (!(line->touched & mark))
         line->touched |= mark;
+}
+
+/*
+ * Whether the epochs of a chain's items mean what they say. After they were compared: an epoch
+ * that was read later is no smaller.
+ */
+static __always_inline int line_is_behind(const struct mc_line *head)
+{
+    return mc_is_behind(READ_ONCE(control.epoch), READ_ONCE(head->swept));
 }
 
 /* The line that holds the hash, once a split has been followed; *seq is its even counter. */
@@ -358,6 +367,8 @@ static __always_inline int key_find(struct work *work, item_use *use)
     if (found == FOUND_HIT)
         found = use(work, &place);
     read_barrier();
+    if (found == FOUND_HIT && unlikely(line_is_behind(head)))
+        found = MC_COUNT_PASS_EXPIRED;
     if (READ_ONCE(head->seq) != work->seq)
         return FOUND_AGAIN;
     if (found == FOUND_HIT)

@@ -85,7 +85,7 @@ __attribute__((noinline)) int meta_flag(struct work *work)
     if (letter == 'O')
         return meta_opaque(work, at);
     if (letter == 't')
-        work->now = (bpf_ktime_get_coarse_ns() - control.base_ns) / 1000000000;
+        work->now = (coarse_ns() - control.base_ns) / 1000000000;
     work->at = ++at;
     return (u8)request_word(work, at) > ' ' ? MC_COUNT_PASS_COMMAND : STEP_NEXT;
 }

@@ -14,9 +14,15 @@
     .skeleton = (skel)->skeleton, .made = (skel), .all = (skel)->obj,                              \
     .control = &(skel)->data_control->control, .constants = (skel)->rodata,                        \
     .nconstants = sizeof(*(skel)->rodata), .weakly_ordered = &(skel)->rodata->weakly_ordered,      \
-    .tick_ns = (uint64_t *)&(skel)->rodata->tick_ns, .xdp_generic = &(skel)->bss->xdp_generic,     \
+    .tick_ns = (uint64_t *)&(skel)->rodata->tick_ns,                                               \
+    .clock_ahead = (int64_t *)&(skel)->rodata->clock_ahead,                                        \
+    .xdp_generic = &(skel)->bss->xdp_generic,                                                      \
+    .way_factors = (uint64_t *)(skel)->rodata->way_factors,                                        \
+    .way_shift = &(skel)->rodata->way_shift, .way_epoch = (uint64_t *)&(skel)->bss->way_epoch,     \
+    .way_nports = &(skel)->bss->way_nports, .way_ports = (skel)->bss->way_ports,                   \
     .guard = {                                                                                     \
         .allow = &(skel)->rodata->guard_allow,                                                     \
+        .local = &(skel)->rodata->guard_local,                                                     \
         .nodes_mask = &(skel)->rodata->guard_nodes_mask,                                           \
         .prefixes_mask = &(skel)->rodata->guard_prefixes_mask,                                     \
         .amplification = &(skel)->rodata->guard_amplification,                                     \
@@ -35,7 +41,7 @@ static int open_cache(struct object *out, const struct bpf_object_open_opts *opt
         COMMON_PARTS(skel),
         .kind = OBJECT_CACHE,
         .xdp = skel->progs.mc_xdp,
-        .tc = {[LOADER_INGRESS] = skel->progs.mc_tc},
+        .tc = {[LOADER_INGRESS] = skel->progs.mc_tc, [LOADER_EGRESS] = skel->progs.mc_ways},
         .main = LOADER_INGRESS,
         .tc_follows = &skel->bss->tc_follows,
         .tc_alone = &skel->bss->tc_alone,

@@ -20,7 +20,7 @@ enum object_kind { OBJECT_CACHE, OBJECT_CHAIN };
 
 /* The constants of bpf/guard.bpf.h. */
 struct object_guard {
-    uint32_t *allow, *nodes_mask, *prefixes_mask, *amplification;
+    uint32_t *allow, *local, *nodes_mask, *prefixes_mask, *amplification;
     uint64_t *seeds, *cost, *depth;
 };
 
@@ -39,11 +39,17 @@ struct object {
     size_t nconstants;
     uint32_t *weakly_ordered;
     uint64_t *tick_ns;
+    int64_t *clock_ahead;
     struct object_guard guard;
+    uint64_t *way_factors;
+    uint32_t *way_shift;
     struct chain_settings *settings; /* of the chain alone */
 
     /* Variables, for ever. NULL: this object has no such. */
     uint32_t *xdp_generic, *tc_follows, *tc_alone;
+    uint64_t *way_epoch;
+    uint32_t *way_nports;
+    void *way_ports;         /* struct mc_way_port, MC_WAY_PORTS of them */
     struct chain_gate *gate; /* of everything */
 };
 

@@ -55,6 +55,12 @@ static __always_inline int type_is_tag(u16 type)
     return type == TYPE_TAG || type == TYPE_TAG_AD;
 }
 
+/* Both halves of 8 bytes: sums of 32-bit words do not overflow, and take no more to load. */
+static __always_inline u64 load_halves(const void *bytes)
+{
+    return (u64)LOAD32(bytes) + LOAD32(bytes + 4);
+}
+
 /* Keeps the headers that begin at `link`, and at `ip`. */
 static __always_inline void head_keep(struct head *out, const void *link, const void *ip,
                                       struct form form)
@@ -69,6 +75,9 @@ static __always_inline void head_keep(struct head *out, const void *link, const 
 #pragma unroll
     for (i = 0; i < nwords; i++)
         out->ip[i] = LOAD64(ip + 8 * i);
+    if (form.v6)
+        out->addresses = load_halves(ip + 8) + load_halves(ip + 16) + load_halves(ip + 24) +
+                         load_halves(ip + 32);
 }
 
 /* --- what is ours ------------------------------------------------------------- */
@@ -189,23 +198,13 @@ static __always_inline u32 link_vlan(const void *link, struct form form)
 
 /* --- what is answered --------------------------------------------------------- */
 
-/*
- * Packets that are answered could be forged to make two machines answer each
- * other for ever. So there is no answer to ports where services answer, to our
- * own port, to addresses that are not one machine's, nor to our own address
- * unless it came over loopback.
- */
+/* See layout.h; nor is our own address answered, unless it came over loopback. */
 static __always_inline int source_is_fit(const void *ip, u64 v6)
 {
-    u16 port = LOAD16(ip + ip_bytes(v6));
-
-    if (!(port & bpf_htons(0xfc00)) || port == bpf_htons(11211) || port == control.port)
+    if (mc_port_is_unfit(LOAD16(ip + ip_bytes(v6)), control.port))
         return 0;
-    /* Multicast; and ::/64, in which are no address, IPv4's mapped, and of machines only ::1. */
-    if (v6)
-        return LOAD8(ip + 8) != 0xff && (LOAD64(ip + 8) || LOAD64(ip + 16) == bpf_cpu_to_be64(1));
-    /* 0/8, and 224/4 to the end: multicast, broadcast. */
-    return (u8)(LOAD8(ip + 12) - 1) < 223;
+    return v6 ? !mc_source6_is_unfit(LOAD8(ip + 8), LOAD64(ip + 8), LOAD64(ip + 16))
+              : !mc_source4_is_unfit(LOAD8(ip + 12));
 }
 
 /*
@@ -268,12 +267,15 @@ static __always_inline u16 ip_checksum(u32 saddr, u32 daddr, u16 total)
     return ~sum;
 }
 
-/* Behind a reply: the stations change places, the tags stay. With tags it writes up to byte 22. */
+/*
+ * Behind a reply: from our station, to the one that replies to this source go to; the tags stay.
+ * With tags it writes up to byte 22.
+ */
 static __always_inline void head_link(void *out, const struct head *head, int tagged)
 {
     u64 station = 0xffffffffffff;
 
-    STORE64(out, (head->from & station) | head->to << 48);
+    STORE64(out, (head->back & station) | head->to << 48);
     STORE64(out + 6, (head->to & station) | (head->from & ~station));
     if (tagged)
         STORE64(out + 14, head->tags);
@@ -378,20 +380,20 @@ static __always_inline u64 sevens_end(const struct sevens *sum, u8 first, u8 nex
 
 /*
  * The sum of n bytes for a checksum: congruent to that of their 16-bit words modulo 2^16 - 1.
- * It reads up to 8 bytes behind the n. n <= TEXT_MAX.
+ * It reads up to 8 bytes behind the n. n <= REQUEST_MAX.
  */
 static __always_inline u64 text_sum(const void *text, u64 n)
 {
     u64 blocks = sevens_in(n), at = blocks * SEVENS, i;
     struct sevens sum = {0, 0};
 
-    for (i = 0; i < TEXT_MAX / SEVENS; i++) {
+    for (i = 0; i < REQUEST_MAX / SEVENS; i++) {
         if (i >= blocks)
             break;
         sevens_add(&sum, text + SEVENS * i);
     }
     n -= at;
-    CLAMP(at, TEXT_MAX);
+    CLAMP(at, REQUEST_MAX);
     return sevens_end(&sum, LOAD8(text), LOAD8(text + at)) + sum_rest(text + at, n);
 }
 
@@ -401,6 +403,15 @@ static __always_inline u64 sum_fold(u64 sum)
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
     return (sum & 0xffff) + (sum >> 16);
+}
+
+/*
+ * Whether what has this sum, its checksum included, is as it was: whether 2^16 - 1 divides it. A
+ * product with the inverse modulo 2^64 tells (Warren, Hacker's Delight, 10-17).
+ */
+static __always_inline int sum_is_right(u64 sum)
+{
+    return sum * 0xfffefffefffeffff <= 0x0001000100010001;
 }
 
 /* The checksum of what has this sum; 0 would say that there is none. */
@@ -419,10 +430,10 @@ static __always_inline u16 checksum_begun(const void *ip, u64 v6)
     u64 sum = (u64)LOAD16(ip + ip_bytes(v6) + 4) + bpf_htons(PROTOCOL_UDP);
 
     if (v6)
-        sum += halves(LOAD64(ip + 8)) + halves(LOAD64(ip + 16)) + halves(LOAD64(ip + 24)) +
-               halves(LOAD64(ip + 32));
+        sum += load_halves(ip + 8) + load_halves(ip + 16) + load_halves(ip + 24) +
+               load_halves(ip + 32);
     else
-        sum += (u64)LOAD32(ip + 12) + LOAD32(ip + 16);
+        sum += load_halves(ip + 12);
     return sum_fold(sum);
 }
 
@@ -436,14 +447,38 @@ static __always_inline int checksum_is_left(const void *ip, u64 v6)
     return LOAD16(ip + ip_bytes(v6) + 6) == checksum_begun(ip, v6);
 }
 
-/* The same of IPv6, where the text has a sum. */
+/* What a request's checksum says of it. */
+enum checksum {
+    CHECKSUM_WRONG,
+    CHECKSUM_RIGHT, /* or there is none, with IPv4 */
+    CHECKSUM_BEGUN, /* it is left to hardware; or it is wrong, of 1 damaged packet in 65,536 */
+};
+
+static __always_inline int head_has_checksum(const struct head *head, u64 v6)
+{
+    return !!LOAD16((const void *)head->ip + ip_bytes(v6) + 6);
+}
+
+/* There is a checksum, and `text` is the sum of the request's text. */
+static __always_inline enum checksum head_judge(const struct head *head, u64 v6, u64 text)
+{
+    const void *ip = head->ip, *udp = ip + ip_bytes(v6);
+    u64 sum = text + bpf_htons(PROTOCOL_UDP) + LOAD16(udp + 4);
+
+    sum += load_halves(udp) + load_halves(udp + 8);
+    sum += v6 ? head->addresses : load_halves(ip + 12);
+    if (likely(sum_is_right(sum)))
+        return CHECKSUM_RIGHT;
+    return checksum_is_left(ip, v6) ? CHECKSUM_BEGUN : CHECKSUM_WRONG;
+}
+
+/* As head_ip4, of IPv6, where the text has a sum. */
 static __always_inline void head_ip6(void *ip, const struct head *head, u64 ntext, u64 sum)
 {
     u64 nudp = bpf_htons((u16)(UDP_TEXT + ntext)), id = head->ip[6] & 0xffff;
     u32 ports = head->ip[5];
 
-    sum += halves(head->ip[1]) + halves(head->ip[2]) + halves(head->ip[3]) + halves(head->ip[4]);
-    sum += (u64)ports + 2 * nudp + bpf_htons(PROTOCOL_UDP) + id + bpf_htons(1);
+    sum += head->addresses + (u64)ports + 2 * nudp + bpf_htons(PROTOCOL_UDP) + id + bpf_htons(1);
     STORE64(ip, 0x60 | nudp << 32 | 0x4011ull << 48);
     STORE64(ip + 8, head->ip[3]);
     STORE64(ip + 16, head->ip[4]);

@@ -139,6 +139,32 @@ static __always_inline int key_next(struct work *work, u64 *from)
     return STEP_NEXT;
 }
 
+/* The sum of a request that is not short. */
+__attribute__((noinline)) int request_sum(struct work *work)
+{
+    u64 n;
+
+    if (!work)
+        return 0;
+    n = work->nrequest;
+    CLAMP(n, REQUEST_MAX);
+    return sum_fold(text_sum(work->request, n));
+}
+
+/*
+ * What the checksum says of the request in `work`, the sum of whose text before work->request is
+ * `before`.
+ */
+static __always_inline enum checksum request_judge(struct work *work, u64 before)
+{
+    u64 n = work->nrequest;
+
+    if (!head_has_checksum(&work->head, work->form.v6))
+        return CHECKSUM_RIGHT;
+    before += n < 64 ? sum_rest(work->request, n) : (u64)request_sum(work);
+    return work->form.v6 ? head_judge(&work->head, 1, before) : head_judge(&work->head, 0, before);
+}
+
 /* Before a request's first word is looked at. */
 static __always_inline void answer_begin(struct work *work)
 {

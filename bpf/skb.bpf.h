@@ -13,6 +13,7 @@
 #include "bpf/kernel.bpf.h"
 #include "bpf/packet.bpf.h"
 #include "bpf/request.bpf.h"
+#include "bpf/way.bpf.h"
 
 /* On to the next filter, under clsact and TCX alike. */
 enum { TC_NEXT = -1 };
@@ -118,6 +119,8 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct work *work,
         rc = station_check(STATIONS(head->link), skb->ifindex);
     if (rc == HEAD_HIDDEN)
         rc = HEAD_GET;
+    if (skb->gso_size) /* several datagrams, of which only the first one's header is there */
+        rc = MC_COUNT_PASS_PACKET;
     if (rc == HEAD_GET && !vlan_is_ours(tc_vlan(skb, head, work->form)))
         rc = MC_COUNT_PASS_STATION;
     if (ip_is_own(ip, v6) && skb->ifindex != LOOPBACK)
@@ -126,6 +129,13 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct work *work,
         rc = MC_COUNT_PASS_EXPIRED;
     if (rc == HEAD_GET && first)
         rc = guard_source(ip, v6);
+    if (rc == HEAD_GET) {
+        work->head.back =
+            way_back(head->link, ip, v6, skb->ifindex, tc_vlan(skb, head, work->form));
+        rc = work->head.back ? HEAD_GET : MC_COUNT_PASS_WAY;
+    }
+    if (rc == HEAD_GET && first)
+        rc = guard_rate(ip, v6);
     if (rc != HEAD_GET) {
         count_reason(work, rc);
         return rc;
@@ -152,26 +162,17 @@ static __always_inline int tc_request(struct __sk_buff *skb, struct work *work, 
 }
 
 /*
- * Whether a checksum that seems to be left to hardware is whole as well, as of 1 packet in 65,536
- * it is by chance: then nobody knows which it is. A request that is too long to be summed is not
- * looked at.
+ * Whether it is known what a request's checksum is, the sum of whose text before work->request is
+ * `before`: whole, or left to hardware. It is both, of 1 packet in 65,536, by chance: then nobody
+ * knows which. 0 or a reason.
  */
-__attribute__((noinline)) int tc_is_ambiguous(struct __sk_buff *skb)
+static __always_inline int tc_judge(struct work *work, u32 before)
 {
-    struct work *work = work_get();
-    u64 nudp;
+    enum checksum found = request_judge(work, before);
 
-    if (!work)
-        return 1;
-    nudp = work->ntext + UDP_TEXT;
-    if (nudp - UDP_TEXT >= TEXT_MAX - UDP_TEXT)
-        return 0;
-    BOUND_SIZE(nudp, REQUEST_ROOM - 1);
-    if (bpf_skb_load_bytes_relative(skb, form_udp(work->form), work->request, nudp,
-                                    BPF_HDR_START_MAC))
-        return 1;
-    /* What stands in the checksum's place is the sum of all that is before UDP's header. */
-    return sum_fold(LOAD16(work->request + 6) + text_sum(work->request, nudp)) == 0xffff;
+    if (found == CHECKSUM_WRONG || (found == CHECKSUM_RIGHT && work->left))
+        return MC_COUNT_PASS_PACKET;
+    return 0;
 }
 
 /* Makes the packet a frame of nframe bytes, from its Ethernet header on. */

@@ -19,6 +19,8 @@ static __always_inline int tc_answer(struct __sk_buff *skb, struct work *work, i
 {
     int rc = tc_request(skb, work, kind == HEAD_GET ? UDP_KEYS - UDP_TEXT : 0);
 
+    if (!rc)
+        rc = tc_judge(work, kind == HEAD_GET ? TEXT_GET : 0);
     if (rc)
         return rc;
     return kind == HEAD_GET ? get_answer(work) : verb_answer(work);
@@ -65,12 +67,18 @@ int mc_tc(struct __sk_buff *skb)
                        : tc_check(skb, work, head, 0, first, text_is_verb);
     if (rc != HEAD_GET && rc != HEAD_VERB)
         return TC_NEXT;
-    if (work->left && tc_is_ambiguous(skb))
-        return tc_pass(work, MC_COUNT_PASS_PACKET);
     rc = tc_answer(skb, work, rc);
     if (rc != STEP_END)
         return tc_pass(work, rc);
     return tc_reply(skb, hidden, work->left);
+}
+
+/* On TC egress: by which way the stack sends the server's replies. */
+SEC("tc")
+int mc_ways(struct __sk_buff *skb)
+{
+    way_leaving(skb);
+    return TC_NEXT;
 }
 
 #endif

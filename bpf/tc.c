@@ -119,7 +119,7 @@ static int attach_filter(struct loader *loader, struct loader_link *link, enum l
     return rc;
 }
 
-static int attach_hook(struct loader *loader, struct loader_link *link, enum loader_hook at)
+int loader_attach_hook(struct loader *loader, struct loader_link *link, enum loader_hook at)
 {
     int fd;
 
@@ -140,8 +140,8 @@ int loader_attach_tc(struct loader *loader, struct loader_link *link)
 
     link->main = loader->object.main;
     for (at = 0; at < LOADER_HOOKS; at++) {
-        rc = attach_hook(loader, link, at);
-        if (at == link->main)
+        rc = loader_attach_hook(loader, link, at);
+        if (rc && (at == link->main || at == LOADER_EGRESS))
             result = rc;
     }
     return result;
@@ -182,21 +182,24 @@ bool tc_lost(struct loader *loader, struct loader_link *link)
     return lost;
 }
 
+int loader_detach_hook(struct loader_link *link, enum loader_hook at)
+{
+    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = hooks[at].point);
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
+    int rc = 0;
+
+    if (link->tc[at].link >= 0)
+        close(link->tc[at].link);
+    if (link->tc[at].filter)
+        rc = bpf_tc_detach(&hook, &opts);
+    link->tc[at] = (struct loader_tc){.link = -1};
+    return rc;
+}
+
 int loader_detach_tc(struct loader_link *link)
 {
-    enum loader_hook at;
-    int rc = 0, result = 0;
+    int first = loader_detach_hook(link, LOADER_INGRESS);
+    int second = loader_detach_hook(link, LOADER_EGRESS);
 
-    for (at = 0; at < LOADER_HOOKS; at++) {
-        LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = hooks[at].point);
-        LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
-
-        if (link->tc[at].link >= 0)
-            close(link->tc[at].link);
-        if (link->tc[at].filter)
-            rc = bpf_tc_detach(&hook, &opts);
-        link->tc[at] = (struct loader_tc){.link = -1};
-        result = result ? result : rc;
-    }
-    return result;
+    return first ? first : second;
 }

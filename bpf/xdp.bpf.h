@@ -13,7 +13,12 @@
 #include "bpf/packet.bpf.h"
 #include "bpf/verbs.bpf.h"
 
-/* A frame up to this size is not made smaller for a miss. */
+/*
+ * A frame up to this size is not made smaller for a short reply: behind the end of the IP packet
+ * comes padding, here the request's own bytes, and a helper's call costs as much as all the rest.
+ * Besides, the live frames of BPF_PROG_TEST_RUN come back as short as they left (Linux 6.18), too
+ * short for the next request if that is longer.
+ */
 enum { FRAME_PADDED = 128 };
 
 /* The frame has no room for the reply: TC is to answer it, and to count it. */
@@ -43,7 +48,8 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
     reply_head(work, 0);
     before = bpf_xdp_get_buff_len(ctx); /* of all its buffers */
     nframe = frame_size(reply_size(work), before);
-    if (nframe != before && xdp_resize(ctx, (int)nframe - (int)before))
+    if ((nframe > before || before > FRAME_PADDED) && nframe != before &&
+        xdp_resize(ctx, (int)nframe - (int)before))
         return xdp_pass_to_tc(ctx, work);
     BOUND_SIZE(nframe, 2047);
     if (bpf_xdp_store_bytes(ctx, 0, work->reply + reply_start(work), nframe)) {
@@ -56,8 +62,8 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
     return XDP_TX;
 }
 
-/* A request that is not simple: any number of keys, any line. */
-__attribute__((noinline)) int xdp_get(struct xdp_md *ctx)
+/* A request that is not simple: any number of keys, any line. judged: its checksum is not wrong. */
+__attribute__((noinline)) int xdp_get(struct xdp_md *ctx, u32 judged)
 {
     struct work *work = work_get();
     u64 nrequest;
@@ -72,6 +78,8 @@ __attribute__((noinline)) int xdp_get(struct xdp_md *ctx)
     if (bpf_xdp_load_bytes(ctx, form_udp(work->form) + UDP_KEYS, work->request, nrequest))
         return xdp_pass(work, MC_COUNT_PASS_ERROR);
     work->nrequest = nrequest;
+    if (!judged && request_judge(work, TEXT_GET) == CHECKSUM_WRONG)
+        return xdp_pass(work, MC_COUNT_PASS_PACKET);
     rc = get_answer(work);
     if (rc != STEP_END)
         return xdp_pass(work, rc);
@@ -172,11 +180,7 @@ __attribute__((noinline)) int xdp_restore(struct xdp_md *ctx, int grown, int at_
            !bpf_xdp_store_bytes(ctx, work->nframe - 8, &work->last, 8);
 }
 
-/*
- * Turns the frame into "END\r\n". A small frame keeps its size: behind the end of
- * the IP packet comes padding, here the request's own bytes, and a helper's call costs
- * as much as all the rest.
- */
+/* Turns the frame into "END\r\n". A small one keeps its size. */
 static __always_inline int xdp_miss(struct xdp_md *ctx, struct work *work, struct form form)
 {
     void *data, *end, *text;
@@ -208,23 +212,23 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
 
     item = segment_of(line_ref(line, slot), &offset);
     if (unlikely(!item))
-        return xdp_get(ctx);
+        return xdp_get(ctx, 1);
     offset %= MC_SEGMENT_BYTES;
     within = offset;
     CLAMP(within, MC_SEGMENT_BYTES - ITEM_REACH);
     if (unlikely(within != offset))
-        return xdp_get(ctx);
+        return xdp_get(ctx, 1);
     item += within;
     meta = LOAD64(item + ITEM_META);
     fate = LOAD64(item + ITEM_EXPTIME);
     nwire = fate >> 32;
     OPAQUE(nwire);
     clsid = META_CLSID(meta) % MC_CLASSES;
-    if (unlikely((meta & META_MASK) != META_OF(work->nkey, READ_ONCE(control.epoch)) ||
+    if (unlikely((meta & META_MASK) != META_OF(work->nkey, (u8)READ_ONCE(control.epoch)) ||
                  nwire - 9 > TEXT_MAX - 11 - 9 || !item_key_is(work, item)))
-        return xdp_get(ctx);
+        return xdp_get(ctx, 1);
     if ((u32)fate && unlikely(second_reached((u32)fate)))
-        return xdp_get(ctx);
+        return xdp_get(ctx, 1);
     rc = guard_size(form.v6, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 6 + nwire + 5);
     if (unlikely(rc))
         return xdp_pass(work, rc);
@@ -235,8 +239,8 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
     if (unlikely(!write_hit(ctx, work, form, item + MC_ITEM_HEADER, nwire, meta)))
         return XDP_ABORTED;
     read_barrier();
-    if (unlikely(READ_ONCE(line->seq) != seq))
-        return xdp_restore(ctx, grow, at_head) ? xdp_get(ctx) : XDP_ABORTED;
+    if (unlikely(READ_ONCE(line->seq) != seq || line_is_behind(line)))
+        return xdp_restore(ctx, grow, at_head) ? xdp_get(ctx, 1) : XDP_ABORTED;
     line_touch(line, slot);
     work->counts.class_hits[clsid]++;
     work->counts.count[MC_COUNT_ANSWERED_XDP]++;
@@ -257,19 +261,19 @@ static __always_inline int xdp_get_one(struct xdp_md *ctx, struct work *work, st
     index = mc_line_of(hash, nlines, table_top(nlines));
     line = line_main(index);
     if (unlikely(!line))
-        return xdp_get(ctx);
+        return xdp_get(ctx, 1);
     seq = READ_ONCE(line->seq);
     read_barrier();
     if (unlikely(seq & 1 || ((u32)hash & READ_ONCE(line->mask)) != index))
-        return xdp_get(ctx);
+        return xdp_get(ctx, 1);
     matches = line_matches(line, hash);
     if (matches)
         return xdp_hit(ctx, work, form, line, seq, bytes_below(matches));
     if (unlikely(READ_ONCE(line->next)))
-        return xdp_get(ctx);
+        return xdp_get(ctx, 1);
     read_barrier();
     if (unlikely(READ_ONCE(line->seq) != seq))
-        return xdp_get(ctx);
+        return xdp_get(ctx, 1);
     return xdp_miss(ctx, work, form);
 }
 
@@ -320,7 +324,7 @@ static __always_inline int xdp_verb_check(struct xdp_md *ctx, struct work *work,
     if (data + FRAME_IP + 2 * TAG_BYTES > end || udp + UDP_KEYS + 2 > end ||
         !text_is_verb(LOAD32(udp + UDP_TEXT)))
         return MC_COUNT_PASS_COMMAND;
-    rc = xdp_admit(ctx, data, ip, form);
+    rc = xdp_admit(ctx, work, data, ip, form);
     if (rc != HEAD_GET)
         return rc;
     work->form = form;
@@ -348,6 +352,8 @@ __attribute__((noinline)) int xdp_verb(struct xdp_md *ctx, u32 nlink, u32 v6)
     if (bpf_xdp_load_bytes(ctx, form_udp(work->form) + UDP_TEXT, work->request, nrequest))
         return xdp_pass(work, MC_COUNT_PASS_ERROR);
     work->nrequest = nrequest;
+    if (request_judge(work, 0) == CHECKSUM_WRONG)
+        return xdp_pass(work, MC_COUNT_PASS_PACKET);
     rc = verb_answer(work);
     if (rc != STEP_END)
         return xdp_pass(work, rc);
@@ -390,7 +396,9 @@ static __always_inline int xdp_udp(struct xdp_md *ctx, struct form form, int pla
         return TAGGED_GET;
     if (!xdp_key(work, udp + UDP_TEXT, end) ||
         !xdp_keep(work, data, end, form_udp(form) + UDP_KEYS))
-        return xdp_get(ctx);
+        return xdp_get(ctx, 0);
+    if (unlikely(key_judge(work, form.v6) == CHECKSUM_WRONG))
+        return xdp_pass(work, MC_COUNT_PASS_PACKET);
     return xdp_get_one(ctx, work, form);
 }
 
@@ -426,7 +434,7 @@ static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)
         return XDP_PASS;
     rc = v6 ? xdp_tagged_ip6(ctx, nlink) : xdp_tagged_ip4(ctx, nlink);
     if (rc == TAGGED_GET)
-        return xdp_get(ctx);
+        return xdp_get(ctx, 0);
     return rc == TAGGED_VERB ? xdp_verb(ctx, nlink, v6) : rc;
 }
 

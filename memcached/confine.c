@@ -62,6 +62,7 @@ static const char *const always[] = {
     /* memory */
     "brk",
     "madvise",
+    "mincore",
     "mlock",
     "mlock2",
     "mremap",

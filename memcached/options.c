@@ -61,9 +61,11 @@ static int store_integer(const struct option_input *input)
 
 static int store_real(const struct option_input *input)
 {
-    double value = strtod(input->value, NULL);
+    char *end;
+    double value = strtod(input->value, &end);
 
-    if (!(value > input->row->minimum && value <= input->row->maximum)) {
+    if ((input->row->strict && end == input->value) ||
+        !(value > input->row->minimum && value <= input->row->maximum)) {
         return out_of_range(input);
     }
     *(double *)field_of(input->options, input->row->field) = value;

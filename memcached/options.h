@@ -83,6 +83,7 @@ struct options {
     unsigned int npaths;
     uint32_t ext_page_size, ext_wbuf_size; /* bytes */
     uint32_t ext_threads, ext_io_depth;
+    uint32_t ignored; /* numbers of options without effect */
     struct store_flash_rules ext;
     /* kernel path: on when there is an interface */
     struct kcache_options kcache;

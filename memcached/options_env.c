@@ -7,7 +7,9 @@
 const struct environment_row environment_table[] = {
     {"MEMCACHED_PORT_FILENAME",
      "A file that gets the ports that are listened on, a line for each socket, such as\n"
-     "\"TCP INET: 11211\". It is written beside itself with .lck behind the name and then renamed.",
+     "\"TCP INET: 11211\". It is written beside itself with .lck behind the name and then "
+     "renamed.\n"
+     "This is done as the user of -u.",
      0},
     {"SASL_CONF_PATH",
      "With -S: where memcached.conf is, which tells libsasl2 its mechanisms; directories with a\n"

@@ -153,11 +153,11 @@ static void count_pages(struct options *o)
     for (unsigned int i = 0; i < o->npaths; i++) {
         npages += o->paths[i].npages;
     }
+    if (o->ext.compact_under == 0 && o->ext.drop_under == 0) {
+        o->ext.drop_under = npages / 4;
+    }
     if (o->ext.compact_under == 0) {
         o->ext.compact_under = npages / 4;
-    }
-    if (o->ext.drop_under == 0) {
-        o->ext.drop_under = npages / 4;
     }
 }
 

@@ -131,6 +131,12 @@ int set_hash_algorithm(struct option_input *input)
     return refuse(input->err, 1, "Unknown hash_algorithm option (jenkins, murmur3)");
 }
 
+int say_ignored(struct option_input *input)
+{
+    fprintf(input->err, "%s is accepted, and has no effect\n", input->row->name);
+    return OPTIONS_RUN;
+}
+
 int set_no_automove(struct option_input *input)
 {
     input->options->automove = 0;
@@ -417,6 +423,9 @@ int options_check(struct options *o, FILE *err)
     if (kcache_wanted(&o->kcache) && (o->udp_port == 0 || o->socket_path)) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "-X bmc= answers UDP: it needs a UDP port (-U) and no unix socket (-s)");
+    }
+    if (NET_FDS_PER_WORKER * o->nthreads >= o->max_connections) {
+        return refuse(err, 1, "Maxconns setting is too low, use -c to increase.");
     }
     return options_flash_check(o, err);
 }

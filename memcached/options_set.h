@@ -9,7 +9,7 @@
 #define MISSING_VALUE  "Missing %s value"
 
 option_setter set_access_mask, set_listen, set_memory, set_delimiter, set_binding, set_item_max,
-    set_hash_algorithm, set_hashpower, set_no_automove, set_slab_sizes, set_chunk_max,
+    set_hash_algorithm, set_hashpower, set_no_automove, say_ignored, set_slab_sizes, set_chunk_max,
     set_no_modern;
 option_setter set_no_drop_privileges, set_no_chunked_items, set_ssl_level;
 /* Steps after a value was stored. */

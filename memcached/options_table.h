@@ -62,15 +62,15 @@ struct option_row {
     const char *name;     /* long name or suboption */
     const char *argument; /* NULL: takes none; "[...]": optional */
     enum option_kind kind;
-    size_t field; /* offset in struct options */
-    double minimum, maximum;
-    bool strict;         /* a number and nothing behind it */
-    const char *wrong;   /* said when out of range, with the value; NULL: a general text */
-    const char *missing; /* said when a suboption lacks its argument, with the name */
-    uint32_t scale;      /* 0: 1; the stored number is the given one times it */
-    option_setter *set;  /* OPTION_ACTION, or a further step after the value */
-    unsigned int place;  /* in `stats settings`, which has memcached's order; 0: none */
-    const char *setting; /* key in `stats settings`, NULL: none */
+    size_t field;            /* offset in struct options */
+    double minimum, maximum; /* a real number is above its minimum */
+    bool strict;             /* a number and nothing behind it */
+    const char *wrong;       /* said when out of range, with the value; NULL: a general text */
+    const char *missing;     /* said when a suboption lacks its argument, with the name */
+    uint32_t scale;          /* 0: 1; the stored number is the given one times it */
+    option_setter *set;      /* OPTION_ACTION, or a further step after the value */
+    unsigned int place;      /* in `stats settings`, which has memcached's order; 0: none */
+    const char *setting;     /* key in `stats settings`, NULL: none */
     enum option_show show;
     size_t show_field;
     const char *help;     /* NULL: not in -h */

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/memfile.h"
+#include "base/rights.h"
 #include "store/store.h"
 
 enum { META_MAX = 64 << 20 };
@@ -19,6 +20,7 @@ struct restart {
     struct provider *provider;
     void *image;
     size_t nimage;
+    size_t nreserved; /* bytes that FILE.meta may have */
 };
 
 static struct slice image_of(const struct restart *restart)
@@ -36,11 +38,17 @@ static void drop_image(struct restart *restart)
 /* Reads a file; NULL with errno. */
 static void *read_file(const char *path, size_t *n)
 {
-    FILE *file = fopen(path, "re");
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
     char *bytes;
 
     if (!file)
         return NULL;
+    if (!rights_own(fd)) {
+        fclose(file);
+        errno = EPERM;
+        return NULL;
+    }
     bytes = malloc(META_MAX);
     if (bytes)
         *n = fread(bytes, 1, META_MAX, file);
@@ -55,8 +63,7 @@ static void *read_file(const char *path, size_t *n)
 /* 0 or -errno. */
 static int write_file(const char *path, const void *bytes, size_t n)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    FILE *file = rights_create(path, 0600);
     bool good;
 
     if (!file)
@@ -77,6 +84,45 @@ static bool make_names(struct restart *restart, const char *path)
     return restart->path && restart->meta_path && restart->new_path;
 }
 
+static const char *reason(int error)
+{
+    return error == EWOULDBLOCK ? "another server uses it"
+           : error == EPERM     ? "it belongs to another user"
+                                : strerror(error);
+}
+
+/* Makes what was done to names in the file's directory last. */
+static void sync_directory(const struct restart *restart)
+{
+    const char *end = strrchr(restart->path, '/');
+    char *directory = end ? strndup(restart->path, (size_t)(end - restart->path) + 1) : NULL;
+    int fd = open(directory ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    free(directory);
+}
+
+/* Takes the room of FILE.meta, so that the items do not. */
+static void reserve(const struct restart *restart)
+{
+    FILE *file = rights_create(restart->new_path, 0600);
+    int error = file ? posix_fallocate(fileno(file), 0, (off_t)restart->nreserved) : errno;
+
+    if (error)
+        log_say("[restart] no room for %s: %s", restart->meta_path, strerror(error));
+    if (file)
+        fclose(file);
+}
+
+static void remove_meta(const struct restart *restart)
+{
+    if (unlink(restart->meta_path) == 0)
+        sync_directory(restart);
+}
+
 /* What the last server left. */
 static void find_image(struct restart *restart)
 {
@@ -88,14 +134,24 @@ static void find_image(struct restart *restart)
         log_say("[restart] no metadata save file, starting with a clean cache");
     } else if (!restart->image) {
         log_say("[restart] cannot read %s: %s, starting with a clean cache", restart->meta_path,
-                strerror(errno));
+                reason(errno));
     } else if (!store_image_clock(image_of(restart), &base_unix, &last)) {
         log_say("[restart] corrupt metadata file %s, starting with a clean cache",
                 restart->meta_path);
         drop_image(restart);
     }
-    /* From here on the memory changes. */
-    unlink(restart->meta_path);
+}
+
+/* Begins anew. 0 or -errno. */
+static int clear(struct restart *restart)
+{
+    int error;
+
+    remove_meta(restart);
+    error = memfile_clear(restart->provider);
+    if (!error)
+        reserve(restart);
+    return error;
 }
 
 static int open_memory(struct restart *restart, struct provider *memory, char *error, size_t nerror)
@@ -105,19 +161,25 @@ static int open_memory(struct restart *restart, struct provider *memory, char *e
     restart->provider = memfile_open(restart->path, memory);
     if (!restart->provider) {
         snprintf(error, nerror, "failed to open file for mmap: %s: %s", restart->path,
-                 errno == EWOULDBLOCK ? "another server uses it" : strerror(errno));
+                 reason(errno));
         return -1;
     }
     find_image(restart);
-    result = restart->image ? 0 : memfile_clear(restart->provider);
+    if (restart->image)
+        return 0;
+    result = clear(restart);
     if (result)
         snprintf(error, nerror, "cannot clear %s: %s", restart->path, strerror(-result));
     return result;
 }
 
-struct restart *restart_open(const char *path, struct provider *memory, char *error, size_t nerror)
+struct restart *restart_open(const char *path, struct provider *memory, uint64_t memory_limit,
+                             char *error, size_t nerror)
 {
     struct restart *restart = calloc(1, sizeof(*restart));
+
+    if (restart)
+        restart->nreserved = store_image_bytes(memory_limit);
 
     if (!restart || !make_names(restart, path)) {
         snprintf(error, nerror, "no memory");
@@ -136,6 +198,11 @@ struct provider *restart_provider(struct restart *restart)
     return restart->provider;
 }
 
+uint32_t restart_kept(struct restart *restart)
+{
+    return memfile_kept(restart->provider);
+}
+
 struct slice restart_image(const struct restart *restart, struct clock *clock)
 {
     int64_t base_unix;
@@ -150,7 +217,15 @@ int restart_forget(struct restart *restart, const char *why)
 {
     log_say("[restart] cannot take over %s: %s; starting with a clean cache", restart->path, why);
     drop_image(restart);
-    return memfile_clear(restart->provider);
+    return clear(restart);
+}
+
+void restart_take(struct restart *restart)
+{
+    if (!restart->image)
+        return;
+    remove_meta(restart);
+    reserve(restart);
 }
 
 void restart_save(struct restart *restart, struct store *store, rel_time now)
@@ -165,10 +240,10 @@ void restart_save(struct restart *restart, struct store *store, rel_time now)
         error = write_file(restart->new_path, image, nimage);
     if (!error && rename(restart->new_path, restart->meta_path) != 0)
         error = -errno;
-    if (error) {
+    if (error)
         log_say("[restart] the cache is not kept: %s: %s", restart->meta_path, strerror(-error));
-        unlink(restart->new_path);
-    }
+    else
+        sync_directory(restart);
     free(image);
 }
 
@@ -176,6 +251,8 @@ void restart_close(struct restart *restart)
 {
     if (!restart)
         return;
+    if (restart->provider)
+        unlink(restart->new_path);
     memfile_close(restart->provider);
     free(restart->image);
     free(restart->path);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/rights.h"
 
 /* --- limits ------------------------------------------------------------ */
 
@@ -86,6 +88,41 @@ void sandbox_lock_memory(void)
 {
     if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
         log_say("warning: -k invalid, mlockall() failed: %s", strerror(errno));
+    }
+}
+
+/* "START-END PERMISSIONS OFFSET DEVICE INODE PATH" of a mapping that is no memory of its own. */
+static bool is_private_file(const char *line, uintptr_t *start, uintptr_t *end, char *path)
+{
+    char permissions[8];
+    unsigned long inode;
+
+    return sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s %*s %*s %lu %4095[^\n]", start, end,
+                  permissions, &inode, path) == 5 &&
+           permissions[3] == 'p' && inode != 0;
+}
+
+/* Of the program everything, of libraries what it uses: the limit of locked memory may be low. */
+void sandbox_lock_program(void)
+{
+    FILE *file = fopen("/proc/self/maps", "re");
+    char line[4096 + 256], path[4096], program[4096];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    uintptr_t start, end;
+    int error = 0;
+
+    program[n > 0 ? n : 0] = '\0';
+    while (file && fgets(line, sizeof(line), file)) {
+        if (is_private_file(line, &start, &end, path) &&
+            mlock2((void *)start, end - start, strcmp(path, program) ? MLOCK_ONFAULT : 0) != 0) {
+            error = errno;
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+    if (error) {
+        log_at(1, "cannot lock all of the program in memory: %s", strerror(error));
     }
 }
 
@@ -165,7 +202,7 @@ void sandbox_write_pid(const char *path)
     if (asprintf(&draft, "%s.tmp", path) < 0) {
         return;
     }
-    file = fopen(draft, "we");
+    file = rights_create(draft, 0666);
     if (!file) {
         log_say("Could not open the pid file %s for writing: %s", draft, strerror(errno));
     } else {

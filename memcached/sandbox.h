@@ -25,6 +25,11 @@ void sandbox_need_large_pages(void);
 void sandbox_raise_lock_limit(void);
 /* After it: then a limit that stays too low fails here, with a warning, and not later. */
 void sandbox_lock_memory(void);
+/*
+ * Locks what is mapped of files, the program's code above all: where memory is short it would be
+ * the first to go, and be read again for each request.
+ */
+void sandbox_lock_program(void);
 /* Undoes what a change of user does to core dumps. */
 void sandbox_allow_core_dumps(void);
 

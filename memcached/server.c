@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include "base/anonymous.h"
+#include "base/limited.h"
 #include "base/log.h"
 #include "base/rights.h"
+#include "base/room.h"
 #include "command/command.h"
 #include "config.h"
 #include "confine.h"
@@ -39,7 +41,8 @@ struct server {
     int ready_fd; /* of sandbox_daemonize, -1 without -d */
     struct kcache *kcache;
     char *kernel_error; /* why the kernel answers nothing, NULL: it does, or was not asked to */
-    struct provider *anonymous;
+    struct room *room;  /* of `limited`; NULL: as much as the machine has */
+    struct provider *anonymous, *limited;
     struct flash *flash;     /* NULL: none */
     struct restart *restart; /* NULL without -e */
     bool graceful;           /* the stop keeps the items, with -e */
@@ -135,24 +138,29 @@ static void reset_stats(void *context)
 }
 
 /* While a reason is set the kernel answers nothing. */
-static void set_aside(const struct server *server, uint32_t reason, bool on)
+static void set_aside(const struct server *server, uint8_t reason, bool on)
 {
     struct mc_control *control =
         has_kernel_path(server) ? kcache_control(server->kcache) : store_control(server->store);
-    uint32_t *aside = &control->aside;
+    uint8_t *aside = &control->aside;
 
     if (on) {
         __atomic_or_fetch(aside, reason, __ATOMIC_RELEASE);
     } else {
-        __atomic_and_fetch(aside, ~reason, __ATOMIC_RELEASE);
+        __atomic_and_fetch(aside, (uint8_t)~reason, __ATOMIC_RELEASE);
     }
 }
 
-/* A log of every request is complete only if the kernel answers none. */
 static void set_verbosity(void *context, unsigned int level)
 {
+    (void)context;
     log_set_level(level);
-    set_aside(context, ASIDE_VERBOSE, level >= VERBOSITY_ASIDE);
+}
+
+/* A log of every request is complete only if the kernel answers none. */
+static void set_logged(void *context, bool on)
+{
+    set_aside(context, ASIDE_VERBOSE, on);
 }
 
 static bool refresh_certs(void *context, char *error, size_t nerror)
@@ -197,10 +205,23 @@ static void do_without_kernel(struct server *server, const char *error)
     server->kernel_error = strdup(error);
 }
 
+/* In a cgroup, memory grows as far as that has room. */
+static void limit_memory(struct server *server, struct room *room)
+{
+    server->room = room;
+    server->limited = server->restart ? limited_new(restart_provider(server->restart), server->room,
+                                                    restart_kept(server->restart))
+                                      : limited_new(server->anonymous, server->room, 0);
+    if (!server->limited) {
+        fatal(EXIT_OS_ERROR, "no memory: %s", strerror(errno));
+    }
+}
+
 static void build_memory(struct server *server)
 {
     const struct options *o = server->options;
     struct provider *kernel = NULL;
+    struct room *room;
     char error[ERROR_TEXT];
 
     if (kcache_wanted(&o->kcache)) {
@@ -213,7 +234,10 @@ static void build_memory(struct server *server)
         kernel = kcache_provider(server->kcache);
     }
     if (server->memory_path) {
-        server->restart = restart_open(server->memory_path, kernel, error, sizeof(error));
+        rights_lend(&server->user);
+        server->restart =
+            restart_open(server->memory_path, kernel, o->memory_limit, error, sizeof(error));
+        rights_return(&server->user);
         if (!server->restart) {
             fatal(EXIT_OS_ERROR, "%s", error);
         }
@@ -222,6 +246,15 @@ static void build_memory(struct server *server)
         if (!server->anonymous) {
             fatal(EXIT_OS_ERROR, "no memory: %s", strerror(errno));
         }
+    }
+    room = room_new("/proc/self");
+    if (room_is_limited(room)) {
+        sandbox_lock_program();
+    }
+    if (kernel) {
+        room_free(room);
+    } else {
+        limit_memory(server, room);
     }
 }
 
@@ -252,17 +285,29 @@ static void build_flash(struct server *server)
     if (o->npaths == 0) {
         return;
     }
+    rights_lend(&server->user);
     server->flash = flash_open(&config, error, sizeof(error));
+    rights_return(&server->user);
     if (!server->flash) {
         fatal(1, "Failed to initialize external storage: %s", error);
     }
 }
 
+/* The start has failed. Root removes nothing that the user could not. */
+static void remove_flash(struct server *server)
+{
+    if (geteuid() == 0) {
+        rights_lend(&server->user);
+    }
+    flash_close(server->flash);
+}
+
+/* The kernel path's provider looks after its cgroup itself. */
 static struct provider *memory_of(const struct server *server)
 {
-    return server->restart     ? restart_provider(server->restart)
-           : server->anonymous ? server->anonymous
-                               : kcache_provider(server->kcache);
+    return server->limited   ? server->limited
+           : server->restart ? restart_provider(server->restart)
+                             : kcache_provider(server->kcache);
 }
 
 /* Of the items of -e, or else empty. */
@@ -305,6 +350,7 @@ static void build_store(struct server *server)
     }
     config.expand = o->expand;
     config.evict = o->evict;
+    config.maintained = o->lru_maintainer;
     config.cas = o->cas;
     config.sums = server->kcache && kcache_provider(server->kcache);
     config.track_sizes = o->track_sizes;
@@ -341,6 +387,7 @@ static void build_commands(struct server *server)
         .watch_enabled = o->watch_enabled,
         .worker_logbuf = o->worker_logbuf,
         .watcher_logbuf = o->watcher_logbuf,
+        .logged = o->verbosity >= VERBOSITY_ASIDE,
         .detail_enabled = o->detail_enabled,
         .prefix_delimiter = o->prefix_delimiter,
         .maxconns_fast = o->maxconns_fast,
@@ -363,6 +410,7 @@ static void build_commands(struct server *server)
         .stats_conns = give_stats_conns,
         .reset_stats = reset_stats,
         .set_verbosity = set_verbosity,
+        .set_logged = set_logged,
         .shutdown = shut_down,
         .set_detail = set_detail,
         .refresh_certs = ENABLE_TLS ? refresh_certs : NULL,
@@ -423,12 +471,14 @@ static void build_net(struct server *server)
         .nthreads = o->nthreads,
         .reuseport = o->reuseport,
         .ask_workers = has_kernel_path(server),
+        .user = &server->user,
         .tls = server->tls,
         .clock = server->clock,
     };
 
     server->net = net_open(&config, error, sizeof(error));
     if (!server->net) {
+        remove_flash(server);
         fatal(EXIT_OS_ERROR, "%s", error);
     }
 }
@@ -647,7 +697,9 @@ static void take_apart(struct server *server)
     store_free(server->store);
     flash_close(server->flash);
     restart_close(server->restart);
+    limited_free(server->limited);
     anonymous_free(server->anonymous);
+    room_free(server->room);
     kcache_close(server->kcache);
     free(server->kernel_error);
 }
@@ -676,6 +728,9 @@ int server_run(const struct options *options)
     }
     if (options->pid_file) {
         sandbox_write_pid(options->pid_file);
+    }
+    if (server.restart) {
+        restart_take(server.restart);
     }
     restrict_calls(&server);
     start_threads(&server);

@@ -19,7 +19,7 @@ FORMATTER = "14"  # clang-format's answers differ from version to version
 # Writable symbols that may exist: the log level and the per-thread statistics.
 ALLOWED_STATE = {"log_level"}
 # All that a parser may call outside its own layer and base.
-PARSER_CALLS = {"memchr", "memcpy", "memcmp", "memmove", "memset"}
+PARSER_CALLS = {"memchr", "memrchr", "memcpy", "memcmp", "memmove", "memset"}
 COMPILER_SYMBOLS = re.compile(r"_GLOBAL_OFFSET_TABLE_|__stack_chk_fail|__assert_fail"
                               r"|__(a|ub|t)san_.*")
 WRITABLE = re.compile(r"\.(t?bss|t?data|COM)(\.|$)|\*COM\*")

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""t/rows.md says which test holds each clause of what memcached does: those tests exist."""
+"""t/rows.md says which test holds each clause of what memcached does, and doc/security.md which
+shows each protection: those tests exist."""
 import os
 import re
 import sys
@@ -14,7 +15,7 @@ import tap
 # A test as the table names it: `t/17-stats.t` and the case, or the file alone.
 TEST = re.compile(r"`(t/[\w./-]+)`(?: (\w+))?")
 CASE = {".t": r"(?m)^@tap\.case\ndef %s\(", ".c": r"(?m)^static void %s\(void\)"}
-COLUMNS = 2
+COLUMNS = {"t/rows.md": 2, "doc/security.md": 3}
 
 
 def read(path):
@@ -22,13 +23,13 @@ def read(path):
         return file.read()
 
 
-def rows():
-    """(line number, clause, the cell of tests) of each row of a table."""
-    for number, line in enumerate(read("t/rows.md").splitlines(), 1):
+def rows(path="t/rows.md"):
+    """(line number, cells, clause, the cell of tests) of each row of the tables of a file."""
+    for number, line in enumerate(read(path).splitlines(), 1):
         if not line.startswith("|") or set(line) <= set("|- "):
             continue
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if cells != ["clause", "test"]:
+        if cells[-1] != "test":
             yield number, len(cells), cells[0], cells[-1]
 
 
@@ -44,16 +45,25 @@ def missing(tests):
     return wrong
 
 
-@tap.case
-def the_map_is_true():
+def is_true(path, least):
     wrong, count = [], 0
-    for number, ncells, clause, tests in rows():
+    for number, ncells, clause, tests in rows(path):
         count += 1
-        if ncells != COLUMNS:
+        if ncells != COLUMNS[path]:
             wrong.append("line %d: %d cells" % (number, ncells))
         wrong += ["line %d, %s: %s" % (number, clause[:40], what) for what in missing(tests)]
-    tap.ok(count > 100, "t/rows.md has %d rows" % count)
+    tap.ok(count > least, "%s has %d rows" % (path, count))
     tap.is_(wrong, [], "each names tests that exist")
+
+
+@tap.case
+def the_map_is_true():
+    is_true("t/rows.md", 100)
+
+
+@tap.case
+def the_threat_model_is_true():
+    is_true("doc/security.md", 30)
 
 
 @tap.case

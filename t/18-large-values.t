@@ -46,6 +46,19 @@ def the_limit_can_be_raised():
 
 
 @tap.case
+def chunks_may_be_small():
+    for largest, limit in ((1024, 1 << 20), (1024, 32 << 20), (16384, 1 << 20), (16384, 100 << 20)):
+        with server.Server("-m", "300", "-I", limit, "-o",
+                           "slab_chunk_max=%d" % largest) as memcached:
+            c = memcached.stream()
+            sizes = (largest, 300000, limit // 2, limit - 1000)
+            values = [rng.randbytes(size) for size in sizes]
+            got = [(c.set(b"v", v), c.get(b"v") == v) for v in values]
+            tap.is_(got, [(b"STORED\r\n", True)] * 4,
+                    "slab_chunk_max=%d: values up to -I %d come back" % (largest, limit))
+
+
+@tap.case
 def the_limit_can_be_lowered():
     with server.Server("-I", "1k", "-o", "slab_chunk_max=1024") as memcached:
         c = memcached.stream()

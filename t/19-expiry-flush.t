@@ -126,9 +126,9 @@ def flush_all_empties():
 
 @tap.case
 def flush_all_with_a_delay():
-    c.set(b"d", b"x")
-    tap.is_(c.all(b"flush_all 2\r\n"), b"OK\r\n", "flush_all 2 answers OK")
-    tap.is_(c.get(b"d"), b"x", "the item is still there")
+    first = c.all(b"set d 0 0 1\r\nx\r\nflush_all 3\r\nget d\r\n")
+    tap.is_(first, b"STORED\r\nOK\r\nVALUE d 0 1\r\nx\r\nEND\r\n",
+            "flush_all 3 answers OK and the item is still there")
     c.set(b"d2", b"x")
     tap.ok(gone(b"d"), "and is gone when the time has come")
     tap.is_(c.get(b"d2"), None, "so is one that was set in between")
@@ -138,13 +138,38 @@ def flush_all_with_a_delay():
     tap.ok(gone(b"clock"), "two seconds pass")
     tap.is_(c.get(b"d"), b"y", "what was set after the flush stays")
     c.set(b"d", b"z")
-    c.ask(b"flush_all 2\r\n")
+    c.ask(b"flush_all 3\r\n")
     c.ask(b"flush_all 1000\r\n")
     c.set(b"clock", b"x", exptime=3)
     tap.ok(gone(b"clock"), "three seconds pass")
     tap.is_(c.get(b"d"), b"z", "a later flush_all replaces one whose time has not come")
     c.ask(b"flush_all %d\r\n" % (int(time.time()) - 10))
     tap.is_(c.get(b"d"), None, "an absolute time that is past flushes at once")
+
+
+def second_and_item(request):
+    """The server's second and whether the item `d` is there, both of one moment."""
+    answer = c.all(request + b"stats\r\nget d\r\n")
+    return int(answer.split(b"STAT uptime ")[1].split()[0]), b"VALUE d" in answer
+
+
+@tap.case
+def flush_all_takes_effect_a_second_before_its_time():
+    """As memcached's: at the start of the server's second that is N-1 behind the command's."""
+    for request, n in ((b"flush_all 1\r\n", 1), (b"flush_all 2\r\n", 2), (b"flush_all 3\r\n", 3),
+                       (b"flush_all %d\r\n" % (int(memcached.stats()["time"]) + 100), None)):
+        start, there = second_and_item(b"set d 0 0 1\r\nx\r\n" + request)
+        if n is None:
+            tap.ok(there, "a date that comes is waited for")
+            continue
+        seen = [(start, there)]
+        while seen[-1][0] < start + n:
+            seen.append(second_and_item(b""))
+        # A command's second is that of its arrival: the flush may come before it is executed.
+        early = {at - start for (at, there), (after, _) in zip(seen, seen[1:])
+                 if not there and after - start < n - 1}
+        late = {at - start for at, there in seen if there and at - start >= n - 1}
+        tap.is_((early, late), (set(), set()), "%r takes effect in second %d" % (request, n - 1))
 
 
 @tap.case

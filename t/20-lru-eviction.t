@@ -29,6 +29,30 @@ def fill(c, count, size, prefix=b"fill", every=None):
 
 
 @tap.case
+def without_the_maintainer_who_stores_frees_what_is_dead():
+    with server.Server("-o", "no_modern") as memcached:
+        c = memcached.stream()
+
+        def reclaimed():
+            return int(memcached.stats()["reclaimed"])
+
+        c.set(b"foo", b"fooval")
+        c.ask(b"flush_all\r\n")
+        c.set(b"foo", b"fooval")
+        tap.is_(reclaimed(), 1, "a set after a flush frees what was flushed")
+        for i in range(20):
+            c.set(b"short%d" % i, b"x", exptime=100)
+        c.ask(b"flush_all\r\n")
+        before = reclaimed()
+        c.set(b"large", bytes(2000))
+        tap.is_(reclaimed(), before, "a set of another size frees nothing")
+        c.set(b"bar", b"x")
+        tap.is_(reclaimed(), before + 5, "one of the same size what is dead of the five oldest")
+        c.set(b"baz", b"x")
+        tap.is_((c.get(b"bar"), c.get(b"baz")), (b"x", b"x"), "and nothing else")
+
+
+@tap.case
 def the_oldest_goes_first():
     with server.Server("-m", "6", "-o", "no_lru_maintainer,no_lru_crawler") as memcached:
         c = memcached.stream()

@@ -56,6 +56,75 @@ def a_line_that_has_its_end():
 
 
 @tap.case
+def a_get_of_any_length():
+    """It is executed in parts of 64 KB once it is all there."""
+    def played(stream, data, pieces):
+        size = -(-len(data) // pieces)
+        for at in range(0, len(data), size):
+            stream.send(data[at:at + size])
+        return stream.until(b"MN\r\n")
+
+    c.set(b"a" * 250, b"first")
+    c.set(b"b", b"second")
+    hits = b"VALUE %s 0 5\r\nfirst\r\n" % (b"a" * 250), b"VALUE b 0 6\r\nsecond\r\n"
+    misses = [b"k%029d" % i for i in range(100000)]
+    for verb in (b"get", b"gets"):
+        line = b"%s %s\r\nmn\r\n" % (verb, b" ".join(misses))
+        tap.is_(played(c, line, 1), END + b"MN\r\n", "%s of 100,000 keys of 30 bytes, all misses" %
+                verb.decode())
+    line = b"get " + b" ".join([b"a" * 250, b"b"] * 20000) + b" \r\nmn\r\n"
+    for pieces in (1, 50, 997):
+        tap.ok(played(c, line, pieces) == (hits[0] + hits[1]) * 20000 + END + b"MN\r\n",
+               "40,000 hits of a line of 5 MB, sent in %d pieces" % pieces)
+    wrong = []
+    for n in list(range(65270, 65290)) + list(range(65525, 65545)) + list(range(131060, 131080)):
+        # A long key, and the line's end, lie across the border of a part.
+        for tail in (b"a" * 250, b"b", b"a" * 250 + b" b"):
+            line = b"get " + b"x " * ((n - 6 - len(tail)) // 2)
+            line += b" " * (n - 2 - len(tail) - len(line)) + tail + b"\r\nmn\r\n"
+            want = b"".join(hits[key == b"b"] for key in tail.split()) + END + b"MN\r\n"
+            for pieces in (1, 2, 7):
+                if played(c, line, pieces) != want:
+                    wrong.append((n, len(tail), pieces))
+    tap.is_(wrong, [], "lines that end near the border of a part")
+    with server.Server(threads=1) as other:
+        d, e = other.stream(), other.stream()
+        d.send(b"get" + b" none" * 8000000)
+        tap.is_(e.get(b"b"), None, "another client is answered while a get of 40 MB comes")
+        d.send(b"\r\n")
+        misses = []
+        while not misses or misses[-1] < 8000000:
+            misses.append(int(e.stats()["get_misses"]))
+        tap.ok(any(0 < n < 8000000 for n in misses), "and while it is executed (%d times)" %
+               len(misses))
+        tap.is_(d.until(END), END, "which is answered")
+
+
+@tap.case
+def a_long_get_of_a_client_that_does_not_read_yet():
+    """It first sends the whole line, as with a server that waits for its end."""
+    key = b"a" * 250
+    c.set(key, b"first")
+    hit = b"VALUE %s 0 5\r\nfirst\r\n" % key
+    c.send(b"get " + b" ".join([key] * 100000) + b"\r\n")
+    tap.ok(c.exactly(len(hit) * 100000 + len(END)) == hit * 100000 + END,
+           "100,000 hits of a line of 25 MB")
+
+
+@tap.case
+def a_long_get_with_a_bad_key():
+    bad = b"CLIENT_ERROR bad command line format\r\n"
+    c.set(b"b", b"v")
+    for line, name in ((b"get " + b"k" * 5000000, "a key of 5 MB"),
+                       (b"get " + b"none " * 100000 + b"k" * 251, "the last of 100,000 too long"),
+                       (b"get none " + b"k" * 251 + b" none" * 1000000, "the second of a million"),
+                       (b"get " + b"none " * 99999 + b"k" * 70000 + b" b", "one of 70,000 bytes"),
+                       (b"gets b b b " + b"k" * 251 + b" b", "a short line's")):
+        tap.is_(c.all(line + b"\r\nget b\r\n"), bad + b"VALUE b 0 1\r\nv\r\nEND\r\n",
+                "%s: one error, and the next line is a command" % name)
+
+
+@tap.case
 def the_end_of_a_line():
     c.set(b"k", b"v")
     hit = b"VALUE k 0 1\r\nv\r\nEND\r\n"

@@ -7,6 +7,7 @@ One worker, so that a datagram that was sent later is answered later.
 import os
 import socket
 import struct
+import subprocess
 import sys
 
 sys.dont_write_bytecode = True
@@ -18,6 +19,20 @@ import tap
 CHUNK = b"CLIENT_ERROR bad data chunk\r\n"
 TOO_LARGE = b"SERVER_ERROR object too large for cache\r\n"
 HIT = b"VALUE k 0 1\r\nv\r\nEND\r\n"
+# What any user could try, to get the datagrams of clients and to answer them.
+TAKE = """
+import errno, os, socket, sys
+flag, host, port = sys.argv[1:]
+if os.getuid() == 0:
+    os.setuid(65534)
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, getattr(socket, flag), 1)
+try:
+    s.bind((host, int(port)))
+    print("bound")
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
 
 memcached = server.Server(threads=1)
 c = memcached.stream()
@@ -212,13 +227,23 @@ def the_port_belongs_to_one_server():
     tap.is_(status, 71, "a second server on the same UDP port does not start")
     tap.like(error, "(?i)in use|bind", "and says why")
     tap.is_([u.ask(b"get k\r\n") for _ in range(20)], [HIT] * 20, "the first has all datagrams")
-    other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    try:
-        other.bind(("127.0.0.1", memcached.port))
-        tap.ok(False, "nor can another program bind it")
-    except OSError:
-        tap.ok(True, "nor can another program bind it")
-    other.close()
+
+
+@tap.case
+def the_port_belongs_to_one_user():
+            # Without root there is no other user, and those of one user may share the port.
+    for threads in (1, 2):
+        with server.Server(threads=threads) as own:
+            stream, udp = own.stream(), own.udp()
+            stream.set(b"k", b"v")
+            # Without root there is no other user, and one user's sockets may share by SO_REUSEPORT.
+            for flag in ("SO_REUSEADDR", "SO_REUSEPORT")[:2 if os.getuid() == 0 else 1]:
+                for host in ("127.0.0.1", "0.0.0.0"):
+                    taken = subprocess.run([sys.executable, "-c", TAKE, flag, host, str(own.port)],
+                                           stdout=subprocess.PIPE, text=True).stdout
+                    tap.is_(taken, "EADDRINUSE\n", "%d threads: another user cannot take %s by %s" %
+                            (threads, host, flag))
+            tap.is_([udp.ask(b"get k\r\n") for _ in range(20)], [HIT] * 20, "and gets nothing")
 
 
 @tap.case

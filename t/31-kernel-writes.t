@@ -98,7 +98,7 @@ def time_that_passes():
     after(key, None, "expiry, afterwards")
     tap.ok(server.wait_for(lambda: m.udp.get(other) is None), "touch 1, after the time")
     key = prepared()
-    c.ask(b"flush_all 1\r\n")
+    c.ask(b"flush_all 2\r\n")
     tap.ok(server.wait_for(lambda: m.udp.get(key) is None), "flush_all with a delay")
     tap.ok(server.wait_for(lambda: m.by_kernel(b"get %s\r\n" % key) == (b"END\r\n", True)),
            "flush_all with a delay, afterwards, by the kernel")

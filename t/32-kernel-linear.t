@@ -19,6 +19,8 @@ import tap
 
 SHARE = 0.9
 
+linear.program()
+
 
 def over_veth(*words, arguments=(), share=SHARE, seconds=None, host="10.77.0.1"):
     with kernel.Machines(*arguments, threads=2, listen="0.0.0.0,::") as m:
@@ -81,6 +83,15 @@ def a_storm_of_flushes():
 
 
 @tap.case
+def keys_that_expire_in_pages_that_move():
+    """An item that has lost its expiry on the way would be read for good."""
+    _, stats = over_veth("-expire", 70, "-lull", "3s", "-groups", 8, "-history", 10000, "-moves",
+                         "-udp-reads", 95, share=0.5, seconds=max(linear.SECONDS, 4), arguments=(
+                             "-m", "256", "-o", "slab_automove=0"))
+    tap.ok(int(stats["slabs_moved"]) > 20, "pages were moved (%s)" % stats["slabs_moved"])
+
+
+@tap.case
 def keys_that_expire():
     """They are left alone for long enough; clients see each of them go, and stay away."""
     over_veth("-expire", 70, "-lull", "3s", "-groups", 8, "-history", 10000,
@@ -88,4 +99,4 @@ def keys_that_expire():
               seconds=max(linear.SECONDS, 4))
 
 
-tap.run(linear.SECONDS + 120)
+tap.run(linear.SECONDS + 150)

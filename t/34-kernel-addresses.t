@@ -1,7 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Addresses and stations that come and go while the server runs."""
+import errno
 import os
+import re
+import socket
+import struct
 import sys
 
 sys.dont_write_bytecode = True
@@ -50,6 +54,8 @@ def addresses_of_ipv6():
         m.ip("address del fd77:0::9/64 dev sv0")
         m.becomes("one that is removed is not", addresses_ipv6=3)
         m.asked("fd77:0::9", "nor answered for", kernel_answers=False)
+        with netns.inside(m.pair.server):
+            netns.set_accept_dad("sv0", 1)
         m.ip("address add fd77:0::2/64 dev sv0") # the client's
         tap.ok(server.wait_for(lambda: "dadfailed" in m.ip("address show dev sv0")),
                "an address that another machine has")
@@ -156,6 +162,54 @@ def another_station():
         m.becomes("so is that of its bridge", stations=2)
         m.ip("link set sv0 nomaster")
         m.becomes("until it leaves that", stations=1)
+
+
+def listeners(m):
+    """The ports of the server's netlink sockets."""
+    own = set()
+    for name in os.listdir("/proc/%d/fd" % m.server.pid):
+        found = re.match(r"socket:\[(\d+)\]", os.readlink("/proc/%d/fd/%s" %
+                                                         (m.server.pid, name)))
+        own |= {found[1]} if found else set()
+    with netns.inside(m.pair.server):
+        with open("/proc/thread-self/net/netlink", encoding="ascii") as file:
+            rows = [line.split() for line in file][1:]
+    return [int(row[2]) for row in rows if row[1] == "0" and row[9] in own]
+
+
+def tell(m, port, user):
+    """News that 10.77.0.1 is gone, from a process of this user: 0, or the error."""
+    with netns.inside(m.pair.server):
+        index = socket.if_nametoindex("sv0")
+    news = struct.pack("=BBBBI", socket.AF_INET, 24, 0, 0, index)
+    for kind in 1, 2: # IFA_ADDRESS, IFA_LOCAL
+        news += struct.pack("=HH4s", 8, kind, socket.inet_aton("10.77.0.1"))
+    news = struct.pack("=IHHII", 16 + len(news), 21, 0, 0, 0) + news # RTM_DELADDR
+    with netns.inside(m.pair.server):
+        child = os.fork()
+        if child == 0:
+            os.setresuid(user, user, user)
+            sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+            try:
+                sock.sendto(news, (port, 0))
+                os._exit(0)
+            except OSError as error:
+                os._exit(error.errno)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@tap.case
+def news_of_others_than_the_kernel():
+    with Changing() as m:
+        m.asked("10.77.0.1", "before")
+        ports = listeners(m)
+        tap.ok(ports, "the server listens to the kernel's news")
+        tap.is_([tell(m, port, 65534) for port in ports], [errno.EPERM] * len(ports),
+                "another user cannot send it any")
+        tap.is_([tell(m, port, 0) for port in ports], [0] * len(ports), "root can")
+        m.ip("address add 10.77.0.9/24 dev sv0")
+        m.becomes("and is not believed, unlike the kernel", addresses_ipv4=3)
+        m.asked("10.77.0.1", "the address is still ours")
 
 
 tap.run()

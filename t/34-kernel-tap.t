@@ -27,7 +27,7 @@ def machines(*arguments, **options):
 
 def programs(m, i=0):
     """What is on the hooks of TC there."""
-    return netns.tc_programs("sv%d" % i, m.pair.server)
+    return netns.tc_programs("sv%d" % i, m.pair.server, ("ingress",))
 
 
 def waits(m):

@@ -7,6 +7,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import chain
 import client
 import kernel
 import netns
@@ -100,6 +101,51 @@ def killed_under_load():
                    "kill -9 amid 2,000 gets: no program is left")
             m.start()
             m.same(b"get k\r\n", b"END\r\n", "and no value")
+
+
+def answered_after_death(m, request):
+    """Kills the server. Is who asks when its connection has ended answered? Starts another one."""
+    udp = client.Udp(m.pair.address(), m.server.port, 0.1)
+    m.server.process.kill()
+    m.tcp.to_end(b"")
+    try:
+        answered = udp.ask(request) is not None
+    except (TimeoutError, ConnectionRefusedError):
+        answered = False
+    m.server.kill()
+    m.start()
+    return answered
+
+
+def asks_after():
+    """How many of five are answered. More memory and interfaces make the server's end longer."""
+    answered = 0
+    with kernel.Machines("-m", "256", links=4) as m:
+        for _ in range(5):
+            value = b"v" * 900
+            for first in range(0, 20000, 500):
+                m.tcp.send(b"".join(b"set k%d 0 0 900 noreply\r\n%s\r\n" % (i, value)
+                                    for i in range(first, first + 500)))
+            m.tcp.ask(b"version\r\n")
+            m.same(b"get k19999\r\n", answer((b"k19999", value)), "before a kill")
+            answered += answered_after_death(m, b"get k19999\r\n")
+    return answered
+
+
+@tap.case
+def who_learned_of_its_death_is_not_answered():
+    tap.is_(asks_after(), 0, "no get after the end of a TCP connection is answered by the kernel")
+
+
+@tap.case
+def nor_by_its_chain():
+    answered = held = 0
+    with chain.Machines(chain.OURS, links=2) as m:
+        for _ in range(3):
+            m.tcp.set(b"k", b"v" * 500)
+            held += m.by_kernel(b"get k\r\n")[1]
+            answered += answered_after_death(m, b"get k\r\n")
+    tap.is_((held, answered), (3, 0), "nor of what the chain answered before")
 
 
 @tap.case

@@ -181,6 +181,7 @@ def no_dead_line(lives):
     for i in range(count):
         stream.send(b"set a%d 0 0 6 noreply\r\n%06d\r\n" % (i, i))
     stream.ask(b"version\r\n")
+    udp.ask(b"version\r\n")
     before = stream.stats("bmc")
     right = sum(udp.ask(b"get a%d\r\n" % i) == kernel.answer((b"a%d" % i, b"%06d" % i))
                 for i in range(count))

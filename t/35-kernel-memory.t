@@ -11,10 +11,10 @@ sys.path.insert(0, os.path.join(sys.path[0], "lib"))
 import kernel
 import server
 import tap
+from cgroup import MB, Cgroup, ColdProgram
 from kernel import answer
 
 VALUE = 960
-MB = 1 << 20
 
 
 def value(i):
@@ -29,38 +29,6 @@ def fill(stream, first, megabytes):
                              for i in range(start, min(start + 500, last))))
     stream.ask(b"version\r\n")
     return last
-
-
-class Cgroup:
-    """A limit of memory, kernel memory included, in whichever hierarchy this machine has."""
-
-    def __init__(self, megabytes):
-        v1 = "/sys/fs/cgroup/memory"
-        root, self.name = ((v1, "memory.limit_in_bytes") if os.path.isdir(v1) else
-                           ("/sys/fs/cgroup", "memory.max"))
-        self.path = os.path.join(root, "memcached-t-%d" % os.getpid())
-        try:
-            os.mkdir(self.path)
-            self.limit(megabytes)
-        except OSError as error:
-            tap.skip_all("no memory cgroup: %s" % error)
-
-    def limit(self, megabytes):
-        with open(os.path.join(self.path, self.name), "w", encoding="ascii") as file:
-            file.write(str(megabytes * MB))
-
-    def prefix(self):
-        return ["sh", "-c", 'echo $$ >%s/cgroup.procs && exec "$@"' % self.path, "sh"]
-
-    def close(self):
-        server.wait_for(self.gone)
-
-    def gone(self):
-        try:
-            os.rmdir(self.path)
-            return True
-        except OSError:
-            return False
 
 
 def discarded():
@@ -106,7 +74,8 @@ def it_grows_while_it_is_read():
 @tap.case
 def it_runs_short():
     group = Cgroup(160)
-    with kernel.Machines("-m", "1024", threads=2, prefix=group.prefix()) as m:
+    with ColdProgram(), \
+            kernel.Machines("-m", "1024", threads=2, prefix=group.prefix()) as m:
         last = fill(m.tcp, 0, 250)
         counts = m.counts()
         tap.ok(m.server.alive(), "a server that gets no more memory lives")

@@ -31,14 +31,22 @@ def checksum(data):
     return ~total & 0xffff
 
 
+def udp_checksum(source, to, udp):
+    udp += b"\0" * (len(udp) % 2)
+    return checksum(socket.inet_aton(source) + socket.inet_aton(to) +
+                    struct.pack("!HH", 17, struct.unpack("!H", udp[4:6])[0]) + udp) or 0xffff
+
+
 def frame(text=b"get k\r\n", source=CLIENT, to=SERVER, port=40000, dport=None, count=1,
           udp_length=None, total=None, ihl=5, options=b"", fragment=0x4000, protocol=17, version=4,
-          stations=None, ethertype=0x0800, vlan=b""):
+          stations=None, ethertype=0x0800, vlan=b"", ident=7, check=None):
     """A request as a frame; every field may lie."""
-    body = struct.pack("!HHHH", 7, 0, count, 0) + text
+    body = struct.pack("!HHHH", ident, 0, count, 0) + text
     dport = m.server.port if dport is None else dport
-    udp = struct.pack("!HHHH", port, dport, 8 + len(body) if udp_length is None else udp_length,
-                      0) + body
+    ports = struct.pack("!HHH", port, dport, 8 + len(body) if udp_length is None else udp_length)
+    if check is None:
+        check = udp_checksum(source, to, ports + b"\0\0" + body)
+    udp = ports + struct.pack("!H", check) + body
     ip = bytearray(struct.pack("!BBHHHBBH4s4s", version << 4 | ihl, 0,
                                20 + len(options) + len(udp) if total is None else total, 1,
                                fragment, 64, protocol, 0, socket.inet_aton(source),
@@ -89,6 +97,27 @@ def the_frames_of_this_test_are_right():
     grown = sent(frame(port=receiver.getsockname()[1]))
     tap.is_(grown["answered"], 1, "an honest frame is answered by the kernel")
     tap.is_(receiver.recv(2000)[8:], answer((b"k", b"v")), "and its answer arrives")
+
+
+@tap.case
+def checksums():
+    """What the stack would drop is not answered either, whatever it asks for."""
+    for name, text in (("a get", b"get k\r\n"), ("gets", b"gets k\r\n"), ("mg", b"mg k v\r\n"),
+                       ("a get of many", b"get " + b"k " * 50 + b"\r\n")):
+        right = frame(text)
+        tap.is_(sent(right, frame(text, check=0))["answered"], 2,
+                "%s with a right checksum, and one without any" % name)
+        damaged = []
+        for at in (*range(40, 44), len(right) - len(text), len(right) - 4):
+            wrong = bytearray(right)
+            wrong[at] ^= 0x10
+            damaged.append(bytes(wrong))
+        grown = sent(*damaged)
+        tap.is_((grown["answered"], grown["pass_packet"] + grown["pass_command"]),
+                (0, len(damaged)), "%s, damaged, is left to the stack" % name)
+    begun = ~checksum(socket.inet_aton(CLIENT) + socket.inet_aton(SERVER) +
+                      struct.pack("!HH", 17, 8 + 8 + len(b"get k\r\n"))) & 0xffff
+    tap.is_(sent(frame(check=begun))["answered"], 1, "a checksum that is left to hardware is taken")
 
 
 @tap.case

@@ -3,6 +3,8 @@
 """Whom the kernel answers: allow=, rate=, amplification=. Everybody else is served as ever."""
 import os
 import random
+import select
+import shutil
 import sys
 
 sys.dont_write_bytecode = True
@@ -32,6 +34,7 @@ def machines(*words, arguments=(), **options):
 def asked(m, source, request=b"get k\r\n", want=answer((b"k", b"value")), times=1):
     """What the counters grew by while `source` asked and was answered rightly."""
     host = "fd77:0::1" if ":" in source else m.pair.address()
+    kernel.meet(host, m.server.port, source)
     udp = client.Udp(host, m.server.port, source=source)
     right, grown = m.during(lambda: all(udp.ask(request) == want for _ in range(times)))
     udp.close()
@@ -48,6 +51,10 @@ def by_kernel(m, source, name):
 def by_server(m, source, name):
     grown = asked(m, source)
     tap.is_((grown["answered"], grown["pass_allow"]), (0, 1), name + ", by the server")
+
+
+def readable(udp):
+    return bool(select.select([udp.sock], [], [], 0)[0])
 
 
 def write(text):
@@ -68,6 +75,58 @@ def without_options_local_sources_are_answered():
         counts = m.counts()
         tap.is_((counts["pass_allow"], counts["pass_rate"], counts["pass_amplification"]),
                 (0, 0, 0), "stats reset sets the counters back")
+
+
+PUBLIC4, PUBLIC6 = "198.51.100.1", "2001:db8:77::1"
+
+
+class WithPublic(kernel.Machines):
+    """The server has a public address of each family, and the client knows the way there."""
+
+    def start(self):
+        for address, by in ((PUBLIC4, "10.77.0.1"), (PUBLIC6, "fd77:0::1")):
+            nodad = ["nodad"] if ":" in address else []
+            netns.sh("ip", "address", "add", address, "dev", "sv0", *nodad,
+                     namespace=self.pair.server)
+            netns.sh("ip", "route", "add", address, "via", by, namespace=self.pair.client)
+        super().start()
+
+
+def link_local(m):
+    """The client's address of its link, IPv6, as a socket is bound to it."""
+    netns.sh("ip", "address", "add", "fe80::77/64", "dev", "cl0", "nodad",
+             namespace=m.pair.client)
+    return "fe80::77%cl0"
+
+
+@tap.case
+def behind_a_firewall_that_closes_the_public_address():
+    listen = "10.77.0.1,%s,[fd77:0::1],[%s]" % (PUBLIC4, PUBLIC6)
+    with WithPublic(threads=1, listen=listen) as m:
+        m.tcp.set(b"k", b"value")
+        link = link_local(m)
+        for host, source in ((PUBLIC4, FRIEND), (PUBLIC6, "fd77:0::2"),
+                             (PUBLIC6, link), ("fd77:0::1", link)):
+            udp = client.Udp(host, m.server.port, source=source)
+            right, grown = m.during(lambda: udp.ask(b"get k\r\n") == answer((b"k", b"value")))
+            tap.is_((right, grown["answered"], grown["pass_allow"]), (True, 0, 1),
+                    "%s asks %s: the server answers" % (source, host))
+            udp.close()
+        if not shutil.which("nft"):
+            tap.ok(True, "a firewall # SKIP there is no nft")
+            return
+        for rule in ("table inet t", "chain inet t in { type filter hook input priority 0; }",
+                     "rule inet t in ip daddr %s udp dport %d drop" % (PUBLIC4, m.server.port),
+                     "rule inet t in ip6 daddr %s udp dport %d drop" % (PUBLIC6, m.server.port)):
+            netns.sh("nft", "add", rule, namespace=m.pair.server)
+        for host, source in ((PUBLIC4, FRIEND), (PUBLIC6, "fd77:0::2"),
+                             (PUBLIC6, link)):
+            udp = client.Udp(host, m.server.port, source=source)
+            udp.send(b"get k\r\n")
+            _, grown = m.during(lambda: m.udp.ask(b"get k\r\n")) # behind it
+            tap.ok(not readable(udp), "%s asks %s, which is closed: nobody answers" %
+                   (source, host))
+            udp.close()
 
 
 @tap.case

@@ -55,6 +55,7 @@ class Ground:
 
 def served(machine, host, name):
     """A get to this address is answered by the kernel."""
+    kernel.meet(host, machine.port)
     before = machine.stats("bmc")
     udp = client.Udp(host, machine.port)
     tap.is_(udp.ask(b"get k\r\n"), answer((b"k", b"v")), "%s: answered" % name)
@@ -177,7 +178,7 @@ def kinds_of_interfaces():
     with Ground() as ground:
         ground.sh("""
             ip link add mv0 link sv0 type macvlan mode bridge
-            ip address add 10.77.0.9/24 dev mv0
+            ip address add 10.76.0.9/24 dev mv0
             ip link set mv0 up
             ip link add br0 type bridge
             ip link set br0 up
@@ -187,11 +188,12 @@ def kinds_of_interfaces():
         """)
         # Its neighbours would take sv0's station for it: sv0 answers for it too.
         station = netns.link("mv0", ground.pair.server)["address"]
-        netns.sh("ip", "neigh", "replace", "10.77.0.9", "lladdr", station, "dev", "cl0",
-                 namespace=ground.pair.client)
+        for words in ("address add 10.76.0.2/24 dev cl0",
+                      "neigh replace 10.76.0.9 lladdr %s dev cl0" % station):
+            netns.sh("ip", *words.split(), namespace=ground.pair.client)
         with ground.start("bmc=mv0") as machine:
             stored(machine)
-            served(machine, "10.77.0.9", "a macvlan")
+            served(machine, "10.76.0.9", "a macvlan")
             tap.is_(lines(machine), ["bmc: mv0: XDP generic, TC ingress (tcx)"],
                     "which is generic XDP, and a line says so")
         with ground.start("bmc=br0") as machine:

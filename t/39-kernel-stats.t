@@ -72,6 +72,7 @@ def reset_sets_every_counter_back():
             [before[key] for key in sorted(before) if not keys([key]).isdisjoint(STATE)],
             "what is set or attached is as before")
     tap.ok(all(int(after[key]) >= int(before[key]) for key in GROWING), "memory is, or has grown")
+    server.wait_for(lambda: m.by_kernel(b"get none\r\n")[1])
     m.udp.ask(b"get foo\r\n")
     tap.is_(int(m.tcp.stats("bmc")["hits"]), 1, "and they count on")
 

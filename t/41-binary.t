@@ -154,7 +154,7 @@ def flushing():
         tap.is_(len(c.all(b.request(flush))), flush == "flush", "%s" % flush)
         tap.is_(text.get(b"f"), None, "takes everything")
         text.set(b"f", b"x")
-        c.all(b.request(flush, extras=struct.pack("!I", 1)))
+        c.all(b.request(flush, extras=struct.pack("!I", 2)))
         tap.ok(server.wait_for(lambda: text.get(b"f") is None), "%s with a delay" % flush)
     with server.Server("-F") as other:
         d = b.Binary(other.stream())

@@ -23,7 +23,8 @@ HELP = server.run("-h")[1]
 # What both answer alike; a line is a command line.
 SAME = """
 -p|-p 0|-p -1|-p 65536|-U 99999|-U|-s|-a|-a 777|-a 7x|-a 0|-l|-m|-m 0|-m 1|-m 2|-m 3 -I 1m|-m 10x
--m 64m|-c|-c 0|-c -1|-c x|-t|-t 0|-t -1|-t x|-t 5x|-R|-R 0|-R x|-R 5x|-f|-f 1|-f 0.5|-f 1.0|-f 1.01
+-m 64m|-c|-c 0|-c -1|-c x|-t|-t 0|-t -1|-t x|-t 5x|-t 204|-t 205 -c 1026
+-R|-R 0|-R x|-R 5x|-f|-f 1|-f 0.5|-f 1.0|-f 1.01
 -f x|-f 1e9|-n|-n 0|-n x|-n 1|-n 1000000|-D|-D ab|-D x|-b|-b 0|-b -1|-B|-B foo|-B asc|-B ascii
 -B binary|-B auto|-B AUTO|-B auto-negotiate|-I|-I 0|-I 512|-I 1023|-I 1024|-I 1k|-I 1m|-I 2k|-I 1g
 -I 1024m|-m 4096 -I 1024m|-m 4096 -I 1025m|-I x|-I -5|-I 1.5m|-I 600k|-I 1536k|-I 40m|-I 32m|-I 33m
@@ -107,11 +108,11 @@ STRICT = {
     "-o slab_chunk_max=0": (1, "could not parse argument to slab_chunk_max"),
     "-o slab_chunk_max=-1": (1, "could not parse argument to slab_chunk_max"),
     "-o slab_chunk_max=16": (64, r"slab_chunk_max \(bytes: 16\) cannot be less than 64"),
-    "-o sock_cookie_id=5": (1, "Illegal suboption"),  # 1.6: a mark that firewalls would look for
+    "-c 3": (1, "Maxconns setting is too low"),  # it has no descriptors
 }
 
 # What this server starts with, and the peer refuses: 1.5.19's options and our own.
-ACCEPTED = ("-c 3", "-o hashpower=12", "-o worker_logbuf_size=1", "-o relaxed_privileges",
+ACCEPTED = ("-o hashpower=12", "-o worker_logbuf_size=1", "-o relaxed_privileges",
             "-o no_reuseport", "-N 0")
 
 
@@ -163,6 +164,11 @@ def lines():
         found.remove(SASL)
     if "enable-ssl" not in HELP:
         found.remove(TLS)
+    else:
+        found += ["-o ssl_kernel_tls", "-o no_ssl_kernel_tls"]
+    if "ext_path" in HELP:
+        found += ["-o ext_max_sleep", "-o ext_max_sleep=x", "-o ext_max_sleep=1000",
+                  "-o no_ext_max_sleep"]
     return found
 
 
@@ -189,6 +195,17 @@ def stricter_than_the_peer():
 def more_than_the_peer():
     for line in ACCEPTED:
         tap.is_(ours(line)[0], RUNS, "memcached %s starts" % line)
+
+
+@tap.case
+def what_has_no_effect_here_is_said():
+    for option, feature in (("sock_cookie_id=5", "port"), ("ext_max_sleep=1000", "ext_path"),
+                            ("ssl_kernel_tls", "enable-ssl")):
+        if feature in HELP:
+            status, error = ours("-o " + option)
+            tap.is_((status, error), (RUNS, option.partition("=")[0] +
+                                      " is accepted, and has no effect\n"),
+                    "-o %s: 1.6's command lines start, with a line" % option)
 
 
 def settings(program, line):

@@ -1,8 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """-e: a stop by SIGUSR1 keeps the items for the next server."""
+import atexit
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
 
@@ -70,6 +73,17 @@ def items_are_there_after_a_graceful_stop():
         tap.is_(stopped(memcached), 0, "a second graceful stop")
     with started(path) as memcached:
         check(memcached.stream(), "after the second restart")
+
+
+@tap.case
+def large_items_in_small_chunks_are_there():
+    path = memory_file()
+    for round_ in ("first", "second"):
+        with started(path, "-o", "slab_chunk_max=1024") as memcached:
+            if round_ == "first":
+                fill(memcached.stream())
+            check(memcached.stream(), "slab_chunk_max=1024, the %s server" % round_)
+            stopped(memcached)
 
 
 @tap.case
@@ -225,6 +239,97 @@ def it_excludes_flash_storage():
     status, _, err = server.run("-e", "/tmp/x", "-o", "ext_path=/tmp/y:64m", "-U", "0")
     tap.ok(status == 64 and ("Cannot use -e with extstore" in err or "not built" in err),
            "-e with ext_path is refused")
+
+
+def small_file_system(size):
+    """A file on a tmpfs of its own, or None without the right to mount one."""
+    where = server.scratch()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0777,size=" + size, "tmpfs", where],
+                      stderr=subprocess.DEVNULL, check=False).returncode:
+        return None
+    atexit.register(subprocess.run, ["umount", "-l", where], check=False)
+    return os.path.join(where, "memory")
+
+
+@tap.case
+def a_full_file_system_is_like_a_full_cache():
+    value = b"v" * 1000
+    for size in ("16400k", "20m", "40m"):
+        path = small_file_system(size)
+        if not path:
+            return tap.diag("no right to mount a file system")
+        items = None
+        for round_ in ("first", "second", "third"):
+            with started(path, "-m", "64") as memcached:
+                c = memcached.stream()
+                if items:
+                    tap.is_(memcached.stats()["curr_items"], items,
+                            "%s, the %s server has what was saved" % (size, round_))
+                    tap.is_(c.get(b"k29999"), value, "with its values")
+                c.all(b"".join(b"set k%d 0 0 1000 noreply\r\n%s\r\n" % (i, value)
+                               for i in range(30000)))
+                items = memcached.stats()["curr_items"]
+                tap.ok(c.get(b"k29999") == value and int(items) < 30000, "it evicts")
+                tap.is_(stopped(memcached), 0, "it stops")
+            tap.ok(os.path.exists(path + ".meta"), "and the items are kept")
+
+
+@tap.case
+def a_start_that_fails_loses_nothing():
+    path = memory_file()
+    with started(path) as memcached:
+        fill(memcached.stream())
+        stopped(memcached)
+    with server.Server() as other:
+        status, _, err = server.run("-e", path, "-I", "4m", "-p", other.port)
+        tap.ok(status not in (0, None), "the port is another server's: " + err.strip())
+    with started(path) as memcached:
+        check(memcached.stream(), "after a start that failed")
+
+
+@tap.case
+def a_limit_that_was_changed_while_it_ran_loses_nothing():
+    for limit in (32, 128):
+        path = memory_file()
+        with started(path) as memcached:
+            c = memcached.stream()
+            fill(c)
+            tap.is_(c.ask(b"cache_memlimit %d\r\n" % limit), b"OK\r\n",
+                    "cache_memlimit %d" % limit)
+            stopped(memcached)
+        with started(path) as memcached:
+            check(memcached.stream(), "after the restart")
+            tap.is_(memcached.stats()["limit_maxbytes"], str(64 << 20), "with the limit of -m")
+
+
+@tap.case
+def nothing_but_the_file_is_left_by_another_end():
+    path = memory_file()
+    with started(path) as memcached:
+        memcached.stream().set(b"foo", b"bar")
+        tap.is_(memcached.stop(), 0, "SIGTERM ends it")
+    tap.is_(os.listdir(os.path.dirname(path)), ["memory"], "and there is no metadata")
+
+
+@tap.case
+def the_file_is_on_its_disk_before_the_metadata_vouches_for_it():
+    if not shutil.which("strace"):
+        return tap.diag("strace is not installed")
+    path = memory_file()
+    calls = path + ".calls"
+    with started(path, prefix=("strace", "-f", "-y", "-e", "trace=fsync,rename", "-o",
+                               calls)) as memcached:
+        memcached.stream().set(b"foo", b"bar")
+        children = "/proc/%d/task/%d/children" % ((memcached.process.pid,) * 2)
+        with open(children, encoding="ascii") as file:
+            os.kill(int(file.read().split()[0]), signal.SIGUSR1)
+        memcached.wait()
+    with open(calls, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    what = [text.find("%s>)" % path), text.find("%s.meta.new>)" % path), text.find("rename("),
+            text.find("%s>)" % os.path.dirname(path))]
+    tap.ok(-1 not in what and what == sorted(what),
+           "FILE, FILE.meta.new, the new name, the directory: in this order")
 
 
 @tap.case

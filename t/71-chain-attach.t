@@ -235,6 +235,21 @@ def an_interface_that_is_not_seen_any_more(front):
     m.close()
 
 
+@tap.case
+def that_it_is_detached_is_learned_soon():
+    """Measured by bmc's own seconds: one look in a second would take about eight of them."""
+    m = Machines(chain.DEBIAN, pair=plain(netns.Pair(4)), links=4, chain={"interval": 1})
+    lines = lambda: m.log().count(" requests/s, ")
+    before = lines()
+    for losses in range(1, 9):
+        m.cut_xdp(losses % 4)
+        server.wait_for(lambda: m.rows()["reattached"] == str(losses), every=0.001)
+    tap.is_(m.rows()["detached"], "8", "two times on each of four interfaces, one after the other")
+    tap.ok(lines() - before <= 4, "that was learned of soon (%d seconds)" % (lines() - before))
+    m.end("stop")
+    m.close()
+
+
 @chain.on_each
 def replies_that_do_not_fit_into_the_frame(front):
     m = Machines(front)

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The program bmc and the words of mode=chain: options, what is said, statistics, memory."""
+import glob
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 
@@ -18,6 +20,7 @@ import tap
 
 SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
 BMC = kernel.beside("bmc/bmc")
+FOLDER, NOBODY = "/run/memcachedsr-bmc", 65534
 
 if not os.access(BMC, os.X_OK):
     tap.ok(False, "the program %s is there" % BMC)
@@ -172,6 +175,39 @@ def refusals():
         tap.is_(status, 71, "one for another port on the same interface: status 71")
         tap.like(error, "another XDP program is attached .*rx_filter", "and why")
         first.stop()
+
+
+def refused_to(function, *arguments):
+    try:
+        function(*arguments)
+        return False
+    except PermissionError:
+        return True
+
+
+@tap.case
+def others_do_not_keep_it_from_starting():
+    with Ground() as ground:
+        with netns.inside(ground.pair.server):
+            squat, asks = (socket.socket(socket.AF_UNIX) for _ in range(2))
+        squat.bind("\0memcachedsr-bmc-%d" % ground.machine.port)
+        first = ground.start()
+        tap.ok(first.stats(), "a name that anybody can take is not its socket's")
+        os.seteuid(NOBODY)
+        try:
+            tap.ok(refused_to(open, FOLDER + "/any", "w"), "nobody else makes files where that is")
+            tap.ok(refused_to(open, FOLDER + "/lock", "r"), "or takes the lock of a start")
+            asks.connect(glob.glob("%s/%d-*" % (FOLDER, ground.machine.port))[0])
+            tap.like(asks.recv(100).decode(), "^STAT ", "anybody may ask")
+        finally:
+            os.seteuid(0)
+        first.kill()
+        second = ground.start()
+        tap.ok(second.stats(), "after kill -9 the next one takes its place")
+        second.stop()
+        tap.is_(second.stats(), {}, "behind one that has ended there are no statistics")
+        for each in (squat, asks):
+            each.close()
 
 
 def maps_of(bmc):

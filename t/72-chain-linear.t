@@ -27,6 +27,7 @@ LENGTH = (linear.SECONDS, ()) if "LINEAR_SECONDS" in os.environ else (
     30, ("-operations", OPERATIONS))
 
 
+linear.program()
 each = chain.Each(threads=2, chain={"settle": SETTLE})
 
 

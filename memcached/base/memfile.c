@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/anonymous.h"
+#include "base/rights.h"
 #include "bpf/layout.h"
 
 struct memfile {
@@ -53,13 +54,18 @@ static int copy_out(int fd, const char *from, off_t offset)
     return 0;
 }
 
-/* Blocks are allocated here: a full file system is an error now, and not a SIGBUS later. */
+/*
+ * Blocks are allocated here: a full file system is an error now, and not a SIGBUS later. What was
+ * allocated before the error is given back.
+ */
 static int map_file(const struct memfile *memfile, uint32_t index, void *addr)
 {
     off_t offset = (off_t)index * MC_SEGMENT_BYTES;
     int populate = index < memfile->nkept ? MAP_POPULATE : 0;
     int error = posix_fallocate(memfile->fd, offset, MC_SEGMENT_BYTES);
 
+    if (error && index >= memfile->nkept && ftruncate(memfile->fd, offset) != 0)
+        return -errno;
     if (error)
         return -error;
     return mmap(addr, MC_SEGMENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | populate,
@@ -102,7 +108,7 @@ static struct mc_control *get_control(struct provider *provider)
     return other->control(other);
 }
 
-/* Opened and locked, or -errno. */
+/* Opened and locked, or -errno; -EPERM: it belongs to another user. */
 static int open_locked(const char *path, uint32_t *nkept)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -110,6 +116,10 @@ static int open_locked(const char *path, uint32_t *nkept)
 
     if (fd < 0)
         return -errno;
+    if (!rights_own(fd)) {
+        close(fd);
+        return -EPERM;
+    }
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &stat) != 0) {
         int error = errno;
 
@@ -150,6 +160,11 @@ int memfile_clear(struct provider *provider)
     return ftruncate(memfile->fd, 0) == 0 ? 0 : -errno;
 }
 
+uint32_t memfile_kept(struct provider *provider)
+{
+    return memfile_of(provider)->nkept;
+}
+
 int memfile_save(struct provider *provider)
 {
     struct memfile *memfile = memfile_of(provider);
@@ -157,6 +172,9 @@ int memfile_save(struct provider *provider)
 
     for (uint32_t i = 0; i < memfile->nmapped && !error; i++)
         error = copy_out(memfile->fd, memfile->segments[i], (off_t)i * MC_SEGMENT_BYTES);
+    /* What was changed through a mapping as well. */
+    if (!error && fsync(memfile->fd) != 0)
+        error = -errno;
     return error;
 }
 

@@ -16,12 +16,15 @@
 
 /*
  * Opens or creates the file and locks it against a second server. inner: NULL, or where memory
- * comes from; it must live longer. NULL with errno, EWOULDBLOCK if another server has the file.
+ * comes from; it must live longer. NULL with errno, EWOULDBLOCK if another server has the file,
+ * EPERM if it is another user's.
  */
 struct provider *memfile_open(const char *path, struct provider *inner);
 /* What the file holds is not wanted: segments are zero. Before the first is mapped. 0 or -errno. */
 int memfile_clear(struct provider *memfile);
-/* The file has all that the segments have. 0 or -errno. */
+/* Segments of the file that have memory already. */
+uint32_t memfile_kept(struct provider *memfile);
+/* The file, on its disk, has all that the segments have. 0 or -errno. */
 int memfile_save(struct provider *memfile);
 /* NULL is legal. What it has mapped stays. */
 void memfile_close(struct provider *memfile);

@@ -2,12 +2,14 @@
 #include "base/rights.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <pwd.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -41,6 +43,50 @@ void rights_become(const struct rights_user *user)
     if (setgid(user->gid) != 0 || setuid(user->uid) != 0) {
         fatal(EXIT_OS_ERROR, "failed to assume identity of user %s", user->name);
     }
+}
+
+/* The groups that root had are not needed again: rights_become keeps none of them either. */
+void rights_lend(const struct rights_user *user)
+{
+    if (!user->given) {
+        return;
+    }
+    if (setgroups(1, &user->gid) != 0) {
+        fatal(EXIT_OS_ERROR, "failed to drop supplementary groups: %s", strerror(errno));
+    }
+    if (setegid(user->gid) != 0 || seteuid(user->uid) != 0) {
+        fatal(EXIT_OS_ERROR, "failed to assume identity of user %s", user->name);
+    }
+}
+
+void rights_return(const struct rights_user *user)
+{
+    if (user->given && (seteuid(0) != 0 || setegid(getgid()) != 0)) {
+        fatal(EXIT_OS_ERROR, "failed to become root again: %s", strerror(errno));
+    }
+}
+
+bool rights_own(int fd)
+{
+    struct stat status;
+
+    return fstat(fd, &status) == 0 && (status.st_uid == geteuid() || status.st_uid == 0);
+}
+
+FILE *rights_create(const char *path, mode_t mode)
+{
+    FILE *file;
+    int fd;
+
+    if (unlink(path) != 0 && errno != ENOENT) {
+        return NULL;
+    }
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (fd >= 0 && !file) {
+        close(fd);
+    }
+    return file;
 }
 
 static uint32_t capability_bit(unsigned int capability)

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 /* Capabilities that may be kept, as bits. */
@@ -27,6 +28,22 @@ struct rights_user {
 struct rights_user rights_find_user(const char *name);
 /* Switches to the user, if one was given. */
 void rights_become(const struct rights_user *user);
+/*
+ * Between these two, files are opened as the user, if one was given: root opens none that this user
+ * could not, whatever a path leads to.
+ */
+void rights_lend(const struct rights_user *user);
+void rights_return(const struct rights_user *user);
+/*
+ * Whether an open file belongs to whom the process acts for, or to root: another user could change
+ * what is in it.
+ */
+bool rights_own(int fd);
+/*
+ * A file for writing that nobody had before: one with this name is removed, a link is not followed.
+ * NULL with errno.
+ */
+FILE *rights_create(const char *path, mode_t mode);
 /*
  * For a process that was given rights for the kernel path: switches to the user and keeps no
  * capability but those of `kept` that it has, now or by any program it runs.

@@ -9,6 +9,7 @@
 
 enum {
     VERBOSITY_MAX = 2,
+    VERBOSITY_REQUESTS = 2, /* from here on the log shows every request */
     MEMLIMIT_MIN_MB = 8,
     MEMLIMIT_MAX_MB = 1000000000, /* more can only be bytes */
     ERROR_TEXT = 1024,
@@ -18,6 +19,13 @@ enum {
 static size_t nwords(const struct request *request)
 {
     return request->ntokens - 1 - request->noreply;
+}
+
+void call_flush(struct call *call, int64_t delay)
+{
+    rel_time at = delay > 0 ? call_expiry(call, delay) - 1 : call->now;
+
+    store_flush(call->local->store, at, call->now);
 }
 
 enum command_next command_flush_all(struct call *call)
@@ -34,7 +42,7 @@ enum command_next command_flush_all(struct call *call)
         count_one(&local->counts.flush_refused);
         return answer(call, SLICE("CLIENT_ERROR invalid exptime argument\r\n"));
     }
-    store_flush(local->store, delay > 0 ? call_expiry(call, delay) : call->now, call->now);
+    call_flush(call, delay);
     return answer(call, SLICE("OK\r\n"));
 }
 
@@ -64,13 +72,18 @@ enum command_next command_version(struct call *call)
 
 enum command_next command_verbosity(struct call *call)
 {
-    const struct command_server *server = &call->local->commands->server;
+    struct commands *commands = call->local->commands;
     uint32_t level;
 
     if (!num_cut_u32(call->request->tokens[1], &level)) {
         return answer(call, SLICE("CLIENT_ERROR bad command line format\r\n"));
     }
-    server->set_verbosity(server->context, level < VERBOSITY_MAX ? level : VERBOSITY_MAX);
+    level = level < VERBOSITY_MAX ? level : VERBOSITY_MAX;
+    /* Under the lock, so that of two commands one decides both. */
+    pthread_mutex_lock(&commands->lock);
+    commands->server.set_verbosity(commands->server.context, level);
+    bypass_switch(commands, call->client, BYPASS_LOG, level >= VERBOSITY_REQUESTS);
+    pthread_mutex_unlock(&commands->lock);
     return answer(call, SLICE("OK\r\n"));
 }
 

@@ -298,6 +298,7 @@ void command_client_open(const struct command_local *local, enum command_transpo
 void command_client_close(struct command_client *client)
 {
     end_talk(client);
+    bypass_leave(client);
 }
 
 bool commands_authenticate(struct commands *commands, const struct command_auth *auth, char *error,

@@ -331,14 +331,11 @@ static enum command_next binary_arith(struct call *call)
 
 static enum command_next binary_flush(struct call *call)
 {
-    struct command_local *local = call->local;
-    int64_t delay = call->request->exptime;
-
-    if (!local->commands->config.flush_enabled) {
-        count_one(&local->counts.flush_refused);
+    /* memcached counts what it refuses of text alone. */
+    if (!call->local->commands->config.flush_enabled) {
         return fail(call, BINARY_REFUSED);
     }
-    store_flush(local->store, delay > 0 ? call_expiry(call, delay) : call->now, call->now);
+    call_flush(call, call->request->exptime);
     return succeed(call, 0);
 }
 
@@ -390,7 +387,7 @@ static enum command_next stats_detail(struct call *call)
         return dump_detail(call);
     }
     if (starts_with(key, SLICE("detail on")) || starts_with(key, SLICE("detail off"))) {
-        detail_set(call->local->commands, starts_with(key, SLICE("detail on")));
+        detail_set(call->local->commands, call->client, starts_with(key, SLICE("detail on")));
         return succeed(call, 0);
     }
     return fail(call, BINARY_NOT_FOUND);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "command/bypass.h"
 #include "command/command.h"
 #include "command/logger.h"
 #include "command/prefix.h"
@@ -17,7 +18,7 @@
 
 /* What only this layer sees happen. Written by the owner, read by any thread, relaxed. */
 struct command_counts {
-    uint64_t flush_refused; /* flush_all that did not reach the store */
+    uint64_t flush_refused; /* flush_all of text that did not reach the store */
     uint64_t meta_cmds;     /* of the meta commands memcached counts me alone */
     uint64_t auth_cmds, auth_errors;
 };
@@ -38,7 +39,8 @@ struct commands {
     struct command_local *locals;
     struct command_counts retired; /* of locals that are gone */
     struct logger logger;
-    bool detail; /* prefixes are counted; atomic */
+    struct bypass bypasses[COMMAND_HOLDS]; /* by enum bypass_reason */
+    bool detail;                           /* prefixes are counted; atomic */
     struct prefixes *prefixes;
     struct sasl *sasl;         /* of -S, or NULL */
     struct authfile *authfile; /* of -Y, or NULL */
@@ -71,6 +73,11 @@ command_handler command_touch, command_delete, command_incr, command_decr;
 /* admin.c */
 command_handler command_flush_all, command_cache_memlimit, command_version, command_verbosity,
     command_quit, command_shutdown, command_refresh_certs;
+/*
+ * flush_all with the wire's `delay`. As memcached does, it takes effect when the second before the
+ * one that is named begins: `flush_all 1` at once.
+ */
+void call_flush(struct call *call, int64_t delay);
 /* lru.c, crawler.c */
 command_handler command_lru, command_lru_crawler;
 /* slabs.c */
@@ -92,8 +99,8 @@ void stats_reset(struct commands *commands);
 command_handler command_stats_detail, command_stats_cachedump;
 /* Counts the key's prefix, which only detail_count should call. */
 void detail_count_now(struct commands *commands, struct slice key, enum prefix_event event);
-/* Switches the counting. */
-void detail_set(struct commands *commands, bool on);
+/* Switches the counting. client: who asks for it, NULL at the start. */
+void detail_set(struct commands *commands, struct command_client *client, bool on);
 /* Copies what was counted, a line for each prefix and END, to the reply. */
 void detail_dump(struct commands *commands, struct reply *reply);
 

@@ -94,7 +94,8 @@ struct commands *commands_new(struct store *store, const struct command_config *
         return NULL;
     }
     watch_store(commands);
-    detail_set(commands, config->detail_enabled);
+    bypass_switch(commands, NULL, BYPASS_LOG, config->logged);
+    detail_set(commands, NULL, config->detail_enabled);
     return commands;
 }
 
@@ -198,6 +199,7 @@ void command_counts_reset(struct commands *commands)
  */
 static enum command_next out_of_memory(struct call *call, enum command_next next)
 {
+    store_load_abort(call->local->store, call->reply->nholes - call->start.nholes);
     reply_rewind(call->reply, &call->start);
     if (next == COMMAND_DONE && call->request->binary) {
         binary_error(call->reply, call->request->id, BINARY_NO_MEMORY);
@@ -211,7 +213,7 @@ static enum command_next out_of_memory(struct call *call, enum command_next next
         reply_rewind(call->reply, &call->start);
         return COMMAND_CLOSE;
     }
-    return next;
+    return call->request->more ? COMMAND_CLOSE : next;
 }
 
 enum command_next command_run(struct command_local *local, const struct request *request,

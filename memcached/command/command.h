@@ -58,6 +58,8 @@ struct command_server {
     void (*stats_conns)(void *context, struct stat_sink *sink);
     void (*reset_stats)(void *context);
     void (*set_verbosity)(void *context, unsigned int level);
+    /* Whether the log must show every request from now on. Takes no lock. May be NULL. */
+    void (*set_logged)(void *context, bool on);
     void (*shutdown)(void *context, bool graceful); /* graceful: keeps the items, with -e */
     /* Whether the commands must see every request from now on. Takes no lock. May be NULL. */
     void (*set_detail)(void *context, bool on);
@@ -75,6 +77,7 @@ struct command_config {
     bool watch_enabled;               /* false: -W */
     size_t worker_logbuf;             /* bytes of a thread's events */
     size_t watcher_logbuf;            /* bytes of a watcher's lines */
+    bool logged;                      /* the log shows requests from the start: -vv */
     bool detail_enabled;              /* `stats detail on` from the start */
     char prefix_delimiter;            /* of `stats detail` */
     bool tls;                         /* adds a line to `stats` too */
@@ -90,6 +93,13 @@ struct command_config {
 /* What the transport is and allows. */
 enum command_transport { COMMAND_STREAM, COMMAND_DATAGRAM };
 
+/* That the kernel must answer nothing as long as the client is there: bypass.h. */
+struct command_hold {
+    struct commands *commands; /* NULL: no */
+    uint32_t round;
+};
+enum { COMMAND_HOLDS = 2 };
+
 /*
  * Who asks: a connection, or a UDP socket for all its datagrams. Owned by net, between
  * command_client_open and command_client_close.
@@ -100,6 +110,7 @@ struct command_client {
     struct stream *stream;  /* of COMMAND_TO_STREAM, which net takes over */
     bool locked;            /* may do nothing until it has said who it is */
     struct sasl_talk *talk; /* by which it says so; NULL: none */
+    struct command_hold holds[COMMAND_HOLDS];
 };
 
 /* A storage command whose value is still to come. Owned by the connection. */

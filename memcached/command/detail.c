@@ -20,14 +20,10 @@ void detail_count_now(struct commands *commands, struct slice key, enum prefix_e
 }
 
 /* Both under the lock, so that of two switches one decides both. */
-void detail_set(struct commands *commands, bool on)
+void detail_set(struct commands *commands, struct command_client *client, bool on)
 {
-    const struct command_server *server = &commands->server;
-
     pthread_mutex_lock(&commands->lock);
-    if (server->set_detail) {
-        server->set_detail(server->context, on);
-    }
+    bypass_switch(commands, client, BYPASS_DETAIL, on);
     __atomic_store_n(&commands->detail, on, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&commands->lock);
 }
@@ -62,7 +58,7 @@ enum command_next command_stats_detail(struct call *call)
         return COMMAND_DONE;
     }
     if (slice_equal(word, SLICE("on")) || slice_equal(word, SLICE("off"))) {
-        detail_set(commands, slice_equal(word, SLICE("on")));
+        detail_set(commands, call->client, slice_equal(word, SLICE("on")));
         return answer(call, SLICE("OK\r\n"));
     }
     return answer(call, SLICE("CLIENT_ERROR usage: stats detail on|off|dump\r\n"));

@@ -60,7 +60,7 @@ void call_add_flash_item(struct call *call, struct mc_item *item, item_function 
     if (copy) {
         store_put(store, item);
     } else {
-        copy = store_load(store, item, !is_touch(call->request));
+        copy = store_load(store, item, !is_touch(call->request), call->now);
         if (!copy) {
             store_put(store, item);
             reply->failed = true;

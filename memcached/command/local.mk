@@ -7,7 +7,7 @@ command_srcs = memcached/command/command.h memcached/command/call.h memcached/co
     memcached/command/slabs.c memcached/command/stats.c memcached/command/meta.c \
     memcached/command/binary.c memcached/command/detail.c memcached/command/prefix.c \
     memcached/command/prefix.h memcached/command/crawler.c memcached/command/lru.c \
-    memcached/command/auth.c \
+    memcached/command/auth.c memcached/command/bypass.c memcached/command/bypass.h \
     memcached/command/event.c memcached/command/event.h \
     memcached/command/flash.c memcached/command/load.c \
     memcached/command/logger.c memcached/command/logger.h \

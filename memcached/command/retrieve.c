@@ -81,6 +81,12 @@ void call_add_item(struct call *call, struct mc_item *item, item_function *add_i
     }
 }
 
+/* The end of the answer, or of what this part of the line gets of it. */
+static enum command_next finish(struct call *call)
+{
+    return call->request->more ? COMMAND_DONE : answer(call, SLICE("END\r\n"));
+}
+
 static enum command_next retrieve(struct call *call, item_function *add_item, bool touch)
 {
     struct store_local *store = call->local->store;
@@ -90,12 +96,13 @@ static enum command_next retrieve(struct call *call, item_function *add_item, bo
     struct slice key = call->request->key;
 
     if (key.len == 0) {
-        return answer(call, SLICE("END\r\n"));
+        return finish(call);
     }
     do {
         struct mc_item *item;
 
         if (key.len > PROTO_KEY_MAX) {
+            store_load_abort(store, call->reply->nholes - mark.nholes);
             reply_rewind(call->reply, &mark);
             return answer(call, SLICE("CLIENT_ERROR bad command line format\r\n"));
         }
@@ -107,7 +114,7 @@ static enum command_next retrieve(struct call *call, item_function *add_item, bo
             call_add_item(call, item, add_item, NULL);
         }
     } while (!call->reply->failed && proto_next_key(&keys, &key));
-    return answer(call, SLICE("END\r\n"));
+    return finish(call);
 }
 
 enum command_next command_get(struct call *call)

@@ -49,21 +49,23 @@ static bool walk_buffer(const struct walk *walk)
     return true;
 }
 
-bool flash_compact(struct flash *flash, double max_holes, flash_visit *visit, void *context)
+bool flash_compact(struct flash *flash, double share, flash_visit *visit, void *context)
 {
     uint32_t size = flash->config.buffer_bytes;
     struct walk walk = {.flash = flash, .visit = visit, .context = context};
+    struct iovec iov;
     bool whole = true;
 
     walk.bytes = malloc(size);
-    walk.page = walk.bytes ? page_take_fragmented(flash, max_holes) : NULL;
+    walk.page = walk.bytes ? page_take_fragmented(flash, share) : NULL;
     if (!walk.page) {
         free(walk.bytes);
         return false;
     }
+    iov = (struct iovec){walk.bytes, size};
     walk.version = page_version(walk.page);
     for (; whole && walk.base < flash->config.page_bytes; walk.base += size) {
-        whole = page_read(walk.page, walk.bytes, size, walk.base) == 0 && walk_buffer(&walk);
+        whole = page_read(walk.page, &iov, 1, walk.base) == 0 && walk_buffer(&walk);
     }
     page_compacted(flash, walk.page);
     free(walk.bytes);

@@ -10,6 +10,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/rights.h"
+
 bool flash_is_built_in(void)
 {
     return true;
@@ -27,24 +29,46 @@ static int allocate(int fd, uint64_t nbytes)
     return 0;
 }
 
-/* A descriptor or -errno. */
-static int open_path(const struct flash_path *path, uint32_t page_bytes)
+/* 0 or -errno; -EPERM: it belongs to another user. What is open then is for close_files. */
+static int open_path(const struct flash_path *path, uint32_t page_bytes, struct file *file)
 {
-    int fd = open(path->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    int error;
+    enum { FLAGS = O_RDWR | O_CREAT | O_CLOEXEC };
 
-    if (fd < 0) {
+    file->fd = open(path->name, FLAGS | O_EXCL, 0600);
+    file->new = file->fd >= 0;
+    if (!file->new &&errno == EEXIST) {
+        file->fd = open(path->name, FLAGS, 0600);
+    }
+    if (file->fd < 0) {
         return -errno;
     }
-    error = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : -errno;
-    if (!error) {
-        error = allocate(fd, (uint64_t)path->npages * page_bytes);
+    if (!rights_own(file->fd)) {
+        return -EPERM;
     }
-    if (error) {
-        close(fd);
-        return error;
+    if (flock(file->fd, LOCK_EX | LOCK_NB) != 0) {
+        return -errno;
     }
-    return fd;
+    return allocate(file->fd, (uint64_t)path->npages * page_bytes);
+}
+
+/* A start that fails leaves no files. */
+static void close_files(struct flash *flash)
+{
+    for (size_t i = 0; flash->files && i < flash->config.npaths; i++) {
+        if (flash->files[i].new) {
+            unlink(flash->config.paths[i].name);
+        }
+        if (flash->files[i].fd >= 0) {
+            close(flash->files[i].fd);
+        }
+    }
+}
+
+static const char *reason(int error)
+{
+    return error == EWOULDBLOCK ? "in use by another server"
+           : error == EPERM     ? "it belongs to another user"
+                                : strerror(error);
 }
 
 static int open_paths(struct flash *flash, char *error, size_t nerror)
@@ -54,17 +78,15 @@ static int open_paths(struct flash *flash, char *error, size_t nerror)
 
     for (size_t i = 0; i < config->npaths; i++) {
         const struct flash_path *path = &config->paths[i];
-        int fd = open_path(path, config->page_bytes);
+        int result = open_path(path, config->page_bytes, &flash->files[i]);
 
-        if (fd < 0) {
-            snprintf(error, nerror, "%s: %s", path->name,
-                     fd == -EWOULDBLOCK ? "in use by another server" : strerror(-fd));
-            return fd;
+        if (result) {
+            snprintf(error, nerror, "%s: %s", path->name, reason(-result));
+            return result;
         }
-        flash->fds[i] = fd;
         for (uint32_t n = 0; n < path->npages; n++) {
             *page++ = (struct page){
-                .fd = fd,
+                .fd = flash->files[i].fd,
                 .start = (uint64_t)n * config->page_bytes,
                 .home = path->bucket,
             };
@@ -89,10 +111,10 @@ static struct flash *make(const struct flash_config *config)
         flash->npages += config->paths[i].npages;
     }
     flash->nfree = flash->npages;
-    flash->fds = malloc(config->npaths * sizeof(*flash->fds));
+    flash->files = calloc(config->npaths, sizeof(*flash->files));
     flash->pages = calloc(flash->npages, sizeof(*flash->pages));
-    for (size_t i = 0; flash->fds && i < config->npaths; i++) {
-        flash->fds[i] = -1;
+    for (size_t i = 0; flash->files && i < config->npaths; i++) {
+        flash->files[i].fd = -1;
     }
     return flash;
 }
@@ -101,7 +123,7 @@ struct flash *flash_open(const struct flash_config *config, char *error, size_t 
 {
     struct flash *flash = make(config);
 
-    if (!flash || !flash->fds || !flash->pages) {
+    if (!flash || !flash->files || !flash->pages) {
         snprintf(error, nerror, "out of memory");
         flash_close(flash);
         return NULL;
@@ -119,15 +141,11 @@ void flash_close(struct flash *flash)
         return;
     }
     threads_stop(flash);
-    for (size_t i = 0; flash->fds && i < flash->config.npaths; i++) {
-        if (flash->fds[i] >= 0) {
-            close(flash->fds[i]);
-        }
-    }
+    close_files(flash);
     fillers_fini(flash);
     queue_fini(&flash->queue);
     pthread_mutex_destroy(&flash->lock);
-    free(flash->fds);
+    free(flash->files);
     free(flash->pages);
     free(flash);
 }

@@ -42,11 +42,14 @@ struct flash;
 
 /* Whether this build has it. */
 bool flash_is_built_in(void);
-/* Creates the files, or takes over what was there. NULL: `error` says why. */
+/* Creates the files, or takes over what was there. NULL: `error` says why, and none was created. */
 struct flash *flash_open(const struct flash_config *config, char *error, size_t nerror);
-/* Starts the threads. 0 or -errno. */
+/* Starts the threads; from then on the files stay. 0 or -errno. */
 int flash_start(struct flash *flash);
-/* Ends the threads, when all reads have ended. NULL is legal. */
+/*
+ * Ends the threads, when all reads have ended. Files that were made for nothing, as there has been
+ * no flash_start, are removed. NULL is legal.
+ */
 void flash_close(struct flash *flash);
 
 /* Where an object is. */
@@ -83,8 +86,8 @@ enum flash_result {
 /* A read, in memory of the caller until it has ended. */
 struct flash_read {
     struct flash_at at;
-    char *buffer;
-    uint32_t nbytes;
+    const struct iovec *iov; /* where it goes: as many bytes as the object has */
+    int niov;
     enum flash_result result;
     void (*done)(struct flash_read *read); /* of flash_read_later, in some thread */
     struct flash_read *next;
@@ -103,11 +106,12 @@ void flash_read_wait(struct flash *flash, struct flash_read *read);
 typedef bool flash_visit(void *context, const struct flash_at *at, const char *bytes,
                          uint32_t nbytes);
 /*
- * Takes the page with the least used of those that have holes of more than `max_holes` of their
- * size, and shows every object that was written to it, used or not. The visitor is to drop, after
- * it has written it elsewhere, what is used. False: there is no such page.
+ * Takes the page with the least used of those of whose objects less is still used than a share:
+ * `share` of the pages that are not free, so that the fuller the files are, the fuller are the
+ * pages that are taken; and shows every object that was written to it, used or not. The visitor is
+ * to drop, after it has written it elsewhere, what is used. False: there is no such page.
  */
-bool flash_compact(struct flash *flash, double max_holes, flash_visit *visit, void *context);
+bool flash_compact(struct flash *flash, double share, flash_visit *visit, void *context);
 
 /* --- statistics --------------------------------------------------------- */
 

@@ -43,7 +43,8 @@ struct page {
     bool compacting;
     bool compacted; /* what could be done was done: not again */
     uint32_t nobjects;
-    uint64_t nused; /* bytes, with frames */
+    uint64_t nused;    /* bytes, with frames */
+    uint64_t nwritten; /* the same of all that was written to it */
 };
 
 /* The page that a bucket fills. */
@@ -64,11 +65,16 @@ struct queue {
     bool stop;
 };
 
+struct file {
+    int fd;   /* -1: not open */
+    bool new; /* it was not there before; false once it is used */
+};
+
 struct flash {
     struct flash_config config;
     struct crc32c crc32c;
-    bool no_nowait; /* the files' system cannot read without waiting; racy hint */
-    int *fds;       /* of the paths */
+    bool no_nowait;     /* the files' system cannot read without waiting; racy hint */
+    struct file *files; /* of the paths */
     uint32_t npages;
     struct page *pages;
     struct filler fillers[FLASH_BUCKETS];
@@ -92,7 +98,7 @@ void page_close(struct flash *flash, struct page *page);
 /* What it holds is lost. Of an open page or a closed one. */
 void page_lose(struct flash *flash, struct page *page);
 void page_count_object(struct flash *flash, struct page *page, uint32_t nbytes);
-struct page *page_take_fragmented(struct flash *flash, double max_holes);
+struct page *page_take_fragmented(struct flash *flash, double share);
 void page_compacted(struct flash *flash, struct page *page);
 
 /* write.c */
@@ -105,7 +111,7 @@ void queue_fini(struct queue *queue);
 /* Ends the threads; what is queued is read before. */
 void threads_stop(struct flash *flash);
 /* Bytes of a page that are in its file. 0 or -errno. */
-int page_read(const struct page *page, char *to, size_t n, uint32_t offset);
+int page_read(const struct page *page, const struct iovec *iov, int niov, uint32_t offset);
 
 static inline uint32_t page_version(const struct page *page)
 {

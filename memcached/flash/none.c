@@ -69,9 +69,9 @@ void flash_read_wait(struct flash *flash, struct flash_read *read)
     flash_read_now(flash, read);
 }
 
-bool flash_compact(struct flash *flash, double max_holes, flash_visit *visit, void *context)
+bool flash_compact(struct flash *flash, double share, flash_visit *visit, void *context)
 {
-    (void)flash, (void)max_holes, (void)visit, (void)context;
+    (void)flash, (void)share, (void)visit, (void)context;
     return false;
 }
 

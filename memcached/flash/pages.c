@@ -9,13 +9,17 @@ static void set_version(struct page *page, uint32_t version)
     __atomic_store_n(&page->version, version, __ATOMIC_SEQ_CST);
 }
 
+/* With fewer pages none is kept free. */
+enum { SPARE_FROM = 8 };
+
 static void set_free(struct flash *flash, struct page *page)
 {
+    flash->counts.page_reclaims++;
     set_version(page, 0);
     page->state = PAGE_FREE;
     page->compacted = false;
     page->nobjects = 0;
-    page->nused = 0;
+    page->nused = page->nwritten = 0;
     flash->nfree++;
 }
 
@@ -69,6 +73,17 @@ static struct page *find_oldest(struct flash *flash, enum flash_bucket bucket)
     return found;
 }
 
+/* The oldest page that a bucket may use, empty from now on. NULL: all are being filled. */
+static struct page *evict_oldest(struct flash *flash, enum flash_bucket bucket)
+{
+    struct page *page = find_oldest(flash, bucket);
+
+    if (page) {
+        evict(flash, page);
+    }
+    return page;
+}
+
 struct page *page_take(struct flash *flash, enum flash_bucket bucket)
 {
     struct page *page;
@@ -76,10 +91,7 @@ struct page *page_take(struct flash *flash, enum flash_bucket bucket)
     pthread_mutex_lock(&flash->lock);
     page = find_free(flash, bucket);
     if (!page) {
-        page = find_oldest(flash, bucket);
-        if (page) {
-            evict(flash, page);
-        }
+        page = evict_oldest(flash, bucket);
     }
     if (page) {
         flash->last_version += flash->last_version == UINT32_MAX ? 2 : 1;
@@ -90,6 +102,11 @@ struct page *page_take(struct flash *flash, enum flash_bucket bucket)
         __atomic_store_n(&page->open, bucket + 1u, __ATOMIC_RELAXED);
         set_version(page, flash->last_version);
     }
+    /* Compaction, which takes a page to free others, is not to cost what is in use. */
+    if (page && bucket != FLASH_COMPACT && flash->npages >= SPARE_FROM &&
+        !find_free(flash, bucket)) {
+        evict_oldest(flash, bucket);
+    }
     pthread_mutex_unlock(&flash->lock);
     return page;
 }
@@ -97,7 +114,6 @@ struct page *page_take(struct flash *flash, enum flash_bucket bucket)
 static void reclaim_if_empty(struct flash *flash, struct page *page)
 {
     if (page->state == PAGE_CLOSED && !page->compacting && page->nobjects == 0) {
-        flash->counts.page_reclaims++;
         set_free(flash, page);
     }
 }
@@ -124,6 +140,7 @@ void page_count_object(struct flash *flash, struct page *page, uint32_t nbytes)
     pthread_mutex_lock(&flash->lock);
     page->nobjects++;
     page->nused += frame_bytes(nbytes);
+    page->nwritten += frame_bytes(nbytes);
     flash->counts.objects_written++;
     flash->counts.bytes_written += frame_bytes(nbytes);
     pthread_mutex_unlock(&flash->lock);
@@ -161,17 +178,17 @@ bool flash_is_there(const struct flash *flash, const struct flash_at *at)
 
 /* --- compaction --------------------------------------------------------- */
 
-struct page *page_take_fragmented(struct flash *flash, double max_holes)
+struct page *page_take_fragmented(struct flash *flash, double share)
 {
-    double most_used = (1 - max_holes) * flash->config.page_bytes;
     struct page *found = NULL;
 
     pthread_mutex_lock(&flash->lock);
+    share *= (double)(flash->npages - flash->nfree) / flash->npages;
     for (uint32_t i = 0; i < flash->npages; i++) {
         struct page *page = &flash->pages[i];
 
         if (page->state == PAGE_CLOSED && !page->compacting && !page->compacted &&
-            page->bucket != FLASH_LOWTTL && (double)page->nused < most_used &&
+            page->bucket != FLASH_LOWTTL && (double)page->nused < share * (double)page->nwritten &&
             (!found || page->nused < found->nused)) {
             found = page;
         }

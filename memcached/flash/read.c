@@ -13,9 +13,26 @@
 
 #include "flash/internal.h"
 
+enum { IOV_BATCH = 1024 }; /* that a system call takes (UIO_MAXIOV) */
+
+static uint64_t read_bytes(const struct flash_read *read)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < read->niov; i++) {
+        n += read->iov[i].iov_len;
+    }
+    return n;
+}
+
 static bool is_intact(const struct flash *flash, const struct flash_read *read)
 {
-    return crc32c(&flash->crc32c, 0, read->buffer, read->nbytes) == read->at.crc;
+    uint32_t crc = 0;
+
+    for (int i = 0; i < read->niov; i++) {
+        crc = crc32c(&flash->crc32c, crc, read->iov[i].iov_base, read->iov[i].iov_len);
+    }
+    return crc == read->at.crc;
 }
 
 /* The bytes are there: are they the right ones? */
@@ -29,7 +46,7 @@ static void judge(struct flash *flash, struct flash_read *read)
     }
     read->result = is_intact(flash, read) ? FLASH_READ : FLASH_BAD;
     __atomic_fetch_add(&flash->objects_read, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&flash->bytes_read, frame_bytes(read->nbytes), __ATOMIC_RELAXED);
+    __atomic_fetch_add(&flash->bytes_read, frame_bytes(read_bytes(read)), __ATOMIC_RELAXED);
 }
 
 /* The object may still be in a buffer. */
@@ -48,16 +65,33 @@ static bool read_buffered(struct flash *flash, struct flash_read *read)
     there =
         filler->page == page && read->at.offset >= filler->base && flash_is_there(flash, &read->at);
     if (there) {
-        memcpy(read->buffer, filler->buffer + (read->at.offset - filler->base), read->nbytes);
+        const char *from = filler->buffer + (read->at.offset - filler->base);
+
+        for (int i = 0; i < read->niov; i++) {
+            memcpy(read->iov[i].iov_base, from, read->iov[i].iov_len);
+            from += read->iov[i].iov_len;
+        }
     }
     pthread_rwlock_unlock(&filler->lock);
     return there;
 }
 
-int page_read(const struct page *page, char *to, size_t n, uint32_t offset)
+/* One system call, for what of the first piece has not been read, or for pieces from the first. */
+static ssize_t read_some(const struct page *page, const struct iovec *iov, int niov, size_t done,
+                         uint32_t offset)
 {
-    while (n > 0) {
-        ssize_t got = pread(page->fd, to, n, (off_t)(page->start + offset));
+    off_t at = (off_t)(page->start + offset);
+
+    return done ? pread(page->fd, (char *)iov->iov_base + done, iov->iov_len - done, at)
+                : preadv(page->fd, iov, niov < IOV_BATCH ? niov : IOV_BATCH, at);
+}
+
+int page_read(const struct page *page, const struct iovec *iov, int niov, uint32_t offset)
+{
+    size_t done = 0; /* bytes of the first piece */
+
+    while (niov > 0) {
+        ssize_t got = read_some(page, iov, niov, done, offset);
 
         if (got == 0) {
             return -EIO;
@@ -66,9 +100,11 @@ int page_read(const struct page *page, char *to, size_t n, uint32_t offset)
             return -errno;
         }
         if (got > 0) {
-            to += got;
-            n -= (size_t)got;
             offset += (uint32_t)got;
+            done += (size_t)got;
+        }
+        for (; niov > 0 && done >= iov->iov_len; iov++, niov--) {
+            done -= iov->iov_len;
         }
     }
     return 0;
@@ -78,17 +114,17 @@ int page_read(const struct page *page, char *to, size_t n, uint32_t offset)
 static bool read_cached(struct flash *flash, struct flash_read *read)
 {
     const struct page *page = &flash->pages[read->at.page];
-    struct iovec iov = {read->buffer, read->nbytes};
     ssize_t got;
 
-    if (__atomic_load_n(&flash->no_nowait, __ATOMIC_RELAXED)) {
+    if (__atomic_load_n(&flash->no_nowait, __ATOMIC_RELAXED) || read->niov > IOV_BATCH) {
         return false;
     }
-    got = preadv2(page->fd, &iov, 1, (off_t)(page->start + read->at.offset), RWF_NOWAIT);
+    got = preadv2(page->fd, read->iov, read->niov, (off_t)(page->start + read->at.offset),
+                  RWF_NOWAIT);
     if (got < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)) {
         __atomic_store_n(&flash->no_nowait, true, __ATOMIC_RELAXED);
     }
-    return got == (ssize_t)read->nbytes;
+    return got == (ssize_t)read_bytes(read);
 }
 
 bool flash_read_now(struct flash *flash, struct flash_read *read)
@@ -108,8 +144,8 @@ void flash_read_wait(struct flash *flash, struct flash_read *read)
 {
     if (!flash_is_there(flash, &read->at)) {
         read->result = FLASH_GONE;
-    } else if (read_buffered(flash, read) || page_read(&flash->pages[read->at.page], read->buffer,
-                                                       read->nbytes, read->at.offset) == 0) {
+    } else if (read_buffered(flash, read) || page_read(&flash->pages[read->at.page], read->iov,
+                                                       read->niov, read->at.offset) == 0) {
         judge(flash, read);
     } else {
         read->result = FLASH_BAD;
@@ -186,6 +222,9 @@ int flash_start(struct flash *flash)
 {
     unsigned int n = flash->config.nthreads;
 
+    for (size_t i = 0; i < flash->config.npaths; i++) {
+        flash->files[i].new = false;
+    }
     flash->threads = calloc(n, sizeof(*flash->threads));
     if (!flash->threads) {
         return -ENOMEM;

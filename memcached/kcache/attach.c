@@ -135,6 +135,11 @@ bool attach_has_tc(const struct attachment *at)
     return loader_has_tc(&at->link, at->link.main);
 }
 
+bool attach_learns(const struct attachment *at)
+{
+    return loader_has_tc(&at->link, LOADER_EGRESS);
+}
+
 bool attach_outlives(const struct attachment *at)
 {
     return at->link.tc[LOADER_INGRESS].filter || at->link.tc[LOADER_EGRESS].filter;
@@ -145,9 +150,29 @@ bool attach_follows(const struct attachment *at)
     return loader_has_tc(&at->link, LOADER_INGRESS);
 }
 
+/*
+ * What learns from the server's replies, before what needs it: where it is refused, as a filter is
+ * to whom has no CAP_NET_ADMIN, nothing else is tried. If another server has the filter's place
+ * XDP says so better, or loader_attach_tc refuses. The chain's comes with its XDP program. 0, or
+ * -errno with `why`.
+ */
+static int attach_learner(struct loader *loader, struct attachment *at, char *why, size_t nwhy)
+{
+    int rc = 0;
+
+    if (!loader_is_chain(loader))
+        rc = loader_attach_hook(loader, &at->link, LOADER_EGRESS);
+    if (rc == -EBUSY)
+        return 0;
+    if (rc)
+        snprintf(why, nwhy, "TC egress refuses the program: %s", strerror(-rc));
+    return rc;
+}
+
 int attach_interface(struct loader *loader, struct attachment *at, enum kcache_mode mode,
                      char *error, size_t nerror)
 {
+    bool learned = attach_learns(at);
     struct link_facts link;
     char why[WHY_MAX];
     int rc = link_read(at->link.ifindex, &link);
@@ -156,24 +181,28 @@ int attach_interface(struct loader *loader, struct attachment *at, enum kcache_m
         snprintf(why, sizeof(why), "the interface is gone (see `ip link`)");
     else if (refusal_foreseen(&link, why, sizeof(why)))
         rc = -EOPNOTSUPP;
-    else if (mode != KCACHE_TC && at->link.xdp < 0)
+    else
+        rc = attach_learner(loader, at, why, sizeof(why));
+    if (!rc && mode != KCACHE_TC && at->link.xdp < 0)
         rc = attach_xdp(loader, at, mode, &link, why, sizeof(why));
     if (rc) {
+        if (!learned)
+            loader_detach_hook(&at->link, LOADER_EGRESS);
         snprintf(error, nerror, "bmc: %s: %s", at->name, why);
         return -1;
     }
     at->hides_tags = link.hides_tags;
     rc = loader_attach_tc(loader, &at->link);
-    if (rc && (mode == KCACHE_TC || loader_is_chain(loader))) {
+    if (rc && (mode == KCACHE_TC || !attach_learns(at))) {
         snprintf(error, nerror, "bmc: %s: TC %s refuses the program: %s", at->name,
-                 at->link.main == LOADER_EGRESS ? "egress" : "ingress", strerror(-rc));
+                 attach_learns(at) ? "ingress" : "egress", strerror(-rc));
         attach_remove(at);
         return -1;
     }
     /* That it can be attached is tried in any case: whether it can is said at the start. */
     at->tc_waits = !rc && tc_may_wait(loader, at, &link);
     if (at->tc_waits)
-        loader_detach_tc(&at->link);
+        loader_detach_hook(&at->link, LOADER_INGRESS);
     say_how(at, mode, rc);
     if (!(link.flags & IFF_UP))
         say(at, "the interface is down, and answers nothing until it is up");

@@ -44,6 +44,8 @@ void attach_remove_xdp(struct attachment *at);
 int attach_remove(struct attachment *at);
 /* Whether the TC program that is needed is there. */
 bool attach_has_tc(const struct attachment *at);
+/* Whether TC egress sees what the server replies, without which nothing is answered. */
+bool attach_learns(const struct attachment *at);
 /* Whether a filter is there, which stays if it is not removed. */
 bool attach_outlives(const struct attachment *at);
 /* Whether TC ingress stands behind XDP there. */

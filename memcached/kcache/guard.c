@@ -13,7 +13,8 @@
 struct sources {
     struct prefix *prefixes;
     size_t n, room;
-    bool other; /* than "local" */
+    bool local; /* which is no prefix: the destination counts, too */
+    bool other; /* than that */
 };
 
 static bool add_prefix(struct sources *sources, const struct prefix *prefix)
@@ -38,23 +39,23 @@ static bool add_word(struct sources *sources, const char *word)
     static const struct {
         const char *word, *prefix;
     } known[] = {
-        {"all", "0.0.0.0/0"},       {"all", "::/0"},
-        {"local", "127.0.0.0/8"},   {"local", "10.0.0.0/8"},
-        {"local", "172.16.0.0/12"}, {"local", "192.168.0.0/16"},
-        {"local", "100.64.0.0/10"}, {"local", "169.254.0.0/16"},
-        {"local", "::1"},           {"local", "fc00::/7"},
-        {"local", "fe80::/10"},
+        {"all", "0.0.0.0/0"},
+        {"all", "::/0"},
     };
     bool found = false, right = true;
     struct prefix prefix;
 
+    if (strcmp(word, "local") == 0) {
+        sources->local = true;
+        return true;
+    }
+    sources->other = true;
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strcmp(known[i].word, word) == 0) {
             found = true;
             right &= prefix_parse(known[i].prefix, &prefix) && add_prefix(sources, &prefix);
         }
     }
-    sources->other |= strcmp(word, "local") != 0;
     return found ? right : prefix_parse(word, &prefix) && add_prefix(sources, &prefix);
 }
 
@@ -274,6 +275,7 @@ static int choose(struct guard *guard, struct sources *sources, char *error, siz
     if (!sources->other)
         return 0;
     sources->n = prefix_reduce(sources->prefixes, sources->n);
+    guard->loader.local = sources->local;
     guard->loader.allow =
         holds_everything(sources->prefixes, sources->n) ? MC_ALLOW_ALL : MC_ALLOW_LIST;
     if (guard->loader.allow == MC_ALLOW_LIST && !guard_list(guard, sources->prefixes, sources->n)) {

@@ -167,7 +167,9 @@ void kcache_close(struct kcache *kcache)
         return;
     kcache_detach(kcache);
     monitor_close(kcache->monitor);
+    pulse_fini(&kcache->pulse);
     loader_close(kcache->loader);
+    memory_fini(&kcache->memory);
     pthread_mutex_destroy(&kcache->lock);
     free(kcache);
 }

@@ -26,7 +26,7 @@ endif
 if ENABLE_BMC
 unit_tests += t/unit/kcache_chain t/unit/kcache_machine t/fuzz/netlink
 bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/lines t/bpf/outside \
-    t/bpf/one_cpu t/bpf/verifier t/bpf/stack \
+    t/bpf/checksums t/bpf/one_cpu t/bpf/verifier t/bpf/stack \
     t/bpf/kcache t/fuzz/request t/bpf/guard
 bpf_tests += t/bpf/chain_tcp t/bpf/chain_streams t/bpf/chain_udp t/bpf/chain_random
 bpf_tests += t/bpf/chain_get t/bpf/chain_fill t/bpf/chain_race t/bpf/chain_room t/fuzz/chain
@@ -54,6 +54,8 @@ t_bpf_answers_SOURCES = t/bpf/answers.c $(bpf_lab)
 t_bpf_answers_LDADD = $(kcache_libs)
 t_bpf_verbs_SOURCES = t/bpf/verbs.c $(bpf_lab)
 t_bpf_verbs_LDADD = $(kcache_libs)
+t_bpf_checksums_SOURCES = t/bpf/checksums.c $(bpf_lab)
+t_bpf_checksums_LDADD = $(kcache_libs)
 t_bpf_shapes_SOURCES = t/bpf/shapes.c $(bpf_lab)
 t_bpf_shapes_LDADD = $(kcache_libs)
 t_bpf_passes_SOURCES = t/bpf/passes.c $(bpf_lab)

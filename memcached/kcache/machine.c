@@ -567,3 +567,17 @@ size_t machine_self(struct machine *machine, const struct machine_scope *scope, 
     return add_addresses(machine, scope, true, out) + add_addresses(machine, scope, false, out) +
            add_ways(machine, scope, true, out) + add_ways(machine, scope, false, out);
 }
+
+size_t machine_ports(const struct machine *machine, const struct machine_scope *scope,
+                     struct mc_way_port *out)
+{
+    size_t i, n = 0;
+
+    for (i = 0; i < machine->nlinks && n < MC_WAY_PORTS; i++) {
+        const struct machine_link *link = &machine->links[i];
+
+        if (link->master && is_attached(scope, link->master) && !is_attached(scope, link->ifindex))
+            out[n++] = (struct mc_way_port){(uint32_t)link->ifindex, (uint32_t)link->master};
+    }
+    return n;
+}

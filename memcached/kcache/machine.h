@@ -96,4 +96,12 @@ struct machine_scope {
 size_t machine_self(struct machine *machine, const struct machine_scope *scope,
                     struct mc_self *out);
 
+/*
+ * Which interfaces have replies to their packets leave by an attached one: its members, as a bond's
+ * ports are, which a native XDP program names as where a packet came by. How many, up to
+ * MC_WAY_PORTS.
+ */
+size_t machine_ports(const struct machine *machine, const struct machine_scope *scope,
+                     struct mc_way_port *out);
+
 #endif

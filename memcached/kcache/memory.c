@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kcache/memory.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/room.h"
 #include "bpf/loader.h"
 #include "kcache/kcache.h"
 
 static uint64_t read_count(const uint64_t *count)
 {
     return __atomic_load_n(count, __ATOMIC_RELAXED);
+}
+
+static unsigned int read_refused(const struct memory *memory)
+{
+    return __atomic_load_n(&memory->refused, __ATOMIC_RELAXED);
 }
 
 static uint64_t megabytes(const struct memory *memory)
@@ -21,18 +28,17 @@ static uint64_t megabytes(const struct memory *memory)
 }
 
 /* Counts what a call came to, and says once that memory ran short or came back. */
-static int judge(struct memory *memory, uint64_t *count, int error)
+static int judge(struct memory *memory, enum room_kind kind, int error)
 {
-    bool short_of = error != 0;
+    uint64_t *count = kind == ROOM_SEGMENT ? &memory->nsegments : &memory->ntables;
 
     __atomic_fetch_add(error ? &memory->nrefused : count, 1, __ATOMIC_RELAXED);
-    if (__atomic_exchange_n(&memory->short_of, short_of, __ATOMIC_RELAXED) == short_of)
-        return error;
-    if (error)
+    if (error && room_ends(&memory->refused, kind))
         log_say("bmc: the kernel has no memory for another map (%s): the cache stays at %" PRIu64
                 " MB until it has",
-                strerror(-error), megabytes(memory));
-    else
+                error == -EDQUOT ? "the limit of its cgroup is near" : strerror(-error),
+                megabytes(memory));
+    else if (!error && room_returns(&memory->refused, kind))
         log_say("bmc: there is memory for maps again");
     return error;
 }
@@ -41,14 +47,19 @@ static int provide_segment(struct provider *provider, uint32_t index, void *addr
 {
     struct memory *memory = (struct memory *)provider;
 
-    return judge(memory, &memory->nsegments, loader_map_segment(memory->loader, index, addr));
+    return judge(memory, ROOM_SEGMENT,
+                 room_for_segment(memory->room, index, 0, read_refused(memory))
+                     ? loader_map_segment(memory->loader, index, addr)
+                     : -EDQUOT);
 }
 
 static int provide_table(struct provider *provider, uint32_t index, void *addr)
 {
     struct memory *memory = (struct memory *)provider;
 
-    return judge(memory, &memory->ntables, loader_map_table(memory->loader, index, addr));
+    return judge(memory, ROOM_TABLE,
+                 room_for_table(memory->room, index) ? loader_map_table(memory->loader, index, addr)
+                                                     : -EDQUOT);
 }
 
 static struct mc_control *provide_control(struct provider *provider)
@@ -63,7 +74,13 @@ void memory_init(struct memory *memory, struct loader *loader)
                      .table = provide_table,
                      .control = provide_control},
         .loader = loader,
+        .room = room_new("/proc/self"),
     };
+}
+
+void memory_fini(struct memory *memory)
+{
+    room_free(memory->room);
 }
 
 void memory_stats(const struct memory *memory, struct kcache_stats *out)

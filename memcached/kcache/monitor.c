@@ -19,11 +19,14 @@
 #include "kcache/self.h"
 
 enum {
-    LOOK_MS = 1000,    /* between looks at the attachments: a link that was cut says nothing */
-    PATIENCE_S = 60,   /* the longest wait before attaching is tried again, */
-    LOSSES_MAX = 3,    /* and how often somebody may detach us within it */
-    BLIND_S = 2,       /* that the chain keeps nothing, from a look at which it does not see all */
-    REASON_TEXT = 512, /* of an error */
+    LOOK_MS = 1000,     /* between looks at the attachments: a link that was cut says nothing */
+    GLANCE_MS = 20,     /* of the chain, to which a write may come that it does not see */
+    PATIENCE_S = 60,    /* the longest wait before attaching is tried again, */
+    LOSSES_MAX = 3,     /* and how often somebody may detach us within it */
+    BLIND_S = 2,        /* that the chain keeps nothing, from a look at which it does not see all */
+    REASON_TEXT = 512,  /* of an error */
+    DOUBT_S = 9 * 3600, /* before the 16 bits of a way's time come round: bpf/way.bpf.h */
+    POLLED = 3,         /* descriptors that the thread waits for */
 };
 
 /* An interface that the operator named, and what has become of it. */
@@ -32,6 +35,7 @@ struct watched {
     char wanted[IF_NAMESIZE];
     enum kcache_state state;
     bool up;
+    unsigned int lost;        /* what a glance has found, of loader_lost */
     char reason[REASON_TEXT]; /* that was said last */
     time_t retry;             /* second of the next try */
     unsigned int wait_s;
@@ -45,8 +49,9 @@ struct monitor {
     struct in6_addr *listen;
     size_t nlisten;
 
-    int news; /* of rtnetlink_listen */
-    int wake; /* to end the thread */
+    int news;   /* of rtnetlink_listen */
+    int routes; /* of rtnetlink_listen_to_routes */
+    int wake;   /* to end the thread */
     pthread_t thread;
     bool running;
 
@@ -54,6 +59,9 @@ struct monitor {
     struct machine machine;
     bool stale; /* the machine may be another than we know */
     struct mc_self self;
+    struct mc_way_port ports[MC_WAY_PORTS];
+    size_t nports;
+    time_t doubted; /* the second in which all ways were forgotten for their age */
     size_t left_out;
     bool vlans_changed; /* since the last look */
     struct watched watched[KCACHE_MAX_INTERFACES];
@@ -67,13 +75,19 @@ struct monitor {
 
 /* --- who we are -------------------------------------------------------------------- */
 
-/* Makes the machine what it is now. */
+/* Makes the machine what it is now. Whatever has changed may have changed the ways to sources. */
 static void hear(struct monitor *monitor)
 {
-    if (rtnetlink_hear(monitor->news, &monitor->machine) & MACHINE_BAD)
+    unsigned int said = rtnetlink_hear(monitor->news, &monitor->machine);
+
+    if (rtnetlink_drain(monitor->routes) || said)
+        loader_doubt_ways(monitor->loader);
+    if (said & MACHINE_BAD)
         monitor->stale = true;
     if (!monitor->stale)
         return;
+    /* What is older than the dump must not come after it: news that undid it may be lost. */
+    rtnetlink_drain(monitor->news);
     monitor->stale = rtnetlink_dump(&monitor->machine) != 0;
     monitor->events.dumps++;
 }
@@ -90,7 +104,8 @@ static void wait_for_readers(void)
         nanosleep(&pause, NULL);
 }
 
-static size_t find_self(struct monitor *monitor, struct mc_self *self)
+static size_t find_self(struct monitor *monitor, struct mc_self *self, struct mc_way_port *ports,
+                        size_t *nports)
 {
     int ifindexes[KCACHE_MAX_INTERFACES];
     struct machine_scope scope = {.listen = monitor->listen,
@@ -102,6 +117,7 @@ static size_t find_self(struct monitor *monitor, struct mc_self *self)
     for (i = 0; i < monitor->nwatched; i++)
         ifindexes[i] = monitor->watched[i].at->link.ifindex;
     left_out = machine_self(&monitor->machine, &scope, self);
+    *nports = machine_ports(&monitor->machine, &scope, ports);
     for (i = 0; i < monitor->nwatched; i++)
         self->tags_hidden |= monitor->watched[i].at->hides_tags;
     return left_out;
@@ -122,8 +138,16 @@ static void say_self(const struct monitor *monitor, const struct mc_self *self)
 /* Shows the programs who we are, if that has changed. */
 static void publish(struct monitor *monitor)
 {
+    struct mc_way_port ports[MC_WAY_PORTS];
     struct mc_self self;
-    size_t left_out = find_self(monitor, &self);
+    size_t nports, left_out = find_self(monitor, &self, ports, &nports);
+
+    if (nports != monitor->nports ||
+        memcmp(ports, monitor->ports, nports * sizeof(ports[0])) != 0) {
+        loader_set_ports(monitor->loader, ports, nports);
+        memcpy(monitor->ports, ports, nports * sizeof(ports[0]));
+        monitor->nports = nports;
+    }
 
     if (left_out && !monitor->left_out)
         log_say("bmc: not all addresses and stations of this machine fit; for %zu of them the "
@@ -208,9 +232,8 @@ static bool is_complete(const struct monitor *monitor, const struct watched *wat
 {
     bool tc = attach_has_tc(watched->at);
 
-    if (loader_is_chain(monitor->loader))
-        return watched->at->link.xdp >= 0 && tc;
-    return watched->at->link.xdp >= 0 || (monitor->mode == KCACHE_TC && tc);
+    return attach_learns(watched->at) &&
+           (watched->at->link.xdp >= 0 || (monitor->mode == KCACHE_TC && tc));
 }
 
 static void forget_interface(struct monitor *monitor, struct watched *watched)
@@ -311,9 +334,10 @@ static void check_fitness(struct monitor *monitor, struct watched *watched, time
 
 static void look_at(struct monitor *monitor, struct watched *watched, time_t now)
 {
-    unsigned int lost = loader_lost(monitor->loader, &watched->at->link);
+    unsigned int lost = watched->lost | loader_lost(monitor->loader, &watched->at->link);
     const struct machine_link *link;
 
+    watched->lost = 0;
     if (lost)
         hear(monitor); /* that the interface itself is gone, maybe */
     link = machine_link(&monitor->machine, watched->at->link.ifindex);
@@ -342,6 +366,10 @@ static void look(struct monitor *monitor)
     size_t i;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec - monitor->doubted >= DOUBT_S) {
+        loader_doubt_ways(monitor->loader);
+        monitor->doubted = now.tv_sec;
+    }
     for (i = 0; i < monitor->nwatched; i++)
         look_at(monitor, &monitor->watched[i], now.tv_sec);
     monitor->vlans_changed = false;
@@ -402,20 +430,55 @@ void monitor_reset(struct monitor *monitor)
 
 /* --- the thread -------------------------------------------------------------------- */
 
+/*
+ * Whether somebody has detached the chain from an interface. What comes by there is not seen: what
+ * is kept is invalid from now on, however long it takes to attach again.
+ */
+static bool glance(struct monitor *monitor)
+{
+    bool lost = false;
+    size_t i;
+
+    for (i = 0; i < monitor->nwatched; i++) {
+        struct watched *watched = &monitor->watched[i];
+
+        watched->lost |= loader_lost(monitor->loader, &watched->at->link);
+        lost |= watched->lost != 0;
+    }
+    if (lost)
+        loader_distrust(monitor->loader, BLIND_S * UINT64_C(1000000000));
+    return lost;
+}
+
+/* Until there is news, or time for the next look. */
+static void rest(struct monitor *monitor, struct pollfd fds[POLLED])
+{
+    const int ms = loader_is_chain(monitor->loader) ? GLANCE_MS : LOOK_MS;
+    int rc = 0, rested;
+
+    for (rested = 0; !rc && rested < LOOK_MS; rested += ms) {
+        rc = poll(fds, POLLED, ms);
+        if (!rc && ms < LOOK_MS && glance(monitor))
+            break;
+    }
+    if (rc <= 0)
+        fds[0].revents = 0;
+}
+
 static void *run(void *arg)
 {
     struct monitor *monitor = arg;
-    struct pollfd fds[] = {{.fd = monitor->news, .events = POLLIN},
-                           {.fd = monitor->wake, .events = POLLIN}};
+    struct pollfd fds[POLLED] = {{.fd = monitor->wake, .events = POLLIN},
+                                 {.fd = monitor->news, .events = POLLIN},
+                                 {.fd = monitor->routes, .events = POLLIN}};
 
-    while (!(fds[1].revents & POLLIN)) {
+    while (!(fds[0].revents & POLLIN)) {
         hear(monitor);
         publish(monitor);
         look(monitor);
         publish(monitor); /* what is attached now may have other stations */
         show(monitor);
-        if (poll(fds, 2, LOOK_MS) <= 0)
-            fds[1].revents = 0;
+        rest(monitor, fds);
     }
     return NULL;
 }
@@ -440,7 +503,11 @@ struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
     machine_init(&monitor->machine);
     monitor->wake = eventfd(0, EFD_CLOEXEC);
     monitor->news = rtnetlink_listen();
-    rc = monitor->wake < 0 ? -errno : monitor->news < 0 ? monitor->news : 0;
+    monitor->routes = rtnetlink_listen_to_routes();
+    rc = monitor->wake < 0     ? -errno
+         : monitor->news < 0   ? monitor->news
+         : monitor->routes < 0 ? monitor->routes
+                               : 0;
     if (!rc)
         rc = rtnetlink_dump(&monitor->machine);
     if (rc) {
@@ -498,6 +565,8 @@ void monitor_close(struct monitor *monitor)
         close(monitor->wake);
     if (monitor->news >= 0)
         close(monitor->news);
+    if (monitor->routes >= 0)
+        close(monitor->routes);
     machine_fini(&monitor->machine);
     pthread_mutex_destroy(&monitor->lock);
     free(monitor->listen);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * monitor: keeps the kernel path true while the machine changes. A thread of its own hears of
- * addresses and interfaces (rtnetlink) and looks at the attachments every second. It shows the
+ * addresses and interfaces (rtnetlink) and looks at the attachments every second, or of
+ * the chain fifty times a second. It shows the
  * programs who "we" are, detaches from what is gone, and attaches again to what is back or was
  * detached by somebody. What it does it says on stderr, once.
  */

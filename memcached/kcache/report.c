@@ -38,6 +38,7 @@ static const char *const count_names[MC_COUNTS] = {
     [MC_COUNT_PASS_RATE] = "pass_rate",
     [MC_COUNT_PASS_AMPLIFICATION] = "pass_amplification",
     [MC_COUNT_PASS_STATION] = "pass_station",
+    [MC_COUNT_PASS_WAY] = "pass_way",
 };
 
 /* In the order of enum chain_count. */
@@ -48,6 +49,7 @@ static const char *const chain_names[CHAIN_COUNTS] = {
     [CHAIN_FILL_SIZE] = "fill_size",
     [CHAIN_FILL_FORM] = "fill_form",
     [CHAIN_FILL_BUSY] = "fill_busy",
+    [CHAIN_FOREIGN] = "foreign",
     [CHAIN_MISS_EMPTY] = "miss_empty",
     [CHAIN_MISS_WRITTEN] = "miss_written",
     [CHAIN_MISS_AGE] = "miss_age",
@@ -56,6 +58,7 @@ static const char *const chain_names[CHAIN_COUNTS] = {
     [CHAIN_WRITES_LATE] = "writes_late",
     [CHAIN_CLOSED_ALL] = "closed_all",
     [CHAIN_UNFOLLOWED] = "unfollowed",
+    [CHAIN_NO_SOCKET] = "no_socket",
     [CHAIN_CONNECTIONS] = "connections",
     [CHAIN_LOST] = "lost",
     [CHAIN_FOUND] = "found",

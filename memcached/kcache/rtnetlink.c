@@ -11,15 +11,14 @@ enum {
     MESSAGE_ROOM = 65536,
     QUEUE_BYTES = 4 << 20,
     HEARD_MAX = 256, /* datagrams taken in one go */
-    DUMPS_MAX = 8,   /* tries while the machine keeps changing */
+    DRAINED_MAX = 1 << 16,
+    DUMPS_MAX = 8, /* tries while the machine keeps changing */
     ANSWER_SECONDS = 5,
 };
 
-int rtnetlink_listen(void)
+static int listen_to(uint32_t groups_of_news)
 {
-    const struct sockaddr_nl groups = {.nl_family = AF_NETLINK,
-                                       .nl_groups =
-                                           RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
+    const struct sockaddr_nl groups = {.nl_family = AF_NETLINK, .nl_groups = groups_of_news};
     const int room = QUEUE_BYTES;
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE), error;
 
@@ -32,6 +31,31 @@ int rtnetlink_listen(void)
     error = errno;
     close(fd);
     return -error;
+}
+
+int rtnetlink_listen(void)
+{
+    return listen_to(RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR);
+}
+
+int rtnetlink_listen_to_routes(void)
+{
+    return listen_to(RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE | RTMGRP_IPV4_RULE |
+                     1u << (RTNLGRP_IPV6_RULE - 1));
+}
+
+bool rtnetlink_drain(int fd)
+{
+    bool any = false;
+    char first;
+    unsigned int i;
+
+    for (i = 0; i < DRAINED_MAX; i++) {
+        if (recv(fd, &first, sizeof(first), 0) < 0 && errno != ENOBUFS && errno != EINTR)
+            break;
+        any = true;
+    }
+    return any;
 }
 
 /* One datagram of the kernel's; nothing of anybody else's. -errno: there is none. */

@@ -10,6 +10,10 @@
  * as this process may have. Negative: -errno.
  */
 int rtnetlink_listen(void);
+/* The same of one that hears of routes and rules, to be drained. */
+int rtnetlink_listen_to_routes(void);
+/* Throws away what was heard, all of it. Whether there was any. */
+bool rtnetlink_drain(int fd);
 /*
  * Takes what was heard, up to a limit; more is left for the next time. Bits of machine_take;
  * MACHINE_BAD also if messages were lost.

@@ -12,8 +12,7 @@
 #include "command/command.h"
 
 enum {
-    ACCEPTS = 64, /* in a row from one socket */
-    FDS_PER_WORKER = 5,
+    ACCEPTS = 64,         /* in a row from one socket */
     RETRY_US = 10 * 1000, /* between looks at whether there is room again */
 };
 
@@ -48,7 +47,7 @@ static uint64_t now_us(void)
 
 unsigned int net_reserved_fds(const struct net_config *config)
 {
-    return FDS_PER_WORKER * config->nthreads;
+    return NET_FDS_PER_WORKER * config->nthreads;
 }
 
 static bool is_full(const struct acceptor *acceptor)

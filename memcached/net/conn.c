@@ -41,6 +41,7 @@ struct conn {
     struct command_pending pending;
     short listening; /* what the event waits for */
     bool filling;    /* pending is a value that is being received */
+    enum verb line;  /* of which a part was executed; VERB_UNKNOWN: none */
     bool drained;    /* yielded with nothing left in the socket: its turn goes on without a read */
     bool closing;    /* once `unsent` is out */
     uint8_t reason;  /* enum tell_reason: why it closes */
@@ -530,7 +531,7 @@ static void log_answer(const struct conn *conn, size_t before)
 /* A long line that still has no end need not be parsed again. */
 static bool is_endless(struct input *in, struct slice text)
 {
-    bool endless = in->searched > PROTO_LINE_MAX && text.len <= PROTO_GET_LINE_MAX &&
+    bool endless = in->searched > PROTO_LINE_MAX &&
                    !memchr(text.ptr + in->searched, '\n', text.len - in->searched);
 
     in->searched = text.len;
@@ -554,7 +555,8 @@ static ssize_t parse(struct conn *conn, struct request *request)
     if (conn->protocol == PROTOCOL_TEXT && is_endless(in, bytes)) {
         return 0;
     }
-    n = proto_parse(conn->protocol, bytes, request);
+    n = conn->line ? proto_parse_rest(bytes, conn->line, request)
+                   : proto_parse(conn->protocol, bytes, request);
     return n == 0 && conn->client.locked && bytes.len > COMMAND_LOCKED_MAX ? -1 : n;
 }
 
@@ -585,6 +587,7 @@ static enum command_next execute_one(struct conn *conn, rel_time now, bool *hung
     tell_request(worker, &conn->client, (struct slice){in->ptr + in->start, (size_t)consumed});
     in->searched = 0;
     in->start += (size_t)consumed;
+    conn->line = request.more ? request.verb : VERB_UNKNOWN;
     return command_run(worker->local, &request, &conn->client, now, &worker->reply, &conn->pending);
 }
 
@@ -627,7 +630,7 @@ static enum progress execute(struct conn *conn, struct turn *turn)
         case COMMAND_DONE:
             break;
         }
-        turn->nrequests--;
+        turn->nrequests = conn->line ? 0 : turn->nrequests - 1;
         if (reply->nbytes >= REPLY_BATCH || reply->failed) {
             return PROGRESS_BATCH;
         }

@@ -24,7 +24,11 @@ struct commands;
 struct command_net_stats;
 struct stat_sink;
 struct net;
+struct rights_user;
 struct tls;
+
+/* What a worker takes of max_connections, as by memcached. */
+enum { NET_FDS_PER_WORKER = 5 };
 
 struct net_config {
     const char *addresses;      /* HOST, HOST:PORT, [V6]:PORT, *; commas or semicolons. NULL: any */
@@ -42,6 +46,8 @@ struct net_config {
     bool ask_workers;       /* every second, whether they run: for the tick */
     struct tls *tls;        /* over TCP, except where -l says "notls:"; NULL: none */
     struct clock clock;
+    /* Who writes the file of ports. */
+    const struct rights_user *user;
 };
 
 /*

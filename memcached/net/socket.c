@@ -14,6 +14,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "bpf/layout.h"
+
 /* "HOST", "HOST:PORT", "[V6]", "[V6]:PORT", "V6", "*". */
 static bool split_word(const char *text, size_t len, struct socket_word *word)
 {
@@ -102,13 +104,27 @@ static void unix_text(char *out, size_t size, const struct socket_name *name)
     snprintf(out, size, "unix:%.*s", (int)strnlen(address->sun_path, len), address->sun_path);
 }
 
+static void inet_text(char *out, size_t size, const struct sockaddr_storage *address,
+                      const char *protocol)
+{
+    char host[INET6_ADDRSTRLEN] = "";
+    /* The port is at the same place in both. */
+    unsigned int port = ntohs(((const struct sockaddr_in *)address)->sin_port);
+
+    if (address->ss_family == AF_INET) {
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)address)->sin_addr, host, sizeof(host));
+        snprintf(out, size, "%s:%s:%u", protocol, host, port);
+    } else {
+        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)address)->sin6_addr, host, sizeof(host));
+        snprintf(out, size, "%s6:[%s]:%u", protocol, host, port);
+    }
+}
+
 void socket_text(char *out, size_t size, int fd, bool peer)
 {
     struct socket_name name = {.len = sizeof(name.address)};
-    char host[INET6_ADDRSTRLEN] = "";
     int type = SOCK_STREAM;
     socklen_t len = sizeof(type);
-    const char *protocol;
     int failed = peer ? getpeername(fd, (struct sockaddr *)&name.address, &name.len)
                       : getsockname(fd, (struct sockaddr *)&name.address, &name.len);
 
@@ -121,14 +137,28 @@ void socket_text(char *out, size_t size, int fd, bool peer)
         return;
     }
     getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len);
-    protocol = type == SOCK_DGRAM ? "udp" : "tcp";
-    if (name.address.ss_family == AF_INET) {
-        inet_ntop(AF_INET, &((struct sockaddr_in *)&name.address)->sin_addr, host, sizeof(host));
-        snprintf(out, size, "%s:%s:%u", protocol, host, socket_port(&name));
-    } else {
-        inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&name.address)->sin6_addr, host, sizeof(host));
-        snprintf(out, size, "%s6:[%s]:%u", protocol, host, socket_port(&name));
+    inet_text(out, size, &name.address, type == SOCK_DGRAM ? "udp" : "tcp");
+}
+
+void socket_source_text(char *out, size_t size, const struct sockaddr_storage *source)
+{
+    inet_text(out, size, source, "udp");
+}
+
+bool socket_is_unfit_source(const struct sockaddr_storage *source, uint16_t own_port)
+{
+    const struct sockaddr_in *in = (const struct sockaddr_in *)source;
+    const struct in6_addr *in6 = &((const struct sockaddr_in6 *)source)->sin6_addr;
+    uint64_t half[2];
+
+    if (mc_port_is_unfit(in->sin_port, htons(own_port))) {
+        return true;
     }
+    if (source->ss_family == AF_INET) {
+        return mc_source4_is_unfit((uint8_t)(ntohl(in->sin_addr.s_addr) >> 24));
+    }
+    memcpy(half, in6, sizeof(half));
+    return mc_source6_is_unfit(in6->s6_addr[0], half[0], half[1]);
 }
 
 static void set_flag(int fd, int level, int option)

@@ -18,6 +18,10 @@
 enum {
     BATCH = 32,           /* datagrams in one system call */
     ROUNDS = 4,           /* batches before it is the connections' turn */
+    SHARE = 128 * 1024,   /* bytes of reply to one datagram before it is the others' turn */
+    EVENT = 4 * SHARE,    /* the same to all of one event */
+    PATIENT_TURNS = 8,    /* so often a datagram may keep those behind it waiting */
+    ASIDE_MAX = 32,       /* datagrams of a socket that are set aside */
     DATAGRAM_MAX = 65536, /* the longest request */
     REPLY_PART = MC_UDP_PAYLOAD - MC_UDP_HEADER,
     REPLY_IOVS = 64,
@@ -29,6 +33,42 @@ union control {
     char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
 };
 
+/* Where the replies to a datagram go. */
+struct source {
+    struct sockaddr_storage *peer;
+    socklen_t npeer;
+    union control *control;
+    size_t ncontrol;
+};
+
+/* A datagram that is being answered. */
+struct task {
+    struct source source;
+    enum protocol protocol;
+    uint16_t id;
+    struct slice rest;       /* is not yet executed */
+    size_t next, ndatagrams; /* of the reply to the last command: the next to be sent, and all */
+    unsigned int nturns;
+};
+
+/* One that takes longer: it waits for its next turn, and those behind it go on. */
+struct aside {
+    struct task task;
+    struct reply reply; /* of task.next */
+    struct aside *after;
+    struct sockaddr_storage peer;
+    union control control;
+    char bytes[];
+};
+
+/* What an event may do before it is the turn of others. */
+struct turn {
+    rel_time now;
+    unsigned int nrequests; /* left */
+    size_t nbytes;          /* of replies so far */
+    bool impatient;         /* the socket was full for too long */
+};
+
 struct udp {
     struct endpoint endpoint;
     struct command_client client;
@@ -36,7 +76,17 @@ struct udp {
     struct udp *next, **link;
     struct event *event;
     bool any; /* replies say which address they leave from */
+    uint16_t port;
+    bool told; /* that a source is not answered */
 
+    struct event *writable;
+    bool blocked; /* until then nothing of what is set aside is sent */
+    struct aside *first, **last;
+    unsigned int naside;
+
+    unsigned int at, n; /* datagrams that were received: the next to be answered, and all */
+    bool begun;         /* its task is */
+    struct task task;
     struct mmsghdr in[BATCH];
     struct iovec in_iov[BATCH];
     struct sockaddr_storage peers[BATCH];
@@ -58,42 +108,47 @@ size_t udp_ndatagrams(size_t nbytes)
 
 /* --- replies ----------------------------------------------------------- */
 
-static void send_batch(struct udp *udp)
+/* Sends what is in the batch; returns how many were left when the socket was full. */
+static unsigned int try_batch(struct udp *udp, unsigned int n)
 {
-    unsigned int n = 0;
-
     while (n < udp->nout) {
         int sent = sendmmsg(udp->endpoint.fd, udp->out + n, udp->nout - n, MSG_NOSIGNAL);
 
         if (sent > 0) {
             n += (unsigned int)sent;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            struct pollfd wait = {udp->endpoint.fd, POLLOUT, 0};
-
-            if (poll(&wait, 1, SEND_PATIENCE_MS) <= 0) {
-                break;
-            }
+            break;
         } else if (errno != EINTR) {
             n++; /* this one cannot be sent: its peer is unreachable, or not an address */
         }
     }
+    return udp->nout - n;
+}
+
+/* What a full socket does not take in time is lost. */
+static void send_batch(struct udp *udp, struct turn *turn)
+{
+    unsigned int nleft = try_batch(udp, 0);
+
+    while (nleft > 0 && !turn->impatient) {
+        struct pollfd wait = {udp->endpoint.fd, POLLOUT, 0};
+
+        turn->impatient = poll(&wait, 1, SEND_PATIENCE_MS) <= 0;
+        nleft = try_batch(udp, udp->nout - nleft);
+    }
     udp->nout = 0;
 }
 
-/* The next free datagram, addressed to the sender of request `r`. */
-static char *next_reply(struct udp *udp, unsigned int r, size_t len)
+/* The next datagram of the batch, which has room for it. */
+static char *next_reply(struct udp *udp, const struct source *source, size_t len)
 {
-    unsigned int n;
+    unsigned int n = udp->nout++;
 
-    if (udp->nout == BATCH) {
-        send_batch(udp);
-    }
-    n = udp->nout++;
     udp->out_iov[n].iov_len = len;
-    udp->out[n].msg_hdr.msg_name = &udp->peers[r];
-    udp->out[n].msg_hdr.msg_namelen = udp->in[r].msg_hdr.msg_namelen;
-    udp->out[n].msg_hdr.msg_control = udp->any ? &udp->in_control[r] : NULL;
-    udp->out[n].msg_hdr.msg_controllen = udp->any ? udp->in[r].msg_hdr.msg_controllen : 0;
+    udp->out[n].msg_hdr.msg_name = source->peer;
+    udp->out[n].msg_hdr.msg_namelen = source->npeer;
+    udp->out[n].msg_hdr.msg_control = source->control;
+    udp->out[n].msg_hdr.msg_controllen = source->ncontrol;
     return udp->replies[n];
 }
 
@@ -124,31 +179,47 @@ static void log_bytes(const struct udp *udp, char direction, struct slice bytes)
     }
 }
 
-/* The worker's reply becomes one message to the sender of request `r`. */
-static void answer(struct udp *udp, unsigned int r, uint16_t id)
+/* The worker's reply becomes one message, which is to be sent. */
+static void begin_reply(struct udp *udp, struct task *task)
 {
     struct reply *reply = &udp->worker->reply;
-    size_t ndatagrams = reply->failed ? 0 : udp_ndatagrams(reply->nbytes);
-    struct udp_frame frame = {.id = id, .count = (uint16_t)ndatagrams};
+    struct iovec iov;
 
-    for (size_t i = 0; i < ndatagrams; i++) {
-        size_t skip = i * REPLY_PART;
-        size_t len = reply->nbytes - skip < REPLY_PART ? reply->nbytes - skip : REPLY_PART;
-        char *out = next_reply(udp, r, MC_UDP_HEADER + len);
-
-        frame.sequence = (uint16_t)i;
-        proto_render_frame(out, &frame);
-        copy_reply(out + MC_UDP_HEADER, reply, skip, len);
-        count_add(&udp->worker->counts.bytes_written, MC_UDP_HEADER + len);
+    task->next = 0;
+    task->ndatagrams = reply->failed ? 0 : udp_ndatagrams(reply->nbytes);
+    if (task->ndatagrams > 0 && log_get_level() >= 2 &&
+        reply_iov(reply, 0, SIZE_MAX, &iov, 1) > 0) {
+        log_bytes(udp, '>', (struct slice){iov.iov_base, iov.iov_len});
     }
-    if (ndatagrams > 0 && log_get_level() >= 2) {
-        struct iovec iov;
+}
 
-        if (reply_iov(reply, 0, SIZE_MAX, &iov, 1) > 0) {
-            log_bytes(udp, '>', (struct slice){iov.iov_base, iov.iov_len});
+/* Puts the next datagram of the reply into the batch; returns its bytes. */
+static size_t add_datagram(struct udp *udp, struct task *task, const struct reply *reply)
+{
+    struct udp_frame frame = {
+        .id = task->id,
+        .sequence = (uint16_t)task->next,
+        .count = (uint16_t)task->ndatagrams,
+    };
+    size_t skip = task->next++ * REPLY_PART;
+    size_t len = reply->nbytes - skip < REPLY_PART ? reply->nbytes - skip : REPLY_PART;
+    char *out = next_reply(udp, &task->source, MC_UDP_HEADER + len);
+
+    proto_render_frame(out, &frame);
+    copy_reply(out + MC_UDP_HEADER, reply, skip, len);
+    count_add(&udp->worker->counts.bytes_written, MC_UDP_HEADER + len);
+    return MC_UDP_HEADER + len;
+}
+
+/* Sends the reply, or as much of it as the turn's bytes are below the limit. */
+static void send_reply(struct udp *udp, struct task *task, struct turn *turn, size_t limit)
+{
+    while (task->next < task->ndatagrams && turn->nbytes < limit) {
+        if (udp->nout == BATCH) {
+            send_batch(udp, turn);
         }
+        turn->nbytes += add_datagram(udp, task, &udp->worker->reply);
     }
-    command_release(udp->worker->local, reply);
 }
 
 /* --- requests ---------------------------------------------------------- */
@@ -207,24 +278,188 @@ static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *r
     return next == COMMAND_DONE;
 }
 
-static void execute(struct udp *udp, unsigned int r, rel_time now)
+/* Once, since it may be a client after all: behind an address translation that changes ports. */
+static void tell_unfit(struct udp *udp, const struct sockaddr_storage *source)
+{
+    char text[64];
+
+    if (!udp->told) {
+        socket_source_text(text, sizeof(text), source);
+        log_say("UDP requests from %s are not answered: that may be another server", text);
+        udp->told = true;
+    }
+}
+
+/* The task of datagram `r`. False: it is to be dropped. */
+static bool begin_task(struct udp *udp, unsigned int r)
 {
     struct slice rest = {udp->in_iov[r].iov_base, udp->in[r].msg_len};
     struct udp_frame frame;
-    enum protocol protocol;
-    bool more = true;
 
     count_add(&udp->worker->counts.bytes_read, rest.len);
     if (!proto_parse_frame(rest, &frame)) {
-        return;
+        return false;
+    }
+    if (socket_is_unfit_source(&udp->peers[r], udp->port)) {
+        tell_unfit(udp, &udp->peers[r]);
+        return false;
     }
     rest.ptr += MC_UDP_HEADER;
     rest.len -= MC_UDP_HEADER;
-    protocol = proto_protocol(rest.ptr[0]);
-    while (more) {
-        more = execute_one(udp, protocol, &rest, now);
-        answer(udp, r, frame.id);
+    if (proto_is_reply(rest)) {
+        return false;
     }
+    udp->task = (struct task){
+        .source = {&udp->peers[r], udp->in[r].msg_hdr.msg_namelen,
+                   udp->any ? &udp->in_control[r] : NULL,
+                   udp->any ? udp->in[r].msg_hdr.msg_controllen : 0},
+        .protocol = proto_protocol(rest.ptr[0]),
+        .id = frame.id,
+        .rest = rest,
+    };
+    return true;
+}
+
+/* Executes the next command; its reply is then to be sent. */
+static void step(struct udp *udp, struct task *task, struct turn *turn)
+{
+    turn->nrequests--;
+    if (!execute_one(udp, task->protocol, &task->rest, turn->now)) {
+        task->rest.len = 0;
+    }
+    begin_reply(udp, task);
+}
+
+/*
+ * Executes commands of a datagram and sends their replies, until it or its share of the turn is
+ * over. True: it is over; otherwise the worker's reply has what is left of the last command's.
+ */
+static bool execute(struct udp *udp, struct task *task, struct turn *turn)
+{
+    unsigned int nrequests = udp->worker->config->reqs_per_event;
+    size_t limit = turn->nbytes + SHARE;
+
+    while (task->rest.len > 0) {
+        if (nrequests-- == 0 || turn->nrequests == 0 || turn->nbytes >= limit) {
+            return false;
+        }
+        step(udp, task, turn);
+        send_reply(udp, task, turn, limit);
+        if (task->next < task->ndatagrams) {
+            return false;
+        }
+        command_release(udp->worker->local, &udp->worker->reply);
+    }
+    return true;
+}
+
+/* --- datagrams that take longer ------------------------------------------ */
+
+static void swap_replies(struct reply *a, struct reply *b)
+{
+    struct reply kept = *a;
+
+    *a = *b;
+    *b = kept;
+}
+
+static void put_last(struct udp *udp, struct aside *aside)
+{
+    aside->after = NULL;
+    *udp->last = aside;
+    udp->last = &aside->after;
+    udp->naside++;
+}
+
+static struct aside *take_first(struct udp *udp)
+{
+    struct aside *aside = udp->first;
+
+    udp->first = aside->after;
+    if (!udp->first) {
+        udp->last = &udp->first;
+    }
+    udp->naside--;
+    return aside;
+}
+
+static void free_aside(struct udp *udp, struct aside *aside)
+{
+    command_release(udp->worker->local, &aside->reply);
+    reply_fini(&aside->reply);
+    free(aside);
+}
+
+/* What is left of the task and of the worker's reply waits; or is lost, as UDP may be. */
+static void set_aside(struct udp *udp, const struct task *task)
+{
+    struct worker *worker = udp->worker;
+    struct aside *aside = udp->naside < ASIDE_MAX ? malloc(sizeof(*aside) + task->rest.len) : NULL;
+
+    if (!aside) {
+        command_release(worker->local, &worker->reply);
+        return;
+    }
+    aside->task = *task;
+    reply_init(&aside->reply);
+    swap_replies(&aside->reply, &worker->reply);
+    memcpy(aside->bytes, task->rest.ptr, task->rest.len);
+    aside->task.rest.ptr = aside->bytes;
+    aside->peer = *task->source.peer;
+    aside->task.source.peer = &aside->peer;
+    if (task->source.control) {
+        aside->control = *task->source.control;
+        aside->task.source.control = &aside->control;
+    }
+    put_last(udp, aside);
+}
+
+/*
+ * Sends of the reply what its share and the socket allow. A socket that is full is waited for:
+ * nothing is lost. True: all is sent.
+ */
+static bool send_patiently(struct udp *udp, struct aside *aside, struct turn *turn)
+{
+    struct task *task = &aside->task;
+
+    while (task->next < task->ndatagrams && turn->nbytes < SHARE && !udp->blocked) {
+        unsigned int nleft;
+
+        while (udp->nout < BATCH && task->next < task->ndatagrams) {
+            turn->nbytes += add_datagram(udp, task, &aside->reply);
+        }
+        nleft = try_batch(udp, 0);
+        udp->nout = 0;
+        task->next -= nleft;
+        udp->blocked = nleft > 0 && event_add(udp->writable, NULL) == 0;
+    }
+    return task->next == task->ndatagrams;
+}
+
+/* The turn of one datagram that was set aside. */
+static void serve_aside(struct udp *udp)
+{
+    struct worker *worker = udp->worker;
+    struct aside *aside = take_first(udp);
+    struct turn turn = {
+        .now = clock_now(&worker->config->clock),
+        .nrequests = worker->config->reqs_per_event,
+    };
+
+    while (send_patiently(udp, aside, &turn)) {
+        command_release(worker->local, &aside->reply);
+        if (aside->task.rest.len == 0) {
+            free_aside(udp, aside);
+            return;
+        }
+        if (turn.nrequests == 0) {
+            break;
+        }
+        step(udp, &aside->task, &turn);
+        swap_replies(&aside->reply, &worker->reply);
+    }
+    count_add(&worker->counts.conn_yields, 1);
+    put_last(udp, aside);
 }
 
 /*
@@ -266,28 +501,101 @@ static int receive_batch(struct udp *udp)
     return recvmmsg(udp->endpoint.fd, udp->in, BATCH, MSG_DONTWAIT, NULL);
 }
 
+/* The next datagrams. False: there are none. */
+static bool receive(struct udp *udp, struct turn *turn)
+{
+    int n = receive_batch(udp);
+
+    /* Not before: what others have seen expire does not come back for these requests. */
+    turn->now = clock_now(&udp->worker->config->clock);
+    endpoint_used(&udp->endpoint, turn->now);
+    udp->at = 0;
+    udp->n = n > 0 ? (unsigned int)n : 0;
+    for (unsigned int i = 0; udp->any && i < udp->n; i++) {
+        turn_control(&udp->in[i].msg_hdr);
+    }
+    return n > 0;
+}
+
+/* Answers what was received. False: it is the turn of others before that is done. */
+static bool serve_batch(struct udp *udp, struct turn *turn)
+{
+    for (; udp->at < udp->n; udp->at++, udp->begun = false) {
+        struct task *task = &udp->task;
+
+        if (turn->nbytes >= EVENT || turn->nrequests == 0) {
+            return false;
+        }
+        if (!udp->begun && !begin_task(udp, udp->at)) {
+            continue;
+        }
+        udp->begun = true;
+        if (execute(udp, task, turn)) {
+            continue;
+        }
+        count_add(&udp->worker->counts.conn_yields, 1);
+        task->nturns++;
+        if (task->next == task->ndatagrams &&
+            (task->nturns < PATIENT_TURNS || udp->naside == ASIDE_MAX)) {
+            return false;
+        }
+        set_aside(udp, task);
+    }
+    return true;
+}
+
+/* Others go first, also those of whom the kernel has yet to tell. */
+static void go_on_later(struct udp *udp)
+{
+    event_active(udp->event, EV_READ, 0);
+    event_base_loopcontinue(udp->worker->base);
+}
+
+static void serve(struct udp *udp)
+{
+    const struct net_config *config = udp->worker->config;
+    struct turn turn = {
+        .now = clock_now(&config->clock),
+        .nrequests =
+            config->reqs_per_event > ROUNDS * BATCH ? config->reqs_per_event : ROUNDS * BATCH,
+    };
+
+    for (int round = 0; round < ROUNDS; round++) {
+        if (udp->at == udp->n && !receive(udp, &turn)) {
+            break;
+        }
+        if (!serve_batch(udp, &turn)) {
+            break;
+        }
+        send_batch(udp, &turn);
+        if (udp->n < BATCH) {
+            break;
+        }
+    }
+    send_batch(udp, &turn);
+    if (udp->first && !udp->blocked) {
+        serve_aside(udp);
+    }
+    if (udp->at < udp->n || (udp->first && !udp->blocked)) {
+        go_on_later(udp);
+    }
+}
+
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
+    (void)fd;
+    (void)what;
+    serve(arg);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
     struct udp *udp = arg;
-    int n = BATCH;
 
     (void)fd;
     (void)what;
-    for (int round = 0; round < ROUNDS && n == BATCH; round++) {
-        rel_time now;
-
-        n = receive_batch(udp);
-        /* Not before: what others have seen expire does not come back for these requests. */
-        now = clock_now(&udp->worker->config->clock);
-        endpoint_used(&udp->endpoint, now);
-        for (int i = 0; i < n; i++) {
-            if (udp->any) {
-                turn_control(&udp->in[i].msg_hdr);
-            }
-            execute(udp, (unsigned int)i, now);
-        }
-        send_batch(udp);
-    }
+    udp->blocked = false;
+    serve(udp);
 }
 
 /* --- life -------------------------------------------------------------- */
@@ -307,6 +615,26 @@ static void point_messages(struct udp *udp)
     }
 }
 
+static bool make_events(struct udp *udp)
+{
+    struct event_base *base = udp->worker->base;
+    int fd = udp->endpoint.fd;
+
+    udp->event = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, udp);
+    udp->writable = event_new(base, fd, EV_WRITE, on_writable, udp);
+    return udp->event && udp->writable && event_add(udp->event, NULL) == 0;
+}
+
+static void free_events(struct udp *udp)
+{
+    if (udp->event) {
+        event_free(udp->event);
+    }
+    if (udp->writable) {
+        event_free(udp->writable);
+    }
+}
+
 struct udp *udp_open(struct worker *worker, int fd)
 {
     struct udp *udp = calloc(1, sizeof(*udp));
@@ -318,13 +646,14 @@ struct udp *udp_open(struct worker *worker, int fd)
     }
     udp->endpoint = (struct endpoint){.fd = fd, .kind = ENDPOINT_DATAGRAM, .state = STATE_READ};
     udp->worker = worker;
-    udp->any = socket_local(fd, &name) == 0 && socket_is_any(&name);
+    if (socket_local(fd, &name) == 0) {
+        udp->any = socket_is_any(&name);
+        udp->port = socket_port(&name);
+    }
+    udp->last = &udp->first;
     udp->requests = malloc((size_t)BATCH * DATAGRAM_MAX);
-    udp->event = event_new(worker->base, fd, EV_READ | EV_PERSIST, on_readable, udp);
-    if (!udp->requests || !udp->event || event_add(udp->event, NULL) != 0) {
-        if (udp->event) {
-            event_free(udp->event);
-        }
+    if (!udp->requests || !make_events(udp)) {
+        free_events(udp);
         free(udp->requests);
         free(udp);
         close(fd);
@@ -352,7 +681,10 @@ void udp_begin(struct worker *worker)
 void udp_close(struct udp *udp)
 {
     command_client_close(&udp->client);
-    event_free(udp->event);
+    while (udp->first) {
+        free_aside(udp, take_first(udp));
+    }
+    free_events(udp);
     *udp->link = udp->next;
     if (udp->next) {
         udp->next->link = udp->link;

@@ -69,9 +69,9 @@ enum verb {
 enum {
     PROTO_KEY_MAX = 250,
     PROTO_MAX_TOKENS = 8,
-    PROTO_LINE_MAX = 1024,        /* a longer start of a line closes, but for get and gets */
-    PROTO_GET_LINE_MAX = 2 << 20, /* and a longer one of these too */
-    PROTO_BLANKS_MAX = 100,       /* before the get of such a line */
+    PROTO_LINE_MAX = 1024,  /* a longer start of a line closes, but for get and gets */
+    PROTO_PART = 64 * 1024, /* of a longer line of these so much is taken at a time */
+    PROTO_BLANKS_MAX = 100, /* before the get of such a line */
     PROTO_NVALUE_MAX = INT32_MAX - 2,
 };
 
@@ -116,6 +116,7 @@ struct request {
     struct slice error; /* not empty: the answer, the request is not executed */
     struct slice key;   /* the first key; of a meta command with the flag b in base64 */
     struct slice keys;  /* get family: the rest of the line, see proto_next_key */
+    bool more;          /* get and gets: the line goes on, see proto_parse_rest; no END yet */
     struct slice tokens[PROTO_MAX_TOKENS]; /* of other commands, the verb first */
     size_t ntokens;
     uint32_t client_flags;
@@ -153,6 +154,11 @@ ssize_t proto_parse_binary(struct slice input, struct request *request);
  * newline included; 0: needs more; -1: no line can come of this, close.
  */
 ssize_t proto_parse_text(struct slice input, struct request *request);
+/*
+ * What follows a request of `verb` with `more`, whose line is all there: as if it began with the
+ * verb. There may be no key.
+ */
+ssize_t proto_parse_rest(struct slice input, enum verb verb, struct request *request);
 static inline ssize_t proto_parse(enum protocol protocol, struct slice input,
                                   struct request *request)
 {
@@ -175,6 +181,11 @@ struct udp_frame {
 };
 /* False: the datagram is to be dropped (8 bytes or less, count not 1). */
 bool proto_parse_frame(struct slice datagram, struct udp_frame *frame);
+/*
+ * Whether what a datagram holds behind its frame is the reply of a server like this one, which is
+ * never to be answered: two servers would go on for ever.
+ */
+bool proto_is_reply(struct slice bytes);
 void proto_render_frame(char out[8], const struct udp_frame *frame);
 
 /* --- the bytes around a value in the store (struct store_format) --------- */

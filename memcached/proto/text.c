@@ -118,23 +118,6 @@ static inline struct slice line_before(struct slice input, const char *newline)
     return (struct slice){input.ptr, len - (len > 0 && newline[-1] == '\r')};
 }
 
-/* There is no newline yet: 0 wait for more, -1 enough. */
-static ssize_t unfinished(struct slice input)
-{
-    struct slice line = input;
-    struct slice verb;
-
-    if (input.len <= PROTO_LINE_MAX) {
-        return 0;
-    }
-    verb = next_word(&line);
-    if (verb.ptr - input.ptr > PROTO_BLANKS_MAX || line.len == 0 ||
-        !(slice_equal(verb, SLICE("get")) || slice_equal(verb, SLICE("gets")))) {
-        return -1;
-    }
-    return input.len <= PROTO_GET_LINE_MAX ? 0 : -1;
-}
-
 static const struct verb_row *find_verb(struct slice word)
 {
     char name[sizeof(verbs[0].name)] = {0};
@@ -309,6 +292,81 @@ static void parse_line(struct slice line, struct request *request)
     parse_words(row, request);
 }
 
+/* --- long lines of get ----------------------------------------------------- */
+
+static bool is_get(struct slice verb)
+{
+    return slice_equal(verb, SLICE("get")) || slice_equal(verb, SLICE("gets"));
+}
+
+/* There is no newline yet: 0 wait for more, -1 enough. */
+static ssize_t unfinished(struct slice input)
+{
+    struct slice line = input;
+    struct slice verb;
+
+    if (input.len <= PROTO_LINE_MAX) {
+        return 0;
+    }
+    verb = next_word(&line);
+    if (verb.ptr - input.ptr > PROTO_BLANKS_MAX || line.len == 0 || !is_get(verb)) {
+        return -1;
+    }
+    return 0;
+}
+
+/* What can be taken of the line without cutting a key, none of which is too long. */
+static struct slice first_part(struct slice line)
+{
+    const char *blank = memrchr(line.ptr, ' ', PROTO_PART);
+
+    return (struct slice){line.ptr, blank ? (size_t)(blank - line.ptr) + 1 : PROTO_PART};
+}
+
+static bool has_long_key(struct slice keys)
+{
+    struct slice key;
+
+    while (proto_next_key(&keys, &key)) {
+        if (key.len > PROTO_KEY_MAX) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A line over PROTO_PART bytes; `nline` with its end. As proto_parse_text. */
+static ssize_t parse_long(struct slice line, size_t nline, struct request *request)
+{
+    struct slice keys = line;
+    struct slice verb = next_word(&keys);
+    struct slice part;
+
+    if (is_get(verb) && has_long_key(keys)) {
+        *request = (struct request){.verb = VERB_GET, .error = BAD_FORMAT};
+        return (ssize_t)nline;
+    }
+    part = first_part(line);
+    parse_line(part, request);
+    if (is_get(verb) && request->error.len == 0) {
+        request->more = true;
+        return (ssize_t)part.len;
+    }
+    parse_line(line, request);
+    return (ssize_t)nline;
+}
+
+ssize_t proto_parse_rest(struct slice input, enum verb verb, struct request *request)
+{
+    size_t nsearched = input.len < PROTO_PART ? input.len : PROTO_PART;
+    const char *newline = memchr(input.ptr, '\n', nsearched);
+    struct slice part = newline ? line_before(input, newline) : first_part(input);
+
+    *request = (struct request){.verb = verb, .more = !newline, .keys = part};
+    proto_next_key(&request->keys, &request->key);
+    return newline ? newline - input.ptr + 1 : (ssize_t)part.len;
+}
+
 /* A number of up to nine digits that `stop` ends, the usual form. */
 static inline bool short_number(const char **at, const char *end, uint32_t *out)
 {
@@ -359,6 +417,7 @@ static bool parse_usual_set(struct slice line, struct request *request)
     request->exptime = exptime;
     request->nvalue = nvalue;
     request->cas = 0;
+    request->more = false;
     request->noreply = noreply;
     request->has_value = true;
     request->binary = false;
@@ -373,6 +432,7 @@ static void parse_get(struct slice line, struct request *request)
     request->keys = line;
     request->error = request->key.len ? (struct slice){0} : NO_COMMAND;
     request->ntokens = 0;
+    request->more = false;
     request->noreply = false;
     request->has_value = false;
     request->binary = false;
@@ -387,8 +447,8 @@ ssize_t proto_parse_text(struct slice input, struct request *request)
         return unfinished(input);
     }
     line = line_before(input, newline);
-    if (line.len > PROTO_GET_LINE_MAX) {
-        return -1;
+    if (line.len > PROTO_PART) {
+        return parse_long(line, (size_t)(newline - input.ptr) + 1, request);
     }
     if (line.len > 4 && memcmp(line.ptr, "get ", 4) == 0) {
         parse_get(line, request);

@@ -111,7 +111,7 @@ static enum fate judge(const struct compact_pass *pass, struct slice name, uint6
 
     lock_take(stripe, LOCK_STRIPE);
     item = find_owner(pass, name, hash, at, &spot);
-    if (item && flush_is_dead(item, flush_epoch(store), pass->now)) {
+    if (item && flush_is_dead_at(item, spot.head, flush_epoch(store), pass->now)) {
         reclaim_unlink(store, item, hash, &spot);
     } else if (item && is_unwanted(pass, item)) {
         fate = FATE_SKIPPED;

@@ -185,7 +185,7 @@ static bool visit_free(void *context, struct mc_item *item, const struct table_s
     free->found[clsid].seen++;
     store->crawler.counts[clsid].checked++;
     round->nitems++;
-    if (!flush_is_dead(item, flush_epoch(store), round->now)) {
+    if (!flush_is_dead_at(item, spot->head, flush_epoch(store), round->now)) {
         forecast_count(&free->found[clsid], item->exptime, round->now);
         return false;
     }
@@ -326,7 +326,8 @@ static bool visit_show(void *context, struct mc_item *item, const struct table_s
     struct show_walk *show = &store->crawler.show;
     struct store_shown *record = record_at(show, show->used);
 
-    if (!wants_item(&show->walk, item) || flush_is_dead(item, flush_epoch(store), round->now))
+    if (!wants_item(&show->walk, item) ||
+        flush_is_dead_at(item, spot->head, flush_epoch(store), round->now))
         return false;
     if (show->size - show->used < record_bytes(item->nkey)) {
         show->overrun = true;

@@ -9,8 +9,8 @@
  * Its nbytes is that of the whole item. It is flagged MC_ITEM_EXTERN from the start to its end,
  * and counts as used on flash as long as anybody holds it.
  *
- * A value that has been read is in a copy of the whole item outside the heap, flagged
- * MC_ITEM_COPY, which its holders let go of like of any other (load.c).
+ * A value that has been read is in a copy of the whole item, flagged MC_ITEM_COPY, which nothing
+ * leads to but its holders, who let go of it like of any other (load.c).
  */
 #ifndef STORE_EXTERNAL_H
 #define STORE_EXTERNAL_H
@@ -66,13 +66,6 @@ void external_reset_stats(struct store *store);
 /* --- reading: load.c ------------------------------------------------------ */
 
 void load_free(struct store *store, struct mc_item *copy);
-
-/*
- * Brings the value of the key, which is `item`, external and held by the caller, back to memory,
- * if the key still has it; waits for the disk. Takes over the hold. STORE_DONE: whatever is there
- * now, look again. STORE_NO_MEMORY.
- */
-enum store_result external_recall(struct store_local *local, struct mc_item *item, rel_time now);
 
 /* --- the threads: spill.c, compact.c -------------------------------------- */
 

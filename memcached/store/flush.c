@@ -5,7 +5,10 @@
 #include "store/internal.h"
 #include "store/reclaim.h"
 
-uint8_t flush_epoch(const struct store *store)
+/* So many flushes without a whole sweep, and mc_is_behind would be wrong. */
+enum { FLUSHES_MAX = 1u << 30 };
+
+uint32_t flush_epoch(const struct store *store)
 {
     return __atomic_load_n(&store->control->epoch, __ATOMIC_RELAXED);
 }
@@ -15,19 +18,22 @@ void flush_init(struct store *store)
     store->flush = (struct flush){.oldest = flush_epoch(store)};
 }
 
-uint8_t flush_new_epoch(const struct store *store, uint8_t epoch, rel_time now)
+uint8_t flush_new_epoch(const struct store *store, uint32_t epoch, rel_time now)
 {
     bool hidden =
         !store->config.cas && now <= __atomic_load_n(&store->flush.hidden_until, __ATOMIC_RELAXED);
 
-    return hidden ? (uint8_t)(epoch - 1) : epoch;
+    return (uint8_t)(hidden ? epoch - 1 : epoch);
 }
 
 /* --- sweeps -------------------------------------------------------------- */
 
 struct sweep {
     struct store *store;
+    const struct mc_line *head;
+    uint32_t epoch;
     rel_time now;
+    bool counted; /* as the crawler's */
     unsigned int nchecked;
 };
 
@@ -37,34 +43,80 @@ static bool sweep_item(void *context, struct mc_item *item, uint64_t hash,
     struct sweep *sweep = context;
     struct store *store = sweep->store;
     struct lru *lru = &store->lrus[lru_class_of(item)];
-    bool dead =
-        flush_is_dead(item, flush_epoch(store), sweep->now) || external_is_lost(store, item);
+    bool dead = flush_is_dead_at(item, sweep->head, sweep->epoch, sweep->now) ||
+                external_is_lost(store, item);
 
     sweep->nchecked++;
-    __atomic_fetch_add(&lru->counts.crawler_items_checked, 1, __ATOMIC_RELAXED);
+    if (sweep->counted)
+        __atomic_fetch_add(&lru->counts.crawler_items_checked, 1, __ATOMIC_RELAXED);
     if (!dead)
         return false;
-    __atomic_fetch_add(&lru->counts.crawler_reclaimed, 1, __ATOMIC_RELAXED);
+    if (sweep->counted)
+        __atomic_fetch_add(&lru->counts.crawler_reclaimed, 1, __ATOMIC_RELAXED);
     reclaim_unlink(store, item, hash, spot);
     return true;
 }
 
-/* After a whole sweep that began in `epoch` the table holds nothing older. */
-static void sweep_done(struct store *store, uint8_t epoch)
+/* Under the stripe of the chain. */
+static void clean(struct sweep *sweep, struct mc_line *head, uint32_t epoch)
+{
+    struct store *store = sweep->store;
+
+    sweep->head = head;
+    sweep->epoch = epoch;
+    table_visit_chain(&store->table, head, sweep_item, sweep);
+    /* Under -C the epoch before is still given to what is hidden. */
+    table_set_swept(head, store->config.cas ? epoch : epoch - 1);
+}
+
+void flush_clean(struct store *store, struct mc_line *head, uint32_t epoch, rel_time now)
+{
+    struct sweep sweep = {.store = store, .now = now};
+
+    clean(&sweep, head, epoch);
+}
+
+static void sweep_line(struct sweep *sweep, uint32_t index)
+{
+    struct lock *stripe;
+    struct mc_line *head = table_line(&sweep->store->table, index, &stripe);
+
+    lock_take(stripe, LOCK_STRIPE);
+    clean(sweep, head, flush_epoch(sweep->store));
+    lock_release(stripe, LOCK_STRIPE);
+}
+
+/* After a whole sweep that began in `epoch` no line was swept in an earlier one. */
+static void sweep_done(struct store *store, uint32_t epoch)
 {
     struct flush *flush = &store->flush;
-    uint8_t now = flush_epoch(store);
-    /* Under -C the epoch before is still given to what is hidden. */
-    uint8_t oldest = store->config.cas ? epoch : (uint8_t)(epoch - 1);
+    uint32_t now = flush_epoch(store);
+    uint32_t oldest = store->config.cas ? epoch : epoch - 1;
 
-    if ((uint8_t)(now - oldest) < (uint8_t)(now - flush->oldest))
+    if (now - oldest < now - flush->oldest)
         flush->oldest = oldest;
+}
+
+static void sweep_all(struct store *store, rel_time now)
+{
+    struct sweep sweep = {.store = store, .now = now, .counted = true};
+    uint32_t epoch = flush_epoch(store);
+
+    for (uint32_t i = 0; i < table_nlines(&store->table); i++)
+        sweep_line(&sweep, i);
+    sweep_done(store, epoch);
+}
+
+void flush_settle(struct store *store, rel_time now)
+{
+    if (mc_is_behind(flush_epoch(store), store->flush.oldest))
+        sweep_all(store, now);
 }
 
 unsigned int flush_sweep(struct store *store, uint32_t nlines, rel_time now)
 {
     struct flush *flush = &store->flush;
-    struct sweep sweep = {.store = store, .now = now};
+    struct sweep sweep = {.store = store, .now = now, .counted = true};
 
     if (!flush->sweeping) {
         if (flush->sweep_epoch == flush_epoch(store))
@@ -75,7 +127,7 @@ unsigned int flush_sweep(struct store *store, uint32_t nlines, rel_time now)
     }
     /* A split moves items only to a line behind all that there were: none is missed. */
     while (nlines-- > 0 && flush->sweep_next < table_nlines(&store->table))
-        table_sweep(&store->table, flush->sweep_next++, sweep_item, &sweep);
+        sweep_line(&sweep, flush->sweep_next++);
     if (flush->sweep_next >= table_nlines(&store->table)) {
         flush->sweeping = false;
         lock_take(&flush->lock, LOCK_FLUSH);
@@ -91,18 +143,13 @@ unsigned int flush_sweep(struct store *store, uint32_t nlines, rel_time now)
 static void advance(struct store *store, rel_time hidden_until, rel_time now)
 {
     struct flush *flush = &store->flush;
-    uint8_t epoch = flush_epoch(store);
+    uint32_t epoch = flush_epoch(store);
 
-    if ((uint8_t)(epoch + 1) == flush->oldest) {
-        struct sweep sweep = {.store = store, .now = now};
-
-        for (uint32_t i = 0; i < table_nlines(&store->table); i++)
-            table_sweep(&store->table, i, sweep_item, &sweep);
-        sweep_done(store, epoch);
-    }
+    if (epoch - flush->oldest >= FLUSHES_MAX)
+        sweep_all(store, now);
     __atomic_store_n(&flush->hidden_until, hidden_until, __ATOMIC_RELAXED);
     /* Sequentially consistent: before anything that our caller answers. */
-    __atomic_store_n(&store->control->epoch, (uint8_t)(epoch + 1), __ATOMIC_SEQ_CST);
+    __atomic_store_n(&store->control->epoch, epoch + 1, __ATOMIC_SEQ_CST);
     /* Release: a kernel program that no longer sees the delay sees the epoch. */
     __atomic_store_n(&store->control->flush_at, 0, __ATOMIC_RELEASE);
 }

@@ -11,8 +11,10 @@
  * later reads the same epoch or a newer one. So no item stored before a flush is
  * returned by a read that began after the flush returned.
  *
- * The epoch is a byte. `oldest` is the oldest one that the table may still
- * hold; a flush that would come round to it sweeps the table first.
+ * An item keeps the low byte of its epoch, and the table's line the epoch in which it was swept.
+ * Where that is MC_EPOCHS flushes ago all that the line has is dead, whatever the bytes say; a
+ * writer removes it before it adds anything. So a flush is one store, and what it leaves behind is
+ * freed by a sweep in the background.
  */
 #ifndef STORE_FLUSH_H
 #define STORE_FLUSH_H
@@ -28,7 +30,7 @@ struct store;
 
 struct flush {
     struct lock lock;
-    uint8_t oldest;
+    uint32_t oldest; /* no line was swept in an earlier epoch */
     /*
      * Under -C a flush hides what is stored until the end of this second, as
      * memcached does, which then has only seconds to tell before from after.
@@ -37,8 +39,8 @@ struct flush {
 
     /* The sweep in the background; of the maintainer alone. */
     bool sweeping;
-    uint8_t sweep_epoch; /* of its start */
-    uint32_t sweep_next; /* line */
+    uint32_t sweep_epoch; /* of its start */
+    uint32_t sweep_next;  /* line */
 };
 
 void flush_init(struct store *store);
@@ -49,9 +51,13 @@ void flush_later(struct store *store, rel_time at, rel_time now);
 /* Applies a delayed flush whose second has come. */
 void flush_apply(struct store *store, rel_time now);
 
-uint8_t flush_epoch(const struct store *store);
+uint32_t flush_epoch(const struct store *store);
 /* What an item is stamped with that is linked in `epoch`. Under a stripe. */
-uint8_t flush_new_epoch(const struct store *store, uint8_t epoch, rel_time now);
+uint8_t flush_new_epoch(const struct store *store, uint32_t epoch, rel_time now);
+/* Removes all that is dead from a chain; then what is of `epoch` may be added. Under its stripe. */
+void flush_clean(struct store *store, struct mc_line *head, uint32_t epoch, rel_time now);
+/* Sweeps the whole table, of which nobody else makes use, if its lines are too far behind. */
+void flush_settle(struct store *store, rel_time now);
 
 /*
  * After a flush goes on with freeing what is dead, all over the table, for `nlines` lines.
@@ -64,10 +70,32 @@ static inline bool flush_expired(const struct mc_item *item, rel_time now)
     return item->exptime != 0 && item->exptime <= now;
 }
 
-/* Whether an item is expired or flushed. Under its stripe. */
-static inline bool flush_is_dead(const struct mc_item *item, uint8_t epoch, rel_time now)
+/*
+ * Whether an item is expired or flushed. Under its stripe. Of a line that is far behind this may
+ * say that it is not: see flush_is_dead_at.
+ */
+static inline bool flush_is_dead(const struct mc_item *item, uint32_t epoch, rel_time now)
 {
-    return item->epoch != epoch || flush_expired(item, now);
+    return item->epoch != (uint8_t)epoch || flush_expired(item, now);
+}
+
+static inline bool flush_is_behind(const struct mc_line *head, uint32_t epoch)
+{
+    return __builtin_expect(mc_is_behind(epoch, head->swept), 0);
+}
+
+/* Whether an item was flushed, which is in the chain. */
+static inline bool flush_took(const struct mc_item *item, const struct mc_line *head,
+                              uint32_t epoch)
+{
+    return item->epoch != (uint8_t)epoch || flush_is_behind(head, epoch);
+}
+
+/* The same as flush_is_dead, and never wrong. */
+static inline bool flush_is_dead_at(const struct mc_item *item, const struct mc_line *head,
+                                    uint32_t epoch, rel_time now)
+{
+    return flush_took(item, head, epoch) || flush_expired(item, now);
 }
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 enum { MIN_REF_SHIFT = 3, MAX_REF_SHIFT = 6 };
 
@@ -19,9 +20,23 @@ unsigned int heap_ref_shift(uint64_t memory_limit)
     return 0;
 }
 
-int heap_init(struct heap *heap, struct provider *provider, unsigned int ref_shift)
+uint64_t heap_reach(unsigned int ref_shift, uint64_t memory_limit)
 {
-    uint64_t reach = 1ull << (32 + ref_shift);
+    uint64_t most = 1ull << (32 + ref_shift), reach;
+    /* Each class may have a page more, page 0 is not used, and what is mapped is whole segments. */
+    uint64_t least = memory_limit + (MC_CLASSES + 1ull) * MC_PAGE_BYTES + MC_SEGMENT_BYTES;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return most;
+    reach = limit.rlim_cur / 4 > least ? limit.rlim_cur / 4 : least;
+    if (reach > limit.rlim_cur / 2)
+        reach = limit.rlim_cur / 2;
+    return reach < most ? reach - reach % MC_SEGMENT_BYTES : most;
+}
+
+int heap_init(struct heap *heap, struct provider *provider, unsigned int ref_shift, uint64_t reach)
+{
     size_t length = reach + MC_SEGMENT_BYTES;
     void *at = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 

@@ -29,8 +29,14 @@ struct heap {
  * one if that names it at least. 0: none does.
  */
 unsigned int heap_ref_shift(uint64_t memory_limit);
+/*
+ * Address space to reserve for items: all that references can name, as it costs nothing. Where it
+ * is limited (ulimit -v), a quarter of that, and up to a half if `memory_limit` needs more: the
+ * hash table takes half as much, and there are threads.
+ */
+uint64_t heap_reach(unsigned int ref_shift, uint64_t memory_limit);
 /* 0 or -errno. Commits no memory. */
-int heap_init(struct heap *heap, struct provider *provider, unsigned int ref_shift);
+int heap_init(struct heap *heap, struct provider *provider, unsigned int ref_shift, uint64_t reach);
 void heap_fini(struct heap *heap);
 /* Maps the segments below `nsegments` that are not yet. 0 or -errno. */
 int heap_grow(struct heap *heap, uint32_t nsegments);

@@ -56,6 +56,12 @@ static size_t image_size(uint32_t npages)
     return sizeof(struct image_head) + npages + sizeof(uint64_t);
 }
 
+size_t store_image_bytes(uint64_t memory_limit)
+{
+    /* Each class can have a page in any case. */
+    return image_size((uint32_t)(memory_limit / MC_PAGE_BYTES) + MC_CLASSES);
+}
+
 /* False: it is none, or damaged. */
 static bool read_head(struct slice image, struct image_head *head)
 {
@@ -117,14 +123,15 @@ static void fill_head(struct store *store, rel_time now, struct image_head *head
         .nclasses = slabs->nclasses,
         .npages = slabs->ntouched,
         .nlines = table_nlines(&store->table),
-        .memory_limit = slab_limit(&store->slabs),
+        /* Not what it became while the server ran: the next one has the same options. */
+        .memory_limit = store->config.memory_limit,
         .last_cas = store->last_cas,
         .base_unix = store->config.clock.base_unix,
         .flush_at = store->control->flush_at,
         .hidden_until = store->flush.hidden_until,
         .now = now,
-        .epoch = store->control->epoch,
-        .oldest = store->flush.oldest,
+        .epoch = (uint8_t)store->control->epoch,
+        .oldest = (uint8_t)store->flush.oldest,
         .cas = store->config.cas,
         .segmented = store->config.segmented,
     };
@@ -147,6 +154,7 @@ int store_save(struct store *store, rel_time now, void **image, size_t *nimage)
     char *at;
 
     assert(!store->locals);
+    flush_settle(store, now);
     fill_head(store, now, &head);
     size = image_size(head.npages);
     at = malloc(size);
@@ -236,33 +244,28 @@ static unsigned int flags_of(const void *chunk)
     return __atomic_load_n(&((const struct mc_item *)chunk)->flags, __ATOMIC_RELAXED);
 }
 
-/* Whether the chunk of that number is there and the item's own. */
-static bool owns_chunk(const struct store *store, const struct mc_item *item, uint32_t index,
-                       uint32_t nbytes)
+/* Whether the part of that number is there and the item's own; those of lower numbers are. */
+static bool owns_part(const struct store *store, const struct mc_item *item, uint32_t number)
 {
     unsigned int clsid;
-    const struct item_chunk *chunk = chunk_at(store, item_chunk_ref(item, index), &clsid);
+    const struct item_chunk *chunk = chunk_at(store, item_part_ref(store, item, number), &clsid);
 
     return chunk && flags_of(chunk) == MC_ITEM_CHUNK &&
-           chunk->owner == heap_ref(&store->heap, item) && chunk->index == index &&
-           chunk->nbytes == nbytes && chunk->clsid == clsid &&
+           chunk->owner == heap_ref(&store->heap, item) && chunk->index == number &&
+           chunk->nbytes == item_part_bytes(store, item, number) && chunk->clsid == clsid &&
            sizeof(*chunk) + chunk->nbytes <= store->slabs.classes[clsid].size;
 }
 
-static bool chunks_are_sound(const struct store *store, const struct mc_item *item, uint32_t size)
+static bool parts_are_sound(const struct store *store, const struct mc_item *item, uint32_t size)
 {
-    uint32_t room = item_chunk_room(store), left = item->nbytes - item->nkey - item->nmid;
-    uint32_t nchunks = item_nchunks(store, item);
+    uint32_t nparts = item_nparts(store, item);
 
-    if (lru_class_of(item) != store->slabs.nclasses ||
-        item_chunk_offset(item) + nchunks * sizeof(uint32_t) > size)
+    if (lru_class_of(item) != store->slabs.nclasses || nparts == 0 ||
+        item_own_bytes(store, item) > size)
         return false;
-    for (uint32_t i = 0; i < nchunks; i++) {
-        uint32_t n = left < room ? left : room;
-
-        if (!owns_chunk(store, item, i, n))
+    for (uint32_t i = 0; i < nparts; i++) {
+        if (!owns_part(store, item, i))
             return false;
-        left -= n;
     }
     return true;
 }
@@ -281,7 +284,7 @@ static bool is_sound(const struct store *store, const struct mc_item *item, unsi
         item->nbytes < least || item->nbytes > INT32_MAX)
         return false;
     if (item->flags & MC_ITEM_CHUNKED)
-        return nsum == 0 && chunks_are_sound(store, item, size);
+        return nsum == 0 && parts_are_sound(store, item, size);
     return lru_class_of(item) == clsid && MC_ITEM_HEADER + item->nbytes + nsum <= size;
 }
 
@@ -367,8 +370,8 @@ static bool is_owned(const struct store *store, const struct item_chunk *chunk)
     return owner &&
            (flags_of(owner) & (MC_ITEM_LINKED | MC_ITEM_CHUNKED)) ==
                (MC_ITEM_LINKED | MC_ITEM_CHUNKED) &&
-           chunk->index < item_nchunks(store, owner) &&
-           item_chunk_ref(owner, chunk->index) == heap_ref(&store->heap, chunk);
+           chunk->index < item_nparts(store, owner) &&
+           item_part_ref(store, owner, chunk->index) == heap_ref(&store->heap, chunk);
 }
 
 static void enter_chunk(struct loader *loader, struct mc_item *item, uint64_t hash)
@@ -530,6 +533,21 @@ static int load_items(struct store *store, const struct image_head *head)
     return 0;
 }
 
+/* Of the epochs there are bytes; `oldest` is the nearest before the present one. */
+static void take_epoch(struct store *store, const struct image_head *head)
+{
+    uint32_t epoch = MC_EPOCHS + head->epoch;
+    uint32_t oldest = epoch - (uint8_t)(head->epoch - head->oldest);
+
+    store->control->epoch = epoch;
+    store->flush.oldest = oldest;
+    for (uint32_t i = 0; i < table_nlines(&store->table); i++) {
+        struct lock *stripe;
+
+        table_set_swept(table_line(&store->table, i, &stripe), oldest);
+    }
+}
+
 int image_load(struct store *store, struct slice image)
 {
     struct image_head head;
@@ -542,9 +560,8 @@ int image_load(struct store *store, struct slice image)
         return error;
     table_presize(&store->table, start_lines(&head));
     store->last_cas = head.last_cas;
-    store->control->epoch = head.epoch;
     store->control->flush_at = head.flush_at;
-    store->flush.oldest = head.oldest;
     store->flush.hidden_until = head.hidden_until;
+    take_epoch(store, &head);
     return load_items(store, &head);
 }

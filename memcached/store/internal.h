@@ -53,7 +53,6 @@ struct store {
     struct store_flash_rules flash_rules;
     uint64_t nexternal[MC_CLASSES]; /* items on flash, by the class of what is here; atomic */
     uint32_t recache_rate;          /* of the rules; atomic */
-    uint64_t loads;                 /* bytes; atomic */
     uint64_t compact_lost, compact_rescues, compact_skipped; /* atomic */
 
     uint64_t last_cas __attribute__((aligned(64))); /* atomic */

@@ -5,13 +5,23 @@
 #include "store/internal.h"
 #include "store/reclaim.h"
 
+enum { LEVELS_MAX = 16 };
+
+/* What the value of a chunked item lies in. */
+struct parts {
+    unsigned int nlevels; /* 0: it is not chunked */
+    uint32_t nparts;      /* of all levels */
+    uint32_t n[LEVELS_MAX];
+    size_t nbytes[LEVELS_MAX]; /* of all parts of the level: value and tail, or references */
+};
+
 /* The sizes of an item to be. */
 struct shape {
     char middle[STORE_MIDDLE_MAX];
     uint8_t nmiddle;
     size_t nvalue; /* with the tail */
     size_t nfirst; /* bytes of the item's own chunk */
-    uint32_t nchunks;
+    struct parts parts;
     unsigned int clsid; /* of the item, for its LRU and its statistics */
 };
 
@@ -36,9 +46,75 @@ static size_t value_bytes(const struct mc_item *item)
     return item->nbytes - item->nkey - item->nmid;
 }
 
-static uint32_t nchunks_for(const struct store *store, size_t nvalue)
+/*
+ * The parts of a value behind a head of `nhead` bytes. No levels: the largest chunk has no room for
+ * references behind the head.
+ */
+static void find_parts(const struct store *store, size_t nhead, size_t nvalue, struct parts *parts)
 {
-    return (uint32_t)((nvalue + chunk_room(store) - 1) / chunk_room(store));
+    size_t room = chunk_room(store), size = store->slabs.classes[store->slabs.nclasses].size;
+    size_t nbytes = nvalue;
+
+    parts->nlevels = parts->nparts = 0;
+    while (nhead + sizeof(uint32_t) <= size && parts->nlevels < LEVELS_MAX) {
+        uint32_t n = (uint32_t)((nbytes + room - 1) / room);
+
+        parts->n[parts->nlevels] = n;
+        parts->nbytes[parts->nlevels++] = nbytes;
+        parts->nparts += n;
+        nbytes = n * sizeof(uint32_t);
+        if (nhead + nbytes <= size)
+            return;
+    }
+    parts->nlevels = parts->nparts = 0;
+}
+
+static void parts_of(const struct store *store, const struct mc_item *item, struct parts *parts)
+{
+    find_parts(store, item_head_bytes(item), value_bytes(item), parts);
+}
+
+/* Where the reference of a part is: its parent must be there. */
+static uint32_t *ref_slot(const struct store *store, const struct mc_item *item,
+                          const struct parts *parts, unsigned int level, size_t index)
+{
+    size_t nrefs = chunk_room(store) / sizeof(uint32_t);
+    struct item_chunk *parent;
+
+    if (level + 1 == parts->nlevels)
+        return chunk_refs(item) + index;
+    parent = heap_at(&store->heap, *ref_slot(store, item, parts, level + 1, index / nrefs));
+    return (uint32_t *)parent->data + index % nrefs;
+}
+
+/* Level and index of the part of that number. */
+static unsigned int find_level(const struct parts *parts, uint32_t number, uint32_t *index)
+{
+    unsigned int level = parts->nlevels - 1;
+
+    while (number >= parts->n[level])
+        number -= parts->n[level--];
+    *index = number;
+    return level;
+}
+
+static uint32_t *slot_of_part(const struct store *store, const struct mc_item *item,
+                              const struct parts *parts, uint32_t number)
+{
+    uint32_t index;
+    unsigned int level = find_level(parts, number, &index);
+
+    return ref_slot(store, item, parts, level, index);
+}
+
+static uint32_t part_bytes(const struct store *store, const struct parts *parts, uint32_t number)
+{
+    size_t room = chunk_room(store);
+    uint32_t index;
+    unsigned int level = find_level(parts, number, &index);
+    size_t left = parts->nbytes[level] - index * room;
+
+    return (uint32_t)(left < room ? left : room);
 }
 
 /* false: too large. */
@@ -46,7 +122,7 @@ static bool shape_item(const struct store *store, struct slice key, uint32_t cli
                        size_t nvalue, struct shape *shape)
 {
     const struct store_format *format = &store->config.format;
-    size_t total;
+    size_t total, head;
 
     if (nvalue > store->config.item_max)
         return false;
@@ -56,68 +132,82 @@ static bool shape_item(const struct store *store, struct slice key, uint32_t cli
     if (total > store->config.item_max)
         return false;
     shape->nfirst = total;
-    shape->nchunks = 0;
+    shape->parts.nlevels = 0;
     shape->clsid = slab_class_of_size(&store->slabs, total);
     if (shape->clsid)
         return true;
     shape->clsid = store->slabs.nclasses;
-    shape->nchunks = nchunks_for(store, shape->nvalue);
-    shape->nfirst = index_offset(key.len, shape->nmiddle) + shape->nchunks * sizeof(uint32_t);
-    return slab_class_of_size(&store->slabs, shape->nfirst) != 0;
+    head = index_offset(key.len, shape->nmiddle);
+    find_parts(store, head, shape->nvalue, &shape->parts);
+    if (shape->parts.nlevels == 0)
+        return false;
+    shape->nfirst = head + shape->parts.n[shape->parts.nlevels - 1] * sizeof(uint32_t);
+    return true;
 }
 
-uint32_t item_chunk_room(const struct store *store)
+uint32_t item_nparts(const struct store *store, const struct mc_item *item)
 {
-    return (uint32_t)chunk_room(store);
+    struct parts parts;
+
+    parts_of(store, item, &parts);
+    return parts.nparts;
 }
 
-uint32_t item_nchunks(const struct store *store, const struct mc_item *item)
+size_t item_own_bytes(const struct store *store, const struct mc_item *item)
 {
-    return nchunks_for(store, value_bytes(item));
+    struct parts parts;
+
+    parts_of(store, item, &parts);
+    return item_head_bytes(item) +
+           (parts.nlevels ? parts.n[parts.nlevels - 1] * sizeof(uint32_t) : 0);
 }
 
-size_t item_chunk_offset(const struct mc_item *item)
+uint32_t item_part_ref(const struct store *store, const struct mc_item *item, uint32_t number)
 {
-    return index_offset(item->nkey, item->nmid);
+    struct parts parts;
+
+    parts_of(store, item, &parts);
+    return *slot_of_part(store, item, &parts, number);
 }
 
-uint32_t item_chunk_ref(const struct mc_item *item, uint32_t index)
+uint32_t item_part_bytes(const struct store *store, const struct mc_item *item, uint32_t number)
 {
-    return chunk_refs(item)[index];
+    struct parts parts;
+
+    parts_of(store, item, &parts);
+    return part_bytes(store, &parts, number);
 }
 
-/* Frees the first n chunks of a chunked item, then its own. */
-static void free_chunks(struct store *store, struct mc_item *item, uint32_t n)
+/* Frees the first n parts of a chunked item, those that others are found by last, then its own. */
+static void free_parts(struct store *store, struct mc_item *item, const struct parts *parts,
+                       uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++)
-        slab_free(&store->slabs, chunk_refs(item)[i]);
+    while (n-- > 0)
+        slab_free(&store->slabs, *slot_of_part(store, item, parts, n));
     slab_free(&store->slabs, heap_ref(&store->heap, item));
 }
 
-/* Allocates the chunks of an item; on failure the item is gone. */
-static bool add_chunks(struct store *store, struct mc_item *item, const struct shape *shape,
-                       rel_time now)
+/* Allocates the parts of an item; on failure the item is gone. */
+static bool add_parts(struct store *store, struct mc_item *item, const struct shape *shape,
+                      rel_time now)
 {
-    size_t left = shape->nvalue;
-
-    for (uint32_t i = 0; i < shape->nchunks; i++) {
-        size_t n = left < chunk_room(store) ? left : chunk_room(store);
+    for (uint32_t i = 0; i < shape->parts.nparts; i++) {
+        uint32_t n = part_bytes(store, &shape->parts, i);
         uint32_t ref = reclaim_alloc(store, sizeof(struct item_chunk) + n, shape->clsid, now);
         struct item_chunk *chunk;
 
         if (!ref) {
-            free_chunks(store, item, i);
+            free_parts(store, item, &shape->parts, i);
             return false;
         }
         chunk = heap_at(&store->heap, ref);
         chunk->owner = heap_ref(&store->heap, item);
         chunk->index = i;
-        chunk->nbytes = (uint32_t)n;
+        chunk->nbytes = n;
         chunk->clsid = (uint8_t)slab_class_of_ref(&store->slabs, ref);
         /* Release: pairs with the mover, which reads whose it is when it sees what it is. */
         __atomic_store_n(&chunk->flags, MC_ITEM_CHUNK, __ATOMIC_RELEASE);
-        chunk_refs(item)[i] = ref;
-        left -= n;
+        *slot_of_part(store, item, &shape->parts, i) = ref;
     }
     return true;
 }
@@ -133,6 +223,8 @@ struct mc_item *item_new(struct store *store, struct slice key, uint32_t client_
         *result = STORE_TOO_LARGE;
         return NULL;
     }
+    if (!store->config.maintained)
+        reclaim_dead(store, shape.clsid, now);
     ref = reclaim_alloc(store, shape.nfirst, shape.clsid, now);
     if (!ref) {
         *result = STORE_NO_MEMORY;
@@ -144,13 +236,13 @@ struct mc_item *item_new(struct store *store, struct slice key, uint32_t client_
     item->nbytes = (uint32_t)(key.len + shape.nmiddle + shape.nvalue);
     item->time = now;
     item->refcount = 1;
-    item_new_flags(item, shape.nchunks ? MC_ITEM_CHUNKED : 0);
+    item_new_flags(item, shape.parts.nlevels ? MC_ITEM_CHUNKED : 0);
     item->clsid = (uint8_t)shape.clsid;
     item->nkey = (uint8_t)key.len;
     item->nmid = shape.nmiddle;
     memcpy(item->wire, key.ptr, key.len);
     memcpy(item->wire + key.len, shape.middle, shape.nmiddle);
-    if (shape.nchunks && !add_chunks(store, item, &shape, now)) {
+    if (shape.parts.nlevels && !add_parts(store, item, &shape, now)) {
         *result = STORE_NO_MEMORY;
         return NULL;
     }
@@ -204,18 +296,27 @@ void item_put(struct store *store, struct mc_item *item)
         external_free(store, item);
         return;
     }
-    free_chunks(store, item,
-                item->flags & MC_ITEM_CHUNKED ? nchunks_for(store, value_bytes(item)) : 0);
+    item_free(store, item);
+}
+
+void item_free(struct store *store, struct mc_item *item)
+{
+    struct parts parts;
+
+    parts.nparts = 0;
+    if (item->flags & MC_ITEM_CHUNKED)
+        parts_of(store, item, &parts);
+    free_parts(store, item, &parts, parts.nparts);
 }
 
 void item_move(struct store *store, struct mc_item *copy, const struct mc_item *item)
 {
     size_t nbytes = item_bytes(item) - MC_ITEM_HEADER; /* in memory */
-    uint32_t nparts = 0;
+    struct parts parts = {.nparts = 0};
 
     if (item->flags & MC_ITEM_CHUNKED) {
-        nparts = nchunks_for(store, value_bytes(item));
-        nbytes = item_head_bytes(item) + nparts * sizeof(uint32_t) - MC_ITEM_HEADER;
+        parts_of(store, item, &parts);
+        nbytes = item_own_bytes(store, item) - MC_ITEM_HEADER;
     }
     copy->cas = item->cas;
     copy->exptime = item->exptime;
@@ -229,25 +330,30 @@ void item_move(struct store *store, struct mc_item *copy, const struct mc_item *
     if (item->flags & MC_ITEM_SUMMED)
         nbytes += MC_ITEM_SUM;
     memcpy(copy->wire, item->wire, nbytes);
-    for (uint32_t i = 0; i < nparts; i++) {
-        struct item_chunk *chunk = heap_at(&store->heap, chunk_refs(item)[i]);
+    for (uint32_t i = 0; i < parts.nparts; i++) {
+        struct item_chunk *chunk = heap_at(&store->heap, *slot_of_part(store, item, &parts, i));
 
         chunk->owner = heap_ref(&store->heap, copy);
     }
     __atomic_store_n(&copy->flags, item->flags, __ATOMIC_RELEASE);
 }
 
-void item_move_part(struct store *store, struct mc_item *item, uint32_t index, uint32_t to)
+void item_move_part(struct store *store, struct mc_item *item, uint32_t number, uint32_t to)
 {
-    const struct item_chunk *chunk = heap_at(&store->heap, chunk_refs(item)[index]);
     struct item_chunk *copy = heap_at(&store->heap, to);
+    const struct item_chunk *chunk;
+    struct parts parts;
+    uint32_t *slot;
 
+    parts_of(store, item, &parts);
+    slot = slot_of_part(store, item, &parts, number);
+    chunk = heap_at(&store->heap, *slot);
     copy->owner = chunk->owner;
-    copy->index = index;
+    copy->index = number;
     copy->nbytes = chunk->nbytes;
     copy->clsid = chunk->clsid;
     memcpy(copy->data, chunk->data, chunk->nbytes);
-    chunk_refs(item)[index] = to;
+    *slot = to;
     __atomic_store_n(&copy->flags, MC_ITEM_CHUNK, __ATOMIC_RELEASE);
 }
 
@@ -255,6 +361,7 @@ struct slice item_piece(const struct store *store, const struct mc_item *item, s
 {
     size_t nvalue = value_bytes(item), room, within;
     const struct item_chunk *chunk;
+    struct parts parts;
 
     assert(!item_is_external(item));
     if (offset >= nvalue)
@@ -262,7 +369,8 @@ struct slice item_piece(const struct store *store, const struct mc_item *item, s
     if (!(__atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_CHUNKED))
         return (struct slice){item->wire + item->nkey + item->nmid + offset, nvalue - offset};
     room = chunk_room(store);
-    chunk = heap_at(&store->heap, chunk_refs(item)[offset / room]);
+    parts_of(store, item, &parts);
+    chunk = heap_at(&store->heap, *ref_slot(store, item, &parts, 0, offset / room));
     within = offset % room;
     return (struct slice){chunk->data + within, chunk->nbytes - within};
 }

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * item: what is in the chunks. A small item is one chunk, laid out as in
- * bpf/layout.h. The value of a larger one lies in chunks of its own (struct
- * item_chunk), all of the largest class but the last; their references are an
- * array in the item's chunk, so that any byte is found without a walk:
+ * bpf/layout.h. The value of a larger one lies in chunks of its own, its parts
+ * (struct item_chunk), all of the largest class but the last; their references
+ * are an array in the item's chunk, so that any byte is found without a walk:
  *
  *   item:  header, key, middle, (to a multiple of 8) ref 0, ref 1, ...
  *   chunk: header of 40 bytes, as much of value and tail as fits
+ *
+ * Where the array does not fit behind the key of the longest item, it lies in
+ * parts as the value does, with an array of their references in the item's
+ * chunk, and so on. Parts are numbered through, those next to the item first
+ * and those of the value last.
  */
 #ifndef STORE_ITEM_H
 #define STORE_ITEM_H
@@ -16,7 +21,7 @@
 /* The header agrees with struct mc_item where it tells what a chunk is. */
 struct item_chunk {
     __u32 owner; /* reference of the item */
-    __u32 index; /* which chunk of it this is */
+    __u32 index; /* the part's number */
     __u64 unused;
     __u32 unused2;
     __u32 nbytes; /* of data */
@@ -94,6 +99,8 @@ struct mc_item *item_new(struct store *store, struct slice key, uint32_t client_
                          rel_time exptime, size_t nvalue, rel_time now, enum store_result *result);
 /* Lets go of a hold; the last one frees it. */
 void item_put(struct store *store, struct mc_item *item);
+/* Frees its chunks. */
+void item_free(struct store *store, struct mc_item *item);
 
 /*
  * Sums the wire bytes of an item that nobody has changed since it was filled, where it has room for
@@ -111,20 +118,22 @@ enum { ITEM_COMPOUND = MC_ITEM_CHUNKED | MC_ITEM_EXTERN };
  * it had in the lists. It is for the caller to put there. Under the stripe.
  */
 void item_move(struct store *store, struct mc_item *copy, const struct mc_item *item);
-/* Moves part `index` of an item that nobody else holds to the chunk `to`. Under the stripe. */
-void item_move_part(struct store *store, struct mc_item *item, uint32_t index, uint32_t to);
+/* Moves a part of an item that nobody else holds to the chunk `to`. Under the stripe. */
+void item_move_part(struct store *store, struct mc_item *item, uint32_t number, uint32_t to);
 
 /* As item_at and item_nvalue of store.h. */
 struct slice item_piece(const struct store *store, const struct mc_item *item, size_t offset);
 uint32_t item_length(const struct store *store, const struct mc_item *item);
 uint32_t item_client_flags(const struct store *store, const struct mc_item *item);
 
-/* Of a chunked item: bytes of value in each chunk but the last, how many chunks it has, and where
- * in it their references are. */
-uint32_t item_chunk_room(const struct store *store);
-uint32_t item_nchunks(const struct store *store, const struct mc_item *item);
-size_t item_chunk_offset(const struct mc_item *item);
-uint32_t item_chunk_ref(const struct mc_item *item, uint32_t index);
+/*
+ * Of a chunked item: how many parts it has (0: no item is like that), bytes of its own chunk, and
+ * of each part the bytes and the reference, which is in a part of a lower number or in the item.
+ */
+uint32_t item_nparts(const struct store *store, const struct mc_item *item);
+size_t item_own_bytes(const struct store *store, const struct mc_item *item);
+uint32_t item_part_bytes(const struct store *store, const struct mc_item *item, uint32_t number);
+uint32_t item_part_ref(const struct store *store, const struct mc_item *item, uint32_t number);
 
 /* Copies the value of `from`, without the tail, to `offset` of the value of `to`. */
 void item_copy(const struct store *store, struct mc_item *to, size_t offset,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* load: values that come back from flash, for a reply or for good. */
+/* load: values that come back from flash, for a reply. */
 #include <stdlib.h>
 
 #include "base/countdown.h"
@@ -7,76 +7,99 @@
 #include "store/reclaim.h"
 #include "store/verbs.h"
 
-enum { MIN_LOADS = 64 << 20 }; /* bytes of copies that there may be at a time, at least */
-
-/* A copy of a whole item, outside the heap. */
+/* What is read, into a copy of the item, which has the address of this in the place of its links.
+ */
 struct load {
     struct flash_read read;
     struct countdown *wait;
     struct mc_item *stub; /* the external item, held */
-    size_t size;
+    struct mc_item *copy;
     bool get; /* it was counted as a hit */
     bool judged;
-    struct mc_item item;
+    struct iovec iov[]; /* of the object: its length and key, then the value's pieces */
 };
+
+_Static_assert(offsetof(struct mc_item, next) == 0 && offsetof(struct mc_item, prev) == 4,
+               "the links are as long as an address");
 
 static struct load *load_of(const struct mc_item *copy)
 {
-    return (struct load *)((char *)(uintptr_t)copy - offsetof(struct load, item));
+    struct load *load;
+
+    memcpy(&load, copy, sizeof(load));
+    return load;
 }
 
-/* The object in a copy: the value is in its place, the key before it over key and middle. */
+/* The object's length and key, which are read to where they end with the middle. */
 static char *object_at(struct mc_item *copy)
 {
     return copy->wire + copy->nmid - 1;
-}
-
-/* Whether there may be so many more bytes; they are counted then. */
-static bool take_bytes(struct store *store, size_t size)
-{
-    uint64_t limit = slab_limit(&store->slabs);
-
-    if (__atomic_add_fetch(&store->loads, size, __ATOMIC_RELAXED) <=
-        (limit > MIN_LOADS ? limit : MIN_LOADS))
-        return true;
-    __atomic_fetch_sub(&store->loads, size, __ATOMIC_RELAXED);
-    return false;
 }
 
 void load_free(struct store *store, struct mc_item *copy)
 {
     struct load *load = load_of(copy);
 
-    __atomic_fetch_sub(&store->loads, load->size, __ATOMIC_RELAXED);
+    item_free(store, copy);
     item_put(store, load->stub);
     free(load);
 }
 
-/* A copy of the item, its value still to be read; takes over the hold on it. NULL: no memory. */
-static struct load *load_new(struct store *store, struct mc_item *stub)
+/* Where the object goes. */
+static void add_pieces(const struct store *store, struct load *load)
 {
-    size_t size = offsetof(struct load, item) + MC_ITEM_HEADER + stub->nbytes;
-    struct load *load = take_bytes(store, size) ? malloc(size) : NULL;
+    struct mc_item *copy = load->copy;
+    struct slice piece;
+    size_t offset = 0;
+    int n = 1;
 
-    if (!load)
-        return NULL;
-    *load = (struct load){.stub = stub, .size = size};
-    load->item = (struct mc_item){
-        .cas = __atomic_load_n(&stub->cas, __ATOMIC_RELAXED),
-        .exptime = __atomic_load_n(&stub->exptime, __ATOMIC_RELAXED),
-        .nbytes = stub->nbytes,
-        .refcount = 1,
-        .flags =
-            (__u16)((__atomic_load_n(&stub->flags, __ATOMIC_RELAXED) & ITEM_MARKS) | MC_ITEM_COPY),
-        .nkey = stub->nkey,
-        .nmid = stub->nmid,
-    };
-    memcpy(load->item.wire, stub->wire, (size_t)stub->nkey + stub->nmid);
+    load->iov[0] = (struct iovec){object_at(copy), 1 + (size_t)copy->nkey};
+    while ((piece = item_piece(store, copy, offset)).len > 0) {
+        load->iov[n++] = (struct iovec){(void *)(uintptr_t)piece.ptr, piece.len};
+        offset += piece.len;
+    }
     load->read = (struct flash_read){
-        .at = *external_place(stub),
-        .buffer = object_at(&load->item),
-        .nbytes = external_nbytes(stub),
+        .at = *external_place(load->stub),
+        .iov = load->iov,
+        .niov = n,
     };
+}
+
+/* A new item like the external one, its value still to be read. NULL: no memory. */
+static struct mc_item *copy_new(struct store *store, const struct mc_item *stub, rel_time now)
+{
+    enum store_result result;
+    struct mc_item *copy = item_new(store, item_key(stub), item_client_flags(store, stub),
+                                    __atomic_load_n(&stub->exptime, __ATOMIC_RELAXED),
+                                    item_length(store, stub), now, &result);
+
+    if (!copy)
+        return NULL;
+    assert(copy->nmid == stub->nmid && copy->nbytes == stub->nbytes);
+    copy->cas = __atomic_load_n(&stub->cas, __ATOMIC_RELAXED);
+    item_set_flags(copy,
+                   (__atomic_load_n(&stub->flags, __ATOMIC_RELAXED) & ITEM_MARKS) | MC_ITEM_COPY);
+    return copy;
+}
+
+/* A copy of the item, its value still to be read; takes over the hold on it. NULL: no memory. */
+static struct load *load_new(struct store *store, struct mc_item *stub, rel_time now)
+{
+    struct mc_item *copy = copy_new(store, stub, now);
+    struct load *load;
+    size_t npieces;
+
+    if (!copy)
+        return NULL;
+    npieces = copy->flags & MC_ITEM_CHUNKED ? item_nparts(store, copy) : 1;
+    load = malloc(sizeof(*load) + (1 + npieces) * sizeof(load->iov[0]));
+    if (!load) {
+        item_free(store, copy);
+        return NULL;
+    }
+    *load = (struct load){.stub = stub, .copy = copy};
+    memcpy(copy, &load, sizeof(load));
+    add_pieces(store, load);
     return load;
 }
 
@@ -84,12 +107,13 @@ static struct load *load_new(struct store *store, struct mc_item *stub)
 static bool complete(struct load *load)
 {
     const struct mc_item *stub = load->stub;
-    const char *object = object_at(&load->item);
+    struct mc_item *copy = load->copy;
+    const char *object = object_at(copy);
 
     if (load->read.result == FLASH_READ &&
         ((uint8_t)object[0] != stub->nkey || memcmp(object + 1, stub->wire, stub->nkey) != 0))
         load->read.result = FLASH_BAD;
-    memcpy(load->item.wire, stub->wire, (size_t)stub->nkey + stub->nmid);
+    memcpy(copy->wire, stub->wire, (size_t)stub->nkey + stub->nmid);
     return load->read.result == FLASH_READ;
 }
 
@@ -121,7 +145,7 @@ static bool move_in(struct store_local *local, struct load *load, rel_time now)
 
     if (!item)
         return false;
-    item_copy(store, item, 0, &load->item);
+    item_copy(store, item, 0, load->copy);
     lock_take(stripe, LOCK_STRIPE);
     linked = table_find_ref(&store->table, hash, heap_ref(&store->heap, stub), &spot);
     if (linked) {
@@ -135,18 +159,16 @@ static bool move_in(struct store_local *local, struct load *load, rel_time now)
     return true;
 }
 
-/* --- for a reply ---------------------------------------------------------- */
-
-struct mc_item *store_load(struct store_local *local, struct mc_item *item, bool get)
+struct mc_item *store_load(struct store_local *local, struct mc_item *item, bool get, rel_time now)
 {
-    struct load *load = load_new(local->store, item);
+    struct load *load = load_new(local->store, item, now);
 
     if (!load) {
         count(&local->counts.counts.get_oom_extstore);
         return NULL;
     }
     load->get = get;
-    return &load->item;
+    return load->copy;
 }
 
 bool store_load_shares(const struct mc_item *copy, const struct mc_item *item)
@@ -205,6 +227,16 @@ static void consider_recache(struct store_local *local, struct load *load, rel_t
         count(&local->counts.counts.recache_from_extstore);
 }
 
+void store_load_abort(struct store_local *local, size_t n)
+{
+    struct store_counts *counts = &local->counts.counts;
+
+    for (size_t i = 0; i < n; i++) {
+        count(&counts->get_extstore);
+        count(&counts->get_aborted_extstore);
+    }
+}
+
 bool store_load_end(struct store_local *local, struct mc_item *copy, rel_time now)
 {
     struct load *load = load_of(copy);
@@ -220,27 +252,4 @@ bool store_load_end(struct store_local *local, struct mc_item *copy, rel_time no
     count(&local->counts.counts.get_extstore);
     consider_recache(local, load, now);
     return true;
-}
-
-/* --- for good --------------------------------------------------------------- */
-
-enum store_result external_recall(struct store_local *local, struct mc_item *item, rel_time now)
-{
-    struct store *store = local->store;
-    struct load *load = load_new(store, item);
-    bool moved = true;
-
-    if (!load) {
-        item_put(store, item);
-        return STORE_NO_MEMORY;
-    }
-    flash_read_wait(store->config.flash, &load->read);
-    if (complete(load)) {
-        moved = move_in(local, load, now);
-    } else {
-        count_miss(local, load);
-        forget(store, item);
-    }
-    load_free(store, &load->item);
-    return moved ? STORE_DONE : STORE_NO_MEMORY;
 }

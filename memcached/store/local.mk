@@ -58,6 +58,10 @@ unit_tests += t/unit/store_slab
 t_unit_store_slab_SOURCES = t/unit/store_slab.c t/unit/store_fixture.h
 t_unit_store_slab_LDADD = $(store_libs)
 
+unit_tests += t/unit/store_steps
+t_unit_store_steps_SOURCES = t/unit/store_steps.c t/unit/steps.h t/unit/store_fixture.h
+t_unit_store_steps_LDADD = $(store_libs)
+
 unit_tests += t/unit/store_stress
 t_unit_store_stress_SOURCES = t/unit/store_stress.c t/unit/store_fixture.h
 t_unit_store_stress_LDADD = $(store_libs)

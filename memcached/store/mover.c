@@ -135,7 +135,8 @@ static enum fate move_tenant(struct store *store, const struct tenant *tenant, u
     if (!table_find_ref(&store->table, tenant->hash, heap_ref(&store->heap, item), &spot))
         return FATE_BUSY;
     verb_take_touch(item, &spot, now);
-    if (flush_is_dead(item, flush_epoch(store), now) || external_is_lost(store, item)) {
+    if (flush_is_dead_at(item, spot.head, flush_epoch(store), now) ||
+        external_is_lost(store, item)) {
         add(&mover->counts.inline_reclaim);
         reclaim_unlink(store, item, tenant->hash, &spot);
         return FATE_FREE;

@@ -8,6 +8,7 @@
 
 enum {
     TAIL_TRIES = 5,    /* items whose stripe is taken, before a tail is given up */
+    DEAD_LOOKS = 5,    /* items that whoever stores looks at */
     VICTIM_STEPS = 32, /* judgements on the way to one eviction */
     FORCED_STEPS = 4,  /* of those the last, which do not ask for use */
     HELD_STEPS = 8,    /* held items that are met, before a segment is given up */
@@ -122,6 +123,15 @@ static bool is_stuck(const struct store *store, const struct mc_item *item, rel_
 }
 
 /* Under the stripe and the LRU lock. */
+static enum step free_dead(struct store *store, struct lru *lru, struct mc_item *item,
+                           uint64_t hash, const struct table_spot *spot)
+{
+    lru->counts.reclaimed++;
+    lru->counts.expired_unfetched += !(item->flags & MC_ITEM_FETCHED);
+    return free_item(store, item, hash, spot);
+}
+
+/* Under the stripe and the LRU lock. */
 static enum step judge(struct store *store, struct lru *lru, struct mc_item *item, uint64_t hash,
                        enum aim aim, rel_time now)
 {
@@ -132,11 +142,10 @@ static enum step judge(struct store *store, struct lru *lru, struct mc_item *ite
     if (!linked)
         return STEP_NONE;
     verb_take_touch(item, &spot, now);
-    if (flush_is_dead(item, flush_epoch(store), now) || external_is_lost(store, item)) {
-        lru->counts.reclaimed++;
-        lru->counts.expired_unfetched += !(item->flags & MC_ITEM_FETCHED);
-        return free_item(store, item, hash, &spot);
-    }
+    /* A lost value's key stays for as long as nobody wants its memory: its get is told apart. */
+    if (flush_is_dead_at(item, spot.head, flush_epoch(store), now) ||
+        (aim != AIM_BALANCE && external_is_lost(store, item)))
+        return free_dead(store, lru, item, hash, &spot);
     if (aim != AIM_BALANCE && __atomic_load_n(&item->refcount, __ATOMIC_RELAXED) > 1) {
         if (is_stuck(store, item, now)) {
             lru->counts.tailrepairs++;
@@ -168,6 +177,29 @@ static enum step judge_tail(struct store *store, struct lru *lru, enum lru_segme
         item = lru_before(&store->heap, item);
     }
     return STEP_NONE;
+}
+
+void reclaim_dead(struct store *store, unsigned int clsid, rel_time now)
+{
+    struct lru *lru = &store->lrus[clsid];
+    struct mc_item *item, *next;
+    struct table_spot spot;
+
+    lock_take(&lru->lock, LOCK_LRU);
+    item = lru_tail(lru, &store->heap, LRU_COLD);
+    for (int i = 0; item && i < DEAD_LOOKS; i++, item = next) {
+        uint64_t hash = hash_key(store->control, item_key(item));
+        struct lock *stripe = table_stripe(&store->table, hash);
+
+        next = lru_before(&store->heap, item);
+        if (!lock_try(stripe, LOCK_STRIPE))
+            continue;
+        if (table_find_ref(&store->table, hash, heap_ref(&store->heap, item), &spot) &&
+            flush_is_dead_at(item, spot.head, flush_epoch(store), now))
+            free_dead(store, lru, item, hash, &spot);
+        lock_release(stripe, LOCK_STRIPE);
+    }
+    lock_release(&lru->lock, LOCK_LRU);
 }
 
 /* --- eviction ------------------------------------------------------------ */

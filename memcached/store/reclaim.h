@@ -29,6 +29,12 @@ struct table_spot;
  */
 uint32_t reclaim_alloc(struct store *store, size_t size, unsigned int lru_class, rel_time now);
 
+/*
+ * Frees what is dead of the few items at the cold end of a class, as the maintainer does where
+ * there is one. The caller may hold one stripe.
+ */
+void reclaim_dead(struct store *store, unsigned int clsid, rel_time now);
+
 /* Evicts an item of the class, the oldest it can. False: it could not. */
 bool reclaim_evict(struct store *store, unsigned int clsid, rel_time now);
 

@@ -4,6 +4,8 @@
  * segments, when their class has little memory left or when they have not been used for long, and
  * puts external items into their place.
  */
+#include <stdlib.h>
+
 #include "store/event.h"
 #include "store/external.h"
 #include "store/headroom.h"
@@ -14,7 +16,7 @@ enum {
     BATCH = 8,         /* items that are held at once: who evicts gives up after some held ones */
     LOOKS = 256,       /* items that are looked at for them */
     ROUND_STEPS = 512, /* items of one class in a round */
-    PIECES = 16,       /* of a value that lies in chunks */
+    PIECES = 16,       /* of a value, for which no memory is asked */
     SPARE_BYTES = 2 << 20,
     SPARE_PART = 8, /* of a class at most */
 };
@@ -46,9 +48,9 @@ static bool is_due(struct spill_pass *pass, struct mc_item *item, uint64_t hash)
     struct store *store = pass->store;
     struct table_spot spot;
 
-    if (item->flags & MC_ITEM_ACTIVE || flush_is_dead(item, flush_epoch(store), pass->now))
-        return false;
-    if (!table_find_ref(&store->table, hash, heap_ref(&store->heap, item), &spot))
+    if (item->flags & MC_ITEM_ACTIVE ||
+        !table_find_ref(&store->table, hash, heap_ref(&store->heap, item), &spot) ||
+        flush_is_dead_at(item, spot.head, flush_epoch(store), pass->now))
         return false;
     return pass->low || item_age(item, pass->now) >= pass->rules.item_age;
 }
@@ -107,21 +109,28 @@ static bool write_object(const struct spill_pass *pass, const struct mc_item *it
                          struct flash_at *at)
 {
     struct store *store = pass->store;
-    struct iovec iov[2 + PIECES];
+    bool chunked = __atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_CHUNKED;
+    uint32_t npieces = chunked ? item_nparts(store, item) : 1;
+    struct iovec few[2 + PIECES];
+    struct iovec *iov = npieces > PIECES ? malloc((2 + npieces) * sizeof(*iov)) : few;
     uint8_t nkey = item->nkey;
     size_t offset = 0;
     struct slice piece;
+    bool written;
     int n = 2;
 
+    if (!iov)
+        return false;
     iov[0] = (struct iovec){&nkey, 1};
     iov[1] = (struct iovec){(void *)(uintptr_t)item->wire, nkey};
     while ((piece = item_piece(store, item, offset)).len > 0) {
-        if (n == 2 + PIECES)
-            return false;
         iov[n++] = (struct iovec){(void *)(uintptr_t)piece.ptr, piece.len};
         offset += piece.len;
     }
-    return flash_write(store->config.flash, bucket_of(pass, item), iov, n, at);
+    written = flash_write(store->config.flash, bucket_of(pass, item), iov, n, at);
+    if (iov != few)
+        free(iov);
+    return written;
 }
 
 /* Puts an external item into the place of one that has been written, unless it has changed. */

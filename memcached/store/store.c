@@ -28,6 +28,7 @@ void store_config_defaults(struct store_config *config)
         .hashpower = 16,
         .expand = true,
         .evict = true,
+        .maintained = true,
         .cas = true,
         .segmented = true,
         .hot_pct = 20,
@@ -87,10 +88,12 @@ static int init_memory(struct store *store, struct provider *provider, const cha
         .slab_sizes = config->slab_sizes,
         .memory_limit = limit_left(config, config->memory_limit),
     };
+    unsigned int ref_shift = heap_ref_shift(config->memory_limit);
     int result;
 
     *error = "cannot reserve address space for items";
-    result = heap_init(&store->heap, provider, heap_ref_shift(config->memory_limit));
+    result =
+        heap_init(&store->heap, provider, ref_shift, heap_reach(ref_shift, config->memory_limit));
     if (result)
         return result;
     *error = "slab sizes make no sense";
@@ -109,7 +112,11 @@ static int init_memory(struct store *store, struct provider *provider, const cha
         result = image_load(store, config->image);
     if (result)
         return result;
-    return config->prealloc ? slab_prealloc(&store->slabs) : slab_provide(&store->slabs);
+    if (config->prealloc)
+        return slab_prealloc(&store->slabs);
+    result = slab_provide(&store->slabs);
+    /* What there is serves: it is a cache that is full. */
+    return store->heap.nsegments > 0 ? 0 : result;
 }
 
 static int init_sizes(struct store *store)
@@ -347,10 +354,11 @@ static struct mc_item *find_live(struct store_local *local, struct slice name, r
         local->absence = STORE_ABSENT;
         return NULL;
     }
-    if (flush_is_dead(item, key->epoch, now)) {
-        count(item->epoch != key->epoch ? &local->counts.counts.get_flushed
-                                        : &local->counts.counts.get_expired);
-        local->absence = item->epoch != key->epoch ? STORE_FLUSHED : STORE_EXPIRED;
+    if (flush_is_dead_at(item, key->spot.head, key->epoch, now)) {
+        bool flushed = flush_took(item, key->spot.head, key->epoch);
+
+        count(flushed ? &local->counts.counts.get_flushed : &local->counts.counts.get_expired);
+        local->absence = flushed ? STORE_FLUSHED : STORE_EXPIRED;
         reclaim_unlink(store, item, key->hash, &key->spot);
         return NULL;
     }

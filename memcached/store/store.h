@@ -75,6 +75,7 @@ struct store_config {
     unsigned int hashpower;         /* log2 of the slots at start */
     bool expand;                    /* let the table grow */
     bool evict;                     /* false: -M */
+    bool maintained;                /* a maintainer will run; false: who stores frees the dead */
     bool track_sizes;               /* count items by size, for store_size_count */
     bool cas;                       /* false: -C, every CAS id is 0 to the outside */
     bool sums;                      /* keep items' sums for the kernel (MC_ITEM_SUMMED) */
@@ -113,6 +114,8 @@ void store_free(struct store *store);
  * locals freed and the maintainer stopped before. 0 or -ENOMEM.
  */
 int store_save(struct store *store, rel_time now, void **image, size_t *nimage);
+/* How long an image may be, of a store whose limit has not been raised. */
+size_t store_image_bytes(uint64_t memory_limit);
 /*
  * The clock that an image's times are of: Unix time at its second 0, and where it stood. False: the
  * image is damaged.
@@ -262,13 +265,15 @@ uint64_t item_cas(const struct store_local *local, const struct mc_item *item);
  * the item. get: it was counted as one, and becomes a miss if nothing comes. NULL: no memory,
  * counted; the hold stays with the caller.
  */
-struct mc_item *store_load(struct store_local *local, struct mc_item *item, bool get);
+struct mc_item *store_load(struct store_local *local, struct mc_item *item, bool get, rel_time now);
 /* Whether `copy` is one, of this item. */
 bool store_load_shares(const struct mc_item *copy, const struct mc_item *item);
 /* Reads the value at once if that needs no waiting; else `wait` is told when it has ended. */
 void store_load_start(struct store_local *local, struct mc_item *copy, struct countdown *wait);
 /* Whether the value has come. False: the key no longer has it. May be asked again. */
 bool store_load_end(struct store_local *local, struct mc_item *copy, rel_time now);
+/* So many values are not to be shown after all; they count as if they had been. */
+void store_load_abort(struct store_local *local, size_t n);
 
 /* --- writing ------------------------------------------------------------ */
 
@@ -551,7 +556,7 @@ struct store_flash_rules {
     uint32_t recache_rate;            /* every so many reads one goes back to memory; 0: none */
     uint32_t compact_under;           /* free pages */
     uint32_t drop_under;              /* free pages; cold values are then not moved but dropped */
-    double max_frag;                  /* part of a page that may be holes */
+    double max_frag;                  /* of a page in use, below which it is compacted: flash.h */
     double free_ratio;                /* part of the memory to keep free for what comes */
     bool drop_unread;                 /* moving: what was not read since is dropped */
     uint32_t free_chunks[MC_CLASSES]; /* to keep free in a class instead; 0: by the ratio */

@@ -13,7 +13,6 @@
 #define BYTES_7F 0x7f7f7f7f7f7f7f7full
 
 enum {
-    MAX_LINES = MC_OVERFLOW_TABLE * (1u << 14),
     MAX_STRIPES = 8192,
     COUNT_BATCH = 32, /* items pending in a counter before they go to the total */
     SPLITS = 2,       /* lines that one insertion splits at most */
@@ -23,8 +22,6 @@ enum {
     MAIN_AHEAD_MOST = 32,
     SPARE_AHEAD_MOST = 8,
 };
-
-_Static_assert(MC_TABLE_LINES == 1 << 14, "MAX_LINES is a product of the layout's sizes");
 
 /* --- the lines of a key ------------------------------------------------- */
 
@@ -132,9 +129,9 @@ static int map_lines(struct table *table, uint32_t *nmapped, uint32_t first, str
 
     lock_take(&table->mapping, LOCK_MAPPING);
     for (uint32_t n = *nmapped; n < wanted && !error; n++) {
-        error = n == MC_OVERFLOW_TABLE ? -ENOSPC
-                                       : table->provider->table(table->provider, first + n,
-                                                                &lines[(size_t)n * MC_TABLE_LINES]);
+        error = n == table->nmost ? -ENOSPC
+                                  : table->provider->table(table->provider, first + n,
+                                                           &lines[(size_t)n * MC_TABLE_LINES]);
         /* Release: whoever sees the number may use the lines. */
         if (!error)
             __atomic_store_n(nmapped, n + 1, __ATOMIC_RELEASE);
@@ -251,6 +248,16 @@ static int map_start(struct table *table, uint32_t nlines)
     return error ? error : map_spare(table, 1);
 }
 
+/* A quarter of the items' address space holds the lines of the smallest ones twice. */
+static uint32_t most_segments(const struct heap *heap, uint32_t nlines)
+{
+    uint64_t most = (uint64_t)heap->max_segments * (MC_SEGMENT_BYTES / MC_TABLE_BYTES) / 4;
+
+    if (most < segments_of(nlines))
+        most = segments_of(nlines);
+    return most < MC_OVERFLOW_TABLE ? (uint32_t)most : MC_OVERFLOW_TABLE;
+}
+
 /* Each line is written at the start: better to say so than to be killed for it. */
 static bool fits_memory(uint64_t bytes)
 {
@@ -269,7 +276,8 @@ int table_init(struct table *table, struct heap *heap, struct provider *provider
     memset(table, 0, sizeof(*table));
     if (!fits_memory((uint64_t)nlines * sizeof(struct mc_line)))
         return -ENOMEM;
-    table->nreservation = (size_t)MC_MAX_TABLES * MC_TABLE_BYTES;
+    table->nmost = most_segments(heap, nlines);
+    table->nreservation = (size_t)table->nmost * 2 * MC_TABLE_BYTES;
     table->reservation = mmap(NULL, table->nreservation, PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (table->reservation == MAP_FAILED) {
@@ -282,7 +290,7 @@ int table_init(struct table *table, struct heap *heap, struct provider *provider
     memset(table->stripes, 0, nstripes * sizeof(*table->stripes));
     table->stripe_mask = nstripes - 1;
     table->lines = table->reservation;
-    table->overflow = table->lines + (size_t)MC_OVERFLOW_TABLE * MC_TABLE_LINES;
+    table->overflow = table->lines + (size_t)table->nmost * MC_TABLE_LINES;
     table->spare_next = 1;
     table->heap = heap;
     table->provider = provider;
@@ -430,12 +438,21 @@ bool table_take_touch(const struct table_spot *spot)
     return touched;
 }
 
-void table_sweep(struct table *table, uint32_t index, table_visit *visit, void *context)
+struct mc_line *table_head(const struct table *table, uint64_t hash)
 {
-    struct lock *stripe = &table->stripes[index & table->stripe_mask];
-    struct table_spot spot = {.head = &table->lines[index], .line = &table->lines[index]};
+    return head_of(table, hash);
+}
 
-    lock_take(stripe, LOCK_STRIPE);
+struct mc_line *table_line(const struct table *table, uint32_t index, struct lock **stripe)
+{
+    *stripe = &table->stripes[index & table->stripe_mask];
+    return &table->lines[index];
+}
+
+void table_visit_chain(struct table *table, struct mc_line *head, table_visit *visit, void *context)
+{
+    struct table_spot spot = {.head = head, .line = head};
+
     while (spot.line) {
         for (spot.slot = 0; spot.slot < MC_SLOTS; spot.slot++) {
             struct mc_item *item = heap_at(table->heap, spot.line->refs[spot.slot]);
@@ -449,7 +466,13 @@ void table_sweep(struct table *table, uint32_t index, table_visit *visit, void *
         }
         spot.line = next_line(table, spot.line);
     }
-    lock_release(stripe, LOCK_STRIPE);
+}
+
+void table_set_swept(struct mc_line *head, uint32_t epoch)
+{
+    table_begin(head);
+    __atomic_store_n(&head->swept, epoch, __ATOMIC_RELAXED);
+    table_end(head);
 }
 
 /* --- walks ---------------------------------------------------------------- */
@@ -615,6 +638,7 @@ static bool split(struct table *table, uint32_t from, uint32_t index, uint32_t m
     if (!make_room(table, new, count_moving(table, old, bit)))
         return false;
     new->mask = mask;
+    new->swept = old->swept;
     table_begin(old);
     for (; !cursor_at_end(&at); cursor_step(table, &at)) {
         bool moves;
@@ -673,7 +697,7 @@ bool table_crowded(const struct table *table)
 {
     uint32_t nlines = table_nlines(table);
 
-    return table->expand && nlines < MAX_LINES &&
+    return table->expand && nlines < table->nmost * (uint32_t)MC_TABLE_LINES &&
            __atomic_load_n(&table->nitems, __ATOMIC_RELAXED) > (int64_t)TABLE_LOAD * nlines &&
            !__atomic_load_n(&table->growth_failed, __ATOMIC_RELAXED);
 }
@@ -719,7 +743,7 @@ int table_supply(struct table *table)
     lock_release(&table->memory, LOCK_MEMORY);
     nmain = ahead(nmain, MAIN_AHEAD, MAIN_AHEAD_MOST);
     if (table->expand)
-        error = map_main(table, nmain < MC_OVERFLOW_TABLE ? nmain : MC_OVERFLOW_TABLE);
+        error = map_main(table, nmain < table->nmost ? nmain : table->nmost);
     if (!error)
         error = map_spare(table, ahead(nspare, 1, SPARE_AHEAD_MOST));
     set_exhausted(table, error != 0);

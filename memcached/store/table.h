@@ -53,6 +53,7 @@ struct table {
 
     struct lock mapping; /* for what the provider does; nmain and nspare are atomic to read */
     struct provider *provider;
+    uint32_t nmost;              /* segments of either that there is address space for */
     uint32_t nmain;              /* segments of lines */
     uint32_t nspare;             /* segments of overflow lines */
     bool exhausted;              /* the provider has no more of either for now (racy hint) */
@@ -123,8 +124,14 @@ uint64_t table_bytes(struct table *table);
 /* Returns whether it removed the item, by table_remove. */
 typedef bool table_visit(void *context, struct mc_item *item, uint64_t hash,
                          const struct table_spot *spot);
-/* Shows each item of line `index` to `visit`. Takes the stripe itself. */
-void table_sweep(struct table *table, uint32_t index, table_visit *visit, void *context);
+/* The line of a hash, and that of a number with its stripe. */
+struct mc_line *table_head(const struct table *table, uint64_t hash);
+struct mc_line *table_line(const struct table *table, uint32_t index, struct lock **stripe);
+/* Shows each item of a chain to `visit`. */
+void table_visit_chain(struct table *table, struct mc_line *head, table_visit *visit,
+                       void *context);
+/* The chain has nothing that is of an earlier epoch. */
+void table_set_swept(struct mc_line *head, uint32_t epoch);
 
 /* Who walks over the table. Both functions are called under a stripe. */
 struct table_walker {

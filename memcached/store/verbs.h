@@ -22,7 +22,7 @@ struct key {
     struct lock *stripe;
     struct table_spot spot; /* of found */
     struct mc_item *found;  /* what the table has, dead or alive; NULL: nothing */
-    uint8_t epoch;          /* read once: see flush.h */
+    uint32_t epoch;         /* read once: see flush.h */
     bool live;
 };
 
@@ -30,9 +30,6 @@ struct key {
 void key_open(struct store *store, struct slice name, rel_time now, struct key *key);
 /* The same; what is dead is removed and counted, and what is alive may be held once more. */
 void key_open_live(struct store_local *local, struct slice name, rel_time now, struct key *key);
-/* The same as key_open; the value is brought to memory. Not STORE_DONE: the key is not open. */
-enum store_result key_open_whole(struct store_local *local, struct slice name, rel_time now,
-                                 struct key *key);
 /* May let the table grow. */
 void key_close(struct store *store, struct key *key);
 /* For verbs that add no item. */
@@ -70,7 +67,7 @@ void verb_set_expiry(struct mc_item *item, const struct table_spot *spot, rel_ti
  * caller. The item's hold becomes the table's. Under the stripe.
  */
 void verb_swap(struct store *store, struct mc_item *item, struct mc_item *old,
-               const struct table_spot *spot, uint8_t epoch, rel_time now);
+               const struct table_spot *spot, uint32_t epoch, rel_time now);
 
 /* Adds up counters; `from` may be changing. */
 void stats_add(struct local_counts *sum, const struct local_counts *from);

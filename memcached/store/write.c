@@ -13,25 +13,12 @@ void key_open(struct store *store, struct slice name, rel_time now, struct key *
     lock_take(key->stripe, LOCK_STRIPE);
     key->epoch = flush_epoch(store);
     key->found = table_find(&store->table, key->hash, name, &key->spot);
+    if (key->found && flush_is_behind(key->spot.head, key->epoch)) {
+        flush_clean(store, key->spot.head, key->epoch, now);
+        key->found = NULL;
+    }
     key->live = key->found && !flush_is_dead(key->found, key->epoch, now) &&
                 !external_is_lost(store, key->found);
-}
-
-enum store_result key_open_whole(struct store_local *local, struct slice name, rel_time now,
-                                 struct key *key)
-{
-    enum store_result result;
-
-    for (;;) {
-        key_open(local->store, name, now, key);
-        if (!key->live || !item_is_external(key->found))
-            return STORE_DONE;
-        verb_hold(key->found);
-        key_close(local->store, key);
-        result = external_recall(local, key->found, now);
-        if (result != STORE_DONE)
-            return result;
-    }
 }
 
 void key_close(struct store *store, struct key *key)
@@ -64,7 +51,7 @@ static enum lru_segment first_segment(const struct store *store, const struct mc
 }
 
 /* Makes an item ready to be reached. */
-static void stamp(const struct store *store, struct mc_item *item, uint8_t epoch, rel_time now)
+static void stamp(const struct store *store, struct mc_item *item, uint32_t epoch, rel_time now)
 {
     item->epoch = flush_new_epoch(store, epoch, now);
     item_set_time(item, now);
@@ -88,7 +75,7 @@ static void swap_lru(struct store *store, struct mc_item *item, struct mc_item *
 }
 
 void verb_swap(struct store *store, struct mc_item *item, struct mc_item *old,
-               const struct table_spot *spot, uint8_t epoch, rel_time now)
+               const struct table_spot *spot, uint32_t epoch, rel_time now)
 {
     stamp(store, item, epoch, now);
     table_replace(&store->table, spot, heap_ref(&store->heap, item));
@@ -111,7 +98,10 @@ bool key_link(struct store_local *local, struct key *key, struct mc_item *item, 
         verb_swap(store, item, *old, &key->spot, key->epoch, now);
     } else {
         struct lru *lru = &store->lrus[lru_class_of(item)];
+        struct mc_line *head = table_head(&store->table, key->hash);
 
+        if (flush_is_behind(head, key->epoch))
+            flush_clean(store, head, key->epoch, now);
         stamp(store, item, key->epoch, now);
         if (!table_insert(&store->table, key->hash, heap_ref(&store->heap, item))) {
             item_clear_flags(item, MC_ITEM_LINKED);
@@ -164,12 +154,13 @@ static enum store_result judge_cas(struct store_local *local, const struct mc_it
     return STORE_DONE;
 }
 
-/* What is joined to is compared without being counted. */
+/* What is joined to is compared without being counted. A value on flash is not read for it. */
 static enum store_result judge_join(const struct store *store, const struct mc_item *old,
                                     uint64_t cas)
 {
-    return cas != 0 && store->config.cas && verb_cas_differs(store, old, cas) ? STORE_EXISTS
-                                                                              : STORE_DONE;
+    if (cas != 0 && store->config.cas && verb_cas_differs(store, old, cas))
+        return STORE_EXISTS;
+    return item_is_external(old) ? STORE_NOT_STORED : STORE_DONE;
 }
 
 /* Whether a mode may store, from what there is. */
@@ -232,15 +223,7 @@ static enum store_result commit(struct store_local *local, struct mc_item *item,
     enum store_result result;
     struct key key;
 
-    if (joins) {
-        result = key_open_whole(local, item_key(item), now, &key);
-        if (result != STORE_DONE) {
-            item_put(store, item);
-            return result;
-        }
-    } else {
-        key_open(store, item_key(item), now, &key);
-    }
+    key_open(store, item_key(item), now, &key);
     result = judge_mode(local, &key, terms);
     if (result == STORE_DONE && joins)
         stored = join(store, key.found, item, append, now, &result);
@@ -401,13 +384,14 @@ static enum store_result change_number(struct store_local *local, struct key *ke
     struct store *store = local->store;
     struct mc_item *found = key->found, *item;
     struct store_class_counts *class = &local->counts.counts.classes[lru_class_of(found)];
-    struct slice text = {item_piece(store, found, 0).ptr, item_length(store, found)};
     rel_time expiry = delta->touch ? delta->new_expiry : found->exptime;
     enum store_result result;
+    struct slice text;
     uint64_t number;
 
-    if (found->flags & MC_ITEM_CHUNKED || text.len == 0)
+    if (found->flags & ITEM_COMPOUND || item_length(store, found) == 0)
         return STORE_NON_NUMERIC;
+    text = (struct slice){item_piece(store, found, 0).ptr, item_length(store, found)};
     if (delta->cas != 0 && verb_cas_differs(store, found, delta->cas))
         return STORE_EXISTS;
     if (!read_number(text, &number))
@@ -462,9 +446,7 @@ enum store_result store_count(struct store_local *local, struct slice name,
     struct key key;
 
     do {
-        result = key_open_whole(local, name, now, &key);
-        if (result != STORE_DONE)
-            return result;
+        key_open(local->store, name, now, &key);
         result = key.live ? change_number(local, &key, delta, now, &number, &old) : STORE_MISS;
         remove_dead(local->store, &key);
         key_close(local->store, &key);

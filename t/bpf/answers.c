@@ -241,6 +241,28 @@ static void test_most_keys(struct lab *lab, enum loader_program program)
        names[program]);
 }
 
+/* Misses by each way: by the shortest, with several keys, behind a full line, of another verb. */
+static void test_size(struct lab *lab)
+{
+    static const char *const requests[] = {"get a-key-of-sixteen\r\n", "get none none none\r\n",
+                                           "gets a-key-of-sixteen\r\n",
+                                           "mg a-key-of-sixteen v\r\n"};
+    struct frame frame, out;
+    bool right = true;
+    size_t i, again;
+
+    for (again = 0; again < 2; again++) {
+        lab_clear(lab);
+        for (i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+            if (again) /* a line of the key's that is full, and one behind it */
+                lab_line(lab, lab_hash(lab, "a-key-of-sixteen", 16))->next = 1;
+            frame_request(&frame, requests[i], strlen(requests[i]));
+            right &= lab_run(lab, LOADER_XDP, &frame, &out) == 3 && out.n == frame.n;
+        }
+    }
+    ok(right, "XDP: a miss takes nothing from a small frame");
+}
+
 static void test_padding(struct lab *lab, enum loader_program program)
 {
     struct frame request;
@@ -406,6 +428,8 @@ static void test_shape(struct lab *lab, enum loader_program program)
     test_mtu(lab, program);
     test_most_keys(lab, program);
     test_padding(lab, program);
+    if (program == LOADER_XDP && !lab->shape.v6 && !lab->shape.ntags)
+        test_size(lab);
 }
 
 static void test_program(struct lab *lab, enum loader_program program)

@@ -12,7 +12,7 @@
 #include "t/bpf/chain_lab.h"
 #include "t/lib/tap.h"
 
-enum { VERSION = 1 << 16, SECOND = 1000000000 };
+enum { SECOND = 1000000000 };
 
 #define TEXT(text) text, sizeof(text) - 1
 
@@ -62,7 +62,7 @@ static bool misses_k(struct chain_lab *chain, enum chain_count miss)
 static void gate_enter(struct chain_gate *gate, uint64_t until)
 {
     gate->until = until;
-    __atomic_fetch_add(&gate->word, VERSION + 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&gate->word, CHAIN_VERSION + 1, __ATOMIC_SEQ_CST);
 }
 
 static void gate_leave(struct chain_gate *gate)
@@ -278,6 +278,7 @@ static void test_dropped(void)
     chain_complete(&options);
     chain_settings(&options, (uint64_t)tick.tv_nsec, &settings);
     settings.nasks = 64;
+    settings.any_socket = 1;
     chain_lab_open(&chain, &settings, NULL);
     get_k(&frame, 1);
     ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY), "a server drops requests");
@@ -314,6 +315,44 @@ static void test_one_place(void)
     ok(chain_misses(&chain, &b, CHAIN_MISS_EMPTY) &&
            chain_replies(&chain, &a, REPLY, CHAIN_FILL_WRITING),
        "and as long as that may be in flight a third does so too");
+    chain_lab_close(&chain);
+}
+
+/* BPF_PROG_TEST_RUN's packets leave from a socket of no protocol and no port. */
+static void test_senders(void)
+{
+    struct chain_settings settings = chain_lab_settings;
+    struct chain_lab chain;
+    struct frame frame;
+
+    settings.any_socket = 0;
+    chain_lab_open(&chain, &settings, NULL);
+    get_k(&frame, 1);
+    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) &&
+           chain_replies(&chain, &frame, REPLY, CHAIN_FOREIGN) &&
+           misses_k(&chain, CHAIN_MISS_EMPTY),
+       "a reply that no socket of the server's sent is not kept");
+    chain_lab_close(&chain);
+}
+
+/* What is noted of a request is the earliest of all that share its place: whose it is as well. */
+static void test_nobodys_replies(void)
+{
+    struct chain_settings settings = chain_lab_settings;
+    struct frame a, b, other;
+    struct chain_lab chain;
+
+    settings.nasks = 1;
+    chain_lab_open(&chain, &settings, NULL);
+    get_k(&a, 1);
+    get_k(&b, 2);
+    get_k(&other, 3);
+    ok(chain_misses(&chain, &a, CHAIN_MISS_EMPTY) && chain_misses(&chain, &b, CHAIN_MISS_EMPTY) &&
+           chain_replies(&chain, &other, REPLY, CHAIN_FILL_NOT_ASKED),
+       "a reply to nobody is not kept because others share its place");
+    ok(chain_replies(&chain, &a, REPLY, CHAIN_FILLS) &&
+           chain_replies(&chain, &b, REPLY, CHAIN_FILLS),
+       "theirs are");
     chain_lab_close(&chain);
 }
 
@@ -436,6 +475,8 @@ int main(void)
     test_rotation(&chain);
     test_dropped();
     test_one_place();
+    test_nobodys_replies();
+    test_senders();
     test_forms(&chain);
     test_datagrams(&chain);
     test_limits();

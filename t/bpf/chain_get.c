@@ -454,11 +454,11 @@ static void test_not_ours(struct chain_lab *chain)
     frame.bytes[35] = 53;
     ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_SOURCE),
        "from a port where a service answers: passed");
-    chain->lab.control->lease_ns = 1;
+    chain->lab.control->lease = mc_lease(1, 0);
     frame_request(&frame, TEXT("get k\r\n"));
     ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_STOPPED),
        "when who loaded the chain is gone or stands still: passed");
-    chain->lab.control->lease_ns = UINT64_MAX;
+    chain->lab.control->lease = MC_LEASE_EVER;
     ok(chain_answers(chain, "get k\r\n", TEXT("VALUE k 0 1\r\nv\r\nEND\r\n")), "else answered");
 }
 

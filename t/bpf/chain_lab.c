@@ -17,15 +17,16 @@
 enum { HOUR = 3600, TICKS = 1000, ENTRIES = 1024 };
 
 const struct chain_settings chain_lab_settings = {.entries = ENTRIES,
-                                                  .nmedium = 256,
-                                                  .nlarge = 64,
+                                                  .nmedium = ENTRIES,
+                                                  .nlarge = ENTRIES,
                                                   .nasks = 64,
                                                   .nconnections = 64,
                                                   .key_max = CHAIN_KEY_MAX,
                                                   .value_max = CHAIN_VALUE_MAX,
                                                   .max_age = HOUR * TICKS,
                                                   .settle = 1000000000,
-                                                  .ask = CHAIN_ASK_NS};
+                                                  .ask = CHAIN_ASK_NS,
+                                                  .any_socket = 1};
 
 int chain_lab_map(struct chain_lab *chain, const char *name)
 {

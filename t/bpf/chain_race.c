@@ -24,7 +24,6 @@ enum {
     LEAST = 1000, /* fills */
     WRITES = 30,  /* at least */
     UNIT = 8,     /* bytes, of which a value is made */
-    VERSION = 1 << 16,
 };
 
 struct race {
@@ -178,7 +177,7 @@ static void write_key(struct race *race, unsigned int key)
     uint32_t version;
 
     __atomic_store_n(&gate->until, UINT64_MAX, __ATOMIC_SEQ_CST);
-    __atomic_fetch_add(&gate->word, VERSION + 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&gate->word, CHAIN_VERSION + 1, __ATOMIC_SEQ_CST);
     version = atomic_fetch_add(&race->now[key], 1) + 1;
     __atomic_store_n(&gate->done, chain_lab_now(), __ATOMIC_SEQ_CST);
     __atomic_fetch_sub(&gate->word, 1, __ATOMIC_SEQ_CST);

@@ -13,7 +13,7 @@
 
 #define SETTLE 60000000000u
 
-enum { COMMANDS = 40, STREAM_MAX = 16384, KEYS = 6, STEPS = 300, VERSION = 1 << 16 };
+enum { COMMANDS = 40, STREAM_MAX = 16384, KEYS = 6, STEPS = 300 };
 
 struct command {
     size_t end; /* in the stream */
@@ -237,7 +237,7 @@ static void time_passes(struct run *run)
     for (i = 0; i <= KEYS; i++) {
         snprintf(key, sizeof(key), "key%d", i);
         gate = i < KEYS ? watch_gate(run->watch, key) : run->watch->all;
-        gate->word = (gate->word & ~(uint64_t)(VERSION - 1)) + VERSION;
+        gate->word = (gate->word & ~(CHAIN_GENERATION - 1)) + CHAIN_GENERATION;
         gate->done = watch_now();
     }
 }

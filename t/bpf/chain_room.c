@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What only attached programs can show of the chain: a local socket's frames have little room, so
- * a long reply is TC's to send; and it leaves by an interface whose egress is watched.
+ * a long reply is TC's to send; and it leaves by an interface whose egress is watched. The client's
+ * packets have no checksum: one that is left to hardware would be TC's as well.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -150,6 +151,7 @@ int main(void)
     self_publish(talk.chain.lab.control, &self);
     talk.server = lab_socket(LAB_PORT);
     talk.client = lab_socket(0);
+    setsockopt(talk.client, SOL_SOCKET, SO_NO_CHECK, &(int){1}, sizeof(int));
     loader_link_init(&talk.link, LO);
     attach(&talk, "tx_filter", BPF_TC_EGRESS);
     attach(&talk, "answer_large", BPF_TC_INGRESS);

@@ -248,7 +248,14 @@ static void test_unknown(struct watch *watch)
     talk.port--;
     watch_mark(watch);
     talk_in(&talk, talk.in - 1, 0, SYN, "delete a\r\n", 10);
-    all_is(watch, GATE_TIMED, "data with the first segment");
+    talk_out(&talk, talk.out - 1, talk.in, SYN | ACK, NULL, 0);
+    all_is(watch, GATE_UNTOUCHED, "data with the first segment, which the server does not take");
+
+    talk.port--;
+    watch_mark(watch);
+    talk_in(&talk, talk.in - 1, 0, SYN, "delete a\r\n", 10);
+    talk_out(&talk, talk.out - 1, talk.in + 10, SYN | ACK, NULL, 0);
+    all_is(watch, GATE_TIMED, "data with the first segment, which it takes");
 
     talk.port--;
     watch_mark(watch);
@@ -559,6 +566,12 @@ static void test_slow(struct watch *watch)
     check(watch, "k", GATE_LEFT, "its reply");
 }
 
+/* A gate's word when a fill has given up what is in flight. */
+static uint64_t given_up(uint64_t word)
+{
+    return (word & ~(CHAIN_GENERATION - 1)) + CHAIN_GENERATION;
+}
+
 /* A reply that leaves when its write was given up. */
 static void test_given_up(struct watch *watch)
 {
@@ -569,8 +582,7 @@ static void test_given_up(struct watch *watch)
     begin(&talk, watch);
     SAY(&talk, "delete a\r\n");
     gate = watch_gate(watch, "a");
-    /* As a fill does. */
-    word = gate->word = (gate->word | (CHAIN_VERSION - 1)) + 1;
+    word = gate->word = given_up(gate->word);
     ANSWER(&talk, "DELETED\r\n");
     ok(gate->word == word + CHAIN_VERSION,
        "what was filled after a write was given up is not valid behind its reply");
@@ -579,6 +591,24 @@ static void test_given_up(struct watch *watch)
     word = gate->word;
     ANSWER(&talk, "DELETED\r\n");
     ok(gate->word == word + CHAIN_VERSION - 1, "nor is anything behind any other");
+}
+
+/* The same while another write, which came after that, is in flight. */
+static void test_late_writer(struct watch *watch)
+{
+    struct talk late, other;
+    struct chain_gate *gate;
+
+    begin(&late, watch);
+    talk_open(&other, watch, &plain);
+    SAY(&late, "delete a\r\n");
+    gate = watch_gate(watch, "a");
+    gate->word = given_up(gate->word);
+    SAY(&other, "delete a\r\n");
+    ANSWER(&late, "DELETED\r\n");
+    check(watch, "a", GATE_ENTERED, "the late reply to one write leaves another in flight");
+    ANSWER(&other, "DELETED\r\n");
+    check(watch, "a", GATE_LEFT, "whose own reply ends it");
 }
 
 /* What the server gets later than a write is given, though it came before. */
@@ -619,6 +649,33 @@ static void test_late(struct watch *watch)
     ok(watch->all->done > now, "what is open and was not kept closes everything");
 }
 
+/* Writes that a connection cannot keep, and whose replies leave when their gates are open again. */
+static void test_late_surplus(struct watch *watch)
+{
+    struct chain_gate *gate;
+    struct talk talk;
+    uint64_t word;
+    int i;
+
+    begin(&talk, watch);
+    for (i = 0; i <= CHAIN_WRITES; i++)
+        SAY(&talk, "delete a\r\n");
+    SAY(&talk, "delete b\r\n");
+    SAY(&talk, "get c\r\n");
+    gate = watch_gate(watch, "b");
+    ok(gate->done > watch_now(), "the gate of a write that was not kept is closed for a time");
+    settle(watch_now());
+    for (i = 0; i <= CHAIN_WRITES; i++)
+        ANSWER(&talk, "DELETED\r\n");
+    word = watch->all->word;
+    ANSWER(&talk, "DELETED\r\n");
+    ok(watch->all->word != word && watch->all->done >= gate->done,
+       "what was filled since then is not valid behind its reply");
+    word = watch->all->word;
+    ANSWER(&talk, "END\r\n");
+    ok(watch->all->word == word, "a later reply changes nothing");
+}
+
 int main(void)
 {
     struct watch watch;
@@ -642,7 +699,9 @@ int main(void)
     test_settled(&watch);
     test_slow(&watch);
     test_given_up(&watch);
+    test_late_writer(&watch);
     test_late(&watch);
+    test_late_surplus(&watch);
     watch_close(&watch);
     return done();
 }

@@ -234,6 +234,7 @@ static void test_many_writes(struct watch *watch)
     ok(n == CHAIN_WRITES, "the others end with their replies (%d)", n);
     for (i = 0; i < CHAIN_WRITES; i++)
         ANSWER(&talk, "1\r\n");
+    check(watch, NULL, GATE_UNTOUCHED, "all the while");
     SAY(&talk, "delete again\r\n");
     check(watch, "again", GATE_ENTERED, "then there is room again");
     ANSWER(&talk, "DELETED\r\n");

@@ -123,34 +123,66 @@ struct packet {
     const char *name;
     enum gate_is all;
     size_t n;
-    unsigned char ip[48]; /* from the IP header on; an IPv6 one begins with 6 */
+    unsigned char ip[56]; /* from the IP header on; an IPv6 one begins with 6 */
 };
 
 static const struct packet packets[] = {
-    {"a first fragment of TCP", GATE_TIMED, 24, {0x45, 0, 0, 24, 0,    1,    0x20, 0,
-                                                 64,   6, 0, 0,  10,   0,    0,    2,
-                                                 10,   0, 0, 1,  0x9c, 0x40, 0,    80}},
-    {"a later fragment of UDP", GATE_TIMED, 24, {0x45, 0, 0, 24, 0,  1, 0, 5, 64,  17,  0,   0,
-                                                 10,   0, 0, 2,  10, 0, 0, 1, 'd', 'e', 'l', 'e'}},
+    {"a first fragment to another port",
+     GATE_UNTOUCHED,
+     24,
+     {0x45, 0, 0, 24, 0, 1, 0x20, 0, 64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 0x9c, 0x40, 0, 80}},
+    {"what follows it", GATE_UNTOUCHED, 24, {0x45, 0, 0, 24, 0,  1, 0, 5, 64,  6,   0,   0,
+                                             10,   0, 0, 2,  10, 0, 0, 1, 'd', 'e', 'l', 'e'}},
+    {"a later fragment of which nothing is known",
+     GATE_UNTOUCHED,
+     24,
+     {0x45, 0, 0, 24, 0, 2, 0, 5, 64, 17, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 'd', 'e', 'l', 'e'}},
+    {"the first one, to our port", GATE_TIMED, 24, {0x45, 0,  0, 24, 0,    2,    0x20, 0,
+                                                    64,   17, 0, 0,  10,   0,    0,    2,
+                                                    10,   0,  0, 1,  0x9c, 0x40, 0x2c, 0x2f}},
+    {"a later one, behind that", GATE_TIMED, 24, {0x45, 0, 0, 24, 0,  2, 0, 5, 64,  17,  0,   0,
+                                                  10,   0, 0, 2,  10, 0, 0, 1, 'd', 'e', 'l', 'e'}},
+    {"a later one of another sender", GATE_UNTOUCHED, 24, {0x45, 0,  0, 24, 0,   2,   0,   5,
+                                                           64,   17, 0, 0,  10,  0,   0,   3,
+                                                           10,   0,  0, 1,  'd', 'e', 'l', 'e'}},
     {"a fragment of ICMP", GATE_UNTOUCHED, 24, {0x45, 0, 0, 24, 0,  1, 0, 5, 64, 1, 0, 0,
                                                 10,   0, 0, 2,  10, 0, 0, 1, 8,  0, 0, 0}},
-    {"an IP header that is too short", GATE_TIMED, 24, {0x41, 0, 0, 24, 0,    1,    0,    0,
-                                                        64,   6, 0, 0,  10,   0,    0,    2,
-                                                        10,   0, 0, 1,  0x9c, 0x40, 0x2c, 0x2f}},
+    {"an IP header that is too short",
+     GATE_UNTOUCHED,
+     24,
+     {0x41, 0, 0, 24, 0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 0x9c, 0x40, 0x2c, 0x2f}},
     {"UDP to another port", GATE_UNTOUCHED, 32, {0x45, 0, 0, 32, 0,  1, 0, 0, 64,   17,   0, 0,
                                                  10,   0, 0, 2,  10, 0, 0, 1, 0x9c, 0x40, 0, 53}},
     {"a TCP header that is cut off", GATE_TIMED, 32, {0x45, 0, 0, 32, 0,    1,    0,    0,
                                                       64,   6, 0, 0,  10,   0,    0,    2,
                                                       10,   0, 0, 1,  0x9c, 0x40, 0x2c, 0x2f}},
-    {"an IPv6 fragment",
-     GATE_TIMED,
+    {"an IPv6 extension header that is cut off",
+     GATE_UNTOUCHED,
+     44,
+     {0x60, 0, 0, 0, 0, 4, 60, 64, [8] = 0xfd, [24] = 0xfd, [40] = 17}},
+    {"a later IPv6 fragment of which nothing is known",
+     GATE_UNTOUCHED,
      48,
      {0x60, 0, 0, 0, 0, 8, 44, 64, [8] = 0xfd, [24] = 0xfd, [40] = 6, 0, 0, 9, 0, 0, 0, 1}},
+    {"the first one, to another port",
+     GATE_UNTOUCHED,
+     56,
+     {0x60, 0, 0, 0, 0, 16, 44, 64,   [8] = 0xfd, [24] = 0xfd, [40] = 6,
+      0,    0, 1, 0, 0, 0,  1,  0x9c, 0x40,       0,           80}},
+    {"the first one, to our port",
+     GATE_TIMED,
+     56,
+     {0x60, 0, 0, 0, 0, 16, 44, 64,   [8] = 0xfd, [24] = 0xfd, [40] = 6,
+      0,    0, 1, 0, 0, 0,  2,  0x9c, 0x40,       0x2c,        0x2f}},
+    {"a later one, behind that",
+     GATE_TIMED,
+     48,
+     {0x60, 0, 0, 0, 0, 8, 44, 64, [8] = 0xfd, [24] = 0xfd, [40] = 6, 0, 0, 9, 0, 0, 0, 2}},
 };
 
 static void test_packets(struct watch *watch)
 {
-    unsigned char frame[14 + 48] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2};
+    unsigned char frame[14 + 56] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2};
     const struct packet *packet;
     size_t i;
 

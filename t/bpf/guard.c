@@ -18,15 +18,16 @@
 static const char *const names[] = {"XDP", "TC"};
 static const char hit_reply[] = "VALUE hit 0 5\r\nvalue\r\nEND\r\n";
 
-static const char server6[] = "2001:db8:77::1";
+static const char server6[] = "fd77::1", public6[] = "2001:db8:77::1", public4[] = "198.51.100.1";
 
-/* A server on an address of each family. */
+/* A server on a private address of each family, and on a public one. */
 static void open_lab(struct lab *lab, const struct loader_guard *guard)
 {
-    struct mc_self self = {.n4 = 1, .v4 = {htonl(LAB_SERVER)}, .n6 = 1};
+    struct mc_self self = {.n4 = 2, .v4 = {htonl(LAB_SERVER), inet_addr(public4)}, .n6 = 2};
 
     lab_open_guarded(lab, 256, guard);
     inet_pton(AF_INET6, server6, self.v6[0]);
+    inet_pton(AF_INET6, public6, self.v6[1]);
     self_publish(lab->control, &self);
     loader_set_tc(lab->loader, true, false);
     lab_put(lab, "hit", 3, "value", 5);
@@ -70,7 +71,6 @@ static bool from(struct lab *lab, enum loader_program program, uint32_t source, 
 
 /* --- the same over IPv6 ----------------------------------------------------- */
 
-/* The checksum is one that the stack would refuse; the programs only see that there is one. */
 static void request_from6(struct frame *frame, const uint8_t *source, const char *text)
 {
     size_t ntext = strlen(text), nudp = 16 + ntext;
@@ -85,11 +85,12 @@ static void request_from6(struct frame *frame, const uint8_t *source, const char
     inet_pton(AF_INET6, server6, b + 38);
     memcpy(b + 54,
            (uint8_t[]){LAB_CLIENT_PORT >> 8, LAB_CLIENT_PORT & 0xff, LAB_PORT >> 8, LAB_PORT & 0xff,
-                       b[18], b[19], 0xbe, 0xef},
+                       b[18], b[19], 0, 0},
            8);
     memcpy(b + 62, "\x12\x34\0\0\0\1\0\0", 8);
     memcpy(b + 70, text, ntext);
     frame->n = 70 + ntext;
+    frame_sum(frame, FRAME_SUM_WHOLE);
 }
 
 static bool is_answered6(struct lab *lab, enum loader_program program, const uint8_t *source)
@@ -122,9 +123,11 @@ static uint32_t address(const char *text)
 
 static const struct {
     const char *first, *last; /* of a local range; its neighbours are not */
-} local[] = {{"10.0.0.0", "10.255.255.255"},    {"127.0.0.0", "127.255.255.255"},
-             {"172.16.0.0", "172.31.255.255"},  {"192.168.0.0", "192.168.255.255"},
-             {"100.64.0.0", "100.127.255.255"}, {"169.254.0.0", "169.254.255.255"}};
+} local[] = {{"10.0.0.0", "10.255.255.255"},
+             {"127.0.0.0", "127.255.255.255"},
+             {"172.16.0.0", "172.31.255.255"},
+             {"192.168.0.0", "192.168.255.255"},
+             {"100.64.0.0", "100.127.255.255"}};
 
 static const char *const foreign[] = {"1.1.1.1", "8.8.8.8", "192.0.2.7", "203.0.113.9",
                                       "223.255.255.1"};
@@ -164,10 +167,10 @@ static struct prefix prefix_of(const char *text)
     return prefix;
 }
 
-static void test_list_of(struct prefix *prefixes, size_t n,
+static void test_list_of(struct prefix *prefixes, size_t n, bool with_local,
                          void (*test)(struct lab *lab, enum loader_program program))
 {
-    struct guard guard = {.loader = {.allow = MC_ALLOW_LIST}};
+    struct guard guard = {.loader = {.allow = MC_ALLOW_LIST, .local = with_local}};
 
     if (!guard_list(&guard, prefixes, n))
         abort();
@@ -304,8 +307,8 @@ static const struct {
     {"fdff:ffff::1", true, false},
     {"fbff::1", false, false},
     {"fe00::1", false, false},
-    {"fe80::1", true, false},
-    {"febf::1", true, false},
+    {"fe80::1", false, false},
+    {"febf::1", false, false},
     {"fec0::1", false, false},
     {"fe7f::1", false, false},
     {"::1", true, false},
@@ -334,6 +337,61 @@ static void test_local6(struct lab *lab, enum loader_program program)
     for (size_t i = 0; i < sizeof(rows6) / sizeof(rows6[0]); i++)
         right &= from6(lab, program, rows6[i].source, rows6[i].local);
     ok(right, "%s: without allow= local IPv6 sources are answered, and no others", names[program]);
+}
+
+/* The same to a public address of ours: answered or not. */
+static bool to_public4(struct lab *lab, enum loader_program program, const char *source, bool yes)
+{
+    in_addr_t to = inet_addr(public4);
+    struct frame frame;
+
+    request_from(&frame, address(source), "get none\r\n");
+    memcpy(frame.bytes + 30, &to, 4);
+    frame_seal(&frame);
+    return yes ? lab_answers(lab, program, &frame, "END\r\n", 5)
+               : lab_passes(lab, program, &frame, MC_COUNT_PASS_ALLOW);
+}
+
+static bool to_public6(struct lab *lab, enum loader_program program, const char *source, bool yes)
+{
+    struct frame frame, out;
+    uint8_t bytes[16];
+
+    inet_pton(AF_INET6, source, bytes);
+    request_from6(&frame, bytes, "get none\r\n");
+    inet_pton(AF_INET6, public6, frame.bytes + 38);
+    return yes ? lab_run(lab, program, &frame, &out) == (program == LOADER_XDP ? 3u : 7u)
+               : lab_passes(lab, program, &frame, MC_COUNT_PASS_ALLOW);
+}
+
+static void test_public(struct lab *lab, enum loader_program program)
+{
+    bool right = true;
+
+    for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
+        right &= to_public4(lab, program, local[i].first, false);
+    for (size_t i = 0; i < sizeof(rows6) / sizeof(rows6[0]); i++)
+        right &= to_public6(lab, program, rows6[i].source, false);
+    ok(right, "%s: without allow= no source is answered from a public address", names[program]);
+}
+
+/* `local` and one public source. */
+static void test_list_local(struct lab *lab, enum loader_program program)
+{
+    ok(from(lab, program, LAB_CLIENT, true) && from6(lab, program, "fd77::2", true) &&
+           from(lab, program, address("203.0.113.9"), true) &&
+           from(lab, program, address("203.0.113.8"), false),
+       "%s: a list with `local`: private sources and its own are answered", names[program]);
+    ok(to_public4(lab, program, "10.0.0.2", false) && to_public6(lab, program, "fd77::2", false) &&
+           to_public4(lab, program, "203.0.113.9", true),
+       "%s: a list with `local`: from a public address its own alone are", names[program]);
+}
+
+/* 10.0.0.0/8 by itself is not `local`. */
+static void test_list_private(struct lab *lab, enum loader_program program)
+{
+    ok(to_public4(lab, program, "10.0.0.2", true) && to_public4(lab, program, "172.16.0.2", false),
+       "%s: a private prefix on a list is answered from a public address as well", names[program]);
 }
 
 static void test_list6(struct lab *lab, enum loader_program program)
@@ -643,8 +701,8 @@ static void test_once(struct lab *lab, enum loader_program program)
     struct frame frame;
 
     request_from(&frame, LAB_CLIENT, "get a\r\n");
-    ok(lab_answers(lab, program, &frame, "END\r\n", 5),
-       "%s: a miss is never larger than what it answers", names[program]);
+    ok(lab_answers(lab, program, &frame, "END\r\n", 5), "%s: amplification=1: a miss is answered",
+       names[program]);
     request_from(&frame, LAB_CLIENT, "get hit\r\n");
     ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_AMPLIFICATION),
        "%s: amplification=1: a hit that is", names[program]);
@@ -713,12 +771,65 @@ static void test_verbs_once(struct lab *lab, enum loader_program program)
            "%s: %s: and with how much", names[program], verbs[i].name);
 }
 
+/* --- misses ----------------------------------------------------------------------------- */
+
+/* The shortest request of each kind, and one whose key is as long as "Not found". */
+static const struct {
+    const char *name, *text;
+    size_t ntext;
+    int more; /* bytes that a miss has more than its request, 0: none */
+} misses[] = {
+    {"get", "get a\n", 6, 0},
+    {"gets", "gets a\n", 7, 0},
+    {"mg", "mg a v\n", 7, 0},
+    {"a binary Get", "\x80\x00\x00\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0a", 25, 8},
+    {"a binary Get of nine bytes",
+     "\x80\x00\x00\x09\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0\0abcdefghi", 33, 0},
+    {"a binary GetK", "\x80\x0c\x00\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0a", 25, 0},
+};
+enum { MISSES = sizeof(misses) / sizeof(misses[0]) };
+
+/* Of every miss, by its UDP header, how many bytes more than its request it has. */
+static void test_misses(struct lab *lab, enum loader_program program)
+{
+    for (size_t i = 0; i < MISSES; i++) {
+        struct frame frame, out;
+        int more = sizeof(out.bytes);
+
+        frame_request(&frame, misses[i].text, misses[i].ntext);
+        if (lab_run(lab, program, &frame, &out) == (program == LOADER_XDP ? 3u : 7u))
+            more = (out.bytes[38] << 8 | out.bytes[39]) - (frame.bytes[38] << 8 | frame.bytes[39]);
+        else
+            diag("no answer");
+        ok(misses[i].more ? more == misses[i].more : more <= 0,
+           "%s: %s: a miss has at most %d bytes more than its request", names[program],
+           misses[i].name, misses[i].more);
+    }
+}
+
+/* With amplification=1 no miss is larger than its request. */
+static void test_misses_once(struct lab *lab, enum loader_program program)
+{
+    for (size_t i = 0; i < MISSES; i++) {
+        struct frame frame, out;
+
+        frame_request(&frame, misses[i].text, misses[i].ntext);
+        ok(misses[i].more
+               ? lab_passes(lab, program, &frame, MC_COUNT_PASS_AMPLIFICATION)
+               : lab_run(lab, program, &frame, &out) == (program == LOADER_XDP ? 3u : 7u),
+           "%s: amplification=1: a miss of %s is %s", names[program], misses[i].name,
+           misses[i].more ? "left to the server" : "answered");
+    }
+}
+
 /* --- several tests for each load ------------------------------------------------------ */
 
 static void test_default(struct lab *lab, enum loader_program program)
 {
     test_local(lab, program);
     test_local6(lab, program);
+    test_misses(lab, program);
+    test_public(lab, program);
 }
 
 static void test_everybody(struct lab *lab, enum loader_program program)
@@ -743,6 +854,7 @@ static void test_sizes(struct lab *lab, enum loader_program program)
 {
     test_once(lab, program);
     test_verbs_once(lab, program);
+    test_misses_once(lab, program);
 }
 
 int main(void)
@@ -754,10 +866,14 @@ int main(void)
     test_both(&all, test_everybody);
     for (size_t i = 0; i < LISTED; i++)
         prefixes[i] = prefix_of(listed[i]);
-    test_list_of(prefixes, LISTED, test_listed);
+    test_list_of(prefixes, LISTED, false, test_listed);
     prefixes[0] = prefix_of("0.0.0.0/0");
-    test_list_of(prefixes, 1, test_ipv4);
-    test_list_of(prefixes, 0, test_nobody);
+    test_list_of(prefixes, 1, false, test_ipv4);
+    test_list_of(prefixes, 0, false, test_nobody);
+    prefixes[0] = prefix_of("203.0.113.9");
+    test_list_of(prefixes, 1, true, test_list_local);
+    prefixes[0] = prefix_of("10.0.0.0/8");
+    test_list_of(prefixes, 1, false, test_list_private);
     test_many();
     test_both(&(struct loader_guard){.rate = 1, .burst = 20}, test_rates);
     test_two_cpus();

@@ -145,7 +145,7 @@ struct mc_item *lab_lay(struct lab *lab, uint64_t at, const char *key, size_t nk
     item->clsid = 5;
     item->nkey = (uint8_t)nkey;
     item->nmid = (uint8_t)nmiddle;
-    item->epoch = lab->control->epoch;
+    item->epoch = (uint8_t)lab->control->epoch;
     item->nbytes = (uint32_t)(nkey + (size_t)nmiddle + nvalue + 2);
     memcpy((char *)item + MC_ITEM_HEADER, key, nkey);
     memcpy((char *)item + MC_ITEM_HEADER + nkey, middle, (size_t)nmiddle);
@@ -174,6 +174,7 @@ void lab_link(struct lab *lab, uint64_t hash, uint64_t at)
 {
     struct mc_line *line = lab_line(lab, hash);
 
+    line->swept = lab->control->epoch;
     while (!line_put(line, mc_hash_tag(hash), (uint32_t)(at >> REF_SHIFT))) {
         if (!line->next)
             line->next = lab->next_overflow++;
@@ -221,6 +222,67 @@ static unsigned int ip_sum(const uint8_t *header)
     return ~sum & 0xffff;
 }
 
+/* The sum of n bytes in words of network order, the last one padded. */
+static uint32_t words_sum(const uint8_t *bytes, size_t n)
+{
+    uint32_t sum = 0;
+    size_t i;
+
+    for (i = 0; i < n; i++)
+        sum += i % 2 ? bytes[i] : (uint32_t)bytes[i] << 8;
+    return sum;
+}
+
+static unsigned int folded(uint32_t sum)
+{
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
+    return sum;
+}
+
+/* Where a frame's IP header begins, which says what it is; 0: it is no IP. */
+static size_t frame_ip(const struct frame *frame)
+{
+    const uint8_t *b = frame->bytes;
+    size_t at = 12;
+
+    while (at < 20 && ((b[at] == 0x81 && !b[at + 1]) || (b[at] == 0x88 && b[at + 1] == 0xa8)))
+        at += 4;
+    if (b[at] == 0x08 && !b[at + 1] && b[at + 2] == 0x45)
+        return at + 2;
+    return b[at] == 0x86 && b[at + 1] == 0xdd && b[at + 2] == 0x60 ? at + 2 : 0;
+}
+
+bool frame_sum(struct frame *frame, enum frame_sum kind)
+{
+    size_t at = frame_ip(frame), v6 = frame->bytes[at] == 0x60, nudp;
+    uint8_t *ip = frame->bytes + at, *udp = ip + (v6 ? 40 : 20);
+    uint32_t sum;
+
+    if (!at || (size_t)(udp - frame->bytes) + 8 > frame->n)
+        return false;
+    nudp = (size_t)udp[4] << 8 | udp[5];
+    if (nudp < 8 || (size_t)(udp - frame->bytes) + nudp > frame->n)
+        return false;
+    sum = 17 + (uint32_t)nudp + (v6 ? words_sum(ip + 8, 32) : words_sum(ip + 12, 8));
+    if (kind == FRAME_SUM_WHOLE) {
+        put16(udp + 6, 0);
+        sum = ~folded(sum + words_sum(udp, nudp)) & 0xffff;
+        sum = sum ? sum : 0xffff;
+    }
+    put16(udp + 6, kind == FRAME_SUM_NONE ? 0 : folded(sum));
+    return true;
+}
+
+/* Whether there is a checksum of UDP; of IPv6 there is. */
+static bool frame_has_sum(const struct frame *frame)
+{
+    size_t at = frame_ip(frame);
+    const uint8_t *udp = frame->bytes + at + 20;
+
+    return at && (frame->bytes[at] == 0x60 || udp[6] || udp[7]);
+}
+
 void frame_seal(struct frame *frame)
 {
     uint8_t *b = frame->bytes;
@@ -229,6 +291,8 @@ void frame_seal(struct frame *frame)
     put16(b + 38, (unsigned int)frame->n - 34);
     put16(b + 24, 0);
     put16(b + 24, ip_sum(b + 14));
+    if (frame_has_sum(frame))
+        frame_sum(frame, FRAME_SUM_WHOLE);
 }
 
 void frame_request(struct frame *frame, const char *text, size_t ntext)
@@ -273,18 +337,6 @@ void frame_answer(struct frame *frame, const struct frame *request, const char *
     frame_seal(frame);
 }
 
-static unsigned int udp6_sum(const uint8_t *ip)
-{
-    size_t nudp = (size_t)ip[4] << 8 | ip[5], i;
-    uint32_t sum = 17 + (uint32_t)nudp;
-
-    for (i = 8; i < 40 + nudp; i++)
-        sum += i % 2 ? ip[i] : (uint32_t)ip[i] << 8;
-    while (sum >> 16)
-        sum = (sum & 0xffff) + (sum >> 16);
-    return sum == 0xffff ? sum : ~sum & 0xffff;
-}
-
 static void make_v6(struct frame *frame)
 {
     uint8_t *b = frame->bytes, ip[40] = {0x60, [6] = 17};
@@ -297,9 +349,8 @@ static void make_v6(struct frame *frame)
     memmove(b + 54, b + 34, frame->n - 34);
     memcpy(b + 14, ip, sizeof(ip));
     put16(b + 12, 0x86dd);
-    put16(b + 60, 0);
     frame->n += 20;
-    put16(b + 60, udp6_sum(b + 14));
+    frame_sum(frame, FRAME_SUM_WHOLE);
 }
 
 void frame_shape(struct frame *frame, const struct shape *shape)
@@ -377,14 +428,22 @@ bool frame_answers(const struct frame *out, const struct frame *request, const s
            padding_is_clean(out, request, want->n);
 }
 
+/* The request as it goes to a program. */
+static void lab_send(const struct lab *lab, const struct frame *request, struct frame *in)
+{
+    *in = *request;
+    frame_shape(in, &lab->shape);
+    if (!lab->as_it_is && frame_has_sum(in))
+        frame_sum(in, FRAME_SUM_WHOLE);
+}
+
 bool lab_answers(struct lab *lab, enum loader_program program, const struct frame *request,
                  const char *text, size_t ntext)
 {
     static struct frame out, want, in;
     uint32_t verdict;
 
-    in = *request;
-    frame_shape(&in, &lab->shape);
+    lab_send(lab, request, &in);
     verdict = lab_run(lab, program, &in, &out);
     frame_answer(&want, request, text, ntext);
     frame_shape(&want, &lab->shape);
@@ -406,8 +465,7 @@ bool lab_passes(struct lab *lab, enum loader_program program, const struct frame
     size_t i;
     bool right = true;
 
-    in = *request;
-    frame_shape(&in, &lab->shape);
+    lab_send(lab, request, &in);
     loader_counts(lab->loader, &before);
     verdict = lab_run(lab, program, &in, &out);
     loader_counts(lab->loader, &after);

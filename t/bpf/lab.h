@@ -46,6 +46,7 @@ struct lab {
     int ifindex;        /* that frames come by, see struct loader_packet */
     struct shape shape; /* of lab_answers and lab_passes */
     bool sums;          /* items get theirs (MC_ITEM_SUMMED) */
+    bool as_it_is;      /* a request that lab_answers and lab_passes are given keeps its checksum */
 };
 
 /* The chain as small as it goes without that its programs become others. */
@@ -80,8 +81,16 @@ struct frame {
 
 /* A request from LAB_CLIENT: headers, frame header with id 0x1234, text. */
 void frame_request(struct frame *frame, const char *text, size_t ntext);
-/* Sets lengths and checksum of the headers to what n says. */
+/* Sets lengths and checksums of the headers to what n says; UDP's if there is one. */
 void frame_seal(struct frame *frame);
+/* What stands in the place of UDP's checksum. */
+enum frame_sum {
+    FRAME_SUM_WHOLE,
+    FRAME_SUM_BEGUN, /* what a local sender leaves there for hardware to complete */
+    FRAME_SUM_NONE,
+};
+/* Sets it, of a frame of any shape. False: it is no UDP, or its length does not fit the frame. */
+bool frame_sum(struct frame *frame, enum frame_sum kind);
 /* The answer to `request` that carries `text`, as it must look, byte by byte. */
 void frame_answer(struct frame *frame, const struct frame *request, const char *text, size_t ntext);
 /* Gives a frame its shape, a UDP checksum with IPv6. */

@@ -158,6 +158,30 @@ static void test_between(struct lab *lab, unsigned int nkeys)
     close(urgent.fd);
 }
 
+/* The stack replies to the client by that interface, which makes the way to it known. */
+static bool reply_leaves(const char *interface)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(LAB_CLIENT_PORT),
+                             .sin_addr.s_addr = htonl(LAB_CLIENT)};
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(LAB_PORT)};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    char command[200];
+    bool sent;
+
+    snprintf(command, sizeof(command),
+             "ip address add 10.0.0.1/24 dev %s && "
+             "ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev %s",
+             interface, interface);
+    sent =
+        system(command) == 0 &&
+        setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface, (socklen_t)strlen(interface)) == 0 &&
+        bind(fd, (struct sockaddr *)(void *)&own, sizeof(own)) == 0 &&
+        sendto(fd, "x", 1, 0, (struct sockaddr *)(void *)&to, sizeof(to)) == 1;
+    close(fd);
+    return sent;
+}
+
 /* Two pairs, whose even ends answer, and hand their packets to threads. */
 static void make_pairs(struct lab *lab, struct loader_link links[4])
 {
@@ -175,6 +199,9 @@ static void make_pairs(struct lab *lab, struct loader_link links[4])
     }
     if (system("for i in 0 1 2 3; do ip link set oc$i up; done") != 0)
         skip_all("cannot raise a veth");
+    if (loader_attach_tc(lab->loader, &links[0]) || loader_attach_tc(lab->loader, &links[2]) ||
+        !reply_leaves("oc0") || !reply_leaves("oc2"))
+        skip_all("cannot reply by a veth");
     if (!give_thread("oc0", SCHED_OTHER) || !give_thread("oc2", SCHED_FIFO))
         skip_all("cannot give an interface a thread");
 }

@@ -10,6 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <bpf/bpf.h>
+
+#include "bpf/object.h"
 #include "kcache/self.h"
 #include "t/lib/tap.h"
 
@@ -31,6 +34,125 @@ static bool from(struct lab *lab, const char *source, const char *destination, b
     frame_seal(&frame);
     return answered ? lab_answers(lab, LOADER_XDP, &frame, "END\r\n", 5)
                     : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_SOURCE);
+}
+
+/* The stack sends a datagram of the server's to 10.0.0.2, whose station is that of frame_request.
+ */
+static bool reply_leaves_from(const char *address, uint16_t port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(LAB_CLIENT_PORT)};
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool sent;
+
+    to.sin_addr.s_addr = inet_addr("10.0.0.2");
+    own.sin_addr.s_addr = inet_addr(address);
+    sent = bind(fd, (struct sockaddr *)(void *)&own, sizeof(own)) == 0 &&
+           sendto(fd, "x", 1, 0, (struct sockaddr *)(void *)&to, sizeof(to)) == 1;
+    close(fd);
+    return sent;
+}
+
+static bool reply_leaves(uint16_t port)
+{
+    return reply_leaves_from("10.0.0.1", port);
+}
+
+static bool neighbour_is_unknown(struct lab *lab)
+{
+    static const char text[] = "get none\r\n";
+    struct frame frame;
+
+    frame_request(&frame, text, sizeof(text) - 1);
+    memcpy(frame.bytes, &(uint64_t){LAB_STATION}, 6);
+    return lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_WAY);
+}
+
+/* A request from another station: the reply goes to the one that the stack has replied to. */
+static bool stranger_has_no_reply(struct lab *lab)
+{
+    static const char text[] = "get none\r\n";
+    struct frame frame, out;
+
+    frame_request(&frame, text, sizeof(text) - 1);
+    memcpy(frame.bytes, &(uint64_t){LAB_STATION}, 6);
+    frame.bytes[11] = 77;
+    return lab_run(lab, LOADER_XDP, &frame, &out) == 3 && memcmp(out.bytes, "\2\0\0\0\0\2", 6) == 0;
+}
+
+/* Every way is so many units of time older. */
+static void age_ways(struct lab *lab, unsigned int units)
+{
+    const struct object *object = &lab->loader->object;
+    int fd = bpf_map__fd(object_map(object, "ways"));
+    struct mc_way set[MC_WAYS];
+
+    for (uint32_t i = 0; i < 1u << MC_WAY_BITS; i++) {
+        if (bpf_map_lookup_elem(fd, &i, set) != 0)
+            skip_all("no map of ways");
+        for (size_t j = 0; j < MC_WAYS; j++) {
+            set[j].to -= (uint64_t)units << 48;
+            set[j].vouch -= ((uint64_t)units << 48) * object->way_factors[3];
+        }
+        bpf_map_update_elem(fd, &i, set, BPF_ANY);
+    }
+}
+
+/* How many of 400 requests are answered. */
+static unsigned int nanswered(struct lab *lab)
+{
+    static const char text[] = "get none\r\n";
+    struct frame frame, out;
+    unsigned int i, n = 0;
+
+    frame_request(&frame, text, sizeof(text) - 1);
+    memcpy(frame.bytes, &(uint64_t){LAB_STATION}, 6);
+    for (i = 0; i < 400; i++)
+        n += lab_run(lab, LOADER_XDP, &frame, &out) == 3;
+    return n;
+}
+
+static void test_age(struct lab *lab, const char *name)
+{
+    unsigned int n;
+
+    age_ways(lab, 55);
+    ok(nanswered(lab) == 400, "%s: in the first minute all requests are answered", name);
+    age_ways(lab, 10);
+    n = nanswered(lab);
+    ok(n > 320 && n < 400, "%s: in the second some are passed, for the stack to reply (%u of 400)",
+       name, 400 - n);
+    age_ways(lab, 60);
+    ok(nanswered(lab) == 0, "%s: then all", name);
+    ok(reply_leaves(LAB_PORT) && nanswered(lab) == 400, "%s: until it has replied", name);
+    age_ways(lab, 3);
+    ok(nanswered(lab) == 400 && !stranger_has_no_reply(lab),
+       "%s: in seconds the way is old for a request from another station, not for his", name);
+}
+
+static void test_way(struct lab *lab, struct loader_link *link, const char *name)
+{
+    lab->ifindex = (int)if_nametoindex(name);
+    ok(neighbour_is_unknown(lab), "%s: a neighbour to whom nothing was sent is passed", name);
+    if (loader_attach_tc(lab->loader, link)) {
+        ok(true, "%s: what the stack sends # SKIP no TC on this kernel", name);
+        return;
+    }
+    ok(reply_leaves(LAB_PORT + 1) && neighbour_is_unknown(lab),
+       "%s: so is one to whom something was sent from another port", name);
+    ok(reply_leaves_from("10.0.0.3", LAB_PORT) && neighbour_is_unknown(lab),
+       "%s: or from an address that is not the server's", name);
+    ok(reply_leaves(LAB_PORT) && from(lab, "10.0.0.2", "10.0.0.1", true),
+       "%s: one who had a reply is answered", name);
+    ok(stranger_has_no_reply(lab), "%s: in his name nobody else is", name);
+    loader_doubt_ways(lab->loader);
+    ok(neighbour_is_unknown(lab), "%s: after news of routes he is passed", name);
+    ok(reply_leaves(LAB_PORT) && from(lab, "10.0.0.2", "10.0.0.1", true),
+       "%s: until the stack has replied again", name);
+    loader_set_ports(lab->loader, &(struct mc_way_port){(uint32_t)lab->ifindex, 77}, 1);
+    ok(neighbour_is_unknown(lab), "%s: as a port of another interface it has other ways", name);
+    loader_set_ports(lab->loader, NULL, 0);
+    test_age(lab, name);
 }
 
 static void test_interface(struct lab *lab, const char *name, bool loopback)
@@ -95,6 +217,22 @@ static void test_room(struct lab *lab)
     close(server);
 }
 
+/* The process stays in its time namespace: what its clock is there cannot be asked. */
+static void test_time(void)
+{
+    struct loader *loader;
+    char error[512] = "";
+
+    if (unshare(CLONE_NEWTIME) != 0) {
+        diag("this kernel has no time namespaces");
+        return;
+    }
+    loader = loader_open(error, sizeof(error));
+    ok(!loader && strstr(error, "time namespace"),
+       "nothing is loaded in a process that has unshared time and not forked");
+    loader_close(loader);
+}
+
 int main(void)
 {
     static const struct mc_self self = {
@@ -108,17 +246,21 @@ int main(void)
     if (geteuid() != 0 || unshare(CLONE_NEWNET) != 0)
         skip_all("needs root");
     if (system("ip link set lo up && ip link add ou0 type veth peer name ou1 && "
-               "ip link set ou0 up && ip link set ou1 up") != 0)
+               "ip link set ou0 up && ip link set ou1 up && ip address add 10.0.0.1/24 dev ou0 && "
+               "ip address add 10.0.0.3/24 dev ou0 && "
+               "ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev ou0") != 0)
         skip_all("cannot make a veth pair");
     lab_open(&lab, 256);
     self_publish(lab.control, &self);
     loader_link_init(&link, (int)if_nametoindex("ou0"));
     if (loader_attach_xdp(lab.loader, &link, false))
         skip_all("cannot attach native XDP to veth");
+    test_way(&lab, &link, "ou0");
     test_interface(&lab, "lo", true);
     test_interface(&lab, "ou0", false);
     loader_detach(&link);
     test_room(&lab);
     lab_close(&lab);
+    test_time();
     return done();
 }

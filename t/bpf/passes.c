@@ -17,13 +17,14 @@ static void request(struct frame *frame, const char *text)
     frame_request(frame, text, strlen(text));
 }
 
-static const char hit_reply[] = "VALUE hit 0 5\r\nvalue\r\nEND\r\n";
+/* The key is long enough to be answered in place. */
+static const char hit_reply[] = "VALUE a-hit 0 5\r\nvalue\r\nEND\r\n";
 
 static bool hit_is_served(struct lab *lab, enum loader_program program)
 {
     struct frame frame;
 
-    request(&frame, "get hit\r\n");
+    request(&frame, "get a-hit\r\n");
     return lab_answers(lab, program, &frame, hit_reply, sizeof(hit_reply) - 1);
 }
 
@@ -31,8 +32,8 @@ static bool hit_passes(struct lab *lab, enum loader_program program, enum mc_cou
 {
     struct frame one, many;
 
-    request(&one, "get hit\r\n");
-    request(&many, "get nil hit\r\n");
+    request(&one, "get a-hit\r\n");
+    request(&many, "get nil a-hit\r\n");
     return lab_passes(lab, program, &one, reason) && lab_passes(lab, program, &many, reason);
 }
 
@@ -50,23 +51,23 @@ static void test_text(struct lab *lab, enum loader_program program)
     } rows[] = {
         {"GET hit\r\n", MC_COUNT_PASS_COMMAND},
         {"get\thit\r\n", MC_COUNT_PASS_COMMAND},
-        {" get hit\r\n", MC_COUNT_PASS_COMMAND},
+        {" get a-hit\r\n", MC_COUNT_PASS_COMMAND},
         {"gat 0 hit\r\n", MC_COUNT_PASS_COMMAND},
         {"delete hit\r\n", MC_COUNT_PASS_COMMAND},
         {"set hit 0 0 2\r\nxx\r\n", MC_COUNT_PASS_COMMAND},
-        {"get hit\r\nget hit\r\n", MC_COUNT_PASS_COMMAND},
-        {"get hit\nx", MC_COUNT_PASS_REQUEST},
-        {"get hit\r\n\r\n", MC_COUNT_PASS_COMMAND},
-        {"get hit", MC_COUNT_PASS_REQUEST},
-        {"get hit ", MC_COUNT_PASS_REQUEST},
-        {"get hit\r", MC_COUNT_PASS_REQUEST},
-        {"get hit\rx\r\n", MC_COUNT_PASS_REQUEST},
+        {"get a-hit\r\nget hit\r\n", MC_COUNT_PASS_COMMAND},
+        {"get a-hit\nx", MC_COUNT_PASS_REQUEST},
+        {"get a-hit\r\n\r\n", MC_COUNT_PASS_COMMAND},
+        {"get a-hit", MC_COUNT_PASS_REQUEST},
+        {"get a-hit ", MC_COUNT_PASS_REQUEST},
+        {"get a-hit\r", MC_COUNT_PASS_REQUEST},
+        {"get a-hit\rx\r\n", MC_COUNT_PASS_REQUEST},
         {"get \r\n", MC_COUNT_PASS_REQUEST},
         {"get           \r\n", MC_COUNT_PASS_REQUEST},
         {"get h\tit\r\n", MC_COUNT_PASS_REQUEST},
         {"get h\x01it\r\n", MC_COUNT_PASS_REQUEST},
-        {"get hit h\x1fit\r\n", MC_COUNT_PASS_REQUEST},
-        {"get hit \x0b\r\n", MC_COUNT_PASS_REQUEST},
+        {"get a-hit h\x1fit\r\n", MC_COUNT_PASS_REQUEST},
+        {"get a-hit \x0b\r\n", MC_COUNT_PASS_REQUEST},
     };
     struct frame frame;
     size_t i;
@@ -142,14 +143,14 @@ static void test_frame_header(struct lab *lab, enum loader_program program)
     bool right = true;
 
     for (i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-        request(&frame, "get hit\r\n");
+        request(&frame, "get a-hit\r\n");
         frame.bytes[46] = (uint8_t)(counts[i] >> 8);
         frame.bytes[47] = (uint8_t)counts[i];
         ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_FRAME), "%s: a request of %u datagrams",
            names[program], counts[i]);
     }
     for (n = 0; n <= 8; n++) {
-        request(&frame, "get hit\r\n");
+        request(&frame, "get a-hit\r\n");
         frame.n = LAB_HEADERS + n;
         frame_seal(&frame);
         right &= lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_FRAME));
@@ -159,7 +160,7 @@ static void test_frame_header(struct lab *lab, enum loader_program program)
     }
     ok(right, "%s: datagrams of no more than a frame header, padded or not", names[program]);
     for (n = 9; n <= 13; n++) {
-        request(&frame, "get hit\r\n");
+        request(&frame, "get a-hit\r\n");
         frame.n = LAB_HEADERS + n;
         frame_seal(&frame);
         right &= lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_COMMAND));
@@ -183,7 +184,7 @@ static void test_lengths(struct lab *lab, enum loader_program program)
     bool right = true;
 
     for (n = 0; n < 80; n++) {
-        request(&frame, "get hit\r\n");
+        request(&frame, "get a-hit\r\n");
         if (n == frame.n - 34)
             continue;
         put16(frame.bytes + 38, n);
@@ -191,21 +192,21 @@ static void test_lengths(struct lab *lab, enum loader_program program)
     }
     ok(right, "%s: a UDP length that is not the IP length's", names[program]);
     for (n = 1, right = true; n < 2000; n += n < 64 ? 1 : 61) {
-        request(&frame, "get hit\r\n");
+        request(&frame, "get a-hit\r\n");
         put16(frame.bytes + 16, (unsigned int)frame.n - 14 + n);
         put16(frame.bytes + 38, (unsigned int)frame.n - 34 + n);
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_PACKET);
     }
     ok(right, "%s: a length beyond the frame's end", names[program]);
     for (n = 56, right = true; n < 59; n++) {
-        request(&frame, "get hit\r\n");
+        request(&frame, "get a-hit\r\n");
         frame.n = n;
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_PACKET);
     }
     ok(right, "%s: a truncated frame", names[program]);
     /* A test run takes no frame for TC that ends in its IP header. */
     for (n = program == LOADER_XDP ? 14 : 34, right = true; n < 42; n++) {
-        request(&frame, "get hit\r\n");
+        request(&frame, "get a-hit\r\n");
         frame.n = n;
         right &= lab_passes(lab, program, &frame, LAB_UNCOUNTED);
     }
@@ -219,7 +220,7 @@ static void test_packets(struct lab *lab, enum loader_program program)
     bool right = true;
 
     for (words = 6; words <= 15; words++) {
-        request(&frame, "get hit\r\n");
+        request(&frame, "get a-hit\r\n");
         memmove(frame.bytes + 14 + words * 4, frame.bytes + 34, frame.n - 34);
         memset(frame.bytes + 34, 1, words * 4 - 20);
         frame.n += words * 4 - 20;
@@ -228,7 +229,7 @@ static void test_packets(struct lab *lab, enum loader_program program)
         right &= lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_PACKET));
     }
     ok(right, "%s: IP options", names[program]);
-    request(&frame, "get hit\r\n");
+    request(&frame, "get a-hit\r\n");
     frame.bytes[20] = 0x20;
     ok(lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_PACKET)),
        "%s: the first fragment of a datagram", names[program]);
@@ -266,7 +267,7 @@ static void test_foreign(struct lab *lab, enum loader_program program)
     size_t i;
 
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        request(&frame, "get hit\r\n");
+        request(&frame, "get a-hit\r\n");
         memcpy(frame.bytes + rows[i].at, rows[i].bytes, rows[i].n);
         ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: %s is none of ours",
            names[program], rows[i].what);
@@ -279,7 +280,7 @@ static void test_foreign(struct lab *lab, enum loader_program program)
            names[program], i ? "IPv6" : "IPv4");
     }
     lab->control->port = 0;
-    request(&frame, "get hit\r\n");
+    request(&frame, "get a-hit\r\n");
     ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: nothing is, with no port set",
        names[program]);
     lab->control->port = htons(LAB_PORT);
@@ -299,12 +300,12 @@ static void test_sources(struct lab *lab, enum loader_program program)
     bool right = true;
 
     for (port = 0; port < 1024; port++) {
-        request(&frame, "get hit\r\n");
+        request(&frame, "get a-hit\r\n");
         put16(frame.bytes + 34, port);
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_SOURCE);
     }
     ok(right, "%s: no answer to a port below 1024", names[program]);
-    request(&frame, "get hit\r\n");
+    request(&frame, "get a-hit\r\n");
     put16(frame.bytes + 34, 11211);
     ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_SOURCE), "%s: nor to memcached's",
        names[program]);
@@ -317,22 +318,39 @@ static void test_sources(struct lab *lab, enum loader_program program)
     }
     ok(right, "%s: clients' ports are answered", names[program]);
     for (i = 0, right = true; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        request(&frame, "get hit\r\n");
+        request(&frame, "get a-hit\r\n");
         memcpy(frame.bytes + 26, bad[i], 4);
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_SOURCE);
     }
     ok(right, "%s: no answer to an address that is not one machine's", names[program]);
-    request(&frame, "get hit\r\n");
+    request(&frame, "get a-hit\r\n");
     memset(frame.bytes, 0xff, 6);
     /* TC knows from the stack that such a frame is not to us alone. */
     ok(lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_STATION)),
        "%s: no answer to a frame that went to a group", names[program]);
     /* A test run counts as coming from lo. */
-    request(&frame, "get hit\r\n");
+    request(&frame, "get a-hit\r\n");
     memcpy(frame.bytes + 26, frame.bytes + 30, 4);
     frame_seal(&frame);
     ok(lab_answers(lab, program, &frame, hit_reply, sizeof(hit_reply) - 1),
        "%s: our own address is answered over loopback", names[program]);
+}
+
+static void test_epochs(struct lab *lab, enum loader_program program, struct mc_item *item)
+{
+    struct mc_control *control = lab->control;
+
+    item->epoch++;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: flushed by epoch", names[program]);
+    control->epoch += MC_EPOCHS - 1;
+    item->epoch = (uint8_t)control->epoch;
+    ok(hit_is_served(lab, program), "%s: of the last epoch that a byte can tell", names[program]);
+    control->epoch++;
+    item->epoch = (uint8_t)control->epoch;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: flushed, and a byte alike again",
+       names[program]);
+    control->epoch -= MC_EPOCHS;
+    item->epoch = (uint8_t)control->epoch;
 }
 
 static void test_items(struct lab *lab, enum loader_program program)
@@ -344,7 +362,7 @@ static void test_items(struct lab *lab, enum loader_program program)
     bool right = true;
 
     lab_clear(lab);
-    item = lab_put(lab, "hit", 3, "value", 5);
+    item = lab_put(lab, "a-hit", 5, "value", 5);
     ok(hit_is_served(lab, program), "%s: an item is served", names[program]);
     for (flag = 1; flag < 1 << 16; flag <<= 1) {
         item->flags = (uint16_t)(MC_ITEM_LINKED | flag);
@@ -353,9 +371,7 @@ static void test_items(struct lab *lab, enum loader_program program)
     }
     ok(right, "%s: flags say what is the server's", names[program]);
     item->flags = MC_ITEM_LINKED;
-    item->epoch++;
-    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: flushed by epoch", names[program]);
-    item->epoch--;
+    test_epochs(lab, program, item);
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     second =
         (uint32_t)(((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - control->base_ns) /
@@ -378,10 +394,16 @@ static void test_items(struct lab *lab, enum loader_program program)
     ok(hit_passes(lab, program, MC_COUNT_PASS_ASIDE), "%s: the server asked for everything",
        names[program]);
     control->aside = 0;
-    control->lease_ns = 1;
+    control->lease = mc_lease(1, 0);
     ok(hit_passes(lab, program, MC_COUNT_PASS_STOPPED),
        "%s: a server that has not been heard of for too long gets everything", names[program]);
-    control->lease_ns = UINT64_MAX;
+    control->lease = MC_LEASE_EVER | MC_LEASE_DEAD;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_STOPPED), "%s: as does one that has ended",
+       names[program]);
+    ok(hit_passes(lab, program, MC_COUNT_PASS_STOPPED), "%s: again", names[program]);
+    control->lease = MC_LEASE_EVER | 1;
+    ok(hit_is_served(lab, program), "%s: one that lives is served for", names[program]);
+    control->lease = MC_LEASE_EVER;
     item->nbytes = 1 << 20;
     ok(hit_passes(lab, program, MC_COUNT_PASS_SIZE), "%s: an item of a megabyte", names[program]);
     item->nbytes = 0;
@@ -392,7 +414,7 @@ static void test_items(struct lab *lab, enum loader_program program)
 static void test_program(struct lab *lab, enum loader_program program)
 {
     lab_clear(lab);
-    lab_put(lab, "hit", 3, "value", 5);
+    lab_put(lab, "a-hit", 5, "value", 5);
     test_text(lab, program);
     test_key_bytes(lab, program);
     test_long_keys(lab, program);
@@ -410,8 +432,8 @@ static void test_unmarked(struct lab *lab)
     struct frame frame;
 
     lab_clear(lab);
-    lab_put(lab, "hit", 3, "value", 5);
-    request(&frame, "get hit\r\n");
+    lab_put(lab, "a-hit", 5, "value", 5);
+    request(&frame, "get a-hit\r\n");
     ok(lab_passes(lab, LOADER_TC, &frame, LAB_UNCOUNTED),
        "TC: behind XDP, a packet that XDP did not mark");
 }

@@ -21,7 +21,6 @@ enum {
     CLIENT_PORT = 40000,
     TCP = 6,
     UDP = 17,
-    WRITERS = (1 << 16) - 1,
     FILTER_NEXT = -1,
 };
 
@@ -43,6 +42,7 @@ static void open_settings(struct watch *watch, uint64_t settle)
     skel->rodata->settings.nasks = 1;
     skel->rodata->settings.settle = settle;
     skel->rodata->settings.ask = CHAIN_ASK_NS;
+    skel->rodata->settings.any_socket = 1; /* BPF_PROG_TEST_RUN has none */
     skel->rodata->tick_ns = 4000000;
     bpf_map__set_max_entries(skel->maps.buckets, WATCH_ENTRIES);
     bpf_object__for_each_program(program,
@@ -125,7 +125,7 @@ enum gate_is gate_is(const struct chain_gate *gate)
 {
     if (!gate->word && !gate->done)
         return GATE_UNTOUCHED;
-    if (gate->word & WRITERS)
+    if (gate->word & (CHAIN_GENERATION - 1))
         return GATE_ENTERED;
     return gate->done > watch_now() ? GATE_TIMED : GATE_LEFT;
 }

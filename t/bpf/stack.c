@@ -136,7 +136,7 @@ int main(void)
     char error[512];
 
     lab_open_guarded(&lab, 1, &guard);
-    test_programs(lab.loader, 2);
+    test_programs(lab.loader, 3);
     lab_close(&lab);
     chain = loader_open_chain(&lab_chain, &guard, error, sizeof(error));
     if (ok(chain != NULL, "the chain is loaded: %s", chain ? "" : error))

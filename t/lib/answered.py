@@ -6,6 +6,7 @@ import struct
 
 import client
 import netns
+import server
 import tap
 from kernel import answer
 
@@ -113,6 +114,7 @@ def the_second_carry_of_the_ip_checksum(m):
     netns.sh("ip", "address", "add", address + "/16", "dev", "cl0", namespace=m.pair.client)
     netns.sh("ip", "route", "add", "172.31.0.0/16", "dev", "sv0", namespace=m.pair.server)
     before, m.udp = m.udp, client.Udp(m.pair.address(), m.server.port, source=address)
+    server.wait_for(lambda: m.by_kernel(b"get none\r\n")[1] or not m.MISSES)
     wrong = []
     for total in range(min(needed) - 20, min(max(needed) + 20, totals.stop)):
         value = b"x" * (total - overhead)

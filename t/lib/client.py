@@ -171,7 +171,8 @@ class Udp:
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self.sock.settimeout(seconds)
         if source:
-            self.sock.bind((source, source_port))
+            self.sock.bind(socket.getaddrinfo(source, source_port, family,
+                                              socket.SOCK_DGRAM)[0][4]) # with its scope
         self.sock.connect((host, port))
         self.id = 0x1234
 

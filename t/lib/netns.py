@@ -211,11 +211,12 @@ def _tcx(interface, attach_type):
     return list(ids[:struct.unpack_from("<I", attributes, 24)[0]])
 
 
-def tc_programs(interface, namespace):
+def tc_programs(interface, namespace, hooks=("ingress", "egress")):
     """What is on the interface's TC hooks: ids of TCX programs, and lines of `tc filter`."""
     with inside(namespace):
-        found = _tcx(interface, _TCX_INGRESS) + _tcx(interface, _TCX_EGRESS)
-    for hook in ("ingress", "egress"):
+        found = [i for hook in hooks for i in _tcx(interface, {
+            "ingress": _TCX_INGRESS, "egress": _TCX_EGRESS}[hook])]
+    for hook in hooks:
         try:
             found += sh("tc", "filter", "show", "dev", interface, hook,
                         namespace=namespace).splitlines()
@@ -227,6 +228,19 @@ def tc_programs(interface, namespace):
 # --- the machines ----------------------------------------------------------------
 
 _pairs = itertools.count()
+
+
+def without_dad(namespace):
+    """Addresses are a machine's at once: news of that does not come in the middle of a test."""
+    with inside(namespace):
+        for which in ("all", "default"):
+            set_accept_dad(which, 0)
+
+
+def set_accept_dad(which, value):
+    with contextlib.suppress(FileNotFoundError):
+        with open("/proc/sys/net/ipv6/conf/%s/accept_dad" % which, "w", encoding="ascii") as file:
+            file.write(str(value))
 
 
 class Pair:
@@ -247,6 +261,7 @@ class Pair:
             except RuntimeError as error:
                 tap.skip_all("no network namespace: %s" % error)
             guard.add("netns", namespace)
+            without_dad(namespace)
             sh("ip", "link", "set", "lo", "up", namespace=namespace)
         for i in range(links):
             self.add_link(i, mtu)

@@ -5,6 +5,7 @@ MEMCACHED names the program; without it, memcached/memcached in BUILDDIR. T_ARGS
 options of every server.
 """
 import os
+import re
 import socket
 import subprocess
 import time
@@ -91,6 +92,12 @@ def run(*arguments, namespace=None, prefix=(), env=None, user=True, seconds=20,
 def is_built_with(word):
     """Whether -h knows the word: parts that configure may leave out are told by it."""
     return word in run("-h")[1]
+
+
+def is_sanitized():
+    """Whether the program has a sanitizer, which needs memory and address space of its own."""
+    with open(program(), "rb") as file:
+        return re.search(rb"__[at]san_init", file.read()) is not None
 
 
 class Server(child.Child):

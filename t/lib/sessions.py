@@ -4,6 +4,7 @@
 A session is a program of t/clients that speaks TAP. Debian's clients are used as they are; with
 T_CLIENTS=all also those that their own registries have, built in BUILDDIR/clients.
 """
+import hashlib
 import os
 import re
 import shutil
@@ -33,10 +34,36 @@ def where_there_is(tool):
     return tap.case if shutil.which(tool) else everywhere
 
 
-def _copy(name):
-    """The session's sources in the build tree, where the tools may write beside them."""
+def _digest(folder, steps):
+    """Tells whether what was made is still what would be made."""
+    found = hashlib.sha256(repr((folder, steps)).encode())
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for path in (os.path.join(parent, name) for name in sorted(names)):
+            with open(path, "rb") as file:
+                found.update(path.encode() + b"\0" + file.read() + b"\0")
+    return found.hexdigest()
+
+
+def made(name, *steps, source=None, **environment):
+    """The folder of the build tree with the program of that name: its sources, where the tools may
+    write beside them, and what the steps make of them. They are done once: what they download is
+    there from then on, because a test in a network namespace of its own cannot get it (t/fetch)."""
+    source = source or os.path.join(SOURCES, name)
     target = os.path.join(BUILT, name)
-    shutil.copytree(os.path.join(SOURCES, name), target, dirs_exist_ok=True)
+    stamp = os.path.join(target, "made")
+    digest = _digest(source, steps)
+    try:
+        with open(stamp, encoding="utf-8") as file:
+            if file.read() == digest:
+                return target
+    except FileNotFoundError:
+        pass
+    shutil.copytree(source, target, dirs_exist_ok=True)
+    for words in steps:
+        step(*words, folder=target, **environment)
+    with open(stamp, "w", encoding="utf-8") as file:
+        file.write(digest)
     return target
 
 
@@ -59,14 +86,11 @@ def python_of_debian():
 
 def python_of_pypi():
     """A Python with the clients of requirements.txt."""
-    folder = os.path.join(BUILT, "python")
-    program = os.path.join(folder, "bin", "python")
-    if not os.path.exists(os.path.join(folder, "bin", "pip")):
-        os.makedirs(BUILT, exist_ok=True)
-        step("python3", "-m", "venv", folder, folder=BUILT)
-    step(program, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-          "-r", os.path.join(SOURCES, "requirements.txt"), folder=BUILT)
-    return program
+    python = os.path.join("venv", "bin", "python")
+    return os.path.join(made(
+        "python", ("python3", "-m", "venv", "venv"),
+        (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+         "-r", "requirements.txt")), python)
 
 
 def python(program, name, *words):
@@ -74,32 +98,30 @@ def python(program, name, *words):
     return [program, "-B", os.path.join(SOURCES, name, "session.py")] + list(words)
 
 
+def go_program(name, *steps, **options):
+    return made(name, ("go", "build", "-buildvcs=false", "-o", "session"), *steps,
+                GOTOOLCHAIN="local", GOWORK="off", **options)
+
+
 def go():
-    folder = _copy("gomemcache")
-    step("go", "build", "-buildvcs=false", "-o", "session", folder=folder, GOTOOLCHAIN="local",
-          GOWORK="off")
-    return os.path.join(folder, "session")
+    return os.path.join(go_program("gomemcache"), "session")
 
 
 def node():
-    folder = _copy("memjs")
-    step("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", folder=folder)
-    return ["node", os.path.join(folder, "session.js")]
+    return ["node", os.path.join(made(
+        "memjs", ("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")), "session.js")]
 
 
 def java():
-    folder = _copy("spymemcached")
-    step("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib",
-          folder=folder)
-    step("javac", "-cp", "lib/*", "Session.java", folder=folder)
+    folder = made("spymemcached", ("mvn", "-q", "-B", "dependency:copy-dependencies",
+                                   "-DoutputDirectory=lib"),
+                  ("javac", "-cp", "lib/*", "Session.java"))
     return ["java", "-cp", folder + "/lib/*:" + folder, "Session"]
 
 
 def rust():
-    folder = _copy("memcache-rs")
-    step("cargo", "build", "--quiet", "--locked", folder=folder,
-          CARGO_TARGET_DIR=os.path.join(folder, "target"))
-    return os.path.join(folder, "target", "debug", "session")
+    return os.path.join(made("memcache-rs", ("cargo", "build", "--quiet", "--locked"),
+                             CARGO_TARGET_DIR="target"), "target", "debug", "session")
 
 
 def session(name, words):

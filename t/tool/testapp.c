@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,14 @@ static pid_t start(const char *ports)
         _exit(127);
     }
     return child;
+}
+
+/* The server writes its ports as the user that it becomes. */
+static bool give_away(const char *directory)
+{
+    const struct passwd *user = getpwnam("nobody");
+
+    return geteuid() != 0 || (user && chown(directory, user->pw_uid, user->pw_gid) == 0);
 }
 
 /* The ports that the server wrote down; false if it did not. */
@@ -219,7 +228,7 @@ int main(void)
     pid_t child;
 
     signal(SIGPIPE, SIG_IGN);
-    if (!mkdtemp(directory)) {
+    if (!mkdtemp(directory) || !give_away(directory)) {
         perror(directory);
         return 1;
     }

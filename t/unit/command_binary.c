@@ -571,6 +571,8 @@ static void test_options(void)
     ok(strcmp(ask_all(&server, ASK(BARE(FLUSH), BARE(FLUSHQ))),
               "08 20 Auth failure.\n18 20 Auth failure.\n") == 0,
        "flush is refused where it is disabled");
+    ok(strstr(ask_all(&server, ASK(BARE(STAT))), "cmd_flush 0") != NULL,
+       "and is not counted, unlike flush_all of text");
     ok(strcmp(ask_all(&server, ASK(VALUE(SET, "k", "1", .cas = 99), KEY(GET, "k"),
                                    KEY(DELETE, "k", .cas = 99))),
               "01 00\n00 00 0 1\n04" EXISTS) == 0,

@@ -218,19 +218,23 @@ static const char *server_ask(struct server *server, const char *bytes, size_t l
 {
     struct slice input = {bytes, len};
     enum protocol protocol = len > 0 ? proto_protocol(bytes[0]) : PROTOCOL_TEXT;
+    enum verb line = VERB_UNKNOWN; /* of which a part was executed */
 
     server->nout = 0;
     server->closed = false;
     while (!server->closed) {
         struct command_pending pending = {0};
         struct request request;
-        ssize_t n = input.len > 0 ? proto_parse(protocol, input, &request) : 0;
+        ssize_t n = input.len == 0 ? 0
+                    : line         ? proto_parse_rest(input, line, &request)
+                                   : proto_parse(protocol, input, &request);
 
         if (n <= 0) {
             server->closed = n < 0;
             break;
         }
         input = (struct slice){input.ptr + n, input.len - (size_t)n};
+        line = request.more ? request.verb : VERB_UNKNOWN;
         switch (command_run(server->local, &request, &server->client, server->now, &server->reply,
                             &pending)) {
         case COMMAND_DONE:

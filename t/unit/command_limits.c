@@ -227,10 +227,15 @@ static void run_line(struct server *server, const char *line, size_t len)
     command_run(server->local, &request, &server->client, server->now, &server->reply, &pending);
 }
 
+/* So many that with the table and one more the value is copied for those who come. */
+enum { HOLDERS = (1 << 15) - 2 };
+
 static void copies_are_bounded(void)
 {
     static const char failed[] = "SERVER_ERROR out of memory writing get response\r\n";
+    struct store_local *holder;
     struct store_config store;
+    struct mc_item *item = NULL;
     struct server server;
     char *line;
     size_t len;
@@ -240,12 +245,20 @@ static void copies_are_bounded(void)
     server.step = 1 << 20;
     stores(&server, "set", 100000, "STORED\r\n");
     ask(&server, "set b 0 0 1\r\ny\r\n");
-    line = get_line(" big b", 40000, &len);
+    holder = store_local_new(server.store);
+    for (int i = 0; i < HOLDERS; i++) {
+        item = store_get(holder, SLICE("big"), server.now);
+    }
+    line = get_line(" big b", 1000, &len);
     run_line(&server, line, len);
     ok(server.reply.nbytes == strlen(failed) && !server.reply.failed &&
            memcmp(server.reply.pieces[0].ptr, failed, strlen(failed)) == 0,
        "a reply that cannot be held is an error, and nothing else");
     command_release(server.local, &server.reply);
+    for (int i = 0; i < HOLDERS; i++) {
+        store_put(holder, item);
+    }
+    store_local_free(holder);
     free(line);
     ok(comes_back(&server, 100000), "the connection goes on");
     server_stop(&server);

@@ -237,10 +237,15 @@ static void times_are_relative_or_absolute(void)
        "and no longer, given as seconds or as a date");
     ask(&server, SET_ABC "flush_all 5\r\n");
     ok(strcmp(ask(&server, "get k\r\n"), ABC END) == 0, "a delayed flush takes nothing yet");
-    server.now += 6;
+    server.now += 3;
+    store_tick(server.store, server.now);
+    ok(strcmp(ask(&server, "get k\r\n"), ABC END) == 0, "nor two seconds before its time");
+    server.now += 1;
     store_tick(server.store, server.now);
     ok(strcmp(ask(&server, "get k\r\n"), END) == 0,
-       "a delayed flush takes all when its time comes");
+       "a delayed flush takes all a second before its time, as memcached's does");
+    ask(&server, SET_ABC "flush_all 1\r\n");
+    ok(strcmp(ask(&server, "get k\r\n"), END) == 0, "flush_all 1 takes it at once");
     server_stop(&server);
 }
 

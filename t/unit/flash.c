@@ -82,7 +82,8 @@ static struct flash_at put(struct lab *lab, enum flash_bucket bucket, unsigned i
 static enum flash_result get(struct lab *lab, const struct flash_at *at, unsigned int number)
 {
     char object[OBJECT], buffer[OBJECT] = {0};
-    struct flash_read read = {.at = *at, .buffer = buffer, .nbytes = OBJECT};
+    const struct iovec iov[2] = {{buffer, 7}, {buffer + 7, OBJECT - 7}};
+    struct flash_read read = {.at = *at, .iov = iov, .niov = 2};
 
     fill(object, number);
     flash_read_wait(lab->flash, &read);
@@ -138,6 +139,7 @@ static void objects_come_back(void)
     enum { N = 2 * PER_BUFFER };
     struct flash_at at[N];
     char buffer[OBJECT];
+    struct iovec iov = {buffer, OBJECT};
     struct lab lab;
     bool good = true;
 
@@ -149,8 +151,7 @@ static void objects_come_back(void)
         good &= get(&lab, &at[i], i) == FLASH_READ;
     }
     ok(good, "objects come back from file and buffer");
-    ok(flash_read_now(lab.flash,
-                      &(struct flash_read){.at = at[N - 1], .buffer = buffer, .nbytes = OBJECT}),
+    ok(flash_read_now(lab.flash, &(struct flash_read){.at = at[N - 1], .iov = &iov, .niov = 1}),
        "what is in the buffer can be read without waiting");
     ok(stats_of(&lab).objects_read == N + 1, "each read is counted");
     ok(stats_of(&lab).bytes_written == (uint64_t)N * FRAME, "and the bytes that were written");
@@ -176,8 +177,40 @@ static void an_object_is_at_most_a_buffer(void)
     close_lab(&lab);
 }
 
+static void objects_may_be_read_in_pieces(void)
+{
+    enum { N = 3000, PIECES = N + 1 }; /* more than a system call takes */
+    static char object[2 * N + 5], buffer[2 * N + 5];
+    static struct iovec to[PIECES];
+    struct iovec from = {object, sizeof(object)};
+    struct flash_read read = {.iov = to, .niov = PIECES};
+    struct lab lab;
+
+    for (size_t i = 0; i < sizeof(object); i++) {
+        object[i] = (char)(i * 7 + i / 256);
+    }
+    for (size_t i = 0; i < N; i++) {
+        to[i] = (struct iovec){buffer + 2 * i, 2};
+    }
+    to[N] = (struct iovec){buffer + (size_t)2 * N, 5};
+    open_plain(&lab);
+    ok(flash_write(lab.flash, FLASH_DEFAULT, &from, 1, &read.at) &&
+           flash_read_now(lab.flash, &read) && read.result == FLASH_READ &&
+           memcmp(buffer, object, sizeof(object)) == 0,
+       "an object may be read into many pieces, from the buffer");
+    for (unsigned int i = 0; i < PER_PAGE; i++) {
+        put(&lab, FLASH_DEFAULT, i);
+    }
+    memset(buffer, 0, sizeof(buffer));
+    flash_read_wait(lab.flash, &read);
+    ok(read.result == FLASH_READ && memcmp(buffer, object, sizeof(object)) == 0,
+       "and from the file");
+    close_lab(&lab);
+}
+
 struct waiting {
     struct flash_read read;
+    struct iovec iov;
     char buffer[OBJECT];
     unsigned int *nleft;
 };
@@ -200,10 +233,11 @@ static void threads_read_from_the_disk(void)
     open_plain(&lab);
     for (unsigned int i = 0; i < N; i++) {
         waiting[i] = (struct waiting){
-            .read = {.at = put(&lab, FLASH_DEFAULT, i), .nbytes = OBJECT, .done = on_read},
+            .read = {.at = put(&lab, FLASH_DEFAULT, i), .niov = 1, .done = on_read},
             .nleft = &nleft,
         };
-        waiting[i].read.buffer = waiting[i].buffer;
+        waiting[i].iov = (struct iovec){waiting[i].buffer, OBJECT};
+        waiting[i].read.iov = &waiting[i].iov;
     }
     fd = open(lab.files[0], O_RDWR);
     fsync(fd);
@@ -340,7 +374,7 @@ static bool move_object(void *context, const struct flash_at *at, const char *by
 
 static void compaction_shows_what_was_written(void)
 {
-    enum { N = PER_PAGE + 1 };
+    enum { N = 2 * PER_PAGE + 1 }; /* three pages of four */
     static struct flash_at at[N];
     struct lab lab;
     struct moving moving = {.lab = &lab, .at = at, .in_order = true};
@@ -350,20 +384,53 @@ static void compaction_shows_what_was_written(void)
     for (unsigned int i = 0; i < N; i++) {
         at[i] = put(&lab, FLASH_DEFAULT, i);
     }
-    ok(!flash_compact(lab.flash, 0.5, move_object, &moving), "a page that is used is left alone");
+    ok(!flash_compact(lab.flash, 0.9, move_object, &moving), "a page that is used is left alone");
     for (unsigned int i = 0; i < PER_PAGE; i++) {
         if (i % 10) {
             flash_drop(lab.flash, &at[i], OBJECT);
         }
     }
-    ok(flash_compact(lab.flash, 0.5, move_object, &moving), "one with many holes is not");
+    ok(!flash_compact(lab.flash, 0, move_object, &moving) &&
+           !flash_compact(lab.flash, 0.13, move_object, &moving),
+       "so is one that the share is too small for, times that of the pages in use");
+    ok(flash_compact(lab.flash, 0.15, move_object, &moving), "one with many holes is not");
     ok(moving.in_order && moving.nseen == PER_PAGE, "all objects are shown, in order");
     for (unsigned int i = 0; i < PER_PAGE; i += 10) {
         good &= get(&lab, &at[i], i) == FLASH_READ;
     }
     ok(good && moving.nmoved == (PER_PAGE + 9) / 10, "what was moved is there");
-    ok(flash_nfree(lab.flash) == PAGES - 2 && stats_of(&lab).page_reclaims == 1,
+    ok(flash_nfree(lab.flash) == PAGES - 3 && stats_of(&lab).page_reclaims == 1,
        "and its page is free");
+    close_lab(&lab);
+}
+
+static void compaction_takes_the_page_that_is_kept_free(void)
+{
+    enum { N = (2 * PAGES - 1) * PER_PAGE };
+    static const enum flash_bucket buckets[2] = {FLASH_DEFAULT, FLASH_DEFAULT};
+    static struct flash_at at[N];
+    struct lab lab = {0};
+    struct moving moving = {.lab = &lab, .at = at, .in_order = true};
+    struct flash_stats stats;
+
+    open_lab(&lab, buckets, 2);
+    for (unsigned int i = 0; i < N; i++) {
+        at[i] = put(&lab, FLASH_DEFAULT, i);
+    }
+    stats = stats_of(&lab);
+    ok(flash_nfree(lab.flash) == 1 && stats.page_evictions == 0, "all pages but one are used");
+    for (unsigned int i = 0; i < PER_PAGE; i++) {
+        if (i % 10) {
+            flash_drop(lab.flash, &at[i], OBJECT);
+        }
+    }
+    ok(flash_compact(lab.flash, 0.9, move_object, &moving), "one of them is compacted");
+    stats = stats_of(&lab);
+    ok(flash_nfree(lab.flash) == 1 && stats.page_evictions == 0, "which costs none that is used");
+    put(&lab, FLASH_DEFAULT, 0);
+    stats = stats_of(&lab);
+    ok(flash_nfree(lab.flash) == 1 && stats.page_evictions == 1,
+       "who takes the last free page for new objects gives up the oldest");
     close_lab(&lab);
 }
 
@@ -422,11 +489,13 @@ int main(void)
     crc32c_is_that_of_the_rfc();
     objects_come_back();
     an_object_is_at_most_a_buffer();
+    objects_may_be_read_in_pieces();
     threads_read_from_the_disk();
     the_oldest_page_makes_room();
     an_unused_page_is_free_again();
     buckets_have_pages_of_their_own();
     compaction_shows_what_was_written();
+    compaction_takes_the_page_that_is_kept_free();
     a_file_that_fails_gives_no_bytes();
     a_file_is_used_once();
     return done();

@@ -361,6 +361,32 @@ static void test_mtu(void)
     machine_fini(&machine);
 }
 
+static void test_ports(void)
+{
+    const int attached[] = {4, 2};
+    struct machine_scope scope = {.ifindexes = attached, .nifindexes = 1};
+    struct mc_way_port ports[MC_WAY_PORTS];
+    struct machine machine;
+
+    machine_init(&machine);
+    LINK(.index = 1, .name = "eth0", .master = 4);
+    LINK(.index = 2, .name = "eth1", .master = 4);
+    LINK(.index = 3, .name = "eth2", .master = 5);
+    LINK(.index = 4, .name = "bond0", .kind = "bond");
+    LINK(.index = 5, .name = "bond1", .kind = "bond");
+    ok(machine_ports(&machine, &scope, ports) == 2 && ports[0].port == 1 && ports[0].of == 4 &&
+           ports[1].port == 2 && ports[1].of == 4,
+       "what comes by a bond's ports is answered by the bond, if that is attached");
+    scope.nifindexes = 2;
+    ok(machine_ports(&machine, &scope, ports) == 1 && ports[0].port == 1,
+       "what comes by a port that is attached itself is answered by that");
+    for (int i = 6; i < 6 + 2 * MC_WAY_PORTS; i++)
+        LINK(.index = i, .name = "eth", .master = 4);
+    ok(machine_ports(&machine, &scope, ports) == MC_WAY_PORTS,
+       "not more of them than there is room");
+    machine_fini(&machine);
+}
+
 static void test_many(void)
 {
     const int ifindex = 1;
@@ -444,6 +470,7 @@ int main(void)
     test_stations();
     test_vlans();
     test_mtu();
+    test_ports();
     test_many();
     test_malformed();
     return done();

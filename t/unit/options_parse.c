@@ -84,12 +84,12 @@ static void values_are_stored(void)
     struct outcome o;
 
     parse(&o,
-          "-p 1 -U 2 -c 7 -t 3 -m 100 -f 1.5 -n 64 -b 5 -R 9 -I 512k -a 770 -s /x -u u -P p -vv "
+          "-p 1 -U 2 -c 17 -t 3 -m 100 -f 1.5 -n 64 -b 5 -R 9 -I 512k -a 770 -s /x -u u -P p -vv "
           "-M -C -F -A -k -r -d -L -l a -l b,c -D / -o hashpower=20,idle_timeout=4,"
           "no_maxconns_fast,slab_sizes=100-200-304,no_hashexpand,temporary_ttl=7");
     ok(o.status == OPTIONS_RUN, "a long line of options is fine: %s", o.said);
     ok(o.options.tcp_port == 1 && o.options.udp_port == 0, "-s leaves no UDP port");
-    ok(o.options.max_connections == 7 && o.options.nthreads == 3 && o.options.backlog == 5 &&
+    ok(o.options.max_connections == 17 && o.options.nthreads == 3 && o.options.backlog == 5 &&
            o.options.reqs_per_event == 9 && o.options.chunk_min == 64,
        "numbers are stored");
     ok(o.options.memory_limit == 100u << 20 && o.options.item_max == 512u << 10, "sizes too");

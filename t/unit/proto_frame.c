@@ -37,6 +37,25 @@ static void headers_are_written(void)
     ok(memcmp(out, "\x12\x34\0\x02\x01\x03\0\0", 8) == 0, "a header is written in network order");
 }
 
+static void replies_are_told_from_requests(void)
+{
+    static const char *const replies[] = {
+        "ERROR\r\n", "CLIENT_ERROR bad\r\n", "SERVER_ERROR", "VALUE k 0 1\r\nget k\r\n\r\nEND\r\n",
+        "END\r\n",   "STAT pid 1\r\n",       "HD\r\n",       "VA 1 f0\r\nx\r\n",
+        "MN\n"};
+    static const char *const requests[] = {"get k\r\n", "ERRORS\r\n",    "foo\r\n",  "\r\n",
+                                           "\x80",      "\x81\nget k\n", "",         " ERROR",
+                                           "5\r\n",     "mn\r\n",        "error\r\n"};
+    bool right = true;
+
+    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++)
+        right &= proto_is_reply((struct slice){replies[i], strlen(replies[i])});
+    ok(right, "what a server answers is known as a reply");
+    for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++)
+        right &= !proto_is_reply((struct slice){requests[i], strlen(requests[i])});
+    ok(right, "and nothing else is");
+}
+
 static void middles_say_flags_and_length(void)
 {
     static const uint32_t values[] = {0, 9, 10, 99, 100, 12345, 1048576, UINT32_MAX};
@@ -61,6 +80,7 @@ int main(void)
 {
     headers_are_read();
     headers_are_written();
+    replies_are_told_from_requests();
     middles_say_flags_and_length();
     return done();
 }

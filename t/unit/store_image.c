@@ -14,6 +14,7 @@ struct kept {
     char path[80];
     void *image;
     size_t nimage;
+    uint32_t chunk_max;
 };
 
 static void config_of(struct store_config *config, const struct kept *kept)
@@ -21,6 +22,7 @@ static void config_of(struct store_config *config, const struct kept *kept)
     fixture_defaults(config);
     config->memory_limit = 24 << 20;
     config->item_max = 4 << 20;
+    config->chunk_max = kept->chunk_max;
     config->image = (struct slice){kept->image, kept->nimage};
 }
 
@@ -161,6 +163,21 @@ static void test_taken_over(struct kept *kept)
     open_store(&f, (config_of(&config, kept), &config), kept);
     ok(fixture_has(&f, "small2", NULL, NOW) && fixture_has(&f, "large2", NULL, NOW),
        "what was flushed stays so");
+    fixture_store(f.local, STORE_SET, SLICE("late"), SLICE("x"), 0, 0, NOW, NULL);
+    for (unsigned int i = 0; i < 300; i++)
+        store_flush(f.local, 0, NOW);
+    fixture_store(f.local, STORE_SET, SLICE("last"), SLICE("y"), 0, 0, NOW, NULL);
+    close_store(&f, kept);
+    open_store(&f, (config_of(&config, kept), &config), kept);
+    ok(fixture_has(&f, "last", "y", NOW) && fixture_has(&f, "late", NULL, NOW) &&
+           fixture_has(&f, "small3", NULL, NOW),
+       "however many flushes there were");
+    number = 0;
+    for (unsigned int i = 0; i < 600; i++) {
+        store_flush(f.local, 0, NOW);
+        number += !fixture_has(&f, "last", NULL, NOW) || !fixture_has(&f, "small4", NULL, NOW);
+    }
+    ok(number == 0, "and come");
     close_store(&f, NULL);
 }
 
@@ -292,10 +309,11 @@ static void test_damage(const struct kept *kept)
     unlink(copy.path);
 }
 
-int main(void)
+static void test_chunks(uint32_t chunk_max)
 {
-    struct kept kept = {.image = NULL};
+    struct kept kept = {.image = NULL, .chunk_max = chunk_max};
 
+    diag("chunks of at most %u bytes", chunk_max);
     snprintf(kept.path, sizeof(kept.path), "%s/store_image.%d", directory(), (int)getpid());
     make(&kept);
     test_damage(&kept);
@@ -303,5 +321,11 @@ int main(void)
     test_taken_over(&kept);
     unlink(kept.path);
     free(kept.image);
+}
+
+int main(void)
+{
+    test_chunks(512 << 10);
+    test_chunks(1 << 10); /* too small for the references of the large items */
     return done();
 }

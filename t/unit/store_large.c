@@ -138,18 +138,24 @@ static void test_joins(void)
     fixture_close(&f);
 }
 
-static void test_small_chunks(void)
+static void test_small_chunks(uint32_t chunk_max, uint32_t item_max)
 {
     struct store_config config;
     struct fixture f;
     bool fine = true;
 
     fixture_defaults(&config);
-    config.chunk_max = 16384;
+    config.memory_limit = 256 << 20;
+    config.chunk_max = chunk_max;
+    config.item_max = item_max;
     fixture_open(&f, &config);
-    for (size_t n = 16000; n < 1000000; n = n * 9 / 8)
+    for (size_t n = chunk_max - 400; n < item_max - 400; n = n * 9 / 8)
         fine &= round_trip(&f, n);
-    ok(fine, "chunks of at most 16 KB hold values up to a megabyte");
+    fine &= round_trip(&f, item_max - 400);
+    ok(fine, "chunks of at most %u bytes hold values up to %u", chunk_max, item_max);
+    ok(put(&f, STORE_SET, "k", "", item_max) == STORE_TOO_LARGE, "and no larger ones");
+    store_delete(f.local, SLICE("k"), 0, NOW);
+    ok(used_chunks(&f) == 0, "no chunk is lost");
     fixture_close(&f);
 }
 
@@ -221,7 +227,10 @@ int main(void)
 {
     test_sizes();
     test_joins();
-    test_small_chunks();
+    test_small_chunks(16384, 1 << 20);
+    test_small_chunks(16384, 100 << 20);
+    test_small_chunks(1024, 100 << 20);
+    test_small_chunks(128, 1 << 20);
     test_huge();
     test_pressure();
     return done();

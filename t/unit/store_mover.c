@@ -11,13 +11,13 @@ struct bed {
     char value[SIZE + 1];
 };
 
-static void open_bed(struct bed *bed, uint64_t megabytes, bool evict)
+static void open_bed_of(struct bed *bed, uint64_t megabytes, bool evict, uint32_t chunk_max)
 {
     struct store_config config;
 
     fixture_defaults(&config);
     config.memory_limit = megabytes << 20;
-    config.chunk_max = 128 << 10;
+    config.chunk_max = chunk_max;
     config.evict = evict;
     config.segmented = false;
     fixture_open(&bed->f, &config);
@@ -25,6 +25,11 @@ static void open_bed(struct bed *bed, uint64_t megabytes, bool evict)
     bed->value[SIZE] = '\0';
     bed->clsid = slab_class_of_size(&bed->f.store->slabs, SIZE + 70);
     bed->f.store->mover.on = true;
+}
+
+static void open_bed(struct bed *bed, uint64_t megabytes, bool evict)
+{
+    open_bed_of(bed, megabytes, evict, 128 << 10);
 }
 
 static void name_key(char out[32], unsigned int i)
@@ -387,6 +392,135 @@ static void test_parts(void)
     fixture_close(&bed.f);
 }
 
+/* Parts that hold the references of others. */
+static void test_nested_parts(void)
+{
+    struct store_stats stats;
+    unsigned int wrong;
+    struct bed bed;
+
+    open_bed_of(&bed, 64, true, 1 << 10);
+    wrong = set_parts(&bed);
+    for (unsigned int i = 0; i < 2; i++) {
+        mover_ask(bed.f.store, store_nclasses(bed.f.store), 0);
+        let_move(&bed, 1000, NOW);
+    }
+    stats = stats_of(&bed);
+    ok(stats.slabs_moved == 2 && stats.slab_reassign_chunk_rescues > 0 && stats.evictions == 0,
+       "pages of parts in parts are moved");
+    ok(wrong == 0 && wrong_parts(&bed) == 0, "and the values are as they were");
+    fixture_close(&bed.f);
+}
+
+/* Whether a key has its value until `expiry`, and not any longer. */
+static bool ends_at(struct bed *bed, const char *key, const char *value, rel_time expiry)
+{
+    return fixture_has(&bed->f, key, value, expiry - 1) && fixture_has(&bed->f, key, NULL, expiry);
+}
+
+static const void *place_of(struct bed *bed, const char *key)
+{
+    struct mc_item *item = store_get(bed->f.local, fixture_slice(key), NOW);
+    const void *place = item ? item_at(bed->f.local, item, 0).ptr : NULL;
+
+    if (item)
+        store_put(bed->f.local, item);
+    return place;
+}
+
+/* Moves pages of the class until the key's value lies elsewhere. */
+static bool moves(struct bed *bed, const char *key, unsigned int clsid)
+{
+    const void *before = place_of(bed, key);
+
+    for (int i = 0; i < 8 && place_of(bed, key) == before; i++) {
+        mover_ask(bed->f.store, clsid, 0);
+        let_move(bed, 1000, NOW);
+    }
+    return before && place_of(bed, key) && place_of(bed, key) != before;
+}
+
+/* Marks the key's slot as the kernel does. */
+static void mark(struct bed *bed, const char *key)
+{
+    struct table *table = &bed->f.store->table;
+    struct table_spot spot;
+
+    if (table_find(table, hash_key(table->control, fixture_slice(key)), fixture_slice(key), &spot))
+        spot.line->touched |= (uint8_t)(1u << spot.slot);
+}
+
+static bool was_used(struct bed *bed, const char *key)
+{
+    struct store_fetched fetched = {0};
+    struct mc_item *item = store_peek(bed->f.local, fixture_slice(key), NOW, &fetched);
+
+    if (item)
+        store_put(bed->f.local, item);
+    return item && fetched.used;
+}
+
+/* What the kernel has served is in use, also in a page that moves. */
+static void test_mark(void)
+{
+    unsigned int n, nmarked = 0, used = 0, wrong = 0;
+    struct bed bed;
+    char key[32];
+
+    open_bed(&bed, 64, true);
+    n = 2 * per_page(&bed);
+    for (unsigned int i = 0; i < n; i++)
+        set(&bed, i);
+    for (unsigned int i = 0; i < n; i += 2)
+        delete (&bed, i);
+    for (unsigned int i = 1; i < n; i += 4) {
+        name_key(key, i);
+        mark(&bed, key);
+        nmarked++;
+    }
+    mover_ask(bed.f.store, bed.clsid, 0);
+    let_move(&bed, 1000, NOW);
+    for (unsigned int i = 1; i < n; i += 2) {
+        bool is;
+
+        name_key(key, i);
+        is = was_used(&bed, key);
+        used += is;
+        wrong += is && i % 4 != 1;
+    }
+    ok(stats_of(&bed).slabs_moved == 1 && used == nmarked && wrong == 0,
+       "the kernel's marks come along (%u of %u)", used, nmarked);
+    fixture_close(&bed.f);
+}
+
+static void test_expiry(void)
+{
+    char *value = large_value(0), middle[SIZE + 1] = {0};
+    struct store_local *local;
+    struct bed bed;
+
+    open_bed(&bed, 64, true);
+    local = bed.f.local;
+    memset(middle, 'm', SIZE);
+    fixture_store(local, STORE_SET, SLICE("small"), SLICE("v"), NOW + 50, 0, NOW, NULL);
+    fixture_store(local, STORE_SET, SLICE("middle"), fixture_slice(middle), NOW + 60, 0, NOW, NULL);
+    fixture_store(local, STORE_SET, SLICE("large"), fixture_slice(value), NOW + 70, 0, NOW, NULL);
+    for (unsigned int i = 0; i < 2 * per_page(&bed); i++)
+        set(&bed, i);
+    for (unsigned int i = 0; i < per_page(&bed); i++)
+        delete (&bed, i);
+    set_parts(&bed);
+    fill_smallest(&bed);
+    ok(moves(&bed, "small", 1) && moves(&bed, "middle", bed.clsid) &&
+           moves(&bed, "large", store_nclasses(bed.f.store)),
+       "a small, a middle and a large value move");
+    ok(ends_at(&bed, "small", "v", NOW + 50) && ends_at(&bed, "middle", middle, NOW + 60) &&
+           ends_at(&bed, "large", value, NOW + 70),
+       "each of them expires when it was to");
+    free(value);
+    fixture_close(&bed.f);
+}
+
 static void test_held_parts(void)
 {
     unsigned int first;
@@ -538,6 +672,9 @@ int main(void)
     test_held();
     test_unfinished();
     test_parts();
+    test_nested_parts();
+    test_expiry();
+    test_mark();
     test_held_parts();
     test_limit();
     test_automove();

@@ -30,7 +30,7 @@ static struct slab_config defaults(uint64_t memory_limit)
 static int open_bed(struct bed *bed, const struct slab_config *config, unsigned int ref_shift)
 {
     bed->memory = anonymous_new(false);
-    if (heap_init(&bed->heap, bed->memory, ref_shift)) {
+    if (heap_init(&bed->heap, bed->memory, ref_shift, 1ull << (32 + ref_shift))) {
         printf("Bail out! no heap\n");
         exit(1);
     }

@@ -54,7 +54,7 @@ static void open_bed(struct bed *bed, unsigned int power, bool expand, int segme
     control = bed->scarce.memory->control(bed->scarce.memory);
     for (int i = 0; i < MC_HASH_WORDS; i++)
         control->seed[i] = 0x9e3779b97f4a7c15ull * (unsigned int)(i + 1);
-    if (heap_init(&bed->heap, &bed->scarce.provider, 3) || heap_grow(&bed->heap, 1) ||
+    if (heap_init(&bed->heap, &bed->scarce.provider, 3, 1ull << 35) || heap_grow(&bed->heap, 1) ||
         table_init(&bed->table, &bed->heap, &bed->scarce.provider, power, expand)) {
         printf("Bail out! no table\n");
         exit(1);
@@ -276,6 +276,30 @@ static void test_marks(void)
     close_bed(&bed);
 }
 
+/* In chains, where the last item fills the hole that another leaves. */
+static void test_marks_in_chains(void)
+{
+    struct bed bed;
+    struct table_spot spot;
+    unsigned int wrong = 0;
+
+    open_bed(&bed, 5, false, 100);
+    for (unsigned int i = 0; i < 99; i++)
+        insert(&bed, i);
+    mark(&bed, 99);
+    for (unsigned int i = 1; i < 99; i += 3)
+        remove_item(&bed, i);
+    for (unsigned int i = 100; i < 133; i++)
+        insert(&bed, i);
+    for (unsigned int i = 100; i < 133; i++)
+        wrong += !find(&bed, i, &spot) || table_take_touch(&spot);
+    ok(wrong == 0, "new items have no marks of those who were there");
+    for (unsigned int i = 0; i < 99; i++)
+        wrong += i % 3 != 1 && (!find(&bed, i, &spot) || table_take_touch(&spot) != (i % 3 == 0));
+    ok(wrong == 0, "who fills a hole takes its mark along");
+    close_bed(&bed);
+}
+
 /* --- hash ------------------------------------------------------------------- */
 
 /* Chi-square of n keys over 1024 cells by the hash's bits from `shift` on. */
@@ -380,6 +404,7 @@ int main(void)
     test_fixed();
     test_scarce();
     test_marks();
+    test_marks_in_chains();
     test_hash();
     test_hash_bounds();
     return done();

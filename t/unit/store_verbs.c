@@ -172,6 +172,23 @@ static void test_two_clocks(struct fixture *f)
        "what incr found expired no later reader finds, whose clock is behind");
 }
 
+/* Whether the number counts as read, which it is once before it is counted up. */
+static bool stays_read(struct fixture *f, const char *number)
+{
+    const struct store_delta one = {.delta = 1};
+    struct store_fetched fetched = {0};
+    struct mc_item *item;
+    uint64_t value;
+
+    put(f, STORE_SET, "n", number, 0, NULL);
+    fixture_has(f, "n", number, NOW);
+    store_arith(f->local, SLICE("n"), &one, NOW, &value, NULL);
+    item = store_peek(f->local, SLICE("n"), NOW, &fetched);
+    if (item)
+        store_put(f->local, item);
+    return item && fetched.used;
+}
+
 static void test_arith(struct fixture *f)
 {
     struct store_delta create = {.delta = 1, .create = true, .initial = 41};
@@ -180,6 +197,8 @@ static void test_arith(struct fixture *f)
 
     ok(arith(f, "10", false, 5, STORE_DONE, 15, "15"), "incr adds");
     ok(arith(f, "99", false, 1, STORE_DONE, 100, "100"), "incr makes the value longer");
+    ok(stays_read(f, "10") && !stays_read(f, "99"),
+       "a number as long as before is the same item, a longer one is new");
     ok(arith(f, "10", true, 1, STORE_DONE, 9, "9 "), "a shorter number is padded with spaces");
     ok(arith(f, "9 ", false, 1, STORE_DONE, 10, "10"), "a padded number is a number");
     ok(arith(f, "5", true, 6, STORE_DONE, 0, "0"), "decr stops at 0");
@@ -246,6 +265,119 @@ static void test_flush_storm(struct fixture *f)
     }
     ok(fixture_has(f, "young", NULL, NOW),
        "an item that nobody asked for in 256 flushes stays dead");
+}
+
+enum { STORM_KEYS = 20000 };
+
+/* How many keys of the storm have a value; asks for each. */
+static unsigned int count_storm(struct fixture *f, unsigned int from, unsigned int to, rel_time now)
+{
+    unsigned int found = 0;
+    char key[16];
+
+    for (unsigned int i = from; i < to; i++) {
+        snprintf(key, sizeof(key), "storm%u", i);
+        found += fixture_has(f, key, "1", now);
+    }
+    return found;
+}
+
+static void put_storm(struct fixture *f, unsigned int from, unsigned int to, rel_time now)
+{
+    char key[16];
+
+    for (unsigned int i = from; i < to; i++) {
+        snprintf(key, sizeof(key), "storm%u", i);
+        fixture_store(f->local, STORE_SET, fixture_slice(key), SLICE("1"), 0, 0, now, NULL);
+    }
+}
+
+static uint64_t items_of(struct fixture *f)
+{
+    struct store_stats stats;
+
+    store_stats(f->store, &stats);
+    return stats.curr_items;
+}
+
+/* Flushes so often that a byte comes round to every number, and looks at what was stored when. */
+static void test_flush_rounds(bool cas)
+{
+    struct store_config config;
+    unsigned int nflushes[] = {1, 100, 155, 1, 255, 1, 256, 257, 300, 511, 1, 512, 1024};
+    unsigned int dead = 0, live = 0, wanted = 0, n = 0;
+    rel_time now = NOW;
+    struct fixture f;
+
+    fixture_defaults(&config);
+    config.cas = cas;
+    config.hashpower = 12;
+    fixture_open(&f, &config);
+    for (size_t i = 0; i < sizeof(nflushes) / sizeof(nflushes[0]); i++) {
+        /* The table grows meanwhile. Under -C a second hides what is stored in it. */
+        now += 2;
+        put_storm(&f, n, n + 3000, now);
+        live += count_storm(&f, n, n + 3000, now);
+        wanted += 3000;
+        n += 3000;
+        for (unsigned int j = 0; j < nflushes[i]; j++)
+            store_flush(f.local, 0, now);
+        for (unsigned int j = i % 3; j < n; j += 3) {
+            char key[16];
+
+            snprintf(key, sizeof(key), "storm%u", j);
+            dead += fixture_has(&f, key, "1", now);
+        }
+    }
+    /* Now it grows by far. */
+    now += 2;
+    put_storm(&f, n, n + STORM_KEYS, now);
+    live += count_storm(&f, n, n + STORM_KEYS, now);
+    wanted += STORM_KEYS;
+    ok(live == wanted, "%s: between storms of flushes all that is stored is there",
+       cas ? "CAS" : "-C");
+    ok(dead == 0, "and of 1 to 1024 flushes each takes all, whatever has been looked at");
+    fixture_close(&f);
+}
+
+/* What is stored in the second of a flush is hidden for good under -C. */
+static void test_hidden_in_a_storm(void)
+{
+    struct store_config config;
+    unsigned int found = 0;
+    struct fixture f;
+
+    fixture_defaults(&config);
+    config.cas = false;
+    fixture_open(&f, &config);
+    for (rel_time now = NOW; now < NOW + 20; now += 2) {
+        for (unsigned int i = 0; i < 300; i++)
+            store_flush(f.local, 0, now);
+        fixture_store(f.local, STORE_SET, SLICE("k"), SLICE("1"), 0, 0, now, NULL);
+        for (unsigned int i = 0; i < 250 + (now - NOW) / 2; i++)
+            store_flush(f.local, 0, now + 1);
+        found += !fixture_has(&f, "k", NULL, now + 1);
+    }
+    ok(found == 0, "-C: and what a flush hides no other shows");
+    fixture_close(&f);
+}
+
+static void test_flush_is_no_sweep(void)
+{
+    struct store_config config;
+    struct fixture f;
+
+    fixture_defaults(&config);
+    fixture_open(&f, &config);
+    put_storm(&f, 0, STORM_KEYS, NOW);
+    for (int i = 0; i < 1000; i++)
+        store_flush(f.local, 0, NOW);
+    ok(items_of(&f) == STORM_KEYS, "1,000 flushes free nothing themselves");
+    ok(count_storm(&f, 0, STORM_KEYS / 2, NOW) == 0, "and leave nothing alive");
+    put_storm(&f, 0, STORM_KEYS, NOW);
+    ok(count_storm(&f, 0, STORM_KEYS, NOW) == STORM_KEYS && items_of(&f) == STORM_KEYS,
+       "what is stored after them is there, and nothing else");
+    fixture_close(&f);
 }
 
 static void test_counts(void)
@@ -347,6 +479,10 @@ int main(void)
     test_many_holders(&f);
     test_flush(&f);
     test_flush_storm(&f);
+    test_flush_rounds(true);
+    test_flush_rounds(false);
+    test_hidden_in_a_storm();
+    test_flush_is_no_sweep();
     fixture_close(&f);
     test_counts();
     test_no_cas();

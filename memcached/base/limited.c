@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/limited.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/room.h"
+#include "bpf/layout.h"
+
+enum {
+    LOOKED_AT = 16, /* segments: the store maps no more of them ahead */
+    LEAST_PAGE = 4096,
+};
+
+struct limited {
+    struct provider provider;
+    struct provider *inner;
+    const struct room *room;
+    uint32_t nkept;
+    uint64_t nbytes;      /* atomic */
+    unsigned int refused; /* enum room_kind; atomic */
+};
+
+/* What of a segment takes no memory before it is written to. */
+static uint64_t unused_bytes(char *segment)
+{
+    unsigned char pages[MC_SEGMENT_BYTES / LEAST_PAGE];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = MC_SEGMENT_BYTES / page;
+    uint64_t unused = 0;
+
+    if (mincore(segment, MC_SEGMENT_BYTES, pages) != 0)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        unused += pages[i] & 1 ? 0 : page;
+    return unused;
+}
+
+static bool has_room(const struct limited *limited, uint32_t index, char *addr)
+{
+    uint64_t unused = 0;
+
+    if (index < limited->nkept || !room_is_limited(limited->room))
+        return true;
+    for (uint32_t i = 1; i <= index && i <= LOOKED_AT; i++)
+        unused += unused_bytes(addr - (size_t)i * MC_SEGMENT_BYTES);
+    return room_for_segment(limited->room, index, unused,
+                            __atomic_load_n(&limited->refused, __ATOMIC_RELAXED));
+}
+
+static int judge(struct limited *limited, enum room_kind kind, int error)
+{
+    uint64_t nbytes = kind == ROOM_SEGMENT ? MC_SEGMENT_BYTES : MC_TABLE_BYTES;
+
+    __atomic_fetch_add(&limited->nbytes, error ? 0 : nbytes, __ATOMIC_RELAXED);
+    if (error == -EDQUOT && room_ends(&limited->refused, kind))
+        log_say("memory: the limit of the cgroup is near: the cache stays at %llu MB until there "
+                "is room",
+                (unsigned long long)(__atomic_load_n(&limited->nbytes, __ATOMIC_RELAXED) >> 20));
+    else if (!error && room_returns(&limited->refused, kind))
+        log_say("memory: there is room in the cgroup again");
+    return error;
+}
+
+static int map_segment(struct provider *provider, uint32_t index, void *addr)
+{
+    struct limited *limited = (struct limited *)provider;
+
+    return judge(limited, ROOM_SEGMENT,
+                 has_room(limited, index, addr)
+                     ? limited->inner->segment(limited->inner, index, addr)
+                     : -EDQUOT);
+}
+
+static int map_table(struct provider *provider, uint32_t index, void *addr)
+{
+    struct limited *limited = (struct limited *)provider;
+
+    return judge(limited, ROOM_TABLE,
+                 room_for_table(limited->room, index)
+                     ? limited->inner->table(limited->inner, index, addr)
+                     : -EDQUOT);
+}
+
+static void release(struct provider *provider, void *addr, size_t length)
+{
+    struct limited *limited = (struct limited *)provider;
+
+    limited->inner->release(limited->inner, addr, length);
+}
+
+static struct mc_control *get_control(struct provider *provider)
+{
+    struct limited *limited = (struct limited *)provider;
+
+    return limited->inner->control(limited->inner);
+}
+
+struct provider *limited_new(struct provider *inner, const struct room *room, uint32_t nkept)
+{
+    struct limited *limited = malloc(sizeof(*limited));
+
+    if (!limited)
+        return NULL;
+    *limited = (struct limited){
+        .provider = {.segment = map_segment,
+                     .table = map_table,
+                     .release = inner->release ? release : NULL,
+                     .control = get_control},
+        .inner = inner,
+        .room = room,
+        .nkept = nkept,
+    };
+    return &limited->provider;
+}
+
+void limited_free(struct provider *provider)
+{
+    free(provider);
+}

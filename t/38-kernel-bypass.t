@@ -1,0 +1,111 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""No datagram puts the kernel aside; what a connection asked for ends with the connection."""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import binary as b
+import kernel
+import server
+import tap
+
+WANT = kernel.answer((b"k", b"value"))
+
+
+def aside(machines):
+    return machines.tcp.stats("bmc")["aside"] != "0"
+
+
+def connections(machines):
+    return int(machines.tcp.stats()["curr_connections"])
+
+
+def tell(machines, request):
+    """Sends a datagram, of which the one worker has then executed all. What it answers is no
+    matter."""
+    udp = machines.server.udp()
+    udp.send(request)
+    marker = udp.send(b"mn\r\n").to_bytes(2, "big")
+    while not udp.recv_raw().startswith(marker):
+        pass
+    udp.close()
+
+
+@tap.case
+def no_datagram_puts_the_kernel_aside():
+    with kernel.Machines(threads=1) as m:
+        m.tcp.set(b"k", b"value")
+        for request in (b"verbosity 2\r\n", b"verbosity 2 noreply\r\n",
+                        b"verbosity 4294967295\r\n", b"version\r\nverbosity 2\r\n",
+                        b"stats detail on\r\n", b.request("stat", b"detail on"),
+                        b"watch\r\n", b"watch fetchers rawcmds\r\n",
+                        b"lru_crawler metadump all\r\n", b"flush_all 100000\r\n",
+                        b"stats reset\r\n", b"lru_crawler disable\r\n", b"lru mode flat\r\n",
+                        b"slabs automove 0\r\n", b"shutdown\r\n", b"refresh_certs\r\n"):
+            tell(m, request)
+            m.same(b"get k\r\n", WANT, "after %r over UDP" % request)
+        settings = m.tcp.stats("settings")
+        tap.is_((settings["verbosity"], settings["detail_enabled"]), ("2", "yes"),
+                "what they switch is switched, as with memcached")
+        tap.ok(not aside(m), "nothing keeps it aside")
+        tell(m, b"verbosity 0\r\nstats detail off\r\n")
+        settings = m.tcp.stats("settings")
+        tap.is_((settings["verbosity"], settings["detail_enabled"]), ("0", "no"), "and back")
+
+
+@tap.case
+def what_a_connection_asked_for_ends_with_it():
+    with kernel.Machines(threads=1) as m:
+        m.tcp.set(b"k", b"value")
+        for request in (b"verbosity 2\r\n", b"stats detail on\r\n",
+                        b.request("stat", b"detail on")):
+            first, second = m.server.stream(), m.server.stream()
+            for each in (first, second):
+                each.send(request * 2)
+                each.exactly(2 * 24 if request[0] == 0x80 else 2 * len(b"OK\r\n"))
+            m.same(b"get k\r\n", WANT, "%r over two connections" % request, kernel=False)
+            before = connections(m)
+            first.close()
+            server.wait_for(lambda: connections(m) == before - 1)
+            m.same(b"get k\r\n", WANT, "one of two is gone", kernel=False)
+            second.close()
+            tap.ok(server.wait_for(lambda: not aside(m)), "both are gone")
+            m.same(b"get k\r\n", WANT, "after them")
+        settings = m.tcp.stats("settings")
+        tap.is_((settings["verbosity"], settings["detail_enabled"]), ("2", "yes"),
+                "what they asked for stays on, as with memcached")
+
+
+@tap.case
+def who_takes_it_back_takes_it_from_all():
+    with kernel.Machines(threads=1) as m:
+        m.tcp.set(b"k", b"value")
+        other = m.server.stream()
+        for on, off in ((b"verbosity 2\r\n", b"verbosity 0\r\n"),
+                        (b"stats detail on\r\n", b"stats detail off\r\n")):
+            m.tcp.all(on)
+            m.same(b"get k\r\n", WANT, "%r" % on, kernel=False)
+            tap.is_(other.all(off), b"OK\r\n", "%r of another connection" % off)
+            m.same(b"get k\r\n", WANT, "%r by another" % off)
+            tell(m, on)
+            m.same(b"get k\r\n", WANT, "%r over UDP, after it was taken back" % on)
+            m.tcp.all(on)
+            m.same(b"get k\r\n", WANT, "%r once more" % on, kernel=False)
+            tell(m, off)
+            m.same(b"get k\r\n", WANT, "%r over UDP" % off)
+        other.close()
+
+
+@tap.case
+def what_the_command_line_asks_for_needs_no_connection():
+    for options, back in ((("-vv",), b"verbosity 1\r\n"), (("-D", ":"), b"stats detail off\r\n")):
+        with kernel.Machines(*options, threads=1) as m:
+            m.tcp.set(b"k", b"value")
+            m.same(b"get k\r\n", WANT, "%s" % options[0], kernel=False)
+            m.tcp.all(back)
+            m.same(b"get k\r\n", WANT, "%s, and %r" % (options[0], back))
+
+
+tap.run()

@@ -1,0 +1,214 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""By which way a source is answered: by that of the stack's replies to it, or not by the kernel.
+
+Frames with whatever source and station are sent by a raw socket; another sees all that comes back.
+"""
+import os
+import socket
+import struct
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import client
+import kernel
+import netns
+import server
+import tap
+from kernel import answer
+
+OURS, CLIENTS = bytes.fromhex("024d43000140"), bytes.fromhex("024d43000240")
+STRANGER = bytes.fromhex("024d430002ff")
+HIT = answer((b"k", b"v"))
+FORGED = 5000
+ALL_FRAMES, SO_RCVBUFFORCE = 3, 33
+
+
+class Machines(kernel.Machines):
+    """Nobody's way is known at first, and any source comes in: there is no rp_filter."""
+
+    def start(self):
+        for namespace in self.pair.server, self.pair.client:
+            with netns.inside(namespace):
+                for which in os.listdir("/proc/sys/net/ipv4/conf"):
+                    with open("/proc/sys/net/ipv4/conf/%s/rp_filter" % which, "w",
+                              encoding="ascii") as file:
+                        file.write("0")
+        super().start()
+        self.tcp.set(b"k", b"v")
+        self.raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+        self.raw.bind(("cl0", ALL_FRAMES))
+        self.raw.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
+
+    def meet(self, *sources):
+        if sources:
+            super().meet(*sources)
+
+    def ip(self, words):
+        netns.sh("ip", *words.split(), namespace=self.pair.server)
+
+    def asked(self, source=None, host=None, times=1):
+        """How often the kernel answers, and passes for want of a way; all is answered well."""
+        udp = client.Udp(host or self.pair.address(), self.server.port, source=source)
+        right, grown = self.during(lambda: all(udp.ask(b"get k\r\n") == HIT for _ in range(times)))
+        udp.close()
+        return right, grown["answered"], grown["pass_way"]
+
+    def sent(self, frames):
+        """How the counters grow while these are sent, and to which stations replies come."""
+        def send():
+            for data in frames:
+                self.raw.send(data)
+            self.udp.sock.settimeout(1)
+            server.wait_for(self.all_read)
+
+        _, grown = self.during(send)
+        return grown, {data[:6] for data in self.frames() if self.is_reply(data)}
+
+    def all_read(self):
+        """Whether what was sent to the server's socket before has been read, or was lost there."""
+        try:
+            return self.udp.ask(b"version\r\n").startswith(b"VERSION")
+        except (TimeoutError, client.FrameError): # lost, or late
+            return False
+
+    def frames(self):
+        self.raw.setblocking(False)
+        try:
+            while True:
+                data, address = self.raw.recvfrom(2048)
+                if address[2] != socket.PACKET_OUTGOING:
+                    yield data
+        except BlockingIOError:
+            self.raw.setblocking(True)
+
+    def is_reply(self, data):
+        """To a request that frame() made."""
+        return data[12:14] == b"\x08\x00" and data[34:38] == struct.pack("!HH", self.server.port,
+                                                                        PORT)
+
+
+PORT = 40007
+
+
+def frame(m, source, station=CLIENTS):
+    text = struct.pack("!HHHH", 7, 0, 1, 0) + b"get k\r\n"
+    udp = struct.pack("!HHHH", PORT, m.server.port, 8 + len(text), 0) + text
+    ip = bytearray(struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 7, 0, 64, 17, 0,
+                               socket.inet_aton(source), socket.inet_aton(m.pair.address())))
+    total = sum(struct.unpack("!10H", ip))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    struct.pack_into("!H", ip, 10, ~total & 0xffff)
+    return OURS + station + b"\x08\x00" + bytes(ip) + udp
+
+
+@tap.case
+def a_source_is_known_when_the_server_has_replied():
+    for mode in "native", "skb", "tc":
+        with Machines(mode=mode, listen="0.0.0.0,[::]") as m:
+            for host in "10.77.0.1", "fd77:0::1":
+                tap.is_(m.asked(host=host, times=10), (True, 9, 1),
+                        "%s, %s: the first request is the server's, the others the kernel's" %
+                        (host, mode))
+
+
+@tap.case
+def forged_sources_of_nobody():
+    """The stack looks for these neighbours in vain."""
+    with Machines(words=("rate=10/10",)) as m:
+        m.ip("route add 10.200.0.0/16 dev sv0")
+        frames = [frame(m, "10.200.%d.%d" % (i >> 8, i & 255), STRANGER) for i in range(FORGED)]
+        for again in "once", "and again":
+            grown, stations = m.sent(frames)
+            tap.is_((grown["answered"], stations), (0, set()),
+                    "%d forged sources get no reply %s" % (FORGED, again))
+        tap.is_(m.asked(times=2)[:2], (True, 2), "who has replies still gets them")
+
+
+@tap.case
+def forged_sources_behind_a_router():
+    """The stack sends replies to the router, who may be asked in his name but by nobody else."""
+    with Machines(words=("rate=10/10",)) as m:
+        m.ip("route add 10.200.0.0/16 via 10.77.0.2")
+        frames = [frame(m, "10.200.%d.%d" % (i >> 8, i & 255), STRANGER) for i in range(FORGED)]
+        for again in "once", "and again":
+            _, stations = m.sent(frames)
+            tap.is_(stations, {CLIENTS}, "the replies go to the router alone, %s" % again)
+
+
+@tap.case
+def another_station_than_replies_go_to():
+    """As of two routers that stand in for each other."""
+    with Machines() as m:
+        m.asked()
+        grown, stations = m.sent([frame(m, "10.77.0.2", STRANGER)])
+        tap.is_((grown["answered"] + grown["pass_way"], stations), (1, {CLIENTS}),
+                "a request from another station: the reply goes where the stack sends it")
+
+
+@tap.case
+def the_broadcast_address_of_our_network():
+    with Machines() as m:
+        m.ip("address add 10.77.0.65/26 dev sv0")
+        for source in "10.77.0.255", "10.77.0.127":
+            grown, stations = m.sent([frame(m, source)] * 3)
+            tap.is_((grown["answered"], grown["pass_way"], stations), (0, 3, set()),
+                    "%s is never answered" % source)
+
+
+@tap.case
+def a_route_back_by_another_interface():
+    with Machines(links=2) as m:
+        netns.sh("ip", "address", "add", "10.99.0.2/32", "dev", "cl0", namespace=m.pair.client)
+        m.ip("route add 10.99.0.2/32 via 10.77.1.2")
+        server.wait_for(lambda: m.asked() == (True, 1, 0))
+        tap.is_(m.asked("10.99.0.2", times=3), (True, 0, 3), "what the stack replies to elsewhere")
+        m.ip("route replace 10.99.0.2/32 via 10.77.0.2")
+        tap.ok(server.wait_for(lambda: m.asked("10.99.0.2")[:2] == (True, 1)),
+               "with the route back it is answered")
+        m.ip("route replace 10.99.0.2/32 via 10.77.1.2")
+        tap.ok(server.wait_for(lambda: m.asked("10.99.0.2", times=3) == (True, 0, 3)),
+               "and no more when the route has changed")
+        m.ip("route replace 10.99.0.2/32 via 10.77.0.2")
+        server.wait_for(lambda: m.asked("10.99.0.2") == (True, 1, 0))
+        m.ip("route add default via 10.77.1.2 table 7")
+        m.ip("rule add to 10.99.0.2 table 7")
+        tap.ok(server.wait_for(lambda: m.asked("10.99.0.2", times=3) == (True, 0, 3)),
+               "nor when a rule has")
+
+
+@tap.case
+def a_client_that_moves():
+    with Machines() as m:
+        tap.is_(m.asked(times=2), (True, 1, 1), "where it was")
+        netns.sh("ip", "link", "set", "cl0", "address", "02:4d:43:00:02:77",
+                 namespace=m.pair.client)
+        m.ip("neighbour flush dev sv0")
+        tap.ok(server.wait_for(lambda: answered(m)), "where it is now, by the kernel")
+
+
+def answered(m):
+    """By the kernel; a reply may be lost."""
+    udp = client.Udp(m.pair.address(), m.server.port, 0.2)
+    try:
+        return m.during(lambda: udp.ask(b"get k\r\n") == HIT)[1]["answered"] == 1
+    except TimeoutError:
+        return False
+    finally:
+        udp.close()
+
+
+@tap.case
+def nobody_else_teaches_it():
+    """Other sockets of this machine, and what it forwards, say nothing of the server's replies."""
+    with Machines() as m:
+        with netns.inside(m.pair.server):
+            other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        other.sendto(b"x", ("10.77.0.2", PORT))
+        other.close()
+        tap.is_(m.asked(), (True, 0, 1), "a datagram from another port")
+
+
+tap.run()

@@ -1,0 +1,74 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Several datagrams that a sender hands to the kernel as one (UDP_SEGMENT, udp(7)).
+
+Over lo, and over a veth with generic XDP or TC alone, they come as one packet, with one header:
+what it seems to ask for was asked for by nobody.
+"""
+import os
+import socket
+import struct
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+import kernel
+import server
+import tap
+from kernel import answer
+
+UDP_SEGMENT = 103
+
+
+def datagram(ident, text):
+    return struct.pack("!HHHH", ident, 0, 1, 0) + text
+
+
+def segmented(udp, size, data):
+    udp.sock.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, size)
+    udp.send_raw(data)
+    udp.sock.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 0)
+
+
+def asked(udp, tcp, name):
+    """What comes as one packet is the server's; what comes alone afterwards is the kernel's."""
+    def counts():
+        rows = tcp.stats("bmc")
+        return int(rows["answered_xdp"]) + int(rows["answered_tc"])
+
+    tcp.set(b"k", b"v")
+    tcp.set(b"long", b"w")
+    before = counts()
+    # A frame header, and what would be a get behind it.
+    segmented(udp, 8, datagram(1, b"get k\r\n"))
+    segmented(udp, 8, datagram(2, b"gets k\r"))
+    # A key that is longer than any of the two datagrams tells.
+    segmented(udp, 14, datagram(3, b"get lo" b"ng\r\n"))
+    got = udp.ask(b"version\r\n", ident=4)
+    tap.ok(got.startswith(b"VERSION "), "%s: what is no request has no answer" % name)
+    tap.is_(counts() - before, 0, "%s: nor from the kernel" % name)
+    requests = [datagram(5, b"get k   \r\n"), datagram(6, b"get long\r\n")]
+    segmented(udp, len(requests[0]), b"".join(requests))
+    got = sorted(udp.recv_raw() for _ in requests)
+    tap.is_(got, [datagram(5, answer((b"k", b"v"))), datagram(6, answer((b"long", b"w")))],
+            "%s: two gets have two answers" % name)
+    before = counts()
+    tap.is_(udp.ask(b"get k\r\n", ident=7), answer((b"k", b"v")), "%s: a get alone" % name)
+    return counts() - before
+
+
+@tap.case
+def over_loopback():
+    with server.Server("-X", "bmc=lo") as m:
+        udp, tcp = m.udp(), m.stream()
+        tap.is_(asked(udp, tcp, "lo"), 1, "lo: by the kernel")
+
+
+@tap.case
+def over_a_veth():
+    for mode in ("native", "skb", "tc"):
+        with kernel.Machines(mode=mode) as m:
+            tap.is_(asked(m.udp, m.tcp, mode), 1, "%s: by the kernel" % mode)
+
+
+tap.run(60)

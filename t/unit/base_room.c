@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How much room the cgroups leave, of both versions, from files as the kernel has them. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/room.h"
+#include "bpf/layout.h"
+#include "t/lib/tap.h"
+
+#define MB (UINT64_C(1) << 20)
+
+static char top[] = "/tmp/memcached-t-room-XXXXXX";
+
+/* Makes the folders of a path below `top` and writes the file. */
+__attribute__((format(printf, 2, 3))) static void put(const char *name, const char *format, ...)
+{
+    char path[512];
+    va_list args;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s", top, name);
+    for (char *slash = strchr(path + strlen(top) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+    file = fopen(path, "w");
+    if (!file) {
+        return;
+    }
+    va_start(args, format);
+    vfprintf(file, format, args);
+    va_end(args);
+    fclose(file);
+}
+
+static struct room *open_room(void)
+{
+    char proc[512];
+
+    snprintf(proc, sizeof(proc), "%s/proc", top);
+    return room_new(proc);
+}
+
+/* One cgroup of version 2, in MB. */
+static void put_second(const char *folder, const char *max, const char *high, uint64_t used,
+                       uint64_t cache)
+{
+    char name[256];
+
+    snprintf(name, sizeof(name), "%s/memory.max", folder);
+    put(name, "%s\n", max);
+    snprintf(name, sizeof(name), "%s/memory.high", folder);
+    put(name, "%s\n", high);
+    snprintf(name, sizeof(name), "%s/memory.current", folder);
+    put(name, "%llu\n", (unsigned long long)(used * MB));
+    snprintf(name, sizeof(name), "%s/memory.stat", folder);
+    put(name, "anon 1\nfile %llu\ninactive_file %llu\nactive_file %llu\nunevictable 7\n",
+        (unsigned long long)(cache * MB), (unsigned long long)(cache * MB / 2),
+        (unsigned long long)(cache * MB / 2));
+}
+
+static void test_version_2(void)
+{
+    struct room *room;
+
+    put("proc/cgroup", "0::/a/b\n");
+    put("proc/mountinfo",
+        "23 1 0:2 / /proc rw - proc proc rw\n31 23 0:28 / %s/sys rw,nosuid - "
+        "cgroup2 cgroup2 rw,nsdelegate\n",
+        top);
+    put_second("sys/a", "max", "max", 50, 0);
+    put_second("sys/a/b", "134217728", "max", 50, 0);
+    room = open_room();
+    ok(room && room_is_limited(room), "a limit is found");
+    ok(room_for(room, 70 * MB) && !room_for(room, 71 * MB), "128 MB, of which 8 are kept");
+    ok(!room_for_segment(room, 1, 60 * MB, 0), "what was mapped and is not used yet counts");
+    ok(room_for_segment(room, 1, 54 * MB, 0) && !room_for_segment(room, 1, 54 * MB, ROOM_SEGMENT),
+       "who was refused needs a little more");
+    put_second("sys/a/b", "134217728", "max", 128, 100);
+    ok(room_for(room, 70 * MB), "page cache is room");
+    put_second("sys/a/b", "134217728", "67108864", 50, 0);
+    ok(!room_for(room, 16 * MB), "memory.high is a limit");
+    put_second("sys/a/b", "max", "max", 50, 0);
+    ok(!room_is_limited(room) && room_for(room, 1000 * MB), "limits change while it runs");
+    put_second("sys/a", "134217728", "max", 50, 0);
+    ok(!room_for(room, 71 * MB) && room_for(room, 70 * MB), "the limit of a cgroup above");
+    ok(room_for_segment(room, 0, 1000 * MB, 0), "the first segment is not refused");
+    put_second("sys/a", "2147483648", "max", 1000, 0);
+    ok(room_for(room, (1048 - 64) * MB) && !room_for(room, (1048 - 63) * MB),
+       "of large limits 64 MB are kept");
+    room_free(room);
+}
+
+static void test_namespace(void)
+{
+    struct room *room;
+
+    put("proc/cgroup", "0::/\n");
+    put_second("sys", "134217728", "max", 100, 0);
+    room = open_room();
+    ok(room && !room_for(room, 21 * MB) && room_for(room, 20 * MB),
+       "the root of a cgroup namespace has a limit");
+    room_free(room);
+    put("proc/cgroup", "0::/../other\n");
+    room = open_room();
+    ok(room && !room_for(room, 21 * MB), "outside of the namespace: the mount's own");
+    room_free(room);
+}
+
+static void test_version_1(void)
+{
+    struct room *room;
+
+    put("proc/cgroup", "5:cpu,cpuacct:/x\n4:memory,hugetlb:/docker/id\n0::/a/b\n");
+    put("proc/mountinfo",
+        "34 31 0:31 / %s/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+        "35 31 0:32 /docker %s/memory rw - cgroup cgroup rw,hugetlb,memory\n",
+        top, top);
+    put("memory/id/memory.limit_in_bytes", "134217728\n");
+    put("memory/id/memory.usage_in_bytes", "%llu\n", (unsigned long long)(100 * MB));
+    put("memory/id/memory.stat",
+        "inactive_file 99000000\nactive_file 99000000\ntotal_inactive_file %llu\n"
+        "total_active_file 0\n",
+        (unsigned long long)(10 * MB));
+    room = open_room();
+    ok(room && room_is_limited(room), "version 1, mounted from a cgroup on");
+    ok(room && room_for(room, 30 * MB) && !room_for(room, 31 * MB), "its numbers");
+    put("memory/id/memory.limit_in_bytes", "9223372036854771712\n");
+    ok(room && !room_is_limited(room) && room_for(room, 1000 * MB), "its number for no limit");
+    room_free(room);
+}
+
+static void test_none(void)
+{
+    put("proc/cgroup", "0::/nowhere\n");
+    put("proc/mountinfo", "23 1 0:2 / /proc rw - proc proc rw\nshort\n\n - \n");
+    ok(!open_room(), "no hierarchy is mounted");
+    put("proc/cgroup", "garbage\n1:memory\n\n");
+    ok(!open_room(), "nonsense is no cgroup");
+    ok(room_for(NULL, UINT64_MAX / 4) && !room_is_limited(NULL), "without one there is room");
+}
+
+static void test_said(void)
+{
+    unsigned int refused = 0;
+
+    ok(room_ends(&refused, ROOM_SEGMENT), "the first refusal is said");
+    ok(!room_ends(&refused, ROOM_TABLE) && !room_ends(&refused, ROOM_SEGMENT), "others are not");
+    ok(!room_returns(&refused, ROOM_TABLE), "nor that there is room for a table, while");
+    ok(room_returns(&refused, ROOM_SEGMENT), "there is none for a segment");
+    ok(!room_returns(&refused, ROOM_SEGMENT), "once");
+    room_ends(&refused, ROOM_TABLE);
+    ok(room_returns(&refused, ROOM_SEGMENT), "where a segment finds room, a table does");
+}
+
+int main(void)
+{
+    char command[512];
+
+    if (!mkdtemp(top)) {
+        return 1;
+    }
+    test_version_2();
+    test_namespace();
+    test_version_1();
+    test_none();
+    test_said();
+    snprintf(command, sizeof(command), "rm -r %s", top);
+    ok(system(command) == 0, "cleaned up");
+    return done();
+}
