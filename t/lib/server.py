@@ -5,6 +5,7 @@ MEMCACHED names the program; without it, memcached/memcached in BUILDDIR. T_ARGS
 options of every server.
 """
 import os
+import random
 import re
 import socket
 import subprocess
@@ -21,6 +22,9 @@ from guard import scratch
 START_SECONDS = 30
 USER = "nobody"
 BINARY_NOOP = b"\x80\x0a" + bytes(22)
+PORTS = range(20000, 32768) # below ip_local_port_range, by default
+
+_ports = iter(random.sample(PORTS, len(PORTS)))
 
 
 def program():
@@ -33,17 +37,19 @@ def program():
 
 
 def free_port(namespace=None):
-    """A port that is free for TCP and UDP, of the kernel's choice."""
+    """A port that is free for TCP and UDP, and not another time the same. It is none that the
+    kernel gives to clients: a client at the server's own port is not answered over UDP."""
     with netns.inside(namespace):
-        while True:
+        for port in _ports:
             with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream, \
                     socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram:
-                stream.bind(("0.0.0.0", 0))
                 try:
-                    datagram.bind(("0.0.0.0", stream.getsockname()[1]))
+                    stream.bind(("0.0.0.0", port))
+                    datagram.bind(("0.0.0.0", port))
                 except OSError:
                     continue
-                return stream.getsockname()[1]
+                return port
+        raise RuntimeError("no port is free")
 
 
 def wait_for(condition, seconds=15, every=0.01):
