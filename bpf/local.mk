@@ -1,28 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# bpfside_srcs: the loader, in user space. Kernel side files go to EXTRA_DIST.
-bpfside_srcs = bpf/layout.h bpf/chain.h
+# loader_srcs: the loader, in user space. What the kernel objects are made of goes to EXTRA_DIST.
+loader_srcs = bpf/shared/layout.h bpf/shared/chain.h
 if ENABLE_BMC
-bpfside_srcs += bpf/loader.c bpf/loader.h bpf/links.c bpf/tc.c bpf/tc.h bpf/object.c bpf/object.h \
-    bpf/alive.c bpf/alive.h bpf/forget.c bpf/forget.h
-bpf_objects += bpf/cache.bpf.o bpf/chain.bpf.o bpf/filter.bpf.o
+loader_srcs += bpf/loader/loader.c bpf/loader/loader.h bpf/loader/links.c
+loader_srcs += bpf/loader/tc.c bpf/loader/tc.h
+loader_srcs += bpf/loader/object.c bpf/loader/object.h
+loader_srcs += bpf/loader/alive.c bpf/loader/alive.h
+loader_srcs += bpf/loader/forget.c bpf/loader/forget.h
+bpf_objects += bpf/inplace/inplace.bpf.o bpf/chain/chain.bpf.o bpf/loader/filter.bpf.o
 if ENABLE_LIBXDP
-bpfside_srcs += bpf/dispatcher.c bpf/dispatcher.h
-bpf_objects += bpf/member.bpf.o
+loader_srcs += bpf/loader/dispatcher.c bpf/loader/dispatcher.h
+bpf_objects += bpf/loader/member.bpf.o
 else
-bpfside_srcs += bpf/dispatcher_none.c bpf/dispatcher.h
+loader_srcs += bpf/loader/dispatcher_none.c bpf/loader/dispatcher.h
 endif
 endif
-EXTRA_bpf = bpf/cache.bpf.c bpf/filter.bpf.c bpf/member.bpf.c \
-    bpf/kernel.bpf.h bpf/packet.bpf.h bpf/lookup.bpf.h bpf/get.bpf.h \
-    bpf/guard.bpf.h bpf/verbs.bpf.h bpf/binary.bpf.h bpf/meta.bpf.h bpf/reply.bpf.h \
-    bpf/xdp.bpf.h bpf/tc.bpf.h bpf/alive.bpf.h bpf/gate.bpf.h bpf/follow.h bpf/follow_text.h \
-    bpf/follow_binary.h bpf/answers.h
-EXTRA_bpf += bpf/way.bpf.h bpf/request.bpf.h bpf/frame.bpf.h bpf/skb.bpf.h bpf/chain_large.bpf.h
-EXTRA_bpf += bpf/chain.bpf.c bpf/chain_maps.bpf.h bpf/chain_find.bpf.h \
-    bpf/chain_ask.bpf.h bpf/chain_get.bpf.h bpf/chain_fill.bpf.h bpf/chain_tcp.bpf.h
-EXTRA_bpf += bpf/chain_feed.bpf.h bpf/chain_conn.bpf.h bpf/chain_replies.bpf.h
-EXTRA_bpf += bpf/chain_udp.bpf.h bpf/chain_found.bpf.h bpf/chain_sender.bpf.h
-EXTRA_bpf += bpf/chain_socket.bpf.h
+EXTRA_bpf = bpf/packet bpf/inplace bpf/chain
+EXTRA_bpf += bpf/loader/alive.bpf.h bpf/loader/filter.bpf.c bpf/loader/member.bpf.c
 
 # The parsers of the chain are the same code in user space.
 unit_tests += t/unit/follow t/unit/answers

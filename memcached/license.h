@@ -34,8 +34,8 @@
     "OR TORT (INCLUDING NEGLIGENCE OR OTHERWISE) ARISING IN ANY WAY OUT OF THE USE\n"              \
     "OF THIS SOFTWARE, EVEN IF ADVISED OF THE POSSIBILITY OF SUCH DAMAGE.\n"                       \
     "\n"                                                                                           \
-    "The programs that run in the kernel (bpf/*.bpf.c, bpf/*.bpf.h) and the header\n"              \
-    "they share with the server (bpf/layout.h) are licensed under this license or,\n"              \
+    "The programs that run in the kernel (*.bpf.c and *.bpf.h in bpf/) and the header\n"           \
+    "they share with the server (bpf/shared/layout.h) are licensed under this license or,\n"       \
     "at your option, under the GNU General Public License, version 2 only.\n"
 
 #endif

@@ -41,7 +41,7 @@ def atomics(path):
 
 @tap.case
 def atomics_that_order():
-    path = kernel.beside("bpf/cache.bpf.o")
+    path = kernel.beside("bpf/inplace/inplace.bpf.o")
     if not os.path.exists(path):
         tap.skip_all("the kernel path is not built")
     found = list(atomics(path))

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 
 struct anonymous {
     struct provider provider;

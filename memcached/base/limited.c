@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "base/room.h"
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 
 enum {
     LOOKED_AT = 16, /* segments: the store maps no more of them ahead */

@@ -11,7 +11,7 @@
 
 #include "base/anonymous.h"
 #include "base/rights.h"
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 
 struct memfile {
     struct provider provider;

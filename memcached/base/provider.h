@@ -5,7 +5,7 @@
  * The store reserves address space and asks for memory to be placed in it,
  * one segment at a time, and never unmaps one before it is freed as a whole.
  * kcache provides memory that the kernel programs see, base/anonymous.h
- * ordinary memory. Sizes are those of bpf/layout.h.
+ * ordinary memory. Sizes are those of bpf/shared/layout.h.
  *
  * Calls come from any thread, one at a time for each kind.
  */

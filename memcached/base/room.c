@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 
 enum {
     MAX_LEVELS = 32,

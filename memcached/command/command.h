@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/slice.h"
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 #include "proto/proto.h"
 
 struct countdown;

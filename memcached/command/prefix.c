@@ -29,7 +29,8 @@ struct prefixes {
     struct part parts[NPARTS];
 };
 
-/* The hash of bpf/layout.h: clients choose the prefixes, and so must not foresee their places. */
+/* The hash of bpf/shared/layout.h: clients choose the prefixes, and so must not foresee their
+ * places. */
 static uint64_t hash_of(const struct prefixes *prefixes, struct slice text)
 {
     uint64_t sum = 0;

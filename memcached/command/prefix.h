@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "base/slice.h"
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 
 enum { PREFIX_MAX = 1 << 14 };
 

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "bpf/loader.h"
+#include "bpf/loader/loader.h"
 #include "kcache/kcache.h"
 
 /* One interface and what of us is on it. */

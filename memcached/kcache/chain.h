@@ -7,7 +7,7 @@
 #ifndef KCACHE_CHAIN_H
 #define KCACHE_CHAIN_H
 
-#include "bpf/chain.h"
+#include "bpf/shared/chain.h"
 #include "kcache/kcache.h"
 
 /* Fills in what was not given, and makes powers of two of what has to be one. */

@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#include "bpf/loader.h"
+#include "bpf/loader/loader.h"
 #include "kcache/kcache.h"
 
 struct guard {

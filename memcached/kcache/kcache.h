@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #include "base/provider.h"
-#include "bpf/chain.h"
-#include "bpf/layout.h"
+#include "bpf/shared/chain.h"
+#include "bpf/shared/layout.h"
 
 enum {
     KCACHE_MAX_INTERFACES = 16,

@@ -32,13 +32,13 @@ bpf_tests += t/bpf/chain_tcp t/bpf/chain_streams t/bpf/chain_udp t/bpf/chain_ran
 bpf_tests += t/bpf/chain_get t/bpf/chain_fill t/bpf/chain_race t/bpf/chain_room t/fuzz/chain
 endif
 t_bpf_chain_tcp_SOURCES = t/bpf/chain_tcp.c $(bpf_segments)
-t_bpf_chain_tcp_LDADD = $(bpfside_libs)
+t_bpf_chain_tcp_LDADD = $(loader_libs)
 t_bpf_chain_random_SOURCES = t/bpf/chain_random.c $(bpf_segments)
-t_bpf_chain_random_LDADD = $(bpfside_libs)
+t_bpf_chain_random_LDADD = $(loader_libs)
 t_bpf_chain_udp_SOURCES = t/bpf/chain_udp.c $(bpf_segments)
-t_bpf_chain_udp_LDADD = $(bpfside_libs)
+t_bpf_chain_udp_LDADD = $(loader_libs)
 t_bpf_chain_streams_SOURCES = t/bpf/chain_streams.c $(bpf_segments)
-t_bpf_chain_streams_LDADD = $(bpfside_libs)
+t_bpf_chain_streams_LDADD = $(loader_libs)
 bpf_segments = t/bpf/segments.c t/bpf/segments.h t/lib/hash.h t/lib/tap.h
 bpf_lab = t/bpf/lab.c t/bpf/lab.h t/lib/hash.h t/lib/sum.h t/lib/tap.h
 bpf_chain_lab = t/bpf/chain_lab.c t/bpf/chain_lab.h $(bpf_lab)

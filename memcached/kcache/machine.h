@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 
 /* What an interface is to those below and above it. */
 enum machine_kind {

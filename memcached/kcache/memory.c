@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/room.h"
-#include "bpf/loader.h"
+#include "bpf/loader/loader.h"
 #include "kcache/kcache.h"
 
 static uint64_t read_count(const uint64_t *count)

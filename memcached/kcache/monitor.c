@@ -25,7 +25,7 @@ enum {
     LOSSES_MAX = 3,     /* and how often somebody may detach us within it */
     BLIND_S = 2,        /* that the chain keeps nothing, from a look at which it does not see all */
     REASON_TEXT = 512,  /* of an error */
-    DOUBT_S = 9 * 3600, /* before the 16 bits of a way's time come round: bpf/way.bpf.h */
+    DOUBT_S = 9 * 3600, /* before the 16 bits of a way's time come round: bpf/packet/way.bpf.h */
     POLLED = 3,         /* descriptors that the thread waits for */
 };
 

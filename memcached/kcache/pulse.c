@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 
 static const uint64_t second_ns = 1000000000;
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "bpf/loader.h"
+#include "bpf/loader/loader.h"
 #include "kcache/link.h"
 
 /*

@@ -3,7 +3,7 @@
 #ifndef KCACHE_SELF_H
 #define KCACHE_SELF_H
 
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 
 /* Shows it to the kernel programs. One thread at a time. */
 void self_publish(struct mc_control *control, const struct mc_self *self);

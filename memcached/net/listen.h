@@ -3,7 +3,7 @@
 #ifndef NET_LISTEN_H
 #define NET_LISTEN_H
 
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 #include "net/net.h"
 
 enum { MAX_LISTENERS = 128 };

@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 
 /* "HOST", "HOST:PORT", "[V6]", "[V6]:PORT", "V6", "*". */
 static bool split_word(const char *text, size_t len, struct socket_word *word)

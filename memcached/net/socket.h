@@ -30,7 +30,8 @@ uint16_t socket_port(const struct socket_name *name);
 bool socket_is_any(const struct socket_name *name);
 /* The address of a datagram's sender, as socket_text has it. */
 void socket_source_text(char *out, size_t size, const struct sockaddr_storage *source);
-/* Whether requests from there are not answered, by a server on that UDP port: see bpf/layout.h. */
+/* Whether requests from there are not answered, by a server on that UDP port: see
+ * bpf/shared/layout.h. */
 bool socket_is_unfit_source(const struct sockaddr_storage *source, uint16_t own_port);
 /* "tcp:1.2.3.4:80", "udp6:[::]:11211", "unix:/path". */
 void socket_text(char *out, size_t size, int fd, bool peer);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 #include "command/command.h"
 #include "net/socket.h"
 #include "net/tell.h"

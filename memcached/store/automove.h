@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 
 /* What a class showed in one second. */
 struct automove_sample {

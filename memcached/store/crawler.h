@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 #include "store/background.h"
 #include "store/forecast.h"
 #include "store/store.h"

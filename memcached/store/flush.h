@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 #include "store/lock.h"
 
 struct store;

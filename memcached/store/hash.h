@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * hash: the hash of a key as bpf/layout.h defines it, for the server's side.
+ * hash: the hash of a key as bpf/shared/layout.h defines it, for the server's side.
  */
 #ifndef STORE_HASH_H
 #define STORE_HASH_H
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/slice.h"
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 
 static inline uint64_t hash_load64(const char *from)
 {

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/provider.h"
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 #include "store/lock.h"
 
 struct heap {

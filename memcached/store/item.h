@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * item: what is in the chunks. A small item is one chunk, laid out as in
- * bpf/layout.h. The value of a larger one lies in chunks of its own, its parts
+ * bpf/shared/layout.h. The value of a larger one lies in chunks of its own, its parts
  * (struct item_chunk), all of the largest class but the last; their references
  * are an array in the item's chunk, so that any byte is found without a walk:
  *

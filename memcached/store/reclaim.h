@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 
 struct store;
 struct table_spot;

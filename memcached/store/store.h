@@ -5,7 +5,7 @@
  * It knows no protocol: an item's wire bytes are key, middle, value and tail,
  * where middle and tail come from functions that the owner hands over
  * (struct store_format). It reads no clock: `now` is a parameter. It knows no
- * kernel: memory comes from a provider and the layout is bpf/layout.h.
+ * kernel: memory comes from a provider and the layout is bpf/shared/layout.h.
  *
  * Threads. Any number of threads call at once, each with a struct
  * store_local of its own. Lock order: stripe of the key, LRU of the class,
@@ -25,7 +25,7 @@
 #include "base/clock.h"
 #include "base/provider.h"
 #include "base/slice.h"
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 #include "flash/flash.h"
 
 struct countdown;

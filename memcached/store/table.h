@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * table: from keys to items, by linear hashing over the lines of
- * bpf/layout.h, which see. It grows by splitting one line after the other, a
+ * bpf/shared/layout.h, which see. It grows by splitting one line after the other, a
  * little with each insertion, and never stops for it.
  *
  * Each stripe locks the lines whose number is equal to its own in the low

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bpf/chain.h"
+#include "bpf/shared/chain.h"
 #include "t/bpf/lab.h"
 
 struct chain_lab {

@@ -15,12 +15,12 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "bpf/object.h"
+#include "bpf/loader/object.h"
 #include "kcache/self.h"
 #include "t/bpf/chain_lab.h"
 #include "t/lib/tap.h"
 
-#include "bpf/chain.skel.h"
+#include "bpf/chain/chain.skel.h"
 
 enum { LO = 1 }; /* its index in every namespace */
 

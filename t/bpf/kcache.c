@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bpf/loader.h"
+#include "bpf/loader/loader.h"
 #include "kcache/veth.h"
 #include "t/lib/tap.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * lab: what the tests of the kernel programs stand on. A loader with memory
- * in which a test lays items by hand, as bpf/layout.h says, and frames that
+ * in which a test lays items by hand, as bpf/shared/layout.h says, and frames that
  * it hands to the programs through BPF_PROG_TEST_RUN.
  */
 #ifndef T_BPF_LAB_H
@@ -12,9 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bpf/chain.h"
-#include "bpf/layout.h"
-#include "bpf/loader.h"
+#include "bpf/loader/loader.h"
+#include "bpf/shared/chain.h"
+#include "bpf/shared/layout.h"
 
 enum {
     LAB_PORT = 11311,

@@ -12,7 +12,7 @@
 
 #include <bpf/bpf.h>
 
-#include "bpf/object.h"
+#include "bpf/loader/object.h"
 #include "kcache/self.h"
 #include "t/lib/tap.h"
 

@@ -13,7 +13,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "bpf/chain.skel.h"
+#include "bpf/chain/chain.skel.h"
 #include "t/lib/hash.h"
 #include "t/lib/tap.h"
 

@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bpf/chain.h"
-#include "bpf/layout.h"
+#include "bpf/shared/chain.h"
+#include "bpf/shared/layout.h"
 
 enum {
     WATCH_PORT = 11311,

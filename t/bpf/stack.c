@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bpf/object.h"
+#include "bpf/loader/object.h"
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"
 

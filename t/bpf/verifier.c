@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#include "bpf/object.h"
+#include "bpf/loader/object.h"
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"
 
@@ -118,7 +118,7 @@ int main(void)
     lab_open(&lab, 1); /* says what is wrong if nothing can be loaded here */
     lab_close(&lab);
     uname(&kernel);
-    test_object(OBJECT_CACHE, "in place", kernel.release);
+    test_object(OBJECT_INPLACE, "in place", kernel.release);
     test_object(OBJECT_CHAIN, "the chain", kernel.release);
     return done();
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* hash: the hash of a key, from what bpf/layout.h says of it. */
+/* hash: the hash of a key, from what bpf/shared/layout.h says of it. */
 #ifndef T_LIB_HASH_H
 #define T_LIB_HASH_H
 
 #include <stddef.h>
 #include <string.h>
 
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 
 /* seeds: MC_HASH_WORDS of them. */
 static inline __u64 hash_of(const __u64 *seeds, const char *key, size_t nkey)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* parsed: bytes through the parsers of bpf/follow.h and bpf/answers.h, from event to event. */
+/* parsed: bytes through the parsers of bpf/chain/follow.h and bpf/chain/answers.h, from event to
+ * event. */
 #ifndef T_LIB_PARSED_H
 #define T_LIB_PARSED_H
 
 #include <string.h>
 
-#include "bpf/answers.h"
+#include "bpf/chain/answers.h"
 #include "t/lib/hash.h"
 
 /* Of xorshift64 (Marsaglia, Journal of Statistical Software 8, 2003). */

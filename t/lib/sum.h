@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sum: what stands behind the wire bytes of an item (bpf/layout.h), added up byte by byte. */
+/* sum: what stands behind the wire bytes of an item (bpf/shared/layout.h), added up byte by byte.
+ */
 #ifndef T_LIB_SUM_H
 #define T_LIB_SUM_H
 
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 
 static inline unsigned int sum_of(const struct mc_item *item)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * followed: what bpf/follow.h and bpf/answers.h see in the bytes that a test gives, for
+ * followed: what bpf/chain/follow.h and bpf/chain/answers.h see in the bytes that a test gives, for
  * t/lib/followed.py. One line asks, one line answers:
  *
  *     n        a connection begins

@@ -2,7 +2,7 @@
 /* sizes: how large our structures are; memcached's own `make test` begins with such a list. */
 #include <stdio.h>
 
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 #include "command/command.h"
 #include "net/endpoint.h"
 #include "net/worker.h"

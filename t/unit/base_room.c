@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/room.h"
-#include "bpf/layout.h"
+#include "bpf/shared/layout.h"
 #include "t/lib/tap.h"
 
 #define MB (UINT64_C(1) << 20)

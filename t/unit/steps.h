@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * steps: what a reader who knows only bpf/layout.h can see while a writer works, at every
+ * steps: what a reader who knows only bpf/shared/layout.h can see while a writer works, at every
  * instruction of the writer.
  *
  * The writer is a child whose memory of the store is shared. It is run one instruction at a time,
@@ -286,7 +286,7 @@ static void read_chain(struct reader *reader, const struct mc_line *line, uint64
     }
 }
 
-/* One look, as bpf/lookup.bpf.h does it; what it has to look at again is a pass. */
+/* One look, as bpf/inplace/lookup.bpf.h does it; what it has to look at again is a pass. */
 static struct seen reader_look(struct reader *reader, struct slice key)
 {
     const struct mc_control *control = reader->shared->control;

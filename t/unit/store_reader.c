@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Readers that know only bpf/layout.h, as the kernel programs do, beside
+ * Readers that know only bpf/shared/layout.h, as the kernel programs do, beside
  * writers that store, grow the table and free: no torn value, no stale one, no
  * miss of a key that is there.
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Each instruction of a change, seen by readers who know only bpf/layout.h: what they find is what
- * was before the change or what is behind it, never a miss of what is there all the time, and never
- * the old again after the new.
+ * Each instruction of a change, seen by readers who know only bpf/shared/layout.h: what they find
+ * is what was before the change or what is behind it, never a miss of what is there all the time,
+ * and never the old again after the new.
  */
 #include "t/unit/steps.h"
 

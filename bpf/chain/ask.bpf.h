@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * chain_ask: when the requests came in that the server is answering.
+ *
+ * Whatever is passed to the server over UDP is noted, as long as it may have a reply: else the
+ * reply to one request would be taken for that to a later one with the same id.
+ */
+#ifndef MC_CHAIN_ASK_BPF_H
+#define MC_CHAIN_ASK_BPF_H
+
+#include "bpf/chain/find.bpf.h"
+#include "bpf/chain/maps.bpf.h"
+
+/* A request's or a reply's client and server, and what the client tells its requests apart by. */
+struct ask_id {
+    u64 client[2];
+    u64 server[2];
+    u64 port_and_id;
+};
+
+/* From a packet of which work says where its headers are. Not 0: it does not have them. */
+static __always_inline long ask_read(void *ctx, const struct chain_work *work, load_bytes *load,
+                                     int to_us, struct ask_id *id)
+{
+    u64 *first = to_us ? id->client : id->server, *second = to_us ? id->server : id->client;
+    u16 udp[6];
+    long rc;
+
+    *id = (struct ask_id){{0, 0}, {0, 0}, 0};
+    if (work->v6)
+        rc = load(ctx, work->l3 + 8, first, 16) || load(ctx, work->l3 + 24, second, 16);
+    else
+        rc = load(ctx, work->l3 + 12, first, 4) || load(ctx, work->l3 + 16, second, 4);
+    if (rc || load(ctx, work->l4, udp, 10))
+        return 1;
+    id->port_and_id = udp[to_us ? 0 : 1] | (u32)udp[4] << 16;
+    return 0;
+}
+
+static __always_inline u64 ask_hash(const struct ask_id *id)
+{
+    const u64 *words = (const u64 *)id;
+    u64 sum = 0, i;
+
+#pragma unroll
+    for (i = 0; i < sizeof(*id) / 8; i++)
+        sum += mc_hash_word(words[i], control.seed[i]);
+    return mc_hash_end(sum, sizeof(*id));
+}
+
+static __always_inline struct chain_ask *ask_at(u64 hash)
+{
+    u32 place = hash & (settings.nasks - 1);
+
+    return bpf_map_lookup_elem(&asks, &place);
+}
+
+/* Forgets asks that are too old. */
+static __always_inline void ask_age(struct chain_ask *ask, u64 now)
+{
+    if (!ask->first || (s64)(now - ask->first) < (s64)settings.ask)
+        return;
+    ask->first = ask->next;
+    ask->next = 0;
+    if (ask->first && (s64)(now - ask->first) < (s64)settings.ask)
+        return;
+    ask->first = 0;
+    ask->n = 0;
+}
+
+/* A request is passed that may have n replies, or any number: CHAIN_ASK_HOLD. */
+__attribute__((noinline)) int ask_note(u64 hash, u32 n)
+{
+    struct chain_ask *ask = ask_at(hash);
+    u64 now = bpf_ktime_get_ns();
+    u32 who = hash >> 32;
+
+    if (!ask)
+        return 0;
+    bpf_spin_lock(&ask->lock);
+    ask_age(ask, now);
+    if (!ask->first) {
+        ask->first = now;
+        ask->who = ask->before = who;
+    } else if ((s64)(now - ask->first) < 0) {
+        ask->first = now;
+    } else if (!ask->next && now - ask->first >= settings.ask / 2) {
+        ask->next = now;
+    }
+    if (ask->who != who) {
+        n = CHAIN_ASK_HOLD;
+        ask->before = ask->who;
+        ask->who = who;
+    }
+    if (ask->n < 1u << 30)
+        ask->n += n;
+    bpf_spin_unlock(&ask->lock);
+    return 0;
+}
+
+/*
+ * A reply leaves: when its request came in, at the earliest; 0: we know of none. ends: it is the
+ * last datagram of the reply.
+ */
+__attribute__((noinline)) u64 ask_reply(u64 hash, u64 now, u32 ends)
+{
+    struct chain_ask *ask = ask_at(hash);
+    u32 who = hash >> 32;
+    u64 first = 0;
+
+    if (!ask)
+        return 0;
+    bpf_spin_lock(&ask->lock);
+    ask_age(ask, now);
+    if (ask->who == who || ask->before == who)
+        first = ask->first;
+    if (first && ask->n < CHAIN_ASK_HOLD) {
+        ask->n -= !!ends;
+        if (!ask->n) {
+            ask->first = 0;
+            ask->next = 0;
+        }
+    }
+    bpf_spin_unlock(&ask->lock);
+    return first;
+}
+
+/* The same of a packet that comes, as work describes it. */
+__attribute__((noinline)) int ask_note_packet(struct xdp_md *ctx, u32 n)
+{
+    struct chain_work *work = chain_work_get();
+    struct ask_id id;
+
+    if (!work || ask_read(ctx, work, load_xdp, 1, &id))
+        return 0;
+    return ask_note(ask_hash(&id), n);
+}
+
+#endif

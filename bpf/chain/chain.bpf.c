@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * chain: the seven programs of BMC's paper (Ghigoff et al., NSDI 2021, figure 5), in front of any
+ * memcached. doc/chain.md says what each does; they call one another in tail calls, and hand on
+ * what they know in the memory of their CPU. Two more have no place there: follow_replies is the
+ * part of update_cache that follows TCP, and answer_large stands on TC ingress behind XDP.
+ *
+ * Doubt means to pass the packet exactly as it came, and to invalidate what it might have written.
+ */
+#include "bpf/shared/chain.h"
+#include "bpf/chain/ask.bpf.h"
+#include "bpf/chain/fill.bpf.h"
+#include "bpf/chain/find.bpf.h"
+#include "bpf/chain/gate.bpf.h"
+#include "bpf/chain/get.bpf.h"
+#include "bpf/chain/large.bpf.h"
+#include "bpf/chain/maps.bpf.h"
+#include "bpf/chain/replies.bpf.h"
+#include "bpf/chain/sender.bpf.h"
+#include "bpf/chain/udp.bpf.h"
+#include "bpf/packet/frame.bpf.h"
+#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/request.bpf.h"
+#include "bpf/packet/skb.bpf.h"
+#include "bpf/packet/way.bpf.h"
+
+enum { CALL_HASH_KEYS, CALL_PREPARE_PACKET, CALL_WRITE_REPLY, CALL_INVALIDATE_CACHE, XDP_CALLS };
+enum { CALL_UPDATE_CACHE, CALL_FOLLOW_REPLIES, TC_CALLS };
+
+int hash_keys(struct xdp_md *ctx);
+int prepare_packet(struct xdp_md *ctx);
+int write_reply(struct xdp_md *ctx);
+int invalidate_cache(struct xdp_md *ctx);
+int update_cache(struct __sk_buff *skb);
+
+/* The kernel empties both when their last descriptor is closed: then no program does anything. */
+struct {
+    __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+    __uint(key_size, sizeof(u32));
+    __uint(max_entries, XDP_CALLS);
+    __array(values, int(void *));
+} xdp_calls SEC(".maps") = {
+    .values = {[CALL_HASH_KEYS] = (void *)&hash_keys,
+               [CALL_PREPARE_PACKET] = (void *)&prepare_packet,
+               [CALL_WRITE_REPLY] = (void *)&write_reply,
+               [CALL_INVALIDATE_CACHE] = (void *)&invalidate_cache},
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+    __uint(key_size, sizeof(u32));
+    __uint(max_entries, TC_CALLS);
+    __array(values, int(void *));
+} tc_calls SEC(".maps") = {
+    .values = {[CALL_UPDATE_CACHE] = (void *)&update_cache,
+               [CALL_FOLLOW_REPLIES] = (void *)&follow_replies},
+};
+
+/* --- XDP ------------------------------------------------------------------------- */
+
+/* What rx_filter makes of a packet. RX_LOOK: whatever it is, it is none of the plain ones. */
+enum rx { RX_PASS, RX_GET, RX_LOOK };
+
+/* A frame of UDP with its headers in this form, a constant one if there are no tags. */
+static __always_inline enum rx rx_plain(struct xdp_md *ctx, struct form form, int tagged)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    void *ip = data + form.ip, *udp = ip + ip_bytes(form.v6);
+    struct work *work;
+    int rc;
+
+    if (tagged && data + FRAME_IP + 2 * TAG_BYTES > end)
+        return RX_LOOK;
+    if (udp + UDP_KEYS + 2 > end || !ip_is_plain(ip, form.v6))
+        return RX_LOOK;
+    if (LOAD16(udp + 2) != control.port)
+        return RX_PASS;
+    work = work_get();
+    if (!work || unlikely(!ip_is_to_us(ip, form.v6)))
+        return RX_LOOK;
+    work->nframe = (u64)(end - data);
+    rc = xdp_check(ctx, work, data, ip, form);
+    if (unlikely(rc != HEAD_GET && rc != HEAD_HIDDEN)) {
+        count_reason(work, rc);
+        return RX_LOOK;
+    }
+    work->left = rc == HEAD_HIDDEN;
+    work->form = form;
+    work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    head_keep(&work->head, data, ip, form);
+    return RX_GET;
+}
+
+/* Behind tags, IP begins at nlink. */
+__attribute__((noinline)) int rx_tagged(struct xdp_md *ctx, u32 nlink, u32 v6)
+{
+    struct form form = {nlink, 0};
+
+    BOUND(form.ip, 31);
+    if (!v6)
+        return rx_plain(ctx, form, 1);
+    form.v6 = 1;
+    return rx_plain(ctx, form, 1);
+}
+
+static __always_inline enum rx rx_tags(struct xdp_md *ctx, const void *data)
+{
+    u16 type = LOAD16(data + FRAME_IP + 2);
+    u32 nlink = FRAME_IP + TAG_BYTES;
+
+    if (type_is_tag(type)) {
+        type = LOAD16(data + FRAME_IP + TAG_BYTES + 2);
+        nlink += TAG_BYTES;
+    }
+    if (type == TYPE_IP4 || type == TYPE_IP6)
+        return rx_tagged(ctx, nlink, type == TYPE_IP6);
+    return type_is_tag(type) ? RX_LOOK : RX_PASS;
+}
+
+/* TCP to another port, which is most of what comes. */
+static __always_inline int is_other_tcp(const void *ip, const void *end, u64 v6)
+{
+    const void *tcp = ip + ip_bytes(v6);
+
+    if (tcp + 4 > end)
+        return 0;
+    if (v6)
+        return LOAD8(ip) >> 4 == 6 && LOAD8(ip + 6) == PROTOCOL_TCP &&
+               LOAD16(tcp + 2) != control.port;
+    return LOAD8(ip) == 0x45 && LOAD8(ip + 9) == PROTOCOL_TCP &&
+           !(LOAD16(ip + 6) & bpf_htons(0x3fff)) && LOAD16(tcp + 2) != control.port;
+}
+
+static __always_inline enum rx rx_look(struct xdp_md *ctx)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    u16 type;
+
+    if (data + FRAME_IP + IP4_BYTES + 8 > end)
+        return RX_LOOK;
+    type = LOAD16(data + 12);
+    if (type == TYPE_IP4) {
+        if (LOAD8(data + FRAME_IP + 9) == PROTOCOL_UDP)
+            return rx_plain(ctx, FORM(0, 0), 0);
+        return is_other_tcp(data + FRAME_IP, end, 0) ? RX_PASS : RX_LOOK;
+    }
+    if (type == TYPE_IP6) {
+        if (LOAD8(data + FRAME_IP + 6) == PROTOCOL_UDP)
+            return rx_plain(ctx, FORM(0, 1), 0);
+        return is_other_tcp(data + FRAME_IP, end, 1) ? RX_PASS : RX_LOOK;
+    }
+    return type_is_tag(type) ? rx_tags(ctx, data) : RX_PASS;
+}
+
+SEC("xdp")
+int rx_filter(struct xdp_md *ctx)
+{
+    enum rx rx = rx_look(ctx);
+
+    if (rx == RX_GET) {
+        bpf_tail_call(ctx, &xdp_calls, CALL_HASH_KEYS);
+        rx = RX_LOOK;
+    }
+    if (rx == RX_LOOK && find_coming(ctx) != KIND_NONE) {
+        bpf_tail_call(ctx, &xdp_calls, CALL_INVALIDATE_CACHE);
+        gate_enter(&all, bpf_ktime_get_ns());
+    }
+    return XDP_PASS;
+}
+
+/* Leaves a get to the server, for that reason: it will have one reply. */
+__attribute__((noinline)) int get_leave(struct xdp_md *ctx, u32 why)
+{
+    struct chain_work *chain = chain_work_get();
+    struct work *work = work_get();
+
+    if (!work || !chain)
+        return XDP_PASS;
+    get_count(work, chain, why);
+    get_describe(work, chain);
+    ask_note_packet(ctx, 1);
+    return XDP_PASS;
+}
+
+/* Leaves it to TC, which may answer it: its reply has no room here, or this is not all of it. */
+static __always_inline int get_to_tc(struct xdp_md *ctx)
+{
+    return xdp_mark(ctx) ? XDP_PASS : get_leave(ctx, MC_COUNT_PASS_ROOM);
+}
+
+SEC("xdp")
+int hash_keys(struct xdp_md *ctx)
+{
+    struct chain_work *chain;
+    struct work *work = work_get();
+    int rc, why = MC_COUNT_PASS_ERROR;
+
+    if (!work)
+        return XDP_PASS;
+    rc = get_one(ctx, work, &why);
+    if (rc == STEP_MANY) {
+        chain = chain_work_get();
+        rc = get_many(ctx);
+        why = chain ? chain->missing : MC_COUNT_PASS_ERROR;
+    }
+    if (rc == STEP_END) {
+        bpf_tail_call(ctx, &xdp_calls, CALL_PREPARE_PACKET);
+        return XDP_PASS;
+    }
+    if (rc == STEP_MISS)
+        return get_leave(ctx, why);
+    count_reason(work, rc);
+    chain = chain_work_get();
+    if (!chain)
+        return XDP_PASS;
+    get_describe(work, chain);
+    bpf_tail_call(ctx, &xdp_calls, CALL_INVALIDATE_CACHE);
+    gate_enter(&all, bpf_ktime_get_ns());
+    return XDP_PASS;
+}
+
+/* How long the frame of the reply is to be. */
+static __always_inline u64 reply_frame_size(const struct work *work)
+{
+    return frame_size(reply_size(work), work->nframe);
+}
+
+/*
+ * Makes room for the reply, and takes none away: so the packet can be what it was, byte by byte,
+ * until the reply is written.
+ */
+SEC("xdp")
+int prepare_packet(struct xdp_md *ctx)
+{
+    struct work *work = work_get();
+    int grow, at_head, rc;
+
+    if (!work)
+        return XDP_PASS;
+    rc = guard_reply(work);
+    if (unlikely(rc))
+        return get_leave(ctx, rc);
+    if (unlikely(work->left))
+        return get_to_tc(ctx);
+    grow = (int)reply_frame_size(work) - (int)work->nframe;
+    at_head = grow > 0 && grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
+    if (grow > 0 && !at_head && bpf_xdp_adjust_tail(ctx, grow))
+        return get_to_tc(ctx);
+    bpf_tail_call(ctx, &xdp_calls, CALL_WRITE_REPLY);
+    if (grow > 0 && (at_head ? bpf_xdp_adjust_head(ctx, grow) : bpf_xdp_adjust_tail(ctx, -grow)))
+        return XDP_ABORTED;
+    return XDP_PASS;
+}
+
+/*
+ * The same of a frame without tags, of IPv4, straight into its first buffer. 0: it is another, and
+ * nothing is written that would not be written again.
+ */
+static __always_inline int reply_store_plain(struct xdp_md *ctx, const struct work *work)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    void *text = data + FRAME_IP + IP4_BYTES + UDP_TEXT;
+    u64 ntext = work->nreply - REPLY_TEXT;
+
+    if (work->form.v6 || work->form.ip != FRAME_IP || text > end)
+        return 0;
+    head_link(data, &work->head, 0);
+    head_ip4(data + FRAME_IP, &work->head, ntext);
+    return copy_blocks(text, end, work->reply + REPLY_TEXT, ntext, TEXT_MAX);
+}
+
+/* Puts the reply into the frame. */
+__attribute__((noinline)) int reply_store(struct xdp_md *ctx)
+{
+    struct work *work = work_get();
+    u64 n;
+
+    if (!work)
+        return 0;
+    reply_head(work, 0);
+    n = reply_frame_size(work);
+    BOUND_SIZE(n, 2047);
+    return !bpf_xdp_store_bytes(ctx, 0, work->reply + reply_start(work), n);
+}
+
+SEC("xdp")
+int write_reply(struct xdp_md *ctx)
+{
+    struct work *work = work_get();
+    u64 n;
+
+    if (!work)
+        return XDP_PASS;
+    n = reply_frame_size(work);
+    if (unlikely(!reply_store_plain(ctx, work) && !reply_store(ctx))) {
+        work->counts.count[MC_COUNT_PASS_ERROR]++;
+        return XDP_ABORTED;
+    }
+    /* What is left behind a reply is padding, if the frame cannot be cut. */
+    if (unlikely(n < work->nframe))
+        bpf_xdp_adjust_tail(ctx, (int)n - (int)work->nframe);
+    work->counts.count[MC_COUNT_ANSWERED_XDP]++;
+    work->counts.class_hits[0] += work->nhits;
+    count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + work->nreply - REPLY_TEXT);
+    return XDP_TX;
+}
+
+SEC("xdp")
+int invalidate_cache(struct xdp_md *ctx)
+{
+    struct chain_work *work = chain_work_get();
+
+    if (!work)
+        return XDP_PASS;
+    if (work->kind == KIND_UDP)
+        ask_note_packet(ctx, CHAIN_ASK_HOLD);
+    return chain_invalidate(ctx, work);
+}
+
+/* --- TC ---------------------------------------------------------------------------- */
+
+/* What leaves from another port, as far as the first bytes say so. Doubt says no. */
+static __always_inline int tx_is_other(struct __sk_buff *skb)
+{
+    const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+    const void *ip = data + FRAME_IP;
+
+    if (ip + IP6_BYTES + 4 > end)
+        return 0;
+    if (LOAD16(data + 12) == TYPE_IP4)
+        return LOAD8(ip) == 0x45 && protocol_is_ours(LOAD8(ip + 9)) &&
+               !(LOAD16(ip + 6) & bpf_htons(0x3fff)) && LOAD16(ip + IP4_BYTES) != control.port;
+    return LOAD16(data + 12) == TYPE_IP6 && protocol_is_ours(LOAD8(ip + 6)) &&
+           LOAD16(ip + IP6_BYTES) != control.port;
+}
+
+SEC("tc")
+int tx_filter(struct __sk_buff *skb)
+{
+    way_leaving(skb);
+    if (!tx_is_other(skb) && skb->tc_index != CHAIN_SEEN && find_leaving(skb) != KIND_NONE)
+        bpf_tail_call(skb, &tc_calls, CALL_UPDATE_CACHE);
+    return TC_NEXT;
+}
+
+SEC("tc")
+int update_cache(struct __sk_buff *skb)
+{
+    struct chain_work *work = chain_work_get();
+
+    if (!work || (work->kind != KIND_TCP && work->kind != KIND_UDP))
+        return TC_NEXT;
+    if (!sender_is_server(skb)) {
+        chain_count(work, CHAIN_FOREIGN);
+        return TC_NEXT;
+    }
+    if (work->kind == KIND_TCP)
+        bpf_tail_call(skb, &tc_calls, CALL_FOLLOW_REPLIES);
+    skb->tc_index = CHAIN_SEEN;
+    if (work->kind == KIND_UDP)
+        fill_reply(skb);
+    return TC_NEXT;
+}
+
+char program_license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * chain_fill: what a server answers to a get becomes entries.
+ *
+ * Only a datagram is taken that says it is the only one, of VALUE blocks by their lengths: first
+ * all of it is understood, then each block is kept. The reply to several keys may be several such
+ * datagrams (memcached from 1.5.20 on), of which the last has END: it ends the ask. What is longer
+ * than a datagram ends none. The text stands in work->request and its keys in work->key, where a
+ * request and its keys do on the way in.
+ */
+#ifndef MC_CHAIN_FILL_BPF_H
+#define MC_CHAIN_FILL_BPF_H
+
+#include "bpf/chain/ask.bpf.h"
+#include "bpf/chain/get.bpf.h"
+#include "bpf/chain/maps.bpf.h"
+#include "bpf/packet/request.bpf.h"
+
+enum {
+    VALUE_BYTES = 6,   /* "VALUE " */
+    FLAGS_DIGITS = 10, /* of client flags, 32 bits */
+    LENGTH_DIGITS = 4, /* of a value in one datagram */
+    REPLY_BLOCKS = HITS_MAX,
+};
+
+/* Where a block's parts are in the reply. */
+struct block {
+    u32 key; /* where its text begins that is kept */
+    u32 nwire;
+    u32 nvalue;
+};
+
+static __always_inline u8 reply_byte(const struct work *work, u64 at)
+{
+    BOUND(at, REQUEST_ROOM - 1);
+    return work->request[at];
+}
+
+/* A number of up to `most` digits at *at, which moves behind it. -1: there is none. */
+static __always_inline s64 reply_digits(const struct work *work, u32 *at, const u32 most)
+{
+    s64 number = 0;
+    u32 i;
+
+    for (i = 0; i < most; i++) {
+        u64 digit = reply_byte(work, *at + i) - (u64)'0';
+
+        if (digit > 9)
+            break;
+        number = number * 10 + digit;
+    }
+    *at += i;
+    return i ? number : -1;
+}
+
+/* Behind a datagram's last block, which no END follows. */
+enum { STEP_MORE = STEP_MANY };
+
+/* Reads the block at work->at: STEP_NEXT, STEP_END, STEP_MORE, or that it is none. */
+static __always_inline int block_read(struct work *work, struct block *block)
+{
+    u64 word = request_word(work, work->at);
+    u32 at;
+    s64 n;
+
+    if ((word & 0xffffffffff) == TEXT_END && work->at + 5 == work->nrequest)
+        return STEP_END;
+    if (work->at == work->nrequest)
+        return STEP_MORE;
+    if ((word & 0xffffffffffff) != TEXT_VALUE)
+        return MC_COUNT_PASS_REQUEST;
+    work->at += VALUE_BYTES;
+    block->key = work->at;
+    if (request_key(work) != STEP_NEXT || !work->nkey)
+        return MC_COUNT_PASS_REQUEST;
+    at = work->at;
+    if (reply_byte(work, at++) != ' ' || reply_digits(work, &at, FLAGS_DIGITS) < 0 ||
+        reply_byte(work, at++) != ' ')
+        return MC_COUNT_PASS_REQUEST;
+    n = reply_digits(work, &at, LENGTH_DIGITS);
+    if (n < 0 || (u16)request_word(work, at) != 0x0a0d)
+        return MC_COUNT_PASS_REQUEST;
+    at += 2 + n;
+    if (at + 2 > work->nrequest || (u16)request_word(work, at) != 0x0a0d)
+        return MC_COUNT_PASS_REQUEST;
+    work->at = at + 2;
+    block->nvalue = n;
+    block->nwire = work->at - block->key;
+    return STEP_NEXT;
+}
+
+/* Counters are odd while somebody writes: 0 if somebody else does. */
+static __always_inline int seq_take(u32 *seq)
+{
+    u32 before = READ_ONCE(*seq);
+
+    return !(before & 1) && __sync_val_compare_and_swap(seq, before, before + 1) == before;
+}
+
+static __always_inline void seq_leave(u32 *seq)
+{
+    u32 before = __sync_fetch_and_add(seq, 1);
+
+    asm volatile("" : : "r"(before) : "memory");
+}
+
+/* Writes n bytes of the reply, from `from` on, into a block of at most `most`. 0: it is taken. */
+static __always_inline int block_write(const struct work *work, struct chain_block *block,
+                                       u32 index, u64 from, u64 n, const u64 most)
+{
+    u64 words = (n + 7) / 8, i;
+
+    if (!seq_take(&block->seq))
+        return 0;
+    block->bucket = index;
+    BOUND(from, REQUEST_ROOM - 1);
+    for (i = 0; i < most / 8; i++) {
+        if (i >= words || from > REQUEST_ROOM - 1)
+            break;
+        STORE64(block->wire + 8 * i, LOAD64(work->request + from));
+        from += 8;
+    }
+    seq_leave(&block->seq);
+    return 1;
+}
+
+__attribute__((noinline)) int medium_write(struct work *work, u32 index, u32 from, u32 n)
+{
+    u32 place = index & (settings.nmedium - 1);
+    struct chain_block *block = bpf_map_lookup_elem(&medium, &place);
+
+    return work && block && block_write(work, block, index, from, n, CHAIN_MEDIUM);
+}
+
+__attribute__((noinline)) int large_write(struct work *work, u32 index, u32 from, u32 n)
+{
+    u32 place = index & (settings.nlarge - 1);
+    struct chain_block *block = bpf_map_lookup_elem(&large, &place);
+
+    return work && block && block_write(work, block, index, from, n, CHAIN_LARGE);
+}
+
+/* The text of an entry that this CPU is filling: 0, its block is taken. */
+static __always_inline int entry_write(struct work *work, struct chain_bucket *bucket, u32 index,
+                                       const struct block *block)
+{
+    u64 from = block->key;
+
+    if (block->nwire <= CHAIN_WIRE) {
+        BOUND(from, REQUEST_ROOM / 2 * 2 - 1);
+        if (from > REQUEST_ROOM - CHAIN_WIRE)
+            return 0;
+        copy64(bucket->wire, work->request + from);
+        bucket->size = CHAIN_IN_BUCKET;
+        return 1;
+    }
+    if (block->nwire <= CHAIN_MEDIUM) {
+        if (!medium_write(work, index, from, block->nwire))
+            return 0;
+        bucket->size = CHAIN_IN_MEDIUM;
+        return 1;
+    }
+    if (!large_write(work, index, from, block->nwire))
+        return 0;
+    bucket->size = CHAIN_IN_LARGE;
+    return 1;
+}
+
+/* What a fill knows beside the text: when the server was asked, and which one it is. */
+struct fill {
+    u64 asked;
+    u64 now;
+    u64 server;
+};
+
+/*
+ * When a value was true that the server was asked for: two ticks earlier than it seems, since the
+ * clocks are not read at once, and the ticks that have begun count.
+ */
+static __always_inline u64 fill_stamp(const struct fill *fill, u64 hash)
+{
+    u64 then = bpf_jiffies64() - (fill->now - fill->asked) / tick_ns - 2;
+
+    return ((then << JIFFY_BITS) >> JIFFY_BITS) | stamp_of(hash) << CHAIN_STAMP_BITS;
+}
+
+/* Keeps a block under the words of both gates: what became of it. */
+static __always_inline enum chain_count entry_fill(struct work *work, const struct fill *fill,
+                                                   const struct block *block)
+{
+    u32 index = bucket_of(work->hash);
+    struct chain_bucket *bucket = bucket_get(index);
+    enum gate_state state, every;
+    u64 word = 0, whole = 0;
+    enum chain_count rc = CHAIN_FILL_BUSY;
+
+    if (!bucket)
+        return CHAIN_FILL_BUSY;
+    state = gate_look(&bucket->gate, fill->asked, fill->now, &word);
+    every = gate_look(&all, fill->asked, fill->now, &whole);
+    if (state == GATE_GIVEN_UP || every == GATE_GIVEN_UP)
+        return CHAIN_WRITES_LATE;
+    if (state != GATE_OPEN || every != GATE_OPEN)
+        return CHAIN_FILL_WRITING;
+    if (!seq_take(&bucket->seq))
+        return CHAIN_FILL_BUSY;
+    /* If the block is taken, what was there before stays, and is as valid as it was. */
+    if (entry_write(work, bucket, index, block)) {
+        bucket->nwire = block->nwire;
+        bucket->nkey = work->nkey;
+        bucket->word = word;
+        bucket->all = whole;
+        bucket->server = fill->server;
+        bucket->stamp = fill_stamp(fill, work->hash);
+        rc = CHAIN_FILLS;
+    }
+    seq_leave(&bucket->seq);
+    return rc;
+}
+
+/* Reads one block, and keeps it if `fill` says so. */
+__attribute__((noinline)) int fill_step(struct work *work, struct chain_work *chain,
+                                        const struct fill *fill)
+{
+    struct block block = {0, 0, 0};
+    int rc;
+
+    if (!work || !chain || !fill)
+        return MC_COUNT_PASS_ERROR;
+    rc = block_read(work, &block);
+    if (rc != STEP_NEXT || !fill->asked)
+        return rc;
+    if (work->nkey > settings.key_max || block.nvalue > settings.value_max)
+        chain_count(chain, CHAIN_FILL_SIZE);
+    else
+        chain_count(chain, entry_fill(work, fill, &block));
+    return rc;
+}
+
+/* All blocks of a datagram: STEP_END, STEP_MORE, or that it is no such reply. */
+__attribute__((noinline)) int fill_pass(struct work *work, struct chain_work *chain,
+                                        const struct fill *fill)
+{
+    int rc = STEP_NEXT, i;
+
+    if (!work)
+        return MC_COUNT_PASS_ERROR;
+    work->at = 0;
+    for (i = 0; i < REPLY_BLOCKS + 1; i++) {
+        rc = fill_step(work, chain, fill);
+        if (rc != STEP_NEXT)
+            break;
+    }
+    return rc;
+}
+
+/* What the reply says of itself, in network order, from UDP's length on. */
+struct reply_frame {
+    u16 nudp, check, id, sequence, total, reserved;
+};
+
+/* Brings a reply's text into `work`. 0: it is none of one datagram. */
+static __always_inline int fill_load(struct __sk_buff *skb, struct work *work,
+                                     const struct chain_work *chain,
+                                     const struct reply_frame *frame)
+{
+    u64 ntext = (u64)bpf_ntohs(frame->nudp) - UDP_TEXT;
+
+    if (frame->total != bpf_htons(1) || ntext - 1 >= TEXT_MAX ||
+        chain->l4 + UDP_TEXT + ntext > chain->nframe)
+        return 0;
+    work->nrequest = ntext;
+    BOUND_SIZE(ntext, REQUEST_ROOM - 1);
+    if (bpf_skb_load_bytes(skb, chain->l4 + UDP_TEXT, work->request, ntext))
+        return 0;
+    BOUND(ntext, REQUEST_ROOM - 1);
+    STORE64(work->request + ntext, 0);
+    return 1;
+}
+
+/* Which server a reply comes from. */
+static __always_inline u64 server_replied(const struct ask_id *id, u64 v6)
+{
+    return v6 ? server_of(id->server[0], id->server[1]) : id->server[0];
+}
+
+/* A datagram of our server's, which leaves. */
+__attribute__((noinline)) int fill_reply(struct __sk_buff *skb)
+{
+    struct chain_work *chain = chain_work_get();
+    struct fill fill = {0, 0, 0}, none = {0, 0, 0};
+    struct work *work = work_get();
+    struct reply_frame frame;
+    struct ask_id id;
+
+    int rc;
+
+    if (!work || !chain || skb->gso_size || !tick_ns || ask_read(skb, chain, load_skb, 0, &id) ||
+        bpf_skb_load_bytes(skb, chain->l4 + 4, &frame, sizeof(frame)) || frame.sequence)
+        return 0;
+    if (!fill_load(skb, work, chain, &frame))
+        return chain_count(chain, CHAIN_FILL_SIZE);
+    rc = fill_pass(work, chain, &none);
+    if (rc != STEP_END && rc != STEP_MORE)
+        return chain_count(chain, CHAIN_FILL_FORM);
+    fill.now = bpf_ktime_get_ns();
+    fill.asked = ask_reply(ask_hash(&id), fill.now, rc == STEP_END);
+    fill.server = server_replied(&id, chain->v6);
+    if (!fill.asked)
+        return chain_count(chain, CHAIN_FILL_NOT_ASKED);
+    return fill_pass(work, chain, &fill);
+}
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * chain_large: TC ingress answers what XDP leaves to it: gets whose keys are all in the table, but
+ * whose reply the driver's frame has no room for, or which only TC sees whole.
+ *
+ * XDP noted nothing of such a get. So what is not answered here either is noted here. And here is
+ * seen what XDP cannot see: that a packet is several datagrams.
+ */
+#ifndef MC_CHAIN_LARGE_BPF_H
+#define MC_CHAIN_LARGE_BPF_H
+
+#include "bpf/chain/ask.bpf.h"
+#include "bpf/chain/find.bpf.h"
+#include "bpf/chain/get.bpf.h"
+#include "bpf/chain/maps.bpf.h"
+#include "bpf/chain/tcp.bpf.h"
+#include "bpf/packet/skb.bpf.h"
+
+/* Where a plain request of ours has its headers, for those who look at packets of any form. */
+static __always_inline void get_describe(const struct work *work, struct chain_work *chain)
+{
+    chain->l3 = work->form.ip;
+    chain->l4 = form_udp(work->form);
+    chain->nframe = work->nframe;
+    chain->proto = PROTOCOL_UDP;
+    chain->v6 = work->form.v6;
+    chain->kind = KIND_UDP;
+}
+
+/* From the Ethernet header on, wherever the packet begins for TC. */
+static __always_inline long load_mac(void *ctx, u32 at, void *to, u32 n)
+{
+    return bpf_skb_load_bytes_relative(ctx, at, to, n, BPF_HDR_START_MAC);
+}
+
+/* Leaves a get to the server after all: it will have one reply. */
+__attribute__((noinline)) int large_leave(struct __sk_buff *skb)
+{
+    struct chain_work *chain = chain_work_get();
+    struct work *work = work_get();
+    struct ask_id id;
+
+    if (!work || !chain)
+        return TC_NEXT;
+    get_describe(work, chain);
+    if (!ask_read(skb, chain, load_mac, 1, &id))
+        ask_note(ask_hash(&id), 1);
+    return TC_NEXT;
+}
+
+/* Looks a get's keys up once more. STEP_END with the reply; otherwise it is counted. */
+__attribute__((noinline)) int large_look(struct __sk_buff *skb)
+{
+    struct chain_work *chain = chain_work_get();
+    struct work *work = work_get();
+    int rc;
+
+    if (!work || !chain)
+        return STEP_MISS;
+    rc = tc_request(skb, work, UDP_KEYS - UDP_TEXT);
+    if (!rc)
+        rc = tc_judge(work, TEXT_GET);
+    if (!rc)
+        rc = get_all(work, chain);
+    if (rc == STEP_MISS)
+        get_count(work, chain, chain->missing);
+    else if (rc != STEP_END)
+        count_reason(work, rc);
+    return rc;
+}
+
+/*
+ * A packet of several segments or datagrams, as a sender on this host makes one or the stack joins
+ * them before generic XDP. XDP has followed the stream of TCP that it is part of. Of datagrams it
+ * has seen the first one's header; what the others say may look like a part of the first, so it may
+ * be any write.
+ */
+__attribute__((noinline)) int large_joined(struct __sk_buff *skb)
+{
+    struct chain_work *chain = chain_work_get();
+
+    if (chain && find(skb, chain, load_mac, 1) != KIND_NONE && chain->kind != KIND_TCP)
+        tcp_unfollowed(bpf_ktime_get_ns());
+    return 0;
+}
+
+static __always_inline int no_verb(u32 text)
+{
+    return 0;
+}
+
+SEC("tc")
+int answer_large(struct __sk_buff *skb)
+{
+    enum tc_mark mark = tc_mark(skb);
+    u32 hidden = mark == MARK_PACKET ? FRAME_IP : 0;
+    struct tc_head *head;
+    struct work *work;
+    int rc;
+
+    if (unlikely(skb->gso_size))
+        large_joined(skb);
+    if (mark == MARK_NONE)
+        return TC_NEXT;
+    work = work_get();
+    if (!work)
+        return TC_NEXT;
+    head = (struct tc_head *)work->reply;
+    work->nframe = skb->len + hidden;
+    if (!tc_load(skb, work, head))
+        return TC_NEXT;
+    rc = work->form.v6 ? tc_check(skb, work, head, 1, 0, no_verb)
+                       : tc_check(skb, work, head, 0, 0, no_verb);
+    if (rc != HEAD_GET || skb->pkt_type != PACKET_HOST)
+        return large_leave(skb);
+    if (large_look(skb) != STEP_END)
+        return large_leave(skb);
+    rc = tc_reply(skb, hidden, work->left);
+    if (rc == TC_NEXT)
+        return large_leave(skb);
+    skb->tc_index = CHAIN_SEEN;
+    return rc;
+}
+
+#endif

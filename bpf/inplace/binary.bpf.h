@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * binary: Get, GetQ, GetK and GetKQ of the binary protocol, one request in a datagram. In
+ * network order:
+ *
+ *   0 magic   1 opcode   2 key length   4 extras length   5 data type   6 vbucket, or status
+ *   8 body length   12 opaque   16 cas   24 extras, key, value
+ */
+#ifndef MC_BINARY_BPF_H
+#define MC_BINARY_BPF_H
+
+#include "bpf/inplace/get.bpf.h"
+#include "bpf/inplace/reply.bpf.h"
+#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/packet.bpf.h"
+
+/* Opcodes that only read. */
+enum {
+    BINARY_GET = 0x00,
+    BINARY_GETQ = 0x09,
+    BINARY_GETK = 0x0c,
+    BINARY_GETKQ = 0x0d,
+};
+
+enum {
+    BINARY_MAGIC = 0x80,
+    BINARY_HEAD = 24,
+    BINARY_FLAGS = 4, /* extras of an answer with an item */
+    BINARY_REPLY = 0x81,
+    BINARY_NOT_FOUND = 1,
+};
+
+static __always_inline int binary_reads(u32 opcode)
+{
+    return opcode == BINARY_GET || opcode == BINARY_GETQ || opcode == BINARY_GETK ||
+           opcode == BINARY_GETKQ;
+}
+
+static __always_inline u32 binary_opcode(const struct work *work)
+{
+    return (u8)work->request[1];
+}
+
+static __always_inline int binary_with_key(const struct work *work)
+{
+    u32 opcode = binary_opcode(work);
+
+    return opcode == BINARY_GETK || opcode == BINARY_GETKQ;
+}
+
+/* Takes the key, which may have any bytes, and hashes it. */
+static __always_inline void binary_key(struct work *work, u64 nkey)
+{
+    u64 words = nkey / 8, rest = nkey % 8, sum = 0, word, i;
+
+    for (i = 0; i < KEY_WORDS; i++) {
+        if (i >= words)
+            break;
+        word = request_word(work, BINARY_HEAD + 8 * i);
+        work->key[i] = word;
+        sum += mc_hash_word(word, control.seed[i]);
+    }
+    if (rest) {
+        word = request_word(work, BINARY_HEAD + 8 * words) & ((1ull << 8 * rest) - 1);
+        BOUND(words, KEY_WORDS - 1);
+        work->key[words] = word;
+        sum += mc_hash_word(word, control.seed[words]);
+    }
+    work->nkey = nkey;
+    work->hash = mc_hash_end(sum, nkey);
+    work->nkeys = 1;
+}
+
+/* Reads the request. STEP_END or a reason. */
+__attribute__((noinline)) int binary_parse(struct work *work)
+{
+    u64 nkey;
+
+    if (!work)
+        return MC_COUNT_PASS_ERROR;
+    nkey = bpf_ntohs(LOAD16(work->request + 2));
+    if (work->nrequest < BINARY_HEAD || nkey - 1 >= MC_KEY_MAX || work->request[4] ||
+        bpf_ntohl(LOAD32(work->request + 8)) != nkey)
+        return MC_COUNT_PASS_REQUEST;
+    /* Of several requests in a datagram the server makes several answers. */
+    if (work->nrequest != BINARY_HEAD + nkey)
+        return MC_COUNT_PASS_COMMAND;
+    binary_key(work, nkey);
+    return STEP_END;
+}
+
+static __always_inline void reply_binary_head(struct work *work, u64 nkey, u64 nextras, u64 status,
+                                              u32 nbody, u64 cas)
+{
+    u64 opaque = LOAD32(work->request + 12);
+
+    reply_add(work,
+              BINARY_REPLY | binary_opcode(work) << 8 | (u64)bpf_htons(nkey) << 16 | nextras << 32 |
+                  (u64)bpf_htons(status) << 48,
+              8);
+    reply_add(work, bpf_htonl(nbody) | opaque << 32, 8);
+    reply_add(work, bpf_cpu_to_be64(cas), 8);
+}
+
+/* The client flags, which the item has as text. */
+static __always_inline u32 middle_flags(const struct work *work)
+{
+    u64 at = 1, number = 0, i;
+
+    for (i = 0; i < 10; i++) {
+        if (i >= work->ndigits)
+            break;
+        BOUND(at, 31);
+        number = number * 10 + (LOAD8((const char *)work->middle + at) - '0');
+        at++;
+    }
+    return number;
+}
+
+/* The header and the extras of the answer to a hit. */
+__attribute__((noinline)) int binary_hit_head(struct work *work)
+{
+    u64 nkey;
+
+    if (!work)
+        return 0;
+    nkey = binary_with_key(work) ? work->nkey : 0;
+    reply_binary_head(work, nkey, BINARY_FLAGS, 0, BINARY_FLAGS + nkey + work->nvalue, work->cas);
+    reply_add(work, bpf_htonl(middle_flags(work)), BINARY_FLAGS);
+    return 0;
+}
+
+/* What stands before the value in the answer to a hit. */
+static __always_inline void binary_line(struct work *work)
+{
+    binary_hit_head(work);
+    if (binary_with_key(work))
+        reply_key(work);
+}
+
+/* The answer to a miss. STEP_END, or the reason why there is none. */
+static __always_inline int binary_miss(struct work *work)
+{
+    u32 opcode = binary_opcode(work);
+
+    if (opcode == BINARY_GETQ || opcode == BINARY_GETKQ)
+        return MC_COUNT_PASS_COMMAND;
+    if (opcode == BINARY_GETK) {
+        reply_binary_head(work, work->nkey, 0, BINARY_NOT_FOUND, work->nkey, 0);
+        reply_key(work);
+    } else {
+        reply_binary_head(work, 0, 0, BINARY_NOT_FOUND, 9, 0);
+        reply_add(work, 0x6e756f6620746f4eull, 8); /* "Not foun" */
+        reply_add(work, 'd', 1);
+    }
+    return STEP_END;
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * get: a whole request (request.bpf.h), answered from the server's memory into struct work.
+ */
+#ifndef MC_GET_BPF_H
+#define MC_GET_BPF_H
+
+#include "bpf/inplace/lookup.bpf.h"
+#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/request.bpf.h"
+
+_Static_assert((int)STEP_END == (int)FOUND_MISS, "what is no hit and no reason ends it");
+
+/*
+ * One key: found and copied, or known to be missing, or the end of the request; or the
+ * same key once more, because a writer was there.
+ */
+__attribute__((noinline)) int get_step(struct work *work)
+{
+    u64 at;
+    int rc;
+
+    if (!work)
+        return MC_COUNT_PASS_ERROR;
+    rc = key_next(work, &at);
+    if (rc != STEP_NEXT)
+        return rc;
+    rc = key_find(work, item_copy);
+    if (unlikely(rc == FOUND_AGAIN)) {
+        work->nkeys--;
+        work->at = at;
+        return ++work->ntries < TRIES_MAX ? STEP_NEXT : MC_COUNT_PASS_BUSY;
+    }
+    work->ntries = 0;
+    if (rc == FOUND_MISS)
+        return STEP_NEXT;
+    return rc == FOUND_HIT ? reply_hit(work) : rc;
+}
+
+/*
+ * Answers the request in work->request. STEP_END: the reply's text stands
+ * behind REPLY_TEXT bytes of room for its headers; otherwise a reason to pass.
+ */
+__attribute__((noinline)) int get_answer(struct work *work)
+{
+    int rc = MC_COUNT_PASS_REQUEST, i;
+
+    if (!work)
+        return MC_COUNT_PASS_ERROR;
+    answer_begin(work);
+    if (!request_has_newline(work))
+        return MC_COUNT_PASS_REQUEST;
+    for (i = 0; i < KEYS_MAX + KEYS_AGAIN; i++) {
+        rc = get_step(work);
+        if (rc != STEP_NEXT)
+            break;
+    }
+    if (rc == STEP_NEXT)
+        return MC_COUNT_PASS_REQUEST;
+    if (rc != STEP_END)
+        return rc;
+    reply_end(work);
+    return STEP_END;
+}
+
+#endif

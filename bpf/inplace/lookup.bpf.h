@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * lookup: from a key to its item, in memory that the server is writing.
+ *
+ * The key and its hash stand in struct work. A find either copies a live
+ * item's wire bytes behind the reply, or knows that the key is not there, or
+ * gives the reason for leaving the request to the server. Copies count only
+ * when the line's sequence counter was even before and is the same after.
+ */
+#ifndef MC_LOOKUP_BPF_H
+#define MC_LOOKUP_BPF_H
+
+#include "bpf/packet/kernel.bpf.h"
+
+/* Each of one value, so that a place in it is found by arithmetic and not by an index in memory. */
+struct segment_map {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(key_size, sizeof(u32));
+    __uint(value_size, MC_SEGMENT_BYTES);
+    __uint(max_entries, 1);
+};
+
+struct table_map {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(key_size, sizeof(u32));
+    __uint(value_size, MC_TABLE_BYTES);
+    __uint(max_entries, 1);
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+    __uint(key_size, sizeof(u32));
+    __uint(max_entries, MC_MAX_SEGMENTS);
+    __array(values, struct segment_map);
+} heap SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+    __uint(key_size, sizeof(u32));
+    __uint(max_entries, MC_MAX_TABLES);
+    __array(values, struct table_map);
+} table SEC(".maps");
+
+/* What a step of the lookup says; any other value is a reason: MC_COUNT_PASS_*. */
+enum found {
+    FOUND_HIT,
+    FOUND_MISS,
+    FOUND_OTHER, /* an item of another key */
+    FOUND_AGAIN, /* a writer was there */
+    FOUND_LAST,
+};
+_Static_assert((int)FOUND_LAST <= (int)MC_COUNT_PASS_COMMAND, "reasons and findings are distinct");
+
+/* The item fields that are compared at once: refcount to epoch. */
+enum {
+    ITEM_CAS = 8,
+    ITEM_EXPTIME = 16,
+    ITEM_META = 28,
+    ITEM_BYTES = sizeof(struct mc_item),
+};
+#define META_FLAGS(meta)     ((u32)((meta) >> 16) & 0xffff)
+#define META_CLSID(meta)     ((u32)((meta) >> 32) & 0xff)
+#define META_NKEY(meta)      ((u32)((meta) >> 40) & 0xff)
+#define META_NMID(meta)      ((u32)((meta) >> 48) & 0xff)
+#define META_EPOCH(meta)     ((u32)((meta) >> 56))
+#define META_MASK            ((u64)MC_ITEM_PASS << 16 | 0xffull << 40 | 0xffull << 56)
+#define META_OF(nkey, epoch) ((u64)(nkey) << 40 | (u64)(epoch) << 56)
+
+/* The smallest 2^k - 1 that is not below nlines - 1. */
+static __always_inline u32 table_top(u32 nlines)
+{
+    u32 top = nlines - 1;
+
+    top |= top >> 1;
+    top |= top >> 2;
+    top |= top >> 4;
+    top |= top >> 8;
+    return top | top >> 16;
+}
+
+static __always_inline struct mc_line *line_at(u32 segment, u64 index)
+{
+    u32 zero = 0;
+    void *lines = bpf_map_lookup_elem(&table, &segment);
+
+    if (unlikely(!lines))
+        return NULL;
+    lines = bpf_map_lookup_elem(lines, &zero);
+    if (unlikely(!lines))
+        return NULL;
+    BOUND(index, MC_TABLE_LINES - 1);
+    return lines + index * sizeof(struct mc_line);
+}
+
+static __always_inline struct mc_line *line_main(u32 index)
+{
+    return line_at(index / MC_TABLE_LINES, index);
+}
+
+static __always_inline struct mc_line *line_overflow(u32 number)
+{
+    return line_at(MC_OVERFLOW_TABLE + number / MC_TABLE_LINES, number);
+}
+
+/* The segment of a reference, and where in it its chunk begins, yet to be bounded. */
+static __always_inline char *segment_of(u32 ref, u64 *offset)
+{
+    u64 at = (u64)ref << (control.ref_shift & 7);
+    u32 index = at / MC_SEGMENT_BYTES, zero = 0;
+    void *segment = bpf_map_lookup_elem(&heap, &index);
+
+    *offset = at;
+    return segment ? bpf_map_lookup_elem(segment, &zero) : NULL;
+}
+
+/* The first slots of a line that may hold the tag, as bytes_zero shows them. */
+static __always_inline u64 line_matches(const struct mc_line *line, u64 hash)
+{
+    return bytes_zero(READ_ONCE(line->tags) ^ mc_hash_tag(hash) * MASK_BYTES);
+}
+
+static __always_inline u32 line_ref(const struct mc_line *line, u64 slot)
+{
+    BOUND(slot, MC_SLOTS - 1);
+    return READ_ONCE(*(const u32 *)((const char *)line->refs + slot * 4));
+}
+
+/* Copies n bytes from `offset` of the segment to `at` of the reply. 8 <= n <= TEXT_MAX. */
+static __always_inline int copy_bytes(struct work *work, u64 at, const char *segment, u64 offset,
+                                      u64 n)
+{
+    u64 blocks = n / 64, words = n % 64 / 8, from = offset, to = at, i;
+
+    for (i = 0; i < TEXT_MAX / 64 + 1; i++) {
+        const u64 *in;
+        u64 *out;
+
+        if (i >= blocks)
+            break;
+        OPAQUE(from);
+        if (from > MC_SEGMENT_BYTES - 64)
+            return FOUND_AGAIN;
+        in = (const u64 *)(segment + from);
+        BOUND(to, 2047);
+        out = (u64 *)(work->reply + to);
+        out[0] = in[0];
+        out[1] = in[1];
+        out[2] = in[2];
+        out[3] = in[3];
+        out[4] = in[4];
+        out[5] = in[5];
+        out[6] = in[6];
+        out[7] = in[7];
+        from += 64;
+        to += 64;
+    }
+    for (i = 0; i < 8; i++) {
+        if (i >= words)
+            break;
+        OPAQUE(from);
+        if (from > MC_SEGMENT_BYTES - 8)
+            return FOUND_AGAIN;
+        BOUND(to, 2047);
+        STORE64(work->reply + to, LOAD64(segment + from));
+        from += 8;
+        to += 8;
+    }
+    /* The last word, over bytes that may have been copied before. */
+    from = offset + n - 8;
+    to = at + n - 8;
+    OPAQUE(from);
+    if (from > MC_SEGMENT_BYTES - 8)
+        return FOUND_AGAIN;
+    BOUND(to, 2047);
+    STORE64(work->reply + to, LOAD64(segment + from));
+    return FOUND_HIT;
+}
+
+/* Whether the key of the item whose wire begins at `offset` is ours. */
+static __always_inline int same_key(const struct work *work, const char *segment, u64 offset)
+{
+    u64 words = work->nkey / 8, rest = work->nkey % 8, differ = 0, from = offset, last, i;
+
+    for (i = 0; i < KEY_WORDS; i++) {
+        if (i >= words)
+            break;
+        OPAQUE(from);
+        if (from > MC_SEGMENT_BYTES - 8)
+            return 0;
+        differ |= LOAD64(segment + from) ^ work->key[i];
+        from += 8;
+    }
+    if (rest) {
+        /* The word that ends with the key: it begins in the header at worst. */
+        from = offset + work->nkey - 8;
+        OPAQUE(from);
+        if (from > MC_SEGMENT_BYTES - 8)
+            return 0;
+        last = work->nkey / 8;
+        BOUND(last, KEY_WORDS - 1);
+        differ |= (LOAD64(segment + from) >> (64 - 8 * rest)) ^ work->key[last];
+    }
+    return !differ;
+}
+
+/* An item in its segment. */
+struct place {
+    const char *segment;
+    u64 offset;
+};
+
+/* Whether the item at `ref` is the key's: FOUND_HIT, FOUND_OTHER, FOUND_AGAIN. */
+static __always_inline int item_match(const struct work *work, u32 ref, struct place *place)
+{
+    u64 begin, offset, meta;
+    const char *segment = segment_of(ref, &begin);
+
+    begin %= MC_SEGMENT_BYTES;
+    offset = begin;
+    CLAMP(offset, MC_SEGMENT_BYTES - ITEM_BYTES);
+    if (!segment || offset != begin)
+        return FOUND_AGAIN;
+    meta = LOAD64(segment + offset + ITEM_META);
+    if (META_NKEY(meta) != work->nkey || !same_key(work, segment, offset + MC_ITEM_HEADER))
+        return FOUND_OTHER;
+    place->segment = segment;
+    place->offset = offset;
+    return FOUND_HIT;
+}
+
+/* What is made of an item that was found: FOUND_HIT, FOUND_AGAIN or a reason. */
+typedef int item_use(struct work *work, const struct place *place);
+
+/* Whether an item may be served: FOUND_HIT or a reason. */
+static __always_inline int item_is_fit(u64 meta, u64 fate)
+{
+    u32 exptime = fate;
+
+    if (META_FLAGS(meta) & MC_ITEM_PASS)
+        return MC_COUNT_PASS_ITEM;
+    if (META_EPOCH(meta) != (u8)READ_ONCE(control.epoch) || (exptime && second_reached(exptime)))
+        return MC_COUNT_PASS_EXPIRED;
+    return FOUND_HIT;
+}
+
+/* Copies the item if it may be served. */
+static __always_inline int item_copy(struct work *work, const struct place *place)
+{
+    u64 meta = LOAD64(place->segment + place->offset + ITEM_META);
+    u64 fate = LOAD64(place->segment + place->offset + ITEM_EXPTIME), nwire;
+    int rc = item_is_fit(meta, fate);
+
+    if (rc != FOUND_HIT)
+        return rc;
+    nwire = fate >> 32;
+    OPAQUE(nwire);
+    if (nwire < 8)
+        return FOUND_AGAIN;
+    if (nwire > TEXT_MAX || work->nreply + 6 + nwire + 5 > REPLY_MAX)
+        return MC_COUNT_PASS_SIZE;
+    work->nwire = nwire;
+    work->clsid = META_CLSID(meta) % MC_CLASSES;
+    return copy_bytes(work, work->nreply + 6, place->segment, place->offset + MC_ITEM_HEADER,
+                      nwire);
+}
+
+/* Looks for the key in one line. */
+static __always_inline int line_search(const struct work *work, const struct mc_line *line,
+                                       u64 *slot, struct place *place)
+{
+    u64 matches = line_matches(line, work->hash);
+    int found, i;
+
+    for (i = 0; i < MC_SLOTS; i++) {
+        if (!matches)
+            break;
+        *slot = bytes_below(matches);
+        found = item_match(work, line_ref(line, *slot), place);
+        if (found != FOUND_OTHER)
+            return found;
+        matches &= matches - 1;
+    }
+    return FOUND_OTHER;
+}
+
+/* The kernel's mark on a line, which the LRU reads; set once, so that a hot line stays clean. */
+static __always_inline void line_touch(struct mc_line *line, u64 slot)
+{
+    u8 mark = 1 << (slot & 7);
+
+    if (!(line->touched & mark))
+        line->touched |= mark;
+}
+
+/*
+ * Whether the epochs of a chain's items mean what they say. After they were compared: an epoch
+ * that was read later is no smaller.
+ */
+static __always_inline int line_is_behind(const struct mc_line *head)
+{
+    return mc_is_behind(READ_ONCE(control.epoch), READ_ONCE(head->swept));
+}
+
+/* The line that holds the hash, once a split has been followed; *seq is its even counter. */
+static __always_inline struct mc_line *line_find(u64 hash, u32 *seq)
+{
+    u32 nlines = READ_ONCE(control.nlines);
+    u32 index = mc_line_of(hash, nlines, table_top(nlines)), next;
+    struct mc_line *line;
+    int hop;
+
+    for (hop = 0; hop < HOPS_MAX; hop++) {
+        line = line_main(index);
+        if (!line)
+            return NULL;
+        *seq = READ_ONCE(line->seq);
+        read_barrier();
+        next = (u32)hash & READ_ONCE(line->mask);
+        if (*seq & 1)
+            return NULL;
+        if (next == index)
+            return line;
+        index = next;
+    }
+    return NULL;
+}
+
+/* Looks for the key in a chain: hit, miss, FOUND_AGAIN, or that the chain is too long. */
+static __always_inline int chain_search(const struct work *work, struct mc_line **line, u64 *slot,
+                                        struct place *place)
+{
+    int found, i;
+    u32 next;
+
+    for (i = 0; i < CHAIN_MAX; i++) {
+        found = line_search(work, *line, slot, place);
+        if (found != FOUND_OTHER)
+            return found;
+        next = READ_ONCE((*line)->next);
+        if (!next)
+            return FOUND_MISS;
+        *line = line_overflow(next);
+        if (!*line)
+            return FOUND_AGAIN;
+    }
+    return MC_COUNT_PASS_BUSY;
+}
+
+/*
+ * Looks the key of `work` up: FOUND_HIT (`use` was made of it), FOUND_MISS, FOUND_AGAIN,
+ * or a reason.
+ */
+static __always_inline int key_find(struct work *work, item_use *use)
+{
+    struct mc_line *head, *line;
+    struct place place;
+    u64 slot = 0;
+    int found;
+
+    head = line_find(work->hash, &work->seq);
+    if (!head)
+        return FOUND_AGAIN;
+    line = head;
+    found = chain_search(work, &line, &slot, &place);
+    if (found == FOUND_HIT)
+        found = use(work, &place);
+    read_barrier();
+    if (found == FOUND_HIT && unlikely(line_is_behind(head)))
+        found = MC_COUNT_PASS_EXPIRED;
+    if (READ_ONCE(head->seq) != work->seq)
+        return FOUND_AGAIN;
+    if (found == FOUND_HIT)
+        line_touch(line, slot);
+    return found;
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * tc: the program behind XDP, on TC ingress. It answers what XDP marked: requests whose
+ * reply the driver's frame has no room for. Everything else passes at the cost of one test.
+ */
+#ifndef MC_TC_BPF_H
+#define MC_TC_BPF_H
+
+#include "bpf/inplace/get.bpf.h"
+#include "bpf/inplace/verbs.bpf.h"
+#include "bpf/inplace/xdp.bpf.h"
+#include "bpf/packet/guard.bpf.h"
+#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/skb.bpf.h"
+
+/* Answers the request, HEAD_GET or HEAD_VERB. STEP_END or a reason. */
+static __always_inline int tc_answer(struct __sk_buff *skb, struct work *work, int kind)
+{
+    int rc = tc_request(skb, work, kind == HEAD_GET ? UDP_KEYS - UDP_TEXT : 0);
+
+    if (!rc)
+        rc = tc_judge(work, kind == HEAD_GET ? TEXT_GET : 0);
+    if (rc)
+        return rc;
+    return kind == HEAD_GET ? get_answer(work) : verb_answer(work);
+}
+
+/*
+ * Most of what goes to others, by what the first bytes say, without a call. Doubt says no.
+ * A frame whose link header is not in sight does not have the type there.
+ */
+static __always_inline int tc_is_foreign(struct __sk_buff *skb)
+{
+    const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+    const void *ip = data + FRAME_IP;
+
+    if (ip + IP4_BYTES + 4 > end || LOAD16(data + 12) != skb->protocol)
+        return 0;
+    if (skb->protocol == TYPE_IP4)
+        return LOAD8(ip + 9) != PROTOCOL_UDP ||
+               (LOAD8(ip) == 0x45 && LOAD16(ip + IP4_BYTES + 2) != control.port);
+    return skb->protocol == TYPE_IP6 && ip + IP6_BYTES + 4 <= end &&
+           (LOAD8(ip + 6) != PROTOCOL_UDP || LOAD16(ip + IP6_BYTES + 2) != control.port);
+}
+
+SEC("tc")
+int mc_tc(struct __sk_buff *skb)
+{
+    enum tc_mark mark = tc_mark(skb);
+    u32 hidden = mark == MARK_PACKET ? FRAME_IP : 0;
+    struct tc_head *head;
+    struct work *work;
+    int rc, first;
+
+    if (mark == MARK_NONE && (!tc_alone || tc_is_foreign(skb)))
+        return TC_NEXT;
+    work = work_get();
+    if (!work || skb->pkt_type != PACKET_HOST)
+        return TC_NEXT;
+    head = (struct tc_head *)work->reply;
+    work->nframe = skb->len + hidden;
+    if (!tc_load(skb, work, head))
+        return TC_NEXT;
+    first = mark == MARK_NONE;
+    rc = work->form.v6 ? tc_check(skb, work, head, 1, first, text_is_verb)
+                       : tc_check(skb, work, head, 0, first, text_is_verb);
+    if (rc != HEAD_GET && rc != HEAD_VERB)
+        return TC_NEXT;
+    rc = tc_answer(skb, work, rc);
+    if (rc != STEP_END)
+        return tc_pass(work, rc);
+    return tc_reply(skb, hidden, work->left);
+}
+
+/* On TC egress: by which way the stack sends the server's replies. */
+SEC("tc")
+int mc_ways(struct __sk_buff *skb)
+{
+    way_leaving(skb);
+    return TC_NEXT;
+}
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * verbs: what is answered beside get: gets, mg (meta.bpf.h), and Get and its kin of the binary
+ * protocol (binary.bpf.h). They share one lookup, which makes the text before the value of what
+ * is known of the item and copies the value behind it, all while the line holds still.
+ *
+ * The request in work->request begins with the verb.
+ */
+#ifndef MC_VERBS_BPF_H
+#define MC_VERBS_BPF_H
+
+#include "bpf/inplace/binary.bpf.h"
+#include "bpf/inplace/get.bpf.h"
+#include "bpf/inplace/lookup.bpf.h"
+#include "bpf/inplace/meta.bpf.h"
+#include "bpf/inplace/reply.bpf.h"
+#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/packet.bpf.h"
+
+enum verb { VERB_GETS, VERB_META, VERB_BINARY };
+
+/* The first bytes of a text as a little-endian number. */
+#define TEXT_GETS      0x73746567u
+#define TEXT_META      0x20676du /* "mg " */
+#define TEXT_META_MASK 0xffffffu
+
+enum {
+    MIDDLE_LEAST = 6, /* " 0 0\r\n" */
+    MIDDLE_MOST = 8 * MIDDLE_WORDS,
+    TAIL = 2,     /* of a value: "\r\n" */
+    GETS_END = 5, /* "END\r\n" */
+};
+
+/* --- an item's facts --------------------------------------------------------- */
+
+/* Loads the middle. FOUND_HIT, FOUND_AGAIN or a reason. */
+static __always_inline int item_middle(struct work *work, const struct place *place, u64 nmiddle)
+{
+    u64 from = place->offset + MC_ITEM_HEADER + work->nkey, blank, ndigits = 0, i;
+
+    for (i = 0; i < MIDDLE_WORDS; i++) {
+        OPAQUE(from);
+        /* The end of the heap's last item, perhaps: of no interest to take apart. */
+        if (from > MC_SEGMENT_BYTES - 8)
+            return MC_COUNT_PASS_ITEM;
+        work->middle[i] = LOAD64(place->segment + from);
+        from += 8;
+    }
+    /* The blank behind the client flags. */
+    blank = bytes_zero(LOAD64((const char *)work->middle + 1) ^ ' ' * MASK_BYTES);
+    if (unlikely(!blank)) {
+        blank = bytes_zero(LOAD64((const char *)work->middle + 9) ^ ' ' * MASK_BYTES);
+        ndigits = 8;
+    }
+    if (!blank)
+        return FOUND_AGAIN;
+    ndigits += bytes_below(blank);
+    if (ndigits + 4 >= nmiddle)
+        return FOUND_AGAIN;
+    work->ndigits = ndigits;
+    work->nmiddle = nmiddle;
+    return FOUND_HIT;
+}
+
+/* "VALUE key flags bytes cas\r\n" */
+static __always_inline void gets_line(struct work *work)
+{
+    reply_add(work, TEXT_VALUE, 6);
+    reply_key(work);
+    reply_middle(work, 0, work->nmiddle - TAIL);
+    reply_add(work, ' ', 1);
+    reply_number(work, work->cas);
+    reply_add(work, '\r' | '\n' << 8, 2);
+}
+
+/* Adds an item to the reply as the verb wants it. */
+static __always_inline int item_show(struct work *work, const struct place *place)
+{
+    u64 meta = LOAD64(place->segment + place->offset + ITEM_META);
+    u64 fate = LOAD64(place->segment + place->offset + ITEM_EXPTIME);
+    u64 nmiddle = META_NMID(meta), nwire = fate >> 32, nhead = work->nkey + nmiddle;
+    int rc = item_is_fit(meta, fate);
+
+    if (rc != FOUND_HIT)
+        return rc;
+    if (nmiddle < MIDDLE_LEAST || nmiddle > MIDDLE_MOST || nwire < nhead + TAIL)
+        return FOUND_AGAIN;
+    rc = item_middle(work, place, nmiddle);
+    if (rc != FOUND_HIT)
+        return rc;
+    work->clsid = META_CLSID(meta) % MC_CLASSES;
+    work->exptime = fate;
+    work->nvalue = nwire - nhead - TAIL;
+    work->cas = control.without_cas ? 0 : LOAD64(place->segment + place->offset + ITEM_CAS);
+    if (work->verb == VERB_BINARY)
+        binary_line(work);
+    else if (work->verb == VERB_META)
+        meta_line(work);
+    else
+        gets_line(work);
+    if (work->verb == VERB_META && !(work->given & META_BIT('v')))
+        return FOUND_HIT;
+    return reply_wire(work, place->segment, place->offset + MC_ITEM_HEADER + nhead,
+                      work->nvalue + (work->verb == VERB_BINARY ? 0 : TAIL),
+                      work->verb == VERB_GETS ? GETS_END : 0);
+}
+
+__attribute__((noinline)) int verb_find(struct work *work)
+{
+    return work ? key_find(work, item_show) : MC_COUNT_PASS_ERROR;
+}
+
+/* The item of the key is in the reply and counted, or missing, or there is a reason. */
+static __always_inline int verb_look(struct work *work)
+{
+    u32 nreply = work->nreply;
+    u64 nhits = work->nhits;
+    int rc = FOUND_AGAIN, i;
+
+    for (i = 0; i < TRIES_MAX; i++) {
+        work->nreply = nreply;
+        rc = verb_find(work);
+        if (likely(rc != FOUND_AGAIN))
+            break;
+    }
+    if (rc == FOUND_AGAIN)
+        return MC_COUNT_PASS_BUSY;
+    if (rc != FOUND_HIT)
+        return rc;
+    if (nhits >= HITS_MAX)
+        return MC_COUNT_PASS_SIZE;
+    work->classes[nhits] = work->clsid;
+    work->nhits = nhits + 1;
+    return FOUND_HIT;
+}
+
+/* --- gets ---------------------------------------------------------------------- */
+
+/* One key, or the end of the request. STEP_NEXT, STEP_END or a reason. */
+__attribute__((noinline)) int gets_step(struct work *work)
+{
+    u64 from;
+    int rc;
+
+    if (!work)
+        return MC_COUNT_PASS_ERROR;
+    rc = key_next(work, &from);
+    if (rc != STEP_NEXT)
+        return rc;
+    rc = verb_look(work);
+    return rc == FOUND_HIT || rc == FOUND_MISS ? STEP_NEXT : rc;
+}
+
+static __always_inline int gets_answer(struct work *work)
+{
+    int rc, i;
+
+    for (i = 0; i < KEYS_MAX; i++) {
+        rc = gets_step(work);
+        if (rc == STEP_NEXT)
+            continue;
+        if (rc == STEP_END)
+            reply_end(work);
+        return rc;
+    }
+    return MC_COUNT_PASS_REQUEST;
+}
+
+/* --- all of them ----------------------------------------------------------------- */
+
+/* Whether a request that begins with these bytes may be answered here. */
+static __always_inline int text_is_verb(u32 text)
+{
+    if ((u8)text == BINARY_MAGIC)
+        return binary_reads(text >> 8 & 0xff);
+    return text == TEXT_GETS || (text & TEXT_META_MASK) == TEXT_META;
+}
+
+/* Answers a request of one key. STEP_END or a reason. */
+static __always_inline int verb_answer_one(struct work *work)
+{
+    int rc = work->verb == VERB_BINARY ? binary_parse(work) : meta_parse(work);
+
+    if (rc != STEP_END)
+        return rc;
+    rc = verb_look(work);
+    if (rc == FOUND_HIT)
+        return STEP_END;
+    if (rc != FOUND_MISS)
+        return rc;
+    return work->verb == VERB_BINARY ? binary_miss(work) : meta_miss(work);
+}
+
+/*
+ * As get_answer, of a request that begins with one of these verbs. A call's depth has a limit of
+ * eight frames, and below here are three.
+ */
+static __always_inline int verb_answer(struct work *work)
+{
+    u32 text;
+
+    answer_begin(work);
+    text = LOAD32(work->request);
+    if ((u8)text == BINARY_MAGIC) {
+        work->verb = VERB_BINARY;
+        return verb_answer_one(work);
+    }
+    if (!request_has_newline(work))
+        return MC_COUNT_PASS_REQUEST;
+    if (text != TEXT_GETS) {
+        work->verb = VERB_META;
+        work->at = 3;
+        return verb_answer_one(work);
+    }
+    work->verb = VERB_GETS;
+    work->at = 5;
+    return work->request[4] == ' ' ? gets_answer(work) : MC_COUNT_PASS_COMMAND;
+}
+
+#endif

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * xdp: the program that answers in the driver.
+ */
+#ifndef MC_XDP_BPF_H
+#define MC_XDP_BPF_H
+
+#include "bpf/inplace/get.bpf.h"
+#include "bpf/inplace/lookup.bpf.h"
+#include "bpf/inplace/verbs.bpf.h"
+#include "bpf/packet/frame.bpf.h"
+#include "bpf/packet/guard.bpf.h"
+#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/packet.bpf.h"
+
+/*
+ * A frame up to this size is not made smaller for a short reply: behind the end of the IP packet
+ * comes padding, here the request's own bytes, and a helper's call costs as much as all the rest.
+ * Besides, the live frames of BPF_PROG_TEST_RUN come back as short as they left (Linux 6.18), too
+ * short for the next request if that is longer.
+ */
+enum { FRAME_PADDED = 128 };
+
+/* The frame has no room for the reply: TC is to answer it, and to count it. */
+static __always_inline int xdp_pass_to_tc(struct xdp_md *ctx, struct work *work)
+{
+    return xdp_mark(ctx) ? XDP_PASS : xdp_pass(work, MC_COUNT_PASS_ROOM);
+}
+
+/* Leaves a packet to the server, or to TC what XDP cannot see. */
+static __always_inline int xdp_leave(struct xdp_md *ctx, struct work *work, int rc)
+{
+    return rc == HEAD_HIDDEN ? xdp_pass_to_tc(ctx, work) : xdp_pass(work, rc);
+}
+
+/* Sends the reply of `work` back to where the request came from. */
+__attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
+{
+    struct work *work = work_get();
+    u64 nframe, before;
+    int rc;
+
+    if (!work)
+        return XDP_PASS;
+    rc = guard_reply(work);
+    if (unlikely(rc))
+        return xdp_pass(work, rc);
+    reply_head(work, 0);
+    before = bpf_xdp_get_buff_len(ctx); /* of all its buffers */
+    nframe = frame_size(reply_size(work), before);
+    if ((nframe > before || before > FRAME_PADDED) && nframe != before &&
+        xdp_resize(ctx, (int)nframe - (int)before))
+        return xdp_pass_to_tc(ctx, work);
+    BOUND_SIZE(nframe, 2047);
+    if (bpf_xdp_store_bytes(ctx, 0, work->reply + reply_start(work), nframe)) {
+        work->counts.count[MC_COUNT_PASS_ERROR]++;
+        return XDP_ABORTED;
+    }
+    work->counts.count[MC_COUNT_ANSWERED_XDP]++;
+    count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + work->nreply - REPLY_TEXT);
+    count_hits(work);
+    return XDP_TX;
+}
+
+/* A request that is not simple: any number of keys, any line. judged: its checksum is not wrong. */
+__attribute__((noinline)) int xdp_get(struct xdp_md *ctx, u32 judged)
+{
+    struct work *work = work_get();
+    u64 nrequest;
+    int rc;
+
+    if (!work)
+        return XDP_PASS;
+    nrequest = work->ntext - (UDP_KEYS - UDP_TEXT);
+    if (nrequest - 1 >= REQUEST_MAX)
+        return xdp_pass(work, MC_COUNT_PASS_REQUEST);
+    BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
+    if (bpf_xdp_load_bytes(ctx, form_udp(work->form) + UDP_KEYS, work->request, nrequest))
+        return xdp_pass(work, MC_COUNT_PASS_ERROR);
+    work->nrequest = nrequest;
+    if (!judged && request_judge(work, TEXT_GET) == CHECKSUM_WRONG)
+        return xdp_pass(work, MC_COUNT_PASS_PACKET);
+    rc = get_answer(work);
+    if (rc != STEP_END)
+        return xdp_pass(work, rc);
+    return xdp_reply(ctx);
+}
+
+/* --- one key: straight from the item into the packet ---------------------- */
+
+/* What a request of one key needs of an item's segment behind the item's start. */
+enum { ITEM_REACH = MC_ITEM_HEADER + 2048 + 64 };
+
+/* Keeps the frame's end, which the key does not cover. 0: there is too much of it. */
+static __always_inline int xdp_keep(struct work *work, void *data, void *end, u64 keys)
+{
+    u64 at = work->nframe - 8;
+
+    if (at > keys + work->nkey)
+        return 0;
+    BOUND(at, 511);
+    if (data + at + 8 > end)
+        return 0;
+    work->last = LOAD64(data + at);
+    return 1;
+}
+
+/* Whether the key of an item is ours; the item is at least ITEM_REACH before its segment's end. */
+static __always_inline int item_key_is(const struct work *work, const char *item)
+{
+    return text_has_key(work, item + MC_ITEM_HEADER, 8 * KEY_WORDS);
+}
+
+/* Writes the headers before a text with this sum, which IPv4 does without. */
+static __always_inline void write_head(void *data, const struct work *work, struct form form,
+                                       u64 ntext, u64 sum)
+{
+    head_link(data, &work->head, form.ip != FRAME_IP);
+    if (form.v6)
+        head_ip6(data + form.ip, &work->head, ntext, sum);
+    else
+        head_ip4(data + form.ip, &work->head, ntext);
+}
+
+/* The sum of a hit's text. */
+static __always_inline u64 hit_sum(const char *wire, u64 nwire, u64 meta)
+{
+    u64 at = nwire, sum;
+
+    BOUND(at, 2047);
+    sum = META_FLAGS(meta) & MC_ITEM_SUMMED ? LOAD16(wire + at) : text_sum(wire, nwire);
+    /* Behind an odd number of bytes the 16-bit words are others. */
+    return TEXT_VALUE + sum + (TEXT_END << 8 * (nwire & 1));
+}
+
+/* Writes a hit's headers and text; the frame has its size. 0: it has not. */
+static __always_inline int write_hit(struct xdp_md *ctx, struct work *work, struct form form,
+                                     const char *wire, u64 nwire, u64 meta)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    void *text = data + form_udp(form) + UDP_TEXT, *tail;
+    u64 at = nwire;
+
+    if (text + 6 > end)
+        return 0;
+    write_head(data, work, form, 6 + nwire + 5, form.v6 ? hit_sum(wire, nwire, meta) : 0);
+    STORE64(text - 2, TEXT_VALUE << 16);
+    BOUND(at, 2047);
+    tail = text + 6 + at;
+    if (tail + 5 > end)
+        return 0;
+    STORE32(tail, (u32)TEXT_END);
+    *(u8 *)(tail + 4) = TEXT_END >> 32;
+    return copy_blocks(text + 6, end, wire, nwire, TEXT_MAX);
+}
+
+/* Undoes a hit that a writer disturbed: the packet is again what it was. 0: it is not. */
+__attribute__((noinline)) int xdp_restore(struct xdp_md *ctx, int grown, int at_head)
+{
+    struct work *work = work_get();
+    u64 nlink, nip, nkey;
+    char *link;
+
+    if (!work || (at_head ? bpf_xdp_adjust_head(ctx, grown) : bpf_xdp_adjust_tail(ctx, -grown)))
+        return 0;
+    link = work->reply;
+    STORE64(link + 14, work->head.tags);
+    STORE64(link, work->head.to);
+    STORE64(link + 6, work->head.from);
+    nlink = work->form.ip;
+    BOUND_SIZE(nlink, 31);
+    nip = ip_bytes(work->form.v6) + UDP_KEYS;
+    if (work->form.v6) /* of which no word was kept that reaches behind the text's first bytes */
+        work->head.ip[7] = TEXT_GET;
+    nkey = work->nkey;
+    BOUND_SIZE(nkey, 255);
+    return !bpf_xdp_store_bytes(ctx, 0, link, nlink) &&
+           !bpf_xdp_store_bytes(ctx, nlink, work->head.ip, nip) &&
+           !bpf_xdp_store_bytes(ctx, nlink + nip, work->key, nkey) &&
+           !bpf_xdp_store_bytes(ctx, work->nframe - 8, &work->last, 8);
+}
+
+/* Turns the frame into "END\r\n". A small one keeps its size. */
+static __always_inline int xdp_miss(struct xdp_md *ctx, struct work *work, struct form form)
+{
+    void *data, *end, *text;
+
+    if (unlikely(work->nframe > FRAME_PADDED) &&
+        bpf_xdp_adjust_tail(ctx, FRAME_PADDED - (int)work->nframe))
+        return xdp_pass(work, MC_COUNT_PASS_ERROR);
+    data = (void *)(long)ctx->data;
+    end = (void *)(long)ctx->data_end;
+    text = data + form_udp(form) + UDP_TEXT;
+    if (text + 5 > end)
+        return XDP_ABORTED;
+    write_head(data, work, form, 5, TEXT_END);
+    STORE32(text, (u32)TEXT_END);
+    *(u8 *)(text + 4) = TEXT_END >> 32;
+    work->counts.count[MC_COUNT_MISSES]++;
+    work->counts.count[MC_COUNT_ANSWERED_XDP]++;
+    count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 5);
+    return XDP_TX;
+}
+
+/* Sends the item at `ref`, if it is the key's and may be served, and the line held still. */
+static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct form form,
+                                   struct mc_line *line, u32 seq, u64 slot)
+{
+    u64 offset, within, meta, fate, nwire, clsid;
+    const char *item;
+    int grow, at_head, rc;
+
+    item = segment_of(line_ref(line, slot), &offset);
+    if (unlikely(!item))
+        return xdp_get(ctx, 1);
+    offset %= MC_SEGMENT_BYTES;
+    within = offset;
+    CLAMP(within, MC_SEGMENT_BYTES - ITEM_REACH);
+    if (unlikely(within != offset))
+        return xdp_get(ctx, 1);
+    item += within;
+    meta = LOAD64(item + ITEM_META);
+    fate = LOAD64(item + ITEM_EXPTIME);
+    nwire = fate >> 32;
+    OPAQUE(nwire);
+    clsid = META_CLSID(meta) % MC_CLASSES;
+    if (unlikely((meta & META_MASK) != META_OF(work->nkey, (u8)READ_ONCE(control.epoch)) ||
+                 nwire - 9 > TEXT_MAX - 11 - 9 || !item_key_is(work, item)))
+        return xdp_get(ctx, 1);
+    if ((u32)fate && unlikely(second_reached((u32)fate)))
+        return xdp_get(ctx, 1);
+    rc = guard_size(form.v6, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 6 + nwire + 5);
+    if (unlikely(rc))
+        return xdp_pass(work, rc);
+    grow = (int)(form_udp(form) + UDP_WIRE + nwire + 5) - (int)work->nframe;
+    at_head = grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
+    if (!at_head && bpf_xdp_adjust_tail(ctx, grow))
+        return xdp_pass_to_tc(ctx, work);
+    if (unlikely(!write_hit(ctx, work, form, item + MC_ITEM_HEADER, nwire, meta)))
+        return XDP_ABORTED;
+    read_barrier();
+    if (unlikely(READ_ONCE(line->seq) != seq || line_is_behind(line)))
+        return xdp_restore(ctx, grow, at_head) ? xdp_get(ctx, 1) : XDP_ABORTED;
+    line_touch(line, slot);
+    work->counts.class_hits[clsid]++;
+    work->counts.count[MC_COUNT_ANSWERED_XDP]++;
+    count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 6 + nwire + 5);
+    return XDP_TX;
+}
+
+/*
+ * Answers a request whose only key lies where its hash says. Whatever is not
+ * so plain (a moving line, a second tag, an overflow line) takes the long way.
+ */
+static __always_inline int xdp_get_one(struct xdp_md *ctx, struct work *work, struct form form)
+{
+    u32 nlines = READ_ONCE(control.nlines), index, seq;
+    u64 hash = work->hash, matches;
+    struct mc_line *line;
+
+    index = mc_line_of(hash, nlines, table_top(nlines));
+    line = line_main(index);
+    if (unlikely(!line))
+        return xdp_get(ctx, 1);
+    seq = READ_ONCE(line->seq);
+    read_barrier();
+    if (unlikely(seq & 1 || ((u32)hash & READ_ONCE(line->mask)) != index))
+        return xdp_get(ctx, 1);
+    matches = line_matches(line, hash);
+    if (matches)
+        return xdp_hit(ctx, work, form, line, seq, bytes_below(matches));
+    if (unlikely(READ_ONCE(line->next)))
+        return xdp_get(ctx, 1);
+    read_barrier();
+    if (unlikely(READ_ONCE(line->seq) != seq))
+        return xdp_get(ctx, 1);
+    return xdp_miss(ctx, work, form);
+}
+
+/* --- the program ------------------------------------------------------------ */
+
+/*
+ * Frames that no get can be in: too short, with IP options, a fragment. Those
+ * that are to us, as far as can be seen, are counted.
+ */
+__attribute__((noinline)) int xdp_odd(struct xdp_md *ctx, u32 nlink, u32 v6)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *udp;
+    u64 nip, at = nlink;
+    struct work *work;
+
+    BOUND(at, 31);
+    ip = data + at;
+    if (ip + (v6 ? IP6_BYTES : IP4_BYTES) > end)
+        return XDP_PASS;
+    if (v6 ? LOAD8(ip) >> 4 != 6 || LOAD8(ip + 6) != PROTOCOL_UDP
+           : LOAD8(ip) >> 4 != 4 || LOAD8(ip + 9) != PROTOCOL_UDP ||
+                 LOAD16(ip + 6) & bpf_htons(0x1fff))
+        return XDP_PASS;
+    nip = v6 ? IP6_BYTES : (LOAD8(ip) & 15) * 4;
+    BOUND(nip, 63);
+    udp = ip + nip;
+    if (udp + 8 > end || LOAD16(udp + 2) != control.port || !ip_is_to_us(ip, v6))
+        return XDP_PASS;
+    work = work_get();
+    if (!work)
+        return XDP_PASS;
+    if (!ip_is_plain(ip, v6))
+        return xdp_pass(work, MC_COUNT_PASS_PACKET);
+    return xdp_pass(work, bpf_ntohs(LOAD16(udp + 4)) > UDP_TEXT ? MC_COUNT_PASS_COMMAND
+                                                                : MC_COUNT_PASS_FRAME);
+}
+
+/* The same of what is no get: HEAD_VERB, HEAD_HIDDEN or a reason. Then its headers are kept. */
+static __always_inline int xdp_verb_check(struct xdp_md *ctx, struct work *work, u64 nlink, u64 v6)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *udp;
+    struct form form = {nlink, v6};
+    int rc;
+
+    BOUND(nlink, 31);
+    ip = data + nlink;
+    udp = ip + ip_bytes(v6);
+    if (data + FRAME_IP + 2 * TAG_BYTES > end || udp + UDP_KEYS + 2 > end ||
+        !text_is_verb(LOAD32(udp + UDP_TEXT)))
+        return MC_COUNT_PASS_COMMAND;
+    rc = xdp_admit(ctx, work, data, ip, form);
+    if (rc != HEAD_GET)
+        return rc;
+    work->form = form;
+    work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    head_keep(&work->head, data, ip, form);
+    return HEAD_VERB;
+}
+
+/* A request that is no get: another verb that is answered, or not. */
+__attribute__((noinline)) int xdp_verb(struct xdp_md *ctx, u32 nlink, u32 v6)
+{
+    struct work *work = work_get();
+    u64 nrequest;
+    int rc;
+
+    if (!work)
+        return XDP_PASS;
+    rc = v6 ? xdp_verb_check(ctx, work, nlink, 1) : xdp_verb_check(ctx, work, nlink, 0);
+    if (rc != HEAD_VERB)
+        return xdp_leave(ctx, work, rc);
+    nrequest = work->ntext;
+    if (nrequest - 1 >= REQUEST_MAX)
+        return xdp_pass(work, MC_COUNT_PASS_REQUEST);
+    BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
+    if (bpf_xdp_load_bytes(ctx, form_udp(work->form) + UDP_TEXT, work->request, nrequest))
+        return xdp_pass(work, MC_COUNT_PASS_ERROR);
+    work->nrequest = nrequest;
+    if (request_judge(work, 0) == CHECKSUM_WRONG)
+        return xdp_pass(work, MC_COUNT_PASS_PACKET);
+    rc = verb_answer(work);
+    if (rc != STEP_END)
+        return xdp_pass(work, rc);
+    return xdp_reply(ctx);
+}
+
+/*
+ * What is left to do of a frame with tags, beside XDP's own verdicts. The stacks of all calls that
+ * lead to one another add up, and 512 bytes are the limit: so their caller does it.
+ */
+enum { TAGGED_GET = XDP_REDIRECT + 1, TAGGED_VERB };
+
+/* A frame of UDP. plain: its form is constant, and a hit is answered in place. */
+static __always_inline int xdp_udp(struct xdp_md *ctx, struct form form, int plain)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    void *ip = data + form.ip, *udp = ip + ip_bytes(form.v6);
+    struct work *work;
+    int rc;
+
+    if (!plain && data + FRAME_IP + 2 * TAG_BYTES > end)
+        return XDP_PASS;
+    if (unlikely(udp + UDP_KEYS + 2 > end || !ip_is_plain(ip, form.v6)))
+        return xdp_odd(ctx, form.ip, form.v6);
+    if (LOAD16(udp + 2) != control.port || unlikely(!ip_is_to_us(ip, form.v6)))
+        return XDP_PASS;
+    work = work_get();
+    if (!work)
+        return XDP_PASS;
+    work->nframe = (u64)(end - data);
+    rc = xdp_check(ctx, work, data, ip, form);
+    if (unlikely(rc == MC_COUNT_PASS_COMMAND))
+        return plain ? xdp_verb(ctx, form.ip, form.v6) : TAGGED_VERB;
+    if (unlikely(rc != HEAD_GET))
+        return xdp_leave(ctx, work, rc);
+    work->form = form;
+    work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    head_keep(&work->head, data, ip, form);
+    if (!plain)
+        return TAGGED_GET;
+    if (!xdp_key(work, udp + UDP_TEXT, end) ||
+        !xdp_keep(work, data, end, form_udp(form) + UDP_KEYS))
+        return xdp_get(ctx, 0);
+    if (unlikely(key_judge(work, form.v6) == CHECKSUM_WRONG))
+        return xdp_pass(work, MC_COUNT_PASS_PACKET);
+    return xdp_get_one(ctx, work, form);
+}
+
+/* Behind tags, IP begins at nlink. A verdict, TAGGED_GET or TAGGED_VERB. */
+__attribute__((noinline)) int xdp_tagged_ip4(struct xdp_md *ctx, u32 nlink)
+{
+    struct form form = {nlink, 0};
+
+    BOUND(form.ip, 31);
+    return xdp_udp(ctx, form, 0);
+}
+
+__attribute__((noinline)) int xdp_tagged_ip6(struct xdp_md *ctx, u32 nlink)
+{
+    struct form form = {nlink, 1};
+
+    BOUND(form.ip, 31);
+    return xdp_udp(ctx, form, 0);
+}
+
+static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)
+{
+    u16 type = LOAD16(data + FRAME_IP + 2);
+    u32 nlink = FRAME_IP + TAG_BYTES, v6;
+    int rc;
+
+    if (type_is_tag(type)) {
+        type = LOAD16(data + FRAME_IP + TAG_BYTES + 2);
+        nlink += TAG_BYTES;
+    }
+    v6 = type == TYPE_IP6;
+    if (!v6 && type != TYPE_IP4)
+        return XDP_PASS;
+    rc = v6 ? xdp_tagged_ip6(ctx, nlink) : xdp_tagged_ip4(ctx, nlink);
+    if (rc == TAGGED_GET)
+        return xdp_get(ctx, 0);
+    return rc == TAGGED_VERB ? xdp_verb(ctx, nlink, v6) : rc;
+}
+
+SEC("xdp")
+int mc_xdp(struct xdp_md *ctx)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    u16 type;
+
+    if (data + FRAME_IP + IP4_BYTES + 8 > end)
+        return XDP_PASS;
+    type = LOAD16(data + 12);
+    if (likely(type == TYPE_IP4))
+        return LOAD8(data + FRAME_IP + 9) == PROTOCOL_UDP ? xdp_udp(ctx, FORM(0, 0), 1) : XDP_PASS;
+    if (type == TYPE_IP6)
+        return LOAD8(data + FRAME_IP + 6) == PROTOCOL_UDP ? xdp_udp(ctx, FORM(0, 1), 1) : XDP_PASS;
+    return type_is_tag(type) ? xdp_tagged(ctx, data) : XDP_PASS;
+}
+
+#endif

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* links: the loader's programs on interfaces: XDP. */
+#include <errno.h>
+#include <linux/if_link.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "bpf/loader/alive.h"
+#include "bpf/loader/dispatcher.h"
+#include "bpf/loader/loader.h"
+#include "bpf/loader/object.h"
+#include "bpf/loader/tc.h"
+
+void loader_link_init(struct loader_link *link, int ifindex)
+{
+    *link = (struct loader_link){.ifindex = ifindex, .xdp = -1};
+    link->tc[LOADER_INGRESS].link = link->tc[LOADER_EGRESS].link = -1;
+}
+
+void loader_distrust(struct loader *loader, uint64_t ns)
+{
+    const struct object *object = &loader->object;
+    struct timespec now;
+    uint64_t when, before;
+
+    if (object->kind != OBJECT_CHAIN)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    when = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec -
+           (uint64_t)*object->clock_ahead + ns + object->settings->settle;
+    before = __atomic_load_n(&object->gate->done, __ATOMIC_SEQ_CST);
+    while (before < when && !__atomic_compare_exchange_n(&object->gate->done, &before, when, false,
+                                                         __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        continue;
+    __atomic_fetch_add(&object->gate->word, CHAIN_VERSION, __ATOMIC_SEQ_CST);
+}
+
+/*
+ * What came in by an interface before we saw it may be a write that is in flight. Called before
+ * the programs answer and when they see everything.
+ */
+static void close_gate(struct loader *loader)
+{
+    loader_distrust(loader, 0);
+}
+
+int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool generic)
+{
+    LIBBPF_OPTS(bpf_link_create_opts, opts,
+                .flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
+    int fd;
+
+    close_gate(loader);
+    fd = bpf_link_create(loader_program_fd(loader, LOADER_XDP), link->ifindex, BPF_XDP, &opts);
+    if (fd < 0)
+        return fd;
+    close_gate(loader);
+    link->xdp = fd;
+    link->generic = generic;
+    if (generic)
+        *loader->object.xdp_generic = 1;
+    return 0;
+}
+
+/* The plain object gets the memory of the other one, but calls its own programs. */
+static int share_maps(const struct object *plain, const struct object *object)
+{
+    struct bpf_map *map;
+    int rc = 0;
+
+    bpf_object__for_each_map(map, plain->all)
+    {
+        const struct bpf_map *same = object_map(object, bpf_map__name(map));
+
+        if (!rc && same && bpf_map__fd(same) >= 0 && bpf_map__type(map) != BPF_MAP_TYPE_PROG_ARRAY)
+            rc = bpf_map__reuse_fd(map, bpf_map__fd(same));
+    }
+    return rc;
+}
+
+/*
+ * The XDP program over the same maps as a member of a dispatcher can call it, which knows of no
+ * attach type and, by the version of libxdp, of fragments or not (it handles them in any case).
+ */
+static int load_plain(struct loader *loader, uint32_t flags)
+{
+    struct object *plain = &loader->plain;
+    int rc = object_open(plain, loader->object.kind, NULL);
+
+    if (rc)
+        return rc;
+    memcpy(plain->constants, loader->object.constants, plain->nconstants);
+    rc = share_maps(plain, &loader->object);
+    if (plain->kind == OBJECT_INPLACE)
+        bpf_program__set_autoload(plain->tc[plain->main], false);
+    object_set_xdp(plain, flags, false);
+    if (!rc)
+        rc = object_load(plain);
+    if (rc)
+        object_close(plain);
+    return rc;
+}
+
+/* Lets the member call our program. 0 or -errno. */
+static int enliven(struct loader *loader)
+{
+    static const uint32_t flags[] = {BPF_F_XDP_HAS_FRAGS, 0};
+    int rc = -EINVAL;
+    size_t i;
+
+    if (loader->plain.skeleton)
+        return alive_set(loader->alive_xdp, bpf_program__fd(loader->plain.xdp));
+    for (i = 0; rc == -EINVAL && i < sizeof(flags) / sizeof(flags[0]); i++) {
+        rc = load_plain(loader, flags[i]);
+        if (rc)
+            break;
+        rc = alive_set(loader->alive_xdp, bpf_program__fd(loader->plain.xdp));
+        if (rc)
+            object_close(&loader->plain);
+    }
+    return rc;
+}
+
+int loader_join_dispatcher(struct loader *loader, struct loader_link *link, char *reason,
+                           size_t nreason)
+{
+    int rc, fd;
+
+    reason[0] = '\0';
+    if (!dispatcher_is_there(link->ifindex))
+        return -ENOENT;
+    if (loader->alive_xdp < 0)
+        loader->alive_xdp = alive_open();
+    if (loader->alive_xdp < 0)
+        return loader->alive_xdp;
+    fd = dispatcher_join(link->ifindex, loader->alive_xdp, &link->generic, reason, nreason);
+    if (fd < 0)
+        return fd;
+    if (link->generic)
+        *loader->object.xdp_generic = 1;
+    close_gate(loader);
+    rc = enliven(loader);
+    close_gate(loader);
+    if (rc) {
+        snprintf(reason, nreason, "what takes it cannot call our program: %s", strerror(-rc));
+        close(fd);
+        return rc;
+    }
+    link->xdp = fd;
+    link->shared = true;
+    return 0;
+}
+
+/* What comes and goes beside us in a dispatcher replaces it, and takes us along. */
+static bool xdp_lives(struct loader *loader, const struct loader_link *link)
+{
+    char name[16];
+
+    return link->shared
+               ? loader_xdp_present(link->ifindex, name) != 0
+               : object_link_lives(link->xdp, loader_program_fd(loader, LOADER_XDP), link->ifindex);
+}
+
+unsigned int loader_lost(struct loader *loader, struct loader_link *link)
+{
+    unsigned int lost = 0;
+
+    if (link->xdp >= 0 && !xdp_lives(loader, link)) {
+        close(link->xdp);
+        link->xdp = -1;
+        link->shared = false;
+        lost |= LOADER_LOST_XDP;
+    }
+    if (tc_lost(loader, link))
+        lost |= LOADER_LOST_TC;
+    return lost;
+}
+
+void loader_detach_xdp(struct loader_link *link)
+{
+    if (link->xdp >= 0)
+        close(link->xdp);
+    link->xdp = -1;
+    link->generic = link->shared = false;
+}
+
+int loader_detach(struct loader_link *link)
+{
+    int rc;
+
+    loader_detach_xdp(link);
+    rc = loader_detach_tc(link);
+    loader_link_init(link, link->ifindex);
+    return rc;
+}
+
+uint32_t loader_xdp_present(int ifindex, char name[16])
+{
+    LIBBPF_OPTS(bpf_xdp_query_opts, query);
+    struct bpf_prog_info info = {0};
+    uint32_t ninfo = sizeof(info);
+    int fd;
+
+    name[0] = '\0';
+    if (bpf_xdp_query(ifindex, 0, &query))
+        return 0;
+    fd = query.prog_id ? bpf_prog_get_fd_by_id(query.prog_id) : -1;
+    if (fd >= 0) {
+        if (!bpf_obj_get_info_by_fd(fd, &info, &ninfo))
+            snprintf(name, 16, "%s", info.name);
+        close(fd);
+    }
+    return query.prog_id;
+}

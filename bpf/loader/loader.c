@@ -1,0 +1,580 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bpf/loader/loader.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "bpf/loader/forget.h"
+#include "bpf/loader/object.h"
+
+enum { VERIFIER_LOG = 16 << 20 }; /* room; touched only when a load fails */
+
+/* libbpf says nothing of its own accord: errors are values here. */
+static int say_nothing(enum libbpf_print_level level, const char *format, va_list args)
+{
+    (void)level;
+    (void)format;
+    (void)args;
+    return 0;
+}
+
+/* The verifier's last word: the line before its count of instructions. */
+static const char *last_word(char *log)
+{
+    char *end = strstr(log, "processed "), *line;
+
+    if (end)
+        *end = '\0';
+    while ((line = strrchr(log, '\n')) && !line[1])
+        *line = '\0';
+    return line ? line + 1 : log;
+}
+
+/* Capabilities that a load may need and this process lacks, as text. */
+static void missing_capabilities(char *out, size_t nout)
+{
+    static const struct {
+        unsigned int bit;
+        const char *name;
+    } needed[] = {{39, "CAP_BPF"}, {12, "CAP_NET_ADMIN"}, {38, "CAP_PERFMON"}};
+    unsigned long long effective = 0;
+    char line[256];
+    size_t i, n = 0;
+    FILE *status = fopen("/proc/self/status", "re");
+
+    while (status && fgets(line, sizeof(line), status))
+        if (sscanf(line, "CapEff: %llx", &effective) == 1)
+            break;
+    if (status)
+        fclose(status);
+    out[0] = '\0';
+    for (i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
+        if (!(effective >> needed[i].bit & 1) && n < nout)
+            n += (size_t)snprintf(out + n, nout - n, "%s%s", n ? ", " : "", needed[i].name);
+}
+
+/* Its root has every capability, and none that counts here. */
+static bool in_user_namespace(void)
+{
+    FILE *map = fopen("/proc/self/uid_map", "re");
+    unsigned int inside = 0, outside = 0, length = UINT32_MAX;
+
+    if (map) {
+        if (fscanf(map, "%u %u %u", &inside, &outside, &length) != 3)
+            length = UINT32_MAX;
+        fclose(map);
+    }
+    return length != UINT32_MAX;
+}
+
+static void explain_load(int rc, char *log, char *error, size_t nerror)
+{
+    const char *word = last_word(log), *gap = word[0] ? "; " : "";
+    char missing[64];
+
+    missing_capabilities(missing, sizeof(missing));
+    if (missing[0])
+        snprintf(error, nerror,
+                 "cannot load the kernel programs without %s: start as root, or grant them "
+                 "(systemd: AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_PERFMON)",
+                 missing);
+    else if ((rc == -EPERM || rc == -EACCES) && in_user_namespace())
+        snprintf(error, nerror,
+                 "cannot load the kernel programs in a user namespace, whose capabilities do not "
+                 "count for them: start it outside, or in a container that is privileged");
+    else if (rc == -EXDEV)
+        snprintf(error, nerror,
+                 "what the kernel's clock is cannot be told in a time namespace that was unshared "
+                 "without a fork: start it as a child (unshare --fork)");
+    else if (rc == -ENOMEM)
+        snprintf(error, nerror, "no memory for the kernel's maps: the memory cgroup's limit");
+    else if (rc == -EPERM || rc == -EACCES)
+        snprintf(error, nerror,
+                 "the kernel forbids loading BPF programs (%s): lockdown, a seccomp filter or a "
+                 "container's policy%s%s",
+                 strerror(-rc), gap, word);
+    else
+        snprintf(error, nerror,
+                 "this kernel does not take the programs (%s): Linux 5.18 with "
+                 "CONFIG_BPF_SYSCALL is needed%s%s",
+                 strerror(-rc), gap, word);
+}
+
+static size_t guard_list_size(const struct loader_guard *guard)
+{
+    return MC_ALLOW_NODES_AT + (size_t)guard->nnodes * MC_ALLOW_FAN * sizeof(uint32_t) +
+           (size_t)guard->nprefixes * sizeof(struct mc_allow_prefix);
+}
+
+/* What the guard needs to be before the load: constants, and the sizes of its maps. */
+static int guard_prepare(struct object *object, const struct loader_guard *guard)
+{
+    const struct object_guard *out = &object->guard;
+    uint64_t seeds[2];
+    int rc = 0;
+
+    *out->allow = guard->allow;
+    *out->local = guard->local;
+    *out->amplification = guard->amplification;
+    if (guard->allow == MC_ALLOW_LIST) {
+        *out->nodes_mask = guard->nnodes - 1;
+        *out->prefixes_mask = guard->nprefixes - 1;
+        rc = bpf_map__set_value_size(object_map(object, "allowed"),
+                                     (uint32_t)guard_list_size(guard));
+    }
+    if (!rc && guard->rate) {
+        if (getrandom(seeds, sizeof(seeds), 0) != sizeof(seeds))
+            return -EIO;
+        out->seeds[0] = seeds[0] | 1;
+        out->seeds[1] = seeds[1] | 1;
+        *out->cost = 1000000000ull * MC_RATE_TICKS / guard->rate;
+        *out->depth = *out->cost * guard->burst;
+        rc = bpf_map__set_max_entries(object_map(object, "rates"), 1u << MC_RATE_BITS);
+    }
+    return rc;
+}
+
+static int guard_fill(struct object *object, const struct loader_guard *guard)
+{
+    uint32_t zero = 0;
+
+    if (guard->allow != MC_ALLOW_LIST)
+        return 0;
+    return bpf_map_update_elem(bpf_map__fd(object_map(object, "allowed")), &zero, guard->list,
+                               BPF_ANY);
+}
+
+/* That a kernel was built with PREEMPT_RT_NEEDS_BH_LOCK, which keeps the lock, cannot be seen. */
+bool loader_is_interrupted(void)
+{
+    unsigned int major, minor;
+    struct utsname kernel;
+
+    return uname(&kernel) == 0 && strstr(kernel.version, "PREEMPT_RT") &&
+           sscanf(kernel.release, "%u.%u", &major, &minor) == 2 &&
+           (major > 6 || (major == 6 && minor >= 18));
+}
+
+/* The coarse clocks move once in a tick. */
+uint64_t loader_tick_ns(void)
+{
+    struct timespec tick;
+
+    clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+    return (uint64_t)tick.tv_nsec;
+}
+
+/* Whether this process is in the time namespace that its children will be in. */
+static bool time_is_childrens(void)
+{
+    struct stat own, childrens;
+
+    return stat("/proc/self/ns/time", &own) == 0 &&
+           stat("/proc/self/ns/time_for_children", &childrens) == 0 &&
+           own.st_ino == childrens.st_ino;
+}
+
+/*
+ * How far CLOCK_MONOTONIC is ahead of the kernel's, which bpf_ktime_get_ns tells: 0 or -errno. The
+ * file tells it of the time namespace of our children; a process that does not share that has
+ * unshared it, and not yet forked.
+ */
+static int clock_ahead(int64_t *ahead)
+{
+    FILE *file = fopen("/proc/self/timens_offsets", "re");
+    long long seconds = 0, ns = 0;
+    bool known;
+
+    *ahead = 0;
+    if (!file)
+        return 0; /* a kernel without time namespaces */
+    known = fscanf(file, "monotonic %lld %lld", &seconds, &ns) == 2 && time_is_childrens();
+    fclose(file);
+    *ahead = seconds * 1000000000 + ns;
+    return known ? 0 : -EXDEV;
+}
+
+/* --- the chain ---------------------------------------------------------------- */
+
+/* What tells the network namespace of this process from all others. */
+static int netns_cookie(__u64 *out)
+{
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc = 0;
+    socklen_t n = sizeof(*out);
+
+    if (fd < 0)
+        return -errno;
+    if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, out, &n))
+        rc = -errno;
+    close(fd);
+    return rc;
+}
+
+/* Its constants, and how large each of its maps is to be, before the load. */
+static int chain_prepare(struct object *object, const struct chain_settings *settings)
+{
+    const struct {
+        const char *name;
+        uint32_t n;
+    } sizes[] = {
+        {"buckets", settings->entries},
+        {"medium", settings->nmedium},
+        {"large", settings->nlarge},
+        {"asks", settings->nasks},
+        {"connections", settings->nconnections},
+        {"half_open", settings->nconnections},
+    };
+    struct bpf_map *map;
+    size_t i;
+    int rc;
+
+    *object->settings = *settings;
+    rc = netns_cookie(&object->settings->netns);
+    for (i = 0; !rc && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        map = object_map(object, sizes[i].name);
+        if (map)
+            rc = bpf_map__set_max_entries(map, sizes[i].n);
+    }
+    return rc;
+}
+
+/* The store's seeds are its own; nobody else hashes as the chain does. */
+static int chain_begin(struct object *object)
+{
+    uint64_t *seed = (uint64_t *)object->control->seed;
+
+    return getrandom(seed, sizeof(object->control->seed), 0) == sizeof(object->control->seed)
+               ? 0
+               : -EIO;
+}
+
+/* What each CPU has in a map of one entry, `*size` bytes apart. To be freed; NULL: unknown. */
+static char *read_rows(const struct loader *loader, const char *name, size_t *size)
+{
+    const struct bpf_map *map = object_map(&loader->object, name);
+    uint32_t zero = 0;
+    char *rows;
+
+    *size = (bpf_map__value_size(map) + 7u) & ~(size_t)7;
+    rows = malloc(*size * (size_t)loader->ncpus);
+    if (rows && bpf_map_lookup_elem(bpf_map__fd(map), &zero, rows)) {
+        free(rows);
+        return NULL;
+    }
+    return rows;
+}
+
+void loader_chain_counts(struct loader *loader, struct chain_counts *out)
+{
+    size_t size, i;
+    char *rows = read_rows(loader, "chain_scratch", &size);
+    int cpu;
+
+    memset(out, 0, sizeof(*out));
+    for (cpu = 0; rows && cpu < loader->ncpus; cpu++)
+        for (i = 0; i < CHAIN_COUNTS; i++)
+            out->count[i] += ((const struct chain_counts *)(rows + size * (size_t)cpu))->count[i];
+    free(rows);
+}
+
+/* --- ways back ------------------------------------------------------------------ */
+
+/* The constants of bpf/packet/way.bpf.h: what nobody can guess, and units of a second or two. */
+static int ways_prepare(struct object *object)
+{
+    uint64_t factors[4], tick = loader_tick_ns();
+    uint32_t shift = 0;
+
+    if (getrandom(factors, sizeof(factors), 0) != sizeof(factors))
+        return -EIO;
+    for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]); i++)
+        object->way_factors[i] = factors[i] | 1;
+    while (tick << shift < 1000000000)
+        shift++;
+    *object->way_shift = shift;
+    return 0;
+}
+
+void loader_doubt_ways(struct loader *loader)
+{
+    /* Added to sums that have secret factors: no sum before it is one after it, but by chance. */
+    __atomic_fetch_add(loader->object.way_epoch, 0x9e3779b97f4a7c15, __ATOMIC_SEQ_CST);
+}
+
+void loader_set_ports(struct loader *loader, const struct mc_way_port *ports, size_t n)
+{
+    struct object *object = &loader->object;
+
+    __atomic_store_n(object->way_nports, 0, __ATOMIC_SEQ_CST);
+    if (n)
+        memcpy(object->way_ports, ports, n * sizeof(*ports));
+    __atomic_store_n(object->way_nports, n, __ATOMIC_SEQ_CST);
+}
+
+/* --- loading ------------------------------------------------------------------ */
+
+/* From an open object to one that runs. settings: of the chain, else NULL. */
+static int prepare_and_load(struct object *object, const struct chain_settings *settings,
+                            const struct loader_guard *guard)
+{
+    int rc = guard_prepare(object, guard);
+
+    rc = rc ? rc : ways_prepare(object);
+#ifndef __x86_64__
+    *object->weakly_ordered = 1;
+#endif
+    *object->tick_ns = loader_tick_ns();
+    if (!rc)
+        rc = clock_ahead(object->clock_ahead);
+    object_set_xdp(object, BPF_F_XDP_HAS_FRAGS, true);
+    if (!rc && settings)
+        rc = chain_prepare(object, settings);
+    rc = rc ? rc : object_load(object);
+    rc = rc ? rc : guard_fill(object, guard);
+    if (!rc && settings)
+        rc = chain_begin(object);
+    return rc;
+}
+
+/* What the kernel says that its maps take. */
+static uint64_t count_bytes(const struct object *object)
+{
+    uint64_t sum = 0, bytes;
+    struct bpf_map *map;
+    char text[128];
+    FILE *file;
+
+    bpf_object__for_each_map(map, object->all)
+    {
+        snprintf(text, sizeof(text), "/proc/self/fdinfo/%d", bpf_map__fd(map));
+        file = fopen(text, "re");
+        while (file && fgets(text, sizeof(text), file))
+            if (sscanf(text, "memlock: %" SCNu64, &bytes) == 1)
+                sum += bytes;
+        if (file)
+            fclose(file);
+    }
+    return sum;
+}
+
+static struct loader *open_either(const struct chain_settings *settings,
+                                  const struct loader_guard *guard, char *error, size_t nerror)
+{
+    struct loader *loader = calloc(1, sizeof(*loader));
+    char *log = calloc(1, VERIFIER_LOG);
+    LIBBPF_OPTS(bpf_object_open_opts, opts, .kernel_log_buf = log, .kernel_log_size = VERIFIER_LOG);
+    int rc;
+
+    if (!loader || !log) {
+        snprintf(error, nerror, "out of memory");
+        free(loader);
+        free(log);
+        return NULL;
+    }
+    loader->alive_xdp = loader->alive_tc[LOADER_INGRESS] = loader->alive_tc[LOADER_EGRESS] = -1;
+    loader->filters[LOADER_INGRESS] = loader->filters[LOADER_EGRESS] = -1;
+    libbpf_set_print(say_nothing);
+    loader->ncpus = libbpf_num_possible_cpus();
+    rc = object_open(&loader->object, settings ? OBJECT_CHAIN : OBJECT_INPLACE, &opts);
+    if (!rc)
+        rc = prepare_and_load(&loader->object, settings, guard);
+    if (!rc) {
+        loader_control(loader)->lease = MC_LEASE_EVER;
+        loader->nbytes = count_bytes(&loader->object);
+    }
+    if (rc || loader->ncpus < 1) {
+        explain_load(rc, log, error, nerror);
+        object_close(&loader->object);
+        free(loader);
+        loader = NULL;
+    }
+    free(log);
+    return loader;
+}
+
+struct loader *loader_open(char *error, size_t nerror)
+{
+    return open_either(NULL, &(struct loader_guard){0}, error, nerror);
+}
+
+struct loader *loader_open_guarded(const struct loader_guard *guard, char *error, size_t nerror)
+{
+    return open_either(NULL, guard, error, nerror);
+}
+
+struct loader *loader_open_chain(const struct chain_settings *settings,
+                                 const struct loader_guard *guard, char *error, size_t nerror)
+{
+    return open_either(settings, guard, error, nerror);
+}
+
+void loader_close(struct loader *loader)
+{
+    size_t i;
+
+    if (!loader)
+        return;
+    if (loader->alive_xdp >= 0)
+        close(loader->alive_xdp);
+    for (i = 0; i < LOADER_HOOKS; i++) {
+        if (loader->filters[i] >= 0)
+            close(loader->filters[i]);
+        if (loader->alive_tc[i] >= 0)
+            close(loader->alive_tc[i]);
+    }
+    object_close(&loader->plain);
+    object_close(&loader->object);
+    free(loader);
+}
+
+uint64_t loader_bytes(const struct loader *loader)
+{
+    return loader->nbytes;
+}
+
+bool loader_is_chain(const struct loader *loader)
+{
+    return loader->object.kind == OBJECT_CHAIN;
+}
+
+struct mc_control *loader_control(struct loader *loader)
+{
+    return loader->object.control;
+}
+
+/* Creates an array, maps it at addr, and puts it into `outer`. */
+static int map_inner(int outer, uint32_t index, void *addr, uint32_t size)
+{
+    LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
+    int rc = 0, fd;
+    void *mem;
+
+    fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "mc_memory", sizeof(uint32_t), size, 1, &opts);
+    if (fd < 0)
+        return fd;
+    mem = mmap(addr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+    if (mem == MAP_FAILED)
+        rc = -errno;
+    else
+        rc = bpf_map_update_elem(outer, &index, &fd, BPF_ANY);
+    close(fd);
+    return rc;
+}
+
+int loader_map_segment(struct loader *loader, uint32_t index, void *addr)
+{
+    return map_inner(bpf_map__fd(object_map(&loader->object, "heap")), index, addr,
+                     MC_SEGMENT_BYTES);
+}
+
+int loader_map_table(struct loader *loader, uint32_t index, void *addr)
+{
+    return map_inner(bpf_map__fd(object_map(&loader->object, "table")), index, addr,
+                     MC_TABLE_BYTES);
+}
+
+static void counts_add(struct mc_counts *sum, const struct mc_counts *row)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(row->count) / sizeof(row->count[0]); i++)
+        sum->count[i] += row->count[i];
+    for (i = 0; i < MC_CLASSES; i++)
+        sum->class_hits[i] += row->class_hits[i];
+}
+
+/* The programs count each packet once, where it leaves; the rest follows from that. */
+static void counts_derive(struct mc_counts *sum)
+{
+    size_t i;
+
+    sum->count[MC_COUNT_HITS] = 0;
+    for (i = 0; i < MC_CLASSES; i++)
+        sum->count[MC_COUNT_HITS] += sum->class_hits[i];
+    sum->count[MC_COUNT_KEYS] = sum->count[MC_COUNT_HITS] + sum->count[MC_COUNT_MISSES];
+    sum->count[MC_COUNT_SEEN] =
+        sum->count[MC_COUNT_ANSWERED_XDP] + sum->count[MC_COUNT_ANSWERED_TC];
+    for (i = MC_COUNT_PASS_COMMAND; i < MC_COUNTS; i++)
+        sum->count[MC_COUNT_SEEN] += sum->count[i];
+}
+
+void loader_counts(struct loader *loader, struct mc_counts *out)
+{
+    size_t size;
+    char *rows = read_rows(loader, "scratch", &size);
+    int cpu;
+
+    memset(out, 0, sizeof(*out));
+    for (cpu = 0; rows && cpu < loader->ncpus; cpu++)
+        counts_add(out, (const struct mc_counts *)(rows + size * (size_t)cpu));
+    counts_derive(out);
+    free(rows);
+}
+
+int loader_program_fd(struct loader *loader, enum loader_program program)
+{
+    const struct object *object = &loader->object;
+
+    return bpf_program__fd(program == LOADER_XDP ? object->xdp : object->tc[object->main]);
+}
+
+int loader_program_named(struct loader *loader, const char *name)
+{
+    const struct bpf_program *program = bpf_object__find_program_by_name(loader->object.all, name);
+
+    return program ? bpf_program__fd(program) : -ENOENT;
+}
+
+int loader_run(struct loader *loader, enum loader_program program, struct loader_packet *packet)
+{
+    struct xdp_md context = {.data_end = (uint32_t)packet->nin,
+                             .ingress_ifindex = (uint32_t)packet->ifindex};
+    LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = packet->in,
+                .data_size_in = (uint32_t)packet->nin, .data_out = packet->out,
+                .data_size_out = (uint32_t)packet->nout,
+                .repeat = packet->repeat ? (int)packet->repeat : 1);
+    int rc;
+
+    if (program == LOADER_XDP) {
+        opts.ctx_in = opts.ctx_out = &context;
+        opts.ctx_size_in = opts.ctx_size_out = sizeof(context);
+    }
+    rc = bpf_prog_test_run_opts(loader_program_fd(loader, program), &opts);
+    packet->nout = opts.data_size_out;
+    packet->verdict = opts.retval;
+    packet->ns = opts.duration;
+    packet->nmark = context.data;
+    return rc;
+}
+
+void loader_forget(struct loader *loader)
+{
+    const struct bpf_map *heap = object_map(&loader->object, "heap");
+    const struct bpf_map *table = object_map(&loader->object, "table");
+
+    if (loader->object.kind != OBJECT_INPLACE)
+        return; /* its memory goes with its programs, which no filter holds */
+    forget_maps(bpf_map__fd(heap), 0, MC_MAX_SEGMENTS);
+    forget_maps(bpf_map__fd(table), 0, MC_OVERFLOW_TABLE);
+    forget_maps(bpf_map__fd(table), MC_OVERFLOW_TABLE, MC_MAX_TABLES);
+}
+
+void loader_set_tc(struct loader *loader, bool tc_follows, bool tc_alone)
+{
+    *loader->object.tc_follows = tc_follows;
+    if (loader->object.tc_alone)
+        *loader->object.tc_alone = tc_alone;
+}

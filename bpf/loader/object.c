@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bpf/loader/object.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <bpf/bpf.h>
+
+#include "bpf/chain/chain.skel.h"
+#include "bpf/inplace/inplace.skel.h"
+
+/* What both skeletons have, under types of their own. */
+#define COMMON_PARTS(skel)                                                                         \
+    .skeleton = (skel)->skeleton, .made = (skel), .all = (skel)->obj,                              \
+    .control = &(skel)->data_control->control, .constants = (skel)->rodata,                        \
+    .nconstants = sizeof(*(skel)->rodata), .weakly_ordered = &(skel)->rodata->weakly_ordered,      \
+    .tick_ns = (uint64_t *)&(skel)->rodata->tick_ns,                                               \
+    .clock_ahead = (int64_t *)&(skel)->rodata->clock_ahead,                                        \
+    .xdp_generic = &(skel)->bss->xdp_generic,                                                      \
+    .way_factors = (uint64_t *)(skel)->rodata->way_factors,                                        \
+    .way_shift = &(skel)->rodata->way_shift, .way_epoch = (uint64_t *)&(skel)->bss->way_epoch,     \
+    .way_nports = &(skel)->bss->way_nports, .way_ports = (skel)->bss->way_ports,                   \
+    .guard = {                                                                                     \
+        .allow = &(skel)->rodata->guard_allow,                                                     \
+        .local = &(skel)->rodata->guard_local,                                                     \
+        .nodes_mask = &(skel)->rodata->guard_nodes_mask,                                           \
+        .prefixes_mask = &(skel)->rodata->guard_prefixes_mask,                                     \
+        .amplification = &(skel)->rodata->guard_amplification,                                     \
+        .seeds = (uint64_t *)(skel)->rodata->guard_seeds,                                          \
+        .cost = (uint64_t *)&(skel)->rodata->guard_cost,                                           \
+        .depth = (uint64_t *)&(skel)->rodata->guard_depth,                                         \
+    }
+
+static int open_inplace(struct object *out, const struct bpf_object_open_opts *opts)
+{
+    struct inplace *skel = inplace__open_opts(opts);
+
+    if (!skel)
+        return -errno;
+    *out = (struct object){
+        COMMON_PARTS(skel),
+        .kind = OBJECT_INPLACE,
+        .xdp = skel->progs.mc_xdp,
+        .tc = {[LOADER_INGRESS] = skel->progs.mc_tc, [LOADER_EGRESS] = skel->progs.mc_ways},
+        .main = LOADER_INGRESS,
+        .tc_follows = &skel->bss->tc_follows,
+        .tc_alone = &skel->bss->tc_alone,
+    };
+    return 0;
+}
+
+static int open_chain(struct object *out, const struct bpf_object_open_opts *opts)
+{
+    struct chain *skel = chain__open_opts(opts);
+
+    if (!skel)
+        return -errno;
+    *out = (struct object){
+        COMMON_PARTS(skel),
+        .kind = OBJECT_CHAIN,
+        .xdp = skel->progs.rx_filter,
+        .tc =
+            {[LOADER_INGRESS] = skel->progs.answer_large, [LOADER_EGRESS] = skel->progs.tx_filter},
+        .main = LOADER_EGRESS,
+        .tc_follows = &skel->bss->tc_follows,
+        .settings = &skel->rodata->settings,
+        .gate = &skel->data_all->all,
+    };
+    return 0;
+}
+
+int object_open(struct object *object, enum object_kind kind,
+                const struct bpf_object_open_opts *opts)
+{
+    return kind == OBJECT_INPLACE ? open_inplace(object, opts) : open_chain(object, opts);
+}
+
+int object_load(struct object *object)
+{
+    return bpf_object__load_skeleton(object->skeleton);
+}
+
+void object_close(struct object *object)
+{
+    if (object->skeleton)
+        bpf_object__destroy_skeleton(object->skeleton);
+    free(object->made);
+    *object = (struct object){0};
+}
+
+struct bpf_map *object_map(const struct object *object, const char *name)
+{
+    return bpf_object__find_map_by_name(object->all, name);
+}
+
+void object_set_xdp(struct object *object, uint32_t flags, bool for_links)
+{
+    struct bpf_program *each;
+
+    bpf_object__for_each_program(each, object->all)
+    {
+        if (bpf_program__type(each) != BPF_PROG_TYPE_XDP)
+            continue;
+        bpf_program__set_flags(each, flags);
+        if (!for_links)
+            bpf_program__set_expected_attach_type(each, (enum bpf_attach_type)0);
+    }
+}
+
+uint32_t object_program_id(int program)
+{
+    struct bpf_prog_info info = {0};
+    uint32_t ninfo = sizeof(info);
+
+    return bpf_obj_get_info_by_fd(program, &info, &ninfo) ? 0 : info.id;
+}
+
+bool object_link_lives(int link, int program, int ifindex)
+{
+    struct bpf_link_info info = {0};
+    uint32_t ninfo = sizeof(info);
+
+    if (bpf_obj_get_info_by_fd(link, &info, &ninfo))
+        return true; /* nobody knows */
+    return info.xdp.ifindex == (uint32_t)ifindex && info.prog_id == object_program_id(program);
+}

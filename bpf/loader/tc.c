@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bpf/loader/tc.h"
+
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "bpf/loader/alive.h"
+#include "bpf/loader/filter.skel.h"
+#include "bpf/loader/object.h"
+
+enum {
+    FILTER_HANDLE = 0x6d63, /* of the filters that stand in for TCX on older kernels */
+    FILTER_PRIORITY = 0x6d63,
+    FILTER_TRIES = 50, /* looks whether its process is gone, 10 ms apart */
+};
+
+/* BPF_TCX_* of Linux 6.6, which older headers lack; and libbpf's. */
+static const struct {
+    int type;
+    enum bpf_tc_attach_point point;
+} hooks[LOADER_HOOKS] = {
+    [LOADER_INGRESS] = {46, BPF_TC_INGRESS},
+    [LOADER_EGRESS] = {47, BPF_TC_EGRESS},
+};
+
+static int program_of(const struct loader *loader, enum loader_hook hook)
+{
+    return bpf_program__fd(loader->object.tc[hook]);
+}
+
+/* The program of a filter, or -errno. */
+static int load_filter(struct loader *loader, enum loader_hook at)
+{
+    int *alive = &loader->alive_tc[at], fd;
+    struct filter *skel;
+
+    if (*alive < 0)
+        *alive = alive_open();
+    if (*alive < 0)
+        return *alive;
+    skel = filter__open();
+    if (!skel)
+        return -errno;
+    fd = bpf_map__reuse_fd(skel->maps.mc_alive, *alive);
+    if (!fd)
+        fd = filter__load(skel);
+    if (!fd)
+        fd = alive_set(*alive, program_of(loader, at));
+    if (!fd)
+        fd = dup(bpf_program__fd(skel->progs.mc_filter));
+    filter__destroy(skel);
+    return fd;
+}
+
+/*
+ * Those of all hooks, once and for ever: when an interface comes anew this process may no longer
+ * load programs. 0 or -errno.
+ */
+static int load_filters(struct loader *loader)
+{
+    enum loader_hook at;
+
+    for (at = 0; at < LOADER_HOOKS; at++) {
+        if (!loader->object.tc[at] || loader->filters[at] >= 0)
+            continue;
+        loader->filters[at] = load_filter(loader, at);
+        if (loader->filters[at] < 0)
+            return loader->filters[at];
+    }
+    return 0;
+}
+
+/*
+ * Whether the filter in our place is one of ours whose process lives: with a dispatcher there may
+ * be two on an interface. The kernel empties the program array of a dead one a moment after its
+ * end.
+ */
+static bool filter_is_taken(const struct bpf_tc_hook *hook)
+{
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
+    const struct timespec pause = {0, 10 * 1000 * 1000};
+    bool taken = true;
+    int i, fd;
+
+    if (bpf_tc_query(hook, &opts))
+        return false;
+    fd = bpf_prog_get_fd_by_id(opts.prog_id);
+    if (fd < 0)
+        return false;
+    for (i = 0; i < FILTER_TRIES && (taken = !alive_is_gone(fd)); i++)
+        nanosleep(&pause, NULL);
+    close(fd);
+    return taken;
+}
+
+/* A filter of a dead process is replaced. */
+static int attach_filter(struct loader *loader, struct loader_link *link, enum loader_hook at)
+{
+    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = hooks[at].point);
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY,
+                .flags = BPF_TC_F_REPLACE);
+    int rc = bpf_tc_hook_create(&hook);
+
+    if (rc && rc != -EEXIST)
+        return rc;
+    if (filter_is_taken(&hook))
+        return -EBUSY;
+    rc = load_filters(loader);
+    if (rc)
+        return rc;
+    opts.prog_fd = loader->filters[at];
+    rc = bpf_tc_attach(&hook, &opts);
+    link->tc[at].filter = !rc;
+    link->tc[at].id = object_program_id(loader->filters[at]);
+    return rc;
+}
+
+int loader_attach_hook(struct loader *loader, struct loader_link *link, enum loader_hook at)
+{
+    int fd;
+
+    if (!loader->object.tc[at] || loader_has_tc(link, at))
+        return 0;
+    fd = bpf_link_create(program_of(loader, at), link->ifindex,
+                         (enum bpf_attach_type)hooks[at].type, NULL);
+    if (fd < 0)
+        return attach_filter(loader, link, at);
+    link->tc[at].link = fd;
+    return 0;
+}
+
+int loader_attach_tc(struct loader *loader, struct loader_link *link)
+{
+    enum loader_hook at;
+    int rc = 0, result = 0;
+
+    link->main = loader->object.main;
+    for (at = 0; at < LOADER_HOOKS; at++) {
+        rc = loader_attach_hook(loader, link, at);
+        if (rc && (at == link->main || at == LOADER_EGRESS))
+            result = rc;
+    }
+    return result;
+}
+
+bool loader_has_tc(const struct loader_link *link, enum loader_hook at)
+{
+    return link->tc[at].link >= 0 || link->tc[at].filter;
+}
+
+static bool filter_lives(const struct loader_link *link, enum loader_hook at)
+{
+    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = hooks[at].point);
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
+    int rc = bpf_tc_query(&hook, &opts);
+
+    return rc ? rc != -ENOENT && rc != -EINVAL && rc != -ENODEV : opts.prog_id == link->tc[at].id;
+}
+
+bool tc_lost(struct loader *loader, struct loader_link *link)
+{
+    enum loader_hook at;
+    bool lost = false;
+
+    for (at = 0; at < LOADER_HOOKS; at++) {
+        struct loader_tc *tc = &link->tc[at];
+
+        if (tc->link >= 0 && !object_link_lives(tc->link, program_of(loader, at), link->ifindex)) {
+            close(tc->link);
+            tc->link = -1;
+            lost = true;
+        }
+        if (tc->filter && !filter_lives(link, at)) {
+            tc->filter = false;
+            lost = true;
+        }
+    }
+    return lost;
+}
+
+int loader_detach_hook(struct loader_link *link, enum loader_hook at)
+{
+    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = hooks[at].point);
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
+    int rc = 0;
+
+    if (link->tc[at].link >= 0)
+        close(link->tc[at].link);
+    if (link->tc[at].filter)
+        rc = bpf_tc_detach(&hook, &opts);
+    link->tc[at] = (struct loader_tc){.link = -1};
+    return rc;
+}
+
+int loader_detach_tc(struct loader_link *link)
+{
+    int first = loader_detach_hook(link, LOADER_INGRESS);
+    int second = loader_detach_hook(link, LOADER_EGRESS);
+
+    return first ? first : second;
+}

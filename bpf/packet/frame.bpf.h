@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * frame: a request's frame as XDP has it: who may ask, its only key, its size.
+ */
+#ifndef MC_FRAME_BPF_H
+#define MC_FRAME_BPF_H
+
+#include "bpf/packet/guard.bpf.h"
+#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/way.bpf.h"
+
+/* What XDP leaves in a packet's metadata for TC: answer this one. */
+#define MARK_FOR_TC 0x4d43524fu
+
+/*
+ * How much of XDP_PACKET_HEADROOM a reply may take. The kernel writes its struct xdp_frame of 40
+ * bytes there; virtio_net then wants room for its own header, 12 to 24 bytes by its features, and
+ * where that is missing drops what it was told to send.
+ */
+enum { HEAD_ROOM = 256 - 40 - 24 };
+
+/* Passes a packet of ours to the server. */
+static __always_inline int xdp_pass(struct work *work, u32 reason)
+{
+    count_reason(work, reason);
+    return XDP_PASS;
+}
+
+/* Leaves a packet to TC, which is to answer it. 0: it cannot, and TC will not know it. */
+static __always_inline int xdp_mark(struct xdp_md *ctx)
+{
+    u32 *mark;
+
+    if (!tc_follows || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*mark)))
+        return 0;
+    mark = (void *)(long)ctx->data_meta;
+    if ((void *)(mark + 1) > (void *)(long)ctx->data)
+        return 0;
+    *mark = MARK_FOR_TC;
+    return 1;
+}
+
+/*
+ * Makes the frame `grow` bytes longer, at the head where there is room, else
+ * at the tail, where it also becomes shorter: a loopback packet knows where its
+ * checksum starts, and that must stay inside. Not 0: it cannot be, and is as it was.
+ */
+static __always_inline long xdp_resize(struct xdp_md *ctx, int grow)
+{
+    if (grow > 0 && grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow))
+        return 0;
+    return bpf_xdp_adjust_tail(ctx, grow);
+}
+
+/* Whether what asks for something that we answer may ask: HEAD_GET, HEAD_HIDDEN or a reason. */
+static __always_inline int xdp_admit(struct xdp_md *ctx, struct work *work, const void *data,
+                                     const void *ip, struct form form)
+{
+    u32 vlan = link_vlan(data, form);
+    int rc, admitted = HEAD_GET;
+
+    if (unlikely(ip_is_own(ip, form.v6)) && ctx->ingress_ifindex != LOOPBACK)
+        return MC_COUNT_PASS_SOURCE;
+    if (unlikely(vlan && !vlan_is_ours(vlan)))
+        return MC_COUNT_PASS_STATION;
+    if (unlikely(STATIONS(data) != control.station))
+        admitted = station_check(STATIONS(data), ctx->ingress_ifindex);
+    if (unlikely(admitted == MC_COUNT_PASS_STATION))
+        return admitted;
+    rc = guard_source(ip, form.v6);
+    if (unlikely(rc))
+        return rc;
+    /* One packet that a sender on this host has made of several datagrams has such a sum, too. */
+    if (unlikely(xdp_generic) && checksum_is_left(ip, form.v6))
+        admitted = HEAD_HIDDEN;
+    /* TC looks for the way itself, and sees the tags. */
+    if (likely(admitted != HEAD_HIDDEN)) {
+        work->head.back = way_back(data, ip, form.v6, ctx->ingress_ifindex, vlan);
+        if (unlikely(!work->head.back))
+            return MC_COUNT_PASS_WAY;
+    }
+    rc = guard_rate(ip, form.v6);
+    if (unlikely(rc))
+        return rc;
+    if (unlikely(control.flush_at) && second_reached(control.flush_at))
+        return MC_COUNT_PASS_EXPIRED;
+    return admitted;
+}
+
+/* A request of which the frame's first buffer has the headers: HEAD_GET or a reason. */
+static __always_inline int xdp_check(struct xdp_md *ctx, struct work *work, const void *data,
+                                     const void *ip, struct form form)
+{
+    int rc = head_check(ip, form.v6, work->nframe - form.ip);
+
+    if (unlikely(rc == MC_COUNT_PASS_PACKET)) {
+        work->nframe = bpf_xdp_get_buff_len(ctx);
+        rc = head_check(ip, form.v6, work->nframe - form.ip);
+    }
+    if (unlikely(rc != HEAD_GET))
+        return rc;
+    return xdp_admit(ctx, work, data, ip, form);
+}
+
+/*
+ * Takes the key out of a text of "get KEY\r\n" and hashes it into work. 0: the text
+ * is something else, or has a byte that might not be a key's.
+ */
+static __always_inline int xdp_key(struct work *work, void *text, void *end)
+{
+    u64 at = work->ntext - 10, nkey, words, rest;
+    u64 sum = 0, blank = 0, word, i;
+    void *tail;
+
+    nkey = at + 8 - 4;
+    if (unlikely(nkey - 1 >= MC_KEY_MAX))
+        return 0;
+    words = nkey / 8;
+    rest = nkey % 8;
+    /* The last eight bytes of the key, or of it and what is before it, and the newline. */
+    BOUND(at, 511);
+    tail = text + at;
+    if (tail + 10 > end || LOAD16(tail + 8) != 0x0a0d)
+        return 0;
+    for (i = 0; i < KEY_WORDS; i++) {
+        if (i >= words || text + 4 + 8 * i + 8 > end)
+            break;
+        word = LOAD64(text + 4 + 8 * i);
+        blank |= (word - 0x21 * MASK_BYTES) & ~word;
+        work->key[i] = word;
+        sum += mc_hash_word(word, control.seed[i]);
+    }
+    if (rest) {
+        word = LOAD64(tail);
+        blank |= ((word - 0x21 * MASK_BYTES) & ~word) >> (64 - 8 * rest);
+        word >>= 64 - 8 * rest;
+        BOUND(words, KEY_WORDS - 1);
+        work->key[words] = word;
+        sum += mc_hash_word(word, control.seed[words]);
+    }
+    work->nkey = nkey;
+    work->hash = mc_hash_end(sum, nkey);
+    return !(blank & MASK_TOPS);
+}
+
+/* What the checksum says of a request of "get KEY\r\n" with the key in `work`. */
+static __always_inline enum checksum key_judge(const struct work *work, u64 v6)
+{
+    u64 nkey = work->nkey, words = (nkey + 7) / 8, sum, i;
+
+    if (!head_has_checksum(&work->head, v6))
+        return CHECKSUM_RIGHT;
+    sum = TEXT_GET + (0x0a0dull << 8 * (nkey & 1));
+    for (i = 0; i < KEY_WORDS; i++) {
+        if (i >= words)
+            break;
+        sum += load_halves(work->key + i);
+    }
+    return head_judge(&work->head, v6, sum);
+}
+
+/*
+ * Whether a text begins with the key of `work`, of at most `most` bytes, a power of two. The eight
+ * bytes before the text may be read, and so may `most` from it on.
+ */
+static __always_inline int text_has_key(const struct work *work, const char *text, const u64 most)
+{
+    u64 words = work->nkey / 8, rest = work->nkey % 8, differ = 0, at, i;
+
+    for (i = 0; i < most / 8; i++) {
+        if (i >= words)
+            break;
+        differ |= LOAD64(text + 8 * i) ^ work->key[i];
+    }
+    if (rest) {
+        at = work->nkey;
+        BOUND(at, most - 1);
+        BOUND(words, KEY_WORDS - 1);
+        /* The word that ends with the key: it begins before the text at worst. */
+        differ |= (LOAD64(text - 8 + at) >> (64 - 8 * rest)) ^ work->key[words];
+    }
+    return !differ;
+}
+
+static __always_inline void copy16(void *to, const void *from)
+{
+    STORE64(to, LOAD64(from));
+    STORE64(to + 8, LOAD64(from + 8));
+}
+
+static __always_inline void copy64(void *to, const void *from)
+{
+    copy16(to, from);
+    copy16(to + 16, from + 16);
+    copy16(to + 32, from + 32);
+    copy16(to + 48, from + 48);
+}
+
+/*
+ * Copies n bytes (9 <= n <= most) by blocks, the last one over bytes of the
+ * one before. 0: the frame is shorter than the caller made it.
+ */
+static __always_inline int copy_blocks(void *to, void *end, const char *from, u64 n, const u64 most)
+{
+    void *last;
+    u64 blocks = n / 64, i, at;
+
+    if (n >= 64) {
+        for (i = 0; i < most / 64; i++) {
+            if (i >= blocks)
+                break;
+            if (to + 64 * i + 64 > end)
+                return 0;
+            copy64(to + 64 * i, from + 64 * i);
+        }
+        at = n - 64;
+        BOUND(at, 2047);
+        last = to + at;
+        if (last + 64 > end)
+            return 0;
+        copy64(last, from + at);
+    } else if (n >= 32) {
+        at = n - 32;
+        BOUND(at, 31);
+        last = to + at;
+        if (to + 32 > end || last + 32 > end)
+            return 0;
+        copy16(to, from);
+        copy16(to + 16, from + 16);
+        copy16(last, from + at);
+        copy16(last + 16, from + at + 16);
+    } else if (n >= 16) {
+        at = n - 16;
+        BOUND(at, 15);
+        last = to + at;
+        if (to + 16 > end || last + 16 > end)
+            return 0;
+        copy16(to, from);
+        copy16(last, from + at);
+    } else {
+        at = n - 8;
+        BOUND(at, 7);
+        last = to + at;
+        if (to + 8 > end || last + 8 > end)
+            return 0;
+        STORE64(to, LOAD64(from));
+        STORE64(last, LOAD64(from + at));
+    }
+    return 1;
+}
+
+#endif

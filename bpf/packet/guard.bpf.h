@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * guard: whom the kernel answers, how often, and with how much.
+ *
+ * XDP stands before the machine's firewall, so a rule there that keeps
+ * somebody from the server does not keep him from us. What the guard refuses
+ * is therefore not dropped but passed, untouched: the firewall and the server
+ * do with it what they would do without a kernel path.
+ *
+ * - Sources (allow=). Without the option those that no router of the public
+ *   internet delivers to, loopback and private, if they ask for such an address
+ *   of ours. So a machine whose firewall closes the port of its public address
+ *   to the outside is open there to nobody by our doing, nor a reflector.
+ *   A list is a trie with 16 bits in the first step and 4 in each other, and no step more than
+ *   tells its prefixes apart: for 10,000 of them 2 to 16 ns where BPF_MAP_TYPE_LPM_TRIE
+ *   takes 60 to 120.
+ * - Rate (rate=). One bucket for a source: an address, but of public IPv6 the
+ *   /64, of which a subscriber has all addresses. Buckets stand in an array, by
+ *   a multiplicative hash (Dietzfelbinger et al., J. Algorithms 25, 1997) with
+ *   secret factors; a forged source costs no memory and displaces nobody. Two
+ *   sources meet in one bucket with a chance of 2 in 1 << MC_RATE_BITS and then
+ *   share it.
+ *   A bucket is one number, by the generic cell rate algorithm (ITU-T I.371):
+ *   the time at which it will be full again, moved on by the cost of each
+ *   request. It is exchanged atomically; whoever loses against another CPU
+ *   passes. So no source gets more than burst + rate * time, and the error is
+ *   on the side of passing: one request for each exchange lost, and a refill
+ *   that comes in the clock's ticks (10 ms at most).
+ * - Size (amplification=). A reply's UDP payload against the request's.
+ *
+ * All of it is set before the load and constant, so what is off is no code.
+ */
+#ifndef MC_GUARD_BPF_H
+#define MC_GUARD_BPF_H
+
+#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/packet.bpf.h"
+
+const volatile __u32 guard_allow = MC_ALLOW_LOCAL;
+const volatile __u32 guard_local = 0;         /* the list has `local` */
+const volatile __u32 guard_nodes_mask = 0;    /* of the list's nodes, less one */
+const volatile __u32 guard_prefixes_mask = 0; /* of its prefixes, less one */
+const volatile __u64 guard_seeds[2] = {1, 1}; /* odd */
+const volatile __u64 guard_cost = 0;          /* of a request, in MC_RATE_TICKS a ns; 0: no limit */
+const volatile __u64 guard_depth = 0;         /* of a bucket, the same */
+const volatile __u32 guard_amplification = 0; /* 0: no limit */
+
+/* The list; its size is set before the load. */
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_RDONLY_PROG);
+    __uint(max_entries, 1);
+    __uint(key_size, sizeof(u32));
+    __uint(value_size, sizeof(u64));
+} allowed SEC(".maps");
+
+/* The buckets; 1 << MC_RATE_BITS of them if there is a limit. */
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, u32);
+    __type(value, u64);
+} rates SEC(".maps");
+
+/* Network order: RFC 1918, 1122 (loopback), 6598 (shared). */
+static __always_inline int is_local4(u32 source)
+{
+    u32 net = source & 0xff, pair = source & 0xffff;
+
+    return net == 10 || pair == 0xa8c0 || (source & 0xf0ff) == 0x10ac || net == 127 ||
+           (source & 0xc0ff) == 0x4064;
+}
+
+/* The first half and the second, host order: RFC 4193, ::1. */
+static __always_inline int is_local6(u64 high, u64 low)
+{
+    return high >> 57 == 0xfc >> 1 || (!high && low == 1);
+}
+
+/*
+ * Whether source and destination are local both: what `local` allows. The destination counts, since
+ * a rule of a firewall may close a public address to everybody. Whoever is on the link can have a
+ * link-local source, so that is none.
+ */
+static __always_inline int is_local_pair(const void *ip, u64 v6)
+{
+    if (v6)
+        return is_local6(bpf_be64_to_cpu(LOAD64(ip + 8)), bpf_be64_to_cpu(LOAD64(ip + 16))) &&
+               is_local6(bpf_be64_to_cpu(LOAD64(ip + 24)), bpf_be64_to_cpu(LOAD64(ip + 32)));
+    return is_local4(LOAD32(ip + 12)) && is_local4(LOAD32(ip + 16));
+}
+
+/* Which entry of the list a node leads to: a step for each four bits behind the first 16. */
+__attribute__((noinline)) int guard_walk(u64 high, u64 low, u32 node)
+{
+    u64 key = high << 16 | low >> 48, rest = low << 16, at, entry = node;
+    const void *list;
+    u32 zero = 0, i;
+
+    if (guard_allow != MC_ALLOW_LIST)
+        return MC_ALLOW_OUT;
+    list = bpf_map_lookup_elem(&allowed, &zero);
+    if (!list)
+        return MC_ALLOW_OUT;
+    for (i = 0; i < MC_ALLOW_STEPS; i++) {
+        if (entry <= MC_ALLOW_IN || entry & MC_ALLOW_PREFIX)
+            break;
+        at = entry & guard_nodes_mask;
+        entry = LOAD32(list + MC_ALLOW_NODES_AT + at * (4 * MC_ALLOW_FAN) + (key >> 60) * 4);
+        key = key << 4 | rest >> 60;
+        rest <<= 4;
+    }
+    return entry;
+}
+
+/*
+ * Whether a prefix of the list holds an address, in host order, an IPv4 address in the top
+ * bits. Most often its first 16 bits tell which prefix alone that could be.
+ */
+static __always_inline int guard_listed(u64 high, u64 low, u64 six)
+{
+    const struct mc_allow_prefix *prefix;
+    const void *list;
+    u64 at, entry;
+    u32 zero = 0;
+
+    list = bpf_map_lookup_elem(&allowed, &zero);
+    if (!list)
+        return 0;
+    at = high >> 48 | six << 16;
+    BOUND(at, 2 * MC_ALLOW_CELLS - 1);
+    entry = LOAD32(list + at * 4);
+    if (!(entry & MC_ALLOW_PREFIX)) {
+        if (entry > MC_ALLOW_IN)
+            entry = (u32)guard_walk(high, low, entry);
+        if (!(entry & MC_ALLOW_PREFIX))
+            return entry == MC_ALLOW_IN;
+    }
+    at = entry & guard_prefixes_mask;
+    prefix = list + MC_ALLOW_NODES_AT + ((u64)guard_nodes_mask + 1) * (4 * MC_ALLOW_FAN) +
+             at * sizeof(*prefix);
+    return !(((high ^ prefix->high) & prefix->mask_high) |
+             ((low ^ prefix->low) & prefix->mask_low));
+}
+
+/* Takes a request out of a source's bucket. 0: it holds none, or another CPU was there. */
+static __always_inline int guard_charge(u64 hash)
+{
+    u32 slot = hash >> (64 - MC_RATE_BITS);
+    u64 now, full, after, *bucket;
+
+    bucket = bpf_map_lookup_elem(&rates, &slot);
+    if (!bucket)
+        return 0;
+    now = bpf_jiffies64() * tick_ns * MC_RATE_TICKS; /* a clock would be a call */
+    full = READ_ONCE(*bucket);
+    after = (full > now ? full : now) + guard_cost;
+    if (after - now > guard_depth)
+        return 0;
+    return __sync_val_compare_and_swap(bucket, full, after) == full;
+}
+
+/*
+ * Whether a source is on the list, of an address as guard_listed takes it. A function, so that what
+ * it keeps on the stack is not added to that of all that follows: 512 bytes are the limit.
+ */
+__attribute__((noinline)) int guard_ask(u64 high, u64 low, u32 six)
+{
+    return guard_allow != MC_ALLOW_LIST || guard_listed(high, low, !!six) ? 0 : MC_COUNT_PASS_ALLOW;
+}
+
+/* Whether it is within its rate; the same. */
+__attribute__((noinline)) int guard_take(u64 high, u64 low, u32 six)
+{
+    u64 hash = high * guard_seeds[0];
+
+    if (six && (is_local6(high, low) || high >> 54 == 0xfe80 >> 6))
+        hash += low * guard_seeds[1];
+    return guard_charge(hash) ? 0 : MC_COUNT_PASS_RATE;
+}
+
+static __always_inline u64 source_high(const void *ip, u64 v6)
+{
+    return v6 ? bpf_be64_to_cpu(LOAD64(ip + 8)) : (u64)bpf_ntohl(LOAD32(ip + 12)) << 32;
+}
+
+static __always_inline u64 source_low(const void *ip, u64 v6)
+{
+    return v6 ? bpf_be64_to_cpu(LOAD64(ip + 16)) : 0;
+}
+
+/* Whether a request, whose IP header begins there, may be answered: 0, or the reason to pass. */
+static __always_inline int guard_source(const void *ip, u64 v6)
+{
+    if (guard_allow == MC_ALLOW_LOCAL && unlikely(!is_local_pair(ip, v6)))
+        return MC_COUNT_PASS_ALLOW;
+    if (guard_allow == MC_ALLOW_LIST && !(guard_local && is_local_pair(ip, v6)))
+        return guard_ask(source_high(ip, v6), source_low(ip, v6), !!v6);
+    return 0;
+}
+
+/* Whether it may be now: the same. Once for each, and last: it is charged. */
+static __always_inline int guard_rate(const void *ip, u64 v6)
+{
+    return guard_cost ? guard_take(source_high(ip, v6), source_low(ip, v6), !!v6) : 0;
+}
+
+/*
+ * Whether a reply may be so large, in bytes of UDP payload: 0, or the reason to pass. What needs
+ * fragments is the server's: here nobody makes them.
+ */
+static __always_inline int guard_size(u64 v6, u64 nrequest, u64 nreply)
+{
+    if (unlikely(ip_bytes(v6) + 8 + nreply > READ_ONCE(control.packet_over) - 1))
+        return MC_COUNT_PASS_SIZE;
+    if (guard_amplification && nreply > nrequest * guard_amplification)
+        return MC_COUNT_PASS_AMPLIFICATION;
+    return 0;
+}
+
+/* The same of the reply in `work`. */
+static __always_inline int guard_reply(const struct work *work)
+{
+    return guard_size(work->form.v6, MC_UDP_HEADER + work->ntext,
+                      MC_UDP_HEADER + work->nreply - REPLY_TEXT);
+}
+
+#endif

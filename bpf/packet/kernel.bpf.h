@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * kernel: what all kernel side files share. Types, the maps, the control
+ * block, and the memory of one CPU.
+ *
+ * The server owns the heap, the table and the control block (bpf/shared/layout.h)
+ * and maps all three; here they are read. A program keeps everything that is
+ * longer than a few registers in struct work, one for each CPU: the stack is
+ * small, and what comes back from a map value is unknown to the verifier, so
+ * that the paths before it and after it add instead of multiplying.
+ */
+#ifndef MC_KERNEL_BPF_H
+#define MC_KERNEL_BPF_H
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "bpf/shared/layout.h"
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s64 s64;
+
+#define likely(x)   __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* The compiler may neither move loads and stores over this nor reuse a value. */
+#define barrier()         asm volatile("" ::: "memory")
+#define READ_ONCE(x)      (*(const volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, to) (*(volatile typeof(x) *)&(x) = (to))
+#define LOAD8(p)          (*(const u8 *)(p))
+#define LOAD16(p)         (*(const u16 *)(p))
+#define LOAD32(p)         (*(const u32 *)(p))
+#define LOAD64(p)         (*(const u64 *)(p))
+#define STORE16(p, value) (*(u16 *)(p) = (value))
+#define STORE32(p, value) (*(u32 *)(p) = (value))
+#define STORE64(p, value) (*(u64 *)(p) = (value))
+
+/*
+ * Bounds a 64-bit number right before pointer arithmetic, where the compiler
+ * can neither see through it nor move it: the verifier of Linux 6.1 loses
+ * bounds that stand further away or in another register.
+ */
+#define BOUND(var, mask) asm volatile("%0 &= %1" : "+r"(var) : "i"(mask))
+
+/*
+ * The same for the size that a helper is given: 1 to mask + 1. Linux 6.1 learns nothing
+ * from "not 0".
+ */
+#define BOUND_SIZE(var, mask)                                                                      \
+    do {                                                                                           \
+        (var)--;                                                                                   \
+        BOUND(var, mask);                                                                          \
+        (var)++;                                                                                   \
+    } while (0)
+
+/*
+ * The same for a limit that is no mask: beyond it the number becomes 0, and the caller is
+ * to notice.
+ */
+#define CLAMP(var, limit) asm volatile("if %0 <= %1 goto +1\n%0 = 0" : "+r"(var) : "i"(limit))
+
+/* The compiler knows nothing of this number from here on: it may not move a check of it. */
+#define OPAQUE(var) asm volatile("" : "+r"(var))
+
+/* Where things lie in a frame, which packet.bpf.h draws. */
+enum {
+    FRAME_IP = 14, /* without VLAN tags */
+    TAG_BYTES = 4,
+    IP4_BYTES = 20, /* to UDP */
+    IP6_BYTES = 40,
+    UDP_TEXT = 8 + MC_UDP_HEADER, /* from UDP on */
+    UDP_KEYS = UDP_TEXT + 4,      /* behind "get " */
+    UDP_WIRE = UDP_TEXT + 6,      /* behind "VALUE " */
+    FRAME_MIN = 60,               /* of Ethernet, without its checksum */
+    TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER,
+    REPLY_TEXT = 80, /* where it begins in struct work: behind the longest headers */
+    REPLY_MAX = REPLY_TEXT + TEXT_MAX,
+};
+
+/* "get ", "END\r\n" and "VALUE " as little-endian numbers. */
+#define TEXT_GET   0x20746567u
+#define TEXT_END   0x0a0d444e45ull
+#define TEXT_VALUE 0x2045554c4156ull
+
+enum {
+    KEY_WORDS = MC_HASH_WORDS,
+    KEYS_MAX = 736,               /* all that fit a request of REQUEST_MAX */
+    HITS_MAX = TEXT_MAX / 15 + 1, /* in one reply: "VALUE k 0 0\r\n\r\n" */
+    KEYS_AGAIN = 32,              /* repeated lookups in one request */
+    REQUEST_MAX = 1472,           /* of keys; what an Ethernet frame can carry */
+    REQUEST_ROOM = 2048,          /* a power of two above it: offsets are masked */
+    CHAIN_MAX = 4,                /* lines of one chain that are searched */
+    HOPS_MAX = 2,                 /* lines looked at for one: a split is followed once */
+    TRIES_MAX = 4,                /* readings of a line for one key */
+    MIDDLE_WORDS = 4,             /* 8-byte words that hold an item's longest middle */
+};
+
+#define MASK_BYTES 0x0101010101010101ull
+#define MASK_TOPS  0x8080808080808080ull
+
+/* Top bits of the bytes of `word` below 0x21: exact up to and including the lowest. */
+static __always_inline u64 bytes_blank(u64 word)
+{
+    return (word - 0x21 * MASK_BYTES) & ~word & MASK_TOPS;
+}
+
+/* Top bits of the bytes that are 0: exact up to and including the lowest. */
+static __always_inline u64 bytes_zero(u64 word)
+{
+    return (word - MASK_BYTES) & ~word & MASK_TOPS;
+}
+
+/* How many bytes lie below the lowest of such bits; tops is not 0. */
+static __always_inline u64 bytes_below(u64 tops)
+{
+    return (((((tops - 1) & ~tops) & MASK_BYTES) * MASK_BYTES) >> 56) - 1;
+}
+
+/* --- maps ---------------------------------------------------------------- */
+
+/* The control block is a data section: its address is a constant of the program. */
+struct mc_control control SEC(".data.control") = {};
+
+/* CPUs that may move loads: set by the loader before the programs are loaded. */
+const volatile __u32 weakly_ordered = 0;
+/* Nanoseconds of a tick of the kernel's clock: set by the loader before they are loaded. */
+const volatile __u64 tick_ns = 0;
+/* How far the server's CLOCK_MONOTONIC is before the kernel's, in its time namespace: set alike. */
+const volatile __s64 clock_ahead = 0;
+/* A TC program stands behind this one: set by the loader when both are attached. */
+__u32 tc_follows = 0;
+/* No XDP program stands before TC, which then answers what it can itself. */
+__u32 tc_alone = 0;
+/* This program stands in the stack on some interface: set when it is attached so. */
+__u32 xdp_generic = 0;
+
+/* CLOCK_MONOTONIC_COARSE as the server has it. */
+static __always_inline u64 coarse_ns(void)
+{
+    return bpf_ktime_get_coarse_ns() + clock_ahead;
+}
+
+/*
+ * Whether a lease is over. Turns a new one into ticks, which the JIT reads as it reads any word. A
+ * clock is a call, and where the CPU's returns are guarded (x86 after 2023) a call costs as much as
+ * a lookup.
+ */
+__attribute__((noinline)) int lease_take(u64 lease)
+{
+    u64 now = coarse_ns(), end = ~0ull;
+
+    u64 until = (lease >> 32) << MC_LEASE_SHIFT;
+
+    if (lease & MC_LEASE_DEAD || until <= now)
+        end = 0;
+    else if (lease < MC_LEASE_EVER && tick_ns)
+        end = bpf_jiffies64() + (until - now) / tick_ns + 1;
+    control.lease_end = end;
+    barrier();
+    control.leased = lease;
+    return !end;
+}
+
+/* The server has not said for a while that it runs, or it has ended. */
+static __always_inline int server_is_still(void)
+{
+    u64 lease = READ_ONCE(control.lease);
+
+    /* Of a dead one nothing is believed that another CPU may be about to store. */
+    if (unlikely((lease ^ READ_ONCE(control.leased)) | (lease & MC_LEASE_DEAD)))
+        return lease_take(lease);
+    return bpf_jiffies64() > READ_ONCE(control.lease_end);
+}
+
+/*
+ * The server's clock against an item's expiry or a delayed flush. It may run a
+ * tick ahead of the server, which then decides.
+ */
+static __always_inline int second_reached(u32 second)
+{
+    u64 now = coarse_ns() - control.base_ns;
+
+    return now >= second * 1000000000ull;
+}
+
+/* --- the memory of one CPU ------------------------------------------------ */
+
+/*
+ * Which headers a frame has. A constant wherever it is handed on as one: then every place in the
+ * frame is a constant too, as it must be in the program that answers in place.
+ */
+struct form {
+    u64 ip; /* where it begins */
+    u64 v6; /* it is IPv6 */
+};
+
+/* A frame's headers as they came, in the words in which they are turned around. */
+struct head {
+    u64 to;        /* bytes 0 to 7 */
+    u64 from;      /* 6 to 13 */
+    u64 tags;      /* 14 to 21, of a frame with tags */
+    u64 ip[8];     /* from IP on to the keys */
+    u64 addresses; /* the sum of IPv6's, which is the reply's as well */
+    u64 back;      /* the station that the reply goes to (way.bpf.h) */
+};
+
+struct work {
+    struct mc_counts counts;
+
+    /* The request: its headers, and what follows "get ". */
+    struct form form;
+    struct head head;
+    u64 last; /* the frame's last 8 bytes as they came */
+    u64 nframe;
+    u32 ntext;    /* of the UDP payload behind its own header */
+    u32 nrequest; /* bytes in request */
+    u32 left;     /* of TC: its checksum is left to hardware; of the chain: it is for TC */
+    u32 at;       /* of the next key in it */
+    char request[REQUEST_ROOM + 8];
+
+    /* The key that is being looked up, the last word padded with zeros. */
+    u64 key[KEY_WORDS + 1];
+    u64 nkey;
+    u64 hash;
+
+    /* The reply: its text from REPLY_TEXT on, and at last its headers before that. */
+    u32 nreply; /* where it ends */
+    u32 nwire;  /* of the item that was copied behind them last */
+    u32 nkeys;
+    u32 nhits;
+    u32 ntries;           /* of this key, disturbed */
+    u32 seq;              /* of its line, before it was read */
+    u8 clsid;             /* of that item */
+    u8 classes[HITS_MAX]; /* of the items in the reply */
+    char reply[2048 + 128] __attribute__((aligned(8)));
+
+    /* Of other verbs than get, see verbs.bpf.h. */
+    u64 middle[MIDDLE_WORDS + 2]; /* the item's " flags bytes\r\n" and what follows it */
+    u64 cas;
+    u64 number; /* of a flag, yet to be written */
+    u64 given;  /* of mg: a bit for each flag */
+    u64 flags;  /* those that are answered, in their order, the first in the low byte */
+    u32 nflags; /* bits of it */
+    u32 opaque; /* where in the request its word begins */
+    u32 nopaque;
+    u32 now;     /* seconds on the server's clock, before the item was found alive */
+    u32 exptime; /* of the item */
+    u32 nvalue;  /* without its tail */
+    u32 ndigits; /* of the client flags in the middle */
+    u32 nmiddle;
+    u32 verb;
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, u32);
+    __type(value, struct work);
+} scratch SEC(".maps");
+
+static __always_inline struct work *work_get(void)
+{
+    u32 zero = 0;
+
+    return bpf_map_lookup_elem(&scratch, &zero);
+}
+
+/* clang 19 knows what a function returns and leaves a mask out; the verifier does not know. */
+static __always_inline void count_reason(struct work *work, u64 reason)
+{
+    BOUND(reason, 31);
+    work->counts.count[reason]++;
+}
+
+/*
+ * Loads before this come before loads after it. x86 needs no more than a
+ * compiler's barrier; elsewhere an atomic operation with a result is a full
+ * barrier in every JIT. One whose result nobody uses is not: clang leaves
+ * BPF_FETCH out then, and arm64 has STADD for it, which orders nothing.
+ */
+static __always_inline void read_barrier(void)
+{
+    barrier();
+    if (weakly_ordered) {
+        u64 fence = 0, before = __sync_fetch_and_add(&fence, 1);
+
+        asm volatile("" : : "r"(before) : "memory");
+    }
+}
+
+#endif

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * skb: a request's packet as TC has it behind XDP, and the way back for its reply.
+ */
+#ifndef MC_SKB_BPF_H
+#define MC_SKB_BPF_H
+
+#include <linux/if_packet.h>
+#include <linux/pkt_cls.h>
+
+#include "bpf/packet/frame.bpf.h"
+#include "bpf/packet/guard.bpf.h"
+#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/request.bpf.h"
+#include "bpf/packet/way.bpf.h"
+
+/* On to the next filter, under clsact and TCX alike. */
+enum { TC_NEXT = -1 };
+
+static __always_inline int tc_pass(struct work *work, u32 reason)
+{
+    count_reason(work, reason);
+    return TC_NEXT;
+}
+
+/* What XDP may have left in front of a packet that it leaves to us. */
+enum tc_mark {
+    MARK_NONE,
+    MARK_FRAME,  /* we see the frame from its Ethernet header on */
+    MARK_PACKET, /* from behind that */
+};
+
+/*
+ * Generic XDP copies frames with little head room, and the copy forgets the
+ * length of its Ethernet header (Linux 6.12 to 6.18): TC then sees the packet
+ * from behind it, and looks for metadata 14 bytes behind the mark. In an
+ * Ethernet header stands what the packet is. Behind it stands IP, or a tag, if
+ * another is beside the packet; a single one in the frame the stack has taken off.
+ */
+static __always_inline enum tc_mark tc_mark(struct __sk_buff *skb)
+{
+    void *data = (void *)(long)skb->data;
+    u32 *mark = (void *)(long)skb->data_meta;
+    const void *ip = data;
+
+    if ((void *)(mark + 1) > data)
+        return MARK_NONE;
+    if (*mark == MARK_FOR_TC)
+        return MARK_FRAME;
+    if (data + FRAME_IP > (void *)(long)skb->data_end || LOAD16(data + 12) == skb->protocol)
+        return MARK_NONE;
+    if (skb->vlan_present && type_is_tag(skb->protocol))
+        ip += TAG_BYTES;
+    return LOAD8(ip) == 0x45 || LOAD8(ip) >> 4 == 6 ? MARK_PACKET : MARK_NONE;
+}
+
+/* The headers of a packet, loaded into the room for the reply. */
+struct tc_head {
+    char link[24];
+    char ip[IP6_BYTES + UDP_KEYS + 4];
+};
+
+/*
+ * Loads the headers. The stack has taken the outer tag from the frame and keeps it beside the
+ * packet, where a reply takes it along. 0: it is no UDP that could be ours.
+ */
+static __always_inline int tc_load(struct __sk_buff *skb, struct work *work, struct tc_head *head)
+{
+    struct form form = FORM(0, 0);
+    u16 type;
+
+    if (bpf_skb_load_bytes_relative(skb, 0, head->link, sizeof(head->link), BPF_HDR_START_MAC))
+        return 0;
+    type = LOAD16(head->link + 12);
+    if (type_is_tag(type) && skb->vlan_present) {
+        type = LOAD16(head->link + FRAME_IP + 2);
+        form.ip += TAG_BYTES;
+    }
+    form.v6 = type == TYPE_IP6;
+    if (!form.v6 && type != TYPE_IP4)
+        return 0;
+    work->form = form;
+    return !bpf_skb_load_bytes_relative(skb, form.ip, head->ip, IP4_BYTES + UDP_KEYS + 2,
+                                        BPF_HDR_START_MAC) &&
+           (!form.v6 || !bpf_skb_load_bytes_relative(skb, form.ip, head->ip,
+                                                     IP6_BYTES + UDP_KEYS + 2, BPF_HDR_START_MAC));
+}
+
+static __always_inline u32 tc_vlan(struct __sk_buff *skb, const struct tc_head *head,
+                                   struct form form)
+{
+    if (!skb->vlan_present)
+        return 0;
+    return vlan_id(skb->vlan_proto, bpf_htons(skb->vlan_tci)) | link_vlan(head->link, form) << 16;
+}
+
+/* Whether a request that begins with these bytes is no get, and may be answered. */
+typedef int tc_verb(u32 text);
+
+/*
+ * Whether it is a get or another verb for us; counts one that is ours but none. first: no XDP
+ * program has let it through, nor charged its source.
+ */
+static __always_inline int tc_check(struct __sk_buff *skb, struct work *work,
+                                    const struct tc_head *head, u64 v6, int first, tc_verb *is_verb)
+{
+    const void *ip = head->ip, *udp = ip + ip_bytes(v6);
+    int rc, kind = HEAD_GET;
+
+    if (!ip_is_plain(ip, v6) || LOAD16(udp + 2) != control.port || !ip_is_to_us(ip, v6))
+        return HEAD_FOREIGN;
+    rc = head_check(ip, v6, work->nframe - work->form.ip);
+    if (rc == MC_COUNT_PASS_COMMAND && is_verb(LOAD32(udp + UDP_TEXT))) {
+        kind = HEAD_VERB;
+        rc = HEAD_GET;
+    }
+    if (rc == HEAD_GET)
+        rc = station_check(STATIONS(head->link), skb->ifindex);
+    if (rc == HEAD_HIDDEN)
+        rc = HEAD_GET;
+    if (skb->gso_size) /* several datagrams, of which only the first one's header is there */
+        rc = MC_COUNT_PASS_PACKET;
+    if (rc == HEAD_GET && !vlan_is_ours(tc_vlan(skb, head, work->form)))
+        rc = MC_COUNT_PASS_STATION;
+    if (ip_is_own(ip, v6) && skb->ifindex != LOOPBACK)
+        rc = MC_COUNT_PASS_SOURCE;
+    if (rc == HEAD_GET && control.flush_at && second_reached(control.flush_at))
+        rc = MC_COUNT_PASS_EXPIRED;
+    if (rc == HEAD_GET && first)
+        rc = guard_source(ip, v6);
+    if (rc == HEAD_GET) {
+        work->head.back =
+            way_back(head->link, ip, v6, skb->ifindex, tc_vlan(skb, head, work->form));
+        rc = work->head.back ? HEAD_GET : MC_COUNT_PASS_WAY;
+    }
+    if (rc == HEAD_GET && first)
+        rc = guard_rate(ip, v6);
+    if (rc != HEAD_GET) {
+        count_reason(work, rc);
+        return rc;
+    }
+    work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    work->left = checksum_is_left(ip, v6);
+    head_keep(&work->head, head->link, ip, (struct form){FRAME_IP + TAG_BYTES, v6});
+    return kind;
+}
+
+/* Brings the request behind the text's first `skip` bytes into `work`: 0 or a reason. */
+static __always_inline int tc_request(struct __sk_buff *skb, struct work *work, u64 skip)
+{
+    u64 nrequest = work->ntext - skip;
+
+    if (nrequest - 1 >= REQUEST_MAX)
+        return MC_COUNT_PASS_REQUEST;
+    BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
+    if (bpf_skb_load_bytes_relative(skb, form_udp(work->form) + UDP_TEXT + skip, work->request,
+                                    nrequest, BPF_HDR_START_MAC))
+        return MC_COUNT_PASS_ERROR;
+    work->nrequest = nrequest;
+    return 0;
+}
+
+/*
+ * Whether it is known what a request's checksum is, the sum of whose text before work->request is
+ * `before`: whole, or left to hardware. It is both, of 1 packet in 65,536, by chance: then nobody
+ * knows which. 0 or a reason.
+ */
+static __always_inline int tc_judge(struct work *work, u32 before)
+{
+    enum checksum found = request_judge(work, before);
+
+    if (found == CHECKSUM_WRONG || (found == CHECKSUM_RIGHT && work->left))
+        return MC_COUNT_PASS_PACKET;
+    return 0;
+}
+
+/* Makes the packet a frame of nframe bytes, from its Ethernet header on. */
+static __always_inline long tc_resize(struct __sk_buff *skb, u64 nframe, u32 hidden)
+{
+    u32 before = skb->len;
+
+    if (nframe - hidden != before && bpf_skb_change_tail(skb, nframe - hidden, 0))
+        return -1;
+    if (hidden && bpf_skb_change_head(skb, FRAME_IP, 0)) {
+        bpf_skb_change_tail(skb, before, 0);
+        return -1;
+    }
+    return 0;
+}
+
+/* Turns the packet around, whose first `hidden` bytes are not in sight. */
+__attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden, int left)
+{
+    struct work *work = work_get();
+    u64 nframe;
+    int rc;
+
+    if (!work)
+        return TC_NEXT;
+    rc = guard_reply(work);
+    if (rc)
+        return tc_pass(work, rc);
+    reply_head(work, left);
+    nframe = frame_size(reply_size(work), work->nframe);
+    if (tc_resize(skb, nframe, hidden))
+        return tc_pass(work, MC_COUNT_PASS_ROOM);
+    BOUND_SIZE(nframe, 2047);
+    if (bpf_skb_store_bytes(skb, 0, work->reply + reply_start(work), nframe, 0)) {
+        work->counts.count[MC_COUNT_PASS_ERROR]++;
+        return TC_ACT_SHOT;
+    }
+    work->counts.count[MC_COUNT_ANSWERED_TC]++;
+    count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + work->nreply - REPLY_TEXT);
+    count_hits(work);
+    return bpf_redirect(skb->ifindex, 0);
+}
+
+#endif

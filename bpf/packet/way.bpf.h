@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * way: by which interface, and to which station, replies to a source leave.
+ *
+ * XDP stands before the stack's own checks of a source, and turning a frame around would send the
+ * reply to whoever sent it, whatever source he gave. So a source is answered only where, and to
+ * whom, the stack itself has sent a reply of the server's to it: its routes, rules and neighbours
+ * have decided that, and the firewall has let request and reply through. A program on TC egress
+ * learns this from the server's replies. What is not known is passed; the server's reply to that
+ * makes it known.
+ *
+ * A way is good for WAY_SECONDS. For as long again some requests of its source are passed, so that
+ * it is confirmed, and not all at once: the server may have much to do. Then it is forgotten. So
+ * are all when the monitor says that this machine's routes, rules, addresses or interfaces have
+ * changed (way_epoch). If the request came from another station than the reply goes to (two routers
+ * that stand in for each other; a client that has moved) it is good for a second or two.
+ *
+ * Ways stand in sets of MC_WAYS, found by a hash with secret factors, in an array: a forged source
+ * takes no memory, and displaces the oldest of a set. Each is two words: `to`, and `vouch`, the sum
+ * of source, interface, VLAN, epoch and `to`, each times a secret odd factor. Words of two ways do
+ * not add up (chance: 2^-60), so nobody waits for anybody, and no order of memory matters.
+ *
+ * lo leads to this machine alone: nothing is asked there.
+ */
+#ifndef MC_WAY_BPF_H
+#define MC_WAY_BPF_H
+
+#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/packet.bpf.h"
+
+enum { WAY_SECONDS = 60, WAY_SAMPLE = 16 /* of so many requests one is passed */ };
+
+const volatile __u64 way_factors[4] = {1, 1, 1, 1}; /* odd */
+const volatile __u32 way_shift = 0; /* log2 of the ticks in a unit of time, a second or two */
+/* Moves when the machine's routes and the like change. */
+__u64 way_epoch = 0;
+/* Interfaces whose replies leave by another, as a bond's ports do. */
+__u32 way_nports = 0;
+struct mc_way_port way_ports[MC_WAY_PORTS] = {};
+
+struct way_set {
+    struct mc_way way[MC_WAYS];
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1 << MC_WAY_BITS);
+    __type(key, u32);
+    __type(value, struct way_set);
+} ways SEC(".maps");
+
+#define STATION_MASK 0xffffffffffffull
+
+/* The time in units, of which a way has 16 bits, above the station. */
+static __always_inline u64 way_now(void)
+{
+    return bpf_jiffies64() >> way_shift;
+}
+
+static __always_inline u16 way_age(u64 to, u64 now)
+{
+    return now - (to >> 48);
+}
+
+/* An address of the other machine there, an interface and its VLAN, as one number. */
+static __always_inline u64 way_sum(const void *address, u64 v6, u32 ifindex, u32 vlan)
+{
+    u64 high = v6 ? LOAD64(address) : LOAD32(address), low = v6 ? LOAD64(address + 8) : ~0ull;
+
+    return high * way_factors[0] + low * way_factors[1] +
+           ((u64)ifindex << 32 | vlan) * way_factors[2] + READ_ONCE(way_epoch);
+}
+
+static __always_inline struct way_set *way_set_of(u64 sum)
+{
+    u32 index = sum >> (64 - MC_WAY_BITS);
+
+    return bpf_map_lookup_elem(&ways, &index);
+}
+
+static __always_inline int way_is(const struct mc_way *way, u64 sum, u64 *to)
+{
+    *to = READ_ONCE(way->to);
+    return READ_ONCE(way->vouch) == sum + *to * way_factors[3];
+}
+
+/* The interface that a port's frames leave by. */
+__attribute__((noinline)) int way_of_port(u32 ifindex)
+{
+    u32 n = way_nports, i;
+
+    for (i = 0; i < MC_WAY_PORTS; i++) {
+        if (i >= n)
+            break;
+        if (way_ports[i].port == ifindex)
+            return way_ports[i].of;
+    }
+    return ifindex;
+}
+
+/* Whether a way that was learned so long ago is to be confirmed by this request. */
+static __always_inline int way_is_old(u64 to, u64 from)
+{
+    u64 age = way_age(to, way_now());
+
+    if (unlikely((to & STATION_MASK) != from))
+        return age > 1;
+    if (likely(age <= WAY_SECONDS))
+        return 0;
+    return age > 2 * WAY_SECONDS || bpf_get_prandom_u32() % WAY_SAMPLE == 0;
+}
+
+/*
+ * The station to which a reply to the source of a request goes, whose frame begins at `link` and
+ * whose IP header at `ip`; 0: nobody knows, or it is to be asked again.
+ */
+static __always_inline u64 way_back(const void *link, const void *ip, u64 v6, u32 ifindex, u32 vlan)
+{
+    u64 from = LOAD64(link + 6) & STATION_MASK, sum, to;
+    const struct way_set *set;
+
+    if (ifindex == LOOPBACK)
+        return from | 1ull << 63;
+    if (unlikely(way_nports))
+        ifindex = way_of_port(ifindex);
+    sum = way_sum(ip + (v6 ? 8 : 12), v6, ifindex, vlan);
+    set = way_set_of(sum);
+    if (!set)
+        return 0;
+    if (unlikely(!way_is(&set->way[0], sum, &to)) && !way_is(&set->way[1], sum, &to) &&
+        !way_is(&set->way[2], sum, &to) && !way_is(&set->way[3], sum, &to))
+        return 0;
+    if (unlikely(way_is_old(to, from)))
+        return 0;
+    return (to & STATION_MASK) | 1ull << 63;
+}
+
+/* --- what the stack does --------------------------------------------------------- */
+
+/* Where in a set a way is to stand: in its own place, or that of the oldest. */
+static __always_inline struct mc_way *way_place(struct way_set *set, u64 sum, u64 now)
+{
+    struct mc_way *oldest = &set->way[0];
+    u64 most = 0, age, to, i;
+
+    for (i = 0; i < MC_WAYS; i++) {
+        struct mc_way *way = &set->way[i];
+
+        if (way_is(way, sum, &to))
+            return way;
+        age = way->vouch ? way_age(to, now) : 1 << 16;
+        if (age > most) {
+            most = age;
+            oldest = way;
+        }
+    }
+    return oldest;
+}
+
+static __always_inline void way_learn(u64 station, u64 sum)
+{
+    u64 now = way_now(), to = (station & STATION_MASK) | now << 48;
+    struct way_set *set = way_set_of(sum);
+    struct mc_way *way;
+
+    if (!set)
+        return;
+    way = way_place(set, sum, now);
+    if (READ_ONCE(way->to) == to && READ_ONCE(way->vouch) == sum + to * way_factors[3])
+        return;
+    WRITE_ONCE(way->to, to);
+    WRITE_ONCE(way->vouch, sum + to * way_factors[3]);
+}
+
+/* Whether a socket of this machine has sent it, from our port and one of our addresses. */
+static __always_inline int way_is_servers(struct __sk_buff *skb, const void *ip, u64 v6)
+{
+    struct bpf_sock *sk = skb->sk;
+
+    if (v6 ? !address6_is_ours(LOAD64(ip + 8), LOAD64(ip + 16)) : !address_is_ours(LOAD32(ip + 12)))
+        return 0;
+    if (skb->ingress_ifindex || !sk)
+        return 0;
+    sk = bpf_sk_fullsock(sk);
+    return sk && sk->protocol == PROTOCOL_UDP && sk->src_port == bpf_ntohs(control.port);
+}
+
+/* Learns from a frame that leaves, whose headers are there from the first byte on. */
+static __always_inline void way_read(struct __sk_buff *skb, const void *link, const void *end)
+{
+    u32 vlan = 0, outer = skb->vlan_present;
+    const void *ip = link + FRAME_IP, *udp;
+    u16 type;
+    u64 v6;
+
+    if (ip > end)
+        return;
+    type = LOAD16(link + 12);
+    if (outer)
+        vlan = vlan_id(skb->vlan_proto, bpf_htons(skb->vlan_tci));
+    if (type_is_tag(type)) {
+        if (ip + TAG_BYTES > end)
+            return;
+        vlan |= vlan_id(type, LOAD16(ip)) << (outer ? 16 : 0);
+        type = LOAD16(ip + 2);
+        ip += TAG_BYTES;
+        if (!outer && type_is_tag(type)) {
+            if (ip + TAG_BYTES > end)
+                return;
+            vlan |= vlan_id(type, LOAD16(ip)) << 16;
+            type = LOAD16(ip + 2);
+            ip += TAG_BYTES;
+        }
+    }
+    v6 = type == TYPE_IP6;
+    if (!v6 && type != TYPE_IP4)
+        return;
+    udp = ip + (v6 ? IP6_BYTES : IP4_BYTES);
+    if (udp + 4 > end || !ip_is_plain(ip, v6) || LOAD16(udp) != control.port || LOAD8(link) & 1 ||
+        !way_is_servers(skb, ip, v6))
+        return;
+    way_learn(LOAD64(link), way_sum(ip + (v6 ? 24 : 16), v6, skb->ifindex, vlan));
+}
+
+/* Whatever leaves. */
+static __always_inline void way_leaving(struct __sk_buff *skb)
+{
+    way_read(skb, (void *)(long)skb->data, (void *)(long)skb->data_end);
+}
+
+#endif

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * layout: the memory that the server and the kernel programs share.
+ *
+ * The server owns every byte of it. The kernel programs read it while the
+ * server writes, and write nothing but the touch marks of a bucket line, and
+ * two words of the control block.
+ * This is the one header that both sides include, and the only one in bpf/
+ * that a layer other than kcache may include.
+ *
+ * Heap. Segments of MC_SEGMENT_BYTES, each MC_SEGMENT_PAGES slab pages of
+ * MC_PAGE_BYTES. A chunk never crosses a page. A reference names the place
+ * of a chunk in the heap in units of 1 << ref_shift bytes (struct
+ * mc_control), counted from the start of segment 0; 0 is no reference.
+ *
+ * Table. Linear hashing (Litwin, VLDB 1980) over lines of 64 bytes: line i
+ * holds the items with (hash & line.mask) == i. A split moves some items of
+ * line i to the new line (hash & (2 * mask + 1)) and widens both masks, so
+ * whoever comes to a line by an older line count sees from the mask where to
+ * go on. Full lines are followed by overflow lines, numbered in their own
+ * space, under the sequence counter of the line that heads the chain.
+ *
+ * Consistency. A writer holds the stripe of the line, makes seq odd before
+ * it changes the line, its overflow lines or what the kernel reads of an item
+ * that is reachable from it, and even after. A reader takes seq (even), walks, copies,
+ * and takes seq again. Memory is reused only after it was unlinked, so a
+ * reader that saw reused bytes sees a moved counter too. On weakly ordered
+ * CPUs the writer needs a release fence on both sides of its change and the
+ * reader an acquire fence after the first and before the second load of seq.
+ *
+ * The item and line fields that the kernel reads are marked [k].
+ */
+#ifndef MC_LAYOUT_H
+#define MC_LAYOUT_H
+
+#ifndef __bpf__
+#include <linux/types.h>
+#include <stddef.h>
+#endif
+
+/* Sizes: bytes unless the name says otherwise. */
+enum {
+    MC_PAGE_BYTES = 1 << 20,
+    MC_SEGMENT_PAGES = 16,
+    MC_SEGMENT_BYTES = MC_SEGMENT_PAGES * MC_PAGE_BYTES,
+    MC_TABLE_LINES = 1 << 14, /* lines in one table segment */
+    MC_TABLE_BYTES = MC_TABLE_LINES * 64,
+    MC_MAX_SEGMENTS = 1 << 14,   /* heap: 256 GiB */
+    MC_MAX_TABLES = 1 << 15,     /* table segments, main and overflow alike */
+    MC_OVERFLOW_TABLE = 1 << 14, /* the first table segment of overflow lines */
+    MC_SLOTS = 8,                /* items in one line */
+    MC_KEY_MAX = 250,
+    MC_CLASSES = 64,       /* slab classes, 0 unused */
+    MC_MAX_ADDRESSES = 64, /* of IPv4, and of IPv6 */
+    MC_MAX_STATIONS = 32,
+    MC_MAX_VLANS = 64,
+    MC_HASH_WORDS = 32, /* 8-byte words in the longest key */
+    MC_UDP_HEADER = 8,
+    MC_UDP_PAYLOAD = 1400, /* of one reply datagram, its header included */
+};
+
+/* Item flags [k]: the kernel answers only items with none of MC_ITEM_PASS. */
+enum {
+    MC_ITEM_LINKED = 1 << 0,  /* reachable from the table */
+    MC_ITEM_SLABBED = 1 << 1, /* on a free list */
+    MC_ITEM_FETCHED = 1 << 2, /* read at least once since it was stored */
+    MC_ITEM_ACTIVE = 1 << 3,  /* read again since the LRU last judged it */
+    MC_ITEM_CHUNKED = 1 << 4, /* the value lies in chunks of its own */
+    MC_ITEM_CHUNK = 1 << 5,   /* not an item but one of those */
+    MC_ITEM_EXTERN = 1 << 6,  /* the value is on flash */
+    MC_ITEM_STALE = 1 << 7,   /* meta: marked stale, served with W or Z */
+    MC_ITEM_WON = 1 << 8,     /* meta: the recache token was handed out */
+    MC_ITEM_BINKEY = 1 << 9,  /* meta: the key arrived base64-coded */
+    MC_ITEM_SIZED = 1 << 10,  /* counted by size */
+    MC_ITEM_COPY = 1 << 11,   /* not reachable: what was read from flash, for a reply */
+    MC_ITEM_SUMMED = 1 << 12, /* the sum of its wire bytes stands behind them */
+    MC_ITEM_PASS = MC_ITEM_CHUNKED | MC_ITEM_CHUNK | MC_ITEM_EXTERN | MC_ITEM_STALE | MC_ITEM_WON |
+                   MC_ITEM_BINKEY,
+};
+
+/*
+ * What MC_ITEM_SUMMED tells of, two bytes right behind the wire bytes: the one's complement sum of
+ * these as little-endian 16-bit words, folded (RFC 1071), so that UDP's checksum over IPv6 need
+ * not read the value. It lies in what the item leaves of its chunk; where that is too little, the
+ * item has none.
+ */
+enum { MC_ITEM_SUM = 2 };
+
+/*
+ *  0  next   4 prev  LRU or free list links (store only, LRU lock)
+ *  8  cas    [k]     unique id of this value
+ * 16  exptime [k]    seconds on the server's clock, 0 never; touch changes it
+ * 20  nbytes [k]     bytes of wire[]
+ * 24  time           last use, seconds (racy by design)
+ * 28  refcount       atomic; 1 for the table, 1 for each holder
+ * 30  flags  [k]     MC_ITEM_*
+ * 32  clsid          slab class in the low 6 bits, LRU segment in the high 2
+ * 33  nkey   [k]     1 to MC_KEY_MAX
+ * 34  nmid   [k]     bytes between key and value
+ * 35  epoch  [k]     the low byte of the epoch that it was stored in, see mc_is_behind
+ * 36  wire   [k]     key, middle, value, tail: as they go on the wire in a
+ *                    text reply ("key", " flags bytes\r\n", data, "\r\n").
+ *                    In a chunked item only key and middle; the references
+ *                    of its chunks begin at the next multiple of 8.
+ */
+struct mc_item {
+    __u32 next;
+    __u32 prev;
+    __u64 cas;
+    __u32 exptime;
+    __u32 nbytes;
+    __u32 time;
+    __u16 refcount;
+    __u16 flags;
+    __u8 clsid;
+    __u8 nkey;
+    __u8 nmid;
+    __u8 epoch;
+    char wire[4];
+};
+
+enum { MC_ITEM_HEADER = 36 };
+
+/*
+ * One line of the table: a cache line.
+ *
+ *  0  seq    [k]  odd while a writer changes what this line reaches;
+ *                 of the head of a chain, unused in an overflow line
+ *  4  mask   [k]  hash bits that this line's items have in common
+ *  8  tags   [k]  one byte for each slot, 0: empty (mc_hash_tag)
+ * 16  refs   [k]
+ * 48  next   [k]  number of the overflow line that follows, 0: none
+ * 52  touched     the kernel's marks, one bit a slot: it served that item.
+ *                 Written by both sides without order; a mark may be lost or
+ *                 land on a slot's next tenant, and nothing worse.
+ * 56  swept  [k]  the epoch in which it was last rid of all that was flushed, of the head of a
+ *                 chain: its items are of this one or of the MC_EPOCHS - 1 that followed
+ */
+struct mc_line {
+    __u32 seq;
+    __u32 mask;
+    __u64 tags;
+    __u32 refs[MC_SLOTS];
+    __u32 next;
+    __u8 touched;
+    __u8 unused[3];
+    __u32 swept;
+    __u32 unused2;
+};
+
+/*
+ * What is ours of all that comes by: a frame is answered only if it went to one of these
+ * stations, with one of these tags or none, and to one of these addresses. Whoever writes it
+ * leaves out the addresses of links (fe80::/10), which are another machine's on another link.
+ *
+ * A station is a MAC address as the low 48 bits of a little-endian load; frames of lo have none
+ * and need none. A VLAN is the outer tag's id and, of two tags, the inner one's << 16, each with
+ * MC_VLAN_AD if its tag is 802.1ad's. Id 0 is no VLAN, and ours.
+ */
+struct mc_self {
+    __u32 n4, n6, nstations, nvlans;
+    __u32 v4[MC_MAX_ADDRESSES];    /* network order */
+    __u64 v6[MC_MAX_ADDRESSES][2]; /* network order */
+    __u64 stations[MC_MAX_STATIONS];
+    __u32 vlans[MC_MAX_VLANS];
+    __u32 tags_hidden; /* not 0: an interface may take tags off before XDP; TC sees them */
+    __u32 mtu;         /* of all interfaces by which replies leave, 0: any */
+};
+
+enum { MC_VLAN_AD = 0x1000 };
+
+/*
+ * A lease: for how long the kernel answers in the server's place. The upper half is when it ends,
+ * in units of 2^MC_LEASE_SHIFT ns of CLOCK_MONOTONIC; all bits: never. The lower half is the thread
+ * that gave it, as in a robust futex: when that thread ends, the kernel sets MC_LEASE_DEAD there,
+ * before it closes any file of the process. A lease is looked at again when any bit of it has
+ * changed.
+ */
+#define MC_LEASE_EVER (0xffffffffull << 32)
+#define MC_LEASE_DEAD 0x40000000u /* FUTEX_OWNER_DIED */
+enum { MC_LEASE_SHIFT = 27 };
+
+/* Until end_ns or a moment longer; holder: a thread's id, 0: nobody. */
+static inline __u64 mc_lease(__u64 end_ns, __u32 holder)
+{
+    __u64 end = (end_ns >> MC_LEASE_SHIFT) + 1;
+
+    return (end < MC_LEASE_EVER >> 32 ? end << 32 : MC_LEASE_EVER) | holder;
+}
+
+/*
+ * The control block: one page. Written by the server, read by the kernel.
+ * nlines and the epoch are single loads; a kernel program that used an old
+ * nlines learns better from line.mask. Who changes what is ours fills the self
+ * that is not in use, then the copies in the hot line, then moves self_now; an
+ * answer for an address that went a moment ago does no harm.
+ */
+struct mc_control {
+    /* Hot: what every lookup reads. */
+    __u64 base_ns;   /* CLOCK_MONOTONIC at second 0 of the server's clock */
+    __u64 lease;     /* for how long the kernel may answer (kcache/pulse.h) */
+    __u32 nlines;    /* lines of the table in use */
+    __u32 flush_at;  /* from this second on pass everything, 0: never */
+    __u32 epoch;     /* items of another epoch were flushed; it grows by 1 with each flush */
+    __u8 aside;      /* not 0: the server needs to see every request */
+    __u8 ref_shift;  /* log2 of the unit of references, 3 to 6 */
+    __u16 port;      /* UDP, network order; 0: answer nothing */
+    __u64 station;   /* the first of self; MC_NO_STATION: there is none, or not so simple */
+    __u32 v4;        /* the first of self, 0: none */
+    __u32 self_now;  /* which self is in use */
+    __u64 leased;    /* the lease that the kernel programs took, */
+    __u64 lease_end; /* and when it ends, in ticks of the kernel's clock: both are theirs */
+    __u64 seed[MC_HASH_WORDS];
+    struct mc_self self[2];
+    __u32 without_cas; /* -C: every cas id is 0 to the outside */
+    __u32 packet_over; /* IP packets from this size on fit no interface, 0: all do */
+    __u64 robust[4];   /* the server's own: the list that leads the kernel to the lease */
+    __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_self) - 40];
+};
+
+#define MC_NO_STATION (~0ull)
+
+/* An item keeps a byte of its epoch. */
+enum { MC_EPOCHS = 256 };
+
+/*
+ * Whether a line was not swept for so many flushes that the byte of an item's epoch tells nothing:
+ * then all its items were flushed.
+ */
+static inline int mc_is_behind(__u32 epoch, __u32 swept)
+{
+    return epoch - swept >= MC_EPOCHS;
+}
+
+#ifndef __bpf__
+_Static_assert(sizeof(struct mc_line) == 64, "a line is a cache line");
+_Static_assert(offsetof(struct mc_line, tags) == 8, "");
+_Static_assert(offsetof(struct mc_line, next) == 48, "");
+_Static_assert(offsetof(struct mc_line, touched) == 52, "");
+_Static_assert(offsetof(struct mc_line, swept) == 56, "");
+_Static_assert(offsetof(struct mc_item, cas) == 8, "");
+_Static_assert(offsetof(struct mc_item, flags) == 30, "");
+_Static_assert(offsetof(struct mc_item, wire) == MC_ITEM_HEADER, "");
+_Static_assert(sizeof(struct mc_control) == 4096, "");
+_Static_assert(offsetof(struct mc_control, seed) == 64, "what is hot is one cache line");
+#endif
+
+/*
+ * The hash of a key: NH of UMAC (Black et al., CRYPTO '99; RFC 4418, 5.2.2)
+ * over its 8-byte little-endian words, the last one padded with zeros, then
+ * the length and a finalizer. One multiplication for each word, independent
+ * of each other; universal for a secret random seed.
+ */
+static inline __u64 mc_hash_word(__u64 word, __u64 seed)
+{
+    __u64 low = (__u32)((__u32)word + (__u32)seed);
+    __u64 high = (__u32)((word >> 32) + (seed >> 32));
+
+    return low * high;
+}
+
+static inline __u64 mc_hash_end(__u64 sum, __u64 nkey)
+{
+    sum += nkey * 0x9e3779b97f4a7c15ull;
+    sum ^= sum >> 32;
+    sum *= 0xd6e8feb86659fd93ull;
+    sum ^= sum >> 32;
+    return sum;
+}
+
+/* The tag of a hash: its top byte, never 0. */
+static inline __u8 mc_hash_tag(__u64 hash)
+{
+    __u8 tag = (__u8)(hash >> 56);
+
+    return tag ? tag : 1;
+}
+
+/*
+ * The line of a hash when the table has nlines lines, and the mask that goes
+ * with it. top is the smallest 2^k - 1 that is not below nlines - 1.
+ */
+static inline __u32 mc_line_of(__u64 hash, __u32 nlines, __u32 top)
+{
+    __u32 line = (__u32)hash & top;
+
+    return line < nlines ? line : line & (top >> 1);
+}
+
+/*
+ * Which sources are answered: bpf/packet/guard.bpf.h. A list is a trie over prefixes of which none
+ * holds another: the cells of both families, by an address's first 16 bits; nodes, by four
+ * bits each; the prefixes. A cell and a node's field say out, in, a node, or which prefix is
+ * the only one there. Numbers of nodes begin at 2.
+ *
+ * 0                  MC_ALLOW_CELLS times 4 bytes, IPv4; then as many, IPv6
+ * MC_ALLOW_NODES_AT  nodes of MC_ALLOW_FAN times 4 bytes, a power of two of them
+ * behind these       struct mc_allow_prefix, a power of two of them
+ */
+enum mc_allow { MC_ALLOW_LOCAL, MC_ALLOW_ALL, MC_ALLOW_LIST };
+enum {
+    MC_ALLOW_OUT,
+    MC_ALLOW_IN,
+    MC_ALLOW_PREFIX = 1 << 30, /* or'ed to a prefix's number */
+    MC_ALLOW_CELLS = 1 << 16,
+    MC_ALLOW_FAN = 16,
+    MC_ALLOW_STEPS = (128 - 16) / 4,
+    MC_ALLOW_NODES_AT = 2 * 4 * MC_ALLOW_CELLS,
+    MC_RATE_BITS = 18, /* log2 of the buckets of rate= */
+    MC_RATE_TICKS = 16 /* of their clock, in a nanosecond */
+};
+
+/* Host order; an IPv4 address stands in the top half of `high`. */
+struct mc_allow_prefix {
+    __u64 high, low, mask_high, mask_low;
+};
+
+/* The ways back to sources: bpf/packet/way.bpf.h. */
+enum {
+    MC_WAYS = 4,      /* in a set */
+    MC_WAY_BITS = 15, /* log2 of the sets */
+    MC_WAY_PORTS = 32
+};
+
+/* to: a station as in struct mc_self, and in the upper 16 bits when it was learned. */
+struct mc_way {
+    __u64 to, vouch;
+};
+
+/* What comes by `port` is answered by the interface `of`. */
+struct mc_way_port {
+    __u32 port, of;
+};
+
+/*
+ * One row for each CPU: what the kernel programs count. The server adds the
+ * rows up. Rows are written by their own CPU only.
+ */
+enum mc_count {
+    MC_COUNT_SEEN, /* packets to our port and address */
+    MC_COUNT_ANSWERED_XDP,
+    MC_COUNT_ANSWERED_TC,
+    MC_COUNT_KEYS, /* keys in answered requests: hits + misses */
+    MC_COUNT_HITS,
+    MC_COUNT_MISSES,
+    MC_COUNT_BYTES_READ,    /* UDP payload of answered requests */
+    MC_COUNT_BYTES_WRITTEN, /* UDP payload of the answers */
+    /* Passed to the server, by reason. */
+    MC_COUNT_PASS_COMMAND, /* no get, or one of a form that only the server knows */
+    MC_COUNT_PASS_FRAME,   /* UDP frame header, short or of several datagrams */
+    MC_COUNT_PASS_PACKET,  /* fragment, IP options, bad length */
+    MC_COUNT_PASS_REQUEST, /* malformed, or more keys than we answer */
+    MC_COUNT_PASS_ITEM,    /* chunked, on flash, stale */
+    MC_COUNT_PASS_EXPIRED, /* expired or flushed: the server decides */
+    MC_COUNT_PASS_SIZE,    /* the reply is over one datagram */
+    MC_COUNT_PASS_ROOM,    /* no room in the frame (TC may answer) */
+    MC_COUNT_PASS_BUSY,    /* the line kept moving, or its chain is long */
+    MC_COUNT_PASS_ASIDE,   /* the server asked for everything */
+    MC_COUNT_PASS_SOURCE,  /* a source that we do not answer */
+    MC_COUNT_PASS_ERROR,   /* a helper failed */
+    MC_COUNT_PASS_STOPPED, /* the server does not run */
+    /* By the guard: allow= does not name the source; its rate= is used up; amplification=. */
+    MC_COUNT_PASS_ALLOW,
+    MC_COUNT_PASS_RATE,
+    MC_COUNT_PASS_AMPLIFICATION,
+    MC_COUNT_PASS_STATION, /* to a MAC address or a VLAN that is not ours */
+    MC_COUNT_PASS_WAY,     /* the stack has not lately replied to the source by this interface */
+    MC_COUNTS
+};
+
+struct mc_counts {
+    __u64 count[32];
+    __u64 class_hits[MC_CLASSES];
+};
+
+/*
+ * Sources of requests over UDP that neither the kernel programs nor the server answer. A forged
+ * datagram could make two machines answer each other for ever: so there is no answer to ports where
+ * services answer, to memcached's and our own, nor to addresses that are not one machine's. Ports
+ * and addresses are in network order.
+ */
+#define MC_LITTLE   (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+#define MC_NET16(x) (MC_LITTLE ? __builtin_bswap16(x) : (x))
+#define MC_NET64(x) (MC_LITTLE ? __builtin_bswap64(x) : (x))
+
+static inline int mc_port_is_unfit(__u16 port, __u16 own)
+{
+    return !(port & MC_NET16(0xfc00)) || port == MC_NET16(11211) || port == own;
+}
+
+/* By the address's first byte. 0/8, and 224/4 to the end: multicast, broadcast. */
+static inline int mc_source4_is_unfit(__u8 first)
+{
+    return (__u8)(first - 1) >= 223;
+}
+
+/* By the first byte and both halves. Multicast; ::/64 but ::1: no address, IPv4's mapped. */
+static inline int mc_source6_is_unfit(__u8 first, __u64 high, __u64 low)
+{
+    return first == 0xff || (!high && low != MC_NET64(1ull));
+}
+
+#endif
