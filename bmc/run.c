@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/credentials.h"
 #include "base/log.h"
-#include "base/rights.h"
 #include "bmc/sockets.h"
 #include "bmc/stats.h"
 
@@ -170,14 +170,14 @@ static void live(struct bmc *bmc)
 int run(const struct options *options)
 {
     struct bmc bmc = {.options = options};
-    struct rights_user user = rights_find_user(options->user);
+    struct credentials_user user = credentials_find_user(options->user);
     int rc;
 
     open_all(&bmc);
     attach(&bmc);
     say_memory(&bmc);
     say_warnings(options->port);
-    rights_become_confined(&user, kcache_rights(bmc.kcache));
+    credentials_become_keeping(&user, kcache_capabilities(bmc.kcache));
     rc = kcache_start(bmc.kcache);
     if (rc) {
         kcache_close(bmc.kcache);

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The release program lists every source, because -DNDEBUG is per program in automake;
 # the debug twin, with asserts, links the layers' libraries.
-options_srcs = memcached/license.h \
-    memcached/options.c memcached/options.h \
-    memcached/options_env.c memcached/options_env.h memcached/options_flash.c \
-    memcached/options_set.c memcached/options_set.h \
-    memcached/options_table.c memcached/options_table.h
+options_srcs = memcached/options/license.h \
+    memcached/options/options.c memcached/options/options.h \
+    memcached/options/env.c memcached/options/env.h memcached/options/flash.c \
+    memcached/options/set.c memcached/options/set.h \
+    memcached/options/table.c memcached/options/table.h
 if ENABLE_SECCOMP
-confine_srcs = memcached/confine.c
+seccomp_srcs = memcached/process/seccomp.c
 else
-confine_srcs = memcached/confine_none.c
+seccomp_srcs = memcached/process/seccomp_none.c
 endif
-EXTRA_DIST += memcached/confine.c memcached/confine_none.c
+EXTRA_DIST += memcached/process/seccomp.c memcached/process/seccomp_none.c
 
 main_srcs = $(options_srcs) \
-    memcached/confine.h $(confine_srcs) \
+    memcached/process/seccomp.h $(seccomp_srcs) \
     memcached/main.c \
-    memcached/restart.c memcached/restart.h \
-    memcached/sandbox.c memcached/sandbox.h \
+    memcached/process/restart.c memcached/process/restart.h \
+    memcached/process/process.c memcached/process/process.h \
     memcached/server.c memcached/server.h
 
 bin_PROGRAMS += memcached/memcached
@@ -32,20 +32,20 @@ memcached_debug_SOURCES = $(main_srcs)
 memcached_debug_LDADD = $(all_libs) $(SECCOMP_LIBS)
 
 # memcached.1 is made from the option table.
-noinst_PROGRAMS += memcached/manual
-memcached_manual_SOURCES = memcached/manual.c $(options_srcs)
-memcached_manual_LDADD = $(all_libs)
+noinst_PROGRAMS += memcached/options/manual
+memcached_options_manual_SOURCES = memcached/options/manual.c $(options_srcs)
+memcached_options_manual_LDADD = $(all_libs)
 
 nodist_man_MANS = memcached.1
 CLEANFILES += memcached.1
-memcached.1: memcached/manual$(EXEEXT) $(srcdir)/doc/memcached.1.in
-	$(AM_V_GEN)memcached/manual$(EXEEXT) $(srcdir)/doc/memcached.1.in > $@.tmp && mv $@.tmp $@
+memcached.1: memcached/options/manual$(EXEEXT) $(srcdir)/doc/memcached.1.in
+	$(AM_V_GEN)memcached/options/manual$(EXEEXT) $(srcdir)/doc/memcached.1.in > $@.tmp && mv $@.tmp $@
 
-unit_tests += t/unit/clock t/unit/confine t/unit/options_parse
+unit_tests += t/unit/clock t/unit/seccomp t/unit/options_parse
 t_unit_clock_SOURCES = t/unit/clock.c
 t_unit_clock_LDADD = $(base_libs)
-t_unit_confine_SOURCES = t/unit/confine.c memcached/confine.h $(confine_srcs)
-t_unit_confine_LDADD = $(SECCOMP_LIBS)
+t_unit_seccomp_SOURCES = t/unit/seccomp.c memcached/process/seccomp.h $(seccomp_srcs)
+t_unit_seccomp_LDADD = $(SECCOMP_LIBS)
 t_unit_options_parse_SOURCES = t/unit/options_parse.c $(options_srcs)
 t_unit_options_parse_LDADD = $(all_libs)
 

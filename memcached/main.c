@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <stdio.h>
 
-#include "options.h"
+#include "options/options.h"
 #include "server.h"
 
 int main(int argc, char **argv)

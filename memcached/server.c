@@ -9,19 +9,19 @@
 #include <unistd.h>
 
 #include "base/anonymous.h"
+#include "base/credentials.h"
 #include "base/limited.h"
 #include "base/log.h"
-#include "base/rights.h"
 #include "base/room.h"
 #include "command/command.h"
 #include "config.h"
-#include "confine.h"
 #include "flash/flash.h"
 #include "kcache/kcache.h"
 #include "net/net.h"
-#include "options.h"
-#include "restart.h"
-#include "sandbox.h"
+#include "options/options.h"
+#include "process/process.h"
+#include "process/restart.h"
+#include "process/seccomp.h"
 #include "store/store.h"
 
 enum {
@@ -37,8 +37,8 @@ enum {
 struct server {
     const struct options *options;
     struct clock clock;
-    struct rights_user user;
-    int ready_fd; /* of sandbox_daemonize, -1 without -d */
+    struct credentials_user user;
+    int ready_fd; /* of process_daemonize, -1 without -d */
     struct kcache *kcache;
     char *kernel_error; /* why the kernel answers nothing, NULL: it does, or was not asked to */
     struct room *room;  /* of `limited`; NULL: as much as the machine has */
@@ -234,10 +234,10 @@ static void build_memory(struct server *server)
         kernel = kcache_provider(server->kcache);
     }
     if (server->memory_path) {
-        rights_lend(&server->user);
+        credentials_lend(&server->user);
         server->restart =
             restart_open(server->memory_path, kernel, o->memory_limit, error, sizeof(error));
-        rights_return(&server->user);
+        credentials_return(&server->user);
         if (!server->restart) {
             fatal(EXIT_OS_ERROR, "%s", error);
         }
@@ -249,7 +249,7 @@ static void build_memory(struct server *server)
     }
     room = room_new("/proc/self");
     if (room_is_limited(room)) {
-        sandbox_lock_program();
+        process_lock_program();
     }
     if (kernel) {
         room_free(room);
@@ -285,9 +285,9 @@ static void build_flash(struct server *server)
     if (o->npaths == 0) {
         return;
     }
-    rights_lend(&server->user);
+    credentials_lend(&server->user);
     server->flash = flash_open(&config, error, sizeof(error));
-    rights_return(&server->user);
+    credentials_return(&server->user);
     if (!server->flash) {
         fatal(1, "Failed to initialize external storage: %s", error);
     }
@@ -297,7 +297,7 @@ static void build_flash(struct server *server)
 static void remove_flash(struct server *server)
 {
     if (geteuid() == 0) {
-        rights_lend(&server->user);
+        credentials_lend(&server->user);
     }
     flash_close(server->flash);
 }
@@ -498,19 +498,19 @@ static void attach_kernel_path(struct server *server)
     }
 }
 
-static void drop_privileges(const struct server *server)
+static void change_user(const struct server *server)
 {
     if (kcache_wanted(&server->options->kcache)) {
-        rights_become_confined(&server->user,
-                               has_kernel_path(server) ? kcache_rights(server->kcache) : 0);
+        credentials_become_keeping(
+            &server->user, has_kernel_path(server) ? kcache_capabilities(server->kcache) : 0);
     } else {
-        rights_become(&server->user);
+        credentials_become(&server->user);
     }
     if (server->options->coredumps) {
-        sandbox_allow_core_dumps();
+        process_allow_core_dumps();
     }
     if (server->options->lock_memory) {
-        sandbox_lock_memory();
+        process_lock_memory();
     }
 }
 
@@ -518,7 +518,7 @@ static void drop_privileges(const struct server *server)
 static void restrict_calls(const struct server *server)
 {
     const struct options *o = server->options;
-    const struct confinement needs = {
+    const struct seccomp_needs needs = {
         .kernel_path = has_kernel_path(server),
         .removes_file = o->pid_file && o->daemonize,
         .writes_files = o->memory_file != NULL,
@@ -530,7 +530,7 @@ static void restrict_calls(const struct server *server)
     if (!o->drop_privileges) {
         return;
     }
-    error = confine(&needs);
+    error = seccomp_install(&needs);
     if (error) {
         kcache_close(server->kcache);
         fatal(EXIT_OS_ERROR, "cannot drop privileges: %s", strerror(-error));
@@ -624,21 +624,21 @@ static void prepare_process(struct server *server)
     signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     if (o->coredumps) {
-        sandbox_raise_core_limit();
+        process_raise_core_limit();
     }
-    sandbox_raise_files_limit(o->max_connections, FILES_SPARE);
-    server->user = rights_find_user(o->user);
+    process_raise_files_limit(o->max_connections, FILES_SPARE);
+    server->user = credentials_find_user(o->user);
     server->memory_path = absolute_path(o->memory_file);
     prepare_auth(server);
     if (o->daemonize) {
-        server->ready_fd = sandbox_daemonize(o->coredumps);
+        server->ready_fd = process_daemonize(o->coredumps);
     }
     hold_signals();
     if (o->large_pages) {
-        sandbox_need_large_pages();
+        process_need_large_pages();
     }
     if (o->lock_memory) {
-        sandbox_raise_lock_limit();
+        process_raise_lock_limit();
     }
 }
 
@@ -675,7 +675,7 @@ static void start_threads(struct server *server)
     }
 }
 
-static void take_apart(struct server *server)
+static void teardown(struct server *server)
 {
     /* What the kernel answers, clients take for a server. */
     if (has_kernel_path(server)) {
@@ -722,12 +722,12 @@ int server_run(const struct options *options)
         build_net(&server);
         attach_kernel_path(&server);
     }
-    drop_privileges(&server);
+    change_user(&server);
     if (options->socket_path) {
         build_net(&server); /* the file is the user's, who else could not connect */
     }
     if (options->pid_file) {
-        sandbox_write_pid(options->pid_file);
+        process_write_pid(options->pid_file);
     }
     if (server.restart) {
         restart_take(server.restart);
@@ -735,12 +735,12 @@ int server_run(const struct options *options)
     restrict_calls(&server);
     start_threads(&server);
     if (server.ready_fd >= 0) {
-        sandbox_ready(server.ready_fd, options->verbosity > 0);
+        process_ready(server.ready_fd, options->verbosity > 0);
     }
     error = net_run(server.net, &duties);
-    take_apart(&server);
+    teardown(&server);
     if (options->pid_file && options->daemonize) {
-        sandbox_remove_pid(options->pid_file);
+        process_remove_pid(options->pid_file);
     }
     return error ? 1 : 0;
 }

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/anonymous.h"
-#include "base/rights.h"
+#include "base/credentials.h"
 #include "bpf/shared/layout.h"
 
 struct memfile {
@@ -116,7 +116,7 @@ static int open_locked(const char *path, uint32_t *nkept)
 
     if (fd < 0)
         return -errno;
-    if (!rights_own(fd)) {
+    if (!credentials_own(fd)) {
         close(fd);
         return -EPERM;
     }

@@ -10,7 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "base/rights.h"
+#include "base/credentials.h"
 
 bool flash_is_built_in(void)
 {
@@ -42,7 +42,7 @@ static int open_path(const struct flash_path *path, uint32_t page_bytes, struct 
     if (file->fd < 0) {
         return -errno;
     }
-    if (!rights_own(file->fd)) {
+    if (!credentials_own(file->fd)) {
         return -EPERM;
     }
     if (flock(file->fd, LOCK_EX | LOCK_NB) != 0) {

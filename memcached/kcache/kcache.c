@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rights.h"
+#include "base/credentials.h"
 #include "bpf/loader/loader.h"
 #include "kcache/attach.h"
 #include "kcache/auto.h"
@@ -284,15 +284,15 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
     return 0;
 }
 
-uint64_t kcache_rights(const struct kcache *kcache)
+uint64_t kcache_capabilities(const struct kcache *kcache)
 {
-    uint64_t rights = RIGHTS_BPF;
+    uint64_t capabilities = CREDENTIALS_BPF;
     unsigned int i;
 
     for (i = 0; kcache->chain.wanted && i < kcache->ninterfaces; i++)
         if (attach_outlives(&kcache->attached[i]))
-            rights |= RIGHTS_NET_ADMIN;
-    return rights;
+            capabilities |= CREDENTIALS_NET_ADMIN;
+    return capabilities;
 }
 
 int kcache_start(struct kcache *kcache)

@@ -107,7 +107,7 @@ void kcache_detach(struct kcache *kcache);
  * and to attach again. The chain needs its TC program, so where that is a filter CAP_NET_ADMIN as
  * well, to put it back and to take it away at the end.
  */
-uint64_t kcache_rights(const struct kcache *kcache);
+uint64_t kcache_capabilities(const struct kcache *kcache);
 /*
  * Keeps the addresses and the attachments as the machine is, by a thread that has the caller's
  * rights: CAP_BPF is enough, CAP_NET_ADMIN beside it where TC needs filters (Linux before 6.6).

@@ -46,7 +46,7 @@ void kcache_detach(struct kcache *kcache)
     (void)kcache;
 }
 
-uint64_t kcache_rights(const struct kcache *kcache)
+uint64_t kcache_capabilities(const struct kcache *kcache)
 {
     (void)kcache;
     return 0;

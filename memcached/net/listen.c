@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/credentials.h"
 #include "base/log.h"
-#include "base/rights.h"
 #include "net/socket.h"
 
 /* What is being opened, and where to say why it failed. */
@@ -268,7 +268,7 @@ static void write_ports(const struct listening *listening, const char *path)
     if (asprintf(&draft, "%s.lck", path) < 0) {
         return;
     }
-    file = rights_create(draft, 0666);
+    file = credentials_create(draft, 0666);
     if (!file) {
         log_say("Failed to open \"%s\": %s", draft, strerror(errno));
         free(draft);
@@ -303,9 +303,9 @@ bool listening_open(struct listening *listening, const struct net_config *config
         return false;
     }
     if (port_file && !config->socket_path) {
-        rights_lend(config->user);
+        credentials_lend(config->user);
         write_ports(listening, port_file);
-        rights_return(config->user);
+        credentials_return(config->user);
     }
     return true;
 }

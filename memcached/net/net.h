@@ -24,7 +24,7 @@ struct commands;
 struct command_net_stats;
 struct stat_sink;
 struct net;
-struct rights_user;
+struct credentials_user;
 struct tls;
 
 /* What a worker takes of max_connections, as by memcached. */
@@ -47,7 +47,7 @@ struct net_config {
     struct tls *tls;        /* over TCP, except where -l says "notls:"; NULL: none */
     struct clock clock;
     /* Who writes the file of ports. */
-    const struct rights_user *user;
+    const struct credentials_user *user;
 };
 
 /*

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "command/stat.h"
-#include "options.h"
+#include "options/options.h"
 #include "store/slab.h"
 #include "store/store.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The command line: what is stored, what is refused with which status, and the forms of -X. */
 #include "config.h"
-#include "options.h"
+#include "options/options.h"
 
 #include <string.h>
 
 #include "config.h"
-#include "options_table.h"
+#include "options/table.h"
 #include "t/lib/tap.h"
 
 enum { MAX_WORDS = 80, ERROR_TEXT = 4096 };

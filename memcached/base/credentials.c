@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/rights.h"
+#include "base/credentials.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,12 +15,12 @@
 
 #include "base/log.h"
 
-struct rights_user rights_find_user(const char *name)
+struct credentials_user credentials_find_user(const char *name)
 {
     const struct passwd *entry;
 
     if (getuid() != 0 && geteuid() != 0) {
-        return (struct rights_user){0};
+        return (struct credentials_user){0};
     }
     if (!name || !*name) {
         fatal(EXIT_USAGE_ERROR, "can't run as root without the -u switch");
@@ -29,10 +29,10 @@ struct rights_user rights_find_user(const char *name)
     if (!entry) {
         fatal(EXIT_NO_USER, "can't find the user %s to switch to", name);
     }
-    return (struct rights_user){true, entry->pw_uid, entry->pw_gid, name};
+    return (struct credentials_user){true, entry->pw_uid, entry->pw_gid, name};
 }
 
-void rights_become(const struct rights_user *user)
+void credentials_become(const struct credentials_user *user)
 {
     if (!user->given) {
         return;
@@ -45,8 +45,8 @@ void rights_become(const struct rights_user *user)
     }
 }
 
-/* The groups that root had are not needed again: rights_become keeps none of them either. */
-void rights_lend(const struct rights_user *user)
+/* The groups that root had are not needed again: credentials_become keeps none of them either. */
+void credentials_lend(const struct credentials_user *user)
 {
     if (!user->given) {
         return;
@@ -59,21 +59,21 @@ void rights_lend(const struct rights_user *user)
     }
 }
 
-void rights_return(const struct rights_user *user)
+void credentials_return(const struct credentials_user *user)
 {
     if (user->given && (seteuid(0) != 0 || setegid(getgid()) != 0)) {
         fatal(EXIT_OS_ERROR, "failed to become root again: %s", strerror(errno));
     }
 }
 
-bool rights_own(int fd)
+bool credentials_own(int fd)
 {
     struct stat status;
 
     return fstat(fd, &status) == 0 && (status.st_uid == geteuid() || status.st_uid == 0);
 }
 
-FILE *rights_create(const char *path, mode_t mode)
+FILE *credentials_create(const char *path, mode_t mode)
 {
     FILE *file;
     int fd;
@@ -135,14 +135,14 @@ static void empty_bounding_set(void)
     }
 }
 
-void rights_become_confined(const struct rights_user *user, uint64_t kept)
+void credentials_become_keeping(const struct credentials_user *user, uint64_t kept)
 {
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     empty_bounding_set();
     if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) {
         fatal(EXIT_OS_ERROR, "cannot keep capabilities: %s", strerror(errno));
     }
-    rights_become(user);
+    credentials_become(user);
     drop_capabilities(kept);
     prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {

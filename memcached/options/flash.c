@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "options_set.h"
+#include "options/set.h"
 
 static const char *const buckets[FLASH_BUCKETS] = {
     [FLASH_DEFAULT] = "default",

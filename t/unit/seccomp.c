@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The filter of -o drop_privileges, loaded in a child that then makes one call. */
-#include "confine.h"
+#include "process/seccomp.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,12 +19,12 @@
 
 #include "t/lib/tap.h"
 
-static const struct confinement plain = {0};
-static const struct confinement relaxed = {.relaxed = true};
-static const struct confinement writing = {.writes_files = true};
-static const struct confinement removing = {.removes_file = true};
-static const struct confinement with_bpf = {.kernel_path = true};
-static const struct confinement asking = {.asks_daemon = true};
+static const struct seccomp_needs plain = {0};
+static const struct seccomp_needs relaxed = {.relaxed = true};
+static const struct seccomp_needs writing = {.writes_files = true};
+static const struct seccomp_needs removing = {.removes_file = true};
+static const struct seccomp_needs with_bpf = {.kernel_path = true};
+static const struct seccomp_needs asking = {.asks_daemon = true};
 
 /* Each returns 0 when the call did what it says, else errno. */
 static int outcome(long result)
@@ -164,14 +164,14 @@ static int nothing_at_all(void)
     return 0;
 }
 
-/* What confine returned, or the status of the call behind it; KILLED by SIGSYS. */
-static int try_call(const struct confinement *needs, int (*call)(void))
+/* What seccomp_install returned, or the status of the call behind it; KILLED by SIGSYS. */
+static int try_call(const struct seccomp_needs *needs, int (*call)(void))
 {
     pid_t child = fork();
     int status;
 
     if (child == 0) {
-        int error = -confine(needs);
+        int error = -seccomp_install(needs);
 
         _exit(error ? error : call());
     }
@@ -182,7 +182,7 @@ static int try_call(const struct confinement *needs, int (*call)(void))
 }
 
 struct row {
-    const struct confinement *needs;
+    const struct seccomp_needs *needs;
     int (*call)(void);
     int status;
     const char *behaviour;

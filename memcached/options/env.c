@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "options_env.h"
+#include "options/env.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "options_set.h"
+#include "options/set.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "config.h"
-#include "license.h"
+#include "options/license.h"
 
 enum {
     PAGE = MC_PAGE_BYTES,

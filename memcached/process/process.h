@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sandbox: the process towards the system: limits, daemon, pid file. Called by the main thread
+ * process: this process towards the system: limits, daemon, pid file. Called by the main thread
  * before there are others.
  */
-#ifndef SANDBOX_H
-#define SANDBOX_H
+#ifndef PROCESS_H
+#define PROCESS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,36 +14,36 @@
  * Each of these ends the process with memcached's message and exit status when
  * it fails.
  */
-void sandbox_raise_core_limit(void);
+void process_raise_core_limit(void);
 /* At least `needed` descriptors, and `extra` more if the limit can be raised so far. */
-void sandbox_raise_files_limit(uint64_t needed, uint64_t extra);
+void process_raise_files_limit(uint64_t needed, uint64_t extra);
 
 /* For -L: that the kernel has them. */
-void sandbox_need_large_pages(void);
+void process_need_large_pages(void);
 
 /* For -k, before the change of user, who may lock no more than the limit says. */
-void sandbox_raise_lock_limit(void);
+void process_raise_lock_limit(void);
 /* After it: then a limit that stays too low fails here, with a warning, and not later. */
-void sandbox_lock_memory(void);
+void process_lock_memory(void);
 /*
  * Locks what is mapped of files, the program's code above all: where memory is short it would be
  * the first to go, and be read again for each request.
  */
-void sandbox_lock_program(void);
+void process_lock_program(void);
 /* Undoes what a change of user does to core dumps. */
-void sandbox_allow_core_dumps(void);
+void process_allow_core_dumps(void);
 
 /*
  * Returns in a child, in / unless keep_directory, its standard input /dev/null. The parent stays
- * until sandbox_ready, and exits with the child's status if that ends before: whoever starts the
- * daemon learns of it. Returns the descriptor for sandbox_ready.
+ * until process_ready, and exits with the child's status if that ends before: whoever starts the
+ * daemon learns of it. Returns the descriptor for process_ready.
  */
-int sandbox_daemonize(bool keep_directory);
+int process_daemonize(bool keep_directory);
 /* keep_stderr: standard output and error stay as they are. */
-void sandbox_ready(int fd, bool keep_stderr);
+void process_ready(int fd, bool keep_stderr);
 
 /* A failure is said. */
-void sandbox_write_pid(const char *path);
-void sandbox_remove_pid(const char *path);
+void process_write_pid(const char *path);
+void process_remove_pid(const char *path);
 
 #endif

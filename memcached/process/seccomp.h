@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * confine: after `-o drop_privileges` the process can call nothing of the kernel but what serving
- * needs. A further call ends it (SIGSYS). The only user of libseccomp; confine_none.c stands in
+ * seccomp: `-o drop_privileges`. The process can call nothing of the kernel but what serving needs.
+ * A further call ends it (SIGSYS). The only user of libseccomp; process/seccomp_none.c stands in
  * for a build without it.
  *
  * What a server needs beyond the usual is named when the filter is loaded, so that a server
  * without a restart file cannot write files, and one without the kernel path has no bpf(2).
  */
-#ifndef CONFINE_H
-#define CONFINE_H
+#ifndef PROCESS_SECCOMP_H
+#define PROCESS_SECCOMP_H
 
 #include <stdbool.h>
 
-struct confinement {
+struct seccomp_needs {
     bool kernel_path;  /* maps grow, links end */
     bool writes_files; /* the restart file */
     bool removes_file; /* the pid file */
@@ -23,6 +23,6 @@ struct confinement {
 /*
  * For the calling thread and those that it starts from now on; there is no way back. 0 or -errno.
  */
-int confine(const struct confinement *needs);
+int seccomp_install(const struct seccomp_needs *needs);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "options_table.h"
+#include "options/table.h"
 
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config.h"
-#include "options_set.h"
+#include "options/set.h"
 
 /* A row reads as a row. */
 /* clang-format off */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "sandbox.h"
+#include "process/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,12 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/credentials.h"
 #include "base/log.h"
-#include "base/rights.h"
 
 /* --- limits ------------------------------------------------------------ */
 
-void sandbox_raise_core_limit(void)
+void process_raise_core_limit(void)
 {
     struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
 
@@ -35,7 +35,7 @@ void sandbox_raise_core_limit(void)
     }
 }
 
-void sandbox_raise_files_limit(uint64_t needed, uint64_t extra)
+void process_raise_files_limit(uint64_t needed, uint64_t extra)
 {
     struct rlimit limit;
 
@@ -60,7 +60,7 @@ void sandbox_raise_files_limit(uint64_t needed, uint64_t extra)
     }
 }
 
-void sandbox_need_large_pages(void)
+void process_need_large_pages(void)
 {
     static const char advice[] = "Cannot enable large pages on this system";
     FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
@@ -75,7 +75,7 @@ void sandbox_need_large_pages(void)
     fclose(file);
 }
 
-void sandbox_raise_lock_limit(void)
+void process_raise_lock_limit(void)
 {
     const struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
 
@@ -84,7 +84,7 @@ void sandbox_raise_lock_limit(void)
     }
 }
 
-void sandbox_lock_memory(void)
+void process_lock_memory(void)
 {
     if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
         log_say("warning: -k invalid, mlockall() failed: %s", strerror(errno));
@@ -103,7 +103,7 @@ static bool is_private_file(const char *line, uintptr_t *start, uintptr_t *end, 
 }
 
 /* Of the program everything, of libraries what it uses: the limit of locked memory may be low. */
-void sandbox_lock_program(void)
+void process_lock_program(void)
 {
     FILE *file = fopen("/proc/self/maps", "re");
     char line[4096 + 256], path[4096], program[4096];
@@ -126,14 +126,14 @@ void sandbox_lock_program(void)
     }
 }
 
-void sandbox_allow_core_dumps(void)
+void process_allow_core_dumps(void)
 {
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 }
 
 /* --- daemon ------------------------------------------------------------ */
 
-int sandbox_daemonize(bool keep_directory)
+int process_daemonize(bool keep_directory)
 {
     int ends[2];
     pid_t child;
@@ -165,7 +165,7 @@ int sandbox_daemonize(bool keep_directory)
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
-void sandbox_ready(int fd, bool keep_stderr)
+void process_ready(int fd, bool keep_stderr)
 {
     if (!keep_stderr) {
         dup2(STDIN_FILENO, STDOUT_FILENO);
@@ -193,7 +193,7 @@ static void look_for_another(const char *path)
     fclose(file);
 }
 
-void sandbox_write_pid(const char *path)
+void process_write_pid(const char *path)
 {
     char *draft;
     FILE *file;
@@ -202,7 +202,7 @@ void sandbox_write_pid(const char *path)
     if (asprintf(&draft, "%s.tmp", path) < 0) {
         return;
     }
-    file = rights_create(draft, 0666);
+    file = credentials_create(draft, 0666);
     if (!file) {
         log_say("Could not open the pid file %s for writing: %s", draft, strerror(errno));
     } else {
@@ -215,7 +215,7 @@ void sandbox_write_pid(const char *path)
     free(draft);
 }
 
-void sandbox_remove_pid(const char *path)
+void process_remove_pid(const char *path)
 {
     if (unlink(path) != 0) {
         log_say("Could not remove the pid file %s: %s", path, strerror(errno));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "restart.h"
+#include "process/restart.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/credentials.h"
 #include "base/log.h"
 #include "base/memfile.h"
-#include "base/rights.h"
 #include "store/store.h"
 
 enum { META_MAX = 64 << 20 };
@@ -44,7 +44,7 @@ static void *read_file(const char *path, size_t *n)
 
     if (!file)
         return NULL;
-    if (!rights_own(fd)) {
+    if (!credentials_own(fd)) {
         fclose(file);
         errno = EPERM;
         return NULL;
@@ -63,7 +63,7 @@ static void *read_file(const char *path, size_t *n)
 /* 0 or -errno. */
 static int write_file(const char *path, const void *bytes, size_t n)
 {
-    FILE *file = rights_create(path, 0600);
+    FILE *file = credentials_create(path, 0600);
     bool good;
 
     if (!file)
@@ -108,7 +108,7 @@ static void sync_directory(const struct restart *restart)
 /* Takes the room of FILE.meta, so that the items do not. */
 static void reserve(const struct restart *restart)
 {
-    FILE *file = rights_create(restart->new_path, 0600);
+    FILE *file = credentials_create(restart->new_path, 0600);
     int error = file ? posix_fallocate(fileno(file), 0, (off_t)restart->nreserved) : errno;
 
     if (error)

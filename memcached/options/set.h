@@ -3,7 +3,7 @@
 #ifndef OPTIONS_SET_H
 #define OPTIONS_SET_H
 
-#include "options_table.h"
+#include "options/table.h"
 
 #define MISSING_NUMBER "Missing numeric argument for %s"
 #define MISSING_VALUE  "Missing %s value"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "confine.h"
+#include "process/seccomp.h"
 
 #include <errno.h>
 
-int confine(const struct confinement *needs)
+int seccomp_install(const struct seccomp_needs *needs)
 {
     (void)needs;
     return -ENOSYS;

@@ -3,7 +3,7 @@
 #ifndef OPTIONS_TABLE_H
 #define OPTIONS_TABLE_H
 
-#include "options.h"
+#include "options/options.h"
 
 enum option_kind {
     OPTION_NONE,   /* only a setting */

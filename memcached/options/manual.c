@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "options_env.h"
-#include "options_table.h"
+#include "options/env.h"
+#include "options/table.h"
 
 enum { COLUMNS = 78, TEXT_MAX = 1024 };
 

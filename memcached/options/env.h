@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "options.h"
+#include "options/options.h"
 
 struct environment_row {
     const char *name;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "confine.h"
+#include "process/seccomp.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -241,7 +241,7 @@ static int allow_abort(scmp_filter_ctx filter)
     return add_rule(filter, "tgkill", 1, &self);
 }
 
-static int add_rules(scmp_filter_ctx filter, const struct confinement *needs)
+static int add_rules(scmp_filter_ctx filter, const struct seccomp_needs *needs)
 {
     int result = allow(filter, always, COUNT(always));
 
@@ -272,7 +272,7 @@ static int add_rules(scmp_filter_ctx filter, const struct confinement *needs)
     return result;
 }
 
-int confine(const struct confinement *needs)
+int seccomp_install(const struct seccomp_needs *needs)
 {
     scmp_filter_ctx filter =
         seccomp_init(needs->relaxed ? SCMP_ACT_ERRNO(EPERM) : SCMP_ACT_KILL_PROCESS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "options.h"
+#include "options/options.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -8,9 +8,9 @@
 
 #include "base/log.h"
 #include "command/command.h"
-#include "options_env.h"
-#include "options_set.h"
-#include "options_table.h"
+#include "options/env.h"
+#include "options/set.h"
+#include "options/table.h"
 
 static const char kernel_prefix[] = "bmc=";
 
