@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Tests of no single layer. A layer's unit tests are listed in the layer's fragment.
-EXTRA_t = t/lib t/clients t/linear t/kernels t/run t/fetch $(wildcard $(srcdir)/t/*.t)
+EXTRA_t = t/lib t/e2e t/clients t/linear t/kernels t/run t/fetch $(wildcard $(srcdir)/t/*.t)
 EXTRA_t += t/rows.md t/differences.md
 EXTRA_t += t/fuzz/corpus t/fuzz/text.dict t/fuzz/sasl.dict t/fuzz/options.dict
 

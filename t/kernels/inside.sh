@@ -37,7 +37,7 @@ program() { # NAME: a program of t/bpf
 
 script() { # NAME[:CASE,...]: a script of t/kernels or t
     file=/src/t/kernels/${1%%:*}
-    [ -e "$file" ] || file=/src/t/${1%%:*}
+    [ -e "$file" ] || file=/src/t/e2e/${1%%:*}
     cases=${1#"${1%%:*}"}
     python3 "$file" $(echo "$cases" | tr ':,' '  ') 2>&1 | tee /tmp/log | sed 's/^/tap: # /'
     ! grep -q '^not ok' /tmp/log && grep -q '^1\.\.[1-9]' /tmp/log

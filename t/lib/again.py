@@ -7,14 +7,14 @@ import sys
 
 import tap
 
-HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+E2E = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e")
 
 
 def passes(name, options):
-    """The test t/NAME.t passes with T_ARGS=options; if it skips itself, so does this one."""
+    """The test t/e2e/NAME.t passes with T_ARGS=options; if it skips itself, so does this one."""
     if os.environ.get("T_ARGS"):
         return
-    done = subprocess.run([sys.executable, os.path.join(HERE, name + ".t")],
+    done = subprocess.run([sys.executable, os.path.join(E2E, name + ".t")],
                           env=dict(os.environ, T_ARGS=options), stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, check=False)
     out = done.stdout.decode("latin-1")

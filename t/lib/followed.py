@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""followed: what the chain's parsers (bpf/chain/follow.h, bpf/chain/answers.h) see, beside a real server.
+"""followed: what the chain's parsers (bpf/chain/follow.h, answers.h) see, beside a real server.
 
 Commands go one by one to a server, and what it did and said is held against what was foretold:
 how many answers, and which keys. `Followed` is t/tool/followed; `watch` compares.

@@ -267,7 +267,7 @@ class Pair:
             self.add_link(i, mtu)
 
     def make(self, i, mtu):
-        # Station addresses without a byte that would end a key: see 34-kernel-wrong-answers.t.
+        # Station addresses without a byte that would end a key: see e2e/kernel/wrong-answers.t.
         sh("ip", "link", "add", "sv%d" % i, "mtu", mtu, "address", "02:4d:43:00:01:%02x" % (64 + i),
            "netns", self.server, "type", "veth", "peer", "name", "cl%d" % i, "mtu", mtu,
            "address", "02:4d:43:00:02:%02x" % (64 + i), "netns", self.client)

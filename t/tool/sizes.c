@@ -6,7 +6,7 @@
 #include "command/command.h"
 #include "net/endpoint.h"
 #include "net/worker.h"
-#include "options.h"
+#include "options/options.h"
 #include "proto/proto.h"
 #include "store/lru.h"
 #include "store/slab.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The chain is linearizable, in front of Debian's memcached and of ours: porcupine judges what
-clients saw over TCP and UDP, in text, meta and binary, as in t/32-kernel-linear.t.
+clients saw over TCP and UDP, in text, meta and binary, as in t/e2e/kernel/linear.t.
 
 What an observer of packets cannot know is left out, and nothing else: items that expire (-expire)
 and that are evicted (-evicts). LINEAR_SECONDS is how long each case is, without it they end after
@@ -11,7 +11,7 @@ import os
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import chain
 import linear
 import netns

@@ -4,14 +4,14 @@
 a UDP get: behind the chain, in front of Debian's memcached and of ours.
 
 Before each write the kernel serves the old value; after it the old value is never seen again, and
-sooner or later the kernel serves the new one. What cannot be seen is in 70-chain-residual.t.
+sooner or later the kernel serves the new one. What cannot be seen is in e2e/chain/residual.t.
 """
 import os
 import socket
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary
 import chain
 import client

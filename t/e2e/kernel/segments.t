@@ -11,7 +11,7 @@ import struct
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import kernel
 import server
 import tap

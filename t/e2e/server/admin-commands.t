@@ -6,7 +6,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import server
 import tap
 
@@ -60,7 +60,7 @@ def verbosity():
 
 @tap.case
 def flush_all():
-    """[T] [noreply], in every form; the forms with a time to come are left to 19-expiry-flush.t."""
+    """[T] [noreply], in every form; those with a time to come are left to expiry-flush.t."""
     for words, answer, flushes in (
             (b"", b"OK\r\n", True), (b" 0", b"OK\r\n", True), (b" -1", b"OK\r\n", True),
             (b" noreply", b"", True), (b" 0 noreply", b"", True), (b" -5 noreply", b"", True),

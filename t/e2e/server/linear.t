@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The server itself is linearizable, without the kernel path: over TCP, UDP and unix sockets, in
-text and binary, as porcupine judges it. See linear.py and t/32-kernel-linear.t."""
+text and binary, as porcupine judges it. See linear.py and t/e2e/kernel/linear.t."""
 import os
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import linear
 import server
 import tap

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The process towards the system: signals, daemon, pid file, user, limits, sockets' names. What the
-options themselves accept is in 16-options.t."""
+options themselves accept is in e2e/server/options.t."""
 import contextlib
 import glob
 import os
@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import server
 import tap
 

@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "lib"))
+sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import server
 import tap
 
