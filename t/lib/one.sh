@@ -17,4 +17,9 @@ if [ $status -ne 0 ]; then
         grep -q '^not ok' "$output" || tail -n 10 "$output" | sed 's/^/# /'
     } >&2
 fi
+# prove says nothing of single checks that are skipped.
+if [ -n "${CI:-}" ] && grep -E '^ok .*# SKIP' "$output" >&2; then
+    echo "# $*: with CI set a skipped check is a failure" >&2
+    status=1
+fi
 exit $status
