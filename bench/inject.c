@@ -100,10 +100,9 @@ struct bench {
 
 static const struct kind *kind_of(const char *name)
 {
-    for (size_t i = 0; i < NKINDS; i++) {
+    for (size_t i = 0; i < NKINDS; i++)
         if (!strcmp(kinds[i].name, name))
             return &kinds[i];
-    }
     usage_error("--kind: no %s", name);
 }
 

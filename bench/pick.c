@@ -11,10 +11,9 @@ int pick_kind(const char *name)
 {
     static const char *const names[] = {"one", "uniform", "zipf", "turn"};
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(name, names[i]) == 0)
             return (int)i;
-    }
     return -1;
 }
 

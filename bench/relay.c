@@ -48,10 +48,9 @@ int main(int argc, char **argv)
     while (!polled[0].revents) {
         if (poll(polled, 3, -1) < 0)
             fail("poll: %s", strerror(errno));
-        for (int i = 1; i <= 2; i++) {
+        for (int i = 1; i <= 2; i++)
             if (polled[i].revents)
                 carry(polled[i].fd, polled[3 - i].fd);
-        }
     }
     return 0;
 }

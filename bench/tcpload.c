@@ -239,10 +239,9 @@ static void receive(struct worker *worker, struct connection *connection)
 /* Fills the connection's window, or sends what is due. */
 static void refill(struct worker *worker, struct connection *connection, uint64_t now)
 {
-    if (now < worker->end_ns && !worker->interval_ns) {
+    if (now < worker->end_ns && !worker->interval_ns)
         while (connection->next - connection->oldest < worker->depth)
             add_request(worker, connection, now);
-    }
     flush(worker, connection);
 }
 
@@ -268,10 +267,9 @@ static void send_due(struct worker *worker, uint64_t now)
 
 static bool outstanding(const struct worker *worker)
 {
-    for (size_t i = 0; i < worker->nconnections; i++) {
+    for (size_t i = 0; i < worker->nconnections; i++)
         if (worker->connections[i].next != worker->connections[i].oldest)
             return true;
-    }
     return false;
 }
 

@@ -12,9 +12,8 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     options_init(&options);
     status = options_parse(&options, argc, argv, stdout, stderr);
-    if (status == OPTIONS_RUN) {
+    if (status == OPTIONS_RUN)
         status = server_run(&options);
-    }
     options_fini(&options);
     return status;
 }

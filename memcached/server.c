@@ -85,12 +85,10 @@ static void give_stats_bmc(void *context, struct stat_sink *sink)
     bool enabled = has_kernel_path(server) && !server->kernel_error;
 
     stat_add(sink, "bmc_enabled", "%s", enabled ? "yes" : "no");
-    if (server->kernel_error) {
+    if (server->kernel_error)
         stat_add(sink, "reason", "%s", server->kernel_error);
-    }
-    if (!enabled) {
+    if (!enabled)
         return;
-    }
     kcache_report(server->kcache, add_row, sink);
 }
 
@@ -132,9 +130,8 @@ static void reset_stats(void *context)
     struct server *server = context;
 
     net_reset_stats(server->net);
-    if (has_kernel_path(server)) {
+    if (has_kernel_path(server))
         kcache_reset_stats(server->kcache);
-    }
 }
 
 /* While a reason is set the kernel answers nothing. */
@@ -144,11 +141,10 @@ static void set_aside(const struct server *server, uint8_t reason, bool on)
         has_kernel_path(server) ? kcache_control(server->kcache) : store_control(server->store);
     uint8_t *aside = &control->aside;
 
-    if (on) {
+    if (on)
         __atomic_or_fetch(aside, reason, __ATOMIC_RELEASE);
-    } else {
+    else
         __atomic_and_fetch(aside, (uint8_t)~reason, __ATOMIC_RELEASE);
-    }
 }
 
 static void set_verbosity(void *context, unsigned int level)
@@ -186,9 +182,8 @@ static void set_watched(void *context, bool on)
 
 static void shut_down(void *context, bool graceful)
 {
-    if (graceful) {
+    if (graceful)
         __atomic_store_n(&((struct server *)context)->graceful, true, __ATOMIC_RELAXED);
-    }
     net_stop(((struct server *)context)->net);
 }
 
@@ -212,9 +207,8 @@ static void limit_memory(struct server *server, struct room *room)
     server->limited = server->restart ? limited_new(restart_provider(server->restart), server->room,
                                                     restart_kept(server->restart))
                                       : limited_new(server->anonymous, server->room, 0);
-    if (!server->limited) {
+    if (!server->limited)
         fatal(EXIT_OS_ERROR, "no memory: %s", strerror(errno));
-    }
 }
 
 static void build_memory(struct server *server)
@@ -226,36 +220,30 @@ static void build_memory(struct server *server)
 
     if (kcache_wanted(&o->kcache)) {
         server->kcache = kcache_open(&o->kcache, o->memory_limit, error, sizeof(error));
-        if (!server->kcache) {
+        if (!server->kcache)
             do_without_kernel(server, error);
-        }
     }
-    if (server->kcache) {
+    if (server->kcache)
         kernel = kcache_provider(server->kcache);
-    }
     if (server->memory_path) {
         credentials_lend(&server->user);
         server->restart =
             restart_open(server->memory_path, kernel, o->memory_limit, error, sizeof(error));
         credentials_return(&server->user);
-        if (!server->restart) {
+        if (!server->restart)
             fatal(EXIT_OS_ERROR, "%s", error);
-        }
     } else if (!kernel) {
         server->anonymous = anonymous_new(o->large_pages);
-        if (!server->anonymous) {
+        if (!server->anonymous)
             fatal(EXIT_OS_ERROR, "no memory: %s", strerror(errno));
-        }
     }
     room = room_new("/proc/self");
-    if (room_is_limited(room)) {
+    if (room_is_limited(room))
         process_lock_program();
-    }
-    if (kernel) {
+    if (kernel)
         room_free(room);
-    } else {
+    else
         limit_memory(server, room);
-    }
 }
 
 static void log_slab_classes(struct store *store, rel_time now)
@@ -282,23 +270,20 @@ static void build_flash(struct server *server)
     };
     char error[ERROR_TEXT];
 
-    if (o->npaths == 0) {
+    if (o->npaths == 0)
         return;
-    }
     credentials_lend(&server->user);
     server->flash = flash_open(&config, error, sizeof(error));
     credentials_return(&server->user);
-    if (!server->flash) {
+    if (!server->flash)
         fatal(1, "Failed to initialize external storage: %s", error);
-    }
 }
 
 /* The start has failed. Root removes nothing that the user could not. */
 static void remove_flash(struct server *server)
 {
-    if (geteuid() == 0) {
+    if (geteuid() == 0)
         credentials_lend(&server->user);
-    }
     flash_close(server->flash);
 }
 
@@ -315,9 +300,8 @@ static void make_store(struct server *server, struct store_config *config)
 {
     const char *error = NULL;
 
-    if (server->restart) {
+    if (server->restart)
         config->image = restart_image(server->restart, &server->clock);
-    }
     config->clock = server->clock;
     server->store = store_new(config, memory_of(server), &error);
     if (!server->store && errno == ESTALE && restart_forget(server->restart, error) == 0) {
@@ -326,9 +310,8 @@ static void make_store(struct server *server, struct store_config *config)
         config->clock = server->clock;
         server->store = store_new(config, memory_of(server), &error);
     }
-    if (!server->store) {
+    if (!server->store)
         fatal(EXIT_OS_ERROR, "cannot set up the store: %s", error ? error : strerror(errno));
-    }
 }
 
 static void build_store(struct server *server)
@@ -418,12 +401,10 @@ static void build_commands(struct server *server)
     };
 
     server->commands = commands_new(server->store, &config, &calls);
-    if (!server->commands) {
+    if (!server->commands)
         fatal(EXIT_OS_ERROR, "no memory for the commands");
-    }
-    if (!commands_authenticate(server->commands, &server->auth, error, sizeof(error))) {
+    if (!commands_authenticate(server->commands, &server->auth, error, sizeof(error)))
         fatal(1, "%s", error);
-    }
 }
 
 /* Before the privileges go and before -d leaves the directory. */
@@ -432,19 +413,15 @@ static void build_tls(struct server *server)
     const struct options *o = server->options;
     char error[ERROR_TEXT];
 
-    if (!o->ssl_enabled) {
+    if (!o->ssl_enabled)
         return;
-    }
     server->tls = tls_new(&o->tls, &server->clock, error, sizeof(error));
-    if (!server->tls) {
+    if (!server->tls)
         fatal(EXIT_USAGE_ERROR, "%s", error);
-    }
-    if (o->socket_path) {
+    if (o->socket_path)
         log_say("-Z: a unix socket has no TLS");
-    }
-    if (o->tls.verify_mode > 0 && !o->tls.ca_cert) {
+    if (o->tls.verify_mode > 0 && !o->tls.ca_cert)
         log_say("ssl_verify_mode without ssl_ca_cert: no client certificate will be accepted");
-    }
 }
 
 static void build_net(struct server *server)
@@ -490,12 +467,10 @@ static void attach_kernel_path(struct server *server)
     uint16_t port;
     size_t n = net_udp_addresses(server->net, addresses, 2 * MC_MAX_ADDRESSES, &port);
 
-    if (!has_kernel_path(server)) {
+    if (!has_kernel_path(server))
         return;
-    }
-    if (kcache_attach(server->kcache, port, addresses, n, error, sizeof(error)) != 0) {
+    if (kcache_attach(server->kcache, port, addresses, n, error, sizeof(error)) != 0)
         do_without_kernel(server, error);
-    }
 }
 
 static void change_user(const struct server *server)
@@ -506,12 +481,10 @@ static void change_user(const struct server *server)
     } else {
         credentials_become(&server->user);
     }
-    if (server->options->coredumps) {
+    if (server->options->coredumps)
         process_allow_core_dumps();
-    }
-    if (server->options->lock_memory) {
+    if (server->options->lock_memory)
         process_lock_memory();
-    }
 }
 
 /* What the threads that are started next may ask of the kernel. */
@@ -527,9 +500,8 @@ static void restrict_calls(const struct server *server)
     };
     int error;
 
-    if (!o->drop_privileges) {
+    if (!o->drop_privileges)
         return;
-    }
     error = seccomp_install(&needs);
     if (error) {
         kcache_close(server->kcache);
@@ -543,9 +515,8 @@ static void tick(void *context, rel_time now, bool serving)
 {
     const struct server *server = context;
 
-    if (has_kernel_path(server) && serving) {
+    if (has_kernel_path(server) && serving)
         kcache_beat(server->kcache);
-    }
     store_tick(server->store, now);
 }
 
@@ -554,12 +525,10 @@ static void reload(struct server *server)
 {
     char error[ERROR_TEXT];
 
-    if (!commands_reload(server->commands, error, sizeof(error))) {
+    if (!commands_reload(server->commands, error, sizeof(error)))
         log_say("%s; going on with what was read before", error);
-    }
-    if (server->tls && !tls_refresh(server->tls, error, sizeof(error))) {
+    if (server->tls && !tls_refresh(server->tls, error, sizeof(error)))
         log_say("%s; the old certificates stay", error);
-    }
 }
 
 static void handle_signal(void *context, int number)
@@ -599,13 +568,11 @@ static char *absolute_path(const char *file)
     char *directory = file && file[0] != '/' ? getcwd(NULL, 0) : NULL;
     char *path = file && !directory ? strdup(file) : NULL;
 
-    if (directory && asprintf(&path, "%s/%s", directory, file) < 0) {
+    if (directory && asprintf(&path, "%s/%s", directory, file) < 0)
         path = NULL;
-    }
     free(directory);
-    if (file && !path) {
+    if (file && !path)
         fatal(EXIT_OS_ERROR, "no memory for the path of %s", file);
-    }
     return path;
 }
 
@@ -623,23 +590,19 @@ static void prepare_process(struct server *server)
 
     signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    if (o->coredumps) {
+    if (o->coredumps)
         process_raise_core_limit();
-    }
     process_raise_files_limit(o->max_connections, FILES_SPARE);
     server->user = credentials_find_user(o->user);
     server->memory_path = absolute_path(o->memory_file);
     prepare_auth(server);
-    if (o->daemonize) {
+    if (o->daemonize)
         server->ready_fd = process_daemonize(o->coredumps);
-    }
     hold_signals();
-    if (o->large_pages) {
+    if (o->large_pages)
         process_need_large_pages();
-    }
-    if (o->lock_memory) {
+    if (o->lock_memory)
         process_raise_lock_limit();
-    }
 }
 
 static void start_threads(struct server *server)
@@ -647,28 +610,22 @@ static void start_threads(struct server *server)
     const struct options *o = server->options;
     int error = store_supplier_start(server->store);
 
-    if (error == 0 && o->lru_maintainer) {
+    if (error == 0 && o->lru_maintainer)
         error = store_maintainer_start(server->store);
-    }
     if (error == 0 && server->flash) {
         error = flash_start(server->flash);
         error = error ? error : store_spiller_start(server->store);
     }
-    if (error == 0 && o->slab_reassign) {
+    if (error == 0 && o->slab_reassign)
         error = store_mover_start(server->store);
-    }
-    if (error == 0) {
+    if (error == 0)
         error = commands_start(server->commands);
-    }
-    if (error == 0 && o->lru_crawler) {
+    if (error == 0 && o->lru_crawler)
         error = store_crawler_start(server->store);
-    }
-    if (error == 0 && has_kernel_path(server)) {
+    if (error == 0 && has_kernel_path(server))
         error = kcache_start(server->kcache);
-    }
-    if (error == 0) {
+    if (error == 0)
         error = net_start(server->net, server->commands);
-    }
     if (error) {
         kcache_close(server->kcache);
         fatal(EXIT_OS_ERROR, "cannot start threads: %s", strerror(-error));
@@ -678,9 +635,8 @@ static void start_threads(struct server *server)
 static void teardown(struct server *server)
 {
     /* What the kernel answers, clients take for a server. */
-    if (has_kernel_path(server)) {
+    if (has_kernel_path(server))
         kcache_detach(server->kcache);
-    }
     net_free(server->net);
     tls_free(server->tls);
     store_maintainer_stop(server->store);
@@ -691,9 +647,8 @@ static void teardown(struct server *server)
     commands_free(server->commands);
     free(server->auth_path);
     free(server->memory_path);
-    if (server->restart && server->graceful) {
+    if (server->restart && server->graceful)
         restart_save(server->restart, server->store, clock_now(&server->clock));
-    }
     store_free(server->store);
     flash_close(server->flash);
     restart_close(server->restart);
@@ -723,24 +678,19 @@ int server_run(const struct options *options)
         attach_kernel_path(&server);
     }
     change_user(&server);
-    if (options->socket_path) {
+    if (options->socket_path)
         build_net(&server); /* the file is the user's, who else could not connect */
-    }
-    if (options->pid_file) {
+    if (options->pid_file)
         process_write_pid(options->pid_file);
-    }
-    if (server.restart) {
+    if (server.restart)
         restart_take(server.restart);
-    }
     restrict_calls(&server);
     start_threads(&server);
-    if (server.ready_fd >= 0) {
+    if (server.ready_fd >= 0)
         process_ready(server.ready_fd, options->verbosity > 0);
-    }
     error = net_run(server.net, &duties);
     teardown(&server);
-    if (options->pid_file && options->daemonize) {
+    if (options->pid_file && options->daemonize)
         process_remove_pid(options->pid_file);
-    }
     return error ? 1 : 0;
 }

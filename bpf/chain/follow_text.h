@@ -334,24 +334,23 @@ FOLLOW_INLINE __u32 text_token_end(struct follow *f, __u8 byte, const __u64 *see
         follow_token(f);
         return f->command == COMMAND_LOST ? FOLLOW_LOST : 0;
     }
-    if (kind == TOKEN_KEY || kind == TOKEN_KEYS) {
+    if (kind == TOKEN_KEY || kind == TOKEN_KEYS)
         events = text_key_end(f, kind, seeds);
-    } else if (kind == TOKEN_WORD || kind == TOKEN_NOREPLY || kind == TOKEN_SECONDS) {
+    else if (kind == TOKEN_WORD || kind == TOKEN_NOREPLY || kind == TOKEN_SECONDS)
         if (text_is_noreply(f))
             f->found |= byte == ' ' ? LINE_MAYBE : LINE_NOREPLY;
         else
             good = kind != TOKEN_NOREPLY;
-    } else if (kind >= TOKEN_FLAGS && kind <= TOKEN_CAS) {
+    else if (kind >= TOKEN_FLAGS && kind <= TOKEN_CAS)
         good = text_number(f, kind);
-    } else if (kind == TOKEN_META && f->command == COMMAND_MS) {
+    else if (kind == TOKEN_META && f->command == COMMAND_MS)
         good = text_meta_set_end(f);
-    } else if (kind == TOKEN_STATS) {
+    else if (kind == TOKEN_STATS)
         good = text_stats_end(f);
-    } else if (kind == TOKEN_CRAWLER) {
+    else if (kind == TOKEN_CRAWLER)
         text_crawler_end(f);
-    } else if (kind == TOKEN_NONE) {
+    else if (kind == TOKEN_NONE)
         good = 0;
-    }
     if (kind != TOKEN_KEYS && kind != TOKEN_META)
         f->plan >>= 4;
     if (f->nth < 255)

@@ -44,21 +44,16 @@ rel_time clock_expiry(const struct clock *clock, int64_t exptime, rel_time now)
     const rel_time over = 1;
     int64_t second;
 
-    if (exptime == 0) {
+    if (exptime == 0)
         return 0;
-    }
-    if (exptime < 0) {
+    if (exptime < 0)
         return over;
-    }
-    if (exptime <= CLOCK_MAX_RELATIVE) {
+    if (exptime <= CLOCK_MAX_RELATIVE)
         return now + (rel_time)exptime;
-    }
-    if (exptime <= clock->base_unix) {
+    if (exptime <= clock->base_unix)
         return over;
-    }
     second = exptime - clock->base_unix;
-    if (second <= over) {
+    if (second <= over)
         return over;
-    }
     return second > UINT32_MAX ? UINT32_MAX : (rel_time)second;
 }

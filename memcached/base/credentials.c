@@ -19,51 +19,41 @@ struct credentials_user credentials_find_user(const char *name)
 {
     const struct passwd *entry;
 
-    if (getuid() != 0 && geteuid() != 0) {
+    if (getuid() != 0 && geteuid() != 0)
         return (struct credentials_user){0};
-    }
-    if (!name || !*name) {
+    if (!name || !*name)
         fatal(EXIT_USAGE_ERROR, "can't run as root without the -u switch");
-    }
     entry = getpwnam(name);
-    if (!entry) {
+    if (!entry)
         fatal(EXIT_NO_USER, "can't find the user %s to switch to", name);
-    }
     return (struct credentials_user){true, entry->pw_uid, entry->pw_gid, name};
 }
 
 void credentials_become(const struct credentials_user *user)
 {
-    if (!user->given) {
+    if (!user->given)
         return;
-    }
-    if (setgroups(1, &user->gid) != 0) {
+    if (setgroups(1, &user->gid) != 0)
         fatal(EXIT_OS_ERROR, "failed to drop supplementary groups: %s", strerror(errno));
-    }
-    if (setgid(user->gid) != 0 || setuid(user->uid) != 0) {
+    if (setgid(user->gid) != 0 || setuid(user->uid) != 0)
         fatal(EXIT_OS_ERROR, "failed to assume identity of user %s", user->name);
-    }
 }
 
 /* The groups that root had are not needed again: credentials_become keeps none of them either. */
 void credentials_lend(const struct credentials_user *user)
 {
-    if (!user->given) {
+    if (!user->given)
         return;
-    }
-    if (setgroups(1, &user->gid) != 0) {
+    if (setgroups(1, &user->gid) != 0)
         fatal(EXIT_OS_ERROR, "failed to drop supplementary groups: %s", strerror(errno));
-    }
-    if (setegid(user->gid) != 0 || seteuid(user->uid) != 0) {
+    if (setegid(user->gid) != 0 || seteuid(user->uid) != 0)
         fatal(EXIT_OS_ERROR, "failed to assume identity of user %s", user->name);
-    }
 }
 
 void credentials_return(const struct credentials_user *user)
 {
-    if (user->given && (seteuid(0) != 0 || setegid(getgid()) != 0)) {
+    if (user->given && (seteuid(0) != 0 || setegid(getgid()) != 0))
         fatal(EXIT_OS_ERROR, "failed to become root again: %s", strerror(errno));
-    }
 }
 
 bool credentials_own(int fd)
@@ -78,14 +68,12 @@ FILE *credentials_create(const char *path, mode_t mode)
     FILE *file;
     int fd;
 
-    if (unlink(path) != 0 && errno != ENOENT) {
+    if (unlink(path) != 0 && errno != ENOENT)
         return NULL;
-    }
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     file = fd < 0 ? NULL : fdopen(fd, "w");
-    if (fd >= 0 && !file) {
+    if (fd >= 0 && !file)
         close(fd);
-    }
     return file;
 }
 
@@ -98,9 +86,8 @@ static void read_capabilities(struct __user_cap_data_struct sets[2])
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
 
-    if (syscall(SYS_capget, &header, sets) != 0) {
+    if (syscall(SYS_capget, &header, sets) != 0)
         fatal(EXIT_OS_ERROR, "cannot read the capabilities: %s", strerror(errno));
-    }
 }
 
 /* Permitted and effective: of `kept` what is there, and nothing else. */
@@ -115,9 +102,8 @@ static void drop_capabilities(uint64_t kept)
 
         sets[word] = (struct __user_cap_data_struct){.permitted = both, .effective = both};
     }
-    if (syscall(SYS_capset, &header, sets) != 0) {
+    if (syscall(SYS_capset, &header, sets) != 0)
         fatal(EXIT_OS_ERROR, "cannot drop capabilities: %s", strerror(errno));
-    }
 }
 
 static void empty_bounding_set(void)
@@ -125,27 +111,22 @@ static void empty_bounding_set(void)
     struct __user_cap_data_struct sets[2] = {0};
 
     read_capabilities(sets);
-    if (!(sets[0].effective & capability_bit(CAP_SETPCAP))) {
+    if (!(sets[0].effective & capability_bit(CAP_SETPCAP)))
         return; /* started with file capabilities alone: no_new_privs bounds it */
-    }
-    for (int i = 0; prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++) {
-        if (prctl(PR_CAPBSET_DROP, i, 0, 0, 0) != 0) {
+    for (int i = 0; prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)
+        if (prctl(PR_CAPBSET_DROP, i, 0, 0, 0) != 0)
             fatal(EXIT_OS_ERROR, "cannot empty the bounding set: %s", strerror(errno));
-        }
-    }
 }
 
 void credentials_become_keeping(const struct credentials_user *user, uint64_t kept)
 {
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     empty_bounding_set();
-    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) {
+    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0)
         fatal(EXIT_OS_ERROR, "cannot keep capabilities: %s", strerror(errno));
-    }
     credentials_become(user);
     drop_capabilities(kept);
     prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         fatal(EXIT_OS_ERROR, "cannot set no_new_privs: %s", strerror(errno));
-    }
 }

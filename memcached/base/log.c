@@ -41,9 +41,8 @@ void log_at(unsigned int level, const char *format, ...)
 {
     va_list args;
 
-    if (log_get_level() < level) {
+    if (log_get_level() < level)
         return;
-    }
     va_start(args, format);
     say(format, args);
     va_end(args);
@@ -57,11 +56,10 @@ void log_binary(char direction, int fd, struct slice bytes)
     for (size_t i = 0; i < bytes.len && i < TRAFFIC_MAX; i++) {
         unsigned char byte = (unsigned char)bytes.ptr[i];
 
-        if (byte >= ' ' && byte < 0x7f) {
+        if (byte >= ' ' && byte < 0x7f)
             line[used++] = (char)byte;
-        } else {
+        else
             used += (size_t)snprintf(line + used, sizeof(line) - used, "\\x%02x", byte);
-        }
     }
     line[used] = '\0';
     fprintf(stderr, "%c%d %s\n", direction, fd, line);
@@ -71,12 +69,10 @@ void log_traffic(char direction, int fd, struct slice text)
 {
     const char *newline = text.len ? memchr(text.ptr, '\n', text.len) : NULL;
 
-    if (newline) {
+    if (newline)
         text.len = (size_t)(newline - text.ptr);
-    }
-    if (text.len > 0 && text.ptr[text.len - 1] == '\r') {
+    if (text.len > 0 && text.ptr[text.len - 1] == '\r')
         text.len--;
-    }
     log_binary(direction, fd, text);
 }
 

@@ -23,21 +23,16 @@ static bool scan(struct slice text, struct number *out)
     bool negative = false;
     const char *digits;
 
-    while (p < end && is_blank(*p)) {
+    while (p < end && is_blank(*p))
         p++;
-    }
-    if (p < end && (*p == '-' || *p == '+')) {
+    if (p < end && (*p == '-' || *p == '+'))
         negative = *p++ == '-';
-    }
-    for (digits = p; p < end && *p >= '0' && *p <= '9'; p++) {
+    for (digits = p; p < end && *p >= '0' && *p <= '9'; p++)
         if (__builtin_mul_overflow(magnitude, 10, &magnitude) ||
-            __builtin_add_overflow(magnitude, (uint64_t)(*p - '0'), &magnitude)) {
+            __builtin_add_overflow(magnitude, (uint64_t)(*p - '0'), &magnitude))
             return false;
-        }
-    }
-    if (p == digits || (p < end && !is_blank(*p))) {
+    if (p == digits || (p < end && !is_blank(*p)))
         return false;
-    }
     *out = (struct number){magnitude, negative};
     return true;
 }
@@ -46,15 +41,13 @@ bool num_parse_u64(struct slice text, uint64_t *out)
 {
     struct number number;
 
-    if (!scan(text, &number)) {
+    if (!scan(text, &number))
         return false;
-    }
     if (number.negative) {
         /* strtoull negates; memcached refuses only what then has the top bit set. */
         number.magnitude = -number.magnitude;
-        if (number.magnitude > INT64_MAX) {
+        if (number.magnitude > INT64_MAX)
             return false;
-        }
     }
     *out = number.magnitude;
     return true;
@@ -64,9 +57,8 @@ bool num_parse_i64(struct slice text, int64_t *out)
 {
     struct number number;
 
-    if (!scan(text, &number) || number.magnitude > (uint64_t)INT64_MAX + number.negative) {
+    if (!scan(text, &number) || number.magnitude > (uint64_t)INT64_MAX + number.negative)
         return false;
-    }
     *out = (int64_t)(number.negative ? -number.magnitude : number.magnitude);
     return true;
 }
@@ -75,9 +67,8 @@ bool num_cut_u32(struct slice text, uint32_t *out)
 {
     uint64_t value;
 
-    if (!num_parse_u64(text, &value)) {
+    if (!num_parse_u64(text, &value))
         return false;
-    }
     *out = (uint32_t)value;
     return true;
 }
@@ -86,9 +77,8 @@ bool num_cut_i32(struct slice text, int64_t *out)
 {
     int64_t value;
 
-    if (!num_parse_i64(text, &value)) {
+    if (!num_parse_i64(text, &value))
         return false;
-    }
     *out = (int32_t)(uint32_t)value;
     return true;
 }

@@ -44,19 +44,16 @@ static int init_waiting(struct stream *stream)
     pthread_condattr_t attributes;
     int error = pthread_condattr_init(&attributes);
 
-    if (error) {
+    if (error)
         return error;
-    }
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     error = pthread_cond_init(&stream->room, &attributes);
     pthread_condattr_destroy(&attributes);
-    if (error) {
+    if (error)
         return error;
-    }
     error = pthread_mutex_init(&stream->lock, NULL);
-    if (error) {
+    if (error)
         pthread_cond_destroy(&stream->room);
-    }
     return error;
 }
 
@@ -65,24 +62,20 @@ struct stream *stream_new(size_t size, bool deaf)
     struct stream *stream = aligned_alloc(CACHE_LINE, sizeof(*stream));
     size_t rounded = SIZE_MIN;
 
-    if (!stream) {
+    if (!stream)
         return NULL;
-    }
-    while (rounded < size) {
+    while (rounded < size)
         rounded *= 2;
-    }
     *stream = (struct stream){.size = rounded, .deaf = deaf, .refs = 2};
     stream->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     stream->ring = malloc(rounded);
     if (stream->fd >= 0 && stream->ring) {
         errno = init_waiting(stream);
-        if (errno == 0) {
+        if (errno == 0)
             return stream;
-        }
     }
-    if (stream->fd >= 0) {
+    if (stream->fd >= 0)
         close(stream->fd);
-    }
     free(stream->ring);
     free(stream);
     return NULL;
@@ -91,9 +84,8 @@ struct stream *stream_new(size_t size, bool deaf)
 static void let_go(struct stream *stream)
 {
     /* The last one acquires what the other released. */
-    if (__atomic_sub_fetch(&stream->refs, 1, __ATOMIC_ACQ_REL) > 0) {
+    if (__atomic_sub_fetch(&stream->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    }
     pthread_mutex_destroy(&stream->lock);
     pthread_cond_destroy(&stream->room);
     close(stream->fd);
@@ -132,9 +124,8 @@ bool stream_put(struct stream *stream, struct slice bytes)
     size_t at = stream->written & (stream->size - 1);
     size_t first = stream->size - at < bytes.len ? stream->size - at : bytes.len;
 
-    if (bytes.len > room(stream)) {
+    if (bytes.len > room(stream))
         return false;
-    }
     memcpy(stream->ring + at, bytes.ptr, first);
     memcpy(stream->ring, bytes.ptr + first, bytes.len - first);
     __atomic_store_n(&stream->written, stream->written + bytes.len, __ATOMIC_SEQ_CST);
@@ -145,9 +136,8 @@ bool stream_write(struct stream *stream, struct slice bytes)
 {
     bool taken = stream_put(stream, bytes);
 
-    if (taken) {
+    if (taken)
         stream_wake(stream);
-    }
     return taken;
 }
 
@@ -181,16 +171,14 @@ bool stream_wait_room(struct stream *stream, size_t nbytes, unsigned int timeout
     size_t wanted = nbytes < stream->size ? nbytes : stream->size;
     int error = 0;
 
-    if (wanted == 0 || room(stream) >= wanted) {
+    if (wanted == 0 || room(stream) >= wanted)
         return !stream_is_left(stream);
-    }
     pthread_mutex_lock(&stream->lock);
     __atomic_store_n(&stream->wanted, wanted, __ATOMIC_SEQ_CST);
     while (error == 0 && !stream_is_left(stream) &&
            stream->size - (stream->written - __atomic_load_n(&stream->consumed, __ATOMIC_SEQ_CST)) <
-               wanted) {
+               wanted)
         error = pthread_cond_timedwait(&stream->room, &stream->lock, &end);
-    }
     __atomic_store_n(&stream->wanted, 0, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&stream->lock);
     return !stream_is_left(stream);
@@ -216,9 +204,8 @@ static enum stream_state state(const struct stream *stream)
     /* The end first: what was written before it is then seen. */
     uint8_t ending = __atomic_load_n(&stream->ending, __ATOMIC_SEQ_CST);
 
-    if (__atomic_load_n(&stream->written, __ATOMIC_SEQ_CST) != stream->consumed) {
+    if (__atomic_load_n(&stream->written, __ATOMIC_SEQ_CST) != stream->consumed)
         return STREAM_BYTES;
-    }
     return ending == ENDING_NONE   ? STREAM_EMPTY
            : ending == ENDING_BACK ? STREAM_ENDED
                                    : STREAM_CLOSED;
@@ -239,9 +226,8 @@ enum stream_state stream_look(struct stream *stream)
     if (now == STREAM_EMPTY) {
         __atomic_store_n(&stream->asleep, true, __ATOMIC_SEQ_CST);
         now = state(stream);
-        if (now != STREAM_EMPTY) {
+        if (now != STREAM_EMPTY)
             __atomic_store_n(&stream->asleep, false, __ATOMIC_SEQ_CST);
-        }
     }
     return now;
 }
@@ -252,9 +238,8 @@ size_t stream_pieces(const struct stream *stream, struct iovec iov[2])
     size_t len = __atomic_load_n(&stream->written, __ATOMIC_ACQUIRE) - stream->consumed;
     size_t first = stream->size - at < len ? stream->size - at : len;
 
-    if (len == 0) {
+    if (len == 0)
         return 0;
-    }
     iov[0] = (struct iovec){stream->ring + at, first};
     iov[1] = (struct iovec){stream->ring, len - first};
     return first < len ? 2 : 1;
@@ -274,9 +259,8 @@ void stream_consumed(struct stream *stream, size_t nbytes)
     __atomic_store_n(&stream->consumed, stream->consumed + nbytes, __ATOMIC_SEQ_CST);
     wanted = __atomic_load_n(&stream->wanted, __ATOMIC_SEQ_CST);
     used = __atomic_load_n(&stream->written, __ATOMIC_RELAXED) - stream->consumed;
-    if (wanted > 0 && stream->size - used >= wanted) {
+    if (wanted > 0 && stream->size - used >= wanted)
         signal_room(stream);
-    }
 }
 
 void stream_leave(struct stream *stream)

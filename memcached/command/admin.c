@@ -50,18 +50,14 @@ enum command_next command_cache_memlimit(struct call *call)
 {
     uint64_t megabytes;
 
-    if (!num_parse_u64(call->request->tokens[1], &megabytes)) {
+    if (!num_parse_u64(call->request->tokens[1], &megabytes))
         return answer(call, SLICE("ERROR\r\n"));
-    }
-    if (megabytes < MEMLIMIT_MIN_MB) {
+    if (megabytes < MEMLIMIT_MIN_MB)
         return answer(call, SLICE("MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"));
-    }
-    if (megabytes > MEMLIMIT_MAX_MB) {
+    if (megabytes > MEMLIMIT_MAX_MB)
         return answer(call, SLICE("MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"));
-    }
-    if (store_set_memory_limit(call->local->commands->store, megabytes << 20) != 0) {
+    if (store_set_memory_limit(call->local->commands->store, megabytes << 20) != 0)
         return answer(call, SLICE("MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n"));
-    }
     return answer(call, SLICE("OK\r\n"));
 }
 
@@ -75,9 +71,8 @@ enum command_next command_verbosity(struct call *call)
     struct commands *commands = call->local->commands;
     uint32_t level;
 
-    if (!num_cut_u32(call->request->tokens[1], &level)) {
+    if (!num_cut_u32(call->request->tokens[1], &level))
         return answer(call, SLICE("CLIENT_ERROR bad command line format\r\n"));
-    }
     level = level < VERBOSITY_MAX ? level : VERBOSITY_MAX;
     /* Under the lock, so that of two commands one decides both. */
     pthread_mutex_lock(&commands->lock);
@@ -98,14 +93,12 @@ enum command_next command_shutdown(struct call *call)
     const struct commands *commands = call->local->commands;
     bool graceful;
 
-    if (!commands->config.shutdown_enabled) {
+    if (!commands->config.shutdown_enabled)
         return answer(call, SLICE("ERROR: shutdown not enabled\r\n"));
-    }
     graceful =
         nwords(call->request) == 1 && slice_equal(call->request->tokens[1], SLICE("graceful"));
-    if (nwords(call->request) > 0 && !graceful) {
+    if (nwords(call->request) > 0 && !graceful)
         return answer(call, SLICE("CLIENT_ERROR invalid shutdown mode\r\n"));
-    }
     commands->server.shutdown(commands->server.context, graceful);
     return COMMAND_CLOSE;
 }
@@ -115,12 +108,10 @@ enum command_next command_refresh_certs(struct call *call)
     const struct command_server *server = &call->local->commands->server;
     char error[ERROR_TEXT];
 
-    if (!server->refresh_certs) {
+    if (!server->refresh_certs)
         return answer(call, SLICE("ERROR\r\n"));
-    }
-    if (server->refresh_certs(server->context, error, sizeof(error))) {
+    if (server->refresh_certs(server->context, error, sizeof(error)))
         return answer(call, SLICE("OK\r\n"));
-    }
     if (!call->request->noreply) {
         reply_copy(call->reply, (struct slice){error, strlen(error)});
         reply_bytes(call->reply, SLICE("\r\n"));

@@ -51,9 +51,8 @@ static void grow(struct auth_message *message, size_t filled, size_t total)
         message->failed = true;
         return;
     }
-    if (filled > 0) {
+    if (filled > 0)
         memcpy(bytes, message->bytes, filled);
-    }
     auth_forget(message->bytes, message->size);
     message->bytes = bytes;
     message->size = size;
@@ -63,9 +62,8 @@ size_t auth_room(struct command_pending *pending, char **ptr)
 {
     struct auth_message *message = pending->message;
 
-    if (!message->failed && pending->nfilled == message->size && pending->nleft > 0) {
+    if (!message->failed && pending->nfilled == message->size && pending->nleft > 0)
         grow(message, pending->nfilled, pending->nfilled + pending->nleft);
-    }
     if (message->failed) {
         *ptr = NULL;
         return pending->nleft;
@@ -102,9 +100,8 @@ static struct auth_message *expect_message(struct call *call, size_t nbytes)
 /* Only the length matters. False: no such command. */
 static bool find_length(const struct request *request, uint64_t *length)
 {
-    if (request->verb != VERB_SET) {
+    if (request->verb != VERB_SET)
         return false;
-    }
     if (request->has_value) {
         *length = request->nvalue;
         return true;
@@ -123,9 +120,8 @@ static enum command_next run_text(struct call *call)
 {
     uint64_t length;
 
-    if (!call->local->commands->authfile || !find_length(call->request, &length)) {
+    if (!call->local->commands->authfile || !find_length(call->request, &length))
         return refuse_text(call);
-    }
     if (length > TEXT_MAX) {
         reply_bytes(call->reply, SLICE("CLIENT_ERROR bad authentication token format\r\n"));
         return COMMAND_CLOSE;
@@ -140,12 +136,10 @@ static struct slice judge_text(struct command_local *local, struct command_clien
     struct slice rest = {pending->message->bytes, pending->nfilled - NTAIL};
     struct slice user, password;
 
-    if (memcmp(rest.ptr + rest.len, "\r\n", NTAIL) != 0) {
+    if (memcmp(rest.ptr + rest.len, "\r\n", NTAIL) != 0)
         return SLICE("CLIENT_ERROR bad command line termination\r\n");
-    }
-    if (!proto_next_key(&rest, &user) || !proto_next_key(&rest, &password)) {
+    if (!proto_next_key(&rest, &user) || !proto_next_key(&rest, &password))
         return SLICE("CLIENT_ERROR bad authentication token format\r\n");
-    }
     count_one(&local->counts.auth_cmds);
     if (!authfile_accepts(local->commands->authfile, user, password)) {
         count_one(&local->counts.auth_errors);
@@ -172,19 +166,15 @@ enum command_next auth_sasl(struct call *call)
     const struct request *request = call->request;
     struct auth_message *message;
 
-    if (request->verb == VERB_SASL_LIST) {
+    if (request->verb == VERB_SASL_LIST)
         return list_mechanisms(call);
-    }
-    if (request->key.len > SASL_MECHANISM_MAX) {
+    if (request->key.len > SASL_MECHANISM_MAX)
         return binary_swallow(call, BINARY_INVALID);
-    }
-    if (request->nvalue > MESSAGE_MAX) {
+    if (request->nvalue > MESSAGE_MAX)
         return binary_swallow(call, BINARY_NO_MEMORY);
-    }
     message = expect_message(call, request->nvalue);
-    if (!message) {
+    if (!message)
         return binary_swallow(call, BINARY_NO_MEMORY);
-    }
     memcpy(message->mechanism, request->key.ptr, request->key.len);
     message->nmechanism = request->key.len;
     return COMMAND_VALUE;
@@ -248,9 +238,8 @@ static bool is_open(const struct request *request)
 
 static enum command_next run_binary(struct call *call)
 {
-    if (is_open(call->request)) {
+    if (is_open(call->request))
         return binary_run(call);
-    }
     binary_error(call->reply, call->request->id, BINARY_REFUSED);
     return COMMAND_CLOSE;
 }
@@ -259,9 +248,8 @@ static enum command_next run_binary(struct call *call)
 
 enum command_next auth_run(struct call *call)
 {
-    if (call->client->transport == COMMAND_DATAGRAM) {
+    if (call->client->transport == COMMAND_DATAGRAM)
         return COMMAND_CLOSE;
-    }
     return call->request->binary ? run_binary(call) : run_text(call);
 }
 
@@ -274,11 +262,10 @@ enum command_next auth_finish(struct command_local *local, struct command_client
         auth_abandon(pending);
         return COMMAND_CLOSE;
     }
-    if (pending->binary) {
+    if (pending->binary)
         finish_sasl(local, client, pending, reply);
-    } else {
+    else
         reply_bytes(reply, judge_text(local, client, pending));
-    }
     auth_abandon(pending);
     return reply->failed ? COMMAND_CLOSE : COMMAND_DONE;
 }

@@ -26,16 +26,13 @@ bool auth_entry_make(struct auth_entry *entry, struct slice user, struct slice p
 {
     *entry = (struct auth_entry){0};
     if (user.len > AUTH_ENTRY_MAX || password.len > AUTH_ENTRY_MAX ||
-        user.len + 1 + password.len > AUTH_ENTRY_MAX) {
+        user.len + 1 + password.len > AUTH_ENTRY_MAX)
         return false;
-    }
-    if (user.len > 0) {
+    if (user.len > 0)
         memcpy(entry->text, user.ptr, user.len);
-    }
     entry->text[user.len] = ':';
-    if (password.len > 0) {
+    if (password.len > 0)
         memcpy(entry->text + user.len + 1, password.ptr, password.len);
-    }
     entry->nuser = (uint16_t)user.len;
     entry->len = (uint16_t)(user.len + 1 + password.len);
     return true;
@@ -46,9 +43,8 @@ bool auth_entry_parse(struct auth_entry *entry, struct slice line)
     const char *colon = line.len > 0 ? memchr(line.ptr, ':', line.len) : NULL;
     size_t nuser = colon ? (size_t)(colon - line.ptr) : 0;
 
-    if (!colon) {
+    if (!colon)
         return false;
-    }
     return auth_entry_make(entry, (struct slice){line.ptr, nuser},
                            (struct slice){colon + 1, line.len - nuser - 1});
 }
@@ -72,17 +68,15 @@ bool auth_next_line(struct slice *text, struct slice *line)
 {
     const char *newline;
 
-    if (text->len == 0) {
+    if (text->len == 0)
         return false;
-    }
     newline = memchr(text->ptr, '\n', text->len);
     line->ptr = text->ptr;
     line->len = newline ? (size_t)(newline - text->ptr) : text->len;
     text->ptr += line->len + (newline ? 1 : 0);
     text->len -= line->len + (newline ? 1 : 0);
-    if (line->len > 0 && line->ptr[line->len - 1] == '\r') {
+    if (line->len > 0 && line->ptr[line->len - 1] == '\r')
         line->len--;
-    }
     return true;
 }
 
@@ -101,14 +95,12 @@ static int read_all(int fd, char *bytes, size_t max, size_t *len)
 
     *len = 0;
     while ((n = read(fd, bytes + *len, max + 1 - *len)) != 0) {
-        if (n > 0) {
+        if (n > 0)
             *len += (size_t)n;
-        } else if (errno != EINTR) {
+        else if (errno != EINTR)
             return -errno;
-        }
-        if (*len > max) {
+        if (*len > max)
             return -EBUSY;
-        }
     }
     return 0;
 }
@@ -121,13 +113,11 @@ char *auth_read(const char *path, size_t max, size_t *len)
     char *bytes = NULL;
     int error;
 
-    if (fd < 0) {
+    if (fd < 0)
         return NULL;
-    }
     error = fstat(fd, &status) != 0 ? -errno : S_ISREG(status.st_mode) ? 0 : -EISDIR;
-    if (error == 0 && (uint64_t)status.st_size > max) {
+    if (error == 0 && (uint64_t)status.st_size > max)
         error = -EFBIG;
-    }
     if (error == 0) {
         max = (size_t)status.st_size;
         bytes = malloc(max + 1);
@@ -152,12 +142,10 @@ const char *auth_table_parse(struct auth_table *table, struct slice text)
             table->more = true;
             return NULL;
         }
-        if (line.len > AUTH_ENTRY_MAX) {
+        if (line.len > AUTH_ENTRY_MAX)
             return "has an entry of more than 255 bytes";
-        }
-        if (!auth_entry_parse(&table->entries[table->n], line)) {
+        if (!auth_entry_parse(&table->entries[table->n], line))
             return "has a malformed entry. Should be 'user:password'";
-        }
         table->n++;
     }
     return NULL;
@@ -170,12 +158,10 @@ bool auth_table_has(const struct auth_table *table, struct slice user, struct sl
     bool found = false;
     size_t i;
 
-    if (user.len == 0 || password.len == 0 || !auth_entry_make(&candidate, user, password)) {
+    if (user.len == 0 || password.len == 0 || !auth_entry_make(&candidate, user, password))
         return false;
-    }
-    for (i = 0; i < AUTH_ENTRIES; i++) {
+    for (i = 0; i < AUTH_ENTRIES; i++)
         found |= auth_entry_equal(&table->entries[i], &candidate);
-    }
     explicit_bzero(&candidate, sizeof(candidate));
     return found;
 }

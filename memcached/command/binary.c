@@ -104,9 +104,8 @@ static void add_item(struct call *call, const struct mc_item *item, add_function
     while (offset < nvalue) {
         struct slice value = item_at(call->local->store, item, offset);
 
-        if (value.len > nvalue - offset) {
+        if (value.len > nvalue - offset)
             value.len = nvalue - offset;
-        }
         add(call->reply, value);
         offset += value.len;
     }
@@ -118,12 +117,10 @@ static enum command_next miss(struct call *call)
     struct binary_head head = {
         .id = request->id, .status = BINARY_NOT_FOUND, .nkey = (uint8_t)request->key.len};
 
-    if (request->noreply) {
+    if (request->noreply)
         return COMMAND_DONE;
-    }
-    if (!request->with_key) {
+    if (!request->with_key)
         return fail(call, BINARY_NOT_FOUND);
-    }
     add_head(call->reply, &head);
     reply_copy(call->reply, request->key);
     return COMMAND_DONE;
@@ -135,9 +132,8 @@ static enum command_next binary_get(struct call *call)
 
     detail_count(call, call->request->key, item ? PREFIX_HIT : PREFIX_GET);
     watch_got(call, call->request->key, item);
-    if (!item) {
+    if (!item)
         return miss(call);
-    }
     call_add_item(call, item, add_item, miss);
     return COMMAND_DONE;
 }
@@ -159,9 +155,8 @@ static enum command_next binary_gat(struct call *call)
 {
     struct mc_item *item = touch(call);
 
-    if (!item) {
+    if (!item)
         return miss(call);
-    }
     call_add_item(call, item, add_item, miss);
     return COMMAND_DONE;
 }
@@ -170,9 +165,8 @@ static enum command_next binary_touch(struct call *call)
 {
     struct mc_item *item = touch(call);
 
-    if (!item) {
+    if (!item)
         return fail(call, BINARY_NOT_FOUND);
-    }
     add_item_head(call, item, 0);
     store_put(call->local->store, item);
     return COMMAND_DONE;
@@ -226,11 +220,10 @@ static void compare_id(struct call *call)
     struct command_pending *pending = call->pending;
     bool joins = pending->verb == VERB_APPEND || pending->verb == VERB_PREPEND;
 
-    if (!store_has_cas(call->local->commands->store)) {
+    if (!store_has_cas(call->local->commands->store))
         pending->cas = 0;
-    } else if (pending->cas != 0 && !joins) {
+    else if (pending->cas != 0 && !joins)
         pending->verb = VERB_CAS;
-    }
 }
 
 static enum command_next binary_store(struct call *call)
@@ -264,11 +257,10 @@ enum command_next binary_finish(struct command_local *local, struct command_pend
         return reply->failed ? COMMAND_CLOSE : COMMAND_DONE;
     }
     head.status = stored_status(storage_end(local, pending, now, &head.cas), pending->verb);
-    if (head.status != BINARY_OK) {
+    if (head.status != BINARY_OK)
         binary_error(reply, head.id, head.status);
-    } else if (!pending->noreply) {
+    else if (!pending->noreply)
         add_head(reply, &head);
-    }
     return reply->failed ? COMMAND_CLOSE : COMMAND_DONE;
 }
 
@@ -332,9 +324,8 @@ static enum command_next binary_arith(struct call *call)
 static enum command_next binary_flush(struct call *call)
 {
     /* memcached counts what it refuses of text alone. */
-    if (!call->local->commands->config.flush_enabled) {
+    if (!call->local->commands->config.flush_enabled)
         return fail(call, BINARY_REFUSED);
-    }
     call_flush(call, call->request->exptime);
     return succeed(call, 0);
 }
@@ -383,9 +374,8 @@ static enum command_next stats_detail(struct call *call)
 {
     struct slice key = call->request->key;
 
-    if (starts_with(key, SLICE("detail dump"))) {
+    if (starts_with(key, SLICE("detail dump")))
         return dump_detail(call);
-    }
     if (starts_with(key, SLICE("detail on")) || starts_with(key, SLICE("detail off"))) {
         detail_set(call->local->commands, call->client, starts_with(key, SLICE("detail on")));
         return succeed(call, 0);
@@ -403,12 +393,10 @@ static enum command_next binary_stats(struct call *call)
         stats_reset(call->local->commands);
         return succeed(call, 0);
     }
-    if (starts_with(request->key, SLICE("detail"))) {
+    if (starts_with(request->key, SLICE("detail")))
         return stats_detail(call);
-    }
-    if (!add) {
+    if (!add)
         return fail(call, BINARY_NOT_FOUND);
-    }
     add(call, &sink);
     return succeed(call, 0);
 }

@@ -9,9 +9,8 @@ static void tell(const struct commands *commands, enum bypass_reason reason)
     void (*set)(void *context, bool on) =
         reason == BYPASS_LOG ? server->set_logged : server->set_detail;
 
-    if (set) {
+    if (set)
         set(server->context, commands->bypasses[reason].nholders > 0);
-    }
 }
 
 /* Whether the client holds the bypass since this round. */
@@ -45,9 +44,8 @@ void bypass_leave(struct command_client *client)
     for (unsigned int reason = 0; reason < COMMAND_HOLDS; reason++) {
         struct commands *commands = client->holds[reason].commands;
 
-        if (!commands) {
+        if (!commands)
             continue;
-        }
         pthread_mutex_lock(&commands->lock);
         if (is_holder(&commands->bypasses[reason], client, reason)) {
             commands->bypasses[reason].nholders--;

@@ -149,9 +149,8 @@ enum command_next call_refuse(struct call *call, struct slice key, enum store_re
 /* The answer, unless none is wanted. */
 static inline enum command_next answer(struct call *call, struct slice text)
 {
-    if (!call->request->noreply) {
+    if (!call->request->noreply)
         reply_bytes(call->reply, text);
-    }
     return COMMAND_DONE;
 }
 
@@ -170,9 +169,8 @@ static inline void detail_count(const struct call *call, struct slice key, enum 
 {
     struct commands *commands = call->local->commands;
 
-    if (__builtin_expect(__atomic_load_n(&commands->detail, __ATOMIC_RELAXED), 0)) {
+    if (__builtin_expect(__atomic_load_n(&commands->detail, __ATOMIC_RELAXED), 0))
         detail_count_now(commands, key, event);
-    }
 }
 
 /* The sum of all threads' counts. */

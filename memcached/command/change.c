@@ -24,9 +24,8 @@ enum command_next command_delete(struct call *call)
     struct watch_before before = watch_look(call, key);
 
     detail_count(call, key, PREFIX_DELETE);
-    if (store_delete(call->local->store, key, 0, call->now) != STORE_DONE) {
+    if (store_delete(call->local->store, key, 0, call->now) != STORE_DONE)
         return answer(call, NOT_FOUND);
-    }
     watch_deleted(call, key, &before, "delete");
     return answer(call, SLICE("DELETED\r\n"));
 }

@@ -61,13 +61,11 @@ static int init_threads(struct commands *commands)
     };
     int error = pthread_mutex_init(&commands->lock, NULL);
 
-    if (error) {
+    if (error)
         return error;
-    }
     error = -logger_init(&commands->logger, &config);
-    if (error) {
+    if (error)
         pthread_mutex_destroy(&commands->lock);
-    }
     return error;
 }
 
@@ -76,9 +74,8 @@ struct commands *commands_new(struct store *store, const struct command_config *
 {
     struct commands *commands = calloc(1, sizeof(*commands));
 
-    if (!commands) {
+    if (!commands)
         return NULL;
-    }
     commands->store = store;
     commands->config = *config;
     commands->server = *server;
@@ -120,9 +117,8 @@ struct command_local *command_local_new(struct commands *commands)
 {
     struct command_local *local = calloc(1, sizeof(*local));
 
-    if (!local) {
+    if (!local)
         return NULL;
-    }
     local->commands = commands;
     local->events = logger_add_ring(&commands->logger);
     local->store = local->events ? store_local_new(commands->store) : NULL;
@@ -150,9 +146,8 @@ void command_local_free(struct command_local *local)
     struct commands *commands;
     struct command_local **at;
 
-    if (!local) {
+    if (!local)
         return;
-    }
     commands = local->commands;
     pthread_mutex_lock(&commands->lock);
     for (at = &commands->locals; *at != local; at = &(*at)->next) {
@@ -170,9 +165,8 @@ void command_counts_sum(struct commands *commands, struct command_counts *out)
 
     pthread_mutex_lock(&commands->lock);
     *out = commands->retired;
-    for (local = commands->locals; local; local = local->next) {
+    for (local = commands->locals; local; local = local->next)
         add_counts(out, &local->counts);
-    }
     pthread_mutex_unlock(&commands->lock);
 }
 
@@ -183,9 +177,8 @@ void command_counts_reset(struct commands *commands)
     const struct command_local *local;
 
     pthread_mutex_lock(&commands->lock);
-    for (local = commands->locals; local; local = local->next) {
+    for (local = commands->locals; local; local = local->next)
         add_counts(&sum, &local->counts);
-    }
     commands->retired.flush_refused = -sum.flush_refused;
     commands->retired.meta_cmds = -sum.meta_cmds;
     commands->retired.auth_cmds = -sum.auth_cmds;
@@ -240,9 +233,8 @@ void command_release(struct command_local *local, struct reply *reply)
 {
     size_t i;
 
-    for (i = 0; i < reply->nheld; i++) {
+    for (i = 0; i < reply->nheld; i++)
         store_put(local->store, reply->held[i]);
-    }
     reply->nheld = 0;
     reply_reset(reply);
 }

@@ -69,9 +69,8 @@ static size_t put_uri(char *out, struct slice key)
 
 static size_t put_i64(char *out, int64_t number)
 {
-    if (number >= 0) {
+    if (number >= 0)
         return num_format_u64(out, (uint64_t)number);
-    }
     *out = '-';
     return 1 + num_format_u64(out + 1, -(uint64_t)number);
 }
@@ -105,9 +104,8 @@ static bool is_word(const struct store_shown *shown)
     for (i = 0; i < shown->key.len; i++) {
         unsigned char c = (unsigned char)shown->key.ptr[i];
 
-        if (c <= ' ' || c == 0x7f) {
+        if (c <= ' ' || c == 0x7f)
             return false;
-        }
     }
     return !shown->binary_key;
 }
@@ -141,9 +139,8 @@ static enum store_taken take(void *context, const struct store_shown *shown)
                                                                          : STORE_FULL;
     }
     if (sizeof(dump->text) - dump->n < LINE_MAX_BYTES) {
-        if (!stream_write(dump->stream, (struct slice){dump->text, dump->n})) {
+        if (!stream_write(dump->stream, (struct slice){dump->text, dump->n}))
             return stream_is_left(dump->stream) ? STORE_ENOUGH : STORE_FULL;
-        }
         dump->n = 0;
     }
     dump->n += dump->add(dump, dump->text + dump->n, shown);
@@ -197,9 +194,8 @@ static bool parse_classes(struct slice text, uint64_t *out)
         uint64_t clsid;
 
         if (number.len > 0) {
-            if (!num_parse_u64(number, &clsid) || clsid == 0 || clsid >= MC_CLASSES) {
+            if (!num_parse_u64(number, &clsid) || clsid == 0 || clsid >= MC_CLASSES)
                 return false;
-            }
             classes |= 1ull << clsid;
         }
         text = (struct slice){text.ptr + used, text.len - used};
@@ -233,12 +229,10 @@ static enum command_next crawl(struct call *call)
     struct store *store = call->local->commands->store;
     uint64_t classes;
 
-    if (!store_crawler_running(store)) {
+    if (!store_crawler_running(store))
         return answer_crawl(call, STORE_CRAWL_OFF);
-    }
-    if (!parse_classes(call->request->tokens[2], &classes)) {
+    if (!parse_classes(call->request->tokens[2], &classes))
         return bad_class(call);
-    }
     return answer_crawl(call, store_crawl(store, classes));
 }
 
@@ -246,9 +240,8 @@ static struct dump *dump_new(struct call *call, bool keys)
 {
     struct dump *dump = malloc(sizeof(*dump));
 
-    if (!dump) {
+    if (!dump)
         return NULL;
-    }
     dump->stream = stream_new(RING_BYTES, false);
     dump->clock = call->local->commands->config.clock;
     dump->add = keys ? add_mg : add_meta;
@@ -268,9 +261,8 @@ static enum command_next start_dump(struct call *call, uint64_t classes, bool ke
     struct stream *stream;
     enum store_crawl result;
 
-    if (!dump) {
+    if (!dump)
         return answer(call, SLICE("SERVER_ERROR out of memory\r\n"));
-    }
     stream = dump->stream;
     result = store_show(call->local->commands->store, classes, &viewer);
     if (result != STORE_CRAWL_STARTED) {
@@ -287,19 +279,15 @@ static enum command_next dump(struct call *call, bool keys)
     struct slice which = call->request->tokens[2];
     uint64_t classes = STORE_ALL_CLASSES;
 
-    if (!store_crawler_running(commands->store)) {
+    if (!store_crawler_running(commands->store))
         return answer_crawl(call, STORE_CRAWL_OFF);
-    }
-    if (!commands->config.dump_enabled) {
+    if (!commands->config.dump_enabled)
         return answer(call, SLICE("ERROR metadump not allowed\r\n"));
-    }
     /* "hash" asks memcached for the walk that is ours in any case. */
-    if (!slice_equal(which, SLICE("hash")) && !parse_classes(which, &classes)) {
+    if (!slice_equal(which, SLICE("hash")) && !parse_classes(which, &classes))
         return bad_class(call);
-    }
-    if (call->client->transport == COMMAND_DATAGRAM) {
+    if (call->client->transport == COMMAND_DATAGRAM)
         return answer(call, SLICE("CLIENT_ERROR a dump needs a connection\r\n"));
-    }
     return start_dump(call, classes, keys);
 }
 
@@ -317,12 +305,10 @@ static enum command_next set_sleep(struct call *call)
 {
     uint64_t us;
 
-    if (!num_parse_u64(call->request->tokens[2], &us)) {
+    if (!num_parse_u64(call->request->tokens[2], &us))
         return answer(call, SLICE("CLIENT_ERROR bad command line format\r\n"));
-    }
-    if (us > SLEEP_MAX) {
+    if (us > SLEEP_MAX)
         return answer(call, SLICE("CLIENT_ERROR sleep must be one second or less\r\n"));
-    }
     store_set_crawler_sleep(call->local->commands->store, (uint32_t)us);
     return answer(call, SLICE("OK\r\n"));
 }
@@ -331,9 +317,8 @@ static enum command_next set_tocrawl(struct call *call)
 {
     uint64_t nitems;
 
-    if (!num_parse_u64(call->request->tokens[2], &nitems) || nitems > UINT32_MAX) {
+    if (!num_parse_u64(call->request->tokens[2], &nitems) || nitems > UINT32_MAX)
         return answer(call, SLICE("CLIENT_ERROR bad command line format\r\n"));
-    }
     store_set_crawler_tocrawl(call->local->commands->store, (uint32_t)nitems);
     return answer(call, SLICE("OK\r\n"));
 }
@@ -366,11 +351,9 @@ enum command_next command_lru_crawler(struct call *call)
     const struct request *request = call->request;
     size_t i;
 
-    for (i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++) {
+    for (i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++)
         if (request->ntokens == subcommands[i].ntokens &&
-            slice_equal(request->tokens[1], subcommands[i].word)) {
+            slice_equal(request->tokens[1], subcommands[i].word))
             return subcommands[i].run(call);
-        }
-    }
     return answer(call, SLICE("ERROR\r\n"));
 }

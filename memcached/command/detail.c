@@ -14,9 +14,8 @@ enum { DUMP_MAX = 2 << 20 }; /* bytes of one answer to cachedump */
 
 void detail_count_now(struct commands *commands, struct slice key, enum prefix_event event)
 {
-    if (!prefixes_count(commands->prefixes, key, event)) {
+    if (!prefixes_count(commands->prefixes, key, event))
         log_say("stats detail: %d prefixes are counted, and no further ones", PREFIX_MAX);
-    }
 }
 
 /* Both under the lock, so that of two switches one decides both. */
@@ -84,9 +83,8 @@ static void add_lines(struct call *call, struct slice records)
                          unix_time(clock, item.exptime));
         size_t nline = strlen("ITEM ") + item.key.len + (size_t)n;
 
-        if (call->reply->nbytes - start + nline + strlen("END\r\n") > DUMP_MAX) {
+        if (call->reply->nbytes - start + nline + strlen("END\r\n") > DUMP_MAX)
             break;
-        }
         reply_copy(call->reply, SLICE("ITEM "));
         reply_copy(call->reply, item.key);
         reply_copy(call->reply, (struct slice){rest, (size_t)n});
@@ -113,17 +111,13 @@ enum command_next command_stats_cachedump(struct call *call)
     const struct request *request = call->request;
     uint64_t clsid, limit;
 
-    if (!call->local->commands->config.dump_enabled) {
+    if (!call->local->commands->config.dump_enabled)
         return answer(call, SLICE("CLIENT_ERROR stats cachedump not allowed\r\n"));
-    }
-    if (request->ntokens < 4) {
+    if (request->ntokens < 4)
         return answer(call, SLICE("CLIENT_ERROR bad command line\r\n"));
-    }
-    if (!num_parse_u64(request->tokens[2], &clsid) || !num_parse_u64(request->tokens[3], &limit)) {
+    if (!num_parse_u64(request->tokens[2], &clsid) || !num_parse_u64(request->tokens[3], &limit))
         return answer(call, SLICE("CLIENT_ERROR bad command line format\r\n"));
-    }
-    if (clsid >= MC_CLASSES) {
+    if (clsid >= MC_CLASSES)
         return answer(call, SLICE("CLIENT_ERROR Illegal slab id\r\n"));
-    }
     return dump(call, (unsigned int)clsid, limit);
 }

@@ -80,9 +80,8 @@ static void add_left(struct line *line, const struct event *event, struct slice 
     add_encoded(line, key);
     add(line, " fetch=%s ttl=%" PRId64 " la=%" PRIu32 " clsid=%u", event->fetched ? "yes" : "no",
         event->ttl, event->idle, event->clsid);
-    if (event->bucket >= 0) {
+    if (event->bucket >= 0)
         add(line, " bucket=%d", event->bucket);
-    }
 }
 
 static void add_command(struct line *line, const struct event *event, struct slice command)

@@ -11,9 +11,8 @@ static bool read_number(struct slice text, uint32_t *out)
 {
     uint64_t number;
 
-    if (!num_parse_u64(text, &number) || number > UINT32_MAX) {
+    if (!num_parse_u64(text, &number) || number > UINT32_MAX)
         return false;
-    }
     *out = (uint32_t)number;
     return true;
 }
@@ -35,9 +34,8 @@ static bool set_drop_unread(struct store_flash_rules *rules, const struct reques
 {
     uint32_t on;
 
-    if (!read_number(request->tokens[2], &on)) {
+    if (!read_number(request->tokens[2], &on))
         return false;
-    }
     rules->drop_unread = on != 0;
     return true;
 }
@@ -49,15 +47,13 @@ static bool set_max_frag(struct store_flash_rules *rules, const struct request *
     char *end;
     double value;
 
-    if (word.len >= sizeof(text)) {
+    if (word.len >= sizeof(text))
         return false;
-    }
     memcpy(text, word.ptr, word.len);
     text[word.len] = '\0';
     value = strtod(text, &end);
-    if (end == text || *end || !(value >= 0)) {
+    if (end == text || *end || !(value >= 0))
         return false;
-    }
     rules->max_frag = value;
     return true;
 }
@@ -68,9 +64,8 @@ static bool set_free_memchunks(struct store_flash_rules *rules, const struct req
     uint32_t clsid, n;
 
     if (request->ntokens < 4 || !read_number(request->tokens[2], &clsid) ||
-        !read_number(request->tokens[3], &n) || clsid >= MC_CLASSES) {
+        !read_number(request->tokens[3], &n) || clsid >= MC_CLASSES)
         return false;
-    }
     rules->free_chunks[clsid] = n;
     return true;
 }
@@ -99,9 +94,8 @@ enum command_next command_extstore(struct call *call)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (slice_equal(request->tokens[1], rows[i].name)) {
             store_flash_rules(store, &rules);
-            if (!rows[i].set(&rules, request)) {
+            if (!rows[i].set(&rules, request))
                 break;
-            }
             store_set_flash_rules(store, &rules);
             return answer(call, SLICE("OK\r\n"));
         }

@@ -171,9 +171,8 @@ static void count_commands(struct general *general, struct commands *commands)
     struct command_counts own;
     struct mc_counts kernel = {0};
 
-    if (server->kernel_counts) {
+    if (server->kernel_counts)
         server->kernel_counts(server->context, &kernel);
-    }
     command_counts_sum(commands, &own);
     sum_classes(counts, &general->sum);
     general->cmd_get = counts->get_cmds + kernel.count[MC_COUNT_KEYS];
@@ -207,14 +206,12 @@ void stat_general(struct call *call, struct stat_sink *sink)
     general.rusage_user = seconds(general.user, sizeof(general.user), &usage.ru_utime);
     general.rusage_system = seconds(general.system, sizeof(general.system), &usage.ru_stime);
     commands->server.net_stats(commands->server.context, &general.net);
-    if (!general.net.libevent) {
+    if (!general.net.libevent)
         general.net.libevent = "unknown";
-    }
     store_stats(commands->store, &general.store);
     logger_counts(&commands->logger, &general.log);
-    if (config->flash) {
+    if (config->flash)
         store_flash_stats(commands->store, &general.flash);
-    }
     count_commands(&general, commands);
     stat_rows(sink, "", rows, sizeof(rows) / sizeof(rows[0]), &general, stat_conditions(commands));
 }

@@ -18,9 +18,8 @@ static struct slice render_miss(struct call *call, command_handler *miss, char o
     size_t n = 0;
     size_t niov;
 
-    if (!miss) {
+    if (!miss)
         return (struct slice){out, 0};
-    }
     reply_init(&reply);
     other.reply = &reply;
     miss(&other);
@@ -86,14 +85,11 @@ static bool is_repeated(const struct reply *reply, size_t i)
 bool command_read(struct command_local *local, struct reply *reply, rel_time now,
                   struct countdown *wait)
 {
-    for (size_t i = 0; i < reply->nholes; i++) {
-        if (!is_repeated(reply, i)) {
+    for (size_t i = 0; i < reply->nholes; i++)
+        if (!is_repeated(reply, i))
             store_load_start(local->store, reply->holes[i].object, wait);
-        }
-    }
-    if (!countdown_end(wait)) {
+    if (!countdown_end(wait))
         return false;
-    }
     command_complete(local, reply, now);
     return true;
 }

@@ -31,9 +31,8 @@ void logger_tell(struct ring *ring, struct event *event, struct slice bytes)
 
     clock_gettime(CLOCK_REALTIME, &now);
     event->us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-    if (bytes.len > EVENT_BYTES_MAX) {
+    if (bytes.len > EVENT_BYTES_MAX)
         bytes.len = EVENT_BYTES_MAX;
-    }
     ring_put(ring, (struct slice){(const char *)event, sizeof(*event)}, bytes);
 }
 
@@ -46,16 +45,14 @@ static void update_wanted(struct logger *logger)
     uint32_t wanted = 0;
     uint32_t store = 0;
 
-    for (unsigned int i = 0; i < logger->nwatchers; i++) {
+    for (unsigned int i = 0; i < logger->nwatchers; i++)
         wanted |= logger->watchers[i].classes;
-    }
     store |= wanted & COMMAND_WATCH_EVICTIONS ? STORE_EVENT_ITEM : 0;
     store |= wanted & COMMAND_WATCH_SYSEVENTS ? STORE_EVENT_SYSTEM : 0;
     __atomic_store_n(&logger->wanted_of_store, store, __ATOMIC_RELAXED);
     __atomic_store_n(&logger->wanted, wanted, __ATOMIC_RELAXED);
-    if (logger->config.set_complete && !(before & COMPLETE) != !(wanted & COMPLETE)) {
+    if (logger->config.set_complete && !(before & COMPLETE) != !(wanted & COMPLETE))
         logger->config.set_complete(logger->config.context, wanted & COMPLETE);
-    }
 }
 
 static void remove_left(struct logger *logger)
@@ -65,11 +62,10 @@ static void remove_left(struct logger *logger)
     for (unsigned int i = 0; i < logger->nwatchers; i++) {
         struct logger_watcher *watcher = &logger->watchers[i];
 
-        if (stream_is_left(watcher->stream)) {
+        if (stream_is_left(watcher->stream))
             stream_end(watcher->stream, true);
-        } else {
+        else
             logger->watchers[n++] = *watcher;
-        }
     }
     if (n < logger->nwatchers) {
         logger->nwatchers = n;
@@ -83,16 +79,13 @@ static bool catch_up(struct logger *logger, struct logger_watcher *watcher)
     char line[64];
     int n;
 
-    if (watcher->nskipped == 0) {
+    if (watcher->nskipped == 0)
         return true;
-    }
-    if (!stream_has_room(watcher->stream, logger->config.stream_bytes / SKIPPED_ROOM)) {
+    if (!stream_has_room(watcher->stream, logger->config.stream_bytes / SKIPPED_ROOM))
         return false;
-    }
     n = snprintf(line, sizeof(line), "skipped=%" PRIu64 "\n", watcher->nskipped);
-    if (!stream_put(watcher->stream, (struct slice){line, (size_t)n})) {
+    if (!stream_put(watcher->stream, (struct slice){line, (size_t)n}))
         return false;
-    }
     watcher->fresh = true;
     watcher->nskipped = 0;
     return true;
@@ -114,11 +107,9 @@ static void give_all(struct logger *logger, const struct event *event, struct sl
     char text[EVENT_LINE_MAX];
     struct slice line = {text, event_line(text, event, bytes, ++logger->gid)};
 
-    for (unsigned int i = 0; i < logger->nwatchers; i++) {
-        if (logger->watchers[i].classes & event->classes) {
+    for (unsigned int i = 0; i < logger->nwatchers; i++)
+        if (logger->watchers[i].classes & event->classes)
             give(logger, &logger->watchers[i], line);
-        }
-    }
 }
 
 /* Once for a batch: to be woken and to send costs a worker more than a line. */
@@ -143,12 +134,10 @@ static struct logger_source *oldest(struct logger *logger)
     struct logger_source *found = NULL;
 
     for (struct logger_source *s = logger->sources; s; s = s->next) {
-        if (s->nrecord == 0) {
+        if (s->nrecord == 0)
             s->nrecord = ring_take(&s->ring, &s->record, sizeof(s->record));
-        }
-        if (s->nrecord > 0 && (!found || s->record.event.us < found->record.event.us)) {
+        if (s->nrecord > 0 && (!found || s->record.event.us < found->record.event.us))
             found = s;
-        }
     }
     return found;
 }
@@ -161,9 +150,8 @@ static unsigned int tell_some(struct logger *logger, unsigned int limit)
     for (n = 0; n < limit; n++) {
         struct logger_source *source = oldest(logger);
 
-        if (!source) {
+        if (!source)
             break;
-        }
         give_all(logger, &source->record.event,
                  (struct slice){source->record.bytes,
                                 source->nrecord - offsetof(struct event_record, bytes)});
@@ -232,9 +220,8 @@ static void *run(void *arg)
         wake_watchers(logger);
         remove_left(logger);
         rest = rest_after(logger, n, rest);
-        if (rest > 0) {
+        if (rest > 0)
             nap(logger, rest);
-        }
     }
     pthread_mutex_unlock(&logger->lock);
     return NULL;
@@ -247,19 +234,16 @@ static int init_waiting(struct logger *logger)
     pthread_condattr_t attributes;
     int error = pthread_condattr_init(&attributes);
 
-    if (error) {
+    if (error)
         return -error;
-    }
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     error = pthread_cond_init(&logger->wake, &attributes);
     pthread_condattr_destroy(&attributes);
-    if (error) {
+    if (error)
         return -error;
-    }
     error = pthread_mutex_init(&logger->lock, NULL);
-    if (error) {
+    if (error)
         pthread_cond_destroy(&logger->wake);
-    }
     return -error;
 }
 
@@ -267,9 +251,8 @@ static struct logger_source *add_source(struct logger *logger)
 {
     struct logger_source *source = aligned_alloc(_Alignof(struct logger_source), sizeof(*source));
 
-    if (!source) {
+    if (!source)
         return NULL;
-    }
     *source = (struct logger_source){.nrecord = 0};
     if (ring_init(&source->ring, logger->config.ring_bytes) != 0) {
         free(source);
@@ -288,12 +271,10 @@ int logger_init(struct logger *logger, const struct logger_config *config)
 
     *logger = (struct logger){.config = *config};
     error = init_waiting(logger);
-    if (error) {
+    if (error)
         return error;
-    }
-    if (logger->config.stream_bytes < STREAM_MIN) {
+    if (logger->config.stream_bytes < STREAM_MIN)
         logger->config.stream_bytes = STREAM_MIN;
-    }
     logger->shared = add_source(logger);
     if (!logger->shared) {
         pthread_mutex_destroy(&logger->lock);
@@ -327,9 +308,8 @@ void logger_fini(struct logger *logger)
         pthread_mutex_unlock(&logger->lock);
         pthread_join(logger->thread, NULL);
     }
-    for (unsigned int i = 0; i < logger->nwatchers; i++) {
+    for (unsigned int i = 0; i < logger->nwatchers; i++)
         stream_end(logger->watchers[i].stream, true);
-    }
     while (logger->sources) {
         struct logger_source *next = logger->sources->next;
 
@@ -347,16 +327,13 @@ static enum logger_result add_watcher(struct logger *logger, uint32_t classes,
     struct stream *made;
 
     remove_left(logger);
-    if (!logger->running) {
+    if (!logger->running)
         return LOGGER_FAILED;
-    }
-    if (logger->nwatchers == LOGGER_WATCHERS_MAX) {
+    if (logger->nwatchers == LOGGER_WATCHERS_MAX)
         return LOGGER_TOO_MANY;
-    }
     made = stream_new(logger->config.stream_bytes, true);
-    if (!made) {
+    if (!made)
         return LOGGER_FAILED;
-    }
     if (logger->nwatchers == 0) {
         forget_all(logger);
         pthread_cond_signal(&logger->wake);

@@ -17,9 +17,8 @@ static bool parse_real(struct slice text, double *out)
     char copy[REAL_CHARS];
     char *end;
 
-    if (text.len == 0 || text.len >= sizeof(copy)) {
+    if (text.len == 0 || text.len >= sizeof(copy))
         return false;
-    }
     memcpy(copy, text.ptr, text.len);
     copy[text.len] = '\0';
     errno = 0;
@@ -36,16 +35,13 @@ static enum command_next tune(struct call *call)
 
     if (request->ntokens < 6 || !num_parse_u64(word[2], &hot_pct) ||
         !num_parse_u64(word[3], &warm_pct) || !parse_real(word[4], &hot_factor) ||
-        !parse_real(word[5], &warm_factor)) {
+        !parse_real(word[5], &warm_factor))
         return answer(call, SLICE("ERROR\r\n"));
-    }
-    if (hot_pct > SHARES_MAX || warm_pct > SHARES_MAX - hot_pct) {
+    if (hot_pct > SHARES_MAX || warm_pct > SHARES_MAX - hot_pct)
         return answer(call, SLICE("ERROR hot and warm pcts must not exceed 80\r\n"));
-    }
     /* So that a NaN is refused too. */
-    if (!(hot_factor > 0 && warm_factor > 0)) {
+    if (!(hot_factor > 0 && warm_factor > 0))
         return answer(call, SLICE("ERROR hot/warm age factors must be greater than 0\r\n"));
-    }
     store_tune_segments(call->local->commands->store, (unsigned int)hot_pct, (unsigned int)warm_pct,
                         hot_factor, warm_factor);
     return answer(call, SLICE("OK\r\n"));
@@ -59,9 +55,8 @@ static enum command_next set_mode(struct call *call)
     bool segmented = slice_equal(mode, SLICE("segmented"));
 
     if (!call->local->commands->config.segmented ||
-        !(segmented || slice_equal(mode, SLICE("flat")))) {
+        !(segmented || slice_equal(mode, SLICE("flat"))))
         return answer(call, SLICE("ERROR\r\n"));
-    }
     store_set_segmented(call->local->commands->store, segmented);
     return answer(call, SLICE("OK\r\n"));
 }
@@ -72,9 +67,8 @@ static enum command_next set_temporary_ttl(struct call *call)
     int64_t ttl;
 
     if (!call->local->commands->config.segmented || request->ntokens < 3 ||
-        !num_parse_i64(request->tokens[2], &ttl) || ttl > UINT32_MAX) {
+        !num_parse_i64(request->tokens[2], &ttl) || ttl > UINT32_MAX)
         return answer(call, SLICE("ERROR\r\n"));
-    }
     store_set_temporary(call->local->commands->store, ttl >= 0, ttl >= 0 ? (uint32_t)ttl : 0);
     return answer(call, SLICE("OK\r\n"));
 }
@@ -92,10 +86,8 @@ enum command_next command_lru(struct call *call)
 {
     size_t i;
 
-    for (i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++) {
-        if (slice_equal(call->request->tokens[1], subcommands[i].word)) {
+    for (i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++)
+        if (slice_equal(call->request->tokens[1], subcommands[i].word))
             return subcommands[i].run(call);
-        }
-    }
     return answer(call, SLICE("ERROR\r\n"));
 }

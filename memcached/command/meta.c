@@ -28,9 +28,8 @@ static struct slice plain_key(const struct request *request, struct key_buffer *
 {
     size_t n = 0;
 
-    if (!proto_meta_has(request, 'b')) {
+    if (!proto_meta_has(request, 'b'))
         return request->key;
-    }
     /* The parser has seen that it decodes. */
     base64_decode(buffer->bytes, request->key, &n);
     return (struct slice){buffer->bytes, n};
@@ -45,13 +44,11 @@ static bool in_order(const struct request *request, char first, char second)
     struct slice flag;
     bool seen = false;
 
-    if (!proto_meta_has(request, first) || !proto_meta_has(request, second)) {
+    if (!proto_meta_has(request, first) || !proto_meta_has(request, second))
         return false;
-    }
     while (proto_next_key(&flags, &flag)) {
-        if (*flag.ptr == second) {
+        if (*flag.ptr == second)
             return seen;
-        }
         seen |= *flag.ptr == first;
     }
     return false;
@@ -111,11 +108,10 @@ static void line_key(struct line *line, struct slice key, bool binary)
 /* The seconds that are left; of what is over already modulo 2^32, as memcached shows it. */
 static void line_ttl(struct line *line, rel_time expiry, rel_time now)
 {
-    if (expiry == 0) {
+    if (expiry == 0)
         line_add(line, SLICE("-1"));
-    } else {
+    else
         line_number(line, (rel_time)(expiry - now));
-    }
 }
 
 static void line_flag(struct line *line, struct slice flag, const struct facts *facts)
@@ -125,9 +121,8 @@ static void line_flag(struct line *line, struct slice flag, const struct facts *
     switch (*flag.ptr) {
     case 'k':
         line_key(line, facts->key, facts->binary_key);
-        if (facts->binary_key) {
+        if (facts->binary_key)
             line_add(line, SLICE(" b"));
-        }
         break;
     case 'c':
         line_number(line, facts->cas);
@@ -156,15 +151,13 @@ static void line_flags(struct line *line, struct slice flags, struct facts *fact
 {
     struct slice flag;
 
-    while (proto_next_key(&flags, &flag)) {
-        if (*flag.ptr == 'T') {
+    while (proto_next_key(&flags, &flag))
+        if (*flag.ptr == 'T')
             facts->expiry = facts->touch_expiry;
-        } else if (*flag.ptr == 'N' && facts->created) {
+        else if (*flag.ptr == 'N' && facts->created)
             facts->expiry = facts->vivify_expiry;
-        } else if (strchr(facts->flags, *flag.ptr)) {
+        else if (strchr(facts->flags, *flag.ptr))
             line_flag(line, flag, facts);
-        }
-    }
 }
 
 static void send_line(struct reply *reply, struct line *line)
@@ -215,15 +208,12 @@ static struct store_fetch fetch_of(const struct call *call)
 
 static void line_marks(struct line *line, const struct store_fetched *fetched)
 {
-    if (fetched->was_won) {
+    if (fetched->was_won)
         line_add(line, SLICE(" Z"));
-    }
-    if (fetched->stale) {
+    if (fetched->stale)
         line_add(line, SLICE(" X"));
-    }
-    if (fetched->won) {
+    if (fetched->won)
         line_add(line, SLICE(" W"));
-    }
 }
 
 static enum command_next meta_miss(struct call *call)
@@ -258,17 +248,15 @@ static void answer_hit(struct call *call, struct mc_item *item, const struct sto
     struct line line = {.n = 0};
 
     line_add(&line, proto_meta_has(request, 'v') ? SLICE("VA ") : SLICE("HD"));
-    if (proto_meta_has(request, 'v')) {
+    if (proto_meta_has(request, 'v'))
         line_number(&line, facts.nvalue);
-    }
     line_flags(&line, request->meta.flags, &facts);
     line_marks(&line, fetched);
     send_line(call->reply, &line);
-    if (proto_meta_has(request, 'v')) {
+    if (proto_meta_has(request, 'v'))
         call_add_item(call, item, call_add_value, meta_miss);
-    } else {
+    else
         store_put(store, item);
-    }
 }
 
 enum command_next command_meta_get(struct call *call)
@@ -285,9 +273,8 @@ enum command_next command_meta_get(struct call *call)
         answer_hit(call, item, &fetched);
         return COMMAND_DONE;
     }
-    if (result == STORE_NO_MEMORY) {
+    if (result == STORE_NO_MEMORY)
         return answer_no_memory(call);
-    }
     return meta_miss(call);
 }
 
@@ -304,13 +291,11 @@ static bool keep_echo(const struct request *request, struct command_pending *pen
                   proto_meta_has(request, 'c');
 
     pending->meta.flags = (struct slice){0};
-    if (!needed) {
+    if (!needed)
         return true;
-    }
     pending->echo = malloc(request->key.len + flags.len);
-    if (!pending->echo) {
+    if (!pending->echo)
         return false;
-    }
     memcpy(pending->echo, flags.ptr, flags.len);
     memcpy(pending->echo + flags.len, request->key.ptr, request->key.len);
     pending->meta.flags = (struct slice){pending->echo, flags.len};
@@ -329,9 +314,8 @@ enum command_next command_meta_set(struct call *call)
         store_reserve(store, key, request->client_flags, call_expiry(call, request->exptime),
                       request->nvalue, call->now, &result);
 
-    if (!item) {
+    if (!item)
         return call_refuse(call, key, result);
-    }
     *call->pending = (struct command_pending){
         .item = item,
         .nleft = request->nvalue + 2,
@@ -344,9 +328,8 @@ enum command_next command_meta_set(struct call *call)
         store_discard(store, item);
         return call_refuse(call, key, STORE_NO_MEMORY);
     }
-    if (proto_meta_has(request, 'b')) {
+    if (proto_meta_has(request, 'b'))
         store_mark_binary_key(item);
-    }
     return COMMAND_VALUE;
 }
 
@@ -418,9 +401,8 @@ void command_meta_store(struct command_local *local, struct command_pending *pen
     if (result == STORE_NO_MEMORY) {
         reply_bytes(reply, SLICE("SERVER_ERROR out of memory storing object\r\n"));
     } else if (result != STORE_DONE || !proto_meta_has(&request, 'q')) {
-        if (pending->echo) {
+        if (pending->echo)
             facts.key = plain_key(&request, &buffer);
-        }
         line_add(&line, status_of(result));
         line_flags(&line, request.meta.flags, &facts);
         send_line(reply, &line);
@@ -447,12 +429,10 @@ enum command_next command_meta_delete(struct call *call)
     struct watch_before before = watch_look(call, key);
     enum store_result result = store_remove(call->local->store, key, &how, call->now);
 
-    if (result == STORE_DONE && !how.invalidate) {
+    if (result == STORE_DONE && !how.invalidate)
         watch_deleted(call, key, &before, "md");
-    }
-    if (result == STORE_DONE && proto_meta_has(request, 'q')) {
+    if (result == STORE_DONE && proto_meta_has(request, 'q'))
         return COMMAND_DONE;
-    }
     return answer_status(call, status_of(result), key);
 }
 
@@ -497,13 +477,11 @@ static enum command_next answer_count(struct call *call, struct slice key,
     struct line line = {.n = 0};
 
     /* q is about what is found: a number that had to be stored is always answered. */
-    if (proto_meta_has(request, 'q') && !number->created) {
+    if (proto_meta_has(request, 'q') && !number->created)
         return COMMAND_DONE;
-    }
     line_add(&line, proto_meta_has(request, 'v') ? SLICE("VA ") : SLICE("HD"));
-    if (proto_meta_has(request, 'v')) {
+    if (proto_meta_has(request, 'v'))
         line_number(&line, ndigits);
-    }
     line_flags(&line, request->meta.flags, &facts);
     if (proto_meta_has(request, 'v')) {
         line_add(&line, SLICE("\r\n"));
@@ -559,9 +537,8 @@ enum command_next command_meta_debug(struct call *call)
     count_one(&call->local->counts.meta_cmds);
     item = store_peek(store, key, call->now, &fetched);
     watch_got(call, key, item);
-    if (!item) {
+    if (!item)
         return answer(call, SLICE("EN\r\n"));
-    }
     line_add(&line, SLICE("ME "));
     line_key(&line, key, item_has_binary_key(item));
     reply_copy(call->reply, (struct slice){line.text, line.n});

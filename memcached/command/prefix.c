@@ -50,9 +50,8 @@ struct prefixes *prefixes_new(char delimiter)
 {
     struct prefixes *prefixes = calloc(1, sizeof(*prefixes));
 
-    if (!prefixes) {
+    if (!prefixes)
         return NULL;
-    }
     prefixes->delimiter = delimiter;
     /* So few bytes come whole once the kernel's generator is ready, and it waits for that. */
     if (getrandom(prefixes->seed, sizeof(prefixes->seed), 0) != sizeof(prefixes->seed)) {
@@ -84,9 +83,8 @@ void prefixes_free(struct prefixes *prefixes)
 {
     size_t i;
 
-    if (!prefixes) {
+    if (!prefixes)
         return;
-    }
     for (i = 0; i < prefixes->nready; i++) {
         clear_part(&prefixes->parts[i]);
         pthread_mutex_destroy(&prefixes->parts[i].lock);
@@ -112,9 +110,8 @@ static struct prefix **find_slot(struct part *part, uint64_t hash, struct slice 
     size_t at = (size_t)(hash / NPARTS) % PART_SLOTS;
 
     while (part->slots[at] &&
-           !slice_equal(text, (struct slice){part->slots[at]->text, part->slots[at]->len})) {
+           !slice_equal(text, (struct slice){part->slots[at]->text, part->slots[at]->len}))
         at = (at + 1) % PART_SLOTS;
-    }
     return &part->slots[at];
 }
 
@@ -162,16 +159,14 @@ bool prefixes_count(struct prefixes *prefixes, struct slice key, enum prefix_eve
     uint64_t hash;
 
     assert(key.len <= MC_KEY_MAX);
-    if (!end) {
+    if (!end)
         return true;
-    }
     hash = hash_of(prefixes, text);
     part = &prefixes->parts[hash % NPARTS];
     pthread_mutex_lock(&part->lock);
     prefix = get_prefix(part, hash, text);
-    if (prefix) {
+    if (prefix)
         add_event(prefix, event);
-    }
     pthread_mutex_unlock(&part->lock);
     return prefix || __atomic_exchange_n(&prefixes->full, true, __ATOMIC_RELAXED);
 }
@@ -202,9 +197,8 @@ bool prefixes_next(struct prefixes *prefixes, size_t *cursor, struct prefix *out
         bool found = copy_next(&prefixes->parts[number], &at, out);
 
         *cursor = number * PART_SLOTS + at;
-        if (found) {
+        if (found)
             return true;
-        }
     }
     return false;
 }

@@ -66,17 +66,15 @@ void call_add_item(struct call *call, struct mc_item *item, item_function *add_i
         store_put(store, item);
         add_item(call, item, reply_bytes);
     } else if (__atomic_load_n(&item->refcount, __ATOMIC_RELAXED) < HOLD_MAX) {
-        if (reply_hold(reply, item)) {
+        if (reply_hold(reply, item))
             add_item(call, item, reply_bytes);
-        } else {
+        else
             store_put(store, item);
-        }
     } else {
-        if (reply->ntext + item_nvalue(store, item) < COPY_MAX) {
+        if (reply->ntext + item_nvalue(store, item) < COPY_MAX)
             add_item(call, item, reply_copy);
-        } else {
+        else
             reply->failed = true;
-        }
         store_put(store, item);
     }
 }
@@ -95,9 +93,8 @@ static enum command_next retrieve(struct call *call, item_function *add_item, bo
     struct slice keys = call->request->keys;
     struct slice key = call->request->key;
 
-    if (key.len == 0) {
+    if (key.len == 0)
         return finish(call);
-    }
     do {
         struct mc_item *item;
 
@@ -110,9 +107,8 @@ static enum command_next retrieve(struct call *call, item_function *add_item, bo
                      : store_get(store, key, call->now);
         detail_count(call, key, item ? PREFIX_HIT : PREFIX_GET);
         watch_got(call, key, item);
-        if (item) {
+        if (item)
             call_add_item(call, item, add_item, NULL);
-        }
     } while (!call->reply->failed && proto_next_key(&keys, &key));
     return finish(call);
 }

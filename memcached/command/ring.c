@@ -16,9 +16,8 @@ int ring_init(struct ring *ring, size_t size)
 {
     size_t rounded = SIZE_MIN;
 
-    while (rounded < size) {
+    while (rounded < size)
         rounded *= 2;
-    }
     *ring = (struct ring){.bytes = calloc(1, rounded), .size = rounded};
     return ring->bytes ? 0 : -ENOMEM;
 }
@@ -96,9 +95,8 @@ size_t ring_take(struct ring *ring, void *out, size_t size)
     uint64_t place = ring->taken;
     size_t len = __atomic_load_n(length_at(ring, place), __ATOMIC_ACQUIRE);
 
-    if (len == 0) {
+    if (len == 0)
         return 0;
-    }
     assert(len <= size);
     copy_out(ring, place + LENGTH, out, len < size ? len : size);
     clear(ring, place, place_bytes(len));

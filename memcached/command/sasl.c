@@ -78,12 +78,10 @@ static int on_log(void *context, int severity, const char *message)
     size_t i;
 
     (void)context;
-    if (log_get_level() < 1 || severity >= SASL_LOG_PASS || !message) {
+    if (log_get_level() < 1 || severity >= SASL_LOG_PASS || !message)
         return SASL_OK;
-    }
-    for (i = 0; i < sizeof(line) - 1 && message[i]; i++) {
+    for (i = 0; i < sizeof(line) - 1 && message[i]; i++)
         line[i] = message[i] >= ' ' && message[i] < 0x7f ? message[i] : '?';
-    }
     line[i] = '\0';
     log_say("SASL (severity %d): %s", severity, line);
     return SASL_OK;
@@ -102,11 +100,9 @@ static bool has_configuration(void)
                                         "/usr/lib/sasl2/memcached.conf"};
     size_t i;
 
-    for (i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
-        if (access(paths[i], R_OK) == 0) {
+    for (i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+        if (access(paths[i], R_OK) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -120,13 +116,11 @@ static int on_option(void *context, const char *plugin, const char *option, cons
     static const char plain[] = "plain";
 
     (void)context;
-    if (plugin || strcmp(option, "mech_list") != 0) {
+    if (plugin || strcmp(option, "mech_list") != 0)
         return SASL_FAIL;
-    }
     *result = plain;
-    if (len) {
+    if (len)
         *len = sizeof(plain) - 1;
-    }
     return SASL_OK;
 }
 
@@ -173,9 +167,8 @@ static int on_password(sasl_conn_t *conn, void *context, const char *user, const
     (void)properties;
     if (!*user || npassword == 0 ||
         !auth_entry_make(&as_given, (struct slice){user, strlen(user)}, given) ||
-        !auth_entry_make(&without_realm, plain_user(sasl, user), given)) {
+        !auth_entry_make(&without_realm, plain_user(sasl, user), given))
         return SASL_BADAUTH;
-    }
     text = auth_read(sasl->password_file, PASSWORD_FILE_MAX, &len);
     if (text) {
         found = file_has((struct slice){text, len}, &as_given, &without_realm);
@@ -200,15 +193,12 @@ static void make_callbacks(struct sasl *sasl)
     sasl_callback_t *next = sasl->callbacks;
 
     *next++ = CALLBACK(SASL_CB_LOG, on_log, NULL);
-    if (sasl->conf_path[0]) {
+    if (sasl->conf_path[0])
         *next++ = CALLBACK(SASL_CB_GETCONFPATH, on_conf_path, sasl);
-    }
-    if (sasl->password_file) {
+    if (sasl->password_file)
         *next++ = CALLBACK(SASL_CB_SERVER_USERDB_CHECKPASS, on_password, sasl);
-    }
-    if (sasl->password_file && !sasl->conf_path[0] && !has_configuration()) {
+    if (sasl->password_file && !sasl->conf_path[0] && !has_configuration())
         *next++ = CALLBACK(SASL_CB_GETOPT, on_option, NULL);
-    }
     *next = CALLBACK(SASL_CB_LIST_END, NULL, NULL);
 }
 
@@ -225,9 +215,8 @@ static void find_configuration(struct sasl *sasl, const char *path)
     snprintf(sasl->application, sizeof(sasl->application), "%s", service);
     snprintf(sasl->conf_path, sizeof(sasl->conf_path), "%s", path);
     if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) || nname <= nending ||
-        strcmp(name + nname - nending, ending) != 0) {
+        strcmp(name + nname - nending, ending) != 0)
         return;
-    }
     snprintf(sasl->application, sizeof(sasl->application), "%.*s", (int)(nname - nending), name);
     snprintf(sasl->conf_path, sizeof(sasl->conf_path), "%.*s", slash ? (int)(slash - path) : 1,
              slash ? path : ".");
@@ -245,12 +234,10 @@ static void find_host(struct sasl *sasl)
     const void *name = NULL;
     sasl_conn_t *conn;
 
-    if (new_conn(sasl, &conn) != SASL_OK) {
+    if (new_conn(sasl, &conn) != SASL_OK)
         return;
-    }
-    if (sasl_getprop(conn, SASL_SERVERFQDN, &name) == SASL_OK && name) {
+    if (sasl_getprop(conn, SASL_SERVERFQDN, &name) == SASL_OK && name)
         snprintf(sasl->host, sizeof(sasl->host), "%s", (const char *)name);
-    }
     sasl_dispose(&conn);
 }
 
@@ -262,9 +249,8 @@ struct sasl_talk *sasl_talk_new(struct sasl *sasl)
     const sasl_security_properties_t properties = {.security_flags = SASL_SEC_NOANONYMOUS};
     struct sasl_talk *talk = calloc(1, sizeof(*talk));
 
-    if (!talk) {
+    if (!talk)
         return NULL;
-    }
     if (new_conn(sasl, &talk->conn) != SASL_OK ||
         sasl_setprop(talk->conn, SASL_SEC_PROPS, &properties) != SASL_OK) {
         sasl_talk_free(talk);
@@ -276,9 +262,8 @@ struct sasl_talk *sasl_talk_new(struct sasl *sasl)
 void sasl_talk_free(struct sasl_talk *talk)
 {
     if (talk) {
-        if (talk->conn) {
+        if (talk->conn)
             sasl_dispose(&talk->conn);
-        }
         free(talk);
     }
 }
@@ -288,9 +273,8 @@ struct slice sasl_talk_mechanisms(struct sasl_talk *talk)
     const char *names = NULL;
     unsigned int len = 0;
 
-    if (sasl_listmech(talk->conn, NULL, "", " ", "", &names, &len, NULL) != SASL_OK) {
+    if (sasl_listmech(talk->conn, NULL, "", " ", "", &names, &len, NULL) != SASL_OK)
         return (struct slice){0};
-    }
     return (struct slice){names, len};
 }
 
@@ -299,9 +283,8 @@ static enum sasl_outcome outcome(struct sasl_talk *talk, int result, const char 
 {
     talk->waiting = result == SASL_CONTINUE;
     *answer = (struct slice){out, out ? nout : 0};
-    if (result == SASL_OK || result == SASL_CONTINUE) {
+    if (result == SASL_OK || result == SASL_CONTINUE)
         return result == SASL_OK ? SASL_OUTCOME_IN : SASL_OUTCOME_MORE;
-    }
     log_at(1, "SASL: %s", sasl_errstring(result, NULL, NULL));
     return SASL_OUTCOME_OUT;
 }
@@ -313,9 +296,8 @@ enum sasl_outcome sasl_talk_start(struct sasl_talk *talk, struct slice mechanism
     unsigned int nout = 0;
     int result;
 
-    if (mechanism.len > SASL_MECHANISM_MAX || memchr(mechanism.ptr, '\0', mechanism.len)) {
+    if (mechanism.len > SASL_MECHANISM_MAX || memchr(mechanism.ptr, '\0', mechanism.len))
         return SASL_OUTCOME_OUT;
-    }
     memcpy(talk->mechanism, mechanism.ptr, mechanism.len);
     talk->mechanism[mechanism.len] = '\0';
     /* No data is no first message: the mechanism then asks for it. */
@@ -332,9 +314,8 @@ enum sasl_outcome sasl_talk_step(struct sasl_talk *talk, struct slice mechanism,
     int result;
 
     if (!talk->waiting ||
-        !slice_equal(mechanism, (struct slice){talk->mechanism, strlen(talk->mechanism)})) {
+        !slice_equal(mechanism, (struct slice){talk->mechanism, strlen(talk->mechanism)}))
         return SASL_OUTCOME_OUT;
-    }
     result = sasl_server_step(talk->conn, data.len > 0 ? data.ptr : "", (unsigned int)data.len,
                               &out, &nout);
     return outcome(talk, result, out, nout, answer);
@@ -366,9 +347,8 @@ struct sasl *sasl_setup(char *error, size_t nerror)
     }
     find_configuration(sasl, conf ? conf : "");
     sasl->password_file = getenv("MEMCACHED_SASL_PWDB");
-    if (gethostname(sasl->realm, sizeof(sasl->realm) - 1) != 0) {
+    if (gethostname(sasl->realm, sizeof(sasl->realm) - 1) != 0)
         sasl->realm[0] = '\0';
-    }
     make_callbacks(sasl);
     sasl_set_mutex(new_lock, lock_lock, unlock_lock, free_lock);
     result = sasl_server_init(sasl->callbacks, sasl->application);

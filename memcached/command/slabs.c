@@ -35,12 +35,10 @@ static enum command_next reassign(struct call *call)
         reply_bytes(call->reply, SLICE("ERROR\r\n"));
         return COMMAND_DONE;
     }
-    if (!commands->config.slab_reassign) {
+    if (!commands->config.slab_reassign)
         return answer(call, answers[STORE_REASSIGN_OFF]);
-    }
-    if (!num_parse_i64(word[2], &from) || !num_parse_i64(word[3], &to)) {
+    if (!num_parse_i64(word[2], &from) || !num_parse_i64(word[3], &to))
         return answer(call, BAD_FORMAT);
-    }
     return answer(call,
                   answers[store_reassign(commands->store, class_number(from), class_number(to))]);
 }
@@ -50,9 +48,8 @@ static bool parse_ratio(struct slice text, double *out)
     char number[NUMBER_MAX + 1];
     char *end;
 
-    if (text.len == 0 || text.len > NUMBER_MAX) {
+    if (text.len == 0 || text.len > NUMBER_MAX)
         return false;
-    }
     memcpy(number, text.ptr, text.len);
     number[text.len] = '\0';
     *out = strtod(number, &end);
@@ -66,22 +63,18 @@ static enum command_next automove(struct call *call)
     uint64_t mode;
     double ratio;
 
-    if (request->ntokens < 3) {
+    if (request->ntokens < 3)
         return answer(call, SLICE("ERROR\r\n"));
-    }
     if (slice_equal(request->tokens[2], SLICE("ratio"))) {
-        if (request->ntokens < 4 || !parse_ratio(request->tokens[3], &ratio)) {
+        if (request->ntokens < 4 || !parse_ratio(request->tokens[3], &ratio))
             return answer(call, SLICE("ERROR\r\n"));
-        }
         store_set_automove_ratio(store, ratio);
         return answer(call, SLICE("OK\r\n"));
     }
-    if (!num_parse_u64(request->tokens[2], &mode)) {
+    if (!num_parse_u64(request->tokens[2], &mode))
         return answer(call, BAD_FORMAT);
-    }
-    if (mode > AUTOMOVE_MAX) {
+    if (mode > AUTOMOVE_MAX)
         return answer(call, SLICE("ERROR\r\n"));
-    }
     store_set_automove(store, (unsigned int)mode);
     return answer(call, SLICE("OK\r\n"));
 }
@@ -90,11 +83,9 @@ enum command_next command_slabs(struct call *call)
 {
     const struct request *request = call->request;
 
-    if (request->ntokens >= 2 && slice_equal(request->tokens[1], SLICE("reassign"))) {
+    if (request->ntokens >= 2 && slice_equal(request->tokens[1], SLICE("reassign")))
         return reassign(call);
-    }
-    if (request->ntokens >= 2 && slice_equal(request->tokens[1], SLICE("automove"))) {
+    if (request->ntokens >= 2 && slice_equal(request->tokens[1], SLICE("automove")))
         return automove(call);
-    }
     return answer(call, SLICE("ERROR\r\n"));
 }

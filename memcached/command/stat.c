@@ -94,9 +94,7 @@ void stat_rows(struct stat_sink *sink, const char *prefix, const struct stat_row
 {
     size_t i;
 
-    for (i = 0; i < nrows; i++) {
-        if (rows[i].when == 0 || (rows[i].when & conditions)) {
+    for (i = 0; i < nrows; i++)
+        if (rows[i].when == 0 || (rows[i].when & conditions))
             add_row(sink, prefix, &rows[i], object);
-        }
-    }
 }

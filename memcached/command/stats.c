@@ -102,9 +102,8 @@ static void stat_slabs(struct call *call, struct stat_sink *sink)
     unsigned int i;
 
     store_stats(commands->store, &stats);
-    if (server->kernel_counts) {
+    if (server->kernel_counts)
         server->kernel_counts(server->context, &kernel);
-    }
     for (i = 1; i <= n; i++) {
         store_class_stats(commands->store, i, call->now, &view.class);
         if (view.class.total_pages > 0) {
@@ -194,9 +193,8 @@ static void stat_bmc(struct call *call, struct stat_sink *sink)
 {
     const struct command_server *server = &call->local->commands->server;
 
-    if (server->stats_bmc) {
+    if (server->stats_bmc)
         server->stats_bmc(server->context, sink);
-    }
 }
 
 static const struct stat_row tls_rows[] = {
@@ -256,9 +254,8 @@ static size_t find_kind(struct slice word)
 {
     size_t i = 0;
 
-    while (i < NKINDS && !slice_equal(word, kinds[i].word)) {
+    while (i < NKINDS && !slice_equal(word, kinds[i].word))
         i++;
-    }
     return i;
 }
 
@@ -298,14 +295,11 @@ enum command_next command_stats(struct call *call)
     const struct request *request = call->request;
     size_t i;
 
-    if (request->ntokens == 1) {
+    if (request->ntokens == 1)
         return show(call, stat_general, 0);
-    }
-    for (i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-        if (slice_equal(request->tokens[1], others[i].word)) {
+    for (i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (slice_equal(request->tokens[1], others[i].word))
             return others[i].run(call);
-        }
-    }
     i = find_kind(request->tokens[1]);
     return i < NKINDS ? show(call, kinds[i].add, kinds[i].flags) : answer(call, SLICE("ERROR\r\n"));
 }

@@ -44,9 +44,8 @@ enum store_result storage_begin(struct call *call, size_t ntail)
                       call_expiry(call, request->exptime), request->nvalue, call->now, &result);
 
     detail_count(call, request->key, PREFIX_SET);
-    if (!item) {
+    if (!item)
         return result;
-    }
     *call->pending = (struct command_pending){
         .item = item,
         .nleft = request->nvalue + ntail,
@@ -74,9 +73,8 @@ size_t command_value_room(struct command_local *local, struct command_pending *p
     struct slice room;
 
     if (!pending->item) {
-        if (pending->message) {
+        if (pending->message)
             return auth_room(pending, ptr);
-        }
         *ptr = NULL;
         return pending->nleft;
     }
@@ -98,9 +96,8 @@ static bool ends_well(const struct command_local *local, const struct command_pe
     size_t at = pending->nfilled - NTAIL;
     struct slice tail = item_at(local->store, pending->item, at);
 
-    if (tail.len >= NTAIL) {
+    if (tail.len >= NTAIL)
         return memcmp(tail.ptr, "\r\n", NTAIL) == 0;
-    }
     return tail.ptr[0] == '\r' && item_at(local->store, pending->item, at + 1).ptr[0] == '\n';
 }
 
@@ -152,12 +149,10 @@ enum command_next command_finish(struct command_local *local, struct command_cli
     struct slice text = pending->error;
 
     assert(pending->nleft == 0);
-    if (__builtin_expect(pending->message != NULL, false)) {
+    if (__builtin_expect(pending->message != NULL, false))
         return auth_finish(local, client, pending, reply);
-    }
-    if (pending->binary) {
+    if (pending->binary)
         return binary_finish(local, pending, now, reply);
-    }
     if (pending->item && ends_well(local, pending)) {
         if (pending->verb == VERB_META_SET) {
             command_meta_store(local, pending, now, reply);
@@ -170,9 +165,8 @@ enum command_next command_finish(struct command_local *local, struct command_cli
         command_abandon(local, pending);
         text = SLICE("CLIENT_ERROR bad data chunk\r\n");
     }
-    if (!pending->noreply) {
+    if (!pending->noreply)
         reply_bytes(reply, text);
-    }
     return reply->failed ? COMMAND_CLOSE : COMMAND_DONE;
 }
 

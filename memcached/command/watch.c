@@ -50,9 +50,8 @@ static struct watch_before look(struct command_local *local, int fd, struct slic
     struct store_fetched fetched;
     struct mc_item *item = store_peek(local->store, key, now, &fetched);
 
-    if (watched(local, COMMAND_WATCH_FETCHERS)) {
+    if (watched(local, COMMAND_WATCH_FETCHERS))
         tell_get(local, fd, key, item);
-    }
     if (item) {
         before.found = true;
         before.clsid = fetched.clsid;
@@ -80,9 +79,8 @@ void watch_deleted_now(const struct call *call, struct slice key, const struct w
         .nvalue = before->nvalue,
     };
 
-    if (watched(call->local, COMMAND_WATCH_DELETIONS)) {
+    if (watched(call->local, COMMAND_WATCH_DELETIONS))
         tell(call->local, &event, key);
-    }
 }
 
 static const char *mode_text(enum store_mode mode)
@@ -135,9 +133,8 @@ static void tell_store(struct command_local *local, int fd, struct slice key,
         .fd = fd,
     };
 
-    if (watched(local, COMMAND_WATCH_MUTATIONS)) {
+    if (watched(local, COMMAND_WATCH_MUTATIONS))
         tell(local, &event, key);
-    }
 }
 
 static void look_at_stored(struct command_local *local, struct slice key, rel_time now,
@@ -165,9 +162,8 @@ enum store_result watch_commit_now(struct command_local *local, int fd, struct m
     key.ptr = bytes;
     look(local, fd, key, now);
     result = store_commit_on(local->store, item, terms, now, cas);
-    if (joins && result == STORE_DONE) {
+    if (joins && result == STORE_DONE)
         look_at_stored(local, key, now, &stored);
-    }
     tell_store(local, fd, key, result, terms->mode, &stored, now);
     return result;
 }
@@ -191,13 +187,11 @@ void watch_counted_now(const struct call *call, struct slice key, const struct w
 {
     struct stored stored = {0};
 
-    if (before->found || result != STORE_DONE) {
+    if (before->found || result != STORE_DONE)
         return;
-    }
     /* memcached adds it, and so has looked once more. */
-    if (watched(call->local, COMMAND_WATCH_FETCHERS)) {
+    if (watched(call->local, COMMAND_WATCH_FETCHERS))
         tell_get(call->local, call->client->fd, key, NULL);
-    }
     look_at_stored(call->local, key, call->now, &stored);
     tell_store(call->local, call->client->fd, key, result, STORE_ADD, &stored, call->now);
 }
@@ -212,11 +206,9 @@ const uint32_t *command_watched(const struct command_local *local)
 /* A line of text ends there. */
 static struct slice without_newline(struct slice request)
 {
-    if (request.len > 0 && proto_protocol(request.ptr[0]) == PROTOCOL_TEXT) {
-        while (request.len > 0 && strchr("\r\n", request.ptr[request.len - 1])) {
+    if (request.len > 0 && proto_protocol(request.ptr[0]) == PROTOCOL_TEXT)
+        while (request.len > 0 && strchr("\r\n", request.ptr[request.len - 1]))
             request.len--;
-        }
-    }
     return request;
 }
 
@@ -291,11 +283,9 @@ static const struct {
 /* 0: there is none of that name. */
 static uint32_t class_of(struct slice word)
 {
-    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
-        if (slice_equal(word, classes[i].word)) {
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
+        if (slice_equal(word, classes[i].word))
             return classes[i].class;
-        }
-    }
     return 0;
 }
 
@@ -305,20 +295,17 @@ enum command_next command_watch(struct call *call)
     const struct request *request = call->request;
     uint32_t wanted = request->ntokens == 1 ? COMMAND_WATCH_FETCHERS : 0;
 
-    if (!commands->config.watch_enabled) {
+    if (!commands->config.watch_enabled)
         return answer(call, SLICE("CLIENT_ERROR watch commands not allowed\r\n"));
-    }
     for (size_t i = 1; i < request->ntokens; i++) {
         uint32_t class = class_of(request->tokens[i]);
 
-        if (class == 0) {
+        if (class == 0)
             return answer(call, SLICE("ERROR\r\n"));
-        }
         wanted |= class;
     }
-    if (call->client->transport == COMMAND_DATAGRAM) {
+    if (call->client->transport == COMMAND_DATAGRAM)
         return answer(call, SLICE("CLIENT_ERROR watch needs a connection\r\n"));
-    }
     switch (logger_watch(&commands->logger, wanted, &call->client->stream)) {
     case LOGGER_DONE:
         break;

@@ -17,9 +17,8 @@ static inline bool watched(const struct command_local *local, uint32_t classes)
 void watch_got_now(const struct call *call, struct slice key, const struct mc_item *item);
 static inline void watch_got(const struct call *call, struct slice key, const struct mc_item *item)
 {
-    if (watched(call->local, COMMAND_WATCH_FETCHERS)) {
+    if (watched(call->local, COMMAND_WATCH_FETCHERS))
         watch_got_now(call, key, item);
-    }
 }
 
 /* What a key had before a verb changed it. */
@@ -44,9 +43,8 @@ void watch_deleted_now(const struct call *call, struct slice key, const struct w
 static inline void watch_deleted(const struct call *call, struct slice key,
                                  const struct watch_before *before, const char *command)
 {
-    if (__builtin_expect(before->looked, 0)) {
+    if (__builtin_expect(before->looked, 0))
         watch_deleted_now(call, key, before, command);
-    }
 }
 /* MUTATIONS: incr and decr tell only of a number that was not there before. */
 void watch_counted_now(const struct call *call, struct slice key, const struct watch_before *before,
@@ -54,9 +52,8 @@ void watch_counted_now(const struct call *call, struct slice key, const struct w
 static inline void watch_counted(const struct call *call, struct slice key,
                                  const struct watch_before *before, enum store_result result)
 {
-    if (__builtin_expect(before->looked, 0)) {
+    if (__builtin_expect(before->looked, 0))
         watch_counted_now(call, key, before, result);
-    }
 }
 
 /* store_commit_on, and MUTATIONS and FETCHERS are told. */
@@ -75,9 +72,8 @@ void watch_refused_now(const struct call *call, struct slice key, enum store_res
 static inline void watch_refused(const struct call *call, struct slice key,
                                  enum store_result result)
 {
-    if (watched(call->local, COMMAND_WATCH_MUTATIONS)) {
+    if (watched(call->local, COMMAND_WATCH_MUTATIONS))
         watch_refused_now(call, key, result);
-    }
 }
 
 /* What the store tells becomes events too. */

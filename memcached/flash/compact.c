@@ -27,23 +27,20 @@ static bool walk_buffer(const struct walk *walk)
         struct flash_at place;
 
         memcpy(&frame, walk->bytes + at, sizeof(frame));
-        if (frame.nbytes == 0) {
+        if (frame.nbytes == 0)
             return true;
-        }
         if (frame_bytes(frame.nbytes) > size - at ||
             crc32c(&walk->flash->crc32c, 0, walk->bytes + at + sizeof(frame), frame.nbytes) !=
-                frame.crc) {
+                frame.crc)
             return false;
-        }
         place = (struct flash_at){
             .page = (uint32_t)(walk->page - walk->flash->pages),
             .version = walk->version,
             .offset = walk->base + at + (uint32_t)sizeof(frame),
             .crc = frame.crc,
         };
-        if (!walk->visit(walk->context, &place, walk->bytes + at + sizeof(frame), frame.nbytes)) {
+        if (!walk->visit(walk->context, &place, walk->bytes + at + sizeof(frame), frame.nbytes))
             return false;
-        }
         at += (uint32_t)frame_bytes(frame.nbytes);
     }
     return true;
@@ -64,9 +61,8 @@ bool flash_compact(struct flash *flash, double share, flash_visit *visit, void *
     }
     iov = (struct iovec){walk.bytes, size};
     walk.version = page_version(walk.page);
-    for (; whole && walk.base < flash->config.page_bytes; walk.base += size) {
+    for (; whole && walk.base < flash->config.page_bytes; walk.base += size)
         whole = page_read(walk.page, &iov, 1, walk.base) == 0 && walk_buffer(&walk);
-    }
     page_compacted(flash, walk.page);
     free(walk.bytes);
     return true;

@@ -22,9 +22,8 @@ __attribute__((target("sse4.2"))) static uint32_t update(const struct crc32c *cr
         memcpy(&word, bytes, sizeof(word));
         sum = _mm_crc32_u64(sum, word);
     }
-    for (; n > 0; n--) {
+    for (; n > 0; n--)
         sum = _mm_crc32_u8((uint32_t)sum, (unsigned char)*bytes++);
-    }
     return (uint32_t)sum;
 }
 

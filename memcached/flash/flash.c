@@ -20,12 +20,10 @@ bool flash_is_built_in(void)
 /* Takes the room now, so that it is not missing later. Files of some systems can only be long. */
 static int allocate(int fd, uint64_t nbytes)
 {
-    if (ftruncate(fd, (off_t)nbytes) != 0) {
+    if (ftruncate(fd, (off_t)nbytes) != 0)
         return -errno;
-    }
-    if (fallocate(fd, 0, 0, (off_t)nbytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS) {
+    if (fallocate(fd, 0, 0, (off_t)nbytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
         return -errno;
-    }
     return 0;
 }
 
@@ -36,18 +34,14 @@ static int open_path(const struct flash_path *path, uint32_t page_bytes, struct 
 
     file->fd = open(path->name, FLAGS | O_EXCL, 0600);
     file->new = file->fd >= 0;
-    if (!file->new &&errno == EEXIST) {
+    if (!file->new &&errno == EEXIST)
         file->fd = open(path->name, FLAGS, 0600);
-    }
-    if (file->fd < 0) {
+    if (file->fd < 0)
         return -errno;
-    }
-    if (!credentials_own(file->fd)) {
+    if (!credentials_own(file->fd))
         return -EPERM;
-    }
-    if (flock(file->fd, LOCK_EX | LOCK_NB) != 0) {
+    if (flock(file->fd, LOCK_EX | LOCK_NB) != 0)
         return -errno;
-    }
     return allocate(file->fd, (uint64_t)path->npages * page_bytes);
 }
 
@@ -55,12 +49,10 @@ static int open_path(const struct flash_path *path, uint32_t page_bytes, struct 
 static void close_files(struct flash *flash)
 {
     for (size_t i = 0; flash->files && i < flash->config.npaths; i++) {
-        if (flash->files[i].new) {
+        if (flash->files[i].new)
             unlink(flash->config.paths[i].name);
-        }
-        if (flash->files[i].fd >= 0) {
+        if (flash->files[i].fd >= 0)
             close(flash->files[i].fd);
-        }
     }
 }
 
@@ -99,23 +91,20 @@ static struct flash *make(const struct flash_config *config)
 {
     struct flash *flash = calloc(1, sizeof(*flash));
 
-    if (!flash) {
+    if (!flash)
         return NULL;
-    }
     flash->config = *config;
     crc32c_init(&flash->crc32c);
     pthread_mutex_init(&flash->lock, NULL);
     queue_init(&flash->queue);
     fillers_init(flash);
-    for (size_t i = 0; i < config->npaths; i++) {
+    for (size_t i = 0; i < config->npaths; i++)
         flash->npages += config->paths[i].npages;
-    }
     flash->nfree = flash->npages;
     flash->files = calloc(config->npaths, sizeof(*flash->files));
     flash->pages = calloc(flash->npages, sizeof(*flash->pages));
-    for (size_t i = 0; flash->files && i < config->npaths; i++) {
+    for (size_t i = 0; flash->files && i < config->npaths; i++)
         flash->files[i].fd = -1;
-    }
     return flash;
 }
 
@@ -137,9 +126,8 @@ struct flash *flash_open(const struct flash_config *config, char *error, size_t 
 
 void flash_close(struct flash *flash)
 {
-    if (!flash) {
+    if (!flash)
         return;
-    }
     threads_stop(flash);
     close_files(flash);
     fillers_fini(flash);

@@ -44,15 +44,12 @@ static struct page *find_free(struct flash *flash, enum flash_bucket bucket)
     for (uint32_t i = 0; i < flash->npages; i++) {
         struct page *page = &flash->pages[i];
 
-        if (page->state != PAGE_FREE || !may_use(page, bucket)) {
+        if (page->state != PAGE_FREE || !may_use(page, bucket))
             continue;
-        }
-        if (page->home == bucket) {
+        if (page->home == bucket)
             return page;
-        }
-        if (!found) {
+        if (!found)
             found = page;
-        }
     }
     return found;
 }
@@ -66,9 +63,8 @@ static struct page *find_oldest(struct flash *flash, enum flash_bucket bucket)
         struct page *page = &flash->pages[i];
 
         if (page->state == PAGE_CLOSED && !page->compacting && may_use(page, bucket) &&
-            (!found || page->version < found->version)) {
+            (!found || page->version < found->version))
             found = page;
-        }
     }
     return found;
 }
@@ -78,9 +74,8 @@ static struct page *evict_oldest(struct flash *flash, enum flash_bucket bucket)
 {
     struct page *page = find_oldest(flash, bucket);
 
-    if (page) {
+    if (page)
         evict(flash, page);
-    }
     return page;
 }
 
@@ -90,9 +85,8 @@ struct page *page_take(struct flash *flash, enum flash_bucket bucket)
 
     pthread_mutex_lock(&flash->lock);
     page = find_free(flash, bucket);
-    if (!page) {
+    if (!page)
         page = evict_oldest(flash, bucket);
-    }
     if (page) {
         flash->last_version += flash->last_version == UINT32_MAX ? 2 : 1;
         flash->nfree--;
@@ -103,19 +97,16 @@ struct page *page_take(struct flash *flash, enum flash_bucket bucket)
         set_version(page, flash->last_version);
     }
     /* Compaction, which takes a page to free others, is not to cost what is in use. */
-    if (page && bucket != FLASH_COMPACT && flash->npages >= SPARE_FROM &&
-        !find_free(flash, bucket)) {
+    if (page && bucket != FLASH_COMPACT && flash->npages >= SPARE_FROM && !find_free(flash, bucket))
         evict_oldest(flash, bucket);
-    }
     pthread_mutex_unlock(&flash->lock);
     return page;
 }
 
 static void reclaim_if_empty(struct flash *flash, struct page *page)
 {
-    if (page->state == PAGE_CLOSED && !page->compacting && page->nobjects == 0) {
+    if (page->state == PAGE_CLOSED && !page->compacting && page->nobjects == 0)
         set_free(flash, page);
-    }
 }
 
 void page_close(struct flash *flash, struct page *page)
@@ -189,13 +180,11 @@ struct page *page_take_fragmented(struct flash *flash, double share)
 
         if (page->state == PAGE_CLOSED && !page->compacting && !page->compacted &&
             page->bucket != FLASH_LOWTTL && (double)page->nused < share * (double)page->nwritten &&
-            (!found || page->nused < found->nused)) {
+            (!found || page->nused < found->nused))
             found = page;
-        }
     }
-    if (found) {
+    if (found)
         found->compacting = true;
-    }
     pthread_mutex_unlock(&flash->lock);
     return found;
 }

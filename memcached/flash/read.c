@@ -19,9 +19,8 @@ static uint64_t read_bytes(const struct flash_read *read)
 {
     uint64_t n = 0;
 
-    for (int i = 0; i < read->niov; i++) {
+    for (int i = 0; i < read->niov; i++)
         n += read->iov[i].iov_len;
-    }
     return n;
 }
 
@@ -29,9 +28,8 @@ static bool is_intact(const struct flash *flash, const struct flash_read *read)
 {
     uint32_t crc = 0;
 
-    for (int i = 0; i < read->niov; i++) {
+    for (int i = 0; i < read->niov; i++)
         crc = crc32c(&flash->crc32c, crc, read->iov[i].iov_base, read->iov[i].iov_len);
-    }
     return crc == read->at.crc;
 }
 
@@ -57,9 +55,8 @@ static bool read_buffered(struct flash *flash, struct flash_read *read)
     struct filler *filler;
     bool there;
 
-    if (!open) {
+    if (!open)
         return false;
-    }
     filler = &flash->fillers[open - 1];
     pthread_rwlock_rdlock(&filler->lock);
     there =
@@ -93,19 +90,16 @@ int page_read(const struct page *page, const struct iovec *iov, int niov, uint32
     while (niov > 0) {
         ssize_t got = read_some(page, iov, niov, done, offset);
 
-        if (got == 0) {
+        if (got == 0)
             return -EIO;
-        }
-        if (got < 0 && errno != EINTR) {
+        if (got < 0 && errno != EINTR)
             return -errno;
-        }
         if (got > 0) {
             offset += (uint32_t)got;
             done += (size_t)got;
         }
-        for (; niov > 0 && done >= iov->iov_len; iov++, niov--) {
+        for (; niov > 0 && done >= iov->iov_len; iov++, niov--)
             done -= iov->iov_len;
-        }
     }
     return 0;
 }
@@ -116,14 +110,12 @@ static bool read_cached(struct flash *flash, struct flash_read *read)
     const struct page *page = &flash->pages[read->at.page];
     ssize_t got;
 
-    if (__atomic_load_n(&flash->no_nowait, __ATOMIC_RELAXED) || read->niov > IOV_BATCH) {
+    if (__atomic_load_n(&flash->no_nowait, __ATOMIC_RELAXED) || read->niov > IOV_BATCH)
         return false;
-    }
     got = preadv2(page->fd, read->iov, read->niov, (off_t)(page->start + read->at.offset),
                   RWF_NOWAIT);
-    if (got < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)) {
+    if (got < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL))
         __atomic_store_n(&flash->no_nowait, true, __ATOMIC_RELAXED);
-    }
     return got == (ssize_t)read_bytes(read);
 }
 
@@ -142,14 +134,13 @@ bool flash_read_now(struct flash *flash, struct flash_read *read)
 
 void flash_read_wait(struct flash *flash, struct flash_read *read)
 {
-    if (!flash_is_there(flash, &read->at)) {
+    if (!flash_is_there(flash, &read->at))
         read->result = FLASH_GONE;
-    } else if (read_buffered(flash, read) || page_read(&flash->pages[read->at.page], read->iov,
-                                                       read->niov, read->at.offset) == 0) {
+    else if (read_buffered(flash, read) ||
+             page_read(&flash->pages[read->at.page], read->iov, read->niov, read->at.offset) == 0)
         judge(flash, read);
-    } else {
+    else
         read->result = FLASH_BAD;
-    }
 }
 
 /* --- the threads --------------------------------------------------------- */
@@ -186,18 +177,15 @@ static struct flash_read *take_reads(struct queue *queue, unsigned int depth)
     struct flash_read *list, **end = &list;
 
     pthread_mutex_lock(&queue->lock);
-    while (!queue->first && !queue->stop) {
+    while (!queue->first && !queue->stop)
         pthread_cond_wait(&queue->filled, &queue->lock);
-    }
     list = queue->first;
-    while (*end && depth-- > 0) {
+    while (*end && depth-- > 0)
         end = &(*end)->next;
-    }
     queue->first = *end;
     *end = NULL;
-    if (!queue->first) {
+    if (!queue->first)
         queue->last = &queue->first;
-    }
     pthread_mutex_unlock(&queue->lock);
     return list;
 }
@@ -222,19 +210,16 @@ int flash_start(struct flash *flash)
 {
     unsigned int n = flash->config.nthreads;
 
-    for (size_t i = 0; i < flash->config.npaths; i++) {
+    for (size_t i = 0; i < flash->config.npaths; i++)
         flash->files[i].new = false;
-    }
     flash->threads = calloc(n, sizeof(*flash->threads));
-    if (!flash->threads) {
+    if (!flash->threads)
         return -ENOMEM;
-    }
     while (flash->nrunning < n) {
         int error = pthread_create(&flash->threads[flash->nrunning], NULL, run, flash);
 
-        if (error) {
+        if (error)
             return -error;
-        }
         flash->nrunning++;
     }
     return 0;
@@ -246,8 +231,7 @@ void threads_stop(struct flash *flash)
     flash->queue.stop = true;
     pthread_cond_broadcast(&flash->queue.filled);
     pthread_mutex_unlock(&flash->queue.lock);
-    while (flash->nrunning > 0) {
+    while (flash->nrunning > 0)
         pthread_join(flash->threads[--flash->nrunning], NULL);
-    }
     free(flash->threads);
 }

@@ -34,9 +34,8 @@ static int write_all(int fd, const char *bytes, size_t n, uint64_t at)
     while (n > 0) {
         ssize_t written = pwrite(fd, bytes, n, (off_t)at);
 
-        if (written <= 0 && errno != EINTR) {
+        if (written <= 0 && errno != EINTR)
             return written == 0 ? -EIO : -errno;
-        }
         if (written > 0) {
             bytes += written;
             n -= (size_t)written;
@@ -86,19 +85,15 @@ static bool make_room(struct flash *flash, struct filler *filler, enum flash_buc
 {
     struct page *page;
 
-    if (filler->page && filler->nfilled + n > flash->config.buffer_bytes && !flush(flash, filler)) {
+    if (filler->page && filler->nfilled + n > flash->config.buffer_bytes && !flush(flash, filler))
         return false;
-    }
-    if (filler->page) {
+    if (filler->page)
         return true;
-    }
-    if (!filler->buffer) {
+    if (!filler->buffer)
         filler->buffer = malloc(flash->config.buffer_bytes);
-    }
     page = filler->buffer ? page_take(flash, bucket) : NULL;
-    if (page) {
+    if (page)
         set_page(filler, page, 0);
-    }
     return page != NULL;
 }
 
@@ -136,17 +131,14 @@ bool flash_write(struct flash *flash, enum flash_bucket bucket, const struct iov
     uint64_t n = 0;
     bool room;
 
-    for (int i = 0; i < niov; i++) {
+    for (int i = 0; i < niov; i++)
         n += iov[i].iov_len;
-    }
-    if (frame_bytes(n) > flash->config.buffer_bytes) {
+    if (frame_bytes(n) > flash->config.buffer_bytes)
         return false;
-    }
     pthread_mutex_lock(&filler->writer);
     room = make_room(flash, filler, bucket, frame_bytes(n));
-    if (room) {
+    if (room)
         append(flash, filler, iov, niov, at);
-    }
     pthread_mutex_unlock(&filler->writer);
     return room;
 }

@@ -62,12 +62,10 @@ static void stop_accepting(struct acceptor *acceptor)
 {
     const struct timeval retry = {0, RETRY_US};
 
-    if (acceptor->stopped) {
+    if (acceptor->stopped)
         return;
-    }
-    for (size_t i = 0; i < acceptor->nlisteners; i++) {
+    for (size_t i = 0; i < acceptor->nlisteners; i++)
         event_del(acceptor->listeners[i].event);
-    }
     acceptor->stopped_at = now_us();
     __atomic_store_n(&acceptor->stopped, true, __ATOMIC_RELAXED);
     count_add(&acceptor->stops, 1);
@@ -80,13 +78,11 @@ static void on_retry(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    if (is_full(acceptor)) {
+    if (is_full(acceptor))
         return;
-    }
     event_del(acceptor->retry);
-    for (size_t i = 0; i < acceptor->nlisteners; i++) {
+    for (size_t i = 0; i < acceptor->nlisteners; i++)
         event_add(acceptor->listeners[i].event, NULL);
-    }
     count_add(&acceptor->stopped_us, now_us() - acceptor->stopped_at);
     __atomic_store_n(&acceptor->stopped, false, __ATOMIC_RELAXED);
 }
@@ -97,9 +93,8 @@ static void reject(struct acceptor *acceptor, int fd, bool tls)
     const struct slice text = SLICE("ERROR Too many open connections\r\n");
 
     count_add(&acceptor->rejected, 1); /* first: who reads the text may look */
-    if (!tls && send(fd, text.ptr, text.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+    if (!tls && send(fd, text.ptr, text.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         log_at(1, "cannot tell connection %d that there are too many", fd);
-    }
     close(fd);
 }
 
@@ -137,11 +132,10 @@ static bool accept_one(struct listener *listener)
         }
         return errno == ECONNABORTED || errno == EINTR;
     }
-    if (fast && is_full(acceptor)) {
+    if (fast && is_full(acceptor))
         reject(acceptor, fd, listener->tls);
-    } else {
+    else
         dispatch(acceptor, fd, listener->tls);
-    }
     return true;
 }
 
@@ -149,9 +143,8 @@ static void on_connection(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
-    for (int i = 0; i < ACCEPTS && accept_one(arg); i++) {
+    for (int i = 0; i < ACCEPTS && accept_one(arg); i++)
         continue;
-    }
 }
 
 /* --- life -------------------------------------------------------------- */
@@ -182,9 +175,8 @@ struct acceptor *acceptor_new(const struct net_config *config, struct event_base
     bool whole;
 
     if (!acceptor) {
-        for (size_t i = 0; i < nsockets; i++) {
+        for (size_t i = 0; i < nsockets; i++)
             close(sockets[i].fd);
-        }
         return NULL;
     }
     acceptor->config = config;
@@ -192,9 +184,8 @@ struct acceptor *acceptor_new(const struct net_config *config, struct event_base
     acceptor->workers = workers;
     acceptor->retry = event_new(base, -1, EV_PERSIST, on_retry, acceptor);
     whole = acceptor->retry != NULL;
-    for (size_t i = 0; i < nsockets; i++) {
+    for (size_t i = 0; i < nsockets; i++)
         whole &= add_listener(acceptor, base, sockets[i]);
-    }
     if (!whole) {
         acceptor_free(acceptor);
         errno = ENOMEM;
@@ -205,18 +196,15 @@ struct acceptor *acceptor_new(const struct net_config *config, struct event_base
 
 void acceptor_free(struct acceptor *acceptor)
 {
-    if (!acceptor) {
+    if (!acceptor)
         return;
-    }
     for (size_t i = 0; i < acceptor->nlisteners; i++) {
-        if (acceptor->listeners[i].event) {
+        if (acceptor->listeners[i].event)
             event_free(acceptor->listeners[i].event);
-        }
         endpoints_close(acceptor->endpoints, &acceptor->listeners[i].endpoint);
     }
-    if (acceptor->retry) {
+    if (acceptor->retry)
         event_free(acceptor->retry);
-    }
     free(acceptor);
 }
 

@@ -127,9 +127,8 @@ void conn_open(struct worker *worker, struct stream_socket socket)
     endpoints_list(worker->endpoints, &conn->endpoint);
     conn->next = worker->conns;
     conn->link = &worker->conns;
-    if (conn->next) {
+    if (conn->next)
         conn->next->link = &conn->next;
-    }
     worker->conns = conn;
     tell_opened(worker, fd);
     log_at(2, "<%d new %s client connection", fd, protocol_names[conn->protocol]);
@@ -157,12 +156,10 @@ static void await_reads(struct conn *conn)
     struct conn **at = &worker->ready;
 
     pthread_mutex_lock(&worker->lock);
-    while (!conn->read) {
+    while (!conn->read)
         pthread_cond_wait(&worker->read, &worker->lock);
-    }
-    while (*at != conn) {
+    while (*at != conn)
         at = &(*at)->next_ready;
-    }
     *at = conn->next_ready;
     pthread_mutex_unlock(&worker->lock);
 }
@@ -171,27 +168,23 @@ void conn_close(struct conn *conn)
 {
     struct worker *worker = conn->worker;
 
-    if (conn->reading) {
+    if (conn->reading)
         await_reads(conn);
-    }
     log_at(2, "<%d connection closed.", fd_of(conn));
     tell_closing(worker, fd_of(conn), conn->reason);
     event_del(&conn->event);
-    if (conn->filling) {
+    if (conn->filling)
         command_abandon(worker->local, &conn->pending);
-    }
     command_client_close(&conn->client);
     free_unsent(conn);
     outlet_close(conn->outlet);
     command_release(worker->local, &worker->reply);
     free(conn->own.ptr);
     *conn->link = conn->next;
-    if (conn->next) {
+    if (conn->next)
         conn->next->link = conn->link;
-    }
-    if (wire_is_tls(conn->tls)) {
+    if (wire_is_tls(conn->tls))
         tls_close(conn->tls);
-    }
     endpoints_close(worker->endpoints, &conn->endpoint);
     free(conn);
 }
@@ -246,9 +239,8 @@ static bool own_input(struct conn *conn, size_t size)
     struct slice rest = unread(conn->in);
     char *ptr = malloc(size);
 
-    if (!ptr) {
+    if (!ptr)
         return false;
-    }
     memcpy(ptr, rest.ptr, rest.len);
     free(conn->own.ptr);
     conn->own = (struct input){ptr, 0, rest.len, size, conn->in->searched};
@@ -267,9 +259,8 @@ static bool return_input(struct conn *conn)
         conn->in = &conn->own;
         return true;
     }
-    if (conn->in == &conn->own) {
+    if (conn->in == &conn->own)
         return true;
-    }
     return own_input(conn, (rest.len + KEPT_ROUND - 1) / KEPT_ROUND * KEPT_ROUND);
 }
 
@@ -284,9 +275,8 @@ static bool make_room(struct conn *conn)
         in->start = 0;
         in->end = rest.len;
     }
-    if (in->end < in->size) {
+    if (in->end < in->size)
         return true;
-    }
     return own_input(conn, in->size * 2);
 }
 
@@ -312,9 +302,8 @@ static ssize_t receive(struct conn *conn, struct turn *turn)
     iov[niov++] = (struct iovec){conn->in->ptr + conn->in->end, conn->in->size - conn->in->end};
     n = wire_receive(fd_of(conn), conn->tls, iov, niov, value + iov[niov - 1].iov_len,
                      &turn->drained);
-    if (n <= 0) {
+    if (n <= 0)
         return n;
-    }
     count_add(&conn->worker->counts.bytes_read, (uint64_t)n);
     if (value > 0) {
         size_t filled = (size_t)n < value ? (size_t)n : value;
@@ -346,12 +335,10 @@ static ssize_t send_once(const struct conn *conn, const struct reply *reply, siz
     size_t niov = reply_iov(reply, skip, SIZE_MAX, iov, REPLY_IOVS);
     char flat[REPLY_FLAT];
 
-    if (wire_is_tls(conn->tls)) {
+    if (wire_is_tls(conn->tls))
         return tls_send(conn->tls, iov, niov);
-    }
-    if (niov > 1 && reply->nbytes - skip <= REPLY_FLAT) {
+    if (niov > 1 && reply->nbytes - skip <= REPLY_FLAT)
         return send(fd_of(conn), flat, flatten(flat, iov, niov), MSG_NOSIGNAL);
-    }
     return wire_send(fd_of(conn), NULL, iov, niov);
 }
 
@@ -363,9 +350,8 @@ static enum sending settle_send(struct conn *conn, ssize_t *n)
         return SENDING_DONE;
     }
     *n = 0;
-    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    if (errno == EAGAIN || errno == EWOULDBLOCK)
         return SENDING_BLOCKED;
-    }
     return errno == EINTR ? SENDING_DONE : SENDING_BROKEN;
 }
 
@@ -388,9 +374,8 @@ static bool keep_reply(struct conn *conn, size_t nsent)
     struct worker *worker = conn->worker;
 
     conn->unsent = malloc(sizeof(*conn->unsent));
-    if (!conn->unsent) {
+    if (!conn->unsent)
         return false;
-    }
     *conn->unsent = worker->reply;
     reply_init(&worker->reply);
     conn->nsent = nsent;
@@ -410,9 +395,8 @@ static void on_read(void *context)
     conn->next_ready = worker->ready;
     worker->ready = conn;
     pthread_cond_signal(&worker->read);
-    if (!conn->next_ready) {
+    if (!conn->next_ready)
         worker_wake(worker);
-    }
     pthread_mutex_unlock(&worker->lock);
 }
 
@@ -435,20 +419,16 @@ static enum sending flush(struct conn *conn)
     enum sending sending;
     size_t nsent = 0;
 
-    if (reply->nbytes == 0) {
+    if (reply->nbytes == 0)
         return SENDING_DONE;
-    }
-    if (reply->failed) {
+    if (reply->failed)
         return SENDING_BROKEN;
-    }
     sending = command_reads(reply) ? fetch(conn) : SENDING_DONE;
-    if (sending == SENDING_DONE) {
+    if (sending == SENDING_DONE)
         sending = send_some(conn, reply, &nsent);
-    }
     if (sending == SENDING_BLOCKED) {
-        if (!keep_reply(conn, nsent)) {
+        if (!keep_reply(conn, nsent))
             return SENDING_BROKEN;
-        }
         return conn->reading || listen_for(conn, EV_WRITE) == 0 ? SENDING_BLOCKED : SENDING_BROKEN;
     }
     command_release(conn->worker->local, reply);
@@ -458,9 +438,8 @@ static enum sending flush(struct conn *conn)
 /* Closes what has nothing more to send, or could not. */
 static void close_after(struct conn *conn, enum sending sending)
 {
-    if (sending != SENDING_DONE) {
+    if (sending != SENDING_DONE)
         conn->reason = REASON_ERROR;
-    }
     conn_close(conn);
 }
 
@@ -470,9 +449,8 @@ static bool resume(struct conn *conn)
     enum sending sending = send_some(conn, conn->unsent, &conn->nsent);
 
     if (sending == SENDING_BLOCKED &&
-        (event_pending(&conn->event, EV_WRITE, NULL) || listen_for(conn, EV_WRITE) == 0)) {
+        (event_pending(&conn->event, EV_WRITE, NULL) || listen_for(conn, EV_WRITE) == 0))
         return false;
-    }
     if (sending != SENDING_DONE || conn->closing) {
         close_after(conn, sending);
         return false;
@@ -497,12 +475,10 @@ static bool fill_value(struct conn *conn)
         char *ptr;
         size_t n = command_value_room(conn->worker->local, &conn->pending, &ptr);
 
-        if (n > in->end - in->start) {
+        if (n > in->end - in->start)
             n = in->end - in->start;
-        }
-        if (ptr) {
+        if (ptr)
             memcpy(ptr, in->ptr + in->start, n);
-        }
         command_value_filled(&conn->pending, n);
         in->start += n;
     }
@@ -511,11 +487,10 @@ static bool fill_value(struct conn *conn)
 
 static void log_bytes(const struct conn *conn, char direction, struct slice bytes)
 {
-    if (conn->protocol == PROTOCOL_BINARY) {
+    if (conn->protocol == PROTOCOL_BINARY)
         log_binary(direction, fd_of(conn), bytes);
-    } else {
+    else
         log_traffic(direction, fd_of(conn), bytes);
-    }
 }
 
 static void log_answer(const struct conn *conn, size_t before)
@@ -523,9 +498,8 @@ static void log_answer(const struct conn *conn, size_t before)
     const struct reply *reply = &conn->worker->reply;
     struct iovec iov;
 
-    if (reply_iov(reply, before, SIZE_MAX, &iov, 1) > 0) {
+    if (reply_iov(reply, before, SIZE_MAX, &iov, 1) > 0)
         log_bytes(conn, '>', (struct slice){iov.iov_base, iov.iov_len});
-    }
 }
 
 /* A long line that still has no end need not be parsed again. */
@@ -545,16 +519,14 @@ static ssize_t parse(struct conn *conn, struct request *request)
     struct slice bytes = unread(in);
     ssize_t n;
 
-    if (bytes.len == 0) {
+    if (bytes.len == 0)
         return 0;
-    }
     if (conn->protocol == PROTOCOL_ANY) {
         conn->protocol = proto_protocol(bytes.ptr[0]);
         log_at(2, "%d: Client using the %s protocol", fd_of(conn), protocol_names[conn->protocol]);
     }
-    if (conn->protocol == PROTOCOL_TEXT && is_endless(in, bytes)) {
+    if (conn->protocol == PROTOCOL_TEXT && is_endless(in, bytes))
         return 0;
-    }
     n = conn->line ? proto_parse_rest(bytes, conn->line, request)
                    : proto_parse(conn->protocol, bytes, request);
     return n == 0 && conn->client.locked && bytes.len > COMMAND_LOCKED_MAX ? -1 : n;
@@ -570,9 +542,8 @@ static enum command_next execute_one(struct conn *conn, rel_time now, bool *hung
 
     if (conn->filling) {
         *hungry = !fill_value(conn);
-        if (*hungry) {
+        if (*hungry)
             return COMMAND_VALUE;
-        }
         conn->filling = false;
         return command_finish(worker->local, &conn->client, &conn->pending, now, &worker->reply);
     }
@@ -581,9 +552,8 @@ static enum command_next execute_one(struct conn *conn, rel_time now, bool *hung
         *hungry = consumed == 0;
         return consumed == 0 ? COMMAND_DONE : COMMAND_CLOSE;
     }
-    if (log_get_level() >= 2) {
+    if (log_get_level() >= 2)
         log_bytes(conn, '<', (struct slice){in->ptr + in->start, (size_t)consumed});
-    }
     tell_request(worker, &conn->client, (struct slice){in->ptr + in->start, (size_t)consumed});
     in->searched = 0;
     in->start += (size_t)consumed;
@@ -609,16 +579,13 @@ static enum progress execute(struct conn *conn, struct turn *turn)
         bool hungry = false;
         enum command_next next;
 
-        if (!conn->filling && turn->nrequests == 0 && conn->in->start < conn->in->end) {
+        if (!conn->filling && turn->nrequests == 0 && conn->in->start < conn->in->end)
             return PROGRESS_YIELD;
-        }
         next = execute_one(conn, turn->now, &hungry);
-        if (hungry) {
+        if (hungry)
             return PROGRESS_HUNGRY;
-        }
-        if (log_get_level() >= 2) {
+        if (log_get_level() >= 2)
             log_answer(conn, before);
-        }
         switch (next) {
         case COMMAND_VALUE:
             conn->filling = true;
@@ -631,9 +598,8 @@ static enum progress execute(struct conn *conn, struct turn *turn)
             break;
         }
         turn->nrequests = conn->line ? 0 : turn->nrequests - 1;
-        if (reply->nbytes >= REPLY_BATCH || reply->failed) {
+        if (reply->nbytes >= REPLY_BATCH || reply->failed)
             return PROGRESS_BATCH;
-        }
     }
 }
 
@@ -685,9 +651,8 @@ static bool await_tls(struct conn *conn, const struct turn *turn)
             return false;
         }
     }
-    if (!turn->drained) {
+    if (!turn->drained)
         worker_again(conn->worker, &conn->event, what);
-    }
     return true;
 }
 
@@ -710,9 +675,8 @@ static bool feed(struct conn *conn, struct turn *turn)
             return false;
         }
     }
-    if (answer(conn, false) && (!wire_is_tls(conn->tls) || await_tls(conn, turn))) {
+    if (answer(conn, false) && (!wire_is_tls(conn->tls) || await_tls(conn, turn)))
         settle(conn);
-    }
     return false;
 }
 
@@ -733,14 +697,12 @@ static void serve(struct conn *conn)
     for (;;) {
         switch (execute(conn, &turn)) {
         case PROGRESS_HUNGRY:
-            if (!feed(conn, &turn)) {
+            if (!feed(conn, &turn))
                 return;
-            }
             break;
         case PROGRESS_BATCH:
-            if (!answer(conn, false)) {
+            if (!answer(conn, false))
                 return;
-            }
             break;
         case PROGRESS_YIELD:
             if (answer(conn, false)) {
@@ -751,9 +713,8 @@ static void serve(struct conn *conn)
             }
             return;
         case PROGRESS_STREAM:
-            if (answer(conn, false) && settle(conn)) {
+            if (answer(conn, false) && settle(conn))
                 pour(conn);
-            }
             return;
         case PROGRESS_CLOSE:
             answer(conn, true);
@@ -775,9 +736,8 @@ static enum sending pour_some(struct conn *conn, enum stream_state *state)
         ssize_t n = wire_send(fd_of(conn), conn->tls, iov, stream_pieces(stream, iov));
 
         sending = settle_send(conn, &n);
-        if (sending != SENDING_DONE) {
+        if (sending != SENDING_DONE)
             break;
-        }
         stream_consumed(stream, (size_t)n);
     }
     return sending;
@@ -788,14 +748,12 @@ static void wait_to_pour(struct conn *conn, bool blocked)
 {
     short what = stream_is_deaf(outlet_stream(conn->outlet)) ? EV_READ : 0;
 
-    if (blocked) {
+    if (blocked)
         what |= EV_WRITE;
-    }
     if (what != conn->listening) {
         event_del(&conn->event);
-        if (listen_for(conn, what) != 0) {
+        if (listen_for(conn, what) != 0)
             conn_close(conn);
-        }
     }
 }
 
@@ -816,24 +774,22 @@ static void pour(struct conn *conn)
     enum stream_state state;
     enum sending sending = pour_some(conn, &state);
 
-    if (sending == SENDING_BROKEN || state == STREAM_CLOSED) {
+    if (sending == SENDING_BROKEN || state == STREAM_CLOSED)
         close_after(conn, sending);
-    } else if (state == STREAM_ENDED) {
+    else if (state == STREAM_ENDED)
         end_outlet(conn);
-    } else if (sending == SENDING_BLOCKED || state == STREAM_EMPTY) {
+    else if (sending == SENDING_BLOCKED || state == STREAM_EMPTY)
         wait_to_pour(conn, sending == SENDING_BLOCKED);
-    } else {
+    else
         worker_again(conn->worker, &conn->event, EV_WRITE);
-    }
 }
 
 static void on_stream(void *arg)
 {
     struct conn *conn = arg;
 
-    if (!conn->unsent) {
+    if (!conn->unsent)
         pour(conn);
-    }
 }
 
 /* What the client of a deaf stream sends. False: it has gone, and the connection is closed. */
@@ -850,9 +806,8 @@ static bool throw_away(struct conn *conn)
     }
     if (n > 0) {
         count_add(&conn->worker->counts.bytes_read, (uint64_t)n);
-        if (wire_is_tls(conn->tls) && !drained) {
+        if (wire_is_tls(conn->tls) && !drained)
             worker_again(conn->worker, &conn->event, EV_READ);
-        }
     }
     return true;
 }
@@ -863,14 +818,12 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     worker_turn(conn->worker);
-    if (conn->unsent && !resume(conn)) {
+    if (conn->unsent && !resume(conn))
         return;
-    }
-    if (!conn->outlet) {
+    if (!conn->outlet)
         serve(conn);
-    } else if (!(what & EV_READ) || throw_away(conn)) {
+    else if (!(what & EV_READ) || throw_away(conn))
         pour(conn);
-    }
 }
 
 void conn_ready(struct conn *list)

@@ -31,9 +31,8 @@ void endpoints_count(struct endpoints *endpoints)
     pthread_mutex_lock(&endpoints->lock);
     __atomic_store_n(&endpoints->current, endpoints->current + 1, __ATOMIC_RELAXED);
     endpoints->total++;
-    if (endpoints->most < endpoints->current) {
+    if (endpoints->most < endpoints->current)
         endpoints->most = endpoints->current;
-    }
     pthread_mutex_unlock(&endpoints->lock);
 }
 
@@ -84,9 +83,8 @@ static void add_endpoint(const struct endpoint *endpoint, rel_time now, struct s
     rel_time last = __atomic_load_n(&endpoint->last_command, __ATOMIC_RELAXED);
     char text[256];
 
-    if (endpoint->kind == ENDPOINT_DATAGRAM) {
+    if (endpoint->kind == ENDPOINT_DATAGRAM)
         add_text(sink, endpoint, "UDP", "UDP");
-    }
     socket_text(text, sizeof(text), endpoint->fd, endpoint->kind == ENDPOINT_STREAM);
     add_text(sink, endpoint, "addr", text);
     if (endpoint->kind == ENDPOINT_STREAM) {
@@ -101,8 +99,7 @@ static void add_endpoint(const struct endpoint *endpoint, rel_time now, struct s
 void endpoints_stats(struct endpoints *endpoints, rel_time now, struct stat_sink *sink)
 {
     pthread_mutex_lock(&endpoints->lock);
-    for (const struct endpoint *e = endpoints->head.next; e != &endpoints->head; e = e->next) {
+    for (const struct endpoint *e = endpoints->head.next; e != &endpoints->head; e = e->next)
         add_endpoint(e, now, sink);
-    }
     pthread_mutex_unlock(&endpoints->lock);
 }

@@ -29,14 +29,12 @@ static int open_stream(struct opening *opening, const struct addrinfo *info)
     struct listening *listening = opening->listening;
     int fd;
 
-    if (listening->nstreams == MAX_LISTENERS) {
+    if (listening->nstreams == MAX_LISTENERS)
         return -E2BIG;
-    }
     fd = socket_open_tcp(info->ai_addr, info->ai_addrlen, info->ai_family,
                          (int)opening->config->backlog);
-    if (fd >= 0) {
+    if (fd >= 0)
         listening->streams[listening->nstreams++] = (struct stream_socket){fd, opening->tls};
-    }
     return fd < 0 ? fd : 0;
 }
 
@@ -74,9 +72,8 @@ static int claim_udp(struct listening *listening, const struct addrinfo *info,
         wanted->sin_port = 0;
         fd = socket_open_udp(info->ai_addr, info->ai_addrlen, info->ai_family, false);
     }
-    if (fd < 0) {
+    if (fd < 0)
         return fd;
-    }
     error = socket_local(fd, name);
     close(fd);
     return error;
@@ -97,9 +94,8 @@ static int open_group(struct opening *opening, const struct addrinfo *info,
                                                    name->len, info->ai_family, reuseport)
                                  : fcntl(fd, F_DUPFD_CLOEXEC, 0);
         error = fd < 0 ? (reuseport ? fd : -errno) : add_udp(opening->listening, fd, i);
-        if (error) {
+        if (error)
             return error;
-        }
     }
     if (reuseport && n > 1 && socket_steer_by_cpu(fd, n) != 0) {
         log_say("cannot steer UDP packets by CPU: %s; the kernel spreads them by flow",
@@ -113,9 +109,8 @@ static void keep_address(struct listening *listening, const struct socket_name *
     static const struct in6_addr mapped = {{{[10] = 0xff, [11] = 0xff}}};
     struct in6_addr *address = &listening->addresses[listening->naddresses];
 
-    if (listening->naddresses == sizeof(listening->addresses) / sizeof(*address)) {
+    if (listening->naddresses == sizeof(listening->addresses) / sizeof(*address))
         return;
-    }
     *address = ((const struct sockaddr_in6 *)&name->address)->sin6_addr;
     if (name->address.ss_family == AF_INET) {
         *address = mapped;
@@ -130,18 +125,14 @@ static int open_datagram(struct opening *opening, const struct addrinfo *info)
     struct socket_name name;
     int error = claim_udp(listening, info, &name);
 
-    if (error == 0) {
+    if (error == 0)
         error = open_group(opening, info, &name);
-    }
-    if (error) {
+    if (error)
         return error;
-    }
-    if (listening->udp_port == 0) {
+    if (listening->udp_port == 0)
         listening->udp_port = socket_port(&name);
-    }
-    if (socket_port(&name) == listening->udp_port) {
+    if (socket_port(&name) == listening->udp_port)
         keep_address(listening, &name);
-    }
     return 0;
 }
 
@@ -172,11 +163,10 @@ static int open_host(struct opening *opening, const char *host, int32_t port, in
     }
     for (const struct addrinfo *info = infos; info && error == 0; info = info->ai_next) {
         error = type == SOCK_STREAM ? open_stream(opening, info) : open_datagram(opening, info);
-        if (error && is_absent(info, host, error)) {
+        if (error && is_absent(info, host, error))
             error = 0;
-        } else {
+        else
             nopen++;
-        }
     }
     freeaddrinfo(infos);
     return error == 0 && nopen == 0 ? -EADDRNOTAVAIL : error;
@@ -197,18 +187,16 @@ static bool open_all(struct opening *opening, int32_t port, int type)
     struct socket_word word;
     int got;
 
-    if (port == 0) {
+    if (port == 0)
         return true;
-    }
     opening->tls = opening->config->tls != NULL;
     if (!list) {
         int error = open_host(opening, NULL, port, type);
         char text[16];
 
         snprintf(text, sizeof(text), "%d", port);
-        if (error) {
+        if (error)
             fail(opening, type == SOCK_STREAM ? "TCP port" : "UDP port", text, error);
-        }
         return error == 0;
     }
     while ((got = socket_next_word(&list, &word)) == 1) {
@@ -265,26 +253,21 @@ static void write_ports(const struct listening *listening, const char *path)
     char *draft;
     FILE *file;
 
-    if (asprintf(&draft, "%s.lck", path) < 0) {
+    if (asprintf(&draft, "%s.lck", path) < 0)
         return;
-    }
     file = credentials_create(draft, 0666);
     if (!file) {
         log_say("Failed to open \"%s\": %s", draft, strerror(errno));
         free(draft);
         return;
     }
-    for (size_t i = 0; i < listening->nstreams; i++) {
+    for (size_t i = 0; i < listening->nstreams; i++)
         write_port(file, "TCP", listening->streams[i].fd);
-    }
-    for (size_t i = 0; i < listening->nudp; i++) {
-        if (listening->udp[i].worker == 0) {
+    for (size_t i = 0; i < listening->nudp; i++)
+        if (listening->udp[i].worker == 0)
             write_port(file, "UDP", listening->udp[i].fd);
-        }
-    }
-    if (fclose(file) != 0 || rename(draft, path) != 0) {
+    if (fclose(file) != 0 || rename(draft, path) != 0)
         log_say("Failed to write \"%s\": %s", path, strerror(errno));
-    }
     free(draft);
 }
 
@@ -312,12 +295,10 @@ bool listening_open(struct listening *listening, const struct net_config *config
 
 void listening_close(struct listening *listening)
 {
-    for (size_t i = 0; i < listening->nstreams; i++) {
+    for (size_t i = 0; i < listening->nstreams; i++)
         close(listening->streams[i].fd);
-    }
-    for (size_t i = 0; i < listening->nudp; i++) {
+    for (size_t i = 0; i < listening->nudp; i++)
         close(listening->udp[i].fd);
-    }
     free(listening->udp);
     *listening = (struct listening){0};
 }

@@ -39,14 +39,12 @@ struct net {
 static bool make_workers(struct net *net)
 {
     net->workers = calloc(net->config.nthreads, sizeof(struct worker *));
-    if (!net->workers) {
+    if (!net->workers)
         return false;
-    }
     for (unsigned int i = 0; i < net->config.nthreads; i++) {
         net->workers[i] = worker_new(&net->config, &net->endpoints, i);
-        if (!net->workers[i]) {
+        if (!net->workers[i])
             return false;
-        }
     }
     return true;
 }
@@ -59,9 +57,8 @@ static bool place_sockets(struct net *net)
     while (listening->nudp > 0) {
         struct udp_socket *socket = &listening->udp[--listening->nudp];
 
-        if (worker_add_udp(net->workers[socket->worker], socket->fd) != 0) {
+        if (worker_add_udp(net->workers[socket->worker], socket->fd) != 0)
             return false;
-        }
     }
     net->acceptor = acceptor_new(&net->config, net->base, &net->endpoints, net->workers,
                                  listening->streams, listening->nstreams);
@@ -99,9 +96,8 @@ size_t net_udp_addresses(const struct net *net, struct in6_addr *addresses, size
                          uint16_t *port)
 {
     *port = net->listening.udp_port;
-    if (n > net->listening.naddresses) {
+    if (n > net->listening.naddresses)
         n = net->listening.naddresses;
-    }
     memcpy(addresses, net->listening.addresses, n * sizeof(*addresses));
     return n;
 }
@@ -116,13 +112,11 @@ int net_start(struct net *net, struct commands *commands)
         struct command_local *local = command_local_new(commands);
         int error;
 
-        if (!local) {
+        if (!local)
             return -ENOMEM;
-        }
         error = worker_start(net->workers[i], local, pin);
-        if (error) {
+        if (error)
             return error;
-        }
     }
     return 0;
 }
@@ -143,9 +137,8 @@ static void on_second(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    for (unsigned int i = 0; net->config.ask_workers && i < net->config.nthreads; i++) {
+    for (unsigned int i = 0; net->config.ask_workers && i < net->config.nthreads; i++)
         serving &= worker_ask(net->workers[i]);
-    }
     net->duties.tick(net->duties.context, clock_now(&net->config.clock), serving);
 }
 
@@ -164,9 +157,8 @@ static void mask_signals(int how)
     sigset_t set;
 
     sigemptyset(&set);
-    for (size_t i = 0; i < NSIGNALS; i++) {
+    for (size_t i = 0; i < NSIGNALS; i++)
         sigaddset(&set, signals[i]);
-    }
     pthread_sigmask(how, &set, NULL);
 }
 
@@ -178,26 +170,21 @@ int net_run(struct net *net, const struct net_duties *duties)
     int result = 0;
 
     net->duties = *duties;
-    for (size_t i = 0; i < NSIGNALS; i++) {
+    for (size_t i = 0; i < NSIGNALS; i++)
         events[i] = evsignal_new(net->base, signals[i], on_signal, net);
-    }
     events[NSIGNALS] = event_new(net->base, -1, EV_PERSIST, on_second, net);
     events[NSIGNALS + 1] = event_new(net->base, net->stop_fd, EV_READ, on_stop, net);
-    for (size_t i = 0; i < nevents; i++) {
-        if (!events[i] || event_add(events[i], i == NSIGNALS ? &second : NULL) != 0) {
+    for (size_t i = 0; i < nevents; i++)
+        if (!events[i] || event_add(events[i], i == NSIGNALS ? &second : NULL) != 0)
             result = -ENOMEM;
-        }
-    }
     if (result == 0) {
         mask_signals(SIG_UNBLOCK);
         event_base_loop(net->base, EVLOOP_NO_EXIT_ON_EMPTY);
     }
     mask_signals(SIG_BLOCK);
-    for (size_t i = 0; i < nevents; i++) {
-        if (events[i]) {
+    for (size_t i = 0; i < nevents; i++)
+        if (events[i])
             event_free(events[i]);
-        }
-    }
     return result;
 }
 
@@ -205,28 +192,23 @@ void net_stop(struct net *net)
 {
     const uint64_t one = 1;
 
-    if (write(net->stop_fd, &one, sizeof(one)) < 0) {
+    if (write(net->stop_fd, &one, sizeof(one)) < 0)
         log_say("cannot stop the main thread");
-    }
 }
 
 void net_free(struct net *net)
 {
-    if (!net) {
+    if (!net)
         return;
-    }
     acceptor_free(net->acceptor);
-    for (unsigned int i = 0; net->workers && i < net->config.nthreads; i++) {
+    for (unsigned int i = 0; net->workers && i < net->config.nthreads; i++)
         worker_free(net->workers[i]);
-    }
     free(net->workers);
     listening_close(&net->listening);
-    if (net->base) {
+    if (net->base)
         event_base_free(net->base);
-    }
-    if (net->stop_fd >= 0) {
+    if (net->stop_fd >= 0)
         close(net->stop_fd);
-    }
     endpoints_fini(&net->endpoints);
     pthread_mutex_destroy(&net->lock);
     free(net);
@@ -243,9 +225,8 @@ static void collect_tls(struct net *net, struct command_tls_stats *out)
 {
     rel_time loaded;
 
-    if (!net->config.tls) {
+    if (!net->config.tls)
         return;
-    }
     for (unsigned int i = 0; i < net->config.nthreads; i++) {
         const struct tls_counts *counts = tls_local_counts(net->workers[i]->tls);
 

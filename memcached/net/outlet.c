@@ -46,9 +46,8 @@ struct stream *outlet_stream(struct outlet *outlet)
 void outlet_close(struct outlet *outlet)
 {
     if (outlet) {
-        if (outlet->event) {
+        if (outlet->event)
             event_free(outlet->event);
-        }
         stream_leave(outlet->stream);
         free(outlet);
     }

@@ -27,9 +27,8 @@ static bool split_word(const char *text, size_t len, struct socket_word *word)
     word->port = 0;
     if (len > 0 && text[0] == '[') {
         host_end = memchr(text, ']', len);
-        if (!host_end || (host_end + 1 != end && host_end[1] != ':')) {
+        if (!host_end || (host_end + 1 != end && host_end[1] != ':'))
             return false;
-        }
         text++;
         colon = host_end + 1 == end ? NULL : host_end + 1;
     } else if (colon && memchr(text, ':', (size_t)(colon - text))) {
@@ -40,15 +39,13 @@ static bool split_word(const char *text, size_t len, struct socket_word *word)
     if (colon) {
         long port = strtol(colon + 1, &digits_end, 10);
 
-        if (digits_end == colon + 1 || digits_end != end || port < 1 || port > UINT16_MAX) {
+        if (digits_end == colon + 1 || digits_end != end || port < 1 || port > UINT16_MAX)
             return false;
-        }
         word->port = (int32_t)port;
     }
     snprintf(word->host, sizeof(word->host), "%.*s", (int)(host_end - text), text);
-    if (strcmp(word->host, "*") == 0) {
+    if (strcmp(word->host, "*") == 0)
         word->host[0] = '\0';
-    }
     return true;
 }
 
@@ -64,9 +61,8 @@ int socket_next_word(const char **list, struct socket_word *word)
         *list += notls.len;
         len -= notls.len;
     }
-    if (len == 0) {
+    if (len == 0)
         return 0;
-    }
     if (len >= sizeof(word->host) || !split_word(*list, len, word)) {
         snprintf(word->host, sizeof(word->host), "%.*s", (int)len, *list);
         return -1;
@@ -89,9 +85,8 @@ uint16_t socket_port(const struct socket_name *name)
 
 bool socket_is_any(const struct socket_name *name)
 {
-    if (name->address.ss_family == AF_INET) {
+    if (name->address.ss_family == AF_INET)
         return ((const struct sockaddr_in *)&name->address)->sin_addr.s_addr == INADDR_ANY;
-    }
     return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)&name->address)->sin6_addr);
 }
 
@@ -151,12 +146,10 @@ bool socket_is_unfit_source(const struct sockaddr_storage *source, uint16_t own_
     const struct in6_addr *in6 = &((const struct sockaddr_in6 *)source)->sin6_addr;
     uint64_t half[2];
 
-    if (mc_port_is_unfit(in->sin_port, htons(own_port))) {
+    if (mc_port_is_unfit(in->sin_port, htons(own_port)))
         return true;
-    }
-    if (source->ss_family == AF_INET) {
+    if (source->ss_family == AF_INET)
         return mc_source4_is_unfit((uint8_t)(ntohl(in->sin_addr.s_addr) >> 24));
-    }
     memcpy(half, in6, sizeof(half));
     return mc_source6_is_unfit(in6->s6_addr[0], half[0], half[1]);
 }
@@ -181,21 +174,16 @@ static int open_bound(const struct sockaddr *address, socklen_t len, int family,
 {
     int fd = socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-    if (fd < 0) {
+    if (fd < 0)
         return -errno;
-    }
-    if (type == SOCK_STREAM) {
+    if (type == SOCK_STREAM)
         set_flag(fd, SOL_SOCKET, SO_REUSEADDR); /* for UDP it would share the port */
-    }
-    if (family == AF_INET6) {
+    if (family == AF_INET6)
         set_flag(fd, IPPROTO_IPV6, IPV6_V6ONLY);
-    }
-    if (reuseport) {
+    if (reuseport)
         set_flag(fd, SOL_SOCKET, SO_REUSEPORT);
-    }
-    if (bind(fd, address, len) != 0) {
+    if (bind(fd, address, len) != 0)
         return close_failed(fd);
-    }
     return fd;
 }
 
@@ -203,15 +191,13 @@ int socket_open_tcp(const struct sockaddr *address, socklen_t len, int family, i
 {
     int fd = open_bound(address, len, family, SOCK_STREAM, false);
 
-    if (fd < 0) {
+    if (fd < 0)
         return fd;
-    }
     /* Accepted sockets inherit these. */
     set_flag(fd, SOL_SOCKET, SO_KEEPALIVE);
     set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
-    if (listen(fd, backlog) != 0) {
+    if (listen(fd, backlog) != 0)
         return close_failed(fd);
-    }
     return fd;
 }
 
@@ -221,17 +207,15 @@ int socket_open_udp(const struct sockaddr *address, socklen_t len, int family, b
     int fd = open_bound(address, len, family, SOCK_DGRAM, reuseport);
     struct socket_name name;
 
-    if (fd < 0) {
+    if (fd < 0)
         return fd;
-    }
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &largest, sizeof(largest));
     /* Bound to any address, a reply leaves from the one that the request came to. */
     if (socket_local(fd, &name) == 0 && socket_is_any(&name)) {
-        if (family == AF_INET) {
+        if (family == AF_INET)
             set_flag(fd, IPPROTO_IP, IP_PKTINFO);
-        } else {
+        else
             set_flag(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO);
-        }
     }
     return fd;
 }
@@ -243,24 +227,20 @@ int socket_open_unix(const char *path, uint32_t access_mask, int backlog)
     mode_t old_mask;
     int fd, failed;
 
-    if (strlen(path) >= sizeof(address.sun_path)) {
+    if (strlen(path) >= sizeof(address.sun_path))
         return -ENAMETOOLONG;
-    }
     strcpy(address.sun_path, path);
     /* A socket left behind is replaced; nothing else is. */
-    if (lstat(path, &status) == 0 && S_ISSOCK(status.st_mode)) {
+    if (lstat(path, &status) == 0 && S_ISSOCK(status.st_mode))
         unlink(path);
-    }
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
+    if (fd < 0)
         return -errno;
-    }
     old_mask = umask(~access_mask & 0777);
     failed = bind(fd, (const struct sockaddr *)&address, sizeof(address));
     umask(old_mask);
-    if (failed || listen(fd, backlog) != 0) {
+    if (failed || listen(fd, backlog) != 0)
         return close_failed(fd);
-    }
     return fd;
 }
 
@@ -276,8 +256,7 @@ int socket_steer_by_cpu(int fd, unsigned int nsockets)
     memset(&program, 0, sizeof(program)); /* its padding is copied too */
     program.len = sizeof(code) / sizeof(code[0]);
     program.filter = code;
-    if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)) != 0) {
+    if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)) != 0)
         return -errno;
-    }
     return 0;
 }

@@ -23,11 +23,10 @@ static void describe_peer(char out[PEER_BYTES], int fd)
         snprintf(out, PEER_BYTES, "rip=unix rport=0 transport=local");
         return;
     }
-    if (name.address.ss_family == AF_INET) {
+    if (name.address.ss_family == AF_INET)
         inet_ntop(AF_INET, &((struct sockaddr_in *)&name.address)->sin_addr, host, sizeof(host));
-    } else {
+    else
         inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&name.address)->sin6_addr, host, sizeof(host));
-    }
     snprintf(out, PEER_BYTES, "rip=%s rport=%u transport=tcp", host, socket_port(&name));
 }
 

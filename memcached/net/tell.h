@@ -17,26 +17,23 @@ static inline bool tell_wanted(const struct worker *worker, uint32_t classes)
 static inline void tell_request(struct worker *worker, const struct command_client *client,
                                 struct slice request)
 {
-    if (tell_wanted(worker, COMMAND_WATCH_RAWCMDS)) {
+    if (tell_wanted(worker, COMMAND_WATCH_RAWCMDS))
         command_tell_raw(worker->local, client, request);
-    }
 }
 
 void tell_opened_now(struct worker *worker, int fd);
 static inline void tell_opened(struct worker *worker, int fd)
 {
-    if (tell_wanted(worker, COMMAND_WATCH_CONNEVENTS)) {
+    if (tell_wanted(worker, COMMAND_WATCH_CONNEVENTS))
         tell_opened_now(worker, fd);
-    }
 }
 
 /* Before the socket is closed. */
 void tell_closing_now(struct worker *worker, int fd, enum tell_reason reason);
 static inline void tell_closing(struct worker *worker, int fd, enum tell_reason reason)
 {
-    if (tell_wanted(worker, COMMAND_WATCH_CONNEVENTS)) {
+    if (tell_wanted(worker, COMMAND_WATCH_CONNEVENTS))
         tell_closing_now(worker, fd, reason);
-    }
 }
 
 #endif

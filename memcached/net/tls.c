@@ -64,13 +64,11 @@ static bool load_pair(SSL_CTX *context, const struct tls_config *config, char *e
         snprintf(error, nerror, "Error loading the certificate chain: -o ssl_chain_cert is needed");
         return false;
     }
-    if (SSL_CTX_use_certificate_chain_file(context, config->chain_cert) != 1) {
+    if (SSL_CTX_use_certificate_chain_file(context, config->chain_cert) != 1)
         return explain(error, nerror, "Error loading the certificate chain", config->chain_cert);
-    }
     if (SSL_CTX_use_PrivateKey_file(context, key, (int)config->key_format) != 1 ||
-        SSL_CTX_check_private_key(context) != 1) {
+        SSL_CTX_check_private_key(context) != 1)
         return explain(error, nerror, "Error loading the key", key);
-    }
     return true;
 }
 
@@ -79,16 +77,13 @@ static bool load_authorities(SSL_CTX *context, const char *path, char *error, si
 {
     STACK_OF(X509_NAME) * names;
 
-    if (!path) {
+    if (!path)
         return true;
-    }
-    if (SSL_CTX_load_verify_locations(context, path, NULL) != 1) {
+    if (SSL_CTX_load_verify_locations(context, path, NULL) != 1)
         return explain(error, nerror, "Error loading the CA certificate", path);
-    }
     names = SSL_load_client_CA_file(path);
-    if (!names) {
+    if (!names)
         return explain(error, nerror, "Error loading the client CA names", path);
-    }
     SSL_CTX_set_client_CA_list(context, names);
     return true;
 }
@@ -165,13 +160,11 @@ static bool keep_path(char **path, const char *directory)
 {
     char *kept = NULL;
 
-    if (!*path) {
+    if (!*path)
         return true;
-    }
     if (asprintf(&kept, "%s%s%s", **path == '/' ? "" : directory, **path == '/' ? "" : "/", *path) <
-        0) {
+        0)
         kept = NULL;
-    }
     *path = kept;
     return kept != NULL;
 }
@@ -220,9 +213,8 @@ struct tls *tls_new(const struct tls_config *config, const struct clock *clock, 
 
 void tls_free(struct tls *tls)
 {
-    if (!tls) {
+    if (!tls)
         return;
-    }
     free(tls->config.chain_cert);
     free(tls->config.key);
     free(tls->config.ca_cert);
@@ -295,9 +287,8 @@ struct tls_session *tls_open(struct tls_local *local, int fd)
 {
     struct tls_session *session = calloc(1, sizeof(*session));
 
-    if (!session) {
+    if (!session)
         return NULL;
-    }
     session->local = local;
     session->fd = fd;
     session->drained = true;
@@ -316,9 +307,8 @@ struct tls_session *tls_open(struct tls_local *local, int fd)
 
 void tls_close(struct tls_session *session)
 {
-    if (!session) {
+    if (!session)
         return;
-    }
     if (session->established && !session->failed) {
         ERR_clear_error();
         SSL_shutdown(session->ssl);
@@ -356,9 +346,8 @@ static ssize_t interpret(struct tls_session *session, int result)
         return -1;
     case SSL_ERROR_ZERO_RETURN:
         session->over = true;
-        if (!session->established) {
+        if (!session->established)
             count_failure(session, why);
-        }
         return 0;
     case SSL_ERROR_SYSCALL:
         why = saved ? strerror(saved) : why;
@@ -382,9 +371,8 @@ static void note_handshake(struct tls_session *session)
     if (!session->established && SSL_is_init_finished(session->ssl)) {
         session->established = true;
         count(&counts->handshakes);
-        if (SSL_session_reused(session->ssl)) {
+        if (SSL_session_reused(session->ssl))
             count(&counts->resumed);
-        }
     }
 }
 
@@ -422,9 +410,8 @@ ssize_t tls_receive(struct tls_session *session, const struct iovec *iov, size_t
             total += (size_t)n;
             /* Rather than reading a socket that has nothing. */
             session->drained = !SSL_has_pending(session->ssl);
-            if (session->drained) {
+            if (session->drained)
                 return (ssize_t)total;
-            }
         }
     }
     return (ssize_t)total;
@@ -472,9 +459,8 @@ ssize_t tls_send(struct tls_session *session, const struct iovec *iov, size_t ni
     ERR_clear_error();
     errno = 0;
     n = SSL_write(session->ssl, record.ptr, (int)record.len);
-    if (n > 0) {
+    if (n > 0)
         return n;
-    }
     outcome = interpret(session, n);
     /* What would have to be read first, a handshake, was ended before anything is sent. */
     if (outcome == 0 || SSL_want(session->ssl) == SSL_READING) {

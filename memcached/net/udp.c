@@ -114,13 +114,12 @@ static unsigned int try_batch(struct udp *udp, unsigned int n)
     while (n < udp->nout) {
         int sent = sendmmsg(udp->endpoint.fd, udp->out + n, udp->nout - n, MSG_NOSIGNAL);
 
-        if (sent > 0) {
+        if (sent > 0)
             n += (unsigned int)sent;
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        else if (errno == EAGAIN || errno == EWOULDBLOCK)
             break;
-        } else if (errno != EINTR) {
+        else if (errno != EINTR)
             n++; /* this one cannot be sent: its peer is unreachable, or not an address */
-        }
     }
     return udp->nout - n;
 }
@@ -172,11 +171,10 @@ static void copy_reply(char *to, const struct reply *reply, size_t skip, size_t 
 /* Of either protocol: a reply in binary begins with a byte that text never has. */
 static void log_bytes(const struct udp *udp, char direction, struct slice bytes)
 {
-    if (bytes.len > 0 && (unsigned char)bytes.ptr[0] >= 0x80) {
+    if (bytes.len > 0 && (unsigned char)bytes.ptr[0] >= 0x80)
         log_binary(direction, udp->endpoint.fd, bytes);
-    } else {
+    else
         log_traffic(direction, udp->endpoint.fd, bytes);
-    }
 }
 
 /* The worker's reply becomes one message, which is to be sent. */
@@ -187,10 +185,8 @@ static void begin_reply(struct udp *udp, struct task *task)
 
     task->next = 0;
     task->ndatagrams = reply->failed ? 0 : udp_ndatagrams(reply->nbytes);
-    if (task->ndatagrams > 0 && log_get_level() >= 2 &&
-        reply_iov(reply, 0, SIZE_MAX, &iov, 1) > 0) {
+    if (task->ndatagrams > 0 && log_get_level() >= 2 && reply_iov(reply, 0, SIZE_MAX, &iov, 1) > 0)
         log_bytes(udp, '>', (struct slice){iov.iov_base, iov.iov_len});
-    }
 }
 
 /* Puts the next datagram of the reply into the batch; returns its bytes. */
@@ -215,9 +211,8 @@ static size_t add_datagram(struct udp *udp, struct task *task, const struct repl
 static void send_reply(struct udp *udp, struct task *task, struct turn *turn, size_t limit)
 {
     while (task->next < task->ndatagrams && turn->nbytes < limit) {
-        if (udp->nout == BATCH) {
+        if (udp->nout == BATCH)
             send_batch(udp, turn);
-        }
         turn->nbytes += add_datagram(udp, task, &udp->worker->reply);
     }
 }
@@ -240,9 +235,8 @@ static bool take_value(struct udp *udp, struct command_pending *pending, struct 
         char *ptr;
         size_t n = command_value_room(local, pending, &ptr);
 
-        if (ptr) {
+        if (ptr)
             memcpy(ptr, rest->ptr, n);
-        }
         command_value_filled(pending, n);
         rest->ptr += n;
         rest->len -= n;
@@ -259,20 +253,17 @@ static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *r
     enum command_next next;
     ssize_t consumed = rest->len > 0 ? proto_parse(protocol, *rest, &request) : 0;
 
-    if (consumed <= 0) {
+    if (consumed <= 0)
         return false;
-    }
-    if (log_get_level() >= 2) {
+    if (log_get_level() >= 2)
         log_bytes(udp, '<', (struct slice){rest->ptr, (size_t)consumed});
-    }
     tell_request(worker, &udp->client, (struct slice){rest->ptr, (size_t)consumed});
     rest->ptr += consumed;
     rest->len -= (size_t)consumed;
     next = command_run(worker->local, &request, &udp->client, now, &worker->reply, &pending);
     if (next == COMMAND_VALUE) {
-        if (!take_value(udp, &pending, rest)) {
+        if (!take_value(udp, &pending, rest))
             return false;
-        }
         next = command_finish(worker->local, &udp->client, &pending, now, &worker->reply);
     }
     return next == COMMAND_DONE;
@@ -297,18 +288,16 @@ static bool begin_task(struct udp *udp, unsigned int r)
     struct udp_frame frame;
 
     count_add(&udp->worker->counts.bytes_read, rest.len);
-    if (!proto_parse_frame(rest, &frame)) {
+    if (!proto_parse_frame(rest, &frame))
         return false;
-    }
     if (socket_is_unfit_source(&udp->peers[r], udp->port)) {
         tell_unfit(udp, &udp->peers[r]);
         return false;
     }
     rest.ptr += MC_UDP_HEADER;
     rest.len -= MC_UDP_HEADER;
-    if (proto_is_reply(rest)) {
+    if (proto_is_reply(rest))
         return false;
-    }
     udp->task = (struct task){
         .source = {&udp->peers[r], udp->in[r].msg_hdr.msg_namelen,
                    udp->any ? &udp->in_control[r] : NULL,
@@ -324,9 +313,8 @@ static bool begin_task(struct udp *udp, unsigned int r)
 static void step(struct udp *udp, struct task *task, struct turn *turn)
 {
     turn->nrequests--;
-    if (!execute_one(udp, task->protocol, &task->rest, turn->now)) {
+    if (!execute_one(udp, task->protocol, &task->rest, turn->now))
         task->rest.len = 0;
-    }
     begin_reply(udp, task);
 }
 
@@ -340,14 +328,12 @@ static bool execute(struct udp *udp, struct task *task, struct turn *turn)
     size_t limit = turn->nbytes + SHARE;
 
     while (task->rest.len > 0) {
-        if (nrequests-- == 0 || turn->nrequests == 0 || turn->nbytes >= limit) {
+        if (nrequests-- == 0 || turn->nrequests == 0 || turn->nbytes >= limit)
             return false;
-        }
         step(udp, task, turn);
         send_reply(udp, task, turn, limit);
-        if (task->next < task->ndatagrams) {
+        if (task->next < task->ndatagrams)
             return false;
-        }
         command_release(udp->worker->local, &udp->worker->reply);
     }
     return true;
@@ -376,9 +362,8 @@ static struct aside *take_first(struct udp *udp)
     struct aside *aside = udp->first;
 
     udp->first = aside->after;
-    if (!udp->first) {
+    if (!udp->first)
         udp->last = &udp->first;
-    }
     udp->naside--;
     return aside;
 }
@@ -425,9 +410,8 @@ static bool send_patiently(struct udp *udp, struct aside *aside, struct turn *tu
     while (task->next < task->ndatagrams && turn->nbytes < SHARE && !udp->blocked) {
         unsigned int nleft;
 
-        while (udp->nout < BATCH && task->next < task->ndatagrams) {
+        while (udp->nout < BATCH && task->next < task->ndatagrams)
             turn->nbytes += add_datagram(udp, task, &aside->reply);
-        }
         nleft = try_batch(udp, 0);
         udp->nout = 0;
         task->next -= nleft;
@@ -452,9 +436,8 @@ static void serve_aside(struct udp *udp)
             free_aside(udp, aside);
             return;
         }
-        if (turn.nrequests == 0) {
+        if (turn.nrequests == 0)
             break;
-        }
         step(udp, &aside->task, &turn);
         swap_replies(&aside->reply, &worker->reply);
     }
@@ -483,11 +466,10 @@ static void turn_control(struct msghdr *message)
         struct in6_pktinfo info;
 
         memcpy(&info, CMSG_DATA(control), sizeof(info));
-        if (IN6_IS_ADDR_MULTICAST(&info.ipi6_addr)) {
+        if (IN6_IS_ADDR_MULTICAST(&info.ipi6_addr))
             info.ipi6_addr = in6addr_any;
-        } else if (!IN6_IS_ADDR_LINKLOCAL(&info.ipi6_addr)) {
+        else if (!IN6_IS_ADDR_LINKLOCAL(&info.ipi6_addr))
             info.ipi6_ifindex = 0;
-        }
         memcpy(CMSG_DATA(control), &info, sizeof(info));
     }
 }
@@ -511,9 +493,8 @@ static bool receive(struct udp *udp, struct turn *turn)
     endpoint_used(&udp->endpoint, turn->now);
     udp->at = 0;
     udp->n = n > 0 ? (unsigned int)n : 0;
-    for (unsigned int i = 0; udp->any && i < udp->n; i++) {
+    for (unsigned int i = 0; udp->any && i < udp->n; i++)
         turn_control(&udp->in[i].msg_hdr);
-    }
     return n > 0;
 }
 
@@ -523,22 +504,18 @@ static bool serve_batch(struct udp *udp, struct turn *turn)
     for (; udp->at < udp->n; udp->at++, udp->begun = false) {
         struct task *task = &udp->task;
 
-        if (turn->nbytes >= EVENT || turn->nrequests == 0) {
+        if (turn->nbytes >= EVENT || turn->nrequests == 0)
             return false;
-        }
-        if (!udp->begun && !begin_task(udp, udp->at)) {
+        if (!udp->begun && !begin_task(udp, udp->at))
             continue;
-        }
         udp->begun = true;
-        if (execute(udp, task, turn)) {
+        if (execute(udp, task, turn))
             continue;
-        }
         count_add(&udp->worker->counts.conn_yields, 1);
         task->nturns++;
         if (task->next == task->ndatagrams &&
-            (task->nturns < PATIENT_TURNS || udp->naside == ASIDE_MAX)) {
+            (task->nturns < PATIENT_TURNS || udp->naside == ASIDE_MAX))
             return false;
-        }
         set_aside(udp, task);
     }
     return true;
@@ -561,24 +538,19 @@ static void serve(struct udp *udp)
     };
 
     for (int round = 0; round < ROUNDS; round++) {
-        if (udp->at == udp->n && !receive(udp, &turn)) {
+        if (udp->at == udp->n && !receive(udp, &turn))
             break;
-        }
-        if (!serve_batch(udp, &turn)) {
+        if (!serve_batch(udp, &turn))
             break;
-        }
         send_batch(udp, &turn);
-        if (udp->n < BATCH) {
+        if (udp->n < BATCH)
             break;
-        }
     }
     send_batch(udp, &turn);
-    if (udp->first && !udp->blocked) {
+    if (udp->first && !udp->blocked)
         serve_aside(udp);
-    }
-    if (udp->at < udp->n || (udp->first && !udp->blocked)) {
+    if (udp->at < udp->n || (udp->first && !udp->blocked))
         go_on_later(udp);
-    }
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -627,12 +599,10 @@ static bool make_events(struct udp *udp)
 
 static void free_events(struct udp *udp)
 {
-    if (udp->event) {
+    if (udp->event)
         event_free(udp->event);
-    }
-    if (udp->writable) {
+    if (udp->writable)
         event_free(udp->writable);
-    }
 }
 
 struct udp *udp_open(struct worker *worker, int fd)
@@ -662,9 +632,8 @@ struct udp *udp_open(struct worker *worker, int fd)
     point_messages(udp);
     udp->next = worker->udp;
     udp->link = &worker->udp;
-    if (udp->next) {
+    if (udp->next)
         udp->next->link = &udp->next;
-    }
     worker->udp = udp;
     endpoints_count(worker->endpoints);
     endpoints_list(worker->endpoints, &udp->endpoint);
@@ -673,22 +642,19 @@ struct udp *udp_open(struct worker *worker, int fd)
 
 void udp_begin(struct worker *worker)
 {
-    for (struct udp *udp = worker->udp; udp; udp = udp->next) {
+    for (struct udp *udp = worker->udp; udp; udp = udp->next)
         command_client_open(worker->local, COMMAND_DATAGRAM, udp->endpoint.fd, &udp->client);
-    }
 }
 
 void udp_close(struct udp *udp)
 {
     command_client_close(&udp->client);
-    while (udp->first) {
+    while (udp->first)
         free_aside(udp, take_first(udp));
-    }
     free_events(udp);
     *udp->link = udp->next;
-    if (udp->next) {
+    if (udp->next)
         udp->next->link = udp->link;
-    }
     endpoints_close(udp->worker->endpoints, &udp->endpoint);
     free(udp->requests);
     free(udp);

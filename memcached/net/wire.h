@@ -34,12 +34,10 @@ static inline ssize_t wire_receive(int fd, struct tls_session *tls, const struct
 /* As writev, but without SIGPIPE; after EAGAIN as tls_send. */
 static inline ssize_t wire_send(int fd, struct tls_session *tls, struct iovec *iov, size_t niov)
 {
-    if (wire_is_tls(tls)) {
+    if (wire_is_tls(tls))
         return tls_send(tls, iov, niov);
-    }
-    if (niov == 1) {
+    if (niov == 1)
         return send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL);
-    }
     return sendmsg(fd, &(struct msghdr){.msg_iov = iov, .msg_iovlen = niov}, MSG_NOSIGNAL);
 }
 

@@ -35,9 +35,8 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     bool stop;
 
     (void)what;
-    if (read(fd, &count, sizeof(count)) < 0) {
+    if (read(fd, &count, sizeof(count)) < 0)
         return;
-    }
     pthread_mutex_lock(&worker->lock);
     n = worker->nqueue;
     queue = worker->queue;
@@ -48,23 +47,20 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     worker->queue = NULL;
     worker->nqueue = worker->queue_size = 0;
     pthread_mutex_unlock(&worker->lock);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         conn_open(worker, queue[i]);
-    }
     free(queue);
     conn_ready(ready);
-    if (stop) {
+    if (stop)
         event_base_loopbreak(worker->base);
-    }
 }
 
 void worker_wake(struct worker *worker)
 {
     const uint64_t one = 1;
 
-    if (write(worker->wake_fd, &one, sizeof(one)) < 0) {
+    if (write(worker->wake_fd, &one, sizeof(one)) < 0)
         log_say("cannot wake worker %u", worker->index);
-    }
 }
 
 bool worker_ask(struct worker *worker)
@@ -75,9 +71,8 @@ bool worker_ask(struct worker *worker)
     heard = worker->nheard == worker->nasked;
     worker->nasked += heard;
     pthread_mutex_unlock(&worker->lock);
-    if (heard) {
+    if (heard)
         worker_wake(worker);
-    }
     return heard;
 }
 
@@ -86,13 +81,11 @@ static bool make_events(struct worker *worker)
     const struct timeval second = {1, 0};
 
     worker->base = event_base_new();
-    if (!worker->base) {
+    if (!worker->base)
         return false;
-    }
     worker->wake = event_new(worker->base, worker->wake_fd, EV_READ | EV_PERSIST, on_wake, worker);
-    if (!worker->wake || event_add(worker->wake, NULL) != 0) {
+    if (!worker->wake || event_add(worker->wake, NULL) != 0)
         return false;
-    }
     if (worker->config->idle_timeout > 0) {
         worker->idle = event_new(worker->base, -1, EV_PERSIST, on_idle_timer, worker);
         return worker->idle && event_add(worker->idle, &second) == 0;
@@ -107,9 +100,8 @@ struct worker *worker_new(const struct net_config *config, struct endpoints *end
     struct worker *worker;
 
     errno = posix_memalign(&memory, CACHE_LINE, sizeof(*worker));
-    if (errno != 0) {
+    if (errno != 0)
         return NULL;
-    }
     worker = memory;
     *worker = (struct worker){.config = config, .endpoints = endpoints, .index = index};
     pthread_mutex_init(&worker->lock, NULL);
@@ -151,17 +143,13 @@ static void pin_to_cpus(const struct worker *worker, pthread_attr_t *attributes)
     cpu_set_t allowed, mine;
 
     CPU_ZERO(&mine);
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
         return;
-    }
-    for (unsigned int cpu = worker->index; cpu < CPU_SETSIZE; cpu += worker->config->nthreads) {
-        if (CPU_ISSET(cpu, &allowed)) {
+    for (unsigned int cpu = worker->index; cpu < CPU_SETSIZE; cpu += worker->config->nthreads)
+        if (CPU_ISSET(cpu, &allowed))
             CPU_SET(cpu, &mine);
-        }
-    }
-    if (CPU_COUNT(&mine) > 0) {
+    if (CPU_COUNT(&mine) > 0)
         pthread_attr_setaffinity_np(attributes, sizeof(mine), &mine);
-    }
 }
 
 int worker_start(struct worker *worker, struct command_local *local, bool pin)
@@ -173,9 +161,8 @@ int worker_start(struct worker *worker, struct command_local *local, bool pin)
     worker->watched = command_watched(local);
     udp_begin(worker);
     pthread_attr_init(&attributes);
-    if (pin) {
+    if (pin)
         pin_to_cpus(worker, &attributes);
-    }
     error = pthread_create(&worker->thread, &attributes, run, worker);
     pthread_attr_destroy(&attributes);
     worker->running = error == 0;
@@ -198,13 +185,11 @@ bool worker_give(struct worker *worker, struct stream_socket socket)
             room = true;
         }
     }
-    if (room) {
+    if (room)
         worker->queue[worker->nqueue++] = socket;
-    }
     pthread_mutex_unlock(&worker->lock);
-    if (room) {
+    if (room)
         worker_wake(worker);
-    }
     return room;
 }
 
@@ -219,38 +204,28 @@ static void stop(struct worker *worker)
 
 void worker_free(struct worker *worker)
 {
-    if (!worker) {
+    if (!worker)
         return;
-    }
-    if (worker->running) {
+    if (worker->running)
         stop(worker);
-    }
-    while (worker->conns) {
+    while (worker->conns)
         conn_close(worker->conns);
-    }
-    while (worker->udp) {
+    while (worker->udp)
         udp_close(worker->udp);
-    }
-    for (size_t i = 0; i < worker->nqueue; i++) {
+    for (size_t i = 0; i < worker->nqueue; i++)
         close(worker->queue[i].fd);
-    }
     free(worker->queue);
-    if (worker->idle) {
+    if (worker->idle)
         event_free(worker->idle);
-    }
-    if (worker->wake) {
+    if (worker->wake)
         event_free(worker->wake);
-    }
-    if (worker->base) {
+    if (worker->base)
         event_base_free(worker->base);
-    }
-    if (worker->wake_fd >= 0) {
+    if (worker->wake_fd >= 0)
         close(worker->wake_fd);
-    }
     tls_local_free(worker->tls);
-    if (worker->local) {
+    if (worker->local)
         command_local_free(worker->local);
-    }
     reply_fini(&worker->reply);
     free(worker->input.ptr);
     pthread_cond_destroy(&worker->read);

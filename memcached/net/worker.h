@@ -78,9 +78,8 @@ static inline void worker_turn(struct worker *worker)
 {
     enum { TURNS = 32 };
 
-    if (++worker->turns % TURNS == 0) {
+    if (++worker->turns % TURNS == 0)
         sched_yield();
-    }
 }
 
 /*
@@ -93,9 +92,8 @@ static inline void worker_again(struct worker *worker, struct event *event, shor
     enum { AGAINS = 16 };
 
     event_active(event, what, 0);
-    if (++worker->agains % AGAINS == 0) {
+    if (++worker->agains % AGAINS == 0)
         event_base_loopcontinue(worker->base);
-    }
 }
 
 /* NULL with errno. */

@@ -36,13 +36,11 @@ void options_environment(struct options *options)
         unsigned long long value;
         char *end;
 
-        if (!text || !row->field) {
+        if (!text || !row->field)
             continue;
-        }
         errno = 0;
         value = strtoull(text, &end, 10);
-        if (errno == 0 && end != text && !*end && *text != '-') {
+        if (errno == 0 && end != text && !*end && *text != '-')
             *(uint64_t *)((char *)options + row->field) = value;
-        }
     }
 }

@@ -23,18 +23,14 @@ static uint64_t read_size(const char *text)
     unsigned long long size = strtoull(text, &end, 10);
     const char *unit;
 
-    if (!isdigit((unsigned char)*text) || (*end && end[1])) {
+    if (!isdigit((unsigned char)*text) || (*end && end[1]))
         return 0;
-    }
     unit = *end ? strchr(units, tolower((unsigned char)*end)) : NULL;
-    if (*end && !unit) {
+    if (*end && !unit)
         return 0;
-    }
-    for (const char *u = units; unit && u <= unit; u++) {
-        if (__builtin_mul_overflow(size, 1024ull, &size)) {
+    for (const char *u = units; unit && u <= unit; u++)
+        if (__builtin_mul_overflow(size, 1024ull, &size))
             return 0;
-        }
-    }
     return size;
 }
 
@@ -67,13 +63,11 @@ static int parse_path(const struct option_input *input, char *word, struct flash
                       "ext_path=/f/e:64m (M|G|T|P supported)");
     }
     *size++ = '\0';
-    if (bucket) {
+    if (bucket)
         *bucket++ = '\0';
-    }
     *path = (struct flash_path){.name = word};
-    if (bucket && !find_bucket(bucket, &path->bucket)) {
+    if (bucket && !find_bucket(bucket, &path->bucket))
         return refuse(input->err, "Unknown extstore bucket: ", bucket);
-    }
     npages = read_size(size) / input->options->ext_page_size;
     if (npages == 0 || npages > UINT32_MAX / OPTIONS_MAX_PATHS) {
         return refuse(input->err,
@@ -88,13 +82,11 @@ static char *absolute(const char *name)
 {
     char *folder, *path;
 
-    if (*name == '/' || *name == ':') {
+    if (*name == '/' || *name == ':')
         return strdup(name);
-    }
     folder = getcwd(NULL, 0);
-    if (!folder || asprintf(&path, "%s/%s", folder, name) < 0) {
+    if (!folder || asprintf(&path, "%s/%s", folder, name) < 0)
         path = NULL;
-    }
     free(folder);
     return path;
 }
@@ -105,22 +97,18 @@ int set_ext_path(struct option_input *input)
     char *word;
     int status;
 
-    if (!*input->value) {
+    if (!*input->value)
         return refuse(input->err, "missing argument to ext_path, ie: ", "ext_path=/d/file:5G");
-    }
-    if (options->npaths == OPTIONS_MAX_PATHS) {
+    if (options->npaths == OPTIONS_MAX_PATHS)
         return refuse(input->err, "too many files: ", input->value);
-    }
     word = absolute(input->value);
-    if (!word) {
+    if (!word)
         return refuse(input->err, "out of memory", "");
-    }
     status = parse_path(input, word, &options->paths[options->npaths]);
-    if (status == OPTIONS_RUN) {
+    if (status == OPTIONS_RUN)
         options->npaths++;
-    } else {
+    else
         free(word);
-    }
     return status;
 }
 
@@ -140,9 +128,8 @@ void options_flash_init(struct options *options)
 
 void options_flash_fini(struct options *options)
 {
-    for (unsigned int i = 0; i < options->npaths; i++) {
+    for (unsigned int i = 0; i < options->npaths; i++)
         free((char *)(uintptr_t)options->paths[i].name);
-    }
 }
 
 /* What is not said is a quarter of all pages. */
@@ -150,22 +137,18 @@ static void count_pages(struct options *o)
 {
     uint32_t npages = 0;
 
-    for (unsigned int i = 0; i < o->npaths; i++) {
+    for (unsigned int i = 0; i < o->npaths; i++)
         npages += o->paths[i].npages;
-    }
-    if (o->ext.compact_under == 0 && o->ext.drop_under == 0) {
+    if (o->ext.compact_under == 0 && o->ext.drop_under == 0)
         o->ext.drop_under = npages / 4;
-    }
-    if (o->ext.compact_under == 0) {
+    if (o->ext.compact_under == 0)
         o->ext.compact_under = npages / 4;
-    }
 }
 
 int options_flash_check(struct options *o, FILE *err)
 {
-    if (o->npaths == 0) {
+    if (o->npaths == 0)
         return OPTIONS_RUN;
-    }
     if (o->udp_port != 0) {
         fprintf(err, "Cannot use UDP with extstore enabled (-U 0 to disable)\n");
         return EXIT_USAGE_ERROR;

@@ -25,9 +25,8 @@ static bool is_plain(const char *word, size_t len)
 /* A word as mdoc; at the start of a line it must not look like a macro. */
 static void put_word(const char *word, size_t len, bool first, bool begins)
 {
-    if (first && (*word == '.' || *word == '\'')) {
+    if (first && (*word == '.' || *word == '\''))
         printf("\\&");
-    }
     for (size_t i = 0; i < len; i++) {
         if (word[i] == '\\') {
             printf("\\e");
@@ -51,9 +50,8 @@ static void put_text(const char *text)
             putchar('\n');
             column = 0;
         }
-        if (column) {
+        if (column)
             putchar(' ');
-        }
         put_word(text, len, column == 0, ends);
         ends = strchr(".?!", text[len - 1]) != NULL;
         column = ends ? COLUMNS : column + 1 + len;
@@ -73,11 +71,9 @@ static void put_argument(const char *argument)
         len -= 2;
     }
     printf("Ar ");
-    for (size_t i = 0; i < len; i++) {
-        if (!strchr("<>", argument[i])) {
+    for (size_t i = 0; i < len; i++)
+        if (!strchr("<>", argument[i]))
             putchar(argument[i]);
-        }
-    }
 }
 
 static void put_letter_item(const struct option_row *row)
@@ -106,19 +102,17 @@ static void put_word_item(const struct option_row *row)
         printf(optional ? " Ns Op = Ns " : " Ns = Ns ");
         put_argument(row->argument);
     }
-    if (row->kind == OPTION_SWITCH) {
+    if (row->kind == OPTION_SWITCH)
         printf(" , Cm no_%s", row->name);
-    }
     putchar('\n');
 }
 
 static void put_default(const struct option_row *row)
 {
-    if (row->kind == OPTION_SWITCH && !row->letter) {
+    if (row->kind == OPTION_SWITCH && !row->letter)
         printf("The default is %s.\n", row->fallback ? "on" : "off");
-    } else if (row->fallback && row->argument) {
+    else if (row->fallback && row->argument)
         printf("The default is %s.\n", row->fallback);
-    }
 }
 
 static void put_row(const struct option_row *row)
@@ -126,11 +120,10 @@ static void put_row(const struct option_row *row)
     const char *text = row->help ? row->help : row->manual;
     size_t len = text ? strlen(text) : 0;
 
-    if (row->letter) {
+    if (row->letter)
         put_letter_item(row);
-    } else {
+    else
         put_word_item(row);
-    }
     if (row->lacks) {
         printf("Not in this build, which has no %s.\n", row->lacks);
         return;
@@ -142,9 +135,8 @@ static void put_row(const struct option_row *row)
         snprintf(sentence, sizeof(sentence), "%s%s", text, text[len - 1] == '.' ? "" : ".");
         put_text(sentence);
     }
-    if (row->help && row->manual) {
+    if (row->help && row->manual)
         put_text(row->manual);
-    }
     put_default(row);
 }
 
@@ -154,9 +146,8 @@ static void put_rows(bool letters)
     for (size_t i = 0; i < option_count; i++) {
         const struct option_row *row = &option_table[i];
 
-        if (row->kind != OPTION_NONE && !row->letter != letters) {
+        if (row->kind != OPTION_NONE && !row->letter != letters)
             put_row(row);
-        }
     }
     printf(".El\n");
 }
@@ -180,17 +171,15 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: manual TEMPLATE\n");
         return 64;
     }
-    while (fgets(line, sizeof(line), template)) {
-        if (strcmp(line, "@OPTIONS@\n") == 0) {
+    while (fgets(line, sizeof(line), template))
+        if (strcmp(line, "@OPTIONS@\n") == 0)
             put_rows(true);
-        } else if (strcmp(line, "@SUBOPTIONS@\n") == 0) {
+        else if (strcmp(line, "@SUBOPTIONS@\n") == 0)
             put_rows(false);
-        } else if (strcmp(line, "@ENVIRONMENT@\n") == 0) {
+        else if (strcmp(line, "@ENVIRONMENT@\n") == 0)
             put_environment();
-        } else {
+        else
             fputs(line, stdout);
-        }
-    }
     fclose(template);
     return fflush(stdout) == 0 ? 0 : 1;
 }

@@ -26,9 +26,8 @@ static int out_of_range(const struct option_input *input)
     bool usage = !row->wrong || row->kind == OPTION_I32;
 
     fprintf(input->err, row->wrong ? row->wrong : "Invalid value \"%s\"", input->value);
-    if (!row->wrong) {
+    if (!row->wrong)
         fprintf(input->err, " for %s%s", row->letter ? "--" : "", row->name);
-    }
     fputc('\n', input->err);
     return usage ? EXIT_USAGE_ERROR : 1;
 }
@@ -48,14 +47,12 @@ static int store_integer(const struct option_input *input)
         return 1;
     }
     if (end == input->value || (row->strict && *end) || (double)value < row->minimum ||
-        (double)value > row->maximum) {
+        (double)value > row->maximum)
         return out_of_range(input);
-    }
-    if (row->kind == OPTION_I32) {
+    if (row->kind == OPTION_I32)
         *(int32_t *)field = (int32_t)value;
-    } else {
+    else
         *(uint32_t *)field = (uint32_t)value * scale;
-    }
     return OPTIONS_RUN;
 }
 
@@ -65,9 +62,8 @@ static int store_real(const struct option_input *input)
     double value = strtod(input->value, &end);
 
     if ((input->row->strict && end == input->value) ||
-        !(value > input->row->minimum && value <= input->row->maximum)) {
+        !(value > input->row->minimum && value <= input->row->maximum))
         return out_of_range(input);
-    }
     *(double *)field_of(input->options, input->row->field) = value;
     return OPTIONS_RUN;
 }
@@ -78,11 +74,10 @@ static char *keep_word(const struct option_input *input)
     struct options *options = input->options;
     char *kept = options->nwords < OPTIONS_MAX_WORDS ? strdup(input->value) : NULL;
 
-    if (kept) {
+    if (kept)
         options->words[options->nwords++] = kept;
-    } else {
+    else
         fprintf(input->err, "no room for another %s\n", input->row->name);
-    }
     return kept;
 }
 
@@ -138,9 +133,8 @@ void options_init(struct options *options)
         char value[32];
         struct option_input input = {options, row, value, stderr, stderr};
 
-        if (!row->fallback || row->lacks) {
+        if (!row->fallback || row->lacks)
             continue;
-        }
         if (row->kind == OPTION_OFF) {
             *(bool *)field_of(options, row->field) = true;
             continue;
@@ -155,9 +149,8 @@ void options_init(struct options *options)
 
 void options_fini(struct options *options)
 {
-    for (unsigned int i = 0; i < options->nwords; i++) {
+    for (unsigned int i = 0; i < options->nwords; i++)
         free(options->words[i]);
-    }
     free(options->listen);
     options_flash_fini(options);
     *options = (struct options){0};
@@ -197,18 +190,15 @@ static const struct option_row *find_suboption(const char *name, size_t len, boo
     for (size_t i = 0; i < option_count; i++) {
         const struct option_row *row = &option_table[i];
 
-        if (row->letter || !row->name || row->kind == OPTION_NONE) {
+        if (row->letter || !row->name || row->kind == OPTION_NONE)
             continue;
-        }
         *on = true;
-        if (strlen(row->name) == len && memcmp(row->name, name, len) == 0) {
+        if (strlen(row->name) == len && memcmp(row->name, name, len) == 0)
             return row;
-        }
         *on = false;
         if (row->kind == OPTION_SWITCH && len == strlen(row->name) + 3 &&
-            memcmp(name, "no_", 3) == 0 && memcmp(row->name, name + 3, len - 3) == 0) {
+            memcmp(name, "no_", 3) == 0 && memcmp(row->name, name + 3, len - 3) == 0)
             return row;
-        }
     }
     return NULL;
 }
@@ -248,9 +238,8 @@ static size_t kernel_words(const char *word)
         size_t name = strcspn(next, ",=");
         bool on;
 
-        if (!is_kernel_word(next) && (name == 0 || find_suboption(next, name, &on))) {
+        if (!is_kernel_word(next) && (name == 0 || find_suboption(next, name, &on)))
             break;
-        }
         len += 1 + strcspn(next, ",");
     }
     return len;
@@ -272,9 +261,8 @@ int options_extended(struct option_input *input)
             status = copy ? apply_suboption(input, copy) : 1;
             free(copy);
         }
-        if (status != OPTIONS_RUN) {
+        if (status != OPTIONS_RUN)
             return status;
-        }
         word += len + (word[len] == ',');
     }
     return OPTIONS_RUN;
@@ -296,9 +284,8 @@ static char *rest_of_cluster(struct scanner *scanner)
 {
     char *p = scanner->argv[optind];
 
-    if (optind != scanner->element) {
+    if (optind != scanner->element)
         return NULL;
-    }
     for (unsigned int i = 0; p && i <= scanner->nplain; i++) {
         p = strchr(p, 'X');
         p = p ? p + 1 : NULL;
@@ -322,19 +309,16 @@ static bool take_kernel_word(struct scanner *scanner, int *status)
     }
     *status = options_kernel_path(scanner->options, word, strlen(word), scanner->err);
     optind++;
-    if (rest) {
+    if (rest)
         *rest = '\0'; /* the cluster ends here for getopt too */
-    }
     return true;
 }
 
 static const struct option_row *find_letter(int letter)
 {
-    for (size_t i = 0; i < option_count; i++) {
-        if (option_table[i].letter && option_table[i].letter == letter) {
+    for (size_t i = 0; i < option_count; i++)
+        if (option_table[i].letter && option_table[i].letter == letter)
             return &option_table[i];
-        }
-    }
     return NULL;
 }
 
@@ -348,12 +332,10 @@ static int take_letter(struct scanner *scanner, int letter, bool long_form)
         fprintf(scanner->err, "Illegal argument \"%c\"\n", letter);
         return 1;
     }
-    if (letter == 'X' && !long_form && take_kernel_word(scanner, &status)) {
+    if (letter == 'X' && !long_form && take_kernel_word(scanner, &status))
         return status;
-    }
-    if (letter == 'p') {
+    if (letter == 'p')
         scanner->tcp_port_given = true;
-    }
     return apply(&input, true);
 }
 
@@ -364,13 +346,11 @@ static void make_tables(char *letters, struct option *longs)
     for (size_t i = 0; i < option_count; i++) {
         const struct option_row *row = &option_table[i];
 
-        if (!row->letter) {
+        if (!row->letter)
             continue;
-        }
         *letters++ = row->letter;
-        if (row->argument) {
+        if (row->argument)
             *letters++ = ':';
-        }
         if (row->name) {
             /* Beyond the letters, so that --disable-dumping can be told from -X. */
             int has = row->argument               ? required_argument
@@ -400,15 +380,13 @@ static int scan(struct scanner *scanner, int argc)
             scanner->nplain = 0;
         }
         code = getopt_long(argc, scanner->argv, letters, longs, NULL);
-        if (code == -1) {
+        if (code == -1)
             return OPTIONS_RUN;
-        }
         if (code != 1) { /* 1: an operand, ignored as memcached does */
             int status = take_letter(scanner, code & 0xff, code > 0xff);
 
-            if (status != OPTIONS_RUN) {
+            if (status != OPTIONS_RUN)
                 return status;
-            }
         }
     }
 }
@@ -421,15 +399,12 @@ int options_parse(struct options *options, int argc, char **argv, FILE *out, FIL
     options_environment(options);
     status = scan(&scanner, argc);
 
-    if (status != OPTIONS_RUN) {
+    if (status != OPTIONS_RUN)
         return status;
-    }
-    if (options->udp_port != 0 && !scanner.tcp_port_given) {
+    if (options->udp_port != 0 && !scanner.tcp_port_given)
         options->tcp_port = options->udp_port;
-    }
-    if (options->socket_path) {
+    if (options->socket_path)
         options->udp_port = 0;
-    }
     return options_check(options, err);
 }
 
@@ -494,11 +469,9 @@ static void show(const struct options *o, const struct option_row *row, struct s
 
 static const struct option_row *find_setting(unsigned int place)
 {
-    for (size_t i = 0; i < option_count; i++) {
-        if (option_table[i].place == place) {
+    for (size_t i = 0; i < option_count; i++)
+        if (option_table[i].place == place)
             return &option_table[i];
-        }
-    }
     return NULL;
 }
 
@@ -508,8 +481,7 @@ void options_settings(const struct options *options, struct stat_sink *sink)
 
     for (unsigned int place = 1; place <= OPTION_PLACES; place++) {
         row = find_setting(place);
-        if (row && !row->lacks) {
+        if (row && !row->lacks)
             show(options, row, sink);
-        }
     }
 }

@@ -38,9 +38,8 @@ int set_access_mask(struct option_input *input)
     char *end;
     unsigned long mask = strtoul(input->value, &end, 8);
 
-    if (end == input->value || mask > 0777) {
+    if (end == input->value || mask > 0777)
         return refuse(input->err, EXIT_USAGE_ERROR, "Invalid access mask \"%s\"", input->value);
-    }
     input->options->access_mask = (uint32_t)mask;
     return OPTIONS_RUN;
 }
@@ -51,9 +50,8 @@ int set_listen(struct option_input *input)
     char **list = &input->options->listen;
     char *joined;
 
-    if (asprintf(&joined, "%s%s%s", *list ? *list : "", *list ? "," : "", input->value) < 0) {
+    if (asprintf(&joined, "%s%s%s", *list ? *list : "", *list ? "," : "", input->value) < 0)
         return refuse(input->err, 1, "out of memory");
-    }
     free(*list);
     *list = joined;
     return OPTIONS_RUN;
@@ -64,18 +62,16 @@ int set_memory(struct option_input *input)
     char *end;
     long long megabytes = strtoll(input->value, &end, 10);
 
-    if (end == input->value || megabytes < 0 || megabytes > INT64_MAX / PAGE) {
+    if (end == input->value || megabytes < 0 || megabytes > INT64_MAX / PAGE)
         return refuse(input->err, EXIT_USAGE_ERROR, "Invalid memory limit \"%s\"", input->value);
-    }
     input->options->memory_limit = (uint64_t)megabytes * PAGE;
     return OPTIONS_RUN;
 }
 
 int set_delimiter(struct option_input *input)
 {
-    if (!input->value[0]) {
+    if (!input->value[0])
         return refuse(input->err, 1, "No delimiter specified");
-    }
     input->options->prefix_delimiter = input->value[0];
     input->options->detail_enabled = true;
     return OPTIONS_RUN;
@@ -111,9 +107,8 @@ int set_item_max(struct option_input *input)
                      : last == 'm' || last == 'M' ? 1024 * 1024
                                                   : 1;
 
-    if (size < 0 || __builtin_mul_overflow(size, unit, &size)) {
+    if (size < 0 || __builtin_mul_overflow(size, unit, &size))
         size = size < 0 ? 0 : INT64_MAX;
-    }
     input->options->item_max = (uint64_t)size;
     return OPTIONS_RUN;
 }
@@ -169,17 +164,15 @@ int set_slab_sizes(struct option_input *input)
                           "slab size %lu must be at least %d bytes larger than previous class",
                           size, CHUNK_ALIGN);
         }
-        if (n == OPTIONS_MAX_SLAB_SIZES - 1) {
+        if (n == OPTIONS_MAX_SLAB_SIZES - 1)
             return refuse(input->err, EXIT_USAGE_ERROR, "too many slab sizes specified");
-        }
         last = (uint32_t)size;
         sizes[n++] = last;
         next = *end ? end + 1 : end;
     }
     sizes[n] = 0;
-    if (n == 0) {
+    if (n == 0)
         return refuse(input->err, EXIT_USAGE_ERROR, "slab_sizes needs at least one size");
-    }
     return OPTIONS_RUN;
 }
 
@@ -188,9 +181,8 @@ int set_chunk_max(struct option_input *input)
     char *end;
     long long size = strtoll(input->value, &end, 10);
 
-    if (end == input->value || *end || size <= 0) {
+    if (end == input->value || *end || size <= 0)
         return refuse(input->err, 1, "could not parse argument to slab_chunk_max");
-    }
     input->options->chunk_max = (uint64_t)size;
     return OPTIONS_RUN;
 }
@@ -230,12 +222,10 @@ int set_ssl_level(struct option_input *input)
     char *end;
     long level = strtol(input->value, &end, 10);
 
-    if (end == input->value || *end) {
+    if (end == input->value || *end)
         return refuse(input->err, 1, "could not parse argument to %s", row->name);
-    }
-    if (level < 0 || (double)level > row->maximum) {
+    if (level < 0 || (double)level > row->maximum)
         return refuse(input->err, 1, "Invalid %s. Use help to see valid options.", row->name);
-    }
     *(uint32_t *)(void *)((char *)input->options + row->field) = (uint32_t)level;
     return OPTIONS_RUN;
 }
@@ -253,9 +243,8 @@ int set_hashpower(struct option_input *input)
 {
     long power = strtol(input->value, NULL, 10);
 
-    if (power < HASHPOWER_MIN) {
+    if (power < HASHPOWER_MIN)
         return refuse(input->err, 1, "Initial hashtable multiplier of %ld is too low", power);
-    }
     if (power > HASHPOWER_MAX) {
         return refuse(input->err, 1,
                       "Initial hashtable multiplier of %ld is too high\n"
@@ -298,13 +287,11 @@ static void print_row(FILE *out, const char *left, const struct option_row *row)
     fprintf(out, "%-25s ", left);
     for (const char *p = text; *p; p++) {
         fputc(*p, out);
-        if (*p == '\n') {
+        if (*p == '\n')
             fprintf(out, "%26s", "");
-        }
     }
-    if (row->fallback && row->argument) {
+    if (row->fallback && row->argument)
         fprintf(out, " (default: %s)", row->fallback);
-    }
     fputc('\n', out);
 }
 
@@ -316,9 +303,8 @@ int show_help(struct option_input *input)
         const char *argument = row->argument ? row->argument : "";
         char left[80];
 
-        if ((!row->help && !row->help_off) || row->lacks) {
+        if ((!row->help && !row->help_off) || row->lacks)
             continue;
-        }
         if (row->letter && row->name) {
             snprintf(left, sizeof(left), "-%c, --%s%s%s", row->letter, row->name,
                      row->argument ? "=" : "", argument);
@@ -337,16 +323,14 @@ int show_help(struct option_input *input)
 /* The item and chunk sizes against each other. */
 static int check_sizes(struct options *o, FILE *err)
 {
-    if (o->item_max < ITEM_MIN) {
+    if (o->item_max < ITEM_MIN)
         return refuse(err, EXIT_USAGE_ERROR, "Item max size cannot be less than 1024 bytes.");
-    }
     if (o->item_max > o->memory_limit / 2) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "Cannot set item size limit higher than 1/2 of memory max.");
     }
-    if (o->item_max > ITEM_MAX) {
+    if (o->item_max > ITEM_MAX)
         return refuse(err, EXIT_USAGE_ERROR, "Cannot set item size limit higher than a gigabyte.");
-    }
     if (o->chunk_max > o->item_max) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "slab_chunk_max (bytes: %llu) cannot be larger than -I (item_size_max %llu)",
@@ -386,9 +370,8 @@ static int check_auth(struct options *o, FILE *err)
         return refuse(err, EXIT_USAGE_ERROR,
                       "Cannot use UDP with ascii authentication enabled (-U 0 to disable)");
     }
-    if (o->sasl || o->auth_file) {
+    if (o->sasl || o->auth_file)
         o->binding = o->sasl ? BINDING_BINARY : BINDING_ASCII;
-    }
     return OPTIONS_RUN;
 }
 
@@ -397,35 +380,29 @@ int options_check(struct options *o, FILE *err)
     const char *wrong = kcache_check(&o->kcache);
     int status = check_sizes(o, err);
 
-    if (status == OPTIONS_RUN && wrong) {
+    if (status == OPTIONS_RUN && wrong)
         return refuse(err, EXIT_USAGE_ERROR, "%s", wrong);
-    }
     if (status == OPTIONS_RUN && (o->sasl || o->auth_file) && kcache_wanted(&o->kcache)) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "-X bmc= answers whoever asks: it cannot go with authentication (-S, -Y)");
     }
-    if (status == OPTIONS_RUN) {
+    if (status == OPTIONS_RUN)
         status = check_auth(o, err);
-    }
-    if (status != OPTIONS_RUN) {
+    if (status != OPTIONS_RUN)
         return status;
-    }
     if (o->hot_pct + o->warm_pct > 80) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "hot_lru_pct + warm_lru_pct cannot be more than 80%% combined");
     }
-    if (o->temp_lru && !o->lru_maintainer) {
+    if (o->temp_lru && !o->lru_maintainer)
         return refuse(err, EXIT_USAGE_ERROR, "temporary_ttl requires lru_maintainer to be enabled");
-    }
-    if (o->ssl_enabled && o->tcp_port == 0) {
+    if (o->ssl_enabled && o->tcp_port == 0)
         return refuse(err, EXIT_USAGE_ERROR, "ERROR: You cannot enable SSL without a TCP port.");
-    }
     if (kcache_wanted(&o->kcache) && (o->udp_port == 0 || o->socket_path)) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "-X bmc= answers UDP: it needs a UDP port (-U) and no unix socket (-s)");
     }
-    if (NET_FDS_PER_WORKER * o->nthreads >= o->max_connections) {
+    if (NET_FDS_PER_WORKER * o->nthreads >= o->max_connections)
         return refuse(err, 1, "Maxconns setting is too low, use -c to increase.");
-    }
     return options_flash_check(o, err);
 }

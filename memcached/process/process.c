@@ -30,28 +30,24 @@ void process_raise_core_limit(void)
             setrlimit(RLIMIT_CORE, &limit);
         }
     }
-    if (getrlimit(RLIMIT_CORE, &limit) != 0 || limit.rlim_cur == 0) {
+    if (getrlimit(RLIMIT_CORE, &limit) != 0 || limit.rlim_cur == 0)
         fatal(EXIT_OS_ERROR, "failed to ensure corefile creation");
-    }
 }
 
 void process_raise_files_limit(uint64_t needed, uint64_t extra)
 {
     struct rlimit limit;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         fatal(EXIT_OS_ERROR, "failed to getrlimit number of files");
-    }
-    if (limit.rlim_cur >= needed + extra) {
+    if (limit.rlim_cur >= needed + extra)
         return;
-    }
     limit.rlim_cur = needed + extra;
     if (limit.rlim_max < limit.rlim_cur) {
         struct rlimit higher = {limit.rlim_cur, limit.rlim_cur};
 
-        if (setrlimit(RLIMIT_NOFILE, &higher) == 0) {
+        if (setrlimit(RLIMIT_NOFILE, &higher) == 0)
             return;
-        }
         limit.rlim_cur = limit.rlim_max;
     }
     if (limit.rlim_cur < needed || setrlimit(RLIMIT_NOFILE, &limit) != 0) {
@@ -66,12 +62,10 @@ void process_need_large_pages(void)
     FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
     char modes[128] = "";
 
-    if (!file) {
+    if (!file)
         fatal(1, "Transparent huge pages support not detected.\n%s", advice);
-    }
-    if (!fgets(modes, sizeof(modes), file) || strstr(modes, "[never]")) {
+    if (!fgets(modes, sizeof(modes), file) || strstr(modes, "[never]"))
         fatal(1, "Transparent huge pages support disabled.\n%s", advice);
-    }
     fclose(file);
 }
 
@@ -79,16 +73,14 @@ void process_raise_lock_limit(void)
 {
     const struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
 
-    if (setrlimit(RLIMIT_MEMLOCK, &unlimited) != 0) {
+    if (setrlimit(RLIMIT_MEMLOCK, &unlimited) != 0)
         log_at(1, "cannot raise the limit of locked memory: %s", strerror(errno));
-    }
 }
 
 void process_lock_memory(void)
 {
-    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
+    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
         log_say("warning: -k invalid, mlockall() failed: %s", strerror(errno));
-    }
 }
 
 /* "START-END PERMISSIONS OFFSET DEVICE INODE PATH" of a mapping that is no memory of its own. */
@@ -112,18 +104,14 @@ void process_lock_program(void)
     int error = 0;
 
     program[n > 0 ? n : 0] = '\0';
-    while (file && fgets(line, sizeof(line), file)) {
+    while (file && fgets(line, sizeof(line), file))
         if (is_private_file(line, &start, &end, path) &&
-            mlock2((void *)start, end - start, strcmp(path, program) ? MLOCK_ONFAULT : 0) != 0) {
+            mlock2((void *)start, end - start, strcmp(path, program) ? MLOCK_ONFAULT : 0) != 0)
             error = errno;
-        }
-    }
-    if (file) {
+    if (file)
         fclose(file);
-    }
-    if (error) {
+    if (error)
         log_at(1, "cannot lock all of the program in memory: %s", strerror(error));
-    }
 }
 
 void process_allow_core_dumps(void)
@@ -140,28 +128,23 @@ int process_daemonize(bool keep_directory)
     char byte;
     int status, null;
 
-    if (pipe2(ends, O_CLOEXEC) != 0 || (child = fork()) < 0) {
+    if (pipe2(ends, O_CLOEXEC) != 0 || (child = fork()) < 0)
         fatal(1, "failed to daemon() in order to daemonize");
-    }
     if (child == 0) {
         close(ends[0]);
         setsid();
         null = open("/dev/null", O_RDWR);
-        if ((!keep_directory && chdir("/") != 0) || null < 0 || dup2(null, STDIN_FILENO) < 0) {
+        if ((!keep_directory && chdir("/") != 0) || null < 0 || dup2(null, STDIN_FILENO) < 0)
             fatal(1, "failed to daemon() in order to daemonize");
-        }
-        if (null > STDERR_FILENO) {
+        if (null > STDERR_FILENO)
             close(null);
-        }
         return ends[1];
     }
     close(ends[1]);
-    if (read(ends[0], &byte, 1) == 1) {
+    if (read(ends[0], &byte, 1) == 1)
         _exit(0);
-    }
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         continue;
-    }
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
@@ -171,9 +154,8 @@ void process_ready(int fd, bool keep_stderr)
         dup2(STDIN_FILENO, STDOUT_FILENO);
         dup2(STDIN_FILENO, STDERR_FILENO);
     }
-    if (write(fd, "", 1) != 1) {
+    if (write(fd, "", 1) != 1)
         log_say("the process that started the daemon is gone");
-    }
     close(fd);
 }
 
@@ -183,13 +165,11 @@ static void look_for_another(const char *path)
     FILE *file = fopen(path, "re");
     long pid = 0;
 
-    if (!file) {
+    if (!file)
         return;
-    }
     if (fscanf(file, "%ld", &pid) == 1 && pid > 0 && pid != getpid() && pid == (pid_t)pid &&
-        (kill((pid_t)pid, 0) == 0 || errno == EPERM)) {
+        (kill((pid_t)pid, 0) == 0 || errno == EPERM))
         log_say("WARNING: The pid file contained the following (running) pid: %ld", pid);
-    }
     fclose(file);
 }
 
@@ -199,25 +179,22 @@ void process_write_pid(const char *path)
     FILE *file;
 
     look_for_another(path);
-    if (asprintf(&draft, "%s.tmp", path) < 0) {
+    if (asprintf(&draft, "%s.tmp", path) < 0)
         return;
-    }
     file = credentials_create(draft, 0666);
     if (!file) {
         log_say("Could not open the pid file %s for writing: %s", draft, strerror(errno));
     } else {
         bool written = fprintf(file, "%ld\n", (long)getpid()) > 0;
 
-        if (fclose(file) != 0 || !written || rename(draft, path) != 0) {
+        if (fclose(file) != 0 || !written || rename(draft, path) != 0)
             log_say("Could not write the pid file %s: %s", path, strerror(errno));
-        }
     }
     free(draft);
 }
 
 void process_remove_pid(const char *path)
 {
-    if (unlink(path) != 0) {
+    if (unlink(path) != 0)
         log_say("Could not remove the pid file %s: %s", path, strerror(errno));
-    }
 }

@@ -199,9 +199,8 @@ static int add_rule(scmp_filter_ctx filter, const char *name, unsigned int ncond
     int number = seccomp_syscall_resolve_name(name);
     int result;
 
-    if (number == __NR_SCMP_ERROR) {
+    if (number == __NR_SCMP_ERROR)
         return 0; /* a name that came later than this libseccomp */
-    }
     result = seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, number, nconditions, conditions);
     return result == -EEXIST ? 0 : result;
 }
@@ -211,9 +210,8 @@ static int allow(scmp_filter_ctx filter, const char *const *names, size_t n)
     for (size_t i = 0; i < n; i++) {
         int result = add_rule(filter, names[i], 0, NULL);
 
-        if (result) {
+        if (result)
             return result;
-        }
     }
     return 0;
 }
@@ -226,9 +224,8 @@ static int allow_if(scmp_filter_ctx filter, const struct conditional *rows, size
             SCMP_CMP64(row->argument, SCMP_CMP_MASKED_EQ, row->mask, row->value);
         int result = add_rule(filter, row->name, 1, &when);
 
-        if (result) {
+        if (result)
             return result;
-        }
     }
     return 0;
 }
@@ -245,30 +242,22 @@ static int add_rules(scmp_filter_ctx filter, const struct seccomp_needs *needs)
 {
     int result = allow(filter, always, COUNT(always));
 
-    if (result == 0) {
+    if (result == 0)
         result = allow_abort(filter);
-    }
-    if (result == 0 && needs->writes_files) {
+    if (result == 0 && needs->writes_files)
         result = allow(filter, file_writing, COUNT(file_writing));
-    }
-    if (result == 0) {
+    if (result == 0)
         result = allow_if(filter, sometimes, COUNT(sometimes));
-    }
-    if (result == 0 && needs->removes_file) {
+    if (result == 0 && needs->removes_file)
         result = allow(filter, file_removing, COUNT(file_removing));
-    }
-    if (result == 0 && needs->kernel_path) {
+    if (result == 0 && needs->kernel_path)
         result = allow_if(filter, kernel_path, COUNT(kernel_path));
-    }
-    if (result == 0 && needs->kernel_path) {
+    if (result == 0 && needs->kernel_path)
         result = allow(filter, netlink_asking, COUNT(netlink_asking));
-    }
-    if (result == 0 && needs->asks_daemon) {
+    if (result == 0 && needs->asks_daemon)
         result = allow(filter, daemon_asking, COUNT(daemon_asking));
-    }
-    if (result == 0 && needs->asks_daemon) {
+    if (result == 0 && needs->asks_daemon)
         result = allow_if(filter, local_sockets, COUNT(local_sockets));
-    }
     return result;
 }
 
@@ -278,13 +267,11 @@ int seccomp_install(const struct seccomp_needs *needs)
         seccomp_init(needs->relaxed ? SCMP_ACT_ERRNO(EPERM) : SCMP_ACT_KILL_PROCESS);
     int result;
 
-    if (!filter) {
+    if (!filter)
         return -ENOMEM;
-    }
     result = add_rules(filter, needs);
-    if (result == 0) {
+    if (result == 0)
         result = seccomp_load(filter);
-    }
     seccomp_release(filter);
     return result;
 }

@@ -96,9 +96,8 @@ static uint64_t load(const char *p, size_t n)
     uint64_t value = 0;
     size_t i;
 
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < n; i++)
         value = value << 8 | (unsigned char)p[i];
-    }
     return value;
 }
 
@@ -113,9 +112,8 @@ static void store(char *p, size_t n, uint64_t value)
 /* What is wrong with lengths whatever the command is: the end of such a request is not known. */
 static enum binary_status check_lengths(const struct lengths *lengths)
 {
-    if (lengths->nkey > PROTO_KEY_MAX || lengths->nbody > PROTO_NVALUE_MAX) {
+    if (lengths->nkey > PROTO_KEY_MAX || lengths->nbody > PROTO_NVALUE_MAX)
         return BINARY_INVALID;
-    }
     return (uint32_t)lengths->nkey + lengths->nextras > lengths->nbody ? BINARY_UNKNOWN : BINARY_OK;
 }
 
@@ -132,9 +130,8 @@ static bool has_form(const struct opcode_row *row, const struct lengths *lengths
 static void parse_extras(const struct opcode_row *row, const char *extras, size_t nextras,
                          struct request *request)
 {
-    if (nextras == 0) {
+    if (nextras == 0)
         return;
-    }
     switch (row->nextras) {
     case NSTORE:
         request->client_flags = (uint32_t)load(extras, 4);
@@ -162,9 +159,8 @@ static ssize_t parse_known(const struct opcode_row *row, const struct lengths *l
         request->status = BINARY_INVALID;
         return PROTO_BINARY_HEAD;
     }
-    if (input.len < nhead) {
+    if (input.len < nhead)
         return 0;
-    }
     request->verb = (enum verb)row->verb;
     request->noreply = row->may & QUIET;
     request->with_key = row->may & WITH_KEY;
@@ -182,12 +178,10 @@ ssize_t proto_parse_binary(struct slice input, struct request *request)
     struct lengths lengths;
     uint8_t opcode;
 
-    if (input.len > 0 && (unsigned char)*p != REQUEST) {
+    if (input.len > 0 && (unsigned char)*p != REQUEST)
         return -1;
-    }
-    if (input.len < PROTO_BINARY_HEAD) {
+    if (input.len < PROTO_BINARY_HEAD)
         return 0;
-    }
     opcode = (uint8_t)p[AT_OPCODE];
     lengths.nkey = (uint16_t)load(p + AT_NKEY, 2);
     lengths.nextras = (uint8_t)p[AT_NEXTRAS];
@@ -199,13 +193,11 @@ ssize_t proto_parse_binary(struct slice input, struct request *request)
         .cas = load(p + AT_CAS, 8),
         .status = check_lengths(&lengths),
     };
-    if (request->status != BINARY_OK) {
+    if (request->status != BINARY_OK)
         return PROTO_BINARY_HEAD;
-    }
     row = opcode < sizeof(opcodes) / sizeof(opcodes[0]) ? &opcodes[opcode] : NULL;
-    if (row && row->may & KNOWN) {
+    if (row && row->may & KNOWN)
         return parse_known(row, &lengths, input, request);
-    }
     request->has_value = true;
     request->nvalue = lengths.nbody;
     return PROTO_BINARY_HEAD;

@@ -24,9 +24,8 @@ static void store16(char *p, uint16_t value)
 
 bool proto_parse_frame(struct slice datagram, struct udp_frame *frame)
 {
-    if (datagram.len <= FRAME_BYTES || load16(datagram.ptr + 4) != 1) {
+    if (datagram.len <= FRAME_BYTES || load16(datagram.ptr + 4) != 1)
         return false;
-    }
     frame->id = load16(datagram.ptr);
     frame->sequence = load16(datagram.ptr + 2);
     frame->count = 1;
@@ -39,18 +38,15 @@ bool proto_is_reply(struct slice bytes)
     char word[sizeof(reply_words[0])] = {0};
     size_t n = 0;
 
-    if (bytes.len == 0 || bytes.ptr[0] < 'A' || bytes.ptr[0] > 'Z') {
+    if (bytes.len == 0 || bytes.ptr[0] < 'A' || bytes.ptr[0] > 'Z')
         return false;
-    }
     while (n < bytes.len && n < sizeof(word) && bytes.ptr[n] > ' ') {
         word[n] = bytes.ptr[n];
         n++;
     }
-    for (size_t i = 0; i < sizeof(reply_words) / sizeof(reply_words[0]); i++) {
-        if (memcmp(word, reply_words[i], sizeof(word)) == 0) {
+    for (size_t i = 0; i < sizeof(reply_words) / sizeof(reply_words[0]); i++)
+        if (memcmp(word, reply_words[i], sizeof(word)) == 0)
             return true;
-        }
-    }
     return false;
 }
 

@@ -110,13 +110,10 @@ static struct slice parse_flags(struct request *request)
         struct slice value = {word.ptr + 1, word.len - 1};
         char flag = *word.ptr;
 
-        if ((unsigned char)flag >= FLAG_LIMIT ||
-            (is_known(flag) && proto_meta_has(request, flag))) {
+        if ((unsigned char)flag >= FLAG_LIMIT || (is_known(flag) && proto_meta_has(request, flag)))
             return DUPLICATE;
-        }
-        if (!is_known(flag)) {
+        if (!is_known(flag))
             return INVALID;
-        }
         request->meta.given |= 1ull << (flag - 'A');
         if (!read_value(flag, value, request)) {
             error = value_error(flag, error);
@@ -133,17 +130,13 @@ static struct slice judge_flags(const struct request *request)
     char mode = request->meta.mode;
     struct slice word;
 
-    if (mode && request->verb == VERB_META_SET && !is_one_of(mode, SLICE("EAPRS"))) {
+    if (mode && request->verb == VERB_META_SET && !is_one_of(mode, SLICE("EAPRS")))
         return SET_BAD_MODE;
-    }
-    if (mode && request->verb == VERB_META_ARITH && !is_one_of(mode, SLICE("I+D-"))) {
+    if (mode && request->verb == VERB_META_ARITH && !is_one_of(mode, SLICE("I+D-")))
         return ADD_BAD_MODE;
-    }
-    while (proto_next_key(&flags, &word)) {
-        if (*word.ptr == 'O' && word.len > OPAQUE_MAX) {
+    while (proto_next_key(&flags, &word))
+        if (*word.ptr == 'O' && word.len > OPAQUE_MAX)
             return LONG_OPAQUE;
-        }
-    }
     return (struct slice){0};
 }
 
@@ -152,9 +145,8 @@ static bool too_many(struct slice flags, unsigned int limit)
     unsigned int n = 0;
     struct slice word;
 
-    while (n <= limit && proto_next_key(&flags, &word)) {
+    while (n <= limit && proto_next_key(&flags, &word))
         n++;
-    }
     return n > limit;
 }
 
@@ -181,9 +173,8 @@ static void parse_debug(struct slice rest, struct request *request)
 
     if (proto_next_key(&rest, &word) && slice_equal(word, SLICE("b"))) {
         request->meta.given = 1ull << ('b' - 'A');
-        if (!decodes(request->key)) {
+        if (!decodes(request->key))
             request->error = BAD_FORMAT;
-        }
     }
 }
 
@@ -192,9 +183,8 @@ void meta_parse(struct slice rest, struct request *request)
     enum verb verb = request->verb;
 
     request->delta = 1;
-    if (verb == VERB_META_NOOP) {
+    if (verb == VERB_META_NOOP)
         return;
-    }
     if (!proto_next_key(&rest, &request->key)) {
         request->error = verb == VERB_META_DEBUG ? BAD_FORMAT : NO_COMMAND;
         return;
@@ -212,14 +202,12 @@ void meta_parse(struct slice rest, struct request *request)
         request->error = verb == VERB_META_GET ? GET_MANY : MANY_FLAGS;
         return;
     }
-    if (verb == VERB_META_SET && !parse_length(&rest, request)) {
+    if (verb == VERB_META_SET && !parse_length(&rest, request))
         return;
-    }
     request->meta.flags = rest;
     request->error = parse_flags(request);
-    if (request->error.len && (verb == VERB_META_DELETE || verb == VERB_META_ARITH)) {
+    if (request->error.len && (verb == VERB_META_DELETE || verb == VERB_META_ARITH))
         request->error = EITHER;
-    } else if (!request->error.len) {
+    else if (!request->error.len)
         request->error = judge_flags(request);
-    }
 }

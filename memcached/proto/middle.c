@@ -27,8 +27,7 @@ uint32_t proto_middle_flags(const char *middle, uint8_t nmiddle)
     uint32_t flags = 0;
     uint8_t i;
 
-    for (i = 1; i < nmiddle && middle[i] != ' '; i++) {
+    for (i = 1; i < nmiddle && middle[i] != ' '; i++)
         flags = flags * 10 + (uint32_t)(middle[i] - '0');
-    }
     return flags;
 }

@@ -61,15 +61,12 @@ static void *grow(void *array, size_t *size, size_t n, size_t first, size_t widt
     size_t wanted = *size ? *size : first;
     void *larger;
 
-    while (wanted < n) {
-        if (__builtin_mul_overflow(wanted, 2, &wanted)) {
+    while (wanted < n)
+        if (__builtin_mul_overflow(wanted, 2, &wanted))
             return NULL;
-        }
-    }
     larger = reallocarray(array, wanted, width);
-    if (larger) {
+    if (larger)
         *size = wanted;
-    }
     return larger;
 }
 
@@ -78,9 +75,8 @@ static bool text_room(struct reply *reply, size_t n)
 {
     char *text;
 
-    if (n <= reply->text_size - reply->ntext) {
+    if (n <= reply->text_size - reply->ntext)
         return true;
-    }
     text = grow(reply->text, &reply->text_size, reply->ntext + n, 1024, 1);
     if (!text) {
         reply->failed = true;
@@ -94,9 +90,8 @@ static bool piece_room(struct reply *reply)
 {
     struct reply_piece *pieces;
 
-    if (reply->npieces < reply->pieces_size) {
+    if (reply->npieces < reply->pieces_size)
         return true;
-    }
     pieces = grow(reply->pieces, &reply->pieces_size, reply->npieces + 1, 16, sizeof(*pieces));
     if (!pieces) {
         reply->failed = true;
@@ -108,9 +103,8 @@ static bool piece_room(struct reply *reply)
 
 static void add_piece(struct reply *reply, const char *ptr, size_t offset, size_t len)
 {
-    if (!piece_room(reply)) {
+    if (!piece_room(reply))
         return;
-    }
     reply->pieces[reply->npieces++] = (struct reply_piece){ptr, offset, len, reply->nbytes};
     reply->nbytes += len;
 }
@@ -132,9 +126,8 @@ static void add_text(struct reply *reply, size_t len)
 
 void reply_bytes(struct reply *reply, struct slice bytes)
 {
-    if (bytes.len) {
+    if (bytes.len)
         add_piece(reply, bytes.ptr, 0, bytes.len);
-    }
 }
 
 void reply_copy(struct reply *reply, struct slice bytes)
@@ -150,9 +143,8 @@ void reply_vprintf(struct reply *reply, const char *format, va_list args)
     va_list again;
     int n;
 
-    if (!text_room(reply, 128)) {
+    if (!text_room(reply, 128))
         return;
-    }
     va_copy(again, args);
     n = vsnprintf(reply->text + reply->ntext, reply->text_size - reply->ntext, format, args);
     if (n > 0 && (size_t)n >= reply->text_size - reply->ntext) {
@@ -162,9 +154,8 @@ void reply_vprintf(struct reply *reply, const char *format, va_list args)
                             again);
     }
     va_end(again);
-    if (n > 0) {
+    if (n > 0)
         add_text(reply, (size_t)n);
-    }
 }
 
 void reply_printf(struct reply *reply, const char *format, ...)
@@ -206,9 +197,8 @@ void reply_rewind(struct reply *reply, const struct reply_mark *mark)
 {
     reply->ntext = mark->ntext;
     reply->npieces = mark->npieces;
-    if (mark->npieces) {
+    if (mark->npieces)
         reply->pieces[mark->npieces - 1].len = mark->nlast;
-    }
     reply->nbytes = mark->nbytes;
     reply->nholes = mark->nholes;
     reply->failed = false;
@@ -221,12 +211,10 @@ static bool split_at(struct reply *reply, const struct reply_mark *mark)
 {
     struct reply_piece *last;
 
-    if (mark->npieces == 0 || reply->pieces[mark->npieces - 1].len == mark->nlast) {
+    if (mark->npieces == 0 || reply->pieces[mark->npieces - 1].len == mark->nlast)
         return true;
-    }
-    if (!piece_room(reply)) {
+    if (!piece_room(reply))
         return false;
-    }
     last = &reply->pieces[mark->npieces - 1];
     memmove(last + 1, last, (reply->npieces - mark->npieces + 1) * sizeof(*last));
     last->len = mark->nlast;
@@ -241,13 +229,11 @@ static bool hole_room(struct reply *reply)
 {
     struct reply_hole *holes;
 
-    if (reply->nholes < reply->holes_size) {
+    if (reply->nholes < reply->holes_size)
         return true;
-    }
     holes = grow(reply->holes, &reply->holes_size, reply->nholes + 1, 4, sizeof(*holes));
-    if (holes) {
+    if (holes)
         reply->holes = holes;
-    }
     return holes != NULL;
 }
 
@@ -320,11 +306,10 @@ static size_t find_piece(const struct reply *reply, size_t at)
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
 
-        if (reply->pieces[middle].start <= at) {
+        if (reply->pieces[middle].start <= at)
             low = middle;
-        } else {
+        else
             high = middle;
-        }
     }
     return low;
 }
@@ -334,9 +319,8 @@ size_t reply_iov(const struct reply *reply, size_t skip, size_t limit, struct io
 {
     size_t i, n;
 
-    if (skip >= reply->nbytes) {
+    if (skip >= reply->nbytes)
         return 0;
-    }
     i = skip ? find_piece(reply, skip) : 0;
     skip -= reply->pieces[i].start;
     for (n = 0; n < niov && i < reply->npieces && limit > 0; n++, i++) {

@@ -103,9 +103,8 @@ bool proto_next_key(struct slice *keys, struct slice *key)
 {
     struct slice word = next_word(keys);
 
-    if (word.len == 0) {
+    if (word.len == 0)
         return false;
-    }
     *key = word;
     return true;
 }
@@ -123,15 +122,12 @@ static const struct verb_row *find_verb(struct slice word)
     char name[sizeof(verbs[0].name)] = {0};
     size_t i;
 
-    if (word.len == 0 || word.len >= sizeof(name)) {
+    if (word.len == 0 || word.len >= sizeof(name))
         return NULL;
-    }
     memcpy(name, word.ptr, word.len);
-    for (i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
-        if (memcmp(name, verbs[i].name, sizeof(name)) == 0) {
+    for (i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+        if (memcmp(name, verbs[i].name, sizeof(name)) == 0)
             return &verbs[i];
-        }
-    }
     return NULL;
 }
 
@@ -140,9 +136,8 @@ static bool is_http(struct slice line)
     static const struct slice mark = {"HTTP/", 5};
     struct slice word, last = {0};
 
-    while ((word = next_word(&line)).len > 0) {
+    while ((word = next_word(&line)).len > 0)
         last = word;
-    }
     return last.len >= mark.len && memcmp(last.ptr, mark.ptr, mark.len) == 0;
 }
 
@@ -154,9 +149,8 @@ static void cut_words(struct slice line, struct slice verb, struct request *requ
     while (request->ntokens < PROTO_MAX_TOKENS) {
         struct slice word = next_word(&line);
 
-        if (word.len == 0) {
+        if (word.len == 0)
             return;
-        }
         request->tokens[request->ntokens++] = word;
     }
 }
@@ -190,16 +184,14 @@ static bool parse_key(struct request *request)
 
 static void parse_delta(struct request *request)
 {
-    if (parse_key(request) && !num_parse_u64(request->tokens[2], &request->delta)) {
+    if (parse_key(request) && !num_parse_u64(request->tokens[2], &request->delta))
         request->error = BAD_DELTA;
-    }
 }
 
 static void parse_touch(struct request *request)
 {
-    if (parse_key(request) && !num_cut_i32(request->tokens[2], &request->exptime)) {
+    if (parse_key(request) && !num_cut_i32(request->tokens[2], &request->exptime))
         request->error = BAD_EXPTIME;
-    }
 }
 
 /* What may follow the key is what old clients send: a time that must be 0. */
@@ -259,9 +251,8 @@ static void parse_keys(struct slice line, bool with_exptime, struct request *req
     }
     request->key = next_word(&line);
     request->keys = line;
-    if (request->key.len == 0 && exptime.len == 0) {
+    if (request->key.len == 0 && exptime.len == 0)
         request->error = NO_COMMAND;
-    }
 }
 
 static void parse_line(struct slice line, struct request *request)
@@ -305,13 +296,11 @@ static ssize_t unfinished(struct slice input)
     struct slice line = input;
     struct slice verb;
 
-    if (input.len <= PROTO_LINE_MAX) {
+    if (input.len <= PROTO_LINE_MAX)
         return 0;
-    }
     verb = next_word(&line);
-    if (verb.ptr - input.ptr > PROTO_BLANKS_MAX || line.len == 0 || !is_get(verb)) {
+    if (verb.ptr - input.ptr > PROTO_BLANKS_MAX || line.len == 0 || !is_get(verb))
         return -1;
-    }
     return 0;
 }
 
@@ -327,11 +316,9 @@ static bool has_long_key(struct slice keys)
 {
     struct slice key;
 
-    while (proto_next_key(&keys, &key)) {
-        if (key.len > PROTO_KEY_MAX) {
+    while (proto_next_key(&keys, &key))
+        if (key.len > PROTO_KEY_MAX)
             return true;
-        }
-    }
     return false;
 }
 
@@ -374,12 +361,10 @@ static inline bool short_number(const char **at, const char *end, uint32_t *out)
     const char *limit = end - p > 9 ? p + 9 : end;
     uint32_t value = 0;
 
-    for (; p < limit && *p >= '0' && *p <= '9'; p++) {
+    for (; p < limit && *p >= '0' && *p <= '9'; p++)
         value = value * 10 + (uint32_t)(*p - '0');
-    }
-    if (p == *at) {
+    if (p == *at)
         return false;
-    }
     *at = p;
     *out = value;
     return true;
@@ -397,20 +382,17 @@ static bool parse_usual_set(struct slice line, struct request *request)
     uint32_t exptime, nvalue;
     bool noreply;
 
-    if (!p || p == key || p - key > PROTO_KEY_MAX) {
+    if (!p || p == key || p - key > PROTO_KEY_MAX)
         return false;
-    }
     request->key = (struct slice){key, (size_t)(p - key)};
     p++;
     if (!short_number(&p, end, &request->client_flags) || p == end || *p++ != ' ' ||
         !short_number(&p, end, &exptime) || p == end || *p++ != ' ' ||
-        !short_number(&p, end, &nvalue)) {
+        !short_number(&p, end, &nvalue))
         return false;
-    }
     noreply = slice_equal((struct slice){p, (size_t)(end - p)}, SLICE(" noreply"));
-    if (p != end && !noreply) {
+    if (p != end && !noreply)
         return false;
-    }
     request->verb = VERB_SET;
     request->error = (struct slice){0};
     request->ntokens = 0;
@@ -443,18 +425,14 @@ ssize_t proto_parse_text(struct slice input, struct request *request)
     const char *newline = input.len ? memchr(input.ptr, '\n', input.len) : NULL;
     struct slice line;
 
-    if (!newline) {
+    if (!newline)
         return unfinished(input);
-    }
     line = line_before(input, newline);
-    if (line.len > PROTO_PART) {
+    if (line.len > PROTO_PART)
         return parse_long(line, (size_t)(newline - input.ptr) + 1, request);
-    }
-    if (line.len > 4 && memcmp(line.ptr, "get ", 4) == 0) {
+    if (line.len > 4 && memcmp(line.ptr, "get ", 4) == 0)
         parse_get(line, request);
-    } else if (!(line.len > 4 && memcmp(line.ptr, "set ", 4) == 0 &&
-                 parse_usual_set(line, request))) {
+    else if (!(line.len > 4 && memcmp(line.ptr, "set ", 4) == 0 && parse_usual_set(line, request)))
         parse_line(line, request);
-    }
     return newline - input.ptr + 1;
 }

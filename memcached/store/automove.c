@@ -73,10 +73,9 @@ struct automove_choice automove_choose(struct automove *automove,
 
     if (fresh)
         take_samples(automove, samples, nclasses, window, now);
-    for (unsigned int i = 1; i <= nclasses; i++) {
+    for (unsigned int i = 1; i <= nclasses; i++)
         if (automove->classes[i].nexcess >= EXCESS_SAMPLES && has_excess(&samples[i]))
             return (struct automove_choice){(int)i, 0};
-    }
     if (!fresh || now - automove->began < window)
         return (struct automove_choice){AUTOMOVE_NONE, AUTOMOVE_NONE};
     return choose_by_age(automove, samples, nclasses, window, ratio, now);

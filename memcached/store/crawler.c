@@ -223,10 +223,9 @@ static bool free_is_done(const struct store *store)
 
     if (free->walk.covered >= WHOLE)
         return true;
-    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
+    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++)
         if ((free->walk.classes >> clsid & 1) && free->left[clsid] > 0)
             return false;
-    }
     return true;
 }
 
@@ -269,10 +268,9 @@ static void end_free(struct store *store, rel_time now)
     }
     memcpy(after, crawler->forecasts, sizeof(after));
     pthread_mutex_unlock(&crawler->mutex);
-    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
+    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++)
         if ((classes >> clsid & 1) && crawler->free.found[clsid].seen > 0)
             tell(store, clsid, &crawler->free.found[clsid], &before[clsid], &after[clsid], now);
-    }
     pthread_mutex_lock(&crawler->mutex);
     crawler->free.walk.active = false;
     crawler->freeing = crawler->free_classes != 0 && crawler->freeing;

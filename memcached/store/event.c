@@ -15,11 +15,10 @@ void event_init(struct store *store)
 
 void store_set_events(struct store *store, const struct store_events *events)
 {
-    if (events) {
+    if (events)
         store->events = *events;
-    } else {
+    else
         event_init(store);
-    }
 }
 
 void event_item(struct store *store, const char *type, const struct mc_item *item, int bucket,
@@ -38,9 +37,8 @@ void event_item(struct store *store, const char *type, const struct mc_item *ite
         .bucket = bucket,
     };
 
-    if (event_wanted(store, STORE_EVENT_ITEM)) {
+    if (event_wanted(store, STORE_EVENT_ITEM))
         store->events.item(store->events.context, &event);
-    }
 }
 
 void event_say(struct store *store, const char *format, ...)
@@ -49,9 +47,8 @@ void event_say(struct store *store, const char *format, ...)
     va_list args;
     int n;
 
-    if (!event_wanted(store, STORE_EVENT_SYSTEM)) {
+    if (!event_wanted(store, STORE_EVENT_SYSTEM))
         return;
-    }
     va_start(args, format);
     n = vsnprintf(text, sizeof(text), format, args);
     va_end(args);

@@ -10,10 +10,9 @@ enum { MIN_REF_SHIFT = 3, MAX_REF_SHIFT = 6 };
 
 unsigned int heap_ref_shift(uint64_t memory_limit)
 {
-    for (unsigned int shift = MIN_REF_SHIFT; shift <= MAX_REF_SHIFT; shift++) {
+    for (unsigned int shift = MIN_REF_SHIFT; shift <= MAX_REF_SHIFT; shift++)
         if (memory_limit <= (1ull << (32 + shift)) / 2)
             return shift;
-    }
     /* Beyond that there is no room to raise the limit, only for each class's first page. */
     if (memory_limit + (MC_CLASSES + 1ull) * MC_PAGE_BYTES <= 1ull << (32 + MAX_REF_SHIFT))
         return MAX_REF_SHIFT;

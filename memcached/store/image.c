@@ -177,14 +177,12 @@ static const char *classes_mismatch(const struct slabs *slabs, const struct imag
 {
     if (head->nclasses != slabs->nclasses)
         return "the slab classes have changed";
-    for (unsigned int i = 1; i <= slabs->nclasses; i++) {
+    for (unsigned int i = 1; i <= slabs->nclasses; i++)
         if (head->class_size[i] != slabs->classes[i].size)
             return "the slab classes have changed";
-    }
-    for (uint32_t i = 0; i < head->npages; i++) {
+    for (uint32_t i = 0; i < head->npages; i++)
         if ((uint8_t)classes[i] > slabs->nclasses)
             return "a page has no class";
-    }
     return NULL;
 }
 
@@ -263,10 +261,9 @@ static bool parts_are_sound(const struct store *store, const struct mc_item *ite
     if (lru_class_of(item) != store->slabs.nclasses || nparts == 0 ||
         item_own_bytes(store, item) > size)
         return false;
-    for (uint32_t i = 0; i < nparts; i++) {
+    for (uint32_t i = 0; i < nparts; i++)
         if (!owns_part(store, item, i))
             return false;
-    }
     return true;
 }
 
@@ -424,10 +421,9 @@ static void *run_pass(void *context)
 
         if (page >= end)
             return NULL;
-        for (uint32_t i = page; i < end && i < page + LOADER_STEP; i++) {
+        for (uint32_t i = page; i < end && i < page + LOADER_STEP; i++)
             if (loader->store->slabs.pages[i].clsid)
                 loader->pass(loader, i);
-        }
     }
 }
 
@@ -494,10 +490,9 @@ static void take_list(struct store *store, const struct image_head *head,
 /* Items are counted by size when they are linked, which these were not. */
 static void take_sizes(struct store *store)
 {
-    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
+    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++)
         for (unsigned int segment = 0; segment < LRU_SEGMENTS; segment++)
             mend_list(store, clsid, segment);
-    }
 }
 
 /* --- loading ------------------------------------------------------------- */
@@ -523,10 +518,9 @@ static int load_items(struct store *store, const struct image_head *head)
     }
     run_loaders(loaders, nloaders, sift_page);
     run_loaders(loaders, nloaders, enter_page);
-    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
+    for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++)
         for (unsigned int segment = 0; segment < LRU_SEGMENTS; segment++)
             take_list(store, head, loaders, nloaders, clsid, segment);
-    }
     free(loaders);
     if (sizes_on(&store->sizes))
         take_sizes(store);

@@ -41,10 +41,9 @@ void lock_note(enum lock_rank rank, int change)
 
 bool lock_in_order(enum lock_rank rank)
 {
-    for (int above = (int)rank; above < LOCK_RANKS; above++) {
+    for (int above = (int)rank; above < LOCK_RANKS; above++)
         if (held[above] > 0)
             return false;
-    }
     return true;
 }
 #endif

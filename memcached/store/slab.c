@@ -58,10 +58,9 @@ static bool add_by_factor(struct slabs *slabs, const struct slab_config *config)
 static bool make_classes(struct slabs *slabs, const struct slab_config *config)
 {
     if (config->slab_sizes) {
-        for (const uint32_t *size = config->slab_sizes; *size; size++) {
+        for (const uint32_t *size = config->slab_sizes; *size; size++)
             if (!add_class(slabs, *size))
                 return false;
-        }
     } else if (config->growth_factor <= 1 || !add_by_factor(slabs, config)) {
         return false;
     }

@@ -238,9 +238,8 @@ unsigned int spill_round(struct store *store, rel_time now)
 
     store_flash_rules(store, &pass.rules);
     pass.donor = headroom_round(store, &pass.rules);
-    for (unsigned int clsid = store->slabs.nclasses; clsid >= 1; clsid--) {
+    for (unsigned int clsid = store->slabs.nclasses; clsid >= 1; clsid--)
         if (store->slabs.classes[clsid].size > pass.rules.item_size)
             nwritten += spill_class(&pass, clsid);
-    }
     return nwritten;
 }

@@ -489,10 +489,9 @@ static uint32_t reverse_bits(uint32_t word)
 static void prefetch_items(const struct table *table, const struct mc_line *line,
                            const struct table_walker *walker)
 {
-    for (unsigned int slot = 0; slot < MC_SLOTS; slot++) {
+    for (unsigned int slot = 0; slot < MC_SLOTS; slot++)
         if (slot_tag(line, slot) && walker->wants(walker->context, line->refs[slot]))
             __builtin_prefetch(heap_at(table->heap, line->refs[slot]));
-    }
 }
 
 /* Visits the slots of a chain. Under the stripe. */
@@ -573,10 +572,9 @@ static uint32_t count_moving(const struct table *table, struct mc_line *head, ui
     struct cursor at = {head, 0};
     uint32_t n = 0;
 
-    for (; !cursor_at_end(&at); cursor_step(table, &at)) {
+    for (; !cursor_at_end(&at); cursor_step(table, &at))
         if (slot_tag(at.line, at.slot))
             n += (hash_at(table, &at) & bit) != 0;
-    }
     return n;
 }
 
@@ -706,10 +704,9 @@ void table_grow(struct table *table)
 {
     if (!lock_try(&table->growth, LOCK_GROWTH))
         return;
-    for (int i = 0; i < SPLITS && table_crowded(table); i++) {
+    for (int i = 0; i < SPLITS && table_crowded(table); i++)
         if (!split_next(table))
             break;
-    }
     lock_release(&table->growth, LOCK_GROWTH);
 }
 

@@ -328,11 +328,10 @@ static bool read_number(struct slice value, uint64_t *number)
     if (at < end && *at == '+')
         at++;
     *number = 0;
-    for (digits = at; at < end && *at >= '0' && *at <= '9'; at++) {
+    for (digits = at; at < end && *at >= '0' && *at <= '9'; at++)
         if (__builtin_mul_overflow(*number, 10, number) ||
             __builtin_add_overflow(*number, (uint64_t)(*at - '0'), number))
             return false;
-    }
     return at > digits && (at == end || is_space(*at) || *at == '\0');
 }
 

@@ -280,12 +280,11 @@ static size_t filler_reply(const struct filler *filler, char *out)
 {
     size_t n = 0, i;
 
-    for (i = 0; n + filler->nvalue + 40 < MC_UDP_PAYLOAD - MC_UDP_HEADER; i++) {
+    for (i = 0; n + filler->nvalue + 40 < MC_UDP_PAYLOAD - MC_UDP_HEADER; i++)
         if (filler->other && i % 2)
             n += letter_block(out + n, filler->other, 'c', filler->nvalue);
         else
             n += letter_block(out + n, "k", filler->other || i % 2 ? 'a' : 'b', filler->nvalue);
-    }
     memcpy(out + n, "END\r\n", 5);
     return n + 5;
 }

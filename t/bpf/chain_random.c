@@ -203,9 +203,8 @@ static void send_next(struct run *run)
         n = left;
     run->starts[run->nstarts++] = from;
     run->nsent += n;
-    if (below(run, 60) == 0 && run->nsent < run->nstream) {
+    if (below(run, 60) == 0 && run->nsent < run->nstream)
         send_next(run); /* overtakes it */
-    }
     segment(run, from, from + n);
 }
 

@@ -512,7 +512,7 @@ static void test_disturbed_miss(struct lab *lab)
     pthread_create(&thread, NULL, move_counter, &mover);
     while (!__atomic_load_n(&mover.line->seq, __ATOMIC_RELAXED))
         ;
-    for (i = 0; i < nruns && !(nfast && nslow); i++) {
+    for (i = 0; i < nruns && !(nfast && nslow); i++)
         if (lab_run(lab, LOADER_XDP, &frame, &out) != 3)
             nslow++;
         else if (memcmp(out.bytes + LAB_FRAME, "END\r\n", 5) != 0)
@@ -521,7 +521,6 @@ static void test_disturbed_miss(struct lab *lab)
             nfast++;
         else
             nslow++;
-    }
     atomic_store(&mover.stop, true);
     pthread_join(thread, NULL);
     diag("%u misses answered in place, %u the long way", nfast, nslow);

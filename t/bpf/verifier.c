@@ -54,11 +54,10 @@ static unsigned int recorded(const char *release, const char *name)
 
     snprintf(path, sizeof(path), "%s/t/kernels/verifier", source ? source : ".");
     file = fopen(path, "re");
-    while (file && fgets(line, sizeof(line), file)) {
+    while (file && fgets(line, sizeof(line), file))
         if (sscanf(line, "%63s %31s %u %u", kernel, program, &insns, &verified) == 4 &&
             strncmp(release, kernel, strlen(kernel)) == 0 && strcmp(program, name) == 0)
             found = verified;
-    }
     if (file)
         fclose(file);
     return found;

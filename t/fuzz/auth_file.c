@@ -14,9 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void must(bool holds)
 {
-    if (!holds) {
+    if (!holds)
         abort();
-    }
 }
 
 /* The line at `at`, byte by byte, without its end; returns where the next one begins. */
@@ -24,13 +23,11 @@ static size_t read_line(struct slice text, size_t at, struct slice *line)
 {
     size_t end = at;
 
-    while (end < text.len && text.ptr[end] != '\n') {
+    while (end < text.len && text.ptr[end] != '\n')
         end++;
-    }
     *line = (struct slice){text.ptr + at, end - at};
-    if (line->len > 0 && line->ptr[line->len - 1] == '\r') {
+    if (line->len > 0 && line->ptr[line->len - 1] == '\r')
         line->len--;
-    }
     return end < text.len ? end + 1 : end;
 }
 
@@ -39,9 +36,8 @@ static size_t first_colon(struct slice line)
 {
     size_t i = 0;
 
-    while (i < line.len && line.ptr[i] != ':') {
+    while (i < line.len && line.ptr[i] != ':')
         i++;
-    }
     return i;
 }
 

@@ -13,9 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void must(bool holds)
 {
-    if (!holds) {
+    if (!holds)
         abort();
-    }
 }
 
 static struct server server; /* for all inputs */
@@ -62,9 +61,8 @@ static bool only_refusals(const char *at, const char *end)
         const char *newline = memchr(at, '\n', (size_t)(end - at));
 
         must(newline && newline > at && newline[-1] == '\r');
-        if (strncmp(at, start_of_all, sizeof(start_of_all) - 1) != 0) {
+        if (strncmp(at, start_of_all, sizeof(start_of_all) - 1) != 0)
             return false;
-        }
         at = newline + 1;
     }
     return true;
@@ -77,9 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     must(bytes != NULL);
     memcpy(bytes, data, size);
-    if (!server.store) {
+    if (!server.store)
         start();
-    }
     before = changes();
     command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
     must(server.client.locked);
@@ -94,9 +91,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(memmem(bytes, size, "set", 3) &&
              (memmem(bytes, size, "user ", 5) || memmem(bytes, size, "u ", 2)));
     }
-    if (server.client.stream) { /* of a dump or a watcher, that net would take */
+    if (server.client.stream) /* of a dump or a watcher, that net would take */
         stream_leave(server.client.stream);
-    }
     must(server.reply.nheld == 0 && server.reply.nbytes == 0 && server.nshutdowns == 0);
     command_client_close(&server.client);
     free(bytes);

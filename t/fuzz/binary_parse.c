@@ -15,9 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void must(bool holds)
 {
-    if (!holds) {
+    if (!holds)
         abort();
-    }
 }
 
 /* The parser sees exactly these bytes, in an allocation of their own. */
@@ -53,11 +52,10 @@ static void check_request(const struct request *request, const char *bytes, size
     must(request->binary && request->id.opcode == (uint8_t)bytes[1]);
     must(request->key.len <= PROTO_KEY_MAX && request->nvalue <= PROTO_NVALUE_MAX);
     must(request->has_value || request->nvalue == 0);
-    if (request->status == BINARY_OK) {
+    if (request->status == BINARY_OK)
         must(consumed - PROTO_BINARY_HEAD + request->nvalue == body_length(bytes));
-    } else {
+    else
         must(consumed == PROTO_BINARY_HEAD);
-    }
 }
 
 /* The request at the start of bytes; 0: the rest is none. */
@@ -75,9 +73,8 @@ static size_t check_one(const char *bytes, size_t size)
     check_request(&request, bytes, (size_t)n);
     must(parse(bytes, (size_t)n, &alone, &alone_at) == n && alone_at == at &&
          memcmp(&alone, &request, sizeof(alone)) == 0);
-    for (i = 0; i < (size_t)n; i++) {
+    for (i = 0; i < (size_t)n; i++)
         must(parse(bytes, i, &alone, &alone_at) == 0);
-    }
     return (size_t)n + request.nvalue;
 }
 

@@ -11,9 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void must(bool holds)
 {
-    if (!holds) {
+    if (!holds)
         abort();
-    }
 }
 
 /* The bytes of value that a line announces, 0 if none. */
@@ -85,9 +84,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     must(bytes != NULL);
     memcpy(bytes, data, size);
-    if (!server.store) {
+    if (!server.store)
         start();
-    }
     must(strcmp(
              ask(&server, "flush_all\r\ncache_memlimit 64\r\nstats detail off\r\nstats reset\r\n"),
              "OK\r\nOK\r\nOK\r\nRESET\r\n") == 0);

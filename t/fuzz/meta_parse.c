@@ -17,16 +17,14 @@ enum { VERB_LEN = 3, FLAGS_MAX = 18 };
 
 static void must(bool holds)
 {
-    if (!holds) {
+    if (!holds)
         abort();
-    }
 }
 
 static void inside(struct slice part, const char *line, size_t len)
 {
-    if (part.len) {
+    if (part.len)
         must(part.ptr >= line && part.ptr + part.len <= line + len);
-    }
 }
 
 static void check_flags(const struct request *request)
@@ -53,15 +51,13 @@ static void check_request(const struct request *request, const char *line, size_
     must(!request->noreply && !request->binary && request->ntokens == 0);
     must(!request->has_value || request->verb == VERB_META_SET);
     must(request->nvalue <= PROTO_NVALUE_MAX);
-    if (request->error.len) {
+    if (request->error.len)
         return;
-    }
     must(request->verb == VERB_META_NOOP ||
          (request->key.len > 0 && request->key.len <= PROTO_KEY_MAX));
     must(request->has_value == (request->verb == VERB_META_SET));
-    if (request->verb != VERB_META_NOOP) {
+    if (request->verb != VERB_META_NOOP)
         check_flags(request);
-    }
 }
 
 /* The same with each blank doubled. */
@@ -74,9 +70,8 @@ static void check_blanks(const struct request *request, const char *line, size_t
     must(wide != NULL);
     for (size_t i = 0; i < len; i++) {
         wide[n++] = line[i];
-        if (line[i] == ' ') {
+        if (line[i] == ' ')
             wide[n++] = ' ';
-        }
     }
     must(proto_parse_text((struct slice){wide, n}, &other) == (ssize_t)n);
     must(other.verb == request->verb && slice_equal(other.error, request->error) &&
@@ -107,9 +102,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *line = malloc(VERB_LEN + n + 1);
 
     must(line != NULL);
-    if (n) {
+    if (n)
         memcpy(line + VERB_LEN, data, n);
-    }
     line[VERB_LEN + n] = '\n';
     for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
         memcpy(line, verbs[i], VERB_LEN);

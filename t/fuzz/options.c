@@ -21,9 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void must(bool holds)
 {
-    if (!holds) {
+    if (!holds)
         abort();
-    }
 }
 
 /* A copy that ends with its NUL. */
@@ -92,9 +91,8 @@ static void check_sizes(const struct options *o)
     must(o->item_max >= 1024 && o->item_max <= 1u << 30 && o->item_max <= o->memory_limit / 2);
     must(o->chunk_max <= o->item_max && o->item_max % o->chunk_max == 0);
     must(PAGE % o->chunk_max == 0 && o->growth_factor > 1);
-    if (heap.ref_shift == 0) {
+    if (heap.ref_shift == 0)
         return; /* more memory than the store reaches: it says so */
-    }
     must(slab_init(&slabs, &heap, &config) == 0);
     slab_fini(&slabs);
 }
@@ -134,8 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     options_fini(&options);
     free(said);
-    for (int i = 0; i < argc; i++) {
+    for (int i = 0; i < argc; i++)
         free(argv[i]);
-    }
     return 0;
 }

@@ -39,9 +39,8 @@ static void replay_folder(const char *folder)
     unsigned int n = 0;
     bool good = true;
 
-    if (!dir) {
+    if (!dir)
         perror(folder);
-    }
     while (dir && (entry = readdir(dir))) {
         struct stat stat_buffer;
 
@@ -52,9 +51,8 @@ static void replay_folder(const char *folder)
             n++;
         }
     }
-    if (dir) {
+    if (dir)
         closedir(dir);
-    }
     ok(good && n > 0, "each of the %u inputs in %s is taken without harm", n, folder);
 }
 
@@ -65,9 +63,8 @@ int main(int argc, char **argv)
     char folder[4096];
     int i;
 
-    for (i = 1; i < argc; i++) {
+    for (i = 1; i < argc; i++)
         replay_folder(argv[i]);
-    }
     if (argc == 1) {
         snprintf(folder, sizeof(folder), "%s/t/fuzz/corpus/%s", source ? source : ".", name);
         replay_folder(folder);

@@ -35,9 +35,8 @@ static int map_segment(struct provider *provider, uint32_t index, void *addr)
 
     if (!error && index == 0) {
         memory->segment = addr;
-        if (memory->contents) {
+        if (memory->contents)
             memcpy(addr, memory->contents, MC_SEGMENT_BYTES);
-        }
     }
     return error;
 }
@@ -61,9 +60,8 @@ static void memory_open(struct memory *memory, const char *contents)
     *memory = (struct memory){.provider = {map_segment, map_table, get_control, NULL},
                               .anonymous = anonymous_new(false),
                               .contents = contents};
-    if (!memory->anonymous) {
+    if (!memory->anonymous)
         abort();
-    }
 }
 
 static void config_of(struct store_config *config, struct slice image)
@@ -128,9 +126,8 @@ static void make_sound(void)
     f.local = store_local_new(f.store);
     set_all(&f, 9);
     store_local_free(f.local);
-    if (store_save(f.store, NOW, &made, &nimage) != 0 || !(heap = malloc(MC_SEGMENT_BYTES))) {
+    if (store_save(f.store, NOW, &made, &nimage) != 0 || !(heap = malloc(MC_SEGMENT_BYTES)))
         abort();
-    }
     image = made;
     memcpy(heap, memory.segment, MC_SEGMENT_BYTES);
     store_free(f.store);
@@ -141,9 +138,8 @@ static uint64_t checksum(const char *bytes, size_t n)
 {
     uint64_t sum = 0xcbf29ce484222325ull;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         sum = (sum ^ (uint8_t)bytes[i]) * 0x100000001b3ull;
-    }
     return sum;
 }
 
@@ -164,20 +160,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *new_heap, *new_image;
     uint64_t sum;
 
-    if (!heap) {
+    if (!heap)
         make_sound();
-    }
     new_heap = malloc(MC_SEGMENT_BYTES);
     new_image = malloc(nimage);
     memcpy(new_heap, heap, MC_SEGMENT_BYTES);
     memcpy(new_image, image, nimage);
-    for (; size >= CHANGE; data += CHANGE, size -= CHANGE) {
-        if (data[0] & IN_IMAGE) {
+    for (; size >= CHANGE; data += CHANGE, size -= CHANGE)
+        if (data[0] & IN_IMAGE)
             change(new_image, nimage - sizeof(sum), data);
-        } else {
+        else
             change(new_heap, MC_SEGMENT_BYTES, data);
-        }
-    }
     sum = checksum(new_image, nimage - sizeof(sum));
     memcpy(new_image + nimage - sizeof(sum), &sum, sizeof(sum));
     config_of(&config, (struct slice){new_image, nimage});

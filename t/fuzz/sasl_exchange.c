@@ -15,9 +15,8 @@ static const char secret[] = "\0user\0pass";
 
 static void must(bool holds)
 {
-    if (!holds) {
+    if (!holds)
         abort();
-    }
 }
 
 static struct server server; /* for all inputs */
@@ -99,9 +98,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     must(bytes != NULL);
     memcpy(bytes, data, size);
-    if (!server.store) {
+    if (!server.store)
         start();
-    }
     before = changes();
     command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
     must(server.client.locked);
@@ -110,9 +108,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         server_ask(&server, bytes, size);
         check_messages(server.out, server.out + server.nout);
     }
-    if (!knows(bytes, size)) {
+    if (!knows(bytes, size))
         must(server.client.locked && changes() == before);
-    }
     must(server.reply.nheld == 0 && server.reply.nbytes == 0);
     command_client_close(&server.client);
     free(bytes);

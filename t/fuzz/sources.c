@@ -93,10 +93,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     must(text != NULL);
     memcpy(text, data, size);
     text[size] = '\0';
-    while (n < MOST && (word = strsep(&rest, ",\n")) != NULL) {
+    while (n < MOST && (word = strsep(&rest, ",\n")) != NULL)
         if (prefix_parse(word, &prefixes[n]))
             check_prefix(&prefixes[n++]);
-    }
     check_list(prefixes, n);
     memcpy(text, data, size);
     check_words(text);

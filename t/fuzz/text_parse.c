@@ -15,9 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void must(bool holds)
 {
-    if (!holds) {
+    if (!holds)
         abort();
-    }
 }
 
 static ssize_t parse(const char *bytes, size_t len, struct request *request)
@@ -28,9 +27,8 @@ static ssize_t parse(const char *bytes, size_t len, struct request *request)
 
 static void inside(struct slice part, const char *line, size_t len)
 {
-    if (part.len) {
+    if (part.len)
         must(part.ptr >= line && part.ptr + part.len <= line + len);
-    }
 }
 
 static void check_slices(const struct request *request, const char *line, size_t len)
@@ -43,9 +41,8 @@ static void check_slices(const struct request *request, const char *line, size_t
     inside(request->key, line, len);
     inside(request->keys, line, len);
     inside(request->meta.flags, line, len);
-    for (i = 0; i < request->ntokens; i++) {
+    for (i = 0; i < request->ntokens; i++)
         inside(request->tokens[i], line, len);
-    }
     while (proto_next_key(&keys, &key)) {
         must(key.len > 0 && !memchr(key.ptr, ' ', key.len) && !memchr(key.ptr, '\n', key.len));
         inside(key, line, len);
@@ -107,12 +104,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t len = 0;
 
     must(bytes != NULL);
-    if (size) {
+    if (size)
         memcpy(bytes, data, size);
-    }
-    while (check_line(bytes + at, size - at, &len)) {
+    while (check_line(bytes + at, size - at, &len))
         at += len;
-    }
     free(bytes);
     return 0;
 }

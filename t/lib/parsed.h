@@ -29,12 +29,11 @@ static inline __u32 parsed_request(struct follow *f, const char **at, const char
 {
     __u32 events = 0;
 
-    for (; *at < end && !events; ++*at) {
+    for (; *at < end && !events; ++*at)
         if (f->skip)
             f->skip--;
         else
             events = follow_step(f, (__u8)(*at)[0], parsed_seeds);
-    }
     return events;
 }
 
@@ -65,12 +64,11 @@ static inline __u32 parsed_answer(struct answers *a, const char **at, const char
 {
     __u32 events = 0;
 
-    for (; *at < end && !events; ++*at) {
+    for (; *at < end && !events; ++*at)
         if (a->skip)
             a->skip--;
         else
             events = answers_step(a, (__u8)(*at)[0]);
-    }
     return events;
 }
 

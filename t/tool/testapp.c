@@ -120,12 +120,10 @@ static bool read_ports(const char *path, uint16_t *tcp, uint16_t *udp)
         FILE *file = fopen(path, "re");
         int n = file ? fscanf(file, "TCP INET: %hu UDP INET: %hu", tcp, udp) : 0;
 
-        if (file) {
+        if (file)
             fclose(file);
-        }
-        if (n == 2) {
+        if (n == 2)
             return true;
-        }
         poll(NULL, 0, 10);
     }
     return false;
@@ -158,9 +156,8 @@ static size_t receive(int fd, char *answer, size_t want)
         struct pollfd ready = {.fd = fd, .events = POLLIN};
         ssize_t n = poll(&ready, 1, ANSWER_MS) == 1 ? read(fd, answer + got, want - got) : 0;
 
-        if (n <= 0) {
+        if (n <= 0)
             break;
-        }
         got += (size_t)n;
     }
     return got;
@@ -192,9 +189,8 @@ static void binary_over_tcp(uint16_t port)
 {
     int fd = reach(SOCK_STREAM, port);
 
-    for (size_t i = 0; i < sizeof(binary) / sizeof(binary[0]); i++) {
+    for (size_t i = 0; i < sizeof(binary) / sizeof(binary[0]); i++)
         ok(answers(fd, binary[i].request, binary[i].answer), "%s", binary[i].name);
-    }
     close(fd);
 }
 
@@ -239,9 +235,8 @@ int main(void)
         binary_over_tcp(tcp);
         text_over_udp(udp);
     }
-    if (child > 0) {
+    if (child > 0)
         ends_when_told(child);
-    }
     unlink(ports);
     rmdir(directory);
     return done();

@@ -71,9 +71,8 @@ static int supervise(pid_t child, const sigset_t *set, double seconds)
         int number = next_signal(set, until);
 
         if (number == SIGCHLD) {
-            if (waitpid(child, &status, WNOHANG) == child) {
+            if (waitpid(child, &status, WNOHANG) == child)
                 return status_of(status);
-            }
         } else if (number) {
             kill(child, number);
         } else {

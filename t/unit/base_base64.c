@@ -46,9 +46,8 @@ static bool decodes_to(const struct vector *vector)
     char out[64];
     size_t n = 0;
 
-    if (!base64_decode(out, text, &n)) {
+    if (!base64_decode(out, text, &n))
         return !vector->bytes;
-    }
     return vector->bytes && slice_equal((struct slice){out, n},
                                         (struct slice){vector->bytes, strlen(vector->bytes)});
 }
@@ -62,9 +61,8 @@ static bool comes_back(size_t n, unsigned int seed)
     size_t ntext, nagain = 0, i;
     bool same;
 
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < n; i++)
         bytes[i] = (char)(i * 37 + seed);
-    }
     ntext = base64_encode(text, (struct slice){bytes, n});
     same = ntext == BASE64_TEXT_BYTES(n) &&
            base64_decode(again, (struct slice){text, ntext}, &nagain) &&
@@ -94,11 +92,9 @@ int main(void)
         ok(decodes_to(&lenient[i]), "'%s' is %s", lenient[i].text,
            lenient[i].bytes ? "taken as memcached takes it" : "refused");
     }
-    for (n = 1; n <= 250; n++) {
-        for (seed = 0; seed < 256; seed += 5) {
+    for (n = 1; n <= 250; n++)
+        for (seed = 0; seed < 256; seed += 5)
             all &= comes_back(n, seed);
-        }
-    }
     ok(all, "bytes of any value and length come back");
     return done();
 }

@@ -63,15 +63,12 @@ static void numbers_are_read_as_memcached_reads_them(void)
         uint32_t b;
         int64_t c;
 
-        if (num_parse_u64(text, &a)) {
+        if (num_parse_u64(text, &a))
             snprintf(u64, sizeof(u64), "%" PRIu64, a);
-        }
-        if (num_cut_u32(text, &b)) {
+        if (num_cut_u32(text, &b))
             snprintf(u32, sizeof(u32), "%" PRIu32, b);
-        }
-        if (num_parse_i64(text, &c)) {
+        if (num_parse_i64(text, &c))
             snprintf(i64, sizeof(i64), "%" PRId64, c);
-        }
         check(rows[i].text, "u64", u64, rows[i].u64);
         check(rows[i].text, "u32", u32, rows[i].u32);
         check(rows[i].text, "i64", i64, rows[i].i64);

@@ -29,9 +29,8 @@ __attribute__((format(printf, 2, 3))) static void put(const char *name, const ch
         *slash = '/';
     }
     file = fopen(path, "w");
-    if (!file) {
+    if (!file)
         return;
-    }
     va_start(args, format);
     vfprintf(file, format, args);
     va_end(args);
@@ -162,9 +161,8 @@ int main(void)
 {
     char command[512];
 
-    if (!mkdtemp(top)) {
+    if (!mkdtemp(top))
         return 1;
-    }
     test_version_2();
     test_namespace();
     test_version_1();

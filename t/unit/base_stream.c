@@ -37,9 +37,8 @@ static void *produce(void *arg)
         size_t n = 1 + (size_t)rand_r(&seed) % (rand_r(&seed) % 8 ? 100 : RING);
 
         n = n < left ? n : left;
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             piece[i] = byte_at(producer->nwritten + i);
-        }
         while (!stream_write(producer->stream, (struct slice){piece, n})) {
             if (!stream_wait_room(producer->stream, n, PATIENCE_MS)) {
                 stream_end(producer->stream, producer->close);
@@ -72,15 +71,12 @@ static size_t consume(struct stream *stream, size_t limit, enum stream_state *st
             stream_woken(stream);
             continue;
         }
-        if (*state != STREAM_BYTES || stream_pieces(stream, iov) == 0) {
+        if (*state != STREAM_BYTES || stream_pieces(stream, iov) == 0)
             return ndone;
-        }
         n = 1 + (size_t)rand_r(&seed) % iov[0].iov_len;
-        for (size_t i = 0; i < n; i++) {
-            if (((char *)iov[0].iov_base)[i] != byte_at(ndone + i)) {
+        for (size_t i = 0; i < n; i++)
+            if (((char *)iov[0].iov_base)[i] != byte_at(ndone + i))
                 return ndone + i;
-            }
-        }
         stream_consumed(stream, n);
         ndone += n;
     }

@@ -66,9 +66,8 @@ static void files(void)
         struct auth_table table;
         const char *wrong;
 
-        if (!copy) {
+        if (!copy)
             die("malloc");
-        }
         memcpy(copy, c->text.ptr, c->text.len);
         wrong = auth_table_parse(&table, (struct slice){copy, c->text.len});
         free(copy);
@@ -143,20 +142,17 @@ static unsigned long steps(const struct auth_table *table, const char *user, con
     if (child == 0) {
         struct slice guess[2] = {slice_of(user), slice_of(password)};
 
-        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) {
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
             _exit(1);
-        }
         raise(SIGSTOP);
         auth_table_has(table, guess[0], guess[1]);
         kill(getpid(), SIGKILL);
     }
-    if (child < 0 || waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) {
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFSTOPPED(status))
         return 0;
-    }
     while (WIFSTOPPED(status) && ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) == 0 &&
-           waitpid(child, &status, 0) == child) {
+           waitpid(child, &status, 0) == child)
         n++;
-    }
     return n;
 }
 
@@ -182,12 +178,10 @@ static void a_guess_takes_as_many_steps_whatever_is_right_about_it(void)
     for (size_t i = 0; i < sizeof(guesses) / sizeof(guesses[0]); i++) {
         unsigned long n = steps(&table, guesses[i].user, guesses[i].password);
 
-        if (i == 0) {
+        if (i == 0)
             first = n;
-        }
-        if (!ok(n == first && n > 1000, "CVE-2026-47783: right is %s", guesses[i].name)) {
+        if (!ok(n == first && n > 1000, "CVE-2026-47783: right is %s", guesses[i].name))
             diag("%lu steps, %lu when nothing is", n, first);
-        }
     }
 }
 
@@ -197,9 +191,8 @@ static void write_file(const char *path, const char *text)
 {
     FILE *file = fopen(path, "w");
 
-    if (!file || fputs(text, file) < 0 || fclose(file) != 0) {
+    if (!file || fputs(text, file) < 0 || fclose(file) != 0)
         die(path);
-    }
 }
 
 static const char *login(struct server *server, const char *body)
@@ -229,9 +222,8 @@ static void a_server(const char *path)
        "a failure is said");
     for (server.step = 1; server.step < 12; server.step++) {
         command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
-        if (strcmp(login(&server, "user pass"), "STORED\r\n") != 0 || server.client.locked) {
+        if (strcmp(login(&server, "user pass"), "STORED\r\n") != 0 || server.client.locked)
             break;
-        }
     }
     ok(server.step == 12, "until the token comes, in pieces of any length");
     ok(!strcmp(ask(&server, "get k\r\n"), "END\r\n"), "then one may");
@@ -277,9 +269,8 @@ int main(void)
     char folder[] = "/tmp/memcached-auth-XXXXXX";
     char path[sizeof(folder) + 8];
 
-    if (!mkdtemp(folder)) {
+    if (!mkdtemp(folder))
         die("mkdtemp");
-    }
     snprintf(path, sizeof(path), "%s/users", folder);
     files();
     whom_a_file_lets_in();

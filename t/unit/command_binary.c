@@ -239,9 +239,8 @@ static const struct dialogue others[] = {
 
 static char *put(char *p, size_t n, uint64_t value)
 {
-    for (size_t i = n; i-- > 0; value >>= 8) {
+    for (size_t i = n; i-- > 0; value >>= 8)
         p[i] = (char)value;
-    }
     return p + n;
 }
 
@@ -305,9 +304,8 @@ static uint64_t load(const char *p, size_t n)
 {
     uint64_t value = 0;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         value = value << 8 | (unsigned char)p[i];
-    }
     return value;
 }
 
@@ -325,20 +323,18 @@ static size_t describe(const char *p, size_t len, char *text, size_t size)
     int nvalue = (int)(nbody - nkey - nextras);
     int n;
 
-    if (len < PROTO_BINARY_HEAD + nbody || p[0] != '\x81' || load(p + 12, 4) != OPAQUE) {
+    if (len < PROTO_BINARY_HEAD + nbody || p[0] != '\x81' || load(p + 12, 4) != OPAQUE)
         return 0;
-    }
     n = snprintf(text, size, "%02x %02x%s", (unsigned)load(p + 1, 1), (unsigned)load(p + 6, 2),
                  load(p + 16, 8) ? " +" : "");
     n += nextras
              ? snprintf(text + n, size - (size_t)n, " %u", (unsigned)load(p + PROTO_BINARY_HEAD, 4))
              : 0;
     n += nkey ? snprintf(text + n, size - (size_t)n, " %.*s", (int)nkey, key) : 0;
-    if (is_number((unsigned char)p[1]) && load(p + 6, 2) == 0) {
+    if (is_number((unsigned char)p[1]) && load(p + 6, 2) == 0)
         n += snprintf(text + n, size - (size_t)n, " %" PRIu64, load(key, 8));
-    } else if (nvalue || nextras || nkey) {
+    else if (nvalue || nextras || nkey)
         n += snprintf(text + n, size - (size_t)n, " %.*s", nvalue, key + nkey);
-    }
     snprintf(text + n, size - (size_t)n, "\n");
     return PROTO_BINARY_HEAD + nbody;
 }
@@ -353,9 +349,8 @@ static const char *answers(const struct server *server)
     while (at < server->nout) {
         size_t n = describe(server->out + at, server->nout - at, text + used, sizeof(text) - used);
 
-        if (n == 0) {
+        if (n == 0)
             return "no answer of the binary protocol";
-        }
         at += n;
         used += strlen(text + used);
     }
@@ -367,9 +362,8 @@ static const char *ask_all(struct server *server, const struct ask *asks)
     char bytes[4096];
     size_t len = 0;
 
-    for (size_t i = 0; i < ASKS && (i == 0 || asks[i].opcode || asks[i].key); i++) {
+    for (size_t i = 0; i < ASKS && (i == 0 || asks[i].opcode || asks[i].key); i++)
         len += put_ask(bytes + len, &asks[i]);
-    }
     server_ask(server, bytes, len);
     return answers(server);
 }
@@ -385,9 +379,8 @@ static void run(struct server *server, const struct dialogue *dialogues, size_t 
         ask_all(server, ASK(flush));
         answer = ask_all(server, dialogues[i].asks);
         if (!ok(strcmp(answer, dialogues[i].answer) == 0 && !server->closed, "%s",
-                dialogues[i].name)) {
+                dialogues[i].name))
             diag("%s", answer);
-        }
     }
 }
 
@@ -417,9 +410,8 @@ static void test_ids(struct server *server)
         const char *answer = ask_with_id(server, asks[i]);
 
         good = good && strncmp(answer + 2, " 00", 3) == 0;
-        if (!good) {
+        if (!good)
             diag("%s", answer);
-        }
     }
     ok(good, "every command that compares ids does what it is asked to with the value's");
 }

@@ -128,12 +128,10 @@ static void server_start(struct server *server, struct store_config *store)
     server->store = server->provider ? store_new(store, server->provider, &error) : NULL;
     server->commands = server->store ? commands_new(server->store, &server->config, &calls) : NULL;
     server->local = server->commands ? command_local_new(server->commands) : NULL;
-    if (!server->local || !server->out) {
+    if (!server->local || !server->out)
         die(error);
-    }
-    if (server->crawler && store_crawler_start(server->store) != 0) {
+    if (server->crawler && store_crawler_start(server->store) != 0)
         die("crawler");
-    }
     reply_init(&server->reply);
 }
 
@@ -175,9 +173,8 @@ static void send_reply(struct server *server)
 
     while ((n = reply_iov(&server->reply, sent, OUT_MAX, iov, 16)) > 0) {
         for (i = 0; i < n; i++) {
-            if (iov[i].iov_len > OUT_MAX - 1 - server->nout) {
+            if (iov[i].iov_len > OUT_MAX - 1 - server->nout)
                 die("the answer is too long");
-            }
             memcpy(server->out + server->nout, iov[i].iov_base, iov[i].iov_len);
             server->nout += iov[i].iov_len;
             sent += iov[i].iov_len;
@@ -197,9 +194,8 @@ static size_t take_value(struct server *server, struct command_pending *pending,
 
         n = n < server->step ? n : server->step;
         n = n < input.len - at ? n : input.len - at;
-        if (ptr) {
+        if (ptr)
             memcpy(ptr, input.ptr + at, n);
-        }
         command_value_filled(pending, n);
         at += n;
     }

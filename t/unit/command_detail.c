@@ -60,9 +60,8 @@ static bool says(struct server *server, const char *send, const char *answer)
 {
     const char *got = ask(server, send);
 
-    if (strcmp(got, answer) != 0) {
+    if (strcmp(got, answer) != 0)
         diag("got: %.300s", got);
-    }
     return strcmp(got, answer) == 0;
 }
 
@@ -103,9 +102,8 @@ static void test_bounded(struct server *server)
         snprintf(key, sizeof(key), "get %d:x\r\n", i);
         ask(server, key);
     }
-    for (at = ask(server, DUMP); strncmp(at, "PREFIX ", 7) == 0; at = strchr(at, '\n') + 1) {
+    for (at = ask(server, DUMP); strncmp(at, "PREFIX ", 7) == 0; at = strchr(at, '\n') + 1)
         n++;
-    }
     ok(n <= 1 << 14 && n > 10000 && strcmp(at, END) == 0,
        "prefixes without end: so many are counted (%zu), and the dump ends", n);
     ask(server, "stats reset\r\nstats detail off\r\n");
@@ -133,9 +131,8 @@ static const struct dialogue dumps[] = {
 
 static void test_dump(struct server *server)
 {
-    for (size_t i = 0; i < sizeof(dumps) / sizeof(dumps[0]); i++) {
+    for (size_t i = 0; i < sizeof(dumps) / sizeof(dumps[0]); i++)
         ok(says(server, dumps[i].send, dumps[i].answer), "cachedump: %s", dumps[i].name);
-    }
 }
 
 static void test_dump_bound(struct server *server)
@@ -152,9 +149,8 @@ static void test_dump_bound(struct server *server)
     for (unsigned int clsid = 2; n == 0 && clsid < 20; clsid++) {
         snprintf(text, sizeof(text), "stats cachedump %u 0\r\n", clsid);
         got = ask(server, text);
-        for (line = got; strncmp(line, "ITEM ", 5) == 0; line = strchr(line, '\n') + 1) {
+        for (line = got; strncmp(line, "ITEM ", 5) == 0; line = strchr(line, '\n') + 1)
             n++;
-        }
     }
     ok(n > 7000 && n < 12000 && server->nout <= 2 << 20 && server->nout > (2 << 20) - 600 &&
            strcmp(server->out + server->nout - strlen(END), END) == 0,
@@ -181,9 +177,8 @@ static const struct dialogue sizes[] = {
 
 static void test_sizes(struct server *server)
 {
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         ok(says(server, sizes[i].send, sizes[i].answer), "sizes: %s", sizes[i].name);
-    }
 }
 
 static void test_options(void)

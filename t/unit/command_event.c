@@ -81,9 +81,8 @@ static void longest(void)
     line = line_of(&event, (struct slice){bytes, sizeof(bytes)});
     ok(strlen(line) > 3 * sizeof(bytes) && strstr(line, "%FF cfd=-2147483648\n"),
        "the longest command fits a line");
-    for (size_t i = 0; i < sizeof(bytes); i++) {
+    for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (char)i;
-    }
     line = line_of(&event, (struct slice){bytes, 256});
     ok(strstr(line, "cmd=%00%01") && strstr(line, "%20%21") &&
            strstr(line, "%2C-.%2F0123456789%3A") && strstr(line, "%40ABC") &&

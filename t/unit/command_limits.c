@@ -24,13 +24,11 @@ static char *storage_line(const char *verb, const char *key, size_t n, const cha
     int head;
     size_t i;
 
-    if (!line) {
+    if (!line)
         die("malloc");
-    }
     head = sprintf(line, "%s %s 0 0 %zu%s\r\n", verb, key, n, rest);
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < n; i++)
         line[(size_t)head + i] = (char)('a' + i * 31 % 26);
-    }
     memcpy(line + (size_t)head + n, "\r\n", 2);
     *len = (size_t)head + n + 2;
     return line;
@@ -54,14 +52,11 @@ static bool comes_back(struct server *server, size_t n)
     size_t i;
 
     if (server->nout != nhead + n + 2 + strlen(END) || memcmp(got, head, nhead) != 0 ||
-        strcmp(got + nhead + n, "\r\n" END) != 0) {
+        strcmp(got + nhead + n, "\r\n" END) != 0)
         return false;
-    }
-    for (i = 0; i < n; i++) {
-        if (got[nhead + i] != (char)('a' + i * 31 % 26)) {
+    for (i = 0; i < n; i++)
+        if (got[nhead + i] != (char)('a' + i * 31 % 26))
             return false;
-        }
-    }
     return true;
 }
 
@@ -172,13 +167,11 @@ static char *get_line(const char *keys, size_t n, size_t *len)
     char *line = malloc(n * width + 16);
     size_t i;
 
-    if (!line) {
+    if (!line)
         die("malloc");
-    }
     memcpy(line, "get", 3);
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < n; i++)
         memcpy(line + 3 + i * width, keys, width);
-    }
     memcpy(line + 3 + n * width, "\r\n", 2);
     *len = 3 + n * width + 2;
     return line;
@@ -208,9 +201,8 @@ static void many_gets_of_one_key(void)
     free(line);
     local = store_local_new(server.store);
     item = local ? store_get(local, SLICE("a"), server.now) : NULL;
-    if (ok(item && item->refcount == 2, "no reference is left behind")) {
+    if (ok(item && item->refcount == 2, "no reference is left behind"))
         store_put(local, item);
-    }
     store_local_free(local);
     server_stop(&server);
 }
@@ -221,9 +213,8 @@ static void run_line(struct server *server, const char *line, size_t len)
     struct command_pending pending;
     struct request request;
 
-    if (proto_parse_text((struct slice){line, len}, &request) != (ssize_t)len) {
+    if (proto_parse_text((struct slice){line, len}, &request) != (ssize_t)len)
         die("no line");
-    }
     command_run(server->local, &request, &server->client, server->now, &server->reply, &pending);
 }
 
@@ -246,18 +237,16 @@ static void copies_are_bounded(void)
     stores(&server, "set", 100000, "STORED\r\n");
     ask(&server, "set b 0 0 1\r\ny\r\n");
     holder = store_local_new(server.store);
-    for (int i = 0; i < HOLDERS; i++) {
+    for (int i = 0; i < HOLDERS; i++)
         item = store_get(holder, SLICE("big"), server.now);
-    }
     line = get_line(" big b", 1000, &len);
     run_line(&server, line, len);
     ok(server.reply.nbytes == strlen(failed) && !server.reply.failed &&
            memcmp(server.reply.pieces[0].ptr, failed, strlen(failed)) == 0,
        "a reply that cannot be held is an error, and nothing else");
     command_release(server.local, &server.reply);
-    for (int i = 0; i < HOLDERS; i++) {
+    for (int i = 0; i < HOLDERS; i++)
         store_put(holder, item);
-    }
     store_local_free(holder);
     free(line);
     ok(comes_back(&server, 100000), "the connection goes on");

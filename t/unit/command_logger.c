@@ -71,9 +71,8 @@ static bool read_until(struct reader *reader, uint64_t n)
         struct pollfd wait = {stream_fd(reader->stream), POLLIN, 0};
 
         read_some(reader);
-        if (reader->nlines + reader->nskipped >= n) {
+        if (reader->nlines + reader->nskipped >= n)
             return true;
-        }
         if (poll(&wait, 1, PATIENCE_MS) <= 0) {
             diag("%" PRIu64 " lines, %" PRIu64 " skipped", reader->nlines, reader->nskipped);
             return false;
@@ -118,11 +117,9 @@ static void *tell_many(void *arg)
 {
     struct teller *teller = arg;
 
-    for (int i = 0; i < NEVENTS; i++) {
-        if (logger_wants(teller->logger, teller->class)) {
+    for (int i = 0; i < NEVENTS; i++)
+        if (logger_wants(teller->logger, teller->class))
             tell(teller->ring, teller->class);
-        }
-    }
     return NULL;
 }
 
@@ -160,9 +157,8 @@ static void counts_add_up(void)
         tellers[i] = (struct teller){&logger, logger_add_ring(&logger), 1u << i, 0};
         pthread_create(&tellers[i].thread, NULL, tell_many, &tellers[i]);
     }
-    for (unsigned int i = 0; i < NTELLERS; i++) {
+    for (unsigned int i = 0; i < NTELLERS; i++)
         pthread_join(tellers[i].thread, NULL);
-    }
     logger_counts(&logger, &counts);
     ok(counts.worker_written + counts.worker_dropped == NTELLERS * NEVENTS,
        "each event was written or dropped");
@@ -196,9 +192,8 @@ static void a_slow_one(void)
     do {
         tell(&logger.shared->ring, 1);
         n++;
-        if (!read_until(fast, n)) {
+        if (!read_until(fast, n))
             break;
-        }
         logger_counts(&logger, &counts);
     } while (counts.watcher_skipped < 100);
     ok(fast->nskipped == 0 && fast->nlines == n,
@@ -218,9 +213,8 @@ static void come_and_go(void)
 
     start(&logger);
     ok(!logger_wants(&logger, UINT32_MAX) && complete == 0, "nobody watches");
-    for (size_t i = 0; i < LOGGER_WATCHERS_MAX; i++) {
+    for (size_t i = 0; i < LOGGER_WATCHERS_MAX; i++)
         readers[i] = watch(&logger, i == 7 ? COMMAND_WATCH_FETCHERS : COMMAND_WATCH_EVICTIONS);
-    }
     ok(logger_wants(&logger, COMMAND_WATCH_FETCHERS) &&
            !logger_wants(&logger, COMMAND_WATCH_MUTATIONS) && complete == 1,
        "what anybody watches is wanted");
@@ -230,9 +224,8 @@ static void come_and_go(void)
     ok(readers[7] != NULL, "when one leaves the next can at once");
     ok(!logger_wants(&logger, COMMAND_WATCH_FETCHERS) && complete == 0,
        "what only he watched is not wanted");
-    for (size_t i = 0; i < LOGGER_WATCHERS_MAX; i++) {
+    for (size_t i = 0; i < LOGGER_WATCHERS_MAX; i++)
         leave(readers[i]);
-    }
     tell(&logger.shared->ring, COMMAND_WATCH_EVICTIONS);
     readers[0] = watch(&logger, COMMAND_WATCH_EVICTIONS | COMMAND_WATCH_FETCHERS);
     tell(&logger.shared->ring, COMMAND_WATCH_FETCHERS);

@@ -194,9 +194,8 @@ static void speaks(const struct dialogue *rows, size_t n, size_t step)
     for (i = 0; i < n; i++) {
         const char *got = ask(&server, rows[i].send);
 
-        if (!ok(strcmp(got, rows[i].answer) == 0, "%s", rows[i].name)) {
+        if (!ok(strcmp(got, rows[i].answer) == 0, "%s", rows[i].name))
             diag("got: %.300s", got);
-        }
     }
     server_stop(&server);
 }
@@ -309,9 +308,8 @@ static unsigned long long stat(struct server *server, const char *name)
 
     snprintf(line, sizeof(line), "STAT %s ", name);
     at = strstr(ask(server, "stats\r\n"), line);
-    if (!at || sscanf(at + strlen(line), "%llu", &value) != 1) {
+    if (!at || sscanf(at + strlen(line), "%llu", &value) != 1)
         ok(false, "stats has %s", name);
-    }
     return value;
 }
 

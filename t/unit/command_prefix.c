@@ -21,11 +21,9 @@ static struct prefix find(struct prefixes *prefixes, const char *text)
     struct prefix prefix;
     size_t cursor = 0;
 
-    while (prefixes_next(prefixes, &cursor, &prefix)) {
-        if (prefix.len == strlen(text) && memcmp(prefix.text, text, prefix.len) == 0) {
+    while (prefixes_next(prefixes, &cursor, &prefix))
+        if (prefix.len == strlen(text) && memcmp(prefix.text, text, prefix.len) == 0)
             return prefix;
-        }
-    }
     return (struct prefix){.len = 255};
 }
 
@@ -34,9 +32,8 @@ static size_t how_many(struct prefixes *prefixes)
     struct prefix prefix;
     size_t cursor = 0, n = 0;
 
-    while (prefixes_next(prefixes, &cursor, &prefix)) {
+    while (prefixes_next(prefixes, &cursor, &prefix))
         n++;
-    }
     return n;
 }
 
@@ -123,9 +120,8 @@ static void *count_many(void *context)
     for (int i = 0; i < NEVENTS; i++) {
         snprintf(key, sizeof(key), "%d:x", i % NSHARED);
         count(prefixes, key, (enum prefix_event)(i / NSHARED % 4));
-        if (i % 5000 == 0) {
+        if (i % 5000 == 0)
             how_many(prefixes);
-        }
     }
     return NULL;
 }
@@ -138,12 +134,10 @@ static void test_threads(void)
     unsigned int wrong = 0;
     char text[32];
 
-    for (int i = 0; i < NTHREADS; i++) {
+    for (int i = 0; i < NTHREADS; i++)
         pthread_create(&threads[i], NULL, count_many, prefixes);
-    }
-    for (int i = 0; i < NTHREADS; i++) {
+    for (int i = 0; i < NTHREADS; i++)
         pthread_join(threads[i], NULL);
-    }
     for (int i = 0; i < NSHARED; i++) {
         snprintf(text, sizeof(text), "%d", i);
         wrong += !is(prefixes, text, 2 * each, each, each, each);

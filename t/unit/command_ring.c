@@ -52,14 +52,11 @@ static bool is_whole(const struct record *record, size_t len)
 {
     size_t n = rest_of(&record->head);
 
-    if (len != sizeof(record->head) + n) {
+    if (len != sizeof(record->head) + n)
         return false;
-    }
-    for (size_t i = 0; i < n; i++) {
-        if ((unsigned char)record->rest[i] != (record->head.number & 0xff)) {
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)record->rest[i] != (record->head.number & 0xff))
             return false;
-        }
-    }
     return true;
 }
 
@@ -98,9 +95,8 @@ static void threads(void)
     }
     while (__atomic_load_n(&ring.nwritten, __ATOMIC_RELAXED) +
                __atomic_load_n(&ring.ndropped, __ATOMIC_RELAXED) <
-           NPRODUCERS * NRECORDS) {
+           NPRODUCERS * NRECORDS)
         take_all(&ring, &taken);
-    }
     for (uint32_t i = 0; i < NPRODUCERS; i++) {
         pthread_join(producers[i].thread, NULL);
         nput += producers[i].nput;

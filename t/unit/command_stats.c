@@ -119,9 +119,8 @@ static bool names_come_in_order(struct server *server, int *count)
 
     *count = 0;
     for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (!shown(server, names[i][0])) {
+        if (!shown(server, names[i][0]))
             continue;
-        }
         if (sscanf(at, "STAT %127s", key) != 1 || strcmp(key, names[i] + 1) != 0) {
             diag("%s where %s should be", key, names[i] + 1);
             return false;
@@ -212,9 +211,8 @@ static void check_delta(struct server *server, size_t row)
     long long before[5];
     int i;
 
-    for (i = 0; i < 5 && deltas[row].adds[i].name; i++) {
+    for (i = 0; i < 5 && deltas[row].adds[i].name; i++)
         before[i] = number(server, "", deltas[row].adds[i].name);
-    }
     ask(server, deltas[row].send);
     for (i = 0; i < 5 && deltas[row].adds[i].name; i++) {
         long long after = number(server, "", deltas[row].adds[i].name);
@@ -233,9 +231,8 @@ static void commands_are_counted(void)
 
     server_defaults(&server, &store);
     server_start(&server, &store);
-    for (i = 0; i < sizeof(deltas) / sizeof(deltas[0]); i++) {
+    for (i = 0; i < sizeof(deltas) / sizeof(deltas[0]); i++)
         check_delta(&server, i);
-    }
     ask(&server, "stats reset\r\n");
     ok(number(&server, "", "cmd_set") == 0 && number(&server, "", "cmd_flush") == 0 &&
            number(&server, "", "get_hits") == 0 && server.nresets == 1,

@@ -166,9 +166,8 @@ static void speaks(struct server *server, const struct dialogue *rows, size_t n)
     for (i = 0; i < n; i++) {
         const char *got = ask(server, rows[i].send);
 
-        if (!ok(strcmp(got, rows[i].answer) == 0, "%s", rows[i].name)) {
+        if (!ok(strcmp(got, rows[i].answer) == 0, "%s", rows[i].name))
             diag("got: %.300s", got);
-        }
     }
 }
 

@@ -27,13 +27,11 @@ static bool is_right(const char *answer, int key)
     const char *value;
     size_t n;
 
-    if (strcmp(answer, "END\r\n") == 0) {
+    if (strcmp(answer, "END\r\n") == 0)
         return true;
-    }
     snprintf(head, sizeof(head), "VALUE k%d %d ", key, key);
-    if (strncmp(answer, head, strlen(head)) != 0) {
+    if (strncmp(answer, head, strlen(head)) != 0)
         return false;
-    }
     n = (size_t)atoi(answer + strlen(head));
     value = strstr(answer, "\r\n") + 2;
     return strspn(value, (char[]){(char)('0' + key), 0}) == n &&
@@ -77,9 +75,8 @@ static void *work(void *context)
     struct worker *worker = context;
     int i;
 
-    for (i = 0; i < NROUNDS; i++) {
+    for (i = 0; i < NROUNDS; i++)
         round_of(worker);
-    }
     atomic_fetch_sub(&nrunning, 1);
     return NULL;
 }
@@ -93,9 +90,8 @@ static void start(struct worker *worker, const struct server *shared, unsigned i
     worker->nwrong = 0;
     reply_init(&worker->server.reply);
     if (!worker->server.local || !worker->server.out ||
-        pthread_create(&worker->thread, NULL, work, worker) != 0) {
+        pthread_create(&worker->thread, NULL, work, worker) != 0)
         die("thread");
-    }
 }
 
 static void threads_share_a_store(void)
@@ -110,9 +106,8 @@ static void threads_share_a_store(void)
     server_defaults(&server, &store);
     server_start(&server, &store);
     atomic_store(&nrunning, NTHREADS);
-    for (i = 0; i < NTHREADS; i++) {
+    for (i = 0; i < NTHREADS; i++)
         start(&workers[i], &server, (unsigned int)i + 1);
-    }
     while (atomic_load(&nrunning) > 0) {
         ask(&server, "stats\r\nstats items\r\nstats slabs\r\n");
         nasked++;

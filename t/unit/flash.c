@@ -28,25 +28,22 @@ static void open_lab(struct lab *lab, const enum flash_bucket *buckets, size_t n
     char error[256] = "";
 
     strcpy(lab->folder, "/tmp/flash-unit-XXXXXX");
-    if (!mkdtemp(lab->folder)) {
+    if (!mkdtemp(lab->folder))
         skip_all("no temporary folder");
-    }
     for (size_t i = 0; i < n; i++) {
         snprintf(lab->files[i], sizeof(lab->files[i]), "%s/%zu", lab->folder, i);
         paths[i] = (struct flash_path){lab->files[i], PAGES, buckets[i]};
     }
     lab->flash = flash_open(&config, error, sizeof(error));
-    if (!ok(lab->flash && flash_start(lab->flash) == 0, "a flash store opens %s", error)) {
+    if (!ok(lab->flash && flash_start(lab->flash) == 0, "a flash store opens %s", error))
         exit(1);
-    }
 }
 
 static void close_lab(struct lab *lab)
 {
     flash_close(lab->flash);
-    for (size_t i = 0; i < FLASH_BUCKETS; i++) {
+    for (size_t i = 0; i < FLASH_BUCKETS; i++)
         unlink(lab->files[i]);
-    }
     rmdir(lab->folder);
 }
 
@@ -60,9 +57,8 @@ static void open_plain(struct lab *lab)
 
 static void fill(char object[OBJECT], unsigned int number)
 {
-    for (size_t i = 0; i < OBJECT; i++) {
+    for (size_t i = 0; i < OBJECT; i++)
         object[i] = (char)(number * 31 + i);
-    }
     memcpy(object, &number, sizeof(number));
 }
 
@@ -73,9 +69,8 @@ static struct flash_at put(struct lab *lab, enum flash_bucket bucket, unsigned i
     struct flash_at at = {0};
 
     fill(object, number);
-    if (!flash_write(lab->flash, bucket, iov, 2, &at)) {
+    if (!flash_write(lab->flash, bucket, iov, 2, &at))
         ok(false, "object %u is written", number);
-    }
     return at;
 }
 
@@ -87,9 +82,8 @@ static enum flash_result get(struct lab *lab, const struct flash_at *at, unsigne
 
     fill(object, number);
     flash_read_wait(lab->flash, &read);
-    if (read.result == FLASH_READ && memcmp(buffer, object, OBJECT) != 0) {
+    if (read.result == FLASH_READ && memcmp(buffer, object, OBJECT) != 0)
         ok(false, "object %u is what was written", number);
-    }
     return read.result;
 }
 
@@ -113,22 +107,18 @@ static void crc32c_is_that_of_the_rfc(void)
     by_table = best;
     by_table.update = crc32c_by_table;
     memset(ones, 0xff, sizeof(ones));
-    for (int i = 0; i < 32; i++) {
+    for (int i = 0; i < 32; i++)
         rising[i] = (char)i;
-    }
     ok(crc32c(&best, 0, "123456789", 9) == 0xe3069283u, "CRC32C of 123456789");
     ok(crc32c(&best, 0, zeros, 32) == 0x8a9136aau, "of 32 zeros (RFC 3720, B.4)");
     ok(crc32c(&best, 0, ones, 32) == 0x62a8ab43u, "of 32 bytes of ones");
     ok(crc32c(&best, 0, rising, 32) == 0x46dd794eu, "of 32 rising bytes");
     ok(crc32c(&best, crc32c(&best, 0, "1234", 4), "56789", 5) == 0xe3069283u, "in two steps");
-    for (size_t i = 0; i < sizeof(bytes); i++) {
+    for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (char)(i * i);
-    }
-    for (size_t from = 0; from < 8; from++) {
-        for (size_t n = 0; n < 200; n++) {
+    for (size_t from = 0; from < 8; from++)
+        for (size_t n = 0; n < 200; n++)
             equal &= crc32c(&best, 0, bytes + from, n) == crc32c(&by_table, 0, bytes + from, n);
-        }
-    }
     ok(equal, "table and processor agree at any length and alignment");
 }
 
@@ -144,12 +134,10 @@ static void objects_come_back(void)
     bool good = true;
 
     open_plain(&lab);
-    for (unsigned int i = 0; i < N; i++) {
+    for (unsigned int i = 0; i < N; i++)
         at[i] = put(&lab, FLASH_DEFAULT, i);
-    }
-    for (unsigned int i = 0; i < N; i++) {
+    for (unsigned int i = 0; i < N; i++)
         good &= get(&lab, &at[i], i) == FLASH_READ;
-    }
     ok(good, "objects come back from file and buffer");
     ok(flash_read_now(lab.flash, &(struct flash_read){.at = at[N - 1], .iov = &iov, .niov = 1}),
        "what is in the buffer can be read without waiting");
@@ -186,21 +174,18 @@ static void objects_may_be_read_in_pieces(void)
     struct flash_read read = {.iov = to, .niov = PIECES};
     struct lab lab;
 
-    for (size_t i = 0; i < sizeof(object); i++) {
+    for (size_t i = 0; i < sizeof(object); i++)
         object[i] = (char)(i * 7 + i / 256);
-    }
-    for (size_t i = 0; i < N; i++) {
+    for (size_t i = 0; i < N; i++)
         to[i] = (struct iovec){buffer + 2 * i, 2};
-    }
     to[N] = (struct iovec){buffer + (size_t)2 * N, 5};
     open_plain(&lab);
     ok(flash_write(lab.flash, FLASH_DEFAULT, &from, 1, &read.at) &&
            flash_read_now(lab.flash, &read) && read.result == FLASH_READ &&
            memcmp(buffer, object, sizeof(object)) == 0,
        "an object may be read into many pieces, from the buffer");
-    for (unsigned int i = 0; i < PER_PAGE; i++) {
+    for (unsigned int i = 0; i < PER_PAGE; i++)
         put(&lab, FLASH_DEFAULT, i);
-    }
     memset(buffer, 0, sizeof(buffer));
     flash_read_wait(lab.flash, &read);
     ok(read.result == FLASH_READ && memcmp(buffer, object, sizeof(object)) == 0,
@@ -243,12 +228,10 @@ static void threads_read_from_the_disk(void)
     fsync(fd);
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     close(fd);
-    for (unsigned int i = 0; i < N; i++) {
+    for (unsigned int i = 0; i < N; i++)
         flash_read_later(lab.flash, &waiting[i].read);
-    }
-    while (__atomic_load_n(&nleft, __ATOMIC_ACQUIRE) > 0) {
+    while (__atomic_load_n(&nleft, __ATOMIC_ACQUIRE) > 0)
         sched_yield();
-    }
     for (unsigned int i = 0; i < N; i++) {
         fill(object, i);
         good &=
@@ -271,9 +254,8 @@ static void the_oldest_page_makes_room(void)
     bool good = true;
 
     open_plain(&lab);
-    for (unsigned int i = 0; i < N; i++) {
+    for (unsigned int i = 0; i < N; i++)
         at[i] = put(&lab, FLASH_DEFAULT, i);
-    }
     for (unsigned int i = 0; i < N; i++) {
         bool gone = get(&lab, &at[i], i) == FLASH_GONE;
 
@@ -299,13 +281,11 @@ static void an_unused_page_is_free_again(void)
     struct lab lab;
 
     open_plain(&lab);
-    for (unsigned int i = 0; i < N; i++) {
+    for (unsigned int i = 0; i < N; i++)
         at[i] = put(&lab, FLASH_DEFAULT, i);
-    }
     flash_share(lab.flash, &at[3], OBJECT);
-    for (unsigned int i = 0; i < PER_PAGE; i++) {
+    for (unsigned int i = 0; i < PER_PAGE; i++)
         flash_drop(lab.flash, &at[i], OBJECT);
-    }
     ok(flash_nfree(lab.flash) == PAGES - 2 && get(&lab, &at[3], 3) == FLASH_READ,
        "a page stays while an object that is shared is used");
     flash_drop(lab.flash, &at[3], OBJECT);
@@ -337,9 +317,8 @@ static void buckets_have_pages_of_their_own(void)
     ok(page.bucket == FLASH_CHUNKED && page.free_bucket == FLASH_DEFAULT &&
            chunked.page != plain.page,
        "a bucket without a file shares, but not its pages");
-    for (unsigned int i = 0; i < PAGES * PER_PAGE; i++) {
+    for (unsigned int i = 0; i < PAGES * PER_PAGE; i++)
         put(&lab, FLASH_LOWTTL, i);
-    }
     ok(stats_of(&lab).page_evictions == 0, "a bucket whose file is full goes on in the common one");
     close_lab(&lab);
 }
@@ -381,23 +360,19 @@ static void compaction_shows_what_was_written(void)
     bool good = true;
 
     open_plain(&lab);
-    for (unsigned int i = 0; i < N; i++) {
+    for (unsigned int i = 0; i < N; i++)
         at[i] = put(&lab, FLASH_DEFAULT, i);
-    }
     ok(!flash_compact(lab.flash, 0.9, move_object, &moving), "a page that is used is left alone");
-    for (unsigned int i = 0; i < PER_PAGE; i++) {
-        if (i % 10) {
+    for (unsigned int i = 0; i < PER_PAGE; i++)
+        if (i % 10)
             flash_drop(lab.flash, &at[i], OBJECT);
-        }
-    }
     ok(!flash_compact(lab.flash, 0, move_object, &moving) &&
            !flash_compact(lab.flash, 0.13, move_object, &moving),
        "so is one that the share is too small for, times that of the pages in use");
     ok(flash_compact(lab.flash, 0.15, move_object, &moving), "one with many holes is not");
     ok(moving.in_order && moving.nseen == PER_PAGE, "all objects are shown, in order");
-    for (unsigned int i = 0; i < PER_PAGE; i += 10) {
+    for (unsigned int i = 0; i < PER_PAGE; i += 10)
         good &= get(&lab, &at[i], i) == FLASH_READ;
-    }
     ok(good && moving.nmoved == (PER_PAGE + 9) / 10, "what was moved is there");
     ok(flash_nfree(lab.flash) == PAGES - 3 && stats_of(&lab).page_reclaims == 1,
        "and its page is free");
@@ -414,16 +389,13 @@ static void compaction_takes_the_page_that_is_kept_free(void)
     struct flash_stats stats;
 
     open_lab(&lab, buckets, 2);
-    for (unsigned int i = 0; i < N; i++) {
+    for (unsigned int i = 0; i < N; i++)
         at[i] = put(&lab, FLASH_DEFAULT, i);
-    }
     stats = stats_of(&lab);
     ok(flash_nfree(lab.flash) == 1 && stats.page_evictions == 0, "all pages but one are used");
-    for (unsigned int i = 0; i < PER_PAGE; i++) {
-        if (i % 10) {
+    for (unsigned int i = 0; i < PER_PAGE; i++)
+        if (i % 10)
             flash_drop(lab.flash, &at[i], OBJECT);
-        }
-    }
     ok(flash_compact(lab.flash, 0.9, move_object, &moving), "one of them is compacted");
     stats = stats_of(&lab);
     ok(flash_nfree(lab.flash) == 1 && stats.page_evictions == 0, "which costs none that is used");
@@ -446,9 +418,8 @@ static void a_file_that_fails_gives_no_bytes(void)
     bool refused = false;
 
     open_plain(&lab);
-    for (unsigned int i = 0; i < N; i++) {
+    for (unsigned int i = 0; i < N; i++)
         at[i] = put(&lab, FLASH_DEFAULT, i);
-    }
     ok(truncate(lab.files[0], 0) == 0 && get(&lab, &at[0], 0) == FLASH_BAD,
        "what cannot be read is an error");
     signal(SIGXFSZ, SIG_IGN);

@@ -255,10 +255,9 @@ static const char *name_of(__u64 hash)
 {
     size_t i;
 
-    for (i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+    for (i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         if (hash_of(parsed_seeds, keys[i], strlen(keys[i])) == hash)
             return keys[i];
-    }
     return "(another key)";
 }
 

@@ -29,9 +29,8 @@ static void parse(struct outcome *outcome, const char *line)
     memset(outcome->said, 0, sizeof(outcome->said));
     snprintf(outcome->line, sizeof(outcome->line), "memcached %s", line);
     strtok_r(outcome->line, " ", &save);
-    while (argc <= MAX_WORDS && (argv[argc] = strtok_r(NULL, " ", &save)) != NULL) {
+    while (argc <= MAX_WORDS && (argv[argc] = strtok_r(NULL, " ", &save)) != NULL)
         argc++;
-    }
     said = fmemopen(outcome->said, sizeof(outcome->said) - 1, "w");
     options_init(&outcome->options);
     outcome->status = options_parse(&outcome->options, argc, argv, said, said);
@@ -295,9 +294,8 @@ static void refuses(const struct refusal *rows, size_t nrows)
 
         parse(&o, refusal->line);
         if (!ok(o.status == refusal->status && strstr(o.said, refusal->text), "%s is refused",
-                refusal->line)) {
+                refusal->line))
             diag("status %d: %s", o.status, o.said);
-        }
         options_fini(&o.options);
     }
 }
@@ -305,16 +303,14 @@ static void refuses(const struct refusal *rows, size_t nrows)
 static void wrong_values_are_refused(void)
 {
     refuses(refusals, sizeof(refusals) / sizeof(refusals[0]));
-    if (ENABLE_TLS) {
+    if (ENABLE_TLS)
         refuses(tls_refusals, sizeof(tls_refusals) / sizeof(tls_refusals[0]));
-    } else {
+    else
         refuses(tls_absent, sizeof(tls_absent) / sizeof(tls_absent[0]));
-    }
-    if (ENABLE_EXTSTORE) {
+    if (ENABLE_EXTSTORE)
         refuses(flash_refusals, sizeof(flash_refusals) / sizeof(flash_refusals[0]));
-    } else {
+    else
         refuses(flash_absent, sizeof(flash_absent) / sizeof(flash_absent[0]));
-    }
 }
 
 static void help_comes_from_the_table(void)
@@ -371,9 +367,8 @@ static void dash_x_means_two_things(void)
         if (!ok(o.status == OPTIONS_RUN && (o.options.kcache.ninterfaces > 0) == x->kernel_path &&
                     o.options.dump_enabled == x->dumping && o.options.verbosity == x->verbosity,
                 "%s: kernel path %s, dumping %s", x->line, x->kernel_path ? "on" : "off",
-                x->dumping ? "on" : "off")) {
+                x->dumping ? "on" : "off"))
             diag("status %d: %s", o.status, o.said);
-        }
         options_fini(&o.options);
     }
 }

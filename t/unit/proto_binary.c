@@ -34,9 +34,8 @@ static size_t build(char out[ROOM], const struct said *said, struct slice body)
     put(out + 8, 4, said->nbody);
     put(out + 12, 4, 0x01020304);
     put(out + 16, 8, 0x1112131415161718);
-    if (body.len) {
+    if (body.len)
         memcpy(out + HEAD, body.ptr, body.len);
-    }
     return HEAD + body.len;
 }
 
@@ -93,11 +92,9 @@ static const struct row {
 
 static const struct row *find_row(unsigned int opcode)
 {
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].opcode == opcode) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].opcode == opcode)
             return &rows[i];
-        }
-    }
     return NULL;
 }
 
@@ -154,12 +151,10 @@ static void test_splits(void)
         int wrong = 0;
 
         parse(bytes, len, &whole);
-        for (size_t n = 0; n < nhead; n++) {
+        for (size_t n = 0; n < nhead; n++)
             wrong += parse(bytes, n, &part) != 0;
-        }
-        for (size_t n = nhead; n <= len; n++) {
+        for (size_t n = nhead; n <= len; n++)
             wrong += parse(bytes, n, &part) != (ssize_t)nhead || !same(&part, &whole);
-        }
         memset(bytes + len, 0x80, 30);
         wrong += parse(bytes, len + 30, &part) != (ssize_t)nhead || !same(&part, &whole);
         ok(wrong == 0, "%s waits for header, extras and key, and looks no further", row->name);

@@ -189,41 +189,32 @@ static void put_values(const struct request *request, struct text *text)
     };
     size_t i;
 
-    for (i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-        if (values[i].value != values[i].unset) {
+    for (i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+        if (values[i].value != values[i].unset)
             put(text, " %c%" PRId64, values[i].flag, values[i].value);
-        }
-    }
-    for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        if (numbers[i].value != numbers[i].unset) {
+    for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if (numbers[i].value != numbers[i].unset)
             put(text, " %c%" PRIu64, numbers[i].flag, numbers[i].value);
-        }
-    }
-    if (meta->mode) {
+    if (meta->mode)
         put(text, " M%c", meta->mode);
-    }
 }
 
 static void describe(const struct request *request, struct text *text)
 {
     text->n = 0;
     put(text, "%s", name_of(request->verb));
-    if (!request->error.len && request->key.len) {
+    if (!request->error.len && request->key.len)
         put(text, " %.*s", (int)request->key.len, request->key.ptr);
-    }
-    if (request->has_value) {
+    if (request->has_value)
         put(text, " +%" PRIu64, request->nvalue);
-    }
     if (request->error.len) {
         put(text, " !%.*s", (int)request->error.len - 2, request->error.ptr);
         return;
     }
-    if (request->verb != VERB_META_NOOP && proto_meta_has(request, 'b')) {
+    if (request->verb != VERB_META_NOOP && proto_meta_has(request, 'b'))
         put(text, " base64");
-    }
-    if (request->meta.flags.len) {
+    if (request->meta.flags.len)
         put(text, " [%.*s]", (int)request->meta.flags.len, request->meta.flags.ptr);
-    }
     put_values(request, text);
 }
 
@@ -243,9 +234,8 @@ int main(void)
         n = proto_parse_text((struct slice){line, len}, &request);
         describe(&request, &got);
         if (!ok(n == (ssize_t)len && strcmp(got.bytes, rows[i].request) == 0, "%.60s",
-                rows[i].request)) {
+                rows[i].request))
             diag("%zd: got: %s", n, got.bytes);
-        }
         free(line);
     }
     return done();

@@ -14,9 +14,8 @@ static size_t gather(const struct reply *reply, size_t skip, size_t limit, size_
         size_t n = reply_iov(reply, skip + total, limit - total, iov, niov);
         size_t i;
 
-        if (n == 0) {
+        if (n == 0)
             break;
-        }
         for (i = 0; i < n; i++) {
             memcpy(out + total, iov[i].iov_base, iov[i].iov_len);
             total += iov[i].iov_len;
@@ -141,12 +140,10 @@ static void held_objects_are_listed(void)
     size_t i;
 
     reply_init(&reply);
-    for (i = 0; i < 100; i++) {
+    for (i = 0; i < 100; i++)
         reply_hold(&reply, &objects[i]);
-    }
-    for (i = 0; i < 100; i++) {
+    for (i = 0; i < 100; i++)
         same = same && reply.held[i] == &objects[i];
-    }
     ok(same && reply.nheld == 100, "held objects are listed in order");
     reply.nheld = 0;
     reply_fini(&reply);

@@ -95,12 +95,10 @@ static void describe_keys(const struct request *request, struct text *text)
     struct slice keys = request->keys;
     struct slice key = request->key;
 
-    if (request->verb == VERB_GAT || request->verb == VERB_GATS) {
+    if (request->verb == VERB_GAT || request->verb == VERB_GATS)
         putf(text, " %" PRId64, request->exptime);
-    }
-    if (key.len == 0) {
+    if (key.len == 0)
         return;
-    }
     do {
         put_word(text, key);
     } while (proto_next_key(&keys, &key));
@@ -110,9 +108,8 @@ static void describe_words(const struct request *request, struct text *text)
 {
     size_t i;
 
-    for (i = 1; i < request->ntokens - request->noreply; i++) {
+    for (i = 1; i < request->ntokens - request->noreply; i++)
         put_word(text, request->tokens[i]);
-    }
 }
 
 static void describe_store(const struct request *request, struct text *text)
@@ -120,9 +117,8 @@ static void describe_store(const struct request *request, struct text *text)
     put_word(text, request->key);
     putf(text, " %" PRIu32 " %" PRId64 " %" PRIu64 "%s", request->client_flags, request->exptime,
          request->nvalue, request->has_value ? "+" : "");
-    if (request->verb == VERB_CAS) {
+    if (request->verb == VERB_CAS)
         putf(text, " %" PRIu64, request->cas);
-    }
 }
 
 static void describe_parts(const struct request *request, struct text *text)
@@ -195,9 +191,8 @@ static void describe(const struct request *request, struct text *text)
     } else {
         describe_parts(request, text);
     }
-    if (request->noreply) {
+    if (request->noreply)
         put(text, SLICE(" noreply"));
-    }
 }
 
 /* Memory that ends where nothing can be read. */
@@ -250,13 +245,11 @@ static bool ignores_what_follows(const struct row *row, size_t len)
     for (i = 0; i < sizeof(followers) / sizeof(followers[0]); i++) {
         int n = snprintf(line, sizeof(line), "%s%s", row->line, followers[i]);
 
-        if (parse_at_edge(line, (size_t)n, &request) != (ssize_t)len) {
+        if (parse_at_edge(line, (size_t)n, &request) != (ssize_t)len)
             return false;
-        }
         describe(&request, &got);
-        if (strcmp(got.bytes, row->request) != 0) {
+        if (strcmp(got.bytes, row->request) != 0)
             return false;
-        }
     }
     return true;
 }
@@ -274,9 +267,8 @@ static void lines_are_read(void)
 
         describe(&request, &got);
         if (!ok(n == (ssize_t)len && strcmp(got.bytes, row->request) == 0, "%.*s -> %.60s",
-                (int)(strcspn(row->line, "\r\n") % 60), row->line, row->request)) {
+                (int)(strcspn(row->line, "\r\n") % 60), row->line, row->request))
             diag("%zd of %zu bytes, %.200s", n, len, got.bytes);
-        }
         ok(waits_at_every_cut(row, len), "  cut anywhere it waits for more");
         ok(ignores_what_follows(row, len), "  bytes behind the line change nothing");
     }
@@ -411,14 +403,12 @@ static void many_keys_are_handed_out(void)
     size_t n = 1;
     int i;
 
-    for (i = 0; i < 30000; i++) {
+    for (i = 0; i < 30000; i++)
         memcpy(line + 3 + 2 * i, " k", 2);
-    }
     memcpy(line + 3 + 2 * 30000, "\r\n", 2);
     ok(parse_at_edge(line, 3 + 60000 + 2, &request) == 60005, "a line may have 30,000 keys");
-    while (proto_next_key(&request.keys, &key)) {
+    while (proto_next_key(&request.keys, &key))
         n += key.len == 1 && *key.ptr == 'k';
-    }
     ok(n == 30000, "each of 30,000 keys is handed out");
 }
 

@@ -175,9 +175,8 @@ static int try_call(const struct seccomp_needs *needs, int (*call)(void))
 
         _exit(error ? error : call());
     }
-    if (waitpid(child, &status, 0) != child) {
+    if (waitpid(child, &status, 0) != child)
         return 255;
-    }
     return WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status) == SIGSYS ? KILLED : 255;
 }
 
@@ -229,9 +228,8 @@ int main(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         int status = try_call(rows[i].needs, rows[i].call);
 
-        if (!ok(status == rows[i].status, "%s", rows[i].behaviour)) {
+        if (!ok(status == rows[i].status, "%s", rows[i].behaviour))
             diag("status %d", status);
-        }
     }
     return done();
 }

@@ -95,11 +95,10 @@ static const char *film_frame(const struct film *film, unsigned int number)
 
 static bool window_changed(const struct window *window, const char *frame)
 {
-    for (size_t i = 0; i < window->count; i++) {
+    for (size_t i = 0; i < window->count; i++)
         if (memcmp(frame + window->at + i * window->n, window->base + i * window->stride,
                    window->n) != 0)
             return true;
-    }
     return false;
 }
 

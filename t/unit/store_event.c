@@ -15,9 +15,8 @@ static void hear_item(void *context, const struct store_item_event *event)
 {
     struct heard *heard = context;
 
-    if (heard->nevictions++ == 0) {
+    if (heard->nevictions++ == 0)
         snprintf(heard->first, sizeof(heard->first), "%.*s", (int)event->key.len, event->key.ptr);
-    }
     heard->good &= strcmp(event->type, "eviction") == 0 && !event->fetched && event->ttl == 400 &&
                    event->idle == 500 && event->clsid > 0 && event->bucket == -1;
 }

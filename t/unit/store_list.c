@@ -15,9 +15,8 @@ static const char *keys(struct fixture *f, unsigned int clsid, uint64_t limit, s
     struct store_listed item;
     size_t n = 0;
 
-    while (store_list_next(&left, &item)) {
+    while (store_list_next(&left, &item))
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%.*s ", (int)item.key.len, item.key.ptr);
-    }
     text[n] = '\0';
     return text;
 }

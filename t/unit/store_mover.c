@@ -597,10 +597,9 @@ static void test_automove(void)
     }
     ok(npages(&bed, bed.clsid) == 8, "without automove a class keeps its pages");
     store_set_automove(bed.f.store, 1);
-    for (rel_time now = NOW; now < NOW + 5; now++) {
+    for (rel_time now = NOW; now < NOW + 5; now++)
         for (int i = 0; i < 100; i++)
             mover_step(bed.f.store, now);
-    }
     ok(npages(&bed, bed.clsid) == 2 && stats_of(&bed).slab_global_page_pool == 6,
        "with it what it has free beyond two and a half pages goes to the pool");
     fixture_close(&bed.f);

@@ -97,10 +97,9 @@ RACY static bool copy_item(const volatile struct mc_item *item, const char *name
     copy->nhead = n + item->nmid;
     if (item->nkey != n || copy->nwire > MAX_WIRE || copy->nhead > copy->nwire)
         return false;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (item->wire[i] != name[i])
             return false;
-    }
     for (size_t i = 0; i < copy->nwire; i++)
         copy->wire[i] = item->wire[i];
     return true;

@@ -159,10 +159,9 @@ static bool is_sound(struct bed *bed)
 
         if (line->seq & 1 || line->mask != (split ? top : top / 2))
             return false;
-        for (; line->next; line = &bed->table.overflow[line->next]) {
+        for (; line->next; line = &bed->table.overflow[line->next])
             if (popcount_tags(line->tags) != MC_SLOTS)
                 return false;
-        }
     }
     return true;
 }
@@ -242,10 +241,9 @@ static void mark(struct bed *bed, unsigned int n)
 {
     struct table_spot spot;
 
-    for (unsigned int i = 0; i < n; i += 3) {
+    for (unsigned int i = 0; i < n; i += 3)
         if (find(bed, i, &spot))
             spot.line->touched |= (uint8_t)(1u << spot.slot);
-    }
 }
 
 static void test_marks(void)
