@@ -2,8 +2,8 @@
 /*
  * inject: what the kernel takes to receive a frame that no one's XDP program answers.
  *
- * A frame that is written to a tap device is received within the call: driver, XDP, the stack up
- * to the socket, and what the stack sends in answer. The calls of a batch are timed; what fills
+ * A frame that is written to a tap device is received within the call: driver, XDP, the stack up to
+ * the socket, and what the stack sends in answer. The calls of a batch are timed; what fills
  * between them (the sockets, the device's own queue) is emptied outside of that time. The devices
  * are measured in turn, batch by batch, so that nothing that changes slowly is in their ratio.
  */

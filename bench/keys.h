@@ -2,10 +2,10 @@
 /*
  * keys: how the benchmarks name keys and fill values; both sides include it.
  *
- * Key `index` of `size` bytes is the letter k repeated, then the eight nibbles of the index,
- * the highest first, as the letters a to p: no memory is read to make one, so that what a
- * generator costs does not depend on the number of keys. An index with BENCH_MISS is never
- * stored; those with BENCH_LARGE are the large values of a mix.
+ * Key `index` of `size` bytes is the letter k repeated, then the eight nibbles of the index, the
+ * highest first, as the letters a to p: no memory is read to make one, so that what a generator
+ * costs does not depend on the number of keys. An index with BENCH_MISS is never stored; those with
+ * BENCH_LARGE are the large values of a mix.
  */
 #ifndef BENCH_KEYS_H
 #define BENCH_KEYS_H

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * live: in-kernel open-loop load. Runs load_generate (load.bpf.c) on one CPU in live-frames
- * mode and counts, with the sink on the client's end of the veth pair (attach sink), the
- * replies that come out of the server's end within a window of time.
+ * live: in-kernel open-loop load. Runs load_generate (load.bpf.c) on one CPU in live-frames mode
+ * and counts, with the sink on the client's end of the veth pair (attach sink), the replies that
+ * come out of the server's end within a window of time.
  *
- * --path direct, in the server's namespace, --interface the server's end: each request is
- * handed to the program that the server has there (or, with --pass, to the stack behind it).
- * --path veth, in the client's namespace, --interface the client's end: each request goes
- * through the veth driver.
+ * --path direct, in the server's namespace, --interface the server's end: each request is handed to
+ * the program that the server has there (or, with --pass, to the stack behind it).
+ *
+ * --path veth, in the client's namespace, --interface the client's end: each request goes through
+ * the veth driver.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -255,8 +256,8 @@ static struct load *load_generator(__u32 flags)
 }
 
 /*
- * Loads a generator that calls the server's program. The kernel wants caller and callee alike
- * in whether they take packets of several fragments, and does not tell, so both are tried.
+ * Loads a generator that calls the server's program. The kernel wants caller and callee alike in
+ * whether they take packets of several fragments, and does not tell, so both are tried.
  */
 static struct load *load_caller(const char *interface)
 {

@@ -2,12 +2,13 @@
 /*
  * load: an open-loop request generator inside the kernel, and the sink of its replies.
  *
- * load_generate runs as a BPF_PROG_TEST_RUN program in live-frames mode. The kernel recycles
- * the frames of such a run without restoring them, so the program writes the whole request
- * anew, with the next key. Then it either calls the server's program, whose verdict the
- * kernel carries out (a reply leaves through the server's interface; without a program the
- * request goes up to the server's sockets), or sends the request into the veth pair, for the
- * veth driver to call the server's program on the other end.
+ * load_generate runs as a BPF_PROG_TEST_RUN program in live-frames mode. The kernel recycles the
+ * frames of such a run without restoring them, so the program writes the whole request anew, with
+ * the next key. Then it either calls the server's program, whose verdict the kernel carries out (a
+ * reply leaves through the server's interface; without a program the request goes up to the
+ * server's sockets), or sends the request into the veth pair, for the veth driver to call the
+ * server's program on the other end.
+ *
  * load_sink runs on the client's end of the pair: it counts the replies to the generator's ports,
  * by their first datagrams, and drops them. It passes everything else, which is also what makes
  * veth accept XDP_TX from the other end.
@@ -79,8 +80,8 @@ static __always_inline int take_turn(struct load_state *state)
 }
 
 /*
- * A recycled frame still has the length that it came back with, if its start did not move
- * (Linux 6.18). The kernel sets the length anew only for a program that changed it.
+ * A recycled frame still has the length that it came back with, if its start did not move (Linux
+ * 6.18). The kernel sets the length anew only for a program that changed it.
  */
 static __always_inline int send_through(struct xdp_md *ctx, __u32 ifindex)
 {

@@ -29,8 +29,8 @@ struct option_table {
 };
 
 /*
- * Stores the options of argv in *out and returns the index of the first operand. --help
- * prints the table and exits with 0; an unknown or malformed option exits with 64.
+ * Stores the options of argv in *out and returns the index of the first operand. --help prints the
+ * table and exits with 0; an unknown or malformed option exits with 64.
  */
 int options_parse(const struct option_table *table, void *out, int argc, char **argv);
 

@@ -2,8 +2,8 @@
 /*
  * perpacket: nanoseconds that the XDP program on an interface takes for one get, by
  * BPF_PROG_TEST_RUN with one packet a call, each with its own key. The mean of --runs calls is
- * taken --tries times; the best and the median of these means are printed. The kernel's test
- * itself is in the figure, so compare with the floor program measured in the same way.
+ * taken --tries times; the best and the median of these means are printed. The kernel's test itself
+ * is in the figure, so compare with the floor program measured in the same way.
  */
 #include <inttypes.h>
 #include <stdbool.h>

@@ -2,9 +2,8 @@
 /*
  * pick: which key comes next.
  *
- * Zipf by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate
- * variates from monotone discrete distributions", 1996): constant time and memory for any
- * number of keys.
+ * Zipf by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates
+ * from monotone discrete distributions", 1996): constant time and memory for any number of keys.
  */
 #ifndef BENCH_PICK_H
 #define BENCH_PICK_H

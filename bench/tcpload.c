@@ -2,9 +2,9 @@
 /*
  * tcpload: gets and sets over many TCP connections, pipelined or one at a time.
  *
- * Each connection keeps --depth requests in flight. With --rate requests leave by the clock,
- * over the connections in turn, and a latency is counted from the moment the request was due;
- * a connection with a full window makes its requests late, which the latency shows.
+ * Each connection keeps --depth requests in flight. With --rate requests leave by the clock, over
+ * the connections in turn, and a latency is counted from the moment the request was due; a
+ * connection with a full window makes its requests late, which the latency shows.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -2,11 +2,11 @@
 /*
  * udpload: asks a memcached for keys over UDP, from several sockets and threads.
  *
- * Open loop (--rate): requests leave by the clock, whatever comes back, and a latency is
- * counted from the moment the request was due, so that a stalled server cannot hide its
- * stall. Without a rate, --depth requests are outstanding at any time; --depth 1 is one
- * request at a time. A reply is matched to its request by the id in the frame header; a
- * request without a complete reply after --timeout is lost.
+ * Open loop (--rate): requests leave by the clock, whatever comes back, and a latency is counted
+ * from the moment the request was due, so that a stalled server cannot hide its stall. Without a
+ * rate, --depth requests are outstanding at any time; --depth 1 is one request at a time. A reply
+ * is matched to its request by the id in the frame header; a request without a complete reply after
+ * --timeout is lost.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

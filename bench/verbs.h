@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * verbs: requests for the items of bench/items.h by other verbs than get: gets, mg with the flags
- * v f t s, and GetK of the binary protocol.
+ * verbs: requests for the items of bench/items.h by other verbs than get: gets, mg with the flags v
+ * f t s, and GetK of the binary protocol.
  */
 #ifndef BENCH_VERBS_H
 #define BENCH_VERBS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * xdp: finds the XDP program that someone else has attached to an interface, and its maps.
- * So the benchmarks measure the running server's own program on its own memory.
+ * xdp: finds the XDP program that someone else has attached to an interface, and its maps. So the
+ * benchmarks measure the running server's own program on its own memory.
  */
 #ifndef BENCH_XDP_H
 #define BENCH_XDP_H

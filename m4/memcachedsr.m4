@@ -29,7 +29,7 @@ AC_DEFUN([MC_SANITIZE], [
 dnl MC_WARNINGS(WERROR)
 AC_DEFUN([MC_WARNINGS], [
     warn_flags="-Wall -Wextra -Wshadow -Wstrict-prototypes dnl
--Wmissing-prototypes -Wvla -Wswitch-enum -Wsign-compare"
+-Wmissing-prototypes -Wvla -Wswitch-enum -Wsign-compare -Wdeclaration-after-statement"
     AS_IF([test "x$1" = xyes], [warn_flags="$warn_flags -Werror"])
     AC_SUBST([WARN_CFLAGS], [$warn_flags])
 ])

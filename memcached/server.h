@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * server: builds everything out of the options, in order, and takes it apart in
- * reverse: memory (the kernel path's or ordinary), store, commands, sockets,
- * the kernel path attached, privileges dropped, threads.
+ * server: builds everything out of the options, in order, and takes it apart in reverse: memory
+ * (the kernel path's or ordinary), store, commands, sockets, the kernel path attached, privileges
+ * dropped, threads.
  */
 #ifndef SERVER_H
 #define SERVER_H

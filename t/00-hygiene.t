@@ -10,6 +10,9 @@ import sys
 SRCDIR = os.path.abspath(os.environ.get("SRCDIR")
                          or os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 BUILDDIR = os.environ.get("BUILDDIR") or os.path.join(SRCDIR, "build")
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(SRCDIR, "t", "lib"))
+import comments
 
 MAX_COLUMNS = 100
 MAX_FILE_LINES = 999
@@ -114,6 +117,10 @@ def unformatted(paths):
     return ["%s: %d places; make format" % item for item in sorted(counts.items())]
 
 
+def unfilled(paths):
+    return [path for path in paths if comments.filled(read(path)) != read(path)]
+
+
 def objects(*folders):
     found = []
     for folder in folders:
@@ -194,6 +201,7 @@ def main():
          lines_that([p for p in code if p != "t/00-hygiene.t"],
                     lambda l: re.search(r"\b(TODO|FIXME|XXX|HACK)\b", l))),
         ("clang-format finds nothing to change", unformatted(c_files)),
+        ("comments are filled; make format", unfilled(c_files)),
         ("no mutable globals", mutable_globals()),
         ("parsers call nothing but memory functions", impure_parsers()),
     )

@@ -6,13 +6,12 @@
  * does not get it has a segment that is not followed. Between the two stands a ring of open writes:
  * arriving segments append to it, leaving ones take off.
  *
- * The map gives an entry's memory away when it needs room, without asking who is at work in it.
- * So an entry says whose it is, and who finds that this has changed while he wrote makes it
- * nobody's.
+ * The map gives an entry's memory away when it needs room, without asking who is at work in it. So
+ * an entry says whose it is, and who finds that this has changed while he wrote makes it nobody's.
  *
  * Strangers are what is not followed: half-open connections, which a flood of SYNs pushes out of
- * their own map and not out of that of the connections; connections that are older than we are;
- * and those that were lost.
+ * their own map and not out of that of the connections; connections that are older than we are; and
+ * those that were lost.
  */
 #ifndef MC_CHAIN_CONN_BPF_H
 #define MC_CHAIN_CONN_BPF_H
@@ -363,8 +362,8 @@ static __always_inline void surplus_note(struct conn *conn, const struct feed *f
 }
 
 /*
- * Of a direction out: whether a reply behind number `before` may be that to such a write which
- * came longer ago than its gate was closed for. What was filled since then is not true.
+ * Of a direction out: whether a reply behind number `before` may be that to such a write which came
+ * longer ago than its gate was closed for. What was filled since then is not true.
  */
 static __always_inline int surplus_is_late(const struct conn *conn, u32 before, u64 now)
 {

@@ -2,9 +2,9 @@
 /*
  * chain_feed: the bytes of a segment or a datagram, through a parser, to the gates.
  *
- * The parser's state is brought into the memory of the CPU, runs there over chunks of the
- * packet, and is taken back. What it says about commands closes gates at once; the writes
- * whose replies are to open them again are listed, for the connection to keep.
+ * The parser's state is brought into the memory of the CPU, runs there over chunks of the packet,
+ * and is taken back. What it says about commands closes gates at once; the writes whose replies are
+ * to open them again are listed, for the connection to keep.
  */
 #ifndef MC_CHAIN_FEED_BPF_H
 #define MC_CHAIN_FEED_BPF_H
@@ -256,8 +256,8 @@ __attribute__((noinline)) u32 feed_answer_byte(struct answers *answers, u32 byte
 }
 
 /*
- * Takes a byte and its place into the hash of what was looked at. The multiplier is secret, and
- * the shift keeps it from being a polynomial, of which collisions are known for any multiplier.
+ * Takes a byte and its place into the hash of what was looked at. The multiplier is secret, and the
+ * shift keeps it from being a polynomial, of which collisions are known for any multiplier.
  */
 static __always_inline void feed_hash(struct feed *feed, u8 byte, u32 place)
 {

@@ -4,8 +4,8 @@
  *
  * For whoever watches the packets (doc/chain.md): it tells which keys are written, at the latest
  * when the server can have executed the command, and which commands will be answered. Pure: the
- * same code runs in the kernel and in the tests. Text, meta and binary; the first byte decides,
- * as it does in memcached.
+ * same code runs in the kernel and in the tests. Text, meta and binary; the first byte decides, as
+ * it does in memcached.
  *
  *     follow_init(&f);
  *     for (each byte)
@@ -30,14 +30,14 @@
 /*
  * Events of one byte, any number of them at once.
  *
- * A command is over with exactly one of ANSWERED, SILENT, UNCERTAIN, or, of two answers at most
- * and one at least, ANSWERED | UNCERTAIN. Who counts ANSWERED and UNCERTAIN alike as one, and
- * two if both are there, has counted at least as many as REPLY (bpf/chain/answers.h) ever will: the
- * n-th reply then is that of the n-th command or of a later one. BARRIER sets this right
- * again: the n-th MN among the replies is that to the n-th BARRIER.
+ * A command is over with exactly one of ANSWERED, SILENT, UNCERTAIN, or, of two answers at most and
+ * one at least, ANSWERED | UNCERTAIN. Who counts ANSWERED and UNCERTAIN alike as one, and two if
+ * both are there, has counted at least as many as REPLY (bpf/chain/answers.h) ever will: the n-th
+ * reply then is that of the n-th command or of a later one. BARRIER sets this right again: the n-th
+ * MN among the replies is that to the n-th BARRIER.
  *
- * WRITE and WRITE_ALL come within the command that they belong to, one byte's events being in
- * the order below; a command may have several.
+ * WRITE and WRITE_ALL come within the command that they belong to, one byte's events being in the
+ * order below; a command may have several.
  */
 enum follow_event {
     FOLLOW_WRITE = 1 << 0,     /* a key is written, f->hash: mc_hash_end of it */

@@ -3,8 +3,8 @@
  * follow_text: text and meta commands; a part of follow.h, which is to be included.
  *
  * A line is cut into tokens at spaces. Its verb says what the others are (plan); what the command
- * does and whether it is answered is said at the line's end, where the server executes it, but
- * for the keys of gat, each of which is written as it ends.
+ * does and whether it is answered is said at the line's end, where the server executes it, but for
+ * the keys of gat, each of which is written as it ends.
  */
 #ifndef MC_FOLLOW_TEXT_H
 #define MC_FOLLOW_TEXT_H

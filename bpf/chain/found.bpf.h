@@ -5,8 +5,8 @@
  * All that is unknown of it is where in its stream a command begins. Somebody who watches guesses
  * that at the end of a segment, and reads on from there. In the midst of a value the server would
  * say nothing; so if all that was read is acknowledged and answered by exactly as many whole
- * replies as it had commands, before the client goes on, and that several times in turn, then
- * the guess was right. Until then everything is closed whenever it says something.
+ * replies as it had commands, before the client goes on, and that several times in turn, then the
+ * guess was right. Until then everything is closed whenever it says something.
  */
 #ifndef MC_CHAIN_FOUND_BPF_H
 #define MC_CHAIN_FOUND_BPF_H

@@ -3,8 +3,8 @@
  * gate: whether a write may be in flight, of a bucket or of all (bpf/shared/chain.h).
  *
  * Everything here is lock-free and may run on all CPUs at once. BPF's atomic operations with a
- * result are full barriers in every JIT, and those that stand between two looks at a gate are
- * all of that kind.
+ * result are full barriers in every JIT, and those that stand between two looks at a gate are all
+ * of that kind.
  */
 #ifndef MC_GATE_BPF_H
 #define MC_GATE_BPF_H

@@ -47,8 +47,8 @@ static __always_inline int replies_syn(const struct segment *segment)
 enum replies_are { REPLIES_COUNTED, REPLIES_UNCERTAIN, REPLIES_LOST };
 
 /*
- * An error may be that to a command without a reply, and then it is not counted; or it is the
- * first sign of a server that does not take a value for what we take it.
+ * An error may be that to a command without a reply, and then it is not counted; or it is the first
+ * sign of a server that does not take a value for what we take it.
  */
 static __always_inline enum replies_are replies_error(const struct conn *conn)
 {

@@ -5,8 +5,8 @@
  * The gate is closed before the segment is passed, so before the server can have seen it. What is
  * seen here need not be what the server gets: a segment may be dropped behind us and come again,
  * with other bytes, and late. So one that comes again is only ignored if the server has
- * acknowledged it; if it has not, the segment must say what it said before, and what is open
- * closes once more.
+ * acknowledged it; if it has not, the segment must say what it said before, and what is open closes
+ * once more.
  */
 #ifndef MC_CHAIN_TCP_BPF_H
 #define MC_CHAIN_TCP_BPF_H
@@ -29,8 +29,8 @@ static __always_inline int tcp_unfollowed(u64 now)
 enum { REPEAT_UNKNOWN = -1, REPEAT_VALUE = MARKS };
 
 /*
- * Of bytes [seq, end) that came before: the mark that tells what they say, REPEAT_VALUE if they
- * are of a value alone.
+ * Of bytes [seq, end) that came before: the mark that tells what they say, REPEAT_VALUE if they are
+ * of a value alone.
  */
 static __always_inline int repeat_mark(const struct conn *conn, u32 seq, u32 end)
 {

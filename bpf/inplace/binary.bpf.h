@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * binary: Get, GetQ, GetK and GetKQ of the binary protocol, one request in a datagram. In
- * network order:
+ * binary: Get, GetQ, GetK and GetKQ of the binary protocol, one request in a datagram. In network
+ * order:
  *
  *   0 magic   1 opcode   2 key length   4 extras length   5 data type   6 vbucket, or status
  *   8 body length   12 opaque   16 cas   24 extras, key, value

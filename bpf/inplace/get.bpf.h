@@ -13,8 +13,8 @@
 _Static_assert((int)STEP_END == (int)FOUND_MISS, "what is no hit and no reason ends it");
 
 /*
- * One key: found and copied, or known to be missing, or the end of the request; or the
- * same key once more, because a writer was there.
+ * One key: found and copied, or known to be missing, or the end of the request; or the same key
+ * once more, because a writer was there.
  */
 __attribute__((noinline)) int get_step(struct work *work)
 {
@@ -39,8 +39,8 @@ __attribute__((noinline)) int get_step(struct work *work)
 }
 
 /*
- * Answers the request in work->request. STEP_END: the reply's text stands
- * behind REPLY_TEXT bytes of room for its headers; otherwise a reason to pass.
+ * Answers the request in work->request. STEP_END: the reply's text stands behind REPLY_TEXT bytes
+ * of room for its headers; otherwise a reason to pass.
  */
 __attribute__((noinline)) int get_answer(struct work *work)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * cache: the kernel programs. XDP answers gets in the driver; TC, behind it,
- * those whose reply the driver's frame has no room for.
+ * cache: the kernel programs. XDP answers gets in the driver; TC, behind it, those whose reply the
+ * driver's frame has no room for.
  *
- * Doubt means to pass the packet exactly as it came. So a reply of several
- * keys is complete before the packet is touched; a single hit is copied
- * straight into the packet, whose bytes are kept and put back if a writer
- * disturbed the copy.
+ * Doubt means to pass the packet exactly as it came. So a reply of several keys is complete before
+ * the packet is touched; a single hit is copied straight into the packet, whose bytes are kept and
+ * put back if a writer disturbed the copy.
  */
 #include "bpf/inplace/get.bpf.h"
 #include "bpf/inplace/lookup.bpf.h"

@@ -2,10 +2,9 @@
 /*
  * lookup: from a key to its item, in memory that the server is writing.
  *
- * The key and its hash stand in struct work. A find either copies a live
- * item's wire bytes behind the reply, or knows that the key is not there, or
- * gives the reason for leaving the request to the server. Copies count only
- * when the line's sequence counter was even before and is the same after.
+ * The key and its hash stand in struct work. A find either copies a live item's wire bytes behind
+ * the reply, or knows that the key is not there, or gives the reason for leaving the request to the
+ * server. Copies count only when the line's sequence counter was even before and is the same after.
  */
 #ifndef MC_LOOKUP_BPF_H
 #define MC_LOOKUP_BPF_H
@@ -295,8 +294,8 @@ static __always_inline void line_touch(struct mc_line *line, u64 slot)
 }
 
 /*
- * Whether the epochs of a chain's items mean what they say. After they were compared: an epoch
- * that was read later is no smaller.
+ * Whether the epochs of a chain's items mean what they say. After they were compared: an epoch that
+ * was read later is no smaller.
  */
 static __always_inline int line_is_behind(const struct mc_line *head)
 {
@@ -349,8 +348,8 @@ static __always_inline int chain_search(const struct work *work, struct mc_line 
 }
 
 /*
- * Looks the key of `work` up: FOUND_HIT (`use` was made of it), FOUND_MISS, FOUND_AGAIN,
- * or a reason.
+ * Looks the key of `work` up: FOUND_HIT (`use` was made of it), FOUND_MISS, FOUND_AGAIN, or a
+ * reason.
  */
 static __always_inline int key_find(struct work *work, item_use *use)
 {

@@ -2,8 +2,8 @@
 /*
  * reply: pieces of a reply's text, each behind what is there already.
  *
- * Text is stored in whole words: what a piece has behind its end belongs to the next one. A
- * reply has room for all pieces of one item behind TEXT_MAX bytes, so only values are measured.
+ * Text is stored in whole words: what a piece has behind its end belongs to the next one. A reply
+ * has room for all pieces of one item behind TEXT_MAX bytes, so only values are measured.
  */
 #ifndef MC_REPLY_BPF_H
 #define MC_REPLY_BPF_H
@@ -111,8 +111,8 @@ __attribute__((noinline)) int reply_number(struct work *work, u64 number)
 }
 
 /*
- * n bytes of the item's wire, at `offset` of the segment; behind them there is to be room for
- * nrest more. FOUND_HIT, FOUND_AGAIN or a reason.
+ * n bytes of the item's wire, at `offset` of the segment; behind them there is to be room for nrest
+ * more. FOUND_HIT, FOUND_AGAIN or a reason.
  */
 static __always_inline int reply_wire(struct work *work, const char *segment, u64 offset, u64 n,
                                       u64 nrest)

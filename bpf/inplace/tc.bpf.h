@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * tc: the program behind XDP, on TC ingress. It answers what XDP marked: requests whose
- * reply the driver's frame has no room for. Everything else passes at the cost of one test.
+ * tc: the program behind XDP, on TC ingress. It answers what XDP marked: requests whose reply the
+ * driver's frame has no room for. Everything else passes at the cost of one test.
  */
 #ifndef MC_TC_BPF_H
 #define MC_TC_BPF_H
@@ -27,8 +27,8 @@ static __always_inline int tc_answer(struct __sk_buff *skb, struct work *work, i
 }
 
 /*
- * Most of what goes to others, by what the first bytes say, without a call. Doubt says no.
- * A frame whose link header is not in sight does not have the type there.
+ * Most of what goes to others, by what the first bytes say, without a call. Doubt says no. A frame
+ * whose link header is not in sight does not have the type there.
  */
 static __always_inline int tc_is_foreign(struct __sk_buff *skb)
 {

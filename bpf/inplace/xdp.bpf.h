@@ -249,8 +249,8 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
 }
 
 /*
- * Answers a request whose only key lies where its hash says. Whatever is not
- * so plain (a moving line, a second tag, an overflow line) takes the long way.
+ * Answers a request whose only key lies where its hash says. Whatever is not so plain (a moving
+ * line, a second tag, an overflow line) takes the long way.
  */
 static __always_inline int xdp_get_one(struct xdp_md *ctx, struct work *work, struct form form)
 {
@@ -280,8 +280,8 @@ static __always_inline int xdp_get_one(struct xdp_md *ctx, struct work *work, st
 /* --- the program ------------------------------------------------------------ */
 
 /*
- * Frames that no get can be in: too short, with IP options, a fragment. Those
- * that are to us, as far as can be seen, are counted.
+ * Frames that no get can be in: too short, with IP options, a fragment. Those that are to us, as
+ * far as can be seen, are counted.
  */
 __attribute__((noinline)) int xdp_odd(struct xdp_md *ctx, u32 nlink, u32 v6)
 {

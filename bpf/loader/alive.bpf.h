@@ -3,9 +3,9 @@
  * alive: the program that a server stands behind, as long as it lives.
  *
  * Where an attachment outlives its process, what is attached is a few instructions that call the
- * real program through this array. The kernel empties a program array when its last descriptor
- * is closed, whatever closed it; so from the server's end on they pass everything and hold none
- * of its memory.
+ * real program through this array. The kernel empties a program array when its last descriptor is
+ * closed, whatever closed it; so from the server's end on they pass everything and hold none of its
+ * memory.
  */
 #ifndef MC_ALIVE_BPF_H
 #define MC_ALIVE_BPF_H

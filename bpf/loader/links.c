@@ -41,8 +41,8 @@ void loader_distrust(struct loader *loader, uint64_t ns)
 }
 
 /*
- * What came in by an interface before we saw it may be a write that is in flight. Called before
- * the programs answer and when they see everything.
+ * What came in by an interface before we saw it may be a write that is in flight. Called before the
+ * programs answer and when they see everything.
  */
 static void close_gate(struct loader *loader)
 {

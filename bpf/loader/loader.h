@@ -6,15 +6,13 @@
  * The one place that knows libbpf, beside dispatcher.c; kcache is its only user in the programs,
  * tests and the bench the others.
  *
- * An open loader is programs and empty maps. Memory is added one map at a
- * time and belongs to the kernel as long as anybody has it: a process that
- * mapped it, or a program that is attached. Programs are attached by links,
- * which die with the process; a TC filter of kernels before 6.6 and a place
- * in libxdp's dispatcher do not, so they reach the programs through an array
- * that the kernel empties, and the next attach replaces them.
+ * An open loader is programs and empty maps. Memory is added one map at a time and belongs to the
+ * kernel as long as anybody has it: a process that mapped it, or a program that is attached.
+ * Programs are attached by links, which die with the process; a TC filter of kernels before 6.6 and
+ * a place in libxdp's dispatcher do not, so they reach the programs through an array that the
+ * kernel empties, and the next attach replaces them.
  *
- * One thread at a time, but for loader_counts and the two loader_map_*, which
- * any thread may call.
+ * One thread at a time, but for loader_counts and the two loader_map_*, which any thread may call.
  */
 #ifndef BPF_LOADER_H
 #define BPF_LOADER_H
@@ -39,8 +37,8 @@ struct loader_guard {
 };
 
 /*
- * Loads the programs. NULL: `error` says what is wrong and what to do about
- * it. Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
+ * Loads the programs. NULL: `error` says what is wrong and what to do about it. Needs CAP_BPF,
+ * CAP_NET_ADMIN and CAP_PERFMON.
  */
 struct loader *loader_open(char *error, size_t nerror);
 struct loader *loader_open_guarded(const struct loader_guard *guard, char *error, size_t nerror);
@@ -56,9 +54,9 @@ void loader_close(struct loader *loader);
 /* The control block, zeroed but for a lease without end, until loader_close. */
 struct mc_control *loader_control(struct loader *loader);
 /*
- * A new segment of the heap (MC_SEGMENT_BYTES) or of the table
- * (MC_TABLE_BYTES), mapped at `addr` over whatever is there, and shown to the
- * programs under `index`. Needs CAP_BPF where unprivileged BPF is off. 0 or -errno.
+ * A new segment of the heap (MC_SEGMENT_BYTES) or of the table (MC_TABLE_BYTES), mapped at `addr`
+ * over whatever is there, and shown to the programs under `index`. Needs CAP_BPF where unprivileged
+ * BPF is off. 0 or -errno.
  */
 int loader_map_segment(struct loader *loader, uint32_t index, void *addr);
 int loader_map_table(struct loader *loader, uint32_t index, void *addr);
@@ -173,16 +171,16 @@ void loader_detach_xdp(struct loader_link *link);
 /* 0, or -errno if a filter stays: removing it needs CAP_NET_ADMIN. It then passes everything. */
 int loader_detach(struct loader_link *link);
 /*
- * Takes the memory from programs that stay attached, so that it is freed with the
- * process. The kernel waits until no program runs in it: 10 to 20 ms for each 48 maps.
+ * Takes the memory from programs that stay attached, so that it is freed with the process. The
+ * kernel waits until no program runs in it: 10 to 20 ms for each 48 maps.
  */
 void loader_forget(struct loader *loader);
 /* The id of the XDP program on an interface, 0: none. `name` gets its name, if we may know it. */
 uint32_t loader_xdp_present(int ifindex, char name[16]);
 
 /*
- * Who answers: XDP leaves to TC what its frames have no room for if
- * `tc_follows`; TC answers everything by itself if `tc_alone`.
+ * Who answers: XDP leaves to TC what its frames have no room for if `tc_follows`; TC answers
+ * everything by itself if `tc_alone`.
  */
 void loader_set_tc(struct loader *loader, bool tc_follows, bool tc_alone);
 

@@ -78,8 +78,8 @@ void object_set_xdp(struct object *object, uint32_t flags, bool for_links);
 /* The id of a program by its descriptor, 0: nobody knows. */
 uint32_t object_program_id(int program);
 /*
- * Whether a link still has the program on the interface. All kinds of links to an interface name
- * it at the same place; 0 when they were cut.
+ * Whether a link still has the program on the interface. All kinds of links to an interface name it
+ * at the same place; 0 when they were cut.
  */
 bool object_link_lives(int link, int program, int ifindex);
 

@@ -42,9 +42,9 @@ static __always_inline int xdp_mark(struct xdp_md *ctx)
 }
 
 /*
- * Makes the frame `grow` bytes longer, at the head where there is room, else
- * at the tail, where it also becomes shorter: a loopback packet knows where its
- * checksum starts, and that must stay inside. Not 0: it cannot be, and is as it was.
+ * Makes the frame `grow` bytes longer, at the head where there is room, else at the tail, where it
+ * also becomes shorter: a loopback packet knows where its checksum starts, and that must stay
+ * inside. Not 0: it cannot be, and is as it was.
  */
 static __always_inline long xdp_resize(struct xdp_md *ctx, int grow)
 {
@@ -104,8 +104,8 @@ static __always_inline int xdp_check(struct xdp_md *ctx, struct work *work, cons
 }
 
 /*
- * Takes the key out of a text of "get KEY\r\n" and hashes it into work. 0: the text
- * is something else, or has a byte that might not be a key's.
+ * Takes the key out of a text of "get KEY\r\n" and hashes it into work. 0: the text is something
+ * else, or has a byte that might not be a key's.
  */
 static __always_inline int xdp_key(struct work *work, void *text, void *end)
 {
@@ -198,8 +198,8 @@ static __always_inline void copy64(void *to, const void *from)
 }
 
 /*
- * Copies n bytes (9 <= n <= most) by blocks, the last one over bytes of the
- * one before. 0: the frame is shorter than the caller made it.
+ * Copies n bytes (9 <= n <= most) by blocks, the last one over bytes of the one before. 0: the
+ * frame is shorter than the caller made it.
  */
 static __always_inline int copy_blocks(void *to, void *end, const char *from, u64 n, const u64 most)
 {

@@ -2,24 +2,21 @@
 /*
  * guard: whom the kernel answers, how often, and with how much.
  *
- * XDP stands before the machine's firewall, so a rule there that keeps
- * somebody from the server does not keep him from us. What the guard refuses
- * is therefore not dropped but passed, untouched: the firewall and the server
- * do with it what they would do without a kernel path.
+ * XDP stands before the machine's firewall, so a rule there that keeps somebody from the server
+ * does not keep him from us. What the guard refuses is therefore not dropped but passed, untouched:
+ * the firewall and the server do with it what they would do without a kernel path.
  *
- * - Sources (allow=). Without the option those that no router of the public
- *   internet delivers to, loopback and private, if they ask for such an address
- *   of ours. So a machine whose firewall closes the port of its public address
- *   to the outside is open there to nobody by our doing, nor a reflector.
- *   A list is a trie with 16 bits in the first step and 4 in each other, and no step more than
- *   tells its prefixes apart: for 10,000 of them 2 to 16 ns where BPF_MAP_TYPE_LPM_TRIE
+ * - Sources (allow=). Without the option those that no router of the public internet delivers to,
+ *   loopback and private, if they ask for such an address of ours. So a machine whose firewall
+ *   closes the port of its public address to the outside is open there to nobody by our doing, nor
+ *   a reflector. A list is a trie with 16 bits in the first step and 4 in each other, and no step
+ *   more than tells its prefixes apart: for 10,000 of them 2 to 16 ns where BPF_MAP_TYPE_LPM_TRIE
  *   takes 60 to 120.
- * - Rate (rate=). One bucket for a source: an address, but of public IPv6 the
- *   /64, of which a subscriber has all addresses. Buckets stand in an array, by
- *   a multiplicative hash (Dietzfelbinger et al., J. Algorithms 25, 1997) with
- *   secret factors; a forged source costs no memory and displaces nobody. Two
- *   sources meet in one bucket with a chance of 2 in 1 << MC_RATE_BITS and then
- *   share it.
+ * - Rate (rate=). One bucket for a source: an address, but of public IPv6 the /64, of which a
+ *   subscriber has all addresses. Buckets stand in an array, by a multiplicative hash
+ *   (Dietzfelbinger et al., J. Algorithms 25, 1997) with secret factors; a forged source costs no
+ *   memory and displaces nobody. Two sources meet in one bucket with a chance of 2 in 1 <<
+ *   MC_RATE_BITS and then share it.
  *   A bucket is one number, by the generic cell rate algorithm (ITU-T I.371):
  *   the time at which it will be full again, moved on by the cost of each
  *   request. It is exchanged atomically; whoever loses against another CPU
@@ -114,8 +111,8 @@ __attribute__((noinline)) int guard_walk(u64 high, u64 low, u32 node)
 }
 
 /*
- * Whether a prefix of the list holds an address, in host order, an IPv4 address in the top
- * bits. Most often its first 16 bits tell which prefix alone that could be.
+ * Whether a prefix of the list holds an address, in host order, an IPv4 address in the top bits.
+ * Most often its first 16 bits tell which prefix alone that could be.
  */
 static __always_inline int guard_listed(u64 high, u64 low, u64 six)
 {

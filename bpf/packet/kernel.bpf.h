@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * kernel: what all kernel side files share. Types, the maps, the control
- * block, and the memory of one CPU.
+ * kernel: what all kernel side files share. Types, the maps, the control block, and the memory of
+ * one CPU.
  *
- * The server owns the heap, the table and the control block (bpf/shared/layout.h)
- * and maps all three; here they are read. A program keeps everything that is
- * longer than a few registers in struct work, one for each CPU: the stack is
- * small, and what comes back from a map value is unknown to the verifier, so
- * that the paths before it and after it add instead of multiplying.
+ * The server owns the heap, the table and the control block (bpf/shared/layout.h) and maps all
+ * three; here they are read. A program keeps everything that is longer than a few registers in
+ * struct work, one for each CPU: the stack is small, and what comes back from a map value is
+ * unknown to the verifier, so that the paths before it and after it add instead of multiplying.
  */
 #ifndef MC_KERNEL_BPF_H
 #define MC_KERNEL_BPF_H
@@ -42,15 +41,15 @@ typedef __s64 s64;
 #define STORE64(p, value) (*(u64 *)(p) = (value))
 
 /*
- * Bounds a 64-bit number right before pointer arithmetic, where the compiler
- * can neither see through it nor move it: the verifier of Linux 6.1 loses
- * bounds that stand further away or in another register.
+ * Bounds a 64-bit number right before pointer arithmetic, where the compiler can neither see
+ * through it nor move it: the verifier of Linux 6.1 loses bounds that stand further away or in
+ * another register.
  */
 #define BOUND(var, mask) asm volatile("%0 &= %1" : "+r"(var) : "i"(mask))
 
 /*
- * The same for the size that a helper is given: 1 to mask + 1. Linux 6.1 learns nothing
- * from "not 0".
+ * The same for the size that a helper is given: 1 to mask + 1. Linux 6.1 learns nothing from "not
+ * 0".
  */
 #define BOUND_SIZE(var, mask)                                                                      \
     do {                                                                                           \
@@ -60,8 +59,8 @@ typedef __s64 s64;
     } while (0)
 
 /*
- * The same for a limit that is no mask: beyond it the number becomes 0, and the caller is
- * to notice.
+ * The same for a limit that is no mask: beyond it the number becomes 0, and the caller is to
+ * notice.
  */
 #define CLAMP(var, limit) asm volatile("if %0 <= %1 goto +1\n%0 = 0" : "+r"(var) : "i"(limit))
 
@@ -179,8 +178,8 @@ static __always_inline int server_is_still(void)
 }
 
 /*
- * The server's clock against an item's expiry or a delayed flush. It may run a
- * tick ahead of the server, which then decides.
+ * The server's clock against an item's expiry or a delayed flush. It may run a tick ahead of the
+ * server, which then decides.
  */
 static __always_inline int second_reached(u32 second)
 {
@@ -279,10 +278,10 @@ static __always_inline void count_reason(struct work *work, u64 reason)
 }
 
 /*
- * Loads before this come before loads after it. x86 needs no more than a
- * compiler's barrier; elsewhere an atomic operation with a result is a full
- * barrier in every JIT. One whose result nobody uses is not: clang leaves
- * BPF_FETCH out then, and arm64 has STADD for it, which orders nothing.
+ * Loads before this come before loads after it. x86 needs no more than a compiler's barrier;
+ * elsewhere an atomic operation with a result is a full barrier in every JIT. One whose result
+ * nobody uses is not: clang leaves BPF_FETCH out then, and arm64 has STADD for it, which orders
+ * nothing.
  */
 static __always_inline void read_barrier(void)
 {

@@ -2,8 +2,8 @@
 /*
  * packet: which frames are ours, and the headers of the reply.
  *
- * Headers are read by offset, in loads of 2, 4 and 8 bytes; clang would load the
- * fields of packed structures byte by byte. In network order:
+ * Headers are read by offset, in loads of 2, 4 and 8 bytes; clang would load the fields of packed
+ * structures byte by byte. In network order:
  *
  *   0 destination MAC   6 source MAC   12 type of what follows
  *  14 for each VLAN tag: its id, and the type of what follows it
@@ -143,8 +143,8 @@ static __always_inline int ip_is_to_us(const void *ip, u64 v6)
 #define STATIONS(link) (LOAD64(link) & 0x1ffffffffffff)
 
 /*
- * Whether a frame went to a station of ours: HEAD_GET or a reason. HEAD_HIDDEN: it did, but it
- * may have had a tag, which only TC sees and only its reply would have.
+ * Whether a frame went to a station of ours: HEAD_GET or a reason. HEAD_HIDDEN: it did, but it may
+ * have had a tag, which only TC sees and only its reply would have.
  */
 __attribute__((noinline)) int station_check(u64 stations, u32 ifindex)
 {
@@ -208,8 +208,8 @@ static __always_inline int source_is_fit(const void *ip, u64 v6)
 }
 
 /*
- * From us, or to an address that other machines cannot mean: fit over loopback only. The
- * stack would drop it elsewhere, and a server on 127.0.0.1 must be out of their reach.
+ * From us, or to an address that other machines cannot mean: fit over loopback only. The stack
+ * would drop it elsewhere, and a server on 127.0.0.1 must be out of their reach.
  */
 static __always_inline int ip_is_own(const void *ip, u64 v6)
 {
@@ -229,9 +229,8 @@ static __always_inline int lengths_agree(const void *ip, u64 v6, u64 nudp, u64 n
 }
 
 /*
- * Whether a packet, with n bytes in its frame, is a get in one datagram:
- * HEAD_GET, or the reason to pass. The caller knows that it is to our port and
- * address, and plain.
+ * Whether a packet, with n bytes in its frame, is a get in one datagram: HEAD_GET, or the reason to
+ * pass. The caller knows that it is to our port and address, and plain.
  */
 static __always_inline int head_check(const void *ip, u64 v6, u64 n)
 {
@@ -340,9 +339,9 @@ static __always_inline u64 sum_rest(const void *text, u64 n)
 }
 
 /*
- * A sum of blocks in two additions for 14 bytes. Words are loaded every seven bytes, so that
- * each has as its top byte the lowest of the next. What those top bytes did to a sum modulo 2^64
- * is known from the low byte of the other sum, and without them no sum of up to 2048 bytes can
+ * A sum of blocks in two additions for 14 bytes. Words are loaded every seven bytes, so that each
+ * has as its top byte the lowest of the next. What those top bytes did to a sum modulo 2^64 is
+ * known from the low byte of the other sum, and without them no sum of up to 2048 bytes can
  * overflow.
  */
 struct sevens {
@@ -379,8 +378,8 @@ static __always_inline u64 sevens_end(const struct sevens *sum, u8 first, u8 nex
 }
 
 /*
- * The sum of n bytes for a checksum: congruent to that of their 16-bit words modulo 2^16 - 1.
- * It reads up to 8 bytes behind the n. n <= REQUEST_MAX.
+ * The sum of n bytes for a checksum: congruent to that of their 16-bit words modulo 2^16 - 1. It
+ * reads up to 8 bytes behind the n. n <= REQUEST_MAX.
  */
 static __always_inline u64 text_sum(const void *text, u64 n)
 {
@@ -422,8 +421,8 @@ static __always_inline u64 sum_end(u64 sum)
 }
 
 /*
- * What a local sender's stack leaves in the place of UDP's checksum, for hardware to complete:
- * the sum of addresses, protocol and length.
+ * What a local sender's stack leaves in the place of UDP's checksum, for hardware to complete: the
+ * sum of addresses, protocol and length.
  */
 static __always_inline u16 checksum_begun(const void *ip, u64 v6)
 {
@@ -438,9 +437,9 @@ static __always_inline u16 checksum_begun(const void *ip, u64 v6)
 }
 
 /*
- * Whether the checksum of a request seems to be left to hardware. Then its packet knows where
- * that will write, and so does the reply that generic XDP or TC makes of it: so such a reply keeps
- * UDP's header in its place, and begins its checksum the same way.
+ * Whether the checksum of a request seems to be left to hardware. Then its packet knows where that
+ * will write, and so does the reply that generic XDP or TC makes of it: so such a reply keeps UDP's
+ * header in its place, and begins its checksum the same way.
  */
 static __always_inline int checksum_is_left(const void *ip, u64 v6)
 {

@@ -107,8 +107,8 @@ static __always_inline int reply_hit(struct work *work)
 }
 
 /*
- * Takes the next key of several: STEP_NEXT, STEP_END or a reason. *from: where it, and the
- * spaces before it, begin but for the first space.
+ * Takes the next key of several: STEP_NEXT, STEP_END or a reason. *from: where it, and the spaces
+ * before it, begin but for the first space.
  */
 static __always_inline int key_next(struct work *work, u64 *from)
 {

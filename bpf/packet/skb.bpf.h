@@ -32,11 +32,10 @@ enum tc_mark {
 };
 
 /*
- * Generic XDP copies frames with little head room, and the copy forgets the
- * length of its Ethernet header (Linux 6.12 to 6.18): TC then sees the packet
- * from behind it, and looks for metadata 14 bytes behind the mark. In an
- * Ethernet header stands what the packet is. Behind it stands IP, or a tag, if
- * another is beside the packet; a single one in the frame the stack has taken off.
+ * Generic XDP copies frames with little head room, and the copy forgets the length of its Ethernet
+ * header (Linux 6.12 to 6.18): TC then sees the packet from behind it, and looks for metadata 14
+ * bytes behind the mark. In an Ethernet header stands what the packet is. Behind it stands IP, or a
+ * tag, if another is beside the packet; a single one in the frame the stack has taken off.
  */
 static __always_inline enum tc_mark tc_mark(struct __sk_buff *skb)
 {

@@ -3,27 +3,27 @@
  * chain: the memory that the programs of the chain and user space share.
  *
  * The chain is BMC as its paper has it (Ghigoff et al., NSDI 2021, sections 3 and 4): a cache in
- * front of any memcached, filled from the replies that leave and emptied by the writes that
- * arrive. doc/chain.md says how it stays coherent; this header says where things lie.
+ * front of any memcached, filled from the replies that leave and emptied by the writes that arrive.
+ * doc/chain.md says how it stays coherent; this header says where things lie.
  *
- * Gate. What a bucket and the whole table have in common: whether a write may be in flight. A
- * write enters when its packet arrives and leaves when its reply has left; what was read from
- * the server between the two is never kept. `word` is a version, a generation and the number of
- * writes in flight, changed by atomic operations only; an entry is valid as long as it is the word
- * that the entry was filled under, so a write costs one addition and needs no lock. `done` is when
- * the last write left, and only grows. A write whose reply is never seen holds the gate until
- * `until`: then all that are in flight are given up, and the next generation begins. A write
- * remembers the generation that it entered, and takes nothing off another one.
- * Times are the kernel's CLOCK_MONOTONIC in nanoseconds (bpf_ktime_get_ns).
+ * Gate. What a bucket and the whole table have in common: whether a write may be in flight. A write
+ * enters when its packet arrives and leaves when its reply has left; what was read from the server
+ * between the two is never kept. `word` is a version, a generation and the number of writes in
+ * flight, changed by atomic operations only; an entry is valid as long as it is the word that the
+ * entry was filled under, so a write costs one addition and needs no lock. `done` is when the last
+ * write left, and only grows. A write whose reply is never seen holds the gate until `until`: then
+ * all that are in flight are given up, and the next generation begins. A write remembers the
+ * generation that it entered, and takes nothing off another one. Times are the kernel's
+ * CLOCK_MONOTONIC in nanoseconds (bpf_ktime_get_ns).
  *
- * Bucket. Direct-mapped by the low bits of the key's hash (mc_hash_*, layout.h, with the seeds
- * of the control block), whichever the server: a write closes the bucket for all. Two cache
- * lines; longer entries have their text in a block of one of two larger sizes, which buckets
- * share in turn (their number modulo the number of blocks).
+ * Bucket. Direct-mapped by the low bits of the key's hash (mc_hash_*, layout.h, with the seeds of
+ * the control block), whichever the server: a write closes the bucket for all. Two cache lines;
+ * longer entries have their text in a block of one of two larger sizes, which buckets share in turn
+ * (their number modulo the number of blocks).
  *
- * Ask. Where a get that was passed to the server is remembered until its reply leaves: when it
- * came in. Asks that fall on the same place count as one, that came in first: that refuses
- * more than it must, and never less.
+ * Ask. Where a get that was passed to the server is remembered until its reply leaves: when it came
+ * in. Asks that fall on the same place count as one, that came in first: that refuses more than it
+ * must, and never less.
  */
 #ifndef MC_CHAIN_H
 #define MC_CHAIN_H

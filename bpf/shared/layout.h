@@ -2,31 +2,27 @@
 /*
  * layout: the memory that the server and the kernel programs share.
  *
- * The server owns every byte of it. The kernel programs read it while the
- * server writes, and write nothing but the touch marks of a bucket line, and
- * two words of the control block.
- * This is the one header that both sides include, and the only one in bpf/
- * that a layer other than kcache may include.
+ * The server owns every byte of it. The kernel programs read it while the server writes, and write
+ * nothing but the touch marks of a bucket line, and two words of the control block. This is the one
+ * header that both sides include, and the only one in bpf/ that a layer other than kcache may
+ * include.
  *
- * Heap. Segments of MC_SEGMENT_BYTES, each MC_SEGMENT_PAGES slab pages of
- * MC_PAGE_BYTES. A chunk never crosses a page. A reference names the place
- * of a chunk in the heap in units of 1 << ref_shift bytes (struct
- * mc_control), counted from the start of segment 0; 0 is no reference.
+ * Heap. Segments of MC_SEGMENT_BYTES, each MC_SEGMENT_PAGES slab pages of MC_PAGE_BYTES. A chunk
+ * never crosses a page. A reference names the place of a chunk in the heap in units of 1 <<
+ * ref_shift bytes (struct mc_control), counted from the start of segment 0; 0 is no reference.
  *
- * Table. Linear hashing (Litwin, VLDB 1980) over lines of 64 bytes: line i
- * holds the items with (hash & line.mask) == i. A split moves some items of
- * line i to the new line (hash & (2 * mask + 1)) and widens both masks, so
- * whoever comes to a line by an older line count sees from the mask where to
- * go on. Full lines are followed by overflow lines, numbered in their own
- * space, under the sequence counter of the line that heads the chain.
+ * Table. Linear hashing (Litwin, VLDB 1980) over lines of 64 bytes: line i holds the items with
+ * (hash & line.mask) == i. A split moves some items of line i to the new line (hash & (2 * mask +
+ * 1)) and widens both masks, so whoever comes to a line by an older line count sees from the mask
+ * where to go on. Full lines are followed by overflow lines, numbered in their own space, under the
+ * sequence counter of the line that heads the chain.
  *
- * Consistency. A writer holds the stripe of the line, makes seq odd before
- * it changes the line, its overflow lines or what the kernel reads of an item
- * that is reachable from it, and even after. A reader takes seq (even), walks, copies,
- * and takes seq again. Memory is reused only after it was unlinked, so a
- * reader that saw reused bytes sees a moved counter too. On weakly ordered
- * CPUs the writer needs a release fence on both sides of its change and the
- * reader an acquire fence after the first and before the second load of seq.
+ * Consistency. A writer holds the stripe of the line, makes seq odd before it changes the line, its
+ * overflow lines or what the kernel reads of an item that is reachable from it, and even after. A
+ * reader takes seq (even), walks, copies, and takes seq again. Memory is reused only after it was
+ * unlinked, so a reader that saw reused bytes sees a moved counter too. On weakly ordered CPUs the
+ * writer needs a release fence on both sides of its change and the reader an acquire fence after
+ * the first and before the second load of seq.
  *
  * The item and line fields that the kernel reads are marked [k].
  */
@@ -80,9 +76,9 @@ enum {
 
 /*
  * What MC_ITEM_SUMMED tells of, two bytes right behind the wire bytes: the one's complement sum of
- * these as little-endian 16-bit words, folded (RFC 1071), so that UDP's checksum over IPv6 need
- * not read the value. It lies in what the item leaves of its chunk; where that is too little, the
- * item has none.
+ * these as little-endian 16-bit words, folded (RFC 1071), so that UDP's checksum over IPv6 need not
+ * read the value. It lies in what the item leaves of its chunk; where that is too little, the item
+ * has none.
  */
 enum { MC_ITEM_SUM = 2 };
 
@@ -149,12 +145,12 @@ struct mc_line {
 };
 
 /*
- * What is ours of all that comes by: a frame is answered only if it went to one of these
- * stations, with one of these tags or none, and to one of these addresses. Whoever writes it
- * leaves out the addresses of links (fe80::/10), which are another machine's on another link.
+ * What is ours of all that comes by: a frame is answered only if it went to one of these stations,
+ * with one of these tags or none, and to one of these addresses. Whoever writes it leaves out the
+ * addresses of links (fe80::/10), which are another machine's on another link.
  *
- * A station is a MAC address as the low 48 bits of a little-endian load; frames of lo have none
- * and need none. A VLAN is the outer tag's id and, of two tags, the inner one's << 16, each with
+ * A station is a MAC address as the low 48 bits of a little-endian load; frames of lo have none and
+ * need none. A VLAN is the outer tag's id and, of two tags, the inner one's << 16, each with
  * MC_VLAN_AD if its tag is 802.1ad's. Id 0 is no VLAN, and ours.
  */
 struct mc_self {
@@ -189,11 +185,10 @@ static inline __u64 mc_lease(__u64 end_ns, __u32 holder)
 }
 
 /*
- * The control block: one page. Written by the server, read by the kernel.
- * nlines and the epoch are single loads; a kernel program that used an old
- * nlines learns better from line.mask. Who changes what is ours fills the self
- * that is not in use, then the copies in the hot line, then moves self_now; an
- * answer for an address that went a moment ago does no harm.
+ * The control block: one page. Written by the server, read by the kernel. nlines and the epoch are
+ * single loads; a kernel program that used an old nlines learns better from line.mask. Who changes
+ * what is ours fills the self that is not in use, then the copies in the hot line, then moves
+ * self_now; an answer for an address that went a moment ago does no harm.
  */
 struct mc_control {
     /* Hot: what every lookup reads. */
@@ -246,10 +241,9 @@ _Static_assert(offsetof(struct mc_control, seed) == 64, "what is hot is one cach
 #endif
 
 /*
- * The hash of a key: NH of UMAC (Black et al., CRYPTO '99; RFC 4418, 5.2.2)
- * over its 8-byte little-endian words, the last one padded with zeros, then
- * the length and a finalizer. One multiplication for each word, independent
- * of each other; universal for a secret random seed.
+ * The hash of a key: NH of UMAC (Black et al., CRYPTO '99; RFC 4418, 5.2.2) over its 8-byte
+ * little-endian words, the last one padded with zeros, then the length and a finalizer. One
+ * multiplication for each word, independent of each other; universal for a secret random seed.
  */
 static inline __u64 mc_hash_word(__u64 word, __u64 seed)
 {
@@ -277,8 +271,8 @@ static inline __u8 mc_hash_tag(__u64 hash)
 }
 
 /*
- * The line of a hash when the table has nlines lines, and the mask that goes
- * with it. top is the smallest 2^k - 1 that is not below nlines - 1.
+ * The line of a hash when the table has nlines lines, and the mask that goes with it. top is the
+ * smallest 2^k - 1 that is not below nlines - 1.
  */
 static inline __u32 mc_line_of(__u64 hash, __u32 nlines, __u32 top)
 {
@@ -289,9 +283,9 @@ static inline __u32 mc_line_of(__u64 hash, __u32 nlines, __u32 top)
 
 /*
  * Which sources are answered: bpf/packet/guard.bpf.h. A list is a trie over prefixes of which none
- * holds another: the cells of both families, by an address's first 16 bits; nodes, by four
- * bits each; the prefixes. A cell and a node's field say out, in, a node, or which prefix is
- * the only one there. Numbers of nodes begin at 2.
+ * holds another: the cells of both families, by an address's first 16 bits; nodes, by four bits
+ * each; the prefixes. A cell and a node's field say out, in, a node, or which prefix is the only
+ * one there. Numbers of nodes begin at 2.
  *
  * 0                  MC_ALLOW_CELLS times 4 bytes, IPv4; then as many, IPv6
  * MC_ALLOW_NODES_AT  nodes of MC_ALLOW_FAN times 4 bytes, a power of two of them
@@ -333,8 +327,8 @@ struct mc_way_port {
 };
 
 /*
- * One row for each CPU: what the kernel programs count. The server adds the
- * rows up. Rows are written by their own CPU only.
+ * One row for each CPU: what the kernel programs count. The server adds the rows up. Rows are
+ * written by their own CPU only.
  */
 enum mc_count {
     MC_COUNT_SEEN, /* packets to our port and address */

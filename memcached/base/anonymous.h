@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * anonymous: a provider of ordinary memory, for a server that the kernel does
- * not answer for.
+ * anonymous: a provider of ordinary memory, for a server that the kernel does not answer for.
  */
 #ifndef BASE_ANONYMOUS_H
 #define BASE_ANONYMOUS_H

@@ -2,10 +2,10 @@
 /*
  * clock: the seconds that items expire by.
  *
- * The server's clock counts seconds of CLOCK_MONOTONIC from two seconds before it
- * started, so that 0 can mean "never" and an item that has just been stored can be
- * a second old. The kernel programs compute the same seconds from
- * mc_control.base_ns with bpf_ktime_get_coarse_ns; both read the coarse clock.
+ * The server's clock counts seconds of CLOCK_MONOTONIC from two seconds before it started, so that
+ * 0 can mean "never" and an item that has just been stored can be a second old. The kernel programs
+ * compute the same seconds from mc_control.base_ns with bpf_ktime_get_coarse_ns; both read the
+ * coarse clock.
  */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
@@ -34,8 +34,8 @@ void clock_continue(struct clock *clock, int64_t base_unix, rel_time last);
 /* Seconds since base, rounded down. */
 rel_time clock_now(const struct clock *clock);
 /*
- * The second at which an item with the wire's `exptime` expires: 0 never; a
- * negative or past one is already over at `now`.
+ * The second at which an item with the wire's `exptime` expires: 0 never; a negative or past one is
+ * already over at `now`.
  */
 rel_time clock_expiry(const struct clock *clock, int64_t exptime, rel_time now);
 

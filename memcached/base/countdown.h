@@ -2,8 +2,8 @@
 /*
  * countdown: somebody waits until several things have ended, in whatever threads.
  *
- * It begins at 1, for whoever sets it up; each thing that is started adds one. Who comes to 0
- * calls `done`, and must not touch the countdown afterwards.
+ * It begins at 1, for whoever sets it up; each thing that is started adds one. Who comes to 0 calls
+ * `done`, and must not touch the countdown afterwards.
  */
 #ifndef BASE_COUNTDOWN_H
 #define BASE_COUNTDOWN_H

@@ -2,9 +2,9 @@
 /*
  * log: what the server says on stderr, and how it gives up at start.
  *
- * The level is the one setting that every thread may change (the command
- * `verbosity`): 0 only what must be said, 1 errors and warnings of the event
- * loop, 2 also client commands and replies, 3 also the server's own steps.
+ * The level is the one setting that every thread may change (the command `verbosity`): 0 only what
+ * must be said, 1 errors and warnings of the event loop, 2 also client commands and replies, 3 also
+ * the server's own steps.
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
@@ -24,8 +24,8 @@ void log_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Said from `level` on. */
 void log_at(unsigned int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /*
- * One line of a client's traffic, "<FD text" or ">FD text": at most `text` up
- * to its first newline, cut at 512 bytes, unprintable bytes escaped.
+ * One line of a client's traffic, "<FD text" or ">FD text": at most `text` up to its first newline,
+ * cut at 512 bytes, unprintable bytes escaped.
  */
 void log_traffic(char direction, int fd, struct slice text);
 /* The same of bytes that are no text: newlines are like the others. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * memfile: a provider whose heap segments are those of a file, so that another
- * process finds them again: on tmpfs, memory that outlives the server (-e).
+ * memfile: a provider whose heap segments are those of a file, so that another process finds them
+ * again: on tmpfs, memory that outlives the server (-e).
  *
- * Without an inner provider the segments are the file, mapped. With one, whose
- * memory the kernel programs see, they are copied from the file when they are
- * mapped, and to it by memfile_save. Tables and control block are never kept.
+ * Without an inner provider the segments are the file, mapped. With one, whose memory the kernel
+ * programs see, they are copied from the file when they are mapped, and to it by memfile_save.
+ * Tables and control block are never kept.
  */
 #ifndef BASE_MEMFILE_H
 #define BASE_MEMFILE_H

@@ -3,8 +3,8 @@
  * num: numbers from the wire and to it.
  *
  * What is accepted is what memcached accepts, which is what strtoull of C99 reads: blanks before
- * the number, one sign, decimal digits, and then the end or a blank (what follows it is ignored).
- * A number out of its type's range is refused, but for client flags and times, of which memcached
+ * the number, one sign, decimal digits, and then the end or a blank (what follows it is ignored). A
+ * number out of its type's range is refused, but for client flags and times, of which memcached
  * reads 64 bits and keeps 32.
  */
 #ifndef BASE_NUM_H

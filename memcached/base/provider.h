@@ -2,10 +2,9 @@
 /*
  * provider: where the store's memory comes from.
  *
- * The store reserves address space and asks for memory to be placed in it,
- * one segment at a time, and never unmaps one before it is freed as a whole.
- * kcache provides memory that the kernel programs see, base/anonymous.h
- * ordinary memory. Sizes are those of bpf/shared/layout.h.
+ * The store reserves address space and asks for memory to be placed in it, one segment at a time,
+ * and never unmaps one before it is freed as a whole. kcache provides memory that the kernel
+ * programs see, base/anonymous.h ordinary memory. Sizes are those of bpf/shared/layout.h.
  *
  * Calls come from any thread, one at a time for each kind.
  */
@@ -19,8 +18,8 @@ struct mc_control;
 
 struct provider {
     /*
-     * Maps heap segment `index` (MC_SEGMENT_BYTES, zeroed) at `addr`, which
-     * lies in a reservation of the caller. 0 or -errno.
+     * Maps heap segment `index` (MC_SEGMENT_BYTES, zeroed) at `addr`, which lies in a reservation
+     * of the caller. 0 or -errno.
      */
     int (*segment)(struct provider *, uint32_t index, void *addr);
     /* The same for segment `index` of the table: MC_TABLE_BYTES. */

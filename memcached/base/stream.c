@@ -15,10 +15,10 @@ enum { CACHE_LINE = 64, SIZE_MIN = 64 };
 enum ending { ENDING_NONE, ENDING_BACK, ENDING_CLOSE };
 
 /*
- * written and consumed count bytes since the start; their difference is what is in the ring.
- * The two pairs (written or ending, asleep) and (consumed, wanted) are each stored on one side
- * and then loaded on the other in one total order, so that of a producer that writes while the
- * consumer lies down one sees the other, and no wakeup is lost.
+ * written and consumed count bytes since the start; their difference is what is in the ring. The
+ * two pairs (written or ending, asleep) and (consumed, wanted) are each stored on one side and then
+ * loaded on the other in one total order, so that of a producer that writes while the consumer lies
+ * down one sees the other, and no wakeup is lost.
  */
 struct stream {
     char *ring;

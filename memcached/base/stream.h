@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * stream: a bounded ring of bytes from one thread to another, by which a connection
- * becomes the receiver of what a background thread produces.
+ * stream: a bounded ring of bytes from one thread to another, by which a connection becomes the
+ * receiver of what a background thread produces.
  *
- * One thread at a time produces, one (the connection's worker) consumes; neither ever
- * waits for the other unless it asks to. Each holds a reference, and either may go first:
- * what the producer writes after the consumer has left is thrown away, what it wrote before
- * it ended is still consumed.
+ * One thread at a time produces, one (the connection's worker) consumes; neither ever waits for the
+ * other unless it asks to. Each holds a reference, and either may go first: what the producer
+ * writes after the consumer has left is thrown away, what it wrote before it ended is still
+ * consumed.
  */
 #ifndef BASE_STREAM_H
 #define BASE_STREAM_H
@@ -21,8 +21,8 @@ struct stream;
 
 /*
  * With one reference for each side. `size` bytes are rounded up to a power of two. deaf: the
- * connection throws away what its client sends meanwhile, and closes when the client stops
- * sending; otherwise that waits until the stream has ended. NULL with errno.
+ * connection throws away what its client sends meanwhile, and closes when the client stops sending;
+ * otherwise that waits until the stream has ended. NULL with errno.
  */
 struct stream *stream_new(size_t size, bool deaf);
 bool stream_is_deaf(const struct stream *stream);

@@ -187,8 +187,8 @@ void command_counts_reset(struct commands *commands)
 }
 
 /*
- * Memory ran out while the answer was put together: nothing of it is sent but an error, so that
- * the client never takes a part for the whole.
+ * Memory ran out while the answer was put together: nothing of it is sent but an error, so that the
+ * client never takes a part for the whole.
  */
 static enum command_next out_of_memory(struct call *call, enum command_next next)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * command: what a request does. It stands between proto and store, which
- * never meet; it does no I/O. What it needs to know or do above itself goes
- * through the functions that the server passes down (struct command_server).
+ * command: what a request does. It stands between proto and store, which never meet; it does no
+ * I/O. What it needs to know or do above itself goes through the functions that the server passes
+ * down (struct command_server).
  *
  * Each worker thread has a struct command_local; no locks of its own.
  */
@@ -174,8 +174,8 @@ enum command_next command_run(struct command_local *local, const struct request 
                               struct command_client *client, rel_time now, struct reply *reply,
                               struct command_pending *pending);
 /*
- * Where the next bytes of the value go: writable, at most nleft, never empty while nleft > 0.
- * With no item (swallowing) *ptr is NULL and the length says how much may be thrown away.
+ * Where the next bytes of the value go: writable, at most nleft, never empty while nleft > 0. With
+ * no item (swallowing) *ptr is NULL and the length says how much may be thrown away.
  */
 size_t command_value_room(struct command_local *local, struct command_pending *pending, char **ptr);
 /* n bytes were written there (or thrown away). */
@@ -212,8 +212,8 @@ void command_tell_raw(struct command_local *local, const struct command_client *
 void command_tell_words(struct command_local *local, uint32_t classes, struct slice words);
 
 /*
- * A reply may show values that have to be read from flash first: then command_reads is true, and
- * it is not to be sent before command_read has returned true, or `wait` has come to its end and
+ * A reply may show values that have to be read from flash first: then command_reads is true, and it
+ * is not to be sent before command_read has returned true, or `wait` has come to its end and
  * command_complete was called. The reply may be moved meanwhile, but nothing may be added.
  */
 static inline bool command_reads(const struct reply *reply)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * crawler: `lru_crawler`. What metadump and mgdump show goes from the crawler's thread through a
- * stream to the connection. A client that reads slowly is waited for, without holding anything;
- * one that reads nothing for half a minute (store_show) is closed, as is one whose dump was cut
- * short by `lru_crawler disable`: only a dump that ends with END or EN is complete.
+ * stream to the connection. A client that reads slowly is waited for, without holding anything; one
+ * that reads nothing for half a minute (store_show) is closed, as is one whose dump was cut short
+ * by `lru_crawler disable`: only a dump that ends with END or EN is complete.
  */
 #include <inttypes.h>
 #include <stdio.h>

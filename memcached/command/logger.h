@@ -3,12 +3,11 @@
  * logger: takes what the threads tell out of their rings and gives it to those who watch.
  *
  * A thread that tells never waits: its ring has room, or the event is counted as dropped. The
- * logger's own thread never waits for a watcher either: a line for whose stream there is no
- * room is skipped, and once there is some again a line says how many were. It sleeps while
- * nobody watches.
+ * logger's own thread never waits for a watcher either: a line for whose stream there is no room is
+ * skipped, and once there is some again a line says how many were. It sleeps while nobody watches.
  *
- * Lines carry a number that only grows, and come in its order; the oldest event of all rings is
- * the next.
+ * Lines carry a number that only grows, and come in its order; the oldest event of all rings is the
+ * next.
  */
 #ifndef COMMAND_LOGGER_H
 #define COMMAND_LOGGER_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * meta: mg, ms, md, ma, mn, me. A reply is a status and then, in the order in which they were
- * asked for, the flags that it answers.
+ * meta: mg, ms, md, ma, mn, me. A reply is a status and then, in the order in which they were asked
+ * for, the flags that it answers.
  */
 #include <assert.h>
 #include <inttypes.h>

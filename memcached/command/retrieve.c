@@ -5,8 +5,8 @@
 #include "command/watch.h"
 
 /*
- * A request may name one item any number of times, and a reference count has 16 bits: from half
- * of them on a value is copied, up to so many bytes in one reply.
+ * A request may name one item any number of times, and a reference count has 16 bits: from half of
+ * them on a value is copied, up to so many bytes in one reply.
  */
 enum { HOLD_MAX = 1 << 15, COPY_MAX = 16 << 20 };
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 /*
- * A record begins at a multiple of 8 with its length, which is 0 until the record is whole; what
- * is free is all zeros, so that a place that was just claimed has no length from before.
+ * A record begins at a multiple of 8 with its length, which is 0 until the record is whole; what is
+ * free is all zeros, so that a place that was just claimed has no length from before.
  */
 enum { ALIGN = 8, LENGTH = sizeof(uint64_t), SIZE_MIN = 4096 };
 

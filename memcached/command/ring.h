@@ -3,8 +3,8 @@
  * ring: records from threads that must not wait to one that takes them.
  *
  * A producer claims its place by one compare-and-swap and says when the record is whole; it never
- * waits, for room neither. A record that does not fit is counted and gone. Records come out in
- * the order in which their places were claimed.
+ * waits, for room neither. A record that does not fit is counted and gone. Records come out in the
+ * order in which their places were claimed.
  */
 #ifndef COMMAND_RING_H
 #define COMMAND_RING_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sasl: who a client is, by the mechanisms of libsasl2, which only sasl.c knows; sasl_none.c
- * stands in for it in a build without.
+ * sasl: who a client is, by the mechanisms of libsasl2, which only sasl.c knows; sasl_none.c stands
+ * in for it in a build without.
  *
  * There is one struct sasl in a process, since the library is one. A struct sasl_talk belongs to a
  * connection and to the thread that serves it.

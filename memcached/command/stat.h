@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * stat: tables of statistics. A row names one number or text of a struct that was filled
- * before; the tables say what `stats` shows, in which order, and when.
+ * stat: tables of statistics. A row names one number or text of a struct that was filled before;
+ * the tables say what `stats` shows, in which order, and when.
  */
 #ifndef COMMAND_STAT_H
 #define COMMAND_STAT_H

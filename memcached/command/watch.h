@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * watch: what the commands tell those who watch. While nobody does, each of these costs its
- * caller one look.
+ * watch: what the commands tell those who watch. While nobody does, each of these costs its caller
+ * one look.
  */
 #ifndef COMMAND_WATCH_H
 #define COMMAND_WATCH_H

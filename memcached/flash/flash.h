@@ -3,15 +3,15 @@
  * flash: objects on flash storage, in files that are used as a log.
  *
  * An object is bytes to this layer, checked by a CRC32C. Files are divided into pages; a page is
- * filled from its start, through a write buffer, and becomes free as a whole: when nothing in it
- * is used any more, or when room is needed and it is the oldest. With each use it gets another
+ * filled from its start, through a write buffer, and becomes free as a whole: when nothing in it is
+ * used any more, or when room is needed and it is the oldest. With each use it gets another
  * version, so that a reference to what it held before is recognised.
  *
  * Objects are sorted into buckets by how long they are expected to live; a page holds objects of
  * one bucket. A file may be reserved for the pages of a bucket.
  *
- * Threads. Any call may come from any thread. Only flash_read_now, flash_read_later,
- * flash_is_there and flash_drop never wait for the disk; flash_drop takes a lock for a moment.
+ * Threads. Any call may come from any thread. Only flash_read_now, flash_read_later, flash_is_there
+ * and flash_drop never wait for the disk; flash_drop takes a lock for a moment.
  */
 #ifndef FLASH_FLASH_H
 #define FLASH_FLASH_H

@@ -2,9 +2,9 @@
 /*
  * internal: what a flash store is made of. Private to this folder.
  *
- * A page is a row of buffers; objects do not cross from one to the next. An object is framed by
- * its length and its CRC and begins at a multiple of 8; a length of 0 says that the rest of the
- * buffer is empty.
+ * A page is a row of buffers; objects do not cross from one to the next. An object is framed by its
+ * length and its CRC and begins at a multiple of 8; a length of 0 says that the rest of the buffer
+ * is empty.
  *
  * Lock order: writer of a bucket, then its buffer lock, then the pages lock. The queue's lock
  * stands alone.

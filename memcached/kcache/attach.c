@@ -152,9 +152,9 @@ bool attach_follows(const struct attachment *at)
 
 /*
  * What learns from the server's replies, before what needs it: where it is refused, as a filter is
- * to whom has no CAP_NET_ADMIN, nothing else is tried. If another server has the filter's place
- * XDP says so better, or loader_attach_tc refuses. The chain's comes with its XDP program. 0, or
- * -errno with `why`.
+ * to whom has no CAP_NET_ADMIN, nothing else is tried. If another server has the filter's place XDP
+ * says so better, or loader_attach_tc refuses. The chain's comes with its XDP program. 0, or -errno
+ * with `why`.
  */
 static int attach_learner(struct loader *loader, struct attachment *at, char *why, size_t nwhy)
 {

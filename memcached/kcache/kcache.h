@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kcache: the kernel path. It provides the store with memory that the kernel
- * programs see, attaches them to interfaces, and reports what they counted.
+ * kcache: the kernel path. It provides the store with memory that the kernel programs see, attaches
+ * them to interfaces, and reports what they counted.
  *
- * Called by the main thread; kcache_stats and the provider by any.
- * Built with --disable-bmc, kcache_open fails with a text that says so.
+ * Called by the main thread; kcache_stats and the provider by any. Built with --disable-bmc,
+ * kcache_open fails with a text that says so.
  */
 #ifndef KCACHE_KCACHE_H
 #define KCACHE_KCACHE_H
@@ -66,10 +66,9 @@ struct kcache_options {
 struct kcache;
 
 /*
- * Parses the word behind -X or -o that starts with "bmc=": interfaces and
- * options separated by commas ("bmc=eth0,bmc=eth1,mode=native,optional").
- * Slices of `word` are cut in place and kept. NULL, or a static text that
- * says what is wrong. May be called again to add interfaces.
+ * Parses the word behind -X or -o that starts with "bmc=": interfaces and options separated by
+ * commas ("bmc=eth0,bmc=eth1,mode=native,optional"). Slices of `word` are cut in place and kept.
+ * NULL, or a static text that says what is wrong. May be called again to add interfaces.
  */
 const char *kcache_parse(struct kcache_options *options, char *word);
 /* What is wrong with all of them together, a static text, or NULL. */
@@ -78,9 +77,9 @@ const char *kcache_check(const struct kcache_options *options);
 bool kcache_wanted(const struct kcache_options *options);
 
 /*
- * Loads the programs and creates the first maps; attaches nothing. reach: how many bytes of
- * heap the store may come to (commits nothing). NULL: `error` says what is wrong and what to
- * do about it.
+ * Loads the programs and creates the first maps; attaches nothing. reach: how many bytes of heap
+ * the store may come to (commits nothing). NULL: `error` says what is wrong and what to do about
+ * it.
  */
 struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach, char *error,
                            size_t nerror);
@@ -90,11 +89,11 @@ struct provider *kcache_provider(struct kcache *kcache);
 struct mc_control *kcache_control(struct kcache *kcache);
 
 /*
- * From here on the kernel answers for UDP `port` on the `n` addresses, those of IPv4
- * mapped into IPv6 (:: and ::ffff:0.0.0.0: all of the family that this machine has).
- * The store must be ready and the sockets bound. Says on stderr, a line for each
- * interface, how it is attached. An interface that was found for bmc=auto may fail, as long
- * as there is another. 0, or -1 with `error` and nothing attached.
+ * From here on the kernel answers for UDP `port` on the `n` addresses, those of IPv4 mapped into
+ * IPv6 (:: and ::ffff:0.0.0.0: all of the family that this machine has). The store must be ready
+ * and the sockets bound. Says on stderr, a line for each interface, how it is attached. An
+ * interface that was found for bmc=auto may fail, as long as there is another. 0, or -1 with
+ * `error` and nothing attached.
  */
 int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *addresses, size_t n,
                   char *error, size_t nerror);

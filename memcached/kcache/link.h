@@ -37,8 +37,8 @@ int link_read_lower(const struct link_facts *link, struct link_facts *out);
 bool link_has_vlan(int ifindex, char name[IF_NAMESIZE]);
 
 /*
- * Why the kernel does not take an XDP program: tries, by netlink, which gives reasons that links
- * do not give, and takes off at once what was taken after all. flags: XDP_FLAGS_DRV_MODE or
+ * Why the kernel does not take an XDP program: tries, by netlink, which gives reasons that links do
+ * not give, and takes off at once what was taken after all. flags: XDP_FLAGS_DRV_MODE or
  * XDP_FLAGS_SKB_MODE. `reason` becomes the kernel's words or "". Returns -errno, 0: it was taken.
  */
 int link_try_xdp(int ifindex, int program, uint32_t flags, char *reason, size_t nreason);

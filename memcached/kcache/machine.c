@@ -439,8 +439,8 @@ static bool is_wanted(const struct machine_scope *scope, const struct machine_ad
 
 /*
  * As the stack takes packets for it: IPv4 on whatever interface, also one that is down; IPv6 only
- * once it is known to be nobody else's, and while its interface is up. One that is good on a
- * single link (fe80::) could mean another machine on the next: those are the server's.
+ * once it is known to be nobody else's, and while its interface is up. One that is good on a single
+ * link (fe80::) could mean another machine on the next: those are the server's.
  */
 static bool is_ours(const struct machine *machine, const struct machine_scope *scope,
                     const struct machine_address *address)

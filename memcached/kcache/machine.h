@@ -89,8 +89,8 @@ struct machine_scope {
 };
 
 /*
- * The addresses of the scope that the machine has, those of the attached interfaces first, and
- * the stations and VLANs by which packets to us may come in there, and the least MTU on their way.
+ * The addresses of the scope that the machine has, those of the attached interfaces first, and the
+ * stations and VLANs by which packets to us may come in there, and the least MTU on their way.
  * tags_hidden stays 0. How many did not fit.
  */
 size_t machine_self(struct machine *machine, const struct machine_scope *scope,

@@ -185,8 +185,8 @@ static const char *add_source(struct kcache_options *options, const char *word, 
 enum { RATE_MAX = 10000000 };
 
 /*
- * The bucket's clock ticks every 1 to 10 ms, so a burst of less than a hundredth of the rate
- * would lower the rate.
+ * The bucket's clock ticks every 1 to 10 ms, so a burst of less than a hundredth of the rate would
+ * lower the rate.
  */
 static const char *parse_rate(struct kcache_options *options, const char *text)
 {

@@ -25,8 +25,8 @@ uint64_t prefix_mask_low(unsigned int bits);
 /* Whether each address of `inner` is one of `outer`. */
 bool prefix_holds(const struct prefix *outer, const struct prefix *inner);
 /*
- * Sorts, by family and address, and leaves prefixes that are apart from each other and mean
- * the same addresses. Returns how many.
+ * Sorts, by family and address, and leaves prefixes that are apart from each other and mean the
+ * same addresses. Returns how many.
  */
 size_t prefix_reduce(struct prefix *prefixes, size_t n);
 

@@ -2,9 +2,9 @@
 /*
  * pulse: how long the kernel answers for a server that does not run.
  *
- * The server says every second until when the kernel may answer (mc_control.lease). One that
- * is stopped, frozen or stuck says nothing, and after `stall` seconds its packets are
- * passed, as those of any other server. When it goes on, so does the kernel, at the next beat.
+ * The server says every second until when the kernel may answer (mc_control.lease). One that is
+ * stopped, frozen or stuck says nothing, and after `stall` seconds its packets are passed, as those
+ * of any other server. When it goes on, so does the kernel, at the next beat.
  *
  * One that ends, in whatever way, takes its lease along before clients can learn of it: the thread
  * that gives leases has a robust list (get_robust_list(2)) that leads to the lease. The kernel goes

@@ -19,8 +19,8 @@ bool refusal_foreseen(const struct link_facts *link, char *text, size_t ntext);
 /* The same of native XDP alone, where generic XDP does well. */
 bool refusal_of_native(const struct link_facts *link, char *text, size_t ntext);
 /*
- * Why attaching XDP to the interface failed with rc (-errno), without its name. May try again, by
- * a way that gives reasons. Returns what it comes to: -EOPNOTSUPP, the driver has no XDP at all, or
+ * Why attaching XDP to the interface failed with rc (-errno), without its name. May try again, by a
+ * way that gives reasons. Returns what it comes to: -EOPNOTSUPP, the driver has no XDP at all, or
  * -errno.
  */
 int refusal_explain(struct loader *loader, const struct link_facts *link, bool generic, int rc,

@@ -2,9 +2,8 @@
 /*
  * veth: whether native replies would arrive.
  *
- * A veth driver drops what XDP sends out of it (XDP_TX) unless the other end
- * has a native XDP program too, if only one that passes everything. Generic XDP
- * has no such condition.
+ * A veth driver drops what XDP sends out of it (XDP_TX) unless the other end has a native XDP
+ * program too, if only one that passes everything. Generic XDP has no such condition.
  */
 #ifndef KCACHE_VETH_H
 #define KCACHE_VETH_H

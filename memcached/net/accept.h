@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * accept: the main thread takes connections from the listening sockets, keeps
- * to the limit of -c, and hands them to the workers in turn.
+ * accept: the main thread takes connections from the listening sockets, keeps to the limit of -c,
+ * and hands them to the workers in turn.
  */
 #ifndef NET_ACCEPT_H
 #define NET_ACCEPT_H

@@ -2,9 +2,9 @@
 /*
  * conn: a stream connection: read, execute, answer.
  *
- * Between events an idle connection owns no buffer: it borrows its worker's
- * input and reply while it is served, and keeps only what is left over. While
- * a reply cannot be sent nothing more is read, nor while values of a reply are read from flash.
+ * Between events an idle connection owns no buffer: it borrows its worker's input and reply while
+ * it is served, and keeps only what is left over. While a reply cannot be sent nothing more is
+ * read, nor while values of a reply are read from flash.
  */
 #ifndef NET_CONN_H
 #define NET_CONN_H

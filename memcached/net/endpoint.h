@@ -2,8 +2,8 @@
 /*
  * endpoint: what `stats conns` lists: each socket that is served.
  *
- * The list is changed and walked under its lock, so that a listed socket is
- * open. state and last_command are the owner's; the walk reads them without order.
+ * The list is changed and walked under its lock, so that a listed socket is open. state and
+ * last_command are the owner's; the walk reads them without order.
  */
 #ifndef NET_ENDPOINT_H
 #define NET_ENDPOINT_H

@@ -53,8 +53,8 @@ static int add_udp(struct listening *listening, int fd, unsigned int worker)
 }
 
 /*
- * A group with SO_REUSEPORT would quietly join the one of another server of the
- * same user; a socket without it finds that one, and the port if any will do.
+ * A group with SO_REUSEPORT would quietly join the one of another server of the same user; a socket
+ * without it finds that one, and the port if any will do.
  */
 static int claim_udp(struct listening *listening, const struct addrinfo *info,
                      struct socket_name *name)

@@ -2,12 +2,12 @@
 /*
  * net: sockets and the threads that serve them.
  *
- * The main thread accepts connections and hands them to the workers in turn;
- * from then on a connection belongs to its worker alone, which reads, executes
- * and answers. Each worker has a UDP socket of its own on every UDP address.
+ * The main thread accepts connections and hands them to the workers in turn; from then on a
+ * connection belongs to its worker alone, which reads, executes and answers. Each worker has a UDP
+ * socket of its own on every UDP address.
  *
- * The only user of libevent. Bytes come in as slices of a read buffer, go
- * through proto and command, and leave as pieces of a struct reply.
+ * The only user of libevent. Bytes come in as slices of a read buffer, go through proto and
+ * command, and leave as pieces of a struct reply.
  */
 #ifndef NET_NET_H
 #define NET_NET_H
@@ -51,8 +51,8 @@ struct net_config {
 };
 
 /*
- * Binds the sockets. NULL: `error` says what failed. MEMCACHED_PORT_FILENAME in
- * the environment names a file that gets the ports.
+ * Binds the sockets. NULL: `error` says what failed. MEMCACHED_PORT_FILENAME in the environment
+ * names a file that gets the ports.
  */
 struct net *net_open(const struct net_config *config, char *error, size_t nerror);
 /*

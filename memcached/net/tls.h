@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tls: TLS over an accepted socket, through OpenSSL, which only tls.c knows; tls_none.c stands
- * in its place when the server is built without.
+ * tls: TLS over an accepted socket, through OpenSSL, which only tls.c knows; tls_none.c stands in
+ * its place when the server is built without.
  *
  * A session is read and written like its socket: bytes, 0 at the end, -1 with errno, where EAGAIN
  * stands for whatever TLS itself still has to read or write. The handshake is part of the first

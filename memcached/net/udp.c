@@ -220,8 +220,8 @@ static void send_reply(struct udp *udp, struct task *task, struct turn *turn, si
 /* --- requests ---------------------------------------------------------- */
 
 /*
- * Takes the value of a storage command off the rest of its datagram. False: it
- * is not all there, and with it the datagram ends.
+ * Takes the value of a storage command off the rest of its datagram. False: it is not all there,
+ * and with it the datagram ends.
  */
 static bool take_value(struct udp *udp, struct command_pending *pending, struct slice *rest)
 {
@@ -446,9 +446,8 @@ static void serve_aside(struct udp *udp)
 }
 
 /*
- * Turns what the kernel said about the request's way here into what it needs to
- * know about the reply's: the source address, and the interface only where the
- * address needs it.
+ * Turns what the kernel said about the request's way here into what it needs to know about the
+ * reply's: the source address, and the interface only where the address needs it.
  */
 static void turn_control(struct msghdr *message)
 {

@@ -2,13 +2,12 @@
 /*
  * udp: a worker's UDP socket: datagrams are received and sent in batches.
  *
- * Each datagram stands alone: nothing of one is left for the next. Each
- * command's reply is a message of its own, in datagrams of at most
- * MC_UDP_PAYLOAD bytes that carry the request's id.
+ * Each datagram stands alone: nothing of one is left for the next. Each command's reply is a
+ * message of its own, in datagrams of at most MC_UDP_PAYLOAD bytes that carry the request's id.
  *
- * An event does a bounded number of requests and sends a bounded number of bytes, in all and of
- * one datagram; then the worker's other sockets have their turn. A datagram that needs many turns,
- * or whose reply is long, is set aside, and those behind it go on.
+ * An event does a bounded number of requests and sends a bounded number of bytes, in all and of one
+ * datagram; then the worker's other sockets have their turn. A datagram that needs many turns, or
+ * whose reply is long, is set aside, and those behind it go on.
  */
 #ifndef NET_UDP_H
 #define NET_UDP_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * worker: a thread with an event loop, the connections that it was handed and
- * its UDP sockets. What conn and udp share with it is in this header; nothing
- * of it is touched by another thread but the queue and the counters.
+ * worker: a thread with an event loop, the connections that it was handed and its UDP sockets. What
+ * conn and udp share with it is in this header; nothing of it is touched by another thread but the
+ * queue and the counters.
  */
 #ifndef NET_WORKER_H
 #define NET_WORKER_H
@@ -70,9 +70,9 @@ static inline void count_add(uint64_t *count, uint64_t n)
 }
 
 /*
- * A connection's turn begins. A worker whose clients answer faster than it gets through them
- * never sleeps, and so keeps the CPU from another worker on it until the scheduler's tick, 4 ms
- * later: every TURNS turns it lets others go first.
+ * A connection's turn begins. A worker whose clients answer faster than it gets through them never
+ * sleeps, and so keeps the CPU from another worker on it until the scheduler's tick, 4 ms later:
+ * every TURNS turns it lets others go first.
  */
 static inline void worker_turn(struct worker *worker)
 {

@@ -294,9 +294,9 @@ static char *rest_of_cluster(struct scanner *scanner)
 }
 
 /*
- * -X is memcached's flag, unless the rest of its element or the next word begins
- * with "bmc=": then it is the kernel path and dumping stays on. Returns true when
- * it was, and getopt goes on behind that word.
+ * -X is memcached's flag, unless the rest of its element or the next word begins with "bmc=": then
+ * it is the kernel path and dumping stays on. Returns true when it was, and getopt goes on behind
+ * that word.
  */
 static bool take_kernel_word(struct scanner *scanner, int *status)
 {

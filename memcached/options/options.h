@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * options: the command line. One table (options_table.c) names each option, its
- * argument, its range, its default, its help text and its key in `stats settings`.
+ * options: the command line. One table (options_table.c) names each option, its argument, its
+ * range, its default, its help text and its key in `stats settings`.
  *
- * The struct is written by options_parse and read-only from then on. Strings
- * are parts of argv or belong to the struct.
+ * The struct is written by options_parse and read-only from then on. Strings are parts of argv or
+ * belong to the struct.
  */
 #ifndef OPTIONS_H
 #define OPTIONS_H
@@ -94,8 +94,8 @@ struct options {
 void options_init(struct options *options);
 void options_fini(struct options *options);
 /*
- * Returns OPTIONS_RUN, or the status to exit with; what there is to say has been
- * said on `out` (help) or `err`. Not for two threads: getopt.
+ * Returns OPTIONS_RUN, or the status to exit with; what there is to say has been said on `out`
+ * (help) or `err`. Not for two threads: getopt.
  */
 int options_parse(struct options *options, int argc, char **argv, FILE *out, FILE *err);
 /* The lines of `stats settings`. */

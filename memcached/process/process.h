@@ -11,8 +11,7 @@
 #include <sys/types.h>
 
 /*
- * Each of these ends the process with memcached's message and exit status when
- * it fails.
+ * Each of these ends the process with memcached's message and exit status when it fails.
  */
 void process_raise_core_limit(void);
 /* At least `needed` descriptors, and `extra` more if the limit can be raised so far. */

@@ -2,9 +2,9 @@
 /*
  * restart: the file of -e: the items' memory, which the next server takes over.
  *
- * FILE holds the heap, FILE.meta what a store must know of it (store_save). FILE.meta is there
- * only between a graceful stop and the next start, so that nobody takes over the memory of a
- * server that was killed: while a server runs, FILE.meta.new has the room for it.
+ * FILE holds the heap, FILE.meta what a store must know of it (store_save). FILE.meta is there only
+ * between a graceful stop and the next start, so that nobody takes over the memory of a server that
+ * was killed: while a server runs, FILE.meta.new has the room for it.
  */
 #ifndef RESTART_H
 #define RESTART_H

@@ -4,8 +4,8 @@
  * A further call ends it (SIGSYS). The only user of libseccomp; process/seccomp_none.c stands in
  * for a build without it.
  *
- * What a server needs beyond the usual is named when the filter is loaded, so that a server
- * without a restart file cannot write files, and one without the kernel path has no bpf(2).
+ * What a server needs beyond the usual is named when the filter is loaded, so that a server without
+ * a restart file cannot write files, and one without the kernel path has no bpf(2).
  */
 #ifndef PROCESS_SECCOMP_H
 #define PROCESS_SECCOMP_H

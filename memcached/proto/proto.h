@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * proto: what memcached's protocols look like on the wire. Parsers from bytes
- * to struct request, renderers into struct reply. Pure: no I/O, no clock, no
- * knowledge of the store or of connections; the parsers allocate nothing.
+ * proto: what memcached's protocols look like on the wire. Parsers from bytes to struct request,
+ * renderers into struct reply. Pure: no I/O, no clock, no knowledge of the store or of connections;
+ * the parsers allocate nothing.
  */
 #ifndef PROTO_PROTO_H
 #define PROTO_PROTO_H
@@ -76,8 +76,8 @@ enum {
 };
 
 /*
- * What a meta command has more. Of the flags' values T is the request's exptime, F client_flags,
- * C cas, D delta (1 if not given); a flag without its value in a request leaves it 0.
+ * What a meta command has more. Of the flags' values T is the request's exptime, F client_flags, C
+ * cas, D delta (1 if not given); a flag without its value in a request leaves it 0.
  */
 struct request_meta {
     uint64_t given;     /* one bit a flag, see proto_meta_has */
@@ -144,14 +144,14 @@ static inline enum protocol proto_protocol(char first)
 
 /*
  * Parses one request of the binary protocol: header, extras and key, and of a command without a
- * value nothing can follow. Returns as proto_parse_text. An unknown command is VERB_UNKNOWN and
- * all behind its header the value, to be swallowed.
+ * value nothing can follow. Returns as proto_parse_text. An unknown command is VERB_UNKNOWN and all
+ * behind its header the value, to be swallowed.
  */
 ssize_t proto_parse_binary(struct slice input, struct request *request);
 
 /*
- * Parses one command line of the text protocol. Returns the bytes consumed, the
- * newline included; 0: needs more; -1: no line can come of this, close.
+ * Parses one command line of the text protocol. Returns the bytes consumed, the newline included;
+ * 0: needs more; -1: no line can come of this, close.
  */
 ssize_t proto_parse_text(struct slice input, struct request *request);
 /*
@@ -214,9 +214,9 @@ void proto_store32(char out[4], uint32_t value);
 void proto_store64(char out[8], uint64_t value);
 
 /*
- * A reply: pieces of constant text, of text of its own, and of bytes that
- * belong to items held until the reply is cleared. Several commands may add to
- * one. Memory failures are remembered in `failed`.
+ * A reply: pieces of constant text, of text of its own, and of bytes that belong to items held
+ * until the reply is cleared. Several commands may add to one. Memory failures are remembered in
+ * `failed`.
  */
 struct reply_piece {
     const char *ptr; /* NULL: at `offset` of text */
@@ -267,8 +267,8 @@ struct reply_mark {
 struct reply_mark reply_mark(const struct reply *reply);
 void reply_rewind(struct reply *reply, const struct reply_mark *mark);
 /*
- * What was added since the mark shows bytes of `object` that are still to come: the reply is not
- * to be sent before reply_fill. False: no memory.
+ * What was added since the mark shows bytes of `object` that are still to come: the reply is not to
+ * be sent before reply_fill. False: no memory.
  */
 bool reply_hole(struct reply *reply, const struct reply_mark *mark, void *object,
                 struct slice miss);

@@ -31,8 +31,8 @@ enum shape {
 };
 
 /*
- * A line has at least `min` and at most `max` words, the verb counted; a last word "noreply" at
- * or behind `noreply` (0: nowhere) silences the answer. The number of keys has no limit.
+ * A line has at least `min` and at most `max` words, the verb counted; a last word "noreply" at or
+ * behind `noreply` (0: nowhere) silences the answer. The number of keys has no limit.
  */
 struct verb_row {
     char name[16];

@@ -103,8 +103,8 @@ void crawler_consider(struct store *store, rel_time now)
 /* --- walks ----------------------------------------------------------------- */
 
 /*
- * Whether the page of an item can have something of the classes. An item in chunks counts in
- * the largest class, and its own chunk can be in any.
+ * Whether the page of an item can have something of the classes. An item in chunks counts in the
+ * largest class, and its own chunk can be in any.
  */
 static bool wants_page(const struct store *store, uint64_t classes, uint32_t ref)
 {

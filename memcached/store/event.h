@@ -16,8 +16,8 @@ static inline bool event_wanted(const struct store *store, enum store_event_kind
 /* Nobody watches. */
 void event_init(struct store *store);
 /*
- * STORE_EVENT_ITEM: the item leaves, by `type`. `bucket` is flash's, -1: none. Its key may be
- * read: it is held, or in the table and under its stripe.
+ * STORE_EVENT_ITEM: the item leaves, by `type`. `bucket` is flash's, -1: none. Its key may be read:
+ * it is held, or in the table and under its stripe.
  */
 void event_item(struct store *store, const char *type, const struct mc_item *item, int bucket,
                 rel_time now);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * external: items whose value is on flash. What stays in memory is the header, key and middle,
- * and behind them, at a multiple of 8, where the rest is:
+ * external: items whose value is on flash. What stays in memory is the header, key and middle, and
+ * behind them, at a multiple of 8, where the rest is:
  *
  *   item:   header, key, middle, (to a multiple of 8) struct flash_at
  *   object: length of the key (one byte), key, value, tail
  *
- * Its nbytes is that of the whole item. It is flagged MC_ITEM_EXTERN from the start to its end,
- * and counts as used on flash as long as anybody holds it.
+ * Its nbytes is that of the whole item. It is flagged MC_ITEM_EXTERN from the start to its end, and
+ * counts as used on flash as long as anybody holds it.
  *
  * A value that has been read is in a copy of the whole item, flagged MC_ITEM_COPY, which nothing
  * leads to but its holders, who let go of it like of any other (load.c).

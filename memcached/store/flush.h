@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * flush: flush_all by epoch. An item is stamped with the epoch of the moment
- * when it is linked; one of another epoch is dead, to the server and to the kernel
- * programs, and is freed when somebody meets it or a sweep of the table does.
+ * flush: flush_all by epoch. An item is stamped with the epoch of the moment when it is linked; one
+ * of another epoch is dead, to the server and to the kernel programs, and is freed when somebody
+ * meets it or a sweep of the table does.
  *
- * Order. A writer reads the epoch once, under the key's stripe, judges the old
- * item and stamps the new one by it. If a flush moves the epoch meanwhile, then
- * the write began before the flush took effect and ends after: it counts as
- * having come before, and its item is dead already. Who comes to the stripe
- * later reads the same epoch or a newer one. So no item stored before a flush is
+ * Order. A writer reads the epoch once, under the key's stripe, judges the old item and stamps the
+ * new one by it. If a flush moves the epoch meanwhile, then the write began before the flush took
+ * effect and ends after: it counts as having come before, and its item is dead already. Who comes
+ * to the stripe later reads the same epoch or a newer one. So no item stored before a flush is
  * returned by a read that began after the flush returned.
  *
  * An item keeps the low byte of its epoch, and the table's line the epoch in which it was swept.
@@ -32,8 +31,8 @@ struct flush {
     struct lock lock;
     uint32_t oldest; /* no line was swept in an earlier epoch */
     /*
-     * Under -C a flush hides what is stored until the end of this second, as
-     * memcached does, which then has only seconds to tell before from after.
+     * Under -C a flush hides what is stored until the end of this second, as memcached does, which
+     * then has only seconds to tell before from after.
      */
     rel_time hidden_until; /* atomic */
 
@@ -60,8 +59,8 @@ void flush_clean(struct store *store, struct mc_line *head, uint32_t epoch, rel_
 void flush_settle(struct store *store, rel_time now);
 
 /*
- * After a flush goes on with freeing what is dead, all over the table, for `nlines` lines.
- * Returns how many items it looked at. One thread at a time.
+ * After a flush goes on with freeing what is dead, all over the table, for `nlines` lines. Returns
+ * how many items it looked at. One thread at a time.
  */
 unsigned int flush_sweep(struct store *store, uint32_t nlines, rel_time now);
 

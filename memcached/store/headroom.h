@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * headroom: memory for what stays in memory of items on flash. As values leave, their items
- * become small ones of other classes, and those classes need the pages that the large ones leave.
+ * headroom: memory for what stays in memory of items on flash. As values leave, their items become
+ * small ones of other classes, and those classes need the pages that the large ones leave.
  */
 #ifndef STORE_HEADROOM_H
 #define STORE_HEADROOM_H

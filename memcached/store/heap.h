@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * heap: address space for all items, filled with the provider's segments as
- * the server grows, so that a reference becomes an address by a shift and an
- * addition. Reference 0 is none: page 0 is never handed out.
+ * heap: address space for all items, filled with the provider's segments as the server grows, so
+ * that a reference becomes an address by a shift and an addition. Reference 0 is none: page 0 is
+ * never handed out.
  */
 #ifndef STORE_HEAP_H
 #define STORE_HEAP_H
@@ -25,8 +25,8 @@ struct heap {
 };
 
 /*
- * log2 of the smallest unit with which references name twice `memory_limit`, or of the largest
- * one if that names it at least. 0: none does.
+ * log2 of the smallest unit with which references name twice `memory_limit`, or of the largest one
+ * if that names it at least. 0: none does.
  */
 unsigned int heap_ref_shift(uint64_t memory_limit);
 /*

@@ -293,8 +293,8 @@ static char *page_start(const struct store *store, uint32_t page)
 }
 
 /*
- * The first: takes what is no sound item for no item at all. Chunks of large items are only
- * looked at: their owners are being judged by other threads.
+ * The first: takes what is no sound item for no item at all. Chunks of large items are only looked
+ * at: their owners are being judged by other threads.
  */
 static void sift_page(struct loader *loader, uint32_t page)
 {

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * item: what is in the chunks. A small item is one chunk, laid out as in
- * bpf/shared/layout.h. The value of a larger one lies in chunks of its own, its parts
- * (struct item_chunk), all of the largest class but the last; their references
- * are an array in the item's chunk, so that any byte is found without a walk:
+ * item: what is in the chunks. A small item is one chunk, laid out as in bpf/shared/layout.h. The
+ * value of a larger one lies in chunks of its own, its parts (struct item_chunk), all of the
+ * largest class but the last; their references are an array in the item's chunk, so that any byte
+ * is found without a walk:
  *
  *   item:  header, key, middle, (to a multiple of 8) ref 0, ref 1, ...
  *   chunk: header of 40 bytes, as much of value and tail as fits
  *
- * Where the array does not fit behind the key of the longest item, it lies in
- * parts as the value does, with an array of their references in the item's
- * chunk, and so on. Parts are numbered through, those next to the item first
- * and those of the value last.
+ * Where the array does not fit behind the key of the longest item, it lies in parts as the value
+ * does, with an array of their references in the item's chunk, and so on. Parts are numbered
+ * through, those next to the item first and those of the value last.
  */
 #ifndef STORE_ITEM_H
 #define STORE_ITEM_H
@@ -66,8 +65,8 @@ enum {
 };
 
 /*
- * Time and flags change under the stripe, but the age of a tail is judged
- * without it, and holders look at the flags.
+ * Time and flags change under the stripe, but the age of a tail is judged without it, and holders
+ * look at the flags.
  */
 static inline void item_set_time(struct mc_item *item, rel_time now)
 {
@@ -92,8 +91,8 @@ static inline void item_clear_flags(struct mc_item *item, unsigned int flags)
 }
 
 /*
- * A new item with one holder, in no list and not in the table; its value is
- * for the caller to fill, its tail is written. NULL: *result says why.
+ * A new item with one holder, in no list and not in the table; its value is for the caller to fill,
+ * its tail is written. NULL: *result says why.
  */
 struct mc_item *item_new(struct store *store, struct slice key, uint32_t client_flags,
                          rel_time exptime, size_t nvalue, rel_time now, enum store_result *result);
@@ -109,13 +108,13 @@ void item_free(struct store *store, struct mc_item *item);
 unsigned int item_sum(const struct store *store, struct mc_item *item);
 
 /*
- * Flags of items to which more belongs than their own chunk: those are moved in one piece, and
- * only while nobody holds them.
+ * Flags of items to which more belongs than their own chunk: those are moved in one piece, and only
+ * while nobody holds them.
  */
 enum { ITEM_COMPOUND = MC_ITEM_CHUNKED | MC_ITEM_EXTERN };
 /*
- * Makes `copy`, a chunk as large, what `item` is: marks, value and parts, with one holder, where
- * it had in the lists. It is for the caller to put there. Under the stripe.
+ * Makes `copy`, a chunk as large, what `item` is: marks, value and parts, with one holder, where it
+ * had in the lists. It is for the caller to put there. Under the stripe.
  */
 void item_move(struct store *store, struct mc_item *copy, const struct mc_item *item);
 /* Moves a part of an item that nobody else holds to the chunk `to`. Under the stripe. */

@@ -46,8 +46,8 @@ struct listing {
 };
 
 /*
- * Whether the item is text, alive, and so to be listed. Its expiry is all that may change
- * without the lock of its class.
+ * Whether the item is text, alive, and so to be listed. Its expiry is all that may change without
+ * the lock of its class.
  */
 static bool is_shown(const struct listing *list, const struct mc_item *item, rel_time exptime)
 {

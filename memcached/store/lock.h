@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * lock: the store's mutex, four bytes, after Drepper, "Futexes Are Tricky",
- * section 6. Uncontended it is one atomic operation each way; contended it
- * spins for a moment and then sleeps in the kernel.
+ * lock: the store's mutex, four bytes, after Drepper, "Futexes Are Tricky", section 6. Uncontended
+ * it is one atomic operation each way; contended it spins for a moment and then sleeps in the
+ * kernel.
  *
- * The order in which locks may be taken is enum lock_rank. Builds with asserts
- * check that a thread waits only for a rank above all that it holds. lock_try
- * never waits and so may go against the order.
+ * The order in which locks may be taken is enum lock_rank. Builds with asserts check that a thread
+ * waits only for a rank above all that it holds. lock_try never waits and so may go against the
+ * order.
  */
 #ifndef STORE_LOCK_H
 #define STORE_LOCK_H

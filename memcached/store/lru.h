@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * lru: the lists in which the items of a class wait for eviction, and what
- * the class counts. Only lists: who may go where is in reclaim.h.
+ * lru: the lists in which the items of a class wait for eviction, and what the class counts. Only
+ * lists: who may go where is in reclaim.h.
  *
- * hot takes new items, warm those that were read again, cold the rest and the
- * victims, temp those that expire soon. Without segments all are in cold.
+ * hot takes new items, warm those that were read again, cold the rest and the victims, temp those
+ * that expire soon. Without segments all are in cold.
  *
  * An item's links belong to the lock of its class. Its clsid is written under that lock and the
  * stripe of the key, and may be read under either.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * maintainer: the thread that does what need not wait for a request, so that requests
- * need not wait for it: LRU segments in
+ * maintainer: the thread that does what need not wait for a request, so that requests need not wait
+ * for it: LRU segments in
  * proportion, dead items freed at their tails and, after a flush or by the crawler, elsewhere.
  */
 #ifndef STORE_MAINTAINER_H

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mover: the thread that takes pages from slab classes, for other classes, for the pool, or
- * because the memory limit went down. It empties one page at a time: what is alive in it gets
- * another chunk of the same class, for which the oldest of the class is evicted if there is none.
+ * mover: the thread that takes pages from slab classes, for other classes, for the pool, or because
+ * the memory limit went down. It empties one page at a time: what is alive in it gets another chunk
+ * of the same class, for which the oldest of the class is evicted if there is none.
  *
  * How it finds what a chunk holds. Under the lock of a slab class no chunk of it is freed that is
- * not marked MC_ITEM_SLABBED, and none is given out. So an item that is marked MC_ITEM_LINKED
- * then has its key for as long as that lock is held: the writer set the mark, with release, after
- * the key. A part (MC_ITEM_CHUNK) names its item, which is freed after its parts. The key leads
- * to the stripe, which is only tried, as it comes before the lock in the order; once it is held
- * the table says whether the item is still the one that its key has.
+ * not marked MC_ITEM_SLABBED, and none is given out. So an item that is marked MC_ITEM_LINKED then
+ * has its key for as long as that lock is held: the writer set the mark, with release, after the
+ * key. A part (MC_ITEM_CHUNK) names its item, which is freed after its parts. The key leads to the
+ * stripe, which is only tried, as it comes before the lock in the order; once it is held the table
+ * says whether the item is still the one that its key has.
  *
  * Who may have the old chunk. Holders of a small item go on with it: it is out of the table, as if
  * it had been overwritten, and its page waits until the last one lets go. Parts and what leads to

@@ -274,8 +274,8 @@ static uint32_t alloc_evicting(struct store *store, unsigned int clsid, rel_time
 }
 
 /*
- * For a part of a chunked item whose own class has neither memory nor items
- * to evict, as when it is full of parts of other items: a larger chunk.
+ * For a part of a chunked item whose own class has neither memory nor items to evict, as when it is
+ * full of parts of other items: a larger chunk.
  */
 static uint32_t alloc_larger(struct store *store, unsigned int clsid, unsigned int largest,
                              rel_time now)

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * reclaim: memory for new items, taken from old ones when it must be: who is
- * judged at the tails of the LRU lists, and what becomes of them.
+ * reclaim: memory for new items, taken from old ones when it must be: who is judged at the tails of
+ * the LRU lists, and what becomes of them.
  *
- * At the tail an item that was read again since it was last judged (ACTIVE,
- * or the kernel's mark on its slot) goes from hot or cold to warm, in warm
- * back to the head; another goes from hot or warm to cold, and in cold it is
- * evicted. Expired and flushed items are freed wherever they are met. Held
- * items free no memory and go back to the head.
+ * At the tail an item that was read again since it was last judged (ACTIVE, or the kernel's mark on
+ * its slot) goes from hot or cold to warm, in warm back to the head; another goes from hot or warm
+ * to cold, and in cold it is evicted. Expired and flushed items are freed wherever they are met.
+ * Held items free no memory and go back to the head.
  *
  * Locks: under the LRU lock of a class stripes are only tried.
  */
@@ -24,8 +23,8 @@ struct store;
 struct table_spot;
 
 /*
- * A chunk of at least `size` bytes for an item of LRU class `lru_class`;
- * evicts what it has to. 0: no memory, counted. The caller may hold one stripe.
+ * A chunk of at least `size` bytes for an item of LRU class `lru_class`; evicts what it has to. 0:
+ * no memory, counted. The caller may hold one stripe.
  */
 uint32_t reclaim_alloc(struct store *store, size_t size, unsigned int lru_class, rel_time now);
 
@@ -39,8 +38,8 @@ void reclaim_dead(struct store *store, unsigned int clsid, rel_time now);
 bool reclaim_evict(struct store *store, unsigned int clsid, rel_time now);
 
 /*
- * Keeps the segments of a class in proportion and frees what is dead at the
- * tails; does at most `limit` steps. Returns how many it did.
+ * Keeps the segments of a class in proportion and frees what is dead at the tails; does at most
+ * `limit` steps. Returns how many it did.
  */
 unsigned int reclaim_balance(struct store *store, unsigned int clsid, unsigned int limit,
                              rel_time now);

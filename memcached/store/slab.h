@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * slab: chunks of fixed sizes, carved from pages of MC_PAGE_BYTES. Pages count
- * against the memory limit, but each class can have its first one in any case.
+ * slab: chunks of fixed sizes, carved from pages of MC_PAGE_BYTES. Pages count against the memory
+ * limit, but each class can have its first one in any case.
  *
- * A free chunk is marked MC_ITEM_SLABBED and is on the list of its page,
- * through mc_item.next; chunks that were never used are on none: they are
- * handed out in order, so that memory is touched only when it is needed. The
- * pages that have chunks to give are in a list of their class, the one that
- * got a chunk back last in front.
+ * A free chunk is marked MC_ITEM_SLABBED and is on the list of its page, through mc_item.next;
+ * chunks that were never used are on none: they are handed out in order, so that memory is touched
+ * only when it is needed. The pages that have chunks to give are in a list of their class, the one
+ * that got a chunk back last in front.
  *
- * So a page can leave its class without a look at the others: once it is
- * taken off that list (slab_page_close) it gives no more chunks, and when the
- * last one has come back it is free (slab_page_take). A free page goes to
- * another class or to the pool, from which any class takes it; pages over the
- * limit leave the pool, and their memory goes back to the provider.
+ * So a page can leave its class without a look at the others: once it is taken off that list
+ * (slab_page_close) it gives no more chunks, and when the last one has come back it is free
+ * (slab_page_take). A free page goes to another class or to the pool, from which any class takes
+ * it; pages over the limit leave the pool, and their memory goes back to the provider.
  *
- * Locks: one for each class, then one for the pages. Under its class's lock a
- * chunk that is not marked MC_ITEM_SLABBED is not freed.
+ * Locks: one for each class, then one for the pages. Under its class's lock a chunk that is not
+ * marked MC_ITEM_SLABBED is not freed.
  */
 #ifndef STORE_SLAB_H
 #define STORE_SLAB_H

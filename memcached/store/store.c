@@ -306,9 +306,9 @@ void verb_hold(struct mc_item *item)
 }
 
 /*
- * The holders of an item are counted in 16 bits, and one request can ask for a
- * key many thousand times. Before the count runs over, readers go on with a
- * copy, in the table in the item's place. Under the stripe. NULL: no memory.
+ * The holders of an item are counted in 16 bits, and one request can ask for a key many thousand
+ * times. Before the count runs over, readers go on with a copy, in the table in the item's place.
+ * Under the stripe. NULL: no memory.
  */
 static struct mc_item *replace_by_copy(struct store *store, struct mc_item *item,
                                        struct table_spot *spot, rel_time now)

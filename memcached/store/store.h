@@ -2,18 +2,18 @@
 /*
  * store: items by key, in memory that the kernel programs can read.
  *
- * It knows no protocol: an item's wire bytes are key, middle, value and tail,
- * where middle and tail come from functions that the owner hands over
- * (struct store_format). It reads no clock: `now` is a parameter. It knows no
- * kernel: memory comes from a provider and the layout is bpf/shared/layout.h.
+ * It knows no protocol: an item's wire bytes are key, middle, value and tail, where middle and tail
+ * come from functions that the owner hands over (struct store_format). It reads no clock: `now` is
+ * a parameter. It knows no kernel: memory comes from a provider and the layout is
+ * bpf/shared/layout.h.
  *
- * Threads. Any number of threads call at once, each with a struct
- * store_local of its own. Lock order: stripe of the key, LRU of the class,
- * slabs; the LRU takes stripes by trylock. No call blocks for I/O.
+ * Threads. Any number of threads call at once, each with a struct store_local of its own. Lock
+ * order: stripe of the key, LRU of the class, slabs; the LRU takes stripes by trylock. No call
+ * blocks for I/O.
  *
- * Holding. An item returned by a get or a reserve is held by the caller until
- * store_put, store_commit or store_discard: its bytes stay as they are, also
- * after the key was overwritten, deleted or evicted.
+ * Holding. An item returned by a get or a reserve is held by the caller until store_put,
+ * store_commit or store_discard: its bytes stay as they are, also after the key was overwritten,
+ * deleted or evicted.
  */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
@@ -95,8 +95,8 @@ struct store_config {
     struct store_format format;
     struct clock clock;
     /*
-     * What store_save said of the heap segments that the provider gives again; empty: they are
-     * new. The clock must be the one of then, continued.
+     * What store_save said of the heap segments that the provider gives again; empty: they are new.
+     * The clock must be the one of then, continued.
      */
     struct slice image;
 };
@@ -131,8 +131,8 @@ struct store_local *store_local_new(struct store *store);
 void store_local_free(struct store_local *local);
 
 /*
- * The maintainer: a thread that keeps the LRU segments in proportion and reclaims
- * what has expired at their tails. 0 or -errno.
+ * The maintainer: a thread that keeps the LRU segments in proportion and reclaims what has expired
+ * at their tails. 0 or -errno.
  */
 int store_maintainer_start(struct store *store);
 void store_maintainer_stop(struct store *store);
@@ -217,8 +217,8 @@ struct store_fetched {
 };
 
 /*
- * Of several that get a value which is stale, new by vivify or about to expire, one wins: who is
- * to store a new one. The item is held. NULL: *result says STORE_MISS or STORE_NO_MEMORY.
+ * Of several that get a value which is stale, new by vivify or about to expire, one wins: who is to
+ * store a new one. The item is held. NULL: *result says STORE_MISS or STORE_NO_MEMORY.
  */
 struct mc_item *store_fetch(struct store_local *local, struct slice key,
                             const struct store_fetch *how, rel_time now, struct store_fetched *out,
@@ -246,9 +246,9 @@ uint32_t item_nvalue(const struct store_local *local, const struct mc_item *item
 /* Its slab class; of an item in chunks the largest. */
 unsigned int item_class(const struct store_local *local, const struct mc_item *item);
 /*
- * The contiguous bytes at `offset` of value and tail together; empty behind its
- * end. Of a whole small item all of it at offset 0. To fill a reserved item
- * cast the const away: that is what it is for.
+ * The contiguous bytes at `offset` of value and tail together; empty behind its end. Of a whole
+ * small item all of it at offset 0. To fill a reserved item cast the const away: that is what it is
+ * for.
  */
 struct slice item_at(const struct store_local *local, const struct mc_item *item, size_t offset);
 /* Whether the value is not in memory: then item_at is not to be asked, see store_load. */
@@ -278,9 +278,9 @@ void store_load_abort(struct store_local *local, size_t n);
 /* --- writing ------------------------------------------------------------ */
 
 /*
- * A new item, held, not reachable yet, its value for the caller to fill (tail
- * included: it is written by this call). NULL: *result says STORE_TOO_LARGE
- * or STORE_NO_MEMORY, and the older value is still there.
+ * A new item, held, not reachable yet, its value for the caller to fill (tail included: it is
+ * written by this call). NULL: *result says STORE_TOO_LARGE or STORE_NO_MEMORY, and the older value
+ * is still there.
  */
 struct mc_item *store_reserve(struct store_local *local, struct slice key, uint32_t client_flags,
                               rel_time expiry, size_t nvalue, rel_time now,
@@ -289,9 +289,9 @@ void store_discard(struct store_local *local, struct mc_item *item);
 /* The same where the value turned out to be bad: it counts as a set of the class. */
 void store_refuse(struct store_local *local, struct mc_item *item);
 /*
- * Makes a reserved item the value of its key, or for append and prepend a new
- * item of both values. Takes over the hold. cas is compared for STORE_CAS, and
- * for the other modes where it is not 0. *cas_out, if not NULL, is the new id.
+ * Makes a reserved item the value of its key, or for append and prepend a new item of both values.
+ * Takes over the hold. cas is compared for STORE_CAS, and for the other modes where it is not 0.
+ * *cas_out, if not NULL, is the new id.
  */
 enum store_result store_commit(struct store_local *local, struct mc_item *item,
                                enum store_mode mode, uint64_t cas, rel_time now, uint64_t *cas_out);
@@ -347,8 +347,8 @@ struct store_delta {
     uint64_t new_cas; /* its id, 0: the next */
 };
 /*
- * On STORE_DONE *value is the new number and *cas_out its id. A number that
- * has become shorter is padded with spaces to the length it had.
+ * On STORE_DONE *value is the new number and *cas_out its id. A number that has become shorter is
+ * padded with spaces to the length it had.
  */
 enum store_result store_arith(struct store_local *local, struct slice key,
                               const struct store_delta *delta, rel_time now, uint64_t *value,
@@ -363,8 +363,8 @@ enum store_result store_count(struct store_local *local, struct slice key,
                               const struct store_delta *delta, rel_time now,
                               struct store_number *out);
 /*
- * Everything stored until the second `at` is gone from then on; at <= now: from
- * this call on. A later call replaces a delay that has not run out.
+ * Everything stored until the second `at` is gone from then on; at <= now: from this call on. A
+ * later call replaces a delay that has not run out.
  */
 void store_flush(struct store_local *local, rel_time at, rel_time now);
 /* Once a second at least: lets a delayed flush take effect. */
@@ -398,9 +398,9 @@ void store_set_crawler_tocrawl(struct store *store, uint32_t nitems);
 /* --- the crawler ---------------------------------------------------------- */
 
 /*
- * A thread that walks over the items: to free those that are dead, for those who ask and, by
- * what it has learned of the items' expiry, for the maintainer; or to show all that are alive. It
- * does one of each at a time, and neither waits for the other. 0 or -errno; -EALREADY.
+ * A thread that walks over the items: to free those that are dead, for those who ask and, by what
+ * it has learned of the items' expiry, for the maintainer; or to show all that are alive. It does
+ * one of each at a time, and neither waits for the other. 0 or -errno; -EALREADY.
  */
 int store_crawler_start(struct store *store);
 /* What it is at is cut short. */
@@ -458,8 +458,8 @@ enum store_crawl store_show(struct store *store, uint64_t classes,
 /* --- pages between classes ------------------------------------------------ */
 
 /*
- * The mover: a thread that takes pages from slab classes, when it is asked to, when the
- * classes' needs differ (automove), or when the memory limit has gone down. 0 or -errno.
+ * The mover: a thread that takes pages from slab classes, when it is asked to, when the classes'
+ * needs differ (automove), or when the memory limit has gone down. 0 or -errno.
  */
 int store_mover_start(struct store *store);
 void store_mover_stop(struct store *store);
@@ -540,8 +540,8 @@ bool store_tracks_sizes(const struct store *store);
  * it is stored. 0 or -ENOMEM. */
 int store_track_sizes(struct store *store, bool on);
 /*
- * Items by size in steps of 32 bytes: the next step above *size that items have. False: there
- * is none. For all of them begin with 0.
+ * Items by size in steps of 32 bytes: the next step above *size that items have. False: there is
+ * none. For all of them begin with 0.
  */
 bool store_size_count(const struct store *store, uint64_t *size, uint64_t *count);
 void store_reset_stats(struct store *store);
@@ -584,9 +584,9 @@ struct store_listed {
 };
 /*
  * Lists up to `limit` (0: any number) live items of a class with text keys: records of at most
- * `size` bytes, returned in `out` for store_list_next. Of each segment the newest first, hot
- * before warm, cold and temp. The class waits meanwhile, so the number of items looked at is
- * bounded; a record is shorter than its key and 10 bytes.
+ * `size` bytes, returned in `out` for store_list_next. Of each segment the newest first, hot before
+ * warm, cold and temp. The class waits meanwhile, so the number of items looked at is bounded; a
+ * record is shorter than its key and 10 bytes.
  */
 size_t store_list(struct store *store, unsigned int clsid, uint64_t limit, rel_time now, char *out,
                   size_t size);

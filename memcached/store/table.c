@@ -623,9 +623,9 @@ static uint32_t truncate_chain(const struct table *table, struct mc_line *line, 
 }
 
 /*
- * Moves what belongs to line `index` out of line `from`, and widens their masks. Under the
- * stripe of both. A reader that comes to `from` with the older number of lines sees from its
- * mask that it has to go on to `index`, which is complete by then.
+ * Moves what belongs to line `index` out of line `from`, and widens their masks. Under the stripe
+ * of both. A reader that comes to `from` with the older number of lines sees from its mask that it
+ * has to go on to `index`, which is complete by then.
  */
 static bool split(struct table *table, uint32_t from, uint32_t index, uint32_t mask)
 {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * table: from keys to items, by linear hashing over the lines of
- * bpf/shared/layout.h, which see. It grows by splitting one line after the other, a
- * little with each insertion, and never stops for it.
+ * table: from keys to items, by linear hashing over the lines of bpf/shared/layout.h, which see. It
+ * grows by splitting one line after the other, a little with each insertion, and never stops for
+ * it.
  *
- * Each stripe locks the lines whose number is equal to its own in the low
- * bits. There are no more stripes than lines at the start, so that a line and
- * all that is ever split from it have one stripe, which is that of the key.
- * Unless it says otherwise a function here is called under the key's stripe.
+ * Each stripe locks the lines whose number is equal to its own in the low bits. There are no more
+ * stripes than lines at the start, so that a line and all that is ever split from it have one
+ * stripe, which is that of the key. Unless it says otherwise a function here is called under the
+ * key's stripe.
  *
  * Each line of a chain but the last is full.
  *
- * The sequence counter is a seqlock for the kernel programs: the server's own
- * threads read under the stripe. Who changes an item's fields marked [k]
- * while it is in the table does so between table_begin and table_end.
+ * The sequence counter is a seqlock for the kernel programs: the server's own threads read under
+ * the stripe. Who changes an item's fields marked [k] while it is in the table does so between
+ * table_begin and table_end.
  */
 #ifndef STORE_TABLE_H
 #define STORE_TABLE_H
@@ -145,11 +145,11 @@ struct table_walker {
 enum { TABLE_WALK_BITS = 32 }; /* of a position */
 
 /*
- * Visits the items of one line, and returns how far the walk gets by it: the walk goes in the
- * order of the hash's bits from the low ones on, where a line covers an interval. A split only
- * divides an interval, so a walk that covers 2^TABLE_WALK_BITS meets each item that is there all
- * the time exactly once, however the table grows meanwhile. It may begin at 0 or where another
- * one ended, and goes round. Takes the stripe itself, for this line.
+ * Visits the items of one line, and returns how far the walk gets by it: the walk goes in the order
+ * of the hash's bits from the low ones on, where a line covers an interval. A split only divides an
+ * interval, so a walk that covers 2^TABLE_WALK_BITS meets each item that is there all the time
+ * exactly once, however the table grows meanwhile. It may begin at 0 or where another one ended,
+ * and goes round. Takes the stripe itself, for this line.
  */
 uint64_t table_walk(struct table *table, uint32_t position, const struct table_walker *walker);
 

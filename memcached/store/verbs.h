@@ -63,8 +63,8 @@ static inline void verb_take_touch(struct mc_item *item, const struct table_spot
 void verb_set_expiry(struct mc_item *item, const struct table_spot *spot, rel_time expiry);
 
 /*
- * Puts `item` into table and LRU in the place of `old`, whose table hold goes to the
- * caller. The item's hold becomes the table's. Under the stripe.
+ * Puts `item` into table and LRU in the place of `old`, whose table hold goes to the caller. The
+ * item's hold becomes the table's. Under the stripe.
  */
 void verb_swap(struct store *store, struct mc_item *item, struct mc_item *old,
                const struct table_spot *spot, uint32_t epoch, rel_time now);

@@ -316,8 +316,8 @@ static bool is_space(char c)
 }
 
 /*
- * The number in a value, as strtoull would read it but without a minus sign:
- * memcached's clients rely on that much. What follows a space or a NUL is not looked at.
+ * The number in a value, as strtoull would read it but without a minus sign: memcached's clients
+ * rely on that much. What follows a space or a NUL is not looked at.
  */
 static bool read_number(struct slice value, uint64_t *number)
 {

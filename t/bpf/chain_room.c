@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What only attached programs can show of the chain: a local socket's frames have little room, so
- * a long reply is TC's to send; and it leaves by an interface whose egress is watched. The client's
+ * What only attached programs can show of the chain: a local socket's frames have little room, so a
+ * long reply is TC's to send; and it leaves by an interface whose egress is watched. The client's
  * packets have no checksum: one that is left to hardware would be TC's as well.
  */
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kcache: options, attaching, memory after the privilege drop, counts. In a network
- * namespace of its own, whose lo and veth pair it may do with what it likes.
+ * kcache: options, attaching, memory after the privilege drop, counts. In a network namespace of
+ * its own, whose lo and veth pair it may do with what it likes.
  */
 #include "kcache/kcache.h"
 

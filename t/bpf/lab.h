@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * lab: what the tests of the kernel programs stand on. A loader with memory
- * in which a test lays items by hand, as bpf/shared/layout.h says, and frames that
- * it hands to the programs through BPF_PROG_TEST_RUN.
+ * lab: what the tests of the kernel programs stand on. A loader with memory in which a test lays
+ * items by hand, as bpf/shared/layout.h says, and frames that it hands to the programs through
+ * BPF_PROG_TEST_RUN.
  */
 #ifndef T_BPF_LAB_H
 #define T_BPF_LAB_H

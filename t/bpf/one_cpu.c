@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two interfaces whose packets are handled on one CPU, by threads of which one may take it from
- * the other. What a program has in hand lies in memory of the CPU: the kernel has to keep others
- * from it until the program ends, or has to be refused.
+ * Two interfaces whose packets are handled on one CPU, by threads of which one may take it from the
+ * other. What a program has in hand lies in memory of the CPU: the kernel has to keep others from
+ * it until the program ends, or has to be refused.
  */
 #include <arpa/inet.h>
 #include <linux/if_ether.h>

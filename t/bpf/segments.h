@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * segments: what the tests of the chain's following stand on. The chain's programs, loaded by
- * themselves; connections whose segments are handed to them through BPF_PROG_TEST_RUN; and what
- * the gates say afterwards.
+ * themselves; connections whose segments are handed to them through BPF_PROG_TEST_RUN; and what the
+ * gates say afterwards.
  */
 #ifndef T_BPF_SEGMENTS_H
 #define T_BPF_SEGMENTS_H

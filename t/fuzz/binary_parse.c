@@ -2,8 +2,8 @@
 /*
  * Any bytes are taken for a stream of binary requests. What must hold for each: the parser reads
  * nothing outside (the sanitizer's job: the bytes end where the allocation ends), waits while
- * header, extras and key are not all there, consumes exactly those, finds the key only inside,
- * does not look at what follows, and never says a value longer than the header does.
+ * header, extras and key are not all there, consumes exactly those, finds the key only inside, does
+ * not look at what follows, and never says a value longer than the header does.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 /*
  * Any bytes are taken for what a client says, by the chain's parser and by the server's. What must
  * hold: the chain's sees each write of the server's no later than the server has the command, and
- * where one command ends for the server it ends for the chain, or the chain is lost; what need
- * not be looked at may be passed over; after a loss nothing comes. And for what a server says:
- * nothing but that it can be passed over.
+ * where one command ends for the server it ends for the chain, or the chain is lost; what need not
+ * be looked at may be passed over; after a loss nothing comes. And for what a server says: nothing
+ * but that it can be passed over.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Any bytes are taken for a command line, a word a line. What must hold: the parser reads and
- * writes nothing outside of the words (each ends where its allocation ends), answers with
- * one of memcached's statuses, says why it refuses, accepts nothing that the server cannot start
- * with, and gives back what it took. What it accepts can be shown by `stats settings`.
+ * writes nothing outside of the words (each ends where its allocation ends), answers with one of
+ * memcached's statuses, says why it refuses, accepts nothing that the server cannot start with, and
+ * gives back what it took. What it accepts can be shown by `stats settings`.
  */
 #include <getopt.h>
 #include <stdint.h>

@@ -4,11 +4,10 @@
  *
  *     request [SECONDS [SEED]]
  *
- * Each datagram, made from a grammar and then damaged, goes through a kernel
- * program (BPF_PROG_TEST_RUN) and through the server's parser and commands. Where
- * the kernel answers, the bytes must be the server's; where it passes, the
- * packet must be what it was. The datagrams of t/fuzz/corpus/udp come first. A
- * datagram that fails is written to request.failed.
+ * Each datagram, made from a grammar and then damaged, goes through a kernel program
+ * (BPF_PROG_TEST_RUN) and through the server's parser and commands. Where the kernel answers, the
+ * bytes must be the server's; where it passes, the packet must be what it was. The datagrams of
+ * t/fuzz/corpus/udp come first. A datagram that fails is written to request.failed.
  */
 #include "t/bpf/lab.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tap: Test Anything Protocol for C tests. A test's name states a behaviour.
- * Single-threaded use; `ok` does not stop the test.
+ * tap: Test Anything Protocol for C tests. A test's name states a behaviour. Single-threaded use;
+ * `ok` does not stop the test.
  */
 #ifndef T_LIB_TAP_H
 #define T_LIB_TAP_H

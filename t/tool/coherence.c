@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * coherence: writers over TCP and readers over UDP against one server, and a
- * check that no reply is older than an acknowledged write.
+ * coherence: writers over TCP and readers over UDP against one server, and a check that no reply is
+ * older than an acknowledged write.
  *
- * Each key has versions that its one writer numbers; every value tells its
- * version, and an absence is a version too. Before a reader asks it notes the
- * last version that was acknowledged, or seen by any reader (the floor); the
- * answer must be one of the versions from there to the last that was begun (the ceiling).
- * That is linearizability of one key, for reads that do not overlap each other.
+ * Each key has versions that its one writer numbers; every value tells its version, and an absence
+ * is a version too. Before a reader asks it notes the last version that was acknowledged, or seen
+ * by any reader (the floor); the answer must be one of the versions from there to the last that was
+ * begun (the ceiling). That is linearizability of one key, for reads that do not overlap each
+ * other.
  *
  *   coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS PERIOD [MOST RATIO]
  *
@@ -51,9 +51,9 @@ enum kind { KIND_TEXT, KIND_UP, KIND_DOWN, KIND_APPEND, KINDS };
 static const uint64_t down_from = 9000000000000000000ull;
 
 /*
- * begun is stored before the request is sent, acked after its answer was
- * read, seen by readers after theirs. absent[v % HISTORY] is written before
- * begun becomes v: the readers' acquire of begun pairs with that release.
+ * begun is stored before the request is sent, acked after its answer was read, seen by readers
+ * after theirs. absent[v % HISTORY] is written before begun becomes v: the readers' acquire of
+ * begun pairs with that release.
  */
 struct key {
     _Alignas(64) _Atomic uint64_t begun;
@@ -514,8 +514,8 @@ static void check_absence(struct run *run, unsigned int index, uint64_t floor)
 }
 
 /*
- * Takes "VALUE name flags n\r\n...\r\n" off the text, with_cas: "... n id\r\n...". False: it
- * does not begin so.
+ * Takes "VALUE name flags n\r\n...\r\n" off the text, with_cas: "... n id\r\n...". False: it does
+ * not begin so.
  */
 static bool take_value(const char **text, const char *end, const char *name, bool with_cas,
                        const char **value, size_t *nvalue)

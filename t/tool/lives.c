@@ -12,11 +12,11 @@
  *                           lives from NEED on must be found.
  *   counts                  "name number" pairs, in one line
  *
- * A value tells its key and its tag: the life in which it was written and a number that grows.
- * Each key has one writer, so no reader may see a tag below the last that was acknowledged when
- * it asked. A connection, and a reader's socket, belong to one life. Beside the writers one
- * thread fills FILL megabytes in each life, so that heap and table grow. A request has at most MOST
- * keys (4). LIFE: the server is there already, in this one.
+ * A value tells its key and its tag: the life in which it was written and a number that grows. Each
+ * key has one writer, so no reader may see a tag below the last that was acknowledged when it
+ * asked. A connection, and a reader's socket, belong to one life. Beside the writers one thread
+ * fills FILL megabytes in each life, so that heap and table grow. A request has at most MOST keys
+ * (4). LIFE: the server is there already, in this one.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -2,9 +2,9 @@
 /*
  * timedrun SECONDS PROGRAM [ARGUMENT]...: runs a program for SECONDS at most.
  *
- * SIGTERM, SIGHUP, SIGINT and SIGUSR1 go on to the program. Its exit status is this one's; 128
- * and the signal's number if a signal ended it. When the time is over it gets SIGTERM, and
- * SIGKILL if it does not end. memcached's own tests start their servers with it.
+ * SIGTERM, SIGHUP, SIGINT and SIGUSR1 go on to the program. Its exit status is this one's; 128 and
+ * the signal's number if a signal ended it. When the time is over it gets SIGTERM, and SIGKILL if
+ * it does not end. memcached's own tests start their servers with it.
  */
 #include <errno.h>
 #include <signal.h>

@@ -61,8 +61,8 @@ struct flight {
 
 /*
  * The next answer: which request's it is, and its text, NUL-terminated. -1: all are answered, or
- * nothing came for as long as the socket waits. A reply of several datagrams is the server's; it
- * is skipped.
+ * nothing came for as long as the socket waits. A reply of several datagrams is the server's; it is
+ * skipped.
  */
 static inline int flight_receive(struct flight *flight, int fd, char *text, size_t size,
                                  size_t *ntext)

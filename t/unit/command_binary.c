@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The binary commands over a real store: dialogues as memcached has them (observed on Debian's
- * 1.6.18). An answer is written as one line: opcode, status, "+" if it has a CAS id, flags, key
- * and value.
+ * 1.6.18). An answer is written as one line: opcode, status, "+" if it has a CAS id, flags, key and
+ * value.
  */
 #include <inttypes.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads with a command_local each, on few keys of one store, while one asks for statistics.
- * A value tells which key it belongs to, so that a mixed-up answer is seen; the rest is
+ * Threads with a command_local each, on few keys of one store, while one asks for statistics. A
+ * value tells which key it belongs to, so that a mixed-up answer is seen; the rest is
  * ThreadSanitizer's to find.
  */
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Each row is what a client says and what is foretold of it, one word for each byte that told
- * something: W and the key that is written, * and the seconds for all keys, ? an unknown command,
- * D the end of a value, and of the answer A for one, U for one or none, S for none, B with that to
+ * something: W and the key that is written, * and the seconds for all keys, ? an unknown command, D
+ * the end of a value, and of the answer A for one, U for one or none, S for none, B with that to
  * mn, L when it is lost.
  */
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * machine: rtnetlink messages in, who we are out. The messages are put together as the kernel
- * does it; t/e2e/kernel/interfaces.t hears the kernel's own.
+ * machine: rtnetlink messages in, who we are out. The messages are put together as the kernel does
+ * it; t/e2e/kernel/interfaces.t hears the kernel's own.
  */
 #include "kcache/machine.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parser of meta commands: each line with what is to be made of it, as memcached 1.6.18
- * answers it (but for E, which came later), at the end of readable memory.
+ * The parser of meta commands: each line with what is to be made of it, as memcached 1.6.18 answers
+ * it (but for E, which came later), at the end of readable memory.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The crawler: what it frees, what it shows, and that it does both right while
- * others write, evict, flush and grow the table. The store's clock is at least
- * LATER; what the tests store, they store at EARLIER.
+ * The crawler: what it frees, what it shows, and that it does both right while others write, evict,
+ * flush and grow the table. The store's clock is at least LATER; what the tests store, they store
+ * at EARLIER.
  */
 #include <errno.h>
 #include <pthread.h>

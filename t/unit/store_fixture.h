@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * store_fixture: a store on anonymous memory with the text protocol's format,
- * and verbs on C strings, for the store's tests.
+ * store_fixture: a store on anonymous memory with the text protocol's format, and verbs on C
+ * strings, for the store's tests.
  */
 #ifndef T_UNIT_STORE_FIXTURE_H
 #define T_UNIT_STORE_FIXTURE_H

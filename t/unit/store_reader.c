@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Readers that know only bpf/shared/layout.h, as the kernel programs do, beside
- * writers that store, grow the table and free: no torn value, no stale one, no
- * miss of a key that is there.
+ * Readers that know only bpf/shared/layout.h, as the kernel programs do, beside writers that store,
+ * grow the table and free: no torn value, no stale one, no miss of a key that is there.
  *
  * Each value is "VERSION " and letters that follow from key and version. STORE_STRESS=N does N
  * times as much.
@@ -20,8 +19,8 @@ enum {
 };
 
 /*
- * The readers' races are the point, and the counter tells when they were lost:
- * nothing for ThreadSanitizer, which cannot know that.
+ * The readers' races are the point, and the counter tells when they were lost: nothing for
+ * ThreadSanitizer, which cannot know that.
  */
 #define RACY __attribute__((no_sanitize("thread")))
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The whole store under many threads, with eviction, expiry, flushes, growth,
- * the maintainer, and the mover taking pages from here to there all the time.
+ * The whole store under many threads, with eviction, expiry, flushes, growth, the maintainer, and
+ * the mover taking pages from here to there all the time.
  *
- * A value is "KEY VERSION LENGTH " and filler that follows from all three. A
- * key is written by one thread only, which counts its writes as versions; a
- * version is acknowledged when the call has returned. Whoever reads notes the
- * acknowledged version first: an older one in the value is a stale answer.
- * Deletes and flushes use up versions too, so what they took must not return.
+ * A value is "KEY VERSION LENGTH " and filler that follows from all three. A key is written by one
+ * thread only, which counts its writes as versions; a version is acknowledged when the call has
+ * returned. Whoever reads notes the acknowledged version first: an older one in the value is a
+ * stale answer. Deletes and flushes use up versions too, so what they took must not return.
  *
  * STORE_STRESS=N does N times as much.
  */
