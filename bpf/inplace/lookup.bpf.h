@@ -4,7 +4,8 @@
  *
  * The key and its hash stand in struct work. A find either copies a live item's wire bytes behind
  * the reply, or knows that the key is not there, or gives the reason for leaving the request to the
- * server. Copies count only when the line's sequence counter was even before and is the same after.
+ * server. Copies count only when the bucket's sequence counter was even before and is the same
+ * after.
  */
 #ifndef MC_LOOKUP_BPF_H
 #define MC_LOOKUP_BPF_H
@@ -67,10 +68,10 @@ enum {
 #define META_MASK            ((u64)MC_ITEM_PASS << 16 | 0xffull << 40 | 0xffull << 56)
 #define META_OF(nkey, epoch) ((u64)(nkey) << 40 | (u64)(epoch) << 56)
 
-/* The smallest 2^k - 1 that is not below nlines - 1. */
-static __always_inline u32 table_top(u32 nlines)
+/* The smallest 2^k - 1 that is not below nbuckets - 1. */
+static __always_inline u32 table_top(u32 nbuckets)
 {
-    u32 top = nlines - 1;
+    u32 top = nbuckets - 1;
 
     top |= top >> 1;
     top |= top >> 2;
@@ -79,28 +80,28 @@ static __always_inline u32 table_top(u32 nlines)
     return top | top >> 16;
 }
 
-static __always_inline struct mc_line *line_at(u32 segment, u64 index)
+static __always_inline struct mc_bucket *bucket_at(u32 segment, u64 index)
 {
     u32 zero = 0;
-    void *lines = bpf_map_lookup_elem(&table, &segment);
+    void *buckets = bpf_map_lookup_elem(&table, &segment);
 
-    if (unlikely(!lines))
+    if (unlikely(!buckets))
         return NULL;
-    lines = bpf_map_lookup_elem(lines, &zero);
-    if (unlikely(!lines))
+    buckets = bpf_map_lookup_elem(buckets, &zero);
+    if (unlikely(!buckets))
         return NULL;
-    BOUND(index, MC_TABLE_LINES - 1);
-    return lines + index * sizeof(struct mc_line);
+    BOUND(index, MC_TABLE_BUCKETS - 1);
+    return buckets + index * sizeof(struct mc_bucket);
 }
 
-static __always_inline struct mc_line *line_main(u32 index)
+static __always_inline struct mc_bucket *bucket_main(u32 index)
 {
-    return line_at(index / MC_TABLE_LINES, index);
+    return bucket_at(index / MC_TABLE_BUCKETS, index);
 }
 
-static __always_inline struct mc_line *line_overflow(u32 number)
+static __always_inline struct mc_bucket *bucket_overflow(u32 number)
 {
-    return line_at(MC_OVERFLOW_TABLE + number / MC_TABLE_LINES, number);
+    return bucket_at(MC_OVERFLOW_TABLE + number / MC_TABLE_BUCKETS, number);
 }
 
 /* The segment of a reference, and where in it its chunk begins, yet to be bounded. */
@@ -114,16 +115,16 @@ static __always_inline char *segment_of(u32 ref, u64 *offset)
     return segment ? bpf_map_lookup_elem(segment, &zero) : NULL;
 }
 
-/* The first slots of a line that may hold the tag, as bytes_zero shows them. */
-static __always_inline u64 line_matches(const struct mc_line *line, u64 hash)
+/* The first slots of a bucket that may hold the tag, as bytes_zero shows them. */
+static __always_inline u64 bucket_matches(const struct mc_bucket *bucket, u64 hash)
 {
-    return bytes_zero(READ_ONCE(line->tags) ^ mc_hash_tag(hash) * MASK_BYTES);
+    return bytes_zero(READ_ONCE(bucket->tags) ^ mc_hash_tag(hash) * MASK_BYTES);
 }
 
-static __always_inline u32 line_ref(const struct mc_line *line, u64 slot)
+static __always_inline u32 bucket_ref(const struct mc_bucket *bucket, u64 slot)
 {
     BOUND(slot, MC_SLOTS - 1);
-    return READ_ONCE(*(const u32 *)((const char *)line->refs + slot * 4));
+    return READ_ONCE(*(const u32 *)((const char *)bucket->refs + slot * 4));
 }
 
 /* Copies n bytes from `offset` of the segment to `at` of the reply. 8 <= n <= TEXT_MAX. */
@@ -265,18 +266,18 @@ static __always_inline int item_copy(struct work *work, const struct place *plac
                       nwire);
 }
 
-/* Looks for the key in one line. */
-static __always_inline int line_search(const struct work *work, const struct mc_line *line,
-                                       u64 *slot, struct place *place)
+/* Looks for the key in one bucket. */
+static __always_inline int bucket_search(const struct work *work, const struct mc_bucket *bucket,
+                                         u64 *slot, struct place *place)
 {
-    u64 matches = line_matches(line, work->hash);
+    u64 matches = bucket_matches(bucket, work->hash);
     int found, i;
 
     for (i = 0; i < MC_SLOTS; i++) {
         if (!matches)
             break;
         *slot = bytes_below(matches);
-        found = item_match(work, line_ref(line, *slot), place);
+        found = item_match(work, bucket_ref(bucket, *slot), place);
         if (found != FOUND_OTHER)
             return found;
         matches &= matches - 1;
@@ -284,64 +285,64 @@ static __always_inline int line_search(const struct work *work, const struct mc_
     return FOUND_OTHER;
 }
 
-/* The kernel's mark on a line, which the LRU reads; set once, so that a hot line stays clean. */
-static __always_inline void line_touch(struct mc_line *line, u64 slot)
+/* The kernel's mark on a bucket, which the LRU reads; set once, so that a hot line stays clean. */
+static __always_inline void bucket_touch(struct mc_bucket *bucket, u64 slot)
 {
     u8 mark = 1 << (slot & 7);
 
-    if (!(line->touched & mark))
-        line->touched |= mark;
+    if (!(bucket->touched & mark))
+        bucket->touched |= mark;
 }
 
 /*
  * Whether the epochs of a chain's items mean what they say. After they were compared: an epoch that
  * was read later is no smaller.
  */
-static __always_inline int line_is_behind(const struct mc_line *head)
+static __always_inline int bucket_is_behind(const struct mc_bucket *head)
 {
     return mc_is_behind(READ_ONCE(control.epoch), READ_ONCE(head->swept));
 }
 
-/* The line that holds the hash, once a split has been followed; *seq is its even counter. */
-static __always_inline struct mc_line *line_find(u64 hash, u32 *seq)
+/* The bucket that holds the hash, once a split has been followed; *seq is its even counter. */
+static __always_inline struct mc_bucket *bucket_find(u64 hash, u32 *seq)
 {
-    u32 nlines = READ_ONCE(control.nlines);
-    u32 index = mc_line_of(hash, nlines, table_top(nlines)), next;
-    struct mc_line *line;
+    u32 nbuckets = READ_ONCE(control.nbuckets);
+    u32 index = mc_bucket_of(hash, nbuckets, table_top(nbuckets)), next;
+    struct mc_bucket *bucket;
     int hop;
 
     for (hop = 0; hop < HOPS_MAX; hop++) {
-        line = line_main(index);
-        if (!line)
+        bucket = bucket_main(index);
+        if (!bucket)
             return NULL;
-        *seq = READ_ONCE(line->seq);
+        *seq = READ_ONCE(bucket->seq);
         read_barrier();
-        next = (u32)hash & READ_ONCE(line->mask);
+        next = (u32)hash & READ_ONCE(bucket->mask);
         if (*seq & 1)
             return NULL;
         if (next == index)
-            return line;
+            return bucket;
         index = next;
     }
     return NULL;
 }
 
 /* Looks for the key in a chain: hit, miss, FOUND_AGAIN, or that the chain is too long. */
-static __always_inline int chain_search(const struct work *work, struct mc_line **line, u64 *slot,
-                                        struct place *place)
+static __always_inline int chain_search(const struct work *work, struct mc_bucket **bucket,
+                                        u64 *slot, struct place *place)
 {
     int found, i;
     u32 next;
 
     for (i = 0; i < CHAIN_MAX; i++) {
-        found = line_search(work, *line, slot, place);
+        found = bucket_search(work, *bucket, slot, place);
         if (found != FOUND_OTHER)
             return found;
-        next = READ_ONCE((*line)->next);
+        next = READ_ONCE((*bucket)->next);
         if (!next)
             return FOUND_MISS;
-        *line = line_overflow(next);
-        if (!*line)
+        *bucket = bucket_overflow(next);
+        if (!*bucket)
             return FOUND_AGAIN;
     }
     return MC_COUNT_PASS_BUSY;
@@ -353,25 +354,25 @@ static __always_inline int chain_search(const struct work *work, struct mc_line 
  */
 static __always_inline int key_find(struct work *work, item_use *use)
 {
-    struct mc_line *head, *line;
+    struct mc_bucket *head, *bucket;
     struct place place;
     u64 slot = 0;
     int found;
 
-    head = line_find(work->hash, &work->seq);
+    head = bucket_find(work->hash, &work->seq);
     if (!head)
         return FOUND_AGAIN;
-    line = head;
-    found = chain_search(work, &line, &slot, &place);
+    bucket = head;
+    found = chain_search(work, &bucket, &slot, &place);
     if (found == FOUND_HIT)
         found = use(work, &place);
     read_barrier();
-    if (found == FOUND_HIT && unlikely(line_is_behind(head)))
+    if (found == FOUND_HIT && unlikely(bucket_is_behind(head)))
         found = MC_COUNT_PASS_EXPIRED;
     if (READ_ONCE(head->seq) != work->seq)
         return FOUND_AGAIN;
     if (found == FOUND_HIT)
-        line_touch(line, slot);
+        bucket_touch(bucket, slot);
     return found;
 }
 

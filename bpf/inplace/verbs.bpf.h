@@ -2,7 +2,7 @@
 /*
  * verbs: what is answered beside get: gets, mg (meta.bpf.h), and Get and its kin of the binary
  * protocol (binary.bpf.h). They share one lookup, which makes the text before the value of what is
- * known of the item and copies the value behind it, all while the line holds still.
+ * known of the item and copies the value behind it, all while the bucket holds still.
  *
  * The request in work->request begins with the verb.
  */

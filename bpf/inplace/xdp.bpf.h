@@ -62,7 +62,8 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
     return XDP_TX;
 }
 
-/* A request that is not simple: any number of keys, any line. judged: its checksum is not wrong. */
+/* A request that is not simple: any number of keys, any bucket. judged: its checksum is not wrong.
+ */
 __attribute__((noinline)) int xdp_get(struct xdp_md *ctx, u32 judged)
 {
     struct work *work = work_get();
@@ -202,15 +203,15 @@ static __always_inline int xdp_miss(struct xdp_md *ctx, struct work *work, struc
     return XDP_TX;
 }
 
-/* Sends the item at `ref`, if it is the key's and may be served, and the line held still. */
+/* Sends the item at `ref`, if it is the key's and may be served, and the bucket held still. */
 static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct form form,
-                                   struct mc_line *line, u32 seq, u64 slot)
+                                   struct mc_bucket *bucket, u32 seq, u64 slot)
 {
     u64 offset, within, meta, fate, nwire, clsid;
     const char *item;
     int grow, at_head, rc;
 
-    item = segment_of(line_ref(line, slot), &offset);
+    item = segment_of(bucket_ref(bucket, slot), &offset);
     if (unlikely(!item))
         return xdp_get(ctx, 1);
     offset %= MC_SEGMENT_BYTES;
@@ -239,9 +240,9 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
     if (unlikely(!write_hit(ctx, work, form, item + MC_ITEM_HEADER, nwire, meta)))
         return XDP_ABORTED;
     read_barrier();
-    if (unlikely(READ_ONCE(line->seq) != seq || line_is_behind(line)))
+    if (unlikely(READ_ONCE(bucket->seq) != seq || bucket_is_behind(bucket)))
         return xdp_restore(ctx, grow, at_head) ? xdp_get(ctx, 1) : XDP_ABORTED;
-    line_touch(line, slot);
+    bucket_touch(bucket, slot);
     work->counts.class_hits[clsid]++;
     work->counts.count[MC_COUNT_ANSWERED_XDP]++;
     count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 6 + nwire + 5);
@@ -250,29 +251,29 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
 
 /*
  * Answers a request whose only key lies where its hash says. Whatever is not so plain (a moving
- * line, a second tag, an overflow line) takes the long way.
+ * bucket, a second tag, an overflow bucket) takes the long way.
  */
 static __always_inline int xdp_get_one(struct xdp_md *ctx, struct work *work, struct form form)
 {
-    u32 nlines = READ_ONCE(control.nlines), index, seq;
+    u32 nbuckets = READ_ONCE(control.nbuckets), index, seq;
     u64 hash = work->hash, matches;
-    struct mc_line *line;
+    struct mc_bucket *bucket;
 
-    index = mc_line_of(hash, nlines, table_top(nlines));
-    line = line_main(index);
-    if (unlikely(!line))
+    index = mc_bucket_of(hash, nbuckets, table_top(nbuckets));
+    bucket = bucket_main(index);
+    if (unlikely(!bucket))
         return xdp_get(ctx, 1);
-    seq = READ_ONCE(line->seq);
+    seq = READ_ONCE(bucket->seq);
     read_barrier();
-    if (unlikely(seq & 1 || ((u32)hash & READ_ONCE(line->mask)) != index))
+    if (unlikely(seq & 1 || ((u32)hash & READ_ONCE(bucket->mask)) != index))
         return xdp_get(ctx, 1);
-    matches = line_matches(line, hash);
+    matches = bucket_matches(bucket, hash);
     if (matches)
-        return xdp_hit(ctx, work, form, line, seq, bytes_below(matches));
-    if (unlikely(READ_ONCE(line->next)))
+        return xdp_hit(ctx, work, form, bucket, seq, bytes_below(matches));
+    if (unlikely(READ_ONCE(bucket->next)))
         return xdp_get(ctx, 1);
     read_barrier();
-    if (unlikely(READ_ONCE(line->seq) != seq))
+    if (unlikely(READ_ONCE(bucket->seq) != seq))
         return xdp_get(ctx, 1);
     return xdp_miss(ctx, work, form);
 }

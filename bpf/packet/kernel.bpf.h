@@ -94,9 +94,9 @@ enum {
     KEYS_AGAIN = 32,              /* repeated lookups in one request */
     REQUEST_MAX = 1472,           /* of keys; what an Ethernet frame can carry */
     REQUEST_ROOM = 2048,          /* a power of two above it: offsets are masked */
-    CHAIN_MAX = 4,                /* lines of one chain that are searched */
-    HOPS_MAX = 2,                 /* lines looked at for one: a split is followed once */
-    TRIES_MAX = 4,                /* readings of a line for one key */
+    CHAIN_MAX = 4,                /* buckets of one chain that are searched */
+    HOPS_MAX = 2,                 /* buckets looked at for one: a split is followed once */
+    TRIES_MAX = 4,                /* readings of a bucket for one key */
     MIDDLE_WORDS = 4,             /* 8-byte words that hold an item's longest middle */
 };
 
@@ -234,7 +234,7 @@ struct work {
     u32 nkeys;
     u32 nhits;
     u32 ntries;           /* of this key, disturbed */
-    u32 seq;              /* of its line, before it was read */
+    u32 seq;              /* of its bucket, before it was read */
     u8 clsid;             /* of that item */
     u8 classes[HITS_MAX]; /* of the items in the reply */
     char reply[2048 + 128] __attribute__((aligned(8)));

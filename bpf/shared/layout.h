@@ -3,7 +3,7 @@
  * layout: the memory that the server and the kernel programs share.
  *
  * The server owns every byte of it. The kernel programs read it while the server writes, and write
- * nothing but the touch marks of a bucket line, and two words of the control block. This is the one
+ * nothing but the touch marks of a bucket, and two words of the control block. This is the one
  * header that both sides include, and the only one in bpf/ that a layer other than kcache may
  * include.
  *
@@ -11,20 +11,20 @@
  * never crosses a page. A reference names the place of a chunk in the heap in units of 1 <<
  * ref_shift bytes (struct mc_control), counted from the start of segment 0; 0 is no reference.
  *
- * Table. Linear hashing (Litwin, VLDB 1980) over lines of 64 bytes: line i holds the items with
- * (hash & line.mask) == i. A split moves some items of line i to the new line (hash & (2 * mask +
- * 1)) and widens both masks, so whoever comes to a line by an older line count sees from the mask
- * where to go on. Full lines are followed by overflow lines, numbered in their own space, under the
- * sequence counter of the line that heads the chain.
+ * Table. Linear hashing (Litwin, VLDB 1980) over buckets of 64 bytes: bucket i holds the items with
+ * (hash & bucket.mask) == i. A split moves some items of bucket i to the new bucket (hash & (2 *
+ * mask + 1)) and widens both masks, so whoever comes to a bucket by an older bucket count sees from
+ * the mask where to go on. Full buckets are followed by overflow buckets, numbered in their own
+ * space, under the sequence counter of the bucket that heads the chain.
  *
- * Consistency. A writer holds the stripe of the line, makes seq odd before it changes the line, its
- * overflow lines or what the kernel reads of an item that is reachable from it, and even after. A
- * reader takes seq (even), walks, copies, and takes seq again. Memory is reused only after it was
- * unlinked, so a reader that saw reused bytes sees a moved counter too. On weakly ordered CPUs the
- * writer needs a release fence on both sides of its change and the reader an acquire fence after
- * the first and before the second load of seq.
+ * Consistency. A writer holds the stripe of the bucket, makes seq odd before it changes the bucket,
+ * its overflow buckets or what the kernel reads of an item that is reachable from it, and even
+ * after. A reader takes seq (even), walks, copies, and takes seq again. Memory is reused only after
+ * it was unlinked, so a reader that saw reused bytes sees a moved counter too. On weakly ordered
+ * CPUs the writer needs a release fence on both sides of its change and the reader an acquire fence
+ * after the first and before the second load of seq.
  *
- * The item and line fields that the kernel reads are marked [k].
+ * The item and bucket fields that the kernel reads are marked [k].
  */
 #ifndef MC_LAYOUT_H
 #define MC_LAYOUT_H
@@ -39,12 +39,12 @@ enum {
     MC_PAGE_BYTES = 1 << 20,
     MC_SEGMENT_PAGES = 16,
     MC_SEGMENT_BYTES = MC_SEGMENT_PAGES * MC_PAGE_BYTES,
-    MC_TABLE_LINES = 1 << 14, /* lines in one table segment */
-    MC_TABLE_BYTES = MC_TABLE_LINES * 64,
+    MC_TABLE_BUCKETS = 1 << 14, /* buckets in one table segment */
+    MC_TABLE_BYTES = MC_TABLE_BUCKETS * 64,
     MC_MAX_SEGMENTS = 1 << 14,   /* heap: 256 GiB */
     MC_MAX_TABLES = 1 << 15,     /* table segments, main and overflow alike */
-    MC_OVERFLOW_TABLE = 1 << 14, /* the first table segment of overflow lines */
-    MC_SLOTS = 8,                /* items in one line */
+    MC_OVERFLOW_TABLE = 1 << 14, /* the first table segment of overflow buckets */
+    MC_SLOTS = 8,                /* items in one bucket */
     MC_KEY_MAX = 250,
     MC_CLASSES = 64,       /* slab classes, 0 unused */
     MC_MAX_ADDRESSES = 64, /* of IPv4, and of IPv6 */
@@ -118,21 +118,21 @@ struct mc_item {
 enum { MC_ITEM_HEADER = 36 };
 
 /*
- * One line of the table: a cache line.
+ * One bucket of the table: a cache line.
  *
- *  0  seq    [k]  odd while a writer changes what this line reaches;
- *                 of the head of a chain, unused in an overflow line
- *  4  mask   [k]  hash bits that this line's items have in common
+ *  0  seq    [k]  odd while a writer changes what this bucket reaches;
+ *                 of the head of a chain, unused in an overflow bucket
+ *  4  mask   [k]  hash bits that this bucket's items have in common
  *  8  tags   [k]  one byte for each slot, 0: empty (mc_hash_tag)
  * 16  refs   [k]
- * 48  next   [k]  number of the overflow line that follows, 0: none
+ * 48  next   [k]  number of the overflow bucket that follows, 0: none
  * 52  touched     the kernel's marks, one bit a slot: it served that item.
  *                 Written by both sides without order; a mark may be lost or
  *                 land on a slot's next tenant, and nothing worse.
  * 56  swept  [k]  the epoch in which it was last rid of all that was flushed, of the head of a
  *                 chain: its items are of this one or of the MC_EPOCHS - 1 that followed
  */
-struct mc_line {
+struct mc_bucket {
     __u32 seq;
     __u32 mask;
     __u64 tags;
@@ -185,16 +185,16 @@ static inline __u64 mc_lease(__u64 end_ns, __u32 holder)
 }
 
 /*
- * The control block: one page. Written by the server, read by the kernel. nlines and the epoch are
- * single loads; a kernel program that used an old nlines learns better from line.mask. Who changes
- * what is ours fills the self that is not in use, then the copies in the hot line, then moves
- * self_now; an answer for an address that went a moment ago does no harm.
+ * The control block: one page. Written by the server, read by the kernel. nbuckets and the epoch
+ * are single loads; a kernel program that used an old nbuckets learns better from bucket.mask. Who
+ * changes what is ours fills the self that is not in use, then the copies in the hot line, then
+ * moves self_now; an answer for an address that went a moment ago does no harm.
  */
 struct mc_control {
     /* Hot: what every lookup reads. */
     __u64 base_ns;   /* CLOCK_MONOTONIC at second 0 of the server's clock */
     __u64 lease;     /* for how long the kernel may answer (kcache/pulse.h) */
-    __u32 nlines;    /* lines of the table in use */
+    __u32 nbuckets;  /* buckets of the table in use */
     __u32 flush_at;  /* from this second on pass everything, 0: never */
     __u32 epoch;     /* items of another epoch were flushed; it grows by 1 with each flush */
     __u8 aside;      /* not 0: the server needs to see every request */
@@ -219,8 +219,8 @@ struct mc_control {
 enum { MC_EPOCHS = 256 };
 
 /*
- * Whether a line was not swept for so many flushes that the byte of an item's epoch tells nothing:
- * then all its items were flushed.
+ * Whether a bucket was not swept for so many flushes that the byte of an item's epoch tells
+ * nothing: then all its items were flushed.
  */
 static inline int mc_is_behind(__u32 epoch, __u32 swept)
 {
@@ -228,11 +228,11 @@ static inline int mc_is_behind(__u32 epoch, __u32 swept)
 }
 
 #ifndef __bpf__
-_Static_assert(sizeof(struct mc_line) == 64, "a line is a cache line");
-_Static_assert(offsetof(struct mc_line, tags) == 8, "");
-_Static_assert(offsetof(struct mc_line, next) == 48, "");
-_Static_assert(offsetof(struct mc_line, touched) == 52, "");
-_Static_assert(offsetof(struct mc_line, swept) == 56, "");
+_Static_assert(sizeof(struct mc_bucket) == 64, "a bucket is a cache line");
+_Static_assert(offsetof(struct mc_bucket, tags) == 8, "");
+_Static_assert(offsetof(struct mc_bucket, next) == 48, "");
+_Static_assert(offsetof(struct mc_bucket, touched) == 52, "");
+_Static_assert(offsetof(struct mc_bucket, swept) == 56, "");
 _Static_assert(offsetof(struct mc_item, cas) == 8, "");
 _Static_assert(offsetof(struct mc_item, flags) == 30, "");
 _Static_assert(offsetof(struct mc_item, wire) == MC_ITEM_HEADER, "");
@@ -271,14 +271,14 @@ static inline __u8 mc_hash_tag(__u64 hash)
 }
 
 /*
- * The line of a hash when the table has nlines lines, and the mask that goes with it. top is the
- * smallest 2^k - 1 that is not below nlines - 1.
+ * The bucket of a hash when the table has nbuckets buckets, and the mask that goes with it. top is
+ * the smallest 2^k - 1 that is not below nbuckets - 1.
  */
-static inline __u32 mc_line_of(__u64 hash, __u32 nlines, __u32 top)
+static inline __u32 mc_bucket_of(__u64 hash, __u32 nbuckets, __u32 top)
 {
-    __u32 line = (__u32)hash & top;
+    __u32 bucket = (__u32)hash & top;
 
-    return line < nlines ? line : line & (top >> 1);
+    return bucket < nbuckets ? bucket : bucket & (top >> 1);
 }
 
 /*
@@ -348,7 +348,7 @@ enum mc_count {
     MC_COUNT_PASS_EXPIRED, /* expired or flushed: the server decides */
     MC_COUNT_PASS_SIZE,    /* the reply is over one datagram */
     MC_COUNT_PASS_ROOM,    /* no room in the frame (TC may answer) */
-    MC_COUNT_PASS_BUSY,    /* the line kept moving, or its chain is long */
+    MC_COUNT_PASS_BUSY,    /* the bucket kept moving, or its chain is long */
     MC_COUNT_PASS_ASIDE,   /* the server asked for everything */
     MC_COUNT_PASS_SOURCE,  /* a source that we do not answer */
     MC_COUNT_PASS_ERROR,   /* a helper failed */

@@ -25,7 +25,7 @@ endif
 
 if ENABLE_BMC
 unit_tests += t/unit/kcache_chain t/unit/kcache_machine t/fuzz/netlink
-bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/lines t/bpf/outside \
+bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/buckets t/bpf/outside \
     t/bpf/checksums t/bpf/one_cpu t/bpf/verifier t/bpf/stack \
     t/bpf/kcache t/fuzz/request t/bpf/guard
 bpf_tests += t/bpf/chain_tcp t/bpf/chain_streams t/bpf/chain_udp t/bpf/chain_random
@@ -60,8 +60,8 @@ t_bpf_shapes_SOURCES = t/bpf/shapes.c $(bpf_lab)
 t_bpf_shapes_LDADD = $(kcache_libs)
 t_bpf_passes_SOURCES = t/bpf/passes.c $(bpf_lab)
 t_bpf_passes_LDADD = $(kcache_libs)
-t_bpf_lines_SOURCES = t/bpf/lines.c $(bpf_lab)
-t_bpf_lines_LDADD = $(kcache_libs)
+t_bpf_buckets_SOURCES = t/bpf/buckets.c $(bpf_lab)
+t_bpf_buckets_LDADD = $(kcache_libs)
 t_bpf_one_cpu_SOURCES = t/bpf/one_cpu.c $(bpf_lab)
 t_bpf_one_cpu_LDADD = $(kcache_libs)
 fuzz_served = t/fuzz/served.c t/fuzz/served.h t/fuzz/datagrams.c t/fuzz/datagrams.h

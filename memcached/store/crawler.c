@@ -14,8 +14,8 @@
 
 enum {
     PAUSE_ITEMS = 1000,    /* between two sleeps, as memcached has it */
-    LINES_AS_ITEM = 64,    /* lines that cost as much as an item, or they have none */
-    ROUND_LINES = 4096,    /* before it is another walk's turn */
+    BUCKETS_AS_ITEM = 64,  /* buckets that cost as much as an item, or they have none */
+    ROUND_BUCKETS = 4096,  /* before it is another walk's turn */
     PATIENCE_MS = 30000,   /* with a viewer who takes nothing */
     ROOM_MS = 20,          /* a viewer's wait, which a stop waits for too */
     RECORDS_BYTES = 16384, /* to begin with */
@@ -143,12 +143,12 @@ static void fold_touch(struct mc_item *item, const struct table_spot *spot, rel_
 struct round {
     struct store *store;
     rel_time now;
-    unsigned int nitems, nlines;
+    unsigned int nitems, nbuckets;
 };
 
 static bool round_goes_on(const struct round *round)
 {
-    return round->nitems < PAUSE_ITEMS && round->nlines < ROUND_LINES;
+    return round->nitems < PAUSE_ITEMS && round->nbuckets < ROUND_BUCKETS;
 }
 
 /* --- freeing ---------------------------------------------------------------- */
@@ -287,12 +287,12 @@ static unsigned int free_round(struct store *store, rel_time now)
 
     while (round_goes_on(&round) && !free_is_done(store)) {
         step_walk(&free->walk, table_walk(&store->table, free->walk.position, &walker));
-        round.nlines++;
+        round.nbuckets++;
     }
     add_counts(store);
     if (free_is_done(store))
         end_free(store, now);
-    return round.nitems + round.nlines / LINES_AS_ITEM + 1;
+    return round.nitems + round.nbuckets / BUCKETS_AS_ITEM + 1;
 }
 
 /* --- showing ---------------------------------------------------------------- */
@@ -378,7 +378,7 @@ static void begin_show(struct store *store, uint64_t classes, const struct store
         end_show(store, false);
 }
 
-/* The records of the next line. False: no memory for them. */
+/* The records of the next bucket. False: no memory for them. */
 static bool fetch_records(struct round *round)
 {
     struct show_walk *show = &round->store->crawler.show;
@@ -389,7 +389,7 @@ static bool fetch_records(struct round *round)
     show->used = show->next = 0;
     show->overrun = false;
     width = table_walk(&round->store->table, show->walk.position, &walker);
-    round->nlines++;
+    round->nbuckets++;
     if (!show->overrun) {
         step_walk(&show->walk, width);
         return true;
@@ -467,7 +467,7 @@ static unsigned int show_round(struct store *store, rel_time now)
             end_show(store, taken == STORE_TAKEN);
     }
     add_counts(store);
-    return round.nitems + (round.nlines + LINES_AS_ITEM - 1) / LINES_AS_ITEM;
+    return round.nitems + (round.nbuckets + BUCKETS_AS_ITEM - 1) / BUCKETS_AS_ITEM;
 }
 
 /* --- the thread -------------------------------------------------------------- */

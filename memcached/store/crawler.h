@@ -2,12 +2,12 @@
 /*
  * crawler: the thread behind store_crawl and store_show.
  *
- * It walks the table, not the LRU lists. Under one stripe it looks at the items of one line: a few,
- * and no lock of a class is taken but to free something. The walk needs no place kept in a list
- * that others change: what is overwritten, evicted or moved to another chunk meanwhile does not
- * disturb it, and what stays is met exactly once (table_walk). The price is that one class costs a
- * look at all lines: the class of an item follows from the page that its reference is in, so items
- * of other classes are not touched.
+ * It walks the table, not the LRU lists. Under one stripe it looks at the items of one bucket: a
+ * few, and no lock of a class is taken but to free something. The walk needs no place kept in a
+ * list that others change: what is overwritten, evicted or moved to another chunk meanwhile does
+ * not disturb it, and what stays is met exactly once (table_walk). The price is that one class
+ * costs a look at all buckets: the class of an item follows from the page that its reference is in,
+ * so items of other classes are not touched.
  *
  * Between a thousand items it sleeps as long as it is told. A viewer's records are copied under the
  * stripe and handed out after it; who has no room is asked again, without lock or hold.
@@ -51,7 +51,7 @@ struct show_walk {
     struct store_viewer viewer;
     char *records;
     size_t size, used, next; /* bytes */
-    bool overrun;            /* a line has more than fits */
+    bool overrun;            /* a bucket has more than fits */
     uint64_t full_since;     /* milliseconds; 0: the viewer took the last one */
 };
 

@@ -30,7 +30,7 @@ uint8_t flush_new_epoch(const struct store *store, uint32_t epoch, rel_time now)
 
 struct sweep {
     struct store *store;
-    const struct mc_line *head;
+    const struct mc_bucket *head;
     uint32_t epoch;
     rel_time now;
     bool counted; /* as the crawler's */
@@ -58,7 +58,7 @@ static bool sweep_item(void *context, struct mc_item *item, uint64_t hash,
 }
 
 /* Under the stripe of the chain. */
-static void clean(struct sweep *sweep, struct mc_line *head, uint32_t epoch)
+static void clean(struct sweep *sweep, struct mc_bucket *head, uint32_t epoch)
 {
     struct store *store = sweep->store;
 
@@ -69,24 +69,24 @@ static void clean(struct sweep *sweep, struct mc_line *head, uint32_t epoch)
     table_set_swept(head, store->config.cas ? epoch : epoch - 1);
 }
 
-void flush_clean(struct store *store, struct mc_line *head, uint32_t epoch, rel_time now)
+void flush_clean(struct store *store, struct mc_bucket *head, uint32_t epoch, rel_time now)
 {
     struct sweep sweep = {.store = store, .now = now};
 
     clean(&sweep, head, epoch);
 }
 
-static void sweep_line(struct sweep *sweep, uint32_t index)
+static void sweep_bucket(struct sweep *sweep, uint32_t index)
 {
     struct lock *stripe;
-    struct mc_line *head = table_line(&sweep->store->table, index, &stripe);
+    struct mc_bucket *head = table_bucket(&sweep->store->table, index, &stripe);
 
     lock_take(stripe, LOCK_STRIPE);
     clean(sweep, head, flush_epoch(sweep->store));
     lock_release(stripe, LOCK_STRIPE);
 }
 
-/* After a whole sweep that began in `epoch` no line was swept in an earlier one. */
+/* After a whole sweep that began in `epoch` no bucket was swept in an earlier one. */
 static void sweep_done(struct store *store, uint32_t epoch)
 {
     struct flush *flush = &store->flush;
@@ -102,8 +102,8 @@ static void sweep_all(struct store *store, rel_time now)
     struct sweep sweep = {.store = store, .now = now, .counted = true};
     uint32_t epoch = flush_epoch(store);
 
-    for (uint32_t i = 0; i < table_nlines(&store->table); i++)
-        sweep_line(&sweep, i);
+    for (uint32_t i = 0; i < table_nbuckets(&store->table); i++)
+        sweep_bucket(&sweep, i);
     sweep_done(store, epoch);
 }
 
@@ -113,7 +113,7 @@ void flush_settle(struct store *store, rel_time now)
         sweep_all(store, now);
 }
 
-unsigned int flush_sweep(struct store *store, uint32_t nlines, rel_time now)
+unsigned int flush_sweep(struct store *store, uint32_t nbuckets, rel_time now)
 {
     struct flush *flush = &store->flush;
     struct sweep sweep = {.store = store, .now = now, .counted = true};
@@ -125,10 +125,10 @@ unsigned int flush_sweep(struct store *store, uint32_t nlines, rel_time now)
         flush->sweep_epoch = flush_epoch(store);
         flush->sweep_next = 0;
     }
-    /* A split moves items only to a line behind all that there were: none is missed. */
-    while (nlines-- > 0 && flush->sweep_next < table_nlines(&store->table))
-        sweep_line(&sweep, flush->sweep_next++);
-    if (flush->sweep_next >= table_nlines(&store->table)) {
+    /* A split moves items only to a bucket behind all that there were: none is missed. */
+    while (nbuckets-- > 0 && flush->sweep_next < table_nbuckets(&store->table))
+        sweep_bucket(&sweep, flush->sweep_next++);
+    if (flush->sweep_next >= table_nbuckets(&store->table)) {
         flush->sweeping = false;
         lock_take(&flush->lock, LOCK_FLUSH);
         sweep_done(store, flush->sweep_epoch);

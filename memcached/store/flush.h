@@ -10,8 +10,8 @@
  * to the stripe later reads the same epoch or a newer one. So no item stored before a flush is
  * returned by a read that began after the flush returned.
  *
- * An item keeps the low byte of its epoch, and the table's line the epoch in which it was swept.
- * Where that is MC_EPOCHS flushes ago all that the line has is dead, whatever the bytes say; a
+ * An item keeps the low byte of its epoch, and the table's bucket the epoch in which it was swept.
+ * Where that is MC_EPOCHS flushes ago all that the bucket has is dead, whatever the bytes say; a
  * writer removes it before it adds anything. So a flush is one store, and what it leaves behind is
  * freed by a sweep in the background.
  */
@@ -29,7 +29,7 @@ struct store;
 
 struct flush {
     struct lock lock;
-    uint32_t oldest; /* no line was swept in an earlier epoch */
+    uint32_t oldest; /* no bucket was swept in an earlier epoch */
     /*
      * Under -C a flush hides what is stored until the end of this second, as memcached does, which
      * then has only seconds to tell before from after.
@@ -39,7 +39,7 @@ struct flush {
     /* The sweep in the background; of the maintainer alone. */
     bool sweeping;
     uint32_t sweep_epoch; /* of its start */
-    uint32_t sweep_next;  /* line */
+    uint32_t sweep_next;  /* bucket */
 };
 
 void flush_init(struct store *store);
@@ -54,15 +54,15 @@ uint32_t flush_epoch(const struct store *store);
 /* What an item is stamped with that is linked in `epoch`. Under a stripe. */
 uint8_t flush_new_epoch(const struct store *store, uint32_t epoch, rel_time now);
 /* Removes all that is dead from a chain; then what is of `epoch` may be added. Under its stripe. */
-void flush_clean(struct store *store, struct mc_line *head, uint32_t epoch, rel_time now);
-/* Sweeps the whole table, of which nobody else makes use, if its lines are too far behind. */
+void flush_clean(struct store *store, struct mc_bucket *head, uint32_t epoch, rel_time now);
+/* Sweeps the whole table, of which nobody else makes use, if its buckets are too far behind. */
 void flush_settle(struct store *store, rel_time now);
 
 /*
- * After a flush goes on with freeing what is dead, all over the table, for `nlines` lines. Returns
- * how many items it looked at. One thread at a time.
+ * After a flush goes on with freeing what is dead, all over the table, for `nbuckets` buckets.
+ * Returns how many items it looked at. One thread at a time.
  */
-unsigned int flush_sweep(struct store *store, uint32_t nlines, rel_time now);
+unsigned int flush_sweep(struct store *store, uint32_t nbuckets, rel_time now);
 
 static inline bool flush_expired(const struct mc_item *item, rel_time now)
 {
@@ -70,7 +70,7 @@ static inline bool flush_expired(const struct mc_item *item, rel_time now)
 }
 
 /*
- * Whether an item is expired or flushed. Under its stripe. Of a line that is far behind this may
+ * Whether an item is expired or flushed. Under its stripe. Of a bucket that is far behind this may
  * say that it is not: see flush_is_dead_at.
  */
 static inline bool flush_is_dead(const struct mc_item *item, uint32_t epoch, rel_time now)
@@ -78,20 +78,20 @@ static inline bool flush_is_dead(const struct mc_item *item, uint32_t epoch, rel
     return item->epoch != (uint8_t)epoch || flush_expired(item, now);
 }
 
-static inline bool flush_is_behind(const struct mc_line *head, uint32_t epoch)
+static inline bool flush_is_behind(const struct mc_bucket *head, uint32_t epoch)
 {
     return __builtin_expect(mc_is_behind(epoch, head->swept), 0);
 }
 
 /* Whether an item was flushed, which is in the chain. */
-static inline bool flush_took(const struct mc_item *item, const struct mc_line *head,
+static inline bool flush_took(const struct mc_item *item, const struct mc_bucket *head,
                               uint32_t epoch)
 {
     return item->epoch != (uint8_t)epoch || flush_is_behind(head, epoch);
 }
 
 /* The same as flush_is_dead, and never wrong. */
-static inline bool flush_is_dead_at(const struct mc_item *item, const struct mc_line *head,
+static inline bool flush_is_dead_at(const struct mc_item *item, const struct mc_bucket *head,
                                     uint32_t epoch, rel_time now)
 {
     return flush_took(item, head, epoch) || flush_expired(item, now);

@@ -15,7 +15,7 @@ enum {
     SMALLEST_CHUNK = 48, /* as slab.c has it */
     LOADERS_MAX = 8,
     LOADER_STEP = 4, /* pages that a thread takes at a time */
-    AHEAD = 16,      /* items whose lines are fetched before they are entered */
+    AHEAD = 16,      /* items whose buckets are fetched before they are entered */
     /* What an item may bring along; the rest of its flags says where it is. */
     KEPT_FLAGS = ITEM_MARKS | MC_ITEM_LINKED | MC_ITEM_CHUNKED | MC_ITEM_SUMMED,
 };
@@ -30,7 +30,7 @@ struct image_list {
 struct image_head {
     char magic[8];
     uint32_t version, item_header, page_bytes, tail_len;
-    uint32_t ref_shift, nclasses, npages, nlines;
+    uint32_t ref_shift, nclasses, npages, nbuckets;
     uint64_t memory_limit, last_cas;
     int64_t base_unix;
     uint32_t flush_at, hidden_until, now;
@@ -74,7 +74,7 @@ static bool read_head(struct slice image, struct image_head *head)
         image.len != image_size(head->npages))
         return false;
     memcpy(&sum, image.ptr + image.len - sizeof(sum), sizeof(sum));
-    return sum == checksum(image.ptr, image.len - sizeof(sum)) && head->nlines > 0;
+    return sum == checksum(image.ptr, image.len - sizeof(sum)) && head->nbuckets > 0;
 }
 
 bool store_image_clock(struct slice image, int64_t *base_unix, rel_time *last)
@@ -88,12 +88,12 @@ bool store_image_clock(struct slice image, int64_t *base_unix, rel_time *last)
     return true;
 }
 
-/* Lines to begin with: as many as there were, but no more than the pages could need. */
-static uint32_t start_lines(const struct image_head *head)
+/* Buckets to begin with: as many as there were, but no more than the pages could need. */
+static uint32_t start_buckets(const struct image_head *head)
 {
     uint64_t most = ((uint64_t)head->npages + 1) * (MC_PAGE_BYTES / SMALLEST_CHUNK / TABLE_LOAD);
 
-    return head->nlines < most ? head->nlines : (uint32_t)most;
+    return head->nbuckets < most ? head->nbuckets : (uint32_t)most;
 }
 
 unsigned int image_hashpower(struct slice image)
@@ -103,8 +103,8 @@ unsigned int image_hashpower(struct slice image)
 
     if (!read_head(image, &head))
         return 0;
-    /* Lines of MC_SLOTS slots. */
-    power = 31u - (unsigned int)__builtin_clz(start_lines(&head)) + 3;
+    /* Buckets of MC_SLOTS slots. */
+    power = 31u - (unsigned int)__builtin_clz(start_buckets(&head)) + 3;
     return power > TABLE_MAX_POWER ? TABLE_MAX_POWER : power;
 }
 
@@ -122,7 +122,7 @@ static void fill_head(struct store *store, rel_time now, struct image_head *head
         .ref_shift = store->heap.ref_shift,
         .nclasses = slabs->nclasses,
         .npages = slabs->ntouched,
-        .nlines = table_nlines(&store->table),
+        .nbuckets = table_nbuckets(&store->table),
         /* Not what it became while the server ran: the next one has the same options. */
         .memory_limit = store->config.memory_limit,
         .last_cas = store->last_cas,
@@ -535,10 +535,10 @@ static void take_epoch(struct store *store, const struct image_head *head)
 
     store->control->epoch = epoch;
     store->flush.oldest = oldest;
-    for (uint32_t i = 0; i < table_nlines(&store->table); i++) {
+    for (uint32_t i = 0; i < table_nbuckets(&store->table); i++) {
         struct lock *stripe;
 
-        table_set_swept(table_line(&store->table, i, &stripe), oldest);
+        table_set_swept(table_bucket(&store->table, i, &stripe), oldest);
     }
 }
 
@@ -552,7 +552,7 @@ int image_load(struct store *store, struct slice image)
     error = slab_adopt(&store->slabs, (const uint8_t *)image.ptr + sizeof(head), head.npages);
     if (error)
         return error;
-    table_presize(&store->table, start_lines(&head));
+    table_presize(&store->table, start_buckets(&head));
     store->last_cas = head.last_cas;
     store->control->flush_at = head.flush_at;
     store->flush.hidden_until = head.hidden_until;

@@ -17,13 +17,13 @@
 
 enum lock_rank {
     LOCK_FLUSH,   /* the epoch and its bookkeeping */
-    LOCK_GROWTH,  /* the number of lines of the table */
-    LOCK_STRIPE,  /* some lines of the table and the items they reach */
+    LOCK_GROWTH,  /* the number of buckets of the table */
+    LOCK_STRIPE,  /* some buckets of the table and the items they reach */
     LOCK_LRU,     /* the LRU lists of a class */
     LOCK_SLAB,    /* the free chunks of a class */
     LOCK_PAGES,   /* the page counts of all classes */
     LOCK_MAPPING, /* calls to the provider */
-    LOCK_MEMORY,  /* the pool of overflow lines */
+    LOCK_MEMORY,  /* the pool of overflow buckets */
     LOCK_LOCALS,  /* the list of threads' handles */
     LOCK_RANKS
 };

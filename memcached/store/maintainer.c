@@ -6,8 +6,8 @@
 #include "store/verbs.h"
 
 enum {
-    STEPS = 200,        /* judgements for one class in a round: bounds how long its lock is held */
-    SWEEP_LINES = 4096, /* lines of the table in a round */
+    STEPS = 200, /* judgements for one class in a round: bounds how long its lock is held */
+    SWEEP_BUCKETS = 4096, /* buckets of the table in a round */
     MIN_SLEEP_MS = 2,
     MAX_SLEEP_MS = 500,
 };
@@ -17,7 +17,7 @@ unsigned int maintainer_round(struct store *store, rel_time now)
     unsigned int work;
 
     verb_begin(store, now);
-    work = flush_sweep(store, SWEEP_LINES, now);
+    work = flush_sweep(store, SWEEP_BUCKETS, now);
     crawler_consider(store, now);
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
         work += reclaim_balance(store, clsid, STEPS, now);

@@ -18,20 +18,20 @@
  * page waits for its holders. A value that a client is still sending is in no table: the page waits
  * a while and then is left to its class.
  *
- * Why a kernel program is never misled. It takes references only from lines. The new reference
- * comes into the line by table_replace, between an odd and an even sequence counter, after the copy
- * is complete (release in table_begin), so a reader that sees the new reference and an unchanged
- * counter has the whole copy. One that got the old reference before may be reading the old chunk
- * for as long as it likes: nothing is unmapped, every offset is checked against the segment's
- * bounds, not against the item's or the page's, and lengths that it reads are checked before they
- * are used (bpf/inplace/lookup.bpf.h), so bytes of another class are at worst a wrong copy. That
- * copy does not leave: before it answers, or marks the line as touched, the reader looks at the
- * counter again. The old chunk is written to again only after slab_free and slab_alloc (or
- * page_enter and a carve), both behind table_end in this order: counter moved, release fence of
+ * Why a kernel program is never misled. It takes references only from buckets. The new reference
+ * comes into the bucket by table_replace, between an odd and an even sequence counter, after the
+ * copy is complete (release in table_begin), so a reader that sees the new reference and an
+ * unchanged counter has the whole copy. One that got the old reference before may be reading the
+ * old chunk for as long as it likes: nothing is unmapped, every offset is checked against the
+ * segment's bounds, not against the item's or the page's, and lengths that it reads are checked
+ * before they are used (bpf/inplace/lookup.bpf.h), so bytes of another class are at worst a wrong
+ * copy. That copy does not leave: before it answers, or marks the bucket as touched, the reader
+ * looks at the counter again. The old chunk is written to again only after slab_free and slab_alloc
+ * (or page_enter and a carve), both behind table_end in this order: counter moved, release fence of
  * slab_alloc, new bytes. Who has read a new byte and then, after an acquire fence, reads the
  * counter, finds it moved. A page that changes its class adds nothing to this: the argument is
- * about bytes, not about chunks. And who comes to an overflow line or to the line of a split is
- * covered as before: the mover changes no line but the slot of the item.
+ * about bytes, not about chunks. And who comes to an overflow bucket or to the bucket of a split is
+ * covered as before: the mover changes no bucket but the slot of the item.
  *
  * Nothing is done for long under a lock: one item of at most a chunk is copied under a stripe, and
  * after a slice of work the thread sleeps, so that on a busy machine it is a small share.

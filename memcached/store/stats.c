@@ -115,7 +115,7 @@ static void add_mover(struct store *store, struct store_stats *out)
 void store_stats(struct store *store, struct store_stats *out)
 {
     struct local_counts sum;
-    uint32_t nlines = table_nlines(&store->table);
+    uint32_t nbuckets = table_nbuckets(&store->table);
 
     since_reset(store, &sum);
     memset(out, 0, sizeof(*out));
@@ -131,8 +131,8 @@ void store_stats(struct store *store, struct store_stats *out)
     out->lru_maintainer_juggles = get(&store->maintainer.njuggles);
     out->lru_crawler_starts = __atomic_load_n(&store->crawler.nstarts, __ATOMIC_RELAXED);
     out->lru_crawler_running = __atomic_load_n(&store->crawler.busy, __ATOMIC_RELAXED);
-    /* Of the slots, as memcached counts buckets; a line has eight. */
-    out->hash_power_level = 31 - (uint32_t)__builtin_clz(nlines) + 3;
+    /* Of the slots, as memcached counts buckets; one of ours has eight. */
+    out->hash_power_level = 31 - (uint32_t)__builtin_clz(nbuckets) + 3;
     out->hash_bytes = table_bytes(&store->table);
     out->hash_is_expanding = table_crowded(&store->table);
     out->memory_limit = slab_limit(&store->slabs) + store->config.allocated_before;

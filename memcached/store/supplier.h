@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * supplier: the thread that maps memory before somebody needs it: segments of the heap, of the
- * table and of its overflow lines. To map one may take long (the kernel path's maps wait until no
+ * table and of its overflow buckets. To map one may take long (the kernel path's maps wait until no
  * program runs), and a set should not wait for it.
  *
  * Who uses up a segment wakes it. The table grows no further than it is mapped, and goes on when
- * there is more; the heap and the overflow lines are mapped by whoever finds none left, as without
- * this thread.
+ * there is more; the heap and the overflow buckets are mapped by whoever finds none left, as
+ * without this thread.
  */
 #ifndef STORE_SUPPLIER_H
 #define STORE_SUPPLIER_H

@@ -15,36 +15,36 @@
 enum {
     MAX_STRIPES = 8192,
     COUNT_BATCH = 32, /* items pending in a counter before they go to the total */
-    SPLITS = 2,       /* lines that one insertion splits at most */
-    WALK_AHEAD = 8,   /* lines of a walk, while one is visited */
+    SPLITS = 2,       /* buckets that one insertion splits at most */
+    WALK_AHEAD = 8,   /* buckets of a walk, while one is visited */
     /* Segments that the supplier maps before they are needed, more where there are many. */
     MAIN_AHEAD = 2,
     MAIN_AHEAD_MOST = 32,
     SPARE_AHEAD_MOST = 8,
 };
 
-/* --- the lines of a key ------------------------------------------------- */
+/* --- the buckets of a key ------------------------------------------------- */
 
-static uint32_t top_of(uint32_t nlines)
+static uint32_t top_of(uint32_t nbuckets)
 {
-    return UINT32_MAX >> __builtin_clz(nlines - 1);
+    return UINT32_MAX >> __builtin_clz(nbuckets - 1);
 }
 
-uint32_t table_nlines(const struct table *table)
+uint32_t table_nbuckets(const struct table *table)
 {
-    return __atomic_load_n(&table->control->nlines, __ATOMIC_RELAXED);
+    return __atomic_load_n(&table->control->nbuckets, __ATOMIC_RELAXED);
 }
 
-static struct mc_line *head_of(const struct table *table, uint64_t hash)
+static struct mc_bucket *head_of(const struct table *table, uint64_t hash)
 {
-    uint32_t nlines = table_nlines(table);
-    uint32_t index = mc_line_of(hash, nlines, top_of(nlines));
-    struct mc_line *head = &table->lines[index];
+    uint32_t nbuckets = table_nbuckets(table);
+    uint32_t index = mc_bucket_of(hash, nbuckets, top_of(nbuckets));
+    struct mc_bucket *head = &table->buckets[index];
 
-    /* nlines may be older than the stripe that we hold; the mask is not. */
+    /* nbuckets may be older than the stripe that we hold; the mask is not. */
     while (((uint32_t)hash & head->mask) != index) {
         index = (uint32_t)hash & head->mask;
-        head = &table->lines[index];
+        head = &table->buckets[index];
     }
     return head;
 }
@@ -60,70 +60,70 @@ static unsigned int first_slot(uint64_t high_bits)
     return (unsigned int)__builtin_ctzll(high_bits) / 8;
 }
 
-/* The slots of a line whose tag is `tag`, as high bits. */
-static uint64_t slots_tagged(const struct mc_line *line, uint8_t tag)
+/* The slots of a bucket whose tag is `tag`, as high bits. */
+static uint64_t slots_tagged(const struct mc_bucket *bucket, uint8_t tag)
 {
-    return zero_bytes(line->tags ^ tag * BYTES_01);
+    return zero_bytes(bucket->tags ^ tag * BYTES_01);
 }
 
-static struct mc_line *next_line(const struct table *table, const struct mc_line *line)
+static struct mc_bucket *next_bucket(const struct table *table, const struct mc_bucket *bucket)
 {
-    return line->next ? &table->overflow[line->next] : NULL;
+    return bucket->next ? &table->overflow[bucket->next] : NULL;
 }
 
 /* --- changes, which a kernel program may be watching --------------------- */
 
-void table_begin(struct mc_line *head)
+void table_begin(struct mc_bucket *head)
 {
     __atomic_store_n(&head->seq, head->seq + 1, __ATOMIC_RELAXED);
     /* Odd comes before the change; pairs with the reader's fence before its second load. */
     __atomic_thread_fence(__ATOMIC_RELEASE);
 }
 
-void table_end(struct mc_line *head)
+void table_end(struct mc_bucket *head)
 {
     /* Even comes after the change; pairs with the reader's fence after its first load. */
     __atomic_store_n(&head->seq, head->seq + 1, __ATOMIC_RELEASE);
 }
 
-static void set_touched(struct mc_line *line, unsigned int slot, bool touched)
+static void set_touched(struct mc_bucket *bucket, unsigned int slot, bool touched)
 {
     uint8_t bit = (uint8_t)(1u << slot);
 
     if (touched)
-        __atomic_fetch_or(&line->touched, bit, __ATOMIC_RELAXED);
-    else if (__atomic_load_n(&line->touched, __ATOMIC_RELAXED) & bit)
-        __atomic_fetch_and(&line->touched, (uint8_t)~bit, __ATOMIC_RELAXED);
+        __atomic_fetch_or(&bucket->touched, bit, __ATOMIC_RELAXED);
+    else if (__atomic_load_n(&bucket->touched, __ATOMIC_RELAXED) & bit)
+        __atomic_fetch_and(&bucket->touched, (uint8_t)~bit, __ATOMIC_RELAXED);
 }
 
-static bool is_touched(const struct mc_line *line, unsigned int slot)
+static bool is_touched(const struct mc_bucket *bucket, unsigned int slot)
 {
-    return __atomic_load_n(&line->touched, __ATOMIC_RELAXED) >> slot & 1;
+    return __atomic_load_n(&bucket->touched, __ATOMIC_RELAXED) >> slot & 1;
 }
 
-static uint8_t slot_tag(const struct mc_line *line, unsigned int slot)
+static uint8_t slot_tag(const struct mc_bucket *bucket, unsigned int slot)
 {
-    return (uint8_t)(line->tags >> (8 * slot));
+    return (uint8_t)(bucket->tags >> (8 * slot));
 }
 
-static void set_slot(struct mc_line *line, unsigned int slot, uint8_t tag, uint32_t ref)
+static void set_slot(struct mc_bucket *bucket, unsigned int slot, uint8_t tag, uint32_t ref)
 {
-    uint64_t tags = (line->tags & ~(0xffull << (8 * slot))) | (uint64_t)tag << (8 * slot);
+    uint64_t tags = (bucket->tags & ~(0xffull << (8 * slot))) | (uint64_t)tag << (8 * slot);
 
-    __atomic_store_n(&line->refs[slot], ref, __ATOMIC_RELAXED);
-    __atomic_store_n(&line->tags, tags, __ATOMIC_RELAXED);
+    __atomic_store_n(&bucket->refs[slot], ref, __ATOMIC_RELAXED);
+    __atomic_store_n(&bucket->tags, tags, __ATOMIC_RELAXED);
 }
 
-static void set_next(struct mc_line *line, uint32_t number)
+static void set_next(struct mc_bucket *bucket, uint32_t number)
 {
-    __atomic_store_n(&line->next, number, __ATOMIC_RELAXED);
+    __atomic_store_n(&bucket->next, number, __ATOMIC_RELAXED);
 }
 
 /* --- memory -------------------------------------------------------------- */
 
-/* Maps segments of lines until there are `wanted`, and no more than that. 0 or -errno. */
-static int map_lines(struct table *table, uint32_t *nmapped, uint32_t first, struct mc_line *lines,
-                     uint32_t wanted)
+/* Maps segments of buckets until there are `wanted`, and no more than that. 0 or -errno. */
+static int map_buckets(struct table *table, uint32_t *nmapped, uint32_t first,
+                       struct mc_bucket *buckets, uint32_t wanted)
 {
     int error = 0;
 
@@ -131,8 +131,8 @@ static int map_lines(struct table *table, uint32_t *nmapped, uint32_t first, str
     for (uint32_t n = *nmapped; n < wanted && !error; n++) {
         error = n == table->nmost ? -ENOSPC
                                   : table->provider->table(table->provider, first + n,
-                                                           &lines[(size_t)n * MC_TABLE_LINES]);
-        /* Release: whoever sees the number may use the lines. */
+                                                           &buckets[(size_t)n * MC_TABLE_BUCKETS]);
+        /* Release: whoever sees the number may use the buckets. */
         if (!error)
             __atomic_store_n(nmapped, n + 1, __ATOMIC_RELEASE);
     }
@@ -142,12 +142,12 @@ static int map_lines(struct table *table, uint32_t *nmapped, uint32_t first, str
 
 static int map_main(struct table *table, uint32_t wanted)
 {
-    return map_lines(table, &table->nmain, 0, table->lines, wanted);
+    return map_buckets(table, &table->nmain, 0, table->buckets, wanted);
 }
 
 static int map_spare(struct table *table, uint32_t wanted)
 {
-    return map_lines(table, &table->nspare, MC_OVERFLOW_TABLE, table->overflow, wanted);
+    return map_buckets(table, &table->nspare, MC_OVERFLOW_TABLE, table->overflow, wanted);
 }
 
 static uint32_t nmapped(const uint32_t *nsegments)
@@ -172,10 +172,10 @@ static void set_exhausted(struct table *table, bool exhausted)
     __atomic_store_n(&table->exhausted, exhausted, __ATOMIC_RELAXED);
 }
 
-/* An overflow line that was given back or never used; 0: none is mapped. */
+/* An overflow bucket that was given back or never used; 0: none is mapped. */
 static uint32_t spare_pop(struct table *table)
 {
-    uint32_t number, mapped = nmapped(&table->nspare) * (uint32_t)MC_TABLE_LINES;
+    uint32_t number, mapped = nmapped(&table->nspare) * (uint32_t)MC_TABLE_BUCKETS;
     bool low = false;
 
     lock_take(&table->memory, LOCK_MEMORY);
@@ -184,7 +184,7 @@ static uint32_t spare_pop(struct table *table)
         table->spare_free = table->overflow[number].next;
     } else if (table->spare_next < mapped) {
         number = table->spare_next++;
-        low = mapped - table->spare_next == MC_TABLE_LINES / 2;
+        low = mapped - table->spare_next == MC_TABLE_BUCKETS / 2;
     }
     table->nspare_used += number != 0;
     lock_release(&table->memory, LOCK_MEMORY);
@@ -193,7 +193,7 @@ static uint32_t spare_pop(struct table *table)
     return number;
 }
 
-/* An empty overflow line, or 0. */
+/* An empty overflow bucket, or 0. */
 static uint32_t spare_take(struct table *table)
 {
     uint32_t number;
@@ -210,16 +210,16 @@ static uint32_t spare_take(struct table *table)
         }
     }
     if (number) {
-        struct mc_line *line = &table->overflow[number];
+        struct mc_bucket *bucket = &table->overflow[number];
 
-        __atomic_store_n(&line->tags, 0, __ATOMIC_RELAXED);
-        __atomic_store_n(&line->touched, 0, __ATOMIC_RELAXED);
-        set_next(line, 0);
+        __atomic_store_n(&bucket->tags, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&bucket->touched, 0, __ATOMIC_RELAXED);
+        set_next(bucket, 0);
     }
     return number;
 }
 
-/* Gives back the overflow lines from `number` on. */
+/* Gives back the overflow buckets from `number` on. */
 static void spare_give(struct table *table, uint32_t number)
 {
     if (!number)
@@ -236,29 +236,29 @@ static void spare_give(struct table *table, uint32_t number)
     lock_release(&table->memory, LOCK_MEMORY);
 }
 
-static uint32_t segments_of(uint32_t nlines)
+static uint32_t segments_of(uint32_t nbuckets)
 {
-    return (nlines + MC_TABLE_LINES - 1) / MC_TABLE_LINES;
+    return (nbuckets + MC_TABLE_BUCKETS - 1) / MC_TABLE_BUCKETS;
 }
 
-static int map_start(struct table *table, uint32_t nlines)
+static int map_start(struct table *table, uint32_t nbuckets)
 {
-    int error = map_main(table, segments_of(nlines));
+    int error = map_main(table, segments_of(nbuckets));
 
     return error ? error : map_spare(table, 1);
 }
 
-/* A quarter of the items' address space holds the lines of the smallest ones twice. */
-static uint32_t most_segments(const struct heap *heap, uint32_t nlines)
+/* A quarter of the items' address space holds the buckets of the smallest ones twice. */
+static uint32_t most_segments(const struct heap *heap, uint32_t nbuckets)
 {
     uint64_t most = (uint64_t)heap->max_segments * (MC_SEGMENT_BYTES / MC_TABLE_BYTES) / 4;
 
-    if (most < segments_of(nlines))
-        most = segments_of(nlines);
+    if (most < segments_of(nbuckets))
+        most = segments_of(nbuckets);
     return most < MC_OVERFLOW_TABLE ? (uint32_t)most : MC_OVERFLOW_TABLE;
 }
 
-/* Each line is written at the start: better to say so than to be killed for it. */
+/* Each bucket is written at the start: better to say so than to be killed for it. */
 static bool fits_memory(uint64_t bytes)
 {
     long npages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -269,14 +269,14 @@ static bool fits_memory(uint64_t bytes)
 int table_init(struct table *table, struct heap *heap, struct provider *provider,
                unsigned int power, bool expand)
 {
-    uint32_t nlines = 1u << (power - 3);
-    uint32_t nstripes = nlines < MAX_STRIPES ? nlines : MAX_STRIPES;
+    uint32_t nbuckets = 1u << (power - 3);
+    uint32_t nstripes = nbuckets < MAX_STRIPES ? nbuckets : MAX_STRIPES;
     int error;
 
     memset(table, 0, sizeof(*table));
-    if (!fits_memory((uint64_t)nlines * sizeof(struct mc_line)))
+    if (!fits_memory((uint64_t)nbuckets * sizeof(struct mc_bucket)))
         return -ENOMEM;
-    table->nmost = most_segments(heap, nlines);
+    table->nmost = most_segments(heap, nbuckets);
     table->nreservation = (size_t)table->nmost * 2 * MC_TABLE_BYTES;
     table->reservation = mmap(NULL, table->nreservation, PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -289,19 +289,19 @@ int table_init(struct table *table, struct heap *heap, struct provider *provider
         return -ENOMEM;
     memset(table->stripes, 0, nstripes * sizeof(*table->stripes));
     table->stripe_mask = nstripes - 1;
-    table->lines = table->reservation;
-    table->overflow = table->lines + (size_t)table->nmost * MC_TABLE_LINES;
+    table->buckets = table->reservation;
+    table->overflow = table->buckets + (size_t)table->nmost * MC_TABLE_BUCKETS;
     table->spare_next = 1;
     table->heap = heap;
     table->provider = provider;
     table->control = provider->control(provider);
     table->expand = expand;
-    error = map_start(table, nlines);
+    error = map_start(table, nbuckets);
     if (error)
         return error;
-    for (uint32_t i = 0; i < nlines; i++)
-        table->lines[i].mask = nlines - 1;
-    __atomic_store_n(&table->control->nlines, nlines, __ATOMIC_RELEASE);
+    for (uint32_t i = 0; i < nbuckets; i++)
+        table->buckets[i].mask = nbuckets - 1;
+    __atomic_store_n(&table->control->nbuckets, nbuckets, __ATOMIC_RELEASE);
     return 0;
 }
 
@@ -317,16 +317,16 @@ void table_fini(struct table *table)
 struct mc_item *table_find(const struct table *table, uint64_t hash, struct slice key,
                            struct table_spot *spot)
 {
-    struct mc_line *head = head_of(table, hash);
+    struct mc_bucket *head = head_of(table, hash);
     uint8_t tag = mc_hash_tag(hash);
 
-    for (struct mc_line *line = head; line; line = next_line(table, line)) {
-        for (uint64_t hits = slots_tagged(line, tag); hits; hits &= hits - 1) {
+    for (struct mc_bucket *bucket = head; bucket; bucket = next_bucket(table, bucket)) {
+        for (uint64_t hits = slots_tagged(bucket, tag); hits; hits &= hits - 1) {
             unsigned int slot = first_slot(hits);
-            struct mc_item *item = heap_at(table->heap, line->refs[slot]);
+            struct mc_item *item = heap_at(table->heap, bucket->refs[slot]);
 
             if (item->nkey == key.len && memcmp(item->wire, key.ptr, key.len) == 0) {
-                *spot = (struct table_spot){head, line, slot};
+                *spot = (struct table_spot){head, bucket, slot};
                 return item;
             }
         }
@@ -336,15 +336,15 @@ struct mc_item *table_find(const struct table *table, uint64_t hash, struct slic
 
 bool table_find_ref(const struct table *table, uint64_t hash, uint32_t ref, struct table_spot *spot)
 {
-    struct mc_line *head = head_of(table, hash);
+    struct mc_bucket *head = head_of(table, hash);
     uint8_t tag = mc_hash_tag(hash);
 
-    for (struct mc_line *line = head; line; line = next_line(table, line)) {
-        for (uint64_t hits = slots_tagged(line, tag); hits; hits &= hits - 1) {
+    for (struct mc_bucket *bucket = head; bucket; bucket = next_bucket(table, bucket)) {
+        for (uint64_t hits = slots_tagged(bucket, tag); hits; hits &= hits - 1) {
             unsigned int slot = first_slot(hits);
 
-            if (line->refs[slot] == ref) {
-                *spot = (struct table_spot){head, line, slot};
+            if (bucket->refs[slot] == ref) {
+                *spot = (struct table_spot){head, bucket, slot};
                 return true;
             }
         }
@@ -365,25 +365,25 @@ static void count_item(struct table *table, uint64_t hash, int change)
 
 bool table_insert(struct table *table, uint64_t hash, uint32_t ref)
 {
-    struct mc_line *head = head_of(table, hash);
-    struct mc_line *last = head, *line;
+    struct mc_bucket *head = head_of(table, hash);
+    struct mc_bucket *last = head, *bucket;
     uint32_t number = 0;
     uint64_t empty;
 
     while (last->next)
-        last = next_line(table, last);
-    line = last;
-    empty = zero_bytes(line->tags);
+        last = next_bucket(table, last);
+    bucket = last;
+    empty = zero_bytes(bucket->tags);
     if (!empty) {
         number = spare_take(table);
         if (!number)
             return false;
-        line = &table->overflow[number];
+        bucket = &table->overflow[number];
         empty = zero_bytes(0);
     }
     table_begin(head);
-    set_slot(line, first_slot(empty), mc_hash_tag(hash), ref);
-    set_touched(line, first_slot(empty), false);
+    set_slot(bucket, first_slot(empty), mc_hash_tag(hash), ref);
+    set_touched(bucket, first_slot(empty), false);
     if (number)
         set_next(last, number);
     table_end(head);
@@ -395,34 +395,34 @@ void table_replace(struct table *table, const struct table_spot *spot, uint32_t 
 {
     (void)table;
     table_begin(spot->head);
-    __atomic_store_n(&spot->line->refs[spot->slot], ref, __ATOMIC_RELAXED);
-    set_touched(spot->line, spot->slot, false);
+    __atomic_store_n(&spot->bucket->refs[spot->slot], ref, __ATOMIC_RELAXED);
+    set_touched(spot->bucket, spot->slot, false);
     table_end(spot->head);
 }
 
 void table_remove(struct table *table, uint64_t hash, const struct table_spot *spot)
 {
-    struct mc_line *last = spot->head, *before = NULL;
+    struct mc_bucket *last = spot->head, *before = NULL;
     uint32_t number = 0;
     unsigned int from;
 
     while (last->next) {
         before = last;
-        last = next_line(table, last);
+        last = next_bucket(table, last);
     }
     table_begin(spot->head);
     if (before) {
         /* The chain stays dense: its last item fills the hole. */
         from = 7 - (unsigned int)__builtin_clzll(last->tags) / 8;
-        set_slot(spot->line, spot->slot, slot_tag(last, from), last->refs[from]);
-        set_touched(spot->line, spot->slot, is_touched(last, from));
+        set_slot(spot->bucket, spot->slot, slot_tag(last, from), last->refs[from]);
+        set_touched(spot->bucket, spot->slot, is_touched(last, from));
         set_slot(last, from, 0, 0);
         if (last->tags == 0) {
             number = before->next;
             set_next(before, 0);
         }
     } else {
-        set_slot(spot->line, spot->slot, 0, 0);
+        set_slot(spot->bucket, spot->slot, 0, 0);
     }
     table_end(spot->head);
     spare_give(table, number);
@@ -431,44 +431,45 @@ void table_remove(struct table *table, uint64_t hash, const struct table_spot *s
 
 bool table_take_touch(const struct table_spot *spot)
 {
-    bool touched = is_touched(spot->line, spot->slot);
+    bool touched = is_touched(spot->bucket, spot->slot);
 
     if (touched)
-        set_touched(spot->line, spot->slot, false);
+        set_touched(spot->bucket, spot->slot, false);
     return touched;
 }
 
-struct mc_line *table_head(const struct table *table, uint64_t hash)
+struct mc_bucket *table_head(const struct table *table, uint64_t hash)
 {
     return head_of(table, hash);
 }
 
-struct mc_line *table_line(const struct table *table, uint32_t index, struct lock **stripe)
+struct mc_bucket *table_bucket(const struct table *table, uint32_t index, struct lock **stripe)
 {
     *stripe = &table->stripes[index & table->stripe_mask];
-    return &table->lines[index];
+    return &table->buckets[index];
 }
 
-void table_visit_chain(struct table *table, struct mc_line *head, table_visit *visit, void *context)
+void table_visit_chain(struct table *table, struct mc_bucket *head, table_visit *visit,
+                       void *context)
 {
-    struct table_spot spot = {.head = head, .line = head};
+    struct table_spot spot = {.head = head, .bucket = head};
 
-    while (spot.line) {
+    while (spot.bucket) {
         for (spot.slot = 0; spot.slot < MC_SLOTS; spot.slot++) {
-            struct mc_item *item = heap_at(table->heap, spot.line->refs[spot.slot]);
+            struct mc_item *item = heap_at(table->heap, spot.bucket->refs[spot.slot]);
 
-            if (slot_tag(spot.line, spot.slot) == 0 ||
+            if (slot_tag(spot.bucket, spot.slot) == 0 ||
                 !visit(context, item, hash_key(table->control, item_key(item)), &spot))
                 continue;
-            /* The chain's last item is here now, perhaps from a line that was given back. */
-            spot.line = spot.head;
+            /* The chain's last item is here now, perhaps from a bucket that was given back. */
+            spot.bucket = spot.head;
             spot.slot = (unsigned int)-1;
         }
-        spot.line = next_line(table, spot.line);
+        spot.bucket = next_bucket(table, spot.bucket);
     }
 }
 
-void table_set_swept(struct mc_line *head, uint32_t epoch)
+void table_set_swept(struct mc_bucket *head, uint32_t epoch)
 {
     table_begin(head);
     __atomic_store_n(&head->swept, epoch, __ATOMIC_RELAXED);
@@ -485,34 +486,34 @@ static uint32_t reverse_bits(uint32_t word)
     return __builtin_bswap32(word);
 }
 
-/* The items of a line are all over the heap: asks for them before the first one is needed. */
-static void prefetch_items(const struct table *table, const struct mc_line *line,
+/* The items of a bucket are all over the heap: asks for them before the first one is needed. */
+static void prefetch_items(const struct table *table, const struct mc_bucket *bucket,
                            const struct table_walker *walker)
 {
     for (unsigned int slot = 0; slot < MC_SLOTS; slot++)
-        if (slot_tag(line, slot) && walker->wants(walker->context, line->refs[slot]))
-            __builtin_prefetch(heap_at(table->heap, line->refs[slot]));
+        if (slot_tag(bucket, slot) && walker->wants(walker->context, bucket->refs[slot]))
+            __builtin_prefetch(heap_at(table->heap, bucket->refs[slot]));
 }
 
 /* Visits the slots of a chain. Under the stripe. */
-static void visit_chain(struct table *table, struct mc_line *head,
+static void visit_chain(struct table *table, struct mc_bucket *head,
                         const struct table_walker *walker)
 {
     struct table_spot spot = {.head = head};
 
-    for (spot.line = head; spot.line; spot.line = next_line(table, spot.line)) {
-        prefetch_items(table, spot.line, walker);
+    for (spot.bucket = head; spot.bucket; spot.bucket = next_bucket(table, spot.bucket)) {
+        prefetch_items(table, spot.bucket, walker);
         spot.slot = 0;
         while (spot.slot < MC_SLOTS) {
-            uint64_t others = spot.line->tags & ~(0xffull << (8 * spot.slot));
-            uint32_t ref = spot.line->refs[spot.slot];
-            bool last = spot.line != head && !spot.line->next && others == 0;
+            uint64_t others = spot.bucket->tags & ~(0xffull << (8 * spot.slot));
+            uint32_t ref = spot.bucket->refs[spot.slot];
+            bool last = spot.bucket != head && !spot.bucket->next && others == 0;
 
-            if (!slot_tag(spot.line, spot.slot) || !walker->wants(walker->context, ref) ||
+            if (!slot_tag(spot.bucket, spot.slot) || !walker->wants(walker->context, ref) ||
                 !walker->visit(walker->context, heap_at(table->heap, ref), &spot))
                 spot.slot++;
             else if (last)
-                return; /* the line is given back, and may be another's by now */
+                return; /* the bucket is given back, and may be another's by now */
             /* Otherwise the chain's last item is here now, or nothing. */
         }
     }
@@ -522,8 +523,8 @@ uint64_t table_walk(struct table *table, uint32_t position, const struct table_w
 {
     uint32_t hash = reverse_bits(position);
     struct lock *stripe = table_stripe(table, hash);
-    struct mc_line *head;
-    uint32_t nlines;
+    struct mc_bucket *head;
+    uint32_t nbuckets;
     uint64_t width;
 
     lock_take(stripe, LOCK_STRIPE);
@@ -532,9 +533,9 @@ uint64_t table_walk(struct table *table, uint32_t position, const struct table_w
     visit_chain(table, head, walker);
     lock_release(stripe, LOCK_STRIPE);
     /* What follows is anywhere in the table: asks for it in time. */
-    nlines = table_nlines(table);
+    nbuckets = table_nbuckets(table);
     hash = reverse_bits((uint32_t)(position + WALK_AHEAD * width));
-    __builtin_prefetch(&table->lines[mc_line_of(hash, nlines, top_of(nlines))]);
+    __builtin_prefetch(&table->buckets[mc_bucket_of(hash, nbuckets, top_of(nbuckets))]);
     return width;
 }
 
@@ -542,14 +543,14 @@ uint64_t table_walk(struct table *table, uint32_t position, const struct table_w
 
 /* The next slot of a chain that is being read or written. */
 struct cursor {
-    struct mc_line *line;
+    struct mc_bucket *bucket;
     unsigned int slot;
 };
 
 static void cursor_step(const struct table *table, struct cursor *cursor)
 {
-    if (++cursor->slot == MC_SLOTS && cursor->line->next) {
-        cursor->line = next_line(table, cursor->line);
+    if (++cursor->slot == MC_SLOTS && cursor->bucket->next) {
+        cursor->bucket = next_bucket(table, cursor->bucket);
         cursor->slot = 0;
     }
 }
@@ -561,27 +562,27 @@ static bool cursor_at_end(const struct cursor *cursor)
 
 static uint64_t hash_at(const struct table *table, const struct cursor *cursor)
 {
-    const struct mc_item *item = heap_at(table->heap, cursor->line->refs[cursor->slot]);
+    const struct mc_item *item = heap_at(table->heap, cursor->bucket->refs[cursor->slot]);
 
     return hash_key(table->control, item_key(item));
 }
 
 /* How many items of a chain have `bit` set in their hash. */
-static uint32_t count_moving(const struct table *table, struct mc_line *head, uint32_t bit)
+static uint32_t count_moving(const struct table *table, struct mc_bucket *head, uint32_t bit)
 {
     struct cursor at = {head, 0};
     uint32_t n = 0;
 
     for (; !cursor_at_end(&at); cursor_step(table, &at))
-        if (slot_tag(at.line, at.slot))
+        if (slot_tag(at.bucket, at.slot))
             n += (hash_at(table, &at) & bit) != 0;
     return n;
 }
 
-/* Gives an unpublished line overflow lines for n items, or leaves it without any. */
-static bool make_room(struct table *table, struct mc_line *head, uint32_t n)
+/* Gives an unpublished bucket overflow buckets for n items, or leaves it without any. */
+static bool make_room(struct table *table, struct mc_bucket *head, uint32_t n)
 {
-    struct mc_line *line = head;
+    struct mc_bucket *bucket = head;
 
     for (uint32_t room = MC_SLOTS; room < n; room += MC_SLOTS) {
         uint32_t number = spare_take(table);
@@ -591,45 +592,46 @@ static bool make_room(struct table *table, struct mc_line *head, uint32_t n)
             set_next(head, 0);
             return false;
         }
-        set_next(line, number);
-        line = &table->overflow[number];
+        set_next(bucket, number);
+        bucket = &table->overflow[number];
     }
     return true;
 }
 
 static void move_slot(const struct table *table, const struct cursor *from, struct cursor *to)
 {
-    if (from->line == to->line && from->slot == to->slot) {
+    if (from->bucket == to->bucket && from->slot == to->slot) {
         cursor_step(table, to);
         return;
     }
-    set_slot(to->line, to->slot, slot_tag(from->line, from->slot), from->line->refs[from->slot]);
-    set_touched(to->line, to->slot, is_touched(from->line, from->slot));
+    set_slot(to->bucket, to->slot, slot_tag(from->bucket, from->slot),
+             from->bucket->refs[from->slot]);
+    set_touched(to->bucket, to->slot, is_touched(from->bucket, from->slot));
     cursor_step(table, to);
 }
 
-/* Empties a chain behind the first `n` items; returns the overflow lines it no longer needs. */
-static uint32_t truncate_chain(const struct table *table, struct mc_line *line, uint32_t n)
+/* Empties a chain behind the first `n` items; returns the overflow buckets it no longer needs. */
+static uint32_t truncate_chain(const struct table *table, struct mc_bucket *bucket, uint32_t n)
 {
     uint32_t rest;
 
     for (; n > MC_SLOTS; n -= MC_SLOTS)
-        line = next_line(table, line);
+        bucket = next_bucket(table, bucket);
     for (uint32_t slot = n; slot < MC_SLOTS; slot++)
-        set_slot(line, slot, 0, 0);
-    rest = line->next;
-    set_next(line, 0);
+        set_slot(bucket, slot, 0, 0);
+    rest = bucket->next;
+    set_next(bucket, 0);
     return rest;
 }
 
 /*
- * Moves what belongs to line `index` out of line `from`, and widens their masks. Under the stripe
- * of both. A reader that comes to `from` with the older number of lines sees from its mask that it
- * has to go on to `index`, which is complete by then.
+ * Moves what belongs to bucket `index` out of bucket `from`, and widens their masks. Under the
+ * stripe of both. A reader that comes to `from` with the older number of buckets sees from its mask
+ * that it has to go on to `index`, which is complete by then.
  */
 static bool split(struct table *table, uint32_t from, uint32_t index, uint32_t mask)
 {
-    struct mc_line *old = &table->lines[from], *new = &table->lines[index];
+    struct mc_bucket *old = &table->buckets[from], *new = &table->buckets[index];
     struct cursor at = {old, 0}, keep = {old, 0}, move = {new, 0};
     uint32_t bit = mask & ~(mask >> 1), nkept = 0, rest;
 
@@ -641,26 +643,26 @@ static bool split(struct table *table, uint32_t from, uint32_t index, uint32_t m
     for (; !cursor_at_end(&at); cursor_step(table, &at)) {
         bool moves;
 
-        if (slot_tag(at.line, at.slot) == 0)
+        if (slot_tag(at.bucket, at.slot) == 0)
             continue;
         moves = (hash_at(table, &at) & bit) != 0;
         nkept += !moves;
         move_slot(table, &at, moves ? &move : &keep);
     }
     rest = truncate_chain(table, old, nkept);
-    /* Release: a reader that goes on to the new line finds there what was moved. */
+    /* Release: a reader that goes on to the new bucket finds there what was moved. */
     __atomic_store_n(&old->mask, mask, __ATOMIC_RELEASE);
     table_end(old);
     spare_give(table, rest);
     return true;
 }
 
-/* Whether line `index` is mapped, or can be now. With a supplier it may be later. */
-static bool line_is_there(struct table *table, uint32_t index)
+/* Whether bucket `index` is mapped, or can be now. With a supplier it may be later. */
+static bool bucket_is_there(struct table *table, uint32_t index)
 {
-    uint32_t wanted = index / MC_TABLE_LINES + 1;
+    uint32_t wanted = index / MC_TABLE_BUCKETS + 1;
 
-    if (index % MC_TABLE_LINES == 0 && !is_exhausted(table))
+    if (index % MC_TABLE_BUCKETS == 0 && !is_exhausted(table))
         wake_supplier(table);
     if (wanted <= nmapped(&table->nmain))
         return true;
@@ -672,19 +674,19 @@ static bool line_is_there(struct table *table, uint32_t index)
 /* Under table->growth. */
 static bool split_next(struct table *table)
 {
-    uint32_t index = table_nlines(table);
+    uint32_t index = table_nbuckets(table);
     uint32_t mask = top_of(index + 1);
     uint32_t from = index & (mask >> 1);
     struct lock *stripe = &table->stripes[from & table->stripe_mask];
     bool done;
 
-    if (!line_is_there(table, index))
+    if (!bucket_is_there(table, index))
         return false;
     lock_take(stripe, LOCK_STRIPE);
     done = split(table, from, index, mask);
-    /* Release: whoever sees the new number finds the line behind it prepared. */
+    /* Release: whoever sees the new number finds the bucket behind it prepared. */
     if (done)
-        __atomic_store_n(&table->control->nlines, index + 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&table->control->nbuckets, index + 1, __ATOMIC_RELEASE);
     else
         __atomic_store_n(&table->growth_failed, true, __ATOMIC_RELAXED);
     lock_release(stripe, LOCK_STRIPE);
@@ -693,10 +695,10 @@ static bool split_next(struct table *table)
 
 bool table_crowded(const struct table *table)
 {
-    uint32_t nlines = table_nlines(table);
+    uint32_t nbuckets = table_nbuckets(table);
 
-    return table->expand && nlines < table->nmost * (uint32_t)MC_TABLE_LINES &&
-           __atomic_load_n(&table->nitems, __ATOMIC_RELAXED) > (int64_t)TABLE_LOAD * nlines &&
+    return table->expand && nbuckets < table->nmost * (uint32_t)MC_TABLE_BUCKETS &&
+           __atomic_load_n(&table->nitems, __ATOMIC_RELAXED) > (int64_t)TABLE_LOAD * nbuckets &&
            !__atomic_load_n(&table->growth_failed, __ATOMIC_RELAXED);
 }
 
@@ -710,19 +712,19 @@ void table_grow(struct table *table)
     lock_release(&table->growth, LOCK_GROWTH);
 }
 
-void table_presize(struct table *table, uint32_t nlines)
+void table_presize(struct table *table, uint32_t nbuckets)
 {
     lock_take(&table->growth, LOCK_GROWTH);
-    while (table_nlines(table) < nlines && split_next(table))
+    while (table_nbuckets(table) < nbuckets && split_next(table))
         continue;
     lock_release(&table->growth, LOCK_GROWTH);
 }
 
 void table_prefetch(const struct table *table, uint64_t hash)
 {
-    uint32_t nlines = table_nlines(table);
+    uint32_t nbuckets = table_nbuckets(table);
 
-    __builtin_prefetch(&table->lines[mc_line_of(hash, nlines, top_of(nlines))], 1);
+    __builtin_prefetch(&table->buckets[mc_bucket_of(hash, nbuckets, top_of(nbuckets))], 1);
 }
 
 static uint32_t ahead(uint32_t used, uint32_t least, uint32_t most)
@@ -732,7 +734,7 @@ static uint32_t ahead(uint32_t used, uint32_t least, uint32_t most)
 
 int table_supply(struct table *table)
 {
-    uint32_t nspare, nmain = segments_of(table_nlines(table));
+    uint32_t nspare, nmain = segments_of(table_nbuckets(table));
     int error = 0;
 
     lock_take(&table->memory, LOCK_MEMORY);
@@ -755,10 +757,10 @@ void table_retry(struct table *table)
 
 uint64_t table_bytes(struct table *table)
 {
-    uint64_t nlines;
+    uint64_t nbuckets;
 
     lock_take(&table->memory, LOCK_MEMORY);
-    nlines = (uint64_t)table_nlines(table) + table->nspare_used;
+    nbuckets = (uint64_t)table_nbuckets(table) + table->nspare_used;
     lock_release(&table->memory, LOCK_MEMORY);
-    return nlines * sizeof(struct mc_line);
+    return nbuckets * sizeof(struct mc_bucket);
 }

@@ -98,7 +98,7 @@ bool key_link(struct store_local *local, struct key *key, struct mc_item *item, 
         verb_swap(store, item, *old, &key->spot, key->epoch, now);
     } else {
         struct lru *lru = &store->lrus[lru_class_of(item)];
-        struct mc_line *head = table_head(&store->table, key->hash);
+        struct mc_bucket *head = table_head(&store->table, key->hash);
 
         if (flush_is_behind(head, key->epoch))
             flush_clean(store, head, key->epoch, now);

@@ -255,7 +255,7 @@ static void test_size(struct lab *lab)
         lab_clear(lab);
         for (i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
             if (again) /* a line of the key's that is full, and one behind it */
-                lab_line(lab, lab_hash(lab, "a-key-of-sixteen", 16))->next = 1;
+                lab_bucket(lab, lab_hash(lab, "a-key-of-sixteen", 16))->next = 1;
             frame_request(&frame, requests[i], strlen(requests[i]));
             right &= lab_run(lab, LOADER_XDP, &frame, &out) == 3 && out.n == frame.n;
         }

@@ -106,7 +106,7 @@ struct host {
     struct kcache *kcache;
     struct mc_control *control;
     char *heap;
-    struct mc_line *lines;
+    struct mc_bucket *buckets;
     uint32_t next;
 };
 
@@ -131,8 +131,8 @@ static void host_put(struct host *host, const char *key, size_t nvalue)
     item->clsid = 3;
     memcpy(&word, key, strlen(key));
     hash = mc_hash_end(mc_hash_word(word, host->control->seed[0]), strlen(key));
-    host->lines[0].refs[host->next / 2048 - 1] = host->next >> 3;
-    host->lines[0].tags |= (uint64_t)mc_hash_tag(hash) << 8 * (host->next / 2048 - 1);
+    host->buckets[0].refs[host->next / 2048 - 1] = host->next >> 3;
+    host->buckets[0].tags |= (uint64_t)mc_hash_tag(hash) << 8 * (host->next / 2048 - 1);
     host->next += 2048;
 }
 
@@ -151,10 +151,10 @@ static bool host_open(struct host *host, const char *options_text, char *error, 
     provider = kcache_provider(host->kcache);
     host->control = provider->control(provider);
     host->heap = reserve(4 * MC_SEGMENT_BYTES);
-    host->lines = reserve(MC_TABLE_BYTES);
-    if (provider->segment(provider, 0, host->heap) || provider->table(provider, 0, host->lines))
+    host->buckets = reserve(MC_TABLE_BYTES);
+    if (provider->segment(provider, 0, host->heap) || provider->table(provider, 0, host->buckets))
         abort();
-    host->control->nlines = 1;
+    host->control->nbuckets = 1;
     host->control->ref_shift = 3;
     host->next = 2048;
     host_put(host, "small", 10);

@@ -54,12 +54,12 @@ void lab_own(struct mc_control *control)
     self_publish(control, &self);
 }
 
-void lab_open(struct lab *lab, uint32_t nlines)
+void lab_open(struct lab *lab, uint32_t nbuckets)
 {
-    lab_open_guarded(lab, nlines, &(struct loader_guard){0});
+    lab_open_guarded(lab, nbuckets, &(struct loader_guard){0});
 }
 
-void lab_open_guarded(struct lab *lab, uint32_t nlines, const struct loader_guard *guard)
+void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_guard *guard)
 {
     char error[512];
     struct timespec now;
@@ -71,19 +71,19 @@ void lab_open_guarded(struct lab *lab, uint32_t nlines, const struct loader_guar
     if (!lab->loader)
         skip_all(error);
     lab->heap = reserve(MC_SEGMENT_BYTES);
-    lab->lines =
-        reserve(((size_t)nlines * 64 + MC_TABLE_BYTES - 1) / MC_TABLE_BYTES * MC_TABLE_BYTES);
+    lab->buckets =
+        reserve(((size_t)nbuckets * 64 + MC_TABLE_BYTES - 1) / MC_TABLE_BYTES * MC_TABLE_BYTES);
     lab->overflow = reserve(MC_TABLE_BYTES);
     if (loader_map_segment(lab->loader, 0, lab->heap) ||
         loader_map_table(lab->loader, MC_OVERFLOW_TABLE, lab->overflow))
         skip_all("cannot map memory");
-    for (i = 0; i * MC_TABLE_LINES < nlines; i++)
-        if (loader_map_table(lab->loader, i, lab->lines + (size_t)i * MC_TABLE_LINES))
+    for (i = 0; i * MC_TABLE_BUCKETS < nbuckets; i++)
+        if (loader_map_table(lab->loader, i, lab->buckets + (size_t)i * MC_TABLE_BUCKETS))
             skip_all("cannot map memory");
     control = lab->control = loader_control(lab->loader);
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     control->base_ns = ((uint64_t)now.tv_sec - 100) * 1000000000u + (uint64_t)now.tv_nsec;
-    control->nlines = nlines;
+    control->nbuckets = nbuckets;
     control->epoch = 7;
     control->ref_shift = REF_SHIFT;
     control->port = htons(LAB_PORT);
@@ -98,8 +98,8 @@ void lab_clear(struct lab *lab)
     uint32_t i;
 
     memset(lab->overflow, 0, MC_TABLE_BYTES);
-    for (i = 0; i < lab->control->nlines; i++)
-        lab->lines[i] = (struct mc_line){.mask = lab->control->nlines - 1};
+    for (i = 0; i < lab->control->nbuckets; i++)
+        lab->buckets[i] = (struct mc_bucket){.mask = lab->control->nbuckets - 1};
     lab->next_byte = 64;
     lab->next_overflow = 1;
 }
@@ -114,13 +114,13 @@ uint64_t lab_hash(const struct lab *lab, const char *key, size_t nkey)
     return hash_of(lab->control->seed, key, nkey);
 }
 
-struct mc_line *lab_line(struct lab *lab, uint64_t hash)
+struct mc_bucket *lab_bucket(struct lab *lab, uint64_t hash)
 {
     uint32_t top = 1;
 
-    while (top < lab->control->nlines)
+    while (top < lab->control->nbuckets)
         top *= 2;
-    return &lab->lines[mc_line_of(hash, lab->control->nlines, top - 1)];
+    return &lab->buckets[mc_bucket_of(hash, lab->control->nbuckets, top - 1)];
 }
 
 void lab_sum(struct mc_item *item)
@@ -156,15 +156,15 @@ struct mc_item *lab_lay(struct lab *lab, uint64_t at, const char *key, size_t nk
     return item;
 }
 
-static bool line_put(struct mc_line *line, uint8_t tag, uint32_t ref)
+static bool bucket_put(struct mc_bucket *bucket, uint8_t tag, uint32_t ref)
 {
     unsigned int i;
 
     for (i = 0; i < MC_SLOTS; i++) {
-        if (line->tags >> 8 * i & 0xff)
+        if (bucket->tags >> 8 * i & 0xff)
             continue;
-        line->refs[i] = ref;
-        line->tags |= (uint64_t)tag << 8 * i;
+        bucket->refs[i] = ref;
+        bucket->tags |= (uint64_t)tag << 8 * i;
         return true;
     }
     return false;
@@ -172,13 +172,13 @@ static bool line_put(struct mc_line *line, uint8_t tag, uint32_t ref)
 
 void lab_link(struct lab *lab, uint64_t hash, uint64_t at)
 {
-    struct mc_line *line = lab_line(lab, hash);
+    struct mc_bucket *bucket = lab_bucket(lab, hash);
 
-    line->swept = lab->control->epoch;
-    while (!line_put(line, mc_hash_tag(hash), (uint32_t)(at >> REF_SHIFT))) {
-        if (!line->next)
-            line->next = lab->next_overflow++;
-        line = &lab->overflow[line->next];
+    bucket->swept = lab->control->epoch;
+    while (!bucket_put(bucket, mc_hash_tag(hash), (uint32_t)(at >> REF_SHIFT))) {
+        if (!bucket->next)
+            bucket->next = lab->next_overflow++;
+        bucket = &lab->overflow[bucket->next];
     }
 }
 

@@ -39,8 +39,8 @@ struct lab {
     struct loader *loader;
     struct mc_control *control;
     char *heap;
-    struct mc_line *lines; /* main */
-    struct mc_line *overflow;
+    struct mc_bucket *buckets; /* main */
+    struct mc_bucket *overflow;
     uint64_t next_byte; /* of the heap, free */
     uint32_t next_overflow;
     int ifindex;        /* that frames come by, see struct loader_packet */
@@ -52,22 +52,22 @@ struct lab {
 /* The chain as small as it goes without that its programs become others. */
 extern const struct chain_settings lab_chain;
 
-/* Ends the test if the programs cannot be loaded. nlines: a power of two. */
-void lab_open(struct lab *lab, uint32_t nlines);
-void lab_open_guarded(struct lab *lab, uint32_t nlines, const struct loader_guard *guard);
+/* Ends the test if the programs cannot be loaded. nbuckets: a power of two. */
+void lab_open(struct lab *lab, uint32_t nbuckets);
+void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_guard *guard);
 void lab_close(struct lab *lab);
 /* What is ours: LAB_SERVER, by each shape. */
 void lab_own(struct mc_control *control);
 
 uint64_t lab_hash(const struct lab *lab, const char *key, size_t nkey);
-/* The line of a key by the number of lines in use. */
-struct mc_line *lab_line(struct lab *lab, uint64_t hash);
+/* The bucket of a key by the number of buckets in use. */
+struct mc_bucket *lab_bucket(struct lab *lab, uint64_t hash);
 /* Lays an item at a byte of the heap without linking it. */
 struct mc_item *lab_lay(struct lab *lab, uint64_t at, const char *key, size_t nkey,
                         const void *value, size_t nvalue);
 /* Puts the sum of an item's wire bytes behind them. */
 void lab_sum(struct mc_item *item);
-/* The same anywhere, and links it, in an overflow line if its line is full. */
+/* The same anywhere, and links it, in an overflow bucket if its bucket is full. */
 struct mc_item *lab_put(struct lab *lab, const char *key, size_t nkey, const void *value,
                         size_t nvalue);
 void lab_link(struct lab *lab, uint64_t hash, uint64_t at);

@@ -555,9 +555,9 @@ static void test_items(struct lab *lab, enum loader_program program)
         lab->control->aside = 1;
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_ASIDE);
         lab->control->aside = 0;
-        lab_line(lab, lab_hash(lab, "hit", 3))->seq++;
+        lab_bucket(lab, lab_hash(lab, "hit", 3))->seq++;
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_BUSY);
-        lab_line(lab, lab_hash(lab, "hit", 3))->seq++;
+        lab_bucket(lab, lab_hash(lab, "hit", 3))->seq++;
         ok(right, "%s: request %zu leaves the server what get does", names[program], i);
     }
 }
@@ -583,7 +583,7 @@ static void test_counts(struct lab *lab, enum loader_program program)
     frame_request(&requests[3], request.bytes, request.n);
     ok(lab_counts(lab, program, requests, 4, &want),
        "%s: packets, answers, keys, hits, misses and bytes are counted", names[program]);
-    ok(lab_line(lab, lab_hash(lab, "hit", 3))->touched, "%s: a hit leaves its mark",
+    ok(lab_bucket(lab, lab_hash(lab, "hit", 3))->touched, "%s: a hit leaves its mark",
        names[program]);
 }
 

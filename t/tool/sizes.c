@@ -21,9 +21,9 @@ static const struct {
     const char *name;
     size_t size;
 } rows[] = {
-    ROW(struct mc_item), ROW(struct mc_line), ROW(struct mc_control), ROW(struct slab_class),
-    ROW(struct slabs),   ROW(struct table),   ROW(struct endpoint),   ROW(struct worker),
-    ROW(struct request), ROW(struct reply),   ROW(struct options),
+    ROW(struct mc_item), ROW(struct mc_bucket), ROW(struct mc_control), ROW(struct slab_class),
+    ROW(struct slabs),   ROW(struct table),     ROW(struct endpoint),   ROW(struct worker),
+    ROW(struct request), ROW(struct reply),     ROW(struct options),
 };
 
 int main(void)

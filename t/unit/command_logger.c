@@ -15,7 +15,7 @@ enum { NTELLERS = 3, NEVENTS = 40000, PATIENCE_MS = 20000, TEXT = 1 << 16 };
 /* One who watches, and what he has read. */
 struct reader {
     struct stream *stream;
-    uint64_t nlines, nskipped, last_gid;
+    uint64_t nbuckets, nskipped, last_gid;
     bool in_order, ended;
     char text[TEXT]; /* the start of a line that is still to end */
     size_t ntext;
@@ -29,7 +29,7 @@ static void read_line(struct reader *reader, const char *line)
         reader->nskipped += n;
         return;
     }
-    reader->nlines++;
+    reader->nbuckets++;
     reader->in_order &=
         sscanf(line, "ts=%*u.%*u gid=%" SCNu64, &gid) == 1 && gid > reader->last_gid;
     reader->last_gid = gid;
@@ -71,10 +71,10 @@ static bool read_until(struct reader *reader, uint64_t n)
         struct pollfd wait = {stream_fd(reader->stream), POLLIN, 0};
 
         read_some(reader);
-        if (reader->nlines + reader->nskipped >= n)
+        if (reader->nbuckets + reader->nskipped >= n)
             return true;
         if (poll(&wait, 1, PATIENCE_MS) <= 0) {
-            diag("%" PRIu64 " lines, %" PRIu64 " skipped", reader->nlines, reader->nskipped);
+            diag("%" PRIu64 " lines, %" PRIu64 " skipped", reader->nbuckets, reader->nskipped);
             return false;
         }
         stream_woken(reader->stream);
@@ -166,7 +166,7 @@ static void counts_add_up(void)
     ok(read_until(one, tellers[0].ring->nwritten), "to each who watched it");
     ok(all->in_order && one->in_order, "by its number");
     logger_counts(&logger, &counts);
-    ok(counts.watcher_sent == all->nlines + one->nlines &&
+    ok(counts.watcher_sent == all->nbuckets + one->nbuckets &&
            counts.watcher_skipped == all->nskipped + one->nskipped,
        "and so it was counted");
     logger_reset_counts(&logger);
@@ -196,7 +196,7 @@ static void a_slow_one(void)
             break;
         logger_counts(&logger, &counts);
     } while (counts.watcher_skipped < 100);
-    ok(fast->nskipped == 0 && fast->nlines == n,
+    ok(fast->nskipped == 0 && fast->nbuckets == n,
        "one who reads gets every line beside one who does not");
     ok(read_until(slow, n), "who reads at last learns of what he missed");
     ok(slow->nskipped >= 100, "all of it");
@@ -229,7 +229,7 @@ static void come_and_go(void)
     tell(&logger.shared->ring, COMMAND_WATCH_EVICTIONS);
     readers[0] = watch(&logger, COMMAND_WATCH_EVICTIONS | COMMAND_WATCH_FETCHERS);
     tell(&logger.shared->ring, COMMAND_WATCH_FETCHERS);
-    ok(read_until(readers[0], 1) && readers[0]->nlines == 1,
+    ok(read_until(readers[0], 1) && readers[0]->nbuckets == 1,
        "what was told while nobody watched is forgotten");
     leave(readers[0]);
     logger_fini(&logger);

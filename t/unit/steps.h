@@ -27,7 +27,7 @@ struct shared {
     struct provider provider;
     struct mc_control *control;
     char *heap;
-    struct mc_line *lines, *overflow;
+    struct mc_bucket *buckets, *overflow;
 };
 
 static void *map_shared(void *at, size_t length, int flags)
@@ -45,7 +45,7 @@ static int shared_segment(struct provider *provider, uint32_t index, void *addr)
 static int shared_table(struct provider *provider, uint32_t index, void *addr)
 {
     if (index == 0)
-        ((struct shared *)provider)->lines = addr;
+        ((struct shared *)provider)->buckets = addr;
     if (index == MC_OVERFLOW_TABLE)
         ((struct shared *)provider)->overflow = addr;
     return map_shared(addr, MC_TABLE_BYTES, MAP_FIXED) == MAP_FAILED ? -errno : 0;
@@ -258,30 +258,30 @@ static bool read_item(struct reader *reader, const struct mc_item *item, struct 
     return true;
 }
 
-static void read_chain(struct reader *reader, const struct mc_line *line, uint64_t hash,
+static void read_chain(struct reader *reader, const struct mc_bucket *bucket, uint64_t hash,
                        struct slice key, struct seen *seen)
 {
     uint32_t next;
 
     for (int hop = 0; hop < 8; hop++) {
-        uint64_t tags = LOAD(reader, line->tags);
+        uint64_t tags = LOAD(reader, bucket->tags);
 
         for (int slot = 0; slot < MC_SLOTS; slot++) {
             uint64_t ref;
 
             if ((uint8_t)(tags >> (8 * slot)) != mc_hash_tag(hash))
                 continue;
-            ref = LOAD(reader, line->refs[slot]);
+            ref = LOAD(reader, bucket->refs[slot]);
             if (read_item(reader, (const void *)(reader->shared->heap + (ref << reader->ref_shift)),
                           key, seen))
                 return;
         }
-        next = (uint32_t)LOAD(reader, line->next);
+        next = (uint32_t)LOAD(reader, bucket->next);
         if (!next) {
             seen->what = SIGHT_MISS;
             return;
         }
-        line = &reader->shared->overflow[next];
+        bucket = &reader->shared->overflow[next];
     }
 }
 
@@ -290,24 +290,24 @@ static struct seen reader_look(struct reader *reader, struct slice key)
 {
     const struct mc_control *control = reader->shared->control;
     uint64_t hash = hash_key(control, key);
-    uint32_t flush_at = (uint32_t)LOAD(reader, control->flush_at), nlines, index, seq, next;
-    const struct mc_line *line = NULL;
+    uint32_t flush_at = (uint32_t)LOAD(reader, control->flush_at), nbuckets, index, seq, next;
+    const struct mc_bucket *bucket = NULL;
     struct seen seen = {SIGHT_PASS}, none = {SIGHT_PASS};
 
     if (flush_at && reader->now >= flush_at)
         return none;
-    nlines = (uint32_t)LOAD(reader, control->nlines);
-    next = mc_line_of(hash, nlines, UINT32_MAX >> __builtin_clz(nlines - 1));
+    nbuckets = (uint32_t)LOAD(reader, control->nbuckets);
+    next = mc_bucket_of(hash, nbuckets, UINT32_MAX >> __builtin_clz(nbuckets - 1));
     for (int hop = 0; hop < 4; hop++) {
         index = next;
-        line = &reader->shared->lines[index];
-        seq = (uint32_t)LOAD(reader, line->seq);
-        next = (uint32_t)hash & (uint32_t)LOAD(reader, line->mask);
+        bucket = &reader->shared->buckets[index];
+        seq = (uint32_t)LOAD(reader, bucket->seq);
+        next = (uint32_t)hash & (uint32_t)LOAD(reader, bucket->mask);
         if (seq & 1)
             return none;
         if (next == index) {
-            read_chain(reader, line, hash, key, &seen);
-            return LOAD(reader, line->seq) == seq ? seen : none;
+            read_chain(reader, bucket, hash, key, &seen);
+            return LOAD(reader, bucket->seq) == seq ? seen : none;
         }
     }
     return none;

@@ -308,9 +308,9 @@ static void test_record(void)
     ok(viewer->last.fetched && viewer->last.last_use == EARLIER + 1, "and that it was read");
     viewer->ended = 0;
     fixture_set(&f, "thekey", "other", EARLIER);
-    f.store->table.lines[0].touched = 0;
-    for (uint32_t i = 0; i < table_nlines(&f.store->table); i++)
-        f.store->table.lines[i].touched = f.store->table.lines[i].tags ? 0xff : 0;
+    f.store->table.buckets[0].touched = 0;
+    for (uint32_t i = 0; i < table_nbuckets(&f.store->table); i++)
+        f.store->table.buckets[i].touched = f.store->table.buckets[i].tags ? 0xff : 0;
     show(&f, STORE_ALL_CLASSES, viewer);
     wait_end(viewer);
     ok(viewer->last.fetched && viewer->last.last_use >= LATER, "also by the kernel");
@@ -458,7 +458,7 @@ static void test_beside_writers(void)
     struct store_config config;
     struct fixture f;
     unsigned int nshows = 0, nwrong = 0;
-    uint32_t nlines;
+    uint32_t nbuckets;
 
     fixture_defaults(&config);
     config.hashpower = TABLE_MIN_POWER;
@@ -467,13 +467,13 @@ static void test_beside_writers(void)
     store_mover_start(f.store);
     for (unsigned int i = 0; i < MANY; i++)
         put(f.local, "k", i, 10, 0);
-    nlines = table_nlines(&f.store->table);
+    nbuckets = table_nbuckets(&f.store->table);
     leave_free_chunks(&f);
     for (unsigned int i = 0; i < 3; i++) {
         writers[i] = (struct writer){.f = &f, .number = i, .stop = &stop};
         pthread_create(&writers[i].id, NULL, i < 2 ? write_on : grow_on, &writers[i]);
     }
-    while (nshows < 5 || table_nlines(&f.store->table) < 4 * nlines ||
+    while (nshows < 5 || table_nbuckets(&f.store->table) < 4 * nbuckets ||
            stats_of(&f).slabs_moved < 5) {
         struct viewer *viewer = viewer_new('k');
 

@@ -108,7 +108,7 @@ static void kernel_mark(struct fixture *f, struct slice key)
 
     lock_take(stripe, LOCK_STRIPE);
     if (table_find(&f->store->table, hash, key, &spot))
-        spot.line->touched |= (uint8_t)(1u << spot.slot);
+        spot.bucket->touched |= (uint8_t)(1u << spot.slot);
     lock_release(stripe, LOCK_STRIPE);
 }
 

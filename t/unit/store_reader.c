@@ -29,7 +29,7 @@ struct view {
     struct provider provider;
     struct provider *memory;
     const char *heap;
-    struct mc_line *lines, *overflow;
+    struct mc_bucket *buckets, *overflow;
 };
 
 struct run {
@@ -54,7 +54,7 @@ static int view_table(struct provider *provider, uint32_t index, void *addr)
     struct view *view = (struct view *)provider;
 
     if (index == 0)
-        view->lines = addr;
+        view->buckets = addr;
     if (index == MC_OVERFLOW_TABLE)
         view->overflow = addr;
     return view->memory->table(view->memory, index, addr);
@@ -104,27 +104,27 @@ RACY static bool copy_item(const volatile struct mc_item *item, const char *name
     return true;
 }
 
-RACY static bool copy_from_chain(struct view *view, volatile struct mc_line *line, uint64_t hash,
-                                 const char *name, size_t n, struct copy *copy)
+RACY static bool copy_from_chain(struct view *view, volatile struct mc_bucket *bucket,
+                                 uint64_t hash, const char *name, size_t n, struct copy *copy)
 {
     unsigned int shift = view->memory->control(view->memory)->ref_shift;
 
     for (int hops = 0; hops < 16; hops++) {
-        uint64_t tags = line->tags;
+        uint64_t tags = bucket->tags;
 
         for (int slot = 0; slot < MC_SLOTS; slot++) {
-            uint64_t at = (uint64_t)line->refs[slot] << shift;
+            uint64_t at = (uint64_t)bucket->refs[slot] << shift;
 
             if ((uint8_t)(tags >> (8 * slot)) != mc_hash_tag(hash) ||
                 !copy_item((const volatile void *)(view->heap + at), name, n, copy))
                 continue;
-            if (!(line->touched >> slot & 1))
-                line->touched |= (uint8_t)(1u << slot);
+            if (!(bucket->touched >> slot & 1))
+                bucket->touched |= (uint8_t)(1u << slot);
             return true;
         }
-        if (line->next == 0)
+        if (bucket->next == 0)
             return false;
-        line = &view->overflow[line->next];
+        bucket = &view->overflow[bucket->next];
     }
     return false;
 }
@@ -135,15 +135,15 @@ RACY static enum look look(struct view *view, const char *name, size_t n, struct
 {
     struct mc_control *control = view->memory->control(view->memory);
     uint64_t hash = key_hash(control, name, n);
-    uint32_t nlines = __atomic_load_n(&control->nlines, __ATOMIC_ACQUIRE);
-    uint32_t index = mc_line_of(hash, nlines, UINT32_MAX >> __builtin_clz(nlines - 1));
-    struct mc_line *head = &view->lines[index];
+    uint32_t nbuckets = __atomic_load_n(&control->nbuckets, __ATOMIC_ACQUIRE);
+    uint32_t index = mc_bucket_of(hash, nbuckets, UINT32_MAX >> __builtin_clz(nbuckets - 1));
+    struct mc_bucket *head = &view->buckets[index];
     uint32_t seq = __atomic_load_n(&head->seq, __ATOMIC_ACQUIRE);
     bool found;
 
     while (((uint32_t)hash & *(volatile uint32_t *)&head->mask) != index) {
         index = (uint32_t)hash & *(volatile uint32_t *)&head->mask;
-        head = &view->lines[index];
+        head = &view->buckets[index];
         seq = __atomic_load_n(&head->seq, __ATOMIC_ACQUIRE);
     }
     if (seq & 1)
@@ -265,12 +265,12 @@ int main(void)
     run.stop = true;
     for (int i = 0; i < NREADERS; i++)
         pthread_join(readers[i], NULL);
-    diag("%lu read, %lu to be repeated, %u lines", run.nread, run.nretried,
-         store_control(run.store)->nlines);
+    diag("%lu read, %lu to be repeated, %u buckets", run.nread, run.nretried,
+         store_control(run.store)->nbuckets);
     ok(run.nread > 0 && run.torn == 0, "no value is torn");
     ok(run.stale == 0, "no value is older than an acknowledged set or delete");
     ok(run.missed == 0, "no key is missed while the table grows or is rearranged");
-    ok(store_control(run.store)->nlines > 10000, "the table has grown");
+    ok(store_control(run.store)->nbuckets > 10000, "the table has grown");
     store_local_free(local);
     store_free(run.store);
     anonymous_free(run.view.memory);

@@ -8,10 +8,10 @@
 
 enum {
     NOW = 100,
-    NLINES = 512,  /* of the table at the start */
-    FILMED = 4,    /* lines from 0 and from NLINES on */
-    NKEYS = 20,    /* which hash into line 0: a chain of three */
-    CHUNK = 16000, /* so that a page has few */
+    NBUCKETS = 512, /* of the table at the start */
+    FILMED = 4,     /* buckets from 0 and from NBUCKETS on */
+    NKEYS = 20,     /* which hash into bucket 0: a chain of three */
+    CHUNK = 16000,  /* so that a page has few */
     NSAMPLES = 200000,
 };
 
@@ -23,12 +23,12 @@ struct bed {
     rel_time now; /* of the change and of its readers */
 };
 
-/* The next key, from `*number` on, that lies in line 0 of NLINES. */
+/* The next key, from `*number` on, that lies in bucket 0 of NBUCKETS. */
 static void name_key(struct bed *bed, char out[16], unsigned int *number)
 {
     do
         snprintf(out, 16, "key-%u", (*number)++);
-    while (hash_key(bed->shared.control, fixture_slice(out)) % NLINES != 0);
+    while (hash_key(bed->shared.control, fixture_slice(out)) % NBUCKETS != 0);
 }
 
 static struct slice key_at(struct bed *bed, unsigned int i)
@@ -93,7 +93,7 @@ static void close_bed(struct bed *bed)
     munmap(bed->shared.control, sizeof(*bed->shared.control));
 }
 
-/* What is filmed: the lines, and the beginning of each chunk of the first pages. */
+/* What is filmed: the buckets, and the beginning of each chunk of the first pages. */
 static void set_windows(struct bed *bed)
 {
     struct shared *shared = &bed->shared;
@@ -101,10 +101,12 @@ static void set_windows(struct bed *bed)
     struct slab_class *class = &store->slabs.classes[1];
 
     film_window(&bed->film, shared->control, 64, 64, 1);
-    film_window(&bed->film, shared->lines, sizeof(struct mc_line), sizeof(struct mc_line), FILMED);
-    film_window(&bed->film, shared->lines + NLINES, sizeof(struct mc_line), sizeof(struct mc_line),
+    film_window(&bed->film, shared->buckets, sizeof(struct mc_bucket), sizeof(struct mc_bucket),
                 FILMED);
-    film_window(&bed->film, shared->overflow, sizeof(struct mc_line), sizeof(struct mc_line), 8);
+    film_window(&bed->film, shared->buckets + NBUCKETS, sizeof(struct mc_bucket),
+                sizeof(struct mc_bucket), FILMED);
+    film_window(&bed->film, shared->overflow, sizeof(struct mc_bucket), sizeof(struct mc_bucket),
+                8);
     for (unsigned int page = 0; page < 4; page++)
         film_window(&bed->film, shared->heap + page * MC_PAGE_BYTES, 128, class->size,
                     class->per_page);
@@ -259,7 +261,7 @@ static void split(void *context)
 {
     struct bed *bed = context;
 
-    table_presize(&bed->f.store->table, NLINES + 1);
+    table_presize(&bed->f.store->table, NBUCKETS + 1);
 }
 
 static void test_split(void)
@@ -272,10 +274,10 @@ static void test_split(void)
 
         open_filled(&bed, n);
         for (unsigned int k = 0; k < n; k++)
-            nmoved += hash_key(bed.shared.control, key_at(&bed, k)) / NLINES % 2;
+            nmoved += hash_key(bed.shared.control, key_at(&bed, k)) / NBUCKETS % 2;
         test_change(&bed, split, n, "a split");
-        ok(others_stay(&bed, n, n) && bed.shared.control->nlines == NLINES + 1,
-           "all %u keys are there behind it, %u of them in the new line", n, nmoved);
+        ok(others_stay(&bed, n, n) && bed.shared.control->nbuckets == NBUCKETS + 1,
+           "all %u keys are there behind it, %u of them in the new bucket", n, nmoved);
         close_bed(&bed);
     }
 }
@@ -285,7 +287,7 @@ static void insert_first(void *context)
     set_key(context, 0, "new", 0);
 }
 
-static void insert_in_new_line(void *context)
+static void insert_in_new_bucket(void *context)
 {
     set_key(context, 8, "new", 5000);
 }
@@ -331,7 +333,7 @@ static void test_writes(void)
     ok(becomes(&bed, 0, "new", 0), "it is there");
     close_bed(&bed);
     open_filled(&bed, 8);
-    test_change(&bed, insert_in_new_line, NKEYS, "a key in a new overflow line");
+    test_change(&bed, insert_in_new_bucket, NKEYS, "a key in a new overflow bucket");
     ok(becomes(&bed, 8, "new", 5000) && others_stay(&bed, 8, 8), "it is there, and the others");
     close_bed(&bed);
     open_filled(&bed, 12);

@@ -6,7 +6,7 @@
 #include "store/supplier.h"
 #include "t/unit/store_fixture.h"
 
-enum { NOW = 100, PER_SEGMENT = MC_TABLE_LINES * TABLE_LOAD };
+enum { NOW = 100, PER_SEGMENT = MC_TABLE_BUCKETS * TABLE_LOAD };
 
 static void open_store(struct fixture *f, bool expand)
 {
@@ -53,13 +53,13 @@ static void test_table(void)
 
     open_store(&f, true);
     wrong = store_some(&f, 0, 2 * PER_SEGMENT);
-    ok(wrong == 0 && table_nlines(&f.store->table) == MC_TABLE_LINES && f.store->supplier.woken,
+    ok(wrong == 0 && table_nbuckets(&f.store->table) == MC_TABLE_BUCKETS && f.store->supplier.woken,
        "the table stops growing where it is not mapped, and calls the supplier");
     store_stats(f.store, &stats);
     ok(stats.hash_is_expanding, "it says that it is to grow");
     ok(supplier_round(f.store) && f.store->table.nmain == 3, "which maps what is needed next");
     wrong = store_some(&f, 2 * PER_SEGMENT, 3 * PER_SEGMENT);
-    ok(wrong == 0 && table_nlines(&f.store->table) > 2 * MC_TABLE_LINES, "then it grows on");
+    ok(wrong == 0 && table_nbuckets(&f.store->table) > 2 * MC_TABLE_BUCKETS, "then it grows on");
     ok(count_missing(&f, 3 * PER_SEGMENT) == 0, "and everything is there");
     fixture_close(&f);
     open_store(&f, false);
@@ -113,7 +113,7 @@ static void test_no_memory(void)
     ok(supplier_round(f.store), "and goes on when there is memory again");
     store_tick(f.store, NOW + 1);
     store_some(&f, 2 * PER_SEGMENT, 3 * PER_SEGMENT);
-    ok(table_nlines(&f.store->table) > 2 * MC_TABLE_LINES, "so does the table");
+    ok(table_nbuckets(&f.store->table) > 2 * MC_TABLE_BUCKETS, "so does the table");
     fixture_close(&f);
 }
 

@@ -109,7 +109,7 @@ static bool find(struct bed *bed, unsigned int i, struct table_spot *spot)
     lock_take(table_stripe(&bed->table, hash), LOCK_STRIPE);
     found = table_find(&bed->table, hash, item_key(item), spot);
     if (found && (!table_find_ref(&bed->table, hash, heap_ref(&bed->heap, item), &other) ||
-                  other.line != spot->line || other.slot != spot->slot))
+                  other.bucket != spot->bucket || other.slot != spot->slot))
         found = NULL;
     lock_release(table_stripe(&bed->table, hash), LOCK_STRIPE);
     return found == item;
@@ -146,21 +146,21 @@ static unsigned int popcount_tags(uint64_t tags)
     return n;
 }
 
-/* Whether each line has an even counter, the right mask, and is full where another follows. */
+/* Whether each bucket has an even counter, the right mask, and is full where another follows. */
 static bool is_sound(struct bed *bed)
 {
-    uint32_t nlines = table_nlines(&bed->table);
-    uint32_t top = UINT32_MAX >> __builtin_clz(nlines - 1);
+    uint32_t nbuckets = table_nbuckets(&bed->table);
+    uint32_t top = UINT32_MAX >> __builtin_clz(nbuckets - 1);
 
-    for (uint32_t i = 0; i < nlines; i++) {
-        const struct mc_line *line = &bed->table.lines[i];
-        /* The lines from nlines - (top + 1) / 2 on to the middle wait for their split. */
-        bool split = i > top / 2 || i + top / 2 + 1 < nlines;
+    for (uint32_t i = 0; i < nbuckets; i++) {
+        const struct mc_bucket *bucket = &bed->table.buckets[i];
+        /* The buckets from nbuckets - (top + 1) / 2 on to the middle wait for their split. */
+        bool split = i > top / 2 || i + top / 2 + 1 < nbuckets;
 
-        if (line->seq & 1 || line->mask != (split ? top : top / 2))
+        if (bucket->seq & 1 || bucket->mask != (split ? top : top / 2))
             return false;
-        for (; line->next; line = &bed->table.overflow[line->next])
-            if (popcount_tags(line->tags) != MC_SLOTS)
+        for (; bucket->next; bucket = &bed->table.overflow[bucket->next])
+            if (popcount_tags(bucket->tags) != MC_SLOTS)
                 return false;
     }
     return true;
@@ -179,13 +179,13 @@ static void test_growth(void)
         inserted += insert(&bed, i);
     ok(inserted == NITEMS && count_found(&bed, 0, NITEMS) == NITEMS,
        "all items are found after many splits");
-    diag("%u lines and %u overflow lines for %d items", table_nlines(&bed.table),
+    diag("%u buckets and %u overflow buckets for %d items", table_nbuckets(&bed.table),
          bed.table.nspare_used, NITEMS);
-    ok(table_nlines(&bed.table) > NITEMS / TABLE_LOAD - 200 &&
-           table_nlines(&bed.table) <= NITEMS / TABLE_LOAD,
-       "there are as many lines as the load asks for");
-    ok(is_sound(&bed), "masks say how far each line was split, and chains are dense");
-    ok(bed.table.nspare_used < table_nlines(&bed.table) / 5, "few lines overflow");
+    ok(table_nbuckets(&bed.table) > NITEMS / TABLE_LOAD - 200 &&
+           table_nbuckets(&bed.table) <= NITEMS / TABLE_LOAD,
+       "there are as many buckets as the load asks for");
+    ok(is_sound(&bed), "masks say how far each bucket was split, and chains are dense");
+    ok(bed.table.nspare_used < table_nbuckets(&bed.table) / 5, "few buckets overflow");
     full = table_bytes(&bed.table);
     for (unsigned int i = 0; i < NITEMS; i += 2)
         remove_item(&bed, i);
@@ -194,7 +194,7 @@ static void test_growth(void)
     for (unsigned int i = 1; i < NITEMS; i += 2)
         remove_item(&bed, i);
     ok(bed.table.nspare_used == 0 && table_bytes(&bed.table) < full,
-       "an empty table has given its overflow lines back");
+       "an empty table has given its overflow buckets back");
     close_bed(&bed);
 }
 
@@ -205,7 +205,7 @@ static void test_fixed(void)
     open_bed(&bed, 12, false, 100);
     for (unsigned int i = 0; i < 40000; i++)
         insert(&bed, i);
-    ok(table_nlines(&bed.table) == 512 && count_found(&bed, 0, 40000) == 40000,
+    ok(table_nbuckets(&bed.table) == 512 && count_found(&bed, 0, 40000) == 40000,
        "a table that may not grow has longer chains");
     close_bed(&bed);
 }
@@ -215,12 +215,12 @@ static void test_scarce(void)
     struct bed bed;
     unsigned int inserted = 0;
 
-    /* One segment of lines and one of overflow lines: 16,384 each. */
+    /* One segment of buckets and one of overflow buckets: 16,384 each. */
     open_bed(&bed, 12, true, 2);
     for (unsigned int i = 0; i < 240000; i++)
         inserted += insert(&bed, i);
-    ok(table_nlines(&bed.table) == MC_TABLE_LINES, "without memory for lines growth stops");
-    ok(inserted < 240000, "without memory for overflow lines an insertion fails");
+    ok(table_nbuckets(&bed.table) == MC_TABLE_BUCKETS, "without memory for buckets growth stops");
+    ok(inserted < 240000, "without memory for overflow buckets an insertion fails");
     ok(count_found(&bed, 0, 240000) == inserted && is_sound(&bed), "and nothing else is lost");
     bed.scarce.left = 100;
     table_retry(&bed.table);
@@ -231,7 +231,7 @@ static void test_scarce(void)
             inserted += insert(&bed, i);
     }
     ok(inserted == 240000 && count_found(&bed, 0, 240000) == 240000 &&
-           table_nlines(&bed.table) > 2 * MC_TABLE_LINES,
+           table_nbuckets(&bed.table) > 2 * MC_TABLE_BUCKETS,
        "with memory again it goes on");
     close_bed(&bed);
 }
@@ -243,7 +243,7 @@ static void mark(struct bed *bed, unsigned int n)
 
     for (unsigned int i = 0; i < n; i += 3)
         if (find(bed, i, &spot))
-            spot.line->touched |= (uint8_t)(1u << spot.slot);
+            spot.bucket->touched |= (uint8_t)(1u << spot.slot);
 }
 
 static void test_marks(void)
@@ -269,7 +269,7 @@ static void test_marks(void)
     ok(wrong == 0, "a mark is taken once");
     mark(&bed, 1);
     find(&bed, 0, &spot);
-    table_replace(&bed.table, &spot, spot.line->refs[spot.slot]);
+    table_replace(&bed.table, &spot, spot.bucket->refs[spot.slot]);
     ok(!table_take_touch(&spot), "a new item in a slot does not inherit a mark");
     close_bed(&bed);
 }
@@ -368,7 +368,7 @@ static void test_hash(void)
         double high = spread(bed.table.control, 54, kinds[i].name);
 
         /* 1,023 degrees of freedom: mean 1,023, standard deviation 45. */
-        ok(low < 1300 && high < 1300, "%s keys spread over lines and tags (%.0f, %.0f)",
+        ok(low < 1300 && high < 1300, "%s keys spread over buckets and tags (%.0f, %.0f)",
            kinds[i].what, low, high);
     }
     close_bed(&bed);

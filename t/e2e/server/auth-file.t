@@ -370,9 +370,9 @@ def sighup():
                 ("a pipe", lambda: (os.rmdir(path), os.mkfifo(path)), "Not a regular file"),
                 ("too long in a line", lambda: auth.write(path, b"a:" + b"b" * 300), "255 bytes")):
             change()
-            nlines = one.log().count("\n")
+            nbuckets = one.log().count("\n")
             one.signal(signal.SIGHUP)
-            server.wait_for(lambda: one.log().count("\n") > nlines)
+            server.wait_for(lambda: one.log().count("\n") > nbuckets)
             tap.like(one.log().splitlines()[-1], text + ".*; going on with what was read before$",
                      "a file that is %s: said in one line" % name)
             tap.ok(is_in(b"new two", one) and not is_in(b"a b", one), "and all stays as it was")

@@ -53,45 +53,45 @@ static struct mc_item *put(struct lab *lab, const char *key, const char *value)
     return lab_put(lab, key, strlen(key), value, strlen(value));
 }
 
-static struct mc_line *line_of(struct lab *lab, const char *key)
+static struct mc_bucket *bucket_of(struct lab *lab, const char *key)
 {
-    return lab_line(lab, lab_hash(lab, key, strlen(key)));
+    return lab_bucket(lab, lab_hash(lab, key, strlen(key)));
 }
 
-/* The n-th of the keys whose line is number `line`. */
-static void key_in_line(struct lab *lab, uint32_t line, unsigned int n, char key[32])
+/* The n-th of the keys whose bucket is number `bucket`. */
+static void key_in_bucket(struct lab *lab, uint32_t bucket, unsigned int n, char key[32])
 {
     unsigned int i;
 
     for (i = 0;; i++) {
         snprintf(key, 32, "key-%u", i);
-        if (line_of(lab, key) == &lab->lines[line] && n-- == 0)
+        if (bucket_of(lab, key) == &lab->buckets[bucket] && n-- == 0)
             return;
     }
 }
 
 static void test_sequence(struct lab *lab, enum loader_program program)
 {
-    struct mc_line *line;
+    struct mc_bucket *bucket;
 
     lab_clear(lab);
     put(lab, "hit", "value");
-    line = line_of(lab, "hit");
-    line->seq = 1;
-    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a hit in a line that is being changed",
-       names[program]);
-    line->tags = 0;
+    bucket = bucket_of(lab, "hit");
+    bucket->seq = 1;
     ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
-       "%s: a miss in a line that is being changed", names[program]);
-    line->seq = 0xfffffffe;
+       "%s: a hit in a bucket that is being changed", names[program]);
+    bucket->tags = 0;
+    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
+       "%s: a miss in a bucket that is being changed", names[program]);
+    bucket->seq = 0xfffffffe;
     ok(serves(lab, program, "hit", NULL), "%s: and when it is not", names[program]);
     lab_clear(lab);
     put(lab, "hit", "value");
-    line->seq = 0xfffffffe;
+    bucket->seq = 0xfffffffe;
     ok(serves(lab, program, "hit", "value"), "%s: a counter about to wrap", names[program]);
 }
 
-/* Slots 1 to 8, then overflow lines, then more of them than are searched. */
+/* Slots 1 to 8, then overflow buckets, then more of them than are searched. */
 static void test_chains(struct lab *lab, enum loader_program program)
 {
     char key[32], value[32];
@@ -100,27 +100,27 @@ static void test_chains(struct lab *lab, enum loader_program program)
 
     lab_clear(lab);
     for (n = 0; n < 32; n++) {
-        key_in_line(lab, 3, n, key);
+        key_in_bucket(lab, 3, n, key);
         snprintf(value, sizeof(value), "value %u", n);
         put(lab, key, value);
         for (i = 0; i <= n; i++) {
-            key_in_line(lab, 3, i, key);
+            key_in_bucket(lab, 3, i, key);
             snprintf(value, sizeof(value), "value %u", i);
             right &= serves(lab, program, key, value);
         }
-        key_in_line(lab, 3, 50, key);
+        key_in_bucket(lab, 3, 50, key);
         right &= serves(lab, program, key, NULL);
     }
     ok(right, "%s: hits and misses in chains of 1 to 32 items", names[program]);
-    key_in_line(lab, 3, 32, key);
+    key_in_bucket(lab, 3, 32, key);
     put(lab, key, "beyond");
     ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY), "%s: a chain that is too long",
        names[program]);
-    key_in_line(lab, 3, 31, key);
+    key_in_bucket(lab, 3, 31, key);
     ok(serves(lab, program, key, "value 31"), "%s: the part of it that is searched",
        names[program]);
     lab->overflow[1].next = 1;
-    key_in_line(lab, 3, 50, key);
+    key_in_bucket(lab, 3, 50, key);
     ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY), "%s: a chain that bites its tail",
        names[program]);
     lab->overflow[1].next = 0x7fffffff;
@@ -128,46 +128,46 @@ static void test_chains(struct lab *lab, enum loader_program program)
        names[program]);
 }
 
-/* Where it is, whatever else its line has: the seed decides that. */
+/* Where it is, whatever else its bucket has: the seed decides that. */
 static uint32_t put_ref(struct lab *lab, const char *key, const char *text)
 {
-    const struct mc_line *line = line_of(lab, key);
+    const struct mc_bucket *bucket = bucket_of(lab, key);
     unsigned int slot = 0;
 
-    while (line->refs[slot])
+    while (bucket->refs[slot])
         slot++;
     put(lab, key, text);
-    return line->refs[slot];
+    return bucket->refs[slot];
 }
 
 /* Items whose tags are equal and whose keys are not. */
 static void test_tags(struct lab *lab, enum loader_program program)
 {
-    struct mc_line *line;
+    struct mc_bucket *bucket;
     uint32_t other, hix, hit;
 
     lab_clear(lab);
     other = put_ref(lab, "other", "wrong");
     hix = put_ref(lab, "hix", "wrong");
     hit = put_ref(lab, "hit", "right");
-    line = line_of(lab, "hit");
-    *line = (struct mc_line){.mask = line->mask,
-                             .tags = mc_hash_tag(lab_hash(lab, "hit", 3)) * 0x0101010101010101u};
-    line->refs[0] = other;
-    line->refs[1] = hix;
-    line->refs[7] = hit;
+    bucket = bucket_of(lab, "hit");
+    *bucket = (struct mc_bucket){
+        .mask = bucket->mask, .tags = mc_hash_tag(lab_hash(lab, "hit", 3)) * 0x0101010101010101u};
+    bucket->refs[0] = other;
+    bucket->refs[1] = hix;
+    bucket->refs[7] = hit;
     ok(serves(lab, program, "hit", "right"), "%s: the key decides, not its tag", names[program]);
-    line->refs[7] = 0x1ffffff0;
+    bucket->refs[7] = 0x1ffffff0;
     ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a reference to nowhere",
        names[program]);
-    line->refs[7] = (MC_SEGMENT_BYTES - 8) >> lab->control->ref_shift;
+    bucket->refs[7] = (MC_SEGMENT_BYTES - 8) >> lab->control->ref_shift;
     ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a reference to a segment's last bytes",
        names[program]);
 }
 
 enum { SPLIT_KEYS = 8 };
 
-/* The table has grown to `after` lines, and the reader still counts `before`. */
+/* The table has grown to `after` buckets, and the reader still counts `before`. */
 static bool split_serves(struct lab *lab, enum loader_program program, uint32_t before,
                          uint32_t after)
 {
@@ -179,15 +179,15 @@ static bool split_serves(struct lab *lab, enum loader_program program, uint32_t 
     while (top < after)
         top *= 2;
     lab_clear(lab);
-    memset(lab->lines, 0, 256 * sizeof(lab->lines[0]));
-    lab->control->nlines = after;
+    memset(lab->buckets, 0, 256 * sizeof(lab->buckets[0]));
+    lab->control->nbuckets = after;
     for (i = 0; i < after; i++)
-        lab->lines[i].mask = i < after - top / 2 || i >= top / 2 ? top - 1 : top / 2 - 1;
+        lab->buckets[i].mask = i < after - top / 2 || i >= top / 2 ? top - 1 : top / 2 - 1;
     for (i = 0; i < SPLIT_KEYS; i++) {
-        lab->control->nlines = after;
+        lab->control->nbuckets = after;
         snprintf(key, sizeof(key), "hit-%u", i);
         put(lab, key, "value");
-        lab->control->nlines = before;
+        lab->control->nbuckets = before;
         ask(&frame, key, after & 1);
         if (before > top / 2) {
             right &= serves(lab, program, key, "value");
@@ -197,7 +197,7 @@ static bool split_serves(struct lab *lab, enum loader_program program, uint32_t 
             right &= frame_equal(&out, &frame) || out.bytes[LAB_FRAME] == 'V';
         }
     }
-    lab->control->nlines = 256;
+    lab->control->nbuckets = 256;
     return right;
 }
 
@@ -209,19 +209,19 @@ static void test_splits(struct lab *lab, enum loader_program program)
     for (after = 1; after <= 256; after = after * 5 / 4 + 1)
         for (before = after > 90 ? after - 90 : 1; before <= after; before++)
             right = right && split_serves(lab, program, before, after);
-    ok(right, "%s: an old number of lines still leads to the key", names[program]);
+    ok(right, "%s: an old number of buckets still leads to the key", names[program]);
     lab_clear(lab);
-    line_of(lab, "hit")->mask = 0xffffffff;
-    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a line that leads out of the table",
+    bucket_of(lab, "hit")->mask = 0xffffffff;
+    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a bucket that leads out of the table",
        names[program]);
-    line_of(lab, "hit")->mask = lab->control->nlines / 2 - 1;
-    lab->lines[lab_hash(lab, "hit", 3) & (lab->control->nlines / 2 - 1)].mask =
-        lab->control->nlines - 1;
-    if (lab_hash(lab, "hit", 3) & (lab->control->nlines / 2))
-        ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: lines that lead to each other",
+    bucket_of(lab, "hit")->mask = lab->control->nbuckets / 2 - 1;
+    lab->buckets[lab_hash(lab, "hit", 3) & (lab->control->nbuckets / 2 - 1)].mask =
+        lab->control->nbuckets - 1;
+    if (lab_hash(lab, "hit", 3) & (lab->control->nbuckets / 2))
+        ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: buckets that lead to each other",
            names[program]);
     else
-        ok(serves(lab, program, "hit", NULL), "%s: a line that leads to itself", names[program]);
+        ok(serves(lab, program, "hit", NULL), "%s: a bucket that leads to itself", names[program]);
 }
 
 /* Items at the very end of a segment, where no block copy may reach. */
@@ -261,9 +261,9 @@ static void test_shifts(struct lab *lab, enum loader_program program)
         lab_clear(lab);
         lab->next_byte = 5u << 20;
         put(lab, "hit", "value");
-        ref = line_of(lab, "hit")->refs[0];
+        ref = bucket_of(lab, "hit")->refs[0];
         lab->control->ref_shift = (uint8_t)shift;
-        line_of(lab, "hit")->refs[0] = ref >> (shift - 3);
+        bucket_of(lab, "hit")->refs[0] = ref >> (shift - 3);
         right &= serves(lab, program, "hit", "value");
     }
     lab->control->ref_shift = 3;
@@ -274,35 +274,35 @@ static void test_shifts(struct lab *lab, enum loader_program program)
 static void test_marks(struct lab *lab, enum loader_program program)
 {
     char key[32], value[] = "v";
-    struct mc_line *line = &lab->lines[9];
+    struct mc_bucket *bucket = &lab->buckets[9];
     struct frame frame;
     unsigned int i;
     bool right = true;
 
     lab_clear(lab);
     for (i = 0; i < 12; i++) {
-        key_in_line(lab, 9, i, key);
+        key_in_bucket(lab, 9, i, key);
         put(lab, key, value);
     }
     for (i = 0; i < 8; i++) {
-        key_in_line(lab, 9, i, key);
-        line->touched = 0;
-        right &= serves(lab, program, key, value) && line->touched == 1 << i;
+        key_in_bucket(lab, 9, i, key);
+        bucket->touched = 0;
+        right &= serves(lab, program, key, value) && bucket->touched == 1 << i;
     }
     ok(right, "%s: a hit marks its slot and no other", names[program]);
-    line->touched = 0;
-    key_in_line(lab, 9, 10, key);
-    ok(serves(lab, program, key, value) && line->touched == 0 &&
-           lab->overflow[line->next].touched == 1 << 2,
-       "%s: in an overflow line its own", names[program]);
-    key_in_line(lab, 9, 77, key);
-    ok(serves(lab, program, key, NULL) && line->touched == 0, "%s: a miss marks nothing",
+    bucket->touched = 0;
+    key_in_bucket(lab, 9, 10, key);
+    ok(serves(lab, program, key, value) && bucket->touched == 0 &&
+           lab->overflow[bucket->next].touched == 1 << 2,
+       "%s: in an overflow bucket its own", names[program]);
+    key_in_bucket(lab, 9, 77, key);
+    ok(serves(lab, program, key, NULL) && bucket->touched == 0, "%s: a miss marks nothing",
        names[program]);
-    key_in_line(lab, 9, 0, key);
+    key_in_bucket(lab, 9, 0, key);
     frame_request(&frame, "get ", 4);
     frame.n += (size_t)snprintf((char *)frame.bytes + frame.n, 64, "%s", key);
     frame_seal(&frame);
-    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST) && line->touched == 0,
+    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST) && bucket->touched == 0,
        "%s: nor does a request that is passed at once", names[program]);
 }
 
@@ -323,7 +323,7 @@ static void *write_items(void *arg)
     struct writer *writer = arg;
     struct lab *lab = writer->lab;
     char key[8], value[1024];
-    struct mc_line *line;
+    struct mc_bucket *bucket;
     unsigned int round = 0, k;
     uint64_t at;
     size_t n;
@@ -335,14 +335,14 @@ static void *write_items(void *arg)
         memset(value, 'a' + (int)(round % 26), n);
         /* Two places for a key: what a reader copies is written again two rounds later. */
         at = 4096 + (k * 2 + round / WRITER_KEYS % 2) * 2048;
-        line = line_of(lab, key);
-        __atomic_store_n(&line->seq, line->seq + 1, __ATOMIC_RELAXED);
+        bucket = bucket_of(lab, key);
+        __atomic_store_n(&bucket->seq, bucket->seq + 1, __ATOMIC_RELAXED);
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
         lab_lay(lab, at, key, 4, value, n);
-        line->refs[0] = (uint32_t)(at >> 3);
-        line->tags = mc_hash_tag(lab_hash(lab, key, 4));
+        bucket->refs[0] = (uint32_t)(at >> 3);
+        bucket->tags = mc_hash_tag(lab_hash(lab, key, 4));
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
-        __atomic_store_n(&line->seq, line->seq + 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&bucket->seq, bucket->seq + 1, __ATOMIC_RELAXED);
         round++;
         atomic_fetch_add(&writer->nwritten, 1);
     }
@@ -379,10 +379,10 @@ static void test_writer(struct lab *lab, enum loader_program program, bool v6)
     char key[8];
 
     lab_clear(lab);
-    /* Each key has a line of its own. */
-    while (line_of(lab, "key0") == line_of(lab, "key1") ||
-           line_of(lab, "key1") == line_of(lab, "key2") ||
-           line_of(lab, "key2") == line_of(lab, "key0"))
+    /* Each key has a bucket of its own. */
+    while (bucket_of(lab, "key0") == bucket_of(lab, "key1") ||
+           bucket_of(lab, "key1") == bucket_of(lab, "key2") ||
+           bucket_of(lab, "key2") == bucket_of(lab, "key0"))
         lab->control->seed[0] += 0x123456789abcdefu;
     pthread_create(&thread, NULL, write_items, &writer);
     while (atomic_load(&writer.nwritten) < WRITER_KEYS)
@@ -416,15 +416,15 @@ static void test_writer(struct lab *lab, enum loader_program program, bool v6)
 /* --- a writer that always comes between --------------------------------------- */
 
 struct mover {
-    struct mc_line *line;
+    struct mc_bucket *bucket;
     volatile char *item;
     size_t nitem;
     atomic_bool stop;
 };
 
 /*
- * Moves a line's counter by whole writes that change nothing: no reader ever finds it odd. It takes
- * the item's cache lines to this CPU each time, which makes the reader's copy last longer.
+ * Moves a bucket's counter by whole writes that change nothing: no reader ever finds it odd. It
+ * takes the item's cache lines to this CPU each time, which makes the reader's copy last longer.
  */
 static void *move_counter(void *arg)
 {
@@ -432,7 +432,7 @@ static void *move_counter(void *arg)
     size_t i;
 
     while (!atomic_load_explicit(&mover->stop, memory_order_relaxed)) {
-        __atomic_store_n(&mover->line->seq, mover->line->seq + 2, __ATOMIC_RELAXED);
+        __atomic_store_n(&mover->bucket->seq, mover->bucket->seq + 2, __ATOMIC_RELAXED);
         for (i = 0; i < mover->nitem; i += 64)
             mover->item[i] = mover->item[i];
     }
@@ -474,12 +474,12 @@ static void test_disturbed(struct lab *lab, size_t nvalue, bool v6)
     memset(value, 'v', sizeof(value));
     for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         lab_clear(lab);
-        mover = (struct mover){.line = line_of(lab, keys[i]), .nitem = nvalue};
+        mover = (struct mover){.bucket = bucket_of(lab, keys[i]), .nitem = nvalue};
         mover.item = (char *)lab_put(lab, keys[i], strlen(keys[i]), value, nvalue);
         ask(&frame, keys[i], false);
         frame_shape(&frame, &(struct shape){.v6 = v6});
         pthread_create(&thread, NULL, move_counter, &mover);
-        while (!__atomic_load_n(&mover.line->seq, __ATOMIC_RELAXED))
+        while (!__atomic_load_n(&mover.bucket->seq, __ATOMIC_RELAXED))
             ;
         npassed = ask_disturbed(lab, &frame, &ndamaged);
         nundisturbed += npassed == 0;
@@ -491,10 +491,10 @@ static void test_disturbed(struct lab *lab, size_t nvalue, bool v6)
 }
 
 /*
- * XDP answers a miss in place if the line has held still between two looks at the counter, and else
- * looks again the long way. That makes a large frame as small as the reply, the other only small.
- * The looks are a few instructions apart: a counter that moves all the time moves between them in
- * some of a million runs.
+ * XDP answers a miss in place if the bucket has held still between two looks at the counter, and
+ * else looks again the long way. That makes a large frame as small as the reply, the other only
+ * small. The looks are a few instructions apart: a counter that moves all the time moves between
+ * them in some of a million runs.
  */
 static void test_disturbed_miss(struct lab *lab)
 {
@@ -507,10 +507,10 @@ static void test_disturbed_miss(struct lab *lab)
     pthread_t thread;
 
     lab_clear(lab);
-    mover = (struct mover){.line = line_of(lab, key)};
+    mover = (struct mover){.bucket = bucket_of(lab, key)};
     ask(&frame, key, false);
     pthread_create(&thread, NULL, move_counter, &mover);
-    while (!__atomic_load_n(&mover.line->seq, __ATOMIC_RELAXED))
+    while (!__atomic_load_n(&mover.bucket->seq, __ATOMIC_RELAXED))
         ;
     for (i = 0; i < nruns && !(nfast && nslow); i++)
         if (lab_run(lab, LOADER_XDP, &frame, &out) != 3)
