@@ -103,7 +103,7 @@ static __always_inline void reply_binary_head(struct work *work, u64 nkey, u64 n
 }
 
 /* The client flags, which the item has as text. */
-static __always_inline u32 middle_flags(const struct work *work)
+static __always_inline u32 suffix_flags(const struct work *work)
 {
     u64 at = 1, number = 0, i;
 
@@ -111,7 +111,7 @@ static __always_inline u32 middle_flags(const struct work *work)
         if (i >= work->ndigits)
             break;
         BOUND(at, 31);
-        number = number * 10 + (LOAD8((const char *)work->middle + at) - '0');
+        number = number * 10 + (LOAD8((const char *)work->suffix + at) - '0');
         at++;
     }
     return number;
@@ -126,7 +126,7 @@ __attribute__((noinline)) int binary_hit_head(struct work *work)
         return 0;
     nkey = binary_with_key(work) ? work->nkey : 0;
     reply_binary_head(work, nkey, BINARY_FLAGS, 0, BINARY_FLAGS + nkey + work->nvalue, work->cas);
-    reply_add(work, bpf_htonl(middle_flags(work)), BINARY_FLAGS);
+    reply_add(work, bpf_htonl(suffix_flags(work)), BINARY_FLAGS);
     return 0;
 }
 

@@ -27,7 +27,7 @@ __attribute__((noinline)) int get_step(struct work *work)
     if (rc != STEP_NEXT)
         return rc;
     rc = key_find(work, item_copy);
-    if (unlikely(rc == FOUND_AGAIN)) {
+    if (unlikely(rc == FOUND_RETRY)) {
         work->nkeys--;
         work->at = at;
         return ++work->ntries < TRIES_MAX ? STEP_NEXT : MC_COUNT_PASS_BUSY;
@@ -51,7 +51,7 @@ __attribute__((noinline)) int get_answer(struct work *work)
     answer_begin(work);
     if (!request_has_newline(work))
         return MC_COUNT_PASS_REQUEST;
-    for (i = 0; i < KEYS_MAX + KEYS_AGAIN; i++) {
+    for (i = 0; i < KEYS_MAX + KEYS_RETRIED; i++) {
         rc = get_step(work);
         if (rc != STEP_NEXT)
             break;

@@ -48,7 +48,7 @@ enum found {
     FOUND_HIT,
     FOUND_MISS,
     FOUND_OTHER, /* an item of another key */
-    FOUND_AGAIN, /* a writer was there */
+    FOUND_RETRY, /* a writer was there */
     FOUND_LAST,
 };
 _Static_assert((int)FOUND_LAST <= (int)MC_COUNT_PASS_COMMAND, "reasons and findings are distinct");
@@ -63,7 +63,7 @@ enum {
 #define META_FLAGS(meta)     ((u32)((meta) >> 16) & 0xffff)
 #define META_CLSID(meta)     ((u32)((meta) >> 32) & 0xff)
 #define META_NKEY(meta)      ((u32)((meta) >> 40) & 0xff)
-#define META_NMID(meta)      ((u32)((meta) >> 48) & 0xff)
+#define META_NSUFFIX(meta)   ((u32)((meta) >> 48) & 0xff)
 #define META_EPOCH(meta)     ((u32)((meta) >> 56))
 #define META_MASK            ((u64)MC_ITEM_PASS << 16 | 0xffull << 40 | 0xffull << 56)
 #define META_OF(nkey, epoch) ((u64)(nkey) << 40 | (u64)(epoch) << 56)
@@ -141,7 +141,7 @@ static __always_inline int copy_bytes(struct work *work, u64 at, const char *seg
             break;
         OPAQUE(from);
         if (from > MC_SEGMENT_BYTES - 64)
-            return FOUND_AGAIN;
+            return FOUND_RETRY;
         in = (const u64 *)(segment + from);
         BOUND(to, 2047);
         out = (u64 *)(work->reply + to);
@@ -161,7 +161,7 @@ static __always_inline int copy_bytes(struct work *work, u64 at, const char *seg
             break;
         OPAQUE(from);
         if (from > MC_SEGMENT_BYTES - 8)
-            return FOUND_AGAIN;
+            return FOUND_RETRY;
         BOUND(to, 2047);
         STORE64(work->reply + to, LOAD64(segment + from));
         from += 8;
@@ -172,7 +172,7 @@ static __always_inline int copy_bytes(struct work *work, u64 at, const char *seg
     to = at + n - 8;
     OPAQUE(from);
     if (from > MC_SEGMENT_BYTES - 8)
-        return FOUND_AGAIN;
+        return FOUND_RETRY;
     BOUND(to, 2047);
     STORE64(work->reply + to, LOAD64(segment + from));
     return FOUND_HIT;
@@ -211,7 +211,7 @@ struct place {
     u64 offset;
 };
 
-/* Whether the item at `ref` is the key's: FOUND_HIT, FOUND_OTHER, FOUND_AGAIN. */
+/* Whether the item at `ref` is the key's: FOUND_HIT, FOUND_OTHER, FOUND_RETRY. */
 static __always_inline int item_match(const struct work *work, u32 ref, struct place *place)
 {
     u64 begin, offset, meta;
@@ -221,7 +221,7 @@ static __always_inline int item_match(const struct work *work, u32 ref, struct p
     offset = begin;
     CLAMP(offset, MC_SEGMENT_BYTES - ITEM_BYTES);
     if (!segment || offset != begin)
-        return FOUND_AGAIN;
+        return FOUND_RETRY;
     meta = LOAD64(segment + offset + ITEM_META);
     if (META_NKEY(meta) != work->nkey || !same_key(work, segment, offset + MC_ITEM_HEADER))
         return FOUND_OTHER;
@@ -230,13 +230,13 @@ static __always_inline int item_match(const struct work *work, u32 ref, struct p
     return FOUND_HIT;
 }
 
-/* What is made of an item that was found: FOUND_HIT, FOUND_AGAIN or a reason. */
+/* What is made of an item that was found: FOUND_HIT, FOUND_RETRY or a reason. */
 typedef int item_use(struct work *work, const struct place *place);
 
 /* Whether an item may be served: FOUND_HIT or a reason. */
-static __always_inline int item_is_fit(u64 meta, u64 fate)
+static __always_inline int item_is_fit(u64 meta, u64 expiry)
 {
-    u32 exptime = fate;
+    u32 exptime = expiry;
 
     if (META_FLAGS(meta) & MC_ITEM_PASS)
         return MC_COUNT_PASS_ITEM;
@@ -249,15 +249,15 @@ static __always_inline int item_is_fit(u64 meta, u64 fate)
 static __always_inline int item_copy(struct work *work, const struct place *place)
 {
     u64 meta = LOAD64(place->segment + place->offset + ITEM_META);
-    u64 fate = LOAD64(place->segment + place->offset + ITEM_EXPTIME), nwire;
-    int rc = item_is_fit(meta, fate);
+    u64 expiry = LOAD64(place->segment + place->offset + ITEM_EXPTIME), nwire;
+    int rc = item_is_fit(meta, expiry);
 
     if (rc != FOUND_HIT)
         return rc;
-    nwire = fate >> 32;
+    nwire = expiry >> 32;
     OPAQUE(nwire);
     if (nwire < 8)
-        return FOUND_AGAIN;
+        return FOUND_RETRY;
     if (nwire > TEXT_MAX || work->nreply + 6 + nwire + 5 > REPLY_MAX)
         return MC_COUNT_PASS_SIZE;
     work->nwire = nwire;
@@ -286,12 +286,12 @@ static __always_inline int bucket_search(const struct work *work, const struct m
 }
 
 /* The kernel's mark on a bucket, which the LRU reads; set once, so that a hot line stays clean. */
-static __always_inline void bucket_touch(struct mc_bucket *bucket, u64 slot)
+static __always_inline void bucket_mark(struct mc_bucket *bucket, u64 slot)
 {
     u8 mark = 1 << (slot & 7);
 
-    if (!(bucket->touched & mark))
-        bucket->touched |= mark;
+    if (!(bucket->accessed & mark))
+        bucket->accessed |= mark;
 }
 
 /*
@@ -327,14 +327,14 @@ static __always_inline struct mc_bucket *bucket_find(u64 hash, u32 *seq)
     return NULL;
 }
 
-/* Looks for the key in a chain: hit, miss, FOUND_AGAIN, or that the chain is too long. */
+/* Looks for the key in a chain: hit, miss, FOUND_RETRY, or that the chain is too long. */
 static __always_inline int chain_search(const struct work *work, struct mc_bucket **bucket,
                                         u64 *slot, struct place *place)
 {
     int found, i;
     u32 next;
 
-    for (i = 0; i < CHAIN_MAX; i++) {
+    for (i = 0; i < BUCKETS_MAX; i++) {
         found = bucket_search(work, *bucket, slot, place);
         if (found != FOUND_OTHER)
             return found;
@@ -343,13 +343,13 @@ static __always_inline int chain_search(const struct work *work, struct mc_bucke
             return FOUND_MISS;
         *bucket = bucket_overflow(next);
         if (!*bucket)
-            return FOUND_AGAIN;
+            return FOUND_RETRY;
     }
     return MC_COUNT_PASS_BUSY;
 }
 
 /*
- * Looks the key of `work` up: FOUND_HIT (`use` was made of it), FOUND_MISS, FOUND_AGAIN, or a
+ * Looks the key of `work` up: FOUND_HIT (`use` was made of it), FOUND_MISS, FOUND_RETRY, or a
  * reason.
  */
 static __always_inline int key_find(struct work *work, item_use *use)
@@ -361,7 +361,7 @@ static __always_inline int key_find(struct work *work, item_use *use)
 
     head = bucket_find(work->hash, &work->seq);
     if (!head)
-        return FOUND_AGAIN;
+        return FOUND_RETRY;
     bucket = head;
     found = chain_search(work, &bucket, &slot, &place);
     if (found == FOUND_HIT)
@@ -370,9 +370,9 @@ static __always_inline int key_find(struct work *work, item_use *use)
     if (found == FOUND_HIT && unlikely(bucket_is_behind(head)))
         found = MC_COUNT_PASS_EXPIRED;
     if (READ_ONCE(head->seq) != work->seq)
-        return FOUND_AGAIN;
+        return FOUND_RETRY;
     if (found == FOUND_HIT)
-        bucket_touch(bucket, slot);
+        bucket_mark(bucket, slot);
     return found;
 }
 

@@ -152,9 +152,9 @@ __attribute__((noinline)) int meta_answer_flag(struct work *work, u32 letter, u3
         return META_NUMBER;
     }
     if (letter == 'f')
-        reply_middle(work, 1, work->ndigits);
+        reply_suffix(work, 1, work->ndigits);
     else if (letter == 's')
-        reply_middle(work, work->ndigits + 2, work->nmiddle - work->ndigits - 4);
+        reply_suffix(work, work->ndigits + 2, work->nsuffix - work->ndigits - 4);
     else /* t */
         reply_add(work, '-' | '1' << 8, 2);
     return META_ALL;
@@ -183,7 +183,7 @@ static __always_inline void meta_line(struct work *work)
 {
     if (work->given & META_BIT('v')) {
         reply_add(work, 'V' | 'A' << 8 | ' ' << 16, 3);
-        reply_middle(work, work->ndigits + 2, work->nmiddle - work->ndigits - 4);
+        reply_suffix(work, work->ndigits + 2, work->nsuffix - work->ndigits - 4);
     } else {
         reply_add(work, 'H' | 'D' << 8, 2);
     }

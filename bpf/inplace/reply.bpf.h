@@ -47,10 +47,10 @@ __attribute__((noinline)) int reply_key(struct work *work)
     return 0;
 }
 
-/* Up to 32 bytes of the item's middle from `from` on. */
-static __always_inline void reply_middle(struct work *work, u64 from, u32 n)
+/* Up to 32 bytes of the item's suffix from `from` on. */
+static __always_inline void reply_suffix(struct work *work, u64 from, u32 n)
 {
-    const void *text = work->middle;
+    const void *text = work->suffix;
     u64 at = work->nreply;
     void *out;
 
@@ -112,7 +112,7 @@ __attribute__((noinline)) int reply_number(struct work *work, u64 number)
 
 /*
  * n bytes of the item's wire, at `offset` of the segment; behind them there is to be room for nrest
- * more. FOUND_HIT, FOUND_AGAIN or a reason.
+ * more. FOUND_HIT, FOUND_RETRY or a reason.
  */
 static __always_inline int reply_wire(struct work *work, const char *segment, u64 offset, u64 n,
                                       u64 nrest)
@@ -129,7 +129,7 @@ static __always_inline int reply_wire(struct work *work, const char *segment, u6
         offset += n - 8;
         OPAQUE(offset);
         if (offset > MC_SEGMENT_BYTES - 8)
-            return FOUND_AGAIN;
+            return FOUND_RETRY;
         BOUND(at, 2047);
         STORE64(work->reply + at, LOAD64(segment + offset) >> (64 - 8 * n));
     }

@@ -25,40 +25,40 @@ enum verb { VERB_GETS, VERB_META, VERB_BINARY };
 #define TEXT_META_MASK 0xffffffu
 
 enum {
-    MIDDLE_LEAST = 6, /* " 0 0\r\n" */
-    MIDDLE_MOST = 8 * MIDDLE_WORDS,
+    SUFFIX_LEAST = 6, /* " 0 0\r\n" */
+    SUFFIX_MOST = 8 * SUFFIX_WORDS,
     TAIL = 2,     /* of a value: "\r\n" */
     GETS_END = 5, /* "END\r\n" */
 };
 
 /* --- an item's facts --------------------------------------------------------- */
 
-/* Loads the middle. FOUND_HIT, FOUND_AGAIN or a reason. */
-static __always_inline int item_middle(struct work *work, const struct place *place, u64 nmiddle)
+/* Loads the suffix. FOUND_HIT, FOUND_RETRY or a reason. */
+static __always_inline int item_suffix(struct work *work, const struct place *place, u64 nsuffix)
 {
     u64 from = place->offset + MC_ITEM_HEADER + work->nkey, blank, ndigits = 0, i;
 
-    for (i = 0; i < MIDDLE_WORDS; i++) {
+    for (i = 0; i < SUFFIX_WORDS; i++) {
         OPAQUE(from);
         /* The end of the heap's last item, perhaps: of no interest to take apart. */
         if (from > MC_SEGMENT_BYTES - 8)
             return MC_COUNT_PASS_ITEM;
-        work->middle[i] = LOAD64(place->segment + from);
+        work->suffix[i] = LOAD64(place->segment + from);
         from += 8;
     }
     /* The blank behind the client flags. */
-    blank = bytes_zero(LOAD64((const char *)work->middle + 1) ^ ' ' * MASK_BYTES);
+    blank = bytes_zero(LOAD64((const char *)work->suffix + 1) ^ ' ' * MASK_BYTES);
     if (unlikely(!blank)) {
-        blank = bytes_zero(LOAD64((const char *)work->middle + 9) ^ ' ' * MASK_BYTES);
+        blank = bytes_zero(LOAD64((const char *)work->suffix + 9) ^ ' ' * MASK_BYTES);
         ndigits = 8;
     }
     if (!blank)
-        return FOUND_AGAIN;
+        return FOUND_RETRY;
     ndigits += bytes_below(blank);
-    if (ndigits + 4 >= nmiddle)
-        return FOUND_AGAIN;
+    if (ndigits + 4 >= nsuffix)
+        return FOUND_RETRY;
     work->ndigits = ndigits;
-    work->nmiddle = nmiddle;
+    work->nsuffix = nsuffix;
     return FOUND_HIT;
 }
 
@@ -67,7 +67,7 @@ static __always_inline void gets_line(struct work *work)
 {
     reply_add(work, TEXT_VALUE, 6);
     reply_key(work);
-    reply_middle(work, 0, work->nmiddle - TAIL);
+    reply_suffix(work, 0, work->nsuffix - TAIL);
     reply_add(work, ' ', 1);
     reply_number(work, work->cas);
     reply_add(work, '\r' | '\n' << 8, 2);
@@ -77,19 +77,19 @@ static __always_inline void gets_line(struct work *work)
 static __always_inline int item_show(struct work *work, const struct place *place)
 {
     u64 meta = LOAD64(place->segment + place->offset + ITEM_META);
-    u64 fate = LOAD64(place->segment + place->offset + ITEM_EXPTIME);
-    u64 nmiddle = META_NMID(meta), nwire = fate >> 32, nhead = work->nkey + nmiddle;
-    int rc = item_is_fit(meta, fate);
+    u64 expiry = LOAD64(place->segment + place->offset + ITEM_EXPTIME);
+    u64 nsuffix = META_NSUFFIX(meta), nwire = expiry >> 32, nhead = work->nkey + nsuffix;
+    int rc = item_is_fit(meta, expiry);
 
     if (rc != FOUND_HIT)
         return rc;
-    if (nmiddle < MIDDLE_LEAST || nmiddle > MIDDLE_MOST || nwire < nhead + TAIL)
-        return FOUND_AGAIN;
-    rc = item_middle(work, place, nmiddle);
+    if (nsuffix < SUFFIX_LEAST || nsuffix > SUFFIX_MOST || nwire < nhead + TAIL)
+        return FOUND_RETRY;
+    rc = item_suffix(work, place, nsuffix);
     if (rc != FOUND_HIT)
         return rc;
     work->clsid = META_CLSID(meta) % MC_CLASSES;
-    work->exptime = fate;
+    work->exptime = expiry;
     work->nvalue = nwire - nhead - TAIL;
     work->cas = control.without_cas ? 0 : LOAD64(place->segment + place->offset + ITEM_CAS);
     if (work->verb == VERB_BINARY)
@@ -115,15 +115,15 @@ static __always_inline int verb_look(struct work *work)
 {
     u32 nreply = work->nreply;
     u64 nhits = work->nhits;
-    int rc = FOUND_AGAIN, i;
+    int rc = FOUND_RETRY, i;
 
     for (i = 0; i < TRIES_MAX; i++) {
         work->nreply = nreply;
         rc = verb_find(work);
-        if (likely(rc != FOUND_AGAIN))
+        if (likely(rc != FOUND_RETRY))
             break;
     }
-    if (rc == FOUND_AGAIN)
+    if (rc == FOUND_RETRY)
         return MC_COUNT_PASS_BUSY;
     if (rc != FOUND_HIT)
         return rc;

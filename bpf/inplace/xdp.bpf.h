@@ -207,7 +207,7 @@ static __always_inline int xdp_miss(struct xdp_md *ctx, struct work *work, struc
 static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct form form,
                                    struct mc_bucket *bucket, u32 seq, u64 slot)
 {
-    u64 offset, within, meta, fate, nwire, clsid;
+    u64 offset, within, meta, expiry, nwire, clsid;
     const char *item;
     int grow, at_head, rc;
 
@@ -221,14 +221,14 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
         return xdp_get(ctx, 1);
     item += within;
     meta = LOAD64(item + ITEM_META);
-    fate = LOAD64(item + ITEM_EXPTIME);
-    nwire = fate >> 32;
+    expiry = LOAD64(item + ITEM_EXPTIME);
+    nwire = expiry >> 32;
     OPAQUE(nwire);
     clsid = META_CLSID(meta) % MC_CLASSES;
     if (unlikely((meta & META_MASK) != META_OF(work->nkey, (u8)READ_ONCE(control.epoch)) ||
                  nwire - 9 > TEXT_MAX - 11 - 9 || !item_key_is(work, item)))
         return xdp_get(ctx, 1);
-    if ((u32)fate && unlikely(second_reached((u32)fate)))
+    if ((u32)expiry && unlikely(second_reached((u32)expiry)))
         return xdp_get(ctx, 1);
     rc = guard_size(form.v6, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 6 + nwire + 5);
     if (unlikely(rc))
@@ -242,7 +242,7 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
     read_barrier();
     if (unlikely(READ_ONCE(bucket->seq) != seq || bucket_is_behind(bucket)))
         return xdp_restore(ctx, grow, at_head) ? xdp_get(ctx, 1) : XDP_ABORTED;
-    bucket_touch(bucket, slot);
+    bucket_mark(bucket, slot);
     work->counts.class_hits[clsid]++;
     work->counts.count[MC_COUNT_ANSWERED_XDP]++;
     count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 6 + nwire + 5);

@@ -91,13 +91,13 @@ enum {
     KEY_WORDS = MC_HASH_WORDS,
     KEYS_MAX = 736,               /* all that fit a request of REQUEST_MAX */
     HITS_MAX = TEXT_MAX / 15 + 1, /* in one reply: "VALUE k 0 0\r\n\r\n" */
-    KEYS_AGAIN = 32,              /* repeated lookups in one request */
+    KEYS_RETRIED = 32,            /* repeated lookups in one request */
     REQUEST_MAX = 1472,           /* of keys; what an Ethernet frame can carry */
     REQUEST_ROOM = 2048,          /* a power of two above it: offsets are masked */
-    CHAIN_MAX = 4,                /* buckets of one chain that are searched */
+    BUCKETS_MAX = 4,              /* buckets of one chain that are searched */
     HOPS_MAX = 2,                 /* buckets looked at for one: a split is followed once */
     TRIES_MAX = 4,                /* readings of a bucket for one key */
-    MIDDLE_WORDS = 4,             /* 8-byte words that hold an item's longest middle */
+    SUFFIX_WORDS = 4,             /* 8-byte words that hold an item's longest suffix */
 };
 
 #define MASK_BYTES 0x0101010101010101ull
@@ -240,7 +240,7 @@ struct work {
     char reply[2048 + 128] __attribute__((aligned(8)));
 
     /* Of other verbs than get, see verbs.bpf.h. */
-    u64 middle[MIDDLE_WORDS + 2]; /* the item's " flags bytes\r\n" and what follows it */
+    u64 suffix[SUFFIX_WORDS + 2]; /* the item's " flags bytes\r\n" and what follows it */
     u64 cas;
     u64 number; /* of a flag, yet to be written */
     u64 given;  /* of mg: a bit for each flag */
@@ -251,8 +251,8 @@ struct work {
     u32 now;     /* seconds on the server's clock, before the item was found alive */
     u32 exptime; /* of the item */
     u32 nvalue;  /* without its tail */
-    u32 ndigits; /* of the client flags in the middle */
-    u32 nmiddle;
+    u32 ndigits; /* of the client flags in the suffix */
+    u32 nsuffix;
     u32 verb;
 };
 

@@ -62,7 +62,7 @@ struct chain_gate {
 /*
  *  0  gate
  * 24  seq     odd while the entry is filled
- * 28  nwire   bytes of text: key, middle, value, tail, as in struct mc_item
+ * 28  nwire   bytes of text: key, suffix, value, tail, as in struct mc_item
  * 30  nkey    0: empty
  * 31  size    where the text is: enum chain_size
  * 32  word    of the gate, when it was filled

@@ -3,7 +3,7 @@
  * layout: the memory that the server and the kernel programs share.
  *
  * The server owns every byte of it. The kernel programs read it while the server writes, and write
- * nothing but the touch marks of a bucket, and two words of the control block. This is the one
+ * nothing but the accessed marks of a bucket, and two words of the control block. This is the one
  * header that both sides include, and the only one in bpf/ that a layer other than kcache may
  * include.
  *
@@ -92,11 +92,11 @@ enum { MC_ITEM_SUM = 2 };
  * 30  flags  [k]     MC_ITEM_*
  * 32  clsid          slab class in the low 6 bits, LRU segment in the high 2
  * 33  nkey   [k]     1 to MC_KEY_MAX
- * 34  nmid   [k]     bytes between key and value
+ * 34  nsuffix [k]    bytes between key and value
  * 35  epoch  [k]     the low byte of the epoch that it was stored in, see mc_is_behind
- * 36  wire   [k]     key, middle, value, tail: as they go on the wire in a
+ * 36  wire   [k]     key, suffix, value, tail: as they go on the wire in a
  *                    text reply ("key", " flags bytes\r\n", data, "\r\n").
- *                    In a chunked item only key and middle; the references
+ *                    In a chunked item only key and suffix; the references
  *                    of its chunks begin at the next multiple of 8.
  */
 struct mc_item {
@@ -110,7 +110,7 @@ struct mc_item {
     __u16 flags;
     __u8 clsid;
     __u8 nkey;
-    __u8 nmid;
+    __u8 nsuffix;
     __u8 epoch;
     char wire[4];
 };
@@ -126,7 +126,7 @@ enum { MC_ITEM_HEADER = 36 };
  *  8  tags   [k]  one byte for each slot, 0: empty (mc_hash_tag)
  * 16  refs   [k]
  * 48  next   [k]  number of the overflow bucket that follows, 0: none
- * 52  touched     the kernel's marks, one bit a slot: it served that item.
+ * 52  accessed    the kernel's marks, one bit a slot: it served that item.
  *                 Written by both sides without order; a mark may be lost or
  *                 land on a slot's next tenant, and nothing worse.
  * 56  swept  [k]  the epoch in which it was last rid of all that was flushed, of the head of a
@@ -138,7 +138,7 @@ struct mc_bucket {
     __u64 tags;
     __u32 refs[MC_SLOTS];
     __u32 next;
-    __u8 touched;
+    __u8 accessed;
     __u8 unused[3];
     __u32 swept;
     __u32 unused2;
@@ -231,7 +231,7 @@ static inline int mc_is_behind(__u32 epoch, __u32 swept)
 _Static_assert(sizeof(struct mc_bucket) == 64, "a bucket is a cache line");
 _Static_assert(offsetof(struct mc_bucket, tags) == 8, "");
 _Static_assert(offsetof(struct mc_bucket, next) == 48, "");
-_Static_assert(offsetof(struct mc_bucket, touched) == 52, "");
+_Static_assert(offsetof(struct mc_bucket, accessed) == 52, "");
 _Static_assert(offsetof(struct mc_bucket, swept) == 56, "");
 _Static_assert(offsetof(struct mc_item, cas) == 8, "");
 _Static_assert(offsetof(struct mc_item, flags) == 30, "");

@@ -79,7 +79,7 @@ static enum command_next answer_value(struct call *call, struct slice value, uin
 static void add_item_head(struct call *call, const struct mc_item *item, uint32_t nvalue)
 {
     const struct request *request = call->request;
-    struct slice middle = item_middle(item);
+    struct slice suffix = item_suffix(item);
     struct binary_head head = {
         .id = request->id,
         .cas = item_cas(call->local->store, item),
@@ -90,7 +90,7 @@ static void add_item_head(struct call *call, const struct mc_item *item, uint32_
     char bytes[PROTO_BINARY_HEAD + NFLAGS + PROTO_KEY_MAX];
 
     proto_render_binary(bytes, &head);
-    proto_store32(bytes + PROTO_BINARY_HEAD, proto_middle_flags(middle.ptr, (uint8_t)middle.len));
+    proto_store32(bytes + PROTO_BINARY_HEAD, proto_suffix_flags(suffix.ptr, (uint8_t)suffix.len));
     memcpy(bytes + PROTO_BINARY_HEAD + NFLAGS, item_key(item).ptr, head.nkey);
     reply_copy(call->reply, (struct slice){bytes, (size_t)PROTO_BINARY_HEAD + NFLAGS + head.nkey});
 }

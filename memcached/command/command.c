@@ -47,7 +47,7 @@ static command_handler *const handlers[] = {
 
 void command_store_format(struct store_format *format)
 {
-    *format = (struct store_format){proto_middle, proto_middle_flags, SLICE("\r\n")};
+    *format = (struct store_format){proto_suffix, proto_suffix_flags, SLICE("\r\n")};
 }
 
 /* What is for several threads. 0 or an error number. */

@@ -229,13 +229,13 @@ static void answer_hit(struct call *call, struct mc_item *item, const struct sto
 {
     const struct request *request = call->request;
     struct store_local *store = call->local->store;
-    struct slice middle = item_middle(item);
+    struct slice suffix = item_suffix(item);
     struct facts facts = {
         .flags = "Okcfshlt",
         .key = item_key(item),
         .binary_key = item_has_binary_key(item),
         .cas = fetched->cas,
-        .client_flags = proto_middle_flags(middle.ptr, (uint8_t)middle.len),
+        .client_flags = proto_suffix_flags(suffix.ptr, (uint8_t)suffix.len),
         .nvalue = item_nvalue(store, item),
         .age = call->now > fetched->last_use ? call->now - fetched->last_use : 0,
         .now = call->now,

@@ -24,7 +24,7 @@ static void add_rest(struct call *call, const struct mc_item *item, size_t offse
 
 static void add_plain(struct call *call, const struct mc_item *item, add_function *add)
 {
-    size_t nhead = (size_t)item->nkey + item->nmid;
+    size_t nhead = (size_t)item->nkey + item->nsuffix;
     struct slice value = item_at(call->local->store, item, 0);
 
     reply_bytes(call->reply, SLICE("VALUE "));
@@ -44,7 +44,7 @@ static void add_with_cas(struct call *call, const struct mc_item *item, add_func
 
     memcpy(text + n, "\r\n", 2);
     reply_bytes(call->reply, SLICE("VALUE "));
-    add(call->reply, (struct slice){item->wire, (size_t)item->nkey + item->nmid - 2});
+    add(call->reply, (struct slice){item->wire, (size_t)item->nkey + item->nsuffix - 2});
     reply_copy(call->reply, (struct slice){text, n + 2});
     add_rest(call, item, 0, add);
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sources, headers included, and the layer's unit tests (see the top Makefile.am).
 proto_srcs = memcached/proto/proto.h memcached/proto/text.c memcached/proto/frame.c \
-    memcached/proto/middle.c memcached/proto/reply.c memcached/proto/meta.c \
+    memcached/proto/suffix.c memcached/proto/reply.c memcached/proto/meta.c \
     memcached/proto/meta.h memcached/proto/binary.c
 
 unit_tests += t/unit/base_num t/unit/base_base64 t/unit/base_stream t/unit/proto_text \

@@ -190,8 +190,8 @@ void proto_render_frame(char out[8], const struct udp_frame *frame);
 
 /* --- the bytes around a value in the store (struct store_format) --------- */
 
-uint8_t proto_middle(char *out, uint32_t client_flags, uint32_t nvalue);
-uint32_t proto_middle_flags(const char *middle, uint8_t nmiddle);
+uint8_t proto_suffix(char *out, uint32_t client_flags, uint32_t nvalue);
+uint32_t proto_suffix_flags(const char *suffix, uint8_t nsuffix);
 
 /* --- replies ------------------------------------------------------------ */
 

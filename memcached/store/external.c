@@ -23,9 +23,9 @@ struct mc_item *external_new(struct store *store, const struct mc_item *like,
                    (__atomic_load_n(&like->flags, __ATOMIC_RELAXED) & ITEM_MARKS) | MC_ITEM_EXTERN);
     item->clsid = (__u8)clsid;
     item->nkey = like->nkey;
-    item->nmid = like->nmid;
+    item->nsuffix = like->nsuffix;
     item->epoch = like->epoch;
-    memcpy(item->wire, like->wire, (size_t)like->nkey + like->nmid);
+    memcpy(item->wire, like->wire, (size_t)like->nkey + like->nsuffix);
     *external_place(item) = *at;
     __atomic_fetch_add(&store->nexternal[clsid], 1, __ATOMIC_RELAXED);
     return item;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * external: items whose value is on flash. What stays in memory is the header, key and middle, and
+ * external: items whose value is on flash. What stays in memory is the header, key and suffix, and
  * behind them, at a multiple of 8, where the rest is:
  *
- *   item:   header, key, middle, (to a multiple of 8) struct flash_at
+ *   item:   header, key, suffix, (to a multiple of 8) struct flash_at
  *   object: length of the key (one byte), key, value, tail
  *
  * Its nbytes is that of the whole item. It is flagged MC_ITEM_EXTERN from the start to its end, and
@@ -28,7 +28,7 @@ static inline struct flash_at *external_place(const struct mc_item *item)
 /* Bytes of the object. */
 static inline uint32_t external_nbytes(const struct mc_item *item)
 {
-    return 1 + item->nbytes - item->nmid;
+    return 1 + item->nbytes - item->nsuffix;
 }
 
 static inline bool item_is_external(const struct mc_item *item)

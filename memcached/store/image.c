@@ -271,13 +271,13 @@ static bool parts_are_sound(const struct store *store, const struct mc_item *ite
 static bool is_sound(const struct store *store, const struct mc_item *item, unsigned int clsid)
 {
     uint32_t size = store->slabs.classes[clsid].size;
-    uint64_t least = (uint64_t)item->nkey + item->nmid + store->config.format.tail.len;
+    uint64_t least = (uint64_t)item->nkey + item->nsuffix + store->config.format.tail.len;
     uint32_t nsum = item->flags & MC_ITEM_SUMMED ? MC_ITEM_SUM : 0;
 
     if (!(item->flags & MC_ITEM_LINKED) ||
         item->flags & (MC_ITEM_CHUNK | MC_ITEM_EXTERN | MC_ITEM_COPY))
         return false;
-    if (item->nkey == 0 || item->nkey > MC_KEY_MAX || item->nmid > STORE_MIDDLE_MAX ||
+    if (item->nkey == 0 || item->nkey > MC_KEY_MAX || item->nsuffix > STORE_SUFFIX_MAX ||
         item->nbytes < least || item->nbytes > INT32_MAX)
         return false;
     if (item->flags & MC_ITEM_CHUNKED)

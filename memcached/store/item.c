@@ -17,17 +17,17 @@ struct parts {
 
 /* The sizes of an item to be. */
 struct shape {
-    char middle[STORE_MIDDLE_MAX];
-    uint8_t nmiddle;
+    char suffix[STORE_SUFFIX_MAX];
+    uint8_t nsuffix;
     size_t nvalue; /* with the tail */
     size_t nfirst; /* bytes of the item's own chunk */
     struct parts parts;
     unsigned int clsid; /* of the item, for its LRU and its statistics */
 };
 
-static size_t index_offset(size_t nkey, size_t nmiddle)
+static size_t index_offset(size_t nkey, size_t nsuffix)
 {
-    return (MC_ITEM_HEADER + nkey + nmiddle + 7) & ~(size_t)7;
+    return (MC_ITEM_HEADER + nkey + nsuffix + 7) & ~(size_t)7;
 }
 
 static uint32_t *chunk_refs(const struct mc_item *item)
@@ -43,7 +43,7 @@ static size_t chunk_room(const struct store *store)
 
 static size_t value_bytes(const struct mc_item *item)
 {
-    return item->nbytes - item->nkey - item->nmid;
+    return item->nbytes - item->nkey - item->nsuffix;
 }
 
 /*
@@ -126,9 +126,9 @@ static bool shape_item(const struct store *store, struct slice key, uint32_t cli
 
     if (nvalue > store->config.item_max)
         return false;
-    shape->nmiddle = format->middle(shape->middle, client_flags, (uint32_t)nvalue);
+    shape->nsuffix = format->suffix(shape->suffix, client_flags, (uint32_t)nvalue);
     shape->nvalue = nvalue + format->tail.len;
-    total = MC_ITEM_HEADER + key.len + shape->nmiddle + shape->nvalue;
+    total = MC_ITEM_HEADER + key.len + shape->nsuffix + shape->nvalue;
     if (total > store->config.item_max)
         return false;
     shape->nfirst = total;
@@ -137,7 +137,7 @@ static bool shape_item(const struct store *store, struct slice key, uint32_t cli
     if (shape->clsid)
         return true;
     shape->clsid = store->slabs.nclasses;
-    head = index_offset(key.len, shape->nmiddle);
+    head = index_offset(key.len, shape->nsuffix);
     find_parts(store, head, shape->nvalue, &shape->parts);
     if (shape->parts.nlevels == 0)
         return false;
@@ -233,15 +233,15 @@ struct mc_item *item_new(struct store *store, struct slice key, uint32_t client_
     item = heap_at(&store->heap, ref);
     item->cas = 0;
     item->exptime = exptime;
-    item->nbytes = (uint32_t)(key.len + shape.nmiddle + shape.nvalue);
+    item->nbytes = (uint32_t)(key.len + shape.nsuffix + shape.nvalue);
     item->time = now;
     item->refcount = 1;
     item_new_flags(item, shape.parts.nlevels ? MC_ITEM_CHUNKED : 0);
     item->clsid = (uint8_t)shape.clsid;
     item->nkey = (uint8_t)key.len;
-    item->nmid = shape.nmiddle;
+    item->nsuffix = shape.nsuffix;
     memcpy(item->wire, key.ptr, key.len);
-    memcpy(item->wire + key.len, shape.middle, shape.nmiddle);
+    memcpy(item->wire + key.len, shape.suffix, shape.nsuffix);
     if (shape.parts.nlevels && !add_parts(store, item, &shape, now)) {
         *result = STORE_NO_MEMORY;
         return NULL;
@@ -325,7 +325,7 @@ void item_move(struct store *store, struct mc_item *copy, const struct mc_item *
     copy->refcount = 1;
     copy->clsid = item->clsid;
     copy->nkey = item->nkey;
-    copy->nmid = item->nmid;
+    copy->nsuffix = item->nsuffix;
     copy->epoch = item->epoch;
     if (item->flags & MC_ITEM_SUMMED)
         nbytes += MC_ITEM_SUM;
@@ -367,7 +367,7 @@ struct slice item_piece(const struct store *store, const struct mc_item *item, s
     if (offset >= nvalue)
         return (struct slice){NULL, 0};
     if (!(__atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_CHUNKED))
-        return (struct slice){item->wire + item->nkey + item->nmid + offset, nvalue - offset};
+        return (struct slice){item->wire + item->nkey + item->nsuffix + offset, nvalue - offset};
     room = chunk_room(store);
     parts_of(store, item, &parts);
     chunk = heap_at(&store->heap, *ref_slot(store, item, &parts, 0, offset / room));
@@ -382,9 +382,9 @@ uint32_t item_length(const struct store *store, const struct mc_item *item)
 
 uint32_t item_client_flags(const struct store *store, const struct mc_item *item)
 {
-    struct slice middle = item_middle(item);
+    struct slice suffix = item_suffix(item);
 
-    return store->config.format.client_flags(middle.ptr, (uint8_t)middle.len);
+    return store->config.format.client_flags(suffix.ptr, (uint8_t)suffix.len);
 }
 
 void item_write(const struct store *store, struct mc_item *item, size_t offset, struct slice bytes)

@@ -5,7 +5,7 @@
  * largest class but the last; their references are an array in the item's chunk, so that any byte
  * is found without a walk:
  *
- *   item:  header, key, middle, (to a multiple of 8) ref 0, ref 1, ...
+ *   item:  header, key, suffix, (to a multiple of 8) ref 0, ref 1, ...
  *   chunk: header of 40 bytes, as much of value and tail as fits
  *
  * Where the array does not fit behind the key of the longest item, it lies in parts as the value
@@ -38,13 +38,13 @@ _Static_assert(offsetof(struct item_chunk, data) == 40, "");
 
 enum { ITEM_PLACE_BYTES = 16 }; /* of an item on flash: see external.h */
 
-/* Header, key and middle, to a multiple of 8: what stands before the references of chunks. */
+/* Header, key and suffix, to a multiple of 8: what stands before the references of chunks. */
 static inline size_t item_head_bytes(const struct mc_item *item)
 {
-    return (MC_ITEM_HEADER + (size_t)item->nkey + item->nmid + 7) & ~(size_t)7;
+    return (MC_ITEM_HEADER + (size_t)item->nkey + item->nsuffix + 7) & ~(size_t)7;
 }
 
-/* Header, key, middle, value and tail, in memory: what statistics count. */
+/* Header, key, suffix, value and tail, in memory: what statistics count. */
 static inline uint64_t item_bytes(const struct mc_item *item)
 {
     if (__builtin_expect(__atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_EXTERN, 0))

@@ -30,10 +30,10 @@ static struct load *load_of(const struct mc_item *copy)
     return load;
 }
 
-/* The object's length and key, which are read to where they end with the middle. */
+/* The object's length and key, which are read to where they end with the suffix. */
 static char *object_at(struct mc_item *copy)
 {
-    return copy->wire + copy->nmid - 1;
+    return copy->wire + copy->nsuffix - 1;
 }
 
 void load_free(struct store *store, struct mc_item *copy)
@@ -75,7 +75,7 @@ static struct mc_item *copy_new(struct store *store, const struct mc_item *stub,
 
     if (!copy)
         return NULL;
-    assert(copy->nmid == stub->nmid && copy->nbytes == stub->nbytes);
+    assert(copy->nsuffix == stub->nsuffix && copy->nbytes == stub->nbytes);
     copy->cas = __atomic_load_n(&stub->cas, __ATOMIC_RELAXED);
     item_set_flags(copy,
                    (__atomic_load_n(&stub->flags, __ATOMIC_RELAXED) & ITEM_MARKS) | MC_ITEM_COPY);
@@ -113,7 +113,7 @@ static bool complete(struct load *load)
     if (load->read.result == FLASH_READ &&
         ((uint8_t)object[0] != stub->nkey || memcmp(object + 1, stub->wire, stub->nkey) != 0))
         load->read.result = FLASH_BAD;
-    memcpy(copy->wire, stub->wire, (size_t)stub->nkey + stub->nmid);
+    memcpy(copy->wire, stub->wire, (size_t)stub->nkey + stub->nsuffix);
     return load->read.result == FLASH_READ;
 }
 

@@ -105,7 +105,7 @@ static enum step judge_live(struct store *store, struct lru *lru, struct mc_item
             return move(store, lru, item, again);
         break;
     case LRU_TEMP:
-        /* It was touched since, and would block the tail. */
+        /* It was accessed since, and would block the tail. */
         if (!lru_is_temporary(item, tuned_temporary_ttl(store), now))
             return move(store, lru, item, LRU_COLD);
         break;

@@ -53,7 +53,7 @@ static const char *check_config(const struct store_config *config)
         return "hash power out of range";
     if (heap_ref_shift(config->memory_limit) == 0)
         return "-m is at most 262079 megabytes";
-    if (!config->format.middle || !config->format.client_flags || config->format.tail.len > 8)
+    if (!config->format.suffix || !config->format.client_flags || config->format.tail.len > 8)
         return "no item format";
     return NULL;
 }

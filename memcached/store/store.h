@@ -2,7 +2,7 @@
 /*
  * store: items by key, in memory that the kernel programs can read.
  *
- * It knows no protocol: an item's wire bytes are key, middle, value and tail, where middle and tail
+ * It knows no protocol: an item's wire bytes are key, suffix, value and tail, where suffix and tail
  * come from functions that the owner hands over (struct store_format). It reads no clock: `now` is
  * a parameter. It knows no kernel: memory comes from a provider and the layout is
  * bpf/shared/layout.h.
@@ -53,15 +53,15 @@ enum store_mode {
 
 /* How the owner writes the bytes around a value. All functions are pure. */
 struct store_format {
-    /* Writes the bytes between key and value to out, returns how many (at most STORE_MIDDLE_MAX).
+    /* Writes the bytes between key and value to out, returns how many (at most STORE_SUFFIX_MAX).
      */
-    uint8_t (*middle)(char *out, uint32_t client_flags, uint32_t nvalue);
-    /* The client flags in a middle that was written so. */
-    uint32_t (*client_flags)(const char *middle, uint8_t nmiddle);
+    uint8_t (*suffix)(char *out, uint32_t client_flags, uint32_t nvalue);
+    /* The client flags in a suffix that was written so. */
+    uint32_t (*client_flags)(const char *suffix, uint8_t nsuffix);
     struct slice tail; /* follows every value; at most 8 bytes */
 };
 
-enum { STORE_MIDDLE_MAX = 32 };
+enum { STORE_SUFFIX_MAX = 32 };
 enum { STORE_HASHPOWER_MAX = 31 };
 
 struct store_config {
@@ -232,11 +232,11 @@ static inline struct slice item_key(const struct mc_item *item)
 {
     return (struct slice){item->wire, item->nkey};
 }
-static inline struct slice item_middle(const struct mc_item *item)
+static inline struct slice item_suffix(const struct mc_item *item)
 {
-    return (struct slice){item->wire + item->nkey, item->nmid};
+    return (struct slice){item->wire + item->nkey, item->nsuffix};
 }
-/* Bytes of header, key, middle, value and tail. */
+/* Bytes of header, key, suffix, value and tail. */
 static inline size_t item_size(const struct mc_item *item)
 {
     return MC_ITEM_HEADER + (size_t)item->nbytes;
@@ -423,7 +423,7 @@ struct store_shown {
     rel_time exptime, last_use;
     uint64_t cas; /* 0 under -C */
     unsigned int clsid;
-    size_t size; /* header, key, middle, value, tail */
+    size_t size; /* header, key, suffix, value, tail */
 };
 
 enum store_taken {
@@ -496,7 +496,7 @@ struct store_counts {
 
 struct store_stats {
     struct store_counts counts;              /* of all threads */
-    uint64_t curr_items, total_items, bytes; /* bytes: header, key, middle, value, tail */
+    uint64_t curr_items, total_items, bytes; /* bytes: header, key, suffix, value, tail */
     uint64_t evictions, reclaimed, expired_unfetched, evicted_unfetched, evicted_active,
         crawler_reclaimed, crawler_items_checked, lrutail_reflocked;
     uint64_t moves_to_cold, moves_to_warm, moves_within_lru, direct_reclaims, lru_bumps_dropped,

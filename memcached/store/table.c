@@ -86,19 +86,19 @@ void table_end(struct mc_bucket *head)
     __atomic_store_n(&head->seq, head->seq + 1, __ATOMIC_RELEASE);
 }
 
-static void set_touched(struct mc_bucket *bucket, unsigned int slot, bool touched)
+static void set_accessed(struct mc_bucket *bucket, unsigned int slot, bool accessed)
 {
     uint8_t bit = (uint8_t)(1u << slot);
 
-    if (touched)
-        __atomic_fetch_or(&bucket->touched, bit, __ATOMIC_RELAXED);
-    else if (__atomic_load_n(&bucket->touched, __ATOMIC_RELAXED) & bit)
-        __atomic_fetch_and(&bucket->touched, (uint8_t)~bit, __ATOMIC_RELAXED);
+    if (accessed)
+        __atomic_fetch_or(&bucket->accessed, bit, __ATOMIC_RELAXED);
+    else if (__atomic_load_n(&bucket->accessed, __ATOMIC_RELAXED) & bit)
+        __atomic_fetch_and(&bucket->accessed, (uint8_t)~bit, __ATOMIC_RELAXED);
 }
 
-static bool is_touched(const struct mc_bucket *bucket, unsigned int slot)
+static bool is_accessed(const struct mc_bucket *bucket, unsigned int slot)
 {
-    return __atomic_load_n(&bucket->touched, __ATOMIC_RELAXED) >> slot & 1;
+    return __atomic_load_n(&bucket->accessed, __ATOMIC_RELAXED) >> slot & 1;
 }
 
 static uint8_t slot_tag(const struct mc_bucket *bucket, unsigned int slot)
@@ -213,7 +213,7 @@ static uint32_t spare_take(struct table *table)
         struct mc_bucket *bucket = &table->overflow[number];
 
         __atomic_store_n(&bucket->tags, 0, __ATOMIC_RELAXED);
-        __atomic_store_n(&bucket->touched, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&bucket->accessed, 0, __ATOMIC_RELAXED);
         set_next(bucket, 0);
     }
     return number;
@@ -383,7 +383,7 @@ bool table_insert(struct table *table, uint64_t hash, uint32_t ref)
     }
     table_begin(head);
     set_slot(bucket, first_slot(empty), mc_hash_tag(hash), ref);
-    set_touched(bucket, first_slot(empty), false);
+    set_accessed(bucket, first_slot(empty), false);
     if (number)
         set_next(last, number);
     table_end(head);
@@ -396,7 +396,7 @@ void table_replace(struct table *table, const struct table_spot *spot, uint32_t 
     (void)table;
     table_begin(spot->head);
     __atomic_store_n(&spot->bucket->refs[spot->slot], ref, __ATOMIC_RELAXED);
-    set_touched(spot->bucket, spot->slot, false);
+    set_accessed(spot->bucket, spot->slot, false);
     table_end(spot->head);
 }
 
@@ -415,7 +415,7 @@ void table_remove(struct table *table, uint64_t hash, const struct table_spot *s
         /* The chain stays dense: its last item fills the hole. */
         from = 7 - (unsigned int)__builtin_clzll(last->tags) / 8;
         set_slot(spot->bucket, spot->slot, slot_tag(last, from), last->refs[from]);
-        set_touched(spot->bucket, spot->slot, is_touched(last, from));
+        set_accessed(spot->bucket, spot->slot, is_accessed(last, from));
         set_slot(last, from, 0, 0);
         if (last->tags == 0) {
             number = before->next;
@@ -431,11 +431,11 @@ void table_remove(struct table *table, uint64_t hash, const struct table_spot *s
 
 bool table_take_touch(const struct table_spot *spot)
 {
-    bool touched = is_touched(spot->bucket, spot->slot);
+    bool accessed = is_accessed(spot->bucket, spot->slot);
 
-    if (touched)
-        set_touched(spot->bucket, spot->slot, false);
-    return touched;
+    if (accessed)
+        set_accessed(spot->bucket, spot->slot, false);
+    return accessed;
 }
 
 struct mc_bucket *table_head(const struct table *table, uint64_t hash)
@@ -606,7 +606,7 @@ static void move_slot(const struct table *table, const struct cursor *from, stru
     }
     set_slot(to->bucket, to->slot, slot_tag(from->bucket, from->slot),
              from->bucket->refs[from->slot]);
-    set_touched(to->bucket, to->slot, is_touched(from->bucket, from->slot));
+    set_accessed(to->bucket, to->slot, is_accessed(from->bucket, from->slot));
     cursor_step(table, to);
 }
 

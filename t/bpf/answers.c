@@ -29,12 +29,12 @@ static void add_string(struct text *text, const char *string)
 static void add_value(struct text *text, const char *key, size_t nkey, const char *value,
                       size_t nvalue)
 {
-    char middle[32];
+    char suffix[32];
 
     add_string(text, "VALUE ");
     add(text, key, nkey);
-    snprintf(middle, sizeof(middle), " 0 %zu\r\n", nvalue);
-    add_string(text, middle);
+    snprintf(suffix, sizeof(suffix), " 0 %zu\r\n", nvalue);
+    add_string(text, suffix);
     add(text, value, nvalue);
     add_string(text, "\r\n");
 }

@@ -286,23 +286,23 @@ static void test_marks(struct lab *lab, enum loader_program program)
     }
     for (i = 0; i < 8; i++) {
         key_in_bucket(lab, 9, i, key);
-        bucket->touched = 0;
-        right &= serves(lab, program, key, value) && bucket->touched == 1 << i;
+        bucket->accessed = 0;
+        right &= serves(lab, program, key, value) && bucket->accessed == 1 << i;
     }
     ok(right, "%s: a hit marks its slot and no other", names[program]);
-    bucket->touched = 0;
+    bucket->accessed = 0;
     key_in_bucket(lab, 9, 10, key);
-    ok(serves(lab, program, key, value) && bucket->touched == 0 &&
-           lab->overflow[bucket->next].touched == 1 << 2,
+    ok(serves(lab, program, key, value) && bucket->accessed == 0 &&
+           lab->overflow[bucket->next].accessed == 1 << 2,
        "%s: in an overflow bucket its own", names[program]);
     key_in_bucket(lab, 9, 77, key);
-    ok(serves(lab, program, key, NULL) && bucket->touched == 0, "%s: a miss marks nothing",
+    ok(serves(lab, program, key, NULL) && bucket->accessed == 0, "%s: a miss marks nothing",
        names[program]);
     key_in_bucket(lab, 9, 0, key);
     frame_request(&frame, "get ", 4);
     frame.n += (size_t)snprintf((char *)frame.bytes + frame.n, 64, "%s", key);
     frame_seal(&frame);
-    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST) && bucket->touched == 0,
+    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST) && bucket->accessed == 0,
        "%s: nor does a request that is passed at once", names[program]);
 }
 
@@ -354,19 +354,19 @@ static bool reply_is_whole(const struct frame *out, size_t begin)
 {
     const char *text = (const char *)out->bytes + begin;
     unsigned int key, n, i;
-    char middle[32], first;
-    int nmiddle;
+    char suffix[32], first;
+    int nsuffix;
 
     if (sscanf(text, "VALUE key%u 0 %u\r\n", &key, &n) != 2)
         return false;
-    nmiddle = snprintf(middle, sizeof(middle), "VALUE key%u 0 %u\r\n", key, n);
-    if (out->n != begin + (size_t)nmiddle + n + 7 || memcmp(text, middle, (size_t)nmiddle))
+    nsuffix = snprintf(suffix, sizeof(suffix), "VALUE key%u 0 %u\r\n", key, n);
+    if (out->n != begin + (size_t)nsuffix + n + 7 || memcmp(text, suffix, (size_t)nsuffix))
         return false;
-    first = text[nmiddle];
+    first = text[nsuffix];
     for (i = 0; i < n; i++)
-        if (text[(size_t)nmiddle + i] != first)
+        if (text[(size_t)nsuffix + i] != first)
             return false;
-    return memcmp(text + nmiddle + n, "\r\nEND\r\n", 7) == 0;
+    return memcmp(text + nsuffix + n, "\r\nEND\r\n", 7) == 0;
 }
 
 static void test_writer(struct lab *lab, enum loader_program program, bool v6)

@@ -179,12 +179,12 @@ static void answer(struct run *run)
 
 static void segment(struct run *run, size_t from, size_t to)
 {
-    unsigned int fate = below(run, 60);
+    unsigned int expiry = below(run, 60);
 
-    if (fate != 0)
+    if (expiry != 0)
         talk_in(&run->talk, run->base_in + (uint32_t)from, run->base_out, ACK, run->stream + from,
                 to - from);
-    if (fate > 2)
+    if (expiry > 2)
         deliver(run, from, to);
 }
 

@@ -136,21 +136,21 @@ struct mc_item *lab_lay(struct lab *lab, uint64_t at, const char *key, size_t nk
                         const void *value, size_t nvalue)
 {
     struct mc_item *item = (struct mc_item *)(void *)(lab->heap + at);
-    char middle[32];
-    int nmiddle = snprintf(middle, sizeof(middle), " 0 %zu\r\n", nvalue);
+    char suffix[32];
+    int nsuffix = snprintf(suffix, sizeof(suffix), " 0 %zu\r\n", nvalue);
 
     memset(item, 0, MC_ITEM_HEADER);
     item->flags = MC_ITEM_LINKED;
     item->refcount = 1;
     item->clsid = 5;
     item->nkey = (uint8_t)nkey;
-    item->nmid = (uint8_t)nmiddle;
+    item->nsuffix = (uint8_t)nsuffix;
     item->epoch = (uint8_t)lab->control->epoch;
-    item->nbytes = (uint32_t)(nkey + (size_t)nmiddle + nvalue + 2);
+    item->nbytes = (uint32_t)(nkey + (size_t)nsuffix + nvalue + 2);
     memcpy((char *)item + MC_ITEM_HEADER, key, nkey);
-    memcpy((char *)item + MC_ITEM_HEADER + nkey, middle, (size_t)nmiddle);
-    memcpy((char *)item + MC_ITEM_HEADER + nkey + nmiddle, value, nvalue);
-    memcpy((char *)item + MC_ITEM_HEADER + nkey + nmiddle + nvalue, "\r\n", 2);
+    memcpy((char *)item + MC_ITEM_HEADER + nkey, suffix, (size_t)nsuffix);
+    memcpy((char *)item + MC_ITEM_HEADER + nkey + nsuffix, value, nvalue);
+    memcpy((char *)item + MC_ITEM_HEADER + nkey + nsuffix + nvalue, "\r\n", 2);
     if (lab->sums)
         lab_sum(item);
     return item;

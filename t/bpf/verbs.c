@@ -62,12 +62,12 @@ static struct mc_item *sample_put(struct lab *lab, const struct sample *sample)
     struct mc_item *item =
         lab_put(lab, sample->key, sample->nkey, sample->value, sample->nvalue + 10);
     char *wire = (char *)item + MC_ITEM_HEADER + sample->nkey;
-    int nmiddle = sprintf(wire, " %" PRIu32 " %zu\r\n", sample->flags, sample->nvalue);
+    int nsuffix = sprintf(wire, " %" PRIu32 " %zu\r\n", sample->flags, sample->nvalue);
 
-    memcpy(wire + nmiddle, sample->value, sample->nvalue);
-    memcpy(wire + nmiddle + sample->nvalue, "\r\n", 2);
-    item->nmid = (uint8_t)nmiddle;
-    item->nbytes = (uint32_t)(sample->nkey + (size_t)nmiddle + sample->nvalue + 2);
+    memcpy(wire + nsuffix, sample->value, sample->nvalue);
+    memcpy(wire + nsuffix + sample->nvalue, "\r\n", 2);
+    item->nsuffix = (uint8_t)nsuffix;
+    item->nbytes = (uint32_t)(sample->nkey + (size_t)nsuffix + sample->nvalue + 2);
     item->cas = sample->cas;
     item->exptime = sample->exptime;
     return item;
@@ -583,7 +583,7 @@ static void test_counts(struct lab *lab, enum loader_program program)
     frame_request(&requests[3], request.bytes, request.n);
     ok(lab_counts(lab, program, requests, 4, &want),
        "%s: packets, answers, keys, hits, misses and bytes are counted", names[program]);
-    ok(lab_bucket(lab, lab_hash(lab, "hit", 3))->touched, "%s: a hit leaves its mark",
+    ok(lab_bucket(lab, lab_hash(lab, "hit", 3))->accessed, "%s: a hit leaves its mark",
        names[program]);
 }
 

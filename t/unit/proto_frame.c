@@ -56,7 +56,7 @@ static void replies_are_told_from_requests(void)
     ok(right, "and nothing else is");
 }
 
-static void middles_say_flags_and_length(void)
+static void suffixes_say_flags_and_length(void)
 {
     static const uint32_t values[] = {0, 9, 10, 99, 100, 12345, 1048576, UINT32_MAX};
     bool same = true;
@@ -67,13 +67,13 @@ static void middles_say_flags_and_length(void)
             char wanted[64], got[32];
             int n = snprintf(wanted, sizeof(wanted), " %" PRIu32 " %" PRIu32 "\r\n", values[i],
                              values[j]);
-            uint8_t m = proto_middle(got, values[i], values[j]);
+            uint8_t m = proto_suffix(got, values[i], values[j]);
 
             same = same && m == n && memcmp(got, wanted, m) == 0 &&
-                   proto_middle_flags(got, m) == values[i];
+                   proto_suffix_flags(got, m) == values[i];
         }
     }
-    ok(same, "a middle is \" flags bytes\" and its flags can be read back");
+    ok(same, "a suffix is \" flags bytes\" and its flags can be read back");
 }
 
 int main(void)
@@ -81,6 +81,6 @@ int main(void)
     headers_are_read();
     headers_are_written();
     replies_are_told_from_requests();
-    middles_say_flags_and_length();
+    suffixes_say_flags_and_length();
     return done();
 }

@@ -248,7 +248,7 @@ static bool read_item(struct reader *reader, const struct mc_item *item, struct 
     if (seen->exptime && reader->now >= seen->exptime)
         return true;
     seen->cas = LOAD(reader, item->cas);
-    nhead = key.len + LOAD(reader, item->nmid);
+    nhead = key.len + LOAD(reader, item->nsuffix);
     seen->nvalue = (uint32_t)(LOAD(reader, item->nbytes) - nhead);
     if (seen->nvalue > VALUE_MOST)
         return true;

@@ -308,9 +308,9 @@ static void test_record(void)
     ok(viewer->last.fetched && viewer->last.last_use == EARLIER + 1, "and that it was read");
     viewer->ended = 0;
     fixture_set(&f, "thekey", "other", EARLIER);
-    f.store->table.buckets[0].touched = 0;
+    f.store->table.buckets[0].accessed = 0;
     for (uint32_t i = 0; i < table_nbuckets(&f.store->table); i++)
-        f.store->table.buckets[i].touched = f.store->table.buckets[i].tags ? 0xff : 0;
+        f.store->table.buckets[i].accessed = f.store->table.buckets[i].tags ? 0xff : 0;
     show(&f, STORE_ALL_CLASSES, viewer);
     wait_end(viewer);
     ok(viewer->last.fetched && viewer->last.last_use >= LATER, "also by the kernel");

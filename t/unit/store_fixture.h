@@ -20,23 +20,23 @@ struct fixture {
     struct store_local *local;
 };
 
-static uint8_t fixture_middle(char *out, uint32_t client_flags, uint32_t nvalue)
+static uint8_t fixture_suffix(char *out, uint32_t client_flags, uint32_t nvalue)
 {
-    char buffer[STORE_MIDDLE_MAX + 1];
+    char buffer[STORE_SUFFIX_MAX + 1];
     int n = snprintf(buffer, sizeof(buffer), " %u %u\r\n", client_flags, nvalue);
 
     memcpy(out, buffer, (size_t)n);
     return (uint8_t)n;
 }
 
-static uint32_t fixture_client_flags(const char *middle, uint8_t nmiddle)
+static uint32_t fixture_client_flags(const char *suffix, uint8_t nsuffix)
 {
-    (void)nmiddle;
-    return (uint32_t)strtoul(middle, NULL, 10);
+    (void)nsuffix;
+    return (uint32_t)strtoul(suffix, NULL, 10);
 }
 
 static const struct store_format fixture_format = {
-    .middle = fixture_middle,
+    .suffix = fixture_suffix,
     .client_flags = fixture_client_flags,
     .tail = {"\r\n", 2},
 };

@@ -108,7 +108,7 @@ static void kernel_mark(struct fixture *f, struct slice key)
 
     lock_take(stripe, LOCK_STRIPE);
     if (table_find(&f->store->table, hash, key, &spot))
-        spot.bucket->touched |= (uint8_t)(1u << spot.slot);
+        spot.bucket->accessed |= (uint8_t)(1u << spot.slot);
     lock_release(stripe, LOCK_STRIPE);
 }
 
@@ -264,7 +264,7 @@ static void test_temporary(void)
     maintainer_round(f.store, NOW + 61);
     stats = class_of(&f, 1, NOW);
     ok(stats.number_temp == 0 && is_there(&f, "t", 3, NOW + 200),
-       "one that was touched to stay leaves it");
+       "one that was accessed to stay leaves it");
     fixture_close(&f);
 }
 

@@ -63,7 +63,7 @@ static void serve_in_kernel(struct fixture *f, const char *key)
     struct table_spot spot;
 
     table_find(&f->store->table, hash_key(f->store->control, name), name, &spot);
-    spot.bucket->touched |= (uint8_t)(1u << spot.slot);
+    spot.bucket->accessed |= (uint8_t)(1u << spot.slot);
 }
 
 static void the_kernels_answers_are_uses(struct fixture *f)

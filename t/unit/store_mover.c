@@ -447,7 +447,7 @@ static void mark(struct bed *bed, const char *key)
     struct table_spot spot;
 
     if (table_find(table, hash_key(table->control, fixture_slice(key)), fixture_slice(key), &spot))
-        spot.bucket->touched |= (uint8_t)(1u << spot.slot);
+        spot.bucket->accessed |= (uint8_t)(1u << spot.slot);
 }
 
 static bool was_used(struct bed *bed, const char *key)

@@ -71,7 +71,7 @@ static struct mc_control *view_control(struct provider *provider)
 
 struct copy {
     char wire[MAX_WIRE];
-    size_t nwire, nhead; /* key and middle */
+    size_t nwire, nhead; /* key and suffix */
 };
 
 RACY static uint64_t key_hash(const struct mc_control *control, const char *name, size_t n)
@@ -93,7 +93,7 @@ RACY static bool copy_item(const volatile struct mc_item *item, const char *name
                            struct copy *copy)
 {
     copy->nwire = item->nbytes;
-    copy->nhead = n + item->nmid;
+    copy->nhead = n + item->nsuffix;
     if (item->nkey != n || copy->nwire > MAX_WIRE || copy->nhead > copy->nwire)
         return false;
     for (size_t i = 0; i < n; i++)
@@ -118,8 +118,8 @@ RACY static bool copy_from_chain(struct view *view, volatile struct mc_bucket *b
             if ((uint8_t)(tags >> (8 * slot)) != mc_hash_tag(hash) ||
                 !copy_item((const volatile void *)(view->heap + at), name, n, copy))
                 continue;
-            if (!(bucket->touched >> slot & 1))
-                bucket->touched |= (uint8_t)(1u << slot);
+            if (!(bucket->accessed >> slot & 1))
+                bucket->accessed |= (uint8_t)(1u << slot);
             return true;
         }
         if (bucket->next == 0)

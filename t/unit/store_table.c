@@ -243,7 +243,7 @@ static void mark(struct bed *bed, unsigned int n)
 
     for (unsigned int i = 0; i < n; i += 3)
         if (find(bed, i, &spot))
-            spot.bucket->touched |= (uint8_t)(1u << spot.slot);
+            spot.bucket->accessed |= (uint8_t)(1u << spot.slot);
 }
 
 static void test_marks(void)

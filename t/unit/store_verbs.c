@@ -50,7 +50,7 @@ static void test_wire(struct fixture *f)
     item = store_get(f->local, SLICE("wire"), NOW);
     ok(item &&
            slice_equal((struct slice){item->wire, item->nbytes}, SLICE("wire 7 6\r\nvalues\r\n")),
-       "key, middle, value and tail lie together as they go on the wire");
+       "key, suffix, value and tail lie together as they go on the wire");
     ok(item && slice_equal(item_at(f->local, item, 0), SLICE("values\r\n")),
        "a small item is one piece, tail included");
     ok(item && item_at(f->local, item, 8).len == 0, "there is nothing behind the tail");

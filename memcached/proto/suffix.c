@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* middle: what stands between the key and the value of a text reply, " flags bytes\r\n". */
+/* suffix: what stands between the key and the value of a text reply, " flags bytes\r\n". */
 #include "base/num.h"
 #include "proto/proto.h"
 
-uint8_t proto_middle(char *out, uint32_t client_flags, uint32_t nvalue)
+uint8_t proto_suffix(char *out, uint32_t client_flags, uint32_t nvalue)
 {
     char digits[NUM_U64_MAX];
     char *p = out;
@@ -22,12 +22,12 @@ uint8_t proto_middle(char *out, uint32_t client_flags, uint32_t nvalue)
     return (uint8_t)(p - out);
 }
 
-uint32_t proto_middle_flags(const char *middle, uint8_t nmiddle)
+uint32_t proto_suffix_flags(const char *suffix, uint8_t nsuffix)
 {
     uint32_t flags = 0;
     uint8_t i;
 
-    for (i = 1; i < nmiddle && middle[i] != ' '; i++)
-        flags = flags * 10 + (uint32_t)(middle[i] - '0');
+    for (i = 1; i < nsuffix && suffix[i] != ' '; i++)
+        flags = flags * 10 + (uint32_t)(suffix[i] - '0');
     return flags;
 }
