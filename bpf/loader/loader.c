@@ -108,7 +108,7 @@ static void explain_load(int rc, char *log, char *error, size_t nerror)
                  strerror(-rc), gap, word);
     else
         snprintf(error, nerror,
-                 "this kernel does not take the programs (%s): Linux 5.18 with "
+                 "this kernel does not take the programs (%s): Linux 6.1 with "
                  "CONFIG_BPF_SYSCALL is needed%s%s",
                  strerror(-rc), gap, word);
 }

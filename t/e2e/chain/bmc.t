@@ -250,7 +250,7 @@ def memory_is_what_was_asked_for():
 
 @tap.case
 def statistics():
-    page = {key for path in ("doc/kernel-path.md", "doc/chain.md")
+    page = {key for path in ("doc/kernel-path/reference.md", "doc/chain.md")
             for row in source(path).split("| `stats bmc` | |\n")[1].split("\n\n")[0].splitlines()
             for key in re.findall("`([^`]+)`", row.split(" | ")[0])}
     manual = set(re.findall(r"^\.It Cm (\w+)$", source("doc/bmc.1"), re.M))

@@ -273,7 +273,7 @@ os.execvp(sys.argv[3], sys.argv[3:])
 def kernels_and_containers_that_forbid_it():
     with Ground() as ground:
         for error, want in ((errno.EPERM, "forbids loading BPF programs .*container's policy$"),
-                            (errno.ENOSYS, "does not take the programs .*CONFIG_BPF_SYSCALL")):
+                            (errno.ENOSYS, "does not take .*Linux 6.1 with CONFIG_BPF_SYSCALL")):
             prefix = [sys.executable, "-c", DENIED, str(netns.BPF_CALL), str(error)]
             ground.refused("bmc=sv0", "(?m)^bmc: .*" + want, os.strerror(error), prefix=prefix)
         with ground.start("bmc=sv0,optional", prefix=prefix) as machine:

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""`stats bmc`: doc/kernel-path.md and the manual have every key and no other; `stats reset`."""
+"""`stats bmc`: the reference and the manual have every key and no other; `stats reset`."""
 import os
 import re
 import sys
@@ -36,10 +36,10 @@ def keys(rows):
 @tap.case
 def all_keys_are_documented():
     printed = keys(m.tcp.stats("bmc"))
-    table = source("doc/kernel-path.md").split("| `stats bmc` | |\n")[1].split("\n\n")[0]
+    table = source("doc/kernel-path/reference.md").split("| `stats bmc` | |\n")[1].split("\n\n")[0]
     page = {key for row in table.splitlines()
             for key in re.findall("`([^`]+)`", row.split(" | ")[0])}
-    tap.is_(sorted(page - printed), ["reason"], "doc/kernel-path.md has no other key but `reason`")
+    tap.is_(sorted(page - printed), ["reason"], "the reference has no other key but `reason`")
     tap.is_(sorted(printed - page), [], "and lacks none")
     part = source("doc/memcached.1.in").split(".Ss Its statistics\n")[1].split(".El\n")[0]
     manual = {"IFACE:" + key for key in re.findall(r"^\.It Ar if Ns Cm :(\w+)$", part, re.M)}

@@ -1,0 +1,72 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The documents: what a link names exists, file and heading, and one minimum kernel is stated."""
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+SRCDIR = os.path.abspath(os.environ.get("SRCDIR")
+                         or os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(SRCDIR, "t", "lib"))
+import tap
+
+LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
+# The oldest kernel on which the kernel path is tested: Debian 12's.
+KERNEL = "6.1"
+STATED = {
+    "README.md": r"Linux (\d+\.\d+) or later on x86-64",
+    "doc/kernel-path.md": r"It needs Linux (\d+\.\d+) or later",
+    "doc/kernel-path/interfaces.md": r"## Kernels\n\nLinux (\d+\.\d+) or",
+    "doc/memcached.1.in": r"It needs Linux (\d+\.\d+)",
+    "bpf/loader/loader.c": r"this kernel does not [^;]*?Linux (\d+\.\d+)",
+}
+
+
+def read(path):
+    with open(os.path.join(SRCDIR, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def documents():
+    found = ["README.md", "HACKING.md", "bench/README.md"]
+    for where, _, names in os.walk(os.path.join(SRCDIR, "doc")):
+        found += [os.path.relpath(os.path.join(where, name), SRCDIR) for name in names
+                  if name.endswith(".md")]
+    return sorted(found)
+
+
+def anchors(path):
+    """What GitHub and GitLab make of the headings: small letters, blanks to dashes."""
+    found = []
+    for heading in re.findall(r"(?m)^#+ (.*)$", read(path)):
+        text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading.lower())
+        found.append(re.sub(r"[^\w\- ]", "", text).replace(" ", "-"))
+    return found
+
+
+def broken(path):
+    for target in LINK.findall(read(path)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = os.path.normpath(os.path.join(os.path.dirname(path), name)) if name else path
+        if not os.path.exists(os.path.join(SRCDIR, file)):
+            yield "%s: %s" % (path, target)
+        elif anchor and anchor not in anchors(file):
+            yield "%s: %s has no such heading" % (path, target)
+
+
+@tap.case
+def links_lead_somewhere():
+    tap.is_([link for path in documents() for link in broken(path)], [], "every link has a target")
+
+
+@tap.case
+def one_kernel_is_the_oldest():
+    for path, pattern in STATED.items():
+        stated = re.search(pattern, read(path))
+        tap.is_(stated and stated.group(1), KERNEL, path)
+
+
+tap.run()
