@@ -1,9 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The documents: what a link names exists, file and heading, and one minimum kernel is stated."""
+"""The documents: what a link names exists, file and heading; one minimum kernel is stated; the
+figures are what doc/figures/draw makes."""
 import os
 import re
+import subprocess
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 SRCDIR = os.path.abspath(os.environ.get("SRCDIR")
@@ -67,6 +70,19 @@ def one_kernel_is_the_oldest():
     for path, pattern in STATED.items():
         stated = re.search(pattern, read(path))
         tap.is_(stated and stated.group(1), KERNEL, path)
+
+
+@tap.case
+def figures_are_what_the_script_makes():
+    folder = os.path.join(SRCDIR, "doc", "figures")
+    kept = sorted(name for name in os.listdir(folder) if name.endswith(".svg"))
+    with tempfile.TemporaryDirectory() as made:
+        subprocess.run([sys.executable, os.path.join(folder, "draw"), made], check=True)
+        tap.is_(kept, sorted(os.listdir(made)), "the script makes all of them")
+        tap.is_([name for name in kept if read(os.path.join(folder, name))
+                 != read(os.path.join(made, name))], [], "none differs: doc/figures/draw")
+    shown = "".join(read(path) for path in documents())
+    tap.is_([name for name in kept if "figures/%s)" % name not in shown], [], "each is shown")
 
 
 tap.run()
