@@ -447,7 +447,7 @@ static void build_net(struct server *server)
         .reqs_per_event = o->reqs_per_event,
         .nthreads = o->nthreads,
         .reuseport = o->reuseport,
-        .ask_workers = has_kernel_path(server),
+        .ping_workers = has_kernel_path(server),
         .user = &server->user,
         .tls = server->tls,
         .clock = server->clock,

@@ -12,7 +12,7 @@
 
 enum { CACHE_LINE = 64, SIZE_MIN = 64 };
 
-enum ending { ENDING_NONE, ENDING_BACK, ENDING_CLOSE };
+enum ending { ENDING_NONE, ENDING_RESUME, ENDING_CLOSE };
 
 /*
  * written and consumed count bytes since the start; their difference is what is in the ring. The
@@ -24,7 +24,7 @@ struct stream {
     char *ring;
     size_t size; /* a power of two */
     int fd;
-    bool deaf;
+    bool discard_input;
     unsigned int refs;
 
     size_t written __attribute__((aligned(CACHE_LINE))); /* by the producer */
@@ -33,7 +33,7 @@ struct stream {
 
     size_t consumed __attribute__((aligned(CACHE_LINE))); /* by the consumer */
     bool asleep;                                          /* the consumer waits for the fd */
-    bool left;
+    bool detached;
 
     pthread_mutex_t lock; /* only to wait under; a leaf */
     pthread_cond_t room;
@@ -57,7 +57,7 @@ static int init_waiting(struct stream *stream)
     return error;
 }
 
-struct stream *stream_new(size_t size, bool deaf)
+struct stream *stream_new(size_t size, bool discard_input)
 {
     struct stream *stream = aligned_alloc(CACHE_LINE, sizeof(*stream));
     size_t rounded = SIZE_MIN;
@@ -66,7 +66,7 @@ struct stream *stream_new(size_t size, bool deaf)
         return NULL;
     while (rounded < size)
         rounded *= 2;
-    *stream = (struct stream){.size = rounded, .deaf = deaf, .refs = 2};
+    *stream = (struct stream){.size = rounded, .discard_input = discard_input, .refs = 2};
     stream->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     stream->ring = malloc(rounded);
     if (stream->fd >= 0 && stream->ring) {
@@ -81,7 +81,7 @@ struct stream *stream_new(size_t size, bool deaf)
     return NULL;
 }
 
-static void let_go(struct stream *stream)
+static void put_reference(struct stream *stream)
 {
     /* The last one acquires what the other released. */
     if (__atomic_sub_fetch(&stream->refs, 1, __ATOMIC_ACQ_REL) > 0)
@@ -93,9 +93,9 @@ static void let_go(struct stream *stream)
     free(stream);
 }
 
-bool stream_is_deaf(const struct stream *stream)
+bool stream_discards_input(const struct stream *stream)
 {
-    return stream->deaf;
+    return stream->discard_input;
 }
 
 /* --- the producer -------------------------------------------------------- */
@@ -146,9 +146,9 @@ bool stream_has_room(const struct stream *stream, size_t nbytes)
     return room(stream) >= nbytes;
 }
 
-bool stream_is_left(const struct stream *stream)
+bool stream_is_detached(const struct stream *stream)
 {
-    return __atomic_load_n(&stream->left, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&stream->detached, __ATOMIC_SEQ_CST);
 }
 
 static struct timespec after_ms(unsigned int ms)
@@ -172,24 +172,24 @@ bool stream_wait_room(struct stream *stream, size_t nbytes, unsigned int timeout
     int error = 0;
 
     if (wanted == 0 || room(stream) >= wanted)
-        return !stream_is_left(stream);
+        return !stream_is_detached(stream);
     pthread_mutex_lock(&stream->lock);
     __atomic_store_n(&stream->wanted, wanted, __ATOMIC_SEQ_CST);
-    while (error == 0 && !stream_is_left(stream) &&
+    while (error == 0 && !stream_is_detached(stream) &&
            stream->size - (stream->written - __atomic_load_n(&stream->consumed, __ATOMIC_SEQ_CST)) <
                wanted)
         error = pthread_cond_timedwait(&stream->room, &stream->lock, &end);
     __atomic_store_n(&stream->wanted, 0, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&stream->lock);
-    return !stream_is_left(stream);
+    return !stream_is_detached(stream);
 }
 
 void stream_end(struct stream *stream, bool close)
 {
-    __atomic_store_n(&stream->ending, (uint8_t)(close ? ENDING_CLOSE : ENDING_BACK),
+    __atomic_store_n(&stream->ending, (uint8_t)(close ? ENDING_CLOSE : ENDING_RESUME),
                      __ATOMIC_SEQ_CST);
     stream_wake(stream);
-    let_go(stream);
+    put_reference(stream);
 }
 
 /* --- the consumer -------------------------------------------------------- */
@@ -206,12 +206,12 @@ static enum stream_state state(const struct stream *stream)
 
     if (__atomic_load_n(&stream->written, __ATOMIC_SEQ_CST) != stream->consumed)
         return STREAM_BYTES;
-    return ending == ENDING_NONE   ? STREAM_EMPTY
-           : ending == ENDING_BACK ? STREAM_ENDED
-                                   : STREAM_CLOSED;
+    return ending == ENDING_NONE     ? STREAM_EMPTY
+           : ending == ENDING_RESUME ? STREAM_ENDED
+                                     : STREAM_CLOSED;
 }
 
-void stream_woken(struct stream *stream)
+void stream_clear_wakeup(struct stream *stream)
 {
     uint64_t count;
     ssize_t n = read(stream->fd, &count, sizeof(count));
@@ -219,7 +219,7 @@ void stream_woken(struct stream *stream)
     (void)n; /* it was not readable, which is as good */
 }
 
-enum stream_state stream_look(struct stream *stream)
+enum stream_state stream_poll(struct stream *stream)
 {
     enum stream_state now = state(stream);
 
@@ -232,7 +232,7 @@ enum stream_state stream_look(struct stream *stream)
     return now;
 }
 
-size_t stream_pieces(const struct stream *stream, struct iovec iov[2])
+size_t stream_iov(const struct stream *stream, struct iovec iov[2])
 {
     size_t at = stream->consumed & (stream->size - 1);
     size_t len = __atomic_load_n(&stream->written, __ATOMIC_ACQUIRE) - stream->consumed;
@@ -263,9 +263,9 @@ void stream_consumed(struct stream *stream, size_t nbytes)
         signal_room(stream);
 }
 
-void stream_leave(struct stream *stream)
+void stream_detach(struct stream *stream)
 {
-    __atomic_store_n(&stream->left, true, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&stream->detached, true, __ATOMIC_SEQ_CST);
     signal_room(stream);
-    let_go(stream);
+    put_reference(stream);
 }

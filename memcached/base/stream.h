@@ -20,12 +20,12 @@
 struct stream;
 
 /*
- * With one reference for each side. `size` bytes are rounded up to a power of two. deaf: the
- * connection throws away what its client sends meanwhile, and closes when the client stops sending;
- * otherwise that waits until the stream has ended. NULL with errno.
+ * With one reference for each side. `size` bytes are rounded up to a power of two. discard_input:
+ * the connection throws away what its client sends meanwhile, and closes when the client stops
+ * sending; otherwise that waits until the stream has ended. NULL with errno.
  */
-struct stream *stream_new(size_t size, bool deaf);
-bool stream_is_deaf(const struct stream *stream);
+struct stream *stream_new(size_t size, bool discard_input);
+bool stream_discards_input(const struct stream *stream);
 
 /* --- the producer -------------------------------------------------------- */
 
@@ -36,7 +36,7 @@ bool stream_put(struct stream *stream, struct slice bytes);
 void stream_wake(struct stream *stream);
 bool stream_has_room(const struct stream *stream, size_t nbytes);
 /* Whether the consumer has gone: nobody will read on. */
-bool stream_is_left(const struct stream *stream);
+bool stream_is_detached(const struct stream *stream);
 /*
  * Waits until there is room for so many bytes (at most the ring's size), the consumer goes or the
  * time is over. False: the consumer has gone.
@@ -57,14 +57,15 @@ enum stream_state {
     STREAM_CLOSED, /* the same, and the connection is to be closed */
 };
 
-/* After STREAM_EMPTY it becomes readable when that has changed; stream_woken takes that back. */
+/* After STREAM_EMPTY it becomes readable when that has changed; stream_clear_wakeup takes that
+ * back. */
 int stream_fd(const struct stream *stream);
-void stream_woken(struct stream *stream);
-enum stream_state stream_look(struct stream *stream);
+void stream_clear_wakeup(struct stream *stream);
+enum stream_state stream_poll(struct stream *stream);
 /* What can be consumed, in at most two pieces; returns how many. */
-size_t stream_pieces(const struct stream *stream, struct iovec iov[2]);
+size_t stream_iov(const struct stream *stream, struct iovec iov[2]);
 void stream_consumed(struct stream *stream, size_t nbytes);
 /* Ends the consumer's reference. */
-void stream_leave(struct stream *stream);
+void stream_detach(struct stream *stream);
 
 #endif

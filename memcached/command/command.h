@@ -206,10 +206,10 @@ enum command_watch {
  */
 const uint32_t *command_watched(const struct command_local *local);
 /* RAWCMDS: a request as it came. */
-void command_tell_raw(struct command_local *local, const struct command_client *client,
-                      struct slice request);
+void command_emit_request(struct command_local *local, const struct command_client *client,
+                          struct slice request);
 /* CONNEVENTS: the words of a line. */
-void command_tell_words(struct command_local *local, uint32_t classes, struct slice words);
+void command_emit_words(struct command_local *local, uint32_t classes, struct slice words);
 
 /*
  * A reply may show values that have to be read from flash first: then command_reads is true, and it

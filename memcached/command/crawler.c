@@ -134,13 +134,13 @@ static enum store_taken take(void *context, const struct store_shown *shown)
     struct dump *dump = context;
 
     if (!shown) {
-        return stream_is_left(dump->stream)                              ? STORE_ENOUGH
+        return stream_is_detached(dump->stream)                          ? STORE_ENOUGH
                : stream_has_room(dump->stream, dump->n + dump->last.len) ? STORE_TAKEN
                                                                          : STORE_FULL;
     }
     if (sizeof(dump->text) - dump->n < LINE_MAX_BYTES) {
         if (!stream_write(dump->stream, (struct slice){dump->text, dump->n}))
-            return stream_is_left(dump->stream) ? STORE_ENOUGH : STORE_FULL;
+            return stream_is_detached(dump->stream) ? STORE_ENOUGH : STORE_FULL;
         dump->n = 0;
     }
     dump->n += dump->add(dump, dump->text + dump->n, shown);
@@ -170,7 +170,7 @@ static void end(void *context, bool whole)
 static void dump_free(struct dump *dump)
 {
     if (dump->stream) {
-        stream_leave(dump->stream);
+        stream_detach(dump->stream);
         stream_end(dump->stream, true);
     }
     free(dump);

@@ -25,7 +25,7 @@ enum {
 
 /* --- telling -------------------------------------------------------------- */
 
-void logger_tell(struct ring *ring, struct event *event, struct slice bytes)
+void logger_emit(struct ring *ring, struct event *event, struct slice bytes)
 {
     struct timespec now;
 
@@ -62,7 +62,7 @@ static void remove_left(struct logger *logger)
     for (unsigned int i = 0; i < logger->nwatchers; i++) {
         struct logger_watcher *watcher = &logger->watchers[i];
 
-        if (stream_is_left(watcher->stream))
+        if (stream_is_detached(watcher->stream))
             stream_end(watcher->stream, true);
         else
             logger->watchers[n++] = *watcher;

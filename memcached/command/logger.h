@@ -88,7 +88,7 @@ static inline bool logger_wants(const struct logger *logger, uint32_t classes)
     return __builtin_expect(__atomic_load_n(&logger->wanted, __ATOMIC_RELAXED) & classes, 0);
 }
 /* Never waits. The time is filled in; longer bytes are cut. */
-void logger_tell(struct ring *ring, struct event *event, struct slice bytes);
+void logger_emit(struct ring *ring, struct event *event, struct slice bytes);
 
 void logger_counts(struct logger *logger, struct logger_counts *out);
 void logger_reset_counts(struct logger *logger);

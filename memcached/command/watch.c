@@ -6,7 +6,7 @@
 
 static void tell(const struct command_local *local, struct event *event, struct slice bytes)
 {
-    logger_tell(local->events, event, bytes);
+    logger_emit(local->events, event, bytes);
 }
 
 /* --- gets ---------------------------------------------------------------- */
@@ -212,8 +212,8 @@ static struct slice without_newline(struct slice request)
     return request;
 }
 
-void command_tell_raw(struct command_local *local, const struct command_client *client,
-                      struct slice request)
+void command_emit_request(struct command_local *local, const struct command_client *client,
+                          struct slice request)
 {
     struct event event = {
         .classes = COMMAND_WATCH_RAWCMDS,
@@ -224,7 +224,7 @@ void command_tell_raw(struct command_local *local, const struct command_client *
     tell(local, &event, without_newline(request));
 }
 
-void command_tell_words(struct command_local *local, uint32_t classes, struct slice words)
+void command_emit_words(struct command_local *local, uint32_t classes, struct slice words)
 {
     struct event event = {.classes = classes, .type = EVENT_WORDS};
 
@@ -245,7 +245,7 @@ static void on_store_item(void *context, const struct store_item_event *from)
         .bucket = from->bucket,
     };
 
-    logger_tell(&commands->logger.shared->ring, &event, from->key);
+    logger_emit(&commands->logger.shared->ring, &event, from->key);
 }
 
 static void on_store_words(void *context, struct slice words)
@@ -253,7 +253,7 @@ static void on_store_words(void *context, struct slice words)
     struct commands *commands = context;
     struct event event = {.classes = COMMAND_WATCH_SYSEVENTS, .type = EVENT_WORDS};
 
-    logger_tell(&commands->logger.shared->ring, &event, words);
+    logger_emit(&commands->logger.shared->ring, &event, words);
 }
 
 void watch_store(struct commands *commands)

@@ -106,7 +106,7 @@ static void dispatch(struct acceptor *acceptor, int fd, bool tls)
 
     acceptor->next_worker = (acceptor->next_worker + 1) % acceptor->config->nthreads;
     endpoints_count(acceptor->endpoints);
-    if (!worker_give(worker, (struct stream_socket){fd, tls})) {
+    if (!worker_enqueue(worker, (struct stream_socket){fd, tls})) {
         log_say("no memory for connection %d", fd);
         endpoints_uncount(acceptor->endpoints);
         close(fd);

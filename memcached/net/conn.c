@@ -12,8 +12,8 @@
 #include "base/countdown.h"
 #include "base/log.h"
 #include "command/command.h"
-#include "net/outlet.h"
-#include "net/tell.h"
+#include "net/stream_source.h"
+#include "net/watch_emit.h"
 #include "net/wire.h"
 
 enum {
@@ -22,7 +22,7 @@ enum {
     REPLY_FLAT = 4096, /* up to here a copy costs less than the kernel's look at pieces */
     KEPT_ROUND = 256,  /* kept input is allocated in multiples of this */
     RECEIVES = 16,     /* of one connection in a row */
-    POURS = 16,        /* the same of sends of a stream */
+    STREAM_SENDS = 16, /* the same of sends of a stream */
 };
 
 struct conn {
@@ -33,10 +33,10 @@ struct conn {
     struct conn *next, **link; /* the worker's list */
     struct event event;
     enum protocol protocol;
-    struct input *in;      /* own, or the worker's while being served */
-    struct input own;      /* kept between events; ptr NULL: nothing */
-    struct outlet *outlet; /* not NULL: sends what comes out of it, executes nothing */
-    struct reply *unsent;  /* not NULL: waiting until the socket can be written */
+    struct input *in;             /* own, or the worker's while being served */
+    struct input own;             /* kept between events; ptr NULL: nothing */
+    struct stream_source *source; /* not NULL: sends what comes out of it, executes nothing */
+    struct reply *unsent;         /* not NULL: waiting until the socket can be written */
     size_t nsent;
     struct command_pending pending;
     short listening; /* what the event waits for */
@@ -44,7 +44,7 @@ struct conn {
     enum verb line;  /* of which a part was executed; VERB_UNKNOWN: none */
     bool drained;    /* yielded with nothing left in the socket: its turn goes on without a read */
     bool closing;    /* once `unsent` is out */
-    uint8_t reason;  /* enum tell_reason: why it closes */
+    uint8_t reason;  /* enum close_reason: why it closes */
 
     bool reading; /* `unsent` waits for values */
     bool read;    /* and they have come; under the worker's lock */
@@ -61,11 +61,11 @@ struct turn {
 
 /* What came of executing the input. */
 enum progress {
-    PROGRESS_HUNGRY, /* the rest of the input is no whole request */
-    PROGRESS_BATCH,  /* the reply should be sent before more is done */
-    PROGRESS_YIELD,  /* it is the other connections' turn */
-    PROGRESS_STREAM, /* after the reply a stream goes out */
-    PROGRESS_CLOSE,  /* after the reply */
+    PROGRESS_NEED_INPUT, /* the rest of the input is no whole request */
+    PROGRESS_BATCH,      /* the reply should be sent before more is done */
+    PROGRESS_YIELD,      /* it is the other connections' turn */
+    PROGRESS_STREAM,     /* after the reply a stream goes out */
+    PROGRESS_CLOSE,      /* after the reply */
 };
 
 /* What came of sending. */
@@ -73,7 +73,7 @@ enum sending { SENDING_DONE, SENDING_BLOCKED, SENDING_BROKEN };
 
 static void on_event(evutil_socket_t fd, short what, void *arg);
 static void on_stream(void *arg);
-static void pour(struct conn *conn);
+static void send_stream(struct conn *conn);
 
 static const char *const protocol_names[] = {"auto-negotiating", "ascii", "binary"};
 
@@ -130,7 +130,7 @@ void conn_open(struct worker *worker, struct stream_socket socket)
     if (conn->next)
         conn->next->link = &conn->next;
     worker->conns = conn;
-    tell_opened(worker, fd);
+    watch_emit_opened(worker, fd);
     log_at(2, "<%d new %s client connection", fd, protocol_names[conn->protocol]);
     if (listen_for(conn, EV_READ) != 0) {
         log_say("cannot watch connection %d", fd);
@@ -171,13 +171,13 @@ void conn_close(struct conn *conn)
     if (conn->reading)
         await_reads(conn);
     log_at(2, "<%d connection closed.", fd_of(conn));
-    tell_closing(worker, fd_of(conn), conn->reason);
+    watch_emit_closing(worker, fd_of(conn), conn->reason);
     event_del(&conn->event);
     if (conn->filling)
         command_abandon(worker->local, &conn->pending);
     command_client_close(&conn->client);
     free_unsent(conn);
-    outlet_close(conn->outlet);
+    stream_source_close(conn->source);
     command_release(worker->local, &worker->reply);
     free(conn->own.ptr);
     *conn->link = conn->next;
@@ -195,10 +195,10 @@ void conn_close_idle(struct worker *worker, rel_time now)
 
     for (struct conn *conn = worker->conns; conn; conn = next) {
         next = conn->next;
-        if (!conn->outlet && !conn->reading && now > conn->endpoint.last_command &&
+        if (!conn->source && !conn->reading && now > conn->endpoint.last_command &&
             now - conn->endpoint.last_command > worker->config->idle_timeout) {
             count_add(&worker->counts.idle_kicks, 1);
-            conn->reason = REASON_IDLE;
+            conn->reason = CLOSE_IDLE;
             conn_close(conn);
         }
     }
@@ -439,7 +439,7 @@ static enum sending flush(struct conn *conn)
 static void close_after(struct conn *conn, enum sending sending)
 {
     if (sending != SENDING_DONE)
-        conn->reason = REASON_ERROR;
+        conn->reason = CLOSE_ERROR;
     conn_close(conn);
 }
 
@@ -533,7 +533,7 @@ static ssize_t parse(struct conn *conn, struct request *request)
 }
 
 /* Executes one request, or the rest of one. */
-static enum command_next execute_one(struct conn *conn, rel_time now, bool *hungry)
+static enum command_next execute_one(struct conn *conn, rel_time now, bool *need_input)
 {
     struct worker *worker = conn->worker;
     struct input *in = conn->in;
@@ -541,20 +541,21 @@ static enum command_next execute_one(struct conn *conn, rel_time now, bool *hung
     ssize_t consumed;
 
     if (conn->filling) {
-        *hungry = !fill_value(conn);
-        if (*hungry)
+        *need_input = !fill_value(conn);
+        if (*need_input)
             return COMMAND_VALUE;
         conn->filling = false;
         return command_finish(worker->local, &conn->client, &conn->pending, now, &worker->reply);
     }
     consumed = parse(conn, &request);
     if (consumed <= 0) {
-        *hungry = consumed == 0;
+        *need_input = consumed == 0;
         return consumed == 0 ? COMMAND_DONE : COMMAND_CLOSE;
     }
     if (log_get_level() >= 2)
         log_bytes(conn, '<', (struct slice){in->ptr + in->start, (size_t)consumed});
-    tell_request(worker, &conn->client, (struct slice){in->ptr + in->start, (size_t)consumed});
+    watch_emit_request(worker, &conn->client,
+                       (struct slice){in->ptr + in->start, (size_t)consumed});
     in->searched = 0;
     in->start += (size_t)consumed;
     conn->line = request.more ? request.verb : VERB_UNKNOWN;
@@ -562,11 +563,11 @@ static enum command_next execute_one(struct conn *conn, rel_time now, bool *hung
 }
 
 /* The client has a stream for us. */
-static bool open_outlet(struct conn *conn)
+static bool open_stream_source(struct conn *conn)
 {
-    conn->outlet = outlet_open(conn->worker->base, conn->client.stream, on_stream, conn);
+    conn->source = stream_source_open(conn->worker->base, conn->client.stream, on_stream, conn);
     conn->client.stream = NULL;
-    return conn->outlet != NULL;
+    return conn->source != NULL;
 }
 
 /* Executes what is in the input. */
@@ -576,14 +577,14 @@ static enum progress execute(struct conn *conn, struct turn *turn)
 
     for (;;) {
         size_t before = reply->nbytes;
-        bool hungry = false;
+        bool need_input = false;
         enum command_next next;
 
         if (!conn->filling && turn->nrequests == 0 && conn->in->start < conn->in->end)
             return PROGRESS_YIELD;
-        next = execute_one(conn, turn->now, &hungry);
-        if (hungry)
-            return PROGRESS_HUNGRY;
+        next = execute_one(conn, turn->now, &need_input);
+        if (need_input)
+            return PROGRESS_NEED_INPUT;
         if (log_get_level() >= 2)
             log_answer(conn, before);
         switch (next) {
@@ -593,7 +594,7 @@ static enum progress execute(struct conn *conn, struct turn *turn)
         case COMMAND_CLOSE:
             return PROGRESS_CLOSE;
         case COMMAND_TO_STREAM:
-            return open_outlet(conn) ? PROGRESS_STREAM : PROGRESS_CLOSE;
+            return open_stream_source(conn) ? PROGRESS_STREAM : PROGRESS_CLOSE;
         case COMMAND_DONE:
             break;
         }
@@ -611,7 +612,7 @@ static bool settle(struct conn *conn)
         return false;
     }
     if (!conn->unsent) {
-        endpoint_set_state(&conn->endpoint, conn->outlet         ? STATE_WATCH
+        endpoint_set_state(&conn->endpoint, conn->source         ? STATE_WATCH
                                             : !conn->filling     ? STATE_READ
                                             : conn->pending.item ? STATE_NREAD
                                                                  : STATE_SWALLOW);
@@ -652,12 +653,12 @@ static bool await_tls(struct conn *conn, const struct turn *turn)
         }
     }
     if (!turn->drained)
-        worker_again(conn->worker, &conn->event, what);
+        worker_reactivate(conn->worker, &conn->event, what);
     return true;
 }
 
 /* Nothing to execute. True: something was received. */
-static bool feed(struct conn *conn, struct turn *turn)
+static bool receive_more(struct conn *conn, struct turn *turn)
 {
     ssize_t n;
 
@@ -670,7 +671,7 @@ static bool feed(struct conn *conn, struct turn *turn)
             return true;
         }
         if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
-            conn->reason = n == 0 ? REASON_NORMAL : REASON_ERROR;
+            conn->reason = n == 0 ? CLOSE_NORMAL : CLOSE_ERROR;
             answer(conn, true);
             return false;
         }
@@ -696,8 +697,8 @@ static void serve(struct conn *conn)
     borrow_input(conn);
     for (;;) {
         switch (execute(conn, &turn)) {
-        case PROGRESS_HUNGRY:
-            if (!feed(conn, &turn))
+        case PROGRESS_NEED_INPUT:
+            if (!receive_more(conn, &turn))
                 return;
             break;
         case PROGRESS_BATCH:
@@ -708,13 +709,13 @@ static void serve(struct conn *conn)
             if (answer(conn, false)) {
                 count_add(&worker->counts.conn_yields, 1);
                 conn->drained = turn.drained;
-                worker_again(worker, &conn->event, EV_READ);
+                worker_reactivate(worker, &conn->event, EV_READ);
                 settle(conn);
             }
             return;
         case PROGRESS_STREAM:
             if (answer(conn, false) && settle(conn))
-                pour(conn);
+                send_stream(conn);
             return;
         case PROGRESS_CLOSE:
             answer(conn, true);
@@ -726,14 +727,15 @@ static void serve(struct conn *conn)
 /* --- a stream ------------------------------------------------------------ */
 
 /* Sends what the stream has, a bounded number of times. */
-static enum sending pour_some(struct conn *conn, enum stream_state *state)
+static enum sending send_some_of_stream(struct conn *conn, enum stream_state *state)
 {
-    struct stream *stream = outlet_stream(conn->outlet);
+    struct stream *stream = stream_source_stream(conn->source);
     enum sending sending = SENDING_DONE;
 
-    for (unsigned int i = 0; (*state = stream_look(stream)) == STREAM_BYTES && i < POURS; i++) {
+    for (unsigned int i = 0; (*state = stream_poll(stream)) == STREAM_BYTES && i < STREAM_SENDS;
+         i++) {
         struct iovec iov[2];
-        ssize_t n = wire_send(fd_of(conn), conn->tls, iov, stream_pieces(stream, iov));
+        ssize_t n = wire_send(fd_of(conn), conn->tls, iov, stream_iov(stream, iov));
 
         sending = settle_send(conn, &n);
         if (sending != SENDING_DONE)
@@ -744,9 +746,9 @@ static enum sending pour_some(struct conn *conn, enum stream_state *state)
 }
 
 /* Waits for the socket as far as the stream's next bytes need it. */
-static void wait_to_pour(struct conn *conn, bool blocked)
+static void await_stream(struct conn *conn, bool blocked)
 {
-    short what = stream_is_deaf(outlet_stream(conn->outlet)) ? EV_READ : 0;
+    short what = stream_discards_input(stream_source_stream(conn->source)) ? EV_READ : 0;
 
     if (blocked)
         what |= EV_WRITE;
@@ -757,10 +759,10 @@ static void wait_to_pour(struct conn *conn, bool blocked)
     }
 }
 
-static void end_outlet(struct conn *conn)
+static void end_stream_source(struct conn *conn)
 {
-    outlet_close(conn->outlet);
-    conn->outlet = NULL;
+    stream_source_close(conn->source);
+    conn->source = NULL;
     event_del(&conn->event);
     if (listen_for(conn, EV_READ) != 0) {
         conn_close(conn);
@@ -769,19 +771,19 @@ static void end_outlet(struct conn *conn)
     serve(conn);
 }
 
-static void pour(struct conn *conn)
+static void send_stream(struct conn *conn)
 {
     enum stream_state state;
-    enum sending sending = pour_some(conn, &state);
+    enum sending sending = send_some_of_stream(conn, &state);
 
     if (sending == SENDING_BROKEN || state == STREAM_CLOSED)
         close_after(conn, sending);
     else if (state == STREAM_ENDED)
-        end_outlet(conn);
+        end_stream_source(conn);
     else if (sending == SENDING_BLOCKED || state == STREAM_EMPTY)
-        wait_to_pour(conn, sending == SENDING_BLOCKED);
+        await_stream(conn, sending == SENDING_BLOCKED);
     else
-        worker_again(conn->worker, &conn->event, EV_WRITE);
+        worker_reactivate(conn->worker, &conn->event, EV_WRITE);
 }
 
 static void on_stream(void *arg)
@@ -789,11 +791,12 @@ static void on_stream(void *arg)
     struct conn *conn = arg;
 
     if (!conn->unsent)
-        pour(conn);
+        send_stream(conn);
 }
 
-/* What the client of a deaf stream sends. False: it has gone, and the connection is closed. */
-static bool throw_away(struct conn *conn)
+/* What the client of a discard_input stream sends. False: it has gone, and the connection is
+ * closed. */
+static bool discard_input(struct conn *conn)
 {
     struct input *scratch = &conn->worker->input;
     const struct iovec room = {scratch->ptr, scratch->size};
@@ -807,7 +810,7 @@ static bool throw_away(struct conn *conn)
     if (n > 0) {
         count_add(&conn->worker->counts.bytes_read, (uint64_t)n);
         if (wire_is_tls(conn->tls) && !drained)
-            worker_again(conn->worker, &conn->event, EV_READ);
+            worker_reactivate(conn->worker, &conn->event, EV_READ);
     }
     return true;
 }
@@ -820,10 +823,10 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
     worker_turn(conn->worker);
     if (conn->unsent && !resume(conn))
         return;
-    if (!conn->outlet)
+    if (!conn->source)
         serve(conn);
-    else if (!(what & EV_READ) || throw_away(conn))
-        pour(conn);
+    else if (!(what & EV_READ) || discard_input(conn))
+        send_stream(conn);
 }
 
 void conn_ready(struct conn *list)

@@ -6,10 +6,10 @@ net_srcs = \
     memcached/net/endpoint.c memcached/net/endpoint.h \
     memcached/net/listen.c memcached/net/listen.h \
     memcached/net/net.c memcached/net/net.h \
-    memcached/net/outlet.c memcached/net/outlet.h \
+    memcached/net/stream_source.c memcached/net/stream_source.h \
     memcached/net/socket.c memcached/net/socket.h \
     memcached/net/tls.h \
-    memcached/net/tell.c memcached/net/tell.h \
+    memcached/net/watch_emit.c memcached/net/watch_emit.h \
     memcached/net/udp.c memcached/net/udp.h \
     memcached/net/wire.h \
     memcached/net/worker.c memcached/net/worker.h

@@ -137,8 +137,8 @@ static void on_second(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    for (unsigned int i = 0; net->config.ask_workers && i < net->config.nthreads; i++)
-        serving &= worker_ask(net->workers[i]);
+    for (unsigned int i = 0; net->config.ping_workers && i < net->config.nthreads; i++)
+        serving &= worker_ping(net->workers[i]);
     net->duties.tick(net->duties.context, clock_now(&net->config.clock), serving);
 }
 

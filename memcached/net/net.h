@@ -43,7 +43,7 @@ struct net_config {
     unsigned int nthreads;
     enum protocol protocol; /* of streams (-B); a datagram's first byte tells */
     bool reuseport;         /* a UDP socket for each worker, not one for all */
-    bool ask_workers;       /* every second, whether they run: for the tick */
+    bool ping_workers;      /* every second, whether they run: for the tick */
     struct tls *tls;        /* over TCP, except where -l says "notls:"; NULL: none */
     struct clock clock;
     /* Who writes the file of ports. */

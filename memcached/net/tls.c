@@ -72,7 +72,7 @@ static bool load_pair(SSL_CTX *context, const struct tls_config *config, char *e
     return true;
 }
 
-/* Who may sign clients' certificates; the names are told to the client. */
+/* Who may sign clients' certificates; the names are sent to the client. */
 static bool load_authorities(SSL_CTX *context, const char *path, char *error, size_t nerror)
 {
     STACK_OF(X509_NAME) * names;

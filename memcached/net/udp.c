@@ -13,7 +13,7 @@
 #include "bpf/shared/layout.h"
 #include "command/command.h"
 #include "net/socket.h"
-#include "net/tell.h"
+#include "net/watch_emit.h"
 
 enum {
     BATCH = 32,           /* datagrams in one system call */
@@ -21,7 +21,7 @@ enum {
     SHARE = 128 * 1024,   /* bytes of reply to one datagram before it is the others' turn */
     EVENT = 4 * SHARE,    /* the same to all of one event */
     PATIENT_TURNS = 8,    /* so often a datagram may keep those behind it waiting */
-    ASIDE_MAX = 32,       /* datagrams of a socket that are set aside */
+    DEFERRED_MAX = 32,    /* datagrams of a socket that are deferred */
     DATAGRAM_MAX = 65536, /* the longest request */
     REPLY_PART = MC_UDP_PAYLOAD - MC_UDP_HEADER,
     REPLY_IOVS = 64,
@@ -52,10 +52,10 @@ struct task {
 };
 
 /* One that takes longer: it waits for its next turn, and those behind it go on. */
-struct aside {
+struct deferred {
     struct task task;
     struct reply reply; /* of task.next */
-    struct aside *after;
+    struct deferred *after;
     struct sockaddr_storage peer;
     union control control;
     char bytes[];
@@ -77,12 +77,12 @@ struct udp {
     struct event *event;
     bool any; /* replies say which address they leave from */
     uint16_t port;
-    bool told; /* that a source is not answered */
+    bool unfit_logged; /* that a source is not answered */
 
     struct event *writable;
-    bool blocked; /* until then nothing of what is set aside is sent */
-    struct aside *first, **last;
-    unsigned int naside;
+    bool blocked; /* until then nothing of what is deferred is sent */
+    struct deferred *first, **last;
+    unsigned int ndeferred;
 
     unsigned int at, n; /* datagrams that were received: the next to be answered, and all */
     bool begun;         /* its task is */
@@ -257,7 +257,7 @@ static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *r
         return false;
     if (log_get_level() >= 2)
         log_bytes(udp, '<', (struct slice){rest->ptr, (size_t)consumed});
-    tell_request(worker, &udp->client, (struct slice){rest->ptr, (size_t)consumed});
+    watch_emit_request(worker, &udp->client, (struct slice){rest->ptr, (size_t)consumed});
     rest->ptr += consumed;
     rest->len -= (size_t)consumed;
     next = command_run(worker->local, &request, &udp->client, now, &worker->reply, &pending);
@@ -270,14 +270,14 @@ static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *r
 }
 
 /* Once, since it may be a client after all: behind an address translation that changes ports. */
-static void tell_unfit(struct udp *udp, const struct sockaddr_storage *source)
+static void log_unfit_source(struct udp *udp, const struct sockaddr_storage *source)
 {
     char text[64];
 
-    if (!udp->told) {
+    if (!udp->unfit_logged) {
         socket_source_text(text, sizeof(text), source);
         log_say("UDP requests from %s are not answered: that may be another server", text);
-        udp->told = true;
+        udp->unfit_logged = true;
     }
 }
 
@@ -291,7 +291,7 @@ static bool begin_task(struct udp *udp, unsigned int r)
     if (!proto_parse_frame(rest, &frame))
         return false;
     if (socket_is_unfit_source(&udp->peers[r], udp->port)) {
-        tell_unfit(udp, &udp->peers[r]);
+        log_unfit_source(udp, &udp->peers[r]);
         return false;
     }
     rest.ptr += MC_UDP_HEADER;
@@ -349,69 +349,70 @@ static void swap_replies(struct reply *a, struct reply *b)
     *b = kept;
 }
 
-static void put_last(struct udp *udp, struct aside *aside)
+static void put_last(struct udp *udp, struct deferred *deferred)
 {
-    aside->after = NULL;
-    *udp->last = aside;
-    udp->last = &aside->after;
-    udp->naside++;
+    deferred->after = NULL;
+    *udp->last = deferred;
+    udp->last = &deferred->after;
+    udp->ndeferred++;
 }
 
-static struct aside *take_first(struct udp *udp)
+static struct deferred *take_first(struct udp *udp)
 {
-    struct aside *aside = udp->first;
+    struct deferred *deferred = udp->first;
 
-    udp->first = aside->after;
+    udp->first = deferred->after;
     if (!udp->first)
         udp->last = &udp->first;
-    udp->naside--;
-    return aside;
+    udp->ndeferred--;
+    return deferred;
 }
 
-static void free_aside(struct udp *udp, struct aside *aside)
+static void free_deferred(struct udp *udp, struct deferred *deferred)
 {
-    command_release(udp->worker->local, &aside->reply);
-    reply_fini(&aside->reply);
-    free(aside);
+    command_release(udp->worker->local, &deferred->reply);
+    reply_fini(&deferred->reply);
+    free(deferred);
 }
 
 /* What is left of the task and of the worker's reply waits; or is lost, as UDP may be. */
-static void set_aside(struct udp *udp, const struct task *task)
+static void defer(struct udp *udp, const struct task *task)
 {
     struct worker *worker = udp->worker;
-    struct aside *aside = udp->naside < ASIDE_MAX ? malloc(sizeof(*aside) + task->rest.len) : NULL;
+    struct deferred *deferred =
+        udp->ndeferred < DEFERRED_MAX ? malloc(sizeof(*deferred) + task->rest.len) : NULL;
 
-    if (!aside) {
+    if (!deferred) {
         command_release(worker->local, &worker->reply);
         return;
     }
-    aside->task = *task;
-    reply_init(&aside->reply);
-    swap_replies(&aside->reply, &worker->reply);
-    memcpy(aside->bytes, task->rest.ptr, task->rest.len);
-    aside->task.rest.ptr = aside->bytes;
-    aside->peer = *task->source.peer;
-    aside->task.source.peer = &aside->peer;
+    deferred->task = *task;
+    reply_init(&deferred->reply);
+    swap_replies(&deferred->reply, &worker->reply);
+    memcpy(deferred->bytes, task->rest.ptr, task->rest.len);
+    deferred->task.rest.ptr = deferred->bytes;
+    deferred->peer = *task->source.peer;
+    deferred->task.source.peer = &deferred->peer;
     if (task->source.control) {
-        aside->control = *task->source.control;
-        aside->task.source.control = &aside->control;
+        deferred->control = *task->source.control;
+        deferred->task.source.control = &deferred->control;
     }
-    put_last(udp, aside);
+    put_last(udp, deferred);
 }
 
 /*
  * Sends of the reply what its share and the socket allow. A socket that is full is waited for:
  * nothing is lost. True: all is sent.
  */
-static bool send_patiently(struct udp *udp, struct aside *aside, struct turn *turn)
+static bool send_patiently(struct udp *udp, struct deferred *deferred, struct turn *turn)
 {
-    struct task *task = &aside->task;
+    struct task *task = &deferred->task;
 
     while (task->next < task->ndatagrams && turn->nbytes < SHARE && !udp->blocked) {
         unsigned int nleft;
 
         while (udp->nout < BATCH && task->next < task->ndatagrams)
-            turn->nbytes += add_datagram(udp, task, &aside->reply);
+            turn->nbytes += add_datagram(udp, task, &deferred->reply);
         nleft = try_batch(udp, 0);
         udp->nout = 0;
         task->next -= nleft;
@@ -420,29 +421,29 @@ static bool send_patiently(struct udp *udp, struct aside *aside, struct turn *tu
     return task->next == task->ndatagrams;
 }
 
-/* The turn of one datagram that was set aside. */
-static void serve_aside(struct udp *udp)
+/* The turn of one datagram that was deferred. */
+static void serve_deferred(struct udp *udp)
 {
     struct worker *worker = udp->worker;
-    struct aside *aside = take_first(udp);
+    struct deferred *deferred = take_first(udp);
     struct turn turn = {
         .now = clock_now(&worker->config->clock),
         .nrequests = worker->config->reqs_per_event,
     };
 
-    while (send_patiently(udp, aside, &turn)) {
-        command_release(worker->local, &aside->reply);
-        if (aside->task.rest.len == 0) {
-            free_aside(udp, aside);
+    while (send_patiently(udp, deferred, &turn)) {
+        command_release(worker->local, &deferred->reply);
+        if (deferred->task.rest.len == 0) {
+            free_deferred(udp, deferred);
             return;
         }
         if (turn.nrequests == 0)
             break;
-        step(udp, &aside->task, &turn);
-        swap_replies(&aside->reply, &worker->reply);
+        step(udp, &deferred->task, &turn);
+        swap_replies(&deferred->reply, &worker->reply);
     }
     count_add(&worker->counts.conn_yields, 1);
-    put_last(udp, aside);
+    put_last(udp, deferred);
 }
 
 /*
@@ -513,9 +514,9 @@ static bool serve_batch(struct udp *udp, struct turn *turn)
         count_add(&udp->worker->counts.conn_yields, 1);
         task->nturns++;
         if (task->next == task->ndatagrams &&
-            (task->nturns < PATIENT_TURNS || udp->naside == ASIDE_MAX))
+            (task->nturns < PATIENT_TURNS || udp->ndeferred == DEFERRED_MAX))
             return false;
-        set_aside(udp, task);
+        defer(udp, task);
     }
     return true;
 }
@@ -547,7 +548,7 @@ static void serve(struct udp *udp)
     }
     send_batch(udp, &turn);
     if (udp->first && !udp->blocked)
-        serve_aside(udp);
+        serve_deferred(udp);
     if (udp->at < udp->n || (udp->first && !udp->blocked))
         go_on_later(udp);
 }
@@ -649,7 +650,7 @@ void udp_close(struct udp *udp)
 {
     command_client_close(&udp->client);
     while (udp->first)
-        free_aside(udp, take_first(udp));
+        free_deferred(udp, take_first(udp));
     free_events(udp);
     *udp->link = udp->next;
     if (udp->next)

@@ -7,7 +7,7 @@
  *
  * An event does a bounded number of requests and sends a bounded number of bytes, in all and of one
  * datagram; then the worker's other sockets have their turn. A datagram that needs many turns, or
- * whose reply is long, is set aside, and those behind it go on.
+ * whose reply is long, is deferred, and those behind it go on.
  */
 #ifndef NET_UDP_H
 #define NET_UDP_H

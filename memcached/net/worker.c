@@ -42,7 +42,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     queue = worker->queue;
     stop = worker->stop;
     ready = worker->ready;
-    worker->nheard = worker->nasked;
+    worker->npongs = worker->npings;
     worker->ready = NULL;
     worker->queue = NULL;
     worker->nqueue = worker->queue_size = 0;
@@ -63,13 +63,13 @@ void worker_wake(struct worker *worker)
         log_say("cannot wake worker %u", worker->index);
 }
 
-bool worker_ask(struct worker *worker)
+bool worker_ping(struct worker *worker)
 {
     bool heard;
 
     pthread_mutex_lock(&worker->lock);
-    heard = worker->nheard == worker->nasked;
-    worker->nasked += heard;
+    heard = worker->npongs == worker->npings;
+    worker->npings += heard;
     pthread_mutex_unlock(&worker->lock);
     if (heard)
         worker_wake(worker);
@@ -169,7 +169,7 @@ int worker_start(struct worker *worker, struct command_local *local, bool pin)
     return -error;
 }
 
-bool worker_give(struct worker *worker, struct stream_socket socket)
+bool worker_enqueue(struct worker *worker, struct stream_socket socket)
 {
     bool room;
 

@@ -47,9 +47,9 @@ struct worker {
     struct conn *conns;
     struct udp *udp; /* the list of its UDP sockets */
     struct worker_counts counts;
-    unsigned int turns;    /* of connections served, see worker_turn */
-    unsigned int agains;   /* of worker_again */
-    struct tls_local *tls; /* NULL: off */
+    unsigned int turns;        /* of connections served, see worker_turn */
+    unsigned int nreactivated; /* of worker_reactivate */
+    struct tls_local *tls;     /* NULL: off */
 
     pthread_t thread;
     bool running;
@@ -59,7 +59,7 @@ struct worker {
     struct stream_socket *queue; /* accepted sockets that wait for the worker */
     size_t nqueue, queue_size;
     struct conn *ready; /* connections whose values have been read */
-    uint32_t nasked, nheard;
+    uint32_t npings, npongs;
     pthread_cond_t read;
     bool stop;
 };
@@ -72,27 +72,27 @@ static inline void count_add(uint64_t *count, uint64_t n)
 /*
  * A connection's turn begins. A worker whose clients answer faster than it gets through them never
  * sleeps, and so keeps the CPU from another worker on it until the scheduler's tick, 4 ms later:
- * every TURNS turns it lets others go first.
+ * every TURNS_BEFORE_YIELD turns it lets others go first.
  */
 static inline void worker_turn(struct worker *worker)
 {
-    enum { TURNS = 32 };
+    enum { TURNS_BEFORE_YIELD = 32 };
 
-    if (++worker->turns % TURNS == 0)
+    if (++worker->turns % TURNS_BEFORE_YIELD == 0)
         sched_yield();
 }
 
 /*
  * The event happens again without its socket: a connection yields. libevent serves all that is
  * active, and what becomes so meanwhile, before it asks the kernel for more: clients that are ahead
- * of their worker would keep it from all others. So every AGAINS times it asks.
+ * of their worker would keep it from all others. So every REACTIVATIONS times it asks.
  */
-static inline void worker_again(struct worker *worker, struct event *event, short what)
+static inline void worker_reactivate(struct worker *worker, struct event *event, short what)
 {
-    enum { AGAINS = 16 };
+    enum { REACTIVATIONS = 16 };
 
     event_active(event, what, 0);
-    if (++worker->agains % AGAINS == 0)
+    if (++worker->nreactivated % REACTIVATIONS == 0)
         event_base_loopcontinue(worker->base);
 }
 
@@ -106,9 +106,9 @@ int worker_start(struct worker *worker, struct command_local *local, bool pin);
 /* Lets the worker look at its queues. Under the lock. */
 void worker_wake(struct worker *worker);
 /* Whether the worker has heard the last question, and the next one. From one thread. */
-bool worker_ask(struct worker *worker);
+bool worker_ping(struct worker *worker);
 /* Hands over an accepted socket. False: no memory, the caller keeps it. */
-bool worker_give(struct worker *worker, struct stream_socket socket);
+bool worker_enqueue(struct worker *worker, struct stream_socket socket);
 /* Ends the thread and closes what it served. NULL is legal. */
 void worker_free(struct worker *worker);
 

@@ -92,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
              (memmem(bytes, size, "user ", 5) || memmem(bytes, size, "u ", 2)));
     }
     if (server.client.stream) /* of a dump or a watcher, that net would take */
-        stream_leave(server.client.stream);
+        stream_detach(server.client.stream);
     must(server.reply.nheld == 0 && server.reply.nbytes == 0 && server.nshutdowns == 0);
     command_client_close(&server.client);
     free(bytes);

@@ -62,16 +62,16 @@ static size_t consume(struct stream *stream, size_t limit, enum stream_state *st
         struct iovec iov[2];
         size_t n;
 
-        *state = stream_look(stream);
+        *state = stream_poll(stream);
         if (*state == STREAM_EMPTY) {
             if (poll(&wait, 1, PATIENCE_MS) <= 0) {
                 diag("the consumer was not woken");
                 return ndone;
             }
-            stream_woken(stream);
+            stream_clear_wakeup(stream);
             continue;
         }
-        if (*state != STREAM_BYTES || stream_pieces(stream, iov) == 0)
+        if (*state != STREAM_BYTES || stream_iov(stream, iov) == 0)
             return ndone;
         n = 1 + (size_t)rand_r(&seed) % iov[0].iov_len;
         for (size_t i = 0; i < n; i++)
@@ -91,7 +91,7 @@ static void passes_everything(bool close)
     pthread_create(&producer.thread, NULL, produce, &producer);
     ok(consume(producer.stream, SIZE_MAX, &state) == TOTAL, "every byte comes out as it went in");
     ok(state == (close ? STREAM_CLOSED : STREAM_ENDED), "and then the end, as the producer said");
-    stream_leave(producer.stream);
+    stream_detach(producer.stream);
     pthread_join(producer.thread, NULL);
 }
 
@@ -102,7 +102,7 @@ static void consumer_goes_first(void)
 
     pthread_create(&producer.thread, NULL, produce, &producer);
     consume(producer.stream, RING * 2, &state);
-    stream_leave(producer.stream);
+    stream_detach(producer.stream);
     pthread_join(producer.thread, NULL);
     ok(producer.nwritten < TOTAL, "a producer that waits for room is told that the consumer left");
 }
@@ -113,23 +113,23 @@ static void bounds(void)
     struct iovec iov[2];
     char bytes[200] = {0};
 
-    ok(stream_is_deaf(stream), "a stream remembers that it is deaf");
-    ok(stream_look(stream) == STREAM_EMPTY, "a new one is empty");
+    ok(stream_discards_input(stream), "a stream remembers that it is deaf");
+    ok(stream_poll(stream) == STREAM_EMPTY, "a new one is empty");
     ok(!stream_write(stream, (struct slice){bytes, 129}), "more than the ring is refused");
     ok(stream_write(stream, (struct slice){bytes, 100}), "what fits is taken");
     ok(!stream_write(stream, (struct slice){bytes, 29}), "what does not is not, not even a part");
-    ok(stream_pieces(stream, iov) == 1 && iov[0].iov_len == 100, "what was taken can be consumed");
+    ok(stream_iov(stream, iov) == 1 && iov[0].iov_len == 100, "what was taken can be consumed");
     ok(stream_wait_room(stream, 29, 0) && stream_wait_room(stream, 1000, 1),
        "a wait for room ends when its time is over");
     stream_consumed(stream, 100);
-    ok(stream_write(stream, (struct slice){bytes, 50}) && stream_pieces(stream, iov) == 2 &&
+    ok(stream_write(stream, (struct slice){bytes, 50}) && stream_iov(stream, iov) == 2 &&
            iov[0].iov_len == 28 && iov[1].iov_len == 22,
        "at the end of the ring there are two pieces");
     stream_end(stream, true);
-    ok(stream_look(stream) == STREAM_BYTES, "what was written before the end is still there");
+    ok(stream_poll(stream) == STREAM_BYTES, "what was written before the end is still there");
     stream_consumed(stream, 50);
-    ok(stream_look(stream) == STREAM_CLOSED, "and the end comes behind it");
-    stream_leave(stream);
+    ok(stream_poll(stream) == STREAM_CLOSED, "and the end comes behind it");
+    stream_detach(stream);
 }
 
 int main(void)

@@ -54,14 +54,14 @@ static void read_some(struct reader *reader)
     struct iovec iov[2];
     size_t n;
 
-    while (stream_look(reader->stream) == STREAM_BYTES) {
-        n = stream_pieces(reader->stream, iov);
+    while (stream_poll(reader->stream) == STREAM_BYTES) {
+        n = stream_iov(reader->stream, iov);
         for (size_t i = 0; i < n; i++) {
             read_bytes(reader, iov[i].iov_base, iov[i].iov_len);
             stream_consumed(reader->stream, iov[i].iov_len);
         }
     }
-    reader->ended = stream_look(reader->stream) == STREAM_CLOSED;
+    reader->ended = stream_poll(reader->stream) == STREAM_CLOSED;
 }
 
 /* Reads until so many lines came or were skipped. */
@@ -77,7 +77,7 @@ static bool read_until(struct reader *reader, uint64_t n)
             diag("%" PRIu64 " lines, %" PRIu64 " skipped", reader->nbuckets, reader->nskipped);
             return false;
         }
-        stream_woken(reader->stream);
+        stream_clear_wakeup(reader->stream);
     }
 }
 
@@ -95,7 +95,7 @@ static struct reader *watch(struct logger *logger, uint32_t classes)
 
 static void leave(struct reader *reader)
 {
-    stream_leave(reader->stream);
+    stream_detach(reader->stream);
     free(reader);
 }
 
@@ -103,7 +103,7 @@ static void tell(struct ring *ring, uint32_t classes)
 {
     struct event event = {.classes = classes, .type = EVENT_WORDS};
 
-    logger_tell(ring, &event, SLICE("type=test"));
+    logger_emit(ring, &event, SLICE("type=test"));
 }
 
 struct teller {

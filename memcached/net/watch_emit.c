@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "net/tell.h"
+#include "net/watch_emit.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -30,34 +30,34 @@ static void describe_peer(char out[PEER_BYTES], int fd)
     snprintf(out, PEER_BYTES, "rip=%s rport=%u transport=tcp", host, socket_port(&name));
 }
 
-static void tell(struct worker *worker, const char *words, int n)
+static void emit(struct worker *worker, const char *words, int n)
 {
     if (n > 0 && n < WORDS_BYTES) {
-        command_tell_words(worker->local, COMMAND_WATCH_CONNEVENTS,
+        command_emit_words(worker->local, COMMAND_WATCH_CONNEVENTS,
                            (struct slice){words, (size_t)n});
     }
 }
 
-void tell_opened_now(struct worker *worker, int fd)
+void watch_emit_opened_now(struct worker *worker, int fd)
 {
     char words[WORDS_BYTES], peer[PEER_BYTES];
 
     describe_peer(peer, fd);
-    tell(worker, words, snprintf(words, sizeof(words), "type=conn_new %s cfd=%d", peer, fd));
+    emit(worker, words, snprintf(words, sizeof(words), "type=conn_new %s cfd=%d", peer, fd));
 }
 
-void tell_closing_now(struct worker *worker, int fd, enum tell_reason reason)
+void watch_emit_closing_now(struct worker *worker, int fd, enum close_reason reason)
 {
     static const char *const texts[] = {
-        [REASON_NORMAL] = "normal",
-        [REASON_ERROR] = "error",
-        [REASON_IDLE] = "idle_timeout",
-        [REASON_SHUTDOWN] = "shutdown",
+        [CLOSE_NORMAL] = "normal",
+        [CLOSE_ERROR] = "error",
+        [CLOSE_IDLE] = "idle_timeout",
+        [CLOSE_SHUTDOWN] = "shutdown",
     };
     char words[WORDS_BYTES], peer[PEER_BYTES];
 
     describe_peer(peer, fd);
-    tell(worker, words,
+    emit(worker, words,
          snprintf(words, sizeof(words), "type=conn_close %s reason=%s cfd=%d", peer, texts[reason],
                   fd));
 }
