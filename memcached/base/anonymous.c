@@ -24,7 +24,7 @@ static int map_segment(struct provider *provider, uint32_t index, void *addr)
     (void)index;
     if (map_memory(addr, MC_SEGMENT_BYTES, MAP_FIXED) == MAP_FAILED)
         return -errno;
-    /* Without huge pages in this kernel it is ordinary memory, which will do. */
+    /* A kernel without huge pages gives ordinary pages, which is no error. */
     if (((struct anonymous *)provider)->huge)
         madvise(addr, MC_SEGMENT_BYTES, MADV_HUGEPAGE);
     return 0;

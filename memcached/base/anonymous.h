@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * anonymous: a provider of ordinary memory, for a server that the kernel does not answer for.
- */
+/* anonymous: a provider of anonymous memory, for a server without the kernel path. */
 #ifndef BASE_ANONYMOUS_H
 #define BASE_ANONYMOUS_H
 
@@ -11,7 +9,7 @@
 
 /* huge: ask for transparent huge pages (-L). NULL with errno. */
 struct provider *anonymous_new(bool huge);
-/* What it has mapped elsewhere stays; the store unmaps it. NULL is legal. */
+/* Mappings in the store's reservation stay; the store unmaps them. NULL is legal. */
 void anonymous_free(struct provider *provider);
 
 #endif

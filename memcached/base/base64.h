@@ -14,13 +14,13 @@
 
 #include "base/slice.h"
 
-/* What n bytes are as text, and what n bytes of text hold at most. */
+/* Length of n bytes as text, and the most bytes that n bytes of text decode to. */
 #define BASE64_TEXT_BYTES(n) (((n) + 2) / 3 * 4)
 #define BASE64_MAX_BYTES(n)  ((n) / 4 * 3)
 
 /* Writes the text without a NUL and returns its length. */
 size_t base64_encode(char *out, struct slice bytes);
-/* *nout bytes. False: that is no base64; `out` may have been written to. */
+/* Writes *nout bytes. False: invalid base64; `out` may have been written to. */
 bool base64_decode(char *out, struct slice text, size_t *nout);
 
 #endif

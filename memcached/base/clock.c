@@ -16,7 +16,7 @@ void clock_init(struct clock *clock)
     uint64_t head_start = (uint64_t)HEAD_START * NS_PER_SECOND;
     uint64_t now = monotonic_ns();
 
-    /* A machine that came up less than two seconds ago has no earlier second 0. */
+    /* A machine that booted less than two seconds ago has no earlier second 0. */
     clock->base_ns = now > head_start ? now - head_start : 0;
     clock->base_unix = (int64_t)time(NULL) - (int64_t)((now - clock->base_ns) / NS_PER_SECOND);
 }
@@ -40,7 +40,7 @@ rel_time clock_now(const struct clock *clock)
 
 rel_time clock_expiry(const struct clock *clock, int64_t exptime, rel_time now)
 {
-    /* Second 1 is before the start, so it is over at any `now`, and 0 means never. */
+    /* Second 1 is before the start, so it is in the past at any `now`; 0 means never. */
     const rel_time over = 1;
     int64_t second;
 

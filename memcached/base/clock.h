@@ -26,9 +26,8 @@ enum { CLOCK_MAX_RELATIVE = 60 * 60 * 24 * 30 };
 
 void clock_init(struct clock *clock);
 /*
- * The same, but its seconds go on from those of the clock of another process, with that base_unix,
- * which stood at `last`: by Unix time, unless that was set back. base_ns wraps around where second
- * 0 was before the machine came up.
+ * Continues the clock of another process, which had this base_unix and read `last`: by Unix time,
+ * unless that was set back. base_ns wraps around where second 0 was before the machine booted.
  */
 void clock_continue(struct clock *clock, int64_t base_unix, rel_time last);
 /* Seconds since base, rounded down. */

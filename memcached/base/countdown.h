@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * countdown: somebody waits until several things have ended, in whatever threads.
+ * countdown: a latch that calls back when several operations, in any threads, have ended.
  *
- * It begins at 1, for whoever sets it up; each thing that is started adds one. Who comes to 0 calls
- * `done`, and must not touch the countdown afterwards.
+ * It begins at 1, for the initiator; each operation that is started adds one. The thread that
+ * reaches 0 calls `done`, and must not touch the countdown afterwards.
  */
 #ifndef BASE_COUNTDOWN_H
 #define BASE_COUNTDOWN_H
@@ -28,7 +28,7 @@ static inline void countdown_add(struct countdown *countdown)
     __atomic_fetch_add(&countdown->nleft, 1, __ATOMIC_RELAXED);
 }
 
-/* One thing has ended. Whether it was the last; what all of them wrote is then visible. */
+/* One operation has ended. True: it was the last, and what all of them wrote is visible. */
 static inline bool countdown_end(struct countdown *countdown)
 {
     return __atomic_sub_fetch(&countdown->nleft, 1, __ATOMIC_ACQ_REL) == 0;

@@ -39,7 +39,7 @@ void credentials_become(const struct credentials_user *user)
         fatal(EXIT_OS_ERROR, "failed to assume identity of user %s", user->name);
 }
 
-/* The groups that root had are not needed again: credentials_become keeps none of them either. */
+/* Root's supplementary groups are not restored: credentials_become drops them as well. */
 void credentials_lend(const struct credentials_user *user)
 {
     if (!user->given)
@@ -90,7 +90,7 @@ static void read_capabilities(struct __user_cap_data_struct sets[2])
         fatal(EXIT_OS_ERROR, "cannot read the capabilities: %s", strerror(errno));
 }
 
-/* Permitted and effective: of `kept` what is there, and nothing else. */
+/* Reduces the permitted and effective sets to their intersection with `kept`. */
 static void drop_capabilities(uint64_t kept)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -112,7 +112,7 @@ static void empty_bounding_set(void)
 
     read_capabilities(sets);
     if (!(sets[0].effective & capability_bit(CAP_SETPCAP)))
-        return; /* started with file capabilities alone: no_new_privs bounds it */
+        return; /* started with file capabilities alone: no_new_privs bounds them */
     for (int i = 0; prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)
         if (prctl(PR_CAPBSET_DROP, i, 0, 0, 0) != 0)
             fatal(EXIT_OS_ERROR, "cannot empty the bounding set: %s", strerror(errno));

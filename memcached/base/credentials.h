@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rights: the process's user and its capabilities. Called by the main thread before there are
+ * credentials: the process's user and its capabilities. Called by the main thread before it starts
  * others, because capabilities belong to a thread and are inherited by those it starts.
  *
  * Each of these ends the process with memcached's message and exit status when it fails.
@@ -24,29 +24,29 @@ struct credentials_user {
     const char *name;
 };
 
-/* Nobody, unless the process is root's. */
+/* Looks the user up by name if the process is root's; otherwise returns no user. */
 struct credentials_user credentials_find_user(const char *name);
 /* Switches to the user, if one was given. */
 void credentials_become(const struct credentials_user *user);
 /*
- * Between these two, files are opened as the user, if one was given: root opens none that this user
- * could not, whatever a path leads to.
+ * Switch to the user, if one was given, and back. Between the two calls files are opened with the
+ * user's permissions, whatever a path leads to.
  */
 void credentials_lend(const struct credentials_user *user);
 void credentials_return(const struct credentials_user *user);
 /*
- * Whether an open file belongs to whom the process acts for, or to root: another user could change
- * what is in it.
+ * Whether an open file belongs to the process's user or to root. Any other owner could change its
+ * contents.
  */
 bool credentials_own(int fd);
 /*
- * A file for writing that nobody had before: one with this name is removed, a link is not followed.
- * NULL with errno.
+ * Creates a file for writing: removes an existing one of this name and does not follow a link. NULL
+ * with errno.
  */
 FILE *credentials_create(const char *path, mode_t mode);
 /*
- * For a process that was given rights for the kernel path: switches to the user and keeps no
- * capability but those of `kept` that it has, now or by any program it runs.
+ * For a process that has capabilities for the kernel path: switches to the user and keeps, of the
+ * capabilities that it has, those in `kept`. No program that it runs can gain others.
  */
 void credentials_become_keeping(const struct credentials_user *user, uint64_t kept);
 

@@ -12,7 +12,7 @@
 #include "bpf/shared/layout.h"
 
 enum {
-    LOOKED_AT = 16, /* segments: the store maps no more of them ahead */
+    LOOKED_AT = 16, /* extents: the store prefaults no more of them ahead */
     LEAST_PAGE = 4096,
 };
 
@@ -25,7 +25,7 @@ struct limited {
     unsigned int refused; /* enum room_kind; atomic */
 };
 
-/* What of a segment takes no memory before it is written to. */
+/* Bytes of a heap extent that take no memory before they are written. */
 static uint64_t unused_bytes(char *segment)
 {
     unsigned char pages[MC_SEGMENT_BYTES / LEAST_PAGE];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * limited: a provider that takes its memory from another one as long as the cgroups have room for
- * it. Where they have none the store goes on with what it has, and asks again later; that it does
- * is said once.
+ * limited: a provider that takes memory from another provider while the cgroups have room for it.
+ * When they have none, the store keeps the memory it has and tries again later; the log says so
+ * once.
  */
 #ifndef BASE_LIMITED_H
 #define BASE_LIMITED_H
@@ -14,7 +14,8 @@
 struct room;
 
 /*
- * nkept: segments for which nothing is needed. NULL with errno. The other two must live as long.
+ * nkept: heap extents that need no further memory. NULL with errno. `inner` and `room` must outlive
+ * it.
  */
 struct provider *limited_new(struct provider *inner, const struct room *room, uint32_t nkept);
 /* NULL is legal. */

@@ -19,7 +19,7 @@ unsigned int log_get_level(void)
     return __atomic_load_n(&log_level, __ATOMIC_RELAXED);
 }
 
-/* The stream's lock keeps the lines of several threads apart. */
+/* The lock of stderr keeps the lines of several threads apart. */
 static void say(const char *format, va_list args)
 {
     flockfile(stderr);

@@ -15,7 +15,7 @@
 
 struct memfile {
     struct provider provider;
-    struct provider *inner, *anonymous; /* one of them, for what is not in the file */
+    struct provider *inner, *anonymous; /* one of them, for memory that is not in the file */
     int fd;
     uint32_t nkept; /* segments that the file holds */
     uint32_t nmapped;
@@ -27,7 +27,7 @@ static struct memfile *memfile_of(struct provider *provider)
     return (struct memfile *)provider;
 }
 
-/* The whole length, or -errno; what lies behind the end of the file stays as it is. */
+/* Reads a whole extent. 0 or -errno; bytes beyond the end of the file stay unchanged. */
 static int copy_in(int fd, char *to, off_t offset)
 {
     for (size_t done = 0; done < MC_SEGMENT_BYTES;) {

@@ -18,10 +18,10 @@ enum {
     MORE_AGAIN = 8 << 20,
 };
 
-/* The names of one version. */
+/* The file names of one cgroup version. */
 struct dialect {
     const char *used, *limit, *soft_limit; /* NULL: none */
-    const char *cache[2];                  /* lines of memory.stat: what can be read again */
+    const char *cache[2];                  /* lines of memory.stat: reclaimable page cache */
 };
 
 static const struct dialect dialects[] = {
@@ -47,12 +47,12 @@ struct room {
 
 struct place {
     int version;        /* 0: none was found */
-    char path[4096];    /* of the process's cgroup */
-    char root[4096];    /* which of them is mounted */
-    char mounted[4096]; /* where */
+    char path[4096];    /* of the process's cgroup, as /proc/self/cgroup has it */
+    char root[4096];    /* the cgroup at the root of the mount */
+    char mounted[4096]; /* the mount point */
 };
 
-/* Whether a list of words with commas has the word. */
+/* Whether a comma-separated list has the word. */
 static bool has_word(const char *list, const char *word)
 {
     size_t n = strlen(word);
@@ -75,7 +75,9 @@ static FILE *open_in(const char *folder, const char *name)
     return file;
 }
 
-/* Lines such as "4:memory:/here" and "0::/here"; version 1 has the memory if it says so. */
+/*
+ * Lines such as "4:memory:/here" and "0::/here". A version 1 line with "memory" takes precedence.
+ */
 static void find_path(struct place *place, const char *proc)
 {
     FILE *file = open_in(proc, "cgroup");
@@ -154,7 +156,7 @@ static void close_file(int fd)
         close(fd);
 }
 
-/* The root has no limit, and so no files. */
+/* Skips the root cgroup, which has no limit and none of these files. */
 static void add_level(struct room *room, const char *path)
 {
     const struct dialect *dialect = room->dialect;
@@ -177,7 +179,7 @@ static void add_level(struct room *room, const char *path)
     close_file(level.stat);
 }
 
-/* What is below what is mounted; a path that is not below it is not seen: the mount itself then. */
+/* The cgroup's path below the mount. A path outside the mount is not visible: the mount itself. */
 static const char *relative(const struct place *place)
 {
     size_t n = strcmp(place->root, "/") == 0 ? 0 : strlen(place->root);
@@ -246,7 +248,7 @@ static size_t read_text(int fd, char *text, size_t size)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* Of "max" and what cannot be read the largest number. */
+/* The largest number for "max" and for a file that cannot be read. */
 static uint64_t read_number(int fd)
 {
     char text[64], *end;
@@ -340,7 +342,7 @@ bool room_ends(unsigned int *refused, enum room_kind kind)
 
 bool room_returns(unsigned int *refused, enum room_kind kind)
 {
-    /* Where there is room for a segment there is for a table. */
+    /* Room for a heap extent is room for a table extent. */
     unsigned int found = kind == ROOM_SEGMENT ? ROOM_SEGMENT | ROOM_TABLE : ROOM_TABLE;
 
     unsigned int before = __atomic_fetch_and(refused, ~found, __ATOMIC_RELAXED);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * slice: bytes of somebody else's memory, never NUL-terminated.
- */
+/* slice: a reference to bytes that somebody else owns, never NUL-terminated. */
 #ifndef BASE_SLICE_H
 #define BASE_SLICE_H
 

@@ -17,8 +17,8 @@ enum ending { ENDING_NONE, ENDING_RESUME, ENDING_CLOSE };
 /*
  * written and consumed count bytes since the start; their difference is what is in the ring. The
  * two pairs (written or ending, asleep) and (consumed, wanted) are each stored on one side and then
- * loaded on the other in one total order, so that of a producer that writes while the consumer lies
- * down one sees the other, and no wakeup is lost.
+ * loaded on the other in one total order: when the producer writes while the consumer goes to
+ * sleep, at least one sees the other, and no wakeup is lost.
  */
 struct stream {
     char *ring;
@@ -29,7 +29,7 @@ struct stream {
 
     size_t written __attribute__((aligned(CACHE_LINE))); /* by the producer */
     uint8_t ending;                                      /* enum ending, by the producer */
-    size_t wanted; /* room that the producer waits for, 0: it does not */
+    size_t wanted; /* room that the producer waits for, 0: it does not wait */
 
     size_t consumed __attribute__((aligned(CACHE_LINE))); /* by the consumer */
     bool asleep;                                          /* the consumer waits for the fd */
@@ -83,7 +83,7 @@ struct stream *stream_new(size_t size, bool discard_input)
 
 static void put_reference(struct stream *stream)
 {
-    /* The last one acquires what the other released. */
+    /* Acquire and release: the last reference sees the other side's writes. */
     if (__atomic_sub_fetch(&stream->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     pthread_mutex_destroy(&stream->lock);
@@ -216,7 +216,7 @@ void stream_clear_wakeup(struct stream *stream)
     uint64_t count;
     ssize_t n = read(stream->fd, &count, sizeof(count));
 
-    (void)n; /* it was not readable, which is as good */
+    (void)n; /* EAGAIN: it was clear already */
 }
 
 enum stream_state stream_poll(struct stream *stream)

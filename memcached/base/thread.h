@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * thread: threads that take no signals. Those are for the server's main thread.
- */
+/* thread: threads that take no signals. The server's main thread takes them. */
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
 

@@ -87,14 +87,14 @@ static void on_retry(evutil_socket_t fd, short what, void *arg)
     __atomic_store_n(&acceptor->stopped, false, __ATOMIC_RELAXED);
 }
 
-/* Before a handshake no text can be understood. */
+/* A TLS client gets no text: before the handshake it could not read it. */
 static void reject(struct acceptor *acceptor, int fd, bool tls)
 {
     const struct slice text = SLICE("ERROR Too many open connections\r\n");
 
     count_add(&acceptor->rejected, 1); /* first: who reads the text may look */
     if (!tls && send(fd, text.ptr, text.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        log_at(1, "cannot tell connection %d that there are too many", fd);
+        log_at(1, "cannot send the refusal to connection %d", fd);
     close(fd);
 }
 

@@ -17,12 +17,12 @@
 #include "net/wire.h"
 
 enum {
-    REPLY_BATCH = 128 * 1024, /* a reply of so many bytes is sent before more is executed */
+    REPLY_BATCH = 128 * 1024, /* a reply of this many bytes is sent before more is executed */
     REPLY_IOVS = 128,
-    REPLY_FLAT = 4096, /* up to here a copy costs less than the kernel's look at pieces */
-    KEPT_ROUND = 256,  /* kept input is allocated in multiples of this */
-    RECEIVES = 16,     /* of one connection in a row */
-    STREAM_SENDS = 16, /* the same of sends of a stream */
+    REPLY_FLAT = 4096, /* up to here one copy costs less than a gathering write */
+    KEPT_ROUND = 256,  /* retained input is allocated in multiples of this */
+    RECEIVES = 16,     /* reads of one connection in a row */
+    STREAM_SENDS = 16, /* writes of one stream in a row */
 };
 
 struct conn {
@@ -30,45 +30,45 @@ struct conn {
     struct command_client client;
     struct worker *worker;
     struct tls_session *tls;   /* NULL: a plain connection */
-    struct conn *next, **link; /* the worker's list */
+    struct conn *next, **link; /* in the worker's list */
     struct event event;
     enum protocol protocol;
     struct input *in;             /* own, or the worker's while being served */
     struct input own;             /* kept between events; ptr NULL: nothing */
-    struct stream_source *source; /* not NULL: sends what comes out of it, executes nothing */
-    struct reply *unsent;         /* not NULL: waiting until the socket can be written */
+    struct stream_source *source; /* not NULL: conn sends its bytes and executes nothing */
+    struct reply *unsent;         /* not NULL: waits until the socket is writable */
     size_t nsent;
     struct command_pending pending;
     short listening; /* what the event waits for */
     bool filling;    /* pending is a value that is being received */
-    enum verb line;  /* of which a part was executed; VERB_UNKNOWN: none */
-    bool drained;    /* yielded with nothing left in the socket: its turn goes on without a read */
-    bool closing;    /* once `unsent` is out */
-    uint8_t reason;  /* enum close_reason: why it closes */
+    enum verb line;  /* verb of a partly executed line; VERB_UNKNOWN: none */
+    bool drained;    /* yielded with an empty socket: its next turn starts without a read */
+    bool closing;    /* closes after `unsent` is sent */
+    uint8_t reason;  /* enum close_reason */
 
-    bool reading; /* `unsent` waits for values */
-    bool read;    /* and they have come; under the worker's lock */
+    bool reading; /* `unsent` waits for values from flash */
+    bool read;    /* the values have been read; under the worker's lock */
     struct countdown wait;
     struct conn *next_ready; /* in worker.ready */
 };
 
-/* What a connection may do before it is the others' turn. */
+/* What a connection may do before the worker serves others. */
 struct turn {
     rel_time now;
     unsigned int nrequests, nreceives; /* left */
-    bool drained;                      /* nothing more is to be had from the socket */
+    bool drained;                      /* the socket is empty */
 };
 
-/* What came of executing the input. */
+/* The result of executing the input. */
 enum progress {
-    PROGRESS_NEED_INPUT, /* the rest of the input is no whole request */
+    PROGRESS_NEED_INPUT, /* the rest of the input is an incomplete request */
     PROGRESS_BATCH,      /* the reply should be sent before more is done */
-    PROGRESS_YIELD,      /* it is the other connections' turn */
-    PROGRESS_STREAM,     /* after the reply a stream goes out */
+    PROGRESS_YIELD,      /* the other connections' turn has come */
+    PROGRESS_STREAM,     /* send the reply, then a stream */
     PROGRESS_CLOSE,      /* after the reply */
 };
 
-/* What came of sending. */
+/* The result of sending. */
 enum sending { SENDING_DONE, SENDING_BLOCKED, SENDING_BROKEN };
 
 static void on_event(evutil_socket_t fd, short what, void *arg);
@@ -149,7 +149,7 @@ static void free_unsent(struct conn *conn)
     }
 }
 
-/* The values that are being read are written to memory of ours: it stays until they have come. */
+/* Reads in flight write into this connection's memory: it must outlive them. */
 static void await_reads(struct conn *conn)
 {
     struct worker *worker = conn->worker;
@@ -211,8 +211,7 @@ static struct slice unread(const struct input *in)
     return (struct slice){in->ptr + in->start, in->end - in->start};
 }
 
-/* At the start of an event: what was kept goes to the front of the worker's buffer, if it is small.
- */
+/* At the start of an event: moves retained input to the front of the worker's buffer if it fits. */
 static void borrow_input(struct conn *conn)
 {
     struct input *shared = &conn->worker->input;
@@ -233,7 +232,7 @@ static void borrow_input(struct conn *conn)
     conn->in = shared;
 }
 
-/* Moves the unread bytes to a buffer of the connection's own. */
+/* Moves the unread bytes to a buffer that the connection owns. */
 static bool own_input(struct conn *conn, size_t size)
 {
     struct slice rest = unread(conn->in);
@@ -248,7 +247,7 @@ static bool own_input(struct conn *conn, size_t size)
     return true;
 }
 
-/* At the end of an event: the worker's buffer is free for the next connection. */
+/* At the end of an event: frees the worker's buffer for the next connection. */
 static bool return_input(struct conn *conn)
 {
     struct slice rest = unread(conn->in);
@@ -264,7 +263,7 @@ static bool return_input(struct conn *conn)
     return own_input(conn, (rest.len + KEPT_ROUND - 1) / KEPT_ROUND * KEPT_ROUND);
 }
 
-/* Room behind the unread bytes; the parser bounds the length of a line. */
+/* Makes room behind the unread bytes; the parser bounds the length of a line. */
 static bool make_room(struct conn *conn)
 {
     struct input *in = conn->in;
@@ -280,7 +279,8 @@ static bool make_room(struct conn *conn)
     return own_input(conn, in->size * 2);
 }
 
-/* Reads what the socket has, the bytes of a value straight into its item. As recv: 0 end, -1 errno.
+/*
+ * Reads from the socket, a value's bytes straight into its item. Returns as recv: 0 end, -1 errno.
  */
 static ssize_t receive(struct conn *conn, struct turn *turn)
 {
@@ -317,7 +317,7 @@ static ssize_t receive(struct conn *conn, struct turn *turn)
 
 /* --- output ------------------------------------------------------------ */
 
-/* The pieces of a small reply, one behind the other. */
+/* Copies the pieces of a small reply into one buffer. */
 static size_t flatten(char *flat, const struct iovec *iov, size_t niov)
 {
     size_t len = 0;
@@ -342,7 +342,7 @@ static ssize_t send_once(const struct conn *conn, const struct reply *reply, siz
     return wire_send(fd_of(conn), NULL, iov, niov);
 }
 
-/* Counts what a send came to; *n becomes the bytes that it sent, 0 if it is to be repeated. */
+/* Counts the bytes of a send; *n becomes the bytes sent, 0 if the send is to be repeated. */
 static enum sending settle_send(struct conn *conn, ssize_t *n)
 {
     if (*n >= 0) {
@@ -368,7 +368,7 @@ static enum sending send_some(struct conn *conn, const struct reply *reply, size
     return sending;
 }
 
-/* The connection keeps the worker's reply, and reads no more until that is out. */
+/* The connection takes the worker's reply over and reads nothing until that is sent. */
 static bool keep_reply(struct conn *conn, size_t nsent)
 {
     struct worker *worker = conn->worker;
@@ -384,7 +384,7 @@ static bool keep_reply(struct conn *conn, size_t nsent)
     return true;
 }
 
-/* The last value has come; in any thread. */
+/* The last value was read from flash. Called in any thread. */
 static void on_read(void *context)
 {
     struct conn *conn = context;
@@ -400,7 +400,7 @@ static void on_read(void *context)
     pthread_mutex_unlock(&worker->lock);
 }
 
-/* Reads the values of the worker's reply. SENDING_BLOCKED: they come later. */
+/* Reads the reply's values from flash. SENDING_BLOCKED: the reads are in flight. */
 static enum sending fetch(struct conn *conn)
 {
     struct worker *worker = conn->worker;
@@ -435,7 +435,7 @@ static enum sending flush(struct conn *conn)
     return sending;
 }
 
-/* Closes what has nothing more to send, or could not. */
+/* Closes the connection when everything is sent or the send failed. */
 static void close_after(struct conn *conn, enum sending sending)
 {
     if (sending != SENDING_DONE)
@@ -443,7 +443,7 @@ static void close_after(struct conn *conn, enum sending sending)
     conn_close(conn);
 }
 
-/* Goes on with a reply that was kept. False: it is still not out, or the connection is closed. */
+/* Continues a retained reply. False: it is still not sent, or the connection is closed. */
 static bool resume(struct conn *conn)
 {
     enum sending sending = send_some(conn, conn->unsent, &conn->nsent);
@@ -466,7 +466,7 @@ static bool resume(struct conn *conn)
 
 /* --- execution --------------------------------------------------------- */
 
-/* Feeds received bytes to the value. False: it needs more. */
+/* Copies received bytes into the value. False: the value needs more. */
 static bool fill_value(struct conn *conn)
 {
     struct input *in = conn->in;
@@ -502,7 +502,7 @@ static void log_answer(const struct conn *conn, size_t before)
         log_bytes(conn, '>', (struct slice){iov.iov_base, iov.iov_len});
 }
 
-/* A long line that still has no end need not be parsed again. */
+/* Whether a long line still has no newline: then it is not parsed again. */
 static bool is_endless(struct input *in, struct slice text)
 {
     bool endless = in->searched > PROTO_LINE_MAX &&
@@ -512,7 +512,7 @@ static bool is_endless(struct input *in, struct slice text)
     return endless;
 }
 
-/* The next request of the input. As proto_parse. */
+/* Parses the next request of the input. Returns as proto_parse. */
 static ssize_t parse(struct conn *conn, struct request *request)
 {
     struct input *in = conn->in;
@@ -532,7 +532,7 @@ static ssize_t parse(struct conn *conn, struct request *request)
     return n == 0 && conn->client.locked && bytes.len > COMMAND_LOCKED_MAX ? -1 : n;
 }
 
-/* Executes one request, or the rest of one. */
+/* Executes one request, or the rest of a partly executed one. */
 static enum command_next execute_one(struct conn *conn, rel_time now, bool *need_input)
 {
     struct worker *worker = conn->worker;
@@ -562,7 +562,7 @@ static enum command_next execute_one(struct conn *conn, rel_time now, bool *need
     return command_run(worker->local, &request, &conn->client, now, &worker->reply, &conn->pending);
 }
 
-/* The client has a stream for us. */
+/* Starts to send the stream that the client's command created. */
 static bool open_stream_source(struct conn *conn)
 {
     conn->source = stream_source_open(conn->worker->base, conn->client.stream, on_stream, conn);
@@ -604,7 +604,7 @@ static enum progress execute(struct conn *conn, struct turn *turn)
     }
 }
 
-/* Leaves the connection until its next event. False: it is closed. */
+/* Ends the turn: the connection waits for its next event. False: it is closed. */
 static bool settle(struct conn *conn)
 {
     if (!return_input(conn)) {
@@ -620,7 +620,7 @@ static bool settle(struct conn *conn)
     return true;
 }
 
-/* Sends the reply; true: go on. False: the connection waits or is closed. */
+/* Sends the reply. True: continue. False: the connection waits or is closed. */
 static bool answer(struct conn *conn, bool closing)
 {
     enum sending sending = flush(conn);
@@ -638,8 +638,8 @@ static bool answer(struct conn *conn, bool closing)
 }
 
 /*
- * Before the connection waits for its socket: what TLS has read from it and not given yet is this
- * connection's business again at once, and a handshake may have to write. False: it is closed.
+ * Before the connection waits for its socket: bytes that TLS has read and not delivered yet make it
+ * ready again at once, and a handshake may have to write. False: the connection is closed.
  */
 static bool await_tls(struct conn *conn, const struct turn *turn)
 {
@@ -657,7 +657,7 @@ static bool await_tls(struct conn *conn, const struct turn *turn)
     return true;
 }
 
-/* Nothing to execute. True: something was received. */
+/* Receives more input. True: there is some. */
 static bool receive_more(struct conn *conn, struct turn *turn)
 {
     ssize_t n;
@@ -666,7 +666,10 @@ static bool receive_more(struct conn *conn, struct turn *turn)
         turn->nreceives--;
         n = receive(conn, turn);
         if (n > 0) {
-            /* What others have seen expire does not come back for these requests. */
+            /*
+             * Taken after the receive: an item that others saw expire must not come back for these
+             * requests.
+             */
             turn->now = clock_now(&conn->worker->config->clock);
             return true;
         }
@@ -726,7 +729,7 @@ static void serve(struct conn *conn)
 
 /* --- a stream ------------------------------------------------------------ */
 
-/* Sends what the stream has, a bounded number of times. */
+/* Sends the stream's bytes, in a bounded number of writes. */
 static enum sending send_some_of_stream(struct conn *conn, enum stream_state *state)
 {
     struct stream *stream = stream_source_stream(conn->source);
@@ -745,7 +748,7 @@ static enum sending send_some_of_stream(struct conn *conn, enum stream_state *st
     return sending;
 }
 
-/* Waits for the socket as far as the stream's next bytes need it. */
+/* Waits for what the stream needs next: the socket's room, its input, or neither. */
 static void await_stream(struct conn *conn, bool blocked)
 {
     short what = stream_discards_input(stream_source_stream(conn->source)) ? EV_READ : 0;
@@ -794,8 +797,7 @@ static void on_stream(void *arg)
         send_stream(conn);
 }
 
-/* What the client of a discard_input stream sends. False: it has gone, and the connection is
- * closed. */
+/* Discards the client's input during a stream. False: the client has closed, and so is conn. */
 static bool discard_input(struct conn *conn)
 {
     struct input *scratch = &conn->worker->input;

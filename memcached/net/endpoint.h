@@ -58,7 +58,7 @@ void endpoints_fini(struct endpoints *endpoints);
 void endpoints_count(struct endpoints *endpoints);
 void endpoints_uncount(struct endpoints *endpoints);
 void endpoints_list(struct endpoints *endpoints, struct endpoint *endpoint);
-/* No longer listed or counted. The socket is closed under the lock. */
+/* Unlists and uncounts the endpoint, and closes its socket under the lock. */
 void endpoints_close(struct endpoints *endpoints, struct endpoint *endpoint);
 uint64_t endpoints_current(const struct endpoints *endpoints);
 void endpoints_stats(struct endpoints *endpoints, rel_time now, struct stat_sink *sink);

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "net/socket.h"
 
-/* What is being opened, and where to say why it failed. */
+/* What is being opened, and where the error message goes. */
 struct opening {
     struct listening *listening;
     const struct net_config *config;
@@ -53,8 +53,9 @@ static int add_udp(struct listening *listening, int fd, unsigned int worker)
 }
 
 /*
- * A group with SO_REUSEPORT would quietly join the one of another server of the same user; a socket
- * without it finds that one, and the port if any will do.
+ * A group with SO_REUSEPORT would silently join the group of another server of the same user. So a
+ * socket without it is bound first: it fails if the port is taken, and picks the port if 0 was
+ * asked.
  */
 static int claim_udp(struct listening *listening, const struct addrinfo *info,
                      struct socket_name *name)
@@ -79,7 +80,7 @@ static int claim_udp(struct listening *listening, const struct addrinfo *info,
     return error;
 }
 
-/* A socket for each worker; the order in which they join the group is their number in it. */
+/* A socket for each worker; a socket's number in the group is the order in which it joined. */
 static int open_group(struct opening *opening, const struct addrinfo *info,
                       const struct socket_name *name)
 {
@@ -138,14 +139,14 @@ static int open_datagram(struct opening *opening, const struct addrinfo *info)
 
 /* --- all addresses ----------------------------------------------------- */
 
-/* IPv6 may be switched off: then IPv4 alone will do. */
+/* IPv6 may be switched off: then IPv4 alone is enough. */
 static bool is_absent(const struct addrinfo *info, const char *host, int error)
 {
     return error == -EAFNOSUPPORT ||
            (info->ai_family == AF_INET6 && !host && error == -EADDRNOTAVAIL);
 }
 
-/* Every address of one host. 0, or -errno with the error's beginning written. */
+/* Opens every address of one host. 0, or -errno with the start of the error message written. */
 static int open_host(struct opening *opening, const char *host, int32_t port, int type)
 {
     struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = type};
@@ -180,7 +181,7 @@ static void fail(struct opening *opening, const char *what, const char *which, i
              which, strerror(-error));
 }
 
-/* TCP or UDP on every address of -l. */
+/* Opens TCP or UDP on every address of -l. */
 static bool open_all(struct opening *opening, int32_t port, int type)
 {
     const char *list = opening->config->addresses;
@@ -247,7 +248,7 @@ static void write_port(FILE *file, const char *protocol, int fd)
     }
 }
 
-/* Written beside its place and moved there, so that whoever waits for it finds it complete. */
+/* Writes a temporary file and renames it, so that whoever waits for the file finds it complete. */
 static void write_ports(const struct listening *listening, const char *path)
 {
     char *draft;

@@ -31,7 +31,7 @@ struct listening {
 /* False: `error` says what failed, and nothing is open. */
 bool listening_open(struct listening *listening, const struct net_config *config, char *error,
                     size_t nerror);
-/* Closes what nobody has taken over (nstreams and nudp are lowered by who does). */
+/* Closes the sockets that nobody has taken over (who takes them lowers nstreams and nudp). */
 void listening_close(struct listening *listening);
 
 #endif

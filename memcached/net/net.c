@@ -49,7 +49,7 @@ static bool make_workers(struct net *net)
     return true;
 }
 
-/* The sockets that listening has opened find those who serve them. */
+/* Hands the sockets that listening has opened to the acceptor and the workers. */
 static bool place_sockets(struct net *net)
 {
     struct listening *listening = &net->listening;
@@ -239,7 +239,7 @@ static void collect_tls(struct net *net, struct command_tls_stats *out)
     out->since_refresh = clock_now(&net->config.clock) - loaded;
 }
 
-/* Since the start. */
+/* Sums the counts since the start. */
 static void collect(struct net *net, struct command_net_stats *out)
 {
     *out = (struct command_net_stats){.libevent = event_get_version()};

@@ -27,7 +27,7 @@ struct net;
 struct credentials_user;
 struct tls;
 
-/* What a worker takes of max_connections, as by memcached. */
+/* Descriptors that memcached subtracts from max_connections for each worker. */
 enum { NET_FDS_PER_WORKER = 5 };
 
 struct net_config {
@@ -43,10 +43,10 @@ struct net_config {
     unsigned int nthreads;
     enum protocol protocol; /* of streams (-B); a datagram's first byte tells */
     bool reuseport;         /* a UDP socket for each worker, not one for all */
-    bool ping_workers;      /* every second, whether they run: for the tick */
+    bool ping_workers;      /* every second, to tell the tick whether they run */
     struct tls *tls;        /* over TCP, except where -l says "notls:"; NULL: none */
     struct clock clock;
-    /* Who writes the file of ports. */
+    /* The user that owns the file of ports. */
     const struct credentials_user *user;
 };
 
@@ -64,7 +64,7 @@ size_t net_udp_addresses(const struct net *net, struct in6_addr *addresses, size
 /* Starts the workers. 0 or -errno. */
 int net_start(struct net *net, struct commands *commands);
 
-/* What the main thread does beside accepting. */
+/* The main thread's callbacks. */
 struct net_duties {
     void *context;
     /* Once a second. serving: no worker has been stuck since the tick before. */
@@ -72,8 +72,8 @@ struct net_duties {
     void (*signal)(void *context, int number); /* SIGINT, SIGTERM, SIGUSR1, SIGHUP */
 };
 /*
- * Serves until net_stop. 0 or -errno. Takes the signals above, which the caller has blocked, and
- * leaves them blocked: a second one does not disturb the end.
+ * Serves until net_stop. 0 or -errno. Unblocks the signals above, which the caller has blocked, and
+ * blocks them again at the end: a second signal does not disturb the shutdown.
  */
 int net_run(struct net *net, const struct net_duties *duties);
 /* From any thread. */
@@ -97,14 +97,14 @@ struct tls_config {
 };
 
 /*
- * Reads the certificates; relative paths are meant from the directory of this moment on. NULL:
- * `error` says why. What is read holds for the connections that begin from then on.
+ * Reads the certificates; relative paths are resolved against the current directory. NULL: `error`
+ * says why. They apply to connections that are accepted later.
  */
 struct tls *tls_new(const struct tls_config *config, const struct clock *clock, char *error,
                     size_t nerror);
 /* NULL is legal. */
 void tls_free(struct tls *tls);
-/* Reads them again. False: `error` says why, and the old ones stay. From any thread. */
+/* Reads them again. False: `error` says why, and the old ones stay in use. From any thread. */
 bool tls_refresh(struct tls *tls, char *error, size_t nerror);
 
 #endif

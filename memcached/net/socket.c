@@ -210,7 +210,7 @@ int socket_open_udp(const struct sockaddr *address, socklen_t len, int family, b
     if (fd < 0)
         return fd;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &largest, sizeof(largest));
-    /* Bound to any address, a reply leaves from the one that the request came to. */
+    /* Bound to any address, a reply must leave from the address that the request was sent to. */
     if (socket_local(fd, &name) == 0 && socket_is_any(&name)) {
         if (family == AF_INET)
             set_flag(fd, IPPROTO_IP, IP_PKTINFO);
@@ -230,7 +230,7 @@ int socket_open_unix(const char *path, uint32_t access_mask, int backlog)
     if (strlen(path) >= sizeof(address.sun_path))
         return -ENAMETOOLONG;
     strcpy(address.sun_path, path);
-    /* A socket left behind is replaced; nothing else is. */
+    /* Replaces the socket of an earlier server, and no other kind of file. */
     if (lstat(path, &status) == 0 && S_ISSOCK(status.st_mode))
         unlink(path);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

@@ -10,28 +10,30 @@
 
 #include "base/slice.h"
 
-/* One word of -l, taken apart. */
+/* One word of -l, parsed. */
 struct socket_word {
     char host[256]; /* empty: any */
     int32_t port;   /* 0: none was given */
-    bool notls;     /* "notls:" stood before it */
+    bool notls;     /* "notls:" preceded it */
 };
 
-/* Takes the next word off `list`. 1 got one, 0 none left, -1 malformed: `word->host` shows it. */
+/* Cuts the next word off `list`. 1: got one, 0: none left, -1: malformed, `word->host` shows it. */
 int socket_next_word(const char **list, struct socket_word *word);
 
 struct socket_name {
     struct sockaddr_storage address;
     socklen_t len;
 };
-/* The local name; its port. */
+/* The socket's local address; its port. */
 int socket_local(int fd, struct socket_name *name);
 uint16_t socket_port(const struct socket_name *name);
 bool socket_is_any(const struct socket_name *name);
-/* The address of a datagram's sender, as socket_text has it. */
+/* The address of a datagram's sender, in the format of socket_text. */
 void socket_source_text(char *out, size_t size, const struct sockaddr_storage *source);
-/* Whether requests from there are not answered, by a server on that UDP port: see
- * bpf/shared/layout.h. */
+/*
+ * Whether a server on that UDP port must not answer requests from this source: see
+ * bpf/shared/layout.h.
+ */
 bool socket_is_unfit_source(const struct sockaddr_storage *source, uint16_t own_port);
 /* "tcp:1.2.3.4:80", "udp6:[::]:11211", "unix:/path". */
 void socket_text(char *out, size_t size, int fd, bool peer);
@@ -40,7 +42,7 @@ void socket_text(char *out, size_t size, int fd, bool peer);
 int socket_open_tcp(const struct sockaddr *address, socklen_t len, int family, int backlog);
 int socket_open_udp(const struct sockaddr *address, socklen_t len, int family, bool reuseport);
 int socket_open_unix(const char *path, uint32_t access_mask, int backlog);
-/* Packets go to the socket number (CPU mod nsockets) of the group. 0 or -errno. */
+/* Steers packets to socket number (CPU mod nsockets) of the group. 0 or -errno. */
 int socket_steer_by_cpu(int fd, unsigned int nsockets);
 
 #endif

@@ -10,13 +10,13 @@
 struct stream_source;
 
 /*
- * Takes over the consumer's side; `on_wake` is called with `arg` when the stream was empty and no
- * longer is. NULL: no memory, and the stream is left.
+ * Takes over the consumer's side; `on_wake` is called with `arg` when an empty stream has bytes
+ * again. NULL: no memory, and the stream is detached.
  */
 struct stream_source *stream_source_open(struct event_base *base, struct stream *stream,
                                          void (*on_wake)(void *arg), void *arg);
 struct stream *stream_source_stream(struct stream_source *source);
-/* Leaves the stream. NULL is legal. */
+/* Detaches from the stream. NULL is legal. */
 void stream_source_close(struct stream_source *source);
 
 #endif

@@ -13,13 +13,13 @@
 #include "base/log.h"
 
 enum {
-    RECORD = SSL3_RT_MAX_PLAIN_LENGTH, /* no write of more makes fewer records */
+    RECORD = SSL3_RT_MAX_PLAIN_LENGTH, /* a larger write makes no fewer records */
     GATHER_MIN = 1024,
     CHUNK_MAX = 1 << 30, /* SSL_read and SSL_write count in int */
 };
 
 struct tls {
-    struct tls_config config; /* its strings are our own */
+    struct tls_config config; /* its strings are copies */
     struct clock clock;
     pthread_mutex_t lock; /* of what follows; a leaf */
     SSL_CTX *context;
@@ -46,7 +46,7 @@ struct tls_session {
 
 /* --- certificates ------------------------------------------------------ */
 
-/* "WHAT: WHICH : why". The oldest error is the cause. False, for the caller to return. */
+/* Formats "WHAT: WHICH : why". The oldest error is the cause. Returns false, for the caller. */
 static bool explain(char *error, size_t nerror, const char *what, const char *which)
 {
     char why[256];
@@ -72,7 +72,7 @@ static bool load_pair(SSL_CTX *context, const struct tls_config *config, char *e
     return true;
 }
 
-/* Who may sign clients' certificates; the names are sent to the client. */
+/* The authorities of client certificates; their names are sent to the client. */
 static bool load_authorities(SSL_CTX *context, const char *path, char *error, size_t nerror)
 {
     STACK_OF(X509_NAME) * names;
@@ -117,7 +117,7 @@ static bool configure(SSL_CTX *context, const struct tls_config *config, char *e
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                   SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_read_ahead(context, 1);
-    /* A client that just closes has said all it wanted to: a value that was cut is not stored. */
+    /* A close without close_notify is no error: the value of a truncated request is not stored. */
     SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                      SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_verify(context, modes[config->verify_mode], NULL);
@@ -155,7 +155,7 @@ static SSL_CTX *load(const struct tls_config *config, char *error, size_t nerror
 
 /* --- life -------------------------------------------------------------- */
 
-/* The path from the root on, for -d and a later refresh. False: no memory. */
+/* Makes the path absolute, for -d and a later refresh. False: no memory. */
 static bool keep_path(char **path, const char *directory)
 {
     char *kept = NULL;
@@ -193,7 +193,7 @@ struct tls *tls_new(const struct tls_config *config, const struct clock *clock, 
         snprintf(error, nerror, "out of memory");
         return NULL;
     }
-    /* As it was given, so that an error shows the path as it was given. */
+    /* With the paths as given, so that an error shows them so. */
     tls->context = load(config, error, nerror);
     if (!tls->context) {
         free(tls);
@@ -318,7 +318,7 @@ void tls_close(struct tls_session *session)
     free(session);
 }
 
-/* Whoever connects and leaves without a byte has not failed at anything. */
+/* A client that connects and closes without a byte is not counted as a failure. */
 static void count_failure(struct tls_session *session, const char *why)
 {
     struct tls_counts *counts = &session->local->counts;
@@ -332,7 +332,7 @@ static void count_failure(struct tls_session *session, const char *why)
     }
 }
 
-/* What a result of SSL_read or SSL_write that is not positive means: 0 the end, -1 with errno. */
+/* Maps a result of SSL_read or SSL_write that is not positive to 0 (end) or -1 with errno. */
 static ssize_t interpret(struct tls_session *session, int result)
 {
     int saved = errno;
@@ -376,7 +376,7 @@ static void note_handshake(struct tls_session *session)
     }
 }
 
-/* As recv. */
+/* Returns as recv. */
 static ssize_t read_some(struct tls_session *session, char *ptr, size_t len)
 {
     int n;
@@ -408,7 +408,7 @@ ssize_t tls_receive(struct tls_session *session, const struct iovec *iov, size_t
             }
             filled += (size_t)n;
             total += (size_t)n;
-            /* Rather than reading a socket that has nothing. */
+            /* Saves a read of an empty socket. */
             session->drained = !SSL_has_pending(session->ssl);
             if (session->drained)
                 return (ssize_t)total;
@@ -427,7 +427,7 @@ bool tls_waits_to_write(const struct tls_session *session)
     return SSL_want(session->ssl) == SSL_WRITING;
 }
 
-/* The bytes of the next record: of one piece where it is long enough, else put together. */
+/* The bytes of the next record: one piece if it is long enough, else several pieces, gathered. */
 static struct slice next_record(struct tls_local *local, const struct iovec *iov, size_t niov)
 {
     size_t len = 0;
@@ -462,7 +462,7 @@ ssize_t tls_send(struct tls_session *session, const struct iovec *iov, size_t ni
     if (n > 0)
         return n;
     outcome = interpret(session, n);
-    /* What would have to be read first, a handshake, was ended before anything is sent. */
+    /* Nothing is sent before the handshake is complete, so TLS cannot have to read first. */
     if (outcome == 0 || SSL_want(session->ssl) == SSL_READING) {
         session->over = session->failed = true;
         errno = EPROTO;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tls: TLS over an accepted socket, through OpenSSL, which only tls.c knows; tls_none.c stands in
- * its place when the server is built without.
+ * tls: TLS over an accepted socket. tls.c is the only user of OpenSSL; tls_none.c replaces it in a
+ * build without TLS.
  *
  * A session is read and written like its socket: bytes, 0 at the end, -1 with errno, where EAGAIN
- * stands for whatever TLS itself still has to read or write. The handshake is part of the first
- * read. A session belongs to its worker; the certificates (struct tls) are everybody's, and a
- * session keeps those it began with.
+ * also means that TLS itself still has to read or write. The handshake is part of the first read. A
+ * session belongs to its worker; all workers share the certificates (struct tls), and a session
+ * keeps those it was created with.
  */
 #ifndef NET_TLS_H
 #define NET_TLS_H
@@ -25,7 +25,7 @@ struct tls_counts {
     uint64_t handshakes, resumed, handshake_errors, protocol_errors;
 };
 
-/* What a worker's sessions share. */
+/* The state that a worker's sessions share. */
 struct tls_local;
 /* NULL: no memory. */
 struct tls_local *tls_local_new(struct tls *tls);
@@ -33,17 +33,17 @@ struct tls_local *tls_local_new(struct tls *tls);
 void tls_local_free(struct tls_local *local);
 const struct tls_counts *tls_local_counts(const struct tls_local *local);
 
-/* When the certificates were last read, and how often that was asked for. From any thread. */
+/* When the certificates were last read, and how often a refresh was requested. From any thread. */
 void tls_stats(struct tls *tls, rel_time *loaded, uint64_t *refreshes, uint64_t *refresh_errors);
 
-/* Over a socket that does not block. NULL: no memory. */
+/* The socket must be non-blocking. NULL: no memory. */
 struct tls_session *tls_open(struct tls_local *local, int fd);
-/* Says goodbye if that does not block; the socket stays open. NULL is legal. */
+/* Sends close_notify if that does not block; the socket stays open. NULL is legal. */
 void tls_close(struct tls_session *session);
 ssize_t tls_receive(struct tls_session *session, const struct iovec *iov, size_t niov);
-/* The last tls_receive has left nothing: more comes only when the socket says so. */
+/* Whether the last tls_receive took everything: more comes only after the socket is readable. */
 bool tls_drained(const struct tls_session *session);
-/* tls_receive has failed with EAGAIN and goes on when the socket can be written, not read. */
+/* Whether tls_receive, which returned EAGAIN, waits for the socket to be writable, not readable. */
 bool tls_waits_to_write(const struct tls_session *session);
 /* After EAGAIN the next call must offer the same bytes again, or these and more. */
 ssize_t tls_send(struct tls_session *session, const struct iovec *iov, size_t niov);

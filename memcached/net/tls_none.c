@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* In place of tls.c in a server built without TLS, whose options refuse it. */
+/* Replaces tls.c in a build without TLS, whose options refuse -Z. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -17,15 +17,15 @@
 
 enum {
     BATCH = 32,           /* datagrams in one system call */
-    ROUNDS = 4,           /* batches before it is the connections' turn */
-    SHARE = 128 * 1024,   /* bytes of reply to one datagram before it is the others' turn */
-    EVENT = 4 * SHARE,    /* the same to all of one event */
-    PATIENT_TURNS = 8,    /* so often a datagram may keep those behind it waiting */
-    DEFERRED_MAX = 32,    /* datagrams of a socket that are deferred */
+    ROUNDS = 4,           /* batches before the worker serves connections */
+    SHARE = 128 * 1024,   /* bytes of reply to one datagram before others are served */
+    EVENT = 4 * SHARE,    /* bytes of reply in one event */
+    PATIENT_TURNS = 8,    /* turns that a datagram gets before the datagrams behind it */
+    DEFERRED_MAX = 32,    /* deferred datagrams of one socket */
     DATAGRAM_MAX = 65536, /* the longest request */
     REPLY_PART = MC_UDP_PAYLOAD - MC_UDP_HEADER,
     REPLY_IOVS = 64,
-    SEND_PATIENCE_MS = 20, /* for a full socket; then the replies are lost, as UDP may */
+    SEND_PATIENCE_MS = 20, /* waits so long for a full socket; then drops the replies, as UDP may */
 };
 
 union control {
@@ -46,12 +46,12 @@ struct task {
     struct source source;
     enum protocol protocol;
     uint16_t id;
-    struct slice rest;       /* is not yet executed */
-    size_t next, ndatagrams; /* of the reply to the last command: the next to be sent, and all */
+    struct slice rest;       /* not yet executed */
+    size_t next, ndatagrams; /* of the current reply: the next to send, and all */
     unsigned int nturns;
 };
 
-/* One that takes longer: it waits for its next turn, and those behind it go on. */
+/* A datagram that takes longer: it waits for its next turn, and those behind it are served. */
 struct deferred {
     struct task task;
     struct reply reply; /* of task.next */
@@ -61,7 +61,7 @@ struct deferred {
     char bytes[];
 };
 
-/* What an event may do before it is the turn of others. */
+/* What an event may do before the worker serves others. */
 struct turn {
     rel_time now;
     unsigned int nrequests; /* left */
@@ -77,15 +77,15 @@ struct udp {
     struct event *event;
     bool any; /* replies say which address they leave from */
     uint16_t port;
-    bool unfit_logged; /* that a source is not answered */
+    bool unfit_logged; /* the log has named a source that is not answered */
 
     struct event *writable;
-    bool blocked; /* until then nothing of what is deferred is sent */
+    bool blocked; /* the socket is full: nothing deferred is sent until it is writable */
     struct deferred *first, **last;
     unsigned int ndeferred;
 
-    unsigned int at, n; /* datagrams that were received: the next to be answered, and all */
-    bool begun;         /* its task is */
+    unsigned int at, n; /* received datagrams: the next to answer, and all */
+    bool begun;         /* its task has begun */
     struct task task;
     struct mmsghdr in[BATCH];
     struct iovec in_iov[BATCH];
@@ -108,7 +108,7 @@ size_t udp_ndatagrams(size_t nbytes)
 
 /* --- replies ----------------------------------------------------------- */
 
-/* Sends what is in the batch; returns how many were left when the socket was full. */
+/* Sends the batch; returns how many datagrams were left when the socket was full. */
 static unsigned int try_batch(struct udp *udp, unsigned int n)
 {
     while (n < udp->nout) {
@@ -119,12 +119,12 @@ static unsigned int try_batch(struct udp *udp, unsigned int n)
         else if (errno == EAGAIN || errno == EWOULDBLOCK)
             break;
         else if (errno != EINTR)
-            n++; /* this one cannot be sent: its peer is unreachable, or not an address */
+            n++; /* skips one that cannot be sent: its peer is unreachable, or not an address */
     }
     return udp->nout - n;
 }
 
-/* What a full socket does not take in time is lost. */
+/* Drops what a full socket does not take in time. */
 static void send_batch(struct udp *udp, struct turn *turn)
 {
     unsigned int nleft = try_batch(udp, 0);
@@ -138,7 +138,7 @@ static void send_batch(struct udp *udp, struct turn *turn)
     udp->nout = 0;
 }
 
-/* The next datagram of the batch, which has room for it. */
+/* Adds a datagram to the batch, which has room for it. */
 static char *next_reply(struct udp *udp, const struct source *source, size_t len)
 {
     unsigned int n = udp->nout++;
@@ -151,7 +151,7 @@ static char *next_reply(struct udp *udp, const struct source *source, size_t len
     return udp->replies[n];
 }
 
-/* Copies `limit` bytes at `skip` of the reply: it does not outlive its command. */
+/* Copies `limit` bytes of the reply from `skip` on: the reply does not outlive its command. */
 static void copy_reply(char *to, const struct reply *reply, size_t skip, size_t limit)
 {
     struct iovec iov[REPLY_IOVS];
@@ -168,7 +168,7 @@ static void copy_reply(char *to, const struct reply *reply, size_t skip, size_t 
     }
 }
 
-/* Of either protocol: a reply in binary begins with a byte that text never has. */
+/* Logs either protocol: a binary reply begins with a byte that text never has. */
 static void log_bytes(const struct udp *udp, char direction, struct slice bytes)
 {
     if (bytes.len > 0 && (unsigned char)bytes.ptr[0] >= 0x80)
@@ -177,7 +177,7 @@ static void log_bytes(const struct udp *udp, char direction, struct slice bytes)
         log_traffic(direction, udp->endpoint.fd, bytes);
 }
 
-/* The worker's reply becomes one message, which is to be sent. */
+/* Makes the worker's reply the task's next message. */
 static void begin_reply(struct udp *udp, struct task *task)
 {
     struct reply *reply = &udp->worker->reply;
@@ -207,7 +207,7 @@ static size_t add_datagram(struct udp *udp, struct task *task, const struct repl
     return MC_UDP_HEADER + len;
 }
 
-/* Sends the reply, or as much of it as the turn's bytes are below the limit. */
+/* Sends the reply, or part of it until the turn's bytes reach the limit. */
 static void send_reply(struct udp *udp, struct task *task, struct turn *turn, size_t limit)
 {
     while (task->next < task->ndatagrams && turn->nbytes < limit) {
@@ -220,8 +220,8 @@ static void send_reply(struct udp *udp, struct task *task, struct turn *turn, si
 /* --- requests ---------------------------------------------------------- */
 
 /*
- * Takes the value of a storage command off the rest of its datagram. False: it is not all there,
- * and with it the datagram ends.
+ * Copies the value of a storage command from the rest of its datagram. False: the value is
+ * truncated, and the datagram ends with it.
  */
 static bool take_value(struct udp *udp, struct command_pending *pending, struct slice *rest)
 {
@@ -244,7 +244,7 @@ static bool take_value(struct udp *udp, struct command_pending *pending, struct 
     return true;
 }
 
-/* Executes one command of the datagram. False: nothing more is to be had of it. */
+/* Executes one command of the datagram. False: the rest of the datagram is unusable. */
 static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *rest, rel_time now)
 {
     struct worker *worker = udp->worker;
@@ -269,7 +269,7 @@ static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *r
     return next == COMMAND_DONE;
 }
 
-/* Once, since it may be a client after all: behind an address translation that changes ports. */
+/* Logged once, because it may be a client after all: behind NAT that changes ports. */
 static void log_unfit_source(struct udp *udp, const struct sockaddr_storage *source)
 {
     char text[64];
@@ -281,7 +281,7 @@ static void log_unfit_source(struct udp *udp, const struct sockaddr_storage *sou
     }
 }
 
-/* The task of datagram `r`. False: it is to be dropped. */
+/* Starts the task of datagram `r`. False: the datagram is to be dropped. */
 static bool begin_task(struct udp *udp, unsigned int r)
 {
     struct slice rest = {udp->in_iov[r].iov_base, udp->in[r].msg_len};
@@ -309,7 +309,7 @@ static bool begin_task(struct udp *udp, unsigned int r)
     return true;
 }
 
-/* Executes the next command; its reply is then to be sent. */
+/* Executes the next command; the caller sends its reply. */
 static void step(struct udp *udp, struct task *task, struct turn *turn)
 {
     turn->nrequests--;
@@ -319,8 +319,9 @@ static void step(struct udp *udp, struct task *task, struct turn *turn)
 }
 
 /*
- * Executes commands of a datagram and sends their replies, until it or its share of the turn is
- * over. True: it is over; otherwise the worker's reply has what is left of the last command's.
+ * Executes commands of a datagram and sends their replies, until the datagram or its share of the
+ * turn ends. True: the datagram is done; otherwise the worker's reply holds the rest of the last
+ * command's reply.
  */
 static bool execute(struct udp *udp, struct task *task, struct turn *turn)
 {
@@ -375,7 +376,7 @@ static void free_deferred(struct udp *udp, struct deferred *deferred)
     free(deferred);
 }
 
-/* What is left of the task and of the worker's reply waits; or is lost, as UDP may be. */
+/* Queues the rest of the task and of the worker's reply; drops it if that fails, as UDP may. */
 static void defer(struct udp *udp, const struct task *task)
 {
     struct worker *worker = udp->worker;
@@ -401,8 +402,8 @@ static void defer(struct udp *udp, const struct task *task)
 }
 
 /*
- * Sends of the reply what its share and the socket allow. A socket that is full is waited for:
- * nothing is lost. True: all is sent.
+ * Sends as much of the reply as its share and the socket allow. It waits for a full socket and
+ * drops nothing. True: all is sent.
  */
 static bool send_patiently(struct udp *udp, struct deferred *deferred, struct turn *turn)
 {
@@ -421,7 +422,7 @@ static bool send_patiently(struct udp *udp, struct deferred *deferred, struct tu
     return task->next == task->ndatagrams;
 }
 
-/* The turn of one datagram that was deferred. */
+/* Serves one deferred datagram for a turn. */
 static void serve_deferred(struct udp *udp)
 {
     struct worker *worker = udp->worker;
@@ -447,8 +448,8 @@ static void serve_deferred(struct udp *udp)
 }
 
 /*
- * Turns what the kernel said about the request's way here into what it needs to know about the
- * reply's: the source address, and the interface only where the address needs it.
+ * Turns the control message that came with the request into the reply's: the source address, and
+ * the interface only where the address needs it.
  */
 static void turn_control(struct msghdr *message)
 {
@@ -483,12 +484,15 @@ static int receive_batch(struct udp *udp)
     return recvmmsg(udp->endpoint.fd, udp->in, BATCH, MSG_DONTWAIT, NULL);
 }
 
-/* The next datagrams. False: there are none. */
+/* Receives the next datagrams. False: there are none. */
 static bool receive(struct udp *udp, struct turn *turn)
 {
     int n = receive_batch(udp);
 
-    /* Not before: what others have seen expire does not come back for these requests. */
+    /*
+     * Taken after the receive: an item that others saw expire must not come back for these
+     * requests.
+     */
     turn->now = clock_now(&udp->worker->config->clock);
     endpoint_used(&udp->endpoint, turn->now);
     udp->at = 0;
@@ -498,7 +502,7 @@ static bool receive(struct udp *udp, struct turn *turn)
     return n > 0;
 }
 
-/* Answers what was received. False: it is the turn of others before that is done. */
+/* Answers the received datagrams. False: others are served before the rest. */
 static bool serve_batch(struct udp *udp, struct turn *turn)
 {
     for (; udp->at < udp->n; udp->at++, udp->begun = false) {
@@ -521,7 +525,7 @@ static bool serve_batch(struct udp *udp, struct turn *turn)
     return true;
 }
 
-/* Others go first, also those of whom the kernel has yet to tell. */
+/* Lets other sockets be served first, also those whose events libevent has not polled yet. */
 static void go_on_later(struct udp *udp)
 {
     event_active(udp->event, EV_READ, 0);

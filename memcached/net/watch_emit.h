@@ -13,7 +13,7 @@ static inline bool watch_emit_wanted(const struct worker *worker, uint32_t class
     return __builtin_expect(__atomic_load_n(worker->watched, __ATOMIC_RELAXED) & classes, 0);
 }
 
-/* A request, as it came. */
+/* RAWCMDS: a request as it was received. */
 static inline void watch_emit_request(struct worker *worker, const struct command_client *client,
                                       struct slice request)
 {
@@ -28,7 +28,7 @@ static inline void watch_emit_opened(struct worker *worker, int fd)
         watch_emit_opened_now(worker, fd);
 }
 
-/* Before the socket is closed. */
+/* To be called before the socket is closed. */
 void watch_emit_closing_now(struct worker *worker, int fd, enum close_reason reason);
 static inline void watch_emit_closing(struct worker *worker, int fd, enum close_reason reason)
 {

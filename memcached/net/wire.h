@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* wire: the bytes of a connection, which come and go through TLS where its listener has it. */
+/* wire: reads and writes a connection's bytes, through TLS where its listener has it. */
 #ifndef NET_WIRE_H
 #define NET_WIRE_H
 
@@ -13,8 +13,8 @@ static inline bool wire_is_tls(const struct tls_session *tls)
 }
 
 /*
- * As readv, of pieces with room for so many bytes together; drained: more comes only when the
- * socket says so. tls is NULL for a plain connection.
+ * As readv, into pieces of `room` bytes together; drained: more comes only after the socket is
+ * readable. tls is NULL for a plain connection.
  */
 static inline ssize_t wire_receive(int fd, struct tls_session *tls, const struct iovec *iov,
                                    size_t niov, size_t room, bool *drained)

@@ -24,7 +24,7 @@ static void on_idle_timer(evutil_socket_t fd, short what, void *arg)
     conn_close_idle(worker, clock_now(&worker->config->clock));
 }
 
-/* Something was queued, or it is time to stop. */
+/* A socket was queued, values were read, a ping came, or the worker is to stop. */
 static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
     struct worker *worker = arg;
@@ -137,7 +137,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* The CPUs of a worker: those whose packets the steering program sends to its sockets. */
+/* Pins to the CPUs whose packets the steering program sends to this worker's sockets. */
 static void pin_to_cpus(const struct worker *worker, pthread_attr_t *attributes)
 {
     cpu_set_t allowed, mine;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * worker: a thread with an event loop, the connections that it was handed and its UDP sockets. What
- * conn and udp share with it is in this header; nothing of it is touched by another thread but the
- * queue and the counters.
+ * worker: a thread with an event loop, its connections and its UDP sockets. This header holds what
+ * conn and udp share with it. Other threads touch only the queue and the counters.
  */
 #ifndef NET_WORKER_H
 #define NET_WORKER_H
@@ -27,7 +26,7 @@ struct udp;
 struct input {
     char *ptr;
     size_t start, end, size;
-    size_t searched; /* from start on there is no newline in so many bytes */
+    size_t searched; /* bytes from start on that have no newline */
 };
 
 /* Written by the worker only; others read them without order. */
@@ -41,9 +40,9 @@ struct worker {
     unsigned int index;
     struct event_base *base;
     struct command_local *local;
-    const uint32_t *watched; /* of local: enum command_watch */
+    const uint32_t *watched; /* enum command_watch, of local */
     struct input input;      /* borrowed by the connection that is being served */
-    struct reply reply;      /* the same */
+    struct reply reply;      /* borrowed as well */
     struct conn *conns;
     struct udp *udp; /* the list of its UDP sockets */
     struct worker_counts counts;
@@ -56,7 +55,7 @@ struct worker {
     struct event *wake, *idle;
     int wake_fd;
     pthread_mutex_t lock;        /* of what follows */
-    struct stream_socket *queue; /* accepted sockets that wait for the worker */
+    struct stream_socket *queue; /* accepted sockets, until the worker serves them */
     size_t nqueue, queue_size;
     struct conn *ready; /* connections whose values have been read */
     uint32_t npings, npongs;
@@ -70,9 +69,9 @@ static inline void count_add(uint64_t *count, uint64_t n)
 }
 
 /*
- * A connection's turn begins. A worker whose clients answer faster than it gets through them never
- * sleeps, and so keeps the CPU from another worker on it until the scheduler's tick, 4 ms later:
- * every TURNS_BEFORE_YIELD turns it lets others go first.
+ * To be called when a connection's turn begins. A worker whose clients answer faster than it serves
+ * them never sleeps, and so keeps the CPU from another worker on it until the scheduler's tick, 4
+ * ms later: every TURNS_BEFORE_YIELD turns it calls sched_yield.
  */
 static inline void worker_turn(struct worker *worker)
 {
@@ -83,9 +82,9 @@ static inline void worker_turn(struct worker *worker)
 }
 
 /*
- * The event happens again without its socket: a connection yields. libevent serves all that is
- * active, and what becomes so meanwhile, before it asks the kernel for more: clients that are ahead
- * of their worker would keep it from all others. So every REACTIVATIONS times it asks.
+ * Makes the event active again without its socket: a connection yields. libevent runs all active
+ * events, and those that become active meanwhile, before it polls the kernel again: clients that
+ * are ahead of their worker would starve all others. So every REACTIVATIONS times it polls.
  */
 static inline void worker_reactivate(struct worker *worker, struct event *event, short what)
 {
@@ -99,13 +98,13 @@ static inline void worker_reactivate(struct worker *worker, struct event *event,
 /* NULL with errno. */
 struct worker *worker_new(const struct net_config *config, struct endpoints *endpoints,
                           unsigned int index);
-/* The worker serves the UDP socket from its start on and closes it. 0 or -errno. */
+/* The worker owns the UDP socket and serves it from its start on. 0 or -errno. */
 int worker_add_udp(struct worker *worker, int fd);
-/* pin: to the CPUs whose number modulo the number of workers is its index. 0 or -errno. */
+/* pin: to the CPUs whose number modulo the number of workers is the worker's index. 0 or -errno. */
 int worker_start(struct worker *worker, struct command_local *local, bool pin);
-/* Lets the worker look at its queues. Under the lock. */
+/* Wakes the worker to check its queues. Under the lock. */
 void worker_wake(struct worker *worker);
-/* Whether the worker has heard the last question, and the next one. From one thread. */
+/* Whether the worker has answered the previous ping; sends the next one. From one thread. */
 bool worker_ping(struct worker *worker);
 /* Hands over an accepted socket. False: no memory, the caller keeps it. */
 bool worker_enqueue(struct worker *worker, struct stream_socket socket);
