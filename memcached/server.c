@@ -23,6 +23,12 @@
 #include "process/restart.h"
 #include "process/seccomp.h"
 #include "store/store.h"
+#include "store/store_crawler.h"
+#include "store/store_flash.h"
+#include "store/store_items.h"
+#include "store/store_mover.h"
+#include "store/store_stats.h"
+#include "store/store_tuning.h"
 
 enum {
     ERROR_TEXT = 1024,

@@ -7,7 +7,7 @@ import sys
 
 SRCDIR = os.environ.get("SRCDIR") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 
-# Layer -> the layers whose public header its files may include. Each may include itself.
+# Layer -> the layers whose public headers its files may include. Each may include itself.
 ALLOWED = {
     "base": {"shared"},
     "proto": {"base"},
@@ -30,7 +30,7 @@ ALLOWED = {
     "loader": {"shared"},
 }
 KERNEL_SIDE = {"packet", "inplace", "chain"}
-# Layers whose headers are all public.
+# Layers whose headers are all public. Of another layer X, X/X.h and X/X_*.h are.
 OPEN = {"base", "server", "process", "bmc", "shared", "packet", "loader"}
 # Foreign headers -> the only folders that may know them.
 FOREIGN = (
@@ -77,7 +77,7 @@ def resolve(path, name):
 def is_public(path, layer):
     if layer in OPEN:
         return True
-    return path == "memcached/%s/%s.h" % (layer, layer)
+    return re.fullmatch(r"memcached/%s/%s(_[a-z]+)?\.h" % (layer, layer), path) is not None
 
 
 def own_include(path, name):
@@ -97,7 +97,7 @@ def own_include(path, name):
         return None
     if target not in ALLOWED[source]:
         return "%s must not know %s" % (source, target)
-    return None if is_public(target_path, target) else "not the public header of %s" % target
+    return None if is_public(target_path, target) else "not a public header of %s" % target
 
 
 def foreign_include(path, name):

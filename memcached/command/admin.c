@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "command/call.h"
 #include "config.h"
+#include "store/store.h"
 
 enum {
     VERBOSITY_MAX = 2,

@@ -8,6 +8,7 @@
 #include "command/stat.h"
 #include "command/watch.h"
 #include "config.h"
+#include "store/store.h"
 
 enum { NFLAGS = 4, NNUMBER = 8 };
 

@@ -14,7 +14,7 @@
 #include "command/command.h"
 #include "command/logger.h"
 #include "command/prefix.h"
-#include "store/store.h"
+#include "store/store_items.h"
 
 /* What only this layer sees happen. Written by the owner, read by any thread, relaxed. */
 struct command_counts {

@@ -6,6 +6,8 @@
 
 #include "command/call.h"
 #include "command/watch.h"
+#include "store/store.h"
+#include "store/store_events.h"
 
 /* The commands: which function does what a verb says. A request with an error reaches none. */
 static command_handler *const handlers[] = {

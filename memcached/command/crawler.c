@@ -13,6 +13,8 @@
 #include "base/num.h"
 #include "base/stream.h"
 #include "command/call.h"
+#include "store/store_crawler.h"
+#include "store/store_tuning.h"
 
 enum {
     SLEEP_MAX = 1000000,   /* microseconds */

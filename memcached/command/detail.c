@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "command/call.h"
+#include "store/store_list.h"
 
 enum { DUMP_MAX = 2 << 20 }; /* bytes of one answer to cachedump */
 

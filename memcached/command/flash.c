@@ -4,6 +4,7 @@
 
 #include "base/num.h"
 #include "command/call.h"
+#include "store/store_flash.h"
 
 typedef bool rule_setter(struct store_flash_rules *rules, const struct request *request);
 

@@ -7,6 +7,8 @@
 #include "command/call.h"
 #include "command/stat.h"
 #include "config.h"
+#include "store/store_flash.h"
+#include "store/store_stats.h"
 
 struct general {
     uint64_t pid, uptime, time, pointer_size, max_connections, threads;

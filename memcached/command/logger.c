@@ -9,7 +9,7 @@
 
 #include "base/stream.h"
 #include "base/thread.h"
-#include "store/store.h"
+#include "store/store_events.h"
 
 enum {
     BATCH = 64, /* events between two looks at who else needs the lock */

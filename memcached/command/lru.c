@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "command/call.h"
+#include "store/store_tuning.h"
 
 enum {
     SHARES_MAX = 80,  /* percent, of hot and warm together */

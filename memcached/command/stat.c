@@ -5,6 +5,8 @@
 #include <stdio.h>
 
 #include "command/call.h"
+#include "store/store_crawler.h"
+#include "store/store_tuning.h"
 
 enum { STAT_KEY_MAX = 128 };
 

@@ -5,6 +5,8 @@
 #include "base/num.h"
 #include "command/call.h"
 #include "command/stat.h"
+#include "store/store_flash.h"
+#include "store/store_stats.h"
 
 /* One class's numbers, from the store and the counts of all threads. */
 struct class_view {

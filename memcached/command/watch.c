@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "store/store_events.h"
+
 static void tell(const struct command_local *local, struct event *event, struct slice bytes)
 {
     logger_emit(local->events, event, bytes);

@@ -17,7 +17,7 @@
 #include "flash/flash.h"
 #include "kcache/kcache.h"
 #include "net/net.h"
-#include "store/store.h"
+#include "store/store_flash.h"
 
 struct stat_sink;
 

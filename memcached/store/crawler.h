@@ -24,7 +24,7 @@
 #include "bpf/shared/layout.h"
 #include "store/background.h"
 #include "store/forecast.h"
-#include "store/store.h"
+#include "store/store_crawler.h"
 
 /* The way around the table, of the crawler's thread alone. */
 struct walk {

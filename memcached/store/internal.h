@@ -16,6 +16,10 @@
 #include "store/slab.h"
 #include "store/spiller.h"
 #include "store/store.h"
+#include "store/store_events.h"
+#include "store/store_flash.h"
+#include "store/store_items.h"
+#include "store/store_stats.h"
 #include "store/table.h"
 
 /* What a thread counts; uint64_t throughout, so that it adds up as an array. */

@@ -15,7 +15,7 @@
 #ifndef STORE_ITEM_H
 #define STORE_ITEM_H
 
-#include "store/store.h"
+#include "store/store_items.h"
 
 /* The header agrees with struct mc_item where it tells what a chunk is. */
 struct item_chunk {

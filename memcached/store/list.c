@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* list: which items a class holds, for `stats cachedump`. */
 #include "store/internal.h"
+#include "store/store_list.h"
 #include "store/verbs.h"
 
 /* Items looked at under the lock of the class, dead ones included: some milliseconds. */

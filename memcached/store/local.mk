@@ -14,6 +14,9 @@ store_srcs = memcached/store/automove.c memcached/store/automove.h \
     memcached/store/reclaim.h memcached/store/sizes.c memcached/store/sizes.h \
     memcached/store/slab.c memcached/store/slab.h \
     memcached/store/stats.c memcached/store/store.c memcached/store/store.h \
+    memcached/store/store_crawler.h memcached/store/store_events.h memcached/store/store_flash.h \
+    memcached/store/store_items.h memcached/store/store_list.h memcached/store/store_mover.h \
+    memcached/store/store_stats.h memcached/store/store_tuning.h \
     memcached/store/compact.c memcached/store/external.c memcached/store/external.h \
     memcached/store/headroom.c memcached/store/headroom.h \
     memcached/store/load.c memcached/store/spill.c memcached/store/spiller.c \

@@ -6,6 +6,7 @@
 #include "store/headroom.h"
 #include "store/internal.h"
 #include "store/reclaim.h"
+#include "store/store_mover.h"
 #include "store/verbs.h"
 
 enum {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/tuning.h"
 
+#include "store/store_tuning.h"
+
 void store_tuning(struct store *store, struct store_tuning *out)
 {
     *out = (struct store_tuning){

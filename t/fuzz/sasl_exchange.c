@@ -7,6 +7,7 @@
  */
 #include <unistd.h>
 
+#include "store/store_stats.h"
 #include "t/unit/command_client.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -13,6 +13,7 @@
 #include "command/command.h"
 #include "proto/proto.h"
 #include "store/store.h"
+#include "store/store_crawler.h"
 #include "t/lib/tap.h"
 
 enum { OUT_MAX = 8 << 20 };

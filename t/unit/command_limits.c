@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What large values, many keys and little memory do to the commands. */
+#include "store/store_items.h"
 #include "t/unit/command_client.h"
 
 #define END       "END\r\n"

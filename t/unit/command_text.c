@@ -4,6 +4,7 @@
  * Debian's 1.6.18, but for the version).
  */
 #include "config.h"
+#include "store/store_items.h"
 
 #include "t/unit/command_client.h"
 

@@ -9,6 +9,9 @@
 #include <sched.h>
 
 #include "store/internal.h"
+#include "store/store_list.h"
+#include "store/store_mover.h"
+#include "store/store_tuning.h"
 #include "t/unit/store_fixture.h"
 
 enum { EARLIER = 100, OVER = 500, LATER = 1000, MANY = 20000 };

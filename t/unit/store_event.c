@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a store tells those who watch, and that it asks first whether anybody does. */
+#include "store/store_events.h"
+#include "store/store_stats.h"
 #include "t/unit/store_fixture.h"
 
 enum { NSETS = 200, VALUE_BYTES = 100000 };

@@ -12,6 +12,7 @@
 
 #include "base/anonymous.h"
 #include "store/store.h"
+#include "store/store_items.h"
 #include "t/lib/tap.h"
 
 struct fixture {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/memfile.h"
+#include "store/store_stats.h"
 #include "t/unit/store_fixture.h"
 
 enum { SMALL = 3000, LARGE = 12, LARGE_BYTES = 1200000, MUTATIONS = 60, NOW = 100 };

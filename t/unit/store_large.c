@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Values of every size up to and above the largest chunk. */
+#include "store/store_stats.h"
 #include "t/unit/store_fixture.h"
 
 enum { NOW = 100 };

@@ -2,6 +2,8 @@
 /* Listing a class: what is in the list, in which order, and how long it may be. */
 #include <pthread.h>
 
+#include "store/store_list.h"
+#include "store/store_stats.h"
 #include "t/unit/store_fixture.h"
 
 static char records[1 << 16];

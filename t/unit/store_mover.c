@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The page mover: what happens to what is in a page that leaves its class. */
+#include "store/store_mover.h"
 #include "store/internal.h"
 #include "t/unit/store_fixture.h"
 

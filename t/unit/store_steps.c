@@ -4,6 +4,7 @@
  * is what was before the change or what is behind it, never a miss of what is there all the time,
  * and never the old again after the new.
  */
+#include "store/store_mover.h"
 #include "t/unit/steps.h"
 
 enum {

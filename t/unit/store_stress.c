@@ -13,6 +13,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "store/store_mover.h"
+#include "store/store_stats.h"
 #include "t/unit/store_fixture.h"
 
 enum {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The sum that stands behind an item's wire bytes for the kernel: it is there and right, or not. */
 #include "store/internal.h"
+#include "store/store_mover.h"
 #include "t/lib/sum.h"
 #include "t/unit/store_fixture.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What each verb of the store does, one thread, time as a parameter. */
+#include "store/store_stats.h"
 #include "t/unit/store_fixture.h"
 
 enum { NOW = 100 };

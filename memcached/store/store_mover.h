@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * store_mover: the mover: a thread that takes pages from slab classes, when it is asked to, when
+ * the classes' needs differ (automove), or when the memory limit has gone down.
+ */
+#ifndef STORE_STORE_MOVER_H
+#define STORE_STORE_MOVER_H
+
+#include <stdbool.h>
+
+struct store;
+
+/* 0 or -errno. */
+int store_mover_start(struct store *store);
+void store_mover_stop(struct store *store);
+
+enum store_reassign {
+    STORE_REASSIGN_OK,   /* it is asked for */
+    STORE_REASSIGN_OFF,  /* there is no mover */
+    STORE_REASSIGN_BUSY, /* with another page */
+    STORE_REASSIGN_SAME,
+    STORE_REASSIGN_BAD_CLASS,
+    STORE_REASSIGN_NO_SPARE, /* the source has no page to give */
+};
+/* Asks for a page of class `from` (0: the pool, -1: any class) for class `to` (0: the pool). */
+enum store_reassign store_reassign(struct store *store, int from, int to);
+/* 0 off, 1 by what the classes did in the window, 2 at each eviction. */
+void store_set_automove(struct store *store, unsigned int mode);
+void store_set_automove_ratio(struct store *store, double ratio);
+
+#endif
