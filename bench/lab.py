@@ -136,7 +136,11 @@ class Server:
         self.process = lab.server.start(
             words + ["-l", listen or pair.server_ip, "-p", str(port), "-U", str(port)],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
-        self.wait(words)
+        try:
+            self.wait(words)
+        except BaseException:
+            self.close()
+            raise
         self.start_ms = (time.monotonic() - begin) * 1e3
 
     def wait(self, words):
@@ -222,17 +226,17 @@ class Lab:
 
     def __init__(self, build, tmp):
         self.build, self.tmp = build, tmp
-        self.open = []
+        self.open = contextlib.ExitStack()
         self.server = self.keep(Namespace(f"mb{os.getpid()}s"))
         self.client = self.keep(Namespace(f"mb{os.getpid()}c"))
 
     def keep(self, thing):
-        self.open.append(thing)
+        self.open.callback(thing.close)
         return thing
 
     def close(self):
-        while self.open:
-            self.open.pop().close()
+        """All of it, also if one fails."""
+        self.open.close()
 
     def tool(self, name):
         return os.path.join(self.build, "bench", name)

@@ -22,15 +22,15 @@ ROOT = os.geteuid() == 0
 CAP_BPF = 39
 
 
-def script(*arguments):
-    environment = dict(os.environ, BUILDDIR=BUILDDIR)
+def script(*arguments, **options):
+    environment = dict(os.environ, BUILDDIR=BUILDDIR, DEMO_SECONDS="0.05")
     return subprocess.Popen([os.path.join(SRCDIR, arguments[0]), *arguments[1:]],
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, env=environment)
+                            stderr=subprocess.STDOUT, env=environment, **options)
 
 
-def finish(process):
-    output, _ = process.communicate(timeout=50)
+def finish(process, seconds=50):
+    output, _ = process.communicate(timeout=seconds)
     return process.returncode, output.decode("latin-1")
 
 
@@ -46,7 +46,7 @@ def answers(port):
 
 @tap.case
 def nothing_is_missing():
-    for what in ("run", "check"):
+    for what in ("run", "demo", "check"):
         tap.is_(finish(script("tools/packages", what)), (0, ""),
                 "no package that %s needs is missing here" % what)
     status, _ = finish(script("tools/packages", "walk"))
@@ -74,6 +74,61 @@ def run_starts_the_server():
     tap.like(text, r"/dev/tcp/127\.0\.0\.1/%d" % port, "it says how to talk to it")
     if ROOT:
         tap.like(text, r"-u nobody", "as root it adds the user to run as")
+
+
+def namespaces(process):
+    """That a demo has made and not removed."""
+    done = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
+    return re.findall(r"^mb%d[sc]\b.*" % process.pid, done.stdout, re.M)
+
+
+def has_ended(group):
+    """Whether no process of the group is left."""
+    try:
+        os.killpg(group, 0)
+        return False
+    except ProcessLookupError:
+        return True
+
+
+@tap.case
+def the_demo_measures_and_removes_what_it_made():
+    process = script("tools/demo", BUILDDIR)
+    status, text = finish(process, 150)
+    if not ROOT or not on_lo():
+        tap.is_(status, 1, "without root, or without the kernel path, there is no demo")
+        return
+    tap.is_(status, 0, "the demo comes to its end")
+    for row in "CPU time of the server", "answers a second", "one request at a time":
+        tap.like(text, r"(?m)^\| %s[^|]+\| +[\d.,]+ \| +[\d.,]+ \|" % row,
+                 "it measures both servers: " + row)
+    tap.like(text, r" 0 wrong;", "all replies are right")
+    tap.is_(len(re.findall(r"\d times (?:less|as many) \|", text)),
+            0 if "too busy" in text else 3, "it prints ratios, or that the machine is too busy")
+    tap.is_(namespaces(process), [], "its network namespaces are gone")
+
+
+@tap.case
+def the_demo_can_be_interrupted():
+    if not ROOT or not on_lo():
+        return
+    for signum in signal.SIGINT, signal.SIGTERM:
+        process = script("tools/demo", BUILDDIR, start_new_session=True)
+        text = b""
+        while b"round 1" not in text:
+            line = process.stdout.readline()
+            if not line:
+                break
+            text += line
+        tap.is_(len(namespaces(process)), 2, "the demo has begun to measure")
+        if signum == signal.SIGINT: # from the terminal: for all of them
+            os.killpg(process.pid, signum)
+        else:
+            process.send_signal(signum)
+        status, _ = finish(process)
+        tap.is_((status, namespaces(process)), (130, []),
+                "%s ends it, and its network namespaces are gone" % signum.name)
+        tap.ok(server.wait_for(lambda: has_ended(process.pid)), "so are its processes")
 
 
 def unit_text(name="memcached.service"):
