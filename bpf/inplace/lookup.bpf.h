@@ -68,18 +68,6 @@ enum {
 #define META_MASK            ((u64)MC_ITEM_PASS << 16 | 0xffull << 40 | 0xffull << 56)
 #define META_OF(nkey, epoch) ((u64)(nkey) << 40 | (u64)(epoch) << 56)
 
-/* The smallest 2^k - 1 that is not below nbuckets - 1. */
-static __always_inline u32 table_top(u32 nbuckets)
-{
-    u32 top = nbuckets - 1;
-
-    top |= top >> 1;
-    top |= top >> 2;
-    top |= top >> 4;
-    top |= top >> 8;
-    return top | top >> 16;
-}
-
 static __always_inline struct mc_bucket *bucket_at(u32 segment, u64 index)
 {
     u32 zero = 0;
@@ -307,7 +295,7 @@ static __always_inline int bucket_is_behind(const struct mc_bucket *head)
 static __always_inline struct mc_bucket *bucket_find(u64 hash, u32 *seq)
 {
     u32 nbuckets = READ_ONCE(control.nbuckets);
-    u32 index = mc_bucket_of(hash, nbuckets, table_top(nbuckets)), next;
+    u32 index = mc_bucket_of(hash, nbuckets), next;
     struct mc_bucket *bucket;
     int hop;
 

@@ -259,7 +259,7 @@ static __always_inline int xdp_get_one(struct xdp_md *ctx, struct work *work, st
     u64 hash = work->hash, matches;
     struct mc_bucket *bucket;
 
-    index = mc_bucket_of(hash, nbuckets, table_top(nbuckets));
+    index = mc_bucket_of(hash, nbuckets);
     bucket = bucket_main(index);
     if (unlikely(!bucket))
         return xdp_get(ctx, 1);

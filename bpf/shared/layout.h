@@ -271,14 +271,27 @@ static inline __u8 mc_hash_tag(__u64 hash)
 }
 
 /*
- * The bucket of a hash when the table has nbuckets buckets, and the mask that goes with it. top is
- * the smallest 2^k - 1 that is not below nbuckets - 1.
+ * The mask of a table of nbuckets buckets: the smallest 2^k - 1 that is not below nbuckets - 1.
+ * Without a count of leading zeros, which BPF does not have.
  */
-static inline __u32 mc_bucket_of(__u64 hash, __u32 nbuckets, __u32 top)
+static inline __u32 mc_table_mask(__u32 nbuckets)
 {
-    __u32 bucket = (__u32)hash & top;
+    __u32 mask = nbuckets - 1;
 
-    return bucket < nbuckets ? bucket : bucket & (top >> 1);
+    mask |= mask >> 1;
+    mask |= mask >> 2;
+    mask |= mask >> 4;
+    mask |= mask >> 8;
+    return mask | mask >> 16;
+}
+
+/* The bucket of a hash when the table has nbuckets buckets. */
+static inline __u32 mc_bucket_of(__u64 hash, __u32 nbuckets)
+{
+    __u32 mask = mc_table_mask(nbuckets);
+    __u32 bucket = (__u32)hash & mask;
+
+    return bucket < nbuckets ? bucket : bucket & (mask >> 1);
 }
 
 /*

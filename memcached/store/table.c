@@ -25,11 +25,6 @@ enum {
 
 /* --- the buckets of a key ------------------------------------------------- */
 
-static uint32_t top_of(uint32_t nbuckets)
-{
-    return UINT32_MAX >> __builtin_clz(nbuckets - 1);
-}
-
 uint32_t table_nbuckets(const struct table *table)
 {
     return __atomic_load_n(&table->control->nbuckets, __ATOMIC_RELAXED);
@@ -38,7 +33,7 @@ uint32_t table_nbuckets(const struct table *table)
 static struct mc_bucket *head_of(const struct table *table, uint64_t hash)
 {
     uint32_t nbuckets = table_nbuckets(table);
-    uint32_t index = mc_bucket_of(hash, nbuckets, top_of(nbuckets));
+    uint32_t index = mc_bucket_of(hash, nbuckets);
     struct mc_bucket *head = &table->buckets[index];
 
     /* nbuckets may be older than the stripe that we hold; the mask is not. */
@@ -535,7 +530,7 @@ uint64_t table_walk(struct table *table, uint32_t position, const struct table_w
     /* What follows is anywhere in the table: asks for it in time. */
     nbuckets = table_nbuckets(table);
     hash = reverse_bits((uint32_t)(position + WALK_AHEAD * width));
-    __builtin_prefetch(&table->buckets[mc_bucket_of(hash, nbuckets, top_of(nbuckets))]);
+    __builtin_prefetch(&table->buckets[mc_bucket_of(hash, nbuckets)]);
     return width;
 }
 
@@ -675,7 +670,7 @@ static bool bucket_is_there(struct table *table, uint32_t index)
 static bool split_next(struct table *table)
 {
     uint32_t index = table_nbuckets(table);
-    uint32_t mask = top_of(index + 1);
+    uint32_t mask = mc_table_mask(index + 1);
     uint32_t from = index & (mask >> 1);
     struct lock *stripe = &table->stripes[from & table->stripe_mask];
     bool done;
@@ -724,7 +719,7 @@ void table_prefetch(const struct table *table, uint64_t hash)
 {
     uint32_t nbuckets = table_nbuckets(table);
 
-    __builtin_prefetch(&table->buckets[mc_bucket_of(hash, nbuckets, top_of(nbuckets))], 1);
+    __builtin_prefetch(&table->buckets[mc_bucket_of(hash, nbuckets)], 1);
 }
 
 static uint32_t ahead(uint32_t used, uint32_t least, uint32_t most)

@@ -116,11 +116,7 @@ uint64_t lab_hash(const struct lab *lab, const char *key, size_t nkey)
 
 struct mc_bucket *lab_bucket(struct lab *lab, uint64_t hash)
 {
-    uint32_t top = 1;
-
-    while (top < lab->control->nbuckets)
-        top *= 2;
-    return &lab->buckets[mc_bucket_of(hash, lab->control->nbuckets, top - 1)];
+    return &lab->buckets[mc_bucket_of(hash, lab->control->nbuckets)];
 }
 
 void lab_sum(struct mc_item *item)

@@ -297,7 +297,7 @@ static struct seen reader_look(struct reader *reader, struct slice key)
     if (flush_at && reader->now >= flush_at)
         return none;
     nbuckets = (uint32_t)LOAD(reader, control->nbuckets);
-    next = mc_bucket_of(hash, nbuckets, UINT32_MAX >> __builtin_clz(nbuckets - 1));
+    next = mc_bucket_of(hash, nbuckets);
     for (int hop = 0; hop < 4; hop++) {
         index = next;
         bucket = &reader->shared->buckets[index];

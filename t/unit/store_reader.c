@@ -136,7 +136,7 @@ RACY static enum look look(struct view *view, const char *name, size_t n, struct
     struct mc_control *control = view->memory->control(view->memory);
     uint64_t hash = key_hash(control, name, n);
     uint32_t nbuckets = __atomic_load_n(&control->nbuckets, __ATOMIC_ACQUIRE);
-    uint32_t index = mc_bucket_of(hash, nbuckets, UINT32_MAX >> __builtin_clz(nbuckets - 1));
+    uint32_t index = mc_bucket_of(hash, nbuckets);
     struct mc_bucket *head = &view->buckets[index];
     uint32_t seq = __atomic_load_n(&head->seq, __ATOMIC_ACQUIRE);
     bool found;
