@@ -32,12 +32,12 @@
 
 enum {
     ERROR_TEXT = 1024,
-    FILES_SPARE = 512,      /* descriptors beside connections: loops, programs, links */
-    VERBOSITY_MAX = 2,      /* of the command; -vvv may say more */
-    VERBOSITY_ASIDE = 2,    /* from here on the log shows every request */
-    ASIDE_VERBOSE = 1 << 0, /* in mc_control.aside */
-    ASIDE_DETAIL = 1 << 1,  /* the commands count each request's keys */
-    ASIDE_WATCH = 1 << 2,   /* somebody watches them */
+    FILES_SPARE = 512,       /* descriptors beside connections: loops, programs, links */
+    VERBOSITY_MAX = 2,       /* of the command; -vvv may say more */
+    VERBOSITY_BYPASS = 2,    /* from here on the log shows every request */
+    BYPASS_VERBOSE = 1 << 0, /* in mc_control.bypass */
+    BYPASS_DETAIL = 1 << 1,  /* the commands count each request's keys */
+    BYPASS_WATCH = 1 << 2,   /* somebody watches them */
 };
 
 struct server {
@@ -141,11 +141,11 @@ static void reset_stats(void *context)
 }
 
 /* While a reason is set the kernel answers nothing. */
-static void set_aside(const struct server *server, uint8_t reason, bool on)
+static void set_bypass(const struct server *server, uint8_t reason, bool on)
 {
     struct mc_control *control =
         has_kernel_path(server) ? kcache_control(server->kcache) : store_control(server->store);
-    uint8_t *aside = &control->aside;
+    uint8_t *aside = &control->bypass;
 
     if (on)
         __atomic_or_fetch(aside, reason, __ATOMIC_RELEASE);
@@ -162,7 +162,7 @@ static void set_verbosity(void *context, unsigned int level)
 /* A log of every request is complete only if the kernel answers none. */
 static void set_logged(void *context, bool on)
 {
-    set_aside(context, ASIDE_VERBOSE, on);
+    set_bypass(context, BYPASS_VERBOSE, on);
 }
 
 static bool refresh_certs(void *context, char *error, size_t nerror)
@@ -178,12 +178,12 @@ static bool refresh_certs(void *context, char *error, size_t nerror)
 
 static void set_detail(void *context, bool on)
 {
-    set_aside(context, ASIDE_DETAIL, on);
+    set_bypass(context, BYPASS_DETAIL, on);
 }
 
 static void set_watched(void *context, bool on)
 {
-    set_aside(context, ASIDE_WATCH, on);
+    set_bypass(context, BYPASS_WATCH, on);
 }
 
 static void shut_down(void *context, bool graceful)
@@ -258,7 +258,7 @@ static void log_slab_classes(struct store *store, rel_time now)
 
     for (unsigned int i = 1; i <= store_nclasses(store); i++) {
         store_class_stats(store, i, now, &stats);
-        log_at(VERBOSITY_ASIDE, "slab class %3u: chunk size %9u perslab %7u", i, stats.chunk_size,
+        log_at(VERBOSITY_BYPASS, "slab class %3u: chunk size %9u perslab %7u", i, stats.chunk_size,
                stats.chunks_per_page);
     }
 }
@@ -376,7 +376,7 @@ static void build_commands(struct server *server)
         .watch_enabled = o->watch_enabled,
         .worker_logbuf = o->worker_logbuf,
         .watcher_logbuf = o->watcher_logbuf,
-        .logged = o->verbosity >= VERBOSITY_ASIDE,
+        .logged = o->verbosity >= VERBOSITY_BYPASS,
         .detail_enabled = o->detail_enabled,
         .prefix_delimiter = o->prefix_delimiter,
         .maxconns_fast = o->maxconns_fast,

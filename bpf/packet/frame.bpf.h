@@ -63,10 +63,10 @@ static __always_inline int xdp_admit(struct xdp_md *ctx, struct work *work, cons
     if (unlikely(ip_is_own(ip, form.v6)) && ctx->ingress_ifindex != LOOPBACK)
         return MC_COUNT_PASS_SOURCE;
     if (unlikely(vlan && !vlan_is_ours(vlan)))
-        return MC_COUNT_PASS_STATION;
-    if (unlikely(STATIONS(data) != control.station))
-        admitted = station_check(STATIONS(data), ctx->ingress_ifindex);
-    if (unlikely(admitted == MC_COUNT_PASS_STATION))
+        return MC_COUNT_PASS_MAC;
+    if (unlikely(MACS(data) != control.mac))
+        admitted = mac_check(MACS(data), ctx->ingress_ifindex);
+    if (unlikely(admitted == MC_COUNT_PASS_MAC))
         return admitted;
     rc = guard_source(ip, form.v6);
     if (unlikely(rc))

@@ -206,7 +206,7 @@ struct head {
     u64 tags;      /* 14 to 21, of a frame with tags */
     u64 ip[8];     /* from IP on to the keys */
     u64 addresses; /* the sum of IPv6's, which is the reply's as well */
-    u64 back;      /* the station that the reply goes to (way.bpf.h) */
+    u64 back;      /* the MAC address that the reply goes to (way.bpf.h) */
 };
 
 struct work {

@@ -91,23 +91,23 @@ static __always_inline int ip_is_plain(const void *ip, u64 v6)
            !(LOAD16(ip + 6) & bpf_htons(0x3fff));
 }
 
-static __always_inline const struct mc_self *self_now(void)
+static __always_inline const struct mc_local *local_in_use(void)
 {
-    return &control.self[READ_ONCE(control.self_now) & 1];
+    return &control.local[READ_ONCE(control.local_in_use) & 1];
 }
 
 /* Addresses behind the first; 1: it is one of ours. */
 __attribute__((noinline)) int address_is_ours(u32 address)
 {
-    const struct mc_self *self = self_now();
-    u32 n = self->n4, i;
+    const struct mc_local *local = local_in_use();
+    u32 n = local->n4, i;
 
     if (!address)
         return 0;
     for (i = 0; i < MC_MAX_ADDRESSES; i++) {
         if (i >= n)
             break;
-        if (self->v4[i] == address)
+        if (local->v4[i] == address)
             return 1;
     }
     return 0;
@@ -115,13 +115,13 @@ __attribute__((noinline)) int address_is_ours(u32 address)
 
 __attribute__((noinline)) int address6_is_ours(u64 high, u64 low)
 {
-    const struct mc_self *self = self_now();
-    u32 n = self->n6, i;
+    const struct mc_local *local = local_in_use();
+    u32 n = local->n6, i;
 
     for (i = 0; i < MC_MAX_ADDRESSES; i++) {
         if (i >= n)
             break;
-        if (self->v6[i][0] == high && self->v6[i][1] == low)
+        if (local->v6[i][0] == high && local->v6[i][1] == low)
             return 1;
     }
     return 0;
@@ -129,7 +129,7 @@ __attribute__((noinline)) int address6_is_ours(u64 high, u64 low)
 
 static __always_inline int ip_is_to_us(const void *ip, u64 v6)
 {
-    const u64 *first = self_now()->v6[0];
+    const u64 *first = local_in_use()->v6[0];
     u32 address;
 
     if (v6)
@@ -140,29 +140,29 @@ static __always_inline int ip_is_to_us(const void *ip, u64 v6)
 }
 
 /* The destination MAC, and of the source the bit that makes it a group's, which answers no one. */
-#define STATIONS(link) (LOAD64(link) & 0x1ffffffffffff)
+#define MACS(link) (LOAD64(link) & 0x1ffffffffffff)
 
 /*
- * Whether a frame went to a station of ours: HEAD_GET or a reason. HEAD_HIDDEN: it did, but it may
- * have had a tag, which only TC sees and only its reply would have.
+ * Whether a frame went to a MAC address of ours: HEAD_GET or a reason. HEAD_HIDDEN: it did, but it
+ * may have had a tag, which only TC sees and only its reply would have.
  */
-__attribute__((noinline)) int station_check(u64 stations, u32 ifindex)
+__attribute__((noinline)) int mac_check(u64 macs, u32 ifindex)
 {
-    const struct mc_self *self = self_now();
-    u32 n = self->nstations, i;
+    const struct mc_local *local = local_in_use();
+    u32 n = local->nmacs, i;
 
-    if (!stations && ifindex == LOOPBACK)
+    if (!macs && ifindex == LOOPBACK)
         return HEAD_GET;
-    for (i = 0; i < MC_MAX_STATIONS; i++) {
+    for (i = 0; i < MC_MAX_MACS; i++) {
         if (i >= n)
             break;
-        if (self->stations[i] == stations)
-            return self->tags_hidden && self->nvlans ? HEAD_HIDDEN : HEAD_GET;
+        if (local->macs[i] == macs)
+            return local->tags_hidden && local->nvlans ? HEAD_HIDDEN : HEAD_GET;
     }
-    return MC_COUNT_PASS_STATION;
+    return MC_COUNT_PASS_MAC;
 }
 
-/* A tag, network order, as mc_self has it. */
+/* A tag, network order, as mc_local has it. */
 static __always_inline u32 vlan_id(u16 type, u16 tag)
 {
     return (bpf_ntohs(tag) & 0xfff) | (type == TYPE_TAG_AD ? MC_VLAN_AD : 0);
@@ -170,21 +170,21 @@ static __always_inline u32 vlan_id(u16 type, u16 tag)
 
 __attribute__((noinline)) int vlan_is_ours(u32 vlan)
 {
-    const struct mc_self *self = self_now();
-    u32 n = self->nvlans, i;
+    const struct mc_local *local = local_in_use();
+    u32 n = local->nvlans, i;
 
     if (!(vlan & ~MC_VLAN_AD))
         return 1;
     for (i = 0; i < MC_MAX_VLANS; i++) {
         if (i >= n)
             break;
-        if (self->vlans[i] == vlan)
+        if (local->vlans[i] == vlan)
             return 1;
     }
     return 0;
 }
 
-/* The tags of a frame, as mc_self has them; 0: it has none. */
+/* The tags of a frame, as mc_local has them; 0: it has none. */
 static __always_inline u32 link_vlan(const void *link, struct form form)
 {
     u32 vlan = 0;
@@ -243,8 +243,8 @@ static __always_inline int head_check(const void *ip, u64 v6, u64 n)
         return MC_COUNT_PASS_PACKET;
     if (unlikely(LOAD16(udp + 12) != bpf_htons(1) || nudp <= UDP_TEXT))
         return MC_COUNT_PASS_FRAME;
-    if (unlikely(READ_ONCE(control.aside)))
-        return MC_COUNT_PASS_ASIDE;
+    if (unlikely(READ_ONCE(control.bypass)))
+        return MC_COUNT_PASS_BYPASS;
     if (unlikely(server_is_still()))
         return MC_COUNT_PASS_STOPPED;
     if (unlikely(LOAD32(udp + UDP_TEXT) != TEXT_GET || nudp < UDP_TEXT + 6))
@@ -267,15 +267,15 @@ static __always_inline u16 ip_checksum(u32 saddr, u32 daddr, u16 total)
 }
 
 /*
- * Behind a reply: from our station, to the one that replies to this source go to; the tags stay.
- * With tags it writes up to byte 22.
+ * Behind a reply: from our MAC address, to the one that replies to this source go to; the tags
+ * stay. With tags it writes up to byte 22.
  */
 static __always_inline void head_link(void *out, const struct head *head, int tagged)
 {
-    u64 station = 0xffffffffffff;
+    u64 mac = 0xffffffffffff;
 
-    STORE64(out, (head->back & station) | head->to << 48);
-    STORE64(out + 6, (head->to & station) | (head->from & ~station));
+    STORE64(out, (head->back & mac) | head->to << 48);
+    STORE64(out + 6, (head->to & mac) | (head->from & ~mac));
     if (tagged)
         STORE64(out + 14, head->tags);
 }

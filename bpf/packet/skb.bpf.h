@@ -115,13 +115,13 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct work *work,
         rc = HEAD_GET;
     }
     if (rc == HEAD_GET)
-        rc = station_check(STATIONS(head->link), skb->ifindex);
+        rc = mac_check(MACS(head->link), skb->ifindex);
     if (rc == HEAD_HIDDEN)
         rc = HEAD_GET;
     if (skb->gso_size) /* several datagrams, of which only the first one's header is there */
         rc = MC_COUNT_PASS_PACKET;
     if (rc == HEAD_GET && !vlan_is_ours(tc_vlan(skb, head, work->form)))
-        rc = MC_COUNT_PASS_STATION;
+        rc = MC_COUNT_PASS_MAC;
     if (ip_is_own(ip, v6) && skb->ifindex != LOOPBACK)
         rc = MC_COUNT_PASS_SOURCE;
     if (rc == HEAD_GET && control.flush_at && second_reached(control.flush_at))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * way: by which interface, and to which station, replies to a source leave.
+ * way: by which interface, and to which MAC address, replies to a source leave.
  *
  * XDP stands before the stack's own checks of a source, and turning a frame around would send the
  * reply to whoever sent it, whatever source he gave. So a source is answered only where, and to
@@ -12,8 +12,8 @@
  * A way is good for WAY_SECONDS. For as long again some requests of its source are passed, so that
  * it is confirmed, and not all at once: the server may have much to do. Then it is forgotten. So
  * are all when the monitor says that this machine's routes, rules, addresses or interfaces have
- * changed (way_epoch). If the request came from another station than the reply goes to (two routers
- * that stand in for each other; a client that has moved) it is good for a second or two.
+ * changed (way_epoch). If the request came from another MAC address than the reply goes to (two
+ * routers that stand in for each other; a client that has moved) it is good for a second or two.
  *
  * Ways stand in sets of MC_WAYS, found by a hash with secret factors, in an array: a forged source
  * takes no memory, and displaces the oldest of a set. Each is two words: `to`, and `vouch`, the sum
@@ -49,9 +49,9 @@ struct {
     __type(value, struct way_set);
 } ways SEC(".maps");
 
-#define STATION_MASK 0xffffffffffffull
+#define MAC_MASK 0xffffffffffffull
 
-/* The time in units, of which a way has 16 bits, above the station. */
+/* The time in units, of which a way has 16 bits, above the MAC address. */
 static __always_inline u64 way_now(void)
 {
     return bpf_jiffies64() >> way_shift;
@@ -103,7 +103,7 @@ static __always_inline int way_is_old(u64 to, u64 from)
 {
     u64 age = way_age(to, way_now());
 
-    if (unlikely((to & STATION_MASK) != from))
+    if (unlikely((to & MAC_MASK) != from))
         return age > 1;
     if (likely(age <= WAY_SECONDS))
         return 0;
@@ -111,12 +111,12 @@ static __always_inline int way_is_old(u64 to, u64 from)
 }
 
 /*
- * The station to which a reply to the source of a request goes, whose frame begins at `link` and
- * whose IP header at `ip`; 0: nobody knows, or it is to be asked again.
+ * The MAC address to which a reply to the source of a request goes, whose frame begins at `link`
+ * and whose IP header at `ip`; 0: nobody knows, or it is to be asked again.
  */
 static __always_inline u64 way_back(const void *link, const void *ip, u64 v6, u32 ifindex, u32 vlan)
 {
-    u64 from = LOAD64(link + 6) & STATION_MASK, sum, to;
+    u64 from = LOAD64(link + 6) & MAC_MASK, sum, to;
     const struct way_set *set;
 
     if (ifindex == LOOPBACK)
@@ -132,7 +132,7 @@ static __always_inline u64 way_back(const void *link, const void *ip, u64 v6, u3
         return 0;
     if (unlikely(way_is_old(to, from)))
         return 0;
-    return (to & STATION_MASK) | 1ull << 63;
+    return (to & MAC_MASK) | 1ull << 63;
 }
 
 /* --- what the stack does --------------------------------------------------------- */
@@ -157,9 +157,9 @@ static __always_inline struct mc_way *way_place(struct way_set *set, u64 sum, u6
     return oldest;
 }
 
-static __always_inline void way_learn(u64 station, u64 sum)
+static __always_inline void way_learn(u64 mac, u64 sum)
 {
-    u64 now = way_now(), to = (station & STATION_MASK) | now << 48;
+    u64 now = way_now(), to = (mac & MAC_MASK) | now << 48;
     struct way_set *set = way_set_of(sum);
     struct mc_way *way;
 

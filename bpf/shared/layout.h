@@ -48,7 +48,7 @@ enum {
     MC_KEY_MAX = 250,
     MC_CLASSES = 64,       /* slab classes, 0 unused */
     MC_MAX_ADDRESSES = 64, /* of IPv4, and of IPv6 */
-    MC_MAX_STATIONS = 32,
+    MC_MAX_MACS = 32,
     MC_MAX_VLANS = 64,
     MC_HASH_WORDS = 32, /* 8-byte words in the longest key */
     MC_UDP_HEADER = 8,
@@ -145,19 +145,19 @@ struct mc_bucket {
 };
 
 /*
- * What is ours of all that comes by: a frame is answered only if it went to one of these stations,
- * with one of these tags or none, and to one of these addresses. Whoever writes it leaves out the
- * addresses of links (fe80::/10), which are another machine's on another link.
+ * What is ours of all that comes by: a frame is answered only if it went to one of these MAC
+ * addresses, with one of these tags or none, and to one of these addresses. Whoever writes it
+ * leaves out the addresses of links (fe80::/10), which are another machine's on another link.
  *
- * A station is a MAC address as the low 48 bits of a little-endian load; frames of lo have none and
- * need none. A VLAN is the outer tag's id and, of two tags, the inner one's << 16, each with
- * MC_VLAN_AD if its tag is 802.1ad's. Id 0 is no VLAN, and ours.
+ * A MAC address is kept as the low 48 bits of a little-endian load; frames of lo have none and need
+ * none. A VLAN is the outer tag's id and, of two tags, the inner one's << 16, each with MC_VLAN_AD
+ * if its tag is 802.1ad's. Id 0 is no VLAN, and ours.
  */
-struct mc_self {
-    __u32 n4, n6, nstations, nvlans;
+struct mc_local {
+    __u32 n4, n6, nmacs, nvlans;
     __u32 v4[MC_MAX_ADDRESSES];    /* network order */
     __u64 v6[MC_MAX_ADDRESSES][2]; /* network order */
-    __u64 stations[MC_MAX_STATIONS];
+    __u64 macs[MC_MAX_MACS];
     __u32 vlans[MC_MAX_VLANS];
     __u32 tags_hidden; /* not 0: an interface may take tags off before XDP; TC sees them */
     __u32 mtu;         /* of all interfaces by which replies leave, 0: any */
@@ -188,32 +188,32 @@ static inline __u64 mc_lease(__u64 end_ns, __u32 holder)
  * The control block: one page. Written by the server, read by the kernel. nbuckets and the epoch
  * are single loads; a kernel program that used an old nbuckets learns better from bucket.mask. Who
  * changes what is ours fills the self that is not in use, then the copies in the hot line, then
- * moves self_now; an answer for an address that went a moment ago does no harm.
+ * moves local_in_use; an answer for an address that went a moment ago does no harm.
  */
 struct mc_control {
     /* Hot: what every lookup reads. */
-    __u64 base_ns;   /* CLOCK_MONOTONIC at second 0 of the server's clock */
-    __u64 lease;     /* for how long the kernel may answer (kcache/pulse.h) */
-    __u32 nbuckets;  /* buckets of the table in use */
-    __u32 flush_at;  /* from this second on pass everything, 0: never */
-    __u32 epoch;     /* items of another epoch were flushed; it grows by 1 with each flush */
-    __u8 aside;      /* not 0: the server needs to see every request */
-    __u8 ref_shift;  /* log2 of the unit of references, 3 to 6 */
-    __u16 port;      /* UDP, network order; 0: answer nothing */
-    __u64 station;   /* the first of self; MC_NO_STATION: there is none, or not so simple */
-    __u32 v4;        /* the first of self, 0: none */
-    __u32 self_now;  /* which self is in use */
-    __u64 leased;    /* the lease that the kernel programs took, */
-    __u64 lease_end; /* and when it ends, in ticks of the kernel's clock: both are theirs */
+    __u64 base_ns;      /* CLOCK_MONOTONIC at second 0 of the server's clock */
+    __u64 lease;        /* for how long the kernel may answer (kcache/pulse.h) */
+    __u32 nbuckets;     /* buckets of the table in use */
+    __u32 flush_at;     /* from this second on pass everything, 0: never */
+    __u32 epoch;        /* items of another epoch were flushed; it grows by 1 with each flush */
+    __u8 bypass;        /* not 0: the server needs to see every request */
+    __u8 ref_shift;     /* log2 of the unit of references, 3 to 6 */
+    __u16 port;         /* UDP, network order; 0: answer nothing */
+    __u64 mac;          /* the first of local; MC_NO_MAC: there is none, or not so simple */
+    __u32 v4;           /* the first of local, 0: none */
+    __u32 local_in_use; /* which self is in use */
+    __u64 leased;       /* the lease that the kernel programs took, */
+    __u64 lease_end;    /* and when it ends, in ticks of the kernel's clock: both are theirs */
     __u64 seed[MC_HASH_WORDS];
-    struct mc_self self[2];
+    struct mc_local local[2];
     __u32 without_cas; /* -C: every cas id is 0 to the outside */
     __u32 packet_over; /* IP packets from this size on fit no interface, 0: all do */
     __u64 robust[4];   /* the server's own: the list that leads the kernel to the lease */
-    __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_self) - 40];
+    __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_local) - 40];
 };
 
-#define MC_NO_STATION (~0ull)
+#define MC_NO_MAC (~0ull)
 
 /* An item keeps a byte of its epoch. */
 enum { MC_EPOCHS = 256 };
@@ -329,7 +329,7 @@ enum {
     MC_WAY_PORTS = 32
 };
 
-/* to: a station as in struct mc_self, and in the upper 16 bits when it was learned. */
+/* to: a MAC address as in struct mc_local, and in the upper 16 bits when it was learned. */
 struct mc_way {
     __u64 to, vouch;
 };
@@ -362,7 +362,7 @@ enum mc_count {
     MC_COUNT_PASS_SIZE,    /* the reply is over one datagram */
     MC_COUNT_PASS_ROOM,    /* no room in the frame (TC may answer) */
     MC_COUNT_PASS_BUSY,    /* the bucket kept moving, or its chain is long */
-    MC_COUNT_PASS_ASIDE,   /* the server asked for everything */
+    MC_COUNT_PASS_BYPASS,  /* the server asked for everything */
     MC_COUNT_PASS_SOURCE,  /* a source that we do not answer */
     MC_COUNT_PASS_ERROR,   /* a helper failed */
     MC_COUNT_PASS_STOPPED, /* the server does not run */
@@ -370,8 +370,8 @@ enum mc_count {
     MC_COUNT_PASS_ALLOW,
     MC_COUNT_PASS_RATE,
     MC_COUNT_PASS_AMPLIFICATION,
-    MC_COUNT_PASS_STATION, /* to a MAC address or a VLAN that is not ours */
-    MC_COUNT_PASS_WAY,     /* the stack has not lately replied to the source by this interface */
+    MC_COUNT_PASS_MAC, /* to a MAC address or a VLAN that is not ours */
+    MC_COUNT_PASS_WAY, /* the stack has not lately replied to the source by this interface */
     MC_COUNTS
 };
 

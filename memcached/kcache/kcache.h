@@ -144,8 +144,8 @@ struct kcache_events {
 struct kcache_view {
     struct kcache_interface interfaces[KCACHE_MAX_INTERFACES];
     unsigned int ninterfaces;
-    unsigned int n4, n6, nstations, nvlans; /* of struct mc_self, */
-    size_t left_out;                        /* and what found no room there */
+    unsigned int n4, n6, nmacs, nvlans; /* of struct mc_local, */
+    size_t left_out;                    /* and what found no room there */
     struct kcache_events events;
 };
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { STATION_BYTES = 6, HEIGHT_MAX = 8 };
+enum { MAC_BYTES = 6, HEIGHT_MAX = 8 };
 
 /* Bytes of a message. */
 struct span {
@@ -141,7 +141,7 @@ static struct machine_link read_link(const struct ifinfomsg *info, struct span a
                                 .kind = kind_of(attributes),
                                 .mtu = as_u32(find(attributes, IFLA_MTU), 0),
                                 .master = (int)as_u32(find(attributes, IFLA_MASTER), 0)};
-    struct span name = find(attributes, IFLA_IFNAME), station = find(attributes, IFLA_ADDRESS);
+    struct span name = find(attributes, IFLA_IFNAME), mac = find(attributes, IFLA_ADDRESS);
 
     if (link.kind == MACHINE_VLAN)
         link.tag = tag_of(attributes);
@@ -150,11 +150,11 @@ static struct machine_link read_link(const struct ifinfomsg *info, struct span a
         link.lower = (int)as_u32(find(attributes, IFLA_LINK), 0);
     memcpy(link.name, name.at ? name.at : (const unsigned char *)"",
            name.n < sizeof(link.name) ? name.n : sizeof(link.name) - 1);
-    if (station.n == STATION_BYTES) {
-        link.has_station = true;
-        memcpy(&link.station, station.at, STATION_BYTES);
+    if (mac.n == MAC_BYTES) {
+        link.has_mac = true;
+        memcpy(&link.mac, mac.at, MAC_BYTES);
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        link.station = __builtin_bswap64(link.station);
+        link.mac = __builtin_bswap64(link.mac);
 #endif
     }
     return link;
@@ -455,7 +455,7 @@ static bool is_ours(const struct machine *machine, const struct machine_scope *s
 }
 
 /* False: there is no room for it. */
-static bool add_v4(struct mc_self *out, const uint8_t *bytes)
+static bool add_v4(struct mc_local *out, const uint8_t *bytes)
 {
     uint32_t address, i;
 
@@ -469,7 +469,7 @@ static bool add_v4(struct mc_self *out, const uint8_t *bytes)
     return true;
 }
 
-static bool add_v6(struct mc_self *out, const uint8_t *bytes)
+static bool add_v6(struct mc_local *out, const uint8_t *bytes)
 {
     uint32_t i;
 
@@ -482,20 +482,20 @@ static bool add_v6(struct mc_self *out, const uint8_t *bytes)
     return true;
 }
 
-static bool add_station(struct mc_self *out, uint64_t station)
+static bool add_mac(struct mc_local *out, uint64_t mac)
 {
     uint32_t i;
 
-    for (i = 0; i < out->nstations; i++)
-        if (out->stations[i] == station)
+    for (i = 0; i < out->nmacs; i++)
+        if (out->macs[i] == mac)
             return true;
-    if (out->nstations == MC_MAX_STATIONS)
+    if (out->nmacs == MC_MAX_MACS)
         return false;
-    out->stations[out->nstations++] = station;
+    out->macs[out->nmacs++] = mac;
     return true;
 }
 
-static bool add_vlan(struct mc_self *out, uint32_t tags)
+static bool add_vlan(struct mc_local *out, uint32_t tags)
 {
     uint32_t i;
 
@@ -509,7 +509,7 @@ static bool add_vlan(struct mc_self *out, uint32_t tags)
 }
 
 static size_t add_addresses(const struct machine *machine, const struct machine_scope *scope,
-                            bool near, struct mc_self *out)
+                            bool near, struct mc_local *out)
 {
     size_t i, left_out = 0;
 
@@ -525,9 +525,9 @@ static size_t add_addresses(const struct machine *machine, const struct machine_
     return left_out;
 }
 
-/* Stations and VLANs of the attached interfaces, or of those above and below. */
+/* MAC addresses and VLANs of the attached interfaces, or of those above and below. */
 static size_t add_ways(const struct machine *machine, const struct machine_scope *scope,
-                       bool attached, struct mc_self *out)
+                       bool attached, struct mc_local *out)
 {
     size_t i, left_out = 0;
 
@@ -536,8 +536,8 @@ static size_t add_ways(const struct machine *machine, const struct machine_scope
 
         if (!link->near || is_attached(scope, link->ifindex) != attached)
             continue;
-        if (link->has_station)
-            left_out += !add_station(out, link->station);
+        if (link->has_mac)
+            left_out += !add_mac(out, link->mac);
         if (link->tags)
             left_out += !add_vlan(out, link->tags);
     }
@@ -559,7 +559,8 @@ static uint32_t least_mtu(const struct machine *machine)
     return least;
 }
 
-size_t machine_self(struct machine *machine, const struct machine_scope *scope, struct mc_self *out)
+size_t machine_local(struct machine *machine, const struct machine_scope *scope,
+                     struct mc_local *out)
 {
     mark_near(machine, scope);
     memset(out, 0, sizeof(*out));

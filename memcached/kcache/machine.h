@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * machine: what this machine is on the network, as rtnetlink tells it: its interfaces, its
- * addresses, and what of that is "us" for the kernel programs (struct mc_self).
+ * addresses, and what of that is "us" for the kernel programs (struct mc_local).
  *
  * Pure: messages in, a picture out; no system call, any bytes are taken. One thread at a time.
  */
@@ -20,7 +20,7 @@
 enum machine_kind {
     MACHINE_PLAIN,
     MACHINE_VLAN,   /* has the packets of the interface below it that have its tag, */
-    MACHINE_UPPER,  /* macvlan: those to its station */
+    MACHINE_UPPER,  /* macvlan: those to its MAC address */
     MACHINE_MASTER, /* bond, team, bridge: has those of its members */
     MACHINE_VRF,    /* a routing domain of its own: our sockets get nothing from there */
 };
@@ -30,13 +30,13 @@ struct machine_link {
     int lower;  /* index of the interface below, 0: elsewhere, or of no matter */
     int master; /* index, 0: none */
     enum machine_kind kind;
-    uint32_t tag; /* of MACHINE_VLAN: as in struct mc_self */
+    uint32_t tag; /* of MACHINE_VLAN: as in struct mc_local */
     uint32_t mtu;
-    uint64_t station; /* as in struct mc_self */
+    uint64_t mac; /* as in struct mc_local */
     char name[IF_NAMESIZE];
     bool up;
-    bool has_station;
-    /* Of machine_self: what comes in by an attached interface with these tags is its packet. */
+    bool has_mac;
+    /* Of machine_local: what comes in by an attached interface with these tags is its packet. */
     bool near;
     uint32_t tags;
 };
@@ -90,11 +90,11 @@ struct machine_scope {
 
 /*
  * The addresses of the scope that the machine has, those of the attached interfaces first, and the
- * stations and VLANs by which packets to us may come in there, and the least MTU on their way.
+ * MAC addresses and VLANs by which packets to us may come in there, and the least MTU on their way.
  * tags_hidden stays 0. How many did not fit.
  */
-size_t machine_self(struct machine *machine, const struct machine_scope *scope,
-                    struct mc_self *out);
+size_t machine_local(struct machine *machine, const struct machine_scope *scope,
+                     struct mc_local *out);
 
 /*
  * Which interfaces have replies to their packets leave by an attached one: its members, as a bond's

@@ -15,8 +15,8 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "kcache/local.h"
 #include "kcache/rtnetlink.h"
-#include "kcache/self.h"
 
 enum {
     LOOK_MS = 1000,     /* between looks at the attachments: a link that was cut says nothing */
@@ -58,7 +58,7 @@ struct monitor {
     /* The thread's own. */
     struct machine machine;
     bool stale; /* the machine may be another than we know */
-    struct mc_self self;
+    struct mc_local local;
     struct mc_way_port ports[MC_WAY_PORTS];
     size_t nports;
     time_t doubted; /* the second in which all ways were forgotten for their age */
@@ -104,8 +104,8 @@ static void wait_for_readers(void)
         nanosleep(&pause, NULL);
 }
 
-static size_t find_self(struct monitor *monitor, struct mc_self *self, struct mc_way_port *ports,
-                        size_t *nports)
+static size_t find_local(struct monitor *monitor, struct mc_local *local, struct mc_way_port *ports,
+                         size_t *nports)
 {
     int ifindexes[KCACHE_MAX_INTERFACES];
     struct machine_scope scope = {.listen = monitor->listen,
@@ -116,31 +116,31 @@ static size_t find_self(struct monitor *monitor, struct mc_self *self, struct mc
 
     for (i = 0; i < monitor->nwatched; i++)
         ifindexes[i] = monitor->watched[i].at->link.ifindex;
-    left_out = machine_self(&monitor->machine, &scope, self);
+    left_out = machine_local(&monitor->machine, &scope, local);
     *nports = machine_ports(&monitor->machine, &scope, ports);
     for (i = 0; i < monitor->nwatched; i++)
-        self->tags_hidden |= monitor->watched[i].at->hides_tags;
+        local->tags_hidden |= monitor->watched[i].at->hides_tags;
     return left_out;
 }
 
 /* With -v: how much of it there is now, if that is another number. */
-static void say_self(const struct monitor *monitor, const struct mc_self *self)
+static void log_local(const struct monitor *monitor, const struct mc_local *local)
 {
-    const struct mc_self *before = &monitor->self;
+    const struct mc_local *before = &monitor->local;
 
-    if (self->n4 == before->n4 && self->n6 == before->n6 && self->nstations == before->nstations &&
-        self->nvlans == before->nvlans)
+    if (local->n4 == before->n4 && local->n6 == before->n6 && local->nmacs == before->nmacs &&
+        local->nvlans == before->nvlans)
         return;
-    log_at(1, "bmc: answering for %u IPv4 and %u IPv6 addresses, %u stations, %u VLANs", self->n4,
-           self->n6, self->nstations, self->nvlans);
+    log_at(1, "bmc: answering for %u IPv4 and %u IPv6 addresses, %u MAC addresses, %u VLANs",
+           local->n4, local->n6, local->nmacs, local->nvlans);
 }
 
 /* Shows the programs who we are, if that has changed. */
 static void publish(struct monitor *monitor)
 {
     struct mc_way_port ports[MC_WAY_PORTS];
-    struct mc_self self;
-    size_t nports, left_out = find_self(monitor, &self, ports, &nports);
+    struct mc_local local;
+    size_t nports, left_out = find_local(monitor, &local, ports, &nports);
 
     if (nports != monitor->nports ||
         memcmp(ports, monitor->ports, nports * sizeof(ports[0])) != 0) {
@@ -150,17 +150,17 @@ static void publish(struct monitor *monitor)
     }
 
     if (left_out && !monitor->left_out)
-        log_say("bmc: not all addresses and stations of this machine fit; for %zu of them the "
+        log_say("bmc: not all addresses and MAC addresses of this machine fit; for %zu of them the "
                 "server answers alone",
                 left_out);
     monitor->left_out = left_out;
-    if (memcmp(&self, &monitor->self, sizeof(self)) == 0)
+    if (memcmp(&local, &monitor->local, sizeof(local)) == 0)
         return;
-    self_publish(loader_control(monitor->loader), &self);
-    if (memcmp(self.vlans, monitor->self.vlans, sizeof(self.vlans)) != 0)
+    local_publish(loader_control(monitor->loader), &local);
+    if (memcmp(local.vlans, monitor->local.vlans, sizeof(local.vlans)) != 0)
         monitor->vlans_changed = true;
-    say_self(monitor, &self);
-    monitor->self = self;
+    log_local(monitor, &local);
+    monitor->local = local;
     wait_for_readers();
 }
 
@@ -394,10 +394,10 @@ static void view_interface(const struct watched *watched, struct kcache_interfac
 /* Attaching can take long: the statistics do not wait for it but see a copy. */
 static void show(struct monitor *monitor)
 {
-    struct kcache_view view = {.n4 = monitor->self.n4,
-                               .n6 = monitor->self.n6,
-                               .nstations = monitor->self.nstations,
-                               .nvlans = monitor->self.nvlans,
+    struct kcache_view view = {.n4 = monitor->local.n4,
+                               .n6 = monitor->local.n6,
+                               .nmacs = monitor->local.nmacs,
+                               .nvlans = monitor->local.nvlans,
                                .left_out = monitor->left_out,
                                .events = monitor->events,
                                .ninterfaces = (unsigned int)monitor->nwatched};
@@ -476,7 +476,7 @@ static void *run(void *arg)
         hear(monitor);
         publish(monitor);
         look(monitor);
-        publish(monitor); /* what is attached now may have other stations */
+        publish(monitor); /* what is attached now may have other MAC addresses */
         show(monitor);
         rest(monitor, fds);
     }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "kcache/kcache.h"
 
@@ -30,14 +31,14 @@ static const char *const count_names[MC_COUNTS] = {
     [MC_COUNT_PASS_SIZE] = "pass_size",
     [MC_COUNT_PASS_ROOM] = "pass_room",
     [MC_COUNT_PASS_BUSY] = "pass_busy",
-    [MC_COUNT_PASS_ASIDE] = "pass_aside",
+    [MC_COUNT_PASS_BYPASS] = "pass_bypass",
     [MC_COUNT_PASS_SOURCE] = "pass_source",
     [MC_COUNT_PASS_ERROR] = "pass_error",
     [MC_COUNT_PASS_STOPPED] = "pass_stopped",
     [MC_COUNT_PASS_ALLOW] = "pass_allow",
     [MC_COUNT_PASS_RATE] = "pass_rate",
     [MC_COUNT_PASS_AMPLIFICATION] = "pass_amplification",
-    [MC_COUNT_PASS_STATION] = "pass_station",
+    [MC_COUNT_PASS_MAC] = "pass_mac",
     [MC_COUNT_PASS_WAY] = "pass_way",
 };
 
@@ -65,16 +66,28 @@ static const char *const chain_names[CHAIN_COUNTS] = {
     [CHAIN_RETRANSMITTED] = "retransmitted",
 };
 
+/* Rows that had another name until 2026-11: for one release they are shown under both. */
+static const struct {
+    const char *name, *old;
+} old_names[] = {
+    {"macs", "stations"}, {"extents", "segments"},       {"table_extents", "table_segments"},
+    {"bypass", "aside"},  {"pass_bypass", "pass_aside"}, {"pass_mac", "pass_station"},
+};
+
 static __attribute__((format(printf, 3, 4))) void add(const struct report *out, const char *name,
                                                       const char *format, ...)
 {
     char value[64];
     va_list args;
+    size_t i;
 
     va_start(args, format);
     vsnprintf(value, sizeof(value), format, args);
     va_end(args);
     out->row(out->context, name, value);
+    for (i = 0; i < sizeof(old_names) / sizeof(old_names[0]); i++)
+        if (strcmp(name, old_names[i].name) == 0)
+            out->row(out->context, old_names[i].old, value);
 }
 
 static void add_interface(const struct report *out, const struct kcache_interface *interface)
@@ -112,7 +125,7 @@ static void add_view(const struct report *out, const struct kcache_view *view)
     add(out, "reattached", "%" PRIu64, view->events.reattached);
     add(out, "addresses_ipv4", "%u", view->n4);
     add(out, "addresses_ipv6", "%u", view->n6);
-    add(out, "stations", "%u", view->nstations);
+    add(out, "macs", "%u", view->nmacs);
     add(out, "vlans", "%u", view->nvlans);
     add(out, "left_out", "%zu", view->left_out);
     add(out, "resyncs", "%" PRIu64, view->events.dumps);
@@ -131,8 +144,8 @@ static void add_guard(const struct report *out, const struct kcache_stats *stats
 /* What the store's memory is made of. */
 static void add_memory(const struct report *out, const struct kcache_stats *stats)
 {
-    add(out, "segments", "%" PRIu64, stats->segments);
-    add(out, "table_segments", "%" PRIu64, stats->tables);
+    add(out, "extents", "%" PRIu64, stats->segments);
+    add(out, "table_extents", "%" PRIu64, stats->tables);
     add(out, "maps_refused", "%" PRIu64, stats->refused_maps);
 }
 
@@ -161,7 +174,7 @@ void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
     chain = stats.chain.entries != 0;
     add(&out, "mode", "%s", chain ? "chain" : "in_place");
     add_view(&out, &stats.view);
-    add(&out, "aside", "%u", __atomic_load_n(&kcache_control(kcache)->aside, __ATOMIC_RELAXED));
+    add(&out, "bypass", "%u", __atomic_load_n(&kcache_control(kcache)->bypass, __ATOMIC_RELAXED));
     add(&out, "stalls", "%" PRIu64, stats.stalls);
     if (chain)
         add_chain(&out, &stats);

@@ -233,9 +233,9 @@ static int allow_if(scmp_filter_ctx filter, const struct conditional *rows, size
 /* abort() and assert() signal their own process; nobody else's. */
 static int allow_abort(scmp_filter_ctx filter)
 {
-    const struct scmp_arg_cmp self = SCMP_CMP64(0, SCMP_CMP_EQ, (uint64_t)getpid(), 0);
+    const struct scmp_arg_cmp local = SCMP_CMP64(0, SCMP_CMP_EQ, (uint64_t)getpid(), 0);
 
-    return add_rule(filter, "tgkill", 1, &self);
+    return add_rule(filter, "tgkill", 1, &local);
 }
 
 static int add_rules(scmp_filter_ctx filter, const struct seccomp_needs *needs)

@@ -320,15 +320,15 @@ static void sift_page(struct loader *loader, uint32_t page)
 static bool link_agrees(const struct store *store, const struct mc_item *item, uint32_t ref,
                         uint32_t end, bool forward)
 {
-    uint32_t self = heap_ref(&store->heap, item);
+    uint32_t local = heap_ref(&store->heap, item);
     const struct mc_item *other;
     unsigned int clsid;
 
     if (ref == 0)
-        return end == self;
+        return end == local;
     other = chunk_at(store, ref, &clsid);
     return other && flags_of(other) & MC_ITEM_LINKED && other->clsid == item->clsid &&
-           (forward ? other->prev : other->next) == self;
+           (forward ? other->prev : other->next) == local;
 }
 
 static void check_links(struct loader *loader, const struct mc_item *item)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kcache/self.h"
+#include "kcache/local.h"
 #include "t/lib/tap.h"
 
 struct text {
@@ -395,18 +395,18 @@ static void test_counts(struct lab *lab, enum loader_program program)
 
 static void test_addresses(struct lab *lab, enum loader_program program)
 {
-    struct mc_self self = {.n4 = MC_MAX_ADDRESSES};
+    struct mc_local local = {.n4 = MC_MAX_ADDRESSES};
     struct frame request;
     uint32_t i;
     bool right = true;
 
     lab_clear(lab);
     for (i = 0; i < MC_MAX_ADDRESSES; i++)
-        self.v4[i] = htonl(0x0a010000 + i * 77);
-    self_publish(lab->control, &self);
+        local.v4[i] = htonl(0x0a010000 + i * 77);
+    local_publish(lab->control, &local);
     for (i = 0; i < MC_MAX_ADDRESSES && right; i++) {
         frame_request(&request, "get k\r\n", 7);
-        memcpy(request.bytes + 30, &self.v4[i], 4);
+        memcpy(request.bytes + 30, &local.v4[i], 4);
         frame_seal(&request);
         right = lab_answers(lab, program, &request, "END\r\n", 5);
     }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kcache/self.h"
+#include "kcache/local.h"
 #include "t/bpf/chain_lab.h"
 #include "t/lib/tap.h"
 
@@ -177,18 +177,18 @@ static void test_shared_blocks(void)
 
 static void test_two_servers(struct chain_lab *chain)
 {
-    struct mc_self self = {.n4 = 2,
-                           .n6 = 2,
-                           .v4 = {htonl(LAB_SERVER), htonl(LAB_SERVER + 7)},
-                           .v6 = {{0xfd, (uint64_t)htonl(LAB_SERVER) << 32},
-                                  {0xfd, (uint64_t)htonl(LAB_SERVER + 7) << 32}}};
+    struct mc_local local = {.n4 = 2,
+                             .n6 = 2,
+                             .v4 = {htonl(LAB_SERVER), htonl(LAB_SERVER + 7)},
+                             .v6 = {{0xfd, (uint64_t)htonl(LAB_SERVER) << 32},
+                                    {0xfd, (uint64_t)htonl(LAB_SERVER + 7) << 32}}};
     struct frame frame;
     unsigned int v6;
 
     for (v6 = 0; v6 < 2; v6++) {
         chain_lab_clear(chain);
         lab_own(chain->lab.control);
-        self_publish(chain->lab.control, &self);
+        local_publish(chain->lab.control, &local);
         chain->lab.shape = shapes[v6];
         ok(PUT(chain, "key", "one") &&
                chain_answers(chain, "get key\r\n", TEXT("VALUE key 0 3\r\none\r\nEND\r\n")),

@@ -16,7 +16,7 @@
 #include <bpf/libbpf.h>
 
 #include "bpf/loader/object.h"
-#include "kcache/self.h"
+#include "kcache/local.h"
 #include "t/bpf/chain_lab.h"
 #include "t/lib/tap.h"
 
@@ -142,13 +142,13 @@ static void test_large(struct talk *talk)
 
 int main(void)
 {
-    static const struct mc_self self = {.n4 = 1, .v4 = {__builtin_bswap32(INADDR_LOOPBACK)}};
+    static const struct mc_local local = {.n4 = 1, .v4 = {__builtin_bswap32(INADDR_LOOPBACK)}};
     struct talk talk;
 
     if (geteuid() != 0 || unshare(CLONE_NEWNET) != 0 || system("ip link set lo up") != 0)
         skip_all("needs root");
     chain_lab_open(&talk.chain, NULL, NULL);
-    self_publish(talk.chain.lab.control, &self);
+    local_publish(talk.chain.lab.control, &local);
     talk.server = lab_socket(LAB_PORT);
     talk.client = lab_socket(0);
     setsockopt(talk.client, SOL_SOCKET, SO_NO_CHECK, &(int){1}, sizeof(int));

@@ -10,8 +10,8 @@
 #include <time.h>
 
 #include "kcache/guard.h"
+#include "kcache/local.h"
 #include "kcache/prefix.h"
-#include "kcache/self.h"
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"
 
@@ -23,12 +23,12 @@ static const char server6[] = "fd77::1", public6[] = "2001:db8:77::1", public4[]
 /* A server on a private address of each family, and on a public one. */
 static void open_lab(struct lab *lab, const struct loader_guard *guard)
 {
-    struct mc_self self = {.n4 = 2, .v4 = {htonl(LAB_SERVER), inet_addr(public4)}, .n6 = 2};
+    struct mc_local local = {.n4 = 2, .v4 = {htonl(LAB_SERVER), inet_addr(public4)}, .n6 = 2};
 
     lab_open_guarded(lab, 256, guard);
-    inet_pton(AF_INET6, server6, self.v6[0]);
-    inet_pton(AF_INET6, public6, self.v6[1]);
-    self_publish(lab->control, &self);
+    inet_pton(AF_INET6, server6, local.v6[0]);
+    inet_pton(AF_INET6, public6, local.v6[1]);
+    local_publish(lab->control, &local);
     loader_set_tc(lab->loader, true, false);
     lab_put(lab, "hit", 3, "value", 5);
 }

@@ -261,7 +261,7 @@ static void test_many_addresses(void)
            host_attach(&host, "0.0.0.0", error, sizeof(error)),
        "a machine with more addresses than are answered for");
     ok(host_answers("127.0.0.1") && host_answers("10.99.1.1"), "answers for its interface's");
-    ok(host.control->self[host.control->self_now].n4 == MC_MAX_ADDRESSES,
+    ok(host.control->local[host.control->local_in_use].n4 == MC_MAX_ADDRESSES,
        "and for as many as it can");
     kcache_close(host.kcache);
     run("ip address flush dev kc0");

@@ -12,7 +12,7 @@
 #include <sys/time.h>
 #include <time.h>
 
-#include "kcache/self.h"
+#include "kcache/local.h"
 #include "t/lib/hash.h"
 #include "t/lib/sum.h"
 #include "t/lib/tap.h"
@@ -43,15 +43,15 @@ static void *reserve(size_t n)
 
 void lab_own(struct mc_control *control)
 {
-    struct mc_self self = {.n4 = 1,
-                           .n6 = 1,
-                           .nvlans = 2,
-                           .v4 = {htonl(LAB_SERVER)},
-                           .vlans = {LAB_VLAN, LAB_VLAN << 16 | LAB_VLAN_OUTER | MC_VLAN_AD}};
+    struct mc_local local = {.n4 = 1,
+                             .n6 = 1,
+                             .nvlans = 2,
+                             .v4 = {htonl(LAB_SERVER)},
+                             .vlans = {LAB_VLAN, LAB_VLAN << 16 | LAB_VLAN_OUTER | MC_VLAN_AD}};
 
-    self.v6[0][0] = 0xfd;
-    self.v6[0][1] = (uint64_t)htonl(LAB_SERVER) << 32;
-    self_publish(control, &self);
+    local.v6[0][0] = 0xfd;
+    local.v6[0][1] = (uint64_t)htonl(LAB_SERVER) << 32;
+    local_publish(control, &local);
 }
 
 void lab_open(struct lab *lab, uint32_t nbuckets)

@@ -27,7 +27,7 @@ enum {
 #define LAB_CLIENT     0x0a000002u
 #define LAB_VLAN       100u
 #define LAB_VLAN_OUTER 200u
-#define LAB_STATION    0x010000000002ull /* 02:00:00:00:00:01 */
+#define LAB_MAC        0x010000000002ull /* 02:00:00:00:00:01 */
 
 /* What a test's frame, which is of IPv4 without tags, becomes on its way to a program. */
 struct shape {

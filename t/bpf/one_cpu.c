@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kcache/self.h"
+#include "kcache/local.h"
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"
 
@@ -60,7 +60,7 @@ static void asker_init(struct asker *asker, struct lab *lab, const char *interfa
     n += snprintf(text + n, sizeof(text) - (size_t)n, "\r\n");
     nreply += snprintf(reply + nreply, sizeof(reply) - (size_t)nreply, "END\r\n");
     frame_request(&asker->request, text, (size_t)n);
-    memcpy(asker->request.bytes, &(uint64_t){LAB_STATION}, 6);
+    memcpy(asker->request.bytes, &(uint64_t){LAB_MAC}, 6);
     frame_answer(&asker->want, &asker->request, reply, (size_t)nreply);
 }
 
@@ -208,8 +208,8 @@ static void make_pairs(struct lab *lab, struct loader_link links[4])
 
 int main(void)
 {
-    static const struct mc_self self = {
-        .n4 = 1, .nstations = 1, .v4 = {__builtin_bswap32(LAB_SERVER)}, .stations = {LAB_STATION}};
+    static const struct mc_local local = {
+        .n4 = 1, .nmacs = 1, .v4 = {__builtin_bswap32(LAB_SERVER)}, .macs = {LAB_MAC}};
     struct loader_link links[4];
     struct lab lab;
     int i;
@@ -219,7 +219,7 @@ int main(void)
         mount("sys", "/sys", "sysfs", 0, NULL))
         skip_all("needs root");
     lab_open(&lab, 256);
-    self_publish(lab.control, &self);
+    local_publish(lab.control, &local);
     make_pairs(&lab, links);
     test_between(&lab, 1);
     test_between(&lab, REPEATS);

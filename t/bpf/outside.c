@@ -13,7 +13,7 @@
 #include <bpf/bpf.h>
 
 #include "bpf/loader/object.h"
-#include "kcache/self.h"
+#include "kcache/local.h"
 #include "t/lib/tap.h"
 
 enum { LO = 1 }; /* its index in every namespace */
@@ -26,7 +26,7 @@ static bool from(struct lab *lab, const char *source, const char *destination, b
 
     frame_request(&frame, text, sizeof(text) - 1);
     if (lab->ifindex)
-        memcpy(frame.bytes, &(uint64_t){LAB_STATION}, 6);
+        memcpy(frame.bytes, &(uint64_t){LAB_MAC}, 6);
     address = inet_addr(source);
     memcpy(frame.bytes + 26, &address, 4);
     address = inet_addr(destination);
@@ -36,7 +36,8 @@ static bool from(struct lab *lab, const char *source, const char *destination, b
                     : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_SOURCE);
 }
 
-/* The stack sends a datagram of the server's to 10.0.0.2, whose station is that of frame_request.
+/* The stack sends a datagram of the server's to 10.0.0.2, whose MAC address is that of
+ * frame_request.
  */
 static bool reply_leaves_from(const char *address, uint16_t port)
 {
@@ -64,18 +65,18 @@ static bool neighbour_is_unknown(struct lab *lab)
     struct frame frame;
 
     frame_request(&frame, text, sizeof(text) - 1);
-    memcpy(frame.bytes, &(uint64_t){LAB_STATION}, 6);
+    memcpy(frame.bytes, &(uint64_t){LAB_MAC}, 6);
     return lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_WAY);
 }
 
-/* A request from another station: the reply goes to the one that the stack has replied to. */
+/* A request from another MAC address: the reply goes to the one that the stack has replied to. */
 static bool stranger_has_no_reply(struct lab *lab)
 {
     static const char text[] = "get none\r\n";
     struct frame frame, out;
 
     frame_request(&frame, text, sizeof(text) - 1);
-    memcpy(frame.bytes, &(uint64_t){LAB_STATION}, 6);
+    memcpy(frame.bytes, &(uint64_t){LAB_MAC}, 6);
     frame.bytes[11] = 77;
     return lab_run(lab, LOADER_XDP, &frame, &out) == 3 && memcmp(out.bytes, "\2\0\0\0\0\2", 6) == 0;
 }
@@ -106,7 +107,7 @@ static unsigned int nanswered(struct lab *lab)
     unsigned int i, n = 0;
 
     frame_request(&frame, text, sizeof(text) - 1);
-    memcpy(frame.bytes, &(uint64_t){LAB_STATION}, 6);
+    memcpy(frame.bytes, &(uint64_t){LAB_MAC}, 6);
     for (i = 0; i < 400; i++)
         n += lab_run(lab, LOADER_XDP, &frame, &out) == 3;
     return n;
@@ -127,7 +128,7 @@ static void test_age(struct lab *lab, const char *name)
     ok(reply_leaves(LAB_PORT) && nanswered(lab) == 400, "%s: until it has replied", name);
     age_ways(lab, 3);
     ok(nanswered(lab) == 400 && !stranger_has_no_reply(lab),
-       "%s: in seconds the way is old for a request from another station, not for his", name);
+       "%s: in seconds the way is old for a request from another MAC address, not for his", name);
 }
 
 static void test_way(struct lab *lab, struct loader_link *link, const char *name)
@@ -235,11 +236,11 @@ static void test_time(void)
 
 int main(void)
 {
-    static const struct mc_self self = {
+    static const struct mc_local local = {
         .n4 = 2,
-        .nstations = 1,
+        .nmacs = 1,
         .v4 = {__builtin_bswap32(LAB_SERVER), __builtin_bswap32(INADDR_LOOPBACK)},
-        .stations = {LAB_STATION}};
+        .macs = {LAB_MAC}};
     struct loader_link link;
     struct lab lab;
 
@@ -251,7 +252,7 @@ int main(void)
                "ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev ou0") != 0)
         skip_all("cannot make a veth pair");
     lab_open(&lab, 256);
-    self_publish(lab.control, &self);
+    local_publish(lab.control, &local);
     loader_link_init(&link, (int)if_nametoindex("ou0"));
     if (loader_attach_xdp(lab.loader, &link, false))
         skip_all("cannot attach native XDP to veth");

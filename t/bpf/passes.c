@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "kcache/self.h"
+#include "kcache/local.h"
 #include "t/lib/tap.h"
 
 static const char *const names[] = {"XDP", "TC"};
@@ -284,7 +284,7 @@ static void test_foreign(struct lab *lab, enum loader_program program)
     ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: nothing is, with no port set",
        names[program]);
     lab->control->port = htons(LAB_PORT);
-    self_publish(lab->control, &(struct mc_self){0});
+    local_publish(lab->control, &(struct mc_local){0});
     ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: nothing is, with no address set",
        names[program]);
     lab_own(lab->control);
@@ -326,7 +326,7 @@ static void test_sources(struct lab *lab, enum loader_program program)
     request(&frame, "get a-hit\r\n");
     memset(frame.bytes, 0xff, 6);
     /* TC knows from the stack that such a frame is not to us alone. */
-    ok(lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_STATION)),
+    ok(lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_MAC)),
        "%s: no answer to a frame that went to a group", names[program]);
     /* A test run counts as coming from lo. */
     request(&frame, "get a-hit\r\n");
@@ -390,10 +390,10 @@ static void test_items(struct lab *lab, enum loader_program program)
     control->flush_at = second;
     ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: a flush that is due", names[program]);
     control->flush_at = 0;
-    control->aside = 1;
-    ok(hit_passes(lab, program, MC_COUNT_PASS_ASIDE), "%s: the server asked for everything",
+    control->bypass = 1;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_BYPASS), "%s: the server asked for everything",
        names[program]);
-    control->aside = 0;
+    control->bypass = 0;
     control->lease = mc_lease(1, 0);
     ok(hit_passes(lab, program, MC_COUNT_PASS_STOPPED),
        "%s: a server that has not been heard of for too long gets everything", names[program]);

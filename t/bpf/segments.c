@@ -169,10 +169,10 @@ static void put32(struct bytes *out, uint32_t value)
 
 static void put_link(struct bytes *out, const struct form *form)
 {
-    static const uint8_t stations[12] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2};
+    static const uint8_t macs[12] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2};
     unsigned int i;
 
-    put(out, stations, sizeof(stations));
+    put(out, macs, sizeof(macs));
     for (i = 0; i < form->ntags; i++) {
         put16(out, i + 1 < form->ntags ? 0x88a8 : 0x8100);
         put16(out, 100 + i);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Headers: what of IPv6 and of tagged frames is not answered, and to which stations and VLANs a
- * frame must have gone. What is answered in each shape, t/bpf/answers tests.
+ * Headers: what of IPv6 and of tagged frames is not answered, and to which MAC addresses and VLANs
+ * a frame must have gone. What is answered in each shape, t/bpf/answers tests.
  */
 #include "t/bpf/lab.h"
 
 #include <arpa/inet.h>
 #include <string.h>
 
-#include "kcache/self.h"
+#include "kcache/local.h"
 #include "t/lib/tap.h"
 
 static const char *const names[] = {"XDP", "TC"};
@@ -119,7 +119,7 @@ static void test_tags(struct lab *lab)
         request(&frame, i % 2, rows[i / 2].ntags);
         memcpy(frame.bytes + 12, rows[i / 2].tags, 4 * rows[i / 2].ntags);
         ok(rows[i / 2].answered ? is_answered(lab, LOADER_XDP, &frame)
-                                : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_STATION),
+                                : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_MAC),
            "tags: %s, IPv%d", rows[i / 2].what, i % 2 ? 6 : 4);
     }
     request(&frame, false, 2);
@@ -129,45 +129,44 @@ static void test_tags(struct lab *lab)
 }
 
 /* A test run counts as coming from lo. */
-static void test_stations(struct lab *lab)
+static void test_macs(struct lab *lab)
 {
-    static const uint64_t foreign[] = {LAB_STATION + 1, 0xffffffffffff, 0x0100005e0001,
-                                       LAB_STATION | 1};
-    struct mc_self self = lab->control->self[lab->control->self_now];
+    static const uint64_t foreign[] = {LAB_MAC + 1, 0xffffffffffff, 0x0100005e0001, LAB_MAC | 1};
+    struct mc_local local = lab->control->local[lab->control->local_in_use];
     struct frame frame;
     size_t i;
     bool right = true;
 
-    self.nstations = MC_MAX_STATIONS;
-    for (i = 0; i < MC_MAX_STATIONS; i++)
-        self.stations[i] = LAB_STATION + (i << 40);
-    self_publish(lab->control, &self);
-    for (i = 0; i < MC_MAX_STATIONS; i++) {
+    local.nmacs = MC_MAX_MACS;
+    for (i = 0; i < MC_MAX_MACS; i++)
+        local.macs[i] = LAB_MAC + (i << 40);
+    local_publish(lab->control, &local);
+    for (i = 0; i < MC_MAX_MACS; i++) {
         request(&frame, i % 2, 0);
-        memcpy(frame.bytes, &self.stations[i], 6);
+        memcpy(frame.bytes, &local.macs[i], 6);
         right &= is_answered(lab, LOADER_XDP, &frame);
     }
-    ok(right, "stations: all of ours are answered for");
+    ok(right, "MAC addresses: all of ours are answered for");
     for (i = 0, right = true; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
         request(&frame, i % 2, 0);
         memcpy(frame.bytes, &foreign[i], 6);
-        right &= lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_STATION);
+        right &= lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_MAC);
     }
-    ok(right, "stations: no other is, nor a group");
+    ok(right, "MAC addresses: no other is, nor a group");
     request(&frame, false, 0);
-    memcpy(frame.bytes, &self.stations[0], 6);
+    memcpy(frame.bytes, &local.macs[0], 6);
     frame.bytes[6] |= 1;
-    ok(lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_STATION),
-       "stations: a group as the source is not answered");
+    ok(lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_MAC),
+       "MAC addresses: a group as the source is not answered");
     frame.bytes[6] &= 0xfe;
-    self.tags_hidden = 1;
-    self_publish(lab->control, &self);
+    local.tags_hidden = 1;
+    local_publish(lab->control, &local);
     loader_set_tc(lab->loader, true, false);
     ok(lab_passes(lab, LOADER_XDP, &frame, LAB_UNCOUNTED),
-       "stations: where tags are hidden, XDP leaves the packet to TC");
-    self.nvlans = 0;
-    self_publish(lab->control, &self);
-    ok(is_answered(lab, LOADER_XDP, &frame), "stations: but not where there are no VLANs");
+       "MAC addresses: where tags are hidden, XDP leaves the packet to TC");
+    local.nvlans = 0;
+    local_publish(lab->control, &local);
+    ok(is_answered(lab, LOADER_XDP, &frame), "MAC addresses: but not where there are no VLANs");
     loader_set_tc(lab->loader, false, false);
     lab_own(lab->control);
 }
@@ -231,7 +230,7 @@ int main(void)
     lab_put(&lab, "hit", 3, "value", 5);
     test_ip6(&lab, LOADER_XDP);
     test_tags(&lab);
-    test_stations(&lab);
+    test_macs(&lab);
     test_large(&lab);
     loader_set_tc(lab.loader, true, true);
     test_ip6(&lab, LOADER_TC);

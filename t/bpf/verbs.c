@@ -552,9 +552,9 @@ static void test_items(struct lab *lab, enum loader_program program)
         lab->control->flush_at = second(lab);
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_EXPIRED);
         lab->control->flush_at = 0;
-        lab->control->aside = 1;
-        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_ASIDE);
-        lab->control->aside = 0;
+        lab->control->bypass = 1;
+        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_BYPASS);
+        lab->control->bypass = 0;
         lab_bucket(lab, lab_hash(lab, "hit", 3))->seq++;
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_BUSY);
         lab_bucket(lab, lab_hash(lab, "hit", 3))->seq++;

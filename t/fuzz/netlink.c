@@ -24,7 +24,7 @@ static void check(struct machine *machine, bool dump)
     const struct in6_addr any[] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
     int ifindexes[2] = {1, machine->nlinks ? machine->links[0].ifindex : 2};
     const struct machine_scope scope = {any, 2, ifindexes, 2};
-    struct mc_self self;
+    struct mc_local local;
     size_t i, j;
 
     for (i = 0; i < machine->nlinks; i++) {
@@ -32,13 +32,13 @@ static void check(struct machine *machine, bool dump)
         for (j = 0; j < i && !dump; j++)
             must(machine->links[j].ifindex != machine->links[i].ifindex);
     }
-    machine_self(machine, &scope, &self);
-    must(self.n4 <= MC_MAX_ADDRESSES && self.n6 <= MC_MAX_ADDRESSES &&
-         self.nstations <= MC_MAX_STATIONS && self.nvlans <= MC_MAX_VLANS);
-    for (i = 0; i < self.n4; i++)
-        must(self.v4[i] != 0);
-    for (i = 0; i < self.nvlans; i++)
-        must(self.vlans[i] != 0);
+    machine_local(machine, &scope, &local);
+    must(local.n4 <= MC_MAX_ADDRESSES && local.n6 <= MC_MAX_ADDRESSES &&
+         local.nmacs <= MC_MAX_MACS && local.nvlans <= MC_MAX_VLANS);
+    for (i = 0; i < local.n4; i++)
+        must(local.v4[i] != 0);
+    for (i = 0; i < local.nvlans; i++)
+        must(local.vlans[i] != 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

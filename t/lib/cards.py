@@ -31,17 +31,17 @@ class Pair(netns.Pair):
             super().add_link(i)
             return
         for end, namespace, name in ((1, self.server, "sv0"), (2, self.client, "cl0")):
-            station = "02:4d:43:00:%02x:%02x" % (self.number, end)
-            self.take(station, namespace, name)
+            mac = "02:4d:43:00:%02x:%02x" % (self.number, end)
+            self.take(mac, namespace, name)
             for words in (("link", "set", name, "mtu", mtu, "up"),
                           ("address", "add", "10.77.0.%d/24" % end, "dev", name),
                           ("address", "add", "fd77:0::%d/64" % end, "dev", name, "nodad")):
                 netns.sh("ip", *words, namespace=namespace)
 
     @staticmethod
-    def take(station, namespace, name):
+    def take(mac, namespace, name):
         cards = json.loads(netns.sh("ip", "-json", "link", namespace=OUTSIDE))
-        card = next(row["ifname"] for row in cards if row["address"] == station)
+        card = next(row["ifname"] for row in cards if row["address"] == mac)
         netns.sh("ip", "link", "set", card, "netns", namespace, "name", name, namespace=OUTSIDE)
 
     def close(self):

@@ -110,15 +110,15 @@ def frame_to(m, port):
         total = sum(struct.unpack("!10H", ip))
         total = (total & 0xffff) + (total >> 16)
         ip[10:12] = struct.pack("!H", ~(total + (total >> 16)) & 0xffff)
-        stations = address_of("sv0", m.pair.server) + address_of("cl0", m.pair.client)
-        frame = stations + b"\x08\x00" + bytes(ip) + udp
+        macs = address_of("sv0", m.pair.server) + address_of("cl0", m.pair.client)
+        frame = macs + b"\x08\x00" + bytes(ip) + udp
         if not set(frame) & set(b" \r\n"):
             return frame
     return None
 
 
 def address_of(interface, namespace):
-    """The station address of an interface."""
+    """The MAC address address of an interface."""
     return bytes.fromhex(netns.link(interface, namespace)["address"].replace(":", ""))
 
 

@@ -85,16 +85,16 @@ static void put_kind(struct message *message, const struct link *link)
     end_nest(message, info);
 }
 
-/* Its station is 02:00:00:00:00:INDEX. */
+/* Its MAC address is 02:00:00:00:00:INDEX. */
 static void make_link(struct message *message, uint16_t type, const struct link *link)
 {
     const struct ifinfomsg info = {.ifi_index = link->index, .ifi_flags = link->down ? 0 : IFF_UP};
-    const unsigned char station[6] = {2, 0, 0, 0, 0, (unsigned char)link->index};
+    const unsigned char mac[6] = {2, 0, 0, 0, 0, (unsigned char)link->index};
     const uint32_t zero = 0;
 
     begin(message, type, &info, sizeof(info));
     put(message, IFLA_IFNAME, link->name, strlen(link->name) + 1);
-    put(message, IFLA_ADDRESS, station, sizeof(station));
+    put(message, IFLA_ADDRESS, mac, sizeof(mac));
     if (link->lower)
         put(message, IFLA_LINK, &link->lower, sizeof(link->lower));
     if (link->elsewhere)
@@ -108,7 +108,7 @@ static void make_link(struct message *message, uint16_t type, const struct link 
     finish(message);
 }
 
-static uint64_t station_of(int index)
+static uint64_t mac_of(int index)
 {
     return 2 | (uint64_t)index << 40;
 }
@@ -167,54 +167,54 @@ static unsigned int take_address(struct machine *machine, uint16_t type, int ifi
 /* --- who we are ------------------------------------------------------------------------ */
 
 /* Listens on everything unless `listen` is given; attached to `ifindex`. */
-static struct mc_self self_of(struct machine *machine, int ifindex, const char *listen)
+static struct mc_local local_of(struct machine *machine, int ifindex, const char *listen)
 {
     struct in6_addr addresses[2] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
     struct machine_scope scope = {addresses, 2, &ifindex, 1};
-    struct mc_self self;
+    struct mc_local local;
 
     if (listen) {
         inet_pton(AF_INET6, listen, &addresses[0]);
         scope.nlisten = 1;
     }
-    machine_self(machine, &scope, &self);
-    return self;
+    machine_local(machine, &scope, &local);
+    return local;
 }
 
-static bool has(const struct mc_self *self, const char *text)
+static bool has(const struct mc_local *local, const char *text)
 {
     unsigned char bytes[16];
     uint32_t i;
 
     if (inet_pton(AF_INET, text, bytes) == 1) {
-        for (i = 0; i < self->n4; i++)
-            if (memcmp(&self->v4[i], bytes, 4) == 0)
+        for (i = 0; i < local->n4; i++)
+            if (memcmp(&local->v4[i], bytes, 4) == 0)
                 return true;
         return false;
     }
     inet_pton(AF_INET6, text, bytes);
-    for (i = 0; i < self->n6; i++)
-        if (memcmp(self->v6[i], bytes, 16) == 0)
+    for (i = 0; i < local->n6; i++)
+        if (memcmp(local->v6[i], bytes, 16) == 0)
             return true;
     return false;
 }
 
-static bool has_station(const struct mc_self *self, int index)
+static bool has_mac(const struct mc_local *local, int index)
 {
     uint32_t i;
 
-    for (i = 0; i < self->nstations; i++)
-        if (self->stations[i] == station_of(index))
+    for (i = 0; i < local->nmacs; i++)
+        if (local->macs[i] == mac_of(index))
             return true;
     return false;
 }
 
-static bool has_vlan(const struct mc_self *self, uint32_t tags)
+static bool has_vlan(const struct mc_local *local, uint32_t tags)
 {
     uint32_t i;
 
-    for (i = 0; i < self->nvlans; i++)
-        if (self->vlans[i] == tags)
+    for (i = 0; i < local->nvlans; i++)
+        if (local->vlans[i] == tags)
             return true;
     return false;
 }
@@ -222,7 +222,7 @@ static bool has_vlan(const struct mc_self *self, uint32_t tags)
 static void test_addresses(void)
 {
     struct machine machine;
-    struct mc_self self;
+    struct mc_local local;
 
     machine_init(&machine);
     LINK(.index = 1, .name = "eth0");
@@ -232,32 +232,34 @@ static void test_addresses(void)
     ADDRESS(1, "10.0.1.1", 0);
     ADDRESS(1, "fd00::1", 0);
     ADDRESS(1, "fe80::1", 0);
-    self = self_of(&machine, 1, NULL);
-    ok(self.n4 == 2 && has(&self, "10.0.1.1") && has(&self, "10.0.2.1"), "IPv4 of all interfaces");
-    memcpy(&self.v4[2], "\x0a\0\x01\x01", 4);
-    ok(self.v4[0] == self.v4[2], "those of the attached one first");
-    ok(self.n6 == 1 && has(&self, "fd00::1"), "IPv6, but no address of a single link");
-    self = self_of(&machine, 1, "::ffff:10.0.2.1");
-    ok(self.n4 == 1 && self.n6 == 0 && has(&self, "10.0.2.1"), "only the one that is listened on");
-    self = self_of(&machine, 1, "fd00::1");
-    ok(self.n4 == 0 && self.n6 == 1, "also of IPv6");
-    self = self_of(&machine, 1, "::");
-    ok(self.n4 == 0 && self.n6 == 1, "all of IPv6 is nothing of IPv4");
-    self = self_of(&machine, 1, "::ffff:10.0.9.9");
-    ok(self.n4 == 0 && self.n6 == 0, "nothing while the machine has not that address");
+    local = local_of(&machine, 1, NULL);
+    ok(local.n4 == 2 && has(&local, "10.0.1.1") && has(&local, "10.0.2.1"),
+       "IPv4 of all interfaces");
+    memcpy(&local.v4[2], "\x0a\0\x01\x01", 4);
+    ok(local.v4[0] == local.v4[2], "those of the attached one first");
+    ok(local.n6 == 1 && has(&local, "fd00::1"), "IPv6, but no address of a single link");
+    local = local_of(&machine, 1, "::ffff:10.0.2.1");
+    ok(local.n4 == 1 && local.n6 == 0 && has(&local, "10.0.2.1"),
+       "only the one that is listened on");
+    local = local_of(&machine, 1, "fd00::1");
+    ok(local.n4 == 0 && local.n6 == 1, "also of IPv6");
+    local = local_of(&machine, 1, "::");
+    ok(local.n4 == 0 && local.n6 == 1, "all of IPv6 is nothing of IPv4");
+    local = local_of(&machine, 1, "::ffff:10.0.9.9");
+    ok(local.n4 == 0 && local.n6 == 0, "nothing while the machine has not that address");
     ADDRESS(2, "10.0.9.9", 0);
-    self = self_of(&machine, 1, "::ffff:10.0.9.9");
-    ok(has(&self, "10.0.9.9"), "until it comes");
+    local = local_of(&machine, 1, "::ffff:10.0.9.9");
+    ok(has(&local, "10.0.9.9"), "until it comes");
     ok(UNADDRESS(2, "10.0.9.9", 0) == MACHINE_ADDRESSES, "an address that goes is a change");
-    self = self_of(&machine, 1, "::ffff:10.0.9.9");
-    ok(self.n4 == 0, "and nothing again when it has gone");
+    local = local_of(&machine, 1, "::ffff:10.0.9.9");
+    ok(local.n4 == 0, "and nothing again when it has gone");
     machine_fini(&machine);
 }
 
 static void test_states(void)
 {
     struct machine machine;
-    struct mc_self self;
+    struct mc_local local;
 
     machine_init(&machine);
     LINK(.index = 1, .name = "eth0");
@@ -265,32 +267,33 @@ static void test_states(void)
     ADDRESS(1, "fd00::1", IFA_F_TENTATIVE);
     ADDRESS(1, "fd00::2", IFA_F_TENTATIVE | IFA_F_DADFAILED);
     ADDRESS(1, "fd00::3", IFA_F_DEPRECATED);
-    self = self_of(&machine, 1, NULL);
-    ok(self.n6 == 1 && has(&self, "fd00::3"),
+    local = local_of(&machine, 1, NULL);
+    ok(local.n6 == 1 && has(&local, "fd00::3"),
        "IPv6: tentative and failed ones are not ours, deprecated ones are");
     ok(ADDRESS(1, "fd00::1", 0) == MACHINE_ADDRESSES, "that it is nobody else's is a change");
-    self = self_of(&machine, 1, NULL);
-    ok(has(&self, "fd00::1") && self.n6 == 2, "and makes it ours, once");
+    local = local_of(&machine, 1, NULL);
+    ok(has(&local, "fd00::1") && local.n6 == 2, "and makes it ours, once");
     LINK(.index = 1, .name = "eth0", .down = true);
-    self = self_of(&machine, 1, NULL);
-    ok(self.n6 == 0 && has(&self, "10.0.1.1"), "while it is down: IPv4 only, as the stack has it");
+    local = local_of(&machine, 1, NULL);
+    ok(local.n6 == 0 && has(&local, "10.0.1.1"),
+       "while it is down: IPv4 only, as the stack has it");
     LINK(.index = 1, .name = "eth0");
     LINK(.index = 7, .name = "red", .kind = "vrf");
     LINK(.index = 1, .name = "eth0", .master = 7);
-    self = self_of(&machine, 1, NULL);
-    ok(self.n4 == 0 && self.n6 == 0 && self.nstations == 0, "nothing of a VRF");
+    local = local_of(&machine, 1, NULL);
+    ok(local.n4 == 0 && local.n6 == 0 && local.nmacs == 0, "nothing of a VRF");
     LINK(.index = 1, .name = "eth0");
-    ok(self_of(&machine, 1, NULL).n4 == 1, "until it leaves it");
+    ok(local_of(&machine, 1, NULL).n4 == 1, "until it leaves it");
     UNLINK(.index = 1, .name = "eth0");
-    self = self_of(&machine, 1, NULL);
-    ok(self.n4 == 0 && self.n6 == 0 && self.nstations == 0, "nothing of an interface that went");
+    local = local_of(&machine, 1, NULL);
+    ok(local.n4 == 0 && local.n6 == 0 && local.nmacs == 0, "nothing of an interface that went");
     machine_fini(&machine);
 }
 
-static void test_stations(void)
+static void test_macs(void)
 {
     struct machine machine;
-    struct mc_self self;
+    struct mc_local local;
 
     machine_init(&machine);
     LINK(.index = 1, .name = "eth0");
@@ -300,16 +303,15 @@ static void test_stations(void)
     LINK(.index = 5, .name = "far", .kind = "macvlan", .lower = 1, .elsewhere = true);
     LINK(.index = 6, .name = "br", .kind = "bridge");
     LINK(.index = 8, .name = "dn", .kind = "macvlan", .lower = 1, .down = true);
-    self = self_of(&machine, 1, NULL);
-    ok(self.nstations == 2 && self.stations[0] == station_of(1) && has_station(&self, 3),
-       "the interface's own station first, and a macvlan's above it; no others");
+    local = local_of(&machine, 1, NULL);
+    ok(local.nmacs == 2 && local.macs[0] == mac_of(1) && has_mac(&local, 3),
+       "the interface's own MAC address first, and a macvlan's above it; no others");
     LINK(.index = 1, .name = "eth0", .master = 6);
-    ok(has_station((self = self_of(&machine, 1, NULL), &self), 6), "the bridge's that it enters");
+    ok(has_mac((local = local_of(&machine, 1, NULL), &local), 6), "the bridge's that it enters");
     LINK(.index = 9, .name = "br.5", .kind = "macvlan", .lower = 6);
-    ok(has_station((self = self_of(&machine, 1, NULL), &self), 9), "and of what stands on that");
-    self = self_of(&machine, 6, NULL);
-    ok(self.nstations == 4 && self.stations[0] == station_of(6) && has_station(&self, 1) &&
-           !has_station(&self, 2),
+    ok(has_mac((local = local_of(&machine, 1, NULL), &local), 9), "and of what stands on that");
+    local = local_of(&machine, 6, NULL);
+    ok(local.nmacs == 4 && local.macs[0] == mac_of(6) && has_mac(&local, 1) && !has_mac(&local, 2),
        "attached to the bridge: also those of its members");
     machine_fini(&machine);
 }
@@ -317,28 +319,28 @@ static void test_stations(void)
 static void test_vlans(void)
 {
     struct machine machine;
-    struct mc_self self;
+    struct mc_local local;
 
     machine_init(&machine);
     LINK(.index = 1, .name = "eth0");
-    ok(self_of(&machine, 1, NULL).nvlans == 0, "no VLAN");
+    ok(local_of(&machine, 1, NULL).nvlans == 0, "no VLAN");
     LINK(.index = 2, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5);
     LINK(.index = 3, .name = "eth0.6", .kind = "vlan", .lower = 1, .vlan = 6, .ad = true);
     LINK(.index = 4, .name = "eth0.5.7", .kind = "vlan", .lower = 2, .vlan = 7);
     LINK(.index = 5, .name = "eth0.5.7.8", .kind = "vlan", .lower = 4, .vlan = 8);
     LINK(.index = 6, .name = "eth1.9", .kind = "vlan", .lower = 99, .vlan = 9);
-    self = self_of(&machine, 1, NULL);
-    ok(self.nvlans == 3 && has_vlan(&self, 5) && has_vlan(&self, 6 | MC_VLAN_AD) &&
-           has_vlan(&self, 5 | 7 << 16),
+    local = local_of(&machine, 1, NULL);
+    ok(local.nvlans == 3 && has_vlan(&local, 5) && has_vlan(&local, 6 | MC_VLAN_AD) &&
+           has_vlan(&local, 5 | 7 << 16),
        "one tag of either kind, and two, of which the outer is the lower interface's; not three");
     UNLINK(.index = 2, .name = "eth0.5");
-    self = self_of(&machine, 1, NULL);
-    ok(self.nvlans == 1, "gone with the interface, and what stands above it");
+    local = local_of(&machine, 1, NULL);
+    ok(local.nvlans == 1, "gone with the interface, and what stands above it");
     LINK(.index = 10, .name = "bond0", .kind = "bond");
     LINK(.index = 1, .name = "eth0", .master = 10);
     LINK(.index = 2, .name = "bond0.5", .kind = "vlan", .lower = 10, .vlan = 5);
-    ok(has_vlan((self = self_of(&machine, 1, NULL), &self), 5), "above the bond of a member");
-    ok(has_vlan((self = self_of(&machine, 10, NULL), &self), 5), "and of the bond itself");
+    ok(has_vlan((local = local_of(&machine, 1, NULL), &local), 5), "above the bond of a member");
+    ok(has_vlan((local = local_of(&machine, 10, NULL), &local), 5), "and of the bond itself");
     machine_fini(&machine);
 }
 
@@ -348,16 +350,16 @@ static void test_mtu(void)
 
     machine_init(&machine);
     LINK(.index = 1, .name = "eth0");
-    ok(self_of(&machine, 1, NULL).mtu == 0, "an MTU that nobody tells is no limit");
+    ok(local_of(&machine, 1, NULL).mtu == 0, "an MTU that nobody tells is no limit");
     LINK(.index = 1, .name = "eth0", .mtu = 9000);
     LINK(.index = 2, .name = "eth1", .mtu = 1280);
-    ok(self_of(&machine, 1, NULL).mtu == 9000, "that of the attached interface, and no other's");
+    ok(local_of(&machine, 1, NULL).mtu == 9000, "that of the attached interface, and no other's");
     LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .mtu = 1400);
-    ok(self_of(&machine, 1, NULL).mtu == 1400, "a VLAN's above it, if that is less");
+    ok(local_of(&machine, 1, NULL).mtu == 1400, "a VLAN's above it, if that is less");
     LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .mtu = 1450);
-    ok(self_of(&machine, 1, NULL).mtu == 1450, "and as it changes");
+    ok(local_of(&machine, 1, NULL).mtu == 1450, "and as it changes");
     LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .down = true);
-    ok(self_of(&machine, 1, NULL).mtu == 9000, "not of one that is down");
+    ok(local_of(&machine, 1, NULL).mtu == 9000, "not of one that is down");
     machine_fini(&machine);
 }
 
@@ -393,7 +395,7 @@ static void test_many(void)
     const struct in6_addr any[] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
     const struct machine_scope scope = {any, 2, &ifindex, 1};
     struct machine machine;
-    struct mc_self self;
+    struct mc_local local;
     char text[64];
     int i;
 
@@ -405,14 +407,14 @@ static void test_many(void)
         ADDRESS(2, text, 0);
     }
     ADDRESS(1, "192.0.2.1", 0);
-    ok(machine_self(&machine, &scope, &self) == 2001 - MC_MAX_ADDRESSES &&
-           self.n4 == MC_MAX_ADDRESSES && has(&self, "192.0.2.1"),
+    ok(machine_local(&machine, &scope, &local) == 2001 - MC_MAX_ADDRESSES &&
+           local.n4 == MC_MAX_ADDRESSES && has(&local, "192.0.2.1"),
        "of 2,001 addresses as many as fit, that of the attached interface among them");
     for (i = 0; i < 2000; i++) {
         snprintf(text, sizeof(text), "10.%d.%d.1", i / 250, i % 250 + 1);
         UNADDRESS(2, text, 0);
     }
-    ok(machine_self(&machine, &scope, &self) == 0 && self.n4 == 1, "and all go again");
+    ok(machine_local(&machine, &scope, &local) == 0 && local.n4 == 1, "and all go again");
     machine_fini(&machine);
 }
 
@@ -467,7 +469,7 @@ int main(void)
 {
     test_addresses();
     test_states();
-    test_stations();
+    test_macs();
     test_vlans();
     test_mtu();
     test_ports();

@@ -258,8 +258,9 @@ def statistics():
         bmc = ground.start(settle=50, max_age=60000, interval=1)
         rows = {re.sub("^sv0:", "IFACE:", key) for key in bmc.stats()}
         tap.is_(sorted(rows - page), [], "doc/chain.md has all that are the chain's")
-        tap.is_(sorted(page - rows), ["bmc_enabled", "maps_refused", "reason", "segments",
-                                      "table_segments"], "and all but the store's are printed")
+        tap.is_(sorted(page - rows), ["bmc_enabled", "extents", "maps_refused", "reason",
+                                      "segments", "table_extents", "table_segments"],
+                "and all but the store's are printed")
         tap.ok({"fills", "miss_empty", "writes_seen", "entries"} <= manual, "the manual has them")
         tcp, udp = ground.machine.stream(), ground.machine.udp()
         tcp.set(b"k", b"v")

@@ -76,11 +76,11 @@ class Beside(Guest):
                   "bridge")
         self.host("ip", "link", "set", "mv0", "netns", self.name)
         self.ip("link set mv0 up")
-        station = netns.link("cl0", m.pair.client)["address"]
+        mac = netns.link("cl0", m.pair.client)["address"]
         for own, other in (V4, V6):
             self.ip("address add %s/%d dev mv0%s" %
                     (own, 64 if ":" in own else 24, " nodad" if ":" in own else ""))
-            self.ip("neighbour replace %s lladdr %s dev mv0" % (other, station))
+            self.ip("neighbour replace %s lladdr %s dev mv0" % (other, mac))
 
 
 def family(host):
@@ -242,7 +242,7 @@ def nobodys(m):
     yield "a later one of IPv6", ip6(b"\6\0\0\x48\0\0\0\7" + write, 44)
 
 
-def stations_of(m):
+def macs_of(m):
     return [bytes.fromhex(netns.link(*of)["address"].replace(":", ""))
             for of in (("sv0", m.pair.server), ("cl0", m.pair.client))]
 
@@ -255,12 +255,12 @@ def keep(m, key):
 @each.case
 def packets_that_are_nobodys(m):
     """However many: they close nothing."""
-    stations = stations_of(m)
+    macs = macs_of(m)
     keep(m, b"untouched")
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
         raw.bind(("cl0", 0))
         for name, (kind, packet) in nobodys(m):
-            frame = stations[0] + stations[1] + struct.pack("!H", kind) + packet
+            frame = macs[0] + macs[1] + struct.pack("!H", kind) + packet
 
             def flood(frame=frame):
                 for _ in range(20):
@@ -276,7 +276,7 @@ def packets_that_are_nobodys(m):
 @each.case
 def segments_of_others_on_a_connection_of_ours(m):
     """Who knows its addresses and ports does not know its numbers."""
-    stations = stations_of(m)
+    macs = macs_of(m)
     keep(m, b"untouched")
     port = m.tcp.sock.getsockname()[1]
     before = m.counts()
@@ -285,7 +285,7 @@ def segments_of_others_on_a_connection_of_ours(m):
         for i in range(64): # of one at best both numbers are near
             body = struct.pack("!HHIIBBHHH", port, m.server.port, i << 26, (i * 29 % 64) << 26,
                                5 << 4, PSH_ACK, 0xffff, 0, 0) + b"flush_all\r\n"
-            raw.send(stations[0] + stations[1] + b"\x08\0" + ip4(body, 6, source=V4[1])[1])
+            raw.send(macs[0] + macs[1] + b"\x08\0" + ip4(body, 6, source=V4[1])[1])
     m.tcp.set(b"other", REAL)
     grown = {k: v - before[k] for k, v in m.counts().items()}
     tap.ok(grown["no_socket"] >= 56, "what others say on a connection of ours is not looked at")

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Addresses and stations that come and go while the server runs."""
+"""Addresses and MAC addresses that come and go while the server runs."""
 import errno
 import os
 import re
@@ -140,28 +140,28 @@ def more_news_than_the_socket_holds():
 
 
 @tap.case
-def another_station():
+def another_mac():
     with Changing() as m:
         m.asked("10.77.0.1", "before")
         m.ip("link set sv0 address 02:4d:43:00:01:99")
         netns.sh("ip", "neighbour", "flush", "dev", "cl0")
-        m.becomes("one station", stations=1)
+        m.becomes("one MAC address", macs=1)
         tap.ok(server.wait_for(lambda: m.by_kernel(b"get k\r\n") == (HIT, True)),
-               "the kernel answers at the new station")
+               "the kernel answers at the new MAC address")
         m.ip("link add link sv0 name mv0 type macvlan mode bridge")
         m.ip("address add 10.77.0.3/24 dev mv0")
         m.ip("link set mv0 up")
-        m.becomes("that of a macvlan above the interface is ours too", stations=2)
+        m.becomes("that of a macvlan above the interface is ours too", macs=2)
         m.asked("10.77.0.3", "and the kernel answers there")
         m.ip("link del mv0")
-        m.becomes("until it goes", stations=1, addresses_ipv4=2)
+        m.becomes("until it goes", macs=1, addresses_ipv4=2)
         m.ip("link add br0 type bridge")
         m.ip("link set br0 address 02:4d:43:00:01:9a")
         m.ip("link set br0 up")
         m.ip("link set sv0 master br0")
-        m.becomes("so is that of its bridge", stations=2)
+        m.becomes("so is that of its bridge", macs=2)
         m.ip("link set sv0 nomaster")
-        m.becomes("until it leaves that", stations=1)
+        m.becomes("until it leaves that", macs=1)
 
 
 def listeners(m):

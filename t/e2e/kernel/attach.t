@@ -186,10 +186,10 @@ def kinds_of_interfaces():
             ip tuntap add tun0 mode tun
             ip link add ifb9 type ifb
         """)
-        # Its neighbours would take sv0's station for it: sv0 answers for it too.
-        station = netns.link("mv0", ground.pair.server)["address"]
+        # Its neighbours would take sv0's MAC address for it: sv0 answers for it too.
+        mac = netns.link("mv0", ground.pair.server)["address"]
         for words in ("address add 10.76.0.2/24 dev cl0",
-                      "neigh replace 10.76.0.9 lladdr %s dev cl0" % station):
+                      "neigh replace 10.76.0.9 lladdr %s dev cl0" % mac):
             netns.sh("ip", *words.split(), namespace=ground.pair.client)
         with ground.start("bmc=mv0") as machine:
             stored(machine)

@@ -15,7 +15,7 @@ WANT = kernel.answer((b"k", b"value"))
 
 
 def aside(machines):
-    return machines.tcp.stats("bmc")["aside"] != "0"
+    return machines.tcp.stats("bmc")["bypass"] != "0"
 
 
 def connections(machines):
@@ -34,7 +34,7 @@ def tell(machines, request):
 
 
 @tap.case
-def no_datagram_puts_the_kernel_aside():
+def no_datagram_bypasses_the_kernel():
     with kernel.Machines(threads=1) as m:
         m.tcp.set(b"k", b"value")
         for request in (b"verbosity 2\r\n", b"verbosity 2 noreply\r\n",

@@ -11,7 +11,7 @@ import tap
 
 
 @tap.case
-def the_kernel_stands_aside_while_detail_is_on():
+def the_kernel_is_bypassed_while_detail_is_on():
     with kernel.Machines() as m:
         m.tcp.set(b"p:k", b"value")
         want = kernel.answer((b"p:k", b"value"))

@@ -39,7 +39,7 @@ def udp_checksum(source, to, udp):
 
 def frame(text=b"get k\r\n", source=CLIENT, to=SERVER, port=40000, dport=None, count=1,
           udp_length=None, total=None, ihl=5, options=b"", fragment=0x4000, protocol=17, version=4,
-          stations=None, ethertype=0x0800, vlan=b"", ident=7, check=None):
+          macs=None, ethertype=0x0800, vlan=b"", ident=7, check=None):
     """A request as a frame; every field may lie."""
     body = struct.pack("!HHHH", ident, 0, count, 0) + text
     dport = m.server.port if dport is None else dport
@@ -53,7 +53,7 @@ def frame(text=b"get k\r\n", source=CLIENT, to=SERVER, port=40000, dport=None, c
                                socket.inet_aton(to)))
     ip += options
     ip[10:12] = struct.pack("!H", checksum(bytes(ip)))
-    return (stations or TO + FROM) + vlan + struct.pack("!H", ethertype) + bytes(ip) + udp
+    return (macs or TO + FROM) + vlan + struct.pack("!H", ethertype) + bytes(ip) + udp
 
 
 def sent(*frames):
@@ -168,8 +168,8 @@ def addresses_that_are_not_ours():
     ignored("broadcast and multicast", *(frame(to=to) for to in
                                          ("10.77.0.255", "255.255.255.255", "224.0.0.1",
                                           "239.1.2.3", "10.77.255.255")))
-    ignored("stations that are many", frame(stations=b"\xff" * 6 + FROM),
-            frame(stations=b"\1\0\x5e\0\0\1" + FROM))
+    ignored("MAC addresses that are many", frame(macs=b"\xff" * 6 + FROM),
+            frame(macs=b"\1\0\x5e\0\0\1" + FROM))
 
 
 @tap.case

@@ -61,8 +61,8 @@ def it_grows_while_it_is_read():
         counts = m.counts()
         tap.is_(wrong, 0, "every one of %d answers is right meanwhile" % asked)
         tap.is_(lost, discarded() - unsent, "and comes, if the question was sent")
-        tap.ok(counts["segments"] >= before["segments"] + 10,
-               "from %d to %d segments" % (before["segments"], counts["segments"]))
+        tap.ok(counts["extents"] >= before["extents"] + 10,
+               "from %d to %d extents" % (before["extents"], counts["extents"]))
         tap.ok(counts["hits"] - before["hits"] >= 0.99 * asked, "the kernel gave the answers")
         m.same(b"get k%d\r\n" % (last + 150000), answer((b"k%d" % (last + 150000),
                                                          value(last + 150000))), "a new item")
@@ -79,9 +79,9 @@ def it_runs_short():
         last = fill(m.tcp, 0, 250)
         counts = m.counts()
         tap.ok(m.server.alive(), "a server that gets no more memory lives")
-        tap.ok(0 < counts["maps_refused"] < 200 and counts["segments"] <= 10,
-               "the kernel refused maps (%d), %d segments are there" %
-               (counts["maps_refused"], counts["segments"]))
+        tap.ok(0 < counts["maps_refused"] < 200 and counts["extents"] <= 10,
+               "the kernel refused maps (%d), %d extents are there" %
+               (counts["maps_refused"], counts["extents"]))
         tap.ok(int(m.tcp.stats()["evictions"]) > 0, "it evicts, as at its own limit")
         count = 40000
         m.tcp.send(b"".join(b"set n%d 0 0 %d\r\n%s\r\n" % (i, VALUE, value(i))
@@ -98,7 +98,7 @@ def it_runs_short():
         def grows():
             nonlocal last
             last = fill(m.tcp, last, 20)
-            return m.counts()["segments"] > counts["segments"] + 2
+            return m.counts()["extents"] > counts["extents"] + 2
 
         tap.ok(server.wait_for(grows), "when there is memory again it grows")
         tap.like(m.server.log(), "^bmc: there is memory for maps again", "which is said too")
@@ -112,7 +112,7 @@ def a_large_limit_costs_nothing():
     with kernel.Machines("-m", "65536") as m:
         m.tcp.set(b"k", b"v")
         m.same(b"get k\r\n", answer((b"k", b"v")), "-m 65536")
-        tap.ok(m.counts()["segments"] <= 2, "memory is committed as it is used")
+        tap.ok(m.counts()["extents"] <= 2, "memory is committed as it is used")
     status, _, error = server.run("-p", server.free_port(), "-U", server.free_port(), "-m",
                                   "262080", "-X", "bmc=lo", "-l", "127.0.0.1")
     tap.ok(status and status > 0, "-m 262080 is refused")

@@ -31,7 +31,7 @@ def it_says_how_it_is_attached():
     rows = c.stats("bmc")
     for key in ("packets_seen", "answered_xdp", "answered_tc", "hits", "misses", "pass_command",
                 "pass_frame", "pass_packet", "pass_request", "pass_item", "pass_expired",
-                "pass_size", "pass_busy", "pass_aside", "pass_source"):
+                "pass_size", "pass_busy", "pass_bypass", "pass_source"):
         tap.ok(key in rows, "stats bmc has %s" % key)
 
 
@@ -194,7 +194,7 @@ def verbosity_2_makes_it_stand_aside():
     c.set(b"foo", b"bar")
     c.ask(b"verbosity 2\r\n")
     got, grown = m.during(lambda: m.udp.ask(b"get foo\r\n"))
-    tap.is_((got, grown["answered"], grown["pass_aside"]), (answer((b"foo", b"bar")), 0, 1),
+    tap.is_((got, grown["answered"], grown["pass_bypass"]), (answer((b"foo", b"bar")), 0, 1),
             "at verbosity 2 the server sees every request")
     tap.ok(server.wait_for(lambda: "get foo" in m.server.log()), "and logs it")
     c.ask(b"verbosity 1\r\n")

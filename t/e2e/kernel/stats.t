@@ -16,10 +16,10 @@ SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
 # What is so, not what has happened.
 STATE = {"bmc_enabled", "mode", "interfaces", "IFACE:xdp", "IFACE:tc", "IFACE:state",
          "addresses_ipv4", "addresses_ipv6",
-         "stations", "vlans", "left_out", "aside", "allow", "allow_prefixes",
+         "macs", "stations", "vlans", "left_out", "bypass", "aside", "allow", "allow_prefixes",
          "rate", "burst", "amplification"}
 # The table is made ahead of its use, beside all that goes on.
-GROWING = {"segments", "table_segments"}
+GROWING = {"extents", "table_extents", "segments", "table_segments"}
 
 m = kernel.Machines()
 

@@ -21,7 +21,7 @@ import tap
 from kernel import answer
 
 SIX = "fd77:0::1"
-STATION = bytes.fromhex("024d43000140")
+MAC = bytes.fromhex("024d43000140")
 CLIENT = bytes.fromhex("024d43000240")
 ITEMS = {b"k": b"v", b"odd": b"x" * 31, b"long": b"y" * 900, b"most": b"z" * 1300,
          b"key" * 80: b"w" * 77}
@@ -184,7 +184,7 @@ def checksum(data):
     return ~total & 0xffff
 
 
-def frame(port, to=STATION, tag=b"", address="10.77.0.1", source="10.77.0.2", from_=CLIENT):
+def frame(port, to=MAC, tag=b"", address="10.77.0.1", source="10.77.0.2", from_=CLIENT):
     text = struct.pack("!HHHH", 0x4321, 0, 1, 0) + b"get k\r\n"
     udp = struct.pack("!HHHH", 40000, port, 8 + len(text), 0) + text
     ip = bytearray(struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 7, 0, 64, 17, 0,
@@ -195,21 +195,21 @@ def frame(port, to=STATION, tag=b"", address="10.77.0.1", source="10.77.0.2", fr
 
 @tap.case
 def not_ours():
-    rows = (("to our station", {}, "answered"),
-            ("to another station, as a bridge or a promiscuous interface sees it",
-             {"to": bytes.fromhex("024d430001ff")}, "pass_station"),
-            ("to a VRRP router's station", {"to": bytes.fromhex("00005e000107")}, "pass_station"),
-            ("to all stations", {"to": b"\xff" * 6}, "pass_station"),
-            ("to a group of stations", {"to": bytes.fromhex("01005e000001")}, "pass_station"),
-            ("without a station", {"to": bytes(6)}, "pass_station"),
-            ("from a group of stations", {"from_": b"\xff" * 6}, "pass_station"),
-            ("to a VLAN that is not here", {"tag": bytes.fromhex("8100012c")}, "pass_station"),
+    rows = (("to our MAC address", {}, "answered"),
+            ("to another MAC address, as a bridge or a promiscuous interface sees it",
+             {"to": bytes.fromhex("024d430001ff")}, "pass_mac"),
+            ("to a VRRP router's MAC address", {"to": bytes.fromhex("00005e000107")}, "pass_mac"),
+            ("to all MAC addresses", {"to": b"\xff" * 6}, "pass_mac"),
+            ("to a group of MAC addresses", {"to": bytes.fromhex("01005e000001")}, "pass_mac"),
+            ("without a MAC address", {"to": bytes(6)}, "pass_mac"),
+            ("from a group of MAC addresses", {"from_": b"\xff" * 6}, "pass_mac"),
+            ("to a VLAN that is not here", {"tag": bytes.fromhex("8100012c")}, "pass_mac"),
             ("with a priority and no VLAN", {"tag": bytes.fromhex("81006000")}, "answered"),
             ("to an address behind us", {"address": "10.77.9.9"}, None),
             ("to all addresses", {"address": "255.255.255.255"}, None),
             ("from our own address", {"source": "10.77.0.1"}, "pass_source"))
-    # What is to another station never was a packet of ours for TC: it is not counted there.
-    everything = ("answered", "pass_station", "pass_source")
+    # What is to another MAC address never was a packet of ours for TC: it is not counted there.
+    everything = ("answered", "pass_mac", "pass_source")
     for mode, counted in (("native", everything), ("skb", everything),
                           ("tc", ("answered", "pass_source"))):
         with machines(lambda pair: (switch_off(pair.server, "sv0", RXVLAN),

@@ -13,11 +13,11 @@ from watching import Watcher
 
 
 def aside(machines):
-    return machines.tcp.stats("bmc")["aside"] != "0"
+    return machines.tcp.stats("bmc")["bypass"] != "0"
 
 
 @tap.case
-def the_kernel_stands_aside_while_gets_are_watched():
+def the_kernel_is_bypassed_while_gets_are_watched():
     with kernel.Machines() as m:
         m.tcp.set(b"k", b"value")
         want = kernel.answer((b"k", b"value"))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """By which way a source is answered: by that of the stack's replies to it, or not by the kernel.
 
-Frames with whatever source and station are sent by a raw socket; another sees all that comes back.
+Frames with any source and MAC address are sent by a raw socket; another sees what comes back.
 """
 import os
 import socket
@@ -56,7 +56,7 @@ class Machines(kernel.Machines):
         return right, grown["answered"], grown["pass_way"]
 
     def sent(self, frames):
-        """How the counters grow while these are sent, and to which stations replies come."""
+        """How the counters grow while these are sent, and to which MAC addresses replies come."""
         def send():
             for data in frames:
                 self.raw.send(data)
@@ -92,7 +92,7 @@ class Machines(kernel.Machines):
 PORT = 40007
 
 
-def frame(m, source, station=CLIENTS):
+def frame(m, source, mac=CLIENTS):
     text = struct.pack("!HHHH", 7, 0, 1, 0) + b"get k\r\n"
     udp = struct.pack("!HHHH", PORT, m.server.port, 8 + len(text), 0) + text
     ip = bytearray(struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 7, 0, 64, 17, 0,
@@ -101,7 +101,7 @@ def frame(m, source, station=CLIENTS):
     while total >> 16:
         total = (total & 0xffff) + (total >> 16)
     struct.pack_into("!H", ip, 10, ~total & 0xffff)
-    return OURS + station + b"\x08\x00" + bytes(ip) + udp
+    return OURS + mac + b"\x08\x00" + bytes(ip) + udp
 
 
 @tap.case
@@ -121,8 +121,8 @@ def forged_sources_of_nobody():
         m.ip("route add 10.200.0.0/16 dev sv0")
         frames = [frame(m, "10.200.%d.%d" % (i >> 8, i & 255), STRANGER) for i in range(FORGED)]
         for again in "once", "and again":
-            grown, stations = m.sent(frames)
-            tap.is_((grown["answered"], stations), (0, set()),
+            grown, macs = m.sent(frames)
+            tap.is_((grown["answered"], macs), (0, set()),
                     "%d forged sources get no reply %s" % (FORGED, again))
         tap.is_(m.asked(times=2)[:2], (True, 2), "who has replies still gets them")
 
@@ -134,18 +134,18 @@ def forged_sources_behind_a_router():
         m.ip("route add 10.200.0.0/16 via 10.77.0.2")
         frames = [frame(m, "10.200.%d.%d" % (i >> 8, i & 255), STRANGER) for i in range(FORGED)]
         for again in "once", "and again":
-            _, stations = m.sent(frames)
-            tap.is_(stations, {CLIENTS}, "the replies go to the router alone, %s" % again)
+            _, macs = m.sent(frames)
+            tap.is_(macs, {CLIENTS}, "the replies go to the router alone, %s" % again)
 
 
 @tap.case
-def another_station_than_replies_go_to():
+def another_mac_than_replies_go_to():
     """As of two routers that stand in for each other."""
     with Machines() as m:
         m.asked()
-        grown, stations = m.sent([frame(m, "10.77.0.2", STRANGER)])
-        tap.is_((grown["answered"] + grown["pass_way"], stations), (1, {CLIENTS}),
-                "a request from another station: the reply goes where the stack sends it")
+        grown, macs = m.sent([frame(m, "10.77.0.2", STRANGER)])
+        tap.is_((grown["answered"] + grown["pass_way"], macs), (1, {CLIENTS}),
+                "a request from another MAC address: the reply goes where the stack sends it")
 
 
 @tap.case
@@ -153,8 +153,8 @@ def the_broadcast_address_of_our_network():
     with Machines() as m:
         m.ip("address add 10.77.0.65/26 dev sv0")
         for source in "10.77.0.255", "10.77.0.127":
-            grown, stations = m.sent([frame(m, source)] * 3)
-            tap.is_((grown["answered"], grown["pass_way"], stations), (0, 3, set()),
+            grown, macs = m.sent([frame(m, source)] * 3)
+            tap.is_((grown["answered"], grown["pass_way"], macs), (0, 3, set()),
                     "%s is never answered" % source)
 
 
