@@ -18,20 +18,20 @@ struct ask_id {
     u64 port_and_id;
 };
 
-/* From a packet of which work says where its headers are. Not 0: it does not have them. */
-static __always_inline long ask_read(void *ctx, const struct chain_work *work, load_bytes *load,
-                                     int to_us, struct ask_id *id)
+/* From a packet of which chain_scratch says where its headers are. Not 0: it does not have them. */
+static __always_inline long ask_read(void *ctx, const struct chain_scratch *scratch,
+                                     load_bytes *load, int to_us, struct ask_id *id)
 {
     u64 *first = to_us ? id->client : id->server, *second = to_us ? id->server : id->client;
     u16 udp[6];
     long rc;
 
     *id = (struct ask_id){{0, 0}, {0, 0}, 0};
-    if (work->v6)
-        rc = load(ctx, work->l3 + 8, first, 16) || load(ctx, work->l3 + 24, second, 16);
+    if (scratch->v6)
+        rc = load(ctx, scratch->l3 + 8, first, 16) || load(ctx, scratch->l3 + 24, second, 16);
     else
-        rc = load(ctx, work->l3 + 12, first, 4) || load(ctx, work->l3 + 16, second, 4);
-    if (rc || load(ctx, work->l4, udp, 10))
+        rc = load(ctx, scratch->l3 + 12, first, 4) || load(ctx, scratch->l3 + 16, second, 4);
+    if (rc || load(ctx, scratch->l4, udp, 10))
         return 1;
     id->port_and_id = udp[to_us ? 0 : 1] | (u32)udp[4] << 16;
     return 0;
@@ -125,13 +125,13 @@ __attribute__((noinline)) u64 ask_reply(u64 hash, u64 now, u32 ends)
     return first;
 }
 
-/* The same of a packet that comes, as work describes it. */
+/* The same of a packet that comes, as chain_scratch describes it. */
 __attribute__((noinline)) int ask_note_packet(struct xdp_md *ctx, u32 n)
 {
-    struct chain_work *work = chain_work_get();
+    struct chain_scratch *scratch = chain_scratch_get();
     struct ask_id id;
 
-    if (!work || ask_read(ctx, work, load_xdp, 1, &id))
+    if (!scratch || ask_read(ctx, scratch, load_xdp, 1, &id))
         return 0;
     return ask_note(ask_hash(&id), n);
 }

@@ -62,46 +62,46 @@ struct {
 /* What rx_filter makes of a packet. RX_LOOK: whatever it is, it is none of the plain ones. */
 enum rx { RX_PASS, RX_GET, RX_LOOK };
 
-/* A frame of UDP with its headers in this form, a constant one if there are no tags. */
-static __always_inline enum rx rx_plain(struct xdp_md *ctx, struct form form, int tagged)
+/* A frame of UDP with its headers in this offsets, a constant one if there are no tags. */
+static __always_inline enum rx rx_plain(struct xdp_md *ctx, struct offsets offsets, int tagged)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    void *ip = data + form.ip, *udp = ip + ip_bytes(form.v6);
-    struct work *work;
+    void *ip = data + offsets.ip, *udp = ip + ip_bytes(offsets.v6);
+    struct scratch *scratch;
     int rc;
 
     if (tagged && data + FRAME_IP + 2 * TAG_BYTES > end)
         return RX_LOOK;
-    if (udp + UDP_KEYS + 2 > end || !ip_is_plain(ip, form.v6))
+    if (udp + UDP_KEYS + 2 > end || !ip_is_plain(ip, offsets.v6))
         return RX_LOOK;
     if (LOAD16(udp + 2) != control.port)
         return RX_PASS;
-    work = work_get();
-    if (!work || unlikely(!ip_is_to_us(ip, form.v6)))
+    scratch = scratch_get();
+    if (!scratch || unlikely(!ip_is_to_us(ip, offsets.v6)))
         return RX_LOOK;
-    work->nframe = (u64)(end - data);
-    rc = xdp_check(ctx, work, data, ip, form);
+    scratch->nframe = (u64)(end - data);
+    rc = xdp_check(ctx, scratch, data, ip, offsets);
     if (unlikely(rc != HEAD_GET && rc != HEAD_HIDDEN)) {
-        count_reason(work, rc);
+        count_reason(scratch, rc);
         return RX_LOOK;
     }
-    work->left = rc == HEAD_HIDDEN;
-    work->form = form;
-    work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
-    head_keep(&work->head, data, ip, form);
+    scratch->left = rc == HEAD_HIDDEN;
+    scratch->offsets = offsets;
+    scratch->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    head_keep(&scratch->head, data, ip, offsets);
     return RX_GET;
 }
 
 /* Behind tags, IP begins at nlink. */
 __attribute__((noinline)) int rx_tagged(struct xdp_md *ctx, u32 nlink, u32 v6)
 {
-    struct form form = {nlink, 0};
+    struct offsets offsets = {nlink, 0};
 
-    BOUND(form.ip, 31);
+    BOUND(offsets.ip, 31);
     if (!v6)
-        return rx_plain(ctx, form, 1);
-    form.v6 = 1;
-    return rx_plain(ctx, form, 1);
+        return rx_plain(ctx, offsets, 1);
+    offsets.v6 = 1;
+    return rx_plain(ctx, offsets, 1);
 }
 
 static __always_inline enum rx rx_tags(struct xdp_md *ctx, const void *data)
@@ -142,12 +142,12 @@ static __always_inline enum rx rx_look(struct xdp_md *ctx)
     type = LOAD16(data + 12);
     if (type == TYPE_IP4) {
         if (LOAD8(data + FRAME_IP + 9) == PROTOCOL_UDP)
-            return rx_plain(ctx, FORM(0, 0), 0);
+            return rx_plain(ctx, OFFSETS(0, 0), 0);
         return is_other_tcp(data + FRAME_IP, end, 0) ? RX_PASS : RX_LOOK;
     }
     if (type == TYPE_IP6) {
         if (LOAD8(data + FRAME_IP + 6) == PROTOCOL_UDP)
-            return rx_plain(ctx, FORM(0, 1), 0);
+            return rx_plain(ctx, OFFSETS(0, 1), 0);
         return is_other_tcp(data + FRAME_IP, end, 1) ? RX_PASS : RX_LOOK;
     }
     return type_is_tag(type) ? rx_tags(ctx, data) : RX_PASS;
@@ -172,13 +172,13 @@ int rx_filter(struct xdp_md *ctx)
 /* Leaves a get to the server, for that reason: it will have one reply. */
 __attribute__((noinline)) int get_leave(struct xdp_md *ctx, u32 why)
 {
-    struct chain_work *chain = chain_work_get();
-    struct work *work = work_get();
+    struct chain_scratch *chain = chain_scratch_get();
+    struct scratch *scratch = scratch_get();
 
-    if (!work || !chain)
+    if (!scratch || !chain)
         return XDP_PASS;
-    get_count(work, chain, why);
-    get_describe(work, chain);
+    get_count(scratch, chain, why);
+    get_describe(scratch, chain);
     ask_note_packet(ctx, 1);
     return XDP_PASS;
 }
@@ -192,15 +192,15 @@ static __always_inline int get_to_tc(struct xdp_md *ctx)
 SEC("xdp")
 int hash_keys(struct xdp_md *ctx)
 {
-    struct chain_work *chain;
-    struct work *work = work_get();
+    struct chain_scratch *chain;
+    struct scratch *scratch = scratch_get();
     int rc, why = MC_COUNT_PASS_ERROR;
 
-    if (!work)
+    if (!scratch)
         return XDP_PASS;
-    rc = get_one(ctx, work, &why);
+    rc = get_one(ctx, scratch, &why);
     if (rc == STEP_MANY) {
-        chain = chain_work_get();
+        chain = chain_scratch_get();
         rc = get_many(ctx);
         why = chain ? chain->missing : MC_COUNT_PASS_ERROR;
     }
@@ -210,20 +210,20 @@ int hash_keys(struct xdp_md *ctx)
     }
     if (rc == STEP_MISS)
         return get_leave(ctx, why);
-    count_reason(work, rc);
-    chain = chain_work_get();
+    count_reason(scratch, rc);
+    chain = chain_scratch_get();
     if (!chain)
         return XDP_PASS;
-    get_describe(work, chain);
+    get_describe(scratch, chain);
     bpf_tail_call(ctx, &xdp_calls, CALL_INVALIDATE_CACHE);
     gate_enter(&all, bpf_ktime_get_ns());
     return XDP_PASS;
 }
 
 /* How long the frame of the reply is to be. */
-static __always_inline u64 reply_frame_size(const struct work *work)
+static __always_inline u64 reply_frame_size(const struct scratch *scratch)
 {
-    return frame_size(reply_size(work), work->nframe);
+    return frame_size(reply_size(scratch), scratch->nframe);
 }
 
 /*
@@ -233,17 +233,17 @@ static __always_inline u64 reply_frame_size(const struct work *work)
 SEC("xdp")
 int prepare_packet(struct xdp_md *ctx)
 {
-    struct work *work = work_get();
+    struct scratch *scratch = scratch_get();
     int grow, at_head, rc;
 
-    if (!work)
+    if (!scratch)
         return XDP_PASS;
-    rc = guard_reply(work);
+    rc = guard_reply(scratch);
     if (unlikely(rc))
         return get_leave(ctx, rc);
-    if (unlikely(work->left))
+    if (unlikely(scratch->left))
         return get_to_tc(ctx);
-    grow = (int)reply_frame_size(work) - (int)work->nframe;
+    grow = (int)reply_frame_size(scratch) - (int)scratch->nframe;
     at_head = grow > 0 && grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
     if (grow > 0 && !at_head && bpf_xdp_adjust_tail(ctx, grow))
         return get_to_tc(ctx);
@@ -257,65 +257,66 @@ int prepare_packet(struct xdp_md *ctx)
  * The same of a frame without tags, of IPv4, straight into its first buffer. 0: it is another, and
  * nothing is written that would not be written again.
  */
-static __always_inline int reply_store_plain(struct xdp_md *ctx, const struct work *work)
+static __always_inline int reply_store_plain(struct xdp_md *ctx, const struct scratch *scratch)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     void *text = data + FRAME_IP + IP4_BYTES + UDP_TEXT;
-    u64 ntext = work->nreply - REPLY_TEXT;
+    u64 ntext = scratch->nreply - REPLY_TEXT;
 
-    if (work->form.v6 || work->form.ip != FRAME_IP || text > end)
+    if (scratch->offsets.v6 || scratch->offsets.ip != FRAME_IP || text > end)
         return 0;
-    head_link(data, &work->head, 0);
-    head_ip4(data + FRAME_IP, &work->head, ntext);
-    return copy_blocks(text, end, work->reply + REPLY_TEXT, ntext, TEXT_MAX);
+    head_link(data, &scratch->head, 0);
+    head_ip4(data + FRAME_IP, &scratch->head, ntext);
+    return copy_blocks(text, end, scratch->reply + REPLY_TEXT, ntext, TEXT_MAX);
 }
 
 /* Puts the reply into the frame. */
 __attribute__((noinline)) int reply_store(struct xdp_md *ctx)
 {
-    struct work *work = work_get();
+    struct scratch *scratch = scratch_get();
     u64 n;
 
-    if (!work)
+    if (!scratch)
         return 0;
-    reply_head(work, 0);
-    n = reply_frame_size(work);
+    reply_head(scratch, 0);
+    n = reply_frame_size(scratch);
     BOUND_SIZE(n, 2047);
-    return !bpf_xdp_store_bytes(ctx, 0, work->reply + reply_start(work), n);
+    return !bpf_xdp_store_bytes(ctx, 0, scratch->reply + reply_start(scratch), n);
 }
 
 SEC("xdp")
 int write_reply(struct xdp_md *ctx)
 {
-    struct work *work = work_get();
+    struct scratch *scratch = scratch_get();
     u64 n;
 
-    if (!work)
+    if (!scratch)
         return XDP_PASS;
-    n = reply_frame_size(work);
-    if (unlikely(!reply_store_plain(ctx, work) && !reply_store(ctx))) {
-        work->counts.count[MC_COUNT_PASS_ERROR]++;
+    n = reply_frame_size(scratch);
+    if (unlikely(!reply_store_plain(ctx, scratch) && !reply_store(ctx))) {
+        scratch->counts.count[MC_COUNT_PASS_ERROR]++;
         return XDP_ABORTED;
     }
     /* What is left behind a reply is padding, if the frame cannot be cut. */
-    if (unlikely(n < work->nframe))
-        bpf_xdp_adjust_tail(ctx, (int)n - (int)work->nframe);
-    work->counts.count[MC_COUNT_ANSWERED_XDP]++;
-    work->counts.class_hits[0] += work->nhits;
-    count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + work->nreply - REPLY_TEXT);
+    if (unlikely(n < scratch->nframe))
+        bpf_xdp_adjust_tail(ctx, (int)n - (int)scratch->nframe);
+    scratch->counts.count[MC_COUNT_ANSWERED_XDP]++;
+    scratch->counts.class_hits[0] += scratch->nhits;
+    count_bytes(scratch, MC_UDP_HEADER + scratch->ntext,
+                MC_UDP_HEADER + scratch->nreply - REPLY_TEXT);
     return XDP_TX;
 }
 
 SEC("xdp")
 int invalidate_cache(struct xdp_md *ctx)
 {
-    struct chain_work *work = chain_work_get();
+    struct chain_scratch *scratch = chain_scratch_get();
 
-    if (!work)
+    if (!scratch)
         return XDP_PASS;
-    if (work->kind == KIND_UDP)
+    if (scratch->kind == KIND_UDP)
         ask_note_packet(ctx, CHAIN_ASK_HOLD);
-    return chain_invalidate(ctx, work);
+    return chain_invalidate(ctx, scratch);
 }
 
 /* --- TC ---------------------------------------------------------------------------- */
@@ -347,18 +348,18 @@ int tx_filter(struct __sk_buff *skb)
 SEC("tc")
 int update_cache(struct __sk_buff *skb)
 {
-    struct chain_work *work = chain_work_get();
+    struct chain_scratch *scratch = chain_scratch_get();
 
-    if (!work || (work->kind != KIND_TCP && work->kind != KIND_UDP))
+    if (!scratch || (scratch->kind != KIND_TCP && scratch->kind != KIND_UDP))
         return TC_NEXT;
     if (!sender_is_server(skb)) {
-        chain_count(work, CHAIN_FOREIGN);
+        chain_count(scratch, CHAIN_FOREIGN);
         return TC_NEXT;
     }
-    if (work->kind == KIND_TCP)
+    if (scratch->kind == KIND_TCP)
         bpf_tail_call(skb, &tc_calls, CALL_FOLLOW_REPLIES);
     skb->tc_index = CHAIN_SEEN;
-    if (work->kind == KIND_UDP)
+    if (scratch->kind == KIND_UDP)
         fill_reply(skb);
     return TC_NEXT;
 }

@@ -186,14 +186,14 @@ static __always_inline long frame_load(void *ctx, int xdp, u32 at, void *to, u32
 }
 
 /* The addresses of a packet, source first. */
-static __always_inline long ends_load(void *ctx, int xdp, const struct chain_work *work,
+static __always_inline long ends_load(void *ctx, int xdp, const struct chain_scratch *scratch,
                                       u64 address[4])
 {
     u32 both[2];
 
-    if (work->v6)
-        return frame_load(ctx, xdp, work->l3 + 8, address, 32);
-    if (frame_load(ctx, xdp, work->l3 + 12, both, sizeof(both)))
+    if (scratch->v6)
+        return frame_load(ctx, xdp, scratch->l3 + 8, address, 32);
+    if (frame_load(ctx, xdp, scratch->l3 + 12, both, sizeof(both)))
         return -1;
     address[0] = address[2] = 0;
     address[1] = (u64)both[0] << 32 | ENDS_IP4;
@@ -202,17 +202,17 @@ static __always_inline long ends_load(void *ctx, int xdp, const struct chain_wor
 }
 
 /* Where the IP packet ends in the frame, by its own header. */
-static __always_inline u32 packet_end(void *ctx, int xdp, const struct chain_work *work)
+static __always_inline u32 packet_end(void *ctx, int xdp, const struct chain_scratch *scratch)
 {
     u16 n;
 
-    if (frame_load(ctx, xdp, work->l3 + (work->v6 ? 4 : 2), &n, sizeof(n)))
+    if (frame_load(ctx, xdp, scratch->l3 + (scratch->v6 ? 4 : 2), &n, sizeof(n)))
         return 0;
-    return work->l3 + bpf_ntohs(n) + (work->v6 ? IP6_BYTES : 0);
+    return scratch->l3 + bpf_ntohs(n) + (scratch->v6 ? IP6_BYTES : 0);
 }
 
 /* Reads a segment from a client, or (out) to one. 0: it is none that we understand. */
-static __always_inline int segment_load(void *ctx, int xdp, const struct chain_work *work,
+static __always_inline int segment_load(void *ctx, int xdp, const struct chain_scratch *scratch,
                                         struct segment *segment, u32 end)
 {
     u64 address[4];
@@ -220,7 +220,8 @@ static __always_inline int segment_load(void *ctx, int xdp, const struct chain_w
     const int client = xdp ? 0 : 2;
 
     segment->ends = (struct ends){{0, 0}, {0, 0}, 0, 0, 0};
-    if (ends_load(ctx, xdp, work, address) || frame_load(ctx, xdp, work->l4, tcp, sizeof(tcp)))
+    if (ends_load(ctx, xdp, scratch, address) ||
+        frame_load(ctx, xdp, scratch->l4, tcp, sizeof(tcp)))
         return 0;
     segment->ends.client[0] = address[client];
     segment->ends.client[1] = address[client + 1];
@@ -232,9 +233,9 @@ static __always_inline int segment_load(void *ctx, int xdp, const struct chain_w
     segment->seq = bpf_ntohl(tcp[1]);
     segment->ack = bpf_ntohl(tcp[2]);
     segment->flags = tcp[3] >> 8 & 0xff;
-    segment->at = work->l4 + (tcp[3] >> 4 & 0xf) * 4;
+    segment->at = scratch->l4 + (tcp[3] >> 4 & 0xf) * 4;
     segment->end = end;
-    return (tcp[3] >> 4 & 0xf) >= 5 && segment->at <= end && end <= work->nframe;
+    return (tcp[3] >> 4 & 0xf) >= 5 && segment->at <= end && end <= scratch->nframe;
 }
 
 /* --- locks ---------------------------------------------------------------------------- */

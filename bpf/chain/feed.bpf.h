@@ -80,10 +80,10 @@ static __always_inline struct feed *feed_get(void)
 
 __attribute__((noinline)) int tally(u32 what)
 {
-    struct chain_work *work = chain_work_get();
+    struct chain_scratch *scratch = chain_scratch_get();
 
-    if (work)
-        chain_count(work, what);
+    if (scratch)
+        chain_count(scratch, what);
     return 0;
 }
 

@@ -5,8 +5,8 @@
  * Only a datagram is taken that says it is the only one, of VALUE blocks by their lengths: first
  * all of it is understood, then each block is kept. The reply to several keys may be several such
  * datagrams (memcached from 1.5.20 on), of which the last has END: it ends the ask. What is longer
- * than a datagram ends none. The text stands in work->request and its keys in work->key, where a
- * request and its keys do on the way in.
+ * than a datagram ends none. The text stands in scratch->request and its keys in scratch->key,
+ * where a request and its keys do on the way in.
  */
 #ifndef MC_CHAIN_FILL_BPF_H
 #define MC_CHAIN_FILL_BPF_H
@@ -30,20 +30,20 @@ struct block {
     u32 nvalue;
 };
 
-static __always_inline u8 reply_byte(const struct work *work, u64 at)
+static __always_inline u8 reply_byte(const struct scratch *scratch, u64 at)
 {
     BOUND(at, REQUEST_ROOM - 1);
-    return work->request[at];
+    return scratch->request[at];
 }
 
 /* A number of up to `most` digits at *at, which moves behind it. -1: there is none. */
-static __always_inline s64 reply_digits(const struct work *work, u32 *at, const u32 most)
+static __always_inline s64 reply_digits(const struct scratch *scratch, u32 *at, const u32 most)
 {
     s64 number = 0;
     u32 i;
 
     for (i = 0; i < most; i++) {
-        u64 digit = reply_byte(work, *at + i) - (u64)'0';
+        u64 digit = reply_byte(scratch, *at + i) - (u64)'0';
 
         if (digit > 9)
             break;
@@ -56,36 +56,36 @@ static __always_inline s64 reply_digits(const struct work *work, u32 *at, const 
 /* Behind a datagram's last block, which no END follows. */
 enum { STEP_MORE = STEP_MANY };
 
-/* Reads the block at work->at: STEP_NEXT, STEP_END, STEP_MORE, or that it is none. */
-static __always_inline int block_read(struct work *work, struct block *block)
+/* Reads the block at scratch->at: STEP_NEXT, STEP_END, STEP_MORE, or that it is none. */
+static __always_inline int block_read(struct scratch *scratch, struct block *block)
 {
-    u64 word = request_word(work, work->at);
+    u64 word = request_word(scratch, scratch->at);
     u32 at;
     s64 n;
 
-    if ((word & 0xffffffffff) == TEXT_END && work->at + 5 == work->nrequest)
+    if ((word & 0xffffffffff) == TEXT_END && scratch->at + 5 == scratch->nrequest)
         return STEP_END;
-    if (work->at == work->nrequest)
+    if (scratch->at == scratch->nrequest)
         return STEP_MORE;
     if ((word & 0xffffffffffff) != TEXT_VALUE)
         return MC_COUNT_PASS_REQUEST;
-    work->at += VALUE_BYTES;
-    block->key = work->at;
-    if (request_key(work) != STEP_NEXT || !work->nkey)
+    scratch->at += VALUE_BYTES;
+    block->key = scratch->at;
+    if (request_key(scratch) != STEP_NEXT || !scratch->nkey)
         return MC_COUNT_PASS_REQUEST;
-    at = work->at;
-    if (reply_byte(work, at++) != ' ' || reply_digits(work, &at, FLAGS_DIGITS) < 0 ||
-        reply_byte(work, at++) != ' ')
+    at = scratch->at;
+    if (reply_byte(scratch, at++) != ' ' || reply_digits(scratch, &at, FLAGS_DIGITS) < 0 ||
+        reply_byte(scratch, at++) != ' ')
         return MC_COUNT_PASS_REQUEST;
-    n = reply_digits(work, &at, LENGTH_DIGITS);
-    if (n < 0 || (u16)request_word(work, at) != 0x0a0d)
+    n = reply_digits(scratch, &at, LENGTH_DIGITS);
+    if (n < 0 || (u16)request_word(scratch, at) != 0x0a0d)
         return MC_COUNT_PASS_REQUEST;
     at += 2 + n;
-    if (at + 2 > work->nrequest || (u16)request_word(work, at) != 0x0a0d)
+    if (at + 2 > scratch->nrequest || (u16)request_word(scratch, at) != 0x0a0d)
         return MC_COUNT_PASS_REQUEST;
-    work->at = at + 2;
+    scratch->at = at + 2;
     block->nvalue = n;
-    block->nwire = work->at - block->key;
+    block->nwire = scratch->at - block->key;
     return STEP_NEXT;
 }
 
@@ -105,7 +105,7 @@ static __always_inline void seq_leave(u32 *seq)
 }
 
 /* Writes n bytes of the reply, from `from` on, into a block of at most `most`. 0: it is taken. */
-static __always_inline int block_write(const struct work *work, struct chain_block *block,
+static __always_inline int block_write(const struct scratch *scratch, struct chain_block *block,
                                        u32 index, u64 from, u64 n, const u64 most)
 {
     u64 words = (n + 7) / 8, i;
@@ -117,32 +117,32 @@ static __always_inline int block_write(const struct work *work, struct chain_blo
     for (i = 0; i < most / 8; i++) {
         if (i >= words || from > REQUEST_ROOM - 1)
             break;
-        STORE64(block->wire + 8 * i, LOAD64(work->request + from));
+        STORE64(block->wire + 8 * i, LOAD64(scratch->request + from));
         from += 8;
     }
     seq_leave(&block->seq);
     return 1;
 }
 
-__attribute__((noinline)) int medium_write(struct work *work, u32 index, u32 from, u32 n)
+__attribute__((noinline)) int medium_write(struct scratch *scratch, u32 index, u32 from, u32 n)
 {
     u32 place = index & (settings.nmedium - 1);
     struct chain_block *block = bpf_map_lookup_elem(&medium, &place);
 
-    return work && block && block_write(work, block, index, from, n, CHAIN_MEDIUM);
+    return scratch && block && block_write(scratch, block, index, from, n, CHAIN_MEDIUM);
 }
 
-__attribute__((noinline)) int large_write(struct work *work, u32 index, u32 from, u32 n)
+__attribute__((noinline)) int large_write(struct scratch *scratch, u32 index, u32 from, u32 n)
 {
     u32 place = index & (settings.nlarge - 1);
     struct chain_block *block = bpf_map_lookup_elem(&large, &place);
 
-    return work && block && block_write(work, block, index, from, n, CHAIN_LARGE);
+    return scratch && block && block_write(scratch, block, index, from, n, CHAIN_LARGE);
 }
 
 /* The text of an entry that this CPU is filling: 0, its block is taken. */
-static __always_inline int entry_write(struct work *work, struct chain_bucket *bucket, u32 index,
-                                       const struct block *block)
+static __always_inline int entry_write(struct scratch *scratch, struct chain_bucket *bucket,
+                                       u32 index, const struct block *block)
 {
     u64 from = block->key;
 
@@ -150,17 +150,17 @@ static __always_inline int entry_write(struct work *work, struct chain_bucket *b
         BOUND(from, REQUEST_ROOM / 2 * 2 - 1);
         if (from > REQUEST_ROOM - CHAIN_WIRE)
             return 0;
-        copy64(bucket->wire, work->request + from);
+        copy64(bucket->wire, scratch->request + from);
         bucket->size = CHAIN_IN_BUCKET;
         return 1;
     }
     if (block->nwire <= CHAIN_MEDIUM) {
-        if (!medium_write(work, index, from, block->nwire))
+        if (!medium_write(scratch, index, from, block->nwire))
             return 0;
         bucket->size = CHAIN_IN_MEDIUM;
         return 1;
     }
-    if (!large_write(work, index, from, block->nwire))
+    if (!large_write(scratch, index, from, block->nwire))
         return 0;
     bucket->size = CHAIN_IN_LARGE;
     return 1;
@@ -185,10 +185,10 @@ static __always_inline u64 fill_stamp(const struct fill *fill, u64 hash)
 }
 
 /* Keeps a block under the words of both gates: what became of it. */
-static __always_inline enum chain_count entry_fill(struct work *work, const struct fill *fill,
+static __always_inline enum chain_count entry_fill(struct scratch *scratch, const struct fill *fill,
                                                    const struct block *block)
 {
-    u32 index = bucket_of(work->hash);
+    u32 index = bucket_of(scratch->hash);
     struct chain_bucket *bucket = bucket_get(index);
     enum gate_state state, every;
     u64 word = 0, whole = 0;
@@ -205,13 +205,13 @@ static __always_inline enum chain_count entry_fill(struct work *work, const stru
     if (!seq_take(&bucket->seq))
         return CHAIN_FILL_BUSY;
     /* If the block is taken, what was there before stays, and is as valid as it was. */
-    if (entry_write(work, bucket, index, block)) {
+    if (entry_write(scratch, bucket, index, block)) {
         bucket->nwire = block->nwire;
-        bucket->nkey = work->nkey;
+        bucket->nkey = scratch->nkey;
         bucket->word = word;
         bucket->all = whole;
         bucket->server = fill->server;
-        bucket->stamp = fill_stamp(fill, work->hash);
+        bucket->stamp = fill_stamp(fill, scratch->hash);
         rc = CHAIN_FILLS;
     }
     seq_leave(&bucket->seq);
@@ -219,35 +219,35 @@ static __always_inline enum chain_count entry_fill(struct work *work, const stru
 }
 
 /* Reads one block, and keeps it if `fill` says so. */
-__attribute__((noinline)) int fill_step(struct work *work, struct chain_work *chain,
+__attribute__((noinline)) int fill_step(struct scratch *scratch, struct chain_scratch *chain,
                                         const struct fill *fill)
 {
     struct block block = {0, 0, 0};
     int rc;
 
-    if (!work || !chain || !fill)
+    if (!scratch || !chain || !fill)
         return MC_COUNT_PASS_ERROR;
-    rc = block_read(work, &block);
+    rc = block_read(scratch, &block);
     if (rc != STEP_NEXT || !fill->asked)
         return rc;
-    if (work->nkey > settings.key_max || block.nvalue > settings.value_max)
+    if (scratch->nkey > settings.key_max || block.nvalue > settings.value_max)
         chain_count(chain, CHAIN_FILL_SIZE);
     else
-        chain_count(chain, entry_fill(work, fill, &block));
+        chain_count(chain, entry_fill(scratch, fill, &block));
     return rc;
 }
 
 /* All blocks of a datagram: STEP_END, STEP_MORE, or that it is no such reply. */
-__attribute__((noinline)) int fill_pass(struct work *work, struct chain_work *chain,
+__attribute__((noinline)) int fill_pass(struct scratch *scratch, struct chain_scratch *chain,
                                         const struct fill *fill)
 {
     int rc = STEP_NEXT, i;
 
-    if (!work)
+    if (!scratch)
         return MC_COUNT_PASS_ERROR;
-    work->at = 0;
+    scratch->at = 0;
     for (i = 0; i < REPLY_BLOCKS + 1; i++) {
-        rc = fill_step(work, chain, fill);
+        rc = fill_step(scratch, chain, fill);
         if (rc != STEP_NEXT)
             break;
     }
@@ -259,9 +259,9 @@ struct reply_frame {
     u16 nudp, check, id, sequence, total, reserved;
 };
 
-/* Brings a reply's text into `work`. 0: it is none of one datagram. */
-static __always_inline int fill_load(struct __sk_buff *skb, struct work *work,
-                                     const struct chain_work *chain,
+/* Brings a reply's text into `scratch`. 0: it is none of one datagram. */
+static __always_inline int fill_load(struct __sk_buff *skb, struct scratch *scratch,
+                                     const struct chain_scratch *chain,
                                      const struct reply_frame *frame)
 {
     u64 ntext = (u64)bpf_ntohs(frame->nudp) - UDP_TEXT;
@@ -269,12 +269,12 @@ static __always_inline int fill_load(struct __sk_buff *skb, struct work *work,
     if (frame->total != bpf_htons(1) || ntext - 1 >= TEXT_MAX ||
         chain->l4 + UDP_TEXT + ntext > chain->nframe)
         return 0;
-    work->nrequest = ntext;
+    scratch->nrequest = ntext;
     BOUND_SIZE(ntext, REQUEST_ROOM - 1);
-    if (bpf_skb_load_bytes(skb, chain->l4 + UDP_TEXT, work->request, ntext))
+    if (bpf_skb_load_bytes(skb, chain->l4 + UDP_TEXT, scratch->request, ntext))
         return 0;
     BOUND(ntext, REQUEST_ROOM - 1);
-    STORE64(work->request + ntext, 0);
+    STORE64(scratch->request + ntext, 0);
     return 1;
 }
 
@@ -287,20 +287,20 @@ static __always_inline u64 server_replied(const struct ask_id *id, u64 v6)
 /* A datagram of our server's, which leaves. */
 __attribute__((noinline)) int fill_reply(struct __sk_buff *skb)
 {
-    struct chain_work *chain = chain_work_get();
+    struct chain_scratch *chain = chain_scratch_get();
     struct fill fill = {0, 0, 0}, none = {0, 0, 0};
-    struct work *work = work_get();
+    struct scratch *scratch = scratch_get();
     struct reply_frame frame;
     struct ask_id id;
 
     int rc;
 
-    if (!work || !chain || skb->gso_size || !tick_ns || ask_read(skb, chain, load_skb, 0, &id) ||
+    if (!scratch || !chain || skb->gso_size || !tick_ns || ask_read(skb, chain, load_skb, 0, &id) ||
         bpf_skb_load_bytes(skb, chain->l4 + 4, &frame, sizeof(frame)) || frame.sequence)
         return 0;
-    if (!fill_load(skb, work, chain, &frame))
+    if (!fill_load(skb, scratch, chain, &frame))
         return chain_count(chain, CHAIN_FILL_SIZE);
-    rc = fill_pass(work, chain, &none);
+    rc = fill_pass(scratch, chain, &none);
     if (rc != STEP_END && rc != STEP_MORE)
         return chain_count(chain, CHAIN_FILL_FORM);
     fill.now = bpf_ktime_get_ns();
@@ -308,7 +308,7 @@ __attribute__((noinline)) int fill_reply(struct __sk_buff *skb)
     fill.server = server_replied(&id, chain->v6);
     if (!fill.asked)
         return chain_count(chain, CHAIN_FILL_NOT_ASKED);
-    return fill_pass(work, chain, &fill);
+    return fill_pass(scratch, chain, &fill);
 }
 
 #endif

@@ -44,7 +44,8 @@ static __always_inline int protocol_is_ours(u8 protocol)
 }
 
 /* Behind tags: KIND_UDP for IP, else KIND_NONE or KIND_UNFOLLOWED. */
-static __always_inline enum chain_kind find_ip(void *ctx, struct chain_work *work, load_bytes *load)
+static __always_inline enum chain_kind find_ip(void *ctx, struct chain_scratch *scratch,
+                                               load_bytes *load)
 {
     u16 tags[2 * 2 + 1];
     u64 n = 0;
@@ -58,8 +59,8 @@ static __always_inline enum chain_kind find_ip(void *ctx, struct chain_work *wor
     tags[0] = n ? tags[n == 2 ? 4 : 2] : tags[0];
     if (tags[0] != TYPE_IP4 && tags[0] != TYPE_IP6)
         return KIND_NONE;
-    work->l3 = FRAME_IP + TAG_BYTES * n;
-    work->v6 = tags[0] == TYPE_IP6;
+    scratch->l3 = FRAME_IP + TAG_BYTES * n;
+    scratch->v6 = tags[0] == TYPE_IP6;
     return KIND_UDP;
 }
 
@@ -67,127 +68,129 @@ static __always_inline enum chain_kind find_ip(void *ctx, struct chain_work *wor
  * A fragment; later: others lie before it. KIND_UDP for the first one, which has the ports. Others
  * count if that came before them; if it comes after them, it closes everything itself.
  */
-static __always_inline enum chain_kind find_part(void *ctx, struct chain_work *work,
+static __always_inline enum chain_kind find_part(void *ctx, struct chain_scratch *scratch,
                                                  load_bytes *load, int later, u32 id)
 {
     u64 address[4] = {0, 0, 0, 0};
     u64 sum;
 
-    if (work->v6 ? load(ctx, work->l3 + 8, address, 32) : load(ctx, work->l3 + 12, address, 8))
+    if (scratch->v6 ? load(ctx, scratch->l3 + 8, address, 32)
+                    : load(ctx, scratch->l3 + 12, address, 8))
         return KIND_NONE;
     sum = mc_hash_word(address[0], control.seed[0]) + mc_hash_word(address[1], control.seed[1]) +
           mc_hash_word(address[2], control.seed[2]) + mc_hash_word(address[3], control.seed[3]) +
           mc_hash_word(id, control.seed[4]);
-    work->whole = mc_hash_end(sum, sizeof(address));
-    work->part = later ? PART_LATER : PART_FIRST;
+    scratch->whole = mc_hash_end(sum, sizeof(address));
+    scratch->part = later ? PART_LATER : PART_FIRST;
     return later ? KIND_FRAGMENT : KIND_UDP;
 }
 
-static __always_inline enum chain_kind find_ip4(void *ctx, struct chain_work *work,
+static __always_inline enum chain_kind find_ip4(void *ctx, struct chain_scratch *scratch,
                                                 load_bytes *load)
 {
     u64 head[2];
     u16 fragment;
     u32 nip;
 
-    if (load(ctx, work->l3, head, 12))
+    if (load(ctx, scratch->l3, head, 12))
         return KIND_NONE;
     nip = ((u8)head[0] & 15) * 4;
-    work->proto = head[1] >> 8;
-    if (!protocol_is_ours(work->proto))
+    scratch->proto = head[1] >> 8;
+    if (!protocol_is_ours(scratch->proto))
         return KIND_NONE;
     if (((u8)head[0] >> 4) != 4 || nip < IP4_BYTES)
         return KIND_NONE; /* the stack drops it */
-    work->l4 = work->l3 + nip;
+    scratch->l4 = scratch->l3 + nip;
     fragment = (u16)(head[0] >> 48);
     if (fragment & bpf_htons(0x3fff))
-        return find_part(ctx, work, load, fragment & bpf_htons(0x1fff), head[0] >> 32 & 0xffff);
+        return find_part(ctx, scratch, load, fragment & bpf_htons(0x1fff), head[0] >> 32 & 0xffff);
     return KIND_UDP;
 }
 
 /* The next header behind an extension header: its kind, KIND_UDP for one more or for UDP or TCP. */
-static __always_inline enum chain_kind find_extension(void *ctx, struct chain_work *work,
+static __always_inline enum chain_kind find_extension(void *ctx, struct chain_scratch *scratch,
                                                       load_bytes *load)
 {
-    u8 head[8] __attribute__((aligned(8))), next = work->proto;
+    u8 head[8] __attribute__((aligned(8))), next = scratch->proto;
 
-    if (load(ctx, work->l4, head, sizeof(head)))
+    if (load(ctx, scratch->l4, head, sizeof(head)))
         return KIND_NONE; /* the stack drops it */
-    work->proto = head[0];
+    scratch->proto = head[0];
     switch (next) {
     case NEXT_HOP_BY_HOP:
     case NEXT_ROUTING:
     case NEXT_DESTINATION:
     case NEXT_MOBILITY:
-        work->l4 += 8 + head[1] * 8;
+        scratch->l4 += 8 + head[1] * 8;
         return KIND_UDP;
     case NEXT_AUTHENTICATION:
-        work->l4 += 8 + head[1] * 4;
+        scratch->l4 += 8 + head[1] * 4;
         return KIND_UDP;
     case NEXT_FRAGMENT:
-        work->l4 += 8;
-        if (work->proto == PROTOCOL_ICMP6)
+        scratch->l4 += 8;
+        if (scratch->proto == PROTOCOL_ICMP6)
             return KIND_NONE;
         if (!head[2] && !(head[3] & 0xf9))
             return KIND_UDP; /* one that is whole is what it is */
-        return find_part(ctx, work, load, head[2] || head[3] & 0xf8, LOAD32(head + 4));
+        return find_part(ctx, scratch, load, head[2] || head[3] & 0xf8, LOAD32(head + 4));
     default:
         return KIND_NONE;
     }
 }
 
-static __always_inline enum chain_kind find_ip6(void *ctx, struct chain_work *work,
+static __always_inline enum chain_kind find_ip6(void *ctx, struct chain_scratch *scratch,
                                                 load_bytes *load)
 {
     enum chain_kind kind = KIND_UDP;
     u64 head;
     int i;
 
-    if (load(ctx, work->l3, &head, sizeof(head)))
+    if (load(ctx, scratch->l3, &head, sizeof(head)))
         return KIND_NONE;
-    work->proto = head >> 48;
-    work->l4 = work->l3 + IP6_BYTES;
+    scratch->proto = head >> 48;
+    scratch->l4 = scratch->l3 + IP6_BYTES;
     /* Linux 6.1 takes no loop whose first instruction follows a call. */
 #pragma unroll
     for (i = 0; i < EXTENSIONS_MAX; i++) {
-        if (protocol_is_ours(work->proto) || kind != KIND_UDP)
+        if (protocol_is_ours(scratch->proto) || kind != KIND_UDP)
             return kind;
-        kind = find_extension(ctx, work, load);
+        kind = find_extension(ctx, scratch, load);
     }
     return KIND_UNFOLLOWED;
 }
 
 /*
- * Fills work for a packet. to_us: it comes, and goes to our port; else it leaves, from our port.
+ * Fills chain_scratch for a packet. to_us: it comes, and goes to our port; else it leaves, from our
+ * port.
  */
-static __always_inline enum chain_kind find(void *ctx, struct chain_work *work, load_bytes *load,
-                                            int to_us)
+static __always_inline enum chain_kind find(void *ctx, struct chain_scratch *scratch,
+                                            load_bytes *load, int to_us)
 {
-    enum chain_kind kind = find_ip(ctx, work, load);
+    enum chain_kind kind = find_ip(ctx, scratch, load);
     u16 ports[2];
 
-    work->part = PART_NONE;
+    scratch->part = PART_NONE;
     if (kind == KIND_UDP)
-        kind = work->v6 ? find_ip6(ctx, work, load) : find_ip4(ctx, work, load);
+        kind = scratch->v6 ? find_ip6(ctx, scratch, load) : find_ip4(ctx, scratch, load);
     if (kind == KIND_UDP) {
-        if (load(ctx, work->l4, ports, sizeof(ports)))
+        if (load(ctx, scratch->l4, ports, sizeof(ports)))
             kind = KIND_NONE; /* the same */
         else if (ports[to_us] != control.port)
             kind = KIND_NONE;
-        else if (work->proto == PROTOCOL_TCP)
+        else if (scratch->proto == PROTOCOL_TCP)
             kind = KIND_TCP;
     }
-    work->kind = kind;
+    scratch->kind = kind;
     return kind;
 }
 
 /* Whether a fragment is one of a packet to our port: 1 if the first one was. */
-static __always_inline int part_is_ours(const struct chain_work *work, enum chain_kind kind)
+static __always_inline int part_is_ours(const struct chain_scratch *scratch, enum chain_kind kind)
 {
-    u64 whole = work->whole;
+    u64 whole = scratch->whole;
     u8 one = 1;
 
-    if (work->part == PART_LATER)
+    if (scratch->part == PART_LATER)
         return bpf_map_lookup_elem(&fragments, &whole) != NULL;
     if (kind == KIND_NONE)
         return 0;
@@ -197,28 +200,29 @@ static __always_inline int part_is_ours(const struct chain_work *work, enum chai
 
 __attribute__((noinline)) int find_coming(struct xdp_md *ctx)
 {
-    struct chain_work *work = chain_work_get();
+    struct chain_scratch *scratch = chain_scratch_get();
     enum chain_kind kind;
 
-    if (!work)
+    if (!scratch)
         return KIND_NONE;
-    work->nframe = bpf_xdp_get_buff_len(ctx);
-    kind = find(ctx, work, load_xdp, 1);
-    if (work->part != PART_NONE)
-        kind = part_is_ours(work, kind) ? KIND_FRAGMENT : KIND_NONE;
-    work->kind = kind;
+    scratch->nframe = bpf_xdp_get_buff_len(ctx);
+    kind = find(ctx, scratch, load_xdp, 1);
+    if (scratch->part != PART_NONE)
+        kind = part_is_ours(scratch, kind) ? KIND_FRAGMENT : KIND_NONE;
+    scratch->kind = kind;
     return kind;
 }
 
 __attribute__((noinline)) int find_leaving(struct __sk_buff *skb)
 {
-    struct chain_work *work = chain_work_get();
+    struct chain_scratch *scratch = chain_scratch_get();
 
-    if (!work)
+    if (!scratch)
         return KIND_NONE;
-    work->nframe = skb->len;
-    find(skb, work, load_skb, 0);
-    return work->part == PART_NONE ? work->kind : KIND_NONE; /* a reply's are the server's alone */
+    scratch->nframe = skb->len;
+    find(skb, scratch, load_skb, 0);
+    return scratch->part == PART_NONE ? scratch->kind
+                                      : KIND_NONE; /* a reply's are the server's alone */
 }
 
 #endif

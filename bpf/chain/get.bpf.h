@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_get: from the keys of a request to a reply in struct work, out of the table.
+ * chain_get: from the keys of a request to a reply in struct scratch, out of the table.
  *
  * An entry counts only as long as nothing was written to its bucket, nor to everything, since it
  * was filled: one load each. It is read while others may fill it, under its sequence counter.
@@ -21,11 +21,11 @@ static __always_inline u64 server_of(u64 high, u64 low)
 }
 
 /* Which server a request goes to. */
-static __always_inline u64 server_asked(const struct work *work)
+static __always_inline u64 server_asked(const struct scratch *scratch)
 {
-    if (work->form.v6)
-        return server_of(work->head.ip[3], work->head.ip[4]);
-    return (u32)work->head.ip[2];
+    if (scratch->offsets.v6)
+        return server_of(scratch->head.ip[3], scratch->head.ip[4]);
+    return (u32)scratch->head.ip[2];
 }
 
 /* What an entry's stamp must have of the key. */
@@ -35,12 +35,13 @@ static __always_inline u64 stamp_of(u64 hash)
 }
 
 /* Whether an entry may be the key's, and may be served: 0, or which miss it is. */
-static __always_inline int entry_check(const struct work *work, const struct chain_bucket *bucket)
+static __always_inline int entry_check(const struct scratch *scratch,
+                                       const struct chain_bucket *bucket)
 {
     u64 stamp = bucket->stamp;
 
-    if (bucket->nkey != work->nkey || stamp >> CHAIN_STAMP_BITS != stamp_of(work->hash) ||
-        bucket->server != server_asked(work))
+    if (bucket->nkey != scratch->nkey || stamp >> CHAIN_STAMP_BITS != stamp_of(scratch->hash) ||
+        bucket->server != server_asked(scratch))
         return CHAIN_MISS_EMPTY;
     if (bucket->word != READ_ONCE(bucket->gate.word) || bucket->all != READ_ONCE(all.word))
         return CHAIN_MISS_WRITTEN;
@@ -53,65 +54,66 @@ static __always_inline int entry_check(const struct work *work, const struct cha
  * Copies n bytes from a block's text of at most `most`, if it is the key's and stays as it is: 0,
  * or which miss it is. Up to 7 bytes more are copied.
  */
-static __always_inline int block_copy(struct work *work, const struct chain_block *block, u32 index,
-                                      u64 n, const u64 most)
+static __always_inline int block_copy(struct scratch *scratch, const struct chain_block *block,
+                                      u32 index, u64 n, const u64 most)
 {
-    u64 at = work->nreply + 6, words = (n + 7) / 8, i;
+    u64 at = scratch->nreply + 6, words = (n + 7) / 8, i;
     u32 seq = READ_ONCE(block->seq);
 
     read_barrier();
     if (seq & 1 || READ_ONCE(block->bucket) != index ||
-        !text_has_key(work, block->wire, 8 * KEY_WORDS))
+        !text_has_key(scratch, block->wire, 8 * KEY_WORDS))
         return CHAIN_MISS_EMPTY;
     BOUND(at, 2047);
     for (i = 0; i < most / 8; i++) {
         OPAQUE(at);
         if (i >= words || at > 2047)
             break;
-        STORE64(work->reply + at, LOAD64(block->wire + 8 * i));
+        STORE64(scratch->reply + at, LOAD64(block->wire + 8 * i));
         at += 8;
     }
     read_barrier();
     return READ_ONCE(block->seq) == seq ? 0 : CHAIN_MISS_EMPTY;
 }
 
-__attribute__((noinline)) int medium_copy(struct work *work, u32 index, u32 n)
+__attribute__((noinline)) int medium_copy(struct scratch *scratch, u32 index, u32 n)
 {
     u32 place = index & (settings.nmedium - 1);
     const struct chain_block *block = bpf_map_lookup_elem(&medium, &place);
 
-    return work && block ? block_copy(work, block, index, n, CHAIN_MEDIUM) : CHAIN_MISS_EMPTY;
+    return scratch && block ? block_copy(scratch, block, index, n, CHAIN_MEDIUM) : CHAIN_MISS_EMPTY;
 }
 
-__attribute__((noinline)) int large_copy(struct work *work, u32 index, u32 n)
+__attribute__((noinline)) int large_copy(struct scratch *scratch, u32 index, u32 n)
 {
     u32 place = index & (settings.nlarge - 1);
     const struct chain_block *block = bpf_map_lookup_elem(&large, &place);
 
-    return work && block ? block_copy(work, block, index, n, CHAIN_LARGE) : CHAIN_MISS_EMPTY;
+    return scratch && block ? block_copy(scratch, block, index, n, CHAIN_LARGE) : CHAIN_MISS_EMPTY;
 }
 
 /* The text of an entry that fits: 0, or which miss it is. */
-static __always_inline int entry_copy(struct work *work, const struct chain_bucket *bucket,
+static __always_inline int entry_copy(struct scratch *scratch, const struct chain_bucket *bucket,
                                       u32 index)
 {
-    u64 at = work->nreply + 6;
+    u64 at = scratch->nreply + 6;
 
     if (likely(bucket->size == CHAIN_IN_BUCKET)) {
-        if (!text_has_key(work, bucket->wire, CHAIN_WIRE))
+        if (!text_has_key(scratch, bucket->wire, CHAIN_WIRE))
             return CHAIN_MISS_EMPTY;
         BOUND(at, 2047);
-        copy64(work->reply + at, bucket->wire);
+        copy64(scratch->reply + at, bucket->wire);
         return 0;
     }
-    return bucket->size == CHAIN_IN_MEDIUM ? medium_copy(work, index, work->nwire)
-                                           : large_copy(work, index, work->nwire);
+    return bucket->size == CHAIN_IN_MEDIUM ? medium_copy(scratch, index, scratch->nwire)
+                                           : large_copy(scratch, index, scratch->nwire);
 }
 
-/* Takes the entry of the key in work behind the reply: 0, which miss it is, or a reason to pass. */
-static __always_inline int entry_take(struct work *work)
+/* Takes the entry of the key in scratch behind the reply: 0, which miss it is, or a reason to pass.
+ */
+static __always_inline int entry_take(struct scratch *scratch)
 {
-    u32 index = bucket_of(work->hash), seq;
+    u32 index = bucket_of(scratch->hash), seq;
     const struct chain_bucket *bucket = bucket_get(index);
     int rc;
 
@@ -119,14 +121,14 @@ static __always_inline int entry_take(struct work *work)
         return CHAIN_MISS_EMPTY;
     seq = READ_ONCE(bucket->seq);
     read_barrier();
-    rc = entry_check(work, bucket);
+    rc = entry_check(scratch, bucket);
     if (rc)
         return rc;
-    work->nwire = bucket->nwire;
-    if (work->nwire > TEXT_MAX || work->nreply + 6 + work->nwire + 5 > REPLY_MAX)
+    scratch->nwire = bucket->nwire;
+    if (scratch->nwire > TEXT_MAX || scratch->nreply + 6 + scratch->nwire + 5 > REPLY_MAX)
         rc = MC_COUNT_PASS_SIZE;
     else
-        rc = entry_copy(work, bucket, index);
+        rc = entry_copy(scratch, bucket, index);
     read_barrier();
     if (unlikely(seq & 1 || READ_ONCE(bucket->seq) != seq))
         return CHAIN_MISS_EMPTY;
@@ -142,58 +144,58 @@ enum { STEP_MISS = 2, STEP_MANY = 3 };
  * A request of nothing but "get KEY\r\n", in the frame's first buffer: STEP_END with the reply,
  * STEP_MISS, a reason, or STEP_MANY for the long way. *why: which miss.
  */
-static __always_inline int get_one(struct xdp_md *ctx, struct work *work, int *why)
+static __always_inline int get_one(struct xdp_md *ctx, struct scratch *scratch, int *why)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    u64 at = form_udp(work->form) + UDP_TEXT;
+    u64 at = offsets_udp(scratch->offsets) + UDP_TEXT;
 
     BOUND(at, 127);
-    if (data + at > end || !xdp_key(work, data + at, end))
+    if (data + at > end || !xdp_key(scratch, data + at, end))
         return STEP_MANY;
-    work->nreply = REPLY_TEXT;
-    *why = entry_take(work);
+    scratch->nreply = REPLY_TEXT;
+    *why = entry_take(scratch);
     if (*why)
         return STEP_MISS;
-    if (unlikely(key_judge(work, work->form.v6) == CHECKSUM_WRONG))
+    if (unlikely(key_judge(scratch, scratch->offsets.v6) == CHECKSUM_WRONG))
         return MC_COUNT_PASS_PACKET;
-    STORE64(work->reply + REPLY_TEXT - 2, TEXT_VALUE << 16);
-    work->nreply += 6 + work->nwire;
-    work->nhits = 1;
-    reply_end(work);
+    STORE64(scratch->reply + REPLY_TEXT - 2, TEXT_VALUE << 16);
+    scratch->nreply += 6 + scratch->nwire;
+    scratch->nhits = 1;
+    reply_end(scratch);
     return STEP_END;
 }
 
 /* --- of any number ---------------------------------------------------------------- */
 
 /* One key: found and copied; or missing, which `chain` says from then on; or the request's end. */
-__attribute__((noinline)) int get_step(struct work *work, struct chain_work *chain)
+__attribute__((noinline)) int get_step(struct scratch *scratch, struct chain_scratch *chain)
 {
     u64 at;
     int rc;
 
-    if (!work || !chain)
+    if (!scratch || !chain)
         return MC_COUNT_PASS_ERROR;
-    rc = key_next(work, &at);
+    rc = key_next(scratch, &at);
     if (rc != STEP_NEXT || chain->missing)
         return rc;
-    rc = entry_take(work);
+    rc = entry_take(scratch);
     if (!rc)
-        rc = reply_hit(work);
+        rc = reply_hit(scratch);
     chain->missing = rc;
     return STEP_NEXT;
 }
 
 /* STEP_END with the reply, STEP_MISS, or a reason: it is no plain get. */
-static __always_inline int get_all(struct work *work, struct chain_work *chain)
+static __always_inline int get_all(struct scratch *scratch, struct chain_scratch *chain)
 {
     int rc = STEP_NEXT, i;
 
-    answer_begin(work);
+    answer_begin(scratch);
     chain->missing = 0;
-    if (!request_has_newline(work))
+    if (!request_has_newline(scratch))
         return MC_COUNT_PASS_REQUEST;
     for (i = 0; i < KEYS_MAX; i++) {
-        rc = get_step(work, chain);
+        rc = get_step(scratch, chain);
         if (rc != STEP_NEXT)
             break;
     }
@@ -201,39 +203,40 @@ static __always_inline int get_all(struct work *work, struct chain_work *chain)
         return rc == STEP_NEXT ? MC_COUNT_PASS_REQUEST : rc;
     if (chain->missing)
         return STEP_MISS;
-    reply_end(work);
+    reply_end(scratch);
     return STEP_END;
 }
 
 _Static_assert((int)CHAIN_MISS_AGE < (int)MC_COUNT_PASS_SIZE, "misses and these reasons differ");
 
 /* Counts why a well-formed get is not answered: which miss it is, or a reason from PASS_SIZE on. */
-static __always_inline void get_count(struct work *work, struct chain_work *chain, u32 why)
+static __always_inline void get_count(struct scratch *scratch, struct chain_scratch *chain, u32 why)
 {
     if (why == CHAIN_MISS_EMPTY || why == CHAIN_MISS_WRITTEN || why == CHAIN_MISS_AGE)
         chain_count(chain, why);
     else
-        count_reason(work, why);
+        count_reason(scratch, why);
 }
 
 __attribute__((noinline)) int get_many(struct xdp_md *ctx)
 {
-    struct chain_work *chain = chain_work_get();
-    struct work *work = work_get();
+    struct chain_scratch *chain = chain_scratch_get();
+    struct scratch *scratch = scratch_get();
     u64 nrequest;
 
-    if (!work || !chain)
+    if (!scratch || !chain)
         return MC_COUNT_PASS_ERROR;
-    nrequest = work->ntext - (UDP_KEYS - UDP_TEXT);
+    nrequest = scratch->ntext - (UDP_KEYS - UDP_TEXT);
     if (nrequest - 1 >= REQUEST_MAX)
         return MC_COUNT_PASS_REQUEST;
     BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_xdp_load_bytes(ctx, form_udp(work->form) + UDP_KEYS, work->request, nrequest))
+    if (bpf_xdp_load_bytes(ctx, offsets_udp(scratch->offsets) + UDP_KEYS, scratch->request,
+                           nrequest))
         return MC_COUNT_PASS_ERROR;
-    work->nrequest = nrequest;
-    if (request_judge(work, TEXT_GET) == CHECKSUM_WRONG)
+    scratch->nrequest = nrequest;
+    if (request_judge(scratch, TEXT_GET) == CHECKSUM_WRONG)
         return MC_COUNT_PASS_PACKET;
-    return get_all(work, chain);
+    return get_all(scratch, chain);
 }
 
 #endif

@@ -16,14 +16,14 @@
 #include "bpf/chain/tcp.bpf.h"
 #include "bpf/packet/skb.bpf.h"
 
-/* Where a plain request of ours has its headers, for those who look at packets of any form. */
-static __always_inline void get_describe(const struct work *work, struct chain_work *chain)
+/* Where a plain request of ours has its headers, for those who look at packets of any offsets. */
+static __always_inline void get_describe(const struct scratch *scratch, struct chain_scratch *chain)
 {
-    chain->l3 = work->form.ip;
-    chain->l4 = form_udp(work->form);
-    chain->nframe = work->nframe;
+    chain->l3 = scratch->offsets.ip;
+    chain->l4 = offsets_udp(scratch->offsets);
+    chain->nframe = scratch->nframe;
     chain->proto = PROTOCOL_UDP;
-    chain->v6 = work->form.v6;
+    chain->v6 = scratch->offsets.v6;
     chain->kind = KIND_UDP;
 }
 
@@ -36,13 +36,13 @@ static __always_inline long load_mac(void *ctx, u32 at, void *to, u32 n)
 /* Leaves a get to the server after all: it will have one reply. */
 __attribute__((noinline)) int large_leave(struct __sk_buff *skb)
 {
-    struct chain_work *chain = chain_work_get();
-    struct work *work = work_get();
+    struct chain_scratch *chain = chain_scratch_get();
+    struct scratch *scratch = scratch_get();
     struct ask_id id;
 
-    if (!work || !chain)
+    if (!scratch || !chain)
         return TC_NEXT;
-    get_describe(work, chain);
+    get_describe(scratch, chain);
     if (!ask_read(skb, chain, load_mac, 1, &id))
         ask_note(ask_hash(&id), 1);
     return TC_NEXT;
@@ -51,21 +51,21 @@ __attribute__((noinline)) int large_leave(struct __sk_buff *skb)
 /* Looks a get's keys up once more. STEP_END with the reply; otherwise it is counted. */
 __attribute__((noinline)) int large_look(struct __sk_buff *skb)
 {
-    struct chain_work *chain = chain_work_get();
-    struct work *work = work_get();
+    struct chain_scratch *chain = chain_scratch_get();
+    struct scratch *scratch = scratch_get();
     int rc;
 
-    if (!work || !chain)
+    if (!scratch || !chain)
         return STEP_MISS;
-    rc = tc_request(skb, work, UDP_KEYS - UDP_TEXT);
+    rc = tc_request(skb, scratch, UDP_KEYS - UDP_TEXT);
     if (!rc)
-        rc = tc_judge(work, TEXT_GET);
+        rc = tc_judge(scratch, TEXT_GET);
     if (!rc)
-        rc = get_all(work, chain);
+        rc = get_all(scratch, chain);
     if (rc == STEP_MISS)
-        get_count(work, chain, chain->missing);
+        get_count(scratch, chain, chain->missing);
     else if (rc != STEP_END)
-        count_reason(work, rc);
+        count_reason(scratch, rc);
     return rc;
 }
 
@@ -77,7 +77,7 @@ __attribute__((noinline)) int large_look(struct __sk_buff *skb)
  */
 __attribute__((noinline)) int large_joined(struct __sk_buff *skb)
 {
-    struct chain_work *chain = chain_work_get();
+    struct chain_scratch *chain = chain_scratch_get();
 
     if (chain && find(skb, chain, load_mac, 1) != KIND_NONE && chain->kind != KIND_TCP)
         tcp_unfollowed(bpf_ktime_get_ns());
@@ -95,27 +95,27 @@ int answer_large(struct __sk_buff *skb)
     enum tc_mark mark = tc_mark(skb);
     u32 hidden = mark == MARK_PACKET ? FRAME_IP : 0;
     struct tc_head *head;
-    struct work *work;
+    struct scratch *scratch;
     int rc;
 
     if (unlikely(skb->gso_size))
         large_joined(skb);
     if (mark == MARK_NONE)
         return TC_NEXT;
-    work = work_get();
-    if (!work)
+    scratch = scratch_get();
+    if (!scratch)
         return TC_NEXT;
-    head = (struct tc_head *)work->reply;
-    work->nframe = skb->len + hidden;
-    if (!tc_load(skb, work, head))
+    head = (struct tc_head *)scratch->reply;
+    scratch->nframe = skb->len + hidden;
+    if (!tc_load(skb, scratch, head))
         return TC_NEXT;
-    rc = work->form.v6 ? tc_check(skb, work, head, 1, 0, no_verb)
-                       : tc_check(skb, work, head, 0, 0, no_verb);
+    rc = scratch->offsets.v6 ? tc_check(skb, scratch, head, 1, 0, no_verb)
+                             : tc_check(skb, scratch, head, 0, 0, no_verb);
     if (rc != HEAD_GET || skb->pkt_type != PACKET_HOST)
         return large_leave(skb);
     if (large_look(skb) != STEP_END)
         return large_leave(skb);
-    rc = tc_reply(skb, hidden, work->left);
+    rc = tc_reply(skb, hidden, scratch->left);
     if (rc == TC_NEXT)
         return large_leave(skb);
     skb->tc_index = CHAIN_SEEN;

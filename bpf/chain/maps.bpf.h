@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_maps: the table of the chain, the asks, and the memory of one CPU, beside struct work.
+ * chain_maps: the table of the chain, the asks, and the memory of one CPU, beside struct scratch.
  *
  * The sizes of the maps are set before the load, as chain_settings has them.
  */
@@ -73,7 +73,7 @@ enum chain_kind {
 enum chain_part { PART_NONE, PART_FIRST, PART_LATER };
 
 /* Of one CPU. What the filters of both directions find out of a packet's headers. */
-struct chain_work {
+struct chain_scratch {
     struct chain_counts counts;
     u32 l3;     /* where IP begins in the frame, */
     u32 l4;     /* and TCP or UDP, of KIND_TCP and KIND_UDP */
@@ -90,23 +90,23 @@ struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, 1);
     __type(key, u32);
-    __type(value, struct chain_work);
-} chain_scratch SEC(".maps");
+    __type(value, struct chain_scratch);
+} chain_scratch_map SEC(".maps");
 
-static __always_inline struct chain_work *chain_work_get(void)
+static __always_inline struct chain_scratch *chain_scratch_get(void)
 {
     u32 zero = 0;
 
-    return bpf_map_lookup_elem(&chain_scratch, &zero);
+    return bpf_map_lookup_elem(&chain_scratch_map, &zero);
 }
 
 /* 0, for those who then leave. */
-static __always_inline int chain_count(struct chain_work *work, enum chain_count count)
+static __always_inline int chain_count(struct chain_scratch *scratch, enum chain_count count)
 {
     u64 at = count;
 
     BOUND(at, 31);
-    work->counts.count[at]++;
+    scratch->counts.count[at]++;
     return 0;
 }
 

@@ -231,10 +231,10 @@ __attribute__((noinline)) int replies_known(struct __sk_buff *skb)
 SEC("tc")
 int follow_replies(struct __sk_buff *skb)
 {
-    struct chain_work *work = chain_work_get();
+    struct chain_scratch *scratch = chain_scratch_get();
     struct hand *hand = hand_get();
 
-    if (!work || !hand || !segment_load(skb, 0, work, &hand->segment, work->nframe)) {
+    if (!scratch || !hand || !segment_load(skb, 0, scratch, &hand->segment, scratch->nframe)) {
         close_all(bpf_ktime_get_ns());
         return -1; /* TC_ACT_UNSPEC: on to the next */
     }

@@ -48,21 +48,22 @@ static __always_inline int sender_is_here(const struct bpf_sock *sk)
 
 /* The answer to a SYN that is remembered nowhere but in its number (SYN cookies): it has no socket.
  */
-static __always_inline int sender_accepts(struct __sk_buff *skb, const struct chain_work *work)
+static __always_inline int sender_accepts(struct __sk_buff *skb,
+                                          const struct chain_scratch *scratch)
 {
     u8 flags;
 
-    return work->proto == PROTOCOL_TCP &&
-           !bpf_skb_load_bytes(skb, work->l4 + 13, &flags, sizeof(flags)) && flags & TCP_SYN;
+    return scratch->proto == PROTOCOL_TCP &&
+           !bpf_skb_load_bytes(skb, scratch->l4 + 13, &flags, sizeof(flags)) && flags & TCP_SYN;
 }
 
 /* 0: it is none of the server's, whatever its addresses and ports say. */
 __attribute__((noinline)) int sender_is_server(struct __sk_buff *skb)
 {
-    const struct chain_work *work = chain_work_get();
+    const struct chain_scratch *scratch = chain_scratch_get();
     struct bpf_sock *sk, *full;
 
-    if (!work)
+    if (!scratch)
         return 0;
     if (settings.any_socket)
         return 1;
@@ -70,13 +71,13 @@ __attribute__((noinline)) int sender_is_server(struct __sk_buff *skb)
         return 0;
     sk = skb->sk;
     if (!sk)
-        return sender_accepts(skb, work);
+        return sender_accepts(skb, scratch);
     if (sk->src_port != bpf_ntohs(control.port) || !sender_is_here(sk))
         return 0;
     full = bpf_sk_fullsock(sk);
     /* What accepts a connection is no socket yet. */
-    return full ? full->protocol == work->proto
-                : work->proto == PROTOCOL_TCP && sk->state == STATE_SYN_RECEIVED;
+    return full ? full->protocol == scratch->proto
+                : scratch->proto == PROTOCOL_TCP && sk->state == STATE_SYN_RECEIVED;
 }
 
 #endif

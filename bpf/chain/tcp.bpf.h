@@ -395,12 +395,12 @@ static __always_inline int tcp_is_broken(struct xdp_md *ctx, struct hand *hand)
 /* A segment to our port. */
 __attribute__((noinline)) int chain_tcp(struct xdp_md *ctx)
 {
-    struct chain_work *work = chain_work_get();
+    struct chain_scratch *scratch = chain_scratch_get();
     struct hand *hand = hand_get();
 
-    if (!work || !hand)
+    if (!scratch || !hand)
         return tcp_unfollowed(bpf_ktime_get_ns());
-    if (!segment_load(ctx, 1, work, &hand->segment, packet_end(ctx, 1, work)))
+    if (!segment_load(ctx, 1, scratch, &hand->segment, packet_end(ctx, 1, scratch)))
         return tcp_is_broken(ctx, hand);
     if (hand->segment.flags & TCP_SYN)
         return tcp_syn(hand);

@@ -12,18 +12,18 @@
 enum { UDP_BYTES = 8 };
 
 /* A datagram to our port. 0: it cannot be followed. */
-static __always_inline int udp_follow(struct xdp_md *ctx, const struct chain_work *work,
+static __always_inline int udp_follow(struct xdp_md *ctx, const struct chain_scratch *scratch,
                                       struct feed *feed)
 {
     u16 head[(UDP_BYTES + MC_UDP_HEADER) / 2];
 
-    if (bpf_xdp_load_bytes(ctx, work->l4 + 4, head, 4))
+    if (bpf_xdp_load_bytes(ctx, scratch->l4 + 4, head, 4))
         return 0;
-    feed->at = work->l4 + UDP_BYTES + MC_UDP_HEADER;
-    feed->end = work->l4 + bpf_ntohs(head[0]);
+    feed->at = scratch->l4 + UDP_BYTES + MC_UDP_HEADER;
+    feed->end = scratch->l4 + bpf_ntohs(head[0]);
     if (feed->end <= feed->at && head[0])
         return 1; /* no server reads on */
-    if (feed->end > work->nframe || bpf_xdp_load_bytes(ctx, work->l4, head, sizeof(head)) ||
+    if (feed->end > scratch->nframe || bpf_xdp_load_bytes(ctx, scratch->l4, head, sizeof(head)) ||
         head[5] || head[6] != bpf_htons(1))
         return 0;
     feed->timed = 1;
@@ -34,22 +34,22 @@ static __always_inline int udp_follow(struct xdp_md *ctx, const struct chain_wor
 
 __attribute__((noinline)) int chain_udp(struct xdp_md *ctx)
 {
-    struct chain_work *work = chain_work_get();
+    struct chain_scratch *scratch = chain_scratch_get();
     struct feed *feed = feed_get();
     u64 now = bpf_ktime_get_ns();
 
-    if (!work || !feed)
+    if (!scratch || !feed)
         return tcp_unfollowed(now);
     feed_begin(feed, now);
-    return udp_follow(ctx, work, feed) ? 0 : tcp_unfollowed(now);
+    return udp_follow(ctx, scratch, feed) ? 0 : tcp_unfollowed(now);
 }
 
-/* Closes the gates of what the packet writes, as chain_work describes it. */
-static __always_inline int chain_invalidate(struct xdp_md *ctx, struct chain_work *work)
+/* Closes the gates of what the packet writes, as chain_scratch describes it. */
+static __always_inline int chain_invalidate(struct xdp_md *ctx, struct chain_scratch *scratch)
 {
-    if (work->kind == KIND_TCP)
+    if (scratch->kind == KIND_TCP)
         chain_tcp(ctx);
-    else if (work->kind == KIND_UDP)
+    else if (scratch->kind == KIND_UDP)
         chain_udp(ctx);
     else
         tcp_unfollowed(bpf_ktime_get_ns());

@@ -36,122 +36,123 @@ static __always_inline int binary_reads(u32 opcode)
            opcode == BINARY_GETKQ;
 }
 
-static __always_inline u32 binary_opcode(const struct work *work)
+static __always_inline u32 binary_opcode(const struct scratch *scratch)
 {
-    return (u8)work->request[1];
+    return (u8)scratch->request[1];
 }
 
-static __always_inline int binary_with_key(const struct work *work)
+static __always_inline int binary_with_key(const struct scratch *scratch)
 {
-    u32 opcode = binary_opcode(work);
+    u32 opcode = binary_opcode(scratch);
 
     return opcode == BINARY_GETK || opcode == BINARY_GETKQ;
 }
 
 /* Takes the key, which may have any bytes, and hashes it. */
-static __always_inline void binary_key(struct work *work, u64 nkey)
+static __always_inline void binary_key(struct scratch *scratch, u64 nkey)
 {
     u64 words = nkey / 8, rest = nkey % 8, sum = 0, word, i;
 
     for (i = 0; i < KEY_WORDS; i++) {
         if (i >= words)
             break;
-        word = request_word(work, BINARY_HEAD + 8 * i);
-        work->key[i] = word;
+        word = request_word(scratch, BINARY_HEAD + 8 * i);
+        scratch->key[i] = word;
         sum += mc_hash_word(word, control.seed[i]);
     }
     if (rest) {
-        word = request_word(work, BINARY_HEAD + 8 * words) & ((1ull << 8 * rest) - 1);
+        word = request_word(scratch, BINARY_HEAD + 8 * words) & ((1ull << 8 * rest) - 1);
         BOUND(words, KEY_WORDS - 1);
-        work->key[words] = word;
+        scratch->key[words] = word;
         sum += mc_hash_word(word, control.seed[words]);
     }
-    work->nkey = nkey;
-    work->hash = mc_hash_end(sum, nkey);
-    work->nkeys = 1;
+    scratch->nkey = nkey;
+    scratch->hash = mc_hash_end(sum, nkey);
+    scratch->nkeys = 1;
 }
 
 /* Reads the request. STEP_END or a reason. */
-__attribute__((noinline)) int binary_parse(struct work *work)
+__attribute__((noinline)) int binary_parse(struct scratch *scratch)
 {
     u64 nkey;
 
-    if (!work)
+    if (!scratch)
         return MC_COUNT_PASS_ERROR;
-    nkey = bpf_ntohs(LOAD16(work->request + 2));
-    if (work->nrequest < BINARY_HEAD || nkey - 1 >= MC_KEY_MAX || work->request[4] ||
-        bpf_ntohl(LOAD32(work->request + 8)) != nkey)
+    nkey = bpf_ntohs(LOAD16(scratch->request + 2));
+    if (scratch->nrequest < BINARY_HEAD || nkey - 1 >= MC_KEY_MAX || scratch->request[4] ||
+        bpf_ntohl(LOAD32(scratch->request + 8)) != nkey)
         return MC_COUNT_PASS_REQUEST;
     /* Of several requests in a datagram the server makes several answers. */
-    if (work->nrequest != BINARY_HEAD + nkey)
+    if (scratch->nrequest != BINARY_HEAD + nkey)
         return MC_COUNT_PASS_COMMAND;
-    binary_key(work, nkey);
+    binary_key(scratch, nkey);
     return STEP_END;
 }
 
-static __always_inline void reply_binary_head(struct work *work, u64 nkey, u64 nextras, u64 status,
-                                              u32 nbody, u64 cas)
+static __always_inline void reply_binary_head(struct scratch *scratch, u64 nkey, u64 nextras,
+                                              u64 status, u32 nbody, u64 cas)
 {
-    u64 opaque = LOAD32(work->request + 12);
+    u64 opaque = LOAD32(scratch->request + 12);
 
-    reply_add(work,
-              BINARY_REPLY | binary_opcode(work) << 8 | (u64)bpf_htons(nkey) << 16 | nextras << 32 |
-                  (u64)bpf_htons(status) << 48,
+    reply_add(scratch,
+              BINARY_REPLY | binary_opcode(scratch) << 8 | (u64)bpf_htons(nkey) << 16 |
+                  nextras << 32 | (u64)bpf_htons(status) << 48,
               8);
-    reply_add(work, bpf_htonl(nbody) | opaque << 32, 8);
-    reply_add(work, bpf_cpu_to_be64(cas), 8);
+    reply_add(scratch, bpf_htonl(nbody) | opaque << 32, 8);
+    reply_add(scratch, bpf_cpu_to_be64(cas), 8);
 }
 
 /* The client flags, which the item has as text. */
-static __always_inline u32 suffix_flags(const struct work *work)
+static __always_inline u32 suffix_flags(const struct scratch *scratch)
 {
     u64 at = 1, number = 0, i;
 
     for (i = 0; i < 10; i++) {
-        if (i >= work->ndigits)
+        if (i >= scratch->ndigits)
             break;
         BOUND(at, 31);
-        number = number * 10 + (LOAD8((const char *)work->suffix + at) - '0');
+        number = number * 10 + (LOAD8((const char *)scratch->suffix + at) - '0');
         at++;
     }
     return number;
 }
 
 /* The header and the extras of the answer to a hit. */
-__attribute__((noinline)) int binary_hit_head(struct work *work)
+__attribute__((noinline)) int binary_hit_head(struct scratch *scratch)
 {
     u64 nkey;
 
-    if (!work)
+    if (!scratch)
         return 0;
-    nkey = binary_with_key(work) ? work->nkey : 0;
-    reply_binary_head(work, nkey, BINARY_FLAGS, 0, BINARY_FLAGS + nkey + work->nvalue, work->cas);
-    reply_add(work, bpf_htonl(suffix_flags(work)), BINARY_FLAGS);
+    nkey = binary_with_key(scratch) ? scratch->nkey : 0;
+    reply_binary_head(scratch, nkey, BINARY_FLAGS, 0, BINARY_FLAGS + nkey + scratch->nvalue,
+                      scratch->cas);
+    reply_add(scratch, bpf_htonl(suffix_flags(scratch)), BINARY_FLAGS);
     return 0;
 }
 
 /* What stands before the value in the answer to a hit. */
-static __always_inline void binary_line(struct work *work)
+static __always_inline void binary_line(struct scratch *scratch)
 {
-    binary_hit_head(work);
-    if (binary_with_key(work))
-        reply_key(work);
+    binary_hit_head(scratch);
+    if (binary_with_key(scratch))
+        reply_key(scratch);
 }
 
 /* The answer to a miss. STEP_END, or the reason why there is none. */
-static __always_inline int binary_miss(struct work *work)
+static __always_inline int binary_miss(struct scratch *scratch)
 {
-    u32 opcode = binary_opcode(work);
+    u32 opcode = binary_opcode(scratch);
 
     if (opcode == BINARY_GETQ || opcode == BINARY_GETKQ)
         return MC_COUNT_PASS_COMMAND;
     if (opcode == BINARY_GETK) {
-        reply_binary_head(work, work->nkey, 0, BINARY_NOT_FOUND, work->nkey, 0);
-        reply_key(work);
+        reply_binary_head(scratch, scratch->nkey, 0, BINARY_NOT_FOUND, scratch->nkey, 0);
+        reply_key(scratch);
     } else {
-        reply_binary_head(work, 0, 0, BINARY_NOT_FOUND, 9, 0);
-        reply_add(work, 0x6e756f6620746f4eull, 8); /* "Not foun" */
-        reply_add(work, 'd', 1);
+        reply_binary_head(scratch, 0, 0, BINARY_NOT_FOUND, 9, 0);
+        reply_add(scratch, 0x6e756f6620746f4eull, 8); /* "Not foun" */
+        reply_add(scratch, 'd', 1);
     }
     return STEP_END;
 }

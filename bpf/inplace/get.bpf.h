@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * get: a whole request (request.bpf.h), answered from the server's memory into struct work.
+ * get: a whole request (request.bpf.h), answered from the server's memory into struct scratch.
  */
 #ifndef MC_GET_BPF_H
 #define MC_GET_BPF_H
@@ -16,43 +16,43 @@ _Static_assert((int)STEP_END == (int)FOUND_MISS, "what is no hit and no reason e
  * One key: found and copied, or known to be missing, or the end of the request; or the same key
  * once more, because a writer was there.
  */
-__attribute__((noinline)) int get_step(struct work *work)
+__attribute__((noinline)) int get_step(struct scratch *scratch)
 {
     u64 at;
     int rc;
 
-    if (!work)
+    if (!scratch)
         return MC_COUNT_PASS_ERROR;
-    rc = key_next(work, &at);
+    rc = key_next(scratch, &at);
     if (rc != STEP_NEXT)
         return rc;
-    rc = key_find(work, item_copy);
+    rc = key_find(scratch, item_copy);
     if (unlikely(rc == FOUND_RETRY)) {
-        work->nkeys--;
-        work->at = at;
-        return ++work->ntries < TRIES_MAX ? STEP_NEXT : MC_COUNT_PASS_BUSY;
+        scratch->nkeys--;
+        scratch->at = at;
+        return ++scratch->ntries < TRIES_MAX ? STEP_NEXT : MC_COUNT_PASS_BUSY;
     }
-    work->ntries = 0;
+    scratch->ntries = 0;
     if (rc == FOUND_MISS)
         return STEP_NEXT;
-    return rc == FOUND_HIT ? reply_hit(work) : rc;
+    return rc == FOUND_HIT ? reply_hit(scratch) : rc;
 }
 
 /*
- * Answers the request in work->request. STEP_END: the reply's text stands behind REPLY_TEXT bytes
- * of room for its headers; otherwise a reason to pass.
+ * Answers the request in scratch->request. STEP_END: the reply's text stands behind REPLY_TEXT
+ * bytes of room for its headers; otherwise a reason to pass.
  */
-__attribute__((noinline)) int get_answer(struct work *work)
+__attribute__((noinline)) int get_answer(struct scratch *scratch)
 {
     int rc = MC_COUNT_PASS_REQUEST, i;
 
-    if (!work)
+    if (!scratch)
         return MC_COUNT_PASS_ERROR;
-    answer_begin(work);
-    if (!request_has_newline(work))
+    answer_begin(scratch);
+    if (!request_has_newline(scratch))
         return MC_COUNT_PASS_REQUEST;
     for (i = 0; i < KEYS_MAX + KEYS_RETRIED; i++) {
-        rc = get_step(work);
+        rc = get_step(scratch);
         if (rc != STEP_NEXT)
             break;
     }
@@ -60,7 +60,7 @@ __attribute__((noinline)) int get_answer(struct work *work)
         return MC_COUNT_PASS_REQUEST;
     if (rc != STEP_END)
         return rc;
-    reply_end(work);
+    reply_end(scratch);
     return STEP_END;
 }
 

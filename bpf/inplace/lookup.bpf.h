@@ -2,10 +2,10 @@
 /*
  * lookup: from a key to its item, in memory that the server is writing.
  *
- * The key and its hash stand in struct work. A find either copies a live item's wire bytes behind
- * the reply, or knows that the key is not there, or gives the reason for leaving the request to the
- * server. Copies count only when the bucket's sequence counter was even before and is the same
- * after.
+ * The key and its hash stand in struct scratch. A find either copies a live item's wire bytes
+ * behind the reply, or knows that the key is not there, or gives the reason for leaving the request
+ * to the server. Copies count only when the bucket's sequence counter was even before and is the
+ * same after.
  */
 #ifndef MC_LOOKUP_BPF_H
 #define MC_LOOKUP_BPF_H
@@ -116,8 +116,8 @@ static __always_inline u32 bucket_ref(const struct mc_bucket *bucket, u64 slot)
 }
 
 /* Copies n bytes from `offset` of the segment to `at` of the reply. 8 <= n <= TEXT_MAX. */
-static __always_inline int copy_bytes(struct work *work, u64 at, const char *segment, u64 offset,
-                                      u64 n)
+static __always_inline int copy_bytes(struct scratch *scratch, u64 at, const char *segment,
+                                      u64 offset, u64 n)
 {
     u64 blocks = n / 64, words = n % 64 / 8, from = offset, to = at, i;
 
@@ -132,7 +132,7 @@ static __always_inline int copy_bytes(struct work *work, u64 at, const char *seg
             return FOUND_RETRY;
         in = (const u64 *)(segment + from);
         BOUND(to, 2047);
-        out = (u64 *)(work->reply + to);
+        out = (u64 *)(scratch->reply + to);
         out[0] = in[0];
         out[1] = in[1];
         out[2] = in[2];
@@ -151,7 +151,7 @@ static __always_inline int copy_bytes(struct work *work, u64 at, const char *seg
         if (from > MC_SEGMENT_BYTES - 8)
             return FOUND_RETRY;
         BOUND(to, 2047);
-        STORE64(work->reply + to, LOAD64(segment + from));
+        STORE64(scratch->reply + to, LOAD64(segment + from));
         from += 8;
         to += 8;
     }
@@ -162,14 +162,14 @@ static __always_inline int copy_bytes(struct work *work, u64 at, const char *seg
     if (from > MC_SEGMENT_BYTES - 8)
         return FOUND_RETRY;
     BOUND(to, 2047);
-    STORE64(work->reply + to, LOAD64(segment + from));
+    STORE64(scratch->reply + to, LOAD64(segment + from));
     return FOUND_HIT;
 }
 
 /* Whether the key of the item whose wire begins at `offset` is ours. */
-static __always_inline int same_key(const struct work *work, const char *segment, u64 offset)
+static __always_inline int same_key(const struct scratch *scratch, const char *segment, u64 offset)
 {
-    u64 words = work->nkey / 8, rest = work->nkey % 8, differ = 0, from = offset, last, i;
+    u64 words = scratch->nkey / 8, rest = scratch->nkey % 8, differ = 0, from = offset, last, i;
 
     for (i = 0; i < KEY_WORDS; i++) {
         if (i >= words)
@@ -177,18 +177,18 @@ static __always_inline int same_key(const struct work *work, const char *segment
         OPAQUE(from);
         if (from > MC_SEGMENT_BYTES - 8)
             return 0;
-        differ |= LOAD64(segment + from) ^ work->key[i];
+        differ |= LOAD64(segment + from) ^ scratch->key[i];
         from += 8;
     }
     if (rest) {
         /* The word that ends with the key: it begins in the header at worst. */
-        from = offset + work->nkey - 8;
+        from = offset + scratch->nkey - 8;
         OPAQUE(from);
         if (from > MC_SEGMENT_BYTES - 8)
             return 0;
-        last = work->nkey / 8;
+        last = scratch->nkey / 8;
         BOUND(last, KEY_WORDS - 1);
-        differ |= (LOAD64(segment + from) >> (64 - 8 * rest)) ^ work->key[last];
+        differ |= (LOAD64(segment + from) >> (64 - 8 * rest)) ^ scratch->key[last];
     }
     return !differ;
 }
@@ -200,7 +200,7 @@ struct place {
 };
 
 /* Whether the item at `ref` is the key's: FOUND_HIT, FOUND_OTHER, FOUND_RETRY. */
-static __always_inline int item_match(const struct work *work, u32 ref, struct place *place)
+static __always_inline int item_match(const struct scratch *scratch, u32 ref, struct place *place)
 {
     u64 begin, offset, meta;
     const char *segment = segment_of(ref, &begin);
@@ -211,7 +211,7 @@ static __always_inline int item_match(const struct work *work, u32 ref, struct p
     if (!segment || offset != begin)
         return FOUND_RETRY;
     meta = LOAD64(segment + offset + ITEM_META);
-    if (META_NKEY(meta) != work->nkey || !same_key(work, segment, offset + MC_ITEM_HEADER))
+    if (META_NKEY(meta) != scratch->nkey || !same_key(scratch, segment, offset + MC_ITEM_HEADER))
         return FOUND_OTHER;
     place->segment = segment;
     place->offset = offset;
@@ -219,7 +219,7 @@ static __always_inline int item_match(const struct work *work, u32 ref, struct p
 }
 
 /* What is made of an item that was found: FOUND_HIT, FOUND_RETRY or a reason. */
-typedef int item_use(struct work *work, const struct place *place);
+typedef int item_use(struct scratch *scratch, const struct place *place);
 
 /* Whether an item may be served: FOUND_HIT or a reason. */
 static __always_inline int item_is_fit(u64 meta, u64 expiry)
@@ -234,7 +234,7 @@ static __always_inline int item_is_fit(u64 meta, u64 expiry)
 }
 
 /* Copies the item if it may be served. */
-static __always_inline int item_copy(struct work *work, const struct place *place)
+static __always_inline int item_copy(struct scratch *scratch, const struct place *place)
 {
     u64 meta = LOAD64(place->segment + place->offset + ITEM_META);
     u64 expiry = LOAD64(place->segment + place->offset + ITEM_EXPTIME), nwire;
@@ -246,26 +246,27 @@ static __always_inline int item_copy(struct work *work, const struct place *plac
     OPAQUE(nwire);
     if (nwire < 8)
         return FOUND_RETRY;
-    if (nwire > TEXT_MAX || work->nreply + 6 + nwire + 5 > REPLY_MAX)
+    if (nwire > TEXT_MAX || scratch->nreply + 6 + nwire + 5 > REPLY_MAX)
         return MC_COUNT_PASS_SIZE;
-    work->nwire = nwire;
-    work->clsid = META_CLSID(meta) % MC_CLASSES;
-    return copy_bytes(work, work->nreply + 6, place->segment, place->offset + MC_ITEM_HEADER,
+    scratch->nwire = nwire;
+    scratch->clsid = META_CLSID(meta) % MC_CLASSES;
+    return copy_bytes(scratch, scratch->nreply + 6, place->segment, place->offset + MC_ITEM_HEADER,
                       nwire);
 }
 
 /* Looks for the key in one bucket. */
-static __always_inline int bucket_search(const struct work *work, const struct mc_bucket *bucket,
-                                         u64 *slot, struct place *place)
+static __always_inline int bucket_search(const struct scratch *scratch,
+                                         const struct mc_bucket *bucket, u64 *slot,
+                                         struct place *place)
 {
-    u64 matches = bucket_matches(bucket, work->hash);
+    u64 matches = bucket_matches(bucket, scratch->hash);
     int found, i;
 
     for (i = 0; i < MC_SLOTS; i++) {
         if (!matches)
             break;
         *slot = bytes_below(matches);
-        found = item_match(work, bucket_ref(bucket, *slot), place);
+        found = item_match(scratch, bucket_ref(bucket, *slot), place);
         if (found != FOUND_OTHER)
             return found;
         matches &= matches - 1;
@@ -316,14 +317,14 @@ static __always_inline struct mc_bucket *bucket_find(u64 hash, u32 *seq)
 }
 
 /* Looks for the key in a chain: hit, miss, FOUND_RETRY, or that the chain is too long. */
-static __always_inline int chain_search(const struct work *work, struct mc_bucket **bucket,
+static __always_inline int chain_search(const struct scratch *scratch, struct mc_bucket **bucket,
                                         u64 *slot, struct place *place)
 {
     int found, i;
     u32 next;
 
     for (i = 0; i < BUCKETS_MAX; i++) {
-        found = bucket_search(work, *bucket, slot, place);
+        found = bucket_search(scratch, *bucket, slot, place);
         if (found != FOUND_OTHER)
             return found;
         next = READ_ONCE((*bucket)->next);
@@ -337,27 +338,27 @@ static __always_inline int chain_search(const struct work *work, struct mc_bucke
 }
 
 /*
- * Looks the key of `work` up: FOUND_HIT (`use` was made of it), FOUND_MISS, FOUND_RETRY, or a
+ * Looks the key of `scratch` up: FOUND_HIT (`use` was made of it), FOUND_MISS, FOUND_RETRY, or a
  * reason.
  */
-static __always_inline int key_find(struct work *work, item_use *use)
+static __always_inline int key_find(struct scratch *scratch, item_use *use)
 {
     struct mc_bucket *head, *bucket;
     struct place place;
     u64 slot = 0;
     int found;
 
-    head = bucket_find(work->hash, &work->seq);
+    head = bucket_find(scratch->hash, &scratch->seq);
     if (!head)
         return FOUND_RETRY;
     bucket = head;
-    found = chain_search(work, &bucket, &slot, &place);
+    found = chain_search(scratch, &bucket, &slot, &place);
     if (found == FOUND_HIT)
-        found = use(work, &place);
+        found = use(scratch, &place);
     read_barrier();
     if (found == FOUND_HIT && unlikely(bucket_is_behind(head)))
         found = MC_COUNT_PASS_EXPIRED;
-    if (READ_ONCE(head->seq) != work->seq)
+    if (READ_ONCE(head->seq) != scratch->seq)
         return FOUND_RETRY;
     if (found == FOUND_HIT)
         bucket_mark(bucket, slot);

@@ -25,12 +25,12 @@ enum {
 };
 
 /* The opaque's word, from `at` on: its length. STEP_NEXT or a reason. */
-static __always_inline int meta_opaque(struct work *work, u64 at)
+static __always_inline int meta_opaque(struct scratch *scratch, u64 at)
 {
     u64 n = 0, blank = 0, i;
 
     for (i = 0; i <= META_OPAQUE_MAX / 8; i++) {
-        blank = bytes_blank(request_word(work, at + n));
+        blank = bytes_blank(request_word(scratch, at + n));
         if (blank)
             break;
         n += 8;
@@ -40,163 +40,163 @@ static __always_inline int meta_opaque(struct work *work, u64 at)
     n += bytes_below(blank);
     if (n > META_OPAQUE_MAX)
         return MC_COUNT_PASS_REQUEST;
-    work->opaque = at;
-    work->nopaque = n;
-    work->at = at + n;
+    scratch->opaque = at;
+    scratch->nopaque = n;
+    scratch->at = at + n;
     return STEP_NEXT;
 }
 
 /* Takes the next flag: STEP_NEXT, STEP_END or a reason. */
-__attribute__((noinline)) int meta_flag(struct work *work)
+__attribute__((noinline)) int meta_flag(struct scratch *scratch)
 {
     u64 at, bit;
     u8 letter;
     int rc;
 
-    if (!work)
+    if (!scratch)
         return MC_COUNT_PASS_ERROR;
-    at = work->at;
-    letter = request_word(work, at);
+    at = scratch->at;
+    letter = request_word(scratch, at);
     if (likely(letter == ' ')) {
         /* One is the rule. */
-        work->at = ++at;
-        letter = request_word(work, at);
+        scratch->at = ++at;
+        letter = request_word(scratch, at);
     }
     if (unlikely(letter == ' ')) {
-        rc = request_skip(work);
+        rc = request_skip(scratch);
         if (rc != STEP_NEXT)
             return rc;
-        at = work->at;
-        letter = request_word(work, at);
+        at = scratch->at;
+        letter = request_word(scratch, at);
     }
     if (letter == '\r' || letter == '\n')
-        return request_ends(work, at);
+        return request_ends(scratch, at);
     bit = letter - 'A';
     if (bit > 'z' - 'A')
         return MC_COUNT_PASS_COMMAND;
     bit = 1ull << bit;
-    if (!(bit & META_KNOWN) || (bit & work->given))
+    if (!(bit & META_KNOWN) || (bit & scratch->given))
         return MC_COUNT_PASS_COMMAND;
-    work->given |= bit;
+    scratch->given |= bit;
     if (!(bit & META_SILENT)) {
-        work->flags |= (u64)letter << (work->nflags & 63);
-        work->nflags += 8;
+        scratch->flags |= (u64)letter << (scratch->nflags & 63);
+        scratch->nflags += 8;
     }
     if (letter == 'O')
-        return meta_opaque(work, at);
+        return meta_opaque(scratch, at);
     if (letter == 't')
-        work->now = (coarse_ns() - control.base_ns) / 1000000000;
-    work->at = ++at;
-    return (u8)request_word(work, at) > ' ' ? MC_COUNT_PASS_COMMAND : STEP_NEXT;
+        scratch->now = (coarse_ns() - control.base_ns) / 1000000000;
+    scratch->at = ++at;
+    return (u8)request_word(scratch, at) > ' ' ? MC_COUNT_PASS_COMMAND : STEP_NEXT;
 }
 
 /* Reads the request behind "mg ", key first. STEP_END or a reason. */
-static __always_inline int meta_parse(struct work *work)
+static __always_inline int meta_parse(struct scratch *scratch)
 {
     u64 from;
     int rc, i;
 
-    work->given = 0;
-    work->flags = 0;
-    work->nflags = 0;
-    rc = key_next(work, &from);
+    scratch->given = 0;
+    scratch->flags = 0;
+    scratch->nflags = 0;
+    rc = key_next(scratch, &from);
     if (rc != STEP_NEXT)
         return MC_COUNT_PASS_REQUEST;
     for (i = 0; i <= META_FLAGS_MAX; i++) {
-        rc = meta_flag(work);
+        rc = meta_flag(scratch);
         if (rc != STEP_NEXT)
             return rc;
     }
     return MC_COUNT_PASS_REQUEST;
 }
 
-static __always_inline void reply_opaque(struct work *work)
+static __always_inline void reply_opaque(struct scratch *scratch)
 {
-    u64 from = work->opaque, at = work->nreply;
+    u64 from = scratch->opaque, at = scratch->nreply;
     void *out;
 
     BOUND(from, REQUEST_ROOM - 1);
     BOUND(at, 2047);
-    out = work->reply + at;
-    STORE64(out, LOAD64(work->request + from));
-    STORE64(out + 8, LOAD64(work->request + from + 8));
-    STORE64(out + 16, LOAD64(work->request + from + 16));
-    STORE64(out + 24, LOAD64(work->request + from + 24));
-    work->nreply += work->nopaque;
+    out = scratch->reply + at;
+    STORE64(out, LOAD64(scratch->request + from));
+    STORE64(out + 8, LOAD64(scratch->request + from + 8));
+    STORE64(out + 16, LOAD64(scratch->request + from + 16));
+    STORE64(out + 24, LOAD64(scratch->request + from + 24));
+    scratch->nreply += scratch->nopaque;
 }
 
-/* What is to follow what a flag has answered: the key, work->number. */
+/* What is to follow what a flag has answered: the key, scratch->number. */
 enum { META_ALL, META_KEY, META_NUMBER };
 
 /* What a flag answers; `hit`: of an item. What is to follow is the caller's: one call less deep. */
-__attribute__((noinline)) int meta_answer_flag(struct work *work, u32 letter, u32 hit)
+__attribute__((noinline)) int meta_answer_flag(struct scratch *scratch, u32 letter, u32 hit)
 {
-    if (!work)
+    if (!scratch)
         return META_ALL;
     if (letter == 'O') {
-        reply_add(work, ' ', 1);
-        reply_opaque(work);
+        reply_add(scratch, ' ', 1);
+        reply_opaque(scratch);
         return META_ALL;
     }
     if (!hit && letter != 'k')
         return META_ALL;
-    reply_letter(work, letter);
+    reply_letter(scratch, letter);
     if (letter == 'k')
         return META_KEY;
     if (letter == 'c') {
-        work->number = work->cas;
+        scratch->number = scratch->cas;
         return META_NUMBER;
     }
-    if (letter == 't' && work->exptime) {
-        work->number = work->exptime - work->now;
+    if (letter == 't' && scratch->exptime) {
+        scratch->number = scratch->exptime - scratch->now;
         return META_NUMBER;
     }
     if (letter == 'f')
-        reply_suffix(work, 1, work->ndigits);
+        reply_suffix(scratch, 1, scratch->ndigits);
     else if (letter == 's')
-        reply_suffix(work, work->ndigits + 2, work->nsuffix - work->ndigits - 4);
+        reply_suffix(scratch, scratch->ndigits + 2, scratch->nsuffix - scratch->ndigits - 4);
     else /* t */
-        reply_add(work, '-' | '1' << 8, 2);
+        reply_add(scratch, '-' | '1' << 8, 2);
     return META_ALL;
 }
 
-static __always_inline void meta_answer_flags(struct work *work, u32 hit)
+static __always_inline void meta_answer_flags(struct scratch *scratch, u32 hit)
 {
-    u64 flags = work->flags;
+    u64 flags = scratch->flags;
     int i, rest;
 
     for (i = 0; i < META_FLAGS_MAX; i++) {
         if (!flags)
             break;
-        rest = meta_answer_flag(work, flags & 0xff, hit);
+        rest = meta_answer_flag(scratch, flags & 0xff, hit);
         if (rest == META_KEY)
-            reply_key(work);
+            reply_key(scratch);
         else if (rest == META_NUMBER)
-            reply_number(work, work->number);
+            reply_number(scratch, scratch->number);
         flags >>= 8;
     }
-    reply_add(work, '\r' | '\n' << 8, 2);
+    reply_add(scratch, '\r' | '\n' << 8, 2);
 }
 
 /* The line of a hit. */
-static __always_inline void meta_line(struct work *work)
+static __always_inline void meta_line(struct scratch *scratch)
 {
-    if (work->given & META_BIT('v')) {
-        reply_add(work, 'V' | 'A' << 8 | ' ' << 16, 3);
-        reply_suffix(work, work->ndigits + 2, work->nsuffix - work->ndigits - 4);
+    if (scratch->given & META_BIT('v')) {
+        reply_add(scratch, 'V' | 'A' << 8 | ' ' << 16, 3);
+        reply_suffix(scratch, scratch->ndigits + 2, scratch->nsuffix - scratch->ndigits - 4);
     } else {
-        reply_add(work, 'H' | 'D' << 8, 2);
+        reply_add(scratch, 'H' | 'D' << 8, 2);
     }
-    meta_answer_flags(work, 1);
+    meta_answer_flags(scratch, 1);
 }
 
 /* The answer to a miss. STEP_END, or the reason why there is none. */
-static __always_inline int meta_miss(struct work *work)
+static __always_inline int meta_miss(struct scratch *scratch)
 {
-    if (work->given & META_BIT('q'))
+    if (scratch->given & META_BIT('q'))
         return MC_COUNT_PASS_COMMAND;
-    reply_add(work, 'E' | 'N' << 8, 2);
-    meta_answer_flags(work, 0);
+    reply_add(scratch, 'E' | 'N' << 8, 2);
+    meta_answer_flags(scratch, 0);
     return STEP_END;
 }
 

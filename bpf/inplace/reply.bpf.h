@@ -12,57 +12,57 @@
 #include "bpf/packet/kernel.bpf.h"
 
 /* Up to 8 bytes. */
-static __always_inline void reply_add(struct work *work, u64 text, u32 n)
+static __always_inline void reply_add(struct scratch *scratch, u64 text, u32 n)
 {
-    u64 at = work->nreply;
+    u64 at = scratch->nreply;
 
     BOUND(at, 2047);
-    STORE64(work->reply + at, text);
-    work->nreply += n;
+    STORE64(scratch->reply + at, text);
+    scratch->nreply += n;
 }
 
 /* " " and a letter. */
-static __always_inline void reply_letter(struct work *work, u8 letter)
+static __always_inline void reply_letter(struct scratch *scratch, u8 letter)
 {
-    reply_add(work, ' ' | (u64)letter << 8, 2);
+    reply_add(scratch, ' ' | (u64)letter << 8, 2);
 }
 
 /* The key of the request. */
-__attribute__((noinline)) int reply_key(struct work *work)
+__attribute__((noinline)) int reply_key(struct scratch *scratch)
 {
     u64 words, at, i;
 
-    if (!work)
+    if (!scratch)
         return 0;
-    words = (work->nkey + 7) / 8;
-    at = work->nreply;
+    words = (scratch->nkey + 7) / 8;
+    at = scratch->nreply;
     for (i = 0; i < KEY_WORDS; i++) {
         if (i >= words)
             break;
         BOUND(at, 2047);
-        STORE64(work->reply + at, work->key[i]);
+        STORE64(scratch->reply + at, scratch->key[i]);
         at += 8;
     }
-    work->nreply += work->nkey;
+    scratch->nreply += scratch->nkey;
     return 0;
 }
 
 /* Up to 32 bytes of the item's suffix from `from` on. */
-static __always_inline void reply_suffix(struct work *work, u64 from, u32 n)
+static __always_inline void reply_suffix(struct scratch *scratch, u64 from, u32 n)
 {
-    const void *text = work->suffix;
-    u64 at = work->nreply;
+    const void *text = scratch->suffix;
+    u64 at = scratch->nreply;
     void *out;
 
     BOUND(at, 2047);
     BOUND(from, 15);
-    out = work->reply + at;
+    out = scratch->reply + at;
     text += from;
     STORE64(out, LOAD64(text));
     STORE64(out + 8, LOAD64(text + 8));
     STORE64(out + 16, LOAD64(text + 16));
     STORE64(out + 24, LOAD64(text + 24));
-    work->nreply += n;
+    scratch->nreply += n;
 }
 
 /* The 8 decimal digits of a number below 10^8, one a byte, the first in the low byte. */
@@ -79,34 +79,34 @@ static __always_inline u64 digits_of(u64 number)
 }
 
 /* A number below 10^8, without leading zeros. */
-static __always_inline void reply_short(struct work *work, u64 number)
+static __always_inline void reply_short(struct scratch *scratch, u64 number)
 {
     u64 digits = digits_of(number), zeros;
 
     /* The last digit stays even if it is 0. */
     zeros = bytes_below(((digits + 0x7f * MASK_BYTES) & MASK_TOPS) | 1ull << 63);
-    reply_add(work, (digits | '0' * MASK_BYTES) >> 8 * zeros, 8 - zeros);
+    reply_add(scratch, (digits | '0' * MASK_BYTES) >> 8 * zeros, 8 - zeros);
 }
 
-__attribute__((noinline)) int reply_number(struct work *work, u64 number)
+__attribute__((noinline)) int reply_number(struct scratch *scratch, u64 number)
 {
     const u64 e8 = 100000000;
     u64 high;
 
-    if (!work)
+    if (!scratch)
         return 0;
     if (likely(number < e8)) {
-        reply_short(work, number);
+        reply_short(scratch, number);
         return 0;
     }
     high = number / e8;
     if (high < e8) {
-        reply_short(work, high);
+        reply_short(scratch, high);
     } else {
-        reply_short(work, high / e8);
-        reply_add(work, digits_of(high % e8) | '0' * MASK_BYTES, 8);
+        reply_short(scratch, high / e8);
+        reply_add(scratch, digits_of(high % e8) | '0' * MASK_BYTES, 8);
     }
-    reply_add(work, digits_of(number % e8) | '0' * MASK_BYTES, 8);
+    reply_add(scratch, digits_of(number % e8) | '0' * MASK_BYTES, 8);
     return 0;
 }
 
@@ -114,16 +114,16 @@ __attribute__((noinline)) int reply_number(struct work *work, u64 number)
  * n bytes of the item's wire, at `offset` of the segment; behind them there is to be room for nrest
  * more. FOUND_HIT, FOUND_RETRY or a reason.
  */
-static __always_inline int reply_wire(struct work *work, const char *segment, u64 offset, u64 n,
-                                      u64 nrest)
+static __always_inline int reply_wire(struct scratch *scratch, const char *segment, u64 offset,
+                                      u64 n, u64 nrest)
 {
-    u64 at = work->nreply;
+    u64 at = scratch->nreply;
     int rc = FOUND_HIT;
 
     if (n > TEXT_MAX || at + n + nrest > REPLY_MAX)
         return MC_COUNT_PASS_SIZE;
     if (n >= 8) {
-        rc = copy_bytes(work, at, segment, offset, n);
+        rc = copy_bytes(scratch, at, segment, offset, n);
     } else if (n) {
         /* The word that ends with them: it begins in the header at worst. */
         offset += n - 8;
@@ -131,9 +131,9 @@ static __always_inline int reply_wire(struct work *work, const char *segment, u6
         if (offset > MC_SEGMENT_BYTES - 8)
             return FOUND_RETRY;
         BOUND(at, 2047);
-        STORE64(work->reply + at, LOAD64(segment + offset) >> (64 - 8 * n));
+        STORE64(scratch->reply + at, LOAD64(segment + offset) >> (64 - 8 * n));
     }
-    work->nreply += n;
+    scratch->nreply += n;
     return rc;
 }
 

@@ -15,15 +15,15 @@
 #include "bpf/packet/skb.bpf.h"
 
 /* Answers the request, HEAD_GET or HEAD_VERB. STEP_END or a reason. */
-static __always_inline int tc_answer(struct __sk_buff *skb, struct work *work, int kind)
+static __always_inline int tc_answer(struct __sk_buff *skb, struct scratch *scratch, int kind)
 {
-    int rc = tc_request(skb, work, kind == HEAD_GET ? UDP_KEYS - UDP_TEXT : 0);
+    int rc = tc_request(skb, scratch, kind == HEAD_GET ? UDP_KEYS - UDP_TEXT : 0);
 
     if (!rc)
-        rc = tc_judge(work, kind == HEAD_GET ? TEXT_GET : 0);
+        rc = tc_judge(scratch, kind == HEAD_GET ? TEXT_GET : 0);
     if (rc)
         return rc;
-    return kind == HEAD_GET ? get_answer(work) : verb_answer(work);
+    return kind == HEAD_GET ? get_answer(scratch) : verb_answer(scratch);
 }
 
 /*
@@ -50,27 +50,27 @@ int mc_tc(struct __sk_buff *skb)
     enum tc_mark mark = tc_mark(skb);
     u32 hidden = mark == MARK_PACKET ? FRAME_IP : 0;
     struct tc_head *head;
-    struct work *work;
+    struct scratch *scratch;
     int rc, first;
 
     if (mark == MARK_NONE && (!tc_alone || tc_is_foreign(skb)))
         return TC_NEXT;
-    work = work_get();
-    if (!work || skb->pkt_type != PACKET_HOST)
+    scratch = scratch_get();
+    if (!scratch || skb->pkt_type != PACKET_HOST)
         return TC_NEXT;
-    head = (struct tc_head *)work->reply;
-    work->nframe = skb->len + hidden;
-    if (!tc_load(skb, work, head))
+    head = (struct tc_head *)scratch->reply;
+    scratch->nframe = skb->len + hidden;
+    if (!tc_load(skb, scratch, head))
         return TC_NEXT;
     first = mark == MARK_NONE;
-    rc = work->form.v6 ? tc_check(skb, work, head, 1, first, text_is_verb)
-                       : tc_check(skb, work, head, 0, first, text_is_verb);
+    rc = scratch->offsets.v6 ? tc_check(skb, scratch, head, 1, first, text_is_verb)
+                             : tc_check(skb, scratch, head, 0, first, text_is_verb);
     if (rc != HEAD_GET && rc != HEAD_VERB)
         return TC_NEXT;
-    rc = tc_answer(skb, work, rc);
+    rc = tc_answer(skb, scratch, rc);
     if (rc != STEP_END)
-        return tc_pass(work, rc);
-    return tc_reply(skb, hidden, work->left);
+        return tc_pass(scratch, rc);
+    return tc_reply(skb, hidden, scratch->left);
 }
 
 /* On TC egress: by which way the stack sends the server's replies. */

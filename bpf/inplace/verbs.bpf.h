@@ -4,7 +4,7 @@
  * protocol (binary.bpf.h). They share one lookup, which makes the text before the value of what is
  * known of the item and copies the value behind it, all while the bucket holds still.
  *
- * The request in work->request begins with the verb.
+ * The request in scratch->request begins with the verb.
  */
 #ifndef MC_VERBS_BPF_H
 #define MC_VERBS_BPF_H
@@ -34,22 +34,23 @@ enum {
 /* --- an item's facts --------------------------------------------------------- */
 
 /* Loads the suffix. FOUND_HIT, FOUND_RETRY or a reason. */
-static __always_inline int item_suffix(struct work *work, const struct place *place, u64 nsuffix)
+static __always_inline int item_suffix(struct scratch *scratch, const struct place *place,
+                                       u64 nsuffix)
 {
-    u64 from = place->offset + MC_ITEM_HEADER + work->nkey, blank, ndigits = 0, i;
+    u64 from = place->offset + MC_ITEM_HEADER + scratch->nkey, blank, ndigits = 0, i;
 
     for (i = 0; i < SUFFIX_WORDS; i++) {
         OPAQUE(from);
         /* The end of the heap's last item, perhaps: of no interest to take apart. */
         if (from > MC_SEGMENT_BYTES - 8)
             return MC_COUNT_PASS_ITEM;
-        work->suffix[i] = LOAD64(place->segment + from);
+        scratch->suffix[i] = LOAD64(place->segment + from);
         from += 8;
     }
     /* The blank behind the client flags. */
-    blank = bytes_zero(LOAD64((const char *)work->suffix + 1) ^ ' ' * MASK_BYTES);
+    blank = bytes_zero(LOAD64((const char *)scratch->suffix + 1) ^ ' ' * MASK_BYTES);
     if (unlikely(!blank)) {
-        blank = bytes_zero(LOAD64((const char *)work->suffix + 9) ^ ' ' * MASK_BYTES);
+        blank = bytes_zero(LOAD64((const char *)scratch->suffix + 9) ^ ' ' * MASK_BYTES);
         ndigits = 8;
     }
     if (!blank)
@@ -57,69 +58,69 @@ static __always_inline int item_suffix(struct work *work, const struct place *pl
     ndigits += bytes_below(blank);
     if (ndigits + 4 >= nsuffix)
         return FOUND_RETRY;
-    work->ndigits = ndigits;
-    work->nsuffix = nsuffix;
+    scratch->ndigits = ndigits;
+    scratch->nsuffix = nsuffix;
     return FOUND_HIT;
 }
 
 /* "VALUE key flags bytes cas\r\n" */
-static __always_inline void gets_line(struct work *work)
+static __always_inline void gets_line(struct scratch *scratch)
 {
-    reply_add(work, TEXT_VALUE, 6);
-    reply_key(work);
-    reply_suffix(work, 0, work->nsuffix - TAIL);
-    reply_add(work, ' ', 1);
-    reply_number(work, work->cas);
-    reply_add(work, '\r' | '\n' << 8, 2);
+    reply_add(scratch, TEXT_VALUE, 6);
+    reply_key(scratch);
+    reply_suffix(scratch, 0, scratch->nsuffix - TAIL);
+    reply_add(scratch, ' ', 1);
+    reply_number(scratch, scratch->cas);
+    reply_add(scratch, '\r' | '\n' << 8, 2);
 }
 
 /* Adds an item to the reply as the verb wants it. */
-static __always_inline int item_show(struct work *work, const struct place *place)
+static __always_inline int item_show(struct scratch *scratch, const struct place *place)
 {
     u64 meta = LOAD64(place->segment + place->offset + ITEM_META);
     u64 expiry = LOAD64(place->segment + place->offset + ITEM_EXPTIME);
-    u64 nsuffix = META_NSUFFIX(meta), nwire = expiry >> 32, nhead = work->nkey + nsuffix;
+    u64 nsuffix = META_NSUFFIX(meta), nwire = expiry >> 32, nhead = scratch->nkey + nsuffix;
     int rc = item_is_fit(meta, expiry);
 
     if (rc != FOUND_HIT)
         return rc;
     if (nsuffix < SUFFIX_LEAST || nsuffix > SUFFIX_MOST || nwire < nhead + TAIL)
         return FOUND_RETRY;
-    rc = item_suffix(work, place, nsuffix);
+    rc = item_suffix(scratch, place, nsuffix);
     if (rc != FOUND_HIT)
         return rc;
-    work->clsid = META_CLSID(meta) % MC_CLASSES;
-    work->exptime = expiry;
-    work->nvalue = nwire - nhead - TAIL;
-    work->cas = control.without_cas ? 0 : LOAD64(place->segment + place->offset + ITEM_CAS);
-    if (work->verb == VERB_BINARY)
-        binary_line(work);
-    else if (work->verb == VERB_META)
-        meta_line(work);
+    scratch->clsid = META_CLSID(meta) % MC_CLASSES;
+    scratch->exptime = expiry;
+    scratch->nvalue = nwire - nhead - TAIL;
+    scratch->cas = control.without_cas ? 0 : LOAD64(place->segment + place->offset + ITEM_CAS);
+    if (scratch->verb == VERB_BINARY)
+        binary_line(scratch);
+    else if (scratch->verb == VERB_META)
+        meta_line(scratch);
     else
-        gets_line(work);
-    if (work->verb == VERB_META && !(work->given & META_BIT('v')))
+        gets_line(scratch);
+    if (scratch->verb == VERB_META && !(scratch->given & META_BIT('v')))
         return FOUND_HIT;
-    return reply_wire(work, place->segment, place->offset + MC_ITEM_HEADER + nhead,
-                      work->nvalue + (work->verb == VERB_BINARY ? 0 : TAIL),
-                      work->verb == VERB_GETS ? GETS_END : 0);
+    return reply_wire(scratch, place->segment, place->offset + MC_ITEM_HEADER + nhead,
+                      scratch->nvalue + (scratch->verb == VERB_BINARY ? 0 : TAIL),
+                      scratch->verb == VERB_GETS ? GETS_END : 0);
 }
 
-__attribute__((noinline)) int verb_find(struct work *work)
+__attribute__((noinline)) int verb_find(struct scratch *scratch)
 {
-    return work ? key_find(work, item_show) : MC_COUNT_PASS_ERROR;
+    return scratch ? key_find(scratch, item_show) : MC_COUNT_PASS_ERROR;
 }
 
 /* The item of the key is in the reply and counted, or missing, or there is a reason. */
-static __always_inline int verb_look(struct work *work)
+static __always_inline int verb_look(struct scratch *scratch)
 {
-    u32 nreply = work->nreply;
-    u64 nhits = work->nhits;
+    u32 nreply = scratch->nreply;
+    u64 nhits = scratch->nhits;
     int rc = FOUND_RETRY, i;
 
     for (i = 0; i < TRIES_MAX; i++) {
-        work->nreply = nreply;
-        rc = verb_find(work);
+        scratch->nreply = nreply;
+        rc = verb_find(scratch);
         if (likely(rc != FOUND_RETRY))
             break;
     }
@@ -129,38 +130,38 @@ static __always_inline int verb_look(struct work *work)
         return rc;
     if (nhits >= HITS_MAX)
         return MC_COUNT_PASS_SIZE;
-    work->classes[nhits] = work->clsid;
-    work->nhits = nhits + 1;
+    scratch->classes[nhits] = scratch->clsid;
+    scratch->nhits = nhits + 1;
     return FOUND_HIT;
 }
 
 /* --- gets ---------------------------------------------------------------------- */
 
 /* One key, or the end of the request. STEP_NEXT, STEP_END or a reason. */
-__attribute__((noinline)) int gets_step(struct work *work)
+__attribute__((noinline)) int gets_step(struct scratch *scratch)
 {
     u64 from;
     int rc;
 
-    if (!work)
+    if (!scratch)
         return MC_COUNT_PASS_ERROR;
-    rc = key_next(work, &from);
+    rc = key_next(scratch, &from);
     if (rc != STEP_NEXT)
         return rc;
-    rc = verb_look(work);
+    rc = verb_look(scratch);
     return rc == FOUND_HIT || rc == FOUND_MISS ? STEP_NEXT : rc;
 }
 
-static __always_inline int gets_answer(struct work *work)
+static __always_inline int gets_answer(struct scratch *scratch)
 {
     int rc, i;
 
     for (i = 0; i < KEYS_MAX; i++) {
-        rc = gets_step(work);
+        rc = gets_step(scratch);
         if (rc == STEP_NEXT)
             continue;
         if (rc == STEP_END)
-            reply_end(work);
+            reply_end(scratch);
         return rc;
     }
     return MC_COUNT_PASS_REQUEST;
@@ -177,44 +178,44 @@ static __always_inline int text_is_verb(u32 text)
 }
 
 /* Answers a request of one key. STEP_END or a reason. */
-static __always_inline int verb_answer_one(struct work *work)
+static __always_inline int verb_answer_one(struct scratch *scratch)
 {
-    int rc = work->verb == VERB_BINARY ? binary_parse(work) : meta_parse(work);
+    int rc = scratch->verb == VERB_BINARY ? binary_parse(scratch) : meta_parse(scratch);
 
     if (rc != STEP_END)
         return rc;
-    rc = verb_look(work);
+    rc = verb_look(scratch);
     if (rc == FOUND_HIT)
         return STEP_END;
     if (rc != FOUND_MISS)
         return rc;
-    return work->verb == VERB_BINARY ? binary_miss(work) : meta_miss(work);
+    return scratch->verb == VERB_BINARY ? binary_miss(scratch) : meta_miss(scratch);
 }
 
 /*
  * As get_answer, of a request that begins with one of these verbs. A call's depth has a limit of
  * eight frames, and below here are three.
  */
-static __always_inline int verb_answer(struct work *work)
+static __always_inline int verb_answer(struct scratch *scratch)
 {
     u32 text;
 
-    answer_begin(work);
-    text = LOAD32(work->request);
+    answer_begin(scratch);
+    text = LOAD32(scratch->request);
     if ((u8)text == BINARY_MAGIC) {
-        work->verb = VERB_BINARY;
-        return verb_answer_one(work);
+        scratch->verb = VERB_BINARY;
+        return verb_answer_one(scratch);
     }
-    if (!request_has_newline(work))
+    if (!request_has_newline(scratch))
         return MC_COUNT_PASS_REQUEST;
     if (text != TEXT_GETS) {
-        work->verb = VERB_META;
-        work->at = 3;
-        return verb_answer_one(work);
+        scratch->verb = VERB_META;
+        scratch->at = 3;
+        return verb_answer_one(scratch);
     }
-    work->verb = VERB_GETS;
-    work->at = 5;
-    return work->request[4] == ' ' ? gets_answer(work) : MC_COUNT_PASS_COMMAND;
+    scratch->verb = VERB_GETS;
+    scratch->at = 5;
+    return scratch->request[4] == ' ' ? gets_answer(scratch) : MC_COUNT_PASS_COMMAND;
 }
 
 #endif

@@ -22,43 +22,44 @@
 enum { FRAME_PADDED = 128 };
 
 /* The frame has no room for the reply: TC is to answer it, and to count it. */
-static __always_inline int xdp_pass_to_tc(struct xdp_md *ctx, struct work *work)
+static __always_inline int xdp_pass_to_tc(struct xdp_md *ctx, struct scratch *scratch)
 {
-    return xdp_mark(ctx) ? XDP_PASS : xdp_pass(work, MC_COUNT_PASS_ROOM);
+    return xdp_mark(ctx) ? XDP_PASS : xdp_pass(scratch, MC_COUNT_PASS_ROOM);
 }
 
 /* Leaves a packet to the server, or to TC what XDP cannot see. */
-static __always_inline int xdp_leave(struct xdp_md *ctx, struct work *work, int rc)
+static __always_inline int xdp_leave(struct xdp_md *ctx, struct scratch *scratch, int rc)
 {
-    return rc == HEAD_HIDDEN ? xdp_pass_to_tc(ctx, work) : xdp_pass(work, rc);
+    return rc == HEAD_HIDDEN ? xdp_pass_to_tc(ctx, scratch) : xdp_pass(scratch, rc);
 }
 
-/* Sends the reply of `work` back to where the request came from. */
+/* Sends the reply of `scratch` back to where the request came from. */
 __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
 {
-    struct work *work = work_get();
+    struct scratch *scratch = scratch_get();
     u64 nframe, before;
     int rc;
 
-    if (!work)
+    if (!scratch)
         return XDP_PASS;
-    rc = guard_reply(work);
+    rc = guard_reply(scratch);
     if (unlikely(rc))
-        return xdp_pass(work, rc);
-    reply_head(work, 0);
+        return xdp_pass(scratch, rc);
+    reply_head(scratch, 0);
     before = bpf_xdp_get_buff_len(ctx); /* of all its buffers */
-    nframe = frame_size(reply_size(work), before);
+    nframe = frame_size(reply_size(scratch), before);
     if ((nframe > before || before > FRAME_PADDED) && nframe != before &&
         xdp_resize(ctx, (int)nframe - (int)before))
-        return xdp_pass_to_tc(ctx, work);
+        return xdp_pass_to_tc(ctx, scratch);
     BOUND_SIZE(nframe, 2047);
-    if (bpf_xdp_store_bytes(ctx, 0, work->reply + reply_start(work), nframe)) {
-        work->counts.count[MC_COUNT_PASS_ERROR]++;
+    if (bpf_xdp_store_bytes(ctx, 0, scratch->reply + reply_start(scratch), nframe)) {
+        scratch->counts.count[MC_COUNT_PASS_ERROR]++;
         return XDP_ABORTED;
     }
-    work->counts.count[MC_COUNT_ANSWERED_XDP]++;
-    count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + work->nreply - REPLY_TEXT);
-    count_hits(work);
+    scratch->counts.count[MC_COUNT_ANSWERED_XDP]++;
+    count_bytes(scratch, MC_UDP_HEADER + scratch->ntext,
+                MC_UDP_HEADER + scratch->nreply - REPLY_TEXT);
+    count_hits(scratch);
     return XDP_TX;
 }
 
@@ -66,24 +67,25 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
  */
 __attribute__((noinline)) int xdp_get(struct xdp_md *ctx, u32 judged)
 {
-    struct work *work = work_get();
+    struct scratch *scratch = scratch_get();
     u64 nrequest;
     int rc;
 
-    if (!work)
+    if (!scratch)
         return XDP_PASS;
-    nrequest = work->ntext - (UDP_KEYS - UDP_TEXT);
+    nrequest = scratch->ntext - (UDP_KEYS - UDP_TEXT);
     if (nrequest - 1 >= REQUEST_MAX)
-        return xdp_pass(work, MC_COUNT_PASS_REQUEST);
+        return xdp_pass(scratch, MC_COUNT_PASS_REQUEST);
     BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_xdp_load_bytes(ctx, form_udp(work->form) + UDP_KEYS, work->request, nrequest))
-        return xdp_pass(work, MC_COUNT_PASS_ERROR);
-    work->nrequest = nrequest;
-    if (!judged && request_judge(work, TEXT_GET) == CHECKSUM_WRONG)
-        return xdp_pass(work, MC_COUNT_PASS_PACKET);
-    rc = get_answer(work);
+    if (bpf_xdp_load_bytes(ctx, offsets_udp(scratch->offsets) + UDP_KEYS, scratch->request,
+                           nrequest))
+        return xdp_pass(scratch, MC_COUNT_PASS_ERROR);
+    scratch->nrequest = nrequest;
+    if (!judged && request_judge(scratch, TEXT_GET) == CHECKSUM_WRONG)
+        return xdp_pass(scratch, MC_COUNT_PASS_PACKET);
+    rc = get_answer(scratch);
     if (rc != STEP_END)
-        return xdp_pass(work, rc);
+        return xdp_pass(scratch, rc);
     return xdp_reply(ctx);
 }
 
@@ -93,34 +95,34 @@ __attribute__((noinline)) int xdp_get(struct xdp_md *ctx, u32 judged)
 enum { ITEM_REACH = MC_ITEM_HEADER + 2048 + 64 };
 
 /* Keeps the frame's end, which the key does not cover. 0: there is too much of it. */
-static __always_inline int xdp_keep(struct work *work, void *data, void *end, u64 keys)
+static __always_inline int xdp_keep(struct scratch *scratch, void *data, void *end, u64 keys)
 {
-    u64 at = work->nframe - 8;
+    u64 at = scratch->nframe - 8;
 
-    if (at > keys + work->nkey)
+    if (at > keys + scratch->nkey)
         return 0;
     BOUND(at, 511);
     if (data + at + 8 > end)
         return 0;
-    work->last = LOAD64(data + at);
+    scratch->last = LOAD64(data + at);
     return 1;
 }
 
 /* Whether the key of an item is ours; the item is at least ITEM_REACH before its segment's end. */
-static __always_inline int item_key_is(const struct work *work, const char *item)
+static __always_inline int item_key_is(const struct scratch *scratch, const char *item)
 {
-    return text_has_key(work, item + MC_ITEM_HEADER, 8 * KEY_WORDS);
+    return text_has_key(scratch, item + MC_ITEM_HEADER, 8 * KEY_WORDS);
 }
 
 /* Writes the headers before a text with this sum, which IPv4 does without. */
-static __always_inline void write_head(void *data, const struct work *work, struct form form,
-                                       u64 ntext, u64 sum)
+static __always_inline void write_head(void *data, const struct scratch *scratch,
+                                       struct offsets offsets, u64 ntext, u64 sum)
 {
-    head_link(data, &work->head, form.ip != FRAME_IP);
-    if (form.v6)
-        head_ip6(data + form.ip, &work->head, ntext, sum);
+    head_link(data, &scratch->head, offsets.ip != FRAME_IP);
+    if (offsets.v6)
+        head_ip6(data + offsets.ip, &scratch->head, ntext, sum);
     else
-        head_ip4(data + form.ip, &work->head, ntext);
+        head_ip4(data + offsets.ip, &scratch->head, ntext);
 }
 
 /* The sum of a hit's text. */
@@ -135,16 +137,16 @@ static __always_inline u64 hit_sum(const char *wire, u64 nwire, u64 meta)
 }
 
 /* Writes a hit's headers and text; the frame has its size. 0: it has not. */
-static __always_inline int write_hit(struct xdp_md *ctx, struct work *work, struct form form,
-                                     const char *wire, u64 nwire, u64 meta)
+static __always_inline int write_hit(struct xdp_md *ctx, struct scratch *scratch,
+                                     struct offsets offsets, const char *wire, u64 nwire, u64 meta)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    void *text = data + form_udp(form) + UDP_TEXT, *tail;
+    void *text = data + offsets_udp(offsets) + UDP_TEXT, *tail;
     u64 at = nwire;
 
     if (text + 6 > end)
         return 0;
-    write_head(data, work, form, 6 + nwire + 5, form.v6 ? hit_sum(wire, nwire, meta) : 0);
+    write_head(data, scratch, offsets, 6 + nwire + 5, offsets.v6 ? hit_sum(wire, nwire, meta) : 0);
     STORE64(text - 2, TEXT_VALUE << 16);
     BOUND(at, 2047);
     tail = text + 6 + at;
@@ -158,54 +160,57 @@ static __always_inline int write_hit(struct xdp_md *ctx, struct work *work, stru
 /* Undoes a hit that a writer disturbed: the packet is again what it was. 0: it is not. */
 __attribute__((noinline)) int xdp_restore(struct xdp_md *ctx, int grown, int at_head)
 {
-    struct work *work = work_get();
+    struct scratch *scratch = scratch_get();
     u64 nlink, nip, nkey;
     char *link;
 
-    if (!work || (at_head ? bpf_xdp_adjust_head(ctx, grown) : bpf_xdp_adjust_tail(ctx, -grown)))
+    if (!scratch || (at_head ? bpf_xdp_adjust_head(ctx, grown) : bpf_xdp_adjust_tail(ctx, -grown)))
         return 0;
-    link = work->reply;
-    STORE64(link + 14, work->head.tags);
-    STORE64(link, work->head.to);
-    STORE64(link + 6, work->head.from);
-    nlink = work->form.ip;
+    link = scratch->reply;
+    STORE64(link + 14, scratch->head.tags);
+    STORE64(link, scratch->head.to);
+    STORE64(link + 6, scratch->head.from);
+    nlink = scratch->offsets.ip;
     BOUND_SIZE(nlink, 31);
-    nip = ip_bytes(work->form.v6) + UDP_KEYS;
-    if (work->form.v6) /* of which no word was kept that reaches behind the text's first bytes */
-        work->head.ip[7] = TEXT_GET;
-    nkey = work->nkey;
+    nip = ip_bytes(scratch->offsets.v6) + UDP_KEYS;
+    if (scratch->offsets
+            .v6) /* of which no word was kept that reaches behind the text's first bytes */
+        scratch->head.ip[7] = TEXT_GET;
+    nkey = scratch->nkey;
     BOUND_SIZE(nkey, 255);
     return !bpf_xdp_store_bytes(ctx, 0, link, nlink) &&
-           !bpf_xdp_store_bytes(ctx, nlink, work->head.ip, nip) &&
-           !bpf_xdp_store_bytes(ctx, nlink + nip, work->key, nkey) &&
-           !bpf_xdp_store_bytes(ctx, work->nframe - 8, &work->last, 8);
+           !bpf_xdp_store_bytes(ctx, nlink, scratch->head.ip, nip) &&
+           !bpf_xdp_store_bytes(ctx, nlink + nip, scratch->key, nkey) &&
+           !bpf_xdp_store_bytes(ctx, scratch->nframe - 8, &scratch->last, 8);
 }
 
 /* Turns the frame into "END\r\n". A small one keeps its size. */
-static __always_inline int xdp_miss(struct xdp_md *ctx, struct work *work, struct form form)
+static __always_inline int xdp_miss(struct xdp_md *ctx, struct scratch *scratch,
+                                    struct offsets offsets)
 {
     void *data, *end, *text;
 
-    if (unlikely(work->nframe > FRAME_PADDED) &&
-        bpf_xdp_adjust_tail(ctx, FRAME_PADDED - (int)work->nframe))
-        return xdp_pass(work, MC_COUNT_PASS_ERROR);
+    if (unlikely(scratch->nframe > FRAME_PADDED) &&
+        bpf_xdp_adjust_tail(ctx, FRAME_PADDED - (int)scratch->nframe))
+        return xdp_pass(scratch, MC_COUNT_PASS_ERROR);
     data = (void *)(long)ctx->data;
     end = (void *)(long)ctx->data_end;
-    text = data + form_udp(form) + UDP_TEXT;
+    text = data + offsets_udp(offsets) + UDP_TEXT;
     if (text + 5 > end)
         return XDP_ABORTED;
-    write_head(data, work, form, 5, TEXT_END);
+    write_head(data, scratch, offsets, 5, TEXT_END);
     STORE32(text, (u32)TEXT_END);
     *(u8 *)(text + 4) = TEXT_END >> 32;
-    work->counts.count[MC_COUNT_MISSES]++;
-    work->counts.count[MC_COUNT_ANSWERED_XDP]++;
-    count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 5);
+    scratch->counts.count[MC_COUNT_MISSES]++;
+    scratch->counts.count[MC_COUNT_ANSWERED_XDP]++;
+    count_bytes(scratch, MC_UDP_HEADER + scratch->ntext, MC_UDP_HEADER + 5);
     return XDP_TX;
 }
 
 /* Sends the item at `ref`, if it is the key's and may be served, and the bucket held still. */
-static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct form form,
-                                   struct mc_bucket *bucket, u32 seq, u64 slot)
+static __always_inline int xdp_hit(struct xdp_md *ctx, struct scratch *scratch,
+                                   struct offsets offsets, struct mc_bucket *bucket, u32 seq,
+                                   u64 slot)
 {
     u64 offset, within, meta, expiry, nwire, clsid;
     const char *item;
@@ -225,27 +230,27 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
     nwire = expiry >> 32;
     OPAQUE(nwire);
     clsid = META_CLSID(meta) % MC_CLASSES;
-    if (unlikely((meta & META_MASK) != META_OF(work->nkey, (u8)READ_ONCE(control.epoch)) ||
-                 nwire - 9 > TEXT_MAX - 11 - 9 || !item_key_is(work, item)))
+    if (unlikely((meta & META_MASK) != META_OF(scratch->nkey, (u8)READ_ONCE(control.epoch)) ||
+                 nwire - 9 > TEXT_MAX - 11 - 9 || !item_key_is(scratch, item)))
         return xdp_get(ctx, 1);
     if ((u32)expiry && unlikely(second_reached((u32)expiry)))
         return xdp_get(ctx, 1);
-    rc = guard_size(form.v6, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 6 + nwire + 5);
+    rc = guard_size(offsets.v6, MC_UDP_HEADER + scratch->ntext, MC_UDP_HEADER + 6 + nwire + 5);
     if (unlikely(rc))
-        return xdp_pass(work, rc);
-    grow = (int)(form_udp(form) + UDP_WIRE + nwire + 5) - (int)work->nframe;
+        return xdp_pass(scratch, rc);
+    grow = (int)(offsets_udp(offsets) + UDP_WIRE + nwire + 5) - (int)scratch->nframe;
     at_head = grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
     if (!at_head && bpf_xdp_adjust_tail(ctx, grow))
-        return xdp_pass_to_tc(ctx, work);
-    if (unlikely(!write_hit(ctx, work, form, item + MC_ITEM_HEADER, nwire, meta)))
+        return xdp_pass_to_tc(ctx, scratch);
+    if (unlikely(!write_hit(ctx, scratch, offsets, item + MC_ITEM_HEADER, nwire, meta)))
         return XDP_ABORTED;
     read_barrier();
     if (unlikely(READ_ONCE(bucket->seq) != seq || bucket_is_behind(bucket)))
         return xdp_restore(ctx, grow, at_head) ? xdp_get(ctx, 1) : XDP_ABORTED;
     bucket_mark(bucket, slot);
-    work->counts.class_hits[clsid]++;
-    work->counts.count[MC_COUNT_ANSWERED_XDP]++;
-    count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + 6 + nwire + 5);
+    scratch->counts.class_hits[clsid]++;
+    scratch->counts.count[MC_COUNT_ANSWERED_XDP]++;
+    count_bytes(scratch, MC_UDP_HEADER + scratch->ntext, MC_UDP_HEADER + 6 + nwire + 5);
     return XDP_TX;
 }
 
@@ -253,10 +258,11 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct work *work, struct
  * Answers a request whose only key lies where its hash says. Whatever is not so plain (a moving
  * bucket, a second tag, an overflow bucket) takes the long way.
  */
-static __always_inline int xdp_get_one(struct xdp_md *ctx, struct work *work, struct form form)
+static __always_inline int xdp_get_one(struct xdp_md *ctx, struct scratch *scratch,
+                                       struct offsets offsets)
 {
     u32 nbuckets = READ_ONCE(control.nbuckets), index, seq;
-    u64 hash = work->hash, matches;
+    u64 hash = scratch->hash, matches;
     struct mc_bucket *bucket;
 
     index = mc_bucket_of(hash, nbuckets);
@@ -269,13 +275,13 @@ static __always_inline int xdp_get_one(struct xdp_md *ctx, struct work *work, st
         return xdp_get(ctx, 1);
     matches = bucket_matches(bucket, hash);
     if (matches)
-        return xdp_hit(ctx, work, form, bucket, seq, bytes_below(matches));
+        return xdp_hit(ctx, scratch, offsets, bucket, seq, bytes_below(matches));
     if (unlikely(READ_ONCE(bucket->next)))
         return xdp_get(ctx, 1);
     read_barrier();
     if (unlikely(READ_ONCE(bucket->seq) != seq))
         return xdp_get(ctx, 1);
-    return xdp_miss(ctx, work, form);
+    return xdp_miss(ctx, scratch, offsets);
 }
 
 /* --- the program ------------------------------------------------------------ */
@@ -288,7 +294,7 @@ __attribute__((noinline)) int xdp_odd(struct xdp_md *ctx, u32 nlink, u32 v6)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *udp;
     u64 nip, at = nlink;
-    struct work *work;
+    struct scratch *scratch;
 
     BOUND(at, 31);
     ip = data + at;
@@ -303,20 +309,21 @@ __attribute__((noinline)) int xdp_odd(struct xdp_md *ctx, u32 nlink, u32 v6)
     udp = ip + nip;
     if (udp + 8 > end || LOAD16(udp + 2) != control.port || !ip_is_to_us(ip, v6))
         return XDP_PASS;
-    work = work_get();
-    if (!work)
+    scratch = scratch_get();
+    if (!scratch)
         return XDP_PASS;
     if (!ip_is_plain(ip, v6))
-        return xdp_pass(work, MC_COUNT_PASS_PACKET);
-    return xdp_pass(work, bpf_ntohs(LOAD16(udp + 4)) > UDP_TEXT ? MC_COUNT_PASS_COMMAND
-                                                                : MC_COUNT_PASS_FRAME);
+        return xdp_pass(scratch, MC_COUNT_PASS_PACKET);
+    return xdp_pass(scratch, bpf_ntohs(LOAD16(udp + 4)) > UDP_TEXT ? MC_COUNT_PASS_COMMAND
+                                                                   : MC_COUNT_PASS_FRAME);
 }
 
 /* The same of what is no get: HEAD_VERB, HEAD_HIDDEN or a reason. Then its headers are kept. */
-static __always_inline int xdp_verb_check(struct xdp_md *ctx, struct work *work, u64 nlink, u64 v6)
+static __always_inline int xdp_verb_check(struct xdp_md *ctx, struct scratch *scratch, u64 nlink,
+                                          u64 v6)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *udp;
-    struct form form = {nlink, v6};
+    struct offsets offsets = {nlink, v6};
     int rc;
 
     BOUND(nlink, 31);
@@ -325,39 +332,40 @@ static __always_inline int xdp_verb_check(struct xdp_md *ctx, struct work *work,
     if (data + FRAME_IP + 2 * TAG_BYTES > end || udp + UDP_KEYS + 2 > end ||
         !text_is_verb(LOAD32(udp + UDP_TEXT)))
         return MC_COUNT_PASS_COMMAND;
-    rc = xdp_admit(ctx, work, data, ip, form);
+    rc = xdp_admit(ctx, scratch, data, ip, offsets);
     if (rc != HEAD_GET)
         return rc;
-    work->form = form;
-    work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
-    head_keep(&work->head, data, ip, form);
+    scratch->offsets = offsets;
+    scratch->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    head_keep(&scratch->head, data, ip, offsets);
     return HEAD_VERB;
 }
 
 /* A request that is no get: another verb that is answered, or not. */
 __attribute__((noinline)) int xdp_verb(struct xdp_md *ctx, u32 nlink, u32 v6)
 {
-    struct work *work = work_get();
+    struct scratch *scratch = scratch_get();
     u64 nrequest;
     int rc;
 
-    if (!work)
+    if (!scratch)
         return XDP_PASS;
-    rc = v6 ? xdp_verb_check(ctx, work, nlink, 1) : xdp_verb_check(ctx, work, nlink, 0);
+    rc = v6 ? xdp_verb_check(ctx, scratch, nlink, 1) : xdp_verb_check(ctx, scratch, nlink, 0);
     if (rc != HEAD_VERB)
-        return xdp_leave(ctx, work, rc);
-    nrequest = work->ntext;
+        return xdp_leave(ctx, scratch, rc);
+    nrequest = scratch->ntext;
     if (nrequest - 1 >= REQUEST_MAX)
-        return xdp_pass(work, MC_COUNT_PASS_REQUEST);
+        return xdp_pass(scratch, MC_COUNT_PASS_REQUEST);
     BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_xdp_load_bytes(ctx, form_udp(work->form) + UDP_TEXT, work->request, nrequest))
-        return xdp_pass(work, MC_COUNT_PASS_ERROR);
-    work->nrequest = nrequest;
-    if (request_judge(work, 0) == CHECKSUM_WRONG)
-        return xdp_pass(work, MC_COUNT_PASS_PACKET);
-    rc = verb_answer(work);
+    if (bpf_xdp_load_bytes(ctx, offsets_udp(scratch->offsets) + UDP_TEXT, scratch->request,
+                           nrequest))
+        return xdp_pass(scratch, MC_COUNT_PASS_ERROR);
+    scratch->nrequest = nrequest;
+    if (request_judge(scratch, 0) == CHECKSUM_WRONG)
+        return xdp_pass(scratch, MC_COUNT_PASS_PACKET);
+    rc = verb_answer(scratch);
     if (rc != STEP_END)
-        return xdp_pass(work, rc);
+        return xdp_pass(scratch, rc);
     return xdp_reply(ctx);
 }
 
@@ -368,56 +376,56 @@ __attribute__((noinline)) int xdp_verb(struct xdp_md *ctx, u32 nlink, u32 v6)
 enum { TAGGED_GET = XDP_REDIRECT + 1, TAGGED_VERB };
 
 /* A frame of UDP. plain: its form is constant, and a hit is answered in place. */
-static __always_inline int xdp_udp(struct xdp_md *ctx, struct form form, int plain)
+static __always_inline int xdp_udp(struct xdp_md *ctx, struct offsets offsets, int plain)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    void *ip = data + form.ip, *udp = ip + ip_bytes(form.v6);
-    struct work *work;
+    void *ip = data + offsets.ip, *udp = ip + ip_bytes(offsets.v6);
+    struct scratch *scratch;
     int rc;
 
     if (!plain && data + FRAME_IP + 2 * TAG_BYTES > end)
         return XDP_PASS;
-    if (unlikely(udp + UDP_KEYS + 2 > end || !ip_is_plain(ip, form.v6)))
-        return xdp_odd(ctx, form.ip, form.v6);
-    if (LOAD16(udp + 2) != control.port || unlikely(!ip_is_to_us(ip, form.v6)))
+    if (unlikely(udp + UDP_KEYS + 2 > end || !ip_is_plain(ip, offsets.v6)))
+        return xdp_odd(ctx, offsets.ip, offsets.v6);
+    if (LOAD16(udp + 2) != control.port || unlikely(!ip_is_to_us(ip, offsets.v6)))
         return XDP_PASS;
-    work = work_get();
-    if (!work)
+    scratch = scratch_get();
+    if (!scratch)
         return XDP_PASS;
-    work->nframe = (u64)(end - data);
-    rc = xdp_check(ctx, work, data, ip, form);
+    scratch->nframe = (u64)(end - data);
+    rc = xdp_check(ctx, scratch, data, ip, offsets);
     if (unlikely(rc == MC_COUNT_PASS_COMMAND))
-        return plain ? xdp_verb(ctx, form.ip, form.v6) : TAGGED_VERB;
+        return plain ? xdp_verb(ctx, offsets.ip, offsets.v6) : TAGGED_VERB;
     if (unlikely(rc != HEAD_GET))
-        return xdp_leave(ctx, work, rc);
-    work->form = form;
-    work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
-    head_keep(&work->head, data, ip, form);
+        return xdp_leave(ctx, scratch, rc);
+    scratch->offsets = offsets;
+    scratch->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    head_keep(&scratch->head, data, ip, offsets);
     if (!plain)
         return TAGGED_GET;
-    if (!xdp_key(work, udp + UDP_TEXT, end) ||
-        !xdp_keep(work, data, end, form_udp(form) + UDP_KEYS))
+    if (!xdp_key(scratch, udp + UDP_TEXT, end) ||
+        !xdp_keep(scratch, data, end, offsets_udp(offsets) + UDP_KEYS))
         return xdp_get(ctx, 0);
-    if (unlikely(key_judge(work, form.v6) == CHECKSUM_WRONG))
-        return xdp_pass(work, MC_COUNT_PASS_PACKET);
-    return xdp_get_one(ctx, work, form);
+    if (unlikely(key_judge(scratch, offsets.v6) == CHECKSUM_WRONG))
+        return xdp_pass(scratch, MC_COUNT_PASS_PACKET);
+    return xdp_get_one(ctx, scratch, offsets);
 }
 
 /* Behind tags, IP begins at nlink. A verdict, TAGGED_GET or TAGGED_VERB. */
 __attribute__((noinline)) int xdp_tagged_ip4(struct xdp_md *ctx, u32 nlink)
 {
-    struct form form = {nlink, 0};
+    struct offsets offsets = {nlink, 0};
 
-    BOUND(form.ip, 31);
-    return xdp_udp(ctx, form, 0);
+    BOUND(offsets.ip, 31);
+    return xdp_udp(ctx, offsets, 0);
 }
 
 __attribute__((noinline)) int xdp_tagged_ip6(struct xdp_md *ctx, u32 nlink)
 {
-    struct form form = {nlink, 1};
+    struct offsets offsets = {nlink, 1};
 
-    BOUND(form.ip, 31);
-    return xdp_udp(ctx, form, 0);
+    BOUND(offsets.ip, 31);
+    return xdp_udp(ctx, offsets, 0);
 }
 
 static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)
@@ -449,9 +457,11 @@ int mc_xdp(struct xdp_md *ctx)
         return XDP_PASS;
     type = LOAD16(data + 12);
     if (likely(type == TYPE_IP4))
-        return LOAD8(data + FRAME_IP + 9) == PROTOCOL_UDP ? xdp_udp(ctx, FORM(0, 0), 1) : XDP_PASS;
+        return LOAD8(data + FRAME_IP + 9) == PROTOCOL_UDP ? xdp_udp(ctx, OFFSETS(0, 0), 1)
+                                                          : XDP_PASS;
     if (type == TYPE_IP6)
-        return LOAD8(data + FRAME_IP + 6) == PROTOCOL_UDP ? xdp_udp(ctx, FORM(0, 1), 1) : XDP_PASS;
+        return LOAD8(data + FRAME_IP + 6) == PROTOCOL_UDP ? xdp_udp(ctx, OFFSETS(0, 1), 1)
+                                                          : XDP_PASS;
     return type_is_tag(type) ? xdp_tagged(ctx, data) : XDP_PASS;
 }
 

@@ -21,9 +21,9 @@
 enum { HEAD_ROOM = 256 - 40 - 24 };
 
 /* Passes a packet of ours to the server. */
-static __always_inline int xdp_pass(struct work *work, u32 reason)
+static __always_inline int xdp_pass(struct scratch *scratch, u32 reason)
 {
-    count_reason(work, reason);
+    count_reason(scratch, reason);
     return XDP_PASS;
 }
 
@@ -54,13 +54,13 @@ static __always_inline long xdp_resize(struct xdp_md *ctx, int grow)
 }
 
 /* Whether what asks for something that we answer may ask: HEAD_GET, HEAD_HIDDEN or a reason. */
-static __always_inline int xdp_admit(struct xdp_md *ctx, struct work *work, const void *data,
-                                     const void *ip, struct form form)
+static __always_inline int xdp_admit(struct xdp_md *ctx, struct scratch *scratch, const void *data,
+                                     const void *ip, struct offsets offsets)
 {
-    u32 vlan = link_vlan(data, form);
+    u32 vlan = link_vlan(data, offsets);
     int rc, admitted = HEAD_GET;
 
-    if (unlikely(ip_is_own(ip, form.v6)) && ctx->ingress_ifindex != LOOPBACK)
+    if (unlikely(ip_is_own(ip, offsets.v6)) && ctx->ingress_ifindex != LOOPBACK)
         return MC_COUNT_PASS_SOURCE;
     if (unlikely(vlan && !vlan_is_ours(vlan)))
         return MC_COUNT_PASS_MAC;
@@ -68,19 +68,19 @@ static __always_inline int xdp_admit(struct xdp_md *ctx, struct work *work, cons
         admitted = mac_check(MACS(data), ctx->ingress_ifindex);
     if (unlikely(admitted == MC_COUNT_PASS_MAC))
         return admitted;
-    rc = guard_source(ip, form.v6);
+    rc = guard_source(ip, offsets.v6);
     if (unlikely(rc))
         return rc;
     /* One packet that a sender on this host has made of several datagrams has such a sum, too. */
-    if (unlikely(xdp_generic) && checksum_is_left(ip, form.v6))
+    if (unlikely(xdp_generic) && checksum_is_left(ip, offsets.v6))
         admitted = HEAD_HIDDEN;
     /* TC looks for the way itself, and sees the tags. */
     if (likely(admitted != HEAD_HIDDEN)) {
-        work->head.back = way_back(data, ip, form.v6, ctx->ingress_ifindex, vlan);
-        if (unlikely(!work->head.back))
+        scratch->head.back = way_back(data, ip, offsets.v6, ctx->ingress_ifindex, vlan);
+        if (unlikely(!scratch->head.back))
             return MC_COUNT_PASS_WAY;
     }
-    rc = guard_rate(ip, form.v6);
+    rc = guard_rate(ip, offsets.v6);
     if (unlikely(rc))
         return rc;
     if (unlikely(control.flush_at) && second_reached(control.flush_at))
@@ -89,27 +89,27 @@ static __always_inline int xdp_admit(struct xdp_md *ctx, struct work *work, cons
 }
 
 /* A request of which the frame's first buffer has the headers: HEAD_GET or a reason. */
-static __always_inline int xdp_check(struct xdp_md *ctx, struct work *work, const void *data,
-                                     const void *ip, struct form form)
+static __always_inline int xdp_check(struct xdp_md *ctx, struct scratch *scratch, const void *data,
+                                     const void *ip, struct offsets offsets)
 {
-    int rc = head_check(ip, form.v6, work->nframe - form.ip);
+    int rc = head_check(ip, offsets.v6, scratch->nframe - offsets.ip);
 
     if (unlikely(rc == MC_COUNT_PASS_PACKET)) {
-        work->nframe = bpf_xdp_get_buff_len(ctx);
-        rc = head_check(ip, form.v6, work->nframe - form.ip);
+        scratch->nframe = bpf_xdp_get_buff_len(ctx);
+        rc = head_check(ip, offsets.v6, scratch->nframe - offsets.ip);
     }
     if (unlikely(rc != HEAD_GET))
         return rc;
-    return xdp_admit(ctx, work, data, ip, form);
+    return xdp_admit(ctx, scratch, data, ip, offsets);
 }
 
 /*
- * Takes the key out of a text of "get KEY\r\n" and hashes it into work. 0: the text is something
+ * Takes the key out of a text of "get KEY\r\n" and hashes it into scratch. 0: the text is something
  * else, or has a byte that might not be a key's.
  */
-static __always_inline int xdp_key(struct work *work, void *text, void *end)
+static __always_inline int xdp_key(struct scratch *scratch, void *text, void *end)
 {
-    u64 at = work->ntext - 10, nkey, words, rest;
+    u64 at = scratch->ntext - 10, nkey, words, rest;
     u64 sum = 0, blank = 0, word, i;
     void *tail;
 
@@ -128,7 +128,7 @@ static __always_inline int xdp_key(struct work *work, void *text, void *end)
             break;
         word = LOAD64(text + 4 + 8 * i);
         blank |= (word - 0x21 * MASK_BYTES) & ~word;
-        work->key[i] = word;
+        scratch->key[i] = word;
         sum += mc_hash_word(word, control.seed[i]);
     }
     if (rest) {
@@ -136,49 +136,50 @@ static __always_inline int xdp_key(struct work *work, void *text, void *end)
         blank |= ((word - 0x21 * MASK_BYTES) & ~word) >> (64 - 8 * rest);
         word >>= 64 - 8 * rest;
         BOUND(words, KEY_WORDS - 1);
-        work->key[words] = word;
+        scratch->key[words] = word;
         sum += mc_hash_word(word, control.seed[words]);
     }
-    work->nkey = nkey;
-    work->hash = mc_hash_end(sum, nkey);
+    scratch->nkey = nkey;
+    scratch->hash = mc_hash_end(sum, nkey);
     return !(blank & MASK_TOPS);
 }
 
-/* What the checksum says of a request of "get KEY\r\n" with the key in `work`. */
-static __always_inline enum checksum key_judge(const struct work *work, u64 v6)
+/* What the checksum says of a request of "get KEY\r\n" with the key in `scratch`. */
+static __always_inline enum checksum key_judge(const struct scratch *scratch, u64 v6)
 {
-    u64 nkey = work->nkey, words = (nkey + 7) / 8, sum, i;
+    u64 nkey = scratch->nkey, words = (nkey + 7) / 8, sum, i;
 
-    if (!head_has_checksum(&work->head, v6))
+    if (!head_has_checksum(&scratch->head, v6))
         return CHECKSUM_RIGHT;
     sum = TEXT_GET + (0x0a0dull << 8 * (nkey & 1));
     for (i = 0; i < KEY_WORDS; i++) {
         if (i >= words)
             break;
-        sum += load_halves(work->key + i);
+        sum += load_halves(scratch->key + i);
     }
-    return head_judge(&work->head, v6, sum);
+    return head_judge(&scratch->head, v6, sum);
 }
 
 /*
- * Whether a text begins with the key of `work`, of at most `most` bytes, a power of two. The eight
- * bytes before the text may be read, and so may `most` from it on.
+ * Whether a text begins with the key of `scratch`, of at most `most` bytes, a power of two. The
+ * eight bytes before the text may be read, and so may `most` from it on.
  */
-static __always_inline int text_has_key(const struct work *work, const char *text, const u64 most)
+static __always_inline int text_has_key(const struct scratch *scratch, const char *text,
+                                        const u64 most)
 {
-    u64 words = work->nkey / 8, rest = work->nkey % 8, differ = 0, at, i;
+    u64 words = scratch->nkey / 8, rest = scratch->nkey % 8, differ = 0, at, i;
 
     for (i = 0; i < most / 8; i++) {
         if (i >= words)
             break;
-        differ |= LOAD64(text + 8 * i) ^ work->key[i];
+        differ |= LOAD64(text + 8 * i) ^ scratch->key[i];
     }
     if (rest) {
-        at = work->nkey;
+        at = scratch->nkey;
         BOUND(at, most - 1);
         BOUND(words, KEY_WORDS - 1);
         /* The word that ends with the key: it begins before the text at worst. */
-        differ |= (LOAD64(text - 8 + at) >> (64 - 8 * rest)) ^ work->key[words];
+        differ |= (LOAD64(text - 8 + at) >> (64 - 8 * rest)) ^ scratch->key[words];
     }
     return !differ;
 }

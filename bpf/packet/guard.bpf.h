@@ -215,11 +215,11 @@ static __always_inline int guard_size(u64 v6, u64 nrequest, u64 nreply)
     return 0;
 }
 
-/* The same of the reply in `work`. */
-static __always_inline int guard_reply(const struct work *work)
+/* The same of the reply in `scratch`. */
+static __always_inline int guard_reply(const struct scratch *scratch)
 {
-    return guard_size(work->form.v6, MC_UDP_HEADER + work->ntext,
-                      MC_UDP_HEADER + work->nreply - REPLY_TEXT);
+    return guard_size(scratch->offsets.v6, MC_UDP_HEADER + scratch->ntext,
+                      MC_UDP_HEADER + scratch->nreply - REPLY_TEXT);
 }
 
 #endif

@@ -5,7 +5,7 @@
  *
  * The server owns the heap, the table and the control block (bpf/shared/layout.h) and maps all
  * three; here they are read. A program keeps everything that is longer than a few registers in
- * struct work, one for each CPU: the stack is small, and what comes back from a map value is
+ * struct scratch, one for each CPU: the stack is small, and what comes back from a map value is
  * unknown to the verifier, so that the paths before it and after it add instead of multiplying.
  */
 #ifndef MC_KERNEL_BPF_H
@@ -78,7 +78,7 @@ enum {
     UDP_WIRE = UDP_TEXT + 6,      /* behind "VALUE " */
     FRAME_MIN = 60,               /* of Ethernet, without its checksum */
     TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER,
-    REPLY_TEXT = 80, /* where it begins in struct work: behind the longest headers */
+    REPLY_TEXT = 80, /* where it begins in struct scratch: behind the longest headers */
     REPLY_MAX = REPLY_TEXT + TEXT_MAX,
 };
 
@@ -194,7 +194,7 @@ static __always_inline int second_reached(u32 second)
  * Which headers a frame has. A constant wherever it is handed on as one: then every place in the
  * frame is a constant too, as it must be in the program that answers in place.
  */
-struct form {
+struct offsets {
     u64 ip; /* where it begins */
     u64 v6; /* it is IPv6 */
 };
@@ -209,11 +209,11 @@ struct head {
     u64 back;      /* the MAC address that the reply goes to (way.bpf.h) */
 };
 
-struct work {
+struct scratch {
     struct mc_counts counts;
 
     /* The request: its headers, and what follows "get ". */
-    struct form form;
+    struct offsets offsets;
     struct head head;
     u64 last; /* the frame's last 8 bytes as they came */
     u64 nframe;
@@ -260,21 +260,21 @@ struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, 1);
     __type(key, u32);
-    __type(value, struct work);
-} scratch SEC(".maps");
+    __type(value, struct scratch);
+} scratch_map SEC(".maps");
 
-static __always_inline struct work *work_get(void)
+static __always_inline struct scratch *scratch_get(void)
 {
     u32 zero = 0;
 
-    return bpf_map_lookup_elem(&scratch, &zero);
+    return bpf_map_lookup_elem(&scratch_map, &zero);
 }
 
 /* clang 19 knows what a function returns and leaves a mask out; the verifier does not know. */
-static __always_inline void count_reason(struct work *work, u64 reason)
+static __always_inline void count_reason(struct scratch *scratch, u64 reason)
 {
     BOUND(reason, 31);
-    work->counts.count[reason]++;
+    scratch->counts.count[reason]++;
 }
 
 /*

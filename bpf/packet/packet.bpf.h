@@ -37,7 +37,7 @@ enum {
 };
 
 /* The headers of a frame with so many tags. */
-#define FORM(ntags, six) ((struct form){FRAME_IP + TAG_BYTES * (ntags), (six)})
+#define OFFSETS(ntags, six) ((struct offsets){FRAME_IP + TAG_BYTES * (ntags), (six)})
 
 static __always_inline u64 ip_bytes(u64 v6)
 {
@@ -45,9 +45,9 @@ static __always_inline u64 ip_bytes(u64 v6)
 }
 
 /* Where UDP begins in a frame. */
-static __always_inline u64 form_udp(struct form form)
+static __always_inline u64 offsets_udp(struct offsets offsets)
 {
-    return form.ip + ip_bytes(form.v6);
+    return offsets.ip + ip_bytes(offsets.v6);
 }
 
 static __always_inline int type_is_tag(u16 type)
@@ -63,19 +63,19 @@ static __always_inline u64 load_halves(const void *bytes)
 
 /* Keeps the headers that begin at `link`, and at `ip`. */
 static __always_inline void head_keep(struct head *out, const void *link, const void *ip,
-                                      struct form form)
+                                      struct offsets offsets)
 {
-    const int nwords = form.v6 ? 7 : 5;
+    const int nwords = offsets.v6 ? 7 : 5;
     int i;
 
     out->to = LOAD64(link);
     out->from = LOAD64(link + 6);
-    if (form.ip != FRAME_IP)
+    if (offsets.ip != FRAME_IP)
         out->tags = LOAD64(link + 14);
 #pragma unroll
     for (i = 0; i < nwords; i++)
         out->ip[i] = LOAD64(ip + 8 * i);
-    if (form.v6)
+    if (offsets.v6)
         out->addresses = load_halves(ip + 8) + load_halves(ip + 16) + load_halves(ip + 24) +
                          load_halves(ip + 32);
 }
@@ -185,13 +185,13 @@ __attribute__((noinline)) int vlan_is_ours(u32 vlan)
 }
 
 /* The tags of a frame, as mc_local has them; 0: it has none. */
-static __always_inline u32 link_vlan(const void *link, struct form form)
+static __always_inline u32 link_vlan(const void *link, struct offsets offsets)
 {
     u32 vlan = 0;
 
-    if (form.ip > FRAME_IP)
+    if (offsets.ip > FRAME_IP)
         vlan = vlan_id(LOAD16(link + 12), LOAD16(link + 14));
-    if (form.ip > FRAME_IP + TAG_BYTES)
+    if (offsets.ip > FRAME_IP + TAG_BYTES)
         vlan |= vlan_id(LOAD16(link + 16), LOAD16(link + 18)) << 16;
     return vlan;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * request: a request of any number of keys, and the reply to it, in struct work.
+ * request: a request of any number of keys, and the reply to it, in struct scratch.
  *
  * It touches no packet: the programs bring the request in and take the reply out, each by its own
  * helpers. It grants what the server's parser would read the same way, and nothing else: keys of
@@ -16,60 +16,60 @@
 /* What a step says; any other value is a reason to pass. STEP_END: the reply is complete. */
 enum { STEP_NEXT = 0, STEP_END = 1 };
 
-static __always_inline u64 request_word(const struct work *work, u64 at)
+static __always_inline u64 request_word(const struct scratch *scratch, u64 at)
 {
     BOUND(at, REQUEST_ROOM - 1);
-    return LOAD64(work->request + at);
+    return LOAD64(scratch->request + at);
 }
 
 /* A byte behind the keys: a newline that ends the request, or why not. */
-static __always_inline int request_ends(const struct work *work, u64 at)
+static __always_inline int request_ends(const struct scratch *scratch, u64 at)
 {
-    u64 word = request_word(work, at);
+    u64 word = request_word(scratch, at);
     u64 nend = (u16)word == 0x0a0d ? 2 : 1;
 
     if (nend == 1 && (u8)word != '\n')
         return MC_COUNT_PASS_REQUEST;
-    if (at + nend != work->nrequest)
+    if (at + nend != scratch->nrequest)
         return MC_COUNT_PASS_COMMAND; /* another command behind the first */
-    return work->nkeys ? STEP_END : MC_COUNT_PASS_REQUEST;
+    return scratch->nkeys ? STEP_END : MC_COUNT_PASS_REQUEST;
 }
 
 /* Skips spaces, many at a time: a request may be almost nothing else. */
-__attribute__((noinline)) int request_skip(struct work *work)
+__attribute__((noinline)) int request_skip(struct scratch *scratch)
 {
     u64 at, word, i;
 
-    if (!work)
+    if (!scratch)
         return MC_COUNT_PASS_ERROR;
-    at = work->at;
+    at = scratch->at;
     for (i = 0; i < REQUEST_MAX / 8 + 1; i++) {
-        word = request_word(work, at) ^ ' ' * MASK_BYTES;
+        word = request_word(scratch, at) ^ ' ' * MASK_BYTES;
         if (word)
             break;
         at += 8;
     }
-    work->at = at;
+    scratch->at = at;
     /* Of the last eight bytes those up to the first that is no space. */
     word |= word >> 4;
     word |= word >> 2;
     word |= word >> 1;
     word = (word & MASK_BYTES) << 7;
-    work->at += word ? bytes_below(word) : 0;
+    scratch->at += word ? bytes_below(word) : 0;
     return STEP_NEXT;
 }
 
-/* Takes the next key into work->key and hashes it; `at` moves to the byte behind it. */
-static __always_inline int request_key(struct work *work)
+/* Takes the next key into scratch->key and hashes it; `at` moves to the byte behind it. */
+static __always_inline int request_key(struct scratch *scratch)
 {
-    u64 at = work->at, nkey = 0, sum = 0, word = 0, blank = 0, keep, i;
+    u64 at = scratch->at, nkey = 0, sum = 0, word = 0, blank = 0, keep, i;
 
     for (i = 0; i < KEY_WORDS; i++) {
-        word = request_word(work, at + nkey);
+        word = request_word(scratch, at + nkey);
         blank = bytes_blank(word);
         if (blank)
             break;
-        work->key[i] = word;
+        scratch->key[i] = word;
         sum += mc_hash_word(word, control.seed[i]);
         nkey += 8;
     }
@@ -78,31 +78,31 @@ static __always_inline int request_key(struct work *work)
     /* Ones below the top bit of the first blank byte: the bytes to keep. */
     keep = ((blank - 1) & ~blank) >> 7;
     if (keep) {
-        work->key[i & (KEY_WORDS - 1)] = word & keep;
+        scratch->key[i & (KEY_WORDS - 1)] = word & keep;
         sum += mc_hash_word(word & keep, control.seed[i & (KEY_WORDS - 1)]);
         nkey += bytes_below(blank);
     }
     if (nkey > MC_KEY_MAX)
         return MC_COUNT_PASS_REQUEST;
-    work->nkey = nkey;
-    work->hash = mc_hash_end(sum, nkey);
-    work->at = at + nkey;
+    scratch->nkey = nkey;
+    scratch->hash = mc_hash_end(sum, nkey);
+    scratch->at = at + nkey;
     return STEP_NEXT;
 }
 
 /* Takes the copied item into the reply. */
-static __always_inline int reply_hit(struct work *work)
+static __always_inline int reply_hit(struct scratch *scratch)
 {
-    u64 at = work->nreply, nhits = work->nhits;
+    u64 at = scratch->nreply, nhits = scratch->nhits;
 
     if (nhits >= HITS_MAX)
         return MC_COUNT_PASS_SIZE;
     BOUND(at, 2047);
-    STORE32(work->reply + at, (u32)TEXT_VALUE);
-    STORE16(work->reply + at + 4, (u16)(TEXT_VALUE >> 32));
-    work->classes[nhits] = work->clsid;
-    work->nhits = nhits + 1;
-    work->nreply += 6 + work->nwire;
+    STORE32(scratch->reply + at, (u32)TEXT_VALUE);
+    STORE16(scratch->reply + at + 4, (u16)(TEXT_VALUE >> 32));
+    scratch->classes[nhits] = scratch->clsid;
+    scratch->nhits = nhits + 1;
+    scratch->nreply += 6 + scratch->nwire;
     return STEP_NEXT;
 }
 
@@ -110,106 +110,107 @@ static __always_inline int reply_hit(struct work *work)
  * Takes the next key of several: STEP_NEXT, STEP_END or a reason. *from: where it, and the spaces
  * before it, begin but for the first space.
  */
-static __always_inline int key_next(struct work *work, u64 *from)
+static __always_inline int key_next(struct scratch *scratch, u64 *from)
 {
-    u64 at = work->at;
+    u64 at = scratch->at;
     char first;
     int rc;
 
     /* Between two keys one space is the rule. */
-    if (work->nkeys && (char)request_word(work, at) == ' ')
-        work->at = ++at;
-    first = request_word(work, at);
+    if (scratch->nkeys && (char)request_word(scratch, at) == ' ')
+        scratch->at = ++at;
+    first = request_word(scratch, at);
     if (first == ' ') {
-        rc = request_skip(work);
+        rc = request_skip(scratch);
         if (rc != STEP_NEXT)
             return rc;
-        at = work->at;
-        first = request_word(work, at);
+        at = scratch->at;
+        first = request_word(scratch, at);
     }
     if (first == '\r' || first == '\n')
-        return request_ends(work, at);
-    rc = request_key(work);
+        return request_ends(scratch, at);
+    rc = request_key(scratch);
     if (rc != STEP_NEXT)
         return rc;
-    if (!work->nkey)
+    if (!scratch->nkey)
         return MC_COUNT_PASS_REQUEST;
-    work->nkeys++;
+    scratch->nkeys++;
     *from = at;
     return STEP_NEXT;
 }
 
 /* The sum of a request that is not short. */
-__attribute__((noinline)) int request_sum(struct work *work)
+__attribute__((noinline)) int request_sum(struct scratch *scratch)
 {
     u64 n;
 
-    if (!work)
+    if (!scratch)
         return 0;
-    n = work->nrequest;
+    n = scratch->nrequest;
     CLAMP(n, REQUEST_MAX);
-    return sum_fold(text_sum(work->request, n));
+    return sum_fold(text_sum(scratch->request, n));
 }
 
 /*
- * What the checksum says of the request in `work`, the sum of whose text before work->request is
- * `before`.
+ * What the checksum says of the request in `scratch`, the sum of whose text before scratch->request
+ * is `before`.
  */
-static __always_inline enum checksum request_judge(struct work *work, u64 before)
+static __always_inline enum checksum request_judge(struct scratch *scratch, u64 before)
 {
-    u64 n = work->nrequest;
+    u64 n = scratch->nrequest;
 
-    if (!head_has_checksum(&work->head, work->form.v6))
+    if (!head_has_checksum(&scratch->head, scratch->offsets.v6))
         return CHECKSUM_RIGHT;
-    before += n < 64 ? sum_rest(work->request, n) : (u64)request_sum(work);
-    return work->form.v6 ? head_judge(&work->head, 1, before) : head_judge(&work->head, 0, before);
+    before += n < 64 ? sum_rest(scratch->request, n) : (u64)request_sum(scratch);
+    return scratch->offsets.v6 ? head_judge(&scratch->head, 1, before)
+                               : head_judge(&scratch->head, 0, before);
 }
 
 /* Before a request's first word is looked at. */
-static __always_inline void answer_begin(struct work *work)
+static __always_inline void answer_begin(struct scratch *scratch)
 {
-    u64 at = work->nrequest;
+    u64 at = scratch->nrequest;
 
-    work->at = 0;
-    work->nkeys = 0;
-    work->nhits = 0;
-    work->ntries = 0;
-    work->nreply = REPLY_TEXT;
+    scratch->at = 0;
+    scratch->nkeys = 0;
+    scratch->nhits = 0;
+    scratch->ntries = 0;
+    scratch->nreply = REPLY_TEXT;
     /* Zeros behind the request end every search for its end. */
     BOUND(at, REQUEST_ROOM - 1);
-    STORE64(work->request + at, 0);
+    STORE64(scratch->request + at, 0);
 }
 
-static __always_inline int request_has_newline(const struct work *work)
+static __always_inline int request_has_newline(const struct scratch *scratch)
 {
-    u64 at = work->nrequest - 1;
+    u64 at = scratch->nrequest - 1;
 
     BOUND(at, REQUEST_ROOM - 1);
-    return work->request[at] == '\n';
+    return scratch->request[at] == '\n';
 }
 
-static __always_inline void reply_end(struct work *work)
+static __always_inline void reply_end(struct scratch *scratch)
 {
-    u64 at = work->nreply;
+    u64 at = scratch->nreply;
 
     BOUND(at, 2047);
-    STORE32(work->reply + at, (u32)TEXT_END);
-    work->reply[at + 4] = (char)(TEXT_END >> 32);
-    work->nreply += 5;
+    STORE32(scratch->reply + at, (u32)TEXT_END);
+    scratch->reply[at + 4] = (char)(TEXT_END >> 32);
+    scratch->nreply += 5;
 }
 
 /* Where the frame of the reply begins, and how long it is without padding. */
-static __always_inline u64 reply_start(const struct work *work)
+static __always_inline u64 reply_start(const struct scratch *scratch)
 {
-    u64 start = REPLY_TEXT - form_udp(work->form) - UDP_TEXT;
+    u64 start = REPLY_TEXT - offsets_udp(scratch->offsets) - UDP_TEXT;
 
     BOUND(start, 31);
     return start;
 }
 
-static __always_inline u64 reply_size(const struct work *work)
+static __always_inline u64 reply_size(const struct scratch *scratch)
 {
-    return work->nreply - reply_start(work);
+    return scratch->nreply - reply_start(scratch);
 }
 
 /* Ethernet pads short frames; a request that is long enough becomes no shorter than that. */
@@ -224,48 +225,50 @@ static __always_inline u64 frame_size(u64 nreply, u64 nframe)
  * Writes the headers before the reply's text, and zeros behind it, where there may be padding.
  * left: the checksum is left to hardware.
  */
-__attribute__((noinline)) int reply_head(struct work *work, int left)
+__attribute__((noinline)) int reply_head(struct scratch *scratch, int left)
 {
     u64 nreply, ntext;
     char *udp;
 
-    if (!work)
+    if (!scratch)
         return 0;
-    nreply = work->nreply;
+    nreply = scratch->nreply;
     ntext = nreply - REPLY_TEXT;
-    head_link(work->reply + reply_start(work), &work->head, work->form.ip != FRAME_IP);
+    head_link(scratch->reply + reply_start(scratch), &scratch->head,
+              scratch->offsets.ip != FRAME_IP);
     BOUND(nreply, 2047);
-    STORE64(work->reply + nreply, 0);
-    udp = work->reply + REPLY_TEXT - UDP_TEXT;
-    if (work->form.v6)
-        head_ip6(udp - IP6_BYTES, &work->head, ntext, text_sum(work->reply + REPLY_TEXT, ntext));
+    STORE64(scratch->reply + nreply, 0);
+    udp = scratch->reply + REPLY_TEXT - UDP_TEXT;
+    if (scratch->offsets.v6)
+        head_ip6(udp - IP6_BYTES, &scratch->head, ntext,
+                 text_sum(scratch->reply + REPLY_TEXT, ntext));
     else
-        head_ip4(udp - IP4_BYTES, &work->head, ntext);
+        head_ip4(udp - IP4_BYTES, &scratch->head, ntext);
     if (left)
-        STORE16(udp + 6, work->form.v6 ? checksum_begun(udp - IP6_BYTES, 1)
-                                       : checksum_begun(udp - IP4_BYTES, 0));
+        STORE16(udp + 6, scratch->offsets.v6 ? checksum_begun(udp - IP6_BYTES, 1)
+                                             : checksum_begun(udp - IP4_BYTES, 0));
     return 0;
 }
 
-static __always_inline void count_bytes(struct work *work, u64 nread, u64 nwritten)
+static __always_inline void count_bytes(struct scratch *scratch, u64 nread, u64 nwritten)
 {
-    work->counts.count[MC_COUNT_BYTES_READ] += nread;
-    work->counts.count[MC_COUNT_BYTES_WRITTEN] += nwritten;
+    scratch->counts.count[MC_COUNT_BYTES_READ] += nread;
+    scratch->counts.count[MC_COUNT_BYTES_WRITTEN] += nwritten;
 }
 
 /* Counts the hits of the reply's items in their slab classes. */
-__attribute__((noinline)) int count_hits(struct work *work)
+__attribute__((noinline)) int count_hits(struct scratch *scratch)
 {
     u32 i;
 
-    if (!work)
+    if (!scratch)
         return 0;
     for (i = 0; i < HITS_MAX; i++) {
-        if (i >= work->nhits)
+        if (i >= scratch->nhits)
             break;
-        work->counts.class_hits[work->classes[i] % MC_CLASSES]++;
+        scratch->counts.class_hits[scratch->classes[i] % MC_CLASSES]++;
     }
-    work->counts.count[MC_COUNT_MISSES] += work->nkeys - work->nhits;
+    scratch->counts.count[MC_COUNT_MISSES] += scratch->nkeys - scratch->nhits;
     return 0;
 }
 

@@ -18,9 +18,9 @@
 /* On to the next filter, under clsact and TCX alike. */
 enum { TC_NEXT = -1 };
 
-static __always_inline int tc_pass(struct work *work, u32 reason)
+static __always_inline int tc_pass(struct scratch *scratch, u32 reason)
 {
-    count_reason(work, reason);
+    count_reason(scratch, reason);
     return TC_NEXT;
 }
 
@@ -64,9 +64,10 @@ struct tc_head {
  * Loads the headers. The stack has taken the outer tag from the frame and keeps it beside the
  * packet, where a reply takes it along. 0: it is no UDP that could be ours.
  */
-static __always_inline int tc_load(struct __sk_buff *skb, struct work *work, struct tc_head *head)
+static __always_inline int tc_load(struct __sk_buff *skb, struct scratch *scratch,
+                                   struct tc_head *head)
 {
-    struct form form = FORM(0, 0);
+    struct offsets offsets = OFFSETS(0, 0);
     u16 type;
 
     if (bpf_skb_load_bytes_relative(skb, 0, head->link, sizeof(head->link), BPF_HDR_START_MAC))
@@ -74,24 +75,26 @@ static __always_inline int tc_load(struct __sk_buff *skb, struct work *work, str
     type = LOAD16(head->link + 12);
     if (type_is_tag(type) && skb->vlan_present) {
         type = LOAD16(head->link + FRAME_IP + 2);
-        form.ip += TAG_BYTES;
+        offsets.ip += TAG_BYTES;
     }
-    form.v6 = type == TYPE_IP6;
-    if (!form.v6 && type != TYPE_IP4)
+    offsets.v6 = type == TYPE_IP6;
+    if (!offsets.v6 && type != TYPE_IP4)
         return 0;
-    work->form = form;
-    return !bpf_skb_load_bytes_relative(skb, form.ip, head->ip, IP4_BYTES + UDP_KEYS + 2,
+    scratch->offsets = offsets;
+    return !bpf_skb_load_bytes_relative(skb, offsets.ip, head->ip, IP4_BYTES + UDP_KEYS + 2,
                                         BPF_HDR_START_MAC) &&
-           (!form.v6 || !bpf_skb_load_bytes_relative(skb, form.ip, head->ip,
-                                                     IP6_BYTES + UDP_KEYS + 2, BPF_HDR_START_MAC));
+           (!offsets.v6 ||
+            !bpf_skb_load_bytes_relative(skb, offsets.ip, head->ip, IP6_BYTES + UDP_KEYS + 2,
+                                         BPF_HDR_START_MAC));
 }
 
 static __always_inline u32 tc_vlan(struct __sk_buff *skb, const struct tc_head *head,
-                                   struct form form)
+                                   struct offsets offsets)
 {
     if (!skb->vlan_present)
         return 0;
-    return vlan_id(skb->vlan_proto, bpf_htons(skb->vlan_tci)) | link_vlan(head->link, form) << 16;
+    return vlan_id(skb->vlan_proto, bpf_htons(skb->vlan_tci)) | link_vlan(head->link, offsets)
+                                                                    << 16;
 }
 
 /* Whether a request that begins with these bytes is no get, and may be answered. */
@@ -101,7 +104,7 @@ typedef int tc_verb(u32 text);
  * Whether it is a get or another verb for us; counts one that is ours but none. first: no XDP
  * program has let it through, nor charged its source.
  */
-static __always_inline int tc_check(struct __sk_buff *skb, struct work *work,
+static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scratch,
                                     const struct tc_head *head, u64 v6, int first, tc_verb *is_verb)
 {
     const void *ip = head->ip, *udp = ip + ip_bytes(v6);
@@ -109,7 +112,7 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct work *work,
 
     if (!ip_is_plain(ip, v6) || LOAD16(udp + 2) != control.port || !ip_is_to_us(ip, v6))
         return HEAD_FOREIGN;
-    rc = head_check(ip, v6, work->nframe - work->form.ip);
+    rc = head_check(ip, v6, scratch->nframe - scratch->offsets.ip);
     if (rc == MC_COUNT_PASS_COMMAND && is_verb(LOAD32(udp + UDP_TEXT))) {
         kind = HEAD_VERB;
         rc = HEAD_GET;
@@ -120,7 +123,7 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct work *work,
         rc = HEAD_GET;
     if (skb->gso_size) /* several datagrams, of which only the first one's header is there */
         rc = MC_COUNT_PASS_PACKET;
-    if (rc == HEAD_GET && !vlan_is_ours(tc_vlan(skb, head, work->form)))
+    if (rc == HEAD_GET && !vlan_is_ours(tc_vlan(skb, head, scratch->offsets)))
         rc = MC_COUNT_PASS_MAC;
     if (ip_is_own(ip, v6) && skb->ifindex != LOOPBACK)
         rc = MC_COUNT_PASS_SOURCE;
@@ -129,47 +132,47 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct work *work,
     if (rc == HEAD_GET && first)
         rc = guard_source(ip, v6);
     if (rc == HEAD_GET) {
-        work->head.back =
-            way_back(head->link, ip, v6, skb->ifindex, tc_vlan(skb, head, work->form));
-        rc = work->head.back ? HEAD_GET : MC_COUNT_PASS_WAY;
+        scratch->head.back =
+            way_back(head->link, ip, v6, skb->ifindex, tc_vlan(skb, head, scratch->offsets));
+        rc = scratch->head.back ? HEAD_GET : MC_COUNT_PASS_WAY;
     }
     if (rc == HEAD_GET && first)
         rc = guard_rate(ip, v6);
     if (rc != HEAD_GET) {
-        count_reason(work, rc);
+        count_reason(scratch, rc);
         return rc;
     }
-    work->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
-    work->left = checksum_is_left(ip, v6);
-    head_keep(&work->head, head->link, ip, (struct form){FRAME_IP + TAG_BYTES, v6});
+    scratch->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    scratch->left = checksum_is_left(ip, v6);
+    head_keep(&scratch->head, head->link, ip, (struct offsets){FRAME_IP + TAG_BYTES, v6});
     return kind;
 }
 
-/* Brings the request behind the text's first `skip` bytes into `work`: 0 or a reason. */
-static __always_inline int tc_request(struct __sk_buff *skb, struct work *work, u64 skip)
+/* Brings the request behind the text's first `skip` bytes into `scratch`: 0 or a reason. */
+static __always_inline int tc_request(struct __sk_buff *skb, struct scratch *scratch, u64 skip)
 {
-    u64 nrequest = work->ntext - skip;
+    u64 nrequest = scratch->ntext - skip;
 
     if (nrequest - 1 >= REQUEST_MAX)
         return MC_COUNT_PASS_REQUEST;
     BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_skb_load_bytes_relative(skb, form_udp(work->form) + UDP_TEXT + skip, work->request,
-                                    nrequest, BPF_HDR_START_MAC))
+    if (bpf_skb_load_bytes_relative(skb, offsets_udp(scratch->offsets) + UDP_TEXT + skip,
+                                    scratch->request, nrequest, BPF_HDR_START_MAC))
         return MC_COUNT_PASS_ERROR;
-    work->nrequest = nrequest;
+    scratch->nrequest = nrequest;
     return 0;
 }
 
 /*
- * Whether it is known what a request's checksum is, the sum of whose text before work->request is
- * `before`: whole, or left to hardware. It is both, of 1 packet in 65,536, by chance: then nobody
- * knows which. 0 or a reason.
+ * Whether it is known what a request's checksum is, the sum of whose text before scratch->request
+ * is `before`: whole, or left to hardware. It is both, of 1 packet in 65,536, by chance: then
+ * nobody knows which. 0 or a reason.
  */
-static __always_inline int tc_judge(struct work *work, u32 before)
+static __always_inline int tc_judge(struct scratch *scratch, u32 before)
 {
-    enum checksum found = request_judge(work, before);
+    enum checksum found = request_judge(scratch, before);
 
-    if (found == CHECKSUM_WRONG || (found == CHECKSUM_RIGHT && work->left))
+    if (found == CHECKSUM_WRONG || (found == CHECKSUM_RIGHT && scratch->left))
         return MC_COUNT_PASS_PACKET;
     return 0;
 }
@@ -191,27 +194,28 @@ static __always_inline long tc_resize(struct __sk_buff *skb, u64 nframe, u32 hid
 /* Turns the packet around, whose first `hidden` bytes are not in sight. */
 __attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden, int left)
 {
-    struct work *work = work_get();
+    struct scratch *scratch = scratch_get();
     u64 nframe;
     int rc;
 
-    if (!work)
+    if (!scratch)
         return TC_NEXT;
-    rc = guard_reply(work);
+    rc = guard_reply(scratch);
     if (rc)
-        return tc_pass(work, rc);
-    reply_head(work, left);
-    nframe = frame_size(reply_size(work), work->nframe);
+        return tc_pass(scratch, rc);
+    reply_head(scratch, left);
+    nframe = frame_size(reply_size(scratch), scratch->nframe);
     if (tc_resize(skb, nframe, hidden))
-        return tc_pass(work, MC_COUNT_PASS_ROOM);
+        return tc_pass(scratch, MC_COUNT_PASS_ROOM);
     BOUND_SIZE(nframe, 2047);
-    if (bpf_skb_store_bytes(skb, 0, work->reply + reply_start(work), nframe, 0)) {
-        work->counts.count[MC_COUNT_PASS_ERROR]++;
+    if (bpf_skb_store_bytes(skb, 0, scratch->reply + reply_start(scratch), nframe, 0)) {
+        scratch->counts.count[MC_COUNT_PASS_ERROR]++;
         return TC_ACT_SHOT;
     }
-    work->counts.count[MC_COUNT_ANSWERED_TC]++;
-    count_bytes(work, MC_UDP_HEADER + work->ntext, MC_UDP_HEADER + work->nreply - REPLY_TEXT);
-    count_hits(work);
+    scratch->counts.count[MC_COUNT_ANSWERED_TC]++;
+    count_bytes(scratch, MC_UDP_HEADER + scratch->ntext,
+                MC_UDP_HEADER + scratch->nreply - REPLY_TEXT);
+    count_hits(scratch);
     return bpf_redirect(skb->ifindex, 0);
 }
 

@@ -163,7 +163,7 @@ enum chain_count {
     CHAIN_COUNTS
 };
 
-/* One row for each CPU, the first in the memory of the programs (map chain_scratch). */
+/* One row for each CPU, the first in the memory of the programs (map chain_scratch_map). */
 struct chain_counts {
     __u64 count[32];
 };

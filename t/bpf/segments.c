@@ -90,12 +90,12 @@ struct chain_gate *watch_gate(struct watch *watch, const char *key)
 static void counts(struct watch *watch, uint64_t out[32])
 {
     int ncpus = libbpf_num_possible_cpus(), i, cpu;
-    size_t size = bpf_map__value_size(watch->skel->maps.chain_scratch);
+    size_t size = bpf_map__value_size(watch->skel->maps.chain_scratch_map);
     char *rows = calloc((size_t)ncpus, (size + 7) & ~(size_t)7);
     uint32_t zero = 0;
 
     memset(out, 0, 32 * sizeof(*out));
-    if (bpf_map_lookup_elem(bpf_map__fd(watch->skel->maps.chain_scratch), &zero, rows))
+    if (bpf_map_lookup_elem(bpf_map__fd(watch->skel->maps.chain_scratch_map), &zero, rows))
         diag("no counts: %s", strerror(errno));
     for (cpu = 0; cpu < ncpus; cpu++)
         for (i = 0; i < 32; i++)
