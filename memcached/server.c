@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "base/anonymous.h"
+#include "base/cgroup.h"
 #include "base/credentials.h"
 #include "base/limited.h"
 #include "base/log.h"
-#include "base/room.h"
 #include "command/command.h"
 #include "config.h"
 #include "flash/flash.h"
@@ -46,8 +46,8 @@ struct server {
     struct credentials_user user;
     int ready_fd; /* of process_daemonize, -1 without -d */
     struct kcache *kcache;
-    char *kernel_error; /* why the kernel answers nothing, NULL: it does, or was not asked to */
-    struct room *room;  /* of `limited`; NULL: as much as the machine has */
+    char *kernel_error;    /* why the kernel answers nothing, NULL: it does, or was not asked to */
+    struct cgroup *cgroup; /* of `limited`; NULL: as much as the machine has */
     struct provider *anonymous, *limited;
     struct flash *flash;     /* NULL: none */
     struct restart *restart; /* NULL without -e */
@@ -196,7 +196,7 @@ static void shut_down(void *context, bool graceful)
 /* --- building ----------------------------------------------------------- */
 
 /* Without `optional` the end; with it the server goes on, and `stats bmc` gives the reason. */
-static void do_without_kernel(struct server *server, const char *error)
+static void continue_without_kernel(struct server *server, const char *error)
 {
     if (!server->options->kcache.optional) {
         kcache_close(server->kcache);
@@ -207,12 +207,12 @@ static void do_without_kernel(struct server *server, const char *error)
 }
 
 /* In a cgroup, memory grows as far as that has room. */
-static void limit_memory(struct server *server, struct room *room)
+static void limit_memory(struct server *server, struct cgroup *cgroup)
 {
-    server->room = room;
-    server->limited = server->restart ? limited_new(restart_provider(server->restart), server->room,
-                                                    restart_kept(server->restart))
-                                      : limited_new(server->anonymous, server->room, 0);
+    server->cgroup = cgroup;
+    server->limited = server->restart ? limited_new(restart_provider(server->restart),
+                                                    server->cgroup, restart_kept(server->restart))
+                                      : limited_new(server->anonymous, server->cgroup, 0);
     if (!server->limited)
         fatal(EXIT_OS_ERROR, "no memory: %s", strerror(errno));
 }
@@ -221,21 +221,21 @@ static void build_memory(struct server *server)
 {
     const struct options *o = server->options;
     struct provider *kernel = NULL;
-    struct room *room;
+    struct cgroup *cgroup;
     char error[ERROR_TEXT];
 
     if (kcache_wanted(&o->kcache)) {
         server->kcache = kcache_open(&o->kcache, o->memory_limit, error, sizeof(error));
         if (!server->kcache)
-            do_without_kernel(server, error);
+            continue_without_kernel(server, error);
     }
     if (server->kcache)
         kernel = kcache_provider(server->kcache);
     if (server->memory_path) {
-        credentials_lend(&server->user);
+        credentials_override(&server->user);
         server->restart =
             restart_open(server->memory_path, kernel, o->memory_limit, error, sizeof(error));
-        credentials_return(&server->user);
+        credentials_revert(&server->user);
         if (!server->restart)
             fatal(EXIT_OS_ERROR, "%s", error);
     } else if (!kernel) {
@@ -243,13 +243,13 @@ static void build_memory(struct server *server)
         if (!server->anonymous)
             fatal(EXIT_OS_ERROR, "no memory: %s", strerror(errno));
     }
-    room = room_new("/proc/self");
-    if (room_is_limited(room))
+    cgroup = cgroup_new("/proc/self");
+    if (cgroup_is_limited(cgroup))
         process_lock_program();
     if (kernel)
-        room_free(room);
+        cgroup_free(cgroup);
     else
-        limit_memory(server, room);
+        limit_memory(server, cgroup);
 }
 
 static void log_slab_classes(struct store *store, rel_time now)
@@ -278,9 +278,9 @@ static void build_flash(struct server *server)
 
     if (o->npaths == 0)
         return;
-    credentials_lend(&server->user);
+    credentials_override(&server->user);
     server->flash = flash_open(&config, error, sizeof(error));
-    credentials_return(&server->user);
+    credentials_revert(&server->user);
     if (!server->flash)
         fatal(1, "Failed to initialize external storage: %s", error);
 }
@@ -289,7 +289,7 @@ static void build_flash(struct server *server)
 static void remove_flash(struct server *server)
 {
     if (geteuid() == 0)
-        credentials_lend(&server->user);
+        credentials_override(&server->user);
     flash_close(server->flash);
 }
 
@@ -310,7 +310,7 @@ static void make_store(struct server *server, struct store_config *config)
         config->image = restart_image(server->restart, &server->clock);
     config->clock = server->clock;
     server->store = store_new(config, memory_of(server), &error);
-    if (!server->store && errno == ESTALE && restart_forget(server->restart, error) == 0) {
+    if (!server->store && errno == ESTALE && restart_discard(server->restart, error) == 0) {
         clock_init(&server->clock);
         config->image = (struct slice){NULL, 0};
         config->clock = server->clock;
@@ -476,7 +476,7 @@ static void attach_kernel_path(struct server *server)
     if (!has_kernel_path(server))
         return;
     if (kcache_attach(server->kcache, port, addresses, n, error, sizeof(error)) != 0)
-        do_without_kernel(server, error);
+        continue_without_kernel(server, error);
 }
 
 static void change_user(const struct server *server)
@@ -556,7 +556,7 @@ static void handle_signal(void *context, int number)
  * The loop of the main thread takes the signals (net_run); no other thread does. One that comes
  * before the loop runs waits for it.
  */
-static void hold_signals(void)
+static void block_signals(void)
 {
     sigset_t set;
 
@@ -604,9 +604,9 @@ static void prepare_process(struct server *server)
     prepare_auth(server);
     if (o->daemonize)
         server->ready_fd = process_daemonize(o->coredumps);
-    hold_signals();
+    block_signals();
     if (o->large_pages)
-        process_need_large_pages();
+        process_require_large_pages();
     if (o->lock_memory)
         process_raise_lock_limit();
 }
@@ -660,7 +660,7 @@ static void teardown(struct server *server)
     restart_close(server->restart);
     limited_free(server->limited);
     anonymous_free(server->anonymous);
-    room_free(server->room);
+    cgroup_free(server->cgroup);
     kcache_close(server->kcache);
     free(server->kernel_error);
 }
@@ -689,7 +689,7 @@ int server_run(const struct options *options)
     if (options->pid_file)
         process_write_pid(options->pid_file);
     if (server.restart)
-        restart_take(server.restart);
+        restart_consume(server.restart);
     restrict_calls(&server);
     start_threads(&server);
     if (server.ready_fd >= 0)

@@ -40,7 +40,7 @@ void credentials_become(const struct credentials_user *user)
 }
 
 /* Root's supplementary groups are not restored: credentials_become drops them as well. */
-void credentials_lend(const struct credentials_user *user)
+void credentials_override(const struct credentials_user *user)
 {
     if (!user->given)
         return;
@@ -50,13 +50,13 @@ void credentials_lend(const struct credentials_user *user)
         fatal(EXIT_OS_ERROR, "failed to assume identity of user %s", user->name);
 }
 
-void credentials_return(const struct credentials_user *user)
+void credentials_revert(const struct credentials_user *user)
 {
     if (user->given && (seteuid(0) != 0 || setegid(getgid()) != 0))
         fatal(EXIT_OS_ERROR, "failed to become root again: %s", strerror(errno));
 }
 
-bool credentials_own(int fd)
+bool credentials_trusts(int fd)
 {
     struct stat status;
 

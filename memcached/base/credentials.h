@@ -32,13 +32,13 @@ void credentials_become(const struct credentials_user *user);
  * Switch to the user, if one was given, and back. Between the two calls files are opened with the
  * user's permissions, whatever a path leads to.
  */
-void credentials_lend(const struct credentials_user *user);
-void credentials_return(const struct credentials_user *user);
+void credentials_override(const struct credentials_user *user);
+void credentials_revert(const struct credentials_user *user);
 /*
  * Whether an open file belongs to the process's user or to root. Any other owner could change its
  * contents.
  */
-bool credentials_own(int fd);
+bool credentials_trusts(int fd);
 /*
  * Creates a file for writing: removes an existing one of this name and does not follow a link. NULL
  * with errno.

@@ -7,28 +7,28 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/cgroup.h"
 #include "base/log.h"
-#include "base/room.h"
 #include "bpf/shared/layout.h"
 
 enum {
-    LOOKED_AT = 16, /* extents: the store prefaults no more of them ahead */
-    LEAST_PAGE = 4096,
+    PREFAULTED_MAX = 16, /* extents: the store prefaults no more of them ahead */
+    PAGE_BYTES_MIN = 4096,
 };
 
 struct limited {
     struct provider provider;
     struct provider *inner;
-    const struct room *room;
+    const struct cgroup *cgroup;
     uint32_t nkept;
     uint64_t nbytes;      /* atomic */
-    unsigned int refused; /* enum room_kind; atomic */
+    unsigned int refused; /* enum cgroup_kind; atomic */
 };
 
 /* Bytes of a heap extent that take no memory before they are written. */
 static uint64_t unused_bytes(char *segment)
 {
-    unsigned char pages[MC_SEGMENT_BYTES / LEAST_PAGE];
+    unsigned char pages[MC_SEGMENT_BYTES / PAGE_BYTES_MIN];
     size_t page = (size_t)sysconf(_SC_PAGESIZE), n = MC_SEGMENT_BYTES / page;
     uint64_t unused = 0;
 
@@ -43,24 +43,24 @@ static bool has_room(const struct limited *limited, uint32_t index, char *addr)
 {
     uint64_t unused = 0;
 
-    if (index < limited->nkept || !room_is_limited(limited->room))
+    if (index < limited->nkept || !cgroup_is_limited(limited->cgroup))
         return true;
-    for (uint32_t i = 1; i <= index && i <= LOOKED_AT; i++)
+    for (uint32_t i = 1; i <= index && i <= PREFAULTED_MAX; i++)
         unused += unused_bytes(addr - (size_t)i * MC_SEGMENT_BYTES);
-    return room_for_segment(limited->room, index, unused,
-                            __atomic_load_n(&limited->refused, __ATOMIC_RELAXED));
+    return cgroup_has_room_for_extent(limited->cgroup, index, unused,
+                                      __atomic_load_n(&limited->refused, __ATOMIC_RELAXED));
 }
 
-static int judge(struct limited *limited, enum room_kind kind, int error)
+static int report_shortage(struct limited *limited, enum cgroup_kind kind, int error)
 {
-    uint64_t nbytes = kind == ROOM_SEGMENT ? MC_SEGMENT_BYTES : MC_TABLE_BYTES;
+    uint64_t nbytes = kind == CGROUP_EXTENT ? MC_SEGMENT_BYTES : MC_TABLE_BYTES;
 
     __atomic_fetch_add(&limited->nbytes, error ? 0 : nbytes, __ATOMIC_RELAXED);
-    if (error == -EDQUOT && room_ends(&limited->refused, kind))
+    if (error == -EDQUOT && cgroup_shortage_begins(&limited->refused, kind))
         log_say("memory: the limit of the cgroup is near: the cache stays at %llu MB until there "
                 "is room",
                 (unsigned long long)(__atomic_load_n(&limited->nbytes, __ATOMIC_RELAXED) >> 20));
-    else if (!error && room_returns(&limited->refused, kind))
+    else if (!error && cgroup_shortage_ends(&limited->refused, kind))
         log_say("memory: there is room in the cgroup again");
     return error;
 }
@@ -69,20 +69,20 @@ static int map_segment(struct provider *provider, uint32_t index, void *addr)
 {
     struct limited *limited = (struct limited *)provider;
 
-    return judge(limited, ROOM_SEGMENT,
-                 has_room(limited, index, addr)
-                     ? limited->inner->segment(limited->inner, index, addr)
-                     : -EDQUOT);
+    return report_shortage(limited, CGROUP_EXTENT,
+                           has_room(limited, index, addr)
+                               ? limited->inner->segment(limited->inner, index, addr)
+                               : -EDQUOT);
 }
 
 static int map_table(struct provider *provider, uint32_t index, void *addr)
 {
     struct limited *limited = (struct limited *)provider;
 
-    return judge(limited, ROOM_TABLE,
-                 room_for_table(limited->room, index)
-                     ? limited->inner->table(limited->inner, index, addr)
-                     : -EDQUOT);
+    return report_shortage(limited, CGROUP_TABLE,
+                           cgroup_has_room_for_table(limited->cgroup, index)
+                               ? limited->inner->table(limited->inner, index, addr)
+                               : -EDQUOT);
 }
 
 static void release(struct provider *provider, void *addr, size_t length)
@@ -99,7 +99,7 @@ static struct mc_control *get_control(struct provider *provider)
     return limited->inner->control(limited->inner);
 }
 
-struct provider *limited_new(struct provider *inner, const struct room *room, uint32_t nkept)
+struct provider *limited_new(struct provider *inner, const struct cgroup *cgroup, uint32_t nkept)
 {
     struct limited *limited = malloc(sizeof(*limited));
 
@@ -111,7 +111,7 @@ struct provider *limited_new(struct provider *inner, const struct room *room, ui
                      .release = inner->release ? release : NULL,
                      .control = get_control},
         .inner = inner,
-        .room = room,
+        .cgroup = cgroup,
         .nkept = nkept,
     };
     return &limited->provider;

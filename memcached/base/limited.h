@@ -11,13 +11,13 @@
 
 #include "base/provider.h"
 
-struct room;
+struct cgroup;
 
 /*
  * nkept: heap extents that need no further memory. NULL with errno. `inner` and `room` must outlive
  * it.
  */
-struct provider *limited_new(struct provider *inner, const struct room *room, uint32_t nkept);
+struct provider *limited_new(struct provider *inner, const struct cgroup *cgroup, uint32_t nkept);
 /* NULL is legal. */
 void limited_free(struct provider *limited);
 

@@ -10,6 +10,6 @@ base_srcs += memcached/base/log.c memcached/base/log.h
 base_srcs += memcached/base/memfile.c memcached/base/memfile.h
 base_srcs += memcached/base/num.c memcached/base/num.h
 base_srcs += memcached/base/credentials.c memcached/base/credentials.h
-base_srcs += memcached/base/room.c memcached/base/room.h
+base_srcs += memcached/base/cgroup.c memcached/base/cgroup.h
 base_srcs += memcached/base/stream.c memcached/base/stream.h
 base_srcs += memcached/base/thread.c memcached/base/thread.h

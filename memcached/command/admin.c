@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* admin: the commands that concern no key. */
+/* admin: the commands without a key. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,11 +12,11 @@ enum {
     VERBOSITY_MAX = 2,
     VERBOSITY_REQUESTS = 2, /* from here on the log shows every request */
     MEMLIMIT_MIN_MB = 8,
-    MEMLIMIT_MAX_MB = 1000000000, /* more can only be bytes */
+    MEMLIMIT_MAX_MB = 1000000000, /* a larger number must be meant as bytes */
     ERROR_TEXT = 1024,
 };
 
-/* Words behind the verb, without a closing "noreply". */
+/* The words behind the verb, without a trailing "noreply". */
 static size_t nwords(const struct request *request)
 {
     return request->ntokens - 1 - request->noreply;
@@ -75,7 +75,7 @@ enum command_next command_verbosity(struct call *call)
     if (!num_cut_u32(call->request->tokens[1], &level))
         return answer(call, SLICE("CLIENT_ERROR bad command line format\r\n"));
     level = level < VERBOSITY_MAX ? level : VERBOSITY_MAX;
-    /* Under the lock, so that of two commands one decides both. */
+    /* Under the lock, so that of two concurrent commands one decides level and bypass. */
     pthread_mutex_lock(&commands->lock);
     commands->server.set_verbosity(commands->server.context, level);
     bypass_switch(commands, call->client, BYPASS_LOG, level >= VERBOSITY_REQUESTS);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * auth: clients of a server that wants to know who they are (-S, -Y). Until it does, a connection
- * can do nothing but say so, and a datagram gets no answer at all.
+ * auth: authentication of clients (-S, -Y). Until it has succeeded a connection can send nothing
+ * but credentials, and a datagram gets no answer at all.
  *
- * What a client says comes as a value that follows its command, into memory that grows as the bytes
- * arrive: to announce many costs nothing.
+ * Credentials come as the value of a command, into memory that grows as the bytes arrive: a client
+ * that only announces many bytes takes no memory.
  */
 #include <stdlib.h>
 
@@ -20,11 +20,11 @@ enum {
     NTAIL = 2, /* "\r\n" */
 };
 
-/* A value that is no item's. */
+/* The value of an authentication command, which is no item. */
 struct auth_message {
     char *bytes;
     size_t size;
-    bool failed; /* no memory for it: what still comes is thrown away */
+    bool failed; /* no memory: the rest of the value is discarded */
     char mechanism[SASL_MECHANISM_MAX];
     size_t nmechanism;
 };
@@ -39,7 +39,7 @@ static void free_message(struct auth_message *message)
     }
 }
 
-/* What is copied is wiped, which realloc would not do. */
+/* Wipes the old copy, which realloc would not do. */
 static void grow(struct auth_message *message, size_t filled, size_t total)
 {
     size_t size = message->size == 0 ? FIRST_ROOM : 2 * message->size;
@@ -78,7 +78,7 @@ void auth_abandon(struct command_pending *pending)
     pending->message = NULL;
 }
 
-/* The next `nbytes` are a message. NULL: no memory. */
+/* Prepares for a message of `nbytes`. NULL: no memory. */
 static struct auth_message *expect_message(struct call *call, size_t nbytes)
 {
     struct auth_message *message = calloc(1, sizeof(*message));
@@ -97,7 +97,7 @@ static struct auth_message *expect_message(struct call *call, size_t nbytes)
 
 /* --- text: set KEY FLAGS EXPTIME LENGTH, and `user password` as the value -- */
 
-/* Only the length matters. False: no such command. */
+/* Only the length matters. False: the command has none. */
 static bool find_length(const struct request *request, uint64_t *length)
 {
     if (request->verb != VERB_SET)
@@ -129,8 +129,8 @@ static enum command_next run_text(struct call *call)
     return expect_message(call, length + NTAIL) ? COMMAND_VALUE : COMMAND_CLOSE;
 }
 
-/* Words behind the second are not looked at, as memcached has it. */
-static struct slice judge_text(struct command_local *local, struct command_client *client,
+/* Ignores words behind the second, as memcached does. */
+static struct slice check_text(struct command_local *local, struct command_client *client,
                                const struct command_pending *pending)
 {
     struct slice rest = {pending->message->bytes, pending->nfilled - NTAIL};
@@ -145,7 +145,7 @@ static struct slice judge_text(struct command_local *local, struct command_clien
         count_one(&local->counts.auth_errors);
         return SLICE("CLIENT_ERROR authentication failure\r\n");
     }
-    client->locked = false;
+    client->unauthenticated = false;
     return SLICE("STORED\r\n");
 }
 
@@ -153,11 +153,11 @@ static struct slice judge_text(struct command_local *local, struct command_clien
 
 static enum command_next list_mechanisms(struct call *call)
 {
-    struct sasl_talk *talk = sasl_talk_new(call->local->commands->sasl);
+    struct sasl_exchange *exchange = sasl_exchange_new(call->local->commands->sasl);
 
     binary_answer(call->reply, call->request->id, BINARY_OK,
-                  talk ? sasl_talk_mechanisms(talk) : (struct slice){0});
-    sasl_talk_free(talk);
+                  exchange ? sasl_exchange_mechanisms(exchange) : (struct slice){0});
+    sasl_exchange_free(exchange);
     return COMMAND_DONE;
 }
 
@@ -180,28 +180,29 @@ enum command_next auth_sasl(struct call *call)
     return COMMAND_VALUE;
 }
 
-/* Whoever starts anew is nobody until it is known again. */
-static enum sasl_outcome judge_sasl(struct command_local *local, struct command_client *client,
+/* A client that starts a new exchange is unauthenticated until that succeeds. */
+static enum sasl_outcome check_sasl(struct command_local *local, struct command_client *client,
                                     const struct command_pending *pending, struct slice *answer)
 {
     const struct auth_message *message = pending->message;
     struct slice mechanism = {message->mechanism, message->nmechanism};
     struct slice data = {message->bytes, pending->nfilled};
 
-    client->locked = true;
+    client->unauthenticated = true;
     if (pending->verb == VERB_SASL_STEP) {
-        return client->talk ? sasl_talk_step(client->talk, mechanism, data, answer)
-                            : SASL_OUTCOME_OUT;
+        return client->exchange ? sasl_exchange_step(client->exchange, mechanism, data, answer)
+                                : SASL_OUTCOME_FAIL;
     }
-    sasl_talk_free(client->talk);
-    client->talk = sasl_talk_new(local->commands->sasl);
-    return client->talk ? sasl_talk_start(client->talk, mechanism, data, answer) : SASL_OUTCOME_OUT;
+    sasl_exchange_free(client->exchange);
+    client->exchange = sasl_exchange_new(local->commands->sasl);
+    return client->exchange ? sasl_exchange_start(client->exchange, mechanism, data, answer)
+                            : SASL_OUTCOME_FAIL;
 }
 
-static void end_talk(struct command_client *client)
+static void end_exchange(struct command_client *client)
 {
-    sasl_talk_free(client->talk);
-    client->talk = NULL;
+    sasl_exchange_free(client->exchange);
+    client->exchange = NULL;
 }
 
 static void finish_sasl(struct command_local *local, struct command_client *client,
@@ -209,20 +210,20 @@ static void finish_sasl(struct command_local *local, struct command_client *clie
 {
     struct slice answer = {0};
 
-    switch (judge_sasl(local, client, pending, &answer)) {
-    case SASL_OUTCOME_IN:
+    switch (check_sasl(local, client, pending, &answer)) {
+    case SASL_OUTCOME_OK:
         count_one(&local->counts.auth_cmds);
-        client->locked = false;
-        end_talk(client);
+        client->unauthenticated = false;
+        end_exchange(client);
         binary_answer(reply, pending->id, BINARY_OK, SLICE("Authenticated"));
         break;
-    case SASL_OUTCOME_MORE:
+    case SASL_OUTCOME_CONTINUE:
         binary_answer(reply, pending->id, BINARY_CONTINUE, answer);
         break;
-    case SASL_OUTCOME_OUT:
+    case SASL_OUTCOME_FAIL:
         count_one(&local->counts.auth_cmds);
         count_one(&local->counts.auth_errors);
-        end_talk(client);
+        end_exchange(client);
         binary_error(reply, pending->id, BINARY_REFUSED);
         break;
     }
@@ -265,7 +266,7 @@ enum command_next auth_finish(struct command_local *local, struct command_client
     if (pending->binary)
         finish_sasl(local, client, pending, reply);
     else
-        reply_bytes(reply, judge_text(local, client, pending));
+        reply_bytes(reply, check_text(local, client, pending));
     auth_abandon(pending);
     return reply->failed ? COMMAND_CLOSE : COMMAND_DONE;
 }
@@ -278,13 +279,13 @@ void command_client_open(const struct command_local *local, enum command_transpo
     *client = (struct command_client){
         .transport = transport,
         .fd = fd,
-        .locked = commands->sasl || commands->authfile,
+        .unauthenticated = commands->sasl || commands->authfile,
     };
 }
 
 void command_client_close(struct command_client *client)
 {
-    end_talk(client);
+    end_exchange(client);
     bypass_leave(client);
 }
 

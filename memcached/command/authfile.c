@@ -56,7 +56,9 @@ bool auth_entry_equal(const struct auth_entry *a, const struct auth_entry *b)
 
     for (i = 0; i < sizeof(a->text); i++) {
         different |= (unsigned int)(a->text[i] ^ b->text[i]);
-        /* The compiler may not know that it never becomes zero again. */
+        /*
+         * Hides from the compiler that the value never becomes zero again: it must not leave early.
+         */
         __asm__ volatile("" : "+r"(different));
     }
     return different == 0;
@@ -107,7 +109,7 @@ static int read_all(int fd, char *bytes, size_t max, size_t *len)
 
 char *auth_read(const char *path, size_t max, size_t *len)
 {
-    /* Not to wait for the other end of a pipe. */
+    /* Non-blocking, so that the open of a FIFO does not wait for its writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat status;
     char *bytes = NULL;
@@ -151,7 +153,7 @@ const char *auth_table_parse(struct auth_table *table, struct slice text)
     return NULL;
 }
 
-/* All entries are looked at, so that the time does not tell which one it is. */
+/* Compares all entries, so that the time does not reveal which one matches. */
 bool auth_table_has(const struct auth_table *table, struct slice user, struct slice password)
 {
     struct auth_entry candidate;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * binary: the commands of the binary protocol. They are those of text with other answers: a quiet
- * get says nothing of a miss, any other quiet command nothing of a success, and errors are always
- * answered.
+ * binary: the commands of the binary protocol. They do what the text commands do and answer
+ * differently: a quiet get does not answer a miss, any other quiet command does not answer a
+ * success, and errors are always answered.
  */
 #include "command/call.h"
 #include "command/stat.h"
@@ -12,9 +12,9 @@
 
 enum { NFLAGS = 4, NNUMBER = 8 };
 
-static void add_head(struct reply *reply, const struct binary_head *head)
+static void add_header(struct reply *reply, const struct binary_header *head)
 {
-    char bytes[PROTO_BINARY_HEAD];
+    char bytes[PROTO_BINARY_HEADER];
 
     proto_render_binary(bytes, head);
     reply_copy(reply, (struct slice){bytes, sizeof(bytes)});
@@ -25,9 +25,9 @@ static void add_head(struct reply *reply, const struct binary_head *head)
 static void add_error(struct reply *reply, struct binary_id id, enum binary_status status,
                       struct slice text)
 {
-    struct binary_head head = {.id = id, .status = status, .nvalue = (uint32_t)text.len};
+    struct binary_header head = {.id = id, .status = status, .nvalue = (uint32_t)text.len};
 
-    add_head(reply, &head);
+    add_header(reply, &head);
     reply_bytes(reply, text);
 }
 
@@ -39,9 +39,9 @@ void binary_error(struct reply *reply, struct binary_id id, enum binary_status s
 void binary_answer(struct reply *reply, struct binary_id id, enum binary_status status,
                    struct slice value)
 {
-    struct binary_head head = {.id = id, .status = status, .nvalue = (uint32_t)value.len};
+    struct binary_header head = {.id = id, .status = status, .nvalue = (uint32_t)value.len};
 
-    add_head(reply, &head);
+    add_header(reply, &head);
     reply_copy(reply, value);
 }
 
@@ -51,13 +51,13 @@ static enum command_next fail(struct call *call, enum binary_status status)
     return COMMAND_DONE;
 }
 
-/* A success without anything to say but the id of what was stored. */
+/* Answers a success that has no value, only the cas id of what was stored. */
 static enum command_next succeed(struct call *call, uint64_t cas)
 {
     if (!call->request->noreply) {
-        struct binary_head head = {.id = call->request->id, .cas = cas};
+        struct binary_header head = {.id = call->request->id, .cas = cas};
 
-        add_head(call->reply, &head);
+        add_header(call->reply, &head);
     }
     return COMMAND_DONE;
 }
@@ -65,10 +65,10 @@ static enum command_next succeed(struct call *call, uint64_t cas)
 static enum command_next answer_value(struct call *call, struct slice value, uint64_t cas)
 {
     if (!call->request->noreply) {
-        struct binary_head head = {
+        struct binary_header head = {
             .id = call->request->id, .cas = cas, .nvalue = (uint32_t)value.len};
 
-        add_head(call->reply, &head);
+        add_header(call->reply, &head);
         reply_copy(call->reply, value);
     }
     return COMMAND_DONE;
@@ -77,23 +77,24 @@ static enum command_next answer_value(struct call *call, struct slice value, uin
 /* --- get, touch, gat ----------------------------------------------------- */
 
 /* Header, flags and key of an answer with an item, whose value takes `nvalue` bytes. */
-static void add_item_head(struct call *call, const struct mc_item *item, uint32_t nvalue)
+static void add_item_header(struct call *call, const struct mc_item *item, uint32_t nvalue)
 {
     const struct request *request = call->request;
     struct slice suffix = item_suffix(item);
-    struct binary_head head = {
+    struct binary_header head = {
         .id = request->id,
         .cas = item_cas(call->local->store, item),
         .nextras = NFLAGS,
         .nkey = request->with_key ? item->nkey : 0,
         .nvalue = nvalue,
     };
-    char bytes[PROTO_BINARY_HEAD + NFLAGS + PROTO_KEY_MAX];
+    char bytes[PROTO_BINARY_HEADER + NFLAGS + PROTO_KEY_MAX];
 
     proto_render_binary(bytes, &head);
-    proto_store32(bytes + PROTO_BINARY_HEAD, proto_suffix_flags(suffix.ptr, (uint8_t)suffix.len));
-    memcpy(bytes + PROTO_BINARY_HEAD + NFLAGS, item_key(item).ptr, head.nkey);
-    reply_copy(call->reply, (struct slice){bytes, (size_t)PROTO_BINARY_HEAD + NFLAGS + head.nkey});
+    proto_store32(bytes + PROTO_BINARY_HEADER, proto_suffix_flags(suffix.ptr, (uint8_t)suffix.len));
+    memcpy(bytes + PROTO_BINARY_HEADER + NFLAGS, item_key(item).ptr, head.nkey);
+    reply_copy(call->reply,
+               (struct slice){bytes, (size_t)PROTO_BINARY_HEADER + NFLAGS + head.nkey});
 }
 
 static void add_item(struct call *call, const struct mc_item *item, add_function *add)
@@ -101,7 +102,7 @@ static void add_item(struct call *call, const struct mc_item *item, add_function
     uint32_t nvalue = item_nvalue(call->local->store, item);
     size_t offset = 0;
 
-    add_item_head(call, item, nvalue);
+    add_item_header(call, item, nvalue);
     while (offset < nvalue) {
         struct slice value = item_at(call->local->store, item, offset);
 
@@ -115,14 +116,14 @@ static void add_item(struct call *call, const struct mc_item *item, add_function
 static enum command_next miss(struct call *call)
 {
     const struct request *request = call->request;
-    struct binary_head head = {
+    struct binary_header head = {
         .id = request->id, .status = BINARY_NOT_FOUND, .nkey = (uint8_t)request->key.len};
 
     if (request->noreply)
         return COMMAND_DONE;
     if (!request->with_key)
         return fail(call, BINARY_NOT_FOUND);
-    add_head(call->reply, &head);
+    add_header(call->reply, &head);
     reply_copy(call->reply, request->key);
     return COMMAND_DONE;
 }
@@ -132,7 +133,7 @@ static enum command_next binary_get(struct call *call)
     struct mc_item *item = store_get(call->local->store, call->request->key, call->now);
 
     detail_count(call, call->request->key, item ? PREFIX_HIT : PREFIX_GET);
-    watch_got(call, call->request->key, item);
+    watch_fetched(call, call->request->key, item);
     if (!item)
         return miss(call);
     call_add_item(call, item, add_item, miss);
@@ -146,9 +147,9 @@ static struct mc_item *touch(struct call *call)
     struct mc_item *item = store_get_touch(call->local->store, request->key,
                                            call_expiry(call, request->exptime), call->now);
 
-    /* Unlike the text protocol's, its touch is counted too. */
+    /* Unlike the text protocol's, a binary touch is counted for `stats detail`. */
     detail_count(call, request->key, item ? PREFIX_HIT : PREFIX_GET);
-    watch_got(call, request->key, item);
+    watch_fetched(call, request->key, item);
     return item;
 }
 
@@ -168,7 +169,7 @@ static enum command_next binary_touch(struct call *call)
 
     if (!item)
         return fail(call, BINARY_NOT_FOUND);
-    add_item_head(call, item, 0);
+    add_item_header(call, item, 0);
     store_put(call->local->store, item);
     return COMMAND_DONE;
 }
@@ -197,7 +198,7 @@ static enum binary_status stored_status(enum store_result result, enum verb verb
     return BINARY_NOT_STORED;
 }
 
-/* What follows is swallowed, so that the next request is found; then this is the answer. */
+/* Swallows the value, so that the next request is found; then sends this answer. */
 static enum command_next swallow(struct call *call, enum binary_status status, struct slice text)
 {
     *call->pending = (struct command_pending){
@@ -215,7 +216,7 @@ enum command_next binary_swallow(struct call *call, enum binary_status status)
     return swallow(call, status, proto_binary_text(status));
 }
 
-/* Whatever set, add and replace would do, with an id they do what cas does; but not under -C. */
+/* With a cas id, set, add and replace act as cas does, except under -C. */
 static void compare_id(struct call *call)
 {
     struct command_pending *pending = call->pending;
@@ -251,7 +252,7 @@ static enum command_next binary_store(struct call *call)
 enum command_next binary_finish(struct command_local *local, struct command_pending *pending,
                                 rel_time now, struct reply *reply)
 {
-    struct binary_head head = {.id = pending->id};
+    struct binary_header head = {.id = pending->id};
 
     if (!pending->item) {
         add_error(reply, pending->id, pending->status, pending->error);
@@ -261,7 +262,7 @@ enum command_next binary_finish(struct command_local *local, struct command_pend
     if (head.status != BINARY_OK)
         binary_error(reply, head.id, head.status);
     else if (!pending->noreply)
-        add_head(reply, &head);
+        add_header(reply, &head);
     return reply->failed ? COMMAND_CLOSE : COMMAND_DONE;
 }
 
@@ -310,7 +311,7 @@ static enum command_next binary_arith(struct call *call)
     enum store_result result =
         store_arith(call->local->store, request->key, &delta, call->now, &value, &cas);
 
-    watch_counted(call, request->key, &before, result);
+    watch_arith(call, request->key, &before, result);
     if (result == STORE_DONE) {
         proto_store64(number, value);
         return answer_value(call, (struct slice){number, sizeof(number)}, cas);
@@ -324,7 +325,7 @@ static enum command_next binary_arith(struct call *call)
 
 static enum command_next binary_flush(struct call *call)
 {
-    /* memcached counts what it refuses of text alone. */
+    /* memcached counts refused flush_all commands of the text protocol only. */
     if (!call->local->commands->config.flush_enabled)
         return fail(call, BINARY_REFUSED);
     call_flush(call, call->request->exptime);
@@ -347,23 +348,23 @@ static enum command_next binary_quit(struct call *call)
     return COMMAND_CLOSE;
 }
 
-/* Statistics are answers with a key, behind them one without. */
+/* Each statistic is an answer with a key; an answer without a key ends them. */
 static bool starts_with(struct slice text, struct slice start)
 {
     return text.len >= start.len && memcmp(text.ptr, start.ptr, start.len) == 0;
 }
 
-/* The dump is one statistic, the text protocol's answer its value. */
+/* The dump is one statistic, whose value is the text protocol's answer. */
 static enum command_next dump_detail(struct call *call)
 {
     static const char key[] = "detailed";
-    struct binary_head head = {.id = call->request->id, .nkey = sizeof(key) - 1};
+    struct binary_header head = {.id = call->request->id, .nkey = sizeof(key) - 1};
     struct reply text;
 
     reply_init(&text);
     detail_dump(call->local->commands, &text);
     head.nvalue = (uint32_t)text.ntext;
-    add_head(call->reply, &head);
+    add_header(call->reply, &head);
     reply_bytes(call->reply, SLICE(key));
     reply_copy(call->reply, (struct slice){text.text, text.ntext});
     call->reply->failed |= text.failed;
@@ -402,7 +403,7 @@ static enum command_next binary_stats(struct call *call)
     return succeed(call, 0);
 }
 
-/* The commands that the parser knows; the others are verbs of text. */
+/* The verbs that the binary parser returns; NULL for verbs of text only. */
 static command_handler *const handlers[VERB_SASL_STEP + 1] = {
     [VERB_UNKNOWN] = binary_unknown, [VERB_GET] = binary_get,
     [VERB_GAT] = binary_gat,         [VERB_TOUCH] = binary_touch,

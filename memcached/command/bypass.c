@@ -3,7 +3,7 @@
 
 #include "command/call.h"
 
-static void tell(const struct commands *commands, enum bypass_reason reason)
+static void notify_server(const struct commands *commands, enum bypass_reason reason)
 {
     const struct command_server *server = &commands->server;
     void (*set)(void *context, bool on) =
@@ -13,13 +13,13 @@ static void tell(const struct commands *commands, enum bypass_reason reason)
         set(server->context, commands->bypasses[reason].nholders > 0);
 }
 
-/* Whether the client holds the bypass since this round. */
+/* Whether the client is a holder in the current epoch. */
 static bool is_holder(const struct bypass *bypass, const struct command_client *client,
                       enum bypass_reason reason)
 {
     const struct command_hold *hold = &client->holds[reason];
 
-    return hold->commands && hold->round == bypass->round;
+    return hold->commands && hold->epoch == bypass->epoch;
 }
 
 void bypass_switch(struct commands *commands, struct command_client *client,
@@ -28,15 +28,15 @@ void bypass_switch(struct commands *commands, struct command_client *client,
     struct bypass *bypass = &commands->bypasses[reason];
 
     if (!on) {
-        bypass->round++;
+        bypass->epoch++;
         bypass->nholders = 0;
     } else if (!client) {
         bypass->nholders++;
     } else if (client->transport == COMMAND_STREAM && !is_holder(bypass, client, reason)) {
-        client->holds[reason] = (struct command_hold){commands, bypass->round};
+        client->holds[reason] = (struct command_hold){commands, bypass->epoch};
         bypass->nholders++;
     }
-    tell(commands, reason);
+    notify_server(commands, reason);
 }
 
 void bypass_leave(struct command_client *client)
@@ -49,7 +49,7 @@ void bypass_leave(struct command_client *client)
         pthread_mutex_lock(&commands->lock);
         if (is_holder(&commands->bypasses[reason], client, reason)) {
             commands->bypasses[reason].nholders--;
-            tell(commands, reason);
+            notify_server(commands, reason);
         }
         pthread_mutex_unlock(&commands->lock);
         client->holds[reason] = (struct command_hold){0};

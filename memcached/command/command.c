@@ -9,7 +9,7 @@
 #include "store/store.h"
 #include "store/store_events.h"
 
-/* The commands: which function does what a verb says. A request with an error reaches none. */
+/* The handler of each verb. A request with an error reaches none. */
 static command_handler *const handlers[] = {
     [VERB_GET] = command_get,
     [VERB_GETS] = command_gets,
@@ -52,13 +52,13 @@ void command_store_format(struct store_format *format)
     *format = (struct store_format){proto_suffix, proto_suffix_flags, SLICE("\r\n")};
 }
 
-/* What is for several threads. 0 or an error number. */
+/* Initializes what several threads share. 0 or an error number. */
 static int init_threads(struct commands *commands)
 {
     const struct logger_config config = {
         .ring_bytes = commands->config.worker_logbuf,
         .stream_bytes = commands->config.watcher_logbuf,
-        .set_complete = commands->server.set_watched,
+        .set_bypass = commands->server.set_watched,
         .context = commands->server.context,
     };
     int error = pthread_mutex_init(&commands->lock, NULL);
@@ -172,7 +172,7 @@ void command_counts_sum(struct commands *commands, struct command_counts *out)
     pthread_mutex_unlock(&commands->lock);
 }
 
-/* The threads' own counters go on: what they say now is taken off in `retired`, modulo 2^64. */
+/* The threads' counters continue: `retired` subtracts their current values, modulo 2^64. */
 void command_counts_reset(struct commands *commands)
 {
     struct command_counts sum = {0};
@@ -189,8 +189,8 @@ void command_counts_reset(struct commands *commands)
 }
 
 /*
- * Memory ran out while the answer was put together: nothing of it is sent but an error, so that the
- * client never takes a part for the whole.
+ * Memory ran out while the answer was built: the error replaces all of it, so that the client never
+ * takes a part for the whole.
  */
 static enum command_next out_of_memory(struct call *call, enum command_next next)
 {
@@ -218,7 +218,7 @@ enum command_next command_run(struct command_local *local, const struct request 
     struct call call = {local, request, client, now, reply, pending, reply_mark(reply)};
     enum command_next next;
 
-    if (__builtin_expect(client->locked, false)) {
+    if (__builtin_expect(client->unauthenticated, false)) {
         next = auth_run(&call);
     } else if (request->binary) {
         next = binary_run(&call);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * command: what a request does. It stands between proto and store, which never meet; it does no
- * I/O. What it needs to know or do above itself goes through the functions that the server passes
- * down (struct command_server).
+ * command: executes requests. It connects proto and store, which do not know each other, and does
+ * no I/O. What it needs of the layers above it calls through functions that the server passes down
+ * (struct command_server).
  *
- * Each worker thread has a struct command_local; no locks of its own.
+ * Each worker thread has a struct command_local, which needs no lock.
  */
 #ifndef COMMAND_COMMAND_H
 #define COMMAND_COMMAND_H
@@ -25,10 +25,10 @@ struct mc_item;
 struct commands;
 struct command_local;
 struct stream;
-struct sasl_talk;
+struct sasl_exchange;
 struct auth_message;
 
-/* Takes one statistic; keys in the order of the calls. */
+/* Adds one statistic; keys appear in the order of the calls. */
 struct stat_sink;
 void stat_add(struct stat_sink *sink, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -48,7 +48,9 @@ struct command_net_stats {
     const char *libevent; /* its version */
 };
 
-/* Upward calls, from any worker. Those marked "may be NULL" are then not offered. */
+/*
+ * Upward calls, from any worker. A command whose function is NULL ("may be NULL") is not offered.
+ */
 struct command_server {
     void *context;
     void (*net_stats)(void *context, struct command_net_stats *out);
@@ -58,14 +60,14 @@ struct command_server {
     void (*stats_conns)(void *context, struct stat_sink *sink);
     void (*reset_stats)(void *context);
     void (*set_verbosity)(void *context, unsigned int level);
-    /* Whether the log must show every request from now on. Takes no lock. May be NULL. */
+    /* The log must show every request, or need no longer. Takes no lock. May be NULL. */
     void (*set_logged)(void *context, bool on);
     void (*shutdown)(void *context, bool graceful); /* graceful: keeps the items, with -e */
-    /* Whether the commands must see every request from now on. Takes no lock. May be NULL. */
+    /* The commands must see every request, or need no longer. Takes no lock. May be NULL. */
     void (*set_detail)(void *context, bool on);
     /* False: `error` is the answer. May be NULL. */
     bool (*refresh_certs)(void *context, char *error, size_t nerror);
-    /* The same, for those who watch. */
+    /* The same for `watch`. */
     void (*set_watched)(void *context, bool on);
 };
 
@@ -75,12 +77,12 @@ struct command_config {
     bool maxconns_fast, idle_timeout; /* these add a line to `stats` */
     bool dump_enabled;                /* false: -X, no `stats cachedump` */
     bool watch_enabled;               /* false: -W */
-    size_t worker_logbuf;             /* bytes of a thread's events */
-    size_t watcher_logbuf;            /* bytes of a watcher's lines */
+    size_t worker_logbuf;             /* bytes of a thread's ring of events */
+    size_t watcher_logbuf;            /* bytes of a watcher's stream of lines */
     bool logged;                      /* the log shows requests from the start: -vv */
     bool detail_enabled;              /* `stats detail on` from the start */
     char prefix_delimiter;            /* of `stats detail` */
-    bool tls;                         /* adds a line to `stats` too */
+    bool tls;                         /* adds a line to `stats` as well */
     bool segmented;                   /* lru_maintainer */
     bool slab_reassign;
     bool flash; /* the store has flash storage */
@@ -90,33 +92,33 @@ struct command_config {
     struct clock clock;
 };
 
-/* What the transport is and allows. */
+/* The client's transport. */
 enum command_transport { COMMAND_STREAM, COMMAND_DATAGRAM };
 
-/* That the kernel must answer nothing as long as the client is there: bypass.h. */
+/* While the client is connected the kernel must answer nothing: bypass.h. */
 struct command_hold {
-    struct commands *commands; /* NULL: no */
-    uint32_t round;
+    struct commands *commands; /* NULL: not held */
+    uint32_t epoch;
 };
 enum { COMMAND_HOLDS = 2 };
 
 /*
- * Who asks: a connection, or a UDP socket for all its datagrams. Owned by net, between
+ * A client: a connection, or a UDP socket for all its datagrams. Owned by net, between
  * command_client_open and command_client_close.
  */
 struct command_client {
     enum command_transport transport;
     int fd;
-    struct stream *stream;  /* of COMMAND_TO_STREAM, which net takes over */
-    bool locked;            /* may do nothing until it has said who it is */
-    struct sasl_talk *talk; /* by which it says so; NULL: none */
+    struct stream *stream;          /* for COMMAND_TO_STREAM; net takes it over */
+    bool unauthenticated;           /* may only authenticate */
+    struct sasl_exchange *exchange; /* SASL authentication in progress; NULL: none */
     struct command_hold holds[COMMAND_HOLDS];
 };
 
-/* A storage command whose value is still to come. Owned by the connection. */
+/* A storage command whose value is being received. Owned by the connection. */
 struct command_pending {
     struct mc_item *item; /* NULL: the value is swallowed */
-    size_t nleft;         /* bytes still to come, CRLF included */
+    size_t nleft;         /* bytes still to be received, CRLF included */
     size_t nfilled;
     struct slice error; /* the answer after swallowing */
     enum verb verb;
@@ -124,39 +126,39 @@ struct command_pending {
     int fd; /* the client's */
     bool noreply;
     struct request_meta meta;     /* of ms; its flags are in echo */
-    char *echo;                   /* of ms: flags and key for the answer, or NULL */
+    char *echo;                   /* of ms: copies of flags and key for the answer, or NULL */
     size_t nkey;                  /* bytes of the key in echo */
-    bool binary;                  /* the answer is, and the value without CRLF */
+    bool binary;                  /* the answer is binary, and no CRLF follows the value */
     struct binary_id id;          /* of a binary answer */
-    enum binary_status status;    /* the same as `error` is to text */
-    struct auth_message *message; /* not NULL: the value is no item's but who the client is */
+    enum binary_status status;    /* what `error` is for text */
+    struct auth_message *message; /* not NULL: the value is credentials, not an item's */
 };
 
 enum command_next {
     COMMAND_DONE,  /* the reply is complete (perhaps empty) */
     COMMAND_VALUE, /* feed nleft bytes to pending, then command_finish */
     COMMAND_CLOSE, /* send the reply, if any, and close */
-    /* Send the reply, then what comes out of client->stream until it ends. Not over datagrams. */
+    /* Send the reply, then the bytes of client->stream until it ends. Not over datagrams. */
     COMMAND_TO_STREAM,
 };
 
-/* How the text protocol writes the bytes around a value, for store_config.format. */
+/* The text protocol's bytes around a value, for store_config.format. */
 void command_store_format(struct store_format *format);
 
 struct commands *commands_new(struct store *store, const struct command_config *config,
                               const struct command_server *server);
-/* Starts the thread behind `watch`, which without it fails. 0 or -errno. */
+/* Starts the thread of `watch`; without it `watch` fails. 0 or -errno. */
 int commands_start(struct commands *commands);
 void commands_free(struct commands *commands);
-/* Who may ask: -S or -Y, or everybody. */
+/* How clients authenticate: -S, -Y, or not at all. */
 struct command_auth {
     bool sasl;
     const char *file; /* NULL: none */
 };
-/* Before the first client. False: `error` says why nobody could be let in. */
+/* To be called before the first client. False: `error` says why no client could authenticate. */
 bool commands_authenticate(struct commands *commands, const struct command_auth *auth, char *error,
                            size_t nerror);
-/* Reads the file again. False: `error` says why it is as before. */
+/* Reads the file again. False: `error` says why, and the old entries stay in use. */
 bool commands_reload(struct commands *commands, char *error, size_t nerror);
 /* Whether `stats detail` is on. */
 bool commands_detail(const struct commands *commands);
@@ -166,25 +168,25 @@ void command_local_free(struct command_local *local);
 void command_client_open(const struct command_local *local, enum command_transport transport,
                          int fd, struct command_client *client);
 void command_client_close(struct command_client *client);
-/* A longer start of a line, or of a binary request, is none that a locked client may send. */
-enum { COMMAND_LOCKED_MAX = PROTO_LINE_MAX };
+/* An unauthenticated client may send no longer line or binary header. */
+enum { COMMAND_UNAUTHENTICATED_MAX = PROTO_LINE_MAX };
 
 /* Executes a parsed request, adds to the reply. `pending` is written only for COMMAND_VALUE. */
 enum command_next command_run(struct command_local *local, const struct request *request,
                               struct command_client *client, rel_time now, struct reply *reply,
                               struct command_pending *pending);
 /*
- * Where the next bytes of the value go: writable, at most nleft, never empty while nleft > 0. With
- * no item (swallowing) *ptr is NULL and the length says how much may be thrown away.
+ * Where to write the next bytes of the value: at most nleft, never 0 while nleft > 0. With no item
+ * (swallowing) *ptr is NULL and the length says how many bytes to discard.
  */
 size_t command_value_room(struct command_local *local, struct command_pending *pending, char **ptr);
-/* n bytes were written there (or thrown away). */
+/* n bytes were written there (or discarded). */
 void command_value_filled(struct command_pending *pending, size_t n);
 /* nleft is 0: stores the value and replies. */
 enum command_next command_finish(struct command_local *local, struct command_client *client,
                                  struct command_pending *pending, rel_time now,
                                  struct reply *reply);
-/* The rest of the value will not come, but an answer may still be sent. */
+/* The value is truncated, but an answer may still be sent. */
 void command_cut(struct command_local *local, struct command_pending *pending, struct reply *reply);
 /* The connection ends before the value is complete. */
 void command_abandon(struct command_local *local, struct command_pending *pending);
@@ -201,20 +203,20 @@ enum command_watch {
     COMMAND_WATCH_DELETIONS = 1 << 6,
 };
 /*
- * Which of these somebody watches: atomic, to be asked before anything is told. None of the calls
- * waits.
+ * The classes that have a watcher: atomic, to be read before an event is emitted. None of these
+ * calls blocks.
  */
 const uint32_t *command_watched(const struct command_local *local);
-/* RAWCMDS: a request as it came. */
+/* RAWCMDS: a request as it was received. */
 void command_emit_request(struct command_local *local, const struct command_client *client,
                           struct slice request);
 /* CONNEVENTS: the words of a line. */
 void command_emit_words(struct command_local *local, uint32_t classes, struct slice words);
 
 /*
- * A reply may show values that have to be read from flash first: then command_reads is true, and it
- * is not to be sent before command_read has returned true, or `wait` has come to its end and
- * command_complete was called. The reply may be moved meanwhile, but nothing may be added.
+ * A reply may contain values that have to be read from flash first: then command_reads is true, and
+ * the reply must not be sent before command_read has returned true, or `wait` has ended and
+ * command_complete was called. Meanwhile the reply may be moved, but nothing may be added.
  */
 static inline bool command_reads(const struct reply *reply)
 {
@@ -223,7 +225,7 @@ static inline bool command_reads(const struct reply *reply)
 bool command_read(struct command_local *local, struct reply *reply, rel_time now,
                   struct countdown *wait);
 void command_complete(struct command_local *local, struct reply *reply, rel_time now);
-/* The reply was sent, or will not be: lets go of its items and resets it. */
+/* The reply was sent or is dropped: releases its items and resets it. */
 void command_release(struct command_local *local, struct reply *reply);
 
 #endif

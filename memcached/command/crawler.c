@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * crawler: `lru_crawler`. What metadump and mgdump show goes from the crawler's thread through a
- * stream to the connection. A client that reads slowly is waited for, without holding anything; one
- * that reads nothing for half a minute (store_show) is closed, as is one whose dump was cut short
- * by `lru_crawler disable`: only a dump that ends with END or EN is complete.
+ * crawler: `lru_crawler`. The lines of metadump and mgdump go from the crawler's thread through a
+ * stream to the connection. The crawler waits for a slow client without holding a lock. It closes a
+ * client that reads nothing for half a minute (store_show), and one whose dump `lru_crawler
+ * disable` aborted: only a dump that ends with END or EN is complete.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,19 +18,19 @@
 
 enum {
     SLEEP_MAX = 1000000,   /* microseconds */
-    RING_BYTES = 1 << 18,  /* what may wait for a client */
-    TEXT_BYTES = 1 << 14,  /* what goes into the stream at once */
-    LINE_MAX_BYTES = 1024, /* a key of three bytes for each of its own, and numbers */
+    RING_BYTES = 1 << 18,  /* bytes that may wait for the client */
+    TEXT_BYTES = 1 << 14,  /* bytes that are written to the stream at once */
+    LINE_MAX_BYTES = 1024, /* a key with each byte escaped to three, and numbers */
 };
 
 _Static_assert(LINE_MAX_BYTES > 3 * PROTO_KEY_MAX + 6 * NUM_U64_MAX + 64, "a line fits");
 
-/* A dump that is under way, of the crawler's thread. */
+/* A dump in progress, owned by the crawler's thread. */
 struct dump {
     struct stream *stream;
     struct clock clock;
     size_t (*add)(const struct dump *dump, char *out, const struct store_shown *shown);
-    struct slice last; /* the line that ends it */
+    struct slice last; /* its last line: END or EN */
     size_t n;
     char text[TEXT_BYTES];
 };
@@ -98,7 +98,7 @@ static size_t add_meta(const struct dump *dump, char *out, const struct store_sh
     return (size_t)(at - out);
 }
 
-/* Whether a key can be said in a command as it is. */
+/* Whether a key can be written in a command without encoding. */
 static bool is_word(const struct store_shown *shown)
 {
     size_t i;
@@ -156,7 +156,7 @@ static void wait_room(void *context, unsigned int ms)
     stream_wait_room(dump->stream, sizeof(dump->text) + dump->last.len, ms);
 }
 
-/* A dump that is not whole has no last line. */
+/* An incomplete dump has no last line. */
 static void end(void *context, bool whole)
 {
     struct dump *dump = context;
@@ -285,7 +285,7 @@ static enum command_next dump(struct call *call, bool keys)
         return answer_crawl(call, STORE_CRAWL_OFF);
     if (!commands->config.dump_enabled)
         return answer(call, SLICE("ERROR metadump not allowed\r\n"));
-    /* "hash" asks memcached for the walk that is ours in any case. */
+    /* "hash" asks memcached to walk the hash table, which this crawler does in any case. */
     if (!slice_equal(which, SLICE("hash")) && !parse_classes(which, &classes))
         return bad_class(call);
     if (call->client->transport == COMMAND_DATAGRAM)

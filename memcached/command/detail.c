@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* detail: what single prefixes did, and which keys a class has. */
+/* detail: `stats detail`, counts of key prefixes, and `stats cachedump`, keys of a slab class. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,10 +16,12 @@ enum { DUMP_MAX = 2 << 20 }; /* bytes of one answer to cachedump */
 void detail_count_now(struct commands *commands, struct slice key, enum prefix_event event)
 {
     if (!prefixes_count(commands->prefixes, key, event))
-        log_say("stats detail: %d prefixes are counted, and no further ones", PREFIX_MAX);
+        log_say(
+            "stats detail: the limit of %d prefixes is reached; further prefixes are not counted",
+            PREFIX_MAX);
 }
 
-/* Both under the lock, so that of two switches one decides both. */
+/* Under the lock, so that of two concurrent switches one decides counting and bypass. */
 void detail_set(struct commands *commands, struct command_client *client, bool on)
 {
     pthread_mutex_lock(&commands->lock);
@@ -71,7 +73,7 @@ static int64_t unix_time(const struct clock *clock, rel_time time)
     return time ? clock->base_unix + time : 0;
 }
 
-/* Adds lines for the records while they and END are at most DUMP_MAX bytes. */
+/* Adds a line for each record while lines and END take at most DUMP_MAX bytes. */
 static void add_lines(struct call *call, struct slice records)
 {
     const struct clock *clock = &call->local->commands->config.clock;

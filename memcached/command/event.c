@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A line being written; there is room for the longest. */
+/* A line being written; the buffer fits the longest. */
 struct line {
     char *text;
     size_t n;
@@ -34,7 +34,7 @@ static bool is_plain(unsigned char c)
            (c != 0 && strchr("-._~", c));
 }
 
-/* Percent encoding (RFC 3986, 2.1): what is not unreserved becomes %XX. */
+/* Percent encoding (RFC 3986, 2.1): bytes that are not unreserved become %XX. */
 static void add_encoded(struct line *line, struct slice bytes)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -74,7 +74,7 @@ static void add_deleted(struct line *line, const struct event *event, struct sli
     add(line, " cmd=%s clsid=%u size=%" PRIu32, event->command, event->clsid, event->nvalue);
 }
 
-static void add_left(struct line *line, const struct event *event, struct slice key)
+static void add_removed(struct line *line, const struct event *event, struct slice key)
 {
     add(line, "type=%s key=", event->status);
     add_encoded(line, key);
@@ -103,7 +103,7 @@ size_t event_line(char out[EVENT_LINE_MAX], const struct event *event, struct sl
 {
     static void (*const adders[])(struct line *, const struct event *, struct slice) = {
         [EVENT_ITEM_GET] = add_get,         [EVENT_ITEM_STORE] = add_store,
-        [EVENT_ITEM_DELETED] = add_deleted, [EVENT_ITEM_LEFT] = add_left,
+        [EVENT_ITEM_DELETED] = add_deleted, [EVENT_ITEM_REMOVED] = add_removed,
         [EVENT_COMMAND] = add_command,      [EVENT_WORDS] = add_words,
     };
     struct line line = {out, 0};

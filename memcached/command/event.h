@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * event: what can be watched, as it lies in a ring, and the line that it becomes. Pure.
- */
+/* event: an event for `watch`, in the format of the ring, and its formatting as a line. Pure. */
 #ifndef COMMAND_EVENT_H
 #define COMMAND_EVENT_H
 
@@ -15,22 +13,22 @@ enum event_type {
     EVENT_ITEM_GET,
     EVENT_ITEM_STORE,
     EVENT_ITEM_DELETED,
-    EVENT_ITEM_LEFT, /* evicted, or written to flash */
-    EVENT_COMMAND,   /* as it came */
-    EVENT_WORDS,     /* is its own line */
+    EVENT_ITEM_REMOVED, /* evicted, or written to flash */
+    EVENT_COMMAND,      /* a request as it was received */
+    EVENT_WORDS,        /* text that is the line itself */
 };
 
-enum { EVENT_BYTES_MAX = 1024 }; /* of the key, command or words; longer ones are cut */
+enum { EVENT_BYTES_MAX = 1024 }; /* of the key, command or words; longer ones are truncated */
 
-/* Its bytes follow: the key, the command or the words. */
+/* Followed by its bytes: the key, the command or the words. */
 struct event {
     uint64_t us;      /* Unix time in microseconds */
-    uint32_t classes; /* enum command_watch: whom it is for */
+    uint32_t classes; /* enum command_watch: whose watchers get it */
     uint8_t type;
     uint8_t clsid;
     uint8_t fetched;
     uint8_t unused;
-    const char *status; /* constant words: of a get or store how it ended, of LEFT its type */
+    const char *status; /* constants: the result of a get or store; of REMOVED its type */
     const char *command;
     int64_t ttl;
     uint32_t idle;

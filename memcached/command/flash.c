@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* flash: the command `extstore`, which changes when values go to flash. */
+/* flash: the command `extstore`, which changes the rules by which values go to flash. */
 #include <stdlib.h>
 
 #include "base/num.h"
@@ -59,7 +59,7 @@ static bool set_max_frag(struct store_flash_rules *rules, const struct request *
     return true;
 }
 
-/* CLASS N: so many chunks of a class are kept free; 0: as many as there is reason to. */
+/* CLASS N: keeps N chunks of a class free; 0: automatic. */
 static bool set_free_memchunks(struct store_flash_rules *rules, const struct request *request)
 {
     uint32_t clsid, n;

@@ -24,7 +24,7 @@ struct general {
     struct command_net_stats net;
 };
 
-/* What stands between the braces of a row. */
+/* The initializers of a row. */
 #define ROW(name, type, field)  name, offsetof(struct general, field), STAT_##type, 0
 #define WHEN(name, field, when) name, offsetof(struct general, field), STAT_U64, WHEN_##when
 #define ZERO_WHEN(name, when)   name, 0, STAT_ZERO, WHEN_##when
@@ -165,7 +165,7 @@ static const char *seconds(char *text, size_t size, const struct timeval *time)
     return text;
 }
 
-/* What the kernel answered counts as if the server had. */
+/* Requests that the kernel answered count as the server's. */
 static void count_commands(struct general *general, struct commands *commands)
 {
     const struct command_server *server = &commands->server;

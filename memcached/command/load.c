@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * load: replies with values that are on flash. What is known of the item is added at once, with a
- * copy of it in the place of the item; the value comes before the reply is sent, or the item turns
- * out to be lost, and a miss is answered.
+ * load: replies with values that are on flash. The item's metadata is added to the reply at once,
+ * from a copy of the item; its value is read into the copy before the reply is sent. If the value
+ * is lost, a miss is answered.
  */
 #include "base/countdown.h"
 #include "command/call.h"
 
-enum { MISS_MAX = 1024 }; /* of the answer to a miss: some flags and a key */
+enum { MISS_MAX = 1024 }; /* bytes of a miss's answer: some flags and a key */
 
-/* The answer to a miss, which `miss` gives. */
+/* Renders the answer to a miss by calling `miss`. */
 static struct slice render_miss(struct call *call, command_handler *miss, char out[MISS_MAX])
 {
     struct reply reply;
@@ -39,7 +39,7 @@ static bool is_touch(const struct request *request)
            (request->verb == VERB_META_GET && proto_meta_has(request, 'T'));
 }
 
-/* The copy that the last hole shows, if it is of this item. */
+/* The copy of the last hole, if it is of this item. */
 static struct mc_item *shared_copy(const struct reply *reply, const struct mc_item *item)
 {
     struct mc_item *copy = reply->nholes ? reply->holes[reply->nholes - 1].object : NULL;
@@ -76,7 +76,7 @@ void call_add_flash_item(struct call *call, struct mc_item *item, item_function 
 
 /* --- the reads --------------------------------------------------------------- */
 
-/* Copies that are shown several times stand in one row. */
+/* Holes that show the same copy are adjacent. */
 static bool is_repeated(const struct reply *reply, size_t i)
 {
     return i > 0 && reply->holes[i].object == reply->holes[i - 1].object;

@@ -12,18 +12,18 @@
 #include "store/store_events.h"
 
 enum {
-    BATCH = 64, /* events between two looks at who else needs the lock */
+    BATCH = 64, /* events between two checks whether another thread waits for the lock */
     NAP_MIN_US = 500,
     NAP_MAX_US = 10000,
-    NAP_GROWTH = 4, /* without news each is longer by 1 part of so many */
+    NAP_GROWTH = 4, /* without events each nap is longer by 1/NAP_GROWTH */
     YIELD_US = 50,
     STREAM_MIN = 2 * EVENT_LINE_MAX,
-    SKIPPED_ROOM = 8, /* a watcher that was too slow goes on when 1 part of so many is free */
-    /* What only the server sees: while it is watched the kernel answers nothing. */
-    COMPLETE = COMMAND_WATCH_FETCHERS | COMMAND_WATCH_RAWCMDS,
+    SKIPPED_ROOM = 8, /* a watcher that was too slow gets lines again when 1/SKIPPED_ROOM is free */
+    /* Classes that only the server emits: while they are watched the kernel answers nothing. */
+    NEEDS_BYPASS = COMMAND_WATCH_FETCHERS | COMMAND_WATCH_RAWCMDS,
 };
 
-/* --- telling -------------------------------------------------------------- */
+/* --- emitting ------------------------------------------------------------- */
 
 void logger_emit(struct ring *ring, struct event *event, struct slice bytes)
 {
@@ -38,7 +38,7 @@ void logger_emit(struct ring *ring, struct event *event, struct slice bytes)
 
 /* --- watchers; under the lock ---------------------------------------------- */
 
-/* What anybody watches has changed. */
+/* Updates the set of watched classes, after the watchers have changed. */
 static void update_wanted(struct logger *logger)
 {
     uint32_t before = logger->wanted;
@@ -51,11 +51,11 @@ static void update_wanted(struct logger *logger)
     store |= wanted & COMMAND_WATCH_SYSEVENTS ? STORE_EVENT_SYSTEM : 0;
     __atomic_store_n(&logger->wanted_of_store, store, __ATOMIC_RELAXED);
     __atomic_store_n(&logger->wanted, wanted, __ATOMIC_RELAXED);
-    if (logger->config.set_complete && !(before & COMPLETE) != !(wanted & COMPLETE))
-        logger->config.set_complete(logger->config.context, wanted & COMPLETE);
+    if (logger->config.set_bypass && !(before & NEEDS_BYPASS) != !(wanted & NEEDS_BYPASS))
+        logger->config.set_bypass(logger->config.context, wanted & NEEDS_BYPASS);
 }
 
-static void remove_left(struct logger *logger)
+static void remove_detached(struct logger *logger)
 {
     unsigned int n = 0;
 
@@ -73,7 +73,9 @@ static void remove_left(struct logger *logger)
     }
 }
 
-/* Says how many lines were skipped, if any and if there is room again. False: there is none. */
+/*
+ * Writes how many lines were skipped, if any and if there is room again. False: there is no room.
+ */
 static bool catch_up(struct logger *logger, struct logger_watcher *watcher)
 {
     char line[64];
@@ -91,7 +93,7 @@ static bool catch_up(struct logger *logger, struct logger_watcher *watcher)
     return true;
 }
 
-static void give(struct logger *logger, struct logger_watcher *watcher, struct slice line)
+static void deliver(struct logger *logger, struct logger_watcher *watcher, struct slice line)
 {
     if (catch_up(logger, watcher) && stream_put(watcher->stream, line)) {
         watcher->fresh = true;
@@ -102,17 +104,17 @@ static void give(struct logger *logger, struct logger_watcher *watcher, struct s
     }
 }
 
-static void give_all(struct logger *logger, const struct event *event, struct slice bytes)
+static void deliver_to_all(struct logger *logger, const struct event *event, struct slice bytes)
 {
     char text[EVENT_LINE_MAX];
     struct slice line = {text, event_line(text, event, bytes, ++logger->gid)};
 
     for (unsigned int i = 0; i < logger->nwatchers; i++)
         if (logger->watchers[i].classes & event->classes)
-            give(logger, &logger->watchers[i], line);
+            deliver(logger, &logger->watchers[i], line);
 }
 
-/* Once for a batch: to be woken and to send costs a worker more than a line. */
+/* Once for each batch: a wakeup and a send cost the worker more than a line. */
 static void wake_watchers(struct logger *logger)
 {
     for (unsigned int i = 0; i < logger->nwatchers; i++) {
@@ -128,7 +130,7 @@ static void wake_watchers(struct logger *logger)
 
 /* --- the rings; under the lock ---------------------------------------------- */
 
-/* The source with the oldest event, NULL: there is none. */
+/* The source with the oldest event. NULL: no events. */
 static struct logger_source *oldest(struct logger *logger)
 {
     struct logger_source *found = NULL;
@@ -142,8 +144,8 @@ static struct logger_source *oldest(struct logger *logger)
     return found;
 }
 
-/* Tells up to `limit` events; returns how many. */
-static unsigned int tell_some(struct logger *logger, unsigned int limit)
+/* Delivers up to `limit` events; returns how many. */
+static unsigned int deliver_some(struct logger *logger, unsigned int limit)
 {
     unsigned int n;
 
@@ -152,16 +154,19 @@ static unsigned int tell_some(struct logger *logger, unsigned int limit)
 
         if (!source)
             break;
-        give_all(logger, &source->record.event,
-                 (struct slice){source->record.bytes,
-                                source->nrecord - offsetof(struct event_record, bytes)});
+        deliver_to_all(logger, &source->record.event,
+                       (struct slice){source->record.bytes,
+                                      source->nrecord - offsetof(struct event_record, bytes)});
         source->nrecord = 0;
     }
     return n;
 }
 
-/* Nobody watched: what a thread still told is old news to whoever comes. */
-static void forget_all(struct logger *logger)
+/*
+ * Discards events that were emitted after the last watcher left: the next watcher must not get
+ * them.
+ */
+static void discard_all(struct logger *logger)
 {
     for (struct logger_source *s = logger->sources; s; s = s->next) {
         s->nrecord = 0;
@@ -192,11 +197,11 @@ static void nap(struct logger *logger, unsigned int us)
     pthread_cond_timedwait(&logger->wake, &logger->lock, &end);
 }
 
-/* How long the thread rests after having told n events; it rested for `last` before. */
+/* How long the thread sleeps after it delivered n events; before, it slept for `last`. */
 static unsigned int rest_after(struct logger *logger, unsigned int n, unsigned int last)
 {
     if (n == BATCH) {
-        /* A mutex is not fair: whoever waits for it gets it now. */
+        /* A mutex is not fair: yield to the thread that waits for it. */
         return __atomic_load_n(&logger->ncallers, __ATOMIC_RELAXED) ? YIELD_US : 0;
     }
     last += last / NAP_GROWTH;
@@ -216,9 +221,9 @@ static void *run(void *arg)
             pthread_cond_wait(&logger->wake, &logger->lock);
             continue;
         }
-        n = tell_some(logger, BATCH);
+        n = deliver_some(logger, BATCH);
         wake_watchers(logger);
-        remove_left(logger);
+        remove_detached(logger);
         rest = rest_after(logger, n, rest);
         if (rest > 0)
             nap(logger, rest);
@@ -326,7 +331,7 @@ static enum logger_result add_watcher(struct logger *logger, uint32_t classes,
 {
     struct stream *made;
 
-    remove_left(logger);
+    remove_detached(logger);
     if (!logger->running)
         return LOGGER_FAILED;
     if (logger->nwatchers == LOGGER_WATCHERS_MAX)
@@ -335,7 +340,7 @@ static enum logger_result add_watcher(struct logger *logger, uint32_t classes,
     if (!made)
         return LOGGER_FAILED;
     if (logger->nwatchers == 0) {
-        forget_all(logger);
+        discard_all(logger);
         pthread_cond_signal(&logger->wake);
     }
     logger->watchers[logger->nwatchers++] =

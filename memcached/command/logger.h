@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * logger: takes what the threads tell out of their rings and gives it to those who watch.
+ * logger: takes the events that the threads emit from their rings and delivers them to the
+ * watchers.
  *
- * A thread that tells never waits: its ring has room, or the event is counted as dropped. The
- * logger's own thread never waits for a watcher either: a line for whose stream there is no room is
- * skipped, and once there is some again a line says how many were. It sleeps while nobody watches.
+ * A thread that emits never blocks: without room in its ring the event is dropped and counted. The
+ * logger's thread never blocks on a watcher either: without room in the watcher's stream it skips
+ * the line, and when there is room again it writes a line with the number skipped. It sleeps while
+ * nobody watches.
  *
- * Lines carry a number that only grows, and come in its order; the oldest event of all rings is the
- * next.
+ * Each line has a sequence number, and lines come in its order; the next line is the oldest event
+ * of all rings.
  */
 #ifndef COMMAND_LOGGER_H
 #define COMMAND_LOGGER_H
@@ -27,8 +29,10 @@ enum { LOGGER_WATCHERS_MAX = 20 };
 struct logger_config {
     size_t ring_bytes;   /* of each thread */
     size_t stream_bytes; /* of each watcher */
-    /* Whether somebody watches what the kernel does not tell. May be NULL. Takes no lock. */
-    void (*set_complete)(void *context, bool on);
+    /*
+     * A class that the kernel does not emit is watched, or no longer. May be NULL. Takes no lock.
+     */
+    void (*set_bypass)(void *context, bool on);
     void *context;
 };
 
@@ -36,7 +40,7 @@ struct logger_counts {
     uint64_t worker_dropped, worker_written, watcher_skipped, watcher_sent;
 };
 
-/* A ring and the event that was taken from it last, if it is still to be told. */
+/* A ring, and the event that was taken from it and is still to be delivered. */
 struct logger_source {
     struct ring ring;
     struct logger_source *next;
@@ -47,15 +51,15 @@ struct logger_source {
 struct logger_watcher {
     struct stream *stream;
     uint32_t classes;
-    uint64_t nskipped; /* since the last line that said so */
-    bool fresh;        /* there are lines of which the stream's consumer does not know yet */
+    uint64_t nskipped; /* since the last line that reported them */
+    bool fresh;        /* its stream has lines for which the consumer was not woken yet */
 };
 
 struct logger {
     uint32_t wanted; /* enum command_watch, of all watchers; atomic */
     uint32_t wanted_of_store;
     struct logger_config config;
-    struct logger_source *shared; /* of threads without one of their own */
+    struct logger_source *shared; /* for threads without a ring of their own */
     pthread_t thread;
     bool running;
 
@@ -76,18 +80,18 @@ int logger_init(struct logger *logger, const struct logger_config *config);
 /* Ends the thread; all watchers' streams end. */
 void logger_fini(struct logger *logger);
 int logger_start(struct logger *logger);
-/* A ring for one more thread, which stays the logger's. NULL: no memory. */
+/* Creates a ring for one more thread; the logger owns it. NULL: no memory. */
 struct ring *logger_add_ring(struct logger *logger);
 
 enum logger_result { LOGGER_DONE, LOGGER_TOO_MANY, LOGGER_FAILED };
-/* A watcher of these classes: *stream is the consumer's side of what it gets. */
+/* Adds a watcher of these classes; *stream is the consumer's side of its stream. */
 enum logger_result logger_watch(struct logger *logger, uint32_t classes, struct stream **stream);
 
 static inline bool logger_wants(const struct logger *logger, uint32_t classes)
 {
     return __builtin_expect(__atomic_load_n(&logger->wanted, __ATOMIC_RELAXED) & classes, 0);
 }
-/* Never waits. The time is filled in; longer bytes are cut. */
+/* Never blocks. Fills in the time; truncates longer bytes. */
 void logger_emit(struct ring *ring, struct event *event, struct slice bytes);
 
 void logger_counts(struct logger *logger, struct logger_counts *out);

@@ -9,10 +9,10 @@
 
 enum {
     SHARES_MAX = 80,  /* percent, of hot and warm together */
-    REAL_CHARS = 128, /* no number needs more */
+    REAL_CHARS = 128, /* longer than any number */
 };
 
-/* As strtod reads it, to the last character. False: no number, or none that a double can hold. */
+/* Parses the whole text as strtod does. False: not a number, or out of a double's range. */
 static bool parse_real(struct slice text, double *out)
 {
     char copy[REAL_CHARS];
@@ -40,7 +40,7 @@ static enum command_next tune(struct call *call)
         return answer(call, SLICE("ERROR\r\n"));
     if (hot_pct > SHARES_MAX || warm_pct > SHARES_MAX - hot_pct)
         return answer(call, SLICE("ERROR hot and warm pcts must not exceed 80\r\n"));
-    /* So that a NaN is refused too. */
+    /* Negated so that a NaN is refused too. */
     if (!(hot_factor > 0 && warm_factor > 0))
         return answer(call, SLICE("ERROR hot/warm age factors must be greater than 0\r\n"));
     store_tune_segments(call->local->commands->store, (unsigned int)hot_pct, (unsigned int)warm_pct,
@@ -48,7 +48,7 @@ static enum command_next tune(struct call *call)
     return answer(call, SLICE("OK\r\n"));
 }
 
-/* Without the maintainer nothing would go from one segment to another. */
+/* Without the maintainer nothing would move from one LRU segment to another. */
 static enum command_next set_mode(struct call *call)
 {
     const struct request *request = call->request;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * meta: mg, ms, md, ma, mn, me. A reply is a status and then, in the order in which they were asked
- * for, the flags that it answers.
+ * meta: mg, ms, md, ma, mn, me. A reply is a status, followed by the requested flags that it
+ * returns, in the order of the request.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -23,14 +23,14 @@ struct key_buffer {
     char bytes[BASE64_MAX_BYTES(PROTO_KEY_MAX)];
 };
 
-/* The key that the store knows, in the buffer if it has to be decoded. */
+/* The key as the store has it, decoded into the buffer if it is base64. */
 static struct slice plain_key(const struct request *request, struct key_buffer *buffer)
 {
     size_t n = 0;
 
     if (!proto_meta_has(request, 'b'))
         return request->key;
-    /* The parser has seen that it decodes. */
+    /* The parser has checked that it decodes. */
     base64_decode(buffer->bytes, request->key, &n);
     return (struct slice){buffer->bytes, n};
 }
@@ -54,7 +54,7 @@ static bool in_order(const struct request *request, char first, char second)
     return false;
 }
 
-/* When a value expires that N stores: of N and T the last one says. */
+/* The expiry of a value that N creates: the last of N and T decides. */
 static rel_time vivify_expiry(const struct call *call)
 {
     const struct request *request = call->request;
@@ -69,7 +69,7 @@ struct line {
     size_t n;
 };
 
-/* What a reply may say of an item; `flags` are the letters that it answers. */
+/* What a reply may show of an item; `flags` are the letters that it returns. */
 struct facts {
     const char *flags;
     struct slice key;
@@ -78,7 +78,7 @@ struct facts {
     uint32_t client_flags, nvalue;
     rel_time age, now;
     bool used;
-    /* T and N take effect where they stand among the flags. */
+    /* T and N take effect at their position among the flags. */
     rel_time expiry;
     bool created;
     rel_time touch_expiry, vivify_expiry;
@@ -105,7 +105,7 @@ static void line_key(struct line *line, struct slice key, bool binary)
     line_add(line, binary ? (struct slice){text, base64_encode(text, key)} : key);
 }
 
-/* The seconds that are left; of what is over already modulo 2^32, as memcached shows it. */
+/* The seconds until expiry; for an expired item modulo 2^32, as memcached shows it. */
 static void line_ttl(struct line *line, rel_time expiry, rel_time now)
 {
     if (expiry == 0)
@@ -166,7 +166,7 @@ static void send_line(struct reply *reply, struct line *line)
     reply_copy(reply, (struct slice){line->text, line->n});
 }
 
-/* A status, and of the flags what needs no item. */
+/* Answers a status and the flags that need no item. */
 static enum command_next answer_status(struct call *call, struct slice status, struct slice key)
 {
     struct facts facts = {
@@ -268,7 +268,7 @@ enum command_next command_meta_get(struct call *call)
     enum store_result result;
     struct mc_item *item = store_fetch(call->local->store, key, &how, call->now, &fetched, &result);
 
-    watch_got(call, key, item && !fetched.created ? item : NULL);
+    watch_fetched(call, key, item && !fetched.created ? item : NULL);
     if (item) {
         answer_hit(call, item, &fetched);
         return COMMAND_DONE;
@@ -281,8 +281,8 @@ enum command_next command_meta_get(struct call *call)
 /* --- ms ------------------------------------------------------------------ */
 
 /*
- * Key and flags for the answer, which comes when the request's line may be gone already. False: no
- * memory.
+ * Copies key and flags for the answer: when it is sent, the request's line may be overwritten.
+ * False: no memory.
  */
 static bool keep_echo(const struct request *request, struct command_pending *pending)
 {
@@ -333,7 +333,7 @@ enum command_next command_meta_set(struct call *call)
     return COMMAND_VALUE;
 }
 
-/* With an id set and replace are a cas; add does not look at it. */
+/* With a cas id, set and replace act as cas; add ignores it. */
 static struct store_terms terms_of(const struct request *request)
 {
     bool compare = proto_meta_has(request, 'C');
@@ -476,7 +476,7 @@ static enum command_next answer_count(struct call *call, struct slice key,
     };
     struct line line = {.n = 0};
 
-    /* q is about what is found: a number that had to be stored is always answered. */
+    /* q suppresses a hit only: a number that had to be created is always answered. */
     if (proto_meta_has(request, 'q') && !number->created)
         return COMMAND_DONE;
     line_add(&line, proto_meta_has(request, 'v') ? SLICE("VA ") : SLICE("HD"));
@@ -500,7 +500,7 @@ enum command_next command_meta_arith(struct call *call)
     struct watch_before before = watch_look(call, key);
     enum store_result result = store_count(call->local->store, key, &delta, call->now, &number);
 
-    watch_counted(call, key, &before, result);
+    watch_arith(call, key, &before, result);
     switch (result) {
     case STORE_DONE:
         return answer_count(call, key, &number);
@@ -536,13 +536,13 @@ enum command_next command_meta_debug(struct call *call)
 
     count_one(&call->local->counts.meta_cmds);
     item = store_peek(store, key, call->now, &fetched);
-    watch_got(call, key, item);
+    watch_fetched(call, key, item);
     if (!item)
         return answer(call, SLICE("EN\r\n"));
     line_add(&line, SLICE("ME "));
     line_key(&line, key, item_has_binary_key(item));
     reply_copy(call->reply, (struct slice){line.text, line.n});
-    /* memcached shows the seconds that are left as a negative number. */
+    /* memcached shows the seconds until expiry as a negative number. */
     reply_printf(
         call->reply, " exp=%" PRId64 " la=%" PRIu32 " cas=%" PRIu64 " fetch=%s cls=%u size=%zu\r\n",
         fetched.expiry ? (int64_t)call->now - fetched.expiry : -1, call->now - fetched.last_use,

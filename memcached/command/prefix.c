@@ -9,28 +9,30 @@
 #include <sys/random.h>
 
 enum {
-    NPARTS = 16,
-    PART_SLOTS = 2048, /* a power of 2, twice as many as prefixes */
-    PART_MAX = PREFIX_MAX / NPARTS,
+    NSHARDS = 16,
+    SHARD_SLOTS = 2048, /* a power of 2, twice as many as prefixes */
+    SHARD_MAX = PREFIX_MAX / NSHARDS,
 };
 
-/* Open addressing, linear probing; nothing is removed but all at once. */
-struct part {
+/* Open addressing, linear probing; prefixes are removed only all at once. */
+struct shard {
     pthread_mutex_t lock; /* a leaf */
     size_t n;
-    struct prefix *slots[PART_SLOTS];
+    struct prefix *slots[SHARD_SLOTS];
 };
 
 struct prefixes {
     char delimiter;
-    bool full;     /* one was refused; atomic */
-    size_t nready; /* parts whose lock was made */
+    bool full;     /* a prefix was refused; atomic */
+    size_t nready; /* shards whose lock is initialized */
     uint64_t seed[MC_HASH_WORDS];
-    struct part parts[NPARTS];
+    struct shard shards[NSHARDS];
 };
 
-/* The hash of bpf/shared/layout.h: clients choose the prefixes, and so must not foresee their
- * places. */
+/*
+ * The keyed hash of bpf/shared/layout.h: clients choose the prefixes, and must not predict their
+ * slots.
+ */
 static uint64_t hash_of(const struct prefixes *prefixes, struct slice text)
 {
     uint64_t sum = 0;
@@ -53,13 +55,16 @@ struct prefixes *prefixes_new(char delimiter)
     if (!prefixes)
         return NULL;
     prefixes->delimiter = delimiter;
-    /* So few bytes come whole once the kernel's generator is ready, and it waits for that. */
+    /*
+     * getrandom waits until the kernel's generator is ready and then returns this few bytes at
+     * once.
+     */
     if (getrandom(prefixes->seed, sizeof(prefixes->seed), 0) != sizeof(prefixes->seed)) {
         free(prefixes);
         return NULL;
     }
-    for (; prefixes->nready < NPARTS; prefixes->nready++) {
-        errno = pthread_mutex_init(&prefixes->parts[prefixes->nready].lock, NULL);
+    for (; prefixes->nready < NSHARDS; prefixes->nready++) {
+        errno = pthread_mutex_init(&prefixes->shards[prefixes->nready].lock, NULL);
         if (errno) {
             prefixes_free(prefixes);
             return NULL;
@@ -68,15 +73,15 @@ struct prefixes *prefixes_new(char delimiter)
     return prefixes;
 }
 
-static void clear_part(struct part *part)
+static void clear_shard(struct shard *shard)
 {
     size_t i;
 
-    for (i = 0; i < PART_SLOTS; i++) {
-        free(part->slots[i]);
-        part->slots[i] = NULL;
+    for (i = 0; i < SHARD_SLOTS; i++) {
+        free(shard->slots[i]);
+        shard->slots[i] = NULL;
     }
-    part->n = 0;
+    shard->n = 0;
 }
 
 void prefixes_free(struct prefixes *prefixes)
@@ -86,8 +91,8 @@ void prefixes_free(struct prefixes *prefixes)
     if (!prefixes)
         return;
     for (i = 0; i < prefixes->nready; i++) {
-        clear_part(&prefixes->parts[i]);
-        pthread_mutex_destroy(&prefixes->parts[i].lock);
+        clear_shard(&prefixes->shards[i]);
+        pthread_mutex_destroy(&prefixes->shards[i].lock);
     }
     free(prefixes);
 }
@@ -96,36 +101,36 @@ void prefixes_clear(struct prefixes *prefixes)
 {
     size_t i;
 
-    for (i = 0; i < NPARTS; i++) {
-        pthread_mutex_lock(&prefixes->parts[i].lock);
-        clear_part(&prefixes->parts[i]);
-        pthread_mutex_unlock(&prefixes->parts[i].lock);
+    for (i = 0; i < NSHARDS; i++) {
+        pthread_mutex_lock(&prefixes->shards[i].lock);
+        clear_shard(&prefixes->shards[i]);
+        pthread_mutex_unlock(&prefixes->shards[i].lock);
     }
     __atomic_store_n(&prefixes->full, false, __ATOMIC_RELAXED);
 }
 
-/* Where the text is or would be. There is always a free slot. */
-static struct prefix **find_slot(struct part *part, uint64_t hash, struct slice text)
+/* The slot where the text is or belongs. There is always a free slot. */
+static struct prefix **find_slot(struct shard *shard, uint64_t hash, struct slice text)
 {
-    size_t at = (size_t)(hash / NPARTS) % PART_SLOTS;
+    size_t at = (size_t)(hash / NSHARDS) % SHARD_SLOTS;
 
-    while (part->slots[at] &&
-           !slice_equal(text, (struct slice){part->slots[at]->text, part->slots[at]->len}))
-        at = (at + 1) % PART_SLOTS;
-    return &part->slots[at];
+    while (shard->slots[at] &&
+           !slice_equal(text, (struct slice){shard->slots[at]->text, shard->slots[at]->len}))
+        at = (at + 1) % SHARD_SLOTS;
+    return &shard->slots[at];
 }
 
-/* NULL: there are enough, or no memory. */
-static struct prefix *get_prefix(struct part *part, uint64_t hash, struct slice text)
+/* NULL: the shard is full, or no memory. */
+static struct prefix *get_prefix(struct shard *shard, uint64_t hash, struct slice text)
 {
-    struct prefix **slot = find_slot(part, hash, text);
+    struct prefix **slot = find_slot(shard, hash, text);
 
-    if (!*slot && part->n < PART_MAX) {
+    if (!*slot && shard->n < SHARD_MAX) {
         *slot = calloc(1, sizeof(**slot));
         if (*slot) {
             (*slot)->len = (uint8_t)text.len;
             memcpy((*slot)->text, text.ptr, text.len);
-            part->n++;
+            shard->n++;
         }
     }
     return *slot;
@@ -155,48 +160,48 @@ bool prefixes_count(struct prefixes *prefixes, struct slice key, enum prefix_eve
     const char *end = memchr(key.ptr, prefixes->delimiter, key.len);
     struct slice text = {key.ptr, end ? (size_t)(end - key.ptr) : 0};
     struct prefix *prefix;
-    struct part *part;
+    struct shard *shard;
     uint64_t hash;
 
     assert(key.len <= MC_KEY_MAX);
     if (!end)
         return true;
     hash = hash_of(prefixes, text);
-    part = &prefixes->parts[hash % NPARTS];
-    pthread_mutex_lock(&part->lock);
-    prefix = get_prefix(part, hash, text);
+    shard = &prefixes->shards[hash % NSHARDS];
+    pthread_mutex_lock(&shard->lock);
+    prefix = get_prefix(shard, hash, text);
     if (prefix)
         add_event(prefix, event);
-    pthread_mutex_unlock(&part->lock);
+    pthread_mutex_unlock(&shard->lock);
     return prefix || __atomic_exchange_n(&prefixes->full, true, __ATOMIC_RELAXED);
 }
 
-/* The first prefix of the part from slot *at on; *at then is behind it. */
-static bool copy_next(struct part *part, size_t *at, struct prefix *out)
+/* Copies the first prefix of the shard from slot *at on, and advances *at behind it. */
+static bool copy_next(struct shard *shard, size_t *at, struct prefix *out)
 {
     bool found = false;
 
-    pthread_mutex_lock(&part->lock);
-    while (!found && *at < PART_SLOTS) {
-        const struct prefix *prefix = part->slots[(*at)++];
+    pthread_mutex_lock(&shard->lock);
+    while (!found && *at < SHARD_SLOTS) {
+        const struct prefix *prefix = shard->slots[(*at)++];
 
         if (prefix) {
             *out = *prefix;
             found = true;
         }
     }
-    pthread_mutex_unlock(&part->lock);
+    pthread_mutex_unlock(&shard->lock);
     return found;
 }
 
 bool prefixes_next(struct prefixes *prefixes, size_t *cursor, struct prefix *out)
 {
-    while (*cursor / PART_SLOTS < NPARTS) {
-        size_t number = *cursor / PART_SLOTS;
-        size_t at = *cursor % PART_SLOTS;
-        bool found = copy_next(&prefixes->parts[number], &at, out);
+    while (*cursor / SHARD_SLOTS < NSHARDS) {
+        size_t number = *cursor / SHARD_SLOTS;
+        size_t at = *cursor % SHARD_SLOTS;
+        bool found = copy_next(&prefixes->shards[number], &at, out);
 
-        *cursor = number * PART_SLOTS + at;
+        *cursor = number * SHARD_SLOTS + at;
         if (found)
             return true;
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * prefix: gets, hits, sets and deletes, counted by what stands before the delimiter in a key.
- * `stats detail` shows them. A key without the delimiter is not counted.
+ * prefix: counts gets, hits, sets and deletes by key prefix, the part of a key before the
+ * delimiter, for `stats detail`. A key without the delimiter is not counted.
  *
- * Any thread calls; each call takes the lock of one of several parts for a moment. There are at
- * most PREFIX_MAX prefixes: keys with further ones are not counted.
+ * From any thread; each call takes the lock of one shard for a moment. There are at most PREFIX_MAX
+ * prefixes: keys with further ones are not counted.
  */
 #ifndef COMMAND_PREFIX_H
 #define COMMAND_PREFIX_H
@@ -29,7 +29,7 @@ enum prefix_event { PREFIX_GET, PREFIX_HIT /* a get too */, PREFIX_SET, PREFIX_D
 /* NULL with errno. */
 struct prefixes *prefixes_new(char delimiter);
 void prefixes_free(struct prefixes *prefixes);
-/* False: it would have been one prefix too many, for the first time since the start or a clear. */
+/* False: the limit of prefixes was exceeded, for the first time since the start or a clear. */
 bool prefixes_count(struct prefixes *prefixes, struct slice key, enum prefix_event event);
 /* A copy of the next prefix; begin with *cursor 0. False: there are no more. */
 bool prefixes_next(struct prefixes *prefixes, size_t *cursor, struct prefix *out);

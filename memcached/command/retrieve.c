@@ -5,12 +5,12 @@
 #include "command/watch.h"
 
 /*
- * A request may name one item any number of times, and a reference count has 16 bits: from half of
- * them on a value is copied, up to so many bytes in one reply.
+ * A request may name one item any number of times, and a reference count has 16 bits: from HOLD_MAX
+ * references on a value is copied, up to COPY_MAX bytes in one reply.
  */
 enum { HOLD_MAX = 1 << 15, COPY_MAX = 16 << 20 };
 
-/* Value and tail from `offset` on. */
+/* Adds value and tail from `offset` on. */
 static void add_rest(struct call *call, const struct mc_item *item, size_t offset,
                      add_function *add)
 {
@@ -79,7 +79,7 @@ void call_add_item(struct call *call, struct mc_item *item, item_function *add_i
     }
 }
 
-/* The end of the answer, or of what this part of the line gets of it. */
+/* Ends the answer, or the part of it that belongs to this part of the line. */
 static enum command_next finish(struct call *call)
 {
     return call->request->more ? COMMAND_DONE : answer(call, SLICE("END\r\n"));
@@ -106,7 +106,7 @@ static enum command_next retrieve(struct call *call, item_function *add_item, bo
         item = touch ? store_get_touch(store, key, expiry, call->now)
                      : store_get(store, key, call->now);
         detail_count(call, key, item ? PREFIX_HIT : PREFIX_GET);
-        watch_got(call, key, item);
+        watch_fetched(call, key, item);
         if (item)
             call_add_item(call, item, add_item, NULL);
     } while (!call->reply->failed && proto_next_key(&keys, &key));

@@ -7,8 +7,8 @@
 #include <string.h>
 
 /*
- * A record begins at a multiple of 8 with its length, which is 0 until the record is whole; what is
- * free is all zeros, so that a place that was just claimed has no length from before.
+ * A record begins at a multiple of 8 with its length, which is 0 until the record is complete. Free
+ * space is all zeros, so that a newly claimed place has no old length.
  */
 enum { ALIGN = 8, LENGTH = sizeof(uint64_t), SIZE_MIN = 4096 };
 
@@ -72,10 +72,10 @@ bool ring_put(struct ring *ring, struct slice head, struct slice rest)
     uint64_t place = __atomic_load_n(&ring->claimed, __ATOMIC_RELAXED);
 
     do {
-        /* Acquire: what is claimed again has been taken and cleared. */
+        /* Acquire: space that is claimed again has been taken and cleared. */
         uint64_t taken = __atomic_load_n(&ring->taken, __ATOMIC_ACQUIRE);
 
-        /* A place that was claimed and taken meanwhile fails the exchange. */
+        /* If the place was claimed and taken meanwhile, the exchange fails. */
         if ((int64_t)(place - taken) >= 0 && place - taken + place_bytes(len) > ring->size) {
             __atomic_fetch_add(&ring->ndropped, 1, __ATOMIC_RELAXED);
             return false;

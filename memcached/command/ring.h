@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ring: records from threads that must not wait to one that takes them.
+ * ring: a queue of records from many producers, which must not block, to one consumer.
  *
- * A producer claims its place by one compare-and-swap and says when the record is whole; it never
- * waits, for room neither. A record that does not fit is counted and gone. Records come out in the
- * order in which their places were claimed.
+ * A producer claims its place by one compare-and-swap and publishes the record when it is complete;
+ * it never blocks, not even for room. A record that does not fit is dropped and counted. Records
+ * come out in the order in which their places were claimed.
  */
 #ifndef COMMAND_RING_H
 #define COMMAND_RING_H
@@ -26,7 +26,9 @@ struct ring {
 /* `size` is rounded up to a power of two. 0 or -ENOMEM. */
 int ring_init(struct ring *ring, size_t size);
 void ring_fini(struct ring *ring);
-/* Any thread: a record of both slices. False: there is no room. */
+/*
+ * Any thread: adds a record of both slices. False: there is no room, and it is counted as dropped.
+ */
 bool ring_put(struct ring *ring, struct slice head, struct slice rest);
 /* One thread at a time. Copies the oldest record, of at most `size` bytes; 0: there is none. */
 size_t ring_take(struct ring *ring, void *out, size_t size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sasl: libsasl2 (Cyrus SASL). The only file that knows it. */
+/* sasl: libsasl2 (Cyrus SASL). The only file that uses it. */
 #include "command/sasl.h"
 
 #include <errno.h>
@@ -23,24 +23,24 @@ enum {
 };
 
 struct sasl {
-    sasl_callback_t callbacks[NCALLBACKS + 1]; /* a row of SASL_CB_LIST_END closes it */
-    char realm[NAME_MAX_BYTES];                /* of users that name none: this host */
-    char host[NAME_MAX_BYTES];                 /* its full name; empty: not known */
-    char application[NAME_MAX_BYTES];          /* reads its configuration from APPLICATION.conf */
-    char conf_path[PATH_BYTES];                /* directories, a colon between them; may be empty */
-    const char *password_file;                 /* of the environment; NULL: none */
-    bool unreadable;                           /* it is, and that was said; atomic */
+    sasl_callback_t callbacks[NCALLBACKS + 1]; /* ends with SASL_CB_LIST_END */
+    char realm[NAME_MAX_BYTES];                /* realm of users that name none: this host */
+    char host[NAME_MAX_BYTES];                 /* the host's full name; empty: unknown */
+    char application[NAME_MAX_BYTES];          /* the library reads APPLICATION.conf */
+    char conf_path[PATH_BYTES];                /* directories separated by colons; may be empty */
+    const char *password_file;                 /* from the environment; NULL: none */
+    bool unreadable; /* the file is unreadable, which was logged; atomic */
 };
 
-struct sasl_talk {
+struct sasl_exchange {
     sasl_conn_t *conn;
-    bool waiting; /* for a step */
+    bool waiting; /* for the client's next message */
     char mechanism[SASL_MECHANISM_MAX + 1];
 };
 
 static const char service[] = "memcached";
 
-/* --- what the library calls ----------------------------------------------- */
+/* --- callbacks of the library --------------------------------------------- */
 
 static void *new_lock(void)
 {
@@ -71,7 +71,10 @@ static void free_lock(void *lock)
     }
 }
 
-/* A message may repeat what the client sent: mechanism, user. One with a password is not shown. */
+/*
+ * A message may repeat input of the client: mechanism, user. One that may contain a password is not
+ * logged.
+ */
 static int on_log(void *context, int severity, const char *message)
 {
     char line[LOG_BYTES];
@@ -107,8 +110,8 @@ static bool has_configuration(void)
 }
 
 /*
- * A password file alone, without any configuration, can check only what a client says in clear
- * text: so no other mechanism is offered.
+ * With a password file and no configuration the server can check clear-text passwords only, so it
+ * offers no other mechanism.
  */
 static int on_option(void *context, const char *plugin, const char *option, const char **result,
                      unsigned int *len)
@@ -124,7 +127,7 @@ static int on_option(void *context, const char *plugin, const char *option, cons
     return SASL_OK;
 }
 
-/* Every line is compared, so that the time does not tell which one it is. */
+/* Compares every line, so that the time does not reveal which one matches. */
 static bool file_has(struct slice text, const struct auth_entry *as_given,
                      const struct auth_entry *without_realm)
 {
@@ -143,7 +146,7 @@ static bool file_has(struct slice text, const struct auth_entry *as_given,
     return found;
 }
 
-/* The user without our own realm, which the library adds. */
+/* The user without the server's own realm, which the library adds. */
 static struct slice plain_user(const struct sasl *sasl, const char *user)
 {
     const char *at = strrchr(user, '@');
@@ -228,7 +231,7 @@ static int new_conn(const struct sasl *sasl, sasl_conn_t **conn)
                            sasl->realm[0] ? sasl->realm : NULL, NULL, NULL, NULL, 0, conn);
 }
 
-/* The library would ask the resolver for each client; it waits, and a worker must not. */
+/* Resolved once: the library would query the resolver for each client, and block a worker. */
 static void find_host(struct sasl *sasl)
 {
     const void *name = NULL;
@@ -243,96 +246,97 @@ static void find_host(struct sasl *sasl)
 
 /* --- one client ----------------------------------------------------------- */
 
-struct sasl_talk *sasl_talk_new(struct sasl *sasl)
+struct sasl_exchange *sasl_exchange_new(struct sasl *sasl)
 {
-    /* No mechanism that lets anybody in, none that would encrypt what follows. */
+    /* No anonymous mechanism, and none that would encrypt the connection. */
     const sasl_security_properties_t properties = {.security_flags = SASL_SEC_NOANONYMOUS};
-    struct sasl_talk *talk = calloc(1, sizeof(*talk));
+    struct sasl_exchange *exchange = calloc(1, sizeof(*exchange));
 
-    if (!talk)
+    if (!exchange)
         return NULL;
-    if (new_conn(sasl, &talk->conn) != SASL_OK ||
-        sasl_setprop(talk->conn, SASL_SEC_PROPS, &properties) != SASL_OK) {
-        sasl_talk_free(talk);
+    if (new_conn(sasl, &exchange->conn) != SASL_OK ||
+        sasl_setprop(exchange->conn, SASL_SEC_PROPS, &properties) != SASL_OK) {
+        sasl_exchange_free(exchange);
         return NULL;
     }
-    return talk;
+    return exchange;
 }
 
-void sasl_talk_free(struct sasl_talk *talk)
+void sasl_exchange_free(struct sasl_exchange *exchange)
 {
-    if (talk) {
-        if (talk->conn)
-            sasl_dispose(&talk->conn);
-        free(talk);
+    if (exchange) {
+        if (exchange->conn)
+            sasl_dispose(&exchange->conn);
+        free(exchange);
     }
 }
 
-struct slice sasl_talk_mechanisms(struct sasl_talk *talk)
+struct slice sasl_exchange_mechanisms(struct sasl_exchange *exchange)
 {
     const char *names = NULL;
     unsigned int len = 0;
 
-    if (sasl_listmech(talk->conn, NULL, "", " ", "", &names, &len, NULL) != SASL_OK)
+    if (sasl_listmech(exchange->conn, NULL, "", " ", "", &names, &len, NULL) != SASL_OK)
         return (struct slice){0};
     return (struct slice){names, len};
 }
 
-static enum sasl_outcome outcome(struct sasl_talk *talk, int result, const char *out,
+static enum sasl_outcome outcome(struct sasl_exchange *exchange, int result, const char *out,
                                  unsigned int nout, struct slice *answer)
 {
-    talk->waiting = result == SASL_CONTINUE;
+    exchange->waiting = result == SASL_CONTINUE;
     *answer = (struct slice){out, out ? nout : 0};
     if (result == SASL_OK || result == SASL_CONTINUE)
-        return result == SASL_OK ? SASL_OUTCOME_IN : SASL_OUTCOME_MORE;
+        return result == SASL_OK ? SASL_OUTCOME_OK : SASL_OUTCOME_CONTINUE;
     log_at(1, "SASL: %s", sasl_errstring(result, NULL, NULL));
-    return SASL_OUTCOME_OUT;
+    return SASL_OUTCOME_FAIL;
 }
 
-enum sasl_outcome sasl_talk_start(struct sasl_talk *talk, struct slice mechanism, struct slice data,
-                                  struct slice *answer)
+enum sasl_outcome sasl_exchange_start(struct sasl_exchange *exchange, struct slice mechanism,
+                                      struct slice data, struct slice *answer)
 {
     const char *out = NULL;
     unsigned int nout = 0;
     int result;
 
     if (mechanism.len > SASL_MECHANISM_MAX || memchr(mechanism.ptr, '\0', mechanism.len))
-        return SASL_OUTCOME_OUT;
-    memcpy(talk->mechanism, mechanism.ptr, mechanism.len);
-    talk->mechanism[mechanism.len] = '\0';
-    /* No data is no first message: the mechanism then asks for it. */
-    result = sasl_server_start(talk->conn, talk->mechanism, data.len > 0 ? data.ptr : NULL,
+        return SASL_OUTCOME_FAIL;
+    memcpy(exchange->mechanism, mechanism.ptr, mechanism.len);
+    exchange->mechanism[mechanism.len] = '\0';
+    /* Empty data is no initial response: the mechanism then asks for it. */
+    result = sasl_server_start(exchange->conn, exchange->mechanism, data.len > 0 ? data.ptr : NULL,
                                (unsigned int)data.len, &out, &nout);
-    return outcome(talk, result, out, nout, answer);
+    return outcome(exchange, result, out, nout, answer);
 }
 
-enum sasl_outcome sasl_talk_step(struct sasl_talk *talk, struct slice mechanism, struct slice data,
-                                 struct slice *answer)
+enum sasl_outcome sasl_exchange_step(struct sasl_exchange *exchange, struct slice mechanism,
+                                     struct slice data, struct slice *answer)
 {
     const char *out = NULL;
     unsigned int nout = 0;
     int result;
 
-    if (!talk->waiting ||
-        !slice_equal(mechanism, (struct slice){talk->mechanism, strlen(talk->mechanism)}))
-        return SASL_OUTCOME_OUT;
-    result = sasl_server_step(talk->conn, data.len > 0 ? data.ptr : "", (unsigned int)data.len,
+    if (!exchange->waiting ||
+        !slice_equal(mechanism, (struct slice){exchange->mechanism, strlen(exchange->mechanism)}))
+        return SASL_OUTCOME_FAIL;
+    result = sasl_server_step(exchange->conn, data.len > 0 ? data.ptr : "", (unsigned int)data.len,
                               &out, &nout);
-    return outcome(talk, result, out, nout, answer);
+    return outcome(exchange, result, out, nout, answer);
 }
 
 /* --- start and end -------------------------------------------------------- */
 
 static void check_mechanisms(struct sasl *sasl)
 {
-    struct sasl_talk *talk = sasl_talk_new(sasl);
+    struct sasl_exchange *exchange = sasl_exchange_new(sasl);
 
-    if (!talk || sasl_talk_mechanisms(talk).len == 0) {
-        log_say("SASL has no mechanism to offer: nobody can log in (see mech_list in %s.conf; "
-                "is libsasl2-modules installed?)",
-                sasl->application);
+    if (!exchange || sasl_exchange_mechanisms(exchange).len == 0) {
+        log_say(
+            "SASL has no mechanism to offer: no client can authenticate (see mech_list in %s.conf; "
+            "is libsasl2-modules installed?)",
+            sasl->application);
     }
-    sasl_talk_free(talk);
+    sasl_exchange_free(exchange);
 }
 
 struct sasl *sasl_setup(char *error, size_t nerror)

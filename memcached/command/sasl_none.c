@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sasl_none: a build without libsasl2. -S is refused; nothing of this is called. */
+/* sasl_none: replaces sasl.c in a build without libsasl2, whose options refuse -S. */
 #include <stdio.h>
 
 #include "command/sasl.h"
@@ -15,35 +15,35 @@ void sasl_teardown(struct sasl *sasl)
     (void)sasl;
 }
 
-struct sasl_talk *sasl_talk_new(struct sasl *sasl)
+struct sasl_exchange *sasl_exchange_new(struct sasl *sasl)
 {
     (void)sasl;
     return NULL;
 }
 
-void sasl_talk_free(struct sasl_talk *talk)
+void sasl_exchange_free(struct sasl_exchange *exchange)
 {
-    (void)talk;
+    (void)exchange;
 }
 
-struct slice sasl_talk_mechanisms(struct sasl_talk *talk)
+struct slice sasl_exchange_mechanisms(struct sasl_exchange *exchange)
 {
-    (void)talk;
+    (void)exchange;
     return (struct slice){0};
 }
 
-enum sasl_outcome sasl_talk_start(struct sasl_talk *talk, struct slice mechanism, struct slice data,
-                                  struct slice *answer)
+enum sasl_outcome sasl_exchange_start(struct sasl_exchange *exchange, struct slice mechanism,
+                                      struct slice data, struct slice *answer)
 {
-    (void)talk;
+    (void)exchange;
     (void)mechanism;
     (void)data;
     (void)answer;
-    return SASL_OUTCOME_OUT;
+    return SASL_OUTCOME_FAIL;
 }
 
-enum sasl_outcome sasl_talk_step(struct sasl_talk *talk, struct slice mechanism, struct slice data,
-                                 struct slice *answer)
+enum sasl_outcome sasl_exchange_step(struct sasl_exchange *exchange, struct slice mechanism,
+                                     struct slice data, struct slice *answer)
 {
-    return sasl_talk_start(talk, mechanism, data, answer);
+    return sasl_exchange_start(exchange, mechanism, data, answer);
 }

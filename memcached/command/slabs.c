@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* slabs: pages between slab classes, by hand and by rule. */
+/* slabs: `slabs reassign` and `slabs automove`. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 enum { NUMBER_MAX = 63, AUTOMOVE_MAX = 2 };
 
-/* Where memcached would cut a class number to 32 bits, it names no class here. */
+/* memcached truncates a class number to 32 bits; here a larger one names no class. */
 static int class_number(int64_t number)
 {
     return number < -2 || number > MC_CLASSES ? MC_CLASSES : (int)number;
@@ -31,7 +31,7 @@ static enum command_next reassign(struct call *call)
     const struct slice *word = call->request->tokens;
     int64_t from, to;
 
-    /* Nothing may follow, not even "noreply". */
+    /* No further word is allowed, not even "noreply". */
     if (call->request->ntokens != 4) {
         reply_bytes(call->reply, SLICE("ERROR\r\n"));
         return COMMAND_DONE;

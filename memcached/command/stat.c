@@ -13,9 +13,9 @@ enum { STAT_KEY_MAX = 128 };
 /* The header and the key of a binary answer, whose value takes `nvalue` bytes. */
 static void begin_binary(struct stat_sink *sink, const char *key, int nvalue)
 {
-    struct binary_head head = {
+    struct binary_header head = {
         .id = *sink->binary, .nkey = (uint8_t)strlen(key), .nvalue = (uint32_t)nvalue};
-    char bytes[PROTO_BINARY_HEAD];
+    char bytes[PROTO_BINARY_HEADER];
 
     proto_render_binary(bytes, &head);
     reply_copy(sink->reply, (struct slice){bytes, sizeof(bytes)});

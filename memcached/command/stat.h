@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * stat: tables of statistics. A row names one number or text of a struct that was filled before;
- * the tables say what `stats` shows, in which order, and when.
+ * stat: tables of statistics. A row names one number or text of a struct that the caller has
+ * filled; the tables define what `stats` shows, in which order, and when.
  */
 #ifndef COMMAND_STAT_H
 #define COMMAND_STAT_H
@@ -13,10 +13,10 @@
 
 struct stat_sink {
     struct reply *reply;
-    const struct binary_id *binary; /* not NULL: of the request that is answered */
+    const struct binary_id *binary; /* not NULL: the binary request that is answered */
 };
 
-/* Rows that only some servers show; a set of these holds for each server. */
+/* Conditions of rows that only some servers show; each server has a set of them. */
 enum stat_when {
     WHEN_MAXCONNS_FAST = 1 << 0,
     WHEN_IDLE_TIMEOUT = 1 << 1,
@@ -33,7 +33,7 @@ enum stat_type {
     STAT_U32,
     STAT_BOOL,
     STAT_TEXT,
-    STAT_ZERO, /* counts what this server cannot do */
+    STAT_ZERO, /* an event that cannot happen in this server */
 };
 
 struct stat_row {
@@ -45,16 +45,16 @@ struct stat_row {
 
 struct commands;
 unsigned int stat_conditions(const struct commands *commands);
-/* Adds the rows of `object`, each name behind the prefix. */
+/* Adds the rows of `object`, each name with the prefix. */
 void stat_rows(struct stat_sink *sink, const char *prefix, const struct stat_row *rows,
                size_t nrows, const void *object, unsigned int conditions);
 
 struct call;
-/* Adds the statistics of one kind; what closes the answer follows. */
+/* Adds the statistics of one kind; the caller ends the answer. */
 typedef void stat_function(struct call *call, struct stat_sink *sink);
-/* The kind that is called so, of those that the binary protocol shows. NULL: none. stats.c */
+/* Finds a kind by name, of those that the binary protocol shows. NULL: none. stats.c */
 stat_function *stat_find_binary(struct slice word);
-/* `stats` without a word behind it. general.c */
+/* `stats` without an argument. general.c */
 stat_function stat_general;
 
 #endif

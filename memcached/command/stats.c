@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* stats: what may stand behind the word. */
+/* stats: `stats` with an argument. */
 #include <stdio.h>
 
 #include "base/num.h"
@@ -8,13 +8,13 @@
 #include "store/store_flash.h"
 #include "store/store_stats.h"
 
-/* One class's numbers, from the store and the counts of all threads. */
+/* The numbers of one class: the store's, and the sums of all threads' counts. */
 struct class_view {
     struct store_class_stats class;
     struct store_class_counts counts;
 };
 
-/* What stands between the braces of a row. */
+/* The initializers of a row. */
 #define SLAB(name, type, field) name, offsetof(struct class_view, field), STAT_##type, 0
 #define ITEM(field, type, when) #field, offsetof(struct class_view, class.field), STAT_##type, when
 
@@ -70,7 +70,7 @@ static const struct stat_row item_rows[] = {
     {ITEM(hits_to_temp, U64, WHEN_SEGMENTED)},
 };
 
-/* Each of these adds its statistics; END follows. */
+/* Each of these functions adds its statistics; the caller adds END. */
 static void stat_items(struct call *call, struct stat_sink *sink)
 {
     struct commands *commands = call->local->commands;
@@ -282,7 +282,7 @@ static enum command_next reset(struct call *call)
     return answer(call, SLICE("RESET\r\n"));
 }
 
-/* What has an answer of its own form. */
+/* Arguments whose answer has another format. */
 static const struct {
     struct slice word;
     command_handler *run;

@@ -65,7 +65,7 @@ enum command_next command_store(struct call *call)
 }
 
 /*
- * The CRLF of a text command is received over the item's own tail, which is the same unless the
+ * The CRLF of a text command is received over the item's tail, which has the same bytes unless the
  * value is bad.
  */
 size_t command_value_room(struct command_local *local, struct command_pending *pending, char **ptr)
@@ -170,7 +170,7 @@ enum command_next command_finish(struct command_local *local, struct command_cli
     return reply->failed ? COMMAND_CLOSE : COMMAND_DONE;
 }
 
-/* What the command itself found wrong is the better answer. */
+/* An error of the command itself takes precedence as the answer. */
 void command_cut(struct command_local *local, struct command_pending *pending, struct reply *reply)
 {
     command_abandon(local, pending);

@@ -6,7 +6,7 @@
 
 #include "store/store_events.h"
 
-static void tell(const struct command_local *local, struct event *event, struct slice bytes)
+static void emit(const struct command_local *local, struct event *event, struct slice bytes)
 {
     logger_emit(local->events, event, bytes);
 }
@@ -26,7 +26,7 @@ static const char *absence_text(enum store_absence absence)
     return "not_found";
 }
 
-static void tell_get(struct command_local *local, int fd, struct slice key,
+static void emit_get(struct command_local *local, int fd, struct slice key,
                      const struct mc_item *item)
 {
     struct event event = {
@@ -37,15 +37,15 @@ static void tell_get(struct command_local *local, int fd, struct slice key,
         .fd = fd,
     };
 
-    tell(local, &event, key);
+    emit(local, &event, key);
 }
 
-void watch_got_now(const struct call *call, struct slice key, const struct mc_item *item)
+void watch_fetched_now(const struct call *call, struct slice key, const struct mc_item *item)
 {
-    tell_get(call->local, call->client->fd, key, item);
+    emit_get(call->local, call->client->fd, key, item);
 }
 
-/* Looks for the key, and tells of that if it is watched. */
+/* Looks the key up, and emits the event of that if it is watched. */
 static struct watch_before look(struct command_local *local, int fd, struct slice key, rel_time now)
 {
     struct watch_before before = {.looked = true};
@@ -53,7 +53,7 @@ static struct watch_before look(struct command_local *local, int fd, struct slic
     struct mc_item *item = store_peek(local->store, key, now, &fetched);
 
     if (watched(local, COMMAND_WATCH_FETCHERS))
-        tell_get(local, fd, key, item);
+        emit_get(local, fd, key, item);
     if (item) {
         before.found = true;
         before.clsid = fetched.clsid;
@@ -82,7 +82,7 @@ void watch_deleted_now(const struct call *call, struct slice key, const struct w
     };
 
     if (watched(call->local, COMMAND_WATCH_DELETIONS))
-        tell(call->local, &event, key);
+        emit(call->local, &event, key);
 }
 
 static const char *mode_text(enum store_mode mode)
@@ -115,13 +115,13 @@ static const char *result_text(enum store_result result, enum store_mode mode)
     return "not_stored";
 }
 
-/* An item to be stored, or that was. */
+/* An item before or after it is stored. */
 struct stored {
     unsigned int clsid;
     rel_time expiry;
 };
 
-static void tell_store(struct command_local *local, int fd, struct slice key,
+static void emit_store(struct command_local *local, int fd, struct slice key,
                        enum store_result result, enum store_mode mode, const struct stored *stored,
                        rel_time now)
 {
@@ -136,7 +136,7 @@ static void tell_store(struct command_local *local, int fd, struct slice key,
     };
 
     if (watched(local, COMMAND_WATCH_MUTATIONS))
-        tell(local, &event, key);
+        emit(local, &event, key);
 }
 
 static void look_at_stored(struct command_local *local, struct slice key, rel_time now,
@@ -166,7 +166,7 @@ enum store_result watch_commit_now(struct command_local *local, int fd, struct m
     result = store_commit_on(local->store, item, terms, now, cas);
     if (joins && result == STORE_DONE)
         look_at_stored(local, key, now, &stored);
-    tell_store(local, fd, key, result, terms->mode, &stored, now);
+    emit_store(local, fd, key, result, terms->mode, &stored, now);
     return result;
 }
 
@@ -180,32 +180,32 @@ void watch_refused_now(const struct call *call, struct slice key, enum store_res
     enum verb verb = call->request->verb;
     bool known = verb >= VERB_ADD && verb <= VERB_CAS;
 
-    tell_store(call->local, call->client->fd, key, result, known ? modes[verb] : STORE_SET,
+    emit_store(call->local, call->client->fd, key, result, known ? modes[verb] : STORE_SET,
                &(struct stored){0}, call->now);
 }
 
-void watch_counted_now(const struct call *call, struct slice key, const struct watch_before *before,
-                       enum store_result result)
+void watch_arith_now(const struct call *call, struct slice key, const struct watch_before *before,
+                     enum store_result result)
 {
     struct stored stored = {0};
 
     if (before->found || result != STORE_DONE)
         return;
-    /* memcached adds it, and so has looked once more. */
+    /* memcached creates the number by an add, which looks the key up once more. */
     if (watched(call->local, COMMAND_WATCH_FETCHERS))
-        tell_get(call->local, call->client->fd, key, NULL);
+        emit_get(call->local, call->client->fd, key, NULL);
     look_at_stored(call->local, key, call->now, &stored);
-    tell_store(call->local, call->client->fd, key, result, STORE_ADD, &stored, call->now);
+    emit_store(call->local, call->client->fd, key, result, STORE_ADD, &stored, call->now);
 }
 
-/* --- what others tell ------------------------------------------------------ */
+/* --- events of other layers ------------------------------------------------ */
 
 const uint32_t *command_watched(const struct command_local *local)
 {
     return &local->commands->logger.wanted;
 }
 
-/* A line of text ends there. */
+/* Strips the line end of a text request. */
 static struct slice without_newline(struct slice request)
 {
     if (request.len > 0 && proto_protocol(request.ptr[0]) == PROTOCOL_TEXT)
@@ -223,14 +223,14 @@ void command_emit_request(struct command_local *local, const struct command_clie
         .fd = client->fd,
     };
 
-    tell(local, &event, without_newline(request));
+    emit(local, &event, without_newline(request));
 }
 
 void command_emit_words(struct command_local *local, uint32_t classes, struct slice words)
 {
     struct event event = {.classes = classes, .type = EVENT_WORDS};
 
-    tell(local, &event, words);
+    emit(local, &event, words);
 }
 
 static void on_store_item(void *context, const struct store_item_event *from)
@@ -238,7 +238,7 @@ static void on_store_item(void *context, const struct store_item_event *from)
     struct commands *commands = context;
     struct event event = {
         .classes = COMMAND_WATCH_EVICTIONS,
-        .type = EVENT_ITEM_LEFT,
+        .type = EVENT_ITEM_REMOVED,
         .clsid = (uint8_t)from->clsid,
         .fetched = from->fetched,
         .status = from->type,
@@ -282,7 +282,7 @@ static const struct {
     {{"deletions", 9}, COMMAND_WATCH_DELETIONS},
 };
 
-/* 0: there is none of that name. */
+/* 0: no class has this name. */
 static uint32_t class_of(struct slice word)
 {
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)

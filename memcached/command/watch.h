@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * watch: what the commands tell those who watch. While nobody does, each of these costs its caller
- * one look.
+ * watch: the events that the commands emit for `watch`. With no watcher, each call costs one load.
  */
 #ifndef COMMAND_WATCH_H
 #define COMMAND_WATCH_H
@@ -13,15 +12,16 @@ static inline bool watched(const struct command_local *local, uint32_t classes)
     return logger_wants(&local->commands->logger, classes);
 }
 
-/* FETCHERS: a get has found this item, or nothing. */
-void watch_got_now(const struct call *call, struct slice key, const struct mc_item *item);
-static inline void watch_got(const struct call *call, struct slice key, const struct mc_item *item)
+/* FETCHERS: a get has found this item; NULL: nothing. */
+void watch_fetched_now(const struct call *call, struct slice key, const struct mc_item *item);
+static inline void watch_fetched(const struct call *call, struct slice key,
+                                 const struct mc_item *item)
 {
     if (watched(call->local, COMMAND_WATCH_FETCHERS))
-        watch_got_now(call, key, item);
+        watch_fetched_now(call, key, item);
 }
 
-/* What a key had before a verb changed it. */
+/* The item of a key before a verb changes it. */
 struct watch_before {
     bool looked; /* somebody watches */
     bool found;
@@ -30,7 +30,7 @@ struct watch_before {
 };
 enum { WATCH_CHANGES = COMMAND_WATCH_FETCHERS | COMMAND_WATCH_MUTATIONS | COMMAND_WATCH_DELETIONS };
 
-/* FETCHERS: memcached looks for a key before it changes anything, and says so. */
+/* FETCHERS: memcached looks a key up before it changes it, and emits an event for that. */
 struct watch_before watch_look_now(const struct call *call, struct slice key);
 static inline struct watch_before watch_look(const struct call *call, struct slice key)
 {
@@ -46,17 +46,17 @@ static inline void watch_deleted(const struct call *call, struct slice key,
     if (__builtin_expect(before->looked, 0))
         watch_deleted_now(call, key, before, command);
 }
-/* MUTATIONS: incr and decr tell only of a number that was not there before. */
-void watch_counted_now(const struct call *call, struct slice key, const struct watch_before *before,
-                       enum store_result result);
-static inline void watch_counted(const struct call *call, struct slice key,
-                                 const struct watch_before *before, enum store_result result)
+/* MUTATIONS: incr and decr emit only if the number was created. */
+void watch_arith_now(const struct call *call, struct slice key, const struct watch_before *before,
+                     enum store_result result);
+static inline void watch_arith(const struct call *call, struct slice key,
+                               const struct watch_before *before, enum store_result result)
 {
     if (__builtin_expect(before->looked, 0))
-        watch_counted_now(call, key, before, result);
+        watch_arith_now(call, key, before, result);
 }
 
-/* store_commit_on, and MUTATIONS and FETCHERS are told. */
+/* store_commit_on, with events for MUTATIONS and FETCHERS. */
 enum store_result watch_commit_now(struct command_local *local, int fd, struct mc_item *item,
                                    const struct store_terms *terms, rel_time now, uint64_t *cas);
 static inline enum store_result watch_commit(struct command_local *local, int fd,
@@ -76,7 +76,7 @@ static inline void watch_refused(const struct call *call, struct slice key,
         watch_refused_now(call, key, result);
 }
 
-/* What the store tells becomes events too. */
+/* Emits the store's events too. */
 void watch_store(struct commands *commands);
 
 #endif

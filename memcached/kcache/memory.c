@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/cgroup.h"
 #include "base/log.h"
-#include "base/room.h"
 #include "bpf/loader/loader.h"
 #include "kcache/kcache.h"
 
@@ -28,17 +28,17 @@ static uint64_t megabytes(const struct memory *memory)
 }
 
 /* Counts what a call came to, and says once that memory ran short or came back. */
-static int judge(struct memory *memory, enum room_kind kind, int error)
+static int judge(struct memory *memory, enum cgroup_kind kind, int error)
 {
-    uint64_t *count = kind == ROOM_SEGMENT ? &memory->nsegments : &memory->ntables;
+    uint64_t *count = kind == CGROUP_EXTENT ? &memory->nsegments : &memory->ntables;
 
     __atomic_fetch_add(error ? &memory->nrefused : count, 1, __ATOMIC_RELAXED);
-    if (error && room_ends(&memory->refused, kind))
+    if (error && cgroup_shortage_begins(&memory->refused, kind))
         log_say("bmc: the kernel has no memory for another map (%s): the cache stays at %" PRIu64
                 " MB until it has",
                 error == -EDQUOT ? "the limit of its cgroup is near" : strerror(-error),
                 megabytes(memory));
-    else if (!error && room_returns(&memory->refused, kind))
+    else if (!error && cgroup_shortage_ends(&memory->refused, kind))
         log_say("bmc: there is memory for maps again");
     return error;
 }
@@ -47,8 +47,8 @@ static int provide_segment(struct provider *provider, uint32_t index, void *addr
 {
     struct memory *memory = (struct memory *)provider;
 
-    return judge(memory, ROOM_SEGMENT,
-                 room_for_segment(memory->room, index, 0, read_refused(memory))
+    return judge(memory, CGROUP_EXTENT,
+                 cgroup_has_room_for_extent(memory->cgroup, index, 0, read_refused(memory))
                      ? loader_map_segment(memory->loader, index, addr)
                      : -EDQUOT);
 }
@@ -57,9 +57,10 @@ static int provide_table(struct provider *provider, uint32_t index, void *addr)
 {
     struct memory *memory = (struct memory *)provider;
 
-    return judge(memory, ROOM_TABLE,
-                 room_for_table(memory->room, index) ? loader_map_table(memory->loader, index, addr)
-                                                     : -EDQUOT);
+    return judge(memory, CGROUP_TABLE,
+                 cgroup_has_room_for_table(memory->cgroup, index)
+                     ? loader_map_table(memory->loader, index, addr)
+                     : -EDQUOT);
 }
 
 static struct mc_control *provide_control(struct provider *provider)
@@ -74,13 +75,13 @@ void memory_init(struct memory *memory, struct loader *loader)
                      .table = provide_table,
                      .control = provide_control},
         .loader = loader,
-        .room = room_new("/proc/self"),
+        .cgroup = cgroup_new("/proc/self"),
     };
 }
 
 void memory_fini(struct memory *memory)
 {
-    room_free(memory->room);
+    cgroup_free(memory->cgroup);
 }
 
 void memory_stats(const struct memory *memory, struct kcache_stats *out)

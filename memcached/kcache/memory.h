@@ -18,15 +18,15 @@
 
 struct loader;
 struct kcache_stats;
-struct room;
+struct cgroup;
 
 struct memory {
     struct provider provider;
     struct loader *loader;
-    struct room *room;
+    struct cgroup *cgroup;
     uint64_t nsegments, ntables; /* mapped */
     uint64_t nrefused;           /* calls that were refused */
-    unsigned int refused;        /* enum room_kind; atomic */
+    unsigned int refused;        /* enum cgroup_kind; atomic */
 };
 
 void memory_init(struct memory *memory, struct loader *loader);

@@ -529,7 +529,8 @@ static ssize_t parse(struct conn *conn, struct request *request)
         return 0;
     n = conn->line ? proto_parse_rest(bytes, conn->line, request)
                    : proto_parse(conn->protocol, bytes, request);
-    return n == 0 && conn->client.locked && bytes.len > COMMAND_LOCKED_MAX ? -1 : n;
+    return n == 0 && conn->client.unauthenticated && bytes.len > COMMAND_UNAUTHENTICATED_MAX ? -1
+                                                                                             : n;
 }
 
 /* Executes one request, or the rest of a partly executed one. */

@@ -287,9 +287,9 @@ bool listening_open(struct listening *listening, const struct net_config *config
         return false;
     }
     if (port_file && !config->socket_path) {
-        credentials_lend(config->user);
+        credentials_override(config->user);
         write_ports(listening, port_file);
-        credentials_return(config->user);
+        credentials_revert(config->user);
     }
     return true;
 }

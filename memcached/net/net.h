@@ -27,7 +27,7 @@ struct net;
 struct credentials_user;
 struct tls;
 
-/* Descriptors that memcached subtracts from max_connections for each worker. */
+/* Descriptors of max_connections that each worker takes, as in memcached. */
 enum { NET_FDS_PER_WORKER = 5 };
 
 struct net_config {

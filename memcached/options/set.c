@@ -126,7 +126,7 @@ int set_hash_algorithm(struct option_input *input)
     return refuse(input->err, 1, "Unknown hash_algorithm option (jenkins, murmur3)");
 }
 
-int say_ignored(struct option_input *input)
+int warn_ignored(struct option_input *input)
 {
     fprintf(input->err, "%s is accepted, and has no effect\n", input->row->name);
     return OPTIONS_RUN;
@@ -255,7 +255,7 @@ int set_hashpower(struct option_input *input)
     return OPTIONS_RUN;
 }
 
-int follow_maintainer(struct option_input *input)
+int set_lru_maintainer(struct option_input *input)
 {
     input->options->segmented = input->options->lru_maintainer;
     return OPTIONS_RUN;

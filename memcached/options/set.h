@@ -9,11 +9,11 @@
 #define MISSING_VALUE  "Missing %s value"
 
 option_setter set_access_mask, set_listen, set_memory, set_delimiter, set_binding, set_item_max,
-    set_hash_algorithm, set_hashpower, set_no_automove, say_ignored, set_slab_sizes, set_chunk_max,
+    set_hash_algorithm, set_hashpower, set_no_automove, warn_ignored, set_slab_sizes, set_chunk_max,
     set_no_modern;
 option_setter set_no_drop_privileges, set_no_chunked_items, set_ssl_level;
 /* Steps after a value was stored. */
-option_setter check_threads, follow_maintainer, enable_temp_lru;
+option_setter check_threads, set_lru_maintainer, enable_temp_lru;
 option_setter set_ext_path, check_ext_page_size;
 option_setter show_help, show_license, show_version;
 

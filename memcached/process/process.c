@@ -56,7 +56,7 @@ void process_raise_files_limit(uint64_t needed, uint64_t extra)
     }
 }
 
-void process_need_large_pages(void)
+void process_require_large_pages(void)
 {
     static const char advice[] = "Cannot enable large pages on this system";
     FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
@@ -160,7 +160,7 @@ void process_ready(int fd, bool keep_stderr)
 }
 
 /* Says so if the file that is there names a process that lives. */
-static void look_for_another(const char *path)
+static void warn_of_another(const char *path)
 {
     FILE *file = fopen(path, "re");
     long pid = 0;
@@ -178,7 +178,7 @@ void process_write_pid(const char *path)
     char *draft;
     FILE *file;
 
-    look_for_another(path);
+    warn_of_another(path);
     if (asprintf(&draft, "%s.tmp", path) < 0)
         return;
     file = credentials_create(draft, 0666);

@@ -18,7 +18,7 @@ void process_raise_core_limit(void);
 void process_raise_files_limit(uint64_t needed, uint64_t extra);
 
 /* For -L: that the kernel has them. */
-void process_need_large_pages(void);
+void process_require_large_pages(void);
 
 /* For -k, before the change of user, who may lock no more than the limit says. */
 void process_raise_lock_limit(void);

@@ -44,7 +44,7 @@ static void *read_file(const char *path, size_t *n)
 
     if (!file)
         return NULL;
-    if (!credentials_own(fd)) {
+    if (!credentials_trusts(fd)) {
         fclose(file);
         errno = EPERM;
         return NULL;
@@ -213,14 +213,14 @@ struct slice restart_image(const struct restart *restart, struct clock *clock)
     return image_of(restart);
 }
 
-int restart_forget(struct restart *restart, const char *why)
+int restart_discard(struct restart *restart, const char *why)
 {
     log_say("[restart] cannot take over %s: %s; starting with a clean cache", restart->path, why);
     drop_image(restart);
     return clear(restart);
 }
 
-void restart_take(struct restart *restart)
+void restart_consume(struct restart *restart)
 {
     if (!restart->image)
         return;

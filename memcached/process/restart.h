@@ -30,12 +30,12 @@ uint32_t restart_kept(struct restart *restart);
 /* The items' image, and its clock continued; empty: a clean cache, the clock left alone. */
 struct slice restart_image(const struct restart *restart, struct clock *clock);
 /* The store cannot use the image: a clean cache. 0 or -errno. */
-int restart_forget(struct restart *restart, const char *why);
+int restart_discard(struct restart *restart, const char *why);
 /*
  * From here on the items change. Until then nothing is lost by an end of the process: who takes
  * over the same image once more finds the same items.
  */
-void restart_take(struct restart *restart);
+void restart_consume(struct restart *restart);
 /* Keeps the items. The store has no threads any more. */
 void restart_save(struct restart *restart, struct store *store, rel_time now);
 /* NULL is legal. */

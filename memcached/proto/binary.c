@@ -27,7 +27,7 @@ enum {
     AT_CAS = 16,
 };
 
-/* What a command's request may have. */
+/* The fields that a command's request may have. */
 enum {
     KNOWN = 1 << 0,
     KEY = 1 << 1,       /* must have one */
@@ -109,7 +109,7 @@ static void store(char *p, size_t n, uint64_t value)
     }
 }
 
-/* What is wrong with lengths whatever the command is: the end of such a request is not known. */
+/* Checks lengths that are wrong for any command: the end of such a request is not known. */
 static enum binary_status check_lengths(const struct lengths *lengths)
 {
     if (lengths->nkey > PROTO_KEY_MAX || lengths->nbody > PROTO_NVALUE_MAX)
@@ -148,16 +148,16 @@ static void parse_extras(const struct opcode_row *row, const char *extras, size_
     }
 }
 
-/* Extras and key of a known command. As proto_parse_binary. */
+/* Parses extras and key of a known command. Returns as proto_parse_binary. */
 static ssize_t parse_known(const struct opcode_row *row, const struct lengths *lengths,
                            struct slice input, struct request *request)
 {
-    size_t nhead = (size_t)PROTO_BINARY_HEAD + lengths->nextras + lengths->nkey;
-    const char *extras = input.ptr + PROTO_BINARY_HEAD;
+    size_t nhead = (size_t)PROTO_BINARY_HEADER + lengths->nextras + lengths->nkey;
+    const char *extras = input.ptr + PROTO_BINARY_HEADER;
 
     if (!has_form(row, lengths)) {
         request->status = BINARY_INVALID;
-        return PROTO_BINARY_HEAD;
+        return PROTO_BINARY_HEADER;
     }
     if (input.len < nhead)
         return 0;
@@ -180,7 +180,7 @@ ssize_t proto_parse_binary(struct slice input, struct request *request)
 
     if (input.len > 0 && (unsigned char)*p != REQUEST)
         return -1;
-    if (input.len < PROTO_BINARY_HEAD)
+    if (input.len < PROTO_BINARY_HEADER)
         return 0;
     opcode = (uint8_t)p[AT_OPCODE];
     lengths.nkey = (uint16_t)load(p + AT_NKEY, 2);
@@ -194,20 +194,20 @@ ssize_t proto_parse_binary(struct slice input, struct request *request)
         .status = check_lengths(&lengths),
     };
     if (request->status != BINARY_OK)
-        return PROTO_BINARY_HEAD;
+        return PROTO_BINARY_HEADER;
     row = opcode < sizeof(opcodes) / sizeof(opcodes[0]) ? &opcodes[opcode] : NULL;
     if (row && row->may & KNOWN)
         return parse_known(row, &lengths, input, request);
     request->has_value = true;
     request->nvalue = lengths.nbody;
-    return PROTO_BINARY_HEAD;
+    return PROTO_BINARY_HEADER;
 }
 
-void proto_render_binary(char out[PROTO_BINARY_HEAD], const struct binary_head *head)
+void proto_render_binary(char out[PROTO_BINARY_HEADER], const struct binary_header *head)
 {
     uint32_t nbody = head->nextras + head->nkey + head->nvalue;
 
-    memset(out, 0, PROTO_BINARY_HEAD);
+    memset(out, 0, PROTO_BINARY_HEADER);
     out[0] = (char)RESPONSE;
     out[AT_OPCODE] = (char)head->id.opcode;
     store(out + AT_NKEY, 2, head->nkey);

@@ -4,7 +4,10 @@
 
 enum { FRAME_BYTES = 8 };
 
-/* What the replies to text begin with, but for numbers: those are answered ERROR, which ends it. */
+/*
+ * The first words of replies to text. A number is missing: it is answered ERROR, which ends the
+ * loop.
+ */
 static const char reply_words[][16] = {
     "ERROR",  "CLIENT_ERROR", "SERVER_ERROR", "VALUE",   "END",     "STORED", "NOT_STORED",
     "EXISTS", "NOT_FOUND",    "DELETED",      "TOUCHED", "VERSION", "STAT",   "RESET",

@@ -8,9 +8,9 @@ unit_tests += t/unit/base_num t/unit/base_base64 t/unit/base_stream t/unit/proto
     t/unit/proto_meta t/unit/proto_binary t/unit/proto_reply t/unit/proto_frame
 t_unit_base_num_SOURCES = t/unit/base_num.c
 t_unit_base_num_LDADD = $(base_libs)
-unit_tests += t/unit/base_room
-t_unit_base_room_SOURCES = t/unit/base_room.c
-t_unit_base_room_LDADD = $(base_libs)
+unit_tests += t/unit/base_cgroup
+t_unit_base_cgroup_SOURCES = t/unit/base_cgroup.c
+t_unit_base_cgroup_LDADD = $(base_libs)
 t_unit_base_base64_SOURCES = t/unit/base_base64.c
 t_unit_base_base64_LDADD = $(base_libs)
 t_unit_base_stream_SOURCES = t/unit/base_stream.c

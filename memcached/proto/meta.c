@@ -5,9 +5,9 @@
 #include "base/num.h"
 
 enum {
-    MAX_FLAGS = 17,   /* and one less behind a length */
+    MAX_FLAGS = 17,   /* one less behind a value's length */
     OPAQUE_MAX = 32,  /* its letter included */
-    FLAG_LIMIT = 127, /* what is no ASCII letter is called a duplicate */
+    FLAG_LIMIT = 127, /* memcached reports bytes from here on as duplicates */
 };
 
 #define NO_COMMAND   SLICE("ERROR\r\n")
@@ -35,8 +35,8 @@ static bool decodes(struct slice key)
 }
 
 /*
- * Reads the value of a flag. Every command knows all flags and reads their values, those too that
- * mean nothing to it.
+ * Reads the value of a flag. Every command accepts all flags and reads their values, also those
+ * that it ignores.
  */
 static bool read_value(char flag, struct slice value, struct request *request)
 {
@@ -69,7 +69,7 @@ static bool read_value(char flag, struct slice value, struct request *request)
     }
 }
 
-/* What a bad value is called; a bad F leaves what was said of other flags. */
+/* The error of a bad value; a bad F keeps the error of an earlier flag. */
 static struct slice value_error(char flag, struct slice before)
 {
     switch (flag) {
@@ -98,7 +98,7 @@ static bool is_known(char flag)
     return is_one_of(flag, SLICE("CDEFIJLMNOPRTbcfhklqstuv"));
 }
 
-/* Reads the flags; of several bad values the last one is reported. Empty: all is well. */
+/* Reads the flags; of several bad values the last is reported. Empty: no error. */
 static struct slice parse_flags(struct request *request)
 {
     struct slice flags = request->meta.flags;
@@ -123,8 +123,8 @@ static struct slice parse_flags(struct request *request)
     return good ? (struct slice){0} : error;
 }
 
-/* What is wrong with flags that could be read. Empty: nothing. */
-static struct slice judge_flags(const struct request *request)
+/* Checks flags whose values could be read. Empty: no error. */
+static struct slice check_flags(const struct request *request)
 {
     struct slice flags = request->meta.flags;
     char mode = request->meta.mode;
@@ -150,7 +150,7 @@ static bool too_many(struct slice flags, unsigned int limit)
     return n > limit;
 }
 
-/* The length of the value of ms, which from then on follows, whatever else is wrong. */
+/* Parses the value's length of ms. From then on a value follows, whatever else is wrong. */
 static bool parse_length(struct slice *rest, struct request *request)
 {
     struct slice word;
@@ -166,7 +166,7 @@ static bool parse_length(struct slice *rest, struct request *request)
     return true;
 }
 
-/* me looks at its first flag alone, and only for b. */
+/* me reads its first flag only, and knows only b. */
 static void parse_debug(struct slice rest, struct request *request)
 {
     struct slice word;
@@ -178,7 +178,7 @@ static void parse_debug(struct slice rest, struct request *request)
     }
 }
 
-void meta_parse(struct slice rest, struct request *request)
+void proto_parse_meta(struct slice rest, struct request *request)
 {
     enum verb verb = request->verb;
 
@@ -209,5 +209,5 @@ void meta_parse(struct slice rest, struct request *request)
     if (request->error.len && (verb == VERB_META_DELETE || verb == VERB_META_ARITH))
         request->error = EITHER;
     else if (!request->error.len)
-        request->error = judge_flags(request);
+        request->error = check_flags(request);
 }

@@ -6,7 +6,7 @@
 
 #include "proto/proto.h"
 
-/* What an empty reply keeps: more than nearly all replies need. */
+/* Memory that reply_reset keeps: more than nearly all replies need. */
 enum { KEEP_TEXT = 16 * 1024, KEEP_PIECES = 512, KEEP_HELD = 256 };
 
 void reply_init(struct reply *reply)
@@ -53,8 +53,8 @@ void reply_reset(struct reply *reply)
 }
 
 /*
- * Room for `n` elements of `width` bytes in all, doubled until it is enough. Returns the array;
- * NULL: no memory, the old one stands.
+ * Makes room for `n` elements of `width` bytes, by doubling. Returns the array; NULL: no memory,
+ * and the old array is unchanged.
  */
 static void *grow(void *array, size_t *size, size_t n, size_t first, size_t width)
 {
@@ -70,7 +70,7 @@ static void *grow(void *array, size_t *size, size_t n, size_t first, size_t widt
     return larger;
 }
 
-/* Room for `n` more bytes of text. */
+/* Makes room for `n` more bytes of text. */
 static bool text_room(struct reply *reply, size_t n)
 {
     char *text;
@@ -109,7 +109,7 @@ static void add_piece(struct reply *reply, const char *ptr, size_t offset, size_
     reply->nbytes += len;
 }
 
-/* The `len` bytes at the end of text now belong to the reply. */
+/* Makes the `len` bytes at the end of text a piece of the reply. */
 static void add_text(struct reply *reply, size_t len)
 {
     struct reply_piece *last = reply->npieces ? &reply->pieces[reply->npieces - 1] : NULL;
@@ -259,7 +259,7 @@ bool reply_hole(struct reply *reply, const struct reply_mark *mark, void *object
     return true;
 }
 
-/* Moves pieces down to the end of those that stay. */
+/* Moves pieces down behind the ones that are kept. */
 static void keep_pieces(struct reply *reply, size_t first, size_t n)
 {
     for (size_t i = first; i < first + n; i++) {
@@ -286,7 +286,7 @@ void reply_fill(struct reply *reply, bool (*has_come)(void *context, void *objec
         if (has_come(context, hole->object)) {
             keep_pieces(reply, hole->first, hole->npieces);
         } else if (hole->nmiss) {
-            /* In the place of a piece at least: there is room. */
+            /* Replaces at least one piece, so there is room. */
             add_piece(reply, NULL, hole->miss, hole->nmiss);
         }
     }
@@ -297,7 +297,7 @@ void reply_fill(struct reply *reply, bool (*has_come)(void *context, void *objec
 
 /* --- sending --------------------------------------------------------------- */
 
-/* The piece that the byte `at` is in; at < nbytes. */
+/* The piece that holds byte `at`; at < nbytes. */
 static size_t find_piece(const struct reply *reply, size_t at)
 {
     size_t low = 0;

@@ -2,9 +2,9 @@
 /*
  * text: the parser of the text protocol (memcached's protocol.txt).
  *
- * One line a call. get with its keys and the storage commands in their usual form have a way of
- * their own that looks at each byte once; everything else is cut into words and goes through the
- * table of verbs. Both give the same request.
+ * Each call parses one line. get with its keys and set in its usual form have a fast path that
+ * reads each byte once; every other line is cut into words and goes through the table of verbs.
+ * Both give the same request.
  */
 #include "base/num.h"
 #include "proto/meta.h"
@@ -26,13 +26,13 @@ enum shape {
     SHAPE_DELTA,     /* key delta */
     SHAPE_TOUCH,     /* key exptime */
     SHAPE_DELETE,    /* key [0] */
-    SHAPE_WORDS,     /* for the command to read */
+    SHAPE_WORDS,     /* parsed by the command */
     SHAPE_META,      /* see meta.h */
 };
 
 /*
- * A line has at least `min` and at most `max` words, the verb counted; a last word "noreply" at or
- * behind `noreply` (0: nowhere) silences the answer. The number of keys has no limit.
+ * A line has at least `min` and at most `max` words, verb included; a last word "noreply" at
+ * position `noreply` (0: never) or later suppresses the answer. The number of keys has no limit.
  */
 struct verb_row {
     char name[16];
@@ -78,7 +78,7 @@ static const struct verb_row verbs[] = {
     {"lru_crawler", VERB_LRU_CRAWLER, SHAPE_WORDS, 2, 3, 0},
 };
 
-/* Takes the next word, which blanks end, off `line`. Empty: there is none. */
+/* Cuts the next word, which ends at a blank, off `line`. Empty: there is none. */
 static inline struct slice next_word(struct slice *line)
 {
     struct slice word = *line;
@@ -109,7 +109,7 @@ bool proto_next_key(struct slice *keys, struct slice *key)
     return true;
 }
 
-/* The line without its end, which is at `newline`. */
+/* The line without its line end, which is at `newline`. */
 static inline struct slice line_before(struct slice input, const char *newline)
 {
     size_t len = (size_t)(newline - input.ptr);
@@ -141,7 +141,7 @@ static bool is_http(struct slice line)
     return last.len >= mark.len && memcmp(last.ptr, mark.ptr, mark.len) == 0;
 }
 
-/* Cuts the line into words; those that do not fit in tokens are left out. */
+/* Cuts the line into words; words beyond the size of tokens are dropped. */
 static void cut_words(struct slice line, struct slice verb, struct request *request)
 {
     request->tokens[0] = verb;
@@ -194,7 +194,7 @@ static void parse_touch(struct request *request)
         request->error = BAD_EXPTIME;
 }
 
-/* What may follow the key is what old clients send: a time that must be 0. */
+/* Old clients send a time behind the key, which must be 0. */
 static void parse_delete(struct request *request)
 {
     bool zero = request->ntokens > 2 && slice_equal(request->tokens[2], SLICE("0"));
@@ -276,7 +276,7 @@ static void parse_line(struct slice line, struct request *request)
         return;
     }
     if (row->shape == SHAPE_META) {
-        meta_parse(rest, request);
+        proto_parse_meta(rest, request);
         return;
     }
     cut_words(rest, word, request);
@@ -290,7 +290,7 @@ static bool is_get(struct slice verb)
     return slice_equal(verb, SLICE("get")) || slice_equal(verb, SLICE("gets"));
 }
 
-/* There is no newline yet: 0 wait for more, -1 enough. */
+/* There is no newline yet. 0: wait for more; -1: the line is too long. */
 static ssize_t unfinished(struct slice input)
 {
     struct slice line = input;
@@ -304,7 +304,7 @@ static ssize_t unfinished(struct slice input)
     return 0;
 }
 
-/* What can be taken of the line without cutting a key, none of which is too long. */
+/* The part of the line that can be parsed without cutting a key; no key is too long. */
 static struct slice first_part(struct slice line)
 {
     const char *blank = memrchr(line.ptr, ' ', PROTO_PART);
@@ -322,7 +322,7 @@ static bool has_long_key(struct slice keys)
     return false;
 }
 
-/* A line over PROTO_PART bytes; `nline` with its end. As proto_parse_text. */
+/* Parses a line over PROTO_PART bytes; `nline` includes its end. Returns as proto_parse_text. */
 static ssize_t parse_long(struct slice line, size_t nline, struct request *request)
 {
     struct slice keys = line;
@@ -354,7 +354,7 @@ ssize_t proto_parse_rest(struct slice input, enum verb verb, struct request *req
     return newline ? newline - input.ptr + 1 : (ssize_t)part.len;
 }
 
-/* A number of up to nine digits that `stop` ends, the usual form. */
+/* Parses a number of one to nine digits, the usual form, and advances *at behind it. */
 static inline bool short_number(const char **at, const char *end, uint32_t *out)
 {
     const char *p = *at;
@@ -371,8 +371,8 @@ static inline bool short_number(const char **at, const char *end, uint32_t *out)
 }
 
 /*
- * "set KEY FLAGS EXPTIME NVALUE" and perhaps " noreply", one blank between the words and short
- * numbers. False: it has to be read the long way; *request is then undefined.
+ * Parses "set KEY FLAGS EXPTIME NVALUE" and an optional " noreply", with single blanks and short
+ * numbers. False: it has to go through the table; *request is then undefined.
  */
 static bool parse_usual_set(struct slice line, struct request *request)
 {

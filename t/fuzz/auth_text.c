@@ -80,13 +80,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         start();
     before = changes();
     command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
-    must(server.client.locked);
+    must(server.client.unauthenticated);
     server.nout = 0;
     if (size == 0 || data[0] != 0x80) {
         server.step = 1 + size % 7;
         server_ask(&server, bytes, size);
     }
-    if (server.client.locked) {
+    if (server.client.unauthenticated) {
         must(changes() == before && only_refusals(server.out, server.out + server.nout));
     } else {
         must(memmem(bytes, size, "set", 3) &&

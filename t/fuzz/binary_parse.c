@@ -31,7 +31,7 @@ static ssize_t parse(const char *bytes, size_t len, struct request *request, siz
     n = proto_parse_binary((struct slice){copy, len}, request);
     *key_at = 0;
     if (n > 0 && request->key.len) {
-        must(request->key.ptr >= copy + PROTO_BINARY_HEAD &&
+        must(request->key.ptr >= copy + PROTO_BINARY_HEADER &&
              request->key.ptr + request->key.len == copy + n);
         *key_at = (size_t)(request->key.ptr - copy);
     }
@@ -53,9 +53,9 @@ static void check_request(const struct request *request, const char *bytes, size
     must(request->key.len <= PROTO_KEY_MAX && request->nvalue <= PROTO_NVALUE_MAX);
     must(request->has_value || request->nvalue == 0);
     if (request->status == BINARY_OK)
-        must(consumed - PROTO_BINARY_HEAD + request->nvalue == body_length(bytes));
+        must(consumed - PROTO_BINARY_HEADER + request->nvalue == body_length(bytes));
     else
-        must(consumed == PROTO_BINARY_HEAD);
+        must(consumed == PROTO_BINARY_HEADER);
 }
 
 /* The request at the start of bytes; 0: the rest is none. */
@@ -67,7 +67,7 @@ static size_t check_one(const char *bytes, size_t size)
     size_t i;
 
     if (n <= 0) {
-        must(n == 0 ? size < PROTO_BINARY_HEAD + 255 + PROTO_KEY_MAX : bytes[0] != '\x80');
+        must(n == 0 ? size < PROTO_BINARY_HEADER + 255 + PROTO_KEY_MAX : bytes[0] != '\x80');
         return 0;
     }
     check_request(&request, bytes, (size_t)n);

@@ -53,10 +53,10 @@ static void check_binary(const char *at, const char *end)
         const unsigned char *head = (const unsigned char *)at;
         size_t nbody;
 
-        must(end - at >= PROTO_BINARY_HEAD && head[0] == 0x81);
+        must(end - at >= PROTO_BINARY_HEADER && head[0] == 0x81);
         nbody = (size_t)head[8] << 24 | (size_t)head[9] << 16 | (size_t)head[10] << 8 | head[11];
         must(nbody >= (size_t)head[4] + ((size_t)head[2] << 8 | head[3]));
-        at += PROTO_BINARY_HEAD;
+        at += PROTO_BINARY_HEADER;
         must(nbody <= (size_t)(end - at));
         at += nbody;
     }

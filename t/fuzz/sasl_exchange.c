@@ -67,9 +67,9 @@ static void check_messages(const char *at, const char *end)
         const unsigned char *head = (const unsigned char *)at;
         size_t nbody;
 
-        must(end - at >= PROTO_BINARY_HEAD && head[0] == 0x81);
+        must(end - at >= PROTO_BINARY_HEADER && head[0] == 0x81);
         nbody = (size_t)head[8] << 24 | (size_t)head[9] << 16 | (size_t)head[10] << 8 | head[11];
-        at += PROTO_BINARY_HEAD;
+        at += PROTO_BINARY_HEADER;
         must(nbody <= (size_t)(end - at));
         at += nbody;
     }
@@ -103,14 +103,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         start();
     before = changes();
     command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
-    must(server.client.locked);
+    must(server.client.unauthenticated);
     if (size > 0 && data[0] == 0x80) {
         server.step = 1 + size % 7;
         server_ask(&server, bytes, size);
         check_messages(server.out, server.out + server.nout);
     }
     if (!knows(bytes, size))
-        must(server.client.locked && changes() == before);
+        must(server.client.unauthenticated && changes() == before);
     must(server.reply.nheld == 0 && server.reply.nbytes == 0);
     command_client_close(&server.client);
     free(bytes);

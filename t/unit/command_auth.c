@@ -212,7 +212,7 @@ static void a_server(const char *path)
 
     server_defaults(&server, &store);
     server_start(&server, &store);
-    ok(!server.client.locked && !strcmp(ask(&server, "get k\r\n"), "END\r\n"),
+    ok(!server.client.unauthenticated && !strcmp(ask(&server, "get k\r\n"), "END\r\n"),
        "without a file everybody may ask");
     write_file(path, "user:pass");
     ok(commands_authenticate(server.commands, &auth, error, sizeof(error)), "with one");
@@ -222,13 +222,13 @@ static void a_server(const char *path)
        "a failure is said");
     for (server.step = 1; server.step < 12; server.step++) {
         command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
-        if (strcmp(login(&server, "user pass"), "STORED\r\n") != 0 || server.client.locked)
+        if (strcmp(login(&server, "user pass"), "STORED\r\n") != 0 || server.client.unauthenticated)
             break;
     }
     ok(server.step == 12, "until the token comes, in pieces of any length");
     ok(!strcmp(ask(&server, "get k\r\n"), "END\r\n"), "then one may");
     command_client_open(server.local, COMMAND_DATAGRAM, 5, &server.client);
-    ok(!strcmp(login(&server, "user pass"), "") && server.closed && server.client.locked,
+    ok(!strcmp(login(&server, "user pass"), "") && server.closed && server.client.unauthenticated,
        "a datagram is not answered, whatever it says");
     write_file(path, "other:pass\n");
     ok(commands_reload(server.commands, error, sizeof(error)), "the file is read again");

@@ -282,7 +282,7 @@ static size_t put_ask(char *out, const struct ask *ask)
 {
     size_t nkey = ask->key ? strlen(ask->key) : 0;
     size_t nvalue = ask->value ? strlen(ask->value) : 0;
-    size_t nextras = put_extras(out + PROTO_BINARY_HEAD, ask);
+    size_t nextras = put_extras(out + PROTO_BINARY_HEADER, ask);
     char *p = out;
 
     *p++ = '\x80';
@@ -317,26 +317,26 @@ static bool is_number(unsigned int opcode)
 /* One answer as a line; the bytes it takes, 0: it is none. */
 static size_t describe(const char *p, size_t len, char *text, size_t size)
 {
-    size_t nbody = len >= PROTO_BINARY_HEAD ? load(p + 8, 4) : 0;
+    size_t nbody = len >= PROTO_BINARY_HEADER ? load(p + 8, 4) : 0;
     size_t nkey = load(p + 2, 2), nextras = load(p + 4, 1);
-    const char *key = p + PROTO_BINARY_HEAD + nextras;
+    const char *key = p + PROTO_BINARY_HEADER + nextras;
     int nvalue = (int)(nbody - nkey - nextras);
     int n;
 
-    if (len < PROTO_BINARY_HEAD + nbody || p[0] != '\x81' || load(p + 12, 4) != OPAQUE)
+    if (len < PROTO_BINARY_HEADER + nbody || p[0] != '\x81' || load(p + 12, 4) != OPAQUE)
         return 0;
     n = snprintf(text, size, "%02x %02x%s", (unsigned)load(p + 1, 1), (unsigned)load(p + 6, 2),
                  load(p + 16, 8) ? " +" : "");
-    n += nextras
-             ? snprintf(text + n, size - (size_t)n, " %u", (unsigned)load(p + PROTO_BINARY_HEAD, 4))
-             : 0;
+    n += nextras ? snprintf(text + n, size - (size_t)n, " %u",
+                            (unsigned)load(p + PROTO_BINARY_HEADER, 4))
+                 : 0;
     n += nkey ? snprintf(text + n, size - (size_t)n, " %.*s", (int)nkey, key) : 0;
     if (is_number((unsigned char)p[1]) && load(p + 6, 2) == 0)
         n += snprintf(text + n, size - (size_t)n, " %" PRIu64, load(key, 8));
     else if (nvalue || nextras || nkey)
         n += snprintf(text + n, size - (size_t)n, " %.*s", nvalue, key + nkey);
     snprintf(text + n, size - (size_t)n, "\n");
-    return PROTO_BINARY_HEAD + nbody;
+    return PROTO_BINARY_HEADER + nbody;
 }
 
 /* What a server answered, a line for each. */
@@ -464,8 +464,8 @@ static void test_large(struct server *server)
     len = put_ask(bytes, &large);
     len += put_ask(bytes + len, &(const struct ask)KEY(GETK, "k"));
     server_ask(server, bytes, len);
-    ok(server->nout == PROTO_BINARY_HEAD + 4 + 1 + 700000 &&
-           memcmp(server->out + PROTO_BINARY_HEAD + 5, value, 700000) == 0,
+    ok(server->nout == PROTO_BINARY_HEADER + 4 + 1 + 700000 &&
+           memcmp(server->out + PROTO_BINARY_HEADER + 5, value, 700000) == 0,
        "a value of several chunks comes whole, and nothing behind it");
 }
 

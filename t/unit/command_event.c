@@ -51,7 +51,7 @@ static void forms(void)
     event.type = EVENT_ITEM_DELETED;
     is_line(&event, SLICE("k"),
             "ts=1466120156.000123 gid=7 type=deleted key=k cmd=set clsid=3 size=5\n", "a delete");
-    event.type = EVENT_ITEM_LEFT;
+    event.type = EVENT_ITEM_REMOVED;
     event.ttl = -1;
     event.status = "eviction";
     is_line(&event, SLICE("k"),

@@ -125,7 +125,7 @@ static void *tell_many(void *arg)
 
 static atomic_int complete;
 
-static void set_complete(void *context, bool on)
+static void set_bypass(void *context, bool on)
 {
     (void)context;
     complete += on ? 1 : -1;
@@ -134,7 +134,7 @@ static void set_complete(void *context, bool on)
 static void start(struct logger *logger)
 {
     const struct logger_config config = {
-        .ring_bytes = 16384, .stream_bytes = 16384, .set_complete = set_complete};
+        .ring_bytes = 16384, .stream_bytes = 16384, .set_bypass = set_bypass};
 
     complete = 0;
     if (logger_init(logger, &config) != 0 || logger_start(logger) != 0) {

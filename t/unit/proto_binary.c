@@ -5,7 +5,7 @@
 #include "proto/proto.h"
 #include "t/lib/tap.h"
 
-enum { HEAD = PROTO_BINARY_HEAD, ROOM = 1024 };
+enum { HEAD = PROTO_BINARY_HEADER, ROOM = 1024 };
 
 /* A request as it is said to be; the bytes that follow the header are those of `body`. */
 struct said {
@@ -288,7 +288,7 @@ static void test_answers(void)
 {
     static const char want[HEAD] = "\x81\x0c\0\x03\x04\0\0\x01\0\0\x01\x07"
                                    "\x0a\x0b\x0c\x0d\x01\x02\x03\x04\x05\x06\x07\x08";
-    const struct binary_head head = {
+    const struct binary_header head = {
         .id = {0x0c, 0x0a0b0c0d},
         .status = BINARY_NOT_FOUND,
         .cas = 0x0102030405060708,

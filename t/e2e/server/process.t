@@ -313,7 +313,7 @@ def nothing_of_the_starter_is_held():
         held = list(descriptors(memcached.pid))
         files = [name for name in held if name.startswith("/") and name != "/dev/null" and
                  name != memcached.log_path and
-                 not re.search(r"/memory\.[a-z_]+$", name)] # of its cgroups: base/room.h
+                 not re.search(r"/memory\.[a-z_]+$", name)] # of its cgroups: base/cgroup.h
         tap.is_(files, [], "no file is open but standard input, output and error, and its limits")
 
 

@@ -165,7 +165,7 @@ def prefixes_without_end():
             c.all(b"".join(b"get %0200d:x\r\n" % i for i in range(start, start + 500)))
         rows = prefixes(c)
         tap.ok(10000 < len(rows) <= 1 << 14, "60,000 prefixes: %d are kept" % len(rows))
-        said = [line for line in memcached.log().splitlines() if "prefixes are counted" in line]
+        said = [line for line in memcached.log().splitlines() if "prefixes is reached" in line]
         tap.is_(len(said), 1, "the log says so, once")
         tap.ok(memcached.alive(), "and the server lives")
 

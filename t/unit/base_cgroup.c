@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/room.h"
+#include "base/cgroup.h"
 #include "bpf/shared/layout.h"
 #include "t/lib/tap.h"
 
@@ -37,12 +37,12 @@ __attribute__((format(printf, 2, 3))) static void put(const char *name, const ch
     fclose(file);
 }
 
-static struct room *open_room(void)
+static struct cgroup *open_room(void)
 {
     char proc[512];
 
     snprintf(proc, sizeof(proc), "%s/proc", top);
-    return room_new(proc);
+    return cgroup_new(proc);
 }
 
 /* One cgroup of version 2, in MB. */
@@ -65,7 +65,7 @@ static void put_second(const char *folder, const char *max, const char *high, ui
 
 static void test_version_2(void)
 {
-    struct room *room;
+    struct cgroup *cgroup;
 
     put("proc/cgroup", "0::/a/b\n");
     put("proc/mountinfo",
@@ -74,46 +74,51 @@ static void test_version_2(void)
         top);
     put_second("sys/a", "max", "max", 50, 0);
     put_second("sys/a/b", "134217728", "max", 50, 0);
-    room = open_room();
-    ok(room && room_is_limited(room), "a limit is found");
-    ok(room_for(room, 70 * MB) && !room_for(room, 71 * MB), "128 MB, of which 8 are kept");
-    ok(!room_for_segment(room, 1, 60 * MB, 0), "what was mapped and is not used yet counts");
-    ok(room_for_segment(room, 1, 54 * MB, 0) && !room_for_segment(room, 1, 54 * MB, ROOM_SEGMENT),
+    cgroup = open_room();
+    ok(cgroup && cgroup_is_limited(cgroup), "a limit is found");
+    ok(cgroup_has_room(cgroup, 70 * MB) && !cgroup_has_room(cgroup, 71 * MB),
+       "128 MB, of which 8 are kept");
+    ok(!cgroup_has_room_for_extent(cgroup, 1, 60 * MB, 0),
+       "what was mapped and is not used yet counts");
+    ok(cgroup_has_room_for_extent(cgroup, 1, 54 * MB, 0) &&
+           !cgroup_has_room_for_extent(cgroup, 1, 54 * MB, CGROUP_EXTENT),
        "who was refused needs a little more");
     put_second("sys/a/b", "134217728", "max", 128, 100);
-    ok(room_for(room, 70 * MB), "page cache is room");
+    ok(cgroup_has_room(cgroup, 70 * MB), "page cache is room");
     put_second("sys/a/b", "134217728", "67108864", 50, 0);
-    ok(!room_for(room, 16 * MB), "memory.high is a limit");
+    ok(!cgroup_has_room(cgroup, 16 * MB), "memory.high is a limit");
     put_second("sys/a/b", "max", "max", 50, 0);
-    ok(!room_is_limited(room) && room_for(room, 1000 * MB), "limits change while it runs");
+    ok(!cgroup_is_limited(cgroup) && cgroup_has_room(cgroup, 1000 * MB),
+       "limits change while it runs");
     put_second("sys/a", "134217728", "max", 50, 0);
-    ok(!room_for(room, 71 * MB) && room_for(room, 70 * MB), "the limit of a cgroup above");
-    ok(room_for_segment(room, 0, 1000 * MB, 0), "the first segment is not refused");
+    ok(!cgroup_has_room(cgroup, 71 * MB) && cgroup_has_room(cgroup, 70 * MB),
+       "the limit of a cgroup above");
+    ok(cgroup_has_room_for_extent(cgroup, 0, 1000 * MB, 0), "the first segment is not refused");
     put_second("sys/a", "2147483648", "max", 1000, 0);
-    ok(room_for(room, (1048 - 64) * MB) && !room_for(room, (1048 - 63) * MB),
+    ok(cgroup_has_room(cgroup, (1048 - 64) * MB) && !cgroup_has_room(cgroup, (1048 - 63) * MB),
        "of large limits 64 MB are kept");
-    room_free(room);
+    cgroup_free(cgroup);
 }
 
 static void test_namespace(void)
 {
-    struct room *room;
+    struct cgroup *cgroup;
 
     put("proc/cgroup", "0::/\n");
     put_second("sys", "134217728", "max", 100, 0);
-    room = open_room();
-    ok(room && !room_for(room, 21 * MB) && room_for(room, 20 * MB),
+    cgroup = open_room();
+    ok(cgroup && !cgroup_has_room(cgroup, 21 * MB) && cgroup_has_room(cgroup, 20 * MB),
        "the root of a cgroup namespace has a limit");
-    room_free(room);
+    cgroup_free(cgroup);
     put("proc/cgroup", "0::/../other\n");
-    room = open_room();
-    ok(room && !room_for(room, 21 * MB), "outside of the namespace: the mount's own");
-    room_free(room);
+    cgroup = open_room();
+    ok(cgroup && !cgroup_has_room(cgroup, 21 * MB), "outside of the namespace: the mount's own");
+    cgroup_free(cgroup);
 }
 
 static void test_version_1(void)
 {
-    struct room *room;
+    struct cgroup *cgroup;
 
     put("proc/cgroup", "5:cpu,cpuacct:/x\n4:memory,hugetlb:/docker/id\n0::/a/b\n");
     put("proc/mountinfo",
@@ -126,12 +131,14 @@ static void test_version_1(void)
         "inactive_file 99000000\nactive_file 99000000\ntotal_inactive_file %llu\n"
         "total_active_file 0\n",
         (unsigned long long)(10 * MB));
-    room = open_room();
-    ok(room && room_is_limited(room), "version 1, mounted from a cgroup on");
-    ok(room && room_for(room, 30 * MB) && !room_for(room, 31 * MB), "its numbers");
+    cgroup = open_room();
+    ok(cgroup && cgroup_is_limited(cgroup), "version 1, mounted from a cgroup on");
+    ok(cgroup && cgroup_has_room(cgroup, 30 * MB) && !cgroup_has_room(cgroup, 31 * MB),
+       "its numbers");
     put("memory/id/memory.limit_in_bytes", "9223372036854771712\n");
-    ok(room && !room_is_limited(room) && room_for(room, 1000 * MB), "its number for no limit");
-    room_free(room);
+    ok(cgroup && !cgroup_is_limited(cgroup) && cgroup_has_room(cgroup, 1000 * MB),
+       "its number for no limit");
+    cgroup_free(cgroup);
 }
 
 static void test_none(void)
@@ -141,20 +148,23 @@ static void test_none(void)
     ok(!open_room(), "no hierarchy is mounted");
     put("proc/cgroup", "garbage\n1:memory\n\n");
     ok(!open_room(), "nonsense is no cgroup");
-    ok(room_for(NULL, UINT64_MAX / 4) && !room_is_limited(NULL), "without one there is room");
+    ok(cgroup_has_room(NULL, UINT64_MAX / 4) && !cgroup_is_limited(NULL),
+       "without one there is room");
 }
 
 static void test_said(void)
 {
     unsigned int refused = 0;
 
-    ok(room_ends(&refused, ROOM_SEGMENT), "the first refusal is said");
-    ok(!room_ends(&refused, ROOM_TABLE) && !room_ends(&refused, ROOM_SEGMENT), "others are not");
-    ok(!room_returns(&refused, ROOM_TABLE), "nor that there is room for a table, while");
-    ok(room_returns(&refused, ROOM_SEGMENT), "there is none for a segment");
-    ok(!room_returns(&refused, ROOM_SEGMENT), "once");
-    room_ends(&refused, ROOM_TABLE);
-    ok(room_returns(&refused, ROOM_SEGMENT), "where a segment finds room, a table does");
+    ok(cgroup_shortage_begins(&refused, CGROUP_EXTENT), "the first refusal is said");
+    ok(!cgroup_shortage_begins(&refused, CGROUP_TABLE) &&
+           !cgroup_shortage_begins(&refused, CGROUP_EXTENT),
+       "others are not");
+    ok(!cgroup_shortage_ends(&refused, CGROUP_TABLE), "nor that there is room for a table, while");
+    ok(cgroup_shortage_ends(&refused, CGROUP_EXTENT), "there is none for a segment");
+    ok(!cgroup_shortage_ends(&refused, CGROUP_EXTENT), "once");
+    cgroup_shortage_begins(&refused, CGROUP_TABLE);
+    ok(cgroup_shortage_ends(&refused, CGROUP_EXTENT), "where a segment finds room, a table does");
 }
 
 int main(void)

@@ -10,36 +10,36 @@
  *
  * Both versions of cgroups; where neither is mounted there is always room. From any thread.
  */
-#ifndef BASE_ROOM_H
-#define BASE_ROOM_H
+#ifndef BASE_CGROUP_H
+#define BASE_CGROUP_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct room;
+struct cgroup;
 
 /* What a provider was refused at its last try, as bits. */
-enum room_kind { ROOM_TABLE = 1 << 0, ROOM_SEGMENT = 1 << 1 };
+enum cgroup_kind { CGROUP_TABLE = 1 << 0, CGROUP_EXTENT = 1 << 1 };
 
 /* proc: "/proc/self". NULL: there is no memory cgroup; legal below, and there is always room. */
-struct room *room_new(const char *proc);
-void room_free(struct room *room);
+struct cgroup *cgroup_new(const char *proc);
+void cgroup_free(struct cgroup *cgroup);
 /* Whether any level has a limit now. */
-bool room_is_limited(const struct room *room);
+bool cgroup_is_limited(const struct cgroup *cgroup);
 /* Whether there is room for `nbytes` more. */
-bool room_for(const struct room *room, uint64_t nbytes);
+bool cgroup_has_room(const struct cgroup *cgroup, uint64_t nbytes);
 /*
  * The same for a heap extent that a provider maps. The first is never refused: a server cannot
  * start without it. unused: bytes of earlier extents that take no memory yet. After a refusal the
  * next extent needs a little more room, so that growth does not start and stop in turn.
  */
-bool room_for_segment(const struct room *room, uint32_t index, uint64_t unused,
-                      unsigned int refused);
-bool room_for_table(const struct room *room, uint32_t index);
+bool cgroup_has_room_for_extent(const struct cgroup *cgroup, uint32_t index, uint64_t unused,
+                                unsigned int refused);
+bool cgroup_has_room_for_table(const struct cgroup *cgroup, uint32_t index);
 
 /* Whether to log that memory ran short, or that it is available again: once for each change. */
-bool room_ends(unsigned int *refused, enum room_kind kind);
-bool room_returns(unsigned int *refused, enum room_kind kind);
+bool cgroup_shortage_begins(unsigned int *refused, enum cgroup_kind kind);
+bool cgroup_shortage_ends(unsigned int *refused, enum cgroup_kind kind);
 
 #endif

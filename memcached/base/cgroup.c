@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/room.h"
+#include "base/cgroup.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ struct level {
     int used, limit, soft_limit, stat; /* descriptors; -1: none */
 };
 
-struct room {
+struct cgroup {
     const struct dialect *dialect;
     size_t nlevels;
     struct level levels[MAX_LEVELS];
@@ -157,9 +157,9 @@ static void close_file(int fd)
 }
 
 /* Skips the root cgroup, which has no limit and none of these files. */
-static void add_level(struct room *room, const char *path)
+static void add_level(struct cgroup *cgroup, const char *path)
 {
-    const struct dialect *dialect = room->dialect;
+    const struct dialect *dialect = cgroup->dialect;
     int folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct level level = {
         .used = open_file(folder, dialect->used),
@@ -170,7 +170,7 @@ static void add_level(struct room *room, const char *path)
 
     close_file(folder);
     if (level.used >= 0 && level.limit >= 0 && level.stat >= 0) {
-        room->levels[room->nlevels++] = level;
+        cgroup->levels[cgroup->nlevels++] = level;
         return;
     }
     close_file(level.used);
@@ -189,53 +189,53 @@ static const char *relative(const struct place *place)
     return place->path[n] == '/' || place->path[n] == '\0' ? place->path + n : "";
 }
 
-static void add_levels(struct room *room, const struct place *place)
+static void add_levels(struct cgroup *cgroup, const struct place *place)
 {
     size_t nmounted = strlen(place->mounted);
     char folder[2 * 4096];
 
     snprintf(folder, sizeof(folder), "%s%s", place->mounted, relative(place));
-    while (room->nlevels < MAX_LEVELS) {
+    while (cgroup->nlevels < MAX_LEVELS) {
         char *slash = strrchr(folder, '/');
 
-        add_level(room, folder);
+        add_level(cgroup, folder);
         if (!slash || (size_t)(slash - folder) < nmounted)
             break;
         *slash = '\0';
     }
 }
 
-struct room *room_new(const char *proc)
+struct cgroup *cgroup_new(const char *proc)
 {
     struct place *place = calloc(1, sizeof(*place));
-    struct room *room = calloc(1, sizeof(*room));
+    struct cgroup *cgroup = calloc(1, sizeof(*cgroup));
 
-    if (place && room) {
+    if (place && cgroup) {
         find_path(place, proc);
         if (place->version && find_mount(place, proc)) {
-            room->dialect = &dialects[place->version];
-            add_levels(room, place);
+            cgroup->dialect = &dialects[place->version];
+            add_levels(cgroup, place);
         }
     }
     free(place);
-    if (room && room->nlevels == 0) {
-        free(room);
+    if (cgroup && cgroup->nlevels == 0) {
+        free(cgroup);
         return NULL;
     }
-    return room;
+    return cgroup;
 }
 
-void room_free(struct room *room)
+void cgroup_free(struct cgroup *cgroup)
 {
     size_t i;
 
-    for (i = 0; room && i < room->nlevels; i++) {
-        close_file(room->levels[i].used);
-        close_file(room->levels[i].limit);
-        close_file(room->levels[i].soft_limit);
-        close_file(room->levels[i].stat);
+    for (i = 0; cgroup && i < cgroup->nlevels; i++) {
+        close_file(cgroup->levels[i].used);
+        close_file(cgroup->levels[i].limit);
+        close_file(cgroup->levels[i].soft_limit);
+        close_file(cgroup->levels[i].stat);
     }
-    free(room);
+    free(cgroup);
 }
 
 /* --- what they say ---------------------------------------------------------- */
@@ -266,7 +266,7 @@ static uint64_t limit_of(const struct level *level)
     return soft < limit ? soft : limit;
 }
 
-static uint64_t cache_of(const struct room *room, const struct level *level)
+static uint64_t cache_of(const struct cgroup *cgroup, const struct level *level)
 {
     char text[STAT_BYTES];
     uint64_t sum = 0;
@@ -274,11 +274,11 @@ static uint64_t cache_of(const struct room *room, const struct level *level)
 
     text[0] = '\n'; /* before the first line too */
     read_text(level->stat, text + 1, sizeof(text) - 1);
-    for (i = 0; i < sizeof(room->dialect->cache) / sizeof(room->dialect->cache[0]); i++) {
-        const char *line = strstr(text, room->dialect->cache[i]);
+    for (i = 0; i < sizeof(cgroup->dialect->cache) / sizeof(cgroup->dialect->cache[0]); i++) {
+        const char *line = strstr(text, cgroup->dialect->cache[i]);
 
         if (line)
-            sum += strtoull(line + strlen(room->dialect->cache[i]), NULL, 10);
+            sum += strtoull(line + strlen(cgroup->dialect->cache[i]), NULL, 10);
     }
     return sum;
 }
@@ -290,7 +290,7 @@ static uint64_t reserve_of(uint64_t limit)
     return part < RESERVE_LEAST ? RESERVE_LEAST : part > RESERVE_MOST ? RESERVE_MOST : part;
 }
 
-static bool level_has(const struct room *room, const struct level *level, uint64_t nbytes)
+static bool level_has(const struct cgroup *cgroup, const struct level *level, uint64_t nbytes)
 {
     uint64_t limit = limit_of(level), used = read_number(level->used), cache;
 
@@ -298,52 +298,52 @@ static bool level_has(const struct room *room, const struct level *level, uint64
         return true;
     if (used + nbytes + reserve_of(limit) <= limit)
         return true;
-    cache = cache_of(room, level);
+    cache = cache_of(cgroup, level);
     return used - (cache < used ? cache : used) + nbytes + reserve_of(limit) <= limit;
 }
 
-bool room_for(const struct room *room, uint64_t nbytes)
+bool cgroup_has_room(const struct cgroup *cgroup, uint64_t nbytes)
 {
     size_t i;
 
-    for (i = 0; room && i < room->nlevels; i++)
-        if (!level_has(room, &room->levels[i], nbytes))
+    for (i = 0; cgroup && i < cgroup->nlevels; i++)
+        if (!level_has(cgroup, &cgroup->levels[i], nbytes))
             return false;
     return true;
 }
 
-bool room_for_segment(const struct room *room, uint32_t index, uint64_t unused,
-                      unsigned int refused)
+bool cgroup_has_room_for_extent(const struct cgroup *cgroup, uint32_t index, uint64_t unused,
+                                unsigned int refused)
 {
-    uint64_t more = refused & ROOM_SEGMENT ? MORE_AGAIN : 0;
+    uint64_t more = refused & CGROUP_EXTENT ? MORE_AGAIN : 0;
 
-    return index == 0 || room_for(room, MC_SEGMENT_BYTES + unused + more);
+    return index == 0 || cgroup_has_room(cgroup, MC_SEGMENT_BYTES + unused + more);
 }
 
-bool room_for_table(const struct room *room, uint32_t index)
+bool cgroup_has_room_for_table(const struct cgroup *cgroup, uint32_t index)
 {
-    return index == 0 || index == MC_OVERFLOW_TABLE || room_for(room, MC_TABLE_BYTES);
+    return index == 0 || index == MC_OVERFLOW_TABLE || cgroup_has_room(cgroup, MC_TABLE_BYTES);
 }
 
-bool room_is_limited(const struct room *room)
+bool cgroup_is_limited(const struct cgroup *cgroup)
 {
     size_t i;
 
-    for (i = 0; room && i < room->nlevels; i++)
-        if (limit_of(&room->levels[i]) < INT64_MAX / 2)
+    for (i = 0; cgroup && i < cgroup->nlevels; i++)
+        if (limit_of(&cgroup->levels[i]) < INT64_MAX / 2)
             return true;
     return false;
 }
 
-bool room_ends(unsigned int *refused, enum room_kind kind)
+bool cgroup_shortage_begins(unsigned int *refused, enum cgroup_kind kind)
 {
     return __atomic_fetch_or(refused, kind, __ATOMIC_RELAXED) == 0;
 }
 
-bool room_returns(unsigned int *refused, enum room_kind kind)
+bool cgroup_shortage_ends(unsigned int *refused, enum cgroup_kind kind)
 {
     /* Room for a heap extent is room for a table extent. */
-    unsigned int found = kind == ROOM_SEGMENT ? ROOM_SEGMENT | ROOM_TABLE : ROOM_TABLE;
+    unsigned int found = kind == CGROUP_EXTENT ? CGROUP_EXTENT | CGROUP_TABLE : CGROUP_TABLE;
 
     unsigned int before = __atomic_fetch_and(refused, ~found, __ATOMIC_RELAXED);
 
