@@ -13,11 +13,11 @@
 #include "bpf/packet/kernel.bpf.h"
 
 /* Each of one value, so that a place in it is found by arithmetic and not by an index in memory. */
-struct segment_map {
+struct extent_map {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
     __uint(key_size, sizeof(u32));
-    __uint(value_size, MC_SEGMENT_BYTES);
+    __uint(value_size, MC_EXTENT_BYTES);
     __uint(max_entries, 1);
 };
 
@@ -32,14 +32,14 @@ struct table_map {
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
     __uint(key_size, sizeof(u32));
-    __uint(max_entries, MC_MAX_SEGMENTS);
-    __array(values, struct segment_map);
+    __uint(max_entries, MC_MAX_EXTENTS);
+    __array(values, struct extent_map);
 } heap SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
     __uint(key_size, sizeof(u32));
-    __uint(max_entries, MC_MAX_TABLES);
+    __uint(max_entries, MC_MAX_TABLE_EXTENTS);
     __array(values, struct table_map);
 } table SEC(".maps");
 
@@ -68,10 +68,10 @@ enum {
 #define META_MASK            ((u64)MC_ITEM_PASS << 16 | 0xffull << 40 | 0xffull << 56)
 #define META_OF(nkey, epoch) ((u64)(nkey) << 40 | (u64)(epoch) << 56)
 
-static __always_inline struct mc_bucket *bucket_at(u32 segment, u64 index)
+static __always_inline struct mc_bucket *bucket_at(u32 extent, u64 index)
 {
     u32 zero = 0;
-    void *buckets = bpf_map_lookup_elem(&table, &segment);
+    void *buckets = bpf_map_lookup_elem(&table, &extent);
 
     if (unlikely(!buckets))
         return NULL;
@@ -92,15 +92,15 @@ static __always_inline struct mc_bucket *bucket_overflow(u32 number)
     return bucket_at(MC_OVERFLOW_TABLE + number / MC_TABLE_BUCKETS, number);
 }
 
-/* The segment of a reference, and where in it its chunk begins, yet to be bounded. */
-static __always_inline char *segment_of(u32 ref, u64 *offset)
+/* The extent of a reference, and where in it its chunk begins, yet to be bounded. */
+static __always_inline char *extent_of(u32 ref, u64 *offset)
 {
     u64 at = (u64)ref << (control.ref_shift & 7);
-    u32 index = at / MC_SEGMENT_BYTES, zero = 0;
-    void *segment = bpf_map_lookup_elem(&heap, &index);
+    u32 index = at / MC_EXTENT_BYTES, zero = 0;
+    void *extent = bpf_map_lookup_elem(&heap, &index);
 
     *offset = at;
-    return segment ? bpf_map_lookup_elem(segment, &zero) : NULL;
+    return extent ? bpf_map_lookup_elem(extent, &zero) : NULL;
 }
 
 /* The first slots of a bucket that may hold the tag, as bytes_zero shows them. */
@@ -115,8 +115,8 @@ static __always_inline u32 bucket_ref(const struct mc_bucket *bucket, u64 slot)
     return READ_ONCE(*(const u32 *)((const char *)bucket->refs + slot * 4));
 }
 
-/* Copies n bytes from `offset` of the segment to `at` of the reply. 8 <= n <= TEXT_MAX. */
-static __always_inline int copy_bytes(struct scratch *scratch, u64 at, const char *segment,
+/* Copies n bytes from `offset` of the extent to `at` of the reply. 8 <= n <= TEXT_MAX. */
+static __always_inline int copy_bytes(struct scratch *scratch, u64 at, const char *extent,
                                       u64 offset, u64 n)
 {
     u64 blocks = n / 64, words = n % 64 / 8, from = offset, to = at, i;
@@ -128,9 +128,9 @@ static __always_inline int copy_bytes(struct scratch *scratch, u64 at, const cha
         if (i >= blocks)
             break;
         OPAQUE(from);
-        if (from > MC_SEGMENT_BYTES - 64)
+        if (from > MC_EXTENT_BYTES - 64)
             return FOUND_RETRY;
-        in = (const u64 *)(segment + from);
+        in = (const u64 *)(extent + from);
         BOUND(to, 2047);
         out = (u64 *)(scratch->reply + to);
         out[0] = in[0];
@@ -148,10 +148,10 @@ static __always_inline int copy_bytes(struct scratch *scratch, u64 at, const cha
         if (i >= words)
             break;
         OPAQUE(from);
-        if (from > MC_SEGMENT_BYTES - 8)
+        if (from > MC_EXTENT_BYTES - 8)
             return FOUND_RETRY;
         BOUND(to, 2047);
-        STORE64(scratch->reply + to, LOAD64(segment + from));
+        STORE64(scratch->reply + to, LOAD64(extent + from));
         from += 8;
         to += 8;
     }
@@ -159,15 +159,15 @@ static __always_inline int copy_bytes(struct scratch *scratch, u64 at, const cha
     from = offset + n - 8;
     to = at + n - 8;
     OPAQUE(from);
-    if (from > MC_SEGMENT_BYTES - 8)
+    if (from > MC_EXTENT_BYTES - 8)
         return FOUND_RETRY;
     BOUND(to, 2047);
-    STORE64(scratch->reply + to, LOAD64(segment + from));
+    STORE64(scratch->reply + to, LOAD64(extent + from));
     return FOUND_HIT;
 }
 
 /* Whether the key of the item whose wire begins at `offset` is ours. */
-static __always_inline int same_key(const struct scratch *scratch, const char *segment, u64 offset)
+static __always_inline int same_key(const struct scratch *scratch, const char *extent, u64 offset)
 {
     u64 words = scratch->nkey / 8, rest = scratch->nkey % 8, differ = 0, from = offset, last, i;
 
@@ -175,27 +175,27 @@ static __always_inline int same_key(const struct scratch *scratch, const char *s
         if (i >= words)
             break;
         OPAQUE(from);
-        if (from > MC_SEGMENT_BYTES - 8)
+        if (from > MC_EXTENT_BYTES - 8)
             return 0;
-        differ |= LOAD64(segment + from) ^ scratch->key[i];
+        differ |= LOAD64(extent + from) ^ scratch->key[i];
         from += 8;
     }
     if (rest) {
         /* The word that ends with the key: it begins in the header at worst. */
         from = offset + scratch->nkey - 8;
         OPAQUE(from);
-        if (from > MC_SEGMENT_BYTES - 8)
+        if (from > MC_EXTENT_BYTES - 8)
             return 0;
         last = scratch->nkey / 8;
         BOUND(last, KEY_WORDS - 1);
-        differ |= (LOAD64(segment + from) >> (64 - 8 * rest)) ^ scratch->key[last];
+        differ |= (LOAD64(extent + from) >> (64 - 8 * rest)) ^ scratch->key[last];
     }
     return !differ;
 }
 
-/* An item in its segment. */
+/* An item in its extent. */
 struct place {
-    const char *segment;
+    const char *extent;
     u64 offset;
 };
 
@@ -203,17 +203,17 @@ struct place {
 static __always_inline int item_match(const struct scratch *scratch, u32 ref, struct place *place)
 {
     u64 begin, offset, meta;
-    const char *segment = segment_of(ref, &begin);
+    const char *extent = extent_of(ref, &begin);
 
-    begin %= MC_SEGMENT_BYTES;
+    begin %= MC_EXTENT_BYTES;
     offset = begin;
-    CLAMP(offset, MC_SEGMENT_BYTES - ITEM_BYTES);
-    if (!segment || offset != begin)
+    CLAMP(offset, MC_EXTENT_BYTES - ITEM_BYTES);
+    if (!extent || offset != begin)
         return FOUND_RETRY;
-    meta = LOAD64(segment + offset + ITEM_META);
-    if (META_NKEY(meta) != scratch->nkey || !same_key(scratch, segment, offset + MC_ITEM_HEADER))
+    meta = LOAD64(extent + offset + ITEM_META);
+    if (META_NKEY(meta) != scratch->nkey || !same_key(scratch, extent, offset + MC_ITEM_HEADER))
         return FOUND_OTHER;
-    place->segment = segment;
+    place->extent = extent;
     place->offset = offset;
     return FOUND_HIT;
 }
@@ -236,8 +236,8 @@ static __always_inline int item_is_fit(u64 meta, u64 expiry)
 /* Copies the item if it may be served. */
 static __always_inline int item_copy(struct scratch *scratch, const struct place *place)
 {
-    u64 meta = LOAD64(place->segment + place->offset + ITEM_META);
-    u64 expiry = LOAD64(place->segment + place->offset + ITEM_EXPTIME), nwire;
+    u64 meta = LOAD64(place->extent + place->offset + ITEM_META);
+    u64 expiry = LOAD64(place->extent + place->offset + ITEM_EXPTIME), nwire;
     int rc = item_is_fit(meta, expiry);
 
     if (rc != FOUND_HIT)
@@ -250,7 +250,7 @@ static __always_inline int item_copy(struct scratch *scratch, const struct place
         return MC_COUNT_PASS_SIZE;
     scratch->nwire = nwire;
     scratch->clsid = META_CLSID(meta) % MC_CLASSES;
-    return copy_bytes(scratch, scratch->nreply + 6, place->segment, place->offset + MC_ITEM_HEADER,
+    return copy_bytes(scratch, scratch->nreply + 6, place->extent, place->offset + MC_ITEM_HEADER,
                       nwire);
 }
 

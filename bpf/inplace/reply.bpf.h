@@ -111,10 +111,10 @@ __attribute__((noinline)) int reply_number(struct scratch *scratch, u64 number)
 }
 
 /*
- * n bytes of the item's wire, at `offset` of the segment; behind them there is to be room for nrest
+ * n bytes of the item's wire, at `offset` of the extent; behind them there is to be room for nrest
  * more. FOUND_HIT, FOUND_RETRY or a reason.
  */
-static __always_inline int reply_wire(struct scratch *scratch, const char *segment, u64 offset,
+static __always_inline int reply_wire(struct scratch *scratch, const char *extent, u64 offset,
                                       u64 n, u64 nrest)
 {
     u64 at = scratch->nreply;
@@ -123,15 +123,15 @@ static __always_inline int reply_wire(struct scratch *scratch, const char *segme
     if (n > TEXT_MAX || at + n + nrest > REPLY_MAX)
         return MC_COUNT_PASS_SIZE;
     if (n >= 8) {
-        rc = copy_bytes(scratch, at, segment, offset, n);
+        rc = copy_bytes(scratch, at, extent, offset, n);
     } else if (n) {
         /* The word that ends with them: it begins in the header at worst. */
         offset += n - 8;
         OPAQUE(offset);
-        if (offset > MC_SEGMENT_BYTES - 8)
+        if (offset > MC_EXTENT_BYTES - 8)
             return FOUND_RETRY;
         BOUND(at, 2047);
-        STORE64(scratch->reply + at, LOAD64(segment + offset) >> (64 - 8 * n));
+        STORE64(scratch->reply + at, LOAD64(extent + offset) >> (64 - 8 * n));
     }
     scratch->nreply += n;
     return rc;

@@ -42,9 +42,9 @@ static __always_inline int item_suffix(struct scratch *scratch, const struct pla
     for (i = 0; i < SUFFIX_WORDS; i++) {
         OPAQUE(from);
         /* The end of the heap's last item, perhaps: of no interest to take apart. */
-        if (from > MC_SEGMENT_BYTES - 8)
+        if (from > MC_EXTENT_BYTES - 8)
             return MC_COUNT_PASS_ITEM;
-        scratch->suffix[i] = LOAD64(place->segment + from);
+        scratch->suffix[i] = LOAD64(place->extent + from);
         from += 8;
     }
     /* The blank behind the client flags. */
@@ -77,8 +77,8 @@ static __always_inline void gets_line(struct scratch *scratch)
 /* Adds an item to the reply as the verb wants it. */
 static __always_inline int item_show(struct scratch *scratch, const struct place *place)
 {
-    u64 meta = LOAD64(place->segment + place->offset + ITEM_META);
-    u64 expiry = LOAD64(place->segment + place->offset + ITEM_EXPTIME);
+    u64 meta = LOAD64(place->extent + place->offset + ITEM_META);
+    u64 expiry = LOAD64(place->extent + place->offset + ITEM_EXPTIME);
     u64 nsuffix = META_NSUFFIX(meta), nwire = expiry >> 32, nhead = scratch->nkey + nsuffix;
     int rc = item_is_fit(meta, expiry);
 
@@ -92,7 +92,7 @@ static __always_inline int item_show(struct scratch *scratch, const struct place
     scratch->clsid = META_CLSID(meta) % MC_CLASSES;
     scratch->exptime = expiry;
     scratch->nvalue = nwire - nhead - TAIL;
-    scratch->cas = control.without_cas ? 0 : LOAD64(place->segment + place->offset + ITEM_CAS);
+    scratch->cas = control.without_cas ? 0 : LOAD64(place->extent + place->offset + ITEM_CAS);
     if (scratch->verb == VERB_BINARY)
         binary_line(scratch);
     else if (scratch->verb == VERB_META)
@@ -101,7 +101,7 @@ static __always_inline int item_show(struct scratch *scratch, const struct place
         gets_line(scratch);
     if (scratch->verb == VERB_META && !(scratch->given & META_BIT('v')))
         return FOUND_HIT;
-    return reply_wire(scratch, place->segment, place->offset + MC_ITEM_HEADER + nhead,
+    return reply_wire(scratch, place->extent, place->offset + MC_ITEM_HEADER + nhead,
                       scratch->nvalue + (scratch->verb == VERB_BINARY ? 0 : TAIL),
                       scratch->verb == VERB_GETS ? GETS_END : 0);
 }

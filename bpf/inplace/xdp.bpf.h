@@ -91,7 +91,7 @@ __attribute__((noinline)) int xdp_get(struct xdp_md *ctx, u32 judged)
 
 /* --- one key: straight from the item into the packet ---------------------- */
 
-/* What a request of one key needs of an item's segment behind the item's start. */
+/* What a request of one key needs of an item's extent behind the item's start. */
 enum { ITEM_REACH = MC_ITEM_HEADER + 2048 + 64 };
 
 /* Keeps the frame's end, which the key does not cover. 0: there is too much of it. */
@@ -108,7 +108,7 @@ static __always_inline int xdp_keep(struct scratch *scratch, void *data, void *e
     return 1;
 }
 
-/* Whether the key of an item is ours; the item is at least ITEM_REACH before its segment's end. */
+/* Whether the key of an item is ours; the item is at least ITEM_REACH before its extent's end. */
 static __always_inline int item_key_is(const struct scratch *scratch, const char *item)
 {
     return text_has_key(scratch, item + MC_ITEM_HEADER, 8 * KEY_WORDS);
@@ -216,12 +216,12 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct scratch *scratch,
     const char *item;
     int grow, at_head, rc;
 
-    item = segment_of(bucket_ref(bucket, slot), &offset);
+    item = extent_of(bucket_ref(bucket, slot), &offset);
     if (unlikely(!item))
         return xdp_get(ctx, 1);
-    offset %= MC_SEGMENT_BYTES;
+    offset %= MC_EXTENT_BYTES;
     within = offset;
-    CLAMP(within, MC_SEGMENT_BYTES - ITEM_REACH);
+    CLAMP(within, MC_EXTENT_BYTES - ITEM_REACH);
     if (unlikely(within != offset))
         return xdp_get(ctx, 1);
     item += within;

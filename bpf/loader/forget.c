@@ -3,8 +3,8 @@
  * forget: takes the inner maps out of an array of maps.
  *
  * For each the kernel waits until no program can be using it, 10 to 20 ms; those who wait at the
- * same time wait for the same moment. So many threads ask at once: the 1,024 segments of 16 GiB
- * take a second instead of a quarter of a minute.
+ * same time wait for the same moment. So many threads ask at once: the 1,024 extents of 16 GiB take
+ * a second instead of a quarter of a minute.
  */
 #include <pthread.h>
 #include <stdint.h>

@@ -474,10 +474,10 @@ static int map_inner(int outer, uint32_t index, void *addr, uint32_t size)
     return rc;
 }
 
-int loader_map_segment(struct loader *loader, uint32_t index, void *addr)
+int loader_map_extent(struct loader *loader, uint32_t index, void *addr)
 {
     return map_inner(bpf_map__fd(object_map(&loader->object, "heap")), index, addr,
-                     MC_SEGMENT_BYTES);
+                     MC_EXTENT_BYTES);
 }
 
 int loader_map_table(struct loader *loader, uint32_t index, void *addr)
@@ -567,9 +567,9 @@ void loader_forget(struct loader *loader)
 
     if (loader->object.kind != OBJECT_INPLACE)
         return; /* its memory goes with its programs, which no filter holds */
-    forget_maps(bpf_map__fd(heap), 0, MC_MAX_SEGMENTS);
+    forget_maps(bpf_map__fd(heap), 0, MC_MAX_EXTENTS);
     forget_maps(bpf_map__fd(table), 0, MC_OVERFLOW_TABLE);
-    forget_maps(bpf_map__fd(table), MC_OVERFLOW_TABLE, MC_MAX_TABLES);
+    forget_maps(bpf_map__fd(table), MC_OVERFLOW_TABLE, MC_MAX_TABLE_EXTENTS);
 }
 
 void loader_set_tc(struct loader *loader, bool tc_follows, bool tc_alone)

@@ -54,11 +54,11 @@ void loader_close(struct loader *loader);
 /* The control block, zeroed but for a lease without end, until loader_close. */
 struct mc_control *loader_control(struct loader *loader);
 /*
- * A new segment of the heap (MC_SEGMENT_BYTES) or of the table (MC_TABLE_BYTES), mapped at `addr`
+ * A new extent of the heap (MC_EXTENT_BYTES) or of the table (MC_TABLE_BYTES), mapped at `addr`
  * over whatever is there, and shown to the programs under `index`. Needs CAP_BPF where unprivileged
  * BPF is off. 0 or -errno.
  */
-int loader_map_segment(struct loader *loader, uint32_t index, void *addr);
+int loader_map_extent(struct loader *loader, uint32_t index, void *addr);
 int loader_map_table(struct loader *loader, uint32_t index, void *addr);
 
 /* Bytes of all maps when they were loaded. */

@@ -7,9 +7,9 @@
  * header that both sides include, and the only one in bpf/ that a layer other than kcache may
  * include.
  *
- * Heap. Segments of MC_SEGMENT_BYTES, each MC_SEGMENT_PAGES slab pages of MC_PAGE_BYTES. A chunk
- * never crosses a page. A reference names the place of a chunk in the heap in units of 1 <<
- * ref_shift bytes (struct mc_control), counted from the start of segment 0; 0 is no reference.
+ * Heap. Extents of MC_EXTENT_BYTES, each MC_EXTENT_PAGES slab pages of MC_PAGE_BYTES. A chunk never
+ * crosses a page. A reference names the place of a chunk in the heap in units of 1 << ref_shift
+ * bytes (struct mc_control), counted from the start of extent 0; 0 is no reference.
  *
  * Table. Linear hashing (Litwin, VLDB 1980) over buckets of 64 bytes: bucket i holds the items with
  * (hash & bucket.mask) == i. A split moves some items of bucket i to the new bucket (hash & (2 *
@@ -37,14 +37,14 @@
 /* Sizes: bytes unless the name says otherwise. */
 enum {
     MC_PAGE_BYTES = 1 << 20,
-    MC_SEGMENT_PAGES = 16,
-    MC_SEGMENT_BYTES = MC_SEGMENT_PAGES * MC_PAGE_BYTES,
-    MC_TABLE_BUCKETS = 1 << 14, /* buckets in one table segment */
+    MC_EXTENT_PAGES = 16,
+    MC_EXTENT_BYTES = MC_EXTENT_PAGES * MC_PAGE_BYTES,
+    MC_TABLE_BUCKETS = 1 << 14, /* buckets in one table extent */
     MC_TABLE_BYTES = MC_TABLE_BUCKETS * 64,
-    MC_MAX_SEGMENTS = 1 << 14,   /* heap: 256 GiB */
-    MC_MAX_TABLES = 1 << 15,     /* table segments, main and overflow alike */
-    MC_OVERFLOW_TABLE = 1 << 14, /* the first table segment of overflow buckets */
-    MC_SLOTS = 8,                /* items in one bucket */
+    MC_MAX_EXTENTS = 1 << 14,       /* heap: 256 GiB */
+    MC_MAX_TABLE_EXTENTS = 1 << 15, /* table extents, main and overflow alike */
+    MC_OVERFLOW_TABLE = 1 << 14,    /* the first table extent of overflow buckets */
+    MC_SLOTS = 8,                   /* items in one bucket */
     MC_KEY_MAX = 250,
     MC_CLASSES = 64,       /* slab classes, 0 unused */
     MC_MAX_ADDRESSES = 64, /* of IPv4, and of IPv6 */

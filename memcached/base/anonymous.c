@@ -19,14 +19,14 @@ static void *map_memory(void *at, size_t length, int flags)
     return mmap(at, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
 }
 
-static int map_segment(struct provider *provider, uint32_t index, void *addr)
+static int map_extent(struct provider *provider, uint32_t index, void *addr)
 {
     (void)index;
-    if (map_memory(addr, MC_SEGMENT_BYTES, MAP_FIXED) == MAP_FAILED)
+    if (map_memory(addr, MC_EXTENT_BYTES, MAP_FIXED) == MAP_FAILED)
         return -errno;
     /* A kernel without huge pages gives ordinary pages, which is no error. */
     if (((struct anonymous *)provider)->huge)
-        madvise(addr, MC_SEGMENT_BYTES, MADV_HUGEPAGE);
+        madvise(addr, MC_EXTENT_BYTES, MADV_HUGEPAGE);
     return 0;
 }
 
@@ -61,7 +61,7 @@ struct provider *anonymous_new(bool huge)
         return NULL;
     }
     *anonymous = (struct anonymous){
-        .provider = {.segment = map_segment,
+        .provider = {.extent = map_extent,
                      .table = map_table,
                      .release = release,
                      .control = get_control},

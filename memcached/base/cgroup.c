@@ -317,7 +317,7 @@ bool cgroup_has_room_for_extent(const struct cgroup *cgroup, uint32_t index, uin
 {
     uint64_t more = refused & CGROUP_EXTENT ? MORE_AGAIN : 0;
 
-    return index == 0 || cgroup_has_room(cgroup, MC_SEGMENT_BYTES + unused + more);
+    return index == 0 || cgroup_has_room(cgroup, MC_EXTENT_BYTES + unused + more);
 }
 
 bool cgroup_has_room_for_table(const struct cgroup *cgroup, uint32_t index)

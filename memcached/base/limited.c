@@ -26,13 +26,13 @@ struct limited {
 };
 
 /* Bytes of a heap extent that take no memory before they are written. */
-static uint64_t unused_bytes(char *segment)
+static uint64_t unused_bytes(char *extent)
 {
-    unsigned char pages[MC_SEGMENT_BYTES / PAGE_BYTES_MIN];
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = MC_SEGMENT_BYTES / page;
+    unsigned char pages[MC_EXTENT_BYTES / PAGE_BYTES_MIN];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = MC_EXTENT_BYTES / page;
     uint64_t unused = 0;
 
-    if (mincore(segment, MC_SEGMENT_BYTES, pages) != 0)
+    if (mincore(extent, MC_EXTENT_BYTES, pages) != 0)
         return 0;
     for (size_t i = 0; i < n; i++)
         unused += pages[i] & 1 ? 0 : page;
@@ -46,14 +46,14 @@ static bool has_room(const struct limited *limited, uint32_t index, char *addr)
     if (index < limited->nkept || !cgroup_is_limited(limited->cgroup))
         return true;
     for (uint32_t i = 1; i <= index && i <= PREFAULTED_MAX; i++)
-        unused += unused_bytes(addr - (size_t)i * MC_SEGMENT_BYTES);
+        unused += unused_bytes(addr - (size_t)i * MC_EXTENT_BYTES);
     return cgroup_has_room_for_extent(limited->cgroup, index, unused,
                                       __atomic_load_n(&limited->refused, __ATOMIC_RELAXED));
 }
 
 static int report_shortage(struct limited *limited, enum cgroup_kind kind, int error)
 {
-    uint64_t nbytes = kind == CGROUP_EXTENT ? MC_SEGMENT_BYTES : MC_TABLE_BYTES;
+    uint64_t nbytes = kind == CGROUP_EXTENT ? MC_EXTENT_BYTES : MC_TABLE_BYTES;
 
     __atomic_fetch_add(&limited->nbytes, error ? 0 : nbytes, __ATOMIC_RELAXED);
     if (error == -EDQUOT && cgroup_shortage_begins(&limited->refused, kind))
@@ -65,13 +65,13 @@ static int report_shortage(struct limited *limited, enum cgroup_kind kind, int e
     return error;
 }
 
-static int map_segment(struct provider *provider, uint32_t index, void *addr)
+static int map_extent(struct provider *provider, uint32_t index, void *addr)
 {
     struct limited *limited = (struct limited *)provider;
 
     return report_shortage(limited, CGROUP_EXTENT,
                            has_room(limited, index, addr)
-                               ? limited->inner->segment(limited->inner, index, addr)
+                               ? limited->inner->extent(limited->inner, index, addr)
                                : -EDQUOT);
 }
 
@@ -106,7 +106,7 @@ struct provider *limited_new(struct provider *inner, const struct cgroup *cgroup
     if (!limited)
         return NULL;
     *limited = (struct limited){
-        .provider = {.segment = map_segment,
+        .provider = {.extent = map_extent,
                      .table = map_table,
                      .release = inner->release ? release : NULL,
                      .control = get_control},

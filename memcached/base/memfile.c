@@ -17,9 +17,9 @@ struct memfile {
     struct provider provider;
     struct provider *inner, *anonymous; /* one of them, for memory that is not in the file */
     int fd;
-    uint32_t nkept; /* segments that the file holds */
+    uint32_t nkept; /* extents that the file holds */
     uint32_t nmapped;
-    void *segments[MC_MAX_SEGMENTS]; /* the inner provider's */
+    void *extents[MC_MAX_EXTENTS]; /* the inner provider's */
 };
 
 static struct memfile *memfile_of(struct provider *provider)
@@ -30,8 +30,8 @@ static struct memfile *memfile_of(struct provider *provider)
 /* Reads a whole extent. 0 or -errno; bytes beyond the end of the file stay unchanged. */
 static int copy_in(int fd, char *to, off_t offset)
 {
-    for (size_t done = 0; done < MC_SEGMENT_BYTES;) {
-        ssize_t n = pread(fd, to + done, MC_SEGMENT_BYTES - done, offset + (off_t)done);
+    for (size_t done = 0; done < MC_EXTENT_BYTES;) {
+        ssize_t n = pread(fd, to + done, MC_EXTENT_BYTES - done, offset + (off_t)done);
 
         if (n < 0 && errno != EINTR)
             return -errno;
@@ -44,8 +44,8 @@ static int copy_in(int fd, char *to, off_t offset)
 
 static int copy_out(int fd, const char *from, off_t offset)
 {
-    for (size_t done = 0; done < MC_SEGMENT_BYTES;) {
-        ssize_t n = pwrite(fd, from + done, MC_SEGMENT_BYTES - done, offset + (off_t)done);
+    for (size_t done = 0; done < MC_EXTENT_BYTES;) {
+        ssize_t n = pwrite(fd, from + done, MC_EXTENT_BYTES - done, offset + (off_t)done);
 
         if (n < 0 && errno != EINTR)
             return -errno;
@@ -60,33 +60,33 @@ static int copy_out(int fd, const char *from, off_t offset)
  */
 static int map_file(const struct memfile *memfile, uint32_t index, void *addr)
 {
-    off_t offset = (off_t)index * MC_SEGMENT_BYTES;
+    off_t offset = (off_t)index * MC_EXTENT_BYTES;
     int populate = index < memfile->nkept ? MAP_POPULATE : 0;
-    int error = posix_fallocate(memfile->fd, offset, MC_SEGMENT_BYTES);
+    int error = posix_fallocate(memfile->fd, offset, MC_EXTENT_BYTES);
 
     if (error && index >= memfile->nkept && ftruncate(memfile->fd, offset) != 0)
         return -errno;
     if (error)
         return -error;
-    return mmap(addr, MC_SEGMENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | populate,
+    return mmap(addr, MC_EXTENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | populate,
                 memfile->fd, offset) == MAP_FAILED
                ? -errno
                : 0;
 }
 
-static int map_segment(struct provider *provider, uint32_t index, void *addr)
+static int map_extent(struct provider *provider, uint32_t index, void *addr)
 {
     struct memfile *memfile = memfile_of(provider);
     int error;
 
     if (!memfile->inner)
         return map_file(memfile, index, addr);
-    error = memfile->inner->segment(memfile->inner, index, addr);
+    error = memfile->inner->extent(memfile->inner, index, addr);
     if (error)
         return error;
-    memfile->segments[index] = addr;
+    memfile->extents[index] = addr;
     memfile->nmapped = index + 1;
-    return index < memfile->nkept ? copy_in(memfile->fd, addr, (off_t)index * MC_SEGMENT_BYTES) : 0;
+    return index < memfile->nkept ? copy_in(memfile->fd, addr, (off_t)index * MC_EXTENT_BYTES) : 0;
 }
 
 static struct provider *others(const struct memfile *memfile)
@@ -126,7 +126,7 @@ static int open_locked(const char *path, uint32_t *nkept)
         close(fd);
         return -error;
     }
-    *nkept = (uint32_t)(stat.st_size / MC_SEGMENT_BYTES);
+    *nkept = (uint32_t)(stat.st_size / MC_EXTENT_BYTES);
     return fd;
 }
 
@@ -137,7 +137,7 @@ struct provider *memfile_open(const char *path, struct provider *inner)
     if (!memfile)
         return NULL;
     memfile->provider =
-        (struct provider){.segment = map_segment, .table = map_table, .control = get_control};
+        (struct provider){.extent = map_extent, .table = map_table, .control = get_control};
     memfile->inner = inner;
     memfile->anonymous = inner ? NULL : anonymous_new(false);
     memfile->fd = inner || memfile->anonymous ? open_locked(path, &memfile->nkept) : -ENOMEM;
@@ -171,7 +171,7 @@ int memfile_save(struct provider *provider)
     int error = 0;
 
     for (uint32_t i = 0; i < memfile->nmapped && !error; i++)
-        error = copy_out(memfile->fd, memfile->segments[i], (off_t)i * MC_SEGMENT_BYTES);
+        error = copy_out(memfile->fd, memfile->extents[i], (off_t)i * MC_EXTENT_BYTES);
     /* What was changed through a mapping as well. */
     if (!error && fsync(memfile->fd) != 0)
         error = -errno;

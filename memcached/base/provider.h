@@ -18,10 +18,10 @@ struct mc_control;
 
 struct provider {
     /*
-     * Maps heap extent `index` (MC_SEGMENT_BYTES, zeroed) at `addr`, in a reservation of the
-     * caller. 0 or -errno.
+     * Maps heap extent `index` (MC_EXTENT_BYTES, zeroed) at `addr`, in a reservation of the caller.
+     * 0 or -errno.
      */
-    int (*segment)(struct provider *, uint32_t index, void *addr);
+    int (*extent)(struct provider *, uint32_t index, void *addr);
     /* The same for extent `index` of the table: MC_TABLE_BYTES. */
     int (*table)(struct provider *, uint32_t index, void *addr);
     /* The control block, zeroed, lives as long as the provider. Not NULL. */

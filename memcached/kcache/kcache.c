@@ -103,7 +103,7 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
 {
     struct kcache *kcache;
 
-    if (!options->chain.wanted && reach > (uint64_t)MC_MAX_SEGMENTS * MC_SEGMENT_BYTES) {
+    if (!options->chain.wanted && reach > (uint64_t)MC_MAX_EXTENTS * MC_EXTENT_BYTES) {
         snprintf(error, nerror, "bmc: the kernel path reaches 256 GiB of memory at most");
         return NULL;
     }

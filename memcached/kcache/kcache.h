@@ -151,11 +151,11 @@ struct kcache_view {
 
 /* All counts are since the start or the last reset. */
 struct kcache_stats {
-    struct mc_counts counts;                 /* of all CPUs */
-    uint64_t stalls;                         /* how often the server did not run for too long */
-    uint64_t segments, tables, refused_maps; /* maps of memory; tries for which there was none */
-    const char *allow;                       /* local, all or list */
-    size_t nallowed;                         /* prefixes in the list */
+    struct mc_counts counts;                /* of all CPUs */
+    uint64_t stalls;                        /* how often the server did not run for too long */
+    uint64_t extents, tables, refused_maps; /* maps of memory; tries for which there was none */
+    const char *allow;                      /* local, all or list */
+    size_t nallowed;                        /* prefixes in the list */
     uint32_t rate, burst, amplification;
     struct kcache_view view;
     /* Of the chain, else 0. */

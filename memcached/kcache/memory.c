@@ -22,7 +22,7 @@ static unsigned int read_refused(const struct memory *memory)
 
 static uint64_t megabytes(const struct memory *memory)
 {
-    return (read_count(&memory->nsegments) * MC_SEGMENT_BYTES +
+    return (read_count(&memory->nextents) * MC_EXTENT_BYTES +
             read_count(&memory->ntables) * MC_TABLE_BYTES) >>
            20;
 }
@@ -30,7 +30,7 @@ static uint64_t megabytes(const struct memory *memory)
 /* Counts what a call came to, and says once that memory ran short or came back. */
 static int judge(struct memory *memory, enum cgroup_kind kind, int error)
 {
-    uint64_t *count = kind == CGROUP_EXTENT ? &memory->nsegments : &memory->ntables;
+    uint64_t *count = kind == CGROUP_EXTENT ? &memory->nextents : &memory->ntables;
 
     __atomic_fetch_add(error ? &memory->nrefused : count, 1, __ATOMIC_RELAXED);
     if (error && cgroup_shortage_begins(&memory->refused, kind))
@@ -43,13 +43,13 @@ static int judge(struct memory *memory, enum cgroup_kind kind, int error)
     return error;
 }
 
-static int provide_segment(struct provider *provider, uint32_t index, void *addr)
+static int provide_extent(struct provider *provider, uint32_t index, void *addr)
 {
     struct memory *memory = (struct memory *)provider;
 
     return judge(memory, CGROUP_EXTENT,
                  cgroup_has_room_for_extent(memory->cgroup, index, 0, read_refused(memory))
-                     ? loader_map_segment(memory->loader, index, addr)
+                     ? loader_map_extent(memory->loader, index, addr)
                      : -EDQUOT);
 }
 
@@ -71,9 +71,7 @@ static struct mc_control *provide_control(struct provider *provider)
 void memory_init(struct memory *memory, struct loader *loader)
 {
     *memory = (struct memory){
-        .provider = {.segment = provide_segment,
-                     .table = provide_table,
-                     .control = provide_control},
+        .provider = {.extent = provide_extent, .table = provide_table, .control = provide_control},
         .loader = loader,
         .cgroup = cgroup_new("/proc/self"),
     };
@@ -86,7 +84,7 @@ void memory_fini(struct memory *memory)
 
 void memory_stats(const struct memory *memory, struct kcache_stats *out)
 {
-    out->segments = read_count(&memory->nsegments);
+    out->extents = read_count(&memory->nextents);
     out->tables = read_count(&memory->ntables);
     out->refused_maps = read_count(&memory->nrefused);
 }

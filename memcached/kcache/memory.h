@@ -24,9 +24,9 @@ struct memory {
     struct provider provider;
     struct loader *loader;
     struct cgroup *cgroup;
-    uint64_t nsegments, ntables; /* mapped */
-    uint64_t nrefused;           /* calls that were refused */
-    unsigned int refused;        /* enum cgroup_kind; atomic */
+    uint64_t nextents, ntables; /* mapped */
+    uint64_t nrefused;          /* calls that were refused */
+    unsigned int refused;       /* enum cgroup_kind; atomic */
 };
 
 void memory_init(struct memory *memory, struct loader *loader);

@@ -144,7 +144,7 @@ static void add_guard(const struct report *out, const struct kcache_stats *stats
 /* What the store's memory is made of. */
 static void add_memory(const struct report *out, const struct kcache_stats *stats)
 {
-    add(out, "extents", "%" PRIu64, stats->segments);
+    add(out, "extents", "%" PRIu64, stats->extents);
     add(out, "table_extents", "%" PRIu64, stats->tables);
     add(out, "maps_refused", "%" PRIu64, stats->refused_maps);
 }

@@ -17,7 +17,7 @@ struct restart;
 struct store;
 
 /*
- * memory: NULL, or whose segments the items are in; it must live longer. memory_limit: that of the
+ * memory: NULL, or whose extents the items are in; it must live longer. memory_limit: that of the
  * store. Says on stderr whether there is something to take over. NULL: `error` says why the file
  * cannot be used.
  */
@@ -25,7 +25,7 @@ struct restart *restart_open(const char *path, struct provider *memory, uint64_t
                              char *error, size_t nerror);
 /* Where the store's memory comes from. */
 struct provider *restart_provider(struct restart *restart);
-/* Segments that it needs no more memory for. */
+/* Extents that it needs no more memory for. */
 uint32_t restart_kept(struct restart *restart);
 /* The items' image, and its clock continued; empty: a clean cache, the clock left alone. */
 struct slice restart_image(const struct restart *restart, struct clock *clock);

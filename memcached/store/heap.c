@@ -22,8 +22,8 @@ unsigned int heap_ref_shift(uint64_t memory_limit)
 uint64_t heap_reach(unsigned int ref_shift, uint64_t memory_limit)
 {
     uint64_t most = 1ull << (32 + ref_shift), reach;
-    /* Each class may have a page more, page 0 is not used, and what is mapped is whole segments. */
-    uint64_t least = memory_limit + (MC_CLASSES + 1ull) * MC_PAGE_BYTES + MC_SEGMENT_BYTES;
+    /* Each class may have a page more, page 0 is not used, and what is mapped is whole extents. */
+    uint64_t least = memory_limit + (MC_CLASSES + 1ull) * MC_PAGE_BYTES + MC_EXTENT_BYTES;
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
@@ -31,21 +31,21 @@ uint64_t heap_reach(unsigned int ref_shift, uint64_t memory_limit)
     reach = limit.rlim_cur / 4 > least ? limit.rlim_cur / 4 : least;
     if (reach > limit.rlim_cur / 2)
         reach = limit.rlim_cur / 2;
-    return reach < most ? reach - reach % MC_SEGMENT_BYTES : most;
+    return reach < most ? reach - reach % MC_EXTENT_BYTES : most;
 }
 
 int heap_init(struct heap *heap, struct provider *provider, unsigned int ref_shift, uint64_t reach)
 {
-    size_t length = reach + MC_SEGMENT_BYTES;
+    size_t length = reach + MC_EXTENT_BYTES;
     void *at = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (at == MAP_FAILED)
         return -errno;
     *heap = (struct heap){
-        /* Aligned, so that anonymous segments can be huge pages. */
-        .base = (char *)(((uintptr_t)at + MC_SEGMENT_BYTES - 1) & -(uintptr_t)MC_SEGMENT_BYTES),
+        /* Aligned, so that anonymous extents can be huge pages. */
+        .base = (char *)(((uintptr_t)at + MC_EXTENT_BYTES - 1) & -(uintptr_t)MC_EXTENT_BYTES),
         .ref_shift = ref_shift,
-        .max_segments = (uint32_t)(reach / MC_SEGMENT_BYTES),
+        .max_extents = (uint32_t)(reach / MC_EXTENT_BYTES),
         .provider = provider,
         .reservation = at,
         .nreservation = length,
@@ -59,20 +59,19 @@ void heap_fini(struct heap *heap)
         munmap(heap->reservation, heap->nreservation);
 }
 
-int heap_grow(struct heap *heap, uint32_t nsegments)
+int heap_grow(struct heap *heap, uint32_t nextents)
 {
     int error = 0;
 
-    if (nsegments > heap->max_segments)
+    if (nextents > heap->max_extents)
         return -ENOSPC;
-    if (nsegments <= __atomic_load_n(&heap->nsegments, __ATOMIC_ACQUIRE))
+    if (nextents <= __atomic_load_n(&heap->nextents, __ATOMIC_ACQUIRE))
         return 0;
     lock_take(&heap->lock, LOCK_MAPPING);
-    for (uint32_t i = heap->nsegments; i < nsegments && !error; i++) {
-        error =
-            heap->provider->segment(heap->provider, i, heap->base + (size_t)i * MC_SEGMENT_BYTES);
+    for (uint32_t i = heap->nextents; i < nextents && !error; i++) {
+        error = heap->provider->extent(heap->provider, i, heap->base + (size_t)i * MC_EXTENT_BYTES);
         if (!error)
-            __atomic_store_n(&heap->nsegments, i + 1, __ATOMIC_RELEASE);
+            __atomic_store_n(&heap->nextents, i + 1, __ATOMIC_RELEASE);
     }
     lock_release(&heap->lock, LOCK_MAPPING);
     return error;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * heap: address space for all items, filled with the provider's segments as the server grows, so
+ * heap: address space for all items, filled with the provider's extents as the server grows, so
  * that a reference becomes an address by a shift and an addition. Reference 0 is none: page 0 is
  * never handed out.
  */
@@ -16,8 +16,8 @@
 struct heap {
     char *base;
     unsigned int ref_shift; /* log2 of the unit of references */
-    uint32_t max_segments;  /* that references can name */
-    uint32_t nsegments;     /* mapped; written under `lock`, read by all (acquire, release) */
+    uint32_t max_extents;   /* that references can name */
+    uint32_t nextents;      /* mapped; written under `lock`, read by all (acquire, release) */
     struct lock lock;
     struct provider *provider;
     void *reservation;
@@ -38,8 +38,8 @@ uint64_t heap_reach(unsigned int ref_shift, uint64_t memory_limit);
 /* 0 or -errno. Commits no memory. */
 int heap_init(struct heap *heap, struct provider *provider, unsigned int ref_shift, uint64_t reach);
 void heap_fini(struct heap *heap);
-/* Maps the segments below `nsegments` that are not yet. 0 or -errno. */
-int heap_grow(struct heap *heap, uint32_t nsegments);
+/* Maps the extents below `nextents` that are not yet. 0 or -errno. */
+int heap_grow(struct heap *heap, uint32_t nextents);
 /* The provider may take back the memory of a slab page that nobody uses. */
 void heap_release(struct heap *heap, uint32_t page);
 

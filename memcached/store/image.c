@@ -201,7 +201,7 @@ const char *image_mismatch(const struct store *store, struct slice image)
         return "the use of CAS has changed";
     if (head.segmented != store->config.segmented)
         return "the use of LRU segments has changed";
-    if (head.npages > (store->heap.max_segments - 1) * MC_SEGMENT_PAGES)
+    if (head.npages > (store->heap.max_extents - 1) * MC_EXTENT_PAGES)
         return "it has too many pages";
     return classes_mismatch(&store->slabs, &head, image.ptr + sizeof(head));
 }

@@ -11,8 +11,8 @@ enum {
     CHUNK_ALIGN = 8,  /* of memcached's sizes */
     SMALL_MAX = 1024,
     MIN_CHUNK = 48,
-    SUPPLY_MOST = 8 * MC_SEGMENT_PAGES, /* pages that the supplier maps ahead, at most */
-    PAGES_AHEAD = 2, /* free ones below which a segment is fetched before it is needed */
+    SUPPLY_MOST = 8 * MC_EXTENT_PAGES, /* pages that the supplier maps ahead, at most */
+    PAGES_AHEAD = 2, /* free ones below which an extent is fetched before it is needed */
 };
 
 static uint32_t round_up(uint32_t n, uint32_t unit)
@@ -85,7 +85,7 @@ int slab_init(struct slabs *slabs, struct heap *heap, const struct slab_config *
     if (!make_classes(slabs, config))
         return -EINVAL;
     index_small(slabs);
-    slabs->pages = calloc((size_t)heap->max_segments * MC_SEGMENT_PAGES, sizeof(*slabs->pages));
+    slabs->pages = calloc((size_t)heap->max_extents * MC_EXTENT_PAGES, sizeof(*slabs->pages));
     if (!slabs->pages)
         return -ENOMEM;
     slab_set_limit(slabs, config->memory_limit);
@@ -189,13 +189,13 @@ static uint32_t fresh_page(struct slabs *slabs)
     if (number)
         return number;
     number = FIRST_PAGE + slabs->ntouched;
-    if (heap_grow(slabs->heap, number / MC_SEGMENT_PAGES + 1) != 0) {
+    if (heap_grow(slabs->heap, number / MC_EXTENT_PAGES + 1) != 0) {
         /* Asking costs a system call or more, and every set would. */
         slabs->exhausted = true;
         return 0;
     }
     __atomic_store_n(&slabs->ntouched, slabs->ntouched + 1, __ATOMIC_RELAXED);
-    if (number % MC_SEGMENT_PAGES == 0 && slabs->supplier)
+    if (number % MC_EXTENT_PAGES == 0 && slabs->supplier)
         background_wake(slabs->supplier);
     return number;
 }
@@ -340,7 +340,7 @@ void slab_free(struct slabs *slabs, uint32_t ref)
 
 int slab_adopt(struct slabs *slabs, const uint8_t *pages, uint32_t n)
 {
-    int error = heap_grow(slabs->heap, (FIRST_PAGE + n - 1) / MC_SEGMENT_PAGES + 1);
+    int error = heap_grow(slabs->heap, (FIRST_PAGE + n - 1) / MC_EXTENT_PAGES + 1);
 
     if (error)
         return error;
@@ -392,7 +392,7 @@ int slab_prealloc(struct slabs *slabs)
 {
     uint64_t last = FIRST_PAGE + slab_limit(slabs) / MC_PAGE_BYTES - 1;
 
-    return heap_grow(slabs->heap, (uint32_t)(last / MC_SEGMENT_PAGES) + 1);
+    return heap_grow(slabs->heap, (uint32_t)(last / MC_EXTENT_PAGES) + 1);
 }
 
 /* Maps memory for so many pages more, as far as the limit allows. */
@@ -404,7 +404,7 @@ static int provide(struct slabs *slabs, uint32_t npages)
 
     if (last >= end)
         last = end - 1;
-    return heap_grow(slabs->heap, (uint32_t)(last / MC_SEGMENT_PAGES) + 1);
+    return heap_grow(slabs->heap, (uint32_t)(last / MC_EXTENT_PAGES) + 1);
 }
 
 int slab_provide(struct slabs *slabs)
@@ -416,8 +416,8 @@ int slab_supply(struct slabs *slabs)
 {
     uint32_t ahead = __atomic_load_n(&slabs->ntouched, __ATOMIC_RELAXED) / 8;
 
-    if (ahead < MC_SEGMENT_PAGES)
-        ahead = MC_SEGMENT_PAGES;
+    if (ahead < MC_EXTENT_PAGES)
+        ahead = MC_EXTENT_PAGES;
     if (ahead > SUPPLY_MOST)
         ahead = SUPPLY_MOST;
     return provide(slabs, ahead);

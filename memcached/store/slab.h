@@ -112,7 +112,7 @@ void slab_retry(struct slabs *slabs);
  */
 int slab_prealloc(struct slabs *slabs);
 int slab_provide(struct slabs *slabs);
-/* Maps the segments that will be needed next. 0 or -errno. By the supplier. */
+/* Maps the extents that will be needed next. 0 or -errno. By the supplier. */
 int slab_supply(struct slabs *slabs);
 
 /* --- pages on the move; one thread at a time ------------------------------ */

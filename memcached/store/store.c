@@ -116,7 +116,7 @@ static int init_memory(struct store *store, struct provider *provider, const cha
         return slab_prealloc(&store->slabs);
     result = slab_provide(&store->slabs);
     /* What there is serves: it is a cache that is full. */
-    return store->heap.nsegments > 0 ? 0 : result;
+    return store->heap.nextents > 0 ? 0 : result;
 }
 
 static int init_sizes(struct store *store)
@@ -252,7 +252,7 @@ int store_set_memory_limit(struct store *store, uint64_t bytes)
         return -EINVAL;
     if (store->config.prealloc)
         return -EPERM;
-    if (bytes / MC_SEGMENT_BYTES >= store->heap.max_segments - MC_CLASSES)
+    if (bytes / MC_EXTENT_BYTES >= store->heap.max_extents - MC_CLASSES)
         return -ERANGE;
     slab_set_limit(&store->slabs, limit_left(&store->config, bytes));
     background_wake(&store->mover.background);

@@ -78,7 +78,7 @@ struct store_config {
     struct store_format format;
     struct clock clock;
     /*
-     * What store_save said of the heap segments that the provider gives again; empty: they are new.
+     * What store_save said of the heap extents that the provider gives again; empty: they are new.
      * The clock must be the one of then, continued.
      */
     struct slice image;
@@ -93,7 +93,7 @@ struct store *store_new(const struct store_config *config, struct provider *prov
 /* All locals freed and the maintainer stopped before. */
 void store_free(struct store *store);
 /*
- * Describes what the heap segments hold, for a later store_new; free(*image) when it is kept. All
+ * Describes what the heap extents hold, for a later store_new; free(*image) when it is kept. All
  * locals freed and the maintainer stopped before. 0 or -ENOMEM.
  */
 int store_save(struct store *store, rel_time now, void **image, size_t *nimage);

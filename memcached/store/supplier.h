@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * supplier: the thread that maps memory before somebody needs it: segments of the heap, of the
- * table and of its overflow buckets. To map one may take long (the kernel path's maps wait until no
+ * supplier: the thread that maps memory before somebody needs it: extents of the heap, of the table
+ * and of its overflow buckets. To map one may take long (the kernel path's maps wait until no
  * program runs), and a set should not wait for it.
  *
- * Who uses up a segment wakes it. The table grows no further than it is mapped, and goes on when
+ * Who uses up an extent wakes it. The table grows no further than it is mapped, and goes on when
  * there is more; the heap and the overflow buckets are mapped by whoever finds none left, as
  * without this thread.
  */

@@ -17,7 +17,7 @@ enum {
     COUNT_BATCH = 32, /* items pending in a counter before they go to the total */
     SPLITS = 2,       /* buckets that one insertion splits at most */
     WALK_AHEAD = 8,   /* buckets of a walk, while one is visited */
-    /* Segments that the supplier maps before they are needed, more where there are many. */
+    /* Extents that the supplier maps before they are needed, more where there are many. */
     MAIN_AHEAD = 2,
     MAIN_AHEAD_MOST = 32,
     SPARE_AHEAD_MOST = 8,
@@ -116,7 +116,7 @@ static void set_next(struct mc_bucket *bucket, uint32_t number)
 
 /* --- memory -------------------------------------------------------------- */
 
-/* Maps segments of buckets until there are `wanted`, and no more than that. 0 or -errno. */
+/* Maps extents of buckets until there are `wanted`, and no more than that. 0 or -errno. */
 static int map_buckets(struct table *table, uint32_t *nmapped, uint32_t first,
                        struct mc_bucket *buckets, uint32_t wanted)
 {
@@ -145,9 +145,9 @@ static int map_spare(struct table *table, uint32_t wanted)
     return map_buckets(table, &table->nspare, MC_OVERFLOW_TABLE, table->overflow, wanted);
 }
 
-static uint32_t nmapped(const uint32_t *nsegments)
+static uint32_t nmapped(const uint32_t *nextents)
 {
-    return __atomic_load_n(nsegments, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(nextents, __ATOMIC_ACQUIRE);
 }
 
 static void wake_supplier(const struct table *table)
@@ -231,25 +231,25 @@ static void spare_give(struct table *table, uint32_t number)
     lock_release(&table->memory, LOCK_MEMORY);
 }
 
-static uint32_t segments_of(uint32_t nbuckets)
+static uint32_t extents_of(uint32_t nbuckets)
 {
     return (nbuckets + MC_TABLE_BUCKETS - 1) / MC_TABLE_BUCKETS;
 }
 
 static int map_start(struct table *table, uint32_t nbuckets)
 {
-    int error = map_main(table, segments_of(nbuckets));
+    int error = map_main(table, extents_of(nbuckets));
 
     return error ? error : map_spare(table, 1);
 }
 
 /* A quarter of the items' address space holds the buckets of the smallest ones twice. */
-static uint32_t most_segments(const struct heap *heap, uint32_t nbuckets)
+static uint32_t most_extents(const struct heap *heap, uint32_t nbuckets)
 {
-    uint64_t most = (uint64_t)heap->max_segments * (MC_SEGMENT_BYTES / MC_TABLE_BYTES) / 4;
+    uint64_t most = (uint64_t)heap->max_extents * (MC_EXTENT_BYTES / MC_TABLE_BYTES) / 4;
 
-    if (most < segments_of(nbuckets))
-        most = segments_of(nbuckets);
+    if (most < extents_of(nbuckets))
+        most = extents_of(nbuckets);
     return most < MC_OVERFLOW_TABLE ? (uint32_t)most : MC_OVERFLOW_TABLE;
 }
 
@@ -271,7 +271,7 @@ int table_init(struct table *table, struct heap *heap, struct provider *provider
     memset(table, 0, sizeof(*table));
     if (!fits_memory((uint64_t)nbuckets * sizeof(struct mc_bucket)))
         return -ENOMEM;
-    table->nmost = most_segments(heap, nbuckets);
+    table->nmost = most_extents(heap, nbuckets);
     table->nreservation = (size_t)table->nmost * 2 * MC_TABLE_BYTES;
     table->reservation = mmap(NULL, table->nreservation, PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -729,11 +729,11 @@ static uint32_t ahead(uint32_t used, uint32_t least, uint32_t most)
 
 int table_supply(struct table *table)
 {
-    uint32_t nspare, nmain = segments_of(table_nbuckets(table));
+    uint32_t nspare, nmain = extents_of(table_nbuckets(table));
     int error = 0;
 
     lock_take(&table->memory, LOCK_MEMORY);
-    nspare = segments_of(table->spare_next);
+    nspare = extents_of(table->spare_next);
     lock_release(&table->memory, LOCK_MEMORY);
     nmain = ahead(nmain, MAIN_AHEAD, MAIN_AHEAD_MOST);
     if (table->expand)

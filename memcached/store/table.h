@@ -53,9 +53,9 @@ struct table {
 
     struct lock mapping; /* for what the provider does; nmain and nspare are atomic to read */
     struct provider *provider;
-    uint32_t nmost;              /* segments of either that there is address space for */
-    uint32_t nmain;              /* segments of buckets */
-    uint32_t nspare;             /* segments of overflow buckets */
+    uint32_t nmost;              /* extents of either that there is address space for */
+    uint32_t nmain;              /* extents of buckets */
+    uint32_t nspare;             /* extents of overflow buckets */
     bool exhausted;              /* the provider has no more of either for now (racy hint) */
     struct background *supplier; /* maps more of both when it is woken; NULL: none */
 
@@ -112,7 +112,7 @@ void table_grow(struct table *table);
 void table_presize(struct table *table, uint32_t nbuckets);
 /* Fetches the bucket of a hash into the cache. Under no lock. */
 void table_prefetch(const struct table *table, uint64_t hash);
-/* Maps the segments that will be needed next. 0 or -errno. By the supplier. */
+/* Maps the extents that will be needed next. 0 or -errno. By the supplier. */
 int table_supply(struct table *table);
 /* Lets growth try again after it ran out of memory. */
 void table_retry(struct table *table);

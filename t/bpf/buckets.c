@@ -160,8 +160,8 @@ static void test_tags(struct lab *lab, enum loader_program program)
     bucket->refs[7] = 0x1ffffff0;
     ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a reference to nowhere",
        names[program]);
-    bucket->refs[7] = (MC_SEGMENT_BYTES - 8) >> lab->control->ref_shift;
-    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a reference to a segment's last bytes",
+    bucket->refs[7] = (MC_EXTENT_BYTES - 8) >> lab->control->ref_shift;
+    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a reference to an extent's last bytes",
        names[program]);
 }
 
@@ -224,7 +224,7 @@ static void test_splits(struct lab *lab, enum loader_program program)
         ok(serves(lab, program, "hit", NULL), "%s: a bucket that leads to itself", names[program]);
 }
 
-/* Items at the very end of a segment, where no block copy may reach. */
+/* Items at the very end of an extent, where no block copy may reach. */
 static void test_segment_end(struct lab *lab, enum loader_program program)
 {
     static char value[1400];
@@ -242,14 +242,14 @@ static void test_segment_end(struct lab *lab, enum loader_program program)
             n = snprintf(reply, sizeof(reply), "VALUE hit 0 %zu\r\n%.*s\r\nEND\r\n", nvalue,
                          (int)nvalue, value);
             size = (MC_ITEM_HEADER + (size_t)n - 6 - 5 + 7) & ~(size_t)7;
-            at = MC_SEGMENT_BYTES - size - back;
+            at = MC_EXTENT_BYTES - size - back;
             lab_lay(lab, at, "hit", 3, value, nvalue);
             lab_link(lab, lab_hash(lab, "hit", 3), at);
             ask(&frame, "hit", back & 8);
             right &= lab_answers(lab, program, &frame, reply, (size_t)n);
         }
     }
-    ok(right, "%s: items at the end of a segment", names[program]);
+    ok(right, "%s: items at the end of an extent", names[program]);
 }
 
 static void test_shifts(struct lab *lab, enum loader_program program)

@@ -150,9 +150,9 @@ static bool host_open(struct host *host, const char *options_text, char *error, 
         return false;
     provider = kcache_provider(host->kcache);
     host->control = provider->control(provider);
-    host->heap = reserve(4 * MC_SEGMENT_BYTES);
+    host->heap = reserve(4 * MC_EXTENT_BYTES);
     host->buckets = reserve(MC_TABLE_BYTES);
-    if (provider->segment(provider, 0, host->heap) || provider->table(provider, 0, host->buckets))
+    if (provider->extent(provider, 0, host->heap) || provider->table(provider, 0, host->buckets))
         abort();
     host->control->nbuckets = 1;
     host->control->ref_shift = 3;
@@ -411,9 +411,9 @@ static bool grows(void *arg)
     int rc;
 
     drop_capabilities(growth->keep);
-    rc = provider->segment(provider, 1, growth->host->heap + MC_SEGMENT_BYTES);
+    rc = provider->extent(provider, 1, growth->host->heap + MC_EXTENT_BYTES);
     if (rc == 0)
-        growth->host->heap[MC_SEGMENT_BYTES + 5] = 1;
+        growth->host->heap[MC_EXTENT_BYTES + 5] = 1;
     if (rc != growth->want)
         diag("%s", strerror(-rc));
     return rc == growth->want;

@@ -70,11 +70,11 @@ void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_gu
     lab->loader = loader_open_guarded(guard, error, sizeof(error));
     if (!lab->loader)
         skip_all(error);
-    lab->heap = reserve(MC_SEGMENT_BYTES);
+    lab->heap = reserve(MC_EXTENT_BYTES);
     lab->buckets =
         reserve(((size_t)nbuckets * 64 + MC_TABLE_BYTES - 1) / MC_TABLE_BYTES * MC_TABLE_BYTES);
     lab->overflow = reserve(MC_TABLE_BYTES);
-    if (loader_map_segment(lab->loader, 0, lab->heap) ||
+    if (loader_map_extent(lab->loader, 0, lab->heap) ||
         loader_map_table(lab->loader, MC_OVERFLOW_TABLE, lab->overflow))
         skip_all("cannot map memory");
     for (i = 0; i * MC_TABLE_BUCKETS < nbuckets; i++)
@@ -186,7 +186,7 @@ struct mc_item *lab_put(struct lab *lab, const char *key, size_t nkey, const voi
 
     if (lab->next_byte % MC_PAGE_BYTES + size > MC_PAGE_BYTES)
         lab->next_byte = (lab->next_byte / MC_PAGE_BYTES + 1) * MC_PAGE_BYTES;
-    if (lab->next_byte + size > MC_SEGMENT_BYTES)
+    if (lab->next_byte + size > MC_EXTENT_BYTES)
         abort();
     item = lab_lay(lab, lab->next_byte, key, nkey, value, nvalue);
     lab_link(lab, lab_hash(lab, key, nkey), lab->next_byte);

@@ -85,7 +85,7 @@ static void check_sizes(const struct options *o)
         .slab_sizes = o->slab_sizes[0] ? o->slab_sizes : NULL,
         .memory_limit = o->memory_limit,
     };
-    struct heap heap = {.ref_shift = heap_ref_shift(o->memory_limit), .max_segments = 1};
+    struct heap heap = {.ref_shift = heap_ref_shift(o->memory_limit), .max_extents = 1};
     struct slabs slabs;
 
     must(o->item_max >= 1024 && o->item_max <= 1u << 30 && o->item_max <= o->memory_limit / 2);

@@ -24,19 +24,19 @@ enum {
 struct memory {
     struct provider provider;
     struct provider *anonymous;
-    const char *contents; /* of the first segment, or NULL */
-    char *segment;        /* the first */
+    const char *contents; /* of the first extent, or NULL */
+    char *extent;         /* the first */
 };
 
-static int map_segment(struct provider *provider, uint32_t index, void *addr)
+static int map_extent(struct provider *provider, uint32_t index, void *addr)
 {
     struct memory *memory = (struct memory *)provider;
-    int error = memory->anonymous->segment(memory->anonymous, index, addr);
+    int error = memory->anonymous->extent(memory->anonymous, index, addr);
 
     if (!error && index == 0) {
-        memory->segment = addr;
+        memory->extent = addr;
         if (memory->contents)
-            memcpy(addr, memory->contents, MC_SEGMENT_BYTES);
+            memcpy(addr, memory->contents, MC_EXTENT_BYTES);
     }
     return error;
 }
@@ -57,7 +57,7 @@ static struct mc_control *get_control(struct provider *provider)
 
 static void memory_open(struct memory *memory, const char *contents)
 {
-    *memory = (struct memory){.provider = {map_segment, map_table, get_control, NULL},
+    *memory = (struct memory){.provider = {map_extent, map_table, get_control, NULL},
                               .anonymous = anonymous_new(false),
                               .contents = contents};
     if (!memory->anonymous)
@@ -126,10 +126,10 @@ static void make_sound(void)
     f.local = store_local_new(f.store);
     set_all(&f, 9);
     store_local_free(f.local);
-    if (store_save(f.store, NOW, &made, &nimage) != 0 || !(heap = malloc(MC_SEGMENT_BYTES)))
+    if (store_save(f.store, NOW, &made, &nimage) != 0 || !(heap = malloc(MC_EXTENT_BYTES)))
         abort();
     image = made;
-    memcpy(heap, memory.segment, MC_SEGMENT_BYTES);
+    memcpy(heap, memory.extent, MC_EXTENT_BYTES);
     store_free(f.store);
     anonymous_free(memory.anonymous);
 }
@@ -162,15 +162,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!heap)
         make_sound();
-    new_heap = malloc(MC_SEGMENT_BYTES);
+    new_heap = malloc(MC_EXTENT_BYTES);
     new_image = malloc(nimage);
-    memcpy(new_heap, heap, MC_SEGMENT_BYTES);
+    memcpy(new_heap, heap, MC_EXTENT_BYTES);
     memcpy(new_image, image, nimage);
     for (; size >= CHANGE; data += CHANGE, size -= CHANGE)
         if (data[0] & IN_IMAGE)
             change(new_image, nimage - sizeof(sum), data);
         else
-            change(new_heap, MC_SEGMENT_BYTES, data);
+            change(new_heap, MC_EXTENT_BYTES, data);
     sum = checksum(new_image, nimage - sizeof(sum));
     memcpy(new_image + nimage - sizeof(sum), &sum, sizeof(sum));
     config_of(&config, (struct slice){new_image, nimage});

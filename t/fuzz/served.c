@@ -11,7 +11,7 @@
 
 static int memory_segment(struct provider *provider, uint32_t index, void *addr)
 {
-    return loader_map_segment(((struct memory *)(void *)provider)->loader, index, addr);
+    return loader_map_extent(((struct memory *)(void *)provider)->loader, index, addr);
 }
 
 static int memory_table(struct provider *provider, uint32_t index, void *addr)
@@ -74,7 +74,7 @@ void server_open(struct server *server)
     if (!server->memory.loader)
         skip_all(error);
     server->memory.provider = (struct provider){
-        .segment = memory_segment, .table = memory_table, .control = memory_control};
+        .extent = memory_segment, .table = memory_table, .control = memory_control};
     clock_init(&server->clock);
     store_config_defaults(&store);
     store.clock = config.clock = server->clock;

@@ -31,6 +31,6 @@ int main(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         printf("%-20s %8zu\n", rows[i].name, rows[i].size);
     printf("%-20s %8d\n", "a page", MC_PAGE_BYTES);
-    printf("%-20s %8d\n", "a segment", MC_SEGMENT_BYTES);
+    printf("%-20s %8d\n", "a segment", MC_EXTENT_BYTES);
     return 0;
 }

@@ -93,7 +93,7 @@ static void test_version_2(void)
     put_second("sys/a", "134217728", "max", 50, 0);
     ok(!cgroup_has_room(cgroup, 71 * MB) && cgroup_has_room(cgroup, 70 * MB),
        "the limit of a cgroup above");
-    ok(cgroup_has_room_for_extent(cgroup, 0, 1000 * MB, 0), "the first segment is not refused");
+    ok(cgroup_has_room_for_extent(cgroup, 0, 1000 * MB, 0), "the first extent is not refused");
     put_second("sys/a", "2147483648", "max", 1000, 0);
     ok(cgroup_has_room(cgroup, (1048 - 64) * MB) && !cgroup_has_room(cgroup, (1048 - 63) * MB),
        "of large limits 64 MB are kept");
@@ -161,10 +161,10 @@ static void test_said(void)
            !cgroup_shortage_begins(&refused, CGROUP_EXTENT),
        "others are not");
     ok(!cgroup_shortage_ends(&refused, CGROUP_TABLE), "nor that there is room for a table, while");
-    ok(cgroup_shortage_ends(&refused, CGROUP_EXTENT), "there is none for a segment");
+    ok(cgroup_shortage_ends(&refused, CGROUP_EXTENT), "there is none for an extent");
     ok(!cgroup_shortage_ends(&refused, CGROUP_EXTENT), "once");
     cgroup_shortage_begins(&refused, CGROUP_TABLE);
-    ok(cgroup_shortage_ends(&refused, CGROUP_EXTENT), "where a segment finds room, a table does");
+    ok(cgroup_shortage_ends(&refused, CGROUP_EXTENT), "where an extent finds room, a table does");
 }
 
 int main(void)

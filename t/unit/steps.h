@@ -35,11 +35,11 @@ static void *map_shared(void *at, size_t length, int flags)
     return mmap(at, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | flags, -1, 0);
 }
 
-static int shared_segment(struct provider *provider, uint32_t index, void *addr)
+static int shared_extent(struct provider *provider, uint32_t index, void *addr)
 {
     if (index == 0)
         ((struct shared *)provider)->heap = addr;
-    return map_shared(addr, MC_SEGMENT_BYTES, MAP_FIXED) == MAP_FAILED ? -errno : 0;
+    return map_shared(addr, MC_EXTENT_BYTES, MAP_FIXED) == MAP_FAILED ? -errno : 0;
 }
 
 static int shared_table(struct provider *provider, uint32_t index, void *addr)
@@ -59,7 +59,7 @@ static struct mc_control *shared_control(struct provider *provider)
 static void shared_init(struct shared *shared)
 {
     *shared = (struct shared){
-        .provider = {shared_segment, shared_table, shared_control, NULL},
+        .provider = {shared_extent, shared_table, shared_control, NULL},
         .control = map_shared(NULL, sizeof(struct mc_control), 0),
     };
 }

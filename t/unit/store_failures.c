@@ -9,8 +9,8 @@ enum { NOW = 100, NKEYS = 40000 };
 struct scarce {
     struct provider provider;
     struct provider *memory;
-    int nsegments, ntables; /* how many it still gives */
-    unsigned int nasked;    /* and how often it had to refuse */
+    int nextents, ntables; /* how many it still gives */
+    unsigned int nasked;   /* and how often it had to refuse */
 };
 
 static int refuse(struct scarce *scarce)
@@ -19,13 +19,13 @@ static int refuse(struct scarce *scarce)
     return -ENOMEM;
 }
 
-static int scarce_segment(struct provider *provider, uint32_t index, void *addr)
+static int scarce_extent(struct provider *provider, uint32_t index, void *addr)
 {
     struct scarce *scarce = (struct scarce *)provider;
 
-    if (scarce->nsegments-- <= 0)
+    if (scarce->nextents-- <= 0)
         return refuse(scarce);
-    return scarce->memory->segment(scarce->memory, index, addr);
+    return scarce->memory->extent(scarce->memory, index, addr);
 }
 
 static int scarce_table(struct provider *provider, uint32_t index, void *addr)
@@ -44,17 +44,17 @@ static struct mc_control *scarce_control(struct provider *provider)
     return scarce->memory->control(scarce->memory);
 }
 
-static struct scarce make_scarce(int nsegments, int ntables)
+static struct scarce make_scarce(int nextents, int ntables)
 {
-    return (struct scarce){.provider = {scarce_segment, scarce_table, scarce_control, NULL},
+    return (struct scarce){.provider = {scarce_extent, scarce_table, scarce_control, NULL},
                            .memory = anonymous_new(false),
-                           .nsegments = nsegments,
+                           .nextents = nextents,
                            .ntables = ntables};
 }
 
-static void test_start(int nsegments, int ntables, bool prealloc, const char *what)
+static void test_start(int nextents, int ntables, bool prealloc, const char *what)
 {
-    struct scarce scarce = make_scarce(nsegments, ntables);
+    struct scarce scarce = make_scarce(nextents, ntables);
     struct store_config config;
     const char *error = NULL;
     struct store *store;
@@ -149,10 +149,10 @@ static void test_heap(bool evict)
         refused += fixture_set(&f, name, "0123456789", NOW) != STORE_DONE;
     }
     asked = scarce.nasked;
-    ok(wrong == 0, "what is stored while the provider refuses segments is right");
+    ok(wrong == 0, "what is stored while the provider refuses extents is right");
     ok(evict ? refused == 0 : refused > 0, evict ? "old items make room" : "the rest is refused");
     ok(asked > 0 && asked < 10, "it is not asked again with each set (%u times)", asked);
-    scarce.nsegments = 100;
+    scarce.nextents = 100;
     store_tick(f.store, NOW);
     ok(fixture_set(&f, "late", "x", NOW) == STORE_DONE, "after the next tick memory comes again");
     close_scarce(&f, &scarce);
@@ -177,8 +177,8 @@ int main(void)
 {
     test_start(100, 0, false, "no table");
     test_start(100, 1, false, "no overflow lines");
-    test_start(0, 100, false, "no segment");
-    test_start(3, 100, true, "not all segments of a preallocation");
+    test_start(0, 100, false, "no extent");
+    test_start(3, 100, true, "not all extents of a preallocation");
     test_bad_config();
     test_heap(true);
     test_heap(false);

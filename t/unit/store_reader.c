@@ -40,13 +40,13 @@ struct run {
     _Atomic uint64_t nread, nretried, torn, stale, missed;
 };
 
-static int view_segment(struct provider *provider, uint32_t index, void *addr)
+static int view_extent(struct provider *provider, uint32_t index, void *addr)
 {
     struct view *view = (struct view *)provider;
 
     if (index == 0)
         view->heap = addr;
-    return view->memory->segment(view->memory, index, addr);
+    return view->memory->extent(view->memory, index, addr);
 }
 
 static int view_table(struct provider *provider, uint32_t index, void *addr)
@@ -244,7 +244,7 @@ static void fill(struct run *run, struct store_local *local, bool store)
 int main(void)
 {
     static struct run run = {
-        .view.provider = {.segment = view_segment, .table = view_table, .control = view_control}};
+        .view.provider = {.extent = view_extent, .table = view_table, .control = view_control}};
     const char *stress = getenv("STORE_STRESS"), *error;
     int rounds = 2 * (stress && atoi(stress) > 0 ? atoi(stress) : 1);
     struct store_config config;

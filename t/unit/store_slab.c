@@ -173,18 +173,18 @@ static void test_ahead(void)
     struct bed bed;
 
     open_bed(&bed, &config, 3);
-    ok(bed.heap.nsegments == 0, "no memory is taken at first");
+    ok(bed.heap.nextents == 0, "no memory is taken at first");
     slab_provide(&bed.slabs);
-    ok(bed.heap.nsegments == 1, "one segment ahead of need");
+    ok(bed.heap.nextents == 1, "one extent ahead of need");
     for (int i = 0; i < 26; i++)
         slab_alloc(&bed.slabs, 39);
     slab_provide(&bed.slabs);
-    ok(bed.heap.nsegments == 1, "it is enough while two pages are left");
+    ok(bed.heap.nextents == 1, "it is enough while two pages are left");
     slab_alloc(&bed.slabs, 39);
     slab_provide(&bed.slabs);
-    ok(bed.heap.nsegments == 2, "and the next one before the first is full");
+    ok(bed.heap.nextents == 2, "and the next one before the first is full");
     slab_prealloc(&bed.slabs);
-    ok(bed.heap.nsegments == 5, "or all at once: 64 pages and page 0");
+    ok(bed.heap.nextents == 5, "or all at once: 64 pages and page 0");
     close_bed(&bed);
 }
 

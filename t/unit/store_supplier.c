@@ -6,7 +6,7 @@
 #include "store/supplier.h"
 #include "t/unit/store_fixture.h"
 
-enum { NOW = 100, PER_SEGMENT = MC_TABLE_BUCKETS * TABLE_LOAD };
+enum { NOW = 100, PER_EXTENT = MC_TABLE_BUCKETS * TABLE_LOAD };
 
 static void open_store(struct fixture *f, bool expand)
 {
@@ -52,15 +52,15 @@ static void test_table(void)
     unsigned int wrong;
 
     open_store(&f, true);
-    wrong = store_some(&f, 0, 2 * PER_SEGMENT);
+    wrong = store_some(&f, 0, 2 * PER_EXTENT);
     ok(wrong == 0 && table_nbuckets(&f.store->table) == MC_TABLE_BUCKETS && f.store->supplier.woken,
        "the table stops growing where it is not mapped, and calls the supplier");
     store_stats(f.store, &stats);
     ok(stats.hash_is_expanding, "it says that it is to grow");
     ok(supplier_round(f.store) && f.store->table.nmain == 3, "which maps what is needed next");
-    wrong = store_some(&f, 2 * PER_SEGMENT, 3 * PER_SEGMENT);
+    wrong = store_some(&f, 2 * PER_EXTENT, 3 * PER_EXTENT);
     ok(wrong == 0 && table_nbuckets(&f.store->table) > 2 * MC_TABLE_BUCKETS, "then it grows on");
-    ok(count_missing(&f, 3 * PER_SEGMENT) == 0, "and everything is there");
+    ok(count_missing(&f, 3 * PER_EXTENT) == 0, "and everything is there");
     fixture_close(&f);
     open_store(&f, false);
     supplier_round(f.store);
@@ -75,12 +75,12 @@ static void test_heap(void)
 
     open_store(&f, true);
     supplier_round(f.store);
-    before = f.store->heap.nsegments;
-    ok(before >= 2, "a segment of the heap is mapped ahead");
+    before = f.store->heap.nextents;
+    ok(before >= 2, "an extent of the heap is mapped ahead");
     store_some(&f, 0, 16 * (MC_PAGE_BYTES / 96));
     ok(f.store->supplier.woken, "who begins the last one calls the supplier");
     supplier_round(f.store);
-    ok(f.store->heap.nsegments == before + 1, "which maps one more");
+    ok(f.store->heap.nextents == before + 1, "which maps one more");
     ok(store_some(&f, 0, 60 * (MC_PAGE_BYTES / 96)) == 0,
        "and where it comes too late a set does not fail");
     fixture_close(&f);
@@ -88,7 +88,7 @@ static void test_heap(void)
 
 /* A provider that has no more memory for now. */
 static int (*real_table)(struct provider *, uint32_t, void *);
-static int (*real_segment)(struct provider *, uint32_t, void *);
+static int (*real_extent)(struct provider *, uint32_t, void *);
 
 static int no_memory(struct provider *provider, uint32_t index, void *at)
 {
@@ -104,15 +104,15 @@ static void test_no_memory(void)
 
     open_store(&f, true);
     real_table = f.provider->table;
-    real_segment = f.provider->segment;
-    f.provider->table = f.provider->segment = no_memory;
+    real_extent = f.provider->extent;
+    f.provider->table = f.provider->extent = no_memory;
     ok(!supplier_round(f.store), "a round without memory fails");
-    ok(store_some(&f, 0, 2 * PER_SEGMENT) == 0, "what there is is used on");
+    ok(store_some(&f, 0, 2 * PER_EXTENT) == 0, "what there is is used on");
     f.provider->table = real_table;
-    f.provider->segment = real_segment;
+    f.provider->extent = real_extent;
     ok(supplier_round(f.store), "and goes on when there is memory again");
     store_tick(f.store, NOW + 1);
-    store_some(&f, 2 * PER_SEGMENT, 3 * PER_SEGMENT);
+    store_some(&f, 2 * PER_EXTENT, 3 * PER_EXTENT);
     ok(table_nbuckets(&f.store->table) > 2 * MC_TABLE_BUCKETS, "so does the table");
     fixture_close(&f);
 }
@@ -128,10 +128,10 @@ static void test_thread(void)
     fixture_open(&f, &config);
     ok(store_supplier_start(f.store) == 0, "the thread starts");
     ok(store_supplier_start(f.store) == -EALREADY, "once");
-    ok(store_some(&f, 0, 2 * PER_SEGMENT) == 0 && count_missing(&f, 2 * PER_SEGMENT) == 0,
+    ok(store_some(&f, 0, 2 * PER_EXTENT) == 0 && count_missing(&f, 2 * PER_EXTENT) == 0,
        "memory comes while it is used up");
     store_supplier_stop(f.store);
-    ok(store_some(&f, 2 * PER_SEGMENT, 3 * PER_SEGMENT) == 0, "without it too");
+    ok(store_some(&f, 2 * PER_EXTENT, 3 * PER_EXTENT) == 0, "without it too");
     fixture_close(&f);
 }
 

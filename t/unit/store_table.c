@@ -7,7 +7,7 @@
 
 enum { NITEMS = 100000, ITEM_STRIDE = 64 };
 
-/* A provider whose table memory runs out after `left` segments. */
+/* A provider whose table memory runs out after `left` extents. */
 struct scarce {
     struct provider provider;
     struct provider *memory;
@@ -20,11 +20,11 @@ struct bed {
     struct table table;
 };
 
-static int scarce_segment(struct provider *provider, uint32_t index, void *addr)
+static int scarce_extent(struct provider *provider, uint32_t index, void *addr)
 {
     struct scarce *scarce = (struct scarce *)provider;
 
-    return scarce->memory->segment(scarce->memory, index, addr);
+    return scarce->memory->extent(scarce->memory, index, addr);
 }
 
 static int scarce_table(struct provider *provider, uint32_t index, void *addr)
@@ -44,13 +44,13 @@ static struct mc_control *scarce_control(struct provider *provider)
     return scarce->memory->control(scarce->memory);
 }
 
-static void open_bed(struct bed *bed, unsigned int power, bool expand, int segments)
+static void open_bed(struct bed *bed, unsigned int power, bool expand, int extents)
 {
     struct mc_control *control;
 
-    bed->scarce = (struct scarce){.provider = {scarce_segment, scarce_table, scarce_control, NULL},
+    bed->scarce = (struct scarce){.provider = {scarce_extent, scarce_table, scarce_control, NULL},
                                   .memory = anonymous_new(false),
-                                  .left = segments};
+                                  .left = extents};
     control = bed->scarce.memory->control(bed->scarce.memory);
     for (int i = 0; i < MC_HASH_WORDS; i++)
         control->seed[i] = 0x9e3779b97f4a7c15ull * (unsigned int)(i + 1);
@@ -215,7 +215,7 @@ static void test_scarce(void)
     struct bed bed;
     unsigned int inserted = 0;
 
-    /* One segment of buckets and one of overflow buckets: 16,384 each. */
+    /* One extent of buckets and one of overflow buckets: 16,384 each. */
     open_bed(&bed, 12, true, 2);
     for (unsigned int i = 0; i < 240000; i++)
         inserted += insert(&bed, i);
