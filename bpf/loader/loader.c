@@ -280,7 +280,7 @@ static char *read_rows(const struct loader *loader, const char *name, size_t *si
 void loader_chain_counts(struct loader *loader, struct chain_counts *out)
 {
     size_t size, i;
-    char *rows = read_rows(loader, "chain_scratch", &size);
+    char *rows = read_rows(loader, "chain_scratch_map", &size);
     int cpu;
 
     memset(out, 0, sizeof(*out));
@@ -514,7 +514,7 @@ static void counts_derive(struct mc_counts *sum)
 void loader_counts(struct loader *loader, struct mc_counts *out)
 {
     size_t size;
-    char *rows = read_rows(loader, "scratch", &size);
+    char *rows = read_rows(loader, "scratch_map", &size);
     int cpu;
 
     memset(out, 0, sizeof(*out));

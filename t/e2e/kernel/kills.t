@@ -25,7 +25,7 @@ WRITERS, READERS, KEYS, FILL = 2, 2, 400, 60
 MEMORY = 256
 SERVE = 0.15 # seconds
 STOP = 0.03
-OURS = ("heap", "table", "mc_memory", "scratch")
+OURS = ("heap", "table", "mc_memory", "scratch_map")
 
 
 class Lives:
