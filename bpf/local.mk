@@ -19,24 +19,24 @@ EXTRA_bpf = bpf/packet bpf/inplace bpf/chain
 EXTRA_bpf += bpf/loader/alive.bpf.h bpf/loader/filter.bpf.c bpf/loader/member.bpf.c
 
 # The parsers of the chain are the same code in user space.
-unit_tests += t/unit/follow t/unit/answers
+unit_tests += t/unit/request_parser t/unit/response_parser
 parsed = t/lib/parsed.h t/lib/hash.h
-t_unit_follow_SOURCES = t/unit/follow.c $(parsed)
-t_unit_answers_SOURCES = t/unit/answers.c $(parsed)
+t_unit_request_parser_SOURCES = t/unit/request_parser.c $(parsed)
+t_unit_response_parser_SOURCES = t/unit/response_parser.c $(parsed)
 
 # See memcached/proto/local.mk for the fuzz targets.
-unit_tests += t/fuzz/follow
-t_fuzz_follow_SOURCES = t/fuzz/follow.c t/fuzz/replay.c $(parsed)
-t_fuzz_follow_LDADD = $(proto_libs)
+unit_tests += t/fuzz/parsers
+t_fuzz_parsers_SOURCES = t/fuzz/parsers.c t/fuzz/replay.c $(parsed)
+t_fuzz_parsers_LDADD = $(proto_libs)
 
-fuzz-follow:
-	$(FUZZ_CC) $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/follow.c \
+fuzz-parsers:
+	$(FUZZ_CC) $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/parsers.c \
 	    $(srcdir)/memcached/proto/text.c $(srcdir)/memcached/proto/meta.c \
 	    $(srcdir)/memcached/proto/binary.c $(srcdir)/memcached/base/num.c \
 	    $(srcdir)/memcached/base/base64.c
 	$(MKDIR_P) $@.corpus
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=1024 -timeout=10 \
-	    -dict=$(srcdir)/t/fuzz/text.dict $@.corpus $(srcdir)/t/fuzz/corpus/follow \
+	    -dict=$(srcdir)/t/fuzz/text.dict $@.corpus $(srcdir)/t/fuzz/corpus/parsers \
 	    $(srcdir)/t/fuzz/corpus/text $(srcdir)/t/fuzz/corpus/meta \
 	    $(srcdir)/t/fuzz/corpus/binary $(srcdir)/t/fuzz/corpus/commands
-.PHONY: fuzz-follow
+.PHONY: fuzz-parsers

@@ -18,5 +18,5 @@ t_tool_lives_SOURCES = t/tool/lives.c t/tool/verdict.h
 
 # A program that stands beside ours in libxdp's dispatcher: t/kernels/run makes it.
 CLEANFILES += t/kernels/other.bpf.o t/kernels/other.bpf.o.d
-noinst_PROGRAMS += t/tool/followed
-t_tool_followed_SOURCES = t/tool/followed.c $(parsed)
+noinst_PROGRAMS += t/tool/parsers
+t_tool_parsers_SOURCES = t/tool/parsers.c $(parsed)

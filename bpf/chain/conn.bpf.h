@@ -51,7 +51,7 @@ struct mark {
     u64 content;
     u32 seq;
     u32 end;
-    struct follow in;
+    struct request_parser in;
 };
 
 enum { MARKS = 8, PARTS = 8 };
@@ -92,8 +92,8 @@ struct conn {
     u8 suspect;   /* its client's port may have begun anew: only what comes next is its own */
     u8 unused;
     u32 nmarks;
-    struct follow in;
-    struct answers out;
+    struct request_parser in;
+    struct response_parser out;
     struct chain_write writes[CHAIN_WRITES];
     struct mark marks[MARKS];
 };
@@ -122,8 +122,8 @@ struct stranger {
     u32 trial;    /* out: of which this is */
     u32 nreplies;
     u32 broken; /* a reply is missing, or none that we understand */
-    struct follow follow;
-    struct answers answers;
+    struct request_parser request;
+    struct response_parser response;
 };
 
 struct {
@@ -444,8 +444,8 @@ static __always_inline struct conn *conn_new(struct hand *hand, u32 in, u32 out,
     conn->whole = 0;
     conn->suspect = 0;
     conn->nmarks = 0;
-    follow_init(&conn->in);
-    answers_init(&conn->out);
+    req_init(&conn->in);
+    resp_init(&conn->out);
     if (bpf_map_update_elem(&connections, &hand->segment.ends, conn, BPF_ANY))
         return 0;
     return bpf_map_lookup_elem(&connections, &hand->segment.ends);

@@ -9,10 +9,10 @@
 #ifndef MC_CHAIN_FEED_BPF_H
 #define MC_CHAIN_FEED_BPF_H
 
-#include "bpf/chain/answers.h"
-#include "bpf/chain/follow.h"
 #include "bpf/chain/gate.bpf.h"
 #include "bpf/chain/maps.bpf.h"
+#include "bpf/chain/request_parser.h"
+#include "bpf/chain/response_parser.h"
 #include "bpf/packet/kernel.bpf.h"
 
 enum {
@@ -34,8 +34,8 @@ struct chain_write {
 
 struct feed {
     union {
-        struct follow follow;
-        struct answers answers;
+        struct request_parser request;
+        struct response_parser response;
     };
     u64 now;
     u64 settled; /* when what comes now has been executed */
@@ -186,7 +186,7 @@ static __always_inline void feed_write(struct feed *feed, u32 index)
  */
 static __always_inline void feed_flush(struct feed *feed)
 {
-    u64 seconds = feed->follow.seconds, today;
+    u64 seconds = feed->request.seconds, today;
 
     if (seconds > 60 * 60 * 24 * 30) {
         today = bpf_ktime_get_tai_ns() / 1000000000;
@@ -206,15 +206,15 @@ static __always_inline void feed_over(struct feed *feed, u32 events)
         feed_enter(feed, feed->carried, WRITE_AGAIN);
     feed->old = 0;
     feed->carried = WRITE_NOTHING;
-    if (events & FOLLOW_DATA)
+    if (events & REQ_DATA)
         feed->data = feed->ncommands + 1;
-    if (events & FOLLOW_SILENT)
+    if (events & REQ_SILENT)
         feed->silent = feed->ncommands + 1;
-    if (events & FOLLOW_ANSWERED)
+    if (events & REQ_ANSWERED)
         feed->ncommands++;
-    if (events & FOLLOW_UNCERTAIN)
+    if (events & REQ_UNCERTAIN)
         feed->ncommands++;
-    if (events & FOLLOW_BARRIER) {
+    if (events & REQ_BARRIER) {
         feed->nbarriers++;
         feed->barrier = feed->ncommands;
     }
@@ -228,31 +228,31 @@ __attribute__((noinline)) int feed_event(struct feed *feed, u32 events)
         feed->first = events;
     feed->events |= events;
     if (feed->dry) {
-        feed->ncommands += !!(events & FOLLOW_ANSWERED);
+        feed->ncommands += !!(events & REQ_ANSWERED);
         return 0;
     }
-    if (events & FOLLOW_WRITE)
-        feed_write(feed, bucket_of(feed->follow.hash));
-    if (events & FOLLOW_WRITE_ALL) {
+    if (events & REQ_WRITE)
+        feed_write(feed, bucket_of(feed->request.hash));
+    if (events & REQ_WRITE_ALL) {
         feed_write(feed, WRITE_EVERYTHING);
         tally(CHAIN_CLOSED_ALL);
         feed_flush(feed);
     }
-    if (events & (FOLLOW_ANSWERED | FOLLOW_UNCERTAIN | FOLLOW_SILENT))
+    if (events & (REQ_ANSWERED | REQ_UNCERTAIN | REQ_SILENT))
         feed_over(feed, events);
     return 0;
 }
 
 /* --- bytes -------------------------------------------------------------------------- */
 
-__attribute__((noinline)) u32 feed_command_byte(struct follow *follow, u32 byte)
+__attribute__((noinline)) u32 feed_request_byte(struct request_parser *request, u32 byte)
 {
-    return follow ? follow_step(follow, byte, (const __u64 *)control.seed) : FOLLOW_LOST;
+    return request ? req_step(request, byte, (const __u64 *)control.seed) : REQ_LOST;
 }
 
-__attribute__((noinline)) u32 feed_answer_byte(struct answers *answers, u32 byte)
+__attribute__((noinline)) u32 feed_response_byte(struct response_parser *response, u32 byte)
 {
-    return answers ? answers_step(answers, byte) : ANSWERS_LOST;
+    return response ? resp_step(response, byte) : RESP_LOST;
 }
 
 /*
@@ -278,7 +278,7 @@ static __always_inline u64 feed_skip(u32 *skip, u64 at, u64 n)
 }
 
 /* Follows the first n bytes of feed->bytes, which begin at `from` of the frame. */
-__attribute__((noinline)) int feed_commands(struct feed *feed, u32 n, u32 from)
+__attribute__((noinline)) int feed_requests(struct feed *feed, u32 n, u32 from)
 {
     u64 at = 0, place;
     u32 i, events;
@@ -287,27 +287,27 @@ __attribute__((noinline)) int feed_commands(struct feed *feed, u32 n, u32 from)
     if (!feed)
         return 0;
     for (i = 0; i < FEED_CHUNK; i++) {
-        at = feed_skip(&feed->follow.skip, at, n);
+        at = feed_skip(&feed->request.skip, at, n);
         BOUND(at, 2 * FEED_CHUNK - 1);
-        if (at >= n || feed->events & FOLLOW_LOST)
+        if (at >= n || feed->events & REQ_LOST)
             break;
         place = at++;
         BOUND(place, FEED_CHUNK - 1);
         byte = feed->bytes[place];
         feed->looked = feed->origin + from + (u32)at;
-        if (feed->follow.skip_line && byte != '\n')
+        if (feed->request.skip_line && byte != '\n')
             continue;
         feed_hash(feed, byte, feed->looked);
-        if (follow_more(&feed->follow, byte, (const __u64 *)control.seed))
+        if (req_more(&feed->request, byte, (const __u64 *)control.seed))
             continue;
-        events = feed_command_byte(&feed->follow, byte);
+        events = feed_request_byte(&feed->request, byte);
         if (events)
             feed_event(feed, events);
     }
     return 0;
 }
 
-__attribute__((noinline)) int feed_answers(struct feed *feed, u32 n)
+__attribute__((noinline)) int feed_responses(struct feed *feed, u32 n)
 {
     u64 at = 0, place;
     u32 i, events;
@@ -315,17 +315,17 @@ __attribute__((noinline)) int feed_answers(struct feed *feed, u32 n)
     if (!feed)
         return 0;
     for (i = 0; i < FEED_CHUNK; i++) {
-        at = feed_skip(&feed->answers.skip, at, n);
+        at = feed_skip(&feed->response.skip, at, n);
         BOUND(at, 2 * FEED_CHUNK - 1);
-        if (at >= n || feed->events & ANSWERS_LOST)
+        if (at >= n || feed->events & RESP_LOST)
             break;
         place = at++;
         BOUND(place, FEED_CHUNK - 1);
-        events = feed_answer_byte(&feed->answers, (u8)feed->bytes[place]);
+        events = feed_response_byte(&feed->response, (u8)feed->bytes[place]);
         feed->events |= events;
-        if (events & ANSWERS_REPLY)
+        if (events & RESP_COMPLETE)
             feed->nreplies++;
-        if (events & ANSWERS_MN) {
+        if (events & RESP_MN) {
             feed->nbarriers++;
             feed->nbefore += feed->nreplies;
             feed->nreplies = 0;
@@ -365,22 +365,22 @@ static __always_inline u64 feed_load(struct feed_way *way, u32 *skip, int xdp)
 
 static long feed_round_in(u32 i, struct feed_way *way)
 {
-    u64 n = feed_load(way, &way->feed->follow.skip, 1);
+    u64 n = feed_load(way, &way->feed->request.skip, 1);
 
     (void)i;
     if (n)
-        feed_commands(way->feed, n, way->feed->at - n);
-    return !n || way->feed->events & FOLLOW_LOST;
+        feed_requests(way->feed, n, way->feed->at - n);
+    return !n || way->feed->events & REQ_LOST;
 }
 
 static long feed_round_out(u32 i, struct feed_way *way)
 {
-    u64 n = feed_load(way, &way->feed->answers.skip, 0);
+    u64 n = feed_load(way, &way->feed->response.skip, 0);
 
     (void)i;
     if (n)
-        feed_answers(way->feed, n);
-    return !n || way->feed->events & ANSWERS_LOST;
+        feed_responses(way->feed, n);
+    return !n || way->feed->events & RESP_LOST;
 }
 
 /* What clients say from feed->at to feed->end. */
@@ -389,7 +389,7 @@ static __always_inline void feed_in(struct xdp_md *ctx, struct feed *feed)
     struct feed_way way = {ctx, feed};
 
     if (bpf_loop(FEED_ROUNDS, feed_round_in, &way, 0) < 0 || feed->at != feed->end)
-        feed->events |= FOLLOW_LOST;
+        feed->events |= REQ_LOST;
 }
 
 /* The same of what the server says. */
@@ -398,7 +398,7 @@ static __always_inline void feed_out(struct __sk_buff *skb, struct feed *feed)
     struct feed_way way = {skb, feed};
 
     if (bpf_loop(FEED_ROUNDS, feed_round_out, &way, 0) < 0 || feed->at != feed->end)
-        feed->events |= ANSWERS_LOST;
+        feed->events |= RESP_LOST;
 }
 
 #endif

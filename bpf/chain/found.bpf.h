@@ -23,31 +23,31 @@ static __always_inline void trial_begin(struct stranger *stranger)
     stranger->nsteps = 0;
     stranger->ncommands = 0;
     stranger->nstepped = 0;
-    follow_init(&stranger->follow);
+    req_init(&stranger->request);
 }
 
 /* Whether all that was read is answered, and nothing else is. */
 static __always_inline int trial_is_even(const struct stranger *stranger)
 {
     return stranger->trial == stranger->ntrials && !stranger->broken &&
-           stranger->nreplies == stranger->ncommands && follow_between(&stranger->follow) &&
-           answers_between(&stranger->answers) &&
-           stranger->answers.protocol == stranger->follow.protocol;
+           stranger->nreplies == stranger->ncommands && req_between(&stranger->request) &&
+           resp_between(&stranger->response) &&
+           stranger->response.protocol == stranger->request.protocol;
 }
 
 /* Reads on. 0: what it says does not tell. */
 static __always_inline int trial_read(struct xdp_md *ctx, struct feed *feed,
                                       struct stranger *stranger, const struct segment *segment)
 {
-    feed->follow = stranger->follow;
+    feed->request = stranger->request;
     feed->ncommands = stranger->ncommands;
     feed->at = segment->at;
     feed->end = segment->end;
     feed->dry = 1;
     feed_in(ctx, feed);
-    stranger->follow = feed->follow;
+    stranger->request = feed->request;
     stranger->ncommands = feed->ncommands;
-    return !(feed->events & (FOLLOW_LOST | FOLLOW_UNKNOWN | FOLLOW_UNCERTAIN));
+    return !(feed->events & (REQ_LOST | REQ_UNKNOWN | REQ_UNCERTAIN));
 }
 
 /* The server says more than it was asked, or what we do not understand. */
@@ -71,7 +71,7 @@ static __always_inline int trial_in(struct xdp_md *ctx, struct feed *feed,
         if (stranger->trying && trial_is_even(stranger)) {
             stranger->nsteps += stranger->ncommands != stranger->nstepped;
             stranger->nstepped = stranger->ncommands;
-        } else if (follow_between(&stranger->follow)) {
+        } else if (req_between(&stranger->request)) {
             stranger->trying = 0;
         }
         if (!stranger->trying)
@@ -95,7 +95,7 @@ static __always_inline void trial_out(struct __sk_buff *skb, struct feed *feed,
     if (!stranger->trying)
         return;
     if (stranger->trial != number) {
-        answers_init(&stranger->answers);
+        resp_init(&stranger->response);
         stranger->nreplies = 0;
         stranger->broken = stranger->last_out && segment->seq != stranger->out;
         stranger->trial = number;
@@ -104,13 +104,13 @@ static __always_inline void trial_out(struct __sk_buff *skb, struct feed *feed,
     }
     if (stranger->broken)
         return;
-    feed->answers = stranger->answers;
+    feed->response = stranger->response;
     feed->at = segment->at;
     feed->end = segment->end;
     feed_out(skb, feed);
-    stranger->answers = feed->answers;
+    stranger->response = feed->response;
     stranger->nreplies += feed->nbefore + feed->nreplies;
-    if (feed->events & (ANSWERS_LOST | ANSWERS_ERROR))
+    if (feed->events & (RESP_LOST | RESP_ERROR))
         stranger->broken = 1;
 }
 

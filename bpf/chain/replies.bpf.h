@@ -68,12 +68,12 @@ static __always_inline enum replies_are replies_count(struct conn *conn, const s
     u64 barrier = READ_ONCE(conn->barrier);
     enum replies_are are = REPLIES_COUNTED;
 
-    if (feed->events & ANSWERS_ERROR)
+    if (feed->events & RESP_ERROR)
         are = replies_error(conn);
-    if (feed->events & ANSWERS_LOST && are == REPLIES_COUNTED)
+    if (feed->events & RESP_LOST && are == REPLIES_COUNTED)
         are = REPLIES_UNCERTAIN;
     /* A server that takes only text or only binary is told so by what it answers. */
-    if (conn->in.protocol != FOLLOW_ANY && conn->out.protocol != FOLLOW_ANY &&
+    if (conn->in.protocol != PARSER_ANY && conn->out.protocol != PARSER_ANY &&
         conn->in.protocol != conn->out.protocol)
         are = REPLIES_LOST;
     if (are != REPLIES_COUNTED)
@@ -116,11 +116,11 @@ static __always_inline int replies_follow(struct __sk_buff *skb, struct feed *fe
         return 1;
     conn->last_out = feed->now;
     if (!conn->uncertain) {
-        feed->answers = conn->out;
+        feed->response = conn->out;
         feed->at = segment->at;
         feed->end = segment->end;
         feed_out(skb, feed);
-        conn->out = feed->answers;
+        conn->out = feed->response;
         are = replies_count(conn, feed);
     }
     if (are != REPLIES_COUNTED)

@@ -83,7 +83,7 @@ static __always_inline int repeat_is_same(struct xdp_md *ctx, struct feed *feed,
     if (found < 0 || found == REPEAT_VALUE)
         return found == REPEAT_VALUE;
     BOUND(at, MARKS - 1);
-    feed->follow = conn->marks[at].in;
+    feed->request = conn->marks[at].in;
     feed->content = conn->marks[at].content;
     feed->origin = segment->seq - segment->at;
     feed->at = conn->marks[at].seq - feed->origin;
@@ -91,7 +91,7 @@ static __always_inline int repeat_is_same(struct xdp_md *ctx, struct feed *feed,
     feed->dry = 1;
     feed_in(ctx, feed);
     feed->dry = 0;
-    if (feed->events & FOLLOW_LOST || feed->content != repeat_content(conn, segment->seq + n))
+    if (feed->events & REQ_LOST || feed->content != repeat_content(conn, segment->seq + n))
         return 0;
     feed->events = 0;
     feed->first = 0;
@@ -153,7 +153,7 @@ static __always_inline void conn_mark(struct conn *conn, const struct feed *feed
 
 static __always_inline void tcp_resume(struct feed *feed, const struct conn *conn)
 {
-    feed->follow = conn->in;
+    feed->request = conn->in;
     feed->content = conn->content;
     feed->ncommands = conn->ncommands;
     feed->data = conn->data;
@@ -167,7 +167,7 @@ static __always_inline void tcp_resume(struct feed *feed, const struct conn *con
 
 static __always_inline void tcp_suspend(const struct feed *feed, struct conn *conn)
 {
-    conn->in = feed->follow;
+    conn->in = feed->request;
     conn->content = feed->content;
     conn->ncommands = feed->ncommands;
     conn->carried = feed->carried;
@@ -196,12 +196,12 @@ static __always_inline int is_silent(u64 last_in, u64 last_out, u64 now)
 static __always_inline void conn_settle(struct conn *conn, const struct segment *segment, u64 now)
 {
     if (segment->seq != conn->next_in || conn->acked != conn->next_in || !conn->whole ||
-        !follow_between(&conn->in) || !is_silent(conn->last_in, conn->last_out, now))
+        !req_between(&conn->in) || !is_silent(conn->last_in, conn->last_out, now))
         return;
     if (__sync_val_compare_and_swap(&conn->busy_out, 0, 1))
         return;
     conn_end_writes(conn, now);
-    answers_init(&conn->out);
+    resp_init(&conn->out);
     conn->nreplies = conn->ncommands;
     conn->nbarriers = conn->barrier;
     conn->uncertain = 0;
@@ -232,7 +232,7 @@ static __always_inline int conn_follow(struct xdp_md *ctx, struct feed *feed, st
     feed_in(ctx, feed);
     conn_mark(conn, feed, segment->seq);
     tcp_suspend(feed, conn);
-    return !(feed->events & FOLLOW_LOST);
+    return !(feed->events & REQ_LOST);
 }
 
 /* --- connections begin ------------------------------------------------------------------------ */
@@ -309,7 +309,7 @@ static __always_inline int tcp_follow(struct xdp_md *ctx, struct hand *hand, str
         return tcp_unfollowed(now);
     feed_begin(feed, now);
     followed = !(hand->segment.flags & TCP_URG) && conn_follow(ctx, feed, conn, &hand->segment);
-    if (how == TCP_AGAIN && (!feed->first || feed->first & FOLLOW_UNKNOWN))
+    if (how == TCP_AGAIN && (!feed->first || feed->first & REQ_UNKNOWN))
         followed = 0;
     if (!followed) {
         conn_lose(hand, conn, now);

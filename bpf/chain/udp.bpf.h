@@ -27,9 +27,9 @@ static __always_inline int udp_follow(struct xdp_md *ctx, const struct chain_scr
         head[5] || head[6] != bpf_htons(1))
         return 0;
     feed->timed = 1;
-    follow_init(&feed->follow);
+    req_init(&feed->request);
     feed_in(ctx, feed);
-    return !(feed->events & FOLLOW_LOST) && follow_between(&feed->follow);
+    return !(feed->events & REQ_LOST) && req_between(&feed->request);
 }
 
 __attribute__((noinline)) int chain_udp(struct xdp_md *ctx)

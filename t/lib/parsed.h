@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* parsed: bytes through the parsers of bpf/chain/follow.h and bpf/chain/answers.h, from event to
- * event. */
+/* parsed: bytes through the parsers of bpf/chain/request_parser.h and bpf/chain/response_parser.h,
+ * from event to event. */
 #ifndef T_LIB_PARSED_H
 #define T_LIB_PARSED_H
 
 #include <string.h>
 
-#include "bpf/chain/answers.h"
+#include "bpf/chain/response_parser.h"
 #include "t/lib/hash.h"
 
 /* Of xorshift64 (Marsaglia, Journal of Statistical Software 8, 2003). */
@@ -25,50 +25,50 @@ static const __u64 parsed_seeds[MC_HASH_WORDS] = {
  * The events of the next byte that has any; *at, from where it looks, is then behind it. 0: there
  * are none up to `end`.
  */
-static inline __u32 parsed_request(struct follow *f, const char **at, const char *end)
+static inline __u32 parsed_request(struct request_parser *p, const char **at, const char *end)
 {
     __u32 events = 0;
 
     for (; *at < end && !events; ++*at)
-        if (f->skip)
-            f->skip--;
+        if (p->skip)
+            p->skip--;
         else
-            events = follow_step(f, (__u8)(*at)[0], parsed_seeds);
+            events = req_step(p, (__u8)(*at)[0], parsed_seeds);
     return events;
 }
 
 /* The same, but that it passes over what need not be looked at, as the kernel does. */
-static inline __u32 parsed_leaping(struct follow *f, const char **at, const char *end)
+static inline __u32 parsed_leaping(struct request_parser *p, const char **at, const char *end)
 {
     const char *newline;
     __u32 events = 0;
     size_t skip;
 
     while (*at < end && !events) {
-        if (f->skip) {
-            skip = f->skip < (size_t)(end - *at) ? f->skip : (size_t)(end - *at);
-            f->skip -= (__u32)skip;
+        if (p->skip) {
+            skip = p->skip < (size_t)(end - *at) ? p->skip : (size_t)(end - *at);
+            p->skip -= (__u32)skip;
             *at += skip;
             continue;
         }
-        newline = f->skip_line ? memchr(*at, '\n', (size_t)(end - *at)) : *at;
+        newline = p->skip_line ? memchr(*at, '\n', (size_t)(end - *at)) : *at;
         *at = newline ? newline : end;
-        if (*at < end && !follow_more(f, (__u8)(*at)[0], parsed_seeds))
-            events = follow_step(f, (__u8)(*at)[0], parsed_seeds);
+        if (*at < end && !req_more(p, (__u8)(*at)[0], parsed_seeds))
+            events = req_step(p, (__u8)(*at)[0], parsed_seeds);
         *at += *at < end;
     }
     return events;
 }
 
-static inline __u32 parsed_answer(struct answers *a, const char **at, const char *end)
+static inline __u32 parsed_response(struct response_parser *p, const char **at, const char *end)
 {
     __u32 events = 0;
 
     for (; *at < end && !events; ++*at)
-        if (a->skip)
-            a->skip--;
+        if (p->skip)
+            p->skip--;
         else
-            events = answers_step(a, (__u8)(*at)[0]);
+            events = resp_step(p, (__u8)(*at)[0]);
     return events;
 }
 

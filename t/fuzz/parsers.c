@@ -15,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { OVER = FOLLOW_ANSWERED | FOLLOW_UNCERTAIN | FOLLOW_SILENT, HASHES = 1024 };
+enum { OVER = REQ_ANSWERED | REQ_UNCERTAIN | REQ_SILENT, HASHES = 1024 };
 
 /* What was foretold of one command, or up to one. */
 struct foretold {
@@ -32,23 +32,23 @@ static void must(bool holds)
         abort();
 }
 
-static void note(struct foretold *foretold, const struct follow *f, __u32 events)
+static void note(struct foretold *foretold, const struct request_parser *p, __u32 events)
 {
     must(!foretold->lost);
-    if (events & FOLLOW_WRITE && foretold->nhashes < HASHES)
-        foretold->hashes[foretold->nhashes++] = f->hash;
-    foretold->all |= (events & FOLLOW_WRITE_ALL) || foretold->nhashes == HASHES;
+    if (events & REQ_WRITE && foretold->nhashes < HASHES)
+        foretold->hashes[foretold->nhashes++] = p->hash;
+    foretold->all |= (events & REQ_WRITE_ALL) || foretold->nhashes == HASHES;
     foretold->nover += (events & OVER) != 0;
-    foretold->lost |= events & FOLLOW_LOST;
+    foretold->lost |= events & REQ_LOST;
 }
 
-static void step(struct follow *f, const char *bytes, size_t n, struct foretold *foretold)
+static void step(struct request_parser *p, const char *bytes, size_t n, struct foretold *foretold)
 {
     const char *end = bytes + n;
     __u32 events;
 
-    while ((events = parsed_request(f, &bytes, end)))
-        note(foretold, f, events);
+    while ((events = parsed_request(p, &bytes, end)))
+        note(foretold, p, events);
 }
 
 static void must_write(const struct foretold *foretold, struct slice key)
@@ -125,18 +125,18 @@ static void check_requests(const char *bytes, size_t size)
     enum protocol protocol = proto_protocol(bytes[0]);
     struct foretold foretold;
     struct request request;
-    struct follow f;
+    struct request_parser p;
     size_t at = 0, n;
 
-    follow_init(&f);
+    req_init(&p);
     while (at < size && (n = command(protocol, bytes + at, size - at, &request)) > 0) {
         foretold = (struct foretold){.nhashes = 0};
-        step(&f, bytes + at, n, &foretold);
+        step(&p, bytes + at, n, &foretold);
         if (request.error.len == 0 && !(request.binary && request.status != BINARY_OK))
             check_writes(&request, &foretold);
         if (foretold.lost || is_last(&request))
             return;
-        must(follow_between(&f) && foretold.nover == 1);
+        must(req_between(&p) && foretold.nover == 1);
         at += n;
     }
 }
@@ -147,35 +147,35 @@ static void check_pieces(const char *bytes, size_t size)
     struct foretold whole = {.nhashes = 0}, pieces = {.nhashes = 0};
     const char *at = bytes, *end = bytes, *last = bytes + size;
     size_t next = 0;
-    struct follow f;
+    struct request_parser p;
     __u32 events;
 
-    follow_init(&f);
-    step(&f, bytes, size, &whole);
-    follow_init(&f);
+    req_init(&p);
+    step(&p, bytes, size, &whole);
+    req_init(&p);
     while (end < last) {
         next = next * 31 + (uint8_t)*end;
         end += (size_t)(last - end) < 1 + next % 16 ? (size_t)(last - end) : 1 + next % 16;
-        while ((events = parsed_leaping(&f, &at, end)))
-            note(&pieces, &f, events);
+        while ((events = parsed_leaping(&p, &at, end)))
+            note(&pieces, &p, events);
     }
     must(memcmp(whole.hashes, pieces.hashes, whole.nhashes * sizeof(*whole.hashes)) == 0 &&
          whole.nhashes == pieces.nhashes && whole.nover == pieces.nover &&
          whole.all == pieces.all && whole.lost == pieces.lost);
 }
 
-static void check_answers(const char *bytes, size_t size)
+static void check_responses(const char *bytes, size_t size)
 {
     const char *at = bytes;
-    struct answers a;
+    struct response_parser p;
     bool lost = false;
     __u32 events;
 
-    answers_init(&a);
-    while ((events = parsed_answer(&a, &at, bytes + size))) {
+    resp_init(&p);
+    while ((events = parsed_response(&p, &at, bytes + size))) {
         must(!lost);
-        lost = events & ANSWERS_LOST;
-        must(!(events & ANSWERS_REPLY) || answers_between(&a));
+        lost = events & RESP_LOST;
+        must(!(events & RESP_COMPLETE) || resp_between(&p));
     }
 }
 
@@ -188,7 +188,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(bytes, data, size);
         check_requests(bytes, size);
         check_pieces(bytes, size);
-        check_answers(bytes, size);
+        check_responses(bytes, size);
     }
     free(bytes);
     return 0;

@@ -266,7 +266,7 @@ struct record {
     size_t n;
 };
 
-static void record(struct record *out, const struct follow *f, __u32 events)
+static void record(struct record *out, const struct request_parser *p, __u32 events)
 {
     static const char letters[] = "W*?DAUSBL";
     char number[16];
@@ -277,52 +277,52 @@ static void record(struct record *out, const struct follow *f, __u32 events)
     for (i = 0; i < 9; i++) {
         if (!(events >> i & 1))
             continue;
-        snprintf(number, sizeof(number), "%u", f->seconds);
+        snprintf(number, sizeof(number), "%u", p->seconds);
         out->n +=
             (size_t)snprintf(out->text + out->n, sizeof(out->text) - out->n, "%c%s", letters[i],
-                             i == 0                                 ? name_of(f->hash)
-                             : i == 1 && !(events & FOLLOW_UNKNOWN) ? number
-                                                                    : "");
+                             i == 0                              ? name_of(p->hash)
+                             : i == 1 && !(events & REQ_UNKNOWN) ? number
+                                                                 : "");
     }
 }
 
-static void step(struct follow *f, const char *bytes, size_t n, struct record *out)
+static void step(struct request_parser *p, const char *bytes, size_t n, struct record *out)
 {
     const char *end = bytes + n;
     __u32 events;
 
-    while ((events = parsed_request(f, &bytes, end)))
-        record(out, f, events);
+    while ((events = parsed_request(p, &bytes, end)))
+        record(out, p, events);
 }
 
-static void leap(struct follow *f, const char *bytes, size_t n, struct record *out)
+static void leap(struct request_parser *p, const char *bytes, size_t n, struct record *out)
 {
     const char *end = bytes + n;
     __u32 events;
 
-    while ((events = parsed_leaping(f, &bytes, end)))
-        record(out, f, events);
+    while ((events = parsed_leaping(p, &bytes, end)))
+        record(out, p, events);
 }
 
 static void check(const char *what, const struct row *row)
 {
     struct record whole = {.n = 0}, halves;
-    struct follow f;
+    struct request_parser p;
     bool same = true;
     size_t cut;
 
-    follow_init(&f);
-    step(&f, row->said, row->n, &whole);
+    req_init(&p);
+    step(&p, row->said, row->n, &whole);
     if (!ok(strcmp(whole.text, row->foretold) == 0, "%s: %s", what, row->name))
         diag("said: %.300s\n# foretold: %.400s\n# want:     %.400s", row->said, whole.text,
              row->foretold);
     if (strcmp(whole.text, row->foretold) == 0 && !strchr(row->foretold, 'L'))
-        same = follow_between(&f);
+        same = req_between(&p);
     for (cut = 0; cut <= row->n; cut++) {
         halves = (struct record){.n = 0};
-        follow_init(&f);
-        leap(&f, row->said, cut, &halves);
-        leap(&f, row->said + cut, row->n - cut, &halves);
+        req_init(&p);
+        leap(&p, row->said, cut, &halves);
+        leap(&p, row->said + cut, row->n - cut, &halves);
         same = same && strcmp(whole.text, halves.text) == 0;
     }
     if (!same)
@@ -340,17 +340,17 @@ static void check(const char *what, const struct row *row)
 static void pipelines(const struct row *rows, size_t nrows, const char *what)
 {
     struct record out = {.n = 0};
-    struct follow f;
+    struct request_parser p;
     bool same = true;
     size_t i;
 
-    follow_init(&f);
+    req_init(&p);
     for (i = 0; i < nrows; i++) {
         if (strchr(rows[i].foretold, 'L'))
             continue;
         out = (struct record){.n = 0};
-        step(&f, rows[i].said, rows[i].n, &out);
-        same = same && strcmp(out.text, rows[i].foretold) == 0 && follow_between(&f);
+        step(&p, rows[i].said, rows[i].n, &out);
+        same = same && strcmp(out.text, rows[i].foretold) == 0 && req_between(&p);
     }
     ok(same, "%s: one after the other they are foretold as each alone", what);
 }
@@ -371,27 +371,27 @@ static void opcodes_are_known(void)
         {"\x0e\x0f", "\x19\x1a", 2, 2, 0, 2, "Wa D"},
         {"\x1c\x1d\x23", "\x1e\x24", 3, 2, 4, 0, "Wa"},
     };
-    char bytes[FOLLOW_HEADER_BYTES + 32], want[16];
+    char bytes[PARSER_HEADER_BYTES + 32], want[16];
     struct record out;
-    struct follow f;
+    struct request_parser p;
     bool right = true;
     size_t i, j, n;
 
     for (i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
-        n = (size_t)FOLLOW_HEADER_BYTES + forms[i].nextras + 1 + forms[i].nvalue;
+        n = (size_t)PARSER_HEADER_BYTES + forms[i].nextras + 1 + forms[i].nvalue;
         for (j = 0; j < forms[i].nloud + forms[i].nquiet; j++) {
             memset(bytes, 0, sizeof(bytes));
-            bytes[0] = (char)FOLLOW_MAGIC;
+            bytes[0] = (char)PARSER_MAGIC_REQUEST;
             bytes[1] = j < forms[i].nloud ? forms[i].loud[j] : forms[i].quiet[j - forms[i].nloud];
             bytes[3] = 1;
             bytes[4] = (char)forms[i].nextras;
-            bytes[11] = (char)(n - FOLLOW_HEADER_BYTES);
-            bytes[FOLLOW_HEADER_BYTES + forms[i].nextras] = 'a';
+            bytes[11] = (char)(n - PARSER_HEADER_BYTES);
+            bytes[PARSER_HEADER_BYTES + forms[i].nextras] = 'a';
             snprintf(want, sizeof(want), "%s%c", forms[i].foretold, j < forms[i].nloud ? 'A' : 'S');
             out = (struct record){.n = 0};
-            follow_init(&f);
-            step(&f, bytes, n, &out);
-            right = right && strcmp(out.text, want) == 0 && follow_between(&f);
+            req_init(&p);
+            step(&p, bytes, n, &out);
+            right = right && strcmp(out.text, want) == 0 && req_between(&p);
         }
     }
     ok(right, "binary: every opcode is what it is");
@@ -403,50 +403,50 @@ static void large_values(void)
     static const char head[] = HEAD("\x01", "\0\1", "\x8", "\xff\xff\xff\xff") "flagtime"
                                                                                "a";
     struct record out = {.n = 0};
-    struct follow f;
+    struct request_parser p;
 
-    follow_init(&f);
-    step(&f, line, sizeof(line) - 1, &out);
-    ok(f.skip == 2147483645, "a value of 2^31 - 3 bytes is passed over");
-    f.skip = 0;
-    step(&f, "\r\n", 2, &out);
-    ok(strcmp(out.text, "Wa DA") == 0 && follow_between(&f), "to its end");
+    req_init(&p);
+    step(&p, line, sizeof(line) - 1, &out);
+    ok(p.skip == 2147483645, "a value of 2^31 - 3 bytes is passed over");
+    p.skip = 0;
+    step(&p, "\r\n", 2, &out);
+    ok(strcmp(out.text, "Wa DA") == 0 && req_between(&p), "to its end");
     out = (struct record){.n = 0};
-    follow_init(&f);
-    step(&f, head, sizeof(head) - 1, &out);
-    ok(f.skip == 0xffffffff - 9 - 1, "a binary one of nearly 2^32 too, but for its last byte");
-    f.skip = 0;
-    step(&f, "x", 1, &out);
-    ok(strcmp(out.text, "Wa DA") == 0 && follow_between(&f), "to its end");
+    req_init(&p);
+    step(&p, head, sizeof(head) - 1, &out);
+    ok(p.skip == 0xffffffff - 9 - 1, "a binary one of nearly 2^32 too, but for its last byte");
+    p.skip = 0;
+    step(&p, "x", 1, &out);
+    ok(strcmp(out.text, "Wa DA") == 0 && req_between(&p), "to its end");
 }
 
 static void begins_again(void)
 {
     static const char head[] = HEAD("\x04", "\0\1", "\0", "\0\0\0\1") "a";
     struct record out = {.n = 0};
-    struct follow f;
+    struct request_parser p;
 
-    follow_init(&f);
-    step(&f, "set a\r\ndelete a\r\n", 17, &out);
-    follow_again(&f);
-    step(&f, "delete b\r\n", 10, &out);
+    req_init(&p);
+    step(&p, "set a\r\ndelete a\r\n", 17, &out);
+    req_again(&p);
+    step(&p, "delete b\r\n", 10, &out);
     ok(strcmp(out.text, "L WbA") == 0, "what was lost can begin again");
     out = (struct record){.n = 0};
-    follow_init(&f);
-    step(&f, head, sizeof(head) - 1, &out);
-    step(&f, "x", 1, &out);
-    follow_again(&f);
-    step(&f, head, sizeof(head) - 1, &out);
+    req_init(&p);
+    step(&p, head, sizeof(head) - 1, &out);
+    step(&p, "x", 1, &out);
+    req_again(&p);
+    step(&p, head, sizeof(head) - 1, &out);
     ok(strcmp(out.text, "WaA L WaA") == 0, "in binary too");
 }
 
 static void names_stay_apart(void)
 {
-    struct follow f;
+    struct request_parser p;
 
-    follow_init(&f);
-    step(&f, "set a 0 0 1\r\nx", 14, &(struct record){.n = 0});
-    ok(f.hash == hash_of(parsed_seeds, "a", 1) && !follow_between(&f),
+    req_init(&p);
+    step(&p, "set a 0 0 1\r\nx", 14, &(struct record){.n = 0});
+    ok(p.hash == hash_of(parsed_seeds, "a", 1) && !req_between(&p),
        "a value that is not complete is one's key's");
 }
 

@@ -81,21 +81,21 @@ static const struct row binary[] = {
     ROW("another magic", HEAD("\x01", "\0\0", "\0\0", "\0\0\0\0") "STORED\r\n", "R L"),
 };
 
-static void step(struct answers *a, const char *bytes, size_t n, char *out)
+static void step(struct response_parser *p, const char *bytes, size_t n, char *out)
 {
     const char *end = bytes + n;
     __u32 events;
 
-    while ((events = parsed_answer(a, &bytes, end))) {
+    while ((events = parsed_response(p, &bytes, end))) {
         if (*out)
             strcat(out, " ");
-        if (events & ANSWERS_REPLY)
+        if (events & RESP_COMPLETE)
             strcat(out, "R");
-        if (events & ANSWERS_ERROR)
+        if (events & RESP_ERROR)
             strcat(out, "E");
-        if (events & ANSWERS_MN)
+        if (events & RESP_MN)
             strcat(out, "N");
-        if (events & ANSWERS_LOST)
+        if (events & RESP_LOST)
             strcat(out, "L");
     }
 }
@@ -103,25 +103,25 @@ static void step(struct answers *a, const char *bytes, size_t n, char *out)
 static void check(const char *what, const struct row *row)
 {
     char whole[256] = "", halves[256];
-    struct answers a;
+    struct response_parser p;
     bool same = true;
     size_t cut;
 
-    answers_init(&a);
-    step(&a, row->said, row->n, whole);
+    resp_init(&p);
+    step(&p, row->said, row->n, whole);
     if (!ok(strcmp(whole, row->found) == 0, "%s: %s", what, row->name))
         diag("found %s", whole);
     for (cut = 0; cut <= row->n; cut++) {
         *halves = '\0';
-        answers_init(&a);
-        step(&a, row->said, cut, halves);
-        if (a.skip && cut < row->n) {
-            size_t skip = a.skip < row->n - cut ? a.skip : row->n - cut;
+        resp_init(&p);
+        step(&p, row->said, cut, halves);
+        if (p.skip && cut < row->n) {
+            size_t skip = p.skip < row->n - cut ? p.skip : row->n - cut;
 
-            a.skip -= (__u32)skip;
-            step(&a, row->said + cut + skip, row->n - cut - skip, halves);
+            p.skip -= (__u32)skip;
+            step(&p, row->said + cut + skip, row->n - cut - skip, halves);
         } else {
-            step(&a, row->said + cut, row->n - cut, halves);
+            step(&p, row->said + cut, row->n - cut, halves);
         }
         same = same && strcmp(whole, halves) == 0;
     }
@@ -132,22 +132,22 @@ static void check(const char *what, const struct row *row)
 static void ends_are_told(void)
 {
     char out[64] = "";
-    struct answers a;
+    struct response_parser p;
 
-    answers_init(&a);
-    ok(answers_between(&a), "before the first answer a server is between answers");
-    step(&a, "VALUE a 0 1\r\nx\r\n", 16, out);
-    ok(!answers_between(&a), "within one of several lines it is not");
-    step(&a, "END\r\n", 5, out);
-    ok(answers_between(&a), "but behind it");
-    step(&a, "STAT pid 1\r\n", 12, out);
-    ok(!answers_between(&a), "nor among statistics");
-    step(&a, "END\r\n", 5, out);
-    step(&a, "what?\r\n", 7, out);
-    ok(!answers_between(&a), "and not where it is lost");
-    answers_again(&a);
-    step(&a, "END\r\n", 5, out);
-    ok(answers_between(&a) && strcmp(out, "R R L R") == 0, "until it begins again");
+    resp_init(&p);
+    ok(resp_between(&p), "before the first answer a server is between answers");
+    step(&p, "VALUE a 0 1\r\nx\r\n", 16, out);
+    ok(!resp_between(&p), "within one of several lines it is not");
+    step(&p, "END\r\n", 5, out);
+    ok(resp_between(&p), "but behind it");
+    step(&p, "STAT pid 1\r\n", 12, out);
+    ok(!resp_between(&p), "nor among statistics");
+    step(&p, "END\r\n", 5, out);
+    step(&p, "what?\r\n", 7, out);
+    ok(!resp_between(&p), "and not where it is lost");
+    resp_again(&p);
+    step(&p, "END\r\n", 5, out);
+    ok(resp_between(&p) && strcmp(out, "R R L R") == 0, "until it begins again");
 }
 
 int main(void)

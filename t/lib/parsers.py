@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""followed: what the chain's parsers (bpf/chain/follow.h, answers.h) see, beside a real server.
+"""parsers: what the chain's parsers (bpf/chain/*_parser.h) see, beside a real server.
 
 Commands go one by one to a server, and what it did and said is held against what was foretold:
-how many answers, and which keys. `Followed` is t/tool/followed; `watch` compares.
+how many answers, and which keys. `Parsers` is t/tool/parsers; `watch` compares.
 """
 import os
 import socket
@@ -15,15 +15,15 @@ import tap
 
 (WRITE, WRITE_ALL, UNKNOWN, DATA, ANSWERED, UNCERTAIN, SILENT, BARRIER,
  LOST) = (1 << bit for bit in range(9))
-REPLY, ERROR, MN, ANSWERS_LOST = (1 << bit for bit in range(4))
+COMPLETE, ERROR, MN, RESPONSES_LOST = (1 << bit for bit in range(4))
 OVER = ANSWERED | UNCERTAIN | SILENT
 SECONDS = 15  # of silence are no answer
 VALUE_NEXT = b"VALUE "
 
 
-class Followed:
+class Parsers:
     def __init__(self):
-        path = os.path.join(os.environ.get("BUILDDIR", os.getcwd()), "t", "tool", "followed")
+        path = os.path.join(os.environ.get("BUILDDIR", os.getcwd()), "t", "tool", "parsers")
         self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         guard.add("pid", self.process.pid)
         self.hashes = {}
@@ -49,7 +49,7 @@ class Followed:
         *events, between = self._ask(b"q", data)
         return [tuple(map(int, e.split(b":"))) for e in events], between == b"1"
 
-    def answers(self, data):
+    def responses(self, data):
         """([(offset, events)], whether an answer could begin now)"""
         *events, between = self._ask(b"a", data)
         return [tuple(map(int, e.split(b":"))) for e in events], between == b"1"
@@ -113,14 +113,14 @@ class Binary:
 class Watch:
     """One connection at a time to a server, and another one that looks at it."""
 
-    def __init__(self, where, followed, keys, family):
-        self.where, self.followed, self.keys, self.family = where, followed, keys, family
+    def __init__(self, where, parsers, keys, family):
+        self.where, self.parsers, self.keys, self.family = where, parsers, keys, family
         self.control = where.stream()
         self.stream = None
         self.commands = self.connections = self.lost = self.closed = self.writes = 0
 
     def begin(self):
-        self.followed.begin()
+        self.parsers.begin()
         self.stream = self.where.stream()
         self.stream.sock.settimeout(SECONDS)
         self.connections += 1
@@ -144,17 +144,17 @@ class Watch:
             return None
 
     def judge(self, foretold, said):
-        events, between = self.followed.answers(said)
-        if not between or any(e & ANSWERS_LOST for _, e in events):
+        events, between = self.parsers.responses(said)
+        if not between or any(e & RESPONSES_LOST for _, e in events):
             raise Wrong("the answers are not followed: %r" % events)
-        replies = sum(1 for _, e in events if e & REPLY) - 1
+        replies = sum(1 for _, e in events if e & COMPLETE) - 1
         errors = sum(1 for _, e in events if e & ERROR)
         most = foretold.most + min(foretold.silent, errors)
         if not foretold.least <= replies <= most:
             raise Wrong("%d answers, foretold were %d to %d" % (replies, foretold.least, most))
         if self.family.events == ANSWERED:
             return
-        if [e for _, e in events if e & MN] != [REPLY | MN] * (foretold.marks + 1):
+        if [e for _, e in events if e & MN] != [COMPLETE | MN] * (foretold.marks + 1):
             raise Wrong("the answer to the mark was not found: %r" % events)
 
     def judge_keys(self, foretold):
@@ -164,7 +164,7 @@ class Watch:
         before, self.seen = self.seen, now
         if foretold.all:
             return
-        unseen = [k for k in changed if self.followed.hash(k) not in foretold.hashes]
+        unseen = [k for k in changed if self.parsers.hash(k) not in foretold.hashes]
         if unseen:
             raise Wrong("writes to %r were not seen: %r" % (
                 unseen, [(before.get(k), now.get(k)) for k in unseen]))
@@ -172,10 +172,10 @@ class Watch:
     def command(self, command, foretold):
         """Whether it was sent: what would be lost is not, but behind what is not complete."""
         was_between, self.between = self.between, False
-        events, between = self.followed.requests(command)
+        events, between = self.parsers.requests(command)
         if any(e & LOST for _, e, _ in events):
             self.lost += 1
-            self.followed.again()
+            self.parsers.again()
             self.between = was_between
             return False
         for _, event, hash_ in events:
@@ -194,7 +194,7 @@ class Watch:
                 return
         if not self.between:
             return
-        self.followed.requests(self.family.mark)
+        self.parsers.requests(self.family.mark)
         said = self.until_mark(foretold.marks)
         if said is None:
             self.closed += 1
@@ -211,7 +211,7 @@ class Watch:
                 continue
             if not self.between:
                 continue
-            if [e for _, e, _ in self.followed.requests(self.family.mark)[0]] != \
+            if [e for _, e, _ in self.parsers.requests(self.family.mark)[0]] != \
                     [self.family.events]:
                 raise Wrong("the mark was not taken for a command")
             said = self.until_mark(foretold.marks)
@@ -223,9 +223,9 @@ class Watch:
             foretold = Foretold()
 
 
-def watch(name, where, followed, keys, family, batches):
+def watch(name, where, parsers, keys, family, batches):
     """batches: lists of commands, each for a connection of its own, every fourth all at once."""
-    watched = Watch(where, followed, keys, family)
+    watched = Watch(where, parsers, keys, family)
     wrong = 0
     for commands in batches:
         watched.begin()

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * followed: what bpf/chain/follow.h and bpf/chain/answers.h see in the bytes that a test gives, for
- * t/lib/followed.py. One line asks, one line answers:
+ * parsers: what bpf/chain/request_parser.h and bpf/chain/response_parser.h see in the bytes that a
+ * test gives, for t/lib/parsers.py. One line asks, one line answers:
  *
  *     n        a connection begins
  *     g        a command begins, whatever was before
@@ -17,9 +17,9 @@
 
 #include "t/lib/parsed.h"
 
-struct followed {
-    struct follow follow;
-    struct answers answers;
+struct parsers {
+    struct request_parser request;
+    struct response_parser response;
 };
 
 static int value_of(char digit)
@@ -42,46 +42,46 @@ static size_t from_hex(char *text)
     return n;
 }
 
-static void requests(struct follow *f, const char *bytes, size_t n)
+static void requests(struct request_parser *p, const char *bytes, size_t n)
 {
     const char *at = bytes;
     __u32 events;
 
-    while ((events = parsed_request(f, &at, bytes + n)))
-        printf("%td:%u:%" PRIu64 " ", at - 1 - bytes, events, (uint64_t)f->hash);
-    printf("%d\n", follow_between(f));
+    while ((events = parsed_request(p, &at, bytes + n)))
+        printf("%td:%u:%" PRIu64 " ", at - 1 - bytes, events, (uint64_t)p->hash);
+    printf("%d\n", req_between(p));
 }
 
-static void answers(struct answers *a, const char *bytes, size_t n)
+static void responses(struct response_parser *p, const char *bytes, size_t n)
 {
     const char *at = bytes;
     __u32 events;
 
-    while ((events = parsed_answer(a, &at, bytes + n)))
+    while ((events = parsed_response(p, &at, bytes + n)))
         printf("%td:%u ", at - 1 - bytes, events);
-    printf("%d\n", answers_between(a));
+    printf("%d\n", resp_between(p));
 }
 
 int main(void)
 {
-    struct followed followed = {0};
+    struct parsers parsers = {0};
     char *line = NULL;
     size_t size = 0, n;
 
     while (getline(&line, &size, stdin) > 0) {
         n = line[0] == 'n' || line[1] != ' ' ? 0 : from_hex(line + 2);
         if (line[0] == 'q') {
-            requests(&followed.follow, line + 2, n);
+            requests(&parsers.request, line + 2, n);
         } else if (line[0] == 'a') {
-            answers(&followed.answers, line + 2, n);
+            responses(&parsers.response, line + 2, n);
         } else if (line[0] == 'h') {
             printf("%" PRIu64 "\n", (uint64_t)hash_of(parsed_seeds, line + 2, n));
         } else if (line[0] == 'g') {
-            follow_again(&followed.follow);
+            req_again(&parsers.request);
             printf("1\n");
         } else {
-            follow_init(&followed.follow);
-            answers_init(&followed.answers);
+            req_init(&parsers.request);
+            resp_init(&parsers.response);
             printf("1\n");
         }
         fflush(stdout);

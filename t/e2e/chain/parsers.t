@@ -13,7 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binarygen
 import differential as d
-import followed
+import parsers
 import metagen
 import server
 import tap
@@ -34,10 +34,10 @@ def batches(family, commands):
 
 def on_both(name, family, keys, make, least):
     """make: the streams of each, which are the same."""
-    tool = followed.Followed()
+    tool = parsers.Parsers()
     for whose, start in (("ours", server.Server), ("Debian's", d.start_peer)):
         where = start()
-        watched = followed.watch("%s, %s" % (name, whose), where, tool, keys, family, make())
+        watched = parsers.watch("%s, %s" % (name, whose), where, tool, keys, family, make())
         tap.ok(watched.commands > least, "%d and more are followed" % least)
         where.kill()
     tool.close()
@@ -45,27 +45,27 @@ def on_both(name, family, keys, make, least):
 
 @tap.case
 def text():
-    on_both("text", followed.Text(), textgen.TEXT_KEYS + textgen.NUMBER_KEYS,
+    on_both("text", parsers.Text(), textgen.TEXT_KEYS + textgen.NUMBER_KEYS,
             lambda: batches(textgen.Text(d.SEED), COMMANDS * 40 // 100), COMMANDS // 4)
 
 
 @tap.case
 def meta():
-    on_both("meta", followed.Text(), metagen.TEXT_KEYS + metagen.NUMBER_KEYS,
+    on_both("meta", parsers.Text(), metagen.TEXT_KEYS + metagen.NUMBER_KEYS,
             lambda: batches(metagen.Meta(d.SEED, pipelined=True), COMMANDS * 35 // 100),
             COMMANDS // 5)
 
 
 @tap.case
 def binary():
-    on_both("binary", followed.Binary(), binarygen.KEYS,
+    on_both("binary", parsers.Binary(), binarygen.KEYS,
             lambda: batches(binarygen.Binary(d.SEED), COMMANDS * 25 // 100), COMMANDS // 5)
 
 
 @tap.case
 def binary_forms():
     """Every opcode with any lengths."""
-    on_both("binary forms", followed.Binary(), [b"k"],
+    on_both("binary forms", parsers.Binary(), [b"k"],
             lambda: ([form[0]] for form in binarygen.some_forms(d.SEED, COMMANDS // 10)),
             COMMANDS // 100)
 
@@ -99,7 +99,7 @@ LINES = [b"set a 0 0 1", b"1", b"stats", b"stats items", b"stats slabs", b"stats
 @tap.case
 def lines():
     """Also those that have answers of many lines, or none."""
-    on_both("lines", followed.Text(), [b"a", b"none"],
+    on_both("lines", parsers.Text(), [b"a", b"none"],
             lambda: [[b"%s\r\n" % line for line in LINES]] * 4, 2 * len(LINES))
 
 
