@@ -11,25 +11,27 @@ SECONDS = 120
 
 
 def run(m, writers, readers, keys, reads, period=1500, writes=WRITES, most=8, ratio=0):
-    """What t/tool/coherence counted; its complaints go into the log."""
+    """What t/tool/coherence counted, and its complaints."""
     words = (kernel.beside("t/tool/coherence"), m.pair.address(), m.server.port, writers, readers,
              keys, reads, writes, SECONDS, period, most, ratio)
     done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, check=False, timeout=SECONDS + 60)
-    tap.diag(done.stderr.decode())
     tap.ok(done.returncode in (0, 1), "the run comes to its end")
-    return {name: int(number) for name, number in
-            (line.split() for line in done.stdout.decode().splitlines())}
+    return {**{name: int(number) for name, number in
+               (line.split() for line in done.stdout.decode().splitlines())},
+            "complaints": done.stderr.decode()}
 
 
 def judge(found, grown, reads, flushes=2, writes=WRITES, share=0.9):
     """share: of the keys, for which the kernel has to answer."""
+    complaints = found.pop("complaints")
     tap.diag("%s; kernel: answered %d, hits %d, misses %d, busy %d" %
              (found, grown["answered"], grown["hits"], grown["misses"], grown["pass_busy"]))
     tap.ok(found["reads"] >= reads, "%d reads, at least %d" % (found["reads"], reads))
     tap.ok(found["writes"] >= writes and found["flushes"] >= flushes,
            "beside %d writes and %d flush_all" % (found["writes"], found["flushes"]))
     tap.is_(found["wrong"], 0, "no answer is older than an acknowledged write, none is torn")
+    tap.diag(complaints)
     tap.ok(found["lost"] * 1000 <= found["reads"], "requests are not lost (%d)" % found["lost"])
     answered = grown["hits"] + grown["misses"]
     tap.ok(answered >= share * found["reads"], "the kernel answered for %.1f %% of the keys, "
@@ -57,8 +59,12 @@ class Lives:
         words = self.ask("counts").split()
         return {name: int(number) for name, number in zip(words[::2], words[1::2])}
 
-    def end(self):
+    def end(self, name):
+        """A check that it has found nothing wrong, and what if so."""
+        wrong = self.counts()["wrong"]
         self.process.stdin.close()
-        tap.diag(self.process.stderr.read().decode())
+        complaints = self.process.stderr.read().decode()
         self.process.wait()
         guard.remove("pid", self.process.pid)
+        tap.is_(wrong, 0, name)
+        tap.diag(complaints)

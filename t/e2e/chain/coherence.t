@@ -166,12 +166,11 @@ def bmc_is_killed():
             answered += had
         counts = killed.lives.counts()
         tap.diag(counts)
-        killed.lives.end()
         tap.is_(unclean, 0, "%d kills leave nothing on the interface, on XDP nor TC" % KILLS)
         tap.ok(answered >= KILLS // 6, "the kernel had answered before %d of them" % answered)
         tap.ok(counts["hits"] > 100 * KILLS and counts["writes"] > 100 * KILLS,
                "they were under load")
-        tap.is_(counts["wrong"], 0, "no value is old or damaged, none is gone")
+        killed.lives.end("no value is old or damaged, none is gone")
         m.cover()
         m.tcp, m.udp = m.server.stream(), m.server.udp()
         m.ready()

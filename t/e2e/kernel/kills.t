@@ -197,9 +197,8 @@ def judge(lives, kills, unclean, before, memory):
     tap.is_(sum(lives.kinds.values()), kills + 1, "%d servers were killed" % kills)
     tap.is_(unclean, 0, "none left a program on the interface, on XDP nor TC")
     tap.ok(counts["hits"] > 10 * kills and counts["writes"] > 10 * kills, "they were under load")
-    tap.is_(counts["wrong"], 0, "no value was damaged, of another key or of a life before")
+    lives.load.end("no value was damaged, of another key or of a life before")
     tap.diag("in the first moments the kernel had answered %d" % lives.answered)
-    lives.load.end()
     no_dead_line(lives)
     lives.close()
     left = {}
