@@ -19,8 +19,8 @@ struct ask_id {
 };
 
 /* From a packet of which chain_scratch says where its headers are. Not 0: it does not have them. */
-static __always_inline long ask_read(void *ctx, const struct chain_scratch *scratch,
-                                     load_bytes *load, int to_us, struct ask_id *id)
+static __always_inline long ask_read(struct packet packet, const struct chain_scratch *scratch,
+                                     int to_us, struct ask_id *id)
 {
     u64 *first = to_us ? id->client : id->server, *second = to_us ? id->server : id->client;
     u16 udp[6];
@@ -28,10 +28,12 @@ static __always_inline long ask_read(void *ctx, const struct chain_scratch *scra
 
     *id = (struct ask_id){{0, 0}, {0, 0}, 0};
     if (scratch->v6)
-        rc = load(ctx, scratch->l3 + 8, first, 16) || load(ctx, scratch->l3 + 24, second, 16);
+        rc = packet_load(packet, scratch->l3 + 8, first, 16) ||
+             packet_load(packet, scratch->l3 + 24, second, 16);
     else
-        rc = load(ctx, scratch->l3 + 12, first, 4) || load(ctx, scratch->l3 + 16, second, 4);
-    if (rc || load(ctx, scratch->l4, udp, 10))
+        rc = packet_load(packet, scratch->l3 + 12, first, 4) ||
+             packet_load(packet, scratch->l3 + 16, second, 4);
+    if (rc || packet_load(packet, scratch->l4, udp, 10))
         return 1;
     id->port_and_id = udp[to_us ? 0 : 1] | (u32)udp[4] << 16;
     return 0;
@@ -131,7 +133,7 @@ __attribute__((noinline)) int ask_note_packet(struct xdp_md *ctx, u32 n)
     struct chain_scratch *scratch = chain_scratch_get();
     struct ask_id id;
 
-    if (!scratch || ask_read(ctx, scratch, load_xdp, 1, &id))
+    if (!scratch || ask_read(packet_xdp(ctx), scratch, 1, &id))
         return 0;
     return ask_note(ask_hash(&id), n);
 }

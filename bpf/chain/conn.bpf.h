@@ -17,6 +17,7 @@
 #define MC_CHAIN_CONN_BPF_H
 
 #include "bpf/chain/feed.bpf.h"
+#include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/kernel.bpf.h"
 
 enum { TCP_BYTES = 20, TCP_FIN = 1, TCP_SYN = 2, TCP_RST = 4, TCP_ACK = 16, TCP_URG = 32 };
@@ -180,20 +181,15 @@ static __always_inline u64 ends_hash(const struct ends *ends)
 
 /* --- a segment ----------------------------------------------------------------------- */
 
-static __always_inline long frame_load(void *ctx, int xdp, u32 at, void *to, u32 n)
-{
-    return xdp ? bpf_xdp_load_bytes(ctx, at, to, n) : bpf_skb_load_bytes(ctx, at, to, n);
-}
-
 /* The addresses of a packet, source first. */
-static __always_inline long ends_load(void *ctx, int xdp, const struct chain_scratch *scratch,
+static __always_inline long ends_load(struct packet packet, const struct chain_scratch *scratch,
                                       u64 address[4])
 {
     u32 both[2];
 
     if (scratch->v6)
-        return frame_load(ctx, xdp, scratch->l3 + 8, address, 32);
-    if (frame_load(ctx, xdp, scratch->l3 + 12, both, sizeof(both)))
+        return packet_load(packet, scratch->l3 + 8, address, 32);
+    if (packet_load(packet, scratch->l3 + 12, both, sizeof(both)))
         return -1;
     address[0] = address[2] = 0;
     address[1] = (u64)both[0] << 32 | ENDS_IP4;
@@ -202,33 +198,32 @@ static __always_inline long ends_load(void *ctx, int xdp, const struct chain_scr
 }
 
 /* Where the IP packet ends in the frame, by its own header. */
-static __always_inline u32 packet_end(void *ctx, int xdp, const struct chain_scratch *scratch)
+static __always_inline u32 packet_end(struct packet packet, const struct chain_scratch *scratch)
 {
     u16 n;
 
-    if (frame_load(ctx, xdp, scratch->l3 + (scratch->v6 ? 4 : 2), &n, sizeof(n)))
+    if (packet_load(packet, scratch->l3 + (scratch->v6 ? 4 : 2), &n, sizeof(n)))
         return 0;
     return scratch->l3 + bpf_ntohs(n) + (scratch->v6 ? IP6_BYTES : 0);
 }
 
-/* Reads a segment from a client, or (out) to one. 0: it is none that we understand. */
-static __always_inline int segment_load(void *ctx, int xdp, const struct chain_scratch *scratch,
+/* Reads a segment: in XDP from a client, in TC to one. 0: it is none that we understand. */
+static __always_inline int segment_load(struct packet packet, const struct chain_scratch *scratch,
                                         struct segment *segment, u32 end)
 {
     u64 address[4];
     u32 tcp[TCP_BYTES / 4];
-    const int client = xdp ? 0 : 2;
+    const int comes = packet.from == PACKET_XDP, client = comes ? 0 : 2;
 
     segment->ends = (struct ends){{0, 0}, {0, 0}, 0, 0, 0};
-    if (ends_load(ctx, xdp, scratch, address) ||
-        frame_load(ctx, xdp, scratch->l4, tcp, sizeof(tcp)))
+    if (ends_load(packet, scratch, address) || packet_load(packet, scratch->l4, tcp, sizeof(tcp)))
         return 0;
     segment->ends.client[0] = address[client];
     segment->ends.client[1] = address[client + 1];
     segment->ends.server[0] = address[2 - client];
     segment->ends.server[1] = address[3 - client];
-    segment->ends.client_port = xdp ? tcp[0] : tcp[0] >> 16;
-    segment->ends.server_port = xdp ? tcp[0] >> 16 : tcp[0];
+    segment->ends.client_port = comes ? tcp[0] : tcp[0] >> 16;
+    segment->ends.server_port = comes ? tcp[0] >> 16 : tcp[0];
     segment->ends.unused = 0;
     segment->seq = bpf_ntohl(tcp[1]);
     segment->ack = bpf_ntohl(tcp[2]);

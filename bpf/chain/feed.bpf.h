@@ -13,6 +13,7 @@
 #include "bpf/chain/maps.bpf.h"
 #include "bpf/chain/request_parser.h"
 #include "bpf/chain/response_parser.h"
+#include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/kernel.bpf.h"
 
 enum {
@@ -340,11 +341,9 @@ struct feed_way {
 };
 
 /* Brings the next chunk. How many bytes; 0: there are no more, or the packet has less. */
-static __always_inline u64 feed_load(struct feed_way *way, u32 *skip, int xdp)
+static __always_inline u64 feed_load(struct packet packet, struct feed *feed, u32 *skip)
 {
-    struct feed *feed = way->feed;
     u64 n;
-    long rc;
 
     feed->at = feed_skip(skip, feed->at, feed->end);
     n = feed->end - feed->at;
@@ -353,11 +352,7 @@ static __always_inline u64 feed_load(struct feed_way *way, u32 *skip, int xdp)
     if (n > FEED_CHUNK)
         n = FEED_CHUNK;
     BOUND_SIZE(n, FEED_CHUNK - 1);
-    if (xdp)
-        rc = bpf_xdp_load_bytes(way->ctx, feed->at, feed->bytes, n);
-    else
-        rc = bpf_skb_load_bytes(way->ctx, feed->at, feed->bytes, n);
-    if (rc)
+    if (packet_load(packet, feed->at, feed->bytes, n))
         return 0;
     feed->at += n;
     return n;
@@ -365,7 +360,7 @@ static __always_inline u64 feed_load(struct feed_way *way, u32 *skip, int xdp)
 
 static long feed_round_in(u32 i, struct feed_way *way)
 {
-    u64 n = feed_load(way, &way->feed->request.skip, 1);
+    u64 n = feed_load(packet_xdp(way->ctx), way->feed, &way->feed->request.skip);
 
     (void)i;
     if (n)
@@ -375,7 +370,7 @@ static long feed_round_in(u32 i, struct feed_way *way)
 
 static long feed_round_out(u32 i, struct feed_way *way)
 {
-    u64 n = feed_load(way, &way->feed->response.skip, 0);
+    u64 n = feed_load(packet_tc(way->ctx), way->feed, &way->feed->response.skip);
 
     (void)i;
     if (n)

@@ -295,7 +295,8 @@ __attribute__((noinline)) int fill_reply(struct __sk_buff *skb)
 
     int rc;
 
-    if (!scratch || !chain || skb->gso_size || !tick_ns || ask_read(skb, chain, load_skb, 0, &id) ||
+    if (!scratch || !chain || skb->gso_size || !tick_ns ||
+        ask_read(packet_tc(skb), chain, 0, &id) ||
         bpf_skb_load_bytes(skb, chain->l4 + 4, &frame, sizeof(frame)) || frame.sequence)
         return 0;
     if (!fill_load(skb, scratch, chain, &frame))

@@ -10,6 +10,7 @@
 #define MC_CHAIN_FIND_BPF_H
 
 #include "bpf/chain/maps.bpf.h"
+#include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/kernel.bpf.h"
 #include "bpf/packet/packet.bpf.h"
 
@@ -25,32 +26,18 @@ enum {
     NEXT_MOBILITY = 135,
 };
 
-/* Of a packet: n bytes at `at` of the frame. Not 0: it does not have them. */
-typedef long load_bytes(void *ctx, u32 at, void *to, u32 n);
-
-static __always_inline long load_xdp(void *ctx, u32 at, void *to, u32 n)
-{
-    return bpf_xdp_load_bytes(ctx, at, to, n);
-}
-
-static __always_inline long load_skb(void *ctx, u32 at, void *to, u32 n)
-{
-    return bpf_skb_load_bytes(ctx, at, to, n);
-}
-
 static __always_inline int protocol_is_ours(u8 protocol)
 {
     return protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP;
 }
 
 /* Behind tags: KIND_UDP for IP, else KIND_NONE or KIND_UNFOLLOWED. */
-static __always_inline enum chain_kind find_ip(void *ctx, struct chain_scratch *scratch,
-                                               load_bytes *load)
+static __always_inline enum chain_kind find_ip(struct packet packet, struct chain_scratch *scratch)
 {
     u16 tags[2 * 2 + 1];
     u64 n = 0;
 
-    if (load(ctx, FRAME_IP - 2, tags, sizeof(tags)))
+    if (packet_load(packet, FRAME_IP - 2, tags, sizeof(tags)))
         return KIND_NONE; /* too short for IP */
     if (type_is_tag(tags[0]))
         n = type_is_tag(tags[2]) ? 2 : 1;
@@ -68,14 +55,14 @@ static __always_inline enum chain_kind find_ip(void *ctx, struct chain_scratch *
  * A fragment; later: others lie before it. KIND_UDP for the first one, which has the ports. Others
  * count if that came before them; if it comes after them, it closes everything itself.
  */
-static __always_inline enum chain_kind find_part(void *ctx, struct chain_scratch *scratch,
-                                                 load_bytes *load, int later, u32 id)
+static __always_inline enum chain_kind find_part(struct packet packet,
+                                                 struct chain_scratch *scratch, int later, u32 id)
 {
     u64 address[4] = {0, 0, 0, 0};
     u64 sum;
 
-    if (scratch->v6 ? load(ctx, scratch->l3 + 8, address, 32)
-                    : load(ctx, scratch->l3 + 12, address, 8))
+    if (scratch->v6 ? packet_load(packet, scratch->l3 + 8, address, 32)
+                    : packet_load(packet, scratch->l3 + 12, address, 8))
         return KIND_NONE;
     sum = mc_hash_word(address[0], control.seed[0]) + mc_hash_word(address[1], control.seed[1]) +
           mc_hash_word(address[2], control.seed[2]) + mc_hash_word(address[3], control.seed[3]) +
@@ -85,14 +72,13 @@ static __always_inline enum chain_kind find_part(void *ctx, struct chain_scratch
     return later ? KIND_FRAGMENT : KIND_UDP;
 }
 
-static __always_inline enum chain_kind find_ip4(void *ctx, struct chain_scratch *scratch,
-                                                load_bytes *load)
+static __always_inline enum chain_kind find_ip4(struct packet packet, struct chain_scratch *scratch)
 {
     u64 head[2];
     u16 fragment;
     u32 nip;
 
-    if (load(ctx, scratch->l3, head, 12))
+    if (packet_load(packet, scratch->l3, head, 12))
         return KIND_NONE;
     nip = ((u8)head[0] & 15) * 4;
     scratch->proto = head[1] >> 8;
@@ -103,17 +89,17 @@ static __always_inline enum chain_kind find_ip4(void *ctx, struct chain_scratch 
     scratch->l4 = scratch->l3 + nip;
     fragment = (u16)(head[0] >> 48);
     if (fragment & bpf_htons(0x3fff))
-        return find_part(ctx, scratch, load, fragment & bpf_htons(0x1fff), head[0] >> 32 & 0xffff);
+        return find_part(packet, scratch, fragment & bpf_htons(0x1fff), head[0] >> 32 & 0xffff);
     return KIND_UDP;
 }
 
 /* The next header behind an extension header: its kind, KIND_UDP for one more or for UDP or TCP. */
-static __always_inline enum chain_kind find_extension(void *ctx, struct chain_scratch *scratch,
-                                                      load_bytes *load)
+static __always_inline enum chain_kind find_extension(struct packet packet,
+                                                      struct chain_scratch *scratch)
 {
     u8 head[8] __attribute__((aligned(8))), next = scratch->proto;
 
-    if (load(ctx, scratch->l4, head, sizeof(head)))
+    if (packet_load(packet, scratch->l4, head, sizeof(head)))
         return KIND_NONE; /* the stack drops it */
     scratch->proto = head[0];
     switch (next) {
@@ -132,20 +118,19 @@ static __always_inline enum chain_kind find_extension(void *ctx, struct chain_sc
             return KIND_NONE;
         if (!head[2] && !(head[3] & 0xf9))
             return KIND_UDP; /* one that is whole is what it is */
-        return find_part(ctx, scratch, load, head[2] || head[3] & 0xf8, LOAD32(head + 4));
+        return find_part(packet, scratch, head[2] || head[3] & 0xf8, LOAD32(head + 4));
     default:
         return KIND_NONE;
     }
 }
 
-static __always_inline enum chain_kind find_ip6(void *ctx, struct chain_scratch *scratch,
-                                                load_bytes *load)
+static __always_inline enum chain_kind find_ip6(struct packet packet, struct chain_scratch *scratch)
 {
     enum chain_kind kind = KIND_UDP;
     u64 head;
     int i;
 
-    if (load(ctx, scratch->l3, &head, sizeof(head)))
+    if (packet_load(packet, scratch->l3, &head, sizeof(head)))
         return KIND_NONE;
     scratch->proto = head >> 48;
     scratch->l4 = scratch->l3 + IP6_BYTES;
@@ -154,7 +139,7 @@ static __always_inline enum chain_kind find_ip6(void *ctx, struct chain_scratch 
     for (i = 0; i < EXTENSIONS_MAX; i++) {
         if (protocol_is_ours(scratch->proto) || kind != KIND_UDP)
             return kind;
-        kind = find_extension(ctx, scratch, load);
+        kind = find_extension(packet, scratch);
     }
     return KIND_UNFOLLOWED;
 }
@@ -163,17 +148,17 @@ static __always_inline enum chain_kind find_ip6(void *ctx, struct chain_scratch 
  * Fills chain_scratch for a packet. to_us: it comes, and goes to our port; else it leaves, from our
  * port.
  */
-static __always_inline enum chain_kind find(void *ctx, struct chain_scratch *scratch,
-                                            load_bytes *load, int to_us)
+static __always_inline enum chain_kind find(struct packet packet, struct chain_scratch *scratch,
+                                            int to_us)
 {
-    enum chain_kind kind = find_ip(ctx, scratch, load);
+    enum chain_kind kind = find_ip(packet, scratch);
     u16 ports[2];
 
     scratch->part = PART_NONE;
     if (kind == KIND_UDP)
-        kind = scratch->v6 ? find_ip6(ctx, scratch, load) : find_ip4(ctx, scratch, load);
+        kind = scratch->v6 ? find_ip6(packet, scratch) : find_ip4(packet, scratch);
     if (kind == KIND_UDP) {
-        if (load(ctx, scratch->l4, ports, sizeof(ports)))
+        if (packet_load(packet, scratch->l4, ports, sizeof(ports)))
             kind = KIND_NONE; /* the same */
         else if (ports[to_us] != control.port)
             kind = KIND_NONE;
@@ -206,7 +191,7 @@ __attribute__((noinline)) int find_coming(struct xdp_md *ctx)
     if (!scratch)
         return KIND_NONE;
     scratch->nframe = bpf_xdp_get_buff_len(ctx);
-    kind = find(ctx, scratch, load_xdp, 1);
+    kind = find(packet_xdp(ctx), scratch, 1);
     if (scratch->part != PART_NONE)
         kind = part_is_ours(scratch, kind) ? KIND_FRAGMENT : KIND_NONE;
     scratch->kind = kind;
@@ -220,7 +205,7 @@ __attribute__((noinline)) int find_leaving(struct __sk_buff *skb)
     if (!scratch)
         return KIND_NONE;
     scratch->nframe = skb->len;
-    find(skb, scratch, load_skb, 0);
+    find(packet_tc(skb), scratch, 0);
     return scratch->part == PART_NONE ? scratch->kind
                                       : KIND_NONE; /* a reply's are the server's alone */
 }

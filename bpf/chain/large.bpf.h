@@ -27,12 +27,6 @@ static __always_inline void get_describe(const struct scratch *scratch, struct c
     chain->kind = KIND_UDP;
 }
 
-/* From the Ethernet header on, wherever the packet begins for TC. */
-static __always_inline long load_mac(void *ctx, u32 at, void *to, u32 n)
-{
-    return bpf_skb_load_bytes_relative(ctx, at, to, n, BPF_HDR_START_MAC);
-}
-
 /* Leaves a get to the server after all: it will have one reply. */
 __attribute__((noinline)) int large_leave(struct __sk_buff *skb)
 {
@@ -43,7 +37,7 @@ __attribute__((noinline)) int large_leave(struct __sk_buff *skb)
     if (!scratch || !chain)
         return TC_NEXT;
     get_describe(scratch, chain);
-    if (!ask_read(skb, chain, load_mac, 1, &id))
+    if (!ask_read(packet_mac(skb), chain, 1, &id))
         ask_note(ask_hash(&id), 1);
     return TC_NEXT;
 }
@@ -79,7 +73,7 @@ __attribute__((noinline)) int large_joined(struct __sk_buff *skb)
 {
     struct chain_scratch *chain = chain_scratch_get();
 
-    if (chain && find(skb, chain, load_mac, 1) != KIND_NONE && chain->kind != KIND_TCP)
+    if (chain && find(packet_mac(skb), chain, 1) != KIND_NONE && chain->kind != KIND_TCP)
         tcp_unfollowed(bpf_ktime_get_ns());
     return 0;
 }

@@ -234,7 +234,8 @@ int follow_replies(struct __sk_buff *skb)
     struct chain_scratch *scratch = chain_scratch_get();
     struct hand *hand = hand_get();
 
-    if (!scratch || !hand || !segment_load(skb, 0, scratch, &hand->segment, scratch->nframe)) {
+    if (!scratch || !hand ||
+        !segment_load(packet_tc(skb), scratch, &hand->segment, scratch->nframe)) {
         close_all(bpf_ktime_get_ns());
         return -1; /* TC_ACT_UNSPEC: on to the next */
     }

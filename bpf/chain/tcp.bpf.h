@@ -400,7 +400,8 @@ __attribute__((noinline)) int chain_tcp(struct xdp_md *ctx)
 
     if (!scratch || !hand)
         return tcp_unfollowed(bpf_ktime_get_ns());
-    if (!segment_load(ctx, 1, scratch, &hand->segment, packet_end(ctx, 1, scratch)))
+    if (!segment_load(packet_xdp(ctx), scratch, &hand->segment,
+                      packet_end(packet_xdp(ctx), scratch)))
         return tcp_is_broken(ctx, hand);
     if (hand->segment.flags & TCP_SYN)
         return tcp_syn(hand);
