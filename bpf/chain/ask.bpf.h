@@ -8,7 +8,7 @@
 #ifndef MC_CHAIN_ASK_BPF_H
 #define MC_CHAIN_ASK_BPF_H
 
-#include "bpf/chain/find.bpf.h"
+#include "bpf/chain/classify.bpf.h"
 #include "bpf/chain/maps.bpf.h"
 
 /* A request's or a reply's client and server, and what the client tells its requests apart by. */
@@ -101,10 +101,10 @@ __attribute__((noinline)) int ask_note(u64 hash, u32 n)
 }
 
 /*
- * A reply leaves: when its request came in, at the earliest; 0: we know of none. ends: it is the
+ * A reply leaves: when its request came in, at the earliest; 0: we know of none. last: it is the
  * last datagram of the reply.
  */
-__attribute__((noinline)) u64 ask_reply(u64 hash, u64 now, u32 ends)
+__attribute__((noinline)) u64 ask_reply(u64 hash, u64 now, u32 last)
 {
     struct chain_ask *ask = ask_at(hash);
     u32 who = hash >> 32;
@@ -117,7 +117,7 @@ __attribute__((noinline)) u64 ask_reply(u64 hash, u64 now, u32 ends)
     if (ask->who == who || ask->before == who)
         first = ask->first;
     if (first && ask->n < CHAIN_ASK_HOLD) {
-        ask->n -= !!ends;
+        ask->n -= !!last;
         if (!ask->n) {
             ask->first = 0;
             ask->next = 0;

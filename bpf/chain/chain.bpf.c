@@ -9,8 +9,8 @@
  */
 #include "bpf/shared/chain.h"
 #include "bpf/chain/ask.bpf.h"
+#include "bpf/chain/classify.bpf.h"
 #include "bpf/chain/fill.bpf.h"
-#include "bpf/chain/find.bpf.h"
 #include "bpf/chain/gate.bpf.h"
 #include "bpf/chain/get.bpf.h"
 #include "bpf/chain/large.bpf.h"
@@ -162,7 +162,7 @@ int rx_filter(struct xdp_md *ctx)
         bpf_tail_call(ctx, &xdp_calls, CALL_HASH_KEYS);
         rx = RX_LOOK;
     }
-    if (rx == RX_LOOK && find_coming(ctx) != KIND_NONE) {
+    if (rx == RX_LOOK && classify_ingress(ctx) != KIND_NONE) {
         bpf_tail_call(ctx, &xdp_calls, CALL_INVALIDATE_CACHE);
         gate_enter(&all, bpf_ktime_get_ns());
     }
@@ -340,7 +340,7 @@ SEC("tc")
 int tx_filter(struct __sk_buff *skb)
 {
     way_leaving(skb);
-    if (!tx_is_other(skb) && skb->tc_index != CHAIN_SEEN && find_leaving(skb) != KIND_NONE)
+    if (!tx_is_other(skb) && skb->tc_index != CHAIN_SEEN && classify_egress(skb) != KIND_NONE)
         bpf_tail_call(skb, &tc_calls, CALL_UPDATE_CACHE);
     return TC_NEXT;
 }

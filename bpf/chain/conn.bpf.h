@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_conn: the connections that are followed, and those that are not.
+ * chain_conn: the state of TCP connections, tracked (their bytes are parsed) and untracked.
  *
- * Each direction of a connection belongs to the CPU that has its lock, which nobody waits for: who
- * does not get it has a segment that is not followed. Between the two stands a ring of open writes:
- * arriving segments append to it, leaving ones take off.
+ * Each direction of a connection has a lock, and a CPU that finds it taken does not wait: it counts
+ * its segment as one that cannot be followed. Both directions share a ring of open writes: arriving
+ * segments append to it, leaving segments take off it.
  *
- * The map gives an entry's memory away when it needs room, without asking who is at work in it. So
- * an entry says whose it is, and who finds that this has changed while he wrote makes it nobody's.
+ * An LRU map reuses an entry's memory when it needs room, even while a program is writing to it. So
+ * an entry records its owner, and a program that finds another owner after it has written makes the
+ * entry nobody's.
  *
- * Strangers are what is not followed: half-open connections, which a flood of SYNs pushes out of
- * their own map and not out of that of the connections; connections that are older than we are; and
- * those that were lost.
+ * Untracked connections are half-open ones, those that began before the chain, and those whose
+ * state was lost. They have a map of their own, so that a flood of SYNs evicts no tracked
+ * connection.
  */
 #ifndef MC_CHAIN_CONN_BPF_H
 #define MC_CHAIN_CONN_BPF_H
 
-#include "bpf/chain/feed.bpf.h"
+#include "bpf/chain/parse_run.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/kernel.bpf.h"
 
 enum { TCP_BYTES = 20, TCP_FIN = 1, TCP_SYN = 2, TCP_RST = 4, TCP_ACK = 16, TCP_URG = 32 };
 
-/* Whose connection: addresses (IPv4 as ::ffff:a.b.c.d) and ports, network order. */
-struct ends {
+/* The flow key of a connection: addresses (IPv4 as ::ffff:a.b.c.d) and ports, network order. */
+struct flow_key {
     u64 client[2];
     u64 server[2];
     u16 client_port;
@@ -31,11 +32,11 @@ struct ends {
     u32 unused;
 };
 
-#define ENDS_IP4 0xffff0000u /* the half of such an address that is none of IPv4's */
+#define FLOW_IP4 0xffff0000u /* the half of a mapped address before the 32 bits of IPv4 */
 
-/* What is read of a segment; at and end: its data in the frame. */
+/* The header of a segment, and where its data lies in the frame: from `at` to `end`. */
 struct segment {
-    struct ends ends;
+    struct flow_key flow;
     u32 seq;
     u32 ack;
     u32 at;
@@ -44,85 +45,90 @@ struct segment {
 };
 
 /*
- * What was looked at of a segment: from the first byte to the last that was of no value, sequence
- * numbers; the hash of all before it, and the parser's state there. Between two of them are bytes
- * of a value.
+ * What was parsed of a segment: the sequence numbers of the first byte and of the last that was no
+ * part of a value; the hash of all bytes parsed before it, and the parser's state there. Between
+ * two checkpoints are only bytes of values. A retransmitted segment is parsed from one again.
  */
-struct mark {
+struct checkpoint {
     u64 content;
     u32 seq;
     u32 end;
     struct request_parser in;
 };
 
-enum { MARKS = 8, PARTS = 8 };
+enum { CHECKPOINTS = 8, QUARTERS = 8 };
 
 /*
- * owner    hash of its ends; first, see conn_leave
- * barrier  commands up to the last mn << 32, and how many of these there were
- * surplus  number of the last write for which the ring had no room: time opens its gate again
- * parts    when such came: in each of the last PARTS quarters of a settle, which it was << 32, and
- *          the number of the last one
- * first    ring of open writes: begin and end, counted on without end
- * marks    the last ones, nmarks were made
+ * owner        hash of its flow key; the first field, see conn_leave
+ * barrier      number of the last command mn << 32, and how many mn there were
+ * data         number of the last command with a value
+ * silent       number of the command with a reply that came after the last one without
+ * surplus      number of the last write for which the ring had no room: its gate opens by time
+ * quarters     when such writes arrived: for each of the last QUARTERS quarters of settings.settle
+ *              which one it was << 32, and the number of its last write
+ * first, last  begin and end of the ring of open writes; they only grow
+ * checkpoints  the last ones; ncheckpoints were made in all
  */
-struct conn {
+struct chain_conn {
     u64 owner;
     u64 barrier;
-    u64 content; /* hash of what was looked at of the bytes in */
-    u64 last_in; /* when data came by */
+    u64 content; /* hash of the bytes in that were parsed */
+    u64 last_in; /* when data passed */
     u64 last_out;
-    u64 parts[PARTS];
+    u64 quarters[QUARTERS];
     u32 busy_in; /* locks */
     u32 busy_out;
     u32 start_out; /* sequence number of the server's first byte */
     u32 next_in;   /* sequence numbers of the next bytes */
     u32 next_out;
-    u32 acked; /* by the server, at least */
+    u32 acked; /* by the server: at least up to here */
     u32 ncommands;
     u32 nreplies;
     u32 nbarriers; /* replies to mn */
-    u32 carried;   /* see struct feed */
+    u32 carried;   /* see struct parse_run */
     u32 data;
     u32 silent;
     u32 surplus;
     u32 first;
     u32 last;
-    u8 uncertain; /* replies are not known for certain: time ends writes */
+    u8 uncertain; /* replies cannot be counted for certain: writes end by time */
     u8 whole;     /* the last byte out ended a line; known only while uncertain */
-    u8 suspect;   /* its client's port may have begun anew: only what comes next is its own */
+    u8 suspect;   /* a SYN came with its flow key: only what is next in order is taken for its */
     u8 unused;
-    u32 nmarks;
+    u32 ncheckpoints;
     struct request_parser in;
     struct response_parser out;
     struct chain_write writes[CHAIN_WRITES];
-    struct mark marks[MARKS];
+    struct checkpoint checkpoints[CHECKPOINTS];
 };
 
-enum stranger_state {
-    STRANGER_SYN,    /* seen */
-    STRANGER_SYNACK, /* as well */
-    STRANGER_LOST,
+enum untracked_state {
+    UNTRACKED_SYN,    /* seen */
+    UNTRACKED_SYNACK, /* as well */
+    UNTRACKED_LOST,
 };
 
-/* A lost one may be found again by a trial, see chain_found.bpf.h; in and out have a part each. */
-struct stranger {
-    u64 owner; /* as of struct conn */
+/*
+ * An untracked connection. A lost one may be tracked again after a resync (resync.bpf.h), of which
+ * each direction writes its own fields.
+ */
+struct untracked {
+    u64 owner; /* as of struct chain_conn */
     u64 last_in;
     u64 last_out;
-    u32 in; /* the highest sequence numbers that are known */
+    u32 in; /* the highest sequence numbers seen */
     u32 out;
     u32 acked;
     u8 state;
     u8 whole;  /* the last byte out ended a line */
-    u8 trying; /* in: a trial is under way, */
-    u8 nsteps;
-    u32 ntrials; /* the number of the last one */
+    u8 trying; /* written by direction in: an attempt to resync is under way */
+    u8 nturns;
+    u32 nattempts; /* the number of the last attempt */
     u32 ncommands;
-    u32 nstepped; /* at the last step */
-    u32 trial;    /* out: of which this is */
+    u32 turn_ncommands; /* ncommands at the end of the last turn */
+    u32 attempt;        /* written by direction out: the attempt that the next fields belong to */
     u32 nreplies;
-    u32 broken; /* a reply is missing, or none that we understand */
+    u32 broken; /* a reply is missing, or cannot be parsed */
     struct request_parser request;
     struct response_parser response;
 };
@@ -130,36 +136,36 @@ struct stranger {
 struct {
     __uint(type, BPF_MAP_TYPE_LRU_HASH);
     __uint(max_entries, 16384);
-    __type(key, struct ends);
-    __type(value, struct conn);
+    __type(key, struct flow_key);
+    __type(value, struct chain_conn);
 } connections SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_LRU_HASH);
     __uint(max_entries, 16384);
-    __type(key, struct ends);
-    __type(value, struct stranger);
-} half_open SEC(".maps");
+    __type(key, struct flow_key);
+    __type(value, struct untracked);
+} untracked_conns SEC(".maps");
 
-/* What a program has in hand; one a CPU. */
-struct hand {
+/* Per-CPU scratch of the programs that handle TCP. */
+struct tcp_scratch {
     struct segment segment;
-    struct stranger stranger;
-    struct conn conn; /* a new one */
+    struct untracked untracked;
+    struct chain_conn conn; /* one that is about to be inserted */
 };
 
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, 1);
     __type(key, u32);
-    __type(value, struct hand);
-} hands SEC(".maps");
+    __type(value, struct tcp_scratch);
+} tcp_scratch_map SEC(".maps");
 
-static __always_inline struct hand *hand_get(void)
+static __always_inline struct tcp_scratch *tcp_scratch_get(void)
 {
     u32 zero = 0;
 
-    return bpf_map_lookup_elem(&hands, &zero);
+    return bpf_map_lookup_elem(&tcp_scratch_map, &zero);
 }
 
 /* Whether sequence number a comes before b. */
@@ -168,21 +174,21 @@ static __always_inline int seq_before(u32 a, u32 b)
     return (__s32)(a - b) < 0;
 }
 
-static __always_inline u64 ends_hash(const struct ends *ends)
+static __always_inline u64 flow_hash(const struct flow_key *flow)
 {
-    u64 sum = mc_hash_word(ends->client[0], control.seed[0]) +
-              mc_hash_word(ends->client[1], control.seed[1]) +
-              mc_hash_word(ends->server[0], control.seed[2]) +
-              mc_hash_word(ends->server[1], control.seed[3]) +
-              mc_hash_word((u64)ends->client_port << 16 | ends->server_port, control.seed[4]);
+    u64 sum = mc_hash_word(flow->client[0], control.seed[0]) +
+              mc_hash_word(flow->client[1], control.seed[1]) +
+              mc_hash_word(flow->server[0], control.seed[2]) +
+              mc_hash_word(flow->server[1], control.seed[3]) +
+              mc_hash_word((u64)flow->client_port << 16 | flow->server_port, control.seed[4]);
 
-    return mc_hash_end(sum, sizeof(*ends)) | 1;
+    return mc_hash_end(sum, sizeof(*flow)) | 1;
 }
 
 /* --- a segment ----------------------------------------------------------------------- */
 
 /* The addresses of a packet, source first. */
-static __always_inline long ends_load(struct packet packet, const struct chain_scratch *scratch,
+static __always_inline long flow_load(struct packet packet, const struct chain_scratch *scratch,
                                       u64 address[4])
 {
     u32 both[2];
@@ -192,12 +198,12 @@ static __always_inline long ends_load(struct packet packet, const struct chain_s
     if (packet_load(packet, scratch->l3 + 12, both, sizeof(both)))
         return -1;
     address[0] = address[2] = 0;
-    address[1] = (u64)both[0] << 32 | ENDS_IP4;
-    address[3] = (u64)both[1] << 32 | ENDS_IP4;
+    address[1] = (u64)both[0] << 32 | FLOW_IP4;
+    address[3] = (u64)both[1] << 32 | FLOW_IP4;
     return 0;
 }
 
-/* Where the IP packet ends in the frame, by its own header. */
+/* Where the IP packet ends in the frame, by the length in its header. */
 static __always_inline u32 packet_end(struct packet packet, const struct chain_scratch *scratch)
 {
     u16 n;
@@ -207,7 +213,7 @@ static __always_inline u32 packet_end(struct packet packet, const struct chain_s
     return scratch->l3 + bpf_ntohs(n) + (scratch->v6 ? IP6_BYTES : 0);
 }
 
-/* Reads a segment: in XDP from a client, in TC to one. 0: it is none that we understand. */
+/* Reads a segment: in XDP one from a client, in TC one to a client. 0: it is malformed. */
 static __always_inline int segment_load(struct packet packet, const struct chain_scratch *scratch,
                                         struct segment *segment, u32 end)
 {
@@ -215,16 +221,16 @@ static __always_inline int segment_load(struct packet packet, const struct chain
     u32 tcp[TCP_BYTES / 4];
     const int comes = packet.from == PACKET_XDP, client = comes ? 0 : 2;
 
-    segment->ends = (struct ends){{0, 0}, {0, 0}, 0, 0, 0};
-    if (ends_load(packet, scratch, address) || packet_load(packet, scratch->l4, tcp, sizeof(tcp)))
+    segment->flow = (struct flow_key){{0, 0}, {0, 0}, 0, 0, 0};
+    if (flow_load(packet, scratch, address) || packet_load(packet, scratch->l4, tcp, sizeof(tcp)))
         return 0;
-    segment->ends.client[0] = address[client];
-    segment->ends.client[1] = address[client + 1];
-    segment->ends.server[0] = address[2 - client];
-    segment->ends.server[1] = address[3 - client];
-    segment->ends.client_port = comes ? tcp[0] : tcp[0] >> 16;
-    segment->ends.server_port = comes ? tcp[0] >> 16 : tcp[0];
-    segment->ends.unused = 0;
+    segment->flow.client[0] = address[client];
+    segment->flow.client[1] = address[client + 1];
+    segment->flow.server[0] = address[2 - client];
+    segment->flow.server[1] = address[3 - client];
+    segment->flow.client_port = comes ? tcp[0] : tcp[0] >> 16;
+    segment->flow.server_port = comes ? tcp[0] >> 16 : tcp[0];
+    segment->flow.unused = 0;
     segment->seq = bpf_ntohl(tcp[1]);
     segment->ack = bpf_ntohl(tcp[2]);
     segment->flags = tcp[3] >> 8 & 0xff;
@@ -235,8 +241,10 @@ static __always_inline int segment_load(struct packet packet, const struct chain
 
 /* --- locks ---------------------------------------------------------------------------- */
 
-/* 1: the direction is ours, and the connection is still what was looked up. */
-static __always_inline int conn_enter(struct conn *conn, u32 *busy, u64 owner)
+/*
+ * Takes a direction's lock. 1: it is held, and the connection is still the one that was looked up.
+ */
+static __always_inline int conn_enter(struct chain_conn *conn, u32 *busy, u64 owner)
 {
     if (__sync_val_compare_and_swap(busy, 0, 1))
         return 0;
@@ -247,10 +255,10 @@ static __always_inline int conn_enter(struct conn *conn, u32 *busy, u64 owner)
 }
 
 /*
- * 0: its memory has been given to another connection meanwhile, which is then nobody's. A new
- * owner's value is written from its first word on.
+ * Releases the lock. 0: the map has given the memory to another connection meanwhile, which then is
+ * made nobody's. (The map writes a new owner's value from its first word on.)
  */
-static __always_inline int conn_leave(struct conn *conn, u32 *busy, u64 owner)
+static __always_inline int conn_leave(struct chain_conn *conn, u32 *busy, u64 owner)
 {
     if (READ_ONCE(conn->owner) != owner) {
         *(volatile u64 *)&conn->owner = 0;
@@ -262,26 +270,26 @@ static __always_inline int conn_leave(struct conn *conn, u32 *busy, u64 owner)
 
 /* --- open writes ------------------------------------------------------------------------ */
 
-/* Of a direction in: takes over what the packet wrote. */
-static __always_inline void conn_append(struct conn *conn, const struct feed *feed)
+/* Direction in: appends the writes of a packet to the ring. */
+static __always_inline void conn_append(struct chain_conn *conn, const struct parse_run *run)
 {
     u32 last = conn->last, before, i;
 
     for (i = 0; i < CHAIN_WRITES; i++) {
         u64 from = i, to = last + i;
 
-        if (i >= feed->nwrites)
+        if (i >= run->nwrites)
             break;
         BOUND(from, CHAIN_WRITES - 1);
         BOUND(to, CHAIN_WRITES - 1);
-        conn->writes[to] = feed->writes[from];
+        conn->writes[to] = run->writes[from];
     }
-    before = __sync_fetch_and_add(&conn->last, feed->nwrites);
+    before = __sync_fetch_and_add(&conn->last, run->nwrites);
     asm volatile("" : : "r"(before) : "memory");
 }
 
-/* Of a direction out: ends the writes that were answered, or of uncertain ones all. */
-__attribute__((noinline)) int conn_end_writes(struct conn *conn, u64 now)
+/* Direction out: ends the writes that were answered; all, if replies are uncertain. */
+__attribute__((noinline)) int conn_end_writes(struct chain_conn *conn, u64 now)
 {
     u32 i;
 
@@ -311,10 +319,10 @@ __attribute__((noinline)) int conn_end_writes(struct conn *conn, u64 now)
 }
 
 /*
- * Of a direction in: bytes come that the server has not had before, though we have. All that is
- * open may have waited for them, for longer than its gates were closed.
+ * Direction in: bytes arrive again that the server did not acknowledge. Every open write may have
+ * waited for them, for longer than its gate was closed: closes these gates again.
  */
-__attribute__((noinline)) int conn_close_again(struct conn *conn, u64 when)
+__attribute__((noinline)) int conn_close_again(struct chain_conn *conn, u64 when)
 {
     u32 i;
 
@@ -335,43 +343,46 @@ __attribute__((noinline)) int conn_close_again(struct conn *conn, u64 when)
 
 /* --- writes that were not kept ------------------------------------------------------------ */
 
-static __always_inline u64 surplus_part(u64 now)
+static __always_inline u64 surplus_quarter(u64 now)
 {
     return now / (settings.settle / 4 + 1);
 }
 
-/* Of a direction in: writes have come up to feed->surplus that the ring has no room for. */
-static __always_inline void surplus_note(struct conn *conn, const struct feed *feed)
+/*
+ * Direction in: notes that writes arrived, up to number run->surplus, for which the ring has no
+ * room.
+ */
+static __always_inline void surplus_note(struct chain_conn *conn, const struct parse_run *run)
 {
-    u64 part = surplus_part(feed->now), at = part;
+    u64 quarter = surplus_quarter(run->now), at = quarter;
     u32 nreplies = READ_ONCE(conn->nreplies);
     u32 i;
 
-    if (!seq_before(nreplies, conn->surplus)) /* none is in flight */
-        for (i = 0; i < PARTS; i++)
-            conn->parts[i] = nreplies;
-    BOUND(at, PARTS - 1);
-    /* One that has waited for so long stays the older one. */
-    if (seq_before(nreplies, (u32)conn->parts[at]))
-        part = conn->parts[at] >> 32;
-    *(volatile u64 *)&conn->parts[at] = part << 32 | feed->surplus;
+    if (!seq_before(nreplies, conn->surplus)) /* no such write is in flight */
+        for (i = 0; i < QUARTERS; i++)
+            conn->quarters[i] = nreplies;
+    BOUND(at, QUARTERS - 1);
+    /* If the slot's older write is still unanswered, its time stays. */
+    if (seq_before(nreplies, (u32)conn->quarters[at]))
+        quarter = conn->quarters[at] >> 32;
+    *(volatile u64 *)&conn->quarters[at] = quarter << 32 | run->surplus;
 }
 
 /*
- * Of a direction out: whether a reply behind number `before` may be that to such a write which came
- * longer ago than its gate was closed for. What was filled since then is not true.
+ * Direction out: whether a reply after number `before` may be that to such a write which arrived
+ * longer ago than its gate was closed for. Then entries filled since may be stale.
  */
-static __always_inline int surplus_is_late(const struct conn *conn, u32 before, u64 now)
+static __always_inline int surplus_is_late(const struct chain_conn *conn, u32 before, u64 now)
 {
-    u64 part = surplus_part(now);
+    u64 quarter = surplus_quarter(now);
     u32 i;
 
     if (!seq_before(before, READ_ONCE(conn->surplus)))
         return 0;
-    for (i = 0; i < PARTS; i++) {
-        u64 slot = READ_ONCE(conn->parts[i]);
+    for (i = 0; i < QUARTERS; i++) {
+        u64 slot = READ_ONCE(conn->quarters[i]);
 
-        if (seq_before(before, (u32)slot) && part - (slot >> 32) >= 4)
+        if (seq_before(before, (u32)slot) && quarter - (slot >> 32) >= 4)
             return 1;
     }
     return 0;
@@ -380,41 +391,43 @@ static __always_inline int surplus_is_late(const struct conn *conn, u32 before, 
 /* --- in and out of the maps ---------------------------------------------------------------- */
 
 /*
- * It cannot be followed from here on; `in` is the client's next sequence number. Whoever calls has
- * ended its open writes.
+ * The connection cannot be parsed from here on and becomes an untracked one; `in` is the client's
+ * next sequence number. The caller has ended its open writes.
  */
-static __always_inline void conn_forget(struct hand *hand, struct conn *conn, u32 in, u64 now)
+static __always_inline void conn_forget(struct tcp_scratch *tcp, struct chain_conn *conn, u32 in,
+                                        u64 now)
 {
-    struct stranger *stranger = &hand->stranger;
+    struct untracked *untracked = &tcp->untracked;
 
     tally(CHAIN_LOST);
-    *stranger = (struct stranger){.owner = conn->owner,
-                                  .last_in = now,
-                                  .in = in,
-                                  .out = conn->next_out,
-                                  .acked = conn->acked,
-                                  .state = STRANGER_LOST};
-    bpf_map_update_elem(&half_open, &hand->segment.ends, stranger, BPF_ANY);
-    bpf_map_delete_elem(&connections, &hand->segment.ends);
+    *untracked = (struct untracked){.owner = conn->owner,
+                                    .last_in = now,
+                                    .in = in,
+                                    .out = conn->next_out,
+                                    .acked = conn->acked,
+                                    .state = UNTRACKED_LOST};
+    bpf_map_update_elem(&untracked_conns, &tcp->segment.flow, untracked, BPF_ANY);
+    bpf_map_delete_elem(&connections, &tcp->segment.flow);
 }
 
-/* The same, seen in. What it wrote is ended by time, if nobody is just taking off replies. */
-static __always_inline void conn_lose(struct hand *hand, struct conn *conn, u64 now)
+/* The same for direction in. Its open writes end by time, unless direction out holds its lock. */
+static __always_inline void conn_lose(struct tcp_scratch *tcp, struct chain_conn *conn, u64 now)
 {
     if (!__sync_val_compare_and_swap(&conn->busy_out, 0, 1)) {
         conn->uncertain = 1;
         conn_end_writes(conn, now);
         __sync_val_compare_and_swap(&conn->busy_out, 1, 0);
     }
-    conn_forget(hand, conn, hand->segment.seq + (hand->segment.end - hand->segment.at), now);
+    conn_forget(tcp, conn, tcp->segment.seq + (tcp->segment.end - tcp->segment.at), now);
 }
 
-/* A connection whose next bytes in and out are these. */
-static __always_inline struct conn *conn_new(struct hand *hand, u32 in, u32 out, u32 acked)
+/* Begins to track a connection whose next bytes in and out have these sequence numbers. */
+static __always_inline struct chain_conn *conn_insert(struct tcp_scratch *tcp, u32 in, u32 out,
+                                                      u32 acked)
 {
-    struct conn *conn = &hand->conn;
+    struct chain_conn *conn = &tcp->conn;
 
-    conn->owner = ends_hash(&hand->segment.ends);
+    conn->owner = flow_hash(&tcp->segment.flow);
     conn->barrier = 0;
     conn->content = 0;
     conn->last_in = 0;
@@ -434,16 +447,16 @@ static __always_inline struct conn *conn_new(struct hand *hand, u32 in, u32 out,
     conn->data = 0;
     conn->silent = 0;
     conn->surplus = 0;
-    __builtin_memset(conn->parts, 0, sizeof(conn->parts));
+    __builtin_memset(conn->quarters, 0, sizeof(conn->quarters));
     conn->uncertain = 0;
     conn->whole = 0;
     conn->suspect = 0;
-    conn->nmarks = 0;
+    conn->ncheckpoints = 0;
     req_init(&conn->in);
     resp_init(&conn->out);
-    if (bpf_map_update_elem(&connections, &hand->segment.ends, conn, BPF_ANY))
+    if (bpf_map_update_elem(&connections, &tcp->segment.flow, conn, BPF_ANY))
         return 0;
-    return bpf_map_lookup_elem(&connections, &hand->segment.ends);
+    return bpf_map_lookup_elem(&connections, &tcp->segment.flow);
 }
 
 #endif

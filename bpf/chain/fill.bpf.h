@@ -188,7 +188,7 @@ static __always_inline u64 fill_stamp(const struct fill *fill, u64 hash)
 static __always_inline enum chain_count entry_fill(struct scratch *scratch, const struct fill *fill,
                                                    const struct block *block)
 {
-    u32 index = bucket_of(scratch->hash);
+    u32 index = bucket_index(scratch->hash);
     struct chain_bucket *bucket = bucket_get(index);
     enum gate_state state, every;
     u64 word = 0, whole = 0;

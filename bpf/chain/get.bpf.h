@@ -113,7 +113,7 @@ static __always_inline int entry_copy(struct scratch *scratch, const struct chai
  */
 static __always_inline int entry_take(struct scratch *scratch)
 {
-    u32 index = bucket_of(scratch->hash), seq;
+    u32 index = bucket_index(scratch->hash), seq;
     const struct chain_bucket *bucket = bucket_get(index);
     int rc;
 
@@ -168,7 +168,7 @@ static __always_inline int get_one(struct xdp_md *ctx, struct scratch *scratch, 
 /* --- of any number ---------------------------------------------------------------- */
 
 /* One key: found and copied; or missing, which `chain` says from then on; or the request's end. */
-__attribute__((noinline)) int get_step(struct scratch *scratch, struct chain_scratch *chain)
+__attribute__((noinline)) int get_next(struct scratch *scratch, struct chain_scratch *chain)
 {
     u64 at;
     int rc;
@@ -195,7 +195,7 @@ static __always_inline int get_all(struct scratch *scratch, struct chain_scratch
     if (!request_has_newline(scratch))
         return MC_COUNT_PASS_REQUEST;
     for (i = 0; i < KEYS_MAX; i++) {
-        rc = get_step(scratch, chain);
+        rc = get_next(scratch, chain);
         if (rc != STEP_NEXT)
             break;
     }

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_large: TC ingress answers what XDP leaves to it: gets whose keys are all in the table, but
- * whose reply the driver's frame has no room for, or which only TC sees whole.
+ * chain_large: TC ingress answers the gets that XDP leaves to it: all of their keys are in the
+ * table, but the driver's frame has no room for the reply, or XDP does not see the whole packet.
  *
- * XDP noted nothing of such a get. So what is not answered here either is noted here. And here is
- * seen what XDP cannot see: that a packet is several datagrams.
+ * XDP records no ask for such a get, so one that is not answered here either is recorded here. Here
+ * it is also visible, as it is not to XDP, that a packet consists of several datagrams.
  */
 #ifndef MC_CHAIN_LARGE_BPF_H
 #define MC_CHAIN_LARGE_BPF_H
 
 #include "bpf/chain/ask.bpf.h"
-#include "bpf/chain/find.bpf.h"
+#include "bpf/chain/classify.bpf.h"
 #include "bpf/chain/get.bpf.h"
 #include "bpf/chain/maps.bpf.h"
 #include "bpf/chain/tcp.bpf.h"
 #include "bpf/packet/skb.bpf.h"
 
-/* Where a plain request of ours has its headers, for those who look at packets of any offsets. */
+/*
+ * Fills chain_scratch with the header offsets of a plain request, as classify() does for any
+ * packet.
+ */
 static __always_inline void get_describe(const struct scratch *scratch, struct chain_scratch *chain)
 {
     chain->l3 = scratch->offsets.ip;
@@ -27,7 +30,7 @@ static __always_inline void get_describe(const struct scratch *scratch, struct c
     chain->kind = KIND_UDP;
 }
 
-/* Leaves a get to the server after all: it will have one reply. */
+/* Leaves a get to the server after all, and records the ask: it will have one reply. */
 __attribute__((noinline)) int large_leave(struct __sk_buff *skb)
 {
     struct chain_scratch *chain = chain_scratch_get();
@@ -42,7 +45,7 @@ __attribute__((noinline)) int large_leave(struct __sk_buff *skb)
     return TC_NEXT;
 }
 
-/* Looks a get's keys up once more. STEP_END with the reply; otherwise it is counted. */
+/* Looks up a get's keys again. STEP_END with the reply; any other outcome has been counted. */
 __attribute__((noinline)) int large_look(struct __sk_buff *skb)
 {
     struct chain_scratch *chain = chain_scratch_get();
@@ -64,16 +67,16 @@ __attribute__((noinline)) int large_look(struct __sk_buff *skb)
 }
 
 /*
- * A packet of several segments or datagrams, as a sender on this host makes one or the stack joins
- * them before generic XDP. XDP has followed the stream of TCP that it is part of. Of datagrams it
- * has seen the first one's header; what the others say may look like a part of the first, so it may
- * be any write.
+ * A packet of several TCP segments or datagrams, as a sender on this host makes one (GSO) or the
+ * stack joins them before generic XDP (GRO). XDP has parsed the TCP segments as one. Of datagrams
+ * it has seen only the first one's header, and has taken the others for the rest of that one; so
+ * they may be any write.
  */
 __attribute__((noinline)) int large_joined(struct __sk_buff *skb)
 {
     struct chain_scratch *chain = chain_scratch_get();
 
-    if (chain && find(packet_mac(skb), chain, 1) != KIND_NONE && chain->kind != KIND_TCP)
+    if (chain && classify(packet_mac(skb), chain, 1) != KIND_NONE && chain->kind != KIND_TCP)
         tcp_unfollowed(bpf_ktime_get_ns());
     return 0;
 }

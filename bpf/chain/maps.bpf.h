@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_maps: the table of the chain, the asks, and the memory of one CPU, beside struct scratch.
+ * chain_maps: the table of the chain, the asks, and the chain's per-CPU scratch beside struct
+ * scratch.
  *
- * The sizes of the maps are set before the load, as chain_settings has them.
+ * The loader sets the maps' sizes from struct chain_settings before it loads the programs.
  */
 #ifndef MC_CHAIN_MAPS_BPF_H
 #define MC_CHAIN_MAPS_BPF_H
@@ -16,7 +17,10 @@ enum {
     LARGE_BYTES = 8 + CHAIN_LARGE + 8,
 };
 
-/* MMAPABLE puts the first one at the start of a page: then each is two cache lines, and no more. */
+/*
+ * MMAPABLE puts the first bucket at the start of a page, so that each takes exactly two cache
+ * lines.
+ */
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
@@ -46,7 +50,7 @@ struct {
     __type(value, struct chain_ask);
 } asks SEC(".maps");
 
-/* Packets to our port that come in fragments: the first one was seen. */
+/* Fragmented packets to memcached's port whose first fragment has arrived. */
 struct {
     __uint(type, BPF_MAP_TYPE_LRU_HASH);
     __uint(max_entries, 1024);
@@ -55,24 +59,24 @@ struct {
 } fragments SEC(".maps");
 
 /*
- * tc_index of a datagram that leaves and is not to be looked at: it is our own reply, or was seen
- * before, on an interface above this one. Others have 0 there.
+ * tc_index of a datagram that leaves and must not be parsed: it is the chain's own reply, or was
+ * parsed before on an interface above this one. Others have 0 there.
  */
 enum { CHAIN_SEEN = 0x4d43 };
 
 /* What a packet is to the chain. */
 enum chain_kind {
-    KIND_NONE,       /* nothing of ours */
-    KIND_TCP,        /* to our port, or from it */
+    KIND_NONE,       /* none for memcached */
+    KIND_TCP,        /* to memcached's port, or from it */
     KIND_UDP,        /* the same */
-    KIND_FRAGMENT,   /* of TCP or UDP, of which the ports are not known */
-    KIND_UNFOLLOWED, /* it may be TCP or UDP, but we cannot see that */
+    KIND_FRAGMENT,   /* of TCP or UDP to that port */
+    KIND_UNFOLLOWED, /* it may be TCP or UDP, behind headers that are not parsed */
 };
 
-/* What a fragment is of a packet. */
-enum chain_part { PART_NONE, PART_FIRST, PART_LATER };
+/* Which fragment of a packet this is. */
+enum chain_fragment { FRAGMENT_NONE, FRAGMENT_FIRST, FRAGMENT_LATER };
 
-/* Of one CPU. What the filters of both directions find out of a packet's headers. */
+/* Per-CPU scratch of the chain: its counters, and what classify() finds in a packet's headers. */
 struct chain_scratch {
     struct chain_counts counts;
     u32 l3;     /* where IP begins in the frame, */
@@ -80,10 +84,10 @@ struct chain_scratch {
     u32 nframe; /* bytes of the frame, in all its buffers */
     u8 proto;   /* IPPROTO_TCP or IPPROTO_UDP */
     u8 v6;
-    u8 kind;    /* enum chain_kind */
-    u8 missing; /* of the keys of a get: one is, and why */
-    u8 part;    /* enum chain_part */
-    u64 whole;  /* of which packet it is a part: a hash */
+    u8 kind;       /* enum chain_kind */
+    u8 missing;    /* of a get: why its first missing key is missing; 0: none is */
+    u8 fragment;   /* enum chain_fragment */
+    u64 packet_id; /* of a fragment: identifies its packet, a hash */
 };
 
 struct {
@@ -100,7 +104,7 @@ static __always_inline struct chain_scratch *chain_scratch_get(void)
     return bpf_map_lookup_elem(&chain_scratch_map, &zero);
 }
 
-/* 0, for those who then leave. */
+/* Returns 0, for callers that return it. */
 static __always_inline int chain_count(struct chain_scratch *scratch, enum chain_count count)
 {
     u64 at = count;
@@ -110,7 +114,7 @@ static __always_inline int chain_count(struct chain_scratch *scratch, enum chain
     return 0;
 }
 
-static __always_inline u32 bucket_of(u64 hash)
+static __always_inline u32 bucket_index(u64 hash)
 {
     return hash & (settings.entries - 1);
 }
@@ -118,14 +122,6 @@ static __always_inline u32 bucket_of(u64 hash)
 static __always_inline struct chain_bucket *bucket_get(u32 index)
 {
     return bpf_map_lookup_elem(&buckets, &index);
-}
-
-/* The gate of a key, by its hash. */
-static __always_inline struct chain_gate *bucket_gate(u64 hash)
-{
-    struct chain_bucket *bucket = bucket_get(bucket_of(hash));
-
-    return bucket ? &bucket->gate : NULL;
 }
 
 #endif

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_sender: whether a packet that leaves from the server's port was sent by the server.
+ * chain_sender: whether the server sent a packet that leaves from its port.
  *
- * The port alone says nothing: whoever has an interface behind ours (a bridge, a masquerade, a
- * macvlan), or has us forward what he sends, may send from any address and any port. So the packet
- * has to come from no other interface, and from a socket of our network namespace that is bound to
- * the port: nobody has that but the server, unless he has another address of this machine.
+ * The port alone proves nothing: a host behind a bridge, a masquerade or a macvlan of this machine,
+ * or whose packets it forwards, can send from any address and any port. So the packet must not have
+ * arrived from another interface, and must come from a socket of this network namespace that is
+ * bound to the port. Only the server has such a socket, unless another process binds the port at
+ * another address of this machine.
  */
 #ifndef MC_CHAIN_SENDER_BPF_H
 #define MC_CHAIN_SENDER_BPF_H
 
 #include <bpf/bpf_core_read.h>
 
+#include "bpf/chain/classify.bpf.h"
 #include "bpf/chain/conn.bpf.h"
-#include "bpf/chain/find.bpf.h"
 #include "bpf/chain/maps.bpf.h"
 
-/* What of the kernel's own types is read here, by the names that they have in its BTF. */
+/* The fields of the kernel's own types that are read here, located by their names in its BTF. */
 struct net {
     u64 net_cookie;
 } __attribute__((preserve_access_index));
@@ -30,8 +31,8 @@ struct sock_common {
 enum { SENDER_HEAD = 128, STATE_SYN_RECEIVED = 12 }; /* BPF_TCP_NEW_SYN_RECV */
 
 /*
- * Whether a socket, of any kind, is of our network namespace. There is a helper for that in
- * programs like ours from Linux 6.15 on only.
+ * Whether a socket of any kind belongs to this network namespace. TC programs have a helper for
+ * this only from Linux 6.15 on.
  */
 static __always_inline int sender_is_here(const struct bpf_sock *sk)
 {
@@ -46,7 +47,9 @@ static __always_inline int sender_is_here(const struct bpf_sock *sk)
     return !bpf_core_read(&cookie, sizeof(cookie), &net->net_cookie) && cookie == settings.netns;
 }
 
-/* The answer to a SYN that is remembered nowhere but in its number (SYN cookies): it has no socket.
+/*
+ * With SYN cookies nothing but a sequence number remembers a SYN, and the answer to it has no
+ * socket.
  */
 static __always_inline int sender_accepts(struct __sk_buff *skb,
                                           const struct chain_scratch *scratch)
@@ -57,7 +60,7 @@ static __always_inline int sender_accepts(struct __sk_buff *skb,
            !bpf_skb_load_bytes(skb, scratch->l4 + 13, &flags, sizeof(flags)) && flags & TCP_SYN;
 }
 
-/* 0: it is none of the server's, whatever its addresses and ports say. */
+/* 0: the server did not send it, whatever its addresses and ports are. */
 __attribute__((noinline)) int sender_is_server(struct __sk_buff *skb)
 {
     const struct chain_scratch *scratch = chain_scratch_get();
@@ -75,7 +78,7 @@ __attribute__((noinline)) int sender_is_server(struct __sk_buff *skb)
     if (sk->src_port != bpf_ntohs(control.port) || !sender_is_here(sk))
         return 0;
     full = bpf_sk_fullsock(sk);
-    /* What accepts a connection is no socket yet. */
+    /* While a connection is being accepted there is only a request socket. */
     return full ? full->protocol == scratch->proto
                 : scratch->proto == PROTOCOL_TCP && sk->state == STATE_SYN_RECEIVED;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_socket: whether a socket here will read a segment that comes.
+ * chain_socket: whether a socket of this network namespace will read a segment that arrives.
  *
- * Anybody may send a segment with any addresses, ports and numbers. The server reads only those of
- * a connection that it has, whose numbers are near those that its socket waits for.
+ * Anybody can send a segment with any addresses, ports and sequence numbers. The server reads only
+ * segments of its own connections, with numbers close to those that its socket expects.
  */
 #ifndef MC_CHAIN_SOCKET_BPF_H
 #define MC_CHAIN_SOCKET_BPF_H
@@ -11,7 +11,7 @@
 #include "bpf/chain/conn.bpf.h"
 #include "bpf/packet/kernel.bpf.h"
 
-/* Of the kernel's own type, by the names in its BTF. */
+/* The fields of the kernel's own type that are read here, located by their names in its BTF. */
 struct tcp_sock {
     u32 rcv_nxt;
     u32 snd_nxt;
@@ -21,15 +21,15 @@ enum {
     STATE_TIME_WAIT = 6, /* BPF_TCP_* */
     STATE_LISTEN = 10,
     STATE_REQUEST = 12,
-    SOCKET_REACH = 1 << 26, /* more bytes than a window has, and than are on their way */
+    SOCKET_REACH = 1 << 26, /* more than any window plus what may be in flight */
 };
 
-/* What is to be had of a segment in hand. */
+/* What the sockets here will do with a segment. */
 enum socket_is {
-    SOCKET_NONE,    /* nobody here has such a connection, as far as this can be seen */
+    SOCKET_NONE,    /* no socket here has its connection, as far as can be seen */
     SOCKET_REQUEST, /* a connection may begin with it */
     SOCKET_TAKES,
-    SOCKET_REFUSES, /* its numbers are of another time, or somebody's who does not know them */
+    SOCKET_REFUSES, /* its sequence numbers are old, or a guess */
 };
 
 static __always_inline int is_near(u32 a, u32 b)
@@ -55,55 +55,55 @@ static __always_inline enum socket_is socket_judge(struct bpf_sock *sk,
                : SOCKET_REFUSES;
 }
 
-/* For the segment in hand. */
+/* Looks up the socket of tcp_scratch's segment; enum socket_is. */
 __attribute__((noinline)) int socket_find(struct xdp_md *ctx)
 {
     struct bpf_sock_tuple tuple = {0};
-    struct hand *hand = hand_get();
+    struct tcp_scratch *tcp = tcp_scratch_get();
     u32 n = sizeof(tuple.ipv4);
     enum socket_is found;
     struct bpf_sock *sk;
 
-    if (!hand)
+    if (!tcp)
         return SOCKET_NONE;
     if (settings.any_socket)
         return SOCKET_TAKES;
-    if (!hand->segment.ends.client[0] && (u32)hand->segment.ends.client[1] == ENDS_IP4) {
-        tuple.ipv4.saddr = hand->segment.ends.client[1] >> 32;
-        tuple.ipv4.daddr = hand->segment.ends.server[1] >> 32;
-        tuple.ipv4.sport = hand->segment.ends.client_port;
-        tuple.ipv4.dport = hand->segment.ends.server_port;
+    if (!tcp->segment.flow.client[0] && (u32)tcp->segment.flow.client[1] == FLOW_IP4) {
+        tuple.ipv4.saddr = tcp->segment.flow.client[1] >> 32;
+        tuple.ipv4.daddr = tcp->segment.flow.server[1] >> 32;
+        tuple.ipv4.sport = tcp->segment.flow.client_port;
+        tuple.ipv4.dport = tcp->segment.flow.server_port;
     } else {
         n = sizeof(tuple.ipv6);
-        STORE64(&tuple.ipv6.saddr[0], hand->segment.ends.client[0]);
-        STORE64(&tuple.ipv6.saddr[2], hand->segment.ends.client[1]);
-        STORE64(&tuple.ipv6.daddr[0], hand->segment.ends.server[0]);
-        STORE64(&tuple.ipv6.daddr[2], hand->segment.ends.server[1]);
-        tuple.ipv6.sport = hand->segment.ends.client_port;
-        tuple.ipv6.dport = hand->segment.ends.server_port;
+        STORE64(&tuple.ipv6.saddr[0], tcp->segment.flow.client[0]);
+        STORE64(&tuple.ipv6.saddr[2], tcp->segment.flow.client[1]);
+        STORE64(&tuple.ipv6.daddr[0], tcp->segment.flow.server[0]);
+        STORE64(&tuple.ipv6.daddr[2], tcp->segment.flow.server[1]);
+        tuple.ipv6.sport = tcp->segment.flow.client_port;
+        tuple.ipv6.dport = tcp->segment.flow.server_port;
     }
     sk = bpf_skc_lookup_tcp(ctx, &tuple, n, BPF_F_CURRENT_NETNS, 0);
     if (!sk)
         return SOCKET_NONE;
-    found = socket_judge(sk, &hand->segment);
+    found = socket_judge(sk, &tcp->segment);
     bpf_sk_release(sk);
     return found;
 }
 
 /*
- * Whether a segment of a connection that is not followed may be the server's to read. Where
- * addresses are translated on the way no socket has the ends that are seen here: then the server's
- * first reply, which has a socket, makes the connection a stranger that is lost.
+ * Whether the server may read this segment of an untracked connection. Where addresses are
+ * translated on the way, no socket has the flow key that is seen here: then the server's first
+ * reply, which has a socket, adds the connection to the untracked ones as a lost one.
  */
 static __always_inline int socket_may_read(struct xdp_md *ctx, const struct segment *segment,
-                                           const struct stranger *stranger)
+                                           const struct untracked *untracked)
 {
     enum socket_is found = socket_find(ctx);
 
-    if (stranger && stranger->state == STRANGER_LOST)
+    if (untracked && untracked->state == UNTRACKED_LOST)
         return found != SOCKET_REFUSES;
-    if (found == SOCKET_REQUEST && stranger && stranger->state == STRANGER_SYNACK)
-        return segment->ack == stranger->out;
+    if (found == SOCKET_REQUEST && untracked && untracked->state == UNTRACKED_SYNACK)
+        return segment->ack == untracked->out;
     return found == SOCKET_TAKES || found == SOCKET_REQUEST;
 }
 

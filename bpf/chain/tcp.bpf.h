@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_tcp: what clients say over TCP, followed to close the gates of what they write.
+ * chain_tcp: parses what clients send over TCP, and closes the gates of the keys that they write.
  *
- * The gate is closed before the segment is passed, so before the server can have seen it. What is
- * seen here need not be what the server gets: a segment may be dropped behind us and come again,
- * with other bytes, and late. So one that comes again is only ignored if the server has
- * acknowledged it; if it has not, the segment must say what it said before, and what is open closes
- * once more.
+ * A gate is closed before the segment is passed, so before the server can have seen it. What is
+ * parsed here need not be what the server receives: the segment may be dropped after XDP and
+ * retransmitted with other bytes, and late. So a retransmitted segment is ignored only if the
+ * server has acknowledged it. If it has not, the bytes must be the same as before, and the gates of
+ * open writes are closed again.
  */
 #ifndef MC_CHAIN_TCP_BPF_H
 #define MC_CHAIN_TCP_BPF_H
 
 #include "bpf/chain/conn.bpf.h"
-#include "bpf/chain/feed.bpf.h"
-#include "bpf/chain/found.bpf.h"
+#include "bpf/chain/parse_run.bpf.h"
+#include "bpf/chain/resync.bpf.h"
 #include "bpf/chain/socket.bpf.h"
 
-/* A segment that is not followed. */
+/* A segment that cannot be followed: it may write any key. */
 static __always_inline int tcp_unfollowed(u64 now)
 {
     tally(CHAIN_UNFOLLOWED);
@@ -26,81 +26,81 @@ static __always_inline int tcp_unfollowed(u64 now)
 
 /* --- the place in the stream ---------------------------------------------------------------- */
 
-enum { REPEAT_UNKNOWN = -1, REPEAT_VALUE = MARKS };
+enum { RETRANSMIT_UNKNOWN = -1, RETRANSMIT_VALUE = CHECKPOINTS };
 
 /*
- * Of bytes [seq, end) that came before: the mark that tells what they say, REPEAT_VALUE if they are
- * of a value alone.
+ * Of bytes [seq, end) that arrived before: the checkpoint to parse them from, or RETRANSMIT_VALUE
+ * if all are part of a value.
  */
-static __always_inline int repeat_mark(const struct conn *conn, u32 seq, u32 end)
+static __always_inline int retransmit_checkpoint(const struct chain_conn *conn, u32 seq, u32 end)
 {
-    int found = REPEAT_VALUE, known = 0;
+    int found = RETRANSMIT_VALUE, known = 0;
     u32 first = end;
     u64 i;
 
-    for (i = 0; i < MARKS; i++) {
-        const struct mark *mark = &conn->marks[i];
+    for (i = 0; i < CHECKPOINTS; i++) {
+        const struct checkpoint *checkpoint = &conn->checkpoints[i];
 
-        if (i >= conn->nmarks)
+        if (i >= conn->ncheckpoints)
             break;
-        if (!seq_before(seq, mark->seq))
+        if (!seq_before(seq, checkpoint->seq))
             known = 1;
-        if (seq_before(mark->seq, seq) && seq_before(seq, mark->end))
-            return REPEAT_UNKNOWN; /* it begins in the middle */
-        if (!seq_before(mark->seq, seq) && seq_before(mark->seq, first)) {
-            first = mark->seq;
+        if (seq_before(checkpoint->seq, seq) && seq_before(seq, checkpoint->end))
+            return RETRANSMIT_UNKNOWN; /* it begins in the middle of what was parsed */
+        if (!seq_before(checkpoint->seq, seq) && seq_before(checkpoint->seq, first)) {
+            first = checkpoint->seq;
             found = i;
         }
     }
-    return known ? found : REPEAT_UNKNOWN;
+    return known ? found : RETRANSMIT_UNKNOWN;
 }
 
-/* What the hash was at `end`: behind it and before the next mark nothing was looked at. */
-static __always_inline u64 repeat_content(const struct conn *conn, u32 end)
+/* What the hash was at `end`: between it and the next checkpoint nothing was parsed. */
+static __always_inline u64 retransmit_content(const struct chain_conn *conn, u32 end)
 {
     u64 content = conn->content;
     u32 next = conn->next_in;
     u64 i;
 
-    for (i = 0; i < MARKS; i++) {
-        if (i >= conn->nmarks || seq_before(conn->marks[i].seq, end) ||
-            !seq_before(conn->marks[i].seq, next))
+    for (i = 0; i < CHECKPOINTS; i++) {
+        if (i >= conn->ncheckpoints || seq_before(conn->checkpoints[i].seq, end) ||
+            !seq_before(conn->checkpoints[i].seq, next))
             continue;
-        next = conn->marks[i].seq;
-        content = conn->marks[i].content;
+        next = conn->checkpoints[i].seq;
+        content = conn->checkpoints[i].content;
     }
     return content;
 }
 
-/* Whether the segment's first n bytes, which came before, say what they did. */
-static __always_inline int repeat_is_same(struct xdp_md *ctx, struct feed *feed,
-                                          const struct conn *conn, const struct segment *segment,
-                                          u32 n)
+/* Whether the segment's first n bytes, which arrived before, are the same as then. */
+static __always_inline int retransmit_is_same(struct xdp_md *ctx, struct parse_run *run,
+                                              const struct chain_conn *conn,
+                                              const struct segment *segment, u32 n)
 {
-    s64 found = repeat_mark(conn, segment->seq, segment->seq + n);
+    s64 found = retransmit_checkpoint(conn, segment->seq, segment->seq + n);
     u64 at = found;
 
-    if (found < 0 || found == REPEAT_VALUE)
-        return found == REPEAT_VALUE;
-    BOUND(at, MARKS - 1);
-    feed->request = conn->marks[at].in;
-    feed->content = conn->marks[at].content;
-    feed->origin = segment->seq - segment->at;
-    feed->at = conn->marks[at].seq - feed->origin;
-    feed->end = segment->at + n;
-    feed->dry = 1;
-    feed_in(ctx, feed);
-    feed->dry = 0;
-    if (feed->events & REQ_LOST || feed->content != repeat_content(conn, segment->seq + n))
+    if (found < 0 || found == RETRANSMIT_VALUE)
+        return found == RETRANSMIT_VALUE;
+    BOUND(at, CHECKPOINTS - 1);
+    run->request = conn->checkpoints[at].in;
+    run->content = conn->checkpoints[at].content;
+    run->origin = segment->seq - segment->at;
+    run->at = conn->checkpoints[at].seq - run->origin;
+    run->end = segment->at + n;
+    run->dry = 1;
+    run_in(ctx, run);
+    run->dry = 0;
+    if (run->events & REQ_LOST || run->content != retransmit_content(conn, segment->seq + n))
         return 0;
-    feed->events = 0;
-    feed->first = 0;
+    run->events = 0;
+    run->first = 0;
     return 1;
 }
 
-/* Moves on to the segment's first byte that has not come before. 0: it cannot be followed. */
-static __always_inline int tcp_repeat(struct xdp_md *ctx, struct feed *feed, struct conn *conn,
-                                      struct segment *segment)
+/* Skips the segment's bytes that arrived before. 0: it cannot be followed. */
+static __always_inline int tcp_retransmit(struct xdp_md *ctx, struct parse_run *run,
+                                          struct chain_conn *conn, struct segment *segment)
 {
     u32 n = segment->end - segment->at, known = conn->next_in - segment->seq;
 
@@ -108,9 +108,9 @@ static __always_inline int tcp_repeat(struct xdp_md *ctx, struct feed *feed, str
     if (known > n)
         known = n;
     if (seq_before(READ_ONCE(conn->acked), segment->seq + known)) {
-        if (!repeat_is_same(ctx, feed, conn, segment, known))
+        if (!retransmit_is_same(ctx, run, conn, segment, known))
             return 0;
-        conn_close_again(conn, feed->settled);
+        conn_close_again(conn, run->settled);
     }
     segment->seq += known;
     segment->at += known;
@@ -118,10 +118,10 @@ static __always_inline int tcp_repeat(struct xdp_md *ctx, struct feed *feed, str
 }
 
 /*
- * Moves on over bytes of a value, which may be missing, to the first byte that is to be looked at.
- * 0: others are missing.
+ * Skips bytes of a value, which may be missing, up to the first byte to parse. 0: other bytes are
+ * missing.
  */
-static __always_inline int tcp_place(struct conn *conn, struct segment *segment)
+static __always_inline int tcp_place(struct chain_conn *conn, struct segment *segment)
 {
     u32 gap = segment->seq - conn->next_in, n = segment->end - segment->at;
 
@@ -139,61 +139,66 @@ static __always_inline int tcp_place(struct conn *conn, struct segment *segment)
 
 /* --- what it says ---------------------------------------------------------------------------- */
 
-/* Before conn takes over what feed looked at. */
-static __always_inline void conn_mark(struct conn *conn, const struct feed *feed, u32 seq)
+/* Records where this run began; call it before conn takes over the run's results. */
+static __always_inline void conn_checkpoint(struct chain_conn *conn, const struct parse_run *run,
+                                            u32 seq)
 {
-    u64 at = conn->nmarks++;
+    u64 at = conn->ncheckpoints++;
 
-    BOUND(at, MARKS - 1);
-    conn->marks[at].seq = seq;
-    conn->marks[at].end = feed->looked;
-    conn->marks[at].content = conn->content;
-    conn->marks[at].in = conn->in;
+    BOUND(at, CHECKPOINTS - 1);
+    conn->checkpoints[at].seq = seq;
+    conn->checkpoints[at].end = run->looked;
+    conn->checkpoints[at].content = conn->content;
+    conn->checkpoints[at].in = conn->in;
 }
 
-static __always_inline void tcp_resume(struct feed *feed, const struct conn *conn)
+static __always_inline void tcp_resume(struct parse_run *run, const struct chain_conn *conn)
 {
-    feed->request = conn->in;
-    feed->content = conn->content;
-    feed->ncommands = conn->ncommands;
-    feed->data = conn->data;
-    feed->silent = conn->silent;
-    feed->surplus = conn->surplus;
-    feed->timed = conn->uncertain;
-    feed->carried = conn->carried;
-    feed->old = conn->carried != WRITE_NOTHING;
-    feed->room = CHAIN_WRITES - (conn->last - READ_ONCE(conn->first));
+    run->request = conn->in;
+    run->content = conn->content;
+    run->ncommands = conn->ncommands;
+    run->data = conn->data;
+    run->silent = conn->silent;
+    run->surplus = conn->surplus;
+    run->timed = conn->uncertain;
+    run->carried = conn->carried;
+    run->old = conn->carried != WRITE_NOTHING;
+    run->room = CHAIN_WRITES - (conn->last - READ_ONCE(conn->first));
 }
 
-static __always_inline void tcp_suspend(const struct feed *feed, struct conn *conn)
+static __always_inline void tcp_suspend(const struct parse_run *run, struct chain_conn *conn)
 {
-    conn->in = feed->request;
-    conn->content = feed->content;
-    conn->ncommands = feed->ncommands;
-    conn->carried = feed->carried;
-    conn->data = feed->data;
-    conn->silent = feed->silent;
-    if (feed->surplus != conn->surplus) {
-        surplus_note(conn, feed);
-        conn->surplus = feed->surplus;
+    conn->in = run->request;
+    conn->content = run->content;
+    conn->ncommands = run->ncommands;
+    conn->carried = run->carried;
+    conn->data = run->data;
+    conn->silent = run->silent;
+    if (run->surplus != conn->surplus) {
+        surplus_note(conn, run);
+        conn->surplus = run->surplus;
     }
-    if (feed->nbarriers)
+    if (run->nbarriers)
         *(volatile u64 *)&conn->barrier =
-            (u64)feed->barrier << 32 | (u32)(conn->barrier + feed->nbarriers);
-    conn_append(conn, feed);
+            (u64)run->barrier << 32 | (u32)(conn->barrier + run->nbarriers);
+    conn_append(conn, run);
 }
 
 /*
- * Whether nothing is under way, for certain: all that came in was acknowledged and answered with
- * whole lines, and then it was silent for so long that nothing of it can still be on its way.
+ * Whether both directions have been silent since the last reply for so long that no packet of the
+ * connection can still be in flight.
  */
 static __always_inline int is_silent(u64 last_in, u64 last_out, u64 now)
 {
     return last_out > last_in && now - last_out >= settings.settle;
 }
 
-/* Replies can be counted again. */
-static __always_inline void conn_settle(struct conn *conn, const struct segment *segment, u64 now)
+/*
+ * Counts replies again, if for certain nothing is in flight: all that arrived was acknowledged, the
+ * last reply ended a line, and then the connection was silent.
+ */
+static __always_inline void conn_settle(struct chain_conn *conn, const struct segment *segment,
+                                        u64 now)
 {
     if (segment->seq != conn->next_in || conn->acked != conn->next_in || !conn->whole ||
         !req_between(&conn->in) || !is_silent(conn->last_in, conn->last_out, now))
@@ -208,114 +213,116 @@ static __always_inline void conn_settle(struct conn *conn, const struct segment 
     __sync_val_compare_and_swap(&conn->busy_out, 1, 0);
 }
 
-/* Follows a segment of data. 0: it cannot be. */
-static __always_inline int conn_follow(struct xdp_md *ctx, struct feed *feed, struct conn *conn,
-                                       struct segment *segment)
+/* Parses a segment with data. 0: it cannot be followed. */
+static __always_inline int conn_follow(struct xdp_md *ctx, struct parse_run *run,
+                                       struct chain_conn *conn, struct segment *segment)
 {
     if (conn->uncertain)
-        conn_settle(conn, segment, feed->now);
+        conn_settle(conn, segment, run->now);
     if (conn->suspect && segment->seq != conn->next_in)
         return 0;
-    if (seq_before(segment->seq, conn->next_in) && !tcp_repeat(ctx, feed, conn, segment))
+    if (seq_before(segment->seq, conn->next_in) && !tcp_retransmit(ctx, run, conn, segment))
         return 0;
     if (segment->at == segment->end)
         return 1;
-    conn->last_in = feed->now;
+    conn->last_in = run->now;
     if (!tcp_place(conn, segment))
         return 0;
     if (segment->at == segment->end)
         return 1;
-    tcp_resume(feed, conn);
-    feed->at = segment->at;
-    feed->end = segment->end;
-    feed->origin = segment->seq - segment->at;
-    feed_in(ctx, feed);
-    conn_mark(conn, feed, segment->seq);
-    tcp_suspend(feed, conn);
-    return !(feed->events & REQ_LOST);
+    tcp_resume(run, conn);
+    run->at = segment->at;
+    run->end = segment->end;
+    run->origin = segment->seq - segment->at;
+    run_in(ctx, run);
+    conn_checkpoint(conn, run, segment->seq);
+    tcp_suspend(run, conn);
+    return !(run->events & REQ_LOST);
 }
 
 /* --- connections begin ------------------------------------------------------------------------ */
 
-static __always_inline int tcp_syn(struct hand *hand)
+static __always_inline int tcp_syn(struct tcp_scratch *tcp)
 {
-    struct conn *conn = bpf_map_lookup_elem(&connections, &hand->segment.ends);
-    struct stranger *stranger = &hand->stranger;
+    struct chain_conn *conn = bpf_map_lookup_elem(&connections, &tcp->segment.flow);
+    struct untracked *untracked = &tcp->untracked;
 
     if (conn)
         conn->suspect = 1;
-    /* Data that came with it has been taken if the server's SYN acknowledges it. */
-    *stranger = (struct stranger){.in = hand->segment.seq + 1, .state = STRANGER_SYN};
-    stranger->owner = ends_hash(&hand->segment.ends);
-    bpf_map_update_elem(&half_open, &hand->segment.ends, stranger, BPF_ANY);
+    /* The server's SYN shows whether it accepted data that came with this one, see replies_syn. */
+    *untracked = (struct untracked){.in = tcp->segment.seq + 1, .state = UNTRACKED_SYN};
+    untracked->owner = flow_hash(&tcp->segment.flow);
+    bpf_map_update_elem(&untracked_conns, &tcp->segment.flow, untracked, BPF_ANY);
     return 0;
 }
 
-/* The client has seen the server's SYN: the connection is one. */
-static __always_inline struct conn *tcp_begin(struct hand *hand, const struct stranger *stranger)
+/* The client acknowledges the server's SYN: begins to track the connection. */
+static __always_inline struct chain_conn *tcp_begin(struct tcp_scratch *tcp,
+                                                    const struct untracked *untracked)
 {
-    const struct segment *segment = &hand->segment;
-    u32 out = stranger->out;
+    const struct segment *segment = &tcp->segment;
+    u32 out = untracked->out;
 
-    if (stranger->state != STRANGER_SYNACK || !(segment->flags & TCP_ACK) ||
-        segment->seq != stranger->in || segment->ack != out)
+    if (untracked->state != UNTRACKED_SYNACK || !(segment->flags & TCP_ACK) ||
+        segment->seq != untracked->in || segment->ack != out)
         return 0;
-    bpf_map_delete_elem(&half_open, &segment->ends);
+    bpf_map_delete_elem(&untracked_conns, &segment->flow);
     tally(CHAIN_CONNECTIONS);
-    return conn_new(hand, segment->seq, out, segment->seq);
+    return conn_insert(tcp, segment->seq, out, segment->seq);
 }
 
-/* Notes a segment of data that is not followed. */
-static __always_inline int tcp_estrange(struct hand *hand, struct stranger *stranger, u64 now)
+/* Records a segment with data of an untracked connection. */
+static __always_inline int tcp_untrack(struct tcp_scratch *tcp, struct untracked *untracked,
+                                       u64 now)
 {
-    const struct segment *segment = &hand->segment;
+    const struct segment *segment = &tcp->segment;
     u32 end = segment->seq + (segment->end - segment->at);
 
-    if (stranger && stranger->state == STRANGER_LOST) {
-        stranger->last_in = now;
-        if (seq_before(stranger->in, end))
-            stranger->in = end;
+    if (untracked && untracked->state == UNTRACKED_LOST) {
+        untracked->last_in = now;
+        if (seq_before(untracked->in, end))
+            untracked->in = end;
         return tcp_unfollowed(now);
     }
-    hand->stranger = (struct stranger){.owner = ends_hash(&segment->ends),
-                                       .last_in = now,
-                                       .in = end,
-                                       .acked = end - 1,
-                                       .state = STRANGER_LOST};
-    bpf_map_update_elem(&half_open, &segment->ends, &hand->stranger, BPF_ANY);
+    tcp->untracked = (struct untracked){.owner = flow_hash(&segment->flow),
+                                        .last_in = now,
+                                        .in = end,
+                                        .acked = end - 1,
+                                        .state = UNTRACKED_LOST};
+    bpf_map_update_elem(&untracked_conns, &segment->flow, &tcp->untracked, BPF_ANY);
     return tcp_unfollowed(now);
 }
 
 /* --- a segment ---------------------------------------------------------------------------------
  */
 
-/* How a connection came to be followed. */
+/* Why a connection is tracked from this segment on. */
 enum tcp_how {
-    TCP_KNOWN,
-    TCP_AGAIN, /* after a silence: if this begins with a command that is known */
-    TCP_FOUND,
+    TCP_TRACKED,
+    TCP_AFTER_SILENCE, /* after a silence, if the segment begins with a known command */
+    TCP_RESYNCED,
 };
 
-static __always_inline int tcp_follow(struct xdp_md *ctx, struct hand *hand, struct conn *conn,
-                                      u64 now, enum tcp_how how)
+static __always_inline int tcp_follow(struct xdp_md *ctx, struct tcp_scratch *tcp,
+                                      struct chain_conn *conn, u64 now, enum tcp_how how)
 {
-    struct feed *feed = feed_get();
-    u64 owner = ends_hash(&hand->segment.ends);
+    struct parse_run *run = run_get();
+    u64 owner = flow_hash(&tcp->segment.flow);
     int followed;
 
-    if (hand->segment.seq != conn->next_in && socket_find(ctx) == SOCKET_REFUSES)
+    if (tcp->segment.seq != conn->next_in && socket_find(ctx) == SOCKET_REFUSES)
         return tally(CHAIN_NO_SOCKET);
-    if (!feed || !conn_enter(conn, &conn->busy_in, owner))
+    if (!run || !conn_enter(conn, &conn->busy_in, owner))
         return tcp_unfollowed(now);
-    feed_begin(feed, now);
-    followed = !(hand->segment.flags & TCP_URG) && conn_follow(ctx, feed, conn, &hand->segment);
-    if (how == TCP_AGAIN && (!feed->first || feed->first & REQ_UNKNOWN))
+    run_begin(run, now);
+    followed = !(tcp->segment.flags & TCP_URG) && conn_follow(ctx, run, conn, &tcp->segment);
+    if (how == TCP_AFTER_SILENCE && (!run->first || run->first & REQ_UNKNOWN))
         followed = 0;
     if (!followed) {
-        conn_lose(hand, conn, now);
+        conn_lose(tcp, conn, now);
         tcp_unfollowed(now);
-    } else if (how != TCP_KNOWN) {
-        bpf_map_delete_elem(&half_open, &hand->segment.ends);
+    } else if (how != TCP_TRACKED) {
+        bpf_map_delete_elem(&untracked_conns, &tcp->segment.flow);
         tally(CHAIN_FOUND);
     }
     if (!conn_leave(conn, &conn->busy_in, owner))
@@ -324,89 +331,89 @@ static __always_inline int tcp_follow(struct xdp_md *ctx, struct hand *hand, str
 }
 
 /*
- * A segment of data of a connection that is not followed, if it is not to be from here on. How it
- * is, if so.
+ * Whether an untracked connection can be tracked from this segment with data on, and why;
+ * TCP_TRACKED: it cannot.
  */
-static __always_inline enum tcp_how tcp_find(struct xdp_md *ctx, const struct segment *segment,
-                                             struct stranger *stranger, u64 now)
+static __always_inline enum tcp_how tcp_resync(struct xdp_md *ctx, const struct segment *segment,
+                                               struct untracked *untracked, u64 now)
 {
-    struct feed *feed = feed_get();
+    struct parse_run *run = run_get();
 
-    if (!feed || stranger->state != STRANGER_LOST || stranger->owner != ends_hash(&segment->ends))
-        return TCP_KNOWN;
-    if (stranger->in == segment->seq && stranger->acked == segment->seq && stranger->whole &&
-        is_silent(stranger->last_in, stranger->last_out, now))
-        return TCP_AGAIN;
-    feed_begin(feed, now);
-    return trial_in(ctx, feed, stranger, segment) ? TCP_FOUND : TCP_KNOWN;
+    if (!run || untracked->state != UNTRACKED_LOST || untracked->owner != flow_hash(&segment->flow))
+        return TCP_TRACKED;
+    if (untracked->in == segment->seq && untracked->acked == segment->seq && untracked->whole &&
+        is_silent(untracked->last_in, untracked->last_out, now))
+        return TCP_AFTER_SILENCE;
+    run_begin(run, now);
+    return resync_in(ctx, run, untracked, segment) ? TCP_RESYNCED : TCP_TRACKED;
 }
 
-/* Of a connection that is not in the table. */
-__attribute__((noinline)) int tcp_stranger(struct xdp_md *ctx)
+/* A segment of a connection that is not in the map of tracked ones. */
+__attribute__((noinline)) int tcp_untracked(struct xdp_md *ctx)
 {
-    struct hand *hand = hand_get();
+    struct tcp_scratch *tcp = tcp_scratch_get();
     u64 now = bpf_ktime_get_ns();
-    struct stranger *stranger;
-    struct conn *conn = 0;
-    enum tcp_how how = TCP_KNOWN;
+    struct untracked *untracked;
+    struct chain_conn *conn = 0;
+    enum tcp_how how = TCP_TRACKED;
 
-    if (!hand)
+    if (!tcp)
         return tcp_unfollowed(now);
-    stranger = bpf_map_lookup_elem(&half_open, &hand->segment.ends);
-    if (stranger)
-        conn = tcp_begin(hand, stranger);
-    if (!conn && hand->segment.at == hand->segment.end)
+    untracked = bpf_map_lookup_elem(&untracked_conns, &tcp->segment.flow);
+    if (untracked)
+        conn = tcp_begin(tcp, untracked);
+    if (!conn && tcp->segment.at == tcp->segment.end)
         return 0;
-    if (!conn && !socket_may_read(ctx, &hand->segment, stranger))
+    if (!conn && !socket_may_read(ctx, &tcp->segment, untracked))
         return tally(CHAIN_NO_SOCKET);
-    if (stranger && !conn) {
-        how = tcp_find(ctx, &hand->segment, stranger, now);
-        if (how != TCP_KNOWN)
-            conn = conn_new(hand, hand->segment.seq, stranger->out, hand->segment.seq);
+    if (untracked && !conn) {
+        how = tcp_resync(ctx, &tcp->segment, untracked, now);
+        if (how != TCP_TRACKED)
+            conn = conn_insert(tcp, tcp->segment.seq, untracked->out, tcp->segment.seq);
     }
     if (conn)
-        return tcp_follow(ctx, hand, conn, now, how);
-    return tcp_estrange(hand, stranger, now);
+        return tcp_follow(ctx, tcp, conn, now, how);
+    return tcp_untrack(tcp, untracked, now);
 }
 
-__attribute__((noinline)) int tcp_known(struct xdp_md *ctx)
+__attribute__((noinline)) int tcp_tracked(struct xdp_md *ctx)
 {
-    struct hand *hand = hand_get();
+    struct tcp_scratch *tcp = tcp_scratch_get();
     u64 now = bpf_ktime_get_ns();
-    struct conn *conn;
+    struct chain_conn *conn;
 
-    if (!hand)
+    if (!tcp)
         return tcp_unfollowed(now);
-    conn = bpf_map_lookup_elem(&connections, &hand->segment.ends);
+    conn = bpf_map_lookup_elem(&connections, &tcp->segment.flow);
     if (!conn)
         return 1;
-    return tcp_follow(ctx, hand, conn, now, TCP_KNOWN);
+    return tcp_follow(ctx, tcp, conn, now, TCP_TRACKED);
 }
 
-/* A segment that no server should understand. */
-static __always_inline int tcp_is_broken(struct xdp_md *ctx, struct hand *hand)
+/* A malformed segment, which no server should accept. */
+static __always_inline int tcp_is_broken(struct xdp_md *ctx, struct tcp_scratch *tcp)
 {
-    if (!bpf_map_lookup_elem(&connections, &hand->segment.ends) &&
-        !socket_may_read(ctx, &hand->segment, 0))
+    if (!bpf_map_lookup_elem(&connections, &tcp->segment.flow) &&
+        !socket_may_read(ctx, &tcp->segment, 0))
         return tally(CHAIN_NO_SOCKET);
     return tcp_unfollowed(bpf_ktime_get_ns());
 }
 
-/* A segment to our port. */
+/* A segment to memcached's port. */
 __attribute__((noinline)) int chain_tcp(struct xdp_md *ctx)
 {
     struct chain_scratch *scratch = chain_scratch_get();
-    struct hand *hand = hand_get();
+    struct tcp_scratch *tcp = tcp_scratch_get();
 
-    if (!scratch || !hand)
+    if (!scratch || !tcp)
         return tcp_unfollowed(bpf_ktime_get_ns());
-    if (!segment_load(packet_xdp(ctx), scratch, &hand->segment,
+    if (!segment_load(packet_xdp(ctx), scratch, &tcp->segment,
                       packet_end(packet_xdp(ctx), scratch)))
-        return tcp_is_broken(ctx, hand);
-    if (hand->segment.flags & TCP_SYN)
-        return tcp_syn(hand);
-    if (hand->segment.at == hand->segment.end || tcp_known(ctx))
-        tcp_stranger(ctx);
+        return tcp_is_broken(ctx, tcp);
+    if (tcp->segment.flags & TCP_SYN)
+        return tcp_syn(tcp);
+    if (tcp->segment.at == tcp->segment.end || tcp_tracked(ctx))
+        tcp_untracked(ctx);
     return 0;
 }
 

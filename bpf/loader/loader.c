@@ -235,7 +235,7 @@ static int chain_prepare(struct object *object, const struct chain_settings *set
         {"large", settings->nlarge},
         {"asks", settings->nasks},
         {"connections", settings->nconnections},
-        {"half_open", settings->nconnections},
+        {"untracked_conns", settings->nconnections},
     };
     struct bpf_map *map;
     size_t i;

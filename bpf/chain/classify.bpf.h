@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_find: what a packet of any form is to the chain, and where TCP or UDP begins in it.
+ * chain_classify: what kind of packet the chain sees, and where TCP or UDP begins in it.
  *
- * What comes is followed whatever it looks like: with IP options, extension headers, tags. The
- * programs look at what is plain themselves, and ask here about all else, so this may be slow. In
- * doubt a packet is one that cannot be followed.
+ * Every packet that the server may accept is classified: with IP options, extension headers, VLAN
+ * tags. The programs recognise plain packets themselves and call this for all others, so this may
+ * be slow. In doubt a packet is KIND_UNFOLLOWED.
  */
-#ifndef MC_CHAIN_FIND_BPF_H
-#define MC_CHAIN_FIND_BPF_H
+#ifndef MC_CHAIN_CLASSIFY_BPF_H
+#define MC_CHAIN_CLASSIFY_BPF_H
 
 #include "bpf/chain/maps.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
@@ -16,7 +16,7 @@
 
 enum { PROTOCOL_TCP = 6, PROTOCOL_ICMP6 = 58, EXTENSIONS_MAX = 6 };
 
-/* IPv6's extension headers by the number that the header before them has. */
+/* IPv6's extension headers, by the value of the next-header field before them. */
 enum {
     NEXT_HOP_BY_HOP = 0,
     NEXT_ROUTING = 43,
@@ -31,8 +31,9 @@ static __always_inline int protocol_is_ours(u8 protocol)
     return protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP;
 }
 
-/* Behind tags: KIND_UDP for IP, else KIND_NONE or KIND_UNFOLLOWED. */
-static __always_inline enum chain_kind find_ip(struct packet packet, struct chain_scratch *scratch)
+/* The EtherType behind VLAN tags: KIND_UDP for IP, else KIND_NONE or KIND_UNFOLLOWED. */
+static __always_inline enum chain_kind classify_ip(struct packet packet,
+                                                   struct chain_scratch *scratch)
 {
     u16 tags[2 * 2 + 1];
     u64 n = 0;
@@ -52,11 +53,12 @@ static __always_inline enum chain_kind find_ip(struct packet packet, struct chai
 }
 
 /*
- * A fragment; later: others lie before it. KIND_UDP for the first one, which has the ports. Others
- * count if that came before them; if it comes after them, it closes everything itself.
+ * A fragment; later: it is not the first. KIND_UDP for the first one, which has the ports. A later
+ * one counts if the first arrived before it; a first one that arrives afterwards closes everything
+ * itself.
  */
-static __always_inline enum chain_kind find_part(struct packet packet,
-                                                 struct chain_scratch *scratch, int later, u32 id)
+static __always_inline enum chain_kind
+classify_fragment(struct packet packet, struct chain_scratch *scratch, int later, u32 id)
 {
     u64 address[4] = {0, 0, 0, 0};
     u64 sum;
@@ -67,12 +69,13 @@ static __always_inline enum chain_kind find_part(struct packet packet,
     sum = mc_hash_word(address[0], control.seed[0]) + mc_hash_word(address[1], control.seed[1]) +
           mc_hash_word(address[2], control.seed[2]) + mc_hash_word(address[3], control.seed[3]) +
           mc_hash_word(id, control.seed[4]);
-    scratch->whole = mc_hash_end(sum, sizeof(address));
-    scratch->part = later ? PART_LATER : PART_FIRST;
+    scratch->packet_id = mc_hash_end(sum, sizeof(address));
+    scratch->fragment = later ? FRAGMENT_LATER : FRAGMENT_FIRST;
     return later ? KIND_FRAGMENT : KIND_UDP;
 }
 
-static __always_inline enum chain_kind find_ip4(struct packet packet, struct chain_scratch *scratch)
+static __always_inline enum chain_kind classify_ip4(struct packet packet,
+                                                    struct chain_scratch *scratch)
 {
     u64 head[2];
     u16 fragment;
@@ -89,13 +92,14 @@ static __always_inline enum chain_kind find_ip4(struct packet packet, struct cha
     scratch->l4 = scratch->l3 + nip;
     fragment = (u16)(head[0] >> 48);
     if (fragment & bpf_htons(0x3fff))
-        return find_part(packet, scratch, fragment & bpf_htons(0x1fff), head[0] >> 32 & 0xffff);
+        return classify_fragment(packet, scratch, fragment & bpf_htons(0x1fff),
+                                 head[0] >> 32 & 0xffff);
     return KIND_UDP;
 }
 
-/* The next header behind an extension header: its kind, KIND_UDP for one more or for UDP or TCP. */
-static __always_inline enum chain_kind find_extension(struct packet packet,
-                                                      struct chain_scratch *scratch)
+/* Moves on behind an extension header: KIND_UDP if another one, UDP or TCP may follow. */
+static __always_inline enum chain_kind classify_extension(struct packet packet,
+                                                          struct chain_scratch *scratch)
 {
     u8 head[8] __attribute__((aligned(8))), next = scratch->proto;
 
@@ -117,14 +121,15 @@ static __always_inline enum chain_kind find_extension(struct packet packet,
         if (scratch->proto == PROTOCOL_ICMP6)
             return KIND_NONE;
         if (!head[2] && !(head[3] & 0xf9))
-            return KIND_UDP; /* one that is whole is what it is */
-        return find_part(packet, scratch, head[2] || head[3] & 0xf8, LOAD32(head + 4));
+            return KIND_UDP; /* an atomic fragment (RFC 6946) is a whole packet */
+        return classify_fragment(packet, scratch, head[2] || head[3] & 0xf8, LOAD32(head + 4));
     default:
         return KIND_NONE;
     }
 }
 
-static __always_inline enum chain_kind find_ip6(struct packet packet, struct chain_scratch *scratch)
+static __always_inline enum chain_kind classify_ip6(struct packet packet,
+                                                    struct chain_scratch *scratch)
 {
     enum chain_kind kind = KIND_UDP;
     u64 head;
@@ -134,32 +139,32 @@ static __always_inline enum chain_kind find_ip6(struct packet packet, struct cha
         return KIND_NONE;
     scratch->proto = head >> 48;
     scratch->l4 = scratch->l3 + IP6_BYTES;
-    /* Linux 6.1 takes no loop whose first instruction follows a call. */
+    /* Linux 6.1's verifier rejects a loop whose first instruction follows a call. */
 #pragma unroll
     for (i = 0; i < EXTENSIONS_MAX; i++) {
         if (protocol_is_ours(scratch->proto) || kind != KIND_UDP)
             return kind;
-        kind = find_extension(packet, scratch);
+        kind = classify_extension(packet, scratch);
     }
     return KIND_UNFOLLOWED;
 }
 
 /*
- * Fills chain_scratch for a packet. to_us: it comes, and goes to our port; else it leaves, from our
- * port.
+ * Fills chain_scratch for a packet. to_us: it arrives, and counts if it goes to memcached's port;
+ * else it leaves, and counts if it comes from that port.
  */
-static __always_inline enum chain_kind find(struct packet packet, struct chain_scratch *scratch,
-                                            int to_us)
+static __always_inline enum chain_kind classify(struct packet packet, struct chain_scratch *scratch,
+                                                int to_us)
 {
-    enum chain_kind kind = find_ip(packet, scratch);
+    enum chain_kind kind = classify_ip(packet, scratch);
     u16 ports[2];
 
-    scratch->part = PART_NONE;
+    scratch->fragment = FRAGMENT_NONE;
     if (kind == KIND_UDP)
-        kind = scratch->v6 ? find_ip6(packet, scratch) : find_ip4(packet, scratch);
+        kind = scratch->v6 ? classify_ip6(packet, scratch) : classify_ip4(packet, scratch);
     if (kind == KIND_UDP) {
         if (packet_load(packet, scratch->l4, ports, sizeof(ports)))
-            kind = KIND_NONE; /* the same */
+            kind = KIND_NONE; /* the stack drops it */
         else if (ports[to_us] != control.port)
             kind = KIND_NONE;
         else if (scratch->proto == PROTOCOL_TCP)
@@ -169,21 +174,22 @@ static __always_inline enum chain_kind find(struct packet packet, struct chain_s
     return kind;
 }
 
-/* Whether a fragment is one of a packet to our port: 1 if the first one was. */
-static __always_inline int part_is_ours(const struct chain_scratch *scratch, enum chain_kind kind)
+/* Whether a fragment belongs to a packet to memcached's port: 1 if the first fragment did. */
+static __always_inline int fragment_is_ours(const struct chain_scratch *scratch,
+                                            enum chain_kind kind)
 {
-    u64 whole = scratch->whole;
+    u64 id = scratch->packet_id;
     u8 one = 1;
 
-    if (scratch->part == PART_LATER)
-        return bpf_map_lookup_elem(&fragments, &whole) != NULL;
+    if (scratch->fragment == FRAGMENT_LATER)
+        return bpf_map_lookup_elem(&fragments, &id) != NULL;
     if (kind == KIND_NONE)
         return 0;
-    bpf_map_update_elem(&fragments, &whole, &one, BPF_ANY);
+    bpf_map_update_elem(&fragments, &id, &one, BPF_ANY);
     return 1;
 }
 
-__attribute__((noinline)) int find_coming(struct xdp_md *ctx)
+__attribute__((noinline)) int classify_ingress(struct xdp_md *ctx)
 {
     struct chain_scratch *scratch = chain_scratch_get();
     enum chain_kind kind;
@@ -191,23 +197,23 @@ __attribute__((noinline)) int find_coming(struct xdp_md *ctx)
     if (!scratch)
         return KIND_NONE;
     scratch->nframe = bpf_xdp_get_buff_len(ctx);
-    kind = find(packet_xdp(ctx), scratch, 1);
-    if (scratch->part != PART_NONE)
-        kind = part_is_ours(scratch, kind) ? KIND_FRAGMENT : KIND_NONE;
+    kind = classify(packet_xdp(ctx), scratch, 1);
+    if (scratch->fragment != FRAGMENT_NONE)
+        kind = fragment_is_ours(scratch, kind) ? KIND_FRAGMENT : KIND_NONE;
     scratch->kind = kind;
     return kind;
 }
 
-__attribute__((noinline)) int find_leaving(struct __sk_buff *skb)
+__attribute__((noinline)) int classify_egress(struct __sk_buff *skb)
 {
     struct chain_scratch *scratch = chain_scratch_get();
 
     if (!scratch)
         return KIND_NONE;
     scratch->nframe = skb->len;
-    find(packet_tc(skb), scratch, 0);
-    return scratch->part == PART_NONE ? scratch->kind
-                                      : KIND_NONE; /* a reply's are the server's alone */
+    classify(packet_tc(skb), scratch, 0);
+    /* Only fragments that arrive matter. */
+    return scratch->fragment == FRAGMENT_NONE ? scratch->kind : KIND_NONE;
 }
 
 #endif
