@@ -15,7 +15,9 @@ else
 loader_srcs += bpf/loader/dispatcher_none.c bpf/loader/dispatcher.h
 endif
 endif
-EXTRA_bpf = bpf/packet bpf/inplace bpf/chain
+# Not as folders: of a folder `make dist` takes what is built in it as well.
+EXTRA_bpf = $(filter-out %.skel.h, \
+    $(wildcard $(addprefix $(srcdir)/bpf/,packet/*.h inplace/*.[ch] chain/*.[ch])))
 EXTRA_bpf += bpf/loader/alive.bpf.h bpf/loader/filter.bpf.c bpf/loader/member.bpf.c
 
 # The parsers of the chain are the same code in user space.
