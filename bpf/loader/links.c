@@ -26,7 +26,7 @@ void loader_distrust(struct loader *loader, uint64_t ns)
 {
     const struct object *object = &loader->object;
     struct timespec now;
-    uint64_t when, before;
+    __u64 when, before;
 
     if (object->kind != OBJECT_CHAIN)
         return;

@@ -28,16 +28,15 @@ enum {
     SEND_PATIENCE_MS = 20, /* waits so long for a full socket; then drops the replies, as UDP may */
 };
 
-union control {
-    struct cmsghdr header; /* for its alignment */
-    char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
+struct control {
+    _Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
 };
 
 /* Where the replies to a datagram go. */
 struct source {
     struct sockaddr_storage *peer;
     socklen_t npeer;
-    union control *control;
+    struct control *control;
     size_t ncontrol;
 };
 
@@ -57,7 +56,7 @@ struct deferred {
     struct reply reply; /* of task.next */
     struct deferred *after;
     struct sockaddr_storage peer;
-    union control control;
+    struct control control;
     char bytes[];
 };
 
@@ -90,7 +89,7 @@ struct udp {
     struct mmsghdr in[BATCH];
     struct iovec in_iov[BATCH];
     struct sockaddr_storage peers[BATCH];
-    union control in_control[BATCH];
+    struct control in_control[BATCH];
     char *requests; /* BATCH times DATAGRAM_MAX */
 
     struct mmsghdr out[BATCH];
