@@ -13,15 +13,15 @@ _running = []
 
 class Child:
     """words: its command line. name: what it is called where something is wrong with it. What it
-    says goes to a log."""
+    says goes to a log, unless stdout is another place."""
 
-    def __init__(self, words, name, env=None):
+    def __init__(self, words, name, env=None, cwd=None, stdin=subprocess.DEVNULL, stdout=None):
         self.name = name
         self.dir = guard.scratch()
         self.log_path = os.path.join(self.dir, "stderr")
         with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen([str(word) for word in words], stdout=log, stderr=log,
-                                            stdin=subprocess.DEVNULL,
+            self.process = subprocess.Popen([str(word) for word in words], stdin=stdin,
+                                            stdout=stdout or log, stderr=log, cwd=cwd,
                                             env={**os.environ, **(env or {})})
         self.pid = self.process.pid
         guard.add("pid", self.pid)
@@ -86,6 +86,22 @@ class Child:
     def __exit__(self, *_):
         if self in _running:
             self.stop()
+
+
+class Talker(Child):
+    """One that is told lines and answers by lines."""
+
+    def __init__(self, words, name):
+        super().__init__(words, name, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def tell(self, line):
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def ask(self, line):
+        """The next line that it says."""
+        self.tell(line)
+        return self.process.stdout.readline()
 
 
 def _at_exit():

@@ -2,7 +2,7 @@
 """coherence: runs t/tool/coherence, and t/tool/lives, against a server."""
 import subprocess
 
-import guard
+import child
 import kernel
 import tap
 
@@ -38,33 +38,23 @@ def judge(found, grown, reads, flushes=2, writes=WRITES, share=0.9):
            "at least %d" % (100 * answered / max(found["reads"], 1), 100 * share))
 
 
-class Lives:
+class Lives(child.Talker):
     """t/tool/lives."""
 
     def __init__(self, *words):
-        words = (kernel.beside("t/tool/lives"),) + words
-        self.process = subprocess.Popen([str(w) for w in words], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        guard.add("pid", self.process.pid)
-
-    def ask(self, line):
-        self.process.stdin.write(line.encode() + b"\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().decode()
+        super().__init__((kernel.beside("t/tool/lives"),) + words, "t/tool/lives")
 
     def life(self, number, base, need):
-        self.ask("life %d %d %d" % (number, base, need))
+        self.ask(b"life %d %d %d" % (number, base, need))
 
     def counts(self):
-        words = self.ask("counts").split()
+        words = self.ask(b"counts").decode().split()
         return {name: int(number) for name, number in zip(words[::2], words[1::2])}
 
     def end(self, name):
         """A check that it has found nothing wrong, and what if so."""
         wrong = self.counts()["wrong"]
         self.process.stdin.close()
-        complaints = self.process.stderr.read().decode()
-        self.process.wait()
-        guard.remove("pid", self.process.pid)
+        self.wait(None)
         tap.is_(wrong, 0, name)
-        tap.diag(complaints)
+        tap.diag(self.log())

@@ -6,11 +6,10 @@ how many answers, and which keys. `Parsers` is t/tool/parsers; `watch` compares.
 """
 import os
 import socket
-import subprocess
 
 import binary
+import child
 import client
-import guard
 import tap
 
 (WRITE, WRITE_ALL, UNKNOWN, DATA, ANSWERED, UNCERTAIN, SILENT, BARRIER,
@@ -21,22 +20,14 @@ SECONDS = 15  # of silence are no answer
 VALUE_NEXT = b"VALUE "
 
 
-class Parsers:
+class Parsers(child.Talker):
     def __init__(self):
         path = os.path.join(os.environ.get("BUILDDIR", os.getcwd()), "t", "tool", "parsers")
-        self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        guard.add("pid", self.process.pid)
+        super().__init__([path], "t/tool/parsers")
         self.hashes = {}
 
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-        guard.remove("pid", self.process.pid)
-
     def _ask(self, what, data=b""):
-        self.process.stdin.write(b"%s %s\n" % (what, data.hex().encode()))
-        self.process.stdin.flush()
-        return self.process.stdout.readline().split()
+        return self.ask(b"%s %s" % (what, data.hex().encode())).split()
 
     def begin(self):
         self._ask(b"n")

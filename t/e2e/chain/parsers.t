@@ -40,7 +40,7 @@ def on_both(name, family, keys, make, least):
         watched = parsers.watch("%s, %s" % (name, whose), where, tool, keys, family, make())
         tap.ok(watched.commands > least, "%d and more are followed" % least)
         where.kill()
-    tool.close()
+    tool.kill()
 
 
 @tap.case

@@ -5,14 +5,13 @@ packages them, beside Debian's memcached."""
 import os
 import re
 import shutil
-import subprocess
 import sys
 import urllib.error
 import urllib.request
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
-import guard
+import child
 import kernel
 import server
 import tap
@@ -45,16 +44,13 @@ LoadPlugin write_prometheus
 SAMPLE = re.compile(r'^(\w+)\{memcached="(\w+)",?(.*)\} (\S+) \d+$', re.M)
 
 
-class Exporter:
+class Exporter(child.Child):
     def __init__(self, ours, debian):
-        self.dir, self.port = server.scratch(), server.free_port()
-        path = os.path.join(self.dir, "conf")
+        folder, self.port = server.scratch(), server.free_port()
+        path = os.path.join(folder, "conf")
         with open(path, "w", encoding="ascii") as file:
-            file.write(SETTINGS.format(dir=self.dir, ours=ours, debian=debian, metrics=self.port))
-        with open(os.path.join(self.dir, "log"), "wb") as log:
-            self.process = subprocess.Popen([COLLECTD, "-f", "-C", path], stdout=log, stderr=log,
-                                            stdin=subprocess.DEVNULL)
-        guard.add("pid", self.process.pid)
+            file.write(SETTINGS.format(dir=folder, ours=ours, debian=debian, metrics=self.port))
+        super().__init__([COLLECTD, "-f", "-C", path], "collectd")
 
     def samples(self):
         """{instance: {(name, labels): value}}, as of the last interval."""
@@ -69,18 +65,11 @@ class Exporter:
             found[instance][name, labels] = float(value)
         return found
 
-    def close(self):
-        self.process.terminate()
-        self.process.wait(20)
-        guard.remove("pid", self.process.pid)
-
 
 def start_debian():
     port = server.free_port()
-    process = subprocess.Popen([DEBIAN, "-u", "nobody", "-l", "127.0.0.1", "-p", str(port)],
-                               stdin=subprocess.DEVNULL)
-    guard.add("pid", process.pid)
-    return port, process
+    return port, child.Child([DEBIAN, "-u", "nobody", "-l", "127.0.0.1", "-p", port],
+                             "Debian's memcached")
 
 
 for program in (COLLECTD, DEBIAN):
@@ -125,10 +114,8 @@ def what_the_kernel_answers_is_in_them():
 
 @tap.case
 def it_ends():
-    exporter.close()
-    debian.terminate()
-    debian.wait(20)
-    guard.remove("pid", debian.pid)
+    exporter.kill()
+    debian.kill()
     tap.is_(ours.stop(), 0, "the server has come to no harm")
 
 

@@ -5,15 +5,14 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
+import child
 import client
 import coherence
-import guard
 import kernel
 import netns
 import server
@@ -38,7 +37,6 @@ class Lives:
         self.line = server.command_line(
             ("-p", self.port, "-U", self.port, "-l", "0.0.0.0", "-t", 2, "-u", server.USER, "-m",
              MEMORY, "-X", "bmc=sv0") + arguments, self.pair.server)
-        self.log = open(os.path.join(server.scratch(), "stderr"), "wb+")
         self.load = coherence.Lives(self.address, self.port, WRITERS, READERS, KEYS, FILL)
         self.number, self.base, self.need = 0, 1, 1
         self.kinds, self.answered = {}, 0
@@ -46,9 +44,7 @@ class Lives:
     def begin(self):
         self.number += 1
         self.load.life(self.number, self.base, self.need)
-        self.process = subprocess.Popen(self.line, stdin=subprocess.DEVNULL, stdout=self.log,
-                                        stderr=self.log)
-        guard.add("pid", self.process.pid)
+        self.server = child.Child(self.line, "the server")
 
     def first(self):
         """Lives until the kernel has answered readers; how long the start took."""
@@ -70,9 +66,9 @@ class Lives:
                 stream.close()
                 return True
             except (OSError, client.Closed):
-                return self.process.poll() is not None
+                return not self.server.alive()
 
-        return server.wait_for(answers, 30, 0.002) and self.process.poll() is None
+        return server.wait_for(answers, 30, 0.002) and self.server.alive()
 
     def look(self):
         """How much the kernel has answered; sooner or later it has."""
@@ -86,14 +82,11 @@ class Lives:
 
     def finish(self, kind):
         """Kills it. True: the interface is as it was without it."""
-        self.process.kill()
-        self.process.wait()
-        guard.remove("pid", self.process.pid)
+        self.server.kill()
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         return server.wait_for(lambda: self.left() == (None, []), 1)
 
     def close(self):
-        self.log.close()
         self.pair.close()
 
 
@@ -117,7 +110,7 @@ def while_it_serves(lives):
 def while_it_stops(lives):
     served = lives.serves()
     rest(SERVE)
-    lives.process.send_signal(signal.SIGTERM)
+    lives.server.signal(signal.SIGTERM)
     rest(STOP)
     return lives.finish("stopping"), served
 
@@ -133,7 +126,7 @@ def cold(lives, moments):
 def while_it_saves(lives):
     lives.serves()
     rest(SERVE)
-    lives.process.send_signal(signal.SIGUSR1)
+    lives.server.signal(signal.SIGUSR1)
     rest(4 * STOP)
     return lives.finish("saving"), False
 
@@ -141,8 +134,8 @@ def while_it_saves(lives):
 def after_it_saved(lives):
     lives.serves()
     rest(SERVE)
-    lives.process.send_signal(signal.SIGUSR1)
-    lives.saved = lives.process.wait(30) == 0
+    lives.server.signal(signal.SIGUSR1)
+    lives.saved = lives.server.wait(30) == 0
     return lives.finish("saved"), False
 
 
@@ -173,8 +166,7 @@ def available():
 def no_dead_line(lives):
     """5,000 keys over all lines of the table are answered by the kernel."""
     lives.number += 1
-    lives.process = subprocess.Popen(lives.line, stdin=subprocess.DEVNULL, stdout=lives.log,
-                                     stderr=lives.log)
+    lives.server = child.Child(lives.line, "the server")
     tap.ok(lives.serves(), "after all that it starts")
     stream, udp = client.tcp(lives.address, lives.port), client.Udp(lives.address, lives.port)
     count = 5000

@@ -4,11 +4,11 @@
 import ctypes
 import os
 import re
-import subprocess
 import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
+import child
 import client
 import kernel
 import server
@@ -133,9 +133,9 @@ def no_false_alarm():
     with kernel.Machines("-o", "bmc=sv0,stall=3", threads=2) as m:
         words = (kernel.beside("t/tool/coherence"), m.pair.address(), m.server.port, 2, 2, 1000,
                  150000, 1000, 20, 500)
-        load = subprocess.Popen([str(w) for w in words], stdout=subprocess.DEVNULL)
+        load = child.Child(words, "t/tool/coherence")
         came = 0
-        while load.poll() is None:
+        while load.alive():
             streams = [m.server.stream() for _ in range(100)]
             for stream in streams:
                 stream.ask(b"get k\r\n")
@@ -143,7 +143,7 @@ def no_false_alarm():
             came += len(streams)
         counts = m.counts()
         tap.diag("%d connections, %d answers by the kernel" % (came, counts["answered"]))
-        tap.is_(load.returncode, 0, "the load found no wrong answer")
+        tap.is_(load.wait(), 0, "the load found no wrong answer")
         tap.is_((counts["stalls"], counts["pass_stopped"]), (0, 0),
                 "under load the server is never taken for one that does not run")
 

@@ -10,6 +10,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
+import child
 import server
 import tap
 
@@ -61,39 +62,33 @@ def timedrun_runs_a_program():
 
 def shell(script):
     """A shell under timedrun that has said `ready`."""
-    process = subprocess.Popen([os.path.join(BUILD, "timedrun"), "60", "sh", "-c", script],
-                               stdout=subprocess.PIPE)
-    server.guard.add("pid", process.pid)
-    process.stdout.readline()
-    return process
+    timedrun = child.Child([os.path.join(BUILD, "timedrun"), "60", "sh", "-c", script], "timedrun",
+                           stdout=subprocess.PIPE)
+    timedrun.process.stdout.readline()
+    return timedrun
 
 
 @tap.case
 def timedrun_hands_on_signals():
     for number, name in ((15, "TERM"), (1, "HUP"), (2, "INT"), (10, "USR1")):
-        process = shell("trap 'echo got %s; exit 3' %s; echo ready; "
-                        "while :; do sleep 0.02; done" % (name, name))
-        process.send_signal(number)
-        tap.is_((process.stdout.read(), process.wait(20)), (b"got %s\n" % name.encode(), 3),
-                "SIG%s reaches the program" % name)
-        server.guard.remove("pid", process.pid)
-    process = shell("echo ready; echo $$; exec sleep 1000")
-    child = int(process.stdout.readline())
-    process.kill()
-    process.wait()
-    tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % child)),
+        timedrun = shell("trap 'echo got %s; exit 3' %s; echo ready; "
+                         "while :; do sleep 0.02; done" % (name, name))
+        timedrun.signal(number)
+        tap.is_((timedrun.process.stdout.read(), timedrun.wait(20)),
+                (b"got %s\n" % name.encode(), 3), "SIG%s reaches the program" % name)
+    timedrun = shell("echo ready; echo $$; exec sleep 1000")
+    program = int(timedrun.process.stdout.readline())
+    timedrun.kill()
+    tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % program)),
            "killed, it takes the program along")
-    server.guard.remove("pid", process.pid)
 
 
 def debug_server(*arguments):
-    """As memcached's suite starts its servers. Returns the process of timedrun and a client."""
+    """As memcached's suite starts its servers. Returns timedrun and a client."""
     port = server.free_port()
     command = ["./timedrun", "600", "./memcached-debug", "-p", port, "-U", port, "-l",
                "127.0.0.1"] + (["-u", "root"] if ROOT else [])
-    process = subprocess.Popen([str(a) for a in command + list(arguments)], cwd=BUILD,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    server.guard.add("pid", process.pid)
+    timedrun = child.Child(command + list(arguments), "timedrun", cwd=BUILD)
     clients = []
 
     def connects():
@@ -101,42 +96,40 @@ def debug_server(*arguments):
             clients.append(server.client.tcp("127.0.0.1", port))
         except ConnectionError:
             pass
-        return clients or process.poll() is not None
+        return clients or not timedrun.alive()
 
     server.wait_for(connects, server.START_SECONDS)
-    return process, clients[0]
+    return timedrun, clients[0]
 
 
-def end(process, number=signal.SIGINT):
-    process.send_signal(number)
-    status = process.wait(20)
-    server.guard.remove("pid", process.pid)
-    return status
+def end(timedrun, number=signal.SIGINT):
+    timedrun.signal(number)
+    return timedrun.wait(20)
 
 
 @tap.case
 def the_debug_twin_under_timedrun():
-    process, c = debug_server("-o", "relaxed_privileges")
+    timedrun, c = debug_server("-o", "relaxed_privileges")
     tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "./timedrun 600 ./memcached-debug serves")
-    tap.ok(int(c.stats()["pid"]) != process.pid, "its pid is its own")
-    tap.is_(end(process), 0, "SIGINT to timedrun ends it with status 0")
-    process, _ = debug_server("-o", "relaxed_privileges")
-    tap.is_(end(process, signal.SIGUSR1), 0, "SIGUSR1 too")
+    tap.ok(int(c.stats()["pid"]) != timedrun.pid, "its pid is its own")
+    tap.is_(end(timedrun), 0, "SIGINT to timedrun ends it with status 0")
+    timedrun, _ = debug_server("-o", "relaxed_privileges")
+    tap.is_(end(timedrun, signal.SIGUSR1), 0, "SIGUSR1 too")
 
 
 @tap.case
 def tiny_and_huge_limits_start():
     for arguments in (("-m", "2"), ("-m", "3"), ("-m", "4"), ("-m", "4098"), ("-M", "-m", "2")):
-        process, c = debug_server(*arguments)
+        timedrun, c = debug_server(*arguments)
         tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "%s starts and stores" % " ".join(arguments))
-        end(process)
+        end(timedrun)
 
 
 @tap.case
 def more_than_4_gigabytes_are_counted_right():
     os.environ.update(T_MEMD_INITIAL_MALLOC="4294967328", T_MEMD_SLABS_ALLOC="0")
     try:
-        process, c = debug_server("-m", "4098")
+        timedrun, c = debug_server("-m", "4098")
     finally:
         del os.environ["T_MEMD_INITIAL_MALLOC"], os.environ["T_MEMD_SLABS_ALLOC"]
     stats, slabs = c.stats(), c.stats("slabs")
@@ -148,7 +141,7 @@ def more_than_4_gigabytes_are_counted_right():
     tap.is_(slabs["total_malloced"], "4296015904", "one page is left below the limit")
     tap.is_((stats["curr_items"], stats["total_items"], stats["evictions"]), ("2", "10", "8"),
             "two of ten items fit, the others are evicted")
-    end(process)
+    end(timedrun)
 
 
 @tap.case

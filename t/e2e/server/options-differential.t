@@ -10,6 +10,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
+import child
 import differential
 import server
 import tap
@@ -116,38 +117,30 @@ ACCEPTED = ("-o hashpower=12", "-o worker_logbuf_size=1", "-o relaxed_privileges
             "-o no_reuseport", "-N 0")
 
 
-class Starts:
+class Starts(child.Child):
     """One program with one command line: RUNS or its status, and what it said."""
 
     def __init__(self, program, line):
-        self.dir = server.scratch()
         arguments = ["-u", server.USER]
         if not re.search(r"(^|\s)-(p|U|s|l|-p)", line):
-            arguments += ["-s", os.path.join(self.dir, "s")]
-        arguments += line.split()
-        self.process = subprocess.Popen([program] + arguments, stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        server.guard.add("pid", self.process.pid)
+            arguments += ["-s", os.path.join(server.scratch(), "s")]
+        super().__init__([program] + arguments + line.split(), program, stdout=subprocess.DEVNULL)
 
     def started(self):
         """It has its threads, or it has ended."""
-        if self.process.poll() is not None:
+        if not self.alive():
             return True
         try:
-            with open("/proc/%d/status" % self.process.pid, encoding="ascii") as file:
+            with open("/proc/%d/status" % self.pid, encoding="ascii") as file:
                 return int(re.search(r"^Threads:\s*(\d+)", file.read(), re.M).group(1)) > 4
         except (FileNotFoundError, ProcessLookupError):
             return False
 
     def outcome(self):
         server.wait_for(self.started, 10)
-        status = self.process.poll()
-        if status is None:
-            self.process.kill()
-            status = RUNS
-        error = self.process.communicate()[1].decode("latin-1")
-        server.guard.remove("pid", self.process.pid)
-        return status, re.sub(r"^\S*memcached: ", "", error, flags=re.M)
+        status = RUNS if self.alive() else self.process.returncode
+        self.kill()
+        return status, re.sub(r"^\S*memcached: ", "", self.log(), flags=re.M)
 
 
 def ours(line):

@@ -10,6 +10,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
+import child
 import server
 import tap
 
@@ -139,11 +140,9 @@ def the_udp_port_moves_the_tcp_port():
 def the_port_file():
     path = os.path.join(server.scratch(), "ports")
     arguments = ["-p", "-1", "-U", "-1", "-l", "127.0.0.1", "-t", "2", "-u", server.USER]
-    process = None
+    memcached = child.Child(server.command_line(arguments), "the server",
+                            {"MEMCACHED_PORT_FILENAME": path})
     try:
-        environment = dict(os.environ, MEMCACHED_PORT_FILENAME=path)
-        process = server.subprocess.Popen(server.command_line(arguments), env=environment)
-        server.guard.add("pid", process.pid)
         tap.ok(server.wait_for(lambda: os.path.exists(path)), "MEMCACHED_PORT_FILENAME is written")
         with open(path, encoding="ascii") as file:
             text = file.read()
@@ -160,10 +159,7 @@ def the_port_file():
                 "all UDP sockets have the same ephemeral port")
         tap.ok(settings["udpport"] is not None, "stats settings has a udpport")
     finally:
-        if process:
-            process.kill()
-            process.wait()
-            server.guard.remove("pid", process.pid)
+        memcached.kill()
 
 
 @tap.case

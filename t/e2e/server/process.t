@@ -14,6 +14,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
+import child
 import server
 import tap
 
@@ -93,17 +94,15 @@ def signals():
 def a_signal_during_the_start_is_not_lost():
     statuses = set()
     for _ in range(10):
-        process = subprocess.Popen(server.command_line(
+        starting = child.Child(server.command_line(
             ["-p", "0", "-U", "0", "-s", os.path.join(server.scratch(), "s"), "-t", "16"] +
-            (["-u", server.USER] if ROOT else [])), stdout=subprocess.DEVNULL)
-        server.guard.add("pid", process.pid)
+            (["-u", server.USER] if ROOT else [])), "the server")
         # Blocked signals are those that wait for the loop to run.
-        server.wait_for(lambda p=process: p.poll() is not None or int(
+        server.wait_for(lambda p=starting: not p.alive() or int(
             re.search(r"^SigBlk:\s*(\w+)", proc(p.pid, "status"), re.M).group(1), 16) or
             re.search(r"^Threads:\s*1\d", proc(p.pid, "status"), re.M), every=0)
-        process.send_signal(signal.SIGTERM)
-        statuses.add(process.wait(20))
-        server.guard.remove("pid", process.pid)
+        starting.signal(signal.SIGTERM)
+        statuses.add(starting.wait(20))
     tap.is_(statuses, {0}, "SIGTERM before the first client is served: status 0 as well")
 
 

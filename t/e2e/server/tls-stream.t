@@ -8,12 +8,12 @@ import select
 import socket
 import ssl
 import struct
-import subprocess
 import sys
 import threading
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
+import child
 import client
 import server
 import tap
@@ -395,18 +395,12 @@ def two_hundred_connections():
                "and when they have left nothing of them is")
 
 
-class Dialog:
+class Dialog(child.Talker):
     """openssl s_client, which takes commands: R renegotiate, K update the keys."""
 
     def __init__(self, memcached, *words):
-        self.process = subprocess.Popen(
-            ["openssl", "s_client", "-connect", "127.0.0.1:%d" % memcached.port, *words],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        server.guard.add("pid", self.process.pid)
-
-    def say(self, line):
-        self.process.stdin.write(line)
-        self.process.stdin.flush()
+        super().__init__(["sh", "-c", 'exec "$@" 2>&1', "sh", "openssl", "s_client", "-connect",
+                          "127.0.0.1:%d" % memcached.port, *words], "openssl s_client")
 
     def until(self, pattern):
         """Whether such a line comes."""
@@ -415,32 +409,27 @@ class Dialog:
                 return True
         return False
 
-    def close(self):
-        self.process.kill()
-        self.process.communicate()
-        server.guard.remove("pid", self.process.pid)
-
 
 @tap.case
 def changes_within_a_session():
     with start() as memcached:
         dialog = Dialog(memcached, "-tls1_3")
         dialog.until(rb"Verify return code")
-        dialog.say(b"version\n")
+        dialog.tell(b"version")
         tap.ok(dialog.until(rb"^VERSION "), "openssl s_client is served")
         for _ in range(3):
-            dialog.say(b"K\n")
+            dialog.tell(b"K")
             dialog.until(rb"^KEYUPDATE")
-            dialog.say(b"version\n")
+            dialog.tell(b"version")
             tap.ok(dialog.until(rb"^VERSION "), "and after an update of the keys")
-        dialog.close()
+        dialog.kill()
         dialog = Dialog(memcached, "-tls1_2")
         dialog.until(rb"Verify return code")
-        dialog.say(b"version\n")
+        dialog.tell(b"version")
         tap.ok(dialog.until(rb"^VERSION "), "TLS 1.2 is served")
-        dialog.say(b"R\n")
+        dialog.tell(b"R")
         tap.ok(dialog.until(rb"no renegotiation"), "but does not renegotiate")
-        dialog.close()
+        dialog.kill()
         still_serves(memcached, "and others are served")
 
 
