@@ -65,11 +65,6 @@ struct options {
     const char *kind;
 };
 
-#define ROW(name, kind, field, argument, help)                                                     \
-    {                                                                                              \
-        name, kind, offsetof(struct options, field), argument, help                                \
-    }
-
 static const struct option_row rows[] = {
     ROW("kind", OPTION_WORD, kind, "NAME", "full, datagram, ack, request or segment (full)"),
     ROW("rounds", OPTION_NUMBER, rounds, "N", "figures for each device (40)"),

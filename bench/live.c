@@ -46,11 +46,6 @@ struct options {
     bool miss, pass, realtime;
 };
 
-#define ROW(name, kind, field, argument, help)                                                     \
-    {                                                                                              \
-        name, kind, offsetof(struct options, field), argument, help                                \
-    }
-
 static const struct option_row rows[] = {
     ROW("interface", OPTION_WORD, interface, "NAME", "server's end (direct) or client's (veth)"),
     ROW("path", OPTION_WORD, path, "NAME", "direct or veth (direct)"),

@@ -22,6 +22,12 @@ struct option_row {
     const char *help;
 };
 
+/* A row of the options of a program, whose values are in its own `struct options`. */
+#define ROW(name, kind, field, argument, help)                                                     \
+    {                                                                                              \
+        name, kind, offsetof(struct options, field), argument, help                                \
+    }
+
 struct option_table {
     const char *usage; /* the first lines of the help */
     const struct option_row *rows;

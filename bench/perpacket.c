@@ -30,11 +30,6 @@ struct options {
     bool miss, verify, ipv6;
 };
 
-#define ROW(name, kind, field, argument, help)                                                     \
-    {                                                                                              \
-        name, kind, offsetof(struct options, field), argument, help                                \
-    }
-
 static const struct option_row rows[] = {
     ROW("interface", OPTION_WORD, interface, "NAME", "that has the program"),
     ROW("from", OPTION_WORD, from, "ADDRESS:PORT", "source of the requests"),

@@ -10,8 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -36,11 +34,6 @@ struct options {
     double theta, seconds, sets;
     bool miss, verify, json, populate;
 };
-
-#define ROW(name, kind, field, argument, help)                                                     \
-    {                                                                                              \
-        name, kind, offsetof(struct options, field), argument, help                                \
-    }
 
 static const struct option_row rows[] = {
     ROW("connections", OPTION_NUMBER, connections, "N", "in all (50)"),
@@ -95,7 +88,6 @@ struct worker {
     uint64_t random; /* get or set */
     struct connection *connections;
     size_t nconnections, turn;
-    unsigned int number;
     uint64_t depth, interval_ns, start_ns, end_ns;
     int epoll;
     char *expected;
@@ -273,15 +265,6 @@ static bool outstanding(const struct worker *worker)
     return false;
 }
 
-static void pin(uint64_t cpu)
-{
-    cpu_set_t set;
-
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    sched_setaffinity(0, sizeof(set), &set);
-}
-
 /* Without a rate: for a reply. With one: until the next request is due, unless that is soon. */
 static int wait_for_events(struct worker *worker, struct epoll_event *events, uint64_t now)
 {
@@ -305,14 +288,12 @@ static void interrupt(int number)
     interrupted = 1;
 }
 
-static void *work(void *arg)
+static void work(void *at)
 {
-    struct worker *worker = arg;
+    struct worker *worker = at;
     struct epoll_event events[EVENTS];
     uint64_t now;
 
-    if (worker->options->cpu != UINT64_MAX)
-        pin(worker->options->cpu + worker->number);
     now = worker->start_ns = now_ns();
     worker->end_ns = now + (uint64_t)(worker->options->seconds * 1e9);
     for (size_t i = 0; i < worker->nconnections; i++)
@@ -334,16 +315,23 @@ static void *work(void *arg)
             send_due(worker, now);
     }
     worker->base.result.elapsed_ns = worker->end_ns - worker->start_ns;
-    return NULL;
 }
 
-static void worker_init(struct worker *worker, const struct options *options,
-                        const struct items *items, const struct sockaddr_in *address,
-                        unsigned int number)
+/* What the workers share. */
+struct load {
+    const struct options *options;
+    const struct items *items;
+    const struct sockaddr_in *address;
+};
+
+static void worker_init(void *at, const void *shared, unsigned int number)
 {
+    struct worker *worker = at;
+    const struct load *load = shared;
+    const struct options *options = load->options;
+
     worker->options = options;
-    worker->items = items;
-    worker->number = number;
+    worker->items = load->items;
     worker->random = number + 1;
     worker->depth = options->rate ? MAX_DEPTH : options->depth;
     worker->interval_ns = options->rate ? 1000000000u * options->threads / options->rate : 0;
@@ -358,14 +346,16 @@ static void worker_init(struct worker *worker, const struct options *options,
     for (size_t i = 0; i < worker->nconnections; i++) {
         struct connection *connection = &worker->connections[i];
 
-        connection->fd = tcp_connect(address);
+        connection->fd = tcp_connect(load->address);
         fcntl(connection->fd, F_SETFL, fcntl(connection->fd, F_GETFL) | O_NONBLOCK);
         watch(worker, connection, EPOLL_CTL_ADD, false);
     }
 }
 
-static void worker_fini(struct worker *worker)
+static void worker_fini(void *at)
 {
+    struct worker *worker = at;
+
     for (size_t i = 0; i < worker->nconnections; i++) {
         close(worker->connections[i].fd);
         free(worker->connections[i].in.at);
@@ -395,18 +385,15 @@ static void check_options(const struct options *options)
 static int run(const struct options *options, const struct items *items,
                const struct sockaddr_in *address)
 {
-    struct worker *workers = calloc(options->threads, sizeof(*workers));
-    bool good;
+    struct load load = {options, items, address};
+    const struct workers workers = {.size = sizeof(struct worker),
+                                    .n = options->threads,
+                                    .cpu = options->cpu,
+                                    .init = worker_init,
+                                    .work = work,
+                                    .fini = worker_fini};
 
-    if (!workers)
-        fail("out of memory");
-    for (unsigned int i = 0; i < options->threads; i++)
-        worker_init(&workers[i], options, items, address, i);
-    good = workers_run(workers, sizeof(*workers), options->threads, work, options->json);
-    for (unsigned int i = 0; i < options->threads; i++)
-        worker_fini(&workers[i]);
-    free(workers);
-    return !good;
+    return !workers_run(&workers, &load, options->json);
 }
 
 int main(int argc, char **argv)

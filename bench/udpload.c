@@ -13,8 +13,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,11 +47,6 @@ struct options {
     uint64_t rate, depth, sockets, threads, count, timeout_ms, cpu;
     double seconds;
 };
-
-#define ROW(name, kind, field, argument, help)                                                     \
-    {                                                                                              \
-        name, kind, offsetof(struct options, field), argument, help                                \
-    }
 
 static const struct option_row rows[] = {
     ROW("keys", OPTION_NUMBER, keys, "N", "how many keys there are (1000)"),
@@ -107,7 +100,6 @@ struct worker {
     struct pick pick;
     struct lane *lanes;
     size_t nlanes;
-    unsigned int number;
     uint64_t outstanding, limit, interval_ns, start_ns, end_ns;
     struct buffers in, out;
     char *expected; /* one whole reply, for --verify */
@@ -299,19 +291,12 @@ static bool turn(struct worker *worker, size_t *lane, uint64_t now)
     return busy;
 }
 
-static void *work(void *arg)
+static void work(void *at)
 {
-    struct worker *worker = arg;
+    struct worker *worker = at;
     uint64_t timeout = worker->options->timeout_ms * 1000000, checked, now;
     size_t lane = 0;
 
-    if (worker->options->cpu != UINT64_MAX) {
-        cpu_set_t set;
-
-        CPU_ZERO(&set);
-        CPU_SET(worker->options->cpu + worker->number, &set);
-        sched_setaffinity(0, sizeof(set), &set);
-    }
     checked = now = worker->start_ns = now_ns();
     worker->end_ns = now + (uint64_t)(worker->options->seconds * 1e9);
     while ((now < worker->end_ns && worker->base.result.sent < worker->limit) ||
@@ -327,16 +312,23 @@ static void *work(void *arg)
     }
     worker->base.result.elapsed_ns =
         (now < worker->end_ns ? now : worker->end_ns) - worker->start_ns;
-    return NULL;
 }
 
-static void worker_init(struct worker *worker, const struct options *options,
-                        const struct items *items, const struct sockaddr_in *address,
-                        unsigned int number)
+/* What the workers share. */
+struct load {
+    const struct options *options;
+    const struct items *items;
+    const struct sockaddr_in *address;
+};
+
+static void worker_init(void *at, const void *shared, unsigned int number)
 {
+    struct worker *worker = at;
+    const struct load *load = shared;
+    const struct options *options = load->options;
+
     worker->options = options;
-    worker->items = items;
-    worker->number = number;
+    worker->items = load->items;
     worker->limit = options->count ? options->count / options->threads : UINT64_MAX;
     if (options->rate)
         worker->interval_ns = 1000000000u * options->threads / options->rate;
@@ -350,13 +342,15 @@ static void worker_init(struct worker *worker, const struct options *options,
     if (!worker->lanes || (options->verify && !worker->expected))
         fail("out of memory");
     for (size_t i = 0; i < worker->nlanes; i++)
-        worker->lanes[i].fd = udp_connect(address);
+        worker->lanes[i].fd = udp_connect(load->address);
     buffers_init(&worker->in);
     buffers_init(&worker->out);
 }
 
-static void worker_fini(struct worker *worker)
+static void worker_fini(void *at)
 {
+    struct worker *worker = at;
+
     for (size_t i = 0; i < worker->nlanes; i++)
         close(worker->lanes[i].fd);
     free(worker->lanes);
@@ -380,18 +374,15 @@ static void check_options(const struct options *options)
 static int run(const struct options *options, const struct items *items,
                const struct sockaddr_in *address)
 {
-    struct worker *workers = calloc(options->threads, sizeof(*workers));
-    bool good;
+    struct load load = {options, items, address};
+    const struct workers workers = {.size = sizeof(struct worker),
+                                    .n = options->threads,
+                                    .cpu = options->cpu,
+                                    .init = worker_init,
+                                    .work = work,
+                                    .fini = worker_fini};
 
-    if (!workers)
-        fail("out of memory");
-    for (unsigned int i = 0; i < options->threads; i++)
-        worker_init(&workers[i], options, items, address, i);
-    good = workers_run(workers, sizeof(*workers), options->threads, work, options->json);
-    for (unsigned int i = 0; i < options->threads; i++)
-        worker_fini(&workers[i]);
-    free(workers);
-    return !good;
+    return !workers_run(&workers, &load, options->json);
 }
 
 int main(int argc, char **argv)

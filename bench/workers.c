@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
 #include "bench/workers.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -45,31 +47,62 @@ static void print(const struct result *result, bool json)
            (double)hist_quantile(hist, 0.999) * 1e-3, (double)hist->max * 1e-3);
 }
 
-static struct worker_base *worker_at(void *workers, size_t size, uint64_t i)
+static void *run(void *worker)
 {
-    return (struct worker_base *)(void *)((char *)workers + i * size);
+    const struct worker_base *base = worker;
+    cpu_set_t set;
+
+    if (base->workers->cpu != UINT64_MAX) {
+        CPU_ZERO(&set);
+        CPU_SET(base->workers->cpu + base->number, &set);
+        sched_setaffinity(0, sizeof(set), &set);
+    }
+    base->workers->work(worker);
+    return NULL;
 }
 
-bool workers_run(void *workers, size_t size, uint64_t n, void *(*work)(void *), bool json)
+static struct worker_base *worker_at(void *all, const struct workers *workers, unsigned int i)
 {
-    struct result *total = calloc(1, sizeof(*total));
-    struct worker_base *worker;
-    bool good;
+    return (struct worker_base *)(void *)((char *)all + i * workers->size);
+}
 
-    if (!total)
-        fail("out of memory");
-    for (uint64_t i = 0; i < n; i++) {
-        worker = worker_at(workers, size, i);
-        if (pthread_create(&worker->thread, NULL, work, worker))
+/* All of them stand before the first begins. */
+static void start(void *all, const struct workers *workers, const void *shared)
+{
+    for (unsigned int i = 0; i < workers->n; i++) {
+        struct worker_base *worker = worker_at(all, workers, i);
+
+        worker->workers = workers;
+        worker->number = i;
+        workers->init(worker, shared, i);
+    }
+    for (unsigned int i = 0; i < workers->n; i++) {
+        struct worker_base *worker = worker_at(all, workers, i);
+
+        if (pthread_create(&worker->thread, NULL, run, worker))
             fail("cannot start a thread");
     }
-    for (uint64_t i = 0; i < n; i++) {
-        worker = worker_at(workers, size, i);
+}
+
+bool workers_run(const struct workers *workers, const void *shared, bool json)
+{
+    struct result *total = calloc(1, sizeof(*total));
+    void *all = calloc(workers->n, workers->size);
+    bool good;
+
+    if (!total || !all)
+        fail("out of memory");
+    start(all, workers, shared);
+    for (unsigned int i = 0; i < workers->n; i++) {
+        struct worker_base *worker = worker_at(all, workers, i);
+
         pthread_join(worker->thread, NULL);
         merge(total, &worker->result);
+        workers->fini(worker);
     }
     print(total, json);
     good = !total->wrong && !total->errors && total->latency.count;
+    free(all);
     free(total);
     return good;
 }

@@ -17,16 +17,29 @@ struct result {
     struct hist latency;
 };
 
+struct workers;
+
 /* What a load's own struct for a thread begins with. */
 struct worker_base {
+    const struct workers *workers;
+    unsigned int number;
     pthread_t thread;
     struct result result;
 };
 
+/* How a load works: its own struct for a thread is zeroed, initialized, and worked on. */
+struct workers {
+    size_t size;     /* of that struct */
+    uint64_t n, cpu; /* threads; the CPU of the first, then one by one; UINT64_MAX: any */
+    void (*init)(void *worker, const void *shared, unsigned int number);
+    void (*work)(void *worker);
+    void (*fini)(void *worker);
+};
+
 /*
- * Runs `work` on each of n structs of `size` bytes, a thread each, and prints what they counted in
- * all. Whether something was answered, and nothing by an error or wrongly.
+ * Runs the threads and prints what they counted in all. `shared` is what init is handed. Whether
+ * something was answered, and nothing by an error or wrongly.
  */
-bool workers_run(void *workers, size_t size, uint64_t n, void *(*work)(void *), bool json);
+bool workers_run(const struct workers *workers, const void *shared, bool json);
 
 #endif
