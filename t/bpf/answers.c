@@ -8,35 +8,17 @@
 
 #include "kcache/local.h"
 #include "t/lib/tap.h"
-
-struct text {
-    char bytes[8192];
-    size_t n;
-};
-
-static void add(struct text *text, const void *bytes, size_t n)
-{
-    memcpy(text->bytes + text->n, bytes, n);
-    text->n += n;
-}
-
-static void add_string(struct text *text, const char *string)
-{
-    add(text, string, strlen(string));
-}
+#include "t/lib/text.h"
 
 /* What the server sends for one item. */
 static void add_value(struct text *text, const char *key, size_t nkey, const char *value,
                       size_t nvalue)
 {
-    char suffix[32];
-
-    add_string(text, "VALUE ");
-    add(text, key, nkey);
-    snprintf(suffix, sizeof(suffix), " 0 %zu\r\n", nvalue);
-    add_string(text, suffix);
-    add(text, value, nvalue);
-    add_string(text, "\r\n");
+    text_say(text, "VALUE ");
+    text_add(text, key, nkey);
+    text_say(text, " 0 %zu\r\n", nvalue);
+    text_add(text, value, nvalue);
+    text_say(text, "\r\n");
 }
 
 /* A key that differs for each pair of length and number. */
@@ -77,12 +59,12 @@ static bool get_item(struct lab *lab, enum loader_program program, const char *e
 
     lab_clear(lab);
     lab_put(lab, key->bytes, key->n, value->bytes, value->n);
-    add_string(&text, "get ");
-    add(&text, key->bytes, key->n);
-    add_string(&text, end);
+    text_say(&text, "get ");
+    text_add(&text, key->bytes, key->n);
+    text_say(&text, "%s", end);
     frame_request(&request, text.bytes, text.n);
     add_value(&reply, key->bytes, key->n, value->bytes, value->n);
-    add_string(&reply, "END\r\n");
+    text_say(&reply, "END\r\n");
     if (reply.n + MC_UDP_HEADER > payload_max(lab))
         return lab_passes(lab, program, &request, MC_COUNT_PASS_SIZE);
     return lab_answers(lab, program, &request, reply.bytes, reply.n);
@@ -124,9 +106,9 @@ static bool miss_one(struct lab *lab, enum loader_program program, size_t nkey)
     struct text text = {.n = 0};
 
     make_key(key, nkey, 99);
-    add_string(&text, "get ");
-    add(&text, key, nkey);
-    add_string(&text, "\r\n");
+    text_say(&text, "get ");
+    text_add(&text, key, nkey);
+    text_say(&text, "\r\n");
     frame_request(&request, text.bytes, text.n);
     return lab_answers(lab, program, &request, "END\r\n", 5);
 }
@@ -161,18 +143,18 @@ static bool get_many(struct lab *lab, enum loader_program program, size_t nkeys,
         make_value(value, nvalue, (unsigned int)i);
         lab_put(lab, key, nkey, value, nvalue);
     }
-    add_string(&text, "get");
+    text_say(&text, "get");
     for (i = 0; i < nkeys; i++) {
         number = i % 5 == 4 ? 0 : i;
         make_key(key, nkey, (unsigned int)number);
-        add_string(&text, gap);
-        add(&text, key, nkey);
+        text_say(&text, "%s", gap);
+        text_add(&text, key, nkey);
         make_value(value, nvalue, (unsigned int)number);
         if (number % 2 == 0)
             add_value(&reply, key, nkey, value, nvalue);
     }
-    add_string(&text, "\r\n");
-    add_string(&reply, "END\r\n");
+    text_say(&text, "\r\n");
+    text_say(&reply, "END\r\n");
     frame_request(&request, text.bytes, text.n);
     if (reply.n + MC_UDP_HEADER > payload_max(lab))
         return lab_passes(lab, program, &request, MC_COUNT_PASS_SIZE);
@@ -224,18 +206,18 @@ static void test_most_keys(struct lab *lab, enum loader_program program)
     struct text text = {.n = 0};
 
     lab_clear(lab);
-    add_string(&text, "get");
+    text_say(&text, "get");
     while (text.n + 2 + 2 <= 1472 - 8)
-        add_string(&text, " x");
-    add_string(&text, "\r\n");
+        text_say(&text, " x");
+    text_say(&text, "\r\n");
     frame_request(&request, text.bytes, text.n);
     ok(lab_answers(lab, program, &request, "END\r\n", 5), "%s: %zu keys in one request",
        names[program], (text.n - 5) / 2);
     text.n = 0;
-    add_string(&text, "get");
+    text_say(&text, "get");
     while (text.n + 1 + 3 <= 1472 - 8)
-        add_string(&text, " ");
-    add_string(&text, "x\r\n");
+        text_say(&text, " ");
+    text_say(&text, "x\r\n");
     frame_request(&request, text.bytes, text.n);
     ok(lab_answers(lab, program, &request, "END\r\n", 5), "%s: a request that is mostly spaces",
        names[program]);

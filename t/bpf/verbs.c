@@ -3,38 +3,17 @@
 #include "t/bpf/lab.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "t/lib/tap.h"
+#include "t/lib/text.h"
 
 enum { OPAQUE_MAX = 32, TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER };
 
 static const char *const names[] = {"XDP", "TC"};
-
-struct text {
-    char bytes[8192];
-    size_t n;
-};
-
-static void add(struct text *text, const void *bytes, size_t n)
-{
-    memcpy(text->bytes + text->n, bytes, n);
-    text->n += n;
-}
-
-__attribute__((format(printf, 2, 3))) static void say(struct text *text, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    text->n +=
-        (size_t)vsnprintf(text->bytes + text->n, sizeof(text->bytes) - text->n, format, args);
-    va_end(args);
-}
 
 /* --- an item, and what is said of it ----------------------------------------- */
 
@@ -75,11 +54,11 @@ static struct mc_item *sample_put(struct lab *lab, const struct sample *sample)
 
 static void add_gets(struct text *text, const struct sample *sample)
 {
-    say(text, "VALUE ");
-    add(text, sample->key, sample->nkey);
-    say(text, " %" PRIu32 " %zu %" PRIu64 "\r\n", sample->flags, sample->nvalue, sample->cas);
-    add(text, sample->value, sample->nvalue);
-    say(text, "\r\n");
+    text_say(text, "VALUE ");
+    text_add(text, sample->key, sample->nkey);
+    text_say(text, " %" PRIu32 " %zu %" PRIu64 "\r\n", sample->flags, sample->nvalue, sample->cas);
+    text_add(text, sample->value, sample->nvalue);
+    text_say(text, "\r\n");
 }
 
 /* The answer, or that it is too long for one. */
@@ -102,11 +81,11 @@ static bool gets_one(struct lab *lab, enum loader_program program, const struct 
 
     lab_clear(lab);
     sample_put(lab, sample);
-    say(&request, "gets ");
-    add(&request, sample->key, sample->nkey);
-    say(&request, "\r\n");
+    text_say(&request, "gets ");
+    text_add(&request, sample->key, sample->nkey);
+    text_say(&request, "\r\n");
     add_gets(&reply, sample);
-    say(&reply, "END\r\n");
+    text_say(&reply, "END\r\n");
     return says(lab, program, &request, &reply);
 }
 
@@ -128,18 +107,18 @@ static void test_gets(struct lab *lab, enum loader_program program)
     }
     ok(right, "%s: gets, keys of 1 to 250 bytes", names[program]);
     lab_clear(lab);
-    say(&request, "gets");
+    text_say(&request, "gets");
     for (n = 1; n <= 20; n++) {
         sample_make(&sample, n, n * 2);
         if (n % 3) {
             sample_put(lab, &sample);
             add_gets(&reply, &sample);
         }
-        say(&request, n % 2 ? " " : "   ");
-        add(&request, sample.key, sample.nkey);
+        text_say(&request, n % 2 ? " " : "   ");
+        text_add(&request, sample.key, sample.nkey);
     }
-    say(&request, " \n");
-    say(&reply, "END\r\n");
+    text_say(&request, " \n");
+    text_say(&reply, "END\r\n");
     ok(says(lab, program, &request, &reply), "%s: gets of 20 keys, hits and misses",
        names[program]);
 }
@@ -157,20 +136,20 @@ static void add_flag(struct text *text, char flag, const struct meta *meta,
                      const struct sample *sample, bool hit)
 {
     if (flag == 'O') {
-        say(text, " O%s", meta->opaque);
+        text_say(text, " O%s", meta->opaque);
     } else if (flag == 'k') {
-        say(text, " k");
-        add(text, sample->key, sample->nkey);
+        text_say(text, " k");
+        text_add(text, sample->key, sample->nkey);
     } else if (hit && flag == 'f') {
-        say(text, " f%" PRIu32, sample->flags);
+        text_say(text, " f%" PRIu32, sample->flags);
     } else if (hit && flag == 'c') {
-        say(text, " c%" PRIu64, sample->cas);
+        text_say(text, " c%" PRIu64, sample->cas);
     } else if (hit && flag == 's') {
-        say(text, " s%zu", sample->nvalue);
+        text_say(text, " s%zu", sample->nvalue);
     } else if (hit && flag == 't' && sample->exptime) {
-        say(text, " t%" PRIu32, meta->ttl);
+        text_say(text, " t%" PRIu32, meta->ttl);
     } else if (hit && flag == 't') {
-        say(text, " t-1");
+        text_say(text, " t-1");
     }
 }
 
@@ -179,11 +158,11 @@ static void meta_request(struct text *text, const struct meta *meta, const struc
     const char *flag;
 
     text->n = 0;
-    say(text, "mg ");
-    add(text, sample->key, sample->nkey);
+    text_say(text, "mg ");
+    text_add(text, sample->key, sample->nkey);
     for (flag = meta->flags; *flag; flag++)
-        say(text, " %c%s", *flag, *flag == 'O' ? meta->opaque : "");
-    say(text, "\r\n");
+        text_say(text, " %c%s", *flag, *flag == 'O' ? meta->opaque : "");
+    text_say(text, "\r\n");
 }
 
 static void meta_reply(struct text *text, const struct meta *meta, const struct sample *sample,
@@ -194,15 +173,15 @@ static void meta_reply(struct text *text, const struct meta *meta, const struct 
 
     text->n = 0;
     if (value)
-        say(text, "VA %zu", sample->nvalue);
+        text_say(text, "VA %zu", sample->nvalue);
     else
-        say(text, hit ? "HD" : "EN");
+        text_say(text, hit ? "HD" : "EN");
     for (flag = meta->flags; *flag; flag++)
         add_flag(text, *flag, meta, sample, hit);
-    say(text, "\r\n");
+    text_say(text, "\r\n");
     if (value) {
-        add(text, sample->value, sample->nvalue);
-        say(text, "\r\n");
+        text_add(text, sample->value, sample->nvalue);
+        text_say(text, "\r\n");
     }
 }
 
@@ -328,11 +307,11 @@ static void test_without_cas(struct lab *lab, enum loader_program program)
     sample_put(lab, &sample);
     sample.cas = 0;
     lab->control->without_cas = 1;
-    say(&request, "gets ");
-    add(&request, sample.key, sample.nkey);
-    say(&request, "\r\n");
+    text_say(&request, "gets ");
+    text_add(&request, sample.key, sample.nkey);
+    text_say(&request, "\r\n");
     add_gets(&reply, &sample);
-    say(&reply, "END\r\n");
+    text_say(&reply, "END\r\n");
     ok(says(lab, program, &request, &reply), "%s: without ids gets says 0", names[program]);
     lab->control->without_cas = 0;
 }
@@ -347,7 +326,7 @@ static void add_number(struct text *text, uint64_t number, unsigned int nbytes)
     while (nbytes-- > 0) {
         char byte = (char)(number >> 8 * nbytes);
 
-        add(text, &byte, 1);
+        text_add(text, &byte, 1);
     }
 }
 
@@ -363,7 +342,7 @@ static void binary_request(struct text *text, uint8_t opcode, const struct sampl
     add_number(text, sample->nkey, 4);
     add_number(text, 0xdeadbeef, 4);
     add_number(text, 0x0102030405060708, 8);
-    add(text, sample->key, sample->nkey);
+    text_add(text, sample->key, sample->nkey);
 }
 
 static void binary_reply(struct text *text, uint8_t opcode, const struct sample *sample, bool hit)
@@ -384,8 +363,8 @@ static void binary_reply(struct text *text, uint8_t opcode, const struct sample 
     add_number(text, hit ? sample->cas : 0, 8);
     if (hit)
         add_number(text, sample->flags, 4);
-    add(text, sample->key, nkey);
-    add(text, value, nvalue);
+    text_add(text, sample->key, nkey);
+    text_add(text, value, nvalue);
 }
 
 static bool binary_one(struct lab *lab, enum loader_program program, uint8_t opcode,

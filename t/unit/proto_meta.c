@@ -9,6 +9,7 @@
 
 #include "proto/proto.h"
 #include "t/lib/tap.h"
+#include "t/lib/text.h"
 
 #define K10    "kkkkkkkkkk"
 #define K50    K10 K10 K10 K10 K10
@@ -142,21 +143,6 @@ static const struct row {
     {"ma k MINCR\r\n", "ma " EITHER},
 };
 
-struct text {
-    char bytes[2048];
-    size_t n;
-};
-
-__attribute__((format(printf, 2, 3))) static void put(struct text *text, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    text->n +=
-        (size_t)vsnprintf(text->bytes + text->n, sizeof(text->bytes) - text->n, format, args);
-    va_end(args);
-}
-
 static const char *name_of(enum verb verb)
 {
     /* The others are lines that the table does not have. */
@@ -191,30 +177,30 @@ static void put_values(const struct request *request, struct text *text)
 
     for (i = 0; i < sizeof(values) / sizeof(values[0]); i++)
         if (values[i].value != values[i].unset)
-            put(text, " %c%" PRId64, values[i].flag, values[i].value);
+            text_say(text, " %c%" PRId64, values[i].flag, values[i].value);
     for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (numbers[i].value != numbers[i].unset)
-            put(text, " %c%" PRIu64, numbers[i].flag, numbers[i].value);
+            text_say(text, " %c%" PRIu64, numbers[i].flag, numbers[i].value);
     if (meta->mode)
-        put(text, " M%c", meta->mode);
+        text_say(text, " M%c", meta->mode);
 }
 
 static void describe(const struct request *request, struct text *text)
 {
     text->n = 0;
-    put(text, "%s", name_of(request->verb));
+    text_say(text, "%s", name_of(request->verb));
     if (!request->error.len && request->key.len)
-        put(text, " %.*s", (int)request->key.len, request->key.ptr);
+        text_say(text, " %.*s", (int)request->key.len, request->key.ptr);
     if (request->has_value)
-        put(text, " +%" PRIu64, request->nvalue);
+        text_say(text, " +%" PRIu64, request->nvalue);
     if (request->error.len) {
-        put(text, " !%.*s", (int)request->error.len - 2, request->error.ptr);
+        text_say(text, " !%.*s", (int)request->error.len - 2, request->error.ptr);
         return;
     }
     if (request->verb != VERB_META_NOOP && proto_meta_has(request, 'b'))
-        put(text, " base64");
+        text_say(text, " base64");
     if (request->meta.flags.len)
-        put(text, " [%.*s]", (int)request->meta.flags.len, request->meta.flags.ptr);
+        text_say(text, " [%.*s]", (int)request->meta.flags.len, request->meta.flags.ptr);
     put_values(request, text);
 }
 

@@ -11,6 +11,7 @@
 
 #include "proto/proto.h"
 #include "t/lib/tap.h"
+#include "t/lib/text.h"
 
 #define K10        "kkkkkkkkkk"
 #define K50        K10 K10 K10 K10 K10
@@ -58,18 +59,9 @@ static const char *const names[] = {
     [VERB_HTTP] = "http",
 };
 
-struct text {
-    char bytes[8192];
-    size_t n;
-};
-
 static void put(struct text *text, struct slice bytes)
 {
-    if (bytes.len < sizeof(text->bytes) - text->n) {
-        memcpy(text->bytes + text->n, bytes.ptr, bytes.len);
-        text->n += bytes.len;
-        text->bytes[text->n] = 0;
-    }
+    text_add(text, bytes.ptr, bytes.len);
 }
 
 static void put_word(struct text *text, struct slice bytes)
@@ -78,25 +70,13 @@ static void put_word(struct text *text, struct slice bytes)
     put(text, bytes);
 }
 
-__attribute__((format(printf, 2, 3))) static void putf(struct text *text, const char *format, ...)
-{
-    char line[256];
-    va_list args;
-    int n;
-
-    va_start(args, format);
-    n = vsnprintf(line, sizeof(line), format, args);
-    va_end(args);
-    put(text, (struct slice){line, (size_t)n});
-}
-
 static void describe_keys(const struct request *request, struct text *text)
 {
     struct slice keys = request->keys;
     struct slice key = request->key;
 
     if (request->verb == VERB_GAT || request->verb == VERB_GATS)
-        putf(text, " %" PRId64, request->exptime);
+        text_say(text, " %" PRId64, request->exptime);
     if (key.len == 0)
         return;
     do {
@@ -115,10 +95,10 @@ static void describe_words(const struct request *request, struct text *text)
 static void describe_store(const struct request *request, struct text *text)
 {
     put_word(text, request->key);
-    putf(text, " %" PRIu32 " %" PRId64 " %" PRIu64 "%s", request->client_flags, request->exptime,
-         request->nvalue, request->has_value ? "+" : "");
+    text_say(text, " %" PRIu32 " %" PRId64 " %" PRIu64 "%s", request->client_flags,
+             request->exptime, request->nvalue, request->has_value ? "+" : "");
     if (request->verb == VERB_CAS)
-        putf(text, " %" PRIu64, request->cas);
+        text_say(text, " %" PRIu64, request->cas);
 }
 
 static void describe_parts(const struct request *request, struct text *text)
@@ -141,11 +121,11 @@ static void describe_parts(const struct request *request, struct text *text)
     case VERB_INCR:
     case VERB_DECR:
         put_word(text, request->key);
-        putf(text, " %" PRIu64, request->delta);
+        text_say(text, " %" PRIu64, request->delta);
         break;
     case VERB_TOUCH:
         put_word(text, request->key);
-        putf(text, " %" PRId64, request->exptime);
+        text_say(text, " %" PRId64, request->exptime);
         break;
     case VERB_DELETE:
         put_word(text, request->key);
@@ -184,7 +164,7 @@ static void describe_parts(const struct request *request, struct text *text)
 static void describe(const struct request *request, struct text *text)
 {
     text->n = 0;
-    putf(text, "%s", names[request->verb]);
+    text_say(text, "%s", names[request->verb]);
     if (request->error.len) {
         put(text, SLICE(" !"));
         put(text, (struct slice){request->error.ptr, request->error.len - 2});
