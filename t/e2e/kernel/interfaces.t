@@ -79,7 +79,7 @@ def moved_to_another_namespace_and_back():
         netns.sh("ip", "link", "set", "sv1", "netns", m.pair.server, namespace=elsewhere)
         m.ip("address add 10.77.1.1/24 dev sv1")
         m.ip("link set sv1 up")
-        m.becomes("moved back", sv1__state="up", sv1__tc="yes", reattached=1)
+        m.becomes("moved back", sv1__state="up", sv1__tc="yes", reattached=1, addresses_ipv4=3)
         m.asked("10.77.1.1", "it is answered by the kernel")
         m.said("cannot be seen from here", 1, "of a veth's peer nothing is said that is not known")
         m.said("has no XDP program", 0, "nor anything wrong")
