@@ -27,12 +27,14 @@ def get(key):
 def filled(m, key, value=b"old", exptime=0):
     """The kernel serves it, sooner or later: on a busy machine an entry may be too old at once."""
     def served():
+        m.tcp.set(key, value, exptime=exptime)
         said, by_kernel = m.by_kernel(get(key))
+        if exptime and said != answer((key, value)):
+            return False # it has expired meanwhile
         if said != answer((key, value)):
             raise RuntimeError("%r is answered %r" % (key, said))
         return by_kernel
 
-    m.tcp.set(key, value, exptime=exptime)
     if not server.wait_for(served):
         raise RuntimeError("the kernel does not serve %r" % key)
     return key
