@@ -4,7 +4,7 @@ import socket
 import ssl
 import struct
 
-SECONDS = 10
+SECONDS = 30 # a busy machine may stand still for longer than ten
 
 UDP_HEADER = 8
 UDP_PAYLOAD = 1400

@@ -21,12 +21,22 @@ FRIEND, OTHER, PUBLIC = "10.77.0.2", "10.77.0.3", "203.0.113.9"
 LISTS = os.path.join(server.scratch(), "allow")
 
 
+def joined(*addresses):
+    """Two namespaces; the client has further addresses, to which the server knows the way. That is
+    so before a server starts: a route that comes later makes the kernel doubt the ways back."""
+    pair = netns.Pair()
+    for address in addresses:
+        nodad = ["nodad"] if ":" in address else []
+        netns.sh("ip", "address", "add", address, "dev", "cl0", *nodad, namespace=pair.client)
+        if not address.endswith("/24"):
+            netns.sh("ip", "route", "add", address, "dev", "sv0", namespace=pair.server)
+    return pair
+
+
 def machines(*words, arguments=(), **options):
     """The client has a second address, and one that is public."""
-    m = kernel.Machines(*arguments, words=words, threads=1, **options)
-    netns.sh("ip", "address", "add", OTHER + "/24", "dev", "cl0", namespace=m.pair.client)
-    netns.sh("ip", "address", "add", PUBLIC + "/32", "dev", "cl0", namespace=m.pair.client)
-    netns.sh("ip", "route", "add", PUBLIC + "/32", "dev", "sv0", namespace=m.pair.server)
+    m = kernel.Machines(*arguments, words=words, threads=1,
+                        pair=joined(OTHER + "/24", PUBLIC + "/32"), **options)
     m.tcp.set(b"k", b"value")
     return m
 
@@ -176,12 +186,8 @@ def the_same_over_ipv6():
     for words, kernels, servers in (((), ("fd77:0::2",), (public, other)),
                                     (("allow=2001:db8:9::/64",), (public,),
                                      ("fd77:0::2", other))):
-        with kernel.Machines(words=words, threads=1, listen="0.0.0.0,::") as m:
-            for address in public, other:
-                netns.sh("ip", "address", "add", address + "/128", "dev", "cl0", "nodad",
-                         namespace=m.pair.client)
-                netns.sh("ip", "route", "add", address + "/128", "dev", "sv0",
-                         namespace=m.pair.server)
+        with kernel.Machines(words=words, threads=1, listen="0.0.0.0,::",
+                             pair=joined(public + "/128", other + "/128")) as m:
             m.tcp.set(b"k", b"value")
             for source in kernels:
                 by_kernel(m, source, "%s with %s" % (source, words or "nothing said"))
