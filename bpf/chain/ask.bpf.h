@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_ask: when the requests came in that the server is answering.
+ * chain_ask: when the requests arrived that the server has not yet answered.
  *
- * Whatever is passed to the server over UDP is noted, as long as it may have a reply: else the
- * reply to one request would be taken for that to a later one with the same id.
+ * Every request over UDP that is passed to the server and may have a reply is recorded: otherwise
+ * the reply to an unrecorded one would be taken for the reply to a later get with the same id.
  */
 #ifndef MC_CHAIN_ASK_BPF_H
 #define MC_CHAIN_ASK_BPF_H
@@ -11,14 +11,16 @@
 #include "bpf/chain/classify.bpf.h"
 #include "bpf/chain/maps.bpf.h"
 
-/* A request's or a reply's client and server, and what the client tells its requests apart by. */
+/* What identifies a request or its reply: client and server, client port and request id. */
 struct ask_id {
     u64 client[2];
     u64 server[2];
     u64 port_and_id;
 };
 
-/* From a packet of which chain_scratch says where its headers are. Not 0: it does not have them. */
+/*
+ * Reads it from a packet whose header offsets are in chain_scratch. Not 0: the packet is too short.
+ */
 static __always_inline long ask_read(struct packet packet, const struct chain_scratch *scratch,
                                      int to_us, struct ask_id *id)
 {
@@ -57,7 +59,7 @@ static __always_inline struct chain_ask *ask_at(u64 hash)
     return bpf_map_lookup_elem(&asks, &place);
 }
 
-/* Forgets asks that are too old. */
+/* Drops asks that are too old. */
 static __always_inline void ask_age(struct chain_ask *ask, u64 now)
 {
     if (!ask->first || (s64)(now - ask->first) < (s64)settings.ask)
@@ -70,7 +72,7 @@ static __always_inline void ask_age(struct chain_ask *ask, u64 now)
     ask->n = 0;
 }
 
-/* A request is passed that may have n replies, or any number: CHAIN_ASK_HOLD. */
+/* Records a request that is passed and may have n replies; CHAIN_ASK_HOLD: any number. */
 __attribute__((noinline)) int ask_note(u64 hash, u32 n)
 {
     struct chain_ask *ask = ask_at(hash);
@@ -101,8 +103,8 @@ __attribute__((noinline)) int ask_note(u64 hash, u32 n)
 }
 
 /*
- * A reply leaves: when its request came in, at the earliest; 0: we know of none. last: it is the
- * last datagram of the reply.
+ * A reply leaves: returns the earliest time at which its request may have arrived; 0: no request is
+ * known. last: this is the last datagram of the reply.
  */
 __attribute__((noinline)) u64 ask_reply(u64 hash, u64 now, u32 last)
 {
@@ -127,7 +129,7 @@ __attribute__((noinline)) u64 ask_reply(u64 hash, u64 now, u32 last)
     return first;
 }
 
-/* The same of a packet that comes, as chain_scratch describes it. */
+/* The same for a packet that arrives; chain_scratch describes it. */
 __attribute__((noinline)) int ask_note_packet(struct xdp_md *ctx, u32 n)
 {
     struct chain_scratch *scratch = chain_scratch_get();

@@ -329,7 +329,7 @@ __attribute__((noinline)) int conn_close_again(struct chain_conn *conn, u64 when
     if (!conn)
         return 0;
     if (conn->uncertain || seq_before(conn->nreplies, conn->surplus))
-        return close_all(when);
+        return chain_close_all(when);
     for (i = 0; i < CHAIN_WRITES; i++) {
         u64 at = READ_ONCE(conn->first) + i;
 
@@ -452,8 +452,8 @@ static __always_inline struct chain_conn *conn_insert(struct tcp_scratch *tcp, u
     conn->whole = 0;
     conn->suspect = 0;
     conn->ncheckpoints = 0;
-    req_init(&conn->in);
-    resp_init(&conn->out);
+    req_init(&conn->in, PARSER_ANY);
+    resp_init(&conn->out, PARSER_ANY);
     if (bpf_map_update_elem(&connections, &tcp->segment.flow, conn, BPF_ANY))
         return 0;
     return bpf_map_lookup_elem(&connections, &tcp->segment.flow);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_fill: what a server answers to a get becomes entries.
+ * chain_fill: makes entries of the server's replies to gets.
  *
- * Only a datagram is taken that says it is the only one, of VALUE blocks by their lengths: first
- * all of it is understood, then each block is kept. The reply to several keys may be several such
- * datagrams (memcached from 1.5.20 on), of which the last has END: it ends the ask. What is longer
- * than a datagram ends none. The text stands in scratch->request and its keys in scratch->key,
- * where a request and its keys do on the way in.
+ * Only a datagram whose frame header says that it is the only one is parsed, as VALUE blocks of the
+ * given lengths: a first pass checks all of it, a second one keeps each block. The reply to several
+ * keys may be several such datagrams (memcached from 1.5.20 on); the last of them has END, which
+ * ends the ask. A reply that is longer than a datagram ends no ask. The text is in scratch->request
+ * and the current key in scratch->key, as those of a request are in XDP.
  */
 #ifndef MC_CHAIN_FILL_BPF_H
 #define MC_CHAIN_FILL_BPF_H
@@ -23,9 +23,9 @@ enum {
     REPLY_BLOCKS = HITS_MAX,
 };
 
-/* Where a block's parts are in the reply. */
-struct block {
-    u32 key; /* where its text begins that is kept */
+/* A VALUE block's place in the reply. */
+struct reply_block {
+    u32 key; /* where the text to keep begins */
     u32 nwire;
     u32 nvalue;
 };
@@ -36,7 +36,7 @@ static __always_inline u8 reply_byte(const struct scratch *scratch, u64 at)
     return scratch->request[at];
 }
 
-/* A number of up to `most` digits at *at, which moves behind it. -1: there is none. */
+/* Parses a number of up to `most` digits at *at, and moves *at behind it. -1: no digit. */
 static __always_inline s64 reply_digits(const struct scratch *scratch, u32 *at, const u32 most)
 {
     s64 number = 0;
@@ -53,11 +53,11 @@ static __always_inline s64 reply_digits(const struct scratch *scratch, u32 *at, 
     return i ? number : -1;
 }
 
-/* Behind a datagram's last block, which no END follows. */
+/* The end of a datagram without END. */
 enum { STEP_MORE = STEP_MANY };
 
-/* Reads the block at scratch->at: STEP_NEXT, STEP_END, STEP_MORE, or that it is none. */
-static __always_inline int block_read(struct scratch *scratch, struct block *block)
+/* Parses the block at scratch->at: STEP_NEXT, STEP_END, STEP_MORE, or a reason: it is malformed. */
+static __always_inline int block_read(struct scratch *scratch, struct reply_block *block)
 {
     u64 word = request_word(scratch, scratch->at);
     u32 at;
@@ -89,7 +89,7 @@ static __always_inline int block_read(struct scratch *scratch, struct block *blo
     return STEP_NEXT;
 }
 
-/* Counters are odd while somebody writes: 0 if somebody else does. */
+/* Makes a sequence counter odd, which locks it for writing. 0: another CPU is writing. */
 static __always_inline int seq_take(u32 *seq)
 {
     u32 before = READ_ONCE(*seq);
@@ -104,7 +104,10 @@ static __always_inline void seq_leave(u32 *seq)
     asm volatile("" : : "r"(before) : "memory");
 }
 
-/* Writes n bytes of the reply, from `from` on, into a block of at most `most`. 0: it is taken. */
+/*
+ * Copies n bytes of the reply, from `from` on, into a block of at most `most`. 0: it is being
+ * written.
+ */
 static __always_inline int block_write(const struct scratch *scratch, struct chain_block *block,
                                        u32 index, u64 from, u64 n, const u64 most)
 {
@@ -140,9 +143,9 @@ __attribute__((noinline)) int large_write(struct scratch *scratch, u32 index, u3
     return scratch && block && block_write(scratch, block, index, from, n, CHAIN_LARGE);
 }
 
-/* The text of an entry that this CPU is filling: 0, its block is taken. */
+/* Writes the text of an entry that this CPU has locked. 0: another CPU is writing to its block. */
 static __always_inline int entry_write(struct scratch *scratch, struct chain_bucket *bucket,
-                                       u32 index, const struct block *block)
+                                       u32 index, const struct reply_block *block)
 {
     u64 from = block->key;
 
@@ -166,7 +169,10 @@ static __always_inline int entry_write(struct scratch *scratch, struct chain_buc
     return 1;
 }
 
-/* What a fill knows beside the text: when the server was asked, and which one it is. */
+/*
+ * What a fill needs beside the text: when the request arrived (0: do not keep), and at which
+ * server.
+ */
 struct fill {
     u64 asked;
     u64 now;
@@ -174,8 +180,9 @@ struct fill {
 };
 
 /*
- * When a value was true that the server was asked for: two ticks earlier than it seems, since the
- * clocks are not read at once, and the ticks that have begun count.
+ * The jiffies when the value was current, which is when the request arrived: two ticks less than
+ * computed, since the two clocks are not read at the same moment, and a tick that has begun counts
+ * as a whole one.
  */
 static __always_inline u64 fill_stamp(const struct fill *fill, u64 hash)
 {
@@ -184,9 +191,9 @@ static __always_inline u64 fill_stamp(const struct fill *fill, u64 hash)
     return ((then << JIFFY_BITS) >> JIFFY_BITS) | stamp_of(hash) << CHAIN_STAMP_BITS;
 }
 
-/* Keeps a block under the words of both gates: what became of it. */
+/* Keeps a block under the words of both gates. Returns the counter of the outcome. */
 static __always_inline enum chain_count entry_fill(struct scratch *scratch, const struct fill *fill,
-                                                   const struct block *block)
+                                                   const struct reply_block *block)
 {
     u32 index = bucket_index(scratch->hash);
     struct chain_bucket *bucket = bucket_get(index);
@@ -204,7 +211,7 @@ static __always_inline enum chain_count entry_fill(struct scratch *scratch, cons
         return CHAIN_FILL_WRITING;
     if (!seq_take(&bucket->seq))
         return CHAIN_FILL_BUSY;
-    /* If the block is taken, what was there before stays, and is as valid as it was. */
+    /* If the block is being written, the bucket's former entry stays, and is as valid as before. */
     if (entry_write(scratch, bucket, index, block)) {
         bucket->nwire = block->nwire;
         bucket->nkey = scratch->nkey;
@@ -218,11 +225,11 @@ static __always_inline enum chain_count entry_fill(struct scratch *scratch, cons
     return rc;
 }
 
-/* Reads one block, and keeps it if `fill` says so. */
+/* Parses one block, and keeps it if fill->asked is not 0. */
 __attribute__((noinline)) int fill_step(struct scratch *scratch, struct chain_scratch *chain,
                                         const struct fill *fill)
 {
-    struct block block = {0, 0, 0};
+    struct reply_block block = {0, 0, 0};
     int rc;
 
     if (!scratch || !chain || !fill)
@@ -237,7 +244,7 @@ __attribute__((noinline)) int fill_step(struct scratch *scratch, struct chain_sc
     return rc;
 }
 
-/* All blocks of a datagram: STEP_END, STEP_MORE, or that it is no such reply. */
+/* All blocks of a datagram: STEP_END, STEP_MORE, or a reason: it is no reply to a get. */
 __attribute__((noinline)) int fill_pass(struct scratch *scratch, struct chain_scratch *chain,
                                         const struct fill *fill)
 {
@@ -254,12 +261,12 @@ __attribute__((noinline)) int fill_pass(struct scratch *scratch, struct chain_sc
     return rc;
 }
 
-/* What the reply says of itself, in network order, from UDP's length on. */
+/* From UDP's length on: UDP's header, then memcached's frame header, in network order. */
 struct reply_frame {
     u16 nudp, check, id, sequence, total, reserved;
 };
 
-/* Brings a reply's text into `scratch`. 0: it is none of one datagram. */
+/* Copies a reply's text to scratch->request. 0: it is longer than a datagram. */
 static __always_inline int fill_load(struct __sk_buff *skb, struct scratch *scratch,
                                      const struct chain_scratch *chain,
                                      const struct reply_frame *frame)
@@ -284,7 +291,7 @@ static __always_inline u64 server_replied(const struct ask_id *id, u64 v6)
     return v6 ? server_of(id->server[0], id->server[1]) : id->server[0];
 }
 
-/* A datagram of our server's, which leaves. */
+/* A datagram of the server leaves. */
 __attribute__((noinline)) int fill_reply(struct __sk_buff *skb)
 {
     struct chain_scratch *chain = chain_scratch_get();
@@ -292,7 +299,6 @@ __attribute__((noinline)) int fill_reply(struct __sk_buff *skb)
     struct scratch *scratch = scratch_get();
     struct reply_frame frame;
     struct ask_id id;
-
     int rc;
 
     if (!scratch || !chain || skb->gso_size || !tick_ns ||

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * gate: whether a write may be in flight, of a bucket or of all (bpf/shared/chain.h).
+ * gate: whether a write may be in flight to a bucket, or to any key (bpf/shared/chain.h).
  *
- * Everything here is lock-free and may run on all CPUs at once. BPF's atomic operations with a
- * result are full barriers in every JIT, and those that stand between two looks at a gate are all
- * of that kind.
+ * Everything here is lock-free and may run on all CPUs at once. BPF's atomic operations that return
+ * a value are full barriers in every JIT, and all those between two reads of a gate are of this
+ * kind.
  */
 #ifndef MC_GATE_BPF_H
 #define MC_GATE_BPF_H
@@ -17,10 +17,13 @@ enum { GATE_TRIES = 8 };
 
 const volatile struct chain_settings settings = {};
 
-/* Of everything: commands that are not about one key, and what could not be followed. */
+/*
+ * The gate of the whole table: for commands that concern more than one key, and for what could not
+ * be followed.
+ */
 struct chain_gate all SEC(".data.all") = {};
 
-/* Moves `done` on; it never goes back. 0: others moved it too often. */
+/* Raises `done` to `when`; it never falls. 0: too many other CPUs raised it at the same time. */
 static __always_inline int gate_done(struct chain_gate *gate, u64 when)
 {
     int i;
@@ -34,15 +37,15 @@ static __always_inline int gate_done(struct chain_gate *gate, u64 when)
     return 0;
 }
 
-/* Of a word: which writes are counted in it. */
+/* The generation of writes that a word counts. */
 static __always_inline u32 gate_generation(u64 word)
 {
     return (word & (CHAIN_VERSION - 1)) / CHAIN_GENERATION;
 }
 
 /*
- * A write whose reply will be recognised comes in: what is there is no longer valid. Returns the
- * generation that it belongs to.
+ * A write arrives whose reply will be recognised: entries of the gate become invalid. Returns the
+ * generation that the write belongs to.
  */
 static __always_inline u32 gate_enter(struct chain_gate *gate, u64 now)
 {
@@ -50,7 +53,10 @@ static __always_inline u32 gate_enter(struct chain_gate *gate, u64 now)
     return gate_generation(__sync_fetch_and_add(&gate->word, CHAIN_VERSION + 1));
 }
 
-/* One whose reply will not: nothing that was asked for before `when` is kept. */
+/*
+ * A write arrives whose reply will not be recognised: no reply to a get that arrived before `when`
+ * is kept.
+ */
 static __always_inline void gate_close(struct chain_gate *gate, u64 when)
 {
     u64 before;
@@ -62,9 +68,9 @@ static __always_inline void gate_close(struct chain_gate *gate, u64 when)
 }
 
 /*
- * The reply of a write that entered leaves. What was filled after it was given up, if it was, is
- * not valid any more; it takes nobody's place then. If it cannot be told, the gate opens at
- * `until`.
+ * The reply to a write that entered leaves. If the write had been given up, entries filled since
+ * then become invalid, and the count of the newer generation is not decremented. If others change
+ * the gate too often meanwhile, it opens at `until`.
  */
 static __always_inline void gate_leave(struct chain_gate *gate, u32 generation, u64 now)
 {
@@ -85,8 +91,8 @@ static __always_inline void gate_leave(struct chain_gate *gate, u32 generation, 
 enum gate_state { GATE_OPEN, GATE_CLOSED, GATE_GIVEN_UP };
 
 /*
- * Whether what the server said to a request that came in at `asked` is true until the word that
- * *word becomes changes.
+ * Whether the reply to a request that arrived at `asked` may be kept. It is valid while the gate's
+ * word is *word.
  */
 static __always_inline enum gate_state gate_look(struct chain_gate *gate, u64 asked, u64 now,
                                                  u64 *word)
@@ -96,7 +102,10 @@ static __always_inline enum gate_state gate_look(struct chain_gate *gate, u64 as
     if (seen & GATE_WRITERS) {
         if (now < READ_ONCE(gate->until))
             return GATE_CLOSED;
-        /* Late writers that are forgotten here find their generation over. */
+        /*
+         * The next generation begins: replies to the writes that are given up here decrement
+         * nothing.
+         */
         if (gate_done(gate, now))
             __sync_val_compare_and_swap(&gate->word, seen,
                                         (seen & ~GATE_WRITERS) + CHAIN_GENERATION);

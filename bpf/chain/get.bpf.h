@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_get: from the keys of a request to a reply in struct scratch, out of the table.
+ * chain_get: looks up the keys of a get in the table, and makes the reply in struct scratch.
  *
- * An entry counts only as long as nothing was written to its bucket, nor to everything, since it
- * was filled: one load each. It is read while others may fill it, under its sequence counter.
+ * An entry is valid only as long as no write has changed the word of its bucket's gate, or of the
+ * whole table's, since it was filled: one load each. It is read under its sequence counter, since
+ * another CPU may be filling it.
  */
 #ifndef MC_CHAIN_GET_BPF_H
 #define MC_CHAIN_GET_BPF_H
@@ -14,13 +15,16 @@
 
 enum { JIFFY_BITS = 64 - CHAIN_STAMP_BITS };
 
-/* Which server an address is, of IPv6 two words: with secret factors, as control block has them. */
+/*
+ * Identifies a server by its IPv6 address, two words that are multiplied by secret factors of the
+ * control block.
+ */
 static __always_inline u64 server_of(u64 high, u64 low)
 {
     return high * (control.seed[0] | 1) + low * (control.seed[1] | 1);
 }
 
-/* Which server a request goes to. */
+/* The server that a request goes to. */
 static __always_inline u64 server_asked(const struct scratch *scratch)
 {
     if (scratch->offsets.v6)
@@ -28,13 +32,13 @@ static __always_inline u64 server_asked(const struct scratch *scratch)
     return (u32)scratch->head.ip[2];
 }
 
-/* What an entry's stamp must have of the key. */
+/* The part of a key's hash that an entry's stamp holds. */
 static __always_inline u64 stamp_of(u64 hash)
 {
     return hash >> CHAIN_STAMP_BITS;
 }
 
-/* Whether an entry may be the key's, and may be served: 0, or which miss it is. */
+/* Whether an entry may be that of the key and may be served: 0, or which miss it is. */
 static __always_inline int entry_check(const struct scratch *scratch,
                                        const struct chain_bucket *bucket)
 {
@@ -51,8 +55,8 @@ static __always_inline int entry_check(const struct scratch *scratch,
 }
 
 /*
- * Copies n bytes from a block's text of at most `most`, if it is the key's and stays as it is: 0,
- * or which miss it is. Up to 7 bytes more are copied.
+ * Copies n bytes of a block's text, of at most `most`, behind the reply; 0, or which miss it is:
+ * the text is another key's, or was written meanwhile. Copies up to 7 bytes more than n.
  */
 static __always_inline int block_copy(struct scratch *scratch, const struct chain_block *block,
                                       u32 index, u64 n, const u64 most)
@@ -92,7 +96,7 @@ __attribute__((noinline)) int large_copy(struct scratch *scratch, u32 index, u32
     return scratch && block ? block_copy(scratch, block, index, n, CHAIN_LARGE) : CHAIN_MISS_EMPTY;
 }
 
-/* The text of an entry that fits: 0, or which miss it is. */
+/* Copies the text of an entry, for which the reply has room: 0, or which miss it is. */
 static __always_inline int entry_copy(struct scratch *scratch, const struct chain_bucket *bucket,
                                       u32 index)
 {
@@ -109,8 +113,7 @@ static __always_inline int entry_copy(struct scratch *scratch, const struct chai
                                            : large_copy(scratch, index, scratch->nwire);
 }
 
-/* Takes the entry of the key in scratch behind the reply: 0, which miss it is, or a reason to pass.
- */
+/* Appends the entry of scratch->key to the reply: 0, which miss it is, or a reason to pass. */
 static __always_inline int entry_take(struct scratch *scratch)
 {
     u32 index = bucket_index(scratch->hash), seq;
@@ -137,12 +140,15 @@ static __always_inline int entry_take(struct scratch *scratch)
 
 /* --- a request of one key ---------------------------------------------------------- */
 
-/* What a step says beside what request.bpf.h has: the request is well, and not answered. */
+/*
+ * Results beside those of request.bpf.h: a key is missing; the request has several keys, or cannot
+ * be read in place.
+ */
 enum { STEP_MISS = 2, STEP_MANY = 3 };
 
 /*
- * A request of nothing but "get KEY\r\n", in the frame's first buffer: STEP_END with the reply,
- * STEP_MISS, a reason, or STEP_MANY for the long way. *why: which miss.
+ * A request that is just "get KEY\r\n", in the frame's first buffer: STEP_END with the reply,
+ * STEP_MISS, a reason, or STEP_MANY: call get_many. *why: which miss.
  */
 static __always_inline int get_one(struct xdp_md *ctx, struct scratch *scratch, int *why)
 {
@@ -167,7 +173,9 @@ static __always_inline int get_one(struct xdp_md *ctx, struct scratch *scratch, 
 
 /* --- of any number ---------------------------------------------------------------- */
 
-/* One key: found and copied; or missing, which `chain` says from then on; or the request's end. */
+/*
+ * Takes the next key: appends its entry to the reply, or sets chain->missing; or ends the request.
+ */
 __attribute__((noinline)) int get_next(struct scratch *scratch, struct chain_scratch *chain)
 {
     u64 at;
@@ -185,7 +193,7 @@ __attribute__((noinline)) int get_next(struct scratch *scratch, struct chain_scr
     return STEP_NEXT;
 }
 
-/* STEP_END with the reply, STEP_MISS, or a reason: it is no plain get. */
+/* Looks up all keys: STEP_END with the reply, STEP_MISS, or a reason: it is no plain get. */
 static __always_inline int get_all(struct scratch *scratch, struct chain_scratch *chain)
 {
     int rc = STEP_NEXT, i;
@@ -209,7 +217,7 @@ static __always_inline int get_all(struct scratch *scratch, struct chain_scratch
 
 _Static_assert((int)CHAIN_MISS_AGE < (int)MC_COUNT_PASS_SIZE, "misses and these reasons differ");
 
-/* Counts why a well-formed get is not answered: which miss it is, or a reason from PASS_SIZE on. */
+/* Counts why a well-formed get is not answered: a miss, or a reason from PASS_SIZE on. */
 static __always_inline void get_count(struct scratch *scratch, struct chain_scratch *chain, u32 why)
 {
     if (why == CHAIN_MISS_EMPTY || why == CHAIN_MISS_WRITTEN || why == CHAIN_MISS_AGE)

@@ -154,7 +154,7 @@ __attribute__((noinline)) int write_close(u32 index, u64 when)
 }
 
 /* For what cannot be followed: no reply to a get that arrives before `when` is kept. */
-static __always_inline int close_all(u64 when)
+static __always_inline int chain_close_all(u64 when)
 {
     tally(CHAIN_CLOSED_ALL);
     return write_close(WRITE_EVERYTHING, when);
@@ -201,7 +201,7 @@ static __always_inline void run_flush(struct parse_run *run)
         seconds = seconds + 37 > today ? seconds + 37 - today : 0;
     }
     if (seconds)
-        close_all(run->settled + seconds * 1000000000);
+        chain_close_all(run->settled + seconds * 1000000000);
 }
 
 /*

@@ -33,7 +33,7 @@ static __always_inline int replies_syn(const struct segment *segment)
         return 0;
     if (seq_before(untracked->in,
                    segment->ack)) /* it has accepted data that came with the client's SYN */
-        close_all(bpf_ktime_get_ns() + settings.settle);
+        chain_close_all(bpf_ktime_get_ns() + settings.settle);
     if (untracked->state == UNTRACKED_SYN && untracked->in == segment->ack) {
         untracked->out = segment->seq + 1;
         untracked->state = UNTRACKED_SYNACK;
@@ -132,7 +132,7 @@ static __always_inline int replies_follow(struct __sk_buff *skb, struct parse_ru
         conn->whole = replies_whole(skb, segment);
     conn_end_writes(conn, run->now);
     if (conn->nreplies != before && surplus_is_late(conn, before, run->now))
-        close_all(run->now);
+        chain_close_all(run->now);
     return are != REPLIES_LOST;
 }
 
@@ -191,7 +191,7 @@ __attribute__((noinline)) int replies_untracked(struct __sk_buff *skb)
         replies_lost(skb, untracked, &tcp->segment, now);
     else
         replies_untrack(skb, tcp, now);
-    close_all(now);
+    chain_close_all(now);
     return 0;
 }
 
@@ -219,7 +219,7 @@ __attribute__((noinline)) int replies_tracked(struct __sk_buff *skb)
     }
     if (tcp->segment.at != tcp->segment.end && !replies_follow(skb, run, conn, &tcp->segment)) {
         conn_forget(tcp, conn, conn->next_in, run->now);
-        close_all(run->now + settings.settle);
+        chain_close_all(run->now + settings.settle);
     }
     if (tcp->segment.flags & (TCP_FIN | TCP_RST)) {
         conn->uncertain = 1;
@@ -227,7 +227,7 @@ __attribute__((noinline)) int replies_tracked(struct __sk_buff *skb)
         bpf_map_delete_elem(&connections, &tcp->segment.flow);
     }
     if (!conn_leave(conn, &conn->busy_out, owner))
-        close_all(run->now + settings.settle);
+        chain_close_all(run->now + settings.settle);
     return 0;
 }
 
@@ -239,7 +239,7 @@ int follow_replies(struct __sk_buff *skb)
 
     if (!scratch || !tcp ||
         !segment_load(packet_tc(skb), scratch, &tcp->segment, scratch->nframe)) {
-        close_all(bpf_ktime_get_ns());
+        chain_close_all(bpf_ktime_get_ns());
         return -1; /* TC_ACT_UNSPEC: on to the next program */
     }
     if (tcp->segment.flags & TCP_SYN)

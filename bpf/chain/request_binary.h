@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * request_binary: commands of the binary protocol; a part of request_parser.h, which is to be
- * included.
+ * request_binary: commands of the binary protocol; a part of request_parser.h, include that.
  *
  *  0  magic           4  bytes of extras    8  bytes of all that follows: extras, key, value
  *  1  opcode          5  0                 12  opaque
  *  2  bytes of key    6  0                 16  cas
  *
- * Numbers are big-endian. A command is answered by its own opcode, so that quiet ones, which are
- * answered if something went wrong, and those that we do not know, are counted on neither side.
+ * Numbers are big-endian. A response has the opcode of its command. So quiet commands, which have a
+ * response only if they fail, and unknown ones are counted neither here nor in response_parser.h.
  */
 #ifndef MC_REQUEST_BINARY_H
 #define MC_REQUEST_BINARY_H
@@ -23,15 +22,15 @@ enum {
     OPCODE_FLUSHQ = 0x18,
 };
 
-/* What a command of an opcode is made of. */
+/* What the command of an opcode consists of. */
 enum req_shape {
-    REQ_SHAPE_EXTRAS = 0x1f, /* bytes of them */
+    REQ_SHAPE_EXTRAS = 0x1f, /* how many bytes */
     REQ_SHAPE_WRITE = 1 << 5,
-    REQ_SHAPE_KEY = 1 << 6, /* obligatory; there is none in those that have neither this nor BODY */
+    REQ_SHAPE_KEY = 1 << 6,   /* must have a key; with neither this nor BODY it must have none */
     REQ_SHAPE_VALUE = 1 << 7, /* may follow */
-    REQ_SHAPE_BODY = 1 << 8,  /* anything may, and it does not matter */
+    REQ_SHAPE_BODY = 1 << 8,  /* anything may follow, and does not matter */
     REQ_SHAPE_ANSWERED = 1 << 9,
-    REQ_SHAPE_ALL = 1 << 10, /* writes all; extras as they should be or none */
+    REQ_SHAPE_ALL = 1 << 10, /* may write any key; the extras may be missing */
     REQ_SHAPE_LAST = 1 << 11,
 };
 
@@ -91,7 +90,7 @@ PARSER_INLINE __u16 req_shape(__u8 opcode)
     return opcode < REQ_OPCODES ? req_shapes[opcode] : 0;
 }
 
-/* Whether who answers a command of this opcode is counted. */
+/* Whether responses to commands of this opcode are counted. */
 PARSER_INLINE int req_is_counted(__u8 opcode)
 {
     return req_shape(opcode) & REQ_SHAPE_ANSWERED;
@@ -112,7 +111,7 @@ PARSER_INLINE __u32 req_binary_end(struct request_parser *p, __u16 shape)
     return events;
 }
 
-/* n bytes follow that say nothing, and then the command is complete. */
+/* Skips the n bytes that are left of the command. */
 PARSER_INLINE __u32 req_binary_rest(struct request_parser *p, __u16 shape, __u32 n)
 {
     if (n == 0)
@@ -122,7 +121,7 @@ PARSER_INLINE __u32 req_binary_rest(struct request_parser *p, __u16 shape, __u32
     return 0;
 }
 
-/* Whether the lengths are those of this opcode. */
+/* Whether the lengths are valid for this opcode. */
 PARSER_INLINE int req_binary_right(const struct request_parser *p, __u16 shape)
 {
     __u32 nextras = shape & REQ_SHAPE_EXTRAS;

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * request_parser: what a client says to a memcached on one connection, or in one datagram, byte by
- * byte.
+ * request_parser: parses what a client sends to a memcached on one connection, or in one datagram,
+ * byte by byte.
  *
- * For whoever watches the packets (doc/chain.md): it tells which keys are written, at the latest
- * when the server can have executed the command, and which commands will be answered. Pure: the
- * same code runs in the kernel and in the tests. Text, meta and binary; the first byte decides, as
- * it does in memcached.
+ * It reports which keys are written, at the latest with the byte after which the server can have
+ * executed the command, and which commands will be answered (doc/chain.md). It is pure: the same
+ * code runs in the kernel and in the tests. It knows the text, meta and binary protocols; the first
+ * byte decides, as in memcached.
  *
- *     req_init(&p);
+ *     req_init(&p, PARSER_ANY);
  *     for (each byte)
- *         if (p.skip)               bytes of a value, none of which needs to be looked at
- *             p.skip--;             (any number of them may be taken off at once)
+ *         if (p.skip)               bytes of a value, none of which needs to be parsed
+ *             p.skip--;             (any number of them at once)
  *         else
  *             events = req_step(&p, byte, seeds);
  *
- * While p.skip_line is not 0, nothing up to the next '\n' needs to be looked at either (the keys of
- * a long get): the newline itself is to be stepped.
+ * While p.skip_line is not 0, the bytes before the next '\n' need not be parsed either (the keys of
+ * a long get); the newline itself must be.
  *
- * What servers do differently, or what no server should be sent, is REQ_LOST; after it nothing is
- * known until a command is known to begin: req_again.
+ * Requests that servers treat differently, and malformed ones, are REQ_LOST; after it the parser
+ * reports nothing until it is initialised where a command is known to begin.
  */
 #ifndef MC_REQUEST_PARSER_H
 #define MC_REQUEST_PARSER_H
@@ -29,50 +29,50 @@
 #include "bpf/shared/layout.h"
 
 /*
- * Events of one byte, any number of them at once.
+ * Events of one byte; any number of them at once.
  *
- * A command is over with exactly one of ANSWERED, SILENT, UNCERTAIN, or, of two answers at most and
- * one at least, ANSWERED | UNCERTAIN. Who counts ANSWERED and UNCERTAIN alike as one, and two if
- * both are there, has counted at least as many as COMPLETE (bpf/chain/response_parser.h) ever will:
- * the n-th reply then is that of the n-th command or of a later one. BARRIER sets this right again:
- * the n-th MN among the replies is that to the n-th BARRIER.
+ * A command ends with exactly one of ANSWERED, SILENT, UNCERTAIN, or with ANSWERED | UNCERTAIN: one
+ * or two responses. A caller that counts each ANSWERED and each UNCERTAIN as one response counts at
+ * least as many as the response parser will see COMPLETE (bpf/chain/response_parser.h): so the n-th
+ * response is that of the n-th command or of a later one. BARRIER resets the difference: the n-th
+ * MN among the responses is that to the n-th BARRIER.
  *
- * WRITE and WRITE_ALL come within the command that they belong to, one byte's events being in the
- * order below; a command may have several.
+ * WRITE and WRITE_ALL come before the end of their command or with it; a command may have several.
+ * The events of one byte happen in the order below.
  */
 enum req_event {
-    REQ_WRITE = 1 << 0,     /* a key is written, p->hash: mc_hash_end of it */
-    REQ_WRITE_ALL = 1 << 1, /* keys that are not known, and p->seconds from the reply on */
-    REQ_UNKNOWN = 1 << 2,   /* with WRITE_ALL: no command that we know */
-    REQ_DATA = 1 << 3,      /* the command's value has ended; p->hash still is its key's */
-    REQ_ANSWERED = 1 << 4,  /* a command is over, and will have one answer */
-    REQ_UNCERTAIN = 1 << 5, /* one answer or none (meta with q) */
-    REQ_SILENT = 1 << 6,    /* none, but in text an ERROR may come (noreply); quiet binary */
+    REQ_WRITE = 1 << 0,     /* a key is written; p->hash is its mc_hash_end */
+    REQ_WRITE_ALL = 1 << 1, /* any key may be written, until p->seconds after the response */
+    REQ_UNKNOWN = 1 << 2,   /* with WRITE_ALL: an unknown command */
+    REQ_DATA = 1 << 3,      /* the command's value has ended; p->hash is still its key's */
+    REQ_ANSWERED = 1 << 4,  /* a command has ended, and will have one response */
+    REQ_UNCERTAIN = 1 << 5, /* one response or none (meta with q) */
+    REQ_SILENT = 1 << 6,    /* none, but in text there may be an ERROR (noreply); quiet binary */
     REQ_BARRIER = 1 << 7,   /* with ANSWERED: mn */
-    REQ_LOST = 1 << 8,      /* cannot be followed from here on; comes once */
+    REQ_LOST = 1 << 8,      /* cannot be parsed from here on; comes once */
 };
 
 /*
- *  0  sum       of the key's words that are complete
- *  8  word      the bytes of the token behind the last full eight, the first one lowest
- * 16  head      the first eight of them, if there are eight; else what was
- * 24  hash      of the last key that is complete
- * 32  number    of a token of digits; the last eight bytes of a binary header
- * 40  given     meta flags of ms so far, a bit each
- * 48  skip      bytes of data that need not be looked at
- * 52  line      bytes of this command so far, data that was skipped not counted
- * 56  nvalue    bytes of its value; of a binary command, of all behind the header
- * 60  seconds   of flush_all; above 30 days it is a time since 1970, as memcached takes it
- * 64  plan      what the tokens to come are: enum req_token, four bits each
+ *  0  sum       hash of the key's 8-byte words so far
+ *  8  word      the token's bytes behind the last full word, the first one lowest
+ * 16  head      the token's first word; undefined before it is full
+ * 24  hash      of the last complete key
+ * 32  number    value of a token of digits; the last eight bytes of a binary header
+ * 40  given     meta flags of ms so far, one bit for each
+ * 48  skip      bytes of data that need not be parsed
+ * 52  line      bytes of this command so far, without skipped data
+ * 56  nvalue    length of its value; in binary, of everything behind the header
+ * 60  seconds   delay of flush_all; above 30 days it is a time since 1970, as in memcached
+ * 64  plan      kinds of the tokens to come: enum req_token, four bits each
  * 68  state     enum req_state
- * 69  command   enum req_command; of a binary command the opcode
+ * 69  command   enum req_command; in binary the opcode
  * 70  ntoken    bytes of the token so far, at most 255
- * 71  nth       tokens that are complete
- * 72  found     enum req_line
+ * 71  nth       number of complete tokens
+ * 72  flags     enum req_line
  * 73  protocol  enum parser_protocol
  * 74  skip_line
- * 75  nextras   of a binary command,
- * 76  nkey      and its key
+ * 75  nextras   in binary: length of the extras
+ * 76  nkey      in binary: length of the key
  */
 struct request_parser {
     __u64 sum;
@@ -90,7 +90,7 @@ struct request_parser {
     __u8 command;
     __u8 ntoken;
     __u8 nth;
-    __u8 found;
+    __u8 flags;
     __u8 protocol;
     __u8 skip_line;
     __u8 nextras;
@@ -107,12 +107,12 @@ enum parser_protocol { PARSER_ANY, PARSER_TEXT, PARSER_BINARY };
 enum req_state {
     REQ_STATE_BLANK, /* between tokens, and where a command begins */
     REQ_STATE_TOKEN,
-    REQ_STATE_REST, /* of a line that can say nothing more */
+    REQ_STATE_REST, /* of a line, none of which matters */
     REQ_STATE_CR,   /* its '\n' follows */
     REQ_STATE_DATA_CR,
     REQ_STATE_DATA_LF,
     REQ_STATE_HEADER,
-    REQ_STATE_EXTRAS, /* of flush; others are skipped */
+    REQ_STATE_EXTRAS, /* of flush; those of other commands are skipped */
     REQ_STATE_KEY,
     REQ_STATE_BODY, /* its last byte follows */
     REQ_STATE_LOST,
@@ -120,7 +120,7 @@ enum req_state {
 
 #define PARSER_INLINE static inline __attribute__((always_inline))
 
-/* Nothing is known any more. */
+/* Parsing ends here. */
 PARSER_INLINE __u32 req_lose(struct request_parser *p)
 {
     p->state = REQ_STATE_LOST;
@@ -138,7 +138,7 @@ PARSER_INLINE void req_token_begin(struct request_parser *p)
     p->ntoken = 0;
 }
 
-/* A command is over. What it wrote is still there. */
+/* A command has ended. The hash of its key stays. */
 PARSER_INLINE void req_next(struct request_parser *p, __u8 state)
 {
     req_token_begin(p);
@@ -147,11 +147,11 @@ PARSER_INLINE void req_next(struct request_parser *p, __u8 state)
     p->state = state;
     p->command = 0;
     p->nth = 0;
-    p->found = 0;
+    p->flags = 0;
     p->skip_line = 0;
 }
 
-/* Takes a byte into the token, and into its hash. */
+/* Adds a byte to the token and to its hash. */
 PARSER_INLINE void req_fold(struct request_parser *p, __u8 byte, const __u64 *seeds)
 {
     __u8 n = p->ntoken;
@@ -182,30 +182,22 @@ PARSER_INLINE void req_key_end(struct request_parser *p, const __u64 *seeds)
 #include "bpf/chain/request_binary.h"
 #include "bpf/chain/request_text.h"
 
-/* A connection or a datagram begins. */
-static inline void req_init(struct request_parser *p)
+/* A command begins at the next byte. PARSER_ANY: with it a connection or a datagram does. */
+static inline void req_init(struct request_parser *p, __u8 protocol)
 {
-    *p = (struct request_parser){.protocol = PARSER_ANY};
-}
-
-/* A command begins at the next byte, of the same protocol as before. */
-static inline void req_again(struct request_parser *p)
-{
-    __u8 protocol = p->protocol;
-
     *p = (struct request_parser){
         .protocol = protocol,
         .state = protocol == PARSER_BINARY ? REQ_STATE_HEADER : REQ_STATE_BLANK,
     };
 }
 
-/* Whether nothing of a command was seen since the last one was over. */
+/* Whether no byte of a command has come since the last one ended. */
 static inline int req_between(const struct request_parser *p)
 {
     return p->line == 0 && p->state != REQ_STATE_LOST;
 }
 
-/* One byte, while p->skip is 0; seeds are those of mc_hash_word, MC_HASH_WORDS of them. */
+/* Parses one byte; p->skip must be 0. seeds are those of mc_hash_word, MC_HASH_WORDS of them. */
 PARSER_INLINE __u32 req_step(struct request_parser *p, __u8 byte, const __u64 *seeds)
 {
     if (p->protocol == PARSER_TEXT)
@@ -222,8 +214,8 @@ PARSER_INLINE __u32 req_step(struct request_parser *p, __u8 byte, const __u64 *s
 }
 
 /*
- * The same for one more byte of a key in text; any other is not taken: 0. Small enough to stand in
- * a loop where a call for each byte costs more than the step itself.
+ * The same, but only for a byte within a key in text; 0: it is another one, call req_step. Small
+ * enough to be inlined in a loop, where a call for each byte costs more than the step itself.
  */
 PARSER_INLINE int req_more(struct request_parser *p, __u8 byte, const __u64 *seeds)
 {

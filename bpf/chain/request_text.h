@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * request_text: text and meta commands; a part of request_parser.h, which is to be included.
+ * request_text: text and meta commands; a part of request_parser.h, include that.
  *
- * A line is cut into tokens at spaces. Its verb says what the others are (plan); what the command
- * does and whether it is answered is said at the line's end, where the server executes it, but for
- * the keys of gat, each of which is written as it ends.
+ * A line is split into tokens at spaces. Its verb determines the kinds of the others (plan). The
+ * events of a command come at the line's end, when the server executes it; only the keys of gat are
+ * reported one by one, as each of them ends.
  */
 #ifndef MC_REQUEST_TEXT_H
 #define MC_REQUEST_TEXT_H
 
-/* What a token of a line is. */
+/* The kinds of tokens. */
 enum req_token {
     TOKEN_WORD, /* may be noreply */
     TOKEN_ANY,  /* may not */
     TOKEN_KEY,
-    TOKEN_KEYS,   /* all that follow */
-    TOKEN_FLAGS,  /* numbers of a storage command */
+    TOKEN_KEYS,   /* this and all that follow */
+    TOKEN_FLAGS,  /* this and the next three: numbers of a storage command */
     TOKEN_TIME,   /* may have a sign */
     TOKEN_LENGTH, /* of the value */
     TOKEN_CAS,
-    TOKEN_NOREPLY, /* nothing else */
+    TOKEN_NOREPLY, /* noreply or nothing */
     TOKEN_SECONDS,
-    TOKEN_META1, /* the first of a meta command's flags: in 1.5.19 it has all of them */
+    TOKEN_META1, /* the first flag of a meta command; in 1.5.19 this token has all flags */
     TOKEN_META,  /* and all that follow */
     TOKEN_STATS,
     TOKEN_CRAWLER,
-    TOKEN_NONE, /* servers differ */
+    TOKEN_NONE, /* none may follow: servers differ */
 };
 
 enum req_command {
@@ -41,25 +41,25 @@ enum req_command {
     COMMAND_MD, /* and ma */
     COMMAND_MN,
     COMMAND_ME,
-    COMMAND_PLAIN, /* writes nothing, has one answer */
-    COMMAND_ADMIN, /* may do anything, has one answer */
+    COMMAND_PLAIN, /* writes nothing, has one response */
+    COMMAND_ADMIN, /* may do anything, has one response */
     COMMAND_LAST,  /* the connection ends */
     COMMAND_LOST,
 };
 
-/* What was found in the line so far. */
+/* What the line has so far. */
 enum req_line {
-    LINE_KEY = 1 << 0,     /* one that is not too long */
+    LINE_KEY = 1 << 0,     /* a key that is not too long */
     LINE_NOREPLY = 1 << 1, /* directly before the line's end */
-    LINE_MAYBE = 1 << 2,   /* noreply elsewhere, q: the answer may not come */
-    LINE_TWO = 1 << 3,     /* there may be two */
+    LINE_MAYBE = 1 << 2,   /* noreply elsewhere, or q: there may be no response */
+    LINE_TWO = 1 << 3,     /* there may be two responses */
     LINE_CODED = 1 << 4,   /* the key is in base64 */
     LINE_WRITE = 1 << 5,   /* mg with a flag that writes */
-    LINE_SIGN = 1 << 6,    /* of the number */
+    LINE_SIGN = 1 << 6,    /* the number has one */
 };
 
 enum {
-    REQ_LINE_MAX = 2048, /* a longer one of other commands than get closes */
+    REQ_LINE_MAX = 2048, /* with a longer one, but of get, the server closes */
     REQ_VALUE_MAX = 0x7ffffffd,
     REQ_SILENT_MAX = 1000000, /* 1.5.19 takes a larger value with noreply for commands */
     REQ_DIGITS_MAX = 18,
@@ -126,7 +126,7 @@ static const struct req_verb req_verbs[] = {
 
 enum { REQ_VERBS = sizeof(req_verbs) / sizeof(*req_verbs) };
 
-/* The verb has ended. Longer ones than all of ours are known by their length alone. */
+/* The verb has ended. One that is longer than all known verbs is unknown by its length. */
 PARSER_INLINE void req_text_verb(struct request_parser *p)
 {
     __u64 first = p->ntoken < 8 ? p->word : p->head;
@@ -160,27 +160,27 @@ PARSER_INLINE int req_text_is_noreply(const struct request_parser *p)
     return p->ntoken == 7 && p->word == REQ_WORD('n', 'o', 'r', 'e', 'p', 'l', 'y');
 }
 
-/* A byte of a number. 0: it is none. */
+/* A byte of a number. 0: it cannot be one. */
 PARSER_INLINE int req_text_digit(struct request_parser *p, __u8 byte, __u8 kind)
 {
     __u32 digit = byte - '0';
 
     if (p->ntoken == 0)
-        p->found &= (__u8)~LINE_SIGN;
+        p->flags &= (__u8)~LINE_SIGN;
     if (digit <= 9) {
         p->number = p->number * 10 + digit;
         return p->ntoken < REQ_DIGITS_MAX;
     }
     if (p->ntoken > 0 || (byte != '-' && byte != '+'))
         return 0;
-    p->found |= LINE_SIGN;
+    p->flags |= LINE_SIGN;
     return kind == TOKEN_TIME;
 }
 
-/* A byte of a number that has ended with it, if it may end so. */
+/* A number has ended. 0: it is out of range, or only a sign. */
 PARSER_INLINE int req_text_number(struct request_parser *p, __u8 kind)
 {
-    if (p->ntoken == 1 && (p->found & LINE_SIGN))
+    if (p->ntoken == 1 && (p->flags & LINE_SIGN))
         return 0;
     if (kind == TOKEN_FLAGS)
         return p->number <= 0xffffffffu;
@@ -190,16 +190,16 @@ PARSER_INLINE int req_text_number(struct request_parser *p, __u8 kind)
     return p->number <= REQ_VALUE_MAX;
 }
 
-/* How many seconds flush_all waits; what is no number, or a time over, is 0. */
+/* A byte of flush_all's delay; what is no number, or negative, is 0. */
 PARSER_INLINE void req_text_seconds(struct request_parser *p, __u8 byte)
 {
     __u32 digit = byte - '0';
 
     if (p->ntoken == 0)
-        p->found &= (__u8)~LINE_SIGN;
+        p->flags &= (__u8)~LINE_SIGN;
     if (byte == '-')
-        p->found |= LINE_SIGN;
-    if (digit > 9 || (p->found & LINE_SIGN))
+        p->flags |= LINE_SIGN;
+    if (digit > 9 || (p->flags & LINE_SIGN))
         return;
     p->number = p->number * 10 + digit;
     if (p->number > 0xffffffffu)
@@ -211,12 +211,12 @@ PARSER_INLINE void req_text_seconds(struct request_parser *p, __u8 byte)
 
 #define REQ_FLAG(c) (1ull << (((c) - 'A') & 63))
 
-/* What mg may have and yet write nothing; digits are somebody's opaque. */
+/* The flags with which mg writes nothing; digits are part of an opaque. */
 #define FLAGS_READ                                                                                 \
     (REQ_FLAG('b') | REQ_FLAG('c') | REQ_FLAG('f') | REQ_FLAG('h') | REQ_FLAG('k') |               \
      REQ_FLAG('l') | REQ_FLAG('O') | REQ_FLAG('q') | REQ_FLAG('s') | REQ_FLAG('t') |               \
      REQ_FLAG('u') | REQ_FLAG('v'))
-/* Of ms: those that are a letter alone, those that have a number, and all. */
+/* The flags of ms: those without an argument, those with a number, and all. */
 #define FLAGS_ALONE                                                                                \
     (REQ_FLAG('b') | REQ_FLAG('c') | REQ_FLAG('I') | REQ_FLAG('k') | REQ_FLAG('q') | REQ_FLAG('s'))
 #define FLAGS_NUMBER (REQ_FLAG('C') | REQ_FLAG('F') | REQ_FLAG('T'))
@@ -230,14 +230,14 @@ PARSER_INLINE __u64 req_text_flag(__u8 byte)
 PARSER_INLINE void req_text_meta(struct request_parser *p, __u8 byte)
 {
     if (byte == 'q')
-        p->found |= LINE_MAYBE;
+        p->flags |= LINE_MAYBE;
     if (byte == 'b')
-        p->found |= LINE_CODED;
+        p->flags |= LINE_CODED;
     if (!(req_text_flag(byte) & FLAGS_READ) && (byte < '0' || byte > '9'))
-        p->found |= LINE_WRITE;
+        p->flags |= LINE_WRITE;
 }
 
-/* A byte of a flag of ms; 0: servers differ in whether they take the value for one. */
+/* A byte of a flag of ms. 0: servers differ in whether they read a value after such a line. */
 PARSER_INLINE int req_text_meta_set(struct request_parser *p, __u8 byte)
 {
     __u64 flag = req_text_flag((__u8)(p->ntoken < 8 ? p->word : p->head));
@@ -257,7 +257,7 @@ PARSER_INLINE int req_text_meta_set(struct request_parser *p, __u8 byte)
            (byte == '-' && p->ntoken == 1 && (flag & REQ_FLAG('T')));
 }
 
-/* The end of one. */
+/* A flag of ms has ended; 0 as above. */
 PARSER_INLINE int req_text_meta_set_end(const struct request_parser *p)
 {
     __u64 flag = req_text_flag((__u8)(p->ntoken < 8 ? p->word : p->head));
@@ -293,12 +293,15 @@ PARSER_INLINE __u32 req_text_key_end(struct request_parser *p, __u8 kind, const 
 {
     if (p->ntoken > MC_KEY_MAX)
         return 0;
-    p->found |= LINE_KEY;
+    p->flags |= LINE_KEY;
     req_key_end(p, seeds);
     return kind == TOKEN_KEYS ? REQ_WRITE : 0;
 }
 
-/* stats dumps that show keys as they are, which may read like any line; one without an END. */
+/*
+ * The argument of stats. 0: a dump that prints keys unescaped, which may look like any line. A
+ * response without END is UNCERTAIN.
+ */
 PARSER_INLINE int req_text_stats_end(struct request_parser *p)
 {
     __u16 start = (__u16)p->word;
@@ -306,20 +309,20 @@ PARSER_INLINE int req_text_stats_end(struct request_parser *p)
     if (p->ntoken >= 8)
         start = (__u16)p->head;
     if (p->ntoken > 5 && start == ('s' | 'i' << 8))
-        p->found |= LINE_MAYBE;
+        p->flags |= LINE_MAYBE;
     return start != ('c' | 'a' << 8) && start != ('d' | 'e' << 8);
 }
 
-/* Of the dumps of lru_crawler some have an OK in front of them and some have not. */
+/* The argument of lru_crawler: a dump may or may not begin with an OK. */
 PARSER_INLINE void req_text_crawler_end(struct request_parser *p)
 {
     __u64 start = p->ntoken < 8 ? p->word : p->head;
 
     if ((start & 0xff) == 'm')
-        p->found |= LINE_TWO;
+        p->flags |= LINE_TWO;
 }
 
-/* A token has ended, with `byte`. Its events, or LOST. */
+/* A token has ended, and `byte` follows it. Returns its events, or LOST. */
 PARSER_INLINE __u32 req_text_token_end(struct request_parser *p, __u8 byte, const __u64 *seeds)
 {
     __u8 kind = p->plan & 15;
@@ -336,7 +339,7 @@ PARSER_INLINE __u32 req_text_token_end(struct request_parser *p, __u8 byte, cons
         events = req_text_key_end(p, kind, seeds);
     else if (kind == TOKEN_WORD || kind == TOKEN_NOREPLY || kind == TOKEN_SECONDS)
         if (req_text_is_noreply(p))
-            p->found |= byte == ' ' ? LINE_MAYBE : LINE_NOREPLY;
+            p->flags |= byte == ' ' ? LINE_MAYBE : LINE_NOREPLY;
         else
             good = kind != TOKEN_NOREPLY;
     else if (kind >= TOKEN_FLAGS && kind <= TOKEN_CAS)
@@ -357,14 +360,14 @@ PARSER_INLINE __u32 req_text_token_end(struct request_parser *p, __u8 byte, cons
     return good ? events : REQ_LOST;
 }
 
-/* How the command will be answered. */
+/* How many responses the command will have. */
 PARSER_INLINE __u32 req_text_answer(const struct request_parser *p)
 {
-    if (p->found & LINE_TWO)
+    if (p->flags & LINE_TWO)
         return REQ_ANSWERED | REQ_UNCERTAIN;
-    if (p->found & LINE_MAYBE)
+    if (p->flags & LINE_MAYBE)
         return REQ_UNCERTAIN;
-    if (!(p->found & LINE_NOREPLY))
+    if (!(p->flags & LINE_NOREPLY))
         return REQ_ANSWERED;
     if (p->command == COMMAND_STORE || p->command == COMMAND_KEYED || p->command == COMMAND_FLUSH)
         return REQ_SILENT;
@@ -373,31 +376,31 @@ PARSER_INLINE __u32 req_text_answer(const struct request_parser *p)
 
 PARSER_INLINE __u32 req_text_write(const struct request_parser *p)
 {
-    if (p->found & LINE_CODED)
+    if (p->flags & LINE_CODED)
         return REQ_WRITE_ALL;
-    return p->found & LINE_KEY ? REQ_WRITE : 0;
+    return p->flags & LINE_KEY ? REQ_WRITE : 0;
 }
 
-/* A line that a value follows. */
+/* The line of a command whose value follows. */
 PARSER_INLINE __u32 req_text_value(struct request_parser *p)
 {
-    __u8 kind = p->plan & 15; /* the first that is missing */
+    __u8 kind = p->plan & 15; /* of the first token that is missing */
 
     if ((kind != TOKEN_NOREPLY && kind != TOKEN_NONE && kind != TOKEN_META) ||
-        !(p->found & LINE_KEY) ||
-        (p->nvalue > REQ_SILENT_MAX && (p->found & (LINE_NOREPLY | LINE_MAYBE))))
+        !(p->flags & LINE_KEY) ||
+        (p->nvalue > REQ_SILENT_MAX && (p->flags & (LINE_NOREPLY | LINE_MAYBE))))
         return req_lose(p);
     p->skip = p->nvalue;
     p->state = REQ_STATE_DATA_CR;
     return req_text_write(p);
 }
 
-/* The value and its end have come. */
+/* The value and its end are complete. */
 PARSER_INLINE __u32 req_text_value_end(struct request_parser *p)
 {
     __u32 events = REQ_DATA | req_text_answer(p);
 
-    if (p->found & LINE_CODED)
+    if (p->flags & LINE_CODED)
         events |= REQ_WRITE_ALL;
     req_next(p, REQ_STATE_BLANK);
     return events;
@@ -418,7 +421,7 @@ PARSER_INLINE __u32 req_text_line_end(struct request_parser *p)
         events |= req_text_write(p);
         break;
     case COMMAND_MG:
-        if (p->found & LINE_WRITE)
+        if (p->flags & LINE_WRITE)
             events |= req_text_write(p);
         break;
     case COMMAND_FLUSH:

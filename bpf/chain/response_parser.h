@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * response_parser: what a memcached says on one connection, byte by byte; the other half of
- * request_parser.h.
+ * response_parser: parses what a memcached sends on one connection, byte by byte; the counterpart
+ * of request_parser.h.
  *
- * It is used in the same way, and finds where each answer ends. It counts rather too few than too
- * many: what it does not know is RESP_LOST.
+ * It is used in the same way, and finds where each response ends. It may count too few but never
+ * too many: a line that it does not know is RESP_LOST.
  */
 #ifndef MC_RESPONSE_PARSER_H
 #define MC_RESPONSE_PARSER_H
@@ -12,30 +12,30 @@
 #include "bpf/chain/request_parser.h"
 
 /*
- * Answers of one byte. To the n-th command that is ANSWERED or UNCERTAIN
- * (bpf/chain/request_parser.h) belongs the n-th RESP_COMPLETE or an earlier one. Answers to quiet
- * binary commands are not counted. With ERROR it may be that to a command that was SILENT; of a
- * server that takes text otherwise than request_parser.h it may be the first sign of that. MN
- * stands with the COMPLETE of the answer to a BARRIER.
+ * Events of one byte. The response to the n-th command that is ANSWERED or UNCERTAIN
+ * (bpf/chain/request_parser.h) is the n-th COMPLETE or an earlier one. Responses to quiet binary
+ * commands are not counted. COMPLETE with ERROR may be the response to a SILENT command; or it is
+ * the first sign that the server parses text differently from request_parser.h. The response to a
+ * BARRIER has MN.
  */
 enum resp_event {
     RESP_COMPLETE = 1 << 0,
-    RESP_ERROR = 1 << 1, /* with COMPLETE; SERVER_ERROR too. In binary never: it has opcodes */
+    RESP_ERROR = 1 << 1, /* with COMPLETE; SERVER_ERROR too; never in binary */
     RESP_MN = 1 << 2,
-    RESP_LOST = 1 << 3, /* cannot be followed from here on; comes once */
+    RESP_LOST = 1 << 3, /* cannot be parsed from here on; comes once */
 };
 
 /*
  *  0  word      the first eight bytes of a line, the first one lowest; the last eight of a header
- *  8  skip      bytes of data that need not be looked at
- * 12  nvalue    of the value that follows
- * 16  line      bytes of the answer so far, data that was skipped not counted
+ *  8  skip      bytes of data that need not be parsed
+ * 12  nvalue    length of the value that follows
+ * 16  line      bytes of this response so far, without skipped data
  * 20  state     enum resp_state
- * 21  kind      enum resp_kind; of a binary answer the opcode
+ * 21  kind      enum resp_kind; in binary the opcode
  * 22  ntoken    bytes of the token so far, at most 255
- * 23  nth       tokens that are to come before the length of the value
+ * 23  nth       number of tokens to come before the length of the value
  * 24  protocol  enum parser_protocol
- * 25  nkey      0: a binary answer has no key
+ * 25  nkey      0: a binary response has no key
  */
 struct response_parser {
     __u64 word;
@@ -52,7 +52,7 @@ struct response_parser {
 };
 
 enum resp_state {
-    RESP_STATE_WORD, /* the first of a line */
+    RESP_STATE_WORD, /* the first word of a line */
     RESP_STATE_TOKEN,
     RESP_STATE_NUMBER,
     RESP_STATE_REST, /* of a line */
@@ -63,19 +63,19 @@ enum resp_state {
     RESP_STATE_LOST,
 };
 
-/* What a line says. */
+/* What a line means. */
 enum resp_kind {
-    RESP_KIND_UNKNOWN, /* nothing that we know */
-    RESP_KIND_PART,    /* others follow */
+    RESP_KIND_UNKNOWN, /* not known */
+    RESP_KIND_PART,    /* more lines follow */
     RESP_KIND_END,
     RESP_KIND_ERROR,
     RESP_KIND_MN,
     RESP_KIND_VALUE, /* VALUE key flags length */
-    RESP_KIND_VA,    /* VA length flags, and all is said */
+    RESP_KIND_VA,    /* VA length flags, which is the whole response */
 };
 
 struct resp_first_word {
-    char name[8]; /* a longer word is known by its first eight bytes */
+    char name[8]; /* of a longer word the first eight bytes */
     __u64 kind;
 };
 
@@ -116,7 +116,7 @@ PARSER_INLINE void resp_next(struct response_parser *p, __u8 state)
 
 /* --- text ------------------------------------------------------------------ */
 
-/* The first word of a line has ended. */
+/* What a line means by its first word, which has ended. */
 PARSER_INLINE __u8 resp_kind(const struct response_parser *p)
 {
     __u8 first = (__u8)p->word;
@@ -176,7 +176,7 @@ PARSER_INLINE __u32 resp_word(struct response_parser *p, __u8 byte)
     return byte == '\n' ? resp_line_end(p) : 0;
 }
 
-/* A byte of what stands before the length of a value. */
+/* A byte of the tokens before the length of a value. */
 PARSER_INLINE __u32 resp_token(struct response_parser *p, __u8 byte)
 {
     if (byte == '\n')
@@ -203,7 +203,7 @@ PARSER_INLINE __u32 resp_number(struct response_parser *p, __u8 byte)
     return 0;
 }
 
-/* The value and its end were seen. */
+/* The value and its end are complete. */
 PARSER_INLINE __u32 resp_value_end(struct response_parser *p)
 {
     __u8 kind = p->kind;
@@ -242,7 +242,7 @@ PARSER_INLINE __u32 resp_text(struct response_parser *p, __u8 byte)
 
 /* --- binary ---------------------------------------------------------------- */
 
-/* An answer is complete. That to stat is one of many, and the last of them has no key. */
+/* A response is complete. The response to stat is many packets, and the last one has no key. */
 PARSER_INLINE __u32 resp_end(struct response_parser *p)
 {
     int counted = req_is_counted(p->kind) && (p->kind != OPCODE_STAT || p->nkey == 0);
@@ -275,30 +275,22 @@ PARSER_INLINE __u32 resp_header(struct response_parser *p, __u8 byte)
 
 /* --- both ------------------------------------------------------------------ */
 
-/* A connection begins. */
-static inline void resp_init(struct response_parser *p)
+/* A response begins at the next byte. PARSER_ANY: with it a connection does. */
+static inline void resp_init(struct response_parser *p, __u8 protocol)
 {
-    *p = (struct response_parser){.protocol = PARSER_ANY};
-}
-
-/* An answer begins at the next byte, in the same protocol as before. */
-static inline void resp_again(struct response_parser *p)
-{
-    __u8 protocol = p->protocol;
-
     *p = (struct response_parser){
         .protocol = protocol,
         .state = protocol == PARSER_BINARY ? RESP_STATE_HEADER : RESP_STATE_WORD,
     };
 }
 
-/* Whether nothing of an answer was seen since the last one ended. */
+/* Whether no byte of a response has come since the last one ended. */
 static inline int resp_between(const struct response_parser *p)
 {
     return p->line == 0 && p->state != RESP_STATE_LOST;
 }
 
-/* One byte, while p->skip is 0. */
+/* Parses one byte; p->skip must be 0. */
 PARSER_INLINE __u32 resp_step(struct response_parser *p, __u8 byte)
 {
     if (p->protocol == PARSER_ANY) {

@@ -24,7 +24,7 @@ static __always_inline void resync_begin(struct untracked *untracked)
     untracked->nturns = 0;
     untracked->ncommands = 0;
     untracked->turn_ncommands = 0;
-    req_init(&untracked->request);
+    req_init(&untracked->request, PARSER_ANY);
 }
 
 /* Whether exactly the commands parsed so far are answered. */
@@ -99,7 +99,7 @@ static __always_inline void resync_out(struct __sk_buff *skb, struct parse_run *
     if (!untracked->trying)
         return;
     if (untracked->attempt != number) {
-        resp_init(&untracked->response);
+        resp_init(&untracked->response, PARSER_ANY);
         untracked->nreplies = 0;
         untracked->broken = untracked->last_out && segment->seq != untracked->out;
         untracked->attempt = number;

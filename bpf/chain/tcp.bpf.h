@@ -20,7 +20,7 @@
 static __always_inline int tcp_unfollowed(u64 now)
 {
     tally(CHAIN_UNFOLLOWED);
-    close_all(now + settings.settle);
+    chain_close_all(now + settings.settle);
     return 0;
 }
 
@@ -137,7 +137,7 @@ static __always_inline int tcp_place(struct chain_conn *conn, struct segment *se
     return 1;
 }
 
-/* --- what it says ---------------------------------------------------------------------------- */
+/* --- parsing -------------------------------------------------------------------------------- */
 
 /* Records where this run began; call it before conn takes over the run's results. */
 static __always_inline void conn_checkpoint(struct chain_conn *conn, const struct parse_run *run,
@@ -206,7 +206,7 @@ static __always_inline void conn_settle(struct chain_conn *conn, const struct se
     if (__sync_val_compare_and_swap(&conn->busy_out, 0, 1))
         return;
     conn_end_writes(conn, now);
-    resp_init(&conn->out);
+    resp_init(&conn->out, PARSER_ANY);
     conn->nreplies = conn->ncommands;
     conn->nbarriers = conn->barrier;
     conn->uncertain = 0;
@@ -293,8 +293,7 @@ static __always_inline int tcp_untrack(struct tcp_scratch *tcp, struct untracked
     return tcp_unfollowed(now);
 }
 
-/* --- a segment ---------------------------------------------------------------------------------
- */
+/* --- a segment ------------------------------------------------------------------------------ */
 
 /* Why a connection is tracked from this segment on. */
 enum tcp_how {

@@ -27,7 +27,7 @@ static __always_inline int udp_follow(struct xdp_md *ctx, const struct chain_scr
         head[5] || head[6] != bpf_htons(1))
         return 0;
     run->timed = 1;
-    req_init(&run->request);
+    req_init(&run->request, PARSER_ANY);
     run_in(ctx, run);
     return !(run->events & REQ_LOST) && req_between(&run->request);
 }

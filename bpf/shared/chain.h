@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain: the memory that the programs of the chain and user space share.
+ * chain: the memory that the chain's programs and user space share.
  *
- * The chain is BMC as its paper has it (Ghigoff et al., NSDI 2021, sections 3 and 4): a cache in
- * front of any memcached, filled from the replies that leave and emptied by the writes that arrive.
- * doc/chain.md says how it stays coherent; this header says where things lie.
+ * The chain is BMC as its paper describes it (Ghigoff et al., NSDI 2021, sections 3 and 4): a cache
+ * in front of any memcached, filled from the replies that leave and invalidated by the writes that
+ * arrive. doc/chain.md describes how it stays coherent, this header the layout of its memory.
  *
- * Gate. What a bucket and the whole table have in common: whether a write may be in flight. A write
- * enters when its packet arrives and leaves when its reply has left; what was read from the server
- * between the two is never kept. `word` is a version, a generation and the number of writes in
- * flight, changed by atomic operations only; an entry is valid as long as it is the word that the
- * entry was filled under, so a write costs one addition and needs no lock. `done` is when the last
- * write left, and only grows. A write whose reply is never seen holds the gate until `until`: then
- * all that are in flight are given up, and the next generation begins. A write remembers the
- * generation that it entered, and takes nothing off another one. Times are the kernel's
- * CLOCK_MONOTONIC in nanoseconds (bpf_ktime_get_ns).
+ * Gate. Says whether a write may be in flight; each bucket has one, and so has the whole table. A
+ * write enters when its packet arrives and leaves when its reply has left; no reply to a get that
+ * the server handled between the two is kept. `word` is a version, a generation and the number of
+ * writes in flight, changed by atomic operations only. An entry is valid as long as the word is the
+ * one under which it was filled, so a write costs one addition and needs no lock. `done` is the
+ * time at which the last write left, and never falls. A write whose reply is never seen holds the
+ * gate until the time `until`: then all writes in flight are given up, and the next generation
+ * begins. A write remembers the generation that it entered, and does not decrement the count of
+ * another one. Times are the kernel's CLOCK_MONOTONIC in nanoseconds (bpf_ktime_get_ns).
  *
  * Bucket. Direct-mapped by the low bits of the key's hash (mc_hash_*, layout.h, with the seeds of
- * the control block), whichever the server: a write closes the bucket for all. Two cache lines;
- * longer entries have their text in a block of one of two larger sizes, which buckets share in turn
- * (their number modulo the number of blocks).
+ * the control block), whichever server the key belongs to: a write closes the bucket for all
+ * servers. Two cache lines; a longer entry has its text in a block of one of two larger sizes,
+ * which buckets share (block = bucket modulo number of blocks).
  *
- * Ask. Where a get that was passed to the server is remembered until its reply leaves: when it came
- * in. Asks that fall on the same place count as one, that came in first: that refuses more than it
- * must, and never less.
+ * Ask. The record of a get that was passed to the server, until its reply leaves: when it arrived.
+ * Asks that fall on the same place count as one that arrived when the first did: so fewer replies
+ * are kept than could be, never more.
  */
 #ifndef MC_CHAIN_H
 #define MC_CHAIN_H
@@ -42,16 +42,16 @@ enum {
     CHAIN_MAX_ENTRIES = 1 << 24,
     CHAIN_KEY_MAX = 250,
     CHAIN_VALUE_MAX = 1300,
-    CHAIN_WRITES = 32, /* open writes of a connection that are followed one by one */
+    CHAIN_WRITES = 32, /* open writes of a connection that are recorded one by one */
 };
 
-/* In a gate's word. Every connection may have CHAIN_WRITES writes in flight on the same gate. */
+/* The fields of a gate's word. The count has room for CHAIN_WRITES writes of every connection. */
 #define CHAIN_GENERATION (1ull << 24)
 #define CHAIN_VERSION    (1ull << 36)
 
 /*  0  word   version << 36 | generation << 24 | writes in flight
- *  8  done   the last write left
- * 16  until  writes in flight are given up
+ *  8  done   when the last write left
+ * 16  until  when writes in flight are given up
  */
 struct chain_gate {
     __u64 word;
@@ -65,12 +65,12 @@ struct chain_gate {
  * 28  nwire   bytes of text: key, suffix, value, tail, as in struct mc_item
  * 30  nkey    0: empty
  * 31  size    where the text is: enum chain_size
- * 32  word    of the gate, when it was filled
- * 40  all     of the whole table's gate
- * 48  server  which server: its address, of IPv6 hashed
- * 56  stamp   when its value was true: jiffies, 48 bits, before the server was asked; above them
- *             the top 16 bits of the key's hash
- * 64  wire    if it fits
+ * 32  word    the gate's word when the entry was filled
+ * 40  all     the word of the whole table's gate then
+ * 48  server  which server: its IPv4 address, or a hash of its IPv6 address
+ * 56  stamp   when the request arrived that the entry answers: jiffies, 48 bits; above them the top
+ *             16 bits of the key's hash
+ * 64  wire    the text, if it fits
  */
 struct chain_bucket {
     struct chain_gate gate;
@@ -85,25 +85,25 @@ struct chain_bucket {
     char wire[CHAIN_WIRE];
 };
 
-enum { CHAIN_STAMP_BITS = 48 }; /* of jiffies: they do not come round */
+enum { CHAIN_STAMP_BITS = 48 }; /* of jiffies: enough never to wrap */
 
 enum chain_size { CHAIN_IN_BUCKET, CHAIN_IN_MEDIUM, CHAIN_IN_LARGE };
 
-/* A block of text. Its bucket's seq says nothing of it, since buckets share it: it has its own. */
+/* A block of text. Since buckets share it, their seq does not protect it: it has its own. */
 struct chain_block {
     __u32 seq;
-    __u32 bucket; /* whose text it is */
-    char wire[];  /* 8 bytes more than the size says, which may be read and written */
+    __u32 bucket; /* the bucket whose text it is */
+    char wire[];  /* 8 bytes more than its size, which may be read and written */
 };
 
 /*
- * Asks of one place. first: the earliest of those in flight; next: the first that came
- * chain_settings.ask / 2 after that or later, which follows it when it is chain_settings.ask old:
- * so a request that the server dropped holds the place for no longer. 0: none. A place is found by
- * a hash of both addresses, the client's port and the request id, of which `who` is the other half.
- * Asks of several hold the place, as does one that may have any number of replies (CHAIN_ASK_HOLD):
- * then no reply ends it, and `first` moves with the time alone. Of several the last two are known;
- * a reply to nobody who is known is to nobody.
+ * The asks of one place. first: when the earliest one in flight arrived; next: when the first
+ * arrived that came chain_settings.ask / 2 or more after it, and becomes `first` when that is
+ * chain_settings.ask old; 0: none. So a request that the server dropped holds the place for no
+ * longer. A place is found by a hash of both addresses, the client's port and the request id; `who`
+ * is the hash's other half. Asks of several requesters hold the place, as does one that may have
+ * any number of replies (CHAIN_ASK_HOLD): then no reply ends it, and `first` advances with time
+ * only. Of several requesters the last two are known; a reply to any other is not kept.
  */
 struct chain_ask {
 #ifdef __bpf__
@@ -112,16 +112,16 @@ struct chain_ask {
     __u32 lock;
 #endif
     __u32 n;      /* in flight */
-    __u32 who;    /* the last one, */
-    __u32 before; /* and the last other one before, if there are several */
+    __u32 who;    /* the last requester, */
+    __u32 before; /* and the last different one before it */
     __u64 first;
     __u64 next;
 };
 
 enum { CHAIN_ASK_HOLD = 1 << 16 };
-#define CHAIN_ASK_NS 2000000000ull /* the most that chain_settings.ask may be */
+#define CHAIN_ASK_NS 2000000000ull /* the maximum of chain_settings.ask */
 
-/* What is set before the programs are loaded. */
+/* The loader sets these before it loads the programs. */
 struct chain_settings {
     __u32 entries; /* buckets, a power of two */
     __u32 nmedium; /* blocks, powers of two */
@@ -131,35 +131,35 @@ struct chain_settings {
     __u32 value_max;
     __u32 max_age; /* of an entry, jiffies */
     __u32 nconnections;
-    __u32 any_socket; /* what comes and leaves needs none: of tests that have none */
+    __u32 any_socket; /* packets need no socket of the server: for tests, which have none */
     __u32 unused;
-    __u64 settle; /* nanoseconds that a write may be in flight, */
-    __u64 ask;    /* and that a place of asks is held for */
-    __u64 netns;  /* cookie of the network namespace whose sockets are the server's */
+    __u64 settle; /* nanoseconds for which a write may be in flight, */
+    __u64 ask;    /* and for which a place of asks is held */
+    __u64 netns;  /* cookie of the network namespace that the server's sockets are in */
 };
 
-/* Beside what mc_counts counts of the requests; one row a CPU. */
+/* Counters of the chain beside those in mc_counts; one row for each CPU. */
 enum chain_count {
     CHAIN_FILLS,
-    CHAIN_FILL_NOT_ASKED, /* replies to nobody's get that we know of */
+    CHAIN_FILL_NOT_ASKED, /* replies for which no ask is known */
     CHAIN_FILL_WRITING,   /* a write was in flight, or had been since the request */
     CHAIN_FILL_SIZE,      /* key or value too long, or more than one datagram */
-    CHAIN_FILL_FORM,      /* no reply that we understand */
+    CHAIN_FILL_FORM,      /* not a reply to a get that the chain can parse */
     CHAIN_FILL_BUSY,      /* another CPU was filling the entry */
-    CHAIN_FOREIGN,        /* left from the server's port, and the server did not send it */
+    CHAIN_FOREIGN,        /* left from the server's port, but the server did not send it */
     CHAIN_MISS_EMPTY,     /* gets that were passed: the bucket has another key or none, */
-    CHAIN_MISS_WRITTEN,   /* what it has was overwritten, */
+    CHAIN_MISS_WRITTEN,   /* its key was written since, */
     CHAIN_MISS_AGE,       /* or is too old */
-    CHAIN_WRITES_SEEN,    /* commands that close a bucket */
+    CHAIN_WRITES_SEEN,    /* commands that close a gate */
     CHAIN_WRITES_ENDED,   /* their replies */
     CHAIN_WRITES_LATE,    /* given up, since no reply came in time */
     CHAIN_CLOSED_ALL,  /* times that everything was invalidated: by a command such as flush_all, */
     CHAIN_UNFOLLOWED,  /* segments that could not be followed */
-    CHAIN_NO_SOCKET,   /* segments that nobody here will read: not looked at */
+    CHAIN_NO_SOCKET,   /* segments that no socket here will read: not parsed */
     CHAIN_CONNECTIONS, /* that were followed from their start, */
     CHAIN_LOST,        /* and from some point on no more, */
-    CHAIN_FOUND,       /* until they could be followed again */
-    CHAIN_RETRANSMITTED, /* segments that came again */
+    CHAIN_FOUND,       /* until a resync */
+    CHAIN_RETRANSMITTED, /* retransmitted segments */
     CHAIN_COUNTS
 };
 

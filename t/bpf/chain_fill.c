@@ -59,13 +59,13 @@ static bool misses_k(struct chain_lab *chain, enum chain_count miss)
 
 /* --- gates ---------------------------------------------------------------------------------- */
 
-static void gate_enter(struct chain_gate *gate, uint64_t until)
+static void write_arrives(struct chain_gate *gate, uint64_t until)
 {
     gate->until = until;
     __atomic_fetch_add(&gate->word, CHAIN_VERSION + 1, __ATOMIC_SEQ_CST);
 }
 
-static void gate_leave(struct chain_gate *gate)
+static void write_ends(struct chain_gate *gate)
 {
     __atomic_store_n(&gate->done, chain_lab_now(), __ATOMIC_SEQ_CST);
     __atomic_fetch_sub(&gate->word, 1, __ATOMIC_SEQ_CST);
@@ -77,7 +77,7 @@ static void test_gate(struct chain_lab *chain, struct chain_gate *gate, const ch
 
     chain_lab_clear(chain);
     ok(keep_k(chain) && answers_k(chain), "%s: an entry is served", name);
-    gate_enter(gate, chain_lab_now() + SECOND);
+    write_arrives(gate, chain_lab_now() + SECOND);
     ok(misses_k(chain, CHAIN_MISS_WRITTEN), "%s: from the moment on that a write comes no more",
        name);
     get_k(&frame, 1);
@@ -86,13 +86,13 @@ static void test_gate(struct chain_lab *chain, struct chain_gate *gate, const ch
        "%s: while the write is in flight no reply is kept", name);
     ok(chain_misses(chain, &frame, CHAIN_MISS_WRITTEN), "%s: one is asked for before its reply",
        name);
-    gate_leave(gate);
+    write_ends(gate);
     ok(misses_k(chain, CHAIN_MISS_WRITTEN), "%s: a write's end makes nothing valid", name);
     ok(chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
        "%s: what was asked for before the write's reply left is not kept", name);
     chain_lab_clear(chain);
-    gate_enter(gate, chain_lab_now() + SECOND);
-    gate_leave(gate);
+    write_arrives(gate, chain_lab_now() + SECOND);
+    write_ends(gate);
     ok(keep_k(chain) && answers_k(chain), "%s: what is asked for after that is", name);
 }
 
@@ -101,7 +101,7 @@ static void test_late(struct chain_lab *chain, struct chain_gate *gate, const ch
     struct frame frame;
 
     chain_lab_clear(chain);
-    gate_enter(gate, chain_lab_now());
+    write_arrives(gate, chain_lab_now());
     get_k(&frame, 1);
     ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
            chain_replies(chain, &frame, REPLY, CHAIN_WRITES_LATE),
@@ -123,7 +123,7 @@ static void test_neighbour(struct chain_lab *chain)
 {
     chain_lab_clear(chain);
     ok(keep_k(chain), "an entry");
-    gate_enter(&chain->buckets[(chain_lab_bucket(chain, "k", 1) - chain->buckets) ^ 1].gate, 0);
+    write_arrives(&chain->buckets[(chain_lab_bucket(chain, "k", 1) - chain->buckets) ^ 1].gate, 0);
     ok(answers_k(chain), "a write to the next bucket leaves it as it is");
 }
 
@@ -203,8 +203,8 @@ static void test_same_id(struct chain_lab *chain)
     chain_lab_clear(chain);
     get_k(&frame, 1);
     ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "a request");
-    gate_enter(gate, chain_lab_now() + SECOND);
-    gate_leave(gate);
+    write_arrives(gate, chain_lab_now() + SECOND);
+    write_ends(gate);
     ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "a write, and a request with the same id");
     ok(chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING) &&
            chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
@@ -227,8 +227,8 @@ static void test_hold(struct chain_lab *chain)
         memcpy(other.bytes + 42, frame.bytes + 42, 2);
         lab_run(&chain->lab, LOADER_XDP, &other, &(struct frame){.n = 0});
         *gate = *chain->all = (struct chain_gate){0};
-        gate_enter(gate, chain_lab_now() + SECOND);
-        gate_leave(gate);
+        write_arrives(gate, chain_lab_now() + SECOND);
+        write_ends(gate);
         ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
                chain_replies(chain, &frame, TEXT("END\r\n"), CHAIN_COUNTS) &&
                chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING) &&
@@ -248,8 +248,8 @@ static void test_rotation(struct chain_lab *chain)
     get_k(&frame, 1);
     ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "a request that the server drops");
     asks_age(chain, CHAIN_ASK_NS - SECOND / 2);
-    gate_enter(gate, chain_lab_now() + SECOND);
-    gate_leave(gate);
+    write_arrives(gate, chain_lab_now() + SECOND);
+    write_ends(gate);
     ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
            chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
        "holds its id for a while: a reply to the next is judged by its time");
@@ -307,8 +307,8 @@ static void test_one_place(void)
        "two requests on one place are kept");
     chain_lab_clear(&chain);
     ok(chain_misses(&chain, &a, CHAIN_MISS_EMPTY), "a request");
-    gate_enter(gate, chain_lab_now() + SECOND);
-    gate_leave(gate);
+    write_arrives(gate, chain_lab_now() + SECOND);
+    write_ends(gate);
     ok(chain_misses(&chain, &b, CHAIN_MISS_EMPTY) &&
            chain_replies(&chain, &b, REPLY, CHAIN_FILL_WRITING),
        "the second counts as the first");

@@ -128,7 +128,7 @@ static void check_requests(const char *bytes, size_t size)
     struct request_parser p;
     size_t at = 0, n;
 
-    req_init(&p);
+    req_init(&p, PARSER_ANY);
     while (at < size && (n = command(protocol, bytes + at, size - at, &request)) > 0) {
         foretold = (struct foretold){.nhashes = 0};
         step(&p, bytes + at, n, &foretold);
@@ -150,9 +150,9 @@ static void check_pieces(const char *bytes, size_t size)
     struct request_parser p;
     __u32 events;
 
-    req_init(&p);
+    req_init(&p, PARSER_ANY);
     step(&p, bytes, size, &whole);
-    req_init(&p);
+    req_init(&p, PARSER_ANY);
     while (end < last) {
         next = next * 31 + (uint8_t)*end;
         end += (size_t)(last - end) < 1 + next % 16 ? (size_t)(last - end) : 1 + next % 16;
@@ -171,7 +171,7 @@ static void check_responses(const char *bytes, size_t size)
     bool lost = false;
     __u32 events;
 
-    resp_init(&p);
+    resp_init(&p, PARSER_ANY);
     while ((events = parsed_response(&p, &at, bytes + size))) {
         must(!lost);
         lost = events & RESP_LOST;

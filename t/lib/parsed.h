@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* parsed: bytes through the parsers of bpf/chain/request_parser.h and bpf/chain/response_parser.h,
- * from event to event. */
+/* parsed: runs the parsers of the chain (bpf/chain/) over bytes, from event to event. */
 #ifndef T_LIB_PARSED_H
 #define T_LIB_PARSED_H
 

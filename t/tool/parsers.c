@@ -77,11 +77,11 @@ int main(void)
         } else if (line[0] == 'h') {
             printf("%" PRIu64 "\n", (uint64_t)hash_of(parsed_seeds, line + 2, n));
         } else if (line[0] == 'g') {
-            req_again(&parsers.request);
+            req_init(&parsers.request, parsers.request.protocol);
             printf("1\n");
         } else {
-            req_init(&parsers.request);
-            resp_init(&parsers.response);
+            req_init(&parsers.request, PARSER_ANY);
+            resp_init(&parsers.response, PARSER_ANY);
             printf("1\n");
         }
         fflush(stdout);

@@ -311,7 +311,7 @@ static void check(const char *what, const struct row *row)
     bool same = true;
     size_t cut;
 
-    req_init(&p);
+    req_init(&p, PARSER_ANY);
     step(&p, row->said, row->n, &whole);
     if (!ok(strcmp(whole.text, row->foretold) == 0, "%s: %s", what, row->name))
         diag("said: %.300s\n# foretold: %.400s\n# want:     %.400s", row->said, whole.text,
@@ -320,7 +320,7 @@ static void check(const char *what, const struct row *row)
         same = req_between(&p);
     for (cut = 0; cut <= row->n; cut++) {
         halves = (struct record){.n = 0};
-        req_init(&p);
+        req_init(&p, PARSER_ANY);
         leap(&p, row->said, cut, &halves);
         leap(&p, row->said + cut, row->n - cut, &halves);
         same = same && strcmp(whole.text, halves.text) == 0;
@@ -344,7 +344,7 @@ static void pipelines(const struct row *rows, size_t nrows, const char *what)
     bool same = true;
     size_t i;
 
-    req_init(&p);
+    req_init(&p, PARSER_ANY);
     for (i = 0; i < nrows; i++) {
         if (strchr(rows[i].foretold, 'L'))
             continue;
@@ -389,7 +389,7 @@ static void opcodes_are_known(void)
             bytes[PARSER_HEADER_BYTES + forms[i].nextras] = 'a';
             snprintf(want, sizeof(want), "%s%c", forms[i].foretold, j < forms[i].nloud ? 'A' : 'S');
             out = (struct record){.n = 0};
-            req_init(&p);
+            req_init(&p, PARSER_ANY);
             step(&p, bytes, n, &out);
             right = right && strcmp(out.text, want) == 0 && req_between(&p);
         }
@@ -405,14 +405,14 @@ static void large_values(void)
     struct record out = {.n = 0};
     struct request_parser p;
 
-    req_init(&p);
+    req_init(&p, PARSER_ANY);
     step(&p, line, sizeof(line) - 1, &out);
     ok(p.skip == 2147483645, "a value of 2^31 - 3 bytes is passed over");
     p.skip = 0;
     step(&p, "\r\n", 2, &out);
     ok(strcmp(out.text, "Wa DA") == 0 && req_between(&p), "to its end");
     out = (struct record){.n = 0};
-    req_init(&p);
+    req_init(&p, PARSER_ANY);
     step(&p, head, sizeof(head) - 1, &out);
     ok(p.skip == 0xffffffff - 9 - 1, "a binary one of nearly 2^32 too, but for its last byte");
     p.skip = 0;
@@ -426,16 +426,16 @@ static void begins_again(void)
     struct record out = {.n = 0};
     struct request_parser p;
 
-    req_init(&p);
+    req_init(&p, PARSER_ANY);
     step(&p, "set a\r\ndelete a\r\n", 17, &out);
-    req_again(&p);
+    req_init(&p, p.protocol);
     step(&p, "delete b\r\n", 10, &out);
     ok(strcmp(out.text, "L WbA") == 0, "what was lost can begin again");
     out = (struct record){.n = 0};
-    req_init(&p);
+    req_init(&p, PARSER_ANY);
     step(&p, head, sizeof(head) - 1, &out);
     step(&p, "x", 1, &out);
-    req_again(&p);
+    req_init(&p, p.protocol);
     step(&p, head, sizeof(head) - 1, &out);
     ok(strcmp(out.text, "WaA L WaA") == 0, "in binary too");
 }
@@ -444,7 +444,7 @@ static void names_stay_apart(void)
 {
     struct request_parser p;
 
-    req_init(&p);
+    req_init(&p, PARSER_ANY);
     step(&p, "set a 0 0 1\r\nx", 14, &(struct record){.n = 0});
     ok(p.hash == hash_of(parsed_seeds, "a", 1) && !req_between(&p),
        "a value that is not complete is one's key's");

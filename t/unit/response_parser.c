@@ -107,13 +107,13 @@ static void check(const char *what, const struct row *row)
     bool same = true;
     size_t cut;
 
-    resp_init(&p);
+    resp_init(&p, PARSER_ANY);
     step(&p, row->said, row->n, whole);
     if (!ok(strcmp(whole, row->found) == 0, "%s: %s", what, row->name))
         diag("found %s", whole);
     for (cut = 0; cut <= row->n; cut++) {
         *halves = '\0';
-        resp_init(&p);
+        resp_init(&p, PARSER_ANY);
         step(&p, row->said, cut, halves);
         if (p.skip && cut < row->n) {
             size_t skip = p.skip < row->n - cut ? p.skip : row->n - cut;
@@ -134,7 +134,7 @@ static void ends_are_told(void)
     char out[64] = "";
     struct response_parser p;
 
-    resp_init(&p);
+    resp_init(&p, PARSER_ANY);
     ok(resp_between(&p), "before the first answer a server is between answers");
     step(&p, "VALUE a 0 1\r\nx\r\n", 16, out);
     ok(!resp_between(&p), "within one of several lines it is not");
@@ -145,7 +145,7 @@ static void ends_are_told(void)
     step(&p, "END\r\n", 5, out);
     step(&p, "what?\r\n", 7, out);
     ok(!resp_between(&p), "and not where it is lost");
-    resp_again(&p);
+    resp_init(&p, p.protocol);
     step(&p, "END\r\n", 5, out);
     ok(resp_between(&p) && strcmp(out, "R R L R") == 0, "until it begins again");
 }
