@@ -198,10 +198,10 @@ int hash_keys(struct xdp_md *ctx)
 
     if (!scratch)
         return XDP_PASS;
-    rc = get_one(ctx, scratch, &why);
+    rc = chain_get_one(ctx, scratch, &why);
     if (rc == STEP_MANY) {
         chain = chain_scratch_get();
-        rc = get_many(ctx);
+        rc = chain_get_many(ctx);
         why = chain ? chain->missing : MC_COUNT_PASS_ERROR;
     }
     if (rc == STEP_END) {

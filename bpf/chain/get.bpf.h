@@ -148,9 +148,9 @@ enum { STEP_MISS = 2, STEP_MANY = 3 };
 
 /*
  * A request that is just "get KEY\r\n", in the frame's first buffer: STEP_END with the reply,
- * STEP_MISS, a reason, or STEP_MANY: call get_many. *why: which miss.
+ * STEP_MISS, a reason, or STEP_MANY: call chain_get_many. *why: which miss.
  */
-static __always_inline int get_one(struct xdp_md *ctx, struct scratch *scratch, int *why)
+static __always_inline int chain_get_one(struct xdp_md *ctx, struct scratch *scratch, int *why)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     u64 at = offsets_udp(scratch->offsets) + UDP_TEXT;
@@ -226,7 +226,7 @@ static __always_inline void get_count(struct scratch *scratch, struct chain_scra
         count_reason(scratch, why);
 }
 
-__attribute__((noinline)) int get_many(struct xdp_md *ctx)
+__attribute__((noinline)) int chain_get_many(struct xdp_md *ctx)
 {
     struct chain_scratch *chain = chain_scratch_get();
     struct scratch *scratch = scratch_get();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which replies the chain keeps, for how long, and which not. */
+/* Which replies the chain keeps, for how long, and which it does not. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static struct chain_gate *gate_k(struct chain_lab *chain)
     return &chain_lab_bucket(chain, "k", 1)->gate;
 }
 
-/* The key is asked for, and its reply kept. */
+/* A get of the key is passed, and its reply kept. */
 static bool keep_k(struct chain_lab *chain)
 {
     struct frame frame;
@@ -118,7 +118,7 @@ static void test_gates(struct chain_lab *chain)
     test_late(chain, chain->all, "the table's gate");
 }
 
-/* Another key's write closes what shares its bucket, and nothing else. */
+/* A write to another key closes the gate of its bucket, and no other. */
 static void test_neighbour(struct chain_lab *chain)
 {
     chain_lab_clear(chain);
@@ -168,7 +168,7 @@ static void test_not_asked(struct chain_lab *chain)
 {
     static const struct {
         const char *name;
-        size_t at; /* a byte of the request that is another */
+        size_t at; /* the byte of the request that differs */
     } rows[] = {
         {"id", 43},
         {"client's port", 35},
@@ -194,7 +194,7 @@ static void test_not_asked(struct chain_lab *chain)
     }
 }
 
-/* The earliest of those that cannot be told apart. */
+/* Of requests that cannot be told apart the earliest counts. */
 static void test_same_id(struct chain_lab *chain)
 {
     struct chain_gate *gate = gate_k(chain);
@@ -212,7 +212,7 @@ static void test_same_id(struct chain_lab *chain)
     ok(keep_k(chain), "when both have left the id is as good as new");
 }
 
-/* Requests whose replies we do not know hold the place. */
+/* Requests with an unknown number of replies hold the place. */
 static void test_hold(struct chain_lab *chain)
 {
     static const char *const others[] = {"gets k\r\n", "get k\r\nget k\r\n", "get \r\n"};
@@ -265,7 +265,7 @@ static void test_rotation(struct chain_lab *chain)
        "a reply that is two seconds late is to nobody");
 }
 
-/* With the times that nobody has set. */
+/* With the default times. */
 static void test_dropped(void)
 {
     struct kcache_chain options = {.entries = 1024};
@@ -318,7 +318,7 @@ static void test_one_place(void)
     chain_lab_close(&chain);
 }
 
-/* BPF_PROG_TEST_RUN's packets leave from a socket of no protocol and no port. */
+/* BPF_PROG_TEST_RUN's packets leave from a socket without protocol and port. */
 static void test_senders(void)
 {
     struct chain_settings settings = chain_lab_settings;
@@ -335,7 +335,9 @@ static void test_senders(void)
     chain_lab_close(&chain);
 }
 
-/* What is noted of a request is the earliest of all that share its place: whose it is as well. */
+/*
+ * Requests of several clients on one place: it keeps the earliest time, and the last two clients.
+ */
 static void test_nobodys_replies(void)
 {
     struct chain_settings settings = chain_lab_settings;
@@ -444,7 +446,7 @@ static void test_limits(void)
     chain_lab_close(&chain);
 }
 
-/* --- an entry that somebody fills ------------------------------------------------------------- */
+/* --- an entry that another CPU fills --------------------------------------------------------- */
 
 static void test_busy(struct chain_lab *chain)
 {

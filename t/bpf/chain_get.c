@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gets that the chain answers from what the server replied before, byte by byte, and those not. */
+/*
+ * Which gets the chain answers from earlier replies of the server, byte by byte, and which it
+ * passes.
+ */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +28,7 @@ static const char *shape_name(const struct shape *shape)
 
 #define TEXT(text) text, sizeof(text) - 1
 
-/* Has a value stored, of which the server tells when it is asked. */
+/* Passes a get, and keeps the server's reply with this value. */
 static bool put(struct chain_lab *chain, const char *key, size_t nkey, const char *value,
                 size_t nvalue)
 {
@@ -111,7 +114,7 @@ static void test_values(struct chain_lab *chain)
        "what stands in a value becomes no entry");
 }
 
-/* Client flags are as the server wrote them. */
+/* Client flags are kept as the server wrote them. */
 static void test_flags(struct chain_lab *chain)
 {
     chain_lab_clear(chain);
@@ -146,7 +149,7 @@ static void test_same_bucket(void)
     chain_lab_close(&chain);
 }
 
-/* Blocks are shared: the text of one bucket is never another's. */
+/* Buckets share blocks: a get never takes the text of another bucket. */
 static void test_shared_blocks(void)
 {
     struct chain_settings settings = chain_lab_settings;
@@ -237,7 +240,9 @@ static void test_multiget(struct chain_lab *chain)
        "each block of a reply is kept by itself");
 }
 
-/* As memcached from 1.5.20 on answers: a datagram for each, all of them the first of one. */
+/*
+ * As memcached answers from 1.5.20 on: one datagram for each value, each numbered as the only one.
+ */
 static void test_divided(struct chain_lab *chain)
 {
     struct frame frame;
@@ -254,7 +259,7 @@ static void test_divided(struct chain_lab *chain)
        "the one with END was the last");
 }
 
-/* A request of n keys in as many buckets, and its reply. False: they are more than fit. */
+/* Makes a request of n keys in different buckets, and its reply. False: they do not fit. */
 static bool make_many(struct chain_lab *chain, size_t n, char *request, char *reply, size_t *nreply)
 {
     static bool used[1 << 16];
@@ -280,7 +285,7 @@ static bool make_many(struct chain_lab *chain, size_t n, char *request, char *re
     return n == 0 && *nreply <= MC_UDP_PAYLOAD - MC_UDP_HEADER;
 }
 
-/* How many keys there are matters only as far as their reply fits a datagram. */
+/* The number of keys is limited only by the size of their reply. */
 static void test_many_keys(struct chain_lab *chain)
 {
     char request[2048], reply[2048];
@@ -295,7 +300,7 @@ static void test_many_keys(struct chain_lab *chain)
     ok(wrong == 0 && most > 60, "requests of 2 to %zu keys are answered", most);
 }
 
-/* All that is asked for is in the table, and would not fit a datagram. */
+/* All keys are in the table, but the reply does not fit a datagram. */
 static void test_too_long(struct chain_lab *chain)
 {
     struct frame frame;
@@ -331,7 +336,7 @@ static void test_forms(struct chain_lab *chain)
        "a request that is longer than its reply");
 }
 
-/* What is no plain get for us goes on to the server, with whatever it may write. */
+/* A packet that is no plain get is passed, and closes the gates of what it may write. */
 static void test_passed(struct chain_lab *chain)
 {
     static const struct {
@@ -373,7 +378,7 @@ static void test_passed(struct chain_lab *chain)
        "a key of 251 bytes is passed");
 }
 
-/* The headers' sums, for addresses of all kinds: some need a second carry. */
+/* Checksums of the headers for many addresses: some need a second carry. */
 static void test_checksums(struct chain_lab *chain)
 {
     static const char reply[] = "VALUE k 0 1\r\nv\r\nEND\r\n";
@@ -398,7 +403,7 @@ static void test_checksums(struct chain_lab *chain)
     chain->lab.shape = shapes[0];
 }
 
-/* Replies that are larger than the requests may be, by the guard. */
+/* Replies that are larger than the guard's amplification= allows. */
 static void test_amplification(void)
 {
     static const struct loader_guard guard = {.amplification = 2};
@@ -435,7 +440,7 @@ static void test_mtu(struct chain_lab *chain)
     chain->lab.control->packet_over = 0;
 }
 
-/* To whom a get went is the same question as for the server itself. */
+/* The chain answers to the same local addresses as the in-place path. */
 static void test_not_ours(struct chain_lab *chain)
 {
     struct frame frame;

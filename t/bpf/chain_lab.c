@@ -99,7 +99,7 @@ uint64_t chain_lab_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Whether this count moved by one, and no other. */
+/* Whether this counter grew by one, and no other did. */
 static bool counted_once(const struct chain_counts *before, const struct chain_counts *after,
                          enum chain_count count)
 {

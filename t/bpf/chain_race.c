@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gets, fills and writes on two CPUs at once. No reply is put together of two, none has a value
- * that an acknowledged write replaced before the get came in, and some replies do come. A machine
- * that is so busy that replies leave a second late proves nothing of the second (doc/chain.md).
+ * Gets, fills and writes on two CPUs at once. No reply is a mixture of two, none has a value that
+ * an acknowledged write replaced before the get arrived, and there are some replies. A machine that
+ * is so busy that replies leave a second late proves nothing about the second of these
+ * (doc/chain.md).
  */
 #include <pthread.h>
 #include <sched.h>
@@ -16,19 +17,19 @@
 
 enum {
     KEYS = 4,
-    IDS = 24,     /* of requests: some are used twice at a time */
-    CLIENTS = 2,  /* on as many CPUs */
-    HELD = 3,     /* replies that a client's server holds back */
+    IDS = 24,     /* request ids: some are used by two requests at a time */
+    CLIENTS = 2,  /* each on a CPU of its own */
+    HELD = 3,     /* replies that the server delays, for each client */
     RUNS = 20000, /* of each client */
     MOST_RUNS = 2000000,
     LEAST = 1000, /* fills */
     WRITES = 30,  /* at least */
-    UNIT = 8,     /* bytes, of which a value is made */
+    UNIT = 8,     /* bytes; a value is a multiple */
 };
 
 struct race {
     struct chain_lab chain;
-    /* What the server has, and what of that was acknowledged to its writer. */
+    /* The server's value, and the last one whose write was acknowledged. */
     _Atomic uint32_t now[KEYS], acked[KEYS];
     atomic_bool stop;
     unsigned int runs;
@@ -47,10 +48,10 @@ struct client {
     unsigned int random;
     uint64_t hits, torn, stale, failed;
     struct late held[HELD];
-    bool was_late; /* a reply, by more than ids may be used again */
+    bool was_late; /* a reply, by more than a quarter of max_age */
 };
 
-/* How long a version's value is: entries of all sizes take turns. */
+/* The length of a version's value: entries of all sizes in turn. */
 static size_t value_size(uint32_t version)
 {
     static const size_t sizes[] = {24, 200, 16, 900};
@@ -79,7 +80,7 @@ static size_t reply_make(char *out, unsigned int key, uint32_t version)
     return n + 5;
 }
 
-/* The version in a frame that answers; UINT32_MAX: it is no whole reply to a get of this key. */
+/* The version in a reply; UINT32_MAX: the frame is no whole reply to a get of this key. */
 static uint32_t reply_version(const struct frame *frame, unsigned int key)
 {
     const char *text = (const char *)frame->bytes + LAB_FRAME, *value;
@@ -100,7 +101,7 @@ static unsigned int draw(struct client *client, unsigned int n)
     return (client->random >> 16) % n;
 }
 
-/* The server answers a request now, and its reply leaves now or after some others. */
+/* The server executes a request now; its reply leaves now or after some others. */
 static void serve(struct client *client, const struct frame *request, unsigned int key,
                   uint64_t asked)
 {
@@ -163,13 +164,13 @@ static void *client_main(void *arg)
     unsigned int i;
 
     on_cpu(client->cpu);
-    /* On a busy machine the writer may have to wait for its turn. */
+    /* On a busy machine the writer may have to wait for a CPU. */
     for (i = 0; i < client->race->runs || (client->race->nwrites < WRITES && i < MOST_RUNS); i++)
         get(client);
     return NULL;
 }
 
-/* A write as the chain sees it: it closes the gate, the server changes, the reply leaves. */
+/* A write as the chain sees it: the gate closes, the server changes the value, the reply leaves. */
 static void write_key(struct race *race, unsigned int key)
 {
     char name = (char)('a' + key);
@@ -216,7 +217,7 @@ static void race_run(struct race *race, struct client *clients)
     pthread_join(writer, NULL);
 }
 
-/* All keys share what they can. entries: of the table. */
+/* All keys share buckets and blocks as far as possible. entries: of the table. */
 static void test_race(unsigned int entries)
 {
     static struct client clients[CLIENTS];
@@ -264,7 +265,7 @@ struct filler {
     struct chain_lab *chain;
     atomic_bool stop;
     size_t nvalue;
-    const char *other; /* a second key, which has the same block */
+    const char *other; /* a second key, which shares the block */
 };
 
 static size_t letter_block(char *out, const char *key, char letter, size_t nvalue)
@@ -275,7 +276,7 @@ static size_t letter_block(char *out, const char *key, char letter, size_t nvalu
     return text_value(out, key, 1, value, nvalue);
 }
 
-/* As many values as fit: each of them is a fill. */
+/* As many blocks as fit: each of them is a fill. */
 static size_t filler_reply(const struct filler *filler, char *out)
 {
     size_t n = 0, i;
@@ -289,7 +290,7 @@ static size_t filler_reply(const struct filler *filler, char *out)
     return n + 5;
 }
 
-/* Such a reply over and over again, to a request that holds its place. */
+/* Sends such a reply again and again, to a request that holds its place. */
 static void *filler_main(void *arg)
 {
     static const char request[] = "gets k\r\n";

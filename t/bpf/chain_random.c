@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random conversations over a network that loses, repeats and reorders, and between which time
- * passes: whenever the server executes a write, its gate is closed. The server is a model: it
- * executes a command as soon as it has all bytes up to its end. CHAIN_RANDOM: how many.
+ * Random conversations over a network that loses, repeats and reorders segments, with time passing
+ * between them: whenever the server executes a write, the gate of its key is closed. The server is
+ * a model: it executes a command as soon as it has all bytes up to its end. CHAIN_RANDOM: how many.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { COMMANDS = 40, STREAM_MAX = 16384, KEYS = 6, STEPS = 300 };
 
 struct command {
     size_t end; /* in the stream */
-    int key;    /* that it writes, -1: none; KEYS: all */
+    int key;    /* that it writes; -1: none; KEYS: all */
     char answer[64];
 };
 
@@ -26,8 +26,8 @@ struct run {
     struct talk talk;
     uint32_t base_in, base_out;
     unsigned int seed;
-    bool patient; /* mostly says one command, and waits for its answer */
-    bool again;   /* what comes again begins where it began, and ends where it ended */
+    bool patient; /* mostly sends one command, and waits for its answer */
+    bool again;   /* a retransmitted segment has the limits of the first one */
 
     /* The client. */
     char stream[STREAM_MAX];
@@ -39,11 +39,11 @@ struct run {
     struct command commands[COMMANDS];
     size_t ncommands, nexecuted;
     bool has[STREAM_MAX];
-    size_t nhas; /* in one piece */
+    size_t nhas; /* without a gap */
     char answers[COMMANDS * 64];
     size_t nanswers, nanswered;
 
-    unsigned int nbad, nwrites, nalone; /* alone: while not everything is closed */
+    unsigned int nbad, nwrites, nalone; /* alone: while the gate of the whole table was open */
     uint64_t nfound;
 };
 
@@ -174,8 +174,7 @@ static void answer(struct run *run)
     run->nanswered += n;
 }
 
-/* --- the client and the network ------------------------------------------------------------------
- */
+/* --- the client and the network -------------------------------------------------------------- */
 
 static void segment(struct run *run, size_t from, size_t to)
 {
@@ -226,7 +225,7 @@ static void send_again(struct run *run)
     segment(run, from, to);
 }
 
-/* So much that all gates are given up. */
+/* So much that all writes in flight are given up. */
 static void time_passes(struct run *run)
 {
     struct chain_gate *gate;
@@ -268,7 +267,7 @@ static void converse(struct run *run)
     }
 }
 
-/* old: some of it was said before the chain came. */
+/* old: the connection began before the chain. */
 static void try_run(struct run *run, struct watch *watch, unsigned int seed)
 {
     size_t old;
@@ -286,7 +285,7 @@ static void try_run(struct run *run, struct watch *watch, unsigned int seed)
     run->base_out = run->talk.out;
     if (seed % 4 == 3) {
         old = below(run, (unsigned int)run->nstream / 2);
-        run->talk.port ^= 0x8000; /* of which we know nothing */
+        run->talk.port ^= 0x8000; /* a connection that the chain does not know */
         run->nsent = run->acked = old;
         run->commands[0].key = -1;
         deliver(run, 0, old);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What only attached programs can show of the chain: a local socket's frames have little room, so a
- * long reply is TC's to send; and it leaves by an interface whose egress is watched. The client's
- * packets have no checksum: one that is left to hardware would be TC's as well.
+ * What only attached programs can show: frames of a local socket have little room, so TC answers
+ * with a long reply; and it leaves by an interface with the chain's egress program. The client's
+ * packets have no UDP checksum: TC would answer all of those whose checksum is left to hardware.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -43,7 +43,7 @@ static void ask(struct talk *talk, const char *text, uint8_t id)
         skip_all(strerror(errno));
 }
 
-/* The server gets the request and says this; or there is none for it. */
+/* Whether the server received a request; answers it with `text`. */
 static bool serve(struct talk *talk, const char *text, size_t n)
 {
     char frame[2048], got[2048];
@@ -66,7 +66,7 @@ static bool told(struct talk *talk, const char *text, size_t n, uint8_t id)
            got[0] == 0 && memcmp(got + 8, text, n) == 0;
 }
 
-/* Whether nothing came for the server. */
+/* Whether the server received nothing. */
 static bool server_rests(struct talk *talk)
 {
     char got[64];
@@ -157,7 +157,7 @@ int main(void)
     attach(&talk, "answer_large", BPF_TC_INGRESS);
     if (loader_attach_xdp(talk.chain.lab.loader, &talk.link, true))
         skip_all("cannot attach generic XDP to lo");
-    chain_lab_clear(&talk.chain); /* an attachment closes the table for a while */
+    chain_lab_clear(&talk.chain); /* attaching closes the table's gate for a while */
     test_small(&talk);
     test_large(&talk);
     loader_detach(&talk.link);

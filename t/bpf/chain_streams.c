@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What can be followed of TCP's streams and what cannot, which closes everything. */
+/* Which TCP segments the chain can follow, and that the others close everything. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,15 +27,14 @@ static bool all_is(struct watch *watch, enum gate_is want, const char *what)
 #define IN(talk, seq, flags, text)                                                                 \
     talk_in(talk, (talk)->in + (uint32_t)(seq), (talk)->out, flags, text, sizeof(text) - 1)
 
-/* A connection of which nothing is counted yet. */
+/* A connection for which nothing is counted yet. */
 static void begin(struct talk *talk, struct watch *watch)
 {
     talk_open(talk, watch, &plain);
     watch_mark(watch);
 }
 
-/* --- segments that come again, or not in their order -------------------------------------------
- */
+/* --- segments retransmitted or out of order ------------------------------------------------- */
 
 static void test_repeated(struct watch *watch)
 {
@@ -75,7 +74,7 @@ static void test_repeated(struct watch *watch)
     all_is(watch, GATE_TIMED, "one that goes on, and is another before that");
 }
 
-/* What comes again and is the same, before the server has acknowledged it. */
+/* The same bytes again, before the server has acknowledged them. */
 static void test_same(struct watch *watch)
 {
     struct talk talk;
@@ -106,7 +105,7 @@ static void test_same(struct watch *watch)
     all_is(watch, GATE_TIMED, "one of them, with another key");
 }
 
-/* What is not the same. */
+/* Other bytes again. */
 static void test_others(struct watch *watch)
 {
     struct talk talk;
@@ -228,8 +227,7 @@ static void test_replies(struct watch *watch)
     all_is(watch, GATE_UNTOUCHED, "all the while");
 }
 
-/* --- connections begin
- * ---------------------------------------------------------------------------- */
+/* --- connections begin ----------------------------------------------------------------------- */
 
 static void test_unknown(struct watch *watch)
 {
@@ -342,8 +340,7 @@ static void test_many_connections(struct watch *watch)
     ok(n == 1000 && gate_is(watch->all) == GATE_UNTOUCHED, "1,000 connections at once (%zu)", n);
 }
 
-/* --- lost and found
- * -------------------------------------------------------------------------------- */
+/* --- lost, and resync ------------------------------------------------------------------------ */
 
 static void settle(uint64_t from)
 {
@@ -351,7 +348,9 @@ static void settle(uint64_t from)
         ;
 }
 
-/* One that is not known has said something, the server `answer`, and then it was silent. */
+/*
+ * An untracked connection sent something, the server answered with `answer`, then both were silent.
+ */
 static void silence(struct talk *talk, const char *says, const char *answer)
 {
     talk->port++;
@@ -363,7 +362,7 @@ static void silence(struct talk *talk, const char *says, const char *answer)
     watch_mark(talk->watch);
 }
 
-/* For a time that may be over when we look. */
+/* Silence that may have become long enough when the test looks. */
 static void closes(struct watch *watch, const char *what)
 {
     ok(gate_is(watch->all) != GATE_UNTOUCHED, "%s: everything is closed for a time", what);
@@ -405,7 +404,7 @@ static void test_found(struct watch *watch)
     closes(watch, "a command behind a byte that is missing");
 }
 
-/* Says something and is answered, n times. */
+/* Sends a command and is answered, n times. */
 static void rounds(struct talk *talk, int n, const char *says, const char *answer)
 {
     for (; n; n--) {
@@ -414,7 +413,7 @@ static void rounds(struct talk *talk, int n, const char *says, const char *answe
     }
 }
 
-/* Whether a connection is followed from its next segment on. */
+/* Whether a connection is tracked from its next segment on. */
 static bool is_found(struct talk *talk)
 {
     struct watch *watch = talk->watch;
@@ -529,7 +528,7 @@ static void test_settled(struct watch *watch)
     struct talk talk;
     uint64_t from;
 
-    do { /* a machine that is busy is silent as well */
+    do { /* on a busy machine the connection may be silent as well */
         begin(&talk, watch);
         from = watch_now();
         SAY(&talk, "delete a noreply\r\ndelete b\r\n");
@@ -547,7 +546,7 @@ static void test_settled(struct watch *watch)
     all_is(watch, GATE_UNTOUCHED, "all the while");
 }
 
-/* A command that takes longer to arrive than a write is given. */
+/* A command that takes longer to arrive than --settle. */
 static void test_slow(struct watch *watch)
 {
     struct talk talk;
@@ -566,13 +565,13 @@ static void test_slow(struct watch *watch)
     check(watch, "k", GATE_LEFT, "its reply");
 }
 
-/* A gate's word when a fill has given up what is in flight. */
+/* A gate's word after a fill has given up the writes in flight. */
 static uint64_t given_up(uint64_t word)
 {
     return (word & ~(CHAIN_GENERATION - 1)) + CHAIN_GENERATION;
 }
 
-/* A reply that leaves when its write was given up. */
+/* A reply that leaves after its write was given up. */
 static void test_given_up(struct watch *watch)
 {
     struct chain_gate *gate;
@@ -593,7 +592,7 @@ static void test_given_up(struct watch *watch)
     ok(gate->word == word + CHAIN_VERSION - 1, "nor is anything behind any other");
 }
 
-/* The same while another write, which came after that, is in flight. */
+/* The same while another write, which arrived after that, is in flight. */
 static void test_late_writer(struct watch *watch)
 {
     struct talk late, other;
@@ -611,7 +610,7 @@ static void test_late_writer(struct watch *watch)
     check(watch, "a", GATE_LEFT, "whose own reply ends it");
 }
 
-/* What the server gets later than a write is given, though it came before. */
+/* A write that the server receives later than --settle after it passed the chain. */
 static void test_late(struct watch *watch)
 {
     struct talk talk;
@@ -649,7 +648,9 @@ static void test_late(struct watch *watch)
     ok(watch->all->done > now, "what is open and was not kept closes everything");
 }
 
-/* Writes that a connection cannot keep, and whose replies leave when their gates are open again. */
+/*
+ * Writes for which the ring has no room, and whose replies leave when their gates are open again.
+ */
 static void test_late_surplus(struct watch *watch)
 {
     struct chain_gate *gate;

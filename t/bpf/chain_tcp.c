@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What clients and server say over TCP: which gates close, and when they open. */
+/* Commands and replies over TCP: which gates close, and when they open. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,10 +41,10 @@ struct text {
 
 struct command {
     const char *name;
-    struct text says; /* about "key", or about everything */
+    struct text says; /* a command that writes "key", or any key */
     struct text answer;
     bool everything;
-    struct text next; /* of a command that has no answer: one that has, */
+    struct text next; /* if the command has no answer: one that has, */
     struct text then; /* and its answer */
 };
 
@@ -105,7 +105,7 @@ static bool is(struct watch *watch, const struct command *command, enum gate_is 
            (command->everything || gate_is(watch->all) == GATE_UNTOUCHED);
 }
 
-/* Says a command in pieces that end before `cut`, and behind it, and answers it. */
+/* Sends a command in two segments, cut at `cut`, and answers it. */
 static bool try_command(struct watch *watch, const struct form *form, const struct command *command,
                         size_t cut)
 {
@@ -145,8 +145,7 @@ static void test_commands(struct watch *watch, const struct form *form, const ch
     }
 }
 
-/* --- several commands --------------------------------------------------------------------------
- */
+/* --- several commands ------------------------------------------------------------------------ */
 
 static void test_pipeline(struct watch *watch)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What closes gates without a connection: commands over UDP, and packets that are not followed. */
+/*
+ * What closes gates without a connection: commands over UDP, and packets that cannot be followed.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,14 +118,13 @@ static void test_large(struct watch *watch)
        "a datagram of 50,000 bytes, and a command behind that");
 }
 
-/* --- packets ------------------------------------------------------------------------------------
- */
+/* --- packets --------------------------------------------------------------------------------- */
 
 struct packet {
     const char *name;
     enum gate_is all;
     size_t n;
-    unsigned char ip[56]; /* from the IP header on; an IPv6 one begins with 6 */
+    unsigned char ip[56]; /* from the IP header on; IPv6 if it begins with 6 */
 };
 
 static const struct packet packets[] = {

@@ -4,11 +4,11 @@
  *
  *     chain [SECONDS [SEED]]
  *
- * Each datagram, made from a grammar and then damaged, goes through rx_filter. If it is answered
- * the server must answer the same at this moment, byte by byte. If it is passed, it must be what it
- * was, and what the server says to it leaves through tx_filter, which may keep it. All writes are
- * datagrams too, so an answer that is out of date is a fault; a clock that stands still, so that
- * nothing expires.
+ * Each datagram, made from a grammar and then damaged, goes through rx_filter. If the chain answers
+ * it, the server must give the same answer at this moment, byte by byte. If it is passed, it must
+ * be unchanged, and the server's reply leaves through tx_filter, which may keep it. All writes are
+ * datagrams too, so an outdated answer is a fault; the clock does not advance, so that nothing
+ * expires.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 #include "t/lib/tap.h"
 
 enum {
-    FEWEST = 10000, /* datagrams, however slow the machine */
+    FEWEST = 10000, /* datagrams, however slow the machine is */
     SETTLE = 10000, /* nanoseconds that a write over UDP keeps its gate closed */
 };
 
@@ -32,7 +32,7 @@ struct run {
     bool right;
 };
 
-/* A datagram of the server's leaves. */
+/* A datagram of the server leaves. */
 static void leaves(void *context, const char *bytes, size_t n)
 {
     struct run *run = context;
@@ -44,7 +44,7 @@ static void leaves(void *context, const char *bytes, size_t n)
     run->right &= chain_leaves(&run->chain, &reply, CHAIN_COUNTS);
 }
 
-/* The kernel has answered: with what the server says as well. */
+/* The kernel has answered: the server must give the same answer. */
 static bool is_right(struct run *run, const struct frame *request, const struct frame *out)
 {
     const struct server *server = &run->server;
@@ -90,7 +90,7 @@ static void one(struct run *run, const struct datagram *datagram, size_t npaddin
     }
 }
 
-/* Gets come again and again, so that entries are found; most often at once. */
+/* Gets are repeated, mostly at once, so that entries are found. */
 static void next_datagram(struct datagram *datagram, struct random *random)
 {
     static struct datagram asked[64], *last = asked;
@@ -113,7 +113,7 @@ static void open_run(struct run *run)
     struct chain_settings settings = chain_lab_settings;
 
     settings.settle = SETTLE;
-    settings.nasks = 1 << 16; /* what is no get holds its place for seconds */
+    settings.nasks = 1 << 16; /* a request that is no get holds its place for seconds */
     server_open(&run->server);
     chain_lab_open(&run->chain, &settings, NULL);
     run->server.context = run;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Any bytes are taken for what a client says, by the chain's parser and by the server's. What must
- * hold: the chain's sees each write of the server's no later than the server has the command, and
- * where one command ends for the server it ends for the chain, or the chain is lost; what need not
- * be looked at may be passed over; after a loss nothing comes. And for what a server says: nothing
- * but that it can be passed over.
+ * The chain's request parser and the server's parser read the same random bytes. What must hold:
+ * the chain's reports each write no later than the server has the command, and where a command ends
+ * for the server it ends for the chain, or the chain is lost; skipping what need not be parsed
+ * changes nothing; after a loss there are no events. The response parser must only survive them,
+ * and report nothing after a loss.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { OVER = REQ_ANSWERED | REQ_UNCERTAIN | REQ_SILENT, HASHES = 1024 };
 
-/* What was foretold of one command, or up to one. */
+/* The events of one command, or of bytes up to its end. */
 struct foretold {
     __u64 hashes[HASHES];
     size_t nhashes;
@@ -81,7 +81,7 @@ static const uint8_t written[VERB_SASL_STEP + 1] = {
     [VERB_META_ARITH] = META,
 };
 
-/* The server executes this. */
+/* The server executes this request: its writes must have been reported. */
 static void check_writes(const struct request *request, const struct foretold *foretold)
 {
     enum written what = (enum written)written[request->verb];
@@ -98,7 +98,9 @@ static void check_writes(const struct request *request, const struct foretold *f
         must_write(foretold, key);
 }
 
-/* How many bytes the command at `bytes` has; 0: it is not complete, or the server closes. */
+/*
+ * The length of the command at `bytes`; 0: it is not complete, or the server closes the connection.
+ */
 static size_t command(enum protocol protocol, const char *bytes, size_t n, struct request *request)
 {
     size_t tail = protocol == PROTOCOL_BINARY ? 0 : 2;
@@ -141,7 +143,9 @@ static void check_requests(const char *bytes, size_t size)
     }
 }
 
-/* Passing over what need not be looked at, in pieces that the bytes say, changes nothing. */
+/*
+ * Skipping what need not be parsed, in pieces whose lengths depend on the bytes, changes nothing.
+ */
 static void check_pieces(const char *bytes, size_t size)
 {
     struct foretold whole = {.nhashes = 0}, pieces = {.nhashes = 0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * parsers: what bpf/chain/request_parser.h and bpf/chain/response_parser.h see in the bytes that a
- * test gives, for t/lib/parsers.py. One line asks, one line answers:
+ * parsers: runs bpf/chain/request_parser.h and response_parser.h over the bytes that
+ * t/lib/parsers.py sends. It answers each line with one line:
  *
  *     n        a connection begins
  *     g        a command begins, whatever was before

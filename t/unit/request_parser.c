@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Each row is what a client says and what is foretold of it, one word for each byte that told
- * something: W and the key that is written, * and the seconds for all keys, ? an unknown command, D
- * the end of a value, and of the answer A for one, U for one or none, S for none, B with that to
- * mn, L when it is lost.
+ * Each row is what a client sends and the events that the parser reports, one word for each byte
+ * with events: W and the key that is written, * and the seconds if all keys are, ? an unknown
+ * command, D the end of a value; of responses A for one, U for one or none, S for none, B with that
+ * to mn; L when the parser is lost.
  */
 #include <stdint.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #define S50  "                                                  "
 #define S500 S50 S50 S50 S50 S50 S50 S50 S50 S50 S50
 
-/* A header: opcode, bytes of key, of extras, of all that follows. */
+/* A header: opcode, and lengths of key, extras and body. */
 #define HEAD(opcode, key, extras, body)                                                            \
     "\x80" opcode key extras "\0\0\0" body "opaq\0\0\0\0\0\0\0\0"
 
@@ -336,7 +336,7 @@ static void check(const char *what, const struct row *row)
             check(what, &(rows)[row_]);                                                            \
     } while (0)
 
-/* A stream of all that are not lost, of which each is foretold as it is alone. */
+/* All rows that are not lost as one stream: each has the events that it has alone. */
 static void pipelines(const struct row *rows, size_t nrows, const char *what)
 {
     struct record out = {.n = 0};
@@ -355,7 +355,7 @@ static void pipelines(const struct row *rows, size_t nrows, const char *what)
     ok(same, "%s: one after the other they are foretold as each alone", what);
 }
 
-/* Opcodes of the same form: those that are answered first, then the quiet ones. */
+/* Opcodes of the same form: first those that are answered, then the quiet ones. */
 static void opcodes_are_known(void)
 {
     static const struct {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Each row is what a server says and where its answers end: one word for each byte that told
- * something, R for an answer, with E if it is an error and N if it is that to mn, L when it is
- * lost.
+ * Each row is what a server sends and the events that the parser reports, one word for each byte
+ * with events: R for a complete response, with E if it is an error and N if it is that to mn; L
+ * when the parser is lost.
  */
 #include <string.h>
 
