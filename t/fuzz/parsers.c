@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { OVER = REQ_ANSWERED | REQ_UNCERTAIN | REQ_SILENT, HASHES = 1024 };
 
 /* The events of one command, or of bytes up to its end. */
-struct foretold {
+struct predicted {
     __u64 hashes[HASHES];
     size_t nhashes;
     size_t nover;
@@ -32,32 +32,32 @@ static void must(bool holds)
         abort();
 }
 
-static void note(struct foretold *foretold, const struct request_parser *p, __u32 events)
+static void note(struct predicted *predicted, const struct request_parser *p, __u32 events)
 {
-    must(!foretold->lost);
-    if (events & REQ_WRITE && foretold->nhashes < HASHES)
-        foretold->hashes[foretold->nhashes++] = p->hash;
-    foretold->all |= (events & REQ_WRITE_ALL) || foretold->nhashes == HASHES;
-    foretold->nover += (events & OVER) != 0;
-    foretold->lost |= events & REQ_LOST;
+    must(!predicted->lost);
+    if (events & REQ_WRITE && predicted->nhashes < HASHES)
+        predicted->hashes[predicted->nhashes++] = p->hash;
+    predicted->all |= (events & REQ_WRITE_ALL) || predicted->nhashes == HASHES;
+    predicted->nover += (events & OVER) != 0;
+    predicted->lost |= events & REQ_LOST;
 }
 
-static void step(struct request_parser *p, const char *bytes, size_t n, struct foretold *foretold)
+static void step(struct request_parser *p, const char *bytes, size_t n, struct predicted *predicted)
 {
     const char *end = bytes + n;
     __u32 events;
 
     while ((events = parsed_request(p, &bytes, end)))
-        note(foretold, p, events);
+        note(predicted, p, events);
 }
 
-static void must_write(const struct foretold *foretold, struct slice key)
+static void must_write(const struct predicted *predicted, struct slice key)
 {
-    bool seen = foretold->all || foretold->lost || key.len == 0 || key.len > PROTO_KEY_MAX;
+    bool seen = predicted->all || predicted->lost || key.len == 0 || key.len > PROTO_KEY_MAX;
     size_t i;
 
-    for (i = 0; i < foretold->nhashes && !seen; i++)
-        seen = foretold->hashes[i] == hash_of(parsed_seeds, key.ptr, key.len);
+    for (i = 0; i < predicted->nhashes && !seen; i++)
+        seen = predicted->hashes[i] == hash_of(parsed_seeds, key.ptr, key.len);
     must(seen);
 }
 
@@ -82,7 +82,7 @@ static const uint8_t written[VERB_SASL_STEP + 1] = {
 };
 
 /* The server executes this request: its writes must have been reported. */
-static void check_writes(const struct request *request, const struct foretold *foretold)
+static void check_writes(const struct request *request, const struct predicted *predicted)
 {
     enum written what = (enum written)written[request->verb];
     struct slice keys = request->keys;
@@ -91,11 +91,11 @@ static void check_writes(const struct request *request, const struct foretold *f
     if (what == META && !meta_writes(request))
         return;
     if (what == ALL || (what == META && proto_meta_has(request, 'b')))
-        must(foretold->all || foretold->lost);
+        must(predicted->all || predicted->lost);
     else if (what != NOTHING)
-        must_write(foretold, request->key);
+        must_write(predicted, request->key);
     while (what == KEYS && !request->binary && proto_next_key(&keys, &key))
-        must_write(foretold, key);
+        must_write(predicted, key);
 }
 
 /*
@@ -125,20 +125,20 @@ static bool is_last(const struct request *request)
 static void check_requests(const char *bytes, size_t size)
 {
     enum protocol protocol = proto_protocol(bytes[0]);
-    struct foretold foretold;
+    struct predicted predicted;
     struct request request;
     struct request_parser p;
     size_t at = 0, n;
 
     req_init(&p, PARSER_ANY);
     while (at < size && (n = command(protocol, bytes + at, size - at, &request)) > 0) {
-        foretold = (struct foretold){.nhashes = 0};
-        step(&p, bytes + at, n, &foretold);
+        predicted = (struct predicted){.nhashes = 0};
+        step(&p, bytes + at, n, &predicted);
         if (request.error.len == 0 && !(request.binary && request.status != BINARY_OK))
-            check_writes(&request, &foretold);
-        if (foretold.lost || is_last(&request))
+            check_writes(&request, &predicted);
+        if (predicted.lost || is_last(&request))
             return;
-        must(req_between(&p) && foretold.nover == 1);
+        must(req_between(&p) && predicted.nover == 1);
         at += n;
     }
 }
@@ -148,7 +148,7 @@ static void check_requests(const char *bytes, size_t size)
  */
 static void check_pieces(const char *bytes, size_t size)
 {
-    struct foretold whole = {.nhashes = 0}, pieces = {.nhashes = 0};
+    struct predicted whole = {.nhashes = 0}, pieces = {.nhashes = 0};
     const char *at = bytes, *end = bytes, *last = bytes + size;
     size_t next = 0;
     struct request_parser p;

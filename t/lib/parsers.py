@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""parsers: what the chain's parsers (bpf/chain/*_parser.h) see, beside a real server.
+"""parsers: the chain's parsers (bpf/chain/*_parser.h) beside a real server.
 
-Commands go one by one to a server, and what it did and said is held against what was foretold:
-how many answers, and which keys. `Parsers` is t/tool/parsers; `watch` compares.
+Commands go one by one to a server. `watch` compares what it did and replied with the events of the
+parsers: how many responses, and which keys are written. `Parsers` runs t/tool/parsers.
 """
 import os
 import socket
@@ -16,7 +16,7 @@ import tap
  LOST) = (1 << bit for bit in range(9))
 COMPLETE, ERROR, MN, RESPONSES_LOST = (1 << bit for bit in range(4))
 OVER = ANSWERED | UNCERTAIN | SILENT
-SECONDS = 15  # of silence are no answer
+SECONDS = 15  # without a byte: the server does not answer
 VALUE_NEXT = b"VALUE "
 
 
@@ -52,11 +52,11 @@ class Parsers(child.Talker):
 
 
 class Wrong(Exception):
-    """The server did or said what was not foretold."""
+    """The server did or replied something that the parsers did not predict."""
 
 
-class Foretold:
-    """What is to come of the commands since the last mark."""
+class Predicted:
+    """The responses and writes of the commands since the last mark."""
 
     def __init__(self):
         self.least = self.most = self.silent = self.marks = 0
@@ -73,12 +73,12 @@ class Foretold:
 
 
 class Text:
-    """The marks between text commands, and a look at the keys."""
+    """The mark between text commands, and how the keys are read."""
     mark, answer = b"mn\r\n", b"MN\r\n"
     events = ANSWERED | BARRIER
 
     def look(self, stream, keys):
-        """{key: what get says of it}"""
+        """{key: the block of gets for it}"""
         stream.send(b"gets " + b" ".join(keys) + b"\r\n")
         seen = {}
         while True:
@@ -102,7 +102,7 @@ class Binary:
 
 
 class Watch:
-    """One connection at a time to a server, and another one that looks at it."""
+    """One connection at a time to a server, and another one that reads the keys."""
 
     def __init__(self, where, parsers, keys, family):
         self.where, self.parsers, self.keys, self.family = where, parsers, keys, family
@@ -118,50 +118,50 @@ class Watch:
         self.seen = self.family.look(self.control, self.keys)
 
     def end(self):
-        """Not before the server has done all that it was sent."""
+        """Closes the connection when the server has executed everything."""
         try:
             self.stream.sock.shutdown(socket.SHUT_WR)
             self.stream.to_end()
         except OSError:
-            pass  # the server was first
+            pass  # the server closed first
         self.stream.close()
 
     def until_mark(self, others):
-        """What was answered up to the mark, behind others like it. None: the server closed."""
+        """The replies up to the mark, behind `others` equal ones. None: the server closed."""
         try:
             self.stream.send(self.family.mark)
             return b"".join(self.stream.until(self.family.answer) for _ in range(others + 1))
         except (client.Closed, ConnectionResetError, BrokenPipeError):
             return None
 
-    def judge(self, foretold, said):
+    def judge(self, predicted, said):
         events, between = self.parsers.responses(said)
         if not between or any(e & RESPONSES_LOST for _, e in events):
-            raise Wrong("the answers are not followed: %r" % events)
+            raise Wrong("the responses cannot be parsed: %r" % events)
         replies = sum(1 for _, e in events if e & COMPLETE) - 1
         errors = sum(1 for _, e in events if e & ERROR)
-        most = foretold.most + min(foretold.silent, errors)
-        if not foretold.least <= replies <= most:
-            raise Wrong("%d answers, foretold were %d to %d" % (replies, foretold.least, most))
+        most = predicted.most + min(predicted.silent, errors)
+        if not predicted.least <= replies <= most:
+            raise Wrong("%d responses, predicted were %d to %d" % (replies, predicted.least, most))
         if self.family.events == ANSWERED:
             return
-        if [e for _, e in events if e & MN] != [COMPLETE | MN] * (foretold.marks + 1):
-            raise Wrong("the answer to the mark was not found: %r" % events)
+        if [e for _, e in events if e & MN] != [COMPLETE | MN] * (predicted.marks + 1):
+            raise Wrong("the response to the mark was not found: %r" % events)
 
-    def judge_keys(self, foretold):
+    def judge_keys(self, predicted):
         now = self.family.look(self.control, self.keys)
         changed = {k for k in self.keys if now.get(k) != self.seen.get(k)}
         self.writes += len(changed)
         before, self.seen = self.seen, now
-        if foretold.all:
+        if predicted.all:
             return
-        unseen = [k for k in changed if self.parsers.hash(k) not in foretold.hashes]
+        unseen = [k for k in changed if self.parsers.hash(k) not in predicted.hashes]
         if unseen:
             raise Wrong("writes to %r were not seen: %r" % (
                 unseen, [(before.get(k), now.get(k)) for k in unseen]))
 
-    def command(self, command, foretold):
-        """Whether it was sent: what would be lost is not, but behind what is not complete."""
+    def command(self, command, predicted):
+        """Sends a command unless the parser is lost by it. Returns whether it was sent."""
         was_between, self.between = self.between, False
         events, between = self.parsers.requests(command)
         if any(e & LOST for _, e, _ in events):
@@ -170,7 +170,7 @@ class Watch:
             self.between = was_between
             return False
         for _, event, hash_ in events:
-            foretold.add(event, hash_)
+            predicted.add(event, hash_)
         self.between = between
         self.commands += 1
         self.last = command
@@ -178,25 +178,25 @@ class Watch:
         return True
 
     def pipeline(self, commands):
-        """All at once, as far as they can be followed: as many answers as foretold in all."""
-        foretold, self.between = Foretold(), True
+        """All that can be parsed at once: as many responses as predicted in all."""
+        predicted, self.between = Predicted(), True
         for command in commands:
-            if not self.command(command, foretold) and not self.between:
+            if not self.command(command, predicted) and not self.between:
                 return
         if not self.between:
             return
         self.parsers.requests(self.family.mark)
-        said = self.until_mark(foretold.marks)
+        said = self.until_mark(predicted.marks)
         if said is None:
             self.closed += 1
         else:
-            self.judge(foretold, said)
+            self.judge(predicted, said)
 
     def batch(self, commands):
         """One by one. Returns at the end, or where the connection is closed or lost."""
-        foretold, self.between = Foretold(), True
+        predicted, self.between = Predicted(), True
         for command in commands:
-            if not self.command(command, foretold):
+            if not self.command(command, predicted):
                 if not self.between:
                     return
                 continue
@@ -204,14 +204,14 @@ class Watch:
                 continue
             if [e for _, e, _ in self.parsers.requests(self.family.mark)[0]] != \
                     [self.family.events]:
-                raise Wrong("the mark was not taken for a command")
-            said = self.until_mark(foretold.marks)
+                raise Wrong("the mark was not parsed as a command")
+            said = self.until_mark(predicted.marks)
             if said is None:
                 self.closed += 1
                 return
-            self.judge(foretold, said)
-            self.judge_keys(foretold)
-            foretold = Foretold()
+            self.judge(predicted, said)
+            self.judge_keys(predicted)
+            predicted = Predicted()
 
 
 def watch(name, where, parsers, keys, family, batches):

@@ -29,12 +29,12 @@ struct row {
     const char *name;
     const char *said;
     size_t n;
-    const char *foretold;
+    const char *predicted;
 };
 
-#define ROW(name, said, foretold)                                                                  \
+#define ROW(name, said, predicted)                                                                 \
     {                                                                                              \
-        name, said, sizeof(said) - 1, foretold                                                     \
+        name, said, sizeof(said) - 1, predicted                                                    \
     }
 
 static const struct row storage[] = {
@@ -313,10 +313,10 @@ static void check(const char *what, const struct row *row)
 
     req_init(&p, PARSER_ANY);
     step(&p, row->said, row->n, &whole);
-    if (!ok(strcmp(whole.text, row->foretold) == 0, "%s: %s", what, row->name))
-        diag("said: %.300s\n# foretold: %.400s\n# want:     %.400s", row->said, whole.text,
-             row->foretold);
-    if (strcmp(whole.text, row->foretold) == 0 && !strchr(row->foretold, 'L'))
+    if (!ok(strcmp(whole.text, row->predicted) == 0, "%s: %s", what, row->name))
+        diag("said: %.300s\n# predicted: %.400s\n# want:     %.400s", row->said, whole.text,
+             row->predicted);
+    if (strcmp(whole.text, row->predicted) == 0 && !strchr(row->predicted, 'L'))
         same = req_between(&p);
     for (cut = 0; cut <= row->n; cut++) {
         halves = (struct record){.n = 0};
@@ -346,13 +346,13 @@ static void pipelines(const struct row *rows, size_t nrows, const char *what)
 
     req_init(&p, PARSER_ANY);
     for (i = 0; i < nrows; i++) {
-        if (strchr(rows[i].foretold, 'L'))
+        if (strchr(rows[i].predicted, 'L'))
             continue;
         out = (struct record){.n = 0};
         step(&p, rows[i].said, rows[i].n, &out);
-        same = same && strcmp(out.text, rows[i].foretold) == 0 && req_between(&p);
+        same = same && strcmp(out.text, rows[i].predicted) == 0 && req_between(&p);
     }
-    ok(same, "%s: one after the other they are foretold as each alone", what);
+    ok(same, "%s: in one stream each is parsed as it is alone", what);
 }
 
 /* Opcodes of the same form: first those that are answered, then the quiet ones. */
@@ -362,7 +362,7 @@ static void opcodes_are_known(void)
         const char *loud, *quiet;
         size_t nloud, nquiet;
         uint8_t nextras, nvalue;
-        const char *foretold;
+        const char *predicted;
     } forms[] = {
         {"\x00\x0c", "\x09\x0d", 2, 2, 0, 0, ""},
         {"\x01\x02\x03", "\x11\x12\x13", 3, 3, 8, 2, "Wa D"},
@@ -387,14 +387,15 @@ static void opcodes_are_known(void)
             bytes[4] = (char)forms[i].nextras;
             bytes[11] = (char)(n - PARSER_HEADER_BYTES);
             bytes[PARSER_HEADER_BYTES + forms[i].nextras] = 'a';
-            snprintf(want, sizeof(want), "%s%c", forms[i].foretold, j < forms[i].nloud ? 'A' : 'S');
+            snprintf(want, sizeof(want), "%s%c", forms[i].predicted,
+                     j < forms[i].nloud ? 'A' : 'S');
             out = (struct record){.n = 0};
             req_init(&p, PARSER_ANY);
             step(&p, bytes, n, &out);
             right = right && strcmp(out.text, want) == 0 && req_between(&p);
         }
     }
-    ok(right, "binary: every opcode is what it is");
+    ok(right, "binary: every opcode has its events");
 }
 
 static void large_values(void)

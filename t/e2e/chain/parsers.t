@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the chain foretells of a connection's commands, and what real servers then do and say.
+"""What the chain's parsers predict of a connection's commands, and what real servers then do.
 
-Random commands, text, meta and binary, right and wrong, to Debian's memcached and to ours: each
-write is foretold before the server can have done it, and there are as many answers as foretold.
-COMMANDS says how many in all, SEED which.
+Random commands, text, meta and binary, valid and invalid, to Debian's memcached and to ours: each
+write is predicted before the server can have executed it, and there are as many responses as
+predicted. COMMANDS is how many in all, SEED the seed.
 """
 import os
 import sys
@@ -33,7 +33,7 @@ def batches(family, commands):
 
 
 def on_both(name, family, keys, make, least):
-    """make: the streams of each, which are the same."""
+    """make: makes the batches, the same for both servers."""
     tool = parsers.Parsers()
     for whose, start in (("ours", server.Server), ("Debian's", d.start_peer)):
         where = start()
