@@ -114,7 +114,7 @@ static void give_stats_settings(void *context, struct stat_sink *sink)
     now.track_sizes = store_tracks_sizes(server->store);
     now.lru_crawler = store_crawler_running(server->store);
     store_tuning(server->store, &tuning);
-    now.segmented = tuning.segmented;
+    now.lru_segmented = tuning.lru_segmented;
     now.hot_pct = tuning.hot_pct;
     now.warm_pct = tuning.warm_pct;
     now.hot_max_factor = tuning.hot_max_factor;
@@ -344,7 +344,7 @@ static void build_store(struct server *server)
     config.sums = server->kcache && kcache_provider(server->kcache);
     config.track_sizes = o->track_sizes;
     config.prealloc = o->large_pages;
-    config.segmented = o->segmented;
+    config.lru_segmented = o->lru_segmented;
     config.hot_pct = o->hot_pct;
     config.warm_pct = o->warm_pct;
     config.hot_max_factor = o->hot_max_factor;
@@ -382,7 +382,7 @@ static void build_commands(struct server *server)
         .maxconns_fast = o->maxconns_fast,
         .idle_timeout = o->idle_timeout > 0,
         .tls = o->ssl_enabled,
-        .segmented = o->segmented,
+        .lru_segmented = o->lru_segmented,
         .slab_reassign = o->slab_reassign,
         .flash = server->flash != NULL,
         .nthreads = o->nthreads,
@@ -614,7 +614,7 @@ static void prepare_process(struct server *server)
 static void start_threads(struct server *server)
 {
     const struct options *o = server->options;
-    int error = store_supplier_start(server->store);
+    int error = store_prefault_start(server->store);
 
     if (error == 0 && o->lru_maintainer)
         error = store_maintainer_start(server->store);
@@ -649,7 +649,7 @@ static void teardown(struct server *server)
     store_mover_stop(server->store);
     store_spiller_stop(server->store);
     store_crawler_stop(server->store);
-    store_supplier_stop(server->store);
+    store_prefault_stop(server->store);
     commands_free(server->commands);
     free(server->auth_path);
     free(server->memory_path);

@@ -83,7 +83,7 @@ struct command_config {
     bool detail_enabled;              /* `stats detail on` from the start */
     char prefix_delimiter;            /* of `stats detail` */
     bool tls;                         /* adds a line to `stats` as well */
-    bool segmented;                   /* lru_maintainer */
+    bool lru_segmented;               /* lru_maintainer */
     bool slab_reassign;
     bool flash; /* the store has flash storage */
     unsigned int nthreads;

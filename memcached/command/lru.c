@@ -43,8 +43,8 @@ static enum command_next tune(struct call *call)
     /* Negated so that a NaN is refused too. */
     if (!(hot_factor > 0 && warm_factor > 0))
         return answer(call, SLICE("ERROR hot/warm age factors must be greater than 0\r\n"));
-    store_tune_segments(call->local->commands->store, (unsigned int)hot_pct, (unsigned int)warm_pct,
-                        hot_factor, warm_factor);
+    store_tune_lru(call->local->commands->store, (unsigned int)hot_pct, (unsigned int)warm_pct,
+                   hot_factor, warm_factor);
     return answer(call, SLICE("OK\r\n"));
 }
 
@@ -55,10 +55,10 @@ static enum command_next set_mode(struct call *call)
     struct slice mode = request->ntokens > 2 ? request->tokens[2] : SLICE("");
     bool segmented = slice_equal(mode, SLICE("segmented"));
 
-    if (!call->local->commands->config.segmented ||
+    if (!call->local->commands->config.lru_segmented ||
         !(segmented || slice_equal(mode, SLICE("flat"))))
         return answer(call, SLICE("ERROR\r\n"));
-    store_set_segmented(call->local->commands->store, segmented);
+    store_set_lru_segmented(call->local->commands->store, segmented);
     return answer(call, SLICE("OK\r\n"));
 }
 
@@ -67,7 +67,7 @@ static enum command_next set_temporary_ttl(struct call *call)
     const struct request *request = call->request;
     int64_t ttl;
 
-    if (!call->local->commands->config.segmented || request->ntokens < 3 ||
+    if (!call->local->commands->config.lru_segmented || request->ntokens < 3 ||
         !num_parse_i64(request->tokens[2], &ttl) || ttl > UINT32_MAX)
         return answer(call, SLICE("ERROR\r\n"));
     store_set_temporary(call->local->commands->store, ttl >= 0, ttl >= 0 ? (uint32_t)ttl : 0);

@@ -59,7 +59,7 @@ unsigned int stat_conditions(const struct commands *commands)
            (config->idle_timeout ? WHEN_IDLE_TIMEOUT : 0u) |
            (config->slab_reassign ? WHEN_SLAB_REASSIGN : 0u) |
            (store_crawler_running(commands->store) ? WHEN_LRU_CRAWLER : 0u) |
-           (config->segmented ? WHEN_SEGMENTED : 0u) | (tuning.temp ? WHEN_TEMP : 0u) |
+           (config->lru_segmented ? WHEN_SEGMENTED : 0u) | (tuning.temp ? WHEN_TEMP : 0u) |
            (config->tls ? WHEN_TLS : 0u) | (config->flash ? WHEN_FLASH : 0u);
 }
 

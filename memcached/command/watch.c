@@ -264,7 +264,7 @@ void watch_store(struct commands *commands)
         .context = commands,
         .wanted = &commands->logger.wanted_of_store,
         .item = on_store_item,
-        .say = on_store_words,
+        .system = on_store_words,
     };
 
     store_set_events(commands->store, &events);

@@ -203,7 +203,7 @@ int set_no_modern(struct option_input *input)
     options->automove = 0;
     options->lru_crawler = false;
     options->lru_maintainer = false;
-    options->segmented = false;
+    options->lru_segmented = false;
     options->maxconns_fast = false;
     options->hash_algorithm = "jenkins";
     return OPTIONS_RUN;
@@ -257,7 +257,7 @@ int set_hashpower(struct option_input *input)
 
 int set_lru_maintainer(struct option_input *input)
 {
-    input->options->segmented = input->options->lru_maintainer;
+    input->options->lru_segmented = input->options->lru_maintainer;
     return OPTIONS_RUN;
 }
 

@@ -632,7 +632,7 @@ const struct option_row option_table[] = {
     {SHOWN(14, "num_threads_per_udp", SHOW_NUMBER, nthreads)},
     {SHOWN(16, "detail_enabled", SHOW_YES_NO, detail_enabled)},
     {SHOWN(21, "auth_enabled_sasl", SHOW_YES_NO, sasl)},
-    {SHOWN(39, "lru_segmented", SHOW_YES_NO, segmented)},
+    {SHOWN(39, "lru_segmented", SHOW_YES_NO, lru_segmented)},
     {SHOWN(44, "temp_lru", SHOW_YES_NO, temp_lru)},
 };
 

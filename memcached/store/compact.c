@@ -15,12 +15,12 @@ struct compact_pass {
     struct store_flash_rules rules;
     rel_time now;
     bool drop_cold;
-    bool told; /* that it has begun; what follows is for those who watch */
+    bool reported; /* that it has begun; what follows is for those who watch */
     struct flash_at last;
     uint64_t rescues, lost, skipped; /* before */
 };
 
-/* --- what is told ----------------------------------------------------------- */
+/* --- what is reported ----------------------------------------------------------- */
 
 static uint64_t read_count(const uint64_t *count)
 {
@@ -28,36 +28,37 @@ static uint64_t read_count(const uint64_t *count)
 }
 
 /* At an object: the first one tells which page it is. */
-static void tell_start(struct compact_pass *pass, const struct flash_at *at)
+static void report_start(struct compact_pass *pass, const struct flash_at *at)
 {
     struct store *store = pass->store;
 
     pass->last = *at;
-    if (pass->told)
+    if (pass->reported)
         return;
-    pass->told = true;
+    pass->reported = true;
     pass->rescues = read_count(&store->compact_rescues);
     pass->lost = read_count(&store->compact_lost);
     pass->skipped = read_count(&store->compact_skipped);
-    event_say(store, "type=compact_start id=%" PRIu32 " version=%" PRIu32, at->page, at->version);
-    event_say(store, "type=compact_read_start id=%" PRIu32 " offset=0", at->page);
+    event_system(store, "type=compact_start id=%" PRIu32 " version=%" PRIu32, at->page,
+                 at->version);
+    event_system(store, "type=compact_read_start id=%" PRIu32 " offset=0", at->page);
 }
 
 /* At the end of the page, offset: of its last object. */
-static void tell_end(const struct compact_pass *pass)
+static void report_end(const struct compact_pass *pass)
 {
     struct store *store = pass->store;
 
-    if (!pass->told)
+    if (!pass->reported)
         return;
-    event_say(store,
-              "type=compact_read_end id=%" PRIu32 " offset=%" PRIu32 " rescues=%" PRIu64
-              " lost=%" PRIu64 " skipped=%" PRIu64,
-              pass->last.page, pass->last.offset,
-              read_count(&store->compact_rescues) - pass->rescues,
-              read_count(&store->compact_lost) - pass->lost,
-              read_count(&store->compact_skipped) - pass->skipped);
-    event_say(store, "type=compact_end id=%" PRIu32, pass->last.page);
+    event_system(store,
+                 "type=compact_read_end id=%" PRIu32 " offset=%" PRIu32 " rescues=%" PRIu64
+                 " lost=%" PRIu64 " skipped=%" PRIu64,
+                 pass->last.page, pass->last.offset,
+                 read_count(&store->compact_rescues) - pass->rescues,
+                 read_count(&store->compact_lost) - pass->lost,
+                 read_count(&store->compact_skipped) - pass->skipped);
+    event_system(store, "type=compact_end id=%" PRIu32, pass->last.page);
 }
 
 /* --- objects ------------------------------------------------------------------ */
@@ -98,14 +99,14 @@ static bool move_owner(const struct compact_pass *pass, struct mc_item *old,
 }
 
 /* What becomes of an object, before it is written again. */
-enum fate { FATE_DEAD, FATE_SKIPPED, FATE_RESCUE };
+enum outcome { OBJECT_DEAD, OBJECT_SKIPPED, OBJECT_RESCUE };
 
-static enum fate judge(const struct compact_pass *pass, struct slice name, uint64_t hash,
-                       const struct flash_at *at)
+static enum outcome judge(const struct compact_pass *pass, struct slice name, uint64_t hash,
+                          const struct flash_at *at)
 {
     struct store *store = pass->store;
     struct lock *stripe = table_stripe(&store->table, hash);
-    enum fate fate = FATE_DEAD;
+    enum outcome outcome = OBJECT_DEAD;
     struct table_spot spot;
     struct mc_item *item;
 
@@ -114,13 +115,13 @@ static enum fate judge(const struct compact_pass *pass, struct slice name, uint6
     if (item && flush_is_dead_at(item, spot.head, flush_epoch(store), pass->now)) {
         reclaim_unlink(store, item, hash, &spot);
     } else if (item && is_unwanted(pass, item)) {
-        fate = FATE_SKIPPED;
+        outcome = OBJECT_SKIPPED;
         reclaim_unlink(store, item, hash, &spot);
     } else if (item) {
-        fate = FATE_RESCUE;
+        outcome = OBJECT_RESCUE;
     }
     lock_release(stripe, LOCK_STRIPE);
-    return fate;
+    return outcome;
 }
 
 static void rescue(struct compact_pass *pass, struct slice name, uint64_t hash,
@@ -157,17 +158,17 @@ static bool visit(void *context, const struct flash_at *at, const char *bytes, u
     struct slice name = {bytes + 1, (uint8_t)bytes[0]};
     uint64_t hash;
 
-    tell_start(pass, at);
+    report_start(pass, at);
     if (name.len == 0 || name.len > MC_KEY_MAX || name.len >= nbytes)
         return true;
     hash = hash_key(pass->store->control, name);
     switch (judge(pass, name, hash, at)) {
-    case FATE_DEAD:
+    case OBJECT_DEAD:
         break;
-    case FATE_SKIPPED:
+    case OBJECT_SKIPPED:
         atomic_count(&pass->store->compact_skipped);
         break;
-    case FATE_RESCUE:
+    case OBJECT_RESCUE:
         rescue(pass, name, hash, at, bytes, nbytes);
         break;
     }
@@ -185,6 +186,6 @@ unsigned int compact_round(struct store *store, rel_time now)
         return 0;
     pass.drop_cold = nfree < pass.rules.drop_under;
     done = flash_compact(store->config.flash, pass.rules.max_frag, visit, &pass);
-    tell_end(&pass);
+    report_end(&pass);
     return done;
 }

@@ -131,9 +131,9 @@ static void begin_walk(struct walk *walk, uint64_t classes)
 }
 
 /* One mark may stand for many reads by the kernel. */
-static void fold_touch(struct mc_item *item, const struct table_spot *spot, rel_time now)
+static void fold_accessed(struct mc_item *item, const struct table_spot *spot, rel_time now)
 {
-    if (table_take_touch(spot)) {
+    if (table_take_accessed(spot)) {
         item_set_flags(item, MC_ITEM_FETCHED | MC_ITEM_ACTIVE);
         item_set_time(item, now);
     }
@@ -189,7 +189,7 @@ static bool visit_free(void *context, struct mc_item *item, const struct table_s
         forecast_count(&free->found[clsid], item->exptime, round->now);
         return false;
     }
-    fold_touch(item, spot, round->now);
+    fold_accessed(item, spot, round->now);
     free->found[clsid].dead++;
     store->crawler.counts[clsid].reclaimed++;
     store->crawler.counts[clsid].unfetched += !(item->flags & MC_ITEM_FETCHED);
@@ -239,16 +239,16 @@ static void update_busy(struct crawler *crawler)
 }
 
 /* To who watches: in memcached's words, which has a line for each list of a class. */
-static void tell(struct store *store, unsigned int clsid, const struct forecast_found *found,
-                 const struct forecast *before, struct forecast *after, rel_time now)
+static void report(struct store *store, unsigned int clsid, const struct forecast_found *found,
+                   const struct forecast *before, struct forecast *after, rel_time now)
 {
-    event_say(store,
-              "type=lru_crawler crawler=%u lru=all low_mark=%" PRIu64 " next_reclaims=%" PRIu64
-              " since_run=%" PRIu32 " next_run=%" PRIu32 " elapsed=%" PRIu32 " examined=%" PRIu64
-              " reclaimed=%" PRIu64,
-              clsid, forecast_worth(after->live), after->expected,
-              before->since ? now - before->since : 0, forecast_wait(after, after->stored, now),
-              now - store->crawler.free.began, found->seen, found->dead);
+    event_system(store,
+                 "type=lru_crawler crawler=%u lru=all low_mark=%" PRIu64 " next_reclaims=%" PRIu64
+                 " since_run=%" PRIu32 " next_run=%" PRIu32 " elapsed=%" PRIu32 " examined=%" PRIu64
+                 " reclaimed=%" PRIu64,
+                 clsid, forecast_worth(after->live), after->expected,
+                 before->since ? now - before->since : 0, forecast_wait(after, after->stored, now),
+                 now - store->crawler.free.began, found->seen, found->dead);
 }
 
 static void end_free(struct store *store, rel_time now)
@@ -270,7 +270,7 @@ static void end_free(struct store *store, rel_time now)
     pthread_mutex_unlock(&crawler->mutex);
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++)
         if ((classes >> clsid & 1) && crawler->free.found[clsid].seen > 0)
-            tell(store, clsid, &crawler->free.found[clsid], &before[clsid], &after[clsid], now);
+            report(store, clsid, &crawler->free.found[clsid], &before[clsid], &after[clsid], now);
     pthread_mutex_lock(&crawler->mutex);
     crawler->free.walk.active = false;
     crawler->freeing = crawler->free_classes != 0 && crawler->freeing;
@@ -331,7 +331,7 @@ static bool visit_show(void *context, struct mc_item *item, const struct table_s
         show->overrun = true;
         return false;
     }
-    fold_touch(item, spot, round->now);
+    fold_accessed(item, spot, round->now);
     *record = (struct store_shown){
         .key = {NULL, item->nkey},
         .binary_key = item_has_binary_key(item),

@@ -41,7 +41,7 @@ void event_item(struct store *store, const char *type, const struct mc_item *ite
         store->events.item(store->events.context, &event);
 }
 
-void event_say(struct store *store, const char *format, ...)
+void event_system(struct store *store, const char *format, ...)
 {
     char text[LINE_BYTES];
     va_list args;
@@ -55,6 +55,6 @@ void event_say(struct store *store, const char *format, ...)
     if (n > 0) {
         size_t len = (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1;
 
-        store->events.say(store->events.context, (struct slice){text, len});
+        store->events.system(store->events.context, (struct slice){text, len});
     }
 }

@@ -22,6 +22,7 @@ void event_init(struct store *store);
 void event_item(struct store *store, const char *type, const struct mc_item *item, int bucket,
                 rel_time now);
 /* STORE_EVENT_SYSTEM: the words of a line, "type=slab_move src=%u dst=%u". */
-void event_say(struct store *store, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void event_system(struct store *store, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -13,8 +13,8 @@ enum {
     IMAGE_VERSION = 1,
     FIRST_PAGE = 1,      /* page 0 holds reference 0 */
     SMALLEST_CHUNK = 48, /* as slab.c has it */
-    LOADERS_MAX = 8,
-    LOADER_STEP = 4, /* pages that a thread takes at a time */
+    WORKERS_MAX = 8,
+    WORKER_STEP = 4, /* pages that a thread takes at a time */
     AHEAD = 16,      /* items whose buckets are fetched before they are entered */
     /* What an item may bring along; the rest of its flags says where it is. */
     KEPT_FLAGS = ITEM_MARKS | MC_ITEM_LINKED | MC_ITEM_CHUNKED | MC_ITEM_SUMMED,
@@ -34,7 +34,7 @@ struct image_head {
     uint64_t memory_limit, last_cas;
     int64_t base_unix;
     uint32_t flush_at, hidden_until, now;
-    uint8_t epoch, oldest, cas, segmented;
+    uint8_t epoch, oldest, cas, lru_segmented;
     uint32_t class_size[MC_CLASSES];
     struct image_list lists[MC_CLASSES][LRU_SEGMENTS];
 };
@@ -121,7 +121,7 @@ static void fill_head(struct store *store, rel_time now, struct image_head *head
         .tail_len = (uint32_t)store->config.format.tail.len,
         .ref_shift = store->heap.ref_shift,
         .nclasses = slabs->nclasses,
-        .npages = slabs->ntouched,
+        .npages = slabs->high_water,
         .nbuckets = table_nbuckets(&store->table),
         /* Not what it became while the server ran: the next one has the same options. */
         .memory_limit = store->config.memory_limit,
@@ -133,7 +133,7 @@ static void fill_head(struct store *store, rel_time now, struct image_head *head
         .epoch = (uint8_t)store->control->epoch,
         .oldest = (uint8_t)store->flush.oldest,
         .cas = store->config.cas,
-        .segmented = store->config.segmented,
+        .lru_segmented = store->config.lru_segmented,
     };
     memcpy(head->magic, image_magic, sizeof(image_magic));
     for (unsigned int i = 1; i <= slabs->nclasses; i++) {
@@ -199,7 +199,7 @@ const char *image_mismatch(const struct store *store, struct slice image)
         return "the memory limit has changed";
     if (head.cas != store->config.cas)
         return "the use of CAS has changed";
-    if (head.segmented != store->config.segmented)
+    if (head.lru_segmented != store->config.lru_segmented)
         return "the use of LRU segments has changed";
     if (head.npages > (store->heap.max_extents - 1) * MC_EXTENT_PAGES)
         return "it has too many pages";
@@ -208,10 +208,10 @@ const char *image_mismatch(const struct store *store, struct slice image)
 
 /* --- one item ------------------------------------------------------------ */
 
-struct loader {
+struct worker {
     struct store *store;
     const struct image_head *head;
-    void (*pass)(struct loader *loader, uint32_t page);
+    void (*pass)(struct worker *worker, uint32_t page);
     uint32_t *next_page; /* shared; atomic */
     struct {
         uint64_t nitems, nbytes;
@@ -228,7 +228,7 @@ static void *chunk_at(const struct store *store, uint32_t ref, unsigned int *cls
     uint32_t within = offset % MC_PAGE_BYTES;
     const struct slab_class *class;
 
-    if (page < FIRST_PAGE || page >= FIRST_PAGE + (uint64_t)slabs->ntouched)
+    if (page < FIRST_PAGE || page >= FIRST_PAGE + (uint64_t)slabs->high_water)
         return NULL;
     *clsid = slabs->pages[page].clsid;
     class = &slabs->classes[*clsid];
@@ -296,9 +296,9 @@ static char *page_start(const struct store *store, uint32_t page)
  * The first: takes what is no sound item for no item at all. Chunks of large items are only looked
  * at: their owners are being judged by other threads.
  */
-static void sift_page(struct loader *loader, uint32_t page)
+static void check_page(struct worker *worker, uint32_t page)
 {
-    struct store *store = loader->store;
+    struct store *store = worker->store;
     unsigned int clsid = store->slabs.pages[page].clsid;
     const struct slab_class *class = &store->slabs.classes[clsid];
 
@@ -331,16 +331,16 @@ static bool link_agrees(const struct store *store, const struct mc_item *item, u
            (forward ? other->prev : other->next) == local;
 }
 
-static void check_links(struct loader *loader, const struct mc_item *item)
+static void check_links(struct worker *worker, const struct mc_item *item)
 {
     unsigned int clsid = lru_class_of(item), segment = lru_segment_of(item);
-    const struct image_list *list = &loader->head->lists[clsid][segment];
+    const struct image_list *list = &worker->head->lists[clsid][segment];
 
-    loader->lists[clsid][segment].nitems++;
-    loader->lists[clsid][segment].nbytes += item_bytes(item);
-    if (!link_agrees(loader->store, item, item->next, list->tail, true) ||
-        !link_agrees(loader->store, item, item->prev, list->head, false))
-        loader->lists[clsid][segment].broken = true;
+    worker->lists[clsid][segment].nitems++;
+    worker->lists[clsid][segment].nbytes += item_bytes(item);
+    if (!link_agrees(worker->store, item, item->next, list->tail, true) ||
+        !link_agrees(worker->store, item, item->prev, list->head, false))
+        worker->lists[clsid][segment].broken = true;
 }
 
 /* False: there is one of that key already, or no memory for it. */
@@ -371,15 +371,15 @@ static bool is_owned(const struct store *store, const struct item_chunk *chunk)
            item_part_ref(store, owner, chunk->index) == heap_ref(&store->heap, chunk);
 }
 
-static void enter_chunk(struct loader *loader, struct mc_item *item, uint64_t hash)
+static void enter_chunk(struct worker *worker, struct mc_item *item, uint64_t hash)
 {
-    struct store *store = loader->store;
+    struct store *store = worker->store;
 
     if (item->flags & MC_ITEM_LINKED && enter(store, item, hash)) {
-        check_links(loader, item);
+        check_links(worker, item);
     } else if (item->flags & MC_ITEM_LINKED) {
         /* Parts of its own stay where they are: other threads may just look at them. */
-        loader->lists[lru_class_of(item)][lru_segment_of(item)].broken = true;
+        worker->lists[lru_class_of(item)][lru_segment_of(item)].broken = true;
         slab_free(&store->slabs, heap_ref(&store->heap, item));
     } else if (item->flags != MC_ITEM_CHUNK || !is_owned(store, (const void *)item)) {
         slab_free(&store->slabs, heap_ref(&store->heap, item));
@@ -387,9 +387,9 @@ static void enter_chunk(struct loader *loader, struct mc_item *item, uint64_t ha
 }
 
 /* The second: items into the table, the rest to the free lists. */
-static void enter_page(struct loader *loader, uint32_t page)
+static void enter_page(struct worker *worker, uint32_t page)
 {
-    struct store *store = loader->store;
+    struct store *store = worker->store;
     const struct slab_class *class = &store->slabs.classes[store->slabs.pages[page].clsid];
     char *start = page_start(store, page);
     uint64_t hashes[AHEAD];
@@ -407,42 +407,42 @@ static void enter_page(struct loader *loader, uint32_t page)
             }
         }
         for (uint32_t j = 0; j < n; j++)
-            enter_chunk(loader, (void *)(start + (size_t)(i + j) * class->size), hashes[j]);
+            enter_chunk(worker, (void *)(start + (size_t)(i + j) * class->size), hashes[j]);
     }
 }
 
 static void *run_pass(void *context)
 {
-    struct loader *loader = context;
-    uint32_t end = FIRST_PAGE + loader->head->npages;
+    struct worker *worker = context;
+    uint32_t end = FIRST_PAGE + worker->head->npages;
 
     for (;;) {
-        uint32_t page = __atomic_fetch_add(loader->next_page, LOADER_STEP, __ATOMIC_RELAXED);
+        uint32_t page = __atomic_fetch_add(worker->next_page, WORKER_STEP, __ATOMIC_RELAXED);
 
         if (page >= end)
             return NULL;
-        for (uint32_t i = page; i < end && i < page + LOADER_STEP; i++)
-            if (loader->store->slabs.pages[i].clsid)
-                loader->pass(loader, i);
+        for (uint32_t i = page; i < end && i < page + WORKER_STEP; i++)
+            if (worker->store->slabs.pages[i].clsid)
+                worker->pass(worker, i);
     }
 }
 
-/* Runs one pass over all pages; the caller's thread is one of the loaders. */
-static void run_loaders(struct loader *loaders, unsigned int nloaders,
-                        void (*pass)(struct loader *, uint32_t))
+/* Runs one pass over all pages; the caller's thread is one of the workers. */
+static void run_workers(struct worker *workers, unsigned int nworkers,
+                        void (*pass)(struct worker *, uint32_t))
 {
-    pthread_t threads[LOADERS_MAX];
+    pthread_t threads[WORKERS_MAX];
     unsigned int nthreads = 0;
     uint32_t next = FIRST_PAGE;
 
-    for (unsigned int i = 0; i < nloaders; i++) {
-        loaders[i].pass = pass;
-        loaders[i].next_page = &next;
+    for (unsigned int i = 0; i < nworkers; i++) {
+        workers[i].pass = pass;
+        workers[i].next_page = &next;
     }
-    while (nthreads + 1 < nloaders &&
-           thread_start(&threads[nthreads], run_pass, &loaders[nthreads + 1]) == 0)
+    while (nthreads + 1 < nworkers &&
+           thread_start(&threads[nthreads], run_pass, &workers[nthreads + 1]) == 0)
         nthreads++;
-    run_pass(&loaders[0]);
+    run_pass(&workers[0]);
     for (unsigned int i = 0; i < nthreads; i++)
         pthread_join(threads[i], NULL);
 }
@@ -450,13 +450,13 @@ static void run_loaders(struct loader *loaders, unsigned int nloaders,
 /* --- lists --------------------------------------------------------------- */
 
 /* Links the items of a list anew, in the order of their addresses. */
-static void mend_list(struct store *store, unsigned int clsid, enum lru_segment segment)
+static void relink_list(struct store *store, unsigned int clsid, enum lru_segment segment)
 {
     struct lru *lru = &store->lrus[clsid];
     uint8_t wanted = (uint8_t)(clsid + segment * MC_CLASSES);
 
     lru->lists[segment] = (struct lru_list){0};
-    for (uint32_t page = FIRST_PAGE; page < FIRST_PAGE + store->slabs.ntouched; page++) {
+    for (uint32_t page = FIRST_PAGE; page < FIRST_PAGE + store->slabs.high_water; page++) {
         const struct slab_class *class = &store->slabs.classes[store->slabs.pages[page].clsid];
 
         for (uint32_t i = 0; i < class->per_page && store->slabs.pages[page].clsid; i++) {
@@ -469,22 +469,22 @@ static void mend_list(struct store *store, unsigned int clsid, enum lru_segment 
 }
 
 static void take_list(struct store *store, const struct image_head *head,
-                      const struct loader *loaders, unsigned int nloaders, unsigned int clsid,
+                      const struct worker *workers, unsigned int nworkers, unsigned int clsid,
                       enum lru_segment segment)
 {
     struct lru_list *list = &store->lrus[clsid].lists[segment];
     const struct image_list *ends = &head->lists[clsid][segment];
     bool broken = false;
 
-    for (unsigned int i = 0; i < nloaders; i++) {
-        list->nitems += loaders[i].lists[clsid][segment].nitems;
-        list->nbytes += loaders[i].lists[clsid][segment].nbytes;
-        broken |= loaders[i].lists[clsid][segment].broken;
+    for (unsigned int i = 0; i < nworkers; i++) {
+        list->nitems += workers[i].lists[clsid][segment].nitems;
+        list->nbytes += workers[i].lists[clsid][segment].nbytes;
+        broken |= workers[i].lists[clsid][segment].broken;
     }
     list->head = ends->head;
     list->tail = ends->tail;
     if (broken || (list->nitems == 0 && (list->head || list->tail)))
-        mend_list(store, clsid, segment);
+        relink_list(store, clsid, segment);
 }
 
 /* Items are counted by size when they are linked, which these were not. */
@@ -492,36 +492,36 @@ static void take_sizes(struct store *store)
 {
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++)
         for (unsigned int segment = 0; segment < LRU_SEGMENTS; segment++)
-            mend_list(store, clsid, segment);
+            relink_list(store, clsid, segment);
 }
 
 /* --- loading ------------------------------------------------------------- */
 
-static unsigned int count_loaders(const struct image_head *head)
+static unsigned int count_workers(const struct image_head *head)
 {
     long ncpus = sysconf(_SC_NPROCESSORS_ONLN);
-    long nloaders = ncpus < 1 ? 1 : ncpus > LOADERS_MAX ? LOADERS_MAX : ncpus;
+    long nworkers = ncpus < 1 ? 1 : ncpus > WORKERS_MAX ? WORKERS_MAX : ncpus;
 
-    return head->npages < (uint32_t)nloaders * LOADER_STEP ? 1 : (unsigned int)nloaders;
+    return head->npages < (uint32_t)nworkers * WORKER_STEP ? 1 : (unsigned int)nworkers;
 }
 
 static int load_items(struct store *store, const struct image_head *head)
 {
-    unsigned int nloaders = count_loaders(head);
-    struct loader *loaders = calloc(nloaders, sizeof(*loaders));
+    unsigned int nworkers = count_workers(head);
+    struct worker *workers = calloc(nworkers, sizeof(*workers));
 
-    if (!loaders)
+    if (!workers)
         return -ENOMEM;
-    for (unsigned int i = 0; i < nloaders; i++) {
-        loaders[i].store = store;
-        loaders[i].head = head;
+    for (unsigned int i = 0; i < nworkers; i++) {
+        workers[i].store = store;
+        workers[i].head = head;
     }
-    run_loaders(loaders, nloaders, sift_page);
-    run_loaders(loaders, nloaders, enter_page);
+    run_workers(workers, nworkers, check_page);
+    run_workers(workers, nworkers, enter_page);
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++)
         for (unsigned int segment = 0; segment < LRU_SEGMENTS; segment++)
-            take_list(store, head, loaders, nloaders, clsid, segment);
-    free(loaders);
+            take_list(store, head, workers, nworkers, clsid, segment);
+    free(workers);
     if (sizes_on(&store->sizes))
         take_sizes(store);
     return 0;

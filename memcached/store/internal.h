@@ -48,7 +48,7 @@ struct store {
     struct flush flush;
     struct maintainer maintainer;
     struct mover mover;
-    struct background supplier;
+    struct background prefault;
     struct store_events events; /* see event.h */
     struct crawler crawler;
 

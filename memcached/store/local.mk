@@ -3,7 +3,7 @@
 store_srcs = memcached/store/automove.c memcached/store/automove.h \
     memcached/store/background.c memcached/store/background.h \
     memcached/store/mover.c memcached/store/mover.h \
-    memcached/store/supplier.c memcached/store/supplier.h \
+    memcached/store/prefault.c memcached/store/prefault.h \
     memcached/store/event.c memcached/store/event.h memcached/store/flush.c \
     memcached/store/flush.h memcached/store/hash.h \
     memcached/store/image.c memcached/store/image.h \
@@ -18,7 +18,7 @@ store_srcs = memcached/store/automove.c memcached/store/automove.h \
     memcached/store/store_items.h memcached/store/store_list.h memcached/store/store_mover.h \
     memcached/store/store_stats.h memcached/store/store_tuning.h \
     memcached/store/compact.c memcached/store/external.c memcached/store/external.h \
-    memcached/store/headroom.c memcached/store/headroom.h \
+    memcached/store/stub_reserve.c memcached/store/stub_reserve.h \
     memcached/store/load.c memcached/store/spill.c memcached/store/spiller.c \
     memcached/store/spiller.h memcached/store/table.c memcached/store/table.h \
     memcached/store/verbs.h memcached/store/write.c memcached/store/meta.c \
@@ -114,6 +114,6 @@ fuzz-restart:
 	    $@.corpus $(srcdir)/t/fuzz/corpus/restart
 .PHONY: fuzz-restart
 
-unit_tests += t/unit/store_supplier
-t_unit_store_supplier_SOURCES = t/unit/store_supplier.c t/unit/store_fixture.h
-t_unit_store_supplier_LDADD = $(store_libs)
+unit_tests += t/unit/store_prefault
+t_unit_store_prefault_SOURCES = t/unit/store_prefault.c t/unit/store_fixture.h
+t_unit_store_prefault_LDADD = $(store_libs)

@@ -45,7 +45,7 @@ static bool vivify(struct store_local *local, struct key *key, struct slice name
 /* What the kernel programs answered was a use, too. */
 static void take_kernel_use(struct mc_item *item, const struct table_spot *spot)
 {
-    if (table_take_touch(spot))
+    if (table_take_accessed(spot))
         item_set_flags(item, MC_ITEM_FETCHED | MC_ITEM_ACTIVE);
 }
 

@@ -3,10 +3,10 @@
 
 #include "store/event.h"
 #include "store/external.h"
-#include "store/headroom.h"
 #include "store/internal.h"
 #include "store/reclaim.h"
 #include "store/store_mover.h"
+#include "store/stub_reserve.h"
 #include "store/verbs.h"
 
 enum {
@@ -24,14 +24,14 @@ enum {
 };
 
 /* What became of a chunk. */
-enum fate {
-    FATE_FREE,  /* or nobody's concern any more */
-    FATE_BUSY,  /* later */
-    FATE_SPARE, /* there is no chunk to move to */
+enum outcome {
+    CHUNK_FREE,     /* or nobody's concern any more */
+    CHUNK_BUSY,     /* later */
+    CHUNK_NO_SPARE, /* there is no chunk to move to */
 };
 
 /* Who has a chunk: an item, as itself or as a part. */
-struct tenant {
+struct owner {
     struct mc_item *item;
     uint64_t hash;
     struct lock *stripe; /* held */
@@ -39,49 +39,44 @@ struct tenant {
     uint32_t index;
 };
 
-/* Only the mover counts, but anybody may reset. */
-static void add(uint64_t *counter)
-{
-    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
-}
-
 /* --- one chunk ------------------------------------------------------------- */
 
 /* Finds out who has the chunk, and takes its stripe. Under the lock of the slab class. */
-static enum fate identify(struct store *store, uint32_t ref, struct tenant *tenant)
+static enum outcome identify(struct store *store, uint32_t ref, struct owner *owner)
 {
     struct mc_item *item = heap_at(&store->heap, ref);
     /* Acquire: pairs with the release of who filled in what the flags tell of. */
     unsigned int flags = __atomic_load_n(&item->flags, __ATOMIC_ACQUIRE);
 
-    tenant->part = flags & MC_ITEM_CHUNK;
+    owner->part = flags & MC_ITEM_CHUNK;
     if (flags & MC_ITEM_SLABBED)
-        return FATE_FREE;
-    if (tenant->part) {
+        return CHUNK_FREE;
+    if (owner->part) {
         const struct item_chunk *chunk = (const struct item_chunk *)item;
 
-        tenant->index = chunk->index;
+        owner->index = chunk->index;
         item = heap_at(&store->heap, chunk->owner);
         flags = __atomic_load_n(&item->flags, __ATOMIC_ACQUIRE);
     }
     if (!(flags & MC_ITEM_LINKED))
-        return FATE_BUSY;
-    tenant->item = item;
-    tenant->hash = hash_key(store->control, item_key(item));
-    tenant->stripe = table_stripe(&store->table, tenant->hash);
-    return FATE_BUSY;
+        return CHUNK_BUSY;
+    owner->item = item;
+    owner->hash = hash_key(store->control, item_key(item));
+    owner->stripe = table_stripe(&store->table, owner->hash);
+    return CHUNK_BUSY;
 }
 
-/* True: the tenant's stripe is held. Otherwise *fate says why not. */
-static bool find_tenant(struct store *store, uint32_t ref, struct tenant *tenant, enum fate *fate)
+/* True: the owner's stripe is held. Otherwise *outcome says why not. */
+static bool find_owner(struct store *store, uint32_t ref, struct owner *owner,
+                       enum outcome *outcome)
 {
     struct slab_class *class = &store->slabs.classes[store->mover.from];
     bool held;
 
-    *tenant = (struct tenant){0};
+    *owner = (struct owner){0};
     lock_take(&class->lock, LOCK_SLAB);
-    *fate = identify(store, ref, tenant);
-    held = tenant->stripe && lock_try(tenant->stripe, LOCK_STRIPE);
+    *outcome = identify(store, ref, owner);
+    held = owner->stripe && lock_try(owner->stripe, LOCK_STRIPE);
     lock_release(&class->lock, LOCK_SLAB);
     return held;
 }
@@ -100,70 +95,70 @@ static void move_item(struct store *store, struct mc_item *item, const struct ta
     lru_replace(lru, &store->heap, item, copy);
     item_clear_flags(item, MC_ITEM_LINKED | MC_ITEM_SIZED);
     lock_release(&lru->lock, LOCK_LRU);
-    add(&store->mover.counts.rescues);
+    atomic_count(&store->mover.counts.rescues);
     if (compound)
         slab_free(&store->slabs, heap_ref(&store->heap, item)); /* the rest is the copy's */
     else
         item_put(store, item);
 }
 
-static void move_part(struct store *store, const struct tenant *tenant, uint32_t ref, uint32_t to)
+static void move_part(struct store *store, const struct owner *owner, uint32_t ref, uint32_t to)
 {
-    item_move_part(store, tenant->item, tenant->index, to);
+    item_move_part(store, owner->item, owner->index, to);
     slab_free(&store->slabs, ref);
-    add(&store->mover.counts.chunk_rescues);
+    atomic_count(&store->mover.counts.chunk_rescues);
 }
 
 /* An item of several pieces that somebody holds. */
-static enum fate wait_for_holders(struct store *store, const struct tenant *tenant,
-                                  const struct table_spot *spot)
+static enum outcome wait_for_holders(struct store *store, const struct owner *owner,
+                                     const struct table_spot *spot)
 {
     if (store->mover.nrounds >= DELETE_ROUNDS && store->config.evict) {
-        add(&store->mover.counts.busy_deletes);
-        reclaim_unlink(store, tenant->item, tenant->hash, spot);
+        atomic_count(&store->mover.counts.busy_deletes);
+        reclaim_unlink(store, owner->item, owner->hash, spot);
     }
-    return FATE_BUSY;
+    return CHUNK_BUSY;
 }
 
-/* Under the tenant's stripe. */
-static enum fate move_tenant(struct store *store, const struct tenant *tenant, uint32_t ref,
-                             rel_time now)
+/* Under the owner's stripe. */
+static enum outcome move_owner(struct store *store, const struct owner *owner, uint32_t ref,
+                               rel_time now)
 {
     struct mover *mover = &store->mover;
-    struct mc_item *item = tenant->item;
+    struct mc_item *item = owner->item;
     struct table_spot spot;
 
-    if (!table_find_ref(&store->table, tenant->hash, heap_ref(&store->heap, item), &spot))
-        return FATE_BUSY;
-    verb_take_touch(item, &spot, now);
+    if (!table_find_ref(&store->table, owner->hash, heap_ref(&store->heap, item), &spot))
+        return CHUNK_BUSY;
+    verb_take_accessed(item, &spot, now);
     if (flush_is_dead_at(item, spot.head, flush_epoch(store), now) ||
         external_is_lost(store, item)) {
-        add(&mover->counts.inline_reclaim);
-        reclaim_unlink(store, item, tenant->hash, &spot);
-        return FATE_FREE;
+        atomic_count(&mover->counts.inline_reclaim);
+        reclaim_unlink(store, item, owner->hash, &spot);
+        return CHUNK_FREE;
     }
     /* Acquire: pairs with the release of the last holder that let go. */
     if (item->flags & ITEM_COMPOUND && __atomic_load_n(&item->refcount, __ATOMIC_ACQUIRE) > 1)
-        return wait_for_holders(store, tenant, &spot);
+        return wait_for_holders(store, owner, &spot);
     if (!mover->spare)
-        return FATE_SPARE;
-    if (tenant->part)
-        move_part(store, tenant, ref, mover->spare);
+        return CHUNK_NO_SPARE;
+    if (owner->part)
+        move_part(store, owner, ref, mover->spare);
     else
         move_item(store, item, &spot, mover->spare);
     mover->spare = 0;
-    return FATE_FREE;
+    return CHUNK_FREE;
 }
 
 /* What cannot be moved makes room. */
-static void delete_tenant(struct store *store, const struct tenant *tenant)
+static void delete_owner(struct store *store, const struct owner *owner)
 {
     struct table_spot spot;
 
-    if (!table_find_ref(&store->table, tenant->hash, heap_ref(&store->heap, tenant->item), &spot))
+    if (!table_find_ref(&store->table, owner->hash, heap_ref(&store->heap, owner->item), &spot))
         return;
-    add(&store->mover.counts.evictions_nomem);
-    reclaim_unlink(store, tenant->item, tenant->hash, &spot);
+    atomic_count(&store->mover.counts.evictions_nomem);
+    reclaim_unlink(store, owner->item, owner->hash, &spot);
 }
 
 static bool is_free(const struct store *store, uint32_t ref)
@@ -185,32 +180,32 @@ static bool find_spare(struct store *store, uint32_t ref, rel_time now)
     for (int i = 0; i < EVICT_TRIES && !mover->spare && !is_free(store, ref); i++) {
         if (!store->config.evict || !reclaim_evict(store, mover->from, now))
             return false;
-        add(&mover->counts.evictions_nomem);
+        atomic_count(&mover->counts.evictions_nomem);
         mover->spare = slab_alloc_spare(&store->slabs, mover->from);
     }
     return true;
 }
 
-static enum fate move_chunk(struct store *store, uint32_t ref, rel_time now)
+static enum outcome move_chunk(struct store *store, uint32_t ref, rel_time now)
 {
-    struct tenant tenant;
-    enum fate fate;
+    struct owner owner;
+    enum outcome outcome;
     bool hope;
 
-    if (!find_tenant(store, ref, &tenant, &fate))
-        return fate;
-    fate = move_tenant(store, &tenant, ref, now);
-    lock_release(tenant.stripe, LOCK_STRIPE);
-    if (fate != FATE_SPARE)
-        return fate;
+    if (!find_owner(store, ref, &owner, &outcome))
+        return outcome;
+    outcome = move_owner(store, &owner, ref, now);
+    lock_release(owner.stripe, LOCK_STRIPE);
+    if (outcome != CHUNK_NO_SPARE)
+        return outcome;
     hope = find_spare(store, ref, now);
-    if (!find_tenant(store, ref, &tenant, &fate))
-        return fate;
-    fate = move_tenant(store, &tenant, ref, now);
-    if (fate == FATE_SPARE && !hope && store->config.evict)
-        delete_tenant(store, &tenant);
-    lock_release(tenant.stripe, LOCK_STRIPE);
-    return fate == FATE_SPARE ? FATE_BUSY : fate;
+    if (!find_owner(store, ref, &owner, &outcome))
+        return outcome;
+    outcome = move_owner(store, &owner, ref, now);
+    if (outcome == CHUNK_NO_SPARE && !hope && store->config.evict)
+        delete_owner(store, &owner);
+    lock_release(owner.stripe, LOCK_STRIPE);
+    return outcome == CHUNK_NO_SPARE ? CHUNK_BUSY : outcome;
 }
 
 /* --- one page -------------------------------------------------------------- */
@@ -230,8 +225,8 @@ static void finish_moved(struct store *store)
 {
     struct mover *mover = &store->mover;
 
-    add(&mover->counts.moved);
-    event_say(store, "type=slab_move src=%u dst=%u", mover->from, mover->to);
+    atomic_count(&mover->counts.moved);
+    event_system(store, "type=slab_move src=%u dst=%u", mover->from, mover->to);
     mover->avoid = 0;
     finish(store);
 }
@@ -296,8 +291,8 @@ static uint64_t move_slice(struct store *store, rel_time now)
     for (unsigned int i = 0; i < SLICE_CHUNKS && mover->next < mover->ncarved; i++) {
         uint32_t ref = first + mover->next++ * (size >> store->heap.ref_shift);
 
-        if (move_chunk(store, ref, now) == FATE_BUSY)
-            add(&mover->counts.busy_items);
+        if (move_chunk(store, ref, now) == CHUNK_BUSY)
+            atomic_count(&mover->counts.busy_items);
         ncopied += size;
         if (ncopied >= SLICE_BYTES)
             break;
@@ -407,7 +402,7 @@ static bool consider(struct store *store, rel_time now)
         take_sample(store, clsid, &samples[clsid], now);
     __atomic_load(&store->mover.ratio, &ratio, __ATOMIC_RELAXED);
     choice = automove_choose(automove, samples, n, window, ratio, now);
-    if (choice.from == AUTOMOVE_NONE || !headroom_allows(store, choice.from, choice.to))
+    if (choice.from == AUTOMOVE_NONE || !stub_reserve_allows(store, choice.from, choice.to))
         return false;
     return mover_ask(store, (unsigned int)choice.from, (unsigned int)choice.to);
 }

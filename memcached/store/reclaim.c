@@ -91,7 +91,7 @@ static enum step judge_live(struct store *store, struct lru *lru, struct mc_item
                             uint64_t hash, const struct table_spot *spot, enum aim aim,
                             rel_time now)
 {
-    enum lru_segment again = tuned_segmented(store) ? LRU_WARM : LRU_COLD;
+    enum lru_segment again = tuned_lru_segmented(store) ? LRU_WARM : LRU_COLD;
     bool active = item->flags & MC_ITEM_ACTIVE;
 
     if (aim == AIM_FORCE)
@@ -141,7 +141,7 @@ static enum step judge(struct store *store, struct lru *lru, struct mc_item *ite
     assert(linked);
     if (!linked)
         return STEP_NONE;
-    verb_take_touch(item, &spot, now);
+    verb_take_accessed(item, &spot, now);
     /* A lost value's key stays for as long as nobody wants its memory: its get is told apart. */
     if (flush_is_dead_at(item, spot.head, flush_epoch(store), now) ||
         (aim != AIM_BALANCE && external_is_lost(store, item)))
@@ -324,7 +324,7 @@ static rel_time tail_age(const struct store *store, const struct lru *lru, enum 
 static bool overfull(const struct store *store, const struct lru *lru, enum lru_segment segment,
                      rel_time now)
 {
-    if (!tuned_segmented(store) || over_share(lru, segment, tuned_pct(store, segment)))
+    if (!tuned_lru_segmented(store) || over_share(lru, segment, tuned_pct(store, segment)))
         return true;
     return lru->lists[LRU_COLD].nitems > 0 &&
            tail_age(store, lru, segment, now) >

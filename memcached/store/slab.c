@@ -11,7 +11,7 @@ enum {
     CHUNK_ALIGN = 8,  /* of memcached's sizes */
     SMALL_MAX = 1024,
     MIN_CHUNK = 48,
-    SUPPLY_MOST = 8 * MC_EXTENT_PAGES, /* pages that the supplier maps ahead, at most */
+    PREFAULT_MAX = 8 * MC_EXTENT_PAGES, /* pages that the prefault thread maps ahead */
     PAGES_AHEAD = 2, /* free ones below which an extent is fetched before it is needed */
 };
 
@@ -188,15 +188,15 @@ static uint32_t fresh_page(struct slabs *slabs)
 
     if (number)
         return number;
-    number = FIRST_PAGE + slabs->ntouched;
+    number = FIRST_PAGE + slabs->high_water;
     if (heap_grow(slabs->heap, number / MC_EXTENT_PAGES + 1) != 0) {
         /* Asking costs a system call or more, and every set would. */
         slabs->exhausted = true;
         return 0;
     }
-    __atomic_store_n(&slabs->ntouched, slabs->ntouched + 1, __ATOMIC_RELAXED);
-    if (number % MC_EXTENT_PAGES == 0 && slabs->supplier)
-        background_wake(slabs->supplier);
+    __atomic_store_n(&slabs->high_water, slabs->high_water + 1, __ATOMIC_RELAXED);
+    if (number % MC_EXTENT_PAGES == 0 && slabs->prefault)
+        background_wake(slabs->prefault);
     return number;
 }
 
@@ -344,7 +344,7 @@ int slab_adopt(struct slabs *slabs, const uint8_t *pages, uint32_t n)
 
     if (error)
         return error;
-    slabs->ntouched = slabs->npages = n;
+    slabs->high_water = slabs->npages = n;
     for (uint32_t i = 0; i < n; i++) {
         struct slab_class *class = &slabs->classes[pages[i]];
         uint32_t number = FIRST_PAGE + i;
@@ -398,8 +398,8 @@ int slab_prealloc(struct slabs *slabs)
 /* Maps memory for so many pages more, as far as the limit allows. */
 static int provide(struct slabs *slabs, uint32_t npages)
 {
-    uint32_t ntouched = __atomic_load_n(&slabs->ntouched, __ATOMIC_RELAXED);
-    uint64_t last = FIRST_PAGE + (uint64_t)ntouched + npages - 1;
+    uint32_t high_water = __atomic_load_n(&slabs->high_water, __ATOMIC_RELAXED);
+    uint64_t last = FIRST_PAGE + (uint64_t)high_water + npages - 1;
     uint64_t end = FIRST_PAGE + slab_limit(slabs) / MC_PAGE_BYTES;
 
     if (last >= end)
@@ -412,14 +412,14 @@ int slab_provide(struct slabs *slabs)
     return provide(slabs, PAGES_AHEAD);
 }
 
-int slab_supply(struct slabs *slabs)
+int slab_prefault(struct slabs *slabs)
 {
-    uint32_t ahead = __atomic_load_n(&slabs->ntouched, __ATOMIC_RELAXED) / 8;
+    uint32_t ahead = __atomic_load_n(&slabs->high_water, __ATOMIC_RELAXED) / 8;
 
     if (ahead < MC_EXTENT_PAGES)
         ahead = MC_EXTENT_PAGES;
-    if (ahead > SUPPLY_MOST)
-        ahead = SUPPLY_MOST;
+    if (ahead > PREFAULT_MAX)
+        ahead = PREFAULT_MAX;
     return provide(slabs, ahead);
 }
 
@@ -428,7 +428,7 @@ int slab_supply(struct slabs *slabs)
 uint32_t slab_page_pick(struct slabs *slabs, unsigned int clsid, uint32_t avoid)
 {
     struct slab_class *class = &slabs->classes[clsid];
-    uint32_t n = __atomic_load_n(&slabs->ntouched, __ATOMIC_RELAXED), best = 0;
+    uint32_t n = __atomic_load_n(&slabs->high_water, __ATOMIC_RELAXED), best = 0;
     int most = -1;
 
     for (uint32_t i = 0; i < n; i++) {

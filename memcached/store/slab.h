@@ -58,10 +58,10 @@ struct slabs {
     struct lock pages_lock;
     uint64_t memory_limit;       /* bytes */
     uint32_t npages;             /* of classes and pool */
-    uint32_t ntouched;           /* pages of the heap that were handed out once */
+    uint32_t high_water;         /* pages of the heap that were handed out once */
     uint32_t pool, npool;        /* list of pages that any class may take */
     uint32_t retired;            /* list of those that were over the limit */
-    struct background *supplier; /* maps more of the heap when it is woken; NULL: none */
+    struct background *prefault; /* maps more of the heap when it is woken; NULL: none */
     bool exhausted;              /* the provider has no more for now */
     struct slab_page *pages;
     uint8_t small[MC_PAGE_BYTES / 1024 / 8 + 1]; /* class of sizes to 1 KiB, by 8 bytes */
@@ -112,8 +112,8 @@ void slab_retry(struct slabs *slabs);
  */
 int slab_prealloc(struct slabs *slabs);
 int slab_provide(struct slabs *slabs);
-/* Maps the extents that will be needed next. 0 or -errno. By the supplier. */
-int slab_supply(struct slabs *slabs);
+/* Maps the extents that will be needed next, for the prefault thread. 0 or -errno. */
+int slab_prefault(struct slabs *slabs);
 
 /* --- pages on the move; one thread at a time ------------------------------ */
 

@@ -8,8 +8,8 @@
 
 #include "store/event.h"
 #include "store/external.h"
-#include "store/headroom.h"
 #include "store/reclaim.h"
+#include "store/stub_reserve.h"
 #include "store/verbs.h"
 
 enum {
@@ -156,7 +156,7 @@ static bool replace(const struct spill_pass *pass, struct mc_item *old, const st
     return item != NULL;
 }
 
-static void tell_written(const struct spill_pass *pass, const struct mc_item *item)
+static void report_written(const struct spill_pass *pass, const struct mc_item *item)
 {
     if (event_wanted(pass->store, STORE_EVENT_ITEM))
         event_item(pass->store, "extwrite", item, (int)bucket_of(pass, item), pass->now);
@@ -170,7 +170,7 @@ static unsigned int write_chosen(struct spill_pass *pass)
         struct flash_at at;
 
         if (write_object(pass, pass->items[i], &at) && replace(pass, pass->items[i], &at)) {
-            tell_written(pass, pass->items[i]);
+            report_written(pass, pass->items[i]);
             nwritten++;
         }
         item_put(pass->store, pass->items[i]);
@@ -237,7 +237,7 @@ unsigned int spill_round(struct store *store, rel_time now)
     unsigned int nwritten = 0;
 
     store_flash_rules(store, &pass.rules);
-    pass.donor = headroom_round(store, &pass.rules);
+    pass.donor = stub_reserve_round(store, &pass.rules);
     for (unsigned int clsid = store->slabs.nclasses; clsid >= 1; clsid--)
         if (store->slabs.classes[clsid].size > pass.rules.item_size)
             nwritten += spill_class(&pass, clsid);

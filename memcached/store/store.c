@@ -30,7 +30,7 @@ void store_config_defaults(struct store_config *config)
         .evict = true,
         .maintained = true,
         .cas = true,
-        .segmented = true,
+        .lru_segmented = true,
         .hot_pct = 20,
         .warm_pct = 40,
         .hot_max_factor = 0.2,
@@ -151,9 +151,9 @@ static int init_threads(struct store *store)
 
     if (result)
         return result;
-    result = background_init(&store->supplier);
+    result = background_init(&store->prefault);
     if (result)
-        goto no_supplier;
+        goto no_prefault;
     result = mover_init(store);
     if (result)
         goto no_mover;
@@ -169,8 +169,8 @@ no_spiller:
 no_crawler:
     mover_fini(store);
 no_mover:
-    background_fini(&store->supplier);
-no_supplier:
+    background_fini(&store->prefault);
+no_prefault:
     background_fini(&store->maintainer.background);
     return result;
 }
@@ -225,7 +225,7 @@ void store_free(struct store *store)
     spiller_fini(&store->spiller);
     crawler_fini(store);
     mover_fini(store);
-    background_fini(&store->supplier);
+    background_fini(&store->prefault);
     background_fini(&store->maintainer.background);
     table_fini(&store->table);
     slab_fini(&store->slabs);

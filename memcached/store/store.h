@@ -63,7 +63,7 @@ struct store_config {
     bool cas;                       /* false: -C, every CAS id is 0 to the outside */
     bool sums;                      /* keep items' sums for the kernel (MC_ITEM_SUMMED) */
     bool prealloc;                  /* -L: take all memory at start */
-    bool segmented;                 /* hot, warm, cold, temp; false: one LRU for each class */
+    bool lru_segmented;             /* hot, warm, cold, temp; false: one LRU for each class */
     unsigned int hot_pct, warm_pct; /* of a class's memory */
     double hot_max_factor, warm_max_factor; /* of the age of cold's tail */
     bool temp;                              /* the temp LRU is on */
@@ -120,11 +120,11 @@ void store_local_free(struct store_local *local);
 int store_maintainer_start(struct store *store);
 void store_maintainer_stop(struct store *store);
 /*
- * The supplier: a thread that maps memory before it is needed. Started before other threads use the
+ * The prefault thread: it maps memory before it is needed. Started before other threads use the
  * store and stopped after them. 0 or -errno.
  */
-int store_supplier_start(struct store *store);
-void store_supplier_stop(struct store *store);
+int store_prefault_start(struct store *store);
+void store_prefault_stop(struct store *store);
 
 /*
  * 0, -EINVAL too small, -ERANGE more than references can name, -EPERM all of it was taken at the

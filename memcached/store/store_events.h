@@ -37,7 +37,7 @@ struct store_events {
     const uint32_t *wanted;
     void (*item)(void *context, const struct store_item_event *event);
     /* The words of a line, "type=slab_move src=1 dst=2". */
-    void (*say)(void *context, struct slice text);
+    void (*system)(void *context, struct slice text);
 };
 /* Before the first thread, or behind the last. NULL: nobody watches. */
 void store_set_events(struct store *store, const struct store_events *events);

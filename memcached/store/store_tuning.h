@@ -12,17 +12,17 @@ struct store;
 
 /* Their present values. */
 struct store_tuning {
-    bool segmented, temp;
+    bool lru_segmented, temp;
     unsigned int hot_pct, warm_pct;
     double hot_max_factor, warm_max_factor;
     uint32_t temporary_ttl;
     uint32_t crawler_sleep_us, crawler_tocrawl;
 };
 void store_tuning(struct store *store, struct store_tuning *out);
-void store_tune_segments(struct store *store, unsigned int hot_pct, unsigned int warm_pct,
-                         double hot_max_factor, double warm_max_factor);
+void store_tune_lru(struct store *store, unsigned int hot_pct, unsigned int warm_pct,
+                    double hot_max_factor, double warm_max_factor);
 /* false: from now on all go to cold, where the maintainer brings the others. */
-void store_set_segmented(struct store *store, bool segmented);
+void store_set_lru_segmented(struct store *store, bool lru_segmented);
 /* Of what is stored from now on. */
 void store_set_temporary(struct store *store, bool temp, uint32_t ttl);
 void store_set_crawler_sleep(struct store *store, uint32_t us);

@@ -17,10 +17,10 @@ enum {
     COUNT_BATCH = 32, /* items pending in a counter before they go to the total */
     SPLITS = 2,       /* buckets that one insertion splits at most */
     WALK_AHEAD = 8,   /* buckets of a walk, while one is visited */
-    /* Extents that the supplier maps before they are needed, more where there are many. */
+    /* Extents that the prefault thread maps before they are needed, more where there are many. */
     MAIN_AHEAD = 2,
-    MAIN_AHEAD_MOST = 32,
-    SPARE_AHEAD_MOST = 8,
+    MAIN_AHEAD_MAX = 32,
+    OVERFLOW_AHEAD_MAX = 8,
 };
 
 /* --- the buckets of a key ------------------------------------------------- */
@@ -124,9 +124,10 @@ static int map_buckets(struct table *table, uint32_t *nmapped, uint32_t first,
 
     lock_take(&table->mapping, LOCK_MAPPING);
     for (uint32_t n = *nmapped; n < wanted && !error; n++) {
-        error = n == table->nmost ? -ENOSPC
-                                  : table->provider->table(table->provider, first + n,
-                                                           &buckets[(size_t)n * MC_TABLE_BUCKETS]);
+        error = n == table->max_extents
+                    ? -ENOSPC
+                    : table->provider->table(table->provider, first + n,
+                                             &buckets[(size_t)n * MC_TABLE_BUCKETS]);
         /* Release: whoever sees the number may use the buckets. */
         if (!error)
             __atomic_store_n(nmapped, n + 1, __ATOMIC_RELEASE);
@@ -137,12 +138,13 @@ static int map_buckets(struct table *table, uint32_t *nmapped, uint32_t first,
 
 static int map_main(struct table *table, uint32_t wanted)
 {
-    return map_buckets(table, &table->nmain, 0, table->buckets, wanted);
+    return map_buckets(table, &table->nmain_extents, 0, table->buckets, wanted);
 }
 
-static int map_spare(struct table *table, uint32_t wanted)
+static int map_overflow(struct table *table, uint32_t wanted)
 {
-    return map_buckets(table, &table->nspare, MC_OVERFLOW_TABLE, table->overflow, wanted);
+    return map_buckets(table, &table->noverflow_extents, MC_OVERFLOW_TABLE, table->overflow,
+                       wanted);
 }
 
 static uint32_t nmapped(const uint32_t *nextents)
@@ -150,10 +152,10 @@ static uint32_t nmapped(const uint32_t *nextents)
     return __atomic_load_n(nextents, __ATOMIC_ACQUIRE);
 }
 
-static void wake_supplier(const struct table *table)
+static void wake_prefault(const struct table *table)
 {
-    if (table->supplier)
-        background_wake(table->supplier);
+    if (table->prefault)
+        background_wake(table->prefault);
 }
 
 /* While it is, nobody asks: that costs a system call or more, and every set would. */
@@ -168,38 +170,38 @@ static void set_exhausted(struct table *table, bool exhausted)
 }
 
 /* An overflow bucket that was given back or never used; 0: none is mapped. */
-static uint32_t spare_pop(struct table *table)
+static uint32_t overflow_pop(struct table *table)
 {
-    uint32_t number, mapped = nmapped(&table->nspare) * (uint32_t)MC_TABLE_BUCKETS;
+    uint32_t number, mapped = nmapped(&table->noverflow_extents) * (uint32_t)MC_TABLE_BUCKETS;
     bool low = false;
 
     lock_take(&table->memory, LOCK_MEMORY);
-    number = table->spare_free;
+    number = table->overflow_free_list;
     if (number) {
-        table->spare_free = table->overflow[number].next;
-    } else if (table->spare_next < mapped) {
-        number = table->spare_next++;
-        low = mapped - table->spare_next == MC_TABLE_BUCKETS / 2;
+        table->overflow_free_list = table->overflow[number].next;
+    } else if (table->overflow_unused < mapped) {
+        number = table->overflow_unused++;
+        low = mapped - table->overflow_unused == MC_TABLE_BUCKETS / 2;
     }
-    table->nspare_used += number != 0;
+    table->noverflow_used += number != 0;
     lock_release(&table->memory, LOCK_MEMORY);
     if (low)
-        wake_supplier(table);
+        wake_prefault(table);
     return number;
 }
 
 /* An empty overflow bucket, or 0. */
-static uint32_t spare_take(struct table *table)
+static uint32_t overflow_alloc(struct table *table)
 {
     uint32_t number;
 
     for (;;) {
-        uint32_t wanted = nmapped(&table->nspare) + 1;
+        uint32_t wanted = nmapped(&table->noverflow_extents) + 1;
 
-        number = spare_pop(table);
+        number = overflow_pop(table);
         if (number || is_exhausted(table))
             break;
-        if (map_spare(table, wanted) != 0) {
+        if (map_overflow(table, wanted) != 0) {
             set_exhausted(table, true);
             break;
         }
@@ -215,7 +217,7 @@ static uint32_t spare_take(struct table *table)
 }
 
 /* Gives back the overflow buckets from `number` on. */
-static void spare_give(struct table *table, uint32_t number)
+static void overflow_free(struct table *table, uint32_t number)
 {
     if (!number)
         return;
@@ -223,9 +225,9 @@ static void spare_give(struct table *table, uint32_t number)
     while (number) {
         uint32_t next = table->overflow[number].next;
 
-        set_next(&table->overflow[number], table->spare_free);
-        table->spare_free = number;
-        table->nspare_used--;
+        set_next(&table->overflow[number], table->overflow_free_list);
+        table->overflow_free_list = number;
+        table->noverflow_used--;
         number = next;
     }
     lock_release(&table->memory, LOCK_MEMORY);
@@ -240,11 +242,11 @@ static int map_start(struct table *table, uint32_t nbuckets)
 {
     int error = map_main(table, extents_of(nbuckets));
 
-    return error ? error : map_spare(table, 1);
+    return error ? error : map_overflow(table, 1);
 }
 
 /* A quarter of the items' address space holds the buckets of the smallest ones twice. */
-static uint32_t most_extents(const struct heap *heap, uint32_t nbuckets)
+static uint32_t extents_max(const struct heap *heap, uint32_t nbuckets)
 {
     uint64_t most = (uint64_t)heap->max_extents * (MC_EXTENT_BYTES / MC_TABLE_BYTES) / 4;
 
@@ -271,8 +273,8 @@ int table_init(struct table *table, struct heap *heap, struct provider *provider
     memset(table, 0, sizeof(*table));
     if (!fits_memory((uint64_t)nbuckets * sizeof(struct mc_bucket)))
         return -ENOMEM;
-    table->nmost = most_extents(heap, nbuckets);
-    table->nreservation = (size_t)table->nmost * 2 * MC_TABLE_BYTES;
+    table->max_extents = extents_max(heap, nbuckets);
+    table->nreservation = (size_t)table->max_extents * 2 * MC_TABLE_BYTES;
     table->reservation = mmap(NULL, table->nreservation, PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (table->reservation == MAP_FAILED) {
@@ -285,8 +287,8 @@ int table_init(struct table *table, struct heap *heap, struct provider *provider
     memset(table->stripes, 0, nstripes * sizeof(*table->stripes));
     table->stripe_mask = nstripes - 1;
     table->buckets = table->reservation;
-    table->overflow = table->buckets + (size_t)table->nmost * MC_TABLE_BUCKETS;
-    table->spare_next = 1;
+    table->overflow = table->buckets + (size_t)table->max_extents * MC_TABLE_BUCKETS;
+    table->overflow_unused = 1;
     table->heap = heap;
     table->provider = provider;
     table->control = provider->control(provider);
@@ -370,7 +372,7 @@ bool table_insert(struct table *table, uint64_t hash, uint32_t ref)
     bucket = last;
     empty = zero_bytes(bucket->tags);
     if (!empty) {
-        number = spare_take(table);
+        number = overflow_alloc(table);
         if (!number)
             return false;
         bucket = &table->overflow[number];
@@ -420,11 +422,11 @@ void table_remove(struct table *table, uint64_t hash, const struct table_spot *s
         set_slot(spot->bucket, spot->slot, 0, 0);
     }
     table_end(spot->head);
-    spare_give(table, number);
+    overflow_free(table, number);
     count_item(table, hash, -1);
 }
 
-bool table_take_touch(const struct table_spot *spot)
+bool table_take_accessed(const struct table_spot *spot)
 {
     bool accessed = is_accessed(spot->bucket, spot->slot);
 
@@ -580,10 +582,10 @@ static bool make_room(struct table *table, struct mc_bucket *head, uint32_t n)
     struct mc_bucket *bucket = head;
 
     for (uint32_t room = MC_SLOTS; room < n; room += MC_SLOTS) {
-        uint32_t number = spare_take(table);
+        uint32_t number = overflow_alloc(table);
 
         if (!number) {
-            spare_give(table, head->next);
+            overflow_free(table, head->next);
             set_next(head, 0);
             return false;
         }
@@ -648,22 +650,22 @@ static bool split(struct table *table, uint32_t from, uint32_t index, uint32_t m
     /* Release: a reader that goes on to the new bucket finds there what was moved. */
     __atomic_store_n(&old->mask, mask, __ATOMIC_RELEASE);
     table_end(old);
-    spare_give(table, rest);
+    overflow_free(table, rest);
     return true;
 }
 
-/* Whether bucket `index` is mapped, or can be now. With a supplier it may be later. */
+/* Whether bucket `index` is mapped, or can be now. With a prefault thread it may be later. */
 static bool bucket_is_there(struct table *table, uint32_t index)
 {
     uint32_t wanted = index / MC_TABLE_BUCKETS + 1;
 
     if (index % MC_TABLE_BUCKETS == 0 && !is_exhausted(table))
-        wake_supplier(table);
-    if (wanted <= nmapped(&table->nmain))
+        wake_prefault(table);
+    if (wanted <= nmapped(&table->nmain_extents))
         return true;
-    if (!table->supplier && map_main(table, wanted) != 0)
+    if (!table->prefault && map_main(table, wanted) != 0)
         __atomic_store_n(&table->growth_failed, true, __ATOMIC_RELAXED);
-    return wanted <= nmapped(&table->nmain);
+    return wanted <= nmapped(&table->nmain_extents);
 }
 
 /* Under table->growth. */
@@ -692,7 +694,7 @@ bool table_crowded(const struct table *table)
 {
     uint32_t nbuckets = table_nbuckets(table);
 
-    return table->expand && nbuckets < table->nmost * (uint32_t)MC_TABLE_BUCKETS &&
+    return table->expand && nbuckets < table->max_extents * (uint32_t)MC_TABLE_BUCKETS &&
            __atomic_load_n(&table->nitems, __ATOMIC_RELAXED) > (int64_t)TABLE_LOAD * nbuckets &&
            !__atomic_load_n(&table->growth_failed, __ATOMIC_RELAXED);
 }
@@ -727,19 +729,20 @@ static uint32_t ahead(uint32_t used, uint32_t least, uint32_t most)
     return used + (used / 4 < least ? least : used / 4 > most ? most : used / 4);
 }
 
-int table_supply(struct table *table)
+int table_prefault(struct table *table)
 {
-    uint32_t nspare, nmain = extents_of(table_nbuckets(table));
+    uint32_t noverflow_extents, nmain_extents = extents_of(table_nbuckets(table));
     int error = 0;
 
     lock_take(&table->memory, LOCK_MEMORY);
-    nspare = extents_of(table->spare_next);
+    noverflow_extents = extents_of(table->overflow_unused);
     lock_release(&table->memory, LOCK_MEMORY);
-    nmain = ahead(nmain, MAIN_AHEAD, MAIN_AHEAD_MOST);
+    nmain_extents = ahead(nmain_extents, MAIN_AHEAD, MAIN_AHEAD_MAX);
     if (table->expand)
-        error = map_main(table, nmain < table->nmost ? nmain : table->nmost);
+        error = map_main(table,
+                         nmain_extents < table->max_extents ? nmain_extents : table->max_extents);
     if (!error)
-        error = map_spare(table, ahead(nspare, 1, SPARE_AHEAD_MOST));
+        error = map_overflow(table, ahead(noverflow_extents, 1, OVERFLOW_AHEAD_MAX));
     set_exhausted(table, error != 0);
     return error;
 }
@@ -755,7 +758,7 @@ uint64_t table_bytes(struct table *table)
     uint64_t nbuckets;
 
     lock_take(&table->memory, LOCK_MEMORY);
-    nbuckets = (uint64_t)table_nbuckets(table) + table->nspare_used;
+    nbuckets = (uint64_t)table_nbuckets(table) + table->noverflow_used;
     lock_release(&table->memory, LOCK_MEMORY);
     return nbuckets * sizeof(struct mc_bucket);
 }

@@ -51,18 +51,19 @@ struct table {
     struct lock growth;
     bool growth_failed; /* the provider has no more buckets for now (racy hint) */
 
-    struct lock mapping; /* for what the provider does; nmain and nspare are atomic to read */
+    struct lock mapping; /* for what the provider does; nmain_extents and noverflow_extents are
+                            atomic to read */
     struct provider *provider;
-    uint32_t nmost;              /* extents of either that there is address space for */
-    uint32_t nmain;              /* extents of buckets */
-    uint32_t nspare;             /* extents of overflow buckets */
+    uint32_t max_extents;        /* extents of either that there is address space for */
+    uint32_t nmain_extents;      /* extents of buckets */
+    uint32_t noverflow_extents;  /* extents of overflow buckets */
     bool exhausted;              /* the provider has no more of either for now (racy hint) */
-    struct background *supplier; /* maps more of both when it is woken; NULL: none */
+    struct background *prefault; /* maps more of both when it is woken; NULL: none */
 
-    struct lock memory;  /* guards what follows */
-    uint32_t spare_next; /* the next overflow bucket never used */
-    uint32_t spare_free; /* list of those given back, by mc_bucket.next */
-    uint32_t nspare_used;
+    struct lock memory;          /* guards what follows */
+    uint32_t overflow_unused;    /* the next overflow bucket never used */
+    uint32_t overflow_free_list; /* list of those given back, by mc_bucket.next */
+    uint32_t noverflow_used;
 
     void *reservation;
     size_t nreservation;
@@ -98,7 +99,7 @@ bool table_insert(struct table *table, uint64_t hash, uint32_t ref);
 void table_replace(struct table *table, const struct table_spot *spot, uint32_t ref);
 void table_remove(struct table *table, uint64_t hash, const struct table_spot *spot);
 /* Whether the kernel has served the item since the last call. */
-bool table_take_touch(const struct table_spot *spot);
+bool table_take_accessed(const struct table_spot *spot);
 
 /* Around a change of what the kernel reads through a chain. */
 void table_begin(struct mc_bucket *head);
@@ -112,8 +113,8 @@ void table_grow(struct table *table);
 void table_presize(struct table *table, uint32_t nbuckets);
 /* Fetches the bucket of a hash into the cache. Under no lock. */
 void table_prefetch(const struct table *table, uint64_t hash);
-/* Maps the extents that will be needed next. 0 or -errno. By the supplier. */
-int table_supply(struct table *table);
+/* Maps the extents that will be needed next, for the prefault thread. 0 or -errno. */
+int table_prefault(struct table *table);
 /* Lets growth try again after it ran out of memory. */
 void table_retry(struct table *table);
 

@@ -6,7 +6,7 @@
 void store_tuning(struct store *store, struct store_tuning *out)
 {
     *out = (struct store_tuning){
-        .segmented = tuned_segmented(store),
+        .lru_segmented = tuned_lru_segmented(store),
         .temp = tuned_temp(store),
         .hot_pct = tuned_pct(store, LRU_HOT),
         .warm_pct = tuned_pct(store, LRU_WARM),
@@ -18,8 +18,8 @@ void store_tuning(struct store *store, struct store_tuning *out)
     };
 }
 
-void store_tune_segments(struct store *store, unsigned int hot_pct, unsigned int warm_pct,
-                         double hot_max_factor, double warm_max_factor)
+void store_tune_lru(struct store *store, unsigned int hot_pct, unsigned int warm_pct,
+                    double hot_max_factor, double warm_max_factor)
 {
     struct store_config *config = &store->config;
 
@@ -29,9 +29,9 @@ void store_tune_segments(struct store *store, unsigned int hot_pct, unsigned int
     __atomic_store(&config->warm_max_factor, &warm_max_factor, __ATOMIC_RELAXED);
 }
 
-void store_set_segmented(struct store *store, bool segmented)
+void store_set_lru_segmented(struct store *store, bool segmented)
 {
-    __atomic_store_n(&store->config.segmented, segmented, __ATOMIC_RELAXED);
+    __atomic_store_n(&store->config.lru_segmented, segmented, __ATOMIC_RELAXED);
 }
 
 void store_set_temporary(struct store *store, bool temp, uint32_t ttl)

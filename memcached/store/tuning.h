@@ -9,9 +9,9 @@
 
 #include "store/internal.h"
 
-static inline bool tuned_segmented(const struct store *store)
+static inline bool tuned_lru_segmented(const struct store *store)
 {
-    return __atomic_load_n(&store->config.segmented, __ATOMIC_RELAXED);
+    return __atomic_load_n(&store->config.lru_segmented, __ATOMIC_RELAXED);
 }
 
 static inline bool tuned_temp(const struct store *store)

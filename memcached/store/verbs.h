@@ -51,10 +51,10 @@ bool verb_cas_differs(const struct store *store, const struct mc_item *item, uin
 void verb_hit(struct mc_item *item, rel_time now);
 void verb_hold(struct mc_item *item);
 /* What the kernel programs answered was a use, too; one mark may stand for many. */
-static inline void verb_take_touch(struct mc_item *item, const struct table_spot *spot,
-                                   rel_time now)
+static inline void verb_take_accessed(struct mc_item *item, const struct table_spot *spot,
+                                      rel_time now)
 {
-    if (table_take_touch(spot)) {
+    if (table_take_accessed(spot)) {
         item_set_flags(item, MC_ITEM_FETCHED | MC_ITEM_ACTIVE);
         item_set_time(item, now);
     }

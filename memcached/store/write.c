@@ -43,7 +43,7 @@ static void remove_dead(struct store *store, const struct key *key)
 static enum lru_segment first_segment(const struct store *store, const struct mc_item *item,
                                       rel_time now)
 {
-    if (!tuned_segmented(store))
+    if (!tuned_lru_segmented(store))
         return LRU_COLD;
     if (tuned_temp(store) && lru_is_temporary(item, tuned_temporary_ttl(store), now))
         return LRU_TEMP;

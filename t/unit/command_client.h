@@ -157,7 +157,7 @@ static void server_defaults(struct server *server, struct store_config *store)
         .dump_enabled = true,
         .prefix_delimiter = ':',
         .maxconns_fast = true,
-        .segmented = true,
+        .lru_segmented = true,
         .slab_reassign = true,
         .nthreads = 4,
         .max_connections = 1024,

@@ -102,7 +102,7 @@ static bool shown(const struct server *server, char condition)
     case 'c':
         return server->crawler;
     case 's':
-        return config->segmented;
+        return config->lru_segmented;
     case 'i':
         return config->idle_timeout;
     default:
@@ -144,13 +144,13 @@ static void plain_stats_are_those_of_memcached(void)
     server_stop(&server);
 
     server_defaults(&server, &store);
-    server.crawler = server.config.segmented = store.segmented = false;
+    server.crawler = server.config.lru_segmented = store.lru_segmented = false;
     server_start(&server, &store);
     ok(names_come_in_order(&server, &count) && count == 71, "71 without crawler and maintainer");
     server_stop(&server);
 
     server_defaults(&server, &store);
-    server.crawler = server.config.segmented = store.segmented = false;
+    server.crawler = server.config.lru_segmented = store.lru_segmented = false;
     server.config.slab_reassign = server.config.maxconns_fast = false;
     server_start(&server, &store);
     ok(names_come_in_order(&server, &count) && count == 62, "62 without anything modern");

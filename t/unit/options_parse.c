@@ -72,7 +72,7 @@ static void defaults_are_memcacheds(void)
            o.options.reqs_per_event == 20,
        "4 threads, 1024 connections, backlog 1024, 20 requests");
     ok(o.options.cas && o.options.evict && o.options.flush_enabled && o.options.dump_enabled &&
-           o.options.maxconns_fast && o.options.lru_maintainer && o.options.segmented &&
+           o.options.maxconns_fast && o.options.lru_maintainer && o.options.lru_segmented &&
            o.options.expand && o.options.reuseport && !o.options.temp_lru,
        "switches stand as memcached's");
     options_fini(&o.options);
@@ -117,7 +117,7 @@ static void values_are_stored(void)
     ok(o.options.tcp_port == -1 && o.options.udp_port == -1, "-1 is any port");
     options_fini(&o.options);
     parse(&o, "-o no_lru_maintainer");
-    ok(!o.options.segmented, "without the maintainer there are no segments");
+    ok(!o.options.lru_segmented, "without the maintainer there are no segments");
     options_fini(&o.options);
     parse(&o, "-m 8 -o slab_automove,modern,worker_logbuf_size=1 -B ascii -o no_slab_automove");
     ok(o.status == OPTIONS_RUN && o.options.automove == 0 && o.options.worker_logbuf == 1024,

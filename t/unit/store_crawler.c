@@ -346,7 +346,7 @@ static void test_long_chains(void)
     store_flush(f.local, 0, LATER);
     store_crawl(f.store, STORE_ALL_CLASSES);
     wait_idle(&f);
-    ok(stats_of(&f).curr_items == 0 && f.store->table.nspare_used == 0, "to the last line");
+    ok(stats_of(&f).curr_items == 0 && f.store->table.noverflow_used == 0, "to the last line");
     free(viewer);
     close_all(&f);
 }

@@ -62,7 +62,7 @@ static void test_one_eviction_for_each_set(bool segmented)
 
     fixture_defaults(&config);
     config.memory_limit = 3 << 20;
-    config.segmented = segmented;
+    config.lru_segmented = segmented;
     fixture_open(&f, &config);
     while (stats_of(&f).evictions == 0)
         put_sized(&f, "big", stored++, BIG, 0, NOW);
@@ -84,7 +84,7 @@ static void test_read_items_stay(bool segmented)
 
     fixture_defaults(&config);
     config.memory_limit = 2 << 20;
-    config.segmented = segmented;
+    config.lru_segmented = segmented;
     fixture_open(&f, &config);
     put_sized(&f, "read", 0, BIG, 0, NOW);
     put_sized(&f, "once", 0, BIG, 0, NOW);

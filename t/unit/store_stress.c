@@ -327,7 +327,7 @@ static void test_tight(unsigned int scale, bool segmented)
     config.growth_factor = 4;
     config.hashpower = 12;
     config.chunk_max = CHUNK_MAX;
-    config.segmented = segmented;
+    config.lru_segmented = segmented;
     config.temp = segmented;
     execute(run, &config);
     ok(run->wrong == 0, "%s, evicting and flushing: every value is as it was stored", how);

@@ -180,12 +180,12 @@ static void test_growth(void)
     ok(inserted == NITEMS && count_found(&bed, 0, NITEMS) == NITEMS,
        "all items are found after many splits");
     diag("%u buckets and %u overflow buckets for %d items", table_nbuckets(&bed.table),
-         bed.table.nspare_used, NITEMS);
+         bed.table.noverflow_used, NITEMS);
     ok(table_nbuckets(&bed.table) > NITEMS / TABLE_LOAD - 200 &&
            table_nbuckets(&bed.table) <= NITEMS / TABLE_LOAD,
        "there are as many buckets as the load asks for");
     ok(is_sound(&bed), "masks say how far each bucket was split, and chains are dense");
-    ok(bed.table.nspare_used < table_nbuckets(&bed.table) / 5, "few buckets overflow");
+    ok(bed.table.noverflow_used < table_nbuckets(&bed.table) / 5, "few buckets overflow");
     full = table_bytes(&bed.table);
     for (unsigned int i = 0; i < NITEMS; i += 2)
         remove_item(&bed, i);
@@ -193,7 +193,7 @@ static void test_growth(void)
     ok(is_sound(&bed), "removal keeps chains dense");
     for (unsigned int i = 1; i < NITEMS; i += 2)
         remove_item(&bed, i);
-    ok(bed.table.nspare_used == 0 && table_bytes(&bed.table) < full,
+    ok(bed.table.noverflow_used == 0 && table_bytes(&bed.table) < full,
        "an empty table has given its overflow buckets back");
     close_bed(&bed);
 }
@@ -261,16 +261,16 @@ static void test_marks(void)
     for (unsigned int i = 2500; i < 20000; i++)
         remove_item(&bed, i);
     for (unsigned int i = 0; i < 2500; i++)
-        wrong += !find(&bed, i, &spot) || table_take_touch(&spot) != (i % 3 == 0);
+        wrong += !find(&bed, i, &spot) || table_take_accessed(&spot) != (i % 3 == 0);
     ok(wrong == 0, "the kernel's marks move with their items");
     wrong = 0;
     for (unsigned int i = 0; i < 2500; i++)
-        wrong += !find(&bed, i, &spot) || table_take_touch(&spot);
+        wrong += !find(&bed, i, &spot) || table_take_accessed(&spot);
     ok(wrong == 0, "a mark is taken once");
     mark(&bed, 1);
     find(&bed, 0, &spot);
     table_replace(&bed.table, &spot, spot.bucket->refs[spot.slot]);
-    ok(!table_take_touch(&spot), "a new item in a slot does not inherit a mark");
+    ok(!table_take_accessed(&spot), "a new item in a slot does not inherit a mark");
     close_bed(&bed);
 }
 
@@ -290,10 +290,11 @@ static void test_marks_in_chains(void)
     for (unsigned int i = 100; i < 133; i++)
         insert(&bed, i);
     for (unsigned int i = 100; i < 133; i++)
-        wrong += !find(&bed, i, &spot) || table_take_touch(&spot);
+        wrong += !find(&bed, i, &spot) || table_take_accessed(&spot);
     ok(wrong == 0, "new items have no marks of those who were there");
     for (unsigned int i = 0; i < 99; i++)
-        wrong += i % 3 != 1 && (!find(&bed, i, &spot) || table_take_touch(&spot) != (i % 3 == 0));
+        wrong +=
+            i % 3 != 1 && (!find(&bed, i, &spot) || table_take_accessed(&spot) != (i % 3 == 0));
     ok(wrong == 0, "who fills a hole takes its mark along");
     close_bed(&bed);
 }

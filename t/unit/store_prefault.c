@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "store/internal.h"
-#include "store/supplier.h"
+#include "store/prefault.h"
 #include "t/unit/store_fixture.h"
 
 enum { NOW = 100, PER_EXTENT = MC_TABLE_BUCKETS * TABLE_LOAD };
@@ -18,7 +18,7 @@ static void open_store(struct fixture *f, bool expand)
     config.expand = expand;
     fixture_open(f, &config);
     /* As if there were the thread: the test does its rounds. */
-    f->store->slabs.supplier = f->store->table.supplier = &f->store->supplier;
+    f->store->slabs.prefault = f->store->table.prefault = &f->store->prefault;
 }
 
 static unsigned int store_some(struct fixture *f, unsigned int from, unsigned int to)
@@ -53,18 +53,19 @@ static void test_table(void)
 
     open_store(&f, true);
     wrong = store_some(&f, 0, 2 * PER_EXTENT);
-    ok(wrong == 0 && table_nbuckets(&f.store->table) == MC_TABLE_BUCKETS && f.store->supplier.woken,
-       "the table stops growing where it is not mapped, and calls the supplier");
+    ok(wrong == 0 && table_nbuckets(&f.store->table) == MC_TABLE_BUCKETS && f.store->prefault.woken,
+       "the table stops growing where it is not mapped, and wakes the prefault thread");
     store_stats(f.store, &stats);
     ok(stats.hash_is_expanding, "it says that it is to grow");
-    ok(supplier_round(f.store) && f.store->table.nmain == 3, "which maps what is needed next");
+    ok(prefault_round(f.store) && f.store->table.nmain_extents == 3,
+       "which maps what is needed next");
     wrong = store_some(&f, 2 * PER_EXTENT, 3 * PER_EXTENT);
     ok(wrong == 0 && table_nbuckets(&f.store->table) > 2 * MC_TABLE_BUCKETS, "then it grows on");
     ok(count_missing(&f, 3 * PER_EXTENT) == 0, "and everything is there");
     fixture_close(&f);
     open_store(&f, false);
-    supplier_round(f.store);
-    ok(f.store->table.nmain == 1, "a table that does not grow needs no more lines");
+    prefault_round(f.store);
+    ok(f.store->table.nmain_extents == 1, "a table that does not grow needs no more lines");
     fixture_close(&f);
 }
 
@@ -74,12 +75,12 @@ static void test_heap(void)
     uint32_t before;
 
     open_store(&f, true);
-    supplier_round(f.store);
+    prefault_round(f.store);
     before = f.store->heap.nextents;
     ok(before >= 2, "an extent of the heap is mapped ahead");
     store_some(&f, 0, 16 * (MC_PAGE_BYTES / 96));
-    ok(f.store->supplier.woken, "who begins the last one calls the supplier");
-    supplier_round(f.store);
+    ok(f.store->prefault.woken, "who begins the last one wakes the prefault thread");
+    prefault_round(f.store);
     ok(f.store->heap.nextents == before + 1, "which maps one more");
     ok(store_some(&f, 0, 60 * (MC_PAGE_BYTES / 96)) == 0,
        "and where it comes too late a set does not fail");
@@ -106,11 +107,11 @@ static void test_no_memory(void)
     real_table = f.provider->table;
     real_extent = f.provider->extent;
     f.provider->table = f.provider->extent = no_memory;
-    ok(!supplier_round(f.store), "a round without memory fails");
+    ok(!prefault_round(f.store), "a round without memory fails");
     ok(store_some(&f, 0, 2 * PER_EXTENT) == 0, "what there is is used on");
     f.provider->table = real_table;
     f.provider->extent = real_extent;
-    ok(supplier_round(f.store), "and goes on when there is memory again");
+    ok(prefault_round(f.store), "and goes on when there is memory again");
     store_tick(f.store, NOW + 1);
     store_some(&f, 2 * PER_EXTENT, 3 * PER_EXTENT);
     ok(table_nbuckets(&f.store->table) > 2 * MC_TABLE_BUCKETS, "so does the table");
@@ -126,11 +127,11 @@ static void test_thread(void)
     config.memory_limit = 256 << 20;
     config.hashpower = TABLE_MIN_POWER;
     fixture_open(&f, &config);
-    ok(store_supplier_start(f.store) == 0, "the thread starts");
-    ok(store_supplier_start(f.store) == -EALREADY, "once");
+    ok(store_prefault_start(f.store) == 0, "the thread starts");
+    ok(store_prefault_start(f.store) == -EALREADY, "once");
     ok(store_some(&f, 0, 2 * PER_EXTENT) == 0 && count_missing(&f, 2 * PER_EXTENT) == 0,
        "memory comes while it is used up");
-    store_supplier_stop(f.store);
+    store_prefault_stop(f.store);
     ok(store_some(&f, 2 * PER_EXTENT, 3 * PER_EXTENT) == 0, "without it too");
     fixture_close(&f);
 }

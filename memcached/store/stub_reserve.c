@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "store/headroom.h"
+#include "store/stub_reserve.h"
 
 #include "store/external.h"
 #include "store/mover.h"
@@ -53,7 +53,7 @@ static unsigned int find_donor(struct store *store, const struct store_flash_rul
     return donor;
 }
 
-unsigned int headroom_round(struct store *store, const struct store_flash_rules *rules)
+unsigned int stub_reserve_round(struct store *store, const struct store_flash_rules *rules)
 {
     unsigned int needy, donor;
     struct slab_stats slab;
@@ -70,7 +70,7 @@ unsigned int headroom_round(struct store *store, const struct store_flash_rules 
     return donor;
 }
 
-bool headroom_allows(struct store *store, int from, int to)
+bool stub_reserve_allows(struct store *store, int from, int to)
 {
     struct store_flash_rules rules;
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * headroom: memory for what stays in memory of items on flash. As values leave, their items become
- * small ones of other classes, and those classes need the pages that the large ones leave.
+ * stub_reserve: free memory for stubs, which is what stays in memory of items on flash. When its
+ * value is written out a large item becomes a stub of a class with smaller chunks, so those classes
+ * need the pages that the classes of the large items no longer use.
  */
-#ifndef STORE_HEADROOM_H
-#define STORE_HEADROOM_H
+#ifndef STORE_STUB_RESERVE_H
+#define STORE_STUB_RESERVE_H
 
 #include <stdbool.h>
 
@@ -16,13 +17,13 @@ struct store_flash_rules;
  * another class when that has a page's worth of free chunks. Returns the class that is to be
  * emptied so far, 0: none.
  */
-unsigned int headroom_round(struct store *store, const struct store_flash_rules *rules);
+unsigned int stub_reserve_round(struct store *store, const struct store_flash_rules *rules);
 
 /*
  * Whether automove may take a page from a class for another one (0: the pool). With flash storage
  * the age of items tells little of their classes' needs: it only counts for items that stay in
  * memory, at the cost of those that need not.
  */
-bool headroom_allows(struct store *store, int from, int to);
+bool stub_reserve_allows(struct store *store, int from, int to);
 
 #endif
