@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* compact: a page's objects, one after the other. */
+/* compact: walks over the objects of a page. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "flash/internal.h"
 
-/* What is being looked through: a buffer's length of a page. */
+/* A walk over a page, one buffer's length at a time. */
 struct walk {
     struct flash *flash;
     struct page *page;
@@ -16,7 +16,7 @@ struct walk {
     void *context;
 };
 
-/* False: the frames make no sense, or the visitor has had enough. */
+/* False: a frame is damaged, or the visitor returned false. */
 static bool walk_buffer(const struct walk *walk)
 {
     uint32_t size = walk->flash->config.buffer_bytes;

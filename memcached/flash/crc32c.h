@@ -20,9 +20,9 @@ struct crc32c {
 };
 
 void crc32c_init(struct crc32c *crc32c);
-/* With the table whatever the processor is. */
+/* By the table, on every processor. */
 crc32c_function crc32c_by_table;
-/* NULL: the processor cannot. */
+/* NULL: the processor has no such instruction. */
 crc32c_function *crc32c_by_processor(void);
 
 /* Goes on with a CRC; 0 begins one. */

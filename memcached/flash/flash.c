@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* flash: the files, and the life of it all. */
+/* flash: opens, creates and closes the files. */
 #include "flash/internal.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ bool flash_is_built_in(void)
     return true;
 }
 
-/* Takes the room now, so that it is not missing later. Files of some systems can only be long. */
+/* Allocates the blocks now, so that they are not missing later, where the file system can. */
 static int allocate(int fd, uint64_t nbytes)
 {
     if (ftruncate(fd, (off_t)nbytes) != 0)
@@ -27,7 +27,7 @@ static int allocate(int fd, uint64_t nbytes)
     return 0;
 }
 
-/* 0 or -errno; -EPERM: it belongs to another user. What is open then is for close_files. */
+/* 0 or -errno; -EPERM: it belongs to another user. On failure close_files closes the file. */
 static int open_path(const struct flash_path *path, uint32_t page_bytes, struct file *file)
 {
     enum { FLAGS = O_RDWR | O_CREAT | O_CLOEXEC };
@@ -45,7 +45,7 @@ static int open_path(const struct flash_path *path, uint32_t page_bytes, struct 
     return allocate(file->fd, (uint64_t)path->npages * page_bytes);
 }
 
-/* A start that fails leaves no files. */
+/* A start that fails removes the files that it created. */
 static void close_files(struct flash *flash)
 {
     for (size_t i = 0; flash->files && i < flash->config.npaths; i++) {

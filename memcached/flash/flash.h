@@ -3,9 +3,9 @@
  * flash: objects on flash storage, in files that are used as a log.
  *
  * An object is bytes to this layer, checked by a CRC32C. Files are divided into pages; a page is
- * filled from its start, through a write buffer, and becomes free as a whole: when nothing in it is
- * used any more, or when room is needed and it is the oldest. With each use it gets another
- * version, so that a reference to what it held before is recognised.
+ * filled from its start, through a write buffer, and becomes free as a whole: when none of its
+ * objects is used any more, or when room is needed and it is the oldest. Each time it is filled
+ * again it gets a new version, so that references to its former objects are recognised.
  *
  * Objects are sorted into buckets by how long they are expected to live; a page holds objects of
  * one bucket. A file may be reserved for the pages of a bucket.
@@ -40,15 +40,15 @@ struct flash_config {
 
 struct flash;
 
-/* Whether this build has it. */
+/* Whether this build has flash storage. */
 bool flash_is_built_in(void);
-/* Creates the files, or takes over what was there. NULL: `error` says why, and none was created. */
+/* Creates the files, or opens those that exist. NULL: `error` says why, and no file was created. */
 struct flash *flash_open(const struct flash_config *config, char *error, size_t nerror);
 /* Starts the threads; from then on the files stay. 0 or -errno. */
 int flash_start(struct flash *flash);
 /*
- * Ends the threads, when all reads have ended. Files that were made for nothing, as there has been
- * no flash_start, are removed. NULL is legal.
+ * Ends the threads after all reads. Removes the files that flash_open created if there was no
+ * flash_start. NULL is legal.
  */
 void flash_close(struct flash *flash);
 
@@ -68,9 +68,9 @@ struct flash_at {
  */
 bool flash_write(struct flash *flash, enum flash_bucket bucket, const struct iovec *iov, int niov,
                  struct flash_at *at);
-/* The object is used no more. nbytes: its length. */
+/* One user fewer of the object. nbytes: its length. */
 void flash_drop(struct flash *flash, const struct flash_at *at, uint32_t nbytes);
-/* The object is used once more, by somebody who drops it on his own. */
+/* One user more of the object, which calls flash_drop as well. */
 void flash_share(struct flash *flash, const struct flash_at *at, uint32_t nbytes);
 /* Whether the object's page still holds it. */
 bool flash_is_there(const struct flash *flash, const struct flash_at *at);
@@ -79,11 +79,11 @@ bool flash_is_there(const struct flash *flash, const struct flash_at *at);
 
 enum flash_result {
     FLASH_READ,
-    FLASH_GONE, /* its page has been given to others */
+    FLASH_GONE, /* its page has been reused */
     FLASH_BAD,  /* the bytes are not those that were written, or cannot be read */
 };
 
-/* A read, in memory of the caller until it has ended. */
+/* A read; the memory is the caller's, and must stay until the read has ended. */
 struct flash_read {
     struct flash_at at;
     const struct iovec *iov; /* where it goes: as many bytes as the object has */
@@ -93,23 +93,23 @@ struct flash_read {
     struct flash_read *next;
 };
 
-/* Reads what needs no waiting: false if the object is on the disk and not in memory. */
+/* Reads without waiting for the disk: false if the object is not in memory. */
 bool flash_read_now(struct flash *flash, struct flash_read *read);
-/* Leaves it to the threads. */
+/* Queues it for the threads. */
 void flash_read_later(struct flash *flash, struct flash_read *read);
 /* Reads it, and waits for the disk. */
 void flash_read_wait(struct flash *flash, struct flash_read *read);
 
 /* --- compaction --------------------------------------------------------- */
 
-/* Whether to go on. */
+/* Returns whether to go on. */
 typedef bool flash_visit(void *context, const struct flash_at *at, const char *bytes,
                          uint32_t nbytes);
 /*
- * Takes the page with the least used of those of whose objects less is still used than a share:
- * `share` of the pages that are not free, so that the fuller the files are, the fuller are the
- * pages that are taken; and shows every object that was written to it, used or not. The visitor is
- * to drop, after it has written it elsewhere, what is used. False: there is no such page.
+ * Takes the page with the fewest used bytes of those whose used part is below a threshold: `share`
+ * times the part of the pages that is not free, so that the fuller the files are, the fuller pages
+ * are taken. Calls the visitor with every object that was written to the page, used or not; the
+ * visitor writes the used ones elsewhere and drops them here. False: there is no such page.
  */
 bool flash_compact(struct flash *flash, double share, flash_visit *visit, void *context);
 
@@ -122,7 +122,7 @@ struct flash_stats {
     uint64_t limit_maxbytes, io_queue;
 };
 void flash_stats(struct flash *flash, struct flash_stats *out);
-/* All but what is used. */
+/* Sets all counters to 0, but not the present use. */
 void flash_reset_stats(struct flash *flash);
 uint32_t flash_npages(const struct flash *flash);
 /* Pages that hold nothing. */

@@ -34,14 +34,14 @@ struct page {
     int fd;
     uint64_t start; /* in the file */
     enum flash_bucket home;
-    /* Read without a lock too. Not what was referred to: it has changed before the bytes do. */
+    /* Also read without a lock. It changes before the bytes of the page do. */
     uint32_t version; /* 0: empty */
     uint32_t open;    /* bucket + 1 while it is being filled, else 0 */
     /* Under the pages lock: */
     enum page_state state;
     enum flash_bucket bucket;
     bool compacting;
-    bool compacted; /* what could be done was done: not again */
+    bool compacted; /* has been: not again until it is reused */
     uint32_t nobjects;
     uint64_t nused;    /* bytes, with frames */
     uint64_t nwritten; /* the same of all that was written to it */
@@ -73,7 +73,7 @@ struct file {
 struct flash {
     struct flash_config config;
     struct crc32c crc32c;
-    bool no_nowait;     /* the files' system cannot read without waiting; racy hint */
+    bool no_nowait;     /* the file system has no RWF_NOWAIT; racy hint */
     struct file *files; /* of the paths */
     uint32_t npages;
     struct page *pages;
@@ -91,12 +91,12 @@ struct flash {
 };
 
 /* pages.c */
-/* A free page for a bucket, if need be the oldest one, emptied. NULL: all are being filled. */
+/* A free page for a bucket; if there is none, evicts the oldest. NULL: all are being filled. */
 struct page *page_take(struct flash *flash, enum flash_bucket bucket);
 /* It is full. */
 void page_close(struct flash *flash, struct page *page);
-/* What it holds is lost. Of an open page or a closed one. */
-void page_lose(struct flash *flash, struct page *page);
+/* Frees an open or closed page together with its objects, which are lost. */
+void page_discard(struct flash *flash, struct page *page);
 void page_count_object(struct flash *flash, struct page *page, uint32_t nbytes);
 struct page *page_take_fragmented(struct flash *flash, double share);
 void page_compacted(struct flash *flash, struct page *page);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* none: a build without flash storage. Nothing opens it, so that nothing comes to the rest. */
+/* none: a build without flash storage. flash_open fails, so the other functions are not called. */
 #include <errno.h>
 #include <stdio.h>
 

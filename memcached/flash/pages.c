@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pages: which are free, and what becomes of those that are not. */
+/* pages: takes free pages into use, and evicts, closes, frees and counts the others. */
 #include "flash/internal.h"
 
 /* Under the lock. From here on nothing that was in the page is found. */
@@ -9,7 +9,7 @@ static void set_version(struct page *page, uint32_t version)
     __atomic_store_n(&page->version, version, __ATOMIC_SEQ_CST);
 }
 
-/* With fewer pages none is kept free. */
+/* With fewer pages than this none is kept free. */
 enum { SPARE_FROM = 8 };
 
 static void set_free(struct flash *flash, struct page *page)
@@ -31,7 +31,7 @@ static void evict(struct flash *flash, struct page *page)
     set_free(flash, page);
 }
 
-/* The pages of a bucket are those of its own files, and those of no bucket's. */
+/* A bucket may use the pages of its own files, and those of files that are for all. */
 static bool may_use(const struct page *page, enum flash_bucket bucket)
 {
     return page->home == bucket || page->home == FLASH_DEFAULT;
@@ -54,7 +54,7 @@ static struct page *find_free(struct flash *flash, enum flash_bucket bucket)
     return found;
 }
 
-/* Versions are given in order, and come round after more bytes than a flash disk lives to write. */
+/* Versions are given in order, and wrap after more bytes than a disk can write in its life. */
 static struct page *find_oldest(struct flash *flash, enum flash_bucket bucket)
 {
     struct page *found = NULL;
@@ -96,7 +96,7 @@ struct page *page_take(struct flash *flash, enum flash_bucket bucket)
         __atomic_store_n(&page->open, bucket + 1u, __ATOMIC_RELAXED);
         set_version(page, flash->last_version);
     }
-    /* Compaction, which takes a page to free others, is not to cost what is in use. */
+    /* Keeps one page free for compaction, so that it need not evict one to free others. */
     if (page && bucket != FLASH_COMPACT && flash->npages >= SPARE_FROM && !find_free(flash, bucket))
         evict_oldest(flash, bucket);
     pthread_mutex_unlock(&flash->lock);
@@ -118,7 +118,7 @@ void page_close(struct flash *flash, struct page *page)
     pthread_mutex_unlock(&flash->lock);
 }
 
-void page_lose(struct flash *flash, struct page *page)
+void page_discard(struct flash *flash, struct page *page)
 {
     pthread_mutex_lock(&flash->lock);
     __atomic_store_n(&page->open, 0, __ATOMIC_RELAXED);

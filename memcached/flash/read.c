@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * read: objects come from the buffer that they were written to, from the file's pages in memory,
- * or, in threads that may wait, from the disk.
+ * read: reads objects from the write buffer, from the kernel's page cache or, in threads that may
+ * wait, from the disk.
  *
- * The version of the page is looked at before and after: the bytes of a page change only after its
+ * The version of the page is checked before and after: the bytes of a page change only after its
  * version.
  */
 #include <errno.h>
@@ -33,10 +33,10 @@ static bool is_intact(const struct flash *flash, const struct flash_read *read)
     return crc == read->at.crc;
 }
 
-/* The bytes are there: are they the right ones? */
-static void judge(struct flash *flash, struct flash_read *read)
+/* Checks the bytes that were read, and sets the result. */
+static void verify(struct flash *flash, struct flash_read *read)
 {
-    /* The second look at the version comes after the reading. */
+    /* The version is checked again after the bytes were read. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (!flash_is_there(flash, &read->at)) {
         read->result = FLASH_GONE;
@@ -73,7 +73,7 @@ static bool read_buffered(struct flash *flash, struct flash_read *read)
     return there;
 }
 
-/* One system call, for what of the first piece has not been read, or for pieces from the first. */
+/* One system call: for the rest of the first piece, or for whole pieces from the first on. */
 static ssize_t read_some(const struct page *page, const struct iovec *iov, int niov, size_t done,
                          uint32_t offset)
 {
@@ -104,7 +104,7 @@ int page_read(const struct page *page, const struct iovec *iov, int niov, uint32
     return 0;
 }
 
-/* What the kernel has of the file in memory. */
+/* Reads from the kernel's page cache. */
 static bool read_cached(struct flash *flash, struct flash_read *read)
 {
     const struct page *page = &flash->pages[read->at.page];
@@ -126,7 +126,7 @@ bool flash_read_now(struct flash *flash, struct flash_read *read)
         return true;
     }
     if (read_buffered(flash, read) || read_cached(flash, read)) {
-        judge(flash, read);
+        verify(flash, read);
         return true;
     }
     return false;
@@ -138,7 +138,7 @@ void flash_read_wait(struct flash *flash, struct flash_read *read)
         read->result = FLASH_GONE;
     else if (read_buffered(flash, read) ||
              page_read(&flash->pages[read->at.page], read->iov, read->niov, read->at.offset) == 0)
-        judge(flash, read);
+        verify(flash, read);
     else
         read->result = FLASH_BAD;
 }
@@ -171,7 +171,7 @@ void flash_read_later(struct flash *flash, struct flash_read *read)
     pthread_mutex_unlock(&queue->lock);
 }
 
-/* Up to `depth` reads off the queue; NULL: it is empty, and all is over. */
+/* Takes up to `depth` reads off the queue; NULL: it is empty, and the threads are to end. */
 static struct flash_read *take_reads(struct queue *queue, unsigned int depth)
 {
     struct flash_read *list, **end = &list;

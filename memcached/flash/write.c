@@ -45,7 +45,7 @@ static int write_all(int fd, const char *bytes, size_t n, uint64_t at)
     return 0;
 }
 
-/* From now on the page, or what is before `base` of it, is in the file alone. */
+/* From now on the bytes before `base` of the page are read from the file, not the buffer. */
 static void set_page(struct filler *filler, struct page *page, uint32_t base)
 {
     pthread_rwlock_wrlock(&filler->lock);
@@ -66,7 +66,7 @@ static bool flush(struct flash *flash, struct filler *filler)
     error = write_all(page->fd, filler->buffer, size, page->start + filler->base);
     if (error) {
         log_say("cannot write to flash: %s", strerror(-error));
-        page_lose(flash, page);
+        page_discard(flash, page);
         set_page(filler, NULL, 0);
         return false;
     }

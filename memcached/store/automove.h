@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * automove: which class should give a page to which, by what the classes did lately.
+ * automove: decides which class gives a page to which, by their free chunks, evictions and ages.
  *
  * A class with more than two and a half pages' worth of free chunks gives one to the pool. Where
  * one class evicts items that are much younger than the oldest ones of another class (their ages,

@@ -26,7 +26,7 @@ int background_start(struct background *background, void *(*body)(void *), void 
 void background_stop(struct background *background);
 /* Ends the sleep, or the next one. Any thread, under any lock. */
 void background_wake(struct background *background);
-/* For the body: waits, at most so long. Whether to stop. */
+/* For the body: sleeps for at most `us` microseconds. Returns whether to stop. */
 bool background_sleep(struct background *background, uint64_t us);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * compact: the thread that moves what is used out of pages with many holes, so that they become
- * free, before the oldest page has to go with all that it holds.
+ * compact: the thread that moves the used objects out of fragmented pages, so that those become
+ * free, before the oldest page is evicted with all its objects.
  */
 #include <inttypes.h>
 
@@ -15,19 +15,19 @@ struct compact_pass {
     struct store_flash_rules rules;
     rel_time now;
     bool drop_cold;
-    bool reported; /* that it has begun; what follows is for those who watch */
+    bool reported; /* its start, to the watchers, for whom the following fields are */
     struct flash_at last;
     uint64_t rescues, lost, skipped; /* before */
 };
 
-/* --- what is reported ----------------------------------------------------------- */
+/* --- reports to watchers ------------------------------------------------------ */
 
 static uint64_t read_count(const uint64_t *count)
 {
     return __atomic_load_n(count, __ATOMIC_RELAXED);
 }
 
-/* At an object: the first one tells which page it is. */
+/* At each object: the first one names the page. */
 static void report_start(struct compact_pass *pass, const struct flash_at *at)
 {
     struct store *store = pass->store;
@@ -77,7 +77,7 @@ static struct mc_item *find_owner(const struct compact_pass *pass, struct slice 
     return item && item_is_external(item) && same_place(external_place(item), at) ? item : NULL;
 }
 
-/* Whether the item is not worth another writing. Under the stripe. */
+/* Whether the item is not worth being written again. Under the stripe. */
 static bool is_unwanted(const struct compact_pass *pass, const struct mc_item *item)
 {
     bool unread = lru_segment_of(item) == LRU_COLD && !(item->flags & MC_ITEM_ACTIVE);
@@ -85,7 +85,7 @@ static bool is_unwanted(const struct compact_pass *pass, const struct mc_item *i
     return unread && (pass->drop_cold || pass->rules.drop_unread);
 }
 
-/* Moves an item to where its object has been written again. Under the stripe. */
+/* Points an item to the new place of its object. Under the stripe. */
 static bool move_owner(const struct compact_pass *pass, struct mc_item *old,
                        const struct table_spot *spot, const struct flash_at *at)
 {
@@ -98,7 +98,7 @@ static bool move_owner(const struct compact_pass *pass, struct mc_item *old,
     return true;
 }
 
-/* What becomes of an object, before it is written again. */
+/* What to do with an object. */
 enum outcome { OBJECT_DEAD, OBJECT_SKIPPED, OBJECT_RESCUE };
 
 static enum outcome judge(const struct compact_pass *pass, struct slice name, uint64_t hash,

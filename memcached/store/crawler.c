@@ -13,10 +13,10 @@
 #define WHOLE (1ull << TABLE_WALK_BITS)
 
 enum {
-    PAUSE_ITEMS = 1000,    /* between two sleeps, as memcached has it */
-    BUCKETS_AS_ITEM = 64,  /* buckets that cost as much as an item, or they have none */
-    ROUND_BUCKETS = 4096,  /* before it is another walk's turn */
-    PATIENCE_MS = 30000,   /* with a viewer who takes nothing */
+    PAUSE_ITEMS = 1000,    /* between two sleeps, as in memcached */
+    BUCKETS_AS_ITEM = 64,  /* empty buckets that cost as much as an item */
+    ROUND_BUCKETS = 4096,  /* then the other walk has its turn */
+    PATIENCE_MS = 30000,   /* with a viewer that takes nothing */
     ROOM_MS = 20,          /* a viewer's wait, which a stop waits for too */
     RECORDS_BYTES = 16384, /* to begin with */
     IDLE_US = 1000000000,  /* a request ends it */
@@ -238,7 +238,7 @@ static void update_busy(struct crawler *crawler)
     __atomic_store_n(&crawler->busy, busy, __ATOMIC_RELAXED);
 }
 
-/* To who watches: in memcached's words, which has a line for each list of a class. */
+/* Reports a crawl to the watchers in memcached's format, which has a line for each LRU list. */
 static void report(struct store *store, unsigned int clsid, const struct forecast_found *found,
                    const struct forecast *before, struct forecast *after, rel_time now)
 {
@@ -347,7 +347,7 @@ static bool visit_show(void *context, struct mc_item *item, const struct table_s
     return false;
 }
 
-/* Cuts the walk short, or ends it. The viewer comes last: who sees the end can ask again. */
+/* Ends the walk, complete or not. The viewer is called last: it may then start another walk. */
 static void end_show(struct store *store, bool whole)
 {
     struct crawler *crawler = &store->crawler;
@@ -404,8 +404,8 @@ static bool fetch_records(struct round *round)
     return true;
 }
 
-/* Hands out the next record; behind the last one says so. */
-static enum store_taken hand_out(struct crawler *crawler)
+/* Gives the viewer the next record; after the last one, NULL. */
+static enum store_taken show_next(struct crawler *crawler)
 {
     struct show_walk *show = &crawler->show;
     struct store_shown *record = record_at(show, show->next);
@@ -455,7 +455,7 @@ static unsigned int show_round(struct store *store, rel_time now)
                 end_show(store, false);
             continue;
         }
-        taken = hand_out(&store->crawler);
+        taken = show_next(&store->crawler);
         if (taken == STORE_FULL) {
             if (is_stuck(show, store->crawler.patience_ms))
                 end_show(store, false);
@@ -539,7 +539,7 @@ static void *run(void *context)
         begin_asked(store);
         us = do_round(store);
     }
-    /* A viewer who was promised the end gets it. */
+    /* A viewer whose walk was accepted gets its last call. */
     begin_asked(store);
     if (crawler->show.walk.active)
         end_show(store, false);

@@ -2,15 +2,15 @@
 /*
  * crawler: the thread behind store_crawl and store_show.
  *
- * It walks the table, not the LRU lists. Under one stripe it looks at the items of one bucket: a
- * few, and no lock of a class is taken but to free something. The walk needs no place kept in a
- * list that others change: what is overwritten, evicted or moved to another chunk meanwhile does
- * not disturb it, and what stays is met exactly once (table_walk). The price is that one class
- * costs a look at all buckets: the class of an item follows from the page that its reference is in,
- * so items of other classes are not touched.
+ * It walks the table, not the LRU lists. Under one stripe it looks at the items of one bucket,
+ * which are few, and takes the lock of a class only to free an item. The walk keeps no position in
+ * a list that other threads change: items that are overwritten, evicted or moved to another chunk
+ * meanwhile do not disturb it, and each item that stays is visited exactly once (table_walk). The
+ * price is that one class costs a look at all buckets: the class of an item follows from the page
+ * that its reference is in, so items of other classes are not read.
  *
  * Between a thousand items it sleeps as long as it is told. A viewer's records are copied under the
- * stripe and handed out after it; who has no room is asked again, without lock or hold.
+ * stripe and passed on after it; a viewer without room is called again, without lock or hold.
  *
  * Locks: its mutex guards what others ask; only that of the background thread comes behind it.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * event: what the store tells those who watch (struct store_events). While nobody does, asking
- * whether somebody does is all that it costs.
+ * event: reports what the store does to the watchers (struct store_events). While nobody watches it
+ * costs one load and one branch.
  */
 #ifndef STORE_EVENT_H
 #define STORE_EVENT_H

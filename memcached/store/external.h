@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * external: items whose value is on flash. What stays in memory is the header, key and suffix, and
- * behind them, at a multiple of 8, where the rest is:
+ * external: items whose value is on flash. What stays in memory, the stub, is the header, key and
+ * suffix, and behind them, at a multiple of 8, the place of the rest:
  *
  *   item:   header, key, suffix, (to a multiple of 8) struct flash_at
  *   object: length of the key (one byte), key, value, tail
  *
- * Its nbytes is that of the whole item. It is flagged MC_ITEM_EXTERN from the start to its end, and
- * counts as used on flash as long as anybody holds it.
+ * Its nbytes is that of the whole item. It is flagged MC_ITEM_EXTERN for all its life, and its
+ * object counts as used on flash as long as anybody holds it.
  *
- * A value that has been read is in a copy of the whole item, flagged MC_ITEM_COPY, which nothing
- * leads to but its holders, who let go of it like of any other (load.c).
+ * A value that has been read is in a copy of the whole item, flagged MC_ITEM_COPY. Only its holders
+ * have a reference to it, and they release it like any other item (load.c).
  */
 #ifndef STORE_EXTERNAL_H
 #define STORE_EXTERNAL_H
@@ -56,7 +56,7 @@ void external_free(struct store *store, struct mc_item *item);
 
 /*
  * Puts `item` into the place of `old`, which is in the table at `spot`; it has the age of the old
- * one and goes to the head of `segment`. The table's holds change. Under the stripe.
+ * one and goes to the head of the LRU segment. The table's holds change. Under the stripe.
  */
 void external_swap(struct store *store, struct mc_item *item, struct mc_item *old,
                    const struct table_spot *spot, enum lru_segment segment);

@@ -5,7 +5,7 @@
 #include "store/internal.h"
 #include "store/reclaim.h"
 
-/* So many flushes without a whole sweep, and mc_is_behind would be wrong. */
+/* Flushes without a complete sweep, far below 2^32, where mc_is_behind would be wrong. */
 enum { FLUSHES_MAX = 1u << 30 };
 
 uint32_t flush_epoch(const struct store *store)

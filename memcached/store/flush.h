@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * flush: flush_all by epoch. An item is stamped with the epoch of the moment when it is linked; one
- * of another epoch is dead, to the server and to the kernel programs, and is freed when somebody
- * meets it or a sweep of the table does.
+ * of another epoch is dead, to the server and to the kernel programs, and is freed by the next
+ * request for it or by a sweep of the table.
  *
  * Order. A writer reads the epoch once, under the key's stripe, judges the old item and stamps the
  * new one by it. If a flush moves the epoch meanwhile, then the write began before the flush took
@@ -11,9 +11,9 @@
  * returned by a read that began after the flush returned.
  *
  * An item keeps the low byte of its epoch, and the table's bucket the epoch in which it was swept.
- * Where that is MC_EPOCHS flushes ago all that the bucket has is dead, whatever the bytes say; a
- * writer removes it before it adds anything. So a flush is one store, and what it leaves behind is
- * freed by a sweep in the background.
+ * If that is MC_EPOCHS flushes ago or more, all items of the bucket are dead, whatever their bytes
+ * say; a writer removes them before it adds one. So a flush is one store, and a sweep in the
+ * background frees the items.
  */
 #ifndef STORE_FLUSH_H
 #define STORE_FLUSH_H
@@ -31,8 +31,8 @@ struct flush {
     struct lock lock;
     uint32_t oldest; /* no bucket was swept in an earlier epoch */
     /*
-     * Under -C a flush hides what is stored until the end of this second, as memcached does, which
-     * then has only seconds to tell before from after.
+     * Under -C a flush also hides what is stored later in the same second, as in memcached, which
+     * without CAS ids compares times in seconds.
      */
     rel_time hidden_until; /* atomic */
 
@@ -55,12 +55,12 @@ uint32_t flush_epoch(const struct store *store);
 uint8_t flush_new_epoch(const struct store *store, uint32_t epoch, rel_time now);
 /* Removes all that is dead from a chain; then what is of `epoch` may be added. Under its stripe. */
 void flush_clean(struct store *store, struct mc_bucket *head, uint32_t epoch, rel_time now);
-/* Sweeps the whole table, of which nobody else makes use, if its buckets are too far behind. */
+/* Sweeps the whole table, which no other thread uses, if its buckets are too far behind. */
 void flush_settle(struct store *store, rel_time now);
 
 /*
- * After a flush goes on with freeing what is dead, all over the table, for `nbuckets` buckets.
- * Returns how many items it looked at. One thread at a time.
+ * After a flush: frees dead items in the next `nbuckets` buckets of the table. Returns how many
+ * items it looked at. One thread at a time.
  */
 unsigned int flush_sweep(struct store *store, uint32_t nbuckets, rel_time now);
 
@@ -70,8 +70,8 @@ static inline bool flush_expired(const struct mc_item *item, rel_time now)
 }
 
 /*
- * Whether an item is expired or flushed. Under its stripe. Of a bucket that is far behind this may
- * say that it is not: see flush_is_dead_at.
+ * Whether an item is expired or flushed. Under its stripe. Where the bucket is MC_EPOCHS flushes
+ * behind, this may miss a flush: see flush_is_dead_at.
  */
 static inline bool flush_is_dead(const struct mc_item *item, uint32_t epoch, rel_time now)
 {
@@ -83,14 +83,14 @@ static inline bool flush_is_behind(const struct mc_bucket *head, uint32_t epoch)
     return __builtin_expect(mc_is_behind(epoch, head->swept), 0);
 }
 
-/* Whether an item was flushed, which is in the chain. */
+/* Whether an item of the chain was flushed. */
 static inline bool flush_took(const struct mc_item *item, const struct mc_bucket *head,
                               uint32_t epoch)
 {
     return item->epoch != (uint8_t)epoch || flush_is_behind(head, epoch);
 }
 
-/* The same as flush_is_dead, and never wrong. */
+/* The same as flush_is_dead, and right for every bucket. */
 static inline bool flush_is_dead_at(const struct mc_item *item, const struct mc_bucket *head,
                                     uint32_t epoch, rel_time now)
 {

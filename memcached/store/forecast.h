@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * forecast: when a class is worth another crawl. Each crawl counts what it found alive by the
- * minute in which it expires; the next one is due when a hundredth of that has. What has been
- * stored since is in no such count: once it is as much as half of what there was, the class is
- * crawled after some minutes in any case, fewer the more was found dead the last time.
+ * forecast: when a class is worth another crawl. Each crawl counts the live items by the minute in
+ * which they expire; the next one is due when a hundredth of them have expired. Items stored since
+ * are not in these counts: once they are half as many as there were, the class is crawled after
+ * some minutes in any case, the sooner the more items the last crawl found dead.
  *
  * Pure: no locks, no clock.
  */
@@ -33,7 +33,7 @@ struct forecast {
     unsigned int turnover_min; /* for what was stored since */
 };
 
-/* So many dead items make a crawl worth it. */
+/* The number of dead items from which a crawl is worth it. */
 uint64_t forecast_worth(uint64_t live);
 void forecast_count(struct forecast_found *found, rel_time exptime, rel_time now);
 void forecast_learn(struct forecast *forecast, const struct forecast_found *found, uint64_t stored,

@@ -13,7 +13,7 @@ unsigned int heap_ref_shift(uint64_t memory_limit)
     for (unsigned int shift = MIN_REF_SHIFT; shift <= MAX_REF_SHIFT; shift++)
         if (memory_limit <= (1ull << (32 + shift)) / 2)
             return shift;
-    /* Beyond that there is no room to raise the limit, only for each class's first page. */
+    /* Beyond that the limit cannot be raised, but each class can still have its first page. */
     if (memory_limit + (MC_CLASSES + 1ull) * MC_PAGE_BYTES <= 1ull << (32 + MAX_REF_SHIFT))
         return MAX_REF_SHIFT;
     return 0;

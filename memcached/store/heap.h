@@ -2,7 +2,7 @@
 /*
  * heap: address space for all items, filled with the provider's extents as the server grows, so
  * that a reference becomes an address by a shift and an addition. Reference 0 is none: page 0 is
- * never handed out.
+ * never used.
  */
 #ifndef STORE_HEAP_H
 #define STORE_HEAP_H

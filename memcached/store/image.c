@@ -16,7 +16,7 @@ enum {
     WORKERS_MAX = 8,
     WORKER_STEP = 4, /* pages that a thread takes at a time */
     AHEAD = 16,      /* items whose buckets are fetched before they are entered */
-    /* What an item may bring along; the rest of its flags says where it is. */
+    /* Flags that a restored item keeps; the others are about where it was. */
     KEPT_FLAGS = ITEM_MARKS | MC_ITEM_LINKED | MC_ITEM_CHUNKED | MC_ITEM_SUMMED,
 };
 
@@ -123,7 +123,7 @@ static void fill_head(struct store *store, rel_time now, struct image_head *head
         .nclasses = slabs->nclasses,
         .npages = slabs->high_water,
         .nbuckets = table_nbuckets(&store->table),
-        /* Not what it became while the server ran: the next one has the same options. */
+        /* As it was at the start: the next server is given the same options. */
         .memory_limit = store->config.memory_limit,
         .last_cas = store->last_cas,
         .base_unix = store->config.clock.base_unix,
@@ -170,7 +170,7 @@ int store_save(struct store *store, rel_time now, void **image, size_t *nimage)
     return 0;
 }
 
-/* --- agreement ----------------------------------------------------------- */
+/* --- whether an image fits --------------------------------------------------- */
 
 static const char *classes_mismatch(const struct slabs *slabs, const struct image_head *head,
                                     const char *classes)
@@ -219,7 +219,7 @@ struct worker {
     } lists[MC_CLASSES][LRU_SEGMENTS];
 };
 
-/* The chunk of a reference that came from the segments, with its class; NULL: there is none. */
+/* The chunk of a reference found in the extents, with its class; NULL: there is none. */
 static void *chunk_at(const struct store *store, uint32_t ref, unsigned int *clsid)
 {
     const struct slabs *slabs = &store->slabs;
@@ -293,8 +293,8 @@ static char *page_start(const struct store *store, uint32_t page)
 }
 
 /*
- * The first: takes what is no sound item for no item at all. Chunks of large items are only looked
- * at: their owners are being judged by other threads.
+ * The first: clears the flags of what is no sound item. Chunks of large items are only read: other
+ * threads are checking the items that own them.
  */
 static void check_page(struct worker *worker, uint32_t page)
 {
@@ -487,7 +487,7 @@ static void take_list(struct store *store, const struct image_head *head,
         relink_list(store, clsid, segment);
 }
 
-/* Items are counted by size when they are linked, which these were not. */
+/* Items are counted by size when they are linked: links all restored items again. */
 static void take_sizes(struct store *store)
 {
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++)

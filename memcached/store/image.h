@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * image: what a store must know to take over heap segments that another process filled: which pages
+ * image: what a store must know to take over heap extents that another process filled: which pages
  * belong to which class, the ends of the LRU lists, the epoch and the clock. The table is built
  * anew from the items, by several threads, since its hash has other seeds.
  *
- * Nothing in the segments is trusted: an item that does not fit its chunk, or whose parts are not
- * its own, is left out, and a list whose links do not agree is made again.
+ * Nothing in the extents is trusted: an item that does not fit its chunk, or whose parts belong to
+ * another one, is dropped, and an LRU list whose links do not agree is rebuilt.
  *
  * Layout: struct image_head, a byte for each page (its class), a checksum.
  */

@@ -25,7 +25,7 @@
 /* What a thread counts; uint64_t throughout, so that it adds up as an array. */
 struct local_counts {
     struct store_counts counts; /* without get_hits */
-    uint64_t lru_hits[256];     /* get hits, by mc_item.clsid: class and segment */
+    uint64_t lru_hits[256];     /* get hits, by mc_item.clsid: class and LRU segment */
     uint64_t total_items;
 };
 
@@ -55,7 +55,7 @@ struct store {
     struct spiller spiller;
     struct lock flash_lock; /* of the rules */
     struct store_flash_rules flash_rules;
-    uint64_t nexternal[MC_CLASSES]; /* items on flash, by the class of what is here; atomic */
+    uint64_t nexternal[MC_CLASSES]; /* items on flash, by the class of their stub; atomic */
     uint32_t recache_rate;          /* of the rules; atomic */
     uint64_t compact_lost, compact_rescues, compact_skipped; /* atomic */
 

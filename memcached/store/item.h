@@ -59,7 +59,7 @@ static inline rel_time item_age(const struct mc_item *item, rel_time now)
     return time < now ? now - time : 0;
 }
 
-/* Flags of a value that go with it when it moves to another chunk. */
+/* Flags that are copied with an item when it moves to another chunk. */
 enum {
     ITEM_MARKS = MC_ITEM_FETCHED | MC_ITEM_ACTIVE | MC_ITEM_STALE | MC_ITEM_WON | MC_ITEM_BINKEY
 };
@@ -108,19 +108,19 @@ void item_free(struct store *store, struct mc_item *item);
 unsigned int item_sum(const struct store *store, struct mc_item *item);
 
 /*
- * Flags of items to which more belongs than their own chunk: those are moved in one piece, and only
- * while nobody holds them.
+ * Flags of items that have more than their own chunk (parts, or an object on flash): the mover
+ * moves them only while nobody else holds them.
  */
 enum { ITEM_COMPOUND = MC_ITEM_CHUNKED | MC_ITEM_EXTERN };
 /*
- * Makes `copy`, a chunk as large, what `item` is: marks, value and parts, with one holder, where it
- * had in the lists. It is for the caller to put there. Under the stripe.
+ * Copies `item` to `copy`, a chunk as large: marks, value and parts, with one holder. The caller
+ * puts it into table and lists. Under the stripe.
  */
 void item_move(struct store *store, struct mc_item *copy, const struct mc_item *item);
 /* Moves a part of an item that nobody else holds to the chunk `to`. Under the stripe. */
 void item_move_part(struct store *store, struct mc_item *item, uint32_t number, uint32_t to);
 
-/* As item_at and item_nvalue of store.h. */
+/* As item_at and item_nvalue of store_items.h. */
 struct slice item_piece(const struct store *store, const struct mc_item *item, size_t offset);
 uint32_t item_length(const struct store *store, const struct mc_item *item);
 uint32_t item_client_flags(const struct store *store, const struct mc_item *item);

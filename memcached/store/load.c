@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* load: values that come back from flash, for a reply. */
+/* load: reads values from flash into memory, for a reply. */
 #include <stdlib.h>
 
 #include "base/countdown.h"
@@ -7,8 +7,7 @@
 #include "store/reclaim.h"
 #include "store/verbs.h"
 
-/* What is read, into a copy of the item, which has the address of this in the place of its links.
- */
+/* One read into a copy of the item. The copy has the address of this in place of its links. */
 struct load {
     struct flash_read read;
     struct countdown *wait;
@@ -30,7 +29,7 @@ static struct load *load_of(const struct mc_item *copy)
     return load;
 }
 
-/* The object's length and key, which are read to where they end with the suffix. */
+/* Where the object's first bytes (length and key) are read to: the value follows the suffix. */
 static char *object_at(struct mc_item *copy)
 {
     return copy->wire + copy->nsuffix - 1;
@@ -210,13 +209,13 @@ static void count_miss(struct store_local *local, const struct load *load)
             slab_class_of_ref(&local->store->slabs, heap_ref(&local->store->heap, load->stub));
         uint64_t *hits = &counts->classes[clsid].get_hits;
 
-        /* The hit was counted by segment: here it is taken off, modulo 2^64. */
+        /* The hit was counted by LRU segment: here it is taken off, modulo 2^64. */
         __atomic_store_n(hits, *hits - 1, __ATOMIC_RELAXED);
         count(&counts->get_misses);
     }
 }
 
-/* Every so many reads the value is kept in memory from then on. */
+/* One read in recache_rate brings the value back to memory. */
 static void consider_recache(struct store_local *local, struct load *load, rel_time now)
 {
     uint32_t rate = __atomic_load_n(&local->store->recache_rate, __ATOMIC_RELAXED);

@@ -20,7 +20,7 @@ void lock_wait(struct lock *lock)
                                         __ATOMIC_RELAXED))
             return;
     }
-    /* From here on the state says 2, also when it is ours: a sleeper may be left. */
+    /* From here on the state is 2, also when we get the lock: others may still sleep. */
     while (__atomic_exchange_n(&lock->state, 2, __ATOMIC_ACQUIRE) != 0)
         syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
 }

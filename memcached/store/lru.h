@@ -4,7 +4,7 @@
  * lists: who may go where is in reclaim.h.
  *
  * hot takes new items, warm those that were read again, cold the rest and the victims, temp those
- * that expire soon. Without segments all are in cold.
+ * that expire soon. Without LRU segments all are in cold.
  *
  * An item's links belong to the lock of its class. Its clsid is written under that lock and the
  * stripe of the key, and may be read under either.
@@ -58,10 +58,10 @@ static inline bool lru_is_temporary(const struct mc_item *item, rel_time ttl, re
 
 /* All under the class's lock; the first two under the stripe of the item as well. */
 
-/* Puts an item that is in no list at the head of a segment. */
+/* Puts an item that is in no list at the head of an LRU segment. */
 void lru_link(struct lru *lru, const struct heap *heap, struct mc_item *item,
               enum lru_segment segment);
-/* To the head of a segment, of its own perhaps. */
+/* To the head of an LRU segment, perhaps the one that it is in. */
 void lru_move(struct lru *lru, const struct heap *heap, struct mc_item *item,
               enum lru_segment segment);
 void lru_unlink(struct lru *lru, const struct heap *heap, struct mc_item *item);
@@ -74,7 +74,7 @@ struct mc_item *lru_head(const struct lru *lru, const struct heap *heap, enum lr
 struct mc_item *lru_after(const struct heap *heap, const struct mc_item *item);
 /* The item before it, towards the head. */
 struct mc_item *lru_before(const struct heap *heap, const struct mc_item *item);
-/* Bytes of all segments. */
+/* Bytes of all LRU segments. */
 uint64_t lru_bytes(const struct lru *lru);
 
 #endif

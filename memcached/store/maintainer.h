@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * maintainer: the thread that does what need not wait for a request, so that requests need not wait
- * for it: LRU segments in
- * proportion, dead items freed at their tails and, after a flush or by the crawler, elsewhere.
+ * maintainer: the thread that works ahead of requests, so that they need not wait: it keeps the LRU
+ * segments in proportion, frees dead items at their tails, sweeps the table after a flush, and
+ * starts the crawler.
  */
 #ifndef STORE_MAINTAINER_H
 #define STORE_MAINTAINER_H

@@ -23,10 +23,10 @@ enum {
     ANY_CLASS = MC_CLASSES,  /* as a source: the mover finds one */
 };
 
-/* What became of a chunk. */
+/* The result of an attempt to empty a chunk. */
 enum outcome {
-    CHUNK_FREE,     /* or nobody's concern any more */
-    CHUNK_BUSY,     /* later */
+    CHUNK_FREE,     /* it is empty, or will be when its item's holders let go */
+    CHUNK_BUSY,     /* try again later */
     CHUNK_NO_SPARE, /* there is no chunk to move to */
 };
 
@@ -150,7 +150,7 @@ static enum outcome move_owner(struct store *store, const struct owner *owner, u
     return CHUNK_FREE;
 }
 
-/* What cannot be moved makes room. */
+/* Deletes an item that cannot be moved. */
 static void delete_owner(struct store *store, const struct owner *owner)
 {
     struct table_spot spot;
@@ -169,8 +169,9 @@ static bool is_free(const struct store *store, uint32_t ref)
 }
 
 /*
- * A chunk to move to, or a reason not to move `ref`: it may be the oldest itself. False: nothing
- * can be evicted. The oldest may be in the page itself, so that evicting them brings no chunk yet.
+ * Finds a chunk to move to, by eviction if need be, until there is one or `ref` itself has become
+ * free. Evicted items may be in the page that is being emptied, and give no such chunk. False:
+ * nothing can be evicted.
  */
 static bool find_spare(struct store *store, uint32_t ref, rel_time now)
 {
@@ -346,7 +347,7 @@ void mover_evicted(struct store *store, unsigned int clsid)
         mover_ask(store, ANY_CLASS, clsid);
 }
 
-/* A class to take a page from when there are too many: what has free pages, or else the largest. */
+/* The class to take a page from when over the limit: with most free pages, else the largest. */
 static unsigned int heaviest(struct store *store)
 {
     uint64_t most = 0;
@@ -459,7 +460,7 @@ void store_mover_stop(struct store *store)
     background_stop(&store->mover.background);
 }
 
-/* --- what others ask for ------------------------------------------------------------ */
+/* --- requests ------------------------------------------------------------------------ */
 
 static bool has_spare(struct store *store, unsigned int from)
 {
@@ -480,7 +481,7 @@ enum store_reassign store_reassign(struct store *store, int from, int to)
         return STORE_REASSIGN_BAD_CLASS;
     if (from == -1) {
         from = (int)mover_any_source(store, (unsigned int)to);
-        /* Not the pool, and memcached has no better word for it. */
+        /* memcached's answer in this case. */
         if (from == 0)
             return STORE_REASSIGN_BAD_CLASS;
     }

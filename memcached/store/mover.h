@@ -12,11 +12,11 @@
  * says whether the item is still the one that its key has.
  *
  * Who may have the old chunk. Holders of a small item go on with it: it is out of the table, as if
- * it had been overwritten, and its page waits until the last one lets go. Parts and what leads to
- * them are changed in place, so that an item with parts is only moved while nobody holds it; who
- * comes later comes through the stripe. One that is held for too many rounds is deleted, and the
- * page waits for its holders. A value that a client is still sending is in no table: the page waits
- * a while and then is left to its class.
+ * it had been overwritten, and its page waits until the last one lets go. Parts and the references
+ * to them are changed in place, so that an item with parts is only moved while nobody holds it;
+ * later readers need the stripe. One that is held for too many rounds is deleted, and the page
+ * waits for its holders. A value that a client is still sending is in no table: the page waits a
+ * while and then is left to its class.
  *
  * Why a kernel program is never misled. It takes references only from buckets. The new reference
  * comes into the bucket by table_replace, between an odd and an even sequence counter, after the

@@ -8,10 +8,10 @@
 
 enum {
     TAIL_TRIES = 5,    /* items whose stripe is taken, before a tail is given up */
-    DEAD_LOOKS = 5,    /* items that whoever stores looks at */
+    DEAD_LOOKS = 5,    /* items that a set looks at */
     VICTIM_STEPS = 32, /* judgements on the way to one eviction */
-    FORCED_STEPS = 4,  /* of those the last, which do not ask for use */
-    HELD_STEPS = 8,    /* held items that are met, before a segment is given up */
+    FORCED_STEPS = 4,  /* of those the last, which evict active items as well */
+    HELD_STEPS = 8,    /* held items that are met, before an LRU segment is given up */
     ALLOC_TRIES = 64,  /* other threads may take what was freed for us */
 };
 
@@ -105,7 +105,7 @@ static enum step judge_live(struct store *store, struct lru *lru, struct mc_item
             return move(store, lru, item, again);
         break;
     case LRU_TEMP:
-        /* It was accessed since, and would block the tail. */
+        /* A touch gave it a later expiry, so it would block the tail. */
         if (!lru_is_temporary(item, tuned_temporary_ttl(store), now))
             return move(store, lru, item, LRU_COLD);
         break;
@@ -115,7 +115,7 @@ static enum step judge_live(struct store *store, struct lru *lru, struct mc_item
     return aim == AIM_EVICT ? evict(store, lru, item, hash, spot, now) : STEP_NONE;
 }
 
-/* Held for so long that its key had better be free: its memory waits for the holder. */
+/* Held for so long that it is unlinked; its memory stays until the holder lets go. */
 static bool is_stuck(const struct store *store, const struct mc_item *item, rel_time now)
 {
     return store->config.tail_repair_time != 0 &&
@@ -142,7 +142,7 @@ static enum step judge(struct store *store, struct lru *lru, struct mc_item *ite
     if (!linked)
         return STEP_NONE;
     verb_take_accessed(item, &spot, now);
-    /* A lost value's key stays for as long as nobody wants its memory: its get is told apart. */
+    /* A stub whose value is lost stays until its memory is needed: its get counts as such. */
     if (flush_is_dead_at(item, spot.head, flush_epoch(store), now) ||
         (aim != AIM_BALANCE && external_is_lost(store, item)))
         return free_dead(store, lru, item, hash, &spot);
@@ -209,9 +209,9 @@ static bool over_share(const struct lru *lru, enum lru_segment segment, unsigned
     return lru->lists[segment].nbytes * 100 > lru_bytes(lru) * percent;
 }
 
-/* Where to look for a victim: LRU_SEGMENTS for nowhere. given_up has a bit for each segment. */
-static enum lru_segment victim_segment(const struct store *store, const struct lru *lru,
-                                       unsigned int given_up)
+/* The LRU segment to evict from, LRU_SEGMENTS: none. given_up has a bit for each. */
+static enum lru_segment victim_lru_segment(const struct store *store, const struct lru *lru,
+                                           unsigned int given_up)
 {
     static const enum lru_segment order[] = {LRU_COLD, LRU_HOT, LRU_WARM, LRU_TEMP};
     bool warm_first = over_share(lru, LRU_WARM, tuned_pct(store, LRU_WARM));
@@ -237,7 +237,7 @@ static bool reclaim_one(struct store *store, unsigned int clsid, rel_time now)
     lock_take(&lru->lock, LOCK_LRU);
     lru->counts.direct_reclaims++;
     for (int i = 0; i < VICTIM_STEPS && step != STEP_FREED; i++) {
-        enum lru_segment segment = victim_segment(store, lru, given_up);
+        enum lru_segment segment = victim_lru_segment(store, lru, given_up);
         enum aim aim = i < VICTIM_STEPS - FORCED_STEPS ? AIM_EVICT : AIM_FORCE;
 
         if (segment == LRU_SEGMENTS)
@@ -320,7 +320,7 @@ static rel_time tail_age(const struct store *store, const struct lru *lru, enum 
     return tail ? item_age(tail, now) : 0;
 }
 
-/* Whether a segment has more than its share of the class, in bytes or in age. */
+/* Whether an LRU segment has more than its share of the class, in bytes or in age. */
 static bool overfull(const struct store *store, const struct lru *lru, enum lru_segment segment,
                      rel_time now)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * reclaim: memory for new items, taken from old ones when it must be: who is judged at the tails of
- * the LRU lists, and what becomes of them.
+ * reclaim: memory for new items, taken from old ones when there is none left: which items at the
+ * tails of the LRU lists are moved, freed or evicted.
  *
  * At the tail an item that was read again since it was last judged (ACTIVE, or the kernel's mark on
- * its slot) goes from hot or cold to warm, in warm back to the head; another goes from hot or warm
- * to cold, and in cold it is evicted. Expired and flushed items are freed wherever they are met.
- * Held items free no memory and go back to the head.
+ * its slot) goes from hot or cold to warm, in warm back to the head; any other item goes from hot
+ * or warm to cold, and in cold it is evicted. Expired and flushed items are freed wherever they are
+ * met. Held items free no memory and go back to the head.
  *
  * Locks: under the LRU lock of a class stripes are only tried.
  */
@@ -29,7 +29,7 @@ struct table_spot;
 uint32_t reclaim_alloc(struct store *store, size_t size, unsigned int lru_class, rel_time now);
 
 /*
- * Frees what is dead of the few items at the cold end of a class, as the maintainer does where
+ * Frees the dead items among the few at the cold tail of a class, as the maintainer does where
  * there is one. The caller may hold one stripe.
  */
 void reclaim_dead(struct store *store, unsigned int clsid, rel_time now);
@@ -38,7 +38,7 @@ void reclaim_dead(struct store *store, unsigned int clsid, rel_time now);
 bool reclaim_evict(struct store *store, unsigned int clsid, rel_time now);
 
 /*
- * Keeps the segments of a class in proportion and frees what is dead at the tails; does at most
+ * Keeps the LRU segments of a class in proportion and frees what is dead at the tails; does at most
  * `limit` steps. Returns how many it did.
  */
 unsigned int reclaim_balance(struct store *store, unsigned int clsid, unsigned int limit,

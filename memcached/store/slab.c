@@ -37,7 +37,7 @@ static bool add_class(struct slabs *slabs, uint32_t size)
     return true;
 }
 
-/* memcached's progression, so that its users find their classes again. */
+/* The sizes are those of memcached, so that users find the classes that they know. */
 static bool add_by_factor(struct slabs *slabs, const struct slab_config *config)
 {
     uint32_t size = FIXED_BYTES + config->chunk_min, before = 0;
@@ -149,7 +149,7 @@ static void page_unlink(struct slabs *slabs, struct slab_class *class, uint32_t 
         slabs->pages[page->next].prev = page->prev;
 }
 
-/* Under no list's name yet: a page without chunks becomes one of the class. Under its lock. */
+/* A page that is on no list becomes one of the class. Under its lock. */
 static void page_enter(struct slabs *slabs, struct slab_class *class, uint32_t number)
 {
     page_reset(&slabs->pages[number], (unsigned int)(class - slabs->classes));
@@ -181,7 +181,7 @@ static uint32_t limit_pages(const struct slabs *slabs)
     return (uint32_t)(slabs->memory_limit / MC_PAGE_BYTES);
 }
 
-/* A page that never was handed out, or not since it was over the limit. Under pages_lock. */
+/* A page that was never in use, or that was retired since. Under pages_lock. */
 static uint32_t fresh_page(struct slabs *slabs)
 {
     uint32_t number = list_pop(slabs, &slabs->retired);
@@ -190,7 +190,7 @@ static uint32_t fresh_page(struct slabs *slabs)
         return number;
     number = FIRST_PAGE + slabs->high_water;
     if (heap_grow(slabs->heap, number / MC_EXTENT_PAGES + 1) != 0) {
-        /* Asking costs a system call or more, and every set would. */
+        /* Each further set would make a system call in vain. */
         slabs->exhausted = true;
         return 0;
     }
@@ -217,7 +217,7 @@ static uint32_t take_page(struct slabs *slabs, uint32_t has)
     return number;
 }
 
-/* Puts a page that is no longer counted where it waits to be counted again. */
+/* Gives the memory of a page that is no longer counted back; the page may be used again. */
 static void retire(struct slabs *slabs, uint32_t number)
 {
     heap_release(slabs->heap, number);

@@ -4,9 +4,9 @@
  * limit, but each class can have its first one in any case.
  *
  * A free chunk is marked MC_ITEM_SLABBED and is on the list of its page, through mc_item.next;
- * chunks that were never used are on none: they are handed out in order, so that memory is touched
- * only when it is needed. The pages that have chunks to give are in a list of their class, the one
- * that got a chunk back last in front.
+ * chunks that were never used are on none: they are given out in order, so that memory is used only
+ * when it is needed. The pages that have chunks to give are in a list of their class, the one that
+ * got a chunk back last in front.
  *
  * So a page can leave its class without a look at the others: once it is taken off that list
  * (slab_page_close) it gives no more chunks, and when the last one has come back it is free
@@ -58,7 +58,7 @@ struct slabs {
     struct lock pages_lock;
     uint64_t memory_limit;       /* bytes */
     uint32_t npages;             /* of classes and pool */
-    uint32_t high_water;         /* pages of the heap that were handed out once */
+    uint32_t high_water;         /* pages of the heap that were ever in use */
     uint32_t pool, npool;        /* list of pages that any class may take */
     uint32_t retired;            /* list of those that were over the limit */
     struct background *prefault; /* maps more of the heap when it is woken; NULL: none */
@@ -68,7 +68,7 @@ struct slabs {
     struct slab_class classes[MC_CLASSES];
 };
 
-/* 0, -EINVAL with sizes that make no sense, or -ENOMEM. */
+/* 0, -EINVAL for sizes that cannot be used, or -ENOMEM. */
 int slab_init(struct slabs *slabs, struct heap *heap, const struct slab_config *config);
 void slab_fini(struct slabs *slabs);
 

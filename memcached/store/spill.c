@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * spill: the thread that writes values to flash. It takes items from the tails of the cold
+ * spill: the thread that writes values to flash. It takes items from the tails of the cold LRU
  * segments, when their class has little memory left or when they have not been used for long, and
  * puts external items into their place.
  */
@@ -13,7 +13,7 @@
 #include "store/verbs.h"
 
 enum {
-    BATCH = 8,         /* items that are held at once: who evicts gives up after some held ones */
+    BATCH = 8,         /* items that are held at once: eviction gives up after some held ones */
     LOOKS = 256,       /* items that are looked at for them */
     ROUND_STEPS = 512, /* items of one class in a round */
     PIECES = 16,       /* of a value, for which no memory is asked */
@@ -21,13 +21,13 @@ enum {
     SPARE_PART = 8, /* of a class at most */
 };
 
-/* What is to go: under which rules, to how many. */
+/* One round: its rules, and the items of a class that it has chosen. */
 struct spill_pass {
     struct store *store;
     struct store_flash_rules rules;
     rel_time now;
     bool low;           /* the class has too little free memory: age does not matter */
-    unsigned int donor; /* a class that is to give a page, 0: none */
+    unsigned int donor; /* a class that will give a page, 0: none */
     struct mc_item *items[BATCH];
     size_t nitems;
 };
@@ -55,7 +55,7 @@ static bool is_due(struct spill_pass *pass, struct mc_item *item, uint64_t hash)
     return pass->low || item_age(item, pass->now) >= pass->rules.item_age;
 }
 
-/* Whoever needs memory of the class meanwhile must find items that are not held. */
+/* Leaves items unheld, for other threads that evict in the class meanwhile. */
 static size_t batch_limit(const struct spill_pass *pass, const struct lru *lru)
 {
     uint64_t half = lru->lists[LRU_HOT].nitems + lru->lists[LRU_WARM].nitems;
@@ -64,7 +64,7 @@ static size_t batch_limit(const struct spill_pass *pass, const struct lru *lru)
     return pass->low && half < BATCH ? half : BATCH;
 }
 
-/* Takes items, held, from the cold end of a class. */
+/* Chooses items at the cold tail of a class, and holds them. */
 static void choose(struct spill_pass *pass, unsigned int clsid)
 {
     struct store *store = pass->store;
@@ -133,7 +133,7 @@ static bool write_object(const struct spill_pass *pass, const struct mc_item *it
     return written;
 }
 
-/* Puts an external item into the place of one that has been written, unless it has changed. */
+/* Replaces an item that has been written by an external one, unless its key has another by now. */
 static bool replace(const struct spill_pass *pass, struct mc_item *old, const struct flash_at *at)
 {
     struct store *store = pass->store;
@@ -181,8 +181,8 @@ static unsigned int write_chosen(struct spill_pass *pass)
 /* --- the classes ------------------------------------------------------------- */
 
 /*
- * Chunks that a class should have free: what it is told, or the ratio of what it has, but so much
- * at least as can be stored before this thread is back.
+ * Free chunks that a class should have: as configured, or a share of its chunks, but at least as
+ * many as can be stored before this thread runs again.
  */
 static uint64_t wanted_chunks(const struct spill_pass *pass, unsigned int clsid,
                               const struct slab_stats *slab)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* stats: what the store tells of itself. */
+/* stats: adds up the counters of threads, classes and LRU lists. */
 #include <stdlib.h>
 
 #include "store/external.h"

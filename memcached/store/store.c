@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* store: its life, its threads' handles, and reading. Writing is in write.c. */
+/* store: creates and frees a store and its threads' handles, and reads. Writing is in write.c. */
 #include "store/internal.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ void store_config_defaults(struct store_config *config)
     };
 }
 
-/* --- life ---------------------------------------------------------------- */
+/* --- creating and freeing -------------------------------------------------- */
 
 _Static_assert((int)STORE_HASHPOWER_MAX == (int)TABLE_MAX_POWER, "");
 
@@ -70,7 +70,7 @@ static const char *image_error(const struct store *store)
     return store->config.image.len > 0 ? image_mismatch(store, store->config.image) : NULL;
 }
 
-/* A table that was large once starts large enough. */
+/* A table that is restored starts as large as it was. */
 static unsigned int start_power(const struct store_config *config)
 {
     unsigned int power = config->image.len > 0 ? image_hashpower(config->image) : 0;
@@ -115,7 +115,7 @@ static int init_memory(struct store *store, struct provider *provider, const cha
     if (config->prealloc)
         return slab_prealloc(&store->slabs);
     result = slab_provide(&store->slabs);
-    /* What there is serves: it is a cache that is full. */
+    /* One extent is enough to serve: the server runs as a small cache that is full. */
     return store->heap.nextents > 0 ? 0 : result;
 }
 
@@ -343,7 +343,7 @@ void verb_hit(struct mc_item *item, rel_time now)
     verb_hold(item);
 }
 
-/* The item of the key, alive; dead ones are removed and counted. Under the stripe. */
+/* The live item of the key; a dead one is removed and counted. Under the stripe. */
 static struct mc_item *find_live(struct store_local *local, struct slice name, rel_time now,
                                  struct key *key)
 {

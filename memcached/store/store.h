@@ -3,9 +3,9 @@
  * store: items by key, in memory that the kernel programs can read.
  *
  * It knows no protocol: an item's wire bytes are key, suffix, value and tail, where suffix and tail
- * come from functions that the owner hands over (struct store_format). It reads no clock: `now` is
- * a parameter. It knows no kernel: memory comes from a provider and the layout is
- * bpf/shared/layout.h.
+ * come from functions that the creator passes in (struct store_format). It reads no clock: `now` is
+ * a parameter. It knows nothing of the kernel programs: memory comes from a provider and its layout
+ * is bpf/shared/layout.h.
  *
  * Threads. Any number of threads call at once, each with a struct store_local of its own. Lock
  * order: stripe of the key, LRU of the class, slabs; the LRU takes stripes by trylock. No call
@@ -58,9 +58,9 @@ struct store_config {
     unsigned int hashpower;         /* log2 of the slots at start */
     bool expand;                    /* let the table grow */
     bool evict;                     /* false: -M */
-    bool maintained;                /* a maintainer will run; false: who stores frees the dead */
+    bool maintained;                /* a maintainer will run; false: each set frees dead items */
     bool track_sizes;               /* count items by size, for store_size_count */
-    bool cas;                       /* false: -C, every CAS id is 0 to the outside */
+    bool cas;                       /* false: -C, clients see 0 for every CAS id */
     bool sums;                      /* keep items' sums for the kernel (MC_ITEM_SUMMED) */
     bool prealloc;                  /* -L: take all memory at start */
     bool lru_segmented;             /* hot, warm, cold, temp; false: one LRU for each class */
@@ -69,7 +69,7 @@ struct store_config {
     bool temp;                              /* the temp LRU is on */
     unsigned int automove;                  /* slab_automove: 0, 1 or 2 */
     unsigned int automove_window;           /* seconds */
-    double automove_ratio;                  /* of ages that calls for a page */
+    double automove_ratio;                  /* of two classes' ages below which a page moves */
     uint32_t tail_repair_time;              /* seconds, 0: never */
     uint32_t temporary_ttl;                 /* seconds */
     struct flash *flash;                    /* NULL: values stay in memory. Outlives the store */
@@ -78,8 +78,8 @@ struct store_config {
     struct store_format format;
     struct clock clock;
     /*
-     * What store_save said of the heap extents that the provider gives again; empty: they are new.
-     * The clock must be the one of then, continued.
+     * What store_save wrote about the heap extents that the provider maps again; empty: they are
+     * new. The clock must continue the one that was saved.
      */
     struct slice image;
 };
@@ -87,30 +87,30 @@ struct store_config {
 /* memcached's defaults. */
 void store_config_defaults(struct store_config *config);
 
-/* NULL with errno; `error` then says what and is static text. ESTALE: the image is of no use. */
+/* NULL with errno; `error` is then static text that says why. ESTALE: the image cannot be used. */
 struct store *store_new(const struct store_config *config, struct provider *provider,
                         const char **error);
-/* All locals freed and the maintainer stopped before. */
+/* Before this the caller frees all locals and stops the threads. */
 void store_free(struct store *store);
 /*
- * Describes what the heap extents hold, for a later store_new; free(*image) when it is kept. All
- * locals freed and the maintainer stopped before. 0 or -ENOMEM.
+ * Describes what the heap extents hold, for a later store_new; the caller frees *image. Before this
+ * it frees all locals and stops the threads. 0 or -ENOMEM.
  */
 int store_save(struct store *store, rel_time now, void **image, size_t *nimage);
-/* How long an image may be, of a store whose limit has not been raised. */
+/* The most bytes that an image can have, if the memory limit has not been raised. */
 size_t store_image_bytes(uint64_t memory_limit);
 /*
- * The clock that an image's times are of: Unix time at its second 0, and where it stood. False: the
- * image is damaged.
+ * The clock of an image's times: Unix time at its second 0, and its value when it was saved. False:
+ * the image is damaged.
  */
 bool store_image_clock(struct slice image, int64_t *base_unix, rel_time *last);
 struct mc_control *store_control(struct store *store);
-/* False: -C, ids are 0 to the outside. */
+/* False: -C, clients see 0 for every CAS id. */
 bool store_has_cas(const struct store *store);
 
-/* A thread's handle: its statistics. NULL with errno. */
+/* The handle of one thread, with its counters. NULL with errno. */
 struct store_local *store_local_new(struct store *store);
-/* Its statistics stay counted. */
+/* What it has counted stays in the statistics. */
 void store_local_free(struct store_local *local);
 
 /*
@@ -128,7 +128,7 @@ void store_prefault_stop(struct store *store);
 
 /*
  * 0, -EINVAL too small, -ERANGE more than references can name, -EPERM all of it was taken at the
- * start. What is over a lower limit is given back by the mover.
+ * start. After the limit is lowered the mover frees the pages above it.
  */
 int store_set_memory_limit(struct store *store, uint64_t bytes);
 

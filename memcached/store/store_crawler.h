@@ -27,11 +27,11 @@ bool store_crawler_running(struct store *store);
 enum store_crawl {
     STORE_CRAWL_STARTED,
     STORE_CRAWL_OFF,   /* no thread */
-    STORE_CRAWL_BUSY,  /* it is at something of the kind that somebody asked for */
+    STORE_CRAWL_BUSY,  /* a walk of this kind that somebody asked for has not ended */
     STORE_CRAWL_EMPTY, /* no class */
 };
 
-/* An item as it was found: what is to be read of it is copied. */
+/* A copy of what is shown of an item. */
 struct store_shown {
     struct slice key;
     bool binary_key, fetched;
@@ -43,28 +43,28 @@ struct store_shown {
 
 enum store_taken {
     STORE_TAKEN,
-    STORE_FULL,   /* ask again: there is no room now */
-    STORE_ENOUGH, /* nobody wants more */
+    STORE_FULL,   /* there is no room now: call again */
+    STORE_ENOUGH, /* the viewer wants no more items */
 };
 
-/* Who is shown items. The functions are called by the crawler's thread, under no lock. */
+/* The receiver of items. The functions are called by the crawler's thread, under no lock. */
 struct store_viewer {
     void *context;
-    /* shown is NULL once behind the last item. Never waits. */
+    /* After the last item it is called once with NULL. Never waits. */
     enum store_taken (*take)(void *context, const struct store_shown *shown);
-    /* Waits until there may be room, or the time is over. */
+    /* Waits until there may be room, for at most `ms`. */
     void (*wait)(void *context, unsigned int ms);
-    /* The last call. whole: each item that was there all the time was shown, exactly once. */
+    /* The last call. whole: each item that existed during the whole walk was shown, once. */
     void (*end)(void *context, bool whole);
 };
 
 /*
- * Has what is dead in the classes (bit n: class n) freed, of each class at most as many items
- * looked at as crawler_tocrawl says.
+ * Has the dead items of the classes (bit n: class n) freed; of each class at most crawler_tocrawl
+ * items are looked at.
  */
 enum store_crawl store_crawl(struct store *store, uint64_t classes);
 /*
- * Shows the live items of the classes. Who takes nothing for half a minute is shown no more, so
+ * Shows the live items of the classes. A viewer that takes nothing for half a minute is dropped, so
  * that others get their turn. The viewer is called only after STORE_CRAWL_STARTED.
  */
 enum store_crawl store_show(struct store *store, uint64_t classes,

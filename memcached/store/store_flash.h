@@ -20,15 +20,15 @@ void store_spiller_stop(struct store *store);
 
 /* When values go to flash and when they are moved there. They can be changed at any time. */
 struct store_flash_rules {
-    uint32_t item_size;               /* bytes; smaller items stay in memory */
-    uint32_t item_age;                /* seconds without use; UINT32_MAX: memory alone decides */
-    uint32_t low_ttl;                 /* seconds; what lives shorter has pages of its own */
-    uint32_t recache_rate;            /* every so many reads one goes back to memory; 0: none */
-    uint32_t compact_under;           /* free pages */
-    uint32_t drop_under;              /* free pages; cold values are then not moved but dropped */
-    double max_frag;                  /* of a page in use, below which it is compacted: flash.h */
-    double free_ratio;                /* part of the memory to keep free for what comes */
-    bool drop_unread;                 /* moving: what was not read since is dropped */
+    uint32_t item_size;     /* bytes; smaller items stay in memory */
+    uint32_t item_age;      /* seconds without use; UINT32_MAX: only when memory is low */
+    uint32_t low_ttl;       /* seconds; items that expire sooner have pages of their own */
+    uint32_t recache_rate;  /* every so many reads one goes back to memory; 0: none */
+    uint32_t compact_under; /* free pages */
+    uint32_t drop_under;    /* free pages; compaction then drops cold values */
+    double max_frag;        /* used part of a page below which it is compacted: flash.h */
+    double free_ratio;      /* part of a class's chunks to keep free for new items */
+    bool drop_unread;       /* compaction drops values not read since they were written */
     uint32_t free_chunks[MC_CLASSES]; /* to keep free in a class instead; 0: by the ratio */
 };
 void store_flash_defaults(struct store_flash_rules *rules);

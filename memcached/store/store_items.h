@@ -46,7 +46,7 @@ struct mc_item *store_get(struct store_local *local, struct slice key, rel_time 
 struct mc_item *store_get_touch(struct store_local *local, struct slice key, rel_time expiry,
                                 rel_time now);
 void store_put(struct store_local *local, struct mc_item *item);
-/* Why this thread's last get, touch, peek or fetch that found nothing did not. */
+/* Why this thread's last get, touch, peek or fetch found nothing. */
 enum store_absence { STORE_ABSENT, STORE_EXPIRED, STORE_FLUSHED };
 enum store_absence store_absence(const struct store_local *local);
 
@@ -55,13 +55,13 @@ struct store_fetch {
     bool unseen; /* does not count as a use of the item */
     bool touch;  /* the expiry becomes this one */
     rel_time expiry;
-    bool vivify; /* a miss stores an empty value, which expires then, and wins */
+    bool vivify; /* a miss stores an empty value, which expires at vivify_expiry, and wins */
     rel_time vivify_expiry;
-    bool binary_key;  /* of a value so stored: see store_mark_binary_key */
-    uint64_t new_cas; /* of a value so stored, 0: the next */
+    bool binary_key;  /* of the value stored by vivify: see store_mark_binary_key */
+    uint64_t new_cas; /* of the value stored by vivify, 0: the next */
     bool recache;     /* wins if it expires before `recache_before` */
     rel_time recache_before;
-    bool recache_old; /* of the time before the touch */
+    bool recache_old; /* judge by the expiry before the touch */
 };
 
 /* What was found, at the moment of the get. */
@@ -73,17 +73,18 @@ struct store_fetched {
     bool used;                   /* before this one */
     bool created;
     bool stale;
-    bool won, was_won; /* this one, an earlier one: one at most */
+    bool won, was_won; /* this get won, an earlier one had: at most one is set */
 };
 
 /*
- * Of several that get a value which is stale, new by vivify or about to expire, one wins: who is to
- * store a new one. The item is held. NULL: *result says STORE_MISS or STORE_NO_MEMORY.
+ * Of several clients that get a value which is stale, stored by vivify or about to expire, one wins
+ * and is expected to store a new value. The item is held. NULL: *result says STORE_MISS or
+ * STORE_NO_MEMORY.
  */
 struct mc_item *store_fetch(struct store_local *local, struct slice key,
                             const struct store_fetch *how, rel_time now, struct store_fetched *out,
                             enum store_result *result);
-/* Looks at an item without using it, uncounted. It is held; NULL: a miss. */
+/* Returns an item, held, without marking it as used or counting a get. NULL: a miss. */
 struct mc_item *store_peek(struct store_local *local, struct slice key, rel_time now,
                            struct store_fetched *out);
 
@@ -106,33 +107,33 @@ uint32_t item_nvalue(const struct store_local *local, const struct mc_item *item
 /* Its slab class; of an item in chunks the largest. */
 unsigned int item_class(const struct store_local *local, const struct mc_item *item);
 /*
- * The contiguous bytes at `offset` of value and tail together; empty behind its end. Of a whole
- * small item all of it at offset 0. To fill a reserved item cast the const away: that is what it is
- * for.
+ * The contiguous bytes from `offset` of value and tail on, as far as one chunk has them; empty past
+ * the end. Offset 0 of an item in one chunk gives all of it. To fill a reserved item, cast the
+ * const away.
  */
 struct slice item_at(const struct store_local *local, const struct mc_item *item, size_t offset);
-/* Whether the value is not in memory: then item_at is not to be asked, see store_load. */
+/* Whether the value is on flash only: then item_at must not be called, see store_load. */
 static inline bool item_is_on_flash(const struct mc_item *item)
 {
     return __builtin_expect(__atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_EXTERN, 0);
 }
-/* What `gets` shows: 0 under -C. */
+/* The CAS id as clients see it: 0 under -C. */
 uint64_t item_cas(const struct store_local *local, const struct mc_item *item);
 
 /*
- * A copy of a held item on flash, for its bytes to be shown: its value comes between
- * store_load_start and store_load_end, everything else is there. Held, and takes over the hold on
- * the item. get: it was counted as one, and becomes a miss if nothing comes. NULL: no memory,
- * counted; the hold stays with the caller.
+ * A copy in memory of a held item on flash, for a reply. It has everything but the value, which is
+ * read between store_load_start and store_load_end. The copy is held and takes over the hold on the
+ * item. get: the request was counted as a hit, which becomes a miss if the value cannot be read.
+ * NULL: no memory, counted; the hold stays with the caller.
  */
 struct mc_item *store_load(struct store_local *local, struct mc_item *item, bool get, rel_time now);
-/* Whether `copy` is one, of this item. */
+/* Whether `copy` was made by store_load from this item. */
 bool store_load_shares(const struct mc_item *copy, const struct mc_item *item);
-/* Reads the value at once if that needs no waiting; else `wait` is told when it has ended. */
+/* Reads the value at once if the disk is not needed; else a thread reads it and ends `wait`. */
 void store_load_start(struct store_local *local, struct mc_item *copy, struct countdown *wait);
-/* Whether the value has come. False: the key no longer has it. May be asked again. */
+/* Whether the value was read. False: the item is lost and removed. May be called again. */
 bool store_load_end(struct store_local *local, struct mc_item *copy, rel_time now);
-/* So many values are not to be shown after all; they count as if they had been. */
+/* Counts n values on flash that were asked for and will not be read, as the request failed. */
 void store_load_abort(struct store_local *local, size_t n);
 
 /* --- writing ------------------------------------------------------------ */
@@ -146,7 +147,7 @@ struct mc_item *store_reserve(struct store_local *local, struct slice key, uint3
                               rel_time expiry, size_t nvalue, rel_time now,
                               enum store_result *result);
 void store_discard(struct store_local *local, struct mc_item *item);
-/* The same where the value turned out to be bad: it counts as a set of the class. */
+/* The same for a value that the client sent malformed: it counts as a set of the class. */
 void store_refuse(struct store_local *local, struct mc_item *item);
 /*
  * Makes a reserved item the value of its key, or for append and prepend a new item of both values.
@@ -155,21 +156,21 @@ void store_refuse(struct store_local *local, struct mc_item *item);
  */
 enum store_result store_commit(struct store_local *local, struct mc_item *item,
                                enum store_mode mode, uint64_t cas, rel_time now, uint64_t *cas_out);
-/* On which terms a value is stored. */
+/* The conditions on which a value is stored. */
 struct store_terms {
     enum store_mode mode;
     uint64_t cas;     /* as above */
-    bool invalidate;  /* STORE_CAS: with an older id it is stored as stale, with the old expiry */
+    bool invalidate;  /* STORE_CAS: an older id stores the value as stale, with the old expiry */
     uint64_t new_cas; /* its id, 0: the next */
 };
 enum store_result store_commit_on(struct store_local *local, struct mc_item *item,
                                   const struct store_terms *terms, rel_time now, uint64_t *cas_out);
-/* Of a reserved item: whoever shows its key should know that it is not text. */
+/* Marks a reserved item whose key is binary: it must be encoded where keys are printed. */
 static inline void store_mark_binary_key(struct mc_item *item)
 {
     __atomic_store_n(&item->flags, (__u16)(item->flags | MC_ITEM_BINKEY), __ATOMIC_RELAXED);
 }
-/* Atomic: the other flags of a held item change beside its holder. */
+/* Atomic: other threads change the other flags of a held item. */
 static inline bool item_has_binary_key(const struct mc_item *item)
 {
     return __atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_BINKEY;
@@ -182,14 +183,14 @@ enum store_result store_delete(struct store_local *local, struct slice key, uint
 struct store_removal {
     bool compare; /* the id is this one */
     uint64_t cas;
-    bool invalidate;  /* it stays, as stale, under another id */
+    bool invalidate;  /* the item stays, as stale, under another id */
     uint64_t new_cas; /* that id, 0: the next */
-    bool touch;       /* what stays expires then */
+    bool touch;       /* an item that stays expires at `expiry` */
     rel_time expiry;
 };
 enum store_result store_remove(struct store_local *local, struct slice key,
                                const struct store_removal *how, rel_time now);
-/* Removes without counting: what a failed set leaves must not be served. */
+/* Removes without counting: after a failed set the old value must not be served. */
 void store_forget(struct store_local *local, struct slice key, rel_time now);
 enum store_result store_touch(struct store_local *local, struct slice key, rel_time expiry,
                               rel_time now);
@@ -201,8 +202,8 @@ struct store_delta {
     bool create;  /* if missing store `initial` with `expiry` */
     uint64_t initial;
     rel_time expiry;
-    bool binary_key; /* of what is so stored */
-    bool touch;      /* if there, it expires at new_expiry from now on */
+    bool binary_key; /* of the item that `create` stores */
+    bool touch;      /* an existing item expires at new_expiry from now on */
     rel_time new_expiry;
     uint64_t new_cas; /* its id, 0: the next */
 };
@@ -223,8 +224,8 @@ enum store_result store_count(struct store_local *local, struct slice key,
                               const struct store_delta *delta, rel_time now,
                               struct store_number *out);
 /*
- * Everything stored until the second `at` is gone from then on; at <= now: from this call on. A
- * later call replaces a delay that has not run out.
+ * From the second `at` on, everything that was stored before it is gone; at <= now: from this call
+ * on. A later call replaces a delay that has not ended.
  */
 void store_flush(struct store_local *local, rel_time at, rel_time now);
 /* Once a second at least: lets a delayed flush take effect. */

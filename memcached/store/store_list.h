@@ -21,13 +21,13 @@ struct store_listed {
 };
 /*
  * Lists up to `limit` (0: any number) live items of a class with text keys: records of at most
- * `size` bytes, returned in `out` for store_list_next. Of each segment the newest first, hot before
- * warm, cold and temp. The class waits meanwhile, so the number of items looked at is bounded; a
- * record is shorter than its key and 10 bytes.
+ * `size` bytes, returned in `out` for store_list_next. Of each LRU segment the newest first, hot
+ * before warm, cold and temp. The lock of the class is held for the call, so the number of items
+ * looked at is bounded. A record is shorter than its key and 10 bytes.
  */
 size_t store_list(struct store *store, unsigned int clsid, uint64_t limit, rel_time now, char *out,
                   size_t size);
-/* Takes the next item off; its key is good as long as `out`. False: no more. */
+/* Takes the next item off; its key points into `out` of store_list. False: no more. */
 bool store_list_next(struct slice *records, struct store_listed *out);
 
 #endif

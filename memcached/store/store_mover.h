@@ -15,16 +15,16 @@ int store_mover_start(struct store *store);
 void store_mover_stop(struct store *store);
 
 enum store_reassign {
-    STORE_REASSIGN_OK,   /* it is asked for */
+    STORE_REASSIGN_OK,   /* the mover has the job */
     STORE_REASSIGN_OFF,  /* there is no mover */
-    STORE_REASSIGN_BUSY, /* with another page */
+    STORE_REASSIGN_BUSY, /* it is moving another page */
     STORE_REASSIGN_SAME,
     STORE_REASSIGN_BAD_CLASS,
     STORE_REASSIGN_NO_SPARE, /* the source has no page to give */
 };
 /* Asks for a page of class `from` (0: the pool, -1: any class) for class `to` (0: the pool). */
 enum store_reassign store_reassign(struct store *store, int from, int to);
-/* 0 off, 1 by what the classes did in the window, 2 at each eviction. */
+/* 0: off, 1: by evictions and ages over the window, 2: at each eviction. */
 void store_set_automove(struct store *store, unsigned int mode);
 void store_set_automove_ratio(struct store *store, double ratio);
 

@@ -24,7 +24,7 @@ struct store_counts {
         delete_misses, incr_misses, decr_misses, cas_misses, flush_cmds;
     uint64_t get_extstore, get_aborted_extstore, get_oom_extstore, recache_from_extstore,
         miss_from_extstore, badcrc_from_extstore;
-    struct store_class_counts classes[MC_CLASSES]; /* [0]: what met no class */
+    struct store_class_counts classes[MC_CLASSES]; /* [0]: not of any class */
 };
 
 struct store_stats {
@@ -56,7 +56,7 @@ struct store_class_stats {
     uint64_t total_pages, total_chunks, used_chunks, free_chunks;
     /* items */
     uint64_t number, number_hot, number_warm, number_cold, number_temp;
-    rel_time age, age_hot, age_warm; /* of the tail of each segment */
+    rel_time age, age_hot, age_warm; /* of the tail of each LRU segment */
     uint64_t mem_requested, evicted, evicted_nonzero, evicted_time, outofmemory, tailrepairs,
         reclaimed, expired_unfetched, evicted_unfetched, evicted_active, crawler_reclaimed,
         crawler_items_checked, lrutail_reflocked, moves_to_cold, moves_to_warm, moves_within_lru,
@@ -69,8 +69,10 @@ void store_class_stats(struct store *store, unsigned int clsid, rel_time now,
 /* Pages malloced, bytes ("total_malloced"), and classes with a page. */
 void store_slab_totals(struct store *store, uint64_t *total_malloced, uint32_t *active_slabs);
 bool store_tracks_sizes(const struct store *store);
-/* From now on counts what is stored by size, or does not; what has been counted stays so while
- * it is stored. 0 or -ENOMEM. */
+/*
+ * Counts the items that are linked from now on by size, or stops to. Items that were counted stay
+ * so until they are unlinked. 0 or -ENOMEM.
+ */
 int store_track_sizes(struct store *store, bool on);
 /*
  * Items by size in steps of 32 bytes: the next step above *size that items have. False: there is

@@ -21,9 +21,9 @@ struct store_tuning {
 void store_tuning(struct store *store, struct store_tuning *out);
 void store_tune_lru(struct store *store, unsigned int hot_pct, unsigned int warm_pct,
                     double hot_max_factor, double warm_max_factor);
-/* false: from now on all go to cold, where the maintainer brings the others. */
+/* false: from now on all items go to cold, and the maintainer moves the others there. */
 void store_set_lru_segmented(struct store *store, bool lru_segmented);
-/* Of what is stored from now on. */
+/* For items that are stored from now on. */
 void store_set_temporary(struct store *store, bool temp, uint32_t ttl);
 void store_set_crawler_sleep(struct store *store, uint32_t us);
 void store_set_crawler_tocrawl(struct store *store, uint32_t nitems);

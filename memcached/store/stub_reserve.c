@@ -4,14 +4,14 @@
 #include "store/external.h"
 #include "store/mover.h"
 
-/* Whether memory is given to classes without taking it from others. */
+/* Whether classes can still get pages without taking them from others. */
 static bool has_pages(struct store *store)
 {
     return slab_npool(&store->slabs) > 0 ||
            slab_npages(&store->slabs) < slab_limit(&store->slabs) / MC_PAGE_BYTES;
 }
 
-/* The class that is mostly items on flash and has the least room for more, half a page at most. */
+/* The class of mostly stubs with the fewest free chunks, if that is under half a page. */
 static unsigned int find_needy(struct store *store)
 {
     unsigned int needy = 0;
@@ -33,7 +33,7 @@ static unsigned int find_needy(struct store *store)
     return needy;
 }
 
-/* The class with the most pages, of those whose items may leave. */
+/* The class with the most pages, of those whose values may go to flash. */
 static unsigned int find_donor(struct store *store, const struct store_flash_rules *rules)
 {
     unsigned int donor = 0;

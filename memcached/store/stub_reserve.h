@@ -13,16 +13,16 @@ struct store;
 struct store_flash_rules;
 
 /*
- * Looks whether a class that holds such items will soon need a page, and asks the mover for one of
- * another class when that has a page's worth of free chunks. Returns the class that is to be
- * emptied so far, 0: none.
+ * If a class of stubs will soon need a page, chooses a class to take one from, and asks the mover
+ * for it once that class has a page's worth of free chunks. Returns the class that is to write out
+ * values until then, 0: none.
  */
 unsigned int stub_reserve_round(struct store *store, const struct store_flash_rules *rules);
 
 /*
- * Whether automove may take a page from a class for another one (0: the pool). With flash storage
- * the age of items tells little of their classes' needs: it only counts for items that stay in
- * memory, at the cost of those that need not.
+ * Whether automove may move a page between two classes (0: the pool). With flash storage the age of
+ * items tells little of their classes' needs: pages may only go from classes whose values can be
+ * written to flash to those whose values stay in memory.
  */
 bool stub_reserve_allows(struct store *store, int from, int to);
 

@@ -158,7 +158,7 @@ static void wake_prefault(const struct table *table)
         background_wake(table->prefault);
 }
 
-/* While it is, nobody asks: that costs a system call or more, and every set would. */
+/* Then the provider is not called: each set would make a system call in vain. */
 static bool is_exhausted(const struct table *table)
 {
     return __atomic_load_n(&table->exhausted, __ATOMIC_RELAXED);
@@ -255,7 +255,7 @@ static uint32_t extents_max(const struct heap *heap, uint32_t nbuckets)
     return most < MC_OVERFLOW_TABLE ? (uint32_t)most : MC_OVERFLOW_TABLE;
 }
 
-/* Each bucket is written at the start: better to say so than to be killed for it. */
+/* Each bucket is written at the start: an error is better than being killed for lack of memory. */
 static bool fits_memory(uint64_t bytes)
 {
     long npages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -483,7 +483,7 @@ static uint32_t reverse_bits(uint32_t word)
     return __builtin_bswap32(word);
 }
 
-/* The items of a bucket are all over the heap: asks for them before the first one is needed. */
+/* The items of a bucket are anywhere in the heap: prefetches all before the first is read. */
 static void prefetch_items(const struct table *table, const struct mc_bucket *bucket,
                            const struct table_walker *walker)
 {
@@ -529,7 +529,7 @@ uint64_t table_walk(struct table *table, uint32_t position, const struct table_w
     width = (1ull << TABLE_WALK_BITS) / ((uint64_t)head->mask + 1);
     visit_chain(table, head, walker);
     lock_release(stripe, LOCK_STRIPE);
-    /* What follows is anywhere in the table: asks for it in time. */
+    /* The next buckets are anywhere in the table: prefetches one of them. */
     nbuckets = table_nbuckets(table);
     hash = reverse_bits((uint32_t)(position + WALK_AHEAD * width));
     __builtin_prefetch(&table->buckets[mc_bucket_of(hash, nbuckets)]);

@@ -134,10 +134,10 @@ void table_visit_chain(struct table *table, struct mc_bucket *head, table_visit 
 /* The chain has nothing that is of an earlier epoch. */
 void table_set_swept(struct mc_bucket *head, uint32_t epoch);
 
-/* Who walks over the table. Both functions are called under a stripe. */
+/* The callbacks of a walk over the table. Both are called under a stripe. */
 struct table_walker {
     void *context;
-    /* Whether an item is to be visited, told by its reference alone: the item is not touched. */
+    /* Whether to visit an item, judged by its reference alone: the item is not read. */
     bool (*wants)(void *context, uint32_t ref);
     /* Returns whether it removed the item, by table_remove. */
     bool (*visit)(void *context, struct mc_item *item, const struct table_spot *spot);

@@ -28,7 +28,7 @@ struct key {
 
 /* Takes the stripe and looks; key_close, or key_leave, gives the stripe back. */
 void key_open(struct store *store, struct slice name, rel_time now, struct key *key);
-/* The same; what is dead is removed and counted, and what is alive may be held once more. */
+/* The same; a dead item is removed and counted, and a live one has room for another holder. */
 void key_open_live(struct store_local *local, struct slice name, rel_time now, struct key *key);
 /* May let the table grow. */
 void key_close(struct store *store, struct key *key);
@@ -50,7 +50,7 @@ bool verb_cas_differs(const struct store *store, const struct mc_item *item, uin
 /* Marks a hit, and holds the item. Under the stripe. */
 void verb_hit(struct mc_item *item, rel_time now);
 void verb_hold(struct mc_item *item);
-/* What the kernel programs answered was a use, too; one mark may stand for many. */
+/* An answer of the kernel programs is a use of the item; one mark may stand for many answers. */
 static inline void verb_take_accessed(struct mc_item *item, const struct table_spot *spot,
                                       rel_time now)
 {

@@ -29,8 +29,8 @@ void key_close(struct store *store, struct key *key)
 }
 
 /*
- * Whoever was told that a key is not there was told so for good: a thread whose second is an
- * earlier one must not find it alive.
+ * Once a client was told that the key does not exist, no thread may find the item alive, not even
+ * one whose `now` is an earlier second.
  */
 static void remove_dead(struct store *store, const struct key *key)
 {
@@ -40,8 +40,8 @@ static void remove_dead(struct store *store, const struct key *key)
 
 /* --- linking ------------------------------------------------------------- */
 
-static enum lru_segment first_segment(const struct store *store, const struct mc_item *item,
-                                      rel_time now)
+static enum lru_segment first_lru_segment(const struct store *store, const struct mc_item *item,
+                                          rel_time now)
 {
     if (!tuned_lru_segmented(store))
         return LRU_COLD;
@@ -69,7 +69,7 @@ static void swap_lru(struct store *store, struct mc_item *item, struct mc_item *
         lock_release(&old_lru->lock, LOCK_LRU);
         lock_take(&lru->lock, LOCK_LRU);
     }
-    lru_link(lru, &store->heap, item, first_segment(store, item, now));
+    lru_link(lru, &store->heap, item, first_lru_segment(store, item, now));
     lock_release(&lru->lock, LOCK_LRU);
     item_clear_flags(old, MC_ITEM_LINKED);
 }
@@ -108,7 +108,7 @@ bool key_link(struct store_local *local, struct key *key, struct mc_item *item, 
             return false;
         }
         lock_take(&lru->lock, LOCK_LRU);
-        lru_link(lru, &store->heap, item, first_segment(store, item, now));
+        lru_link(lru, &store->heap, item, first_lru_segment(store, item, now));
         lock_release(&lru->lock, LOCK_LRU);
     }
     return true;
@@ -128,7 +128,7 @@ void store_discard(struct store_local *local, struct mc_item *item)
     item_put(local->store, item);
 }
 
-/* Under -C every id is 0 to the outside, and no other one is it. */
+/* Under -C every id is 0 to clients, and any other one differs. */
 bool verb_cas_differs(const struct store *store, const struct mc_item *item, uint64_t cas)
 {
     return cas != (store->config.cas ? item->cas : 0);
@@ -154,7 +154,7 @@ static enum store_result judge_cas(struct store_local *local, const struct mc_it
     return STORE_DONE;
 }
 
-/* What is joined to is compared without being counted. A value on flash is not read for it. */
+/* append and prepend compare the CAS id without counting it, and do not read values from flash. */
 static enum store_result judge_join(const struct store *store, const struct mc_item *old,
                                     uint64_t cas)
 {
@@ -206,7 +206,7 @@ static struct mc_item *join(struct store *store, const struct mc_item *old,
     return item;
 }
 
-/* What is stored with an outdated id is stale from the start, and nobody wins it twice. */
+/* A value stored with an outdated id is stale from the start, and is not won a second time. */
 static void make_stale(struct mc_item *item, const struct mc_item *old)
 {
     item->exptime = old->exptime;
@@ -373,8 +373,8 @@ static struct mc_item *number_item(struct store *store, struct slice key, uint32
 }
 
 /*
- * Counts the existing item of the key up or down. To memcached a number that is as long as before
- * is the same item still. Under the stripe.
+ * Changes the number in the existing item of the key. A number that is as long as before counts as
+ * the same item, as in memcached. Under the stripe.
  */
 static enum store_result change_number(struct store_local *local, struct key *key,
                                        const struct store_delta *delta, rel_time now,
@@ -412,7 +412,7 @@ static enum store_result change_number(struct store_local *local, struct key *ke
     return STORE_DONE;
 }
 
-/* Stores the initial number of a key that is missing: neither a miss nor a set to the counts. */
+/* Stores the initial number of a missing key; counted neither as a miss nor as a set. */
 static enum store_result create_number(struct store_local *local, struct slice name,
                                        const struct store_delta *delta, rel_time now,
                                        struct store_number *out)
@@ -455,7 +455,7 @@ enum store_result store_count(struct store_local *local, struct slice name,
             result = create_number(local, name, delta, now, &number);
         else
             count(delta->decrement ? &counts->decr_misses : &counts->incr_misses);
-        /* Not stored: somebody else created it meanwhile, and that one is counted up. */
+        /* Not stored: another thread created it meanwhile, so that one is changed. */
     } while (result == STORE_NOT_STORED);
     if (old)
         item_put(local->store, old);

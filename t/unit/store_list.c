@@ -78,7 +78,7 @@ static void test_binary_keys(struct fixture *f)
     ok(lists(f, 1, 0, 400, "text "), "a key that is not text is not listed");
 }
 
-static void test_segments(struct fixture *f)
+static void test_lru_segments(struct fixture *f)
 {
     char key[16];
     size_t n = 0;
@@ -98,7 +98,7 @@ static void test_segments(struct fixture *f)
     }
     for (const char *at = keys(f, 1, 0, sizeof(records), 500); *at; at++)
         n += *at == ' ';
-    ok(n == 401, "all segments are listed (%zu)", n);
+    ok(n == 401, "all LRU segments are listed (%zu)", n);
 }
 
 static void test_large(struct fixture *f)
@@ -204,7 +204,7 @@ int main(void)
     test_order(&f);
     test_what(&f);
     test_binary_keys(&f);
-    test_segments(&f);
+    test_lru_segments(&f);
     test_large(&f);
     fixture_close(&f);
     test_writers();

@@ -256,7 +256,7 @@ static void test_temporary(void)
     put_sized(&f, "t", 2, 10, 0, NOW);
     stats = class_of(&f, 1, NOW);
     ok(stats.number_temp == 1 && stats.number_hot == 2,
-       "items that expire soon go to the temporary segment");
+       "items that expire soon go to the temporary LRU segment");
     maintainer_round(f.store, NOW + 61);
     ok(class_of(&f, 1, NOW).number_temp == 0, "and are freed when they have expired");
     put_sized(&f, "t", 3, 10, NOW + 100, NOW + 61);
@@ -294,7 +294,7 @@ static void test_maintainer_balances(void)
     maintainer_round(f.store, NOW);
     ok(class_of(&f, 31, NOW).number_warm == 9,
        "a cold item that is read again becomes warm at the tail");
-    ok(class_of(&f, 31, NOW).hits_to_cold == 2, "hits are counted by segment");
+    ok(class_of(&f, 31, NOW).hits_to_cold == 2, "hits are counted by LRU segment");
     maintainer_round(f.store, NOW + 100);
     put_sized(&f, "late", 0, BIG, 0, NOW + 100);
     maintainer_round(f.store, NOW + 130);
