@@ -23,6 +23,7 @@
 #include "bpf/packet/packet.bpf.h"
 #include "bpf/packet/request.bpf.h"
 #include "bpf/packet/skb.bpf.h"
+#include "bpf/packet/udp.bpf.h"
 #include "bpf/packet/way.bpf.h"
 
 enum { CALL_HASH_KEYS, CALL_PREPARE_PACKET, CALL_WRITE_REPLY, CALL_INVALIDATE_CACHE, XDP_CALLS };
@@ -66,15 +67,15 @@ enum rx { RX_PASS, RX_GET, RX_LOOK };
 static __always_inline enum rx rx_plain(struct xdp_md *ctx, struct offsets offsets, int tagged)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    void *ip = data + offsets.ip, *udp = ip + ip_bytes(offsets.v6);
+    void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
     struct scratch *scratch;
     int rc;
 
     if (tagged && data + FRAME_IP + 2 * TAG_BYTES > end)
         return RX_LOOK;
-    if (udp + UDP_KEYS + 2 > end || !ip_is_plain(ip, offsets.v6))
+    if (l4 + L4_CHECKED > end || !ip_is_plain(ip, offsets.v6, L4_PROTOCOL))
         return RX_LOOK;
-    if (LOAD16(udp + 2) != control.port)
+    if (port_to(l4) != control.port)
         return RX_PASS;
     scratch = scratch_get();
     if (!scratch || unlikely(!ip_is_to_us(ip, offsets.v6)))
@@ -87,7 +88,7 @@ static __always_inline enum rx rx_plain(struct xdp_md *ctx, struct offsets offse
     }
     scratch->left = rc == HEAD_HIDDEN;
     scratch->offsets = offsets;
-    scratch->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    scratch->ntext = l4_ntext(l4);
     head_keep(&scratch->head, data, ip, offsets);
     return RX_GET;
 }
@@ -137,16 +138,16 @@ static __always_inline enum rx rx_look(struct xdp_md *ctx)
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     u16 type;
 
-    if (data + FRAME_IP + IP4_BYTES + 8 > end)
+    if (data + FRAME_IP + IP4_BYTES + L4_BYTES > end)
         return RX_LOOK;
     type = LOAD16(data + 12);
     if (type == TYPE_IP4) {
-        if (LOAD8(data + FRAME_IP + 9) == PROTOCOL_UDP)
+        if (LOAD8(data + FRAME_IP + 9) == L4_PROTOCOL)
             return rx_plain(ctx, OFFSETS(0, 0), 0);
         return is_other_tcp(data + FRAME_IP, end, 0) ? RX_PASS : RX_LOOK;
     }
     if (type == TYPE_IP6) {
-        if (LOAD8(data + FRAME_IP + 6) == PROTOCOL_UDP)
+        if (LOAD8(data + FRAME_IP + 6) == L4_PROTOCOL)
             return rx_plain(ctx, OFFSETS(0, 1), 0);
         return is_other_tcp(data + FRAME_IP, end, 1) ? RX_PASS : RX_LOOK;
     }
@@ -260,13 +261,13 @@ int prepare_packet(struct xdp_md *ctx)
 static __always_inline int reply_store_plain(struct xdp_md *ctx, const struct scratch *scratch)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    void *text = data + FRAME_IP + IP4_BYTES + UDP_TEXT;
+    void *text = data + FRAME_IP + IP4_BYTES + L4_TEXT;
     u64 ntext = scratch->nreply - REPLY_TEXT;
 
     if (scratch->offsets.v6 || scratch->offsets.ip != FRAME_IP || text > end)
         return 0;
     head_link(data, &scratch->head, 0);
-    head_ip4(data + FRAME_IP, &scratch->head, ntext);
+    l4_reply(data + FRAME_IP, &scratch->head, 0, ntext, 0);
     return copy_blocks(text, end, scratch->reply + REPLY_TEXT, ntext, TEXT_MAX);
 }
 
@@ -302,8 +303,7 @@ int write_reply(struct xdp_md *ctx)
         bpf_xdp_adjust_tail(ctx, (int)n - (int)scratch->nframe);
     scratch->counts.count[MC_COUNT_ANSWERED_XDP]++;
     scratch->counts.class_hits[0] += scratch->nhits;
-    count_bytes(scratch, MC_UDP_HEADER + scratch->ntext,
-                MC_UDP_HEADER + scratch->nreply - REPLY_TEXT);
+    count_payload(scratch, (u64)scratch->nreply - REPLY_TEXT);
     return XDP_TX;
 }
 

@@ -14,7 +14,7 @@
 #include "bpf/packet/kernel.bpf.h"
 #include "bpf/packet/packet.bpf.h"
 
-enum { PROTOCOL_TCP = 6, PROTOCOL_ICMP6 = 58, EXTENSIONS_MAX = 6 };
+enum { PROTOCOL_TCP = 6, PROTOCOL_UDP = 17, PROTOCOL_ICMP6 = 58, EXTENSIONS_MAX = 6 };
 
 /* IPv6's extension headers, by the value of the next-header field before them. */
 enum {

@@ -271,14 +271,14 @@ static __always_inline int fill_load(struct __sk_buff *skb, struct scratch *scra
                                      const struct chain_scratch *chain,
                                      const struct reply_frame *frame)
 {
-    u64 ntext = (u64)bpf_ntohs(frame->nudp) - UDP_TEXT;
+    u64 ntext = (u64)bpf_ntohs(frame->nudp) - L4_TEXT;
 
     if (frame->total != bpf_htons(1) || ntext - 1 >= TEXT_MAX ||
-        chain->l4 + UDP_TEXT + ntext > chain->nframe)
+        chain->l4 + L4_TEXT + ntext > chain->nframe)
         return 0;
     scratch->nrequest = ntext;
     BOUND_SIZE(ntext, REQUEST_ROOM - 1);
-    if (bpf_skb_load_bytes(skb, chain->l4 + UDP_TEXT, scratch->request, ntext))
+    if (bpf_skb_load_bytes(skb, chain->l4 + L4_TEXT, scratch->request, ntext))
         return 0;
     BOUND(ntext, REQUEST_ROOM - 1);
     STORE64(scratch->request + ntext, 0);

@@ -153,7 +153,7 @@ enum { STEP_MISS = 2, STEP_MANY = 3 };
 static __always_inline int chain_get_one(struct xdp_md *ctx, struct scratch *scratch, int *why)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    u64 at = offsets_udp(scratch->offsets) + UDP_TEXT;
+    u64 at = offsets_text(scratch->offsets);
 
     BOUND(at, 127);
     if (data + at > end || !xdp_key(scratch, data + at, end))
@@ -234,12 +234,11 @@ __attribute__((noinline)) int chain_get_many(struct xdp_md *ctx)
 
     if (!scratch || !chain)
         return MC_COUNT_PASS_ERROR;
-    nrequest = scratch->ntext - (UDP_KEYS - UDP_TEXT);
+    nrequest = scratch->ntext - NGET;
     if (nrequest - 1 >= REQUEST_MAX)
         return MC_COUNT_PASS_REQUEST;
     BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_xdp_load_bytes(ctx, offsets_udp(scratch->offsets) + UDP_KEYS, scratch->request,
-                           nrequest))
+    if (bpf_xdp_load_bytes(ctx, offsets_text(scratch->offsets) + NGET, scratch->request, nrequest))
         return MC_COUNT_PASS_ERROR;
     scratch->nrequest = nrequest;
     if (request_judge(scratch, TEXT_GET) == CHECKSUM_WRONG)

@@ -23,7 +23,7 @@
 static __always_inline void get_describe(const struct scratch *scratch, struct chain_scratch *chain)
 {
     chain->l3 = scratch->offsets.ip;
-    chain->l4 = offsets_udp(scratch->offsets);
+    chain->l4 = offsets_l4(scratch->offsets);
     chain->nframe = scratch->nframe;
     chain->proto = PROTOCOL_UDP;
     chain->v6 = scratch->offsets.v6;
@@ -54,7 +54,7 @@ __attribute__((noinline)) int large_look(struct __sk_buff *skb)
 
     if (!scratch || !chain)
         return STEP_MISS;
-    rc = tc_request(skb, scratch, UDP_KEYS - UDP_TEXT);
+    rc = tc_request(skb, scratch, NGET);
     if (!rc)
         rc = tc_judge(scratch, TEXT_GET);
     if (!rc)

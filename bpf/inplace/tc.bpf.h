@@ -13,11 +13,12 @@
 #include "bpf/packet/kernel.bpf.h"
 #include "bpf/packet/packet.bpf.h"
 #include "bpf/packet/skb.bpf.h"
+#include "bpf/packet/udp.bpf.h"
 
 /* Answers the request, HEAD_GET or HEAD_VERB. STEP_END or a reason. */
 static __always_inline int tc_answer(struct __sk_buff *skb, struct scratch *scratch, int kind)
 {
-    int rc = tc_request(skb, scratch, kind == HEAD_GET ? UDP_KEYS - UDP_TEXT : 0);
+    int rc = tc_request(skb, scratch, kind == HEAD_GET ? NGET : 0);
 
     if (!rc)
         rc = tc_judge(scratch, kind == HEAD_GET ? TEXT_GET : 0);
@@ -38,10 +39,10 @@ static __always_inline int tc_is_foreign(struct __sk_buff *skb)
     if (ip + IP4_BYTES + 4 > end || LOAD16(data + 12) != skb->protocol)
         return 0;
     if (skb->protocol == TYPE_IP4)
-        return LOAD8(ip + 9) != PROTOCOL_UDP ||
-               (LOAD8(ip) == 0x45 && LOAD16(ip + IP4_BYTES + 2) != control.port);
+        return LOAD8(ip + 9) != L4_PROTOCOL ||
+               (LOAD8(ip) == 0x45 && port_to(ip + IP4_BYTES) != control.port);
     return skb->protocol == TYPE_IP6 && ip + IP6_BYTES + 4 <= end &&
-           (LOAD8(ip + 6) != PROTOCOL_UDP || LOAD16(ip + IP6_BYTES + 2) != control.port);
+           (LOAD8(ip + 6) != L4_PROTOCOL || port_to(ip + IP6_BYTES) != control.port);
 }
 
 SEC("tc")

@@ -12,6 +12,7 @@
 #include "bpf/packet/guard.bpf.h"
 #include "bpf/packet/kernel.bpf.h"
 #include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/udp.bpf.h"
 
 /*
  * A frame up to this size is not made smaller for a short reply: behind the end of the IP packet
@@ -57,8 +58,7 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
         return XDP_ABORTED;
     }
     scratch->counts.count[MC_COUNT_ANSWERED_XDP]++;
-    count_bytes(scratch, MC_UDP_HEADER + scratch->ntext,
-                MC_UDP_HEADER + scratch->nreply - REPLY_TEXT);
+    count_payload(scratch, (u64)scratch->nreply - REPLY_TEXT);
     count_hits(scratch);
     return XDP_TX;
 }
@@ -73,12 +73,11 @@ __attribute__((noinline)) int xdp_get(struct xdp_md *ctx, u32 judged)
 
     if (!scratch)
         return XDP_PASS;
-    nrequest = scratch->ntext - (UDP_KEYS - UDP_TEXT);
+    nrequest = scratch->ntext - NGET;
     if (nrequest - 1 >= REQUEST_MAX)
         return xdp_pass(scratch, MC_COUNT_PASS_REQUEST);
     BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_xdp_load_bytes(ctx, offsets_udp(scratch->offsets) + UDP_KEYS, scratch->request,
-                           nrequest))
+    if (bpf_xdp_load_bytes(ctx, offsets_text(scratch->offsets) + NGET, scratch->request, nrequest))
         return xdp_pass(scratch, MC_COUNT_PASS_ERROR);
     scratch->nrequest = nrequest;
     if (!judged && request_judge(scratch, TEXT_GET) == CHECKSUM_WRONG)
@@ -119,10 +118,7 @@ static __always_inline void write_head(void *data, const struct scratch *scratch
                                        struct offsets offsets, u64 ntext, u64 sum)
 {
     head_link(data, &scratch->head, offsets.ip != FRAME_IP);
-    if (offsets.v6)
-        head_ip6(data + offsets.ip, &scratch->head, ntext, sum);
-    else
-        head_ip4(data + offsets.ip, &scratch->head, ntext);
+    l4_reply(data + offsets.ip, &scratch->head, offsets.v6, ntext, sum);
 }
 
 /* The sum of a hit's text. */
@@ -141,20 +137,21 @@ static __always_inline int write_hit(struct xdp_md *ctx, struct scratch *scratch
                                      struct offsets offsets, const char *wire, u64 nwire, u64 meta)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    void *text = data + offsets_udp(offsets) + UDP_TEXT, *tail;
+    void *text = data + offsets_text(offsets), *tail;
     u64 at = nwire;
 
-    if (text + 6 > end)
+    if (text + NVALUE > end)
         return 0;
-    write_head(data, scratch, offsets, 6 + nwire + 5, offsets.v6 ? hit_sum(wire, nwire, meta) : 0);
+    write_head(data, scratch, offsets, NVALUE + nwire + NEND,
+               offsets.v6 ? hit_sum(wire, nwire, meta) : 0);
     STORE64(text - 2, TEXT_VALUE << 16);
     BOUND(at, 2047);
-    tail = text + 6 + at;
-    if (tail + 5 > end)
+    tail = text + NVALUE + at;
+    if (tail + NEND > end)
         return 0;
     STORE32(tail, (u32)TEXT_END);
     *(u8 *)(tail + 4) = TEXT_END >> 32;
-    return copy_blocks(text + 6, end, wire, nwire, TEXT_MAX);
+    return copy_blocks(text + NVALUE, end, wire, nwire, TEXT_MAX);
 }
 
 /* Undoes a hit that a writer disturbed: the packet is again what it was. 0: it is not. */
@@ -172,7 +169,7 @@ __attribute__((noinline)) int xdp_restore(struct xdp_md *ctx, int grown, int at_
     STORE64(link + 6, scratch->head.from);
     nlink = scratch->offsets.ip;
     BOUND_SIZE(nlink, 31);
-    nip = ip_bytes(scratch->offsets.v6) + UDP_KEYS;
+    nip = ip_bytes(scratch->offsets.v6) + L4_TEXT + NGET;
     if (scratch->offsets
             .v6) /* of which no word was kept that reaches behind the text's first bytes */
         scratch->head.ip[7] = TEXT_GET;
@@ -195,15 +192,15 @@ static __always_inline int xdp_miss(struct xdp_md *ctx, struct scratch *scratch,
         return xdp_pass(scratch, MC_COUNT_PASS_ERROR);
     data = (void *)(long)ctx->data;
     end = (void *)(long)ctx->data_end;
-    text = data + offsets_udp(offsets) + UDP_TEXT;
-    if (text + 5 > end)
+    text = data + offsets_text(offsets);
+    if (text + NEND > end)
         return XDP_ABORTED;
-    write_head(data, scratch, offsets, 5, TEXT_END);
+    write_head(data, scratch, offsets, NEND, TEXT_END);
     STORE32(text, (u32)TEXT_END);
     *(u8 *)(text + 4) = TEXT_END >> 32;
     scratch->counts.count[MC_COUNT_MISSES]++;
     scratch->counts.count[MC_COUNT_ANSWERED_XDP]++;
-    count_bytes(scratch, MC_UDP_HEADER + scratch->ntext, MC_UDP_HEADER + 5);
+    count_payload(scratch, NEND);
     return XDP_TX;
 }
 
@@ -231,14 +228,14 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct scratch *scratch,
     OPAQUE(nwire);
     clsid = META_CLSID(meta) % MC_CLASSES;
     if (unlikely((meta & META_MASK) != META_OF(scratch->nkey, (u8)READ_ONCE(control.epoch)) ||
-                 nwire - 9 > TEXT_MAX - 11 - 9 || !item_key_is(scratch, item)))
+                 nwire - 9 > TEXT_MAX - (NVALUE + NEND) - 9 || !item_key_is(scratch, item)))
         return xdp_get(ctx, 1);
     if ((u32)expiry && unlikely(second_reached((u32)expiry)))
         return xdp_get(ctx, 1);
-    rc = guard_size(offsets.v6, MC_UDP_HEADER + scratch->ntext, MC_UDP_HEADER + 6 + nwire + 5);
+    rc = guard_size(offsets.v6, scratch->ntext, NVALUE + nwire + NEND);
     if (unlikely(rc))
         return xdp_pass(scratch, rc);
-    grow = (int)(offsets_udp(offsets) + UDP_WIRE + nwire + 5) - (int)scratch->nframe;
+    grow = (int)(offsets_text(offsets) + NVALUE + nwire + NEND) - (int)scratch->nframe;
     at_head = grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
     if (!at_head && bpf_xdp_adjust_tail(ctx, grow))
         return xdp_pass_to_tc(ctx, scratch);
@@ -250,7 +247,7 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct scratch *scratch,
     bucket_mark(bucket, slot);
     scratch->counts.class_hits[clsid]++;
     scratch->counts.count[MC_COUNT_ANSWERED_XDP]++;
-    count_bytes(scratch, MC_UDP_HEADER + scratch->ntext, MC_UDP_HEADER + 6 + nwire + 5);
+    count_payload(scratch, NVALUE + nwire + NEND);
     return XDP_TX;
 }
 
@@ -292,7 +289,7 @@ static __always_inline int xdp_get_one(struct xdp_md *ctx, struct scratch *scrat
  */
 __attribute__((noinline)) int xdp_odd(struct xdp_md *ctx, u32 nlink, u32 v6)
 {
-    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *udp;
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *l4;
     u64 nip, at = nlink;
     struct scratch *scratch;
 
@@ -300,43 +297,42 @@ __attribute__((noinline)) int xdp_odd(struct xdp_md *ctx, u32 nlink, u32 v6)
     ip = data + at;
     if (ip + (v6 ? IP6_BYTES : IP4_BYTES) > end)
         return XDP_PASS;
-    if (v6 ? LOAD8(ip) >> 4 != 6 || LOAD8(ip + 6) != PROTOCOL_UDP
-           : LOAD8(ip) >> 4 != 4 || LOAD8(ip + 9) != PROTOCOL_UDP ||
+    if (v6 ? LOAD8(ip) >> 4 != 6 || LOAD8(ip + 6) != L4_PROTOCOL
+           : LOAD8(ip) >> 4 != 4 || LOAD8(ip + 9) != L4_PROTOCOL ||
                  LOAD16(ip + 6) & bpf_htons(0x1fff))
         return XDP_PASS;
     nip = v6 ? IP6_BYTES : (LOAD8(ip) & 15) * 4;
     BOUND(nip, 63);
-    udp = ip + nip;
-    if (udp + 8 > end || LOAD16(udp + 2) != control.port || !ip_is_to_us(ip, v6))
+    l4 = ip + nip;
+    if (l4 + L4_BYTES > end || port_to(l4) != control.port || !ip_is_to_us(ip, v6))
         return XDP_PASS;
     scratch = scratch_get();
     if (!scratch)
         return XDP_PASS;
-    if (!ip_is_plain(ip, v6))
+    if (!ip_is_plain(ip, v6, L4_PROTOCOL))
         return xdp_pass(scratch, MC_COUNT_PASS_PACKET);
-    return xdp_pass(scratch, bpf_ntohs(LOAD16(udp + 4)) > UDP_TEXT ? MC_COUNT_PASS_COMMAND
-                                                                   : MC_COUNT_PASS_FRAME);
+    return xdp_pass(scratch, (s64)l4_ntext(l4) > 0 ? MC_COUNT_PASS_COMMAND : MC_COUNT_PASS_FRAME);
 }
 
 /* The same of what is no get: HEAD_VERB, HEAD_HIDDEN or a reason. Then its headers are kept. */
 static __always_inline int xdp_verb_check(struct xdp_md *ctx, struct scratch *scratch, u64 nlink,
                                           u64 v6)
 {
-    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *udp;
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *l4;
     struct offsets offsets = {nlink, v6};
     int rc;
 
     BOUND(nlink, 31);
     ip = data + nlink;
-    udp = ip + ip_bytes(v6);
-    if (data + FRAME_IP + 2 * TAG_BYTES > end || udp + UDP_KEYS + 2 > end ||
-        !text_is_verb(LOAD32(udp + UDP_TEXT)))
+    l4 = ip + ip_bytes(v6);
+    if (data + FRAME_IP + 2 * TAG_BYTES > end || l4 + L4_CHECKED > end ||
+        !text_is_verb(LOAD32(l4 + L4_TEXT)))
         return MC_COUNT_PASS_COMMAND;
     rc = xdp_admit(ctx, scratch, data, ip, offsets);
     if (rc != HEAD_GET)
         return rc;
     scratch->offsets = offsets;
-    scratch->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    scratch->ntext = l4_ntext(l4);
     head_keep(&scratch->head, data, ip, offsets);
     return HEAD_VERB;
 }
@@ -357,8 +353,7 @@ __attribute__((noinline)) int xdp_verb(struct xdp_md *ctx, u32 nlink, u32 v6)
     if (nrequest - 1 >= REQUEST_MAX)
         return xdp_pass(scratch, MC_COUNT_PASS_REQUEST);
     BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_xdp_load_bytes(ctx, offsets_udp(scratch->offsets) + UDP_TEXT, scratch->request,
-                           nrequest))
+    if (bpf_xdp_load_bytes(ctx, offsets_text(scratch->offsets), scratch->request, nrequest))
         return xdp_pass(scratch, MC_COUNT_PASS_ERROR);
     scratch->nrequest = nrequest;
     if (request_judge(scratch, 0) == CHECKSUM_WRONG)
@@ -375,19 +370,19 @@ __attribute__((noinline)) int xdp_verb(struct xdp_md *ctx, u32 nlink, u32 v6)
  */
 enum { TAGGED_GET = XDP_REDIRECT + 1, TAGGED_VERB };
 
-/* A frame of UDP. plain: its form is constant, and a hit is answered in place. */
+/* A frame of our transport. plain: its form is constant, and a hit is answered in place. */
 static __always_inline int xdp_udp(struct xdp_md *ctx, struct offsets offsets, int plain)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    void *ip = data + offsets.ip, *udp = ip + ip_bytes(offsets.v6);
+    void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
     struct scratch *scratch;
     int rc;
 
     if (!plain && data + FRAME_IP + 2 * TAG_BYTES > end)
         return XDP_PASS;
-    if (unlikely(udp + UDP_KEYS + 2 > end || !ip_is_plain(ip, offsets.v6)))
+    if (unlikely(l4 + L4_CHECKED > end || !ip_is_plain(ip, offsets.v6, L4_PROTOCOL)))
         return xdp_odd(ctx, offsets.ip, offsets.v6);
-    if (LOAD16(udp + 2) != control.port || unlikely(!ip_is_to_us(ip, offsets.v6)))
+    if (port_to(l4) != control.port || unlikely(!ip_is_to_us(ip, offsets.v6)))
         return XDP_PASS;
     scratch = scratch_get();
     if (!scratch)
@@ -399,12 +394,12 @@ static __always_inline int xdp_udp(struct xdp_md *ctx, struct offsets offsets, i
     if (unlikely(rc != HEAD_GET))
         return xdp_leave(ctx, scratch, rc);
     scratch->offsets = offsets;
-    scratch->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
+    scratch->ntext = l4_ntext(l4);
     head_keep(&scratch->head, data, ip, offsets);
     if (!plain)
         return TAGGED_GET;
-    if (!xdp_key(scratch, udp + UDP_TEXT, end) ||
-        !xdp_keep(scratch, data, end, offsets_udp(offsets) + UDP_KEYS))
+    if (!xdp_key(scratch, l4 + L4_TEXT, end) ||
+        !xdp_keep(scratch, data, end, offsets_text(offsets) + NGET))
         return xdp_get(ctx, 0);
     if (unlikely(key_judge(scratch, offsets.v6) == CHECKSUM_WRONG))
         return xdp_pass(scratch, MC_COUNT_PASS_PACKET);
@@ -453,15 +448,15 @@ int mc_xdp(struct xdp_md *ctx)
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     u16 type;
 
-    if (data + FRAME_IP + IP4_BYTES + 8 > end)
+    if (data + FRAME_IP + IP4_BYTES + L4_BYTES > end)
         return XDP_PASS;
     type = LOAD16(data + 12);
     if (likely(type == TYPE_IP4))
-        return LOAD8(data + FRAME_IP + 9) == PROTOCOL_UDP ? xdp_udp(ctx, OFFSETS(0, 0), 1)
-                                                          : XDP_PASS;
+        return LOAD8(data + FRAME_IP + 9) == L4_PROTOCOL ? xdp_udp(ctx, OFFSETS(0, 0), 1)
+                                                         : XDP_PASS;
     if (type == TYPE_IP6)
-        return LOAD8(data + FRAME_IP + 6) == PROTOCOL_UDP ? xdp_udp(ctx, OFFSETS(0, 1), 1)
-                                                          : XDP_PASS;
+        return LOAD8(data + FRAME_IP + 6) == L4_PROTOCOL ? xdp_udp(ctx, OFFSETS(0, 1), 1)
+                                                         : XDP_PASS;
     return type_is_tag(type) ? xdp_tagged(ctx, data) : XDP_PASS;
 }
 

@@ -8,6 +8,7 @@
 #include "bpf/packet/guard.bpf.h"
 #include "bpf/packet/kernel.bpf.h"
 #include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/udp.bpf.h"
 #include "bpf/packet/way.bpf.h"
 
 /* What XDP leaves in a packet's metadata for TC: answer this one. */
@@ -53,6 +54,27 @@ static __always_inline long xdp_resize(struct xdp_md *ctx, int grow)
     return bpf_xdp_adjust_tail(ctx, grow);
 }
 
+/*
+ * Whether a packet, with n bytes in its frame, is a get: HEAD_GET, or the reason to pass. The
+ * caller knows that it is to our port and address, and plain.
+ */
+static __always_inline int head_check(const void *ip, u64 v6, u64 n)
+{
+    const void *l4 = ip + ip_bytes(v6);
+    u64 ntext;
+    int rc = l4_check(ip, v6, n, &ntext);
+
+    if (unlikely(rc != HEAD_GET))
+        return rc;
+    if (unlikely(READ_ONCE(control.bypass)))
+        return MC_COUNT_PASS_BYPASS;
+    if (unlikely(server_is_still()))
+        return MC_COUNT_PASS_STOPPED;
+    if (unlikely(LOAD32(l4 + L4_TEXT) != TEXT_GET || ntext < REQUEST_LEAST))
+        return MC_COUNT_PASS_COMMAND;
+    return HEAD_GET;
+}
+
 /* Whether what asks for something that we answer may ask: HEAD_GET, HEAD_HIDDEN or a reason. */
 static __always_inline int xdp_admit(struct xdp_md *ctx, struct scratch *scratch, const void *data,
                                      const void *ip, struct offsets offsets)
@@ -72,7 +94,7 @@ static __always_inline int xdp_admit(struct xdp_md *ctx, struct scratch *scratch
     if (unlikely(rc))
         return rc;
     /* One packet that a sender on this host has made of several datagrams has such a sum, too. */
-    if (unlikely(xdp_generic) && checksum_is_left(ip, offsets.v6))
+    if (unlikely(xdp_generic) && l4_checksum_is_left(ip, offsets.v6))
         admitted = HEAD_HIDDEN;
     /* TC looks for the way itself, and sees the tags. */
     if (likely(admitted != HEAD_HIDDEN)) {
@@ -113,7 +135,7 @@ static __always_inline int xdp_key(struct scratch *scratch, void *text, void *en
     u64 sum = 0, blank = 0, word, i;
     void *tail;
 
-    nkey = at + 8 - 4;
+    nkey = at + 8 - NGET;
     if (unlikely(nkey - 1 >= MC_KEY_MAX))
         return 0;
     words = nkey / 8;
@@ -124,9 +146,9 @@ static __always_inline int xdp_key(struct scratch *scratch, void *text, void *en
     if (tail + 10 > end || LOAD16(tail + 8) != 0x0a0d)
         return 0;
     for (i = 0; i < KEY_WORDS; i++) {
-        if (i >= words || text + 4 + 8 * i + 8 > end)
+        if (i >= words || text + NGET + 8 * i + 8 > end)
             break;
-        word = LOAD64(text + 4 + 8 * i);
+        word = LOAD64(text + NGET + 8 * i);
         blank |= (word - 0x21 * MASK_BYTES) & ~word;
         scratch->key[i] = word;
         sum += mc_hash_word(word, control.seed[i]);
@@ -149,7 +171,7 @@ static __always_inline enum checksum key_judge(const struct scratch *scratch, u6
 {
     u64 nkey = scratch->nkey, words = (nkey + 7) / 8, sum, i;
 
-    if (!head_has_checksum(&scratch->head, v6))
+    if (!l4_has_checksum(&scratch->head, v6))
         return CHECKSUM_RIGHT;
     sum = TEXT_GET + (0x0a0dull << 8 * (nkey & 1));
     for (i = 0; i < KEY_WORDS; i++) {
@@ -157,7 +179,7 @@ static __always_inline enum checksum key_judge(const struct scratch *scratch, u6
             break;
         sum += load_halves(scratch->key + i);
     }
-    return head_judge(&scratch->head, v6, sum);
+    return l4_judge(&scratch->head, v6, sum);
 }
 
 /*

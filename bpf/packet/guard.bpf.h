@@ -23,7 +23,7 @@
  *   passes. So no source gets more than burst + rate * time, and the error is
  *   on the side of passing: one request for each exchange lost, and a refill
  *   that comes in the clock's ticks (10 ms at most).
- * - Size (amplification=). A reply's UDP payload against the request's.
+ * - Size (amplification=). A reply's payload against the request's.
  *
  * All of it is set before the load and constant, so what is off is no code.
  */
@@ -32,6 +32,7 @@
 
 #include "bpf/packet/kernel.bpf.h"
 #include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/udp.bpf.h"
 
 const volatile __u32 guard_allow = MC_ALLOW_LOCAL;
 const volatile __u32 guard_local = 0;         /* the list has `local` */
@@ -203,14 +204,14 @@ static __always_inline int guard_rate(const void *ip, u64 v6)
 }
 
 /*
- * Whether a reply may be so large, in bytes of UDP payload: 0, or the reason to pass. What needs
- * fragments is the server's: here nobody makes them.
+ * Whether a reply of nreply bytes of text to a request of nrequest may be so large: 0, or the
+ * reason to pass. What needs fragments is the server's: here nobody makes them.
  */
 static __always_inline int guard_size(u64 v6, u64 nrequest, u64 nreply)
 {
-    if (unlikely(ip_bytes(v6) + 8 + nreply > READ_ONCE(control.packet_over) - 1))
+    if (unlikely(ip_bytes(v6) + L4_TEXT + nreply > READ_ONCE(control.packet_over) - 1))
         return MC_COUNT_PASS_SIZE;
-    if (guard_amplification && nreply > nrequest * guard_amplification)
+    if (guard_amplification && l4_payload(nreply) > l4_payload(nrequest) * guard_amplification)
         return MC_COUNT_PASS_AMPLIFICATION;
     return 0;
 }
@@ -218,8 +219,7 @@ static __always_inline int guard_size(u64 v6, u64 nrequest, u64 nreply)
 /* The same of the reply in `scratch`. */
 static __always_inline int guard_reply(const struct scratch *scratch)
 {
-    return guard_size(scratch->offsets.v6, MC_UDP_HEADER + scratch->ntext,
-                      MC_UDP_HEADER + scratch->nreply - REPLY_TEXT);
+    return guard_size(scratch->offsets.v6, scratch->ntext, scratch->nreply - REPLY_TEXT);
 }
 
 #endif

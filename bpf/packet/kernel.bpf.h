@@ -71,21 +71,20 @@ typedef __s64 s64;
 enum {
     FRAME_IP = 14, /* without VLAN tags */
     TAG_BYTES = 4,
-    IP4_BYTES = 20, /* to UDP */
+    IP4_BYTES = 20, /* to the transport's header, of which udp.bpf.h knows */
     IP6_BYTES = 40,
-    UDP_TEXT = 8 + MC_UDP_HEADER, /* from UDP on */
-    UDP_KEYS = UDP_TEXT + 4,      /* behind "get " */
-    UDP_WIRE = UDP_TEXT + 6,      /* behind "VALUE " */
-    FRAME_MIN = 60,               /* of Ethernet, without its checksum */
-    TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER,
+    FRAME_MIN = 60,                            /* of Ethernet, without its checksum */
+    REQUEST_LEAST = 6,                         /* "get k\n" */
+    TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER, /* of a reply */
     REPLY_TEXT = 80, /* where it begins in struct scratch: behind the longest headers */
     REPLY_MAX = REPLY_TEXT + TEXT_MAX,
 };
 
-/* "get ", "END\r\n" and "VALUE " as little-endian numbers. */
+/* "get ", "END\r\n" and "VALUE " as little-endian numbers, and how long they are. */
 #define TEXT_GET   0x20746567u
 #define TEXT_END   0x0a0d444e45ull
 #define TEXT_VALUE 0x2045554c4156ull
+enum { NGET = 4, NEND = 5, NVALUE = 6 };
 
 enum {
     KEY_WORDS = MC_HASH_WORDS,

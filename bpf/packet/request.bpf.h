@@ -12,6 +12,7 @@
 
 #include "bpf/packet/kernel.bpf.h"
 #include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/udp.bpf.h"
 
 /* What a step says; any other value is a reason to pass. STEP_END: the reply is complete. */
 enum { STEP_NEXT = 0, STEP_END = 1 };
@@ -159,11 +160,11 @@ static __always_inline enum checksum request_judge(struct scratch *scratch, u64 
 {
     u64 n = scratch->nrequest;
 
-    if (!head_has_checksum(&scratch->head, scratch->offsets.v6))
+    if (!l4_has_checksum(&scratch->head, scratch->offsets.v6))
         return CHECKSUM_RIGHT;
     before += n < 64 ? sum_rest(scratch->request, n) : (u64)request_sum(scratch);
-    return scratch->offsets.v6 ? head_judge(&scratch->head, 1, before)
-                               : head_judge(&scratch->head, 0, before);
+    return scratch->offsets.v6 ? l4_judge(&scratch->head, 1, before)
+                               : l4_judge(&scratch->head, 0, before);
 }
 
 /* Before a request's first word is looked at. */
@@ -202,7 +203,7 @@ static __always_inline void reply_end(struct scratch *scratch)
 /* Where the frame of the reply begins, and how long it is without padding. */
 static __always_inline u64 reply_start(const struct scratch *scratch)
 {
-    u64 start = REPLY_TEXT - offsets_udp(scratch->offsets) - UDP_TEXT;
+    u64 start = REPLY_TEXT - offsets_text(scratch->offsets);
 
     BOUND(start, 31);
     return start;
@@ -228,7 +229,7 @@ static __always_inline u64 frame_size(u64 nreply, u64 nframe)
 __attribute__((noinline)) int reply_head(struct scratch *scratch, int left)
 {
     u64 nreply, ntext;
-    char *udp;
+    void *l4;
 
     if (!scratch)
         return 0;
@@ -238,22 +239,24 @@ __attribute__((noinline)) int reply_head(struct scratch *scratch, int left)
               scratch->offsets.ip != FRAME_IP);
     BOUND(nreply, 2047);
     STORE64(scratch->reply + nreply, 0);
-    udp = scratch->reply + REPLY_TEXT - UDP_TEXT;
+    l4 = scratch->reply + REPLY_TEXT - L4_TEXT;
     if (scratch->offsets.v6)
-        head_ip6(udp - IP6_BYTES, &scratch->head, ntext,
+        l4_reply(l4 - IP6_BYTES, &scratch->head, 1, ntext,
                  text_sum(scratch->reply + REPLY_TEXT, ntext));
     else
-        head_ip4(udp - IP4_BYTES, &scratch->head, ntext);
-    if (left)
-        STORE16(udp + 6, scratch->offsets.v6 ? checksum_begun(udp - IP6_BYTES, 1)
-                                             : checksum_begun(udp - IP4_BYTES, 0));
+        l4_reply(l4 - IP4_BYTES, &scratch->head, 0, ntext, 0);
+    if (left && scratch->offsets.v6)
+        l4_leave_checksum(l4 - IP6_BYTES, 1);
+    else if (left)
+        l4_leave_checksum(l4 - IP4_BYTES, 0);
     return 0;
 }
 
-static __always_inline void count_bytes(struct scratch *scratch, u64 nread, u64 nwritten)
+/* Counts the bytes of the request and of its reply of nreply bytes of text. */
+static __always_inline void count_payload(struct scratch *scratch, u64 nreply)
 {
-    scratch->counts.count[MC_COUNT_BYTES_READ] += nread;
-    scratch->counts.count[MC_COUNT_BYTES_WRITTEN] += nwritten;
+    scratch->counts.count[MC_COUNT_BYTES_READ] += l4_payload(scratch->ntext);
+    scratch->counts.count[MC_COUNT_BYTES_WRITTEN] += l4_payload(nreply);
 }
 
 /* Counts the hits of the reply's items in their slab classes. */

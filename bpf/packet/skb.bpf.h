@@ -13,6 +13,7 @@
 #include "bpf/packet/kernel.bpf.h"
 #include "bpf/packet/packet.bpf.h"
 #include "bpf/packet/request.bpf.h"
+#include "bpf/packet/udp.bpf.h"
 #include "bpf/packet/way.bpf.h"
 
 /* On to the next filter, under clsact and TCX alike. */
@@ -57,12 +58,12 @@ static __always_inline enum tc_mark tc_mark(struct __sk_buff *skb)
 /* The headers of a packet, loaded into the room for the reply. */
 struct tc_head {
     char link[24];
-    char ip[IP6_BYTES + UDP_KEYS + 4];
+    char ip[IP6_BYTES + L4_TEXT + 8];
 };
 
 /*
  * Loads the headers. The stack has taken the outer tag from the frame and keeps it beside the
- * packet, where a reply takes it along. 0: it is no UDP that could be ours.
+ * packet, where a reply takes it along. 0: it is no packet that could be ours.
  */
 static __always_inline int tc_load(struct __sk_buff *skb, struct scratch *scratch,
                                    struct tc_head *head)
@@ -81,11 +82,10 @@ static __always_inline int tc_load(struct __sk_buff *skb, struct scratch *scratc
     if (!offsets.v6 && type != TYPE_IP4)
         return 0;
     scratch->offsets = offsets;
-    return !bpf_skb_load_bytes_relative(skb, offsets.ip, head->ip, IP4_BYTES + UDP_KEYS + 2,
+    return !bpf_skb_load_bytes_relative(skb, offsets.ip, head->ip, IP4_BYTES + L4_CHECKED,
                                         BPF_HDR_START_MAC) &&
-           (!offsets.v6 ||
-            !bpf_skb_load_bytes_relative(skb, offsets.ip, head->ip, IP6_BYTES + UDP_KEYS + 2,
-                                         BPF_HDR_START_MAC));
+           (!offsets.v6 || !bpf_skb_load_bytes_relative(skb, offsets.ip, head->ip,
+                                                        IP6_BYTES + L4_CHECKED, BPF_HDR_START_MAC));
 }
 
 static __always_inline u32 tc_vlan(struct __sk_buff *skb, const struct tc_head *head,
@@ -107,13 +107,13 @@ typedef int tc_verb(u32 text);
 static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scratch,
                                     const struct tc_head *head, u64 v6, int first, tc_verb *is_verb)
 {
-    const void *ip = head->ip, *udp = ip + ip_bytes(v6);
+    const void *ip = head->ip, *l4 = ip + ip_bytes(v6);
     int rc, kind = HEAD_GET;
 
-    if (!ip_is_plain(ip, v6) || LOAD16(udp + 2) != control.port || !ip_is_to_us(ip, v6))
+    if (!ip_is_plain(ip, v6, L4_PROTOCOL) || port_to(l4) != control.port || !ip_is_to_us(ip, v6))
         return HEAD_FOREIGN;
     rc = head_check(ip, v6, scratch->nframe - scratch->offsets.ip);
-    if (rc == MC_COUNT_PASS_COMMAND && is_verb(LOAD32(udp + UDP_TEXT))) {
+    if (rc == MC_COUNT_PASS_COMMAND && is_verb(LOAD32(l4 + L4_TEXT))) {
         kind = HEAD_VERB;
         rc = HEAD_GET;
     }
@@ -142,8 +142,8 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scrat
         count_reason(scratch, rc);
         return rc;
     }
-    scratch->ntext = bpf_ntohs(LOAD16(udp + 4)) - UDP_TEXT;
-    scratch->left = checksum_is_left(ip, v6);
+    scratch->ntext = l4_ntext(l4);
+    scratch->left = l4_checksum_is_left(ip, v6);
     head_keep(&scratch->head, head->link, ip, (struct offsets){FRAME_IP + TAG_BYTES, v6});
     return kind;
 }
@@ -156,8 +156,8 @@ static __always_inline int tc_request(struct __sk_buff *skb, struct scratch *scr
     if (nrequest - 1 >= REQUEST_MAX)
         return MC_COUNT_PASS_REQUEST;
     BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_skb_load_bytes_relative(skb, offsets_udp(scratch->offsets) + UDP_TEXT + skip,
-                                    scratch->request, nrequest, BPF_HDR_START_MAC))
+    if (bpf_skb_load_bytes_relative(skb, offsets_text(scratch->offsets) + skip, scratch->request,
+                                    nrequest, BPF_HDR_START_MAC))
         return MC_COUNT_PASS_ERROR;
     scratch->nrequest = nrequest;
     return 0;
@@ -213,8 +213,7 @@ __attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden, int le
         return TC_ACT_SHOT;
     }
     scratch->counts.count[MC_COUNT_ANSWERED_TC]++;
-    count_bytes(scratch, MC_UDP_HEADER + scratch->ntext,
-                MC_UDP_HEADER + scratch->nreply - REPLY_TEXT);
+    count_payload(scratch, (u64)scratch->nreply - REPLY_TEXT);
     count_hits(scratch);
     return bpf_redirect(skb->ifindex, 0);
 }

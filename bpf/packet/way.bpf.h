@@ -27,6 +27,7 @@
 
 #include "bpf/packet/kernel.bpf.h"
 #include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/udp.bpf.h"
 
 enum { WAY_SECONDS = 60, WAY_SAMPLE = 16 /* of so many requests one is passed */ };
 
@@ -182,14 +183,14 @@ static __always_inline int way_is_servers(struct __sk_buff *skb, const void *ip,
     if (skb->ingress_ifindex || !sk)
         return 0;
     sk = bpf_sk_fullsock(sk);
-    return sk && sk->protocol == PROTOCOL_UDP && sk->src_port == bpf_ntohs(control.port);
+    return sk && sk->protocol == L4_PROTOCOL && sk->src_port == bpf_ntohs(control.port);
 }
 
 /* Learns from a frame that leaves, whose headers are there from the first byte on. */
 static __always_inline void way_read(struct __sk_buff *skb, const void *link, const void *end)
 {
     u32 vlan = 0, outer = skb->vlan_present;
-    const void *ip = link + FRAME_IP, *udp;
+    const void *ip = link + FRAME_IP, *l4;
     u16 type;
     u64 v6;
 
@@ -215,9 +216,9 @@ static __always_inline void way_read(struct __sk_buff *skb, const void *link, co
     v6 = type == TYPE_IP6;
     if (!v6 && type != TYPE_IP4)
         return;
-    udp = ip + (v6 ? IP6_BYTES : IP4_BYTES);
-    if (udp + 4 > end || !ip_is_plain(ip, v6) || LOAD16(udp) != control.port || LOAD8(link) & 1 ||
-        !way_is_servers(skb, ip, v6))
+    l4 = ip + ip_bytes(v6);
+    if (l4 + 4 > end || !ip_is_plain(ip, v6, L4_PROTOCOL) || port_from(l4) != control.port ||
+        LOAD8(link) & 1 || !way_is_servers(skb, ip, v6))
         return;
     way_learn(LOAD64(link), way_sum(ip + (v6 ? 24 : 16), v6, skb->ifindex, vlan));
 }

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * sum: sums for the checksums of RFC 1071, and what a request's checksum may say.
+ *
+ * A sum is congruent to that of the 16-bit words modulo 2^16 - 1, and is folded only at the end.
+ */
+#ifndef MC_SUM_BPF_H
+#define MC_SUM_BPF_H
+
+#include "bpf/packet/kernel.bpf.h"
+
+/* What a request's checksum says of it. */
+enum checksum {
+    CHECKSUM_WRONG,
+    CHECKSUM_RIGHT, /* or there is none, with IPv4 */
+    CHECKSUM_BEGUN, /* it is left to hardware; or it is wrong, of 1 damaged packet in 65,536 */
+};
+
+/* Both halves of 8 bytes: sums of 32-bit words do not overflow, and take no more to load. */
+static __always_inline u64 load_halves(const void *bytes)
+{
+    return (u64)LOAD32(bytes) + LOAD32(bytes + 4);
+}
+
+/* A sum of 64-bit words modulo 2^64, and that of their upper halves. */
+struct sum {
+    u64 all, upper;
+};
+
+static __always_inline void sum_add(struct sum *sum, u64 word)
+{
+    sum->all += word;
+    sum->upper += word >> 32;
+}
+
+static __always_inline u64 halves(u64 word)
+{
+    return (word >> 32) + (u32)word;
+}
+
+/* The sum of up to 63 bytes; reads up to 7 bytes behind them. */
+static __always_inline u64 sum_rest(const void *text, u64 n)
+{
+    struct sum one = {0, 0}, two = {0, 0};
+
+    if (n & 32) {
+        sum_add(&one, LOAD64(text));
+        sum_add(&two, LOAD64(text + 8));
+        sum_add(&one, LOAD64(text + 16));
+        sum_add(&two, LOAD64(text + 24));
+        text += 32;
+    }
+    if (n & 16) {
+        sum_add(&one, LOAD64(text));
+        sum_add(&two, LOAD64(text + 8));
+        text += 16;
+    }
+    if (n & 8) {
+        sum_add(&one, LOAD64(text));
+        text += 8;
+    }
+    sum_add(&two, LOAD64(text) & ((1ull << 8 * (n & 7)) - 1));
+    one.all += two.all;
+    one.upper += two.upper;
+    return one.all - (one.upper << 32) + one.upper;
+}
+
+/*
+ * A sum of blocks in two additions for 14 bytes. Words are loaded every seven bytes, so that each
+ * has as its top byte the lowest of the next. What those top bytes did to a sum modulo 2^64 is
+ * known from the low byte of the other sum, and without them no sum of up to 2048 bytes can
+ * overflow.
+ */
+struct sevens {
+    u64 even, odd; /* of words at even, at odd places */
+};
+
+enum { SEVENS = 56 }; /* bytes in a block; one more is read */
+
+/* How many blocks are in n bytes, n < 2048, without a division. */
+static __always_inline u64 sevens_in(u64 n)
+{
+    return n * 37450 >> 21;
+}
+
+static __always_inline void sevens_add(struct sevens *sum, const void *from)
+{
+    sum->even += LOAD64(from);
+    sum->odd += LOAD64(from + 7);
+    sum->even += LOAD64(from + 14);
+    sum->odd += LOAD64(from + 21);
+    sum->even += LOAD64(from + 28);
+    sum->odd += LOAD64(from + 35);
+    sum->even += LOAD64(from + 42);
+    sum->odd += LOAD64(from + 49);
+}
+
+/* The sum of all blocks. first: their first byte; next: the one behind the last. */
+static __always_inline u64 sevens_end(const struct sevens *sum, u8 first, u8 next)
+{
+    u64 even = sum->even - (sum->odd << 56);
+    u64 odd = sum->odd - ((sum->even - first + next) << 56);
+
+    return halves(even) + (halves(odd) << 8);
+}
+
+/*
+ * The sum of n bytes for a checksum: congruent to that of their 16-bit words modulo 2^16 - 1. It
+ * reads up to 8 bytes behind the n. n <= REQUEST_MAX.
+ */
+static __always_inline u64 text_sum(const void *text, u64 n)
+{
+    u64 blocks = sevens_in(n), at = blocks * SEVENS, i;
+    struct sevens sum = {0, 0};
+
+    for (i = 0; i < REQUEST_MAX / SEVENS; i++) {
+        if (i >= blocks)
+            break;
+        sevens_add(&sum, text + SEVENS * i);
+    }
+    n -= at;
+    CLAMP(at, REQUEST_MAX);
+    return sevens_end(&sum, LOAD8(text), LOAD8(text + at)) + sum_rest(text + at, n);
+}
+
+static __always_inline u64 sum_fold(u64 sum)
+{
+    sum = halves(sum);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return (sum & 0xffff) + (sum >> 16);
+}
+
+/*
+ * Whether what has this sum, its checksum included, is as it was: whether 2^16 - 1 divides it. A
+ * product with the inverse modulo 2^64 tells (Warren, Hacker's Delight, 10-17).
+ */
+static __always_inline int sum_is_right(u64 sum)
+{
+    return sum * 0xfffefffefffeffff <= 0x0001000100010001;
+}
+
+/* The checksum of what has this sum; 0 would say that there is none. */
+static __always_inline u64 sum_end(u64 sum)
+{
+    sum = sum_fold(sum);
+    return sum == 0xffff ? sum : ~sum & 0xffff;
+}
+
+#endif
