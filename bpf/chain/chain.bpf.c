@@ -63,95 +63,56 @@ struct {
 /* What rx_filter makes of a packet. RX_LOOK: whatever it is, it is none of the plain ones. */
 enum rx { RX_PASS, RX_GET, RX_LOOK };
 
-/* A frame of UDP with its headers in this offsets, a constant one if there are no tags. */
-static __always_inline enum rx rx_plain(struct xdp_md *ctx, struct offsets offsets, int tagged)
+/* Of a frame with tags, as frame_check. */
+static __always_inline int rx_tagged(struct xdp_md *ctx, const void *data, struct scratch **scratch)
+{
+    u32 nlink;
+    u16 type = frame_untag(data, &nlink);
+
+    if (type != TYPE_IP4 && type != TYPE_IP6)
+        return type_is_tag(type) ? HEAD_ODD : HEAD_FOREIGN;
+    *scratch = scratch_get();
+    return frame_check_tagged(ctx, nlink, type == TYPE_IP6);
+}
+
+/* What frame_check says of a frame: a HEAD_* or a reason. */
+static __always_inline int rx_check(struct xdp_md *ctx, struct scratch **scratch)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
-    struct scratch *scratch;
-    int rc;
 
-    if (tagged && data + FRAME_IP + 2 * TAG_BYTES > end)
-        return RX_LOOK;
-    if (l4 + L4_CHECKED > end || !ip_is_plain(ip, offsets.v6, L4_PROTOCOL))
-        return RX_LOOK;
-    if (port_to(l4) != control.port)
-        return RX_PASS;
-    scratch = scratch_get();
-    if (!scratch || unlikely(!ip_is_to_us(ip, offsets.v6)))
-        return RX_LOOK;
-    scratch->nframe = (u64)(end - data);
-    rc = xdp_check(ctx, scratch, data, ip, offsets);
-    if (unlikely(rc != HEAD_GET && rc != HEAD_HIDDEN)) {
-        count_reason(scratch, rc);
-        return RX_LOOK;
+    switch (frame_type(data, end)) {
+    case FRAME_OURS4:
+        return frame_check(ctx, OFFSETS(0, 0), 0, scratch);
+    case FRAME_OURS6:
+        return frame_check(ctx, OFFSETS(0, 1), 0, scratch);
+    case FRAME_IP4: /* most of what comes is of TCP */
+        return ip_has_other_port(data + FRAME_IP, end, 0, 0) ? HEAD_FOREIGN : HEAD_ODD;
+    case FRAME_IP6:
+        return ip_has_other_port(data + FRAME_IP, end, 1, 0) ? HEAD_FOREIGN : HEAD_ODD;
+    case FRAME_TAGGED:
+        return rx_tagged(ctx, data, scratch);
+    case FRAME_SHORT:
+        return HEAD_ODD;
+    case FRAME_OTHER:
+        break;
     }
-    scratch->left = rc == HEAD_HIDDEN;
-    scratch->offsets = offsets;
-    scratch->ntext = l4_ntext(l4);
-    head_keep(&scratch->head, data, ip, offsets);
-    return RX_GET;
-}
-
-/* Behind tags, IP begins at nlink. */
-__attribute__((noinline)) int rx_tagged(struct xdp_md *ctx, u32 nlink, u32 v6)
-{
-    struct offsets offsets = {nlink, 0};
-
-    BOUND(offsets.ip, 31);
-    if (!v6)
-        return rx_plain(ctx, offsets, 1);
-    offsets.v6 = 1;
-    return rx_plain(ctx, offsets, 1);
-}
-
-static __always_inline enum rx rx_tags(struct xdp_md *ctx, const void *data)
-{
-    u16 type = LOAD16(data + FRAME_IP + 2);
-    u32 nlink = FRAME_IP + TAG_BYTES;
-
-    if (type_is_tag(type)) {
-        type = LOAD16(data + FRAME_IP + TAG_BYTES + 2);
-        nlink += TAG_BYTES;
-    }
-    if (type == TYPE_IP4 || type == TYPE_IP6)
-        return rx_tagged(ctx, nlink, type == TYPE_IP6);
-    return type_is_tag(type) ? RX_LOOK : RX_PASS;
-}
-
-/* TCP to another port, which is most of what comes. */
-static __always_inline int is_other_tcp(const void *ip, const void *end, u64 v6)
-{
-    const void *tcp = ip + ip_bytes(v6);
-
-    if (tcp + 4 > end)
-        return 0;
-    if (v6)
-        return LOAD8(ip) >> 4 == 6 && LOAD8(ip + 6) == PROTOCOL_TCP &&
-               LOAD16(tcp + 2) != control.port;
-    return LOAD8(ip) == 0x45 && LOAD8(ip + 9) == PROTOCOL_TCP &&
-           !(LOAD16(ip + 6) & bpf_htons(0x3fff)) && LOAD16(tcp + 2) != control.port;
+    return HEAD_FOREIGN;
 }
 
 static __always_inline enum rx rx_look(struct xdp_md *ctx)
 {
-    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    u16 type;
+    struct scratch *scratch = NULL;
+    int rc = rx_check(ctx, &scratch);
 
-    if (data + FRAME_IP + IP4_BYTES + L4_BYTES > end)
+    if (rc == HEAD_FOREIGN)
+        return RX_PASS;
+    if (rc == HEAD_ODD || rc == HEAD_REMOTE || !scratch)
         return RX_LOOK;
-    type = LOAD16(data + 12);
-    if (type == TYPE_IP4) {
-        if (LOAD8(data + FRAME_IP + 9) == L4_PROTOCOL)
-            return rx_plain(ctx, OFFSETS(0, 0), 0);
-        return is_other_tcp(data + FRAME_IP, end, 0) ? RX_PASS : RX_LOOK;
-    }
-    if (type == TYPE_IP6) {
-        if (LOAD8(data + FRAME_IP + 6) == L4_PROTOCOL)
-            return rx_plain(ctx, OFFSETS(0, 1), 0);
-        return is_other_tcp(data + FRAME_IP, end, 1) ? RX_PASS : RX_LOOK;
-    }
-    return type_is_tag(type) ? rx_tags(ctx, data) : RX_PASS;
+    scratch->left = rc == HEAD_HIDDEN;
+    if (likely(rc == HEAD_GET || rc == HEAD_HIDDEN))
+        return RX_GET;
+    count_reason(scratch, rc);
+    return RX_LOOK;
 }
 
 SEC("xdp")
@@ -327,13 +288,11 @@ static __always_inline int tx_is_other(struct __sk_buff *skb)
     const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
     const void *ip = data + FRAME_IP;
 
-    if (ip + IP6_BYTES + 4 > end)
+    if (ip > end)
         return 0;
     if (LOAD16(data + 12) == TYPE_IP4)
-        return LOAD8(ip) == 0x45 && protocol_is_ours(LOAD8(ip + 9)) &&
-               !(LOAD16(ip + 6) & bpf_htons(0x3fff)) && LOAD16(ip + IP4_BYTES) != control.port;
-    return LOAD16(data + 12) == TYPE_IP6 && protocol_is_ours(LOAD8(ip + 6)) &&
-           LOAD16(ip + IP6_BYTES) != control.port;
+        return ip_has_other_port(ip, end, 0, 1);
+    return LOAD16(data + 12) == TYPE_IP6 && ip_has_other_port(ip, end, 1, 1);
 }
 
 SEC("tc")

@@ -14,7 +14,7 @@
 #include "bpf/packet/kernel.bpf.h"
 #include "bpf/packet/packet.bpf.h"
 
-enum { PROTOCOL_TCP = 6, PROTOCOL_UDP = 17, PROTOCOL_ICMP6 = 58, EXTENSIONS_MAX = 6 };
+enum { PROTOCOL_ICMP6 = 58, EXTENSIONS_MAX = 6 };
 
 /* IPv6's extension headers, by the value of the next-header field before them. */
 enum {
@@ -25,11 +25,6 @@ enum {
     NEXT_DESTINATION = 60,
     NEXT_MOBILITY = 135,
 };
-
-static __always_inline int protocol_is_ours(u8 protocol)
-{
-    return protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP;
-}
 
 /* The EtherType behind VLAN tags: KIND_UDP for IP, else KIND_NONE or KIND_UNFOLLOWED. */
 static __always_inline enum chain_kind classify_ip(struct packet packet,
@@ -85,7 +80,7 @@ static __always_inline enum chain_kind classify_ip4(struct packet packet,
         return KIND_NONE;
     nip = ((u8)head[0] & 15) * 4;
     scratch->proto = head[1] >> 8;
-    if (!protocol_is_ours(scratch->proto))
+    if (!protocol_has_ports(scratch->proto))
         return KIND_NONE;
     if (((u8)head[0] >> 4) != 4 || nip < IP4_BYTES)
         return KIND_NONE; /* the stack drops it */
@@ -142,7 +137,7 @@ static __always_inline enum chain_kind classify_ip6(struct packet packet,
     /* Linux 6.1's verifier rejects a loop whose first instruction follows a call. */
 #pragma unroll
     for (i = 0; i < EXTENSIONS_MAX; i++) {
-        if (protocol_is_ours(scratch->proto) || kind != KIND_UDP)
+        if (protocol_has_ports(scratch->proto) || kind != KIND_UDP)
             return kind;
         kind = classify_extension(packet, scratch);
     }

@@ -230,19 +230,15 @@ __attribute__((noinline)) int chain_get_many(struct xdp_md *ctx)
 {
     struct chain_scratch *chain = chain_scratch_get();
     struct scratch *scratch = scratch_get();
-    u64 nrequest;
+    int rc;
 
     if (!scratch || !chain)
         return MC_COUNT_PASS_ERROR;
-    nrequest = scratch->ntext - NGET;
-    if (nrequest - 1 >= REQUEST_MAX)
-        return MC_COUNT_PASS_REQUEST;
-    BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_xdp_load_bytes(ctx, offsets_text(scratch->offsets) + NGET, scratch->request, nrequest))
-        return MC_COUNT_PASS_ERROR;
-    scratch->nrequest = nrequest;
-    if (request_judge(scratch, TEXT_GET) == CHECKSUM_WRONG)
-        return MC_COUNT_PASS_PACKET;
+    rc = request_load(packet_xdp(ctx), scratch, NGET);
+    if (!rc)
+        rc = request_check(packet_xdp(ctx), scratch, TEXT_GET);
+    if (rc)
+        return rc;
     return get_all(scratch, chain);
 }
 

@@ -54,9 +54,9 @@ __attribute__((noinline)) int large_look(struct __sk_buff *skb)
 
     if (!scratch || !chain)
         return STEP_MISS;
-    rc = tc_request(skb, scratch, NGET);
+    rc = request_load(packet_mac(skb), scratch, NGET);
     if (!rc)
-        rc = tc_judge(scratch, TEXT_GET);
+        rc = request_check(packet_mac(skb), scratch, TEXT_GET);
     if (!rc)
         rc = get_all(scratch, chain);
     if (rc == STEP_MISS)

@@ -15,18 +15,6 @@
 #include "bpf/packet/skb.bpf.h"
 #include "bpf/packet/udp.bpf.h"
 
-/* Answers the request, HEAD_GET or HEAD_VERB. STEP_END or a reason. */
-static __always_inline int tc_answer(struct __sk_buff *skb, struct scratch *scratch, int kind)
-{
-    int rc = tc_request(skb, scratch, kind == HEAD_GET ? NGET : 0);
-
-    if (!rc)
-        rc = tc_judge(scratch, kind == HEAD_GET ? TEXT_GET : 0);
-    if (rc)
-        return rc;
-    return kind == HEAD_GET ? get_answer(scratch) : verb_answer(scratch);
-}
-
 /*
  * Most of what goes to others, by what the first bytes say, without a call. Doubt says no. A frame
  * whose link header is not in sight does not have the type there.
@@ -36,13 +24,12 @@ static __always_inline int tc_is_foreign(struct __sk_buff *skb)
     const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
     const void *ip = data + FRAME_IP;
 
-    if (ip + IP4_BYTES + 4 > end || LOAD16(data + 12) != skb->protocol)
+    if (ip + IP4_BYTES > end || LOAD16(data + 12) != skb->protocol)
         return 0;
     if (skb->protocol == TYPE_IP4)
-        return LOAD8(ip + 9) != L4_PROTOCOL ||
-               (LOAD8(ip) == 0x45 && port_to(ip + IP4_BYTES) != control.port);
-    return skb->protocol == TYPE_IP6 && ip + IP6_BYTES + 4 <= end &&
-           (LOAD8(ip + 6) != L4_PROTOCOL || port_to(ip + IP6_BYTES) != control.port);
+        return ip_protocol(ip, 0) != L4_PROTOCOL || ip_has_other_port(ip, end, 0, 0);
+    return skb->protocol == TYPE_IP6 &&
+           (ip_protocol(ip, 1) != L4_PROTOCOL || ip_has_other_port(ip, end, 1, 0));
 }
 
 SEC("tc")
@@ -68,7 +55,7 @@ int mc_tc(struct __sk_buff *skb)
                              : tc_check(skb, scratch, head, 0, first, text_is_verb);
     if (rc != HEAD_GET && rc != HEAD_VERB)
         return TC_NEXT;
-    rc = tc_answer(skb, scratch, rc);
+    rc = packet_answer(packet_mac(skb), scratch, rc, 0);
     if (rc != STEP_END)
         return tc_pass(scratch, rc);
     return tc_reply(skb, hidden, scratch->left);

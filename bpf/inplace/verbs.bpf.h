@@ -14,6 +14,7 @@
 #include "bpf/inplace/lookup.bpf.h"
 #include "bpf/inplace/meta.bpf.h"
 #include "bpf/inplace/reply.bpf.h"
+#include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/kernel.bpf.h"
 #include "bpf/packet/packet.bpf.h"
 
@@ -216,6 +217,22 @@ static __always_inline int verb_answer(struct scratch *scratch)
     scratch->verb = VERB_GETS;
     scratch->at = 5;
     return scratch->request[4] == ' ' ? gets_answer(scratch) : MC_COUNT_PASS_COMMAND;
+}
+
+/*
+ * Answers a request that is still in its packet, HEAD_GET or HEAD_VERB. judged: its checksum is not
+ * wrong. STEP_END or a reason.
+ */
+static __always_inline int packet_answer(struct packet packet, struct scratch *scratch, int kind,
+                                         u32 judged)
+{
+    int rc = request_load(packet, scratch, kind == HEAD_GET ? NGET : 0);
+
+    if (!rc && !judged)
+        rc = request_check(packet, scratch, kind == HEAD_GET ? TEXT_GET : 0);
+    if (rc)
+        return rc;
+    return kind == HEAD_GET ? get_answer(scratch) : verb_answer(scratch);
 }
 
 #endif

@@ -63,29 +63,21 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
     return XDP_TX;
 }
 
-/* A request that is not simple: any number of keys, any bucket. judged: its checksum is not wrong.
- */
+/* Answers a request, HEAD_GET or HEAD_VERB; judged: its checksum is not wrong. */
+static __always_inline int xdp_answer(struct xdp_md *ctx, struct scratch *scratch, int kind,
+                                      u32 judged)
+{
+    int rc = packet_answer(packet_xdp(ctx), scratch, kind, judged);
+
+    return rc == STEP_END ? xdp_reply(ctx) : xdp_pass(scratch, rc);
+}
+
+/* A get that is not simple: any number of keys, any bucket. */
 __attribute__((noinline)) int xdp_get(struct xdp_md *ctx, u32 judged)
 {
     struct scratch *scratch = scratch_get();
-    u64 nrequest;
-    int rc;
 
-    if (!scratch)
-        return XDP_PASS;
-    nrequest = scratch->ntext - NGET;
-    if (nrequest - 1 >= REQUEST_MAX)
-        return xdp_pass(scratch, MC_COUNT_PASS_REQUEST);
-    BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_xdp_load_bytes(ctx, offsets_text(scratch->offsets) + NGET, scratch->request, nrequest))
-        return xdp_pass(scratch, MC_COUNT_PASS_ERROR);
-    scratch->nrequest = nrequest;
-    if (!judged && request_judge(scratch, TEXT_GET) == CHECKSUM_WRONG)
-        return xdp_pass(scratch, MC_COUNT_PASS_PACKET);
-    rc = get_answer(scratch);
-    if (rc != STEP_END)
-        return xdp_pass(scratch, rc);
-    return xdp_reply(ctx);
+    return scratch ? xdp_answer(ctx, scratch, HEAD_GET, judged) : XDP_PASS;
 }
 
 /* --- one key: straight from the item into the packet ---------------------- */
@@ -341,7 +333,6 @@ static __always_inline int xdp_verb_check(struct xdp_md *ctx, struct scratch *sc
 __attribute__((noinline)) int xdp_verb(struct xdp_md *ctx, u32 nlink, u32 v6)
 {
     struct scratch *scratch = scratch_get();
-    u64 nrequest;
     int rc;
 
     if (!scratch)
@@ -349,115 +340,73 @@ __attribute__((noinline)) int xdp_verb(struct xdp_md *ctx, u32 nlink, u32 v6)
     rc = v6 ? xdp_verb_check(ctx, scratch, nlink, 1) : xdp_verb_check(ctx, scratch, nlink, 0);
     if (rc != HEAD_VERB)
         return xdp_leave(ctx, scratch, rc);
-    nrequest = scratch->ntext;
-    if (nrequest - 1 >= REQUEST_MAX)
-        return xdp_pass(scratch, MC_COUNT_PASS_REQUEST);
-    BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_xdp_load_bytes(ctx, offsets_text(scratch->offsets), scratch->request, nrequest))
-        return xdp_pass(scratch, MC_COUNT_PASS_ERROR);
-    scratch->nrequest = nrequest;
-    if (request_judge(scratch, 0) == CHECKSUM_WRONG)
-        return xdp_pass(scratch, MC_COUNT_PASS_PACKET);
-    rc = verb_answer(scratch);
-    if (rc != STEP_END)
-        return xdp_pass(scratch, rc);
-    return xdp_reply(ctx);
+    return xdp_answer(ctx, scratch, HEAD_VERB, 0);
 }
 
-/*
- * What is left to do of a frame with tags, beside XDP's own verdicts. The stacks of all calls that
- * lead to one another add up, and 512 bytes are the limit: so their caller does it.
- */
-enum { TAGGED_GET = XDP_REDIRECT + 1, TAGGED_VERB };
-
-/* A frame of our transport. plain: its form is constant, and a hit is answered in place. */
-static __always_inline int xdp_udp(struct xdp_md *ctx, struct offsets offsets, int plain)
+/* Whatever is no get that XDP may answer, by what frame_check says of it. */
+static __always_inline int xdp_no_get(struct xdp_md *ctx, struct scratch *scratch, u32 nlink,
+                                      u32 v6, int rc)
 {
-    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
-    struct scratch *scratch;
-    int rc;
+    if (rc == HEAD_FOREIGN || rc == HEAD_REMOTE)
+        return XDP_PASS;
+    if (rc == HEAD_ODD)
+        return xdp_odd(ctx, nlink, v6);
+    if (rc == MC_COUNT_PASS_COMMAND)
+        return xdp_verb(ctx, nlink, v6);
+    return scratch ? xdp_leave(ctx, scratch, rc) : XDP_PASS;
+}
 
-    if (!plain && data + FRAME_IP + 2 * TAG_BYTES > end)
-        return XDP_PASS;
-    if (unlikely(l4 + L4_CHECKED > end || !ip_is_plain(ip, offsets.v6, L4_PROTOCOL)))
-        return xdp_odd(ctx, offsets.ip, offsets.v6);
-    if (port_to(l4) != control.port || unlikely(!ip_is_to_us(ip, offsets.v6)))
-        return XDP_PASS;
-    scratch = scratch_get();
-    if (!scratch)
-        return XDP_PASS;
-    scratch->nframe = (u64)(end - data);
-    rc = xdp_check(ctx, scratch, data, ip, offsets);
-    if (unlikely(rc == MC_COUNT_PASS_COMMAND))
-        return plain ? xdp_verb(ctx, offsets.ip, offsets.v6) : TAGGED_VERB;
+/* A frame without tags: its form is constant, and a hit is answered in place. */
+static __always_inline int xdp_plain(struct xdp_md *ctx, struct offsets offsets)
+{
+    struct scratch *scratch = NULL;
+    int rc = frame_check(ctx, offsets, 0, &scratch);
+    void *data, *end, *text;
+
     if (unlikely(rc != HEAD_GET))
-        return xdp_leave(ctx, scratch, rc);
-    scratch->offsets = offsets;
-    scratch->ntext = l4_ntext(l4);
-    head_keep(&scratch->head, data, ip, offsets);
-    if (!plain)
-        return TAGGED_GET;
-    if (!xdp_key(scratch, l4 + L4_TEXT, end) ||
-        !xdp_keep(scratch, data, end, offsets_text(offsets) + NGET))
+        return xdp_no_get(ctx, scratch, offsets.ip, offsets.v6, rc);
+    data = (void *)(long)ctx->data;
+    end = (void *)(long)ctx->data_end;
+    text = data + offsets_text(offsets);
+    if (!xdp_key(scratch, text, end) || !xdp_keep(scratch, data, end, offsets_text(offsets) + NGET))
         return xdp_get(ctx, 0);
     if (unlikely(key_judge(scratch, offsets.v6) == CHECKSUM_WRONG))
         return xdp_pass(scratch, MC_COUNT_PASS_PACKET);
     return xdp_get_one(ctx, scratch, offsets);
 }
 
-/* Behind tags, IP begins at nlink. A verdict, TAGGED_GET or TAGGED_VERB. */
-__attribute__((noinline)) int xdp_tagged_ip4(struct xdp_md *ctx, u32 nlink)
-{
-    struct offsets offsets = {nlink, 0};
-
-    BOUND(offsets.ip, 31);
-    return xdp_udp(ctx, offsets, 0);
-}
-
-__attribute__((noinline)) int xdp_tagged_ip6(struct xdp_md *ctx, u32 nlink)
-{
-    struct offsets offsets = {nlink, 1};
-
-    BOUND(offsets.ip, 31);
-    return xdp_udp(ctx, offsets, 0);
-}
-
 static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)
 {
-    u16 type = LOAD16(data + FRAME_IP + 2);
-    u32 nlink = FRAME_IP + TAG_BYTES, v6;
+    u32 nlink, v6;
+    u16 type = frame_untag(data, &nlink);
     int rc;
 
-    if (type_is_tag(type)) {
-        type = LOAD16(data + FRAME_IP + TAG_BYTES + 2);
-        nlink += TAG_BYTES;
-    }
     v6 = type == TYPE_IP6;
     if (!v6 && type != TYPE_IP4)
         return XDP_PASS;
-    rc = v6 ? xdp_tagged_ip6(ctx, nlink) : xdp_tagged_ip4(ctx, nlink);
-    if (rc == TAGGED_GET)
-        return xdp_get(ctx, 0);
-    return rc == TAGGED_VERB ? xdp_verb(ctx, nlink, v6) : rc;
+    rc = frame_check_tagged(ctx, nlink, v6);
+    return rc == HEAD_GET ? xdp_get(ctx, 0) : xdp_no_get(ctx, scratch_get(), nlink, v6, rc);
 }
 
 SEC("xdp")
 int mc_xdp(struct xdp_md *ctx)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    u16 type;
 
-    if (data + FRAME_IP + IP4_BYTES + L4_BYTES > end)
-        return XDP_PASS;
-    type = LOAD16(data + 12);
-    if (likely(type == TYPE_IP4))
-        return LOAD8(data + FRAME_IP + 9) == L4_PROTOCOL ? xdp_udp(ctx, OFFSETS(0, 0), 1)
-                                                         : XDP_PASS;
-    if (type == TYPE_IP6)
-        return LOAD8(data + FRAME_IP + 6) == L4_PROTOCOL ? xdp_udp(ctx, OFFSETS(0, 1), 1)
-                                                         : XDP_PASS;
-    return type_is_tag(type) ? xdp_tagged(ctx, data) : XDP_PASS;
+    switch (frame_type(data, end)) {
+    case FRAME_OURS4:
+        return xdp_plain(ctx, OFFSETS(0, 0));
+    case FRAME_OURS6:
+        return xdp_plain(ctx, OFFSETS(0, 1));
+    case FRAME_TAGGED:
+        return xdp_tagged(ctx, data);
+    case FRAME_SHORT:
+    case FRAME_OTHER:
+    case FRAME_IP4:
+    case FRAME_IP6:
+        break;
+    }
+    return XDP_PASS;
 }
 
 #endif

@@ -125,6 +125,91 @@ static __always_inline int xdp_check(struct xdp_md *ctx, struct scratch *scratch
     return xdp_admit(ctx, scratch, data, ip, offsets);
 }
 
+/* What a frame's first bytes say. */
+enum frame_type {
+    FRAME_SHORT,  /* too short for IP and our transport */
+    FRAME_OTHER,  /* neither IP nor tags */
+    FRAME_TAGGED, /* VLAN tags */
+    FRAME_IP4,    /* IP of another transport than ours */
+    FRAME_IP6,
+    FRAME_OURS4, /* IP of ours */
+    FRAME_OURS6,
+};
+
+static __always_inline enum frame_type frame_type(const void *data, const void *end)
+{
+    const void *ip = data + FRAME_IP;
+    u16 type;
+
+    if (ip + IP4_BYTES + L4_BYTES > end)
+        return FRAME_SHORT;
+    type = LOAD16(data + 12);
+    if (likely(type == TYPE_IP4))
+        return ip_protocol(ip, 0) == L4_PROTOCOL ? FRAME_OURS4 : FRAME_IP4;
+    if (type == TYPE_IP6)
+        return ip_protocol(ip, 1) == L4_PROTOCOL ? FRAME_OURS6 : FRAME_IP6;
+    return type_is_tag(type) ? FRAME_TAGGED : FRAME_OTHER;
+}
+
+/* The type of what is behind one or two tags, which begins at *nlink. */
+static __always_inline u16 frame_untag(const void *data, u32 *nlink)
+{
+    u16 type = LOAD16(data + FRAME_IP + 2);
+
+    *nlink = FRAME_IP + TAG_BYTES;
+    if (!type_is_tag(type))
+        return type;
+    *nlink += TAG_BYTES;
+    return LOAD16(data + FRAME_IP + TAG_BYTES + 2);
+}
+
+/*
+ * What a frame of IP, and of our transport if it has no tags, is: a HEAD_* or a reason. Of HEAD_GET
+ * and HEAD_HIDDEN the headers are kept in *scratch.
+ */
+static __always_inline int frame_check(struct xdp_md *ctx, struct offsets offsets, int tagged,
+                                       struct scratch **out)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
+    struct scratch *scratch;
+    int rc;
+
+    if (tagged && data + FRAME_IP + 2 * TAG_BYTES > end)
+        return HEAD_ODD;
+    if (unlikely(l4 + L4_CHECKED > end || !ip_is_plain(ip, offsets.v6, L4_PROTOCOL)))
+        return HEAD_ODD;
+    if (port_to(l4) != control.port)
+        return HEAD_FOREIGN;
+    *out = scratch = scratch_get();
+    if (!scratch || unlikely(!ip_is_to_us(ip, offsets.v6)))
+        return HEAD_REMOTE;
+    scratch->nframe = (u64)(end - data);
+    rc = xdp_check(ctx, scratch, data, ip, offsets);
+    if (unlikely(rc != HEAD_GET && rc != HEAD_HIDDEN))
+        return rc;
+    scratch->offsets = offsets;
+    scratch->ntext = l4_ntext(l4);
+    head_keep(&scratch->head, data, ip, offsets);
+    return rc;
+}
+
+/*
+ * The same of a frame with tags, behind which IP begins at nlink. A function, so that what it keeps
+ * on the stack is not added to that of what follows: 512 bytes are the limit.
+ */
+__attribute__((noinline)) int frame_check_tagged(struct xdp_md *ctx, u32 nlink, u32 v6)
+{
+    struct offsets offsets = {nlink, 0};
+    struct scratch *scratch;
+
+    BOUND(offsets.ip, 31);
+    if (!v6)
+        return frame_check(ctx, offsets, 1, &scratch);
+    offsets.v6 = 1;
+    return frame_check(ctx, offsets, 1, &scratch);
+}
+
 /*
  * Takes the key out of a text of "get KEY\r\n" and hashes it into scratch. 0: the text is something
  * else, or has a byte that might not be a key's.

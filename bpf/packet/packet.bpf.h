@@ -24,14 +24,24 @@
 /* The interface of every network namespace that leads to itself. */
 enum { LOOPBACK = 1 };
 
-/* What the checks say beside reasons; HEAD_VERB: no get, but see verbs.bpf.h. */
-enum { HEAD_GET = 0, HEAD_FOREIGN = 1, HEAD_VERB = 2, HEAD_HIDDEN = 3 };
+/* What the checks say beside reasons. */
+enum {
+    HEAD_GET = 0,
+    HEAD_FOREIGN = 1, /* to another port */
+    HEAD_VERB = 2,    /* no get, but see verbs.bpf.h */
+    HEAD_HIDDEN = 3,  /* a get; only TC may answer it */
+    HEAD_ODD = 4,     /* not plain, or too short */
+    HEAD_REMOTE = 5,  /* to our port, and to an address that is not ours */
+};
+_Static_assert((int)HEAD_REMOTE < (int)MC_COUNT_PASS_COMMAND, "reasons and these are distinct");
 
 enum {
     TYPE_IP4 = bpf_htons(0x0800),
     TYPE_IP6 = bpf_htons(0x86dd),
     TYPE_TAG = bpf_htons(0x8100),
     TYPE_TAG_AD = bpf_htons(0x88a8),
+    PROTOCOL_TCP = 6,
+    PROTOCOL_UDP = 17,
     TTL = 64,
 };
 
@@ -92,6 +102,31 @@ static __always_inline int ip_is_plain(const void *ip, u64 v6, u64 protocol)
     if (v6)
         return LOAD8(ip) >> 4 == 6 && LOAD8(ip + 6) == protocol;
     return LOAD8(ip) == 0x45 && LOAD8(ip + 9) == protocol && !(LOAD16(ip + 6) & bpf_htons(0x3fff));
+}
+
+static __always_inline u8 ip_protocol(const void *ip, u64 v6)
+{
+    return LOAD8(ip + (v6 ? 6 : 9));
+}
+
+static __always_inline int protocol_has_ports(u8 protocol)
+{
+    return protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP;
+}
+
+/*
+ * Whether a packet of TCP or UDP goes to another port than ours, or (leaves) comes from another, as
+ * far as its first bytes say so: most of what passes. Doubt says no.
+ */
+static __always_inline int ip_has_other_port(const void *ip, const void *end, u64 v6, int leaves)
+{
+    const void *l4 = ip + ip_bytes(v6);
+
+    if (l4 + 4 > end || !protocol_has_ports(ip_protocol(ip, v6)))
+        return 0;
+    if (!v6 && (LOAD8(ip) != 0x45 || LOAD16(ip + 6) & bpf_htons(0x3fff)))
+        return 0;
+    return (leaves ? port_from(l4) : port_to(l4)) != control.port;
 }
 
 static __always_inline const struct mc_local *local_in_use(void)

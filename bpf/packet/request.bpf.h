@@ -2,7 +2,7 @@
 /*
  * request: a request of any number of keys, and the reply to it, in struct scratch.
  *
- * It touches no packet: the programs bring the request in and take the reply out, each by its own
+ * The programs bring the request in by request_load and take the reply out, each by its own
  * helpers. It grants what the server's parser would read the same way, and nothing else: keys of
  * printable bytes, separated by spaces, up to one newline that ends the datagram. What becomes of a
  * key is its caller's.
@@ -10,6 +10,7 @@
 #ifndef MC_REQUEST_BPF_H
 #define MC_REQUEST_BPF_H
 
+#include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/kernel.bpf.h"
 #include "bpf/packet/packet.bpf.h"
 #include "bpf/packet/udp.bpf.h"
@@ -165,6 +166,36 @@ static __always_inline enum checksum request_judge(struct scratch *scratch, u64 
     before += n < 64 ? sum_rest(scratch->request, n) : (u64)request_sum(scratch);
     return scratch->offsets.v6 ? l4_judge(&scratch->head, 1, before)
                                : l4_judge(&scratch->head, 0, before);
+}
+
+/* Brings the request behind the text's first `skip` bytes into `scratch`: 0 or a reason. */
+static __always_inline int request_load(struct packet packet, struct scratch *scratch, u64 skip)
+{
+    u64 nrequest = scratch->ntext - skip;
+
+    if (nrequest - 1 >= REQUEST_MAX)
+        return MC_COUNT_PASS_REQUEST;
+    BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
+    if (packet_load(packet, offsets_text(scratch->offsets) + skip, scratch->request, nrequest))
+        return MC_COUNT_PASS_ERROR;
+    scratch->nrequest = nrequest;
+    return 0;
+}
+
+/*
+ * Whether a request's checksum, with `before` as in request_judge, is not wrong: 0 or a reason. TC
+ * has to know more: whether it is whole or left to hardware. It is both, of 1 packet in 65,536, by
+ * chance: then nobody knows which.
+ */
+static __always_inline int request_check(struct packet packet, struct scratch *scratch, u32 before)
+{
+    enum checksum found = request_judge(scratch, before);
+
+    if (found == CHECKSUM_WRONG)
+        return MC_COUNT_PASS_PACKET;
+    if (packet.from != PACKET_XDP && found == CHECKSUM_RIGHT && scratch->left)
+        return MC_COUNT_PASS_PACKET;
+    return 0;
 }
 
 /* Before a request's first word is looked at. */

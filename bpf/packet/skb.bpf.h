@@ -148,35 +148,6 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scrat
     return kind;
 }
 
-/* Brings the request behind the text's first `skip` bytes into `scratch`: 0 or a reason. */
-static __always_inline int tc_request(struct __sk_buff *skb, struct scratch *scratch, u64 skip)
-{
-    u64 nrequest = scratch->ntext - skip;
-
-    if (nrequest - 1 >= REQUEST_MAX)
-        return MC_COUNT_PASS_REQUEST;
-    BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (bpf_skb_load_bytes_relative(skb, offsets_text(scratch->offsets) + skip, scratch->request,
-                                    nrequest, BPF_HDR_START_MAC))
-        return MC_COUNT_PASS_ERROR;
-    scratch->nrequest = nrequest;
-    return 0;
-}
-
-/*
- * Whether it is known what a request's checksum is, the sum of whose text before scratch->request
- * is `before`: whole, or left to hardware. It is both, of 1 packet in 65,536, by chance: then
- * nobody knows which. 0 or a reason.
- */
-static __always_inline int tc_judge(struct scratch *scratch, u32 before)
-{
-    enum checksum found = request_judge(scratch, before);
-
-    if (found == CHECKSUM_WRONG || (found == CHECKSUM_RIGHT && scratch->left))
-        return MC_COUNT_PASS_PACKET;
-    return 0;
-}
-
 /* Makes the packet a frame of nframe bytes, from its Ethernet header on. */
 static __always_inline long tc_resize(struct __sk_buff *skb, u64 nframe, u32 hidden)
 {

@@ -33,7 +33,7 @@
 #include "bpf/packet/sum.bpf.h"
 
 enum {
-    L4_PROTOCOL = 17,
+    L4_PROTOCOL = PROTOCOL_UDP,
     L4_BYTES = 8,
     L4_TEXT = L4_BYTES + MC_UDP_HEADER,
     L4_CHECKED = L4_TEXT + REQUEST_LEAST,
