@@ -108,7 +108,7 @@ static __always_inline enum rx rx_look(struct xdp_md *ctx)
         return RX_PASS;
     if (rc == HEAD_ODD || rc == HEAD_REMOTE || !scratch)
         return RX_LOOK;
-    scratch->left = rc == HEAD_HIDDEN;
+    scratch->for_tc = rc == HEAD_HIDDEN;
     if (likely(rc == HEAD_GET || rc == HEAD_HIDDEN))
         return RX_GET;
     count_reason(scratch, rc);
@@ -203,7 +203,7 @@ int prepare_packet(struct xdp_md *ctx)
     rc = guard_reply(scratch);
     if (unlikely(rc))
         return get_leave(ctx, rc);
-    if (unlikely(scratch->left))
+    if (unlikely(scratch->for_tc))
         return get_to_tc(ctx);
     grow = (int)reply_frame_size(scratch) - (int)scratch->nframe;
     at_head = grow > 0 && grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);

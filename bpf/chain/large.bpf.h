@@ -112,7 +112,7 @@ int answer_large(struct __sk_buff *skb)
         return large_leave(skb);
     if (large_look(skb) != STEP_END)
         return large_leave(skb);
-    rc = tc_reply(skb, hidden, scratch->left);
+    rc = tc_reply(skb, hidden, scratch->checksum_left);
     if (rc == TC_NEXT)
         return large_leave(skb);
     skb->tc_index = CHAIN_SEEN;

@@ -108,10 +108,10 @@ static __always_inline u32 suffix_flags(const struct scratch *scratch)
     u64 at = 1, number = 0, i;
 
     for (i = 0; i < 10; i++) {
-        if (i >= scratch->ndigits)
+        if (i >= scratch->item.ndigits)
             break;
         BOUND(at, 31);
-        number = number * 10 + (LOAD8((const char *)scratch->suffix + at) - '0');
+        number = number * 10 + (LOAD8((const char *)scratch->item.suffix + at) - '0');
         at++;
     }
     return number;
@@ -125,8 +125,8 @@ __attribute__((noinline)) int binary_hit_head(struct scratch *scratch)
     if (!scratch)
         return 0;
     nkey = binary_with_key(scratch) ? scratch->nkey : 0;
-    reply_binary_head(scratch, nkey, BINARY_FLAGS, 0, BINARY_FLAGS + nkey + scratch->nvalue,
-                      scratch->cas);
+    reply_binary_head(scratch, nkey, BINARY_FLAGS, 0, BINARY_FLAGS + nkey + scratch->item.nvalue,
+                      scratch->item.cas);
     reply_add(scratch, bpf_htonl(suffix_flags(scratch)), BINARY_FLAGS);
     return 0;
 }

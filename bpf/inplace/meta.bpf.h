@@ -40,8 +40,8 @@ static __always_inline int meta_opaque(struct scratch *scratch, u64 at)
     n += bytes_below(blank);
     if (n > META_OPAQUE_MAX)
         return MC_COUNT_PASS_REQUEST;
-    scratch->opaque = at;
-    scratch->nopaque = n;
+    scratch->mg.opaque = at;
+    scratch->mg.nopaque = n;
     scratch->at = at + n;
     return STEP_NEXT;
 }
@@ -75,17 +75,17 @@ __attribute__((noinline)) int meta_flag(struct scratch *scratch)
     if (bit > 'z' - 'A')
         return MC_COUNT_PASS_COMMAND;
     bit = 1ull << bit;
-    if (!(bit & META_KNOWN) || (bit & scratch->given))
+    if (!(bit & META_KNOWN) || (bit & scratch->mg.given))
         return MC_COUNT_PASS_COMMAND;
-    scratch->given |= bit;
+    scratch->mg.given |= bit;
     if (!(bit & META_SILENT)) {
-        scratch->flags |= (u64)letter << (scratch->nflags & 63);
-        scratch->nflags += 8;
+        scratch->mg.flags |= (u64)letter << (scratch->mg.nflags & 63);
+        scratch->mg.nflags += 8;
     }
     if (letter == 'O')
         return meta_opaque(scratch, at);
     if (letter == 't')
-        scratch->now = (coarse_ns() - control.base_ns) / 1000000000;
+        scratch->mg.now = (coarse_ns() - control.base_ns) / 1000000000;
     scratch->at = ++at;
     return (u8)request_word(scratch, at) > ' ' ? MC_COUNT_PASS_COMMAND : STEP_NEXT;
 }
@@ -96,9 +96,9 @@ static __always_inline int meta_parse(struct scratch *scratch)
     u64 from;
     int rc, i;
 
-    scratch->given = 0;
-    scratch->flags = 0;
-    scratch->nflags = 0;
+    scratch->mg.given = 0;
+    scratch->mg.flags = 0;
+    scratch->mg.nflags = 0;
     rc = key_next(scratch, &from);
     if (rc != STEP_NEXT)
         return MC_COUNT_PASS_REQUEST;
@@ -112,7 +112,7 @@ static __always_inline int meta_parse(struct scratch *scratch)
 
 static __always_inline void reply_opaque(struct scratch *scratch)
 {
-    u64 from = scratch->opaque, at = scratch->nreply;
+    u64 from = scratch->mg.opaque, at = scratch->nreply;
     void *out;
 
     BOUND(from, REQUEST_ROOM - 1);
@@ -122,10 +122,10 @@ static __always_inline void reply_opaque(struct scratch *scratch)
     STORE64(out + 8, LOAD64(scratch->request + from + 8));
     STORE64(out + 16, LOAD64(scratch->request + from + 16));
     STORE64(out + 24, LOAD64(scratch->request + from + 24));
-    scratch->nreply += scratch->nopaque;
+    scratch->nreply += scratch->mg.nopaque;
 }
 
-/* What is to follow what a flag has answered: the key, scratch->number. */
+/* What is to follow what a flag has answered: the key, scratch->mg.number. */
 enum { META_ALL, META_KEY, META_NUMBER };
 
 /* What a flag answers; `hit`: of an item. What is to follow is the caller's: one call less deep. */
@@ -144,17 +144,18 @@ __attribute__((noinline)) int meta_answer_flag(struct scratch *scratch, u32 lett
     if (letter == 'k')
         return META_KEY;
     if (letter == 'c') {
-        scratch->number = scratch->cas;
+        scratch->mg.number = scratch->item.cas;
         return META_NUMBER;
     }
-    if (letter == 't' && scratch->exptime) {
-        scratch->number = scratch->exptime - scratch->now;
+    if (letter == 't' && scratch->item.exptime) {
+        scratch->mg.number = scratch->item.exptime - scratch->mg.now;
         return META_NUMBER;
     }
     if (letter == 'f')
-        reply_suffix(scratch, 1, scratch->ndigits);
+        reply_suffix(scratch, 1, scratch->item.ndigits);
     else if (letter == 's')
-        reply_suffix(scratch, scratch->ndigits + 2, scratch->nsuffix - scratch->ndigits - 4);
+        reply_suffix(scratch, scratch->item.ndigits + 2,
+                     scratch->item.nsuffix - scratch->item.ndigits - 4);
     else /* t */
         reply_add(scratch, '-' | '1' << 8, 2);
     return META_ALL;
@@ -162,7 +163,7 @@ __attribute__((noinline)) int meta_answer_flag(struct scratch *scratch, u32 lett
 
 static __always_inline void meta_answer_flags(struct scratch *scratch, u32 hit)
 {
-    u64 flags = scratch->flags;
+    u64 flags = scratch->mg.flags;
     int i, rest;
 
     for (i = 0; i < META_FLAGS_MAX; i++) {
@@ -172,7 +173,7 @@ static __always_inline void meta_answer_flags(struct scratch *scratch, u32 hit)
         if (rest == META_KEY)
             reply_key(scratch);
         else if (rest == META_NUMBER)
-            reply_number(scratch, scratch->number);
+            reply_number(scratch, scratch->mg.number);
         flags >>= 8;
     }
     reply_add(scratch, '\r' | '\n' << 8, 2);
@@ -181,9 +182,10 @@ static __always_inline void meta_answer_flags(struct scratch *scratch, u32 hit)
 /* The line of a hit. */
 static __always_inline void meta_line(struct scratch *scratch)
 {
-    if (scratch->given & META_BIT('v')) {
+    if (scratch->mg.given & META_BIT('v')) {
         reply_add(scratch, 'V' | 'A' << 8 | ' ' << 16, 3);
-        reply_suffix(scratch, scratch->ndigits + 2, scratch->nsuffix - scratch->ndigits - 4);
+        reply_suffix(scratch, scratch->item.ndigits + 2,
+                     scratch->item.nsuffix - scratch->item.ndigits - 4);
     } else {
         reply_add(scratch, 'H' | 'D' << 8, 2);
     }
@@ -193,7 +195,7 @@ static __always_inline void meta_line(struct scratch *scratch)
 /* The answer to a miss. STEP_END, or the reason why there is none. */
 static __always_inline int meta_miss(struct scratch *scratch)
 {
-    if (scratch->given & META_BIT('q'))
+    if (scratch->mg.given & META_BIT('q'))
         return MC_COUNT_PASS_COMMAND;
     reply_add(scratch, 'E' | 'N' << 8, 2);
     meta_answer_flags(scratch, 0);

@@ -50,7 +50,7 @@ __attribute__((noinline)) int reply_key(struct scratch *scratch)
 /* Up to 32 bytes of the item's suffix from `from` on. */
 static __always_inline void reply_suffix(struct scratch *scratch, u64 from, u32 n)
 {
-    const void *text = scratch->suffix;
+    const void *text = scratch->item.suffix;
     u64 at = scratch->nreply;
     void *out;
 

@@ -58,7 +58,7 @@ int mc_tc(struct __sk_buff *skb)
     rc = packet_answer(packet_mac(skb), scratch, rc, 0);
     if (rc != STEP_END)
         return tc_pass(scratch, rc);
-    return tc_reply(skb, hidden, scratch->left);
+    return tc_reply(skb, hidden, scratch->checksum_left);
 }
 
 /* On TC egress: by which way the stack sends the server's replies. */

@@ -45,13 +45,13 @@ static __always_inline int item_suffix(struct scratch *scratch, const struct pla
         /* The end of the heap's last item, perhaps: of no interest to take apart. */
         if (from > MC_EXTENT_BYTES - 8)
             return MC_COUNT_PASS_ITEM;
-        scratch->suffix[i] = LOAD64(place->extent + from);
+        scratch->item.suffix[i] = LOAD64(place->extent + from);
         from += 8;
     }
     /* The blank behind the client flags. */
-    blank = bytes_zero(LOAD64((const char *)scratch->suffix + 1) ^ ' ' * MASK_BYTES);
+    blank = bytes_zero(LOAD64((const char *)scratch->item.suffix + 1) ^ ' ' * MASK_BYTES);
     if (unlikely(!blank)) {
-        blank = bytes_zero(LOAD64((const char *)scratch->suffix + 9) ^ ' ' * MASK_BYTES);
+        blank = bytes_zero(LOAD64((const char *)scratch->item.suffix + 9) ^ ' ' * MASK_BYTES);
         ndigits = 8;
     }
     if (!blank)
@@ -59,8 +59,8 @@ static __always_inline int item_suffix(struct scratch *scratch, const struct pla
     ndigits += bytes_below(blank);
     if (ndigits + 4 >= nsuffix)
         return FOUND_RETRY;
-    scratch->ndigits = ndigits;
-    scratch->nsuffix = nsuffix;
+    scratch->item.ndigits = ndigits;
+    scratch->item.nsuffix = nsuffix;
     return FOUND_HIT;
 }
 
@@ -69,9 +69,9 @@ static __always_inline void gets_line(struct scratch *scratch)
 {
     reply_add(scratch, TEXT_VALUE, 6);
     reply_key(scratch);
-    reply_suffix(scratch, 0, scratch->nsuffix - TAIL);
+    reply_suffix(scratch, 0, scratch->item.nsuffix - TAIL);
     reply_add(scratch, ' ', 1);
-    reply_number(scratch, scratch->cas);
+    reply_number(scratch, scratch->item.cas);
     reply_add(scratch, '\r' | '\n' << 8, 2);
 }
 
@@ -91,19 +91,19 @@ static __always_inline int item_show(struct scratch *scratch, const struct place
     if (rc != FOUND_HIT)
         return rc;
     scratch->clsid = META_CLSID(meta) % MC_CLASSES;
-    scratch->exptime = expiry;
-    scratch->nvalue = nwire - nhead - TAIL;
-    scratch->cas = control.without_cas ? 0 : LOAD64(place->extent + place->offset + ITEM_CAS);
+    scratch->item.exptime = expiry;
+    scratch->item.nvalue = nwire - nhead - TAIL;
+    scratch->item.cas = control.without_cas ? 0 : LOAD64(place->extent + place->offset + ITEM_CAS);
     if (scratch->verb == VERB_BINARY)
         binary_line(scratch);
     else if (scratch->verb == VERB_META)
         meta_line(scratch);
     else
         gets_line(scratch);
-    if (scratch->verb == VERB_META && !(scratch->given & META_BIT('v')))
+    if (scratch->verb == VERB_META && !(scratch->mg.given & META_BIT('v')))
         return FOUND_HIT;
     return reply_wire(scratch, place->extent, place->offset + MC_ITEM_HEADER + nhead,
-                      scratch->nvalue + (scratch->verb == VERB_BINARY ? 0 : TAIL),
+                      scratch->item.nvalue + (scratch->verb == VERB_BINARY ? 0 : TAIL),
                       scratch->verb == VERB_GETS ? GETS_END : 0);
 }
 

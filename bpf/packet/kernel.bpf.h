@@ -208,51 +208,67 @@ struct head {
     u64 back;      /* the MAC address that the reply goes to (way.bpf.h) */
 };
 
+/* What verbs other than get need of an item that was found. */
+struct item_facts {
+    u64 suffix[SUFFIX_WORDS + 2]; /* " flags bytes\r\n" and what follows it */
+    u64 cas;
+    u32 exptime;
+    u32 nvalue; /* without its tail */
+    u32 nsuffix;
+    u32 ndigits; /* of the client flags in the suffix */
+};
+
+/* A request of mg (inplace/meta.bpf.h). */
+struct mg {
+    u64 given;   /* a bit for each flag */
+    u64 flags;   /* those that are answered, in their order, the first in the low byte */
+    u64 number;  /* of a flag, yet to be written */
+    u32 nflags;  /* bits of flags */
+    u32 opaque;  /* where in the request its word begins */
+    u32 nopaque; /* its length */
+    u32 now;     /* seconds on the server's clock, before the item was found alive */
+};
+
 struct scratch {
     struct mc_counts counts;
 
-    /* The request: its headers, and what follows "get ". */
+    /* --- the packet --- */
     struct offsets offsets;
     struct head head;
-    u64 last; /* the frame's last 8 bytes as they came */
+    u64 last; /* its last 8 bytes as they came */
     u64 nframe;
-    u32 ntext;    /* of the UDP payload behind its own header */
-    u32 nrequest; /* bytes in request */
-    u32 left;     /* of TC: its checksum is left to hardware; of the chain: it is for TC */
-    u32 at;       /* of the next key in it */
+    u32 ntext;         /* of the transport's payload, from the text on */
+    u32 checksum_left; /* in TC: it is left to hardware */
+    u32 for_tc;        /* in the chain's XDP programs: TC is to answer it */
+
+    /* --- the text that is parsed: a request behind "get " or from its verb on; a reply (fill) ---
+     */
+    u32 nrequest;
+    u32 at;     /* of the next key in it */
+    u32 nkeys;  /* so far */
+    u32 ntries; /* of this key, disturbed */
     char request[REQUEST_ROOM + 8];
 
-    /* The key that is being looked up, the last word padded with zeros. */
-    u64 key[KEY_WORDS + 1];
+    /* --- the key that is being looked up --- */
+    u64 key[KEY_WORDS + 1]; /* the last word padded with zeros */
     u64 nkey;
     u64 hash;
+    u32 seq; /* of its bucket, before it was read */
 
-    /* The reply: its text from REPLY_TEXT on, and at last its headers before that. */
-    u32 nreply; /* where it ends */
-    u32 nwire;  /* of the item that was copied behind them last */
-    u32 nkeys;
+    /* --- the item that was copied last --- */
+    u32 nwire; /* bytes of it */
+    u8 clsid;
+
+    /* --- the reply: its text from REPLY_TEXT on, and at last its headers before that --- */
+    u8 classes[HITS_MAX]; /* of the items in it */
     u32 nhits;
-    u32 ntries;           /* of this key, disturbed */
-    u32 seq;              /* of its bucket, before it was read */
-    u8 clsid;             /* of that item */
-    u8 classes[HITS_MAX]; /* of the items in the reply */
+    u32 nreply; /* where it ends */
     char reply[2048 + 128] __attribute__((aligned(8)));
 
-    /* Of other verbs than get, see verbs.bpf.h. */
-    u64 suffix[SUFFIX_WORDS + 2]; /* the item's " flags bytes\r\n" and what follows it */
-    u64 cas;
-    u64 number; /* of a flag, yet to be written */
-    u64 given;  /* of mg: a bit for each flag */
-    u64 flags;  /* those that are answered, in their order, the first in the low byte */
-    u32 nflags; /* bits of it */
-    u32 opaque; /* where in the request its word begins */
-    u32 nopaque;
-    u32 now;     /* seconds on the server's clock, before the item was found alive */
-    u32 exptime; /* of the item */
-    u32 nvalue;  /* without its tail */
-    u32 ndigits; /* of the client flags in the suffix */
-    u32 nsuffix;
+    /* --- verbs other than get (inplace/verbs.bpf.h) --- */
     u32 verb;
+    struct item_facts item;
+    struct mg mg;
 };
 
 struct {

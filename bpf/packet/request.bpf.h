@@ -193,7 +193,7 @@ static __always_inline int request_check(struct packet packet, struct scratch *s
 
     if (found == CHECKSUM_WRONG)
         return MC_COUNT_PASS_PACKET;
-    if (packet.from != PACKET_XDP && found == CHECKSUM_RIGHT && scratch->left)
+    if (packet.from != PACKET_XDP && found == CHECKSUM_RIGHT && scratch->checksum_left)
         return MC_COUNT_PASS_PACKET;
     return 0;
 }

@@ -143,7 +143,7 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scrat
         return rc;
     }
     scratch->ntext = l4_ntext(l4);
-    scratch->left = l4_checksum_is_left(ip, v6);
+    scratch->checksum_left = l4_checksum_is_left(ip, v6);
     head_keep(&scratch->head, head->link, ip, (struct offsets){FRAME_IP + TAG_BYTES, v6});
     return kind;
 }
