@@ -26,7 +26,7 @@ __attribute__((noinline)) int get_step(struct scratch *scratch)
     rc = key_next(scratch, &at);
     if (rc != STEP_NEXT)
         return rc;
-    rc = key_find(scratch, item_copy);
+    rc = key_find(scratch, item_to_reply);
     if (unlikely(rc == FOUND_RETRY)) {
         scratch->nkeys--;
         scratch->at = at;

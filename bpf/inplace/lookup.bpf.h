@@ -194,13 +194,14 @@ static __always_inline int same_key(const struct scratch *scratch, const char *e
 }
 
 /* An item in its extent. */
-struct place {
+struct item_place {
     const char *extent;
     u64 offset;
 };
 
 /* Whether the item at `ref` is the key's: FOUND_HIT, FOUND_OTHER, FOUND_RETRY. */
-static __always_inline int item_match(const struct scratch *scratch, u32 ref, struct place *place)
+static __always_inline int item_match(const struct scratch *scratch, u32 ref,
+                                      struct item_place *place)
 {
     u64 begin, offset, meta;
     const char *extent = extent_of(ref, &begin);
@@ -219,7 +220,7 @@ static __always_inline int item_match(const struct scratch *scratch, u32 ref, st
 }
 
 /* What is made of an item that was found: FOUND_HIT, FOUND_RETRY or a reason. */
-typedef int item_use(struct scratch *scratch, const struct place *place);
+typedef int item_use(struct scratch *scratch, const struct item_place *place);
 
 /* Whether an item may be served: FOUND_HIT or a reason. */
 static __always_inline int item_is_fit(u64 meta, u64 expiry)
@@ -234,7 +235,7 @@ static __always_inline int item_is_fit(u64 meta, u64 expiry)
 }
 
 /* Copies the item if it may be served. */
-static __always_inline int item_copy(struct scratch *scratch, const struct place *place)
+static __always_inline int item_to_reply(struct scratch *scratch, const struct item_place *place)
 {
     u64 meta = LOAD64(place->extent + place->offset + ITEM_META);
     u64 expiry = LOAD64(place->extent + place->offset + ITEM_EXPTIME), nwire;
@@ -257,7 +258,7 @@ static __always_inline int item_copy(struct scratch *scratch, const struct place
 /* Looks for the key in one bucket. */
 static __always_inline int bucket_search(const struct scratch *scratch,
                                          const struct mc_bucket *bucket, u64 *slot,
-                                         struct place *place)
+                                         struct item_place *place)
 {
     u64 matches = bucket_matches(bucket, scratch->hash);
     int found, i;
@@ -318,7 +319,7 @@ static __always_inline struct mc_bucket *bucket_find(u64 hash, u32 *seq)
 
 /* Looks for the key in a chain: hit, miss, FOUND_RETRY, or that the chain is too long. */
 static __always_inline int chain_search(const struct scratch *scratch, struct mc_bucket **bucket,
-                                        u64 *slot, struct place *place)
+                                        u64 *slot, struct item_place *place)
 {
     int found, i;
     u32 next;
@@ -344,7 +345,7 @@ static __always_inline int chain_search(const struct scratch *scratch, struct mc
 static __always_inline int key_find(struct scratch *scratch, item_use *use)
 {
     struct mc_bucket *head, *bucket;
-    struct place place;
+    struct item_place place;
     u64 slot = 0;
     int found;
 

@@ -25,7 +25,7 @@ enum {
 };
 
 /* The opaque's word, from `at` on: its length. STEP_NEXT or a reason. */
-static __always_inline int meta_opaque(struct scratch *scratch, u64 at)
+static __always_inline int mg_opaque(struct scratch *scratch, u64 at)
 {
     u64 n = 0, blank = 0, i;
 
@@ -47,7 +47,7 @@ static __always_inline int meta_opaque(struct scratch *scratch, u64 at)
 }
 
 /* Takes the next flag: STEP_NEXT, STEP_END or a reason. */
-__attribute__((noinline)) int meta_flag(struct scratch *scratch)
+__attribute__((noinline)) int mg_flag(struct scratch *scratch)
 {
     u64 at, bit;
     u8 letter;
@@ -83,7 +83,7 @@ __attribute__((noinline)) int meta_flag(struct scratch *scratch)
         scratch->mg.nflags += 8;
     }
     if (letter == 'O')
-        return meta_opaque(scratch, at);
+        return mg_opaque(scratch, at);
     if (letter == 't')
         scratch->mg.now = (coarse_ns() - control.base_ns) / 1000000000;
     scratch->at = ++at;
@@ -91,7 +91,7 @@ __attribute__((noinline)) int meta_flag(struct scratch *scratch)
 }
 
 /* Reads the request behind "mg ", key first. STEP_END or a reason. */
-static __always_inline int meta_parse(struct scratch *scratch)
+static __always_inline int mg_parse(struct scratch *scratch)
 {
     u64 from;
     int rc, i;
@@ -103,7 +103,7 @@ static __always_inline int meta_parse(struct scratch *scratch)
     if (rc != STEP_NEXT)
         return MC_COUNT_PASS_REQUEST;
     for (i = 0; i <= META_FLAGS_MAX; i++) {
-        rc = meta_flag(scratch);
+        rc = mg_flag(scratch);
         if (rc != STEP_NEXT)
             return rc;
     }
@@ -129,7 +129,7 @@ static __always_inline void reply_opaque(struct scratch *scratch)
 enum { META_ALL, META_KEY, META_NUMBER };
 
 /* What a flag answers; `hit`: of an item. What is to follow is the caller's: one call less deep. */
-__attribute__((noinline)) int meta_answer_flag(struct scratch *scratch, u32 letter, u32 hit)
+__attribute__((noinline)) int mg_answer_flag(struct scratch *scratch, u32 letter, u32 hit)
 {
     if (!scratch)
         return META_ALL;
@@ -161,7 +161,7 @@ __attribute__((noinline)) int meta_answer_flag(struct scratch *scratch, u32 lett
     return META_ALL;
 }
 
-static __always_inline void meta_answer_flags(struct scratch *scratch, u32 hit)
+static __always_inline void mg_answer_flags(struct scratch *scratch, u32 hit)
 {
     u64 flags = scratch->mg.flags;
     int i, rest;
@@ -169,7 +169,7 @@ static __always_inline void meta_answer_flags(struct scratch *scratch, u32 hit)
     for (i = 0; i < META_FLAGS_MAX; i++) {
         if (!flags)
             break;
-        rest = meta_answer_flag(scratch, flags & 0xff, hit);
+        rest = mg_answer_flag(scratch, flags & 0xff, hit);
         if (rest == META_KEY)
             reply_key(scratch);
         else if (rest == META_NUMBER)
@@ -180,7 +180,7 @@ static __always_inline void meta_answer_flags(struct scratch *scratch, u32 hit)
 }
 
 /* The line of a hit. */
-static __always_inline void meta_line(struct scratch *scratch)
+static __always_inline void mg_line(struct scratch *scratch)
 {
     if (scratch->mg.given & META_BIT('v')) {
         reply_add(scratch, 'V' | 'A' << 8 | ' ' << 16, 3);
@@ -189,16 +189,16 @@ static __always_inline void meta_line(struct scratch *scratch)
     } else {
         reply_add(scratch, 'H' | 'D' << 8, 2);
     }
-    meta_answer_flags(scratch, 1);
+    mg_answer_flags(scratch, 1);
 }
 
 /* The answer to a miss. STEP_END, or the reason why there is none. */
-static __always_inline int meta_miss(struct scratch *scratch)
+static __always_inline int mg_miss(struct scratch *scratch)
 {
     if (scratch->mg.given & META_BIT('q'))
         return MC_COUNT_PASS_COMMAND;
     reply_add(scratch, 'E' | 'N' << 8, 2);
-    meta_answer_flags(scratch, 0);
+    mg_answer_flags(scratch, 0);
     return STEP_END;
 }
 

@@ -35,7 +35,7 @@ enum {
 /* --- an item's facts --------------------------------------------------------- */
 
 /* Loads the suffix. FOUND_HIT, FOUND_RETRY or a reason. */
-static __always_inline int item_suffix(struct scratch *scratch, const struct place *place,
+static __always_inline int suffix_load(struct scratch *scratch, const struct item_place *place,
                                        u64 nsuffix)
 {
     u64 from = place->offset + MC_ITEM_HEADER + scratch->nkey, blank, ndigits = 0, i;
@@ -76,7 +76,7 @@ static __always_inline void gets_line(struct scratch *scratch)
 }
 
 /* Adds an item to the reply as the verb wants it. */
-static __always_inline int item_show(struct scratch *scratch, const struct place *place)
+static __always_inline int item_show(struct scratch *scratch, const struct item_place *place)
 {
     u64 meta = LOAD64(place->extent + place->offset + ITEM_META);
     u64 expiry = LOAD64(place->extent + place->offset + ITEM_EXPTIME);
@@ -87,7 +87,7 @@ static __always_inline int item_show(struct scratch *scratch, const struct place
         return rc;
     if (nsuffix < SUFFIX_LEAST || nsuffix > SUFFIX_MOST || nwire < nhead + TAIL)
         return FOUND_RETRY;
-    rc = item_suffix(scratch, place, nsuffix);
+    rc = suffix_load(scratch, place, nsuffix);
     if (rc != FOUND_HIT)
         return rc;
     scratch->clsid = META_CLSID(meta) % MC_CLASSES;
@@ -97,7 +97,7 @@ static __always_inline int item_show(struct scratch *scratch, const struct place
     if (scratch->verb == VERB_BINARY)
         binary_line(scratch);
     else if (scratch->verb == VERB_META)
-        meta_line(scratch);
+        mg_line(scratch);
     else
         gets_line(scratch);
     if (scratch->verb == VERB_META && !(scratch->mg.given & META_BIT('v')))
@@ -181,7 +181,7 @@ static __always_inline int text_is_verb(u32 text)
 /* Answers a request of one key. STEP_END or a reason. */
 static __always_inline int verb_answer_one(struct scratch *scratch)
 {
-    int rc = scratch->verb == VERB_BINARY ? binary_parse(scratch) : meta_parse(scratch);
+    int rc = scratch->verb == VERB_BINARY ? binary_parse(scratch) : mg_parse(scratch);
 
     if (rc != STEP_END)
         return rc;
@@ -190,7 +190,7 @@ static __always_inline int verb_answer_one(struct scratch *scratch)
         return STEP_END;
     if (rc != FOUND_MISS)
         return rc;
-    return scratch->verb == VERB_BINARY ? binary_miss(scratch) : meta_miss(scratch);
+    return scratch->verb == VERB_BINARY ? binary_miss(scratch) : mg_miss(scratch);
 }
 
 /*

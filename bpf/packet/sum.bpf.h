@@ -27,7 +27,7 @@ struct sum {
     u64 all, upper;
 };
 
-static __always_inline void sum_add(struct sum *sum, u64 word)
+static __always_inline void sum_add_word(struct sum *sum, u64 word)
 {
     sum->all += word;
     sum->upper += word >> 32;
@@ -44,22 +44,22 @@ static __always_inline u64 sum_rest(const void *text, u64 n)
     struct sum one = {0, 0}, two = {0, 0};
 
     if (n & 32) {
-        sum_add(&one, LOAD64(text));
-        sum_add(&two, LOAD64(text + 8));
-        sum_add(&one, LOAD64(text + 16));
-        sum_add(&two, LOAD64(text + 24));
+        sum_add_word(&one, LOAD64(text));
+        sum_add_word(&two, LOAD64(text + 8));
+        sum_add_word(&one, LOAD64(text + 16));
+        sum_add_word(&two, LOAD64(text + 24));
         text += 32;
     }
     if (n & 16) {
-        sum_add(&one, LOAD64(text));
-        sum_add(&two, LOAD64(text + 8));
+        sum_add_word(&one, LOAD64(text));
+        sum_add_word(&two, LOAD64(text + 8));
         text += 16;
     }
     if (n & 8) {
-        sum_add(&one, LOAD64(text));
+        sum_add_word(&one, LOAD64(text));
         text += 8;
     }
-    sum_add(&two, LOAD64(text) & ((1ull << 8 * (n & 7)) - 1));
+    sum_add_word(&two, LOAD64(text) & ((1ull << 8 * (n & 7)) - 1));
     one.all += two.all;
     one.upper += two.upper;
     return one.all - (one.upper << 32) + one.upper;
