@@ -18,9 +18,9 @@
 #include "bpf/chain/replies.bpf.h"
 #include "bpf/chain/sender.bpf.h"
 #include "bpf/chain/udp.bpf.h"
+#include "bpf/packet/base.bpf.h"
 #include "bpf/packet/frame.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/request.bpf.h"
 #include "bpf/packet/skb.bpf.h"
 #include "bpf/packet/udp.bpf.h"
@@ -227,8 +227,8 @@ static __always_inline int reply_store_plain(struct xdp_md *ctx, const struct sc
 
     if (scratch->offsets.v6 || scratch->offsets.ip != FRAME_IP || text > end)
         return 0;
-    head_link(data, &scratch->head, 0);
-    l4_reply(data + FRAME_IP, &scratch->head, 0, ntext, 0);
+    link_reply(data, &scratch->saved, 0);
+    l4_reply(data + FRAME_IP, &scratch->saved, 0, ntext, 0);
     return copy_blocks(text, end, scratch->reply + REPLY_TEXT, ntext, TEXT_MAX);
 }
 
@@ -240,7 +240,7 @@ __attribute__((noinline)) int reply_store(struct xdp_md *ctx)
 
     if (!scratch)
         return 0;
-    reply_head(scratch, 0);
+    reply_headers(scratch, 0);
     n = reply_frame_size(scratch);
     BOUND_SIZE(n, 2047);
     return !bpf_xdp_store_bytes(ctx, 0, scratch->reply + reply_start(scratch), n);

@@ -10,9 +10,9 @@
 #define MC_CHAIN_CLASSIFY_BPF_H
 
 #include "bpf/chain/maps.bpf.h"
+#include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/headers.bpf.h"
 
 enum { PROTOCOL_ICMP6 = 58, EXTENSIONS_MAX = 6 };
 

@@ -18,8 +18,8 @@
 #define MC_CHAIN_CONN_BPF_H
 
 #include "bpf/chain/parse_run.bpf.h"
+#include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
 
 enum { TCP_BYTES = 20, TCP_FIN = 1, TCP_SYN = 2, TCP_RST = 4, TCP_ACK = 16, TCP_URG = 32 };
 

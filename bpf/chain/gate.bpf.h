@@ -9,7 +9,7 @@
 #ifndef MC_GATE_BPF_H
 #define MC_GATE_BPF_H
 
-#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/base.bpf.h"
 #include "bpf/shared/chain.h"
 
 enum { GATE_TRIES = 8 };

@@ -28,8 +28,8 @@ static __always_inline u64 server_of(u64 high, u64 low)
 static __always_inline u64 server_asked(const struct scratch *scratch)
 {
     if (scratch->offsets.v6)
-        return server_of(scratch->head.ip[3], scratch->head.ip[4]);
-    return (u32)scratch->head.ip[2];
+        return server_of(scratch->saved.ip[3], scratch->saved.ip[4]);
+    return (u32)scratch->saved.ip[2];
 }
 
 /* The part of a key's hash that an entry's stamp holds. */

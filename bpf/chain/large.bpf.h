@@ -91,7 +91,7 @@ int answer_large(struct __sk_buff *skb)
 {
     enum tc_mark mark = tc_mark(skb);
     u32 hidden = mark == MARK_PACKET ? FRAME_IP : 0;
-    struct tc_head *head;
+    struct tc_headers *headers;
     struct scratch *scratch;
     int rc;
 
@@ -102,12 +102,12 @@ int answer_large(struct __sk_buff *skb)
     scratch = scratch_get();
     if (!scratch)
         return TC_NEXT;
-    head = (struct tc_head *)scratch->reply;
+    headers = (struct tc_headers *)scratch->reply;
     scratch->nframe = skb->len + hidden;
-    if (!tc_load(skb, scratch, head))
+    if (!tc_load(skb, scratch, headers))
         return TC_NEXT;
-    rc = scratch->offsets.v6 ? tc_check(skb, scratch, head, 1, 0, no_verb)
-                             : tc_check(skb, scratch, head, 0, 0, no_verb);
+    rc = scratch->offsets.v6 ? tc_check(skb, scratch, headers, 1, 0, no_verb)
+                             : tc_check(skb, scratch, headers, 0, 0, no_verb);
     if (rc != HEAD_GET || skb->pkt_type != PACKET_HOST)
         return large_leave(skb);
     if (large_look(skb) != STEP_END)

@@ -9,7 +9,7 @@
 #define MC_CHAIN_MAPS_BPF_H
 
 #include "bpf/chain/gate.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/base.bpf.h"
 #include "bpf/shared/chain.h"
 
 enum {

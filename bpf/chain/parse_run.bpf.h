@@ -14,8 +14,8 @@
 #include "bpf/chain/maps.bpf.h"
 #include "bpf/chain/request_parser.h"
 #include "bpf/chain/response_parser.h"
+#include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
 
 enum {
     RUN_CHUNK = 256,

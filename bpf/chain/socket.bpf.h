@@ -9,7 +9,7 @@
 #define MC_CHAIN_SOCKET_BPF_H
 
 #include "bpf/chain/conn.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/base.bpf.h"
 
 /* The fields of the kernel's own type that are read here, located by their names in its BTF. */
 struct tcp_sock {

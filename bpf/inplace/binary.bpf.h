@@ -11,8 +11,9 @@
 
 #include "bpf/inplace/get.bpf.h"
 #include "bpf/inplace/reply.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
 
 /* Opcodes that only read. */
 enum {

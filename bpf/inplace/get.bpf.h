@@ -6,9 +6,10 @@
 #define MC_GET_BPF_H
 
 #include "bpf/inplace/lookup.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/request.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
 
 _Static_assert((int)STEP_END == (int)FOUND_MISS, "what is no hit and no reason ends it");
 

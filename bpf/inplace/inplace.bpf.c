@@ -12,7 +12,7 @@
 #include "bpf/inplace/tc.bpf.h"
 #include "bpf/inplace/verbs.bpf.h"
 #include "bpf/inplace/xdp.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/headers.bpf.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";

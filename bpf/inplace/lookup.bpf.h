@@ -10,7 +10,8 @@
 #ifndef MC_LOOKUP_BPF_H
 #define MC_LOOKUP_BPF_H
 
-#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
 
 /* Each of one value, so that a place in it is found by arithmetic and not by an index in memory. */
 struct extent_map {

@@ -8,8 +8,9 @@
 
 #include "bpf/inplace/get.bpf.h"
 #include "bpf/inplace/reply.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
 
 /* Flags as bits: the letters from 'A' on. */
 #define META_BIT(letter) (1ull << ((letter) - 'A'))

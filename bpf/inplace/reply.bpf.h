@@ -9,7 +9,8 @@
 #define MC_REPLY_BPF_H
 
 #include "bpf/inplace/lookup.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
 
 /* Up to 8 bytes. */
 static __always_inline void reply_add(struct scratch *scratch, u64 text, u32 n)

@@ -9,9 +9,10 @@
 #include "bpf/inplace/get.bpf.h"
 #include "bpf/inplace/verbs.bpf.h"
 #include "bpf/inplace/xdp.bpf.h"
+#include "bpf/packet/base.bpf.h"
 #include "bpf/packet/guard.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
 #include "bpf/packet/skb.bpf.h"
 #include "bpf/packet/udp.bpf.h"
 
@@ -37,7 +38,7 @@ int mc_tc(struct __sk_buff *skb)
 {
     enum tc_mark mark = tc_mark(skb);
     u32 hidden = mark == MARK_PACKET ? FRAME_IP : 0;
-    struct tc_head *head;
+    struct tc_headers *headers;
     struct scratch *scratch;
     int rc, first;
 
@@ -46,13 +47,13 @@ int mc_tc(struct __sk_buff *skb)
     scratch = scratch_get();
     if (!scratch || skb->pkt_type != PACKET_HOST)
         return TC_NEXT;
-    head = (struct tc_head *)scratch->reply;
+    headers = (struct tc_headers *)scratch->reply;
     scratch->nframe = skb->len + hidden;
-    if (!tc_load(skb, scratch, head))
+    if (!tc_load(skb, scratch, headers))
         return TC_NEXT;
     first = mark == MARK_NONE;
-    rc = scratch->offsets.v6 ? tc_check(skb, scratch, head, 1, first, text_is_verb)
-                             : tc_check(skb, scratch, head, 0, first, text_is_verb);
+    rc = scratch->offsets.v6 ? tc_check(skb, scratch, headers, 1, first, text_is_verb)
+                             : tc_check(skb, scratch, headers, 0, first, text_is_verb);
     if (rc != HEAD_GET && rc != HEAD_VERB)
         return TC_NEXT;
     rc = packet_answer(packet_mac(skb), scratch, rc, 0);

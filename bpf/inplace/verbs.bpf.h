@@ -14,9 +14,10 @@
 #include "bpf/inplace/lookup.bpf.h"
 #include "bpf/inplace/meta.bpf.h"
 #include "bpf/inplace/reply.bpf.h"
+#include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
 
 enum verb { VERB_GETS, VERB_META, VERB_BINARY };
 

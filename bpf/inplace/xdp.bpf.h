@@ -8,10 +8,11 @@
 #include "bpf/inplace/get.bpf.h"
 #include "bpf/inplace/lookup.bpf.h"
 #include "bpf/inplace/verbs.bpf.h"
+#include "bpf/packet/base.bpf.h"
 #include "bpf/packet/frame.bpf.h"
 #include "bpf/packet/guard.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
 #include "bpf/packet/udp.bpf.h"
 
 /*
@@ -46,7 +47,7 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
     rc = guard_reply(scratch);
     if (unlikely(rc))
         return xdp_pass(scratch, rc);
-    reply_head(scratch, 0);
+    reply_headers(scratch, 0);
     before = bpf_xdp_get_buff_len(ctx); /* of all its buffers */
     nframe = frame_size(reply_size(scratch), before);
     if ((nframe > before || before > FRAME_PADDED) && nframe != before &&
@@ -106,11 +107,11 @@ static __always_inline int item_key_is(const struct scratch *scratch, const char
 }
 
 /* Writes the headers before a text with this sum, which IPv4 does without. */
-static __always_inline void write_head(void *data, const struct scratch *scratch,
-                                       struct offsets offsets, u64 ntext, u64 sum)
+static __always_inline void write_headers(void *data, const struct scratch *scratch,
+                                          struct offsets offsets, u64 ntext, u64 sum)
 {
-    head_link(data, &scratch->head, offsets.ip != FRAME_IP);
-    l4_reply(data + offsets.ip, &scratch->head, offsets.v6, ntext, sum);
+    link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
+    l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, ntext, sum);
 }
 
 /* The sum of a hit's text. */
@@ -134,8 +135,8 @@ static __always_inline int write_hit(struct xdp_md *ctx, struct scratch *scratch
 
     if (text + NVALUE > end)
         return 0;
-    write_head(data, scratch, offsets, NVALUE + nwire + NEND,
-               offsets.v6 ? hit_sum(wire, nwire, meta) : 0);
+    write_headers(data, scratch, offsets, NVALUE + nwire + NEND,
+                  offsets.v6 ? hit_sum(wire, nwire, meta) : 0);
     STORE64(text - 2, TEXT_VALUE << 16);
     BOUND(at, 2047);
     tail = text + NVALUE + at;
@@ -156,19 +157,19 @@ __attribute__((noinline)) int xdp_restore(struct xdp_md *ctx, int grown, int at_
     if (!scratch || (at_head ? bpf_xdp_adjust_head(ctx, grown) : bpf_xdp_adjust_tail(ctx, -grown)))
         return 0;
     link = scratch->reply;
-    STORE64(link + 14, scratch->head.tags);
-    STORE64(link, scratch->head.to);
-    STORE64(link + 6, scratch->head.from);
+    STORE64(link + 14, scratch->saved.tags);
+    STORE64(link, scratch->saved.to);
+    STORE64(link + 6, scratch->saved.from);
     nlink = scratch->offsets.ip;
     BOUND_SIZE(nlink, 31);
     nip = ip_bytes(scratch->offsets.v6) + L4_TEXT + NGET;
     if (scratch->offsets
             .v6) /* of which no word was kept that reaches behind the text's first bytes */
-        scratch->head.ip[7] = TEXT_GET;
+        scratch->saved.ip[7] = TEXT_GET;
     nkey = scratch->nkey;
     BOUND_SIZE(nkey, 255);
     return !bpf_xdp_store_bytes(ctx, 0, link, nlink) &&
-           !bpf_xdp_store_bytes(ctx, nlink, scratch->head.ip, nip) &&
+           !bpf_xdp_store_bytes(ctx, nlink, scratch->saved.ip, nip) &&
            !bpf_xdp_store_bytes(ctx, nlink + nip, scratch->key, nkey) &&
            !bpf_xdp_store_bytes(ctx, scratch->nframe - 8, &scratch->last, 8);
 }
@@ -187,7 +188,7 @@ static __always_inline int xdp_miss(struct xdp_md *ctx, struct scratch *scratch,
     text = data + offsets_text(offsets);
     if (text + NEND > end)
         return XDP_ABORTED;
-    write_head(data, scratch, offsets, NEND, TEXT_END);
+    write_headers(data, scratch, offsets, NEND, TEXT_END);
     STORE32(text, (u32)TEXT_END);
     *(u8 *)(text + 4) = TEXT_END >> 32;
     scratch->counts.count[MC_COUNT_MISSES]++;
@@ -325,7 +326,7 @@ static __always_inline int xdp_verb_check(struct xdp_md *ctx, struct scratch *sc
         return rc;
     scratch->offsets = offsets;
     scratch->ntext = l4_ntext(l4);
-    head_keep(&scratch->head, data, ip, offsets);
+    headers_save(&scratch->saved, data, ip, offsets);
     return HEAD_VERB;
 }
 

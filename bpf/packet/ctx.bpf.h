@@ -9,7 +9,7 @@
 #ifndef MC_CTX_BPF_H
 #define MC_CTX_BPF_H
 
-#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/base.bpf.h"
 
 /* Who has it, and what its byte 0 is. */
 enum packet_from {

@@ -5,9 +5,10 @@
 #ifndef MC_FRAME_BPF_H
 #define MC_FRAME_BPF_H
 
+#include "bpf/packet/base.bpf.h"
 #include "bpf/packet/guard.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
 #include "bpf/packet/udp.bpf.h"
 #include "bpf/packet/way.bpf.h"
 
@@ -58,7 +59,7 @@ static __always_inline long xdp_resize(struct xdp_md *ctx, int grow)
  * Whether a packet, with n bytes in its frame, is a get: HEAD_GET, or the reason to pass. The
  * caller knows that it is to our port and address, and plain.
  */
-static __always_inline int head_check(const void *ip, u64 v6, u64 n)
+static __always_inline int get_check(const void *ip, u64 v6, u64 n)
 {
     const void *l4 = ip + ip_bytes(v6);
     u64 ntext;
@@ -98,8 +99,8 @@ static __always_inline int xdp_admit(struct xdp_md *ctx, struct scratch *scratch
         admitted = HEAD_HIDDEN;
     /* TC looks for the way itself, and sees the tags. */
     if (likely(admitted != HEAD_HIDDEN)) {
-        scratch->head.back = way_back(data, ip, offsets.v6, ctx->ingress_ifindex, vlan);
-        if (unlikely(!scratch->head.back))
+        scratch->saved.back = way_back(data, ip, offsets.v6, ctx->ingress_ifindex, vlan);
+        if (unlikely(!scratch->saved.back))
             return MC_COUNT_PASS_WAY;
     }
     rc = guard_rate(ip, offsets.v6);
@@ -114,11 +115,11 @@ static __always_inline int xdp_admit(struct xdp_md *ctx, struct scratch *scratch
 static __always_inline int xdp_check(struct xdp_md *ctx, struct scratch *scratch, const void *data,
                                      const void *ip, struct offsets offsets)
 {
-    int rc = head_check(ip, offsets.v6, scratch->nframe - offsets.ip);
+    int rc = get_check(ip, offsets.v6, scratch->nframe - offsets.ip);
 
     if (unlikely(rc == MC_COUNT_PASS_PACKET)) {
         scratch->nframe = bpf_xdp_get_buff_len(ctx);
-        rc = head_check(ip, offsets.v6, scratch->nframe - offsets.ip);
+        rc = get_check(ip, offsets.v6, scratch->nframe - offsets.ip);
     }
     if (unlikely(rc != HEAD_GET))
         return rc;
@@ -190,7 +191,7 @@ static __always_inline int frame_check(struct xdp_md *ctx, struct offsets offset
         return rc;
     scratch->offsets = offsets;
     scratch->ntext = l4_ntext(l4);
-    head_keep(&scratch->head, data, ip, offsets);
+    headers_save(&scratch->saved, data, ip, offsets);
     return rc;
 }
 
@@ -256,7 +257,7 @@ static __always_inline enum checksum key_judge(const struct scratch *scratch, u6
 {
     u64 nkey = scratch->nkey, words = (nkey + 7) / 8, sum, i;
 
-    if (!l4_has_checksum(&scratch->head, v6))
+    if (!l4_has_checksum(&scratch->saved, v6))
         return CHECKSUM_RIGHT;
     sum = TEXT_GET + (0x0a0dull << 8 * (nkey & 1));
     for (i = 0; i < KEY_WORDS; i++) {
@@ -264,7 +265,7 @@ static __always_inline enum checksum key_judge(const struct scratch *scratch, u6
             break;
         sum += load_halves(scratch->key + i);
     }
-    return l4_judge(&scratch->head, v6, sum);
+    return l4_judge(&scratch->saved, v6, sum);
 }
 
 /*

@@ -30,8 +30,9 @@
 #ifndef MC_GUARD_BPF_H
 #define MC_GUARD_BPF_H
 
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
 #include "bpf/packet/udp.bpf.h"
 
 const volatile __u32 guard_allow = MC_ALLOW_LOCAL;

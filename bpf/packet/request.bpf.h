@@ -10,9 +10,10 @@
 #ifndef MC_REQUEST_BPF_H
 #define MC_REQUEST_BPF_H
 
+#include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
 #include "bpf/packet/udp.bpf.h"
 
 /* What a step says; any other value is a reason to pass. STEP_END: the reply is complete. */
@@ -161,11 +162,11 @@ static __always_inline enum checksum request_judge(struct scratch *scratch, u64 
 {
     u64 n = scratch->nrequest;
 
-    if (!l4_has_checksum(&scratch->head, scratch->offsets.v6))
+    if (!l4_has_checksum(&scratch->saved, scratch->offsets.v6))
         return CHECKSUM_RIGHT;
     before += n < 64 ? sum_rest(scratch->request, n) : (u64)request_sum(scratch);
-    return scratch->offsets.v6 ? l4_judge(&scratch->head, 1, before)
-                               : l4_judge(&scratch->head, 0, before);
+    return scratch->offsets.v6 ? l4_judge(&scratch->saved, 1, before)
+                               : l4_judge(&scratch->saved, 0, before);
 }
 
 /* Brings the request behind the text's first `skip` bytes into `scratch`: 0 or a reason. */
@@ -257,7 +258,7 @@ static __always_inline u64 frame_size(u64 nreply, u64 nframe)
  * Writes the headers before the reply's text, and zeros behind it, where there may be padding.
  * left: the checksum is left to hardware.
  */
-__attribute__((noinline)) int reply_head(struct scratch *scratch, int left)
+__attribute__((noinline)) int reply_headers(struct scratch *scratch, int left)
 {
     u64 nreply, ntext;
     void *l4;
@@ -266,16 +267,16 @@ __attribute__((noinline)) int reply_head(struct scratch *scratch, int left)
         return 0;
     nreply = scratch->nreply;
     ntext = nreply - REPLY_TEXT;
-    head_link(scratch->reply + reply_start(scratch), &scratch->head,
-              scratch->offsets.ip != FRAME_IP);
+    link_reply(scratch->reply + reply_start(scratch), &scratch->saved,
+               scratch->offsets.ip != FRAME_IP);
     BOUND(nreply, 2047);
     STORE64(scratch->reply + nreply, 0);
     l4 = scratch->reply + REPLY_TEXT - L4_TEXT;
     if (scratch->offsets.v6)
-        l4_reply(l4 - IP6_BYTES, &scratch->head, 1, ntext,
+        l4_reply(l4 - IP6_BYTES, &scratch->saved, 1, ntext,
                  text_sum(scratch->reply + REPLY_TEXT, ntext));
     else
-        l4_reply(l4 - IP4_BYTES, &scratch->head, 0, ntext, 0);
+        l4_reply(l4 - IP4_BYTES, &scratch->saved, 0, ntext, 0);
     if (left && scratch->offsets.v6)
         l4_leave_checksum(l4 - IP6_BYTES, 1);
     else if (left)

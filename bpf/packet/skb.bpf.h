@@ -8,11 +8,12 @@
 #include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 
+#include "bpf/packet/base.bpf.h"
 #include "bpf/packet/frame.bpf.h"
 #include "bpf/packet/guard.bpf.h"
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/request.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
 #include "bpf/packet/udp.bpf.h"
 #include "bpf/packet/way.bpf.h"
 
@@ -56,7 +57,7 @@ static __always_inline enum tc_mark tc_mark(struct __sk_buff *skb)
 }
 
 /* The headers of a packet, loaded into the room for the reply. */
-struct tc_head {
+struct tc_headers {
     char link[24];
     char ip[IP6_BYTES + L4_TEXT + 8];
 };
@@ -66,34 +67,35 @@ struct tc_head {
  * packet, where a reply takes it along. 0: it is no packet that could be ours.
  */
 static __always_inline int tc_load(struct __sk_buff *skb, struct scratch *scratch,
-                                   struct tc_head *head)
+                                   struct tc_headers *headers)
 {
     struct offsets offsets = OFFSETS(0, 0);
     u16 type;
 
-    if (bpf_skb_load_bytes_relative(skb, 0, head->link, sizeof(head->link), BPF_HDR_START_MAC))
+    if (bpf_skb_load_bytes_relative(skb, 0, headers->link, sizeof(headers->link),
+                                    BPF_HDR_START_MAC))
         return 0;
-    type = LOAD16(head->link + 12);
+    type = LOAD16(headers->link + 12);
     if (type_is_tag(type) && skb->vlan_present) {
-        type = LOAD16(head->link + FRAME_IP + 2);
+        type = LOAD16(headers->link + FRAME_IP + 2);
         offsets.ip += TAG_BYTES;
     }
     offsets.v6 = type == TYPE_IP6;
     if (!offsets.v6 && type != TYPE_IP4)
         return 0;
     scratch->offsets = offsets;
-    return !bpf_skb_load_bytes_relative(skb, offsets.ip, head->ip, IP4_BYTES + L4_CHECKED,
+    return !bpf_skb_load_bytes_relative(skb, offsets.ip, headers->ip, IP4_BYTES + L4_CHECKED,
                                         BPF_HDR_START_MAC) &&
-           (!offsets.v6 || !bpf_skb_load_bytes_relative(skb, offsets.ip, head->ip,
+           (!offsets.v6 || !bpf_skb_load_bytes_relative(skb, offsets.ip, headers->ip,
                                                         IP6_BYTES + L4_CHECKED, BPF_HDR_START_MAC));
 }
 
-static __always_inline u32 tc_vlan(struct __sk_buff *skb, const struct tc_head *head,
+static __always_inline u32 tc_vlan(struct __sk_buff *skb, const struct tc_headers *headers,
                                    struct offsets offsets)
 {
     if (!skb->vlan_present)
         return 0;
-    return vlan_id(skb->vlan_proto, bpf_htons(skb->vlan_tci)) | link_vlan(head->link, offsets)
+    return vlan_id(skb->vlan_proto, bpf_htons(skb->vlan_tci)) | link_vlan(headers->link, offsets)
                                                                     << 16;
 }
 
@@ -105,25 +107,26 @@ typedef int tc_verb(u32 text);
  * program has let it through, nor charged its source.
  */
 static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scratch,
-                                    const struct tc_head *head, u64 v6, int first, tc_verb *is_verb)
+                                    const struct tc_headers *headers, u64 v6, int first,
+                                    tc_verb *is_verb)
 {
-    const void *ip = head->ip, *l4 = ip + ip_bytes(v6);
+    const void *ip = headers->ip, *l4 = ip + ip_bytes(v6);
     int rc, kind = HEAD_GET;
 
     if (!ip_is_plain(ip, v6, L4_PROTOCOL) || port_to(l4) != control.port || !ip_is_to_us(ip, v6))
         return HEAD_FOREIGN;
-    rc = head_check(ip, v6, scratch->nframe - scratch->offsets.ip);
+    rc = get_check(ip, v6, scratch->nframe - scratch->offsets.ip);
     if (rc == MC_COUNT_PASS_COMMAND && is_verb(LOAD32(l4 + L4_TEXT))) {
         kind = HEAD_VERB;
         rc = HEAD_GET;
     }
     if (rc == HEAD_GET)
-        rc = mac_check(MACS(head->link), skb->ifindex);
+        rc = mac_check(MACS(headers->link), skb->ifindex);
     if (rc == HEAD_HIDDEN)
         rc = HEAD_GET;
     if (skb->gso_size) /* several datagrams, of which only the first one's header is there */
         rc = MC_COUNT_PASS_PACKET;
-    if (rc == HEAD_GET && !vlan_is_ours(tc_vlan(skb, head, scratch->offsets)))
+    if (rc == HEAD_GET && !vlan_is_ours(tc_vlan(skb, headers, scratch->offsets)))
         rc = MC_COUNT_PASS_MAC;
     if (ip_is_own(ip, v6) && skb->ifindex != LOOPBACK)
         rc = MC_COUNT_PASS_SOURCE;
@@ -132,9 +135,9 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scrat
     if (rc == HEAD_GET && first)
         rc = guard_source(ip, v6);
     if (rc == HEAD_GET) {
-        scratch->head.back =
-            way_back(head->link, ip, v6, skb->ifindex, tc_vlan(skb, head, scratch->offsets));
-        rc = scratch->head.back ? HEAD_GET : MC_COUNT_PASS_WAY;
+        scratch->saved.back =
+            way_back(headers->link, ip, v6, skb->ifindex, tc_vlan(skb, headers, scratch->offsets));
+        rc = scratch->saved.back ? HEAD_GET : MC_COUNT_PASS_WAY;
     }
     if (rc == HEAD_GET && first)
         rc = guard_rate(ip, v6);
@@ -144,7 +147,7 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scrat
     }
     scratch->ntext = l4_ntext(l4);
     scratch->checksum_left = l4_checksum_is_left(ip, v6);
-    head_keep(&scratch->head, head->link, ip, (struct offsets){FRAME_IP + TAG_BYTES, v6});
+    headers_save(&scratch->saved, headers->link, ip, (struct offsets){FRAME_IP + TAG_BYTES, v6});
     return kind;
 }
 
@@ -174,7 +177,7 @@ __attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden, int le
     rc = guard_reply(scratch);
     if (rc)
         return tc_pass(scratch, rc);
-    reply_head(scratch, left);
+    reply_headers(scratch, left);
     nframe = frame_size(reply_size(scratch), scratch->nframe);
     if (tc_resize(skb, nframe, hidden))
         return tc_pass(scratch, MC_COUNT_PASS_ROOM);

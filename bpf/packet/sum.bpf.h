@@ -7,7 +7,7 @@
 #ifndef MC_SUM_BPF_H
 #define MC_SUM_BPF_H
 
-#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/base.bpf.h"
 
 /* What a request's checksum says of it. */
 enum checksum {

@@ -20,7 +20,7 @@
  *   l4_reply             the headers of a reply, from IP on
  *   l4_leave_checksum    leaves a reply's checksum to hardware
  *
- * and the longest reply, TEXT_MAX (kernel.bpf.h). In network order:
+ * and the longest reply, TEXT_MAX (base.bpf.h). In network order:
  *
  *   0 source port   2 destination port   4 length   6 checksum
  *   8 request id   10 sequence   12 datagrams   14 reserved   16 text
@@ -28,8 +28,8 @@
 #ifndef MC_UDP_BPF_H
 #define MC_UDP_BPF_H
 
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/sum.bpf.h"
 
 enum {
@@ -128,19 +128,19 @@ static __always_inline void l4_leave_checksum(void *ip, u64 v6)
     STORE16(ip + ip_bytes(v6) + 6, checksum_begun(ip, v6));
 }
 
-static __always_inline int l4_has_checksum(const struct head *head, u64 v6)
+static __always_inline int l4_has_checksum(const struct saved_headers *saved, u64 v6)
 {
-    return !!LOAD16((const void *)head->ip + ip_bytes(v6) + 6);
+    return !!LOAD16((const void *)saved->ip + ip_bytes(v6) + 6);
 }
 
 /* There is a checksum, and `text` is the sum of the request's text. */
-static __always_inline enum checksum l4_judge(const struct head *head, u64 v6, u64 text)
+static __always_inline enum checksum l4_judge(const struct saved_headers *saved, u64 v6, u64 text)
 {
-    const void *ip = head->ip, *udp = ip + ip_bytes(v6);
+    const void *ip = saved->ip, *udp = ip + ip_bytes(v6);
     u64 sum = text + bpf_htons(L4_PROTOCOL) + LOAD16(udp + 4);
 
     sum += load_halves(udp) + load_halves(udp + 8);
-    sum += v6 ? head->addresses : load_halves(ip + 12);
+    sum += v6 ? saved->addresses : load_halves(ip + 12);
     if (likely(sum_is_right(sum)))
         return CHECKSUM_RIGHT;
     return l4_checksum_is_left(ip, v6) ? CHECKSUM_BEGUN : CHECKSUM_WRONG;
@@ -152,17 +152,19 @@ static __always_inline enum checksum l4_judge(const struct head *head, u64 v6, u
  * The headers of a reply, from IP on to its text of ntext bytes, which has this sum. IPv4 does
  * without UDP's checksum.
  */
-static __always_inline void l4_reply(void *ip, const struct head *head, u64 v6, u64 ntext, u64 sum)
+static __always_inline void l4_reply(void *ip, const struct saved_headers *saved, u64 v6, u64 ntext,
+                                     u64 sum)
 {
     void *udp = ip + ip_bytes(v6);
     u64 nudp = bpf_htons((u16)(L4_TEXT + ntext));
-    u32 ports = v6 ? head->ip[5] : head->ip[2] >> 32;
-    u64 id = v6 ? head->ip[6] & 0xffff : head->ip[3] >> 32 & 0xffff;
+    u32 ports = v6 ? saved->ip[5] : saved->ip[2] >> 32;
+    u64 id = v6 ? saved->ip[6] & 0xffff : saved->ip[3] >> 32 & 0xffff;
 
-    ip_reply(ip, head, v6, L4_TEXT + ntext, L4_PROTOCOL);
+    ip_reply(ip, saved, v6, L4_TEXT + ntext, L4_PROTOCOL);
     ports = ports >> 16 | ports << 16;
     if (v6) {
-        sum += head->addresses + (u64)ports + 2 * nudp + bpf_htons(L4_PROTOCOL) + id + bpf_htons(1);
+        sum +=
+            saved->addresses + (u64)ports + 2 * nudp + bpf_htons(L4_PROTOCOL) + id + bpf_htons(1);
         STORE64(udp, ports | nudp << 32 | sum_end(sum) << 48);
         STORE64(udp + 8, id | (u64)bpf_htons(1) << 32);
         return;

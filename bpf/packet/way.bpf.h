@@ -25,8 +25,8 @@
 #ifndef MC_WAY_BPF_H
 #define MC_WAY_BPF_H
 
-#include "bpf/packet/kernel.bpf.h"
-#include "bpf/packet/packet.bpf.h"
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/udp.bpf.h"
 
 enum { WAY_SECONDS = 60, WAY_SAMPLE = 16 /* of so many requests one is passed */ };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * packet: which frames are ours, and the headers of the reply.
+ * headers: the headers of link and IP: which packets are for us, and those of the reply.
  *
  * Headers are read by offset, in loads of 2, 4 and 8 bytes; clang would load the fields of packed
  * structures byte by byte. In network order:
@@ -15,10 +15,11 @@
  *   8 source address   24 destination address
  * What follows the IP header is the transport's: udp.bpf.h.
  */
-#ifndef MC_PACKET_BPF_H
-#define MC_PACKET_BPF_H
+#ifndef MC_HEADERS_BPF_H
+#define MC_HEADERS_BPF_H
 
-#include "bpf/packet/kernel.bpf.h"
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
 #include "bpf/packet/sum.bpf.h"
 
 /* The interface of every network namespace that leads to itself. */
@@ -76,8 +77,8 @@ static __always_inline u16 port_to(const void *l4)
 }
 
 /* Keeps the headers that begin at `link`, and at `ip`. */
-static __always_inline void head_keep(struct head *out, const void *link, const void *ip,
-                                      struct offsets offsets)
+static __always_inline void headers_save(struct saved_headers *out, const void *link,
+                                         const void *ip, struct offsets offsets)
 {
     const int nwords = offsets.v6 ? 7 : 5;
     int i;
@@ -254,14 +255,14 @@ static __always_inline int ip_is_own(const void *ip, u64 v6)
  * Behind a reply: from our MAC address, to the one that replies to this source go to; the tags
  * stay. With tags it writes up to byte 22.
  */
-static __always_inline void head_link(void *out, const struct head *head, int tagged)
+static __always_inline void link_reply(void *out, const struct saved_headers *saved, int tagged)
 {
     u64 mac = 0xffffffffffff;
 
-    STORE64(out, (head->back & mac) | head->to << 48);
-    STORE64(out + 6, (head->to & mac) | (head->from & ~mac));
+    STORE64(out, (saved->back & mac) | saved->to << 48);
+    STORE64(out + 6, (saved->to & mac) | (saved->from & ~mac));
     if (tagged)
-        STORE64(out + 14, head->tags);
+        STORE64(out + 14, saved->tags);
 }
 
 /* Of IPv4's header as ip_reply writes it. */
@@ -278,18 +279,18 @@ static __always_inline u16 ip4_checksum(u32 saddr, u32 daddr, u16 total, u64 pro
 }
 
 /* A reply's IP header; behind it are nl4 bytes. IPv6's addresses are turned around. */
-static __always_inline void ip_reply(void *ip, const struct head *head, u64 v6, u64 nl4,
+static __always_inline void ip_reply(void *ip, const struct saved_headers *saved, u64 v6, u64 nl4,
                                      u64 protocol)
 {
     u64 total = bpf_htons((u16)(IP4_BYTES + nl4));
-    u32 from = head->ip[1] >> 32, to = head->ip[2];
+    u32 from = saved->ip[1] >> 32, to = saved->ip[2];
 
     if (v6) {
         STORE64(ip, 0x60 | (u64)bpf_htons((u16)nl4) << 32 | (protocol | TTL << 8) << 48);
-        STORE64(ip + 8, head->ip[3]);
-        STORE64(ip + 16, head->ip[4]);
-        STORE64(ip + 24, head->ip[1]);
-        STORE64(ip + 32, head->ip[2]);
+        STORE64(ip + 8, saved->ip[3]);
+        STORE64(ip + 16, saved->ip[4]);
+        STORE64(ip + 24, saved->ip[1]);
+        STORE64(ip + 32, saved->ip[2]);
         return;
     }
     STORE64(ip, 0x45 | total << 16 | 0x40ull << 48);

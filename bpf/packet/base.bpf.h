@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * kernel: what all kernel side files share. Types, the maps, the control block, and the memory of
- * one CPU.
+ * base: what all kernel side files share: types, loads, the control block, clocks and the lease.
  *
  * The server owns the heap, the table and the control block (bpf/shared/layout.h) and maps all
- * three; here they are read. A program keeps everything that is longer than a few registers in
- * struct scratch, one for each CPU: the stack is small, and what comes back from a map value is
- * unknown to the verifier, so that the paths before it and after it add instead of multiplying.
+ * three; here they are only read.
  */
-#ifndef MC_KERNEL_BPF_H
-#define MC_KERNEL_BPF_H
+#ifndef MC_BASE_BPF_H
+#define MC_BASE_BPF_H
 
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -67,7 +64,7 @@ typedef __s64 s64;
 /* The compiler knows nothing of this number from here on: it may not move a check of it. */
 #define OPAQUE(var) asm volatile("" : "+r"(var))
 
-/* Where things lie in a frame, which packet.bpf.h draws. */
+/* Where things lie in a frame, which headers.bpf.h draws. */
 enum {
     FRAME_IP = 14, /* without VLAN tags */
     TAG_BYTES = 4,
@@ -185,111 +182,6 @@ static __always_inline int second_reached(u32 second)
     u64 now = coarse_ns() - control.base_ns;
 
     return now >= second * 1000000000ull;
-}
-
-/* --- the memory of one CPU ------------------------------------------------ */
-
-/*
- * Which headers a frame has. A constant wherever it is handed on as one: then every place in the
- * frame is a constant too, as it must be in the program that answers in place.
- */
-struct offsets {
-    u64 ip; /* where it begins */
-    u64 v6; /* it is IPv6 */
-};
-
-/* A frame's headers as they came, in the words in which they are turned around. */
-struct head {
-    u64 to;        /* bytes 0 to 7 */
-    u64 from;      /* 6 to 13 */
-    u64 tags;      /* 14 to 21, of a frame with tags */
-    u64 ip[8];     /* from IP on to the keys */
-    u64 addresses; /* the sum of IPv6's, which is the reply's as well */
-    u64 back;      /* the MAC address that the reply goes to (way.bpf.h) */
-};
-
-/* What verbs other than get need of an item that was found. */
-struct item_facts {
-    u64 suffix[SUFFIX_WORDS + 2]; /* " flags bytes\r\n" and what follows it */
-    u64 cas;
-    u32 exptime;
-    u32 nvalue; /* without its tail */
-    u32 nsuffix;
-    u32 ndigits; /* of the client flags in the suffix */
-};
-
-/* A request of mg (inplace/meta.bpf.h). */
-struct mg {
-    u64 given;   /* a bit for each flag */
-    u64 flags;   /* those that are answered, in their order, the first in the low byte */
-    u64 number;  /* of a flag, yet to be written */
-    u32 nflags;  /* bits of flags */
-    u32 opaque;  /* where in the request its word begins */
-    u32 nopaque; /* its length */
-    u32 now;     /* seconds on the server's clock, before the item was found alive */
-};
-
-struct scratch {
-    struct mc_counts counts;
-
-    /* --- the packet --- */
-    struct offsets offsets;
-    struct head head;
-    u64 last; /* its last 8 bytes as they came */
-    u64 nframe;
-    u32 ntext;         /* of the transport's payload, from the text on */
-    u32 checksum_left; /* in TC: it is left to hardware */
-    u32 for_tc;        /* in the chain's XDP programs: TC is to answer it */
-
-    /* --- the text that is parsed: a request behind "get " or from its verb on; a reply (fill) ---
-     */
-    u32 nrequest;
-    u32 at;     /* of the next key in it */
-    u32 nkeys;  /* so far */
-    u32 ntries; /* of this key, disturbed */
-    char request[REQUEST_ROOM + 8];
-
-    /* --- the key that is being looked up --- */
-    u64 key[KEY_WORDS + 1]; /* the last word padded with zeros */
-    u64 nkey;
-    u64 hash;
-    u32 seq; /* of its bucket, before it was read */
-
-    /* --- the item that was copied last --- */
-    u32 nwire; /* bytes of it */
-    u8 clsid;
-
-    /* --- the reply: its text from REPLY_TEXT on, and at last its headers before that --- */
-    u8 classes[HITS_MAX]; /* of the items in it */
-    u32 nhits;
-    u32 nreply; /* where it ends */
-    char reply[2048 + 128] __attribute__((aligned(8)));
-
-    /* --- verbs other than get (inplace/verbs.bpf.h) --- */
-    u32 verb;
-    struct item_facts item;
-    struct mg mg;
-};
-
-struct {
-    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-    __uint(max_entries, 1);
-    __type(key, u32);
-    __type(value, struct scratch);
-} scratch_map SEC(".maps");
-
-static __always_inline struct scratch *scratch_get(void)
-{
-    u32 zero = 0;
-
-    return bpf_map_lookup_elem(&scratch_map, &zero);
-}
-
-/* clang 19 knows what a function returns and leaves a mask out; the verifier does not know. */
-static __always_inline void count_reason(struct scratch *scratch, u64 reason)
-{
-    BOUND(reason, 31);
-    scratch->counts.count[reason]++;
 }
 
 /*
