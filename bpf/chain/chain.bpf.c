@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * chain: the seven programs of BMC's paper (Ghigoff et al., NSDI 2021, figure 5), in front of any
- * memcached. doc/chain.md says what each does; they call one another in tail calls, and hand on
- * what they know in the memory of their CPU. Two more have no place there: follow_replies is the
- * part of update_cache that follows TCP, and answer_large stands on TC ingress behind XDP.
+ * memcached. doc/chain.md says what each does; they call one another by tail calls, and pass on
+ * what they know in the scratch memory of their CPU. Two more are not in the paper: follow_replies
+ * is the part of update_cache that follows TCP, and answer_large runs on TC ingress behind XDP.
  *
- * Doubt means to pass the packet exactly as it came, and to invalidate what it might have written.
+ * In doubt a program passes the packet exactly as it came, and invalidates what the packet might
+ * have written.
  */
 #include "bpf/shared/chain.h"
 #include "bpf/chain/ask.bpf.h"
@@ -35,7 +36,10 @@ int write_reply(struct xdp_md *ctx);
 int invalidate_cache(struct xdp_md *ctx);
 int update_cache(struct __sk_buff *skb);
 
-/* The kernel empties both when their last descriptor is closed: then no program does anything. */
+/*
+ * The kernel empties both arrays when their last descriptor is closed: then tail calls fail, and
+ * all packets pass.
+ */
 struct {
     __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
     __uint(key_size, sizeof(u32));
@@ -60,7 +64,7 @@ struct {
 
 /* --- XDP ------------------------------------------------------------------------- */
 
-/* What rx_filter makes of a packet. RX_LOOK: whatever it is, it is none of the plain ones. */
+/* What rx_filter does with a packet. RX_LOOK: it is no plain get, and find_coming looks at it. */
 enum rx { RX_PASS, RX_GET, RX_LOOK };
 
 /* Of a frame with tags, as frame_check. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * cache: the kernel programs. XDP answers gets in the driver; TC, behind it, those whose reply the
- * driver's frame has no room for.
+ * inplace: the programs that answer from the server's own memory. XDP answers gets in the driver;
+ * TC, behind it, answers those whose reply does not fit into the driver's frame.
  *
- * Doubt means to pass the packet exactly as it came. So a reply of several keys is complete before
- * the packet is touched; a single hit is copied straight into the packet, whose bytes are kept and
- * put back if a writer disturbed the copy.
+ * In doubt a program passes the packet exactly as it came. So a reply of several keys is complete
+ * before the packet is touched; a single hit is copied straight into the packet, whose bytes are
+ * kept and put back if a writer disturbed the copy.
  */
 #include "bpf/inplace/get.bpf.h"
 #include "bpf/inplace/lookup.bpf.h"

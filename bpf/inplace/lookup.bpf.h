@@ -2,8 +2,8 @@
 /*
  * lookup: from a key to its item, in memory that the server is writing.
  *
- * The key and its hash stand in struct scratch. A find either copies a live item's wire bytes
- * behind the reply, or knows that the key is not there, or gives the reason for leaving the request
+ * The key and its hash are in struct scratch. A lookup either copies a live item's wire bytes
+ * behind the reply, or finds that the key is not there, or returns the reason to leave the request
  * to the server. Copies count only when the bucket's sequence counter was even before and is the
  * same after.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * tc: the program behind XDP, on TC ingress. It answers what XDP marked: requests whose reply the
- * driver's frame has no room for. Everything else passes at the cost of one test.
+ * tc: the program behind XDP, on TC ingress. It answers what XDP has marked: requests whose reply
+ * does not fit into the driver's frame. All else passes at the cost of one test.
  */
 #ifndef MC_TC_BPF_H
 #define MC_TC_BPF_H

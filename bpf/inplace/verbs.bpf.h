@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * verbs: what is answered beside get: gets, mg (meta.bpf.h), and Get and its kin of the binary
- * protocol (binary.bpf.h). They share one lookup, which makes the text before the value of what is
- * known of the item and copies the value behind it, all while the bucket holds still.
+ * verbs: the requests other than get that are answered: gets, mg (meta.bpf.h), and Get, GetQ, GetK
+ * and GetKQ of the binary protocol (binary.bpf.h). They share one lookup, which writes the text
+ * before the value and copies the value behind it, under one reading of the bucket's counter.
  *
  * The request in scratch->request begins with the verb.
  */

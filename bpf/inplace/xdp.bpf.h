@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * xdp: the program that answers in the driver.
+ * xdp: the program that answers in the driver. A get of one key whose item is where its hash says
+ * is copied straight into the frame; all other requests take the way through struct scratch.
  */
 #ifndef MC_XDP_BPF_H
 #define MC_XDP_BPF_H

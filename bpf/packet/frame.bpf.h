@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * frame: a request's frame as XDP has it: who may ask, its only key, its size.
+ * frame: a request's frame as XDP has it: whether it is a request for the server, whether the guard
+ * and the ways admit it, its only key, and how the frame is resized for the reply.
  */
 #ifndef MC_FRAME_BPF_H
 #define MC_FRAME_BPF_H
@@ -22,14 +23,14 @@
  */
 enum { HEAD_ROOM = 256 - 40 - 24 };
 
-/* Passes a packet of ours to the server. */
+/* Passes a packet to the server, and counts why. */
 static __always_inline int xdp_pass(struct scratch *scratch, u32 reason)
 {
     count_reason(scratch, reason);
     return XDP_PASS;
 }
 
-/* Leaves a packet to TC, which is to answer it. 0: it cannot, and TC will not know it. */
+/* Marks a packet that TC is to answer. 0: there is no room for the mark, or no TC program. */
 static __always_inline int xdp_mark(struct xdp_md *ctx)
 {
     u32 *mark;
@@ -76,7 +77,7 @@ static __always_inline int get_check(const void *ip, u64 v6, u64 n)
     return HEAD_GET;
 }
 
-/* Whether what asks for something that we answer may ask: HEAD_GET, HEAD_HIDDEN or a reason. */
+/* Whether source and way of a request are admitted: HEAD_GET, HEAD_HIDDEN or a reason. */
 static __always_inline int xdp_admit(struct xdp_md *ctx, struct scratch *scratch, const void *data,
                                      const void *ip, struct offsets offsets)
 {
@@ -111,7 +112,7 @@ static __always_inline int xdp_admit(struct xdp_md *ctx, struct scratch *scratch
     return admitted;
 }
 
-/* A request of which the frame's first buffer has the headers: HEAD_GET or a reason. */
+/* A frame to our port whose headers are in its first buffer: HEAD_GET, HEAD_HIDDEN or a reason. */
 static __always_inline int xdp_check(struct xdp_md *ctx, struct scratch *scratch, const void *data,
                                      const void *ip, struct offsets offsets)
 {

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * guard: whom the kernel answers, how often, and with how much.
+ * guard: which sources the kernel path answers, how often, and with how many bytes.
  *
- * XDP stands before the machine's firewall, so a rule there that keeps somebody from the server
- * does not keep him from us. What the guard refuses is therefore not dropped but passed, untouched:
- * the firewall and the server do with it what they would do without a kernel path.
+ * XDP runs before the host's firewall, so a firewall rule that keeps a client from the server does
+ * not keep it from the kernel path. The guard does not drop what it refuses but passes it
+ * unchanged: firewall and server treat it as they would without a kernel path.
  *
- * - Sources (allow=). Without the option those that no router of the public internet delivers to,
- *   loopback and private, if they ask for such an address of ours. So a machine whose firewall
- *   closes the port of its public address to the outside is open there to nobody by our doing, nor
- *   a reflector. A list is a trie with 16 bits in the first step and 4 in each other, and no step
- *   more than tells its prefixes apart: for 10,000 of them 2 to 16 ns where BPF_MAP_TYPE_LPM_TRIE
- *   takes 60 to 120.
- * - Rate (rate=). One bucket for a source: an address, but of public IPv6 the /64, of which a
- *   subscriber has all addresses. Buckets stand in an array, by a multiplicative hash
- *   (Dietzfelbinger et al., J. Algorithms 25, 1997) with secret factors; a forged source costs no
- *   memory and displaces nobody. Two sources meet in one bucket with a chance of 2 in 1 <<
- *   MC_RATE_BITS and then share it.
- *   A bucket is one number, by the generic cell rate algorithm (ITU-T I.371):
- *   the time at which it will be full again, moved on by the cost of each
- *   request. It is exchanged atomically; whoever loses against another CPU
- *   passes. So no source gets more than burst + rate * time, and the error is
- *   on the side of passing: one request for each exchange lost, and a refill
- *   that comes in the clock's ticks (10 ms at most).
- * - Size (amplification=). A reply's payload against the request's.
+ * - Sources (allow=). Without the option: sources to which no router of the public internet
+ *   delivers (loopback and private), if the destination is such an address too. So the kernel path
+ *   opens no port that a firewall closes on a public address, and the host is no reflector. A list
+ *   is a trie of 16 bits in the first step and 4 in each other, with no more steps than tell its
+ *   prefixes apart: for 10,000 prefixes a lookup takes 2 to 16 ns, that of BPF_MAP_TYPE_LPM_TRIE 60
+ *   to 120.
+ * - Rate (rate=). One token bucket for each source: an address, or the /64 of a public IPv6
+ * address, since a subscriber has all addresses of a /64. The buckets are an array, indexed by a
+ *   multiplicative hash (Dietzfelbinger et al., J. Algorithms 25, 1997) with secret factors; a
+ *   forged source takes no memory and evicts no other source. Two sources share a bucket with a
+ *   probability of 2 in 1 << MC_RATE_BITS.
+ *   A bucket is one number, by the generic cell rate algorithm (ITU-T I.371): the time at which it
+ *   will be full again, which each request moves on by its cost. It is exchanged atomically; a CPU
+ *   that loses the exchange passes its request. So no source gets more than burst + rate * time,
+ *   and errors are on the side of passing: one request for each exchange that is lost, and a refill
+ *   in steps of the clock's ticks (10 ms at most).
+ * - Size (amplification=). The payload of a reply against that of its request.
  *
- * All of it is set before the load and constant, so what is off is no code.
+ * All limits are constants that are set before the load: the verifier removes the code of those
+ * that are off.
  */
 #ifndef MC_GUARD_BPF_H
 #define MC_GUARD_BPF_H
@@ -77,9 +77,9 @@ static __always_inline int is_local6(u64 high, u64 low)
 }
 
 /*
- * Whether source and destination are local both: what `local` allows. The destination counts, since
- * a rule of a firewall may close a public address to everybody. Whoever is on the link can have a
- * link-local source, so that is none.
+ * Whether source and destination are both local: what `local` allows. The destination counts, since
+ * a firewall may close a public address to all sources. Link-local addresses are not local here:
+ * any host on the link can use one.
  */
 static __always_inline int is_local_pair(const void *ip, u64 v6)
 {
@@ -168,7 +168,7 @@ __attribute__((noinline)) int guard_ask(u64 high, u64 low, u32 six)
     return guard_allow != MC_ALLOW_LIST || guard_listed(high, low, !!six) ? 0 : MC_COUNT_PASS_ALLOW;
 }
 
-/* Whether it is within its rate; the same. */
+/* Whether a source is within its rate: 0, or the reason to pass. */
 __attribute__((noinline)) int guard_take(u64 high, u64 low, u32 six)
 {
     u64 hash = high * guard_seeds[0];
@@ -198,7 +198,10 @@ static __always_inline int guard_source(const void *ip, u64 v6)
     return 0;
 }
 
-/* Whether it may be now: the same. Once for each, and last: it is charged. */
+/*
+ * Whether the rate of its source allows a request now: 0, or the reason to pass. The last check,
+ * made once for each request, since it charges the source.
+ */
 static __always_inline int guard_rate(const void *ip, u64 v6)
 {
     return guard_cost ? guard_take(source_high(ip, v6), source_low(ip, v6), !!v6) : 0;
@@ -206,7 +209,7 @@ static __always_inline int guard_rate(const void *ip, u64 v6)
 
 /*
  * Whether a reply of nreply bytes of text to a request of nrequest may be so large: 0, or the
- * reason to pass. What needs fragments is the server's: here nobody makes them.
+ * reason to pass. What needs fragments is left to the server: the kernel programs make none.
  */
 static __always_inline int guard_size(u64 v6, u64 nrequest, u64 nreply)
 {

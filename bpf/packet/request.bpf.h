@@ -3,9 +3,8 @@
  * request: a request of any number of keys, and the reply to it, in struct scratch.
  *
  * The programs bring the request in by request_load and take the reply out, each by its own
- * helpers. It grants what the server's parser would read the same way, and nothing else: keys of
- * printable bytes, separated by spaces, up to one newline that ends the datagram. What becomes of a
- * key is its caller's.
+ * helpers. It accepts only what the server's parser reads the same way: keys of printable bytes,
+ * separated by spaces, up to one newline that ends the datagram. The caller looks the keys up.
  */
 #ifndef MC_REQUEST_BPF_H
 #define MC_REQUEST_BPF_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * skb: a request's packet as TC has it behind XDP, and the way back for its reply.
+ * skb: a request's packet as TC has it behind XDP: the mark of XDP, its headers, its checks, and
+ * how it is turned into the reply.
  */
 #ifndef MC_SKB_BPF_H
 #define MC_SKB_BPF_H
@@ -26,18 +27,18 @@ static __always_inline int tc_pass(struct scratch *scratch, u32 reason)
     return TC_NEXT;
 }
 
-/* What XDP may have left in front of a packet that it leaves to us. */
+/* The mark that XDP puts in front of a packet which TC is to answer. */
 enum tc_mark {
     MARK_NONE,
-    MARK_FRAME,  /* we see the frame from its Ethernet header on */
+    MARK_FRAME,  /* TC sees the frame from its Ethernet header on */
     MARK_PACKET, /* from behind that */
 };
 
 /*
  * Generic XDP copies frames with little head room, and the copy forgets the length of its Ethernet
  * header (Linux 6.12 to 6.18): TC then sees the packet from behind it, and looks for metadata 14
- * bytes behind the mark. In an Ethernet header stands what the packet is. Behind it stands IP, or a
- * tag, if another is beside the packet; a single one in the frame the stack has taken off.
+ * bytes behind the mark. The two cases are told apart by the type in the Ethernet header. Behind
+ * that header is IP, or a second tag: the stack has taken the first one off.
  */
 static __always_inline enum tc_mark tc_mark(struct __sk_buff *skb)
 {

@@ -2,25 +2,26 @@
 /*
  * way: by which interface, and to which MAC address, replies to a source leave.
  *
- * XDP stands before the stack's own checks of a source, and turning a frame around would send the
- * reply to whoever sent it, whatever source he gave. So a source is answered only where, and to
- * whom, the stack itself has sent a reply of the server's to it: its routes, rules and neighbours
- * have decided that, and the firewall has let request and reply through. A program on TC egress
- * learns this from the server's replies. What is not known is passed; the server's reply to that
- * makes it known.
+ * XDP runs before the stack checks a source, and a frame that is only turned around goes to the
+ * host that sent it, even if its source address is forged. So a source is answered only through the
+ * interface and to the MAC address that the stack used for a reply of the server to it: then the
+ * host's routes, rules and neighbours have chosen them, and the firewall has let request and reply
+ * through. A program on TC egress learns ways from the server's replies. A request whose way is
+ * unknown is passed, and the server's reply to it makes the way known.
  *
- * A way is good for WAY_SECONDS. For as long again some requests of its source are passed, so that
- * it is confirmed, and not all at once: the server may have much to do. Then it is forgotten. So
- * are all when the monitor says that this machine's routes, rules, addresses or interfaces have
+ * A way is valid for WAY_SECONDS. For the same time after that one request in WAY_SAMPLE is passed
+ * to confirm it (not all requests at once, to spare the server), then it has expired. All ways
+ * expire when the monitor reports that routes, rules, addresses or interfaces of this host have
  * changed (way_epoch). If the request came from another MAC address than the reply goes to (two
- * routers that stand in for each other; a client that has moved) it is good for a second or two.
+ * redundant routers; a client that has moved) the way is valid for a second or two.
  *
- * Ways stand in sets of MC_WAYS, found by a hash with secret factors, in an array: a forged source
- * takes no memory, and displaces the oldest of a set. Each is two words: `to`, and `vouch`, the sum
- * of source, interface, VLAN, epoch and `to`, each times a secret odd factor. Words of two ways do
- * not add up (chance: 2^-60), so nobody waits for anybody, and no order of memory matters.
+ * The ways are an array of sets of MC_WAYS, indexed by a hash with secret factors: a forged source
+ * takes no more memory, and evicts the oldest way of a set. A way is two words: `to`, and `vouch`,
+ * the sum of source, interface, VLAN, epoch and `to`, each times a secret odd factor. Words of two
+ * different ways do not add up (probability 2^-60), so readers and writers need neither locks nor
+ * barriers.
  *
- * lo leads to this machine alone: nothing is asked there.
+ * Frames on lo come from this host alone: there no way is needed.
  */
 #ifndef MC_WAY_BPF_H
 #define MC_WAY_BPF_H
@@ -33,7 +34,7 @@ enum { WAY_SECONDS = 60, WAY_SAMPLE = 16 /* of so many requests one is passed */
 
 const volatile __u64 way_factors[4] = {1, 1, 1, 1}; /* odd */
 const volatile __u32 way_shift = 0; /* log2 of the ticks in a unit of time, a second or two */
-/* Moves when the machine's routes and the like change. */
+/* Changes when the host's routes, rules, addresses or interfaces do. */
 __u64 way_epoch = 0;
 /* Interfaces whose replies leave by another, as a bond's ports do. */
 __u32 way_nports = 0;
@@ -63,7 +64,7 @@ static __always_inline u16 way_age(u64 to, u64 now)
     return now - (to >> 48);
 }
 
-/* An address of the other machine there, an interface and its VLAN, as one number. */
+/* The address of the other host, which begins there, an interface and its VLAN, as one number. */
 static __always_inline u64 way_sum(const void *address, u64 v6, u32 ifindex, u32 vlan)
 {
     u64 high = v6 ? LOAD64(address) : LOAD32(address), low = v6 ? LOAD64(address + 8) : ~0ull;
@@ -113,7 +114,7 @@ static __always_inline int way_is_old(u64 to, u64 from)
 
 /*
  * The MAC address to which a reply to the source of a request goes, whose frame begins at `link`
- * and whose IP header at `ip`; 0: nobody knows, or it is to be asked again.
+ * and whose IP header at `ip`; 0: its way is not known, or is to be confirmed.
  */
 static __always_inline u64 way_back(const void *link, const void *ip, u64 v6, u32 ifindex, u32 vlan)
 {
@@ -136,7 +137,8 @@ static __always_inline u64 way_back(const void *link, const void *ip, u64 v6, u3
     return (to & MAC_MASK) | 1ull << 63;
 }
 
-/* --- what the stack does --------------------------------------------------------- */
+/* --- learning from what the stack sends ---------------------------------------------------------
+ */
 
 /* Where in a set a way is to stand: in its own place, or that of the oldest. */
 static __always_inline struct mc_way *way_place(struct way_set *set, u64 sum, u64 now)
@@ -173,7 +175,7 @@ static __always_inline void way_learn(u64 mac, u64 sum)
     WRITE_ONCE(way->vouch, sum + to * way_factors[3]);
 }
 
-/* Whether a socket of this machine has sent it, from our port and one of our addresses. */
+/* Whether a socket of this host has sent it, from the server's port and a local address. */
 static __always_inline int way_is_servers(struct __sk_buff *skb, const void *ip, u64 v6)
 {
     struct bpf_sock *sk = skb->sk;
