@@ -104,6 +104,14 @@ def frame(m, source, mac=CLIENTS):
     return OURS + mac + b"\x08\x00" + bytes(ip) + udp
 
 
+def forged(m):
+    """Requests from sources that nobody has, sent twice: which time, what grew, and where replies
+    came to."""
+    frames = [frame(m, "10.200.%d.%d" % (i >> 8, i & 255), STRANGER) for i in range(FORGED)]
+    for again in "once", "and again":
+        yield again, *m.sent(frames)
+
+
 @tap.case
 def a_source_is_known_when_the_server_has_replied():
     for mode in "native", "skb", "tc":
@@ -119,9 +127,7 @@ def forged_sources_of_nobody():
     """The stack looks for these neighbours in vain."""
     with Machines(words=("rate=10/10",)) as m:
         m.ip("route add 10.200.0.0/16 dev sv0")
-        frames = [frame(m, "10.200.%d.%d" % (i >> 8, i & 255), STRANGER) for i in range(FORGED)]
-        for again in "once", "and again":
-            grown, macs = m.sent(frames)
+        for again, grown, macs in forged(m):
             tap.is_((grown["answered"], macs), (0, set()),
                     "%d forged sources get no reply %s" % (FORGED, again))
         tap.is_(m.asked(times=2)[:2], (True, 2), "who has replies still gets them")
@@ -132,9 +138,7 @@ def forged_sources_behind_a_router():
     """The stack sends replies to the router, who may be asked in his name but by nobody else."""
     with Machines(words=("rate=10/10",)) as m:
         m.ip("route add 10.200.0.0/16 via 10.77.0.2")
-        frames = [frame(m, "10.200.%d.%d" % (i >> 8, i & 255), STRANGER) for i in range(FORGED)]
-        for again in "once", "and again":
-            _, macs = m.sent(frames)
+        for again, _, macs in forged(m):
             tap.is_(macs, {CLIENTS}, "the replies go to the router alone, %s" % again)
 
 

@@ -10,6 +10,7 @@ sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary
 import server
 import tap
+from names import SETTINGS, SLABS
 
 # As in memcached-surface.md: a word, or [option: words] of a part that only some servers show.
 STATS = """pid uptime time version libevent pointer_size rusage_user rusage_system max_connections
@@ -34,18 +35,6 @@ outofmemory tailrepairs reclaimed expired_unfetched evicted_unfetched [lru_maint
 evicted_active] crawler_reclaimed crawler_items_checked lrutail_reflocked [lru_maintainer:
 moves_to_cold moves_to_warm moves_within_lru direct_reclaims hits_to_hot hits_to_warm hits_to_cold
 hits_to_temp]"""
-
-SLABS = """chunk_size chunks_per_page total_pages total_chunks used_chunks free_chunks
-free_chunks_end get_hits cmd_set delete_hits incr_hits decr_hits cas_hits cas_badval touch_hits"""
-
-SETTINGS = """maxbytes maxconns tcpport udpport inter verbosity oldest evictions domain_socket
-umask growth_factor chunk_size num_threads num_threads_per_udp stat_key_prefix detail_enabled
-reqs_per_event cas_enabled tcp_backlog binding_protocol auth_enabled_sasl auth_enabled_ascii
-item_size_max maxconns_fast hashpower_init slab_reassign slab_automove slab_automove_ratio
-slab_automove_window slab_chunk_max lru_crawler lru_crawler_sleep lru_crawler_tocrawl
-tail_repair_time flush_enabled dump_enabled hash_algorithm lru_maintainer_thread lru_segmented
-hot_lru_pct warm_lru_pct hot_max_factor warm_max_factor temp_lru temporary_ttl idle_timeout
-watcher_logbuf_size worker_logbuf_size track_sizes inline_ascii_response""".split()
 
 # What a build has, behind the others.
 BUILT = """drop_privileges ext_item_size ext_item_age ext_low_ttl ext_recache_rate ext_wbuf_size
@@ -94,7 +83,7 @@ def keys_under_each_option():
                     "stats items, of %d classes" % len(numbers))
             numbers = sorted({int(k.split(":")[0]) for k in c.stats("slabs") if ":" in k})
             tap.is_([key for key, _ in c.stats_list("slabs")],
-                    ["%d:%s" % (n, key) for n in numbers for key in SLABS.split()] +
+                    ["%d:%s" % (n, key) for n in numbers for key in SLABS] +
                     ["active_slabs", "total_malloced"], "stats slabs, of %d classes" % len(numbers))
             keys = [key for key, _ in c.stats_list("settings")]
             tap.is_(keys[:len(SETTINGS)], SETTINGS, "stats settings begins with memcached's keys")

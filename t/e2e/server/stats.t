@@ -9,6 +9,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import server
 import tap
+from names import SETTINGS, SLABS
 
 GENERAL = """pid uptime time version libevent pointer_size rusage_user rusage_system max_connections
 curr_connections total_connections rejected_connections connection_structures reserved_fds cmd_get
@@ -29,15 +30,6 @@ MAINTAINER = """lru_maintainer_juggles evicted_active moves_to_cold moves_to_war
 direct_reclaims lru_bumps_dropped""".split()
 SLAB_REASSIGN = [key for key in GENERAL if key.startswith("slab_reassign")] + ["slabs_moved"]
 
-SETTINGS = """maxbytes maxconns tcpport udpport inter verbosity oldest evictions domain_socket umask
-growth_factor chunk_size num_threads num_threads_per_udp stat_key_prefix detail_enabled
-reqs_per_event cas_enabled tcp_backlog binding_protocol auth_enabled_sasl auth_enabled_ascii
-item_size_max maxconns_fast hashpower_init slab_reassign slab_automove slab_automove_ratio
-slab_automove_window slab_chunk_max lru_crawler lru_crawler_sleep lru_crawler_tocrawl
-tail_repair_time flush_enabled dump_enabled hash_algorithm lru_maintainer_thread lru_segmented
-hot_lru_pct warm_lru_pct hot_max_factor warm_max_factor temp_lru temporary_ttl idle_timeout
-watcher_logbuf_size worker_logbuf_size track_sizes inline_ascii_response""".split()
-
 DEFAULTS = """maxbytes 67108864 maxconns 1024 verbosity 0 oldest 0 evictions on domain_socket NULL
 umask 700 growth_factor 1.25 chunk_size 48 num_threads 4 stat_key_prefix : detail_enabled no
 reqs_per_event 20 cas_enabled yes tcp_backlog 1024 binding_protocol auto-negotiate
@@ -49,10 +41,6 @@ hash_algorithm murmur3 lru_maintainer_thread yes lru_segmented yes hot_lru_pct 2
 warm_lru_pct 40 hot_max_factor 0.20 warm_max_factor 2.00 temp_lru no temporary_ttl 61
 idle_timeout 0 watcher_logbuf_size 262144 worker_logbuf_size 65536 track_sizes no
 inline_ascii_response no""".split()
-
-SLABS = """chunk_size chunks_per_page total_pages total_chunks used_chunks free_chunks
-free_chunks_end get_hits cmd_set delete_hits incr_hits decr_hits cas_hits cas_badval
-touch_hits""".split()
 
 ITEMS = """number number_hot number_warm number_cold age_hot age_warm age mem_requested evicted
 evicted_nonzero evicted_time outofmemory tailrepairs reclaimed expired_unfetched evicted_unfetched
