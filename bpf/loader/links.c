@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* links: the loader's programs on interfaces: XDP. */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/if_link.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 #include "bpf/loader/loader.h"
 #include "bpf/loader/object.h"
 #include "bpf/loader/tc.h"
+
+enum { XDP_FD = 512 }; /* above those of TC */
 
 void loader_link_init(struct loader_link *link, int ifindex)
 {
@@ -179,6 +182,16 @@ unsigned int loader_lost(struct loader *loader, struct loader_link *link)
     if (tc_lost(loader, link))
         lost |= LOADER_LOST_TC;
     return lost;
+}
+
+void loader_put_xdp_last(struct loader_link *link)
+{
+    int fd = link->xdp < 0 ? -1 : fcntl(link->xdp, F_DUPFD_CLOEXEC, XDP_FD);
+
+    if (fd < 0)
+        return;
+    close(link->xdp);
+    link->xdp = fd;
 }
 
 void loader_detach_xdp(struct loader_link *link)

@@ -166,6 +166,12 @@ enum { LOADER_LOST_XDP = 1 << 0, LOADER_LOST_TC = 1 << 1 };
  * attached from now on. Needs no right.
  */
 unsigned int loader_lost(struct loader *loader, struct loader_link *link);
+/*
+ * Gives the XDP link a descriptor above those of TC. The kernel closes the descriptors of a process
+ * that is killed from the last to the first: so the chain stops answering before it stops seeing
+ * the server's replies, which tell it of writes that were in flight for longer than `settle`.
+ */
+void loader_put_xdp_last(struct loader_link *link);
 /* The XDP program alone; TC stays, for another way of attaching XDP before it. */
 void loader_detach_xdp(struct loader_link *link);
 /* 0, or -errno if a filter stays: removing it needs CAP_NET_ADMIN. It then passes everything. */

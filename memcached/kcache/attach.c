@@ -199,6 +199,8 @@ int attach_interface(struct loader *loader, struct attachment *at, enum kcache_m
         attach_remove(at);
         return -1;
     }
+    if (loader_is_chain(loader))
+        loader_put_xdp_last(&at->link);
     /* That it can be attached is tried in any case: whether it can is said at the start. */
     at->tc_waits = !rc && tc_may_wait(loader, at, &link);
     if (at->tc_waits)

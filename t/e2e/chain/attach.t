@@ -94,6 +94,19 @@ def maps(pid):
     return found
 
 
+def links(pid, kind):
+    """The descriptors of its links of that kind."""
+    found = []
+    for fd in os.listdir("/proc/%d/fdinfo" % pid):
+        try:
+            with open("/proc/%d/fdinfo/%s" % (pid, fd), encoding="ascii") as file:
+                if re.search(r"^link_type:\s*%s$" % kind, file.read(), re.M):
+                    found.append(int(fd))
+        except FileNotFoundError:
+            pass
+    return found
+
+
 def is_gone(number):
     try:
         netns.sh("bpftool", "map", "show", "id", number)
@@ -119,6 +132,10 @@ def two_interfaces_and_nothing_is_left(front):
         m.serves("%s: interface %d" % (front, i), "10.77.%d.1" % i)
     held = maps(m.pid())
     tap.ok(len(held) >= 10, "%s: there are maps" % front)
+    xdp, tc = links(m.pid(), "xdp"), links(m.pid(), "tcx")
+    tap.ok(len(xdp) == 2 and max(tc, default=0) < min(xdp),
+           "%s: killed, it stops answering before it stops seeing replies" % front)
+    tap.diag("XDP %s, TC %s" % (xdp, tc))
     m.end("stop")
     tap.is_(m.left(), [], "%s: after SIGTERM no program is on an interface" % front)
     tap.ok(server.wait_for(lambda: all(map(is_gone, held))), "%s: and no map is there" % front)
