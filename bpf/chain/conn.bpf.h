@@ -2,7 +2,7 @@
 /*
  * chain_conn: the state of TCP connections, tracked (their bytes are parsed) and untracked.
  *
- * Each direction of a connection has a lock, and a CPU that finds it taken does not wait: it counts
+ * Each direction of a connection has a lock, and a CPU that finds it taken does not wait: it treats
  * its segment as one that cannot be followed. Both directions share a ring of open writes: arriving
  * segments append to it, leaving segments take off it.
  *

@@ -316,7 +316,7 @@ int main(void)
     }
     ok(nalone > n, "%u conversations write %u times, %u of them while not everything is closed", n,
        nwrites, nalone);
-    ok(nfound > n / 50, "connections are found again, %d times", (int)nfound);
+    ok(nfound > n / 50, "connections are tracked again after a resync, %d times", (int)nfound);
     ok(nbad == 0, "the gate of each is closed when it is executed (%u are not)", nbad);
     watch_close(&watch);
     return done();
