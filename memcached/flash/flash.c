@@ -97,7 +97,7 @@ static struct flash *make(const struct flash_config *config)
     crc32c_init(&flash->crc32c);
     pthread_mutex_init(&flash->lock, NULL);
     queue_init(&flash->queue);
-    fillers_init(flash);
+    write_buffers_init(flash);
     for (size_t i = 0; i < config->npaths; i++)
         flash->npages += config->paths[i].npages;
     flash->nfree = flash->npages;
@@ -130,7 +130,7 @@ void flash_close(struct flash *flash)
         return;
     threads_stop(flash);
     close_files(flash);
-    fillers_fini(flash);
+    write_buffers_fini(flash);
     queue_fini(&flash->queue);
     pthread_mutex_destroy(&flash->lock);
     free(flash->files);

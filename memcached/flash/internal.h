@@ -47,14 +47,14 @@ struct page {
     uint64_t nwritten; /* the same of all that was written to it */
 };
 
-/* The page that a bucket fills. */
-struct filler {
+/* What a bucket writes to: the page that it fills, and the part of it that is in memory. */
+struct write_buffer {
     pthread_mutex_t writer; /* one writer at a time */
     pthread_rwlock_t lock;  /* of what follows but nfilled: a reader copies from the buffer */
     struct page *page;      /* NULL: none */
     uint32_t base;          /* of the buffer in the page: what is before is in the file */
     uint32_t nfilled;       /* of the writer alone */
-    char *buffer;
+    char *bytes;
 };
 
 struct queue {
@@ -77,7 +77,7 @@ struct flash {
     struct file *files; /* of the paths */
     uint32_t npages;
     struct page *pages;
-    struct filler fillers[FLASH_BUCKETS];
+    struct write_buffer write_buffers[FLASH_BUCKETS];
 
     pthread_mutex_t lock; /* of the pages and what follows */
     uint32_t nfree;
@@ -102,8 +102,8 @@ struct page *page_take_fragmented(struct flash *flash, double share);
 void page_compacted(struct flash *flash, struct page *page);
 
 /* write.c */
-void fillers_init(struct flash *flash);
-void fillers_fini(struct flash *flash);
+void write_buffers_init(struct flash *flash);
+void write_buffers_fini(struct flash *flash);
 
 /* read.c */
 void queue_init(struct queue *queue);

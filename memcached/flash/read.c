@@ -52,24 +52,24 @@ static bool read_buffered(struct flash *flash, struct flash_read *read)
 {
     struct page *page = &flash->pages[read->at.page];
     uint32_t open = __atomic_load_n(&page->open, __ATOMIC_RELAXED);
-    struct filler *filler;
+    struct write_buffer *buffer;
     bool there;
 
     if (!open)
         return false;
-    filler = &flash->fillers[open - 1];
-    pthread_rwlock_rdlock(&filler->lock);
+    buffer = &flash->write_buffers[open - 1];
+    pthread_rwlock_rdlock(&buffer->lock);
     there =
-        filler->page == page && read->at.offset >= filler->base && flash_is_there(flash, &read->at);
+        buffer->page == page && read->at.offset >= buffer->base && flash_is_there(flash, &read->at);
     if (there) {
-        const char *from = filler->buffer + (read->at.offset - filler->base);
+        const char *from = buffer->bytes + (read->at.offset - buffer->base);
 
         for (int i = 0; i < read->niov; i++) {
             memcpy(read->iov[i].iov_base, from, read->iov[i].iov_len);
             from += read->iov[i].iov_len;
         }
     }
-    pthread_rwlock_unlock(&filler->lock);
+    pthread_rwlock_unlock(&buffer->lock);
     return there;
 }
 

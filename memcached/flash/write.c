@@ -8,24 +8,24 @@
 #include "base/log.h"
 #include "flash/internal.h"
 
-void fillers_init(struct flash *flash)
+void write_buffers_init(struct flash *flash)
 {
     for (int i = 0; i < FLASH_BUCKETS; i++) {
-        struct filler *filler = &flash->fillers[i];
+        struct write_buffer *buffer = &flash->write_buffers[i];
 
-        pthread_mutex_init(&filler->writer, NULL);
-        pthread_rwlock_init(&filler->lock, NULL);
+        pthread_mutex_init(&buffer->writer, NULL);
+        pthread_rwlock_init(&buffer->lock, NULL);
     }
 }
 
-void fillers_fini(struct flash *flash)
+void write_buffers_fini(struct flash *flash)
 {
     for (int i = 0; i < FLASH_BUCKETS; i++) {
-        struct filler *filler = &flash->fillers[i];
+        struct write_buffer *buffer = &flash->write_buffers[i];
 
-        pthread_mutex_destroy(&filler->writer);
-        pthread_rwlock_destroy(&filler->lock);
-        free(filler->buffer);
+        pthread_mutex_destroy(&buffer->writer);
+        pthread_rwlock_destroy(&buffer->lock);
+        free(buffer->bytes);
     }
 }
 
@@ -46,61 +46,61 @@ static int write_all(int fd, const char *bytes, size_t n, uint64_t at)
 }
 
 /* From now on the bytes before `base` of the page are read from the file, not the buffer. */
-static void set_page(struct filler *filler, struct page *page, uint32_t base)
+static void set_page(struct write_buffer *buffer, struct page *page, uint32_t base)
 {
-    pthread_rwlock_wrlock(&filler->lock);
-    filler->page = page;
-    filler->base = base;
-    pthread_rwlock_unlock(&filler->lock);
-    filler->nfilled = 0;
+    pthread_rwlock_wrlock(&buffer->lock);
+    buffer->page = page;
+    buffer->base = base;
+    pthread_rwlock_unlock(&buffer->lock);
+    buffer->nfilled = 0;
 }
 
 /* Writes the buffer out. Under the writer's lock, and so are the following. */
-static bool flush(struct flash *flash, struct filler *filler)
+static bool flush(struct flash *flash, struct write_buffer *buffer)
 {
     uint32_t size = flash->config.buffer_bytes;
-    struct page *page = filler->page;
+    struct page *page = buffer->page;
     int error;
 
-    memset(filler->buffer + filler->nfilled, 0, size - filler->nfilled);
-    error = write_all(page->fd, filler->buffer, size, page->start + filler->base);
+    memset(buffer->bytes + buffer->nfilled, 0, size - buffer->nfilled);
+    error = write_all(page->fd, buffer->bytes, size, page->start + buffer->base);
     if (error) {
         log_say("cannot write to flash: %s", strerror(-error));
         page_discard(flash, page);
-        set_page(filler, NULL, 0);
+        set_page(buffer, NULL, 0);
         return false;
     }
-    if (filler->base + size < flash->config.page_bytes) {
-        set_page(filler, page, filler->base + size);
+    if (buffer->base + size < flash->config.page_bytes) {
+        set_page(buffer, page, buffer->base + size);
     } else {
-        set_page(filler, NULL, 0);
+        set_page(buffer, NULL, 0);
         page_close(flash, page);
     }
     return true;
 }
 
 /* Room for n bytes in the buffer. */
-static bool make_room(struct flash *flash, struct filler *filler, enum flash_bucket bucket,
+static bool make_room(struct flash *flash, struct write_buffer *buffer, enum flash_bucket bucket,
                       uint64_t n)
 {
     struct page *page;
 
-    if (filler->page && filler->nfilled + n > flash->config.buffer_bytes && !flush(flash, filler))
+    if (buffer->page && buffer->nfilled + n > flash->config.buffer_bytes && !flush(flash, buffer))
         return false;
-    if (filler->page)
+    if (buffer->page)
         return true;
-    if (!filler->buffer)
-        filler->buffer = malloc(flash->config.buffer_bytes);
-    page = filler->buffer ? page_take(flash, bucket) : NULL;
+    if (!buffer->bytes)
+        buffer->bytes = malloc(flash->config.buffer_bytes);
+    page = buffer->bytes ? page_take(flash, bucket) : NULL;
     if (page)
-        set_page(filler, page, 0);
+        set_page(buffer, page, 0);
     return page != NULL;
 }
 
-static void append(struct flash *flash, struct filler *filler, const struct iovec *iov, int niov,
-                   struct flash_at *at)
+static void append(struct flash *flash, struct write_buffer *buffer, const struct iovec *iov,
+                   int niov, struct flash_at *at)
 {
-    char *start = filler->buffer + filler->nfilled;
+    char *start = buffer->bytes + buffer->nfilled;
     char *to = start + sizeof(struct flash_frame);
     struct flash_frame frame = {0};
     uint32_t nframe;
@@ -115,19 +115,19 @@ static void append(struct flash *flash, struct filler *filler, const struct iove
     nframe = (uint32_t)frame_bytes(frame.nbytes);
     memset(to, 0, nframe - sizeof(frame) - frame.nbytes);
     *at = (struct flash_at){
-        .page = (uint32_t)(filler->page - flash->pages),
-        .version = filler->page->version,
-        .offset = filler->base + filler->nfilled + (uint32_t)sizeof(frame),
+        .page = (uint32_t)(buffer->page - flash->pages),
+        .version = buffer->page->version,
+        .offset = buffer->base + buffer->nfilled + (uint32_t)sizeof(frame),
         .crc = frame.crc,
     };
-    filler->nfilled += nframe;
-    page_count_object(flash, filler->page, frame.nbytes);
+    buffer->nfilled += nframe;
+    page_count_object(flash, buffer->page, frame.nbytes);
 }
 
 bool flash_write(struct flash *flash, enum flash_bucket bucket, const struct iovec *iov, int niov,
                  struct flash_at *at)
 {
-    struct filler *filler = &flash->fillers[bucket];
+    struct write_buffer *buffer = &flash->write_buffers[bucket];
     uint64_t n = 0;
     bool room;
 
@@ -135,10 +135,10 @@ bool flash_write(struct flash *flash, enum flash_bucket bucket, const struct iov
         n += iov[i].iov_len;
     if (frame_bytes(n) > flash->config.buffer_bytes)
         return false;
-    pthread_mutex_lock(&filler->writer);
-    room = make_room(flash, filler, bucket, frame_bytes(n));
+    pthread_mutex_lock(&buffer->writer);
+    room = make_room(flash, buffer, bucket, frame_bytes(n));
     if (room)
-        append(flash, filler, iov, niov, at);
-    pthread_mutex_unlock(&filler->writer);
+        append(flash, buffer, iov, niov, at);
+    pthread_mutex_unlock(&buffer->writer);
     return room;
 }
