@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The documents: what a link names exists, file and heading; one minimum kernel is stated; the
-figures are what doc/figures/draw makes."""
+figures are what doc/figures/draw makes; files that the documents name are there."""
 import os
 import re
 import subprocess
@@ -25,6 +25,10 @@ STATED = {
     "doc/bmc.1": r"needs Linux (\d+\.\d+)",
     "bpf/loader/loader.c": r"this kernel does not [^;]*?Linux (\d+\.\d+)",
 }
+
+# A file as documents name it; what lies in memcached/ without that.
+FILE = re.compile(r"`((?:t|bpf|memcached|doc|bench|packaging|tools|store|kcache|command|net|proto"
+                  r"|process|options|flash|base|bmc)/[a-z0-9_./-]+\.\w+)`")
 
 
 def read(path):
@@ -64,6 +68,16 @@ def broken(path):
 @tap.case
 def links_lead_somewhere():
     tap.is_([link for path in documents() for link in broken(path)], [], "every link has a target")
+
+
+@tap.case
+def files_are_there():
+    named = {(path, file) for path in documents() for file in FILE.findall(read(path))}
+    tap.ok(len(named) > 100, "%d files are named" % len(named))
+    tap.is_(sorted("%s: %s" % (path, file) for path, file in named
+                   if not any(os.path.exists(os.path.join(SRCDIR, folder, file))
+                              for folder in (".", "memcached", os.path.dirname(path)))), [],
+            "all exist")
 
 
 @tap.case
