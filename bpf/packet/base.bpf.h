@@ -142,9 +142,9 @@ static __always_inline u64 coarse_ns(void)
 }
 
 /*
- * Whether a lease is over. Turns a new one into ticks, which the JIT reads as it reads any word. A
- * clock is a call, and where the CPU's returns are guarded (x86 after 2023) a call costs as much as
- * a lookup.
+ * Whether a lease has ended. Converts a new lease to ticks: the JIT turns reading them into a load,
+ * while reading a clock is a call, which costs as much as a lookup where the CPU's returns are
+ * guarded (x86 after 2023).
  */
 __attribute__((noinline)) int lease_take(u64 lease)
 {
@@ -162,12 +162,12 @@ __attribute__((noinline)) int lease_take(u64 lease)
     return !end;
 }
 
-/* The server has not said for a while that it runs, or it has ended. */
-static __always_inline int server_is_still(void)
+/* Whether the server has stopped: its lease was not renewed in time, or it has ended. */
+static __always_inline int server_has_stopped(void)
 {
     u64 lease = READ_ONCE(control.lease);
 
-    /* Of a dead one nothing is believed that another CPU may be about to store. */
+    /* Not by lease_end if the lease is dead: another CPU may be about to store a later one. */
     if (unlikely((lease ^ READ_ONCE(control.leased)) | (lease & MC_LEASE_DEAD)))
         return lease_take(lease);
     return bpf_jiffies64() > READ_ONCE(control.lease_end);

@@ -70,7 +70,7 @@ static __always_inline int get_check(const void *ip, u64 v6, u64 n)
         return rc;
     if (unlikely(READ_ONCE(control.bypass)))
         return MC_COUNT_PASS_BYPASS;
-    if (unlikely(server_is_still()))
+    if (unlikely(server_has_stopped()))
         return MC_COUNT_PASS_STOPPED;
     if (unlikely(LOAD32(l4 + L4_TEXT) != TEXT_GET || ntext < REQUEST_LEAST))
         return MC_COUNT_PASS_COMMAND;

@@ -178,7 +178,8 @@ static __always_inline int ip_is_to_us(const void *ip, u64 v6)
     return (address == control.v4 && address) || address_is_ours(address);
 }
 
-/* The destination MAC, and of the source the bit that makes it a group's, which answers no one. */
+/* The destination MAC, and of the source the bit that makes it a group's, to which no reply is
+ * sent. */
 #define MACS(link) (LOAD64(link) & 0x1ffffffffffff)
 
 /*

@@ -185,7 +185,7 @@ static __always_inline int request_load(struct packet packet, struct scratch *sc
 /*
  * Whether a request's checksum, with `before` as in request_judge, is not wrong: 0 or a reason. TC
  * has to know more: whether it is whole or left to hardware. It is both, of 1 packet in 65,536, by
- * chance: then nobody knows which.
+ * chance: then it cannot be told which.
  */
 static __always_inline int request_check(struct packet packet, struct scratch *scratch, u32 before)
 {
