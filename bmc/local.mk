@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# bmc: the chain in front of a memcached that is not ours.
+# bmc: runs the chain in front of any other memcached.
 if ENABLE_BMC
 bin_PROGRAMS += bmc/bmc
 man_MANS = doc/bmc.1

@@ -16,12 +16,12 @@ static const char start_of_help[] =
     "usage: bmc INTERFACE[,INTERFACE]... [OPTION]...\n"
     "       bmc stats [--port N]\n"
     "\n"
-    "Keeps what the memcached of this machine answers to gets over UDP, in the kernel, and\n"
-    "answers the same gets there, until something is written.  `bmc stats` shows the counters\n"
-    "of the one that runs.  Interfaces: all by which that memcached is reached.\n"
+    "Caches in the kernel what this machine's memcached answers to gets over UDP, and answers\n"
+    "the same gets there until the item is written.  `bmc stats` shows the counters of the\n"
+    "running bmc.  Interfaces: all those by which clients reach that memcached.\n"
     "\n";
 
-/* What an option sets: a word of kcache_parse, or a function. */
+/* The setter of an option that is not a word of kcache_parse. */
 typedef bool option_set(struct options *options, const char *value);
 
 static bool number(const char *text, uint64_t low, uint64_t high, uint64_t *out)
@@ -77,31 +77,31 @@ static const struct row {
     const char *name, *argument;
     const char *word; /* of kcache_parse, or NULL: */
     option_set *set;
-    const char *wants; /* what is right for set */
+    const char *wants; /* the values that set accepts, for its error */
     const char *help;
 } rows[] = {
-    {"port", "N", NULL, set_port, "a port, 1 to 65535", "of the memcached, UDP and TCP (11211)"},
+    {"port", "N", NULL, set_port, "a port, 1 to 65535", "memcached's UDP and TCP port (11211)"},
     {"address", "A", NULL, set_address, "an IPv4 or IPv6 address, 64 of them at most",
      "answer gets to this address of the machine; may be repeated (all)"},
     {"entries", "N[/M[/L]]", "entries=", NULL, NULL,
-     "items that are kept, a power of two (131072), of which so many may be\n"
-     "of medium (N/4) and of large size (N/16)"},
+     "cached items, a power of two (131072), of which at most M may be of\n"
+     "medium size (N/4) and L of large size (N/16)"},
     {"key-max", "N", "keymax=", NULL, NULL, "bytes of the longest key (250)"},
     {"value-max", "N", "valuemax=", NULL, NULL, "bytes of the longest value (1300)"},
     {"max-age", "MS", "maxage=", NULL, NULL,
-     "milliseconds for which an item is kept, whatever happens to it (1000)"},
-    {"settle", "MS", "settle=", NULL, NULL,
-     "milliseconds for which a write may be on its way (1000)"},
-    {"connections", "N", "connections=", NULL, NULL, "TCP connections that are followed (16384)"},
-    {"mode", "MODE", "mode=", NULL, NULL, "of XDP: native, skb, or auto, which tries both (auto)"},
+     "milliseconds after which an item is dropped in any case (1000)"},
+    {"settle", "MS", "settle=", NULL, NULL, "milliseconds that a write may be in flight (1000)"},
+    {"connections", "N", "connections=", NULL, NULL, "TCP connections that are tracked (16384)"},
+    {"mode", "MODE", "mode=", NULL, NULL,
+     "XDP mode: native, skb, or auto, which tries both (auto)"},
     {"allow", "SOURCE,...", "allow=", NULL, NULL,
-     "answer these: addresses, prefixes, local, all, @FILE (local)"},
-    {"rate", "N[/BURST]", "rate=", NULL, NULL, "of each source so many requests a second"},
+     "sources to answer: addresses, prefixes, local, all, @FILE (local)"},
+    {"rate", "N[/BURST]", "rate=", NULL, NULL, "answer at most N requests a second of each source"},
     {"amplification", "N", "amplification=", NULL, NULL,
-     "no reply larger than so many times its request"},
+     "send no reply larger than N times its request"},
     {"interval", "SECONDS", NULL, set_interval, "seconds, 1 to 86400",
-     "print a line of what happened, so often"},
-    {"user", "NAME", NULL, set_user, "a user", "whom to become after the start (nobody)"},
+     "print a line of statistics every SECONDS"},
+    {"user", "NAME", NULL, set_user, "a user", "run as this user after the start (nobody)"},
     {"help", NULL, NULL, NULL, NULL, "print this"},
     {"version", NULL, NULL, NULL, NULL, "print the version"},
 };
@@ -127,7 +127,7 @@ static void print_help(FILE *out)
     }
 }
 
-/* Hands a word over to kcache_parse, which keeps slices of it. NULL, or what is wrong. */
+/* Passes a word to kcache_parse, which keeps slices of it. NULL, or an error text. */
 static const char *take_word(struct options *options, const char *prefix, const char *value)
 {
     static const char name[] = "bmc: ";
@@ -175,7 +175,7 @@ static int take_option(struct options *options, const struct row *row, const cha
     return EXIT_USAGE_ERROR;
 }
 
-/* Names with commas between them. */
+/* Names separated by commas. */
 static int take_interfaces(struct options *options, const char *names, FILE *err)
 {
     char *copy = strdup(names), *rest = copy, *name;

@@ -26,7 +26,7 @@ struct bmc {
     struct kcache_stats last;
 };
 
-/* --- what it says ------------------------------------------------------------- */
+/* --- output ------------------------------------------------------------------- */
 
 static void say_memory(const struct bmc *bmc)
 {
@@ -39,19 +39,21 @@ static void say_memory(const struct bmc *bmc)
             stats.chain_options.max_age_ms, stats.chain_bytes >> 20);
 }
 
-/* What may be other than the operator believes. */
+/* Warns of conditions that the operator may not expect. */
 static void say_warnings(uint16_t port)
 {
     size_t n = sockets_connections(port);
 
     if (!sockets_udp(port))
-        log_say("bmc: nobody listens on UDP port %u here: memcached does so with -U %u", port,
-                port);
+        log_say("bmc: no process listens on UDP port %u in this network namespace: start memcached "
+                "with -U %u",
+                port, port);
     if (n)
-        log_say("bmc: TCP connections to port %u that were there before: %zu; what comes by them "
-                "empties the cache until they have taken a few turns with the server; `ss -K "
-                "sport = :%u` makes their clients connect anew",
-                port, n, port);
+        log_say(
+            "bmc: TCP connections to port %u that were open before bmc started: %zu; until bmc has "
+            "synchronized with such a connection, data on it invalidates the whole cache; "
+            "`ss -K sport = :%u` closes them, so that their clients reconnect",
+            port, n, port);
 }
 
 static void print_line(struct bmc *bmc)
@@ -114,11 +116,12 @@ static void open_all(struct bmc *bmc)
         fatal(EXIT_OS_ERROR, "bmc: %s", strerror(errno));
     bmc->listener = stats_listen(o->port);
     if (bmc->listener == -EADDRINUSE)
-        fatal(EXIT_OS_ERROR,
-              "bmc: another one runs for port %u; one is to watch all interfaces: `bmc eth0,eth1`",
-              o->port);
+        fatal(
+            EXIT_OS_ERROR,
+            "bmc: another bmc runs for port %u; one bmc must watch all interfaces: `bmc eth0,eth1`",
+            o->port);
     if (bmc->listener < 0)
-        fatal(EXIT_OS_ERROR, "bmc: no socket for statistics in " STATS_FOLDER ": %s",
+        fatal(EXIT_OS_ERROR, "bmc: cannot create the statistics socket in " STATS_FOLDER ": %s",
               strerror(-bmc->listener));
     bmc->kcache = kcache_open(&o->kcache, 0, error, sizeof(error));
     if (!bmc->kcache)
@@ -136,7 +139,7 @@ static void attach(struct bmc *bmc)
     fatal(EXIT_OS_ERROR, "%s", error);
 }
 
-/* --- life ----------------------------------------------------------------------- */
+/* --- running -------------------------------------------------------------------- */
 
 static void tick(struct bmc *bmc)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: bmc from its start to its end. */
+/* run: the main function of bmc behind the command line. */
 #ifndef BMC_RUN_H
 #define BMC_RUN_H
 
 #include "bmc/options.h"
 
-/* Returns the status to exit with, after a signal; what goes wrong at the start ends the process.
- */
+/* Runs until a signal and returns the exit status; an error at the start exits. */
 int run(const struct options *options);
 
 #endif

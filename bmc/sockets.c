@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* The rows of a table with this local port and, if not 0, this state. */
+/* Counts the rows of a table with this local port and, if not 0, this state. */
 static size_t count(const char *path, uint16_t port, unsigned int state)
 {
     unsigned int local, is;

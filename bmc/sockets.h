@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * sockets: who uses the memcached's port in this network namespace, as /proc/net says it.
- */
+/* sockets: counts the sockets on memcached's port in this network namespace, from /proc/net. */
 #ifndef BMC_SOCKETS_H
 #define BMC_SOCKETS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* TCP connections to the port that are open. */
+/* Established TCP connections to the port. */
 size_t sockets_connections(uint16_t port);
-/* Sockets that are bound to it for UDP. */
+/* UDP sockets that are bound to it. */
 size_t sockets_udp(uint16_t port);
 
 #endif

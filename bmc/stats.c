@@ -19,7 +19,7 @@
 
 enum { BACKLOG = 16, WAIT_S = 5 };
 
-/* A socket and its name, which is of the port and of the network namespace. 0 or -errno. */
+/* Opens a socket; its name has the port and the network namespace. 0 or -errno. */
 static int open_socket(struct sockaddr_un *name, uint16_t port, int flags, int *out)
 {
     uint64_t netns = 0;
@@ -35,7 +35,7 @@ static int open_socket(struct sockaddr_un *name, uint16_t port, int flags, int *
     return 0;
 }
 
-/* The folder, made if need be. -EPERM: others may make files there. */
+/* Opens the folder, and creates it if needed. -EPERM: other users may create files in it. */
 static int open_folder(void)
 {
     bool made = mkdir(STATS_FOLDER, 0755) == 0;
@@ -55,7 +55,7 @@ static int open_folder(void)
     return -EPERM;
 }
 
-/* Of those that start at once one comes after the other: a file that its owner alone may open. */
+/* Serializes the starts of several bmc by a lock file that only its owner may open. */
 static int lock_folder(void)
 {
     int folder = open_folder(), fd, rc;
@@ -70,7 +70,7 @@ static int lock_folder(void)
     return rc ? rc : fd;
 }
 
-/* Removes a socket that nobody listens on any more. */
+/* Removes a socket file on which no process listens. */
 static void remove_dead(const struct sockaddr_un *name)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -83,7 +83,7 @@ static void remove_dead(const struct sockaddr_un *name)
         unlink(name->sun_path);
 }
 
-/* Removes what dead ones have left, of whichever port and namespace. */
+/* Removes the sockets of bmc processes that have ended, of any port and namespace. */
 static void sweep(void)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -102,7 +102,7 @@ static void sweep(void)
 static int listen_at(int fd, const struct sockaddr_un *name)
 {
     sweep();
-    /* It says nothing that is secret: anybody may ask. */
+    /* The statistics are not secret: any user may read them. */
     return bind(fd, (const struct sockaddr *)name, sizeof(*name)) || chmod(name->sun_path, 0666) ||
                    listen(fd, BACKLOG)
                ? -errno
@@ -138,7 +138,7 @@ static void answer(int fd, struct kcache *kcache)
 
     if (out) {
         kcache_report(kcache, add_row, out);
-        /* It fits into the socket's buffer; who does not read it harms nobody. */
+        /* The text fits the socket's buffer; a client that does not read it blocks nothing. */
         if (fclose(out) == 0 && send(fd, text, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
             log_at(1, "bmc: statistics: %s", strerror(errno));
     }
@@ -149,7 +149,7 @@ void stats_serve(int listener, struct kcache *kcache)
 {
     int i, fd;
 
-    /* Not for ever, whoever comes: there is more to do. */
+    /* Bounded, so that clients cannot keep the main loop here. */
     for (i = 0; i < BACKLOG && (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0; i++) {
         answer(fd, kcache);
         close(fd);
@@ -168,7 +168,7 @@ int stats_show(uint16_t port)
     if (open_socket(&name, port, 0, &fd) ||
         connect(fd, (struct sockaddr *)&name, sizeof(name)) != 0) {
         fprintf(stderr,
-                "bmc: none runs for port %u in this network namespace (bmc stats --port N)\n",
+                "bmc: no bmc runs for port %u in this network namespace (bmc stats --port N)\n",
                 port);
         if (fd >= 0)
             close(fd);
@@ -180,6 +180,6 @@ int stats_show(uint16_t port)
     close(fd);
     if (total)
         return EXIT_SUCCESS;
-    fprintf(stderr, "bmc: the one that runs for port %u does not answer\n", port);
+    fprintf(stderr, "bmc: the bmc for port %u does not answer\n", port);
     return EXIT_FAILURE;
 }

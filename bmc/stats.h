@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * stats: what a running bmc tells of itself.
+ * stats: the statistics socket of a running bmc.
  *
- * It listens on a unix socket, one for each port and network namespace; whoever connects is sent
- * all rows. So there is no second one for the same port, either: two that do not see each other's
- * packets would both be wrong. The socket is in a folder in which nobody but its owner may make
- * files, or any user of the machine could take its place and keep bmc from starting; the process
- * gives its own rights up, and its socket stays there, to be replaced by the next one.
+ * bmc listens on a unix socket, one for each port and network namespace, and sends all rows to each
+ * client that connects. The socket also keeps a second bmc for the same port from starting: two
+ * that do not see each other's packets would both answer stale values. Only the folder's owner may
+ * create files in it; otherwise any user could create the socket first and keep bmc from starting.
+ * bmc drops its privileges, so its socket stays there until the next bmc replaces it.
  */
 #ifndef BMC_STATS_H
 #define BMC_STATS_H
@@ -17,12 +17,12 @@
 
 #define STATS_FOLDER "/run/memcachedsr-bmc"
 
-/* The listening socket or -errno; EADDRINUSE: there is another bmc. */
+/* Returns the listening socket or -errno; EADDRINUSE: another bmc runs. */
 int stats_listen(uint16_t port);
-/* Answers some of those who are there; does not wait. */
+/* Answers clients that are waiting, a bounded number; does not block. */
 void stats_serve(int listener, struct kcache *kcache);
 
-/* `bmc stats`: prints the rows of the one that runs. Returns the status to exit with. */
+/* `bmc stats`: prints the rows of the running bmc. Returns the exit status. */
 int stats_show(uint16_t port);
 
 #endif

@@ -5,8 +5,8 @@ if ENABLE_BMC
 loader_srcs += bpf/loader/loader.c bpf/loader/loader.h bpf/loader/links.c
 loader_srcs += bpf/loader/tc.c bpf/loader/tc.h
 loader_srcs += bpf/loader/object.c bpf/loader/object.h
-loader_srcs += bpf/loader/alive.c bpf/loader/alive.h
-loader_srcs += bpf/loader/forget.c bpf/loader/forget.h
+loader_srcs += bpf/loader/prog_array.c bpf/loader/prog_array.h
+loader_srcs += bpf/loader/map_clear.c bpf/loader/map_clear.h
 bpf_objects += bpf/inplace/inplace.bpf.o bpf/chain/chain.bpf.o bpf/loader/filter.bpf.o
 if ENABLE_LIBXDP
 loader_srcs += bpf/loader/dispatcher.c bpf/loader/dispatcher.h
@@ -18,7 +18,7 @@ endif
 # Not as folders: of a folder `make dist` takes what is built in it as well.
 EXTRA_bpf = $(filter-out %.skel.h, \
     $(wildcard $(addprefix $(srcdir)/bpf/,packet/*.h inplace/*.[ch] chain/*.[ch])))
-EXTRA_bpf += bpf/loader/alive.bpf.h bpf/loader/filter.bpf.c bpf/loader/member.bpf.c
+EXTRA_bpf += bpf/loader/prog_array.bpf.h bpf/loader/filter.bpf.c bpf/loader/member.bpf.c
 
 # The parsers of the chain are the same code in user space.
 unit_tests += t/unit/request_parser t/unit/response_parser

@@ -32,12 +32,12 @@
 
 enum {
     ERROR_TEXT = 1024,
-    FILES_SPARE = 512,       /* descriptors beside connections: loops, programs, links */
-    VERBOSITY_MAX = 2,       /* of the command; -vvv may say more */
-    VERBOSITY_BYPASS = 2,    /* from here on the log shows every request */
+    FILES_SPARE = 512,       /* descriptors besides connections: event loops, programs, links */
+    VERBOSITY_MAX = 2,       /* of the command `verbosity`; -vvv sets a higher level */
+    VERBOSITY_BYPASS = 2,    /* from this level on the log shows every request */
     BYPASS_VERBOSE = 1 << 0, /* in mc_control.bypass */
     BYPASS_DETAIL = 1 << 1,  /* the commands count each request's keys */
-    BYPASS_WATCH = 1 << 2,   /* somebody watches them */
+    BYPASS_WATCH = 1 << 2,   /* a client watches each request */
 };
 
 struct server {
@@ -46,12 +46,12 @@ struct server {
     struct credentials_user user;
     int ready_fd; /* of process_daemonize, -1 without -d */
     struct kcache *kcache;
-    char *kernel_error;    /* why the kernel answers nothing, NULL: it does, or was not asked to */
+    char *kernel_error;    /* why the kernel path is off; NULL: it is on, or was not requested */
     struct cgroup *cgroup; /* of `limited`; NULL: as much as the machine has */
     struct provider *anonymous, *limited;
     struct flash *flash;     /* NULL: none */
     struct restart *restart; /* NULL without -e */
-    bool graceful;           /* the stop keeps the items, with -e */
+    bool graceful;           /* the shutdown saves the items, with -e */
     struct store *store;
     struct command_auth auth;
     char *auth_path, *memory_path; /* of -Y and -e, absolute; NULL: none */
@@ -65,7 +65,7 @@ static bool has_kernel_path(const struct server *server)
     return server->kcache != NULL;
 }
 
-/* --- what the commands ask for ----------------------------------------- */
+/* --- callbacks of the commands ------------------------------------------- */
 
 static void give_net_stats(void *context, struct command_net_stats *out)
 {
@@ -140,7 +140,7 @@ static void reset_stats(void *context)
         kcache_reset_stats(server->kcache);
 }
 
-/* While a reason is set the kernel answers nothing. */
+/* While any reason is set the kernel passes every request to the server. */
 static void set_bypass(const struct server *server, uint8_t reason, bool on)
 {
     struct mc_control *control =
@@ -159,7 +159,7 @@ static void set_verbosity(void *context, unsigned int level)
     log_set_level(level);
 }
 
-/* A log of every request is complete only if the kernel answers none. */
+/* The log shows every request only if the kernel answers none. */
 static void set_logged(void *context, bool on)
 {
     set_bypass(context, BYPASS_VERBOSE, on);
@@ -195,18 +195,21 @@ static void shut_down(void *context, bool graceful)
 
 /* --- building ----------------------------------------------------------- */
 
-/* Without `optional` the end; with it the server goes on, and `stats bmc` gives the reason. */
+/*
+ * Without the option `optional` exits; with it the server runs on, and `stats bmc` shows the
+ * reason.
+ */
 static void continue_without_kernel(struct server *server, const char *error)
 {
     if (!server->options->kcache.optional) {
         kcache_close(server->kcache);
         fatal(EXIT_OS_ERROR, "%s", error);
     }
-    log_say("%s; going on without the kernel path", error);
+    log_say("%s; continuing without the kernel path", error);
     server->kernel_error = strdup(error);
 }
 
-/* In a cgroup, memory grows as far as that has room. */
+/* Limits the store's memory to what the cgroups have room for. */
 static void limit_memory(struct server *server, struct cgroup *cgroup)
 {
     server->cgroup = cgroup;
@@ -285,7 +288,7 @@ static void build_flash(struct server *server)
         fatal(1, "Failed to initialize external storage: %s", error);
 }
 
-/* The start has failed. Root removes nothing that the user could not. */
+/* After a failed start. Removes the files with the user's permissions, not root's. */
 static void remove_flash(struct server *server)
 {
     if (geteuid() == 0)
@@ -293,7 +296,7 @@ static void remove_flash(struct server *server)
     flash_close(server->flash);
 }
 
-/* The kernel path's provider looks after its cgroup itself. */
+/* The provider of the kernel path checks its cgroup itself. */
 static struct provider *memory_of(const struct server *server)
 {
     return server->limited   ? server->limited
@@ -301,7 +304,7 @@ static struct provider *memory_of(const struct server *server)
                              : kcache_provider(server->kcache);
 }
 
-/* Of the items of -e, or else empty. */
+/* Creates the store, with the items of -e if there are any, else empty. */
 static void make_store(struct server *server, struct store_config *config)
 {
     const char *error = NULL;
@@ -334,7 +337,7 @@ static void build_store(struct server *server)
     config.growth_factor = o->growth_factor;
     config.slab_sizes = o->slab_sizes[0] ? o->slab_sizes : NULL;
     if (o->hashpower) {
-        /* memcached has one more, of larger tables. */
+        /* memcached accepts one more, for a larger table. */
         config.hashpower = o->hashpower < STORE_HASHPOWER_MAX ? o->hashpower : STORE_HASHPOWER_MAX;
     }
     config.expand = o->expand;
@@ -413,7 +416,7 @@ static void build_commands(struct server *server)
         fatal(1, "%s", error);
 }
 
-/* Before the privileges go and before -d leaves the directory. */
+/* Before privileges are dropped and before -d changes the directory. */
 static void build_tls(struct server *server)
 {
     const struct options *o = server->options;
@@ -425,7 +428,7 @@ static void build_tls(struct server *server)
     if (!server->tls)
         fatal(EXIT_USAGE_ERROR, "%s", error);
     if (o->socket_path)
-        log_say("-Z: a unix socket has no TLS");
+        log_say("-Z: the unix socket does not use TLS");
     if (o->tls.verify_mode > 0 && !o->tls.ca_cert)
         log_say("ssl_verify_mode without ssl_ca_cert: no client certificate will be accepted");
 }
@@ -493,7 +496,7 @@ static void change_user(const struct server *server)
         process_lock_memory();
 }
 
-/* What the threads that are started next may ask of the kernel. */
+/* Limits the system calls of this thread and of those that it starts. */
 static void restrict_calls(const struct server *server)
 {
     const struct options *o = server->options;
@@ -515,7 +518,7 @@ static void restrict_calls(const struct server *server)
     }
 }
 
-/* --- life -------------------------------------------------------------- */
+/* --- running ----------------------------------------------------------- */
 
 static void tick(void *context, rel_time now, bool serving)
 {
@@ -526,15 +529,15 @@ static void tick(void *context, rel_time now, bool serving)
     store_tick(server->store, now);
 }
 
-/* SIGHUP: what lies in files and is replaced without a restart is read again. */
+/* SIGHUP: reads the files again that can be replaced without a restart. */
 static void reload(struct server *server)
 {
     char error[ERROR_TEXT];
 
     if (!commands_reload(server->commands, error, sizeof(error)))
-        log_say("%s; going on with what was read before", error);
+        log_say("%s; the users read before stay in use", error);
     if (server->tls && !tls_refresh(server->tls, error, sizeof(error)))
-        log_say("%s; the old certificates stay", error);
+        log_say("%s; the old certificates stay in use", error);
 }
 
 static void handle_signal(void *context, int number)
@@ -553,8 +556,8 @@ static void handle_signal(void *context, int number)
 }
 
 /*
- * The loop of the main thread takes the signals (net_run); no other thread does. One that comes
- * before the loop runs waits for it.
+ * Only the main thread's event loop takes the signals (net_run). A signal that comes before the
+ * loop runs stays pending until then.
  */
 static void block_signals(void)
 {
@@ -568,7 +571,7 @@ static void block_signals(void)
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-/* A daemon, which leaves its directory, still has to find its files: a copy, NULL of NULL. */
+/* Makes the path absolute, because a daemon changes its directory. Allocated; NULL for NULL. */
 static char *absolute_path(const char *file)
 {
     char *directory = file && file[0] != '/' ? getcwd(NULL, 0) : NULL;
@@ -640,7 +643,7 @@ static void start_threads(struct server *server)
 
 static void teardown(struct server *server)
 {
-    /* What the kernel answers, clients take for a server. */
+    /* First: to clients, answers of the kernel mean that the server runs. */
     if (has_kernel_path(server))
         kcache_detach(server->kcache);
     net_free(server->net);
@@ -685,7 +688,8 @@ int server_run(const struct options *options)
     }
     change_user(&server);
     if (options->socket_path)
-        build_net(&server); /* the file is the user's, who else could not connect */
+        build_net(
+            &server); /* the socket file belongs to the user, who could not connect otherwise */
     if (options->pid_file)
         process_write_pid(options->pid_file);
     if (server.restart)

@@ -15,15 +15,15 @@
 #include <bpf/libbpf.h>
 #include <xdp/libxdp.h>
 
-#include "bpf/loader/alive.h"
 #include "bpf/loader/member.skel.h"
+#include "bpf/loader/prog_array.h"
 
 enum { LOG_MAX = 4096 };
 
 static const char member_name[] = "mc_member";
 
-/* libxdp says nothing of its own accord: errors are values here. */
-static int say_nothing(enum libxdp_print_level level, const char *format, va_list args)
+/* Silences libxdp: the caller reports errors by their values. */
+static int print_nothing(enum libxdp_print_level level, const char *format, va_list args)
 {
     (void)level;
     (void)format;
@@ -31,12 +31,12 @@ static int say_nothing(enum libxdp_print_level level, const char *format, va_lis
     return 0;
 }
 
-/* The dispatcher of an interface, or NULL: it has none that this libxdp can read. */
+/* Opens an interface's dispatcher. NULL: it has none that this libxdp can read. */
 static struct xdp_multiprog *open_dispatcher(int ifindex)
 {
     struct xdp_multiprog *all;
 
-    libxdp_set_print(say_nothing);
+    libxdp_set_print(print_nothing);
     all = xdp_multiprog__get_from_ifindex(ifindex);
     if (libxdp_get_error(all))
         return NULL;
@@ -47,23 +47,23 @@ static struct xdp_multiprog *open_dispatcher(int ifindex)
     return all;
 }
 
-/* --- places of servers that are gone ---------------------------------------- */
+/* --- members of servers that have ended -------------------------------------- */
 
-static bool is_dead(struct xdp_program *program)
+static bool is_dead_member(struct xdp_program *program)
 {
     return strcmp(xdp_program__name(program), member_name) == 0 &&
-           alive_is_gone(xdp_program__fd(program));
+           prog_array_is_empty(xdp_program__fd(program));
 }
 
-/* One place is given back at a time: with that the dispatcher is another one. */
-static bool give_back(int ifindex)
+/* Detaches one dead member at a time: each detach replaces the dispatcher. */
+static bool remove_dead_member(int ifindex)
 {
     struct xdp_multiprog *all = open_dispatcher(ifindex);
     struct xdp_program *each = NULL;
     bool given = false;
 
     while (all && !given && (each = xdp_multiprog__next_prog(each, all)))
-        given = is_dead(each) &&
+        given = is_dead_member(each) &&
                 !xdp_program__detach(each, ifindex, xdp_multiprog__attach_mode(all), 0);
     if (all)
         xdp_multiprog__close(all);
@@ -74,7 +74,7 @@ bool dispatcher_is_there(int ifindex)
 {
     struct xdp_multiprog *all;
 
-    while (give_back(ifindex))
+    while (remove_dead_member(ifindex))
         continue;
     all = open_dispatcher(ifindex);
     if (all)
@@ -82,7 +82,7 @@ bool dispatcher_is_there(int ifindex)
     return all != NULL;
 }
 
-/* --- a place of our own -------------------------------------------------------- */
+/* --- this server's member ------------------------------------------------------ */
 
 static const char *base_path(void)
 {
@@ -91,7 +91,7 @@ static const char *base_path(void)
     return path ? path : "/sys/fs/bpf";
 }
 
-/* Where libxdp keeps the link of the program with this id. False: the dispatcher has none. */
+/* The path of libxdp's pinned link of the program with this id. False: there is none. */
 static bool find_link(int ifindex, uint32_t id, char *path, size_t npath)
 {
     struct xdp_multiprog *all = open_dispatcher(ifindex);
@@ -109,8 +109,8 @@ static bool find_link(int ifindex, uint32_t id, char *path, size_t npath)
 }
 
 /*
- * Takes the link out of the file system, under libxdp's lock. The program takes its name there:
- * libxdp looks for a file when it unloads, and does not mind which.
+ * Opens the pinned link and unpins it, under libxdp's lock. The program is pinned under its name
+ * instead: libxdp expects a file there when it unloads, of any kind.
  */
 static int take_link(const char *path, int program)
 {
@@ -154,7 +154,7 @@ static void read_reason(const char *log, char *reason, size_t nreason)
     snprintf(reason, nreason, "%.*s", (int)strcspn(log, "\n"), log);
 }
 
-int dispatcher_join(int ifindex, int alive, bool *generic, char *reason, size_t nreason)
+int dispatcher_join(int ifindex, int prog_array, bool *generic, char *reason, size_t nreason)
 {
     DECLARE_LIBXDP_OPTS(xdp_program_opts, opts, .prog_name = member_name);
     char log[LOG_MAX] = "";
@@ -174,7 +174,7 @@ int dispatcher_join(int ifindex, int alive, bool *generic, char *reason, size_t 
     if (!skel)
         return -errno;
     opts.obj = skel->obj;
-    rc = bpf_map__reuse_fd(skel->maps.mc_alive, alive);
+    rc = bpf_map__reuse_fd(skel->maps.mc_prog_array, prog_array);
     program = rc ? NULL : xdp_program__create(&opts);
     if (program && !libxdp_get_error(program)) {
         rc = join(ifindex, program, mode);

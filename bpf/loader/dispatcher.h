@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * dispatcher: a place among the XDP programs that libxdp's dispatcher calls one after another. The
- * one place that knows libxdp; dispatcher_none.c stands in for a build without it.
+ * dispatcher: adds a member program to libxdp's dispatcher, which calls several XDP programs one
+ * after another. The only user of libxdp; dispatcher_none.c replaces it in a build without libxdp.
  *
- * libxdp pins what it attaches, so that it outlives its process. That is no way for programs that
- * answer from the memory of a process: what takes the place is bpf/loader/member.bpf.c, which
- * passes everything once the process is gone, and its link is taken out of the file system, so that
- * it is cut as well. The files that libxdp counts on stay; the empty place is given back by the
- * next server that comes by, or by `xdp-loader unload`.
+ * libxdp pins what it attaches, so that it outlives its process. Programs that answer from a
+ * process's memory must not: the member is bpf/loader/member.bpf.c, which passes every packet once
+ * the process has ended, and its link is unpinned, so that it ends with the process as well. The
+ * files that libxdp expects stay; the next server that starts, or `xdp-loader unload`, removes the
+ * dead member.
  */
 #ifndef BPF_DISPATCHER_H
 #define BPF_DISPATCHER_H
@@ -16,19 +16,19 @@
 #include <stddef.h>
 
 enum {
-    DISPATCHER_PRIORITY = 100, /* of the place; a firewall's is lower and comes first */
+    DISPATCHER_PRIORITY = 100, /* of the member; a firewall has a lower number and runs first */
 };
 
 /*
- * Whether the interface has a dispatcher. Gives back the places of servers that are gone, with
- * which it may go itself.
+ * Whether the interface has a dispatcher. First removes the members of servers that have ended,
+ * with which the dispatcher may be removed as well.
  */
 bool dispatcher_is_there(int ifindex);
 /*
- * Takes a place, whose program is the first of the program array `alive` as long as that has a
- * descriptor. *generic: how the dispatcher is attached. Returns the descriptor of the place,
- * closing it leaves; or -errno, and `reason` becomes what the verifier says or "".
+ * Adds a member that calls the first program of `prog_array` as long as that has a descriptor.
+ * *generic: how the dispatcher is attached. Returns the member's descriptor, whose close removes
+ * it; or -errno, with the verifier's message or "" in `reason`.
  */
-int dispatcher_join(int ifindex, int alive, bool *generic, char *reason, size_t nreason);
+int dispatcher_join(int ifindex, int prog_array, bool *generic, char *reason, size_t nreason);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dispatcher_none: what stands in for libxdp in a build without it. */
+/* dispatcher_none: replaces dispatcher.c in a build without libxdp. */
 #include <errno.h>
 
 #include "bpf/loader/dispatcher.h"
@@ -10,10 +10,10 @@ bool dispatcher_is_there(int ifindex)
     return false;
 }
 
-int dispatcher_join(int ifindex, int alive, bool *generic, char *reason, size_t nreason)
+int dispatcher_join(int ifindex, int prog_array, bool *generic, char *reason, size_t nreason)
 {
     (void)ifindex;
-    (void)alive;
+    (void)prog_array;
     (void)generic;
     (void)nreason;
     reason[0] = '\0';

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* filter: what stands for mc_tc in a filter of TC, which outlives its process. */
-#include "bpf/loader/alive.bpf.h"
+/*
+ * filter: the program of a TC filter, which outlives its process: calls mc_tc while the process
+ * lives.
+ */
+#include "bpf/loader/prog_array.bpf.h"
 
 SEC("tc")
 int mc_filter(struct __sk_buff *skb)
 {
-    bpf_tail_call(skb, &mc_alive, 0);
-    return -1; /* TC_ACT_UNSPEC: on to the next */
+    bpf_tail_call(skb, &mc_prog_array, 0);
+    return -1; /* TC_ACT_UNSPEC: continue with the next filter */
 }
 
 char program_license[] SEC("license") = "Dual BSD/GPL";

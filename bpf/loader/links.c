@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* links: the loader's programs on interfaces: XDP. */
+/* links: attaches the loader's XDP programs to interfaces. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_link.h>
@@ -11,10 +11,10 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "bpf/loader/alive.h"
 #include "bpf/loader/dispatcher.h"
 #include "bpf/loader/loader.h"
 #include "bpf/loader/object.h"
+#include "bpf/loader/prog_array.h"
 #include "bpf/loader/tc.h"
 
 enum { XDP_FD = 512 }; /* above those of TC */
@@ -25,7 +25,7 @@ void loader_link_init(struct loader_link *link, int ifindex)
     link->tc[LOADER_INGRESS].link = link->tc[LOADER_EGRESS].link = -1;
 }
 
-void loader_distrust(struct loader *loader, uint64_t ns)
+void loader_invalidate_all(struct loader *loader, uint64_t ns)
 {
     const struct object *object = &loader->object;
     struct timespec now;
@@ -44,12 +44,12 @@ void loader_distrust(struct loader *loader, uint64_t ns)
 }
 
 /*
- * What came in by an interface before we saw it may be a write that is in flight. Called before the
- * programs answer and when they see everything.
+ * A packet that came in by an interface before the programs were attached may be a write that is in
+ * flight. Called before the programs answer and once they see all packets.
  */
 static void close_gate(struct loader *loader)
 {
-    loader_distrust(loader, 0);
+    loader_invalidate_all(loader, 0);
 }
 
 int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool generic)
@@ -70,7 +70,7 @@ int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool gene
     return 0;
 }
 
-/* The plain object gets the memory of the other one, but calls its own programs. */
+/* The plain object shares the maps of the other one, but calls its own programs. */
 static int share_maps(const struct object *plain, const struct object *object)
 {
     struct bpf_map *map;
@@ -87,8 +87,9 @@ static int share_maps(const struct object *plain, const struct object *object)
 }
 
 /*
- * The XDP program over the same maps as a member of a dispatcher can call it, which knows of no
- * attach type and, by the version of libxdp, of fragments or not (it handles them in any case).
+ * Loads the XDP program over the same maps, in the form that a dispatcher's member can call:
+ * without an attach type and, depending on libxdp's version, with or without fragments (it handles
+ * them in any case).
  */
 static int load_plain(struct loader *loader, uint32_t flags)
 {
@@ -109,20 +110,20 @@ static int load_plain(struct loader *loader, uint32_t flags)
     return rc;
 }
 
-/* Lets the member call our program. 0 or -errno. */
-static int enliven(struct loader *loader)
+/* Puts the program into the member's array. 0 or -errno. */
+static int fill_prog_array(struct loader *loader)
 {
     static const uint32_t flags[] = {BPF_F_XDP_HAS_FRAGS, 0};
     int rc = -EINVAL;
     size_t i;
 
     if (loader->plain.skeleton)
-        return alive_set(loader->alive_xdp, bpf_program__fd(loader->plain.xdp));
+        return prog_array_set(loader->xdp_array, bpf_program__fd(loader->plain.xdp));
     for (i = 0; rc == -EINVAL && i < sizeof(flags) / sizeof(flags[0]); i++) {
         rc = load_plain(loader, flags[i]);
         if (rc)
             break;
-        rc = alive_set(loader->alive_xdp, bpf_program__fd(loader->plain.xdp));
+        rc = prog_array_set(loader->xdp_array, bpf_program__fd(loader->plain.xdp));
         if (rc)
             object_close(&loader->plain);
     }
@@ -137,20 +138,21 @@ int loader_join_dispatcher(struct loader *loader, struct loader_link *link, char
     reason[0] = '\0';
     if (!dispatcher_is_there(link->ifindex))
         return -ENOENT;
-    if (loader->alive_xdp < 0)
-        loader->alive_xdp = alive_open();
-    if (loader->alive_xdp < 0)
-        return loader->alive_xdp;
-    fd = dispatcher_join(link->ifindex, loader->alive_xdp, &link->generic, reason, nreason);
+    if (loader->xdp_array < 0)
+        loader->xdp_array = prog_array_open();
+    if (loader->xdp_array < 0)
+        return loader->xdp_array;
+    fd = dispatcher_join(link->ifindex, loader->xdp_array, &link->generic, reason, nreason);
     if (fd < 0)
         return fd;
     if (link->generic)
         *loader->object.xdp_generic = 1;
     close_gate(loader);
-    rc = enliven(loader);
+    rc = fill_prog_array(loader);
     close_gate(loader);
     if (rc) {
-        snprintf(reason, nreason, "what takes it cannot call our program: %s", strerror(-rc));
+        snprintf(reason, nreason, "its member program cannot call the server's program: %s",
+                 strerror(-rc));
         close(fd);
         return rc;
     }
@@ -159,7 +161,7 @@ int loader_join_dispatcher(struct loader *loader, struct loader_link *link, char
     return 0;
 }
 
-/* What comes and goes beside us in a dispatcher replaces it, and takes us along. */
+/* A program that joins or leaves the dispatcher replaces it, and moves this member along. */
 static bool xdp_lives(struct loader *loader, const struct loader_link *link)
 {
     char name[16];

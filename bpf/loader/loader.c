@@ -17,13 +17,13 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "bpf/loader/forget.h"
+#include "bpf/loader/map_clear.h"
 #include "bpf/loader/object.h"
 
-enum { VERIFIER_LOG = 16 << 20 }; /* room; touched only when a load fails */
+enum { VERIFIER_LOG = 16 << 20 }; /* bytes; used only when a load fails */
 
-/* libbpf says nothing of its own accord: errors are values here. */
-static int say_nothing(enum libbpf_print_level level, const char *format, va_list args)
+/* Silences libbpf: the caller reports errors by their values. */
+static int print_nothing(enum libbpf_print_level level, const char *format, va_list args)
 {
     (void)level;
     (void)format;
@@ -31,8 +31,8 @@ static int say_nothing(enum libbpf_print_level level, const char *format, va_lis
     return 0;
 }
 
-/* The verifier's last word: the line before its count of instructions. */
-static const char *last_word(char *log)
+/* The verifier's error: the last line before its count of instructions. */
+static const char *verifier_error(char *log)
 {
     char *end = strstr(log, "processed "), *line;
 
@@ -66,7 +66,7 @@ static void missing_capabilities(char *out, size_t nout)
             n += (size_t)snprintf(out + n, nout - n, "%s%s", n ? ", " : "", needed[i].name);
 }
 
-/* Its root has every capability, and none that counts here. */
+/* Root of a user namespace has every capability there, and none that loads programs. */
 static bool in_user_namespace(void)
 {
     FILE *map = fopen("/proc/self/uid_map", "re");
@@ -82,7 +82,7 @@ static bool in_user_namespace(void)
 
 static void explain_load(int rc, char *log, char *error, size_t nerror)
 {
-    const char *word = last_word(log), *gap = word[0] ? "; " : "";
+    const char *word = verifier_error(log), *gap = word[0] ? "; " : "";
     char missing[64];
 
     missing_capabilities(missing, sizeof(missing));
@@ -94,11 +94,11 @@ static void explain_load(int rc, char *log, char *error, size_t nerror)
     else if ((rc == -EPERM || rc == -EACCES) && in_user_namespace())
         snprintf(error, nerror,
                  "cannot load the kernel programs in a user namespace, whose capabilities do not "
-                 "count for them: start it outside, or in a container that is privileged");
+                 "suffice: start it outside, or in a privileged container");
     else if (rc == -EXDEV)
         snprintf(error, nerror,
-                 "what the kernel's clock is cannot be told in a time namespace that was unshared "
-                 "without a fork: start it as a child (unshare --fork)");
+                 "cannot determine the offset of the kernel's clock in a time namespace that was "
+                 "unshared without a fork: start it as a child (unshare --fork)");
     else if (rc == -ENOMEM)
         snprintf(error, nerror, "no memory for the kernel's maps: the memory cgroup's limit");
     else if (rc == -EPERM || rc == -EACCES)
@@ -108,7 +108,7 @@ static void explain_load(int rc, char *log, char *error, size_t nerror)
                  strerror(-rc), gap, word);
     else
         snprintf(error, nerror,
-                 "this kernel does not take the programs (%s): Linux 6.1 with "
+                 "this kernel refuses the programs (%s): Linux 6.1 with "
                  "CONFIG_BPF_SYSCALL is needed%s%s",
                  strerror(-rc), gap, word);
 }
@@ -119,7 +119,7 @@ static size_t guard_list_size(const struct loader_guard *guard)
            (size_t)guard->nprefixes * sizeof(struct mc_allow_prefix);
 }
 
-/* What the guard needs to be before the load: constants, and the sizes of its maps. */
+/* Sets what the guard needs before the load: constants, and the sizes of its maps. */
 static int guard_prepare(struct object *object, const struct loader_guard *guard)
 {
     const struct object_guard *out = &object->guard;
@@ -157,7 +157,7 @@ static int guard_fill(struct object *object, const struct loader_guard *guard)
                                BPF_ANY);
 }
 
-/* That a kernel was built with PREEMPT_RT_NEEDS_BH_LOCK, which keeps the lock, cannot be seen. */
+/* PREEMPT_RT_NEEDS_BH_LOCK, a build option that keeps the lock, cannot be detected. */
 bool loader_is_interrupted(void)
 {
     unsigned int major, minor;
@@ -188,9 +188,9 @@ static bool time_is_childrens(void)
 }
 
 /*
- * How far CLOCK_MONOTONIC is ahead of the kernel's, which bpf_ktime_get_ns tells: 0 or -errno. The
- * file tells it of the time namespace of our children; a process that does not share that has
- * unshared it, and not yet forked.
+ * Reads how far CLOCK_MONOTONIC is ahead of the kernel's clock, bpf_ktime_get_ns. 0 or -errno. The
+ * file has the offset of the time namespace of this process's children; a process that is not in
+ * that namespace has unshared it and not yet forked.
  */
 static int clock_ahead(int64_t *ahead)
 {
@@ -209,7 +209,7 @@ static int clock_ahead(int64_t *ahead)
 
 /* --- the chain ---------------------------------------------------------------- */
 
-/* What tells the network namespace of this process from all others. */
+/* The cookie of this process's network namespace. */
 static int netns_cookie(__u64 *out)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc = 0;
@@ -223,7 +223,7 @@ static int netns_cookie(__u64 *out)
     return rc;
 }
 
-/* Its constants, and how large each of its maps is to be, before the load. */
+/* Sets the chain's constants and the sizes of its maps, before the load. */
 static int chain_prepare(struct object *object, const struct chain_settings *settings)
 {
     const struct {
@@ -251,7 +251,7 @@ static int chain_prepare(struct object *object, const struct chain_settings *set
     return rc;
 }
 
-/* The store's seeds are its own; nobody else hashes as the chain does. */
+/* Sets the seeds, which the store sets for its programs: the chain has no store. */
 static int chain_begin(struct object *object)
 {
     uint64_t *seed = (uint64_t *)object->control->seed;
@@ -261,7 +261,7 @@ static int chain_begin(struct object *object)
                : -EIO;
 }
 
-/* What each CPU has in a map of one entry, `*size` bytes apart. To be freed; NULL: unknown. */
+/* Reads a per-CPU map of one entry: a row for each CPU, `*size` bytes apart. Allocated, or NULL. */
 static char *read_rows(const struct loader *loader, const char *name, size_t *size)
 {
     const struct bpf_map *map = object_map(&loader->object, name);
@@ -292,7 +292,7 @@ void loader_chain_counts(struct loader *loader, struct chain_counts *out)
 
 /* --- ways back ------------------------------------------------------------------ */
 
-/* The constants of bpf/packet/way.bpf.h: what nobody can guess, and units of a second or two. */
+/* Sets the constants of bpf/packet/way.bpf.h: random factors, and units of a second or two. */
 static int ways_prepare(struct object *object)
 {
     uint64_t factors[4], tick = loader_tick_ns();
@@ -308,9 +308,12 @@ static int ways_prepare(struct object *object)
     return 0;
 }
 
-void loader_doubt_ways(struct loader *loader)
+void loader_invalidate_ways(struct loader *loader)
 {
-    /* Added to sums that have secret factors: no sum before it is one after it, but by chance. */
+    /*
+     * The epoch is added to sums that have secret factors: an old sum matches a new one only by
+     * chance.
+     */
     __atomic_fetch_add(loader->object.way_epoch, 0x9e3779b97f4a7c15, __ATOMIC_SEQ_CST);
 }
 
@@ -326,7 +329,7 @@ void loader_set_ports(struct loader *loader, const struct mc_way_port *ports, si
 
 /* --- loading ------------------------------------------------------------------ */
 
-/* From an open object to one that runs. settings: of the chain, else NULL. */
+/* Configures and loads an open object. settings: of the chain, else NULL. */
 static int prepare_and_load(struct object *object, const struct chain_settings *settings,
                             const struct loader_guard *guard)
 {
@@ -349,7 +352,7 @@ static int prepare_and_load(struct object *object, const struct chain_settings *
     return rc;
 }
 
-/* What the kernel says that its maps take. */
+/* Bytes that its maps take, as /proc/self/fdinfo reports them. */
 static uint64_t count_bytes(const struct object *object)
 {
     uint64_t sum = 0, bytes;
@@ -384,9 +387,9 @@ static struct loader *open_either(const struct chain_settings *settings,
         free(log);
         return NULL;
     }
-    loader->alive_xdp = loader->alive_tc[LOADER_INGRESS] = loader->alive_tc[LOADER_EGRESS] = -1;
+    loader->xdp_array = loader->tc_arrays[LOADER_INGRESS] = loader->tc_arrays[LOADER_EGRESS] = -1;
     loader->filters[LOADER_INGRESS] = loader->filters[LOADER_EGRESS] = -1;
-    libbpf_set_print(say_nothing);
+    libbpf_set_print(print_nothing);
     loader->ncpus = libbpf_num_possible_cpus();
     rc = object_open(&loader->object, settings ? OBJECT_CHAIN : OBJECT_INPLACE, &opts);
     if (!rc)
@@ -427,13 +430,13 @@ void loader_close(struct loader *loader)
 
     if (!loader)
         return;
-    if (loader->alive_xdp >= 0)
-        close(loader->alive_xdp);
+    if (loader->xdp_array >= 0)
+        close(loader->xdp_array);
     for (i = 0; i < LOADER_HOOKS; i++) {
         if (loader->filters[i] >= 0)
             close(loader->filters[i]);
-        if (loader->alive_tc[i] >= 0)
-            close(loader->alive_tc[i]);
+        if (loader->tc_arrays[i] >= 0)
+            close(loader->tc_arrays[i]);
     }
     object_close(&loader->plain);
     object_close(&loader->object);
@@ -455,7 +458,7 @@ struct mc_control *loader_control(struct loader *loader)
     return loader->object.control;
 }
 
-/* Creates an array, maps it at addr, and puts it into `outer`. */
+/* Creates an array map, maps it at addr, and puts it into `outer`. */
 static int map_inner(int outer, uint32_t index, void *addr, uint32_t size)
 {
     LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
@@ -496,7 +499,7 @@ static void counts_add(struct mc_counts *sum, const struct mc_counts *row)
         sum->class_hits[i] += row->class_hits[i];
 }
 
-/* The programs count each packet once, where it leaves; the rest follows from that. */
+/* The programs count each packet once, at its exit; the other counts are derived from that. */
 static void counts_derive(struct mc_counts *sum)
 {
     size_t i;
@@ -560,16 +563,16 @@ int loader_run(struct loader *loader, enum loader_program program, struct loader
     return rc;
 }
 
-void loader_forget(struct loader *loader)
+void loader_release_memory(struct loader *loader)
 {
     const struct bpf_map *heap = object_map(&loader->object, "heap");
     const struct bpf_map *table = object_map(&loader->object, "table");
 
     if (loader->object.kind != OBJECT_INPLACE)
-        return; /* its memory goes with its programs, which no filter holds */
-    forget_maps(bpf_map__fd(heap), 0, MC_MAX_EXTENTS);
-    forget_maps(bpf_map__fd(table), 0, MC_OVERFLOW_TABLE);
-    forget_maps(bpf_map__fd(table), MC_OVERFLOW_TABLE, MC_MAX_TABLE_EXTENTS);
+        return; /* no filter holds its programs, so their memory is freed with them */
+    map_clear(bpf_map__fd(heap), 0, MC_MAX_EXTENTS);
+    map_clear(bpf_map__fd(table), 0, MC_OVERFLOW_TABLE);
+    map_clear(bpf_map__fd(table), MC_OVERFLOW_TABLE, MC_MAX_TABLE_EXTENTS);
 }
 
 void loader_set_tc(struct loader *loader, bool tc_follows, bool tc_alone)

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * loader: the kernel programs and their maps, from user space; those that answer from the server's
- * memory, or the chain. loader.c opens and loads, links.c and tc.c attach, object.c knows the
- * skeletons.
- * The one place that knows libbpf, beside dispatcher.c; kcache is its only user in the programs,
- * tests and the bench the others.
+ * loader: loads and attaches the kernel programs and their maps: those that answer from the
+ * server's memory, or the chain. loader.c opens and loads, links.c and tc.c attach, object.c wraps
+ * the skeletons. The only user of libbpf, besides dispatcher.c. Its users are kcache, the tests and
+ * the bench.
  *
- * An open loader is programs and empty maps. Memory is added one map at a time and belongs to the
- * kernel as long as anybody has it: a process that mapped it, or a program that is attached.
- * Programs are attached by links, which die with the process; a TC filter of kernels before 6.6 and
- * a place in libxdp's dispatcher do not, so they reach the programs through an array that the
+ * An open loader has programs and empty maps. Memory is added one map at a time; the kernel keeps
+ * it as long as a process has it mapped or a program that uses it is attached. Programs are
+ * attached by links, which end with the process. A TC filter of kernels before 6.6 and a member of
+ * libxdp's dispatcher do not end with it, so they call the programs through an array that the
  * kernel empties, and the next attach replaces them.
  *
- * One thread at a time, but for loader_counts and the two loader_map_*, which any thread may call.
+ * One thread at a time, except loader_counts and the two loader_map_*, which any thread may call.
  */
 #ifndef BPF_LOADER_H
 #define BPF_LOADER_H
@@ -26,37 +25,39 @@
 
 struct loader;
 
-/* Whom the programs answer: bpf/packet/guard.bpf.h. All zero: local sources, without limits. */
+/*
+ * Which sources the programs answer: bpf/packet/guard.bpf.h. All zero: local ones, without limits.
+ */
 struct loader_guard {
     enum mc_allow allow;
-    bool local;                 /* for MC_ALLOW_LIST: beside the list's sources */
+    bool local;                 /* for MC_ALLOW_LIST: local sources besides the list's */
     const void *list;           /* for MC_ALLOW_LIST, as layout.h says; copied */
     uint32_t nnodes, nprefixes; /* in it, powers of two */
-    uint32_t rate, burst;       /* requests a second, and at once; rate 0: no limit */
+    uint32_t rate, burst;       /* requests a second, and in a burst; rate 0: no limit */
     uint32_t amplification;     /* 0: no limit */
 };
 
 /*
- * Loads the programs. NULL: `error` says what is wrong and what to do about it. Needs CAP_BPF,
+ * Loads the programs. NULL: `error` says what is wrong and what the operator can do. Needs CAP_BPF,
  * CAP_NET_ADMIN and CAP_PERFMON.
  */
 struct loader *loader_open(char *error, size_t nerror);
 struct loader *loader_open_guarded(const struct loader_guard *guard, char *error, size_t nerror);
 /*
- * The same of the chain, whose XDP program is rx_filter and whose TC program, on egress, tx_filter.
- * Its seeds are set. The heap and the table are not for it.
+ * The same for the chain, whose XDP program is rx_filter and whose TC program, on egress, is
+ * tx_filter. Sets its seeds. The chain uses neither heap nor table.
  */
 struct loader *loader_open_chain(const struct chain_settings *settings,
                                  const struct loader_guard *guard, char *error, size_t nerror);
-/* Detaches what is attached. Memory that is still mapped stays mapped. NULL is legal. */
+/* Detaches all programs. Memory that is still mapped stays mapped. NULL is legal. */
 void loader_close(struct loader *loader);
 
 /* The control block, zeroed but for a lease without end, until loader_close. */
 struct mc_control *loader_control(struct loader *loader);
 /*
- * A new extent of the heap (MC_EXTENT_BYTES) or of the table (MC_TABLE_BYTES), mapped at `addr`
- * over whatever is there, and shown to the programs under `index`. Needs CAP_BPF where unprivileged
- * BPF is off. 0 or -errno.
+ * Creates an extent of the heap (MC_EXTENT_BYTES) or of the table (MC_TABLE_BYTES), maps it at
+ * `addr` over any earlier mapping, and shows it to the programs under `index`. Needs CAP_BPF where
+ * unprivileged BPF is disabled. 0 or -errno.
  */
 int loader_map_extent(struct loader *loader, uint32_t index, void *addr);
 int loader_map_table(struct loader *loader, uint32_t index, void *addr);
@@ -64,19 +65,19 @@ int loader_map_table(struct loader *loader, uint32_t index, void *addr);
 /* Bytes of all maps when they were loaded. */
 uint64_t loader_bytes(const struct loader *loader);
 /*
- * Whether this kernel lets a program be interrupted by another on the same CPU, which would write
- * over what the first has in hand: PREEMPT_RT since Linux 6.18 gave up its lock for each CPU.
+ * Whether in this kernel another program can interrupt a program on the same CPU, and overwrite its
+ * per-CPU scratch: PREEMPT_RT, since Linux 6.18 removed the lock of each CPU.
  */
 bool loader_is_interrupted(void);
-/* Nanoseconds of a tick of the kernel's clock. */
+/* Nanoseconds between two ticks of the kernel's clock. */
 uint64_t loader_tick_ns(void);
-/* Whether it is the chain. */
+/* Whether the loader has the chain's programs. */
 bool loader_is_chain(const struct loader *loader);
 
 /* What the programs counted on all CPUs since they were loaded. */
 void loader_counts(struct loader *loader, struct mc_counts *out);
 
-/* Of the chain: the same of enum chain_count. */
+/* The same for the chain's counts, enum chain_count. */
 void loader_chain_counts(struct loader *loader, struct chain_counts *out);
 
 enum loader_program { LOADER_XDP, LOADER_TC };
@@ -84,15 +85,15 @@ enum loader_program { LOADER_XDP, LOADER_TC };
 /* For BPF_PROG_TEST_RUN and the bench. */
 int loader_program_fd(struct loader *loader, enum loader_program program);
 
-/* Of any program, by its name: the descriptor or -ENOENT. */
+/* The descriptor of any program by its name, or -ENOENT. */
 int loader_program_named(struct loader *loader, const char *name);
 
 struct loader_packet {
     const void *in; /* a frame */
     size_t nin;
     void *out;        /* the frame as the program left it */
-    size_t nout;      /* room; then its length */
-    int ifindex;      /* that it came by, which needs an XDP program; 0: lo */
+    size_t nout;      /* size of the buffer; then the frame's length */
+    int ifindex;      /* its ingress interface, which needs an XDP program; 0: lo */
     uint32_t repeat;  /* runs of the program, each on what the one before left; 0: one */
     uint32_t verdict; /* of the last run */
     uint32_t ns;      /* mean time of a run */
@@ -105,18 +106,18 @@ int loader_run(struct loader *loader, enum loader_program program, struct loader
 enum loader_hook { LOADER_INGRESS, LOADER_EGRESS, LOADER_HOOKS };
 
 /*
- * This machine's routes, rules, addresses or interfaces have changed: to no source is replied
- * before the stack has done so again.
+ * To be called when routes, rules, addresses or interfaces of this machine have changed: the
+ * programs reply to no source before the network stack has replied to it again.
  */
-void loader_doubt_ways(struct loader *loader);
-/* Interfaces whose replies leave by others, up to MC_WAY_PORTS of them. */
+void loader_invalidate_ways(struct loader *loader);
+/* Sets the interfaces whose replies leave by another one, up to MC_WAY_PORTS of them. */
 void loader_set_ports(struct loader *loader, const struct mc_way_port *ports, size_t n);
 
-/* What is on a hook of TC. */
+/* The attachment to a TC hook. */
 struct loader_tc {
     int link;    /* of TCX; -1: none */
-    bool filter; /* or a clsact filter, which outlives the process, */
-    uint32_t id; /* and the id of its program */
+    bool filter; /* a clsact filter, which outlives the process, */
+    uint32_t id; /* and its program's id */
 };
 
 /* Attachments to one interface. */
@@ -126,44 +127,45 @@ struct loader_link {
     bool generic; /* XDP in the stack instead of the driver */
     bool shared;  /* XDP as a member of libxdp's dispatcher */
     struct loader_tc tc[LOADER_HOOKS];
-    enum loader_hook main; /* that is needed: egress of the chain, else ingress */
+    enum loader_hook main; /* the required hook: egress for the chain, else ingress */
 };
 
 void loader_link_init(struct loader_link *link, int ifindex);
-/* 0 or -errno: EBUSY and EEXIST if another XDP program is there. */
-/* The chain keeps nothing for `settle` from then on: writes may be in flight that it did not see.
+/*
+ * 0 or -errno: EBUSY and EEXIST if another XDP program is attached. From then on the chain caches
+ * nothing for `settle`: writes may be in flight that it did not see.
  */
 int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool generic);
 /*
- * Instead, where the interface has a dispatcher of libxdp: takes a place in it, as it is attached.
- * Needs CAP_NET_ADMIN and /sys/fs/bpf. 0 or -errno (ENOENT: there is none), and `reason` becomes
- * what the verifier says or "".
+ * Instead, on an interface with a libxdp dispatcher: joins it, in the mode in which it is attached.
+ * Needs CAP_NET_ADMIN and /sys/fs/bpf. 0 or -errno (ENOENT: no dispatcher), with the verifier's
+ * message or "" in `reason`.
  */
 int loader_join_dispatcher(struct loader *loader, struct loader_link *link, char *reason,
                            size_t nreason);
 /*
- * What is not attached yet, each by TCX, else by a filter. 0, or -errno of egress, without which
- * nothing is answered, or of the main one.
+ * Attaches to the TC hooks that are free, by TCX, else by a filter. 0, or -errno of egress, without
+ * which nothing is answered, or of the main hook.
  */
 int loader_attach_tc(struct loader *loader, struct loader_link *link);
-/* One of them. 0 or -errno. */
+/* Attaches to one hook. 0 or -errno. */
 int loader_attach_hook(struct loader *loader, struct loader_link *link, enum loader_hook hook);
 bool loader_has_tc(const struct loader_link *link, enum loader_hook hook);
-/* 0, or -errno if a filter stays, as of loader_detach. */
+/* 0, or -errno if a filter stays, as loader_detach. */
 int loader_detach_hook(struct loader_link *link, enum loader_hook hook);
 int loader_detach_tc(struct loader_link *link);
 /*
- * Of the chain, which else has nothing to say to it: nothing that was kept is valid, and nothing is
- * kept that is asked for within `ns`, and within `settle` after that.
+ * For the chain; otherwise does nothing. Invalidates the whole cache, and caches no answer to a
+ * request within `ns`, nor within `settle` after that.
  */
-void loader_distrust(struct loader *loader, uint64_t ns);
-/* What loader_lost says, as bits. */
+void loader_invalidate_all(struct loader *loader, uint64_t ns);
+/* The result of loader_lost, as bits. */
 enum { LOADER_LOST_XDP = 1 << 0, LOADER_LOST_TC = 1 << 1 };
 
 /*
- * Which programs are no longer on the interface, though nobody has called loader_detach: it is
- * gone, or somebody has detached them, or put another program into the link. They count as not
- * attached from now on. Needs no right.
+ * Returns which programs are no longer attached although loader_detach was not called: the
+ * interface was removed, or another process has detached them or replaced the link's program. From
+ * now on they count as detached. Needs no privilege.
  */
 unsigned int loader_lost(struct loader *loader, struct loader_link *link);
 /*
@@ -172,21 +174,23 @@ unsigned int loader_lost(struct loader *loader, struct loader_link *link);
  * the server's replies, which tell it of writes that were in flight for longer than `settle`.
  */
 void loader_put_xdp_last(struct loader_link *link);
-/* The XDP program alone; TC stays, for another way of attaching XDP before it. */
+/* Detaches XDP only; TC stays, while XDP is attached in another mode. */
 void loader_detach_xdp(struct loader_link *link);
-/* 0, or -errno if a filter stays: removing it needs CAP_NET_ADMIN. It then passes everything. */
+/*
+ * 0, or -errno if a filter stays, which then passes every packet: its removal needs CAP_NET_ADMIN.
+ */
 int loader_detach(struct loader_link *link);
 /*
- * Takes the memory from programs that stay attached, so that it is freed with the process. The
- * kernel waits until no program runs in it: 10 to 20 ms for each 48 maps.
+ * Removes the memory from programs that stay attached, so that it is freed with the process. Waits
+ * for an RCU grace period, 10 to 20 ms, for each 48 maps.
  */
-void loader_forget(struct loader *loader);
-/* The id of the XDP program on an interface, 0: none. `name` gets its name, if we may know it. */
+void loader_release_memory(struct loader *loader);
+/* The id of the XDP program on an interface, 0: none; and its name, if this process may read it. */
 uint32_t loader_xdp_present(int ifindex, char name[16]);
 
 /*
- * Who answers: XDP leaves to TC what its frames have no room for if `tc_follows`; TC answers
- * everything by itself if `tc_alone`.
+ * tc_follows: XDP leaves requests whose replies have no room in the frame to TC. tc_alone: TC
+ * answers all requests.
  */
 void loader_set_tc(struct loader *loader, bool tc_follows, bool tc_alone);
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* member: what stands for mc_xdp in libxdp's dispatcher, where an attachment outlives its process.
+/*
+ * member: the member of libxdp's dispatcher, which outlives its process: calls mc_xdp while that
+ * lives.
  */
-#include "bpf/loader/alive.bpf.h"
+#include "bpf/loader/prog_array.bpf.h"
 
 SEC("xdp")
 int mc_member(struct xdp_md *ctx)
 {
-    bpf_tail_call(ctx, &mc_alive, 0);
+    bpf_tail_call(ctx, &mc_prog_array, 0);
     return XDP_PASS;
 }
 

@@ -9,7 +9,7 @@
 #include "bpf/chain/chain.skel.h"
 #include "bpf/inplace/inplace.skel.h"
 
-/* What both skeletons have, under types of their own. */
+/* Copies the members that both skeletons have, in types of their own. */
 #define COMMON_PARTS(skel)                                                                         \
     .skeleton = (skel)->skeleton, .made = (skel), .all = (skel)->obj,                              \
     .control = &(skel)->data_control->control, .constants = (skel)->rodata,                        \
@@ -121,6 +121,6 @@ bool object_link_lives(int link, int program, int ifindex)
     uint32_t ninfo = sizeof(info);
 
     if (bpf_obj_get_info_by_fd(link, &info, &ninfo))
-        return true; /* nobody knows */
+        return true; /* unknown */
     return info.xdp.ifindex == (uint32_t)ifindex && info.prog_id == object_program_id(program);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * object: the kernel programs as one of two objects, behind one face: those that answer from the
- * server's memory (cache.bpf.c), and the chain (chain.bpf.c). The loader's own.
+ * object: one interface to the two BPF objects: the programs that answer from the server's memory
+ * (inplace), and the chain. Used by the loader only.
  */
 #ifndef BPF_OBJECT_H
 #define BPF_OBJECT_H
@@ -27,14 +27,14 @@ struct object_guard {
 struct object {
     enum object_kind kind;
     struct bpf_object_skeleton *skeleton; /* NULL: not open */
-    void *made;                           /* that the skeleton's header made */
+    void *made;                           /* the generated skeleton itself */
     struct bpf_object *all;
-    /* What is attached; NULL: nothing to that hook. */
+    /* The programs to attach; NULL: none on that hook. */
     struct bpf_program *xdp, *tc[LOADER_HOOKS];
-    enum loader_hook main; /* without which XDP is of no use */
+    enum loader_hook main; /* the hook without which XDP is useless */
     struct mc_control *control;
 
-    /* Constants: to be set before the load. */
+    /* Constants, to be set before the load. */
     void *constants;
     size_t nconstants;
     uint32_t *weakly_ordered;
@@ -43,21 +43,22 @@ struct object {
     struct object_guard guard;
     uint64_t *way_factors;
     uint32_t *way_shift;
-    struct chain_settings *settings; /* of the chain alone */
+    struct chain_settings *settings; /* of the chain only */
 
-    /* Variables, for ever. NULL: this object has no such. */
+    /* Variables, which may be set at any time. NULL: this object does not have it. */
     uint32_t *xdp_generic, *tc_follows, *tc_alone;
     uint64_t *way_epoch;
     uint32_t *way_nports;
     void *way_ports;         /* struct mc_way_port, MC_WAY_PORTS of them */
-    struct chain_gate *gate; /* of everything */
+    struct chain_gate *gate; /* the gate of the whole cache */
 };
 
 struct loader {
     struct object object;
-    struct object plain; /* the same over the same maps, for a dispatcher; or not needed yet */
-    int alive_xdp, alive_tc[LOADER_HOOKS]; /* arrays of alive.h, -1: not needed yet */
-    int filters[LOADER_HOOKS];             /* that call through these, -1: the same */
+    struct object
+        plain; /* the same programs over the same maps, for a dispatcher; not open until needed */
+    int xdp_array, tc_arrays[LOADER_HOOKS]; /* of prog_array.h; -1: not needed yet */
+    int filters[LOADER_HOOKS]; /* programs that call through these; -1: not needed yet */
     int ncpus;
     uint64_t nbytes; /* of all maps */
 };
@@ -67,19 +68,21 @@ int object_open(struct object *object, enum object_kind kind,
                 const struct bpf_object_open_opts *opts);
 /* 0 or -errno; it stays open. */
 int object_load(struct object *object);
-/* One that is not open is legal. */
+/* An object that is not open is legal. */
 void object_close(struct object *object);
 
-/* NULL: there is none of this name. */
+/* NULL: no map has this name. */
 struct bpf_map *object_map(const struct object *object, const char *name);
-/* For XDP programs that call one another, which must agree in both; flags: BPF_F_XDP_*. */
+/*
+ * Sets flags (BPF_F_XDP_*) and attach type, which must match in XDP programs that call each other.
+ */
 void object_set_xdp(struct object *object, uint32_t flags, bool for_links);
 
-/* The id of a program by its descriptor, 0: nobody knows. */
+/* The id of a program by its descriptor, 0: unknown. */
 uint32_t object_program_id(int program);
 /*
- * Whether a link still has the program on the interface. All kinds of links to an interface name it
- * at the same place; 0 when they were cut.
+ * Whether a link still attaches the program to the interface. All kinds of links to an interface
+ * have its index at the same offset of their info; it is 0 after a detach.
  */
 bool object_link_lives(int link, int program, int ifindex);
 

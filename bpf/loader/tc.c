@@ -8,14 +8,14 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "bpf/loader/alive.h"
 #include "bpf/loader/filter.skel.h"
 #include "bpf/loader/object.h"
+#include "bpf/loader/prog_array.h"
 
 enum {
     FILTER_HANDLE = 0x6d63, /* of the filters that stand in for TCX on older kernels */
     FILTER_PRIORITY = 0x6d63,
-    FILTER_TRIES = 50, /* looks whether its process is gone, 10 ms apart */
+    FILTER_TRIES = 50, /* checks whether its process has ended, 10 ms apart */
 };
 
 /* BPF_TCX_* of Linux 6.6, which older headers lack; and libbpf's. */
@@ -35,21 +35,21 @@ static int program_of(const struct loader *loader, enum loader_hook hook)
 /* The program of a filter, or -errno. */
 static int load_filter(struct loader *loader, enum loader_hook at)
 {
-    int *alive = &loader->alive_tc[at], fd;
+    int *prog_array = &loader->tc_arrays[at], fd;
     struct filter *skel;
 
-    if (*alive < 0)
-        *alive = alive_open();
-    if (*alive < 0)
-        return *alive;
+    if (*prog_array < 0)
+        *prog_array = prog_array_open();
+    if (*prog_array < 0)
+        return *prog_array;
     skel = filter__open();
     if (!skel)
         return -errno;
-    fd = bpf_map__reuse_fd(skel->maps.mc_alive, *alive);
+    fd = bpf_map__reuse_fd(skel->maps.mc_prog_array, *prog_array);
     if (!fd)
         fd = filter__load(skel);
     if (!fd)
-        fd = alive_set(*alive, program_of(loader, at));
+        fd = prog_array_set(*prog_array, program_of(loader, at));
     if (!fd)
         fd = dup(bpf_program__fd(skel->progs.mc_filter));
     filter__destroy(skel);
@@ -57,8 +57,8 @@ static int load_filter(struct loader *loader, enum loader_hook at)
 }
 
 /*
- * Those of all hooks, once and for ever: when an interface comes anew this process may no longer
- * load programs. 0 or -errno.
+ * Loads the filters of all hooks at once: when an interface comes back, the process may no longer
+ * have the privilege to load programs. 0 or -errno.
  */
 static int load_filters(struct loader *loader)
 {
@@ -75,9 +75,9 @@ static int load_filters(struct loader *loader)
 }
 
 /*
- * Whether the filter in our place is one of ours whose process lives: with a dispatcher there may
- * be two on an interface. The kernel empties the program array of a dead one a moment after its
- * end.
+ * Whether the filter with our handle belongs to another server that still runs: with a dispatcher
+ * there may be two servers on an interface. The kernel empties the program array of a server a
+ * moment after its end.
  */
 static bool filter_is_taken(const struct bpf_tc_hook *hook)
 {
@@ -91,13 +91,13 @@ static bool filter_is_taken(const struct bpf_tc_hook *hook)
     fd = bpf_prog_get_fd_by_id(opts.prog_id);
     if (fd < 0)
         return false;
-    for (i = 0; i < FILTER_TRIES && (taken = !alive_is_gone(fd)); i++)
+    for (i = 0; i < FILTER_TRIES && (taken = !prog_array_is_empty(fd)); i++)
         nanosleep(&pause, NULL);
     close(fd);
     return taken;
 }
 
-/* A filter of a dead process is replaced. */
+/* Replaces the filter of a process that has ended. */
 static int attach_filter(struct loader *loader, struct loader_link *link, enum loader_hook at)
 {
     LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = hooks[at].point);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tc: the loader's programs on the hooks of TC, by TCX, else by filters. The loader's own; what
- * loader.h has of it is loader_attach_tc and loader_detach_tc.
+ * tc: attaches the loader's programs to the TC hooks, by TCX, else by filters. Used by the loader
+ * only; its public functions are loader_attach_tc and loader_detach_tc in loader.h.
  */
 #ifndef BPF_TC_H
 #define BPF_TC_H
@@ -10,7 +10,7 @@
 
 #include "bpf/loader/loader.h"
 
-/* Whether something is no longer there; it counts as not attached from now on. */
+/* Whether an attachment was lost; from now on it counts as detached. */
 bool tc_lost(struct loader *loader, struct loader_link *link);
 
 #endif

@@ -147,7 +147,7 @@ static void detach(struct kcache *kcache)
     for (i = 0; i < kcache->ninterfaces; i++)
         stays |= attach_remove(&kcache->attached[i]) != 0;
     if (stays)
-        loader_forget(kcache->loader);
+        loader_release_memory(kcache->loader);
 }
 
 void kcache_beat(struct kcache *kcache)
@@ -278,7 +278,7 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
     monitor_watch(kcache->monitor, kcache->attached, kcache->ninterfaces);
     let_tc_follow(kcache);
     open_port(kcache, port);
-    loader_distrust(kcache->loader, 0);
+    loader_invalidate_all(kcache->loader, 0);
     if (kcache->chain.wanted)
         say_unwatched(kcache, addresses, n);
     return 0;

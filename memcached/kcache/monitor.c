@@ -81,7 +81,7 @@ static void hear(struct monitor *monitor)
     unsigned int said = rtnetlink_hear(monitor->news, &monitor->machine);
 
     if (rtnetlink_drain(monitor->routes) || said)
-        loader_doubt_ways(monitor->loader);
+        loader_invalidate_ways(monitor->loader);
     if (said & MACHINE_BAD)
         monitor->stale = true;
     if (!monitor->stale)
@@ -192,7 +192,7 @@ static void tell_programs(struct monitor *monitor)
     }
     loader_set_tc(monitor->loader, tc_follows, monitor->mode == KCACHE_TC);
     if (blind && loader_is_chain(monitor->loader))
-        loader_distrust(monitor->loader, BLIND_S * UINT64_C(1000000000));
+        loader_invalidate_all(monitor->loader, BLIND_S * UINT64_C(1000000000));
 }
 
 static bool tc_waits(const struct monitor *monitor)
@@ -367,7 +367,7 @@ static void look(struct monitor *monitor)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (now.tv_sec - monitor->doubted >= DOUBT_S) {
-        loader_doubt_ways(monitor->loader);
+        loader_invalidate_ways(monitor->loader);
         monitor->doubted = now.tv_sec;
     }
     for (i = 0; i < monitor->nwatched; i++)
@@ -446,7 +446,7 @@ static bool glance(struct monitor *monitor)
         lost |= watched->lost != 0;
     }
     if (lost)
-        loader_distrust(monitor->loader, BLIND_S * UINT64_C(1000000000));
+        loader_invalidate_all(monitor->loader, BLIND_S * UINT64_C(1000000000));
     return lost;
 }
 

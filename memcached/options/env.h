@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* options_env: the environment variables that are looked at, for the program and its manual. */
+/* options_env: the environment variables that the server reads, for the program and its manual. */
 #ifndef OPTIONS_ENV_H
 #define OPTIONS_ENV_H
 
@@ -16,7 +16,7 @@ struct environment_row {
 extern const struct environment_row environment_table[];
 extern const size_t environment_count;
 
-/* Stores what the environment says. A value that is no number is not looked at. */
+/* Stores the values of the environment. Ignores a value that is not a number. */
 void options_environment(struct options *options);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* options_flash: the files of flash storage, and what belongs together of its options. */
+/* options_flash: the option ext_path, and checks of the flash options against each other. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static const char *const buckets[FLASH_BUCKETS] = {
     [FLASH_CHUNKED] = "chunked",
 };
 
-/* Bytes; 0: that is no size. */
+/* A size in bytes; 0: not a size. */
 static uint64_t read_size(const char *text)
 {
     static const char units[] = "kmgtp";
@@ -51,7 +51,7 @@ static bool find_bucket(const char *name, enum flash_bucket *bucket)
     return false;
 }
 
-/* FILE:SIZE[:BUCKET]; the pieces are cut out of `word`, and the path keeps the first. */
+/* FILE:SIZE[:BUCKET]; cuts the pieces out of `word`; the path keeps a pointer to the first. */
 static int parse_path(const struct option_input *input, char *word, struct flash_path *path)
 {
     char *size = strchr(word, ':');
@@ -77,7 +77,7 @@ static int parse_path(const struct option_input *input, char *word, struct flash
     return OPTIONS_RUN;
 }
 
-/* A copy: a daemon's folder will be another one. NULL: no memory. */
+/* An absolute copy, because a daemon changes its directory. NULL: no memory. */
 static char *absolute(const char *name)
 {
     char *folder, *path;
@@ -132,7 +132,7 @@ void options_flash_fini(struct options *options)
         free((char *)(uintptr_t)options->paths[i].name);
 }
 
-/* What is not said is a quarter of all pages. */
+/* Defaults that were not given: a quarter of all pages. */
 static void count_pages(struct options *o)
 {
     uint32_t npages = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * manual: makes memcached.1 at build time. Copies a template and puts the option table, the
- * suboptions and the environment in place of the lines @OPTIONS@, @SUBOPTIONS@, @ENVIRONMENT@.
+ * manual: generates memcached.1 at build time. Copies a template and replaces the lines @OPTIONS@,
+ * @SUBOPTIONS@ and @ENVIRONMENT@ by the option table, the suboptions and the environment.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 enum { COLUMNS = 78, TEXT_MAX = 1024 };
 
-/* Whether a word is one of the language, and not a name that must stay as it is. */
+/* Whether a word is plain English, and not a name that mdoc must not change. */
 static bool is_plain(const char *word, size_t len)
 {
     while (len > 0 && isalpha((unsigned char)*word)) {
@@ -22,7 +22,7 @@ static bool is_plain(const char *word, size_t len)
     return len == 0 || strchr(",.;", *word);
 }
 
-/* A word as mdoc; at the start of a line it must not look like a macro. */
+/* Prints a word as mdoc; at the start of a line it must not look like a macro. */
 static void put_word(const char *word, size_t len, bool first, bool begins)
 {
     if (first && (*word == '.' || *word == '\''))
@@ -37,7 +37,7 @@ static void put_word(const char *word, size_t len, bool first, bool begins)
     }
 }
 
-/* Text in lines of limited length, each sentence beginning a line. */
+/* Prints text in lines of limited length; each sentence begins a line. */
 static void put_text(const char *text)
 {
     bool ends = true;
@@ -60,7 +60,7 @@ static void put_text(const char *text)
     putchar('\n');
 }
 
-/* The argument without its brackets, as words of a macro line. */
+/* Prints the argument without its brackets, as words of a macro line. */
 static void put_argument(const char *argument)
 {
     size_t len = strlen(argument);

@@ -19,7 +19,10 @@ static void *field_of(struct options *options, size_t offset)
     return (char *)options + offset;
 }
 
-/* A wrong port is wrong usage, other values out of range are not: memcached's statuses. */
+/*
+ * Exits with memcached's statuses: a wrong port is a usage error, other values out of range are
+ * not.
+ */
 static int out_of_range(const struct option_input *input)
 {
     const struct option_row *row = input->row;
@@ -32,7 +35,7 @@ static int out_of_range(const struct option_input *input)
     return usage ? EXIT_USAGE_ERROR : 1;
 }
 
-/* As atoi: what follows the digits is ignored; but no digits at all are no number. */
+/* As atoi, ignores what follows the digits; but without digits it is an error. */
 static int store_integer(const struct option_input *input)
 {
     const struct option_row *row = input->row;
@@ -68,7 +71,7 @@ static int store_real(const struct option_input *input)
     return OPTIONS_RUN;
 }
 
-/* The value of a suboption, which is part of a list. NULL: that was said. */
+/* Copies the value of a suboption, which is part of a list. NULL: failed and reported. */
 static char *keep_word(const struct option_input *input)
 {
     struct options *options = input->options;
@@ -81,7 +84,7 @@ static char *keep_word(const struct option_input *input)
     return kept;
 }
 
-/* Stores the value of one option and takes its further step. */
+/* Stores the value of one option and calls its setter. */
 static int apply(struct option_input *input, bool on)
 {
     const struct option_row *row = input->row;
@@ -124,7 +127,7 @@ static int apply(struct option_input *input, bool on)
     return status == OPTIONS_RUN && row->set ? row->set(input) : status;
 }
 
-/* The defaults are the table's, read as if they were given. */
+/* Parses the table's defaults as if they were given. */
 void options_init(struct options *options)
 {
     *options = (struct options){.prefix_delimiter = ':'};
@@ -184,7 +187,7 @@ static bool is_kernel_word(const char *word)
     return strncmp(word, kernel_prefix, sizeof(kernel_prefix) - 1) == 0;
 }
 
-/* The row of a suboption; *on is false for the "no_" form of a switch. */
+/* Finds the row of a suboption; *on is false for the "no_" form of a switch. */
 static const struct option_row *find_suboption(const char *name, size_t len, bool *on)
 {
     for (size_t i = 0; i < option_count; i++) {
@@ -228,7 +231,7 @@ static int apply_suboption(const struct option_input *list, char *word)
     return apply(&input, on);
 }
 
-/* Words from `word` on that are no suboptions belong to the kernel path. Returns their length. */
+/* The length of the words from `word` on that are no suboptions: they belong to the kernel path. */
 static size_t kernel_words(const char *word)
 {
     size_t len = strcspn(word, ",");
@@ -274,12 +277,12 @@ struct scanner {
     struct options *options;
     char **argv;
     FILE *out, *err;
-    int element;         /* of argv that getopt was in before the last letter */
+    int element;         /* index in argv before getopt returned the last letter */
     unsigned int nplain; /* X seen in that element */
     bool tcp_port_given;
 };
 
-/* What follows the X that getopt has just returned, if it is in the same element of argv. */
+/* What follows the X that getopt has just returned, within the same element of argv. */
 static char *rest_of_cluster(struct scanner *scanner)
 {
     char *p = scanner->argv[optind];
@@ -295,7 +298,7 @@ static char *rest_of_cluster(struct scanner *scanner)
 
 /*
  * -X is memcached's flag, unless the rest of its element or the next word begins with "bmc=": then
- * it is the kernel path and dumping stays on. Returns true when it was, and getopt goes on behind
+ * it enables the kernel path, and dumping stays enabled. True: it did, and getopt continues behind
  * that word.
  */
 static bool take_kernel_word(struct scanner *scanner, int *status)
@@ -339,7 +342,7 @@ static int take_letter(struct scanner *scanner, int letter, bool long_form)
     return apply(&input, true);
 }
 
-/* getopt's two tables out of ours. The leading '-' keeps getopt from moving words. */
+/* Makes getopt's two tables from ours. The leading '-' keeps getopt from permuting argv. */
 static void make_tables(char *letters, struct option *longs)
 {
     *letters++ = '-';
@@ -352,7 +355,7 @@ static void make_tables(char *letters, struct option *longs)
         if (row->argument)
             *letters++ = ':';
         if (row->name) {
-            /* Beyond the letters, so that --disable-dumping can be told from -X. */
+            /* Codes beyond the letters, to distinguish --disable-dumping from -X. */
             int has = row->argument               ? required_argument
                       : row->kind == OPTION_COUNT ? optional_argument /* ignored */
                                                   : no_argument;
@@ -371,7 +374,7 @@ static int scan(struct scanner *scanner, int argc)
     int code;
 
     make_tables(letters, longs);
-    optind = 0; /* glibc: from the start, whatever was scanned before */
+    optind = 0; /* glibc: restarts the scan */
     for (;;) {
         int element = optind ? optind : 1;
 

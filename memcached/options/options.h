@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * options: the command line. One table (options_table.c) names each option, its argument, its
- * range, its default, its help text and its key in `stats settings`.
+ * options: the command line. One table (table.c) has each option's name, argument, range, default,
+ * help text and key in `stats settings`.
  *
- * The struct is written by options_parse and read-only from then on. Strings are parts of argv or
+ * options_parse fills the struct, which is read-only from then on. Strings point into argv or
  * belong to the struct.
  */
 #ifndef OPTIONS_H
@@ -28,13 +28,13 @@ enum {
     OPTIONS_MAX_PATHS = 32,
 };
 
-/* The order is that of the names in options_table.c. */
+/* In the order of the names in set.c. */
 enum binding { BINDING_AUTO, BINDING_ASCII, BINDING_BINARY };
 
 struct options {
     /* network */
     int32_t tcp_port, udp_port; /* 0 off, -1 ephemeral */
-    char *listen;               /* what -l said, joined by commas; NULL: any */
+    char *listen;               /* all values of -l, joined by commas; NULL: any */
     char *socket_path;
     uint32_t access_mask;
     uint32_t max_connections;
@@ -46,7 +46,7 @@ struct options {
     bool reuseport;
     enum binding binding;
     bool binding_given;
-    /* who may ask */
+    /* authentication */
     bool sasl;
     char *auth_file; /* NULL: none */
     /* process */
@@ -87,15 +87,16 @@ struct options {
     struct store_flash_rules ext;
     /* kernel path: on when there is an interface */
     struct kcache_options kcache;
-    char *words[OPTIONS_MAX_WORDS]; /* that texts above and kcache's slices point into */
+    char *words[OPTIONS_MAX_WORDS]; /* owned strings, into which texts above and kcache's slices
+                                       point */
     unsigned int nwords;
 };
 
 void options_init(struct options *options);
 void options_fini(struct options *options);
 /*
- * Returns OPTIONS_RUN, or the status to exit with; what there is to say has been said on `out`
- * (help) or `err`. Not for two threads: getopt.
+ * Returns OPTIONS_RUN, or the exit status, after help was printed on `out` or an error on `err`.
+ * Not thread-safe: getopt.
  */
 int options_parse(struct options *options, int argc, char **argv, FILE *out, FILE *err);
 /* The lines of `stats settings`. */

@@ -44,7 +44,7 @@ int set_access_mask(struct option_input *input)
     return OPTIONS_RUN;
 }
 
-/* Repeated -l are joined. */
+/* Joins repeated -l. */
 int set_listen(struct option_input *input)
 {
     char **list = &input->options->listen;
@@ -215,7 +215,7 @@ int set_no_drop_privileges(struct option_input *input)
     return OPTIONS_RUN;
 }
 
-/* A number up to the row's greatest, or that is no number at all. */
+/* Parses a number up to the row's maximum. */
 int set_ssl_level(struct option_input *input)
 {
     const struct option_row *row = input->row;
@@ -279,7 +279,7 @@ int show_license(struct option_input *input)
     return 0;
 }
 
-/* One line of help; further lines of the text are aligned with the first. */
+/* Prints a row of help; further lines of the text are aligned with the first. */
 static void print_row(FILE *out, const char *left, const struct option_row *row)
 {
     const char *text = row->help ? row->help : row->help_off;
@@ -320,7 +320,7 @@ int show_help(struct option_input *input)
     return 0;
 }
 
-/* The item and chunk sizes against each other. */
+/* Checks the item and chunk sizes against each other. */
 static int check_sizes(struct options *o, FILE *err)
 {
     if (o->item_max < ITEM_MIN)
@@ -354,7 +354,7 @@ static int check_sizes(struct options *o, FILE *err)
     return OPTIONS_RUN;
 }
 
-/* Either kind of authentication is of one protocol, and of connections. */
+/* Each kind of authentication works with one protocol only, and over connections only. */
 static int check_auth(struct options *o, FILE *err)
 {
     if (o->sasl && o->binding_given && o->binding != BINDING_BINARY) {

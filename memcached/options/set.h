@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* options_set: what an option does beyond storing its value. */
+/* options_set: the setters of options that do more than store a value. */
 #ifndef OPTIONS_SET_H
 #define OPTIONS_SET_H
 
@@ -12,14 +12,14 @@ option_setter set_access_mask, set_listen, set_memory, set_delimiter, set_bindin
     set_hash_algorithm, set_hashpower, set_no_automove, warn_ignored, set_slab_sizes, set_chunk_max,
     set_no_modern;
 option_setter set_no_drop_privileges, set_no_chunked_items, set_ssl_level;
-/* Steps after a value was stored. */
+/* Called after a value was stored. */
 option_setter check_threads, set_lru_maintainer, enable_temp_lru;
 option_setter set_ext_path, check_ext_page_size;
 option_setter show_help, show_license, show_version;
 
-/* What concerns several options, after all were read: OPTIONS_RUN or an exit status. */
+/* Checks options against each other, after all were read: OPTIONS_RUN or an exit status. */
 int options_check(struct options *options, FILE *err);
-/* Of flash storage, as far as one row does not say it (options_flash.c). */
+/* Defaults and checks of the flash options, beyond their rows (flash.c). */
 void options_flash_init(struct options *options);
 void options_flash_fini(struct options *options);
 int options_flash_check(struct options *options, FILE *err);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* options_table: the rows that the parser, -h and `stats settings` are made from. */
+/*
+ * options_table: the rows from which the parser, -h, the manual and `stats settings` are generated.
+ */
 #ifndef OPTIONS_TABLE_H
 #define OPTIONS_TABLE_H
 
@@ -19,7 +21,7 @@ enum option_kind {
     OPTION_IGNORE, /* accepted without effect */
 };
 
-/* How `stats settings` shows it. */
+/* The format in `stats settings`. */
 enum option_show {
     SHOW_NUMBER,
     SHOW_U32,
@@ -54,7 +56,7 @@ struct option_input {
     FILE *out, *err;
 };
 
-/* OPTIONS_RUN or an exit status; the function has said why. */
+/* Returns OPTIONS_RUN, or an exit status after it has printed the error. */
 typedef int option_setter(struct option_input *input);
 
 struct option_row {
@@ -63,24 +65,26 @@ struct option_row {
     const char *argument; /* NULL: takes none; "[...]": optional */
     enum option_kind kind;
     size_t field;            /* offset in struct options */
-    double minimum, maximum; /* a real number is above its minimum */
-    bool strict;             /* a number and nothing behind it */
-    const char *wrong;       /* said when out of range, with the value; NULL: a general text */
-    const char *missing;     /* said when a suboption lacks its argument, with the name */
-    uint32_t scale;          /* 0: 1; the stored number is the given one times it */
-    option_setter *set;      /* OPTION_ACTION, or a further step after the value */
-    unsigned int place;      /* in `stats settings`, which has memcached's order; 0: none */
-    const char *setting;     /* key in `stats settings`, NULL: none */
+    double minimum, maximum; /* exclusive minimum for reals */
+    bool strict;             /* nothing may follow the number */
+    const char
+        *wrong; /* error for a value out of range, with %s for the value; NULL: a general text */
+    const char *missing; /* error for a suboption without its argument, with %s for the name */
+    uint32_t scale;      /* multiplies the given number; 0: 1 */
+    option_setter *set;  /* OPTION_ACTION, or a further step after the value */
+    unsigned int place;  /* position in `stats settings`, in memcached's order; 0: none */
+    const char *setting; /* key in `stats settings`, NULL: none */
     enum option_show show;
     size_t show_field;
     const char *help;     /* NULL: not in -h */
     const char *help_off; /* of a switch that is on: -h shows its "no_" form, with this text */
     const char *manual;   /* further sentences for the manual, which has -h's text too */
     const char *fallback; /* the default as -h shows it */
-    const char *lacks;    /* what this build is without: refused, not shown; NULL: nothing */
+    const char *lacks;    /* the library that this build lacks: the option is refused and not shown;
+                             NULL: none */
 };
 
-/* Of a row that a build may be without; `enabled` is config.h's 0 or 1. */
+/* For a row that needs an optional library; `enabled` is config.h's 0 or 1. */
 #define OPTION_LACKS(enabled, what) .lacks = (enabled) ? NULL : (what)
 
 extern const struct option_row option_table[];
@@ -88,7 +92,7 @@ extern const size_t option_count;
 
 /* Splits the words of -o and applies each (options.c). */
 option_setter options_extended;
-/* The kernel path's word, with "bmc=" in front. The word is kept. */
+/* Passes a word of the kernel path, which begins with "bmc=", on. Keeps a copy of the word. */
 int options_kernel_path(struct options *options, const char *word, size_t len, FILE *err);
 
 #endif

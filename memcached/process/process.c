@@ -24,7 +24,7 @@ void process_raise_core_limit(void)
     struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
 
     if (setrlimit(RLIMIT_CORE, &limit) != 0) {
-        /* Without the right to raise the hard limit, up to it. */
+        /* Without the privilege to raise the hard limit, raises the soft limit up to it. */
         if (getrlimit(RLIMIT_CORE, &limit) == 0) {
             limit.rlim_cur = limit.rlim_max;
             setrlimit(RLIMIT_CORE, &limit);
@@ -83,7 +83,7 @@ void process_lock_memory(void)
         log_say("warning: -k invalid, mlockall() failed: %s", strerror(errno));
 }
 
-/* "START-END PERMISSIONS OFFSET DEVICE INODE PATH" of a mapping that is no memory of its own. */
+/* Parses "START-END PERMISSIONS OFFSET DEVICE INODE PATH" of a private mapping of a file. */
 static bool is_private_file(const char *line, uintptr_t *start, uintptr_t *end, char *path)
 {
     char permissions[8];
@@ -94,7 +94,7 @@ static bool is_private_file(const char *line, uintptr_t *start, uintptr_t *end, 
            permissions[3] == 'p' && inode != 0;
 }
 
-/* Of the program everything, of libraries what it uses: the limit of locked memory may be low. */
+/* Locks all of the program, and of libraries the resident pages: the memlock limit may be low. */
 void process_lock_program(void)
 {
     FILE *file = fopen("/proc/self/maps", "re");
@@ -155,11 +155,11 @@ void process_ready(int fd, bool keep_stderr)
         dup2(STDIN_FILENO, STDERR_FILENO);
     }
     if (write(fd, "", 1) != 1)
-        log_say("the process that started the daemon is gone");
+        log_say("the process that started the daemon has exited");
     close(fd);
 }
 
-/* Says so if the file that is there names a process that lives. */
+/* Warns if the existing pid file names a running process. */
 static void warn_of_another(const char *path)
 {
     FILE *file = fopen(path, "re");

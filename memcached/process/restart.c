@@ -91,7 +91,7 @@ static const char *reason(int error)
                                 : strerror(error);
 }
 
-/* Makes what was done to names in the file's directory last. */
+/* Syncs the file's directory, to make renames and removals durable. */
 static void sync_directory(const struct restart *restart)
 {
     const char *end = strrchr(restart->path, '/');
@@ -105,7 +105,7 @@ static void sync_directory(const struct restart *restart)
     free(directory);
 }
 
-/* Takes the room of FILE.meta, so that the items do not. */
+/* Reserves room for FILE.meta, before the items take it. */
 static void reserve(const struct restart *restart)
 {
     FILE *file = credentials_create(restart->new_path, 0600);
@@ -123,7 +123,7 @@ static void remove_meta(const struct restart *restart)
         sync_directory(restart);
 }
 
-/* What the last server left. */
+/* Finds the image that the last server saved. */
 static void find_image(struct restart *restart)
 {
     int64_t base_unix;
@@ -142,7 +142,7 @@ static void find_image(struct restart *restart)
     }
 }
 
-/* Begins anew. 0 or -errno. */
+/* Discards image and items. 0 or -errno. */
 static int clear(struct restart *restart)
 {
     int error;

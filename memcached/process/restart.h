@@ -2,9 +2,9 @@
 /*
  * restart: the file of -e: the items' memory, which the next server takes over.
  *
- * FILE holds the heap, FILE.meta what a store must know of it (store_save). FILE.meta is there only
- * between a graceful stop and the next start, so that nobody takes over the memory of a server that
- * was killed: while a server runs, FILE.meta.new has the room for it.
+ * FILE holds the heap, FILE.meta the store's metadata (store_save). FILE.meta exists only between a
+ * graceful shutdown and the next start, so that no server takes over the memory of one that was
+ * killed; while a server runs, FILE.meta.new reserves the room for it.
  */
 #ifndef RESTART_H
 #define RESTART_H
@@ -17,26 +17,26 @@ struct restart;
 struct store;
 
 /*
- * memory: NULL, or whose extents the items are in; it must live longer. memory_limit: that of the
- * store. Says on stderr whether there is something to take over. NULL: `error` says why the file
- * cannot be used.
+ * memory: NULL, or the provider of the extents that hold the items; it must outlive this one.
+ * memory_limit: the store's. Logs whether there is an image to take over. NULL: `error` says why
+ * the file cannot be used.
  */
 struct restart *restart_open(const char *path, struct provider *memory, uint64_t memory_limit,
                              char *error, size_t nerror);
-/* Where the store's memory comes from. */
+/* The provider of the store's memory. */
 struct provider *restart_provider(struct restart *restart);
-/* Extents that it needs no more memory for. */
+/* Heap extents that need no further memory. */
 uint32_t restart_kept(struct restart *restart);
-/* The items' image, and its clock continued; empty: a clean cache, the clock left alone. */
+/* The items' image; continues its clock. Empty: a clean cache, and the clock is unchanged. */
 struct slice restart_image(const struct restart *restart, struct clock *clock);
-/* The store cannot use the image: a clean cache. 0 or -errno. */
+/* Discards an image that the store cannot use, for a clean cache. 0 or -errno. */
 int restart_discard(struct restart *restart, const char *why);
 /*
- * From here on the items change. Until then nothing is lost by an end of the process: who takes
- * over the same image once more finds the same items.
+ * Consumes the image, to be called before items change. If the process ends before, nothing is
+ * lost: the next server takes over the same image.
  */
 void restart_consume(struct restart *restart);
-/* Keeps the items. The store has no threads any more. */
+/* Saves the items, after the store's threads have ended. */
 void restart_save(struct restart *restart, struct store *store, rel_time now);
 /* NULL is legal. */
 void restart_close(struct restart *restart);

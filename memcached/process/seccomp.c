@@ -18,7 +18,7 @@
 #define PR_SET_VMA 0x53564d41
 #endif
 
-/* Calls that are allowed whatever their arguments, by name: an architecture may lack some. */
+/* Calls that are allowed with any arguments, by name: an architecture may lack some. */
 static const char *const always[] = {
     /* connections and datagrams */
     "accept",
@@ -149,7 +149,7 @@ static const char *const file_removing[] = {"unlink", "unlinkat"};
 
 static const char *const daemon_asking[] = {"connect", "flock", "fstat", "umask"};
 
-/* Calls that are allowed when one argument, under a mask, is a value. */
+/* Calls that are allowed if one argument, masked, equals a value. */
 struct conditional {
     const char *name;
     unsigned int argument;
@@ -172,7 +172,7 @@ static const struct conditional sometimes[] = {
     {"prlimit64", 2, UINT64_MAX, 0},
 };
 
-/* Maps and links, and news of the network; no program is loaded any more. */
+/* Calls of the kernel path: maps, links and rtnetlink; it loads no programs after the start. */
 static const struct conditional kernel_path[] = {
     {"bpf", 0, UINT32_MAX, BPF_MAP_CREATE},
     {"bpf", 0, UINT32_MAX, BPF_MAP_LOOKUP_ELEM},
@@ -181,10 +181,12 @@ static const struct conditional kernel_path[] = {
     {"bpf", 0, UINT32_MAX, BPF_MAP_GET_NEXT_KEY},
     {"bpf", 0, UINT32_MAX, BPF_OBJ_GET_INFO_BY_FD},
     {"bpf", 0, UINT32_MAX, BPF_LINK_DETACH},
-    /* An interface that is back, or whose programs somebody has detached; who is there instead. */
+    /*
+     * To attach again to an interface that is back or was detached, and to read what is attached.
+     */
     {"bpf", 0, UINT32_MAX, BPF_LINK_CREATE},
     {"bpf", 0, UINT32_MAX, BPF_PROG_GET_FD_BY_ID},
-    /* Addresses and interfaces; a filter of TC that is no link. */
+    /* To read addresses and interfaces, and to attach a TC filter. */
     {"socket", 0, UINT32_MAX, AF_NETLINK},
     {"ioctl", 1, UINT32_MAX, SIOCETHTOOL},
 };
@@ -200,7 +202,7 @@ static int add_rule(scmp_filter_ctx filter, const char *name, unsigned int ncond
     int result;
 
     if (number == __NR_SCMP_ERROR)
-        return 0; /* a name that came later than this libseccomp */
+        return 0; /* a call that this libseccomp does not know */
     result = seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, number, nconditions, conditions);
     return result == -EEXIST ? 0 : result;
 }
@@ -230,7 +232,7 @@ static int allow_if(scmp_filter_ctx filter, const struct conditional *rows, size
     return 0;
 }
 
-/* abort() and assert() signal their own process; nobody else's. */
+/* abort() and assert() signal their own process; no other process may be signalled. */
 static int allow_abort(scmp_filter_ctx filter)
 {
     const struct scmp_arg_cmp local = SCMP_CMP64(0, SCMP_CMP_EQ, (uint64_t)getpid(), 0);

@@ -167,7 +167,7 @@ static inline ssize_t proto_parse(enum protocol protocol, struct slice input,
     return protocol == PROTOCOL_BINARY ? proto_parse_binary(input, request)
                                        : proto_parse_text(input, request);
 }
-/* Cuts the next key off `keys`. False: no more. A key over PROTO_KEY_MAX is returned as it is. / */
+/* Cuts the next key off `keys`. False: no more. A key over PROTO_KEY_MAX is returned as it is. */
 bool proto_next_key(struct slice *keys, struct slice *key);
 
 /* Whether a meta command has the flag, a letter. */

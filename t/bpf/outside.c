@@ -146,7 +146,7 @@ static void test_way(struct lab *lab, struct loader_link *link, const char *name
     ok(reply_leaves(LAB_PORT) && from(lab, "10.0.0.2", "10.0.0.1", true),
        "%s: one who had a reply is answered", name);
     ok(stranger_has_no_reply(lab), "%s: in his name nobody else is", name);
-    loader_doubt_ways(lab->loader);
+    loader_invalidate_ways(lab->loader);
     ok(neighbour_is_unknown(lab), "%s: after news of routes he is passed", name);
     ok(reply_leaves(LAB_PORT) && from(lab, "10.0.0.2", "10.0.0.1", true),
        "%s: until the stack has replied again", name);

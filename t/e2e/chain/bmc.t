@@ -143,8 +143,8 @@ def what_is_said_at_the_start():
         tap.like(with_lines.log(), "(?m)^bmc: sv0: XDP native, TC egress ", "how it is attached")
         tap.like(with_lines.log(), "(?m)^bmc: port %d: room for 131072 items.* MB$"
                  % ground.machine.port, "the room and the memory")
-        tap.like(with_lines.log(), "(?m)^bmc: TCP connections .* there before: 3; .*`ss -K sport "
-                 "= :%d`" % ground.machine.port, "connections that were there before")
+        tap.like(with_lines.log(), "(?m)^bmc: TCP connections .* open before bmc started: 3; .*"
+                 "`ss -K sport = :%d`" % ground.machine.port, "connections that were open before")
         tap.like(with_lines.log(), "(?m)^bmc: not watched: lo, sv1; .* up to 1000 ms",
                  "interfaces that are not watched")
         with_lines.stop()
@@ -152,8 +152,9 @@ def what_is_said_at_the_start():
         tap.ok("not watched" not in alone.log(), "with all interfaces nothing of that")
         alone.stop()
         other = chain.Bmc(["sv0"], server.free_port(ground.pair.server), ground.pair.server)
-        tap.like(other.log(), "(?m)^bmc: nobody listens on UDP port", "that there is no memcached")
-        tap.ok("there before" not in other.log(), "and nothing of connections")
+        tap.like(other.log(), "(?m)^bmc: no process listens on UDP port",
+                 "that there is no memcached")
+        tap.ok("open before" not in other.log(), "and nothing of connections")
         other.stop()
         for stream in early:
             stream.close()
@@ -170,7 +171,7 @@ def refusals():
         tap.is_(netns.link("sv0", ground.pair.server)["xdp"]["prog"]["id"], before, "it stays")
         os.close(foreign)
         first = ground.start()
-        ground.refused(["lo"], "another one runs for port %d" % ground.machine.port, "a second one")
+        ground.refused(["lo"], "another bmc runs for port %d" % ground.machine.port, "a second one")
         status, _, error = run("--port", 7, "sv0", namespace=ground.pair.server)
         tap.is_(status, 71, "one for another port on the same interface: status 71")
         tap.like(error, "another XDP program is attached .*rx_filter", "and why")

@@ -370,10 +370,10 @@ def sighup():
                 ("a pipe", lambda: (os.rmdir(path), os.mkfifo(path)), "Not a regular file"),
                 ("too long in a line", lambda: auth.write(path, b"a:" + b"b" * 300), "255 bytes")):
             change()
-            nbuckets = one.log().count("\n")
+            nlines = one.log().count("\n")
             one.signal(signal.SIGHUP)
-            server.wait_for(lambda: one.log().count("\n") > nbuckets)
-            tap.like(one.log().splitlines()[-1], text + ".*; going on with what was read before$",
+            server.wait_for(lambda: one.log().count("\n") > nlines)
+            tap.like(one.log().splitlines()[-1], text + ".*; the users read before stay in use$",
                      "a file that is %s: said in one line" % name)
             tap.ok(is_in(b"new two", one) and not is_in(b"a b", one), "and all stays as it was")
         auth.write(path, b"last:one")
@@ -462,7 +462,7 @@ def as_the_server_user():
         auth.write(path, b"user:other\n")
         os.chmod(path, 0o600)
         one.signal(signal.SIGHUP)
-        tap.ok(server.wait_for(lambda: "Permission denied; going on" in one.log()),
+        tap.ok(server.wait_for(lambda: "Permission denied; the users" in one.log()),
                "at SIGHUP its user may not: that is said")
         tap.ok(is_in(b"user pass", one), "and all stays as it was")
 

@@ -448,8 +448,8 @@ def the_password_file():
             tap.ok(refused, "a file that is %s lets nobody in" % name)
         auth.write(path, b"user:again\n")
         tap.ok(way_in(one, b"user", b"again"), "and when it is back, it does")
-        nbuckets = one.log().count("cannot read " + path)
-        tap.is_(nbuckets, 2, "that it cannot be read is said, once until it can be")
+        nlines = one.log().count("cannot read " + path)
+        tap.is_(nlines, 2, "that it cannot be read is said, once until it can be")
         tap.ok("pass word" not in one.log() and "again" not in one.log(),
                "the log shows no password")
 

@@ -497,7 +497,7 @@ def a_unix_socket_has_no_tls():
     path = os.path.join(server.scratch(), "socket")
     with server.Server(*tls.options(PAIR), unix=path) as memcached:
         tap.is_(memcached.stream().set(b"k", b"v"), b"STORED\r\n", "-s with -Z is plain text")
-        tap.like(memcached.log(), "a unix socket has no TLS", "and says so")
+        tap.like(memcached.log(), "the unix socket does not use TLS", "and says so")
 
 
 @tap.case

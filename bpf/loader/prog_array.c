@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "bpf/loader/alive.h"
+#include "bpf/loader/prog_array.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -7,20 +7,20 @@
 
 #include <bpf/bpf.h>
 
-int alive_open(void)
+int prog_array_open(void)
 {
-    return bpf_map_create(BPF_MAP_TYPE_PROG_ARRAY, "mc_alive", sizeof(uint32_t), sizeof(uint32_t),
-                          1, NULL);
+    return bpf_map_create(BPF_MAP_TYPE_PROG_ARRAY, "mc_prog_array", sizeof(uint32_t),
+                          sizeof(uint32_t), 1, NULL);
 }
 
-int alive_set(int alive, int program)
+int prog_array_set(int prog_array, int program)
 {
     uint32_t zero = 0;
 
-    return bpf_map_update_elem(alive, &zero, &program, BPF_ANY);
+    return bpf_map_update_elem(prog_array, &zero, &program, BPF_ANY);
 }
 
-bool alive_is_gone(int program)
+bool prog_array_is_empty(int program)
 {
     uint32_t map = 0, zero = 0, id;
     struct bpf_prog_info info = {.nr_map_ids = 1, .map_ids = (uintptr_t)&map};
