@@ -147,7 +147,7 @@ static void tick(struct bmc *bmc)
 
     if (read(bmc->clock, &times, sizeof(times)) != sizeof(times))
         return;
-    kcache_beat(bmc->kcache);
+    kcache_renew_lease(bmc->kcache);
     if (!bmc->options->interval || ++bmc->seconds < bmc->options->interval)
         return;
     bmc->seconds = 0;

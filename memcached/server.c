@@ -525,7 +525,7 @@ static void tick(void *context, rel_time now, bool serving)
     const struct server *server = context;
 
     if (has_kernel_path(server) && serving)
-        kcache_beat(server->kcache);
+        kcache_renew_lease(server->kcache);
     store_tick(server->store, now);
 }
 

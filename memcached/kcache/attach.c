@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kcache/diagnosis.h"
 #include "kcache/link.h"
-#include "kcache/refusal.h"
 #include "kcache/veth.h"
 
 enum { WHY_MAX = 640 };
@@ -19,58 +19,61 @@ int attach_find(struct attachment *at, const char *name, char *error, size_t ner
         snprintf(error, nerror, "bmc: there is no interface %s (see `ip link`)", name);
         return -1;
     }
-    /* That may be one of several names, of which the kernel tells the first with its news. */
+    /* The name may be an alternative one; the kernel's events have the primary name. */
     if (!if_indextoname(ifindex, at->name))
         snprintf(at->name, sizeof(at->name), "%s", name);
     loader_link_init(&at->link, (int)ifindex);
     return 0;
 }
 
-static void say(const struct attachment *at, const char *text)
+static void log_interface(const struct attachment *at, const char *text)
 {
     fprintf(stderr, "bmc: %s: %s\n", at->name, text);
 }
 
-/* Whether native XDP would answer rightly; what speaks against it is said in `why`. */
-static bool native_serves(const struct link_facts *link, enum veth_peer peer, char *why,
-                          size_t nwhy)
+/* Whether replies of native XDP would arrive; otherwise `why` says why not. */
+static bool native_works(const struct link_info *link, enum veth_peer peer, char *why, size_t nwhy)
 {
-    if (peer == VETH_DEAF) {
+    if (peer == VETH_PEER_WITHOUT_XDP) {
         snprintf(why, nwhy,
                  "the other end of this veth has no XDP program, so native replies would be "
                  "dropped");
         return false;
     }
-    if (peer == VETH_HIDDEN) {
+    if (peer == VETH_PEER_UNKNOWN) {
         snprintf(why, nwhy,
-                 "whether the other end of this veth has an XDP program, without which native "
-                 "replies are dropped, cannot be seen from here");
+                 "native replies are dropped unless the other end of this veth has an XDP program, "
+                 "which cannot be seen from this network namespace");
         return false;
     }
-    return !refusal_of_native(link, why, nwhy);
+    return !diagnosis_native_unfit(link, why, nwhy);
 }
 
-/* Native XDP where it answers rightly; asked for, also on a veth whose peer will follow. */
+/*
+ * Attaches native XDP where it works; with mode=native also on a veth whose peer has no program
+ * yet.
+ */
 static int attach_native(struct loader *loader, struct attachment *at, enum kcache_mode mode,
-                         const struct link_facts *link, char *why, size_t nwhy)
+                         const struct link_info *link, char *why, size_t nwhy)
 {
     enum veth_peer peer = veth_peer(at->link.ifindex);
-    bool follows = peer == VETH_DEAF || peer == VETH_HIDDEN;
+    bool follows = peer == VETH_PEER_WITHOUT_XDP || peer == VETH_PEER_UNKNOWN;
     int rc;
 
-    if (!native_serves(link, peer, why, nwhy) && (mode == KCACHE_AUTO || !follows))
+    if (!native_works(link, peer, why, nwhy) && (mode == KCACHE_AUTO || !follows))
         return -EDOM;
     rc = loader_attach_xdp(loader, &at->link, false);
     if (rc)
-        rc = refusal_explain(loader, link, false, rc, why, nwhy);
-    else if (peer == VETH_DEAF)
-        say(at, "replies are dropped until the other end of this veth has an XDP program");
+        rc = diagnosis_explain(loader, link, false, rc, why, nwhy);
+    else if (peer == VETH_PEER_WITHOUT_XDP)
+        log_interface(at,
+                      "replies are dropped until the other end of this veth has an XDP program");
     return rc;
 }
 
-/* By the mode, native first. 0, or -errno with `why`. */
+/* Attaches XDP as the mode says, native first. 0, or -errno with `why`. */
 static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_mode mode,
-                      const struct link_facts *link, char *why, size_t nwhy)
+                      const struct link_info *link, char *why, size_t nwhy)
 {
     char reason[WHY_MAX / 4];
     int rc = loader_join_dispatcher(loader, &at->link, reason, sizeof(reason));
@@ -78,10 +81,11 @@ static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_
     if (rc == 0)
         return 0;
     if (rc != -ENOENT) {
-        snprintf(why, nwhy, "libxdp's dispatcher is attached, and gives us no place: %s%s%s",
+        snprintf(why, nwhy,
+                 "libxdp's dispatcher is attached and does not accept the program: %s%s%s",
                  reason[0] ? reason : strerror(-rc),
                  strstr(reason, "changes packet data") ? " (libxdp 1.5.5 is needed)" : "",
-                 loader_is_chain(loader) ? "" : "; mode=tc answers beside it");
+                 loader_is_chain(loader) ? "" : "; mode=tc works beside it");
         return rc;
     }
     if (mode != KCACHE_GENERIC) {
@@ -89,13 +93,13 @@ static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_
         if (!rc || mode == KCACHE_NATIVE || rc == -EBUSY || rc == -EEXIST)
             return rc;
         if (rc != -EOPNOTSUPP)
-            say(at, why);
+            log_interface(at, why);
     }
     rc = loader_attach_xdp(loader, &at->link, true);
-    return rc ? refusal_explain(loader, link, true, rc, why, nwhy) : 0;
+    return rc ? diagnosis_explain(loader, link, true, rc, why, nwhy) : 0;
 }
 
-static void say_how(const struct attachment *at, enum kcache_mode mode, int tc)
+static void log_mode(const struct attachment *at, enum kcache_mode mode, int tc)
 {
     fprintf(stderr, "bmc: %s: %s%s, %sTC %s (%s)%s\n", at->name,
             mode == KCACHE_TC  ? "no XDP"
@@ -106,27 +110,27 @@ static void say_how(const struct attachment *at, enum kcache_mode mode, int tc)
             tc                                  ? strerror(-tc)
             : at->link.tc[at->link.main].filter ? "filter"
                                                 : "tcx",
-            at->tc_waits ? " once a reply finds no room" : "");
+            at->tc_deferred ? " once a reply finds no room" : "");
 }
 
 /*
- * Whether TC behind XDP may be left out until a reply finds no room in a frame. It is a thirtieth
- * of what the kernel does to receive any packet. A veth has little room; to attach a filter later
- * there may be no right.
+ * Whether attaching TC behind XDP may be deferred until a reply finds no room in a frame. TC costs
+ * a thirtieth of what the kernel does to receive any packet. Not on a veth, whose frames have
+ * little room, and not with filters, which the process may lack the privilege to attach later.
  */
-static bool tc_may_wait(const struct loader *loader, const struct attachment *at,
-                        const struct link_facts *link)
+static bool tc_may_be_deferred(const struct loader *loader, const struct attachment *at,
+                               const struct link_info *link)
 {
-    return !at->tc_wanted && at->link.xdp >= 0 && !at->link.generic && !attach_outlives(at) &&
+    return !at->tc_wanted && at->link.xdp >= 0 && !at->link.generic && !attach_has_filter(at) &&
            !loader_is_chain(loader) && strcmp(link->kind, "veth") != 0;
 }
 
-int attach_waiting_tc(struct loader *loader, struct attachment *at)
+int attach_deferred_tc(struct loader *loader, struct attachment *at)
 {
     at->tc_wanted = true;
-    if (!at->tc_waits)
+    if (!at->tc_deferred)
         return 0;
-    at->tc_waits = false;
+    at->tc_deferred = false;
     return loader_attach_tc(loader, &at->link);
 }
 
@@ -135,28 +139,28 @@ bool attach_has_tc(const struct attachment *at)
     return loader_has_tc(&at->link, at->link.main);
 }
 
-bool attach_learns(const struct attachment *at)
+bool attach_has_egress(const struct attachment *at)
 {
     return loader_has_tc(&at->link, LOADER_EGRESS);
 }
 
-bool attach_outlives(const struct attachment *at)
+bool attach_has_filter(const struct attachment *at)
 {
     return at->link.tc[LOADER_INGRESS].filter || at->link.tc[LOADER_EGRESS].filter;
 }
 
-bool attach_follows(const struct attachment *at)
+bool attach_has_ingress(const struct attachment *at)
 {
     return loader_has_tc(&at->link, LOADER_INGRESS);
 }
 
 /*
- * What learns from the server's replies, before what needs it: where it is refused, as a filter is
- * to whom has no CAP_NET_ADMIN, nothing else is tried. If another server has the filter's place XDP
- * says so better, or loader_attach_tc refuses. The chain's comes with its XDP program. 0, or -errno
- * with `why`.
+ * Attaches TC egress, which learns from the server's replies, before the programs that need it:
+ * where it is refused, as a filter is without CAP_NET_ADMIN, nothing else is tried. If another
+ * server has the filter's handle, attaching XDP gives the better error, or loader_attach_tc
+ * refuses. The chain attaches it with its XDP program. 0, or -errno with `why`.
  */
-static int attach_learner(struct loader *loader, struct attachment *at, char *why, size_t nwhy)
+static int attach_egress(struct loader *loader, struct attachment *at, char *why, size_t nwhy)
 {
     int rc = 0;
 
@@ -172,17 +176,17 @@ static int attach_learner(struct loader *loader, struct attachment *at, char *wh
 int attach_interface(struct loader *loader, struct attachment *at, enum kcache_mode mode,
                      char *error, size_t nerror)
 {
-    bool learned = attach_learns(at);
-    struct link_facts link;
+    bool learned = attach_has_egress(at);
+    struct link_info link;
     char why[WHY_MAX];
     int rc = link_read(at->link.ifindex, &link);
 
     if (rc)
-        snprintf(why, sizeof(why), "the interface is gone (see `ip link`)");
-    else if (refusal_foreseen(&link, why, sizeof(why)))
+        snprintf(why, sizeof(why), "the interface was removed (see `ip link`)");
+    else if (diagnosis_unfit(&link, why, sizeof(why)))
         rc = -EOPNOTSUPP;
     else
-        rc = attach_learner(loader, at, why, sizeof(why));
+        rc = attach_egress(loader, at, why, sizeof(why));
     if (!rc && mode != KCACHE_TC && at->link.xdp < 0)
         rc = attach_xdp(loader, at, mode, &link, why, sizeof(why));
     if (rc) {
@@ -191,32 +195,32 @@ int attach_interface(struct loader *loader, struct attachment *at, enum kcache_m
         snprintf(error, nerror, "bmc: %s: %s", at->name, why);
         return -1;
     }
-    at->hides_tags = link.hides_tags;
+    at->strips_tags = link.strips_tags;
     rc = loader_attach_tc(loader, &at->link);
-    if (rc && (mode == KCACHE_TC || !attach_learns(at))) {
+    if (rc && (mode == KCACHE_TC || !attach_has_egress(at))) {
         snprintf(error, nerror, "bmc: %s: TC %s refuses the program: %s", at->name,
-                 attach_learns(at) ? "ingress" : "egress", strerror(-rc));
+                 attach_has_egress(at) ? "ingress" : "egress", strerror(-rc));
         attach_remove(at);
         return -1;
     }
     if (loader_is_chain(loader))
         loader_put_xdp_last(&at->link);
-    /* That it can be attached is tried in any case: whether it can is said at the start. */
-    at->tc_waits = !rc && tc_may_wait(loader, at, &link);
-    if (at->tc_waits)
+    /* Attached once in any case, so that a failure is reported at the start. */
+    at->tc_deferred = !rc && tc_may_be_deferred(loader, at, &link);
+    if (at->tc_deferred)
         loader_detach_hook(&at->link, LOADER_INGRESS);
-    say_how(at, mode, rc);
+    log_mode(at, mode, rc);
     if (!(link.flags & IFF_UP))
-        say(at, "the interface is down, and answers nothing until it is up");
+        log_interface(at, "the interface is down; the kernel answers nothing there until it is up");
     return 0;
 }
 
 bool attach_is_unfit(const struct attachment *at, char *why, size_t nwhy)
 {
-    struct link_facts link;
+    struct link_info link;
 
     return at->link.xdp >= 0 && !at->link.generic && link_read(at->link.ifindex, &link) == 0 &&
-           refusal_of_native(&link, why, nwhy);
+           diagnosis_native_unfit(&link, why, nwhy);
 }
 
 void attach_remove_xdp(struct attachment *at)
@@ -226,6 +230,6 @@ void attach_remove_xdp(struct attachment *at)
 
 int attach_remove(struct attachment *at)
 {
-    at->tc_waits = false;
+    at->tc_deferred = false;
     return loader_detach(&at->link);
 }

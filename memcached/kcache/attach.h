@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * attach: the programs on interfaces. Finds the way of attaching that suits an interface (native
- * XDP, generic XDP, TC), says which it was, or why there is none and what would help.
+ * attach: attaches the programs to interfaces. Chooses the mode that works on an interface (native
+ * XDP, generic XDP, TC), and logs it; or reports why none works and what the operator can do.
  *
- * An attachment is plain data of its owner, kcache; one thread at a time.
+ * An attachment is plain data, owned by kcache; one thread at a time.
  */
 #ifndef KCACHE_ATTACH_H
 #define KCACHE_ATTACH_H
@@ -15,40 +15,39 @@
 #include "bpf/loader/loader.h"
 #include "kcache/kcache.h"
 
-/* One interface and what of us is on it. */
+/* An interface and the programs that are attached to it. */
 struct attachment {
     char name[IF_NAMESIZE];
     struct loader_link link;
-    bool hides_tags; /* takes VLAN tags off before XDP, as of when we attached */
-    bool tc_wanted;  /* a reply has found no room in a frame, */
-    bool tc_waits;   /* or none has, and so TC is not attached */
+    bool strips_tags; /* strips VLAN tags before XDP, as seen when the programs were attached */
+    bool tc_wanted;   /* a reply found no room in a frame: attach TC */
+    bool tc_deferred; /* TC is not attached until a reply finds no room */
 };
 
-/* The interface of this name, nothing attached. 0, or -1 with `error`: there is none. */
+/* Finds the interface of this name and attaches nothing. 0, or -1 with `error`: there is none. */
 int attach_find(struct attachment *at, const char *name, char *error, size_t nerror);
 /*
- * Attaches what is not attached yet, and says on stderr how, in a line. Needs nothing but CAP_BPF
- * once the programs are loaded, but for TC before Linux 6.6 (CAP_NET_ADMIN). 0, or -1 with `error`
+ * Attaches the programs that are not attached yet, and logs the mode in one line. Once the programs
+ * are loaded, needs only CAP_BPF, and CAP_NET_ADMIN for TC before Linux 6.6. 0, or -1 with `error`
  * and nothing attached.
  */
 int attach_interface(struct loader *loader, struct attachment *at, enum kcache_mode mode,
                      char *error, size_t nerror);
-/* Brings TC behind XDP, where it waits, and is not to wait again. 0 or -errno. */
-int attach_waiting_tc(struct loader *loader, struct attachment *at);
-/* Whether the way of attaching is no longer right, since the interface has changed; `why` says it.
- */
+/* Attaches TC behind XDP where that was deferred, and does not defer it again. 0 or -errno. */
+int attach_deferred_tc(struct loader *loader, struct attachment *at);
+/* Whether the interface has changed so that the mode no longer works; `why` says why. */
 bool attach_is_unfit(const struct attachment *at, char *why, size_t nwhy);
-/* Leaves TC attached: what attach_interface needs no right for is XDP. */
+/* Detaches XDP only: attach_interface can attach that again without privileges. */
 void attach_remove_xdp(struct attachment *at);
-/* Detaches what is attached. 0, or -errno if a TC filter stays (loader_detach). */
+/* Detaches all programs. 0, or -errno if a TC filter stays (loader_detach). */
 int attach_remove(struct attachment *at);
-/* Whether the TC program that is needed is there. */
+/* Whether the required TC program is attached. */
 bool attach_has_tc(const struct attachment *at);
-/* Whether TC egress sees what the server replies, without which nothing is answered. */
-bool attach_learns(const struct attachment *at);
-/* Whether a filter is there, which stays if it is not removed. */
-bool attach_outlives(const struct attachment *at);
-/* Whether TC ingress stands behind XDP there. */
-bool attach_follows(const struct attachment *at);
+/* Whether TC egress is attached and sees the server's replies; without it nothing is answered. */
+bool attach_has_egress(const struct attachment *at);
+/* Whether a TC filter is attached, which outlives the process unless it is removed. */
+bool attach_has_filter(const struct attachment *at);
+/* Whether TC ingress is attached behind XDP. */
+bool attach_has_ingress(const struct attachment *at);
 
 #endif

@@ -8,9 +8,9 @@
 
 #include "kcache/link.h"
 
-enum { STOREYS_MAX = 8 }; /* of VLANs on VLANs */
+enum { VLAN_DEPTH_MAX = 8 }; /* of VLANs stacked on VLANs */
 
-/* An address as kcache_attach has them, those of IPv4 mapped into IPv6. */
+/* Converts an address to the form of kcache_attach: IPv4 mapped into IPv6. */
 static bool read_address(const struct sockaddr *from, struct in6_addr *out)
 {
     struct sockaddr_in6 v6;
@@ -30,7 +30,7 @@ static bool read_address(const struct sockaddr *from, struct in6_addr *out)
     return true;
 }
 
-/* Whether `listen` stands for all addresses of the family that `own` is of. */
+/* Whether `listen` is the wildcard address of the family of `own`. */
 static bool is_any(const struct in6_addr *listen, const struct in6_addr *own)
 {
     static const struct in6_addr all_v4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
@@ -39,13 +39,13 @@ static bool is_any(const struct in6_addr *listen, const struct in6_addr *own)
                                      : IN6_IS_ADDR_UNSPECIFIED(listen);
 }
 
-/* 127.0.0.0/8 is lo's, whatever of it lo has as its address. */
+/* All of 127.0.0.0/8 is lo's, not only its configured address. */
 static bool is_loopback(const struct in6_addr *address)
 {
     return IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127;
 }
 
-/* Every interface has an address that is good for its own link, so that alone is no reason. */
+/* Ignores link-local addresses: every interface has one. */
 static bool carries(const struct ifaddrs *each, const struct in6_addr *addresses, size_t n,
                     bool with_lo)
 {
@@ -65,16 +65,16 @@ static bool carries(const struct ifaddrs *each, const struct in6_addr *addresses
     return false;
 }
 
-/* The interface itself, or what it stands on if it is a VLAN of this network namespace. */
-static bool find_lowest(const char *name, struct link_facts *out)
+/* Finds the interface itself, or the one below it if it is a VLAN in this network namespace. */
+static bool find_lowest(const char *name, struct link_info *out)
 {
-    struct link_facts lower;
+    struct link_info lower;
     unsigned int storeys;
 
     if (link_read((int)if_nametoindex(name), out))
         return false;
-    for (storeys = 0; storeys < STOREYS_MAX; storeys++) {
-        if (strcmp(out->kind, "vlan") != 0 || out->lower_is_away || link_read_lower(out, &lower))
+    for (storeys = 0; storeys < VLAN_DEPTH_MAX; storeys++) {
+        if (strcmp(out->kind, "vlan") != 0 || out->lower_elsewhere || link_read_lower(out, &lower))
             break;
         *out = lower;
     }
@@ -95,7 +95,7 @@ size_t auto_interfaces(const struct in6_addr *addresses, size_t n, char (*names)
                        size_t max, bool with_lo)
 {
     struct ifaddrs *all, *each;
-    struct link_facts link;
+    struct link_info link;
     size_t found = 0;
 
     if (getifaddrs(&all))

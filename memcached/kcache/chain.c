@@ -2,7 +2,7 @@
 #include "kcache/chain.h"
 
 enum {
-    /* What is taken where nothing is said. */
+    /* The defaults. */
     ENTRIES = 1 << 17,
     ENTRIES_A_MEDIUM = 4, /* entries for each medium block, */
     ENTRIES_A_LARGE = 16, /* and for each large one */
@@ -10,8 +10,8 @@ enum {
     SETTLE_MS = 1000,
     CONNECTIONS = 1 << 14,
 
-    ASKS = 1 << 14,    /* gets that the server has not answered yet: far more than there are */
-    AROUND_VALUE = 20, /* " flags bytes\r\n" and "\r\n", of a value that is kept */
+    ASKS = 1 << 14,    /* outstanding gets: more than any server has */
+    AROUND_VALUE = 20, /* " flags bytes\r\n" and "\r\n" around a cached value */
     NS_A_MS = 1000000,
 };
 
@@ -38,7 +38,7 @@ void chain_complete(struct kcache_chain *chain)
     fall_back(&chain->value_max, CHAIN_VALUE_MAX);
     fall_back(&chain->medium, (chain->entries - 1) / ENTRIES_A_MEDIUM + 1);
     fall_back(&chain->large, (chain->entries - 1) / ENTRIES_A_LARGE + 1);
-    /* Blocks for texts that cannot be. */
+    /* Allocates no blocks for sizes that cannot occur. */
     if (chain->key_max + chain->value_max + AROUND_VALUE <= CHAIN_WIRE)
         chain->medium = 1;
     if (chain->key_max + chain->value_max + AROUND_VALUE <= CHAIN_MEDIUM)
@@ -61,11 +61,13 @@ void chain_settings(const struct kcache_chain *chain, uint64_t tick_ns, struct c
         .nasks = ASKS,
         .key_max = chain->key_max,
         .value_max = chain->value_max,
-        /* Of an item of so many ticks a part of another one has gone as well. */
+        /* An item's age in ticks may be up to one tick too low. */
         .max_age = ticks ? (uint32_t)ticks - 1 : 0,
         .nconnections = chain->connections,
         .settle = (uint64_t)chain->settle_ms * NS_A_MS,
-        /* Requests that a server drops date back what it answers, by as much at most. */
+        /*
+         * A request that the server drops can make a later answer look older, by this much at most.
+         */
         .ask = age / 2 < CHAIN_ASK_NS ? age / 2 : CHAIN_ASK_NS,
     };
 }

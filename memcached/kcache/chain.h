@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * chain: from the words of mode=chain to what its programs are loaded with.
+ * chain: converts the options of mode=chain to the settings with which its programs are loaded.
  *
  * Pure; any thread.
  */
@@ -10,9 +10,9 @@
 #include "bpf/shared/chain.h"
 #include "kcache/kcache.h"
 
-/* Fills in what was not given, and makes powers of two of what has to be one. */
+/* Fills in defaults, and rounds values up to powers of two where needed. */
 void chain_complete(struct kcache_chain *chain);
-/* Of complete words; tick_ns: of the kernel's clock. */
+/* Converts completed options; tick_ns: the tick of the kernel's clock. */
 void chain_settings(const struct kcache_chain *chain, uint64_t tick_ns, struct chain_settings *out);
 
 #endif

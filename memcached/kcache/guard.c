@@ -13,8 +13,8 @@
 struct sources {
     struct prefix *prefixes;
     size_t n, room;
-    bool local; /* which is no prefix: the destination counts, too */
-    bool other; /* than that */
+    bool local; /* not a prefix: it depends on the destination, too */
+    bool other; /* prefixes are given besides local */
 };
 
 static bool add_prefix(struct sources *sources, const struct prefix *prefix)
@@ -33,7 +33,7 @@ static bool add_prefix(struct sources *sources, const struct prefix *prefix)
     return true;
 }
 
-/* A word that stands for several prefixes, or one. False: it is wrong, or there is no memory. */
+/* Adds a prefix or a keyword for several. False: a wrong word, or no memory. */
 static bool add_word(struct sources *sources, const char *word)
 {
     static const struct {
@@ -59,7 +59,7 @@ static bool add_word(struct sources *sources, const char *word)
     return found ? right : prefix_parse(word, &prefix) && add_prefix(sources, &prefix);
 }
 
-/* Words between blanks and commas, up to the end of the line or '#'. */
+/* Adds words separated by blanks and commas, up to the end of the line or '#'. */
 static bool add_line(struct sources *sources, char *line, const char **wrong)
 {
     char *rest = line, *word;
@@ -135,7 +135,7 @@ static unsigned int field(const struct prefix *prefix, unsigned int at)
     return (unsigned int)(word >> (60 - at % 64)) & (MC_ALLOW_FAN - 1);
 }
 
-/* The number of a node that is all out. */
+/* Creates a node whose fields all refuse; returns its number. */
 static size_t new_node(struct trie *trie)
 {
     size_t room = trie->room ? 2 * trie->room : 64;
@@ -157,7 +157,9 @@ static size_t new_node(struct trie *trie)
 
 static uint32_t make_node(struct trie *trie, size_t first, size_t end, unsigned int depth);
 
-/* What a field says whose addresses, alike in `depth` bits, prefixes from first to end hold. */
+/*
+ * The entry of a field whose addresses share `depth` bits and are covered by prefixes first to end.
+ */
 static uint32_t make_entry(struct trie *trie, size_t first, size_t end, unsigned int depth)
 {
     if (first == end)
@@ -169,14 +171,14 @@ static uint32_t make_entry(struct trie *trie, size_t first, size_t end, unsigned
     return make_node(trie, first, end, depth);
 }
 
-/* At most as deep as an address has fields. */
+/* Recurses at most as deep as an address has fields. */
 static uint32_t make_node(struct trie *trie, size_t first, size_t end, unsigned int depth)
 {
     size_t number = new_node(trie), stop;
     uint32_t entry;
 
     for (unsigned int value = 0; value < MC_ALLOW_FAN && !trie->failed; value++) {
-        /* A short prefix holds several values of the field. */
+        /* A short prefix covers several values of the field. */
         while (first < end) {
             const struct prefix *prefix = &trie->prefixes[first];
             unsigned int rest = prefix->bits < depth + 4 ? depth + 4 - prefix->bits : 0;

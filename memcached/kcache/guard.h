@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * guard: from allow=, rate= and amplification= to what the kernel programs are loaded with.
+ * guard: converts allow=, rate= and amplification= to the settings with which the programs are
+ * loaded.
  *
- * Made once, before the load; what it holds is copied then and may be freed.
+ * Created once, before the load, which copies its data; then it may be freed.
  */
 #ifndef KCACHE_GUARD_H
 #define KCACHE_GUARD_H
@@ -14,17 +15,17 @@
 
 struct guard {
     struct loader_guard loader;
-    void *list;      /* that loader.list points to */
+    void *list;      /* loader.list points to it */
     size_t nallowed; /* prefixes in it, 0: not a list */
 };
 
 /* Reads the files of allow=@FILE. 0, or -1 with `error`. */
 int guard_init(struct guard *guard, const struct kcache_options *options, char *error,
                size_t nerror);
-/* Frees the list; the rest stays for guard_stats. */
+/* Frees the list; the rest remains for guard_stats. */
 void guard_fini(struct guard *guard);
 void guard_stats(const struct guard *guard, struct kcache_stats *out);
-/* The trie of `n` prefixes, which it sorts. False: no memory. */
+/* Makes the trie of `n` prefixes, and sorts them. False: no memory. */
 struct prefix;
 bool guard_list(struct guard *guard, struct prefix *prefixes, size_t n);
 

@@ -14,27 +14,27 @@
 #include "kcache/auto.h"
 #include "kcache/chain.h"
 #include "kcache/guard.h"
+#include "kcache/lease.h"
 #include "kcache/memory.h"
 #include "kcache/monitor.h"
-#include "kcache/pulse.h"
 
 struct kcache {
     struct memory memory;
     struct loader *loader;
     struct attachment attached[KCACHE_MAX_INTERFACES];
-    unsigned int ninterfaces, nnamed; /* the first nnamed were asked for by name */
+    unsigned int ninterfaces, nnamed; /* the first nnamed were given by name */
     bool automatic;
     enum kcache_mode mode;
     int stall;
-    struct pulse pulse;
+    struct lease lease;
     struct guard guard;
     struct monitor *monitor;   /* NULL: nothing is attached */
     pthread_mutex_t lock;      /* of baseline */
     struct mc_counts baseline; /* what was counted before the last reset */
-    uint64_t stalls_before;    /* the same of the stalls, */
-    uint64_t refused_before;   /* and of the maps that there was no memory for */
+    uint64_t stalls_before;    /* stalls before the last reset */
+    uint64_t refused_before;   /* refused maps before the last reset */
     struct chain_counts chain_before;
-    struct kcache_chain chain; /* complete, if it is wanted */
+    struct kcache_chain chain; /* completed, if it is wanted */
     struct chain_settings settings;
 };
 
@@ -74,7 +74,7 @@ static int find_interfaces(struct kcache *kcache, const struct kcache_options *o
     return 0;
 }
 
-/* The programs, as the options and the guard say. NULL: `error` says why. */
+/* Loads the programs, as the options and the guard say. NULL: `error` says why. */
 static struct loader *load(struct kcache *kcache, char *error, size_t nerror)
 {
     struct loader *loader;
@@ -104,7 +104,7 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
     struct kcache *kcache;
 
     if (!options->chain.wanted && reach > (uint64_t)MC_MAX_EXTENTS * MC_EXTENT_BYTES) {
-        snprintf(error, nerror, "bmc: the kernel path reaches 256 GiB of memory at most");
+        snprintf(error, nerror, "bmc: the kernel path supports at most 256 GiB of memory");
         return NULL;
     }
     kcache = calloc(1, sizeof(*kcache));
@@ -132,7 +132,7 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
         return NULL;
     }
     memory_init(&kcache->memory, kcache->loader);
-    pulse_init(&kcache->pulse, loader_control(kcache->loader),
+    lease_init(&kcache->lease, loader_control(kcache->loader),
                kcache->stall > 0 ? (unsigned int)kcache->stall : 0);
     pthread_mutex_init(&kcache->lock, NULL);
     return kcache;
@@ -150,9 +150,9 @@ static void detach(struct kcache *kcache)
         loader_release_memory(kcache->loader);
 }
 
-void kcache_beat(struct kcache *kcache)
+void kcache_renew_lease(struct kcache *kcache)
 {
-    pulse_beat(&kcache->pulse);
+    lease_renew(&kcache->lease);
 }
 
 void kcache_detach(struct kcache *kcache)
@@ -167,7 +167,7 @@ void kcache_close(struct kcache *kcache)
         return;
     kcache_detach(kcache);
     monitor_close(kcache->monitor);
-    pulse_fini(&kcache->pulse);
+    lease_fini(&kcache->lease);
     loader_close(kcache->loader);
     memory_fini(&kcache->memory);
     pthread_mutex_destroy(&kcache->lock);
@@ -176,14 +176,14 @@ void kcache_close(struct kcache *kcache)
 
 /* --- attaching --------------------------------------------------------------- */
 
-/* XDP leaves to TC what its frames have no room for, if TC stands behind it everywhere. */
-static void let_tc_follow(struct kcache *kcache)
+/* XDP leaves replies without room in the frame to TC, if TC is attached behind XDP everywhere. */
+static void update_tc_follows(struct kcache *kcache)
 {
     bool everywhere = true;
     unsigned int i;
 
     for (i = 0; i < kcache->ninterfaces; i++)
-        everywhere &= attach_follows(&kcache->attached[i]);
+        everywhere &= attach_has_ingress(&kcache->attached[i]);
     loader_set_tc(kcache->loader, everywhere, kcache->mode == KCACHE_TC);
 }
 
@@ -192,16 +192,17 @@ static void add_automatic(struct kcache *kcache, const struct in6_addr *addresse
     char names[KCACHE_MAX_INTERFACES + 1][IF_NAMESIZE], ignored[128];
     size_t found, i;
 
-    /* The chain has to see what is written on this machine as well. */
+    /* The chain has to see writes of this machine's own clients as well. */
     found = auto_interfaces(addresses, n, names, KCACHE_MAX_INTERFACES + 1, kcache->chain.wanted);
     for (i = 0; i < found; i++) {
         if (is_listed(kcache, names[i]))
             continue;
         if (kcache->ninterfaces == KCACHE_MAX_INTERFACES) {
-            fprintf(stderr,
-                    "bmc: %s: there are more than %d interfaces; left to the server, as all that "
-                    "follow (name those that matter)\n",
-                    names[i], KCACHE_MAX_INTERFACES);
+            fprintf(
+                stderr,
+                "bmc: %s: there are more than %d interfaces; the server answers on this and all "
+                "further ones (name the interfaces to attach to)\n",
+                names[i], KCACHE_MAX_INTERFACES);
             return;
         }
         if (!attach_find(&kcache->attached[kcache->ninterfaces], names[i], ignored,
@@ -210,8 +211,8 @@ static void add_automatic(struct kcache *kcache, const struct in6_addr *addresse
     }
 }
 
-/* What the chain does not see is to be known. */
-static void say_unwatched(const struct kcache *kcache, const struct in6_addr *addresses, size_t n)
+/* Logs the interfaces on which the chain does not see writes. */
+static void log_unwatched(const struct kcache *kcache, const struct in6_addr *addresses, size_t n)
 {
     char names[KCACHE_MAX_INTERFACES][IF_NAMESIZE], text[KCACHE_MAX_INTERFACES * IF_NAMESIZE * 2];
     size_t found = auto_interfaces(addresses, n, names, KCACHE_MAX_INTERFACES, true), used = 0, i;
@@ -223,14 +224,15 @@ static void say_unwatched(const struct kcache *kcache, const struct in6_addr *ad
                                      names[i]);
     if (used)
         fprintf(stderr,
-                "bmc: not watched: %s; what is written by way of them leaves old values for up to "
-                "%u ms (name them too, or auto)\n",
+                "bmc: not watched: %s; after a write over one of them clients may get the old "
+                "value for "
+                "up to %u ms (name them too, or use auto)\n",
                 text, kcache->chain.max_age_ms);
 }
 
 /*
- * To all interfaces, or with `error` to none. One of bmc=auto that refuses is left out, but not of
- * the chain, which would not see what is written there.
+ * Attaches to all interfaces, or with `error` to none. An interface of bmc=auto that refuses is
+ * left out, except with the chain, which would not see the writes there.
  */
 static int attach_all(struct kcache *kcache, char *error, size_t nerror)
 {
@@ -244,13 +246,13 @@ static int attach_all(struct kcache *kcache, char *error, size_t nerror)
         if (i < kcache->nnamed || kcache->chain.wanted)
             return -1;
         if (kcache->ninterfaces > 1)
-            fprintf(stderr, "%s; left to the server\n", error);
+            fprintf(stderr, "%s; the server answers there\n", error);
         kcache->attached[i] = kcache->attached[--kcache->ninterfaces];
     }
     return kcache->ninterfaces ? 0 : -1;
 }
 
-/* The programs look at what goes to it; 0: at nothing. */
+/* Sets the port whose packets the programs handle; 0: none. */
 static void open_port(struct kcache *kcache, uint16_t port)
 {
     __atomic_store_n(&loader_control(kcache->loader)->port, htons(port), __ATOMIC_RELEASE);
@@ -266,8 +268,8 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
         add_automatic(kcache, addresses, n);
     snprintf(error, nerror, "bmc=auto: no interface has an address that UDP is served on");
     monitor_watch(kcache->monitor, kcache->attached, kcache->ninterfaces);
-    pulse_beat(&kcache->pulse);
-    /* The chain keeps nothing while it does not see what is written by way of all of them. */
+    lease_renew(&kcache->lease);
+    /* The chain caches nothing until it sees the writes on all interfaces. */
     if (!kcache->chain.wanted)
         open_port(kcache, port);
     if (attach_all(kcache, error, nerror)) {
@@ -276,11 +278,11 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
         return -1;
     }
     monitor_watch(kcache->monitor, kcache->attached, kcache->ninterfaces);
-    let_tc_follow(kcache);
+    update_tc_follows(kcache);
     open_port(kcache, port);
     loader_invalidate_all(kcache->loader, 0);
     if (kcache->chain.wanted)
-        say_unwatched(kcache, addresses, n);
+        log_unwatched(kcache, addresses, n);
     return 0;
 }
 
@@ -290,7 +292,7 @@ uint64_t kcache_capabilities(const struct kcache *kcache)
     unsigned int i;
 
     for (i = 0; kcache->chain.wanted && i < kcache->ninterfaces; i++)
-        if (attach_outlives(&kcache->attached[i]))
+        if (attach_has_filter(&kcache->attached[i]))
             capabilities |= CREDENTIALS_NET_ADMIN;
     return capabilities;
 }
@@ -336,7 +338,7 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
     subtract(&out->counts, &kcache->baseline);
     if (kcache->chain.wanted)
         chain_stats(kcache, out);
-    out->stalls = pulse_stalls(&kcache->pulse) - kcache->stalls_before;
+    out->stalls = lease_stalls(&kcache->lease) - kcache->stalls_before;
     memory_stats(&kcache->memory, out);
     out->refused_maps -= kcache->refused_before;
     pthread_mutex_unlock(&kcache->lock);
@@ -353,7 +355,7 @@ void kcache_reset_stats(struct kcache *kcache)
     loader_counts(kcache->loader, &kcache->baseline);
     if (kcache->chain.wanted)
         loader_chain_counts(kcache->loader, &kcache->chain_before);
-    kcache->stalls_before = pulse_stalls(&kcache->pulse);
+    kcache->stalls_before = lease_stalls(&kcache->lease);
     memory_stats(&kcache->memory, &now);
     kcache->refused_before = now.refused_maps;
     pthread_mutex_unlock(&kcache->lock);

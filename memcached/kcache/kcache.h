@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * kcache: the kernel path. It provides the store with memory that the kernel programs see, attaches
- * them to interfaces, and reports what they counted.
+ * them to interfaces, and reports their counts.
  *
- * Called by the main thread; kcache_stats and the provider by any. Built with --disable-bmc,
- * kcache_open fails with a text that says so.
+ * Called by the main thread; kcache_stats and the provider by any thread. In a build with
+ * --disable-bmc kcache_open fails with a text that says so.
  */
 #ifndef KCACHE_KCACHE_H
 #define KCACHE_KCACHE_H
@@ -21,27 +21,27 @@
 enum {
     KCACHE_MAX_INTERFACES = 16,
     KCACHE_MAX_ALLOW = 64,
-    KCACHE_STALL = 10, /* seconds, unless the options say something else */
+    KCACHE_STALL = 10, /* seconds; the default */
     KCACHE_ENTRIES_MAX = CHAIN_MAX_ENTRIES,
     KCACHE_VALUE_MAX = CHAIN_VALUE_MAX,
 };
 
-/* How XDP is attached; KCACHE_TC: not at all, TC ingress answers alone. */
+/* How XDP is attached. KCACHE_TC: not at all, and TC ingress answers. */
 enum kcache_mode { KCACHE_AUTO, KCACHE_NATIVE, KCACHE_GENERIC, KCACHE_TC };
 
 /*
- * mode=chain: the programs that keep what a server answers and follow what is written, in place of
- * those that read the server's memory (doc/chain.md). 0: as kcache_open finds right.
+ * mode=chain: the programs that cache a server's answers and track writes, instead of those that
+ * read the server's memory (doc/chain.md). 0: the default, which kcache_open fills in.
  */
 struct kcache_chain {
-    bool wanted, given; /* given: some of what follows was */
+    bool wanted, given; /* given: any of the options below was given */
     uint32_t entries, medium, large;
     uint32_t key_max, value_max; /* bytes */
     uint32_t max_age_ms, settle_ms;
     uint32_t connections;
 };
 
-/* Words one behind the other, each with its end. */
+/* Words in sequence, each NUL-terminated. */
 struct kcache_words {
     const char *first;
     unsigned int n;
@@ -50,16 +50,16 @@ struct kcache_words {
 struct kcache_options {
     const char *interfaces[KCACHE_MAX_INTERFACES];
     unsigned int ninterfaces;
-    bool automatic; /* beside these the interfaces that carry the listening addresses */
+    bool automatic; /* also the interfaces that carry the listening addresses */
     enum kcache_mode mode;
     bool optional; /* a failure is a warning */
-    int stall;     /* seconds that the kernel answers for a server that does not run; 0:
-                      KCACHE_STALL, below 0: as long as it lives */
-    /* Whom the kernel answers; the rest is the server's. */
+    int stall; /* seconds that the kernel answers for a stopped server; 0: KCACHE_STALL, below 0: as
+                  long as the process exists */
+    /* Which sources the kernel answers; the server answers all others. */
     struct kcache_words allow[KCACHE_MAX_ALLOW]; /* none: "local" */
     unsigned int nallow;
-    uint32_t rate, burst;   /* requests a second of one source, and at once; 0: any */
-    uint32_t amplification; /* a reply's size to the request's; 0: any */
+    uint32_t rate, burst;   /* requests a second of one source, and in a burst; 0: no limit */
+    uint32_t amplification; /* the largest ratio of reply size to request size; 0: no limit */
     struct kcache_chain chain;
 };
 
@@ -71,103 +71,103 @@ struct kcache;
  * NULL, or a static text that says what is wrong. May be called again to add interfaces.
  */
 const char *kcache_parse(struct kcache_options *options, char *word);
-/* What is wrong with all of them together, a static text, or NULL. */
+/* Checks the options against each other. NULL, or a static error text. */
 const char *kcache_check(const struct kcache_options *options);
-/* Whether such a word was given. */
+/* Whether any bmc= word was given. */
 bool kcache_wanted(const struct kcache_options *options);
 
 /*
- * Loads the programs and creates the first maps; attaches nothing. reach: how many bytes of heap
- * the store may come to (commits nothing). NULL: `error` says what is wrong and what to do about
- * it.
+ * Loads the programs and creates the first maps; attaches nothing. reach: the most bytes of heap
+ * that the store may use (reserves none). NULL: `error` says what is wrong and what the operator
+ * can do.
  */
 struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach, char *error,
                            size_t nerror);
 /* NULL: the chain needs none of the store's memory. */
 struct provider *kcache_provider(struct kcache *kcache);
-/* That the programs read. */
+/* The control block that the programs read. */
 struct mc_control *kcache_control(struct kcache *kcache);
 
 /*
- * From here on the kernel answers for UDP `port` on the `n` addresses, those of IPv4 mapped into
- * IPv6 (:: and ::ffff:0.0.0.0: all of the family that this machine has). The store must be ready
- * and the sockets bound. Says on stderr, a line for each interface, how it is attached. An
- * interface that was found for bmc=auto may fail, as long as there is another. 0, or -1 with
- * `error` and nothing attached.
+ * Attaches the programs: from here on the kernel answers for UDP `port` on the `n` addresses, IPv4
+ * mapped into IPv6 (:: and ::ffff:0.0.0.0: all addresses of the family). The store must be ready
+ * and the sockets bound. Logs the mode of each interface in a line. An interface that bmc=auto
+ * found may fail, if another one succeeds. 0, or -1 with `error` and nothing attached.
  */
 int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *addresses, size_t n,
                   char *error, size_t nerror);
-/* The server runs, all of it: to be called every second by the thread that attached. */
-void kcache_beat(struct kcache *kcache);
-/* The kernel answers nothing any more. */
+/* To be called every second, by the thread that attached, while all workers of the server run. */
+void kcache_renew_lease(struct kcache *kcache);
+/* Detaches the programs: the kernel answers nothing from then on. */
 void kcache_detach(struct kcache *kcache);
 /*
- * The capabilities that it needs once it is attached, as base/rights.h has them: CAP_BPF to grow
- * and to attach again. The chain needs its TC program, so where that is a filter CAP_NET_ADMIN as
- * well, to put it back and to take it away at the end.
+ * The capabilities that the kernel path needs once it is attached (base/credentials.h): CAP_BPF to
+ * create maps and to attach again. The chain needs its TC program; where that is a filter, it also
+ * needs CAP_NET_ADMIN to attach it again and to remove it at the end.
  */
 uint64_t kcache_capabilities(const struct kcache *kcache);
 /*
- * Keeps the addresses and the attachments as the machine is, by a thread that has the caller's
- * rights: CAP_BPF is enough, CAP_NET_ADMIN beside it where TC needs filters (Linux before 6.6).
- * 0 or -errno.
+ * Starts a thread that keeps addresses and attachments up to date. It has the caller's
+ * capabilities: CAP_BPF is enough, CAP_NET_ADMIN is needed where TC needs filters (Linux before
+ * 6.6). 0 or -errno.
  */
 int kcache_start(struct kcache *kcache);
 /* Detaches, waits until no program runs, frees. NULL is legal. */
 void kcache_close(struct kcache *kcache);
 
-/* What has become of an interface, and of the programs on it. */
+/* The state of an interface and of the programs on it. */
 enum kcache_state {
     KCACHE_UP,
     KCACHE_DOWN,
     KCACHE_GONE,     /* removed, or moved to another network namespace */
-    KCACHE_DETACHED, /* somebody has detached the programs; they are to be attached again */
+    KCACHE_DETACHED, /* another process has detached the programs; they will be attached again */
     KCACHE_GIVEN_UP, /* they have been detached too often */
 };
 
 struct kcache_interface {
-    char name[16];                    /* that it has now */
+    char name[16];                    /* its current name */
     bool xdp_native, xdp_generic, tc; /* what is attached; */
-    bool tc_waits;                    /* TC is not until a reply finds no room */
+    bool tc_deferred;                 /* TC is not attached until a reply finds no room */
     enum kcache_state state;
 };
 
-/* What has happened to interfaces and addresses, counted. */
+/* Counts of events of interfaces and addresses. */
 struct kcache_events {
     uint64_t interface_events; /* changes of an interface's state or name */
-    uint64_t detached;         /* times that somebody has detached programs, */
-    uint64_t reattached;       /* and that they were attached again */
-    uint64_t dumps;            /* messages were lost: the machine was looked at as a whole */
+    uint64_t detached;         /* times that another process detached programs */
+    uint64_t reattached;       /* times that they were attached again */
+    uint64_t dumps;            /* full dumps of links and addresses, after lost messages */
 };
 
-/* The interfaces, and what this machine is to the programs; at most a second old. */
+/* The interfaces, and the local addresses that the programs have; at most a second old. */
 struct kcache_view {
     struct kcache_interface interfaces[KCACHE_MAX_INTERFACES];
     unsigned int ninterfaces;
     unsigned int n4, n6, nmacs, nvlans; /* of struct mc_local, */
-    size_t left_out;                    /* and what found no room there */
+    size_t left_out;                    /* addresses that did not fit there */
     struct kcache_events events;
 };
 
 /* All counts are since the start or the last reset. */
 struct kcache_stats {
-    struct mc_counts counts;                /* of all CPUs */
-    uint64_t stalls;                        /* how often the server did not run for too long */
-    uint64_t extents, tables, refused_maps; /* maps of memory; tries for which there was none */
-    const char *allow;                      /* local, all or list */
-    size_t nallowed;                        /* prefixes in the list */
+    struct mc_counts counts; /* of all CPUs */
+    uint64_t stalls;         /* times that the server was stopped for longer than `stall` */
+    uint64_t extents, tables,
+        refused_maps;  /* maps, and maps that were refused for lack of memory */
+    const char *allow; /* local, all or list */
+    size_t nallowed;   /* prefixes in the list */
     uint32_t rate, burst, amplification;
     struct kcache_view view;
     /* Of the chain, else 0. */
     struct chain_counts chain_counts;
-    uint64_t chain_bytes; /* of its maps */
+    uint64_t chain_bytes; /* memory of its maps */
     struct chain_settings chain;
     struct kcache_chain chain_options;
 };
 void kcache_stats(struct kcache *kcache, struct kcache_stats *out);
 void kcache_reset_stats(struct kcache *kcache);
 
-/* Gives all that there is to see, row by row, as text. */
+/* Reports all statistics, row by row, as text. */
 typedef void kcache_row(void *context, const char *name, const char *value);
 void kcache_report(struct kcache *kcache, kcache_row *row, void *context);
 

@@ -57,7 +57,7 @@ static const struct rtattr *find_inside(const struct rtattr *nest, unsigned int 
     return nest ? find(RTA_DATA(nest), RTA_PAYLOAD(nest), type) : NULL;
 }
 
-static void read_link(const struct nlmsghdr *header, struct link_facts *out)
+static void read_link(const struct nlmsghdr *header, struct link_info *out)
 {
     const struct ifinfomsg *link = NLMSG_DATA(header);
     const struct rtattr *list = IFLA_RTA(link), *netns;
@@ -72,7 +72,7 @@ static void read_link(const struct nlmsghdr *header, struct link_facts *out)
                    sizeof(out->kind));
     out->lower = (int)attribute_u32(find(list, n, IFLA_LINK));
     netns = find(list, n, IFLA_LINK_NETNSID);
-    out->lower_is_away = netns != NULL;
+    out->lower_elsewhere = netns != NULL;
     out->netns = attribute_u32(netns);
     out->master = (int)attribute_u32(find(list, n, IFLA_MASTER));
     out->mtu_max = attribute_u32(find(list, n, IFLA_MAX_MTU));
@@ -90,7 +90,7 @@ static int open_netlink(void)
 }
 
 /* Asks for one link, of another network namespace if `netns` is not NULL. 0 or -errno. */
-static int ask(int ifindex, const uint32_t *netns, struct link_facts *out)
+static int ask(int ifindex, const uint32_t *netns, struct link_info *out)
 {
     union answer answer;
     struct link_request request = {
@@ -116,8 +116,8 @@ static int ask(int ifindex, const uint32_t *netns, struct link_facts *out)
     return 0;
 }
 
-/* What ethtool tells; an interface that tells nothing has nothing on. */
-static void ask_ethtool(struct link_facts *out)
+/* Asks ethtool for driver and features; an interface that does not answer has no features. */
+static void ask_ethtool(struct link_info *out)
 {
     struct ethtool_value flags = {.cmd = ETHTOOL_GFLAGS};
     struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
@@ -129,7 +129,7 @@ static void ask_ethtool(struct link_facts *out)
     memcpy(request.ifr_name, out->name, sizeof(request.ifr_name));
     if (!ioctl(fd, SIOCETHTOOL, &request)) {
         out->lro = flags.data & ETH_FLAG_LRO;
-        out->hides_tags = flags.data & ETH_FLAG_RXVLAN;
+        out->strips_tags = flags.data & ETH_FLAG_RXVLAN;
     }
     request.ifr_data = (void *)&driver;
     if (!ioctl(fd, SIOCETHTOOL, &request))
@@ -137,7 +137,7 @@ static void ask_ethtool(struct link_facts *out)
     close(fd);
 }
 
-int link_read(int ifindex, struct link_facts *out)
+int link_read(int ifindex, struct link_info *out)
 {
     int rc = ask(ifindex, NULL, out);
 
@@ -146,20 +146,21 @@ int link_read(int ifindex, struct link_facts *out)
     return rc;
 }
 
-int link_read_lower(const struct link_facts *link, struct link_facts *out)
+int link_read_lower(const struct link_info *link, struct link_info *out)
 {
-    return link->lower ? ask(link->lower, link->lower_is_away ? &link->netns : NULL, out) : -ENODEV;
+    return link->lower ? ask(link->lower, link->lower_elsewhere ? &link->netns : NULL, out)
+                       : -ENODEV;
 }
 
 bool link_has_vlan(int ifindex, char name[IF_NAMESIZE])
 {
     struct if_nameindex *all = if_nameindex(), *each;
-    struct link_facts link;
+    struct link_info link;
     bool found = false;
 
     for (each = all; each && each->if_index && !found; each++) {
         found = !ask((int)each->if_index, NULL, &link) && strcmp(link.kind, "vlan") == 0 &&
-                link.lower == ifindex && !link.lower_is_away;
+                link.lower == ifindex && !link.lower_elsewhere;
         if (found)
             memcpy(name, link.name, IF_NAMESIZE);
     }
@@ -182,7 +183,10 @@ struct xdp_request {
     int32_t expected;
 };
 
-/* The words of the kernel behind an error, which come without the request (NETLINK_CAP_ACK). */
+/*
+ * The kernel's extended ACK message of an error, which has no copy of the request
+ * (NETLINK_CAP_ACK).
+ */
 static void read_reason(const struct nlmsghdr *header, char *reason, size_t nreason)
 {
     const char *list = (const char *)NLMSG_DATA(header) + sizeof(struct nlmsgerr);
@@ -194,7 +198,7 @@ static void read_reason(const struct nlmsghdr *header, char *reason, size_t nrea
                        reason, nreason);
 }
 
-/* Sets the program (-1: none), where `expected` is now. 0 or -errno. */
+/* Replaces the program `expected` by `program` (-1: none). 0 or -errno. */
 static int set_xdp(int netlink, int ifindex, int program, uint32_t flags, int expected,
                    char *reason, size_t nreason)
 {

@@ -27,15 +27,15 @@ static uint64_t megabytes(const struct memory *memory)
            20;
 }
 
-/* Counts what a call came to, and says once that memory ran short or came back. */
-static int judge(struct memory *memory, enum cgroup_kind kind, int error)
+/* Counts the result of a call, and logs once that memory ran short or is available again. */
+static int report_shortage(struct memory *memory, enum cgroup_kind kind, int error)
 {
     uint64_t *count = kind == CGROUP_EXTENT ? &memory->nextents : &memory->ntables;
 
     __atomic_fetch_add(error ? &memory->nrefused : count, 1, __ATOMIC_RELAXED);
     if (error && cgroup_shortage_begins(&memory->refused, kind))
         log_say("bmc: the kernel has no memory for another map (%s): the cache stays at %" PRIu64
-                " MB until it has",
+                " MB until there is memory",
                 error == -EDQUOT ? "the limit of its cgroup is near" : strerror(-error),
                 megabytes(memory));
     else if (!error && cgroup_shortage_ends(&memory->refused, kind))
@@ -47,20 +47,21 @@ static int provide_extent(struct provider *provider, uint32_t index, void *addr)
 {
     struct memory *memory = (struct memory *)provider;
 
-    return judge(memory, CGROUP_EXTENT,
-                 cgroup_has_room_for_extent(memory->cgroup, index, 0, read_refused(memory))
-                     ? loader_map_extent(memory->loader, index, addr)
-                     : -EDQUOT);
+    return report_shortage(
+        memory, CGROUP_EXTENT,
+        cgroup_has_room_for_extent(memory->cgroup, index, 0, read_refused(memory))
+            ? loader_map_extent(memory->loader, index, addr)
+            : -EDQUOT);
 }
 
 static int provide_table(struct provider *provider, uint32_t index, void *addr)
 {
     struct memory *memory = (struct memory *)provider;
 
-    return judge(memory, CGROUP_TABLE,
-                 cgroup_has_room_for_table(memory->cgroup, index)
-                     ? loader_map_table(memory->loader, index, addr)
-                     : -EDQUOT);
+    return report_shortage(memory, CGROUP_TABLE,
+                           cgroup_has_room_for_table(memory->cgroup, index)
+                               ? loader_map_table(memory->loader, index, addr)
+                               : -EDQUOT);
 }
 
 static struct mc_control *provide_control(struct provider *provider)

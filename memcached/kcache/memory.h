@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * memory: the store's memory as maps of the kernel programs.
+ * memory: a provider of the store's memory, in maps of the kernel programs.
  *
- * It grows one map at a time and shrinks only with the process. A map costs no descriptor: the
- * mapping and the map of maps keep it. When the kernel has no memory for another, because the
- * machine has none, or the cgroup's limit is near, the store goes on with what it has, and asks
- * again later.
+ * Memory grows one map at a time and is freed only when the process ends. A map needs no
+ * descriptor: the mapping and the map of maps hold it. When the kernel has no memory for another
+ * map, because the machine has none or the cgroup's limit is near, the store keeps the memory it
+ * has and tries again later.
  *
- * The provider's rules hold (base/provider.h); memory_stats from any thread.
+ * The rules of base/provider.h apply; memory_stats from any thread.
  */
 #ifndef KCACHE_MEMORY_H
 #define KCACHE_MEMORY_H
@@ -25,7 +25,7 @@ struct memory {
     struct loader *loader;
     struct cgroup *cgroup;
     uint64_t nextents, ntables; /* mapped */
-    uint64_t nrefused;          /* calls that were refused */
+    uint64_t nrefused;          /* refused calls */
     unsigned int refused;       /* enum cgroup_kind; atomic */
 };
 

@@ -19,27 +19,28 @@
 #include "kcache/rtnetlink.h"
 
 enum {
-    LOOK_MS = 1000,     /* between looks at the attachments: a link that was cut says nothing */
-    GLANCE_MS = 20,     /* of the chain, to which a write may come that it does not see */
-    PATIENCE_S = 60,    /* the longest wait before attaching is tried again, */
-    LOSSES_MAX = 3,     /* and how often somebody may detach us within it */
-    BLIND_S = 2,        /* that the chain keeps nothing, from a look at which it does not see all */
-    REASON_TEXT = 512,  /* of an error */
-    DOUBT_S = 9 * 3600, /* before the 16 bits of a way's time come round: bpf/packet/way.bpf.h */
-    POLLED = 3,         /* descriptors that the thread waits for */
+    CHECK_MS = 1000, /* between checks of the attachments: a detached link sends no event */
+    CHAIN_CHECK_MS =
+        20, /* between checks of the chain's attachments: while detached it misses writes */
+    RETRY_MAX_S = 60, /* the longest wait before attaching is tried again */
+    LOSSES_MAX = 3,   /* detachments within RETRY_MAX_S after which it is not tried again */
+    INVALID_S = 2, /* the chain caches nothing for this long after a check that finds it detached */
+    REASON_TEXT = 512,     /* bytes of an error */
+    WAYS_MAX_S = 9 * 3600, /* before the 16-bit time of a way wraps around: bpf/packet/way.bpf.h */
+    POLLED = 3,            /* descriptors that the thread polls */
 };
 
-/* An interface that the operator named, and what has become of it. */
+/* An interface to keep attached, and its state. */
 struct watched {
-    struct attachment *at; /* its link's index 0: the interface is not there */
+    struct attachment *at; /* its link's index is 0 while the interface does not exist */
     char wanted[IF_NAMESIZE];
     enum kcache_state state;
     bool up;
-    unsigned int lost;        /* what a glance has found, of loader_lost */
-    char reason[REASON_TEXT]; /* that was said last */
-    time_t retry;             /* second of the next try */
+    unsigned int lost;        /* found by check_chain, bits of loader_lost */
+    char reason[REASON_TEXT]; /* the last logged reason */
+    time_t retry;             /* time of the next try */
     unsigned int wait_s;
-    time_t lost_first; /* the first of nlosses */
+    time_t first_loss; /* time of the first of nlosses */
     unsigned int nlosses;
 };
 
@@ -49,21 +50,21 @@ struct monitor {
     struct in6_addr *listen;
     size_t nlisten;
 
-    int news;   /* of rtnetlink_listen */
-    int routes; /* of rtnetlink_listen_to_routes */
-    int wake;   /* to end the thread */
+    int link_events;  /* of rtnetlink_subscribe */
+    int route_events; /* of rtnetlink_subscribe_to_routes */
+    int wake;         /* written to end the thread */
     pthread_t thread;
     bool running;
 
-    /* The thread's own. */
-    struct machine machine;
-    bool stale; /* the machine may be another than we know */
+    /* Used by the thread only. */
+    struct hostnet hostnet;
+    bool stale; /* hostnet may be out of date */
     struct mc_local local;
     struct mc_way_port ports[MC_WAY_PORTS];
     size_t nports;
-    time_t doubted; /* the second in which all ways were forgotten for their age */
+    time_t ways_invalidated; /* time of the last invalidation of all ways for their age */
     size_t left_out;
-    bool vlans_changed; /* since the last look */
+    bool vlans_changed; /* since the last check */
     struct watched watched[KCACHE_MAX_INTERFACES];
     size_t nwatched;
     struct kcache_events events;
@@ -73,27 +74,29 @@ struct monitor {
     struct kcache_events before; /* the last reset */
 };
 
-/* --- who we are -------------------------------------------------------------------- */
+/* --- local addresses --------------------------------------------------------------- */
 
-/* Makes the machine what it is now. Whatever has changed may have changed the ways to sources. */
-static void hear(struct monitor *monitor)
+/*
+ * Updates hostnet from events. Any change may have changed the ways to sources: invalidates them.
+ */
+static void refresh_hostnet(struct monitor *monitor)
 {
-    unsigned int said = rtnetlink_hear(monitor->news, &monitor->machine);
+    unsigned int changes = rtnetlink_receive(monitor->link_events, &monitor->hostnet);
 
-    if (rtnetlink_drain(monitor->routes) || said)
+    if (rtnetlink_drain(monitor->route_events) || changes)
         loader_invalidate_ways(monitor->loader);
-    if (said & MACHINE_BAD)
+    if (changes & HOSTNET_STALE)
         monitor->stale = true;
     if (!monitor->stale)
         return;
-    /* What is older than the dump must not come after it: news that undid it may be lost. */
-    rtnetlink_drain(monitor->news);
-    monitor->stale = rtnetlink_dump(&monitor->machine) != 0;
+    /* Discards events older than the dump: applied after it, they would undo it. */
+    rtnetlink_drain(monitor->link_events);
+    monitor->stale = rtnetlink_dump(&monitor->hostnet) != 0;
     monitor->events.dumps++;
 }
 
 /*
- * Waits until no program reads the self that was in use before, so that it may be written. A
+ * Waits until no program reads the previous local addresses, so that their memory may be reused. A
  * program runs for microseconds; the wait is one RCU grace period.
  */
 static void wait_for_readers(void)
@@ -108,7 +111,7 @@ static size_t find_local(struct monitor *monitor, struct mc_local *local, struct
                          size_t *nports)
 {
     int ifindexes[KCACHE_MAX_INTERFACES];
-    struct machine_scope scope = {.listen = monitor->listen,
+    struct hostnet_scope scope = {.listen = monitor->listen,
                                   .nlisten = monitor->nlisten,
                                   .ifindexes = ifindexes,
                                   .nifindexes = monitor->nwatched};
@@ -116,14 +119,14 @@ static size_t find_local(struct monitor *monitor, struct mc_local *local, struct
 
     for (i = 0; i < monitor->nwatched; i++)
         ifindexes[i] = monitor->watched[i].at->link.ifindex;
-    left_out = machine_local(&monitor->machine, &scope, local);
-    *nports = machine_ports(&monitor->machine, &scope, ports);
+    left_out = hostnet_local(&monitor->hostnet, &scope, local);
+    *nports = hostnet_ports(&monitor->hostnet, &scope, ports);
     for (i = 0; i < monitor->nwatched; i++)
-        local->tags_hidden |= monitor->watched[i].at->hides_tags;
+        local->tags_hidden |= monitor->watched[i].at->strips_tags;
     return left_out;
 }
 
-/* With -v: how much of it there is now, if that is another number. */
+/* Logs, with -v, the numbers of addresses if they have changed. */
 static void log_local(const struct monitor *monitor, const struct mc_local *local)
 {
     const struct mc_local *before = &monitor->local;
@@ -135,7 +138,7 @@ static void log_local(const struct monitor *monitor, const struct mc_local *loca
            local->n4, local->n6, local->nmacs, local->nvlans);
 }
 
-/* Shows the programs who we are, if that has changed. */
+/* Passes the local addresses to the programs, if they have changed. */
 static void publish(struct monitor *monitor)
 {
     struct mc_way_port ports[MC_WAY_PORTS];
@@ -175,51 +178,51 @@ static void change_state(struct monitor *monitor, struct watched *watched, enum 
 }
 
 /*
- * TC answers what XDP leaves to it only if it stands behind every XDP program. The chain keeps
- * nothing while writes may come by an interface where it does not see them.
+ * XDP leaves replies to TC only if TC is attached behind every XDP program. The chain caches
+ * nothing while writes may arrive by an interface where it is detached.
  */
-static void tell_programs(struct monitor *monitor)
+static void update_programs(struct monitor *monitor)
 {
-    bool tc_follows = true, blind = false;
+    bool tc_follows = true, unwatched = false;
     size_t i;
 
     for (i = 0; i < monitor->nwatched; i++) {
         const struct watched *watched = &monitor->watched[i];
 
         if (watched->at->link.xdp >= 0)
-            tc_follows &= attach_follows(watched->at);
-        blind |= watched->state == KCACHE_DETACHED || watched->state == KCACHE_GIVEN_UP;
+            tc_follows &= attach_has_ingress(watched->at);
+        unwatched |= watched->state == KCACHE_DETACHED || watched->state == KCACHE_GIVEN_UP;
     }
     loader_set_tc(monitor->loader, tc_follows, monitor->mode == KCACHE_TC);
-    if (blind && loader_is_chain(monitor->loader))
-        loader_invalidate_all(monitor->loader, BLIND_S * UINT64_C(1000000000));
+    if (unwatched && loader_is_chain(monitor->loader))
+        loader_invalidate_all(monitor->loader, INVALID_S * UINT64_C(1000000000));
 }
 
-static bool tc_waits(const struct monitor *monitor)
+static bool tc_deferred(const struct monitor *monitor)
 {
     size_t i;
 
     for (i = 0; i < monitor->nwatched; i++)
-        if (monitor->watched[i].at->tc_waits)
+        if (monitor->watched[i].at->tc_deferred)
             return true;
     return false;
 }
 
-/* Where XDP has found no room for a reply TC is to answer, for which it has to be everywhere. */
-static void bring_tc(struct monitor *monitor)
+/* When XDP has found no room for a reply, attaches the deferred TC programs, on all interfaces. */
+static void attach_tc_if_needed(struct monitor *monitor)
 {
     struct mc_counts counts;
     size_t i;
     int rc;
 
-    if (!tc_waits(monitor))
+    if (!tc_deferred(monitor))
         return;
     loader_counts(monitor->loader, &counts);
     for (i = 0; counts.count[MC_COUNT_PASS_ROOM] && i < monitor->nwatched; i++) {
         struct attachment *at = monitor->watched[i].at;
-        bool waits = at->tc_waits;
+        bool waits = at->tc_deferred;
 
-        rc = attach_waiting_tc(monitor->loader, at);
+        rc = attach_deferred_tc(monitor->loader, at);
         if (rc)
             log_say("bmc: %s: a reply found no room, and TC ingress refuses the program: %s",
                     at->name, strerror(-rc));
@@ -232,13 +235,13 @@ static bool is_complete(const struct monitor *monitor, const struct watched *wat
 {
     bool tc = attach_has_tc(watched->at);
 
-    return attach_learns(watched->at) &&
+    return attach_has_egress(watched->at) &&
            (watched->at->link.xdp >= 0 || (monitor->mode == KCACHE_TC && tc));
 }
 
-static void forget_interface(struct monitor *monitor, struct watched *watched)
+static void remove_interface(struct monitor *monitor, struct watched *watched)
 {
-    log_say("bmc: %s: the interface is gone", watched->at->name);
+    log_say("bmc: %s: the interface was removed", watched->at->name);
     attach_remove(watched->at);
     watched->at->link.ifindex = 0;
     snprintf(watched->at->name, sizeof(watched->at->name), "%s", watched->wanted);
@@ -247,22 +250,22 @@ static void forget_interface(struct monitor *monitor, struct watched *watched)
     change_state(monitor, watched, KCACHE_GONE);
 }
 
-static void find_interface(struct monitor *monitor, struct watched *watched,
-                           const struct machine_link *link)
+static void restore_interface(struct monitor *monitor, struct watched *watched,
+                              const struct hostnet_link *link)
 {
-    log_say("bmc: %s: the interface is here again", watched->wanted);
+    log_say("bmc: %s: the interface exists again", watched->wanted);
     loader_link_init(&watched->at->link, link->ifindex);
     watched->retry = 0;
     watched->wait_s = 1;
     change_state(monitor, watched, KCACHE_DETACHED);
 }
 
-/* Its name, and whether it is up. */
+/* Updates its name, and whether it is up. */
 static void note_link(struct monitor *monitor, struct watched *watched,
-                      const struct machine_link *link)
+                      const struct hostnet_link *link)
 {
     if (strcmp(watched->at->name, link->name) != 0) {
-        log_say("bmc: %s: the interface is called %s now", watched->at->name, link->name);
+        log_say("bmc: %s: the interface was renamed to %s", watched->at->name, link->name);
         snprintf(watched->at->name, sizeof(watched->at->name), "%s", link->name);
         monitor->events.interface_events++;
     }
@@ -274,17 +277,17 @@ static void note_link(struct monitor *monitor, struct watched *watched,
         change_state(monitor, watched, link->up ? KCACHE_UP : KCACHE_DOWN);
 }
 
-/* Somebody who detaches us again and again means it. */
+/* Whoever detaches the programs repeatedly does so on purpose: stop attaching again. */
 static void note_loss(struct monitor *monitor, struct watched *watched, unsigned int lost,
                       time_t now)
 {
-    log_say("bmc: %s: somebody has detached %s", watched->at->name,
+    log_say("bmc: %s: another process has detached %s", watched->at->name,
             lost == (LOADER_LOST_XDP | LOADER_LOST_TC) ? "the programs"
             : lost == LOADER_LOST_XDP                  ? "the XDP program"
                                                        : "the TC program");
     monitor->events.detached++;
-    if (!watched->nlosses || now - watched->lost_first > PATIENCE_S) {
-        watched->lost_first = now;
+    if (!watched->nlosses || now - watched->first_loss > RETRY_MAX_S) {
+        watched->first_loss = now;
         watched->nlosses = 0;
     }
     watched->nlosses++;
@@ -294,8 +297,8 @@ static void note_loss(struct monitor *monitor, struct watched *watched, unsigned
         change_state(monitor, watched, KCACHE_DETACHED);
         return;
     }
-    log_say("bmc: %s: that was the third time within a minute; given up, the server answers alone "
-            "until it is restarted or the interface comes anew",
+    log_say("bmc: %s: detached three times within a minute: given up; the server answers alone "
+            "until it is restarted or the interface is created again",
             watched->at->name);
     attach_remove(watched->at);
     change_state(monitor, watched, KCACHE_GIVEN_UP);
@@ -312,13 +315,13 @@ static void try_to_attach(struct monitor *monitor, struct watched *watched, time
         return;
     }
     if (strcmp(error, watched->reason) != 0)
-        log_say("%s; it is tried again, the server answers alone meanwhile", error);
+        log_say("%s; will try again; the server answers alone until then", error);
     snprintf(watched->reason, sizeof(watched->reason), "%s", error);
     watched->retry = now + watched->wait_s;
-    watched->wait_s = 2 * watched->wait_s < PATIENCE_S ? 2 * watched->wait_s : PATIENCE_S;
+    watched->wait_s = 2 * watched->wait_s < RETRY_MAX_S ? 2 * watched->wait_s : RETRY_MAX_S;
 }
 
-/* A VLAN that has come may be one whose tags native XDP does not see. */
+/* A new VLAN may be one whose tags native XDP does not see. */
 static void check_fitness(struct monitor *monitor, struct watched *watched, time_t now)
 {
     char why[REASON_TEXT];
@@ -332,25 +335,25 @@ static void check_fitness(struct monitor *monitor, struct watched *watched, time
     change_state(monitor, watched, KCACHE_DETACHED);
 }
 
-static void look_at(struct monitor *monitor, struct watched *watched, time_t now)
+static void check_interface(struct monitor *monitor, struct watched *watched, time_t now)
 {
     unsigned int lost = watched->lost | loader_lost(monitor->loader, &watched->at->link);
-    const struct machine_link *link;
+    const struct hostnet_link *link;
 
     watched->lost = 0;
     if (lost)
-        hear(monitor); /* that the interface itself is gone, maybe */
-    link = machine_link(&monitor->machine, watched->at->link.ifindex);
+        refresh_hostnet(monitor); /* the interface itself may have been removed */
+    link = hostnet_link(&monitor->hostnet, watched->at->link.ifindex);
     if (watched->at->link.ifindex && !link) {
-        forget_interface(monitor, watched);
+        remove_interface(monitor, watched);
         lost = 0;
     }
     if (!link)
-        link = machine_link_named(&monitor->machine, watched->wanted);
+        link = hostnet_link_named(&monitor->hostnet, watched->wanted);
     if (!link)
         return;
     if (!watched->at->link.ifindex)
-        find_interface(monitor, watched, link);
+        restore_interface(monitor, watched, link);
     note_link(monitor, watched, link);
     if (lost)
         note_loss(monitor, watched, lost, now);
@@ -360,24 +363,24 @@ static void look_at(struct monitor *monitor, struct watched *watched, time_t now
         try_to_attach(monitor, watched, now);
 }
 
-static void look(struct monitor *monitor)
+static void check_interfaces(struct monitor *monitor)
 {
     struct timespec now;
     size_t i;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (now.tv_sec - monitor->doubted >= DOUBT_S) {
+    if (now.tv_sec - monitor->ways_invalidated >= WAYS_MAX_S) {
         loader_invalidate_ways(monitor->loader);
-        monitor->doubted = now.tv_sec;
+        monitor->ways_invalidated = now.tv_sec;
     }
     for (i = 0; i < monitor->nwatched; i++)
-        look_at(monitor, &monitor->watched[i], now.tv_sec);
+        check_interface(monitor, &monitor->watched[i], now.tv_sec);
     monitor->vlans_changed = false;
-    bring_tc(monitor);
-    tell_programs(monitor);
+    attach_tc_if_needed(monitor);
+    update_programs(monitor);
 }
 
-/* --- what the statistics see --------------------------------------------------------- */
+/* --- statistics ---------------------------------------------------------------------- */
 
 static void view_interface(const struct watched *watched, struct kcache_interface *out)
 {
@@ -387,12 +390,12 @@ static void view_interface(const struct watched *watched, struct kcache_interfac
     out->xdp_native = link->xdp >= 0 && !link->generic;
     out->xdp_generic = link->xdp >= 0 && link->generic;
     out->tc = attach_has_tc(watched->at);
-    out->tc_waits = watched->at->tc_waits;
+    out->tc_deferred = watched->at->tc_deferred;
     out->state = watched->state;
 }
 
-/* Attaching can take long: the statistics do not wait for it but see a copy. */
-static void show(struct monitor *monitor)
+/* Attaching can take long: the statistics read a copy instead of waiting for it. */
+static void update_view(struct monitor *monitor)
 {
     struct kcache_view view = {.n4 = monitor->local.n4,
                                .n6 = monitor->local.n6,
@@ -431,10 +434,10 @@ void monitor_reset(struct monitor *monitor)
 /* --- the thread -------------------------------------------------------------------- */
 
 /*
- * Whether somebody has detached the chain from an interface. What comes by there is not seen: what
- * is kept is invalid from now on, however long it takes to attach again.
+ * Whether another process has detached the chain from an interface. Writes there are not seen:
+ * invalidates the cache at once, before the programs are attached again.
  */
-static bool glance(struct monitor *monitor)
+static bool check_chain(struct monitor *monitor)
 {
     bool lost = false;
     size_t i;
@@ -446,19 +449,19 @@ static bool glance(struct monitor *monitor)
         lost |= watched->lost != 0;
     }
     if (lost)
-        loader_invalidate_all(monitor->loader, BLIND_S * UINT64_C(1000000000));
+        loader_invalidate_all(monitor->loader, INVALID_S * UINT64_C(1000000000));
     return lost;
 }
 
-/* Until there is news, or time for the next look. */
-static void rest(struct monitor *monitor, struct pollfd fds[POLLED])
+/* Waits for events or the time of the next check. */
+static void poll_events(struct monitor *monitor, struct pollfd fds[POLLED])
 {
-    const int ms = loader_is_chain(monitor->loader) ? GLANCE_MS : LOOK_MS;
+    const int ms = loader_is_chain(monitor->loader) ? CHAIN_CHECK_MS : CHECK_MS;
     int rc = 0, rested;
 
-    for (rested = 0; !rc && rested < LOOK_MS; rested += ms) {
+    for (rested = 0; !rc && rested < CHECK_MS; rested += ms) {
         rc = poll(fds, POLLED, ms);
-        if (!rc && ms < LOOK_MS && glance(monitor))
+        if (!rc && ms < CHECK_MS && check_chain(monitor))
             break;
     }
     if (rc <= 0)
@@ -469,16 +472,16 @@ static void *run(void *arg)
 {
     struct monitor *monitor = arg;
     struct pollfd fds[POLLED] = {{.fd = monitor->wake, .events = POLLIN},
-                                 {.fd = monitor->news, .events = POLLIN},
-                                 {.fd = monitor->routes, .events = POLLIN}};
+                                 {.fd = monitor->link_events, .events = POLLIN},
+                                 {.fd = monitor->route_events, .events = POLLIN}};
 
     while (!(fds[0].revents & POLLIN)) {
-        hear(monitor);
+        refresh_hostnet(monitor);
         publish(monitor);
-        look(monitor);
-        publish(monitor); /* what is attached now may have other MAC addresses */
-        show(monitor);
-        rest(monitor, fds);
+        check_interfaces(monitor);
+        publish(monitor); /* the attached interfaces may have other MAC addresses */
+        update_view(monitor);
+        poll_events(monitor, fds);
     }
     return NULL;
 }
@@ -500,18 +503,18 @@ struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
     memcpy(copy, listen, nlisten * sizeof(*copy));
     *monitor = (struct monitor){.loader = loader, .mode = mode, .listen = copy, .nlisten = nlisten};
     pthread_mutex_init(&monitor->lock, NULL);
-    machine_init(&monitor->machine);
+    hostnet_init(&monitor->hostnet);
     monitor->wake = eventfd(0, EFD_CLOEXEC);
-    monitor->news = rtnetlink_listen();
-    monitor->routes = rtnetlink_listen_to_routes();
-    rc = monitor->wake < 0     ? -errno
-         : monitor->news < 0   ? monitor->news
-         : monitor->routes < 0 ? monitor->routes
-                               : 0;
+    monitor->link_events = rtnetlink_subscribe();
+    monitor->route_events = rtnetlink_subscribe_to_routes();
+    rc = monitor->wake < 0           ? -errno
+         : monitor->link_events < 0  ? monitor->link_events
+         : monitor->route_events < 0 ? monitor->route_events
+                                     : 0;
     if (!rc)
-        rc = rtnetlink_dump(&monitor->machine);
+        rc = rtnetlink_dump(&monitor->hostnet);
     if (rc) {
-        snprintf(error, nerror, "bmc: cannot ask for this machine's addresses: %s", strerror(-rc));
+        snprintf(error, nerror, "bmc: cannot read this machine's addresses: %s", strerror(-rc));
         monitor_close(monitor);
         return NULL;
     }
@@ -520,7 +523,7 @@ struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
 
 void monitor_watch(struct monitor *monitor, struct attachment *attachments, size_t n)
 {
-    const struct machine_link *link;
+    const struct hostnet_link *link;
     size_t i;
 
     monitor->nwatched = n;
@@ -529,12 +532,12 @@ void monitor_watch(struct monitor *monitor, struct attachment *attachments, size
 
         *watched = (struct watched){.at = &attachments[i]};
         memcpy(watched->wanted, attachments[i].name, IF_NAMESIZE);
-        link = machine_link(&monitor->machine, attachments[i].link.ifindex);
+        link = hostnet_link(&monitor->hostnet, attachments[i].link.ifindex);
         watched->up = link && link->up;
         watched->state = watched->up ? KCACHE_UP : KCACHE_DOWN;
     }
     publish(monitor);
-    show(monitor);
+    update_view(monitor);
 }
 
 int monitor_start(struct monitor *monitor)
@@ -563,11 +566,11 @@ void monitor_close(struct monitor *monitor)
     monitor_stop(monitor);
     if (monitor->wake >= 0)
         close(monitor->wake);
-    if (monitor->news >= 0)
-        close(monitor->news);
-    if (monitor->routes >= 0)
-        close(monitor->routes);
-    machine_fini(&monitor->machine);
+    if (monitor->link_events >= 0)
+        close(monitor->link_events);
+    if (monitor->route_events >= 0)
+        close(monitor->route_events);
+    hostnet_fini(&monitor->hostnet);
     pthread_mutex_destroy(&monitor->lock);
     free(monitor->listen);
     free(monitor);

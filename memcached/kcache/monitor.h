@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * monitor: keeps the kernel path true while the machine changes. A thread of its own hears of
- * addresses and interfaces (rtnetlink) and looks at the attachments every second, or of the chain
- * fifty times a second. It shows the
- * programs who "we" are, detaches from what is gone, and attaches again to what is back or was
- * detached by somebody. What it does it says on stderr, once.
+ * monitor: keeps the kernel path up to date while the host's network changes. Its thread receives
+ * events of addresses and interfaces (rtnetlink) and checks the attachments every second, those of
+ * the chain fifty times a second. It passes the local addresses to the programs, detaches from
+ * removed interfaces, and attaches again to interfaces that are back or were detached by another
+ * process. It logs each of these once.
  */
 #ifndef KCACHE_MONITOR_H
 #define KCACHE_MONITOR_H
@@ -14,26 +14,27 @@
 struct monitor;
 
 /*
- * Hears from now on. The listening addresses are as kcache_attach has them, and copied. NULL:
- * `error` says why.
+ * Receives events from now on. The listening addresses are in the form of kcache_attach, and
+ * copied. NULL: `error` says why.
  */
 struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
                              const struct in6_addr *listen, size_t nlisten, char *error,
                              size_t nerror);
 /*
- * What it looks after, and its own when the thread runs; outlives it. Shows the programs who we are
- * there. Before the start, as often as you like.
+ * Sets the attachments to monitor, and passes the local addresses to the programs. They must
+ * outlive the monitor, and belong to it once the thread runs. May be called several times before
+ * the start.
  */
 void monitor_watch(struct monitor *monitor, struct attachment *attachments, size_t n);
-/* The thread. It keeps the rights that the caller has. 0 or -errno. */
+/* Starts the thread, which keeps the caller's capabilities. 0 or -errno. */
 int monitor_start(struct monitor *monitor);
-/* Ends the thread; what is attached stays so. NULL is legal, of both. */
+/* Ends the thread; attachments stay. NULL is legal for both functions. */
 void monitor_stop(struct monitor *monitor);
 void monitor_close(struct monitor *monitor);
 
-/* What is known of interfaces and addresses since monitor_start. Any thread. */
+/* The state of interfaces and addresses since monitor_start. Any thread. */
 void monitor_view(struct monitor *monitor, struct kcache_view *out);
-/* The events of that are counted from zero on. Any thread. */
+/* Resets the counts of events. Any thread. */
 void monitor_reset(struct monitor *monitor);
 
 #endif

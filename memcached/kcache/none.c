@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* none: what stands in for the kernel path in a build without it. */
+/* none: replaces the kernel path in a build with --disable-bmc. */
 #include <stdio.h>
 
 #include "kcache/kcache.h"
@@ -36,7 +36,7 @@ int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *a
     return -1;
 }
 
-void kcache_beat(struct kcache *kcache)
+void kcache_renew_lease(struct kcache *kcache)
 {
     (void)kcache;
 }

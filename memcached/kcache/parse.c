@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* parse: the words behind bmc=, the same in builds with and without the kernel path. */
+/* parse: parses the options of bmc=, the same in builds with and without the kernel path. */
 #include <net/if.h>
 #include <stddef.h>
 #include <string.h>
@@ -52,10 +52,10 @@ static const char *parse_mode(struct kcache_options *options, const char *name)
             return NULL;
         }
     }
-    return "bmc: mode is one of auto, native, skb, tc, and chain beside it";
+    return "bmc: mode is one of auto, native, skb, tc, or chain";
 }
 
-/* Digits alone, from low to high. Returns what is behind them, or NULL. */
+/* Parses digits, a number from low to high. Returns what follows them, or NULL. */
 static const char *parse_number(const char *text, unsigned long low, unsigned long high,
                                 uint32_t *out)
 {
@@ -81,12 +81,13 @@ static const char *parse_entries(struct kcache_chain *chain, const char *text)
         rest = parse_number(rest + 1, 1, KCACHE_ENTRIES_MAX, &chain->medium);
     if (rest && *rest == '/')
         rest = parse_number(rest + 1, 1, KCACHE_ENTRIES_MAX, &chain->large);
-    return rest && !*rest ? NULL
-                          : "bmc: entries= takes a number from 1 to 16777216, and behind it "
-                            "/MEDIUM/LARGE: how many blocks there are for longer items";
+    return rest && !*rest
+               ? NULL
+               : "bmc: entries= takes a number from 1 to 16777216, optionally followed by "
+                 "/MEDIUM/LARGE, the numbers of blocks for longer items";
 }
 
-/* The words of the chain that are one number. */
+/* The options of the chain that take one number. */
 static const struct chain_word {
     const char *name;
     size_t field;
@@ -105,7 +106,7 @@ static const struct chain_word {
      "bmc: connections= takes a number from 1 to 4194304"},
 };
 
-/* Whether the word is one of the chain's; then *error is what is wrong with it, or NULL. */
+/* Whether the word is an option of the chain; then *error is NULL or an error text. */
 static bool parse_chain(struct kcache_chain *chain, const char *word, const char **error)
 {
     const struct chain_word *each = chain_words;
@@ -134,12 +135,12 @@ const char *kcache_check(const struct kcache_options *options)
     if (options->chain.wanted && options->mode == KCACHE_TC)
         return "bmc: the chain answers in XDP: mode=chain cannot go with mode=tc";
     if (options->chain.given && !options->chain.wanted)
-        return "bmc: entries=, keymax=, valuemax=, maxage=, settle= and connections= are of "
+        return "bmc: entries=, keymax=, valuemax=, maxage=, settle= and connections= need "
                "mode=chain";
     return NULL;
 }
 
-/* The server says every second that it runs, by a clock that may be late: 1 would be too few. */
+/* The server renews its lease every second, by a clock that may be late: 1 would be too few. */
 static const char *parse_stall(struct kcache_options *options, const char *text)
 {
     struct slice digits = {text, strlen(text)};
@@ -147,12 +148,12 @@ static const char *parse_stall(struct kcache_options *options, const char *text)
 
     if (strspn(text, "0123456789") != digits.len || !num_parse_u64(digits, &seconds) ||
         seconds == 1 || seconds > STALL_MAX)
-        return "bmc: stall is a number of seconds from 2 to 86400, or 0: for ever";
+        return "bmc: stall is a number of seconds from 2 to 86400, or 0 for no limit";
     options->stall = seconds ? (int)seconds : -1;
     return NULL;
 }
 
-/* --- whom the kernel answers ------------------------------------------------ */
+/* --- sources that the kernel answers ----------------------------------------- */
 
 static bool is_source(const char *word)
 {
@@ -162,7 +163,7 @@ static bool is_source(const char *word)
            prefix_parse(word, &prefix);
 }
 
-/* No other option has a word that could be one of an address. */
+/* Whether the word continues the list of allow=: no other option looks like an address. */
 static bool goes_on(const char *word)
 {
     return strcmp(word, "all") == 0 || strcmp(word, "local") == 0 || word[0] == '@' ||
@@ -196,7 +197,8 @@ static const char *parse_rate(struct kcache_options *options, const char *text)
     if (rest && *rest == '/')
         rest = parse_number(rest + 1, 1, RATE_MAX, &options->burst);
     if (!rest || *rest)
-        return "bmc: rate= takes requests a second, and /BURST behind them: 1 to 10000000 each";
+        return "bmc: rate= takes requests a second, optionally followed by /BURST: 1 to 10000000 "
+               "each";
     if (options->burst < (options->rate + 99) / 100)
         return "bmc: rate=: a burst must be at least a hundredth of the rate";
     return NULL;

@@ -56,7 +56,7 @@ bool prefix_parse(const char *text, struct prefix *out)
         return false;
     prefix.high = from_network(bytes) & prefix_mask_high(prefix.bits);
     prefix.low = from_network(bytes + 8) & prefix_mask_low(prefix.bits);
-    /* IPv4 in IPv6's clothes (RFC 4291, 2.5.5.2): its packets have none. */
+    /* IPv4-mapped IPv6 (RFC 4291, 2.5.5.2): IPv4 packets do not have that form. */
     if (prefix.six && prefix.bits >= 96 && !prefix.high && prefix.low >> 32 == 0xffff)
         prefix = (struct prefix){.high = prefix.low << 32, .bits = prefix.bits - 96};
     *out = prefix;
@@ -83,7 +83,7 @@ static int compare(const void *left, const void *right)
     return (int)a->bits - (int)b->bits;
 }
 
-/* Two halves of one prefix: `out` becomes it. */
+/* If a and b are the halves of one prefix, `out` becomes that prefix. */
 static bool join(const struct prefix *a, const struct prefix *b, struct prefix *out)
 {
     struct prefix whole = *a;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* report: what there is to see of the kernel path, as rows of text. */
+/* report: the statistics of the kernel path, as rows of text. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -107,12 +107,12 @@ static void add_interface(const struct report *out, const struct kcache_interfac
         : interface->xdp_generic ? "generic"
                                  : "none");
     snprintf(key, sizeof(key), "%s:tc", interface->name);
-    add(out, key, "%s", interface->tc ? "yes" : interface->tc_waits ? "waits" : "no");
+    add(out, key, "%s", interface->tc ? "yes" : interface->tc_deferred ? "waits" : "no");
     snprintf(key, sizeof(key), "%s:state", interface->name);
     add(out, key, "%s", states[interface->state]);
 }
 
-/* What this machine is to the kernel programs, and what has happened to it. */
+/* The interfaces, the local addresses and the counts of their events. */
 static void add_view(const struct report *out, const struct kcache_view *view)
 {
     unsigned int i;
@@ -131,7 +131,7 @@ static void add_view(const struct report *out, const struct kcache_view *view)
     add(out, "resyncs", "%" PRIu64, view->events.dumps);
 }
 
-/* Who is answered. */
+/* Which sources are answered. */
 static void add_guard(const struct report *out, const struct kcache_stats *stats)
 {
     add(out, "allow", "%s", stats->allow);
@@ -141,7 +141,7 @@ static void add_guard(const struct report *out, const struct kcache_stats *stats
     add(out, "amplification", "%u", stats->amplification);
 }
 
-/* What the store's memory is made of. */
+/* The maps of the store's memory. */
 static void add_memory(const struct report *out, const struct kcache_stats *stats)
 {
     add(out, "extents", "%" PRIu64, stats->extents);
@@ -149,7 +149,7 @@ static void add_memory(const struct report *out, const struct kcache_stats *stat
     add(out, "maps_refused", "%" PRIu64, stats->refused_maps);
 }
 
-/* What the chain was made for. */
+/* The settings of the chain. */
 static void add_chain(const struct report *out, const struct kcache_stats *stats)
 {
     add(out, "entries", "%u", stats->chain.entries);

@@ -10,15 +10,15 @@
 enum {
     MESSAGE_ROOM = 65536,
     QUEUE_BYTES = 4 << 20,
-    HEARD_MAX = 256, /* datagrams taken in one go */
+    RECEIVED_MAX = 256, /* datagrams received in one call */
     DRAINED_MAX = 1 << 16,
-    DUMPS_MAX = 8, /* tries while the machine keeps changing */
+    DUMPS_MAX = 8, /* tries while links or addresses keep changing */
     ANSWER_SECONDS = 5,
 };
 
-static int listen_to(uint32_t groups_of_news)
+static int subscribe(uint32_t groups)
 {
-    const struct sockaddr_nl groups = {.nl_family = AF_NETLINK, .nl_groups = groups_of_news};
+    const struct sockaddr_nl name = {.nl_family = AF_NETLINK, .nl_groups = groups};
     const int room = QUEUE_BYTES;
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE), error;
 
@@ -26,21 +26,21 @@ static int listen_to(uint32_t groups_of_news)
         return -errno;
     if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) != 0)
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
-    if (bind(fd, (const struct sockaddr *)&groups, sizeof(groups)) == 0)
+    if (bind(fd, (const struct sockaddr *)&name, sizeof(name)) == 0)
         return fd;
     error = errno;
     close(fd);
     return -error;
 }
 
-int rtnetlink_listen(void)
+int rtnetlink_subscribe(void)
 {
-    return listen_to(RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR);
+    return subscribe(RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR);
 }
 
-int rtnetlink_listen_to_routes(void)
+int rtnetlink_subscribe_to_routes(void)
 {
-    return listen_to(RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE | RTMGRP_IPV4_RULE |
+    return subscribe(RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE | RTMGRP_IPV4_RULE |
                      1u << (RTNLGRP_IPV6_RULE - 1));
 }
 
@@ -58,8 +58,8 @@ bool rtnetlink_drain(int fd)
     return any;
 }
 
-/* One datagram of the kernel's; nothing of anybody else's. -errno: there is none. */
-static int receive(int fd, struct machine *machine, bool dump)
+/* Receives one datagram of the kernel, and ignores other senders. -errno: there is none. */
+static int receive(int fd, struct hostnet *hostnet, bool dump)
 {
     struct sockaddr_nl from = {.nl_pid = 1};
     socklen_t nfrom = sizeof(from);
@@ -71,26 +71,26 @@ static int receive(int fd, struct machine *machine, bool dump)
     if (from.nl_pid != 0)
         return 0;
     if ((size_t)n > sizeof(bytes))
-        return MACHINE_BAD;
-    return (int)machine_take(machine, bytes, (size_t)n, dump);
+        return HOSTNET_STALE;
+    return (int)hostnet_update(hostnet, bytes, (size_t)n, dump);
 }
 
-unsigned int rtnetlink_hear(int fd, struct machine *machine)
+unsigned int rtnetlink_receive(int fd, struct hostnet *hostnet)
 {
     unsigned int said = 0, i;
     int rc;
 
-    for (i = 0; i < HEARD_MAX; i++) {
-        rc = receive(fd, machine, false);
+    for (i = 0; i < RECEIVED_MAX; i++) {
+        rc = receive(fd, hostnet, false);
         if (rc == -EAGAIN || rc == -EWOULDBLOCK)
             break;
-        said |= rc >= 0 ? (unsigned int)rc : rc == -EINTR ? 0 : MACHINE_BAD;
+        said |= rc >= 0 ? (unsigned int)rc : rc == -EINTR ? 0 : HOSTNET_STALE;
     }
     return said;
 }
 
-/* Asks for all links, or all addresses. 0, -errno, or -EAGAIN: they changed meanwhile. */
-static int ask(int fd, uint16_t type, struct machine *machine)
+/* Dumps all links, or all addresses. 0, -errno, or -EAGAIN: they changed meanwhile. */
+static int ask(int fd, uint16_t type, struct hostnet *hostnet)
 {
     struct {
         struct nlmsghdr header;
@@ -111,17 +111,17 @@ static int ask(int fd, uint16_t type, struct machine *machine)
         request.header.nlmsg_len = NLMSG_LENGTH(sizeof(request.link));
     if (send(fd, &request, request.header.nlmsg_len, 0) < 0)
         return -errno;
-    while (!(said & MACHINE_END)) {
-        rc = receive(fd, machine, true);
+    while (!(said & HOSTNET_END)) {
+        rc = receive(fd, hostnet, true);
         if (rc < 0)
             return rc == -EAGAIN ? -ETIMEDOUT : rc;
         said |= (unsigned int)rc;
     }
-    return said & MACHINE_BAD ? -EAGAIN : 0;
+    return said & HOSTNET_STALE ? -EAGAIN : 0;
 }
 
-/* A socket of its own: of a dump that was given up nothing comes later. */
-static int dump_once(struct machine *machine)
+/* Uses a socket of its own, so that nothing of an aborted dump arrives later. */
+static int dump_once(struct hostnet *hostnet)
 {
     const struct timeval patience = {ANSWER_SECONDS, 0};
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), rc;
@@ -129,27 +129,27 @@ static int dump_once(struct machine *machine)
     if (fd < 0)
         return -errno;
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    rc = ask(fd, RTM_GETLINK, machine);
+    rc = ask(fd, RTM_GETLINK, hostnet);
     if (rc == 0)
-        rc = ask(fd, RTM_GETADDR, machine);
+        rc = ask(fd, RTM_GETADDR, hostnet);
     close(fd);
     return rc;
 }
 
-int rtnetlink_dump(struct machine *machine)
+int rtnetlink_dump(struct hostnet *hostnet)
 {
-    struct machine fresh;
+    struct hostnet fresh;
     unsigned int tries;
     int rc = -EAGAIN;
 
     for (tries = 0; rc == -EAGAIN && tries < DUMPS_MAX; tries++) {
-        machine_init(&fresh);
+        hostnet_init(&fresh);
         rc = dump_once(&fresh);
         if (rc == 0) {
-            machine_fini(machine);
-            *machine = fresh;
+            hostnet_fini(hostnet);
+            *hostnet = fresh;
         } else {
-            machine_fini(&fresh);
+            hostnet_fini(&fresh);
         }
     }
     return rc;

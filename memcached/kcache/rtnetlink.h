@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rtnetlink: asks the kernel what the machine is, and hears what changes. One thread. */
+/* rtnetlink: dumps links and addresses, and receives their changes. One thread. */
 #ifndef KCACHE_RTNETLINK_H
 #define KCACHE_RTNETLINK_H
 
-#include "kcache/machine.h"
+#include "kcache/hostnet.h"
 
 /*
- * A socket that hears of links and addresses, for poll(2). As much room for what was not read yet
- * as this process may have. Negative: -errno.
+ * Opens a socket that receives events of links and addresses, for poll(2), with the largest buffer
+ * that this process may have. Negative: -errno.
  */
-int rtnetlink_listen(void);
-/* The same of one that hears of routes and rules, to be drained. */
-int rtnetlink_listen_to_routes(void);
-/* Throws away what was heard, all of it. Whether there was any. */
+int rtnetlink_subscribe(void);
+/* The same for events of routes and rules, which are only drained. */
+int rtnetlink_subscribe_to_routes(void);
+/* Discards all received events. Whether there were any. */
 bool rtnetlink_drain(int fd);
 /*
- * Takes what was heard, up to a limit; more is left for the next time. Bits of machine_take;
- * MACHINE_BAD also if messages were lost.
+ * Applies received events to hostnet, up to a limit; the rest is left for the next call. Returns
+ * the bits of hostnet_update; HOSTNET_STALE also if messages were lost.
  */
-unsigned int rtnetlink_hear(int fd, struct machine *machine);
-/* Makes `machine` what the kernel says that it is. 0 or -errno, and it is as it was. */
-int rtnetlink_dump(struct machine *machine);
+unsigned int rtnetlink_receive(int fd, struct hostnet *hostnet);
+/* Replaces `hostnet` by a dump of the kernel's tables. 0, or -errno and it is unchanged. */
+int rtnetlink_dump(struct hostnet *hostnet);
 
 #endif

@@ -7,11 +7,11 @@
 
 enum veth_peer veth_peer(int ifindex)
 {
-    struct link_facts link, peer;
+    struct link_info link, peer;
 
     if (link_read(ifindex, &link) || strcmp(link.kind, "veth") != 0)
         return VETH_NOT;
     if (link_read_lower(&link, &peer))
-        return VETH_HIDDEN;
-    return peer.native_xdp ? VETH_LISTENS : VETH_DEAF;
+        return VETH_PEER_UNKNOWN;
+    return peer.native_xdp ? VETH_PEER_WITH_XDP : VETH_PEER_WITHOUT_XDP;
 }

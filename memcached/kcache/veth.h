@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * veth: whether native replies would arrive.
+ * veth: whether replies of native XDP arrive at the other end of a veth.
  *
- * A veth driver drops what XDP sends out of it (XDP_TX) unless the other end has a native XDP
- * program too, if only one that passes everything. Generic XDP has no such condition.
+ * The veth driver drops frames that XDP sends (XDP_TX) unless the other end has a native XDP
+ * program too, even one that only passes frames. Generic XDP has no such condition.
  */
 #ifndef KCACHE_VETH_H
 #define KCACHE_VETH_H
 
 enum veth_peer {
-    VETH_NOT,     /* not a veth interface, or nobody knows */
-    VETH_LISTENS, /* its peer has a native XDP program */
-    VETH_DEAF,    /* its peer has none */
-    VETH_HIDDEN,  /* its peer is where we may not look */
+    VETH_NOT,              /* not a veth interface, or unknown */
+    VETH_PEER_WITH_XDP,    /* its peer has a native XDP program */
+    VETH_PEER_WITHOUT_XDP, /* its peer has none */
+    VETH_PEER_UNKNOWN,     /* its peer is in a network namespace that this process cannot read */
 };
 
 enum veth_peer veth_peer(int ifindex);

@@ -7,7 +7,7 @@
 
 enum { FEATURES = 64, FRAME_MTU = 1500 };
 
-/* What driver and device have agreed on, as a text of 0 and 1; "": unknown. */
+/* The negotiated features, as a text of 0 and 1; "": unknown. */
 static void read_features(const char *device, char out[FEATURES + 1])
 {
     char path[80];
@@ -21,7 +21,7 @@ static void read_features(const char *device, char out[FEATURES + 1])
         fclose(file);
 }
 
-bool virtio_is_blind(const struct link_facts *link)
+bool virtio_skips_xdp(const struct link_info *link)
 {
     static const int joined[] = {VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_TSO6,
                                  VIRTIO_NET_F_GUEST_ECN, VIRTIO_NET_F_GUEST_UFO};

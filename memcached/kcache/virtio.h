@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * virtio: whether virtio_net shows its packets to native XDP.
+ * virtio: whether virtio_net runs a native XDP program on its packets.
  *
- * A device that cannot spread a packet over several buffers, but may hand over more than a frame of
- * 1,500 bytes, is given buffers of many pages. The driver takes a native program there, and never
- * runs it.
+ * For a device that cannot spread a packet over several buffers, but may deliver frames of more
+ * than 1,500 bytes, the driver uses buffers of many pages. It accepts a native program there, and
+ * never runs it.
  */
 #ifndef KCACHE_VIRTIO_H
 #define KCACHE_VIRTIO_H
@@ -13,6 +13,6 @@
 
 #include "kcache/link.h"
 
-bool virtio_is_blind(const struct link_facts *link);
+bool virtio_skips_xdp(const struct link_info *link);
 
 #endif

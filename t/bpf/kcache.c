@@ -440,7 +440,8 @@ static void test_veth(void)
     char error[512];
 
     ok(veth_peer(1) == VETH_NOT, "lo is no veth");
-    ok(veth_peer(index_of("kc0")) == VETH_DEAF, "a veth whose other end has no program");
+    ok(veth_peer(index_of("kc0")) == VETH_PEER_WITHOUT_XDP,
+       "a veth whose other end has no program");
     if (!ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
                 host_attach(&host, "0.0.0.0", error, sizeof(error)),
             "attaches to it"))
@@ -452,7 +453,7 @@ static void test_veth(void)
     ok(host_open(&peer, "bmc=kc1,mode=native", error, sizeof(error)) &&
            host_attach(&peer, "0.0.0.0", error, sizeof(error)),
        "a program on the other end");
-    ok(veth_peer(index_of("kc0")) == VETH_LISTENS, "is seen");
+    ok(veth_peer(index_of("kc0")) == VETH_PEER_WITH_XDP, "is seen");
     ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
            host_attach(&host, "0.0.0.0", error, sizeof(error)),
        "attaches again");

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kcache/machine.h"
+#include "kcache/hostnet.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,20 +19,20 @@ static void must(bool holds)
         abort();
 }
 
-static void check(struct machine *machine, bool dump)
+static void check(struct hostnet *hostnet, bool dump)
 {
     const struct in6_addr any[] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
-    int ifindexes[2] = {1, machine->nlinks ? machine->links[0].ifindex : 2};
-    const struct machine_scope scope = {any, 2, ifindexes, 2};
+    int ifindexes[2] = {1, hostnet->nlinks ? hostnet->links[0].ifindex : 2};
+    const struct hostnet_scope scope = {any, 2, ifindexes, 2};
     struct mc_local local;
     size_t i, j;
 
-    for (i = 0; i < machine->nlinks; i++) {
-        must(memchr(machine->links[i].name, 0, sizeof(machine->links[i].name)) != NULL);
+    for (i = 0; i < hostnet->nlinks; i++) {
+        must(memchr(hostnet->links[i].name, 0, sizeof(hostnet->links[i].name)) != NULL);
         for (j = 0; j < i && !dump; j++)
-            must(machine->links[j].ifindex != machine->links[i].ifindex);
+            must(hostnet->links[j].ifindex != hostnet->links[i].ifindex);
     }
-    machine_local(machine, &scope, &local);
+    hostnet_local(hostnet, &scope, &local);
     must(local.n4 <= MC_MAX_ADDRESSES && local.n6 <= MC_MAX_ADDRESSES &&
          local.nmacs <= MC_MAX_MACS && local.nvlans <= MC_MAX_VLANS);
     for (i = 0; i < local.n4; i++)
@@ -44,7 +44,7 @@ static void check(struct machine *machine, bool dump)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     bool dump = size && data[0] & 1;
-    struct machine machine;
+    struct hostnet hostnet;
     uint8_t *bytes;
 
     if (!size)
@@ -54,12 +54,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(bytes, data + 1, size - 1);
     bytes = realloc(bytes, size > 1 ? size - 1 : 1);
     must(bytes != NULL);
-    machine_init(&machine);
-    machine_take(&machine, bytes, size - 1, dump);
-    check(&machine, dump);
-    machine_take(&machine, bytes, size - 1, false);
-    check(&machine, dump);
-    machine_fini(&machine);
+    hostnet_init(&hostnet);
+    hostnet_update(&hostnet, bytes, size - 1, dump);
+    check(&hostnet, dump);
+    hostnet_update(&hostnet, bytes, size - 1, false);
+    check(&hostnet, dump);
+    hostnet_fini(&hostnet);
     free(bytes);
     return 0;
 }

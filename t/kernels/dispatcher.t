@@ -92,8 +92,9 @@ def refused(pair, mode, error):
     """Newer kernels ask of a dispatcher what libxdp's has only from 1.5.5 on."""
     release = tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2])
     tap.ok(release >= (6, 12), "%s: no kernel before 6.12 refuses a place" % mode)
-    tap.like(error, "sv0: libxdp's dispatcher is attached, and gives us no place: .*changes "
-             r"packet data.* \(libxdp 1.5.5 is needed\); mode=tc answers beside it",
+    tap.like(error, "sv0: libxdp's dispatcher is attached and does not accept the "
+             r"program: .*changes packet data.* \(libxdp 1.5.5 is needed\); "
+             "mode=tc works beside it",
              "%s: the refusal names the version of libxdp" % mode)
     tap.is_(programs(pair), ["other_pass"], "%s: the other is there as before" % mode)
     with start(pair, "bmc=sv0,mode=tc") as machine:
@@ -178,8 +179,9 @@ def the_chain():
     try:
         machine = start(pair, "bmc=sv0,mode=chain,settle=50,maxage=60000")
     except RuntimeError as error:
-        tap.like(str(error), "sv0: libxdp's dispatcher is attached, and gives us no place: .*"
-                 r"\(libxdp 1.5.5 is needed\)$", "the chain: refused, where every program is")
+        tap.like(str(error), "sv0: libxdp's dispatcher is attached and does not accept the "
+                 r"program: .*\(libxdp 1.5.5 is needed\)$",
+                 "the chain: refused, where every program is")
     else:
         tap.is_(programs(pair), ["other_pass", "mc_member"], "the chain joins behind the other")
         udp = client.Udp(machine.host, machine.port)

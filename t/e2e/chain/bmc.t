@@ -101,7 +101,7 @@ def texts():
 @tap.case
 def words_of_the_server():
     for words, want in (("mode=chain,mode=tc", "cannot go with mode=tc"),
-                        ("entries=8", "are of mode=chain"), ("mode=chain,entries=no", "entries="),
+                        ("entries=8", "need mode=chain"), ("mode=chain,entries=no", "entries="),
                         ("mode=chain,keymax=0", "keymax="), ("mode=chain,maxage=", "maxage=")):
         status, _, error = server.run("-U", "11211", "-X", "bmc=lo," + words)
         tap.ok(status == 64, "-X bmc=lo,%s: status 64" % words)

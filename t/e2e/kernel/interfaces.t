@@ -30,7 +30,7 @@ def down_up_and_another_name():
         m.becomes("up again", lan1__state="up", interface_events=3)
         m.asked("10.77.1.1", "and answered by the kernel")
         m.said("bmc: sv1: down", 1, "down was said once")
-        m.said("called lan1 now", 1, "so was the name")
+        m.said("renamed to lan1", 1, "so was the name")
         m.tcp.ask(b"stats reset\r\n")
         m.becomes("a reset starts from zero", interface_events=0)
 
@@ -58,13 +58,13 @@ def removed_and_made_again():
     with Changing(*FILTER, links=2) as m:
         m.ip("link del sv1")
         m.becomes("removed", sv1__state="gone", sv1__xdp="none", sv1__tc="no", addresses_ipv4=2)
-        m.said("sv1: the interface is gone", 1, "which is said once")
+        m.said("sv1: the interface was removed", 1, "which is said once")
         os.close(m.pair.passes.pop())
         m.asked("10.77.0.1", "the other interface goes on")
         m.pair.add_link(1)
         m.becomes("made again, it is attached to", sv1__state="up", sv1__tc="yes", reattached=1,
                   addresses_ipv4=3)
-        m.said("sv1: the interface is here again", 1, "which is said once")
+        m.said("sv1: the interface exists again", 1, "which is said once")
         m.asked("10.77.1.1", "and answered by the kernel")
 
 
@@ -81,7 +81,8 @@ def moved_to_another_namespace_and_back():
         m.ip("link set sv1 up")
         m.becomes("moved back", sv1__state="up", sv1__tc="yes", reattached=1, addresses_ipv4=3)
         m.asked("10.77.1.1", "it is answered by the kernel")
-        m.said("cannot be seen from here", 1, "of a veth's peer nothing is said that is not known")
+        m.said("cannot be seen from this network namespace", 1,
+               "of a veth's peer nothing is said that is not known")
         m.said("has no XDP program", 0, "nor anything wrong")
 
 
@@ -93,14 +94,14 @@ def detached_by_somebody():
         m.cut(program)
         m.becomes("the XDP program is detached: attached again", detached=1, reattached=1,
                   sv0__tc="yes", sv0__state="up")
-        m.said("somebody has detached the XDP program", 1, "which is said once")
+        m.said("another process has detached the XDP program", 1, "which is said once")
         tap.is_(m.program(), program, "it is the same program")
         m.asked("10.77.0.1", "it answers")
         if tcx:
             m.cut(tcx[0])
             m.becomes("the TC program is detached: attached again", detached=2, reattached=2,
                       sv0__tc="yes")
-            m.said("somebody has detached the TC program", 1, "which is said once")
+            m.said("another process has detached the TC program", 1, "which is said once")
         m.cut(program)
         if not tcx:
             m.becomes("again", detached=2, reattached=2)
@@ -122,7 +123,7 @@ def replaced_by_somebody():
             tap.ok(other not in (0, program), "there was another program, " + mode)
             m.becomes("it is noticed and ours put back, " + mode, detached=1, reattached=1,
                       sv0__state="up")
-            m.said("somebody has detached the XDP program", 1, "which is said once")
+            m.said("another process has detached the XDP program", 1, "which is said once")
             tap.is_(m.program(), program, "it is the same program")
             m.same(b"get k\r\n", HIT, "after that, " + mode)
             for detached in (2, 3) if mode == "native" else ():

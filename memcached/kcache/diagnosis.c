@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "kcache/refusal.h"
+#include "kcache/diagnosis.h"
 
 #include <errno.h>
 #include <linux/if_arp.h>
@@ -11,9 +11,9 @@
 
 enum { REASON_MAX = 256 };
 
-/* What to do, by the words that drivers use for their reasons: `before` NAME `after`. */
+/* Remedies, by words in drivers' messages: prints `before` NAME `after`. */
 static const struct {
-    const char *word; /* in any case */
+    const char *word; /* case-insensitive */
     const char *before, *after;
 } remedies[] = {
     {"while host is implementing", "the host can switch it off, or leave it to this end, for ",
@@ -39,7 +39,7 @@ static const struct {
     {"slave", "every port of ", " needs a driver with XDP and no program of its own"},
 };
 
-/* Appends what to do about the reason. */
+/* Appends the remedy for the reason. */
 static void add_remedy(const char *name, const char *reason, char *text, size_t ntext)
 {
     size_t n = strlen(text), i;
@@ -52,46 +52,46 @@ static void add_remedy(const char *name, const char *reason, char *text, size_t 
     }
 }
 
-bool refusal_foreseen(const struct link_facts *link, char *text, size_t ntext)
+bool diagnosis_unfit(const struct link_info *link, char *text, size_t ntext)
 {
     if (link->type == ARPHRD_ETHER || link->type == ARPHRD_LOOPBACK)
         return false;
     snprintf(text, ntext,
-             "its packets have no Ethernet header, by which the programs read them; name the "
-             "interface that it stands on");
+             "its packets have no Ethernet header, which the programs need; name the "
+             "interface that carries it");
     return true;
 }
 
-bool refusal_of_native(const struct link_facts *link, char *text, size_t ntext)
+bool diagnosis_native_unfit(const struct link_info *link, char *text, size_t ntext)
 {
     bool veth = strcmp(link->kind, "veth") == 0;
     char vlan[IF_NAMESIZE];
 
-    if (virtio_is_blind(link)) {
+    if (virtio_skips_xdp(link)) {
         snprintf(text, ntext,
                  "its driver (virtio_net) takes native XDP and never runs it while the device has "
-                 "no mergeable receive buffers; the host can give it them (qemu: `mrg_rxbuf=on`)");
+                 "no mergeable receive buffers; the host can enable them (qemu: `mrg_rxbuf=on`)");
         return true;
     }
-    if ((!link->hides_tags && !veth) || !link_has_vlan(link->ifindex, vlan))
+    if ((!link->strips_tags && !veth) || !link_has_vlan(link->ifindex, vlan))
         return false;
     if (veth)
         snprintf(text, ntext,
-                 "native XDP would not see the VLAN tags of %s, which a veth hands over beside "
+                 "native XDP would not see the VLAN tags of %s, which a veth passes outside "
                  "the frame",
                  vlan);
     else
         snprintf(text, ntext,
-                 "native XDP would not see the VLAN tags of %s, which the hardware takes off; "
-                 "`ethtool -K %s rxvlan off` leaves them",
+                 "native XDP would not see the VLAN tags of %s, which the hardware strips; "
+                 "`ethtool -K %s rxvlan off` keeps them",
                  vlan, link->name);
     return true;
 }
 
-/* A bond may have one for all its ports. */
-static bool explain_master(const struct link_facts *link, char *text, size_t ntext)
+/* A bond may have a program for all its ports. */
+static bool explain_master(const struct link_info *link, char *text, size_t ntext)
 {
-    struct link_facts master;
+    struct link_info master;
     char program[16];
 
     if (!link->master || link_read(link->master, &master) ||
@@ -102,14 +102,14 @@ static bool explain_master(const struct link_facts *link, char *text, size_t nte
     return true;
 }
 
-/* The stack's words, not a driver's; with none there is no more to tell. */
+/* Whether the driver has no XDP: the network stack's message, not a driver's, or none. */
 static bool is_without_xdp(int rc, const char *reason)
 {
     return rc == -EOPNOTSUPP &&
            (!reason[0] || strcasestr(reason, "underlying driver does not support XDP"));
 }
 
-static void explain_words(const struct link_facts *link, bool generic, int rc, const char *reason,
+static void explain_words(const struct link_info *link, bool generic, int rc, const char *reason,
                           char *text, size_t ntext)
 {
     bool named = !generic && link->driver[0];
@@ -123,19 +123,19 @@ static void explain_words(const struct link_facts *link, bool generic, int rc, c
         add_remedy(link->name, reason, text, ntext);
     else
         snprintf(text + strlen(text), ntext - strlen(text),
-                 "; often it is the MTU, LRO or too many channels, and the kernel's log says it "
+                 "; often the cause is the MTU, LRO or too many channels: see the kernel's log "
                  "(`dmesg | tail`)");
 }
 
-int refusal_explain(struct loader *loader, const struct link_facts *link, bool generic, int rc,
-                    char *text, size_t ntext)
+int diagnosis_explain(struct loader *loader, const struct link_info *link, bool generic, int rc,
+                      char *text, size_t ntext)
 {
     char program[16], reason[REASON_MAX];
     uint32_t id = loader_xdp_present(link->ifindex, program);
 
     if (id) {
         snprintf(text, ntext,
-                 "another XDP program is attached (id %u%s%s); it stays: end its owner, detach it "
+                 "another XDP program is attached (id %u%s%s); it stays: stop its owner, detach it "
                  "(`ip link set dev %s xdp off`, or xdpgeneric; a link: `bpftool link detach`), or "
                  "use %sanother interface",
                  id, program[0] ? ", " : "", program, link->name,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "kcache/pulse.h"
+#include "kcache/lease.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,12 +24,12 @@ static uint64_t now_ns(void)
 }
 
 /*
- * A list of one. It is in shared memory, too: a process that is killed for want of memory may lose
- * its own before.
+ * A robust list of one entry. It is in shared memory, because a process that the OOM killer ends
+ * may lose its private memory first.
  */
-static void lead_to_lease(struct pulse *pulse)
+static void set_robust_list_to_lease(struct lease *lease)
 {
-    struct mc_control *control = pulse->control;
+    struct mc_control *control = lease->control;
     struct robust_list_head *head = (struct robust_list_head *)control->robust;
     struct robust_list *entry = (struct robust_list *)(head + 1);
     char *holder = (char *)&control->lease + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 4 : 0);
@@ -41,46 +41,47 @@ static void lead_to_lease(struct pulse *pulse)
         .list = {entry},
         .futex_offset = holder - (char *)entry,
     };
-    syscall(SYS_get_robust_list, 0, &pulse->list_before, &size);
+    syscall(SYS_get_robust_list, 0, &lease->list_before, &size);
     if (syscall(SYS_set_robust_list, head, sizeof(*head)) != 0)
-        log_say("bmc: set_robust_list: %s: the kernel may answer for a moment after a kill",
+        log_say("bmc: set_robust_list: %s: the kernel may answer for a moment after the server was "
+                "killed",
                 strerror(errno));
 }
 
-void pulse_init(struct pulse *pulse, struct mc_control *control, unsigned int stall)
+void lease_init(struct lease *lease, struct mc_control *control, unsigned int stall)
 {
-    *pulse = (struct pulse){
+    *lease = (struct lease){
         .control = control,
         .holder = (uint32_t)gettid(),
         .stall_ns = stall * second_ns,
     };
-    __atomic_store_n(&control->lease, stall ? 0 : MC_LEASE_EVER | pulse->holder, __ATOMIC_RELEASE);
-    lead_to_lease(pulse);
+    __atomic_store_n(&control->lease, stall ? 0 : MC_LEASE_EVER | lease->holder, __ATOMIC_RELEASE);
+    set_robust_list_to_lease(lease);
 }
 
-void pulse_fini(struct pulse *pulse)
+void lease_fini(struct lease *lease)
 {
-    syscall(SYS_set_robust_list, pulse->list_before, sizeof(struct robust_list_head));
+    syscall(SYS_set_robust_list, lease->list_before, sizeof(struct robust_list_head));
 }
 
-void pulse_beat(struct pulse *pulse)
+void lease_renew(struct lease *lease)
 {
     uint64_t now = now_ns();
 
-    if (pulse->stall_ns == 0)
+    if (lease->stall_ns == 0)
         return;
-    __atomic_store_n(&pulse->control->lease, mc_lease(now + pulse->stall_ns, pulse->holder),
+    __atomic_store_n(&lease->control->lease, mc_lease(now + lease->stall_ns, lease->holder),
                      __ATOMIC_RELEASE);
-    if (pulse->last_ns && now - pulse->last_ns > pulse->stall_ns) {
-        __atomic_store_n(&pulse->nstalls, pulse->nstalls + 1, __ATOMIC_RELAXED);
+    if (lease->last_ns && now - lease->last_ns > lease->stall_ns) {
+        __atomic_store_n(&lease->nstalls, lease->nstalls + 1, __ATOMIC_RELAXED);
         log_say("bmc: the server was stopped or stuck for %" PRIu64 " s; after %" PRIu64
-                " s the kernel left all requests to it, and now goes on",
-                (now - pulse->last_ns) / second_ns, pulse->stall_ns / second_ns);
+                " s the kernel passed all requests to it; now the kernel answers again",
+                (now - lease->last_ns) / second_ns, lease->stall_ns / second_ns);
     }
-    pulse->last_ns = now;
+    lease->last_ns = now;
 }
 
-uint64_t pulse_stalls(const struct pulse *pulse)
+uint64_t lease_stalls(const struct lease *lease)
 {
-    return __atomic_load_n(&pulse->nstalls, __ATOMIC_RELAXED);
+    return __atomic_load_n(&lease->nstalls, __ATOMIC_RELAXED);
 }

@@ -3,7 +3,7 @@
  * machine: rtnetlink messages in, who we are out. The messages are put together as the kernel does
  * it; t/e2e/kernel/interfaces.t hears the kernel's own.
  */
-#include "kcache/machine.h"
+#include "kcache/hostnet.h"
 
 #include <arpa/inet.h>
 #include <linux/if_addr.h>
@@ -130,54 +130,54 @@ static void make_address(struct message *message, uint16_t type, int ifindex, co
     finish(message);
 }
 
-static unsigned int take(struct machine *machine, const struct message *message)
+static unsigned int take(struct hostnet *hostnet, const struct message *message)
 {
     /* The end of what is read is the end of the allocation: a sanitizer sees one byte too much. */
     unsigned char *bytes = malloc(message->n);
-    unsigned int said;
+    unsigned int changes;
 
     memcpy(bytes, message->bytes, message->n);
-    said = machine_take(machine, bytes, message->n, false);
+    changes = hostnet_update(hostnet, bytes, message->n, false);
     free(bytes);
-    return said;
+    return changes;
 }
 
-static unsigned int take_link(struct machine *machine, uint16_t type, struct link link)
+static unsigned int take_link(struct hostnet *hostnet, uint16_t type, struct link link)
 {
     struct message message;
 
     make_link(&message, type, &link);
-    return take(machine, &message);
+    return take(hostnet, &message);
 }
 
-static unsigned int take_address(struct machine *machine, uint16_t type, int ifindex,
+static unsigned int take_address(struct hostnet *hostnet, uint16_t type, int ifindex,
                                  const char *text, uint32_t flags)
 {
     struct message message;
 
     make_address(&message, type, ifindex, text, flags);
-    return take(machine, &message);
+    return take(hostnet, &message);
 }
 
-#define LINK(...)      take_link(&machine, RTM_NEWLINK, (struct link){__VA_ARGS__})
-#define UNLINK(...)    take_link(&machine, RTM_DELLINK, (struct link){__VA_ARGS__})
-#define ADDRESS(...)   take_address(&machine, RTM_NEWADDR, __VA_ARGS__)
-#define UNADDRESS(...) take_address(&machine, RTM_DELADDR, __VA_ARGS__)
+#define LINK(...)      take_link(&hostnet, RTM_NEWLINK, (struct link){__VA_ARGS__})
+#define UNLINK(...)    take_link(&hostnet, RTM_DELLINK, (struct link){__VA_ARGS__})
+#define ADDRESS(...)   take_address(&hostnet, RTM_NEWADDR, __VA_ARGS__)
+#define UNADDRESS(...) take_address(&hostnet, RTM_DELADDR, __VA_ARGS__)
 
 /* --- who we are ------------------------------------------------------------------------ */
 
 /* Listens on everything unless `listen` is given; attached to `ifindex`. */
-static struct mc_local local_of(struct machine *machine, int ifindex, const char *listen)
+static struct mc_local local_of(struct hostnet *hostnet, int ifindex, const char *listen)
 {
     struct in6_addr addresses[2] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
-    struct machine_scope scope = {addresses, 2, &ifindex, 1};
+    struct hostnet_scope scope = {addresses, 2, &ifindex, 1};
     struct mc_local local;
 
     if (listen) {
         inet_pton(AF_INET6, listen, &addresses[0]);
         scope.nlisten = 1;
     }
-    machine_local(machine, &scope, &local);
+    hostnet_local(hostnet, &scope, &local);
     return local;
 }
 
@@ -221,81 +221,81 @@ static bool has_vlan(const struct mc_local *local, uint32_t tags)
 
 static void test_addresses(void)
 {
-    struct machine machine;
+    struct hostnet hostnet;
     struct mc_local local;
 
-    machine_init(&machine);
+    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
     LINK(.index = 2, .name = "eth1");
-    ok(ADDRESS(2, "10.0.2.1", 0) == MACHINE_ADDRESSES, "an address that comes is a change");
+    ok(ADDRESS(2, "10.0.2.1", 0) == HOSTNET_ADDRESSES, "an address that comes is a change");
     ok(ADDRESS(2, "10.0.2.1", 0) == 0, "and the same again is none");
     ADDRESS(1, "10.0.1.1", 0);
     ADDRESS(1, "fd00::1", 0);
     ADDRESS(1, "fe80::1", 0);
-    local = local_of(&machine, 1, NULL);
+    local = local_of(&hostnet, 1, NULL);
     ok(local.n4 == 2 && has(&local, "10.0.1.1") && has(&local, "10.0.2.1"),
        "IPv4 of all interfaces");
     memcpy(&local.v4[2], "\x0a\0\x01\x01", 4);
     ok(local.v4[0] == local.v4[2], "those of the attached one first");
     ok(local.n6 == 1 && has(&local, "fd00::1"), "IPv6, but no address of a single link");
-    local = local_of(&machine, 1, "::ffff:10.0.2.1");
+    local = local_of(&hostnet, 1, "::ffff:10.0.2.1");
     ok(local.n4 == 1 && local.n6 == 0 && has(&local, "10.0.2.1"),
        "only the one that is listened on");
-    local = local_of(&machine, 1, "fd00::1");
+    local = local_of(&hostnet, 1, "fd00::1");
     ok(local.n4 == 0 && local.n6 == 1, "also of IPv6");
-    local = local_of(&machine, 1, "::");
+    local = local_of(&hostnet, 1, "::");
     ok(local.n4 == 0 && local.n6 == 1, "all of IPv6 is nothing of IPv4");
-    local = local_of(&machine, 1, "::ffff:10.0.9.9");
+    local = local_of(&hostnet, 1, "::ffff:10.0.9.9");
     ok(local.n4 == 0 && local.n6 == 0, "nothing while the machine has not that address");
     ADDRESS(2, "10.0.9.9", 0);
-    local = local_of(&machine, 1, "::ffff:10.0.9.9");
+    local = local_of(&hostnet, 1, "::ffff:10.0.9.9");
     ok(has(&local, "10.0.9.9"), "until it comes");
-    ok(UNADDRESS(2, "10.0.9.9", 0) == MACHINE_ADDRESSES, "an address that goes is a change");
-    local = local_of(&machine, 1, "::ffff:10.0.9.9");
+    ok(UNADDRESS(2, "10.0.9.9", 0) == HOSTNET_ADDRESSES, "an address that goes is a change");
+    local = local_of(&hostnet, 1, "::ffff:10.0.9.9");
     ok(local.n4 == 0, "and nothing again when it has gone");
-    machine_fini(&machine);
+    hostnet_fini(&hostnet);
 }
 
 static void test_states(void)
 {
-    struct machine machine;
+    struct hostnet hostnet;
     struct mc_local local;
 
-    machine_init(&machine);
+    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
     ADDRESS(1, "10.0.1.1", 0);
     ADDRESS(1, "fd00::1", IFA_F_TENTATIVE);
     ADDRESS(1, "fd00::2", IFA_F_TENTATIVE | IFA_F_DADFAILED);
     ADDRESS(1, "fd00::3", IFA_F_DEPRECATED);
-    local = local_of(&machine, 1, NULL);
+    local = local_of(&hostnet, 1, NULL);
     ok(local.n6 == 1 && has(&local, "fd00::3"),
        "IPv6: tentative and failed ones are not ours, deprecated ones are");
-    ok(ADDRESS(1, "fd00::1", 0) == MACHINE_ADDRESSES, "that it is nobody else's is a change");
-    local = local_of(&machine, 1, NULL);
+    ok(ADDRESS(1, "fd00::1", 0) == HOSTNET_ADDRESSES, "that it is nobody else's is a change");
+    local = local_of(&hostnet, 1, NULL);
     ok(has(&local, "fd00::1") && local.n6 == 2, "and makes it ours, once");
     LINK(.index = 1, .name = "eth0", .down = true);
-    local = local_of(&machine, 1, NULL);
+    local = local_of(&hostnet, 1, NULL);
     ok(local.n6 == 0 && has(&local, "10.0.1.1"),
        "while it is down: IPv4 only, as the stack has it");
     LINK(.index = 1, .name = "eth0");
     LINK(.index = 7, .name = "red", .kind = "vrf");
     LINK(.index = 1, .name = "eth0", .master = 7);
-    local = local_of(&machine, 1, NULL);
+    local = local_of(&hostnet, 1, NULL);
     ok(local.n4 == 0 && local.n6 == 0 && local.nmacs == 0, "nothing of a VRF");
     LINK(.index = 1, .name = "eth0");
-    ok(local_of(&machine, 1, NULL).n4 == 1, "until it leaves it");
+    ok(local_of(&hostnet, 1, NULL).n4 == 1, "until it leaves it");
     UNLINK(.index = 1, .name = "eth0");
-    local = local_of(&machine, 1, NULL);
+    local = local_of(&hostnet, 1, NULL);
     ok(local.n4 == 0 && local.n6 == 0 && local.nmacs == 0, "nothing of an interface that went");
-    machine_fini(&machine);
+    hostnet_fini(&hostnet);
 }
 
 static void test_macs(void)
 {
-    struct machine machine;
+    struct hostnet hostnet;
     struct mc_local local;
 
-    machine_init(&machine);
+    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
     LINK(.index = 2, .name = "eth1");
     LINK(.index = 3, .name = "mv", .kind = "macvlan", .lower = 1);
@@ -303,103 +303,103 @@ static void test_macs(void)
     LINK(.index = 5, .name = "far", .kind = "macvlan", .lower = 1, .elsewhere = true);
     LINK(.index = 6, .name = "br", .kind = "bridge");
     LINK(.index = 8, .name = "dn", .kind = "macvlan", .lower = 1, .down = true);
-    local = local_of(&machine, 1, NULL);
+    local = local_of(&hostnet, 1, NULL);
     ok(local.nmacs == 2 && local.macs[0] == mac_of(1) && has_mac(&local, 3),
        "the interface's own MAC address first, and a macvlan's above it; no others");
     LINK(.index = 1, .name = "eth0", .master = 6);
-    ok(has_mac((local = local_of(&machine, 1, NULL), &local), 6), "the bridge's that it enters");
+    ok(has_mac((local = local_of(&hostnet, 1, NULL), &local), 6), "the bridge's that it enters");
     LINK(.index = 9, .name = "br.5", .kind = "macvlan", .lower = 6);
-    ok(has_mac((local = local_of(&machine, 1, NULL), &local), 9), "and of what stands on that");
-    local = local_of(&machine, 6, NULL);
+    ok(has_mac((local = local_of(&hostnet, 1, NULL), &local), 9), "and of what stands on that");
+    local = local_of(&hostnet, 6, NULL);
     ok(local.nmacs == 4 && local.macs[0] == mac_of(6) && has_mac(&local, 1) && !has_mac(&local, 2),
        "attached to the bridge: also those of its members");
-    machine_fini(&machine);
+    hostnet_fini(&hostnet);
 }
 
 static void test_vlans(void)
 {
-    struct machine machine;
+    struct hostnet hostnet;
     struct mc_local local;
 
-    machine_init(&machine);
+    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
-    ok(local_of(&machine, 1, NULL).nvlans == 0, "no VLAN");
+    ok(local_of(&hostnet, 1, NULL).nvlans == 0, "no VLAN");
     LINK(.index = 2, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5);
     LINK(.index = 3, .name = "eth0.6", .kind = "vlan", .lower = 1, .vlan = 6, .ad = true);
     LINK(.index = 4, .name = "eth0.5.7", .kind = "vlan", .lower = 2, .vlan = 7);
     LINK(.index = 5, .name = "eth0.5.7.8", .kind = "vlan", .lower = 4, .vlan = 8);
     LINK(.index = 6, .name = "eth1.9", .kind = "vlan", .lower = 99, .vlan = 9);
-    local = local_of(&machine, 1, NULL);
+    local = local_of(&hostnet, 1, NULL);
     ok(local.nvlans == 3 && has_vlan(&local, 5) && has_vlan(&local, 6 | MC_VLAN_AD) &&
            has_vlan(&local, 5 | 7 << 16),
        "one tag of either kind, and two, of which the outer is the lower interface's; not three");
     UNLINK(.index = 2, .name = "eth0.5");
-    local = local_of(&machine, 1, NULL);
+    local = local_of(&hostnet, 1, NULL);
     ok(local.nvlans == 1, "gone with the interface, and what stands above it");
     LINK(.index = 10, .name = "bond0", .kind = "bond");
     LINK(.index = 1, .name = "eth0", .master = 10);
     LINK(.index = 2, .name = "bond0.5", .kind = "vlan", .lower = 10, .vlan = 5);
-    ok(has_vlan((local = local_of(&machine, 1, NULL), &local), 5), "above the bond of a member");
-    ok(has_vlan((local = local_of(&machine, 10, NULL), &local), 5), "and of the bond itself");
-    machine_fini(&machine);
+    ok(has_vlan((local = local_of(&hostnet, 1, NULL), &local), 5), "above the bond of a member");
+    ok(has_vlan((local = local_of(&hostnet, 10, NULL), &local), 5), "and of the bond itself");
+    hostnet_fini(&hostnet);
 }
 
 static void test_mtu(void)
 {
-    struct machine machine;
+    struct hostnet hostnet;
 
-    machine_init(&machine);
+    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
-    ok(local_of(&machine, 1, NULL).mtu == 0, "an MTU that nobody tells is no limit");
+    ok(local_of(&hostnet, 1, NULL).mtu == 0, "an MTU that nobody tells is no limit");
     LINK(.index = 1, .name = "eth0", .mtu = 9000);
     LINK(.index = 2, .name = "eth1", .mtu = 1280);
-    ok(local_of(&machine, 1, NULL).mtu == 9000, "that of the attached interface, and no other's");
+    ok(local_of(&hostnet, 1, NULL).mtu == 9000, "that of the attached interface, and no other's");
     LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .mtu = 1400);
-    ok(local_of(&machine, 1, NULL).mtu == 1400, "a VLAN's above it, if that is less");
+    ok(local_of(&hostnet, 1, NULL).mtu == 1400, "a VLAN's above it, if that is less");
     LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .mtu = 1450);
-    ok(local_of(&machine, 1, NULL).mtu == 1450, "and as it changes");
+    ok(local_of(&hostnet, 1, NULL).mtu == 1450, "and as it changes");
     LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .down = true);
-    ok(local_of(&machine, 1, NULL).mtu == 9000, "not of one that is down");
-    machine_fini(&machine);
+    ok(local_of(&hostnet, 1, NULL).mtu == 9000, "not of one that is down");
+    hostnet_fini(&hostnet);
 }
 
 static void test_ports(void)
 {
     const int attached[] = {4, 2};
-    struct machine_scope scope = {.ifindexes = attached, .nifindexes = 1};
+    struct hostnet_scope scope = {.ifindexes = attached, .nifindexes = 1};
     struct mc_way_port ports[MC_WAY_PORTS];
-    struct machine machine;
+    struct hostnet hostnet;
 
-    machine_init(&machine);
+    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0", .master = 4);
     LINK(.index = 2, .name = "eth1", .master = 4);
     LINK(.index = 3, .name = "eth2", .master = 5);
     LINK(.index = 4, .name = "bond0", .kind = "bond");
     LINK(.index = 5, .name = "bond1", .kind = "bond");
-    ok(machine_ports(&machine, &scope, ports) == 2 && ports[0].port == 1 && ports[0].of == 4 &&
+    ok(hostnet_ports(&hostnet, &scope, ports) == 2 && ports[0].port == 1 && ports[0].of == 4 &&
            ports[1].port == 2 && ports[1].of == 4,
        "what comes by a bond's ports is answered by the bond, if that is attached");
     scope.nifindexes = 2;
-    ok(machine_ports(&machine, &scope, ports) == 1 && ports[0].port == 1,
+    ok(hostnet_ports(&hostnet, &scope, ports) == 1 && ports[0].port == 1,
        "what comes by a port that is attached itself is answered by that");
     for (int i = 6; i < 6 + 2 * MC_WAY_PORTS; i++)
         LINK(.index = i, .name = "eth", .master = 4);
-    ok(machine_ports(&machine, &scope, ports) == MC_WAY_PORTS,
+    ok(hostnet_ports(&hostnet, &scope, ports) == MC_WAY_PORTS,
        "not more of them than there is room");
-    machine_fini(&machine);
+    hostnet_fini(&hostnet);
 }
 
 static void test_many(void)
 {
     const int ifindex = 1;
     const struct in6_addr any[] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
-    const struct machine_scope scope = {any, 2, &ifindex, 1};
-    struct machine machine;
+    const struct hostnet_scope scope = {any, 2, &ifindex, 1};
+    struct hostnet hostnet;
     struct mc_local local;
     char text[64];
     int i;
 
-    machine_init(&machine);
+    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
     LINK(.index = 2, .name = "eth1");
     for (i = 0; i < 2000; i++) {
@@ -407,15 +407,15 @@ static void test_many(void)
         ADDRESS(2, text, 0);
     }
     ADDRESS(1, "192.0.2.1", 0);
-    ok(machine_local(&machine, &scope, &local) == 2001 - MC_MAX_ADDRESSES &&
+    ok(hostnet_local(&hostnet, &scope, &local) == 2001 - MC_MAX_ADDRESSES &&
            local.n4 == MC_MAX_ADDRESSES && has(&local, "192.0.2.1"),
        "of 2,001 addresses as many as fit, that of the attached interface among them");
     for (i = 0; i < 2000; i++) {
         snprintf(text, sizeof(text), "10.%d.%d.1", i / 250, i % 250 + 1);
         UNADDRESS(2, text, 0);
     }
-    ok(machine_local(&machine, &scope, &local) == 0 && local.n4 == 1, "and all go again");
-    machine_fini(&machine);
+    ok(hostnet_local(&hostnet, &scope, &local) == 0 && local.n4 == 1, "and all go again");
+    hostnet_fini(&hostnet);
 }
 
 /* --- what is not right ------------------------------------------------------------------- */
@@ -423,46 +423,48 @@ static void test_many(void)
 static void test_malformed(void)
 {
     const struct ifinfomsg port = {.ifi_family = AF_BRIDGE, .ifi_index = 1};
-    struct machine machine;
+    struct hostnet hostnet;
     struct message message, cut;
     struct nlmsghdr header;
-    unsigned int said = 0;
+    unsigned int changes = 0;
     size_t n;
 
-    machine_init(&machine);
+    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
     ADDRESS(1, "10.0.0.1", 0);
     begin(&message, RTM_DELLINK, &port, sizeof(port));
     finish(&message);
-    ok(take(&machine, &message) == 0 && machine_link(&machine, 1),
+    ok(take(&hostnet, &message) == 0 && hostnet_link(&hostnet, 1),
        "a port that leaves its bridge is no interface that goes");
     make_link(&message, RTM_NEWLINK, &(struct link){.index = 2, .name = "x", .kind = "vlan"});
     for (n = 0; n < message.n; n++) {
         cut = message;
         cut.n = n;
-        said |= take(&machine, &cut) ^ (n ? MACHINE_BAD : 0);
+        changes |= take(&hostnet, &cut) ^ (n ? HOSTNET_STALE : 0);
     }
-    ok(said == 0 && !machine_link(&machine, 2), "a message that was cut is bad and says nothing");
+    ok(changes == 0 && !hostnet_link(&hostnet, 2),
+       "a message that was cut is bad and says nothing");
     for (n = NLMSG_HDRLEN; n < message.n; n++) {
         cut = message;
         cut.n = n;
         finish(&cut);
-        take(&machine, &cut);
+        take(&hostnet, &cut);
     }
     ok(true, "attributes that were cut do no harm");
     header = (struct nlmsghdr){.nlmsg_len = sizeof(header), .nlmsg_type = NLMSG_ERROR};
-    ok(machine_take(&machine, &header, sizeof(header), true) == (MACHINE_BAD | MACHINE_END),
+    ok(hostnet_update(&hostnet, &header, sizeof(header), true) == (HOSTNET_STALE | HOSTNET_END),
        "an error ends a dump");
     header.nlmsg_type = NLMSG_DONE;
-    ok(machine_take(&machine, &header, sizeof(header), true) == MACHINE_END, "and so does its end");
+    ok(hostnet_update(&hostnet, &header, sizeof(header), true) == HOSTNET_END,
+       "and so does its end");
     header.nlmsg_flags = NLM_F_DUMP_INTR;
-    ok(machine_take(&machine, &header, sizeof(header), true) == (MACHINE_BAD | MACHINE_END),
+    ok(hostnet_update(&hostnet, &header, sizeof(header), true) == (HOSTNET_STALE | HOSTNET_END),
        "which may say that all was in vain");
-    ok(machine_link(&machine, 1) && !machine_link(&machine, 77) &&
-           machine_link_named(&machine, "eth0") == machine_link(&machine, 1) &&
-           !machine_link_named(&machine, "eth"),
+    ok(hostnet_link(&hostnet, 1) && !hostnet_link(&hostnet, 77) &&
+           hostnet_link_named(&hostnet, "eth0") == hostnet_link(&hostnet, 1) &&
+           !hostnet_link_named(&hostnet, "eth"),
        "interfaces are found by index and name");
-    machine_fini(&machine);
+    hostnet_fini(&hostnet);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "kcache/machine.h"
+#include "kcache/hostnet.h"
 
 #include <arpa/inet.h>
 #include <linux/if_addr.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { MAC_BYTES = 6, HEIGHT_MAX = 8 };
+enum { MAC_BYTES = 6, STACK_DEPTH_MAX = 8 };
 
 /* Bytes of a message. */
 struct span {
@@ -18,16 +18,16 @@ struct span {
     size_t n;
 };
 
-void machine_init(struct machine *machine)
+void hostnet_init(struct hostnet *hostnet)
 {
-    *machine = (struct machine){0};
+    *hostnet = (struct hostnet){0};
 }
 
-void machine_fini(struct machine *machine)
+void hostnet_fini(struct hostnet *hostnet)
 {
-    free(machine->links);
-    free(machine->addresses);
-    machine_init(machine);
+    free(hostnet->links);
+    free(hostnet->addresses);
+    hostnet_init(hostnet);
 }
 
 /* --- messages and attributes --------------------------------------------------- */
@@ -38,7 +38,7 @@ static struct span skip(struct span bytes, size_t n)
     return (struct span){bytes.at + n, bytes.n - n};
 }
 
-/* Takes the next message from a datagram. False: there is no other; what is left is no message. */
+/* Cuts the next message off a datagram. False: there is none; the rest is not a message. */
 static bool next_message(struct span *bytes, struct nlmsghdr *header, struct span *body)
 {
     if (bytes->n < sizeof(*header))
@@ -83,14 +83,14 @@ static uint16_t as_u16(struct span value)
     return number;
 }
 
-static bool says(struct span value, const char *text)
+static bool text_is(struct span value, const char *text)
 {
     size_t n = strlen(text);
 
     return value.n >= n && memcmp(value.at, text, n) == 0 && (value.n == n || !value.at[n]);
 }
 
-/* Room for one more of `size` bytes. */
+/* Makes room for one more element of `size` bytes. */
 static bool reserve(void **rows, size_t n, size_t *room, size_t size)
 {
     size_t more = *room ? 2 * *room : 16;
@@ -108,23 +108,23 @@ static bool reserve(void **rows, size_t n, size_t *room, size_t size)
 
 /* --- links ----------------------------------------------------------------------- */
 
-static enum machine_kind kind_of(struct span attributes)
+static enum hostnet_kind kind_of(struct span attributes)
 {
     static const struct {
         const char *name;
-        enum machine_kind kind;
-    } kinds[] = {{"vlan", MACHINE_VLAN},     {"macvlan", MACHINE_UPPER}, {"bond", MACHINE_MASTER},
-                 {"bridge", MACHINE_MASTER}, {"team", MACHINE_MASTER},   {"vrf", MACHINE_VRF}};
+        enum hostnet_kind kind;
+    } kinds[] = {{"vlan", HOSTNET_VLAN},     {"macvlan", HOSTNET_MACVLAN}, {"bond", HOSTNET_MASTER},
+                 {"bridge", HOSTNET_MASTER}, {"team", HOSTNET_MASTER},     {"vrf", HOSTNET_VRF}};
     struct span kind = find(find(attributes, IFLA_LINKINFO), IFLA_INFO_KIND);
     size_t i;
 
     for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (says(kind, kinds[i].name))
+        if (text_is(kind, kinds[i].name))
             return kinds[i].kind;
-    return MACHINE_PLAIN;
+    return HOSTNET_PLAIN;
 }
 
-/* Of a VLAN device, the tag that its packets have. */
+/* The tag of a VLAN device's packets. */
 static uint32_t tag_of(struct span attributes)
 {
     struct span data = find(find(attributes, IFLA_LINKINFO), IFLA_INFO_DATA);
@@ -134,18 +134,18 @@ static uint32_t tag_of(struct span attributes)
     return (id & (MC_VLAN_AD - 1)) | (ad ? MC_VLAN_AD : 0);
 }
 
-static struct machine_link read_link(const struct ifinfomsg *info, struct span attributes)
+static struct hostnet_link read_link(const struct ifinfomsg *info, struct span attributes)
 {
-    struct machine_link link = {.ifindex = info->ifi_index,
+    struct hostnet_link link = {.ifindex = info->ifi_index,
                                 .up = info->ifi_flags & IFF_UP,
                                 .kind = kind_of(attributes),
                                 .mtu = as_u32(find(attributes, IFLA_MTU), 0),
                                 .master = (int)as_u32(find(attributes, IFLA_MASTER), 0)};
     struct span name = find(attributes, IFLA_IFNAME), mac = find(attributes, IFLA_ADDRESS);
 
-    if (link.kind == MACHINE_VLAN)
+    if (link.kind == HOSTNET_VLAN)
         link.tag = tag_of(attributes);
-    if ((link.kind == MACHINE_VLAN || link.kind == MACHINE_UPPER) &&
+    if ((link.kind == HOSTNET_VLAN || link.kind == HOSTNET_MACVLAN) &&
         !find(attributes, IFLA_LINK_NETNSID).at)
         link.lower = (int)as_u32(find(attributes, IFLA_LINK), 0);
     memcpy(link.name, name.at ? name.at : (const unsigned char *)"",
@@ -160,90 +160,90 @@ static struct machine_link read_link(const struct ifinfomsg *info, struct span a
     return link;
 }
 
-static size_t find_link(const struct machine *machine, int ifindex)
+static size_t find_link(const struct hostnet *hostnet, int ifindex)
 {
     size_t i;
 
-    for (i = 0; i < machine->nlinks; i++)
-        if (machine->links[i].ifindex == ifindex)
+    for (i = 0; i < hostnet->nlinks; i++)
+        if (hostnet->links[i].ifindex == ifindex)
             break;
     return i;
 }
 
-static void remove_addresses_of(struct machine *machine, int ifindex)
+static void remove_addresses_of(struct hostnet *hostnet, int ifindex)
 {
     size_t i, kept = 0;
 
-    for (i = 0; i < machine->naddresses; i++)
-        if (machine->addresses[i].ifindex != ifindex)
-            machine->addresses[kept++] = machine->addresses[i];
-    machine->naddresses = kept;
+    for (i = 0; i < hostnet->naddresses; i++)
+        if (hostnet->addresses[i].ifindex != ifindex)
+            hostnet->addresses[kept++] = hostnet->addresses[i];
+    hostnet->naddresses = kept;
 }
 
-static bool same_link(const struct machine_link *a, const struct machine_link *b)
+static bool same_link(const struct hostnet_link *a, const struct hostnet_link *b)
 {
-    return memcmp(a, b, offsetof(struct machine_link, near)) == 0;
+    return memcmp(a, b, offsetof(struct hostnet_link, reachable)) == 0;
 }
 
-static unsigned int put_link(struct machine *machine, const struct machine_link *link, bool dump)
+static unsigned int put_link(struct hostnet *hostnet, const struct hostnet_link *link, bool dump)
 {
-    size_t i = dump ? machine->nlinks : find_link(machine, link->ifindex);
+    size_t i = dump ? hostnet->nlinks : find_link(hostnet, link->ifindex);
 
-    if (i < machine->nlinks && same_link(&machine->links[i], link))
+    if (i < hostnet->nlinks && same_link(&hostnet->links[i], link))
         return 0;
-    if (i == machine->nlinks) {
-        if (!reserve((void **)&machine->links, i, &machine->links_room, sizeof(*link)))
-            return MACHINE_BAD;
-        machine->nlinks++;
+    if (i == hostnet->nlinks) {
+        if (!reserve((void **)&hostnet->links, i, &hostnet->links_room, sizeof(*link)))
+            return HOSTNET_STALE;
+        hostnet->nlinks++;
     }
-    machine->links[i] = *link;
-    return MACHINE_LINKS;
+    hostnet->links[i] = *link;
+    return HOSTNET_LINKS;
 }
 
-static unsigned int take_link(struct machine *machine, bool new, struct span body, bool dump)
+static unsigned int take_link(struct hostnet *hostnet, bool new, struct span body, bool dump)
 {
     struct span attributes = skip(body, NLMSG_ALIGN(sizeof(struct ifinfomsg)));
-    struct machine_link link;
+    struct hostnet_link link;
     struct ifinfomsg info;
     size_t i;
 
     if (body.n < sizeof(info))
-        return MACHINE_BAD;
+        return HOSTNET_STALE;
     memcpy(&info, body.at, sizeof(info));
-    /* A bridge speaks of its ports in this way too, and a radio of what it hears. */
+    /* Ignores messages of bridges about their ports, and wireless events. */
     if (info.ifi_family != AF_UNSPEC || find(attributes, IFLA_WIRELESS).at)
         return 0;
     if (new) {
         link = read_link(&info, attributes);
-        return put_link(machine, &link, dump);
+        return put_link(hostnet, &link, dump);
     }
-    remove_addresses_of(machine, info.ifi_index);
-    i = find_link(machine, info.ifi_index);
-    if (i < machine->nlinks)
-        machine->links[i] = machine->links[--machine->nlinks];
-    return MACHINE_LINKS | MACHINE_ADDRESSES;
+    remove_addresses_of(hostnet, info.ifi_index);
+    i = find_link(hostnet, info.ifi_index);
+    if (i < hostnet->nlinks)
+        hostnet->links[i] = hostnet->links[--hostnet->nlinks];
+    return HOSTNET_LINKS | HOSTNET_ADDRESSES;
 }
 
-const struct machine_link *machine_link(const struct machine *machine, int ifindex)
+const struct hostnet_link *hostnet_link(const struct hostnet *hostnet, int ifindex)
 {
-    size_t i = find_link(machine, ifindex);
+    size_t i = find_link(hostnet, ifindex);
 
-    return i < machine->nlinks ? &machine->links[i] : NULL;
+    return i < hostnet->nlinks ? &hostnet->links[i] : NULL;
 }
 
-const struct machine_link *machine_link_named(const struct machine *machine, const char *name)
+const struct hostnet_link *hostnet_link_named(const struct hostnet *hostnet, const char *name)
 {
     size_t i;
 
-    for (i = 0; i < machine->nlinks; i++)
-        if (strcmp(machine->links[i].name, name) == 0)
-            return &machine->links[i];
+    for (i = 0; i < hostnet->nlinks; i++)
+        if (strcmp(hostnet->links[i].name, name) == 0)
+            return &hostnet->links[i];
     return NULL;
 }
 
 /* --- addresses --------------------------------------------------------------------- */
 
-static bool read_address(struct span body, struct machine_address *out)
+static bool read_address(struct span body, struct hostnet_address *out)
 {
     struct span attributes = skip(body, NLMSG_ALIGN(sizeof(struct ifaddrmsg)));
     struct span local = find(attributes, IFA_LOCAL), peer = find(attributes, IFA_ADDRESS);
@@ -256,7 +256,7 @@ static bool read_address(struct span body, struct machine_address *out)
     if ((info.ifa_family != AF_INET && info.ifa_family != AF_INET6) || local.n != n ||
         (peer.at && peer.n != n))
         return false;
-    *out = (struct machine_address){
+    *out = (struct hostnet_address){
         .ifindex = (int)info.ifa_index, .family = info.ifa_family, .prefix = info.ifa_prefixlen};
     memcpy(out->local, local.at, n);
     if (peer.at)
@@ -266,86 +266,86 @@ static bool read_address(struct span body, struct machine_address *out)
     return true;
 }
 
-static bool same_address(const struct machine_address *a, const struct machine_address *b)
+static bool same_address(const struct hostnet_address *a, const struct hostnet_address *b)
 {
-    return memcmp(a, b, offsetof(struct machine_address, tentative)) == 0;
+    return memcmp(a, b, offsetof(struct hostnet_address, tentative)) == 0;
 }
 
-static unsigned int put_address(struct machine *machine, const struct machine_address *address,
+static unsigned int put_address(struct hostnet *hostnet, const struct hostnet_address *address,
                                 bool dump)
 {
-    size_t i = dump ? machine->naddresses : 0;
+    size_t i = dump ? hostnet->naddresses : 0;
 
-    while (i < machine->naddresses && !same_address(&machine->addresses[i], address))
+    while (i < hostnet->naddresses && !same_address(&hostnet->addresses[i], address))
         i++;
-    if (i < machine->naddresses && machine->addresses[i].tentative == address->tentative)
+    if (i < hostnet->naddresses && hostnet->addresses[i].tentative == address->tentative)
         return 0;
-    if (i == machine->naddresses) {
-        if (!reserve((void **)&machine->addresses, i, &machine->addresses_room, sizeof(*address)))
-            return MACHINE_BAD;
-        machine->naddresses++;
+    if (i == hostnet->naddresses) {
+        if (!reserve((void **)&hostnet->addresses, i, &hostnet->addresses_room, sizeof(*address)))
+            return HOSTNET_STALE;
+        hostnet->naddresses++;
     }
-    machine->addresses[i] = *address;
-    return MACHINE_ADDRESSES;
+    hostnet->addresses[i] = *address;
+    return HOSTNET_ADDRESSES;
 }
 
-static unsigned int take_address(struct machine *machine, bool new, struct span body, bool dump)
+static unsigned int take_address(struct hostnet *hostnet, bool new, struct span body, bool dump)
 {
-    struct machine_address address;
+    struct hostnet_address address;
     size_t i, kept = 0;
 
     if (body.n < sizeof(struct ifaddrmsg))
-        return MACHINE_BAD;
+        return HOSTNET_STALE;
     if (!read_address(body, &address))
         return 0;
     if (new)
-        return put_address(machine, &address, dump);
-    for (i = 0; i < machine->naddresses; i++)
-        if (!same_address(&machine->addresses[i], &address))
-            machine->addresses[kept++] = machine->addresses[i];
-    machine->naddresses = kept;
-    return MACHINE_ADDRESSES;
+        return put_address(hostnet, &address, dump);
+    for (i = 0; i < hostnet->naddresses; i++)
+        if (!same_address(&hostnet->addresses[i], &address))
+            hostnet->addresses[kept++] = hostnet->addresses[i];
+    hostnet->naddresses = kept;
+    return HOSTNET_ADDRESSES;
 }
 
 /* --- datagrams ----------------------------------------------------------------------- */
 
-static unsigned int take_message(struct machine *machine, const struct nlmsghdr *header,
+static unsigned int take_message(struct hostnet *hostnet, const struct nlmsghdr *header,
                                  struct span body, bool dump)
 {
-    /* The kernel changed what it was dumping. */
-    unsigned int said = header->nlmsg_flags & NLM_F_DUMP_INTR ? MACHINE_BAD : 0;
+    /* The kernel's tables changed during the dump. */
+    unsigned int changes = header->nlmsg_flags & NLM_F_DUMP_INTR ? HOSTNET_STALE : 0;
 
     switch (header->nlmsg_type) {
     case RTM_NEWLINK:
     case RTM_DELLINK:
-        return said | take_link(machine, header->nlmsg_type == RTM_NEWLINK, body, dump);
+        return changes | take_link(hostnet, header->nlmsg_type == RTM_NEWLINK, body, dump);
     case RTM_NEWADDR:
     case RTM_DELADDR:
-        return said | take_address(machine, header->nlmsg_type == RTM_NEWADDR, body, dump);
+        return changes | take_address(hostnet, header->nlmsg_type == RTM_NEWADDR, body, dump);
     case NLMSG_DONE:
-        return said | MACHINE_END;
+        return changes | HOSTNET_END;
     case NLMSG_ERROR:
     case NLMSG_OVERRUN:
-        return said | MACHINE_BAD | MACHINE_END;
+        return changes | HOSTNET_STALE | HOSTNET_END;
     default:
-        return said;
+        return changes;
     }
 }
 
-unsigned int machine_take(struct machine *machine, const void *bytes, size_t n, bool dump)
+unsigned int hostnet_update(struct hostnet *hostnet, const void *bytes, size_t n, bool dump)
 {
     struct span left = {bytes, n}, body;
     struct nlmsghdr header;
-    unsigned int said = 0;
+    unsigned int changes = 0;
 
     while (next_message(&left, &header, &body))
-        said |= take_message(machine, &header, body, dump);
-    return left.n ? said | MACHINE_BAD : said;
+        changes |= take_message(hostnet, &header, body, dump);
+    return left.n ? changes | HOSTNET_STALE : changes;
 }
 
-/* --- who we are ------------------------------------------------------------------------ */
+/* --- local addresses ------------------------------------------------------------------- */
 
-static bool is_attached(const struct machine_scope *scope, int ifindex)
+static bool is_attached(const struct hostnet_scope *scope, int ifindex)
 {
     size_t i;
 
@@ -355,71 +355,72 @@ static bool is_attached(const struct machine_scope *scope, int ifindex)
     return false;
 }
 
-static bool in_vrf(const struct machine *machine, const struct machine_link *link)
+static bool in_vrf(const struct hostnet *hostnet, const struct hostnet_link *link)
 {
-    const struct machine_link *master = link->master ? machine_link(machine, link->master) : NULL;
+    const struct hostnet_link *master = link->master ? hostnet_link(hostnet, link->master) : NULL;
 
-    return link->kind == MACHINE_VRF || (master && master->kind == MACHINE_VRF);
+    return link->kind == HOSTNET_VRF || (master && master->kind == HOSTNET_VRF);
 }
 
-/* The packets of an interface, or some of them, are also this upper one's. False: nothing new. */
-static bool lift(struct machine *machine, const struct machine_link *from, struct machine_link *to)
+/* Marks `to` as reachable by packets of `from`, or some of them. False: no change. */
+static bool propagate_link(struct hostnet *hostnet, const struct hostnet_link *from,
+                           struct hostnet_link *to)
 {
     uint32_t tags = from->tags;
 
-    if (to->kind == MACHINE_VLAN && tags >> 16)
+    if (to->kind == HOSTNET_VLAN && tags >> 16)
         return false; /* a third tag */
-    if (to->kind == MACHINE_VLAN)
+    if (to->kind == HOSTNET_VLAN)
         tags = tags ? tags | to->tag << 16 : to->tag;
-    if (to->near || !to->up || in_vrf(machine, to))
+    if (to->reachable || !to->up || in_vrf(hostnet, to))
         return false;
-    to->near = true;
+    to->reachable = true;
     to->tags = tags;
     return true;
 }
 
-/* One step up from what is near. False: there is nothing new. */
-static bool spread(struct machine *machine)
+/* Marks interfaces one level above reachable ones. False: no change. */
+static bool propagate(struct hostnet *hostnet)
 {
     bool more = false;
     size_t i, other;
 
-    for (i = 0; i < machine->nlinks; i++) {
-        struct machine_link *link = &machine->links[i];
+    for (i = 0; i < hostnet->nlinks; i++) {
+        struct hostnet_link *link = &hostnet->links[i];
 
-        other = find_link(machine, link->near ? link->master : link->lower);
-        if (other == machine->nlinks)
+        other = find_link(hostnet, link->reachable ? link->master : link->lower);
+        if (other == hostnet->nlinks)
             continue;
-        if (!link->near && machine->links[other].near)
-            more |= lift(machine, &machine->links[other], link);
-        else if (link->near && machine->links[other].kind == MACHINE_MASTER)
-            more |= lift(machine, link, &machine->links[other]);
+        if (!link->reachable && hostnet->links[other].reachable)
+            more |= propagate_link(hostnet, &hostnet->links[other], link);
+        else if (link->reachable && hostnet->links[other].kind == HOSTNET_MASTER)
+            more |= propagate_link(hostnet, link, &hostnet->links[other]);
     }
     return more;
 }
 
 /*
- * Whose packets may come in by an attached interface: its own, its members', and those of what
- * stands above these, floor by floor.
+ * Marks the interfaces whose packets may arrive by an attached one: itself, its members, and the
+ * interfaces above these, level by level.
  */
-static void mark_near(struct machine *machine, const struct machine_scope *scope)
+static void mark_reachable(struct hostnet *hostnet, const struct hostnet_scope *scope)
 {
     unsigned int height = 0;
     size_t i;
 
-    for (i = 0; i < machine->nlinks; i++) {
-        struct machine_link *link = &machine->links[i];
+    for (i = 0; i < hostnet->nlinks; i++) {
+        struct hostnet_link *link = &hostnet->links[i];
 
-        link->near = (is_attached(scope, link->ifindex) ||
-                      (link->master && is_attached(scope, link->master))) &&
-                     !in_vrf(machine, link);
+        link->reachable = (is_attached(scope, link->ifindex) ||
+                           (link->master && is_attached(scope, link->master))) &&
+                          !in_vrf(hostnet, link);
         link->tags = 0;
     }
-    while (height < HEIGHT_MAX && spread(machine))
+    while (height < STACK_DEPTH_MAX && propagate(hostnet))
         height++;
 }
 
-static bool is_wanted(const struct machine_scope *scope, const struct machine_address *address)
+static bool is_wanted(const struct hostnet_scope *scope, const struct hostnet_address *address)
 {
     struct in6_addr wanted = {{{[10] = 0xff, [11] = 0xff}}}, all = wanted;
     size_t i;
@@ -438,23 +439,23 @@ static bool is_wanted(const struct machine_scope *scope, const struct machine_ad
 }
 
 /*
- * As the stack takes packets for it: IPv4 on whatever interface, also one that is down; IPv6 only
- * once it is known to be nobody else's, and while its interface is up. One that is good on a single
- * link (fe80::) could mean another machine on the next: those are the server's.
+ * Whether the network stack accepts packets to the address: IPv4 on any interface, also one that is
+ * down; IPv6 only after duplicate address detection, and while its interface is up. Link-local
+ * addresses (fe80::) can belong to another machine on another link: the server answers those.
  */
-static bool is_ours(const struct machine *machine, const struct machine_scope *scope,
-                    const struct machine_address *address)
+static bool is_ours(const struct hostnet *hostnet, const struct hostnet_scope *scope,
+                    const struct hostnet_address *address)
 {
-    const struct machine_link *link = machine_link(machine, address->ifindex);
+    const struct hostnet_link *link = hostnet_link(hostnet, address->ifindex);
     struct in6_addr v6;
 
-    if (!link || in_vrf(machine, link) || address->tentative || !is_wanted(scope, address))
+    if (!link || in_vrf(hostnet, link) || address->tentative || !is_wanted(scope, address))
         return false;
     memcpy(&v6, address->local, sizeof(v6));
     return address->family == AF_INET || (link->up && !IN6_IS_ADDR_LINKLOCAL(&v6));
 }
 
-/* False: there is no room for it. */
+/* False: there is no room. */
 static bool add_v4(struct mc_local *out, const uint8_t *bytes)
 {
     uint32_t address, i;
@@ -508,16 +509,16 @@ static bool add_vlan(struct mc_local *out, uint32_t tags)
     return true;
 }
 
-static size_t add_addresses(const struct machine *machine, const struct machine_scope *scope,
-                            bool near, struct mc_local *out)
+static size_t add_addresses(const struct hostnet *hostnet, const struct hostnet_scope *scope,
+                            bool reachable, struct mc_local *out)
 {
     size_t i, left_out = 0;
 
-    for (i = 0; i < machine->naddresses; i++) {
-        const struct machine_address *address = &machine->addresses[i];
+    for (i = 0; i < hostnet->naddresses; i++) {
+        const struct hostnet_address *address = &hostnet->addresses[i];
 
-        if (!is_ours(machine, scope, address) ||
-            machine_link(machine, address->ifindex)->near != near)
+        if (!is_ours(hostnet, scope, address) ||
+            hostnet_link(hostnet, address->ifindex)->reachable != reachable)
             continue;
         left_out += !(address->family == AF_INET ? add_v4(out, address->local)
                                                  : add_v6(out, address->local));
@@ -526,15 +527,15 @@ static size_t add_addresses(const struct machine *machine, const struct machine_
 }
 
 /* MAC addresses and VLANs of the attached interfaces, or of those above and below. */
-static size_t add_ways(const struct machine *machine, const struct machine_scope *scope,
-                       bool attached, struct mc_local *out)
+static size_t add_macs_and_vlans(const struct hostnet *hostnet, const struct hostnet_scope *scope,
+                                 bool attached, struct mc_local *out)
 {
     size_t i, left_out = 0;
 
-    for (i = 0; i < machine->nlinks; i++) {
-        const struct machine_link *link = &machine->links[i];
+    for (i = 0; i < hostnet->nlinks; i++) {
+        const struct hostnet_link *link = &hostnet->links[i];
 
-        if (!link->near || is_attached(scope, link->ifindex) != attached)
+        if (!link->reachable || is_attached(scope, link->ifindex) != attached)
             continue;
         if (link->has_mac)
             left_out += !add_mac(out, link->mac);
@@ -544,38 +545,39 @@ static size_t add_ways(const struct machine *machine, const struct machine_scope
     return left_out;
 }
 
-/* A packet that is larger fits some interface on its way, or all, in pieces alone. 0: any fits. */
-static uint32_t least_mtu(const struct machine *machine)
+/* The least MTU of reachable interfaces: a larger packet would be fragmented. 0: no limit. */
+static uint32_t least_mtu(const struct hostnet *hostnet)
 {
     uint32_t least = 0;
     size_t i;
 
-    for (i = 0; i < machine->nlinks; i++) {
-        const struct machine_link *link = &machine->links[i];
+    for (i = 0; i < hostnet->nlinks; i++) {
+        const struct hostnet_link *link = &hostnet->links[i];
 
-        if (link->near && link->mtu && (!least || link->mtu < least))
+        if (link->reachable && link->mtu && (!least || link->mtu < least))
             least = link->mtu;
     }
     return least;
 }
 
-size_t machine_local(struct machine *machine, const struct machine_scope *scope,
+size_t hostnet_local(struct hostnet *hostnet, const struct hostnet_scope *scope,
                      struct mc_local *out)
 {
-    mark_near(machine, scope);
+    mark_reachable(hostnet, scope);
     memset(out, 0, sizeof(*out));
-    out->mtu = least_mtu(machine);
-    return add_addresses(machine, scope, true, out) + add_addresses(machine, scope, false, out) +
-           add_ways(machine, scope, true, out) + add_ways(machine, scope, false, out);
+    out->mtu = least_mtu(hostnet);
+    return add_addresses(hostnet, scope, true, out) + add_addresses(hostnet, scope, false, out) +
+           add_macs_and_vlans(hostnet, scope, true, out) +
+           add_macs_and_vlans(hostnet, scope, false, out);
 }
 
-size_t machine_ports(const struct machine *machine, const struct machine_scope *scope,
+size_t hostnet_ports(const struct hostnet *hostnet, const struct hostnet_scope *scope,
                      struct mc_way_port *out)
 {
     size_t i, n = 0;
 
-    for (i = 0; i < machine->nlinks && n < MC_WAY_PORTS; i++) {
-        const struct machine_link *link = &machine->links[i];
+    for (i = 0; i < hostnet->nlinks && n < MC_WAY_PORTS; i++) {
+        const struct hostnet_link *link = &hostnet->links[i];
 
         if (link->master && is_attached(scope, link->master) && !is_attached(scope, link->ifindex))
             out[n++] = (struct mc_way_port){(uint32_t)link->ifindex, (uint32_t)link->master};
