@@ -268,6 +268,7 @@ int table_init(struct table *table, struct heap *heap, struct provider *provider
 {
     uint32_t nbuckets = 1u << (power - 3);
     uint32_t nstripes = nbuckets < MAX_STRIPES ? nbuckets : MAX_STRIPES;
+    size_t stripes_size;
     int error;
 
     memset(table, 0, sizeof(*table));
@@ -281,10 +282,12 @@ int table_init(struct table *table, struct heap *heap, struct provider *provider
         table->reservation = NULL;
         return -errno;
     }
-    table->stripes = aligned_alloc(64, nstripes * sizeof(*table->stripes));
+    /* aligned_alloc wants a multiple of the alignment. */
+    stripes_size = (nstripes * sizeof(*table->stripes) + 63) & ~(size_t)63;
+    table->stripes = aligned_alloc(64, stripes_size);
     if (!table->stripes)
         return -ENOMEM;
-    memset(table->stripes, 0, nstripes * sizeof(*table->stripes));
+    memset(table->stripes, 0, stripes_size);
     table->stripe_mask = nstripes - 1;
     table->buckets = table->reservation;
     table->overflow = table->buckets + (size_t)table->max_extents * MC_TABLE_BUCKETS;
