@@ -291,9 +291,15 @@ static void build_flash(struct server *server)
 /* After a failed start. Removes the files with the user's permissions, not root's. */
 static void remove_flash(struct server *server)
 {
-    if (geteuid() == 0)
+    bool root = geteuid() == 0;
+
+    if (!server->flash)
+        return;
+    if (root)
         credentials_override(&server->user);
     flash_close(server->flash);
+    if (root)
+        credentials_revert(&server->user);
 }
 
 /* The provider of the kernel path checks its cgroup itself. */
