@@ -89,6 +89,14 @@ struct mc_item *lru_tail(const struct lru *lru, const struct heap *heap, enum lr
     return at(heap, lru->lists[segment].tail);
 }
 
+rel_time lru_tail_age(const struct lru *lru, const struct heap *heap, enum lru_segment segment,
+                      rel_time now)
+{
+    const struct mc_item *tail = lru_tail(lru, heap, segment);
+
+    return tail ? item_age(tail, now) : 0;
+}
+
 struct mc_item *lru_head(const struct lru *lru, const struct heap *heap, enum lru_segment segment)
 {
     return at(heap, lru->lists[segment].head);

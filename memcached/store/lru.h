@@ -70,6 +70,9 @@ void lru_replace(struct lru *lru, const struct heap *heap, const struct mc_item 
                  struct mc_item *copy);
 /* NULL: empty. */
 struct mc_item *lru_tail(const struct lru *lru, const struct heap *heap, enum lru_segment segment);
+/* Seconds since that item was last used; 0: empty. */
+rel_time lru_tail_age(const struct lru *lru, const struct heap *heap, enum lru_segment segment,
+                      rel_time now);
 struct mc_item *lru_head(const struct lru *lru, const struct heap *heap, enum lru_segment segment);
 struct mc_item *lru_after(const struct heap *heap, const struct mc_item *item);
 /* The item before it, towards the head. */

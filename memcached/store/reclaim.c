@@ -312,14 +312,6 @@ uint32_t reclaim_alloc(struct store *store, size_t size, unsigned int lru_class,
 
 /* --- balance ------------------------------------------------------------- */
 
-static rel_time tail_age(const struct store *store, const struct lru *lru, enum lru_segment segment,
-                         rel_time now)
-{
-    const struct mc_item *tail = lru_tail(lru, &store->heap, segment);
-
-    return tail ? item_age(tail, now) : 0;
-}
-
 /* Whether an LRU segment has more than its share of the class, in bytes or in age. */
 static bool overfull(const struct store *store, const struct lru *lru, enum lru_segment segment,
                      rel_time now)
@@ -327,8 +319,8 @@ static bool overfull(const struct store *store, const struct lru *lru, enum lru_
     if (!tuned_lru_segmented(store) || over_share(lru, segment, tuned_pct(store, segment)))
         return true;
     return lru->lists[LRU_COLD].nitems > 0 &&
-           tail_age(store, lru, segment, now) >
-               tuned_max_factor(store, segment) * tail_age(store, lru, LRU_COLD, now);
+           lru_tail_age(lru, &store->heap, segment, now) >
+               tuned_max_factor(store, segment) * lru_tail_age(lru, &store->heap, LRU_COLD, now);
 }
 
 unsigned int reclaim_balance(struct store *store, unsigned int clsid, unsigned int limit,

@@ -152,7 +152,7 @@ static bool replace(const struct spill_pass *pass, struct mc_item *old, const st
     if (item)
         item_put(store, old);
     else
-        flash_drop(store->config.flash, at, 1 + old->nbytes - old->nsuffix);
+        flash_drop(store->config.flash, at, external_nbytes(old));
     return item != NULL;
 }
 

@@ -142,12 +142,10 @@ static rel_time tail_age(struct store *store, unsigned int clsid, enum lru_segme
                          rel_time now)
 {
     struct lru *lru = &store->lrus[clsid];
-    const struct mc_item *tail;
     rel_time age;
 
     lock_take(&lru->lock, LOCK_LRU);
-    tail = lru_tail(lru, &store->heap, segment);
-    age = tail ? item_age(tail, now) : 0;
+    age = lru_tail_age(lru, &store->heap, segment, now);
     lock_release(&lru->lock, LOCK_LRU);
     return age;
 }
