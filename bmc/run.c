@@ -33,10 +33,10 @@ static void say_memory(const struct bmc *bmc)
     struct kcache_stats stats;
 
     kcache_stats(bmc->kcache, &stats);
-    log_say("bmc: port %u: room for %u items with keys up to %u and values up to %u bytes, none "
-            "older than %u ms; %" PRIu64 " MB",
-            bmc->options->port, stats.chain.entries, stats.chain.key_max, stats.chain.value_max,
-            stats.chain_options.max_age_ms, stats.chain_bytes >> 20);
+    log_write("bmc: port %u: room for %u items with keys up to %u and values up to %u bytes, none "
+              "older than %u ms; %" PRIu64 " MB",
+              bmc->options->port, stats.chain.entries, stats.chain.key_max, stats.chain.value_max,
+              stats.chain_options.max_age_ms, stats.chain_bytes >> 20);
 }
 
 /* Warns of conditions that the operator may not expect. */
@@ -45,11 +45,12 @@ static void say_warnings(uint16_t port)
     size_t n = sockets_connections(port);
 
     if (!sockets_udp(port))
-        log_say("bmc: no process listens on UDP port %u in this network namespace: start memcached "
-                "with -U %u",
-                port, port);
+        log_write(
+            "bmc: no process listens on UDP port %u in this network namespace: start memcached "
+            "with -U %u",
+            port, port);
     if (n)
-        log_say(
+        log_write(
             "bmc: TCP connections to port %u that were open before bmc started: %zu; until bmc has "
             "synchronized with such a connection, data on it invalidates the whole cache; "
             "`ss -K sport = :%u` closes them, so that their clients reconnect",
@@ -131,9 +132,11 @@ static void open_all(struct bmc *bmc)
 static void attach(struct bmc *bmc)
 {
     const struct options *o = bmc->options;
+    const struct kcache_served served = {
+        .udp_port = o->port, .addresses = o->addresses, .n = o->naddresses};
     char error[ERROR_TEXT];
 
-    if (kcache_attach(bmc->kcache, o->port, o->addresses, o->naddresses, error, sizeof(error)) == 0)
+    if (kcache_attach(bmc->kcache, &served, error, sizeof(error)) == 0)
         return;
     kcache_close(bmc->kcache);
     fatal(EXIT_OS_ERROR, "%s", error);

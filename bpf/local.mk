@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # loader_srcs: the loader, in user space. What the kernel objects are made of goes to EXTRA_DIST.
-loader_srcs = bpf/shared/layout.h bpf/shared/chain.h
+loader_srcs = bpf/shared/layout.h bpf/shared/chain.h bpf/shared/tcp.h
 if ENABLE_BMC
 loader_srcs += bpf/loader/loader.c bpf/loader/loader.h bpf/loader/links.c
-loader_srcs += bpf/loader/tc.c bpf/loader/tc.h
+loader_srcs += bpf/loader/tc.c bpf/loader/tc.h bpf/loader/tcp.c bpf/loader/tcp.h
 loader_srcs += bpf/loader/object.c bpf/loader/object.h
 loader_srcs += bpf/loader/prog_array.c bpf/loader/prog_array.h
 loader_srcs += bpf/loader/map_clear.c bpf/loader/map_clear.h
-bpf_objects += bpf/inplace/inplace.bpf.o bpf/chain/chain.bpf.o bpf/loader/filter.bpf.o
+bpf_objects += bpf/inplace/inplace.bpf.o bpf/chain/chain.bpf.o bpf/tcp/tcp.bpf.o
+bpf_objects += bpf/loader/filter.bpf.o
 if ENABLE_LIBXDP
 loader_srcs += bpf/loader/dispatcher.c bpf/loader/dispatcher.h
 bpf_objects += bpf/loader/member.bpf.o
@@ -17,7 +18,7 @@ endif
 endif
 # Not as folders: of a folder `make dist` takes what is built in it as well.
 EXTRA_bpf = $(filter-out %.skel.h, \
-    $(wildcard $(addprefix $(srcdir)/bpf/,packet/*.h inplace/*.[ch] chain/*.[ch])))
+    $(wildcard $(addprefix $(srcdir)/bpf/,packet/*.h inplace/*.[ch] chain/*.[ch] tcp/*.[ch])))
 EXTRA_bpf += bpf/loader/prog_array.bpf.h bpf/loader/filter.bpf.c bpf/loader/member.bpf.c
 
 # The parsers of the chain are the same code in user space.

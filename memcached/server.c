@@ -38,6 +38,7 @@ enum {
     BYPASS_VERBOSE = 1 << 0, /* in mc_control.bypass */
     BYPASS_DETAIL = 1 << 1,  /* the commands count each request's keys */
     BYPASS_WATCH = 1 << 2,   /* a client watches each request */
+    BYPASS_END = 1 << 3,     /* the server ends */
 };
 
 struct server {
@@ -78,6 +79,8 @@ static void give_kernel_counts(void *context, struct mc_counts *out)
 
     kcache_stats(((struct server *)context)->kcache, &stats);
     *out = stats.counts;
+    out->count[MC_COUNT_BYTES_READ] += stats.tcp_counts.count[MC_TCP_BYTES_READ];
+    out->count[MC_COUNT_BYTES_WRITTEN] += stats.tcp_counts.count[MC_TCP_BYTES_WRITTEN];
 }
 
 static void add_row(void *sink, const char *name, const char *value)
@@ -205,7 +208,7 @@ static void continue_without_kernel(struct server *server, const char *error)
         kcache_close(server->kcache);
         fatal(EXIT_OS_ERROR, "%s", error);
     }
-    log_say("%s; continuing without the kernel path", error);
+    log_write("%s; continuing without the kernel path", error);
     server->kernel_error = strdup(error);
 }
 
@@ -434,9 +437,9 @@ static void build_tls(struct server *server)
     if (!server->tls)
         fatal(EXIT_USAGE_ERROR, "%s", error);
     if (o->socket_path)
-        log_say("-Z: the unix socket does not use TLS");
+        log_write("-Z: the unix socket does not use TLS");
     if (o->tls.verify_mode > 0 && !o->tls.ca_cert)
-        log_say("ssl_verify_mode without ssl_ca_cert: no client certificate will be accepted");
+        log_write("ssl_verify_mode without ssl_ca_cert: no client certificate will be accepted");
 }
 
 static void build_net(struct server *server)
@@ -463,6 +466,7 @@ static void build_net(struct server *server)
         .nthreads = o->nthreads,
         .reuseport = o->reuseport,
         .ping_workers = has_kernel_path(server),
+        .boundaries = has_kernel_path(server) ? kcache_boundaries(server->kcache) : NULL,
         .user = &server->user,
         .tls = server->tls,
         .clock = server->clock,
@@ -477,14 +481,20 @@ static void build_net(struct server *server)
 
 static void attach_kernel_path(struct server *server)
 {
+    const struct kcache_options *wanted = &server->options->kcache;
     struct in6_addr addresses[2 * MC_MAX_ADDRESSES];
+    struct kcache_served served = {.addresses = addresses};
     char error[ERROR_TEXT];
-    uint16_t port;
-    size_t n = net_udp_addresses(server->net, addresses, 2 * MC_MAX_ADDRESSES, &port);
 
     if (!has_kernel_path(server))
         return;
-    if (kcache_attach(server->kcache, port, addresses, n, error, sizeof(error)) != 0)
+    if (kcache_wants_tcp(wanted))
+        served.n =
+            net_tcp_addresses(server->net, addresses, 2 * MC_MAX_ADDRESSES, &served.tcp_port);
+    if (wanted->udp == KCACHE_ON)
+        served.n =
+            net_udp_addresses(server->net, addresses, 2 * MC_MAX_ADDRESSES, &served.udp_port);
+    if (kcache_attach(server->kcache, &served, error, sizeof(error)) != 0)
         continue_without_kernel(server, error);
 }
 
@@ -541,9 +551,9 @@ static void reload(struct server *server)
     char error[ERROR_TEXT];
 
     if (!commands_reload(server->commands, error, sizeof(error)))
-        log_say("%s; the users read before stay in use", error);
+        log_write("%s; the users read before stay in use", error);
     if (server->tls && !tls_refresh(server->tls, error, sizeof(error)))
-        log_say("%s; the old certificates stay in use", error);
+        log_write("%s; the old certificates stay in use", error);
 }
 
 static void handle_signal(void *context, int number)
@@ -650,8 +660,10 @@ static void start_threads(struct server *server)
 static void teardown(struct server *server)
 {
     /* First: to clients, answers of the kernel mean that the server runs. */
-    if (has_kernel_path(server))
+    if (has_kernel_path(server)) {
+        set_bypass(server, BYPASS_END, true);
         kcache_detach(server->kcache);
+    }
     net_free(server->net);
     tls_free(server->tls);
     store_maintainer_stop(server->store);

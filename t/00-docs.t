@@ -45,7 +45,7 @@ def documents():
 
 
 def anchors(path):
-    """What GitHub and GitLab make of the headings: small letters, blanks to dashes."""
+    """The anchors that GitHub and GitLab make of the headings: small letters, dashes for blanks."""
     found = []
     for heading in re.findall(r"(?m)^#+ (.*)$", read(path)):
         text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading.lower())

@@ -57,7 +57,7 @@ def is_code(path):
 
 
 def blank_out(text):
-    """`text` without what stands in C comments and literals, lines kept."""
+    """`text` without the contents of C comments and literals; line numbers stay."""
     pattern = r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
     return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
 
@@ -197,10 +197,10 @@ def main():
         ("a file has less than %d lines" % (MAX_FILE_LINES + 1), long_files(code)),
         ("a function has at most %d lines" % MAX_FUNCTION_LINES, long_functions(c_files)),
         ("comments are /* */", line_comments(c_files)),
-        ("nothing is left to do in a comment",
+        ("no comment has a note of open work",
          lines_that([p for p in code if p != "t/00-hygiene.t"],
                     lambda l: re.search(r"\b(TODO|FIXME|XXX|HACK)\b", l))),
-        ("clang-format finds nothing to change", unformatted(c_files)),
+        ("the code is as clang-format makes it", unformatted(c_files)),
         ("comments are filled; make format", unfilled(c_files)),
         ("no mutable globals", mutable_globals()),
         ("parsers call nothing but memory functions", impure_parsers()),

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who includes whom. The table is the architecture; see HACKING.md."""
+"""Which layer includes which. The table is the architecture; see HACKING.md."""
 import os
 import re
 import sys
@@ -22,17 +22,18 @@ ALLOWED = {
                "shared"},
     "main": {"base", "options", "server"},
     "bmc": {"base", "kcache"},
-    # bpf/: what kernel and server share, the kernel's side in three rooms, user space's in one.
+    # bpf/: what kernel and server share, the kernel's side in three folders, user space's in one.
     "shared": set(),
     "packet": {"shared"},
     "inplace": {"packet", "shared"},
     "chain": {"packet", "shared"},
+    "tcp": {"inplace", "packet", "shared"},
     "loader": {"shared"},
 }
-KERNEL_SIDE = {"packet", "inplace", "chain"}
+KERNEL_SIDE = {"packet", "inplace", "chain", "tcp"}
 # Layers whose headers are all public. Of another layer X, X/X.h and X/X_*.h are.
-OPEN = {"base", "server", "process", "bmc", "shared", "packet", "loader"}
-# Foreign headers -> the only folders that may know them.
+OPEN = {"base", "server", "process", "bmc", "shared", "packet", "inplace", "loader"}
+# Foreign headers -> the only folders that may include them.
 FOREIGN = (
     (r"(event2/.*|event\.h)", {"net"}),
     (r"bpf/(libbpf|bpf|btf)\.h", {"loader", "tests"}),
@@ -66,7 +67,7 @@ def layer_of(path):
 
 
 def resolve(path, name):
-    """The repository's file that `path` means by `name`, or None."""
+    """The repository's file that `name` in `path` refers to, or None."""
     for root in (os.path.dirname(path), "memcached", ""):
         candidate = os.path.normpath(os.path.join(root, name))
         if os.path.exists(os.path.join(SRCDIR, candidate)):
@@ -81,7 +82,7 @@ def is_public(path, layer):
 
 
 def own_include(path, name):
-    """What is wrong with `#include "name"` in `path`, or None."""
+    """The error of `#include "name"` in `path`, or None."""
     source = layer_of(path)
     if name == "config.h":
         return None
@@ -89,14 +90,14 @@ def own_include(path, name):
         return None if source in ("loader", "tests") else "includes a skeleton"
     target_path = resolve(path, name)
     if target_path is None:
-        return "no such header"
+        return "the header does not exist"
     if "/" not in name and len(path.split("/")) > 2 and not path.startswith("t/"):
         return "the include path does not name the folder"
     target = layer_of(target_path)
     if source == target or source == "tests":
         return None
     if target not in ALLOWED[source]:
-        return "%s must not know %s" % (source, target)
+        return "%s must not include %s" % (source, target)
     return None if is_public(target_path, target) else "not a public header of %s" % target
 
 
@@ -122,7 +123,7 @@ def main():
     failed = 0
     for number, (name, problems) in enumerate((
             ("every include goes along an allowed edge to a public header", wrong),
-            ("every folder of memcached/ and bpf/ is a layer that the table knows", unknown),
+            ("every folder of memcached/ and bpf/ is a layer of the table", unknown),
             ("every layer has files", empty)), 1):
         print("%sok %d - %s" % ("not " if problems else "", number, name))
         for problem in problems:

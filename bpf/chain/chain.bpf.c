@@ -76,7 +76,7 @@ static __always_inline int rx_tagged(struct xdp_md *ctx, const void *data, struc
     if (type != TYPE_IP4 && type != TYPE_IP6)
         return type_is_tag(type) ? HEAD_ODD : HEAD_FOREIGN;
     *scratch = scratch_get();
-    return frame_check_tagged(ctx, nlink, type == TYPE_IP6);
+    return frame_check_any(ctx, nlink, type == TYPE_IP6);
 }
 
 /* What frame_check says of a frame: a HEAD_* or a reason. */
@@ -86,9 +86,9 @@ static __always_inline int rx_check(struct xdp_md *ctx, struct scratch **scratch
 
     switch (frame_type(data, end)) {
     case FRAME_OURS4:
-        return frame_check(ctx, OFFSETS(0, 0), 0, scratch);
+        return frame_check(ctx, OFFSETS(0, 0), 1, scratch);
     case FRAME_OURS6:
-        return frame_check(ctx, OFFSETS(0, 1), 0, scratch);
+        return frame_check(ctx, OFFSETS(0, 1), 1, scratch);
     case FRAME_IP4: /* most of what comes is of TCP */
         return ip_has_other_port(data + FRAME_IP, end, 0, 0) ? HEAD_FOREIGN : HEAD_ODD;
     case FRAME_IP6:

@@ -20,19 +20,7 @@
 #include "bpf/chain/parse_run.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
-
-enum { TCP_BYTES = 20, TCP_FIN = 1, TCP_SYN = 2, TCP_RST = 4, TCP_ACK = 16, TCP_URG = 32 };
-
-/* The flow key of a connection: addresses (IPv4 as ::ffff:a.b.c.d) and ports, network order. */
-struct flow_key {
-    u64 client[2];
-    u64 server[2];
-    u16 client_port;
-    u16 server_port;
-    u32 unused;
-};
-
-#define FLOW_IP4 0xffff0000u /* the half of a mapped address before the 32 bits of IPv4 */
+#include "bpf/packet/flow.bpf.h"
 
 /* The header of a segment, and where its data lies in the frame: from `at` to `end`. */
 struct segment {
@@ -166,12 +154,6 @@ static __always_inline struct tcp_scratch *tcp_scratch_get(void)
     u32 zero = 0;
 
     return bpf_map_lookup_elem(&tcp_scratch_map, &zero);
-}
-
-/* Whether sequence number a comes before b. */
-static __always_inline int seq_before(u32 a, u32 b)
-{
-    return (__s32)(a - b) < 0;
 }
 
 static __always_inline u64 flow_hash(const struct flow_key *flow)

@@ -261,20 +261,13 @@ __attribute__((noinline)) int fill_pass(struct scratch *scratch, struct chain_sc
     return rc;
 }
 
-/* From UDP's length on: UDP's header, then memcached's frame header, in network order. */
-struct reply_frame {
-    u16 nudp, check, id, sequence, total, reserved;
-};
-
-/* Copies a reply's text to scratch->request. 0: it is longer than a datagram. */
+/* Copies a reply's text to scratch->request. 0: it is longer than a datagram. l4: its headers. */
 static __always_inline int fill_load(struct __sk_buff *skb, struct scratch *scratch,
-                                     const struct chain_scratch *chain,
-                                     const struct reply_frame *frame)
+                                     const struct chain_scratch *chain, const void *l4)
 {
-    u64 ntext = (u64)bpf_ntohs(frame->nudp) - L4_TEXT;
+    u64 ntext = l4_ntext(l4);
 
-    if (frame->total != bpf_htons(1) || ntext - 1 >= TEXT_MAX ||
-        chain->l4 + L4_TEXT + ntext > chain->nframe)
+    if (!l4_is_only(l4) || ntext - 1 >= TEXT_MAX || chain->l4 + L4_TEXT + ntext > chain->nframe)
         return 0;
     scratch->nrequest = ntext;
     BOUND_SIZE(ntext, REQUEST_ROOM - 1);
@@ -297,15 +290,15 @@ __attribute__((noinline)) int fill_reply(struct __sk_buff *skb)
     struct chain_scratch *chain = chain_scratch_get();
     struct fill fill = {0, 0, 0}, none = {0, 0, 0};
     struct scratch *scratch = scratch_get();
-    struct reply_frame frame;
+    u64 l4[L4_TEXT / 8];
     struct ask_id id;
     int rc;
 
     if (!scratch || !chain || skb->gso_size || !tick_ns ||
         ask_read(packet_tc(skb), chain, 0, &id) ||
-        bpf_skb_load_bytes(skb, chain->l4 + 4, &frame, sizeof(frame)) || frame.sequence)
+        bpf_skb_load_bytes(skb, chain->l4, l4, sizeof(l4)) || !l4_is_first(l4))
         return 0;
-    if (!fill_load(skb, scratch, chain, &frame))
+    if (!fill_load(skb, scratch, chain, l4))
         return chain_count(chain, CHAIN_FILL_SIZE);
     rc = fill_pass(scratch, chain, &none);
     if (rc != STEP_END && rc != STEP_MORE)

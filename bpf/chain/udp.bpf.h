@@ -8,23 +8,22 @@
 
 #include "bpf/chain/parse_run.bpf.h"
 #include "bpf/chain/tcp.bpf.h"
-
-enum { UDP_BYTES = 8 };
+#include "bpf/packet/udp.bpf.h"
 
 /* Parses a datagram to memcached's port. 0: it cannot be followed. */
 static __always_inline int udp_follow(struct xdp_md *ctx, const struct chain_scratch *scratch,
                                       struct parse_run *run)
 {
-    u16 head[(UDP_BYTES + MC_UDP_HEADER) / 2];
+    u64 l4[L4_TEXT / 8];
 
-    if (bpf_xdp_load_bytes(ctx, scratch->l4 + 4, head, 4))
+    if (bpf_xdp_load_bytes(ctx, scratch->l4, l4, L4_BYTES))
         return 0;
-    run->at = scratch->l4 + UDP_BYTES + MC_UDP_HEADER;
-    run->end = scratch->l4 + bpf_ntohs(head[0]);
-    if (run->end <= run->at && head[0])
+    run->at = scratch->l4 + L4_TEXT;
+    run->end = scratch->l4 + l4_length(l4);
+    if (run->end <= run->at && l4_length(l4))
         return 1; /* no server reads it */
-    if (run->end > scratch->nframe || bpf_xdp_load_bytes(ctx, scratch->l4, head, sizeof(head)) ||
-        head[5] || head[6] != bpf_htons(1))
+    if (run->end > scratch->nframe || bpf_xdp_load_bytes(ctx, scratch->l4, l4, sizeof(l4)) ||
+        !l4_is_first(l4) || !l4_is_only(l4))
         return 0;
     run->timed = 1;
     req_init(&run->request, PARSER_ANY);

@@ -7,6 +7,7 @@
 #define MC_TC_BPF_H
 
 #include "bpf/inplace/get.bpf.h"
+#include "bpf/inplace/tail.bpf.h"
 #include "bpf/inplace/verbs.bpf.h"
 #include "bpf/inplace/xdp.bpf.h"
 #include "bpf/packet/base.bpf.h"
@@ -36,12 +37,15 @@ static __always_inline int tc_is_foreign(struct __sk_buff *skb)
 SEC("tc")
 int mc_tc(struct __sk_buff *skb)
 {
-    enum tc_mark mark = tc_mark(skb);
-    u32 hidden = mark == MARK_PACKET ? FRAME_IP : 0;
     struct tc_headers *headers;
     struct scratch *scratch;
+    enum tc_mark mark;
     int rc, first;
+    u32 hidden;
 
+    tc_tail(skb, TAIL_INGRESS);
+    mark = tc_mark(skb);
+    hidden = mark == MARK_PACKET ? FRAME_IP : 0;
     if (mark == MARK_NONE && (!tc_alone || tc_is_foreign(skb)))
         return TC_NEXT;
     scratch = scratch_get();
@@ -66,6 +70,7 @@ int mc_tc(struct __sk_buff *skb)
 SEC("tc")
 int mc_ways(struct __sk_buff *skb)
 {
+    tc_tail(skb, TAIL_EGRESS);
     way_leaving(skb);
     return TC_NEXT;
 }

@@ -8,6 +8,7 @@
 
 #include "bpf/inplace/get.bpf.h"
 #include "bpf/inplace/lookup.bpf.h"
+#include "bpf/inplace/tail.bpf.h"
 #include "bpf/inplace/verbs.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/frame.bpf.h"
@@ -15,14 +16,6 @@
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/scratch.bpf.h"
 #include "bpf/packet/udp.bpf.h"
-
-/*
- * A frame up to this size is not made smaller for a short reply: behind the end of the IP packet
- * comes padding, here the request's own bytes, and a helper's call costs as much as all the rest.
- * Besides, the live frames of BPF_PROG_TEST_RUN come back as short as they left (Linux 6.18), too
- * short for the next request if that is longer.
- */
-enum { FRAME_PADDED = 128 };
 
 /* The frame has no room for the reply: TC is to answer it, and to count it. */
 static __always_inline int xdp_pass_to_tc(struct xdp_md *ctx, struct scratch *scratch)
@@ -327,7 +320,7 @@ static __always_inline int xdp_verb_check(struct xdp_md *ctx, struct scratch *sc
         return rc;
     scratch->offsets = offsets;
     scratch->ntext = l4_ntext(l4);
-    headers_save(&scratch->saved, data, ip, offsets);
+    headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
     return HEAD_VERB;
 }
 
@@ -362,7 +355,7 @@ static __always_inline int xdp_no_get(struct xdp_md *ctx, struct scratch *scratc
 static __always_inline int xdp_plain(struct xdp_md *ctx, struct offsets offsets)
 {
     struct scratch *scratch = NULL;
-    int rc = frame_check(ctx, offsets, 0, &scratch);
+    int rc = frame_check(ctx, offsets, 1, &scratch);
     void *data, *end, *text;
 
     if (unlikely(rc != HEAD_GET))
@@ -386,7 +379,7 @@ static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)
     v6 = type == TYPE_IP6;
     if (!v6 && type != TYPE_IP4)
         return XDP_PASS;
-    rc = frame_check_tagged(ctx, nlink, v6);
+    rc = frame_check_any(ctx, nlink, v6);
     return rc == HEAD_GET ? xdp_get(ctx, 0) : xdp_no_get(ctx, scratch_get(), nlink, v6, rc);
 }
 
@@ -402,10 +395,14 @@ int mc_xdp(struct xdp_md *ctx)
         return xdp_plain(ctx, OFFSETS(0, 1));
     case FRAME_TAGGED:
         return xdp_tagged(ctx, data);
+    case FRAME_IP4:
+        xdp_tail(ctx, data, end, 0);
+        break;
+    case FRAME_IP6:
+        xdp_tail(ctx, data, end, 1);
+        break;
     case FRAME_SHORT:
     case FRAME_OTHER:
-    case FRAME_IP4:
-    case FRAME_IP6:
         break;
     }
     return XDP_PASS;

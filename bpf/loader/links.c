@@ -17,7 +17,7 @@
 #include "bpf/loader/prog_array.h"
 #include "bpf/loader/tc.h"
 
-enum { XDP_FD = 512 }; /* above those of TC */
+enum { XDP_FD = 512 }; /* the lowest in loader_put_xdp_above */
 
 void loader_link_init(struct loader_link *link, int ifindex)
 {
@@ -118,12 +118,12 @@ static int fill_prog_array(struct loader *loader)
     size_t i;
 
     if (loader->plain.skeleton)
-        return prog_array_set(loader->xdp_array, bpf_program__fd(loader->plain.xdp));
+        return prog_array_set(loader->xdp_array, 0, bpf_program__fd(loader->plain.xdp));
     for (i = 0; rc == -EINVAL && i < sizeof(flags) / sizeof(flags[0]); i++) {
         rc = load_plain(loader, flags[i]);
         if (rc)
             break;
-        rc = prog_array_set(loader->xdp_array, bpf_program__fd(loader->plain.xdp));
+        rc = prog_array_set(loader->xdp_array, 0, bpf_program__fd(loader->plain.xdp));
         if (rc)
             object_close(&loader->plain);
     }
@@ -186,14 +186,18 @@ unsigned int loader_lost(struct loader *loader, struct loader_link *link)
     return lost;
 }
 
-void loader_put_xdp_last(struct loader_link *link)
+void loader_put_xdp_above(struct loader_link *link, int fd)
 {
-    int fd = link->xdp < 0 ? -1 : fcntl(link->xdp, F_DUPFD_CLOEXEC, XDP_FD);
+    const int least = fd < XDP_FD ? XDP_FD : fd + 1;
+    int above;
 
-    if (fd < 0)
+    if (link->xdp < 0 || link->xdp >= least)
+        return;
+    above = fcntl(link->xdp, F_DUPFD_CLOEXEC, least);
+    if (above < 0)
         return;
     close(link->xdp);
-    link->xdp = fd;
+    link->xdp = above;
 }
 
 void loader_detach_xdp(struct loader_link *link)

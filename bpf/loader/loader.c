@@ -19,6 +19,7 @@
 
 #include "bpf/loader/map_clear.h"
 #include "bpf/loader/object.h"
+#include "bpf/loader/tcp.h"
 
 enum { VERIFIER_LOG = 16 << 20 }; /* bytes; used only when a load fails */
 
@@ -261,26 +262,11 @@ static int chain_begin(struct object *object)
                : -EIO;
 }
 
-/* Reads a per-CPU map of one entry: a row for each CPU, `*size` bytes apart. Allocated, or NULL. */
-static char *read_rows(const struct loader *loader, const char *name, size_t *size)
-{
-    const struct bpf_map *map = object_map(&loader->object, name);
-    uint32_t zero = 0;
-    char *rows;
-
-    *size = (bpf_map__value_size(map) + 7u) & ~(size_t)7;
-    rows = malloc(*size * (size_t)loader->ncpus);
-    if (rows && bpf_map_lookup_elem(bpf_map__fd(map), &zero, rows)) {
-        free(rows);
-        return NULL;
-    }
-    return rows;
-}
-
 void loader_chain_counts(struct loader *loader, struct chain_counts *out)
 {
     size_t size, i;
-    char *rows = read_rows(loader, "chain_scratch_map", &size);
+    char *rows =
+        object_rows(object_map(&loader->object, "chain_scratch_map"), loader->ncpus, &size);
     int cpu;
 
     memset(out, 0, sizeof(*out));
@@ -438,6 +424,7 @@ void loader_close(struct loader *loader)
         if (loader->tc_arrays[i] >= 0)
             close(loader->tc_arrays[i]);
     }
+    tcp_free(loader->tcp);
     object_close(&loader->plain);
     object_close(&loader->object);
     free(loader);
@@ -517,7 +504,7 @@ static void counts_derive(struct mc_counts *sum)
 void loader_counts(struct loader *loader, struct mc_counts *out)
 {
     size_t size;
-    char *rows = read_rows(loader, "scratch_map", &size);
+    char *rows = object_rows(object_map(&loader->object, "scratch_map"), loader->ncpus, &size);
     int cpu;
 
     memset(out, 0, sizeof(*out));
@@ -580,4 +567,5 @@ void loader_set_tc(struct loader *loader, bool tc_follows, bool tc_alone)
     *loader->object.tc_follows = tc_follows;
     if (loader->object.tc_alone)
         *loader->object.tc_alone = tc_alone;
+    tcp_set_alone(loader->tcp, tc_alone);
 }

@@ -11,7 +11,8 @@
  * libxdp's dispatcher do not end with it, so they call the programs through an array that the
  * kernel empties, and the next attach replaces them.
  *
- * One thread at a time, except loader_counts and the two loader_map_*, which any thread may call.
+ * One thread at a time, except loader_counts, loader_tcp_* and the two loader_map_*, which any
+ * thread may call.
  */
 #ifndef BPF_LOADER_H
 #define BPF_LOADER_H
@@ -22,6 +23,7 @@
 
 #include "bpf/shared/chain.h"
 #include "bpf/shared/layout.h"
+#include "bpf/shared/tcp.h"
 
 struct loader;
 
@@ -73,6 +75,34 @@ bool loader_is_interrupted(void);
 uint64_t loader_tick_ns(void);
 /* Whether the loader has the chain's programs. */
 bool loader_is_chain(const struct loader *loader);
+
+/*
+ * Loads the programs that answer over TCP, over the same maps; once, before anything is attached.
+ * They do nothing as long as the control block has no tcp_port. nslots: connections that the server
+ * can have. 0, or -errno with `error`.
+ */
+int loader_open_tcp(struct loader *loader, uint32_t nslots, char *error, size_t nerror);
+/* The slots, mapped until loader_close; NULL without loader_open_tcp. */
+struct mc_tcp_slot *loader_tcp_slots(struct loader *loader);
+/*
+ * Stores the tag with a socket of this process. 0 or -errno. From any thread. Needs CAP_BPF where
+ * unprivileged BPF is disabled.
+ */
+int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *tag);
+/*
+ * For the tests: the descriptor of a map of theirs, or -ENOENT; and the mark that they set in
+ * packets of their own.
+ */
+int loader_tcp_map(struct loader *loader, const char *name);
+uint32_t loader_tcp_mark(struct loader *loader);
+/*
+ * Removes the entries of connections that the server had closed before the previous call: until
+ * then what is left of them may still have to be translated. To be called less often than once in
+ * TIME_WAIT's time, by one thread. Does nothing without loader_open_tcp.
+ */
+void loader_sweep_tcp(struct loader *loader);
+/* What the programs counted since they were loaded; all 0 without loader_open_tcp. */
+void loader_tcp_counts(struct loader *loader, struct mc_tcp_counts *out);
 
 /* What the programs counted on all CPUs since they were loaded. */
 void loader_counts(struct loader *loader, struct mc_counts *out);
@@ -168,12 +198,13 @@ enum { LOADER_LOST_XDP = 1 << 0, LOADER_LOST_TC = 1 << 1 };
  * now on they count as detached. Needs no privilege.
  */
 unsigned int loader_lost(struct loader *loader, struct loader_link *link);
+/* The highest descriptor that keeps a TC program attached; -1: none. */
+int loader_highest_tc(const struct loader *loader, const struct loader_link *link);
 /*
- * Gives the XDP link a descriptor above those of TC. The kernel closes the descriptors of a process
- * that is killed from the last to the first: so the chain stops answering before it stops seeing
- * the server's replies, which tell it of writes that were in flight for longer than `settle`.
+ * Moves the XDP link to a descriptor above `fd`, and above what a server without clients has, if
+ * the process may have one so high.
  */
-void loader_put_xdp_last(struct loader_link *link);
+void loader_put_xdp_above(struct loader_link *link, int fd);
 /* Detaches XDP only; TC stays, while XDP is attached in another mode. */
 void loader_detach_xdp(struct loader_link *link);
 /*

@@ -93,6 +93,20 @@ struct bpf_map *object_map(const struct object *object, const char *name)
     return bpf_object__find_map_by_name(object->all, name);
 }
 
+char *object_rows(const struct bpf_map *map, int ncpus, size_t *size)
+{
+    uint32_t zero = 0;
+    char *rows;
+
+    *size = (bpf_map__value_size(map) + 7u) & ~(size_t)7;
+    rows = malloc(*size * (size_t)ncpus);
+    if (rows && bpf_map_lookup_elem(bpf_map__fd(map), &zero, rows)) {
+        free(rows);
+        return NULL;
+    }
+    return rows;
+}
+
 void object_set_xdp(struct object *object, uint32_t flags, bool for_links)
 {
     struct bpf_program *each;

@@ -59,6 +59,7 @@ struct loader {
         plain; /* the same programs over the same maps, for a dispatcher; not open until needed */
     int xdp_array, tc_arrays[LOADER_HOOKS]; /* of prog_array.h; -1: not needed yet */
     int filters[LOADER_HOOKS]; /* programs that call through these; -1: not needed yet */
+    struct loader_tcp *tcp;    /* NULL: TCP is not answered */
     int ncpus;
     uint64_t nbytes; /* of all maps */
 };
@@ -73,6 +74,8 @@ void object_close(struct object *object);
 
 /* NULL: no map has this name. */
 struct bpf_map *object_map(const struct object *object, const char *name);
+/* Reads a per-CPU map of one entry: a row for each CPU, `*size` bytes apart. Allocated, or NULL. */
+char *object_rows(const struct bpf_map *map, int ncpus, size_t *size);
 /*
  * Sets flags (BPF_F_XDP_*) and attach type, which must match in XDP programs that call each other.
  */

@@ -13,11 +13,9 @@ int prog_array_open(void)
                           sizeof(uint32_t), 1, NULL);
 }
 
-int prog_array_set(int prog_array, int program)
+int prog_array_set(int prog_array, uint32_t at, int program)
 {
-    uint32_t zero = 0;
-
-    return bpf_map_update_elem(prog_array, &zero, &program, BPF_ANY);
+    return bpf_map_update_elem(prog_array, &at, &program, BPF_ANY);
 }
 
 bool prog_array_is_empty(int program)

@@ -9,14 +9,15 @@
 #define BPF_PROG_ARRAY_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /*
  * Creates an array; returns it or -errno. The first program loaded with it determines its type, so
  * the program that it is to call is set last.
  */
 int prog_array_open(void);
-/* 0 or -errno. */
-int prog_array_set(int prog_array, int program);
+/* Puts a program at a place of an array. 0 or -errno. */
+int prog_array_set(int prog_array, uint32_t at, int program);
 /* Whether the array through which a program calls is empty. If unknown, false. */
 bool prog_array_is_empty(int program);
 

@@ -49,7 +49,7 @@ static int load_filter(struct loader *loader, enum loader_hook at)
     if (!fd)
         fd = filter__load(skel);
     if (!fd)
-        fd = prog_array_set(*prog_array, program_of(loader, at));
+        fd = prog_array_set(*prog_array, 0, program_of(loader, at));
     if (!fd)
         fd = dup(bpf_program__fd(skel->progs.mc_filter));
     filter__destroy(skel);
@@ -150,6 +150,18 @@ int loader_attach_tc(struct loader *loader, struct loader_link *link)
 bool loader_has_tc(const struct loader_link *link, enum loader_hook at)
 {
     return link->tc[at].link >= 0 || link->tc[at].filter;
+}
+
+int loader_highest_tc(const struct loader *loader, const struct loader_link *link)
+{
+    enum loader_hook at;
+    int highest = -1, fd;
+
+    for (at = 0; at < LOADER_HOOKS; at++) {
+        fd = link->tc[at].filter ? loader->tc_arrays[at] : link->tc[at].link;
+        highest = fd > highest ? fd : highest;
+    }
+    return highest;
 }
 
 static bool filter_lives(const struct loader_link *link, enum loader_hook at)

@@ -73,7 +73,12 @@ enum {
     FRAME_MIN = 60,                            /* of Ethernet, without its checksum */
     REQUEST_LEAST = 6,                         /* "get k\n" */
     TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER, /* of a reply */
-    REPLY_TEXT = 80, /* where it begins in struct scratch: behind the longest headers */
+/* Where a reply's text begins in struct scratch: behind the longest headers. */
+#ifdef MC_OVER_TCP
+    REPLY_TEXT = 96,
+#else
+    REPLY_TEXT = 80,
+#endif
     REPLY_MAX = REPLY_TEXT + TEXT_MAX,
 };
 
@@ -115,6 +120,20 @@ static __always_inline u64 bytes_zero(u64 word)
 static __always_inline u64 bytes_below(u64 tops)
 {
     return (((((tops - 1) & ~tops) & MASK_BYTES) * MASK_BYTES) >> 56) - 1;
+}
+
+static __always_inline void copy16(void *to, const void *from)
+{
+    STORE64(to, LOAD64(from));
+    STORE64(to + 8, LOAD64(from + 8));
+}
+
+static __always_inline void copy64(void *to, const void *from)
+{
+    copy16(to, from);
+    copy16(to + 16, from + 16);
+    copy16(to + 32, from + 32);
+    copy16(to + 48, from + 48);
 }
 
 /* --- maps ---------------------------------------------------------------- */

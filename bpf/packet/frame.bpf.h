@@ -16,13 +16,6 @@
 /* What XDP leaves in a packet's metadata for TC: answer this one. */
 #define MARK_FOR_TC 0x4d43524fu
 
-/*
- * How much of XDP_PACKET_HEADROOM a reply may take. The kernel writes its struct xdp_frame of 40
- * bytes there; virtio_net then wants room for its own header, 12 to 24 bytes by its features, and
- * where that is missing drops what it was told to send.
- */
-enum { HEAD_ROOM = 256 - 40 - 24 };
-
 /* Passes a packet to the server, and counts why. */
 static __always_inline int xdp_pass(struct scratch *scratch, u32 reason)
 {
@@ -118,10 +111,6 @@ static __always_inline int xdp_check(struct xdp_md *ctx, struct scratch *scratch
 {
     int rc = get_check(ip, offsets.v6, scratch->nframe - offsets.ip);
 
-    if (unlikely(rc == MC_COUNT_PASS_PACKET)) {
-        scratch->nframe = bpf_xdp_get_buff_len(ctx);
-        rc = get_check(ip, offsets.v6, scratch->nframe - offsets.ip);
-    }
     if (unlikely(rc != HEAD_GET))
         return rc;
     return xdp_admit(ctx, scratch, data, ip, offsets);
@@ -165,11 +154,14 @@ static __always_inline u16 frame_untag(const void *data, u32 *nlink)
     return LOAD16(data + FRAME_IP + TAG_BYTES + 2);
 }
 
+int frame_check_any(struct xdp_md *ctx, u32 nlink, u32 v6);
+
 /*
  * What a frame of IP, and of our transport if it has no tags, is: a HEAD_* or a reason. Of HEAD_GET
- * and HEAD_HIDDEN the headers are kept in *scratch.
+ * and HEAD_HIDDEN the headers are kept in *scratch. plain: it has no tags; one with further buffers
+ * is handed on.
  */
-static __always_inline int frame_check(struct xdp_md *ctx, struct offsets offsets, int tagged,
+static __always_inline int frame_check(struct xdp_md *ctx, struct offsets offsets, int plain,
                                        struct scratch **out)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -177,7 +169,7 @@ static __always_inline int frame_check(struct xdp_md *ctx, struct offsets offset
     struct scratch *scratch;
     int rc;
 
-    if (tagged && data + FRAME_IP + 2 * TAG_BYTES > end)
+    if (!plain && data + FRAME_IP + 2 * TAG_BYTES > end)
         return HEAD_ODD;
     if (unlikely(l4 + L4_CHECKED > end || !ip_is_plain(ip, offsets.v6, L4_PROTOCOL)))
         return HEAD_ODD;
@@ -187,29 +179,33 @@ static __always_inline int frame_check(struct xdp_md *ctx, struct offsets offset
     if (!scratch || unlikely(!ip_is_to_us(ip, offsets.v6)))
         return HEAD_REMOTE;
     scratch->nframe = (u64)(end - data);
+    if (!plain && unlikely(offsets_text(offsets) + l4_ntext(l4) > scratch->nframe))
+        scratch->nframe = bpf_xdp_get_buff_len(ctx);
     rc = xdp_check(ctx, scratch, data, ip, offsets);
+    if (plain && unlikely(rc == MC_COUNT_PASS_PACKET))
+        return frame_check_any(ctx, FRAME_IP, offsets.v6);
     if (unlikely(rc != HEAD_GET && rc != HEAD_HIDDEN))
         return rc;
     scratch->offsets = offsets;
     scratch->ntext = l4_ntext(l4);
-    headers_save(&scratch->saved, data, ip, offsets);
+    headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
     return rc;
 }
 
 /*
- * The same of a frame with tags, behind which IP begins at nlink. A function, so that what it keeps
- * on the stack is not added to that of what follows: 512 bytes are the limit.
+ * The same of a frame that may have tags and further buffers, whose IP begins at nlink. A function,
+ * so that what it keeps on the stack is not added to that of what follows: 512 bytes are the limit.
  */
-__attribute__((noinline)) int frame_check_tagged(struct xdp_md *ctx, u32 nlink, u32 v6)
+__attribute__((noinline)) int frame_check_any(struct xdp_md *ctx, u32 nlink, u32 v6)
 {
     struct offsets offsets = {nlink, 0};
     struct scratch *scratch;
 
     BOUND(offsets.ip, 31);
     if (!v6)
-        return frame_check(ctx, offsets, 1, &scratch);
+        return frame_check(ctx, offsets, 0, &scratch);
     offsets.v6 = 1;
-    return frame_check(ctx, offsets, 1, &scratch);
+    return frame_check(ctx, offsets, 0, &scratch);
 }
 
 /*
@@ -291,20 +287,6 @@ static __always_inline int text_has_key(const struct scratch *scratch, const cha
         differ |= (LOAD64(text - 8 + at) >> (64 - 8 * rest)) ^ scratch->key[words];
     }
     return !differ;
-}
-
-static __always_inline void copy16(void *to, const void *from)
-{
-    STORE64(to, LOAD64(from));
-    STORE64(to + 8, LOAD64(from + 8));
-}
-
-static __always_inline void copy64(void *to, const void *from)
-{
-    copy16(to, from);
-    copy16(to + 16, from + 16);
-    copy16(to + 32, from + 32);
-    copy16(to + 48, from + 48);
 }
 
 /*

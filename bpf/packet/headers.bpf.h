@@ -46,6 +46,21 @@ enum {
     TTL = 64,
 };
 
+/*
+ * How much of XDP_PACKET_HEADROOM a reply may take. The kernel writes its struct xdp_frame of 40
+ * bytes there; virtio_net then wants room for its own header, 12 to 24 bytes by its features, and
+ * where that is missing drops what it was told to send.
+ */
+enum { HEAD_ROOM = 256 - 40 - 24 };
+
+/*
+ * A frame up to this size is not made smaller for a short reply: behind the end of the IP packet
+ * comes padding, here the request's own bytes, and a helper's call costs as much as all the rest.
+ * Besides, the live frames of BPF_PROG_TEST_RUN come back as short as they left (Linux 6.18), too
+ * short for the next request if that is longer.
+ */
+enum { FRAME_PADDED = 128 };
+
 /* The headers of a frame with so many tags. */
 #define OFFSETS(ntags, six) ((struct offsets){FRAME_IP + TAG_BYTES * (ntags), (six)})
 
@@ -76,11 +91,10 @@ static __always_inline u16 port_to(const void *l4)
     return LOAD16(l4 + 2);
 }
 
-/* Keeps the headers that begin at `link`, and at `ip`. */
+/* Keeps the headers that begin at `link`, and nwords words from `ip` on: SAVED_WORDS. */
 static __always_inline void headers_save(struct saved_headers *out, const void *link,
-                                         const void *ip, struct offsets offsets)
+                                         const void *ip, struct offsets offsets, const int nwords)
 {
-    const int nwords = offsets.v6 ? 7 : 5;
     int i;
 
     out->to = LOAD64(link);
@@ -128,6 +142,28 @@ static __always_inline int ip_has_other_port(const void *ip, const void *end, u6
     if (!v6 && (LOAD8(ip) != 0x45 || LOAD16(ip + 6) & bpf_htons(0x3fff)))
         return 0;
     return (leaves ? port_from(l4) : port_to(l4)) != control.port;
+}
+
+/*
+ * Whether a packet is TCP to the server's port, or (leaves) from it, as far as its first bytes say
+ * so. Doubt says no.
+ */
+static __always_inline int ip_is_our_tcp(const void *ip, const void *end, u64 v6, int leaves)
+{
+    const void *l4 = ip + ip_bytes(v6);
+
+    if (l4 + 4 > end || ip_protocol(ip, v6) != PROTOCOL_TCP)
+        return 0;
+    return (leaves ? port_from(l4) : port_to(l4)) == (u16)control.tcp_port;
+}
+
+/*
+ * Whether TC sees a packet of IP from behind its Ethernet header: generic XDP, of whomever, has
+ * copied the frame (skb.bpf.h). 14 bytes are there.
+ */
+static __always_inline int link_is_hidden(const void *data, u16 protocol)
+{
+    return LOAD16(data + 12) != protocol && LOAD8(data) >> 4 == (protocol == TYPE_IP6 ? 6 : 4);
 }
 
 static __always_inline const struct mc_local *local_in_use(void)

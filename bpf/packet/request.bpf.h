@@ -13,7 +13,7 @@
 #include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/scratch.bpf.h"
-#include "bpf/packet/udp.bpf.h"
+#include "bpf/packet/transport.bpf.h"
 
 /* What a step says; any other value is a reason to pass. STEP_END: the reply is complete. */
 enum { STEP_NEXT = 0, STEP_END = 1 };
@@ -275,7 +275,8 @@ __attribute__((noinline)) int reply_headers(struct scratch *scratch, int left)
         l4_reply(l4 - IP6_BYTES, &scratch->saved, 1, ntext,
                  text_sum(scratch->reply + REPLY_TEXT, ntext));
     else
-        l4_reply(l4 - IP4_BYTES, &scratch->saved, 0, ntext, 0);
+        l4_reply(l4 - IP4_BYTES, &scratch->saved, 0, ntext,
+                 L4_SUMS_IP4 ? text_sum(scratch->reply + REPLY_TEXT, ntext) : 0);
     if (left && scratch->offsets.v6)
         l4_leave_checksum(l4 - IP6_BYTES, 1);
     else if (left)

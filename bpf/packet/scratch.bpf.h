@@ -20,14 +20,21 @@ struct offsets {
     u64 v6; /* it is IPv6 */
 };
 
+/* What TCP's header of a reply has of its connection, in network order. */
+struct tcp_words {
+    u32 seq, ack, tsval, tsecr;
+    u16 window;
+};
+
 /* A frame's headers as they came, in the words in which they are turned around. */
 struct saved_headers {
     u64 to;        /* bytes 0 to 7 */
     u64 from;      /* 6 to 13 */
     u64 tags;      /* 14 to 21, of a frame with tags */
-    u64 ip[8];     /* from IP on to the keys */
+    u64 ip[9];     /* from IP on to the keys */
     u64 addresses; /* the sum of IPv6's, which is the reply's as well */
     u64 back;      /* the MAC address that the reply goes to (way.bpf.h) */
+    struct tcp_words tcp;
 };
 
 /* What verbs other than get need of an item that was found. */

@@ -10,6 +10,7 @@
 #include <linux/pkt_cls.h>
 
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/frame.bpf.h"
 #include "bpf/packet/guard.bpf.h"
 #include "bpf/packet/headers.bpf.h"
@@ -17,9 +18,6 @@
 #include "bpf/packet/scratch.bpf.h"
 #include "bpf/packet/udp.bpf.h"
 #include "bpf/packet/way.bpf.h"
-
-/* On to the next filter, under clsact and TCX alike. */
-enum { TC_NEXT = -1 };
 
 static __always_inline int tc_pass(struct scratch *scratch, u32 reason)
 {
@@ -148,7 +146,8 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scrat
     }
     scratch->ntext = l4_ntext(l4);
     scratch->checksum_left = l4_checksum_is_left(ip, v6);
-    headers_save(&scratch->saved, headers->link, ip, (struct offsets){FRAME_IP + TAG_BYTES, v6});
+    headers_save(&scratch->saved, headers->link, ip, (struct offsets){FRAME_IP + TAG_BYTES, v6},
+                 SAVED_WORDS(v6));
     return kind;
 }
 

@@ -10,9 +10,16 @@
  *   L4_BYTES             its header, before anything of memcached's
  *   L4_TEXT              from its header to the text of a request or a reply
  *   L4_CHECKED           from its header on: what is there before anything of it is read
+ *   L4_IDENTIFIED        from its header to behind what l4_id reads
+ *   L4_SUMS_IP4          whether a reply over IPv4 has a checksum; over IPv6 it has
+ *   SAVED_WORDS          words of a request's headers from IP on that are kept
  *   offsets_text         where in a frame the text begins
- *   l4_ntext             how many bytes of text a request has
+ *   l4_length            how many bytes it has from its header on, by itself; 0: it does not say
+ *   l4_ntext             how many bytes of text a request or a reply has
  *   l4_payload           how many bytes statistics and amplification= count for so much text
+ *   l4_id                what tells requests of one client port, and their replies, apart
+ *   l4_is_first          whether this is the first packet of a request or reply
+ *   l4_is_only           whether a request or reply has no other packet
  *   l4_check             whether a request's header is one that may be answered
  *   l4_has_checksum      whether a request has a checksum
  *   l4_judge             what the checksum says, from the sum of the text
@@ -37,22 +44,47 @@ enum {
     L4_BYTES = 8,
     L4_TEXT = L4_BYTES + MC_UDP_HEADER,
     L4_CHECKED = L4_TEXT + REQUEST_LEAST,
+    L4_IDENTIFIED = L4_BYTES + 2,
+    L4_SUMS_IP4 = 0,
 };
+
+#define SAVED_WORDS(v6) ((v6) ? 7 : 5)
 
 static __always_inline u64 offsets_text(struct offsets offsets)
 {
     return offsets_l4(offsets) + L4_TEXT;
 }
 
-/* A request's datagram, by its own header. */
+static __always_inline u64 l4_length(const void *udp)
+{
+    return bpf_ntohs(LOAD16(udp + 4));
+}
+
+/* A request's or a reply's datagram, by its own header. */
 static __always_inline u64 l4_ntext(const void *udp)
 {
-    return (u64)bpf_ntohs(LOAD16(udp + 4)) - L4_TEXT;
+    return l4_length(udp) - L4_TEXT;
 }
 
 static __always_inline u64 l4_payload(u64 ntext)
 {
     return MC_UDP_HEADER + ntext;
+}
+
+/* Memcached's request id. */
+static __always_inline u16 l4_id(const void *udp)
+{
+    return LOAD16(udp + 8);
+}
+
+static __always_inline int l4_is_first(const void *udp)
+{
+    return !LOAD16(udp + 10);
+}
+
+static __always_inline int l4_is_only(const void *udp)
+{
+    return LOAD16(udp + 12) == bpf_htons(1);
 }
 
 /* --- a request --------------------------------------------------------------------- */
@@ -83,13 +115,13 @@ static __always_inline int lengths_agree(const void *ip, u64 v6, u64 nudp, u64 n
 static __always_inline int l4_check(const void *ip, u64 v6, u64 n, u64 *ntext)
 {
     const void *udp = ip + ip_bytes(v6);
-    u64 nudp = bpf_ntohs(LOAD16(udp + 4));
+    u64 nudp = l4_length(udp);
 
     if (unlikely(!source_is_fit(ip, v6)))
         return MC_COUNT_PASS_SOURCE;
     if (unlikely(!lengths_agree(ip, v6, nudp, n)))
         return MC_COUNT_PASS_PACKET;
-    if (unlikely(LOAD16(udp + 12) != bpf_htons(1) || nudp <= L4_TEXT))
+    if (unlikely(!l4_is_only(udp) || nudp <= L4_TEXT))
         return MC_COUNT_PASS_FRAME;
     *ntext = nudp - L4_TEXT;
     return HEAD_GET;

@@ -238,7 +238,7 @@ void cgroup_free(struct cgroup *cgroup)
     free(cgroup);
 }
 
-/* --- what they say ---------------------------------------------------------- */
+/* --- reading the files ------------------------------------------------------- */
 
 static size_t read_text(int fd, char *text, size_t size)
 {

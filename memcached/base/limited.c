@@ -57,11 +57,11 @@ static int report_shortage(struct limited *limited, enum cgroup_kind kind, int e
 
     __atomic_fetch_add(&limited->nbytes, error ? 0 : nbytes, __ATOMIC_RELAXED);
     if (error == -EDQUOT && cgroup_shortage_begins(&limited->refused, kind))
-        log_say("memory: the limit of the cgroup is near: the cache stays at %llu MB until there "
-                "is room",
-                (unsigned long long)(__atomic_load_n(&limited->nbytes, __ATOMIC_RELAXED) >> 20));
+        log_write("memory: the limit of the cgroup is near: the cache stays at %llu MB until there "
+                  "is room",
+                  (unsigned long long)(__atomic_load_n(&limited->nbytes, __ATOMIC_RELAXED) >> 20));
     else if (!error && cgroup_shortage_ends(&limited->refused, kind))
-        log_say("memory: there is room in the cgroup again");
+        log_write("memory: there is room in the cgroup again");
     return error;
 }
 

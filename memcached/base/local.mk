@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sources, headers included. The layer's unit tests are in proto's fragment.
 base_srcs = memcached/base/provider.h memcached/base/slice.h
+base_srcs += memcached/base/boundaries.h
 base_srcs += memcached/base/anonymous.c memcached/base/anonymous.h
 base_srcs += memcached/base/base64.c memcached/base/base64.h
 base_srcs += memcached/base/clock.c memcached/base/clock.h

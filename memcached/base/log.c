@@ -20,7 +20,7 @@ unsigned int log_get_level(void)
 }
 
 /* The lock of stderr keeps the lines of several threads apart. */
-static void say(const char *format, va_list args)
+static void write_line(const char *format, va_list args)
 {
     flockfile(stderr);
     vfprintf(stderr, format, args);
@@ -28,12 +28,12 @@ static void say(const char *format, va_list args)
     funlockfile(stderr);
 }
 
-void log_say(const char *format, ...)
+void log_write(const char *format, ...)
 {
     va_list args;
 
     va_start(args, format);
-    say(format, args);
+    write_line(format, args);
     va_end(args);
 }
 
@@ -44,7 +44,7 @@ void log_at(unsigned int level, const char *format, ...)
     if (log_get_level() < level)
         return;
     va_start(args, format);
-    say(format, args);
+    write_line(format, args);
     va_end(args);
 }
 
@@ -81,7 +81,7 @@ void fatal(int status, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    say(format, args);
+    write_line(format, args);
     va_end(args);
     exit(status);
 }

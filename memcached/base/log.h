@@ -20,7 +20,7 @@ void log_set_level(unsigned int level);
 unsigned int log_get_level(void);
 
 /* Logs at any level. Adds a newline. */
-void log_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_write(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Logs if the level is at least `level`. */
 void log_at(unsigned int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /*

@@ -191,8 +191,8 @@ static bool load(const char *path, struct auth_table *table, char *error, size_t
         return false;
     }
     if (table->more) {
-        log_say("Authfile [%s] has more than %d entries; the others are not used", path,
-                AUTH_ENTRIES);
+        log_write("Authfile [%s] has more than %d entries; the others are not used", path,
+                  AUTH_ENTRIES);
     }
     return true;
 }

@@ -16,7 +16,7 @@ enum { DUMP_MAX = 2 << 20 }; /* bytes of one answer to cachedump */
 void detail_count_now(struct commands *commands, struct slice key, enum prefix_event event)
 {
     if (!prefixes_count(commands->prefixes, key, event))
-        log_say(
+        log_write(
             "stats detail: the limit of %d prefixes is reached; further prefixes are not counted",
             PREFIX_MAX);
 }

@@ -86,7 +86,7 @@ static int on_log(void *context, int severity, const char *message)
     for (i = 0; i < sizeof(line) - 1 && message[i]; i++)
         line[i] = message[i] >= ' ' && message[i] < 0x7f ? message[i] : '?';
     line[i] = '\0';
-    log_say("SASL (severity %d): %s", severity, line);
+    log_write("SASL (severity %d): %s", severity, line);
     return SASL_OK;
 }
 
@@ -178,7 +178,7 @@ static int on_password(sasl_conn_t *conn, void *context, const char *user, const
         auth_forget(text, len);
         __atomic_store_n(&sasl->unreadable, false, __ATOMIC_RELAXED);
     } else if (!__atomic_exchange_n(&sasl->unreadable, true, __ATOMIC_RELAXED)) {
-        log_say("cannot read %s: %s", sasl->password_file, strerror(errno));
+        log_write("cannot read %s: %s", sasl->password_file, strerror(errno));
     }
     explicit_bzero(&as_given, sizeof(as_given));
     explicit_bzero(&without_realm, sizeof(without_realm));
@@ -331,7 +331,7 @@ static void check_mechanisms(struct sasl *sasl)
     struct sasl_exchange *exchange = sasl_exchange_new(sasl);
 
     if (!exchange || sasl_exchange_mechanisms(exchange).len == 0) {
-        log_say(
+        log_write(
             "SASL has no mechanism to offer: no client can authenticate (see mech_list in %s.conf; "
             "is libsasl2-modules installed?)",
             sasl->application);

@@ -65,7 +65,7 @@ static bool flush(struct flash *flash, struct write_buffer *buffer)
     memset(buffer->bytes + buffer->nfilled, 0, size - buffer->nfilled);
     error = write_all(page->fd, buffer->bytes, size, page->start + buffer->base);
     if (error) {
-        log_say("cannot write to flash: %s", strerror(-error));
+        log_write("cannot write to flash: %s", strerror(-error));
         page_discard(flash, page);
         set_page(buffer, NULL, 0);
         return false;

@@ -71,7 +71,11 @@ static int attach_native(struct loader *loader, struct attachment *at, enum kcac
     return rc;
 }
 
-/* Attaches XDP as the mode says, native first. 0, or -errno with `why`. */
+/*
+ * Attaches XDP as the mode says, native first. Where native XDP does not work TC alone answers on
+ * TCP connections: generic XDP hides the Ethernet header of most frames from TC. 0, or -errno with
+ * `why`.
+ */
 static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_mode mode,
                       const struct link_info *link, char *why, size_t nwhy)
 {
@@ -94,15 +98,18 @@ static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_
             return rc;
         if (rc != -EOPNOTSUPP)
             log_interface(at, why);
+        at->tc_alone = loader_tcp_slots(loader) != NULL;
+        if (at->tc_alone)
+            return 0;
     }
     rc = loader_attach_xdp(loader, &at->link, true);
     return rc ? diagnosis_explain(loader, link, true, rc, why, nwhy) : 0;
 }
 
-static void log_mode(const struct attachment *at, enum kcache_mode mode, int tc)
+static void log_mode(const struct attachment *at, int tc)
 {
     fprintf(stderr, "bmc: %s: %s%s, %sTC %s (%s)%s\n", at->name,
-            mode == KCACHE_TC  ? "no XDP"
+            at->tc_alone       ? "no XDP"
             : at->link.generic ? "XDP generic"
                                : "XDP native",
             at->link.shared ? " in libxdp's dispatcher" : "", tc ? "no " : "",
@@ -116,13 +123,14 @@ static void log_mode(const struct attachment *at, enum kcache_mode mode, int tc)
 /*
  * Whether attaching TC behind XDP may be deferred until a reply finds no room in a frame. TC costs
  * a thirtieth of what the kernel does to receive any packet. Not on a veth, whose frames have
- * little room, and not with filters, which the process may lack the privilege to attach later.
+ * little room, not with filters, which the process may lack the privilege to attach later, and not
+ * with TCP, whose segments TC translates.
  */
-static bool tc_may_be_deferred(const struct loader *loader, const struct attachment *at,
+static bool tc_may_be_deferred(struct loader *loader, const struct attachment *at,
                                const struct link_info *link)
 {
     return !at->tc_wanted && at->link.xdp >= 0 && !at->link.generic && !attach_has_filter(at) &&
-           !loader_is_chain(loader) && strcmp(link->kind, "veth") != 0;
+           !loader_is_chain(loader) && !loader_tcp_slots(loader) && strcmp(link->kind, "veth") != 0;
 }
 
 int attach_deferred_tc(struct loader *loader, struct attachment *at)
@@ -187,6 +195,7 @@ int attach_interface(struct loader *loader, struct attachment *at, enum kcache_m
         rc = -EOPNOTSUPP;
     else
         rc = attach_egress(loader, at, why, sizeof(why));
+    at->tc_alone = mode == KCACHE_TC;
     if (!rc && mode != KCACHE_TC && at->link.xdp < 0)
         rc = attach_xdp(loader, at, mode, &link, why, sizeof(why));
     if (rc) {
@@ -197,22 +206,35 @@ int attach_interface(struct loader *loader, struct attachment *at, enum kcache_m
     }
     at->strips_tags = link.strips_tags;
     rc = loader_attach_tc(loader, &at->link);
-    if (rc && (mode == KCACHE_TC || !attach_has_egress(at))) {
+    if (rc && (at->tc_alone || loader_tcp_slots(loader) || !attach_has_egress(at))) {
         snprintf(error, nerror, "bmc: %s: TC %s refuses the program: %s", at->name,
                  attach_has_egress(at) ? "ingress" : "egress", strerror(-rc));
         attach_remove(at);
         return -1;
     }
-    if (loader_is_chain(loader))
-        loader_put_xdp_last(&at->link);
     /* Attached once in any case, so that a failure is reported at the start. */
     at->tc_deferred = !rc && tc_may_be_deferred(loader, at, &link);
     if (at->tc_deferred)
         loader_detach_hook(&at->link, LOADER_INGRESS);
-    log_mode(at, mode, rc);
+    log_mode(at, rc);
     if (!(link.flags & IFF_UP))
         log_interface(at, "the interface is down; the kernel answers nothing there until it is up");
     return 0;
+}
+
+void attach_order(const struct loader *loader, struct attachment *attachments, size_t n)
+{
+    int highest = -1, fd;
+    size_t i;
+
+    if (!loader_is_chain(loader))
+        return;
+    for (i = 0; i < n; i++) {
+        fd = loader_highest_tc(loader, &attachments[i].link);
+        highest = fd > highest ? fd : highest;
+    }
+    for (i = 0; i < n; i++)
+        loader_put_xdp_above(&attachments[i].link, highest);
 }
 
 bool attach_is_unfit(const struct attachment *at, char *why, size_t nwhy)

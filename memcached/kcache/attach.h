@@ -19,6 +19,7 @@
 struct attachment {
     char name[IF_NAMESIZE];
     struct loader_link link;
+    bool tc_alone;    /* there is to be no XDP program: TC answers */
     bool strips_tags; /* strips VLAN tags before XDP, as seen when the programs were attached */
     bool tc_wanted;   /* a reply found no room in a frame: attach TC */
     bool tc_deferred; /* TC is not attached until a reply finds no room */
@@ -33,6 +34,13 @@ int attach_find(struct attachment *at, const char *name, char *error, size_t ner
  */
 int attach_interface(struct loader *loader, struct attachment *at, enum kcache_mode mode,
                      char *error, size_t nerror);
+/*
+ * To be called after programs of the chain were attached; otherwise does nothing. The kernel closes
+ * the descriptors of a process that is killed from the highest to the lowest: gives XDP on all n
+ * interfaces higher ones than TC on any. So the chain stops answering before it stops seeing the
+ * server's replies, which tell it of writes that were in flight for longer than `settle`.
+ */
+void attach_order(const struct loader *loader, struct attachment *attachments, size_t n);
 /* Attaches TC behind XDP where that was deferred, and does not defer it again. 0 or -errno. */
 int attach_deferred_tc(struct loader *loader, struct attachment *at);
 /* Whether the interface has changed so that the mode no longer works; `why` says why. */

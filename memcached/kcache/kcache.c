@@ -17,6 +17,7 @@
 #include "kcache/lease.h"
 #include "kcache/memory.h"
 #include "kcache/monitor.h"
+#include "kcache/tcp.h"
 
 struct kcache {
     struct memory memory;
@@ -28,11 +29,14 @@ struct kcache {
     int stall;
     struct lease lease;
     struct guard guard;
+    bool answers_tcp;
+    struct tcp tcp;            /* if so */
     struct monitor *monitor;   /* NULL: nothing is attached */
     pthread_mutex_t lock;      /* of baseline */
     struct mc_counts baseline; /* what was counted before the last reset */
     uint64_t stalls_before;    /* stalls before the last reset */
     uint64_t refused_before;   /* refused maps before the last reset */
+    struct mc_tcp_counts tcp_before;
     struct chain_counts chain_before;
     struct kcache_chain chain; /* completed, if it is wanted */
     struct chain_settings settings;
@@ -41,6 +45,11 @@ struct kcache {
 struct provider *kcache_provider(struct kcache *kcache)
 {
     return kcache->chain.wanted ? NULL : &kcache->memory.provider;
+}
+
+struct boundaries *kcache_boundaries(struct kcache *kcache)
+{
+    return kcache->answers_tcp ? &kcache->tcp.boundaries : NULL;
 }
 
 struct mc_control *kcache_control(struct kcache *kcache)
@@ -98,6 +107,21 @@ static struct loader *load(struct kcache *kcache, char *error, size_t nerror)
     return loader;
 }
 
+/* Loads the programs for TCP as well. 0, or -1 with `error`. */
+static int load_tcp(struct kcache *kcache, uint32_t connections, char *error, size_t nerror)
+{
+    uint32_t nslots = connections < TCP_SLOTS_MAX ? connections : TCP_SLOTS_MAX;
+    char why[640] = "out of memory";
+
+    if (loader_open_tcp(kcache->loader, nslots, why, sizeof(why)) ||
+        tcp_init(&kcache->tcp, kcache->loader, nslots)) {
+        snprintf(error, nerror, "bmc: tcp=on: %s", why);
+        return -1;
+    }
+    kcache->answers_tcp = true;
+    return 0;
+}
+
 struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach, char *error,
                            size_t nerror)
 {
@@ -127,7 +151,9 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
     kcache->chain = options->chain;
     kcache->loader = load(kcache, error, nerror);
     guard_fini(&kcache->guard);
-    if (!kcache->loader) {
+    if (!kcache->loader ||
+        (kcache_wants_tcp(options) && load_tcp(kcache, options->connections, error, nerror))) {
+        loader_close(kcache->loader);
         free(kcache);
         return NULL;
     }
@@ -136,6 +162,15 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
                kcache->stall > 0 ? (unsigned int)kcache->stall : 0);
     pthread_mutex_init(&kcache->lock, NULL);
     return kcache;
+}
+
+/* Sets the ports whose packets the programs handle; 0: none. */
+static void open_ports(struct kcache *kcache, uint16_t udp, uint16_t tcp)
+{
+    struct mc_control *control = loader_control(kcache->loader);
+
+    __atomic_store_n(&control->port, htons(udp), __ATOMIC_RELEASE);
+    __atomic_store_n(&control->tcp_port, htons(tcp), __ATOMIC_RELEASE);
 }
 
 static void detach(struct kcache *kcache)
@@ -157,8 +192,9 @@ void kcache_renew_lease(struct kcache *kcache)
 
 void kcache_detach(struct kcache *kcache)
 {
-    loader_control(kcache->loader)->port = 0;
-    detach(kcache);
+    __atomic_store_n(&loader_control(kcache->loader)->port, 0, __ATOMIC_RELEASE);
+    if (!tcp_unfollow(&kcache->tcp))
+        detach(kcache);
 }
 
 void kcache_close(struct kcache *kcache)
@@ -166,8 +202,10 @@ void kcache_close(struct kcache *kcache)
     if (!kcache)
         return;
     kcache_detach(kcache);
+    detach(kcache);
     monitor_close(kcache->monitor);
     lease_fini(&kcache->lease);
+    tcp_fini(&kcache->tcp);
     loader_close(kcache->loader);
     memory_fini(&kcache->memory);
     pthread_mutex_destroy(&kcache->lock);
@@ -179,12 +217,14 @@ void kcache_close(struct kcache *kcache)
 /* XDP leaves replies without room in the frame to TC, if TC is attached behind XDP everywhere. */
 static void update_tc_follows(struct kcache *kcache)
 {
-    bool everywhere = true;
+    bool everywhere = true, alone = false;
     unsigned int i;
 
-    for (i = 0; i < kcache->ninterfaces; i++)
+    for (i = 0; i < kcache->ninterfaces; i++) {
         everywhere &= attach_has_ingress(&kcache->attached[i]);
-    loader_set_tc(kcache->loader, everywhere, kcache->mode == KCACHE_TC);
+        alone |= kcache->attached[i].tc_alone;
+    }
+    loader_set_tc(kcache->loader, everywhere, alone);
 }
 
 static void add_automatic(struct kcache *kcache, const struct in6_addr *addresses, size_t n)
@@ -252,37 +292,64 @@ static int attach_all(struct kcache *kcache, char *error, size_t nerror)
     return kcache->ninterfaces ? 0 : -1;
 }
 
-/* Sets the port whose packets the programs handle; 0: none. */
-static void open_port(struct kcache *kcache, uint16_t port)
+/* Logs what is answered on each interface, and by what. */
+static void log_answered(const struct kcache *kcache, const struct kcache_served *served)
 {
-    __atomic_store_n(&loader_control(kcache->loader)->port, htons(port), __ATOMIC_RELEASE);
+    char udp[64] = "";
+
+    for (unsigned int i = 0; i < kcache->ninterfaces; i++) {
+        const struct loader_link *link = &kcache->attached[i].link;
+        bool native = link->xdp >= 0 && !link->generic;
+
+        if (served->udp_port)
+            snprintf(udp, sizeof(udp), "UDP port %u by %s, ", served->udp_port,
+                     native           ? "native XDP"
+                     : link->xdp >= 0 ? "generic XDP"
+                                      : "TC");
+        fprintf(stderr, "bmc: %s: answers %sTCP port %u by %s (experimental)\n",
+                kcache->attached[i].name, udp, served->tcp_port,
+                native ? "native XDP and TC" : "TC");
+    }
 }
 
-int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *addresses, size_t n,
-                  char *error, size_t nerror)
+int kcache_attach(struct kcache *kcache, const struct kcache_served *served, char *error,
+                  size_t nerror)
 {
+    const struct in6_addr *addresses = served->addresses;
+    size_t n = served->n;
+
+    if (kcache->answers_tcp && !served->tcp_port) {
+        snprintf(error, nerror, "bmc: tcp=on needs a TCP port without TLS");
+        return -1;
+    }
     kcache->monitor = monitor_open(kcache->loader, kcache->mode, addresses, n, error, nerror);
     if (!kcache->monitor)
         return -1;
     if (kcache->automatic)
         add_automatic(kcache, addresses, n);
-    snprintf(error, nerror, "bmc=auto: no interface has an address that UDP is served on");
+    snprintf(error, nerror, "bmc=auto: no interface has an address that %s is served on",
+             served->udp_port ? "UDP" : "TCP");
     monitor_watch(kcache->monitor, kcache->attached, kcache->ninterfaces);
     lease_renew(&kcache->lease);
     /* The chain caches nothing until it sees the writes on all interfaces. */
     if (!kcache->chain.wanted)
-        open_port(kcache, port);
+        open_ports(kcache, served->udp_port, served->tcp_port);
     if (attach_all(kcache, error, nerror)) {
-        open_port(kcache, 0);
+        open_ports(kcache, 0, 0);
         detach(kcache);
         return -1;
     }
+    attach_order(kcache->loader, kcache->attached, kcache->ninterfaces);
     monitor_watch(kcache->monitor, kcache->attached, kcache->ninterfaces);
     update_tc_follows(kcache);
-    open_port(kcache, port);
+    open_ports(kcache, served->udp_port, served->tcp_port);
     loader_invalidate_all(kcache->loader, 0);
     if (kcache->chain.wanted)
         log_unwatched(kcache, addresses, n);
+    if (kcache->answers_tcp) {
+        tcp_follow(&kcache->tcp);
+        log_answered(kcache, served);
+    }
     return 0;
 }
 
@@ -299,7 +366,9 @@ uint64_t kcache_capabilities(const struct kcache *kcache)
 
 int kcache_start(struct kcache *kcache)
 {
-    return kcache->monitor && loader_control(kcache->loader)->port ? monitor_start(kcache->monitor)
+    const struct mc_control *control = loader_control(kcache->loader);
+
+    return kcache->monitor && (control->port || control->tcp_port) ? monitor_start(kcache->monitor)
                                                                    : 0;
 }
 
@@ -313,6 +382,17 @@ static void subtract(struct mc_counts *counts, const struct mc_counts *baseline)
         counts->count[i] -= baseline->count[i];
     for (i = 0; i < MC_CLASSES; i++)
         counts->class_hits[i] -= baseline->class_hits[i];
+}
+
+/* Under the lock. */
+static void tcp_stats(struct kcache *kcache, struct kcache_stats *out)
+{
+    size_t i;
+
+    out->tcp = true;
+    loader_tcp_counts(kcache->loader, &out->tcp_counts);
+    for (i = 0; i < MC_TCP_COUNTS; i++)
+        out->tcp_counts.count[i] -= kcache->tcp_before.count[i];
 }
 
 /* Under the lock. */
@@ -336,6 +416,8 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
     pthread_mutex_lock(&kcache->lock);
     loader_counts(kcache->loader, &out->counts);
     subtract(&out->counts, &kcache->baseline);
+    if (kcache->answers_tcp)
+        tcp_stats(kcache, out);
     if (kcache->chain.wanted)
         chain_stats(kcache, out);
     out->stalls = lease_stalls(&kcache->lease) - kcache->stalls_before;
@@ -353,6 +435,8 @@ void kcache_reset_stats(struct kcache *kcache)
 
     pthread_mutex_lock(&kcache->lock);
     loader_counts(kcache->loader, &kcache->baseline);
+    if (kcache->answers_tcp)
+        loader_tcp_counts(kcache->loader, &kcache->tcp_before);
     if (kcache->chain.wanted)
         loader_chain_counts(kcache->loader, &kcache->chain_before);
     kcache->stalls_before = lease_stalls(&kcache->lease);

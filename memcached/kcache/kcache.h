@@ -17,6 +17,7 @@
 #include "base/provider.h"
 #include "bpf/shared/chain.h"
 #include "bpf/shared/layout.h"
+#include "bpf/shared/tcp.h"
 
 enum {
     KCACHE_MAX_INTERFACES = 16,
@@ -28,6 +29,9 @@ enum {
 
 /* How XDP is attached. KCACHE_TC: not at all, and TC ingress answers. */
 enum kcache_mode { KCACHE_AUTO, KCACHE_NATIVE, KCACHE_GENERIC, KCACHE_TC };
+
+/* What udp= and tcp= say. */
+enum kcache_switch { KCACHE_UNSAID, KCACHE_ON, KCACHE_OFF };
 
 /*
  * mode=chain: the programs that cache a server's answers and track writes, instead of those that
@@ -52,7 +56,9 @@ struct kcache_options {
     unsigned int ninterfaces;
     bool automatic; /* also the interfaces that carry the listening addresses */
     enum kcache_mode mode;
-    bool optional; /* a failure is a warning */
+    enum kcache_switch udp, tcp; /* what the kernel answers */
+    uint32_t connections;        /* the most at a time, with tcp=on */
+    bool optional;               /* a failure is a warning */
     int stall; /* seconds that the kernel answers for a stopped server; 0: KCACHE_STALL, below 0: as
                   long as the process exists */
     /* Which sources the kernel answers; the server answers all others. */
@@ -63,6 +69,7 @@ struct kcache_options {
     struct kcache_chain chain;
 };
 
+struct boundaries;
 struct kcache;
 
 /*
@@ -73,6 +80,8 @@ struct kcache;
 const char *kcache_parse(struct kcache_options *options, char *word);
 /* Checks the options against each other. NULL, or a static error text. */
 const char *kcache_check(const struct kcache_options *options);
+/* Whether the kernel is to answer on TCP connections. */
+bool kcache_wants_tcp(const struct kcache_options *options);
 /* Whether any bmc= word was given. */
 bool kcache_wanted(const struct kcache_options *options);
 
@@ -85,20 +94,34 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
                            size_t nerror);
 /* NULL: the chain needs none of the store's memory. */
 struct provider *kcache_provider(struct kcache *kcache);
+/* Where the server publishes the boundaries of connections; NULL without tcp=on. */
+struct boundaries *kcache_boundaries(struct kcache *kcache);
 /* The control block that the programs read. */
 struct mc_control *kcache_control(struct kcache *kcache);
 
 /*
- * Attaches the programs: from here on the kernel answers for UDP `port` on the `n` addresses, IPv4
- * mapped into IPv6 (:: and ::ffff:0.0.0.0: all addresses of the family). The store must be ready
- * and the sockets bound. Logs the mode of each interface in a line. An interface that bmc=auto
- * found may fail, if another one succeeds. 0, or -1 with `error` and nothing attached.
+ * What is answered: ports (0: none) on addresses, IPv4 mapped into IPv6 (:: and ::ffff:0.0.0.0: all
+ * addresses of the family). With both ports the addresses are those of UDP.
  */
-int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *addresses, size_t n,
-                  char *error, size_t nerror);
+struct kcache_served {
+    uint16_t udp_port, tcp_port;
+    const struct in6_addr *addresses;
+    size_t n;
+};
+/*
+ * Attaches the programs: from here on the kernel answers. The store must be ready and the sockets
+ * bound, and no connection accepted. Logs the mode of each interface in a line. An interface that
+ * bmc=auto found may fail, if another one succeeds. 0, or -1 with `error` and nothing attached.
+ */
+int kcache_attach(struct kcache *kcache, const struct kcache_served *served, char *error,
+                  size_t nerror);
 /* To be called every second, by the thread that attached, while all workers of the server run. */
 void kcache_renew_lease(struct kcache *kcache);
-/* Detaches the programs: the kernel answers nothing from then on. */
+/*
+ * Detaches the programs: the kernel answers nothing from then on. Not with tcp=on: then they stay
+ * attached until kcache_close, because connections on which they have answered need them until they
+ * are closed; the caller sets the bypass before.
+ */
 void kcache_detach(struct kcache *kcache);
 /*
  * The capabilities that the kernel path needs once it is attached (base/credentials.h): CAP_BPF to
@@ -151,7 +174,9 @@ struct kcache_view {
 /* All counts are since the start or the last reset. */
 struct kcache_stats {
     struct mc_counts counts; /* of all CPUs */
-    uint64_t stalls;         /* times that the server was stopped for longer than `stall` */
+    bool tcp;                /* tcp=on: */
+    struct mc_tcp_counts tcp_counts;
+    uint64_t stalls; /* times that the server was stopped for longer than `stall` */
     uint64_t extents, tables,
         refused_maps;  /* maps, and maps that were refused for lack of memory */
     const char *allow; /* local, all or list */

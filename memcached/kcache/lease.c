@@ -43,9 +43,10 @@ static void set_robust_list_to_lease(struct lease *lease)
     };
     syscall(SYS_get_robust_list, 0, &lease->list_before, &size);
     if (syscall(SYS_set_robust_list, head, sizeof(*head)) != 0)
-        log_say("bmc: set_robust_list: %s: the kernel may answer for a moment after the server was "
-                "killed",
-                strerror(errno));
+        log_write(
+            "bmc: set_robust_list: %s: the kernel may answer for a moment after the server was "
+            "killed",
+            strerror(errno));
 }
 
 void lease_init(struct lease *lease, struct mc_control *control, unsigned int stall)
@@ -74,9 +75,9 @@ void lease_renew(struct lease *lease)
                      __ATOMIC_RELEASE);
     if (lease->last_ns && now - lease->last_ns > lease->stall_ns) {
         __atomic_store_n(&lease->nstalls, lease->nstalls + 1, __ATOMIC_RELAXED);
-        log_say("bmc: the server was stopped or stuck for %" PRIu64 " s; after %" PRIu64
-                " s the kernel passed all requests to it; now the kernel answers again",
-                (now - lease->last_ns) / second_ns, lease->stall_ns / second_ns);
+        log_write("bmc: the server was stopped or stuck for %" PRIu64 " s; after %" PRIu64
+                  " s the kernel passed all requests to it; now the kernel answers again",
+                  (now - lease->last_ns) / second_ns, lease->stall_ns / second_ns);
     }
     lease->last_ns = now;
 }

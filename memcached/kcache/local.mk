@@ -19,15 +19,19 @@ kcache_srcs += memcached/kcache/rtnetlink.c memcached/kcache/rtnetlink.h
 kcache_srcs += memcached/kcache/lease.c memcached/kcache/lease.h
 kcache_srcs += memcached/kcache/memory.c memcached/kcache/memory.h
 kcache_srcs += memcached/kcache/guard.c memcached/kcache/guard.h
+kcache_srcs += memcached/kcache/slots.c memcached/kcache/slots.h
+kcache_srcs += memcached/kcache/tcp.c memcached/kcache/tcp.h
 else
 kcache_srcs += memcached/kcache/none.c
 endif
 
 if ENABLE_BMC
-unit_tests += t/unit/kcache_chain t/unit/kcache_hostnet t/fuzz/netlink
+unit_tests += t/unit/kcache_chain t/unit/kcache_hostnet t/unit/kcache_slots t/fuzz/netlink
 bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/buckets t/bpf/outside \
     t/bpf/checksums t/bpf/one_cpu t/bpf/verifier t/bpf/stack \
     t/bpf/kcache t/fuzz/request t/bpf/guard
+bpf_tests += t/bpf/tcp t/bpf/tcp_resend t/bpf/tcp_shift t/bpf/tcp_random \
+    t/bpf/tcp_race t/bpf/tcp_offload
 bpf_tests += t/bpf/chain_tcp t/bpf/chain_streams t/bpf/chain_udp t/bpf/chain_random
 bpf_tests += t/bpf/chain_get t/bpf/chain_fill t/bpf/chain_race t/bpf/chain_room t/fuzz/chain
 endif
@@ -50,6 +54,19 @@ t_bpf_chain_room_SOURCES = t/bpf/chain_room.c $(bpf_chain_lab)
 t_bpf_chain_room_LDADD = $(kcache_libs)
 t_bpf_chain_race_SOURCES = t/bpf/chain_race.c $(bpf_chain_lab)
 t_bpf_chain_race_LDADD = $(kcache_libs)
+bpf_tcp_lab = t/bpf/tcp_lab.c t/bpf/tcp_rules.c t/bpf/tcp_lab.h t/bpf/wire.h $(bpf_lab)
+t_bpf_tcp_SOURCES = t/bpf/tcp.c t/lib/text.h $(bpf_tcp_lab)
+t_bpf_tcp_LDADD = $(kcache_libs)
+t_bpf_tcp_shift_SOURCES = t/bpf/tcp_shift.c $(bpf_tcp_lab)
+t_bpf_tcp_shift_LDADD = $(kcache_libs)
+t_bpf_tcp_random_SOURCES = t/bpf/tcp_random.c $(bpf_tcp_lab)
+t_bpf_tcp_random_LDADD = $(kcache_libs)
+t_bpf_tcp_race_SOURCES = t/bpf/tcp_race.c $(bpf_tcp_lab)
+t_bpf_tcp_race_LDADD = $(kcache_libs)
+t_bpf_tcp_offload_SOURCES = t/bpf/tcp_offload.c $(bpf_tcp_lab)
+t_bpf_tcp_offload_LDADD = $(kcache_libs)
+t_bpf_tcp_resend_SOURCES = t/bpf/tcp_resend.c $(bpf_tcp_lab)
+t_bpf_tcp_resend_LDADD = $(kcache_libs)
 t_bpf_answers_SOURCES = t/bpf/answers.c t/lib/text.h $(bpf_lab)
 t_bpf_answers_LDADD = $(kcache_libs)
 t_bpf_verbs_SOURCES = t/bpf/verbs.c t/lib/text.h $(bpf_lab)
@@ -72,6 +89,8 @@ t_fuzz_request_LDADD = libcommand.a libproto.a libstore.a libflash.a $(kcache_li
     $(SASL_LIBS)
 t_unit_kcache_chain_SOURCES = t/unit/kcache_chain.c t/lib/tap.h
 t_unit_kcache_chain_LDADD = $(kcache_libs)
+t_unit_kcache_slots_SOURCES = t/unit/kcache_slots.c t/lib/tap.h
+t_unit_kcache_slots_LDADD = $(kcache_libs)
 t_unit_kcache_hostnet_SOURCES = t/unit/kcache_hostnet.c t/lib/tap.h
 t_unit_kcache_hostnet_LDADD = $(kcache_libs)
 t_fuzz_netlink_SOURCES = t/fuzz/netlink.c t/fuzz/replay.c

@@ -34,12 +34,12 @@ static int report_shortage(struct memory *memory, enum cgroup_kind kind, int err
 
     __atomic_fetch_add(error ? &memory->nrefused : count, 1, __ATOMIC_RELAXED);
     if (error && cgroup_shortage_begins(&memory->refused, kind))
-        log_say("bmc: the kernel has no memory for another map (%s): the cache stays at %" PRIu64
-                " MB until there is memory",
-                error == -EDQUOT ? "the limit of its cgroup is near" : strerror(-error),
-                megabytes(memory));
+        log_write("bmc: the kernel has no memory for another map (%s): the cache stays at %" PRIu64
+                  " MB until there is memory",
+                  error == -EDQUOT ? "the limit of its cgroup is near" : strerror(-error),
+                  megabytes(memory));
     else if (!error && cgroup_shortage_ends(&memory->refused, kind))
-        log_say("bmc: there is memory for maps again");
+        log_write("bmc: there is memory for maps again");
     return error;
 }
 

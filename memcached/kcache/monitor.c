@@ -19,7 +19,8 @@
 #include "kcache/rtnetlink.h"
 
 enum {
-    CHECK_MS = 1000, /* between checks of the attachments: a detached link sends no event */
+    TCP_SWEEP_S = 65, /* longer than TIME_WAIT */
+    CHECK_MS = 1000,  /* between checks of the attachments: a detached link sends no event */
     CHAIN_CHECK_MS =
         20, /* between checks of the chain's attachments: while detached it misses writes */
     RETRY_MAX_S = 60, /* the longest wait before attaching is tried again */
@@ -56,16 +57,17 @@ struct monitor {
     pthread_t thread;
     bool running;
 
-    /* Used by the thread only. */
+    /* Used by the thread only, once it runs. */
     struct hostnet hostnet;
     bool stale; /* hostnet may be out of date */
     struct mc_local local;
     struct mc_way_port ports[MC_WAY_PORTS];
     size_t nports;
     time_t ways_invalidated; /* time of the last invalidation of all ways for their age */
+    time_t tcp_swept;        /* time of the last loader_sweep_tcp */
     size_t left_out;
-    bool vlans_changed; /* since the last check */
-    struct watched watched[KCACHE_MAX_INTERFACES];
+    bool vlans_changed;                            /* since the last check */
+    struct watched watched[KCACHE_MAX_INTERFACES]; /* in the order of monitor_watch's array */
     size_t nwatched;
     struct kcache_events events;
 
@@ -153,9 +155,10 @@ static void publish(struct monitor *monitor)
     }
 
     if (left_out && !monitor->left_out)
-        log_say("bmc: not all addresses and MAC addresses of this machine fit; for %zu of them the "
-                "server answers alone",
-                left_out);
+        log_write(
+            "bmc: not all addresses and MAC addresses of this machine fit; for %zu of them the "
+            "server answers alone",
+            left_out);
     monitor->left_out = left_out;
     if (memcmp(&local, &monitor->local, sizeof(local)) == 0)
         return;
@@ -183,7 +186,7 @@ static void change_state(struct monitor *monitor, struct watched *watched, enum 
  */
 static void update_programs(struct monitor *monitor)
 {
-    bool tc_follows = true, unwatched = false;
+    bool tc_follows = true, alone = false, unwatched = false;
     size_t i;
 
     for (i = 0; i < monitor->nwatched; i++) {
@@ -191,9 +194,10 @@ static void update_programs(struct monitor *monitor)
 
         if (watched->at->link.xdp >= 0)
             tc_follows &= attach_has_ingress(watched->at);
+        alone |= watched->at->tc_alone;
         unwatched |= watched->state == KCACHE_DETACHED || watched->state == KCACHE_GIVEN_UP;
     }
-    loader_set_tc(monitor->loader, tc_follows, monitor->mode == KCACHE_TC);
+    loader_set_tc(monitor->loader, tc_follows, alone);
     if (unwatched && loader_is_chain(monitor->loader))
         loader_invalidate_all(monitor->loader, INVALID_S * UINT64_C(1000000000));
 }
@@ -224,24 +228,24 @@ static void attach_tc_if_needed(struct monitor *monitor)
 
         rc = attach_deferred_tc(monitor->loader, at);
         if (rc)
-            log_say("bmc: %s: a reply found no room, and TC ingress refuses the program: %s",
-                    at->name, strerror(-rc));
+            log_write("bmc: %s: a reply found no room, and TC ingress refuses the program: %s",
+                      at->name, strerror(-rc));
         else if (waits)
             log_at(1, "bmc: %s: a reply found no room: TC ingress (tcx)", at->name);
     }
 }
 
-static bool is_complete(const struct monitor *monitor, const struct watched *watched)
+static bool is_complete(const struct watched *watched)
 {
     bool tc = attach_has_tc(watched->at);
 
     return attach_has_egress(watched->at) &&
-           (watched->at->link.xdp >= 0 || (monitor->mode == KCACHE_TC && tc));
+           (watched->at->link.xdp >= 0 || (watched->at->tc_alone && tc));
 }
 
 static void remove_interface(struct monitor *monitor, struct watched *watched)
 {
-    log_say("bmc: %s: the interface was removed", watched->at->name);
+    log_write("bmc: %s: the interface was removed", watched->at->name);
     attach_remove(watched->at);
     watched->at->link.ifindex = 0;
     snprintf(watched->at->name, sizeof(watched->at->name), "%s", watched->wanted);
@@ -253,7 +257,7 @@ static void remove_interface(struct monitor *monitor, struct watched *watched)
 static void restore_interface(struct monitor *monitor, struct watched *watched,
                               const struct hostnet_link *link)
 {
-    log_say("bmc: %s: the interface exists again", watched->wanted);
+    log_write("bmc: %s: the interface exists again", watched->wanted);
     loader_link_init(&watched->at->link, link->ifindex);
     watched->retry = 0;
     watched->wait_s = 1;
@@ -265,7 +269,7 @@ static void note_link(struct monitor *monitor, struct watched *watched,
                       const struct hostnet_link *link)
 {
     if (strcmp(watched->at->name, link->name) != 0) {
-        log_say("bmc: %s: the interface was renamed to %s", watched->at->name, link->name);
+        log_write("bmc: %s: the interface was renamed to %s", watched->at->name, link->name);
         snprintf(watched->at->name, sizeof(watched->at->name), "%s", link->name);
         monitor->events.interface_events++;
     }
@@ -273,7 +277,7 @@ static void note_link(struct monitor *monitor, struct watched *watched,
         watched->up = link->up;
         log_at(1, "bmc: %s: %s", watched->at->name, link->up ? "up" : "down");
     }
-    if (is_complete(monitor, watched))
+    if (is_complete(watched))
         change_state(monitor, watched, link->up ? KCACHE_UP : KCACHE_DOWN);
 }
 
@@ -281,10 +285,10 @@ static void note_link(struct monitor *monitor, struct watched *watched,
 static void note_loss(struct monitor *monitor, struct watched *watched, unsigned int lost,
                       time_t now)
 {
-    log_say("bmc: %s: another process has detached %s", watched->at->name,
-            lost == (LOADER_LOST_XDP | LOADER_LOST_TC) ? "the programs"
-            : lost == LOADER_LOST_XDP                  ? "the XDP program"
-                                                       : "the TC program");
+    log_write("bmc: %s: another process has detached %s", watched->at->name,
+              lost == (LOADER_LOST_XDP | LOADER_LOST_TC) ? "the programs"
+              : lost == LOADER_LOST_XDP                  ? "the XDP program"
+                                                         : "the TC program");
     monitor->events.detached++;
     if (!watched->nlosses || now - watched->first_loss > RETRY_MAX_S) {
         watched->first_loss = now;
@@ -297,9 +301,9 @@ static void note_loss(struct monitor *monitor, struct watched *watched, unsigned
         change_state(monitor, watched, KCACHE_DETACHED);
         return;
     }
-    log_say("bmc: %s: detached three times within a minute: given up; the server answers alone "
-            "until it is restarted or the interface is created again",
-            watched->at->name);
+    log_write("bmc: %s: detached three times within a minute: given up; the server answers alone "
+              "until it is restarted or the interface is created again",
+              watched->at->name);
     attach_remove(watched->at);
     change_state(monitor, watched, KCACHE_GIVEN_UP);
 }
@@ -309,13 +313,14 @@ static void try_to_attach(struct monitor *monitor, struct watched *watched, time
     char error[REASON_TEXT];
 
     if (attach_interface(monitor->loader, watched->at, monitor->mode, error, sizeof(error)) == 0) {
+        attach_order(monitor->loader, monitor->watched[0].at, monitor->nwatched);
         monitor->events.reattached++;
         watched->reason[0] = '\0';
         change_state(monitor, watched, watched->up ? KCACHE_UP : KCACHE_DOWN);
         return;
     }
     if (strcmp(error, watched->reason) != 0)
-        log_say("%s; will try again; the server answers alone until then", error);
+        log_write("%s; will try again; the server answers alone until then", error);
     snprintf(watched->reason, sizeof(watched->reason), "%s", error);
     watched->retry = now + watched->wait_s;
     watched->wait_s = 2 * watched->wait_s < RETRY_MAX_S ? 2 * watched->wait_s : RETRY_MAX_S;
@@ -328,7 +333,7 @@ static void check_fitness(struct monitor *monitor, struct watched *watched, time
 
     if (!attach_is_unfit(watched->at, why, sizeof(why)))
         return;
-    log_say("bmc: %s: %s", watched->at->name, why);
+    log_write("bmc: %s: %s", watched->at->name, why);
     attach_remove_xdp(watched->at);
     watched->retry = now;
     watched->wait_s = 1;
@@ -372,6 +377,10 @@ static void check_interfaces(struct monitor *monitor)
     if (now.tv_sec - monitor->ways_invalidated >= WAYS_MAX_S) {
         loader_invalidate_ways(monitor->loader);
         monitor->ways_invalidated = now.tv_sec;
+    }
+    if (now.tv_sec - monitor->tcp_swept >= TCP_SWEEP_S) {
+        loader_sweep_tcp(monitor->loader);
+        monitor->tcp_swept = now.tv_sec;
     }
     for (i = 0; i < monitor->nwatched; i++)
         check_interface(monitor, &monitor->watched[i], now.tv_sec);
@@ -468,6 +477,16 @@ static void poll_events(struct monitor *monitor, struct pollfd fds[POLLED])
         fds[0].revents = 0;
 }
 
+/* Acts on the events so far, and checks the attachments. */
+static void catch_up(struct monitor *monitor)
+{
+    refresh_hostnet(monitor);
+    publish(monitor);
+    check_interfaces(monitor);
+    publish(monitor); /* the attached interfaces may have other MAC addresses */
+    update_view(monitor);
+}
+
 static void *run(void *arg)
 {
     struct monitor *monitor = arg;
@@ -475,15 +494,12 @@ static void *run(void *arg)
                                  {.fd = monitor->link_events, .events = POLLIN},
                                  {.fd = monitor->route_events, .events = POLLIN}};
 
-    while (!(fds[0].revents & POLLIN)) {
-        refresh_hostnet(monitor);
-        publish(monitor);
-        check_interfaces(monitor);
-        publish(monitor); /* the attached interfaces may have other MAC addresses */
-        update_view(monitor);
+    for (;;) {
         poll_events(monitor, fds);
+        if (fds[0].revents & POLLIN)
+            return NULL;
+        catch_up(monitor);
     }
-    return NULL;
 }
 
 struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
@@ -540,10 +556,16 @@ void monitor_watch(struct monitor *monitor, struct attachment *attachments, size
     update_view(monitor);
 }
 
+/*
+ * Attaching causes events of its own, which invalidate all ways. They are handled here and not by
+ * the thread, so that this happens before the server replies to the first client and not after.
+ */
 int monitor_start(struct monitor *monitor)
 {
-    int rc = thread_start(&monitor->thread, run, monitor);
+    int rc;
 
+    catch_up(monitor);
+    rc = thread_start(&monitor->thread, run, monitor);
     monitor->running = rc == 0;
     return rc;
 }

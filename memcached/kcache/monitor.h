@@ -26,7 +26,10 @@ struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
  * the start.
  */
 void monitor_watch(struct monitor *monitor, struct attachment *attachments, size_t n);
-/* Starts the thread, which keeps the caller's capabilities. 0 or -errno. */
+/*
+ * Handles all events so far, then starts the thread, which keeps the caller's capabilities. 0 or
+ * -errno.
+ */
 int monitor_start(struct monitor *monitor);
 /* Ends the thread; attachments stay. NULL is legal for both functions. */
 void monitor_stop(struct monitor *monitor);

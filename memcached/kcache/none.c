@@ -25,12 +25,16 @@ struct provider *kcache_provider(struct kcache *kcache)
     return NULL;
 }
 
-int kcache_attach(struct kcache *kcache, uint16_t port, const struct in6_addr *addresses, size_t n,
-                  char *error, size_t nerror)
+struct boundaries *kcache_boundaries(struct kcache *kcache)
 {
-    (void)port;
-    (void)addresses;
-    (void)n;
+    (void)kcache;
+    return NULL;
+}
+
+int kcache_attach(struct kcache *kcache, const struct kcache_served *served, char *error,
+                  size_t nerror)
+{
+    (void)served;
     kcache_open(NULL, 0, error, nerror);
     (void)kcache;
     return -1;

@@ -55,6 +55,15 @@ static const char *parse_mode(struct kcache_options *options, const char *name)
     return "bmc: mode is one of auto, native, skb, tc, or chain";
 }
 
+/* on or off. */
+static const char *parse_switch(enum kcache_switch *out, const char *value, const char *error)
+{
+    if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
+        return error;
+    *out = value[1] == 'n' ? KCACHE_ON : KCACHE_OFF;
+    return NULL;
+}
+
 /* Parses digits, a number from low to high. Returns what follows them, or NULL. */
 static const char *parse_number(const char *text, unsigned long low, unsigned long high,
                                 uint32_t *out)
@@ -137,6 +146,10 @@ const char *kcache_check(const struct kcache_options *options)
     if (options->chain.given && !options->chain.wanted)
         return "bmc: entries=, keymax=, valuemax=, maxage=, settle= and connections= need "
                "mode=chain";
+    if (options->chain.wanted && (options->tcp || options->udp))
+        return "bmc: the chain answers UDP: mode=chain cannot go with tcp= or udp=";
+    if (options->udp == KCACHE_OFF && options->tcp != KCACHE_ON)
+        return "bmc: udp=off leaves nothing to answer without tcp=on";
     return NULL;
 }
 
@@ -211,6 +224,11 @@ static const char *parse_amplification(struct kcache_options *options, const cha
     return rest && !*rest ? NULL : "bmc: amplification= takes a number from 1 to 65535";
 }
 
+bool kcache_wants_tcp(const struct kcache_options *options)
+{
+    return options->tcp == KCACHE_ON;
+}
+
 bool kcache_wanted(const struct kcache_options *options)
 {
     return options->ninterfaces > 0 || options->automatic;
@@ -240,13 +258,17 @@ const char *kcache_parse(struct kcache_options *options, char *word)
             error = parse_mode(options, part + 5);
         else if (strncmp(part, "stall=", 6) == 0)
             error = parse_stall(options, part + 6);
+        else if (strncmp(part, "udp=", 4) == 0)
+            error = parse_switch(&options->udp, part + 4, "bmc: udp is on or off");
+        else if (strncmp(part, "tcp=", 4) == 0)
+            error = parse_switch(&options->tcp, part + 4, "bmc: tcp is on or off");
         else if (strcmp(part, "optional") == 0)
             options->optional = true;
         else if (!parse_chain(&options->chain, part, &error))
             error = "bmc: the options are bmc=INTERFACE, mode=auto|native|skb|tc|chain, "
-                    "stall=SECONDS, allow=SOURCES, rate=N[/BURST], amplification=N, optional, and "
-                    "of the chain entries=N, keymax=N, valuemax=N, maxage=MS, settle=MS, "
-                    "connections=N";
+                    "udp=on|off, tcp=on|off, stall=SECONDS, allow=SOURCES, rate=N[/BURST], "
+                    "amplification=N, optional, and of the chain entries=N, keymax=N, valuemax=N, "
+                    "maxage=MS, settle=MS, connections=N";
     }
     return error;
 }

@@ -42,6 +42,27 @@ static const char *const count_names[MC_COUNTS] = {
     [MC_COUNT_PASS_WAY] = "pass_way",
 };
 
+/* In the order of enum mc_tcp_count. */
+static const char *const tcp_names[MC_TCP_COUNTS] = {
+    [MC_TCP_CONNECTIONS] = "tcp_connections",
+    [MC_TCP_ANSWERED_XDP] = "tcp_answered_xdp",
+    [MC_TCP_ANSWERED_TC] = "tcp_answered_tc",
+    [MC_TCP_RESENT] = "tcp_resent",
+    [MC_TCP_BYTES_READ] = "tcp_bytes_read",
+    [MC_TCP_BYTES_WRITTEN] = "tcp_bytes_written",
+    [MC_TCP_PASS_COMMAND] = "tcp_pass_command",
+    [MC_TCP_PASS_SEGMENT] = "tcp_pass_segment",
+    [MC_TCP_PASS_BOUNDARY] = "tcp_pass_boundary",
+    [MC_TCP_PASS_UNACKED] = "tcp_pass_unacked",
+    [MC_TCP_PASS_WINDOW] = "tcp_pass_window",
+    [MC_TCP_PASS_WAY] = "tcp_pass_way",
+    [MC_TCP_PASS_KEPT] = "tcp_pass_kept",
+    [MC_TCP_PASS_LOOKUP] = "tcp_pass_lookup",
+    [MC_TCP_PASS_BYPASS] = "tcp_pass_bypass",
+    [MC_TCP_PASS_ROOM] = "tcp_pass_room",
+    [MC_TCP_DROPPED] = "tcp_dropped",
+};
+
 /* In the order of enum chain_count. */
 static const char *const chain_names[CHAIN_COUNTS] = {
     [CHAIN_FILLS] = "fills",
@@ -163,6 +184,17 @@ static void add_chain(const struct report *out, const struct kcache_stats *stats
     add(out, "chain_bytes", "%" PRIu64, stats->chain_bytes);
 }
 
+static void add_tcp(const struct report *out, const struct mc_tcp_counts *counts)
+{
+    size_t i;
+
+    add(out, "tcp_answered", "%" PRIu64,
+        (uint64_t)(counts->count[MC_TCP_ANSWERED_XDP] + counts->count[MC_TCP_ANSWERED_TC]));
+    for (i = 0; i < MC_TCP_COUNTS; i++)
+        if (tcp_names[i])
+            add(out, tcp_names[i], "%" PRIu64, (uint64_t)counts->count[i]);
+}
+
 void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
 {
     const struct report out = {row, context};
@@ -184,6 +216,8 @@ void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
     for (i = 0; i < MC_COUNTS; i++)
         if (count_names[i])
             add(&out, count_names[i], "%" PRIu64, (uint64_t)stats.counts.count[i]);
+    if (stats.tcp)
+        add_tcp(&out, &stats.tcp_counts);
     for (i = 0; chain && i < CHAIN_COUNTS; i++)
         if (chain_names[i])
             add(&out, chain_names[i], "%" PRIu64, (uint64_t)stats.chain_counts.count[i]);

@@ -77,16 +77,16 @@ static int receive(int fd, struct hostnet *hostnet, bool dump)
 
 unsigned int rtnetlink_receive(int fd, struct hostnet *hostnet)
 {
-    unsigned int said = 0, i;
+    unsigned int flags = 0, i;
     int rc;
 
     for (i = 0; i < RECEIVED_MAX; i++) {
         rc = receive(fd, hostnet, false);
         if (rc == -EAGAIN || rc == -EWOULDBLOCK)
             break;
-        said |= rc >= 0 ? (unsigned int)rc : rc == -EINTR ? 0 : HOSTNET_STALE;
+        flags |= rc >= 0 ? (unsigned int)rc : rc == -EINTR ? 0 : HOSTNET_STALE;
     }
-    return said;
+    return flags;
 }
 
 /* Dumps all links, or all addresses. 0, -errno, or -EAGAIN: they changed meanwhile. */
@@ -104,20 +104,20 @@ static int ask(int fd, uint16_t type, struct hostnet *hostnet)
         .attribute = {.rta_type = IFLA_EXT_MASK, .rta_len = RTA_LENGTH(sizeof(uint32_t))},
         .mask = RTEXT_FILTER_SKIP_STATS,
     };
-    unsigned int said = 0;
+    unsigned int flags = 0;
     int rc;
 
     if (type != RTM_GETLINK)
         request.header.nlmsg_len = NLMSG_LENGTH(sizeof(request.link));
     if (send(fd, &request, request.header.nlmsg_len, 0) < 0)
         return -errno;
-    while (!(said & HOSTNET_END)) {
+    while (!(flags & HOSTNET_END)) {
         rc = receive(fd, hostnet, true);
         if (rc < 0)
             return rc == -EAGAIN ? -ETIMEDOUT : rc;
-        said |= (unsigned int)rc;
+        flags |= (unsigned int)rc;
     }
-    return said & HOSTNET_STALE ? -EAGAIN : 0;
+    return flags & HOSTNET_STALE ? -EAGAIN : 0;
 }
 
 /* Uses a socket of its own, so that nothing of an aborted dump arrives later. */

@@ -20,7 +20,7 @@ struct listener {
     struct endpoint endpoint;
     struct acceptor *acceptor;
     struct event *event;
-    bool tls;
+    struct stream_socket kind; /* of the accepted sockets, but for its fd */
 };
 
 struct acceptor {
@@ -100,16 +100,16 @@ static void reject(struct acceptor *acceptor, int fd, bool tls)
 
 /* --- accepting --------------------------------------------------------- */
 
-static void dispatch(struct acceptor *acceptor, int fd, bool tls)
+static void dispatch(struct acceptor *acceptor, struct stream_socket socket)
 {
     struct worker *worker = acceptor->workers[acceptor->next_worker];
 
     acceptor->next_worker = (acceptor->next_worker + 1) % acceptor->config->nthreads;
     endpoints_count(acceptor->endpoints);
-    if (!worker_enqueue(worker, (struct stream_socket){fd, tls})) {
-        log_say("no memory for connection %d", fd);
+    if (!worker_enqueue(worker, socket)) {
+        log_write("no memory for connection %d", socket.fd);
         endpoints_uncount(acceptor->endpoints);
-        close(fd);
+        close(socket.fd);
     }
 }
 
@@ -117,15 +117,15 @@ static void dispatch(struct acceptor *acceptor, int fd, bool tls)
 static bool accept_one(struct listener *listener)
 {
     struct acceptor *acceptor = listener->acceptor;
+    struct stream_socket accepted = listener->kind;
     bool fast = acceptor->config->maxconns_fast;
-    int fd;
 
     if (!fast && is_full(acceptor)) {
         stop_accepting(acceptor);
         return false;
     }
-    fd = accept4(listener->endpoint.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) {
+    accepted.fd = accept4(listener->endpoint.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (accepted.fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
             log_at(1, "cannot accept: %s", strerror(errno));
             stop_accepting(acceptor);
@@ -133,9 +133,9 @@ static bool accept_one(struct listener *listener)
         return errno == ECONNABORTED || errno == EINTR;
     }
     if (fast && is_full(acceptor))
-        reject(acceptor, fd, listener->tls);
+        reject(acceptor, accepted.fd, accepted.tls);
     else
-        dispatch(acceptor, fd, listener->tls);
+        dispatch(acceptor, accepted);
     return true;
 }
 
@@ -155,7 +155,7 @@ static bool add_listener(struct acceptor *acceptor, struct event_base *base,
     struct listener *listener = &acceptor->listeners[acceptor->nlisteners++];
 
     listener->acceptor = acceptor;
-    listener->tls = socket.tls;
+    listener->kind = socket;
     listener->endpoint = (struct endpoint){.fd = socket.fd,
                                            .kind = ENDPOINT_LISTENER,
                                            .state = STATE_LISTENING,

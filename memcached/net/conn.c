@@ -9,9 +9,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/boundaries.h"
 #include "base/countdown.h"
 #include "base/log.h"
 #include "command/command.h"
+#include "net/boundary.h"
+#include "net/socket.h"
 #include "net/stream_source.h"
 #include "net/watch_emit.h"
 #include "net/wire.h"
@@ -31,6 +34,7 @@ struct conn {
     struct worker *worker;
     struct tls_session *tls;   /* NULL: a plain connection */
     struct conn *next, **link; /* in the worker's list */
+    struct boundary boundary;
     struct event event;
     enum protocol protocol;
     struct input *in;             /* own, or the worker's while being served */
@@ -43,7 +47,7 @@ struct conn {
     bool filling;    /* pending is a value that is being received */
     enum verb line;  /* verb of a partly executed line; VERB_UNKNOWN: none */
     bool drained;    /* yielded with an empty socket: its next turn starts without a read */
-    bool closing;    /* closes after `unsent` is sent */
+    bool closing;    /* closes after its reply is sent */
     uint8_t reason;  /* enum close_reason */
 
     bool reading; /* `unsent` waits for values from flash */
@@ -106,6 +110,32 @@ static struct conn *conn_new(struct worker *worker, struct stream_socket socket)
     return conn;
 }
 
+/*
+ * Where the kernel answers, the client has sent and received more than its socket knows of. When
+ * this process is gone, and the programs that translate its segments, it would wait for ever: so
+ * the end of the process resets the connection.
+ */
+static void open_slot(struct conn *conn)
+{
+    struct boundaries *boundaries = conn->worker->config->boundaries;
+
+    conn->boundary.slot = boundaries->open(boundaries, fd_of(conn));
+    if (conn->boundary.slot)
+        socket_set_reset(fd_of(conn), true);
+}
+
+/* The programs translate what the end of a connection takes, unless the process ends, too. */
+static void close_slot(struct conn *conn)
+{
+    struct worker *worker = conn->worker;
+
+    if (!conn->boundary.slot)
+        return;
+    if (!__atomic_load_n(&worker->stop, __ATOMIC_RELAXED) || !boundary_is_used(&conn->boundary))
+        socket_set_reset(fd_of(conn), false);
+    worker->config->boundaries->close(worker->config->boundaries, conn->boundary.slot);
+}
+
 void conn_open(struct worker *worker, struct stream_socket socket)
 {
     struct conn *conn = conn_new(worker, socket);
@@ -124,6 +154,8 @@ void conn_open(struct worker *worker, struct stream_socket socket)
                                        .state = STATE_READ,
                                        .last_command = clock_now(&worker->config->clock)};
     conn->in = &conn->own;
+    if (socket.shown)
+        open_slot(conn);
     endpoints_list(worker->endpoints, &conn->endpoint);
     conn->next = worker->conns;
     conn->link = &worker->conns;
@@ -133,7 +165,7 @@ void conn_open(struct worker *worker, struct stream_socket socket)
     watch_emit_opened(worker, fd);
     log_at(2, "<%d new %s client connection", fd, protocol_names[conn->protocol]);
     if (listen_for(conn, EV_READ) != 0) {
-        log_say("cannot watch connection %d", fd);
+        log_write("cannot watch connection %d", fd);
         event_assign(&conn->event, worker->base, -1, 0, on_event, conn);
         conn_close(conn);
     }
@@ -168,6 +200,7 @@ void conn_close(struct conn *conn)
 {
     struct worker *worker = conn->worker;
 
+    close_slot(conn);
     if (conn->reading)
         await_reads(conn);
     log_at(2, "<%d connection closed.", fd_of(conn));
@@ -189,14 +222,26 @@ void conn_close(struct conn *conn)
     free(conn);
 }
 
-void conn_close_idle(struct worker *worker, rel_time now)
+/* Whether conn has sent no command for idle_timeout. */
+static bool is_idle(const struct conn *conn, rel_time now)
+{
+    const uint32_t timeout = conn->worker->config->idle_timeout;
+    rel_time last = conn->endpoint.last_command;
+
+    return timeout > 0 && !conn->source && !conn->reading && now > last && now - last > timeout;
+}
+
+void conn_check_idle(struct worker *worker, rel_time now)
 {
     struct conn *next;
 
     for (struct conn *conn = worker->conns; conn; conn = next) {
         next = conn->next;
-        if (!conn->source && !conn->reading && now > conn->endpoint.last_command &&
-            now - conn->endpoint.last_command > worker->config->idle_timeout) {
+        if (boundary_answered(&conn->boundary))
+            endpoint_used(&conn->endpoint, now);
+        else if (boundary_waits(&conn->boundary))
+            socket_probe(fd_of(conn));
+        if (is_idle(conn, now)) {
             count_add(&worker->counts.idle_kicks, 1);
             conn->reason = CLOSE_IDLE;
             conn_close(conn);
@@ -279,6 +324,12 @@ static bool make_room(struct conn *conn)
     return own_input(conn, in->size * 2);
 }
 
+static void count_read(struct conn *conn, size_t n)
+{
+    count_add(&conn->worker->counts.bytes_read, n);
+    conn->boundary.nread += (uint32_t)n;
+}
+
 /*
  * Reads from the socket, a value's bytes straight into its item. Returns as recv: 0 end, -1 errno.
  */
@@ -304,7 +355,7 @@ static ssize_t receive(struct conn *conn, struct turn *turn)
                      &turn->drained);
     if (n <= 0)
         return n;
-    count_add(&conn->worker->counts.bytes_read, (uint64_t)n);
+    count_read(conn, (size_t)n);
     if (value > 0) {
         size_t filled = (size_t)n < value ? (size_t)n : value;
 
@@ -347,6 +398,7 @@ static enum sending settle_send(struct conn *conn, ssize_t *n)
 {
     if (*n >= 0) {
         count_add(&conn->worker->counts.bytes_written, (uint64_t)*n);
+        conn->boundary.nsent += (uint32_t)*n;
         return SENDING_DONE;
     }
     *n = 0;
@@ -412,6 +464,22 @@ static enum sending fetch(struct conn *conn)
     return conn->reading ? SENDING_BLOCKED : SENDING_DONE;
 }
 
+/*
+ * Before the last `unsent` bytes of the replies are sent: the kernel may answer the next request if
+ * nothing else is pending here. All of them may follow in one system call or in several: it answers
+ * only a client that has acknowledged the last of them. While something is pending the slot holds
+ * an earlier boundary, which no longer matches, because the kernel has handed over more input
+ * since.
+ */
+static void publish(struct conn *conn, size_t unsent)
+{
+    if (!conn->boundary.slot)
+        return;
+    if (unread(conn->in).len == 0 && !conn->filling && !conn->line && !conn->source &&
+        !conn->closing && !conn->client.unauthenticated)
+        boundary_publish(&conn->boundary, unsent, conn->protocol == PROTOCOL_BINARY);
+}
+
 /* Sends the worker's reply. */
 static enum sending flush(struct conn *conn)
 {
@@ -419,13 +487,17 @@ static enum sending flush(struct conn *conn)
     enum sending sending;
     size_t nsent = 0;
 
-    if (reply->nbytes == 0)
+    if (reply->nbytes == 0) {
+        publish(conn, 0);
         return SENDING_DONE;
+    }
     if (reply->failed)
         return SENDING_BROKEN;
     sending = command_reads(reply) ? fetch(conn) : SENDING_DONE;
-    if (sending == SENDING_DONE)
+    if (sending == SENDING_DONE) {
+        publish(conn, reply->nbytes);
         sending = send_some(conn, reply, &nsent);
+    }
     if (sending == SENDING_BLOCKED) {
         if (!keep_reply(conn, nsent))
             return SENDING_BROKEN;
@@ -446,8 +518,10 @@ static void close_after(struct conn *conn, enum sending sending)
 /* Continues a retained reply. False: it is still not sent, or the connection is closed. */
 static bool resume(struct conn *conn)
 {
-    enum sending sending = send_some(conn, conn->unsent, &conn->nsent);
+    enum sending sending;
 
+    publish(conn, conn->unsent->nbytes - conn->nsent);
+    sending = send_some(conn, conn->unsent, &conn->nsent);
     if (sending == SENDING_BLOCKED &&
         (event_pending(&conn->event, EV_WRITE, NULL) || listen_for(conn, EV_WRITE) == 0))
         return false;
@@ -568,6 +642,7 @@ static bool open_stream_source(struct conn *conn)
 {
     conn->source = stream_source_open(conn->worker->base, conn->client.stream, on_stream, conn);
     conn->client.stream = NULL;
+    boundary_withdraw(&conn->boundary);
     return conn->source != NULL;
 }
 
@@ -624,10 +699,11 @@ static bool settle(struct conn *conn)
 /* Sends the reply. True: continue. False: the connection waits or is closed. */
 static bool answer(struct conn *conn, bool closing)
 {
-    enum sending sending = flush(conn);
+    enum sending sending;
 
+    conn->closing = closing;
+    sending = flush(conn);
     if (sending == SENDING_BLOCKED) {
-        conn->closing = closing;
         settle(conn);
         return false;
     }
@@ -811,7 +887,7 @@ static bool discard_input(struct conn *conn)
         return false;
     }
     if (n > 0) {
-        count_add(&conn->worker->counts.bytes_read, (uint64_t)n);
+        count_read(conn, (size_t)n);
         if (wire_is_tls(conn->tls) && !drained)
             worker_reactivate(conn->worker, &conn->event, EV_READ);
     }

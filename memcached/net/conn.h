@@ -16,7 +16,10 @@ void conn_open(struct worker *worker, struct stream_socket socket);
 void conn_close(struct conn *conn);
 /* Resumes connections whose values have been read, in a list that conn.c made. */
 void conn_ready(struct conn *list);
-/* Closes the connections that have sent no command for idle_timeout. */
-void conn_close_idle(struct worker *worker, rel_time now);
+/*
+ * To be called every second: notes on which connections the kernel has answered since the last
+ * call, and closes those that have sent no command for idle_timeout, unless that is 0.
+ */
+void conn_check_idle(struct worker *worker, rel_time now);
 
 #endif

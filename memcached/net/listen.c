@@ -24,18 +24,44 @@ struct opening {
 
 /* --- one address ------------------------------------------------------- */
 
+/* Notes an address. False: it has another port than the first one, or there are too many. */
+static bool keep_address(struct served *served, const struct socket_name *name)
+{
+    static const struct in6_addr mapped = {{{[10] = 0xff, [11] = 0xff}}};
+    struct in6_addr *address = &served->addresses[served->n];
+
+    if (served->port == 0)
+        served->port = socket_port(name);
+    if (socket_port(name) != served->port ||
+        served->n == sizeof(served->addresses) / sizeof(*address))
+        return false;
+    *address = ((const struct sockaddr_in6 *)&name->address)->sin6_addr;
+    if (name->address.ss_family == AF_INET) {
+        *address = mapped;
+        memcpy(&address->s6_addr[12], &((const struct sockaddr_in *)&name->address)->sin_addr, 4);
+    }
+    served->n++;
+    return true;
+}
+
 static int open_stream(struct opening *opening, const struct addrinfo *info)
 {
     struct listening *listening = opening->listening;
+    struct stream_socket *stream = &listening->streams[listening->nstreams];
+    struct socket_name name;
     int fd;
 
     if (listening->nstreams == MAX_LISTENERS)
         return -E2BIG;
     fd = socket_open_tcp(info->ai_addr, info->ai_addrlen, info->ai_family,
                          (int)opening->config->backlog);
-    if (fd >= 0)
-        listening->streams[listening->nstreams++] = (struct stream_socket){fd, opening->tls};
-    return fd < 0 ? fd : 0;
+    if (fd < 0)
+        return fd;
+    *stream = (struct stream_socket){.fd = fd, .tls = opening->tls};
+    stream->shown = !stream->tls && socket_local(fd, &name) == 0 &&
+                    keep_address(&listening->served_tcp, &name) && opening->config->boundaries;
+    listening->nstreams++;
+    return 0;
 }
 
 static int add_udp(struct listening *listening, int fd, unsigned int worker)
@@ -66,10 +92,10 @@ static int claim_udp(struct listening *listening, const struct addrinfo *info,
 
     if (ephemeral) {
         /* All addresses share one port if they can. */
-        wanted->sin_port = htons(listening->udp_port);
+        wanted->sin_port = htons(listening->served_udp.port);
     }
     fd = socket_open_udp(info->ai_addr, info->ai_addrlen, info->ai_family, false);
-    if (fd == -EADDRINUSE && ephemeral && listening->udp_port != 0) {
+    if (fd == -EADDRINUSE && ephemeral && listening->served_udp.port != 0) {
         wanted->sin_port = 0;
         fd = socket_open_udp(info->ai_addr, info->ai_addrlen, info->ai_family, false);
     }
@@ -99,25 +125,10 @@ static int open_group(struct opening *opening, const struct addrinfo *info,
             return error;
     }
     if (reuseport && n > 1 && socket_steer_by_cpu(fd, n) != 0) {
-        log_say("cannot steer UDP packets by CPU: %s; the kernel spreads them by flow",
-                strerror(errno));
+        log_write("cannot steer UDP packets by CPU: %s; the kernel spreads them by flow",
+                  strerror(errno));
     }
     return 0;
-}
-
-static void keep_address(struct listening *listening, const struct socket_name *name)
-{
-    static const struct in6_addr mapped = {{{[10] = 0xff, [11] = 0xff}}};
-    struct in6_addr *address = &listening->addresses[listening->naddresses];
-
-    if (listening->naddresses == sizeof(listening->addresses) / sizeof(*address))
-        return;
-    *address = ((const struct sockaddr_in6 *)&name->address)->sin6_addr;
-    if (name->address.ss_family == AF_INET) {
-        *address = mapped;
-        memcpy(&address->s6_addr[12], &((const struct sockaddr_in *)&name->address)->sin_addr, 4);
-    }
-    listening->naddresses++;
 }
 
 static int open_datagram(struct opening *opening, const struct addrinfo *info)
@@ -130,10 +141,7 @@ static int open_datagram(struct opening *opening, const struct addrinfo *info)
         error = open_group(opening, info, &name);
     if (error)
         return error;
-    if (listening->udp_port == 0)
-        listening->udp_port = socket_port(&name);
-    if (socket_port(&name) == listening->udp_port)
-        keep_address(listening, &name);
+    keep_address(&listening->served_udp, &name);
     return 0;
 }
 
@@ -232,7 +240,7 @@ static bool open_unix(struct opening *opening)
         fail(opening, "UNIX socket:", config->socket_path, fd);
         return false;
     }
-    opening->listening->streams[opening->listening->nstreams++] = (struct stream_socket){fd, false};
+    opening->listening->streams[opening->listening->nstreams++] = (struct stream_socket){.fd = fd};
     return true;
 }
 
@@ -258,7 +266,7 @@ static void write_ports(const struct listening *listening, const char *path)
         return;
     file = credentials_create(draft, 0666);
     if (!file) {
-        log_say("Failed to open \"%s\": %s", draft, strerror(errno));
+        log_write("Failed to open \"%s\": %s", draft, strerror(errno));
         free(draft);
         return;
     }
@@ -268,7 +276,7 @@ static void write_ports(const struct listening *listening, const char *path)
         if (listening->udp[i].worker == 0)
             write_port(file, "UDP", listening->udp[i].fd);
     if (fclose(file) != 0 || rename(draft, path) != 0)
-        log_say("Failed to write \"%s\": %s", path, strerror(errno));
+        log_write("Failed to write \"%s\": %s", path, strerror(errno));
     free(draft);
 }
 

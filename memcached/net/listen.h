@@ -11,6 +11,7 @@ enum { MAX_LISTENERS = 128 };
 struct stream_socket {
     int fd;
     bool tls;
+    bool shown; /* the kernel may answer on its connections: they have boundaries */
 };
 
 struct udp_socket {
@@ -18,14 +19,19 @@ struct udp_socket {
     unsigned int worker;
 };
 
+/* What the kernel may answer: the addresses that are served on the first one's port. */
+struct served {
+    struct in6_addr addresses[2 * MC_MAX_ADDRESSES]; /* IPv4 mapped into IPv6 */
+    size_t n;
+    uint16_t port; /* host order; 0: none */
+};
+
 struct listening {
     struct stream_socket streams[MAX_LISTENERS];
     size_t nstreams;
     struct udp_socket *udp;
     size_t nudp;
-    struct in6_addr addresses[2 * MC_MAX_ADDRESSES]; /* of UDP; IPv4 mapped into IPv6 */
-    size_t naddresses;
-    uint16_t udp_port; /* of the first UDP address; host order */
+    struct served served_udp, served_tcp; /* TCP: without TLS */
 };
 
 /* False: `error` says what failed, and nothing is open. */

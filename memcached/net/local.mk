@@ -2,6 +2,7 @@
 # Sources, headers included, and the layer's unit tests (see the top Makefile.am).
 net_srcs = \
     memcached/net/accept.c memcached/net/accept.h \
+    memcached/net/boundary.h \
     memcached/net/conn.c memcached/net/conn.h \
     memcached/net/endpoint.c memcached/net/endpoint.h \
     memcached/net/listen.c memcached/net/listen.h \
@@ -22,3 +23,6 @@ endif
 unit_tests += t/unit/net_socket
 t_unit_net_socket_SOURCES = t/unit/net_socket.c
 t_unit_net_socket_LDADD = $(net_libs)
+unit_tests += t/unit/net_boundaries
+t_unit_net_boundaries_SOURCES = t/unit/net_boundaries.c t/lib/tap.h
+t_unit_net_boundaries_LDADD = $(net_libs)

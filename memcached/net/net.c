@@ -92,14 +92,26 @@ struct net *net_open(const struct net_config *config, char *error, size_t nerror
     return net;
 }
 
+static size_t copy_served(const struct served *served, struct in6_addr *addresses, size_t n,
+                          uint16_t *port)
+{
+    *port = served->port;
+    if (n > served->n)
+        n = served->n;
+    memcpy(addresses, served->addresses, n * sizeof(*addresses));
+    return n;
+}
+
 size_t net_udp_addresses(const struct net *net, struct in6_addr *addresses, size_t n,
                          uint16_t *port)
 {
-    *port = net->listening.udp_port;
-    if (n > net->listening.naddresses)
-        n = net->listening.naddresses;
-    memcpy(addresses, net->listening.addresses, n * sizeof(*addresses));
-    return n;
+    return copy_served(&net->listening.served_udp, addresses, n, port);
+}
+
+size_t net_tcp_addresses(const struct net *net, struct in6_addr *addresses, size_t n,
+                         uint16_t *port)
+{
+    return copy_served(&net->listening.served_tcp, addresses, n, port);
 }
 
 int net_start(struct net *net, struct commands *commands)
@@ -193,7 +205,7 @@ void net_stop(struct net *net)
     const uint64_t one = 1;
 
     if (write(net->stop_fd, &one, sizeof(one)) < 0)
-        log_say("cannot stop the main thread");
+        log_write("cannot stop the main thread");
 }
 
 void net_free(struct net *net)

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "proto/proto.h"
 
+struct boundaries;
 struct commands;
 struct command_net_stats;
 struct stat_sink;
@@ -45,6 +46,8 @@ struct net_config {
     bool reuseport;         /* a UDP socket for each worker, not one for all */
     bool ping_workers;      /* every second, to tell the tick whether they run */
     struct tls *tls;        /* over TCP, except where -l says "notls:"; NULL: none */
+    /* Of the plain connections to the first TCP port; NULL: the kernel answers none. */
+    struct boundaries *boundaries;
     struct clock clock;
     /* The user that owns the file of ports. */
     const struct credentials_user *user;
@@ -57,9 +60,11 @@ struct net_config {
 struct net *net_open(const struct net_config *config, char *error, size_t nerror);
 /*
  * The addresses, IPv4 mapped into IPv6, and the port that UDP is served on; returns how many, at
- * most n.
+ * most n. The same of TCP without TLS.
  */
 size_t net_udp_addresses(const struct net *net, struct in6_addr *addresses, size_t n,
+                         uint16_t *port);
+size_t net_tcp_addresses(const struct net *net, struct in6_addr *addresses, size_t n,
                          uint16_t *port);
 /* Starts the workers. 0 or -errno. */
 int net_start(struct net *net, struct commands *commands);

@@ -260,3 +260,18 @@ int socket_steer_by_cpu(int fd, unsigned int nsockets)
         return -errno;
     return 0;
 }
+
+void socket_set_reset(int fd, bool on)
+{
+    const struct linger linger = {.l_onoff = on};
+
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+}
+
+void socket_probe(int fd)
+{
+    const int idle = 1, most = 127; /* probes without an answer, before the connection ends */
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &most, sizeof(most));
+    /* A connection that has been idle for longer than this is probed at once. */
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+}

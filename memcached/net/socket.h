@@ -44,5 +44,12 @@ int socket_open_udp(const struct sockaddr *address, socklen_t len, int family, b
 int socket_open_unix(const char *path, uint32_t access_mask, int backlog);
 /* Steers packets to socket number (CPU mod nsockets) of the group. 0 or -errno. */
 int socket_steer_by_cpu(int fd, unsigned int nsockets);
+/*
+ * Whether closing the connection resets it, also when the process is killed, so that its client
+ * notices at once, whatever it believes to have sent and received.
+ */
+void socket_set_reset(int fd, bool on);
+/* Makes the kernel ask the client how much it has received, if nothing is in flight. */
+void socket_probe(int fd);
 
 #endif

@@ -275,7 +275,7 @@ static void log_unfit_source(struct udp *udp, const struct sockaddr_storage *sou
 
     if (!udp->unfit_logged) {
         socket_source_text(text, sizeof(text), source);
-        log_say("UDP requests from %s are not answered: that may be another server", text);
+        log_write("UDP requests from %s are not answered: that may be another server", text);
         udp->unfit_logged = true;
     }
 }

@@ -21,7 +21,7 @@ static void on_idle_timer(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    conn_close_idle(worker, clock_now(&worker->config->clock));
+    conn_check_idle(worker, clock_now(&worker->config->clock));
 }
 
 /* A socket was queued, values were read, a ping came, or the worker is to stop. */
@@ -60,7 +60,7 @@ void worker_wake(struct worker *worker)
     const uint64_t one = 1;
 
     if (write(worker->wake_fd, &one, sizeof(one)) < 0)
-        log_say("cannot wake worker %u", worker->index);
+        log_write("cannot wake worker %u", worker->index);
 }
 
 bool worker_ping(struct worker *worker)
@@ -86,7 +86,7 @@ static bool make_events(struct worker *worker)
     worker->wake = event_new(worker->base, worker->wake_fd, EV_READ | EV_PERSIST, on_wake, worker);
     if (!worker->wake || event_add(worker->wake, NULL) != 0)
         return false;
-    if (worker->config->idle_timeout > 0) {
+    if (worker->config->idle_timeout > 0 || worker->config->boundaries) {
         worker->idle = event_new(worker->base, -1, EV_PERSIST, on_idle_timer, worker);
         return worker->idle && event_add(worker->idle, &second) == 0;
     }
@@ -196,7 +196,7 @@ bool worker_enqueue(struct worker *worker, struct stream_socket socket)
 static void stop(struct worker *worker)
 {
     pthread_mutex_lock(&worker->lock);
-    worker->stop = true;
+    __atomic_store_n(&worker->stop, true, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&worker->lock);
     worker_wake(worker);
     pthread_join(worker->thread, NULL);

@@ -60,7 +60,7 @@ struct worker {
     struct conn *ready; /* connections whose values have been read */
     uint32_t npings, npongs;
     pthread_cond_t read;
-    bool stop;
+    bool stop; /* atomic: read without the lock, too */
 };
 
 static inline void count_add(uint64_t *count, uint64_t n)

@@ -375,6 +375,34 @@ static int check_auth(struct options *o, FILE *err)
     return OPTIONS_RUN;
 }
 
+/*
+ * What the kernel answers: UDP unless there is none or udp=off says so, and with tcp=on TCP. It
+ * knows which connections have authenticated, but not which datagrams.
+ */
+static int check_kernel_path(struct options *o, FILE *err)
+{
+    struct kcache_options *kernel = &o->kcache;
+    bool tcp = kcache_wants_tcp(kernel);
+
+    if (!kcache_wanted(kernel))
+        return OPTIONS_RUN;
+    kernel->connections = o->max_connections;
+    if (kernel->udp == KCACHE_UNSAID)
+        kernel->udp = o->udp_port != 0 || !tcp ? KCACHE_ON : KCACHE_OFF;
+    if ((o->sasl || o->auth_file) && kernel->udp == KCACHE_ON) {
+        return refuse(
+            err, EXIT_USAGE_ERROR, "%s",
+            tcp ? "-X bmc= answers UDP from whoever asks: with authentication (-S, -Y) it "
+                  "needs udp=off"
+                : "-X bmc= answers whoever asks: it cannot go with authentication (-S, "
+                  "-Y)");
+    }
+    return OPTIONS_RUN;
+}
+
+/* Descriptors that -c has to leave beside those of the workers, as memcached counts them. */
+enum { OWN_FDS = 2 };
+
 int options_check(struct options *o, FILE *err)
 {
     const char *wrong = kcache_check(&o->kcache);
@@ -382,10 +410,8 @@ int options_check(struct options *o, FILE *err)
 
     if (status == OPTIONS_RUN && wrong)
         return refuse(err, EXIT_USAGE_ERROR, "%s", wrong);
-    if (status == OPTIONS_RUN && (o->sasl || o->auth_file) && kcache_wanted(&o->kcache)) {
-        return refuse(err, EXIT_USAGE_ERROR,
-                      "-X bmc= answers whoever asks: it cannot go with authentication (-S, -Y)");
-    }
+    if (status == OPTIONS_RUN)
+        status = check_kernel_path(o, err);
     if (status == OPTIONS_RUN)
         status = check_auth(o, err);
     if (status != OPTIONS_RUN)
@@ -398,11 +424,15 @@ int options_check(struct options *o, FILE *err)
         return refuse(err, EXIT_USAGE_ERROR, "temporary_ttl requires lru_maintainer to be enabled");
     if (o->ssl_enabled && o->tcp_port == 0)
         return refuse(err, EXIT_USAGE_ERROR, "ERROR: You cannot enable SSL without a TCP port.");
-    if (kcache_wanted(&o->kcache) && (o->udp_port == 0 || o->socket_path)) {
-        return refuse(err, EXIT_USAGE_ERROR,
-                      "-X bmc= answers UDP: it needs a UDP port (-U) and no unix socket (-s)");
+    if (kcache_wanted(&o->kcache) &&
+        (o->socket_path || (o->kcache.udp == KCACHE_ON && o->udp_port == 0))) {
+        return refuse(
+            err, EXIT_USAGE_ERROR,
+            "-X bmc= answers UDP: it needs a UDP port (-U) or tcp=on, and no unix socket (-s)");
     }
-    if (NET_FDS_PER_WORKER * o->nthreads >= o->max_connections)
+    if (kcache_wanted(&o->kcache) && kcache_wants_tcp(&o->kcache) && o->tcp_port == 0)
+        return refuse(err, EXIT_USAGE_ERROR, "bmc: tcp=on needs a TCP port (-p)");
+    if (NET_FDS_PER_WORKER * o->nthreads + OWN_FDS >= o->max_connections)
         return refuse(err, 1, "Maxconns setting is too low, use -c to increase.");
     return options_flash_check(o, err);
 }

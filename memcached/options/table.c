@@ -121,7 +121,8 @@ const struct option_row option_table[] = {
      .help = "answer UDP gets in the kernel on interface <if>; further\n"
              "words: bmc=<if>|auto, mode=native|skb|tc|auto,\n"
              "stall=<seconds>, allow=<prefix>,..., rate=<num>[/<burst>],\n"
-             "amplification=<num>, optional; or by the chain: mode=chain,\n"
+             "amplification=<num>, optional, tcp=on (experimental: gets\n"
+             "over TCP too), udp=off; or by the chain: mode=chain,\n"
              "entries=<num>, keymax=<bytes>, valuemax=<bytes>,\n"
              "maxage=<ms>, settle=<ms>, connections=<num>"},
     {'S', "enable-sasl", NULL, OPTION_ON, FIELD(sasl), OPTION_LACKS(ENABLE_SASL, "SASL"),

@@ -80,7 +80,7 @@ void process_raise_lock_limit(void)
 void process_lock_memory(void)
 {
     if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
-        log_say("warning: -k invalid, mlockall() failed: %s", strerror(errno));
+        log_write("warning: -k invalid, mlockall() failed: %s", strerror(errno));
 }
 
 /* Parses "START-END PERMISSIONS OFFSET DEVICE INODE PATH" of a private mapping of a file. */
@@ -155,7 +155,7 @@ void process_ready(int fd, bool keep_stderr)
         dup2(STDIN_FILENO, STDERR_FILENO);
     }
     if (write(fd, "", 1) != 1)
-        log_say("the process that started the daemon has exited");
+        log_write("the process that started the daemon has exited");
     close(fd);
 }
 
@@ -169,7 +169,7 @@ static void warn_of_another(const char *path)
         return;
     if (fscanf(file, "%ld", &pid) == 1 && pid > 0 && pid != getpid() && pid == (pid_t)pid &&
         (kill((pid_t)pid, 0) == 0 || errno == EPERM))
-        log_say("WARNING: The pid file contained the following (running) pid: %ld", pid);
+        log_write("WARNING: The pid file contained the following (running) pid: %ld", pid);
     fclose(file);
 }
 
@@ -183,12 +183,12 @@ void process_write_pid(const char *path)
         return;
     file = credentials_create(draft, 0666);
     if (!file) {
-        log_say("Could not open the pid file %s for writing: %s", draft, strerror(errno));
+        log_write("Could not open the pid file %s for writing: %s", draft, strerror(errno));
     } else {
         bool written = fprintf(file, "%ld\n", (long)getpid()) > 0;
 
         if (fclose(file) != 0 || !written || rename(draft, path) != 0)
-            log_say("Could not write the pid file %s: %s", path, strerror(errno));
+            log_write("Could not write the pid file %s: %s", path, strerror(errno));
     }
     free(draft);
 }
@@ -196,5 +196,5 @@ void process_write_pid(const char *path)
 void process_remove_pid(const char *path)
 {
     if (unlink(path) != 0)
-        log_say("Could not remove the pid file %s: %s", path, strerror(errno));
+        log_write("Could not remove the pid file %s: %s", path, strerror(errno));
 }

@@ -112,7 +112,7 @@ static void reserve(const struct restart *restart)
     int error = file ? posix_fallocate(fileno(file), 0, (off_t)restart->nreserved) : errno;
 
     if (error)
-        log_say("[restart] no room for %s: %s", restart->meta_path, strerror(error));
+        log_write("[restart] no room for %s: %s", restart->meta_path, strerror(error));
     if (file)
         fclose(file);
 }
@@ -131,13 +131,13 @@ static void find_image(struct restart *restart)
 
     restart->image = read_file(restart->meta_path, &restart->nimage);
     if (!restart->image && errno == ENOENT) {
-        log_say("[restart] no metadata save file, starting with a clean cache");
+        log_write("[restart] no metadata save file, starting with a clean cache");
     } else if (!restart->image) {
-        log_say("[restart] cannot read %s: %s, starting with a clean cache", restart->meta_path,
-                reason(errno));
+        log_write("[restart] cannot read %s: %s, starting with a clean cache", restart->meta_path,
+                  reason(errno));
     } else if (!store_image_clock(image_of(restart), &base_unix, &last)) {
-        log_say("[restart] corrupt metadata file %s, starting with a clean cache",
-                restart->meta_path);
+        log_write("[restart] corrupt metadata file %s, starting with a clean cache",
+                  restart->meta_path);
         drop_image(restart);
     }
 }
@@ -215,7 +215,7 @@ struct slice restart_image(const struct restart *restart, struct clock *clock)
 
 int restart_discard(struct restart *restart, const char *why)
 {
-    log_say("[restart] cannot take over %s: %s; starting with a clean cache", restart->path, why);
+    log_write("[restart] cannot take over %s: %s; starting with a clean cache", restart->path, why);
     drop_image(restart);
     return clear(restart);
 }
@@ -241,7 +241,7 @@ void restart_save(struct restart *restart, struct store *store, rel_time now)
     if (!error && rename(restart->new_path, restart->meta_path) != 0)
         error = -errno;
     if (error)
-        log_say("[restart] the cache is not kept: %s: %s", restart->meta_path, strerror(-error));
+        log_write("[restart] the cache is not kept: %s: %s", restart->meta_path, strerror(-error));
     else
         sync_directory(restart);
     free(image);

@@ -176,6 +176,7 @@ static const struct conditional sometimes[] = {
 static const struct conditional kernel_path[] = {
     {"bpf", 0, UINT32_MAX, BPF_MAP_CREATE},
     {"bpf", 0, UINT32_MAX, BPF_MAP_LOOKUP_ELEM},
+    {"bpf", 0, UINT32_MAX, BPF_MAP_LOOKUP_BATCH},
     {"bpf", 0, UINT32_MAX, BPF_MAP_UPDATE_ELEM},
     {"bpf", 0, UINT32_MAX, BPF_MAP_DELETE_ELEM},
     {"bpf", 0, UINT32_MAX, BPF_MAP_GET_NEXT_KEY},

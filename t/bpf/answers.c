@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the kernel programs answer, and that the bytes are the server's. */
+/* Which requests the kernel programs answer, and that the bytes are the server's. */
 #include "t/bpf/lab.h"
 
 #include <arpa/inet.h>
@@ -10,7 +10,7 @@
 #include "t/lib/tap.h"
 #include "t/lib/text.h"
 
-/* What the server sends for one item. */
+/* The bytes that the server sends for one item. */
 static void add_value(struct text *text, const char *key, size_t nkey, const char *value,
                       size_t nvalue)
 {
@@ -42,7 +42,7 @@ static void make_value(char *value, size_t nvalue, unsigned int number)
 
 static const char *const names[] = {"XDP", "TC"};
 
-/* The largest UDP payload of a reply to what is asked in this shape. */
+/* The largest UDP payload of a reply to a request of this shape. */
 static size_t payload_max(const struct lab *lab)
 {
     size_t most = lab->control->packet_over - 1u - (lab->shape.v6 ? 48 : 28);
@@ -50,7 +50,7 @@ static size_t payload_max(const struct lab *lab)
     return lab->control->packet_over && most < MC_UDP_PAYLOAD ? most : MC_UDP_PAYLOAD;
 }
 
-/* Whether the item, the only one, is answered, or passed if it is too large. */
+/* Whether the only item is answered, or passed if it is too large. */
 static bool get_item(struct lab *lab, enum loader_program program, const char *end,
                      const struct text *key, const struct text *value)
 {
@@ -87,16 +87,17 @@ static void test_sizes(struct lab *lab, enum loader_program program)
 
     for (n = 0; n <= 1400 && right; n++)
         right = get_one(lab, program, "\r\n", 16, n);
-    ok(right, "%s: values of 0 to 1400 bytes, up to what one datagram holds", names[program]);
+    ok(right, "%s: values of 0 to 1400 bytes are answered if they fit one datagram",
+       names[program]);
     for (n = 1, right = true; n <= MC_KEY_MAX && right; n++)
         right = get_one(lab, program, "\r\n", n, 40);
-    ok(right, "%s: keys of 1 to 250 bytes", names[program]);
+    ok(right, "%s: keys of 1 to 250 bytes are answered", names[program]);
     for (n = 1, right = true; n <= MC_KEY_MAX && right; n++)
         right = get_one(lab, program, "\n", n, n * 4 % 1100);
-    ok(right, "%s: a bare newline ends a request too", names[program]);
+    ok(right, "%s: a request may end with a bare newline", names[program]);
     for (n = 1, right = true; n <= MC_KEY_MAX && right; n += 7)
         right = get_one(lab, program, " \r\n", n, 3) && get_one(lab, program, "  \n", n, 500);
-    ok(right, "%s: spaces behind the key", names[program]);
+    ok(right, "%s: spaces may follow the key", names[program]);
 }
 
 static bool miss_one(struct lab *lab, enum loader_program program, size_t nkey)
@@ -122,13 +123,13 @@ static void test_misses(struct lab *lab, enum loader_program program)
     lab_clear(lab);
     for (n = 1; n <= MC_KEY_MAX && right; n++)
         right = miss_one(lab, program, n);
-    ok(right, "%s: a key that is not there, of 1 to 250 bytes, is a miss", names[program]);
+    ok(right, "%s: a missing key of 1 to 250 bytes is answered as a miss", names[program]);
     frame_request(&request, "get a b c d e\r\n", 15);
-    ok(lab_answers(lab, program, &request, "END\r\n", 5), "%s: several keys, none there",
-       names[program]);
+    ok(lab_answers(lab, program, &request, "END\r\n", 5),
+       "%s: several missing keys are answered as misses", names[program]);
 }
 
-/* Keys number 0, 2, 4... exist. Asked in an order, some twice. */
+/* Keys number 0, 2, 4... exist. They are asked for in a given order, some twice. */
 static bool get_many(struct lab *lab, enum loader_program program, size_t nkeys, size_t nkey,
                      size_t nvalue, const char *gap)
 {
@@ -168,17 +169,20 @@ static void test_many(struct lab *lab, enum loader_program program)
 
     for (n = 2; n <= 128 && right; n++)
         right = get_many(lab, program, n, 2 + n % 7, 1, " ");
-    ok(right, "%s: 2 to 128 keys, hits and misses and repeats, in the order asked", names[program]);
+    ok(right, "%s: 2 to 128 keys, hits and misses and repeats, are answered in the order asked",
+       names[program]);
     for (n = 1, right = true; n <= 40 && right; n++)
         right = get_many(lab, program, n, 8, n * 3, "  ");
-    ok(right, "%s: several spaces between keys", names[program]);
+    ok(right, "%s: several spaces may stand between keys", names[program]);
     for (n = 2, right = true; n <= 20 && right; n++)
         right = get_many(lab, program, n, 16, 90 + n, "      ");
-    ok(right, "%s: replies around the size of one datagram", names[program]);
-    ok(get_many(lab, program, 5, 250, 17, " "), "%s: five keys of 250 bytes", names[program]);
+    ok(right, "%s: replies around the size of one datagram are answered if they fit",
+       names[program]);
+    ok(get_many(lab, program, 5, 250, 17, " "), "%s: five keys of 250 bytes are answered",
+       names[program]);
 }
 
-/* What fits no packet of an interface needs fragments, which only the server makes. */
+/* A packet larger than an interface's MTU needs fragments, which only the server makes. */
 static void test_mtu(struct lab *lab, enum loader_program program)
 {
     static const uint32_t mtus[] = {68, 576, 1280, 1427, 1428, 1429, 1447, 1448, 1449, 9000};
@@ -195,8 +199,8 @@ static void test_mtu(struct lab *lab, enum loader_program program)
         many = many && miss_one(lab, program, 16);
     }
     lab->control->packet_over = 0;
-    ok(one, "%s: one hit of any size that fits the MTU, and no byte more", names[program]);
-    ok(many, "%s: the same of several keys", names[program]);
+    ok(one, "%s: one hit is answered up to exactly the MTU", names[program]);
+    ok(many, "%s: several keys are answered up to exactly the MTU", names[program]);
 }
 
 /* The most keys that a request of an Ethernet frame can have. */
@@ -211,19 +215,20 @@ static void test_most_keys(struct lab *lab, enum loader_program program)
         text_say(&text, " x");
     text_say(&text, "\r\n");
     frame_request(&request, text.bytes, text.n);
-    ok(lab_answers(lab, program, &request, "END\r\n", 5), "%s: %zu keys in one request",
-       names[program], (text.n - 5) / 2);
+    ok(lab_answers(lab, program, &request, "END\r\n", 5),
+       "%s: %zu keys in one request are answered", names[program], (text.n - 5) / 2);
     text.n = 0;
     text_say(&text, "get");
     while (text.n + 1 + 3 <= 1472 - 8)
         text_say(&text, " ");
     text_say(&text, "x\r\n");
     frame_request(&request, text.bytes, text.n);
-    ok(lab_answers(lab, program, &request, "END\r\n", 5), "%s: a request that is mostly spaces",
-       names[program]);
+    ok(lab_answers(lab, program, &request, "END\r\n", 5),
+       "%s: a request that is mostly spaces is answered", names[program]);
 }
 
-/* Misses by each way: by the shortest, with several keys, behind a full line, of another verb. */
+/* Each code path of a miss: the shortest, with several keys, behind a full bucket, of another
+ * command. */
 static void test_size(struct lab *lab)
 {
     static const char *const requests[] = {"get a-key-of-sixteen\r\n", "get none none none\r\n",
@@ -236,13 +241,13 @@ static void test_size(struct lab *lab)
     for (again = 0; again < 2; again++) {
         lab_clear(lab);
         for (i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
-            if (again) /* a line of the key's that is full, and one behind it */
+            if (again) /* a full bucket of the key's, and an overflow bucket */
                 lab_bucket(lab, lab_hash(lab, "a-key-of-sixteen", 16))->next = 1;
             frame_request(&frame, requests[i], strlen(requests[i]));
             right &= lab_run(lab, LOADER_XDP, &frame, &out) == 3 && out.n == frame.n;
         }
     }
-    ok(right, "XDP: a miss takes nothing from a small frame");
+    ok(right, "XDP: a small frame keeps its length when it becomes a miss");
 }
 
 static void test_padding(struct lab *lab, enum loader_program program)
@@ -259,14 +264,14 @@ static void test_padding(struct lab *lab, enum loader_program program)
         request.n += pad;
         right = lab_answers(lab, program, &request, "VALUE k 0 5\r\nvalue\r\nEND\r\n", 25);
     }
-    ok(right, "%s: a hit from a padded frame", names[program]);
+    ok(right, "%s: a hit is answered in a padded frame", names[program]);
     for (pad = 1, right = true; pad <= 64 && right; pad++) {
         frame_request(&request, "get z\r\n", 7);
         memset(request.bytes + request.n, 0xdb, pad);
         request.n += pad;
         right = lab_answers(lab, program, &request, "END\r\n", 5);
     }
-    ok(right, "%s: a miss from a padded frame", names[program]);
+    ok(right, "%s: a miss is answered in a padded frame", names[program]);
 }
 
 /* The IP checksum folds its carry twice for some addresses. */
@@ -291,8 +296,8 @@ static void test_checksums(struct lab *lab, enum loader_program program)
 }
 
 /*
- * Sums that carry as much as can be, and as little: IPv6's checksum is of the values too, whose
- * items have their sums or have not.
+ * Values with as many carries as possible, and as few: IPv6's checksum covers the values, too, of
+ * items with and without a stored checksum.
  */
 static void test_sums(struct lab *lab, enum loader_program program, bool sums)
 {
@@ -312,11 +317,12 @@ static void test_sums(struct lab *lab, enum loader_program program, bool sums)
         }
     }
     ok(right, "%s: IPv6: the checksum is right for values of 0 to 1300 bytes 0, 0xff and others%s",
-       names[program], sums ? " that have their sum" : "");
+       names[program], sums ? " that have a stored checksum" : "");
     lab->sums = false;
 }
 
-/* What no other test sees, as what is right may also have been counted together anew. */
+/* No other test notices whether the stored checksum is used, as computing it anew gives the same
+ * reply. */
 static void test_own_sum(struct lab *lab)
 {
     struct frame request;
@@ -328,10 +334,10 @@ static void test_own_sum(struct lab *lab)
     lab->sums = false;
     frame_request(&request, "get item\r\n", 10);
     ok(lab_answers(lab, LOADER_XDP, &request, "VALUE item 0 5\r\nvalue\r\nEND\r\n", 28),
-       "XDP: IPv6: a value that has its sum");
+       "XDP: IPv6: a value with a stored checksum is answered");
     item->wire[item->nbytes]++;
     ok(!lab_answers(lab, LOADER_XDP, &request, "VALUE item 0 5\r\nvalue\r\nEND\r\n", 28),
-       "XDP: IPv6: which is not counted together again");
+       "XDP: IPv6: its checksum is not computed anew");
 }
 
 /* Ids are echoed; a sequence number and reserved bytes are not. */
@@ -353,7 +359,8 @@ static void test_frame_header(struct lab *lab, enum loader_program program)
         request.bytes[49] = 0x5a;
         right = lab_answers(lab, program, &request, "VALUE k 0 0\r\n\r\nEND\r\n", 20);
     }
-    ok(right, "%s: the id comes back, sequence and reserved bytes are zero", names[program]);
+    ok(right, "%s: the reply has the request's id, its sequence and reserved bytes are zero",
+       names[program]);
 }
 
 static void test_counts(struct lab *lab, enum loader_program program)
@@ -392,14 +399,15 @@ static void test_addresses(struct lab *lab, enum loader_program program)
         frame_seal(&request);
         right = lab_answers(lab, program, &request, "END\r\n", 5);
     }
-    ok(right, "%s: each of %d addresses is answered for", names[program], MC_MAX_ADDRESSES);
+    ok(right, "%s: requests to each of %d local addresses are answered", names[program],
+       MC_MAX_ADDRESSES);
     frame_request(&request, "get k\r\n", 7);
-    ok(lab_passes(lab, program, &request, LAB_UNCOUNTED), "%s: no other address is",
-       names[program]);
+    ok(lab_passes(lab, program, &request, LAB_UNCOUNTED),
+       "%s: requests to other addresses are not answered", names[program]);
     lab_own(lab->control);
 }
 
-/* What depends on where things lie in a frame. */
+/* Behaviour that depends on where the headers begin in a frame. */
 static void test_shape(struct lab *lab, enum loader_program program)
 {
     printf("# %s, %s, %u VLAN tags\n", names[program], lab->shape.v6 ? "IPv6" : "IPv4",
@@ -438,7 +446,7 @@ int main(void)
 
     lab_open(&lab, 256);
     test_program(&lab, LOADER_XDP);
-    /* The stack takes a tag off before TC: a test run does not. */
+    /* The stack removes a tag before TC: a test run does not. */
     for (unsigned int i = 0; i < 4; i++) {
         lab.shape = (struct shape){.v6 = i % 2, .ntags = 1 + i / 2};
         test_shape(&lab, LOADER_XDP);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How the kernel programs walk the table, and what they do while it moves. */
+/* How the kernel programs search the table, and what they do while it changes. */
 #include "t/bpf/lab.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 static const char *const names[] = {"XDP", "TC"};
 
-/* A request for one key by the short way or by the long one. */
+/* Sends a request for one key by the short code path or by the long one. */
 static void ask(struct frame *frame, const char *key, bool long_way)
 {
     char text[300];
@@ -79,19 +79,21 @@ static void test_sequence(struct lab *lab, enum loader_program program)
     bucket = bucket_of(lab, "hit");
     bucket->seq = 1;
     ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
-       "%s: a hit in a bucket that is being changed", names[program]);
+       "%s: a hit in a bucket that is being changed is passed", names[program]);
     bucket->tags = 0;
     ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
-       "%s: a miss in a bucket that is being changed", names[program]);
+       "%s: a miss in a bucket that is being changed is passed", names[program]);
     bucket->seq = 0xfffffffe;
-    ok(serves(lab, program, "hit", NULL), "%s: and when it is not", names[program]);
+    ok(serves(lab, program, "hit", NULL), "%s: a miss in an unchanged bucket is answered",
+       names[program]);
     lab_clear(lab);
     put(lab, "hit", "value");
     bucket->seq = 0xfffffffe;
-    ok(serves(lab, program, "hit", "value"), "%s: a counter about to wrap", names[program]);
+    ok(serves(lab, program, "hit", "value"),
+       "%s: a hit in a bucket whose counter is about to wrap is answered", names[program]);
 }
 
-/* Slots 1 to 8, then overflow buckets, then more of them than are searched. */
+/* Items in slots 1 to 8, then in overflow buckets, then beyond the buckets that are searched. */
 static void test_chains(struct lab *lab, enum loader_program program)
 {
     char key[32], value[32];
@@ -111,24 +113,24 @@ static void test_chains(struct lab *lab, enum loader_program program)
         key_in_bucket(lab, 3, 50, key);
         right &= serves(lab, program, key, NULL);
     }
-    ok(right, "%s: hits and misses in chains of 1 to 32 items", names[program]);
+    ok(right, "%s: hits and misses in chains of 1 to 32 items are answered", names[program]);
     key_in_bucket(lab, 3, 32, key);
     put(lab, key, "beyond");
-    ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY), "%s: a chain that is too long",
-       names[program]);
+    ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY),
+       "%s: a key behind the searched part of a chain is passed", names[program]);
     key_in_bucket(lab, 3, 31, key);
-    ok(serves(lab, program, key, "value 31"), "%s: the part of it that is searched",
-       names[program]);
+    ok(serves(lab, program, key, "value 31"),
+       "%s: a key in the searched part of a long chain is answered", names[program]);
     lab->overflow[1].next = 1;
     key_in_bucket(lab, 3, 50, key);
-    ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY), "%s: a chain that bites its tail",
+    ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY), "%s: a chain that refers to itself is passed",
        names[program]);
     lab->overflow[1].next = 0x7fffffff;
-    ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY), "%s: a chain that leads nowhere",
-       names[program]);
+    ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY),
+       "%s: a chain with an invalid reference is passed", names[program]);
 }
 
-/* Where it is, whatever else its bucket has: the seed decides that. */
+/* Puts the key into a given bucket, whatever else that has: the seed decides the bucket. */
 static uint32_t put_ref(struct lab *lab, const char *key, const char *text)
 {
     const struct mc_bucket *bucket = bucket_of(lab, key);
@@ -156,18 +158,19 @@ static void test_tags(struct lab *lab, enum loader_program program)
     bucket->refs[0] = other;
     bucket->refs[1] = hix;
     bucket->refs[7] = hit;
-    ok(serves(lab, program, "hit", "right"), "%s: the key decides, not its tag", names[program]);
+    ok(serves(lab, program, "hit", "right"),
+       "%s: items with equal tags are distinguished by their keys", names[program]);
     bucket->refs[7] = 0x1ffffff0;
-    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a reference to nowhere",
-       names[program]);
+    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
+       "%s: an item reference outside of the heap is passed", names[program]);
     bucket->refs[7] = (MC_EXTENT_BYTES - 8) >> lab->control->ref_shift;
-    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a reference to an extent's last bytes",
-       names[program]);
+    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
+       "%s: a reference to an extent's last bytes is passed", names[program]);
 }
 
 enum { SPLIT_KEYS = 8 };
 
-/* The table has grown to `after` buckets, and the reader still counts `before`. */
+/* The table has grown to `after` buckets, and the reader still uses `before`. */
 static bool split_serves(struct lab *lab, enum loader_program program, uint32_t before,
                          uint32_t after)
 {
@@ -192,7 +195,8 @@ static bool split_serves(struct lab *lab, enum loader_program program, uint32_t 
         if (before > top / 2) {
             right &= serves(lab, program, key, "value");
         } else {
-            /* A count older than a doubling may lead nowhere; never to a miss. */
+            /* A bucket count older than one doubling may find no bucket, but must not answer with a
+             * miss. */
             lab_run(lab, program, &frame, &out);
             right &= frame_equal(&out, &frame) || out.bytes[LAB_FRAME] == 'V';
         }
@@ -209,22 +213,23 @@ static void test_splits(struct lab *lab, enum loader_program program)
     for (after = 1; after <= 256; after = after * 5 / 4 + 1)
         for (before = after > 90 ? after - 90 : 1; before <= after; before++)
             right = right && split_serves(lab, program, before, after);
-    ok(right, "%s: an old number of buckets still leads to the key", names[program]);
+    ok(right, "%s: with an old number of buckets the key is still found", names[program]);
     lab_clear(lab);
     bucket_of(lab, "hit")->mask = 0xffffffff;
-    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: a bucket that leads out of the table",
-       names[program]);
+    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
+       "%s: a bucket index outside of the table is passed", names[program]);
     bucket_of(lab, "hit")->mask = lab->control->nbuckets / 2 - 1;
     lab->buckets[lab_hash(lab, "hit", 3) & (lab->control->nbuckets / 2 - 1)].mask =
         lab->control->nbuckets - 1;
     if (lab_hash(lab, "hit", 3) & (lab->control->nbuckets / 2))
-        ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY), "%s: buckets that lead to each other",
-           names[program]);
+        ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
+           "%s: buckets that refer to each other are passed", names[program]);
     else
-        ok(serves(lab, program, "hit", NULL), "%s: a bucket that leads to itself", names[program]);
+        ok(serves(lab, program, "hit", NULL), "%s: a bucket that refers to itself is passed",
+           names[program]);
 }
 
-/* Items at the very end of an extent, where no block copy may reach. */
+/* Items at the end of an extent, behind which no block copy may read. */
 static void test_segment_end(struct lab *lab, enum loader_program program)
 {
     static char value[1400];
@@ -249,7 +254,7 @@ static void test_segment_end(struct lab *lab, enum loader_program program)
             right &= lab_answers(lab, program, &frame, reply, (size_t)n);
         }
     }
-    ok(right, "%s: items at the end of an extent", names[program]);
+    ok(right, "%s: items at the end of an extent are answered", names[program]);
 }
 
 static void test_shifts(struct lab *lab, enum loader_program program)
@@ -267,10 +272,10 @@ static void test_shifts(struct lab *lab, enum loader_program program)
         right &= serves(lab, program, "hit", "value");
     }
     lab->control->ref_shift = 3;
-    ok(right, "%s: references in units of 8 to 64 bytes", names[program]);
+    ok(right, "%s: references in units of 8 to 64 bytes are followed", names[program]);
 }
 
-/* The marks that keep an item alive. */
+/* The accessed marks that keep an item from eviction. */
 static void test_marks(struct lab *lab, enum loader_program program)
 {
     char key[32], value[] = "v";
@@ -294,7 +299,7 @@ static void test_marks(struct lab *lab, enum loader_program program)
     key_in_bucket(lab, 9, 10, key);
     ok(serves(lab, program, key, value) && bucket->accessed == 0 &&
            lab->overflow[bucket->next].accessed == 1 << 2,
-       "%s: in an overflow bucket its own", names[program]);
+       "%s: a hit in an overflow bucket marks its slot there", names[program]);
     key_in_bucket(lab, 9, 77, key);
     ok(serves(lab, program, key, NULL) && bucket->accessed == 0, "%s: a miss marks nothing",
        names[program]);
@@ -303,7 +308,7 @@ static void test_marks(struct lab *lab, enum loader_program program)
     frame.n += (size_t)snprintf((char *)frame.bytes + frame.n, 64, "%s", key);
     frame_seal(&frame);
     ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST) && bucket->accessed == 0,
-       "%s: nor does a request that is passed at once", names[program]);
+       "%s: a request that is passed at once marks nothing", names[program]);
 }
 
 /* --- a writer at work ------------------------------------------------------ */
@@ -316,7 +321,7 @@ struct writer {
 
 enum { WRITER_KEYS = 3 };
 
-/* Gives each key a new value of another size, over and over, in reused memory. */
+/* Gives each key a new value of another size in a loop, in reused memory. */
 static void *write_items(void *arg)
 {
     static const size_t sizes[] = {20, 70, 300, 900};
@@ -333,7 +338,8 @@ static void *write_items(void *arg)
         snprintf(key, sizeof(key), "key%u", k);
         n = sizes[round / WRITER_KEYS % 4];
         memset(value, 'a' + (int)(round % 26), n);
-        /* Two places for a key: what a reader copies is written again two rounds later. */
+        /* Two addresses for a key: the one that a reader copies from is overwritten two rounds
+         * later. */
         at = 4096 + (k * 2 + round / WRITER_KEYS % 2) * 2048;
         bucket = bucket_of(lab, key);
         __atomic_store_n(&bucket->seq, bucket->seq + 1, __ATOMIC_RELAXED);
@@ -349,7 +355,7 @@ static void *write_items(void *arg)
     return NULL;
 }
 
-/* A value is one letter over and over, of one of the lengths. */
+/* A value is one letter repeated, of one of the lengths. */
 static bool reply_is_whole(const struct frame *out, size_t begin)
 {
     const char *text = (const char *)out->bytes + begin;
@@ -408,12 +414,13 @@ static void test_writer(struct lab *lab, enum loader_program program, bool v6)
     pthread_join(thread, NULL);
     diag("%s: %u answered, %u passed, beside %llu writes", names[program], nanswered, npassed,
          atomic_load(&writer.nwritten));
-    ok(nanswered > 0 && ntorn == 0, "%s, IPv%d: no torn reply beside a writer", names[program],
+    ok(nanswered > 0 && ntorn == 0, "%s, IPv%d: no reply is torn beside a writer", names[program],
        v6 ? 6 : 4);
-    ok(ndamaged == 0, "%s, IPv%d: no damaged packet beside a writer", names[program], v6 ? 6 : 4);
+    ok(ndamaged == 0, "%s, IPv%d: no packet is damaged beside a writer", names[program],
+       v6 ? 6 : 4);
 }
 
-/* --- a writer that always comes between --------------------------------------- */
+/* --- a writer that always interferes ------------------------------------------- */
 
 struct mover {
     struct mc_bucket *bucket;
@@ -423,8 +430,8 @@ struct mover {
 };
 
 /*
- * Moves a bucket's counter by whole writes that change nothing: no reader ever finds it odd. It
- * takes the item's cache lines to this CPU each time, which makes the reader's copy last longer.
+ * Increases a bucket's counter by whole writes that change nothing: no reader ever finds it odd. It
+ * takes the item's cache lines to this CPU each time, which makes the reader's copy take longer.
  */
 static void *move_counter(void *arg)
 {
@@ -439,7 +446,8 @@ static void *move_counter(void *arg)
     return NULL;
 }
 
-/* Asks until some requests were passed as they came; how many. ndamaged: not as they came. */
+/* Sends requests until some were passed unchanged; returns how many. ndamaged: those passed but
+ * changed. */
 static unsigned int ask_disturbed(struct lab *lab, const struct frame *frame,
                                   unsigned int *ndamaged)
 {
@@ -458,9 +466,9 @@ static unsigned int ask_disturbed(struct lab *lab, const struct frame *frame,
 }
 
 /*
- * XDP copies a hit into the packet and looks at the counter then: what it has grown, before its
- * head or behind its tail, and written over has to be undone. Keys of several lengths, since the
- * words that are kept of the headers may reach behind "get ".
+ * XDP copies a hit into the packet and then reads the counter: if it has changed, XDP must undo
+ * what it changed, the head, the tail and overwritten bytes. Keys of several lengths, since the
+ * saved words of the headers may reach behind "get ".
  */
 static void test_disturbed(struct lab *lab, size_t nvalue, bool v6)
 {
@@ -487,14 +495,15 @@ static void test_disturbed(struct lab *lab, size_t nvalue, bool v6)
         pthread_join(thread, NULL);
     }
     ok(ndamaged == 0 && (nundisturbed == 0 || getenv("T_IN_TURNS")),
-       "XDP, IPv%d, %zu bytes: what a writer disturbed is as it came", v6 ? 6 : 4, nvalue);
+       "XDP, IPv%d, %zu bytes: a request that a writer disturbed is passed unchanged", v6 ? 6 : 4,
+       nvalue);
 }
 
 /*
- * XDP answers a miss in place if the bucket has held still between two looks at the counter, and
- * else looks again the long way. That makes a large frame as small as the reply, the other only
- * small. The looks are a few instructions apart: a counter that moves all the time moves between
- * them in some of a million runs.
+ * XDP answers a miss in place if the bucket's counter is the same in two reads, and else searches
+ * again by the long code path. That makes a large frame as small as the reply, the short path only
+ * small. The reads are a few instructions apart: a counter that changes all the time changes
+ * between them in some of a million runs.
  */
 static void test_disturbed_miss(struct lab *lab)
 {
@@ -523,9 +532,9 @@ static void test_disturbed_miss(struct lab *lab)
             nslow++;
     atomic_store(&mover.stop, true);
     pthread_join(thread, NULL);
-    diag("%u misses answered in place, %u the long way", nfast, nslow);
+    diag("%u misses answered in place, %u by the long path", nfast, nslow);
     ok(nfast && nwrong == 0 && (nslow || getenv("T_IN_TURNS")),
-       "XDP: a miss that a writer disturbed is looked for again");
+       "XDP: after a writer disturbed a miss the bucket is searched again");
 }
 
 static void test_program(struct lab *lab, enum loader_program program)
@@ -547,7 +556,7 @@ int main(void)
 
     lab_open(&lab, 256);
     test_program(&lab, LOADER_XDP);
-    test_disturbed(&lab, 190, false); /* grown at the head */
+    test_disturbed(&lab, 190, false); /* extended at the head */
     test_disturbed(&lab, 1300, false);
     test_disturbed(&lab, 190, true);
     test_disturbed(&lab, 1300, true);

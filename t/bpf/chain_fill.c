@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which replies the chain keeps, for how long, and which it does not. */
+/* Which replies the chain keeps, for how long, and which replies it does not keep. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static struct chain_gate *gate_k(struct chain_lab *chain)
     return &chain_lab_bucket(chain, "k", 1)->gate;
 }
 
-/* A get of the key is passed, and its reply kept. */
+/* A get of the key is passed, and the chain keeps its reply. */
 static bool keep_k(struct chain_lab *chain)
 {
     struct frame frame;
@@ -76,24 +76,26 @@ static void test_gate(struct chain_lab *chain, struct chain_gate *gate, const ch
     struct frame frame;
 
     chain_lab_clear(chain);
-    ok(keep_k(chain) && answers_k(chain), "%s: an entry is served", name);
+    ok(keep_k(chain) && answers_k(chain), "%s: an entry is answered", name);
     write_arrives(gate, chain_lab_now() + SECOND);
-    ok(misses_k(chain, CHAIN_MISS_WRITTEN), "%s: from the moment on that a write comes no more",
+    ok(misses_k(chain, CHAIN_MISS_WRITTEN), "%s: an entry is not answered once a write has arrived",
        name);
     get_k(&frame, 1);
     ok(chain_misses(chain, &frame, CHAIN_MISS_WRITTEN) &&
            chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
-       "%s: while the write is in flight no reply is kept", name);
-    ok(chain_misses(chain, &frame, CHAIN_MISS_WRITTEN), "%s: one is asked for before its reply",
-       name);
+       "%s: a reply is not kept while a write is in flight", name);
+    ok(chain_misses(chain, &frame, CHAIN_MISS_WRITTEN),
+       "%s: a get before the write's reply is passed", name);
     write_ends(gate);
-    ok(misses_k(chain, CHAIN_MISS_WRITTEN), "%s: a write's end makes nothing valid", name);
+    ok(misses_k(chain, CHAIN_MISS_WRITTEN),
+       "%s: the end of a write does not make older entries valid", name);
     ok(chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
-       "%s: what was asked for before the write's reply left is not kept", name);
+       "%s: a reply to a get from before the write's reply is not kept", name);
     chain_lab_clear(chain);
     write_arrives(gate, chain_lab_now() + SECOND);
     write_ends(gate);
-    ok(keep_k(chain) && answers_k(chain), "%s: what is asked for after that is", name);
+    ok(keep_k(chain) && answers_k(chain),
+       "%s: a reply to a get from after the write's reply is kept", name);
 }
 
 static void test_late(struct chain_lab *chain, struct chain_gate *gate, const char *name)
@@ -105,9 +107,10 @@ static void test_late(struct chain_lab *chain, struct chain_gate *gate, const ch
     get_k(&frame, 1);
     ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
            chain_replies(chain, &frame, REPLY, CHAIN_WRITES_LATE),
-       "%s: a write without a reply is given up in the end, and what came till then not kept",
+       "%s: a write without a reply is given up at its time, and replies to earlier gets are not "
+       "kept",
        name);
-    ok(keep_k(chain) && answers_k(chain), "%s: what comes after that is", name);
+    ok(keep_k(chain) && answers_k(chain), "%s: replies to later gets are kept", name);
 }
 
 static void test_gates(struct chain_lab *chain)
@@ -124,7 +127,7 @@ static void test_neighbour(struct chain_lab *chain)
     chain_lab_clear(chain);
     ok(keep_k(chain), "an entry");
     write_arrives(&chain->buckets[(chain_lab_bucket(chain, "k", 1) - chain->buckets) ^ 1].gate, 0);
-    ok(answers_k(chain), "a write to the next bucket leaves it as it is");
+    ok(answers_k(chain), "a write to the next bucket does not change this bucket's gate");
 }
 
 /* --- age -------------------------------------------------------------------------------------- */
@@ -137,14 +140,14 @@ static void test_age(void)
 
     settings.max_age = 100000;
     chain_lab_open(&chain, &settings, NULL);
-    ok(keep_k(&chain) && answers_k(&chain), "an entry is served");
+    ok(keep_k(&chain) && answers_k(&chain), "an entry is answered");
     bucket = chain_lab_bucket(&chain, "k", 1);
     bucket->stamp -= 99000;
-    ok(answers_k(&chain), "as long as it is no older than --max-age");
+    ok(answers_k(&chain), "an entry is answered up to the age of --max-age");
     bucket->stamp -= 1001;
-    ok(misses_k(&chain, CHAIN_MISS_AGE), "and then no more");
+    ok(misses_k(&chain, CHAIN_MISS_AGE), "an older entry is not answered");
     bucket->stamp += 200000;
-    ok(misses_k(&chain, CHAIN_MISS_AGE), "one from the future is none");
+    ok(misses_k(&chain, CHAIN_MISS_AGE), "an entry with a time in the future is not answered");
     chain_lab_close(&chain);
 }
 
@@ -181,20 +184,21 @@ static void test_not_asked(struct chain_lab *chain)
     chain_lab_clear(chain);
     get_k(&asked, 1);
     ok(chain_replies(chain, &asked, REPLY, CHAIN_FILL_NOT_ASKED),
-       "a reply that nobody asked for is not kept");
+       "a reply without a request is not kept");
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         chain_lab_clear(chain);
         other = asked;
         other.bytes[rows[i].at] ^= 1;
         ok(chain_misses(chain, &asked, CHAIN_MISS_EMPTY) &&
                chain_replies(chain, &other, REPLY, CHAIN_FILL_NOT_ASKED),
-           "nor one with another %s", rows[i].name);
-        ok(chain_replies(chain, &asked, REPLY, CHAIN_FILLS), "its own is");
+           "a reply to a request with another %s is not kept", rows[i].name);
+        ok(chain_replies(chain, &asked, REPLY, CHAIN_FILLS),
+           "the reply to the request itself is kept");
         ok(chain_replies(chain, &asked, REPLY, CHAIN_FILL_NOT_ASKED), "once");
     }
 }
 
-/* Of requests that cannot be told apart the earliest counts. */
+/* Of requests that cannot be distinguished the earliest time counts. */
 static void test_same_id(struct chain_lab *chain)
 {
     struct chain_gate *gate = gate_k(chain);
@@ -205,14 +209,15 @@ static void test_same_id(struct chain_lab *chain)
     ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "a request");
     write_arrives(gate, chain_lab_now() + SECOND);
     write_ends(gate);
-    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "a write, and a request with the same id");
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY),
+       "after a write, a request with the same id is passed");
     ok(chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING) &&
            chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
-       "neither reply is kept, since each may be the first one's");
-    ok(keep_k(chain), "when both have left the id is as good as new");
+       "neither reply is kept, since each may be the first request's");
+    ok(keep_k(chain), "when both replies have left, a request with that id is kept again");
 }
 
-/* Requests with an unknown number of replies hold the place. */
+/* A request with an unknown number of replies keeps its slot. */
 static void test_hold(struct chain_lab *chain)
 {
     static const char *const others[] = {"gets k\r\n", "get k\r\nget k\r\n", "get \r\n"};
@@ -233,9 +238,10 @@ static void test_hold(struct chain_lab *chain)
                chain_replies(chain, &frame, TEXT("END\r\n"), CHAIN_COUNTS) &&
                chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING) &&
                chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
-           "behind request %zu that has its id, no reply to a get counts as later than that", i);
+           "behind request %zu with its id, every reply to a get counts as the earlier request's",
+           i);
         asks_age(chain, 2 * (uint64_t)SECOND);
-        ok(keep_k(chain), "until that is two seconds old");
+        ok(keep_k(chain), "after two seconds a reply to a get with that id is kept again");
     }
 }
 
@@ -246,23 +252,24 @@ static void test_rotation(struct chain_lab *chain)
 
     chain_lab_clear(chain);
     get_k(&frame, 1);
-    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "a request that the server drops");
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "a get that the server drops is passed");
     asks_age(chain, CHAIN_ASK_NS - SECOND / 2);
     write_arrives(gate, chain_lab_now() + SECOND);
     write_ends(gate);
     ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
            chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
-       "holds its id for a while: a reply to the next is judged by its time");
+       "while its ask is valid, the reply to the next get counts as its reply");
     asks_age(chain, SECOND / 2);
     gate->done -= SECOND / 2;
     ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
            chain_replies(chain, &frame, REPLY, CHAIN_FILLS),
-       "then the next one's time follows");
+       "when its ask has expired, the reply to the next get is kept");
     chain_lab_clear(chain);
-    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "another such request");
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY),
+       "another get that the server drops is passed");
     asks_age(chain, CHAIN_ASK_NS);
     ok(chain_replies(chain, &frame, REPLY, CHAIN_FILL_NOT_ASKED),
-       "a reply that is two seconds late is to nobody");
+       "a reply that is two seconds late matches no ask");
 }
 
 /* With the default times. */
@@ -281,16 +288,16 @@ static void test_dropped(void)
     settings.any_socket = 1;
     chain_lab_open(&chain, &settings, NULL);
     get_k(&frame, 1);
-    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY), "a server drops requests");
+    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY), "a get that the server drops is passed");
     asks_age(&chain, settings.ask - SECOND / 50);
     ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) &&
            chain_replies(&chain, &frame, REPLY, CHAIN_FILLS) && answers_k(&chain),
-       "what it answers is kept, and is not too old for it");
+       "the reply to the next get is kept, and is not too old to be answered");
     chain_lab_close(&chain);
 }
 
-/* Many requests on one place. */
-static void test_one_place(void)
+/* Several requests in one slot. */
+static void test_one_slot(void)
 {
     struct chain_settings settings = chain_lab_settings;
     struct chain_lab chain;
@@ -304,17 +311,17 @@ static void test_one_place(void)
     get_k(&b, 2);
     ok(chain_misses(&chain, &a, CHAIN_MISS_EMPTY) && chain_misses(&chain, &b, CHAIN_MISS_EMPTY) &&
            chain_replies(&chain, &b, REPLY, CHAIN_FILLS),
-       "two requests on one place are kept");
+       "the replies to two requests in one slot are kept");
     chain_lab_clear(&chain);
     ok(chain_misses(&chain, &a, CHAIN_MISS_EMPTY), "a request");
     write_arrives(gate, chain_lab_now() + SECOND);
     write_ends(gate);
     ok(chain_misses(&chain, &b, CHAIN_MISS_EMPTY) &&
            chain_replies(&chain, &b, REPLY, CHAIN_FILL_WRITING),
-       "the second counts as the first");
+       "the second request in a slot has the first one's time");
     ok(chain_misses(&chain, &b, CHAIN_MISS_EMPTY) &&
            chain_replies(&chain, &a, REPLY, CHAIN_FILL_WRITING),
-       "and as long as that may be in flight a third does so too");
+       "a third request has it as well, while the first may be in flight");
     chain_lab_close(&chain);
 }
 
@@ -331,14 +338,14 @@ static void test_senders(void)
     ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) &&
            chain_replies(&chain, &frame, REPLY, CHAIN_FOREIGN) &&
            misses_k(&chain, CHAIN_MISS_EMPTY),
-       "a reply that no socket of the server's sent is not kept");
+       "a reply that was not sent by the server's socket is not kept");
     chain_lab_close(&chain);
 }
 
 /*
- * Requests of several clients on one place: it keeps the earliest time, and the last two clients.
+ * Requests of several clients in one slot: it keeps the earliest time, and the last two clients.
  */
-static void test_nobodys_replies(void)
+static void test_replies_without_request(void)
 {
     struct chain_settings settings = chain_lab_settings;
     struct frame a, b, other;
@@ -351,14 +358,14 @@ static void test_nobodys_replies(void)
     get_k(&other, 3);
     ok(chain_misses(&chain, &a, CHAIN_MISS_EMPTY) && chain_misses(&chain, &b, CHAIN_MISS_EMPTY) &&
            chain_replies(&chain, &other, REPLY, CHAIN_FILL_NOT_ASKED),
-       "a reply to nobody is not kept because others share its place");
+       "a reply without a request is not kept when other requests share its slot");
     ok(chain_replies(&chain, &a, REPLY, CHAIN_FILLS) &&
            chain_replies(&chain, &b, REPLY, CHAIN_FILLS),
        "theirs are");
     chain_lab_close(&chain);
 }
 
-/* --- what replies look like ------------------------------------------------------------------ */
+/* --- forms of replies ------------------------------------------------------------------------ */
 
 static void test_forms(struct chain_lab *chain)
 {
@@ -434,15 +441,15 @@ static void test_limits(void)
     settings.value_max = 4;
     chain_lab_open(&chain, &settings, NULL);
     ok(chain_keeps(&chain, "get abc\r\n", TEXT("VALUE abc 0 4\r\n1234\r\nEND\r\n")),
-       "a key and a value as long as they may be");
+       "a reply with the longest key and the longest value is kept");
     frame_request(&frame, TEXT("get abcd\r\n"));
     ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) &&
            chain_replies(&chain, &frame, TEXT("VALUE abcd 0 1\r\n1\r\nEND\r\n"), CHAIN_FILL_SIZE),
-       "a longer key is not kept");
+       "a reply with a longer key is not kept");
     frame_request(&frame, TEXT("get ab\r\n"));
     ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) &&
            chain_replies(&chain, &frame, TEXT("VALUE ab 0 5\r\n12345\r\nEND\r\n"), CHAIN_FILL_SIZE),
-       "nor a longer value");
+       "a reply with a longer value is not kept");
     chain_lab_close(&chain);
 }
 
@@ -457,10 +464,11 @@ static void test_busy(struct chain_lab *chain)
     ok(keep_k(chain), "an entry");
     bucket->seq++;
     get_k(&frame, 1);
-    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "while another CPU fills it, it is not read");
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY),
+       "while another CPU fills an entry it is not read");
     ok(chain_replies(chain, &frame, REPLY, CHAIN_FILL_BUSY), "nor filled");
     bucket->seq++;
-    ok(answers_k(chain), "when that has ended it is");
+    ok(answers_k(chain), "when the fill has ended the entry is answered");
 }
 
 int main(void)
@@ -476,8 +484,8 @@ int main(void)
     test_hold(&chain);
     test_rotation(&chain);
     test_dropped();
-    test_one_place();
-    test_nobodys_replies();
+    test_one_slot();
+    test_replies_without_request();
     test_senders();
     test_forms(&chain);
     test_datagrams(&chain);

@@ -28,7 +28,7 @@ static const char *shape_name(const struct shape *shape)
 
 #define TEXT(text) text, sizeof(text) - 1
 
-/* Passes a get, and keeps the server's reply with this value. */
+/* Passes a get, and has the chain keep the server's reply with this value. */
 static bool put(struct chain_lab *chain, const char *key, size_t nkey, const char *value,
                 size_t nvalue)
 {
@@ -56,13 +56,13 @@ static void test_hit(struct chain_lab *chain)
         chain->lab.shape = shapes[i];
         chain_lab_clear(chain);
         ok(chain_keeps(chain, "get key\r\n", TEXT("VALUE key 0 5\r\nvalue\r\nEND\r\n")),
-           "%s: a miss is passed, its reply leaves and is kept, the next get is answered by it",
+           "%s: a miss is passed, its reply is kept, the next get is answered from it",
            shape_name(&shapes[i]));
     }
     chain->lab.shape = shapes[0];
 }
 
-/* Every length of a value, with keys of many lengths: all entry sizes and their edges. */
+/* Every length of a value, with keys of many lengths: all sizes of entries and their limits. */
 static void test_lengths(struct chain_lab *chain)
 {
     static const size_t keys[] = {1, 3, 7, 8, 9, 11, 12, 16, 31, 32, 60, 249, 250};
@@ -97,7 +97,7 @@ static void test_values(struct chain_lab *chain)
     } rows[] = {
         {"newlines", "a\r\nb\nc\r\n\r\n"},
         {"an END", "END\r\n"},
-        {"what looks like an item", "x\r\nVALUE victim 0 4\r\nEVIL\r\nEND\r\n"},
+        {"bytes that look like an item", "x\r\nVALUE victim 0 4\r\nEVIL\r\nEND\r\n"},
         {"nothing", ""},
     };
     char reply[512];
@@ -111,10 +111,10 @@ static void test_values(struct chain_lab *chain)
            rows[i].name);
     }
     ok(chain_lab_count(chain, CHAIN_FILLS) > 0 && chain_lab_bucket(chain, "victim", 6)->nkey != 6,
-       "what stands in a value becomes no entry");
+       "bytes within a value do not become an entry");
 }
 
-/* Client flags are kept as the server wrote them. */
+/* Client flags are kept as the server printed them. */
 static void test_flags(struct chain_lab *chain)
 {
     chain_lab_clear(chain);
@@ -134,22 +134,23 @@ static void test_same_bucket(void)
     chain_lab_open(&chain, &settings, NULL);
     ok(PUT(&chain, "prefix", "1") &&
            chain_answers(&chain, "get prefix\r\n", TEXT("VALUE prefix 0 1\r\n1\r\nEND\r\n")),
-       "a table may have one bucket, and one place for asks");
+       "a table may have one bucket, and one slot for asks");
     frame_request(&frame, TEXT("get prefixed\r\n"));
     ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY),
-       "a longer key in the same bucket is another");
+       "a longer key in the same bucket is another key");
     frame_request(&frame, TEXT("get pre\r\n"));
-    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY), "so is a shorter one");
+    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY),
+       "a shorter key in the same bucket is another key");
     chain.buckets[0].stamp &= (1ull << CHAIN_STAMP_BITS) - 1;
     chain.buckets[0].stamp |= lab_hash(&chain.lab, "prefiy", 6) >> CHAIN_STAMP_BITS
                                                                        << CHAIN_STAMP_BITS;
     frame_request(&frame, TEXT("get prefiy\r\n"));
     ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY),
-       "keys with equal hashes are told apart by all their bytes");
+       "keys with equal hashes are distinguished by all their bytes");
     chain_lab_close(&chain);
 }
 
-/* Buckets share blocks: a get never takes the text of another bucket. */
+/* Buckets share blocks: a get never returns the text of another bucket. */
 static void test_shared_blocks(void)
 {
     struct chain_settings settings = chain_lab_settings;
@@ -174,7 +175,7 @@ static void test_shared_blocks(void)
             lost &= chain_misses(&chain, &frame, CHAIN_MISS_EMPTY);
         }
     }
-    ok(right && lost, "an entry whose block went to another bucket is gone");
+    ok(right && lost, "an entry whose block was taken by another bucket is not answered");
     chain_lab_close(&chain);
 }
 
@@ -195,12 +196,12 @@ static void test_two_servers(struct chain_lab *chain)
         chain->lab.shape = shapes[v6];
         ok(PUT(chain, "key", "one") &&
                chain_answers(chain, "get key\r\n", TEXT("VALUE key 0 3\r\none\r\nEND\r\n")),
-           "%s: a value of the server on the first address", shape_name(&shapes[v6]));
+           "%s: a value of the server on the first address is answered", shape_name(&shapes[v6]));
         frame_request(&frame, TEXT("get key\r\n"));
         frame.bytes[33] += 7;
         frame_seal(&frame);
-        ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "%s: is none of the server on the second",
-           shape_name(&shapes[v6]));
+        ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY),
+           "%s: it is not answered for the server on the second address", shape_name(&shapes[v6]));
     }
     chain->lab.shape = shapes[0];
     lab_own(chain->lab.control);
@@ -213,35 +214,37 @@ static void test_multiget(struct chain_lab *chain)
     struct frame frame;
 
     chain_lab_clear(chain);
-    ok(PUT(chain, "a", "1") && PUT(chain, "b", "22"), "two keys are in the table");
+    ok(PUT(chain, "a", "1") && PUT(chain, "b", "22"), "the replies to two keys are kept");
     ok(chain_answers(chain, "get a b\r\n",
                      TEXT("VALUE a 0 1\r\n1\r\nVALUE b 0 2\r\n22\r\nEND\r\n")),
        "a get of both is answered");
     ok(chain_answers(chain, "get b a\r\n",
                      TEXT("VALUE b 0 2\r\n22\r\nVALUE a 0 1\r\n1\r\nEND\r\n")),
-       "in the order of the request");
+       "two keys are answered in the order of the request");
     ok(chain_answers(chain, "get a a b a\r\n",
                      TEXT("VALUE a 0 1\r\n1\r\nVALUE a 0 1\r\n1\r\nVALUE b 0 2\r\n22\r\n"
                           "VALUE a 0 1\r\n1\r\nEND\r\n")),
-       "a key as often as it is asked for");
+       "a key is answered as often as it is asked for");
     frame_request(&frame, TEXT("get a none b\r\n"));
     ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY),
-       "if one is not there the whole request is the server's");
+       "a request is passed if one of its keys is not in the table");
     frame_request(&frame, TEXT("get none a b\r\n"));
-    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "the first as well");
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY),
+       "a request is passed if its first key is not in the table");
     frame_request(&frame, TEXT("get a b none\r\n"));
-    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "the last as well");
+    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY),
+       "a request is passed if its last key is not in the table");
     frame_request(&frame, TEXT("get c d\r\n"));
     ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
            chain_replies(chain, &frame, TEXT("VALUE c 0 1\r\n3\r\nVALUE d 0 1\r\n4\r\nEND\r\n"),
                          CHAIN_COUNTS) &&
            chain_answers(chain, "get d c\r\n",
                          TEXT("VALUE d 0 1\r\n4\r\nVALUE c 0 1\r\n3\r\nEND\r\n")),
-       "each block of a reply is kept by itself");
+       "each block of a reply is kept as an entry of its own");
 }
 
 /*
- * As memcached answers from 1.5.20 on: one datagram for each value, each numbered as the only one.
+ * As memcached answers since 1.5.20: one datagram for each value, each numbered as the only one.
  */
 static void test_divided(struct chain_lab *chain)
 {
@@ -256,10 +259,10 @@ static void test_divided(struct chain_lab *chain)
                          TEXT("VALUE a 0 1\r\n1\r\nVALUE b 0 1\r\n2\r\nEND\r\n")),
        "a reply of several datagrams, each with whole blocks, is kept");
     ok(chain_replies(chain, &frame, TEXT("VALUE b 0 1\r\n2\r\nEND\r\n"), CHAIN_FILL_NOT_ASKED),
-       "the one with END was the last");
+       "the datagram with END is the last one");
 }
 
-/* Makes a request of n keys in different buckets, and its reply. False: they do not fit. */
+/* Makes a request of n keys in different buckets, and its reply. False: the reply does not fit. */
 static bool make_many(struct chain_lab *chain, size_t n, char *request, char *reply, size_t *nreply)
 {
     static bool used[1 << 16];
@@ -308,15 +311,16 @@ static void test_too_long(struct chain_lab *chain)
     chain_lab_clear(chain);
     ok(put(chain, "a", 1, letters, 700) && put(chain, "b", 1, letters, 680) &&
            put(chain, "c", 1, letters, 600),
-       "three values, of 700, 680 and 600 bytes");
+       "values of 700, 680 and 600 bytes are kept");
     frame_request(&frame, TEXT("get a b\r\n"));
     ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_SIZE),
-       "a reply longer than a datagram is the server's");
+       "a request whose reply is longer than a datagram is passed");
     frame_request(&frame, TEXT("get a b c none\r\n"));
-    ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_SIZE), "of four keys as well");
+    ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_SIZE),
+       "a request of four keys whose reply is longer than a datagram is passed");
 }
 
-/* --- how a request may look ---------------------------------------------------------------- */
+/* --- forms of requests --------------------------------------------------------------------- */
 
 static void test_forms(struct chain_lab *chain)
 {
@@ -333,10 +337,10 @@ static void test_forms(struct chain_lab *chain)
     memset(spaces + 5, ' ', 1300);
     memcpy(spaces + 1305, "\r\n", 3);
     ok(chain_answers(chain, spaces, reply, sizeof(reply) - 1),
-       "a request that is longer than its reply");
+       "a request that is longer than its reply is answered");
 }
 
-/* A packet that is no plain get is passed, and closes the gates of what it may write. */
+/* A packet other than a plain get is passed, and closes the gates of the keys that it may write. */
 static void test_passed(struct chain_lab *chain)
 {
     static const struct {
@@ -359,7 +363,7 @@ static void test_passed(struct chain_lab *chain)
     size_t i;
 
     chain_lab_clear(chain);
-    ok(PUT(chain, "k", "v"), "a key is in the table");
+    ok(PUT(chain, "k", "v"), "the reply to a key is kept");
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         frame_request(&frame, rows[i].text, strlen(rows[i].text));
         ok(lab_passes(&chain->lab, LOADER_XDP, &frame, rows[i].reason), "row %zu is passed", i);
@@ -398,12 +402,12 @@ static void test_checksums(struct chain_lab *chain)
             frame_seal(&frame);
             wrong += !lab_answers(&chain->lab, LOADER_XDP, &frame, reply, sizeof(reply) - 1);
         }
-        ok(wrong == 0, "%s: 20,000 replies have the right sums", shape_name(&shapes[v6]));
+        ok(wrong == 0, "%s: 20,000 replies have the right checksums", shape_name(&shapes[v6]));
     }
     chain->lab.shape = shapes[0];
 }
 
-/* Replies that are larger than the guard's amplification= allows. */
+/* Replies that are larger than amplification= allows. */
 static void test_amplification(void)
 {
     static const struct loader_guard guard = {.amplification = 2};
@@ -414,10 +418,10 @@ static void test_amplification(void)
     frame_request(&frame, TEXT("get k\r\n"));
     ok(put(&chain, "k", 1, letters, 200) &&
            lab_passes(&chain.lab, LOADER_XDP, &frame, MC_COUNT_PASS_AMPLIFICATION),
-       "a reply that is too large for its request is the server's");
+       "a request is passed if its reply is too large for it");
     ok(chain_replies(&chain, &frame, TEXT("VALUE k 0 1\r\nv\r\nEND\r\n"), CHAIN_FILLS) &&
            chain_answers(&chain, "get k\r\n", TEXT("VALUE k 0 1\r\nv\r\nEND\r\n")),
-       "which is kept");
+       "the reply is kept");
     chain_lab_close(&chain);
 }
 
@@ -430,13 +434,14 @@ static void test_mtu(struct chain_lab *chain)
 
     memcpy(reply + n - 5, "END\r\n", 5);
     chain_lab_clear(chain);
-    ok(put(chain, "k", 1, letters, 200), "a key is in the table");
+    ok(put(chain, "k", 1, letters, 200), "the reply to a key is kept");
     frame_request(&frame, TEXT("get k\r\n"));
     chain->lab.control->packet_over = (uint32_t)(20 + 8 + MC_UDP_HEADER + n);
     ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_SIZE),
-       "a reply that is over the MTU is the server's");
+       "a request whose reply is over the MTU is passed");
     chain->lab.control->packet_over++;
-    ok(chain_answers(chain, "get k\r\n", reply, n), "one that fits is answered");
+    ok(chain_answers(chain, "get k\r\n", reply, n),
+       "a request whose reply fits the MTU is answered");
     chain->lab.control->packet_over = 0;
 }
 
@@ -446,23 +451,25 @@ static void test_not_ours(struct chain_lab *chain)
     struct frame frame;
 
     chain_lab_clear(chain);
-    ok(PUT(chain, "k", "v"), "a key is in the table");
+    ok(PUT(chain, "k", "v"), "the reply to a key is kept");
     frame_request(&frame, TEXT("get k\r\n"));
     frame.bytes[33] ^= 1;
     frame_seal(&frame);
-    ok(lab_passes(&chain->lab, LOADER_XDP, &frame, LAB_UNCOUNTED), "another address: passed");
+    ok(lab_passes(&chain->lab, LOADER_XDP, &frame, LAB_UNCOUNTED),
+       "a request to another address is passed");
     frame_request(&frame, TEXT("get k\r\n"));
     frame.bytes[37] ^= 1;
-    ok(lab_passes(&chain->lab, LOADER_XDP, &frame, LAB_UNCOUNTED), "another port: passed");
+    ok(lab_passes(&chain->lab, LOADER_XDP, &frame, LAB_UNCOUNTED),
+       "a request to another port is passed");
     frame_request(&frame, TEXT("get k\r\n"));
     frame.bytes[34] = 0;
     frame.bytes[35] = 53;
     ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_SOURCE),
-       "from a port where a service answers: passed");
+       "a request from a service's port is passed");
     chain->lab.control->lease = mc_lease(1, 0);
     frame_request(&frame, TEXT("get k\r\n"));
     ok(lab_passes(&chain->lab, LOADER_XDP, &frame, MC_COUNT_PASS_STOPPED),
-       "when who loaded the chain is gone or stands still: passed");
+       "a request is passed when the process that loaded the chain has ended or is stopped");
     chain->lab.control->lease = MC_LEASE_EVER;
     ok(chain_answers(chain, "get k\r\n", TEXT("VALUE k 0 1\r\nv\r\nEND\r\n")), "else answered");
 }

@@ -99,7 +99,7 @@ uint64_t chain_lab_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Whether this counter grew by one, and no other did. */
+/* Whether this counter increased by one, and no other changed. */
 static bool counted_once(const struct chain_counts *before, const struct chain_counts *after,
                          enum chain_count count)
 {
@@ -109,7 +109,7 @@ static bool counted_once(const struct chain_counts *before, const struct chain_c
     for (i = 0; i < CHAIN_COUNTS; i++) {
         if (after->count[i] - before->count[i] == (i == count))
             continue;
-        diag("count %zu moved by %lld", i, (long long)(after->count[i] - before->count[i]));
+        diag("count %zu changed by %lld", i, (long long)(after->count[i] - before->count[i]));
         right = false;
     }
     return right;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * chain_lab: the chain in a lab: gets that come by XDP, and replies that leave by TC.
+ * chain_lab: the chain's programs in a test: gets that arrive in XDP, and replies that leave
+ * through TC.
  */
 #ifndef T_BPF_CHAIN_LAB_H
 #define T_BPF_CHAIN_LAB_H
@@ -19,14 +20,14 @@ struct chain_lab {
     struct chain_gate *all;
 };
 
-/* What most tests want: 1,024 buckets, an hour's age. */
+/* The settings of most tests: 1,024 buckets, an age of an hour. */
 extern const struct chain_settings chain_lab_settings;
 
 /* Ends the test if the programs cannot be loaded. NULL: chain_lab_settings. */
 void chain_lab_open(struct chain_lab *chain, const struct chain_settings *settings,
                     const struct loader_guard *guard);
 void chain_lab_close(struct chain_lab *chain);
-/* Forgets all entries, writes and asks. */
+/* Clears all entries, writes and asks. */
 void chain_lab_clear(struct chain_lab *chain);
 
 /* The descriptor of a map. */
@@ -35,19 +36,19 @@ struct chain_bucket *chain_lab_bucket(struct chain_lab *chain, const char *key, 
 uint64_t chain_lab_count(struct chain_lab *chain, enum chain_count count);
 uint64_t chain_lab_now(void);
 
-/* A get is passed as it came, and is a miss of this kind. */
+/* Whether a get is passed unchanged, and counted as a miss of this kind. */
 bool chain_misses(struct chain_lab *chain, const struct frame *request, enum chain_count miss);
-/* A frame leaves as it is; `counted` once: what became of it. CHAIN_COUNTS: whatever. */
+/* Whether a frame leaves unchanged, and `counted` increased once. CHAIN_COUNTS: any counter may. */
 bool chain_leaves(struct chain_lab *chain, const struct frame *frame, enum chain_count counted);
-/* The server's reply to it leaves as it is; `counted` once: what became of it. */
+/* Whether the server's reply to it leaves unchanged, and `counted` increased once. */
 bool chain_replies(struct chain_lab *chain, const struct frame *request, const char *text,
                    size_t ntext, enum chain_count counted);
-/* The request is passed and the reply kept, and then the request is answered by it. */
+/* Whether the request is passed, the reply kept, and then the request answered from it. */
 bool chain_keeps(struct chain_lab *chain, const char *request, const char *text, size_t ntext);
-/* A request is answered so. */
+/* Whether a request is answered with this text. */
 bool chain_answers(struct chain_lab *chain, const char *request, const char *text, size_t ntext);
 
-/* "get KEY\r\n", and the block of a value: how long it is. */
+/* Writes "get KEY\r\n", or the block of a value; returns its length. */
 size_t text_get(char *out, const char *key, size_t nkey);
 size_t text_value(char *out, const char *key, size_t nkey, const char *value, size_t nvalue);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Gets, fills and writes on two CPUs at once. No reply is a mixture of two, none has a value that
- * an acknowledged write replaced before the get arrived, and there are some replies. A machine that
- * is so busy that replies leave a second late proves nothing about the second of these
+ * an acknowledged write replaced before the get arrived, and some requests are answered. On a
+ * machine that is so busy that replies leave a second late the second of these cannot be judged
  * (doc/chain.md).
  */
 #include <pthread.h>
@@ -29,14 +29,14 @@ enum {
 
 struct race {
     struct chain_lab chain;
-    /* The server's value, and the last one whose write was acknowledged. */
+    /* The server's value, and the newest value whose write was acknowledged. */
     _Atomic uint32_t now[KEYS], acked[KEYS];
     atomic_bool stop;
     unsigned int runs;
     _Atomic uint64_t nwrites;
 };
 
-/* A reply that has not left. */
+/* A reply that has not left yet. */
 struct late {
     struct frame reply;
     uint64_t asked;
@@ -48,7 +48,7 @@ struct client {
     unsigned int random;
     uint64_t hits, torn, stale, failed;
     struct late held[HELD];
-    bool was_late; /* a reply, by more than a quarter of max_age */
+    bool was_late; /* a reply was late by more than a quarter of max_age */
 };
 
 /* The length of a version's value: entries of all sizes in turn. */
@@ -80,7 +80,7 @@ static size_t reply_make(char *out, unsigned int key, uint32_t version)
     return n + 5;
 }
 
-/* The version in a reply; UINT32_MAX: the frame is no whole reply to a get of this key. */
+/* The version in a reply; UINT32_MAX: the frame is not a complete reply to a get of this key. */
 static uint32_t reply_version(const struct frame *frame, unsigned int key)
 {
     const char *text = (const char *)frame->bytes + LAB_FRAME, *value;
@@ -248,7 +248,7 @@ static void test_race(unsigned int entries)
          (unsigned long long)chain_lab_count(&race->chain, CHAIN_FILL_BUSY),
          (unsigned long long)race->nwrites);
     ok(failed == 0, "%u buckets: every packet is answered or passed", entries);
-    ok(torn == 0, "%u buckets: no reply is put together of two", entries);
+    ok(torn == 0, "%u buckets: no reply mixes two values", entries);
     if (was_late)
         diag("replies left a second late: %llu values were old", (unsigned long long)stale);
     ok(stale == 0 || was_late, "%u buckets: no value is older than a write acknowledged before",
@@ -259,7 +259,7 @@ static void test_race(unsigned int entries)
     free(race);
 }
 
-/* --- one entry, filled over and over again ---------------------------------------------- */
+/* --- one entry, filled repeatedly --------------------------------------------------------- */
 
 struct filler {
     struct chain_lab *chain;
@@ -276,7 +276,7 @@ static size_t letter_block(char *out, const char *key, char letter, size_t nvalu
     return text_value(out, key, 1, value, nvalue);
 }
 
-/* As many blocks as fit: each of them is a fill. */
+/* A reply with as many blocks as fit: each of them is a fill. */
 static size_t filler_reply(const struct filler *filler, char *out)
 {
     size_t n = 0, i;
@@ -290,7 +290,7 @@ static size_t filler_reply(const struct filler *filler, char *out)
     return n + 5;
 }
 
-/* Sends such a reply again and again, to a request that holds its place. */
+/* Sends such a reply repeatedly, to a request that keeps its slot. */
 static void *filler_main(void *arg)
 {
     static const char request[] = "gets k\r\n";
@@ -344,9 +344,10 @@ static void test_torn(struct chain_lab *chain, size_t nvalue, const char *other)
     diag("%zu bytes: %llu hits, %llu fills", nvalue, (unsigned long long)hits,
          (unsigned long long)fills);
     ok(torn == 0 && fills > LEAST,
-       "%zu bytes%s: an entry that is filled all the time is read as one value or the other: %llu "
-       "of %llu reads were both",
-       nvalue, other ? ", in a block that goes to and fro" : "", (unsigned long long)torn,
+       "%zu bytes%s: readers of an entry that is filled all the time get one value or the other: "
+       "%llu "
+       "of %llu reads got both",
+       nvalue, other ? ", in a block that changes buckets" : "", (unsigned long long)torn,
        (unsigned long long)hits);
 }
 

@@ -2,7 +2,8 @@
 /*
  * Random conversations over a network that loses, repeats and reorders segments, with time passing
  * between them: whenever the server executes a write, the gate of its key is closed. The server is
- * a model: it executes a command as soon as it has all bytes up to its end. CHAIN_RANDOM: how many.
+ * a model: it executes a command as soon as it has all bytes up to its end. CHAIN_RANDOM: the
+ * number of conversations.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ enum { COMMANDS = 40, STREAM_MAX = 16384, KEYS = 6, STEPS = 300 };
 
 struct command {
     size_t end; /* in the stream */
-    int key;    /* that it writes; -1: none; KEYS: all */
+    int key;    /* the key that it writes; -1: none; KEYS: all */
     char answer[64];
 };
 
@@ -43,7 +44,7 @@ struct run {
     char answers[COMMANDS * 64];
     size_t nanswers, nanswered;
 
-    unsigned int nbad, nwrites, nalone; /* alone: while the gate of the whole table was open */
+    unsigned int nbad, nwrites, nalone; /* writes executed while the table's gate was open */
     uint64_t nfound;
 };
 
@@ -203,7 +204,7 @@ static void send_next(struct run *run)
     run->starts[run->nstarts++] = from;
     run->nsent += n;
     if (below(run, 60) == 0 && run->nsent < run->nstream)
-        send_next(run); /* overtakes it */
+        send_next(run); /* it overtakes the one before */
     segment(run, from, from + n);
 }
 
@@ -225,7 +226,7 @@ static void send_again(struct run *run)
     segment(run, from, to);
 }
 
-/* So much that all writes in flight are given up. */
+/* So much time that all writes in flight are given up. */
 static void time_passes(struct run *run)
 {
     struct chain_gate *gate;
@@ -267,7 +268,7 @@ static void converse(struct run *run)
     }
 }
 
-/* old: the connection began before the chain. */
+/* old: the connection began before the chain was loaded. */
 static void try_run(struct run *run, struct watch *watch, unsigned int seed)
 {
     size_t old;
@@ -285,7 +286,7 @@ static void try_run(struct run *run, struct watch *watch, unsigned int seed)
     run->base_out = run->talk.out;
     if (seed % 4 == 3) {
         old = below(run, (unsigned int)run->nstream / 2);
-        run->talk.port ^= 0x8000; /* a connection that the chain does not know */
+        run->talk.port ^= 0x8000; /* a connection that the chain does not track */
         run->nsent = run->acked = old;
         run->commands[0].key = -1;
         deliver(run, 0, old);
@@ -314,10 +315,10 @@ int main(void)
         if (run.nbad && nbad < 20)
             diag("conversation %u: %u writes were not seen", i, run.nbad);
     }
-    ok(nalone > n, "%u conversations write %u times, %u of them while not everything is closed", n,
+    ok(nalone > n, "%u conversations write %u times, %u of them while the table's gate is open", n,
        nwrites, nalone);
     ok(nfound > n / 50, "connections are tracked again after a resync, %d times", (int)nfound);
-    ok(nbad == 0, "the gate of each is closed when it is executed (%u are not)", nbad);
+    ok(nbad == 0, "each write's gate is closed when the server executes it (%u are not)", nbad);
     watch_close(&watch);
     return done();
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What only attached programs can show: frames of a local socket have little room, so TC answers
- * with a long reply; and it leaves by an interface with the chain's egress program. The client's
- * packets have no UDP checksum: TC would answer all of those whose checksum is left to hardware.
+ * Behaviour that only attached programs have: frames of a local socket have little room, so TC
+ * answers if the reply is long; and that reply leaves through an interface with the chain's egress
+ * program. The client's packets have no UDP checksum: TC would answer all requests whose checksum
+ * is left to hardware.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -66,7 +67,7 @@ static bool told(struct talk *talk, const char *text, size_t n, uint8_t id)
            got[0] == 0 && memcmp(got + 8, text, n) == 0;
 }
 
-/* Whether the server received nothing. */
+/* Whether the server received no request. */
 static bool server_rests(struct talk *talk)
 {
     char got[64];
@@ -100,7 +101,7 @@ static void test_small(struct talk *talk)
 
     ask(talk, "get small\r\n", 1);
     ok(serve(talk, reply, sizeof(reply) - 1) && told(talk, reply, sizeof(reply) - 1, 1),
-       "a miss is the server's");
+       "a miss is passed to the server");
     ask(talk, "get small\r\n", 2);
     ok(told(talk, reply, sizeof(reply) - 1, 2) && server_rests(talk) &&
            counted(talk, MC_COUNT_ANSWERED_XDP) == 1,
@@ -119,25 +120,26 @@ static void test_large(struct talk *talk)
     memcpy(reply + n, "END\r\n", 5);
     n += 5;
     ask(talk, "get large\r\n", 3);
-    ok(serve(talk, reply, n) && told(talk, reply, n, 3), "a long value is asked for");
+    ok(serve(talk, reply, n) && told(talk, reply, n, 3),
+       "a get of a long value is passed, and its reply kept");
     ask(talk, "get large\r\n", 4);
     ok(serve(talk, reply, n) && told(talk, reply, n, 4) && counted(talk, MC_COUNT_PASS_ROOM) == 1 &&
            chain_lab_count(chain, CHAIN_FILLS) == 3,
-       "without a program behind XDP its get is passed, and the reply kept again");
+       "without a TC program the next get is passed, and its reply kept again");
     ((struct chain *)chain->lab.loader->object.made)->bss->tc_follows = 1;
     fills = chain_lab_count(chain, CHAIN_FILLS);
     not_asked = chain_lab_count(chain, CHAIN_FILL_NOT_ASKED);
     ask(talk, "get large\r\n", 5);
     ok(told(talk, reply, n, 5) && server_rests(talk) && counted(talk, MC_COUNT_ANSWERED_TC) == 1,
-       "with one TC answers it");
+       "with a TC program it answers the get");
     ask(talk, "get large small\r\n", 6);
     memcpy(reply + n - 5, "VALUE small 0 2\r\nok\r\nEND\r\n", 26);
     ok(told(talk, reply, n + 21, 6) && server_rests(talk) &&
            counted(talk, MC_COUNT_ANSWERED_TC) == 2,
-       "of several keys as well");
+       "it answers a get of several keys, too");
     ok(chain_lab_count(chain, CHAIN_FILLS) == fills &&
            chain_lab_count(chain, CHAIN_FILL_NOT_ASKED) == not_asked,
-       "what TC answers is not taken for the server's reply");
+       "a reply made by TC is not taken for the server's");
 }
 
 int main(void)

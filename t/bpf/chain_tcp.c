@@ -16,7 +16,7 @@ static bool check(struct watch *watch, const char *key, enum gate_is want, const
 {
     enum gate_is is = gate_is(key ? watch_gate(watch, key) : watch->all);
 
-    return ok(is == want, "%s: the gate of %s is %s", what, key ? key : "all", gate_name(is));
+    return ok(is == want, "%s: the gate of %s is %s", what, key ? key : "the table", gate_name(is));
 }
 
 /* --- every writing command ---------------------------------------------------------------- */
@@ -81,8 +81,7 @@ static const struct command commands[] = {
     {"binary touch", TEXT(BINARY("\x80", "\x1c", "\3", "\4", "\7") "\0\0\0\0key"),
      TEXT(BINARY("\x81", "\x1c", "\0", "\4", "\4") "\0\0\0\0"), false, NO_TEXT, NO_TEXT},
     {"flush_all", TEXT("flush_all\r\n"), TEXT("OK\r\n"), true, NO_TEXT, NO_TEXT},
-    {"a command that is not known", TEXT("obliterate key\r\n"), TEXT("ERROR\r\n"), true, NO_TEXT,
-     NO_TEXT},
+    {"an unknown command", TEXT("obliterate key\r\n"), TEXT("ERROR\r\n"), true, NO_TEXT, NO_TEXT},
     {"binary flush", TEXT(BINARY("\x80", "\10", "\0", "\0", "\0")),
      TEXT(BINARY("\x81", "\10", "\0", "\0", "\0")), true, NO_TEXT, NO_TEXT},
     {"a key in base64", TEXT("md a2V5 b\r\n"), TEXT("HD\r\n"), true, NO_TEXT, NO_TEXT},
@@ -105,7 +104,7 @@ static bool is(struct watch *watch, const struct command *command, enum gate_is 
            (command->everything || gate_is(watch->all) == GATE_UNTOUCHED);
 }
 
-/* Sends a command in two segments, cut at `cut`, and answers it. */
+/* Sends a command in two segments, split at `cut`, and answers it. */
 static bool try_command(struct watch *watch, const struct form *form, const struct command *command,
                         size_t cut)
 {
@@ -140,8 +139,9 @@ static void test_commands(struct watch *watch, const struct form *form, const ch
         command = &commands[i];
         for (ngood = cut = 0; cut < command->says.n; cut++)
             ngood += try_command(watch, form, command, cut);
-        ok(ngood == command->says.n, "%s: %s, cut anywhere (%zu of %zu), closes until its reply",
-           name, command->name, ngood, command->says.n);
+        ok(ngood == command->says.n,
+           "%s: %s, split anywhere (%zu of %zu), closes the gate until its reply", name,
+           command->name, ngood, command->says.n);
     }
 }
 
@@ -155,25 +155,25 @@ static void test_pipeline(struct watch *watch)
     watch_mark(watch);
     SAY(&talk,
         "set a 0 0 1\r\n1\r\nget b\r\ndelete c\r\nset d 0 0 3 noreply\r\nset\r\nincr e 1\r\n");
-    check(watch, "a", GATE_ENTERED, "five commands at once");
-    check(watch, "b", GATE_UNTOUCHED, "five commands at once");
-    check(watch, "c", GATE_ENTERED, "five commands at once");
-    check(watch, "d", GATE_ENTERED, "five commands at once");
-    check(watch, "e", GATE_ENTERED, "five commands at once");
+    check(watch, "a", GATE_ENTERED, "five commands in one segment");
+    check(watch, "b", GATE_UNTOUCHED, "five commands in one segment");
+    check(watch, "c", GATE_ENTERED, "five commands in one segment");
+    check(watch, "d", GATE_ENTERED, "five commands in one segment");
+    check(watch, "e", GATE_ENTERED, "five commands in one segment");
     ANSWER(&talk, "STORED\r\n");
     check(watch, "a", GATE_LEFT, "the first reply");
     check(watch, "c", GATE_ENTERED, "the first reply");
     ANSWER(&talk, "VALUE b 0 9\r\nDELETED\r\n\r\nEND\r\nDELE");
-    check(watch, "c", GATE_ENTERED, "a value that reads like a reply, and half a reply");
+    check(watch, "c", GATE_ENTERED, "a value that looks like a reply, and half a reply");
     ANSWER(&talk, "TED\r\n");
     check(watch, "c", GATE_LEFT, "the third reply");
     check(watch, "d", GATE_ENTERED, "the third reply");
     ANSWER(&talk, "7\r\n");
-    check(watch, "d", GATE_LEFT, "the fourth reply ends what has none too");
+    check(watch, "d", GATE_LEFT, "the fourth reply also ends the write without a reply");
     check(watch, "e", GATE_LEFT, "the fourth reply");
-    check(watch, NULL, GATE_UNTOUCHED, "all the while");
+    check(watch, NULL, GATE_UNTOUCHED, "during five commands");
     ok(watch_count(watch, CHAIN_WRITES_SEEN) == 4 && watch_count(watch, CHAIN_WRITES_ENDED) == 4,
-       "four writes are counted, and their ends");
+       "four writes and their ends are counted");
 }
 
 static void test_slow_keys(struct watch *watch)
@@ -183,13 +183,13 @@ static void test_slow_keys(struct watch *watch)
     talk_open(&talk, watch, &plain);
     watch_mark(watch);
     SAY(&talk, "gat 5 one two ");
-    check(watch, "two", GATE_ENTERED, "two keys of a command that is not over");
+    check(watch, "two", GATE_ENTERED, "two keys of an incomplete command");
     SAY(&talk, "three\r\n");
-    check(watch, NULL, GATE_ENTERED, "which writes that is said when it is");
+    check(watch, NULL, GATE_ENTERED, "the end of a command with more than two keys");
     ANSWER(&talk, "END\r\n");
-    check(watch, NULL, GATE_LEFT, "its reply");
-    check(watch, "one", GATE_LEFT, "its reply");
-    check(watch, "three", GATE_LEFT, "its reply");
+    check(watch, NULL, GATE_LEFT, "the reply");
+    check(watch, "one", GATE_LEFT, "the reply");
+    check(watch, "three", GATE_LEFT, "the reply");
 }
 
 static void test_values(struct watch *watch)
@@ -199,11 +199,11 @@ static void test_values(struct watch *watch)
     talk_open(&talk, watch, &plain);
     watch_mark(watch);
     SAY(&talk, "set key 0 0 25\r\nset evil 0 0 1\r\nx\r\nset \r\n\r\nset good 0 0 1\r\nx\r\n");
-    check(watch, "evil", GATE_UNTOUCHED, "a value that reads like a command");
-    check(watch, "good", GATE_ENTERED, "a command behind it");
+    check(watch, "evil", GATE_UNTOUCHED, "a value that looks like a command");
+    check(watch, "good", GATE_ENTERED, "a command behind such a value");
     ANSWER(&talk, "STORED\r\nSTORED\r\n");
     check(watch, "good", GATE_LEFT, "both replies");
-    check(watch, NULL, GATE_UNTOUCHED, "all the while");
+    check(watch, NULL, GATE_UNTOUCHED, "during a value that looks like a command");
 }
 
 static void test_many_writes(struct watch *watch)
@@ -222,22 +222,22 @@ static void test_many_writes(struct watch *watch)
         snprintf(key, sizeof(key), "key%d", i);
         n += gate_is(watch_gate(watch, key)) == (i < CHAIN_WRITES ? GATE_ENTERED : GATE_TIMED);
     }
-    ok(n == 2 * CHAIN_WRITES, "what a connection cannot keep of open writes closes by time (%d)",
-       n);
+    ok(n == 2 * CHAIN_WRITES,
+       "open writes beyond the room of a connection close their gates for a time (%d)", n);
     for (i = 0; i < CHAIN_WRITES; i++)
         ANSWER(&talk, "1\r\n");
     for (n = i = 0; i < CHAIN_WRITES; i++) {
         snprintf(key, sizeof(key), "key%d", i);
         n += gate_is(watch_gate(watch, key)) == GATE_LEFT;
     }
-    ok(n == CHAIN_WRITES, "the others end with their replies (%d)", n);
+    ok(n == CHAIN_WRITES, "the other writes end with their replies (%d)", n);
     for (i = 0; i < CHAIN_WRITES; i++)
         ANSWER(&talk, "1\r\n");
-    check(watch, NULL, GATE_UNTOUCHED, "all the while");
+    check(watch, NULL, GATE_UNTOUCHED, "after all replies");
     SAY(&talk, "delete again\r\n");
-    check(watch, "again", GATE_ENTERED, "then there is room again");
+    check(watch, "again", GATE_ENTERED, "a write when there is room again");
     ANSWER(&talk, "DELETED\r\n");
-    check(watch, "again", GATE_LEFT, "and replies are still counted");
+    check(watch, "again", GATE_LEFT, "the reply");
 }
 
 static void test_errors(struct watch *watch)
@@ -248,20 +248,20 @@ static void test_errors(struct watch *watch)
     watch_mark(watch);
     SAY(&talk, "delete a\r\n");
     ANSWER(&talk, "SERVER_ERROR x\r\n");
-    check(watch, "a", GATE_LEFT, "an error is a reply");
+    check(watch, "a", GATE_LEFT, "an error reply to one write");
     SAY(&talk, "delete b noreply\r\ndelete c\r\n");
     ANSWER(&talk, "SERVER_ERROR x\r\n");
-    check(watch, "c", GATE_TIMED, "an error that may be of a command without a reply");
+    check(watch, "c", GATE_TIMED, "an error that may be the reply to a command with noreply");
     SAY(&talk, "delete d\r\n");
-    check(watch, "d", GATE_TIMED, "a write of a connection whose replies cannot be counted");
-    check(watch, NULL, GATE_UNTOUCHED, "all the while");
+    check(watch, "d", GATE_TIMED, "a write on a connection whose replies cannot be counted");
+    check(watch, NULL, GATE_UNTOUCHED, "on a connection whose replies cannot be counted");
 
     talk_open(&talk, watch, &plain);
     watch_mark(watch);
     SAY(&talk, "set a 0 0 10\r\n0123456789\r\nget b\r\n");
     ANSWER(&talk, "SERVER_ERROR object too large for cache\r\n");
-    check(watch, NULL, GATE_TIMED, "an error of a server that may take a value for commands");
-    ok(watch_count(watch, CHAIN_LOST) == 1, "its connection is lost");
+    check(watch, NULL, GATE_TIMED, "an error of a server that may parse the value as commands");
+    ok(watch_count(watch, CHAIN_LOST) == 1, "after such an error the connection is lost");
 
     talk_open(&talk, watch, &plain);
     watch_mark(watch);
@@ -273,21 +273,21 @@ static void test_errors(struct watch *watch)
     watch_mark(watch);
     ANSWER(&talk, "ERROR\r\n");
     SAY(&talk, "delete c\r\n");
-    check(watch, "c", GATE_ENTERED, "an error that can only be that to its command");
-    check(watch, NULL, GATE_UNTOUCHED, "an error that can only be that to its command");
+    check(watch, "c", GATE_ENTERED, "an error that can only be the reply to its command");
+    check(watch, NULL, GATE_UNTOUCHED, "an error that can only be the reply to its command");
 
     talk_open(&talk, watch, &plain);
     watch_mark(watch);
     SAY(&talk, "set a 0 0 100\r\n");
     ANSWER(&talk, "STORED\r\n");
-    check(watch, NULL, GATE_TIMED, "a reply to a command that is not over");
+    check(watch, NULL, GATE_TIMED, "a reply to an incomplete command");
 
     talk_open(&talk, watch, &plain);
     watch_mark(watch);
     SAY(&talk, "delete a\r\n");
     ANSWER(&talk, "DELETED\r\nDELETED\r\n");
     SAY(&talk, "delete b\r\n");
-    check(watch, NULL, GATE_TIMED, "behind a reply too many");
+    check(watch, NULL, GATE_TIMED, "a write after a surplus reply");
 }
 
 static void test_flush(struct watch *watch)
@@ -301,14 +301,14 @@ static void test_flush(struct watch *watch)
     ANSWER(&talk, "OK\r\n");
     done = watch->all->done;
     ok(done > now + 10000000000u + LONG_SETTLE && done < now + 40000000000u + LONG_SETTLE,
-       "flush_all 10 closes everything for ten seconds and what a write may take");
+       "flush_all 10 closes the table's gate for ten seconds and the time of a write");
     watch_mark(watch);
     SAY(&talk, "flush_all 1000000000\r\n"); /* 2001 */
     ANSWER(&talk, "OK\r\n");
-    check(watch, NULL, GATE_LEFT, "flush_all of a time past");
+    check(watch, NULL, GATE_LEFT, "flush_all with a time in the past");
     watch_mark(watch);
     SAY(&talk, "set a 0 0 1\r\n1\r\n");
-    check(watch, "a", GATE_ENTERED, "the connection goes on");
+    check(watch, "a", GATE_ENTERED, "a write after flush_all");
 }
 
 /* --- forms ------------------------------------------------------------------------------------ */
@@ -328,8 +328,8 @@ static void test_large(struct watch *watch)
     memcpy(text + n + 40000, end, sizeof(end));
     n += 40000 + sizeof(end) - 1;
     talk_say(&talk, text, n);
-    check(watch, "behind", GATE_ENTERED, "a command behind 40,000 bytes");
-    check(watch, NULL, GATE_UNTOUCHED, "a command behind 40,000 bytes");
+    check(watch, "behind", GATE_ENTERED, "a command behind 40,000 bytes of value");
+    check(watch, NULL, GATE_UNTOUCHED, "a command behind 40,000 bytes of value");
     ANSWER(&talk, "STORED\r\nDELETED\r\n");
     check(watch, "behind", GATE_LEFT, "both replies");
 
@@ -339,10 +339,10 @@ static void test_large(struct watch *watch)
     n += (size_t)sprintf(text + n, "incr last 1\r\n");
     talk_say(&talk, text, n);
     ok(watch_count(watch, CHAIN_WRITES_SEEN) == (uint64_t)i + 1,
-       "%d commands in one segment are all seen (%d)", i + 1,
+       "%d commands in one segment all close their gates (%d)", i + 1,
        (int)watch_count(watch, CHAIN_WRITES_SEEN));
-    check(watch, "last", GATE_TIMED, "the last of them");
-    check(watch, NULL, GATE_UNTOUCHED, "all the while");
+    check(watch, "last", GATE_TIMED, "the last of many commands");
+    check(watch, NULL, GATE_UNTOUCHED, "during many commands");
 }
 
 /* Mean of single runs; the first ones warm up. */
@@ -367,12 +367,12 @@ static void test_times(struct watch *watch)
     struct talk talk;
 
     talk_open(&talk, watch, &plain);
-    diag("nanoseconds of a set of 27 bytes: %.0f",
+    diag("nanoseconds for a set of 27 bytes: %.0f",
          time_each(&talk, "set key:1234 0 0 5\r\nvalue\r\n", 27, "STORED\r\n"));
-    diag("of an acknowledgement: %.0f", time_each(&talk, NULL, 0, NULL));
+    diag("for an acknowledgement: %.0f", time_each(&talk, NULL, 0, NULL));
     SAY(&talk, "set key 0 0 1000000000\r\n");
-    diag("of 1,400 bytes of a value: %.0f", time_each(&talk, value, sizeof(value), NULL));
-    ok(gate_is(watch->all) == GATE_UNTOUCHED, "all that was timed was followed");
+    diag("for 1,400 bytes of a value: %.0f", time_each(&talk, value, sizeof(value), NULL));
+    ok(gate_is(watch->all) == GATE_UNTOUCHED, "all timed segments were followed");
 }
 
 int main(void)
@@ -383,7 +383,7 @@ int main(void)
     } forms[] = {
         {{.v6 = false}, "IPv4"},
         {{.v6 = true}, "IPv6"},
-        {{.ip_options = 8, .tcp_options = 12}, "IPv4 with options, TCP too"},
+        {{.ip_options = 8, .tcp_options = 12}, "IPv4 and TCP with options"},
         {{.v6 = true, .ip_options = 16, .tcp_options = 40}, "IPv6 with an extension header"},
         {{.ntags = 2, .tcp_options = 12}, "two tags"},
     };

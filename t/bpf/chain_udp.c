@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What closes gates without a connection: commands over UDP, and packets that cannot be followed.
+ * Which packets close gates without a connection: commands over UDP, and packets that cannot be
+ * followed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,15 +55,15 @@ static const struct datagram datagrams[] = {
     {"binary get", SAYS(BINARY("\0", "\3", "\0", "\3") "key"), GATE_UNTOUCHED, GATE_UNTOUCHED},
     {"version", SAYS("version\r\n"), GATE_UNTOUCHED, GATE_UNTOUCHED},
     {"flush_all", SAYS("flush_all\r\n"), GATE_UNTOUCHED, GATE_TIMED},
-    {"a command that is not known", SAYS("zap key\r\n"), GATE_UNTOUCHED, GATE_TIMED},
+    {"an unknown command", SAYS("zap key\r\n"), GATE_UNTOUCHED, GATE_TIMED},
     {"a command without an end", SAYS("delete key"), GATE_UNTOUCHED, GATE_TIMED},
     {"a value without an end", SAYS("set key 0 0 100\r\nv"), GATE_TIMED, GATE_TIMED},
     {"a binary command without an end", SAYS(BINARY("\4", "\3", "\0", "\3") "ke"), GATE_UNTOUCHED,
      GATE_TIMED},
     {"a value that is too long", SAYS("set key 0 0 1\r\nvalue\r\n"), GATE_TIMED, GATE_TIMED},
-    {"binary that is none", SAYS("\x80\1\2\3"), GATE_UNTOUCHED, GATE_TIMED},
-    {"text behind binary", SAYS(BINARY("\0", "\1", "\0", "\1") "adelete key\r\n"), GATE_UNTOUCHED,
-     GATE_TIMED},
+    {"a malformed binary request", SAYS("\x80\1\2\3"), GATE_UNTOUCHED, GATE_TIMED},
+    {"text behind a binary request", SAYS(BINARY("\0", "\1", "\0", "\1") "adelete key\r\n"),
+     GATE_UNTOUCHED, GATE_TIMED},
     {"nothing", SAYS(""), GATE_UNTOUCHED, GATE_UNTOUCHED},
 };
 
@@ -83,9 +84,10 @@ static void test_datagrams(struct watch *watch)
             ngood += watch_datagram(watch, &forms[form], 0, 1, datagram->says, datagram->n) &&
                      is(watch, datagram->key, datagram->all);
         }
-        if (!ok(ngood == FORMS, "%s over UDP: the key is %s, all are %s (in %zu of %d forms)",
+        if (!ok(ngood == FORMS,
+                "%s over UDP: the key's gate is %s, the table's is %s (in %zu of %d forms)",
                 datagram->name, gate_name(datagram->key), gate_name(datagram->all), ngood, FORMS))
-            diag("they are %s, %s", gate_name(gate_is(watch_gate(watch, "key"))),
+            diag("the gates are %s, %s", gate_name(gate_is(watch_gate(watch, "key"))),
                  gate_name(gate_is(watch->all)));
     }
 }
@@ -101,7 +103,7 @@ static void test_frame_headers(struct watch *watch)
         ngood += gate_is(watch->all) == GATE_TIMED;
     }
     ok(ngood == sizeof(heads) / sizeof(heads[0]),
-       "what is not one whole datagram closes everything (%zu)", ngood);
+       "any packet but one whole datagram closes the table's gate (%zu)", ngood);
 }
 
 static void test_large(struct watch *watch)
@@ -115,7 +117,7 @@ static void test_large(struct watch *watch)
     watch_mark(watch);
     watch_datagram(watch, &forms[0], 0, 1, text, n);
     ok(is(watch, GATE_TIMED, GATE_UNTOUCHED) && gate_is(watch_gate(watch, "behind")) == GATE_TIMED,
-       "a datagram of 50,000 bytes, and a command behind that");
+       "a datagram of 50,000 bytes with a command at its end");
 }
 
 /* --- packets --------------------------------------------------------------------------------- */
@@ -132,20 +134,25 @@ static const struct packet packets[] = {
      GATE_UNTOUCHED,
      24,
      {0x45, 0, 0, 24, 0, 1, 0x20, 0, 64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 0x9c, 0x40, 0, 80}},
-    {"what follows it", GATE_UNTOUCHED, 24, {0x45, 0, 0, 24, 0,  1, 0, 5, 64,  6,   0,   0,
-                                             10,   0, 0, 2,  10, 0, 0, 1, 'd', 'e', 'l', 'e'}},
-    {"a later fragment of which nothing is known",
+    {"a later fragment to another port", GATE_UNTOUCHED, 24, {0x45, 0, 0, 24, 0,   1,   0,   5,
+                                                              64,   6, 0, 0,  10,  0,   0,   2,
+                                                              10,   0, 0, 1,  'd', 'e', 'l', 'e'}},
+    {"a later fragment whose first one was not seen",
      GATE_UNTOUCHED,
      24,
      {0x45, 0, 0, 24, 0, 2, 0, 5, 64, 17, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 'd', 'e', 'l', 'e'}},
-    {"the first one, to our port", GATE_TIMED, 24, {0x45, 0,  0, 24, 0,    2,    0x20, 0,
-                                                    64,   17, 0, 0,  10,   0,    0,    2,
-                                                    10,   0,  0, 1,  0x9c, 0x40, 0x2c, 0x2f}},
-    {"a later one, behind that", GATE_TIMED, 24, {0x45, 0, 0, 24, 0,  2, 0, 5, 64,  17,  0,   0,
-                                                  10,   0, 0, 2,  10, 0, 0, 1, 'd', 'e', 'l', 'e'}},
-    {"a later one of another sender", GATE_UNTOUCHED, 24, {0x45, 0,  0, 24, 0,   2,   0,   5,
-                                                           64,   17, 0, 0,  10,  0,   0,   3,
-                                                           10,   0,  0, 1,  'd', 'e', 'l', 'e'}},
+    {"a first fragment to the server's port", GATE_TIMED, 24, {0x45, 0, 0,    24,   0,    2,
+                                                               0x20, 0, 64,   17,   0,    0,
+                                                               10,   0, 0,    2,    10,   0,
+                                                               0,    1, 0x9c, 0x40, 0x2c, 0x2f}},
+    {"a later fragment to the server's port",
+     GATE_TIMED,
+     24,
+     {0x45, 0, 0, 24, 0, 2, 0, 5, 64, 17, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 'd', 'e', 'l', 'e'}},
+    {"a later fragment from another sender",
+     GATE_UNTOUCHED,
+     24,
+     {0x45, 0, 0, 24, 0, 2, 0, 5, 64, 17, 0, 0, 10, 0, 0, 3, 10, 0, 0, 1, 'd', 'e', 'l', 'e'}},
     {"a fragment of ICMP", GATE_UNTOUCHED, 24, {0x45, 0, 0, 24, 0,  1, 0, 5, 64, 1, 0, 0,
                                                 10,   0, 0, 2,  10, 0, 0, 1, 8,  0, 0, 0}},
     {"an IP header that is too short",
@@ -161,21 +168,21 @@ static const struct packet packets[] = {
      GATE_UNTOUCHED,
      44,
      {0x60, 0, 0, 0, 0, 4, 60, 64, [8] = 0xfd, [24] = 0xfd, [40] = 17}},
-    {"a later IPv6 fragment of which nothing is known",
+    {"a later IPv6 fragment whose first one was not seen",
      GATE_UNTOUCHED,
      48,
      {0x60, 0, 0, 0, 0, 8, 44, 64, [8] = 0xfd, [24] = 0xfd, [40] = 6, 0, 0, 9, 0, 0, 0, 1}},
-    {"the first one, to another port",
+    {"a first IPv6 fragment to another port",
      GATE_UNTOUCHED,
      56,
      {0x60, 0, 0, 0, 0, 16, 44, 64,   [8] = 0xfd, [24] = 0xfd, [40] = 6,
       0,    0, 1, 0, 0, 0,  1,  0x9c, 0x40,       0,           80}},
-    {"the first one, to our port",
+    {"a first IPv6 fragment to the server's port",
      GATE_TIMED,
      56,
      {0x60, 0, 0, 0, 0, 16, 44, 64,   [8] = 0xfd, [24] = 0xfd, [40] = 6,
       0,    0, 1, 0, 0, 0,  2,  0x9c, 0x40,       0x2c,        0x2f}},
-    {"a later one, behind that",
+    {"a later IPv6 fragment to the server's port",
      GATE_TIMED,
      48,
      {0x60, 0, 0, 0, 0, 8, 44, 64, [8] = 0xfd, [24] = 0xfd, [40] = 6, 0, 0, 9, 0, 0, 0, 2}},
@@ -194,7 +201,7 @@ static void test_packets(struct watch *watch)
         memcpy(frame + 14, packet->ip, packet->n);
         watch_mark(watch);
         ok(watch_frame(watch, frame, 14 + packet->n) && gate_is(watch->all) == packet->all,
-           "%s: all are %s", packet->name, gate_name(gate_is(watch->all)));
+           "%s: the table's gate is %s", packet->name, gate_name(gate_is(watch->all)));
     }
 }
 

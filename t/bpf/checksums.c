@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A request's UDP checksum: one that is right is answered, so is one that is left to hardware, and
- * IPv4's without any; one that is wrong is for the stack to drop.
+ * A request's UDP checksum: a request is answered if it is right, or left to hardware, or absent in
+ * IPv4; with a wrong checksum it is passed, and the stack drops it.
  */
 #include "t/bpf/lab.h"
 
@@ -27,7 +27,7 @@ static const struct {
 };
 enum { REQUESTS = sizeof(requests) / sizeof(requests[0]) };
 
-/* One program, and what the frames are that it is given. */
+/* One program, and the kind of frames that it gets. */
 struct run {
     struct lab *lab;
     enum loader_program program;
@@ -65,7 +65,7 @@ static size_t payload(const struct run *run)
     return LAB_HEADERS + (run->shape.v6 ? 20 : 0) + 4 * run->shape.ntags;
 }
 
-/* Each bit of the request id, of the text and of the checksum itself. */
+/* Each bit of the request id, of the text and of the checksum. */
 static bool no_damage_is_answered(const struct run *run, const char *text, size_t ntext)
 {
     struct frame frame;
@@ -97,7 +97,7 @@ static void test_damage(const struct run *run)
            run->name, requests[i].name);
 }
 
-/* Requests of every length: one key, and as many as go into an Ethernet frame. */
+/* Requests of every length: with one key, and with as many as fit into an Ethernet frame. */
 static void test_lengths(const struct run *run)
 {
     size_t n, most = 1500 - 28 - MC_UDP_HEADER - (run->shape.v6 ? 20 : 0);
@@ -107,7 +107,7 @@ static void test_lengths(const struct run *run)
 
     memset(text + 4, 'k', sizeof(text) - 4);
     for (n = 7; n <= most && right; n++) {
-        if (n > 256) /* before there was one key, now there are several */
+        if (n > 256) /* first with one key, now with several */
             for (size_t at = 104; at < n; at += 100)
                 text[at] = ' ';
         memcpy(text + n - 2, "\r\n", 2);
@@ -121,7 +121,7 @@ static void test_lengths(const struct run *run)
        names[run->program], run->name);
 }
 
-/* Any request id: also those with which the checksum is 0xffff, or as it is begun. */
+/* Any request id, including those with which the checksum is 0xffff, or the partial one is. */
 static void test_values(const struct run *run)
 {
     struct frame frame, begun;
@@ -138,7 +138,7 @@ static void test_values(const struct run *run)
         all_ones += frame.bytes[payload(run) - 2] == 0xff && frame.bytes[payload(run) - 1] == 0xff;
         if (frame_equal(&frame, &begun)) {
             doubtful++;
-            /* TC has to know which it is; what XDP answers is right either way. */
+            /* TC has to know which of the two it is; XDP's answer is right for both. */
             right = run->program == LOADER_XDP
                         ? is_answered(run, &frame)
                         : lab_passes(run->lab, run->program, &frame, MC_COUNT_PASS_PACKET);
@@ -147,7 +147,8 @@ static void test_values(const struct run *run)
             all_ones += all_ones == 1;
         }
     }
-    ok(right && doubtful && all_ones, "%s, %s: any checksum, whole or begun", names[run->program],
+    ok(right && doubtful && all_ones,
+       "%s, %s: a request with any checksum, complete or partial, is answered", names[run->program],
        run->name);
 }
 

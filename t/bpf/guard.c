@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whom the kernel programs answer: allow=, rate=, amplification=. What they refuse is passed. */
+/* Which sources the kernel programs answer: allow=, rate=, amplification=. Requests of others are
+ * passed. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <pthread.h>
@@ -33,7 +34,7 @@ static void open_lab(struct lab *lab, const struct loader_guard *guard)
     lab_put(lab, "hit", 3, "value", 5);
 }
 
-/* A load takes longer than the tests, so that both programs are tested with one. */
+/* A load takes longer than the tests, so both programs are tested with one load. */
 static void test_both(const struct loader_guard *guard,
                       void (*test)(struct lab *lab, enum loader_program program))
 {
@@ -55,7 +56,7 @@ static void request_from(struct frame *frame, uint32_t source, const char *text)
     frame_seal(frame);
 }
 
-/* A hit and a miss from there; not allowed: the same for what is asked for. */
+/* Sends a hit and a miss from an address; not allowed: both are passed. */
 static bool from(struct lab *lab, enum loader_program program, uint32_t source, bool allowed)
 {
     struct frame hit, miss;
@@ -142,12 +143,12 @@ static void test_local(struct lab *lab, enum loader_program program)
 
         ok(from(lab, program, first, true) && from(lab, program, last, true) &&
                from(lab, program, first - 1, false) && from(lab, program, last + 1, false),
-           "%s: without allow= %s to %s is answered, and not beyond", names[program],
+           "%s: without allow= %s to %s is answered, and its neighbours are not", names[program],
            local[i].first, local[i].last);
     }
     for (i = 0; i < FOREIGN; i++)
-        ok(from(lab, program, address(foreign[i]), false), "%s: %s is the server's", names[program],
-           foreign[i]);
+        ok(from(lab, program, address(foreign[i]), false),
+           "%s: without allow= a request from %s is passed", names[program], foreign[i]);
 }
 
 static void test_all(struct lab *lab, enum loader_program program)
@@ -155,7 +156,8 @@ static void test_all(struct lab *lab, enum loader_program program)
     for (size_t i = 0; i < FOREIGN; i++)
         ok(from(lab, program, address(foreign[i]), true), "%s: with allow=all %s is answered",
            names[program], foreign[i]);
-    ok(from6(lab, program, "2001:db8:5::9", true), "%s: and any of IPv6", names[program]);
+    ok(from6(lab, program, "2001:db8:5::9", true), "%s: with allow=all any IPv6 source is answered",
+       names[program]);
 }
 
 static struct prefix prefix_of(const char *text)
@@ -201,20 +203,20 @@ static void test_list(struct lab *lab, enum loader_program program)
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         ok(from(lab, program, address(rows[i].from), rows[i].allowed), "%s: a list: %s is %s",
-           names[program], rows[i].from, rows[i].allowed ? "answered" : "the server's");
+           names[program], rows[i].from, rows[i].allowed ? "answered" : "passed");
 }
 
 static void test_nobody(struct lab *lab, enum loader_program program)
 {
     ok(from(lab, program, LAB_CLIENT, false) && from6(lab, program, "fd77::2", false),
-       "%s: an empty list answers nobody", names[program]);
+       "%s: with an empty list no source is answered", names[program]);
 }
 
 static void test_ipv4(struct lab *lab, enum loader_program program)
 {
     ok(from(lab, program, LAB_CLIENT, true) && from(lab, program, address("8.8.8.8"), true) &&
            from6(lab, program, "fd77::2", false),
-       "%s: 0.0.0.0/0 is all of IPv4", names[program]);
+       "%s: 0.0.0.0/0 allows all of IPv4", names[program]);
 }
 
 enum { MANY = 10000, PROBES = 6000 };
@@ -224,7 +226,7 @@ static uint32_t any32(void)
     return (uint32_t)random() << 16 ^ (uint32_t)random();
 }
 
-/* An address that is in or just beside one of the prefixes, or anywhere. */
+/* An address in or just beside one of the prefixes, or any address. */
 static uint32_t probe_of(const struct prefix *prefixes, size_t n)
 {
     const struct prefix *prefix = &prefixes[(size_t)random() % n];
@@ -246,7 +248,7 @@ static uint32_t probe_of(const struct prefix *prefixes, size_t n)
     return any32();
 }
 
-/* 0, 127 and from 224 on are nobody's address; see test_sources of t/bpf/passes.c. */
+/* 0, 127 and from 224 on cannot be sources; see test_sources of t/bpf/passes.c. */
 static bool is_plain(uint32_t source)
 {
     return source >> 24 != 0 && source >> 24 < 224;
@@ -275,7 +277,8 @@ static void make_many(struct prefix *out, bool dense)
     }
 }
 
-/* Beside the prefixes from `near` on, against a search of the whole list of twice as many. */
+/* Compares with a search of the whole list, for addresses beside the prefixes from `near` on, and
+ * for twice as many others. */
 static void probe_many(struct lab *lab, const struct prefix *prefixes, const struct prefix *near,
                        const char *what)
 {
@@ -295,7 +298,8 @@ static void probe_many(struct lab *lab, const struct prefix *prefixes, const str
                      : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_ALLOW);
     }
     ok(right && in > PROBES / 4 && in < PROBES * 7 / 8,
-       "10,000 prefixes%s: %zu addresses in them and %zu others", what, in, i - in);
+       "10,000 prefixes%s: %zu addresses in them are answered and %zu others are not", what, in,
+       i - in);
 }
 
 static const struct {
@@ -339,7 +343,7 @@ static void test_local6(struct lab *lab, enum loader_program program)
     ok(right, "%s: without allow= local IPv6 sources are answered, and no others", names[program]);
 }
 
-/* The same to a public address of ours: answered or not. */
+/* The same to a public address of the server: answered or not. */
 static bool to_public4(struct lab *lab, enum loader_program program, const char *source, bool yes)
 {
     in_addr_t to = inet_addr(public4);
@@ -372,7 +376,7 @@ static void test_public(struct lab *lab, enum loader_program program)
         right &= to_public4(lab, program, local[i].first, false);
     for (size_t i = 0; i < sizeof(rows6) / sizeof(rows6[0]); i++)
         right &= to_public6(lab, program, rows6[i].source, false);
-    ok(right, "%s: without allow= no source is answered from a public address", names[program]);
+    ok(right, "%s: without allow= no request to a public address is answered", names[program]);
 }
 
 /* `local` and one public source. */
@@ -381,17 +385,18 @@ static void test_list_local(struct lab *lab, enum loader_program program)
     ok(from(lab, program, LAB_CLIENT, true) && from6(lab, program, "fd77::2", true) &&
            from(lab, program, address("203.0.113.9"), true) &&
            from(lab, program, address("203.0.113.8"), false),
-       "%s: a list with `local`: private sources and its own are answered", names[program]);
+       "%s: a list with `local` allows private sources and those on the list", names[program]);
     ok(to_public4(lab, program, "10.0.0.2", false) && to_public6(lab, program, "fd77::2", false) &&
            to_public4(lab, program, "203.0.113.9", true),
-       "%s: a list with `local`: from a public address its own alone are", names[program]);
+       "%s: a list with `local` allows only the sources on the list to use a public address",
+       names[program]);
 }
 
 /* 10.0.0.0/8 by itself is not `local`. */
 static void test_list_private(struct lab *lab, enum loader_program program)
 {
     ok(to_public4(lab, program, "10.0.0.2", true) && to_public4(lab, program, "172.16.0.2", false),
-       "%s: a private prefix on a list is answered from a public address as well", names[program]);
+       "%s: a private prefix on a list may use a public address, too", names[program]);
 }
 
 static void test_list6(struct lab *lab, enum loader_program program)
@@ -400,7 +405,7 @@ static void test_list6(struct lab *lab, enum loader_program program)
 
     for (size_t i = 0; i < sizeof(rows6) / sizeof(rows6[0]); i++)
         right &= from6(lab, program, rows6[i].source, rows6[i].listed);
-    ok(right, "%s: a list of IPv6 prefixes", names[program]);
+    ok(right, "%s: a list of IPv6 prefixes allows exactly these", names[program]);
 }
 
 static uint64_t any64(void)
@@ -408,7 +413,7 @@ static uint64_t any64(void)
     return (uint64_t)any32() << 32 | any32();
 }
 
-/* An address in or just beside a prefix, or anywhere in 2000::/3. */
+/* An address in or just beside a prefix, or any address in 2000::/3. */
 static struct prefix probe6_of(const struct prefix *prefixes, size_t n)
 {
     struct prefix probe = prefixes[(size_t)random() % n];
@@ -417,7 +422,7 @@ static struct prefix probe6_of(const struct prefix *prefixes, size_t n)
 
     if (where == 0)
         return (struct prefix){any64() >> 3 | 1ull << 61, any64(), 128, true};
-    if (where == 1) { /* one bit of the prefix is another */
+    if (where == 1) { /* one bit of the prefix is different */
         unsigned int bit = 3 + (unsigned int)random() % (probe.bits - 3);
 
         probe.high ^= bit < 64 ? 1ull << (63 - bit) : 0;
@@ -459,7 +464,8 @@ static void probe_many6(struct lab *lab, const struct prefix *prefixes)
                      : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_ALLOW);
     }
     ok(right && in > PROBES / 4 && in < PROBES * 7 / 8,
-       "10,000 IPv6 prefixes: %zu addresses in them and %zu others", in, i - in);
+       "10,000 IPv6 prefixes: %zu addresses in them are answered and %zu others are not", in,
+       i - in);
 }
 
 /* One list of three times 10,000. */
@@ -513,13 +519,13 @@ static void test_burst(struct lab *lab, enum loader_program program)
 
     for (i = 0; i < 20; i++)
         answered += is_answered(lab, program, source);
-    ok(answered == 20, "%s: a burst of 20 is answered", names[program]);
+    ok(answered == 20, "%s: a burst of 20 requests is answered", names[program]);
     request_from(&frame, source, "get hit\r\n");
-    /* Each second gives one back. */
+    /* A second refills one request. */
     for (i = 0; i < 20 && is_answered(lab, program, source); i++)
         ;
     ok(i <= now() - start && lab_passes(lab, program, &frame, MC_COUNT_PASS_RATE),
-       "%s: and then no more", names[program]);
+       "%s: after the burst requests are passed", names[program]);
     request_from(&frame, source, "get hit none hit\r\n");
     right = lab_passes(lab, program, &frame, MC_COUNT_PASS_RATE);
     ok(right, "%s: a get of several keys is one request", names[program]);
@@ -528,12 +534,12 @@ static void test_burst(struct lab *lab, enum loader_program program)
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND);
     for (i = 0; i < 20; i++)
         right &= is_answered(lab, program, source + 1);
-    ok(right, "%s: another source has its own, and what is the server's costs none",
+    ok(right, "%s: another source has a limit of its own, and passed requests do not count",
        names[program]);
     while (!is_answered(lab, program, source))
         if (now() - start > 60)
             break;
-    ok(now() - start < 60, "%s: with time the first is answered again", names[program]);
+    ok(now() - start < 60, "%s: with time the first source is answered again", names[program]);
 }
 
 static unsigned int burst_of(struct lab *lab, const char *source, unsigned int tries)
@@ -547,7 +553,7 @@ static unsigned int burst_of(struct lab *lab, const char *source, unsigned int t
     return answered;
 }
 
-/* A minute gives nothing back that could be seen here. */
+/* A minute refills less than one request. */
 static void test_sources6(struct lab *lab, enum loader_program program)
 {
     unsigned int first, second;
@@ -556,11 +562,11 @@ static void test_sources6(struct lab *lab, enum loader_program program)
         return;
     first = burst_of(lab, "2001:db8:0:1::1", 40);
     second = burst_of(lab, "2001:db8:0:1:8000::2", 40);
-    ok(first == 40 && second >= 10 && second < 40, "a /64 of public IPv6 is one source");
-    ok(burst_of(lab, "2001:db8:0:2::1", 40) == 40, "another /64 is another");
+    ok(first == 40 && second >= 10 && second < 40, "a /64 of public IPv6 shares one limit");
+    ok(burst_of(lab, "2001:db8:0:2::1", 40) == 40, "another /64 has a limit of its own");
     ok(burst_of(lab, "fd77::1", 40) == 40 && burst_of(lab, "fd77::2", 40) == 40 &&
            burst_of(lab, "fe80::1", 40) == 40 && burst_of(lab, "fe80::2", 40) == 40,
-       "of local IPv6 each address is");
+       "each local IPv6 address has a limit of its own");
 }
 
 enum { BUCKET_RATE = 10000, BUCKET_DEPTH = 20000, SHARED_DEPTH = 500000 };
@@ -570,7 +576,8 @@ struct asker {
     atomic_uint *nready;
 };
 
-/* A request that is charged, and then passed as it came: the program is run on it over and over. */
+/* A request that is counted by the rate limit, and then passed unchanged: the program is run on it
+ * in a loop. */
 static void *ask_often(void *arg)
 {
     struct asker *asker = arg;
@@ -582,7 +589,7 @@ static void *ask_often(void *arg)
 
     request_from(&frame, LAB_CLIENT, "get hit\r\n");
     packet.nin = frame.n;
-    /* Whoever spins has a CPU: they begin at once. */
+    /* A spinning thread has a CPU: they begin at once. */
     atomic_fetch_add(asker->nready, 1);
     while (atomic_load(asker->nready) < 2)
         ;
@@ -591,7 +598,7 @@ static void *ask_often(void *arg)
     return NULL;
 }
 
-/* How many of the requests from two CPUs at once are charged. */
+/* How many of the requests from two CPUs at once are counted. */
 static unsigned long long ask_on_two_cpus(struct lab *lab)
 {
     atomic_uint nready = 0;
@@ -609,7 +616,8 @@ static unsigned long long ask_on_two_cpus(struct lab *lab)
     return after.count[MC_COUNT_PASS_ITEM] - before.count[MC_COUNT_PASS_ITEM];
 }
 
-/* A bucket is exchanged whole: two CPUs take together what is in it, once. */
+/* The rate limit's bucket is changed by compare and exchange: two CPUs together take its content
+ * once. */
 static void test_two_cpus(void)
 {
     struct loader_guard guard = {.rate = 1, .burst = SHARED_DEPTH};
@@ -624,7 +632,7 @@ static void test_two_cpus(void)
     charged = ask_on_two_cpus(&lab);
     spent = now() - start;
     ok(charged > SHARED_DEPTH / 2 && (double)charged <= SHARED_DEPTH + spent + 1,
-       "two CPUs at one bucket of 500,000 take no more out of it");
+       "two CPUs together take no more than 500,000 requests from one bucket");
     diag("%llu in %.1f s", charged, spent);
     lab_close(&lab);
 }
@@ -643,7 +651,7 @@ static void test_time(void)
     spent = now() - start;
     /* The kernel's tick, of 10 ms at most, may come right after the first request. */
     ok(answered == 2 * BUCKET_DEPTH && answered <= BUCKET_DEPTH + BUCKET_RATE * (spent + 0.01),
-       "as much as a bucket holds again takes as long as the rate says");
+       "refilling a bucket takes as long as the rate says");
     diag("%.0f a second beyond the burst", BUCKET_DEPTH / spent);
     lab_close(&lab);
 }
@@ -686,14 +694,16 @@ static void test_three_times(struct lab *lab, enum loader_program program)
 {
     ok(boundary(lab, program, 3, "get large\r\n") &&
            boundary(lab, program, 3, "get no large none\r\n"),
-       "%s: amplification=3: of one key or several, up to that and no byte beyond", names[program]);
+       "%s: amplification=3: replies up to three times the request are answered, for one key and "
+       "several",
+       names[program]);
 }
 
 static void test_thirty_times(struct lab *lab, enum loader_program program)
 {
     ok(boundary(lab, program, 30, "get large\r\n") &&
            boundary(lab, program, 30, "get no large none\r\n"),
-       "%s: amplification=30: the same", names[program]);
+       "%s: amplification=30: replies up to thirty times the request are answered", names[program]);
 }
 
 static void test_once(struct lab *lab, enum loader_program program)
@@ -705,10 +715,10 @@ static void test_once(struct lab *lab, enum loader_program program)
        names[program]);
     request_from(&frame, LAB_CLIENT, "get hit\r\n");
     ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_AMPLIFICATION),
-       "%s: amplification=1: a hit that is", names[program]);
+       "%s: amplification=1: a hit no longer than its request is answered", names[program]);
 }
 
-/* --- the other requests that are answered ------------------------------------------- */
+/* --- requests of other protocols that are answered ---------------------------------- */
 
 static const struct {
     const char *name, *text;
@@ -736,7 +746,7 @@ static bool is_verb_answered(struct lab *lab, enum loader_program program, size_
     return lab_run(lab, program, &frame, &out) == (program == LOADER_XDP ? 3u : 7u);
 }
 
-/* Passed for a reason, or answered: 0. */
+/* The reason for which it is passed, or 0: it is answered. */
 static bool verb_is(struct lab *lab, enum loader_program program, size_t i, uint32_t source,
                     enum mc_count reason)
 {
@@ -756,11 +766,11 @@ static void test_verbs(struct lab *lab, enum loader_program program)
 
         ok(verb_is(lab, program, i, address("8.8.8.8"), MC_COUNT_PASS_ALLOW) &&
                verb_is(lab, program, i, source, 0),
-           "%s: %s: whom it answers is the same", names[program], verbs[i].name);
+           "%s: %s: allow= is the same", names[program], verbs[i].name);
         for (n = 1; n < 40 && is_verb_answered(lab, program, i, source); n++)
             ;
         ok(n >= 20 && n < 40 && verb_is(lab, program, i, source, MC_COUNT_PASS_RATE),
-           "%s: %s: how often too", names[program], verbs[i].name);
+           "%s: %s: rate= is the same", names[program], verbs[i].name);
     }
 }
 
@@ -768,7 +778,7 @@ static void test_verbs_once(struct lab *lab, enum loader_program program)
 {
     for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
         ok(verb_is(lab, program, i, LAB_CLIENT, MC_COUNT_PASS_AMPLIFICATION),
-           "%s: %s: and with how much", names[program], verbs[i].name);
+           "%s: %s: amplification= is the same", names[program], verbs[i].name);
 }
 
 /* --- misses ----------------------------------------------------------------------------- */
@@ -789,7 +799,7 @@ static const struct {
 };
 enum { MISSES = sizeof(misses) / sizeof(misses[0]) };
 
-/* Of every miss, by its UDP header, how many bytes more than its request it has. */
+/* For every kind of miss, by its UDP header, how many bytes more than its request it has. */
 static void test_misses(struct lab *lab, enum loader_program program)
 {
     for (size_t i = 0; i < MISSES; i++) {
@@ -818,7 +828,7 @@ static void test_misses_once(struct lab *lab, enum loader_program program)
                ? lab_passes(lab, program, &frame, MC_COUNT_PASS_AMPLIFICATION)
                : lab_run(lab, program, &frame, &out) == (program == LOADER_XDP ? 3u : 7u),
            "%s: amplification=1: a miss of %s is %s", names[program], misses[i].name,
-           misses[i].more ? "left to the server" : "answered");
+           misses[i].more ? "passed" : "answered");
     }
 }
 

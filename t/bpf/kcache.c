@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kcache: options, attaching, memory after the privilege drop, counts. In a network namespace of
- * its own, whose lo and veth pair it may do with what it likes.
+ * kcache: options, attaching, memory after the privilege drop, counts. It runs in a network
+ * namespace of its own, and may change that namespace's lo and veth pair.
  */
 #include "kcache/kcache.h"
 
@@ -85,7 +85,8 @@ static void test_options(void)
     ok(!parse(&options, "bmc=lo") && options.stall == 0 && !parse(&options, "bmc=lo,stall=86400") &&
            options.stall == 86400 && !parse(&options, "bmc=lo,stall=0") && options.stall < 0,
        "stall");
-    ok(!parse(&options, "bmc=lo,bmc=lo") && options.ninterfaces == 1, "the same one twice");
+    ok(!parse(&options, "bmc=lo,bmc=lo") && options.ninterfaces == 1,
+       "an interface given twice counts once");
     for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         ok(parse(&options, wrong[i]) != NULL, "\"%s\" is refused", wrong[i]);
     many[0] = '\0';
@@ -97,7 +98,7 @@ static void test_options(void)
     snprintf(part, sizeof(part), "bmc=eth0");
     snprintf(many, sizeof(many), "bmc=eth1");
     ok(!kcache_parse(&options, part) && !kcache_parse(&options, many) && options.ninterfaces == 2,
-       "a second word adds interfaces");
+       "a second bmc= adds interfaces");
 }
 
 /* --- a server of three items -------------------------------------------------- */
@@ -136,7 +137,7 @@ static void host_put(struct host *host, const char *key, size_t nvalue)
     host->next += 2048;
 }
 
-/* NULL: `error` says why not. */
+/* NULL: `error` has the reason. */
 static bool host_open(struct host *host, const char *options_text, char *error, size_t nerror)
 {
     struct kcache_options options;
@@ -166,15 +167,16 @@ static bool host_open(struct host *host, const char *options_text, char *error, 
 static bool host_attach(struct host *host, const char *address, char *error, size_t nerror)
 {
     struct in6_addr in = {{{[10] = 0xff, [11] = 0xff}}};
+    const struct kcache_served served = {.udp_port = PORT, .addresses = &in, .n = 1};
 
     in.s6_addr32[3] = inet_addr(address);
-    return kcache_attach(host->kcache, PORT, &in, 1, error, nerror) == 0 &&
+    return kcache_attach(host->kcache, &served, error, nerror) == 0 &&
            kcache_start(host->kcache) == 0;
 }
 
 /* --- a client ---------------------------------------------------------------- */
 
-/* The text of the reply; empty: none within half a second, or nobody listens. */
+/* The text of the reply; empty: none within half a second, or the port is closed. */
 static const char *ask(const char *address, const char *text)
 {
     static char answer[ANSWER_MAX + 1];
@@ -229,28 +231,31 @@ static void test_loopback(const char *options, bool xdp)
         diag("%s", error);
         return;
     }
-    ok(host_answers("127.0.0.1"), "%s: a hit, a miss and a large hit over lo", options);
-    ok(host_answers("10.99.1.1"), "%s: for another address of the machine", options);
+    ok(host_answers("127.0.0.1"), "%s: a hit, a miss and a large hit over lo are answered",
+       options);
+    ok(host_answers("10.99.1.1"), "%s: requests to another address of the machine are answered",
+       options);
     ok(counted(&host, MC_COUNT_SEEN) == 6 && counted(&host, MC_COUNT_HITS) == 4 &&
            counted(&host, MC_COUNT_MISSES) == 2 && counted(&host, MC_COUNT_KEYS) == 6,
-       "%s: counted once each", options);
+       "%s: each request is counted once", options);
     ok(counted(&host, MC_COUNT_ANSWERED_TC) == 6,
-       "%s: TC answered all of them, whose checksums are left to hardware", options);
+       "%s: TC answered all requests, whose checksums are left to hardware", options);
     kcache_stats(host.kcache, &stats);
     ok(stats.view.ninterfaces == 1 && strcmp(stats.view.interfaces[0].name, "lo") == 0 &&
            stats.view.interfaces[0].xdp_generic == xdp && !stats.view.interfaces[0].xdp_native &&
            stats.view.interfaces[0].tc,
-       "%s: the statistics say how", options);
+       "%s: the statistics have the mode of attachment", options);
     kcache_reset_stats(host.kcache);
-    ok(counted(&host, MC_COUNT_SEEN) == 0, "%s: a reset starts from zero", options);
+    ok(counted(&host, MC_COUNT_SEEN) == 0, "%s: a reset sets the counts to zero", options);
     ask("127.0.0.1", "get small\r\n");
-    ok(counted(&host, MC_COUNT_SEEN) == 1, "%s: and counts on", options);
+    ok(counted(&host, MC_COUNT_SEEN) == 1, "%s: after a reset counting goes on", options);
     kcache_close(host.kcache);
-    ok(ask("127.0.0.1", "get small\r\n")[0] == '\0', "%s: nobody answers after the end", options);
-    ok(loader_xdp_present(1, error) == 0, "%s: no program is left", options);
+    ok(ask("127.0.0.1", "get small\r\n")[0] == '\0', "%s: after the end requests are not answered",
+       options);
+    ok(loader_xdp_present(1, error) == 0, "%s: no program stays attached", options);
 }
 
-/* More addresses than fit: those of the interface come first. */
+/* More addresses than fit: those of the attached interface come first. */
 static void test_many_addresses(void)
 {
     struct host host;
@@ -259,12 +264,38 @@ static void test_many_addresses(void)
     run("for i in $(seq 1 80); do ip address add 10.99.2.$i/32 dev kc0; done");
     ok(host_open(&host, "bmc=lo", error, sizeof(error)) &&
            host_attach(&host, "0.0.0.0", error, sizeof(error)),
-       "a machine with more addresses than are answered for");
-    ok(host_answers("127.0.0.1") && host_answers("10.99.1.1"), "answers for its interface's");
+       "a machine with more addresses than fit attaches");
+    ok(host_answers("127.0.0.1") && host_answers("10.99.1.1"),
+       "requests to the attached interface's addresses are answered");
     ok(host.control->local[host.control->local_in_use].n4 == MC_MAX_ADDRESSES,
-       "and for as many as it can");
+       "as many addresses as fit are local");
     kcache_close(host.kcache);
     run("ip address flush dev kc0");
+}
+
+/* An event between attaching and the start: the start handles it, and not the thread later. */
+static void test_start(void)
+{
+    const struct in6_addr any = {{{[10] = 0xff, [11] = 0xff}}};
+    const struct kcache_served served = {.udp_port = PORT, .addresses = &any, .n = 1};
+    const struct mc_control *control;
+    struct host host;
+    char error[512];
+    unsigned int n;
+
+    if (!ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
+                kcache_attach(host.kcache, &served, error, sizeof(error)) == 0,
+            "attached, and not started yet")) {
+        diag("%s", error);
+        return;
+    }
+    control = host.control;
+    n = control->local[control->local_in_use].n4;
+    run("ip address add 10.99.3.1/32 dev kc0");
+    ok(kcache_start(host.kcache) == 0 && control->local[control->local_in_use].n4 == n + 1,
+       "after the start an address that was added before it is known");
+    kcache_close(host.kcache);
+    run("ip address del 10.99.3.1/32 dev kc0");
 }
 
 /* --- refusals ------------------------------------------------------------------ */
@@ -328,25 +359,30 @@ static void test_refusals(void)
     struct host host;
     char error[512];
 
-    ok(refused("bmc=nowhere0", "there is no interface nowhere0"), "an interface that is not there");
-    ok(refused("bmc=lo,mode=native", "has no XDP"), "native XDP where there is none");
-    ok(in_child(refused_without_rights, NULL), "no right at all: it says which are needed");
-    ok(in_child(refused_without_net_admin, NULL), "no CAP_NET_ADMIN: it says so");
+    ok(refused("bmc=nowhere0", "there is no interface nowhere0"),
+       "an interface that does not exist is refused");
+    ok(refused("bmc=lo,mode=native", "has no XDP"),
+       "native XDP is refused where the driver has none");
+    ok(in_child(refused_without_rights, NULL),
+       "without any privilege the error names those that are needed");
+    ok(in_child(refused_without_net_admin, NULL), "without CAP_NET_ADMIN the error names it");
     ok(host_open(&host, "bmc=lo,stall=0", error, sizeof(error)) &&
            host_attach(&host, "127.0.0.1", error, sizeof(error)),
-       "a first server");
-    ok(refused("bmc=lo", "another XDP program is attached"), "a second on the same interface");
+       "a first server attaches");
+    ok(refused("bmc=lo", "another XDP program is attached"),
+       "a second server on the same interface is refused");
     ok(refused("bmc=kc0,bmc=lo", "another XDP program is attached"),
-       "also as its second interface");
-    ok(host_answers("127.0.0.1"), "and the first is none the worse");
-    ok(strcmp(ask("10.99.1.1", "get small\r\n"), "") == 0, "it answers on its own address only");
+       "a second server is refused if its second interface is taken");
+    ok(host_answers("127.0.0.1"), "the first server still answers");
+    ok(strcmp(ask("10.99.1.1", "get small\r\n"), "") == 0,
+       "the first server answers on its own address only");
     ok(loader_xdp_present(index_of("kc0"), error) == 0,
-       "nothing stays on the interface that came before");
+       "a refused server leaves no program on its first interface");
     kcache_close(host.kcache);
     kcache_close(NULL);
 }
 
-/* --- what others detach ---------------------------------------------------------- */
+/* --- programs that others detach ------------------------------------------------- */
 
 static int cut(int fd)
 {
@@ -355,7 +391,7 @@ static int cut(int fd)
     return (int)syscall(SYS_bpf, BPF_LINK_DETACH, &attr, sizeof(attr));
 }
 
-/* As `bpftool link detach` and `tc filter del` do it. */
+/* Detaches like `bpftool link detach` and `tc filter del`. */
 static void cut_tc(struct loader_link *link)
 {
     const struct loader_tc *tc = &link->tc[LOADER_INGRESS];
@@ -382,17 +418,22 @@ static void test_lost(void)
     if (!ok(attached, "XDP and TC are attached, TC by a %s",
             link.tc[LOADER_INGRESS].filter ? "filter" : "link"))
         return;
-    ok(loader_lost(loader, &link) == 0, "nothing is lost");
+    ok(loader_lost(loader, &link) == 0, "no program is lost");
     cut_tc(&link);
     ok(loader_lost(loader, &link) == LOADER_LOST_TC && !loader_has_tc(&link, LOADER_INGRESS),
-       "TC is, when somebody has detached it");
-    ok(loader_lost(loader, &link) == 0 && link.xdp >= 0, "which is said once; XDP is not");
-    ok(loader_attach_tc(loader, &link) == 0 && loader_lost(loader, &link) == 0, "TC is back");
+       "a detached TC program is reported as lost");
+    ok(loader_lost(loader, &link) == 0 && link.xdp >= 0,
+       "it is reported once, and XDP is not lost");
+    ok(loader_attach_tc(loader, &link) == 0 && loader_lost(loader, &link) == 0,
+       "TC can be attached again");
     cut(link.xdp);
-    ok(loader_lost(loader, &link) == LOADER_LOST_XDP && link.xdp < 0, "XDP is lost");
-    ok(loader_attach_xdp(loader, &link, true) == 0 && loader_lost(loader, &link) == 0, "and back");
+    ok(loader_lost(loader, &link) == LOADER_LOST_XDP && link.xdp < 0,
+       "a detached XDP program is reported as lost");
+    ok(loader_attach_xdp(loader, &link, true) == 0 && loader_lost(loader, &link) == 0,
+       "XDP can be attached again");
     loader_detach(&link);
-    ok(loader_lost(loader, &link) == 0, "what was detached by ourselves is not lost");
+    ok(loader_lost(loader, &link) == 0,
+       "programs that the loader detached are not reported as lost");
     loader_close(loader);
 }
 
@@ -424,10 +465,12 @@ static void test_growth(void)
     struct host host;
     char error[512];
 
-    if (!ok(host_open(&host, "bmc=lo", error, sizeof(error)), "opens"))
+    if (!ok(host_open(&host, "bmc=lo", error, sizeof(error)), "the kernel path is opened"))
         return;
-    ok(in_child(grows, &(struct growth){&host, 1ull << 39, 0}), "CAP_BPF alone lets the heap grow");
-    ok(in_child(grows, &(struct growth){&host, 0, -EPERM}), "without it growing says EPERM");
+    ok(in_child(grows, &(struct growth){&host, 1ull << 39, 0}),
+       "the heap can grow with CAP_BPF alone");
+    ok(in_child(grows, &(struct growth){&host, 0, -EPERM}),
+       "without CAP_BPF growing fails with EPERM");
     kcache_close(host.kcache);
 }
 
@@ -439,26 +482,28 @@ static void test_veth(void)
     struct host host, peer;
     char error[512];
 
-    ok(veth_peer(1) == VETH_NOT, "lo is no veth");
+    ok(veth_peer(1) == VETH_NOT, "lo is not recognized as a veth");
     ok(veth_peer(index_of("kc0")) == VETH_PEER_WITHOUT_XDP,
-       "a veth whose other end has no program");
+       "a veth whose peer has no XDP program is recognized");
     if (!ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
                 host_attach(&host, "0.0.0.0", error, sizeof(error)),
-            "attaches to it"))
+            "a server attaches to the veth"))
         return;
     kcache_stats(host.kcache, &stats);
     ok(stats.view.interfaces[0].xdp_generic && !stats.view.interfaces[0].xdp_native,
-       "by generic XDP");
+       "it attaches by generic XDP");
     kcache_close(host.kcache);
     ok(host_open(&peer, "bmc=kc1,mode=native", error, sizeof(error)) &&
            host_attach(&peer, "0.0.0.0", error, sizeof(error)),
-       "a program on the other end");
-    ok(veth_peer(index_of("kc0")) == VETH_PEER_WITH_XDP, "is seen");
+       "another server attaches to the peer");
+    ok(veth_peer(index_of("kc0")) == VETH_PEER_WITH_XDP,
+       "a veth whose peer has an XDP program is recognized");
     ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
            host_attach(&host, "0.0.0.0", error, sizeof(error)),
-       "attaches again");
+       "a server attaches to the veth again");
     kcache_stats(host.kcache, &stats);
-    ok(stats.view.interfaces[0].xdp_native && stats.view.interfaces[0].tc, "by native XDP");
+    ok(stats.view.interfaces[0].xdp_native && stats.view.interfaces[0].tc,
+       "it attaches by native XDP");
     kcache_close(host.kcache);
     kcache_close(peer.kcache);
 }
@@ -469,8 +514,9 @@ int main(void)
     if (geteuid() != 0 || unshare(CLONE_NEWNET) != 0)
         skip_all("needs root");
     if (loader_is_interrupted()) {
-        ok(refused("bmc=lo", "PREEMPT_RT"), "a kernel where programs interrupt each other");
-        ok(refused("bmc=lo,mode=chain", "PREEMPT_RT"), "the chain there");
+        ok(refused("bmc=lo", "PREEMPT_RT"),
+           "a kernel where programs may interrupt each other is refused");
+        ok(refused("bmc=lo,mode=chain", "PREEMPT_RT"), "the chain is refused on such a kernel");
         return done();
     }
     run("ip link set lo up && ip address add 10.99.1.1/32 dev lo && "
@@ -479,6 +525,7 @@ int main(void)
     test_loopback("bmc=lo,mode=skb", true);
     test_loopback("bmc=lo,mode=tc", false);
     test_many_addresses();
+    test_start();
     test_refusals();
     test_lost();
     test_growth();

@@ -236,7 +236,7 @@ static unsigned int folded(uint32_t sum)
     return sum;
 }
 
-/* Where a frame's IP header begins, which says what it is; 0: it is no IP. */
+/* Where a frame's IP header begins, by its first bytes; 0: it is not IP. */
 static size_t frame_ip(const struct frame *frame)
 {
     const uint8_t *b = frame->bytes;
@@ -270,7 +270,7 @@ bool frame_sum(struct frame *frame, enum frame_sum kind)
     return true;
 }
 
-/* Whether there is a checksum of UDP; of IPv6 there is. */
+/* Whether there is a UDP checksum; IPv6 always has one. */
 static bool frame_has_sum(const struct frame *frame)
 {
     size_t at = frame_ip(frame);
@@ -407,7 +407,7 @@ uint32_t lab_run(struct lab *lab, enum loader_program program, const struct fram
     return rc ? UINT32_MAX : packet.verdict;
 }
 
-/* Padding behind the IP packet: zeros, or what the request had there; not more than it had. */
+/* The padding behind the IP packet: zeros, or the request's; not more than the request had. */
 static bool padding_is_clean(const struct frame *out, const struct frame *request, size_t npacket)
 {
     size_t i;
@@ -424,7 +424,7 @@ bool frame_answers(const struct frame *out, const struct frame *request, const s
            padding_is_clean(out, request, want->n);
 }
 
-/* The request as it goes to a program. */
+/* The request in the form in which a program gets it. */
 static void lab_send(const struct lab *lab, const struct frame *request, struct frame *in)
 {
     *in = *request;
@@ -506,7 +506,7 @@ double lab_time(struct lab *lab, enum loader_program program, const struct frame
     return best;
 }
 
-/* What was counted after `before`. */
+/* The counts since `before`. */
 static struct counted counted_since(struct lab *lab, enum loader_program program, uint8_t clsid,
                                     const struct mc_counts *before)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * lab: what the tests of the kernel programs stand on. A loader with memory in which a test lays
- * items by hand, as bpf/shared/layout.h says, and frames that it hands to the programs through
- * BPF_PROG_TEST_RUN.
+ * lab: what the tests of the kernel programs share. A loader with memory in which a test places
+ * items by hand, in the format of bpf/shared/layout.h, and frames that it runs through the programs
+ * by BPF_PROG_TEST_RUN.
  */
 #ifndef T_BPF_LAB_H
 #define T_BPF_LAB_H
@@ -29,7 +29,7 @@ enum {
 #define LAB_VLAN_OUTER 200u
 #define LAB_MAC        0x010000000002ull /* 02:00:00:00:00:01 */
 
-/* What a test's frame, which is of IPv4 without tags, becomes on its way to a program. */
+/* The form in which a program gets a test's frame, which is IPv4 without tags. */
 struct shape {
     bool v6;            /* addresses below fd00:: */
     unsigned int ntags; /* LAB_VLAN, and of two an outer one, LAB_VLAN_OUTER, by 802.1ad */
@@ -43,31 +43,31 @@ struct lab {
     struct mc_bucket *overflow;
     uint64_t next_byte; /* of the heap, free */
     uint32_t next_overflow;
-    int ifindex;        /* that frames come by, see struct loader_packet */
+    int ifindex;        /* the interface that frames arrive on, see struct loader_packet */
     struct shape shape; /* of lab_answers and lab_passes */
-    bool sums;          /* items get theirs (MC_ITEM_SUMMED) */
-    bool as_it_is;      /* a request that lab_answers and lab_passes are given keeps its checksum */
+    bool sums;          /* items get a checksum (MC_ITEM_SUMMED) */
+    bool as_it_is;      /* lab_answers and lab_passes keep the checksum of the request */
 };
 
-/* The chain as small as it goes without that its programs become others. */
+/* The smallest chain with the same programs. */
 extern const struct chain_settings lab_chain;
 
 /* Ends the test if the programs cannot be loaded. nbuckets: a power of two. */
 void lab_open(struct lab *lab, uint32_t nbuckets);
 void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_guard *guard);
 void lab_close(struct lab *lab);
-/* What is ours: LAB_SERVER, by each shape. */
+/* Sets the local addresses: LAB_SERVER, in each shape. */
 void lab_own(struct mc_control *control);
 
 uint64_t lab_hash(const struct lab *lab, const char *key, size_t nkey);
 /* The bucket of a key by the number of buckets in use. */
 struct mc_bucket *lab_bucket(struct lab *lab, uint64_t hash);
-/* Lays an item at a byte of the heap without linking it. */
+/* Writes an item at a byte of the heap without linking it. */
 struct mc_item *lab_lay(struct lab *lab, uint64_t at, const char *key, size_t nkey,
                         const void *value, size_t nvalue);
-/* Puts the sum of an item's wire bytes behind them. */
+/* Writes the checksum of an item's wire bytes behind them. */
 void lab_sum(struct mc_item *item);
-/* The same anywhere, and links it, in an overflow bucket if its bucket is full. */
+/* Writes an item anywhere and links it, in an overflow bucket if its bucket is full. */
 struct mc_item *lab_put(struct lab *lab, const char *key, size_t nkey, const void *value,
                         size_t nvalue);
 void lab_link(struct lab *lab, uint64_t hash, uint64_t at);
@@ -81,45 +81,45 @@ struct frame {
 
 /* A request from LAB_CLIENT: headers, frame header with id 0x1234, text. */
 void frame_request(struct frame *frame, const char *text, size_t ntext);
-/* Sets lengths and checksums of the headers to what n says; UDP's if there is one. */
+/* Sets lengths and checksums of the headers for n bytes; UDP's checksum if there is one. */
 void frame_seal(struct frame *frame);
-/* What stands in the place of UDP's checksum. */
+/* The field of UDP's checksum. */
 enum frame_sum {
     FRAME_SUM_WHOLE,
-    FRAME_SUM_BEGUN, /* what a local sender leaves there for hardware to complete */
+    FRAME_SUM_BEGUN, /* what a local sender writes there for hardware to complete */
     FRAME_SUM_NONE,
 };
-/* Sets it, of a frame of any shape. False: it is no UDP, or its length does not fit the frame. */
+/* Sets it, in a frame of any shape. False: it is not UDP, or its length does not fit the frame. */
 bool frame_sum(struct frame *frame, enum frame_sum kind);
-/* The answer to `request` that carries `text`, as it must look, byte by byte. */
+/* The expected reply to `request` with `text`, byte by byte. */
 void frame_answer(struct frame *frame, const struct frame *request, const char *text, size_t ntext);
-/* Gives a frame its shape, a UDP checksum with IPv6. */
+/* Gives a frame its shape, and a UDP checksum in IPv6. */
 void frame_shape(struct frame *frame, const struct shape *shape);
-/* Whether `out` is the answer `want` to `request`, but for Ethernet's padding. */
+/* Whether `out` is the reply `want` to `request`, except for Ethernet's padding. */
 bool frame_answers(const struct frame *out, const struct frame *request, const struct frame *want);
 bool frame_equal(const struct frame *a, const struct frame *b);
 void frame_dump(const char *what, const struct frame *frame);
 
-/* Runs a program: its verdict, and the frame as it was left. */
+/* Runs a program: returns its verdict, and the frame behind it. */
 uint32_t lab_run(struct lab *lab, enum loader_program program, const struct frame *in,
                  struct frame *out);
 /* Whether the request is answered with `text`, byte by byte from the Ethernet header on. */
 bool lab_answers(struct lab *lab, enum loader_program program, const struct frame *request,
                  const char *text, size_t ntext);
-/* No count, for a packet that is not to us. */
+/* No count, for a packet to another machine. */
 #define LAB_UNCOUNTED MC_COUNT_SEEN
-/* Whether it is passed as it was, and counted once, under that reason. */
+/* Whether it is passed unchanged, and counted once, under that reason. */
 bool lab_passes(struct lab *lab, enum loader_program program, const struct frame *request,
                 enum mc_count reason);
 struct counted {
     uint64_t seen, answered, keys, hits, misses, class_hits, read, written;
 };
-/* Whether requests count so, with the value "v" of the key "hit" alone in the table. */
+/* Whether requests are counted so, when the key "hit" with value "v" is alone in the table. */
 bool lab_counts(struct lab *lab, enum loader_program program, const struct frame *requests,
                 size_t nrequests, const struct counted *want);
-/* A UDP socket at this port of 127.0.0.1, or any (0), that waits for two seconds at most. */
+/* A UDP socket on this port of 127.0.0.1, or on any (0), with a timeout of two seconds. */
 int lab_socket(uint16_t port);
-/* Nanoseconds for a run, the best mean of several. */
+/* Nanoseconds per run, the best mean of several. */
 double lab_time(struct lab *lab, enum loader_program program, const struct frame *in,
                 unsigned int runs);
 

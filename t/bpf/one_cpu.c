@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two interfaces whose packets are handled on one CPU, by threads of which one may take it from the
- * other. What a program has in hand lies in memory of the CPU: the kernel has to keep others from
- * it until the program ends, or has to be refused.
+ * Two interfaces whose packets are handled on one CPU, by threads of which one may preempt the
+ * other. A program keeps data in memory of the CPU: the kernel has to keep other programs from it
+ * until the program ends, or the server has to refuse that kernel.
  */
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
@@ -24,9 +24,9 @@
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"
 
-enum { WAKES = 4000, REPEATS = 9 }; /* keys, whose reply has room before the head of a frame */
+enum { WAKES = 4000, REPEATS = 9 }; /* keys, whose reply needs room before the head of a frame */
 
-/* One who asks through a veth pair of his own. */
+/* A client with a veth pair of its own. */
 struct asker {
     int fd;
     struct frame request, want;
@@ -80,7 +80,7 @@ static void ask(struct asker *asker)
         frame_dump("wrong", &out);
 }
 
-/* id: of a thread, 0: this one. */
+/* id: of a thread, 0: the calling one. */
 static bool on_first_cpu(pid_t id, int policy)
 {
     struct sched_param param = {.sched_priority = policy == SCHED_FIFO ? 10 : 0};
@@ -121,7 +121,7 @@ static void *keep_asking(void *arg)
     return NULL;
 }
 
-/* Wakes again and again, at any moment of the other's. */
+/* Wakes repeatedly, at any time of the other thread's work. */
 static void *ask_between(void *arg)
 {
     struct asker *asker = arg;
@@ -151,14 +151,14 @@ static void test_between(struct lab *lab, unsigned int nkeys)
     pthread_join(threads[0], NULL);
     diag("%u and %u right, %u and %u wrong, %u and %u lost", other.nright, urgent.nright,
          other.nwrong, urgent.nwrong, other.nlost, urgent.nlost);
-    ok(other.nright && urgent.nright, "gets of %u keys: both are answered", nkeys);
+    ok(other.nright && urgent.nright, "gets of %u keys: both clients are answered", nkeys);
     ok((!other.nwrong && !urgent.nwrong) || loader_is_interrupted(),
-       "nobody gets what is the other's, or the server refuses this kernel");
+       "no client gets the other's reply, or the server refuses this kernel");
     close(other.fd);
     close(urgent.fd);
 }
 
-/* The stack replies to the client by that interface, which makes the way to it known. */
+/* The stack replies to the client through that interface, which makes its way back known. */
 static bool reply_leaves(const char *interface)
 {
     struct sockaddr_in to = {.sin_family = AF_INET,
@@ -182,7 +182,7 @@ static bool reply_leaves(const char *interface)
     return sent;
 }
 
-/* Two pairs, whose even ends answer, and hand their packets to threads. */
+/* Two pairs, whose even ends answer, and pass their packets to threads. */
 static void make_pairs(struct lab *lab, struct loader_link links[4])
 {
     char name[8];

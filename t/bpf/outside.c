@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What only an attached program can show: where packets come from, and frames without room. */
+/* Behaviour that only an attached program has: it depends on where packets come from, and on frames
+ * without room. */
 #include "t/bpf/lab.h"
 
 #include <arpa/inet.h>
@@ -36,8 +37,7 @@ static bool from(struct lab *lab, const char *source, const char *destination, b
                     : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_SOURCE);
 }
 
-/* The stack sends a datagram of the server's to 10.0.0.2, whose MAC address is that of
- * frame_request.
+/* The stack sends a datagram of the server to 10.0.0.2, whose MAC address is that of frame_request.
  */
 static bool reply_leaves_from(const char *address, uint16_t port)
 {
@@ -69,8 +69,9 @@ static bool neighbour_is_unknown(struct lab *lab)
     return lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_WAY);
 }
 
-/* A request from another MAC address: the reply goes to the one that the stack has replied to. */
-static bool stranger_has_no_reply(struct lab *lab)
+/* A request from another MAC address is passed: replies go to the one that the stack has replied
+ * to. */
+static bool other_mac_has_no_reply(struct lab *lab)
 {
     static const char text[] = "get none\r\n";
     struct frame frame, out;
@@ -81,7 +82,7 @@ static bool stranger_has_no_reply(struct lab *lab)
     return lab_run(lab, LOADER_XDP, &frame, &out) == 3 && memcmp(out.bytes, "\2\0\0\0\0\2", 6) == 0;
 }
 
-/* Every way is so many units of time older. */
+/* Makes every way back that many units of time older. */
 static void age_ways(struct lab *lab, unsigned int units)
 {
     const struct object *object = &lab->loader->object;
@@ -121,37 +122,43 @@ static void test_age(struct lab *lab, const char *name)
     ok(nanswered(lab) == 400, "%s: in the first minute all requests are answered", name);
     age_ways(lab, 10);
     n = nanswered(lab);
-    ok(n > 320 && n < 400, "%s: in the second some are passed, for the stack to reply (%u of 400)",
+    ok(n > 320 && n < 400,
+       "%s: in the second minute some requests are passed, so that the stack replies (%u of 400)",
        name, 400 - n);
     age_ways(lab, 60);
-    ok(nanswered(lab) == 0, "%s: then all", name);
-    ok(reply_leaves(LAB_PORT) && nanswered(lab) == 400, "%s: until it has replied", name);
+    ok(nanswered(lab) == 0, "%s: in the third minute all requests are passed", name);
+    ok(reply_leaves(LAB_PORT) && nanswered(lab) == 400,
+       "%s: after the stack has replied all requests are answered", name);
     age_ways(lab, 3);
-    ok(nanswered(lab) == 400 && !stranger_has_no_reply(lab),
-       "%s: in seconds the way is old for a request from another MAC address, not for his", name);
+    ok(nanswered(lab) == 400 && !other_mac_has_no_reply(lab),
+       "%s: after seconds requests from the known MAC address are answered, from another are "
+       "passed",
+       name);
 }
 
 static void test_way(struct lab *lab, struct loader_link *link, const char *name)
 {
     lab->ifindex = (int)if_nametoindex(name);
-    ok(neighbour_is_unknown(lab), "%s: a neighbour to whom nothing was sent is passed", name);
+    ok(neighbour_is_unknown(lab), "%s: a neighbour that the stack has not replied to is passed",
+       name);
     if (loader_attach_tc(lab->loader, link)) {
-        ok(true, "%s: what the stack sends # SKIP no TC on this kernel", name);
+        ok(true, "%s: the stack's replies # SKIP no TC on this kernel", name);
         return;
     }
     ok(reply_leaves(LAB_PORT + 1) && neighbour_is_unknown(lab),
-       "%s: so is one to whom something was sent from another port", name);
+       "%s: a neighbour is passed after the stack sent to it from another port", name);
     ok(reply_leaves_from("10.0.0.3", LAB_PORT) && neighbour_is_unknown(lab),
-       "%s: or from an address that is not the server's", name);
+       "%s: a neighbour is passed after the stack sent to it from another address", name);
     ok(reply_leaves(LAB_PORT) && from(lab, "10.0.0.2", "10.0.0.1", true),
-       "%s: one who had a reply is answered", name);
-    ok(stranger_has_no_reply(lab), "%s: in his name nobody else is", name);
+       "%s: a neighbour that the server replied to is answered", name);
+    ok(other_mac_has_no_reply(lab), "%s: another MAC address with its IP address is passed", name);
     loader_invalidate_ways(lab->loader);
-    ok(neighbour_is_unknown(lab), "%s: after news of routes he is passed", name);
+    ok(neighbour_is_unknown(lab), "%s: after a change of routes the neighbour is passed", name);
     ok(reply_leaves(LAB_PORT) && from(lab, "10.0.0.2", "10.0.0.1", true),
-       "%s: until the stack has replied again", name);
+       "%s: after another reply of the stack it is answered", name);
     loader_set_ports(lab->loader, &(struct mc_way_port){(uint32_t)lab->ifindex, 77}, 1);
-    ok(neighbour_is_unknown(lab), "%s: as a port of another interface it has other ways", name);
+    ok(neighbour_is_unknown(lab), "%s: as a port of another interface this one has no ways back",
+       name);
     loader_set_ports(lab->loader, NULL, 0);
     test_age(lab, name);
 }
@@ -160,17 +167,17 @@ static void test_interface(struct lab *lab, const char *name, bool loopback)
 {
     lab->ifindex = loopback ? 0 : (int)if_nametoindex(name);
     ok(from(lab, "10.0.0.2", "10.0.0.1", true), "%s: a neighbour is answered", name);
-    ok(from(lab, "10.0.0.1", "10.0.0.1", loopback), "%s: our own address as source: %s", name,
+    ok(from(lab, "10.0.0.1", "10.0.0.1", loopback), "%s: one of our own addresses as source: %s",
+       name, loopback ? "answered" : "passed");
+    ok(from(lab, "127.0.0.1", "10.0.0.1", loopback), "%s: a loopback address as source: %s", name,
        loopback ? "answered" : "passed");
-    ok(from(lab, "127.0.0.1", "10.0.0.1", loopback), "%s: loopback's as source: %s", name,
-       loopback ? "answered" : "passed");
-    ok(from(lab, "10.0.0.2", "127.0.0.1", loopback), "%s: loopback's as destination: %s", name,
-       loopback ? "answered" : "passed");
-    ok(from(lab, "127.0.0.1", "127.0.0.1", loopback), "%s: loopback's as both: %s", name,
+    ok(from(lab, "10.0.0.2", "127.0.0.1", loopback), "%s: a loopback address as destination: %s",
+       name, loopback ? "answered" : "passed");
+    ok(from(lab, "127.0.0.1", "127.0.0.1", loopback), "%s: a loopback address as both: %s", name,
        loopback ? "answered" : "passed");
 }
 
-/* Whether a request comes to the server's socket as it was sent. */
+/* Whether the server's socket receives a request as it was sent. */
 static bool comes_through(int client, int server, const char *text)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(LAB_PORT)};
@@ -192,7 +199,7 @@ static uint64_t counted(struct lab *lab, enum mc_count which)
     return counts.count[which];
 }
 
-/* The frames of a local socket have little room behind them. */
+/* The frames of a local socket have little room behind their data. */
 static void test_room(struct lab *lab)
 {
     static const char *const requests[] = {"get large\r\n", "get none large none\r\n"};
@@ -212,13 +219,13 @@ static void test_room(struct lab *lab)
     loader_set_tc(lab->loader, true, false);
     for (i = 0; i < 2; i++)
         ok(comes_through(client, server, requests[i]) && counted(lab, MC_COUNT_PASS_ROOM) == 2,
-           "before TC it is left to TC to count, %u", i);
+           "with TC such a request is left to TC to count, %u", i);
     loader_detach(&link);
     close(client);
     close(server);
 }
 
-/* The process stays in its time namespace: what its clock is there cannot be asked. */
+/* The process stays in its time namespace, so its clock there cannot be read. */
 static void test_time(void)
 {
     struct loader *loader;
@@ -230,7 +237,7 @@ static void test_time(void)
     }
     loader = loader_open(error, sizeof(error));
     ok(!loader && strstr(error, "time namespace"),
-       "nothing is loaded in a process that has unshared time and not forked");
+       "loading fails in a process that has unshared its time namespace and not forked");
     loader_close(loader);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the kernel programs leave to the server: exactly as it came, and counted once. */
+/* Which packets the kernel programs pass to the server: unchanged, and counted once. */
 #include "t/bpf/lab.h"
 
 #include <arpa/inet.h>
@@ -37,7 +37,7 @@ static bool hit_passes(struct lab *lab, enum loader_program program, enum mc_cou
     return lab_passes(lab, program, &one, reason) && lab_passes(lab, program, &many, reason);
 }
 
-/* Only XDP sees all that is to us; TC does not count what cannot be a get. */
+/* Only XDP sees all packets to the server; TC does not count those that cannot be a get. */
 static enum mc_count in_xdp(enum loader_program program, enum mc_count reason)
 {
     return program == LOADER_XDP ? reason : LAB_UNCOUNTED;
@@ -74,12 +74,12 @@ static void test_text(struct lab *lab, enum loader_program program)
 
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         request(&frame, rows[i].text);
-        ok(lab_passes(lab, program, &frame, rows[i].reason), "%s: request %zu is the server's",
+        ok(lab_passes(lab, program, &frame, rows[i].reason), "%s: request %zu is passed",
            names[program], i);
     }
     frame_request(&frame, "get h\0t\r\n", 9);
-    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST), "%s: a zero byte in a key",
-       names[program]);
+    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST),
+       "%s: a zero byte in a key is passed", names[program]);
 }
 
 /* Every byte that may not be in a key, at every place of keys of several lengths. */
@@ -105,7 +105,7 @@ static void test_key_bytes(struct lab *lab, enum loader_program program)
             }
         }
     }
-    ok(right, "%s: no control byte is taken into a key", names[program]);
+    ok(right, "%s: a control byte in a key is passed", names[program]);
     memcpy(text, "get ", 4);
     for (byte = 0x21; byte < 0x100; byte++) {
         memset(text + 4, byte, 11);
@@ -113,7 +113,7 @@ static void test_key_bytes(struct lab *lab, enum loader_program program)
         frame_request(&frame, text, 17);
         right &= lab_answers(lab, program, &frame, "END\r\n", 5);
     }
-    ok(right, "%s: every other byte is", names[program]);
+    ok(right, "%s: every other byte is accepted in a key", names[program]);
 }
 
 static void test_long_keys(struct lab *lab, enum loader_program program)
@@ -132,7 +132,7 @@ static void test_long_keys(struct lab *lab, enum loader_program program)
         frame_request(&frame, text, nkey + 6);
         right &= nkey - 4 <= MC_KEY_MAX || lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST);
     }
-    ok(right, "%s: keys of more than 250 bytes", names[program]);
+    ok(right, "%s: keys of more than 250 bytes are passed", names[program]);
 }
 
 static void test_frame_header(struct lab *lab, enum loader_program program)
@@ -146,8 +146,8 @@ static void test_frame_header(struct lab *lab, enum loader_program program)
         request(&frame, "get a-hit\r\n");
         frame.bytes[46] = (uint8_t)(counts[i] >> 8);
         frame.bytes[47] = (uint8_t)counts[i];
-        ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_FRAME), "%s: a request of %u datagrams",
-           names[program], counts[i]);
+        ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_FRAME),
+           "%s: a request of %u datagrams is passed", names[program], counts[i]);
     }
     for (n = 0; n <= 8; n++) {
         request(&frame, "get a-hit\r\n");
@@ -158,7 +158,8 @@ static void test_frame_header(struct lab *lab, enum loader_program program)
         frame.n += 30;
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_FRAME);
     }
-    ok(right, "%s: datagrams of no more than a frame header, padded or not", names[program]);
+    ok(right, "%s: a datagram with no more than a frame header is passed, padded or not",
+       names[program]);
     for (n = 9; n <= 13; n++) {
         request(&frame, "get a-hit\r\n");
         frame.n = LAB_HEADERS + n;
@@ -168,7 +169,7 @@ static void test_frame_header(struct lab *lab, enum loader_program program)
         frame.n += 30;
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND);
     }
-    ok(right, "%s: datagrams too short for any get", names[program]);
+    ok(right, "%s: a datagram too short for any get is passed", names[program]);
 }
 
 static void put16(uint8_t *at, unsigned int value)
@@ -190,27 +191,27 @@ static void test_lengths(struct lab *lab, enum loader_program program)
         put16(frame.bytes + 38, n);
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_PACKET);
     }
-    ok(right, "%s: a UDP length that is not the IP length's", names[program]);
+    ok(right, "%s: a UDP length other than the IP length's is passed", names[program]);
     for (n = 1, right = true; n < 2000; n += n < 64 ? 1 : 61) {
         request(&frame, "get a-hit\r\n");
         put16(frame.bytes + 16, (unsigned int)frame.n - 14 + n);
         put16(frame.bytes + 38, (unsigned int)frame.n - 34 + n);
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_PACKET);
     }
-    ok(right, "%s: a length beyond the frame's end", names[program]);
+    ok(right, "%s: a length beyond the frame's end is passed", names[program]);
     for (n = 56, right = true; n < 59; n++) {
         request(&frame, "get a-hit\r\n");
         frame.n = n;
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_PACKET);
     }
     ok(right, "%s: a truncated frame", names[program]);
-    /* A test run takes no frame for TC that ends in its IP header. */
+    /* A test run accepts no frame for TC that ends in its IP header. */
     for (n = program == LOADER_XDP ? 14 : 34, right = true; n < 42; n++) {
         request(&frame, "get a-hit\r\n");
         frame.n = n;
         right &= lab_passes(lab, program, &frame, LAB_UNCOUNTED);
     }
-    ok(right, "%s: a frame cut off in its headers", names[program]);
+    ok(right, "%s: a frame cut off in its headers is passed", names[program]);
 }
 
 static void test_packets(struct lab *lab, enum loader_program program)
@@ -232,16 +233,17 @@ static void test_packets(struct lab *lab, enum loader_program program)
     request(&frame, "get a-hit\r\n");
     frame.bytes[20] = 0x20;
     ok(lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_PACKET)),
-       "%s: the first fragment of a datagram", names[program]);
+       "%s: the first fragment of a datagram is passed", names[program]);
     frame.bytes[20] = 0x20;
     frame.bytes[21] = 0x10;
     ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: a later fragment", names[program]);
     frame.bytes[20] = 0;
-    ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: the last fragment", names[program]);
+    ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: the last fragment is passed",
+       names[program]);
     frame.bytes[20] = 0;
     frame.bytes[21] = 0;
     ok(lab_answers(lab, program, &frame, hit_reply, sizeof(hit_reply) - 1),
-       "%s: a packet that may be fragmented but was not, is answered", names[program]);
+       "%s: an unfragmented packet that may be fragmented is answered", names[program]);
 }
 
 static void test_foreign(struct lab *lab, enum loader_program program)
@@ -269,24 +271,25 @@ static void test_foreign(struct lab *lab, enum loader_program program)
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         request(&frame, "get a-hit\r\n");
         memcpy(frame.bytes + rows[i].at, rows[i].bytes, rows[i].n);
-        ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: %s is none of ours",
-           names[program], rows[i].what);
+        ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED),
+           "%s: %s: the packet is not the server's", names[program], rows[i].what);
     }
-    for (i = 0; i < 2; i++) { /* as short as they get, where nothing pads them */
+    for (i = 0; i < 2; i++) { /* the shortest ones, without padding */
         request(&frame, "ack.");
         frame_shape(&frame, &(struct shape){.v6 = i});
         frame.bytes[i ? 20 : 23] = IPPROTO_TCP;
-        ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: a segment without data is not, %s",
-           names[program], i ? "IPv6" : "IPv4");
+        ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED),
+           "%s: a TCP segment without data is not counted, %s", names[program],
+           i ? "IPv6" : "IPv4");
     }
     lab->control->port = 0;
     request(&frame, "get a-hit\r\n");
-    ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: nothing is, with no port set",
+    ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: without a port no packet is counted",
        names[program]);
     lab->control->port = htons(LAB_PORT);
     local_publish(lab->control, &(struct mc_local){0});
-    ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: nothing is, with no address set",
-       names[program]);
+    ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED),
+       "%s: without an address no packet is counted", names[program]);
     lab_own(lab->control);
 }
 
@@ -304,36 +307,36 @@ static void test_sources(struct lab *lab, enum loader_program program)
         put16(frame.bytes + 34, port);
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_SOURCE);
     }
-    ok(right, "%s: no answer to a port below 1024", names[program]);
+    ok(right, "%s: requests from ports below 1024 are passed", names[program]);
     request(&frame, "get a-hit\r\n");
     put16(frame.bytes + 34, 11211);
-    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_SOURCE), "%s: nor to memcached's",
-       names[program]);
+    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_SOURCE),
+       "%s: requests from memcached's port are passed", names[program]);
     put16(frame.bytes + 34, LAB_PORT);
-    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_SOURCE), "%s: nor to our own",
-       names[program]);
+    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_SOURCE),
+       "%s: requests from the server's own port are passed", names[program]);
     for (port = 1024, right = true; port < 65536; port += 251) {
         put16(frame.bytes + 34, port);
         right &= lab_answers(lab, program, &frame, hit_reply, sizeof(hit_reply) - 1);
     }
-    ok(right, "%s: clients' ports are answered", names[program]);
+    ok(right, "%s: requests from other ports are answered", names[program]);
     for (i = 0, right = true; i < sizeof(bad) / sizeof(bad[0]); i++) {
         request(&frame, "get a-hit\r\n");
         memcpy(frame.bytes + 26, bad[i], 4);
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_SOURCE);
     }
-    ok(right, "%s: no answer to an address that is not one machine's", names[program]);
+    ok(right, "%s: requests from addresses that are not one machine's are passed", names[program]);
     request(&frame, "get a-hit\r\n");
     memset(frame.bytes, 0xff, 6);
-    /* TC knows from the stack that such a frame is not to us alone. */
+    /* TC knows from the stack that such a frame was sent to a group. */
     ok(lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_MAC)),
-       "%s: no answer to a frame that went to a group", names[program]);
+       "%s: a frame sent to a group address is passed", names[program]);
     /* A test run counts as coming from lo. */
     request(&frame, "get a-hit\r\n");
     memcpy(frame.bytes + 26, frame.bytes + 30, 4);
     frame_seal(&frame);
     ok(lab_answers(lab, program, &frame, hit_reply, sizeof(hit_reply) - 1),
-       "%s: our own address is answered over loopback", names[program]);
+       "%s: over loopback requests from the server's own address are answered", names[program]);
 }
 
 static void test_epochs(struct lab *lab, enum loader_program program, struct mc_item *item)
@@ -341,16 +344,41 @@ static void test_epochs(struct lab *lab, enum loader_program program, struct mc_
     struct mc_control *control = lab->control;
 
     item->epoch++;
-    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: flushed by epoch", names[program]);
+    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: an item of an older epoch is passed",
+       names[program]);
     control->epoch += MC_EPOCHS - 1;
     item->epoch = (uint8_t)control->epoch;
-    ok(hit_is_served(lab, program), "%s: of the last epoch that a byte can tell", names[program]);
+    ok(hit_is_served(lab, program),
+       "%s: an item of the last epoch that a byte can hold is answered", names[program]);
     control->epoch++;
     item->epoch = (uint8_t)control->epoch;
-    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: flushed, and a byte alike again",
-       names[program]);
+    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED),
+       "%s: an item of an older epoch with an equal byte is passed", names[program]);
     control->epoch -= MC_EPOCHS;
     item->epoch = (uint8_t)control->epoch;
+}
+
+/* Bypass and lease: the server's state. */
+static void test_server(struct lab *lab, enum loader_program program)
+{
+    struct mc_control *control = lab->control;
+
+    control->bypass = 1;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_BYPASS), "%s: in bypass every request is passed",
+       names[program]);
+    control->bypass = 0;
+    control->lease = mc_lease(1, 0);
+    ok(hit_passes(lab, program, MC_COUNT_PASS_STOPPED),
+       "%s: after the server's lease has run out every request is passed", names[program]);
+    control->lease = MC_LEASE_EVER | MC_LEASE_DEAD;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_STOPPED),
+       "%s: after the server has ended every request is passed", names[program]);
+    ok(hit_passes(lab, program, MC_COUNT_PASS_STOPPED), "%s: the next request is passed, too",
+       names[program]);
+    control->lease = MC_LEASE_EVER | 1;
+    ok(hit_is_served(lab, program), "%s: while the server lives requests are answered",
+       names[program]);
+    control->lease = MC_LEASE_EVER;
 }
 
 static void test_items(struct lab *lab, enum loader_program program)
@@ -363,13 +391,13 @@ static void test_items(struct lab *lab, enum loader_program program)
 
     lab_clear(lab);
     item = lab_put(lab, "a-hit", 5, "value", 5);
-    ok(hit_is_served(lab, program), "%s: an item is served", names[program]);
+    ok(hit_is_served(lab, program), "%s: an item is answered", names[program]);
     for (flag = 1; flag < 1 << 16; flag <<= 1) {
         item->flags = (uint16_t)(MC_ITEM_LINKED | flag);
         right &= flag & MC_ITEM_PASS ? hit_passes(lab, program, MC_COUNT_PASS_ITEM)
                                      : hit_is_served(lab, program);
     }
-    ok(right, "%s: flags say what is the server's", names[program]);
+    ok(right, "%s: items with a flag in MC_ITEM_PASS are passed", names[program]);
     item->flags = MC_ITEM_LINKED;
     test_epochs(lab, program, item);
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -377,37 +405,30 @@ static void test_items(struct lab *lab, enum loader_program program)
         (uint32_t)(((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - control->base_ns) /
                    1000000000u);
     item->exptime = second;
-    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: expired this second", names[program]);
+    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED),
+       "%s: an item that expires in this second is passed", names[program]);
     item->exptime = 1;
-    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: expired long ago", names[program]);
+    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED),
+       "%s: an item that expired long ago is passed", names[program]);
     item->exptime = second + 1000;
-    ok(hit_is_served(lab, program), "%s: not yet expired", names[program]);
+    ok(hit_is_served(lab, program), "%s: an item that expires later is answered", names[program]);
     item->exptime = UINT32_MAX;
-    ok(hit_is_served(lab, program), "%s: to expire in 136 years", names[program]);
+    ok(hit_is_served(lab, program), "%s: an item that expires in 136 years is answered",
+       names[program]);
     item->exptime = 0;
     control->flush_at = second + 1000;
-    ok(hit_is_served(lab, program), "%s: a flush to come", names[program]);
+    ok(hit_is_served(lab, program), "%s: before a delayed flush an item is answered",
+       names[program]);
     control->flush_at = second;
-    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: a flush that is due", names[program]);
+    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED),
+       "%s: at the time of a delayed flush an item is passed", names[program]);
     control->flush_at = 0;
-    control->bypass = 1;
-    ok(hit_passes(lab, program, MC_COUNT_PASS_BYPASS), "%s: the server asked for everything",
-       names[program]);
-    control->bypass = 0;
-    control->lease = mc_lease(1, 0);
-    ok(hit_passes(lab, program, MC_COUNT_PASS_STOPPED),
-       "%s: a server that has not been heard of for too long gets everything", names[program]);
-    control->lease = MC_LEASE_EVER | MC_LEASE_DEAD;
-    ok(hit_passes(lab, program, MC_COUNT_PASS_STOPPED), "%s: as does one that has ended",
-       names[program]);
-    ok(hit_passes(lab, program, MC_COUNT_PASS_STOPPED), "%s: again", names[program]);
-    control->lease = MC_LEASE_EVER | 1;
-    ok(hit_is_served(lab, program), "%s: one that lives is served for", names[program]);
-    control->lease = MC_LEASE_EVER;
+    test_server(lab, program);
     item->nbytes = 1 << 20;
-    ok(hit_passes(lab, program, MC_COUNT_PASS_SIZE), "%s: an item of a megabyte", names[program]);
+    ok(hit_passes(lab, program, MC_COUNT_PASS_SIZE), "%s: an item of a megabyte is passed",
+       names[program]);
     item->nbytes = 0;
-    ok(hit_passes(lab, program, MC_COUNT_PASS_BUSY), "%s: an item that cannot be one",
+    ok(hit_passes(lab, program, MC_COUNT_PASS_BUSY), "%s: a malformed item is passed",
        names[program]);
 }
 
@@ -426,7 +447,7 @@ static void test_program(struct lab *lab, enum loader_program program)
     test_items(lab, program);
 }
 
-/* TC leaves alone what XDP did not mark. */
+/* TC ignores packets that XDP did not mark. */
 static void test_unmarked(struct lab *lab)
 {
     struct frame frame;
@@ -435,7 +456,7 @@ static void test_unmarked(struct lab *lab)
     lab_put(lab, "a-hit", 5, "value", 5);
     request(&frame, "get a-hit\r\n");
     ok(lab_passes(lab, LOADER_TC, &frame, LAB_UNCOUNTED),
-       "TC: behind XDP, a packet that XDP did not mark");
+       "TC: behind XDP, a packet that XDP did not mark is passed");
 }
 
 int main(void)

@@ -68,7 +68,7 @@ void watch_open(struct watch *watch, uint64_t settle)
         skip_all("cannot map the table");
     watch->all = &watch->skel->data_all->all;
     watch->skel->data_control->control.port = htons(WATCH_PORT);
-    for (i = 0; i < MC_HASH_WORDS; i++) /* always the same: no two keys of a test share a bucket */
+    for (i = 0; i < MC_HASH_WORDS; i++) /* constant: no two keys of a test share a bucket */
         watch->skel->data_control->control.seed[i] = (i + 1) * 0x9e3779b97f4a7c15u;
 }
 
@@ -85,7 +85,7 @@ struct chain_gate *watch_gate(struct watch *watch, const char *key)
     return &watch->buckets[hash & (WATCH_ENTRIES - 1)].gate;
 }
 
-/* --- what was done -------------------------------------------------------------------- */
+/* --- what happened to a gate ---------------------------------------------------------- */
 
 static void counts(struct watch *watch, uint64_t out[32])
 {
@@ -196,7 +196,7 @@ static void put_options(struct bytes *out, unsigned int n)
         put8(out, 1); /* of no operation, in IPv4 as in TCP */
 }
 
-/* Of what has npayload bytes behind the IP header and its options. */
+/* For a packet with npayload bytes behind the IP header and its options. */
 static void put_ip(struct bytes *out, const struct form *form, unsigned int protocol,
                    size_t npayload, bool from_server)
 {
@@ -288,7 +288,7 @@ static void segment(struct bytes *frame, const struct talk *talk, bool from_serv
     put_options(frame, form->tcp_options);
     if (n)
         put(frame, data, n);
-    while (!from_server && frame->n < 60) /* Ethernet's padding is no data */
+    while (!from_server && frame->n < 60) /* the chain must not count Ethernet's padding */
         put8(frame, 'x');
 }
 
@@ -328,7 +328,7 @@ void talk_open(struct talk *talk, struct watch *watch, const struct form *form)
     static uint16_t port = CLIENT_PORT;
 
     *talk = (struct talk){.watch = watch, .form = *form, .port = port++};
-    talk->in = 0xfffffff0u + talk->port; /* some come round to 0 */
+    talk->in = 0xfffffff0u + talk->port; /* some wrap around to 0 */
     talk->out = 0x80000000u - talk->port;
     talk_in(talk, talk->in - 1, 0, SYN, NULL, 0);
     talk_out(talk, talk->out - 1, talk->in, SYN | ACK, NULL, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * segments: what the tests of the chain's following stand on. The chain's programs, loaded by
- * themselves; connections whose segments are handed to them through BPF_PROG_TEST_RUN; and what the
- * gates say afterwards.
+ * segments: what the tests of the chain's connections share. The chain's programs, loaded by
+ * themselves; connections whose segments are run through them by BPF_PROG_TEST_RUN; and the states
+ * of the gates afterwards.
  */
 #ifndef T_BPF_SEGMENTS_H
 #define T_BPF_SEGMENTS_H
@@ -31,29 +31,29 @@ struct watch {
     uint64_t counts[32]; /* at the last watch_mark */
 };
 
-/* Ends the test if it cannot be loaded. settle in nanoseconds. */
+/* Ends the test if the chain cannot be loaded. settle in nanoseconds. */
 void watch_open(struct watch *watch, uint64_t settle);
 void watch_close(struct watch *watch);
 
 /* The gate of a key. */
 struct chain_gate *watch_gate(struct watch *watch, const char *key);
-/* Opens all gates, and forgets what was counted. */
+/* Opens all gates, and resets the counts. */
 void watch_mark(struct watch *watch);
-/* Since watch_mark. */
+/* A count since watch_mark. */
 uint64_t watch_count(struct watch *watch, enum chain_count count);
 uint64_t watch_now(void);
 
-/* What was done to a gate since watch_mark. */
+/* What has happened to a gate since watch_mark. */
 enum gate_is {
     GATE_UNTOUCHED,
     GATE_ENTERED, /* a write is in flight */
     GATE_LEFT,    /* it was closed once, and is open again */
-    GATE_TIMED,   /* it is closed until a time to come */
+    GATE_TIMED,   /* it is closed until a time in the future */
 };
 enum gate_is gate_is(const struct chain_gate *gate);
 const char *gate_name(enum gate_is is);
 
-/* How frames look. */
+/* The form of frames. */
 struct form {
     bool v6;
     unsigned int ntags;
@@ -63,7 +63,7 @@ struct form {
 
 enum { FIN = 1, SYN = 2, RST = 4, ACK = 16, URG = 32 };
 
-/* A connection: what either side sends next. */
+/* A connection: the numbers of each side's next segment. */
 struct talk {
     struct watch *watch;
     struct form form;
@@ -71,8 +71,8 @@ struct talk {
     uint32_t in, out; /* sequence numbers */
 };
 
-/* A segment of the client's, and of the server's. False: the program says something else than to
- * pass it as it was. */
+/* Sends a segment of the client's, and of the server's. False: the program does not pass it
+ * unchanged. */
 bool talk_in(struct talk *talk, uint32_t seq, uint32_t ack, unsigned int flags, const void *data,
              size_t n);
 bool talk_out(struct talk *talk, uint32_t seq, uint32_t ack, unsigned int flags, const void *data,
@@ -82,17 +82,17 @@ void talk_open(struct talk *talk, struct watch *watch, const struct form *form);
 /* The next bytes, acknowledged by the other side if `acked`. */
 void talk_say(struct talk *talk, const void *data, size_t n);
 void talk_answer(struct talk *talk, const void *data, size_t n);
-void talk_ack(struct talk *talk); /* the server acknowledges what was said */
+void talk_ack(struct talk *talk); /* the server acknowledges the client's bytes */
 #define SAY(talk, text)    talk_say(talk, text, sizeof(text) - 1)
 #define ANSWER(talk, text) talk_answer(talk, text, sizeof(text) - 1)
 
-/* The next bytes; the programs' nanoseconds. */
+/* Sends the next bytes; returns the nanoseconds that the programs take. */
 uint32_t talk_time(struct talk *talk, const void *data, size_t n);
 
 /* A datagram to the server with these frame header words (host order). */
 bool watch_datagram(struct watch *watch, const struct form *form, unsigned int sequence,
                     unsigned int total, const void *data, size_t n);
-/* Any frame; true: it is passed as it is. */
+/* Runs any frame; true: it is passed unchanged. */
 bool watch_frame(struct watch *watch, const void *frame, size_t n);
 
 #endif

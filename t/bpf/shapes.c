@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Headers: what of IPv6 and of tagged frames is not answered, and to which MAC addresses and VLANs
- * a frame must have gone. What is answered in each shape, t/bpf/answers tests.
+ * Headers: which IPv6 and tagged frames are not answered, and to which MAC addresses and VLANs a
+ * frame must have been sent. t/bpf/answers tests which are answered in each shape.
  */
 #include "t/bpf/lab.h"
 
@@ -20,7 +20,7 @@ static void request(struct frame *frame, bool v6, unsigned int ntags)
     frame_shape(frame, &(struct shape){.v6 = v6, .ntags = ntags});
 }
 
-/* Whether it is answered at all, with the checksum that it must have. */
+/* Whether a frame is answered at all, with the right checksum. */
 static bool is_answered(struct lab *lab, enum loader_program program, const struct frame *frame)
 {
     static struct frame in, out;
@@ -74,24 +74,26 @@ static void test_ip6(struct lab *lab, enum loader_program program)
         ok(lab_passes(lab, program, &frame, rows[i].reason), "%s: IPv6: %s passes", names[program],
            rows[i].what);
     }
-    /* A test run takes no frame for TC that ends in its IP header. */
+    /* A test run accepts no frame for TC that ends in its IP header. */
     for (n = program == LOADER_XDP ? 14 : 54; n < 62; n++) {
         request(&frame, true, 0);
         frame.n = n;
         right &= lab_passes(lab, program, &frame, LAB_UNCOUNTED);
     }
-    ok(right, "%s: IPv6: a frame cut off in its headers", names[program]);
+    ok(right, "%s: IPv6: a frame cut off in its headers is passed", names[program]);
     request(&frame, true, 0);
     frame.bytes[14] = 0x6b;
     memset(frame.bytes + 15, 0xbc, 3);
-    ok(is_answered(lab, program, &frame), "%s: IPv6: any class and flow label", names[program]);
+    ok(is_answered(lab, program, &frame), "%s: IPv6: any class and flow label is answered",
+       names[program]);
     request(&frame, true, 0);
     memset(frame.bytes + 22, 0, 15);
     frame.bytes[37] = 1;
-    ok(is_answered(lab, program, &frame), "%s: IPv6: ::1 over loopback", names[program]);
+    ok(is_answered(lab, program, &frame), "%s: IPv6: ::1 is answered over loopback",
+       names[program]);
     request(&frame, true, 0);
     memcpy(frame.bytes + 22, frame.bytes + 38, 16);
-    ok(is_answered(lab, program, &frame), "%s: IPv6: our own address over loopback",
+    ok(is_answered(lab, program, &frame), "%s: IPv6: our own address is answered over loopback",
        names[program]);
 }
 
@@ -103,14 +105,14 @@ static void test_tags(struct lab *lab)
         uint8_t tags[8];
         bool answered;
     } rows[] = {
-        {"a VLAN that is not ours", 1, {0x81, 0, 0, 101}, false},
-        {"ours by 802.1ad, which it is not", 1, {0x88, 0xa8, 0, 100}, false},
+        {"a VLAN that is not local", 1, {0x81, 0, 0, 101}, false},
+        {"a local VLAN with an 802.1ad tag", 1, {0x88, 0xa8, 0, 100}, false},
         {"the outer tag alone", 1, {0x88, 0xa8, 0, 200}, false},
-        {"ours, in another", 2, {0x88, 0xa8, 0, 201, 0x81, 0, 0, 100}, false},
+        {"a local VLAN within another", 2, {0x88, 0xa8, 0, 201, 0x81, 0, 0, 100}, false},
         {"two tags in the wrong order", 2, {0x81, 0, 0, 100, 0x88, 0xa8, 0, 200}, false},
         {"two tags, the outer one without a VLAN", 2, {0x81, 0, 0, 0, 0x81, 0, 0, 100}, false},
         {"a priority without a VLAN", 1, {0x81, 0, 0xe0, 0}, true},
-        {"a tag for no one to drop", 1, {0x81, 0, 0x10, 100}, true},
+        {"a tag that no interface removes", 1, {0x81, 0, 0x10, 100}, true},
     };
     struct frame frame;
     size_t i;
@@ -125,7 +127,8 @@ static void test_tags(struct lab *lab)
     request(&frame, false, 2);
     memmove(frame.bytes + 16, frame.bytes + 12, frame.n - 12);
     frame.n += 4;
-    ok(lab_passes(lab, LOADER_XDP, &frame, LAB_UNCOUNTED), "tags: three are too many");
+    ok(lab_passes(lab, LOADER_XDP, &frame, LAB_UNCOUNTED),
+       "tags: a frame with three tags is passed");
 }
 
 /* A test run counts as coming from lo. */
@@ -146,32 +149,32 @@ static void test_macs(struct lab *lab)
         memcpy(frame.bytes, &local.macs[i], 6);
         right &= is_answered(lab, LOADER_XDP, &frame);
     }
-    ok(right, "MAC addresses: all of ours are answered for");
+    ok(right, "MAC addresses: frames to all local ones are answered");
     for (i = 0, right = true; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
         request(&frame, i % 2, 0);
         memcpy(frame.bytes, &foreign[i], 6);
         right &= lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_MAC);
     }
-    ok(right, "MAC addresses: no other is, nor a group");
+    ok(right, "MAC addresses: frames to others, and to a group, are passed");
     request(&frame, false, 0);
     memcpy(frame.bytes, &local.macs[0], 6);
     frame.bytes[6] |= 1;
     ok(lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_MAC),
-       "MAC addresses: a group as the source is not answered");
+       "MAC addresses: a group as the source is passed");
     frame.bytes[6] &= 0xfe;
     local.tags_hidden = 1;
     local_publish(lab->control, &local);
     loader_set_tc(lab->loader, true, false);
     ok(lab_passes(lab, LOADER_XDP, &frame, LAB_UNCOUNTED),
-       "MAC addresses: where tags are hidden, XDP leaves the packet to TC");
+       "MAC addresses: where a tag may be hidden, XDP leaves the packet to TC");
     local.nvlans = 0;
     local_publish(lab->control, &local);
-    ok(is_answered(lab, LOADER_XDP, &frame), "MAC addresses: but not where there are no VLANs");
+    ok(is_answered(lab, LOADER_XDP, &frame), "MAC addresses: without VLANs XDP answers");
     loader_set_tc(lab->loader, false, false);
     lab_own(lab->control);
 }
 
-/* The sum that a sender which leaves UDP's checksum to hardware puts in its place. */
+/* The partial checksum of a sender that leaves UDP's checksum to hardware. */
 static unsigned int begun6(const uint8_t *ip)
 {
     uint32_t sum = 17 + ((uint32_t)ip[4] << 8 | ip[5]);
@@ -183,7 +186,7 @@ static unsigned int begun6(const uint8_t *ip)
     return sum;
 }
 
-/* Of all ids one gives a whole checksum that looks as if it were only begun. */
+/* For one of all ids the complete checksum equals the partial one. */
 static void test_ambiguous_checksums(struct lab *lab)
 {
     unsigned int id, nambiguous = 0;
@@ -202,8 +205,7 @@ static void test_ambiguous_checksums(struct lab *lab)
             right &= is_answered(lab, LOADER_TC, &frame);
         }
     }
-    ok(nambiguous > 0 && right,
-       "TC: a checksum that is whole and may be left to hardware is passed");
+    ok(nambiguous > 0 && right, "TC: a complete checksum that equals the partial one is passed");
 }
 
 /* A frame of several buffers. */
@@ -219,7 +221,7 @@ static void test_large(struct lab *lab)
         frame.n = n;
         right &= lab_answers(lab, LOADER_XDP, &frame, reply, sizeof(reply) - 1);
     }
-    ok(right, "a request in a frame that has more than a page");
+    ok(right, "a request in a frame of several buffers is passed");
 }
 
 int main(void)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How deep the programs' calls go, counted as Linux 6.1 counts it, which refuses more than 512
- * bytes of stack and eight calls; later kernels round less, so that a load here proves nothing.
+ * How deep the programs' calls are, counted as Linux 6.1 counts, which refuses more than 512 bytes
+ * of stack and eight calls; later kernels round less, so that loading the programs there proves
+ * nothing.
  */
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
@@ -12,7 +13,7 @@
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"
 
-/* The kernel's limits are 512 and 8; what another clang makes of a program must fit as well. */
+/* The kernel's limits are 512 and 8; the programs of another clang must fit as well. */
 enum { STACK_ROOM = 448, CALLS_ROOM = 7, ROUNDED_TO = 32, INSNS_MAX = 65536 };
 
 struct code {
@@ -30,7 +31,7 @@ static bool is_call(const struct bpf_insn *insn)
     return insn->code == (BPF_JMP | BPF_CALL) && insn->src_reg == BPF_PSEUDO_CALL;
 }
 
-/* The program as it runs, without what the options leave out. */
+/* The program that runs, without the code that the options leave out. */
 static bool fetch(const struct bpf_program *program, struct code *out)
 {
     struct bpf_prog_info info = {0};
@@ -59,7 +60,7 @@ static int reach(const struct bpf_insn *insn)
     return 0;
 }
 
-/* Marks where functions begin, then takes each one's stack. */
+/* Marks where functions begin, then computes the stack of each. */
 static void measure(struct code *code)
 {
     unsigned int i, begin = 0;
@@ -79,7 +80,8 @@ static void measure(struct code *code)
     }
 }
 
-/* Of the function that begins there, and what it calls. A verified program calls in no circle. */
+/* Of the function that begins there, and those that it calls. A verified program has no recursion.
+ */
 static struct depth deepest(const struct code *code, unsigned int begin)
 {
     struct depth most = {0, 0}, called;
@@ -104,7 +106,7 @@ static void test_program(const struct bpf_program *program)
     struct depth depth = {0, 0};
 
     code->insns = calloc(INSNS_MAX + 1, sizeof(*code->insns));
-    ok(fetch(program, code), "%s: the kernel tells its instructions", name);
+    ok(fetch(program, code), "%s: the kernel returns its instructions", name);
     measure(code);
     depth = deepest(code, 0);
     ok(depth.stack > 0 && depth.stack <= STACK_ROOM,
@@ -125,7 +127,7 @@ static void test_programs(const struct loader *loader, unsigned int most)
         test_program(each);
         n++;
     }
-    ok(n == most, "these are all %u programs", n);
+    ok(n == most, "all %u programs were checked", n);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* gets, mg and the binary gets: what the kernel programs answer, and what they leave. */
+/* gets, mg and the binary gets: which requests the kernel programs answer, and which they pass. */
 #include "t/bpf/lab.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ enum { OPAQUE_MAX = 32, TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER };
 
 static const char *const names[] = {"XDP", "TC"};
 
-/* --- an item, and what is said of it ----------------------------------------- */
+/* --- an item, and its text in each protocol ---------------------------------- */
 
 struct sample {
     char key[MC_KEY_MAX], value[2048];
@@ -61,7 +61,7 @@ static void add_gets(struct text *text, const struct sample *sample)
     text_say(text, "\r\n");
 }
 
-/* The answer, or that it is too long for one. */
+/* Whether it is answered, or passed because the reply is too long. */
 static bool says(struct lab *lab, enum loader_program program, const struct text *request,
                  const struct text *reply)
 {
@@ -100,12 +100,12 @@ static void test_gets(struct lab *lab, enum loader_program program)
         sample_make(&sample, 16, n);
         right = gets_one(lab, program, &sample);
     }
-    ok(right, "%s: gets, values of 0 to 1400 bytes", names[program]);
+    ok(right, "%s: gets: values of 0 to 1400 bytes are answered if they fit", names[program]);
     for (n = 1, right = true; n <= MC_KEY_MAX && right; n++) {
         sample_make(&sample, n, n * 5 % 900);
         right = gets_one(lab, program, &sample);
     }
-    ok(right, "%s: gets, keys of 1 to 250 bytes", names[program]);
+    ok(right, "%s: gets: keys of 1 to 250 bytes are answered", names[program]);
     lab_clear(lab);
     text_say(&request, "gets");
     for (n = 1; n <= 20; n++) {
@@ -119,17 +119,17 @@ static void test_gets(struct lab *lab, enum loader_program program)
     }
     text_say(&request, " \n");
     text_say(&reply, "END\r\n");
-    ok(says(lab, program, &request, &reply), "%s: gets of 20 keys, hits and misses",
+    ok(says(lab, program, &request, &reply), "%s: gets of 20 keys, hits and misses, is answered",
        names[program]);
 }
 
 /* --- mg ------------------------------------------------------------------------ */
 
-/* A request of mg, and what it is answered for a sample. */
+/* A request of mg, and the expected answer for a sample. */
 struct meta {
     char flags[16]; /* letters; O stands for opaque */
     char opaque[OPAQUE_MAX];
-    uint32_t ttl; /* seconds that are left */
+    uint32_t ttl; /* seconds until it expires */
 };
 
 static void add_flag(struct text *text, char flag, const struct meta *meta,
@@ -185,7 +185,7 @@ static void meta_reply(struct text *text, const struct meta *meta, const struct 
     }
 }
 
-/* Asks for a sample that is in the table, and for one that is not. */
+/* Sends a get for a sample that is in the table, and for one that is not. */
 static bool meta_one(struct lab *lab, enum loader_program program, const struct meta *meta,
                      struct sample *sample)
 {
@@ -244,7 +244,7 @@ static void test_meta(struct lab *lab, enum loader_program program)
     size_t n;
 
     for (n = 0; n < 4000 && right; n++) {
-        /* A second begins, so that it will not change meanwhile. */
+        /* At the beginning of a second, so that it will not change meanwhile. */
         lab->control->base_ns = clock_ns() - 100 * 1000000000ull;
         sample_make(&sample, n % 250 + 1, n % 7 ? n % 50 : n % 1450);
         sample.flags = n % 3 ? (uint32_t)n : UINT32_MAX - (uint32_t)n;
@@ -254,14 +254,14 @@ static void test_meta(struct lab *lab, enum loader_program program)
         right = meta_one(lab, program, &meta, &sample) ||
                 (sample.exptime && second(lab) + meta.ttl != sample.exptime);
     }
-    ok(right, "%s: mg with the flags v f c t s k q O in any order, hits and misses",
+    ok(right, "%s: mg with the flags v f c t s k q O in any order is answered, hits and misses",
        names[program]);
     for (n = 0, right = true; n <= 1400 && right; n++) {
         meta = (struct meta){.flags = "v"};
         sample_make(&sample, 9, n);
         right = meta_one(lab, program, &meta, &sample);
     }
-    ok(right, "%s: mg v, values of 0 to 1400 bytes", names[program]);
+    ok(right, "%s: mg v: values of 0 to 1400 bytes are answered if they fit", names[program]);
 }
 
 /* --- numbers --------------------------------------------------------------------- */
@@ -293,10 +293,10 @@ static void test_numbers(struct lab *lab, enum loader_program program)
         right = number_one(lab, program,
                            ((uint64_t)rand() << 33 ^ (uint64_t)rand() << 11 ^ (uint64_t)rand()) >>
                                i % 60);
-    ok(right, "%s: ids and client flags of every length", names[program]);
+    ok(right, "%s: ids and client flags of every length are printed", names[program]);
 }
 
-/* Under -C items have ids, but nobody sees them. */
+/* Under -C items have ids, but they are not printed. */
 static void test_without_cas(struct lab *lab, enum loader_program program)
 {
     struct text request = {.n = 0}, reply = {.n = 0};
@@ -312,7 +312,7 @@ static void test_without_cas(struct lab *lab, enum loader_program program)
     text_say(&request, "\r\n");
     add_gets(&reply, &sample);
     text_say(&reply, "END\r\n");
-    ok(says(lab, program, &request, &reply), "%s: without ids gets says 0", names[program]);
+    ok(says(lab, program, &request, &reply), "%s: under -C gets prints 0", names[program]);
     lab->control->without_cas = 0;
 }
 
@@ -403,11 +403,12 @@ static void test_binary(struct lab *lab, enum loader_program program)
         for (n = 1; n <= MC_KEY_MAX && right; n++) {
             sample_make(&sample, n, n * 3 % 1100);
             sample.flags = UINT32_MAX / (uint32_t)n;
-            /* Bytes that no text's key has. */
+            /* Bytes that no key of the text protocol has. */
             sample.key[n / 2] = " \r\n\t"[n % 5];
             right = binary_one(lab, program, opcodes[i], &sample);
         }
-        ok(right, "%s: binary opcode %02x: keys and values of any size, hits and misses",
+        ok(right,
+           "%s: binary opcode %02x: keys and values of any size are answered, hits and misses",
            names[program], opcodes[i]);
     }
 }
@@ -433,7 +434,7 @@ static void test_bad_binary(struct lab *lab, enum loader_program program)
             right = lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST);
         }
     }
-    ok(right, "%s: lengths that do not agree are the server's", names[program]);
+    ok(right, "%s: lengths that do not agree are passed", names[program]);
     for (n = 8, right = true; n < 40 && right; n++) {
         binary_request(&request, GET, &sample);
         frame_request(&frame, request.bytes, n);
@@ -441,7 +442,7 @@ static void test_bad_binary(struct lab *lab, enum loader_program program)
             right = lab_passes(lab, program, &frame,
                                n < 24 ? MC_COUNT_PASS_REQUEST : MC_COUNT_PASS_COMMAND);
     }
-    ok(right, "%s: a datagram of less or more than one request", names[program]);
+    ok(right, "%s: a datagram of less or more than one request is passed", names[program]);
     for (byte = 0, right = true; byte < 256 && right; byte++) {
         if (memchr(opcodes, (int)byte, sizeof(opcodes)))
             continue;
@@ -449,10 +450,10 @@ static void test_bad_binary(struct lab *lab, enum loader_program program)
         frame_request(&frame, request.bytes, request.n);
         right = lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND);
     }
-    ok(right, "%s: every other opcode", names[program]);
+    ok(right, "%s: every other opcode is passed", names[program]);
 }
 
-/* --- what is left to the server -------------------------------------------------------- */
+/* --- what is passed to the server ------------------------------------------------------ */
 
 #define LETTERS_31 "0123456789012345678901234567890"
 
@@ -498,7 +499,7 @@ static void test_passes(struct lab *lab, enum loader_program program)
     lab_put(lab, "hit", 3, "value", 5);
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         frame_request(&frame, rows[i].text, strlen(rows[i].text));
-        ok(lab_passes(lab, program, &frame, rows[i].reason), "%s: row %zu is the server's",
+        ok(lab_passes(lab, program, &frame, rows[i].reason), "%s: row %zu is passed",
            names[program], i);
     }
 }
@@ -537,7 +538,7 @@ static void test_items(struct lab *lab, enum loader_program program)
         lab_bucket(lab, lab_hash(lab, "hit", 3))->seq++;
         right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_BUSY);
         lab_bucket(lab, lab_hash(lab, "hit", 3))->seq++;
-        ok(right, "%s: request %zu leaves the server what get does", names[program], i);
+        ok(right, "%s: request %zu is passed where a get is", names[program], i);
     }
 }
 
@@ -562,7 +563,7 @@ static void test_counts(struct lab *lab, enum loader_program program)
     frame_request(&requests[3], request.bytes, request.n);
     ok(lab_counts(lab, program, requests, 4, &want),
        "%s: packets, answers, keys, hits, misses and bytes are counted", names[program]);
-    ok(lab_bucket(lab, lab_hash(lab, "hit", 3))->accessed, "%s: a hit leaves its mark",
+    ok(lab_bucket(lab, lab_hash(lab, "hit", 3))->accessed, "%s: a hit sets its accessed mark",
        names[program]);
 }
 

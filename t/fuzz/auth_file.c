@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Any bytes are read as an auth file. What must hold: nothing outside is read (the bytes end where
+ * The input is read as an auth file. What must hold: nothing outside is read (the bytes end where
  * the allocation ends), the table is what a plain reading of the lines gives, a last line needs no
- * end, and a user is let in exactly if one of the first eight lines is `user:password`.
+ * end, and a user can log in exactly if one of the first eight lines is `user:password`.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Any bytes are what a connection sends to a server with an auth file. What must hold: nothing
- * outside is touched (the sanitizer's job), the answers are whole lines, nobody is let in without
- * having sent the user and the password, and until somebody is no command is executed.
+ * The input is what a connection sends to a server with an auth file. What must hold: nothing
+ * outside is touched (the sanitizer's job), the answers are whole lines, no client is logged in
+ * without the user and the password, and no command is executed before.
  */
 #include <unistd.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Any bytes are taken for a stream of binary requests. What must hold for each: the parser reads
+ * The input is taken as a stream of binary requests. What must hold for each: the parser reads
  * nothing outside (the sanitizer's job: the bytes end where the allocation ends), waits while
  * header, extras and key are not all there, consumes exactly those, finds the key only inside, does
- * not look at what follows, and never says a value longer than the header does.
+ * not look at what follows, and never returns a value longer than the header's length.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -74,7 +74,7 @@ static void one(struct run *run, const struct datagram *datagram, size_t npaddin
     frame_shape(&request, &run->chain.lab.shape);
     verdict = lab_run(&run->chain.lab, LOADER_XDP, &request, &out);
     run->ndatagrams++;
-    run->server.said = verdict == 2 ? leaves : NULL;
+    run->server.replied = verdict == 2 ? leaves : NULL;
     server_take(&run->server, datagram->bytes, datagram->n, 1000);
     if (verdict == 3) {
         run->nanswered++;
@@ -144,8 +144,8 @@ int main(int argc, char **argv)
          (unsigned long long)run.ndatagrams,
          (unsigned long long)chain_lab_count(&run.chain, CHAIN_FILLS),
          (unsigned long long)run.nanswered, (unsigned long long)run.nmany);
-    ok(run.right, "what the chain answers is what the server would");
-    ok(run.nanswered > run.ndatagrams / 100 && run.nmany > 0, "it answers some");
+    ok(run.right, "the chain's answers are the server's");
+    ok(run.nanswered > run.ndatagrams / 100 && run.nmany > 0, "the chain answers some datagrams");
     chain_lab_close(&run.chain);
     server_close(&run.server);
     return done();

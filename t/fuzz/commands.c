@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Any bytes are executed as what a connection sends, by the commands on a store, with no sockets.
- * What must hold: nothing outside is touched (the sanitizer's job), nothing stays held or reserved
- * when it is over, and the answer is one that a client can take apart: whole lines, behind VALUE
- * and VA as many bytes as they say; in binary whole messages.
+ * The input is executed as what a connection sends, by the commands on a store, with no sockets.
+ * What must hold: nothing outside is touched (the sanitizer's job), nothing is held or reserved
+ * afterwards, and a client can parse the answer: whole lines, behind VALUE and VA as many bytes as
+ * they announce; in binary whole messages.
  */
 #include "t/unit/command_client.h"
 

@@ -35,7 +35,7 @@ static void put_number(struct datagram *datagram, uint32_t number)
     put_text(datagram, text);
 }
 
-/* One of KEYS keys of many lengths, sometimes one that is no key of anybody. */
+/* One of KEYS keys of many lengths, sometimes another one. */
 static size_t make_key(char key[512], struct random *random)
 {
     static const uint8_t lengths[] = {1,  2,  3,  7,  8,  9,   15,  16, 17,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Any bytes are taken for what follows the verb of a meta command, of each in turn. What must hold
- * of a line without an error: a key of a legal length, inside; each flag that is given is a word of
- * the line, and no word is anything else; numbers that the words say; and the same line with more
+ * The input is taken as what follows the verb of a meta command, of each in turn. What must hold of
+ * a line without an error: a key of a legal length, inside; each flag that is given is a word of
+ * the line, and no word is anything else; the numbers of the words; and the same line with more
  * blanks is the same request.
  */
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Any bytes are taken for what rtnetlink says. The first says whether it answers a dump. What must
- * hold: nothing is read outside (the sanitizer's job: the bytes end where the allocation ends), a
- * link is there once, and what is ours fits.
+ * The input is taken as a message of rtnetlink. The first byte decides whether it answers a dump.
+ * What must hold: nothing is read outside (the sanitizer's job: the bytes end where the allocation
+ * ends), there is one entry for each link, and our own entries fit.
  */
 #include <arpa/inet.h>
 #include <stdint.h>

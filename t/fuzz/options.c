@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Any bytes are taken for a command line, a word a line. What must hold: the parser reads and
- * writes nothing outside of the words (each ends where its allocation ends), answers with one of
- * memcached's statuses, says why it refuses, accepts nothing that the server cannot start with, and
- * gives back what it took. What it accepts can be shown by `stats settings`.
+ * The input is taken as a command line, a word a line. What must hold: the parser reads and writes
+ * nothing outside of the words (each ends where its allocation ends), answers with one of
+ * memcached's statuses, reports the reason of a refusal, accepts nothing that the server cannot
+ * start with, and frees what it allocated. What it accepts can be shown by `stats settings`.
  */
 #include <getopt.h>
 #include <stdint.h>
@@ -75,7 +75,7 @@ static void check_numbers(const struct options *o)
     must(o->kcache.ninterfaces == 0 || o->udp_port != 0);
 }
 
-/* As server.c hands them to the store. */
+/* As server.c passes them to the store. */
 static void check_sizes(const struct options *o)
 {
     const struct slab_config config = {
@@ -92,7 +92,7 @@ static void check_sizes(const struct options *o)
     must(o->chunk_max <= o->item_max && o->item_max % o->chunk_max == 0);
     must(PAGE % o->chunk_max == 0 && o->growth_factor > 1);
     if (heap.ref_shift == 0)
-        return; /* more memory than the store reaches: it says so */
+        return; /* more memory than the store can use: it reports it */
     must(slab_init(&slabs, &heap, &config) == 0);
     slab_fini(&slabs);
 }
@@ -112,9 +112,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *argv[MAX_WORDS + 1];
     int argc = split(data, size, argv);
     struct options options;
-    char *said = NULL;
-    size_t nsaid = 0;
-    FILE *out = open_memstream(&said, &nsaid);
+    char *output = NULL;
+    size_t noutput = 0;
+    FILE *out = open_memstream(&output, &noutput);
     int status;
 
     must(out != NULL);
@@ -128,10 +128,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_settings(&options);
     } else {
         must(status == 0 || status == 1 || status == 64);
-        must(nsaid > 1 && said[nsaid - 1] == '\n');
+        must(noutput > 1 && output[noutput - 1] == '\n');
     }
     options_fini(&options);
-    free(said);
+    free(output);
     for (int i = 0; i < argc; i++)
         free(argv[i]);
     return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * replay: gives a fuzz target the inputs that were found before, without a fuzzer. They are the
+ * replay: runs a fuzz target on the inputs that were found before, without a fuzzer. They are the
  * files of the folders named, or of SRCDIR/t/fuzz/corpus/NAME for a program called NAME.
  */
 #include <dirent.h>
@@ -53,7 +53,7 @@ static void replay_folder(const char *folder)
     }
     if (dir)
         closedir(dir);
-    ok(good && n > 0, "each of the %u inputs in %s is taken without harm", n, folder);
+    ok(good && n > 0, "the target accepts each of the %u inputs in %s", n, folder);
 }
 
 int main(int argc, char **argv)

@@ -22,7 +22,7 @@
 
 /* --- one datagram through both ---------------------------------------------- */
 
-/* What a datagram asks for, by its first bytes. */
+/* The request in a datagram, by its first bytes. */
 enum asked { ASKED_GET, ASKED_GETS, ASKED_META, ASKED_BINARY, ASKED_OTHER, ASKED };
 
 static enum asked asked_for(const char *bytes, size_t n)
@@ -176,12 +176,12 @@ int main(int argc, char **argv)
     }
     diag("%llu datagrams, the kernel answered %llu", (unsigned long long)made.ndatagrams,
          (unsigned long long)made.nanswered);
-    ok(right, "and on random ones");
+    ok(right, "kernel and server agree on random datagrams");
     for (enum asked asked = ASKED_GET; asked < ASKED_OTHER; asked++)
         ok(made.hit[asked] > FEWEST / 100, "the kernel answered %llu %s, %llu with a value",
            (unsigned long long)made.answered[asked], names[asked],
            (unsigned long long)made.hit[asked]);
-    ok(made.nanswered > made.ndatagrams / 4, "of which the kernel answered at least a quarter");
+    ok(made.nanswered > made.ndatagrams / 4, "the kernel answered at least a quarter of them");
     server_close(&server);
     return done();
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A store takes over a heap and an image in which the input has changed bytes: four bytes of place,
- * one of value each. What must hold: it refuses, or serves, stores, evicts and flushes without
- * touching what is not its own.
+ * one of value each. What must hold: it refuses them, or serves, stores, evicts and flushes without
+ * touching other memory.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Any bytes are what a connection sends to a server with SASL: libsasl2 itself, with the mechanisms
+ * The input is what a connection sends to a server with SASL: libsasl2 itself, with the mechanisms
  * that a password file or nothing at all can serve. What must hold: nothing outside is touched (the
- * sanitizer's job), the answers are whole messages, nobody is let in without having sent the right
- * password, and until somebody is no command is executed.
+ * sanitizer's job), the answers are whole messages, no client is logged in without the right
+ * password, and no command is executed before.
  */
 #include <unistd.h>
 

@@ -104,7 +104,7 @@ void server_close(struct server *server)
     loader_close(server->memory.loader);
 }
 
-/* Tells whoever listens of a message, a datagram at a time. */
+/* Passes a message to the listener, a datagram at a time. */
 static void tell(struct server *server, uint16_t id, const char *text, size_t ntext)
 {
     const size_t most = MC_UDP_PAYLOAD - MC_UDP_HEADER;
@@ -112,18 +112,18 @@ static void tell(struct server *server, uint16_t id, const char *text, size_t nt
     char datagram[MC_UDP_PAYLOAD];
     size_t n;
 
-    while (server->said && ntext > 0) {
+    while (server->replied && ntext > 0) {
         n = ntext < most ? ntext : most;
         proto_render_frame(datagram, &frame);
         memcpy(datagram + MC_UDP_HEADER, text, n);
-        server->said(server->context, datagram, MC_UDP_HEADER + n);
+        server->replied(server->context, datagram, MC_UDP_HEADER + n);
         frame.sequence++;
         text += n;
         ntext -= n;
     }
 }
 
-/* What the commands of a datagram reply with becomes a message each. */
+/* Each command's reply to a datagram becomes a message of its own. */
 static void take_message(struct server *server, uint16_t id)
 {
     struct udp_frame frame = {.id = id, .count = 1};
@@ -151,7 +151,7 @@ static void take_message(struct server *server, uint16_t id)
     server->nout += sent;
 }
 
-/* True: the value was there and is taken; the command has more to say. */
+/* True: the value was complete and is taken; the command has more to reply. */
 static bool take_value(struct server *server, struct command_pending *pending, struct slice *rest)
 {
     if (pending->nleft > rest->len) {

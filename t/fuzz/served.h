@@ -35,7 +35,7 @@ struct server {
     unsigned int nmessages;
     bool long_reply; /* it was of several datagrams */
     /* If set it gets each datagram that the server sends. */
-    void (*said)(void *context, const char *bytes, size_t n);
+    void (*replied)(void *context, const char *bytes, size_t n);
     void *context;
 };
 

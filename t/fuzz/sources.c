@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Any bytes are read as words behind -X, and its words as prefixes. What must hold: nothing outside
- * is read (the bytes end where the allocation ends), a prefix that is taken is what inet_pton reads
- * and says itself again, and a list that was reduced holds what it held.
+ * The input is read as words behind -X, and its words as prefixes. What must hold: nothing outside
+ * is read (the bytes end where the allocation ends), a prefix that is taken is what inet_pton
+ * reads, and prints as itself again, and a list that was reduced holds what it held.
  */
 #include <arpa/inet.h>
 #include <endian.h>

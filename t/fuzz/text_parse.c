@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Any bytes are taken for a stream of text requests. What must hold for each line: the parser reads
+ * The input is taken as a stream of text requests. What must hold for each line: the parser reads
  * nothing outside (the sanitizer's job: the bytes end where the allocation ends), consumes exactly
  * up to the first newline, finds slices only inside, waits while the newline is missing, does not
  * look at what follows, and reads a usual line as it reads it word by word.

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A place in libxdp's dispatcher: beside another program, and gone with the server.
+"""A place in libxdp's dispatcher: the server takes one behind another program and releases it at
+its end.
 
 For t/kernels/run: this needs freplace, which some kernels are built without.
 """
@@ -49,13 +50,13 @@ def seen():
 
 
 def members():
-    """Links of ours: mc_member in a dispatcher."""
+    """Our links: one for each mc_member in a dispatcher."""
     names = {row["id"]: row.get("name") for row in bpftool("prog")}
     return [row["id"] for row in bpftool("link") if names.get(row["prog_id"]) == "mc_member"]
 
 
 def gone(machine):
-    """What is attached from a server's death on holds nothing of it."""
+    """Nothing that is attached after a server's death keeps its maps."""
     return server.wait_for(lambda: not maps("mc_memory")) and silent(machine)
 
 
@@ -83,58 +84,60 @@ def served(machine, name, how="answered_xdp"):
     udp.ask(b"version\r\n") # the kernel knows the way back
     before, others = int(machine.stats("bmc")[how]), seen()
     tap.is_(udp.ask(b"get k\r\n"), answer((b"k", b"v")), "%s: answered" % name)
-    tap.is_(int(machine.stats("bmc")[how]) - before, 1, "%s: by the kernel" % name)
-    tap.ok(seen() > others, "%s: and the other program saw it" % name)
+    tap.is_(int(machine.stats("bmc")[how]) - before, 1, "%s: the kernel answers it" % name)
+    tap.ok(seen() > others, "%s: the other program saw the request" % name)
     udp.close()
 
 
 def refused(pair, mode, error):
-    """Newer kernels ask of a dispatcher what libxdp's has only from 1.5.5 on."""
+    """Newer kernels require of a dispatcher what libxdp's has only from 1.5.5 on."""
     release = tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2])
-    tap.ok(release >= (6, 12), "%s: no kernel before 6.12 refuses a place" % mode)
+    tap.ok(release >= (6, 12), "%s: only kernels from 6.12 on refuse a place" % mode)
     tap.like(error, "sv0: libxdp's dispatcher is attached and does not accept the "
              r"program: .*changes packet data.* \(libxdp 1.5.5 is needed\); "
              "mode=tc works beside it",
              "%s: the refusal names the version of libxdp" % mode)
-    tap.is_(programs(pair), ["other_pass"], "%s: the other is there as before" % mode)
+    tap.is_(programs(pair), ["other_pass"], "%s: the dispatcher still has the other program" % mode)
     with start(pair, "bmc=sv0,mode=tc") as machine:
         served(machine, "%s: mode=tc" % mode, "answered_tc")
 
 
 def by(mode):
-    """What counts the answer to a socket of this host: its checksum is left to hardware."""
+    """The counter of the answers to a socket of this host, which leaves checksums to hardware."""
     return "answered_tc" if mode == "skb" else "answered_xdp"
 
 
 def joined(pair, mode, machine):
     tap.like(machine.log(), "(?m)^bmc: sv0: XDP %s in libxdp's dispatcher, TC ingress" %
-             ("generic" if mode == "skb" else "native"), "%s: the server joins it" % mode)
-    tap.is_(programs(pair), ["other_pass", "mc_member"], "behind the other")
+             ("generic" if mode == "skb" else "native"),
+             "%s: the server takes a place in the dispatcher" % mode)
+    tap.is_(programs(pair), ["other_pass", "mc_member"], "the server's program is behind the other")
     served(machine, mode, by(mode))
     tap.is_(len(members()), 1, "one link")
     machine.kill()
-    tap.ok(server.wait_for(lambda: not members()), "kill -9: the link is cut")
-    tap.ok(gone(machine), "its memory is free, nobody answers")
-    tap.is_(programs(pair)[0], "other_pass", "the other is still there")
+    tap.ok(server.wait_for(lambda: not members()), "kill -9: the server's link is detached")
+    tap.ok(gone(machine), "its memory is freed, and no program answers")
+    tap.is_(programs(pair)[0], "other_pass", "the dispatcher still has the other program")
 
 
 def joined_again(pair, mode):
     machine = start(pair)
     tap.is_(programs(pair), ["other_pass", "mc_member"],
-            "the next server gives the dead one's place back and takes one")
+            "the next server frees the place of the dead one and takes a place")
     served(machine, "again", by(mode))
     loader(pair, "load", "-m", mode, "sv0", OTHER)
     tap.is_(sorted(programs(pair)), ["mc_member", "other_pass", "other_pass"],
-            "a third comes while we run")
+            "the dispatcher takes a third program while the server runs")
     served(machine, "with three", by(mode))
     machine.kill()
-    tap.ok(gone(machine), "kill -9 after libxdp has linked us anew: nothing is held")
+    tap.ok(gone(machine),
+           "kill -9 after libxdp has made the server's link anew: nothing is left of the server")
     machine = start(pair)
     served(machine, "a new server", by(mode))
     tap.is_(machine.stop(), 0, "SIGTERM")
-    tap.ok(server.wait_for(lambda: not members()), "cuts the link")
-    tap.ok(gone(machine), "nobody answers")
-    tap.is_(programs(pair)[0], "other_pass", "the others stay")
+    tap.ok(server.wait_for(lambda: not members()), "SIGTERM: the server's link is detached")
+    tap.ok(gone(machine), "no program answers")
+    tap.is_(programs(pair)[0], "other_pass", "the dispatcher still has the others")
 
 
 def beside(mode):
@@ -144,7 +147,7 @@ def beside(mode):
         loader(pair, "load", "-m", mode, "sv0", OTHER)
     except RuntimeError as error:
         tap.skip_all("no dispatcher: %s" % error)
-    tap.is_(programs(pair), ["other_pass"], "%s: the other is there first" % mode)
+    tap.is_(programs(pair), ["other_pass"], "%s: the dispatcher has the other program" % mode)
     try:
         machine = start(pair)
     except RuntimeError as error:
@@ -153,9 +156,10 @@ def beside(mode):
         joined(pair, mode, machine)
         joined_again(pair, mode)
     loader(pair, "unload", "-a", "sv0")
-    tap.is_(netns.xdp_mode("sv0", pair.server), None, "%s: libxdp unloads them all" % mode)
+    tap.is_(netns.xdp_mode("sv0", pair.server), None, "%s: libxdp unloads all programs" % mode)
     with start(pair) as machine:
-        tap.like(machine.log(), "(?m)^bmc: sv0: XDP native, TC", "after that we attach as ever")
+        tap.like(machine.log(), "(?m)^bmc: sv0: XDP native, TC",
+                 "without a dispatcher the server attaches its program itself")
     folders = [name for name in os.listdir(FOLDER) if name.startswith("dispatch")]
     tap.is_(folders, [], "%s: libxdp's folder is empty" % mode)
     pair.close()
@@ -181,15 +185,16 @@ def the_chain():
     except RuntimeError as error:
         tap.like(str(error), "sv0: libxdp's dispatcher is attached and does not accept the "
                  r"program: .*\(libxdp 1.5.5 is needed\)$",
-                 "the chain: refused, where every program is")
+                 "the chain: refused, as all programs are")
     else:
-        tap.is_(programs(pair), ["other_pass", "mc_member"], "the chain joins behind the other")
+        tap.is_(programs(pair), ["other_pass", "mc_member"],
+                "the chain takes a place behind the other program")
         udp = client.Udp(machine.host, machine.port)
         tap.ok(server.wait_for(lambda: udp.ask(b"get k\r\n") == answer((b"k", b"v")) and
                                int(machine.stats("bmc")["hits"]) > 0), "it answers")
         machine.kill()
-        tap.ok(server.wait_for(lambda: not members()), "kill -9: the link is cut")
-        tap.ok(server.wait_for(lambda: not maps("buckets")), "its memory is free")
+        tap.ok(server.wait_for(lambda: not members()), "kill -9: the chain's link is detached")
+        tap.ok(server.wait_for(lambda: not maps("buckets")), "its memory is freed")
     loader(pair, "unload", "-a", "sv0")
     pair.close()
 

@@ -50,12 +50,12 @@ def busy():
 def cost(words, address):
     """Nanoseconds a reply."""
     before = busy()
-    said = json.loads(netns.sh(*words, address))
-    return (busy() - before) / said["answered"]
+    output = json.loads(netns.sh(*words, address))
+    return (busy() - before) / output["answered"]
 
 
 def attached(pair, side):
-    """What is there while it is measured, to be closed."""
+    """What is attached during a measurement, to be closed afterwards."""
     if side == "ours":
         return server.Server("-X", "bmc=sv0,mode=native", namespace=pair.server,
                              host=pair.address(), listen="0.0.0.0", threads=1).stop
@@ -78,7 +78,7 @@ def measure(cable, *offloads):
     for number in range(ROUNDS):
         for side in SIDES[number % 3:] + SIDES[:number % 3]:
             close = attached(pair, side)
-            cost(ROWS["TCP, 50 connections"], address) # what the start has left to do is done
+            cost(ROWS["TCP, 50 connections"], address) # the rest of the server's start is over
             for row, words in ROWS.items():
                 costs[row, side].append(cost(words, address))
             close()

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Interfaces upon interfaces: bonds, VLANs, VRFs, and what has no XDP of its own.
+"""Interfaces on top of others: bonds, VLANs, VRFs, and interfaces without XDP of their own.
 
 For t/kernels/run: many kernels of containers and of developers are built without them.
 """
@@ -57,25 +57,25 @@ def answered(machine, rows=None):
 
 
 def served(machine, name, host=None):
-    for _ in range(TRIES): # the server's reply makes the way back known
+    for _ in range(TRIES): # the kernel knows the way back from the server's reply
         before = machine.stats("bmc")
         got = ask(host or machine.host, machine.port)
         after = machine.stats("bmc")
         count = answered(machine, after) - answered(machine, before)
         if count:
             break
-    if not tap.is_((got, count), (answer((b"k", b"v")), 1), "%s: answered by the kernel" % name):
+    if not tap.is_((got, count), (answer((b"k", b"v")), 1), "%s: the kernel answers" % name):
         tap.diag([(key, before.get(key), after[key]) for key in after
                   if after[key] != before.get(key)])
         tap.diag(machine.log())
 
 
-def refused(pair, words, say, name):
+def refused(pair, words, pattern, name):
     port = server.free_port(pair.server)
     status, _, error = server.run("-p", port, "-U", port, "-l", "0.0.0.0", "-X", words,
                                   namespace=pair.server)
     tap.ok(status is not None and 0 < status < 128, "%s: status %s" % (name, status))
-    tap.like(error, say, "%s: it is said why" % name)
+    tap.like(error, pattern, "%s: the message has the reason" % name)
 
 
 # --- bonds -------------------------------------------------------------------
@@ -98,7 +98,7 @@ def bond(pair, mode):
     on(pair.server, BOND.format(mode=mode, port="sv", last=1))
     on(pair.client, BOND.format(mode=mode, port="cl", last=2))
     if not server.wait_for(lambda: reachable("10.77.0.1"), 30):
-        raise RuntimeError("the bond carries nothing")
+        raise RuntimeError("the bond carries no packets")
 
 
 def reachable(host):
@@ -115,7 +115,7 @@ def other_port_serves(pair, machine, mode):
     """The client's end of the bond follows: its link is down as well."""
     on(pair.server, "ip link set sv0 down")
     tap.ok(server.wait_for(lambda: ask(machine.host, machine.port, 1) is not None),
-           "%s: the first port goes down, the other answers" % mode)
+           "%s: when the first port is down, the server answers by the other" % mode)
     served(machine, "%s by the other port" % mode)
 
 
@@ -126,12 +126,13 @@ def bonds():
             bond(pair, mode)
             with start(pair, "bmc=auto") as machine:
                 tap.like(machine.log(), "(?m)^bmc: bond0: XDP native, TC", "%s: native" % mode)
-                tap.is_(netns.xdp_mode("bond0", pair.server), "native", "%s: on the bond" % mode)
-                tap.is_(machine.stats("bmc")["interfaces"], "1", "%s: and only there" % mode)
+                tap.is_(netns.xdp_mode("bond0", pair.server), "native",
+                        "%s: the program is attached to the bond" % mode)
+                tap.is_(machine.stats("bmc")["interfaces"], "1", "%s: and not to its ports" % mode)
                 served(machine, mode)
                 if mode == "active-backup":
                     refused(pair, "bmc=sv0,mode=native", "sv0: .*bmc=bond0|sv0: another XDP",
-                            "a port of a bond that has a program")
+                            "the server refuses a port of a bond that has a program")
                     other_port_serves(pair, machine, mode)
             tap.is_([netns.xdp_mode(name, pair.server) for name in ("bond0", "sv0", "sv1")],
                     [None] * 3, "%s: and gone" % mode)
@@ -144,9 +145,9 @@ def bonds_without_xdp():
         with start(pair, "bmc=bond0") as machine:
             tap.like(machine.log(),
                      "(?m)^bmc: bond0: .*refuses native XDP.*\nbmc: bond0: XDP generic",
-                     "a mode that has no native XDP is said, and generic")
+                     "a mode without native XDP: the server logs it, and attaches generic XDP")
         refused(pair, "bmc=bond0,mode=native", "bond0: .*refuses native XDP: .*802.3ad",
-                "with mode=native the modes that have it are named")
+                "with mode=native the message names the modes that have it")
 
 
 # --- VLANs ---------------------------------------------------------------------
@@ -186,11 +187,12 @@ def vlans():
                     served(machine, "%s through a VLAN in a VLAN" % name, "10.88.2.1")
                 below = words if words.startswith("bmc=v") else "bmc=sv0"
                 tap.like(machine.log(), "(?m)^bmc: %s: XDP generic" % below[4:],
-                         "%s: generic, which keeps the tags" % name)
+                         "%s: generic XDP, which sees the tags" % name)
                 if below == "bmc=sv0":
                     tap.like(machine.log(), "(?m)would not see the VLAN tags of v",
-                             "%s: and it is said" % name)
-        refused(pair, "bmc=sv0,mode=native", "VLAN tags of v", "mode=native beside a VLAN")
+                             "%s: the log names the reason" % name)
+        refused(pair, "bmc=sv0,mode=native", "VLAN tags of v",
+                "the server refuses mode=native below a VLAN")
 
 
 @tap.case
@@ -199,30 +201,34 @@ def vlans_on_a_bond():
         bond(pair, "active-backup")
         vlans_at_both_ends(pair, "bond0", "bond0")
         with start(pair, "bmc=auto", "10.88.1.1", "10.88.1.1") as machine:
-            tap.like(machine.log(), "(?m)^bmc: bond0: XDP", "a VLAN's place is the bond below")
+            tap.like(machine.log(), "(?m)^bmc: bond0: XDP",
+                     "the program for a VLAN is attached to the bond below")
             served(machine, "a VLAN on a bond")
 
 
 @tap.case
-def vlans_that_come():
+def added_vlans():
     with machines() as pair:
         with start(pair, "bmc=sv0") as machine:
-            tap.is_(netns.xdp_mode("sv0", pair.server), "native", "without VLANs: native")
+            tap.is_(netns.xdp_mode("sv0", pair.server), "native",
+                    "without VLANs the mode is native")
             vlans_at_both_ends(pair, "sv0", "cl0")
             tap.ok(server.wait_for(lambda: netns.xdp_mode("sv0", pair.server) == "generic"),
-                   "a VLAN that comes makes it generic")
-            tap.ok(server.wait_for(lambda: "sv0: XDP generic" in machine.log()), "and it is said")
+                   "a VLAN is added: the mode becomes generic")
+            tap.ok(server.wait_for(lambda: "sv0: XDP generic" in machine.log()),
+                   "the server logs the change")
             tap.is_(machine.stats("bmc")["sv0:tc"], "yes",
-                    "TC stays, which the server has no right to attach any more before Linux 6.6")
+                    "TC stays attached: before Linux 6.6 the server has no right to attach it "
+                    "again")
             served(machine, "as before")
             served(machine, "through the VLAN", "10.88.1.1")
             served(machine, "through the VLAN in a VLAN", "10.88.2.1")
             on(pair.server, "ip link del v100")
             tap.ok(server.wait_for(lambda: machine.stats("bmc")["addresses_ipv4"] == "3"),
-                   "one that goes takes its address along")
+                   "a VLAN is deleted: the server removes its address")
             before = answered(machine)
             tap.is_((ask("10.88.1.1", machine.port, 1), answered(machine) - before), (None, 0),
-                    "a VLAN that is gone is not answered for")
+                    "the kernel does not answer for a deleted VLAN")
 
 
 # --- others ----------------------------------------------------------------------
@@ -238,13 +244,13 @@ def vrfs():
                 ip link set sv0 master vrf0
             """)
             tap.ok(server.wait_for(lambda: machine.stats("bmc")["addresses_ipv4"] == "2"),
-                   "an interface that goes into a VRF takes its address along")
+                   "an interface joins a VRF: the server removes its address")
             before = answered(machine)
             tap.is_((ask("10.77.0.1", machine.port, 1), answered(machine) - before), (None, 0),
                     "the kernel does not answer where the server does not listen")
             on(pair.server, "ip link set sv0 nomaster")
             tap.ok(server.wait_for(lambda: machine.stats("bmc")["addresses_ipv4"] == "3"),
-                   "and brings it back")
+                   "the interface leaves the VRF: the server adds its address again")
             served(machine, "afterwards", "10.77.0.1")
 
 
@@ -259,8 +265,8 @@ def without_xdp_of_their_own():
         refused(pair, "bmc=du0,mode=native", "du0: its driver .*has no XDP", "a dummy")
         with start(pair, "bmc=du0,bmc=team0,bmc=sv0") as machine:
             tap.like(machine.log(), "(?m)^bmc: du0: XDP generic(.*\n)+bmc: team0: XDP generic",
-                     "a dummy and a team are generic")
-            served(machine, "beside them a veth")
+                     "a dummy and a team have generic XDP")
+            served(machine, "a veth beside them")
 
 
 tap.run()

@@ -38,14 +38,14 @@ def mode(m):
 
 
 def asked(m, name, hosts=("10.77.0.1", SIX), sizes=SIZES):
-    """Each value is told rightly, and by the kernel."""
+    """The kernel answers a get of each value correctly."""
     for host in hosts:
         m.udp.close()
         m.udp = client.Udp(host, m.server.port)
         m.udp.ask(b"version\r\n") # the kernel knows the way back
         wrong, grown = m.during(lambda: [size for size in sizes if not told(m, size)])
         tap.is_((wrong, grown["answered"]), ([], len(sizes)),
-                "%s, %s: %d values are answered by the kernel" % (name, host, len(sizes)))
+                "%s, %s: the kernel answers gets of %d values" % (name, host, len(sizes)))
         tap.ok(m.holds(b"none", None), "%s, %s: a miss" % (name, host))
         m.same(b"set k 0 0 1\r\nv\r\n", b"STORED\r\n", "%s, %s: a set" % (name, host), kernel=False)
 
@@ -67,19 +67,21 @@ def served():
     for cable in NATIVE:
         with machines(cable) as m:
             tap.like(m.server.log(), r"\Abmc: sv0: XDP native, TC ingress .*\n\Z",
-                     "%s: a line says that it is native, no other" % cable)
-            tap.is_(mode(m), ("native", "native"), "%s: so it is" % cable)
+                     "%s: the log has one line, which says that the mode is native" % cable)
+            tap.is_(mode(m), ("native", "native"), "%s: the mode is native" % cable)
             asked(m, cable)
             m.tcp.set(b"large", b"x" * 5000)
             m.same(b"get large\r\n", answer((b"large", b"x" * 5000)),
-                   "%s: an answer of several datagrams" % cable, kernel=False)
+                   "%s: the server sends a reply of several datagrams" % cable, kernel=False)
             m.tcp.set(b"huge", bytes(1000000))
-            tap.is_(m.tcp.get(b"huge"), bytes(1000000), "%s: a megabyte over TCP and back" % cable)
+            tap.is_(m.tcp.get(b"huge"), bytes(1000000),
+                    "%s: a value of a megabyte goes both ways over TCP" % cable)
             m.server.kill()
             tap.ok(server.wait_for(lambda: netns.xdp_mode("sv0", m.pair.server) is None),
                    "%s: kill -9: no program is left" % cable)
             m.start()
-            tap.ok(m.holds(b"large", None), "%s: the next server begins anew" % cable)
+            tap.ok(m.holds(b"large", None),
+                   "%s: the next server starts with an empty cache" % cable)
 
 
 @tap.case
@@ -94,10 +96,10 @@ def the_same_bytes():
 
 @tap.case
 def the_chain():
-    """What it keeps, all but the largest, is told rightly, whatever room that takes."""
+    """The chain answers gets of what it keeps, all but the largest value, correctly."""
     sizes = SIZES[:-1]
     with machines("plain", mode="chain", words=("settle=50", "maxage=600000")) as m:
-        tap.is_(netns.xdp_mode("sv0", m.pair.server), "native", "the chain: native")
+        tap.is_(netns.xdp_mode("sv0", m.pair.server), "native", "the chain: the mode is native")
 
         def kept():
             wrong, grown = m.during(lambda: [size for size in sizes if not known(m, size)])
@@ -105,7 +107,7 @@ def the_chain():
 
         for size in sizes:
             m.tcp.set(b"key%d" % size, b"v" * size)
-        tap.ok(server.wait_for(kept), "the chain: %d values are answered by the kernel" %
+        tap.ok(server.wait_for(kept), "the chain: the kernel answers gets of %d values" %
                len(sizes))
 
 
@@ -114,7 +116,8 @@ def down_and_up():
     with machines("queues") as m:
         for number in range(3):
             netns.sh("ip", "link", "set", "sv0", "down", namespace=m.pair.server)
-            tap.is_(netns.xdp_mode("sv0", m.pair.server), "native", "down: the program stays")
+            tap.is_(netns.xdp_mode("sv0", m.pair.server), "native",
+                    "down: the program stays attached")
             netns.sh("ip", "link", "set", "sv0", "up", namespace=m.pair.server)
             netns.sh("ip", "address", "replace", "fd77:0::1/64", "dev", "sv0", "nodad",
                      namespace=m.pair.server)
@@ -141,14 +144,15 @@ def add_vlans(pair):
 
 def tagged(m, name, hosts):
     tap.ok(server.wait_for(lambda: m.tcp.stats("bmc")["addresses_ipv4"] == "4"),
-           "%s: the VLANs' addresses are ours" % name)
+           "%s: the kernel answers at the VLANs' addresses" % name)
     asked(m, name, hosts=hosts, sizes=(0, 100, 200, 1000))
 
 
 @tap.case
 def vlans():
-    """virtio_net leaves the tags in the frame; vmxnet3 takes them off, unless it is told not to,
-    and qemu's loses frames with two."""
+    """virtio_net leaves the tags in the frame; vmxnet3 removes them unless it is configured
+    otherwise, and qemu's vmxnet3 loses frames with two tags.
+    """
     with machines("queues") as m:
         add_vlans(m.pair)
         tagged(m, "virtio_net, tags", ("10.88.1.1", "10.88.2.1", "10.77.0.1"))
@@ -169,24 +173,27 @@ def vlans():
             netns.sh("ethtool", "-K", "sv0", "rxvlan", "on", namespace=pair.server)
 
 
-def refused(cable, say, name, mtu=1500):
-    """mode=native ends with the driver's words and what helps; without it the server says them,
-    and goes on by generic XDP."""
+def refused(cable, pattern, name, mtu=1500):
+    """mode=native: the server exits with the driver's message and a remedy. Without it the
+    server logs both, and goes on by generic XDP.
+    """
     pair = cards.Pair(cable, mtu=mtu)
     port = server.free_port(pair.server)
     status, _, error = server.run("-p", port, "-U", port, "-l", "0.0.0.0", "-X",
                                   "bmc=sv0,mode=native", namespace=pair.server)
-    tap.is_(status, 71, "%s: mode=native ends the server" % name)
-    tap.like(error, r"\Abmc: sv0: %s\n\Z" % say, "%s: it is said why, and what to do" % name)
+    tap.is_(status, 71, "%s: mode=native: the server exits" % name)
+    tap.like(error, r"\Abmc: sv0: %s\n\Z" % pattern,
+             "%s: its message has the reason and the remedy" % name)
     tap.is_(netns.xdp_mode("sv0", pair.server), None, "%s: no program is left" % name)
     netns.enter(pair.client)
     with server.Server("-X", "bmc=sv0,mode=native,optional", namespace=pair.server,
                        host=pair.address()) as alone:
-        tap.like(alone.stats("bmc")["reason"], say, "%s: `optional` keeps it as a reason" % name)
+        tap.like(alone.stats("bmc")["reason"], pattern,
+                 "%s: with `optional` stats has it as the reason" % name)
         tap.is_(alone.udp().get(b"none"), None, "%s: and serves" % name)
     with kernel.Machines(pair=pair, listen="0.0.0.0,[::]") as m:
-        tap.like(m.server.log(), r"\Abmc: sv0: %s\nbmc: sv0: XDP generic, .*\n\Z" % say,
-                 "%s: without mode=native the same words, and generic" % name)
+        tap.like(m.server.log(), r"\Abmc: sv0: %s\nbmc: sv0: XDP generic, .*\n\Z" % pattern,
+                 "%s: without mode=native the same message, and generic XDP" % name)
         asked(m, name, sizes=(0, 100, 200, 1000))
 
 

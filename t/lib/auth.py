@@ -66,7 +66,7 @@ OUT = b.error("sasl_auth", b.AUTH_ERROR, b"Auth failure.")
 
 
 def logged_in(memcached):
-    """A connection that is let in."""
+    """A connection that has logged in."""
     c = b.Binary(memcached.stream())
     if c.ask(LOGIN) != IN:
         raise RuntimeError("the right password is refused")
@@ -87,7 +87,7 @@ def _fields(message):
 
 
 def scram(c, mechanism=b"SCRAM-SHA-256", user=USER, password=PASSWORD):
-    """RFC 5802, and the server's own proof is checked. (the replies)."""
+    """RFC 5802; checks the server's proof as well. Returns the replies."""
     digest = {b"SCRAM-SHA-1": "sha1", b"SCRAM-SHA-256": "sha256"}[mechanism]
     bare = b"n=" + user + b",r=" + base64.b64encode(os.urandom(12))
     first = c.ask(auth(mechanism, b"n,," + bare))

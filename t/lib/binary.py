@@ -21,8 +21,9 @@ Reply = collections.namedtuple("Reply", "opcode status opaque cas extras key val
 
 
 def request(opcode, key=b"", value=b"", extras=b"", opaque=0, cas=0, **header):
-    """The bytes of one request. In `header` any field may be said to be another than it is:
-    magic, nkey, nextras, datatype, vbucket, nbody."""
+    """The bytes of one request. `header` replaces fields: magic, nkey, nextras, datatype, vbucket,
+    nbody.
+    """
     if isinstance(opcode, str):
         opcode = OPCODES[opcode]
     body = extras + key + value
@@ -50,7 +51,7 @@ def touch(opcode, key, exptime=0, **rest):
 
 
 def split(data):
-    """(the replies at the start of data, what is left)."""
+    """(the replies at the start of data, the rest)."""
     replies = []
     while len(data) >= HEADER:
         magic, opcode, nkey, nextras, datatype, status, nbody, opaque, cas = \
@@ -66,7 +67,7 @@ def split(data):
 
 
 def replies(data):
-    """All replies in data, which ends with one."""
+    """All replies in data, which ends with a whole one."""
     found, rest = split(data)
     if rest:
         raise ValueError("half a response: %r" % rest)
@@ -74,7 +75,7 @@ def replies(data):
 
 
 def error(opcode, status, value=b"", opaque=0):
-    """What an error looks like."""
+    """An error's reply, without the fields that vary."""
     if isinstance(opcode, str):
         opcode = OPCODES[opcode]
     return Reply(opcode, status, opaque, 0, b"", b"", value)
@@ -103,7 +104,7 @@ class Binary:
         return self.reply()
 
     def all(self, data):
-        """Sends, and returns every reply, perhaps none: a noop behind it marks the end."""
+        """Sends, and returns every reply, perhaps none: a noop behind the request marks the end."""
         self.send(data + request("noop", opaque=self.NOOP))
         found = []
         while True:
@@ -117,7 +118,7 @@ class Binary:
         return replies(self.stream.to_end(data))
 
     def stats(self, which=b""):
-        """[(key, value)] in the order of the answer."""
+        """[(key, value)] in the order of the replies."""
         self.send(request("stat", which))
         rows = []
         while True:

@@ -41,7 +41,7 @@ class Binary:
         return b"_" + self.rng.randbytes(self.rng.choice((0, 1, 2, 10, 100, 100, 1000, 20000)))
 
     def request(self):
-        """(what makes the request from a CAS id, the key whose id it wants, or None)."""
+        """(a function from a CAS id to the request, the key whose id it takes, or None)."""
         rng = self.rng
         verb, key = rng.choice(VERBS), rng.choice(KEYS)
         if verb in ("incr", "decr"):
@@ -87,13 +87,13 @@ class Binary:
         return both
 
     def learn(self, which, answer):
-        """Which id each key has, from answers that say a key."""
+        """Reads each key's id from the replies that have a key."""
         try:
             for reply in b.replies(answer):
                 if reply.key and reply.cas and reply.status == 0:
                     self.ids[which][reply.key] = reply.cas
         except ValueError:
-            pass  # an answer that the other's will be compared with
+            pass  # an answer that is compared with the other server's
 
     def plain(self, _which, answer):
         return answer
@@ -131,7 +131,7 @@ def is_intended(opcode, nkey, nextras, nvalue):
 
 
 def some_forms(seed, number):
-    """(request, opcode, length of key, of extras, of value, what is said of them)"""
+    """(request, opcode, length of key, of extras, of value, the name in a report)"""
     rng = random.Random(seed)
     while number > 0:
         opcode = rng.choice((rng.randrange(256), rng.randrange(0x26)))

@@ -8,11 +8,11 @@ import os
 
 import netns
 
-OUTSIDE = "outside" # the namespace where cards are that nobody has
+OUTSIDE = "outside" # the namespace of the cards that no pair uses
 
 
 def cables():
-    """The names in t/kernels/nics, in its order."""
+    """The names in t/kernels/nics, in the file's order."""
     with open(os.path.join(os.environ["SRCDIR"], "t/kernels/nics"), encoding="ascii") as file:
         return [line.split()[0] for line in file if not line.startswith("#")]
 

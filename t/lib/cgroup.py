@@ -12,7 +12,7 @@ _numbers = itertools.count()
 
 
 class Cgroup:
-    """In whichever hierarchy this machine has. inner: the limit is its parent's, not its own."""
+    """Of the version that this machine has. inner: the limit is the parent's, not its own."""
 
     def __init__(self, megabytes, inner=False):
         v1 = "/sys/fs/cgroup/memory"
@@ -53,8 +53,9 @@ class Cgroup:
 
 
 def cold_program():
-    """A copy of the program that is in nobody's page cache: what is read of it is the server's
-    own, and the first that its cgroup takes back."""
+    """A copy of the program that is in no page cache: the pages that the server reads of it are
+    charged to its own cgroup, which reclaims them first.
+    """
     copy = os.path.join(server.scratch(), "memcached")
     shutil.copy(server.program(), copy)
     fd = os.open(copy, os.O_RDONLY)
@@ -65,7 +66,7 @@ def cold_program():
 
 
 class ColdProgram:
-    """While it is entered, servers are started from such copies."""
+    """Servers that are started within this context run from such copies."""
 
     def __enter__(self):
         self.before = os.environ.get("MEMCACHED")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """chain: a memcached behind the chain, reached over veth from this process.
 
-FRONTS are the two ways in: `bmc` in front of Debian's memcached, and `memcached -X
-bmc=...,mode=chain`. Both are kernel.Machines, whose tests run here as well: a request is asked
-again until the kernel answers, and each of the answers has to be right.
+FRONTS are the two programs that load the chain: `bmc` in front of Debian's memcached, and
+`memcached -X bmc=...,mode=chain`. Both are kernel.Machines, whose tests run here as well: a request
+is sent again until the kernel answers, and each of the answers has to be right.
 
 BMC names the program; without it, bmc/bmc in BUILDDIR.
 """
@@ -27,14 +27,15 @@ START_SECONDS = 30
 
 
 def needed():
-    """Ends the test where there is nothing to stand in front of."""
+    """Skips the test where the memcached for `bmc` is missing."""
     if not os.access(differential.PEER, os.X_OK):
         tap.skip_all("%s is missing: apt-get install memcached" % differential.PEER)
 
 
 class Bmc(child.Child):
-    """The program `bmc` in front of a server's port. options: of its own, max_age=200. wait:
-    until it has begun."""
+    """The program `bmc` in front of a server's port. options: of bmc, as max_age=200. wait:
+    until bmc has started.
+    """
 
     def __init__(self, interfaces, port, namespace, wait=True, **options):
         self.path = os.environ.get("BMC") or kernel.beside("bmc/bmc")
@@ -54,7 +55,7 @@ class Bmc(child.Child):
         return all(netns.xdp_mode(i, self.namespace) for i in self.interfaces) and self.stats()
 
     def stats(self):
-        """The rows of `bmc stats`, or {}: it does not run."""
+        """The rows of `bmc stats`; {}: bmc does not run."""
         done = subprocess.run(self.words("stats", "--port", self.port), stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
         rows = (line.split() for line in done.stdout.decode().splitlines())
@@ -62,8 +63,9 @@ class Bmc(child.Child):
 
 
 class Apart(client.Udp):
-    """Debian's 1.6 gives each key of a get over UDP a reply of its own, and an empty datagram for
-    one that is not there: they are put together."""
+    """Debian's 1.6 sends a reply for each key of a get over UDP, and an empty datagram for a
+    missing key. This class joins them.
+    """
 
     def send(self, data, **frame):
         self.several = data.startswith(b"get") and len(data.split()) > 2
@@ -82,7 +84,8 @@ class Apart(client.Udp):
 
 
 class Machines(kernel.Machines):
-    """A server behind the chain. chain: options of it, max_age=200; the server's as ever."""
+    """A server behind the chain. chain: options of the chain, as max_age=200; the server's as
+    elsewhere."""
 
     MISSES = False
     VALUE_MAX = 1300
@@ -114,17 +117,17 @@ class Machines(kernel.Machines):
         self.ready()
 
     def renew(self):
-        """Another socket, to which nothing comes late."""
+        """Another socket, which receives no late reply to the first."""
         if self.udp:
             self.udp.close()
         self.udp = (Apart if self.bmc else client.Udp)(self.server.host, self.server.port)
 
     def serve(self):
-        """Starts a server that is Debian's."""
+        """Starts a server, if it is Debian's."""
         self.server = differential.as_peer(server.Server, *self.arguments[2:], **self.options)
 
     def cover(self, wait=True):
-        """Puts `bmc` in front of a server that is Debian's."""
+        """Starts `bmc` in front of a server that is Debian's."""
         self.bmc = Bmc([self.pair.interface(i) for i in range(self.on)], self.server.port,
                        self.pair.server, wait, **self.chain)
 
@@ -134,15 +137,16 @@ class Machines(kernel.Machines):
         super().stop()
 
     def counts(self):
-        """Asked where the chain does not see it."""
+        """A get that the chain does not see."""
         rows = self.bmc.stats() if self.bmc else self.control.stats("bmc")
         counts = {key: int(value) for key, value in rows.items() if value.isdigit()}
         counts["answered"] = counts["answered_xdp"] + counts["answered_tc"]
         return counts
 
     def says(self, requests, seconds=0.3):
-        """What the kernel alone answers, the server is stopped meanwhile; up to the first request
-        that has no answer: None."""
+        """The kernel's answers alone: the server is stopped meanwhile. They end before the first
+        request without an answer, None.
+        """
         answers, late = [], None
         self.udp.sock.settimeout(seconds)
         self.server.pause()
@@ -163,8 +167,7 @@ class Machines(kernel.Machines):
         return answers
 
     def by_kernel(self, request):
-        """(answer, whether the kernel gives it at last). If it is not the same all the time it is
-        all that was answered."""
+        """(answer, whether the kernel gave it in the end). Answers that differ are all returned."""
         answers = []
         for _ in range(TRIES):
             answers += [self.udp.ask(request)] + self.says([request])
@@ -187,21 +190,21 @@ class Machines(kernel.Machines):
         return type(self.udp)(self.pair.address(1), self.server.port)
 
     def whole(self, udp, request, number):
-        """Of Debian's the text alone: it is in datagrams of other sizes."""
+        """Of Debian's only the text: it arrives in datagrams of other sizes."""
         if not self.bmc:
             return super().whole(udp, request, number)
-        fresh = Apart(*udp.sock.getpeername()) # behind an error there may be more
+        fresh = Apart(*udp.sock.getpeername()) # behind an error more replies may follow
         try:
             return fresh.message(fresh.send(request, ident=number))
         finally:
             fresh.close()
 
     def by_server(self, request):
-        """While verbosity is 2 the kernel stands aside: not here."""
+        """While verbosity is 2 the kernel leaves requests to the server: not with the chain."""
         raise NotImplementedError
 
     def same(self, request, want, name, kernel=True):
-        """Right at once, and time after time; at last it is the kernel that says so, or never."""
+        """Every answer is right, and the last is the kernel's (kernel=True), or none is."""
         who = "by the kernel" if kernel else "by the server"
         try:
             if kernel:
@@ -216,14 +219,14 @@ class Machines(kernel.Machines):
         tap.is_((answer, answered), (want, kernel), "%s, %s" % (name, who))
 
     def ready(self):
-        """The gates of the start are open: a get is answered by the kernel."""
+        """Waits until the start is over: the kernel answers a get."""
         self.tcp.set(b"ready", b"1")
         if not server.wait_for(lambda: self.by_kernel(b"get ready\r\n")[1]):
-            raise RuntimeError("the chain answers nothing: %s" % self.counts())
+            raise RuntimeError("the kernel answers no get: %s" % self.counts())
 
 
 def on_each(function):
-    """A case for each of FRONTS, which is told."""
+    """A case for each of FRONTS; the function gets the name."""
     for front in FRONTS:
         def on_front(front=front):
             function(front)
@@ -233,7 +236,7 @@ def on_each(function):
 
 
 class Each:
-    """Cases that run behind each of FRONTS, on machines that all of a test share."""
+    """Cases that run behind each of FRONTS, on machines that all cases of a test share."""
 
     def __init__(self, *arguments, **options):
         needed()

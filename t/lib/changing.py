@@ -13,7 +13,7 @@ HIT = kernel.answer((b"k", b"v"))
 
 
 class Changing(kernel.Machines):
-    """The same machines, with the words of `ip` and bpftool on the server's."""
+    """The same machines, with `ip` and bpftool on the server's as methods."""
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
@@ -26,15 +26,16 @@ class Changing(kernel.Machines):
         return self.tcp.stats("bmc")
 
     def becomes(self, name, seconds=15, **rows):
-        """`stats bmc` says so after a while; "sv0:xdp" is written sv0__xdp."""
+        """`stats bmc` has this value after a while; "sv0:xdp" is written sv0__xdp."""
         want = {key.replace("__", ":"): str(value) for key, value in rows.items()}
         if not tap.ok(server.wait_for(lambda: want.items() <= self.rows().items(), seconds), name):
             tap.diag({key: self.rows().get(key) for key in want})
             tap.diag(self.server.log())
 
     def asked(self, host, name, kernel_answers=True):
-        """A get to this address is answered by the kernel, once the server has replied after the
-        last change; or by the server each time, or not at all."""
+        """Who answers a get to this address: the kernel, once the server has replied after the
+        last change; the server each time; or nobody.
+        """
         def ask():
             udp = client.Udp(host, self.server.port, 3 if kernel_answers else 0.2)
             try:
@@ -46,7 +47,7 @@ class Changing(kernel.Machines):
 
         def answered():
             got, grown = self.during(ask)
-            if got or not kernel_answers: # else it was lost
+            if got or not kernel_answers: # else the datagram was lost
                 answers.add(got if kernel_answers else HIT)
             return grown["answered"] or not answers <= {HIT}
 
@@ -57,15 +58,15 @@ class Changing(kernel.Machines):
             by_kernel = any([answered() for _ in range(TRIES)])
         tap.is_((answers, bool(by_kernel)), ({HIT}, kernel_answers), name)
 
-    def said(self, words, times, name):
+    def logs(self, words, times, name):
         tap.is_(self.server.log().count(words), times, name)
 
     def program(self, i=0):
-        """The id of our XDP program on an interface."""
+        """The id of the server's XDP program on an interface."""
         return netns.link("sv%d" % i, self.pair.server)["xdp"]["prog"]["id"]
 
     def cut(self, program):
-        """Detaches the link of a program, as an operator would."""
+        """Detaches the link of a program, as an administrator would."""
         links = json.loads(netns.sh("bpftool", "-j", "link", "show"))
         for link in links:
             if link.get("prog_id") == program:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""child: a program that a test runs beside itself, and that is gone when the test is."""
+"""child: a program that a test runs beside itself, and that ends with the test at the latest."""
 import atexit
 import os
 import signal
@@ -12,8 +12,8 @@ _running = []
 
 
 class Child:
-    """words: its command line. name: what it is called where something is wrong with it. What it
-    says goes to a log, unless stdout is another place."""
+    """words: its command line. name: its name in reports. Its output goes to a log, unless
+    stdout is given."""
 
     def __init__(self, words, name, env=None, cwd=None, stdin=subprocess.DEVNULL, stdout=None):
         self.name = name
@@ -51,7 +51,7 @@ class Child:
         self.signal(signal.SIGCONT)
 
     def wait(self, seconds=15):
-        """The exit status of what ends by itself."""
+        """The exit status of a program that ends by itself."""
         status = self.process.wait(seconds)
         self._forget()
         return status
@@ -66,7 +66,7 @@ class Child:
         self.wait(None)
 
     def stop(self):
-        """Ends it with SIGTERM; it must have lived so far and end with status 0."""
+        """Ends it with SIGTERM; it must be alive before and exit with status 0."""
         alive = self.alive()
         if alive:
             self.signal(signal.SIGTERM)
@@ -76,7 +76,7 @@ class Child:
             self.kill()
             status = self.process.returncode
         if not alive or status != 0 or "Sanitizer" in self.log():
-            tap.ok(False, "%s lives until it is told to end, and ends with status 0" % self.name)
+            tap.ok(False, "%s runs until SIGTERM, and exits with status 0" % self.name)
             tap.diag("alive %s, status %s\n%s" % (alive, status, self.log()[-4000:]))
         return status
 
@@ -89,7 +89,7 @@ class Child:
 
 
 class Talker(Child):
-    """One that is told lines and answers by lines."""
+    """A program that reads commands as lines and answers with lines."""
 
     def __init__(self, words, name):
         super().__init__(words, name, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -99,7 +99,7 @@ class Talker(Child):
         self.process.stdin.flush()
 
     def ask(self, line):
-        """The next line that it says."""
+        """The next line of its output."""
         self.tell(line)
         return self.process.stdout.readline()
 

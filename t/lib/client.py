@@ -4,18 +4,18 @@ import socket
 import ssl
 import struct
 
-SECONDS = 30 # a busy machine may stand still for longer than ten
+SECONDS = 30 # a busy machine may not run a process for longer than ten
 
 UDP_HEADER = 8
 UDP_PAYLOAD = 1400
 
 
 class Closed(Exception):
-    """The server closed the connection; args[0]: the bytes before that."""
+    """The server closed the connection; args[0]: the bytes received before."""
 
 
 class Stream:
-    """One connection. Nothing is buffered away: rest() is what came too much."""
+    """One connection. rest() returns the bytes received and not yet read."""
 
     def __init__(self, address, family=socket.AF_INET, context=None, session=None):
         self.sock = socket.socket(family, socket.SOCK_STREAM)
@@ -41,7 +41,7 @@ class Stream:
         self.buffer += data
 
     def _fill(self, enough):
-        """Receives until there is enough; nothing of it is lost if that never comes."""
+        """Receives until there is enough; keeps the bytes if it times out."""
         got = bytearray(self.buffer)
         try:
             while not enough(got):
@@ -83,8 +83,8 @@ class Stream:
         return self.line()
 
     def all(self, data):
-        """Sends, and returns everything that is answered, perhaps nothing: a
-        `version` behind it marks the end."""
+        """Sends, and returns every reply, perhaps none: a `version` behind the request marks the
+        end."""
         if self.sentinel is None:
             self.sentinel = self.ask(b"version\r\n")
         self.send(data + b"version\r\n")
@@ -132,7 +132,7 @@ class Stream:
         return int(flags), int(cas), value
 
     def stats_list(self, which=""):
-        """[(key, value)] in the order of the answer."""
+        """[(key, value)] in the order of the reply."""
         self.send(("stats %s" % which).strip().encode() + b"\r\n")
         rows = []
         while True:
@@ -195,7 +195,7 @@ class Udp:
         return self.sock.recv(65536)
 
     def message(self, ident):
-        """One reply, put together; every datagram is held to the frame's rules."""
+        """One reply, put together; checks every datagram against the frame's rules."""
         parts = {}
         while True:
             datagram = self.recv_raw()
@@ -215,7 +215,7 @@ class Udp:
                 return b"".join(parts[i] for i in range(count))
 
     def ask(self, data, **frame):
-        """Sends one request; the payload of its one reply."""
+        """Sends one request, and returns the payload of its one reply."""
         return self.message(self.send(data, **frame))
 
     def get(self, key):
@@ -224,8 +224,9 @@ class Udp:
         return parse_value(answer, key)
 
     def silence(self, after=b"version\r\n"):
-        """True if the next thing that is answered is `after`: what was sent before it
-        got no reply. Meaningful with one worker thread, which answers in order."""
+        """True if the next reply is `after`: the requests before it had no reply. Needs a server
+        with one worker thread, which answers in order.
+        """
         ident = self.send(after)
         try:
             self.message(ident)

@@ -11,7 +11,7 @@ SECONDS = 120
 
 
 def run(m, writers, readers, keys, reads, period=1500, writes=WRITES, most=8, ratio=0):
-    """What t/tool/coherence counted, and its complaints."""
+    """What t/tool/coherence counted, and the errors that it reports."""
     words = (kernel.beside("t/tool/coherence"), m.pair.address(), m.server.port, writers, readers,
              keys, reads, writes, SECONDS, period, most, ratio)
     done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE,
@@ -23,7 +23,7 @@ def run(m, writers, readers, keys, reads, period=1500, writes=WRITES, most=8, ra
 
 
 def judge(found, grown, reads, flushes=2, writes=WRITES, share=0.9):
-    """share: of the keys, for which the kernel has to answer."""
+    """share: percentage of the keys for which the kernel has to answer."""
     complaints = found.pop("complaints")
     tap.diag("%s; kernel: answered %d, hits %d, misses %d, busy %d" %
              (found, grown["answered"], grown["hits"], grown["misses"], grown["pass_busy"]))
@@ -52,7 +52,7 @@ class Lives(child.Talker):
         return {name: int(number) for name, number in zip(words[::2], words[1::2])}
 
     def end(self, name):
-        """A check that it has found nothing wrong, and what if so."""
+        """A check that it has found no wrong answer; shows those that it has."""
         wrong = self.counts()["wrong"]
         self.process.stdin.close()
         self.wait(None)

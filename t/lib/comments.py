@@ -11,7 +11,7 @@ import re
 import sys
 
 WIDTH = 100
-SHORT = 70 # a line to which the next word would have been added before this ends on purpose
+SHORT = 70 # A line to which the next line's first word could be added ends early on purpose.
 
 LINE = re.compile(r"^(\s*) \* (- )?(\S.*)$")
 MORE = re.compile(r"^(\s*) \*   (\S.*)$") # of a list's item
@@ -30,7 +30,7 @@ def _fill(prefix, hanging, words):
 
 
 def _paragraph(lines, at):
-    """Where the paragraph that begins at `at` ends, and its words; None: it is none to fill."""
+    """Where the paragraph that begins at `at` ends, and its words; None: it is not to be filled."""
     first = LINE.match(lines[at])
     if not first or SET.search(first.group(3)):
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""dialogues: what random streams seldom meet, asked of both servers one by one.
+"""dialogues: requests that random streams seldom contain, sent to both servers one by one.
 
 Each request has a connection of its own; compared are the bytes of the answer and whether the
 connection is closed. Where 1.6.18 has to differ is in t/differences.md, and left out here.
@@ -19,7 +19,7 @@ def stored(value, then):
 
 
 def ends():
-    """quit and HTTP: what closes, and what only looks so."""
+    """quit and HTTP: lines that close the connection, and lines that only look like them."""
     for line in (b"quit", b" quit", b"quit ", b"Quit", b"GET / HTTP/1.1", b"HTTP/1.1",
                  b"POST /a HTTP/1.0", b"HTTP/1.1 200 OK", b"POST / HTTP/1.1 x", b"x http/1.1",
                  b"x aHTTP/1", b"get HTTP/1.1", b"get a HTTP/1.1", b"set a 0 0 1 HTTP/1.1",
@@ -102,7 +102,7 @@ def answer(where, request):
     stream.send(request)
     data = b""
     try:
-        # A request elsewhere is answered when this one was: there is one worker.
+        # The one worker answers a request on another connection after it has answered this one.
         for _ in range(2):
             control = where.stream()
             control.ask(b"version\r\n")
@@ -140,11 +140,11 @@ def compare(name, requests, pair, ask=whole_answer):
     for request, size, answers in wrong[:5]:
         tap.diag("%r (%d bytes)\n  ours   %.300r\n  theirs %.300r" % ((request, size) +
                                                                     tuple(answers)))
-    tap.is_(len(wrong), 0, "%s: %d dialogues are alike" % (name, count))
+    tap.is_(len(wrong), 0, "%s: %d dialogues have the same answers" % (name, count))
 
 
 def delayed_flush(pair):
-    """flush_all with a time that comes, on servers that were never flushed before."""
+    """flush_all with a time in the future, on servers that have not been flushed before."""
     seen = []
     for where in pair:
         c = where.stream()
@@ -152,10 +152,11 @@ def delayed_flush(pair):
         c.all(b"set between 0 0 1\r\nx\r\n")
         gone = server.wait_for(lambda: c.get(b"old") is None, 10)
         second = c.all(b"get old between\r\n")
-        # The second of the flush itself has to be over before anything stays.
+        # Nothing that is set within the second of the flush stays.
         stays = server.wait_for(lambda: c.set(b"new", b"y") and c.get(b"new") == b"y", 10)
         seen.append((first, gone, second, stays, c.all(b"get old between new\r\n")))
-    tap.is_(seen[0], seen[1], "flush_all 2 takes what was set before its time, then no more")
+    tap.is_(seen[0], seen[1],
+            "flush_all 2 removes at its time what was set before, and nothing later")
 
 
 COUNTS = """cmd_get cmd_set cmd_flush cmd_touch cmd_meta get_hits get_misses get_expired get_flushed
@@ -183,7 +184,7 @@ def without(rows):
 
 
 def counts(pair):
-    """After the same commands the same statistics, of what does not depend on the layout."""
+    """The same statistics after the same commands, except those that depend on the layout."""
     rows = []
     for where in pair:
         c = where.stream()
@@ -199,8 +200,9 @@ def counts(pair):
 
 
 def datagram_answer(udp, data):
-    """What is answered to a datagram, before the answer to the noop in a datagram behind it. The
-    frames that 1.6.18 sends for no answer are not looked at."""
+    """The answers to a datagram, before the answer to the noop in a second datagram. The frames
+    that 1.6.18 sends without an answer are ignored.
+    """
     ident = udp.send(data)
     last = udp.send(NOOP)
     found = b""
@@ -214,7 +216,7 @@ def datagram_answer(udp, data):
 
 
 def compare_datagrams(name, datagrams, plain, pair):
-    """plain: what is compared of an answer."""
+    """plain: which part of an answer is compared."""
     sockets = [where.udp() for where in pair]
     wrong, count = [], 0
     for data in datagrams:
@@ -226,11 +228,11 @@ def compare_datagrams(name, datagrams, plain, pair):
             sockets = [where.udp() for where in pair]
         if answers[0] != answers[1]:
             wrong.append((data[:80], answers))
-    tap.is_(wrong[:3], [], "%s: %d datagrams are answered alike" % (name, count))
+    tap.is_(wrong[:3], [], "%s: %d datagrams have the same answers" % (name, count))
 
 
 def text_datagrams():
-    """Datagrams that end early or hold what closes a connection."""
+    """Datagrams that end early or that have a line which closes a connection."""
     for data in (b"g", b"get", b"get a", b"get a\r", b"get a\r\nget", b" ", b"\r", b"x" * 1500,
                  b"get " + b"a " * 900, b"quit\r\n", b"quit\r\nget a\r\n",
                  b"get a\r\nquit\r\nget a\r\n", b"GET / HTTP/1.1\r\nget a\r\n", b"\n", b"\n\n\n",

@@ -22,13 +22,13 @@ import tap
 PEER = os.environ.get("PEER", "/usr/bin/memcached")
 COMMANDS = int(os.environ.get("COMMANDS", "100000"))
 SEED = int(os.environ.get("SEED", "1"))
-SECONDS = 3  # of silence are no answer
+SECONDS = 3  # without an answer: there is none
 COUNTED = re.compile(r"(cmd|delete|incr|decr|cas|touch|auth)_|get_(hits|misses)$|total_items$")
 SHOW = int(os.environ.get("SHOW", "1"))
 
 
 def as_peer(start, *arguments, **options):
-    """start(...) with the other program in place of ours."""
+    """start(...) with the other program instead of the tested one."""
     ours = os.environ.get("MEMCACHED")
     os.environ["MEMCACHED"] = PEER
     try:
@@ -41,7 +41,7 @@ def as_peer(start, *arguments, **options):
 
 
 def start_peer():
-    """Without the threads that hold an item now and then, which changes what incr does."""
+    """Without the threads that hold an item for a moment, which changes what incr does."""
     return as_peer(server.Server, "-o", "no_lru_maintainer,no_lru_crawler", threads=1)
 
 
@@ -61,7 +61,7 @@ class Tcp:
                 at = cut
             self.stream.send(data[at:])
         except (BrokenPipeError, ConnectionResetError):
-            pass  # what was answered before is still to be read
+            pass  # replies to earlier requests are still to be read
 
     def receive(self):
         try:
@@ -81,7 +81,7 @@ class Tcp:
 
 
 class Udp:
-    """Any number of commands in one datagram; the answers put together in their order."""
+    """Any number of commands in one datagram; their answers joined in order."""
 
     def __init__(self, where, family):
         self.where, self.family = where, family
@@ -113,7 +113,7 @@ class Udp:
 
 
 def start_again(channels, family):
-    """So that one difference does not bring others."""
+    """So that one difference does not cause others."""
     for channel in channels:
         channel.again()
         control = channel.where.stream()
@@ -129,7 +129,7 @@ def ask(channels, batches, cuts=()):
 
 
 def shortest(channels, family, batches, answers):
-    """The commands without which there is no difference; all, if they are not all it takes."""
+    """The commands that are needed for the difference; all, if none can be left out."""
     def differ(commands):
         start_again(channels, family)
         return not family.same(*ask(channels, commands))
@@ -162,13 +162,14 @@ def show(name, number, channels, family, batches, answers):
 
 
 def same_counts(name, pair):
-    """After the same commands the same counts, of commands and what came of them. What a command
-    met expired or flushed depends on when the maintainer came by."""
+    """The same counts after the same commands, of commands and their results. How many items
+    were expired or flushed when a command met them depends on when the maintainer ran.
+    """
     counts = [{key: value for key, value in where.stats().items() if COUNTED.match(key)}
               for where in pair]
     different = {key: (value, counts[1].get(key)) for key, value in counts[0].items()
                  if value != counts[1].get(key)}
-    tap.is_(different, {}, "%s: and %d counters of stats are the same" % (name, len(counts[0])))
+    tap.is_(different, {}, "%s: %d counters of stats are the same" % (name, len(counts[0])))
 
 
 def compare(name, family, transport, commands):
@@ -194,7 +195,7 @@ def compare(name, family, transport, commands):
             if different <= SHOW:
                 show(name, done, channels, family, batches, answers)
             start_again(channels, family)
-    tap.is_(different, 0, "%d %s, %d bytes of answers, are answered alike" % (done, name, nbytes))
+    tap.is_(different, 0, "%d %s have the same answers, of %d bytes" % (done, name, nbytes))
     for channel in channels:
         channel.close()
     same_counts(name, pair)

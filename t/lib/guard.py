@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""guard: cleans up what a test leaves, however the test ends.
+"""guard: cleans up after a test, however the test ends.
 
-A child process that holds the read end of a pipe: when the test is gone, also
-by SIGKILL, it kills the processes and deletes the namespaces and directories
-that are still on its list. What is deleted is always named, never searched for.
+A child process holds the read end of a pipe: when the test has ended, also by SIGKILL, it kills the
+processes and deletes the namespaces and directories that are still on its list. It deletes only
+what is on the list, and never searches.
 """
 import os
 import shutil
@@ -50,7 +50,7 @@ def _start():
         os.setsid()
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(signum, signal.SIG_IGN)
-        # The harness waits for everybody who holds the test's output.
+        # The harness waits for every process that holds the test's output.
         nowhere = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(nowhere, fd)
@@ -71,7 +71,7 @@ def remove(kind, name):
 
 
 def scratch():
-    """A directory that is gone when the test is, writable by the server's user."""
+    """A directory for the test's duration, writable by the server's user."""
     path = tempfile.mkdtemp(prefix="memcached-t-")
     os.chmod(path, 0o777)
     add("dir", path)

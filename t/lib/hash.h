@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* hash: the hash of a key, from what bpf/shared/layout.h says of it. */
+/* hash: the hash of a key, as bpf/shared/layout.h defines it. */
 #ifndef T_LIB_HASH_H
 #define T_LIB_HASH_H
 

@@ -16,7 +16,7 @@ _ident = itertools.count(1)
 
 
 def differ(m, plain, request):
-    """What each said, if it is not the same; None if it is."""
+    """Both replies, if they differ; None: they are equal."""
     number = next(_ident) & 0xffff
     fast = [m.whole(m.udp, request, number) for _ in range(m.WARM)]
     slow = m.whole(plain, request, number)
@@ -24,17 +24,17 @@ def differ(m, plain, request):
 
 
 def compare(m, requests, name, share):
-    """All are equal, and at least this share of them is answered by the kernel."""
+    """All replies are equal, and the kernel answers at least this share of the requests."""
     requests, plain = list(requests), m.unwatched()
     found, grown = m.during(lambda: [d for d in (differ(m, plain, r) for r in requests) if d])
     tap.is_(found[:3], [], "%s: %d requests have equal answers" % (name, len(requests)))
-    tap.ok(grown["answered"] >= share * m.SHARE * len(requests), "of which the kernel answered %d" %
+    tap.ok(grown["answered"] >= share * m.SHARE * len(requests), "the kernel answered %d of them" %
            grown["answered"])
     plain.close()
 
 
 def store(m, key, value, flags=0):
-    """Answered, since the chain may keep a key from when its write's answer has left."""
+    """Answered, because the chain may keep a key only after the write's reply has been sent."""
     m.tcp.set(key, value, flags)
 
 

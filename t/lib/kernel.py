@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """kernel: a server with the kernel path, reached over veth from this process.
 
-The test's process moves into the client's namespace, so that its sockets are
-the client's. Who answered is told by the counters of `stats bmc`.
+The test's process moves into the client's namespace, so that its sockets are the client's. The
+counters of `stats bmc` show who answered.
 """
 import contextlib
 import os
@@ -15,17 +15,22 @@ import tap
 TRIES = 3 # of one request
 
 
-class Machines:
-    """Two machines, the server on one, this process on the other.
+def is_built():
+    """Whether the server has the kernel path, which configure may leave out."""
+    with open(server.program(), "rb") as file:
+        return b"configured with --disable-bmc" not in file.read()
 
-    links: veths; on: how many of them get the kernel path, all if None; mode: of -X bmc;
-    words: further ones of it.
+
+
+class Machines:
+    """Two machines, the server on one, this process on the other. links: veths; on: how many of
+    them have the kernel path, all if None; mode: of -X bmc; words: further options of -X.
     """
 
     NULS = True      # may be in a key
-    MISSES = True    # the kernel answers for keys that are not there
-    VALUE_MAX = 1359 # it answers with, if the key has 4 bytes
-    WARM = 1         # how often it has to be asked for that
+    MISSES = True    # the kernel answers for missing keys
+    VALUE_MAX = 1359 # the longest value that it answers with, if the key has 4 bytes
+    WARM = 1         # how often a request is sent until it has to answer
     SHARE = 1        # of what it answers when all may be there
 
     def __init__(self, *arguments, links=1, on=None, mode=None, mtu=1500, listen="0.0.0.0",
@@ -48,8 +53,9 @@ class Machines:
         self.meet()
 
     def meet(self, *sources):
-        """The server replies to each of the client's sources, all that a pair has if none is given,
-        so that the kernel knows the ways back."""
+        """The server replies to each of the client's sources, by default all of the pair, so
+        that the kernel knows the ways back.
+        """
         listens = self.options["listen"].replace("[", "").replace("]", "").split(",")
         for i in range(self.links):
             for host, everything in ((self.pair.address(i), "0.0.0.0"), ("fd77:%d::1" % i, "::")):
@@ -71,7 +77,7 @@ class Machines:
             self.pair.close()
 
     def counts(self):
-        """`stats bmc` as numbers, as far as they are; answered: by XDP and TC together."""
+        """`stats bmc`, with numbers as int; answered: by XDP and TC together."""
         rows = self.tcp.stats("bmc")
         counts = {key: int(value) for key, value in rows.items() if value.isdigit()}
         counts["answered"] = counts["answered_xdp"] + counts["answered_tc"]
@@ -85,8 +91,9 @@ class Machines:
         return result, {key: after[key] - before.get(key, 0) for key in after}
 
     def by_kernel(self, request):
-        """(answer, whether the kernel gave it) to one request, which is asked again if the server
-        had to reply to it so that the kernel knows the way back."""
+        """(answer, whether the kernel gave it) to one request. Sends it again if the server had
+        to reply first, so that the kernel knows the way back.
+        """
         for _ in range(TRIES):
             answer, grown = self.during(lambda: self.udp.ask(request))
             if not grown.get("pass_way"):
@@ -94,12 +101,12 @@ class Machines:
         return answer, grown["answered"] == 1
 
     def holds(self, key, value):
-        """Whether this is the value that the kernel tells. None: that it is not there."""
+        """Whether the kernel answers with this value; None: with a miss."""
         want = b"END\r\n" if value is None else answer((key, value))
         return self.by_kernel(b"get %s\r\n" % key) == (want, True)
 
     def answers(self, request, want, _found=True):
-        """Whether the kernel answers so. _found: all keys are there."""
+        """Whether the kernel gives this answer. _found: all keys exist."""
         return self.by_kernel(request) == (want, True)
 
     def unwatched(self):
@@ -117,7 +124,8 @@ class Machines:
                 return [found[i] for i in sorted(found)]
 
     def by_server(self, request):
-        """The server's own answer: while verbosity is 2 the kernel stands aside."""
+        """The server's own answer: while verbosity is 2 the kernel leaves requests to the
+        server."""
         self.tcp.ask(b"verbosity 2\r\n")
         answer, grown = self.during(lambda: self.udp.ask(request))
         self.tcp.ask(b"verbosity 0\r\n")
@@ -126,7 +134,7 @@ class Machines:
         return answer
 
     def same(self, request, want, name, kernel=True):
-        """The request is answered `want`, by the kernel or not by it."""
+        """The answer to the request is `want`, and it is the kernel's, or the server's."""
         try:
             answer, answered = self.by_kernel(request)
         except (TimeoutError, client.FrameError) as error:
@@ -137,7 +145,7 @@ class Machines:
         tap.is_((answer, answered), (want, kernel), "%s, %s" % (name, who))
 
     def silent(self, request, seconds=0.3, **frame):
-        """Whether a request gets no answer: for a server that is stopped."""
+        """Whether a request gets no answer, of a server that is stopped."""
         self.udp.sock.settimeout(seconds)
         try:
             self.udp.ask(request, **frame)
@@ -149,8 +157,10 @@ class Machines:
 
 
 def meet(host, port, *sources):
-    """Has the server reply, if it can be reached there, to each of these sources of ours, or to the
-    one that the stack takes. The first reply to a new address of IPv6 is sometimes lost."""
+    """Makes the server reply, if it can be reached there, to each of these sources of the
+    client, or to the one that the stack takes. The first reply to a new address of IPv6 is
+    sometimes lost.
+    """
     for source in sources or (None,):
         for _ in range(TRIES):
             try:

@@ -135,7 +135,7 @@ class Stream:
 
 
 class Meta(Stream):
-    """See differential. Pipelined, or one command at a time with a look at what it did."""
+    """See differential. Pipelined, or one command at a time, with a check of its effect."""
     mark, mark_answer = b"version\r\n", None
 
     def __init__(self, seed, **how):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""names: what memcached's statistics are called, in its order."""
+"""names: the names of memcached's statistics, in its order."""
 
 SLABS = """chunk_size chunks_per_page total_pages total_chunks used_chunks free_chunks
 free_chunks_end get_hits cmd_set delete_hits incr_hits decr_hits cas_hits cas_badval

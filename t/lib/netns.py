@@ -6,6 +6,7 @@ XDP_TX on a veth reaches its peer only if that has a program too.
 """
 import contextlib
 import ctypes
+import errno
 import fcntl
 import itertools
 import json
@@ -30,7 +31,7 @@ def _call(function, *arguments):
 
 
 def enter(name):
-    """This thread lives in the namespace from now on."""
+    """Moves this thread into the namespace."""
     fd = os.open("/run/netns/" + name, os.O_RDONLY)
     try:
         _call(_libc.setns, fd, _CLONE_NEWNET)
@@ -40,7 +41,7 @@ def enter(name):
 
 @contextlib.contextmanager
 def inside(name):
-    """In the namespace, and back; None: here."""
+    """Runs within the namespace, and returns from it; None: here."""
     if name is None:
         yield
         return
@@ -54,7 +55,7 @@ def inside(name):
 
 
 def sh(*words, namespace=None):
-    """A command's output; its failure is an exception that shows what it said."""
+    """A command's output; if it fails, an exception with its messages."""
     words = [str(w) for w in words]
     if namespace:
         words = ["nsenter", "--net=/run/netns/" + namespace] + words
@@ -131,13 +132,14 @@ def _links(program, interface, namespace):
 
 
 def cut(program, interface, namespace):
-    """Detaches the links of a program from one interface, as an operator would."""
+    """Detaches the links of a program from one interface, as an administrator would."""
     for fd in _links(program, interface, namespace):
         _bpf(_LINK_DETACH, struct.pack("<I", fd))
 
 
 def replace(program, interface, namespace):
-    """Puts a program that passes everything into its links, as only root can; its id."""
+    """Puts a program that passes everything into its links, which only root can do; returns its
+    id."""
     other = load_pass()
     try:
         for fd in _links(program, interface, namespace):
@@ -164,8 +166,9 @@ def attach_loss(interface, namespace, one_in):
 
 
 def fill_tcx_egress(interface, namespace):
-    """Links of programs on the way out until there is room for no other, as file descriptors;
-    none before Linux 6.6, which has filters alone."""
+    """Attaches programs to the egress hook until it is full, and returns their links as file
+    descriptors; none before Linux 6.6, which only has filters.
+    """
     links = []
     # r0 = TCX_NEXT; exit
     code = struct.pack("<BBhi", 0xb7, 0, 0, -1) + struct.pack("<BBhi", 0x95, 0, 0, 0)
@@ -185,7 +188,7 @@ def fill_tcx_egress(interface, namespace):
 # --- what is attached ----------------------------------------------------------
 
 def link(interface, namespace):
-    """What `ip link` knows of the interface."""
+    """The interface's entry in the output of `ip link`."""
     text = sh("ip", "-json", "-details", "link", "show", "dev", interface, namespace=namespace)
     return json.loads(text)[0]
 
@@ -212,7 +215,7 @@ def _tcx(interface, attach_type):
 
 
 def tc_programs(interface, namespace, hooks=("ingress", "egress")):
-    """What is on the interface's TC hooks: ids of TCX programs, and lines of `tc filter`."""
+    """The programs on the interface's TC hooks: ids of TCX programs, and lines of `tc filter`."""
     with inside(namespace):
         found = [i for hook in hooks for i in _tcx(interface, {
             "ingress": _TCX_INGRESS, "egress": _TCX_EGRESS}[hook])]
@@ -225,13 +228,41 @@ def tc_programs(interface, namespace, hooks=("ingress", "egress")):
     return found
 
 
+# --- what an interface leaves to hardware ----------------------------------------
+
+_SIOCETHTOOL = 0x8946
+# ETHTOOL_SRXCSUM and those of TXCSUM, SG, TSO, GSO, GRO: what `ethtool -K` switches
+_OFFLOADS = (0x15, 0x17, 0x19, 0x1f, 0x24, 0x2c)
+
+
+def ethtool(namespace, interface, command, value):
+    """One of ethtool's commands that set or get a number; returns the number afterwards."""
+    with inside(namespace), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as some:
+        data = ctypes.create_string_buffer(struct.pack("II", command, value))
+        fcntl.ioctl(some, _SIOCETHTOOL, struct.pack("16sP", interface.encode(),
+                                                    ctypes.addressof(data)))
+        return struct.unpack("II", data.raw[:8])[1]
+
+
+def offloads_off(interface, namespace):
+    """Every frame is at most as long as the MTU, and its checksums are computed. Missing
+    features are off: a veth has no TSO while its peer has an XDP program.
+    """
+    for command in _OFFLOADS:
+        try:
+            ethtool(namespace, interface, command, 0)
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+
+
 # --- the machines ----------------------------------------------------------------
 
 _pairs = itertools.count()
 
 
 def without_dad(namespace):
-    """Addresses are a machine's at once: news of that does not come in the middle of a test."""
+    """Addresses are usable at once, so that no message about them comes in the middle of a test."""
     with inside(namespace):
         for which in ("all", "default"):
             set_accept_dad(which, 0)
@@ -243,6 +274,14 @@ def set_accept_dad(which, value):
             file.write(str(value))
 
 
+def disable_ipv6(which):
+    """of "all" interfaces, or of "default": interfaces to come"""
+    with contextlib.suppress(FileNotFoundError):
+        with open("/proc/sys/net/ipv6/conf/%s/disable_ipv6" % which, "w",
+                  encoding="ascii") as file:
+            file.write("1")
+
+
 class Pair:
     """Two namespaces with `links` veths. On link i the server is 10.77.i.1 and fd77:i::1,
     the client 10.77.i.2 and fd77:i::2; the interfaces are sv<i> and cl<i>."""
@@ -251,7 +290,7 @@ class Pair:
         if os.geteuid() != 0:
             tap.skip_all("network namespaces need root")
         if not BPF_CALL:
-            tap.skip_all("bpf(2) has a number on this machine that this test does not know")
+            tap.skip_all("this test does not know the number of bpf(2) on this machine")
         name = "mc-t%d-%d" % (os.getpid(), next(_pairs))
         self.server, self.client = name + "s", name + "c"
         self.passes, self.relays = [], []
@@ -304,12 +343,12 @@ _TUNSETIFF, _TAP = 0x400454ca, 0x1002 # Ethernet frames without a header of tun'
 
 
 class TapPair(Pair):
-    """The same with tap devices, whose driver's XDP is native, and a relay for each pair."""
+    """The same with tap devices, whose driver has native XDP, and a relay for each pair."""
 
     def make(self, i, mtu):
         taps = [open_tap(self.server, "sv%d" % i), open_tap(self.client, "cl%d" % i)]
         relay = os.path.join(os.environ.get("BUILDDIR", os.getcwd()), "bench", "relay")
-        # It ends with its standard input, which is ours.
+        # The relay ends when its standard input, which this process holds, is closed.
         self.passes += taps
         self.relays.append(subprocess.Popen([relay, *map(str, taps)], stdin=subprocess.PIPE,
                                             pass_fds=taps))
@@ -321,7 +360,7 @@ class TapPair(Pair):
 
 
 def open_tap(namespace, name):
-    """A device that lives as long as this file descriptor."""
+    """A device that exists as long as this file descriptor."""
     with inside(namespace):
         fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
         fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _TAP))

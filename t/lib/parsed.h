@@ -21,8 +21,8 @@ static const __u64 parsed_seeds[MC_HASH_WORDS] = {
 };
 
 /*
- * The events of the next byte that has any; *at, from where it looks, is then behind it. 0: there
- * are none up to `end`.
+ * The events of the next byte that has any. *at: where to begin; on return behind that byte. 0: no
+ * events up to `end`.
  */
 static inline __u32 parsed_request(struct request_parser *p, const char **at, const char *end)
 {
@@ -36,7 +36,7 @@ static inline __u32 parsed_request(struct request_parser *p, const char **at, co
     return events;
 }
 
-/* The same, but that it passes over what need not be looked at, as the kernel does. */
+/* The same, but it skips the bytes that need no look, as the kernel does. */
 static inline __u32 parsed_leaping(struct request_parser *p, const char **at, const char *end)
 {
     const char *newline;

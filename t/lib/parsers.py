@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """parsers: the chain's parsers (bpf/chain/*_parser.h) beside a real server.
 
-Commands go one by one to a server. `watch` compares what it did and replied with the events of the
+Commands go one by one to a server. `watch` compares its effects and replies with the events of the
 parsers: how many responses, and which keys are written. `Parsers` runs t/tool/parsers.
 """
 import os
@@ -52,7 +52,7 @@ class Parsers(child.Talker):
 
 
 class Wrong(Exception):
-    """The server did or replied something that the parsers did not predict."""
+    """The server did or replied what the parsers did not predict."""
 
 
 class Predicted:
@@ -118,7 +118,7 @@ class Watch:
         self.seen = self.family.look(self.control, self.keys)
 
     def end(self):
-        """Closes the connection when the server has executed everything."""
+        """Closes the connection when the server has executed all commands."""
         try:
             self.stream.sock.shutdown(socket.SHUT_WR)
             self.stream.to_end()
@@ -134,15 +134,15 @@ class Watch:
         except (client.Closed, ConnectionResetError, BrokenPipeError):
             return None
 
-    def judge(self, predicted, said):
-        events, between = self.parsers.responses(said)
+    def judge(self, predicted, replies):
+        events, between = self.parsers.responses(replies)
         if not between or any(e & RESPONSES_LOST for _, e in events):
             raise Wrong("the responses cannot be parsed: %r" % events)
-        replies = sum(1 for _, e in events if e & COMPLETE) - 1
+        count = sum(1 for _, e in events if e & COMPLETE) - 1
         errors = sum(1 for _, e in events if e & ERROR)
         most = predicted.most + min(predicted.silent, errors)
-        if not predicted.least <= replies <= most:
-            raise Wrong("%d responses, predicted were %d to %d" % (replies, predicted.least, most))
+        if not predicted.least <= count <= most:
+            raise Wrong("%d responses, predicted were %d to %d" % (count, predicted.least, most))
         if self.family.events == ANSWERED:
             return
         if [e for _, e in events if e & MN] != [COMPLETE | MN] * (predicted.marks + 1):
@@ -161,7 +161,7 @@ class Watch:
                 unseen, [(before.get(k), now.get(k)) for k in unseen]))
 
     def command(self, command, predicted):
-        """Sends a command unless the parser is lost by it. Returns whether it was sent."""
+        """Sends a command, unless the parser cannot follow it. Returns whether it was sent."""
         was_between, self.between = self.between, False
         events, between = self.parsers.requests(command)
         if any(e & LOST for _, e, _ in events):
@@ -178,7 +178,8 @@ class Watch:
         return True
 
     def pipeline(self, commands):
-        """All that can be parsed at once: as many responses as predicted in all."""
+        """Sends all commands that can be parsed at once: as many responses as predicted in
+        total."""
         predicted, self.between = Predicted(), True
         for command in commands:
             if not self.command(command, predicted) and not self.between:
@@ -186,14 +187,15 @@ class Watch:
         if not self.between:
             return
         self.parsers.requests(self.family.mark)
-        said = self.until_mark(predicted.marks)
-        if said is None:
+        replies = self.until_mark(predicted.marks)
+        if replies is None:
             self.closed += 1
         else:
-            self.judge(predicted, said)
+            self.judge(predicted, replies)
 
     def batch(self, commands):
-        """One by one. Returns at the end, or where the connection is closed or lost."""
+        """One by one. Returns at the end, or when the connection is closed or the parser is
+        lost."""
         predicted, self.between = Predicted(), True
         for command in commands:
             if not self.command(command, predicted):
@@ -205,11 +207,11 @@ class Watch:
             if [e for _, e, _ in self.parsers.requests(self.family.mark)[0]] != \
                     [self.family.events]:
                 raise Wrong("the mark was not parsed as a command")
-            said = self.until_mark(predicted.marks)
-            if said is None:
+            replies = self.until_mark(predicted.marks)
+            if replies is None:
                 self.closed += 1
                 return
-            self.judge(predicted, said)
+            self.judge(predicted, replies)
             self.judge_keys(predicted)
             predicted = Predicted()
 
@@ -235,7 +237,7 @@ def watch(name, where, parsers, keys, family, batches):
         except TimeoutError:
             wrong += 1
             if wrong <= 3:
-                tap.diag("%s: the server waits, answered %r" % (name, watched.stream.buffer))
+                tap.diag("%s: the server waits after the answer %r" % (name, watched.stream.buffer))
                 tap.diag("  %r" % watched.last)
         watched.end()
     tap.is_(wrong, 0, "%s: %d commands on %d connections (%d were lost, %d closed) and %d changes "

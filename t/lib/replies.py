@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""replies: what the published BMC answered wrongly, on the machines of kernel.py and chain.py."""
+"""replies: requests that the published BMC answered wrongly, on the machines of kernel.py and
+chain.py.
+"""
 import random
 import socket
 import struct
@@ -27,7 +29,7 @@ def a_multiget_of_which_one_key_was_read_before(m):
         want = answer(*((key, b"value of " + key) for key in asked if key in keys))
         if not m.answers(b"get %s\r\n" % b" ".join(asked), want, set(asked) <= set(keys)):
             wrong.append(asked)
-    tap.is_(wrong, [], "300 mixes of keys that are there and not")
+    tap.is_(wrong, [], "300 multigets of existing and missing keys")
 
 
 def values_with_newlines(m):
@@ -44,7 +46,7 @@ def gets_and_get(m):
     cas = m.tcp.gets(b"cas")[1]
     for _ in range(3):
         tap.is_(m.udp.ask(b"gets cas\r\n"), b"VALUE cas 3 1 %d\r\nv\r\nEND\r\n" % cas,
-                "gets shows the id")
+                "gets returns the id")
         m.same(b"get cas\r\n", answer((b"cas", b"v", 3)), "get after gets does not")
 
 
@@ -58,14 +60,14 @@ def keys_that_are_prefixes_or_alike(m):
         m.tcp.ask(b"delete %s\r\n" % whole[:length])
     wrong = [length for length in range(1, 251)
              if not m.holds(whole[:length], None if length % 2 else b"%d" % length)]
-    tap.is_(wrong, [], "and every second can be deleted alone")
+    tap.is_(wrong, [], "every second key can be deleted alone")
     # A key's last word is padded with zeros for its hash: the length must tell these apart.
     alike = [b"zero" + b"\0" * i for i in range(8)] if m.NULS else []
     for key in alike:
         m.tcp.set(key, b"%d" % len(key))
     wrong = [key for key in alike if m.udp.ask(b"get %s\r\n" % key) !=
              answer((key, b"%d" % len(key)))]
-    tap.is_(wrong, [], "nor are keys confused that differ in zeros at the end")
+    tap.is_(wrong, [], "keys that differ in zeros at the end have their own values")
     wrong = []
     for i in range(200):
         key = bytearray(b"sixteen-byte-key")
@@ -77,7 +79,7 @@ def keys_that_are_prefixes_or_alike(m):
         got = m.udp.get(bytes(key))
         if bytes(key) != b"sixteen-byte-key" and got != b"%d" % i:
             wrong.append(bytes(key))
-    tap.is_(wrong, [], "nor keys that differ in one byte")
+    tap.is_(wrong, [], "keys that differ in one byte have their own values")
 
 
 def a_value_that_looks_like_a_reply(m):
@@ -92,11 +94,12 @@ def a_value_that_looks_like_a_reply(m):
             tap.ok(False, "a forged reply at byte %d of a large value changes nothing" % at)
             return
     tap.ok(True, "a forged reply in the second datagram of a large value changes nothing")
-    m.same(b"get victim\r\n", answer((b"victim", b"good")), "the victim is as it was")
+    m.same(b"get victim\r\n", answer((b"victim", b"good")), "the victim has its value")
     for value in (evil, b"\r\n" + evil, evil * 20):
         m.tcp.set(b"small", value)
-        m.same(b"get small\r\n", answer((b"small", value)), "nor does one in a small value")
-        m.same(b"get victim\r\n", answer((b"victim", b"good")), "the victim is as it was")
+        m.same(b"get small\r\n", answer((b"small", value)),
+               "a small value with a forged reply is returned as it is")
+        m.same(b"get victim\r\n", answer((b"victim", b"good")), "the victim has its value")
 
 
 def frame_to(m, port):
@@ -118,7 +121,7 @@ def frame_to(m, port):
 
 
 def address_of(interface, namespace):
-    """The MAC address address of an interface."""
+    """The MAC address of an interface."""
     return bytes.fromhex(netns.link(interface, namespace)["address"].replace(":", ""))
 
 
@@ -151,13 +154,13 @@ def a_key_that_holds_a_frame(m):
             wrong += not got.endswith(b"END\r\n") or key not in got
     tap.ok(wrong == 0 or not m.NULS, "350 requests with such a key are answered")
     try:
-        tap.is_(sink.recv(2000), None, "and nothing of them arrives at another socket")
+        tap.is_(sink.recv(2000), None, "nothing of them arrives at another socket")
     except BlockingIOError:
-        tap.ok(True, "and nothing of them arrives at another socket")
+        tap.ok(True, "nothing of them arrives at another socket")
 
 
 def what_is_passed_is_as_it_came(m):
-    """Requests that the kernel gives up on late reach the server as they were sent."""
+    """Requests that the kernel passes on late reach the server as they were sent."""
     wrong = []
     for i in range(60):
         keys = [b"pass%d" % j for j in range(i + 1)]
@@ -178,7 +181,7 @@ def what_is_passed_is_as_it_came(m):
 
 
 def loops_are_not_answered(m):
-    """Replies that could be requests: from our own port, or from ports of services."""
+    """Requests that could be replies: from our own port, or from ports of services."""
     m.tcp.set(b"loop", b"v")
     m.by_kernel(b"get loop\r\n")
     for port in (m.server.port, 53, 123, 11211):
@@ -188,7 +191,7 @@ def loops_are_not_answered(m):
         server.wait_for(lambda: m.counts()["pass_source"] > before["pass_source"])
         after = m.counts()
         tap.is_([after[key] - before[key] for key in ("answered", "pass_source")], [0, 1],
-                "a request from port %d is left to the server" % port)
+                "the kernel leaves a request from port %d to the server" % port)
         udp.close()
 
 

@@ -31,14 +31,15 @@ def program():
     build = os.environ.get("BUILDDIR", os.getcwd())
     path = os.environ.get("MEMCACHED") or os.path.join(build, "memcached", "memcached")
     if not os.access(path, os.X_OK):
-        tap.ok(False, "the program %s is there" % path)
+        tap.ok(False, "the program %s exists" % path)
         raise SystemExit(1)
     return os.path.abspath(path)
 
 
 def free_port(namespace=None):
-    """A port that is free for TCP and UDP, and not another time the same. It is none that the
-    kernel gives to clients: a client at the server's own port is not answered over UDP."""
+    """A port that is free for TCP and UDP, each time another one. The kernel gives it to no
+    client: the server does not answer a client at its own port over UDP.
+    """
     with netns.inside(namespace):
         for port in _ports:
             with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream, \
@@ -53,7 +54,7 @@ def free_port(namespace=None):
 
 
 def wait_for(condition, seconds=15, every=0.01):
-    """Asks again until the condition is true; False when the time is over."""
+    """Calls the condition until it is true; False after the time."""
     end = time.monotonic() + seconds * tap.SLOW
     while not condition():
         if time.monotonic() > end:
@@ -75,8 +76,9 @@ def command_line(arguments, namespace=None, prefix=()):
 
 def run(*arguments, namespace=None, prefix=(), env=None, user=True, seconds=20,
         cwd=None):
-    """Runs the program to its end: (status, stdout, stderr). A server that does start is
-    killed when the time is over, and the status is then None."""
+    """Runs the program to its end: (status, stdout, stderr). A server that starts is killed
+    after the time, and the status is then None.
+    """
     arguments = [str(a) for a in arguments]
     if user:
         arguments += _user_arguments(arguments)
@@ -96,7 +98,7 @@ def run(*arguments, namespace=None, prefix=(), env=None, user=True, seconds=20,
 
 
 def is_built_with(word):
-    """Whether -h knows the word: parts that configure may leave out are told by it."""
+    """Whether -h has the word: shows the parts that configure may leave out."""
     return word in run("-h")[1]
 
 
@@ -107,11 +109,11 @@ def is_sanitized():
 
 
 class Server(child.Child):
-    """A running server. `host` is where clients of this process reach it.
+    """A running server. `host` is its address for clients of this process.
 
-    arguments: in addition to port, address, user and threads; plain=True passes them alone.
-    binary: the arguments make it speak nothing else over TCP.
-    context: streams use TLS, as the arguments tell the server; T_TLS does both (tls.py).
+    arguments: in addition to port, address, user and threads; plain=True passes them alone. binary:
+    the arguments make it accept only binary over TCP. context: streams use TLS, as the arguments
+    configure the server; T_TLS does both (tls.py).
     """
 
     def __init__(self, *arguments, host="127.0.0.1", udp=True, threads=2, namespace=None,

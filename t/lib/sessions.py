@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""sessions: real clients' sessions against a server, and how the clients get here.
+"""sessions: real clients' sessions against a server, and how the clients are installed.
 
-A session is a program of t/clients that speaks TAP. Debian's clients are used as they are; with
-T_CLIENTS=all also those that their own registries have, built in BUILDDIR/clients.
+A session is a program of t/clients that prints TAP. Debian's clients are used as they are; with
+T_CLIENTS=all also those of the languages' own registries, built in BUILDDIR/clients.
 """
 import hashlib
 import os
@@ -25,17 +25,17 @@ CHECK = re.compile(r"(not )?ok \d+ - (.*)")
 
 
 def everywhere(function):
-    """A case that only T_CLIENTS=all runs."""
+    """A case that runs only with T_CLIENTS=all."""
     return tap.case(function) if ALL else function
 
 
 def where_there_is(tool):
-    """A case that runs if its tool is there, and with T_CLIENTS=all in any case."""
+    """A case that runs if its tool exists, and with T_CLIENTS=all in any case."""
     return tap.case if shutil.which(tool) else everywhere
 
 
 def _digest(folder, steps):
-    """Tells whether what was made is still what would be made."""
+    """Shows whether the sources are still those of the last build."""
     found = hashlib.sha256(repr((folder, steps)).encode())
     for parent, folders, names in os.walk(folder):
         folders.sort()
@@ -46,9 +46,10 @@ def _digest(folder, steps):
 
 
 def made(name, *steps, source=None, **environment):
-    """The folder of the build tree with the program of that name: its sources, where the tools may
-    write beside them, and what the steps make of them. They are done once: what they download is
-    there from then on, because a test in a network namespace of its own cannot get it (t/fetch)."""
+    """The folder of the build tree with the program of that name: its sources, where the tools
+    may write beside them, and the outputs of the steps. The steps run once: what they download
+    stays, because a test in a network namespace of its own has no network (t/fetch).
+    """
     source = source or os.path.join(SOURCES, name)
     target = os.path.join(BUILT, name)
     stamp = os.path.join(target, "made")
@@ -68,7 +69,7 @@ def made(name, *steps, source=None, **environment):
 
 
 def step(*words, folder, **environment):
-    """A build's step; without the files that it makes there is no session to run."""
+    """A build's step; the session needs the files that it makes."""
     try:
         done = subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -145,7 +146,7 @@ def session(name, words):
 
 
 def alone(name, words, *arguments):
-    """The session with a server of its own, whose port follows the words."""
+    """The session with a server of its own, whose port is added to the words."""
     with server.Server(*arguments) as memcached:
         session(name, list(words[:1]) + [str(word).replace("PORT", str(memcached.port))
                                          for word in words[1:]])

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """tap: Test Anything Protocol for the end-to-end tests.
 
-A test file registers its cases with @tap.case and ends with tap.run(). A case
-that raises, or that takes too long, is a failed test; the next one runs all
-the same. The name of each check states a behaviour.
+A test file registers its cases with @tap.case and ends with tap.run(). A case that raises, or that
+takes too long, is a failed test; the next one runs all the same. The name of each check states a
+behaviour.
 """
 import faulthandler
+import multiprocessing.pool
 import os
 import re
 import signal
@@ -56,7 +57,7 @@ def is_(got, want, name):
 
 
 def like(text, pattern, name):
-    """The regular expression is found in text (bytes are read as latin-1)."""
+    """text contains a match of the regular expression (bytes are read as latin-1)."""
     if isinstance(text, bytes):
         text = text.decode("latin-1")
     if ok(re.search(pattern, text, re.M), name):
@@ -80,8 +81,22 @@ def case(function):
     return function
 
 
+def case_if(condition):
+    """Decorator: the same where the program has what the case is about."""
+    return case if condition else lambda function: function
+
+
+def at_once(function, arguments, most=None):
+    """What function returns for each argument, in their order: each call runs in a thread of its
+    own, `most` of them at a time. The checks are the caller's.
+    """
+    arguments = list(arguments)
+    with multiprocessing.pool.ThreadPool(most or len(arguments)) as pool:
+        return pool.map(function, arguments, 1)
+
+
 def cases(argument, *functions):
-    """Cases that other tests share, with what they need."""
+    """Registers cases that several tests share, with their arguments."""
     for function in functions:
         def shared(function=function):
             function(argument)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* text: bytes that a test puts together. A NUL stands behind them; what does not fit is left out.
- */
+/* text: bytes that a test puts together, with a NUL behind them. What does not fit is left out. */
 #ifndef T_LIB_TEXT_H
 #define T_LIB_TEXT_H
 

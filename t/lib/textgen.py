@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""textgen: random streams of text commands, right and wrong. What it leaves out: t/differences.md.
+"""textgen: random streams of text commands, right and wrong.
 
-A stream that is pipelined either gets numbers or changes them, batch by batch.
+What it leaves out: t/differences.md. A pipelined stream either reads numbers or changes them, batch
+by batch.
 """
 import random
 import re
@@ -48,14 +49,14 @@ class Text:
         self.random = random.Random("text %d %s" % (seed, datagrams))
         self.datagrams = datagrams
         self.ids = [b"1", b"1"]
-        self.names = [{}, {}]  # a CAS id is named by its order of appearance
+        self.names = [{}, {}]  # a CAS id's name is the order of its appearance
         self.cas_key = b"a"
         self.owed = 0  # so many bytes more may be taken for a value
         self.fetches_numbers = False
         self.broken = False  # values of other lengths and damaged lines, and then no long values
         self.next_key = b"a"
         self.whole = False  # the batch is sent in one piece
-        # 1.6.18 shows what was flushed again when a flush that is to come is asked for.
+        # 1.6.18 shows flushed items again after a flush_all with a time in the future.
         self.flushes = (b" 1000", b" 2147483647", b" 5000") if datagrams else (b"", b" 0", b" -1")
 
     def chance(self, p):
@@ -96,7 +97,7 @@ class Text:
             else b""
 
     def wrong_size(self, value):
-        """The length that the line says, not always that of the value."""
+        """The length in the line, which may differ from that of the value."""
         if self.chance(0.3):
             return self.pick(BAD_NUMBERS + [b"-1", b"2147483647", b"", b"-2147483648"])
         if self.datagrams:
@@ -173,7 +174,7 @@ class Text:
         return (b"" if self.datagrams and line == b"\x80" else line) + self.end()
 
     def damaged(self):
-        """A line of which a word is missing, doubled or another."""
+        """A line with a word missing, doubled or replaced."""
         line, _, value = self.one().partition(b"\n")
         while line.startswith((b"version", b"stats")):
             line, _, value = self.one().partition(b"\n")
@@ -202,13 +203,13 @@ class Text:
                          (self.touch, self.delete, self.other))()
 
     def long_line(self):
-        """Of 1,025 to 2,048 bytes; without its end 1.6.18 would wait for more."""
+        """Of 1,025 to 2,048 bytes, with an end: else 1.6.18 waits for more."""
         start = self.pick((b"x" * 1025, b"set a 0 0 1", b"get a", b"gat 0 a b", b"delete b", b"",
                            b"touch a 0", b"incr n 1", b"mg a", b"gets" + b" zz" * 330))
         return start.ljust(self.random.randint(1025, 2046)) + b"\r\nv\r\n"
 
     def batch(self):
-        """The same commands for both, each with the CAS id that it gave."""
+        """The same commands for both servers, each with the CAS id of that server."""
         self.whole = self.chance(0.02)
         if self.whole:
             commands = [self.long_line(), b"gets %s\r\n" % self.next_key]
@@ -225,7 +226,8 @@ class Text:
             commands.insert(0, verb + b" ".join(keys) + b"\r\n")
         if not self.datagrams and not self.broken and self.chance(0.02) and \
                 sum(map(len, commands)) < 8000:
-            # In one piece that is read at once: what comes after a close may take back answers.
+            # In one piece, which is read at once: bytes that arrive after a close may discard
+            # replies.
             self.whole = True
             commands.insert(self.random.randrange(len(commands) + 1), self.pick(ENDS))
         if self.owed:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """tls: certificates, made by the openssl program, and clients that use them.
 
-With T_TLS set, server.Server starts its server with -Z and its streams go through TLS: so tests
-of the protocol become tests of TLS.
+With T_TLS set, server.Server starts its server with -Z and its streams use TLS: so tests of the
+protocol become tests of TLS.
 """
 import functools
 import os
@@ -24,17 +24,19 @@ def _openssl(*words):
 
 
 def needed():
-    """Ends the test where there is no TLS to be tested."""
+    """Skips the test where TLS is missing."""
     if not shutil.which("openssl"):
         tap.skip_all("openssl is missing: apt-get install openssl")
     if not server.is_built_with("enable-ssl"):
         tap.is_(server.run("-Z")[::2], (64, "This server is not built with SSL support.\n"),
-                "a build without TLS says so")
+                "a build without TLS names the reason")
         tap.run()
 
 
 class Authority:
-    """A CA in a directory of its own, and what it has signed. The server's user may read all."""
+    """A CA in a directory of its own, and the certificates that it has signed. The server's user
+    may read all of them.
+    """
 
     def __init__(self, name="Test CA"):
         self.dir = server.scratch()
@@ -56,7 +58,7 @@ class Authority:
         return cert, key
 
     def context(self, pair=None, trusted=None, lowest=None, highest=None):
-        """What a client knows: it trusts this CA (or another's file), and shows `pair`."""
+        """A client's settings: it trusts this CA (or another's file), and presents `pair`."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(trusted or self.cert)
         context.check_hostname = False
@@ -85,8 +87,9 @@ def everywhere():
 
 
 class Manual:
-    """A client that decides which bytes of TLS go when: `session` writes to `out` and reads what
-    `pump` has received."""
+    """A client that decides when which bytes of TLS are sent: `session` writes to `out` and
+    reads what `pump` has received.
+    """
 
     def __init__(self, host, port, context):
         self.sock = socket.create_connection((host, port), timeout=client.SECONDS)
@@ -108,7 +111,7 @@ class Manual:
             self.sock.sendall(data[start:start + size])
 
     def until(self, action, size=1 << 20):
-        """Repeats an action of the session until TLS has all that it takes."""
+        """Repeats an action of the session until TLS has received enough."""
         while True:
             try:
                 result = action()

@@ -28,7 +28,7 @@ class Line(dict):
 
 
 class Watcher:
-    """`words` is what is watched. Lines come by lines(), which needs fetchers among it."""
+    """`words`: the arguments of watch. lines() needs fetchers among them."""
 
     def __init__(self, memcached, words="fetchers", stream=None):
         self.memcached = memcached
@@ -40,7 +40,7 @@ class Watcher:
         self.stream.close()
 
     def raw(self):
-        """One line as it comes, without its newline."""
+        """One line when it arrives, without its newline."""
         return self.stream.until(b"\n")[:-1].decode("latin-1")
 
     def next(self):
@@ -51,7 +51,7 @@ class Watcher:
             self.nskipped += int(line.split("=")[1])
 
     def lines(self, control):
-        """All lines of what was answered before this call; `control` is a connection."""
+        """All lines of the requests answered before this call; `control` is a connection."""
         mark = b"mark-%d" % next(_marks)
         control.get(mark)
         found = []
@@ -65,14 +65,14 @@ class Watcher:
         return [line.text for line in self.lines(control)]
 
     def wait(self, condition):
-        """The first line that the condition is true of."""
+        """The first line for which the condition is true."""
         while True:
             line = self.next()
             if condition(line):
                 return line
 
     def closed(self):
-        """Whether the server has closed it; what came before is thrown away."""
+        """Whether the server has closed it; earlier bytes are discarded."""
         try:
             while self.stream.sock.recv(1 << 16):
                 pass
@@ -96,7 +96,7 @@ def log_counts(memcached):
 
 
 def settled(memcached):
-    """The counts, when everything that was written was given to the one watcher or skipped."""
+    """The counts, when every log entry was given to the one watcher or skipped."""
     found = []
 
     def look():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""writes: every way in which a value changes or goes, as tables of requests.
+"""writes: every way in which a value changes or is removed, as tables of requests.
 
-KEY in a request stands for the key, ID for the id that cas wants, B64 for the key in base64. A
+KEY in a request stands for the key, ID for the id that cas takes, B64 for the key in base64. A
 request may be a function of the key, and of the id.
 """
 import base64
@@ -12,7 +12,7 @@ import binary as b
 import client
 
 OLD = b"old-value-1234567"
-OVER = object() # the item's time is over
+OVER = object() # the item has expired
 
 # lines: answers of one line each that the request has; 0: others. alone: it is about all keys.
 # in_place: the kernel path may answer afterwards.
@@ -100,9 +100,9 @@ BINARY = (
     Row("decrq", lambda key, _: b.count("decrq", key), b"99 ", b"100"),
     Row("touch", lambda key, _: b.touch("touch", key, 1000), OLD),
     Row("gat", lambda key, _: b.touch("gat", key, 1000), OLD),
-    Row("touch with a time that is over", lambda key, _: b.touch("touch", key, _PAST), OVER),
-    Row("gat with a time that is over", lambda key, _: b.touch("gat", key, _PAST), OVER),
-    Row("gatkq with a time that is over", lambda key, _: b.touch("gatkq", key, _PAST), OVER),
+    Row("touch with a time in the past", lambda key, _: b.touch("touch", key, _PAST), OVER),
+    Row("gat with a time in the past", lambda key, _: b.touch("gat", key, _PAST), OVER),
+    Row("gatkq with a time in the past", lambda key, _: b.touch("gatkq", key, _PAST), OVER),
     Row("flush", lambda key, _: b.request("flush"), OVER, alone=True),
     Row("flushq", lambda key, _: b.request("flushq"), OVER, alone=True),
 )
@@ -154,7 +154,7 @@ class Tcp:
 class Udp:
     """Text over datagrams."""
 
-    TAIL, MARK = b"version\r\n", b"VERSION" # what tells that all before it was done
+    TAIL, MARK = b"version\r\n", b"VERSION" # its reply shows that all requests before it are done
 
     def __init__(self, udp):
         self.udp = udp
@@ -163,7 +163,7 @@ class Udp:
         if lines == 1:
             return self.udp.ask(data)
         self.udp.send(data + self.TAIL)
-        while self.MARK not in self.udp.recv_raw(): # of 1.6 some are no whole replies
+        while self.MARK not in self.udp.recv_raw(): # some replies of 1.6 are no whole replies
             pass
         return None
 

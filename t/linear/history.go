@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// history: groups of clients that share a few keys for some hundred operations and note what was
-// asked, what was answered, and when; then the history is checked, and they go on with new keys.
+// history: groups of clients that share a few keys for some hundred operations and record the
+// requests, the answers and their times. Then the history is checked, and they use new keys.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What a key holds decides which commands write it.
+// The kind of a key's values decides which commands write it.
 type family uint8
 
 const (
@@ -94,7 +94,7 @@ func (c *client) dial() error {
 	return nil
 }
 
-// How the next request goes.
+// The protocol and command of the next request.
 type way uint8
 
 const (
@@ -151,7 +151,7 @@ func (c *client) note(in *input, out output) {
 		Return: in.ret})
 }
 
-// The value in an answer, or what is wrong with it.
+// The value in an answer, or the error in it.
 func (t *target) judge(got *reply) (uint64, error) {
 	if t.family != familyText {
 		if got.flags != numberFlags {
@@ -188,7 +188,7 @@ func (c *client) newGet(keys []int, w way) *request {
 	return q
 }
 
-// One key, or now and then two.
+// One key, or sometimes two.
 func (c *client) chooseKeys(w way) []int {
 	n := len(c.group.targets)
 	if n > 1 && c.rng.Intn(8) == 0 && !(c.run.single && w >= wayUDP) {
@@ -288,7 +288,7 @@ func (c *client) chooseWrite(t *target, key int) kind {
 	return op
 }
 
-// What is stored, as bytes and as a value.
+// The stored value, as bytes and as a value.
 func (c *client) newValue(t *target, q *request, in *input) {
 	id := atomic.AddUint32(&c.run.lastID, 1)
 	in.value = uint64(id)
@@ -329,7 +329,7 @@ func (c *client) write(key int) error {
 	q, in := c.prepare(t, key, op)
 	w := c.pick(c.run.udpWrites)
 	if op == opAdd && w >= wayUDP && (c.run.rules.evicts || c.run.expire > 0) {
-		w -= wayUDP // or it would be open what an answer that is lost has done
+		w -= wayUDP // or the effect of a request with a lost answer would be unknown
 	}
 	in.via = wayNames[w]
 	in.call = c.run.now()
@@ -352,7 +352,7 @@ func (c *client) write(key int) error {
 	return nil
 }
 
-// Answers in binary tell the new id.
+// Answers in binary contain the new id.
 func (c *client) learn(key int, in *input, got reply, out *output) {
 	if out.result != resStored && out.result != resNumber {
 		return
@@ -397,8 +397,8 @@ func (c *client) burst() error {
 	return nil
 }
 
-// Keys are left alone most of the time, so that they get to expire; one write of five hundred meets
-// them then.
+// Keys are left alone most of the time, so that they expire; one write of five hundred then
+// finds them expired.
 func (c *client) lull() bool {
 	period := int64(c.run.lullPeriod)
 	if period == 0 || c.run.now()%period < period/10 {
@@ -486,7 +486,7 @@ func (g *group) play() error {
 	}
 }
 
-// What was noted, by all clients and of flush_all for each key.
+// The records of all clients, and of flush_all for each key.
 func (g *group) collect() []porcupine.Operation {
 	var all []porcupine.Operation
 	for _, c := range g.clients {
@@ -512,7 +512,7 @@ func (g *group) turnOver() {
 	g.newTargets()
 }
 
-// Leaves no item behind: memory is for the histories that come.
+// Removes its items, so that later histories have memory.
 func (g *group) cleanUp(targets []target) error {
 	for i := range targets {
 		q := &request{op: opDelete, keys: []string{targets[i].name}}
@@ -523,7 +523,7 @@ func (g *group) cleanUp(targets []target) error {
 	return nil
 }
 
-// Between two histories: within one all that overlaps is wanted.
+// Between two histories: within one, all may overlap.
 func (g *group) rest() {
 	for g.run.rate > 0 && !g.run.over() &&
 		float64(g.run.total()) > float64(g.run.rate)*time.Since(g.run.start).Seconds() {

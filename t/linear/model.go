@@ -4,8 +4,8 @@
 //
 // A key has a value that is unique among all that were ever written to it, so a value is a
 // version. What the model leaves open it leaves open to the server: where memory is short a key
-// may be gone at any time, and within the second in which it expires. What is gone stays gone
-// until somebody stores again: that is not left open.
+// may be missing at any time, and within the second in which it expires. A missing key stays
+// missing until a client stores it again: that is not left open.
 package main
 
 import (
@@ -57,7 +57,7 @@ const (
 	second  = int64(1e9)
 )
 
-// What was asked. Times are nanoseconds on the test's clock.
+// A request. Times are nanoseconds on the test's clock.
 type input struct {
 	op        kind
 	key       int
@@ -72,10 +72,10 @@ type input struct {
 type output struct {
 	result result
 	value  uint64
-	cas    uint64 // 0: not told
+	cas    uint64 // 0: not in the answer
 }
 
-// What a key is. It expires not before `early` and not after `late`.
+// A key's state. It expires not before `early` and not after `late`.
 type state struct {
 	present     bool
 	value, cas  uint64
@@ -110,7 +110,7 @@ func (r *rules) written(in *input, out output) state {
 	return s
 }
 
-// What a request whose answer was lost does, if it gets there. Where it may have found the item
+// The effect of a request with a lost answer, if it arrives. If it may have found the item
 // expired, it may have done nothing, and then the item may be missed from its earlier time on.
 func (r *rules) guess(s state, in *input) state {
 	before := s

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// stress: what the server is made to do beside the histories.
+// stress: the load on the server beside the histories.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 
 const burst = 64
 
-// Keeps to a rate, and tells when the run is over.
+// Keeps to a rate, and returns false when the run is over.
 type pacer struct {
 	run  *run
 	next time.Time
@@ -106,7 +106,7 @@ func (r *run) fill() error {
 	return nil
 }
 
-// Stores keys that were never there, so that the table grows.
+// Stores new keys, so that the table grows.
 func (r *run) grow(s *stream, rng *rand.Rand) error {
 	p := pacer{run: r}
 	for at := 0; at < r.growTo && p.wait(pause(r.growRate)); at += burst {

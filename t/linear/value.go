@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// value: values that tell what they are, so that one which is torn, or another key's, is known
+// value: values that identify themselves, so that a torn value, or another key's, is recognized
 // by itself.
 //
 // A text is pieces one behind the other, as append puts them: 8 hex digits of an id, 4 of a
@@ -15,7 +15,7 @@ import (
 
 const pieceHead = 12
 
-// A number's first value lies far from every other's, and what is counted is little.
+// A number's first value is far from every other's, and the sums of increments are small.
 const (
 	numberBase = 1000000000000000000
 	numberStep = 1 << 24

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// How a get is asked.
+// The form of a get.
 type form uint8
 
 const (
@@ -241,7 +241,7 @@ func (q *request) notStored() result {
 	return resAbsent
 }
 
-// What a status of the binary protocol says.
+// The meaning of a status of the binary protocol.
 func (q *request) judge(status uint16) (result, error) {
 	switch {
 	case status == 0 && q.op == opGet:
@@ -359,7 +359,7 @@ type datagrams struct {
 	apart bool // memcached 1.6: a reply of its own for each key, and an empty one for a miss
 }
 
-// A request on its way, and what came back.
+// A request that was sent, and its replies.
 type flight struct {
 	q         *request
 	call, ret int64
@@ -380,7 +380,7 @@ func (d *datagrams) send(f *flight) error {
 	return err
 }
 
-// Puts a datagram where it belongs. True: its answer is whole.
+// Assigns a datagram to its request. True: the answer is complete.
 func (f *flight) take(datagram []byte) (bool, error) {
 	at := int(binary.BigEndian.Uint16(datagram[2:]))
 	count := int(binary.BigEndian.Uint16(datagram[4:]))
@@ -395,7 +395,7 @@ func (f *flight) take(datagram []byte) (bool, error) {
 	return f.left == 0, nil
 }
 
-// Whether the reply that is whole is the request's last.
+// Whether the complete reply is the request's last.
 func (f *flight) ended() bool {
 	data := bytes.Join(f.parts, nil)
 	if len(f.q.keys) == 1 || bytes.HasSuffix(data, []byte("END\r\n")) {
@@ -419,7 +419,7 @@ func (f *flight) finish() {
 	}
 }
 
-// Sends all, then receives what comes; what is older is thrown away. An answer that does not come
+// Sends all, then receives the replies; discards older ones. A missing answer
 // leaves errLost.
 func (d *datagrams) askAll(flights []*flight) {
 	waiting := map[uint16]*flight{}

@@ -3,11 +3,11 @@
  * coherence: writers over TCP and readers over UDP against one server, and a check that no reply is
  * older than an acknowledged write.
  *
- * Each key has versions that its one writer numbers; every value tells its version, and an absence
- * is a version too. Before a reader asks it notes the last version that was acknowledged, or seen
- * by any reader (the floor); the answer must be one of the versions from there to the last that was
- * begun (the ceiling). That is linearizability of one key, for reads that do not overlap each
- * other.
+ * Each key has versions that its one writer numbers; every value contains its version, and an
+ * absence is a version too. Before a reader sends a request it notes the last version that was
+ * acknowledged, or seen by any reader (the floor); the answer must be one of the versions from
+ * there to the last that was begun (the ceiling). That is linearizability of one key, for reads
+ * that do not overlap each other.
  *
  *   coherence ADDRESS PORT WRITERS READERS KEYS READS WRITES SECONDS PERIOD [MOST RATIO]
  *
@@ -35,7 +35,7 @@
 #include "t/tool/verdict.h"
 
 enum {
-    HISTORY = 256, /* versions that a key remembers; absences beyond are believed */
+    HISTORY = 256, /* versions whose absences are recorded; older absences are accepted */
     BURST = 32,    /* sets sent at once, at most */
     KEYS_MAX = 8,  /* of one request */
     VALUE_MAX = 640,
@@ -44,7 +44,7 @@ enum {
     BINARY_FLAGS = 4,
 };
 
-/* What a key's values look like decides which commands write it. */
+/* The form of a key's values decides which commands write it. */
 enum kind { KIND_TEXT, KIND_UP, KIND_DOWN, KIND_APPEND, KINDS };
 
 /* A decreasing number of a fixed length, so that decr never pads. */
@@ -98,7 +98,7 @@ static int key_name(char *out, unsigned int index)
                    "abcdefghijklmnopqrstuvwxyzabcdefghijklmnop", index);
 }
 
-/* What the numbers of a key tell: the key, and the version. */
+/* The numbers of a key contain the key and the version. */
 static uint64_t number_of(unsigned int index, uint64_t version)
 {
     return index * 1000000000000ull + version;
@@ -145,7 +145,7 @@ static bool append_version(unsigned int index, const char *value, size_t len, ui
     return true;
 }
 
-/* The version that a value tells. False: no value that this key ever had. */
+/* The version in a value. False: no value that this key ever had. */
 static bool value_version(unsigned int index, const char *value, size_t len, uint64_t *version)
 {
     enum kind kind = key_kind(index);
@@ -206,7 +206,7 @@ static char *stream_ask(struct stream *stream, const char *request, size_t nrequ
     return stream->in;
 }
 
-/* Sends, and whether the answer is `want`, n times. */
+/* Sends n times; whether every answer is `want`. */
 static bool stream_expect(struct stream *stream, const char *request, size_t nrequest,
                           const char *want, unsigned int n)
 {
@@ -225,7 +225,7 @@ static bool stream_expect(struct stream *stream, const char *request, size_t nre
     return true;
 }
 
-/* A write: its request is in `text`; what must be answered. */
+/* A write: its request is in `text`, its expected answer here. */
 struct write {
     char text[VALUE_MAX + 512];
     size_t ntext;
@@ -383,7 +383,7 @@ static unsigned int own_key(struct thread *thread)
            thread->index;
 }
 
-/* Sets many values in one piece: memory is given back and taken again as fast as it can be. */
+/* Sends sets of many values at once, so that memory is freed and allocated as fast as possible. */
 static void write_burst(struct thread *thread, struct stream *stream)
 {
     struct run *run = thread->run;
@@ -436,7 +436,7 @@ static void *writer(void *argument)
     return NULL;
 }
 
-/* Every now and then everything becomes absent. */
+/* Makes every key absent from time to time. */
 static void flush_all(struct run *run, struct stream *stream)
 {
     unsigned int i;
@@ -507,7 +507,7 @@ static void check_absence(struct run *run, unsigned int index, uint64_t floor)
     for (version = floor; version <= ceiling; version++)
         if (atomic_load(&key->absent[version % HISTORY]))
             return;
-    /* The ring may have moved on while it was read. */
+    /* A writer may have overwritten the ring meanwhile. */
     if (atomic_load(&key->begun) - floor < HISTORY - 1)
         report(&run->wrong, "key %u: a miss, but it was there in all versions from %llu to %llu",
                index, (unsigned long long)floor, (unsigned long long)ceiling);
@@ -599,7 +599,7 @@ static void check_answer(struct run *run, const struct ask *ask, const char *tex
         report(&run->wrong, "an answer ends \"%.*s\"", (int)(end - at), at);
 }
 
-/* Takes a key, and notes what is known of it. */
+/* Chooses a key, and notes its floor. */
 static unsigned int choose_key(struct thread *thread, struct ask *ask, unsigned int i)
 {
     const struct run *run = thread->run;
@@ -650,14 +650,14 @@ static void send_ask(struct thread *thread, int fd, struct ask *ask, uint16_t id
     uint64_t random = next_random(&thread->random) % 8;
     size_t n;
 
-    /* Most often get, which has a way of its own in the kernel. */
+    /* Most often get, for which the kernel has a path of its own. */
     ask->verb = random < ASK_VERBS ? (enum verb)random : ASK_GET;
     n = FRAME + render_ask(thread, ask, text + FRAME);
     if (send(fd, text, n, 0) != (ssize_t)n && errno != ENOBUFS && errno != EAGAIN)
         fatal("send: %s", strerror(errno));
 }
 
-/* Sends requests and receives what comes of them. */
+/* Sends requests and checks their replies. */
 static void read_batch(struct thread *thread, int fd, uint16_t id)
 {
     struct flight flight = {.id = id, .waiting = FLIGHT_ALL};

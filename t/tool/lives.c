@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * lives: writers over TCP and readers over UDP against a server that dies and comes back, and a
- * check that no answer comes from a life before.
+ * lives: writers over TCP and readers over UDP against a server that is killed and started again,
+ * and a check that no answer comes from an earlier life, which is one run of the server.
  *
  *   lives ADDRESS PORT WRITERS READERS KEYS FILL [MOST LIFE]
  *
  * Reads commands, answers each with a line, and runs until its input ends:
  *
- *   life NUMBER BASE NEED   the server of before is dead, the next one has not begun. Values of
- *                           lives below BASE must not be seen any more; acknowledged writes of
+ *   life NUMBER BASE NEED   the last server has ended, the next one has not started. Values of
+ *                           lives below BASE must not appear any more; acknowledged writes of
  *                           lives from NEED on must be found.
  *   counts                  "name number" pairs, in one line
  *
- * A value tells its key and its tag: the life in which it was written and a number that grows. Each
- * key has one writer, so no reader may see a tag below the last that was acknowledged when it
+ * A value contains its key and its tag: the life in which it was written and a number that grows.
+ * Each key has one writer, so no reader may see a tag below the last that was acknowledged when it
  * asked. A connection, and a reader's socket, belong to one life. Beside the writers one thread
  * fills FILL megabytes in each life, so that heap and table grow. A request has at most MOST keys
- * (4). LIFE: the server is there already, in this one.
+ * (4). LIFE: the server runs already, in this life.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -44,9 +44,9 @@ enum {
     VALUE_MAX = 800,
     BURST = 64 << 10,
     PATIENCE_US = 20000,
-    /* What a server gets late it also does late: no other connection may write meanwhile. */
+    /* A server may execute a late request late: no other connection may write meanwhile. */
     STREAM_US = 120000000,
-    REST_MS = 1, /* between two tries to reach a server that is not there */
+    REST_MS = 1, /* between two attempts to reach a server that does not run */
 };
 
 #define TAG(life, number) ((uint64_t)(life) << 32 | (number))
@@ -328,7 +328,7 @@ static void check_answer(struct run *run, const struct batch *batch, const struc
     atomic_fetch_add_explicit(&run->reads, ask->nkeys, memory_order_relaxed);
 }
 
-/* Sends requests and receives what comes of them. */
+/* Sends requests and checks their replies. */
 static void read_batch(struct thread *thread, int fd, uint16_t id, struct batch *batch)
 {
     struct flight flight = {.id = id, .waiting = FLIGHT_ALL};
@@ -344,7 +344,7 @@ static void read_batch(struct thread *thread, int fd, uint16_t id, struct batch 
     atomic_fetch_add(&run->lost, (unsigned int)__builtin_popcount(flight.waiting));
 }
 
-/* Asks until the life is over. */
+/* Sends requests until the life is over. */
 static void read_life(struct thread *thread, int fd, uint32_t life)
 {
     struct run *run = thread->run;

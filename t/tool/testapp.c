@@ -27,24 +27,25 @@ struct exchange {
 };
 
 static const struct exchange text[] = {
-    {"a value is stored", "set k 5 0 3\r\nabc\r\n", "STORED\r\n"},
-    {"and found again", "get k\r\n", "VALUE k 5 3\r\nabc\r\nEND\r\n"},
-    {"add leaves it", "add k 0 0 1\r\nx\r\n", "NOT_STORED\r\n"},
-    {"append adds to it", "append k 0 0 1\r\nd\r\n", "STORED\r\n"},
-    {"several keys are found at once", "set n 0 0 1\r\n9\r\nget k none n\r\n",
+    {"set stores a value", "set k 5 0 3\r\nabc\r\n", "STORED\r\n"},
+    {"get returns it", "get k\r\n", "VALUE k 5 3\r\nabc\r\nEND\r\n"},
+    {"add keeps an existing value", "add k 0 0 1\r\nx\r\n", "NOT_STORED\r\n"},
+    {"append adds to the value", "append k 0 0 1\r\nd\r\n", "STORED\r\n"},
+    {"a get of several keys returns those that exist", "set n 0 0 1\r\n9\r\nget k none n\r\n",
      "STORED\r\nVALUE k 5 4\r\nabcd\r\nVALUE n 0 1\r\n9\r\nEND\r\n"},
-    {"numbers are counted up", "incr n 3\r\n", "12\r\n"},
-    {"and down", "decr n 20\r\n", "0\r\n"},
-    {"but not words", "incr k 1\r\n",
+    {"incr adds to a number", "incr n 3\r\n", "12\r\n"},
+    {"decr stops at 0", "decr n 20\r\n", "0\r\n"},
+    {"incr of a word is an error", "incr k 1\r\n",
      "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"},
-    {"touch finds it", "touch k 100\r\n", "TOUCHED\r\n"},
-    {"delete removes it", "delete k\r\nget k\r\n", "DELETED\r\nEND\r\n"},
-    {"noreply is silent", "set k 0 0 1 noreply\r\nx\r\nget k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n"},
-    {"meta commands are understood", "mg k v\r\n", "VA 1\r\nx\r\n"},
-    {"a wrong length is told", "set k 0 0 1\r\nabc\r\n",
+    {"touch of an existing key", "touch k 100\r\n", "TOUCHED\r\n"},
+    {"get misses after delete", "delete k\r\nget k\r\n", "DELETED\r\nEND\r\n"},
+    {"noreply suppresses the reply", "set k 0 0 1 noreply\r\nx\r\nget k\r\n",
+     "VALUE k 0 1\r\nx\r\nEND\r\n"},
+    {"mg returns the value", "mg k v\r\n", "VA 1\r\nx\r\n"},
+    {"a wrong length is an error", "set k 0 0 1\r\nabc\r\n",
      "CLIENT_ERROR bad data chunk\r\nERROR\r\n"},
-    {"nonsense is an error", "nonsense\r\n", "ERROR\r\n"},
-    {"flush_all empties the cache", "flush_all\r\nget n\r\n", "OK\r\nEND\r\n"},
+    {"an unknown command is an error", "nonsense\r\n", "ERROR\r\n"},
+    {"get misses after flush_all", "flush_all\r\nget n\r\n", "OK\r\nEND\r\n"},
 };
 
 /* A binary request or answer, its length with it: there are NULs inside. */
@@ -202,18 +203,18 @@ static void text_over_udp(uint16_t port)
     static const struct packet value = PACKET("\0\2\0\0\0\1\0\0VALUE u 0 2\r\nhi\r\nEND\r\n");
     int fd = reach(SOCK_DGRAM, port);
 
-    ok(answers(fd, set, stored), "UDP: a value is stored");
-    ok(answers(fd, get, value), "UDP: and found again");
+    ok(answers(fd, set, stored), "UDP: set stores a value");
+    ok(answers(fd, get, value), "UDP: get returns it");
     close(fd);
 }
 
-static void ends_when_told(pid_t child)
+static void exits_on_sigterm(pid_t child)
 {
     int status = -1;
 
     kill(child, SIGTERM);
     waitpid(child, &status, 0);
-    ok(WIFEXITED(status) && WEXITSTATUS(status) == 0, "SIGTERM ends it with status 0");
+    ok(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the server exits with status 0 on SIGTERM");
 }
 
 int main(void)
@@ -236,7 +237,7 @@ int main(void)
         text_over_udp(udp);
     }
     if (child > 0)
-        ends_when_told(child);
+        exits_on_sigterm(child);
     unlink(ports);
     rmdir(directory);
     return done();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* base64: the RFC's vectors, every byte and length, and what memcached takes beyond the RFC. */
+/* base64: the RFC's vectors, every byte and length, and the texts that memcached accepts beyond the
+ * RFC. */
 #include "base/base64.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include "t/lib/tap.h"
 
 struct vector {
-    const char *text, *bytes; /* bytes NULL: refused */
+    const char *text, *bytes; /* bytes NULL: the decoder refuses the text */
 };
 
 static const struct vector rfc[] = {
@@ -86,15 +87,15 @@ int main(void)
         ok(slice_equal((struct slice){text, ntext},
                        (struct slice){rfc[i].text, strlen(rfc[i].text)}) &&
                decodes_to(&rfc[i]),
-           "%s is %s and back", rfc[i].bytes, rfc[i].text);
+           "%s encodes to %s and decodes to itself", rfc[i].bytes, rfc[i].text);
     }
     for (i = 0; i < sizeof(lenient) / sizeof(lenient[0]); i++) {
         ok(decodes_to(&lenient[i]), "'%s' is %s", lenient[i].text,
-           lenient[i].bytes ? "taken as memcached takes it" : "refused");
+           lenient[i].bytes ? "decoded as memcached decodes it" : "refused");
     }
     for (n = 1; n <= 250; n++)
         for (seed = 0; seed < 256; seed += 5)
             all &= comes_back(n, seed);
-    ok(all, "bytes of any value and length come back");
+    ok(all, "bytes of any value and length are the same after encoding and decoding");
     return done();
 }

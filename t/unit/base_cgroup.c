@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How much room the cgroups leave, of both versions, from files as the kernel has them. */
+/* How much memory the cgroups of versions 1 and 2 leave, read from files of the kernel's format. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,28 +75,28 @@ static void test_version_2(void)
     put_second("sys/a", "max", "max", 50, 0);
     put_second("sys/a/b", "134217728", "max", 50, 0);
     cgroup = open_room();
-    ok(cgroup && cgroup_is_limited(cgroup), "a limit is found");
+    ok(cgroup && cgroup_is_limited(cgroup), "the limit of a version 2 cgroup is found");
     ok(cgroup_has_room(cgroup, 70 * MB) && !cgroup_has_room(cgroup, 71 * MB),
-       "128 MB, of which 8 are kept");
+       "8 of 128 MB are kept in reserve");
     ok(!cgroup_has_room_for_extent(cgroup, 1, 60 * MB, 0),
-       "what was mapped and is not used yet counts");
+       "memory that is mapped but not yet used counts as used");
     ok(cgroup_has_room_for_extent(cgroup, 1, 54 * MB, 0) &&
            !cgroup_has_room_for_extent(cgroup, 1, 54 * MB, CGROUP_EXTENT),
-       "who was refused needs a little more");
+       "after a refusal the next extent needs a little more room");
     put_second("sys/a/b", "134217728", "max", 128, 100);
-    ok(cgroup_has_room(cgroup, 70 * MB), "page cache is room");
+    ok(cgroup_has_room(cgroup, 70 * MB), "page cache counts as free memory");
     put_second("sys/a/b", "134217728", "67108864", 50, 0);
     ok(!cgroup_has_room(cgroup, 16 * MB), "memory.high is a limit");
     put_second("sys/a/b", "max", "max", 50, 0);
     ok(!cgroup_is_limited(cgroup) && cgroup_has_room(cgroup, 1000 * MB),
-       "limits change while it runs");
+       "a limit that changes at run time is seen");
     put_second("sys/a", "134217728", "max", 50, 0);
     ok(!cgroup_has_room(cgroup, 71 * MB) && cgroup_has_room(cgroup, 70 * MB),
-       "the limit of a cgroup above");
-    ok(cgroup_has_room_for_extent(cgroup, 0, 1000 * MB, 0), "the first extent is not refused");
+       "the limit of a parent cgroup applies");
+    ok(cgroup_has_room_for_extent(cgroup, 0, 1000 * MB, 0), "the first extent is never refused");
     put_second("sys/a", "2147483648", "max", 1000, 0);
     ok(cgroup_has_room(cgroup, (1048 - 64) * MB) && !cgroup_has_room(cgroup, (1048 - 63) * MB),
-       "of large limits 64 MB are kept");
+       "of large limits 64 MB are kept in reserve");
     cgroup_free(cgroup);
 }
 
@@ -108,11 +108,12 @@ static void test_namespace(void)
     put_second("sys", "134217728", "max", 100, 0);
     cgroup = open_room();
     ok(cgroup && !cgroup_has_room(cgroup, 21 * MB) && cgroup_has_room(cgroup, 20 * MB),
-       "the root of a cgroup namespace has a limit");
+       "the limit of the root of a cgroup namespace applies");
     cgroup_free(cgroup);
     put("proc/cgroup", "0::/../other\n");
     cgroup = open_room();
-    ok(cgroup && !cgroup_has_room(cgroup, 21 * MB), "outside of the namespace: the mount's own");
+    ok(cgroup && !cgroup_has_room(cgroup, 21 * MB),
+       "for a cgroup outside of the namespace the mount's own limit applies");
     cgroup_free(cgroup);
 }
 
@@ -132,12 +133,13 @@ static void test_version_1(void)
         "total_active_file 0\n",
         (unsigned long long)(10 * MB));
     cgroup = open_room();
-    ok(cgroup && cgroup_is_limited(cgroup), "version 1, mounted from a cgroup on");
+    ok(cgroup && cgroup_is_limited(cgroup),
+       "the limit of a version 1 cgroup below a mount point is found");
     ok(cgroup && cgroup_has_room(cgroup, 30 * MB) && !cgroup_has_room(cgroup, 31 * MB),
        "its numbers");
     put("memory/id/memory.limit_in_bytes", "9223372036854771712\n");
     ok(cgroup && !cgroup_is_limited(cgroup) && cgroup_has_room(cgroup, 1000 * MB),
-       "its number for no limit");
+       "version 1's number for no limit means no limit");
     cgroup_free(cgroup);
 }
 
@@ -145,26 +147,28 @@ static void test_none(void)
 {
     put("proc/cgroup", "0::/nowhere\n");
     put("proc/mountinfo", "23 1 0:2 / /proc rw - proc proc rw\nshort\n\n - \n");
-    ok(!open_room(), "no hierarchy is mounted");
+    ok(!open_room(), "without a mounted hierarchy there is no cgroup");
     put("proc/cgroup", "garbage\n1:memory\n\n");
-    ok(!open_room(), "nonsense is no cgroup");
+    ok(!open_room(), "a malformed /proc/self/cgroup gives no cgroup");
     ok(cgroup_has_room(NULL, UINT64_MAX / 4) && !cgroup_is_limited(NULL),
-       "without one there is room");
+       "without a cgroup there is always room");
 }
 
-static void test_said(void)
+static void test_logged_shortage(void)
 {
     unsigned int refused = 0;
 
-    ok(cgroup_shortage_begins(&refused, CGROUP_EXTENT), "the first refusal is said");
+    ok(cgroup_shortage_begins(&refused, CGROUP_EXTENT), "the first refusal is logged");
     ok(!cgroup_shortage_begins(&refused, CGROUP_TABLE) &&
            !cgroup_shortage_begins(&refused, CGROUP_EXTENT),
-       "others are not");
-    ok(!cgroup_shortage_ends(&refused, CGROUP_TABLE), "nor that there is room for a table, while");
-    ok(cgroup_shortage_ends(&refused, CGROUP_EXTENT), "there is none for an extent");
-    ok(!cgroup_shortage_ends(&refused, CGROUP_EXTENT), "once");
+       "further refusals are not logged");
+    ok(!cgroup_shortage_ends(&refused, CGROUP_TABLE),
+       "room for a table does not end a shortage of extents");
+    ok(cgroup_shortage_ends(&refused, CGROUP_EXTENT), "room for an extent ends the shortage");
+    ok(!cgroup_shortage_ends(&refused, CGROUP_EXTENT), "the end of a shortage is logged once");
     cgroup_shortage_begins(&refused, CGROUP_TABLE);
-    ok(cgroup_shortage_ends(&refused, CGROUP_EXTENT), "where an extent finds room, a table does");
+    ok(cgroup_shortage_ends(&refused, CGROUP_EXTENT),
+       "room for an extent also ends a shortage of table memory");
 }
 
 int main(void)
@@ -177,7 +181,7 @@ int main(void)
     test_namespace();
     test_version_1();
     test_none();
-    test_said();
+    test_logged_shortage();
     snprintf(command, sizeof(command), "rm -r %s", top);
     ok(system(command) == 0, "cleaned up");
     return done();

@@ -5,7 +5,7 @@
 #include "base/num.h"
 #include "t/lib/tap.h"
 
-/* What each type makes of a text; a dash: refused. */
+/* The value that each type reads from a text; a dash: the text is refused. */
 static const struct {
     const char *text, *u64, *u32, *i64;
 } rows[] = {
@@ -79,7 +79,8 @@ static void refused_numbers_change_nothing(void)
 {
     uint64_t value = 42;
 
-    ok(!num_parse_u64(SLICE("x"), &value) && value == 42, "a refused number changes nothing");
+    ok(!num_parse_u64(SLICE("x"), &value) && value == 42,
+       "a refused number leaves the variable unchanged");
 }
 
 static void times_are_cut_to_32_bits(void)
@@ -96,7 +97,8 @@ static void times_are_cut_to_32_bits(void)
     int64_t time = 42;
     size_t i;
 
-    ok(!num_cut_i32(SLICE("9223372036854775808"), &time) && time == 42, "64 bits are not exceeded");
+    ok(!num_cut_i32(SLICE("9223372036854775808"), &time) && time == 42,
+       "a time of 64 bits is cut, never out of range");
     for (i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
         ok(num_cut_i32(cuts[i].text, &time) && time == cuts[i].time, "%s is the time %" PRId64,
            cuts[i].text.ptr, cuts[i].time);

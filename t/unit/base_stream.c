@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A stream's bytes come out as they went in, whoever of its two sides is faster or goes first. */
+/* The consumer of a stream reads the bytes that the producer wrote, in order, whichever of the two
+ * is faster or starts first. */
 #include "base/stream.h"
 
 #include <poll.h>
@@ -11,7 +12,7 @@
 
 enum { RING = 4096, TOTAL = 8 << 20, PATIENCE_MS = 10000 };
 
-/* The bytes of a run: each tells its place. */
+/* The bytes of a run: each byte's value depends on its position. */
 static char byte_at(size_t place)
 {
     return (char)(place * 31 + place / 251);
@@ -25,7 +26,7 @@ struct producer {
     pthread_t thread;
 };
 
-/* Writes pieces of changing length until the total is written or nobody reads. */
+/* Writes pieces of changing length until the total is written or the consumer has left. */
 static void *produce(void *arg)
 {
     struct producer *producer = arg;
@@ -89,8 +90,10 @@ static void passes_everything(bool close)
     enum stream_state state = STREAM_BYTES;
 
     pthread_create(&producer.thread, NULL, produce, &producer);
-    ok(consume(producer.stream, SIZE_MAX, &state) == TOTAL, "every byte comes out as it went in");
-    ok(state == (close ? STREAM_CLOSED : STREAM_ENDED), "and then the end, as the producer said");
+    ok(consume(producer.stream, SIZE_MAX, &state) == TOTAL,
+       "the consumer reads every byte as it was written");
+    ok(state == (close ? STREAM_CLOSED : STREAM_ENDED),
+       "after the last byte the stream's state is the one that the producer set");
     stream_detach(producer.stream);
     pthread_join(producer.thread, NULL);
 }
@@ -104,7 +107,8 @@ static void consumer_goes_first(void)
     consume(producer.stream, RING * 2, &state);
     stream_detach(producer.stream);
     pthread_join(producer.thread, NULL);
-    ok(producer.nwritten < TOTAL, "a producer that waits for room is told that the consumer left");
+    ok(producer.nwritten < TOTAL,
+       "a producer that waits for room returns when the consumer leaves");
 }
 
 static void bounds(void)
@@ -113,22 +117,25 @@ static void bounds(void)
     struct iovec iov[2];
     char bytes[200] = {0};
 
-    ok(stream_discards_input(stream), "a stream remembers that it is deaf");
-    ok(stream_poll(stream) == STREAM_EMPTY, "a new one is empty");
-    ok(!stream_write(stream, (struct slice){bytes, 129}), "more than the ring is refused");
-    ok(stream_write(stream, (struct slice){bytes, 100}), "what fits is taken");
-    ok(!stream_write(stream, (struct slice){bytes, 29}), "what does not is not, not even a part");
-    ok(stream_iov(stream, iov) == 1 && iov[0].iov_len == 100, "what was taken can be consumed");
+    ok(stream_discards_input(stream), "a stream created to discard input reports so");
+    ok(stream_poll(stream) == STREAM_EMPTY, "a new stream is empty");
+    ok(!stream_write(stream, (struct slice){bytes, 129}),
+       "a write larger than the ring is refused");
+    ok(stream_write(stream, (struct slice){bytes, 100}), "a write that fits is accepted");
+    ok(!stream_write(stream, (struct slice){bytes, 29}),
+       "a write that does not fit is refused as a whole");
+    ok(stream_iov(stream, iov) == 1 && iov[0].iov_len == 100,
+       "the consumer can read what was accepted");
     ok(stream_wait_room(stream, 29, 0) && stream_wait_room(stream, 1000, 1),
-       "a wait for room ends when its time is over");
+       "a wait for room ends at its timeout");
     stream_consumed(stream, 100);
     ok(stream_write(stream, (struct slice){bytes, 50}) && stream_iov(stream, iov) == 2 &&
            iov[0].iov_len == 28 && iov[1].iov_len == 22,
-       "at the end of the ring there are two pieces");
+       "bytes that wrap around the end of the ring are returned as two pieces");
     stream_end(stream, true);
-    ok(stream_poll(stream) == STREAM_BYTES, "what was written before the end is still there");
+    ok(stream_poll(stream) == STREAM_BYTES, "bytes written before the end can still be read");
     stream_consumed(stream, 50);
-    ok(stream_poll(stream) == STREAM_CLOSED, "and the end comes behind it");
+    ok(stream_poll(stream) == STREAM_CLOSED, "after the last byte the stream is closed");
     stream_detach(stream);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the benchmarks' figures rest on: the histogram, the choice of keys, keys and replies. */
+/* The parts on which the benchmarks' figures depend: the histogram, the choice of keys, keys and
+ * replies. */
 #include <math.h>
 #include <string.h>
 
@@ -22,7 +23,8 @@ static void test_histogram(void)
     for (uint64_t i = 1; i <= 1000000; i++)
         hist_add(&hist[i & 1], i);
     hist_merge(hist, hist + 1);
-    ok(hist->count == 1000000 && hist->max == 1000000, "merging keeps count and maximum");
+    ok(hist->count == 1000000 && hist->max == 1000000,
+       "merging two histograms keeps count and maximum");
     ok(near((double)hist_quantile(hist, 0.5), 500000, 0.01), "the median is within a percent");
     ok(near((double)hist_quantile(hist, 0.99), 990000, 0.01), "p99 is within a percent");
     ok(hist_quantile(hist, 1) == 1000000, "the last quantile is the maximum");
@@ -44,15 +46,16 @@ static void test_choice(void)
     pick_init(&pick, PICK_ZIPF, KEYS, 0.99, 1);
     for (int i = 0; i < DRAWS; i++)
         seen[pick_next(&pick)]++;
-    ok(near(seen[0], DRAWS / harmonic, 0.02), "zipf draws the first key as often as it should");
-    ok(near(seen[9], DRAWS / harmonic * pow(10, -0.99), 0.05), "and the tenth");
+    ok(near(seen[0], DRAWS / harmonic, 0.02), "zipf draws the first key at its expected frequency");
+    ok(near(seen[9], DRAWS / harmonic * pow(10, -0.99), 0.05),
+       "zipf draws the tenth key at its expected frequency");
     memset(seen, 0, KEYS * sizeof(*seen));
     pick_init(&pick, PICK_UNIFORM, KEYS, 0, 1);
     for (int i = 0; i < DRAWS; i++)
         seen[pick_next(&pick)]++;
     for (int i = 0; i < KEYS; i++)
         least = seen[i] < least ? seen[i] : least;
-    ok(least > 0.8 * DRAWS / KEYS, "uniform draws every key about as often");
+    ok(least > 0.8 * DRAWS / KEYS, "uniform draws every key with about the same frequency");
     free(seen);
 }
 
@@ -69,7 +72,7 @@ static void test_items(void)
     ok(n == 38 && memcmp(text, "VALUE kkkkkkkkaaaaaaab 0 3\r\nbcd\r\nEND\r\n", n) == 0,
        "a reply has the value of its key");
     items_key(&items, 1 | BENCH_MISS, text);
-    ok(memcmp(text, "kkkkkkkkiaaaaaab", 16) == 0, "a key that misses is none that is stored");
+    ok(memcmp(text, "kkkkkkkkiaaaaaab", 16) == 0, "a key for misses is not among the stored keys");
     items_fini(&items);
 }
 

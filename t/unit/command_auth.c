@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Users and passwords: what a file of them says, whom it lets in, and that the comparison takes as
- * many steps whatever is right about a guess. Steps are the processor's, counted by ptrace, not
- * time.
+ * Users and passwords: which lines a file may have, which users may log in, and that the comparison
+ * takes the same number of steps whatever part of a guess is right. Steps are instructions of the
+ * processor, counted by ptrace, not time.
  */
 #include "command/authfile.h"
 
@@ -32,7 +32,7 @@ struct file_case {
     struct slice text;
     unsigned int n;
     bool more;
-    const char *wrong; /* a part of it; NULL: good */
+    const char *wrong; /* a part of the error message; NULL: the file is accepted */
 };
 
 #define BYTES_250 BYTES_50 BYTES_50 BYTES_50 BYTES_50 BYTES_50
@@ -46,23 +46,26 @@ static const struct file_case file_cases[] = {
     {"a colon alone", {":", 1}, 1, false, NULL},
     {"eight lines", {"a:b\na:b\na:b\na:b\na:b\na:b\na:b\na:b\n", 32}, 8, false, NULL},
     {"nine", {"a:b\na:b\na:b\na:b\na:b\na:b\na:b\na:b\na:b", 35}, 8, true, NULL},
-    {"a ninth that is none", {"a:b\na:b\na:b\na:b\na:b\na:b\na:b\na:b\n\n", 33}, 8, true, NULL},
+    {"a malformed ninth line", {"a:b\na:b\na:b\na:b\na:b\na:b\na:b\na:b\n\n", 33}, 8, true, NULL},
     {"255 bytes in a line", {"abc:" BYTES_250 "x\n", 256}, 1, false, NULL},
-    {"255 bytes and CRLF", {"abc:" BYTES_250 "x\r\n", 257}, 1, false, NULL},
+    {"an empty ninth line", {"abc:" BYTES_250 "x\r\n", 257}, 1, false, NULL},
     {"256 bytes in a line", {"abc:" BYTES_250 "xy\n", 257}, 0, false, "more than 255 bytes"},
     {"256 bytes without an end", {"abc:" BYTES_250 "xy", 256}, 0, false, "more than 255 bytes"},
     {"an empty line", {"\n", 1}, 0, false, "malformed"},
     {"an empty line with CR", {"\r\n", 2}, 0, false, "malformed"},
     {"a CR without an end", {"\r", 1}, 0, false, "malformed"},
     {"a line without a colon", {"user\n", 5}, 0, false, "malformed"},
-    {"one behind a good one", {"a:b\nuser", 8}, 1, false, "malformed"},
+    {"a malformed line after a good one", {"a:b\nuser", 8}, 1, false, "malformed"},
 };
 
 static void files(void)
 {
     for (size_t i = 0; i < sizeof(file_cases) / sizeof(file_cases[0]); i++) {
         const struct file_case *c = &file_cases[i];
-        char *copy = malloc(c->text.len ? c->text.len : 1); /* ends where the sanitizer sees it */
+        char *copy = malloc(
+            c->text.len
+                ? c->text.len
+                : 1); /* exactly as long as its bytes, so that the sanitizer sees an overrun */
         struct auth_table table;
         const char *wrong;
 
@@ -77,28 +80,28 @@ static void files(void)
     }
 }
 
-/* --- who is let in ---------------------------------------------------------- */
+/* --- who may log in --------------------------------------------------------- */
 
-static void whom_a_file_lets_in(void)
+static void users_who_may_log_in(void)
 {
     struct auth_table table;
 
     auth_table_parse(&table, SLICE("user:pass\nuser:again\na:b:c\n:none\nempty:\n"));
     ok(has(&table, "user", "pass") && has(&table, "user", "again") && has(&table, "a", "b:c"),
-       "whoever stands in it, with the first colon between user and password");
+       "a user in the file may log in; the first colon separates user and password");
     ok(!has(&table, "user", "pas") && !has(&table, "user", "passs") &&
            !has(&table, "use", "rpass") && !has(&table, "", "pass") && !has(&table, "user", "") &&
            !has(&table, "User", "pass"),
-       "nobody else");
-    ok(!has(&table, "a:b", "c"), "a user is not found by moving the colon");
+       "another user or password is refused");
+    ok(!has(&table, "a:b", "c"), "moving the colon does not match another entry");
     ok(!has(&table, "", "none") && !has(&table, "empty", "") && !has(&table, "", ""),
-       "no user and no password are nobody, even where the file says so");
+       "an empty user name and password never log in, even if the file has them");
     ok(!auth_table_has(&table, (struct slice){BYTES_250 BYTES_50, 300}, SLICE("x")) &&
            !auth_table_has(&table, SLICE("x"), (struct slice){BYTES_250 BYTES_50, 300}) &&
            !auth_table_has(&table, (struct slice){"x", SIZE_MAX}, (struct slice){"x", 5}),
-       "nor is what is longer than any entry");
+       "a guess longer than any entry is refused");
     auth_table_parse(&table, SLICE(""));
-    ok(!has(&table, "", "") && !has(&table, "a", "b"), "an empty file lets nobody in");
+    ok(!has(&table, "", "") && !has(&table, "a", "b"), "with an empty file nobody may log in");
 }
 
 static void every_byte_counts(void)
@@ -124,15 +127,15 @@ static void every_byte_counts(void)
             *byte = (char)(*byte ^ 1 << bit);
         }
     }
-    ok(wrong == 0, "in an entry of 255 bytes each bit makes a difference");
+    ok(wrong == 0, "in an entry of 255 bytes a change of any bit makes the login fail");
 }
 
 /* --- steps ------------------------------------------------------------------ */
 
-/* Its own steps depend on other things, and it does not expect to be stepped through. */
+/* ThreadSanitizer adds instructions of its own, and does not support single-stepping. */
 extern void __tsan_init(void) __attribute__((weak));
 
-/* How many instructions it takes to judge this guess; 0: they cannot be counted. */
+/* The number of instructions for judging this guess; 0: they cannot be counted. */
 static unsigned long steps(const struct auth_table *table, const char *user, const char *password)
 {
     unsigned long n = 0;
@@ -180,8 +183,11 @@ static void a_guess_takes_as_many_steps_whatever_is_right_about_it(void)
 
         if (i == 0)
             first = n;
-        if (!ok(n == first && n > 1000, "CVE-2026-47783: right is %s", guesses[i].name))
-            diag("%lu steps, %lu when nothing is", n, first);
+        if (!ok(n == first && n > 1000,
+                "CVE-2026-47783: a guess with %s right takes as many steps as one with nothing "
+                "right",
+                guesses[i].name))
+            diag("%lu steps, %lu when nothing is right", n, first);
     }
 }
 
@@ -213,34 +219,36 @@ static void a_server(const char *path)
     server_defaults(&server, &store);
     server_start(&server, &store);
     ok(!server.client.unauthenticated && !strcmp(ask(&server, "get k\r\n"), "END\r\n"),
-       "without a file everybody may ask");
+       "without an auth file no authentication is required");
     write_file(path, "user:pass");
-    ok(commands_authenticate(server.commands, &auth, error, sizeof(error)), "with one");
+    ok(commands_authenticate(server.commands, &auth, error, sizeof(error)),
+       "an auth file is accepted");
     command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
-    ok(!strcmp(ask(&server, "get k\r\n"), "CLIENT_ERROR unauthenticated\r\n"), "nobody may");
+    ok(!strcmp(ask(&server, "get k\r\n"), "CLIENT_ERROR unauthenticated\r\n"),
+       "with an auth file an unauthenticated get is refused");
     ok(!strcmp(login(&server, "user no"), "CLIENT_ERROR authentication failure\r\n"),
-       "a failure is said");
+       "a wrong password is answered with an error");
     for (server.step = 1; server.step < 12; server.step++) {
         command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
         if (strcmp(login(&server, "user pass"), "STORED\r\n") != 0 || server.client.unauthenticated)
             break;
     }
-    ok(server.step == 12, "until the token comes, in pieces of any length");
-    ok(!strcmp(ask(&server, "get k\r\n"), "END\r\n"), "then one may");
+    ok(server.step == 12, "a login is accepted when its token arrives in pieces of any length");
+    ok(!strcmp(ask(&server, "get k\r\n"), "END\r\n"), "after a login gets are answered");
     command_client_open(server.local, COMMAND_DATAGRAM, 5, &server.client);
     ok(!strcmp(login(&server, "user pass"), "") && server.closed && server.client.unauthenticated,
-       "a datagram is not answered, whatever it says");
+       "over UDP a login is not answered");
     write_file(path, "other:pass\n");
-    ok(commands_reload(server.commands, error, sizeof(error)), "the file is read again");
+    ok(commands_reload(server.commands, error, sizeof(error)), "the file is reloaded");
     command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
     ok(!strcmp(login(&server, "user pass"), "CLIENT_ERROR authentication failure\r\n") &&
            !strcmp(login(&server, "other pass"), "STORED\r\n"),
-       "and is the one that holds");
+       "after a reload only the new file's users may log in");
     write_file(path, "nonsense\n");
     ok(!commands_reload(server.commands, error, sizeof(error)) && strstr(error, "malformed"),
-       "one that is none is refused");
+       "a malformed file is refused on reload");
     command_client_open(server.local, COMMAND_STREAM, 5, &server.client);
-    ok(!strcmp(login(&server, "other pass"), "STORED\r\n"), "and changes nothing");
+    ok(!strcmp(login(&server, "other pass"), "STORED\r\n"), "a refused reload keeps the old users");
     command_client_close(&server.client);
     server_stop(&server);
 }
@@ -252,16 +260,17 @@ static void reading(const char *path)
 
     write_file(path, "12345");
     bytes = auth_read(path, 5, &len);
-    ok(bytes && len == 5 && memcmp(bytes, "12345", 5) == 0, "a file of as many bytes as may be");
+    ok(bytes && len == 5 && memcmp(bytes, "12345", 5) == 0,
+       "a file of exactly the maximum size is read");
     auth_forget(bytes, len);
-    ok(!auth_read(path, 4, &len) && errno == EFBIG, "one more is too many");
-    ok(!auth_read("/", 10, &len) && errno == EISDIR, "a directory is no file");
-    ok(!auth_read("/dev/zero", 10, &len) && errno == EISDIR, "nor is a device");
+    ok(!auth_read(path, 4, &len) && errno == EFBIG, "a file one byte larger is refused");
+    ok(!auth_read("/", 10, &len) && errno == EISDIR, "a directory is refused");
+    ok(!auth_read("/dev/zero", 10, &len) && errno == EISDIR, "a device is refused");
     unlink(path);
     ok(mkfifo(path, 0600) == 0 && !auth_read(path, 10, &len) && errno == EISDIR,
-       "nor is a pipe, and nobody waits for it");
+       "a named pipe is refused, without blocking");
     unlink(path);
-    ok(!auth_read(path, 10, &len) && errno == ENOENT, "one that is not there");
+    ok(!auth_read(path, 10, &len) && errno == ENOENT, "a missing file is an error");
 }
 
 int main(void)
@@ -273,7 +282,7 @@ int main(void)
         die("mkdtemp");
     snprintf(path, sizeof(path), "%s/users", folder);
     files();
-    whom_a_file_lets_in();
+    users_who_may_log_in();
     every_byte_counts();
     a_guess_takes_as_many_steps_whatever_is_right_about_it();
     a_server(path);

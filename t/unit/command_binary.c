@@ -71,7 +71,7 @@ struct ask {
     {                                                                                              \
         .opcode = op, .key = name, .value = text, __VA_ARGS__                                      \
     }
-/* Several, for ask_all. */
+/* Several requests, for ask_all. */
 #define ASK(...)                                                                                   \
     (const struct ask[ASKS])                                                                       \
     {                                                                                              \
@@ -80,7 +80,7 @@ struct ask {
 
 struct dialogue {
     const char *name;
-    struct ask asks[ASKS]; /* those with a key or an opcode */
+    struct ask asks[ASKS]; /* answered with a key or an opcode */
     const char *answer;
 };
 
@@ -93,40 +93,42 @@ struct dialogue {
 #define NEVER       UINT32_MAX
 
 static const struct dialogue storage[] = {
-    {"set answers an id, and get the value with its flags",
+    {"set returns a CAS id, and get returns the value with its flags",
      {VALUE(SET, "k", "abc", .a = 7), KEY(GET, "k")},
      "01 00 +\n00 00 + 7 abc\n"},
-    {"an empty value", {VALUE(SET, "k", ""), KEY(GET, "k")}, "01 00 +\n00 00 + 0 \n"},
-    {"a value that ends as a text value does",
+    {"an empty value is stored", {VALUE(SET, "k", ""), KEY(GET, "k")}, "01 00 +\n00 00 + 0 \n"},
+    {"a value may end with the line end of the text protocol",
      {VALUE(SET, "k", "ab\r\n"), KEY(GET, "k")},
      "01 00 +\n00 00 + 0 ab\r\n\n"},
-    {"setq says nothing", {VALUE(SETQ, "k", "abc"), KEY(GET, "k")}, "00 00 + 0 abc\n"},
-    {"add where something is",
+    {"a successful setq is not answered",
+     {VALUE(SETQ, "k", "abc"), KEY(GET, "k")},
+     "00 00 + 0 abc\n"},
+    {"add of an existing key fails",
      {VALUE(SET, "k", "a"), VALUE(ADD, "k", "b"), VALUE(ADDQ, "k", "b"), KEY(GET, "k")},
      "01 00 +\n02" EXISTS "12" EXISTS "00 00 + 0 a\n"},
-    {"add where nothing is",
+    {"add of a missing key stores",
      {VALUE(ADD, "k", "b"), VALUE(ADDQ, "j", "b"), KEY(GETK, "j")},
      "02 00 +\n0c 00 + 0 j b\n"},
-    {"replace where something is",
+    {"replace of an existing key stores",
      {VALUE(SET, "k", "a"), VALUE(REPLACE, "k", "b"), VALUE(REPLACEQ, "k", "c"), KEY(GET, "k")},
      "01 00 +\n03 00 +\n00 00 + 0 c\n"},
-    {"replace where nothing is",
+    {"replace of a missing key fails",
      {VALUE(REPLACE, "k", "b"), VALUE(REPLACEQ, "k", "c")},
      "03" NOT_FOUND "13" NOT_FOUND},
     {"append and prepend keep the flags",
      {VALUE(SET, "k", "b", .a = 9), VALUE(APPEND, "k", "c"), VALUE(PREPEND, "k", "a"),
       VALUE(APPENDQ, "k", "d"), VALUE(PREPENDQ, "k", "_"), KEY(GET, "k")},
      "01 00 +\n0e 00 +\n0f 00 +\n00 00 + 9 _abcd\n"},
-    {"append and prepend where nothing is",
+    {"append and prepend of a missing key fail",
      {VALUE(APPEND, "k", "c"), VALUE(PREPEND, "k", "c"), VALUE(APPENDQ, "k", "c"),
       VALUE(PREPENDQ, "k", "c")},
      "0e" NOT_STORED "0f" NOT_STORED "19" NOT_STORED "1a" NOT_STORED},
-    {"an id that is not the value's",
+    {"set with an id other than the item's fails",
      {VALUE(SET, "k", "a"), VALUE(SET, "k", "b", .cas = NOWHERE),
       VALUE(ADD, "k", "b", .cas = NOWHERE), VALUE(REPLACE, "k", "b", .cas = NOWHERE),
       VALUE(APPEND, "k", "b", .cas = NOWHERE), KEY(DELETE, "k", .cas = NOWHERE), KEY(GET, "k")},
      "01 00 +\n01" EXISTS "02" EXISTS "03" EXISTS "0e" EXISTS "04" EXISTS "00 00 + 0 a\n"},
-    {"an id where nothing is",
+    {"set with an id and a missing key fails",
      {VALUE(SET, "k", "b", .cas = NOWHERE), VALUE(ADD, "k", "b", .cas = NOWHERE),
       VALUE(REPLACE, "k", "b", .cas = NOWHERE), VALUE(APPEND, "k", "b", .cas = NOWHERE),
       KEY(DELETE, "k", .cas = NOWHERE)},
@@ -138,29 +140,29 @@ static const struct dialogue storage[] = {
 };
 
 static const struct dialogue retrieval[] = {
-    {"a miss, and a miss that repeats the key",
+    {"get of a missing key: not found; getk repeats the key",
      {KEY(GET, "k"), KEY(GETK, "k")},
      "00" NOT_FOUND "0c 01 k \n"},
-    {"a quiet get says nothing of a miss",
+    {"a quiet get of a missing key is not answered",
      {KEY(GETQ, "k"), KEY(GETKQ, "k"), BARE(NOOP)},
      "0a 00\n"},
-    {"and answers a hit",
+    {"a quiet get of a stored key is answered",
      {VALUE(SETQ, "k", "abc", .a = 1), KEY(GETQ, "k"), KEY(GETKQ, "k")},
      "09 00 + 1 abc\n0d 00 + 1 k abc\n"},
-    {"touch answers the flags alone",
+    {"touch answers with the flags alone",
      {VALUE(SETQ, "k", "abc", .a = 5), KEY(TOUCH, "k", .a = 10), KEY(TOUCH, "no", .a = 10)},
      "1c 00 + 5 \n1c" NOT_FOUND},
-    {"gat and its kin",
+    {"gat, gatq, gatk and gatkq of a stored key",
      {VALUE(SETQ, "k", "abc", .a = 5), KEY(GAT, "k"), KEY(GATQ, "k"), KEY(GATK, "k"),
       KEY(GATKQ, "k")},
      "1d 00 + 5 abc\n1e 00 + 5 abc\n23 00 + 5 k abc\n24 00 + 5 k abc\n"},
-    {"gat and its kin where nothing is",
+    {"gat, gatq, gatk and gatkq of a missing key",
      {KEY(GAT, "k"), KEY(GATQ, "k"), KEY(GATK, "k"), KEY(GATKQ, "k")},
      "1d" NOT_FOUND "23 01 k \n"},
-    {"a time is no negative number",
+    {"an exptime is unsigned",
      {VALUE(SETQ, "k", "a", .b = NEVER), KEY(GET, "k"), KEY(TOUCH, "k", .a = NEVER), KEY(GET, "k")},
      "00 00 + 0 a\n1c 00 + 0 \n00 00 + 0 a\n"},
-    {"gat with a Unix time that is over serves a last time",
+    {"gat with a Unix time in the past returns the value one last time",
      {VALUE(SETQ, "k", "a"), KEY(GAT, "k", .a = 0x50000000), KEY(GET, "k")},
      "1d 00 + 0 a\n00" NOT_FOUND},
 };
@@ -169,25 +171,27 @@ static const struct dialogue numbers[] = {
     {"incr and decr",
      {VALUE(SETQ, "k", "10"), KEY(INCR, "k", .a = 5), KEY(DECR, "k", .a = 8), KEY(GET, "k")},
      "05 00 + 15\n06 00 + 7\n00 00 + 0 7 \n"},
-    {"their quiet forms",
+    {"the quiet forms of incr and decr",
      {VALUE(SETQ, "k", "10"), KEY(INCRQ, "k", .a = 5), KEY(DECRQ, "k", .a = 1), KEY(GET, "k")},
      "00 00 + 0 14\n"},
-    {"what is missing is created",
+    {"incr of a missing key creates it with the initial value",
      {KEY(INCR, "k", .a = 5, .b = 100), KEY(INCR, "k", .a = 5), KEY(DECR, "j", .a = 5, .b = 7),
       KEY(INCRQ, "l", .b = 3), KEY(GET, "l")},
      "05 00 + 100\n05 00 + 105\n06 00 + 7\n00 00 + 0 3\n"},
-    {"but not with all bits of its time set",
+    {"incr with an exptime of all ones creates nothing",
      {KEY(INCR, "k", .c = NEVER), KEY(DECRQ, "k", .c = NEVER)},
      "05" NOT_FOUND "16" NOT_FOUND},
-    {"what is no number",
+    {"incr of a value that is not a number fails",
      {VALUE(SETQ, "k", "ten"), KEY(INCR, "k", .a = 5), KEY(DECRQ, "k", .a = 5)},
      "05" NON_NUMERIC "16" NON_NUMERIC},
-    {"an id that is not the number's",
+    {"incr with an id other than the item's fails",
      {VALUE(SETQ, "k", "1"), KEY(INCR, "k", .a = 5, .cas = NOWHERE),
       KEY(DECRQ, "k", .a = 5, .cas = NOWHERE)},
      "05" EXISTS "16" EXISTS},
-    {"an id does not keep from creating", {KEY(INCR, "k", .b = 4, .cas = NOWHERE)}, "05 00 + 4\n"},
-    {"incr wraps, decr stops",
+    {"incr with an id of a missing key creates it",
+     {KEY(INCR, "k", .b = 4, .cas = NOWHERE)},
+     "05 00 + 4\n"},
+    {"incr wraps around, decr stops at 0",
      {VALUE(SETQ, "k", "18446744073709551615"), KEY(INCR, "k", .a = 2), KEY(DECR, "k", .a = 9)},
      "05 00 + 1\n06 00 + 0\n"},
 };
@@ -200,14 +204,14 @@ static const struct dialogue others[] = {
     {"flush with a delay",
      {VALUE(SETQ, "k", "a"), BARE(FLUSH, .a = 100), BARE(FLUSHQ, .a = 100), KEY(GET, "k")},
      "08 00\n00 00 + 0 a\n"},
-    {"commands that it does not know, with a body",
+    {"unknown commands with a body are answered as unknown, and the body is skipped",
      {VALUE(VERBOSITY, "k", "abc"), BARE(0x1f), KEY(0x30, "k"), BARE(0x3c), VALUE(0xff, "k", "v"),
       BARE(NOOP)},
      "1b" UNKNOWN "1f" UNKNOWN "30" UNKNOWN "3c" UNKNOWN "ff" UNKNOWN "0a 00\n"},
-    {"authentication without SASL",
+    {"authentication commands are unknown without SASL",
      {BARE(LIST), VALUE(AUTH, "PLAIN", "_a_b"), VALUE(STEP, "PLAIN", ""), BARE(NOOP)},
      "20" UNKNOWN "21" UNKNOWN "22" UNKNOWN "0a 00\n"},
-    {"statistics that binary does not have",
+    {"statistics groups that the binary protocol does not have",
      {KEY(STAT, "conns"), KEY(STAT, "nothing"), KEY(STAT, "cachedump"), BARE(NOOP)},
      "10" NOT_FOUND "10" NOT_FOUND "10" NOT_FOUND "0a 00\n"},
     {"stat reset", {KEY(STAT, "reset")}, "10 00\n"},
@@ -216,21 +220,21 @@ static const struct dialogue others[] = {
     {"stat sizes_enable and sizes_disable",
      {KEY(STAT, "sizes_enable"), KEY(STAT, "sizes"), KEY(STAT, "sizes_disable")},
      "10 00 sizes_status enabled\n10 00\n10 00\n10 00 sizes_status disabled\n10 00\n"},
-    {"stat detail on, off and dump, whatever follows",
+    {"stat detail on, off and dump ignore further words",
      {KEY(STAT, "detail on"), KEY(STAT, "detail off"), KEY(STAT, "detail onx"),
       KEY(STAT, "detail off x"), KEY(STAT, "detail dump"), KEY(STAT, "detail dumpx")},
      "10 00\n10 00\n10 00\n10 00\n10 00 detailed END\r\n\n10 00\n"
      "10 00 detailed END\r\n\n10 00\n"},
-    {"stat detail with another word, or none",
+    {"stat detail with an unknown word, or none, fails",
      {KEY(STAT, "detail"), KEY(STAT, "detail x"), KEY(STAT, "detailon"), KEY(STAT, "detail ")},
      "10" NOT_FOUND "10" NOT_FOUND "10" NOT_FOUND "10" NOT_FOUND},
-    {"stat detail counts a touch as a get, and no numbers",
+    {"stat detail counts a touch as a get, and does not count incr and decr",
      {KEY(STAT, "detail on"), VALUE(SETQ, "p:k", "1"), KEY(TOUCH, "p:k"), KEY(GATQ, "p:n"),
       KEY(DELETEQ, "p:k"), KEY(INCR, "p:n", .a = 1, .c = NEVER), KEY(STAT, "detail dump"),
       KEY(STAT, "detail off")},
      "10 00\n1c 00 + 0 \n05" NOT_FOUND
      "10 00 detailed PREFIX p get 2 hit 1 set 1 del 1\r\nEND\r\n\n10 00\n10 00\n"},
-    {"stat reset forgets it",
+    {"stat reset clears the detail counts",
      {KEY(STAT, "reset"), KEY(STAT, "detail dump")},
      "10 00\n10 00 detailed END\r\n\n10 00\n"},
 };
@@ -314,7 +318,7 @@ static bool is_number(unsigned int opcode)
     return opcode == INCR || opcode == DECR || opcode == INCRQ || opcode == DECRQ;
 }
 
-/* One answer as a line; the bytes it takes, 0: it is none. */
+/* Writes one answer as a line; returns the bytes it takes, 0 if it is malformed. */
 static size_t describe(const char *p, size_t len, char *text, size_t size)
 {
     size_t nbody = len >= PROTO_BINARY_HEADER ? load(p + 8, 4) : 0;
@@ -339,7 +343,7 @@ static size_t describe(const char *p, size_t len, char *text, size_t size)
     return PROTO_BINARY_HEADER + nbody;
 }
 
-/* What a server answered, a line for each. */
+/* The server's answers, a line each. */
 static const char *answers(const struct server *server)
 {
     static char text[1 << 16];
@@ -350,7 +354,7 @@ static const char *answers(const struct server *server)
         size_t n = describe(server->out + at, server->nout - at, text + used, sizeof(text) - used);
 
         if (n == 0)
-            return "no answer of the binary protocol";
+            return "malformed answer";
         at += n;
         used += strlen(text + used);
     }
@@ -386,9 +390,9 @@ static void run(struct server *server, const struct dialogue *dialogues, size_t 
 
 #define RUN(server, dialogues) run(server, dialogues, sizeof(dialogues) / sizeof((dialogues)[0]))
 
-/* --- what is no dialogue ------------------------------------------------- */
+/* --- single requests ----------------------------------------------------- */
 
-/* Asks for one thing with the id of the value that `k` has. */
+/* Sends one request with the CAS id of k's value. */
 static const char *ask_with_id(struct server *server, struct ask ask)
 {
     ask_all(server, ASK(KEY(GET, "k")));
@@ -413,7 +417,7 @@ static void test_ids(struct server *server)
         if (!good)
             diag("%s", answer);
     }
-    ok(good, "every command that compares ids does what it is asked to with the value's");
+    ok(good, "every command that compares ids succeeds with the item's id");
 }
 
 static void test_endings(struct server *server)
@@ -423,27 +427,30 @@ static void test_endings(struct server *server)
 
     len += put_ask(bytes + len, &(const struct ask)BARE(NOOP));
     server_ask(server, bytes, len);
-    ok(strcmp(answers(server), "07 00\n") == 0 && server->closed, "quit is answered and closes");
+    ok(strcmp(answers(server), "07 00\n") == 0 && server->closed,
+       "quit is answered, then the connection closes");
     len = put_ask(bytes, &(const struct ask)BARE(QUITQ));
     server_ask(server, bytes, len);
-    ok(server->nout == 0 && server->closed, "quitq closes without a word");
+    ok(server->nout == 0 && server->closed, "quitq closes the connection without an answer");
     len = put_ask(bytes, &(const struct ask)BARE(GET));
     len += put_ask(bytes + len, &(const struct ask)BARE(NOOP));
     server_ask(server, bytes, len);
     ok(strcmp(answers(server), "00" INVALID) == 0 && server->closed,
-       "invalid arguments are answered, and nothing after them");
+       "a request with invalid arguments is answered, and nothing after it");
     len = put_ask(bytes, &(const struct ask)BARE(SETQ));
     server_ask(server, bytes, len);
-    ok(strcmp(answers(server), "11" INVALID) == 0 && server->closed, "of a quiet command too");
+    ok(strcmp(answers(server), "11" INVALID) == 0 && server->closed,
+       "a quiet request with invalid arguments is answered, too");
     len = put_ask(bytes, &(const struct ask)KEY(GET, "key"));
     bytes[11] = 2;
     server_ask(server, bytes, len);
     ok(strcmp(answers(server), "00" UNKNOWN) == 0 && server->closed,
-       "a key that is longer than the body is unknown, and closes");
+       "a key longer than the body: unknown command, and the connection closes");
     len = put_ask(bytes, &(const struct ask)BARE(NOOP));
     bytes[len] = '\x81';
     server_ask(server, bytes, len + 1);
-    ok(strcmp(answers(server), "0a 00\n") == 0 && server->closed, "another magic closes");
+    ok(strcmp(answers(server), "0a 00\n") == 0 && server->closed,
+       "a wrong magic byte closes the connection");
 }
 
 static void test_large(struct server *server)
@@ -459,14 +466,14 @@ static void test_large(struct server *server)
     len += put_ask(bytes + len, &(const struct ask)KEY(GET, "k"));
     server_ask(server, bytes, len);
     ok(strcmp(answers(server), "11 03 Too large.\n00" NOT_FOUND) == 0,
-       "a value that is too large is swallowed, and the older one is gone");
+       "the body of a too large value is skipped, and the older value removed");
     value[700000] = 0;
     len = put_ask(bytes, &large);
     len += put_ask(bytes + len, &(const struct ask)KEY(GETK, "k"));
     server_ask(server, bytes, len);
     ok(server->nout == PROTO_BINARY_HEADER + 4 + 1 + 700000 &&
            memcmp(server->out + PROTO_BINARY_HEADER + 5, value, 700000) == 0,
-       "a value of several chunks comes whole, and nothing behind it");
+       "a value of several chunks is returned whole, without trailing bytes");
 }
 
 static void test_stats(struct server *server)
@@ -477,7 +484,7 @@ static void test_stats(struct server *server)
            strstr(answer, "\n10 00 version " PACKAGE_VERSION) &&
            strstr(answer, "\n10 00 curr_items ") &&
            strcmp(answer + strlen(answer) - 7, "\n10 00\n") == 0,
-       "stat answers every statistic, and one without a key behind them");
+       "stat answers every statistic, and ends with an answer without a key");
     answer = ask_all(server, ASK(VALUE(SETQ, "k", "1"), KEY(STAT, "items")));
     ok(strstr(answer, "10 00 items:1:number "), "stat items");
     answer = ask_all(server, ASK(KEY(STAT, "slabs")));
@@ -494,7 +501,7 @@ static uint64_t stat_of(struct server *server, const char *key)
     return found ? strtoull(found + strlen(key), NULL, 10) : UINT64_MAX;
 }
 
-/* Counts what one request adds to a statistic. */
+/* The increase of a statistic by one request. */
 static void test_counts(struct server *server)
 {
     static const struct {
@@ -526,11 +533,11 @@ static void test_counts(struct server *server)
             ask_all(server, ASK(rows[i].ask));
             good = good && (k > 0 || stat_of(server, rows[i].keys[k]) == before + 1);
         }
-        ok(good, "opcode %02x counts in %s", rows[i].ask.opcode, rows[i].keys[0]);
+        ok(good, "opcode %02x is counted in %s", rows[i].ask.opcode, rows[i].keys[0]);
     }
 }
 
-/* A datagram ends before its value does. */
+/* A datagram that ends before its value does. */
 static void test_cut(struct server *server)
 {
     struct command_pending pending = {0};
@@ -543,12 +550,14 @@ static void test_cut(struct server *server)
     ok(command_run(server->local, &request, &client, server->now, &server->reply, &pending) ==
                COMMAND_VALUE &&
            pending.nleft == 5,
-       "a value is waited for without a line end");
+       "the parser waits for a value without a line end");
     command_cut(server->local, &pending, &server->reply);
     server->nout = 0;
     send_reply(server);
-    ok(strcmp(answers(server), "11" INVALID) == 0, "a value that will not come is invalid");
-    ok(strcmp(ask_all(server, ASK(KEY(GET, "cut"))), "00" NOT_FOUND) == 0, "and not stored");
+    ok(strcmp(answers(server), "11" INVALID) == 0,
+       "a truncated value is answered with invalid arguments");
+    ok(strcmp(ask_all(server, ASK(KEY(GET, "cut"))), "00" NOT_FOUND) == 0,
+       "a truncated value is not stored");
 }
 
 static void test_options(void)
@@ -564,11 +573,11 @@ static void test_options(void)
               "08 20 Auth failure.\n18 20 Auth failure.\n") == 0,
        "flush is refused where it is disabled");
     ok(strstr(ask_all(&server, ASK(BARE(STAT))), "cmd_flush 0") != NULL,
-       "and is not counted, unlike flush_all of text");
+       "a refused flush is not counted, unlike flush_all of text");
     ok(strcmp(ask_all(&server, ASK(VALUE(SET, "k", "1", .cas = 99), KEY(GET, "k"),
                                    KEY(DELETE, "k", .cas = 99))),
               "01 00\n00 00 0 1\n04" EXISTS) == 0,
-       "without CAS ids are 0, and those of storage commands are not looked at");
+       "without CAS ids are 0, and storage commands ignore a given id");
     server_stop(&server);
 }
 
@@ -592,7 +601,8 @@ static void test_no_memory(void)
         server_ask(&server, bytes, len);
         nfailed += strcmp(answers(&server), "11 82 Out of memory allocating item\n") == 0;
     }
-    ok(nfailed > 0 && nfailed < 100, "a full store without eviction answers so");
+    ok(nfailed > 0 && nfailed < 100,
+       "sets into a full store without eviction are answered with out of memory");
     server_stop(&server);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * command_client: a server without sockets. It does with bytes what net does: parses, runs, takes
- * the value in steps of a given size, and hands back the bytes of the replies.
+ * command_client: a server without sockets. It replaces net: it parses, runs commands, passes a
+ * value in steps of a given size, and returns the bytes of the replies.
  */
 #ifndef T_UNIT_COMMAND_CLIENT_H
 #define T_UNIT_COMMAND_CLIENT_H
@@ -23,16 +23,16 @@ struct server {
     struct store *store;
     struct commands *commands;
     struct command_local *local;
-    struct command_client client; /* a stream */
+    struct command_client client; /* a stream is being sent */
     struct command_config config;
     struct reply reply;
     rel_time now;
     bool crawler; /* runs */
     size_t step;  /* bytes of a value that arrive at a time */
-    bool closed;  /* the last dialogue ended so */
+    bool closed;  /* the last dialogue closed the connection */
     char *out;
     size_t nout;
-    /* What the commands called for. */
+    /* What the commands called back for. */
     unsigned int nshutdowns, nresets;
     bool graceful;
     int verbosity;
@@ -175,7 +175,7 @@ static void send_reply(struct server *server)
     while ((n = reply_iov(&server->reply, sent, OUT_MAX, iov, 16)) > 0) {
         for (i = 0; i < n; i++) {
             if (iov[i].iov_len > OUT_MAX - 1 - server->nout)
-                die("the answer is too long");
+                die("the answer does not fit");
             memcpy(server->out + server->nout, iov[i].iov_base, iov[i].iov_len);
             server->nout += iov[i].iov_len;
             sent += iov[i].iov_len;
@@ -184,7 +184,8 @@ static void send_reply(struct server *server)
     command_release(server->local, &server->reply);
 }
 
-/* Takes the value from input; what is used. Short of bytes: gives the value up. */
+/* Passes the value from the input; returns the bytes used. With too few bytes it gives the value
+ * up. */
 static size_t take_value(struct server *server, struct command_pending *pending, struct slice input)
 {
     size_t at = 0;
@@ -210,7 +211,7 @@ static size_t take_value(struct server *server, struct command_pending *pending,
     return at;
 }
 
-/* Sends bytes; the answer stands in server->out, NUL-terminated. */
+/* Sends bytes; server->out then holds the answer, NUL-terminated. */
 static const char *server_ask(struct server *server, const char *bytes, size_t len)
 {
     struct slice input = {bytes, len};

@@ -15,43 +15,45 @@ struct dialogue {
 
 /* Each begins after "stats reset" with detail on, and ends with a dump. */
 static const struct dialogue counted[] = {
-    {"nothing at first", "", END},
+    {"the dump is empty at first", "", END},
     {"a miss", "get p:a\r\n", END "PREFIX p get 1 hit 0 set 0 del 0\r\n" END},
-    {"a set and a hit", "set p:a 0 0 1\r\n1\r\nget p:a\r\n",
+    {"a set and a hit are counted", "set p:a 0 0 1\r\n1\r\nget p:a\r\n",
      STORED "VALUE p:a 0 1\r\n1\r\n" END "PREFIX p get 1 hit 1 set 1 del 0\r\n" END},
     {"several keys", "get p:a p:a p:b\r\n",
      "VALUE p:a 0 1\r\n1\r\nVALUE p:a 0 1\r\n1\r\n" END "PREFIX p get 3 hit 2 set 0 del 0\r\n" END},
-    {"gat is a get", "gat 0 p:a p:b\r\n",
+    {"gat is counted as a get", "gat 0 p:a p:b\r\n",
      "VALUE p:a 0 1\r\n1\r\n" END "PREFIX p get 2 hit 1 set 0 del 0\r\n" END},
     {"touch, incr and flush_all are not counted",
      "touch p:a 0\r\ntouch p:b 0\r\nincr p:a 1\r\nincr p:b 1\r\nflush_all 1000\r\n",
      "TOUCHED\r\nNOT_FOUND\r\n2\r\nNOT_FOUND\r\n" OK_ END},
-    {"nor are the meta commands", "mg p:a v\r\nmd p:b\r\nms p:c 1\r\n1\r\nmg p:d v N30\r\n",
+    {"the meta commands are not counted", "mg p:a v\r\nmd p:b\r\nms p:c 1\r\n1\r\nmg p:d v N30\r\n",
      "VA 1\r\n2\r\nNF\r\nHD\r\nVA 0 W\r\n\r\n" END},
-    {"a delete, whatever there was", "delete p:a\r\ndelete p:a\r\ndelete p:a noreply\r\n",
+    {"a delete is counted, hit or miss", "delete p:a\r\ndelete p:a\r\ndelete p:a noreply\r\n",
      "DELETED\r\nNOT_FOUND\r\n"
      "PREFIX p get 0 hit 0 set 0 del 3\r\n" END},
-    {"every storage command, stored or not",
+    {"every storage command is counted, stored or not",
      "add p:a 0 0 1\r\n1\r\nadd p:a 0 0 1\r\n1\r\nreplace p:x 0 0 1\r\n1\r\n"
      "append p:x 0 0 1\r\n1\r\ncas p:x 0 0 1 5\r\n1\r\nset p:a 0 0 1 noreply\r\n1\r\n",
      STORED "NOT_STORED\r\nNOT_STORED\r\nNOT_STORED\r\nNOT_FOUND\r\n"
             "PREFIX p get 0 hit 0 set 6 del 0\r\n" END},
-    {"a value that is bad or too large", "set p:a 0 0 1\r\n123\r\nset p:a 0 0 1048577\r\n",
-     "CLIENT_ERROR bad data chunk\r\n"},
-    {"no command that is refused",
+    {"a storage command whose value is bad or too large is counted",
+     "set p:a 0 0 1\r\n123\r\nset p:a 0 0 1048577\r\n", "CLIENT_ERROR bad data chunk\r\n"},
+    {"a refused command line is not counted",
      "set p:a 0 0 -1\r\nset p:a a 0 1\r\ndelete p:a 5\r\ngat x p:a\r\n",
      BAD BAD "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
              "CLIENT_ERROR invalid exptime argument\r\n" END},
-    {"no key without a prefix", "get a\r\ndelete a\r\n", END "NOT_FOUND\r\n" END},
-    {"an empty prefix", "get :a\r\n", END "PREFIX  get 1 hit 0 set 0 del 0\r\n" END},
-    {"up to the first delimiter", "get a:b:c\r\n", END "PREFIX a get 1 hit 0 set 0 del 0\r\n" END},
-    {"until it is switched off", "get p:1\r\nstats detail off\r\nget p:1\r\n",
+    {"a key without a delimiter is not counted", "get a\r\ndelete a\r\n", END "NOT_FOUND\r\n" END},
+    {"an empty prefix is counted", "get :a\r\n", END "PREFIX  get 1 hit 0 set 0 del 0\r\n" END},
+    {"the prefix ends at the first delimiter", "get a:b:c\r\n",
+     END "PREFIX a get 1 hit 0 set 0 del 0\r\n" END},
+    {"after 'detail off' nothing is counted", "get p:1\r\nstats detail off\r\nget p:1\r\n",
      END OK_ END "PREFIX p get 1 hit 0 set 0 del 0\r\n" END},
-    {"and on again", "get p:1\r\nstats detail off\r\nget p:1\r\nstats detail on\r\nget p:1\r\n",
+    {"after 'detail on' counting goes on",
+     "get p:1\r\nstats detail off\r\nget p:1\r\nstats detail on\r\nget p:1\r\n",
      END OK_ END OK_ END "PREFIX p get 2 hit 0 set 0 del 0\r\n" END},
-    {"words behind the word do not matter", "stats detail dump x\r\nstats detail on off\r\n",
+    {"words after on, off and dump are ignored", "stats detail dump x\r\nstats detail on off\r\n",
      END OK_ END},
-    {"what is not understood",
+    {"unknown words are answered with the usage",
      "stats detail\r\nstats detail foo\r\nstats detail ON\r\nstats detail onx\r\n",
      USAGE USAGE USAGE USAGE END},
 };
@@ -76,7 +78,8 @@ static void test_counted(struct server *server)
             ok(says(server, text, counted[i].answer), "detail: %s", counted[i].name);
             continue;
         }
-        /* The rest of the value is a command, and the large one has no body here. */
+        /* The rest of the bad value is taken for a command; the too large value has no body here.
+         */
         ask(server, counted[i].send);
         ok(says(server, DUMP, "PREFIX p get 0 hit 0 set 2 del 0\r\n" END), "detail: %s",
            counted[i].name);
@@ -86,9 +89,11 @@ static void test_counted(struct server *server)
 static void test_switch(struct server *server)
 {
     ask(server, "stats reset\r\nstats detail on\r\n");
-    ok(server->detail && commands_detail(server->commands), "on: the server is told");
+    ok(server->detail && commands_detail(server->commands),
+       "'detail on' is reported to the server");
     ask(server, "stats detail off\r\n");
-    ok(!server->detail && !commands_detail(server->commands), "off: the server is told");
+    ok(!server->detail && !commands_detail(server->commands),
+       "'detail off' is reported to the server");
 }
 
 static void test_bounded(struct server *server)
@@ -105,27 +110,30 @@ static void test_bounded(struct server *server)
     for (at = ask(server, DUMP); strncmp(at, "PREFIX ", 7) == 0; at = strchr(at, '\n') + 1)
         n++;
     ok(n <= 1 << 14 && n > 10000 && strcmp(at, END) == 0,
-       "prefixes without end: so many are counted (%zu), and the dump ends", n);
+       "an unlimited number of prefixes is cut off at a limit (%zu), and the dump ends", n);
     ask(server, "stats reset\r\nstats detail off\r\n");
 }
 
 static const struct dialogue dumps[] = {
     {"no items", "stats cachedump 1 0\r\n", END},
-    {"the newest first", "set a 5 0 3\r\nabc\r\nset b 0 0 1\r\n1\r\nstats cachedump 1 0\r\n",
+    {"cachedump lists the newest item first",
+     "set a 5 0 3\r\nabc\r\nset b 0 0 1\r\n1\r\nstats cachedump 1 0\r\n",
      STORED STORED "ITEM b [1 b; 0 s]\r\nITEM a [3 b; 0 s]\r\n" END},
     {"a limit", "stats cachedump 1 1\r\nstats cachedump 1 2 3 4\r\n",
      "ITEM b [1 b; 0 s]\r\n" END "ITEM b [1 b; 0 s]\r\nITEM a [3 b; 0 s]\r\n" END},
-    {"a Unix time for an expiry", "touch a 2000000000\r\ndelete b\r\nstats cachedump 1 0\r\n",
+    {"cachedump prints an expiry as a Unix time",
+     "touch a 2000000000\r\ndelete b\r\nstats cachedump 1 0\r\n",
      "TOUCHED\r\nDELETED\r\nITEM a [3 b; 2000000000 s]\r\n" END},
-    {"classes that have nothing, or are none", "stats cachedump 0 0\r\nstats cachedump 63 0\r\n",
-     END END},
-    {"classes that cannot be", "stats cachedump 64 0\r\nstats cachedump 18446744073709551615 0\r\n",
+    {"cachedump of classes that are empty or do not exist lists nothing",
+     "stats cachedump 0 0\r\nstats cachedump 63 0\r\n", END END},
+    {"class numbers out of range are refused",
+     "stats cachedump 64 0\r\nstats cachedump 18446744073709551615 0\r\n",
      "CLIENT_ERROR Illegal slab id\r\nCLIENT_ERROR Illegal slab id\r\n"},
-    {"numbers that are none",
+    {"words that are no numbers are refused",
      "stats cachedump a 0\r\nstats cachedump 1 b\r\nstats cachedump 1x 0\r\n"
      "stats cachedump -1 0\r\nstats cachedump 1 -1\r\n",
      BAD BAD BAD BAD BAD},
-    {"words that are missing", "stats cachedump\r\nstats cachedump 1\r\n",
+    {"missing words are refused", "stats cachedump\r\nstats cachedump 1\r\n",
      "CLIENT_ERROR bad command line\r\nCLIENT_ERROR bad command line\r\n"},
 };
 
@@ -145,7 +153,7 @@ static void test_dump_bound(struct server *server)
         snprintf(text, sizeof(text), "set %0240d 0 0 1\r\n1\r\n", i);
         ask(server, text);
     }
-    /* The class of these. */
+    /* The class of the items stored here. */
     for (unsigned int clsid = 2; n == 0 && clsid < 20; clsid++) {
         snprintf(text, sizeof(text), "stats cachedump %u 0\r\n", clsid);
         got = ask(server, text);
@@ -154,21 +162,23 @@ static void test_dump_bound(struct server *server)
     }
     ok(n > 7000 && n < 12000 && server->nout <= 2 << 20 && server->nout > (2 << 20) - 600 &&
            strcmp(server->out + server->nout - strlen(END), END) == 0,
-       "cachedump: at most 2 MB, of whole lines (%zu lines, %zu bytes)", n, server->nout);
+       "cachedump prints at most 2 MB, of whole lines (%zu lines, %zu bytes)", n, server->nout);
 }
 
 static const struct dialogue sizes[] = {
     {"disabled", "stats sizes\r\n", "STAT sizes_status disabled\r\n" END},
-    {"enabled, in a line without END", "stats sizes_enable\r\nstats sizes_enable x\r\n",
+    {"sizes_enable answers with a line without END",
+     "stats sizes_enable\r\nstats sizes_enable x\r\n",
      "STAT sizes_status enabled\r\nSTAT sizes_status enabled\r\n"},
-    {"what was there is not counted", "stats sizes\r\ndelete a\r\nstats sizes\r\n",
-     END "DELETED\r\n" END},
-    {"what comes is", "set a 0 0 1\r\n1\r\nset b 0 0 1\r\n1\r\nset b 0 0 1\r\n2\r\nstats sizes\r\n",
+    {"items stored before sizes_enable are not counted",
+     "stats sizes\r\ndelete a\r\nstats sizes\r\n", END "DELETED\r\n" END},
+    {"items stored after it are counted",
+     "set a 0 0 1\r\n1\r\nset b 0 0 1\r\n1\r\nset b 0 0 1\r\n2\r\nstats sizes\r\n",
      STORED STORED STORED "STAT 64 2\r\n" END},
     {"disabled again", "stats sizes_disable\r\nstats sizes_disable\r\nstats sizes\r\n",
      "STAT sizes_status disabled\r\nSTAT sizes_status disabled\r\n"
      "STAT sizes_status disabled\r\n" END},
-    {"what goes meanwhile is taken off",
+    {"items deleted meanwhile are subtracted",
      "delete a\r\nset c 0 0 1\r\n1\r\nstats sizes_enable\r\nstats sizes\r\ndelete c\r\n"
      "stats sizes\r\n",
      "DELETED\r\n" STORED "STAT sizes_status enabled\r\nSTAT 64 1\r\n" END "DELETED\r\n"
@@ -197,7 +207,7 @@ static void test_options(void)
        "-X: no cachedump");
     ok(server.detail && says(&server, "get a/b\r\nget a:b\r\n" DUMP,
                              END END "PREFIX a get 1 hit 0 set 0 del 0\r\n" END),
-       "-D: detail is on from the start, with another delimiter");
+       "-D turns detail on at the start, with another delimiter");
     server_stop(&server);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The line that each event becomes. */
+/* The log line of each event. */
 #include "command/event.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ static void forms(void)
 
     is_line(&event, SLICE("k"),
             "ts=1466120156.000123 gid=7 type=item_get key=k status=found clsid=3 cfd=20\n",
-            "a get; microseconds have six digits");
+            "item_get; microseconds have six digits");
     event.type = EVENT_ITEM_STORE;
     is_line(&event, SLICE("k"),
             "ts=1466120156.000123 gid=7 type=item_store key=k status=found cmd=set ttl=4294967295 "
@@ -63,7 +63,7 @@ static void forms(void)
     is_line(&event, SLICE("k"),
             "ts=1466120156.000123 gid=7 type=extwrite key=k fetch=yes ttl=-1 la=4 clsid=3 "
             "bucket=2\n",
-            "a write to flash");
+            "extwrite: a write to flash");
     event.type = EVENT_COMMAND;
     is_line(&event, SLICE("get k"), "ts=1466120156.000123 gid=7 type=rawcmd cmd=get%20k cfd=20\n",
             "a command");
@@ -80,14 +80,14 @@ static void longest(void)
     memset(bytes, 0xff, sizeof(bytes));
     line = line_of(&event, (struct slice){bytes, sizeof(bytes)});
     ok(strlen(line) > 3 * sizeof(bytes) && strstr(line, "%FF cfd=-2147483648\n"),
-       "the longest command fits a line");
+       "the longest command fits into a line");
     for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (char)i;
     line = line_of(&event, (struct slice){bytes, 256});
     ok(strstr(line, "cmd=%00%01") && strstr(line, "%20%21") &&
            strstr(line, "%2C-.%2F0123456789%3A") && strstr(line, "%40ABC") &&
            strstr(line, "Z%5B") && strstr(line, "%5E_%60a") && strstr(line, "z%7B%7C%7D~%7F%80"),
-       "letters, digits and -._~ stand for themselves, all else is %%XX");
+       "letters, digits and -._~ are printed as they are, all other bytes as %%XX");
 }
 
 int main(void)

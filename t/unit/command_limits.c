@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What large values, many keys and little memory do to the commands. */
+/* The commands with large values, many keys and little memory. */
 #include "store/store_items.h"
 #include "t/unit/command_client.h"
 
@@ -9,7 +9,7 @@
 
 static bool no_memory;
 
-/* Stands in for the C library's, which the replies grow by. */
+/* Replaces the C library's realloc, by which the replies grow. */
 void *reallocarray(void *array, size_t n, size_t width)
 {
     size_t size;
@@ -17,7 +17,8 @@ void *reallocarray(void *array, size_t n, size_t width)
     return no_memory || __builtin_mul_overflow(n, width, &size) ? NULL : realloc(array, size);
 }
 
-/* A storage line with `n` bytes of value that differ by place. Freed by the caller. */
+/* A storage line with `n` bytes of value, whose bytes depend on their position. Freed by the
+ * caller. */
 static char *storage_line(const char *verb, const char *key, size_t n, const char *rest,
                           size_t *len)
 {
@@ -76,7 +77,7 @@ static void large_values(void)
         for (j = 0; j < sizeof(steps) / sizeof(steps[0]); j++) {
             server.step = steps[j];
             ok(stores(&server, "set", sizes[i], "STORED\r\n") && comes_back(&server, sizes[i]),
-               "a value of %zu bytes in steps of %zu comes back", sizes[i], steps[j]);
+               "a value of %zu bytes in steps of %zu is stored and returned", sizes[i], steps[j]);
         }
     }
     server_stop(&server);
@@ -96,24 +97,25 @@ static void too_large_values(void)
     ok(stores(&server, "add", 2000000, TOO_LARGE) &&
            stores(&server, "append", 2000000, TOO_LARGE) &&
            stores(&server, "replace", 2000000, TOO_LARGE),
-       "a value over -I is refused");
+       "add, append and replace refuse a value larger than -I");
     ok(strcmp(ask(&server, "get big\r\n"), "VALUE big 0 1\r\nx\r\n" END) == 0,
-       "add, append and replace leave the old value");
-    ok(stores(&server, "set", 2000000, TOO_LARGE), "and by set");
+       "a refused add, append or replace keeps the old value");
+    ok(stores(&server, "set", 2000000, TOO_LARGE), "set refuses a value larger than -I");
     ok(strcmp(ask(&server, "get big\r\n"), END) == 0, "a refused set removes the old value");
     ask(&server, "set big 0 0 1\r\nx\r\n");
     line = storage_line("set", "big", 2000000, " noreply", &len);
     ok(strcmp(server_ask(&server, line, len), "") == 0 && !server.closed,
-       "with noreply the value is swallowed, in silence");
-    ok(strcmp(ask(&server, "get big\r\n"), END) == 0, "and the old value is gone");
+       "with noreply a too large value is skipped without an answer");
+    ok(strcmp(ask(&server, "get big\r\n"), END) == 0,
+       "a refused set with noreply removes the old value");
     free(line);
     ok(stores(&server, "set", 1000000, "STORED\r\n") &&
            stores(&server, "append", 1000, "STORED\r\n"),
-       "a value may be appended to up to -I");
+       "append accepts a value up to -I");
     ok(stores(&server, "append", 100000, "NOT_STORED\r\n") &&
            stores(&server, "prepend", 100000, "NOT_STORED\r\n") &&
            strncmp(ask(&server, "get big\r\n"), "VALUE big 0 1001000\r\n", 21) == 0,
-       "and beyond it no more, and stays what it was");
+       "append and prepend beyond -I are refused and keep the old value");
     server_stop(&server);
 }
 
@@ -126,9 +128,9 @@ static void given_up_values(void)
     server_start(&server, &store);
     ask(&server, "set k 0 0 1\r\nx\r\n");
     ask(&server, "set k 0 0 100\r\nabc");
-    ok(server.closed, "a connection may end within a value");
+    ok(server.closed, "a connection closes within a value");
     ok(strcmp(ask(&server, "get k\r\n"), "VALUE k 0 1\r\nx\r\n" END) == 0,
-       "the old value is still there");
+       "a value that was not completed leaves the old one");
     server_stop(&server);
 }
 
@@ -154,10 +156,10 @@ static void full_memory(void)
         refused = strcmp(server_ask(&server, line, len), NO_MEMORY) == 0;
         free(line);
     }
-    ok(refused, "with -M a full memory refuses");
+    ok(refused, "with -M a set into full memory is refused");
     ok(stores(&server, "set", 500000, NO_MEMORY) && !server.closed &&
            strcmp(ask(&server, "get big\r\n"), END) == 0,
-       "and the refused value is swallowed");
+       "the body of the refused value is skipped");
     server_stop(&server);
 }
 
@@ -194,15 +196,16 @@ static void many_gets_of_one_key(void)
     ask(&server, "set a 0 0 1\r\nx\r\nset b 0 0 1\r\ny\r\n");
     line = get_line(" a", 200000, &len);
     server_ask(&server, line, len);
-    ok(server.nout == 200000 * strlen(one) + 5, "200,000 gets of one key in a request");
+    ok(server.nout == 200000 * strlen(one) + 5,
+       "200,000 gets of one key in a request are answered");
     free(line);
     line = get_line(" a b", 100000, &len);
     server_ask(&server, line, len);
-    ok(server.nout == 100000 * strlen(two) + 5, "100,000 gets of two keys in turn");
+    ok(server.nout == 100000 * strlen(two) + 5, "100,000 gets of two keys in turn are answered");
     free(line);
     local = store_local_new(server.store);
     item = local ? store_get(local, SLICE("a"), server.now) : NULL;
-    if (ok(item && item->refcount == 2, "no reference is left behind"))
+    if (ok(item && item->refcount == 2, "all references are released afterwards"))
         store_put(local, item);
     store_local_free(local);
     server_stop(&server);
@@ -219,7 +222,8 @@ static void run_line(struct server *server, const char *line, size_t len)
     command_run(server->local, &request, &server->client, server->now, &server->reply, &pending);
 }
 
-/* So many that with the table and one more the value is copied for those who come. */
+/* With the table's reference and one more, this many make the store copy the value for new readers.
+ */
 enum { HOLDERS = (1 << 15) - 2 };
 
 static void copies_are_bounded(void)
@@ -244,13 +248,13 @@ static void copies_are_bounded(void)
     run_line(&server, line, len);
     ok(server.reply.nbytes == strlen(failed) && !server.reply.failed &&
            memcmp(server.reply.pieces[0].ptr, failed, strlen(failed)) == 0,
-       "a reply that cannot be held is an error, and nothing else");
+       "a reply whose items cannot be referenced is one error line");
     command_release(server.local, &server.reply);
     for (int i = 0; i < HOLDERS; i++)
         store_put(holder, item);
     store_local_free(holder);
     free(line);
-    ok(comes_back(&server, 100000), "the connection goes on");
+    ok(comes_back(&server, 100000), "the connection can be used afterwards");
     server_stop(&server);
 }
 
@@ -265,21 +269,22 @@ static void a_hit_is_not_copied(void)
     ask(&server, "set key 5 0 3\r\nabc\r\n");
     run_line(&server, "get key\r\n", 9);
     ok(server.reply.npieces == 3 && server.reply.ntext == 0 && server.reply.nheld == 1,
-       "a hit is VALUE, the item's own bytes, END");
+       "a hit's reply is VALUE, the item's own bytes, END");
     ok(server.reply.pieces[1].ptr == ((struct mc_item *)server.reply.held[0])->wire &&
            server.reply.pieces[1].len == strlen("key 5 3\r\nabc\r\n"),
-       "the item's bytes are sent from where they lie");
+       "the item's bytes are sent from the item's memory");
     held = server.reply;
     reply_init(&server.reply);
     ask(&server, "set key 5 0 3\r\nxyz\r\ndelete key\r\nset other 0 0 3\r\nuvw\r\n");
-    ok(memcmp(held.pieces[1].ptr, "key 5 3\r\nabc\r\n", 14) == 0, "and stay while they are held");
+    ok(memcmp(held.pieces[1].ptr, "key 5 3\r\nabc\r\n", 14) == 0,
+       "the bytes stay unchanged while the reply holds the item");
     reply_fini(&server.reply);
     server.reply = held;
     command_release(server.local, &server.reply);
     server_stop(&server);
 }
 
-/* Answers a get while there is no memory for pieces, text or holds beyond what there is. */
+/* Sends gets while realloc fails, so that pieces, text and holds cannot grow. */
 static void a_reply_without_memory(void)
 {
     static const char failed[] = "SERVER_ERROR out of memory writing get response\r\n";
@@ -294,18 +299,19 @@ static void a_reply_without_memory(void)
     line = get_line(" a b", 1000, &len);
     no_memory = true;
     ok(strcmp(server_ask(&server, line, len), failed) == 0 && !server.closed,
-       "a get that runs out of memory is an error, without a part of its values");
+       "a get that runs out of memory is answered with an error, without any of its values");
     ok(strcmp(ask(&server, "get a\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n") == 0,
        "the next small get is answered");
     ok(strcmp(ask(&server, "stats\r\n"), "SERVER_ERROR out of memory writing stats\r\n") == 0,
-       "statistics that run out of memory are an error");
+       "stats that run out of memory are answered with an error");
     reply_fini(&server.reply);
     ok(strcmp(ask(&server, "get a\r\n"), "") == 0 && server.closed,
-       "without memory for the error the connection closes");
-    ok(strcmp(ask(&server, "set c 0 0 1\r\nx\r\n"), "") == 0 && server.closed, "also after a set");
+       "without memory for the error line the connection closes");
+    ok(strcmp(ask(&server, "set c 0 0 1\r\nx\r\n"), "") == 0 && server.closed,
+       "without memory for the reply to a set the connection closes");
     no_memory = false;
     ok(strcmp(ask(&server, "get c a\r\n"), "VALUE c 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n") == 0,
-       "with memory all is as before");
+       "with memory again commands are answered as before");
     free(line);
     server_stop(&server);
 }

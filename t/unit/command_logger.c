@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The logger: what is told comes to who watches it, in order, or is counted. */
+/* The logger: a watcher gets the events that it asked for, in order; events that it misses are
+ * counted. */
 #include "command/logger.h"
 
 #include <inttypes.h>
@@ -12,12 +13,12 @@
 
 enum { NTELLERS = 3, NEVENTS = 40000, PATIENCE_MS = 20000, TEXT = 1 << 16 };
 
-/* One who watches, and what he has read. */
+/* A watcher, and the lines that it has read. */
 struct reader {
     struct stream *stream;
     uint64_t nbuckets, nskipped, last_gid;
     bool in_order, ended;
-    char text[TEXT]; /* the start of a line that is still to end */
+    char text[TEXT]; /* the beginning of a line that is not complete */
     size_t ntext;
 };
 
@@ -48,7 +49,7 @@ static void read_bytes(struct reader *reader, const char *bytes, size_t n)
     }
 }
 
-/* Reads what is there. */
+/* Reads the bytes that are available. */
 static void read_some(struct reader *reader)
 {
     struct iovec iov[2];
@@ -64,7 +65,7 @@ static void read_some(struct reader *reader)
     reader->ended = stream_poll(reader->stream) == STREAM_CLOSED;
 }
 
-/* Reads until so many lines came or were skipped. */
+/* Reads until that many lines were sent or skipped. */
 static bool read_until(struct reader *reader, uint64_t n)
 {
     for (;;) {
@@ -161,25 +162,27 @@ static void counts_add_up(void)
         pthread_join(tellers[i].thread, NULL);
     logger_counts(&logger, &counts);
     ok(counts.worker_written + counts.worker_dropped == NTELLERS * NEVENTS,
-       "each event was written or dropped");
-    ok(read_until(all, counts.worker_written), "each that was written came, or was skipped");
-    ok(read_until(one, tellers[0].ring->nwritten), "to each who watched it");
-    ok(all->in_order && one->in_order, "by its number");
+       "each event is either written or dropped");
+    ok(read_until(all, counts.worker_written),
+       "the watcher of all events gets or skips each written one");
+    ok(read_until(one, tellers[0].ring->nwritten),
+       "the watcher of one kind gets or skips each of that kind");
+    ok(all->in_order && one->in_order, "each watcher gets its lines in the order of gid");
     logger_counts(&logger, &counts);
     ok(counts.watcher_sent == all->nbuckets + one->nbuckets &&
            counts.watcher_skipped == all->nskipped + one->nskipped,
-       "and so it was counted");
+       "the counters of sent and skipped lines match the watchers' own counts");
     logger_reset_counts(&logger);
     logger_counts(&logger, &counts);
-    ok(counts.worker_written + counts.watcher_sent == 0, "until the counts are reset");
+    ok(counts.worker_written + counts.watcher_sent == 0, "a reset sets the counters to 0");
     logger_fini(&logger);
     read_some(all);
-    ok(all->ended, "when the logger ends, so do the streams");
+    ok(all->ended, "the end of the logger ends the watchers' streams");
     leave(all);
     leave(one);
 }
 
-static void a_slow_one(void)
+static void a_slow_watcher(void)
 {
     struct logger_counts counts;
     struct reader *slow, *fast;
@@ -197,40 +200,41 @@ static void a_slow_one(void)
         logger_counts(&logger, &counts);
     } while (counts.watcher_skipped < 100);
     ok(fast->nskipped == 0 && fast->nbuckets == n,
-       "one who reads gets every line beside one who does not");
-    ok(read_until(slow, n), "who reads at last learns of what he missed");
-    ok(slow->nskipped >= 100, "all of it");
+       "a watcher that reads gets every line beside one that does not read");
+    ok(read_until(slow, n), "a slow watcher that reads again gets the number of skipped lines");
+    ok(slow->nskipped >= 100, "the number of skipped lines is complete");
     leave(slow);
     leave(fast);
     logger_fini(&logger);
 }
 
-static void come_and_go(void)
+static void watchers_come_and_go(void)
 {
     struct reader *readers[LOGGER_WATCHERS_MAX];
     struct stream *stream;
     struct logger logger;
 
     start(&logger);
-    ok(!logger_wants(&logger, UINT32_MAX) && complete == 0, "nobody watches");
+    ok(!logger_wants(&logger, UINT32_MAX) && complete == 0,
+       "without watchers no events are wanted");
     for (size_t i = 0; i < LOGGER_WATCHERS_MAX; i++)
         readers[i] = watch(&logger, i == 7 ? COMMAND_WATCH_FETCHERS : COMMAND_WATCH_EVICTIONS);
     ok(logger_wants(&logger, COMMAND_WATCH_FETCHERS) &&
            !logger_wants(&logger, COMMAND_WATCH_MUTATIONS) && complete == 1,
-       "what anybody watches is wanted");
-    ok(logger_watch(&logger, 1, &stream) == LOGGER_TOO_MANY, "no more than 20 can watch");
+       "events that one watcher asked for are wanted");
+    ok(logger_watch(&logger, 1, &stream) == LOGGER_TOO_MANY, "a 21st watcher is refused");
     leave(readers[7]);
     readers[7] = watch(&logger, COMMAND_WATCH_EVICTIONS);
-    ok(readers[7] != NULL, "when one leaves the next can at once");
+    ok(readers[7] != NULL, "when one leaves a new one is accepted at once");
     ok(!logger_wants(&logger, COMMAND_WATCH_FETCHERS) && complete == 0,
-       "what only he watched is not wanted");
+       "events that only the watcher that left asked for are no longer wanted");
     for (size_t i = 0; i < LOGGER_WATCHERS_MAX; i++)
         leave(readers[i]);
     tell(&logger.shared->ring, COMMAND_WATCH_EVICTIONS);
     readers[0] = watch(&logger, COMMAND_WATCH_EVICTIONS | COMMAND_WATCH_FETCHERS);
     tell(&logger.shared->ring, COMMAND_WATCH_FETCHERS);
     ok(read_until(readers[0], 1) && readers[0]->nbuckets == 1,
-       "what was told while nobody watched is forgotten");
+       "events logged while nobody watches are discarded");
     leave(readers[0]);
     logger_fini(&logger);
 }
@@ -242,15 +246,16 @@ static void without_its_thread(void)
     struct logger logger;
 
     logger_init(&logger, &config);
-    ok(logger_watch(&logger, 1, &stream) == LOGGER_FAILED, "without its thread nobody can watch");
+    ok(logger_watch(&logger, 1, &stream) == LOGGER_FAILED,
+       "without the logger's thread a watcher is refused");
     logger_fini(&logger);
 }
 
 int main(void)
 {
     counts_add_up();
-    a_slow_one();
-    come_and_go();
+    a_slow_watcher();
+    watchers_come_and_go();
     without_its_thread();
     return done();
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counting by prefix: what is a prefix, how many there may be, and several threads at once. */
+/* Counting by prefix: what a prefix is, how many are counted, and several threads at once. */
 #include "command/prefix.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ static bool count(struct prefixes *prefixes, const char *key, enum prefix_event 
     return prefixes_count(prefixes, (struct slice){key, strlen(key)}, event);
 }
 
-/* What a prefix has; its len is 255 if it has none. */
+/* The counts of a prefix; len is 255 if there are none. */
 static struct prefix find(struct prefixes *prefixes, const char *text)
 {
     struct prefix prefix;
@@ -51,29 +51,30 @@ static void test_events(void)
     struct prefixes *prefixes = prefixes_new(':');
     char longest[MC_KEY_MAX + 1];
 
-    ok(prefixes && how_many(prefixes) == 0, "empty at first");
+    ok(prefixes && how_many(prefixes) == 0, "a new table has no prefixes");
     count(prefixes, "a:1", PREFIX_GET);
     count(prefixes, "a:2", PREFIX_HIT);
     count(prefixes, "a:2:3", PREFIX_SET);
     count(prefixes, "a:", PREFIX_DELETE);
     count(prefixes, "b:a", PREFIX_SET);
-    ok(is(prefixes, "a", 2, 1, 1, 1), "a hit is a get, and the first delimiter counts");
-    ok(is(prefixes, "b", 0, 0, 1, 0), "another prefix is counted by itself");
+    ok(is(prefixes, "a", 2, 1, 1, 1),
+       "a hit counts as a get, and the prefix ends at the first delimiter");
+    ok(is(prefixes, "b", 0, 0, 1, 0), "another prefix is counted separately");
     count(prefixes, "none", PREFIX_GET);
     count(prefixes, "", PREFIX_GET);
-    ok(how_many(prefixes) == 2, "a key without delimiter has no prefix");
+    ok(how_many(prefixes) == 2, "a key without a delimiter has no prefix");
     count(prefixes, ":x", PREFIX_GET);
-    ok(is(prefixes, "", 1, 0, 0, 0), "an empty prefix is one");
+    ok(is(prefixes, "", 1, 0, 0, 0), "an empty prefix is counted");
     memset(longest, 'l', sizeof(longest));
     longest[MC_KEY_MAX - 1] = ':';
     longest[MC_KEY_MAX] = '\0';
     count(prefixes, longest, PREFIX_GET);
     longest[MC_KEY_MAX - 1] = '\0';
-    ok(is(prefixes, longest, 1, 0, 0, 0), "the longest key's prefix is kept whole");
+    ok(is(prefixes, longest, 1, 0, 0, 0), "the prefix of the longest key is kept whole");
     prefixes_clear(prefixes);
-    ok(how_many(prefixes) == 0, "nothing is left by a clear");
+    ok(how_many(prefixes) == 0, "clear removes all prefixes");
     count(prefixes, "a:1", PREFIX_SET);
-    ok(is(prefixes, "a", 0, 0, 1, 0), "and it counts on from 0");
+    ok(is(prefixes, "a", 0, 0, 1, 0), "after a clear counts begin at 0");
     prefixes_free(prefixes);
     prefixes_free(NULL);
 }
@@ -83,7 +84,7 @@ static void test_delimiter(void)
     struct prefixes *prefixes = prefixes_new('/');
 
     count(prefixes, "a:b/c", PREFIX_GET);
-    ok(is(prefixes, "a:b", 1, 0, 0, 0), "the delimiter may be another");
+    ok(is(prefixes, "a:b", 1, 0, 0, 0), "the delimiter can be configured");
     prefixes_free(prefixes);
 }
 
@@ -102,13 +103,13 @@ static void test_bound(void)
         }
     }
     ok(how_many(prefixes) <= PREFIX_MAX && how_many(prefixes) > PREFIX_MAX / 10 * 9,
-       "there are no more prefixes than so many (%zu)", how_many(prefixes));
-    ok(refusals == 1, "and one is told once");
+       "the number of prefixes is limited (%zu)", how_many(prefixes));
+    ok(refusals == 1, "reaching the limit is reported once");
     ok(prefixes_next(prefixes, &cursor, &first) && first.gets == 2,
-       "those that were counted are counted on");
+       "prefixes that have counts are counted on at the limit");
     prefixes_clear(prefixes);
     ok(count(prefixes, "new:", PREFIX_GET) && is(prefixes, "new", 1, 0, 0, 0),
-       "after a clear there is room again");
+       "after a clear new prefixes are counted");
     prefixes_free(prefixes);
 }
 
@@ -142,7 +143,7 @@ static void test_threads(void)
         snprintf(text, sizeof(text), "%d", i);
         wrong += !is(prefixes, text, 2 * each, each, each, each);
     }
-    ok(wrong == 0 && how_many(prefixes) == NSHARED, "several threads lose no event");
+    ok(wrong == 0 && how_many(prefixes) == NSHARED, "no event of several threads is lost");
     prefixes_free(prefixes);
 }
 

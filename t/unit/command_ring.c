@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Records come out of a ring whole and, of each producer, in order; what does not fit is counted.
- */
+/* Records are read from a ring whole and, of each producer, in order; records that do not fit are
+ * counted as dropped. */
 #include "command/ring.h"
 
 #include <pthread.h>
@@ -62,7 +62,7 @@ static bool is_whole(const struct record *record, size_t len)
 
 struct taken {
     uint64_t n;
-    uint64_t last[NPRODUCERS]; /* number and 1 of the last record */
+    uint64_t last[NPRODUCERS]; /* of the last record, plus 1 */
     bool whole, in_order;
 };
 
@@ -103,10 +103,11 @@ static void threads(void)
     }
     take_all(&ring, &taken);
     ok(taken.n == nput && nput == ring.nwritten && nput > 0,
-       "of several producers each record that was put is taken once");
-    ok(ring.nwritten + ring.ndropped == NPRODUCERS * NRECORDS, "the others are counted");
-    ok(taken.whole, "as it was put");
-    ok(taken.in_order, "in the order of its producer");
+       "each record that a producer wrote is read once");
+    ok(ring.nwritten + ring.ndropped == NPRODUCERS * NRECORDS,
+       "the other records are counted as dropped");
+    ok(taken.whole, "records are read as they were written");
+    ok(taken.in_order, "records of one producer are read in order");
     ring_fini(&ring);
 }
 
@@ -118,14 +119,15 @@ static void bounds(void)
 
     ring_init(&ring, 4096);
     ok(ring_take(&ring, bytes, sizeof(bytes)) == 0, "a new ring has no record");
-    ok(!ring_put(&ring, (struct slice){bytes, 4096}, none), "what can never fit is refused");
-    ok(ring_put(&ring, (struct slice){bytes, 4088}, none), "what just fits is taken");
-    ok(!ring_put(&ring, (struct slice){bytes, 1}, none), "then it is full");
-    ok(ring_take(&ring, bytes, sizeof(bytes)) == 4088, "a record has its length");
+    ok(!ring_put(&ring, (struct slice){bytes, 4096}, none),
+       "a record larger than the ring is refused");
+    ok(ring_put(&ring, (struct slice){bytes, 4088}, none), "a record that just fits is accepted");
+    ok(!ring_put(&ring, (struct slice){bytes, 1}, none), "then the ring is full");
+    ok(ring_take(&ring, bytes, sizeof(bytes)) == 4088, "a record is returned with its length");
     ok(ring_put(&ring, (struct slice){bytes, 1}, (struct slice){bytes, 2}) &&
            ring_take(&ring, bytes, sizeof(bytes)) == 3,
-       "and then there is room again");
-    ok(ring.ndropped == 2 && ring.nwritten == 2, "both are counted");
+       "after a read there is room again");
+    ok(ring.ndropped == 2 && ring.nwritten == 2, "written and dropped records are counted");
     ring_fini(&ring);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the statistics show, and what they count. */
+/* The statistics that are printed, and the counts behind them. */
 #include "config.h"
 
 #include "t/unit/command_client.h"
@@ -110,7 +110,7 @@ static bool shown(const struct server *server, char condition)
     }
 }
 
-/* Whether exactly the names that should come do, in order, and how many. */
+/* Whether the statistics have exactly the expected names, in order, and how many. */
 static bool names_come_in_order(struct server *server, int *count)
 {
     const char *at = ask(server, "stats\r\n");
@@ -122,7 +122,7 @@ static bool names_come_in_order(struct server *server, int *count)
         if (!shown(server, names[i][0]))
             continue;
         if (sscanf(at, "STAT %127s", key) != 1 || strcmp(key, names[i] + 1) != 0) {
-            diag("%s where %s should be", key, names[i] + 1);
+            diag("%s instead of %s", key, names[i] + 1);
             return false;
         }
         at = strstr(at, "\r\n") + 2;
@@ -146,18 +146,20 @@ static void plain_stats_are_those_of_memcached(void)
     server_defaults(&server, &store);
     server.crawler = server.config.lru_segmented = store.lru_segmented = false;
     server_start(&server, &store);
-    ok(names_come_in_order(&server, &count) && count == 71, "71 without crawler and maintainer");
+    ok(names_come_in_order(&server, &count) && count == 71,
+       "71 names without crawler and maintainer");
     server_stop(&server);
 
     server_defaults(&server, &store);
     server.crawler = server.config.lru_segmented = store.lru_segmented = false;
     server.config.slab_reassign = server.config.maxconns_fast = false;
     server_start(&server, &store);
-    ok(names_come_in_order(&server, &count) && count == 62, "62 without anything modern");
+    ok(names_come_in_order(&server, &count) && count == 62,
+       "62 names without the options of 'modern'");
     server_stop(&server);
 }
 
-/* The number that a name has in the statistics of this kind; -1: it is not there. */
+/* The number of a name in the statistics of this kind; -1: there is no such name. */
 static long long number(struct server *server, const char *kind, const char *name)
 {
     char wanted[128];
@@ -170,7 +172,7 @@ static long long number(struct server *server, const char *kind, const char *nam
     return at ? atoll(at + strlen(wanted)) : -1;
 }
 
-/* What a dialogue adds to plain statistics: pairs of names and numbers. */
+/* The increase of plain statistics by a dialogue: pairs of names and numbers. */
 static const struct {
     const char *send;
     struct {
@@ -239,11 +241,11 @@ static void commands_are_counted(void)
        "stats reset sets the counters to zero");
     ask(&server, "flush_all x\r\nset k 0 0 1\r\nabcd\r\n");
     ok(number(&server, "", "cmd_flush") == 1 && number(&server, "", "cmd_set") == 1,
-       "after a reset they count from there");
+       "after a reset counting begins at zero");
     server_stop(&server);
 }
 
-static void what_the_kernel_answered_counts(void)
+static void hits_of_the_kernel_are_counted(void)
 {
     struct store_config store;
     struct server server;
@@ -257,12 +259,12 @@ static void what_the_kernel_answered_counts(void)
     server.kernel.count[MC_COUNT_BYTES_READ] = 5000;
     server.kernel.count[MC_COUNT_BYTES_WRITTEN] = 7000;
     server.kernel.class_hits[1] = 70;
-    ok(number(&server, "", "cmd_get") == 102, "in cmd_get");
-    ok(number(&server, "", "get_hits") == 71, "in get_hits");
-    ok(number(&server, "", "get_misses") == 31, "in get_misses");
-    ok(number(&server, "", "bytes_read") == 6000, "in bytes_read");
-    ok(number(&server, "", "bytes_written") == 9000, "in bytes_written");
-    ok(number(&server, "slabs", "1:get_hits") == 71, "in the class's get_hits");
+    ok(number(&server, "", "cmd_get") == 102, "gets that the kernel answered count in cmd_get");
+    ok(number(&server, "", "get_hits") == 71, "its hits count in get_hits");
+    ok(number(&server, "", "get_misses") == 31, "its misses count in get_misses");
+    ok(number(&server, "", "bytes_read") == 6000, "its requests count in bytes_read");
+    ok(number(&server, "", "bytes_written") == 9000, "its replies count in bytes_written");
+    ok(number(&server, "slabs", "1:get_hits") == 71, "its hits count in the class's get_hits");
     server_stop(&server);
 }
 
@@ -273,18 +275,22 @@ static void classes_are_shown(void)
 
     server_defaults(&server, &store);
     server_start(&server, &store);
-    ok(strcmp(ask(&server, "stats items\r\n"), "END\r\n") == 0, "no items, no lines");
+    ok(strcmp(ask(&server, "stats items\r\n"), "END\r\n") == 0,
+       "without items stats items has no lines");
     ask(&server, "set k 0 0 1\r\nx\r\nget k\r\n");
     ok(number(&server, "items", "items:1:number") == 1, "stats items counts the items");
-    ok(number(&server, "items", "items:1:mem_requested") > 0, "and their bytes");
-    ok(number(&server, "items", "items:1:number_hot") == 1, "by LRU segment");
-    ok(number(&server, "items", "items:1:number_temp") == -1, "without temp, which is off");
+    ok(number(&server, "items", "items:1:mem_requested") > 0, "stats items has the items' bytes");
+    ok(number(&server, "items", "items:1:number_hot") == 1,
+       "stats items has the items by LRU segment");
+    ok(number(&server, "items", "items:1:number_temp") == -1,
+       "stats items omits the temporary segment, which is off");
     ok(number(&server, "slabs", "1:chunk_size") == 96, "stats slabs shows the chunk size");
-    ok(number(&server, "slabs", "1:used_chunks") == 1, "and the chunks in use");
+    ok(number(&server, "slabs", "1:used_chunks") == 1, "stats slabs shows the chunks in use");
     ok(number(&server, "slabs", "1:cmd_set") == 1 && number(&server, "slabs", "1:get_hits") == 1,
-       "and what was done with them");
-    ok(number(&server, "slabs", "active_slabs") == 1, "and the classes in use");
-    ok(number(&server, "slabs", "total_malloced") >= 1 << 20, "and all memory");
+       "stats slabs shows the commands by class");
+    ok(number(&server, "slabs", "active_slabs") == 1,
+       "stats slabs shows the number of classes in use");
+    ok(number(&server, "slabs", "total_malloced") >= 1 << 20, "stats slabs shows the total memory");
     server_stop(&server);
 }
 
@@ -298,7 +304,8 @@ static void values_have_their_form(void)
     server_defaults(&server, &store);
     server_start(&server, &store);
     ask(&server, "stats\r\n");
-    ok(strstr(server.out, "STAT version " PACKAGE_VERSION "\r\n") != NULL, "version is ours");
+    ok(strstr(server.out, "STAT version " PACKAGE_VERSION "\r\n") != NULL,
+       "version is this program's");
     ok(strstr(server.out, "STAT pointer_size 64\r\n") != NULL, "pointer_size is in bits");
     ok(strstr(server.out, "STAT rusage_user ") &&
            sscanf(strstr(server.out, "STAT rusage_user "), "STAT rusage_user %llu.%15[0-9]",
@@ -306,11 +313,11 @@ static void values_have_their_form(void)
            strlen(micro) == 6,
        "rusage has six decimals");
     ok(strstr(server.out, "STAT hash_is_expanding 0\r\n") != NULL, "a flag is 0 or 1");
-    ok(strstr(server.out, "STAT accepting_conns 1\r\n") != NULL, "and 1");
+    ok(strstr(server.out, "STAT accepting_conns 1\r\n") != NULL, "another flag is 1");
     ok(number(&server, "", "limit_maxbytes") == 64 << 20, "limit_maxbytes is -m");
     ok(number(&server, "", "uptime") == server.now, "uptime counts from the clock's start");
     ask(&server, "cache_memlimit 128\r\n");
-    ok(number(&server, "", "limit_maxbytes") == 128 << 20, "cache_memlimit changes it");
+    ok(number(&server, "", "limit_maxbytes") == 128 << 20, "cache_memlimit changes limit_maxbytes");
     server_stop(&server);
 }
 
@@ -328,11 +335,11 @@ static void counts_of_threads_add_up(void)
     server.local = second;
     ask(&server, "flush_all x\r\nget nope\r\n");
     ok(number(&server, "", "cmd_flush") == 2 && number(&server, "", "cmd_get") == 2,
-       "two threads' counts are added");
+       "the counts of two threads are added");
     server.local = first;
     command_local_free(second);
     ok(number(&server, "", "cmd_flush") == 2 && number(&server, "", "cmd_get") == 2,
-       "those of a thread that ended stay");
+       "the counts of a thread that ended remain");
     server_stop(&server);
 }
 
@@ -340,7 +347,7 @@ int main(void)
 {
     plain_stats_are_those_of_memcached();
     commands_are_counted();
-    what_the_kernel_answered_counts();
+    hits_of_the_kernel_are_counted();
     classes_are_shown();
     values_have_their_form();
     counts_of_threads_add_up();

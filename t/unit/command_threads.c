@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads with a command_local each, on few keys of one store, while one asks for statistics. A
- * value tells which key it belongs to, so that a mixed-up answer is seen; the rest is
- * ThreadSanitizer's to find.
+ * Threads with a command_local each, on few keys of one store, while another thread asks for
+ * statistics. A value contains its key, so that a mixed-up answer is seen; ThreadSanitizer finds
+ * the rest.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -120,9 +120,9 @@ static void threads_share_a_store(void)
         free(workers[i].server.out);
     }
     diag("statistics were asked for %u times", nasked);
-    ok(nwrong == 0, "%d threads get the values of the keys that they ask for", NTHREADS);
+    ok(nwrong == 0, "%d threads get only the values of the keys that they ask for", NTHREADS);
     ok(strstr(ask(&server, "stats\r\n"), "STAT cmd_flush 0\r\n") == NULL,
-       "what ended threads counted is still there");
+       "the counts of ended threads remain");
     server_stop(&server);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Objects on flash: where they come back from, and when they are gone. */
+/* Objects on flash: from where they are read, and when they are lost. */
 #include "flash/flash.h"
 
 #include <fcntl.h>
@@ -83,7 +83,7 @@ static enum flash_result get(struct lab *lab, const struct flash_at *at, unsigne
     fill(object, number);
     flash_read_wait(lab->flash, &read);
     if (read.result == FLASH_READ && memcmp(buffer, object, OBJECT) != 0)
-        ok(false, "object %u is what was written", number);
+        ok(false, "object %u is read as it was written", number);
     return read.result;
 }
 
@@ -110,16 +110,17 @@ static void crc32c_is_that_of_the_rfc(void)
     for (int i = 0; i < 32; i++)
         rising[i] = (char)i;
     ok(crc32c(&best, 0, "123456789", 9) == 0xe3069283u, "CRC32C of 123456789");
-    ok(crc32c(&best, 0, zeros, 32) == 0x8a9136aau, "of 32 zeros (RFC 3720, B.4)");
-    ok(crc32c(&best, 0, ones, 32) == 0x62a8ab43u, "of 32 bytes of ones");
-    ok(crc32c(&best, 0, rising, 32) == 0x46dd794eu, "of 32 rising bytes");
-    ok(crc32c(&best, crc32c(&best, 0, "1234", 4), "56789", 5) == 0xe3069283u, "in two steps");
+    ok(crc32c(&best, 0, zeros, 32) == 0x8a9136aau, "CRC32C of 32 zeros (RFC 3720, B.4)");
+    ok(crc32c(&best, 0, ones, 32) == 0x62a8ab43u, "CRC32C of 32 bytes of ones");
+    ok(crc32c(&best, 0, rising, 32) == 0x46dd794eu, "CRC32C of 32 rising bytes");
+    ok(crc32c(&best, crc32c(&best, 0, "1234", 4), "56789", 5) == 0xe3069283u,
+       "CRC32C in two steps");
     for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (char)(i * i);
     for (size_t from = 0; from < 8; from++)
         for (size_t n = 0; n < 200; n++)
             equal &= crc32c(&best, 0, bytes + from, n) == crc32c(&by_table, 0, bytes + from, n);
-    ok(equal, "table and processor agree at any length and alignment");
+    ok(equal, "the table's and the processor's CRC32C agree at any length and alignment");
 }
 
 /* --- reading what was written ------------------------------------------------ */
@@ -138,15 +139,15 @@ static void objects_come_back(void)
         at[i] = put(&lab, FLASH_DEFAULT, i);
     for (unsigned int i = 0; i < N; i++)
         good &= get(&lab, &at[i], i) == FLASH_READ;
-    ok(good, "objects come back from file and buffer");
+    ok(good, "objects are read from the file and from the write buffer");
     ok(flash_read_now(lab.flash, &(struct flash_read){.at = at[N - 1], .iov = &iov, .niov = 1}),
-       "what is in the buffer can be read without waiting");
+       "an object in the write buffer can be read without waiting");
     ok(stats_of(&lab).objects_read == N + 1, "each read is counted");
-    ok(stats_of(&lab).bytes_written == (uint64_t)N * FRAME, "and the bytes that were written");
+    ok(stats_of(&lab).bytes_written == (uint64_t)N * FRAME, "the bytes written are counted");
     at[0].crc++;
-    ok(get(&lab, &at[0], 0) == FLASH_BAD, "another checksum is an error");
+    ok(get(&lab, &at[0], 0) == FLASH_BAD, "reading with another checksum is an error");
     at[1].version++;
-    ok(get(&lab, &at[1], 1) == FLASH_GONE, "another version is gone");
+    ok(get(&lab, &at[1], 1) == FLASH_GONE, "an object of another version is lost");
     close_lab(&lab);
 }
 
@@ -158,16 +159,18 @@ static void an_object_is_at_most_a_buffer(void)
     struct lab lab;
 
     open_plain(&lab);
-    ok(!flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &at), "a longer one is refused");
+    ok(!flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &at),
+       "an object longer than a write buffer is refused");
     iov.iov_len = BUFFER - 8;
-    ok(flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &at), "one that fills it is not");
-    ok(flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &at), "nor the next one");
+    ok(flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &at),
+       "an object as long as a write buffer is accepted");
+    ok(flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &at), "the object after it is accepted");
     close_lab(&lab);
 }
 
 static void objects_may_be_read_in_pieces(void)
 {
-    enum { N = 3000, PIECES = N + 1 }; /* more than a system call takes */
+    enum { N = 3000, PIECES = N + 1 }; /* more than one system call reads */
     static char object[2 * N + 5], buffer[2 * N + 5];
     static struct iovec to[PIECES];
     struct iovec from = {object, sizeof(object)};
@@ -183,13 +186,13 @@ static void objects_may_be_read_in_pieces(void)
     ok(flash_write(lab.flash, FLASH_DEFAULT, &from, 1, &read.at) &&
            flash_read_now(lab.flash, &read) && read.result == FLASH_READ &&
            memcmp(buffer, object, sizeof(object)) == 0,
-       "an object may be read into many pieces, from the buffer");
+       "an object can be read into many pieces from the write buffer");
     for (unsigned int i = 0; i < PER_PAGE; i++)
         put(&lab, FLASH_DEFAULT, i);
     memset(buffer, 0, sizeof(buffer));
     flash_read_wait(lab.flash, &read);
     ok(read.result == FLASH_READ && memcmp(buffer, object, sizeof(object)) == 0,
-       "and from the file");
+       "an object can be read into many pieces from the file");
     close_lab(&lab);
 }
 
@@ -237,8 +240,8 @@ static void threads_read_from_the_disk(void)
         good &=
             waiting[i].read.result == FLASH_READ && memcmp(waiting[i].buffer, object, OBJECT) == 0;
     }
-    ok(good, "reads that were left to the threads end with the right bytes");
-    ok(stats_of(&lab).io_queue == 0, "and leave the queue empty");
+    ok(good, "reads by the flash threads return the right bytes");
+    ok(stats_of(&lab).io_queue == 0, "the reads leave the queue empty");
     close_lab(&lab);
 }
 
@@ -262,13 +265,14 @@ static void the_oldest_page_makes_room(void)
         ngone += gone;
         good &= gone == (i < PER_PAGE) && flash_is_there(lab.flash, &at[i]) == !gone;
     }
-    ok(good && ngone == PER_PAGE, "a full store loses the objects of its oldest page, no others");
+    ok(good && ngone == PER_PAGE,
+       "a full store loses the objects of its oldest page, and no others");
     stats = stats_of(&lab);
     ok(stats.page_evictions == 1 && stats.objects_evicted == PER_PAGE &&
            stats.bytes_evicted == (uint64_t)PER_PAGE * FRAME,
-       "which is counted");
+       "the lost page is counted");
     flash_drop(lab.flash, &at[0], OBJECT);
-    ok(stats_of(&lab).objects_used == stats.objects_used, "to drop a lost one changes nothing");
+    ok(stats_of(&lab).objects_used == stats.objects_used, "dropping a lost object has no effect");
     ok(stats.page_allocs == PAGES + 1 && stats.pages_used == PAGES && flash_nfree(lab.flash) == 0,
        "all pages are in use");
     close_lab(&lab);
@@ -287,13 +291,14 @@ static void an_unused_page_is_free_again(void)
     for (unsigned int i = 0; i < PER_PAGE; i++)
         flash_drop(lab.flash, &at[i], OBJECT);
     ok(flash_nfree(lab.flash) == PAGES - 2 && get(&lab, &at[3], 3) == FLASH_READ,
-       "a page stays while an object that is shared is used");
+       "a page is kept while an object in it is used");
     flash_drop(lab.flash, &at[3], OBJECT);
     ok(flash_nfree(lab.flash) == PAGES - 1 && stats_of(&lab).page_reclaims == 1,
-       "and is free when nothing in it is used");
-    ok(get(&lab, &at[3], 3) == FLASH_GONE, "then its objects are gone");
-    ok(get(&lab, &at[PER_PAGE], PER_PAGE) == FLASH_READ, "those of others are not");
-    ok(stats_of(&lab).bytes_fragmented == PAGE - FRAME, "what no object uses are holes");
+       "a page is freed when none of its objects is used");
+    ok(get(&lab, &at[3], 3) == FLASH_GONE, "the objects of a freed page are lost");
+    ok(get(&lab, &at[PER_PAGE], PER_PAGE) == FLASH_READ, "the objects of other pages are kept");
+    ok(stats_of(&lab).bytes_fragmented == PAGE - FRAME,
+       "the bytes of dropped objects count as fragmentation");
     close_lab(&lab);
 }
 
@@ -310,16 +315,18 @@ static void buckets_have_pages_of_their_own(void)
     chunked = put(&lab, FLASH_CHUNKED, 3);
     flash_page_stats(lab.flash, low.page, &page);
     ok(page.bucket == FLASH_LOWTTL && page.free_bucket == FLASH_LOWTTL && page.bytes == FRAME,
-       "a file is for its bucket");
+       "objects of a bucket go to the bucket's own file");
     flash_page_stats(lab.flash, plain.page, &page);
-    ok(page.bucket == FLASH_DEFAULT && page.free_bucket == FLASH_DEFAULT, "and not for the others");
+    ok(page.bucket == FLASH_DEFAULT && page.free_bucket == FLASH_DEFAULT,
+       "objects of other buckets do not go to that file");
     flash_page_stats(lab.flash, chunked.page, &page);
     ok(page.bucket == FLASH_CHUNKED && page.free_bucket == FLASH_DEFAULT &&
            chunked.page != plain.page,
-       "a bucket without a file shares, but not its pages");
+       "a bucket without a file uses the common one, with pages of its own");
     for (unsigned int i = 0; i < PAGES * PER_PAGE; i++)
         put(&lab, FLASH_LOWTTL, i);
-    ok(stats_of(&lab).page_evictions == 0, "a bucket whose file is full goes on in the common one");
+    ok(stats_of(&lab).page_evictions == 0,
+       "a bucket whose file is full continues in the common file");
     close_lab(&lab);
 }
 
@@ -351,7 +358,7 @@ static bool move_object(void *context, const struct flash_at *at, const char *by
     return true;
 }
 
-static void compaction_shows_what_was_written(void)
+static void compaction_visits_the_objects_of_a_page(void)
 {
     enum { N = 2 * PER_PAGE + 1 }; /* three pages of four */
     static struct flash_at at[N];
@@ -362,20 +369,21 @@ static void compaction_shows_what_was_written(void)
     open_plain(&lab);
     for (unsigned int i = 0; i < N; i++)
         at[i] = put(&lab, FLASH_DEFAULT, i);
-    ok(!flash_compact(lab.flash, 0.9, move_object, &moving), "a page that is used is left alone");
+    ok(!flash_compact(lab.flash, 0.9, move_object, &moving),
+       "a page whose objects are all used is not compacted");
     for (unsigned int i = 0; i < PER_PAGE; i++)
         if (i % 10)
             flash_drop(lab.flash, &at[i], OBJECT);
     ok(!flash_compact(lab.flash, 0, move_object, &moving) &&
            !flash_compact(lab.flash, 0.13, move_object, &moving),
-       "so is one that the share is too small for, times that of the pages in use");
-    ok(flash_compact(lab.flash, 0.15, move_object, &moving), "one with many holes is not");
-    ok(moving.in_order && moving.nseen == PER_PAGE, "all objects are shown, in order");
+       "a page with fewer holes than the share times the pages in use is not compacted");
+    ok(flash_compact(lab.flash, 0.15, move_object, &moving), "a page with many holes is compacted");
+    ok(moving.in_order && moving.nseen == PER_PAGE, "compaction visits all objects, in order");
     for (unsigned int i = 0; i < PER_PAGE; i += 10)
         good &= get(&lab, &at[i], i) == FLASH_READ;
-    ok(good && moving.nmoved == (PER_PAGE + 9) / 10, "what was moved is there");
+    ok(good && moving.nmoved == (PER_PAGE + 9) / 10, "moved objects can be read");
     ok(flash_nfree(lab.flash) == PAGES - 3 && stats_of(&lab).page_reclaims == 1,
-       "and its page is free");
+       "the compacted page is free");
     close_lab(&lab);
 }
 
@@ -396,13 +404,15 @@ static void compaction_takes_the_page_that_is_kept_free(void)
     for (unsigned int i = 0; i < PER_PAGE; i++)
         if (i % 10)
             flash_drop(lab.flash, &at[i], OBJECT);
-    ok(flash_compact(lab.flash, 0.9, move_object, &moving), "one of them is compacted");
+    ok(flash_compact(lab.flash, 0.9, move_object, &moving),
+       "a page is compacted while one page is free");
     stats = stats_of(&lab);
-    ok(flash_nfree(lab.flash) == 1 && stats.page_evictions == 0, "which costs none that is used");
+    ok(flash_nfree(lab.flash) == 1 && stats.page_evictions == 0,
+       "compaction evicts no page in use");
     put(&lab, FLASH_DEFAULT, 0);
     stats = stats_of(&lab);
     ok(flash_nfree(lab.flash) == 1 && stats.page_evictions == 1,
-       "who takes the last free page for new objects gives up the oldest");
+       "an object that takes the last free page evicts the oldest page");
     close_lab(&lab);
 }
 
@@ -421,7 +431,7 @@ static void a_file_that_fails_gives_no_bytes(void)
     for (unsigned int i = 0; i < N; i++)
         at[i] = put(&lab, FLASH_DEFAULT, i);
     ok(truncate(lab.files[0], 0) == 0 && get(&lab, &at[0], 0) == FLASH_BAD,
-       "what cannot be read is an error");
+       "an object that cannot be read is an error");
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &before);
     setrlimit(RLIMIT_FSIZE, &none);
@@ -431,11 +441,11 @@ static void a_file_that_fails_gives_no_bytes(void)
 
         refused = !flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &(struct flash_at){0});
     }
-    ok(refused, "a write that fails is refused");
-    ok(get(&lab, &at[N - 1], N - 1) == FLASH_GONE, "and its page is given up");
+    ok(refused, "a failed write refuses the next object");
+    ok(get(&lab, &at[N - 1], N - 1) == FLASH_GONE, "a failed write gives up its page");
     setrlimit(RLIMIT_FSIZE, &(struct rlimit){before.rlim_max, before.rlim_max});
     at[0] = put(&lab, FLASH_DEFAULT, 7);
-    ok(get(&lab, &at[0], 7) == FLASH_READ, "the next one is tried again");
+    ok(get(&lab, &at[0], 7) == FLASH_READ, "the next write is tried again");
     close_lab(&lab);
 }
 
@@ -448,10 +458,10 @@ static void a_file_is_used_once(void)
 
     open_plain(&lab);
     ok(!flash_open(&config, error, sizeof(error)) && strstr(error, "in use"),
-       "a file that another store has is refused");
+       "a file that another store uses is refused");
     path.name = "/nonexistent/flash";
     ok(!flash_open(&config, error, sizeof(error)) && strstr(error, "No such file"),
-       "so is one that cannot be made");
+       "a file that cannot be created is refused");
     close_lab(&lab);
 }
 
@@ -465,7 +475,7 @@ int main(void)
     the_oldest_page_makes_room();
     an_unused_page_is_free_again();
     buckets_have_pages_of_their_own();
-    compaction_shows_what_was_written();
+    compaction_visits_the_objects_of_a_page();
     compaction_takes_the_page_that_is_kept_free();
     a_file_that_fails_gives_no_bytes();
     a_file_is_used_once();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the words of mode=chain come to. */
+/* The sizes and times that follow from the words of mode=chain. */
 #include <string.h>
 
 #include "kcache/chain.h"
@@ -25,19 +25,23 @@ static void test_sizes(void)
     struct kcache_chain chain = words("");
 
     ok(chain.entries == 1 << 17 && chain.medium == 1 << 15 && chain.large == 1 << 13,
-       "a quarter of the entries may be medium, a sixteenth large");
+       "by default a quarter of the entries may be medium, a sixteenth large");
     chain = words(",entries=1000");
-    ok(chain.entries == 1024 && chain.medium == 256 && chain.large == 64, "powers of two");
+    ok(chain.entries == 1024 && chain.medium == 256 && chain.large == 64,
+       "numbers of entries are rounded up to powers of two");
     chain = words(",entries=1");
-    ok(chain.entries == 1 && chain.medium == 1 && chain.large == 1, "never none");
+    ok(chain.entries == 1 && chain.medium == 1 && chain.large == 1, "no number of entries is zero");
     chain = words(",entries=16777216/5/9");
-    ok(chain.entries == 1 << 24 && chain.medium == 8 && chain.large == 16, "each as it was given");
+    ok(chain.entries == 1 << 24 && chain.medium == 8 && chain.large == 16,
+       "each number of entries can be given");
     chain = words(",keymax=250,valuemax=178");
-    ok(chain.medium == 1 << 15 && chain.large == 1, "no large blocks where no text is so long");
+    ok(chain.medium == 1 << 15 && chain.large == 1,
+       "there are no large blocks where no reply is so long");
     chain = words(",keymax=250,valuemax=179");
-    ok(chain.large == 1 << 13, "but where one may be");
+    ok(chain.large == 1 << 13, "there are large blocks where a reply may be as long");
     chain = words(",keymax=20,valuemax=24,entries=64/64/64");
-    ok(chain.medium == 1 && chain.large == 1, "no blocks at all where all texts are short");
+    ok(chain.medium == 1 && chain.large == 1,
+       "there are no medium or large blocks where all replies are short");
 }
 
 static void test_times(void)
@@ -47,20 +51,22 @@ static void test_times(void)
 
     chain_settings(&chain, 4 * MS, &settings);
     ok(settings.max_age == 24 && settings.settle == 70 * MS && settings.nconnections == 3,
-       "an item that is 24 whole ticks of 4 ms old is not yet 100 ms old");
+       "maxage=100 at 4 ms per tick is 24 ticks, less than 100 ms");
     chain_settings(&chain, 1 * MS, &settings);
-    ok(settings.max_age == 99, "nor one of 99 ticks of 1 ms");
+    ok(settings.max_age == 99, "maxage=100 at 1 ms per tick is 99 ticks");
     chain.max_age_ms = 1;
     chain_settings(&chain, 4 * MS, &settings);
-    ok(settings.max_age == 0, "what is shorter than a tick ends with the tick");
+    ok(settings.max_age == 0, "a maxage below a tick ends with the tick");
     chain = words("");
     chain_settings(&chain, 4 * MS, &settings);
-    ok(settings.max_age == 249 && settings.settle == 1000ull * MS, "a second, if nothing is said");
-    ok(settings.ask == 500ull * MS, "an answer makes no item half as old as it may become");
+    ok(settings.max_age == 249 && settings.settle == 1000ull * MS,
+       "maxage and settle are a second by default");
+    ok(settings.ask == 500ull * MS, "an ask is valid for half of maxage");
     chain.max_age_ms = 3600000;
     chain_settings(&chain, 4 * MS, &settings);
-    ok(settings.ask == CHAIN_ASK_NS, "nor older than two seconds");
-    ok(settings.nasks >= 1024 && !(settings.nasks & (settings.nasks - 1)), "asks have a place");
+    ok(settings.ask == CHAIN_ASK_NS, "an ask is valid for two seconds at most");
+    ok(settings.nasks >= 1024 && !(settings.nasks & (settings.nasks - 1)),
+       "the table of asks is at least 1,024, a power of two");
 }
 
 int main(void)

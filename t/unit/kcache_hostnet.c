@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * machine: rtnetlink messages in, who we are out. The messages are put together as the kernel does
- * it; t/e2e/kernel/interfaces.t hears the kernel's own.
+ * hostnet: rtnetlink messages in, addresses, MAC addresses, VLANs and MTU of this machine out. The
+ * messages are made as the kernel makes them; t/e2e/kernel/interfaces.t uses the kernel's own.
  */
 #include "kcache/hostnet.h"
 
@@ -47,7 +47,7 @@ static size_t put(struct message *message, uint16_t type, const void *value, siz
     return at;
 }
 
-/* What was put since `at`, a nest, belongs into it. */
+/* Closes the nest that begins at `at`. */
 static void end_nest(struct message *message, size_t at)
 {
     const uint16_t n = (uint16_t)(message->n - at);
@@ -62,7 +62,7 @@ static void finish(struct message *message)
     memcpy(message->bytes, &n, sizeof(n));
 }
 
-/* What a test says of a link. */
+/* The attributes of a link in a test. */
 struct link {
     int index;
     const char *name, *kind;
@@ -132,7 +132,8 @@ static void make_address(struct message *message, uint16_t type, int ifindex, co
 
 static unsigned int take(struct hostnet *hostnet, const struct message *message)
 {
-    /* The end of what is read is the end of the allocation: a sanitizer sees one byte too much. */
+    /* The read bytes end at the end of the allocation, so that a sanitizer sees an overrun by one
+     * byte. */
     unsigned char *bytes = malloc(message->n);
     unsigned int changes;
 
@@ -164,9 +165,10 @@ static unsigned int take_address(struct hostnet *hostnet, uint16_t type, int ifi
 #define ADDRESS(...)   take_address(&hostnet, RTM_NEWADDR, __VA_ARGS__)
 #define UNADDRESS(...) take_address(&hostnet, RTM_DELADDR, __VA_ARGS__)
 
-/* --- who we are ------------------------------------------------------------------------ */
+/* --- local addresses ------------------------------------------------------------------- */
 
-/* Listens on everything unless `listen` is given; attached to `ifindex`. */
+/* The local addresses of a server that listens on `listen`, or on everything, and is attached to
+ * `ifindex`. */
 static struct mc_local local_of(struct hostnet *hostnet, int ifindex, const char *listen)
 {
     struct in6_addr addresses[2] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
@@ -227,32 +229,36 @@ static void test_addresses(void)
     hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
     LINK(.index = 2, .name = "eth1");
-    ok(ADDRESS(2, "10.0.2.1", 0) == HOSTNET_ADDRESSES, "an address that comes is a change");
-    ok(ADDRESS(2, "10.0.2.1", 0) == 0, "and the same again is none");
+    ok(ADDRESS(2, "10.0.2.1", 0) == HOSTNET_ADDRESSES, "a new address is reported as a change");
+    ok(ADDRESS(2, "10.0.2.1", 0) == 0, "a known address is not reported again");
     ADDRESS(1, "10.0.1.1", 0);
     ADDRESS(1, "fd00::1", 0);
     ADDRESS(1, "fe80::1", 0);
     local = local_of(&hostnet, 1, NULL);
     ok(local.n4 == 2 && has(&local, "10.0.1.1") && has(&local, "10.0.2.1"),
-       "IPv4 of all interfaces");
+       "IPv4 addresses of all interfaces are local");
     memcpy(&local.v4[2], "\x0a\0\x01\x01", 4);
-    ok(local.v4[0] == local.v4[2], "those of the attached one first");
-    ok(local.n6 == 1 && has(&local, "fd00::1"), "IPv6, but no address of a single link");
+    ok(local.v4[0] == local.v4[2], "the attached interface's addresses come first");
+    ok(local.n6 == 1 && has(&local, "fd00::1"),
+       "IPv6 addresses are local, but not link-local ones");
     local = local_of(&hostnet, 1, "::ffff:10.0.2.1");
     ok(local.n4 == 1 && local.n6 == 0 && has(&local, "10.0.2.1"),
-       "only the one that is listened on");
+       "a server that listens on one IPv4 address has only that one");
     local = local_of(&hostnet, 1, "fd00::1");
-    ok(local.n4 == 0 && local.n6 == 1, "also of IPv6");
+    ok(local.n4 == 0 && local.n6 == 1,
+       "a server that listens on one IPv6 address has only that one");
     local = local_of(&hostnet, 1, "::");
-    ok(local.n4 == 0 && local.n6 == 1, "all of IPv6 is nothing of IPv4");
+    ok(local.n4 == 0 && local.n6 == 1, "a server that listens on :: alone has no IPv4 address");
     local = local_of(&hostnet, 1, "::ffff:10.0.9.9");
-    ok(local.n4 == 0 && local.n6 == 0, "nothing while the machine has not that address");
+    ok(local.n4 == 0 && local.n6 == 0,
+       "a listened address that the machine does not have is not local");
     ADDRESS(2, "10.0.9.9", 0);
     local = local_of(&hostnet, 1, "::ffff:10.0.9.9");
-    ok(has(&local, "10.0.9.9"), "until it comes");
-    ok(UNADDRESS(2, "10.0.9.9", 0) == HOSTNET_ADDRESSES, "an address that goes is a change");
+    ok(has(&local, "10.0.9.9"), "it is local when the machine gets it");
+    ok(UNADDRESS(2, "10.0.9.9", 0) == HOSTNET_ADDRESSES,
+       "a removed address is reported as a change");
     local = local_of(&hostnet, 1, "::ffff:10.0.9.9");
-    ok(local.n4 == 0, "and nothing again when it has gone");
+    ok(local.n4 == 0, "it is not local after its removal");
     hostnet_fini(&hostnet);
 }
 
@@ -269,24 +275,27 @@ static void test_states(void)
     ADDRESS(1, "fd00::3", IFA_F_DEPRECATED);
     local = local_of(&hostnet, 1, NULL);
     ok(local.n6 == 1 && has(&local, "fd00::3"),
-       "IPv6: tentative and failed ones are not ours, deprecated ones are");
-    ok(ADDRESS(1, "fd00::1", 0) == HOSTNET_ADDRESSES, "that it is nobody else's is a change");
+       "IPv6: tentative and failed addresses are not local, deprecated ones are");
+    ok(ADDRESS(1, "fd00::1", 0) == HOSTNET_ADDRESSES,
+       "the end of duplicate address detection is a change");
     local = local_of(&hostnet, 1, NULL);
-    ok(has(&local, "fd00::1") && local.n6 == 2, "and makes it ours, once");
+    ok(has(&local, "fd00::1") && local.n6 == 2, "after it the address is local, once");
     LINK(.index = 1, .name = "eth0", .down = true);
     local = local_of(&hostnet, 1, NULL);
     ok(local.n6 == 0 && has(&local, "10.0.1.1"),
-       "while it is down: IPv4 only, as the stack has it");
+       "an interface that is down has only its IPv4 addresses, as in the stack");
     LINK(.index = 1, .name = "eth0");
     LINK(.index = 7, .name = "red", .kind = "vrf");
     LINK(.index = 1, .name = "eth0", .master = 7);
     local = local_of(&hostnet, 1, NULL);
-    ok(local.n4 == 0 && local.n6 == 0 && local.nmacs == 0, "nothing of a VRF");
+    ok(local.n4 == 0 && local.n6 == 0 && local.nmacs == 0,
+       "an interface in a VRF has no local addresses");
     LINK(.index = 1, .name = "eth0");
-    ok(local_of(&hostnet, 1, NULL).n4 == 1, "until it leaves it");
+    ok(local_of(&hostnet, 1, NULL).n4 == 1, "it has them again when it leaves the VRF");
     UNLINK(.index = 1, .name = "eth0");
     local = local_of(&hostnet, 1, NULL);
-    ok(local.n4 == 0 && local.n6 == 0 && local.nmacs == 0, "nothing of an interface that went");
+    ok(local.n4 == 0 && local.n6 == 0 && local.nmacs == 0,
+       "a removed interface has no local addresses");
     hostnet_fini(&hostnet);
 }
 
@@ -305,14 +314,16 @@ static void test_macs(void)
     LINK(.index = 8, .name = "dn", .kind = "macvlan", .lower = 1, .down = true);
     local = local_of(&hostnet, 1, NULL);
     ok(local.nmacs == 2 && local.macs[0] == mac_of(1) && has_mac(&local, 3),
-       "the interface's own MAC address first, and a macvlan's above it; no others");
+       "the interface's own MAC address is first, a macvlan's above it follows, and no others");
     LINK(.index = 1, .name = "eth0", .master = 6);
-    ok(has_mac((local = local_of(&hostnet, 1, NULL), &local), 6), "the bridge's that it enters");
+    ok(has_mac((local = local_of(&hostnet, 1, NULL), &local), 6),
+       "a member of a bridge has the bridge's MAC address");
     LINK(.index = 9, .name = "br.5", .kind = "macvlan", .lower = 6);
-    ok(has_mac((local = local_of(&hostnet, 1, NULL), &local), 9), "and of what stands on that");
+    ok(has_mac((local = local_of(&hostnet, 1, NULL), &local), 9),
+       "a member of a bridge has the MAC address of a macvlan on the bridge");
     local = local_of(&hostnet, 6, NULL);
     ok(local.nmacs == 4 && local.macs[0] == mac_of(6) && has_mac(&local, 1) && !has_mac(&local, 2),
-       "attached to the bridge: also those of its members");
+       "attached to the bridge: the members' MAC addresses, too");
     hostnet_fini(&hostnet);
 }
 
@@ -332,15 +343,18 @@ static void test_vlans(void)
     local = local_of(&hostnet, 1, NULL);
     ok(local.nvlans == 3 && has_vlan(&local, 5) && has_vlan(&local, 6 | MC_VLAN_AD) &&
            has_vlan(&local, 5 | 7 << 16),
-       "one tag of either kind, and two, of which the outer is the lower interface's; not three");
+       "one tag of either kind is local, and two, the outer being the lower interface's; not "
+       "three");
     UNLINK(.index = 2, .name = "eth0.5");
     local = local_of(&hostnet, 1, NULL);
-    ok(local.nvlans == 1, "gone with the interface, and what stands above it");
+    ok(local.nvlans == 1, "a removed VLAN is not local, nor one above it");
     LINK(.index = 10, .name = "bond0", .kind = "bond");
     LINK(.index = 1, .name = "eth0", .master = 10);
     LINK(.index = 2, .name = "bond0.5", .kind = "vlan", .lower = 10, .vlan = 5);
-    ok(has_vlan((local = local_of(&hostnet, 1, NULL), &local), 5), "above the bond of a member");
-    ok(has_vlan((local = local_of(&hostnet, 10, NULL), &local), 5), "and of the bond itself");
+    ok(has_vlan((local = local_of(&hostnet, 1, NULL), &local), 5),
+       "a bond's VLAN is local for its member");
+    ok(has_vlan((local = local_of(&hostnet, 10, NULL), &local), 5),
+       "a bond's VLAN is local for the bond");
     hostnet_fini(&hostnet);
 }
 
@@ -350,16 +364,17 @@ static void test_mtu(void)
 
     hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
-    ok(local_of(&hostnet, 1, NULL).mtu == 0, "an MTU that nobody tells is no limit");
+    ok(local_of(&hostnet, 1, NULL).mtu == 0, "an unknown MTU is no limit");
     LINK(.index = 1, .name = "eth0", .mtu = 9000);
     LINK(.index = 2, .name = "eth1", .mtu = 1280);
-    ok(local_of(&hostnet, 1, NULL).mtu == 9000, "that of the attached interface, and no other's");
+    ok(local_of(&hostnet, 1, NULL).mtu == 9000,
+       "the limit is the attached interface's MTU, and no other interface's");
     LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .mtu = 1400);
-    ok(local_of(&hostnet, 1, NULL).mtu == 1400, "a VLAN's above it, if that is less");
+    ok(local_of(&hostnet, 1, NULL).mtu == 1400, "a smaller MTU of a VLAN above it is the limit");
     LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .mtu = 1450);
-    ok(local_of(&hostnet, 1, NULL).mtu == 1450, "and as it changes");
+    ok(local_of(&hostnet, 1, NULL).mtu == 1450, "the limit follows a change of the MTU");
     LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .down = true);
-    ok(local_of(&hostnet, 1, NULL).mtu == 9000, "not of one that is down");
+    ok(local_of(&hostnet, 1, NULL).mtu == 9000, "the MTU of a VLAN that is down does not count");
     hostnet_fini(&hostnet);
 }
 
@@ -378,14 +393,13 @@ static void test_ports(void)
     LINK(.index = 5, .name = "bond1", .kind = "bond");
     ok(hostnet_ports(&hostnet, &scope, ports) == 2 && ports[0].port == 1 && ports[0].of == 4 &&
            ports[1].port == 2 && ports[1].of == 4,
-       "what comes by a bond's ports is answered by the bond, if that is attached");
+       "packets from a bond's ports are answered by the bond, if it is attached");
     scope.nifindexes = 2;
     ok(hostnet_ports(&hostnet, &scope, ports) == 1 && ports[0].port == 1,
-       "what comes by a port that is attached itself is answered by that");
+       "packets from a port that is attached itself are answered by that port");
     for (int i = 6; i < 6 + 2 * MC_WAY_PORTS; i++)
         LINK(.index = i, .name = "eth", .master = 4);
-    ok(hostnet_ports(&hostnet, &scope, ports) == MC_WAY_PORTS,
-       "not more of them than there is room");
+    ok(hostnet_ports(&hostnet, &scope, ports) == MC_WAY_PORTS, "the number of ports is limited");
     hostnet_fini(&hostnet);
 }
 
@@ -409,16 +423,17 @@ static void test_many(void)
     ADDRESS(1, "192.0.2.1", 0);
     ok(hostnet_local(&hostnet, &scope, &local) == 2001 - MC_MAX_ADDRESSES &&
            local.n4 == MC_MAX_ADDRESSES && has(&local, "192.0.2.1"),
-       "of 2,001 addresses as many as fit, that of the attached interface among them");
+       "of 2,001 addresses as many as fit are local, the attached interface's among them");
     for (i = 0; i < 2000; i++) {
         snprintf(text, sizeof(text), "10.%d.%d.1", i / 250, i % 250 + 1);
         UNADDRESS(2, text, 0);
     }
-    ok(hostnet_local(&hostnet, &scope, &local) == 0 && local.n4 == 1, "and all go again");
+    ok(hostnet_local(&hostnet, &scope, &local) == 0 && local.n4 == 1,
+       "all removed addresses are gone");
     hostnet_fini(&hostnet);
 }
 
-/* --- what is not right ------------------------------------------------------------------- */
+/* --- malformed messages ------------------------------------------------------------------ */
 
 static void test_malformed(void)
 {
@@ -435,7 +450,7 @@ static void test_malformed(void)
     begin(&message, RTM_DELLINK, &port, sizeof(port));
     finish(&message);
     ok(take(&hostnet, &message) == 0 && hostnet_link(&hostnet, 1),
-       "a port that leaves its bridge is no interface that goes");
+       "a port that leaves its bridge is not removed");
     make_link(&message, RTM_NEWLINK, &(struct link){.index = 2, .name = "x", .kind = "vlan"});
     for (n = 0; n < message.n; n++) {
         cut = message;
@@ -443,23 +458,23 @@ static void test_malformed(void)
         changes |= take(&hostnet, &cut) ^ (n ? HOSTNET_STALE : 0);
     }
     ok(changes == 0 && !hostnet_link(&hostnet, 2),
-       "a message that was cut is bad and says nothing");
+       "a truncated message is reported as stale and changes nothing");
     for (n = NLMSG_HDRLEN; n < message.n; n++) {
         cut = message;
         cut.n = n;
         finish(&cut);
         take(&hostnet, &cut);
     }
-    ok(true, "attributes that were cut do no harm");
+    ok(true, "truncated attributes do no harm");
     header = (struct nlmsghdr){.nlmsg_len = sizeof(header), .nlmsg_type = NLMSG_ERROR};
     ok(hostnet_update(&hostnet, &header, sizeof(header), true) == (HOSTNET_STALE | HOSTNET_END),
-       "an error ends a dump");
+       "an error ends a dump, which is then stale");
     header.nlmsg_type = NLMSG_DONE;
     ok(hostnet_update(&hostnet, &header, sizeof(header), true) == HOSTNET_END,
-       "and so does its end");
+       "NLMSG_DONE ends a dump");
     header.nlmsg_flags = NLM_F_DUMP_INTR;
     ok(hostnet_update(&hostnet, &header, sizeof(header), true) == (HOSTNET_STALE | HOSTNET_END),
-       "which may say that all was in vain");
+       "NLM_F_DUMP_INTR makes the dump stale");
     ok(hostnet_link(&hostnet, 1) && !hostnet_link(&hostnet, 77) &&
            hostnet_link_named(&hostnet, "eth0") == hostnet_link(&hostnet, 1) &&
            !hostnet_link_named(&hostnet, "eth"),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Addresses and prefixes as text, lists of them, and the words of -X that carry them. */
+/* Addresses and prefixes as text, lists of them, and the words of -X that contain them. */
 #include "kcache/prefix.h"
 
 #include <string.h>
@@ -65,7 +65,7 @@ static void test_parse(void)
                got.six == rows[i].want.six,
            "%s", rows[i].text);
     for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
-        ok(!prefix_parse(wrong[i], &got), "\"%s\" is none", wrong[i]);
+        ok(!prefix_parse(wrong[i], &got), "\"%s\" is refused", wrong[i]);
 }
 
 static size_t reduced(struct prefix *out, const char *const *texts, size_t n)
@@ -81,19 +81,19 @@ static void test_reduce(void)
     static const char *const nested[] = {"10.1.0.0/16", "10.0.0.0/8", "10.1.2.3", "::/0", "::1"};
     static const char *const halves[] = {"10.0.0.0/25", "10.0.1.0/24", "10.0.0.128/26",
                                          "10.0.0.192/26"};
-    static const char *const strangers[] = {"10.0.1.0/24", "10.0.2.0/24", "2001:db8::/32",
-                                            "32.1.13.184"};
+    static const char *const separate[] = {"10.0.1.0/24", "10.0.2.0/24", "2001:db8::/32",
+                                           "32.1.13.184"};
     static const char *const everything[] = {"128.0.0.0/1", "0.0.0.0/1", "8000::/1", "::/1"};
     struct prefix out[8];
 
     ok(reduced(out, nested, 5) == 2 && out[0].bits == 8 && out[1].six && out[1].bits == 0,
-       "a prefix inside another goes");
-    ok(reduced(out, halves, 4) == 1 && out[0].bits == 23, "halves become the whole");
-    ok(reduced(out, strangers, 4) == 4 && out[3].six && !out[0].six,
-       "neighbours that are no halves stay, families apart");
+       "a prefix inside another is removed");
+    ok(reduced(out, halves, 4) == 1 && out[0].bits == 23, "adjacent halves are joined");
+    ok(reduced(out, separate, 4) == 4 && out[3].six && !out[0].six,
+       "neighbours that are not halves of one prefix stay, and families stay apart");
     ok(reduced(out, everything, 4) == 2 && out[0].bits == 0 && out[1].bits == 0,
-       "up to everything");
-    ok(prefix_reduce(out, 0) == 0, "nothing stays nothing");
+       "halves are joined up to the whole address space");
+    ok(prefix_reduce(out, 0) == 0, "an empty list stays empty");
 }
 
 static const char *parse(struct kcache_options *options, const char *text)
@@ -139,7 +139,7 @@ static void test_words(void)
     size_t i;
 
     ok(!parse(&options, "bmc=lo") && !options.nallow && !options.rate && !options.amplification,
-       "no word, no limit");
+       "without allow=, rate= and amplification= there are no limits");
     ok(!parse(&options, "bmc=lo,allow=10.0.0.0/8,fd00::/8,192.168.1.1,optional,bmc=eth0") &&
            options.nallow == 1 && options.allow[0].n == 3 && options.optional &&
            options.ninterfaces == 2 && strcmp(options.allow[0].first, "10.0.0.0/8") == 0 &&
@@ -148,15 +148,15 @@ static void test_words(void)
     ok(!parse(&options, "allow=local,203.0.113.0/24,@/etc/list,bmc=lo,allow=all") &&
            options.nallow == 2 && options.allow[0].n == 3 && options.allow[1].n == 1 &&
            options.ninterfaces == 1,
-       "names and files, and allow= again");
+       "allow= takes names and files, and may be repeated");
     ok(!parse(&options, "bmc=lo,rate=10000") && options.rate == 10000 && options.burst == 10000,
-       "rate=: the burst is a second's worth");
+       "the default burst of rate= is one second's worth");
     ok(!parse(&options, "bmc=lo,rate=10000/20000,amplification=10") && options.rate == 10000 &&
            options.burst == 20000 && options.amplification == 10,
-       "rate= with a burst, amplification=");
+       "rate= with a burst, and amplification=");
     ok(!parse(&options, "bmc=lo,rate=1") && options.burst == 1 &&
            !parse(&options, "bmc=lo,rate=10000000/100000") && options.burst == 100000,
-       "the least and the most");
+       "the smallest and largest values of rate= are accepted");
     for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         ok(parse(&options, wrong[i]) != NULL, "\"%s\" is refused", wrong[i]);
 }

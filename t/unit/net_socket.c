@@ -55,12 +55,13 @@ static void lists_are_walked(void)
     const char *list = "a:1,b;  [::2]:3,";
     struct socket_word word;
 
-    ok(socket_next_word(&list, &word) == 1 && strcmp(word.host, "a") == 0, "the first of a list");
+    ok(socket_next_word(&list, &word) == 1 && strcmp(word.host, "a") == 0,
+       "the first word of a list");
     ok(socket_next_word(&list, &word) == 1 && strcmp(word.host, "b") == 0 && word.port == 0,
-       "a semicolon separates too");
+       "a semicolon separates words, too");
     ok(socket_next_word(&list, &word) == 1 && strcmp(word.host, "::2") == 0 && word.port == 3,
        "the third");
-    ok(socket_next_word(&list, &word) == 0, "a comma at the end is no word");
+    ok(socket_next_word(&list, &word) == 0, "a comma at the end begins no further word");
 }
 
 static void sockets_have_names(void)
@@ -72,8 +73,9 @@ static void sockets_have_names(void)
 
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     fd = socket_open_udp((struct sockaddr *)&address, sizeof(address), AF_INET, true);
-    ok(fd >= 0 && socket_local(fd, &name) == 0 && socket_port(&name) != 0, "a socket has a port");
-    ok(!socket_is_any(&name), "127.0.0.1 is not any address");
+    ok(fd >= 0 && socket_local(fd, &name) == 0 && socket_port(&name) != 0,
+       "a socket's name has its port");
+    ok(!socket_is_any(&name), "a socket on 127.0.0.1 does not listen on every address");
     socket_text(text, sizeof(text), fd, false);
     snprintf(wanted, sizeof(wanted), "udp:127.0.0.1:%u", socket_port(&name));
     ok(strcmp(text, wanted) == 0, "a UDP socket's name is %s", text);
@@ -86,12 +88,13 @@ static void sockets_have_names(void)
 
 static void replies_are_split(void)
 {
-    ok(udp_ndatagrams(0) == 0, "no reply, no datagram");
-    ok(udp_ndatagrams(1) == 1, "a byte is one");
-    ok(udp_ndatagrams(1392) == 1, "1392 bytes are one");
-    ok(udp_ndatagrams(1393) == 2, "one more is two");
-    ok(udp_ndatagrams((size_t)1392 * 65535) == 65535, "the most that the header can count");
-    ok(udp_ndatagrams((size_t)1392 * 65535 + 1) == 0, "more cannot be sent");
+    ok(udp_ndatagrams(0) == 0, "an empty reply is no datagram");
+    ok(udp_ndatagrams(1) == 1, "one byte is one datagram");
+    ok(udp_ndatagrams(1392) == 1, "1,392 bytes are one datagram");
+    ok(udp_ndatagrams(1393) == 2, "1,393 bytes are two datagrams");
+    ok(udp_ndatagrams((size_t)1392 * 65535) == 65535,
+       "the largest reply has as many datagrams as the header can count");
+    ok(udp_ndatagrams((size_t)1392 * 65535 + 1) == 0, "a larger reply cannot be sent");
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The command line: what is stored, what is refused with which status, and the forms of -X. */
+/* The command line: the values that are stored, the errors and their statuses, and the forms of -X.
+ */
 #include "config.h"
 #include "options/options.h"
 
@@ -14,7 +15,7 @@ enum { MAX_WORDS = 80, ERROR_TEXT = 4096 };
 struct outcome {
     struct options options;
     int status;
-    char said[ERROR_TEXT];
+    char output[ERROR_TEXT];
     char line[512];
 };
 
@@ -24,17 +25,17 @@ static void parse(struct outcome *outcome, const char *line)
     char *argv[MAX_WORDS + 2] = {outcome->line};
     char *save = NULL;
     int argc = 1;
-    FILE *said;
+    FILE *output;
 
-    memset(outcome->said, 0, sizeof(outcome->said));
+    memset(outcome->output, 0, sizeof(outcome->output));
     snprintf(outcome->line, sizeof(outcome->line), "memcached %s", line);
     strtok_r(outcome->line, " ", &save);
     while (argc <= MAX_WORDS && (argv[argc] = strtok_r(NULL, " ", &save)) != NULL)
         argc++;
-    said = fmemopen(outcome->said, sizeof(outcome->said) - 1, "w");
+    output = fmemopen(outcome->output, sizeof(outcome->output) - 1, "w");
     options_init(&outcome->options);
-    outcome->status = options_parse(&outcome->options, argc, argv, said, said);
-    fclose(said);
+    outcome->status = options_parse(&outcome->options, argc, argv, output, output);
+    fclose(output);
 }
 
 static void table_is_consistent(void)
@@ -54,8 +55,8 @@ static void table_is_consistent(void)
                       strcmp(row->name, other->name) != 0;
         }
     }
-    ok(unique, "no letter, name or place in stats settings is given twice");
-    ok(fits, "each setting has a place");
+    ok(unique, "no letter, name or position in stats settings is used twice");
+    ok(fits, "each setting has a position");
 }
 
 static void defaults_are_memcacheds(void)
@@ -63,8 +64,8 @@ static void defaults_are_memcacheds(void)
     struct outcome o;
 
     parse(&o, "");
-    ok(o.status == OPTIONS_RUN && !o.said[0], "no options are fine");
-    ok(o.options.tcp_port == 11211 && o.options.udp_port == 0, "TCP 11211, no UDP");
+    ok(o.status == OPTIONS_RUN && !o.output[0], "an empty command line is accepted");
+    ok(o.options.tcp_port == 11211 && o.options.udp_port == 0, "TCP port 11211, no UDP port");
     ok(o.options.memory_limit == 64u << 20 && o.options.item_max == 1u << 20 &&
            o.options.chunk_max == 1u << 19 && o.options.chunk_min == 48,
        "64 MB, items to 1 MB, chunks to 512 KB");
@@ -74,7 +75,7 @@ static void defaults_are_memcacheds(void)
     ok(o.options.cas && o.options.evict && o.options.flush_enabled && o.options.dump_enabled &&
            o.options.maxconns_fast && o.options.lru_maintainer && o.options.lru_segmented &&
            o.options.expand && o.options.reuseport && !o.options.temp_lru,
-       "switches stand as memcached's");
+       "switches have memcached's defaults");
     options_fini(&o.options);
 }
 
@@ -83,16 +84,17 @@ static void values_are_stored(void)
     struct outcome o;
 
     parse(&o,
-          "-p 1 -U 2 -c 17 -t 3 -m 100 -f 1.5 -n 64 -b 5 -R 9 -I 512k -a 770 -s /x -u u -P p -vv "
+          "-p 1 -U 2 -c 18 -t 3 -m 100 -f 1.5 -n 64 -b 5 -R 9 -I 512k -a 770 -s /x -u u -P p -vv "
           "-M -C -F -A -k -r -d -L -l a -l b,c -D / -o hashpower=20,idle_timeout=4,"
           "no_maxconns_fast,slab_sizes=100-200-304,no_hashexpand,temporary_ttl=7");
-    ok(o.status == OPTIONS_RUN, "a long line of options is fine: %s", o.said);
+    ok(o.status == OPTIONS_RUN, "a long line of options is accepted: %s", o.output);
     ok(o.options.tcp_port == 1 && o.options.udp_port == 0, "-s leaves no UDP port");
-    ok(o.options.max_connections == 17 && o.options.nthreads == 3 && o.options.backlog == 5 &&
+    ok(o.options.max_connections == 18 && o.options.nthreads == 3 && o.options.backlog == 5 &&
            o.options.reqs_per_event == 9 && o.options.chunk_min == 64,
        "numbers are stored");
     ok(o.options.memory_limit == 100u << 20 && o.options.item_max == 512u << 10, "sizes too");
-    ok(o.options.growth_factor == 1.5 && o.options.access_mask == 0770, "and factors and masks");
+    ok(o.options.growth_factor == 1.5 && o.options.access_mask == 0770,
+       "factors and masks are stored");
     ok(strcmp(o.options.listen, "a,b,c") == 0, "several -l are joined");
     ok(!o.options.evict && !o.options.cas && !o.options.flush_enabled && !o.options.expand &&
            !o.options.maxconns_fast,
@@ -100,28 +102,30 @@ static void values_are_stored(void)
     ok(o.options.shutdown_command && o.options.lock_memory && o.options.coredumps &&
            o.options.daemonize && o.options.large_pages && o.options.verbosity == 2,
        "or on");
-    ok(o.options.prefix_delimiter == '/' && o.options.detail_enabled, "-D turns collection on");
+    ok(o.options.prefix_delimiter == '/' && o.options.detail_enabled,
+       "-D turns collection of statistics on");
     ok(o.options.slab_sizes[2] == 304 && o.options.slab_sizes[3] == 0, "slab sizes are a list");
-    ok(o.options.temp_lru && o.options.temporary_ttl == 7, "temporary_ttl turns the temp LRU on");
+    ok(o.options.temp_lru && o.options.temporary_ttl == 7,
+       "temporary_ttl turns the temporary LRU segment on");
     options_fini(&o.options);
 
     parse(&o, "stray --threads=2 words --no-such=1");
-    ok(o.status == 1 && strstr(o.said, "Illegal argument \"?\""),
-       "an unknown long option is illegal");
+    ok(o.status == 1 && strstr(o.output, "Illegal argument \"?\""),
+       "an unknown long option is an error");
     options_fini(&o.options);
     parse(&o, "stray --threads=2 words -U 77");
     ok(o.status == OPTIONS_RUN && o.options.nthreads == 2, "operands are ignored");
-    ok(o.options.tcp_port == 77 && o.options.udp_port == 77, "-U alone moves TCP too");
+    ok(o.options.tcp_port == 77 && o.options.udp_port == 77, "-U alone sets the TCP port, too");
     options_fini(&o.options);
     parse(&o, "-p -1 -U -1");
-    ok(o.options.tcp_port == -1 && o.options.udp_port == -1, "-1 is any port");
+    ok(o.options.tcp_port == -1 && o.options.udp_port == -1, "port -1 is an ephemeral port");
     options_fini(&o.options);
     parse(&o, "-o no_lru_maintainer");
-    ok(!o.options.lru_segmented, "without the maintainer there are no segments");
+    ok(!o.options.lru_segmented, "without the maintainer the LRU has no segments");
     options_fini(&o.options);
     parse(&o, "-m 8 -o slab_automove,modern,worker_logbuf_size=1 -B ascii -o no_slab_automove");
     ok(o.status == OPTIONS_RUN && o.options.automove == 0 && o.options.worker_logbuf == 1024,
-       "an optional argument may be left out; later words win");
+       "an optional argument may be left out; later options override");
     options_fini(&o.options);
 }
 
@@ -206,6 +210,17 @@ static const struct refusal refusals[] = {
     {"-Y /x -U 1 -X bmc=eth0", 64, "-X bmc= answers whoever asks"},
     {"-X bmc=eth0", 64, "needs a UDP port"},
     {"-X bmc=eth0 -U 1 -s /x", 64, "needs a UDP port"},
+    {"-X bmc=eth0,tcp=on -s /x", 64, "no unix socket"},
+    {"-X bmc=eth0,tcp=on,udp=on", 64, "needs a UDP port"},
+    {"-X bmc=eth0,tcp=on -U 1 -p 0", 64, "tcp=on needs a TCP port"},
+    {"-X bmc=eth0,tcp=no -U 1", 64, "tcp is on or off"},
+    {"-X bmc=eth0,udp= -U 1", 64, "udp is on or off"},
+    {"-X bmc=eth0,udp=off -U 1", 64, "udp=off leaves nothing to answer"},
+    {"-X bmc=eth0,udp=off,tcp=off -U 1", 64, "udp=off leaves nothing to answer"},
+    {"-X bmc=eth0,mode=chain,tcp=on -U 1", 64, "mode=chain cannot go with tcp="},
+    {"-X bmc=eth0,mode=chain,udp=on -U 1", 64, "mode=chain cannot go with tcp="},
+    {"-Y /x -X bmc=eth0,udp=on,tcp=on", 64, "with authentication (-S, -Y) it needs udp=off"},
+    {"-Y /x -U 1 -X bmc=eth0,udp=off,tcp=on", 64, "Cannot use UDP with ascii authentication"},
 };
 
 static const struct refusal flash_refusals[] = {
@@ -278,7 +293,7 @@ static const struct refusal tls_refusals[] = {
     {"-o ssl_min_version=4", 1, "Invalid ssl_min_version. Use help to see valid options."},
 };
 
-/* What a build without TLS says to its options. */
+/* How a build without TLS refuses its options. */
 static const struct refusal tls_absent[] = {
     {"-Z", 64, "This server is not built with SSL support."},
     {"--enable-ssl", 64, "This server is not built with SSL support."},
@@ -293,9 +308,9 @@ static void refuses(const struct refusal *rows, size_t nrows)
         struct outcome o;
 
         parse(&o, refusal->line);
-        if (!ok(o.status == refusal->status && strstr(o.said, refusal->text), "%s is refused",
+        if (!ok(o.status == refusal->status && strstr(o.output, refusal->text), "%s is refused",
                 refusal->line))
-            diag("status %d: %s", o.status, o.said);
+            diag("status %d: %s", o.status, o.output);
         options_fini(&o.options);
     }
 }
@@ -318,12 +333,13 @@ static void help_comes_from_the_table(void)
     struct outcome o;
 
     parse(&o, "-V");
-    ok(o.status == 0 && strncmp(o.said, "memcached 1.5.19", 16) == 0, "-V tells the version");
+    ok(o.status == 0 && strncmp(o.output, "memcached 1.5.19", 16) == 0, "-V prints the version");
     options_fini(&o.options);
     parse(&o, "-p 5 -h");
-    ok(o.status == 0 && strstr(o.said, "\n-p, --port=<num>          TCP port"), "-h lists options");
-    ok(!ENABLE_SASL == !strstr(o.said, "sasl"), "and SASL where it is built in");
-    ok(!ENABLE_TLS == !strstr(o.said, "enable-ssl"), "and TLS");
+    ok(o.status == 0 && strstr(o.output, "\n-p, --port=<num>          TCP port"),
+       "-h lists options");
+    ok(!ENABLE_SASL == !strstr(o.output, "sasl"), "-h lists SASL where it is built in");
+    ok(!ENABLE_TLS == !strstr(o.output, "enable-ssl"), "and TLS");
     options_fini(&o.options);
 }
 
@@ -368,21 +384,47 @@ static void dash_x_means_two_things(void)
                     o.options.dump_enabled == x->dumping && o.options.verbosity == x->verbosity,
                 "%s: kernel path %s, dumping %s", x->line, x->kernel_path ? "on" : "off",
                 x->dumping ? "on" : "off"))
-            diag("status %d: %s", o.status, o.said);
+            diag("status %d: %s", o.status, o.output);
         options_fini(&o.options);
     }
 }
 
-static void words_behind_bmc_are_its_own(void)
+static void words_after_bmc_belong_to_it(void)
 {
     struct outcome o;
 
     parse(&o, "-U 1 -o maxconns_fast,bmc=eth0,mode=native,optional,no_maxconns_fast");
-    ok(o.status == OPTIONS_RUN && !o.options.maxconns_fast, "until the next suboption: %s", o.said);
-    ok(o.options.kcache.optional, "optional is the kernel path's");
+    ok(o.status == OPTIONS_RUN && !o.options.maxconns_fast,
+       "words up to the next suboption belong to bmc=: %s", o.output);
+    ok(o.options.kcache.optional, "'optional' belongs to bmc=");
     ok(o.options.kcache.ninterfaces == 1 && strcmp(o.options.kcache.interfaces[0], "eth0") == 0,
        "the interface is eth0");
     options_fini(&o.options);
+}
+
+static void tcp_is_answered_if_asked(void)
+{
+    static const struct {
+        const char *line;
+        enum kcache_switch udp, tcp;
+    } cases[] = {
+        {"-U 1 -X bmc=eth0", KCACHE_ON, KCACHE_UNSAID},
+        {"-U 1 -X bmc=eth0,tcp=off", KCACHE_ON, KCACHE_OFF},
+        {"-U 1 -X bmc=eth0,tcp=on", KCACHE_ON, KCACHE_ON},
+        {"-U 1 -X bmc=eth0,tcp=on,udp=off", KCACHE_OFF, KCACHE_ON},
+        {"-X bmc=eth0,tcp=on", KCACHE_OFF, KCACHE_ON},
+        {"-o bmc=eth0,tcp=on,no_maxconns_fast", KCACHE_OFF, KCACHE_ON},
+        {"-Y /x -X bmc=eth0,tcp=on", KCACHE_OFF, KCACHE_ON},
+    };
+    struct outcome o;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        parse(&o, cases[i].line);
+        ok(o.status == OPTIONS_RUN && o.options.kcache.udp == cases[i].udp &&
+               o.options.kcache.tcp == cases[i].tcp && o.options.kcache.connections == 1024,
+           "%s: what the kernel answers %s", cases[i].line, o.output);
+        options_fini(&o.options);
+    }
 }
 
 int main(void)
@@ -393,6 +435,7 @@ int main(void)
     wrong_values_are_refused();
     help_comes_from_the_table();
     dash_x_means_two_things();
-    words_behind_bmc_are_its_own();
+    words_after_bmc_belong_to_it();
+    tcp_is_answered_if_asked();
     return done();
 }

@@ -7,8 +7,8 @@
 
 enum { HEAD = PROTO_BINARY_HEADER, ROOM = 1024 };
 
-/* A request as it is said to be; the bytes that follow the header are those of `body`. */
-struct said {
+/* A request by the fields of its header; the bytes that follow the header are those of `body`. */
+struct fields {
     uint8_t magic, opcode;
     uint16_t nkey;
     uint8_t nextras;
@@ -23,15 +23,15 @@ static void put(char *p, size_t n, uint64_t value)
     }
 }
 
-/* Header and body; how many bytes. */
-static size_t build(char out[ROOM], const struct said *said, struct slice body)
+/* Writes header and body; returns their length. */
+static size_t build(char out[ROOM], const struct fields *fields, struct slice body)
 {
     memset(out, 0, HEAD);
-    out[0] = (char)said->magic;
-    out[1] = (char)said->opcode;
-    put(out + 2, 2, said->nkey);
-    out[4] = (char)said->nextras;
-    put(out + 8, 4, said->nbody);
+    out[0] = (char)fields->magic;
+    out[1] = (char)fields->opcode;
+    put(out + 2, 2, fields->nkey);
+    out[4] = (char)fields->nextras;
+    put(out + 8, 4, fields->nbody);
     put(out + 12, 4, 0x01020304);
     put(out + 16, 8, 0x1112131415161718);
     if (body.len)
@@ -45,7 +45,7 @@ static ssize_t parse(const char *bytes, size_t len, struct request *request)
     return proto_parse_binary((struct slice){bytes, len}, request);
 }
 
-/* What protocol_binary.txt says of each command. */
+/* The form of each command in protocol_binary.txt. */
 static const struct row {
     uint8_t opcode;
     const char *name;
@@ -98,17 +98,17 @@ static const struct row *find_row(unsigned int opcode)
     return NULL;
 }
 
-/* A body of `nextras` bytes, "key" and "value", as far as the row has them. */
+/* Writes a body of `nextras` bytes, "key" and "value", as far as the row has them. */
 static size_t build_row(char out[ROOM], const struct row *row)
 {
     static const char extras[] = "\1\2\3\4\5\6\7\10\11\12\13\14\15\16\17\20\21\22\23\24";
-    struct said said = {0x80, row->opcode, row->key ? 3 : 0, row->nextras, 0};
+    struct fields fields = {0x80, row->opcode, row->key ? 3 : 0, row->nextras, 0};
     char body[64];
 
     memcpy(body, extras, row->nextras);
     memcpy(body + row->nextras, "keyvalue", 8);
-    said.nbody = said.nkey + said.nextras + (row->value ? 5u : 0u);
-    return build(out, &said, (struct slice){body, said.nbody});
+    fields.nbody = fields.nkey + fields.nextras + (row->value ? 5u : 0u);
+    return build(out, &fields, (struct slice){body, fields.nbody});
 }
 
 static bool same(const struct request *a, const struct request *b)
@@ -136,7 +136,7 @@ static void test_forms(void)
                slice_equal(request.key, row->key ? SLICE("key") : (struct slice){0}) &&
                request.id.opcode == row->opcode && request.id.opaque == 0x01020304 &&
                request.cas == 0x1112131415161718,
-           "%s in its right form", row->name);
+           "%s in its correct form is accepted", row->name);
     }
 }
 
@@ -157,17 +157,17 @@ static void test_splits(void)
             wrong += parse(bytes, n, &part) != (ssize_t)nhead || !same(&part, &whole);
         memset(bytes + len, 0x80, 30);
         wrong += parse(bytes, len + 30, &part) != (ssize_t)nhead || !same(&part, &whole);
-        ok(wrong == 0, "%s waits for header, extras and key, and looks no further", row->name);
+        ok(wrong == 0, "%s waits for header, extras and key, and for nothing more", row->name);
     }
 }
 
-/* The answer to a header with these lengths, and nothing behind it. */
+/* The parser's result for a header with these lengths, and nothing behind it. */
 static enum binary_status status_of(uint8_t opcode, uint16_t nkey, uint8_t nextras, uint32_t nbody)
 {
-    const struct said said = {0x80, opcode, nkey, nextras, nbody};
+    const struct fields fields = {0x80, opcode, nkey, nextras, nbody};
     struct request request;
     char bytes[ROOM];
-    size_t len = build(bytes, &said, (struct slice){0});
+    size_t len = build(bytes, &fields, (struct slice){0});
     ssize_t n = parse(bytes, len, &request);
 
     return n == 0 ? BINARY_OK : n == HEAD ? request.status : BINARY_NO_MEMORY;
@@ -186,7 +186,7 @@ static void test_wrong_forms(void)
 
             wrong += !right && status_of(opcode, nkey, (uint8_t)n, nkey + n) != BINARY_INVALID;
         }
-        ok(wrong == 0, "%s with other extras is invalid", row->name);
+        ok(wrong == 0, "%s with extras of another length is invalid", row->name);
         if (row->verb != VERB_STATS) {
             ok(status_of(opcode, row->key ? 0 : 3, row->nextras,
                          (row->key ? 0u : 3u) + row->nextras) == BINARY_INVALID,
@@ -216,10 +216,12 @@ static void test_lengths(void)
         wrong += status_of(o, 0, 1, 0) != BINARY_UNKNOWN;
         wrong += status_of(o, 250, 255, 0) != BINARY_UNKNOWN;
     }
-    ok(wrong == 0, "no opcode takes a key over 250 bytes, a body over INT_MAX, or a body shorter "
-                   "than key and extras");
-    ok(status_of(0x00, 250, 0, 250) == BINARY_OK, "a key of 250 bytes is waited for");
-    ok(status_of(0x01, 1, 8, PROTO_NVALUE_MAX) == BINARY_OK, "the longest value is");
+    ok(wrong == 0,
+       "every opcode refuses a key over 250 bytes, a body over INT_MAX, and a body shorter "
+       "than key and extras");
+    ok(status_of(0x00, 250, 0, 250) == BINARY_OK, "the parser waits for a key of 250 bytes");
+    ok(status_of(0x01, 1, 8, PROTO_NVALUE_MAX) == BINARY_OK,
+       "the parser waits for a header with the longest value");
 }
 
 static void test_unknown(void)
@@ -227,17 +229,17 @@ static void test_unknown(void)
     int wrong = 0;
 
     for (unsigned int opcode = 0; opcode <= 255; opcode++) {
-        const struct said said = {0x80, (uint8_t)opcode, 3, 4, 12};
+        const struct fields fields = {0x80, (uint8_t)opcode, 3, 4, 12};
         struct request request;
         char bytes[ROOM];
-        size_t len = build(bytes, &said, SLICE("\0\0\0\0keyvalue"));
+        size_t len = build(bytes, &fields, SLICE("\0\0\0\0keyvalue"));
 
         if (!find_row(opcode)) {
             wrong += parse(bytes, len, &request) != HEAD || request.verb != VERB_UNKNOWN ||
                      request.status != BINARY_OK || !request.has_value || request.nvalue != 12;
         }
     }
-    ok(wrong == 0, "what follows the header of an unknown command is to be swallowed");
+    ok(wrong == 0, "the body of an unknown command is to be skipped");
 }
 
 static void test_magic(void)
@@ -246,17 +248,17 @@ static void test_magic(void)
     int wrong = 0;
 
     for (int magic = 0; magic <= 255; magic++) {
-        const struct said said = {(uint8_t)magic, 0x0a, 0, 0, 0};
+        const struct fields fields = {(uint8_t)magic, 0x0a, 0, 0, 0};
         char bytes[ROOM];
-        size_t len = build(bytes, &said, (struct slice){0});
+        size_t len = build(bytes, &fields, (struct slice){0});
 
         wrong +=
             magic != 0x80 && (parse(bytes, len, &request) != -1 || parse(bytes, 1, &request) != -1);
     }
-    ok(wrong == 0, "any magic but 0x80 ends the stream at its first byte");
+    ok(wrong == 0, "a magic byte other than 0x80 ends the stream at its first byte");
     ok(proto_protocol('\x80') == PROTOCOL_BINARY && proto_protocol('\x81') == PROTOCOL_TEXT &&
            proto_protocol('g') == PROTOCOL_TEXT && proto_protocol('\0') == PROTOCOL_TEXT,
-       "a first byte of 0x80 chooses the binary protocol");
+       "a first byte of 0x80 selects the binary protocol");
 }
 
 static void test_fields(void)
@@ -275,13 +277,13 @@ static void test_fields(void)
     ok(request.exptime == 0x01020304, "touch has exptime");
     memset(bytes + HEAD, 0xff, 4);
     parse(bytes, HEAD + 7, &request);
-    ok(request.exptime == UINT32_MAX, "which is not negative");
+    ok(request.exptime == UINT32_MAX, "the exptime of touch is unsigned");
     parse(bytes, build_row(bytes, find_row(0x08)), &request);
     ok(request.exptime == 0x01020304, "flush may have a delay");
-    parse(bytes, build(bytes, &(struct said){0x80, 0x08, 0, 0, 0}, (struct slice){0}), &request);
+    parse(bytes, build(bytes, &(struct fields){0x80, 0x08, 0, 0, 0}, (struct slice){0}), &request);
     ok(request.verb == VERB_FLUSH_ALL && request.exptime == 0, "or none");
-    parse(bytes, build(bytes, &(struct said){0x80, 0x10, 0, 0, 0}, (struct slice){0}), &request);
-    ok(request.verb == VERB_STATS && request.key.len == 0, "stat may be without a key");
+    parse(bytes, build(bytes, &(struct fields){0x80, 0x10, 0, 0, 0}, (struct slice){0}), &request);
+    ok(request.verb == VERB_STATS && request.key.len == 0, "stat may have no key");
 }
 
 static void test_answers(void)
@@ -299,7 +301,7 @@ static void test_answers(void)
     char bytes[HEAD];
 
     proto_render_binary(bytes, &head);
-    ok(memcmp(bytes, want, HEAD) == 0, "an answer's header, byte for byte");
+    ok(memcmp(bytes, want, HEAD) == 0, "an answer's header is as documented, byte for byte");
     ok(slice_equal(proto_binary_text(BINARY_NOT_FOUND), SLICE("Not found")) &&
            slice_equal(proto_binary_text(BINARY_EXISTS), SLICE("Data exists for key.")) &&
            slice_equal(proto_binary_text(BINARY_TOO_LARGE), SLICE("Too large.")) &&
@@ -311,7 +313,7 @@ static void test_answers(void)
            slice_equal(proto_binary_text(BINARY_UNKNOWN), SLICE("Unknown command")) &&
            slice_equal(proto_binary_text(BINARY_NO_MEMORY), SLICE("Out of memory")) &&
            proto_binary_text(BINARY_OK).len == 0,
-       "the texts are memcached's");
+       "the texts of errors are memcached's");
 }
 
 int main(void)

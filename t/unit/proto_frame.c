@@ -23,9 +23,9 @@ static void headers_are_read(void)
     ok(!parses(datagram, 0, &frame) && !parses(datagram, 7, &frame) && !parses(datagram, 8, &frame),
        "a datagram of 8 bytes or less is dropped");
     ok(parses(datagram, 9, &frame), "a datagram of 9 bytes is read");
-    ok(!parses(none, 9, &frame), "a datagram of a message of none is dropped");
-    ok(!parses(two, 9, &frame), "a datagram of a message of two is dropped");
-    ok(!parses(many, 9, &frame), "a datagram of a message of 257 is dropped");
+    ok(!parses(none, 9, &frame), "a datagram whose count is 0 is dropped");
+    ok(!parses(two, 9, &frame), "a datagram whose count is 2 is dropped");
+    ok(!parses(many, 9, &frame), "a datagram whose count is 257 is dropped");
 }
 
 static void headers_are_written(void)
@@ -50,10 +50,10 @@ static void replies_are_told_from_requests(void)
 
     for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++)
         right &= proto_is_reply((struct slice){replies[i], strlen(replies[i])});
-    ok(right, "what a server answers is known as a reply");
+    ok(right, "each answer of a server is recognized as a reply");
     for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++)
         right &= !proto_is_reply((struct slice){requests[i], strlen(requests[i])});
-    ok(right, "and nothing else is");
+    ok(right, "other texts are not");
 }
 
 static void suffixes_say_flags_and_length(void)
@@ -73,7 +73,7 @@ static void suffixes_say_flags_and_length(void)
                    proto_suffix_flags(got, m) == values[i];
         }
     }
-    ok(same, "a suffix is \" flags bytes\" and its flags can be read back");
+    ok(same, "a suffix is \" flags bytes\", and its flags can be read back");
 }
 
 int main(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parser of meta commands: each line with what is to be made of it, as memcached 1.6.18 answers
- * it (but for E, which came later), at the end of readable memory.
+ * The parser of meta commands: each line with the request that it becomes, as memcached 1.6.18
+ * parses it (but for E, which is newer), placed at the end of readable memory.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -145,7 +145,7 @@ static const struct row {
 
 static const char *name_of(enum verb verb)
 {
-    /* The others are lines that the table does not have. */
+    /* The other lines, which the table does not have. */
     return verb == VERB_META_GET      ? "mg"
            : verb == VERB_META_SET    ? "ms"
            : verb == VERB_META_DELETE ? "md"

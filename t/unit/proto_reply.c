@@ -4,7 +4,7 @@
 #include "proto/proto.h"
 #include "t/lib/tap.h"
 
-/* The bytes of the reply from `skip` on, at most `limit`, by as many iovecs as it takes. */
+/* The bytes of the reply from `skip` on, at most `limit`, with as many iovecs as needed. */
 static size_t gather(const struct reply *reply, size_t skip, size_t limit, size_t niov, char *out)
 {
     struct iovec iov[8];
@@ -43,8 +43,8 @@ static void pieces_come_out_in_order(void)
     reply_printf(&reply, " %d", 7);
     reply_bytes(&reply, SLICE(""));
     reply_bytes(&reply, SLICE("\r\n"));
-    ok(reads(&reply, "VALUE key 7\r\n"), "constant and copied pieces come out in order");
-    ok(reply.npieces == 3, "neighbouring copies are one piece");
+    ok(reads(&reply, "VALUE key 7\r\n"), "constant and copied pieces are sent in order");
+    ok(reply.npieces == 3, "neighbouring copies become one piece");
     reply_reset(&reply);
     ok(reads(&reply, ""), "a reset reply is empty");
     reply_fini(&reply);
@@ -76,7 +76,7 @@ static void any_window_of_a_reply_can_be_sent(void)
         }
     }
     ok(total == reply.nbytes, "nbytes is the sum of the pieces");
-    ok(same, "every window of a reply holds the bytes that it should");
+    ok(same, "every window of a reply has the right bytes");
     reply_fini(&reply);
 }
 
@@ -89,11 +89,11 @@ static void long_texts_fit(void)
     text[sizeof(text) - 1] = 0;
     reply_init(&reply);
     reply_printf(&reply, "%s", text);
-    ok(reads(&reply, text), "a printed text may be longer than the room there was");
+    ok(reads(&reply, text), "a printed text may be longer than the initial buffer");
     reply_fini(&reply);
 }
 
-static void a_reply_can_be_taken_back(void)
+static void a_reply_can_be_truncated(void)
 {
     struct reply_mark mark;
     struct reply reply;
@@ -105,7 +105,7 @@ static void a_reply_can_be_taken_back(void)
     reply_bytes(&reply, SLICE("gone too"));
     reply_rewind(&reply, &mark);
     reply_copy(&reply, SLICE("and new"));
-    ok(reads(&reply, "kept and new"), "what came after a mark can be taken back");
+    ok(reads(&reply, "kept and new"), "pieces added after a mark can be removed");
     reply_fini(&reply);
 }
 
@@ -123,12 +123,12 @@ static void an_empty_reply_keeps_little(void)
     reply_copy(&reply, (struct slice){text, sizeof(text)});
     reply.nheld = 0;
     reply_reset(&reply);
-    ok(!reply.text && !reply.pieces && !reply.held, "a large reply's memory is given back");
+    ok(!reply.text && !reply.pieces && !reply.held, "the memory of a large reply is freed");
     reply_copy(&reply, SLICE("x"));
     reply_hold(&reply, text);
     reply.nheld = 0;
     reply_reset(&reply);
-    ok(reply.text && reply.pieces && reply.held, "a small reply's memory is kept");
+    ok(reply.text && reply.pieces && reply.held, "the memory of a small reply is kept");
     reply_fini(&reply);
 }
 
@@ -154,7 +154,7 @@ int main(void)
     pieces_come_out_in_order();
     any_window_of_a_reply_can_be_sent();
     long_texts_fit();
-    a_reply_can_be_taken_back();
+    a_reply_can_be_truncated();
     an_empty_reply_keeps_little();
     held_objects_are_listed();
     return done();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The text parser: each line of the table with what is to be made of it, at the end of readable
- * memory, cut at every byte, and with other bytes behind it.
+ * The text parser: each line of the table with the request that it becomes, at the end of readable
+ * memory, cut at every byte, and followed by other bytes.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -175,7 +175,7 @@ static void describe(const struct request *request, struct text *text)
         put(text, SLICE(" noreply"));
 }
 
-/* Memory that ends where nothing can be read. */
+/* Memory with an unreadable page behind it. */
 static char *edge;
 
 static void make_edge(void)
@@ -249,12 +249,12 @@ static void lines_are_read(void)
         if (!ok(n == (ssize_t)len && strcmp(got.bytes, row->request) == 0, "%.*s -> %.60s",
                 (int)(strcspn(row->line, "\r\n") % 60), row->line, row->request))
             diag("%zd of %zu bytes, %.200s", n, len, got.bytes);
-        ok(waits_at_every_cut(row, len), "  cut anywhere it waits for more");
+        ok(waits_at_every_cut(row, len), "  cut anywhere, the parser waits for more");
         ok(ignores_what_follows(row, len), "  bytes behind the line change nothing");
     }
 }
 
-/* A start of a line: `head`, then `fill` until it has `len` bytes. */
+/* A beginning of a line: `head`, then `fill` until it has `len` bytes. */
 static ssize_t parse_start(const char *head, char fill, size_t len, const char *end)
 {
     static char line[3 << 20];
@@ -268,7 +268,7 @@ static ssize_t parse_start(const char *head, char fill, size_t len, const char *
 
 static void long_lines_end(void)
 {
-    ok(parse_start("", 'x', 1024, "") == 0, "1024 bytes without a newline may become a line");
+    ok(parse_start("", 'x', 1024, "") == 0, "1024 bytes without a newline are waited on");
     ok(parse_start("", 'x', 1025, "") == -1, "1025 bytes without a newline are refused");
     ok(parse_start("", ' ', 1025, "") == -1, "1025 blanks are refused");
     ok(parse_start("set ", 'x', 1025, "") == -1, "a set of 1025 bytes is refused");
@@ -279,12 +279,12 @@ static void long_lines_end(void)
     ok(parse_start("get ", 'x', 60000, "") == 0, "a get may be long");
     ok(parse_start("gets ", 'x', 60000, "") == 0, "a gets may be long");
     ok(parse_start("   get ", 'x', 60000, "") == 0, "blanks may precede a long get");
-    ok(parse_start(K50 K50, ' ', 2000, "") == -1, "a long word is no get");
-    ok(parse_start("get ", 'x', 2 << 20, "\n") == (2 << 20) + 1, "as long as it will");
-    ok(parse_start("", 'x', 3000, "\r\n") == 3002, "a long line that has come whole is a line");
+    ok(parse_start(K50 K50, ' ', 2000, "") == -1, "a long word that begins with get is not a get");
+    ok(parse_start("get ", 'x', 2 << 20, "\n") == (2 << 20) + 1, "a get may be of any length");
+    ok(parse_start("", 'x', 3000, "\r\n") == 3002, "a long line with its newline is parsed");
 }
 
-/* Whether the parts of the line have its keys in their order; the last part ends with it. */
+/* Whether the parts of the line have its keys in their order; the last part ends with the line. */
 static bool keys_in_parts(const char *text, size_t len, unsigned int *nparts)
 {
     struct slice rest = {strchr(text, 'g') + 4, 0}, want, key;
@@ -312,7 +312,7 @@ static bool keys_in_parts(const char *text, size_t len, unsigned int *nparts)
     return start == len && !proto_next_key(&rest, &want);
 }
 
-static void a_long_get_comes_in_parts(void)
+static void a_long_get_is_parsed_in_parts(void)
 {
     static char line[400000];
     struct request request;
@@ -338,17 +338,17 @@ static void a_long_get_comes_in_parts(void)
         memcpy(line + len - 2, "\r\n", 2);
         right &= keys_in_parts(line, len, &nparts) && nparts == 1 + (len > PROTO_PART + 2);
     }
-    ok(right, "keys near the border of a part are whole, and a last part may have none");
+    ok(right, "keys at the border of a part are whole, and the last part may have no key");
     memset(line, ' ', sizeof(line));
     memcpy(line, "get", 3);
     memcpy(line + 299998, "x\n", 2);
     ok(proto_parse_text((struct slice){line, sizeof(line)}, &request) == 300000 &&
            request.key.len == 1 && !request.more,
-       "blanks alone are no part");
+       "blanks alone are not a part");
     memset(line + 100000, 'k', 251);
     ok(proto_parse_text((struct slice){line, sizeof(line)}, &request) == 300000 &&
            request.error.len > 0 && !request.more,
-       "a key that is too long is the error of the whole line");
+       "a too long key is an error of the whole line");
 }
 
 static void long_blanks_before_a_get_end(void)
@@ -361,7 +361,7 @@ static void long_blanks_before_a_get_end(void)
     memcpy(line + 100, "get ", 4);
     ok(parse_at_edge(line, sizeof(line), &request) == 0, "100 blanks may precede a long get");
     memcpy(line + 100, " get ", 5);
-    ok(parse_at_edge(line, sizeof(line), &request) == -1, "101 blanks may not");
+    ok(parse_at_edge(line, sizeof(line), &request) == -1, "101 blanks are refused");
 }
 
 static void bytes_of_any_value_are_key_bytes(void)
@@ -375,7 +375,7 @@ static void bytes_of_any_value_are_key_bytes(void)
     ok(parse_at_edge("get \t\r\n", 7, &request) == 7 && request.key.len == 1, "a tab too");
 }
 
-static void many_keys_are_handed_out(void)
+static void many_keys_are_returned(void)
 {
     static char line[8 + 2 * 30000 + 2] = "get";
     struct request request;
@@ -389,7 +389,7 @@ static void many_keys_are_handed_out(void)
     ok(parse_at_edge(line, 3 + 60000 + 2, &request) == 60005, "a line may have 30,000 keys");
     while (proto_next_key(&request.keys, &key))
         n += key.len == 1 && *key.ptr == 'k';
-    ok(n == 30000, "each of 30,000 keys is handed out");
+    ok(n == 30000, "each of 30,000 keys is returned");
 }
 
 int main(void)
@@ -399,8 +399,8 @@ int main(void)
     lines_are_read();
     long_lines_end();
     long_blanks_before_a_get_end();
-    a_long_get_comes_in_parts();
+    a_long_get_is_parsed_in_parts();
     bytes_of_any_value_are_key_bytes();
-    many_keys_are_handed_out();
+    many_keys_are_returned();
     return done();
 }

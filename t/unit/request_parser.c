@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Each row is what a client sends and the events that the parser reports, one word for each byte
+ * Each row is the bytes of a client and the events that the parser reports, one word for each byte
  * with events: W and the key that is written, * and the seconds if all keys are, ? an unknown
- * command, D the end of a value; of responses A for one, U for one or none, S for none, B with that
- * to mn; L when the parser is lost.
+ * command, D the end of a value; of responses A for one, U for one or none, S for none, B for the
+ * response to mn; L when the parser is lost.
  */
 #include <stdint.h>
 #include <string.h>
@@ -27,14 +27,14 @@ static const char *const keys[] = {"a",     "b",  "k",    K8,         K8 "9",   
 
 struct row {
     const char *name;
-    const char *said;
+    const char *input;
     size_t n;
     const char *predicted;
 };
 
-#define ROW(name, said, predicted)                                                                 \
+#define ROW(name, input, predicted)                                                                \
     {                                                                                              \
-        name, said, sizeof(said) - 1, predicted                                                    \
+        name, input, sizeof(input) - 1, predicted                                                  \
     }
 
 static const struct row storage[] = {
@@ -46,7 +46,7 @@ static const struct row storage[] = {
     ROW("with blanks", "  set  a   0    0     1  \r\nx\r\n", "Wa DA"),
     ROW("whose line ends with \\n alone", "set a 0 0 1\nx\r\n", "Wa DA"),
     ROW("of what reads as a command", "set a 0 0 10\r\ndelete b\r\n\r\nget a\r\n", "Wa DA A"),
-    ROW("with a time that is over", "set a 0 -1 1\r\nx\r\n", "Wa DA"),
+    ROW("with a time in the past", "set a 0 -1 1\r\nx\r\n", "Wa DA"),
     ROW("with zeros", "set a 000 +0 001\r\nx\r\n", "Wa DA"),
     ROW("add", "add b 1 2 3\r\nxyz\r\n", "Wb DA"),
     ROW("replace", "replace b 1 2 3\r\nxyz\r\n", "Wb DA"),
@@ -111,7 +111,7 @@ static const struct row others[] = {
     ROW("gat of no key", "gat 0\r\ngat\r\n", "A A"),
     ROW("flush_all", "flush_all\r\nflush_all noreply\r\n", "*0A *0S"),
     ROW("later", "flush_all 10\r\nflush_all 4294967295 noreply\r\n", "*10A *4294967295S"),
-    ROW("with a time that is over", "flush_all -1\r\n", "*0A"),
+    ROW("with a time in the past", "flush_all -1\r\n", "*0A"),
     ROW("with too long a time", "flush_all 99999999999999999999\r\n", "*4294967295A"),
     ROW("that is none", "flush_all x\r\n", "*0A"),
     ROW("and then without", "flush_all 10\r\nflush_all\r\n", "*10A *0A"),
@@ -145,7 +145,7 @@ static const struct row meta[] = {
     ROW("with flags", "ms a 1 T0 F5 c k O123 s I MA C77\r\nx\r\n", "Wa DA"),
     ROW("with q", "ms a 1 q\r\nx\r\n", "Wa DU"),
     ROW("with a key in base64", "ms YQ== 1 b\r\nx\r\n", "*0 *0DA"),
-    ROW("with a time that is over", "ms a 1 T-1\r\nx\r\n", "Wa DA"),
+    ROW("with a time in the past", "ms a 1 T-1\r\nx\r\n", "Wa DA"),
     ROW("of 1.5.19", "ms a S 1\r\nx\r\n", "L"),
     ROW("of 1.6.0", "ms a S1\r\nx\r\n", "L"),
     ROW("without a length", "ms a\r\nx\r\n", "L"),
@@ -312,21 +312,21 @@ static void check(const char *what, const struct row *row)
     size_t cut;
 
     req_init(&p, PARSER_ANY);
-    step(&p, row->said, row->n, &whole);
+    step(&p, row->input, row->n, &whole);
     if (!ok(strcmp(whole.text, row->predicted) == 0, "%s: %s", what, row->name))
-        diag("said: %.300s\n# predicted: %.400s\n# want:     %.400s", row->said, whole.text,
+        diag("sent: %.300s\n# predicted: %.400s\n# want:     %.400s", row->input, whole.text,
              row->predicted);
     if (strcmp(whole.text, row->predicted) == 0 && !strchr(row->predicted, 'L'))
         same = req_between(&p);
     for (cut = 0; cut <= row->n; cut++) {
         halves = (struct record){.n = 0};
         req_init(&p, PARSER_ANY);
-        leap(&p, row->said, cut, &halves);
-        leap(&p, row->said + cut, row->n - cut, &halves);
+        leap(&p, row->input, cut, &halves);
+        leap(&p, row->input + cut, row->n - cut, &halves);
         same = same && strcmp(whole.text, halves.text) == 0;
     }
     if (!same)
-        ok(false, "%s: %s: the same in two pieces", what, row->name);
+        ok(false, "%s: %s: split in two the events are the same", what, row->name);
 }
 
 #define CHECK(what, rows)                                                                          \
@@ -336,7 +336,8 @@ static void check(const char *what, const struct row *row)
             check(what, &(rows)[row_]);                                                            \
     } while (0)
 
-/* All rows that are not lost as one stream: each has the events that it has alone. */
+/* Sends all rows in which the parser is not lost as one stream: each has the events that it has
+ * alone. */
 static void pipelines(const struct row *rows, size_t nrows, const char *what)
 {
     struct record out = {.n = 0};
@@ -349,10 +350,10 @@ static void pipelines(const struct row *rows, size_t nrows, const char *what)
         if (strchr(rows[i].predicted, 'L'))
             continue;
         out = (struct record){.n = 0};
-        step(&p, rows[i].said, rows[i].n, &out);
+        step(&p, rows[i].input, rows[i].n, &out);
         same = same && strcmp(out.text, rows[i].predicted) == 0 && req_between(&p);
     }
-    ok(same, "%s: in one stream each is parsed as it is alone", what);
+    ok(same, "%s: in one stream each row has the events that it has alone", what);
 }
 
 /* Opcodes of the same form: first those that are answered, then the quiet ones. */
@@ -408,17 +409,20 @@ static void large_values(void)
 
     req_init(&p, PARSER_ANY);
     step(&p, line, sizeof(line) - 1, &out);
-    ok(p.skip == 2147483645, "a value of 2^31 - 3 bytes is passed over");
+    ok(p.skip == 2147483645, "a value of 2^31 - 3 bytes is skipped");
     p.skip = 0;
     step(&p, "\r\n", 2, &out);
-    ok(strcmp(out.text, "Wa DA") == 0 && req_between(&p), "to its end");
+    ok(strcmp(out.text, "Wa DA") == 0 && req_between(&p),
+       "the end of a value of 2^31 - 3 bytes is found");
     out = (struct record){.n = 0};
     req_init(&p, PARSER_ANY);
     step(&p, head, sizeof(head) - 1, &out);
-    ok(p.skip == 0xffffffff - 9 - 1, "a binary one of nearly 2^32 too, but for its last byte");
+    ok(p.skip == 0xffffffff - 9 - 1,
+       "a binary value of nearly 2^32 bytes is skipped up to its last byte");
     p.skip = 0;
     step(&p, "x", 1, &out);
-    ok(strcmp(out.text, "Wa DA") == 0 && req_between(&p), "to its end");
+    ok(strcmp(out.text, "Wa DA") == 0 && req_between(&p),
+       "the end of a binary value of nearly 2^32 bytes is found");
 }
 
 static void begins_again(void)
@@ -431,24 +435,25 @@ static void begins_again(void)
     step(&p, "set a\r\ndelete a\r\n", 17, &out);
     req_init(&p, p.protocol);
     step(&p, "delete b\r\n", 10, &out);
-    ok(strcmp(out.text, "L WbA") == 0, "what was lost can begin again");
+    ok(strcmp(out.text, "L WbA") == 0, "a parser that was lost can begin again");
     out = (struct record){.n = 0};
     req_init(&p, PARSER_ANY);
     step(&p, head, sizeof(head) - 1, &out);
     step(&p, "x", 1, &out);
     req_init(&p, p.protocol);
     step(&p, head, sizeof(head) - 1, &out);
-    ok(strcmp(out.text, "WaA L WaA") == 0, "in binary too");
+    ok(strcmp(out.text, "WaA L WaA") == 0,
+       "a parser that was lost in the binary protocol can begin again");
 }
 
-static void names_stay_apart(void)
+static void an_incomplete_value_has_its_keys_hash(void)
 {
     struct request_parser p;
 
     req_init(&p, PARSER_ANY);
     step(&p, "set a 0 0 1\r\nx", 14, &(struct record){.n = 0});
     ok(p.hash == hash_of(parsed_seeds, "a", 1) && !req_between(&p),
-       "a value that is not complete is one's key's");
+       "while a value is incomplete the parser has the hash of its key");
 }
 
 int main(void)
@@ -464,6 +469,6 @@ int main(void)
     opcodes_are_known();
     large_values();
     begins_again();
-    names_stay_apart();
+    an_incomplete_value_has_its_keys_hash();
     return done();
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Each row is what a server sends and the events that the parser reports, one word for each byte
- * with events: R for a complete response, with E if it is an error and N if it is that to mn; L
- * when the parser is lost.
+ * Each row is the bytes of a server and the events that the parser reports, one word for each byte
+ * with events: R for a complete response, with E if it is an error and N if it is the response to
+ * mn; L when the parser is lost.
  */
 #include <string.h>
 
@@ -16,14 +16,14 @@
 
 struct row {
     const char *name;
-    const char *said;
+    const char *input;
     size_t n;
     const char *found;
 };
 
-#define ROW(name, said, found)                                                                     \
+#define ROW(name, input, found)                                                                    \
     {                                                                                              \
-        name, said, sizeof(said) - 1, found                                                        \
+        name, input, sizeof(input) - 1, found                                                      \
     }
 
 static const struct row text[] = {
@@ -54,12 +54,12 @@ static const struct row text[] = {
     ROW("a meta value", "VA 2 c1\r\nxy\r\nVA 0\r\n\r\nHD\r\n", "R R R"),
     ROW("of 1.5.19", "VA sv 2\r\nxy\r\nEN\r\n", "L"),
     ROW("mn", "MN\r\nMN\r\n", "RN RN"),
-    ROW("what we do not know", "MAYBE\r\n", "L"),
+    ROW("an unknown response", "MAYBE\r\n", "L"),
     ROW("an empty line", "\r\n", "L"),
     ROW("a watcher's", "ts=1.1 gid=1 type=item_get\r\n", "L"),
     ROW("a binary answer in text", "END\r\n" HEAD("\x01", "\0\0", "\0\0", "\0\0\0\0") "\r\n",
         "R L"),
-    ROW("after what is lost nothing", "what?\r\nSTORED\r\n", "L"),
+    ROW("nothing after the parser is lost", "what?\r\nSTORED\r\n", "L"),
 };
 
 static const struct row binary[] = {
@@ -108,46 +108,46 @@ static void check(const char *what, const struct row *row)
     size_t cut;
 
     resp_init(&p, PARSER_ANY);
-    step(&p, row->said, row->n, whole);
+    step(&p, row->input, row->n, whole);
     if (!ok(strcmp(whole, row->found) == 0, "%s: %s", what, row->name))
         diag("found %s", whole);
     for (cut = 0; cut <= row->n; cut++) {
         *halves = '\0';
         resp_init(&p, PARSER_ANY);
-        step(&p, row->said, cut, halves);
+        step(&p, row->input, cut, halves);
         if (p.skip && cut < row->n) {
             size_t skip = p.skip < row->n - cut ? p.skip : row->n - cut;
 
             p.skip -= (__u32)skip;
-            step(&p, row->said + cut + skip, row->n - cut - skip, halves);
+            step(&p, row->input + cut + skip, row->n - cut - skip, halves);
         } else {
-            step(&p, row->said + cut, row->n - cut, halves);
+            step(&p, row->input + cut, row->n - cut, halves);
         }
         same = same && strcmp(whole, halves) == 0;
     }
     if (!same)
-        ok(false, "%s: %s: the same in two pieces", what, row->name);
+        ok(false, "%s: %s: split in two the events are the same", what, row->name);
 }
 
-static void ends_are_told(void)
+static void ends_are_reported(void)
 {
     char out[64] = "";
     struct response_parser p;
 
     resp_init(&p, PARSER_ANY);
-    ok(resp_between(&p), "before the first answer a server is between answers");
+    ok(resp_between(&p), "at its beginning the parser is between responses");
     step(&p, "VALUE a 0 1\r\nx\r\n", 16, out);
-    ok(!resp_between(&p), "within one of several lines it is not");
+    ok(!resp_between(&p), "within a response of several lines it is not between responses");
     step(&p, "END\r\n", 5, out);
-    ok(resp_between(&p), "but behind it");
+    ok(resp_between(&p), "behind the response it is");
     step(&p, "STAT pid 1\r\n", 12, out);
-    ok(!resp_between(&p), "nor among statistics");
+    ok(!resp_between(&p), "among statistics it is not");
     step(&p, "END\r\n", 5, out);
     step(&p, "what?\r\n", 7, out);
-    ok(!resp_between(&p), "and not where it is lost");
+    ok(!resp_between(&p), "a lost parser is not");
     resp_init(&p, p.protocol);
     step(&p, "END\r\n", 5, out);
-    ok(resp_between(&p) && strcmp(out, "R R L R") == 0, "until it begins again");
+    ok(resp_between(&p) && strcmp(out, "R R L R") == 0, "a parser that begins again is");
 }
 
 int main(void)
@@ -158,6 +158,6 @@ int main(void)
         check("text", &text[i]);
     for (i = 0; i < sizeof(binary) / sizeof(*binary); i++)
         check("binary", &binary[i]);
-    ends_are_told();
+    ends_are_reported();
     return done();
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The filter of -o drop_privileges, loaded in a child that then makes one call. */
+/* The filter of -o drop_privileges, loaded in a child process that then makes one system call. */
 #include "process/seccomp.h"
 
 #include <arpa/inet.h>
@@ -26,7 +26,7 @@ static const struct seccomp_needs removing = {.removes_file = true};
 static const struct seccomp_needs with_bpf = {.kernel_path = true};
 static const struct seccomp_needs asking = {.asks_daemon = true};
 
-/* Each returns 0 when the call did what it says, else errno. */
+/* Each returns 0 when the call had its effect, else errno. */
 static int outcome(long result)
 {
     return result < 0 ? errno : 0;
@@ -112,7 +112,7 @@ static int trace(void)
     return outcome(syscall(SYS_ptrace, 0, 0, 0, 0));
 }
 
-/* Whatever the kernel answers: the filter let it through. */
+/* Whatever the kernel returns, the filter allowed the call. */
 static int call_bpf(int command)
 {
     syscall(SYS_bpf, command, NULL, 0);
@@ -164,7 +164,7 @@ static int nothing_at_all(void)
     return 0;
 }
 
-/* What seccomp_install returned, or the status of the call behind it; KILLED by SIGSYS. */
+/* The result of seccomp_install, or the status of the call behind it; KILLED by SIGSYS. */
 static int try_call(const struct seccomp_needs *needs, int (*call)(void))
 {
     pid_t child = fork();
@@ -188,41 +188,43 @@ struct row {
 };
 
 static const struct row rows[] = {
-    {&plain, run_program, KILLED, "to run a program ends the process"},
-    {&plain, new_socket, KILLED, "to open a socket ends it"},
-    {&plain, local_socket, KILLED, "to open a unix socket ends it"},
-    {&plain, netlink_socket, KILLED, "to open a netlink socket ends it"},
-    {&plain, write_file, KILLED, "to open a file for writing ends it"},
-    {&plain, remove_file, KILLED, "to remove a file ends it"},
-    {&plain, executable_memory, KILLED, "to map memory that can be executed ends it"},
-    {&plain, become_root, KILLED, "to change the user ends it"},
-    {&plain, signal_parent, KILLED, "to signal another process ends it"},
-    {&plain, raise_limit, KILLED, "to change a limit ends it"},
-    {&plain, trace, KILLED, "to trace ends it"},
-    {&plain, create_map, KILLED, "bpf ends it"},
-    {&plain, socket_in_thread, KILLED, "a thread that is started later is no freer"},
+    {&plain, run_program, KILLED, "executing a program kills the process"},
+    {&plain, new_socket, KILLED, "opening an internet socket kills the process"},
+    {&plain, local_socket, KILLED, "opening a unix socket kills the process"},
+    {&plain, netlink_socket, KILLED, "opening a netlink socket kills the process"},
+    {&plain, write_file, KILLED, "opening a file for writing kills the process"},
+    {&plain, remove_file, KILLED, "removing a file kills the process"},
+    {&plain, executable_memory, KILLED, "mapping executable memory kills the process"},
+    {&plain, become_root, KILLED, "changing the user kills the process"},
+    {&plain, signal_parent, KILLED, "a signal to another process kills the process"},
+    {&plain, raise_limit, KILLED, "changing a resource limit kills the process"},
+    {&plain, trace, KILLED, "ptrace kills the process"},
+    {&plain, create_map, KILLED, "bpf kills the process"},
+    {&plain, socket_in_thread, KILLED, "a thread that starts later has the same filter"},
     {&plain, read_file, 0, "a file can be read"},
     {&plain, more_memory, 0, "memory can be mapped"},
-    {&plain, read_limit, 0, "a limit can be read"},
+    {&plain, read_limit, 0, "a resource limit can be read"},
     {&plain, start_thread, 0, "a thread can be started and joined"},
-    {&relaxed, new_socket, EPERM, "relaxed, a socket is refused and the process lives"},
-    {&relaxed, run_program, EPERM, "relaxed, a program is refused"},
+    {&relaxed, new_socket, EPERM,
+     "with relaxed_privileges a socket is refused and the process lives"},
+    {&relaxed, run_program, EPERM,
+     "with relaxed_privileges a program is refused and the process lives"},
     {&writing, write_file, 0, "with a restart file, files can be written"},
-    {&writing, new_socket, KILLED, "but no sockets opened"},
-    {&removing, remove_file, 0, "with a pid file, it can be removed"},
-    {&removing, write_file, KILLED, "but no file written"},
-    {&with_bpf, create_map, 0, "with the kernel path, maps can be made"},
-    {&with_bpf, netlink_socket, 0, "and the network be configured"},
-    {&with_bpf, load_program, KILLED, "but no program loaded"},
-    {&with_bpf, new_socket, KILLED, "and no socket opened"},
-    {&asking, local_socket, 0, "with SASL, a daemon can be asked"},
-    {&asking, new_socket, KILLED, "but not over the network"},
+    {&writing, new_socket, KILLED, "with a restart file, opening a socket kills the process"},
+    {&removing, remove_file, 0, "with a pid file, the file can be removed"},
+    {&removing, write_file, KILLED, "with a pid file, writing a file kills the process"},
+    {&with_bpf, create_map, 0, "with the kernel path, maps can be created"},
+    {&with_bpf, netlink_socket, 0, "with the kernel path, the network can be configured"},
+    {&with_bpf, load_program, KILLED, "with the kernel path, loading a program kills the process"},
+    {&with_bpf, new_socket, KILLED, "with the kernel path, opening a socket kills the process"},
+    {&asking, local_socket, 0, "with SASL, a local daemon can be contacted"},
+    {&asking, new_socket, KILLED, "with SASL, opening an internet socket kills the process"},
 };
 
 int main(void)
 {
     if (try_call(&plain, nothing_at_all) == ENOSYS) {
-        ok(true, "without libseccomp there is no filter, which is an error");
+        ok(true, "without libseccomp installing the filter is an error");
         return done();
     }
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

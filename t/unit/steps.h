@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * steps: what a reader who knows only bpf/shared/layout.h can see while a writer works, at every
- * instruction of the writer.
- *
- * The writer is a child whose memory of the store is shared. It is run one instruction at a time,
- * and each state of what the kernel programs read is kept, as a frame of a film. A reader then
- * makes each of its loads from the frame that it is told to: it begins in one frame and goes on in
- * a later one, as a kernel program on another CPU may do.
+ * steps: what a reader that knows only bpf/shared/layout.h sees while a writer works, at every
+ * instruction of the writer. The writer is a child process whose memory of the store is shared. It
+ * is single-stepped, and each state of the memory that the kernel programs read is recorded as a
+ * frame of a film. A reader then makes each of its loads from a given frame: it begins in one frame
+ * and goes on in a later one, as a kernel program on another CPU may do.
  */
 #ifndef T_UNIT_STEPS_H
 #define T_UNIT_STEPS_H
@@ -68,7 +66,7 @@ static void shared_init(struct shared *shared)
 
 enum { WINDOWS = 8, FRAMES_MOST = 4000, STEPS_MOST = 4000000 };
 
-/* Memory that is filmed: `count` times `n` bytes, each `stride` behind the one before. */
+/* Memory that is recorded: `count` times `n` bytes, each `stride` behind the one before. */
 struct window {
     const char *base;
     size_t n, stride, count;
@@ -102,7 +100,7 @@ static bool window_changed(const struct window *window, const char *frame)
     return false;
 }
 
-/* Keeps what memory is now, unless it is what it was. */
+/* Records the memory's state, unless it equals the last frame. */
 static void film_take(struct film *film)
 {
     bool changed = film->nframes == 0;
@@ -123,7 +121,7 @@ static void film_take(struct film *film)
     }
 }
 
-/* Runs the child one instruction further. False: it has ended. */
+/* Single-steps the child. False: it has ended. */
 static bool child_step(pid_t child, int *status)
 {
     int signal = WIFSTOPPED(*status) ? WSTOPSIG(*status) : 0;
@@ -134,7 +132,7 @@ static bool child_step(pid_t child, int *status)
            waitpid(child, status, 0) == child && WIFSTOPPED(*status);
 }
 
-/* Films `act` from the state before it to the state behind it. False: it has not come to its end.
+/* Records `act` from the state before it to the state behind it. False: `act` did not end normally.
  */
 static bool film_shoot(struct film *film, void (*act)(void *context), void *context)
 {
@@ -191,7 +189,7 @@ static bool seen_same(const struct seen *a, const struct seen *b)
                                    a->cas == b->cas && memcmp(a->value, b->value, a->nvalue) == 0));
 }
 
-/* What is filmed nowhere is 0. */
+/* Memory that is not recorded reads as 0. */
 static void load(struct reader *reader, const void *from, void *out, size_t n)
 {
     const char *at = from, *frame;
@@ -227,7 +225,7 @@ static uint64_t load_number(struct reader *reader, const void *from, size_t n)
 
 #define LOAD(reader, field) load_number(reader, &(field), sizeof(field))
 
-/* Whether the item has the key; then *seen is what it says. */
+/* Whether the item has the key; then *seen is its content. */
 static bool read_item(struct reader *reader, const struct mc_item *item, struct slice key,
                       struct seen *seen)
 {
@@ -285,7 +283,7 @@ static void read_chain(struct reader *reader, const struct mc_bucket *bucket, ui
     }
 }
 
-/* One look, as bpf/inplace/lookup.bpf.h does it; what it has to look at again is a pass. */
+/* One lookup, as bpf/inplace/lookup.bpf.h does it; where that would retry, the result is a pass. */
 static struct seen reader_look(struct reader *reader, struct slice key)
 {
     const struct mc_control *control = reader->shared->control;

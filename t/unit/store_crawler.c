@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The crawler: what it frees, what it shows, and that it does both right while others write, evict,
- * flush and grow the table. The store's clock is at least LATER; what the tests store, they store
- * at EARLIER.
+ * The crawler: which items it frees, which items it passes to a viewer, and that it does both
+ * correctly while other threads write, evict, flush and grow the table. The store's clock is at
+ * least LATER; the tests store their items at EARLIER.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -86,20 +86,23 @@ static void test_frees(void)
         put(f.local, "other", i, 300, OVER);
     ok(store_crawl(f.store, 1ull << 1) == STORE_CRAWL_STARTED, "a crawl starts");
     wait_idle(&f);
-    ok(number_of(&f, 1) == MANY / 2, "it frees what has expired, and nothing else");
-    ok(stats_of(&f).curr_items == MANY / 2 + 100, "and only in the classes that were named");
+    ok(number_of(&f, 1) == MANY / 2, "a crawl frees the expired items, and no others");
+    ok(stats_of(&f).curr_items == MANY / 2 + 100, "a crawl leaves other classes alone");
     ok(stats_of(&f).crawler_items_checked == MANY && stats_of(&f).crawler_reclaimed == MANY / 2,
-       "it counts what it looks at and what it frees");
-    ok(stats_of(&f).expired_unfetched == MANY / 2, "and what of it was never read");
-    ok(stats_of(&f).lru_crawler_starts == 1, "and that it started");
+       "the items checked and freed are counted");
+    ok(stats_of(&f).expired_unfetched == MANY / 2,
+       "the freed items that were never read are counted");
+    ok(stats_of(&f).lru_crawler_starts == 1, "the start of a crawl is counted");
     store_crawl(f.store, STORE_ALL_CLASSES);
     wait_idle(&f);
-    ok(stats_of(&f).curr_items == MANY / 2, "or in all");
-    ok(stats_of(&f).crawler_items_checked == MANY + MANY / 2 + 100, "each item looked at once");
+    ok(stats_of(&f).curr_items == MANY / 2,
+       "a crawl of all classes frees the expired items of each");
+    ok(stats_of(&f).crawler_items_checked == MANY + MANY / 2 + 100,
+       "a crawl checks each item once");
     store_flush(f.local, 0, LATER);
     store_crawl(f.store, STORE_ALL_CLASSES);
     wait_idle(&f);
-    ok(stats_of(&f).curr_items == 0 && stats_of(&f).bytes == 0, "what was flushed is freed too");
+    ok(stats_of(&f).curr_items == 0 && stats_of(&f).bytes == 0, "a crawl frees flushed items, too");
     close_all(&f);
 }
 
@@ -116,12 +119,12 @@ static void test_tocrawl(void)
     store_crawl(f.store, STORE_ALL_CLASSES);
     wait_idle(&f);
     ok(stats_of(&f).crawler_reclaimed == 70 && stats_of(&f).crawler_items_checked == 120,
-       "no more items of a class are looked at than tocrawl says");
+       "a crawl checks at most tocrawl items of a class");
     for (unsigned int i = 0; i < 30; i++) {
         store_crawl(f.store, 1ull << 1);
         wait_idle(&f);
     }
-    ok(number_of(&f, 1) == 0, "the next crawl goes on where the last one ended");
+    ok(number_of(&f, 1) == 0, "the next crawl continues where the last one ended");
     close_all(&f);
 }
 
@@ -155,7 +158,7 @@ static void test_answers(void)
     fixture_defaults(&config);
     fixture_open(&f, &config);
     ok(store_crawl(f.store, 2) == STORE_CRAWL_OFF && !store_crawler_running(f.store),
-       "without the thread nothing is crawled");
+       "without its thread the crawler is off");
     ok(store_crawler_start(f.store) == 0 && store_crawler_start(f.store) == -EALREADY,
        "the thread starts once");
     ok(store_crawl(f.store, 0) == STORE_CRAWL_EMPTY, "a crawl of no class does not start");
@@ -164,33 +167,33 @@ static void test_answers(void)
         put(f.local, "k", i, 10, 0);
     ok(store_crawl(f.store, 2) == STORE_CRAWL_STARTED &&
            store_crawl(f.store, 2) == STORE_CRAWL_BUSY,
-       "one crawl at a time");
-    ok(stats_of(&f).lru_crawler_running, "it is seen to run");
+       "a second crawl is refused while one runs");
+    ok(stats_of(&f).lru_crawler_running, "the statistics show a running crawl");
     store_crawler_stop(f.store);
     ok(!stats_of(&f).lru_crawler_running && store_crawl(f.store, 2) == STORE_CRAWL_OFF,
-       "a stop does not wait for its sleep");
+       "a stop interrupts the crawler's sleep");
     store_crawler_stop(f.store);
     store_set_crawler_sleep(f.store, 0);
     ok(store_crawler_start(f.store) == 0 && store_crawl(f.store, 2) == STORE_CRAWL_STARTED,
-       "after another start it crawls again");
+       "a restarted crawler crawls again");
     wait_idle(&f);
     close_all(&f);
 }
 
-/* --- showing --------------------------------------------------------------- */
+/* --- viewing --------------------------------------------------------------- */
 
 enum { KEYS = 1 << 17 };
 
-/* Counts what it is shown under "PREFIX-NUMBER". */
+/* A viewer that counts the items it gets under "PREFIX-NUMBER". */
 struct viewer {
     char prefix;
     unsigned int seen[KEYS];
     unsigned int nshown, nfull, refuse;
-    _Atomic bool hold; /* it has no room */
+    _Atomic bool hold; /* it accepts no items for now */
     bool enough;
     struct store_shown last;
     char key[256];
-    _Atomic int ended; /* 0 not yet, 1 whole, 2 not */
+    _Atomic int ended; /* 0 not yet, 1 completely, 2 incompletely */
 };
 
 static enum store_taken take(void *context, const struct store_shown *shown)
@@ -246,19 +249,19 @@ static void wait_end(const struct viewer *viewer)
         sched_yield();
 }
 
-/* Whether each of the first n keys was shown exactly once. */
+/* Whether the viewer got each of the first n keys exactly once. */
 static bool once_each(const struct viewer *viewer, unsigned int n)
 {
     for (unsigned int i = 0; i < n; i++) {
         if (viewer->seen[i] != 1) {
-            diag("%c-%u was shown %u times", viewer->prefix, i, viewer->seen[i]);
+            diag("the viewer got %c-%u %u times", viewer->prefix, i, viewer->seen[i]);
             return false;
         }
     }
     return true;
 }
 
-static void test_shows(void)
+static void test_views(void)
 {
     struct viewer *viewer = viewer_new('k');
     struct fixture f;
@@ -268,23 +271,24 @@ static void test_shows(void)
         put(f.local, "k", i, i % 10 ? 10 : 300, 0);
     for (unsigned int i = 0; i < 1000; i++)
         put(f.local, "dead", i, 10, OVER);
-    ok(show(&f, STORE_ALL_CLASSES, viewer) == STORE_CRAWL_STARTED, "a show starts");
+    ok(show(&f, STORE_ALL_CLASSES, viewer) == STORE_CRAWL_STARTED, "a view starts");
     wait_end(viewer);
     ok(viewer->ended == 1 && viewer->nshown == MANY && once_each(viewer, MANY),
-       "each live item is shown, once");
+       "a viewer gets each live item once");
     free(viewer);
     viewer = viewer_new('k');
     show(&f, 1ull << 1, viewer);
     wait_end(viewer);
-    ok(viewer->nshown == MANY - MANY / 10 && viewer->last.clsid == 1, "or those of a class");
+    ok(viewer->nshown == MANY - MANY / 10 && viewer->last.clsid == 1,
+       "a viewer of one class gets that class's items");
     ok(stats_of(&f).curr_items == MANY + 1000 && stats_of(&f).crawler_reclaimed == 0,
-       "nothing is freed by it");
+       "a view frees nothing");
     free(viewer);
     viewer = viewer_new('k');
     viewer->enough = true;
     show(&f, STORE_ALL_CLASSES, viewer);
     wait_end(viewer);
-    ok(viewer->nshown == 1 && viewer->ended == 2, "who has enough is shown no more");
+    ok(viewer->nshown == 1 && viewer->ended == 2, "a viewer that has enough gets no more items");
     free(viewer);
     close_all(&f);
 }
@@ -300,15 +304,19 @@ static void test_record(void)
                   EARLIER, &cas);
     show(&f, STORE_ALL_CLASSES, viewer);
     wait_end(viewer);
-    ok(strcmp(viewer->key, "thekey") == 0 && viewer->last.key.len == 6, "the key");
-    ok(viewer->last.exptime == 5 * LATER && viewer->last.last_use == EARLIER, "its times");
-    ok(viewer->last.cas == cas && viewer->last.clsid == 1, "its id and class");
-    ok(viewer->last.size == MC_ITEM_HEADER + 6 + 6 + 5 + 2 && !viewer->last.fetched, "its size");
+    ok(strcmp(viewer->key, "thekey") == 0 && viewer->last.key.len == 6, "the record has the key");
+    ok(viewer->last.exptime == 5 * LATER && viewer->last.last_use == EARLIER,
+       "the record has the expiry and the last use");
+    ok(viewer->last.cas == cas && viewer->last.clsid == 1,
+       "an item's record has its CAS id and class");
+    ok(viewer->last.size == MC_ITEM_HEADER + 6 + 6 + 5 + 2 && !viewer->last.fetched,
+       "the record has the size");
     viewer->ended = 0;
     fixture_has(&f, "thekey", "value", EARLIER + 1);
     show(&f, STORE_ALL_CLASSES, viewer);
     wait_end(viewer);
-    ok(viewer->last.fetched && viewer->last.last_use == EARLIER + 1, "and that it was read");
+    ok(viewer->last.fetched && viewer->last.last_use == EARLIER + 1,
+       "the record says that the item was read");
     viewer->ended = 0;
     fixture_set(&f, "thekey", "other", EARLIER);
     f.store->table.buckets[0].accessed = 0;
@@ -316,7 +324,8 @@ static void test_record(void)
         f.store->table.buckets[i].accessed = f.store->table.buckets[i].tags ? 0xff : 0;
     show(&f, STORE_ALL_CLASSES, viewer);
     wait_end(viewer);
-    ok(viewer->last.fetched && viewer->last.last_use >= LATER, "also by the kernel");
+    ok(viewer->last.fetched && viewer->last.last_use >= LATER,
+       "the record says that the kernel read the item");
     free(viewer);
     close_all(&f);
 }
@@ -336,22 +345,24 @@ static void test_long_chains(void)
     show(&f, STORE_ALL_CLASSES, viewer);
     wait_end(viewer);
     ok(viewer->ended == 1 && viewer->nshown == 100000 - 33334,
-       "a line is shown however many items it has");
-    ok(stats_of(&f).crawler_items_checked == viewer->nshown, "and counted, once each");
+       "a bucket is viewed however many items it has");
+    ok(stats_of(&f).crawler_items_checked == viewer->nshown,
+       "each item of a long bucket is counted once");
     store_crawl(f.store, STORE_ALL_CLASSES);
     wait_idle(&f);
     ok(stats_of(&f).curr_items == 100000 - 33334 &&
            stats_of(&f).crawler_items_checked - viewer->nshown == 100000,
-       "or freed");
+       "each expired item of a long bucket is freed");
     store_flush(f.local, 0, LATER);
     store_crawl(f.store, STORE_ALL_CLASSES);
     wait_idle(&f);
-    ok(stats_of(&f).curr_items == 0 && f.store->table.noverflow_used == 0, "to the last line");
+    ok(stats_of(&f).curr_items == 0 && f.store->table.noverflow_used == 0,
+       "all items of long buckets are freed after a flush");
     free(viewer);
     close_all(&f);
 }
 
-static void test_waiting(void)
+static void test_slow_viewers(void)
 {
     struct viewer *viewer = viewer_new('k'), *second = viewer_new('k');
     struct fixture f;
@@ -362,40 +373,41 @@ static void test_waiting(void)
     viewer->hold = true;
     show(&f, STORE_ALL_CLASSES, viewer);
     ok(show(&f, STORE_ALL_CLASSES, second) == STORE_CRAWL_BUSY && !second->ended,
-       "one viewer at a time");
+       "a second viewer is refused while one is served");
     ok(store_crawl(f.store, STORE_ALL_CLASSES) == STORE_CRAWL_STARTED,
-       "while a viewer has no room, a crawl starts");
+       "a crawl starts while a viewer accepts nothing");
     while (stats_of(&f).curr_items > MANY / 2)
         sched_yield();
-    ok(viewer->nshown == 0, "and ends");
+    ok(viewer->nshown == 0, "a crawl ends while a viewer accepts nothing");
     viewer->refuse = 3;
     viewer->hold = false;
     wait_end(viewer);
-    ok(viewer->ended == 1 && viewer->nshown == MANY / 2, "then the viewer gets all there is");
+    ok(viewer->ended == 1 && viewer->nshown == MANY / 2,
+       "a viewer that accepts items again gets all of them");
     viewer->hold = true;
     viewer->ended = 0;
     show(&f, STORE_ALL_CLASSES, viewer);
     store_crawler_stop(f.store);
-    ok(viewer->ended == 2, "a stop ends it, and says so");
+    ok(viewer->ended == 2, "a stop of the crawler ends the view as incomplete");
     store_crawler_start(f.store);
     show(&f, STORE_ALL_CLASSES, second);
     wait_end(second);
-    ok(second->ended == 1, "the next one gets all");
+    ok(second->ended == 1, "the next viewer gets all items");
     f.store->crawler.patience_ms = 1;
     viewer->ended = 0;
     show(&f, STORE_ALL_CLASSES, viewer);
     wait_end(viewer);
-    ok(viewer->ended == 2, "a viewer who never takes anything is given up");
+    ok(viewer->ended == 2, "a viewer that accepts nothing for too long is ended");
     second->ended = second->nshown = 0;
     show(&f, STORE_ALL_CLASSES, second);
     wait_end(second);
-    ok(second->ended == 1 && second->nshown == MANY / 2, "and the next one has its turn");
+    ok(second->ended == 1 && second->nshown == MANY / 2, "the viewer after it gets all items");
     free(viewer);
     free(second);
     close_all(&f);
 }
 
-/* --- beside others ----------------------------------------------------------- */
+/* --- beside other threads ---------------------------------------------------- */
 
 struct writer {
     struct fixture *f;
@@ -404,7 +416,7 @@ struct writer {
     pthread_t id;
 };
 
-/* Overwrites its share of the stable keys, stores and deletes others, evicts, reads. */
+/* Overwrites its part of the stable keys, stores and deletes others, evicts, reads. */
 static void *write_on(void *context)
 {
     struct writer *writer = context;
@@ -429,7 +441,7 @@ static void *write_on(void *context)
     return NULL;
 }
 
-/* Leaves every class that the writers use some pages of free chunks, so that none is evicted. */
+/* Leaves every class that the writers use some pages of free chunks, so that nothing is evicted. */
 static void leave_free_chunks(struct fixture *f)
 {
     for (unsigned int i = 0; i < 10 * MANY; i++)
@@ -453,7 +465,8 @@ static void *grow_on(void *context)
     return NULL;
 }
 
-/* Fewer keys than stay are in the table at first, so it grows by half or more while shown. */
+/* Fewer keys than the stable ones are in the table at first, so it grows by half or more during the
+ * views. */
 static void test_beside_writers(void)
 {
     _Atomic bool stop = false;
@@ -492,17 +505,17 @@ static void test_beside_writers(void)
     for (unsigned int i = 0; i < 3; i++)
         pthread_join(writers[i].id, NULL);
     ok(nwrong == 0 && stats_of(&f).evictions == 0,
-       "beside writers, growth and pages that move %u shows have each key once", nshows);
+       "beside writers, growth and pages that move, each of %u views has each key once", nshows);
     store_mover_stop(f.store);
     wait_idle(&f);
     store_flush(f.local, 0, LATER);
     store_crawl(f.store, STORE_ALL_CLASSES);
     wait_idle(&f);
-    ok(stats_of(&f).curr_items == 0, "and all can be freed");
+    ok(stats_of(&f).curr_items == 0, "afterwards a crawl can free all items");
     close_all(&f);
 }
 
-/* Items as `stats sizes` counts them. */
+/* The number of items that `stats sizes` counts. */
 static uint64_t sized(struct fixture *f)
 {
     uint64_t size = 0, count, sum = 0;
@@ -512,7 +525,7 @@ static uint64_t sized(struct fixture *f)
     return sum;
 }
 
-/* Items of a class as `stats cachedump` lists them. */
+/* The number of items of a class that `stats cachedump` lists. */
 static uint64_t listed(struct fixture *f, unsigned int clsid)
 {
     static char out[4 << 20];
@@ -546,13 +559,13 @@ static void test_beside_evictions(void)
     wait_idle(&f);
     store_maintainer_stop(f.store);
     ok(nlisted > 0 && sized(&f) == stats_of(&f).curr_items,
-       "beside all that items are listed, and counted by size");
-    ok(stats_of(&f).crawler_reclaimed > 0, "it crawls while items are evicted");
+       "beside crawls and evictions items can be listed, and are counted by size");
+    ok(stats_of(&f).crawler_reclaimed > 0, "a crawl frees expired items while others are evicted");
     store_flush(f.local, 0, LATER);
     store_crawl(f.store, STORE_ALL_CLASSES);
     wait_idle(&f);
     ok(stats_of(&f).curr_items == 0 && stats_of(&f).bytes == 0 && sized(&f) == 0,
-       "and all can be freed");
+       "afterwards a crawl can free all items");
     close_all(&f);
 }
 
@@ -566,7 +579,7 @@ static void test_maintainer(void)
         put(f.local, "k", i, 10, i % 2 ? OVER : 0);
     maintainer_round(f.store, EARLIER + 59);
     ok(!stats_of(&f).lru_crawler_running && stats_of(&f).lru_crawler_starts == 0,
-       "what was stored is left alone at first");
+       "the maintainer does not crawl new items at once");
     for (unsigned int i = 0; i < 1000; i++) {
         struct slice key;
         char name[32];
@@ -577,12 +590,13 @@ static void test_maintainer(void)
     maintainer_round(f.store, EARLIER + 60);
     wait_idle(&f);
     ok(stats_of(&f).lru_crawler_starts == 1 && stats_of(&f).curr_items == 500,
-       "a minute later the maintainer has it crawled");
+       "a minute later the maintainer starts a crawl");
     store_crawler_stop(f.store);
     for (unsigned int i = 0; i < 1000; i++)
         put(f.local, "k", i, 10, OVER);
     maintainer_round(f.store, LATER * 10);
-    ok(stats_of(&f).lru_crawler_starts == 1, "not when the crawler is off");
+    ok(stats_of(&f).lru_crawler_starts == 1,
+       "the maintainer starts no crawl when the crawler is off");
     fixture_close(&f);
 }
 
@@ -592,10 +606,10 @@ int main(void)
     test_tocrawl();
     test_large();
     test_answers();
-    test_shows();
+    test_views();
     test_record();
     test_long_chains();
-    test_waiting();
+    test_slow_viewers();
     test_beside_writers();
     test_beside_evictions();
     test_maintainer();

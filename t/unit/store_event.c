@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a store tells those who watch, and that it asks first whether anybody does. */
+/* The events that a store reports, and that it first asks whether anybody wants them. */
 #include "store/store_events.h"
 #include "store/store_stats.h"
 #include "t/unit/store_fixture.h"
@@ -9,7 +9,7 @@ enum { NSETS = 200, VALUE_BYTES = 100000 };
 struct heard {
     uint32_t wanted;
     unsigned int nevictions;
-    bool good; /* the evictions were as they should be */
+    bool good; /* the evictions had the expected fields */
     char first[32];
 };
 
@@ -59,10 +59,10 @@ static void test_evictions(uint32_t wanted)
     store_stats(f.store, &stats);
     ok(stats.evictions > 0, "the store evicts");
     if (wanted & STORE_EVENT_ITEM) {
-        ok(heard.nevictions == stats.evictions, "each eviction is told");
-        ok(strcmp(heard.first, "key0") == 0, "by its key, the oldest first");
+        ok(heard.nevictions == stats.evictions, "each eviction is reported");
+        ok(strcmp(heard.first, "key0") == 0, "the first reported eviction is of the oldest key");
     } else {
-        ok(heard.nevictions == 0, "nobody wanted to hear of it");
+        ok(heard.nevictions == 0, "events that are not wanted are not reported");
     }
     fixture_close(&f);
 }
@@ -81,7 +81,7 @@ static void test_ages(void)
     store_set_events(f.store, &events);
     overfill(&f);
     ok(heard.nevictions > 0 && heard.nevictions < NSETS / 2 && heard.good,
-       "with what it was, how long it had and when it was used");
+       "an eviction's event has the item's state, its time left and its last use");
     fixture_close(&f);
 }
 
@@ -93,15 +93,16 @@ static void test_absence(void)
     fixture_defaults(&config);
     fixture_open(&f, &config);
     ok(fixture_has(&f, "k", NULL, 100) && store_absence(f.local) == STORE_ABSENT,
-       "a key that was never there is absent");
+       "a key that was never stored is absent");
     fixture_store(f.local, STORE_SET, SLICE("k"), SLICE("v"), 150, 0, 100, NULL);
     ok(fixture_has(&f, "k", NULL, 200) && store_absence(f.local) == STORE_EXPIRED,
-       "one whose time is over is told from that");
-    ok(fixture_has(&f, "k", NULL, 200) && store_absence(f.local) == STORE_ABSENT, "but once");
+       "an expired key is distinguished from an absent one");
+    ok(fixture_has(&f, "k", NULL, 200) && store_absence(f.local) == STORE_ABSENT,
+       "the second get of an expired key finds it absent");
     fixture_set(&f, "k", "v", 200);
     store_flush(f.local, 201, 201);
     ok(fixture_has(&f, "k", NULL, 202) && store_absence(f.local) == STORE_FLUSHED,
-       "and so is one that was flushed");
+       "a flushed key is distinguished from an absent one");
     fixture_close(&f);
 }
 

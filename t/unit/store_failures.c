@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A provider that has no more memory, at the start and later. */
+/* A provider that runs out of memory, at the start and later. */
 #include <errno.h>
 
 #include "t/unit/store_fixture.h"
@@ -9,8 +9,8 @@ enum { NOW = 100, NKEYS = 40000 };
 struct scarce {
     struct provider provider;
     struct provider *memory;
-    int nextents, ntables; /* how many it still gives */
-    unsigned int nasked;   /* and how often it had to refuse */
+    int nextents, ntables; /* how many extents it still gives */
+    unsigned int nasked;   /* and how often it refused */
 };
 
 static int refuse(struct scarce *scarce)
@@ -92,7 +92,7 @@ static void test_bad_config(void)
     expect_refusal(&config);
 }
 
-/* Sets keys with values of many sizes; counts what was refused and what came back wrong. */
+/* Sets keys with values of many sizes; counts the refused ones and those that came back wrong. */
 static void set_many(struct fixture *f, unsigned int *refused, unsigned int *wrong)
 {
     *refused = *wrong = 0;
@@ -149,12 +149,14 @@ static void test_heap(bool evict)
         refused += fixture_set(&f, name, "0123456789", NOW) != STORE_DONE;
     }
     asked = scarce.nasked;
-    ok(wrong == 0, "what is stored while the provider refuses extents is right");
-    ok(evict ? refused == 0 : refused > 0, evict ? "old items make room" : "the rest is refused");
-    ok(asked > 0 && asked < 10, "it is not asked again with each set (%u times)", asked);
+    ok(wrong == 0, "values stored while the provider refuses extents are right");
+    ok(evict ? refused == 0 : refused > 0,
+       evict ? "evictions make room" : "further sets are refused");
+    ok(asked > 0 && asked < 10, "a set does not ask the provider again (%u times)", asked);
     scarce.nextents = 100;
     store_tick(f.store, NOW);
-    ok(fixture_set(&f, "late", "x", NOW) == STORE_DONE, "after the next tick memory comes again");
+    ok(fixture_set(&f, "late", "x", NOW) == STORE_DONE,
+       "after the next tick the store asks for memory again");
     close_scarce(&f, &scarce);
 }
 
@@ -167,7 +169,8 @@ static void test_table(void)
     open_scarce(&f, &scarce, true);
     for (int round = 0; round < 6; round++) {
         set_many(&f, &refused, &wrong);
-        ok(refused == 0 && wrong == 0, "a table that may not grow serves, round %d", round);
+        ok(refused == 0 && wrong == 0, "a table that cannot grow still stores every key, round %d",
+           round);
         store_tick(f.store, NOW);
     }
     close_scarce(&f, &scarce);
@@ -176,9 +179,9 @@ static void test_table(void)
 int main(void)
 {
     test_start(100, 0, false, "no table");
-    test_start(100, 1, false, "no overflow lines");
+    test_start(100, 1, false, "no overflow buckets");
     test_start(0, 100, false, "no extent");
-    test_start(3, 100, true, "not all extents of a preallocation");
+    test_start(3, 100, true, "only a part of a preallocation");
     test_bad_config();
     test_heap(true);
     test_heap(false);

@@ -49,7 +49,7 @@ __attribute__((unused)) static void fixture_defaults(struct store_config *config
     clock_init(&config->clock);
 }
 
-/* Ends the test if there is no store. */
+/* Ends the test if the store cannot be made. */
 __attribute__((unused)) static void fixture_open(struct fixture *f,
                                                  const struct store_config *config)
 {

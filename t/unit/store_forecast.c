@@ -18,25 +18,27 @@ static void test_expiry(void)
     for (unsigned int i = 0; i < 99; i++)
         forecast_count(&found, NOW + 3 * MINUTE, NOW);
     forecast_learn(&forecast, &found, 0, NOW);
-    ok(forecast_wait(&forecast, 0, NOW) == 60 * MINUTE, "what expires soon can be too little");
+    ok(forecast_wait(&forecast, 0, NOW) == 60 * MINUTE,
+       "less than a hundredth of a class expiring soon does not make it due");
     forecast_count(&found, NOW + 7 * MINUTE + 59, NOW);
     forecast_learn(&forecast, &found, 0, NOW);
     ok(forecast_wait(&forecast, 0, NOW) == 8 * MINUTE,
        "a class is due when a hundredth of it has expired");
     ok(forecast_wait(&forecast, 0, NOW + 8 * MINUTE) == 0 &&
            forecast_wait(&forecast, 0, NOW + 20 * MINUTE) == 0,
-       "and from then on");
+       "a class stays due from then on");
     found = found_of(3, 1);
     forecast_count(&found, NOW + 1, NOW);
     forecast_learn(&forecast, &found, 0, NOW);
-    ok(forecast_wait(&forecast, 0, NOW) == MINUTE, "one item is enough in a small class");
+    ok(forecast_wait(&forecast, 0, NOW) == MINUTE,
+       "in a small class one expired item makes it due");
     found = found_of(3, 0);
     forecast_count(&found, 0, NOW);
     forecast_count(&found, NOW - 5, NOW);
     forecast_count(&found, NOW + 60 * MINUTE, NOW);
     forecast_learn(&forecast, &found, 0, NOW);
     ok(forecast_wait(&forecast, 0, NOW) == 60 * MINUTE,
-       "what never expires, or late, makes no class due before an hour is over");
+       "items that never expire, or late, do not make a class due within an hour");
 }
 
 static void test_turnover(void)
@@ -44,18 +46,21 @@ static void test_turnover(void)
     struct forecast forecast = {0};
     struct forecast_found nothing = found_of(1000, 0), dead = found_of(1000, 10);
 
-    ok(forecast_wait(&forecast, 0, NOW) == 60 * MINUTE, "an empty class has time");
-    ok(forecast_wait(&forecast, 1, NOW) == MINUTE, "what comes in is looked at after a minute");
+    ok(forecast_wait(&forecast, 0, NOW) == 60 * MINUTE, "an empty class is due after an hour");
+    ok(forecast_wait(&forecast, 1, NOW) == MINUTE, "a class with new items is due after a minute");
     forecast_learn(&forecast, &nothing, 1000, NOW);
     ok(forecast_wait(&forecast, 1500, NOW) == 60 * MINUTE,
-       "a class of which half was stored since can wait");
-    ok(forecast_wait(&forecast, 1501, NOW) == 2 * MINUTE, "with more it is due in minutes");
+       "a class of which half was stored since the last crawl is due after an hour");
+    ok(forecast_wait(&forecast, 1501, NOW) == 2 * MINUTE,
+       "a class of which more was stored is due within minutes");
     for (unsigned int i = 0; i < 10; i++)
         forecast_learn(&forecast, &nothing, 1000, NOW);
-    ok(forecast_wait(&forecast, 9999, NOW) == 16 * MINUTE, "in more of them when nothing was dead");
+    ok(forecast_wait(&forecast, 9999, NOW) == 16 * MINUTE,
+       "a class without expired items in the last crawls is due later");
     forecast_learn(&forecast, &dead, 1000, NOW);
-    ok(forecast_wait(&forecast, 9999, NOW) == MINUTE, "in one when a hundredth was");
-    ok(forecast_wait(&forecast, 500, NOW) == MINUTE, "a count of sets may go round");
+    ok(forecast_wait(&forecast, 9999, NOW) == MINUTE,
+       "a class with a hundredth of expired items is due after a minute");
+    ok(forecast_wait(&forecast, 500, NOW) == MINUTE, "a wrapped count of sets does no harm");
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What one store leaves in a file is what the next one has, and damage costs only what it hits. */
+/* One store leaves its items in a file, the next store takes them over; damage costs only the
+ * damaged items. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -27,7 +28,7 @@ static void config_of(struct store_config *config, const struct kept *kept)
     config->image = (struct slice){kept->image, kept->nimage};
 }
 
-/* In memory, if there is such a place. */
+/* In memory, if there is a tmpfs. */
 static const char *directory(void)
 {
     return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
@@ -39,7 +40,7 @@ static void bail_out(const char *why)
     exit(1);
 }
 
-/* NULL or why there is no store. */
+/* Returns NULL, or why the store cannot be made. */
 static const char *open_store(struct fixture *f, const struct store_config *config,
                               const struct kept *kept)
 {
@@ -141,16 +142,16 @@ static void test_taken_over(struct kept *kept)
     open_store(&f, &config, kept);
     store_stats(f.store, &before);
     ok(before.curr_items == SMALL - SMALL / 3 + LARGE, "all items are counted");
-    ok(all_there(&f), "each key has its value, and what was deleted has none");
+    ok(all_there(&f), "each stored key has its value, and the deleted keys have none");
     for (unsigned int i = 1; i <= store_nclasses(f.store); i++) {
         store_class_stats(f.store, i, NOW, &class);
         number += class.number;
     }
-    ok(number == before.curr_items, "the LRU lists have as many");
+    ok(number == before.curr_items, "the LRU lists have as many items");
     ok(fixture_has(&f, "small1", NULL, NOW + 5) && fixture_has(&f, "small2", "value of 2", NOW + 5),
-       "an expiry goes on");
+       "expiries are kept");
     fixture_store(f.local, STORE_SET, fixture_slice("new"), fixture_slice("x"), 0, 0, NOW, &cas);
-    ok(cas > SMALL + LARGE, "CAS ids go on");
+    ok(cas > SMALL + LARGE, "CAS ids continue");
     fixture_store(f.local, STORE_SET, fixture_slice("small1"), fixture_slice("value of 1"), 0, 0,
                   NOW, NULL);
     store_delete(f.local, fixture_slice("new"), 0, NOW);
@@ -158,12 +159,12 @@ static void test_taken_over(struct kept *kept)
     open_store(&f, (config_of(&config, kept), &config), kept);
     store_stats(f.store, &after);
     ok(after.curr_items == before.curr_items && after.bytes == before.bytes && all_there(&f),
-       "and all of it once more");
+       "a second takeover keeps the same items");
     store_flush(f.local, 0, NOW);
     close_store(&f, kept);
     open_store(&f, (config_of(&config, kept), &config), kept);
     ok(fixture_has(&f, "small2", NULL, NOW) && fixture_has(&f, "large2", NULL, NOW),
-       "what was flushed stays so");
+       "flushed items stay flushed");
     fixture_store(f.local, STORE_SET, SLICE("late"), SLICE("x"), 0, 0, NOW, NULL);
     for (unsigned int i = 0; i < 300; i++)
         store_flush(f.local, 0, NOW);
@@ -172,13 +173,13 @@ static void test_taken_over(struct kept *kept)
     open_store(&f, (config_of(&config, kept), &config), kept);
     ok(fixture_has(&f, "last", "y", NOW) && fixture_has(&f, "late", NULL, NOW) &&
            fixture_has(&f, "small3", NULL, NOW),
-       "however many flushes there were");
+       "flushed items stay flushed after many flushes");
     number = 0;
     for (unsigned int i = 0; i < 600; i++) {
         store_flush(f.local, 0, NOW);
         number += !fixture_has(&f, "last", NULL, NOW) || !fixture_has(&f, "small4", NULL, NOW);
     }
-    ok(number == 0, "and come");
+    ok(number == 0, "further flushes remove all items");
     close_store(&f, NULL);
 }
 
@@ -191,27 +192,27 @@ static void test_mismatch(struct kept *kept)
     config_of(&config, kept);
     config.memory_limit *= 2;
     why = open_store(&f, &config, kept);
-    ok(why && errno == ESTALE, "another memory limit: %s", why ? why : "taken");
+    ok(why && errno == ESTALE, "another memory limit is refused: %s", why ? why : "accepted");
     memfile_close(f.provider);
     config_of(&config, kept);
     config.growth_factor = 1.5;
     why = open_store(&f, &config, kept);
-    ok(why && errno == ESTALE, "other classes: %s", why ? why : "taken");
+    ok(why && errno == ESTALE, "other slab classes are refused: %s", why ? why : "accepted");
     memfile_close(f.provider);
     config_of(&config, kept);
     config.cas = false;
     why = open_store(&f, &config, kept);
-    ok(why && errno == ESTALE, "other use of CAS: %s", why ? why : "taken");
+    ok(why && errno == ESTALE, "a change of -C is refused: %s", why ? why : "accepted");
     memfile_close(f.provider);
     config_of(&config, kept);
     config.image.len--;
     why = open_store(&f, &config, kept);
-    ok(why && errno == ESTALE, "a short image: %s", why ? why : "taken");
+    ok(why && errno == ESTALE, "a short image is refused: %s", why ? why : "accepted");
     memfile_close(f.provider);
     ((char *)kept->image)[200] ^= 1;
     config_of(&config, kept);
     why = open_store(&f, &config, kept);
-    ok(why && errno == ESTALE, "a damaged image: %s", why ? why : "taken");
+    ok(why && errno == ESTALE, "a damaged image is refused: %s", why ? why : "accepted");
     memfile_close(f.provider);
     ((char *)kept->image)[200] ^= 1;
 }
@@ -224,7 +225,7 @@ static uint64_t random_next(uint64_t *state)
     return *state >> 33;
 }
 
-/* Changes bytes of the file; near the start of chunks, where the headers are. */
+/* Changes bytes of the file, near the start of chunks, where the headers are. */
 static void damage(const char *path, uint64_t *state)
 {
     int fd = open(path, O_RDWR);
@@ -245,7 +246,7 @@ static void damage(const char *path, uint64_t *state)
     close(fd);
 }
 
-/* Everything that an item's bytes lead to. */
+/* Follows every reference in an item's bytes. */
 static void use(struct fixture *f)
 {
     char key[32], value[3000];
@@ -306,7 +307,7 @@ static void test_damage(const struct kept *kept)
         close_store(&f, NULL);
     }
     ok(nitems > (uint64_t)MUTATIONS * SMALL / 3,
-       "%d damaged files: the server lives and has most of the items", MUTATIONS);
+       "%d damaged files: the store is made and has most of the items", MUTATIONS);
     unlink(copy.path);
 }
 

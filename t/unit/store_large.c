@@ -50,7 +50,7 @@ static bool round_trip(struct fixture *f, size_t n)
     return fine;
 }
 
-/* Chunks in use over all classes. */
+/* Chunks in use, over all classes. */
 static uint64_t used_chunks(struct fixture *f)
 {
     uint64_t used = 0;
@@ -89,13 +89,13 @@ static void test_sizes(void)
     fixture_open(&f, &config);
     for (size_t n = 0; n < 2000; n++)
         fine &= round_trip(&f, n);
-    ok(fine, "values of 0 to 3,000 bytes come back");
+    ok(fine, "values of 0 to 3,000 bytes are stored and returned");
     for (size_t n = 524200; n < 524300; n++)
         fine &= round_trip(&f, n);
-    ok(fine, "and those around the largest chunk");
+    ok(fine, "values around the largest chunk are stored and returned");
     for (size_t n = 1048400; n < 1048520; n += 3)
         fine &= round_trip(&f, n);
-    ok(fine, "and those around two of them");
+    ok(fine, "values around two of the largest chunks are stored and returned");
     ok(class_in_use(&f, "0123456789abcdef", 32) == 1, "16 and 32 bytes go to the class of 96");
     ok(class_in_use(&f, "foo1", 20000) == 25 && class_in_use(&f, "foo1", 66560) == 31 &&
            class_in_use(&f, "foo1", 70000) == 31 && class_in_use(&f, "foo1", 600000) == 39,
@@ -104,7 +104,7 @@ static void test_sizes(void)
     store_delete(f.local, SLICE("k"), 0, NOW);
     store_delete(f.local, SLICE("foo1"), 0, NOW);
     store_delete(f.local, SLICE("0123456789abcdef"), 0, NOW);
-    ok(used_chunks(&f) == 0, "all their chunks are free afterwards");
+    ok(used_chunks(&f) == 0, "all chunks are free afterwards");
     fixture_close(&f);
 }
 
@@ -124,17 +124,17 @@ static void test_joins(void)
         n += step;
     }
     fine &= put(&f, STORE_APPEND, "j", all + n, 900000 - n) == STORE_DONE;
-    ok(fine && fixture_has(&f, "j", all, NOW), "append grows a value over many chunks");
+    ok(fine && fixture_has(&f, "j", all, NOW), "append extends a value over many chunks");
     put(&f, STORE_SET, "j", all + 600000, 300000);
     put(&f, STORE_PREPEND, "j", all, 600000);
-    ok(fixture_has(&f, "j", all, NOW), "prepend too");
+    ok(fixture_has(&f, "j", all, NOW), "prepend extends a value over many chunks");
     ok(put(&f, STORE_APPEND, "j", all, 200000) == STORE_TOO_LARGE && fixture_has(&f, "j", all, NOW),
-       "an append beyond -I leaves the value");
+       "an append beyond -I keeps the value");
     ok(store_arith(f.local, SLICE("j"), &(struct store_delta){.delta = 1}, NOW, &(uint64_t){0},
                    NULL) == STORE_NON_NUMERIC,
-       "a chunked value is no number");
+       "a chunked value is not a number");
     store_delete(f.local, SLICE("j"), 0, NOW);
-    ok(used_chunks(&f) == 0, "no chunk is lost");
+    ok(used_chunks(&f) == 0, "all chunks are free afterwards");
     free(all);
     fixture_close(&f);
 }
@@ -154,9 +154,10 @@ static void test_small_chunks(uint32_t chunk_max, uint32_t item_max)
         fine &= round_trip(&f, n);
     fine &= round_trip(&f, item_max - 400);
     ok(fine, "chunks of at most %u bytes hold values up to %u", chunk_max, item_max);
-    ok(put(&f, STORE_SET, "k", "", item_max) == STORE_TOO_LARGE, "and no larger ones");
+    ok(put(&f, STORE_SET, "k", "", item_max) == STORE_TOO_LARGE,
+       "values above the limit are refused");
     store_delete(f.local, SLICE("k"), 0, NOW);
-    ok(used_chunks(&f) == 0, "no chunk is lost");
+    ok(used_chunks(&f) == 0, "all chunks are free afterwards");
     fixture_close(&f);
 }
 
@@ -183,13 +184,13 @@ static void test_huge(void)
     item = store_get(f.local, SLICE("huge"), NOW);
     for (size_t at = 0; item && at < HUGE; at += 4096)
         wrong += *(const size_t *)(const void *)item_at(f.local, item, at).ptr != at;
-    ok(item && wrong == 0, "100 megabytes, filled and read by small steps");
+    ok(item && wrong == 0, "100 megabytes are written and read in small steps");
     if (item)
         store_put(f.local, item);
     fixture_close(&f);
 }
 
-/* Large values that push each other, and small ones, out. */
+/* Large values that evict each other, and small ones. */
 static void test_pressure(void)
 {
     struct store_config config;
@@ -213,14 +214,14 @@ static void test_pressure(void)
     }
     store_stats(f.store, &stats);
     diag("%u failed, %lu evictions", failed, stats.evictions);
-    ok(wrong == 0 && stats.evictions > 0, "large values push each other out");
-    ok(failed == 0, "and always find room");
+    ok(wrong == 0 && stats.evictions > 0, "large values evict each other");
+    ok(failed == 0, "each set of a large value succeeds");
     for (unsigned int i = 0; i < 50; i++) {
         char name[32];
 
         store_delete(f.local, (struct slice){name, (size_t)sprintf(name, "p-%u", i)}, 0, NOW);
     }
-    ok(used_chunks(&f) == 0, "no chunk is lost");
+    ok(used_chunks(&f) == 0, "all chunks are free afterwards");
     fixture_close(&f);
 }
 

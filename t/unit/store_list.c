@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Listing a class: what is in the list, in which order, and how long it may be. */
+/* Listing a class: which items, in which order, and how many. */
 #include <pthread.h>
 
 #include "store/store_list.h"
@@ -35,17 +35,17 @@ static bool lists(struct fixture *f, unsigned int clsid, uint64_t limit, rel_tim
 
 static void test_order(struct fixture *f)
 {
-    ok(lists(f, 1, 0, 100, ""), "an empty class has nothing to list");
+    ok(lists(f, 1, 0, 100, ""), "an empty class has no items to list");
     fixture_set(f, "a", "1", 100);
     fixture_set(f, "b", "22", 100);
     fixture_set(f, "c", "333", 100);
-    ok(lists(f, 1, 0, 100, "c b a "), "the newest comes first");
-    ok(lists(f, 1, 2, 100, "c b "), "up to the limit");
+    ok(lists(f, 1, 0, 100, "c b a "), "the newest item is first");
+    ok(lists(f, 1, 2, 100, "c b "), "at most `limit` items are listed");
     ok(lists(f, 1, UINT64_MAX, 100, "c b a "), "a limit may be large");
     ok(lists(f, 0, 0, 100, "") && lists(f, 2, 0, 100, "") && lists(f, MC_CLASSES - 1, 0, 100, ""),
-       "other classes have none of it");
-    ok(strcmp(keys(f, 1, 0, 2 * 10, 100), "c b ") == 0, "no more than there is room for");
-    ok(strcmp(keys(f, 1, 0, 0, 100), "") == 0, "none if there is none");
+       "other classes do not list the item");
+    ok(strcmp(keys(f, 1, 0, 2 * 10, 100), "c b ") == 0, "a listing ends at the end of the buffer");
+    ok(strcmp(keys(f, 1, 0, 0, 100), "") == 0, "an empty buffer gets no items");
 }
 
 static void test_what(struct fixture *f)
@@ -58,12 +58,12 @@ static void test_what(struct fixture *f)
     ok(store_list_next(&left, &item) && slice_equal(item.key, SLICE("e")) && item.nvalue == 5 &&
            item.exptime == 200,
        "an item is listed with its length and its expiry");
-    ok(lists(f, 1, 0, 199, "e c b a "), "until it expires");
-    ok(lists(f, 1, 0, 200, "c b a "), "and not from then on");
+    ok(lists(f, 1, 0, 199, "e c b a "), "an item is listed until it expires");
+    ok(lists(f, 1, 0, 200, "c b a "), "an expired item is not listed");
     store_delete(f->local, SLICE("b"), 0, 200);
-    ok(lists(f, 1, 0, 200, "c a "), "what was deleted is not listed");
+    ok(lists(f, 1, 0, 200, "c a "), "a deleted item is not listed");
     store_flush(f->local, 300, 200);
-    ok(lists(f, 1, 0, 299, "c a ") && lists(f, 1, 0, 300, ""), "nor is what was flushed");
+    ok(lists(f, 1, 0, 299, "c a ") && lists(f, 1, 0, 300, ""), "a flushed item is not listed");
 }
 
 static void test_binary_keys(struct fixture *f)
@@ -75,7 +75,7 @@ static void test_binary_keys(struct fixture *f)
     store_mark_binary_key(item);
     store_commit(f->local, item, STORE_SET, 0, 400, NULL);
     fixture_set(f, "text", "1", 400);
-    ok(lists(f, 1, 0, 400, "text "), "a key that is not text is not listed");
+    ok(lists(f, 1, 0, 400, "text "), "a binary key is not listed");
 }
 
 static void test_lru_segments(struct fixture *f)
@@ -87,7 +87,7 @@ static void test_lru_segments(struct fixture *f)
         snprintf(key, sizeof(key), "s%d", i);
         fixture_set(f, key, "1", 400);
     }
-    /* Those that were read go elsewhere than those that were not. */
+    /* Read items and unread ones go to different segments. */
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 400; i += 3) {
             snprintf(key, sizeof(key), "s%d", i);
@@ -98,7 +98,7 @@ static void test_lru_segments(struct fixture *f)
     }
     for (const char *at = keys(f, 1, 0, sizeof(records), 500); *at; at++)
         n += *at == ' ';
-    ok(n == 401, "all LRU segments are listed (%zu)", n);
+    ok(n == 401, "items of all LRU segments are listed (%zu)", n);
 }
 
 static void test_large(struct fixture *f)
@@ -190,7 +190,7 @@ static void test_writers(void)
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
     store_maintainer_stop(f.store);
-    ok(wrong == 0, "while others write every record is of an item");
+    ok(wrong == 0, "beside writers every record is of an item");
     fixture_close(&f);
 }
 

@@ -9,7 +9,7 @@ enum { NTHREADS = 6, ROUNDS = 100000 };
 
 struct shared {
     struct lock lock;
-    unsigned long counter; /* plain: only the lock makes it right */
+    unsigned long counter; /* not atomic: only the lock makes it right */
 };
 
 static void *count_up(void *context)
@@ -33,18 +33,18 @@ static void test_exclusion(void)
         pthread_create(&threads[i], NULL, count_up, &shared);
     for (int i = 0; i < NTHREADS; i++)
         pthread_join(threads[i], NULL);
-    ok(shared.counter == NTHREADS * ROUNDS, "one thread at a time is inside");
-    ok(shared.lock.state == 0, "and the lock is free afterwards");
+    ok(shared.counter == NTHREADS * ROUNDS, "one thread at a time holds the lock");
+    ok(shared.lock.state == 0, "the lock is free afterwards");
 }
 
 static void test_try(void)
 {
     struct lock lock = {0};
 
-    ok(lock_try(&lock, LOCK_STRIPE), "a free lock is had for the asking");
-    ok(!lock_try(&lock, LOCK_STRIPE), "a held one is not");
+    ok(lock_try(&lock, LOCK_STRIPE), "try takes a free lock");
+    ok(!lock_try(&lock, LOCK_STRIPE), "try does not take a held lock");
     lock_release(&lock, LOCK_STRIPE);
-    ok(lock_try(&lock, LOCK_STRIPE), "and is again after its release");
+    ok(lock_try(&lock, LOCK_STRIPE), "try takes the lock after its release");
     lock_release(&lock, LOCK_STRIPE);
 }
 
@@ -53,13 +53,13 @@ static void test_ranks(void)
     struct lock stripe = {0}, lru = {0};
 
     lock_take(&lru, LOCK_LRU);
-    ok(lock_in_order(LOCK_SLAB), "a lock of a higher rank may be waited for");
+    ok(lock_in_order(LOCK_SLAB), "a thread may wait for a lock of a higher rank");
     ok(!lock_in_order(LOCK_STRIPE) && !lock_in_order(LOCK_LRU),
-       "one of a lower or of the same rank may not");
-    ok(lock_try(&stripe, LOCK_STRIPE), "but it may be tried");
+       "a thread may not wait for a lock of a lower or the same rank");
+    ok(lock_try(&stripe, LOCK_STRIPE), "a thread may try a lock of any rank");
     lock_release(&stripe, LOCK_STRIPE);
     lock_release(&lru, LOCK_LRU);
-    ok(lock_in_order(LOCK_FLUSH), "who holds nothing may wait for any");
+    ok(lock_in_order(LOCK_FLUSH), "a thread that holds no lock may wait for any");
 }
 
 int main(void)

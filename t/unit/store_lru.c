@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who stays and who goes when memory is short, and what the maintainer does. */
+/* Which items are evicted when memory is short, and what the maintainer moves. */
 #include "store/internal.h"
 #include "t/unit/store_fixture.h"
 
@@ -72,8 +72,8 @@ static void test_one_eviction_for_each_set(bool segmented)
     ok(stats_of(&f).evictions == 40 && class_of(&f, 31, NOW).evicted == 40,
        "each set into full memory evicts one item, of class 31");
     ok(!is_there(&f, "big", 39, NOW) && is_there(&f, "big", 40, NOW),
-       "those that were stored first");
-    ok(stats_of(&f).evicted_unfetched == 40, "and were never read");
+       "the items that were stored first are evicted");
+    ok(stats_of(&f).evicted_unfetched == 40, "the evicted items were never read");
     fixture_close(&f);
 }
 
@@ -123,12 +123,13 @@ static void test_kernel_marks(void)
         kernel_mark(&f, SLICE("kernel-0"));
         put_sized(&f, "new", i, BIG, 0, NOW);
     }
-    ok(is_there(&f, "kernel", 0, NOW), "an item that only the kernel serves stays");
+    ok(is_there(&f, "kernel", 0, NOW), "an item that only the kernel serves is not evicted");
     for (unsigned int i = 0; i < 500; i++) {
         put_sized(&f, "new", i, BIG, 0, NOW + i);
         maintainer_round(f.store, NOW + i);
     }
-    ok(!is_there(&f, "kernel", 0, NOW + 500), "and goes when the kernel serves it no more");
+    ok(!is_there(&f, "kernel", 0, NOW + 500),
+       "an item that the kernel no longer serves is evicted");
     fixture_close(&f);
 }
 
@@ -145,7 +146,7 @@ static void test_held_items(void)
         put_sized(&f, "new", i, BIG, 0, NOW);
     ok(stats_of(&f).curr_items == 12 && item_at(f.local, held, 0).ptr[BIG - 1] == 'x' &&
            is_there(&f, "held", 0, NOW),
-       "a held item is passed over, and does not stop eviction");
+       "a held item is skipped, and does not stop eviction");
     store_put(f.local, held);
     fixture_close(&f);
 }
@@ -167,12 +168,13 @@ static void test_all_held(void)
     }
     result = put_sized(&f, "new", 0, BIG, 0, NOW);
     ok(result == STORE_NO_MEMORY && class_of(&f, 31, NOW).outofmemory == 1,
-       "with all items held there is no memory");
+       "with all items held a set is refused");
     for (unsigned int i = 0; i < 12; i++) {
         all &= is_there(&f, "h", i, NOW);
         store_put(f.local, held[i]);
     }
-    ok(all && put_sized(&f, "new", 0, BIG, 0, NOW) == STORE_DONE, "until they are let go");
+    ok(all && put_sized(&f, "new", 0, BIG, 0, NOW) == STORE_DONE,
+       "a set succeeds when the items are released");
     fixture_close(&f);
 }
 
@@ -191,16 +193,17 @@ static void test_no_evictions(void)
         n++;
     for (unsigned int i = 0; i < n; i++)
         all &= is_there(&f, "m", i, NOW);
-    ok(n == 24 && all && stats_of(&f).evictions == 0, "-M refuses new items and keeps the old");
+    ok(n == 24 && all && stats_of(&f).evictions == 0,
+       "-M refuses new items and keeps the old ones");
     ok(put_sized(&f, "m", 3, BIG, 0, NOW) == STORE_NO_MEMORY && is_there(&f, "m", 3, NOW),
-       "a set that finds no memory leaves the older value");
+       "a set that finds no memory keeps the older value");
     store_delete(f.local, SLICE("m-0"), 0, NOW);
     ok(put_sized(&f, "e", 0, BIG, NOW + 5, NOW) == STORE_DONE &&
            put_sized(&f, "e", 1, BIG, 0, NOW + 4) == STORE_NO_MEMORY,
-       "what was deleted makes room");
+       "a delete makes room");
     for (unsigned int i = 1; i < n; i++)
         store_touch(f.local, SLICE("m-1"), NOW + 5, NOW);
-    ok(put_sized(&f, "e", 1, BIG, 0, NOW + 5) == STORE_DONE, "and what has expired");
+    ok(put_sized(&f, "e", 1, BIG, 0, NOW + 5) == STORE_DONE, "an expired item makes room");
     fixture_close(&f);
 }
 
@@ -220,7 +223,7 @@ static void test_tiny_limits(void)
         }
         fixture_close(&f);
     }
-    ok(fine, "with limits of 1 to 4 megabytes each class works");
+    ok(fine, "with limits of 1 to 4 megabytes each class can store");
 }
 
 static void test_append_in_full_memory(void)
@@ -238,7 +241,7 @@ static void test_append_in_full_memory(void)
                                   NULL) == STORE_DONE;
         is_there(&f, "fill", i, NOW);
     }
-    ok(fine, "append finds memory when all is taken");
+    ok(fine, "append finds memory when all is in use");
     fixture_close(&f);
 }
 
@@ -258,13 +261,13 @@ static void test_temporary(void)
     ok(stats.number_temp == 1 && stats.number_hot == 2,
        "items that expire soon go to the temporary LRU segment");
     maintainer_round(f.store, NOW + 61);
-    ok(class_of(&f, 1, NOW).number_temp == 0, "and are freed when they have expired");
+    ok(class_of(&f, 1, NOW).number_temp == 0, "expired items of the temporary segment are freed");
     put_sized(&f, "t", 3, 10, NOW + 100, NOW + 61);
     store_touch(f.local, SLICE("t-3"), 0, NOW + 61);
     maintainer_round(f.store, NOW + 61);
     stats = class_of(&f, 1, NOW);
     ok(stats.number_temp == 0 && is_there(&f, "t", 3, NOW + 200),
-       "one that was accessed to stay leaves it");
+       "an item touched to a later expiry leaves the temporary segment");
     fixture_close(&f);
 }
 
@@ -285,10 +288,10 @@ static void test_maintainer_balances(void)
     ok(class_of(&f, 31, NOW).number_hot == 40, "new items are hot");
     maintainer_round(f.store, NOW);
     stats = class_of(&f, 31, NOW);
-    ok(stats.number_hot == 8, "the maintainer leaves a fifth of them there");
+    ok(stats.number_hot == 8, "the maintainer leaves a fifth of them hot");
     ok(stats.number_warm == 8 && stats.number_cold == 24,
-       "what was read again becomes warm, the rest cold");
-    ok(stats.moves_to_warm == 8 && stats.moves_to_cold == 24, "and it is counted");
+       "items that were read again become warm, the others cold");
+    ok(stats.moves_to_warm == 8 && stats.moves_to_cold == 24, "moves between segments are counted");
     is_there(&f, "b", 10, NOW);
     is_there(&f, "b", 10, NOW);
     maintainer_round(f.store, NOW);
@@ -299,7 +302,7 @@ static void test_maintainer_balances(void)
     put_sized(&f, "late", 0, BIG, 0, NOW + 100);
     maintainer_round(f.store, NOW + 130);
     ok(class_of(&f, 31, NOW + 130).number_hot == 0,
-       "an item is hot for a fifth of the age of the coldest");
+       "an item is hot for at most a fifth of the age of the coldest");
     fixture_close(&f);
 }
 
@@ -324,8 +327,9 @@ static void test_moves_change_no_sizes(void)
     for (unsigned int i = 0; i < 10; i++)
         put_sized(&f, "since", i, BIG, 0, NOW);
     maintainer_round(f.store, NOW);
-    ok(class_of(&f, 31, NOW).moves_to_cold > 10, "items of both kinds moved");
-    ok(nsized(&f) == 10, "only those stored since sizes are counted count");
+    ok(class_of(&f, 31, NOW).moves_to_cold > 10,
+       "items from before and after the start of size counting moved");
+    ok(nsized(&f) == 10, "only items stored since the start of size counting are counted");
     fixture_close(&f);
 }
 
@@ -343,8 +347,8 @@ static void test_flush_sweeps(void)
     for (int i = 0; i < 5; i++)
         maintainer_round(f.store, NOW + 60);
     stats = stats_of(&f);
-    ok(stats.curr_items == 0 && stats.bytes == 0, "all that was flushed is freed by a sweep");
-    ok(f.store->flush.oldest == f.store->control->epoch, "its epoch can be used again");
+    ok(stats.curr_items == 0 && stats.bytes == 0, "a sweep frees all flushed items");
+    ok(f.store->flush.oldest == f.store->control->epoch, "a swept epoch can be used again");
     fixture_close(&f);
 }
 
@@ -359,7 +363,7 @@ static void test_thread(void)
        "the maintainer starts once");
     store_maintainer_stop(f.store);
     store_maintainer_stop(f.store);
-    ok(store_maintainer_start(f.store) == 0, "and again after a stop");
+    ok(store_maintainer_start(f.store) == 0, "the maintainer starts again after a stop");
     store_maintainer_stop(f.store);
     fixture_close(&f);
 }

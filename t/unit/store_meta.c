@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gets and deletes with conditions, also when an item has nearly as many holders as it can. */
+/* Gets and deletes with conditions, also when an item has nearly the largest number of holders. */
 #include <pthread.h>
 
 #include "store/internal.h"
@@ -30,7 +30,7 @@ static void many_holders_keep_the_marks(struct fixture *f)
         nwins += fetched.won;
         nstale += fetched.stale;
     }
-    ok(nwins == 1 && nstale == NHOLDS, "of %d that hold a stale item one has won", NHOLDS);
+    ok(nwins == 1 && nstale == NHOLDS, "of %d holders of a stale item one has won", NHOLDS);
     for (int i = 0; i < NHOLDS; i++)
         store_put(f->local, held[i]);
 }
@@ -47,13 +47,14 @@ static void a_held_item_stays_when_invalidated(struct fixture *f)
     ok(store_remove(f->local, fixture_slice("h"), &removal, NOW) == STORE_DONE,
        "a held item is invalidated");
     value = fixture_value(f->local, item);
-    ok(strcmp(value, "value") == 0, "and keeps its bytes");
+    ok(strcmp(value, "value") == 0, "a held item keeps its bytes when it is invalidated");
     free(value);
     store_put(f->local, item);
     item = store_peek(f->local, fixture_slice("h"), NOW, &fetched);
-    ok(item && fetched.stale && fetched.expiry == NOW + 5, "and is stale, for so long");
+    ok(item && fetched.stale && fetched.expiry == NOW + 5,
+       "an invalidated item is stale, with the given expiry");
     store_put(f->local, item);
-    ok(!store_peek(f->local, fixture_slice("h"), NOW + 5, &fetched), "and then gone");
+    ok(!store_peek(f->local, fixture_slice("h"), NOW + 5, &fetched), "an invalidated item expires");
 }
 
 /* Sets the mark that a kernel program sets when it has answered the item. */
@@ -73,10 +74,10 @@ static void the_kernels_answers_are_uses(struct fixture *f)
 
     fixture_set(f, "served", "v", NOW);
     store_put(f->local, fetch(f, "served", &how, &fetched));
-    ok(!fetched.used, "an item that nobody has read");
+    ok(!fetched.used, "a new item counts as not read");
     serve_in_kernel(f, "served");
     store_put(f->local, fetch(f, "served", &how, &fetched));
-    ok(fetched.used, "what the kernel served has been read");
+    ok(fetched.used, "an item that the kernel served counts as read");
 }
 
 struct player {
@@ -85,7 +86,7 @@ struct player {
     unsigned int nwins;
 };
 
-/* Each round has a key of its own; who wins it first removes nothing, so that one win is all. */
+/* Each round has a key of its own; the winner removes nothing, so that there is one win in all. */
 static void *play(void *argument)
 {
     const struct store_fetch how = {.vivify = true, .vivify_expiry = NOW + 1000};
@@ -125,7 +126,7 @@ static void one_thread_wins(struct fixture *f)
     ok(nwins == NROUNDS, "of %d threads one wins each of %d keys: %u", NTHREADS, NROUNDS, nwins);
 }
 
-/* Invalidates, gets and counts one key as fast as it can. */
+/* Invalidates, gets and increments one key as fast as it can. */
 static void *disturb(void *argument)
 {
     const struct store_removal stale = {.invalidate = true, .touch = true, .expiry = NOW + 500};
@@ -170,7 +171,7 @@ static void no_count_is_lost(struct fixture *f)
     }
     store_count(f->local, fixture_slice("counter"), &nothing, NOW, &number);
     ok(ncounts == NTHREADS * NROUNDS && number.value == 100000 + ncounts,
-       "while it is made stale and touched all the time a number loses no count");
+       "a number that is made stale and touched at the same time loses no increment");
 }
 
 static void without_memory(void)
@@ -194,8 +195,9 @@ static void without_memory(void)
         if (item)
             store_put(f.local, item);
     }
-    ok(result == STORE_NO_MEMORY, "a vivified value needs memory");
-    ok(!store_peek(f.local, fixture_slice(key), NOW, &fetched), "and without is not there");
+    ok(result == STORE_NO_MEMORY, "vivifying a value fails without memory");
+    ok(!store_peek(f.local, fixture_slice(key), NOW, &fetched),
+       "a value that could not be vivified is missing");
     fixture_close(&f);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The page mover: what happens to what is in a page that leaves its class. */
+/* The page mover: what happens to the items in a page that leaves its class. */
 #include "store/store_mover.h"
 #include "store/internal.h"
 #include "t/unit/store_fixture.h"
@@ -104,7 +104,7 @@ static struct store_stats stats_of(struct bed *bed)
     return stats;
 }
 
-/* Lets the mover work until it has nothing to do, or so many rounds on one page. */
+/* Lets the mover work until it is idle, or that many rounds on one page. */
 static void let_move(struct bed *bed, unsigned int nrounds, rel_time now)
 {
     struct mover *mover = &bed->f.store->mover;
@@ -125,7 +125,8 @@ static void test_answers(void)
     n = (int)store_nclasses(store);
     for (unsigned int i = 0; i < 2 * per_page(&bed); i++)
         set(&bed, i);
-    ok(store_reassign(store, 1, 1) == STORE_REASSIGN_SAME, "a class has no page for itself");
+    ok(store_reassign(store, 1, 1) == STORE_REASSIGN_SAME,
+       "a move from a class to itself is refused");
     ok(store_reassign(store, -2, 1) == STORE_REASSIGN_BAD_CLASS &&
            store_reassign(store, n + 1, 1) == STORE_REASSIGN_BAD_CLASS &&
            store_reassign(store, 1, n + 1) == STORE_REASSIGN_BAD_CLASS &&
@@ -133,19 +134,19 @@ static void test_answers(void)
        "a class that does not exist is refused");
     ok(store_reassign(store, 1, 2) == STORE_REASSIGN_NO_SPARE &&
            store_reassign(store, 0, 1) == STORE_REASSIGN_NO_SPARE,
-       "one page is none to spare, and an empty pool has none");
+       "a class with one page and an empty pool have no page to spare");
     ok(store_reassign(store, -1, (int)bed.clsid) == STORE_REASSIGN_BAD_CLASS,
-       "any class, if none has a page to spare, is no class");
+       "a move from any class is refused if none has a page to spare");
     ok(store_reassign(store, -1, 1) == STORE_REASSIGN_OK &&
            store_reassign(store, -1, 2) == STORE_REASSIGN_BUSY &&
            stats_of(&bed).slab_reassign_running,
-       "one page is moved at a time");
+       "a second move is refused while one runs");
     let_move(&bed, 1000, NOW);
     ok(npages(&bed, 1) == 1 && npages(&bed, bed.clsid) == 1 && stats_of(&bed).slabs_moved == 1 &&
            !stats_of(&bed).slab_reassign_running,
-       "and then it has moved");
+       "the move completes");
     store->mover.on = false;
-    ok(store_reassign(store, -1, 2) == STORE_REASSIGN_OFF, "without a mover nothing is moved");
+    ok(store_reassign(store, -1, 2) == STORE_REASSIGN_OFF, "without the mover a move is refused");
     fixture_close(&bed.f);
 }
 
@@ -162,20 +163,21 @@ static void test_rescue(void)
         set(&bed, i);
     for (unsigned int i = 0; i < n; i += 2)
         delete (&bed, i);
-    ok(store_reassign(bed.f.store, (int)bed.clsid, 0) == STORE_REASSIGN_OK, "a page is asked for");
+    ok(store_reassign(bed.f.store, (int)bed.clsid, 0) == STORE_REASSIGN_OK,
+       "a move to the pool is accepted");
     let_move(&bed, 1000, NOW);
     stats = stats_of(&bed);
-    ok(npages(&bed, bed.clsid) == 2 && stats.slab_global_page_pool == 1, "the pool has it");
+    ok(npages(&bed, bed.clsid) == 2 && stats.slab_global_page_pool == 1, "the pool has the page");
     for (unsigned int i = 0; i < n; i++)
         wrong += i % 2 ? !has(&bed, i) : count_there(&bed, 0) != 0;
     ok(wrong == 0 && stats.slab_reassign_rescues >= per_page(&bed) / 2 - 1 &&
            stats.curr_items == half && stats.evictions == 0 &&
            stats.slab_reassign_evictions_nomem == 0,
-       "what was in it is in other chunks of the class, with its value");
+       "the page's items are in other chunks of the class, with their values");
     for (unsigned int i = 0; i < n; i += 2)
         wrong += !set(&bed, i);
     ok(wrong == 0 && stats_of(&bed).slab_global_page_pool == 0 && npages(&bed, bed.clsid) == 3,
-       "a class in need takes the page from the pool");
+       "a class that needs a page takes it from the pool");
     fixture_close(&bed.f);
 }
 
@@ -204,7 +206,7 @@ static void test_order(void)
         set(&bed, n + i);
     for (unsigned int i = n / 2 + 1; i < n; i += 2)
         survivors += has(&bed, i);
-    ok(survivors >= n / 4 - 2, "the oldest go first, wherever they lie");
+    ok(survivors >= n / 4 - 2, "the oldest items are evicted first, moved or not");
     fixture_close(&bed.f);
 }
 
@@ -223,9 +225,9 @@ static void test_full(void)
     stats = stats_of(&bed);
     ok(npages(&bed, bed.clsid) == 2 && count_there(&bed, n) == n - per_page(&bed) &&
            count_there(&bed, per_page(&bed)) == 0,
-       "a full class evicts a page's worth of its oldest items");
+       "a full class evicts as many of its oldest items as fit into a page");
     ok(stats.slab_reassign_evictions_nomem == per_page(&bed) && stats.evictions == per_page(&bed),
-       "and counts them");
+       "the evicted items are counted");
     fixture_close(&bed.f);
     open_bed(&bed, 3, false);
     for (unsigned int i = 0; i < n; i++)
@@ -233,9 +235,9 @@ static void test_full(void)
     store_reassign(bed.f.store, (int)bed.clsid, 1);
     let_move(&bed, 10000, NOW);
     ok(npages(&bed, bed.clsid) == 3 && count_there(&bed, n) == n && stats_of(&bed).slabs_moved == 0,
-       "under -M the page stays and nothing is lost");
+       "under -M the page stays and no item is lost");
     delete (&bed, 0);
-    ok(set(&bed, n), "and it gives chunks again");
+    ok(set(&bed, n), "the page gives chunks again");
     fixture_close(&bed.f);
 }
 
@@ -265,7 +267,7 @@ static void test_held(void)
     let_move(&bed, 3, NOW);
     ok(npages(&bed, bed.clsid) == 2 && stats_of(&bed).slab_reassign_running &&
            stats_of(&bed).slab_reassign_busy_items > 0,
-       "a page waits for those who hold what was in it");
+       "a page waits for the holders of its items");
     for (unsigned int i = 0; i < 8; i++) {
         char want[16];
 
@@ -274,10 +276,10 @@ static void test_held(void)
         set(&bed, i);
         store_put(bed.f.local, held[i]);
     }
-    ok(same, "they have the value, and so has who asks now");
+    ok(same, "holders and new readers have the value");
     let_move(&bed, 1000, NOW);
     ok(npages(&bed, bed.clsid) == 1 && stats_of(&bed).slab_reassign_busy_deletes == 0,
-       "and when they let go it moves");
+       "when the items are released the page moves");
     fixture_close(&bed.f);
 }
 
@@ -299,12 +301,12 @@ static void test_unfinished(void)
     store_reassign(bed.f.store, (int)bed.clsid, 1);
     let_move(&bed, 5, NOW);
     memset((char *)item_at(bed.f.local, item, 0).ptr, 's', SIZE);
-    ok(npages(&bed, bed.clsid) == 2, "a page waits for a value that is being sent");
+    ok(npages(&bed, bed.clsid) == 2, "a page waits for a value that is still received");
     store_commit(bed.f.local, item, STORE_SET, 0, NOW, NULL);
     let_move(&bed, 1000, NOW);
     memset(bed.value, 's', SIZE);
     ok(npages(&bed, bed.clsid) == 1 && fixture_has(&bed.f, "slow", bed.value, NOW),
-       "and takes it along then");
+       "when the value is complete it moves with the page");
     fixture_close(&bed.f);
 }
 
@@ -330,7 +332,7 @@ static bool large(struct bed *bed, unsigned int i, bool store)
     return good;
 }
 
-/* Two pages of the smallest class, so that what leads to parts can be moved. */
+/* Two pages of the smallest class, so that the headers of large items can be moved. */
 static void fill_smallest(struct bed *bed)
 {
     unsigned int n = 2 * bed->f.store->slabs.classes[1].per_page - NLARGE;
@@ -382,18 +384,18 @@ static void test_parts(void)
     stats = stats_of(&bed);
     ok(stats.slabs_moved == 2 && stats.slab_reassign_chunk_rescues > 0 &&
            stats.slab_reassign_rescues == NLARGE && stats.evictions == 0,
-       "parts are moved, and what leads to them");
-    ok(wrong == 0 && wrong_parts(&bed) == 0, "and the values are as they were");
+       "parts are moved, and the headers that refer to them are moved too");
+    ok(wrong == 0 && wrong_parts(&bed) == 0, "the values are unchanged");
     mover_ask(bed.f.store, 1, 0);
     let_move(&bed, 1000, NOW);
     for (unsigned int i = 0; i < 2 * NLARGE; i += 2)
         delete (&bed, i);
     wrong = set_parts(&bed);
-    ok(wrong == 0 && wrong_parts(&bed) == 0, "all of them were freed, and can be used again");
+    ok(wrong == 0 && wrong_parts(&bed) == 0, "all moved parts were freed and can be used again");
     fixture_close(&bed.f);
 }
 
-/* Parts that hold the references of others. */
+/* Parts that hold references to other parts. */
 static void test_nested_parts(void)
 {
     struct store_stats stats;
@@ -408,12 +410,12 @@ static void test_nested_parts(void)
     }
     stats = stats_of(&bed);
     ok(stats.slabs_moved == 2 && stats.slab_reassign_chunk_rescues > 0 && stats.evictions == 0,
-       "pages of parts in parts are moved");
-    ok(wrong == 0 && wrong_parts(&bed) == 0, "and the values are as they were");
+       "pages of nested parts are moved");
+    ok(wrong == 0 && wrong_parts(&bed) == 0, "the values of nested parts are unchanged");
     fixture_close(&bed.f);
 }
 
-/* Whether a key has its value until `expiry`, and not any longer. */
+/* Whether a key has its value until `expiry`, and not longer. */
 static bool ends_at(struct bed *bed, const char *key, const char *value, rel_time expiry)
 {
     return fixture_has(&bed->f, key, value, expiry - 1) && fixture_has(&bed->f, key, NULL, expiry);
@@ -461,7 +463,7 @@ static bool was_used(struct bed *bed, const char *key)
     return item && fetched.used;
 }
 
-/* What the kernel has served is in use, also in a page that moves. */
+/* Items that the kernel has served keep their accessed mark when their page moves. */
 static void test_mark(void)
 {
     unsigned int n, nmarked = 0, used = 0, wrong = 0;
@@ -490,7 +492,7 @@ static void test_mark(void)
         wrong += is && i % 4 != 1;
     }
     ok(stats_of(&bed).slabs_moved == 1 && used == nmarked && wrong == 0,
-       "the kernel's marks come along (%u of %u)", used, nmarked);
+       "the kernel's accessed marks move with the items (%u of %u)", used, nmarked);
     fixture_close(&bed.f);
 }
 
@@ -517,7 +519,7 @@ static void test_expiry(void)
        "a small, a middle and a large value move");
     ok(ends_at(&bed, "small", "v", NOW + 50) && ends_at(&bed, "middle", middle, NOW + 60) &&
            ends_at(&bed, "large", value, NOW + 70),
-       "each of them expires when it was to");
+       "each of them expires at its time");
     free(value);
     fixture_close(&bed.f);
 }
@@ -535,19 +537,19 @@ static void test_held_parts(void)
     held = store_get(bed.f.local, fixture_slice("key-0"), NOW);
     first = slab_page_of_ref(&bed.f.store->slabs,
                              heap_ref(&bed.f.store->heap, item_at(bed.f.local, held, 0).ptr));
-    /* Until it is the page that the held item has parts in. */
+    /* Until it is the page that has parts of the held item. */
     for (int i = 0; i < 8 && mover->page != first; i++) {
         mover_ask(bed.f.store, store_nclasses(bed.f.store), 0);
         let_move(&bed, 90, NOW);
     }
     ok(mover->page == first && large(&bed, 0, false),
-       "parts are not moved while somebody holds them");
+       "parts are not moved while their item is held");
     let_move(&bed, 200, NOW);
     ok(stats_of(&bed).slab_reassign_busy_deletes == 1 && fixture_has(&bed.f, "key-0", NULL, NOW),
        "an item that is held for too long is deleted");
     store_put(bed.f.local, held);
     let_move(&bed, 1000, NOW);
-    ok(mover->job == 0 && stats_of(&bed).slabs_moved > 0, "and its page moves when it is let go");
+    ok(mover->job == 0 && stats_of(&bed).slabs_moved > 0, "its page moves when it is released");
     fixture_close(&bed.f);
 }
 
@@ -563,21 +565,22 @@ static void test_limit(void)
     n = 16 * per_page(&bed);
     for (unsigned int i = 0; i < n; i++)
         set(&bed, i);
-    ok(store_set_memory_limit(bed.f.store, 10 << 20) == 0, "the limit goes down");
+    ok(store_set_memory_limit(bed.f.store, 10 << 20) == 0, "a lower limit is accepted");
     for (int i = 0; i < MANY_STEPS && slab_excess(&bed.f.store->slabs) > 0; i++)
         mover_step(bed.f.store, NOW);
     store_slab_totals(bed.f.store, &malloced, &active);
     stats = stats_of(&bed);
     ok(malloced == 10 << 20 && stats.memory_limit == 10 << 20 && stats.slab_global_page_pool == 0,
-       "pages above it are given back");
-    ok(count_there(&bed, n) == 10 * per_page(&bed) && has(&bed, n - 1), "the newest items stay");
+       "pages above a lower limit are freed");
+    ok(count_there(&bed, n) == 10 * per_page(&bed) && has(&bed, n - 1),
+       "the newest items are kept");
     set(&bed, n);
     store_set_memory_limit(bed.f.store, 20 << 20);
     for (unsigned int i = 0; i < 20 * per_page(&bed); i++)
         set(&bed, i);
     store_slab_totals(bed.f.store, &malloced, &active);
     ok(malloced == 20 << 20 && count_there(&bed, 20 * per_page(&bed)) >= 20 * per_page(&bed) - 1,
-       "and the limit goes up again");
+       "a higher limit is used");
     fixture_close(&bed.f);
 }
 
@@ -602,7 +605,7 @@ static void test_automove(void)
         for (int i = 0; i < 100; i++)
             mover_step(bed.f.store, now);
     ok(npages(&bed, bed.clsid) == 2 && stats_of(&bed).slab_global_page_pool == 6,
-       "with it what it has free beyond two and a half pages goes to the pool");
+       "with automove free chunks beyond two and a half pages go to the pool");
     fixture_close(&bed.f);
 }
 
@@ -654,11 +657,12 @@ static void test_tail_repair(void)
         store_class_stats(f.store, clsid, NOW, &class);
         ok((class.tailrepairs > 0) == repair &&
                fixture_has(&f, "key-0", repair ? NULL : value, NOW),
-           repair ? "with tail_repair_time an item that is held for long leaves the table"
-                  : "an item that is held stays");
+           repair ? "with tail_repair_time an item that is held for long is removed from the table"
+                  : "without it a held item stays in the table");
         while (nheld > 0)
             store_put(f.local, held[--nheld]);
-        ok(fixture_set(&f, "more", value, NOW + 60) == STORE_DONE, "its memory is its holder's");
+        ok(fixture_set(&f, "more", value, NOW + 60) == STORE_DONE,
+           "a set into the full class succeeds");
         fixture_close(&f);
     }
 }

@@ -17,7 +17,7 @@ static void open_store(struct fixture *f, bool expand)
     config.hashpower = TABLE_MIN_POWER;
     config.expand = expand;
     fixture_open(f, &config);
-    /* As if there were the thread: the test does its rounds. */
+    /* As if the thread ran: the test calls its rounds. */
     f->store->slabs.prefault = f->store->table.prefault = &f->store->prefault;
 }
 
@@ -56,16 +56,17 @@ static void test_table(void)
     ok(wrong == 0 && table_nbuckets(&f.store->table) == MC_TABLE_BUCKETS && f.store->prefault.woken,
        "the table stops growing where it is not mapped, and wakes the prefault thread");
     store_stats(f.store, &stats);
-    ok(stats.hash_is_expanding, "it says that it is to grow");
+    ok(stats.hash_is_expanding, "the statistics show that the table is to grow");
     ok(prefault_round(f.store) && f.store->table.nmain_extents == 3,
-       "which maps what is needed next");
+       "the prefault thread maps the table's next extent");
     wrong = store_some(&f, 2 * PER_EXTENT, 3 * PER_EXTENT);
-    ok(wrong == 0 && table_nbuckets(&f.store->table) > 2 * MC_TABLE_BUCKETS, "then it grows on");
-    ok(count_missing(&f, 3 * PER_EXTENT) == 0, "and everything is there");
+    ok(wrong == 0 && table_nbuckets(&f.store->table) > 2 * MC_TABLE_BUCKETS,
+       "the table then continues to grow");
+    ok(count_missing(&f, 3 * PER_EXTENT) == 0, "all keys are found");
     fixture_close(&f);
     open_store(&f, false);
     prefault_round(f.store);
-    ok(f.store->table.nmain_extents == 1, "a table that does not grow needs no more lines");
+    ok(f.store->table.nmain_extents == 1, "a table that does not grow maps no more extents");
     fixture_close(&f);
 }
 
@@ -79,15 +80,15 @@ static void test_heap(void)
     before = f.store->heap.nextents;
     ok(before >= 2, "an extent of the heap is mapped ahead");
     store_some(&f, 0, 16 * (MC_PAGE_BYTES / 96));
-    ok(f.store->prefault.woken, "who begins the last one wakes the prefault thread");
+    ok(f.store->prefault.woken, "the first use of the last extent wakes the prefault thread");
     prefault_round(f.store);
-    ok(f.store->heap.nextents == before + 1, "which maps one more");
+    ok(f.store->heap.nextents == before + 1, "the prefault thread maps one more extent");
     ok(store_some(&f, 0, 60 * (MC_PAGE_BYTES / 96)) == 0,
-       "and where it comes too late a set does not fail");
+       "a set that is faster than the prefault thread does not fail");
     fixture_close(&f);
 }
 
-/* A provider that has no more memory for now. */
+/* A provider that is out of memory for now. */
 static int (*real_table)(struct provider *, uint32_t, void *);
 static int (*real_extent)(struct provider *, uint32_t, void *);
 
@@ -108,13 +109,13 @@ static void test_no_memory(void)
     real_extent = f.provider->extent;
     f.provider->table = f.provider->extent = no_memory;
     ok(!prefault_round(f.store), "a round without memory fails");
-    ok(store_some(&f, 0, 2 * PER_EXTENT) == 0, "what there is is used on");
+    ok(store_some(&f, 0, 2 * PER_EXTENT) == 0, "the mapped memory is used");
     f.provider->table = real_table;
     f.provider->extent = real_extent;
-    ok(prefault_round(f.store), "and goes on when there is memory again");
+    ok(prefault_round(f.store), "a round with memory again succeeds");
     store_tick(f.store, NOW + 1);
     store_some(&f, 2 * PER_EXTENT, 3 * PER_EXTENT);
-    ok(table_nbuckets(&f.store->table) > 2 * MC_TABLE_BUCKETS, "so does the table");
+    ok(table_nbuckets(&f.store->table) > 2 * MC_TABLE_BUCKETS, "the table grows again");
     fixture_close(&f);
 }
 
@@ -128,11 +129,11 @@ static void test_thread(void)
     config.hashpower = TABLE_MIN_POWER;
     fixture_open(&f, &config);
     ok(store_prefault_start(f.store) == 0, "the thread starts");
-    ok(store_prefault_start(f.store) == -EALREADY, "once");
+    ok(store_prefault_start(f.store) == -EALREADY, "the thread starts once");
     ok(store_some(&f, 0, 2 * PER_EXTENT) == 0 && count_missing(&f, 2 * PER_EXTENT) == 0,
-       "memory comes while it is used up");
+       "memory is mapped while it is used up");
     store_prefault_stop(f.store);
-    ok(store_some(&f, 2 * PER_EXTENT, 3 * PER_EXTENT) == 0, "without it too");
+    ok(store_some(&f, 2 * PER_EXTENT, 3 * PER_EXTENT) == 0, "sets succeed without the thread");
     fixture_close(&f);
 }
 

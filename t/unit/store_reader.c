@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Readers that know only bpf/shared/layout.h, as the kernel programs do, beside writers that store,
- * grow the table and free: no torn value, no stale one, no miss of a key that is there.
- *
- * Each value is "VERSION " and letters that follow from key and version. STORE_STRESS=N does N
- * times as much.
+ * grow the table and free: no torn value, no stale one, no miss of a key that is stored. Each value
+ * is "VERSION " and letters that follow from key and version. STORE_STRESS=N does N times as much.
  */
 #include <pthread.h>
 
@@ -12,19 +10,19 @@
 
 enum {
     NREADERS = 2,
-    NKEYS = 512,   /* that are there from beginning to end */
-    NFILL = 60000, /* that make the table grow, and go again */
+    NKEYS = 512,   /* that are stored from beginning to end */
+    NFILL = 60000, /* that make the table grow, and are deleted again */
     MAX_WIRE = 2048,
     NOW = 100,
 };
 
 /*
- * The readers' races are the point, and the counter tells when they were lost: nothing for
- * ThreadSanitizer, which cannot know that.
+ * The readers race on purpose, and the bucket's counter says when a read is to be repeated, which
+ * ThreadSanitizer cannot know.
  */
 #define RACY __attribute__((no_sanitize("thread")))
 
-/* A provider that tells where the store has put its memory. */
+/* A provider that records where the store has its memory. */
 struct view {
     struct provider provider;
     struct provider *memory;
@@ -155,7 +153,7 @@ RACY static enum look look(struct view *view, const char *name, size_t n, struct
     return found ? LOOK_FOUND : LOOK_MISS;
 }
 
-/* Every other key is deleted now and then, which uses up a version too. */
+/* Every other key is deleted now and then, which uses up a version, too. */
 static bool may_go(unsigned int key)
 {
     return key % 2 == 1;
@@ -226,7 +224,7 @@ static void set_key(struct run *run, struct store_local *local, unsigned int key
     }
 }
 
-/* Stores the keys that make the table grow, or takes them away again. */
+/* Stores the keys that make the table grow, or deletes them. */
 static void fill(struct run *run, struct store_local *local, bool store)
 {
     for (unsigned int i = 0; i < NFILL; i++) {
@@ -269,7 +267,7 @@ int main(void)
          store_control(run.store)->nbuckets);
     ok(run.nread > 0 && run.torn == 0, "no value is torn");
     ok(run.stale == 0, "no value is older than an acknowledged set or delete");
-    ok(run.missed == 0, "no key is missed while the table grows or is rearranged");
+    ok(run.missed == 0, "no stored key is missed while the table grows or is rearranged");
     ok(store_control(run.store)->nbuckets > 10000, "the table has grown");
     store_local_free(local);
     store_free(run.store);

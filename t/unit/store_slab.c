@@ -54,7 +54,7 @@ static void test_default_classes(void)
     ok(bed.slabs.nclasses == NDEFAULT, "there are 39 classes by default");
     for (unsigned int i = 0; i < NDEFAULT; i++)
         wrong += bed.slabs.classes[i + 1].size != default_sizes[i];
-    ok(wrong == 0, "and they have memcached's sizes");
+    ok(wrong == 0, "they have memcached's sizes");
     for (size_t size = 1; size <= 524288; size++) {
         unsigned int clsid = slab_class_of_size(&bed.slabs, size);
 
@@ -82,7 +82,7 @@ static void test_other_classes(void)
     open_bed(&bed, &config, 3);
     ok(bed.slabs.nclasses == 4 && bed.slabs.classes[1].size == 104 &&
            bed.slabs.classes[3].size == 4096 && bed.slabs.classes[4].size == 524288,
-       "given sizes are taken, and the largest chunk is added");
+       "given sizes are used, and the largest chunk is added");
     close_bed(&bed);
     config.slab_sizes = NULL;
     config.growth_factor = 1.01;
@@ -103,12 +103,12 @@ static void test_ref_shift(void)
     ok(heap_ref_shift(64ull << 20) == 3 && heap_ref_shift(16ull << 30) == 3 &&
            heap_ref_shift((16ull << 30) + 1) == 4 && heap_ref_shift(128ull << 30) == 6 &&
            heap_ref_shift((128ull << 30) + 1) == 6,
-       "references name twice the memory limit in the smallest unit");
+       "references can name twice the memory limit in the smallest unit");
     ok(heap_ref_shift(255ull << 30) == 6 && heap_ref_shift(256ull << 30) == 0,
-       "or at least all of it");
+       "references can name at least all of the memory limit");
 }
 
-/* Takes chunks of a class until there are no more; returns how many. */
+/* Takes chunks of a class until none is left; returns how many. */
 static unsigned int take_all(struct bed *bed, unsigned int clsid, uint32_t *refs)
 {
     unsigned int n = 0;
@@ -125,7 +125,7 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Whether chunks lie apart, each within its page. */
+/* Whether chunks do not overlap, and each lies within its page. */
 static bool apart(struct bed *bed, uint32_t *refs, unsigned int n, uint32_t size)
 {
     qsort(refs, n, sizeof(*refs), by_value);
@@ -155,15 +155,16 @@ static void test_pages(void)
     ok(slab_alloc(&bed.slabs, 31) != 0, "another class gets its first page beyond the limit");
     for (int i = 1; i < 12; i++)
         slab_alloc(&bed.slabs, 31);
-    ok(slab_alloc(&bed.slabs, 31) == 0 && slab_npages(&bed.slabs) == 4, "but not a second one");
+    ok(slab_alloc(&bed.slabs, 31) == 0 && slab_npages(&bed.slabs) == 4,
+       "another class gets no second page beyond the limit");
     ref = refs[77];
     slab_free(&bed.slabs, ref);
     slab_class_stats(&bed.slabs, 1, &stats);
     ok(stats.free_chunks == 1 && stats.used_chunks == n - 1 && stats.total_pages == 3,
-       "statistics tell used from free");
-    ok(slab_alloc(&bed.slabs, 1) == ref, "a chunk that was given back is used again");
+       "statistics count used and free chunks");
+    ok(slab_alloc(&bed.slabs, 1) == ref, "a freed chunk is used again");
     slab_set_limit(&bed.slabs, 5 << 20);
-    ok(slab_alloc(&bed.slabs, 1) != 0, "a higher limit has room for another page");
+    ok(slab_alloc(&bed.slabs, 1) != 0, "with a higher limit a class gets another page");
     close_bed(&bed);
 }
 
@@ -173,18 +174,18 @@ static void test_ahead(void)
     struct bed bed;
 
     open_bed(&bed, &config, 3);
-    ok(bed.heap.nextents == 0, "no memory is taken at first");
+    ok(bed.heap.nextents == 0, "no memory is mapped at first");
     slab_provide(&bed.slabs);
-    ok(bed.heap.nextents == 1, "one extent ahead of need");
+    ok(bed.heap.nextents == 1, "one extent is mapped ahead of use");
     for (int i = 0; i < 26; i++)
         slab_alloc(&bed.slabs, 39);
     slab_provide(&bed.slabs);
-    ok(bed.heap.nextents == 1, "it is enough while two pages are left");
+    ok(bed.heap.nextents == 1, "no further extent is mapped while two pages are left");
     slab_alloc(&bed.slabs, 39);
     slab_provide(&bed.slabs);
-    ok(bed.heap.nextents == 2, "and the next one before the first is full");
+    ok(bed.heap.nextents == 2, "the next extent is mapped before the first is full");
     slab_prealloc(&bed.slabs);
-    ok(bed.heap.nextents == 5, "or all at once: 64 pages and page 0");
+    ok(bed.heap.nextents == 5, "preallocation maps all extents: 64 pages and page 0");
     close_bed(&bed);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Each instruction of a change, seen by readers who know only bpf/shared/layout.h: what they find
- * is what was before the change or what is behind it, never a miss of what is there all the time,
- * and never the old again after the new.
+ * Each instruction of a change, seen by readers that know only bpf/shared/layout.h: they find the
+ * state before the change or the state behind it, never a miss of a key that is stored all the
+ * time, and never the old state after the new one.
  */
 #include "store/store_mover.h"
 #include "t/unit/steps.h"
@@ -12,7 +12,7 @@ enum {
     NBUCKETS = 512, /* of the table at the start */
     FILMED = 4,     /* buckets from 0 and from NBUCKETS on */
     NKEYS = 20,     /* which hash into bucket 0: a chain of three */
-    CHUNK = 16000,  /* so that a page has few */
+    CHUNK = 16000,  /* so that a page has few chunks */
     NSAMPLES = 200000,
 };
 
@@ -94,7 +94,7 @@ static void close_bed(struct bed *bed)
     munmap(bed->shared.control, sizeof(*bed->shared.control));
 }
 
-/* What is filmed: the buckets, and the beginning of each chunk of the first pages. */
+/* Selects the recorded memory: the buckets, and the beginning of each chunk of the first pages. */
 static void set_windows(struct bed *bed)
 {
     struct shared *shared = &bed->shared;
@@ -115,7 +115,7 @@ static void set_windows(struct bed *bed)
 
 /* --- what readers find -------------------------------------------------------- */
 
-/* Who makes every load before `cut` from frame i, and the others from frame j. */
+/* A reader that makes every load before `cut` from frame i, and the others from frame j. */
 static struct seen look(struct bed *bed, unsigned int key, const unsigned int frames[CUTS + 1],
                         const unsigned int cuts[CUTS], unsigned int *nloads)
 {
@@ -141,7 +141,8 @@ static struct seen look_at(struct bed *bed, unsigned int key, unsigned int frame
 /* What readers of a key may find. */
 struct course {
     struct seen before, after;
-    unsigned int moved; /* the first frame in which one has found what is behind the change */
+    unsigned int
+        moved; /* the first frame in which a reader has found the state behind the change */
 };
 
 static struct course course_of(struct bed *bed, unsigned int key, unsigned int *nwrong)
@@ -159,7 +160,7 @@ static struct course course_of(struct bed *bed, unsigned int key, unsigned int *
     return course;
 }
 
-/* Whether a reader who began in `frame` may have found it. */
+/* Whether a reader that began in `frame` may have found it. */
 static bool is_right(const struct course *course, const struct seen *seen, unsigned int frame)
 {
     return seen->what == SIGHT_PASS || seen_same(seen, &course->after) ||
@@ -193,8 +194,8 @@ static unsigned int pick(uint64_t *random, unsigned int from, unsigned int to)
 }
 
 /*
- * Readers who stop once: between any two loads, from the frame before the change to any other. And
- * readers who stop twice, some of all that there are.
+ * Readers that stop once: between any two loads, from the frame before the change to any other. And
+ * readers that stop twice, a sample of all that there are.
  */
 static unsigned int judge_key(struct bed *bed, unsigned int key)
 {
@@ -218,7 +219,7 @@ static unsigned int judge_key(struct bed *bed, unsigned int key)
     return nwrong;
 }
 
-/* Films a change and asks for all keys; those from `n` on are not there. */
+/* Records a change and reads all keys; those from `n` on are not stored. */
 static void test_change(struct bed *bed, void (*change)(void *), unsigned int n, const char *name)
 {
     unsigned int nwrong = 0;
@@ -229,10 +230,11 @@ static void test_change(struct bed *bed, void (*change)(void *), unsigned int n,
     for (unsigned int i = 0; i < n; i++)
         nwrong += judge_key(bed, i);
     diag("%u steps, %u frames", bed->film.nsteps, bed->film.nframes);
-    ok(whole && bed->film.nframes > 1 && nwrong == 0, "%s: readers find the old or the new", name);
+    ok(whole && bed->film.nframes > 1 && nwrong == 0,
+       "%s: readers find the old state or the new one", name);
 }
 
-/* Whether that is what a key has behind the change; NULL: nothing. */
+/* Whether a key has this value behind the change; NULL: none. */
 static bool becomes(struct bed *bed, unsigned int key, const char *value, rel_time expiry)
 {
     struct seen seen = look_at(bed, key, bed->film.nframes - 1);
@@ -243,7 +245,7 @@ static bool becomes(struct bed *bed, unsigned int key, const char *value, rel_ti
            memcmp(seen.value, value, strlen(value)) == 0;
 }
 
-/* All keys but `key` have what open_filled gave them. */
+/* Whether all keys but `key` have the values of open_filled. */
 static bool others_stay(struct bed *bed, unsigned int n, unsigned int key)
 {
     char value[32];
@@ -278,7 +280,7 @@ static void test_split(void)
             nmoved += hash_key(bed.shared.control, key_at(&bed, k)) / NBUCKETS % 2;
         test_change(&bed, split, n, "a split");
         ok(others_stay(&bed, n, n) && bed.shared.control->nbuckets == NBUCKETS + 1,
-           "all %u keys are there behind it, %u of them in the new bucket", n, nmoved);
+           "all %u keys are found after the split, %u of them in the new bucket", n, nmoved);
         close_bed(&bed);
     }
 }
@@ -331,11 +333,12 @@ static void test_writes(void)
 
     open_filled(&bed, 0);
     test_change(&bed, insert_first, NKEYS, "a first key");
-    ok(becomes(&bed, 0, "new", 0), "it is there");
+    ok(becomes(&bed, 0, "new", 0), "the key has its value");
     close_bed(&bed);
     open_filled(&bed, 8);
     test_change(&bed, insert_in_new_bucket, NKEYS, "a key in a new overflow bucket");
-    ok(becomes(&bed, 8, "new", 5000) && others_stay(&bed, 8, 8), "it is there, and the others");
+    ok(becomes(&bed, 8, "new", 5000) && others_stay(&bed, 8, 8),
+       "the key and the others have their values");
     close_bed(&bed);
     open_filled(&bed, 12);
     test_change(&bed, replace_third, NKEYS, "a set");
@@ -361,12 +364,13 @@ static void test_deletes(void)
         open_filled(&bed, counts[i]);
         test_change(&bed, delete_third, NKEYS, "a delete");
         ok(becomes(&bed, 3, NULL, 0) && others_stay(&bed, counts[i], 3),
-           "of %u keys the others stay", counts[i]);
+           "after a delete the others of %u keys are unchanged", counts[i]);
         close_bed(&bed);
     }
     open_filled(&bed, 12);
-    test_change(&bed, delete_and_reuse, NKEYS, "a delete, and a set that uses the memory again");
-    ok(becomes(&bed, 3, NULL, 0) && becomes(&bed, 12, "in the same chunk", 0), "both are done");
+    test_change(&bed, delete_and_reuse, NKEYS, "a delete, and a set that uses the freed memory");
+    ok(becomes(&bed, 3, NULL, 0) && becomes(&bed, 12, "in the same chunk", 0),
+       "the deleted key is gone and the new key has its value");
     close_bed(&bed);
 }
 
@@ -404,22 +408,22 @@ static void test_marks(void)
     open_filled(&bed, 12);
     set_key(&bed, 3, "99", 2000);
     test_change(&bed, count_up, NKEYS, "an incr");
-    ok(becomes(&bed, 3, "100", 2000) && others_stay(&bed, 12, 3), "the number is higher");
+    ok(becomes(&bed, 3, "100", 2000) && others_stay(&bed, 12, 3), "the number is incremented");
     close_bed(&bed);
     open_filled(&bed, 12);
     set_key(&bed, 3, "41", 2000);
     test_change(&bed, count_up, NKEYS, "an incr of as many digits");
-    ok(becomes(&bed, 3, "42", 2000) && others_stay(&bed, 12, 3), "the number is higher");
+    ok(becomes(&bed, 3, "42", 2000) && others_stay(&bed, 12, 3), "the number is incremented");
     close_bed(&bed);
     open_filled(&bed, 12);
     test_change(&bed, invalidate_third, NKEYS, "md with I");
     ok(look_at(&bed, 3, bed.film.nframes - 1).what == SIGHT_PASS && others_stay(&bed, 12, 3),
-       "the stale value is not the kernel's to serve");
+       "a stale value is left to the server");
     close_bed(&bed);
     open_filled(&bed, 12);
     test_change(&bed, fetch_third, NKEYS, "mg with R");
     ok(look_at(&bed, 3, bed.film.nframes - 1).what == SIGHT_PASS && others_stay(&bed, 12, 3),
-       "nor one that somebody is to store again");
+       "a value that a client is to store again is left to the server");
     close_bed(&bed);
 }
 
@@ -464,11 +468,11 @@ static void test_flushes(void)
     open_filled(&bed, 12);
     test_change(&bed, flush, NKEYS, "a flush");
     ok(count_hits(&bed, 0) == 12 && count_hits(&bed, bed.film.nframes - 1) == 0,
-       "behind it there is nothing");
+       "after a flush no key is found");
     close_bed(&bed);
     open_filled(&bed, 12);
-    test_change(&bed, flush_in_a_while, NKEYS, "a flush that is to come");
-    ok(count_hits(&bed, bed.film.nframes - 1) == 12, "until it comes all is there");
+    test_change(&bed, flush_in_a_while, NKEYS, "a flush in the future");
+    ok(count_hits(&bed, bed.film.nframes - 1) == 12, "before a delayed flush all keys are found");
     close_bed(&bed);
     open_filled(&bed, 12);
     store_flush(bed.f.local, NOW + 50, NOW);
@@ -483,7 +487,7 @@ static void test_flushes(void)
             }
         }
     }
-    ok(nhits == 0, "from its second on nobody finds anything");
+    ok(nhits == 0, "from the second of a delayed flush on no reader finds a key");
     close_bed(&bed);
 }
 
@@ -507,7 +511,7 @@ static void open_pages(struct bed *bed)
     char name[32];
 
     open_bed(bed);
-    store_flush(bed->f.local, 0, NOW); /* so that the epoch is none that memory has by itself */
+    store_flush(bed->f.local, 0, NOW); /* so that the epoch differs from that of zeroed memory */
     fill(bed, NMOVED);
     npage = bed->f.store->slabs.classes[1].per_page;
     for (unsigned int i = 0; i < npage + NMOVED; i++) {
@@ -529,13 +533,13 @@ static void test_move(void)
     bed.f.store->mover.on = true;
     store_reassign(bed.f.store, 1, 0);
     test_change(&bed, move_page, NKEYS, "a page that moves");
-    ok(others_stay(&bed, NMOVED, NMOVED), "values and expiries have come along");
+    ok(others_stay(&bed, NMOVED, NMOVED), "values and expiries are unchanged after the move");
     for (unsigned int i = 0; i < NMOVED; i++) {
         struct seen before = look_at(&bed, i, 0), after = look_at(&bed, i, bed.film.nframes - 1);
 
         nmoved += seen_same(&before, &after) && before.at != after.at;
     }
-    ok(nmoved == NMOVED, "they are the same items elsewhere");
+    ok(nmoved == NMOVED, "the items have moved to other addresses");
     close_bed(&bed);
 }
 

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The whole store under many threads, with eviction, expiry, flushes, growth, the maintainer, and
- * the mover taking pages from here to there all the time.
- *
- * A value is "KEY VERSION LENGTH " and filler that follows from all three. A key is written by one
- * thread only, which counts its writes as versions; a version is acknowledged when the call has
- * returned. Whoever reads notes the acknowledged version first: an older one in the value is a
- * stale answer. Deletes and flushes use up versions too, so what they took must not return.
- *
- * STORE_STRESS=N does N times as much.
+ * the mover moving pages between classes all the time. A value is "KEY VERSION LENGTH " and filler
+ * that follows from all three. A key is written by one thread only, which counts its writes as
+ * versions; a version is acknowledged when the call has returned. A reader notes the acknowledged
+ * version before it reads: an older one in the value is a stale answer. Deletes and flushes use up
+ * versions, too, so that removed values must not return. STORE_STRESS=N does N times as much.
  */
 #include <pthread.h>
 #include <unistd.h>
@@ -20,20 +17,21 @@
 enum {
     NWRITERS = 4,
     NKEYS = 32768, /* of each run, divided among the writers */
-    NCOUNTERS = 8, /* keys that all threads count up */
+    NCOUNTERS = 8, /* keys that all threads increment */
     LONGEST = 3000,
-    CHUNK_MAX = 2048,     /* so that the longest have parts */
-    NOPS = 250000,        /* of each writer, times STORE_STRESS */
-    READS_BETWEEN = 3000, /* flushes and seconds, so that no machine sees only those */
+    CHUNK_MAX = 2048, /* so that the longest have parts */
+    NOPS = 250000,    /* of each writer, times STORE_STRESS */
+    READS_BETWEEN =
+        3000, /* flushes and seconds, so that runs on any machine also have times without them */
     NOW = 100,
 };
 
 struct run {
     struct fixture f;
-    bool evicts; /* so a miss is always right */
+    bool evicts; /* so a miss is always correct */
     unsigned int scale;
-    _Atomic uint64_t acked[NKEYS]; /* the newest version of which the writer knows */
-    _Atomic uint64_t dead[NKEYS];  /* versions to here were flushed */
+    _Atomic uint64_t acked[NKEYS]; /* the newest version that the writer knows of */
+    _Atomic uint64_t dead[NKEYS];  /* versions up to this one were flushed */
     _Atomic rel_time now;
     _Atomic bool stop;
     _Atomic uint64_t stale, wrong, lost, nread, nflushes, counted[NCOUNTERS];
@@ -69,7 +67,7 @@ static int make_value(char *out, unsigned int key, uint64_t version, size_t leng
     return n;
 }
 
-/* The version of a value; 0: these are not the bytes that were stored. */
+/* The version of a value; 0: the bytes are not those that were stored. */
 static uint64_t check_value(const char *value, size_t nvalue, unsigned int key)
 {
     char want[LONGEST + 128], head[64] = "";
@@ -138,7 +136,7 @@ static void write_key(struct thread *t, unsigned int key, unsigned int verb)
         run->acked[key] = version;
     else if (result != STORE_NOT_STORED && !(run->evicts && result == STORE_NO_MEMORY))
         run->wrong++;
-    /* What was just stored without expiry is there, unless a flush came between. */
+    /* Reads a value just stored without expiry, which is there unless a flush came between. */
     if (!run->evicts && verb == 0) {
         struct mc_item *item = store_get(t->local, slice, now);
 
@@ -181,7 +179,7 @@ static void *writer(void *context)
     return NULL;
 }
 
-/* Flushes, and lets seconds pass so that items expire. */
+/* Flushes, and advances the clock so that items expire. */
 static void *flusher(void *context)
 {
     struct thread *t = context;
@@ -207,7 +205,7 @@ static void *flusher(void *context)
     return NULL;
 }
 
-/* Asks for pages of any class to any class, and lets the limit go up and down. */
+/* Moves pages from any class to any class, and changes the memory limit. */
 static void *reassigner(void *context)
 {
     struct thread *t = context;
@@ -218,7 +216,8 @@ static void *reassigner(void *context)
         int from = (int)(draw(t) % (unsigned int)(n + 2)) - 1;
         int to = (int)(draw(t) % (unsigned int)(n + 1));
 
-        /* A page that another class has got stays there, and where nothing is evicted is missed. */
+        /* A page that a class got stays there, so that other classes lack it where nothing is
+         * evicted. */
         store_reassign(store, from, t->run->evicts ? to : 0);
         store_set_automove(store, (unsigned int)(draw(t) % 3));
         if (t->run->evicts && draw(t) % 16 == 0)
@@ -242,7 +241,7 @@ static void finish(struct thread *t)
     store_local_free(t->local);
 }
 
-/* Whether each counter is at what all threads counted. */
+/* Whether each counter has the sum of all threads' increments. */
 static bool counters_agree(struct run *run)
 {
     bool agree = true;
@@ -308,7 +307,7 @@ static void test_roomy(unsigned int scale)
     execute(&run, &config);
     ok(run.wrong == 0, "with room for all: every value is as it was stored");
     ok(run.stale == 0, "no value is older than an acknowledged write");
-    ok(run.lost == 0, "nothing that was stored is missing");
+    ok(run.lost == 0, "no stored value is missing");
     ok(counters_agree(&run), "no incr was lost");
     fixture_close(&run.f);
 }

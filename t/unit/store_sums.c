@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sum that stands behind an item's wire bytes for the kernel: it is there and right, or not. */
+/* The checksum behind an item's wire bytes, which the kernel uses: it is right, or absent. */
 #include "store/internal.h"
 #include "store/store_mover.h"
 #include "t/lib/sum.h"
@@ -7,12 +7,12 @@
 
 enum { NOW = 100, LONGEST = 1500, HOLDS = UINT16_MAX, MANY_STEPS = 100000 };
 
-/* How many items had a sum, and how many had no room for one. */
+/* How many items had a checksum, and how many had no room for one. */
 struct seen {
     unsigned int with, without;
 };
 
-/* Whether an item has a sum exactly where it has room, and the right one. */
+/* Whether an item has the right checksum exactly where it has room for one. */
 static bool is_right(const struct fixture *f, const struct mc_item *item, struct seen *seen)
 {
     const char *behind = item->wire + item->nbytes;
@@ -63,13 +63,13 @@ static void test_lengths(struct fixture *f)
         snprintf(key, sizeof(key), "%u", n);
         right = fixture_set(f, key, value, NOW) == STORE_DONE && key_is_right(f, key, &seen);
     }
-    ok(right && seen.with > seen.without, "values of 0 to %u bytes have the right sum",
+    ok(right && seen.with > seen.without, "values of 0 to %u bytes have the right checksum",
        LONGEST - 1);
-    ok(seen.without > 0, "but those that leave no room for it in their chunk");
+    ok(seen.without > 0, "values that leave no room in their chunk have no checksum");
     memset(value, 0xff, LONGEST);
     value[LONGEST] = '\0';
     right = fixture_set(f, "ones", value, NOW) == STORE_DONE && key_is_right(f, "ones", &seen);
-    ok(right, "a sum that carries as often as can be");
+    ok(right, "a checksum with as many carries as possible is right");
 }
 
 static void test_verbs(struct fixture *f)
@@ -86,21 +86,22 @@ static void test_verbs(struct fixture *f)
     fixture_store(f->local, STORE_PREPEND, SLICE("a"), SLICE("start "), 0, 0, NOW, NULL);
     right &= key_is_right(f, "a", &seen);
     ok(right && fixture_has(f, "a", "start middle end", NOW),
-       "what is joined has a sum of its own");
+       "append and prepend compute a new checksum");
     right = store_count(f->local, SLICE("n"), &one, NOW, &number) == STORE_DONE &&
             key_is_right(f, "n", &seen) &&
             store_count(f->local, SLICE("n"), &one, NOW, &number) == STORE_DONE &&
             key_is_right(f, "n", &seen);
-    ok(right && number.value == 100, "a number has one when it is made and when it is counted up");
+    ok(right && number.value == 100,
+       "a number has a checksum when it is created and when it is incremented");
     item = store_get(f->local, SLICE("a"), NOW);
     for (unsigned int i = 0; i < HOLDS + 10u; i++)
         store_get(f->local, SLICE("a"), NOW);
     right = store_get(f->local, SLICE("a"), NOW) != item && key_is_right(f, "a", &seen);
-    ok(right, "and so has the copy of an item that too many hold");
-    ok(seen.without == 0, "each had room");
+    ok(right, "the copy of an item with too many holders has a checksum");
+    ok(seen.without == 0, "each of these items had room for a checksum");
 }
 
-/* Every page of the class is taken once, so that each item is moved. */
+/* Every page of the class is moved once, so that each item is moved. */
 static void test_moved(struct fixture *f)
 {
     const unsigned int n = 3000;
@@ -122,7 +123,7 @@ static void test_moved(struct fixture *f)
         snprintf(key, sizeof(key), "moved%u", i);
         store_delete(f->local, fixture_slice(key), 0, NOW);
     }
-    ok(store_reassign(f->store, clsid, 0) == STORE_REASSIGN_OK, "a page is asked for");
+    ok(store_reassign(f->store, clsid, 0) == STORE_REASSIGN_OK, "a move to the pool is accepted");
     for (unsigned int i = 0; i < MANY_STEPS && f->store->mover.job != 0; i++)
         mover_step(f->store, NOW);
     store_stats(f->store, &stats);
@@ -130,7 +131,7 @@ static void test_moved(struct fixture *f)
         snprintf(key, sizeof(key), "moved%u", i);
         right = key_is_right(f, key, &seen);
     }
-    ok(right && stats.slab_reassign_rescues > 0, "items take their sums along to other chunks");
+    ok(right && stats.slab_reassign_rescues > 0, "items keep their checksums when they move");
 }
 
 int main(void)
@@ -146,7 +147,7 @@ int main(void)
     open_with(&f, false);
     fixture_set(&f, "k", "value", NOW);
     key_is_right(&f, "k", &seen);
-    ok(seen.without == 1, "a store that no kernel reads counts nothing together");
+    ok(seen.without == 1, "a store without kernel path computes no checksums");
     fixture_close(&f);
     return done();
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The table by itself: hash, chains, growth, marks, and what happens without memory. */
+/* The table by itself: hash, chains, growth, marks, and lack of memory. */
 #include <errno.h>
 
 #include "store/table.h"
@@ -68,7 +68,7 @@ static void close_bed(struct bed *bed)
     anonymous_free(bed->scarce.memory);
 }
 
-/* Item i lies at a place of its own in the heap. */
+/* Item i has an address of its own in the heap. */
 static struct mc_item *make_item(struct bed *bed, unsigned int i)
 {
     struct mc_item *item = (void *)(bed->heap.base + MC_PAGE_BYTES + (size_t)i * ITEM_STRIDE);
@@ -183,18 +183,18 @@ static void test_growth(void)
          bed.table.noverflow_used, NITEMS);
     ok(table_nbuckets(&bed.table) > NITEMS / TABLE_LOAD - 200 &&
            table_nbuckets(&bed.table) <= NITEMS / TABLE_LOAD,
-       "there are as many buckets as the load asks for");
+       "the number of buckets follows the load");
     ok(is_sound(&bed), "masks say how far each bucket was split, and chains are dense");
     ok(bed.table.noverflow_used < table_nbuckets(&bed.table) / 5, "few buckets overflow");
     full = table_bytes(&bed.table);
     for (unsigned int i = 0; i < NITEMS; i += 2)
         remove_item(&bed, i);
-    ok(count_found(&bed, 0, NITEMS) == NITEMS / 2, "removed items are gone, the others are not");
+    ok(count_found(&bed, 0, NITEMS) == NITEMS / 2, "removed items are not found, the others are");
     ok(is_sound(&bed), "removal keeps chains dense");
     for (unsigned int i = 1; i < NITEMS; i += 2)
         remove_item(&bed, i);
     ok(bed.table.noverflow_used == 0 && table_bytes(&bed.table) < full,
-       "an empty table has given its overflow buckets back");
+       "an empty table has freed its overflow buckets");
     close_bed(&bed);
 }
 
@@ -219,9 +219,10 @@ static void test_scarce(void)
     open_bed(&bed, 12, true, 2);
     for (unsigned int i = 0; i < 240000; i++)
         inserted += insert(&bed, i);
-    ok(table_nbuckets(&bed.table) == MC_TABLE_BUCKETS, "without memory for buckets growth stops");
+    ok(table_nbuckets(&bed.table) == MC_TABLE_BUCKETS,
+       "without memory for buckets the table stops growing");
     ok(inserted < 240000, "without memory for overflow buckets an insertion fails");
-    ok(count_found(&bed, 0, 240000) == inserted && is_sound(&bed), "and nothing else is lost");
+    ok(count_found(&bed, 0, 240000) == inserted && is_sound(&bed), "no other item is lost");
     bed.scarce.left = 100;
     table_retry(&bed.table);
     for (unsigned int i = 0; i < 240000; i++) {
@@ -232,7 +233,7 @@ static void test_scarce(void)
     }
     ok(inserted == 240000 && count_found(&bed, 0, 240000) == 240000 &&
            table_nbuckets(&bed.table) > 2 * MC_TABLE_BUCKETS,
-       "with memory again it goes on");
+       "with memory again the table grows");
     close_bed(&bed);
 }
 
@@ -266,7 +267,7 @@ static void test_marks(void)
     wrong = 0;
     for (unsigned int i = 0; i < 2500; i++)
         wrong += !find(&bed, i, &spot) || table_take_accessed(&spot);
-    ok(wrong == 0, "a mark is taken once");
+    ok(wrong == 0, "taking a mark clears it");
     mark(&bed, 1);
     find(&bed, 0, &spot);
     table_replace(&bed.table, &spot, spot.bucket->refs[spot.slot]);
@@ -274,7 +275,7 @@ static void test_marks(void)
     close_bed(&bed);
 }
 
-/* In chains, where the last item fills the hole that another leaves. */
+/* In chains, where the last item is moved to the slot of a removed one. */
 static void test_marks_in_chains(void)
 {
     struct bed bed;
@@ -291,11 +292,11 @@ static void test_marks_in_chains(void)
         insert(&bed, i);
     for (unsigned int i = 100; i < 133; i++)
         wrong += !find(&bed, i, &spot) || table_take_accessed(&spot);
-    ok(wrong == 0, "new items have no marks of those who were there");
+    ok(wrong == 0, "new items do not inherit the marks of removed ones");
     for (unsigned int i = 0; i < 99; i++)
         wrong +=
             i % 3 != 1 && (!find(&bed, i, &spot) || table_take_accessed(&spot) != (i % 3 == 0));
-    ok(wrong == 0, "who fills a hole takes its mark along");
+    ok(wrong == 0, "an item that is moved to another slot keeps its mark");
     close_bed(&bed);
 }
 
@@ -393,7 +394,7 @@ static void test_hash_bounds(void)
                  hash_key(bed.table.control, (struct slice){padded, n - 1 ? n - 1 : 2});
         free(exact);
     }
-    ok(wrong == 0, "a hash depends on the key and its length, not on what lies behind");
+    ok(wrong == 0, "a hash depends on the key and its length, not on the bytes behind it");
     close_bed(&bed);
 }
 

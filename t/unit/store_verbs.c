@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What each verb of the store does, one thread, time as a parameter. */
+/* Each verb of the store, in one thread, with the time as a parameter. */
 #include "store/store_stats.h"
 #include "t/unit/store_fixture.h"
 
@@ -31,15 +31,15 @@ static void test_modes(struct fixture *f)
        "replace overwrites");
     ok(put(f, STORE_APPEND, "b", "++", 0, NULL) == STORE_DONE &&
            fixture_has(f, "b", "newer++", NOW),
-       "append adds behind");
+       "append adds bytes behind the value");
     ok(put(f, STORE_PREPEND, "b", "--", 0, NULL) == STORE_DONE &&
            fixture_has(f, "b", "--newer++", NOW),
-       "prepend adds before");
+       "prepend adds bytes before the value");
     ok(put(f, STORE_APPEND, "c", "x", 0, NULL) == STORE_NOT_STORED &&
            fixture_has(f, "c", NULL, NOW),
        "append leaves a missing key");
     ok(put(f, STORE_SET, "empty", "", 0, NULL) == STORE_DONE && fixture_has(f, "empty", "", NOW),
-       "an empty value is a value");
+       "an empty value can be stored");
 }
 
 static void test_wire(struct fixture *f)
@@ -51,10 +51,10 @@ static void test_wire(struct fixture *f)
     item = store_get(f->local, SLICE("wire"), NOW);
     ok(item &&
            slice_equal((struct slice){item->wire, item->nbytes}, SLICE("wire 7 6\r\nvalues\r\n")),
-       "key, suffix, value and tail lie together as they go on the wire");
+       "key, suffix, value and tail are contiguous in wire format");
     ok(item && slice_equal(item_at(f->local, item, 0), SLICE("values\r\n")),
        "a small item is one piece, tail included");
-    ok(item && item_at(f->local, item, 8).len == 0, "there is nothing behind the tail");
+    ok(item && item_at(f->local, item, 8).len == 0, "there is no piece behind the tail");
     store_put(f->local, item);
 }
 
@@ -65,7 +65,7 @@ static void test_cas(struct fixture *f)
 
     put(f, STORE_SET, "cas", "1", 0, &first);
     item = store_get(f->local, SLICE("cas"), NOW);
-    ok(first != 0 && item_cas(f->local, item) == first, "the id that set gave is the item's");
+    ok(first != 0 && item_cas(f->local, item) == first, "the id that set returned is the item's");
     store_put(f->local, item);
     ok(put(f, STORE_CAS, "cas", "2", first + 99, NULL) == STORE_EXISTS &&
            fixture_has(f, "cas", "1", NOW),
@@ -73,7 +73,7 @@ static void test_cas(struct fixture *f)
     ok(put(f, STORE_CAS, "cas", "2", first, &second) == STORE_DONE && second != first &&
            fixture_has(f, "cas", "2", NOW),
        "cas with its id stores under a new id");
-    ok(put(f, STORE_CAS, "cas", "3", first, NULL) == STORE_EXISTS, "an id works once");
+    ok(put(f, STORE_CAS, "cas", "3", first, NULL) == STORE_EXISTS, "an id is valid for one cas");
     ok(put(f, STORE_CAS, "nocas", "3", first, NULL) == STORE_MISS, "cas of a missing key misses");
     ok(put(f, STORE_SET, "cas", "4", first, NULL) == STORE_EXISTS &&
            put(f, STORE_REPLACE, "cas", "4", first, NULL) == STORE_EXISTS,
@@ -81,12 +81,13 @@ static void test_cas(struct fixture *f)
     ok(put(f, STORE_SET, "nocas", "4", first, NULL) == STORE_MISS &&
            put(f, STORE_REPLACE, "nocas", "4", first, NULL) == STORE_NOT_STORED &&
            put(f, STORE_APPEND, "nocas", "4", first, NULL) == STORE_NOT_STORED,
-       "and with an id store nothing under a key that is missing");
+       "set and replace with an id store nothing under a missing key");
     ok(put(f, STORE_APPEND, "cas", "4", first, NULL) == STORE_EXISTS,
        "append with an id compares it");
     ok(store_delete(f->local, SLICE("cas"), first, NOW) == STORE_EXISTS,
        "delete with another id deletes nothing");
-    ok(store_delete(f->local, SLICE("cas"), second, NOW) == STORE_DONE, "delete with its id");
+    ok(store_delete(f->local, SLICE("cas"), second, NOW) == STORE_DONE,
+       "delete with the item's id deletes");
     put(f, STORE_SET, "t", "1", 0, &first);
     store_touch(f->local, SLICE("t"), 0, NOW);
     ok(put(f, STORE_CAS, "t", "2", first, NULL) == STORE_DONE, "touch keeps the id");
@@ -117,26 +118,27 @@ static void test_expiry(struct fixture *f)
 
     fixture_store(f->local, STORE_SET, SLICE("e"), SLICE("x"), NOW + 5, 0, NOW, NULL);
     ok(fixture_has(f, "e", "x", NOW + 4) && fixture_has(f, "e", NULL, NOW + 5),
-       "an item is gone in the second of its expiry");
+       "an item is expired from the second of its expiry on");
     fixture_store(f->local, STORE_SET, SLICE("e"), SLICE("x"), 1, 0, NOW, NULL);
-    ok(fixture_has(f, "e", NULL, NOW), "an expiry in the past is over at once");
-    ok(put(f, STORE_ADD, "e", "y", 0, NULL) == STORE_DONE, "add replaces what has expired");
+    ok(fixture_has(f, "e", NULL, NOW), "an item with an expiry in the past is expired at once");
+    ok(put(f, STORE_ADD, "e", "y", 0, NULL) == STORE_DONE, "add replaces an expired item");
     ok(store_touch(f->local, SLICE("e"), NOW + 2, NOW) == STORE_DONE &&
            fixture_has(f, "e", "y", NOW + 1) && fixture_has(f, "e", NULL, NOW + 2),
        "touch changes the expiry");
-    ok(store_touch(f->local, SLICE("e"), 0, NOW + 2) == STORE_MISS, "touch of a dead key misses");
+    ok(store_touch(f->local, SLICE("e"), 0, NOW + 2) == STORE_MISS,
+       "touch of an expired key misses");
     fixture_store(f->local, STORE_SET, SLICE("g"), SLICE("x"), NOW + 5, 0, NOW, NULL);
     item = store_get_touch(f->local, SLICE("g"), 0, NOW + 4);
     ok(item != NULL, "get and touch returns the item");
     store_put(f->local, item);
-    ok(fixture_has(f, "g", "x", NOW + 1000), "and takes its expiry away");
+    ok(fixture_has(f, "g", "x", NOW + 1000), "get and touch removes the expiry");
     fixture_store(f->local, STORE_SET, SLICE("k"), SLICE("1"), NOW + 5, 0, NOW, NULL);
     put(f, STORE_APPEND, "k", "2", 0, NULL);
     ok(fixture_has(f, "k", "12", NOW + 4) && fixture_has(f, "k", NULL, NOW + 5),
        "append keeps the expiry");
 }
 
-/* incr or decr; the value afterwards, and the result. */
+/* incr or decr; checks the value afterwards, and the result. */
 static bool arith(struct fixture *f, const char *before, bool decrement, uint64_t delta,
                   enum store_result want, uint64_t number, const char *after)
 {
@@ -150,7 +152,7 @@ static bool arith(struct fixture *f, const char *before, bool decrement, uint64_
            fixture_has(f, "n", after, NOW);
 }
 
-/* Threads read the clock before they have the stripe: at a second's end one may be behind. */
+/* Threads read the clock before they take the stripe: at the end of a second one may be behind. */
 static void test_two_clocks(struct fixture *f)
 {
     static const enum store_mode modes[] = {STORE_REPLACE, STORE_APPEND, STORE_PREPEND, STORE_CAS};
@@ -165,15 +167,15 @@ static void test_two_clocks(struct fixture *f)
         ok(fixture_store(f->local, modes[i], SLICE("c"), SLICE("2"), 0, modes[i] == STORE_CAS,
                          NOW + 5, NULL) == missing &&
                fixture_has(f, "c", NULL, NOW + 4),
-           "what %s found expired no later reader finds, whose clock is behind", names[i]);
+           "a key that %s found expired is gone for readers whose clock is behind", names[i]);
     }
     fixture_store(f->local, STORE_SET, SLICE("c"), SLICE("1"), NOW + 5, 0, NOW, NULL);
     ok(store_arith(f->local, SLICE("c"), &one, NOW + 5, &value, NULL) == STORE_MISS &&
            fixture_has(f, "c", NULL, NOW + 4),
-       "what incr found expired no later reader finds, whose clock is behind");
+       "a key that incr found expired is gone for readers whose clock is behind");
 }
 
-/* Whether the number counts as read, which it is once before it is counted up. */
+/* Reads a number, increments it, and returns whether the result counts as read. */
 static bool stays_read(struct fixture *f, const char *number)
 {
     const struct store_delta one = {.delta = 1};
@@ -199,29 +201,30 @@ static void test_arith(struct fixture *f)
     ok(arith(f, "10", false, 5, STORE_DONE, 15, "15"), "incr adds");
     ok(arith(f, "99", false, 1, STORE_DONE, 100, "100"), "incr makes the value longer");
     ok(stays_read(f, "10") && !stays_read(f, "99"),
-       "a number as long as before is the same item, a longer one is new");
+       "a number of the same length is the same item, a longer one is new");
     ok(arith(f, "10", true, 1, STORE_DONE, 9, "9 "), "a shorter number is padded with spaces");
     ok(arith(f, "9 ", false, 1, STORE_DONE, 10, "10"), "a padded number is a number");
     ok(arith(f, "5", true, 6, STORE_DONE, 0, "0"), "decr stops at 0");
     ok(arith(f, "18446744073709551615", false, 1, STORE_DONE, 0, "0                   "),
        "incr wraps at 2^64");
     ok(arith(f, "18446744073709551616", false, 1, STORE_NON_NUMERIC, 0, "18446744073709551616"),
-       "2^64 is no number");
-    ok(arith(f, "12 abc", false, 1, STORE_DONE, 13, "13    "), "what follows a space is not read");
-    ok(arith(f, "12abc", false, 1, STORE_NON_NUMERIC, 0, "12abc"), "letters are no number");
-    ok(arith(f, "-1", false, 1, STORE_NON_NUMERIC, 0, "-1"), "a minus sign is no number");
-    ok(arith(f, "", false, 1, STORE_NON_NUMERIC, 0, ""), "nothing is no number");
+       "2^64 is not a number");
+    ok(arith(f, "12 abc", false, 1, STORE_DONE, 13, "13    "), "bytes after a space are ignored");
+    ok(arith(f, "12abc", false, 1, STORE_NON_NUMERIC, 0, "12abc"),
+       "digits followed by letters are not a number");
+    ok(arith(f, "-1", false, 1, STORE_NON_NUMERIC, 0, "-1"), "a negative number is refused");
+    ok(arith(f, "", false, 1, STORE_NON_NUMERIC, 0, ""), "an empty value is not a number");
     ok(store_arith(f->local, SLICE("none"), &(struct store_delta){.delta = 1}, NOW, &value, NULL) ==
            STORE_MISS,
        "incr of a missing key misses");
     ok(store_arith(f->local, SLICE("none"), &create, NOW, &value, &cas) == STORE_DONE &&
            value == 41 && cas != 0 && fixture_has(f, "none", "41", NOW),
-       "or creates it with the initial value");
+       "incr of a missing key can create it with the initial value");
     ok(store_arith(f->local, SLICE("none"), &create, NOW, &value, &cas) == STORE_DONE &&
            value == 42,
-       "once");
+       "incr of an existing key does not create it again");
     item = store_get(f->local, SLICE("none"), NOW);
-    ok(item_cas(f->local, item) == cas, "the id that incr gave is the item's");
+    ok(item_cas(f->local, item) == cas, "the id that incr returned is the item's");
     store_put(f->local, item);
     create.cas = cas + 1;
     ok(store_arith(f->local, SLICE("none"), &create, NOW, &value, NULL) == STORE_EXISTS,
@@ -232,20 +235,21 @@ static void test_flush(struct fixture *f)
 {
     put(f, STORE_SET, "f", "1", 0, NULL);
     store_flush(f->local, 0, NOW);
-    ok(fixture_has(f, "f", NULL, NOW), "a flush takes everything");
+    ok(fixture_has(f, "f", NULL, NOW), "a flush removes everything");
     put(f, STORE_SET, "f", "2", 0, NULL);
-    ok(fixture_has(f, "f", "2", NOW), "what is stored after it in the same second is there");
+    ok(fixture_has(f, "f", "2", NOW), "an item stored after a flush in the same second is found");
     store_flush(f->local, NOW + 10, NOW);
-    ok(fixture_has(f, "f", "2", NOW + 9), "a delayed flush waits");
-    ok(fixture_has(f, "f", NULL, NOW + 10), "and comes in its second");
+    ok(fixture_has(f, "f", "2", NOW + 9), "a delayed flush does nothing before its time");
+    ok(fixture_has(f, "f", NULL, NOW + 10), "a delayed flush takes effect in its second");
     put(f, STORE_SET, "f", "3", 0, NULL);
     store_flush(f->local, NOW + 10, NOW);
     store_flush(f->local, NOW + 20, NOW);
-    ok(fixture_has(f, "f", "3", NOW + 10), "a later flush replaces a delay");
+    ok(fixture_has(f, "f", "3", NOW + 10), "a later delayed flush replaces an earlier one");
     store_tick(f->store, NOW + 20);
     ok(store_control(f->store)->flush_at == 0 && fixture_has(f, "f", NULL, NOW + 20),
        "the tick applies a delayed flush");
-    ok(put(f, STORE_APPEND, "f", "x", 0, NULL) == STORE_NOT_STORED, "append does not see the dead");
+    ok(put(f, STORE_APPEND, "f", "x", 0, NULL) == STORE_NOT_STORED,
+       "append of a flushed key misses");
 }
 
 static void test_flush_storm(struct fixture *f)
@@ -259,13 +263,12 @@ static void test_flush_storm(struct fixture *f)
         put(f, STORE_SET, "young", "1", 0, NULL);
         wrong += !fixture_has(f, "young", "1", NOW);
     }
-    ok(wrong == 0, "600 flushes in a row bring no dead item back");
+    ok(wrong == 0, "600 flushes in a row make no flushed item reappear");
     for (int i = 0; i < 256; i++) {
         store_flush(f->local, 0, NOW);
         put(f, STORE_SET, "other", "1", 0, NULL);
     }
-    ok(fixture_has(f, "young", NULL, NOW),
-       "an item that nobody asked for in 256 flushes stays dead");
+    ok(fixture_has(f, "young", NULL, NOW), "an item not accessed during 256 flushes stays flushed");
 }
 
 enum { STORM_KEYS = 20000 };
@@ -301,7 +304,8 @@ static uint64_t items_of(struct fixture *f)
     return stats.curr_items;
 }
 
-/* Flushes so often that a byte comes round to every number, and looks at what was stored when. */
+/* Flushes so often that an 8-bit epoch takes every value, and reads items stored at different
+ * times. */
 static void test_flush_rounds(bool cas)
 {
     struct store_config config;
@@ -315,7 +319,7 @@ static void test_flush_rounds(bool cas)
     config.hashpower = 12;
     fixture_open(&f, &config);
     for (size_t i = 0; i < sizeof(nflushes) / sizeof(nflushes[0]); i++) {
-        /* The table grows meanwhile. Under -C a second hides what is stored in it. */
+        /* The table grows meanwhile. Under -C a second hides items stored in it. */
         now += 2;
         put_storm(&f, n, n + 3000, now);
         live += count_storm(&f, n, n + 3000, now);
@@ -330,18 +334,17 @@ static void test_flush_rounds(bool cas)
             dead += fixture_has(&f, key, "1", now);
         }
     }
-    /* Now it grows by far. */
+    /* The table grows by a large factor. */
     now += 2;
     put_storm(&f, n, n + STORM_KEYS, now);
     live += count_storm(&f, n, n + STORM_KEYS, now);
     wanted += STORM_KEYS;
-    ok(live == wanted, "%s: between storms of flushes all that is stored is there",
-       cas ? "CAS" : "-C");
-    ok(dead == 0, "and of 1 to 1024 flushes each takes all, whatever has been looked at");
+    ok(live == wanted, "%s: between many flushes all stored items are found", cas ? "CAS" : "-C");
+    ok(dead == 0, "each of 1 to 1024 flushes removes all items, accessed or not");
     fixture_close(&f);
 }
 
-/* What is stored in the second of a flush is hidden for good under -C. */
+/* Under -C items stored in the second of a flush stay hidden. */
 static void test_hidden_in_a_storm(void)
 {
     struct store_config config;
@@ -359,7 +362,7 @@ static void test_hidden_in_a_storm(void)
             store_flush(f.local, 0, now + 1);
         found += !fixture_has(&f, "k", NULL, now + 1);
     }
-    ok(found == 0, "-C: and what a flush hides no other shows");
+    ok(found == 0, "-C: items that a flush hides are not shown by later flushes");
     fixture_close(&f);
 }
 
@@ -373,11 +376,11 @@ static void test_flush_is_no_sweep(void)
     put_storm(&f, 0, STORM_KEYS, NOW);
     for (int i = 0; i < 1000; i++)
         store_flush(f.local, 0, NOW);
-    ok(items_of(&f) == STORM_KEYS, "1,000 flushes free nothing themselves");
-    ok(count_storm(&f, 0, STORM_KEYS / 2, NOW) == 0, "and leave nothing alive");
+    ok(items_of(&f) == STORM_KEYS, "1,000 flushes free no items themselves");
+    ok(count_storm(&f, 0, STORM_KEYS / 2, NOW) == 0, "after 1,000 flushes no item is found");
     put_storm(&f, 0, STORM_KEYS, NOW);
     ok(count_storm(&f, 0, STORM_KEYS, NOW) == STORM_KEYS && items_of(&f) == STORM_KEYS,
-       "what is stored after them is there, and nothing else");
+       "items stored after them are found, and no others");
     fixture_close(&f);
 }
 
@@ -410,15 +413,16 @@ static void test_counts(void)
     ok(stats.counts.classes[1].set_cmds == 4 && stats.counts.cas_misses == 1 &&
            stats.counts.classes[1].cas_badval == 1 && stats.counts.touch_cmds == 2 &&
            stats.counts.touch_misses == 1 && stats.counts.delete_misses == 1,
-       "and sets, cas, touches and deletes");
-    ok(stats.counts.incr_misses == 0, "a number that is created is neither a set nor a miss");
+       "sets, cas, touches and deletes are counted");
+    ok(stats.counts.incr_misses == 0,
+       "a number that is created counts neither as a set nor as a miss");
     ok(stats.curr_items == 1 && stats.total_items == 3 && stats.bytes == 36 + 1 + 6 + 1 + 2,
-       "items and bytes are what is there");
+       "curr_items and bytes are those of the stored items");
     store_reset_stats(f.store);
     store_stats(f.store, &stats);
     ok(stats.counts.get_cmds == 0 && stats.counts.classes[1].get_hits == 0 &&
            stats.total_items == 0 && stats.curr_items == 1,
-       "a reset leaves only what is there");
+       "a reset keeps only the counts of stored items");
     fixture_close(&f);
 }
 
@@ -432,16 +436,18 @@ static void test_no_cas(void)
     config.cas = false;
     fixture_open(&f, &config);
     put(&f, STORE_SET, "a", "1", 0, &cas);
-    ok(cas == 0, "without CAS ids are 0 to the outside");
+    ok(cas == 0, "without CAS reported ids are 0");
     ok(!store_has_cas(f.store) && put(&f, STORE_SET, "a", "1", 99, NULL) == STORE_DONE &&
            put(&f, STORE_APPEND, "a", "1", 99, NULL) == STORE_DONE,
-       "an id to compare is not looked at by what stores");
-    ok(store_delete(f.local, SLICE("a"), 99, NOW) == STORE_EXISTS, "and is no item's id to delete");
+       "without CAS storage commands ignore a given id");
+    ok(store_delete(f.local, SLICE("a"), 99, NOW) == STORE_EXISTS,
+       "without CAS delete with an id fails");
     store_flush(f.local, 0, NOW);
     put(&f, STORE_SET, "a", "2", 0, NULL);
-    ok(fixture_has(&f, "a", NULL, NOW), "and what is stored in the second of a flush is hidden");
+    ok(fixture_has(&f, "a", NULL, NOW),
+       "without CAS items stored in the second of a flush are hidden");
     fixture_store(f.local, STORE_SET, SLICE("a"), SLICE("3"), 0, 0, NOW + 1, NULL);
-    ok(fixture_has(&f, "a", "3", NOW + 1), "but not in the next");
+    ok(fixture_has(&f, "a", "3", NOW + 1), "without CAS items stored in the next second are found");
     fixture_close(&f);
 }
 

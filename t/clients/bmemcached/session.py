@@ -15,17 +15,17 @@ LARGE = os.urandom(1000 * 1000)
 
 def storage(c):
     is_(c.set("a", "one"), True, "set")
-    is_(c.get("a"), "one", "get finds it, by its flags a string")
+    is_(c.get("a"), "one", "get returns the value, by its flags as a string")
     is_(c.get("none"), None, "get misses")
-    is_(c.get("none", default="other"), "other", "and returns the default")
-    is_(c.add("a", "two"), False, "add leaves what is there")
-    is_(c.add("b", b"2"), True, "add stores what is not")
-    is_(c.replace("none", "two"), False, "replace leaves what is not there")
-    is_(c.replace("b", b"3"), True, "replace stores what is")
+    is_(c.get("none", default="other"), "other", "a miss returns the client's default")
+    is_(c.add("a", "two"), False, "add keeps an existing value")
+    is_(c.add("b", b"2"), True, "add stores a missing key")
+    is_(c.replace("none", "two"), False, "replace stores no missing key")
+    is_(c.replace("b", b"3"), True, "replace stores an existing key")
     is_(c.get("b"), b"3", "the value is that of replace")
     for value in (7, 2 ** 40, 1.5, ["a", {"b": (1, 2)}]):
         c.set("p", value)
-        is_(c.get("p"), value, "flags tell the type of %r" % (value,))
+        is_(c.get("p"), value, "the flags show the type of %r" % (value,))
 
 
 def unique_ids(c):
@@ -33,17 +33,17 @@ def unique_ids(c):
     value, cas = c.gets("cas")
     is_(value, "1", "gets returns the value")
     is_(c.cas("cas", "2", cas), True, "cas with the id of gets stores")
-    is_(c.cas("cas", "3", cas), False, "cas with the old id does not")
+    is_(c.cas("cas", "3", cas), False, "cas with the old id stores nothing")
     is_(c.get("cas"), "2", "the value is that of the first cas")
     is_(c.gets("none"), (None, None), "gets misses")
-    is_(c.cas("none", "1", 5), False, "cas of a key that is not there stores nothing")
+    is_(c.cas("none", "1", 5), False, "cas of a missing key stores nothing")
     cas = c.gets("cas")[1]
     is_(c.delete("cas", cas=cas + 1000), False, "delete with another id deletes nothing")
-    is_(c.delete("cas", cas=cas), True, "and with its own it does")
+    is_(c.delete("cas", cas=cas), True, "delete with its own id deletes it")
 
 
 def numbers(c):
-    is_(c.incr("n", 5, default=10), 10, "incr of nothing stores the default")
+    is_(c.incr("n", 5, default=10), 10, "incr of a missing key stores the default")
     is_(c.incr("n", 5), 15, "incr")
     is_(c.decr("n", 6), 9, "decr")
     is_(c.decr("n", 100), 0, "decr stops at 0")
@@ -54,26 +54,28 @@ def numbers(c):
 def many(c):
     items = {"m%d" % i: "value %d" % i for i in range(200)}
     is_(c.set_multi(items), [], "set_multi stores 200 items")
-    is_(c.get_multi(list(items) + ["none"]), items, "get_multi finds them and no other")
+    is_(c.get_multi(list(items) + ["none"]), items, "get_multi returns them and no other")
     found = c.get_multi(list(items), get_cas=True)
-    is_({key: pair[0] for key, pair in found.items()}, items, "and so with their ids")
-    is_(len({pair[1] for pair in found.values()}), 200, "which are 200 different ones")
+    is_({key: pair[0] for key, pair in found.items()}, items,
+        "get_multi with ids returns the same values")
+    is_(len({pair[1] for pair in found.values()}), 200, "the 200 ids differ")
     is_(c.delete_multi(list(items)), True, "delete_multi")
-    is_(c.get_multi(list(items)), {}, "and they are gone")
+    is_(c.get_multi(list(items)), {}, "the deleted keys miss")
 
 
 def values(c):
     for name, value in (("no bytes", b""), ("bytes of every kind", ALL_BYTES), ("1 MB", LARGE)):
         is_(c.set("v", value), True, "set of a value of " + name)
-        ok(c.get("v") == value, "and get finds %s" % name)
+        ok(c.get("v") == value, "get returns %s" % name)
     raises(lambda: c.set("v", os.urandom(2 << 20)) or None, MemcachedException,
            "set of a value over the limit is an error")
     c.disconnect_all()
-    is_(c.set("v", b"after"), True, "and the next connection is served")
+    is_(c.set("v", b"after"), True, "the server serves the next connection")
     is_(c.set("k" * 250, b"x"), True, "a key of 250 bytes")
-    is_(c.get("k" * 250), b"x", "is found")
-    is_(c.set("z", b"z" * 100000, compress_level=6), True, "a value that zlib packed")
-    is_(c.get("z"), b"z" * 100000, "comes back unpacked")
+    is_(c.get("k" * 250), b"x", "a get of it returns its value")
+    is_(c.set("z", b"z" * 100000, compress_level=6), True,
+        "set of a value that the client compresses")
+    is_(c.get("z"), b"z" * 100000, "get returns it as it was")
 
 
 def times(c):
@@ -87,10 +89,10 @@ def the_server(c):
     settings, = c.stats("settings").values()
     ok(int(settings["maxbytes"]) > 0, "stats settings")
     is_(c.delete("a"), True, "delete")
-    is_(c.get("a"), None, "and it is gone")
-    ok(c.get("b") is not None, "another item is there")
+    is_(c.get("a"), None, "get misses afterwards")
+    ok(c.get("b") is not None, "another item still exists")
     is_(c.flush_all(), True, "flush_all")
-    is_(c.get("b"), None, "and it is gone")
+    is_(c.get("b"), None, "get misses afterwards")
 
 
 def session(port):

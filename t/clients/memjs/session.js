@@ -29,21 +29,22 @@ async function fails(promise, name) {
 
 async function storage(c) {
   is(await c.set('a', '1', {}), true, 'set');
-  is(await text(c, 'a'), '1', 'get finds it');
+  is(await text(c, 'a'), '1', 'get returns the value');
   is(await text(c, 'none'), null, 'get misses');
-  is(await c.add('a', '2', {}), false, 'add leaves what is there');
-  is(await c.add('b', '2', {}), true, 'add stores what is not');
-  is(await c.replace('none', '2', {}), false, 'replace leaves what is not there');
-  is(await c.replace('b', '3', {}), true, 'replace stores what is');
+  is(await c.add('a', '2', {}), false, 'add keeps an existing value');
+  is(await c.add('b', '2', {}), true, 'add stores a missing key');
+  is(await c.replace('none', '2', {}), false, 'replace stores no missing key');
+  is(await c.replace('b', '3', {}), true, 'replace stores an existing key');
   is(await c.append('b', '4'), true, 'append');
   // Its prepend sends the opcode of append.
   is(await c.prepend('b', '5'), true, 'append again');
-  await fails(c.append('none', '4'), 'append to nothing fails');
+  await fails(c.append('none', '4'), 'append to a missing key fails');
   is(await text(c, 'b'), '345', 'the value has all three parts');
 }
 
 async function numbers(c) {
-  is((await c.increment('n', 5, { initial: 10 })).value, 10, 'incr of nothing stores the initial');
+  is((await c.increment('n', 5, { initial: 10 })).value, 10,
+    'incr of a missing key stores the initial value');
   is((await c.increment('n', 5, {})).value, 15, 'incr');
   is((await c.decrement('n', 6, {})).value, 9, 'decr');
   is((await c.decrement('n', 100, {})).value, 0, 'decr stops at 0');
@@ -59,19 +60,19 @@ async function values(c) {
   for (const [name, want] of Object.entries(sizes)) {
     is(await c.set('v', want, {}), true, `set of a value of ${name}`);
     const { value } = await c.get('v');
-    is(value !== null && value.equals(want), true, `and get finds ${name}`);
+    is(value !== null && value.equals(want), true, `get returns ${name}`);
   }
   is(await c.set('k'.repeat(250), 'x', {}), true, 'a key of 250 bytes');
-  is(await text(c, 'k'.repeat(250)), 'x', 'is found');
+  is(await text(c, 'k'.repeat(250)), 'x', 'a get of it returns its value');
 }
 
-// All requests are on their way before the first reply: the client tells them apart by opaque.
+// All requests are sent before the first reply: the client matches replies by opaque.
 async function pipelined(c) {
   const keys = [...Array(300).keys()].map((i) => `p${i}`);
   const stored = await Promise.all(keys.map((key) => c.set(key, `value of ${key}`, {})));
   is(stored.filter((done) => done).length, 300, '300 sets at once');
   const found = await Promise.all(keys.map((key) => text(c, key)));
-  is(found, keys.map((key) => `value of ${key}`), 'and 300 gets at once');
+  is(found, keys.map((key) => `value of ${key}`), '300 gets at once return the values');
 }
 
 async function gone(c, key, name) {
@@ -86,7 +87,7 @@ async function times(c) {
   is(await c.set('t', 'x', { expires: 1 }), true, 'set for 1 s');
   is(await c.set('u', 'x', {}), true, 'set for ever');
   is(await c.touch('u', 1), true, 'touch');
-  is(await c.touch('none', 1), false, 'touch of nothing');
+  is(await c.touch('none', 1), false, 'touch of a missing key');
   await gone(c, 't', 'an item expires');
   await gone(c, 'u', 'a touched item expires');
 }
@@ -103,9 +104,9 @@ async function theServer(c) {
   is(Number((await stats(c, 'settings')).maxbytes) > 0, true, 'stats settings');
   is(await c.delete('a'), true, 'delete');
   is(await c.delete('a'), false, 'delete again');
-  is(await text(c, 'b'), '345', 'another item is there');
+  is(await text(c, 'b'), '345', 'another item still exists');
   is(Object.values(await c.flush()), [true], 'flush_all');
-  is(await text(c, 'b'), null, 'and it is gone');
+  is(await text(c, 'b'), null, 'get misses afterwards');
 }
 
 async function refused(c) {

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """framed: a module `socket` for pymemcache whose connections are UDP in memcached's frames.
 
-What is sent at once is a request of one datagram; what is received are the datagrams of its
-replies in their order.
+Each sendall sends one request in one datagram; recv returns the replies' datagrams in order.
 """
 import socket
 import struct
@@ -35,7 +34,7 @@ class Connection:
             datagram = self.sock.recv(65536)
             ident, sequence, count, reserved = HEADER.unpack_from(datagram)
             if (ident, reserved) != (self.ident, 0) or sequence >= count:
-                raise OSError("a datagram of no reply: %r" % datagram[:8])
+                raise OSError("not a datagram of the reply: %r" % datagram[:8])
             if len(datagram) > MAX_DATAGRAM:
                 raise OSError("a datagram of %d bytes" % len(datagram))
             parts[sequence] = datagram[HEADER.size:]

@@ -41,18 +41,18 @@ public final class Session {
 
     private void storage() throws Exception {
         is(wait(c.set("a", 0, "1")), true, "set");
-        is(c.get("a"), "1", "get finds it");
+        is(c.get("a"), "1", "get returns the value");
         is(c.get("none"), null, "get misses");
-        is(wait(c.add("a", 0, "2")), false, "add leaves what is there");
-        is(wait(c.add("b", 0, "2")), true, "add stores what is not");
-        is(wait(c.replace("none", 0, "2")), false, "replace leaves what is not there");
-        is(wait(c.replace("b", 0, "3")), true, "replace stores what is");
+        is(wait(c.add("a", 0, "2")), false, "add keeps an existing value");
+        is(wait(c.add("b", 0, "2")), true, "add stores a missing key");
+        is(wait(c.replace("none", 0, "2")), false, "replace stores no missing key");
+        is(wait(c.replace("b", 0, "3")), true, "replace stores an existing key");
         is(wait(c.append("b", "4")), true, "append");
         is(wait(c.prepend("b", "2")), true, "prepend");
-        is(wait(c.append("none", "4")), false, "append to nothing stores nothing");
+        is(wait(c.append("none", "4")), false, "append to a missing key stores nothing");
         is(c.get("b"), "234", "the value has all three parts");
         is(wait(c.set("p", 0, 12345678901L)), true, "set of a number");
-        is(c.get("p"), 12345678901L, "its flags tell the type");
+        is(c.get("p"), 12345678901L, "its flags show the type");
     }
 
     private void uniqueIds() throws Exception {
@@ -60,18 +60,19 @@ public final class Session {
         CASValue<Object> first = c.gets("cas");
         is(first.getValue(), "1", "gets returns the value");
         is(c.cas("cas", first.getCas(), "2"), CASResponse.OK, "cas with the id of gets stores");
-        is(c.cas("cas", first.getCas(), "3"), CASResponse.EXISTS, "cas with the old id does not");
-        is(c.cas("none", 7, "3"), CASResponse.NOT_FOUND, "cas of nothing finds nothing");
+        is(c.cas("cas", first.getCas(), "3"), CASResponse.EXISTS,
+            "cas with the old id stores nothing");
+        is(c.cas("none", 7, "3"), CASResponse.NOT_FOUND, "cas of a missing key is not found");
         is(c.get("cas"), "2", "the value is that of the first cas");
         is(c.gets("none"), null, "gets misses");
     }
 
     private void numbers() throws Exception {
-        is(c.incr("n", 5, 10), 10L, "incr of nothing stores the default");
+        is(c.incr("n", 5, 10), 10L, "incr of a missing key stores the default");
         is(c.incr("n", 5), 15L, "incr");
         is(c.decr("n", 6), 9L, "decr");
         is(c.decr("n", 100), 0L, "decr stops at 0");
-        is(c.incr("none", 1), -1L, "incr of nothing");
+        is(c.incr("none", 1), -1L, "incr of a missing key");
     }
 
     private void many() throws Exception {
@@ -88,7 +89,7 @@ public final class Session {
         }
         List<String> keys = new java.util.ArrayList<>(want.keySet());
         keys.add("none");
-        is(c.getBulk(keys), want, "a get of 501 keys finds the 500 that were set at once");
+        is(c.getBulk(keys), want, "a get of 501 keys returns the 500 that were set at once");
     }
 
     private void values() throws Exception {
@@ -100,11 +101,11 @@ public final class Session {
         new java.util.Random(1).nextBytes(large);
         for (byte[] value : List.of(new byte[0], all, large)) {
             is(wait(c.set("v", 0, value)), true, "set of " + value.length + " bytes");
-            is(Arrays.equals((byte[]) c.get("v"), value), true, "and get finds them");
+            is(Arrays.equals((byte[]) c.get("v"), value), true, "get returns them");
         }
         String key = "k".repeat(250);
         is(wait(c.set(key, 0, "x")), true, "a key of 250 bytes");
-        is(c.get(key), "x", "is found");
+        is(c.get(key), "x", "a get of it returns its value");
     }
 
     private void gone(String key, String name) throws Exception {
@@ -119,12 +120,12 @@ public final class Session {
         wait(c.set("t", 1, "x"));
         wait(c.set("u", 0, "x"));
         is(wait(c.touch("u", 1)), true, "touch");
-        is(wait(c.touch("none", 1)), false, "touch of nothing");
+        is(wait(c.touch("none", 1)), false, "touch of a missing key");
         if (binary) {
             wait(c.set("g", 0, "x"));
-            is(c.getAndTouch("g", 1).getValue(), "x", "gat finds the value");
+            is(c.getAndTouch("g", 1).getValue(), "x", "gat returns the value");
             is(c.getAndTouch("none", 1), null, "gat misses");
-            gone("g", "an item of gat expires");
+            gone("g", "an item expires at the time that gat set");
         }
         gone("t", "an item expires");
         gone("u", "a touched item expires");
@@ -137,9 +138,9 @@ public final class Session {
             "stats settings");
         is(wait(c.delete("a")), true, "delete");
         is(wait(c.delete("a")), false, "delete again");
-        is(c.get("b"), "234", "another item is there");
+        is(c.get("b"), "234", "another item still exists");
         is(wait(c.flush()), true, "flush_all");
-        is(c.get("b"), null, "and it is gone");
+        is(c.get("b"), null, "get misses afterwards");
     }
 
     private void all(boolean binary) {

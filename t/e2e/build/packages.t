@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""tools/packages and tools/build, by which ./run and ./check begin: what they name on other
-systems, whose the tree is when root has built in it, and which error a failed build shows."""
+"""tools/packages and tools/build, which ./run and ./check call first: the packages that they
+name on other systems, who owns the tree after root has built in it, and which error a failed
+build shows."""
 import os
 import pwd
 import re
@@ -19,7 +20,7 @@ WITHOUT = ("--disable-bmc", "--disable-tls", "--disable-sasl", "--disable-seccom
            "--disable-extstore")
 
 if os.geteuid() != 0:
-    tap.skip_all("needs root, who mounts and builds for others")
+    tap.skip_all("needs root, which mounts and builds for others")
 
 
 def run(*words, user=None, **environment):
@@ -31,7 +32,7 @@ def run(*words, user=None, **environment):
 
 
 def commands_but(*hidden):
-    """A folder with every command of this system but these."""
+    """A folder with every command of this system except these."""
     folder = os.path.join(server.scratch(), "but-" + "-".join(hidden))
     os.mkdir(folder)
     for place in "/bin", "/sbin", "/usr/bin", "/usr/sbin":
@@ -44,7 +45,7 @@ def commands_but(*hidden):
 
 
 def modules_but(hidden):
-    """A folder with every module that pkg-config knows but this one."""
+    """A folder with every module that pkg-config knows except this one."""
     folder = os.path.join(server.scratch(), "modules")
     os.mkdir(folder)
     _, places = run("pkg-config", "--variable", "pc_path", "pkg-config")
@@ -56,7 +57,7 @@ def modules_but(hidden):
 
 
 def packages_on(system, path, *words, **environment):
-    """tools/packages on another distribution, whose /etc/os-release that is."""
+    """Runs tools/packages on another distribution, with this /etc/os-release."""
     release = os.path.join(server.scratch(), "os-release")
     with open(release, "w", encoding="utf-8") as file:
         file.write(system)
@@ -81,7 +82,7 @@ def without_dpkg_packages_are_named():
         found = packages_on(system, path, "--install", "run", PKG_CONFIG_PATH="/nowhere",
                             PKG_CONFIG_LIBDIR=modules)
         tap.is_(found, (1, "packages: these are missing%s\n" % wanted),
-                "%s: what is missing, and that alone, is named as there" % name)
+                "%s: exactly the missing packages are named, as that system names them" % name)
 
 
 @tap.case
@@ -89,14 +90,14 @@ def without_dpkg_nothing_is_missing():
     path = commands_but()
     for what in "run", "demo", "check":
         status, text = packages_on("ID=fedora\n", path, "--install", what)
-        tap.is_(status, 0, "what is all there lets ./%s go on" % what)
-        tap.like(text, "nothing is missing", "and says so")
+        tap.is_(status, 0, "./%s goes on if nothing is missing" % what)
+        tap.like(text, "nothing is missing", "tools/packages says that nothing is missing")
     status, text = packages_on("ID=fedora\n", path, "clients")
-    tap.is_((status, "dpkg" in text), (1, True), "what only Debian has cannot be asked for")
+    tap.is_((status, "dpkg" in text), (1, True), "a list that only Debian has cannot be checked")
 
 
 def copy_of_sources():
-    """As somebody has it that is not root."""
+    """As a user has it who is not root."""
     folder = os.path.join(server.scratch(), "sources")
     made = re.compile(r"(\.git|build.*|configure|autom4te\.cache)$")
     shutil.copytree(SRCDIR, folder, symlinks=True, ignore=lambda place, names: [
@@ -112,25 +113,26 @@ def owners(folder):
 
 
 @tap.case
-def who_has_the_sources_has_what_is_built():
+def built_files_belong_to_the_owner_of_the_sources():
     source = copy_of_sources()
     build = os.path.join(source, "tools/build"), os.path.join(source, "build"), "libbase.a"
     status, text = run(*build, *WITHOUT)
     tap.is_(status, 0, "root builds in a user's tree")
     if status:
         tap.diag(text)
-    tap.is_(owners(source), {server.USER}, "all of it is the user's")
+    tap.is_(owners(source), {server.USER}, "all files are the user's")
     os.utime(os.path.join(source, "memcached/base/clock.c"))
     status, text = run(*build, user=server.USER)
-    tap.is_(status, 0, "who builds in it then")
+    tap.is_(status, 0, "the user builds in it afterwards")
     with open(os.path.join(source, "memcached/base/clock.c"), "a", encoding="utf-8") as file:
         file.write("#error the new one\n")
     status, text = run(*build, user=server.USER)
     tap.is_((status, "the new one" in text), (1, True), "a failed build shows its error")
     run("chown", "-R", "root", build[1])
     status, text = run(*build, user=server.USER)
-    tap.is_((status, "the new one" in text), (1, False), "and never an older one")
-    tap.like(text, r"cannot write .*root.*sudo chown -R", "but what stands in its way")
+    tap.is_((status, "the new one" in text), (1, False), "it shows no older error")
+    tap.like(text, r"cannot write .*root.*sudo chown -R",
+             "a file that root wrote is reported, with the command that helps")
 
 
 tap.run(120)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""./run and the systemd unit: what a newcomer and an operator start."""
+"""./run and the systemd units: what a new user and an operator start."""
 import os
 import pwd
 import re
@@ -54,7 +54,7 @@ def nothing_is_missing():
 
 
 @tap.case
-def help_says_what_there_is():
+def help_describes_every_command():
     for name, words in (("run", "--demo"), ("check", "--sanitize")):
         _, text = finish(script(name, "--help"))
         tap.like(text, re.escape(words), "./%s --help names %s" % (name, words))
@@ -67,17 +67,17 @@ def run_starts_the_server():
     try:
         tap.ok(server.wait_for(lambda: process.poll() is not None or answers(port), 45),
                "./run with options starts the server with them")
-        tap.ok(process.poll() is None, "it goes on running")
+        tap.ok(process.poll() is None, "the server keeps running")
     finally:
         process.send_signal(signal.SIGTERM)
         _, text = finish(process)
-    tap.like(text, r"/dev/tcp/127\.0\.0\.1/%d" % port, "it says how to talk to it")
+    tap.like(text, r"/dev/tcp/127\.0\.0\.1/%d" % port, "it prints how to connect to it")
     if ROOT:
         tap.like(text, r"-u nobody", "as root it adds the user to run as")
 
 
 def namespaces(process):
-    """That a demo has made and not removed."""
+    """Network namespaces that a demo has made and not removed."""
     done = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
     return re.findall(r"^mb%d[sc]\b.*" % process.pid, done.stdout, re.M)
 
@@ -92,20 +92,20 @@ def has_ended(group):
 
 
 @tap.case
-def the_demo_measures_and_removes_what_it_made():
+def the_demo_measures_and_cleans_up():
     process = script("tools/demo", BUILDDIR)
     status, text = finish(process, 150)
     if not ROOT or not on_lo():
         tap.is_(status, 1, "without root, or without the kernel path, there is no demo")
         return
-    tap.is_(status, 0, "the demo comes to its end")
+    tap.is_(status, 0, "the demo ends with status 0")
     for row in "CPU time of the server", "answers a second", "one request at a time":
         tap.like(text, r"(?m)^\| %s[^|]+\| +[\d.,]+ \| +[\d.,]+ \|" % row,
                  "it measures both servers: " + row)
     tap.like(text, r" 0 wrong;", "all replies are right")
     tap.is_(len(re.findall(r"\d times (?:less|as many) \|", text)),
             0 if "too busy" in text else 3, "it prints ratios, or that the machine is too busy")
-    tap.is_(namespaces(process), [], "its network namespaces are gone")
+    tap.is_(namespaces(process), [], "its network namespaces are removed")
 
 
 @tap.case
@@ -121,14 +121,14 @@ def the_demo_can_be_interrupted():
                 break
             text += line
         tap.is_(len(namespaces(process)), 2, "the demo has begun to measure")
-        if signum == signal.SIGINT: # from the terminal: for all of them
+        if signum == signal.SIGINT: # as from the terminal: to the whole group
             os.killpg(process.pid, signum)
         else:
             process.send_signal(signum)
         status, _ = finish(process)
         tap.is_((status, namespaces(process)), (130, []),
-                "%s ends it, and its network namespaces are gone" % signum.name)
-        tap.ok(server.wait_for(lambda: has_ended(process.pid)), "so are its processes")
+                "%s ends it, and its network namespaces are removed" % signum.name)
+        tap.ok(server.wait_for(lambda: has_ended(process.pid)), "its processes have ended")
 
 
 def unit_text(name="memcached.service"):
@@ -170,24 +170,25 @@ def the_unit_allows_what_the_kernel_path_needs():
         with open("/proc/%d/status" % memcached.pid, encoding="utf-8") as status:
             sets = dict(re.findall(r"^Cap(\w+):\s*(\w+)$", status.read(), re.M))
         tap.is_(int(sets["Eff"], 16) & ~(1 << CAP_BPF), 0,
-                "when it serves it has kept none of them, but the one that its heap grows by")
-        tap.ok(not on_lo() or int(sets["Bnd"], 16) == 0, "and can get none")
+                "while it serves it has none of them, except the one by which its heap grows")
+        tap.ok(not on_lo() or int(sets["Bnd"], 16) == 0, "it can gain none")
 
 
 @tap.case
-def the_unit_allows_what_else_it_names():
+def the_unit_allows_the_options_that_it_names():
     if not ROOT:
         return
     path = os.path.join(users_folder(), "items")
     with under_the_unit("-e", path, "-P", path + ".pid", *on_lo()) as memcached:
         memcached.stream().set(b"kept", b"v")
-        tap.ok(os.path.exists(path + ".pid"), "-P writes where the user may")
+        tap.ok(os.path.exists(path + ".pid"), "-P writes where the user may write")
         memcached.signal(signal.SIGUSR1)
         memcached.wait()
     with under_the_unit("-e", path, *on_lo()) as memcached:
-        tap.is_(memcached.stream().get(b"kept"), b"v", "-e takes over what the user has left")
+        tap.is_(memcached.stream().get(b"kept"), b"v",
+                "-e takes over the items that the last server left")
     with under_the_unit(unix=os.path.join(users_folder(), "sock")) as memcached:
-        tap.is_(memcached.stream().set(b"k", b"v"), b"STORED\r\n", "-s makes its socket there")
+        tap.is_(memcached.stream().set(b"k", b"v"), b"STORED\r\n", "-s creates its socket there")
 
 
 @tap.case

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the published BMC never answered at all: the chain does, once it has seen the answer."""
+"""Requests that the published BMC never answered: the chain answers them once it has seen the
+server's reply."""
 import os
 import sys
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The program bmc and the words of mode=chain: options, what is said, statistics, memory."""
+"""The program bmc and the words of mode=chain: options, messages, statistics, memory."""
 import glob
 import json
 import os
@@ -23,7 +23,7 @@ BMC = kernel.beside("bmc/bmc")
 FOLDER, NOBODY = "/run/memcachedsr-bmc", 65534
 
 if not os.access(BMC, os.X_OK):
-    tap.ok(False, "the program %s is there" % BMC)
+    tap.ok(False, "the program %s exists" % BMC)
     raise SystemExit(1)
 
 
@@ -39,7 +39,7 @@ def source(path):
         return file.read()
 
 
-# Words, and what the line has to say.
+# Words, and a pattern of the message.
 WRONG = (
     ((), "which interface"),
     (("--port", "11211"), "which interface"),
@@ -81,7 +81,7 @@ def wrong_words():
         status, out, error = run(*words)
         name = "bmc " + " ".join(words)
         tap.is_((status, out, error.count("\n")), (64, "", 1), "%s: status 64, one line" % name)
-        tap.like(error, "^bmc: .*" + want, "%s: says why" % name)
+        tap.like(error, "^bmc: .*" + want, "%s: the message has the reason" % name)
 
 
 @tap.case
@@ -91,11 +91,12 @@ def texts():
     options = set(re.findall(r"^  --([a-z-]+)", out, re.M))
     tap.is_(options, set(re.findall(r"\.It Fl Fl ([a-z-]+)", source("doc/bmc.1"))),
             "the manual has the same options")
-    tap.ok(all(len(line) <= 100 for line in out.splitlines()), "no line of it is too long")
+    tap.ok(all(len(line) <= 100 for line in out.splitlines()), "no line of --help is too long")
     tap.is_(run("--version")[:2], (0, "bmc %s\n" % server.run("-V")[1].split()[-1]),
-            "--version says memcached's")
+            "--version prints memcached's version")
     status, _, error = run("stats", "--port", 1)
-    tap.is_((status, error.count("\n")), (1, 1), "`bmc stats` where none runs: status 1, a line")
+    tap.is_((status, error.count("\n")), (1, 1),
+            "`bmc stats` without a running bmc: status 1, one line")
 
 
 @tap.case
@@ -105,11 +106,11 @@ def words_of_the_server():
                         ("mode=chain,keymax=0", "keymax="), ("mode=chain,maxage=", "maxage=")):
         status, _, error = server.run("-U", "11211", "-X", "bmc=lo," + words)
         tap.ok(status == 64, "-X bmc=lo,%s: status 64" % words)
-        tap.like(error, "bmc: .*" + want, "and says why")
+        tap.like(error, "bmc: .*" + want, "the message has the reason")
 
 
 class Ground:
-    """A server that knows nothing of the kernel, on a machine of its own."""
+    """A server without the kernel path, on a machine of its own."""
 
     def __init__(self, links=1, **options):
         self.pair = netns.Pair(links)
@@ -123,7 +124,7 @@ class Ground:
     def refused(self, words, want, name):
         status, _, error = run("--port", self.machine.port, *words, namespace=self.pair.server)
         tap.is_(status, 71, "%s: status 71" % name)
-        tap.like(error, "(?m)^bmc: .*" + want, "%s: it is said why" % name)
+        tap.like(error, "(?m)^bmc: .*" + want, "%s: the message has the reason" % name)
 
     def __enter__(self):
         return self
@@ -134,27 +135,30 @@ class Ground:
 
 
 @tap.case
-def what_is_said_at_the_start():
+def messages_at_the_start():
     with Ground(links=2) as ground:
         early = [ground.machine.stream() for _ in range(3)]
         for stream in early:
             stream.ask(b"version\r\n")
         with_lines = ground.start("sv0")
-        tap.like(with_lines.log(), "(?m)^bmc: sv0: XDP native, TC egress ", "how it is attached")
+        tap.like(with_lines.log(), "(?m)^bmc: sv0: XDP native, TC egress ",
+                 "the mode of attachment is logged")
         tap.like(with_lines.log(), "(?m)^bmc: port %d: room for 131072 items.* MB$"
-                 % ground.machine.port, "the room and the memory")
+                 % ground.machine.port, "the number of items and the memory are logged")
         tap.like(with_lines.log(), "(?m)^bmc: TCP connections .* open before bmc started: 3; .*"
-                 "`ss -K sport = :%d`" % ground.machine.port, "connections that were open before")
+                 "`ss -K sport = :%d`"
+                 % ground.machine.port, "connections that are older than bmc are logged")
         tap.like(with_lines.log(), "(?m)^bmc: not watched: lo, sv1; .* up to 1000 ms",
-                 "interfaces that are not watched")
+                 "interfaces without the chain are logged")
         with_lines.stop()
         alone = ground.start("lo", "sv0", "sv1")
-        tap.ok("not watched" not in alone.log(), "with all interfaces nothing of that")
+        tap.ok("not watched" not in alone.log(),
+               "with all interfaces attached no such line is logged")
         alone.stop()
         other = chain.Bmc(["sv0"], server.free_port(ground.pair.server), ground.pair.server)
         tap.like(other.log(), "(?m)^bmc: no process listens on UDP port",
-                 "that there is no memcached")
-        tap.ok("open before" not in other.log(), "and nothing of connections")
+                 "it is logged that no process listens on the port")
+        tap.ok("open before" not in other.log(), "no connections are logged then")
         other.stop()
         for stream in early:
             stream.close()
@@ -163,17 +167,18 @@ def what_is_said_at_the_start():
 @tap.case
 def refusals():
     with Ground() as ground:
-        ground.refused(["sv7"], "there is no interface sv7", "no such interface")
+        ground.refused(["sv7"], "there is no interface sv7", "an interface that does not exist")
         foreign = netns.attach_pass("sv0", ground.pair.server)
         before = netns.link("sv0", ground.pair.server)["xdp"]["prog"]["id"]
         ground.refused(["sv0"], "sv0: another XDP program is attached .*stays", "another's program")
-        ground.refused(["auto"], "sv0: another XDP program is attached", "the same with auto")
+        ground.refused(["auto"], "sv0: another XDP program is attached",
+                       "an interface with another program, by auto")
         tap.is_(netns.link("sv0", ground.pair.server)["xdp"]["prog"]["id"], before, "it stays")
         os.close(foreign)
         first = ground.start()
         ground.refused(["lo"], "another bmc runs for port %d" % ground.machine.port, "a second one")
         status, _, error = run("--port", 7, "sv0", namespace=ground.pair.server)
-        tap.is_(status, 71, "one for another port on the same interface: status 71")
+        tap.is_(status, 71, "a second bmc for another port on the same interface: status 71")
         tap.like(error, "another XDP program is attached .*rx_filter", "and why")
         first.stop()
 
@@ -187,32 +192,34 @@ def refused_to(function, *arguments):
 
 
 @tap.case
-def others_do_not_keep_it_from_starting():
+def others_cannot_keep_it_from_starting():
     with Ground() as ground:
         with netns.inside(ground.pair.server):
             squat, asks = (socket.socket(socket.AF_UNIX) for _ in range(2))
         squat.bind("\0memcachedsr-bmc-%d" % ground.machine.port)
         first = ground.start()
-        tap.ok(first.stats(), "a name that anybody can take is not its socket's")
+        tap.ok(first.stats(), "its socket's name cannot be taken by another user's abstract socket")
         os.seteuid(NOBODY)
         try:
-            tap.ok(refused_to(open, FOLDER + "/any", "w"), "nobody else makes files where that is")
-            tap.ok(refused_to(open, FOLDER + "/lock", "r"), "or takes the lock of a start")
+            tap.ok(refused_to(open, FOLDER + "/any", "w"),
+                   "another user cannot create files in its folder")
+            tap.ok(refused_to(open, FOLDER + "/lock", "r"),
+                   "another user cannot take the lock of a start")
             asks.connect(glob.glob("%s/%d-*" % (FOLDER, ground.machine.port))[0])
-            tap.like(asks.recv(100).decode(), "^STAT ", "anybody may ask")
+            tap.like(asks.recv(100).decode(), "^STAT ", "any user may read the statistics")
         finally:
             os.seteuid(0)
         first.kill()
         second = ground.start()
-        tap.ok(second.stats(), "after kill -9 the next one takes its place")
+        tap.ok(second.stats(), "after kill -9 the next bmc takes over")
         second.stop()
-        tap.is_(second.stats(), {}, "behind one that has ended there are no statistics")
+        tap.is_(second.stats(), {}, "after the end of bmc there are no statistics")
         for each in (squat, asks):
             each.close()
 
 
 def maps_of(bmc):
-    """The maps that the process holds, by name, as bpftool shows them."""
+    """The maps of the process, by name, as bpftool shows them."""
     found = {}
     for fd in os.listdir("/proc/%d/fdinfo" % bmc.pid):
         with open("/proc/%d/fdinfo/%s" % (bmc.pid, fd), encoding="ascii") as file:
@@ -224,7 +231,7 @@ def maps_of(bmc):
 
 
 @tap.case
-def memory_is_what_was_asked_for():
+def memory_is_as_configured():
     sizes = {}
     with Ground() as ground:
         for entries, words in ((1000, {}), (1 << 16, {}), (1 << 16, {"value_max": 100}),
@@ -235,18 +242,18 @@ def memory_is_what_was_asked_for():
             want = 1 << (entries - 1).bit_length()
             tap.is_((maps["buckets"]["max_entries"], rows["entries"]), (want, str(want)), name)
             tap.ok(maps["buckets"]["bytes_memlock"] <= want * 128 + 8192,
-                   "%s: two cache lines each" % name)
+                   "%s: an entry takes two cache lines" % name)
             tap.is_(int(rows["chain_bytes"]), sum(m["bytes_memlock"] for m in maps.values()),
-                    "%s: chain_bytes is what bpftool says of the maps" % name)
+                    "%s: chain_bytes is the sum of bpftool's figures for the maps" % name)
             sizes[entries, len(words)] = int(rows["chain_bytes"]), rows
             bmc.stop()
     tap.ok(sizes[1 << 16, 0][0] - sizes[1000, 0][0] > 15 << 20, "more entries take more memory")
     tap.is_((sizes[1 << 16, 0][1]["medium_blocks"], sizes[1 << 16, 0][1]["large_blocks"]),
-            ("16384", "4096"), "a quarter of them may be of medium size, a sixteenth large")
+            ("16384", "4096"), "a quarter of the entries may be of medium size, a sixteenth large")
     tap.is_((sizes[1 << 16, 1][1]["medium_blocks"], sizes[1 << 16, 1][1]["large_blocks"]),
             ("16384", "1"), "values of 100 bytes need no large blocks")
     tap.is_((sizes[64, 2][1]["medium_blocks"], sizes[64, 2][1]["large_blocks"]), ("1", "1"),
-            "and such of 8 bytes no blocks at all")
+            "values of 8 bytes need no blocks")
 
 
 @tap.case
@@ -258,27 +265,27 @@ def statistics():
     with Ground() as ground:
         bmc = ground.start(settle=50, max_age=60000, interval=1)
         rows = {re.sub("^sv0:", "IFACE:", key) for key in bmc.stats()}
-        tap.is_(sorted(rows - page), [], "doc/chain.md has all that are the chain's")
+        tap.is_(sorted(rows - page), [], "doc/chain.md has every statistic of the chain")
         tap.is_(sorted(page - rows), ["bmc_enabled", "extents", "maps_refused", "reason",
                                       "segments", "table_extents", "table_segments"],
-                "and all but the store's are printed")
+                "every statistic but the store's is printed")
         tap.ok({"fills", "miss_empty", "writes_seen", "entries"} <= manual, "the manual has them")
         tcp, udp = ground.machine.stream(), ground.machine.udp()
         tcp.set(b"k", b"v")
         asked = lambda: udp.ask(b"get k\r\n") and int(bmc.stats()["hits"]) > 0
-        tap.ok(server.wait_for(asked), "a get is answered by the kernel")
+        tap.ok(server.wait_for(asked), "the kernel answers a get")
         line = r"^\d+ requests/s, [\d.]+ % answered, \d+ fills/s, \d+ writes/s, \d+ closed/s, " \
                r"\d+ unfollowed/s, \d+ connections$"
         tap.ok(server.wait_for(lambda: re.search(r"(?m)^[1-9]\d* req.* 1 connections$", bmc.log())),
-               "a line a second says so")
+               "a line for each second has the figures")
         tap.is_([row for row in bmc.log().splitlines()
                  if not row.startswith("bmc: ") and not re.match(line, row)], [],
-                "and there are no other lines")
+                "no other lines are printed")
         bmc.stop()
 
 
 @tap.case
-def plain_stats_have_the_chains_hits():
+def plain_stats_include_the_chains_hits():
     m = chain.Machines(chain.OURS)
     tcp = m.tcp
     tcp.set(b"k", b"v")
@@ -286,17 +293,17 @@ def plain_stats_have_the_chains_hits():
     for _ in range(20):
         m.udp.ask(b"get k\r\n")
     after, grown = tcp.stats(), m.counts()["hits"] - rows["hits"]
-    tap.ok(grown > 0, "the kernel has answered")
+    tap.ok(grown > 0, "the kernel has answered gets")
     tap.is_([int(after[key]) - int(before[key]) for key in ("cmd_get", "get_hits", "get_misses")],
-            [20, 20, 0], "each get counts once, whoever answered it")
+            [20, 20, 0], "each get is counted once, whether the kernel or the server answered")
     tcp.ask(b"stats reset\r\n")
     tap.is_((tcp.stats()["get_hits"], m.control.stats("bmc")["hits"]), ("0", "0"),
-            "a reset sets both back")
+            "stats reset sets both counts to 0")
     udp = m.udp
     tcp.ask(b"verbosity 2\r\n")
     before = m.counts()
     udp.ask(b"get k\r\n")
-    tap.is_(m.counts()["hits"], before["hits"], "the kernel stands aside while all is logged")
+    tap.is_(m.counts()["hits"], before["hits"], "at verbosity 2 the kernel does not answer")
     tcp.ask(b"verbosity 0\r\n")
     m.stop()
 

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writers over TCP and readers over UDP through the chain: no reply is older than an acknowledged
-write, also while `bmc` is killed at random moments and comes again: KILLS of them (10). READS is
-how many keys each run reads. SEED repeats the moments."""
+"""Writers over TCP and readers over UDP through the chain: no reply is older than an
+acknowledged write, also while `bmc` is killed at random moments and started again: KILLS times
+(10). READS is how many keys each run reads. SEED repeats the moments."""
 import os
 import random
 import struct
@@ -23,14 +23,15 @@ READS = int(os.environ.get("READS", "50000"))
 KILLS = int(os.environ.get("KILLS", "10"))
 SEED = int(os.environ.get("SEED", str(int(time.time()))))
 SERVE = 0.1 # seconds
-SETTLE = 500 # ms: longer than a busy machine leaves a server waiting
+SETTLE = 500 # ms: longer than a busy machine delays a server
 
 
 each = chain.Each(threads=2, chain={"settle": SETTLE})
 
 
 def run(m, writers, readers, keys, ratio, period=500):
-    """Debian's gives each key of a get over UDP a reply of its own: then it is one key."""
+    """Debian's memcached answers each key of a get over UDP in a reply of its own: there it is
+    one key."""
     found, grown = m.during(lambda: coherence.run(
         m, writers, readers, keys, READS, period, READS // 100, 1 if m.bmc else 8, ratio))
     coherence.judge(found, grown, READS, 0, READS // 100, 0)
@@ -41,7 +42,8 @@ def run(m, writers, readers, keys, ratio, period=500):
 @each.case
 def thirty_reads_to_a_write(m):
     share = run(m, 1, 2, 300, 30, 0)
-    tap.ok(share > 0.1, "the kernel answers for a tenth of the keys, other verbs included")
+    tap.ok(share > 0.1,
+           "the kernel answers a tenth of the keys, whatever command reads them")
 
 
 @each.case
@@ -108,22 +110,22 @@ def a_bulk_load(m):
         wrong.extend(key for key in keys if found[key] != want[key])
         return wrong or grown["answered"] > 0.9 * len(keys)
 
-    tap.ok(server.wait_for(look), "the kernel answers for nine tenths of %d keys" % len(keys))
-    tap.is_(wrong[:3], [], "all of them are right after a bulk load, asked %d times" % turns)
+    tap.ok(server.wait_for(look), "the kernel answers nine tenths of %d keys" % len(keys))
+    tap.is_(wrong[:3], [], "all values are right after a bulk load, read %d times" % turns)
 
 
 each.end()
 
 
 def clean(m):
-    """Whether the interface is as it was without a chain."""
+    """Whether nothing of the chain is left on the interface."""
     return (netns.xdp_mode("sv0", m.pair.server), netns.tc_programs("sv0", m.pair.server)) == (
         None, [])
 
 
 class Killed:
-    """A server under load, whose `bmc` comes and goes. Each second time the server is another,
-    and `bmc` is there first: it sees connections from their start."""
+    """A server under load, whose `bmc` is killed and started. Every second time the server is a
+    new one, and `bmc` is started before it: it sees connections from their start."""
 
     def __init__(self, m):
         self.m, self.number = m, 0
@@ -132,7 +134,8 @@ class Killed:
         self.lives = coherence.Lives(m.pair.address(), m.server.port, 2, 2, 400, 1, 1)
 
     def kill(self, how):
-        """At a moment while it starts, serves, or ends: (clean, whether it had answered)."""
+        """Kills it at a moment while it starts, serves, or ends: (clean, whether it had
+        answered)."""
         m, answered, fresh = self.m, 0, self.number % 2 == 0
         self.number += 1
         if fresh:
@@ -157,7 +160,7 @@ class Killed:
 def bmc_is_killed():
     random.seed(SEED)
     tap.diag("SEED=%d" % SEED)
-    # All that is written here and read has a reply: it may be late.
+    # Every command has a reply here, which may be late.
     with chain.Machines(chain.DEBIAN, "-m", 64, threads=2, chain={"settle": 10}) as m:
         killed, unclean, answered = Killed(m), 0, 0
         for i in range(KILLS):
@@ -166,15 +169,15 @@ def bmc_is_killed():
             answered += had
         counts = killed.lives.counts()
         tap.diag(counts)
-        tap.is_(unclean, 0, "%d kills leave nothing on the interface, on XDP nor TC" % KILLS)
+        tap.is_(unclean, 0, "%d kills leave no program on the interface, on XDP nor TC" % KILLS)
         tap.ok(answered >= KILLS // 6, "the kernel had answered before %d of them" % answered)
         tap.ok(counts["hits"] > 100 * KILLS and counts["writes"] > 100 * KILLS,
-               "they were under load")
-        killed.lives.end("no value is old or damaged, none is gone")
+               "the servers were under load")
+        killed.lives.end("no value is old or damaged, none is missing")
         m.cover()
         m.tcp, m.udp = m.server.stream(), m.server.udp()
         m.ready()
-        tap.ok(True, "the next one answers")
+        tap.ok(True, "the next bmc answers")
 
 
 tap.run(coherence.SECONDS + 60 + KILLS)

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What others send past the chain: none of it is an answer of the server's, or a write to it."""
+"""Packets that others send past the chain: none of them is kept as a reply of the server, or
+taken for a write."""
 import os
 import shutil
 import socket
@@ -26,7 +27,8 @@ PSH_ACK = 0x18
 
 
 class Guest:
-    """A network namespace behind an interface of the server's machine, with root's rights in it."""
+    """A network namespace behind an interface of the server's machine, with root's capabilities
+    in it."""
 
     def __init__(self, m, name):
         self.m, self.name = m, "%s-%s" % (m.pair.server, name)
@@ -91,9 +93,9 @@ def forged(ident, key):
     return REPLY.pack(ident, 0, 1, 0) + kernel.answer((key, FORGED))
 
 
-def keeps_nothing(m, host, key, attack, name):
-    """While the server has yet to answer a get, somebody else does, and is believed by the
-    client alone. attack(the client's socket, the datagram)."""
+def is_not_kept(m, host, key, attack, name):
+    """While the server is stopped, another sender answers its client, which accepts the reply.
+    attack(the client's socket, the datagram)."""
     m.tcp.set(key, REAL)
     udp = chain.Apart(host, m.server.port) if m.bmc else client.Udp(host, m.server.port)
     before = m.counts()
@@ -101,36 +103,38 @@ def keeps_nothing(m, host, key, attack, name):
     try:
         ident = udp.send(b"get %s\r\n" % key)
         attack(udp.sock, forged(ident, key))
-        tap.is_(udp.message(ident), kernel.answer((key, FORGED)), "%s reaches the client" % name)
+        tap.is_(udp.message(ident), kernel.answer((key, FORGED)),
+                "%s: the forged reply reaches the client" % name)
     finally:
         m.server.resume()
-    tap.is_(udp.message(ident), kernel.answer((key, REAL)), "%s: so does what the server says" %
+    tap.is_(udp.message(ident), kernel.answer((key, REAL)),
+            "%s: the server's reply reaches the client" %
             name)
     grown = {k: v - before[k] for k, v in m.counts().items()}
-    tap.is_((grown["fills"], grown["foreign"]), (1, 1), "%s: of both one is kept" % name)
+    tap.is_((grown["fills"], grown["foreign"]), (1, 1), "%s: one of the two replies is kept" % name)
     udp.close()
     m.same(b"get %s\r\n" % key, kernel.answer((key, REAL)),
-           "%s: what the kernel says is true" % name)
+           "%s: the kernel answers with the server's value" % name)
 
 
 each = chain.Each(threads=1, listen="0.0.0.0,::")
 
 
 @each.case
-def forwarded_from_an_address_of_ours(m):
+def forwarded_from_a_local_address(m):
     guest = Routed(m)
     guest.ip("-6 address add %s/128 dev g0 nodad" % V6[0])
     sock = guest.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     sock.bind((V6[0], m.server.port))
-    keeps_nothing(m, V6[0], b"forwarded", lambda to, data: sock.sendto(data, to.getsockname()[:2]),
-                  "what is forwarded, of IPv6")
+    is_not_kept(m, V6[0], b"forwarded", lambda to, data: sock.sendto(data, to.getsockname()[:2]),
+                  "forwarded over IPv6")
     sock.close()
     guest.close()
 
 
 @each.case
 def masqueraded(m):
-    """Who speaks first has the answers: the client's next packets are the container's."""
+    """The first sender on a flow has its replies: the client's next packets go to the container."""
     guest = Routed(m)
     for host, where in ((V4[0], "ip"), (V6[0], "ip6")):
         guest.host("nft", "add table %s forged; add chain %s forged out { type nat hook "
@@ -157,32 +161,33 @@ def masqueraded(m):
         ident = udp.send(b"get %s\r\n" % key)
         attack(udp.sock, forged(ident, key))
         tap.is_(udp.message(ident), kernel.answer((key, FORGED)),
-                "what is masqueraded, of %s, reaches the client" % where)
+                "masqueraded, %s: the forged reply reaches the client" % where)
         grown = {k: v - before[k] for k, v in m.counts().items()}
-        tap.is_((grown["fills"], grown["foreign"]), (0, 1), "of %s: nothing is kept" % where)
+        tap.is_((grown["fills"], grown["foreign"]), (0, 1),
+                "masqueraded, %s: no reply is kept" % where)
         udp.close()
         m.same(b"get %s\r\n" % key, kernel.answer((key, REAL)),
-               "of %s: what the kernel says is true" % where)
+               "masqueraded, %s: the kernel answers with the server's value" % where)
         sock.close()
         guest.host("nft", "delete table %s forged" % where)
     guest.close()
 
 
 @each.case
-def from_a_macvlan_beside_us(m):
+def from_a_macvlan_on_the_interface(m):
     guest = Beside(m)
     for host, _ in (V4, V6):
         sock = guest.socket(family(host), socket.SOCK_DGRAM)
         sock.bind((host, m.server.port))
-        keeps_nothing(m, host, b"beside-%d" % len(host),
+        is_not_kept(m, host, b"beside-%d" % len(host),
                       lambda to, data, sock=sock: sock.sendto(data, to.getsockname()[:2]),
-                      "what a macvlan sends from %s" % host)
+                      "from a macvlan with the address %s" % host)
         sock.close()
     guest.close()
 
 
 def segment(m, to, text):
-    """Of TCP, as the server might send it, but for its numbers. The client drops it."""
+    """A TCP segment like the server's, except for its numbers. The client drops it."""
     ports = struct.pack("!HH", m.server.port, to[1])
     head = ports + struct.pack("!IIBBHHH", 1, 1, 5 << 4, PSH_ACK, 0xffff, 0, 0)
     return struct.pack("!BBHHHBBH4s4s", 0x45, 0, 40 + len(text), 1, 0, 64, socket.IPPROTO_TCP, 0,
@@ -191,7 +196,7 @@ def segment(m, to, text):
 
 @each.case
 def replies_over_tcp(m):
-    """They neither end a write nor lose its connection."""
+    """They neither end a write nor make the chain lose its connection."""
     guest = Beside(m)
     raw = guest.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
     tcp = m.server.stream()
@@ -202,7 +207,8 @@ def replies_over_tcp(m):
     tap.is_(tcp.ask(b"delete nothing\r\n"), b"NOT_FOUND\r\n", "a write")
     grown = {k: v - before[k] for k, v in m.counts().items()}
     tap.is_([grown[k] for k in ("foreign", "writes_seen", "writes_ended", "lost", "closed_all")],
-            [2, 1, 1, 0, 0], "ends by its own reply, whatever else is sent from the server's port")
+            [2, 1, 1, 0,
+             0], "a write is ended by its own reply, whatever else is sent from the server's port")
     tcp.close()
     raw.close()
     guest.close()
@@ -228,18 +234,18 @@ def tcp_of(m, text, flags=PSH_ACK, words=5):
                        0) + text
 
 
-def nobodys(m):
-    """(what it is, a packet) that no socket of the server's will see."""
+def packets_without_a_socket(m):
+    """(name, packet): packets that no socket of the server receives."""
     write, other = tcp_of(m, b"set untouched 0 0 3\r\nbad\r\n"), b"\0\7\0\7\0\x10\0\0deletexy"
-    yield "a segment of no connection", ip4(write, 6)
-    yield "one of IPv6", ip6(write, 6)
-    yield "one to another machine", ip4(write, 6, to="10.99.0.1")
-    yield "one with a header that is none", ip4(tcp_of(m, b"abc", words=2), 6)
-    yield "one with an IP header that is none", ip4(write, 6, first=0x43)
+    yield "a segment without a connection", ip4(write, 6)
+    yield "an IPv6 segment", ip6(write, 6)
+    yield "a segment to another machine", ip4(write, 6, to="10.99.0.1")
+    yield "a segment with a malformed header", ip4(tcp_of(m, b"abc", words=2), 6)
+    yield "a segment with a malformed IP header", ip4(write, 6, first=0x43)
     yield "data with a SYN", ip4(tcp_of(m, b"flush_all\r\n", flags=2), 6)
     yield "a later fragment", ip4(write, 6, part=0x2010)
     yield "a first fragment to another port", ip4(other, 17, part=0x2000)
-    yield "a later one of IPv6", ip6(b"\6\0\0\x48\0\0\0\7" + write, 44)
+    yield "a later IPv6 fragment", ip6(b"\6\0\0\x48\0\0\0\7" + write, 44)
 
 
 def macs_of(m):
@@ -249,17 +255,17 @@ def macs_of(m):
 
 def keep(m, key):
     m.tcp.set(key, REAL)
-    tap.is_(m.by_kernel(b"get %s\r\n" % key)[1], True, "a key that the kernel answers")
+    tap.is_(m.by_kernel(b"get %s\r\n" % key)[1], True, "the kernel answers a key")
 
 
 @each.case
-def packets_that_are_nobodys(m):
-    """However many: they close nothing."""
+def packets_that_no_socket_receives(m):
+    """Any number of them closes no gate."""
     macs = macs_of(m)
     keep(m, b"untouched")
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
         raw.bind(("cl0", 0))
-        for name, (kind, packet) in nobodys(m):
+        for name, (kind, packet) in packets_without_a_socket(m):
             frame = macs[0] + macs[1] + struct.pack("!H", kind) + packet
 
             def flood(frame=frame):
@@ -267,33 +273,35 @@ def packets_that_are_nobodys(m):
                     raw.send(frame)
                 return m.says([b"get untouched\r\n"])
 
-            said, grown = m.during(flood) if m.bmc else (flood(), None)
-            tap.is_(said, [kernel.answer((b"untouched", REAL))], "%s changes nothing" % name)
+            answers, grown = m.during(flood) if m.bmc else (flood(), None)
+            tap.is_(answers, [kernel.answer((b"untouched", REAL))], "%s changes nothing" % name)
             if grown:
-                tap.is_((grown["closed_all"], grown["unfollowed"]), (0, 0), "%s is none" % name)
+                tap.is_((grown["closed_all"], grown["unfollowed"]), (0, 0),
+                        "%s closes no gate" % name)
 
 
 @each.case
-def segments_of_others_on_a_connection_of_ours(m):
-    """Who knows its addresses and ports does not know its numbers."""
+def forged_segments_on_a_connection(m):
+    """A sender that knows the addresses and ports of a connection, but not its numbers."""
     macs = macs_of(m)
     keep(m, b"untouched")
     port = m.tcp.sock.getsockname()[1]
     before = m.counts()
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
         raw.bind(("cl0", 0))
-        for i in range(64): # of one at best both numbers are near
+        for i in range(64): # at most one has both numbers near the right ones
             body = struct.pack("!HHIIBBHHH", port, m.server.port, i << 26, (i * 29 % 64) << 26,
                                5 << 4, PSH_ACK, 0xffff, 0, 0) + b"flush_all\r\n"
             raw.send(macs[0] + macs[1] + b"\x08\0" + ip4(body, 6, source=V4[1])[1])
     m.tcp.set(b"other", REAL)
     grown = {k: v - before[k] for k, v in m.counts().items()}
-    tap.ok(grown["no_socket"] >= 56, "what others say on a connection of ours is not looked at")
-    tap.ok(grown["unfollowed"] <= 4, "and closes nothing (%d times)" % grown["unfollowed"])
+    tap.ok(grown["no_socket"] >= 56, "forged segments on a connection are ignored")
+    tap.ok(grown["unfollowed"] <= 4,
+           "they close the table's gate at most a few times (%d)" % grown["unfollowed"])
 
 
 def translated(m):
-    """A connection to an address that becomes the server's only behind the programs."""
+    """A connection to an address that is translated to the server's behind the programs."""
     netns.sh("nft", "add table ip aside; add chain ip aside in { type nat hook prerouting priority "
              "-100; }; add rule ip aside in ip daddr 10.77.1.50 dnat to " + V4[0],
              namespace=m.pair.server)
@@ -307,17 +315,19 @@ def connections_whose_addresses_are_translated(m):
     for turn in range(3):
         value = b"translated-%d" % turn
         tap.is_(tcp.set(b"there", value), b"STORED\r\n", "a write, %d" % turn)
-        m.same(b"get there\r\n", kernel.answer((b"there", value)), "it is seen")
+        m.same(b"get there\r\n", kernel.answer((b"there", value)),
+               "the kernel answers with the new value")
     if m.bmc:
         m.bmc.stop()
         m.cover()
         m.ready()
         for turn in range(3):
-            m.same(b"get there\r\n", kernel.answer((b"there", value)), "the value before")
+            m.same(b"get there\r\n", kernel.answer((b"there", value)),
+                   "before the write the kernel answers")
             value = b"older-%d" % turn
             tcp.set(b"there", value)
             tap.is_(m.udp.ask(b"get there\r\n"), kernel.answer((b"there", value)),
-                    "a write of a connection that is older than the chain, %d" % turn)
+                    "a write on a connection that is older than the chain, %d" % turn)
             m.ready()
     tcp.close()
     netns.sh("nft", "delete table ip aside", namespace=m.pair.server)

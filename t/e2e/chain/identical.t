@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The chain answers with the bytes of the server that it stands in front of: see
-t/lib/identical.py. Debian's gives each key of a get a datagram of its own, the chain one to all."""
+"""The chain answers with the bytes of the server behind it: see t/lib/identical.py. Debian's
+memcached sends a datagram for each key of a get, the chain one for all."""
 import os
 import sys
 
@@ -17,7 +17,7 @@ for function in identical.ALL:
 
 
 @each.case
-def the_kernel_was_asked(m):
+def the_kernel_has_answered(m):
     answered = m.counts()["answered"]
     tap.ok(answered > 2000, "the kernel answered %d requests" % answered)
 

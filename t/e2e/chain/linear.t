@@ -3,9 +3,9 @@
 """The chain is linearizable, in front of Debian's memcached and of ours: porcupine judges what
 clients saw over TCP and UDP, in text, meta and binary, as in t/e2e/kernel/linear.t.
 
-What an observer of packets cannot know is left out, and nothing else: items that expire (-expire)
-and that are evicted (-evicts). LINEAR_SECONDS is how long each case is, without it they end after
-OPERATIONS; linear.py tells more.
+Only what an observer of packets cannot know is left out: items that expire (-expire) and that are
+evicted (-evicts). LINEAR_SECONDS is the length of each case, without it they end after OPERATIONS;
+linear.py has the details.
 """
 import os
 import sys
@@ -17,11 +17,11 @@ import linear
 import netns
 import tap
 
-# A write over UDP holds its key's gate for all of --settle, which is longer than many a case: how
-# much the kernel answers can be told only where there is none.
+# A write over UDP closes its key's gate for all of --settle, longer than many a case: the share
+# of the kernel's answers can be checked only where there is none.
 READS = ("-reads", 97, "-plain", 90, "-udp-writes", 2)
 STREAMED = (*READS[:-1], 0)
-SETTLE = 500 # ms: longer than a busy machine leaves a server waiting
+SETTLE = 500 # ms: longer than a busy machine delays a server
 OPERATIONS = 20000
 LENGTH = (linear.SECONDS, ()) if "LINEAR_SECONDS" in os.environ else (
     30, ("-operations", OPERATIONS))
@@ -32,8 +32,8 @@ each = chain.Each(threads=2, chain={"settle": SETTLE})
 
 
 def played(m, *words, least=0, lossy=0):
-    """A run; least: the part of the plain gets over UDP that the kernel has to answer. lossy: one
-    packet in so many is lost."""
+    """A run; least: the share of the plain gets over UDP that the kernel has to answer. lossy:
+    one packet in that many is lost."""
     losses = netns.attach_loss("cl0", m.pair.client, lossy) if lossy else []
     done, grown = m.during(lambda: linear.run(
         "-udp", "-kernel=false", *(("-apart",) if m.bmc else ()),
@@ -44,7 +44,7 @@ def played(m, *words, least=0, lossy=0):
     found = linear.judge(done)
     tap.diag(", ".join("%s %d" % row for row in sorted(grown.items()) if row[1]))
     share = grown["hits"] / max(found.get("keys_udp_get", 0), 1)
-    tap.ok(share >= least, "the kernel answers for %.1f %% of the plain "
+    tap.ok(share >= least, "the kernel answers %.1f %% of the plain "
            "gets over UDP, at least %d" % (100 * share, 100 * least))
 
 
@@ -65,19 +65,19 @@ def few_keys_and_many_at_once(m):
 
 
 @each.case
-def long_values_and_connections_that_come_and_go(m):
+def long_values_and_short_connections(m):
     played(m, *STREAMED, "-blanks", 900, "-redial", 0.02, least=1 / 3)
 
 
 @each.case
-def packets_that_are_lost(m):
-    """One in 256, both ways: TCP sends again what the chain has seen, and what it has not. Of two
-    keys' replies the loss of one would look like a miss."""
+def lost_packets(m):
+    """One in 256, both ways: TCP retransmits segments that the chain has seen, and that it has
+    not. With two keys in a get the loss of one reply would look like a miss."""
     played(m, *READS, "-groups", 4, "-single", lossy=256)
 
 
 @tap.case
-def buckets_that_keys_share():
+def keys_that_share_buckets():
     """Other keys are written all the time, to a table of few buckets and fewer blocks."""
     with chain.Machines(chain.DEBIAN, threads=2, chain={"settle": SETTLE, "entries": 64}) as m:
         played(m, *READS, "-churn", 2000, "-fillers", 2000, "-groups", 6)

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the chain's parsers predict of a connection's commands, and what real servers then do.
+"""What the chain's parsers predict for a connection's commands, compared with real servers.
 
-Random commands, text, meta and binary, valid and invalid, to Debian's memcached and to ours: each
-write is predicted before the server can have executed it, and there are as many responses as
-predicted. COMMANDS is how many in all, SEED the seed.
+Random commands, text, meta and binary, valid and invalid, are sent to Debian's memcached and to
+ours: each write is predicted before the server can have executed it, and there are as many
+responses as predicted. COMMANDS is how many in all, SEED the seed.
 """
 import os
 import sys
@@ -29,7 +29,8 @@ def batches(family, commands):
     while commands > 0:
         batch = family.batch()[0]
         commands -= len(batch)
-        yield [command.replace(b"007", b"700") for command in batch]  # no item may expire meanwhile
+        yield [command.replace(b"007",
+                               b"700") for command in batch]  # so that no item expires meanwhile
 
 
 def on_both(name, family, keys, make, least):
@@ -38,7 +39,7 @@ def on_both(name, family, keys, make, least):
     for whose, start in (("ours", server.Server), ("Debian's", d.start_peer)):
         where = start()
         watched = parsers.watch("%s, %s" % (name, whose), where, tool, keys, family, make())
-        tap.ok(watched.commands > least, "%d and more are followed" % least)
+        tap.ok(watched.commands > least, "%d and more commands are followed" % least)
         where.kill()
     tool.kill()
 
@@ -98,7 +99,7 @@ LINES = [b"set a 0 0 1", b"1", b"stats", b"stats items", b"stats slabs", b"stats
 
 @tap.case
 def lines():
-    """Also those that have answers of many lines, or none."""
+    """Including commands whose answers have many lines, or none."""
     on_both("lines", parsers.Text(), [b"a", b"none"],
             lambda: [[b"%s\r\n" % line for line in LINES]] * 4, 2 * len(LINES))
 

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What an observer of packets cannot see is bounded by --max-age: each case of the list in
-doc/chain.md is right when the entry has become too old, and the chain tells that this was why."""
+"""The effect of what an observer of packets cannot see is bounded by --max-age: each case of the
+list in doc/chain.md has the right answer when the entry has become too old, and the statistics
+show that this was the reason."""
 import os
 import sys
 import threading
@@ -25,14 +26,14 @@ def get(key):
 
 
 def filled(m, key, value=b"old", exptime=0):
-    """The kernel serves it, sooner or later: on a busy machine an entry may be too old at once."""
+    """Waits until the kernel answers with it: on a busy machine an entry may be too old at once."""
     def served():
         m.tcp.set(key, value, exptime=exptime)
-        said, by_kernel = m.by_kernel(get(key))
-        if exptime and said != answer((key, value)):
+        got, by_kernel = m.by_kernel(get(key))
+        if exptime and got != answer((key, value)):
             return False # it has expired meanwhile
-        if said != answer((key, value)):
-            raise RuntimeError("%r is answered %r" % (key, said))
+        if got != answer((key, value)):
+            raise RuntimeError("%r is answered %r" % (key, got))
         return by_kernel
 
     if not server.wait_for(served):
@@ -41,13 +42,13 @@ def filled(m, key, value=b"old", exptime=0):
 
 
 def bounded(m, key, want, name):
-    """Sooner or later the answer is this one, because the entry was too old."""
+    """Checks that this becomes the answer, because the entry was too old."""
     def ask():
         return server.wait_for(lambda: m.udp.ask(get(key)) == want)
 
     right, grown = m.during(ask)
     tap.ok(right and grown["miss_age"] > 0, name)
-    tap.is_({m.udp.ask(get(key)) for _ in range(3)}, {want}, name + ", and stays so")
+    tap.is_({m.udp.ask(get(key)) for _ in range(3)}, {want}, name + ", and remains")
 
 
 @each.case
@@ -55,7 +56,7 @@ def items_that_expire(m):
     bounded(m, filled(m, b"brief", exptime=1), GONE, "an item of one second")
     key = filled(m, b"touched")
     m.tcp.ask(b"touch touched 1\r\n")
-    bounded(m, key, GONE, "one that is touched to expire in a second")
+    bounded(m, key, GONE, "an item that is touched to expire in a second")
     key = filled(m, b"flushed")
     m.tcp.ask(b"flush_all 1\r\n")
     tap.ok(server.wait_for(lambda: m.udp.get(key) is None), "flush_all in a second")
@@ -90,15 +91,16 @@ def writes_by_other_ways(m):
 
 @each.case
 def a_server_that_is_stopped(m):
-    """The kernel goes on, as it did when `filled` asked it, for as long as an entry may be old."""
+    """The kernel answers, as it did when `filled` checked it, for as long as an entry may be
+    old."""
     key = filled(m, b"stopped")
     end, grown = m.during(lambda: server.wait_for(lambda: m.says([get(key)]) == [None]))
     tap.ok(end and grown["miss_age"] > 0,
-           "a server that is stopped is spoken for until the entry is too old")
+           "the kernel answers for a stopped server until the entry is too old")
 
 
 @each.case
-def the_server_sees_hot_keys_again(m):
+def the_server_is_asked_for_hot_keys(m):
     """LRU inversion: a key that is read through the kernel all the time is not evicted."""
     key, going = filled(m, b"hot", b"h" * 100), True
     reads = 0
@@ -122,7 +124,7 @@ def the_server_sees_hot_keys_again(m):
     reader.start()
     try:
         before, filler = m.counts(), 0
-        # A part of the memory between two sights of it, until all was replaced twice.
+        # A part of the memory between two reads of the key, until all was replaced twice.
         while int(m.control.stats()["evictions"]) - evictions < 80000 and filler < 200000:
             asked = seen()
             m.control.all(b"".join(b"set f%d 0 0 100 noreply\r\n%s\r\n" % (filler + j, b"x" * 100)
@@ -134,16 +136,17 @@ def the_server_sees_hot_keys_again(m):
     finally:
         going = False
         reader.join()
-    tap.diag("%d reads, %d of them by the kernel; %d evictions" % (
+    tap.diag("%d reads, %d of them answered by the kernel; %d evictions" % (
         reads, grown, int(m.control.stats()["evictions"]) - evictions))
-    tap.ok(int(m.control.stats()["evictions"]) - evictions >= 80000, "memory was used up twice")
+    tap.ok(int(m.control.stats()["evictions"]) - evictions >= 80000,
+           "all memory was replaced twice")
     tap.ok(grown > reads / 2, "the kernel answered most of the reads")
-    tap.is_(m.control.get(key), b"h" * 100, "the key that was read all the time is there")
+    tap.is_(m.control.get(key), b"h" * 100, "the key that was read all the time is not evicted")
 
 
 @each.case
-def a_server_that_dies(m):
-    """`bmc` outlives the server that is not ours; ours takes the chain with it."""
+def a_server_that_is_killed(m):
+    """`bmc` outlives the server behind it; in our server the chain ends with the server."""
     if not m.bmc:
         return
     key, dead = filled(m, b"dead"), client.Udp(m.pair.address(), m.server.port, 0.3)
@@ -158,17 +161,18 @@ def a_server_that_dies(m):
             return True
 
     end, grown = m.during(lambda: server.wait_for(silent))
-    tap.ok(end and grown["miss_age"] > 0, "a server that was killed is spoken for no longer")
+    tap.ok(end and grown["miss_age"] > 0, "after the server was killed the kernel does not answer")
     m.serve()
     m.tcp = m.server.stream()
     m.renew()
-    tap.is_(m.udp.ask(get(key)), GONE, "and the next one is empty")
+    tap.is_(m.udp.ask(get(key)), GONE, "the next server is empty")
     key = filled(m, b"dead")
     m.server.kill()
     m.serve()
     m.tcp = m.server.stream()
     m.renew()
-    tap.ok(server.wait_for(lambda: m.udp.ask(get(key)) == GONE), "a restarted one too")
+    tap.ok(server.wait_for(lambda: m.udp.ask(get(key)) == GONE),
+           "the kernel answers with the new server's value")
     filled(m, b"alive")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The chain, and several datagrams that a sender hands to the kernel as one (UDP_SEGMENT, udp(7)):
-over lo they come as one packet, of which only the first datagram looks like one."""
+"""The chain, and several datagrams that a sender passes to the kernel as one (UDP_SEGMENT,
+udp(7)): over lo they arrive as one packet, of which only the first datagram has a header."""
 import os
 import socket
 import struct
@@ -27,7 +27,7 @@ def answered(tcp):
 
 
 def becomes_kept(udp, tcp, value):
-    """Asks until the chain answers; every answer has to be this one."""
+    """Sends gets until the chain answers; every answer has to be this one."""
     def kept():
         before = answered(tcp)
         got.append(udp.ask(b"get k\r\n"))
@@ -37,7 +37,7 @@ def becomes_kept(udp, tcp, value):
 
 
 def send_joined(udp, first, second):
-    """Two datagrams in one packet."""
+    """Sends two datagrams in one packet."""
     udp.sock.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, len(datagram(0, first)))
     udp.send_raw(datagram(1, first) + datagram(2, second))
     udp.sock.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 0)
@@ -59,7 +59,7 @@ def a_write_behind_another_datagram():
                 while other.recv_raw() != datagram(2, b"STORED\r\n"):
                     pass
                 new += udp.ask(b"get k\r\n") == answer((b"k", b"%03d" % (i + 1)))
-            tap.is_((kept, new), (TIMES, TIMES), "%s, and behind it a set, as one packet: the "
+            tap.is_((kept, new), (TIMES, TIMES), "%s, followed by a set in one packet: the "
                     "value is new after STORED" % name)
 
 

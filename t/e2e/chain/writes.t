@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every way in which a value changes or goes that can be seen from the packets, each followed by
-a UDP get: behind the chain, in front of Debian's memcached and of ours.
+"""Every way in which a value changes or is removed that can be seen from packets, each followed by
+a UDP get: through the chain, in front of Debian's memcached and of ours.
 
 Before each write the kernel serves the old value; after it the old value is never seen again, and
-sooner or later the kernel serves the new one. What cannot be seen is in e2e/chain/residual.t.
+sooner or later the kernel serves the new one. Changes that cannot be seen are in
+e2e/chain/residual.t.
 """
 import os
 import socket
@@ -21,7 +22,7 @@ import writes
 from kernel import answer
 from writes import OLD
 
-# One thread: what is behind a request in a datagram is done after it.
+# One thread: a request behind another in a datagram is executed after it.
 each = chain.Each(threads=1, listen="0.0.0.0,::")
 fresh = iter(range(10 ** 9))
 V6 = "fd77:0::1"
@@ -29,12 +30,12 @@ HOP_OPTIONS = b"\0\0\1\4\0\0\0\0" # six bytes of padding
 
 
 def get(key, size=0):
-    """The request; for long values it is long, since a veth's frame has little room to grow."""
+    """The request; long for long values, since a veth's frame has little room to grow."""
     return b"get %s%s\r\n" % (key, b" " * max(size - 100, 0))
 
 
 def filled(m, rows):
-    """New keys with the rows' old values, all of which the kernel serves."""
+    """Makes new keys with the rows' old values, all of which the kernel serves."""
     for _ in range(5): # two of them may share a bucket
         keys = [b"key%d" % next(fresh) for _ in rows]
         for key, row in zip(keys, rows):
@@ -42,12 +43,12 @@ def filled(m, rows):
         old = [answer((key, row.old)) for key, row in zip(keys, rows)]
         asked = [m.udp.ask(get(key)) for key in keys]
         if asked != old:
-            raise RuntimeError("what was set is not there: %r" % asked)
-        said = m.says([get(key, len(row.old)) for key, row in zip(keys, rows)])
-        if said == old:
+            raise RuntimeError("a stored key is missing: %r" % asked)
+        got = m.says([get(key, len(row.old)) for key, row in zip(keys, rows)])
+        if got == old:
             return keys
-        if said[:-1] != old[:len(said) - 1]:
-            raise RuntimeError("the kernel says something else: %r" % said)
+        if got[:-1] != old[:len(got) - 1]:
+            raise RuntimeError("the kernel answers otherwise: %r" % got)
     raise RuntimeError("the kernel does not serve the old values: %s" % m.counts())
 
 
@@ -56,7 +57,7 @@ def wanted(row, key):
 
 
 def serves_again(m, found, name):
-    """The kernel answers (key, answer) again; until then the server does, with the same."""
+    """Waits until the kernel answers (key, answer) again; until then the server does, equally."""
     wrong = []
     for key, want in found:
         last = None
@@ -139,10 +140,10 @@ SPLITS = (
 
 
 def split(m, name, request, want):
-    """Sent in two, cut anywhere: old until it is all there, new from the answer on."""
+    """Sent in two parts, split anywhere: old until it is complete, new from the answer on."""
     stream = m.server.stream()
     reply = binary.Binary(stream).reply if name.startswith("binary") else stream.line
-    rows = [writes.Row("cut at byte %d" % at, None, want)
+    rows = [writes.Row("split at byte %d" % at, None, want)
             for at in range(1, len(request(b"key1234")))]
     keys, wrong, present = filled(m, rows), [], []
     for at, (row, key) in enumerate(zip(rows, keys), 1):
@@ -152,11 +153,11 @@ def split(m, name, request, want):
         for _ in range(1 + (name == "pipelined set")):
             reply()
         last = m.udp.get(key)
-        # The rest may have been one byte, which is not needed to execute it.
+        # The other part may be one byte, which is not needed to execute it.
         if half not in (OLD, want) or last != want:
             wrong.append((at, half, last))
         present += [(key, wanted(row, key))] if want else []
-    tap.is_(wrong[:3], [], "a %s split at each of %d bytes: right at once" % (name, len(rows)))
+    tap.is_(wrong[:3], [], "a %s split at each of %d bytes is right at once" % (name, len(rows)))
     if present:
         serves_again(m, present, "a split " + name)
 
@@ -197,7 +198,8 @@ def over_other_ways(m):
 
 @each.case
 def reads_over_ipv6(m):
-    """Entries belong to one address of the server; a write is to all of them."""
+    """Entries belong to one address of the server; a write closes the key's gate for all of
+    them."""
     four, m.udp = m.udp, client.Udp(V6, m.server.port)
     play(m, BASIC, writes.Tcp(m.server.stream()), "over IPv4, read over IPv6")
     play(m, BASIC, writes.Udp(four), "over IPv4 and UDP, read over IPv6")
@@ -207,7 +209,7 @@ def reads_over_ipv6(m):
 
 @each.case
 def long_values(m):
-    """Over many segments, in frames of any size, and in datagrams that are cut into fragments."""
+    """Over many segments, in frames of any size, and in fragmented datagrams."""
     way, datagrams = writes.Tcp(m.server.stream()), writes.Udp(m.server.udp())
     for size in (1300, 1500, 5000, 70000, 700000):
         value = b"x" * size
@@ -217,7 +219,7 @@ def long_values(m):
         tap.ok(m.udp.ask(get(key)) == answer((key, value)), "a value of %d bytes over a short one"
                % size)
         m.tcp.set(key, b"small")
-        m.same(get(key), answer((key, b"small")), "and a short one over that")
+        m.same(get(key), answer((key, b"small")), "a short value over it")
     for size in (1600, 4000, 20000):
         row = writes.Row("set", b"set KEY 0 0 %d\r\n%s\r\n" % (size, b"y" * size), b"y" * size)
         key, = filled(m, [row])
@@ -227,20 +229,22 @@ def long_values(m):
 
 
 @each.case
-def writes_that_are_not_done(m):
+def writes_that_are_not_executed(m):
     half, whole = filled(m, [writes.STORAGE[0]] * 2)
     stream = m.server.stream()
     stream.send(b"set %s 0 0 100\r\nabc" % half)
-    tap.is_(m.udp.get(half), OLD, "a set that is half there")
+    tap.is_(m.udp.get(half), OLD, "a set of which half was sent")
     stream.close()
-    serves_again(m, [(half, answer((half, OLD)))], "its client goes away: the old value")
+    serves_again(m, [(half, answer((half, OLD)))],
+                 "after its client closed the connection: the old value")
     m.tcp.all(b"set %s 0 0 3\r\nabcde\r\n" % whole)
-    tap.ok(m.udp.get(whole) == m.tcp.get(whole), "a set with a bad end: as the server has it")
+    tap.ok(m.udp.get(whole) == m.tcp.get(whole), "a set with a bad end has the server's result")
 
 
 @each.case
-def connections_that_were_there_before(m):
-    """What the chain has not seen from its start it cannot follow: that closes everything."""
+def connections_that_are_older(m):
+    """The chain cannot follow a connection that it has not seen from its start: it closes the
+    table's gate."""
     if not m.bmc:
         return
     old = m.server.stream()
@@ -257,7 +261,7 @@ def connections_that_were_there_before(m):
     key, = filled(m, [writes.STORAGE[0]])
     half.send(b"x" * 26 + b"\r\nset %s 0 0 3\r\nnew\r\n" % key)
     tap.is_((half.line(), half.line(), m.udp.get(key)), (b"STORED\r\n", b"STORED\r\n", b"new"),
-            "one that begins in the midst of a value")
+            "a connection first seen within a value")
 
 
 @each.case

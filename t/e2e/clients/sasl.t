@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Real clients that authenticate by SASL: their whole sessions, and that they are kept out."""
+"""Real clients that authenticate by SASL: their whole sessions, and clients that are refused."""
 import os
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def bmemcached():
 
 @tap.case
 def pylibmc():
-    """libmemcached uses libsasl2, which takes the first mechanism that both sides know."""
+    """libmemcached uses libsasl2, which takes the first mechanism that both sides support."""
     for mechanisms in ("plain", "cram-md5", "scram-sha-256", auth.MECHANISMS):
         with auth.start(conf=auth.configuration(mechanisms)) as memcached:
             sessions.session("pylibmc, " + mechanisms,
@@ -58,19 +58,20 @@ def memcstat(port, password):
 
 
 @tap.case
-def who_is_kept_out():
+def clients_that_are_refused():
     with auth.start(conf=auth.configuration("plain")) as memcached:
         status, out = memcstat(memcached.port, PASSWORD)
-        tap.ok(status == 0 and "pointer_size" in out, "memcstat with the password sees statistics")
+        tap.ok(status == 0 and "pointer_size" in out,
+               "memcstat with the password prints statistics")
         status, out = memcstat(memcached.port, "wrong")
-        tap.ok("pointer_size" not in out, "with another it sees none")
+        tap.ok("pointer_size" not in out, "memcstat with another password prints none")
         script = ("import bmemcached, sys\n"
                   "c = bmemcached.Client(('127.0.0.1:%d',), 'user', 'wrong')\n"
                   "try:\n    c.set('k', 'v')\n"
                   "except bmemcached.exceptions.MemcachedException as error: sys.exit(error.code)\n"
                   % memcached.port)
         done = subprocess.run([sessions.python_of_debian(), "-c", script], check=False, timeout=30)
-        tap.is_(done.returncode, 0x20, "bmemcached raises what the server answers")
+        tap.is_(done.returncode, 0x20, "bmemcached raises the server's error")
 
 
 tap.run(sessions.SECONDS)

@@ -1,9 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Real clients, each with a session in which every result is checked.
-
-Those of Debian's packages always; with T_CLIENTS=all, as ./check --all has it, all of them.
-memccapable has a test of its own.
+"""Real clients, each with a session in which every result is checked: those of Debian's packages
+always; with T_CLIENTS=all, as in ./check --all, all of them. memccapable has a test of its own.
 """
 import os
 import sys

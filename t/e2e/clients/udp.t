@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Real clients over UDP, with the kernel path in between: what it answers, and what it leaves.
+"""Real clients over UDP through the kernel path: which requests it answers, and which it passes.
 
-pymemcache speaks text, for which its session gives it sockets that frame datagrams; the crate
-memcache speaks UDP itself, but over it only the binary protocol.
+pymemcache speaks text; its session gives it sockets that add the UDP frame header. The crate
+memcache speaks UDP itself, but only the binary protocol over it.
 """
 import os
 import sys
@@ -19,8 +19,8 @@ machine = netns.Pair(links=0)
 
 
 def on_lo(name, words):
-    """The session on a machine of its own, over lo: how many datagrams the kernel answered, how
-    many it saw, and cmd_get."""
+    """Runs the session on a machine of its own, over lo; returns how many datagrams the kernel
+    answered, how many it saw, and cmd_get."""
     with netns.inside(machine.server), server.Server("-X", "bmc=lo") as memcached:
         sessions.session(name, [word.replace("PORT", str(memcached.port)) for word in words])
         counts = memcached.stats("bmc")
@@ -35,7 +35,7 @@ def the_kernel_answers_pymemcache():
     answered, seen, gets = on_lo("pymemcache over UDP", words)
     tap.diag("%d datagrams, %d answered by the kernel, %d gets" % (seen, answered, gets))
     tap.ok(answered >= 100, "the kernel answers pymemcache's gets")
-    tap.ok(seen > answered, "and leaves the other commands to the server")
+    tap.ok(seen > answered, "it passes the other commands to the server")
 
 
 @sessions.everywhere
@@ -43,8 +43,8 @@ def the_kernel_answers_a_binary_client():
     answered, seen, _ = on_lo("memcache of Rust over UDP",
                               [sessions.rust(), "memcache+udp://127.0.0.1:PORT"])
     tap.diag("%d datagrams, %d answered by the kernel" % (seen, answered))
-    tap.ok(answered >= 100, "the kernel answers its gets, which are binary")
-    tap.ok(seen > answered, "and leaves the other commands to the server")
+    tap.ok(answered >= 100, "the kernel answers the client's binary gets")
+    tap.ok(seen > answered, "it passes the other commands to the server")
 
 
 tap.run(sessions.SECONDS)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Addresses and MAC addresses that come and go while the server runs."""
+"""Addresses and MAC addresses that are added and removed while the server runs."""
 import errno
 import os
 import re
@@ -20,71 +20,80 @@ from changing import HIT, Changing
 @tap.case
 def addresses_of_ipv4():
     with Changing(links=2, on=1) as m:
-        m.becomes("at start: lo's and those of the interfaces", addresses_ipv4=3, addresses_ipv6=0)
+        m.becomes("at start the local addresses are lo's and those of the interfaces",
+                  addresses_ipv4=3, addresses_ipv6=0)
         m.ip("address add 10.77.0.9/24 dev sv0")
-        m.becomes("an address that is added is ours", addresses_ipv4=4)
-        m.asked("10.77.0.9", "and answered for by the kernel")
+        m.becomes("an added address is local", addresses_ipv4=4)
+        m.asked("10.77.0.9", "the kernel answers at an added address")
         m.ip("address add 10.77.0.9/32 dev sv0")
         m.ip("address del 10.77.0.9/32 dev sv0")
-        m.asked("10.77.0.9", "still when it came and went with another prefix")
+        m.asked("10.77.0.9",
+                "it still answers after the same address with another prefix was added and removed")
         m.ip("address del 10.77.0.9/24 dev sv0")
-        m.becomes("one that is removed is not", addresses_ipv4=3)
-        m.asked("10.77.0.9", "nor answered for", kernel_answers=False)
+        m.becomes("a removed address is not local", addresses_ipv4=3)
+        m.asked("10.77.0.9",
+                "the kernel does not answer at a removed address", kernel_answers=False)
         m.ip("address add 10.77.9.9 peer 10.77.8.8 dev sv1")
-        m.becomes("an address on another interface is ours", addresses_ipv4=4)
+        m.becomes("an address of another interface is local", addresses_ipv4=4)
         netns.sh("ip", "route", "add", "10.77.9.9", "via", "10.77.0.1")
-        m.asked("10.77.9.9", "and answered for where the programs are")
+        m.asked("10.77.9.9", "the kernel answers at it on the attached interface")
         m.ip("link set sv1 down")
-        m.asked("10.77.9.9", "also while that interface is down")
+        m.asked("10.77.9.9", "it also answers while that interface is down")
         m.tcp.ask(b"verbosity 2\r\n")
         tap.is_(client.Udp("10.77.9.9", m.server.port).ask(b"get k\r\n"), HIT,
-                "as it is without the kernel path")
+                "without the kernel path the server answers there as well")
 
 
 @tap.case
 def addresses_of_ipv6():
     with Changing(listen="0.0.0.0,::", links=2, on=1) as m:
-        m.becomes("at start: lo's and those of the interfaces, not the links'", addresses_ipv6=3)
-        m.asked("fd77:0::1", "IPv6 is answered for")
+        m.becomes("at start the local addresses are lo's and those of the interfaces, without "
+                  "link-local ones", addresses_ipv6=3)
+        m.asked("fd77:0::1", "the kernel answers over IPv6")
         m.ip("address add fd77:0::9/64 dev sv0")
-        m.becomes("an address that is added is ours when nobody else has it", addresses_ipv6=4)
-        m.asked("fd77:0::9", "and answered for by the kernel")
+        m.becomes("an added IPv6 address is local after duplicate address detection",
+                  addresses_ipv6=4)
+        m.asked("fd77:0::9", "the kernel answers at an added IPv6 address")
         m.ip("address change fd77:0::9/64 dev sv0 valid_lft 1000 preferred_lft 0")
-        m.asked("fd77:0::9", "also when it is deprecated")
+        m.asked("fd77:0::9", "it answers at a deprecated IPv6 address")
         m.ip("address del fd77:0::9/64 dev sv0")
-        m.becomes("one that is removed is not", addresses_ipv6=3)
-        m.asked("fd77:0::9", "nor answered for", kernel_answers=False)
+        m.becomes("a removed IPv6 address is not local", addresses_ipv6=3)
+        m.asked("fd77:0::9",
+                "the kernel does not answer at a removed IPv6 address", kernel_answers=False)
         with netns.inside(m.pair.server):
             netns.set_accept_dad("sv0", 1)
         m.ip("address add fd77:0::2/64 dev sv0") # the client's
         tap.ok(server.wait_for(lambda: "dadfailed" in m.ip("address show dev sv0")),
-               "an address that another machine has")
+               "an address that another machine has fails duplicate address detection")
         m.ip("address add 10.77.0.8/24 dev sv0")
-        m.becomes("is not ours, while one behind it is", addresses_ipv6=3, addresses_ipv4=4)
+        m.becomes("that address is not local, one added after it is", addresses_ipv6=3,
+                  addresses_ipv4=4)
         m.ip("link set sv1 down")
-        m.becomes("with its interface down an IPv6 address is not ours", addresses_ipv6=2,
+        m.becomes("an IPv6 address of an interface that is down is not local", addresses_ipv6=2,
                   addresses_ipv4=4)
 
 
 @tap.case
-def the_address_of_l_comes_and_goes():
-    """As keepalived moves one."""
+def an_address_of_l_is_added_and_removed():
+    """As keepalived moves an address."""
     with netns_allows_foreign_addresses(), Changing(listen="10.77.0.1,10.77.0.50") as m:
-        m.becomes("of two addresses of -l the machine has one", addresses_ipv4=1)
-        for round_ in ("it comes", "it comes again"):
+        m.becomes("of two addresses of -l one is local", addresses_ipv4=1)
+        for round_ in ("added", "added again"):
             m.ip("address add 10.77.0.50/24 dev sv0")
             m.ip("address add 10.77.0.51/24 dev sv0")
-            m.becomes("%s: it alone is ours" % round_, addresses_ipv4=2)
-            m.asked("10.77.0.50", "and answered for by the kernel")
-            m.asked("10.77.0.51", "but no other", kernel_answers=False)
+            m.becomes("%s: of two addresses the one of -l is local" % round_, addresses_ipv4=2)
+            m.asked("10.77.0.50", "the kernel answers at the address of -l")
+            m.asked("10.77.0.51",
+                    "the kernel does not answer at the other address", kernel_answers=False)
             m.ip("address del 10.77.0.50/24 dev sv0")
             m.ip("address del 10.77.0.51/24 dev sv0")
-            m.becomes("it goes", addresses_ipv4=1)
-            m.asked("10.77.0.50", "and is not answered for", kernel_answers=False)
+            m.becomes("without the address of -l one is local", addresses_ipv4=1)
+            m.asked("10.77.0.50",
+                    "the kernel does not answer at the removed address of -l", kernel_answers=False)
 
 
 class netns_allows_foreign_addresses:
-    """Servers in namespaces made from here on may listen on addresses that they have not yet."""
+    """Servers in namespaces made from here on may listen on addresses that are not local."""
 
     def __enter__(self):
         self.add = netns.Pair.add_link
@@ -112,19 +121,19 @@ def more_addresses_than_fit():
                     file.write("address %s 10.78.%d.%d/32 dev lo\n" % (verb, i // 200, i % 200))
             m.ip("-batch " + batch)
         m.server.resume()
-        m.becomes("of 2,002 addresses as many as fit are ours", addresses_ipv4=64, left_out=1938)
-        m.said("not all addresses", 1, "which is said once")
-        m.asked("10.77.0.1", "those of the interface are among them")
+        m.becomes("of 2,002 addresses as many as fit are local", addresses_ipv4=64, left_out=1938)
+        m.logs("not all addresses", 1, "the server logs once that not all addresses fit")
+        m.asked("10.77.0.1", "the attached interface's address is among them")
         with open(batch, "w", encoding="ascii") as file:
             for i in range(2000):
                 file.write("address del 10.78.%d.%d/32 dev lo\n" % (i // 200, i % 200))
         m.ip("-batch " + batch)
-        m.becomes("when they have gone the rest is ours", addresses_ipv4=2, left_out=0)
-        m.asked("10.77.0.1", "and answered for")
+        m.becomes("after most were removed all are local", addresses_ipv4=2, left_out=0)
+        m.asked("10.77.0.1", "the kernel answers after it")
 
 
 @tap.case
-def more_news_than_the_socket_holds():
+def more_messages_than_the_socket_holds():
     with Changing() as m:
         batch = os.path.join(m.server.dir, "batch")
         with open(batch, "w", encoding="ascii") as file:
@@ -134,9 +143,9 @@ def more_news_than_the_socket_holds():
         m.ip("-batch " + batch)
         m.ip("address add 10.77.0.9/24 dev sv0")
         m.server.resume()
-        m.becomes("an address whose message was lost is ours", addresses_ipv4=3)
-        tap.ok(int(m.rows()["resyncs"]) >= 1, "because the machine was looked at as a whole")
-        m.asked("10.77.0.9", "and answered for")
+        m.becomes("an address whose message was lost is local", addresses_ipv4=3)
+        tap.ok(int(m.rows()["resyncs"]) >= 1, "the server has read all addresses anew")
+        m.asked("10.77.0.9", "the kernel answers at it")
 
 
 @tap.case
@@ -145,23 +154,23 @@ def another_mac():
         m.asked("10.77.0.1", "before")
         m.ip("link set sv0 address 02:4d:43:00:01:99")
         netns.sh("ip", "neighbour", "flush", "dev", "cl0")
-        m.becomes("one MAC address", macs=1)
+        m.becomes("there is one MAC address", macs=1)
         tap.ok(server.wait_for(lambda: m.by_kernel(b"get k\r\n") == (HIT, True)),
                "the kernel answers at the new MAC address")
         m.ip("link add link sv0 name mv0 type macvlan mode bridge")
         m.ip("address add 10.77.0.3/24 dev mv0")
         m.ip("link set mv0 up")
-        m.becomes("that of a macvlan above the interface is ours too", macs=2)
-        m.asked("10.77.0.3", "and the kernel answers there")
+        m.becomes("the MAC address of a macvlan above the interface is local", macs=2)
+        m.asked("10.77.0.3", "the kernel answers at the macvlan's address")
         m.ip("link del mv0")
-        m.becomes("until it goes", macs=1, addresses_ipv4=2)
+        m.becomes("the MAC address of a removed macvlan is not local", macs=1, addresses_ipv4=2)
         m.ip("link add br0 type bridge")
         m.ip("link set br0 address 02:4d:43:00:01:9a")
         m.ip("link set br0 up")
         m.ip("link set sv0 master br0")
-        m.becomes("so is that of its bridge", macs=2)
+        m.becomes("the MAC address of the interface's bridge is local", macs=2)
         m.ip("link set sv0 nomaster")
-        m.becomes("until it leaves that", macs=1)
+        m.becomes("it is not local after the interface has left the bridge", macs=1)
 
 
 def listeners(m):
@@ -177,8 +186,9 @@ def listeners(m):
     return [int(row[2]) for row in rows if row[1] == "0" and row[9] in own]
 
 
-def tell(m, port, user):
-    """News that 10.77.0.1 is gone, from a process of this user: 0, or the error."""
+def send_message(m, port, user):
+    """Sends the message that 10.77.0.1 was removed, from a process of this user: 0, or the
+    error."""
     with netns.inside(m.pair.server):
         index = socket.if_nametoindex("sv0")
     news = struct.pack("=BBBBI", socket.AF_INET, 24, 0, 0, index)
@@ -199,17 +209,17 @@ def tell(m, port, user):
 
 
 @tap.case
-def news_of_others_than_the_kernel():
+def messages_of_other_senders_than_the_kernel():
     with Changing() as m:
         m.asked("10.77.0.1", "before")
         ports = listeners(m)
-        tap.ok(ports, "the server listens to the kernel's news")
-        tap.is_([tell(m, port, 65534) for port in ports], [errno.EPERM] * len(ports),
-                "another user cannot send it any")
-        tap.is_([tell(m, port, 0) for port in ports], [0] * len(ports), "root can")
+        tap.ok(ports, "the server listens to rtnetlink messages")
+        tap.is_([send_message(m, port, 65534) for port in ports], [errno.EPERM] * len(ports),
+                "another user cannot send a message to it")
+        tap.is_([send_message(m, port, 0) for port in ports], [0] * len(ports), "root can send one")
         m.ip("address add 10.77.0.9/24 dev sv0")
-        m.becomes("and is not believed, unlike the kernel", addresses_ipv4=3)
-        m.asked("10.77.0.1", "the address is still ours")
+        m.becomes("root's message is ignored, the kernel's is not", addresses_ipv4=3)
+        m.asked("10.77.0.1", "the address is still local")
 
 
 tap.run()

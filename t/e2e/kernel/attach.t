@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which interfaces the kernel path takes, how, and what is said of those that refuse."""
+"""To which interfaces the kernel path attaches, in which mode, and the messages for those that
+refuse."""
 import errno
 import os
 import re
@@ -17,7 +18,7 @@ from kernel import answer
 
 
 class Ground:
-    """Two machines with a server that is started by the tests themselves."""
+    """Two machines; the tests start the server themselves."""
 
     def __init__(self, links=1):
         self.pair = netns.Pair(links)
@@ -32,15 +33,15 @@ class Ground:
                              host=host or self.pair.address(), listen=listen, **options)
 
     def refused(self, words, say, name, prefix=(), listen="0.0.0.0"):
-        """The start ends with a line that says why, and leaves nothing on sv0."""
+        """The start fails with a line that has the reason, and leaves nothing on sv0."""
         port = server.free_port(self.pair.server)
         status, _, error = server.run("-p", port, "-U", port, "-l", listen, "-X", words,
                                       namespace=self.pair.server, prefix=prefix)
         tap.ok(status is not None and 0 < status < 128, "%s: status %s" % (name, status))
-        tap.like(error, say, "%s: it is said why" % name)
+        tap.like(error, say, "%s: the message has the reason" % name)
 
     def attached(self):
-        """The interfaces that have one of our programs."""
+        """The interfaces that have a program of ours."""
         names = re.findall(r"^\d+: ([^:@]+)", netns.sh("ip", "link", namespace=self.pair.server),
                            re.M)
         return {name for name in names if netns.xdp_mode(name, self.pair.server)
@@ -54,15 +55,15 @@ class Ground:
 
 
 def served(machine, host, name):
-    """A get to this address is answered by the kernel."""
+    """Checks that the kernel answers a get to this address."""
     kernel.meet(host, machine.port)
     before = machine.stats("bmc")
     udp = client.Udp(host, machine.port)
-    tap.is_(udp.ask(b"get k\r\n"), answer((b"k", b"v")), "%s: answered" % name)
+    tap.is_(udp.ask(b"get k\r\n"), answer((b"k", b"v")), "%s: a get is answered" % name)
     udp.close()
     after = machine.stats("bmc")
     total = sum(int(after[key]) - int(before[key]) for key in ("answered_xdp", "answered_tc"))
-    tap.is_(total, 1, "%s: by the kernel" % name)
+    tap.is_(total, 1, "%s: the kernel answers it" % name)
 
 
 def stored(machine):
@@ -82,32 +83,34 @@ def several_interfaces():
             stored(machine)
             served(machine, "10.77.0.1", "the first of two interfaces")
             served(machine, "10.77.1.1", "the second")
-            tap.is_(ground.attached(), {"sv0", "sv1"}, "a third is left alone")
-            tap.is_(machine.stats("bmc")["interfaces"], "2", "`stats bmc` knows of two")
-        tap.is_(ground.attached(), set(), "both are free again")
+            tap.is_(ground.attached(), {"sv0", "sv1"}, "the third interface has no program")
+            tap.is_(machine.stats("bmc")["interfaces"], "2", "`stats bmc` shows two interfaces")
+        tap.is_(ground.attached(), set(), "both interfaces are free after the server's end")
         with ground.start("bmc=sv0,mode=native,optional", "-o", "bmc=sv2") as machine:
             stored(machine)
-            served(machine, "10.77.2.1", "one of -o beside one of -X")
+            served(machine, "10.77.2.1", "an interface of -o beside one of -X")
 
 
 @tap.case
 def other_names():
-    """An interface may have several."""
+    """An interface may have several names."""
     with Ground(links=2) as ground:
         ground.sh("ip link property add dev sv0 altname front")
         with ground.start("bmc=front,bmc=sv0,bmc=sv1", "-v", host="10.77.1.1") as machine:
-            tap.is_(machine.stats("bmc")["interfaces"], "2", "one of two names is one interface")
+            tap.is_(machine.stats("bmc")["interfaces"], "2",
+                    "two names of one interface are one interface")
             stored(machine)
-            served(machine, "10.77.0.1", "it is attached to")
+            served(machine, "10.77.0.1", "an interface with two names")
             ground.sh("ip link del sv0")
-            tap.ok(server.wait_for(lambda: machine.stats("bmc")["sv0:state"] == "gone"), "it goes")
+            tap.ok(server.wait_for(lambda: machine.stats("bmc")["sv0:state"] == "gone"),
+                   "an interface that is removed is gone")
             os.close(ground.pair.passes.pop(0))
             ground.pair.add_link(0)
             tap.ok(server.wait_for(lambda: machine.stats("bmc")["sv0:state"] == "up"),
-                   "and comes without the other name: it is attached to again")
-            tap.ok("was renamed" not in machine.log(), "no name has changed")
+                   "it is attached again when it exists again without the other name")
+            tap.ok("was renamed" not in machine.log(), "no renaming is logged")
             tap.is_(machine.log().count("answering for 3 IPv4"), 2,
-                    "with -v each change is said once")
+                    "with -v each change of the addresses is logged once")
 
 
 @tap.case
@@ -116,36 +119,40 @@ def automatic():
         with ground.start("bmc=auto") as machine:
             stored(machine)
             tap.is_(ground.attached(), {"sv0", "sv1"},
-                    "auto takes the interfaces that have an address, without lo")
+                    "auto attaches to the interfaces that have an address, without lo")
             served(machine, "10.77.1.1", "auto")
         with ground.start("bmc=auto", listen="10.77.1.1", host="10.77.1.1") as machine:
             stored(machine)
-            tap.is_(ground.attached(), {"sv1"}, "auto takes the one that carries the address of -l")
+            tap.is_(ground.attached(), {"sv1"},
+                    "auto attaches to the interface that has the address of -l")
             served(machine, "10.77.1.1", "auto with -l")
         with ground.start("bmc=auto,bmc=lo", listen="10.77.1.1", host="10.77.1.1"):
-            tap.is_(ground.attached(), {"lo", "sv1"}, "and those that are named beside it")
+            tap.is_(ground.attached(), {"lo", "sv1"}, "auto attaches to the named interfaces, too")
         port = server.free_port(ground.pair.server)
         with netns.inside(ground.pair.server):
             for address in ("127.0.0.1", "127.0.0.5", "::1"):
                 with ground.start("bmc=auto", listen=address, host=address, port=port):
-                    tap.is_(ground.attached(), {"lo"}, "lo where the server is on " + address)
+                    tap.is_(ground.attached(), {"lo"},
+                            "auto attaches to lo for a server on " + address)
         with ground.start("bmc=auto", listen="fd77:1::1", host="fd77:1::1"):
-            tap.is_(ground.attached(), {"sv1"}, "addresses of IPv6 count as well")
+            tap.is_(ground.attached(), {"sv1"},
+                    "auto attaches to the interface that has an IPv6 address of -l")
         ground.sh("ip link set sv1 down")
         with ground.start("bmc=auto"):
-            tap.is_(ground.attached(), {"sv0"}, "one that is down is left out")
+            tap.is_(ground.attached(), {"sv0"}, "auto leaves out an interface that is down")
 
 
 @tap.case
-def more_than_it_takes():
+def more_interfaces_than_it_takes():
     with Ground(links=18) as ground:
         with ground.start("bmc=auto") as machine:
-            tap.is_(machine.stats("bmc")["interfaces"], "16", "auto takes 16 interfaces at most")
+            tap.is_(machine.stats("bmc")["interfaces"], "16",
+                    "auto attaches to 16 interfaces at most")
             tap.like(machine.log(), "(?m)^bmc: sv16: there are more than 16 interfaces; the server",
-                     "and says which was too many")
+                     "the log names an interface that is too many")
             stored(machine)
             udp = client.Udp("10.77.17.1", machine.port)
-            tap.is_(udp.get(b"k"), b"v", "the server answers there")
+            tap.is_(udp.get(b"k"), b"v", "the server answers on that interface")
 
 
 @tap.case
@@ -158,19 +165,21 @@ def automatic_where_one_refuses():
             served(machine, "10.77.0.1", "auto, where another interface refuses")
             tap.like(machine.log(),
                      "(?m)^bmc: sv1: another XDP program .*; the server answers there$",
-                     "and that is said")
-            tap.is_(machine.stats("bmc")["interfaces"], "1", "it is not counted")
-            tap.is_(netns.tc_programs("sv1", ground.pair.server), [], "and has nothing of ours")
+                     "the log has the reason of the interface that refuses")
+            tap.is_(machine.stats("bmc")["interfaces"], "1",
+                    "an interface that refuses is not counted")
+            tap.is_(netns.tc_programs("sv1", ground.pair.server), [], "it has no program of ours")
         tap.is_(netns.link("sv1", ground.pair.server)["xdp"]["prog"]["id"], before,
-                "the other's program stays")
-        ground.refused("bmc=auto", "sv1: another XDP program", "auto, where all refuse",
+                "the other program stays")
+        ground.refused("bmc=auto", "sv1: another XDP program", "auto, where all interfaces refuse",
                        listen="10.77.1.1")
         ground.sh("ip route add local 10.99.0.0/24 dev lo")
         ground.refused("bmc=auto", "no interface has", "auto, where no interface has the address",
                        listen="10.99.0.1")
         ground.refused("bmc=auto,bmc=sv1", "^bmc: sv1: another XDP program",
-                       "auto beside a name that refuses")
-        tap.is_(netns.xdp_mode("sv0", ground.pair.server), None, "leaves nothing attached")
+                       "auto beside a named interface that refuses")
+        tap.is_(netns.xdp_mode("sv0", ground.pair.server), None,
+                "a failed start leaves nothing attached")
         os.close(foreign)
 
 
@@ -187,7 +196,7 @@ def kinds_of_interfaces():
             ip tuntap add tun0 mode tun
             ip link add ifb9 type ifb
         """)
-        # Its neighbours would take sv0's MAC address for it: sv0 answers for it too.
+        # cl0's neighbours take sv0's MAC address for mv0's: sv0 answers for it, too.
         mac = netns.link("mv0", ground.pair.server)["address"]
         for words in ("address add 10.76.0.2/24 dev cl0",
                       "neigh replace 10.76.0.9 lladdr %s dev cl0" % mac):
@@ -196,19 +205,20 @@ def kinds_of_interfaces():
             stored(machine)
             served(machine, "10.76.0.9", "a macvlan")
             tap.is_(lines(machine), ["bmc: mv0: XDP generic, TC ingress (tcx)"],
-                    "which is generic XDP, and a line says so")
+                    "a macvlan gets generic XDP, and the log says so")
         with ground.start("bmc=br0") as machine:
-            tap.like(machine.log(), "^bmc: br0: XDP generic", "a bridge is generic")
+            tap.like(machine.log(), "^bmc: br0: XDP generic", "a bridge gets generic XDP")
         with ground.start("bmc=tap0") as machine:
-            tap.like(machine.log(), "(?m)^bmc: tap0: XDP native", "a tap is native")
+            tap.like(machine.log(), "(?m)^bmc: tap0: XDP native", "a tap gets native XDP")
         with ground.start("bmc=ifb9") as machine:
             tap.like(machine.log(), "(?m)^bmc: ifb9: the interface is down",
-                     "of one that is down it is said")
+                     "the log says of an interface that it is down")
         for mode in ("auto", "skb", "native", "tc"):
             ground.refused("bmc=tun0,mode=" + mode, "^bmc: tun0: .*no Ethernet header",
                            "an interface without Ethernet, mode=" + mode)
         with ground.start("bmc=tun0,bmc=sv0,optional") as machine:
-            tap.is_(machine.stats("bmc")["bmc_enabled"], "no", "with `optional` it is a reason")
+            tap.is_(machine.stats("bmc")["bmc_enabled"], "no",
+                    "with `optional` the server starts without the kernel path")
 
 
 FEW_QUEUES = """
@@ -223,16 +233,17 @@ def drivers_that_refuse():
     with Ground() as ground:
         ground.sh(FEW_QUEUES)
         reason = r"qa: its driver \(veth\) refuses native XDP: .*queues; .*`ethtool -L qa rx N`"
-        ground.refused("bmc=qa,mode=native", "^bmc: " + reason, "a veth with too few queues")
+        ground.refused("bmc=qa,mode=native", "^bmc: " + reason,
+                       "a veth with too few queues refuses native XDP")
         peer = netns.attach_pass("qb", ground.pair.server)
         with ground.start("bmc=qa") as machine:
             tap.like(machine.log(), "(?m)^bmc: %s.*\nbmc: qa: XDP generic" % reason,
-                     "without mode=native: the same words, and then generic")
+                     "without mode=native the log has the same reason, and then generic XDP")
         os.close(peer)
         ground.refused("bmc=lo,mode=native", "lo: its driver has no XDP; leave out mode=native",
                        "lo has no native XDP")
         tap.is_(netns.xdp_mode("qa", ground.pair.server), None,
-                "asking for the reason leaves nothing attached")
+                "finding the reason leaves nothing attached")
 
 
 @tap.case
@@ -247,15 +258,15 @@ def missing_rights():
                        prefix=["unshare", "--user", "--map-root-user"])
         with ground.start("bmc=sv0,optional", prefix=drop + ["-bpf,-sys_admin"]) as machine:
             stats = machine.stats("bmc")
-            tap.is_(stats["bmc_enabled"], "no", "with `optional`: `stats bmc` says no")
-            tap.like(stats["reason"], "CAP_BPF", "and why")
-            tap.is_(len(stats), 2, "and nothing else")
+            tap.is_(stats["bmc_enabled"], "no", "with `optional` `stats bmc` says no")
+            tap.like(stats["reason"], "CAP_BPF", "`stats bmc` has the reason")
+            tap.is_(len(stats), 2, "`stats bmc` has nothing else")
         with ground.start("bmc=sv9,optional") as machine:
             tap.like(machine.stats("bmc")["reason"], "there is no interface sv9",
-                     "an interface that is not there is a reason too")
+                     "with `optional` `stats bmc` has the reason for a missing interface")
 
 
-# Ends with what a filter of seccomp(2) makes of bpf(2), as in many containers.
+# Starts a program behind a seccomp(2) filter that refuses bpf(2), as many containers have it.
 DENIED = """
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -279,7 +290,8 @@ def kernels_and_containers_that_forbid_it():
             ground.refused("bmc=sv0", "(?m)^bmc: .*" + want, os.strerror(error), prefix=prefix)
         with ground.start("bmc=sv0,optional", prefix=prefix) as machine:
             stored(machine)
-            tap.is_(machine.udp().get(b"k"), b"v", "with `optional` it serves without")
+            tap.is_(machine.udp().get(b"k"), b"v",
+                    "with `optional` the server serves without the kernel path")
 
 
 @tap.case
@@ -289,10 +301,10 @@ def programs_of_others():
         with ground.start("bmc=sv0,optional") as machine:
             stored(machine)
             udp = client.Udp("10.77.0.1", machine.port)
-            tap.is_(udp.get(b"k"), b"v", "with `optional` the server serves beside it")
+            tap.is_(udp.get(b"k"), b"v", "with `optional` the server serves beside another program")
             stats = machine.stats("bmc")
             tap.is_((stats["bmc_enabled"], "reason" in stats), ("no", True),
-                    "`stats bmc` says that the kernel does not, and why")
+                    "`stats bmc` says that the kernel path is off, and why")
         os.close(foreign)
 
 
@@ -307,14 +319,15 @@ def threads(machine):
 
 
 @tap.case
-def what_is_kept():
+def capabilities_that_are_kept():
     bpf = 1 << 39
     with Ground() as ground:
         with ground.start("bmc=sv0") as machine:
             tap.is_(threads(machine), {(bpf, bpf, 0, 0, 0)},
-                    "a server whose memory may grow has CAP_BPF and nothing else, in any thread")
+                    "every thread of a server whose memory may grow has CAP_BPF and nothing else")
         with ground.start("bmc=sv9,optional") as machine:
-            tap.is_(threads(machine), {(0, 0, 0, 0, 0)}, "one without the kernel path has nothing")
+            tap.is_(threads(machine), {(0, 0, 0, 0, 0)},
+                    "a server without the kernel path has no capabilities")
 
 
 tap.run(120)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The kernel programs' barriers for CPUs that move loads are barriers: see kernel.bpf.h."""
+"""The kernel programs' barriers are real ones on CPUs that reorder loads: see kernel.bpf.h."""
 import os
 import struct
 import sys
@@ -13,11 +13,11 @@ import tap
 SHF_EXECINSTR = 4
 ATOMIC = {0xc3, 0xdb}  # BPF_STX | BPF_ATOMIC of 4 and of 8 bytes
 WIDE = 0x18            # a load of 8 bytes takes two slots
-FETCH = 1              # in imm: the result is wanted, and the operation orders all others
+FETCH = 1              # in imm: the old value is returned, and the operation is a full barrier
 
 
 def code(path):
-    """The sections of a 64-bit ELF file that hold instructions."""
+    """The sections of a 64-bit ELF file that contain instructions."""
     with open(path, "rb") as file:
         data = file.read()
     table, = struct.unpack_from("<Q", data, 40)
@@ -29,7 +29,7 @@ def code(path):
 
 
 def atomics(path):
-    """imm of each atomic operation."""
+    """The imm field of each atomic operation."""
     for section in code(path):
         at = 0
         while at < len(section):
@@ -45,9 +45,9 @@ def atomics_that_order():
     if not os.path.exists(path):
         tap.skip_all("the kernel path is not built")
     found = list(atomics(path))
-    tap.ok(len(found) >= 6, "there are barriers (%d)" % len(found))
+    tap.ok(len(found) >= 6, "the object has barriers (%d)" % len(found))
     tap.is_([imm for imm in found if not imm & FETCH], [],
-            "each atomic operation has a result: without one arm64 orders nothing")
+            "each atomic operation returns the old value: without it arm64 has no barrier")
 
 
 tap.run()

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""No datagram puts the kernel aside; what a connection asked for ends with the connection."""
+"""No datagram puts the kernel into bypass; a bypass that a connection asked for ends with the
+connection."""
 import os
 import sys
 
@@ -14,7 +15,7 @@ import tap
 WANT = kernel.answer((b"k", b"value"))
 
 
-def aside(machines):
+def bypassed(machines):
     return machines.tcp.stats("bmc")["bypass"] != "0"
 
 
@@ -22,9 +23,8 @@ def connections(machines):
     return int(machines.tcp.stats()["curr_connections"])
 
 
-def tell(machines, request):
-    """Sends a datagram, of which the one worker has then executed all. What it answers is no
-    matter."""
+def send(machines, request):
+    """Sends a datagram, and waits until the one worker has executed it, whatever it answers."""
     udp = machines.server.udp()
     udp.send(request)
     marker = udp.send(b"mn\r\n").to_bytes(2, "big")
@@ -44,19 +44,20 @@ def no_datagram_bypasses_the_kernel():
                         b"lru_crawler metadump all\r\n", b"flush_all 100000\r\n",
                         b"stats reset\r\n", b"lru_crawler disable\r\n", b"lru mode flat\r\n",
                         b"slabs automove 0\r\n", b"shutdown\r\n", b"refresh_certs\r\n"):
-            tell(m, request)
+            send(m, request)
             m.same(b"get k\r\n", WANT, "after %r over UDP" % request)
         settings = m.tcp.stats("settings")
         tap.is_((settings["verbosity"], settings["detail_enabled"]), ("2", "yes"),
-                "what they switch is switched, as with memcached")
-        tap.ok(not aside(m), "nothing keeps it aside")
-        tell(m, b"verbosity 0\r\nstats detail off\r\n")
+                "settings changed over UDP are in effect, as with memcached")
+        tap.ok(not bypassed(m), "none of them bypasses the kernel")
+        send(m, b"verbosity 0\r\nstats detail off\r\n")
         settings = m.tcp.stats("settings")
-        tap.is_((settings["verbosity"], settings["detail_enabled"]), ("0", "no"), "and back")
+        tap.is_((settings["verbosity"], settings["detail_enabled"]), ("0", "no"),
+                "settings changed back over UDP are in effect")
 
 
 @tap.case
-def what_a_connection_asked_for_ends_with_it():
+def a_bypass_ends_with_the_connections_that_asked_for_it():
     with kernel.Machines(threads=1) as m:
         m.tcp.set(b"k", b"value")
         for request in (b"verbosity 2\r\n", b"stats detail on\r\n",
@@ -65,21 +66,22 @@ def what_a_connection_asked_for_ends_with_it():
             for each in (first, second):
                 each.send(request * 2)
                 each.exactly(2 * 24 if request[0] == 0x80 else 2 * len(b"OK\r\n"))
-            m.same(b"get k\r\n", WANT, "%r over two connections" % request, kernel=False)
+            m.same(b"get k\r\n", WANT, "%r on two connections" % request, kernel=False)
             before = connections(m)
             first.close()
             server.wait_for(lambda: connections(m) == before - 1)
-            m.same(b"get k\r\n", WANT, "one of two is gone", kernel=False)
+            m.same(b"get k\r\n", WANT, "one of the two connections is closed", kernel=False)
             second.close()
-            tap.ok(server.wait_for(lambda: not aside(m)), "both are gone")
+            tap.ok(server.wait_for(lambda: not bypassed(m)),
+                   "after both are closed the bypass ends")
             m.same(b"get k\r\n", WANT, "after them")
         settings = m.tcp.stats("settings")
         tap.is_((settings["verbosity"], settings["detail_enabled"]), ("2", "yes"),
-                "what they asked for stays on, as with memcached")
+                "the settings stay in effect, as with memcached")
 
 
 @tap.case
-def who_takes_it_back_takes_it_from_all():
+def any_connection_can_end_a_bypass():
     with kernel.Machines(threads=1) as m:
         m.tcp.set(b"k", b"value")
         other = m.server.stream()
@@ -89,17 +91,18 @@ def who_takes_it_back_takes_it_from_all():
             m.same(b"get k\r\n", WANT, "%r" % on, kernel=False)
             tap.is_(other.all(off), b"OK\r\n", "%r of another connection" % off)
             m.same(b"get k\r\n", WANT, "%r by another" % off)
-            tell(m, on)
-            m.same(b"get k\r\n", WANT, "%r over UDP, after it was taken back" % on)
+            send(m, on)
+            m.same(b"get k\r\n", WANT,
+                   "%r over UDP, after another connection ended the bypass" % on)
             m.tcp.all(on)
             m.same(b"get k\r\n", WANT, "%r once more" % on, kernel=False)
-            tell(m, off)
+            send(m, off)
             m.same(b"get k\r\n", WANT, "%r over UDP" % off)
         other.close()
 
 
 @tap.case
-def what_the_command_line_asks_for_needs_no_connection():
+def a_bypass_by_the_command_line_needs_no_connection():
     for options, back in ((("-vv",), b"verbosity 1\r\n"), (("-D", ":"), b"stats detail off\r\n")):
         with kernel.Machines(*options, threads=1) as m:
             m.tcp.set(b"k", b"value")

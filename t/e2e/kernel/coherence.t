@@ -30,8 +30,8 @@ def few_keys():
 
 @tap.case
 def two_keys():
-    """Memory is given back and taken again while the kernel reads it: without the sequence
-    counters about one answer in 500,000 is torn here."""
+    """Memory is freed and used again while the kernel reads it: without the sequence counters
+    about one answer in 500,000 is torn here."""
     with kernel.Machines(threads=2) as m:
         found, grown = m.during(lambda: coherence.run(m, 2, 1, 2, READS + READS // 2))
         coherence.judge(found, grown, READS)
@@ -39,7 +39,7 @@ def two_keys():
 
 @tap.case
 def pages_that_move():
-    """The same while the mover takes pages, with room for what is in them, all the time."""
+    """The same while the mover moves pages, with room for their items, all the time."""
     with kernel.Machines("-m", "256", "-o", "slab_automove=0", threads=2) as m:
         sizes = (1, 60, 100, 150, 200, 260, 340, 450, 560)
         for size in sizes:
@@ -77,7 +77,7 @@ def pages_that_move():
 
 @tap.case
 def a_table_that_grows():
-    """The same while 400,000 other keys come in and the table grows sixfold."""
+    """The same while 400,000 other keys are stored and the table grows sixfold."""
     with kernel.Machines("-m", "256", threads=2) as m:
         level = int(m.tcp.stats()["hash_power_level"])
         loading = True
@@ -104,7 +104,7 @@ def a_table_that_grows():
             loader.join()
         stats = m.tcp.stats()
         tap.ok(int(stats["hash_power_level"]) > level or stats["hash_is_expanding"] == "1",
-               "the table did grow")
+               "the table has grown")
 
 
 tap.run(coherence.SECONDS + 60)

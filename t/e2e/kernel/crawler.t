@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The crawler beside the kernel path: the kernel answers on, and what it served was read."""
+"""The crawler beside the kernel path: the kernel goes on answering, and items that it served
+count as read."""
 import os
 import sys
 
@@ -42,14 +43,15 @@ def the_kernel_answers_while_items_are_crawled():
         m.tcp.line()
         tap.is_(wrong, 0, "beside %d crawls every live key is found" % ncrawls)
         hits = count(m, "hits") - before
-        tap.ok(hits >= len(keys) * 0.9, "by the kernel, but for lines that change at that moment")
+        tap.ok(hits >= len(keys) * 0.9,
+               "the kernel answers, except for buckets that change at that moment")
         tap.diag("%d of %d by the kernel" % (hits, len(keys)))
         server.wait_for(lambda: m.server.stats()["lru_crawler_running"] == "0")
-        tap.is_(m.server.stats()["curr_items"], str(NKEYS // 2), "and what has expired is freed")
+        tap.is_(m.server.stats()["curr_items"], str(NKEYS // 2), "expired items are freed")
         before = count(m, "misses")
         tap.is_([m.udp.get(b"k%d" % n) for n in range(1, 100, 2)], [None] * 50,
-                "what was freed is gone")
-        tap.is_(count(m, "misses") - before, 50, "the kernel knows")
+                "freed keys are missing")
+        tap.is_(count(m, "misses") - before, 50, "the kernel answers these misses")
 
 
 @tap.case
@@ -62,9 +64,9 @@ def a_dump_beside_the_kernel():
         tap.is_(count(m, "hits") - before, 100, "the kernel serves 100 keys")
         m.tcp.send(b"lru_crawler metadump all\r\n")
         lines = m.tcp.until(b"END\r\n").split(b"\n")[:-2]
-        tap.is_(len(lines), NKEYS // 2, "a dump has what is alive")
+        tap.is_(len(lines), NKEYS // 2, "a dump has all live items")
         tap.is_(sorted(int(line.split()[0][5:]) for line in lines if b" fetch=yes " in line),
-                list(range(0, 200, 2)), "and says that these were read")
+                list(range(0, 200, 2)), "the dump shows as read the items that the kernel served")
 
 
 tap.run()

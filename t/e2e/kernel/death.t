@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""How the kernel path ends, and when it cannot begin."""
+"""How the kernel path ends, and when it refuses to start."""
 import os
 import signal
 import sys
@@ -25,13 +25,14 @@ def attached(m):
 
 
 def refused(m, arguments, words, name, prefix=()):
-    """The start fails with status 1 to 127 and a line that says why; nothing is left attached."""
+    """Checks that the start fails with status 1 to 127 and a line that has the reason, and
+    leaves nothing attached."""
     status, _, error = server.run("-p", server.free_port(m.pair.server), "-U",
                                   server.free_port(m.pair.server), "-l", "0.0.0.0", *arguments,
                                   namespace=m.pair.server, prefix=prefix)
     tap.ok(status is not None and 0 < status < 128, "%s: status %s" % (name, status))
-    tap.like(error, words, "%s: it is said why" % name)
-    tap.ok(len(error.strip().splitlines()) <= 3, "%s: in a line or two" % name)
+    tap.like(error, words, "%s: the message has the reason" % name)
+    tap.ok(len(error.strip().splitlines()) <= 3, "%s: the message has a line or two" % name)
 
 
 def ends(how, name):
@@ -45,14 +46,16 @@ def ends(how, name):
                "%s: within a second the interface has no program, on XDP nor TC" % name)
         probe = client.Udp(m.pair.address(), port, 0.3)
         try:
-            tap.is_(probe.ask(b"get old\r\n"), None, "%s: nobody answers" % name)
+            tap.is_(probe.ask(b"get old\r\n"), None, "%s: no program answers" % name)
         except (TimeoutError, ConnectionRefusedError):
-            tap.ok(True, "%s: nobody answers" % name)
+            tap.ok(True, "%s: no program answers" % name)
         m.options["port"] = port
         m.start()
-        m.same(b"get old\r\n", b"END\r\n", "%s: a server that starts again has no old value" % name)
+        m.same(b"get old\r\n", b"END\r\n",
+               "%s: a server that starts again does not answer with the old value" % name)
         m.tcp.set(b"old", b"new")
-        m.same(b"get old\r\n", answer((b"old", b"new")), "%s: and serves the new one" % name)
+        m.same(b"get old\r\n", answer((b"old", b"new")),
+               "%s: the kernel answers with the new value" % name)
 
 
 @tap.case
@@ -98,13 +101,14 @@ def killed_under_load():
                     m.server.process.kill()
             m.server.kill()
             tap.ok(server.wait_for(lambda: attached(m) == (None, []), 1),
-                   "kill -9 amid 2,000 gets: no program is left")
+                   "kill -9 amid 2,000 gets leaves no program")
             m.start()
-            m.same(b"get k\r\n", b"END\r\n", "and no value")
+            m.same(b"get k\r\n", b"END\r\n", "after it the old value is gone")
 
 
 def answered_after_death(m, request):
-    """Kills the server. Is who asks when its connection has ended answered? Starts another one."""
+    """Kills the server, and starts another. Returns whether a request sent after its connection
+    ended is answered."""
     udp = client.Udp(m.pair.address(), m.server.port, 0.1)
     m.server.process.kill()
     m.tcp.to_end(b"")
@@ -117,8 +121,9 @@ def answered_after_death(m, request):
     return answered
 
 
-def asks_after():
-    """How many of five are answered. More memory and interfaces make the server's end longer."""
+def answers_after():
+    """How many of five requests are answered. More memory and interfaces make the server's end
+    longer."""
     answered = 0
     with kernel.Machines("-m", "256", links=4) as m:
         for _ in range(5):
@@ -133,19 +138,21 @@ def asks_after():
 
 
 @tap.case
-def who_learned_of_its_death_is_not_answered():
-    tap.is_(asks_after(), 0, "no get after the end of a TCP connection is answered by the kernel")
+def gets_after_its_end_are_not_answered():
+    tap.is_(answers_after(), 0,
+            "no get after the end of a TCP connection is answered by the kernel")
 
 
 @tap.case
-def nor_by_its_chain():
+def gets_after_its_end_are_not_answered_by_the_chain():
     answered = held = 0
     with chain.Machines(chain.OURS, links=2) as m:
         for _ in range(3):
             m.tcp.set(b"k", b"v" * 500)
             held += m.by_kernel(b"get k\r\n")[1]
             answered += answered_after_death(m, b"get k\r\n")
-    tap.is_((held, answered), (3, 0), "nor of what the chain answered before")
+    tap.is_((held, answered), (3, 0),
+            "no get after the end of a TCP connection is answered by the chain")
 
 
 @tap.case
@@ -153,48 +160,58 @@ def a_program_of_others_is_never_replaced():
     with kernel.Machines(links=2, on=1) as m:
         foreign = netns.attach_pass("sv1", m.pair.server)
         before = netns.link("sv1", m.pair.server)["xdp"]["prog"]["id"]
-        refused(m, ["-X", "bmc=sv1"], r"sv1.*another XDP program.*stays", "a link of somebody else")
-        tap.is_(netns.link("sv1", m.pair.server)["xdp"]["prog"]["id"], before, "which stays")
-        tap.is_(netns.tc_programs("sv1", m.pair.server), [], "and nothing is on TC")
-        refused(m, ["-X", "bmc=sv1,mode=skb"], r"sv1", "a link of somebody else, mode=skb")
-        refused(m, ["-X", "bmc=sv0"], r"sv0.*another XDP program", "a second server of ours")
+        refused(m, ["-X", "bmc=sv1"], r"sv1.*another XDP program.*stays",
+                "a foreign program attached by a link")
+        tap.is_(netns.link("sv1", m.pair.server)["xdp"]["prog"]["id"], before,
+                "the foreign program stays")
+        tap.is_(netns.tc_programs("sv1", m.pair.server), [], "there is no TC program")
+        refused(m, ["-X", "bmc=sv1,mode=skb"], r"sv1",
+                "a foreign program attached by a link, mode=skb")
+        refused(m, ["-X", "bmc=sv0"], r"sv0.*another XDP program",
+                "a second server on the interface")
         m.tcp.set(b"k", b"v")
-        m.same(b"get k\r\n", answer((b"k", b"v")), "while the first goes on")
+        m.same(b"get k\r\n", answer((b"k", b"v")), "the first server goes on answering")
         os.close(foreign)
         program = netns.load_pass()
         netns.sh("bpftool", "net", "attach", "xdp", "id", netns.program_id(program), "dev", "sv1",
                  namespace=m.pair.server)
         before = netns.link("sv1", m.pair.server)["xdp"]["prog"]["id"]
         refused(m, ["-X", "bmc=sv1"], r"sv1.*another XDP program.*stays",
-                "a program without a link")
-        tap.is_(netns.link("sv1", m.pair.server)["xdp"]["prog"]["id"], before, "which stays")
+                "a foreign program attached without a link")
+        tap.is_(netns.link("sv1", m.pair.server)["xdp"]["prog"]["id"], before,
+                "the foreign program stays")
         os.close(program)
         with server.Server("-X", "bmc=sv1,optional", namespace=m.pair.server,
                            host=m.pair.address(1)) as other:
             other.stream().set(b"k", b"w")
-            tap.is_(other.udp().get(b"k"), b"w", "with `optional` the server serves without")
-            tap.like(other.log(), r"sv1.*another XDP program", "and says so")
+            tap.is_(other.udp().get(b"k"), b"w",
+                    "with `optional` the server serves without the kernel path")
+            tap.like(other.log(), r"sv1.*another XDP program", "it logs the reason")
 
 
 @tap.case
 def interfaces_that_refuse():
     with kernel.Machines() as m:
-        refused(m, ["-X", "bmc=nowhere0"], "there is no interface nowhere0", "no such interface")
-        refused(m, ["-X", "bmc=sv0,bmc=nowhere0"], "sv0|nowhere0", "the second does not exist")
+        refused(m, ["-X", "bmc=nowhere0"], "there is no interface nowhere0",
+                "an interface that does not exist")
+        refused(m, ["-X", "bmc=sv0,bmc=nowhere0"], "sv0|nowhere0",
+                "a second interface that does not exist")
         netns.sh("ip", "link", "add", "br0", "type", "bridge", namespace=m.pair.server)
         netns.sh("ip", "link", "set", "br0", "up", namespace=m.pair.server)
         refused(m, ["-X", "bmc=br0,mode=native"], r"br0.*(no XDP|refuses)",
                 "a bridge with mode=native")
-        tap.is_(netns.xdp_mode("br0", m.pair.server), None, "and has no program")
+        tap.is_(netns.xdp_mode("br0", m.pair.server), None, "the bridge has no program")
         refused(m, ["-X", "bmc=lo,mode=native"], r"lo.*(no XDP|refuses)", "lo with mode=native")
         refused(m, ["-X", "bmc=sv0"], r"sv0.*another XDP program", "an interface of another server")
-        refused(m, ["-X", "bmc=" + "x" * 40], "too long", "a name that is too long")
+        refused(m, ["-X", "bmc=" + "x" * 40], "too long", "a too long interface name")
         refused(m, ["-X", ",".join("bmc=if%d" % i for i in range(17))], "at most 16|no interface",
                 "17 interfaces")
         with server.Server("-X", "bmc=br0", namespace=m.pair.server, host=m.pair.address(),
                            listen="0.0.0.0") as other:
-            tap.like(other.log(), "^bmc: br0: XDP generic", "without it, it is generic")
-        tap.is_(netns.xdp_mode("br0", m.pair.server), None, "and gone with the server")
+            tap.like(other.log(), "^bmc: br0: XDP generic",
+                     "without mode=native the bridge gets generic XDP")
+        tap.is_(netns.xdp_mode("br0", m.pair.server), None,
+                "its program is detached when the server ends")
 
 
 @tap.case
@@ -203,7 +220,7 @@ def mtu():
         jumbo.tcp.set(b"k", b"v" * 1000)
         mode = netns.xdp_mode("sv0", jumbo.pair.server)
         tap.ok(mode in ("native", "generic"), "at MTU 9000 the interface has a program (%s)" % mode)
-        jumbo.same(b"get k\r\n", answer((b"k", b"v" * 1000)), "an answer at MTU 9000")
+        jumbo.same(b"get k\r\n", answer((b"k", b"v" * 1000)), "a reply at MTU 9000")
         tap.is_(jumbo.udp.ask(b"get %s k\r\n" % (b"n " * 2000)), answer((b"k", b"v" * 1000)),
                 "a request of 4,000 bytes is answered")
     for mode in ("native", "skb", "tc"):
@@ -216,14 +233,14 @@ def mtu():
                 for size in (most, most + 1, 1360):
                     small.tcp.set(b"short", b"v" * size)
                     small.same(b"get short\r\n", answer((b"short", b"v" * size)),
-                               "of %s at MTU 1280, %s: %d bytes" % (host, mode, size),
+                               "a reply of %s at MTU 1280, %s: %d bytes" % (host, mode, size),
                                kernel=size == most)
 
 
 @tap.case
 def missing_rights():
     with kernel.Machines() as m:
-        refused(m, ["-X", "bmc=sv0"], "without CAP_BPF", "no rights at all", prefix=NO_RIGHTS)
+        refused(m, ["-X", "bmc=sv0"], "without CAP_BPF", "no privileges", prefix=NO_RIGHTS)
         refused(m, ["-X", "bmc=sv0"], r"CAP_BPF",
                 "neither CAP_BPF nor CAP_SYS_ADMIN", prefix=DROP + ["-bpf,-sys_admin"])
         refused(m, ["-X", "bmc=sv0"], r"CAP_NET_ADMIN",
@@ -232,18 +249,19 @@ def missing_rights():
                            prefix=NO_RIGHTS, host=m.pair.address(), listen="0.0.0.0") as other:
             other.stream().set(b"k", b"v")
             tap.is_(other.udp().get(b"k"), b"v",
-                    "without rights but with `optional` the server serves")
-            tap.like(other.log(), "CAP_BPF", "and says what is missing")
+                    "without privileges but with `optional` the server serves")
+            tap.like(other.log(), "CAP_BPF", "it logs which capability is missing")
 
 
 @tap.case
-def an_interface_that_goes():
+def an_interface_that_is_removed():
     with kernel.Machines(links=2) as m:
         m.tcp.set(b"k", b"v")
         netns.sh("ip", "link", "del", "sv1", namespace=m.pair.server)
         m.pair.passes.pop()
-        m.same(b"get k\r\n", answer((b"k", b"v")), "when one interface goes the other serves")
-        tap.ok(m.server.alive(), "and the server lives")
+        m.same(b"get k\r\n", answer((b"k", b"v")),
+               "after one interface is removed the other answers")
+        tap.ok(m.server.alive(), "the server still runs")
 
 
 tap.run()

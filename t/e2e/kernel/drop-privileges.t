@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The kernel path behind the filter of -o drop_privileges: maps grow, links end, memory stays."""
+"""The kernel path behind the filter of -o drop_privileges: maps grow, links are detached, memory
+is kept."""
 import os
 import sys
 
@@ -23,7 +24,8 @@ def the_heap_grows_behind_the_filter():
         m.tcp.set(b"last", b"value")
         stats = m.tcp.stats()
         tap.is_((stats["curr_items"], stats["evictions"]), ("2001", "0"), "100 MB are stored")
-        m.same(b"get last\r\n", kernel.answer((b"last", b"value")), "and answered by the kernel")
+        m.same(b"get last\r\n", kernel.answer((b"last", b"value")),
+               "the kernel answers with the last of them")
 
 
 @tap.case

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Monitoring that knows memcached: collectd's plugin and its Prometheus endpoint, as Debian
+"""Monitoring software for memcached: collectd's plugin and its Prometheus endpoint, as Debian
 packages them, beside Debian's memcached."""
 import os
 import re
@@ -53,7 +53,7 @@ class Exporter(child.Child):
         super().__init__([COLLECTD, "-f", "-C", path], "collectd")
 
     def samples(self):
-        """{instance: {(name, labels): value}}, as of the last interval."""
+        """{instance: {(name, labels): value}} of the last interval."""
         found = {"ours": {}, "debian": {}}
         try:
             with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % self.port) as reply:
@@ -94,12 +94,12 @@ def every_metric_has_its_name():
 
     server.wait_for(complete, 20, 0.2)
     tap.is_(sorted(samples["ours"]), sorted(samples["debian"]),
-            "the same metrics as Debian's memcached gives, %d" % len(samples["debian"]))
-    tap.ok(len(samples["ours"]) > 20, "and these are all that the plugin knows")
+            "it has the same metrics as Debian's memcached, %d" % len(samples["debian"]))
+    tap.ok(len(samples["ours"]) > 20, "these are all that the plugin knows")
 
 
 @tap.case
-def what_the_kernel_answers_is_in_them():
+def hits_of_the_kernel_are_in_the_metrics():
     control, udp = ours.stream(), ours.udp()
     control.set(b"foo", b"bar")
     before = int(control.stats("bmc")["hits"])
@@ -116,7 +116,7 @@ def what_the_kernel_answers_is_in_them():
 def it_ends():
     exporter.kill()
     debian.kill()
-    tap.is_(ours.stop(), 0, "the server has come to no harm")
+    tap.is_(ours.stop(), 0, "the server ends with status 0")
 
 
 tap.run()

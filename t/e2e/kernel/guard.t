@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whom the kernel answers: allow=, rate=, amplification=. Everybody else is served as ever."""
+"""Which sources the kernel answers: allow=, rate=, amplification=. The server answers all
+others."""
 import os
 import random
 import select
@@ -22,8 +23,9 @@ LISTS = os.path.join(server.scratch(), "allow")
 
 
 def joined(*addresses):
-    """Two namespaces; the client has further addresses, to which the server knows the way. That is
-    so before a server starts: a route that comes later makes the kernel doubt the ways back."""
+    """Two namespaces; the client has further addresses, and the server has routes to them. The
+    routes are made before a server starts: a later one would make the kernel forget the ways
+    back."""
     pair = netns.Pair()
     for address in addresses:
         nodad = ["nodad"] if ":" in address else []
@@ -34,7 +36,7 @@ def joined(*addresses):
 
 
 def machines(*words, arguments=(), **options):
-    """The client has a second address, and one that is public."""
+    """The client has a second private address, and a public one."""
     m = kernel.Machines(*arguments, words=words, threads=1,
                         pair=joined(OTHER + "/24", PUBLIC + "/32"), **options)
     m.tcp.set(b"k", b"value")
@@ -42,25 +44,25 @@ def machines(*words, arguments=(), **options):
 
 
 def asked(m, source, request=b"get k\r\n", want=answer((b"k", b"value")), times=1):
-    """What the counters grew by while `source` asked and was answered rightly."""
+    """The increase of the counters while `source` sends the request and gets the right answer."""
     host = "fd77:0::1" if ":" in source else m.pair.address()
     kernel.meet(host, m.server.port, source)
     udp = client.Udp(host, m.server.port, source=source)
     right, grown = m.during(lambda: all(udp.ask(request) == want for _ in range(times)))
     udp.close()
     if not right:
-        tap.ok(False, "%s is answered rightly" % source)
+        tap.ok(False, "%s gets the right answer" % source)
     return grown
 
 
 def by_kernel(m, source, name):
     grown = asked(m, source)
-    tap.is_((grown["answered"], grown["pass_allow"]), (1, 0), name + ", by the kernel")
+    tap.is_((grown["answered"], grown["pass_allow"]), (1, 0), name + ", answered by the kernel")
 
 
 def by_server(m, source, name):
     grown = asked(m, source)
-    tap.is_((grown["answered"], grown["pass_allow"]), (0, 1), name + ", by the server")
+    tap.is_((grown["answered"], grown["pass_allow"]), (0, 1), name + ", answered by the server")
 
 
 def readable(udp):
@@ -78,20 +80,20 @@ def without_options_local_sources_are_answered():
         rows = m.tcp.stats("bmc")
         tap.is_([rows[key] for key in ("allow", "allow_prefixes", "rate", "burst",
                                        "amplification")],
-                ["local", "0", "0", "0", "0"], "stats bmc says so")
+                ["local", "0", "0", "0", "0"], "`stats bmc` shows the defaults")
         by_kernel(m, FRIEND, "a private address")
         by_server(m, PUBLIC, "a public address")
         m.tcp.ask(b"stats reset\r\n")
         counts = m.counts()
         tap.is_((counts["pass_allow"], counts["pass_rate"], counts["pass_amplification"]),
-                (0, 0, 0), "stats reset sets the counters back")
+                (0, 0, 0), "stats reset sets the counters to 0")
 
 
 PUBLIC4, PUBLIC6 = "198.51.100.1", "2001:db8:77::1"
 
 
 class WithPublic(kernel.Machines):
-    """The server has a public address of each family, and the client knows the way there."""
+    """The server has a public address of each family, and the client has routes to them."""
 
     def start(self):
         for address, by in ((PUBLIC4, "10.77.0.1"), (PUBLIC6, "fd77:0::1")):
@@ -103,7 +105,7 @@ class WithPublic(kernel.Machines):
 
 
 def link_local(m):
-    """The client's address of its link, IPv6, as a socket is bound to it."""
+    """The client's link-local IPv6 address, as a socket is bound to it."""
     netns.sh("ip", "address", "add", "fe80::77/64", "dev", "cl0", "nodad",
              namespace=m.pair.client)
     return "fe80::77%cl0"
@@ -120,7 +122,7 @@ def behind_a_firewall_that_closes_the_public_address():
             udp = client.Udp(host, m.server.port, source=source)
             right, grown = m.during(lambda: udp.ask(b"get k\r\n") == answer((b"k", b"value")))
             tap.is_((right, grown["answered"], grown["pass_allow"]), (True, 0, 1),
-                    "%s asks %s: the server answers" % (source, host))
+                    "a request from %s to %s is answered by the server" % (source, host))
             udp.close()
         if not shutil.which("nft"):
             tap.ok(True, "a firewall # SKIP there is no nft")
@@ -134,7 +136,7 @@ def behind_a_firewall_that_closes_the_public_address():
             udp = client.Udp(host, m.server.port, source=source)
             udp.send(b"get k\r\n")
             _, grown = m.during(lambda: m.udp.ask(b"get k\r\n")) # behind it
-            tap.ok(not readable(udp), "%s asks %s, which is closed: nobody answers" %
+            tap.ok(not readable(udp), "a request from %s to %s, which is closed, is not answered" %
                    (source, host))
             udp.close()
 
@@ -143,13 +145,14 @@ def behind_a_firewall_that_closes_the_public_address():
 def a_list_on_the_command_line():
     with machines("allow=203.0.113.0/24", "10.77.0.2", "2001:db8::/32") as m:
         rows = m.tcp.stats("bmc")
-        tap.is_((rows["allow"], rows["allow_prefixes"]), ("list", "3"), "stats bmc says so")
-        by_kernel(m, FRIEND, "an address of the list")
+        tap.is_((rows["allow"], rows["allow_prefixes"]), ("list", "3"),
+                "`stats bmc` shows the list")
+        by_kernel(m, FRIEND, "an address on the list")
         by_kernel(m, PUBLIC, "an address in a prefix of the list")
         by_server(m, OTHER, "a private address that is not on the list")
     with machines("allow=local", "allow=203.0.113.8/31") as m:
         by_kernel(m, OTHER, "`local` on a list: a private address")
-        by_kernel(m, PUBLIC, "`local` on a list: the others on it")
+        by_kernel(m, PUBLIC, "`local` on a list: a public address on it")
     with machines("allow=all") as m:
         tap.is_(m.tcp.stats("bmc")["allow"], "all", "allow=all")
         by_kernel(m, PUBLIC, "allow=all: a public address")
@@ -171,13 +174,14 @@ def ten_thousand_prefixes():
     write("\n".join(lines))
     with machines("allow=@" + LISTS, "rate=1000") as m:
         prefixes = int(m.tcp.stats("bmc")["allow_prefixes"])
-        tap.ok(9500 < prefixes <= 10002, "a file of 10,000 prefixes (%d apart)" % prefixes)
-        by_kernel(m, FRIEND, "an address of the file")
+        tap.ok(9500 < prefixes <= 10002,
+               "a file of 10,000 prefixes is read (%d after joining)" % prefixes)
+        by_kernel(m, FRIEND, "an address in the file")
         by_kernel(m, PUBLIC, "an address in a prefix of the file")
-        by_server(m, OTHER, "an address that is not in it")
+        by_server(m, OTHER, "an address that is not in the file")
     write("# nobody\n")
     with machines("allow=@" + LISTS) as m:
-        by_server(m, FRIEND, "a file without an address: everybody is served")
+        by_server(m, FRIEND, "a file without an address: a private address")
 
 
 @tap.case
@@ -190,9 +194,9 @@ def the_same_over_ipv6():
                              pair=joined(public + "/128", other + "/128")) as m:
             m.tcp.set(b"k", b"value")
             for source in kernels:
-                by_kernel(m, source, "%s with %s" % (source, words or "nothing said"))
+                by_kernel(m, source, "%s with %s" % (source, words or "no allow="))
             for source in servers:
-                by_server(m, source, "%s with %s" % (source, words or "nothing said"))
+                by_server(m, source, "%s with %s" % (source, words or "no allow="))
 
 
 @tap.case
@@ -200,21 +204,22 @@ def a_source_over_its_rate():
     with machines("rate=1/20") as m:
         grown = asked(m, FRIEND, times=100)
         tap.ok(20 <= grown["answered"] < 60 and grown["answered"] + grown["pass_rate"] == 100,
-               "of 100 requests the kernel answers the burst, the server the rest (%d)" %
+               "of 100 requests the kernel answers the burst, the server the others (%d)" %
                grown["answered"])
         grown = asked(m, OTHER, times=20)
-        tap.is_((grown["answered"], grown["pass_rate"]), (20, 0), "another source has its own rate")
+        tap.is_((grown["answered"], grown["pass_rate"]), (20, 0),
+                "another source has a limit of its own")
         tap.ok(server.wait_for(lambda: asked(m, FRIEND)["answered"] == 1),
-               "in time the first is answered by the kernel again")
+               "after some time the kernel answers the first source again")
         m.tcp.set(b"large", b"l" * 1300)
         grown = asked(m, PUBLIC, b"get large\r\n", answer((b"large", b"l" * 1300)), 3)
         tap.is_((grown["pass_allow"], grown["pass_rate"]), (3, 0),
-                "who is not allowed costs no bucket")
+                "requests refused by allow= do not count for rate=")
     with machines("rate=1000000/10000", "allow=local,203.0.113.9") as m:
         m.tcp.set(b"large", b"l" * 1300)
         grown = asked(m, PUBLIC, b"get large\r\n", answer((b"large", b"l" * 1300)), 50)
         tap.is_((grown["answered"], grown["pass_rate"]), (50, 0),
-                "what XDP leaves to TC is charged once")
+                "a request that XDP leaves to TC counts once")
 
 
 @tap.case
@@ -225,15 +230,15 @@ def replies_that_are_too_large():
         m.tcp.set(b"size", b"s" * most)
         grown = asked(m, FRIEND, request, answer((b"size", b"s" * most)))
         tap.is_((grown["answered"], grown["pass_amplification"]), (1, 0),
-                "ten times the request: by the kernel")
+                "a reply of ten times the request is answered by the kernel")
         m.tcp.set(b"size", b"s" * (most + 1))
         grown = asked(m, FRIEND, request, answer((b"size", b"s" * (most + 1))))
         tap.is_((grown["answered"], grown["pass_amplification"]), (0, 1),
-                "a byte more: by the server")
+                "a reply longer by a byte is answered by the server")
 
 
 @tap.case
-def what_is_no_list_and_no_number():
+def malformed_values_are_refused():
     port = server.free_port()
     for word, says in (("allow=10.0.0.0/33", "allow= takes"), ("allow=", "allow= takes"),
                        ("allow=10.0.0.0/8,10.1", "allow= takes"), ("allow=lan", "allow= takes"),
@@ -243,7 +248,7 @@ def what_is_no_list_and_no_number():
             status, _, error = server.run("-U", port, letter, "bmc=lo," + word)
             tap.is_((status, error.count("\n")), (USAGE, 1), "%s bmc=lo,%s is refused" %
                     (letter, word))
-            tap.like(error, says, "in one line that says why")
+            tap.like(error, says, "the message is one line with the reason")
     write("10.0.0.0/8\n192.168.0.0/16, fd00::/8 # ours\n10.0.0.0/33\n")
     for path, says in ((LISTS, "allow:3: \"10.0.0.0/33\""), ("/nowhere/list", "No such file")):
         status, _, error = server.run("-U", port, "-X", "bmc=lo,allow=@" + path)

@@ -47,18 +47,18 @@ class Lives:
         self.server = child.Child(self.line, "the server")
 
     def first(self):
-        """Lives until the kernel has answered readers; how long the start took."""
+        """Lives until the kernel has answered readers; measures how long the start took."""
         begin = time.monotonic()
         self.begin()
         tap.ok(self.serves(), "it starts")
         self.start = time.monotonic() - begin
         tap.ok(server.wait_for(lambda: self.look() or self.answered > 100),
-               "and the kernel answers (a start takes %d ms)" % (1000 * self.start))
-        tap.ok(self.finish("first"), "its death leaves nothing on the interface")
+               "the kernel answers after a start (a start takes %d ms)" % (1000 * self.start))
+        tap.ok(self.finish("first"), "kill -9 leaves nothing on the interface")
         self.base = self.need = self.number + 1
 
     def serves(self):
-        """Waits until it does."""
+        """Waits until the kernel answers."""
         def answers():
             try:
                 stream = client.tcp(self.address, self.port)
@@ -71,17 +71,18 @@ class Lives:
         return server.wait_for(answers, 30, 0.002) and self.server.alive()
 
     def look(self):
-        """How much the kernel has answered; sooner or later it has."""
+        """The number of requests that the kernel has answered, which becomes positive sooner or
+        later."""
         stream = client.tcp(self.address, self.port)
         self.answered += int(stream.stats("bmc")["answered_xdp"])
         stream.close()
 
     def left(self):
-        """What is attached to the interface."""
+        """The programs that are attached to the interface."""
         return netns.xdp_mode("sv0", self.pair.server), netns.tc_programs("sv0", self.pair.server)
 
     def finish(self, kind):
-        """Kills it. True: the interface is as it was without it."""
+        """Kills the server. True: nothing of it is left on the interface."""
         self.server.kill()
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         return server.wait_for(lambda: self.left() == (None, []), 1)
@@ -91,7 +92,7 @@ class Lives:
 
 
 def rest(seconds):
-    """The moment is the test."""
+    """A random time: the moment of the kill is what is tested."""
     time.sleep(random.uniform(0, seconds))
 
 
@@ -140,20 +141,20 @@ def after_it_saved(lives):
 
 
 def warm(lives, moments):
-    """One life with -e: values may come from lives before, as long as those were not killed."""
+    """One life with -e: values may come from lives before, if those were not killed."""
     lives.begin()
     lives.saved = False
     clean, served = random.choice(moments)(lives)
     if served:
         lives.base = lives.need = lives.number + 1
     elif not lives.saved:
-        # Whether it had read, or written, the file: nothing need be there, nothing may be older.
+        # It may have read or written the file, or not: any item may be missing, none may be older.
         lives.need = lives.number + 1
     return clean
 
 
 def our_maps():
-    """{id: name} of the maps that servers of ours may have made."""
+    """{id: name} of the maps that our servers may have made."""
     maps = json.loads(netns.sh("bpftool", "-j", "map", "show"))
     return {m["id"]: m.get("name") for m in maps if m.get("name") in OURS}
 
@@ -163,11 +164,11 @@ def available():
         return next(int(line.split()[1]) // 1024 for line in file if "MemAvailable" in line)
 
 
-def no_dead_line(lives):
-    """5,000 keys over all lines of the table are answered by the kernel."""
+def no_bucket_is_lost(lives):
+    """5,000 keys over all buckets of the table are answered by the kernel."""
     lives.number += 1
     lives.server = child.Child(lives.line, "the server")
-    tap.ok(lives.serves(), "after all that it starts")
+    tap.ok(lives.serves(), "the server starts after all kills")
     stream, udp = client.tcp(lives.address, lives.port), client.Udp(lives.address, lives.port)
     count = 5000
     for i in range(count):
@@ -179,19 +180,21 @@ def no_dead_line(lives):
                 for i in range(count))
     after = stream.stats("bmc")
     tap.is_(right, count, "every one of 5,000 keys is found")
-    tap.is_(int(after["hits"]) - int(before["hits"]), count, "by the kernel: no line is dead")
-    tap.is_(lives.finish("last"), True, "and the interface is free again")
+    tap.is_(int(after["hits"]) - int(before["hits"]), count,
+            "the kernel answers all: no bucket is unusable")
+    tap.is_(lives.finish("last"), True, "its end leaves nothing on the interface")
 
 
 def judge(lives, kills, unclean, before, memory):
     counts = lives.load.counts()
     tap.diag("kills while %s; %s" % (lives.kinds, counts))
     tap.is_(sum(lives.kinds.values()), kills + 1, "%d servers were killed" % kills)
-    tap.is_(unclean, 0, "none left a program on the interface, on XDP nor TC")
-    tap.ok(counts["hits"] > 10 * kills and counts["writes"] > 10 * kills, "they were under load")
+    tap.is_(unclean, 0, "no kill left a program on the interface, on XDP nor TC")
+    tap.ok(counts["hits"] > 10 * kills and counts["writes"] > 10 * kills,
+           "the servers were under load")
     lives.load.end("no value was damaged, of another key or of a life before")
-    tap.diag("in the first moments the kernel had answered %d" % lives.answered)
-    no_dead_line(lives)
+    tap.diag("in the first moments the kernel had answered in %d lives" % lives.answered)
+    no_bucket_is_lost(lives)
     lives.close()
     left = {}
 
@@ -202,7 +205,7 @@ def judge(lives, kills, unclean, before, memory):
 
     freed = server.wait_for(nothing, 10, 0.1)
     if not freed and "heap" in left.values():
-        tap.diag("another server runs: whose maps these are is not told: %d" % len(left))
+        tap.diag("another server runs: maps cannot be attributed: %d" % len(left))
     else:
         tap.is_(left, {}, "no map is left")
     tap.diag("available memory: %d MB before, %d MB after" % (memory, available()))

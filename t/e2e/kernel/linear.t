@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The kernel path is linearizable: porcupine judges what clients saw over TCP and UDP, in text
-and binary, of get, set, add, replace, cas, append, delete, incr, decr, touch and flush_all.
+"""The kernel path is linearizable: porcupine judges what clients saw over TCP and UDP, in text and
+binary, of get, set, add, replace, cas, append, delete, incr, decr, touch and flush_all.
 
-Each case is a run of t/linear beside something that moves memory about. LINEAR_SECONDS is how
-long each is; linear.py tells more.
+Each case is a run of t/linear beside something that moves memory. LINEAR_SECONDS is the length of
+each; linear.py has the details.
 """
 import os
 import sys
@@ -30,14 +30,14 @@ def over_veth(*words, arguments=(), share=SHARE, seconds=None, host="10.77.0.1")
 
 
 @tap.case
-def nothing_but_clients():
+def only_clients():
     _, stats = over_veth()
     tap.is_(stats["evictions"], "0", "without evictions")
 
 
 @tap.case
 def few_keys_and_many_at_once():
-    """Values are written in bursts, and memory is used again while the kernel reads it."""
+    """Values are written in bursts, and memory is reused while the kernel reads it."""
     for host in "10.77.0.1", "[fd77:0::1]":
         over_veth("-groups", 4, "-keys", 1, "-clients", 3, "-udp-reads", 100, "-burst", 16,
                   "-window", 6, "-reads", 90, "-history", 3000, host=host)
@@ -54,7 +54,7 @@ def over_loopback():
 
 @tap.case
 def memory_pressure():
-    """Items are evicted all the time, the crawler runs, pages move as automove wants."""
+    """Items are evicted all the time, the crawler runs, automove moves pages."""
     found, stats = over_veth("-evicts", "-churn", 20000, "-fillers", 60000, "-crawls", "-flush",
                              "1s", arguments=("-m", "8", "-o", "slab_automove=2"))
     tap.ok(int(stats["evictions"]) > 1000 and found["churned"] > 1000, "items were evicted")
@@ -84,7 +84,7 @@ def a_storm_of_flushes():
 
 @tap.case
 def keys_that_expire_in_pages_that_move():
-    """An item that has lost its expiry on the way would be read for good."""
+    """An item that lost its expiry in a move would be found for ever."""
     _, stats = over_veth("-expire", 70, "-lull", "3s", "-groups", 8, "-history", 10000, "-moves",
                          "-udp-reads", 95, share=0.5, seconds=max(linear.SECONDS, 4), arguments=(
                              "-m", "256", "-o", "slab_automove=0"))
@@ -93,7 +93,8 @@ def keys_that_expire_in_pages_that_move():
 
 @tap.case
 def keys_that_expire():
-    """They are left alone for long enough; clients see each of them go, and stay away."""
+    """The expiring keys are not written for long enough; clients see each of them expire, and
+    stay missing."""
     over_veth("-expire", 70, "-lull", "3s", "-groups", 8, "-history", 10000,
               "-udp-reads", 95, share=0.5,
               seconds=max(linear.SECONDS, 4))

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the published BMC never answered at all: each has its answer here, and the kernel's."""
+"""Requests that the published BMC never answered: the server and the kernel answer each of them."""
 import os
 import sys
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""-X bmc: what the kernel answers, what it leaves to the server, and what the server counts."""
+"""-X bmc: which requests the kernel answers, which it passes to the server, and what the server
+counts."""
 import os
 import pwd
 import re
@@ -23,11 +24,13 @@ c = m.tcp
 
 
 @tap.case
-def it_says_how_it_is_attached():
-    tap.like(m.server.log(), r"^bmc: sv0: XDP native, TC ingress", "one line says how")
-    tap.is_(netns.xdp_mode("sv0", m.pair.server), "native", "the interface has a native program")
-    tap.ok(netns.tc_programs("sv0", m.pair.server), "and one on TC")
-    tap.is_(netns.xdp_mode("lo", m.pair.server), None, "other interfaces have none")
+def the_log_has_the_mode_of_attachment():
+    tap.like(m.server.log(), r"^bmc: sv0: XDP native, TC ingress",
+             "one log line has the mode of attachment")
+    tap.is_(netns.xdp_mode("sv0", m.pair.server), "native",
+            "the interface has a native XDP program")
+    tap.ok(netns.tc_programs("sv0", m.pair.server), "the interface has a TC program")
+    tap.is_(netns.xdp_mode("lo", m.pair.server), None, "other interfaces have no program")
     rows = c.stats("bmc")
     for key in ("packets_seen", "answered_xdp", "answered_tc", "hits", "misses", "pass_command",
                 "pass_frame", "pass_packet", "pass_request", "pass_item", "pass_expired",
@@ -56,7 +59,8 @@ def many_keys_in_the_order_asked():
     for key, value, flags in items:
         c.set(key, value, flags=flags)
     m.same(b"get k3 k1 k2\r\n", answer(items[3], items[1], items[2]), "three keys")
-    m.same(b"get none k2 never k1 nothing\r\n", answer(items[2], items[1]), "two hits of five")
+    m.same(b"get none k2 never k1 nothing\r\n", answer(items[2], items[1]),
+           "two hits among five keys")
     m.same(b"get k1 k1 k1\r\n", answer(items[1], items[1], items[1]), "one key three times")
     m.same(b"get none never nothing\r\n", b"END\r\n", "three misses")
     m.same(b"get %s\r\n" % b" ".join(item[0] for item in items), answer(*items), "30 keys")
@@ -72,23 +76,24 @@ def the_kernel_answers_while_the_server_is_stopped():
     try:
         wrong = [key for key, value in items if m.udp.ask(b"get %s\r\n" % key) !=
                  answer((key, value))]
-        tap.is_(wrong, [], "60 hits while the server is stopped")
+        tap.is_(wrong, [], "60 hits are answered while the server is stopped")
         tap.is_([i for i in range(60) if m.udp.ask(b"get none%d\r\n" % i) != b"END\r\n"], [],
-                "60 misses while the server is stopped")
+                "60 misses are answered while the server is stopped")
         got = m.udp.ask(b"get s1 none s3 s2\r\n")
-        tap.is_(got, answer(items[1], items[3], items[2]), "several keys while it is stopped")
-        tap.ok(m.silent(b"gat 0 s1\r\n"), "gat waits for the server")
-        tap.ok(m.silent(b"version\r\n"), "as does version")
+        tap.is_(got, answer(items[1], items[3], items[2]),
+                "several keys are answered while the server is stopped")
+        tap.ok(m.silent(b"gat 0 s1\r\n"), "gat is not answered while the server is stopped")
+        tap.ok(m.silent(b"version\r\n"), "version is not answered while the server is stopped")
     finally:
         m.server.resume()
     m.udp.close()
     m.udp = m.server.udp()
     grown = m.counts()["answered"] - before["answered"]
-    tap.is_(grown, 121, "all of it is counted as answered by the kernel")
+    tap.is_(grown, 121, "all answers are counted as the kernel's")
 
 
 @tap.case
-def sizes_that_xdp_cannot_fit_go_to_tc():
+def replies_too_large_for_xdp_are_sent_by_tc():
     total = dict.fromkeys(("answered_xdp", "answered_tc"), 0)
     wrong = []
     for size in list(range(0, 400, 7)) + list(range(400, 1367, 13)):
@@ -100,18 +105,18 @@ def sizes_that_xdp_cannot_fit_go_to_tc():
         for key in total:
             total[key] += grown[key]
     tap.is_(wrong, [], "values of 0 to 1,366 bytes are all answered by the kernel")
-    tap.ok(total["answered_xdp"] > 10, "small replies by XDP (%d)" % total["answered_xdp"])
-    tap.ok(total["answered_tc"] > 10, "large ones by TC (%d)" % total["answered_tc"])
+    tap.ok(total["answered_xdp"] > 10, "XDP sends small replies (%d)" % total["answered_xdp"])
+    tap.ok(total["answered_tc"] > 10, "TC sends large replies (%d)" % total["answered_tc"])
     c.set(b"size", b"x" * 1365)
     m.same(b"get size\r\n", answer((b"size", b"x" * 1365)), "a reply of 1,399 bytes")
     c.set(b"size", b"x" * 1366)
     m.same(b"get size\r\n", answer((b"size", b"x" * 1366)), "a reply of 1,400 bytes")
     c.set(b"size", b"x" * 1367)
-    m.same(b"get size\r\n", answer((b"size", b"x" * 1367)), "one byte more", kernel=False)
+    m.same(b"get size\r\n", answer((b"size", b"x" * 1367)), "a reply of 1,401 bytes", kernel=False)
 
 
 @tap.case
-def what_is_left_to_the_server():
+def requests_that_are_passed():
     c.set(b"foo", b"7", flags=1)
     c.set(b"chunked", b"x" * 600000)
     c.set(b"big1", b"1" * 700)
@@ -133,13 +138,14 @@ def what_is_left_to_the_server():
         got, grown = m.during(lambda: m.udp.ask(request))
         tap.is_((got, grown["answered"]), (want, 0), "%r is answered by the server" % request[:30])
         if reason:
-            tap.is_(grown[reason], 1, "and counted as %s" % reason)
+            tap.is_(grown[reason], 1, "it is counted as %s" % reason)
     _, grown = m.during(lambda: m.udp.send(b"get foo\r\n", count=2))
-    tap.is_((grown["answered"], grown["pass_frame"]), (0, 1), "two datagrams: pass_frame")
+    tap.is_((grown["answered"], grown["pass_frame"]), (0, 1),
+            "a request of two datagrams is counted as pass_frame")
 
 
 @tap.case
-def other_ports_are_not_touched():
+def other_ports_are_not_affected():
     with netns.inside(m.pair.server):
         other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         other.bind((m.pair.address(), 0))
@@ -156,8 +162,8 @@ def other_ports_are_not_touched():
         return mine.recv(2000)
 
     got, grown = m.during(exchange)
-    tap.is_(got, b"echo " + request, "a get to another port arrives there as it is")
-    tap.is_((grown["packets_seen"], grown["answered"]), (0, 0), "and is not even counted")
+    tap.is_(got, b"echo " + request, "a get to another port arrives there unchanged")
+    tap.is_((grown["packets_seen"], grown["answered"]), (0, 0), "it is not counted")
 
 
 @tap.case
@@ -179,26 +185,26 @@ def hits_of_the_kernel_are_in_the_statistics():
         tap.is_(int(after[key]) - int(stats[key]), want, "%s counts them" % key)
     hits = {key: int(slabs_after[key]) - int(slabs[key]) for key in slabs
             if key.endswith("get_hits")}
-    tap.is_(sum(hits.values()), 100, "get_hits of the slab classes counts them")
+    tap.is_(sum(hits.values()), 100, "the slab classes' get_hits count them")
     tap.ok(int(after["bytes_read"]) - int(stats["bytes_read"]) >= 100 * 26,
            "bytes_read includes their requests")
     tap.ok(int(after["bytes_written"]) - int(stats["bytes_written"]) >= 100 * 30,
-           "bytes_written their replies")
+           "bytes_written includes their replies")
     c.stats("reset")
     tap.ok(m.counts()["answered"] == 0 and c.stats()["get_hits"] == "0",
            "stats reset sets both to 0")
 
 
 @tap.case
-def verbosity_2_makes_it_stand_aside():
+def verbosity_2_bypasses_the_kernel():
     c.set(b"foo", b"bar")
     c.ask(b"verbosity 2\r\n")
     got, grown = m.during(lambda: m.udp.ask(b"get foo\r\n"))
     tap.is_((got, grown["answered"], grown["pass_bypass"]), (answer((b"foo", b"bar")), 0, 1),
-            "at verbosity 2 the server sees every request")
-    tap.ok(server.wait_for(lambda: "get foo" in m.server.log()), "and logs it")
+            "at verbosity 2 the server gets every request")
+    tap.ok(server.wait_for(lambda: "get foo" in m.server.log()), "the server logs the request")
     c.ask(b"verbosity 1\r\n")
-    m.same(b"get foo\r\n", answer((b"foo", b"bar")), "at verbosity 1 again")
+    m.same(b"get foo\r\n", answer((b"foo", b"bar")), "after verbosity 1")
     c.ask(b"verbosity 0\r\n")
 
 
@@ -207,15 +213,16 @@ def privileges_are_dropped():
     nobody = pwd.getpwnam("nobody")
     with open("/proc/%d/status" % m.server.pid, encoding="ascii") as file:
         text = file.read()
-    tap.like(text, r"^Uid:(\t%d){4}$" % nobody.pw_uid, "the server is nobody")
+    tap.like(text, r"^Uid:(\t%d){4}$" % nobody.pw_uid, "the server's user is nobody")
     left = kernel.capabilities(m.server.pid)
-    tap.ok(left <= {CAP_BPF, CAP_PERFMON}, "and keeps no right but to make maps (%s)" %
+    tap.ok(left <= {CAP_BPF, CAP_PERFMON},
+           "it keeps at most the capabilities for making maps (%s)" %
            sorted(left))
-    tap.ok(CAP_NET_ADMIN not in left, "CAP_NET_ADMIN is gone")
+    tap.ok(CAP_NET_ADMIN not in left, "it has no CAP_NET_ADMIN")
 
 
 @tap.case
-def the_heap_grows_after_the_drop():
+def the_heap_grows_without_privileges():
     with kernel.Machines("-m", "256") as other:
         value = b"h" * 1000
         for start in range(0, 60000, 1000):
@@ -225,8 +232,8 @@ def the_heap_grows_after_the_drop():
         wrong, grown = other.during(lambda: [
             i for i in range(0, 60000, 37)
             if other.udp.ask(b"get heap%d\r\n" % i) != answer((b"heap%d" % i, value))])
-        tap.is_(wrong, [], "60 MB of items stored after the drop are read over UDP")
-        tap.is_(grown["answered"], len(range(0, 60000, 37)), "all answered by the kernel")
+        tap.is_(wrong, [], "60 MB of items stored without privileges are read over UDP")
+        tap.is_(grown["answered"], len(range(0, 60000, 37)), "the kernel answers all of them")
     netns.enter(m.pair.client)
 
 
@@ -238,12 +245,14 @@ def two_interfaces_at_once():
         two.same(b"get foo\r\n", answer((b"foo", b"bar")), "the first interface")
         got, grown = two.during(lambda: second.ask(b"get foo\r\n"))
         tap.is_((got, grown["answered"]), (answer((b"foo", b"bar")), 1),
-                "the second interface, by the kernel")
+                "the kernel answers on the second interface")
         log = two.server.log()
-        tap.ok("bmc: sv0: XDP native" in log and "bmc: sv1: XDP native" in log, "a line for each")
+        tap.ok("bmc: sv0: XDP native" in log and "bmc: sv1: XDP native" in log,
+               "the log has a line for each interface")
         two.server.pause()
         tap.is_([two.udp.ask(b"get foo\r\n"), second.ask(b"get foo\r\n")],
-                [answer((b"foo", b"bar"))] * 2, "both while the server is stopped")
+                [answer((b"foo",
+                         b"bar"))] * 2, "both interfaces answer while the server is stopped")
         two.server.resume()
     netns.enter(m.pair.client)
 
@@ -251,8 +260,9 @@ def two_interfaces_at_once():
 @tap.case
 def generic_mode():
     with kernel.Machines(mode="skb") as generic:
-        tap.like(generic.server.log(), "^bmc: sv0: XDP generic", "mode=skb says generic")
-        tap.is_(netns.xdp_mode("sv0", generic.pair.server), "generic", "and is")
+        tap.like(generic.server.log(), "^bmc: sv0: XDP generic", "mode=skb is logged as generic")
+        tap.is_(netns.xdp_mode("sv0", generic.pair.server), "generic",
+                "the interface has a generic XDP program")
         for size in (10, 100, 500, 1000, 1366):
             generic.tcp.set(b"g", b"x" * size)
             generic.same(b"get g\r\n", answer((b"g", b"x" * size)), "a value of %d bytes" % size)
@@ -267,22 +277,23 @@ def the_loopback_interface():
         lo, control = other.udp(), other.stream()
         control.set(b"foo", b"bar")
         before = control.stats("bmc")
-        tap.is_(lo.ask(b"get foo none\r\n"), answer((b"foo", b"bar")), "a hit over lo")
+        tap.is_(lo.ask(b"get foo none\r\n"), answer((b"foo", b"bar")), "a hit over lo is answered")
         control.set(b"large", b"l" * 1300)
-        tap.is_(lo.ask(b"get large\r\n"), answer((b"large", b"l" * 1300)), "a large one")
+        tap.is_(lo.ask(b"get large\r\n"), answer((b"large", b"l" * 1300)),
+                "a large hit over lo is answered")
         after = control.stats("bmc")
         grown = sum(int(after[key]) - int(before[key]) for key in ("answered_xdp", "answered_tc"))
-        tap.is_(grown, 2, "both by the kernel")
+        tap.is_(grown, 2, "the kernel answers both")
         other.pause()
         tap.is_(lo.ask(b"get foo\r\n"), answer((b"foo", b"bar")),
-                "also while the server is stopped")
+                "the kernel answers over lo while the server is stopped")
         other.resume()
-        tap.like(other.log(), r"^bmc: lo: XDP \w+", "a line says how")
+        tap.like(other.log(), r"^bmc: lo: XDP \w+", "the log has the mode of attachment of lo")
     netns.enter(m.pair.client)
 
 
 @tap.case
-def only_the_listening_addresses():
+def only_local_addresses_are_answered():
     netns.sh("ip", "address", "add", "10.77.0.9/24", "dev", "sv0", namespace=m.pair.server)
     port = server.free_port(m.pair.server)
     m.server.stop()
@@ -292,14 +303,15 @@ def only_the_listening_addresses():
     with server.Server(namespace=m.pair.server, host="10.77.0.9", port=port) as other:
         m.tcp.set(b"whose", b"first")
         other.stream().set(b"whose", b"second")
-        m.same(b"get whose\r\n", answer((b"whose", b"first")), "the address that it listens on")
+        m.same(b"get whose\r\n", answer((b"whose", b"first")),
+               "the address that the server listens on")
         got, grown = m.during(lambda: other.udp().ask(b"get whose\r\n"))
         tap.is_((got, grown["answered"]), (answer((b"whose", b"second")), 0),
-                "another server's address on the same interface is left alone")
+                "a request to another server's address on the same interface goes to that server")
 
 
 @tap.case
-def what_the_kernel_serves_is_not_evicted():
+def items_that_the_kernel_serves_are_not_evicted():
     with kernel.Machines("-m", "8") as small:
         small.tcp.set(b"hot", b"y" * 1000)
         value = b"x" * 1000
@@ -310,8 +322,8 @@ def what_the_kernel_serves_is_not_evicted():
             small.tcp.exactly(len(b"STORED\r\n") * 100)
             answered += small.udp.ask(b"get hot\r\n") == answer((b"hot", b"y" * 1000))
         tap.is_(answered, 400, "an item that only the kernel serves survives 40 MB of sets in 8 MB")
-        tap.ok(small.counts()["answered"] >= 390, "and the kernel did serve it")
-        tap.ok(int(small.tcp.stats()["evictions"]) > 10000, "and others were evicted")
+        tap.ok(small.counts()["answered"] >= 390, "the kernel answered it")
+        tap.ok(int(small.tcp.stats()["evictions"]) > 10000, "other items were evicted")
     netns.enter(m.pair.client)
 
 
@@ -321,17 +333,19 @@ def expiry_while_the_server_is_stopped():
     m.tcp.set(b"long", b"y", exptime=1000)
     m.server.pause()
     try:
-        tap.is_(m.udp.ask(b"get brief\r\n"), answer((b"brief", b"x")), "an item before its time")
+        tap.is_(m.udp.ask(b"get brief\r\n"), answer((b"brief", b"x")),
+                "an item before its expiry is answered")
         tap.ok(server.wait_for(lambda: m.silent(b"get brief\r\n", 0.1), 8),
-               "is not served after it, though the server is stopped")
+               "an expired item is not answered, although the server is stopped")
         m.udp.close()
         m.udp = m.server.udp()
-        tap.is_(m.udp.ask(b"get long\r\n"), answer((b"long", b"y")), "one that lives is")
+        tap.is_(m.udp.ask(b"get long\r\n"), answer((b"long", b"y")),
+                "an item that has not expired is answered")
     finally:
         m.server.resume()
     m.udp.close()
     m.udp = m.server.udp()
-    tap.is_(m.udp.ask(b"get brief\r\n"), b"END\r\n", "and the server says that it is gone")
+    tap.is_(m.udp.ask(b"get brief\r\n"), b"END\r\n", "the server answers that the item is missing")
 
 
 @tap.case
@@ -341,22 +355,22 @@ def a_flush_with_delay_while_the_server_is_stopped():
     m.server.pause()
     try:
         tap.ok(server.wait_for(lambda: m.silent(b"get doomed\r\n", 0.1), 8),
-               "from the second of the flush on the kernel serves nothing")
+               "from the second of a delayed flush on the kernel answers no item from before")
     finally:
         m.server.resume()
     m.udp.close()
     m.udp = m.server.udp()
-    tap.is_(m.udp.ask(b"get doomed\r\n"), b"END\r\n", "and the server says that it is gone")
+    tap.is_(m.udp.ask(b"get doomed\r\n"), b"END\r\n", "the server answers that the item is missing")
     m.tcp.set(b"after", b"y")
     tap.ok(server.wait_for(lambda: m.by_kernel(b"get after\r\n") == (answer((b"after", b"y")),
                                                                      True)),
-           "after it the kernel serves again")
+           "after the flush the kernel answers again")
 
 
 @tap.case
 def it_ends_cleanly():
     m.stop()
-    tap.ok(not re.search("(?i)error|fail", m.server.log()), "and its log has no complaint")
+    tap.ok(not re.search("(?i)error|fail", m.server.log()), "the log has no error")
 
 
 tap.run()

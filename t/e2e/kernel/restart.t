@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""-e with the kernel path: what the next server takes over, the kernel answers."""
+"""-e with the kernel path: the kernel answers with the items that the next server takes over."""
 import os
 import signal
 import sys
@@ -15,7 +15,7 @@ LARGE = bytes(range(256)) * 4000
 
 
 @tap.case
-def the_kernel_answers_what_was_kept():
+def the_kernel_answers_kept_items():
     path = os.path.join(server.scratch(), "memory")
     with kernel.Machines("-e", path, "-I", "2m") as m:
         for i in range(2000):
@@ -24,7 +24,7 @@ def the_kernel_answers_what_was_kept():
         m.tcp.set(b"short", b"x", exptime=1000)
         m.tcp.ask(b"delete key9\r\n")
         m.server.signal(signal.SIGUSR1)
-        tap.is_(m.server.wait(), 0, "SIGUSR1 ends it")
+        tap.is_(m.server.wait(), 0, "SIGUSR1 ends the server")
         m.start()
         m.same(b"get key8\r\n", kernel.answer((b"key8", b"v008", 7)), "an item")
         m.same(b"get key8 key9 key10 short\r\n",
@@ -34,7 +34,7 @@ def the_kernel_answers_what_was_kept():
         m.tcp.set(b"key8", b"new")
         m.same(b"get key8\r\n", kernel.answer((b"key8", b"new")), "after a set, the new value")
         m.tcp.all(b"flush_all\r\n")
-        tap.is_(m.udp.ask(b"get key10\r\n"), b"END\r\n", "after a flush, a miss by whomever")
+        tap.is_(m.udp.ask(b"get key10\r\n"), b"END\r\n", "after a flush, a miss")
 
 
 tap.run()

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Several datagrams that a sender hands to the kernel as one (UDP_SEGMENT, udp(7)).
+"""Several datagrams that a sender passes to the kernel as one (UDP_SEGMENT, udp(7)).
 
-Over lo, and over a veth with generic XDP or TC alone, they come as one packet, with one header:
-what it seems to ask for was asked for by nobody.
+Over lo, and over a veth with generic XDP or TC alone, they arrive as one packet with one header,
+which must not be parsed as one request.
 """
 import os
 import socket
@@ -31,8 +31,8 @@ def segmented(udp, size, data):
 
 
 def asked(udp, tcp, name):
-    """What comes as one packet is the server's; what comes alone afterwards is the kernel's, as
-    soon as it knows the way back."""
+    """Packets of several datagrams are answered by the server, a following single datagram by
+    the kernel, as soon as it knows the way back."""
     def counts():
         rows = tcp.stats("bmc")
         return int(rows["answered_xdp"]) + int(rows["answered_tc"])
@@ -40,14 +40,14 @@ def asked(udp, tcp, name):
     tcp.set(b"k", b"v")
     tcp.set(b"long", b"w")
     before = counts()
-    # A frame header, and what would be a get behind it.
+    # A frame header, followed by bytes that look like a get.
     segmented(udp, 8, datagram(1, b"get k\r\n"))
     segmented(udp, 8, datagram(2, b"gets k\r"))
-    # A key that is longer than any of the two datagrams tells.
+    # A key longer than either of the two datagrams.
     segmented(udp, 14, datagram(3, b"get lo" b"ng\r\n"))
     got = udp.ask(b"version\r\n", ident=4)
-    tap.ok(got.startswith(b"VERSION "), "%s: what is no request has no answer" % name)
-    tap.is_(counts() - before, 0, "%s: nor from the kernel" % name)
+    tap.ok(got.startswith(b"VERSION "), "%s: datagrams that are not requests have no answer" % name)
+    tap.is_(counts() - before, 0, "%s: the kernel does not answer them" % name)
     requests = [datagram(5, b"get k   \r\n"), datagram(6, b"get long\r\n")]
     segmented(udp, len(requests[0]), b"".join(requests))
     got = sorted(udp.recv_raw() for _ in requests)
@@ -60,7 +60,7 @@ def asked(udp, tcp, name):
         answers.add(udp.ask(b"get k\r\n", ident=7))
         return counts() - before
 
-    tap.ok(server.wait_for(alone), "%s: a get alone is answered by the kernel" % name)
+    tap.ok(server.wait_for(alone), "%s: a single get is answered by the kernel" % name)
     tap.is_(answers, {answer((b"k", b"v"))}, "%s: rightly" % name)
 
 

@@ -28,12 +28,12 @@ def ptrace(request, tid):
 
 
 def threads(pid):
-    """In the order in which they were started."""
+    """The threads in the order in which they were started."""
     return sorted(int(tid) for tid in os.listdir("/proc/%d/task" % pid))
 
 
 class Stuck:
-    """One thread of a process does not run."""
+    """One thread of a process is stopped."""
 
     def __init__(self, tid):
         self.tid = tid
@@ -48,7 +48,7 @@ class Stuck:
 
 
 def asks(m, request=b"get k\r\n"):
-    """One answer over a socket of its own; None: there is none."""
+    """The answer to one request over a socket of its own; None: there is none."""
     udp = client.Udp(m.pair.address(), m.server.port, 0.2)
     try:
         return udp.ask(request)
@@ -64,14 +64,14 @@ def falls_silent(m):
 
 
 def goes_on(m, stalls):
-    """The kernel answers again, without being told to."""
+    """Checks that the kernel answers again by itself."""
     tap.ok(server.wait_for(lambda: m.by_kernel(b"get k\r\n")[1], 15),
-           "the kernel goes on by itself")
+           "the kernel answers again by itself")
     counts = m.counts()
-    tap.is_(counts["stalls"], stalls, "`stalls` tells how often")
-    tap.ok(counts["pass_stopped"] > 0, "what it left to the server meanwhile is counted")
-    said = re.findall(r"^bmc: .*stopped or stuck for \d+ s.*$", m.server.log(), re.M)
-    tap.is_(len(said), stalls, "and it is said, in one line each")
+    tap.is_(counts["stalls"], stalls, "`stalls` counts how often the server did not run")
+    tap.ok(counts["pass_stopped"] > 0, "the requests passed meanwhile are counted")
+    lines = re.findall(r"^bmc: .*stopped or stuck for \d+ s.*$", m.server.log(), re.M)
+    tap.is_(len(lines), stalls, "each stall is logged in one line")
 
 
 @tap.case
@@ -79,18 +79,22 @@ def a_server_that_is_stopped():
     with kernel.Machines("-o", STALL) as m:
         m.tcp.set(b"k", b"v")
         m.tcp.set(b"short", b"v", exptime=1)
-        m.same(b"get k\r\n", answer((b"k", b"v")), "while it runs")
+        m.same(b"get k\r\n", answer((b"k", b"v")), "while the server runs")
         for stalls in (1, 2):
             m.server.pause()
-            tap.is_(asks(m), answer((b"k", b"v")), "for a while the kernel answers without it")
-            tap.ok(falls_silent(m), "and then leaves everything to it, which does not answer")
-            tap.is_(asks(m, b"get none\r\n"), None, "misses too")
-            tap.is_(asks(m, b"get k none short\r\n"), None, "and requests of several keys")
+            tap.is_(asks(m), answer((b"k", b"v")),
+                    "for some time the kernel answers for a stopped server")
+            tap.ok(falls_silent(m),
+                   "after it the kernel passes all requests to the server, which does not answer")
+            tap.is_(asks(m, b"get none\r\n"), None, "misses are passed as well")
+            tap.is_(asks(m, b"get k none short\r\n"), None,
+                    "requests of several keys are passed as well")
             m.server.resume()
             goes_on(m, stalls)
-        tap.is_(m.udp.ask(b"get short\r\n"), b"END\r\n", "what expired meanwhile is gone")
+        tap.is_(m.udp.ask(b"get short\r\n"), b"END\r\n",
+                "an item that expired meanwhile is missing")
         m.tcp.ask(b"stats reset\r\n")
-        tap.is_(m.counts()["pass_stopped"], 0, "`stats reset` resets the count")
+        tap.is_(m.counts()["pass_stopped"], 0, "`stats reset` sets the count to 0")
 
 
 @tap.case
@@ -99,8 +103,9 @@ def a_worker_that_is_stuck():
         m.tcp.set(b"k", b"v")
         # Workers are started last.
         with Stuck(threads(m.server.pid)[-1]):
-            tap.is_(asks(m), answer((b"k", b"v")), "while a worker is stuck the kernel answers")
-            tap.ok(falls_silent(m), "for a while only")
+            tap.is_(asks(m), answer((b"k", b"v")),
+                    "for some time the kernel answers while a worker is stuck")
+            tap.ok(falls_silent(m), "after it the kernel passes all requests")
         goes_on(m, 1)
 
 
@@ -109,10 +114,10 @@ def a_main_thread_that_is_stuck():
     with kernel.Machines("-o", STALL) as m:
         m.tcp.set(b"k", b"v")
         with Stuck(m.server.pid):
-            # The workers still serve: what the kernel leaves to them is answered.
+            # The workers still run: they answer the requests that the kernel passes.
             grown = server.wait_for(lambda: m.counts()["pass_stopped"] > 0 or not asks(m), 15)
-            tap.ok(grown, "the kernel leaves its requests to the workers")
-            tap.is_(asks(m), answer((b"k", b"v")), "which answer")
+            tap.ok(grown, "the kernel passes its requests to the workers")
+            tap.is_(asks(m), answer((b"k", b"v")), "the workers answer them")
         goes_on(m, 1)
 
 
@@ -122,14 +127,14 @@ def for_ever():
         m.tcp.set(b"k", b"v")
         m.server.pause()
         tap.ok(not server.wait_for(lambda: asks(m) is None, 3, 0.1),
-               "stall=0: as long as its programs are attached")
+               "with stall=0 the kernel answers as long as its programs are attached")
         m.server.resume()
-        tap.is_(m.counts()["stalls"], 0, "and nothing of it is noticed")
+        tap.is_(m.counts()["stalls"], 0, "with stall=0 stalls are not counted")
 
 
 @tap.case
 def no_false_alarm():
-    """Connections come and go by the thousand, beside readers and writers."""
+    """Thousands of connections are opened and closed, beside readers and writers."""
     with kernel.Machines("-o", "bmc=sv0,stall=3", threads=2) as m:
         words = (kernel.beside("t/tool/coherence"), m.pair.address(), m.server.port, 2, 2, 1000,
                  150000, 1000, 20, 500)
@@ -145,7 +150,7 @@ def no_false_alarm():
         tap.diag("%d connections, %d answers by the kernel" % (came, counts["answered"]))
         tap.is_(load.wait(), 0, "the load found no wrong answer")
         tap.is_((counts["stalls"], counts["pass_stopped"]), (0, 0),
-                "under load the server is never taken for one that does not run")
+                "under load no stall is counted")
 
 
 tap.run()

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""`stats bmc`: the reference and the manual have every key and no other; `stats reset`."""
+"""`stats bmc`: the reference and the manual have exactly its keys; `stats reset`."""
 import os
 import re
 import sys
@@ -13,12 +13,12 @@ import server
 import tap
 
 SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
-# What is so, not what has happened.
+# States, not counts of events.
 STATE = {"bmc_enabled", "mode", "interfaces", "IFACE:xdp", "IFACE:tc", "IFACE:state",
          "addresses_ipv4", "addresses_ipv6",
          "macs", "stations", "vlans", "left_out", "bypass", "aside", "allow", "allow_prefixes",
          "rate", "burst", "amplification"}
-# The table is made ahead of its use, beside all that goes on.
+# The table's memory is mapped ahead of its use, at any time.
 GROWING = {"extents", "table_extents", "segments", "table_segments"}
 
 m = kernel.Machines()
@@ -40,21 +40,21 @@ def all_keys_are_documented():
     page = {key for row in table.splitlines()
             for key in re.findall("`([^`]+)`", row.split(" | ")[0])}
     tap.is_(sorted(page - printed), ["reason"], "the reference has no other key but `reason`")
-    tap.is_(sorted(printed - page), [], "and lacks none")
+    tap.is_(sorted(printed - page), [], "the reference has every key")
     part = source("doc/memcached.1.in").split(".Ss Its statistics\n")[1].split(".El\n")[0]
     manual = {"IFACE:" + key for key in re.findall(r"^\.It Ar if Ns Cm :(\w+)$", part, re.M)}
     manual |= set(re.findall(r"^\.It Cm (\w+)$", part, re.M))
-    tap.is_(sorted(manual), sorted(page), "the manual has the same")
+    tap.is_(sorted(manual), sorted(page), "the manual has the same keys")
 
 
 @tap.case
-def without_the_kernel_path_there_is_one():
+def without_the_kernel_path_there_is_one_key():
     with server.Server() as plain:
         tap.is_(plain.stats("bmc"), {"bmc_enabled": "no"}, "bmc_enabled says no")
 
 
 @tap.case
-def reset_sets_every_counter_back():
+def reset_sets_every_counter_to_0():
     m.tcp.set(b"foo", b"bar")
     for request in (b"get foo\r\n", b"get none\r\n", b"gets foo\r\n", b"version\r\n"):
         m.udp.ask(request)
@@ -70,30 +70,31 @@ def reset_sets_every_counter_back():
             "all counters are 0 again")
     tap.is_([after[key] for key in sorted(after) if not keys([key]).isdisjoint(STATE)],
             [before[key] for key in sorted(before) if not keys([key]).isdisjoint(STATE)],
-            "what is set or attached is as before")
-    tap.ok(all(int(after[key]) >= int(before[key]) for key in GROWING), "memory is, or has grown")
+            "settings and attachments are as before")
+    tap.ok(all(int(after[key]) >= int(before[key]) for key in GROWING),
+           "the memory is as before, or has grown")
     server.wait_for(lambda: m.by_kernel(b"get none\r\n")[1])
     m.udp.ask(b"get foo\r\n")
-    tap.is_(int(m.tcp.stats("bmc")["hits"]), 1, "and they count on")
+    tap.is_(int(m.tcp.stats("bmc")["hits"]), 1, "counters go on counting")
 
 
 @tap.case
-def a_stall_is_set_back_too():
+def reset_sets_stalls_to_0():
     with kernel.Machines(mode="native,stall=2") as still:
         still.server.pause()
         server.wait_for(lambda: still.silent(b"get foo\r\n", 0.2), 15, 0.2)
         still.server.resume()
         tap.ok(server.wait_for(lambda: int(still.tcp.stats("bmc")["stalls"]) == 1),
-               "a server that stood still is counted")
+               "a stall is counted")
         still.tcp.ask(b"stats reset\r\n")
-        tap.is_(still.tcp.stats("bmc")["stalls"], "0", "until the reset")
+        tap.is_(still.tcp.stats("bmc")["stalls"], "0", "after the reset it is not")
     netns.enter(m.pair.client)
 
 
 @tap.case
-def it_ends():
+def it_ends_cleanly():
     m.stop()
-    tap.ok(not re.search("(?i)error|fail", m.server.log()), "the log has no complaint")
+    tap.ok(not re.search("(?i)error|fail", m.server.log()), "the log has no error")
 
 
 tap.run()

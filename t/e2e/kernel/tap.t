@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""TC waits behind a driver's XDP until a reply finds no room in a frame."""
+"""The TC program is attached behind a driver's XDP only when a reply finds no room in a frame."""
 import os
 import sys
 
@@ -26,17 +26,17 @@ def machines(*arguments, **options):
 
 
 def programs(m, i=0):
-    """What is on the hooks of TC there."""
+    """The programs on the TC hooks of the interface."""
     return netns.tc_programs("sv%d" % i, m.pair.server, ("ingress",))
 
 
-def waits(m):
-    """As it is without TCX, where a filter would need a right that is gone."""
+def waits_for_room(m):
+    """Not without TCX, where a filter would need a capability that is dropped."""
     return "(tcx)" in m.server.log()
 
 
 def answers_large(m):
-    """The kernel does, and TC of it."""
+    """Whether TC answers a request with a large reply."""
     answer, grown = m.during(lambda: m.udp.ask(b"get large\r\n"))
     return (answer, grown["answered_tc"]) == (LARGE, 1)
 
@@ -44,49 +44,52 @@ def answers_large(m):
 @tap.case
 def the_first_reply_without_room():
     with machines(*FILTER) as m:
-        if not waits(m):
-            tap.is_(m.rows()["sv0:tc"], "yes", "without TCX a filter is there from the start")
+        if not waits_for_room(m):
+            tap.is_(m.rows()["sv0:tc"], "yes", "without TCX a filter is attached from the start")
             return
-        m.said("sv0: XDP native, TC ingress (tcx) once a reply finds no room", 1,
-               "the line at the start says that TC waits")
-        m.becomes("so do the statistics", sv0__xdp="native", sv0__tc="waits", sv0__state="up")
-        tap.is_(programs(m), [], "nothing is on TC ingress")
-        m.asked("10.77.0.1", "a reply that has room")
+        m.logs("sv0: XDP native, TC ingress (tcx) once a reply finds no room", 1,
+               "the log says at the start that TC is attached later")
+        m.becomes("the statistics say so, too", sv0__xdp="native", sv0__tc="waits", sv0__state="up")
+        tap.is_(programs(m), [], "there is no TC ingress program")
+        m.asked("10.77.0.1", "a reply that fits is answered by the kernel")
         answer, grown = m.during(lambda: m.udp.ask(b"get large\r\n"))
         tap.is_((answer, grown["answered"], grown["pass_room"]), (LARGE, 0, 1),
-                "one that has none is the server's")
-        m.becomes("then TC is there", sv0__xdp="native", sv0__tc="yes", reattached=0,
+                "the first reply that does not fit is answered by the server")
+        m.becomes("after it the TC program is attached", sv0__xdp="native", sv0__tc="yes",
+                  reattached=0,
                   interface_events=0)
-        tap.is_(len(programs(m)), 1, "on ingress")
-        tap.ok(server.wait_for(lambda: answers_large(m)), "and answers")
-        m.said("a reply found no room: TC ingress", 1, "which is said once")
+        tap.is_(len(programs(m)), 1, "there is one TC ingress program")
+        tap.ok(server.wait_for(lambda: answers_large(m)), "it answers")
+        m.logs("a reply found no room: TC ingress", 1, "its attachment is logged once")
         m.cut(programs(m)[0])
-        m.becomes("detached, it is attached again", sv0__tc="yes", detached=1, reattached=1)
-        tap.ok(server.wait_for(lambda: answers_large(m)), "and answers again")
+        m.becomes("when it is detached it is attached again", sv0__tc="yes", detached=1,
+                  reattached=1)
+        tap.ok(server.wait_for(lambda: answers_large(m)), "it answers again")
 
 
 @tap.case
 def several_interfaces():
     with machines(links=2) as m:
-        if not waits(m):
+        if not waits_for_room(m):
             return
         m.becomes("both wait", sv0__tc="waits", sv1__tc="waits")
         m.udp.ask(b"get large\r\n")
-        m.becomes("what one wants both get", sv0__tc="yes", sv1__tc="yes")
+        m.becomes("a reply without room on one interface attaches TC on both", sv0__tc="yes",
+                  sv1__tc="yes")
         m.ip("link set sv1 netns " + m.pair.client)
         m.becomes("one goes", sv1__state="gone", sv1__tc="no")
         netns.sh("ip", "link", "set", "sv1", "netns", m.pair.server, namespace=m.pair.client)
         m.ip("link set sv1 up")
-        m.becomes("when it comes back TC does not wait again", sv1__state="up", sv1__tc="yes")
+        m.becomes("an interface that comes back gets TC at once", sv1__state="up", sv1__tc="yes")
 
 
 @tap.case
-def nothing_is_left():
+def no_program_is_left():
     for late in (False, True):
         with machines() as m:
             if late:
                 m.udp.ask(b"get large\r\n")
-                m.becomes("TC was asked for", sv0__tc="yes")
+                m.becomes("the TC program is attached", sv0__tc="yes")
             m.server.kill()
             tap.ok(server.wait_for(lambda m=m: netns.xdp_mode("sv0", m.pair.server) is None and
                                    not programs(m)), "kill -9 leaves no program")

@@ -18,7 +18,7 @@ DAY = 86400
 
 
 def shifted(seconds):
-    """Words before a program's, so that its clock is ahead by so much, or None."""
+    """Words before a program's command line, so that its clock is ahead by that much, or None."""
     words = ["unshare", "--time", "--monotonic=%d" % seconds]
     clock = [sys.executable, "-c", "import time; print(time.monotonic())"]
     done = subprocess.run(words + clock, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -29,13 +29,13 @@ def shifted(seconds):
 
 
 def clocks():
-    """(what they are called, words): one that is ahead, and one that is behind."""
+    """(name, words): one clock that is ahead, and one that is behind."""
     behind = -int(time.monotonic() / 2)
     return [("ahead", shifted(DAY)), ("behind", shifted(behind))]
 
 
 @tap.case
-def it_expires_and_stops_by_the_servers_clock():
+def items_expire_by_the_servers_clock():
     for name, words in clocks():
         for mode in ("native", "tc"):
             where = "%s, %s" % (name, mode)
@@ -46,17 +46,17 @@ def it_expires_and_stops_by_the_servers_clock():
                 m.same(b"get long\r\n", answer((b"long", b"v")), where + ": of 1,000 seconds")
                 got, answered = m.by_kernel(b"mg long t\r\n")
                 tap.ok(answered and got in [b"HD t%d\r\n" % left for left in range(980, 1001)],
-                       where + ": which are the ones that are left (%r)" % got)
+                       where + ": exactly the items that have not expired are answered (%r)" % got)
                 m.tcp.set(b"short", b"v", exptime=1)
                 tap.ok(server.wait_for(lambda: m.udp.ask(b"get short\r\n") == b"END\r\n"),
-                       where + ": of one second, after that")
+                       where + ": an item of one second, stored after that, expires")
                 m.server.pause()
                 tap.ok(server.wait_for(lambda: m.silent(b"get k\r\n")),
-                       where + ": the kernel does not answer long for a server that is stopped")
+                       where + ": the kernel stops answering for a server that is stopped")
                 m.server.resume()
                 m.udp = m.server.udp()
                 tap.ok(server.wait_for(lambda: m.by_kernel(b"get k\r\n")[1]),
-                       where + ": it goes on with it")
+                       where + ": it answers again when the server runs")
 
 
 @tap.case
@@ -66,9 +66,10 @@ def the_chain_is_closed_and_opens():
             m.tcp.set(b"k", b"v")
             m.same(b"get k\r\n", answer((b"k", b"v")), "the chain, " + name)
             m.tcp.set(b"k", b"w")
-            m.same(b"get k\r\n", answer((b"k", b"w")), "the chain, %s, after a set" % name)
+            m.same(b"get k\r\n", answer((b"k", b"w")),
+                   "the chain answers again after a set, %s" % name)
 
 
 if None in [words for _, words in clocks()]:
-    tap.skip_all("no time namespace can be made")
+    tap.skip_all("time namespaces are not available")
 tap.run(60)

@@ -1,12 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""IPv6, VLAN tags, large frames, and what is not for this machine: over real interfaces.
+"""IPv6, VLAN tags, large frames, and packets for other machines: over real interfaces.
 
 The client's sockets are real: a reply with a wrong checksum never reaches them.
 """
 import contextlib
-import ctypes
-import fcntl
 import os
 import socket
 import struct
@@ -45,7 +43,7 @@ def machines(prepare=None, interface=None, **options):
 
 
 def asked(m, host, name, requests=None):
-    """Each request is answered as it must be, and by the kernel."""
+    """Checks that each request gets the right answer, from the kernel."""
     m.udp.close()
     m.udp = client.Udp(host, m.server.port, seconds=2)
     for request, want in requests or gets():
@@ -67,25 +65,18 @@ def ipv6():
         with machines(mode=mode) as m:
             asked(m, SIX, "IPv6, %s" % mode)
             _, grown = m.during(lambda: m.udp.ask(b"get k\r\n"))
-            tap.is_(grown["answered_tc"], int(mode != "native"), "IPv6, %s: who answers" % mode)
+            tap.is_(grown["answered_tc"], int(mode != "native"),
+                    "IPv6, %s: the kernel answers" % mode)
     with kernel.Machines(listen="10.77.0.1,[%s]" % SIX) as m:
         m.tcp.set(b"k", b"v")
         asked(m, SIX, "listening on single addresses", [(b"get k\r\n", answer((b"k", b"v")))])
 
 
-def ethtool(namespace, interface, command, value):
-    with netns.inside(namespace), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as some:
-        data = ctypes.create_string_buffer(struct.pack("II", command, value))
-        fcntl.ioctl(some, 0x8946, struct.pack("16sP", interface.encode(),
-                                              ctypes.addressof(data))) # SIOCETHTOOL
-        return struct.unpack("II", data.raw[:8])[1]
-
-
 # --- checksums that are left to hardware ---
 
 def put_bridge_between(pair):
-    """From the server's new end s0 over a bridge to the client's c0, by a port that computes
-    checksums itself."""
+    """From the server's new end s0 over a bridge to the client's c0, through a port that
+    computes checksums itself."""
     def ip(*words):
         netns.sh("ip", *words, namespace=pair.server)
     bridge = pair.client # its own end of the bridge
@@ -102,7 +93,7 @@ def put_bridge_between(pair):
                   ("address", "add", "fd70::2/64", "dev", "c0", "nodad"),
                   ("link", "set", "c0", "up")):
         netns.sh("ip", *words, namespace=bridge)
-    ethtool(bridge, "bc", 0x17, 0) # ETHTOOL_STXCSUM
+    netns.ethtool(bridge, "bc", 0x17, 0) # ETHTOOL_STXCSUM
 
 
 @tap.case
@@ -116,16 +107,16 @@ def checksums_left_to_hardware():
 # --- VLANs -----------------------------------------------------------------------
 
 def switch_off(namespace, interface, flags):
-    """As ethtool -K: tags stay in the frames."""
-    now = ethtool(namespace, interface, 0x25, 0) # ETHTOOL_GFLAGS
-    ethtool(namespace, interface, 0x26, now & ~flags)
+    """As ethtool -K: the driver leaves tags in the frames."""
+    now = netns.ethtool(namespace, interface, 0x25, 0) # ETHTOOL_GFLAGS
+    netns.ethtool(namespace, interface, 0x26, now & ~flags)
 
 
 RXVLAN, TXVLAN = 1 << 8, 1 << 7
 
 
 def add_vlans(pair):
-    """VLAN 100, and VLAN 100 in the 802.1ad VLAN 200, at both ends."""
+    """VLAN 100, and VLAN 100 inside the 802.1ad VLAN 200, at both ends."""
     for namespace, below, last in ((pair.server, "sv0", 1), (pair.client, "cl0", 2)):
         def ip(*words):
             netns.sh("ip", *words, namespace=namespace)
@@ -141,14 +132,14 @@ def add_vlans(pair):
 
 
 def add_vlans_in_frames(pair):
-    """The same, and the drivers leave the tags where they are."""
+    """The same, with drivers that leave the tags in the frames."""
     switch_off(pair.server, "sv0", RXVLAN | TXVLAN)
     switch_off(pair.client, "cl0", RXVLAN | TXVLAN)
     add_vlans(pair)
 
 
 def has_vlans():
-    """Some kernels are built without: there the tests of t/bpf have to do."""
+    """Some kernels are built without VLANs: there only the tests of t/bpf cover them."""
     pair = netns.Pair()
     try:
         add_vlans(pair)
@@ -164,7 +155,7 @@ def has_vlans():
 @tap.case
 def vlans():
     if not has_vlans():
-        tap.diag("this kernel has no VLANs: the frames of t/bpf/answers have to do")
+        tap.diag("this kernel has no VLANs: only t/bpf/answers covers them")
         return
     for how, prepare, mode in (("beside the packet", add_vlans, "skb"),
                                ("beside the packet", add_vlans, "tc"),
@@ -175,7 +166,7 @@ def vlans():
                 asked(m, host, "tags %s, %s, %s" % (how, mode, host))
 
 
-# --- what is not ours --------------------------------------------------------------
+# --- packets for others ------------------------------------------------------------
 
 def checksum(data):
     total = sum(struct.unpack("!%dH" % (len(data) // 2), data))
@@ -194,7 +185,7 @@ def frame(port, to=MAC, tag=b"", address="10.77.0.1", source="10.77.0.2", from_=
 
 
 @tap.case
-def not_ours():
+def foreign_packets():
     rows = (("to our MAC address", {}, "answered"),
             ("to another MAC address, as a bridge or a promiscuous interface sees it",
              {"to": bytes.fromhex("024d430001ff")}, "pass_mac"),
@@ -203,12 +194,12 @@ def not_ours():
             ("to a group of MAC addresses", {"to": bytes.fromhex("01005e000001")}, "pass_mac"),
             ("without a MAC address", {"to": bytes(6)}, "pass_mac"),
             ("from a group of MAC addresses", {"from_": b"\xff" * 6}, "pass_mac"),
-            ("to a VLAN that is not here", {"tag": bytes.fromhex("8100012c")}, "pass_mac"),
+            ("to a VLAN that does not exist", {"tag": bytes.fromhex("8100012c")}, "pass_mac"),
             ("with a priority and no VLAN", {"tag": bytes.fromhex("81006000")}, "answered"),
-            ("to an address behind us", {"address": "10.77.9.9"}, None),
+            ("to an address behind this machine", {"address": "10.77.9.9"}, None),
             ("to all addresses", {"address": "255.255.255.255"}, None),
             ("from our own address", {"source": "10.77.0.1"}, "pass_source"))
-    # What is to another MAC address never was a packet of ours for TC: it is not counted there.
+    # A packet to another MAC address never reaches TC: it is not counted there.
     everything = ("answered", "pass_mac", "pass_source")
     for mode, counted in (("native", everything), ("skb", everything),
                           ("tc", ("answered", "pass_source"))):
@@ -220,7 +211,7 @@ def not_ours():
             for name, fields, counter in rows:
                 before = m.counts()
                 raw.send(frame(m.server.port, **fields))
-                m.udp.ask(b"get none\r\n") # comes behind it
+                m.udp.ask(b"get none\r\n") # follows it
                 grown = {key: value - before[key] for key, value in m.counts().items()}
                 grown["answered"] -= 1
                 wanted = {key: int(key == counter) for key in counted}
@@ -229,7 +220,7 @@ def not_ours():
 
 
 def put_others_behind(pair, behind):
-    """sv0 becomes the port of a bridge, and `behind` is reached by another port of it, and by
+    """sv0 becomes a port of a bridge, and `behind` is reached through another port of it, and by
     routing."""
     def ip(text, namespace=pair.server):
         netns.sh("ip", *text.split(), namespace=namespace)
@@ -258,7 +249,7 @@ def bridged_and_routed():
     for mode in ("native", "tc"):
         with machines(lambda pair: put_others_behind(pair, behind.client), mode=mode) as m:
             for host in "10.77.0.1", "10.66.0.1":
-                asked(m, host, "%s, of a machine that bridges and routes, %s" % (host, mode),
+                asked(m, host, "%s, on a machine that bridges and routes, %s" % (host, mode),
                       [(b"get k\r\n", answer((b"k", b"v")))])
             with netns.inside(behind.client):
                 other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -269,7 +260,7 @@ def bridged_and_routed():
                 got, grown = m.during(lambda udp=udp: (udp.send(b"get k\r\n"),
                                                        other.recv(2000)[8:])[1])
                 tap.is_((got, grown["answered"], grown["packets_seen"]), (b"get k\r\n", 0, 0),
-                        "what is only %s arrives there, %s" % (how, mode))
+                        "a packet that is %s arrives there, %s" % (how, mode))
                 udp.close()
             other.close()
             for name in "b0", "r0":

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """gets, mg and the binary gets: the kernel answers and counts as the server does.
 
-Each request is sent over the kernel path, and to the same socket of the same
-server over a second interface without it: the datagrams must be equal, byte by
-byte, and so must be what `stats` has counted.
+Each request is sent over the kernel path, and to the same socket of the same server over a second
+interface without it: the datagrams must be equal, byte by byte, and so must be the counts in
+`stats`.
 """
 import os
 import random
@@ -40,7 +40,7 @@ def datagrams(udp, request, number):
 
 
 def differ(request, fast=None, slow=None):
-    """What each said, if it is not the same; None if it is. A second may begin between them."""
+    """Both answers, if they differ, else None. A second may begin between them."""
     for _ in range(3):
         number = next(ident) & 0xffff
         answers = [datagrams(udp, request, number) for udp in (fast or m.udp, slow or plain)]
@@ -50,11 +50,11 @@ def differ(request, fast=None, slow=None):
 
 
 def compare(requests, name, share, fast=None, slow=None):
-    """All are equal, and at least this share of them is answered by the kernel."""
+    """Checks that all answers are equal, and that at least this share of them is the kernel's."""
     requests = list(requests)
     found, grown = m.during(lambda: [d for d in (differ(r, fast, slow) for r in requests) if d])
     tap.is_(found[:3], [], "%s: %d requests have equal answers" % (name, len(requests)))
-    tap.ok(grown["answered"] >= share * len(requests), "of which the kernel answered %d" %
+    tap.ok(grown["answered"] >= share * len(requests), "%d of them were answered by the kernel" %
            grown["answered"])
 
 
@@ -63,7 +63,7 @@ def store(key, value, flags=0, exptime=0):
 
 
 def settle():
-    """All that was stored without a reply is there."""
+    """Waits until all items sent with noreply are stored."""
     m.tcp.all(b"")
 
 
@@ -72,7 +72,7 @@ def any_key():
 
 
 def fill():
-    """Keys of many kinds, of which some are there and some expire."""
+    """Stores keys of many kinds, some of which are missing and some expire."""
     keys = [b"key%d" % i for i in range(40)] + [any_key() for _ in range(60)]
     for i, key in enumerate(keys):
         if i % 4:
@@ -129,7 +129,7 @@ def binary_gets():
             "values of 0 to 1,400 bytes", 0.9)
     here = [key for key in keys if m.tcp.ask(b"mg %s\r\n" % key) == b"HD\r\n"]
     compare((binary.request(rng.choice(("getq", "getkq")), rng.choice(here)) for _ in range(300)),
-            "GetQ and GetKQ of keys that are there", 0.8)
+            "GetQ and GetKQ of stored keys", 0.8)
 
 
 @tap.case
@@ -139,11 +139,11 @@ def a_quiet_miss_has_no_answer():
         before = m.counts()
         m.udp.send(request)
         tap.is_(m.udp.ask(b"mn\r\n"), b"MN\r\n", "%r has none" % request[:20])
-        tap.is_(m.counts()["answered"], before["answered"], "it was the server's")
+        tap.is_(m.counts()["answered"], before["answered"], "the kernel did not answer it")
 
 
 @tap.case
-def what_only_the_server_answers():
+def requests_that_only_the_server_answers():
     m.tcp.ask(b"set touched 0 0 1\r\n1\r\n")
     requests = [b"mg touched v T100\r\n", b"mg touched h l\r\n", b"mg touched u v\r\n",
                 b"mg new N30 v\r\n", b"mg touched R30 v\r\n", b"mg dG91Y2hlZA== b v k\r\n",
@@ -153,21 +153,22 @@ def what_only_the_server_answers():
                 b"gets t\touched\r\n", b"mg touched \tv\r\n", b"mg touched v\0\r\n",
                 b"MG touched v\r\n", b"mg touched E5 v\r\n"]
     found, grown = m.during(lambda: [d for d in map(differ, requests) if d])
-    tap.is_(found, [], "its answers are the same over both ways")
-    tap.is_(grown["answered"], 0, "and none is the kernel's")
+    tap.is_(found, [], "the server's answers are the same over both interfaces")
+    tap.is_(grown["answered"], 0, "the kernel answers none of them")
 
 
 @tap.case
 def stale_items_and_winners():
-    """What only one client may be told is told by the server, to the first that asks."""
+    """An answer that only one client may get is sent by the server, to the first that asks."""
     m.tcp.ask(b"set old 0 0 1\r\n1\r\n")
     m.tcp.ask(b"md old I\r\n")
     got, grown = m.during(lambda: [m.udp.ask(b"mg old v\r\n") for _ in range(2)])
     tap.is_((got, grown["answered"]), ([b"VA 1 X W\r\n1\r\n", b"VA 1 Z X\r\n1\r\n"], 0),
-            "a stale item has its winner")
+            "a stale item has one winner")
     m.tcp.ask(b"ms a2V5 3 b\r\nabc\r\n")
     got, grown = m.during(lambda: m.udp.ask(b"mg key v k\r\n"))
-    tap.is_((got, grown["answered"]), (b"VA 3 ka2V5 b\r\nabc\r\n", 0), "a binary key is shown so")
+    tap.is_((got, grown["answered"]), (b"VA 3 ka2V5 b\r\nabc\r\n", 0),
+            "a binary key is printed in base64")
 
 
 @tap.case
@@ -203,10 +204,10 @@ def it_is_counted_as_the_server_counts():
     by_server = counted(plain)
     by_kernel, grown = m.during(lambda: counted(m.udp))
     tap.ok(grown["answered"] > 300, "the kernel answered %d" % grown["answered"])
-    # `stats` and its own answers are in bytes_written: of a few digits more or less.
+    # `stats` and its own answers are in bytes_written: their length differs by a few digits.
     tap.ok(abs(by_kernel.pop("bytes_written") - by_server.pop("bytes_written")) < 200,
-           "bytes written are the same")
-    tap.is_(by_kernel, by_server, "and so is what is counted of commands, hits and classes")
+           "bytes_written is the same")
+    tap.is_(by_kernel, by_server, "the counts of commands, hits and classes are the same")
 
 
 @tap.case
@@ -225,7 +226,7 @@ def while_the_server_is_stopped():
         tap.is_(m.udp.ask(b"gets here none\r\n"),
                 b"VALUE here 5 4 %d\r\nhere\r\nEND\r\n" % cas, "gets")
         tap.is_(m.udp.ask(b"mg here v s f\r\n"), b"VA 4 s4 f5\r\nhere\r\n", "mg")
-        tap.is_(m.udp.ask(b"mg none v O1 k\r\n"), b"EN O1 knone\r\n", "mg of nothing")
+        tap.is_(m.udp.ask(b"mg none v O1 k\r\n"), b"EN O1 knone\r\n", "mg of a missing key")
         got = binary.replies(m.udp.ask(binary.request("getk", b"here", opaque=77)))
         tap.is_(got, [binary.Reply(0x0c, 0, 77, cas, b"\0\0\0\5", b"here", b"here")], "GetK")
     finally:
@@ -233,7 +234,7 @@ def while_the_server_is_stopped():
 
 
 @tap.case
-def aside():
+def bypass():
     m.tcp.ask(b"set here 5 0 4\r\nhere\r\n")
     requests = [b"gets here\r\n", b"mg here v\r\n", binary.request("get", b"here")]
 
@@ -244,13 +245,13 @@ def aside():
     tap.is_(answered(), 0, "at verbosity 2 the server answers")
     m.tcp.ask(b"verbosity 0\r\n")
     m.tcp.ask(b"stats detail on\r\n")
-    tap.is_(answered(), 0, "while prefixes are counted the server answers")
+    tap.is_(answered(), 0, "while stats detail is on the server answers")
     m.tcp.ask(b"stats detail off\r\n")
     watcher = m.server.stream()
     watcher.ask(b"watch fetchers\r\n")
-    tap.is_(answered(), 0, "while somebody watches the server answers")
+    tap.is_(answered(), 0, "while gets are watched the server answers")
     watcher.close()
-    tap.ok(server.wait_for(lambda: answered() == 3), "then the kernel does again")
+    tap.ok(server.wait_for(lambda: answered() == 3), "afterwards the kernel answers again")
 
 
 @tap.case
@@ -259,16 +260,16 @@ def without_cas():
         other.tcp.set(b"foo", b"bar")
         for request, want in ((b"gets foo\r\n", b"VALUE foo 0 3 0\r\nbar\r\nEND\r\n"),
                               (b"mg foo c\r\n", b"HD c0\r\n")):
-            tap.is_(other.by_server(request), want, "under -C the server says %r" % want)
-            other.same(request, want, "and so it is said")
+            tap.is_(other.by_server(request), want, "under -C the server answers %r" % want)
+            other.same(request, want, "under -C the kernel answers the same")
         request = binary.request("get", b"foo")
-        other.same(request, other.by_server(request), "in binary too")
+        other.same(request, other.by_server(request), "under -C the binary answer is the same")
     netns.enter(m.pair.client)
 
 
 @tap.case
-def whatever_protocol_tcp_is_bound_to():
-    """-B is about connections: a datagram's first byte says what it is."""
+def any_protocol_of_b():
+    """-B is for connections: a datagram's first byte selects its protocol."""
     for name in ("ascii", "binary", "auto"):
         with kernel.Machines("-B", name, binary=name == "binary") as other:
             requests = [b"get foo\r\n", b"mg foo v\r\n", binary.request("getk", b"foo")]
@@ -280,7 +281,7 @@ def whatever_protocol_tcp_is_bound_to():
             other.server.pause()
             by_kernel = [udp.ask(request) for request in requests]
             other.server.resume()
-            tap.is_(by_kernel, by_server, "-B %s: text and binary" % name)
+            tap.is_(by_kernel, by_server, "-B %s: text and binary are answered" % name)
         netns.enter(m.pair.client)
 
 

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""By which way a source is answered: by that of the stack's replies to it, or not by the kernel.
+"""The way back: the kernel answers a source the way that the stack replied to it, or passes the
+request.
 
-Frames with any source and MAC address are sent by a raw socket; another sees what comes back.
+A raw socket sends frames with any source and MAC address; another receives what comes back.
 """
 import os
 import socket
@@ -19,14 +20,14 @@ import tap
 from kernel import answer
 
 OURS, CLIENTS = bytes.fromhex("024d43000140"), bytes.fromhex("024d43000240")
-STRANGER = bytes.fromhex("024d430002ff")
+OTHER_MAC = bytes.fromhex("024d430002ff")
 HIT = answer((b"k", b"v"))
 FORGED = 5000
 ALL_FRAMES, SO_RCVBUFFORCE = 3, 33
 
 
 class Machines(kernel.Machines):
-    """Nobody's way is known at first, and any source comes in: there is no rp_filter."""
+    """No way back is known at first, and any source is accepted: there is no rp_filter."""
 
     def start(self):
         for namespace in self.pair.server, self.pair.client:
@@ -49,14 +50,15 @@ class Machines(kernel.Machines):
         netns.sh("ip", *words.split(), namespace=self.pair.server)
 
     def asked(self, source=None, host=None, times=1):
-        """How often the kernel answers, and passes for want of a way; all is answered well."""
+        """(all answers are right, answers of the kernel, requests passed for lack of a way)."""
         udp = client.Udp(host or self.pair.address(), self.server.port, source=source)
         right, grown = self.during(lambda: all(udp.ask(b"get k\r\n") == HIT for _ in range(times)))
         udp.close()
         return right, grown["answered"], grown["pass_way"]
 
     def sent(self, frames):
-        """How the counters grow while these are sent, and to which MAC addresses replies come."""
+        """The increase of the counters while these are sent, and the MAC addresses that replies
+        are sent to."""
         def send():
             for data in frames:
                 self.raw.send(data)
@@ -67,7 +69,7 @@ class Machines(kernel.Machines):
         return grown, {data[:6] for data in self.frames() if self.is_reply(data)}
 
     def all_read(self):
-        """Whether what was sent to the server's socket before has been read, or was lost there."""
+        """Whether the server's socket has read, or dropped, what was sent to it before."""
         try:
             return self.udp.ask(b"version\r\n").startswith(b"VERSION")
         except (TimeoutError, client.FrameError): # lost, or late
@@ -84,7 +86,7 @@ class Machines(kernel.Machines):
             self.raw.setblocking(True)
 
     def is_reply(self, data):
-        """To a request that frame() made."""
+        """Whether the reply is to a request that frame() made."""
         return data[12:14] == b"\x08\x00" and data[34:38] == struct.pack("!HH", self.server.port,
                                                                         PORT)
 
@@ -105,9 +107,9 @@ def frame(m, source, mac=CLIENTS):
 
 
 def forged(m):
-    """Requests from sources that nobody has, sent twice: which time, what grew, and where replies
-    came to."""
-    frames = [frame(m, "10.200.%d.%d" % (i >> 8, i & 255), STRANGER) for i in range(FORGED)]
+    """Sends requests from sources of no machine, twice: (which time, increase of the counters,
+    destinations of the replies)."""
+    frames = [frame(m, "10.200.%d.%d" % (i >> 8, i & 255), OTHER_MAC) for i in range(FORGED)]
     for again in "once", "and again":
         yield again, *m.sent(frames)
 
@@ -118,38 +120,39 @@ def a_source_is_known_when_the_server_has_replied():
         with Machines(mode=mode, listen="0.0.0.0,[::]") as m:
             for host in "10.77.0.1", "fd77:0::1":
                 tap.is_(m.asked(host=host, times=10), (True, 9, 1),
-                        "%s, %s: the first request is the server's, the others the kernel's" %
+                        "%s, %s: the server answers the first request, the kernel the others" %
                         (host, mode))
 
 
 @tap.case
-def forged_sources_of_nobody():
-    """The stack looks for these neighbours in vain."""
+def forged_sources_without_a_machine():
+    """The stack gets no answer when it looks for these neighbours."""
     with Machines(words=("rate=10/10",)) as m:
         m.ip("route add 10.200.0.0/16 dev sv0")
         for again, grown, macs in forged(m):
             tap.is_((grown["answered"], macs), (0, set()),
-                    "%d forged sources get no reply %s" % (FORGED, again))
-        tap.is_(m.asked(times=2)[:2], (True, 2), "who has replies still gets them")
+                    "%d forged sources get no reply, %s" % (FORGED, again))
+        tap.is_(m.asked(times=2)[:2], (True, 2), "a source that got replies still gets them")
 
 
 @tap.case
 def forged_sources_behind_a_router():
-    """The stack sends replies to the router, who may be asked in his name but by nobody else."""
+    """The stack replies through the router: requests from its MAC address are answered, from
+    others not."""
     with Machines(words=("rate=10/10",)) as m:
         m.ip("route add 10.200.0.0/16 via 10.77.0.2")
         for again, _, macs in forged(m):
-            tap.is_(macs, {CLIENTS}, "the replies go to the router alone, %s" % again)
+            tap.is_(macs, {CLIENTS}, "replies are sent to the router alone, %s" % again)
 
 
 @tap.case
-def another_mac_than_replies_go_to():
-    """As of two routers that stand in for each other."""
+def a_request_from_another_mac_address():
+    """As of two routers with one virtual address."""
     with Machines() as m:
         m.asked()
-        grown, macs = m.sent([frame(m, "10.77.0.2", STRANGER)])
+        grown, macs = m.sent([frame(m, "10.77.0.2", OTHER_MAC)])
         tap.is_((grown["answered"] + grown["pass_way"], macs), (1, {CLIENTS}),
-                "a request from another MAC address: the reply goes where the stack sends it")
+                "the reply is sent where the stack sends it")
 
 
 @tap.case
@@ -159,7 +162,7 @@ def the_broadcast_address_of_our_network():
         for source in "10.77.0.255", "10.77.0.127":
             grown, macs = m.sent([frame(m, source)] * 3)
             tap.is_((grown["answered"], grown["pass_way"], macs), (0, 3, set()),
-                    "%s is never answered" % source)
+                    "requests from %s are never answered" % source)
 
 
 @tap.case
@@ -168,33 +171,34 @@ def a_route_back_by_another_interface():
         netns.sh("ip", "address", "add", "10.99.0.2/32", "dev", "cl0", namespace=m.pair.client)
         m.ip("route add 10.99.0.2/32 via 10.77.1.2")
         server.wait_for(lambda: m.asked() == (True, 1, 0))
-        tap.is_(m.asked("10.99.0.2", times=3), (True, 0, 3), "what the stack replies to elsewhere")
+        tap.is_(m.asked("10.99.0.2", times=3), (True, 0, 3),
+                "a source that the stack replies to through another interface is passed")
         m.ip("route replace 10.99.0.2/32 via 10.77.0.2")
         tap.ok(server.wait_for(lambda: m.asked("10.99.0.2")[:2] == (True, 1)),
-               "with the route back it is answered")
+               "with a route back through this interface it is answered")
         m.ip("route replace 10.99.0.2/32 via 10.77.1.2")
         tap.ok(server.wait_for(lambda: m.asked("10.99.0.2", times=3) == (True, 0, 3)),
-               "and no more when the route has changed")
+               "after a change of the route it is passed")
         m.ip("route replace 10.99.0.2/32 via 10.77.0.2")
         server.wait_for(lambda: m.asked("10.99.0.2") == (True, 1, 0))
         m.ip("route add default via 10.77.1.2 table 7")
         m.ip("rule add to 10.99.0.2 table 7")
         tap.ok(server.wait_for(lambda: m.asked("10.99.0.2", times=3) == (True, 0, 3)),
-               "nor when a rule has")
+               "after a change of the rules it is passed")
 
 
 @tap.case
 def a_client_that_moves():
     with Machines() as m:
-        tap.is_(m.asked(times=2), (True, 1, 1), "where it was")
+        tap.is_(m.asked(times=2), (True, 1, 1), "at the old MAC address")
         netns.sh("ip", "link", "set", "cl0", "address", "02:4d:43:00:02:77",
                  namespace=m.pair.client)
         m.ip("neighbour flush dev sv0")
-        tap.ok(server.wait_for(lambda: answered(m)), "where it is now, by the kernel")
+        tap.ok(server.wait_for(lambda: answered(m)), "the kernel answers at the new MAC address")
 
 
 def answered(m):
-    """By the kernel; a reply may be lost."""
+    """Whether the kernel answers; a reply may be lost."""
     udp = client.Udp(m.pair.address(), m.server.port, 0.2)
     try:
         return m.during(lambda: udp.ask(b"get k\r\n") == HIT)[1]["answered"] == 1
@@ -205,14 +209,14 @@ def answered(m):
 
 
 @tap.case
-def nobody_else_teaches_it():
-    """Other sockets of this machine, and what it forwards, say nothing of the server's replies."""
+def only_replies_of_the_server_make_a_way_known():
+    """Datagrams of other sockets of this machine, and forwarded ones, do not."""
     with Machines() as m:
         with netns.inside(m.pair.server):
             other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         other.sendto(b"x", ("10.77.0.2", PORT))
         other.close()
-        tap.is_(m.asked(), (True, 0, 1), "a datagram from another port")
+        tap.is_(m.asked(), (True, 0, 1), "a datagram from another port does not make a way known")
 
 
 tap.run()

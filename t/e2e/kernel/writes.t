@@ -1,10 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every way in which a value changes or goes, each followed by a UDP get of the kernel.
+"""Every way in which a value changes or is removed, each followed by a UDP get of the kernel.
 
-Before each write the kernel serves the old value; after it the old value is
-never seen again, and it is the kernel that says so, but where the write itself
-makes the kernel leave the key to the server.
+Before each write the kernel serves the old value; after it the old value is never seen again, and
+the kernel answers, unless the write itself makes the kernel pass the key to the server.
 """
 import os
 import sys
@@ -37,20 +36,20 @@ def prepared(value=OLD, flags=0, exptime=0):
 
 
 def after(key, value, name, flags=0, by_kernel=True):
-    """The get after a write: value, or None for a miss."""
+    """The answer to a get after a write: value, or None for a miss."""
     want = b"END\r\n" if value is None else answer((key, value, flags))
     m.same(b"get %s\r\n" % key, want, name, by_kernel)
 
 
 def over(key, name):
-    """After an item's time is over: the kernel leaves it to the server, until that has taken it
-    away."""
+    """Waits until an expired item, which the kernel passes to the server, has been removed by
+    the server."""
     tap.is_(m.udp.ask(b"get %s\r\n" % key), b"END\r\n", name)
     after(key, None, name + ", a second time")
 
 
 def play(rows, way, name=""):
-    """Each of the writes by this way, and the get behind it."""
+    """Executes each of the writes this way, and the get after it."""
     for row in rows:
         key = prepared(row.old)
         way.ask(writes.render(row, key, c), row.lines)
@@ -93,26 +92,26 @@ def time_that_passes():
     key, other = prepared(), prepared()
     c.set(key, b"brief", exptime=1)
     c.ask(b"touch %s 1\r\n" % other)
-    after(other, OLD, "touch 1, before the time")
+    after(other, OLD, "touch 1, before the expiry")
     tap.ok(server.wait_for(lambda: m.udp.get(key) is None), "expiry after 1 s")
     after(key, None, "expiry, afterwards")
-    tap.ok(server.wait_for(lambda: m.udp.get(other) is None), "touch 1, after the time")
+    tap.ok(server.wait_for(lambda: m.udp.get(other) is None), "touch 1, after the expiry")
     key = prepared()
     c.ask(b"flush_all 2\r\n")
     tap.ok(server.wait_for(lambda: m.udp.get(key) is None), "flush_all with a delay")
     tap.ok(server.wait_for(lambda: m.by_kernel(b"get %s\r\n" % key) == (b"END\r\n", True)),
-           "flush_all with a delay, afterwards, by the kernel")
+           "after a delayed flush the kernel answers")
     key = prepared(exptime=2)
     c.ask(b"touch %s 1000\r\n" % key)
     brief = prepared(exptime=2)
     tap.ok(server.wait_for(lambda: m.udp.get(brief) is None), "an item of 2 seconds expires")
-    after(key, OLD, "one that was touched lives on")
+    after(key, OLD, "an item touched to a later expiry is found")
 
 
 @tap.case
 def writes_over_udp():
     writer = writes.Udp(m.server.udp())
-    # The same socket is served in order by one worker.
+    # One worker executes the datagrams of a socket in order.
     play(writes.TEXT + writes.QUIET + writes.META, writer, " over UDP")
 
 
@@ -123,11 +122,11 @@ def the_binary_protocol():
     play(writes.BINARY, writes.BinaryUdp(writer), " in binary over UDP")
     key = prepared()
     writer.ask(b.store("set", key, b"new value")[:-1])
-    after(key, OLD, "a binary set that is not all in its datagram")
+    after(key, OLD, "a binary set that its datagram cuts off")
 
 
 def split(stream, request, reply, name):
-    """A set of "new" that is sent in two, cut anywhere."""
+    """Sends a set of "new" in two parts, split anywhere."""
     wrong = []
     for at in range(1, len(request(b"key10000"))):
         key = b"key1%04d" % at
@@ -140,7 +139,9 @@ def split(stream, request, reply, name):
         last = m.by_kernel(b"get %s\r\n" % key)
         if (first, half, last) != (OLD, OLD, (answer((key, b"new")), True)):
             wrong.append((at, first, half, last))
-    tap.is_(wrong, [], "a %s split at any byte: old until its answer, new from then on" % name)
+    tap.is_(wrong, [],
+            "a %s split at any byte: the old value until its answer, the new one from then on"
+            % name)
 
 
 @tap.case
@@ -186,7 +187,7 @@ def pipelined_sets():
     c.all(b"".join(b"set %s 0 0 3\r\nnew\r\n" % key for key in keys))
     got, grown = m.during(lambda: m.udp.ask(b"get %s\r\n" % b" ".join(keys)))
     tap.is_((got, grown["answered"]), (answer(*((key, b"new") for key in keys)), 1),
-            "20 pipelined sets, one get, by the kernel")
+            "the kernel answers a get after 20 pipelined sets")
 
 @tap.case
 def writes_that_fail():
@@ -194,12 +195,13 @@ def writes_that_fail():
     key = prepared()
     c.all(b"set %s 0 0 3\r\nabcde\r\n" % key)
     got = m.udp.get(key)
-    tap.ok(got in (OLD, None), "a set with a bad end: the old value or none, no part of the new")
+    tap.ok(got in (OLD, None),
+           "a set with a bad end leaves the old value or none, and no part of the new one")
     key = prepared()
     half = m.server.stream()
     half.send(b"set %s 0 0 100\r\nabc" % key)
     half.close()
-    after(key, OLD, "a set whose client went away")
+    after(key, OLD, "a set whose client closed the connection")
 
 
 @tap.case
@@ -249,18 +251,19 @@ def eviction():
 
         _, grown = small.during(look)
         tap.ok(gone > 1000, "evicted items are misses (%d)" % gone)
-        tap.is_(stale, [], "and no answer is another item's")
-        tap.is_(grown["answered"], len(range(0, count, 7)), "all by the kernel")
+        tap.is_(stale, [], "no answer has another item's value")
+        tap.is_(grown["answered"], len(range(0, count, 7)), "the kernel gave all answers")
         both = [i for i in range(0, count, 97)
                 if (small.tcp.get(b"evict%d" % i) is None) !=
                 (small.udp.get(b"evict%d" % i) is None)]
-        tap.is_(both, [], "kernel and server agree on what was evicted")
+        tap.is_(both, [], "kernel and server agree on which items were evicted")
     netns.enter(m.pair.client)
 
 
 @tap.case
 def memory_pressure():
-    """Keys are overwritten with other sizes while memory is short: chunks change classes."""
+    """Keys are overwritten with values of other sizes while memory is short: chunks change
+    classes."""
     for options in ((), ("-M",)):
         with kernel.Machines("-m", "8", *options) as small:
             now, wrong, refused = {}, [], 0
@@ -279,10 +282,11 @@ def memory_pressure():
                     got = small.udp.ask(b"get %s\r\n" % other)
                     if got not in (answer((other, now[other])), b"END\r\n"):
                         wrong.append((i, other, got[:60]))
-            tap.is_(wrong[:5], [], "6,000 overwrites in 8 MB%s: nothing old, nothing foreign" %
+            tap.is_(wrong[:5], [],
+                    "6,000 overwrites in 8 MB%s: no old value, and none of another key" %
                     (" with -M" if options else ""))
             grown = small.counts()
-            tap.ok(grown["answered"] > 7000, "and the kernel answered (%d)" % grown["answered"])
+            tap.ok(grown["answered"] > 7000, "the kernel answered (%d)" % grown["answered"])
     netns.enter(m.pair.client)
 
 
@@ -295,14 +299,14 @@ def a_restarted_server():
     probe.sock.settimeout(0.3)
     try:
         probe.ask(b"get %s\r\n" % key)
-        tap.ok(False, "a server that has ended answers nothing")
+        tap.ok(False, "a server that has ended does not answer")
     except (TimeoutError, ConnectionRefusedError):
-        tap.ok(True, "a server that has ended answers nothing")
+        tap.ok(True, "a server that has ended does not answer")
     m.options["port"] = port
     m.start()
-    after(key, None, "a restarted server has no old value")
+    after(key, None, "a restarted server does not answer with the old value")
     m.tcp.set(key, b"new")
-    after(key, b"new", "and serves the new one")
+    after(key, b"new", "the kernel answers with the new value")
 
 
 @tap.case
@@ -313,7 +317,8 @@ def a_killed_server():
     tap.ok(server.wait_for(lambda: netns.xdp_mode("sv0", m.pair.server) is None, 1),
            "after kill -9 the interface has no program within a second")
     m.start()
-    after(b"killed", None, "a server that was killed and restarted has no old value")
+    after(b"killed", None,
+          "a server that was killed and restarted does not answer with the old value")
 
 
 @tap.case

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the published BMC answered wrongly."""
+"""Requests that the published BMC answered wrongly."""
 import os
 import struct
 import sys
@@ -20,9 +20,9 @@ tap.cases(m, *replies.ALL)
 
 
 @tap.case
-def keys_with_the_same_hash_as_far_as_it_is_stored():
-    """Eight bits of the hash and the place in the table choose an item: of 5,000 keys that are
-    not there a hundred meet one that has the same, and only the key tells them apart."""
+def keys_with_the_same_partial_hash():
+    """Eight bits of the hash and the bucket select an item: of 5,000 missing keys a hundred
+    match a stored key in both, and only a comparison of the keys distinguishes them."""
     count = 100000
     for start in range(0, count, 1000):
         c.send(b"".join(b"set same%06d 0 0 6\r\n%06d\r\n" % (i, i)
@@ -36,8 +36,8 @@ def keys_with_the_same_hash_as_far_as_it_is_stored():
         return there, absent
 
     found, grown = m.during(ask)
-    tap.is_(found, ([], []), "5,000 keys of 100,000 are found, 5,000 others of that length are not")
-    tap.is_(grown["answered"], 10000, "all by the kernel")
+    tap.is_(found, ([], []), "5,000 of 100,000 keys are found, 5,000 others of that length are not")
+    tap.is_(grown["answered"], 10000, "the kernel gave all answers")
 
 
 @tap.case
@@ -57,13 +57,14 @@ def two_servers_on_one_port():
                 "the second server's value, on the other interface")
         tap.is_(plain.udp().ask(b"get shared\r\n"), answer((b"shared", b"plain")),
                 "the third's, on another address of the first interface")
-        tap.is_(udp.ask(b"get only\r\n"), b"END\r\n", "a key of the first is not in the second")
+        tap.is_(udp.ask(b"get only\r\n"), b"END\r\n",
+                "a key of the first server is missing in the second")
         m.server.pause()
         second.pause()
         try:
             tap.is_((m.udp.ask(b"get shared\r\n"), udp.ask(b"get shared\r\n")),
                     (answer((b"shared", b"first")), answer((b"shared", b"second"))),
-                    "each kernel path has its own table, both servers stopped")
+                    "while both servers are stopped each kernel path answers from its own table")
         finally:
             m.server.resume()
             second.resume()
@@ -78,18 +79,18 @@ def datagram_counts_other_than_one():
     m.udp.send(b"get count\r\n", sequence=9, reserved=513, ident=4711)
     datagram = m.udp.recv_raw()
     tap.is_(datagram, struct.pack("!HHHH", 4711, 0, 1, 0) + answer((b"count", b"v")),
-            "sequence and reserved field of a reply are 0, whatever the request's were")
+            "sequence and reserved field of a reply are 0, whatever the request's are")
 
 
 @tap.case
-def what_is_passed_whole():
+def passed_requests_are_complete():
     echo = []
     c.ask(b"verbosity 2\r\n")
     for size in (14, 50, 100, 500, 1000, 1300):
         request = b"get " + b"k" * 200 + b" " * size + b"\r\n"
         echo.append(m.udp.ask(request) == b"END\r\n")
     c.ask(b"verbosity 0\r\n")
-    tap.is_(echo, [True] * 6, "requests of many sizes are passed whole while the kernel is aside")
+    tap.is_(echo, [True] * 6, "in bypass requests of many sizes are passed complete")
 
 
 @tap.case

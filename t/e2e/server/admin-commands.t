@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands that concern no key, and numbers at their limits."""
+"""Commands without a key, and numbers at their limits."""
 import os
 import sys
 import time
@@ -33,15 +33,15 @@ def cache_memlimit():
                         (b"x", ERROR), (b"-1", ERROR), (b"", ERROR), (b"64 noreply", b""),
                         (b"7 noreply", b"")):
         tap.is_(c.all(b"cache_memlimit %s\r\n" % words), want, "cache_memlimit %s" % words.decode())
-    tap.is_(limit(), 64, "the last that was good holds")
+    tap.is_(limit(), 64, "the last accepted limit is in effect")
     value = b"v" * 100000
     for i in range(500):
         c.set(b"m%d" % i, value)
-    tap.is_(c.all(b"cache_memlimit 32\r\n"), b"OK\r\n", "it may shrink below what is stored")
-    tap.is_(limit(), 32, "and says so")
+    tap.is_(c.all(b"cache_memlimit 32\r\n"), b"OK\r\n", "the limit may be less than what is stored")
+    tap.is_(limit(), 32, "stats show the new limit")
     for i in range(500):
         c.set(b"n%d" % i, value)
-    tap.is_(c.get(b"n499"), value, "and goes on storing")
+    tap.is_(c.get(b"n499"), value, "the server goes on storing")
     c.all(b"flush_all\r\ncache_memlimit 64\r\n")
 
 
@@ -50,17 +50,17 @@ def verbosity():
     for words, level in ((b"1", "1"), (b"2", "2"), (b"3", "2"), (b"9 x", "2"), (b"0", "0"),
                          (b"4294967295", "2")):
         tap.is_(c.all(b"verbosity %s\r\n" % words), b"OK\r\n", "verbosity %s" % words.decode())
-        tap.is_(c.stats("settings")["verbosity"], level, "is level %s" % level)
-    tap.is_(c.all(b"verbosity\r\n"), ERROR, "without a number it is an error")
-    tap.is_(c.all(b"verbosity x\r\n"), FORMAT, "so is a word")
-    tap.is_(c.all(b"verbosity 1 noreply\r\n"), b"", "noreply is not answered")
-    tap.is_(c.stats("settings")["verbosity"], "1", "but done")
+        tap.is_(c.stats("settings")["verbosity"], level, "it sets level %s" % level)
+    tap.is_(c.all(b"verbosity\r\n"), ERROR, "verbosity without a number is an error")
+    tap.is_(c.all(b"verbosity x\r\n"), FORMAT, "verbosity with a word is an error")
+    tap.is_(c.all(b"verbosity 1 noreply\r\n"), b"", "noreply suppresses the answer")
+    tap.is_(c.stats("settings")["verbosity"], "1", "the verbosity is set")
     c.all(b"verbosity 0\r\n")
 
 
 @tap.case
 def flush_all():
-    """[T] [noreply], in every form; those with a time to come are left to expiry-flush.t."""
+    """[T] [noreply], in every form; times in the future are in expiry-flush.t."""
     for words, answer, flushes in (
             (b"", b"OK\r\n", True), (b" 0", b"OK\r\n", True), (b" -1", b"OK\r\n", True),
             (b" noreply", b"", True), (b" 0 noreply", b"", True), (b" -5 noreply", b"", True),
@@ -71,16 +71,16 @@ def flush_all():
         c.set(b"k", b"v")
         tap.is_(c.all(b"flush_all%s\r\n" % words), answer, "flush_all%s" % words.decode())
         tap.is_(c.get(b"k"), None if flushes else b"v",
-                "flushes" if flushes else "takes nothing yet")
+                "it flushes" if flushes else "it flushes nothing")
     c.all(b"flush_all\r\n")
 
 
 @tap.case
-def version_and_what_debug_builds_know():
+def version_and_a_command_of_debug_builds():
     tap.like(c.ask(b"version\r\n"), r"\AVERSION 1\.5\.19\S*\r\n\Z", "version")
     words = c.ask(b"version\r\n").split()[1].decode().split(".")
     tap.ok(words[0].isdigit() and words[1].isdigit() and words[2].startswith("19"),
-           "three numbers can be read from it")
+           "the version has three numbers")
     tap.is_(c.all(b"misbehave\r\n"), ERROR, "misbehave is unknown")
 
 
@@ -92,9 +92,9 @@ def shutdown():
     other = server.Server("-A", threads=1)
     d = other.stream()
     tap.is_(d.all(b"shutdown now\r\n"), b"CLIENT_ERROR invalid shutdown mode\r\n",
-            "under -A a word that it does not know is refused")
+            "under -A an unknown word is refused")
     other.udp().send(b"shutdown\r\n")
-    tap.is_(other.wait(), 0, "shutdown over UDP ends it, with status 0")
+    tap.is_(other.wait(), 0, "shutdown over UDP ends the server with status 0")
 
 
 @tap.case
@@ -128,11 +128,11 @@ def times():
                 tap.is_(got, first + want, "%r" % (command % words))
                 return
         tap.ok(True, "a time of %s %s: set, touch and gat" %
-               (words.decode(), "lives" if lives else "is over"))
+               (words.decode(), "in the future" if lives else "in the past"))
     for words in (b"x", b"1x", b"9223372036854775808", b"99999999999999999999"):
         tap.is_(c.all(b"touch t %s\r\ngat %s t\r\n" % (words, words)), EXPTIME * 2,
-                "%s is no time" % words.decode())
-        tap.is_(c.all(b"set t 0 %s 1\r\n" % words), FORMAT, "nor to set")
+                "touch and gat refuse the time %s" % words.decode())
+        tap.is_(c.all(b"set t 0 %s 1\r\n" % words), FORMAT, "set refuses it, too")
 
 
 @tap.case
@@ -147,16 +147,17 @@ def counters():
             (b"7 ", b"incr n 1", b"8"), (b"10", b"decr n 1", b"9")):
         c.set(b"n", value)
         tap.is_(c.all(command + b"\r\n"), want + b"\r\n", "%r: %s" % (value, command.decode()))
-        tap.is_(c.get(b"n"), want.ljust(len(value)), "is stored, in the width it had")
+        tap.is_(c.get(b"n"), want.ljust(len(value)),
+                "the result is stored, padded to the old width")
     for value in (b"18446744073709551616", b"99999999999999999999", b"-1", b"x", b"", b" "):
         c.set(b"n", value)
         tap.is_(c.all(b"incr n 1\r\n"),
                 b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
-                "%r is no number" % value)
+                "%r is not a number" % value)
     c.set(b"n", b"1" * 1000)
     tap.is_(c.all(b"incr n 1\r\n"),
             b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
-            "nor are 1,000 digits")
+            "1,000 digits are not a number")
 
 
 @tap.case
@@ -165,27 +166,28 @@ def appending_beyond_the_largest_item():
     c.set(b"a", value)
     for verb in (b"append", b"prepend"):
         tap.is_(c.set(b"a", value, verb=verb), b"NOT_STORED\r\n",
-                "%s that makes it larger than -I is NOT_STORED" % verb.decode())
-        tap.ok(c.get(b"a") == value, "and leaves it")
-    tap.is_(c.all(b"ms a 700000 MA\r\n" + value + b"\r\n"), b"NS\r\n", "ms says NS")
+                "%s that makes the value larger than -I is NOT_STORED" % verb.decode())
+        tap.ok(c.get(b"a") == value, "the old value stays")
+    tap.is_(c.all(b"ms a 700000 MA\r\n" + value + b"\r\n"), b"NS\r\n", "ms answers NS")
     tap.is_(c.set(b"a", b"v" * 1100000, verb=b"append"),
-            b"SERVER_ERROR object too large for cache\r\n", "what is too large itself is told so")
+            b"SERVER_ERROR object too large for cache\r\n",
+            "a value larger than -I is answered as too large")
 
 
 @tap.case
-def a_length_that_cannot_be_is_no_length():
-    """Stock takes what follows for commands, if it is noreply; here the value of a length that can
-    be is swallowed whatever the reply."""
+def a_large_value_with_noreply_is_skipped():
+    """Stock memcached parses the value as commands if the line has noreply; here a value with a
+    valid length is skipped with or without noreply."""
     c.set(b"k", b"old")
     body = b"set k 0 0 3\r\nbad\r\n" * 60000
     tap.is_(c.all(b"set h 0 0 %d noreply\r\n%s\r\n" % (len(body), body)), b"",
-            "a value of %d bytes with noreply is swallowed" % len(body))
-    tap.is_(c.get(b"k"), b"old", "and none of it is a command")
-    tap.is_(c.get(b"h"), None, "nor stored")
+            "a value of %d bytes with noreply is not answered" % len(body))
+    tap.is_(c.get(b"k"), b"old", "none of it is executed as a command")
+    tap.is_(c.get(b"h"), None, "the value is not stored")
 
 
 @tap.case
-def the_server_still_lives():
+def it_ends_cleanly():
     tap.is_(memcached.stop(), 0, "the server ends with status 0")
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Authentication in the text protocol (-Y): the file, its reload, and what is before the way in."""
+"""Authentication in the text protocol (-Y): the file, its reload, and connections that are not
+authenticated."""
 import os
 import re
 import signal
@@ -40,20 +41,20 @@ def token(body, tail=b""):
     return b"set auth 0 0 %d%s\r\n%s\r\n" % (len(body), tail, body)
 
 
-def way_in(body=b"user pass", to=None):
-    """The answer, and the connection."""
+def log_in(body=b"user pass", to=None):
+    """The answer to a login, and the connection."""
     c = (to or memcached).stream()
     return c.ask(token(body)), c
 
 
 def is_in(body, to=None):
-    answer, c = way_in(body, to)
+    answer, c = log_in(body, to)
     c.close()
     return answer == STORED
 
 
 def until_in(body, to):
-    """The file that holds it is read."""
+    """Waits until the file with this entry is read."""
     return server.wait_for(lambda: is_in(body, to))
 
 
@@ -69,22 +70,23 @@ def drop(stream):
 
 
 @tap.case
-def the_way_in():
-    answer, c = way_in()
+def a_login():
+    answer, c = log_in()
     tap.is_(answer, STORED, "set with `user pass` as the value is answered STORED")
-    tap.is_(c.get(b"auth"), None, "and is no item")
-    tap.is_(c.set(b"k", b"v"), STORED, "from then on set stores")
-    tap.is_(c.get(b"k"), b"v", "and get finds")
-    tap.is_(c.ask(token(b"user wrong")), STORED, "a set that looks like a wrong token is a set")
-    tap.is_(c.get(b"auth"), b"user wrong", "which stores")
-    tap.is_(c.all(b"mg k v\r\n"), b"VA 1\r\nv\r\n", "meta commands too")
+    tap.is_(c.get(b"auth"), None, "the login stores no item")
+    tap.is_(c.set(b"k", b"v"), STORED, "after it set stores")
+    tap.is_(c.get(b"k"), b"v", "after it get finds")
+    tap.is_(c.ask(token(b"user wrong")), STORED,
+            "after it a set that looks like a failed login is a set")
+    tap.is_(c.get(b"auth"), b"user wrong", "it stores")
+    tap.is_(c.all(b"mg k v\r\n"), b"VA 1\r\nv\r\n", "after it meta commands are executed")
     for body in (b"other a:b", b"user  pass", b"user pass ", b" user pass", b"user pass more"):
-        tap.is_(way_in(body)[0], STORED, "%r is let in" % body)
+        tap.is_(log_in(body)[0], STORED, "%r logs in" % body)
 
 
 @tap.case
-def nothing_before_it():
-    inside = way_in()[1]
+def nothing_before_the_login():
+    inside = log_in()[1]
     inside.set(b"k", b"kept")
     for line in (b"get k", b"gets k", b"gat 0 k", b"touch k 1", b"delete k", b"incr k 1",
                  b"flush_all", b"stats", b"stats settings", b"version", b"verbosity 0", b"quit",
@@ -95,41 +97,41 @@ def nothing_before_it():
                  b"set k 0 0 99999999999", b"x " * 400, b"GET / HTTP/1.1", b"k" * 1000):
         c = memcached.stream()
         tap.is_(c.ask(line + b"\r\n"), UNKNOWN, "unauthenticated: %r" % line[:30])
-        tap.is_(c.ask(token(b"user pass")), STORED, "and the way in is still there")
+        tap.is_(c.ask(token(b"user pass")), STORED, "a login is still possible")
         c.close()
     for line in (b"add", b"replace", b"append", b"prepend", b"cas", b"ms"):
         c = memcached.stream()
         size = b"9 1" if line == b"cas" else b"9"
         c.send(line + (b" k 9" if line == b"ms" else b" k 0 0 " + size) + b"\r\nuser pass\r\n")
-        tap.is_((c.line(), c.line()), (UNKNOWN, UNKNOWN), "%s is no way in" % line.decode())
+        tap.is_((c.line(), c.line()), (UNKNOWN, UNKNOWN), "%s is not a login" % line.decode())
         c.close()
-    tap.is_(inside.get(b"k"), b"kept", "and nothing of it was executed")
+    tap.is_(inside.get(b"k"), b"kept", "none of these was executed")
     c = memcached.stream()
     c.send(b"\n\r\n\n  \r\nget k\r\n" + token(b"user pass") + b"get k\r\n")
     tap.is_(c.exactly(5 * len(UNKNOWN) + len(STORED)), 5 * UNKNOWN + STORED,
-            "each line of a pipeline has its answer; empty lines and blanks are lines")
+            "each line of a pipeline is answered; empty and blank lines are lines")
 
 
 @tap.case
-def who_is_not_let_in():
+def logins_that_fail():
     for body in (b"user wrong", b"user pas", b"user passs", b"use pass", b"userr pass",
                  b"pass user", b"other a", b"other:a b", b"user pass\0", b"\0user pass",
                  b"user \xff\xfe", b"a" * 255 + b" b", b"a " + b"b" * 4000, b"user:pass x",
                  b"USER PASS"):
-        tap.is_(way_in(body)[0], FAILURE, "failure: %r" % body[:20])
+        tap.is_(log_in(body)[0], FAILURE, "failure: %r" % body[:20])
     for body in (b"", b" ", b"user", b"user ", b" pass", b"user:pass", b"user\tpass", b"x" * 4096,
                  b" " * 4096, b"\r\n"):
-        tap.is_(way_in(body)[0], FORMAT, "no token: %r" % body[:20])
+        tap.is_(log_in(body)[0], FORMAT, "no token: %r" % body[:20])
     c = memcached.stream()
     for body, want in ((b"user wrong", FAILURE), (b"user", FORMAT), (b"user wrong", FAILURE)):
-        tap.is_(c.ask(token(body)), want, "an attempt that fails leaves the connection open")
-        tap.is_(c.ask(b"get k\r\n"), UNKNOWN, "and outside")
-    tap.is_(c.ask(token(b"user pass")), STORED, "until one succeeds")
+        tap.is_(c.ask(token(body)), want, "a failed login leaves the connection open")
+        tap.is_(c.ask(b"get k\r\n"), UNKNOWN, "it stays unauthenticated")
+    tap.is_(c.ask(token(b"user pass")), STORED, "a later login succeeds")
     c = memcached.stream()
     c.send(b"set auth 0 0 9\r\nuser passXXget k\r\n")
-    tap.is_((c.line(), c.line()), (TERMINATION, UNKNOWN), "a token needs its line end")
+    tap.is_((c.line(), c.line()), (TERMINATION, UNKNOWN), "a token must end with a line end")
     c.send(b"set auth 0 0 9\nuser pass\r\n")
-    tap.is_(c.line(), STORED, "the command's may be a bare newline")
+    tap.is_(c.line(), STORED, "the command line may end with a bare newline")
 
 
 @tap.case
@@ -143,39 +145,39 @@ def forms_of_the_command():
     c = memcached.stream()
     for byte in token(b"user pass"):
         c.send(bytes([byte]))
-    tap.is_(c.line(), STORED, "a token that comes byte by byte")
+    tap.is_(c.line(), STORED, "a token that arrives byte by byte is accepted")
 
 
 @tap.case
 def no_other_protocol():
-    """Authentication by switching the protocol."""
+    """Attempts to authenticate by another protocol."""
     for name, data in (("noop", b.request("noop")), ("version", b.request("version")),
                        ("get", b.request("get", b"k")), ("SASL", auth.LOGIN),
                        ("set", b.store("set", b"k", b"lost"))):
         c = memcached.stream()
         c.send(data + b"\r\n")
-        tap.is_(c.line(), UNKNOWN, "binary %s is a line of text" % name)
+        tap.is_(c.line(), UNKNOWN, "a binary %s is parsed as a line of text" % name)
         c.close()
-    c = way_in()[1]
+    c = log_in()[1]
     c.send(b.request("noop") + b"\r\n")
-    tap.is_(c.line(), b"ERROR\r\n", "inside too")
+    tap.is_(c.line(), b"ERROR\r\n", "it is a line of text after the login, too")
 
 
 @tap.case
-def what_never_ends():
-    """Before authentication a client gets no memory worth speaking of."""
+def endless_input():
+    """Before authentication a client gets only little memory."""
     for name, data in (("of one word", b"x" * 1100), ("of blanks", b" " * 1100),
                        ("of get", b"get " + b"k" * 1100),
                        ("of get and keys", b"get " + b"k " * 600),
                        ("of gets", b"gets " + b"k" * 1100), ("of set", b"set " + b"k" * 1100),
                        ("of bytes of all kinds", bytes(range(128, 256)) * 9)):
         c = memcached.stream()
-        tap.is_(c.to_end(data), b"", "a line %s without an end is closed" % name)
+        tap.is_(c.to_end(data), b"", "a line %s without an end closes the connection" % name)
         c.close()
     for length in (4097, 65536, 1 << 20, (1 << 31) - 3):
         c = memcached.stream()
         tap.is_(c.to_end(b"set auth 0 0 %d\r\n" % length), FORMAT,
-                "a token of %d bytes is refused before it comes" % length)
+                "a token of %d bytes is refused before it is sent" % length)
         c.close()
     held = [memcached.stream() for _ in range(900)]
     for c in held:
@@ -183,27 +185,27 @@ def what_never_ends():
     before = resident()
     for c in held:
         c.send(b"set auth 0 0 4096\r\nuser")
-    tap.ok(is_in(b"user pass"), "900 clients that send half a token keep nobody out")
+    tap.ok(is_in(b"user pass"), "900 clients with half a token do not keep others from logging in")
     grown = resident() - before
-    tap.ok(grown < 12, "nor take memory: %d MB" % grown)
+    tap.ok(grown < 12, "900 clients with half a token take little memory: %d MB" % grown)
     for c in held:
         drop(c)
 
 
 @tap.case
-def clients_that_go_away():
+def clients_that_disconnect():
     whole = token(b"user pass")
     for cut in range(1, len(whole)):
         c = memcached.stream()
         c.send(whole[:cut])
         drop(c)
-    tap.ok(is_in(b"user pass"), "clients that vanish in the middle of a token do no harm")
+    tap.ok(is_in(b"user pass"), "clients that disconnect within a token do no harm")
 
 
 @tap.case
 def statistics():
     with start() as one:
-        c = way_in(to=one)[1]
+        c = log_in(to=one)[1]
 
         def counts():
             stats = c.stats()
@@ -221,56 +223,58 @@ def statistics():
             tap.is_(tuple(x - y for x, y in zip(counts(), before)), want,
                     "auth_cmds and auth_errors: " + name)
         stats = c.stats()
-        tap.is_((stats["cmd_set"], stats["curr_items"]), ("0", "0"), "no token counts as a set")
+        tap.is_((stats["cmd_set"], stats["curr_items"]), ("0", "0"),
+                "a login does not count as a set")
         settings = c.stats("settings")
         tap.is_([settings[k] for k in ("auth_enabled_sasl", "auth_enabled_ascii",
                                        "binding_protocol")], ["no", users, "ascii"],
-                "stats settings names the file")
+                "stats settings shows the file")
         c.ask(b"stats reset\r\n")
         tap.is_(counts(), (0, 0), "stats reset sets them to 0")
 
 
 def read(data, bodies):
-    """Which of them a server with this file lets in."""
+    """Which of these logins a server with this file accepts."""
     path = auth.write(os.path.join(folder, "read"), data)
     with start(path=path) as one:
         return [is_in(body, one) for body in bodies]
 
 
 @tap.case
-def what_the_file_may_be():
-    """CVE-2021-37519: a file without a final newline, and its kin."""
+def accepted_files():
+    """CVE-2021-37519: a file without a final newline, and similar ones."""
     tap.is_(read(b"user:pass", (b"user pass", b"user pas", b"user passx")), [True, False, False],
-            "a last line without a newline is a line")
+            "a last line without a newline is an entry")
     tap.is_(read(b"a:b\r\nc:d\r\n", (b"a b", b"c d")), [True, True], "lines may end with CRLF")
-    tap.is_(read(b"", (b"a b", b"user pass")), [False, False], "an empty file lets nobody in")
+    tap.is_(read(b"", (b"a b", b"user pass")), [False, False],
+            "with an empty file nobody may log in")
     eight = b"".join(b"u%d:p%d\n" % (i, i) for i in range(8))
     tap.is_(read(eight, [b"u%d p%d" % (i, i) for i in range(8)] + [b"u0 p7"]), [True] * 8 + [False],
-            "eight users")
+            "eight users may log in")
     tap.is_(read(eight + b"u8:p8\n", (b"u7 p7", b"u8 p8")), [True, False],
-            "of more than eight the first eight")
+            "of more than eight users the first eight count")
     tap.is_(read(b"u:" + b"p" * 253 + b"\nv:w", (b"u " + b"p" * 253, b"v w", b"u " + b"p" * 252)),
-            [True, True, False], "an entry of 255 bytes")
+            [True, True, False], "an entry of 255 bytes is accepted")
     tap.is_(read(b"a:1\na:2\n", (b"a 1", b"a 2", b"a 3")), [True, True, False],
-            "one user with two passwords")
+            "one user may have two passwords")
     tap.is_(read(b"user:\n:pass\n:\na b:c\nx:y z\n",
                  (b"user ", b" pass", b" ", b":", b"user :", b"x y", b"a b:c")), [False] * 7,
-            "what no token can say lets nobody in")
+            "no client can log in by entries that no login matches")
     tap.is_(read(b"a:b\0c\nd:e\n", (b"a b", b"a b\0c", b"d e")), [False, True, True],
-            "a NUL is a byte like any other")
+            "a NUL is part of the password")
     tap.is_(read(bytes(range(128, 256)) + b":\xff\n", (bytes(range(128, 256)) + b" \xff",)), [True],
-            "bytes that are no text")
+            "bytes that are not text are accepted")
 
 
 @tap.case
-def what_it_may_not_be():
+def refused_files():
     path = os.path.join(folder, "bad")
     malformed = "Authfile [%s] has a malformed entry. Should be 'user:password'\n" % path
     long = "Authfile [%s] has an entry of more than 255 bytes\n" % path
     for name, data, text in (
             ("a line without a colon", b"userpass\n", malformed),
             ("an empty line", b"a:b\n\nc:d\n", malformed), ("only a newline", b"\n", malformed),
-            ("a bad line behind good ones", b"a:b\nuser\n", malformed),
+            ("a malformed line behind good ones", b"a:b\nuser\n", malformed),
             ("256 bytes in a line", b"u:" + b"p" * 254 + b"\n", long),
             ("60,000 bytes in a line", b"u:" + b"p" * 60000, long),
             ("60,000 bytes and no colon", b"p" * 60000, long)):
@@ -286,7 +290,7 @@ def what_it_may_not_be():
     os.rmdir(path)
     os.mkfifo(path)
     tap.is_(server.run("-Y", path), (1, "", could_not % (path, "Not a regular file")),
-            "refused: a pipe, without waiting for it")
+            "refused: a named pipe, without blocking")
     os.unlink(path)
     tap.is_(server.run("-Y", "/dev/zero"),
             (1, "", could_not % ("/dev/zero", "Not a regular file")), "refused: a device")
@@ -308,12 +312,12 @@ def options():
         tap.is_(server.run("-Y", users, *arguments), (64, "", text + "\n"),
                 "-Y with %s is refused" % " ".join(arguments))
     with start("-B", "ascii") as one:
-        tap.ok(is_in(b"user pass", one), "-B ascii may be said")
+        tap.ok(is_in(b"user pass", one), "-B ascii is accepted")
     path = os.path.join(folder, "socket")
     with server.Server("-Y", users, unix=path) as one:
         c = one.stream()
         tap.is_((c.ask(b"get k\r\n"), c.ask(token(b"user pass"))), (UNKNOWN, STORED),
-                "a unix socket wants to know too")
+                "a unix socket requires authentication, too")
     with open(os.path.join(folder, "pid"), "w", encoding="ascii") as file:
         os.chmod(file.name, 0o666)
     port = server.free_port()
@@ -330,11 +334,11 @@ def options():
         def ask(body):
             return client.tcp("127.0.0.1", port).ask(token(body))
 
-        tap.is_(ask(b"user pass"), STORED, "and knows the users")
+        tap.is_(ask(b"user pass"), STORED, "the daemon knows the users")
         auth.write(users, b"user:pass\nother:a:b\nlater:x\n")
         os.kill(pid, signal.SIGHUP)
         tap.ok(server.wait_for(lambda: ask(b"later x") == STORED),
-               "and finds the file again at SIGHUP")
+               "the daemon finds the file again at SIGHUP")
     finally:
         os.kill(pid, signal.SIGTERM)
         auth.write(users, b"user:pass\nother:a:b\n")
@@ -349,20 +353,20 @@ def the_log():
         is_in(b"user pass", one)
         log = one.log()
         tap.ok("set auth 0 0 9" in log and "pass" not in log and "wrong-word" not in log,
-               "-vvv shows the commands and no password")
+               "-vvv logs the commands and no password")
 
 
 @tap.case
 def sighup():
     path = auth.write(os.path.join(folder, "reload"), b"old:one\n")
     with start(path=path) as one:
-        inside = way_in(b"old one", one)[1]
+        inside = log_in(b"old one", one)[1]
         auth.write(path, b"new:two\n")
-        tap.ok(not is_in(b"new two", one), "a new file is not seen by itself")
+        tap.ok(not is_in(b"new two", one), "a changed file is not read without SIGHUP")
         one.signal(signal.SIGHUP)
-        tap.ok(until_in(b"new two", one), "SIGHUP reads it")
-        tap.ok(not is_in(b"old one", one), "and forgets the old one")
-        tap.is_(inside.set(b"k", b"v"), STORED, "who is inside stays inside")
+        tap.ok(until_in(b"new two", one), "SIGHUP reads the new file")
+        tap.ok(not is_in(b"old one", one), "the users of the old file may not log in")
+        tap.is_(inside.set(b"k", b"v"), STORED, "authenticated connections stay so")
         for name, change, text in (
                 ("malformed", lambda: auth.write(path, b"a:b\nnonsense\n"), "malformed entry"),
                 ("gone", lambda: os.unlink(path), "No such file"),
@@ -374,42 +378,44 @@ def sighup():
             one.signal(signal.SIGHUP)
             server.wait_for(lambda: one.log().count("\n") > nlines)
             tap.like(one.log().splitlines()[-1], text + ".*; the users read before stay in use$",
-                     "a file that is %s: said in one line" % name)
-            tap.ok(is_in(b"new two", one) and not is_in(b"a b", one), "and all stays as it was")
+                     "a file that is %s: the reason is logged in one line" % name)
+            tap.ok(is_in(b"new two", one) and not is_in(b"a b", one),
+                   "the users read before stay in use")
         auth.write(path, b"last:one")
         one.signal(signal.SIGHUP)
-        tap.ok(until_in(b"last one", one), "and a good one is read again")
+        tap.ok(until_in(b"last one", one), "a good file is read again")
         auth.write(path, b"")
         one.signal(signal.SIGHUP)
         tap.ok(server.wait_for(lambda: not is_in(b"last one", one)),
-               "an empty one shuts everybody out")
+               "after an empty file nobody may log in")
 
 
 @tap.case
-def with_fewer_system_calls():
+def under_the_filter_of_system_calls():
     if "drop_privileges" not in server.run("-h", user=False)[1]:
         tap.ok(True, "this build has no -o drop_privileges")
         return
     path = auth.write(os.path.join(folder, "confined"), b"old:one\n")
     with start("-o", "drop_privileges", path=path) as one:
-        tap.ok(is_in(b"old one", one), "-o drop_privileges: who stands in the file is let in")
+        tap.ok(is_in(b"old one", one), "-o drop_privileges: users of the file may log in")
         auth.write(path, b"new:two\n")
         one.signal(signal.SIGHUP)
-        tap.ok(until_in(b"new two", one), "and SIGHUP reads it again")
+        tap.ok(until_in(b"new two", one), "-o drop_privileges: SIGHUP reads the file again")
 
 
 @tap.case
-def through_tls():
+def over_tls():
     if "enable-ssl" not in server.run("-h", user=False)[1]:
         tap.ok(True, "this build has no TLS")
         return
     words, context = tls.everywhere()
     path = auth.write(os.path.join(folder, "tls"), b"old:one\n")
     with start(*words, path=path, context=context) as one:
-        answer, c = way_in(b"old one", one)
+        answer, c = log_in(b"old one", one)
         tap.is_((answer, c.set(b"k", b"v"), c.get(b"k")), (STORED, STORED, b"v"),
-                "-Z with -Y: who comes through TLS has to authenticate too")
-        tap.is_(one.stream().ask(b"get k\r\n"), UNKNOWN, "and is refused without")
+                "-Z with -Y: a login over TLS succeeds")
+        tap.is_(one.stream().ask(b"get k\r\n"), UNKNOWN,
+                "-Z with -Y: without a login commands are refused")
         auth.write(path, b"new:two\n")
         one.signal(signal.SIGHUP)
         tap.ok(until_in(b"new two", one), "SIGHUP reads both certificates and users again")
@@ -428,10 +434,10 @@ def reload_during_use():
             while not done.is_set() or count == 0:
                 other = one.stream()
                 if other.ask(token(b"always same")) != STORED:
-                    wrong.append("one who is in both files is refused")
+                    wrong.append("a user who is in both files is refused")
                 other.close()
                 if c.ask(token(b"odd 2")) not in (FAILURE,):
-                    wrong.append("an entry that neither file has is accepted")
+                    wrong.append("a user who is in neither file is accepted")
                 count += 1
             tried.append(count)
 
@@ -446,25 +452,26 @@ def reload_during_use():
         done.set()
         for thread in threads:
             thread.join()
-        tap.is_(sorted(set(wrong)), [], "the file is read again 200 times while clients log in")
+        tap.is_(sorted(set(wrong)), [],
+                "while the file is reloaded 200 times every login has the right result")
         tap.ok(len(tried) == 6 and sum(tried) > 50, "%d times, meanwhile" % sum(tried))
 
 
 @tap.case
-def as_the_server_user():
+def a_file_that_only_root_may_read():
     if os.geteuid() != 0:
         tap.ok(not os.environ.get("CI"), "root is needed to change the user")
         return
     path = auth.write(os.path.join(folder, "secret"), b"user:pass\n")
     os.chmod(path, 0o600)
     with start(path=path) as one:
-        tap.ok(is_in(b"user pass", one), "a file that only root may read is read at start")
+        tap.ok(is_in(b"user pass", one), "at the start root's file is read")
         auth.write(path, b"user:other\n")
         os.chmod(path, 0o600)
         one.signal(signal.SIGHUP)
         tap.ok(server.wait_for(lambda: "Permission denied; the users" in one.log()),
-               "at SIGHUP its user may not: that is said")
-        tap.ok(is_in(b"user pass", one), "and all stays as it was")
+               "at SIGHUP the server's user may not read it, which is logged")
+        tap.ok(is_in(b"user pass", one), "the users read before stay in use")
 
 
 SAME = (
@@ -482,9 +489,9 @@ SAME = (
 
 
 @tap.case
-def as_debian():
+def as_debian_answers():
     if "T_TLS" in os.environ:
-        tap.ok(True, "in clear: TLS is another test's")
+        tap.ok(True, "without TLS only")
         return
     if not os.access(differential.PEER, os.X_OK):
         tap.ok(not os.environ.get("CI"), "there is a memcached to compare with")

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every opcode of the binary protocol, in its right form and with lengths that lie."""
+"""Every opcode of the binary protocol, in its right form and with wrong lengths."""
 import os
 import struct
 import sys
@@ -67,7 +67,8 @@ def every_opcode_in_its_right_form():
         tap.is_(got, [] if want is None else [(b.OPCODES[name], b.OK, 0xfeedface) + want],
                 "%02x %s %s" % (b.OPCODES[name], name, "is quiet" if want is None else "answers"))
     d = connect()
-    tap.is_([r.opcode for r in d.to_end(b.request("quit") + NOOP)], [7], "07 quit answers, closes")
+    tap.is_([r.opcode for r in d.to_end(b.request("quit") + NOOP)], [7],
+            "07 quit is answered, and closes")
     tap.is_(connect().to_end(b.request("quitq") + NOOP), [], "17 quitq closes")
     tap.is_(c.ask(b.request("version")).value, text.ask(b"version\r\n")[8:-2], "0b version")
     tap.is_(c.stats()[0][0], "pid", "10 stat")
@@ -75,10 +76,10 @@ def every_opcode_in_its_right_form():
     replies = [c.ask(b.request(opcode)) for opcode in missing]
     tap.is_([(r.opcode, r.status, r.value) for r in replies],
             [(opcode, b.UNKNOWN, b"Unknown command") for opcode in missing],
-            "1b, 30 to 3c and the others are unknown, and the connection lives")
+            "1b, 30 to 3c and all other opcodes are unknown, and the connection stays open")
 
 
-# name, a request, its status and text; "k" is there and holds "x", "none" is not.
+# name, a request, its status and text; "k" is stored and holds "x", "none" is missing.
 ERRORS = (
     ("get", b.request("get", b"none"), b.NOT_FOUND, b"", b"Not found"),
     ("getk", b.request("getk", b"none"), b.NOT_FOUND, b"none", b""),
@@ -120,12 +121,12 @@ def every_status_and_its_text():
                 "%s: %02x %s" % (name, status, (key or value).decode()))
     for name in ("getq", "getkq", "gatq", "gatkq"):
         request = b.touch(name, b"none") if name.startswith("gat") else b.request(name, b"none")
-        tap.is_(c.all(request), [], "%s of a missing key says nothing" % name)
+        tap.is_(c.all(request), [], "%s of a missing key is not answered" % name)
 
 
 @tap.case
 def keys_that_are_longer_than_the_body():
-    """CVE-2016-8704 to 8706: any opcode, SASL too, whose key length exceeds its body."""
+    """CVE-2016-8704 to 8706: any opcode, SASL too, with a key length above the body length."""
     wrong = []
     for opcode in sorted(b.OPCODES.values()):
         for nextras in (0, 4, 8, 20):
@@ -137,13 +138,13 @@ def keys_that_are_longer_than_the_body():
                 if [(r.opcode, r.status) for r in replies] not in (
                         [(opcode, b.UNKNOWN)], [(opcode, b.INVALID)]):
                     wrong.append((opcode, nkey, nextras, nbody, replies))
-    tap.is_(wrong[:3], [], "each is an error and closes")
-    tap.is_(c.ask(NOOP).status, b.OK, "and the others live")
+    tap.is_(wrong[:3], [], "each is answered with an error and closes")
+    tap.is_(c.ask(NOOP).status, b.OK, "other connections stay open")
 
 
 @tap.case
 def extras_of_any_length():
-    """CVE-2020-10931: extras that are longer or shorter than the command's."""
+    """CVE-2020-10931: extras longer or shorter than the command's."""
     right = {"set": 8, "add": 8, "replace": 8, "setq": 8, "addq": 8, "replaceq": 8, "incr": 20,
              "decr": 20, "incrq": 20, "decrq": 20, "touch": 4, "gat": 4, "gatq": 4, "gatk": 4,
              "gatkq": 4}
@@ -162,7 +163,7 @@ def extras_of_any_length():
 
 @tap.case
 def bodies_of_impossible_length():
-    """CVE-2011-4971: a body length that is negative, over INT_MAX, or over what the key needs."""
+    """CVE-2011-4971: a body length that is negative, over INT_MAX, or too small for the key."""
     wrong = []
     for name, opcode in b.OPCODES.items():
         for nbody in (0x80000000, 0xffffffff, 0xfffffff0, 0x7fffffff, 0x80000018):
@@ -172,7 +173,7 @@ def bodies_of_impossible_length():
     tap.is_(wrong[:3], [], "each opcode with each of 5: Invalid arguments, and closed")
     with open("/proc/%d/status" % memcached.pid, encoding="ascii") as file:
         resident = next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
-    tap.ok(resident < 200000, "and no memory was taken for them (%d kB)" % resident)
+    tap.ok(resident < 200000, "no memory was taken for them (%d kB)" % resident)
 
 
 @tap.case
@@ -181,11 +182,11 @@ def wrong_magics():
         d = connect()
         d.ask(NOOP)
         tap.is_(d.to_end(b.request("noop", magic=magic) + NOOP), [],
-                "magic %02x closes without a word" % magic)
+                "magic %02x closes without an answer" % magic)
 
 
 @tap.case
-def the_server_still_lives():
+def it_ends_cleanly():
     tap.is_(memcached.stop(), 0, "the server ends with status 0")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What memcached's own test suite relies on: the programs at the top of the build tree, and the
-command line and the statistics that it reads before and between its tests."""
+"""The parts of the build tree that memcached's own test suite uses: the programs at its top, and
+the command line and the statistics that it reads before and between its tests."""
 import os
 import re
 import signal
@@ -26,20 +26,20 @@ def run(*arguments, seconds=60):
 
 
 @tap.case
-def the_programs_are_there():
+def the_programs_exist():
     for name in ("memcached-debug", "timedrun", "sizes", "testapp"):
         tap.ok(os.access(os.path.join(BUILD, name), os.X_OK),
-               "%s lies at the top of the build tree" % name)
+               "%s is at the top of the build tree" % name)
     status, out, _ = run("sizes")
     tap.is_(status, 0, "sizes succeeds")
-    tap.like(out, r"^struct mc_item\s+\d+$", "and lists our structures")
+    tap.like(out, r"^struct mc_item\s+\d+$", "sizes lists our structures")
 
 
 @tap.case
 def testapp_passes():
     status, out, error = run("testapp")
     tap.is_(status, 0, "testapp succeeds")
-    tap.like(out, r"\n1\.\.\d+\n", "and speaks TAP")
+    tap.like(out, r"\n1\.\.\d+\n", "testapp prints TAP")
     tap.ok(not re.search("^not ok", out, re.M), "without a failure")
     if status:
         tap.diag(out + error)
@@ -48,20 +48,20 @@ def testapp_passes():
 @tap.case
 def timedrun_runs_a_program():
     tap.is_(run("timedrun", 30, "sh", "-c", "echo $0 $1; exit 7", "a", "b c"), (7, "a b c\n", ""),
-            "timedrun hands on arguments, output and status")
+            "timedrun passes arguments, output and status on")
     tap.is_(run("timedrun", 30, "sh", "-c", "kill -9 $$")[0], 128 + 9,
             "a program that a signal ends: 128 and its number")
     tap.is_(run("timedrun", 30, "/nonexistent")[0], 127, "no program: 127")
     for wrong in ((), ("30",), ("x", "true"), ("0", "true"), ("3s", "true")):
         status, _, error = run("timedrun", *wrong)
         tap.is_(status, 64, "timedrun %s: status 64" % " ".join(wrong))
-        tap.like(error, r"\Ausage: timedrun", "and how to use it")
+        tap.like(error, r"\Ausage: timedrun", "timedrun without arguments prints its usage")
     tap.is_(run("timedrun", "0.1", "sleep", 1000)[0], 128 + 15,
-            "after the time it ends the program with SIGTERM")
+            "at its timeout it ends the program with SIGTERM")
 
 
 def shell(script):
-    """A shell under timedrun that has said `ready`."""
+    """A shell under timedrun that has printed `ready`."""
     timedrun = child.Child([os.path.join(BUILD, "timedrun"), "60", "sh", "-c", script], "timedrun",
                            stdout=subprocess.PIPE)
     timedrun.process.stdout.readline()
@@ -69,7 +69,7 @@ def shell(script):
 
 
 @tap.case
-def timedrun_hands_on_signals():
+def timedrun_passes_signals_on():
     for number, name in ((15, "TERM"), (1, "HUP"), (2, "INT"), (10, "USR1")):
         timedrun = shell("trap 'echo got %s; exit 3' %s; echo ready; "
                          "while :; do sleep 0.02; done" % (name, name))
@@ -80,11 +80,11 @@ def timedrun_hands_on_signals():
     program = int(timedrun.process.stdout.readline())
     timedrun.kill()
     tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % program)),
-           "killed, it takes the program along")
+           "when timedrun is killed the program ends, too")
 
 
 def debug_server(*arguments):
-    """As memcached's suite starts its servers. Returns timedrun and a client."""
+    """Starts a server as memcached's suite does. Returns timedrun and a client."""
     port = server.free_port()
     command = ["./timedrun", "600", "./memcached-debug", "-p", port, "-U", port, "-l",
                "127.0.0.1"] + (["-u", "root"] if ROOT else [])
@@ -108,11 +108,11 @@ def end(timedrun, number=signal.SIGINT):
 
 
 @tap.case
-def the_debug_twin_under_timedrun():
+def the_debug_program_under_timedrun():
     timedrun, c = debug_server("-o", "relaxed_privileges")
-    tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "./timedrun 600 ./memcached-debug serves")
-    tap.ok(int(c.stats()["pid"]) != timedrun.pid, "its pid is its own")
-    tap.is_(end(timedrun), 0, "SIGINT to timedrun ends it with status 0")
+    tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "./timedrun 600 ./memcached-debug answers")
+    tap.ok(int(c.stats()["pid"]) != timedrun.pid, "the server has a pid of its own")
+    tap.is_(end(timedrun), 0, "SIGINT to timedrun ends the server with status 0")
     timedrun, _ = debug_server("-o", "relaxed_privileges")
     tap.is_(end(timedrun, signal.SIGUSR1), 0, "SIGUSR1 too")
 
@@ -134,7 +134,7 @@ def more_than_4_gigabytes_are_counted_right():
         del os.environ["T_MEMD_INITIAL_MALLOC"], os.environ["T_MEMD_SLABS_ALLOC"]
     stats, slabs = c.stats(), c.stats("slabs")
     tap.is_((stats["limit_maxbytes"], slabs["total_malloced"], slabs["active_slabs"]),
-            ("4297064448", "4294967328", "0"), "T_MEMD_INITIAL_MALLOC presets what is allocated")
+            ("4297064448", "4294967328", "0"), "T_MEMD_INITIAL_MALLOC presets the allocated memory")
     for i in range(10):
         c.set(b"k%d" % i, b"v" * 400000)
     stats, slabs = c.stats(), c.stats("slabs")
@@ -145,14 +145,14 @@ def more_than_4_gigabytes_are_counted_right():
 
 
 @tap.case
-def features_are_told_by_the_help():
+def the_help_shows_the_features():
     _, text, _ = server.run("-h")
     settings = server.Server()
     known = settings.stats("settings")
     settings.stop()
     for word, key in (("no_drop_privileges", "drop_privileges"), ("enable-ssl", "ssl_enabled"),
                       ("ext_path", "ext_item_size")):
-        tap.is_(word in text, key in known, "-h shows %s if settings has %s" % (word, key))
+        tap.is_(word in text, key in known, "-h shows %s exactly if settings has %s" % (word, key))
 
 
 tap.run()

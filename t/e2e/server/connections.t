@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Connections: how many, for how long, and what happens at the limit."""
+"""Connections: their number, their timeout, and the behaviour at the limit."""
 import os
 import select
 import socket
@@ -16,7 +16,7 @@ TOO_MANY = b"ERROR Too many open connections\r\n"
 
 
 def version(other):
-    """What the server says at first: its version, or that it is too full."""
+    """The first answer of the server: its version, or that it is full."""
     try:
         other.send(b"version\r\n")
         return other.line()
@@ -39,10 +39,10 @@ def one_too_many():
                 good.append(other)
             else:
                 refused = line
-        tap.ok(5 <= len(good) < 30, "-c 30 serves less than 30 clients (%d)" % (len(good) + 1))
-        tap.is_(refused, TOO_MANY, "the next one is told so and closed")
+        tap.ok(5 <= len(good) < 30, "-c 30 serves fewer than 30 clients (%d)" % (len(good) + 1))
+        tap.is_(refused, TOO_MANY, "the next client gets an error and is closed")
         tap.ok(int(control.stats()["rejected_connections"]) > 0, "rejected_connections counts it")
-        tap.is_(control.set(b"k", b"v"), b"STORED\r\n", "those that are there are served")
+        tap.is_(control.set(b"k", b"v"), b"STORED\r\n", "connected clients are still served")
         for other in good:
             other.close()
 
@@ -53,7 +53,7 @@ def one_too_many():
             finally:
                 other.close()
 
-        tap.ok(server.wait_for(served), "and when they have left there is room again")
+        tap.ok(server.wait_for(served), "after they have left a new client is served")
 
 
 def impatient(memcached):
@@ -82,15 +82,15 @@ def without_maxconns_fast():
         control.ask(b"version\r\n")
         others = [impatient(memcached) for _ in range(40)]
         served = [other for other in others if answered(other, 0.1)]
-        tap.ok(10 <= len(served) < 30, "with no_maxconns_fast the surplus waits (%d of 40)" %
+        tap.ok(10 <= len(served) < 30, "with no_maxconns_fast surplus clients wait (%d of 40)" %
                (40 - len(served)))
         tap.ok(int(control.stats()["listen_disabled_num"]) > 0, "listen_disabled_num counts it")
         for other in served:
             other.close()
         waiting = [other for other in others if other not in served]
-        tap.ok(answered(waiting[0], 15), "and is served when others leave")
+        tap.ok(answered(waiting[0], 15), "a waiting client is served when others leave")
         tap.ok(int(control.stats()["time_in_listen_disabled_us"]) > 0,
-               "time_in_listen_disabled_us counts how long")
+               "time_in_listen_disabled_us counts the time")
         for other in waiting:
             other.close()
 
@@ -113,8 +113,8 @@ def idle_connections_are_closed():
                 return False
 
         tap.ok(server.wait_for(closed, 20), "an idle connection is closed")
-        tap.is_(busy.set(b"k", b"v"), b"STORED\r\n", "one that works is not")
-        tap.is_(udp.ask(b"get none\r\n"), b"END\r\n", "the UDP sockets stay")
+        tap.is_(busy.set(b"k", b"v"), b"STORED\r\n", "an active connection stays open")
+        tap.is_(udp.ask(b"get none\r\n"), b"END\r\n", "the UDP sockets stay open")
         tap.ok(int(busy.stats()["idle_kicks"]) >= 1, "idle_kicks counts it")
     with server.Server() as memcached:
         tap.ok("idle_kicks" not in memcached.stats(), "without idle_timeout there is no idle_kicks")
@@ -136,11 +136,11 @@ def many_connections():
             other.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             other.close()
         tap.ok(all(other.get(b"k") == b"v" for other in others[1::2]),
-               "resets of half of them harm nobody")
+               "resets of half of them do not affect the others")
         for other in others[1::2]:
             other.close()
         tap.ok(server.wait_for(lambda: int(control.stats()["curr_connections"]) < 10),
-               "and all are gone when they are closed")
+               "after they are closed none is counted")
 
 
 @tap.case
@@ -149,14 +149,15 @@ def tcp_details():
         c = memcached.stream()
         c.send(b"get none\r\n")
         c.sock.shutdown(socket.SHUT_WR)
-        tap.is_(c.to_end(), b"END\r\n", "a client that has shut down its side gets its answer")
+        tap.is_(c.to_end(), b"END\r\n",
+                "a client that has shut down its sending side gets its answer")
         c = client.Stream(("127.0.0.1", memcached.port))
         c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         c.set(b"v", b"x" * 1000000)
         c.send(b"get v\r\n" * 20)
         c.close()
         tap.is_(memcached.stream().get(b"v"), b"x" * 1000000,
-                "a client that leaves in the middle of large answers harms nobody")
+                "a client that disconnects within large answers affects no other")
 
 
 @tap.case
@@ -170,7 +171,7 @@ def ipv6():
 
 
 def backlog(stream, line):
-    """Sends as many of such lines as the sockets hold; how many."""
+    """Sends as many of these lines as the sockets hold; returns their number."""
     stream.sock.setblocking(False)
     nbytes = stream.sock.send(line * ((64 << 20) // len(line)))
     stream.sock.settimeout(5)
@@ -178,8 +179,8 @@ def backlog(stream, line):
 
 
 @tap.case
-def clients_ahead_of_their_worker_leave_room_for_others():
-    miss = b"mg x q\r\n"  # short, so that a turn ends before the input, and without an answer
+def clients_with_many_requests_do_not_starve_others():
+    miss = b"mg x q\r\n"  # short requests without an answer, so that a turn ends before the input
     with server.Server(threads=1) as other:
         tcp, udp = other.stream(), other.udp()
         streams = [other.stream() for _ in range(8)]
@@ -188,7 +189,7 @@ def clients_ahead_of_their_worker_leave_room_for_others():
         while not seen or seen[-1] < every:
             udp.ask(b"version\r\n")
             seen.append(int(tcp.stats()["cmd_get"]))
-        tap.ok(len(seen) > 60, "others are answered in between: %d times in %d gets" %
+        tap.ok(len(seen) > 60, "another client is answered in between: %d times in %d gets" %
                (len(seen), every))
 
 

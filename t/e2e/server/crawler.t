@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """lru_crawler with all its commands, and lru tune, mode and temp_ttl: answers, effects, dumps."""
 import os
 import re
@@ -103,13 +104,14 @@ def classes():
             tap.is_(control.all(b"lru_crawler %s %s\r\n" % (verb, which)), BADCLASS,
                     "%s %s" % (verb.decode(), which.decode()))
         tap.is_(control.all(b"lru_crawler %s ,\r\n" % verb), NOTSTARTED,
-                "%s of no class" % verb.decode())
-    tap.is_(control.all(b"lru_crawler crawl hash\r\n"), BADCLASS, "only dumps know hash")
+                "%s without a class" % verb.decode())
+    tap.is_(control.all(b"lru_crawler crawl hash\r\n"), BADCLASS,
+            "crawl does not accept 'hash', which dumps do")
     for which in (b"1", b"63", b"1,2,3", b"1,,2", b"+1", b"all"):
         idle()
         tap.is_(control.ask(b"lru_crawler crawl %s\r\n" % which), OK, "crawl " + which.decode())
     idle()
-    tap.is_(dump(control, b"63"), [], "a class without items is an empty dump")
+    tap.is_(dump(control, b"63"), [], "the dump of a class without items is empty")
 
 
 @tap.case
@@ -124,12 +126,14 @@ def enable_and_disable():
                              (b"lru_crawler sleep 9", OK), (b"lru_crawler tocrawl 10", OK)])
         settings, stats = other.stats("settings"), other.stats()
         tap.is_((settings["lru_crawler"], settings["lru_crawler_sleep"],
-                 settings["lru_crawler_tocrawl"]), ("no", "9", "10"), "the settings are seen")
+                 settings["lru_crawler_tocrawl"]), ("no", "9", "10"),
+                 "stats settings shows the changes")
         tap.ok("lru_crawler_running" not in stats and "lru_crawler_starts" not in stats,
-               "a crawler that is off has no statistics")
+               "while the crawler is off there are no statistics of it")
         answers(connection, [(b"lru_crawler enable", OK), (b"lru_crawler crawl all", OK)])
-        tap.is_(other.stats("settings")["lru_crawler"], "yes", "and is seen to be on again")
-        tap.ok("lru_crawler_starts" in other.stats(), "with its statistics")
+        tap.is_(other.stats("settings")["lru_crawler"], "yes",
+                "stats settings shows that the crawler is on again")
+        tap.ok("lru_crawler_starts" in other.stats(), "its statistics are back")
     with server.Server("-o", "no_lru_crawler") as other:
         connection = other.stream()
         answers(connection, [(b"lru_crawler crawl all", OFF), (b"lru_crawler enable", OK),
@@ -137,7 +141,7 @@ def enable_and_disable():
 
 
 @tap.case
-def dumps_can_be_forbidden():
+def dumps_can_be_disabled():
     with server.Server("-X") as other:
         connection = other.stream()
         answers(connection, [(b"lru_crawler metadump all", b"ERROR metadump not allowed\r\n"),
@@ -150,25 +154,25 @@ def dumps_can_be_forbidden():
 def over_udp():
     u = memcached.udp()
     tap.is_(u.ask(b"lru_crawler metadump all\r\n"),
-            b"CLIENT_ERROR a dump needs a connection\r\n", "there is no dump over UDP")
+            b"CLIENT_ERROR a dump needs a connection\r\n", "metadump over UDP is refused")
     tap.is_(u.ask(b"lru_crawler mgdump hash\r\n"),
-            b"CLIENT_ERROR a dump needs a connection\r\n", "of either kind")
+            b"CLIENT_ERROR a dump needs a connection\r\n", "mgdump over UDP is refused")
     idle()
-    tap.is_(u.ask(b"lru_crawler crawl all\r\n"), OK, "but a crawl")
-    tap.is_(u.ask(b"version\r\n")[:8], b"VERSION ", "and the socket serves on")
+    tap.is_(u.ask(b"lru_crawler crawl all\r\n"), OK, "a crawl over UDP is accepted")
+    tap.is_(u.ask(b"version\r\n")[:8], b"VERSION ", "the UDP socket still answers")
 
 
 # --- crawls ---------------------------------------------------------------------------------
 
 
 def halves(connection):
-    """20,000 items, half of them to expire in a second."""
+    """20,000 items, half of which expire in a second."""
     fill(connection, b"live", range(10000))
     fill(connection, b"dead", range(10000), exptime=1)
 
 
 def the_last_expires(connection):
-    """Then all have that came before it; this one is freed by the get."""
+    """Afterwards all items stored before it have expired, too; the get frees this one."""
     server.wait_for(lambda: connection.get(b"dead9999") is None)
 
 
@@ -180,26 +184,27 @@ def expired_items_are_freed():
         connection.set(b"b", b"b" * 500, exptime=-1)
         the_last_expires(connection)
         used = int(other.stats("slabs")["1:used_chunks"])
-        tap.is_(connection.ask(b"lru_crawler crawl 1\r\n"), OK, "a crawl of a class")
+        tap.is_(connection.ask(b"lru_crawler crawl 1\r\n"), OK, "a crawl of one class starts")
         idle(other)
         stats, items = other.stats(), other.stats("items")
-        tap.is_(items["items:1:number"], "10000", "frees what has expired in it")
-        tap.is_(int(other.stats("slabs")["1:used_chunks"]), used - 9999, "chunks included")
+        tap.is_(items["items:1:number"], "10000", "it frees the expired items of the class")
+        tap.is_(int(other.stats("slabs")["1:used_chunks"]), used - 9999, "their chunks are freed")
         tap.is_((items["items:1:crawler_reclaimed"], items["items:1:crawler_items_checked"]),
-                ("9999", "19999"), "is counted by class")
+                ("9999", "19999"), "the freed items are counted by class")
         tap.is_((stats["crawler_reclaimed"], stats["crawler_items_checked"],
-                 stats["lru_crawler_starts"]), ("9999", "19999", "1"), "and in all")
-        tap.is_(int(stats["curr_items"]), 10001, "and leaves other classes alone")
+                 stats["lru_crawler_starts"]), ("9999", "19999", "1"),
+                 "the freed items are counted in total")
+        tap.is_(int(stats["curr_items"]), 10001, "items of other classes are not freed")
         connection.ask(b"lru_crawler crawl all\r\n")
         idle(other)
-        tap.is_(other.stats()["curr_items"], "10000", "a crawl of all classes does not")
+        tap.is_(other.stats()["curr_items"], "10000", "a crawl of all classes frees them")
         tap.is_([k for k in other.stats("items") if not k.startswith("items:1:")], [],
-                "classes that no longer hold items are not listed")
-        tap.is_(connection.get(b"live77"), b"v" * 10, "what is alive stays")
+                "classes without items are not listed")
+        tap.is_(connection.get(b"live77"), b"v" * 10, "a live item stays")
         connection.ask(b"flush_all\r\n")
         connection.ask(b"lru_crawler crawl all\r\n")
         idle(other)
-        tap.is_(other.stats()["curr_items"], "0", "what was flushed goes")
+        tap.is_(other.stats()["curr_items"], "0", "flushed items are freed")
 
 
 @tap.case
@@ -207,12 +212,12 @@ def the_maintainer_starts_crawls():
     with server.Server() as other:
         connection = other.stream()
         halves(connection)
-        for n in range(0, 10000, 100):  # no tail is dead: these are read, twice
+        for n in range(0, 10000, 100):  # these are read twice, so that no tail is expired
             connection.get(b"live%d" % n)
             connection.get(b"live%d" % n)
         tap.ok(server.wait_for(lambda: other.stats()["curr_items"] == "10000", 100, 0.5),
-               "what has expired goes by itself")
-        tap.ok(int(other.stats()["lru_crawler_starts"]) >= 1, "by a crawl that nobody asked for")
+               "expired items are freed without a command")
+        tap.ok(int(other.stats()["lru_crawler_starts"]) >= 1, "the maintainer has started a crawl")
 
 
 @tap.case
@@ -227,7 +232,7 @@ def watchers_see_crawls():
         tap.like(watcher.until(b"\n"),
                  r"^ts=\d+\.\d{6} gid=\d+ type=lru_crawler crawler=1 lru=all low_mark=100 "
                  r"next_reclaims=0 since_run=\d+ next_run=3600 elapsed=\d+ examined=19999 "
-                 r"reclaimed=9999\n$", "a crawl is a line for each class that has items")
+                 r"reclaimed=9999\n$", "the log has a line for each class that has items")
 
 
 @tap.case
@@ -238,8 +243,8 @@ def tocrawl_limits_a_crawl():
         connection.ask(b"lru_crawler tocrawl 70\r\n")
         connection.ask(b"lru_crawler crawl all\r\n")
         idle(other)
-        tap.is_(other.stats()["crawler_items_checked"], "70", "tocrawl 70 looks at 70 items")
-        tap.is_(len(dump(connection)), 1000, "a dump has all")
+        tap.is_(other.stats()["crawler_items_checked"], "70", "tocrawl 70 checks 70 items")
+        tap.is_(len(dump(connection)), 1000, "a dump is not limited by it")
 
 
 @tap.case
@@ -249,11 +254,11 @@ def one_crawl_at_a_time():
         fill(connection, b"k", range(20000))
         answers(connection, [(b"lru_crawler crawl all", OK), (b"lru_crawler crawl 1", BUSY),
                              (b"lru_crawler crawl 64", BADCLASS), (b"lru_crawler crawl ,", BUSY)])
-        tap.is_(other.stats()["lru_crawler_running"], "1", "the crawl is seen to run")
-        tap.is_(connection.ask(b"lru_crawler disable\r\n"), OK, "disable ends it")
+        tap.is_(other.stats()["lru_crawler_running"], "1", "stats show the running crawl")
+        tap.is_(connection.ask(b"lru_crawler disable\r\n"), OK, "disable ends the crawl")
         answers(connection, [(b"lru_crawler enable", OK), (b"lru_crawler sleep 0", OK),
                              (b"lru_crawler crawl all", OK)])
-        tap.ok(idle(other), "and another one comes to its end")
+        tap.ok(idle(other), "another crawl completes")
 
 
 # --- dumps ----------------------------------------------------------------------------------
@@ -275,17 +280,18 @@ def lines_of_a_dump():
     lines = dump(connection)
     parts = {key_of(line): LINE.match(line) for line in lines}
     tap.ok(all(parts.values()), "each line has memcached's form")
-    tap.is_(sorted(parts), [b"plain", b"read", b"timed"], "every live item has one, no dead one")
-    tap.is_(parts[b"plain"].group(2), b"-1", "exp is -1 for never")
+    tap.is_(sorted(parts), [b"plain", b"read", b"timed"],
+            "each live item has a line, expired items have none")
+    tap.is_(parts[b"plain"].group(2), b"-1", "exp is -1 for an item without expiry")
     tap.ok(now + 995 < int(parts[b"timed"].group(2)) < time.time() + 1005, "or a date")
     tap.ok(now - 5 < int(parts[b"plain"].group(3)) < time.time() + 5,
-           "la is the date of the last use")
+           "la is the Unix time of the last access")
     tap.is_([parts[k].group(5) for k in (b"plain", b"read")], [b"no", b"yes"],
-            "fetch says whether it was read")
+            "fetch says whether the item was read")
     connection.send(b"gets plain\r\n")
     head = connection.line().split()
     connection.until(b"END\r\n")
-    tap.is_(parts[b"plain"].group(4), head[4], "cas is the id that gets shows")
+    tap.is_(parts[b"plain"].group(4), head[4], "cas is the id of gets")
     meta = connection.ask(b"me read\r\n").split()
     tap.is_([b"cls=" + parts[b"read"].group(6), b"size=" + parts[b"read"].group(7)], meta[6:8],
             "class and size are those of me")
@@ -294,9 +300,10 @@ def lines_of_a_dump():
                          (b"1," + parts[b"read"].group(6), 3)):
         tap.is_(len(dump(connection, which)), count, "metadump " + which.decode())
     tap.is_(sorted(dump(connection, b"all", b"mgdump", b"EN\r\n")),
-            [b"mg plain\r\n", b"mg read\r\n", b"mg timed\r\n"], "mgdump has commands")
+            [b"mg plain\r\n", b"mg read\r\n", b"mg timed\r\n"], "mgdump prints mg commands")
     tap.is_(connection.all(b"lru_crawler metadump 2\r\nget plain\r\n"),
-            b"END\r\nVALUE plain 0 5\r\nvalue\r\nEND\r\n", "the next command waits for the end")
+            b"END\r\nVALUE plain 0 5\r\nvalue\r\nEND\r\n",
+            "the next command is executed after the dump")
 
 
 @tap.case
@@ -314,10 +321,10 @@ def keys_of_any_bytes():
     tap.is_(sorted(key_of(line) for line in dump(connection)), sorted(keys),
             "a dump has keys of any bytes, URI-encoded")
     lines = dump(connection, b"all", b"mgdump", b"EN\r\n")
-    tap.is_(len(lines), len(keys), "mgdump too")
+    tap.is_(len(lines), len(keys), "mgdump has as many lines")
     found = [connection.all(line[:-2] + b" v\r\n") for line in lines]
     tap.ok(all(re.match(rb"VA 5( b)?\r\nvalue\r\n$", f) for f in found),
-           "its commands get the items")
+           "mgdump's commands return the items")
 
 
 @tap.case
@@ -342,16 +349,17 @@ def the_same_dump_as_memcached():
                                         re.sub(rb"cas=\d+|cls=\d+|size=\d+", b"", line))
                                  for line in lines))
     tap.is_(len(result[0]), 3000, "3,000 items are dumped")
-    tap.is_(result[0], result[1], "as memcached 1.6.18 dumps them, but for ids, classes and sizes")
+    tap.is_(result[0], result[1],
+            "the dump equals memcached 1.6.18's, except for ids, classes and sizes")
 
 
 @tap.case
-def nothing_is_missed_and_nothing_shown_twice():
+def a_dump_has_each_key_once():
     connection, writer = memcached.stream(), memcached.stream()
     connection.ask(b"flush_all\r\n")
     fill(connection, b"stays", range(50000))
     for turn in range(4):
-        # Without waiting for the answers: they are written while the dump is under way.
+        # The sets do not wait for answers: they are executed while the dump is under way.
         connection.send(b"lru_crawler metadump all\r\n")
         for part in range(10):
             writer.send(b"".join(
@@ -382,25 +390,25 @@ def a_client_that_does_not_read_its_dump():
         sock = stuck_dump(other)
         server.wait_for(lambda: other.stats()["lru_crawler_starts"] == "1")
         tap.is_(connection.ask(b"lru_crawler metadump 1\r\n"), BUSY,
-               "while one dump waits for its client, another has to wait")
-        tap.is_(connection.ask(b"lru_crawler crawl all\r\n"), OK, "a crawl has not")
+               "while one dump waits for its client another is refused")
+        tap.is_(connection.ask(b"lru_crawler crawl all\r\n"), OK, "a crawl is accepted")
         tap.ok(server.wait_for(lambda: int(other.stats()["crawler_items_checked"]) >= 200000),
-               "it comes to its end")
+               "the crawl checks all items")
         connection.set(b"k5", b"other")
-        tap.is_(connection.get(b"k5"), b"other", "sets and gets are served")
+        tap.is_(connection.get(b"k5"), b"other", "sets and gets are executed")
         connection.ask(b"flush_all\r\n")
         tap.ok(server.wait_for(lambda: connection.ask(b"lru_crawler crawl all\r\n") == OK),
-               "the next crawl begins")
+               "the next crawl starts")
         tap.ok(server.wait_for(lambda: other.stats()["curr_items"] == "0"),
-               "and the dump holds no item")
+               "the waiting dump keeps no item from being freed")
         sock.close()
         tap.ok(server.wait_for(lambda: connection.ask(b"lru_crawler crawl all\r\n") == OK and
-                               idle(other)), "a client that goes ends its dump")
-        tap.is_(dump(connection), [], "and another one is served")
+                               idle(other)), "when the client disconnects its dump ends")
+        tap.is_(dump(connection), [], "another dump completes")
 
 
 @tap.case
-def a_dump_is_cut_short():
+def an_interrupted_dump():
     with server.Server("-m", "256", "-o", "no_lru_maintainer") as other:
         connection = other.stream()
         fill(connection, b"k", range(200000))
@@ -410,12 +418,12 @@ def a_dump_is_cut_short():
         reader.until(b"\n")
         tap.is_(connection.ask(b"lru_crawler disable\r\n"), OK, "disable while a dump waits")
         rest = reader.to_end()
-        tap.ok(not rest.endswith(b"END\r\n"), "a dump that is cut short has no END")
+        tap.ok(not rest.endswith(b"END\r\n"), "an interrupted dump has no END")
         connection.ask(b"lru_crawler enable\r\n")
         reader = other.stream()
         reader.send(b"lru_crawler metadump all\r\n")
         reader.until(b"\n")
-        tap.is_(other.stop(), 0, "a server with a dump under way ends")
+        tap.is_(other.stop(), 0, "the server ends while a dump is under way")
 
 
 # --- lru ------------------------------------------------------------------------------------
@@ -458,7 +466,7 @@ def words_of_lru():
 
 
 @tap.case
-def tuning_is_seen_in_the_settings():
+def settings_show_the_tuning():
     with server.Server() as other:
         connection = other.stream()
 
@@ -475,7 +483,7 @@ def tuning_is_seen_in_the_settings():
         connection.ask(b"lru temp_ttl 77\r\n")
         tap.is_(settings("temp_lru", "temporary_ttl"), ("yes", "77"), "lru temp_ttl")
         connection.ask(b"lru temp_ttl -5\r\n")
-        tap.is_(settings("temp_lru", "temporary_ttl"), ("no", "77"), "and off")
+        tap.is_(settings("temp_lru", "temporary_ttl"), ("no", "77"), "lru temp_ttl turned off")
         connection.ask(b"lru_crawler sleep 55\r\n")
         connection.ask(b"lru_crawler tocrawl 66\r\n")
         tap.is_(settings("lru_crawler_sleep", "lru_crawler_tocrawl"), ("55", "66"),
@@ -493,30 +501,30 @@ def tuning_takes_effect():
         connection.ask(b"lru temp_ttl 60\r\n")
         connection.set(b"short", b"x", exptime=50)
         connection.set(b"long", b"x", exptime=500)
-        tap.is_(number(other, "temp"), 1, "what lives shorter than temp_ttl goes to temp")
+        tap.is_(number(other, "temp"), 1, "an item with a shorter life than temp_ttl goes to temp")
         connection.ask(b"lru temp_ttl 1000\r\n")
         connection.set(b"long", b"x", exptime=500)
-        tap.is_(number(other, "temp"), 2, "by its value now")
+        tap.is_(number(other, "temp"), 2, "a changed temp_ttl applies to new items")
         connection.ask(b"lru temp_ttl -1\r\n")
         connection.set(b"other", b"x", exptime=5)
-        tap.is_(number(other, "temp"), -1, "number_temp is not shown when it is off")
+        tap.is_(number(other, "temp"), -1, "number_temp is not shown while temp_ttl is off")
         connection.ask(b"lru temp_ttl 60\r\n")
-        tap.is_(number(other, "temp"), 2, "nor is temp used then")
+        tap.is_(number(other, "temp"), 2, "while temp_ttl is off no item goes to temp")
         connection.ask(b"lru tune 79 1 1000000 1000000\r\n")
         fill(connection, b"k", range(2000), size=100)
         connection.ask(b"lru mode flat\r\n")
         tap.ok(server.wait_for(lambda: number(other, "hot", 3) + number(other, "warm", 3) <= 0),
-               "in flat mode the maintainer brings all to cold")
+               "in flat mode the maintainer moves all items to cold")
         fill(connection, b"k", range(2000, 3000), size=100)
-        tap.is_(number(other, "hot", 3), 0, "and what is new goes there")
+        tap.is_(number(other, "hot", 3), 0, "in flat mode new items go to cold")
         connection.ask(b"lru mode segmented\r\n")
         fill(connection, b"k", range(3000, 4000), size=100)
-        tap.ok(number(other, "hot", 3) > 0, "in segmented mode to hot")
+        tap.ok(number(other, "hot", 3) > 0, "in segmented mode new items go to hot")
 
 
 @tap.case
-def the_server_ends():
-    tap.is_(memcached.stop(), 0, "with status 0")
+def it_ends_cleanly():
+    tap.is_(memcached.stop(), 0, "the server ends with status 0")
 
 
 tap.run(120)

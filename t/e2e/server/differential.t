@@ -3,11 +3,10 @@
 """Random streams of commands, answered by this server and by Debian's memcached 1.6.18.
 
 Text, meta and binary commands, right and wrong, loud and quiet, over TCP in pieces of any length
-and over UDP: the same answers byte for byte, but for CAS ids, for seconds that tick between the
-two and for what t/differences.md lists, which the streams leave out or this test takes away.
-
-COMMANDS says how many in all, SEED which; PEER names the other program, SHOW how many differences
-to show. The same COMMANDS and SEED are the same streams.
+and over UDP: the answers are equal byte for byte, except for CAS ids, for seconds that tick between
+the two and for the rows of t/differences.md, which the streams leave out or this test removes.
+COMMANDS is how many in all, SEED the seed; PEER is the other program, SHOW how many differences to
+show. The same COMMANDS and SEED give the same streams.
 """
 import os
 import sys

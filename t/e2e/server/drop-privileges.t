@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""-o drop_privileges: what serving needs is allowed, and nothing else. What the filter forbids is
-tried call by call in t/unit/seccomp.c."""
+# t/run: waits
+"""-o drop_privileges: the system calls that serving needs are allowed, and no others. Calls that
+the filter forbids are tested one by one in t/unit/seccomp.c."""
 import glob
 import os
 import re
@@ -13,14 +14,14 @@ import again
 import server
 import tap
 
-# These run again, each server of theirs behind the filter. T_ARGS does the same for any tier.
+# These run again, with each of their servers behind the filter. T_ARGS does the same for any tier.
 AGAIN = """text-storage text-retrieval udp connections binary tls sasl auth-file watch restart
 flash""".split()
 BUILT_IN = "no_drop_privileges" in server.run("-h")[1]
 
 
 def filters(memcached):
-    """What /proc says of each thread: 0 no filter, 2 a filter."""
+    """The field of each thread in /proc: 0 no filter, 2 a filter."""
     found = []
     for path in glob.glob("/proc/%d/task/*/status" % memcached.pid):
         with open(path, encoding="ascii") as file:
@@ -29,7 +30,7 @@ def filters(memcached):
 
 
 @tap.case
-def a_build_without_libseccomp_says_so():
+def a_build_without_libseccomp_refuses_it():
     if BUILT_IN:
         return
     status, _, error = server.run("-o", "drop_privileges")
@@ -37,7 +38,7 @@ def a_build_without_libseccomp_says_so():
             "drop_privileges is refused")
     with server.Server("-o", "no_drop_privileges,relaxed_privileges") as memcached:
         tap.ok("drop_privileges" not in memcached.stats("settings"),
-               "no_drop_privileges is accepted, and no setting")
+               "no_drop_privileges is accepted, and has no setting")
 
 
 @tap.case
@@ -47,20 +48,20 @@ def every_thread_is_behind_the_filter():
     with server.Server() as memcached:
         if "T_ARGS" not in os.environ:
             tap.is_(set(filters(memcached)), {"0"}, "by default there is no filter")
-            tap.is_(memcached.stats("settings")["drop_privileges"], "no", "which settings shows")
+            tap.is_(memcached.stats("settings")["drop_privileges"], "no", "stats settings shows no")
     with server.Server("-o", "drop_privileges", threads=4) as memcached:
         found = filters(memcached)
         tap.ok(len(found) >= 5, "there are workers (%d threads)" % len(found))
-        tap.is_(set(found), {"2"}, "with drop_privileges each thread has one")
-        tap.is_(memcached.stats("settings")["drop_privileges"], "yes", "which settings shows")
+        tap.is_(set(found), {"2"}, "with drop_privileges each thread has a filter")
+        tap.is_(memcached.stats("settings")["drop_privileges"], "yes", "stats settings shows yes")
         c = memcached.stream()
         c.set(b"k", b"v" * 100000)
         tap.is_(c.get(b"k"), b"v" * 100000, "it serves")
         memcached.signal(1)
-        tap.is_(c.get(b"k"), b"v" * 100000, "also after SIGHUP")
+        tap.is_(c.get(b"k"), b"v" * 100000, "it serves after SIGHUP")
     with server.Server("-o", "drop_privileges,no_drop_privileges") as memcached:
         if "T_ARGS" not in os.environ:
-            tap.is_(set(filters(memcached)), {"0"}, "no_drop_privileges takes it back")
+            tap.is_(set(filters(memcached)), {"0"}, "a later no_drop_privileges turns it off")
     with server.Server("-o", "drop_privileges,relaxed_privileges") as memcached:
         tap.is_(set(filters(memcached)), {"2"}, "relaxed_privileges keeps the filter")
 
@@ -77,17 +78,17 @@ def a_daemon_behind_the_filter():
         pid = int(file.read())
     server.guard.add("pid", pid)
     c = server.client.tcp("127.0.0.1", port)
-    tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "and serves")
+    tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "it serves")
     os.kill(pid, 15)
-    tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % pid)), "SIGTERM ends it")
+    tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % pid)), "SIGTERM ends the daemon")
     server.guard.remove("pid", pid)
     tap.ok(not os.path.exists(path), "its pid file is removed")
 
 
 @tap.case
 def the_other_tests_pass_behind_the_filter():
-    for name in AGAIN if BUILT_IN else ():
-        again.passes("server/" + name, "-o drop_privileges")
+    if BUILT_IN:
+        again.all_pass(["server/" + name for name in AGAIN], "-o drop_privileges")
 
 
 tap.run(240)

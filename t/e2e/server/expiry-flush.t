@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Expiry times and flush_all. Time is told by items that expire, not by sleeping."""
+# t/run: waits
+"""Expiry times and flush_all. The tests notice that time has passed by items that expire, and do
+not sleep."""
 import os
 import sys
 import time
@@ -26,21 +28,23 @@ def items_expire():
     c.set(b"three", b"x", exptime=3)
     c.set(b"never", b"x", exptime=0)
     c.set(b"later", b"x", exptime=1000)
-    tap.is_(c.get(b"later"), b"x", "an item that expires later is there")
+    tap.is_(c.get(b"later"), b"x", "an item that expires later is found")
     tap.ok(gone(b"one"), "an item of 1 second expires")
-    tap.is_(c.get(b"three"), b"x", "one of 3 seconds is still there")
-    tap.ok(gone(b"three"), "and then expires")
-    tap.is_((c.get(b"never"), c.get(b"later")), (b"x", b"x"), "those of 0 and 1000 do not")
-    # Nobody else takes expired items away here.
+    tap.is_(c.get(b"three"), b"x", "an item of 3 seconds is still found")
+    tap.ok(gone(b"three"), "it expires later")
+    tap.is_((c.get(b"never"), c.get(b"later")), (b"x", b"x"),
+            "items of 0 and 1000 seconds do not expire")
+    # Nothing else removes expired items here.
     with server.Server("-o", "no_lru_maintainer,no_lru_crawler") as other:
         d = other.stream()
         d.set(b"one", b"x", exptime=1)
-        tap.ok(server.wait_for(lambda: d.get(b"one") is None, 8), "without maintainer it expires")
+        tap.ok(server.wait_for(lambda: d.get(b"one") is None, 8),
+               "without maintainer an item expires")
         tap.is_(other.stats()["get_expired"], "1", "get_expired counts it")
 
 
 @tap.case
-def what_an_expired_item_answers():
+def commands_on_an_expired_item():
     for i in range(8):
         c.set(b"e%d" % i, b"5", exptime=1)
     c.set(b"last", b"x", exptime=1)
@@ -54,7 +58,7 @@ def what_an_expired_item_answers():
                           (b"gat 100 e6\r\n", b"END\r\n"),
                           (b"add e7 0 0 1\r\nx\r\n", b"STORED\r\n")):
         tap.is_(c.all(request), want, "%r on an expired item" % request)
-    tap.is_(c.get(b"e7"), b"x", "what add stored is there")
+    tap.is_(c.get(b"e7"), b"x", "the value that add stored is found")
 
 
 @tap.case
@@ -71,7 +75,7 @@ def negative_and_absolute_times():
         c.set(b"old", b"old")
         tap.is_(c.set(b"a", b"x", exptime=exptime), b"STORED\r\n", "a set with time %s" % name)
         tap.is_(c.get(b"a"), b"x" if lives else None,
-                "%s" % ("lives" if lives else "is over at once"))
+                "%s" % ("the item exists" if lives else "the item has expired at once"))
     c.set(b"a", b"x", exptime=now + 2)
     tap.ok(gone(b"a"), "an item expires at its absolute time")
 
@@ -87,56 +91,58 @@ def touch_and_gat_change_the_time():
     tap.ok(gone(b"sibling"), "an item of 2 seconds expires")
     for key, name in ((b"t1", "touch 1000"), (b"t2", "gat 1000"), (b"t3", "gats 0"),
                       (b"t4", "touch 0")):
-        tap.is_(c.get(key), b"x", "one that had a %s does not" % name)
+        tap.is_(c.get(key), b"x", "an item that had a %s does not expire" % name)
     c.ask(b"touch t1 1\r\n")
-    tap.ok(gone(b"t1"), "and touch can shorten as well")
+    tap.ok(gone(b"t1"), "touch can shorten the time")
     c.set(b"app", b"x", exptime=1)
     c.set(b"app", b"y", exptime=1000, verb=b"append")
     c.set(b"num", b"1", exptime=1)
     c.ask(b"incr num 1\r\n")
-    tap.ok(gone(b"app") and gone(b"num"), "append and incr keep the time of the item")
+    tap.ok(gone(b"app") and gone(b"num"), "append and incr keep the item's time")
 
 
 @tap.case
-def flush_all_empties():
+def flush_all_removes_everything():
     for i in range(100):
         c.set(b"f%d" % i, b"x")
     before = int(memcached.stats()["cmd_flush"])
     tap.is_(c.all(b"flush_all\r\n"), b"OK\r\n", "flush_all answers OK")
     tap.is_([i for i in range(100) if c.get(b"f%d" % i) is not None], [], "100 items are gone")
     tap.is_(int(memcached.stats()["cmd_flush"]) - before, 1, "cmd_flush counts it")
-    tap.ok(int(memcached.stats()["get_flushed"]) > 0, "get_flushed counts the gets")
+    tap.ok(int(memcached.stats()["get_flushed"]) > 0,
+           "get_flushed counts the gets of flushed items")
     tap.is_(c.all(b"flush_all 0\r\n"), b"OK\r\n", "flush_all 0 is accepted")
     for i in range(50):
         c.set(b"g", b"%d" % i)
         if c.get(b"g") != b"%d" % i:
-            tap.ok(False, "what is set after flush_all in the same second is there")
+            tap.ok(False, "an item set after flush_all in the same second is found")
             break
         c.ask(b"flush_all\r\n")
         if c.get(b"g") is not None:
-            tap.ok(False, "what was set before flush_all in the same second is gone")
+            tap.ok(False, "an item set before flush_all in the same second is gone")
             break
     else:
-        tap.ok(True, "50 times set, get, flush_all, get in the same seconds are told apart")
+        tap.ok(True, "50 rounds of set, get, flush_all, get within a second have the right answers")
     c.ask(b"flush_all\r\n")
-    tap.is_(c.set(b"g", b"x", verb=b"replace"), b"NOT_STORED\r\n", "replace finds nothing flushed")
-    tap.is_(c.set(b"g", b"x", verb=b"add"), b"STORED\r\n", "add does")
-    tap.is_(c.ask(b"delete f1\r\n"), b"NOT_FOUND\r\n", "delete finds nothing flushed")
+    tap.is_(c.set(b"g", b"x", verb=b"replace"), b"NOT_STORED\r\n",
+            "replace of a flushed key stores nothing")
+    tap.is_(c.set(b"g", b"x", verb=b"add"), b"STORED\r\n", "add of a flushed key stores")
+    tap.is_(c.ask(b"delete f1\r\n"), b"NOT_FOUND\r\n", "delete of a flushed key finds nothing")
 
 
 @tap.case
 def flush_all_with_a_delay():
     first = c.all(b"set d 0 0 1\r\nx\r\nflush_all 3\r\nget d\r\n")
     tap.is_(first, b"STORED\r\nOK\r\nVALUE d 0 1\r\nx\r\nEND\r\n",
-            "flush_all 3 answers OK and the item is still there")
+            "after flush_all 3 the item is still found")
     c.set(b"d2", b"x")
-    tap.ok(gone(b"d"), "and is gone when the time has come")
-    tap.is_(c.get(b"d2"), None, "so is one that was set in between")
-    # Stock memcached tells seconds apart, no less: the flush's own has to be over.
+    tap.ok(gone(b"d"), "it is gone at the time of the flush")
+    tap.is_(c.get(b"d2"), None, "an item set before that time is gone, too")
+    # Stock memcached's times have seconds: the second of the flush has to be over.
     server.wait_for(lambda: c.set(b"d", b"y") and c.get(b"d") == b"y")
     c.set(b"clock", b"x", exptime=2)
     tap.ok(gone(b"clock"), "two seconds pass")
-    tap.is_(c.get(b"d"), b"y", "what was set after the flush stays")
+    tap.is_(c.get(b"d"), b"y", "an item set after the flush stays")
     c.set(b"d", b"z")
     c.ask(b"flush_all 3\r\n")
     c.ask(b"flush_all 1000\r\n")
@@ -144,28 +150,29 @@ def flush_all_with_a_delay():
     tap.ok(gone(b"clock"), "three seconds pass")
     tap.is_(c.get(b"d"), b"z", "a later flush_all replaces one whose time has not come")
     c.ask(b"flush_all %d\r\n" % (int(time.time()) - 10))
-    tap.is_(c.get(b"d"), None, "an absolute time that is past flushes at once")
+    tap.is_(c.get(b"d"), None, "an absolute time in the past flushes at once")
 
 
 def second_and_item(request):
-    """The server's second and whether the item `d` is there, both of one moment."""
+    """The server's second and whether the item `d` is found, both at one moment."""
     answer = c.all(request + b"stats\r\nget d\r\n")
     return int(answer.split(b"STAT uptime ")[1].split()[0]), b"VALUE d" in answer
 
 
 @tap.case
 def flush_all_takes_effect_a_second_before_its_time():
-    """As memcached's: at the start of the server's second that is N-1 behind the command's."""
+    """As memcached's: at the start of the server's second that is N-1 after the command's."""
     for request, n in ((b"flush_all 1\r\n", 1), (b"flush_all 2\r\n", 2), (b"flush_all 3\r\n", 3),
                        (b"flush_all %d\r\n" % (int(memcached.stats()["time"]) + 100), None)):
         start, there = second_and_item(b"set d 0 0 1\r\nx\r\n" + request)
         if n is None:
-            tap.ok(there, "a date that comes is waited for")
+            tap.ok(there, "the server waits for an absolute time")
             continue
         seen = [(start, there)]
         while seen[-1][0] < start + n:
             seen.append(second_and_item(b""))
-        # A command's second is that of its arrival: the flush may come before it is executed.
+        # A command's second is that of its arrival: the flush may take effect before it is
+        # executed.
         early = {at - start for (at, there), (after, _) in zip(seen, seen[1:])
                  if not there and after - start < n - 1}
         late = {at - start for at, there in seen if there and at - start >= n - 1}
@@ -173,9 +180,9 @@ def flush_all_takes_effect_a_second_before_its_time():
 
 
 @tap.case
-def flush_all_is_refused_bad_words():
+def flush_all_refuses_bad_words():
     tap.is_(c.all(b"flush_all abc\r\n"), b"CLIENT_ERROR invalid exptime argument\r\n",
-            "a time that is none")
+            "a word that is not a time is refused")
     tap.is_(c.all(b"flush_all -1\r\n"), b"OK\r\n", "a negative time is accepted")
 
 
@@ -191,11 +198,11 @@ def flush_all_without_cas():
             d.ask(b"flush_all\r\n")
             d.set(b"k", b"v")
             invisible += d.get(b"k") is None
-        tap.ok(invisible >= 1, "an item set in the second of a flush_all is hidden under -C")
+        tap.ok(invisible >= 1, "under -C an item set in the second of a flush_all is hidden")
 
 
 @tap.case
-def the_server_still_lives():
+def it_ends_cleanly():
     tap.is_(memcached.stop(), 0, "the server ends with status 0")
 
 

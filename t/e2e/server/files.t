@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Root opens no file for the user of -u that this user could not, wherever a name leads to."""
+"""Root opens no file for the user of -u that this user could not open, wherever a name leads."""
 import os
 import pwd
 import signal
@@ -21,7 +21,7 @@ FLASH = server.is_built_with("ext_path")
 
 
 class Folder:
-    """The user's, beside a file of root's that the user may not even read."""
+    """The user's folder, beside a file of root's that the user may not read."""
 
     def __init__(self):
         self.where = server.scratch()
@@ -36,7 +36,7 @@ class Folder:
         return os.path.join(self.where, name)
 
     def plant(self, name):
-        """What the user may do: a link with the name of a file that is opened."""
+        """A link at the name of a file that the server opens, which the user can make."""
         os.symlink(self.secret, self.path(name))
         os.chown(self.path(name), HIS.pw_uid, HIS.pw_gid, follow_symlinks=False)
 
@@ -45,7 +45,7 @@ class Folder:
             same = file.read() == SECRET
         status = os.stat(self.secret)
         tap.ok(same and (status.st_uid, status.st_mode & 0o777) == (0, 0o600),
-               name + ": root's file is as it was")
+               name + ": root's file is unchanged")
 
     def is_his(self, *names):
         for name in names:
@@ -55,8 +55,8 @@ class Folder:
 def refused(*arguments, words="Permission denied"):
     status, _, err = server.run("-p", server.free_port(), "-U", "0", "-l", "127.0.0.1",
                                 *arguments, seconds=5)
-    tap.ok(status not in (None, 0), "%s: it does not start (%s)" % (arguments[0], status))
-    tap.like(err, words, arguments[0] + ": and says why")
+    tap.ok(status not in (None, 0), "%s: the server does not start (%s)" % (arguments[0], status))
+    tap.like(err, words, arguments[0] + ": the message has the reason")
 
 
 @tap.case
@@ -72,7 +72,7 @@ def a_planted_link_is_not_written_through():
 
 
 @tap.case
-def drafts_are_new_files():
+def temporary_files_are_created_anew():
     folder = Folder()
     for name in ("ports.lck", "ports", "pid.tmp", "memory.meta.new"):
         folder.plant(name)
@@ -80,28 +80,29 @@ def drafts_are_new_files():
                        env={**os.environ, "MEMCACHED_PORT_FILENAME": folder.path("ports")}) as s:
         folder.untouched("beside ports and pid")
         folder.is_his("ports", "pid", "memory")
-        tap.ok(not os.path.islink(folder.path("ports")), "the file of ports took the link's place")
+        tap.ok(not os.path.islink(folder.path("ports")), "the file of ports has replaced the link")
         s.signal(signal.SIGUSR1)
-        tap.is_(s.wait(), 0, "SIGUSR1 ends it")
+        tap.is_(s.wait(), 0, "SIGUSR1 ends the server")
     folder.untouched("FILE.meta.new")
     folder.is_his("memory.meta")
 
 
 @tap.case
-def a_folder_of_roots_is_closed():
-    """As by memcached, which opens them as the user too."""
+def a_folder_of_root_is_not_written_to():
+    """As with memcached, which opens these files as the user, too."""
     where = server.scratch()
     os.chmod(where, 0o755)
     refused("-e", os.path.join(where, "memory"))
     if FLASH:
         refused("-o", "ext_path=%s:64m" % os.path.join(where, "flash"))
     with server.Server(env={**os.environ, "MEMCACHED_PORT_FILENAME": where + "/ports"}) as s:
-        tap.like(s.log(), "ports.lck.*Permission denied", "the file of ports: it is said")
-    tap.is_(os.listdir(where), [], "nothing is there")
+        tap.like(s.log(), "ports.lck.*Permission denied",
+                 "the file of ports: the failure is logged")
+    tap.is_(os.listdir(where), [], "no file was created")
 
 
 @tap.case
-def what_another_user_could_change_is_not_believed():
+def files_of_another_user_are_refused():
     folder = Folder()
     names = ["memory", "flash"] if FLASH else ["memory"]
     for name in names:
@@ -120,7 +121,7 @@ def what_another_user_could_change_is_not_believed():
     os.chmod(kept.path("memory.meta"), 0o644)
     with server.Server("-e", kept.path("memory")) as s:
         tap.is_(s.stream().get(b"foo"), None, "a FILE.meta of another user is not taken over")
-        tap.like(s.log(), r"memory\.meta: it belongs to another user", "which is said")
+        tap.like(s.log(), r"memory\.meta: it belongs to another user", "the reason is logged")
 
 
 tap.run()

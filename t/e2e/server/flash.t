@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Flash storage: values that leave memory come back as they were, or are missed; never others."""
+# t/run: waits
+"""Flash storage: values that leave memory are read back as they were, or are missed; never
+another value."""
 import atexit
 import os
 import random
@@ -21,10 +23,10 @@ HELP = server.run("-h", user=False)[1]
 if "ext_path" not in HELP:
     tap.is_(server.run("-U", "0", "-o", "ext_path=/tmp/x:64m")[::2],
             (64, "This server is not built with extstore support.\n"),
-            "a build without flash storage says so")
+            "a build without flash storage refuses the option")
     tap.run()
 
-# Whatever is cold goes to flash at once, in small pages.
+# Every cold value goes to flash at once, in small pages.
 EAGER = "ext_item_age=0,ext_item_size=100"
 SMALL = "ext_page_size=2,ext_wbuf_size=1"
 
@@ -41,7 +43,7 @@ SETTINGS = ["ext_item_size", "ext_item_age", "ext_low_ttl", "ext_recache_rate", 
 
 
 class Flash(server.Server):
-    """A server with a file of its own. options: of -o behind the file."""
+    """A server with a flash file of its own. options: of -o behind the file."""
 
     def __init__(self, *arguments, options=EAGER, size="64m", page=SMALL, **named):
         self.file = os.path.join(server.scratch(), "flash")
@@ -52,16 +54,17 @@ class Flash(server.Server):
         return int(self.stats()[key])
 
     def spilled(self, n):
-        """Waits until so many values are on flash."""
+        """Waits until that many values are on flash."""
         return server.wait_for(lambda: self.count("extstore_objects_used") >= n)
 
     def in_memory(self):
-        """Classes with values: above the smallest, which have the keys of those on flash."""
+        """Classes with values: above the smallest, which have the keys of values on flash."""
         return [n for n in self.stats("items") if n.endswith(":number") and
                 int(n.split(":")[1]) > 3]
 
     def uncache(self):
-        """What has been written to the file is on the disk alone. (A write buffer is not.)"""
+        """Drops the file from the page cache, so that values are read from the disk. (A write
+        buffer stays in memory.)"""
         fd = os.open(self.file, os.O_RDWR)
         os.fsync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -76,7 +79,7 @@ class Flash(server.Server):
 
 
 def value(key, generation=0, size=2000):
-    """Says whose it is in each part of it."""
+    """A value that has its key in each part."""
     word = b"%s#%d;" % (key, generation)
     return (word * (size // len(word) + 1))[:size]
 
@@ -93,26 +96,27 @@ def refused(*arguments):
 
 
 @tap.case
-def files_that_cannot_be_had_end_the_start():
+def files_that_cannot_be_opened_end_the_start():
     where = server.scratch()
     status, err = refused("-o", "ext_path=/nonexistent/x:64m")
-    tap.is_(status, 1, "no such folder: the status is 1")
+    tap.is_(status, 1, "a missing folder: status 1")
     tap.like(err, "^Failed to initialize external storage: /nonexistent/x: No such file",
-             "and the line says why")
+             "the message has the reason")
     status, err = refused("-o", "ext_path=%s:64m" % where)
-    tap.ok(status == 1 and "Is a directory" in err, "a folder is no file")
+    tap.ok(status == 1 and "Is a directory" in err, "a folder is refused")
     with server.Server("-o", "ext_path=%s/a:64m" % where, udp=False):
         status, err = refused("-o", "ext_path=%s/a:64m" % where)
-        tap.ok(status == 1 and "in use by another server" in err, "nor is one in use")
+        tap.ok(status == 1 and "in use by another server" in err,
+               "a file of another server is refused")
     status, err = refused("-o", "ext_path=%s/b:64m,ext_path=%s/b:64m" % (where, where))
-    tap.ok(status == 1 and "in use" in err, "even by the same server")
+    tap.ok(status == 1 and "in use" in err, "two entries for one file are refused")
 
 
 @tap.case
-def a_start_that_fails_leaves_no_file():
+def a_failed_start_leaves_no_file():
     where = server.scratch()
     status, err = refused("-o", "ext_path=%s/a:64m,ext_path=/nonexistent/b:64m" % where)
-    tap.is_((status, os.listdir(where)), (1, []), "a file that cannot be had: " + err.strip())
+    tap.is_((status, os.listdir(where)), (1, []), "a file that cannot be opened: " + err.strip())
     with server.Server() as other:
         status, _, err = server.run("-p", other.port, "-U", "0", "-o", "ext_path=%s/a:64m" % where)
         tap.ok(status != 0 and os.listdir(where) == [], "a port that is in use: " + err.strip())
@@ -120,7 +124,7 @@ def a_start_that_fails_leaves_no_file():
         file.write(b"x" * 100)
     os.chmod(where + "/mine", 0o666)
     refused("-o", "ext_path=%s/mine:64m,ext_path=/nonexistent/b:64m" % where)
-    tap.is_(os.listdir(where), ["mine"], "a file that was there stays there")
+    tap.is_(os.listdir(where), ["mine"], "a file that existed before is kept")
     small = server.scratch()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0777,size=20m", "tmpfs", small],
                       stderr=subprocess.DEVNULL, check=False).returncode:
@@ -137,8 +141,9 @@ def a_daemon_finds_a_relative_file():
     status, _, err = server.run("-d", "-P", where + "/pid", "-p", port, "-U", "0", "-l",
                                 "127.0.0.1", "-o", "ext_path=flash:64m",
                                 prefix=("env", "-C", where))
-    tap.is_((status, err), (0, ""), "a file with a relative name")
-    tap.is_(os.stat(where + "/flash").st_mode & 0o777, 0o600, "is there, for nobody else to read")
+    tap.is_((status, err), (0, ""), "a daemon with a relative file name starts")
+    tap.is_(os.stat(where + "/flash").st_mode & 0o777, 0o600,
+            "the file is created, readable by its owner only")
     with open(where + "/pid", encoding="ascii") as file:
         os.kill(int(file.read()), signal.SIGTERM)
 
@@ -153,7 +158,7 @@ def flash_excludes_udp():
 
 
 @tap.case
-def settings_show_the_options_in_their_place():
+def settings_show_the_options_in_order():
     with Flash(options=None) as s:
         rows = s.stream().stats_list("settings")
         names = [name for name, _ in rows]
@@ -161,38 +166,40 @@ def settings_show_the_options_in_their_place():
         tap.is_(shown, SETTINGS, "stats settings has the ten keys in memcached's order")
         tap.is_([v for k, v in rows if k in SETTINGS],
                 ["512", "4294967295", "0", "2000", "1048576", "8", "8", "0.80", "0.010", "no"],
-                "with the defaults, a quarter of the pages for the two thresholds")
+                "they have the defaults, a quarter of the pages for the two thresholds")
     with Flash(options="ext_item_size=1,ext_item_age=2,ext_low_ttl=3,ext_recache_rate=4,"
                        "ext_compact_under=5,ext_drop_under=6,ext_max_frag=0,ext_drop_unread,"
                        "slab_automove_freeratio=0.2,ext_threads=3,ext_io_depth=7") as s:
         settings = s.stats("settings")
         tap.is_([settings[k] for k in SETTINGS],
                 ["1", "2", "3", "4", "1048576", "5", "6", "0.00", "0.200", "yes"],
-                "and what the command line says")
+                "they have the values of the command line")
 
 
 @tap.case
 def statistics_are_there_only_with_flash():
     with server.Server(udp=False) as s:
         names = [name for name, _ in s.stream().stats_list()]
-        tap.ok(not [n for n in names if "extstore" in n], "without ext_path stats is silent of it")
-        tap.is_(s.stream().all(b"stats extstore\r\n"), b"END\r\n", "and so is stats extstore")
+        tap.ok(not [n for n in names if "extstore" in n],
+               "without ext_path stats has no keys of flash")
+        tap.is_(s.stream().all(b"stats extstore\r\n"), b"END\r\n",
+                "without ext_path stats extstore is empty")
     with Flash() as s:
         names = [name for name, _ in s.stream().stats_list()]
         at = names.index("get_flushed") + 1
-        tap.is_(names[at:at + 6], GET_KEYS, "the keys of gets follow get_flushed")
+        tap.is_(names[at:at + 6], GET_KEYS, "the keys for gets follow get_flushed")
         at = names.index("log_watcher_sent") + 1
-        tap.is_(names[at:at + 19], KEYS, "the keys of the storage follow log_watcher_sent")
+        tap.is_(names[at:at + 19], KEYS, "the keys for the storage follow log_watcher_sent")
         tap.is_((s.count("extstore_limit_maxbytes"), s.count("extstore_pages_free")),
                 (64 << 20, 32), "the limit and the free pages are those of the file")
         pages = s.stream().stats_list("extstore")
         tap.is_([k for k, _ in pages[:4]], ["0:version", "0:bytes", "0:bucket", "0:free_bucket"],
                 "stats extstore has four lines for a page")
-        tap.is_(len(pages), 4 * 32, "and for each page")
+        tap.is_(len(pages), 4 * 32, "it has them for each page")
 
 
 @tap.case
-def the_command_changes_the_rules():
+def the_extstore_command():
     with Flash(options=None) as s:
         c = s.stream()
         for word, given, name, shown in (
@@ -205,9 +212,10 @@ def the_command_changes_the_rules():
                 (b"max_frag", b"0.5", "ext_max_frag", "0.50"),
                 (b"drop_unread", b"1", "ext_drop_unread", "yes")):
             tap.is_((c.ask(b"extstore %s %s\r\n" % (word, given)), s.stats("settings")[name]),
-                    (b"OK\r\n", shown), "extstore %s is taken over" % word.decode())
-        tap.is_(c.ask(b"extstore free_memchunks 5 10\r\n"), b"OK\r\n", "so is free_memchunks")
-        tap.is_(c.all(b"extstore item_size 700 noreply\r\n"), b"", "noreply silences the answer")
+                    (b"OK\r\n", shown), "extstore %s changes the setting" % word.decode())
+        tap.is_(c.ask(b"extstore free_memchunks 5 10\r\n"), b"OK\r\n",
+                "extstore free_memchunks is accepted")
+        tap.is_(c.all(b"extstore item_size 700 noreply\r\n"), b"", "noreply suppresses the answer")
         for bad in (b"", b" item_size", b" foo", b" foo 1", b" item_size x", b" item_size -1",
                     b" item_age x", b" low_ttl x", b" recache_rate x", b" compact_under x",
                     b" drop_under x", b" max_frag x", b" max_frag 0.5x", b" drop_unread x",
@@ -218,57 +226,60 @@ def the_command_changes_the_rules():
                     "extstore%s is an error" % bad.decode())
     with server.Server(udp=False) as s:
         tap.is_(s.stream().ask(b"extstore item_size 600\r\n"), b"OK\r\n",
-                "a server without flash takes the command too")
+                "a server without flash accepts the command")
 
 
 # --- values -------------------------------------------------------------------
 
 @tap.case
-def values_come_back_from_buffer_memory_and_disk():
+def values_are_read_from_buffer_page_cache_and_disk():
     with Flash() as s:
         c = s.stream()
         keys = [key(i) for i in range(100)]
         for k in keys:
             c.set(k, value(k), flags=7)
         tap.ok(s.spilled(90), "cold values go to flash")
-        tap.ok(all(c.get(k) == value(k) for k in keys), "all come back from the write buffer")
+        tap.ok(all(c.get(k) == value(k) for k in keys), "all are read from the write buffer")
         s.write_out(c)
-        tap.ok(all(c.get(k) == value(k) for k in keys), "all come back from the file's cache")
+        tap.ok(all(c.get(k) == value(k) for k in keys), "all are read from the page cache")
         s.uncache()
-        tap.ok(all(c.get(k) == value(k) for k in keys), "all come back from the disk")
-        tap.ok(s.count("get_extstore") >= 270, "and were read from flash")
-        tap.ok(s.count("extstore_objects_read") >= 270, "object by object")
+        tap.ok(all(c.get(k) == value(k) for k in keys), "all are read from the disk")
+        tap.ok(s.count("get_extstore") >= 270, "get_extstore counts the gets")
+        tap.ok(s.count("extstore_objects_read") >= 270, "objects_read counts the reads")
         flags, _, got = c.gets(keys[0])
-        tap.is_((flags, got), (7, value(keys[0])), "with their client flags")
+        tap.is_((flags, got), (7, value(keys[0])), "the client flags are kept")
 
 
 @tap.case
-def large_values_in_chunks_come_back():
+def large_values_in_chunks():
     with Flash("-I", "1m", "-m", "64", size="64m", page="ext_page_size=4,ext_wbuf_size=4") as s:
         c = s.stream()
         keys = [key(i) for i in range(6)]
         for k in keys:
             c.set(k, value(k, size=900000))
-        tap.ok(s.spilled(5), "values that lie in chunks go to flash")
+        tap.ok(s.spilled(5), "values in chunks go to flash")
         buckets = {v for k, v in s.stats("extstore").items() if k.endswith(":bucket")}
-        tap.ok("3" in buckets, "into pages of their own")
+        tap.ok("3" in buckets, "they go to pages of their own")
         s.write_out(c)
         s.uncache()
-        tap.ok(all(c.get(k) == value(k, size=900000) for k in keys), "and come back whole")
+        tap.ok(all(c.get(k) == value(k, size=900000) for k in keys), "they are returned whole")
 
 
 @tap.case
-def all_large_values_leave_memory_by_their_age():
-    for extra in ((), ("-o", "slab_chunk_max=16384"), ("-o", "slab_chunk_max=1024")):
+def old_large_values_leave_memory():
+    def leave(extra):
         with Flash("-m", "64", *extra, options="ext_item_size=512,ext_item_age=2", page="") as s:
             c = s.stream()
             for i in range(40):
                 c.set(key(i), value(key(i), size=557 << 10))
-            tap.ok(server.wait_for(lambda: not s.in_memory()),
-                   "values of 557 KB leave memory, %s" % " ".join(extra))
-            tap.is_(s.count("extstore_objects_used"), 40, "all of them for flash")
-            tap.ok(all(c.get(key(i)) == value(key(i), size=557 << 10) for i in range(40)),
-                   "and come back")
+            return (server.wait_for(lambda: not s.in_memory()), s.count("extstore_objects_used"),
+                    all(c.get(key(i)) == value(key(i), size=557 << 10) for i in range(40)))
+
+    extras = (), ("-o", "slab_chunk_max=16384"), ("-o", "slab_chunk_max=1024")
+    for extra, (left, used, good) in zip(extras, tap.at_once(leave, extras)):
+        tap.ok(left, "values of 557 KB leave memory, %s" % " ".join(extra))
+        tap.is_(used, 40, "all of them are on flash")
+        tap.ok(good, "all of them are returned")
 
 
 @tap.case
@@ -287,7 +298,7 @@ def multi_gets_and_pipelines_keep_their_order():
         want = b"".join(b"VALUE %s 0 2000\r\n%s\r\n" % (k, value(k, i % 7 == 0))
                         for i, k in enumerate(keys))
         tap.is_(c.all(b"get %s\r\n" % b" none ".join(keys)), want + b"END\r\n",
-                "a get of many keys answers in their order, from memory and flash")
+                "a get of many keys, some on flash, is answered in their order")
         s.uncache()
         asked, wanted = b"", b""
         for i, k in enumerate(keys):
@@ -298,12 +309,13 @@ def multi_gets_and_pipelines_keep_their_order():
         s.uncache()
         repeated = b"get %s\r\n" % b" ".join([keys[1]] * 500)
         tap.is_(c.all(repeated), b"VALUE %s 0 2000\r\n%s\r\n" % (keys[1], value(keys[1])) * 500 +
-                b"END\r\n", "one key may be asked many times at once")
+                b"END\r\n", "one key may be in a get many times")
         s.uncache()
         before = value(keys[2])
         tap.is_(c.all(b"get %s\r\nset %s 0 0 3\r\nnew\r\nget %s\r\n" % ((keys[2],) * 3)),
                 b"VALUE %s 0 2000\r\n%s\r\nEND\r\nSTORED\r\nVALUE %s 0 3\r\nnew\r\nEND\r\n" %
-                (keys[2], before, keys[2]), "a get before a set in a pipeline has the old value")
+                (keys[2], before, keys[2]),
+                "a get before a set in a pipeline returns the old value")
 
 
 @tap.case
@@ -316,14 +328,16 @@ def a_get_that_ends_in_a_bad_key_reads_nothing():
         for verb in (b"get", b"gets", b"gat 0"):
             reads, before = s.count("extstore_objects_read"), s.count("get_aborted_extstore")
             tap.is_(c.ask(b"%s key0 none key1 key1 %s\r\n" % (verb, b"k" * 251)),
-                    b"CLIENT_ERROR bad command line format\r\n", "the answer to %s" %
+                    b"CLIENT_ERROR bad command line format\r\n",
+                    "%s with a bad last key is an error" %
                     verb.decode())
-            tap.is_(s.count("get_aborted_extstore") - before, 3, "counts the values")
-            tap.is_(s.count("extstore_objects_read"), reads, "which are not read")
+            tap.is_(s.count("get_aborted_extstore") - before, 3,
+                    "get_aborted_extstore counts the values")
+            tap.is_(s.count("extstore_objects_read"), reads, "the values are not read")
 
 
 @tap.case
-def two_keys_may_be_asked_very_many_times_in_turn():
+def two_keys_many_times_in_one_get():
     with Flash() as s:
         c = s.stream()
         for k in (b"a", b"b"):
@@ -335,11 +349,11 @@ def two_keys_may_be_asked_very_many_times_in_turn():
         tap.is_(c.ask(b"delete a\r\n") + c.ask(b"delete b\r\n"), b"DELETED\r\n" * 2,
                 "the values can be deleted")
         tap.ok(server.wait_for(lambda: s.count("extstore_objects_used") == 0),
-               "and nobody holds them any more")
+               "no reference to them is left")
 
 
 @tap.case
-def the_filter_of_system_calls_lets_flash_work():
+def under_the_filter_of_system_calls():
     if "drop_privileges" not in HELP:
         return tap.diag("this build has no filter")
     with Flash("-o", "drop_privileges", options=EAGER + ",ext_threads=2") as s:
@@ -350,7 +364,7 @@ def the_filter_of_system_calls_lets_flash_work():
         s.write_out(c)
         s.uncache()
         tap.ok(all(c.get(key(i)) == value(key(i)) for i in range(50)),
-               "values go to the disk and come back")
+               "values go to the disk and are returned")
 
 
 @tap.case
@@ -363,11 +377,11 @@ def meta_and_binary_gets_read_flash():
         s.write_out(c)
         s.uncache()
         tap.is_(c.all(b"mg key0 v f s k Oabc\r\n"),
-                b"VA 2000 f3 s2000 kkey0 Oabc\r\n%s\r\n" % value(b"key0"), "mg has the value")
+                b"VA 2000 f3 s2000 kkey0 Oabc\r\n%s\r\n" % value(b"key0"), "mg v returns the value")
         reads = s.count("get_extstore")
         tap.is_(c.all(b"mg key1 s f\r\n"), b"HD s2000 f3\r\n", "mg without v")
-        tap.is_(s.count("get_extstore"), reads, "reads nothing")
-        tap.like(c.all(b"me key1\r\n"), "^ME key1 ", "nor does me")
+        tap.is_(s.count("get_extstore"), reads, "mg without v reads nothing")
+        tap.like(c.all(b"me key1\r\n"), "^ME key1 ", "me reads nothing")
         b = binary.Binary(s.stream())
         replies = b.all(binary.request("get", b"key2", opaque=5) + binary.request("getk", b"key3") +
                         binary.request("getq", b"none") + binary.request("getkq", b"key4") +
@@ -375,14 +389,15 @@ def meta_and_binary_gets_read_flash():
         tap.is_([(r.opaque, r.key, r.value) for r in replies],
                 [(5, b"", value(b"key2")), (0, b"key3", value(b"key3")),
                  (0, b"key4", value(b"key4")), (0, b"", value(b"key5"))],
-                "binary gets have the values, in their order")
-        tap.is_([r.extras for r in replies], [b"\0\0\0\3"] * 4, "and the flags")
-        tap.like(c.all(b"gat 0 key6\r\n"), r"^VALUE key6 3 2000", "gat reads flash")
-        tap.like(c.all(b"gats 0 key7\r\n"), r"^VALUE key7 3 2000 \d+", "so does gats")
+                "binary gets return the values, in their order")
+        tap.is_([r.extras for r in replies], [b"\0\0\0\3"] * 4, "they return the flags")
+        tap.like(c.all(b"gat 0 key6\r\n"), r"^VALUE key6 3 2000", "gat reads the value from flash")
+        tap.like(c.all(b"gats 0 key7\r\n"), r"^VALUE key7 3 2000 \d+",
+                 "gats reads the value from flash")
 
 
 @tap.case
-def commands_that_change_a_value_read_nothing():
+def commands_that_change_a_value_do_not_read_it():
     with Flash() as s:
         c = s.stream()
         number = b"5".rjust(300)
@@ -397,39 +412,43 @@ def commands_that_change_a_value_read_nothing():
         reads = s.count("extstore_objects_read")
         for verb in (b"append", b"prepend"):
             tap.is_(c.ask(b"%s key0 0 0 3\r\nend\r\n" % verb), b"NOT_STORED\r\n",
-                    "%s does not store" % verb.decode())
+                    "%s of a value on flash stores nothing" % verb.decode())
         tap.is_(c.all(b"ms key1 2 MA\r\nab\r\nms key1 2 MP\r\nab\r\n"), b"NS\r\n" * 2,
-                "nor does ms in their modes")
+                "ms in these modes stores nothing")
         not_numeric = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
         tap.is_([c.ask(line) for line in (b"incr n1 7\r\n", b"decr n2 1\r\n", b"ma n3 v D10\r\n")],
-                [not_numeric] * 3, "incr, decr and ma take no value on flash for a number")
+                [not_numeric] * 3, "incr, decr and ma do not accept a value on flash as a number")
         b = binary.Binary(s.stream())
         tap.is_(b.all(binary.count("incr", b"n4"))[0].status, binary.NON_NUMERIC,
-                "nor does binary incr")
-        tap.is_(s.count("extstore_objects_read"), reads, "and none of them reads")
+                "binary incr does not either")
+        tap.is_(s.count("extstore_objects_read"), reads, "none of them reads the value")
         tap.is_((c.get(b"key0"), c.get(b"key1"), c.get(b"n1")), (v[0], v[1], number),
-                "the values stay")
-        tap.is_(c.set(b"key4", b"x", verb=b"add"), b"NOT_STORED\r\n", "add finds it there")
-        tap.is_(c.set(b"key5", b"x", verb=b"replace"), b"STORED\r\n", "replace replaces")
+                "the values are unchanged")
+        tap.is_(c.set(b"key4", b"x", verb=b"add"), b"NOT_STORED\r\n",
+                "add of a value on flash is NOT_STORED")
+        tap.is_(c.set(b"key5", b"x", verb=b"replace"), b"STORED\r\n", "replace stores")
         _, cas, got = c.gets(b"key6")
-        tap.is_(got, v[6], "gets has the value")
+        tap.is_(got, v[6], "gets returns the value")
         tap.is_(c.set(b"key6", b"y", verb=b"cas", tail=b" %d" % cas), b"STORED\r\n",
-                "and an id that cas takes")
-        tap.is_(c.set(b"key6", b"z", verb=b"cas", tail=b" %d" % cas), b"EXISTS\r\n", "once")
-        tap.is_(c.ask(b"delete key7\r\n"), b"DELETED\r\n", "delete deletes")
-        tap.is_(c.get(b"key7"), None, "it")
-        tap.is_(c.ask(b"touch key8 -1\r\n"), b"TOUCHED\r\n", "touch changes the expiry")
-        tap.is_(c.get(b"key8"), None, "of values on flash")
+                "cas with its id stores")
+        tap.is_(c.set(b"key6", b"z", verb=b"cas", tail=b" %d" % cas), b"EXISTS\r\n",
+                "the id is valid for one cas")
+        tap.is_(c.ask(b"delete key7\r\n"), b"DELETED\r\n", "delete of a value on flash deletes it")
+        tap.is_(c.get(b"key7"), None, "the deleted value is gone")
+        tap.is_(c.ask(b"touch key8 -1\r\n"), b"TOUCHED\r\n",
+                "touch of a value on flash changes its expiry")
+        tap.is_(c.get(b"key8"), None, "it is expired")
         c.ask(b"touch key9 1\r\n")
-        tap.is_(c.all(b"md key10 I\r\n"), b"HD\r\n", "md marks one stale")
-        tap.like(c.all(b"mg key10 v\r\n"), b"VA 2000 X W\r\n".decode(), "which mg says, and shows")
-        tap.ok(server.wait_for(lambda: c.get(b"key9") is None), "it expires there")
+        tap.is_(c.all(b"md key10 I\r\n"), b"HD\r\n", "md I of a value on flash marks it stale")
+        tap.like(c.all(b"mg key10 v\r\n"), b"VA 2000 X W\r\n".decode(),
+                 "mg returns the stale value and says so")
+        tap.ok(server.wait_for(lambda: c.get(b"key9") is None), "a value on flash expires")
         c.ask(b"flush_all\r\n")
-        tap.ok(all(c.get(key(i)) is None for i in range(20)), "flush_all hides them")
+        tap.ok(all(c.get(key(i)) is None for i in range(20)), "flush_all hides values on flash")
 
 
 @tap.case
-def what_is_no_longer_used_is_not_counted():
+def unused_objects_are_not_counted():
     with Flash() as s:
         c = s.stream()
         for i in range(1000):
@@ -438,19 +457,20 @@ def what_is_no_longer_used_is_not_counted():
         for i in range(1000):
             c.ask(b"delete key%d\r\n" % i)
         tap.ok(server.wait_for(lambda: s.count("extstore_objects_used") == 0),
-               "deleted ones are not used")
-        tap.is_(s.count("extstore_bytes_used"), 0, "nor are their bytes")
-        tap.ok(s.count("extstore_page_reclaims") >= 2, "pages without any are free again")
+               "deleted values are not counted as used")
+        tap.is_(s.count("extstore_bytes_used"), 0, "their bytes are not counted as used")
+        tap.ok(s.count("extstore_page_reclaims") >= 2, "pages without values are free again")
         stats = s.stats()
         tap.is_(int(stats["extstore_bytes_fragmented"]),
-                int(stats["extstore_pages_used"]) * (2 << 20), "what is left is holes")
+                int(stats["extstore_pages_used"]) * (2 << 20),
+                "the rest of their pages is counted as fragmented")
         c.ask(b"stats reset\r\n")
         tap.is_((s.count("extstore_objects_written"), s.count("extstore_page_reclaims")), (0, 0),
-                "stats reset forgets what was counted")
+                "stats reset sets the counters to 0")
 
 
 @tap.case
-def pages_of_the_oldest_values_are_given_up():
+def the_oldest_page_is_evicted():
     with Flash(options=EAGER + ",ext_compact_under=0,ext_drop_under=0", size="8m") as s:
         c = s.stream()
         for i in range(2000):
@@ -458,22 +478,23 @@ def pages_of_the_oldest_values_are_given_up():
             if i % 100 == 0:
                 s.spilled(1)
         tap.ok(server.wait_for(lambda: s.count("extstore_page_evictions") > 0),
-               "a full file loses its oldest page")
+               "a full file evicts its oldest page")
         tap.ok(s.count("extstore_objects_evicted") > 0 and s.count("extstore_bytes_evicted") > 0,
-               "which is counted")
+               "the lost values are counted")
         got = [c.get(key(i)) for i in range(2000)]
         tap.ok(all(v in (None, value(key(i), size=8000)) for i, v in enumerate(got)),
-               "its values are missed, the others come back")
-        tap.ok(got.count(None) > 0 and got.count(None) < 2000, "some of both")
+               "its values are missed, the others are returned")
+        tap.ok(got.count(None) > 0 and got.count(None) < 2000,
+               "some values are missed and some are returned")
         lost = got.index(None)
-        tap.is_(c.set(key(lost), b"x", verb=b"add"), b"STORED\r\n", "add may store a lost one")
+        tap.is_(c.set(key(lost), b"x", verb=b"add"), b"STORED\r\n", "add of a lost value stores")
         stats = s.stats()
         tap.is_(int(stats["cmd_get"]), int(stats["get_hits"]) + int(stats["get_misses"]),
                 "each get is a hit or a miss")
 
 
 @tap.case
-def a_full_file_keeps_a_page_free_and_lost_values_are_told_apart():
+def a_full_file_keeps_a_page_free():
     with Flash("-m", "64", "-o", "no_lru_crawler", options="ext_item_size=512,ext_item_age=0",
                page="ext_page_size=8,ext_wbuf_size=2") as s:
         c = s.stream()
@@ -484,18 +505,18 @@ def a_full_file_keeps_a_page_free_and_lost_values_are_told_apart():
         server.wait_for(lambda: not s.in_memory())
         stats = s.stats()
         tap.ok(int(stats["extstore_objects_evicted"]) > 0 and int(stats["extstore_pages_free"]) > 0,
-               "3,000 values of 20 KB leave a page of a file of 64 MB free")
+               "3,000 values of 20 KB leave one page of a file of 64 MB free")
         tap.is_(stats["extstore_page_evictions"], stats["extstore_page_reclaims"],
-                "what was given up is free again")
+                "evicted pages are free again")
         got = [c.get(key(i)) for i in range(3000)]
         tap.ok(all(v in (None, value(key(i), size=20000)) for i, v in enumerate(got)),
-               "the others come back")
+               "the other values are returned")
         tap.is_((s.count("miss_from_extstore"), s.count("extstore_objects_evicted")),
-                (got.count(None),) * 2, "and each lost one is missed as one of flash")
+                (got.count(None),) * 2, "each lost value counts in miss_from_extstore")
 
 
 @tap.case
-def files_of_a_kind_take_its_values():
+def files_for_kinds_of_values():
     where = server.scratch()
     paths = ["ext_path=%s/%s:8m:%s" % (where, b, b)
              for b in ("default", "compact", "lowttl", "chunked")]
@@ -510,13 +531,13 @@ def files_of_a_kind_take_its_values():
         pages = s.stats("extstore")
         used = {pages["%d:bucket" % i] + pages["%d:free_bucket" % i] for i in range(16)
                 if pages["%d:version" % i] != "0"}
-        tap.is_(used, {"00", "22"}, "those that expire soon to the file for them")
+        tap.is_(used, {"00", "22"}, "values that expire soon go to the file for them")
         tap.ok(all(c.get(b"%s%d" % (w, i)) == value(b"%s%d" % (w, i))
-                   for i in range(60) for w in (b"long", b"short")), "all come back")
+                   for i in range(60) for w in (b"long", b"short")), "all values are returned")
 
 
 def has_room(memcached, sizes):
-    """Whether the slab classes for items of these sizes have chunks for some more."""
+    """Whether the slab classes for items of these sizes have room for some more."""
     slabs = memcached.stats("slabs")
     classes = {int(v): k.split(":")[0] for k, v in slabs.items() if k.endswith(":chunk_size")}
     return all(int(slabs[classes[min(n for n in classes if n >= size)] + ":free_chunks"]) >= 60
@@ -530,25 +551,25 @@ def flash_holds_ten_times_the_memory():
         for n in range(0, 40000, 50):
             c.all(b"".join(b"set %s 0 0 2000 noreply\r\n%s\r\n" % (key(i), value(key(i)))
                            for i in range(n, n + 50)))
-            # No faster than values leave; and at first there is room without that.
+            # No faster than values leave memory; the first ones find room anyway.
             server.wait_for(lambda: n < 3000 or has_room(s, (72, 2080)), 10)
         stats = s.stats()
         tap.ok(int(stats["extstore_bytes_used"]) > 70 << 20, "80 MB of values go through 8 MB")
-        tap.ok(int(stats["curr_items"]) > 36000, "and stay")
-        tap.ok(int(stats["slabs_moved"]) > 0, "as slab pages go where the keys are")
+        tap.ok(int(stats["curr_items"]) > 36000, "nearly all of them are kept")
+        tap.ok(int(stats["slabs_moved"]) > 0, "slab pages move to the class of the keys")
         tap.diag(" ".join("%s=%s" % (k, stats[k]) for k in ("curr_items", "evictions",
                                                             "extstore_objects_used")))
         rng = random.Random(1)
         keys = [key(rng.randrange(40000)) for _ in range(2000)]
         got = [c.get(k) for k in keys]
         tap.ok(all(v in (None, value(k)) for k, v in zip(keys, got)), "all values are right")
-        tap.ok(got.count(None) < 250, "and few are missing")
+        tap.ok(got.count(None) < 250, "few values are missing")
 
 
 # --- compaction -----------------------------------------------------------------
 
 @tap.case
-def compaction_keeps_what_is_used():
+def compaction_keeps_used_values():
     options = EAGER + ",ext_compact_under=100,ext_drop_under=0,ext_max_frag=0.9"
     with Flash(options=options, size="12m") as s:
         c = s.stream()
@@ -564,14 +585,14 @@ def compaction_keeps_what_is_used():
                "pages with many holes are compacted")
         got = [c.get(k) for k in keys]
         tap.ok(all(v == (None if i % 3 else value(k, size=4000))
-                   for i, (k, v) in enumerate(zip(keys, got))), "nothing is lost or comes back")
-        tap.is_(s.count("extstore_compact_lost"), 0, "or counted as lost")
+                   for i, (k, v) in enumerate(zip(keys, got))), "no value is lost or reappears")
+        tap.is_(s.count("extstore_compact_lost"), 0, "none is counted as lost")
         buckets = {v for k, v in s.stats("extstore").items() if k.endswith(":bucket")}
-        tap.ok("1" in buckets, "what was moved is in pages of its own")
+        tap.ok("1" in buckets, "moved values are in pages of their own")
 
 
 def half_deleted(options):
-    """What a server has reclaimed of 20 pages after every second one of 6,800 values went."""
+    """The counters of a server with 20 pages after every second one of 6,800 values was deleted."""
     where = server.scratch()
     with server.Server("-o", "ext_page_size=2,ext_wbuf_size=1,ext_path=%s/a:16m,ext_path=%s/b:24m,"
                        "ext_item_size=512,ext_item_age=0,%s" % (where, where, options),
@@ -594,22 +615,26 @@ def half_deleted(options):
 
 
 @tap.case
-def pages_that_lost_half_their_values_are_reclaimed():
-    counts, good = half_deleted("ext_compact_under=5,ext_max_frag=0.9")
+def half_empty_pages_are_reclaimed():
+    whole, empty, none = tap.at_once(half_deleted, (
+        "ext_compact_under=5,ext_max_frag=0.9",
+        "ext_compact_under=5,ext_max_frag=0,ext_low_ttl=300",
+        "ext_compact_under=5,ext_max_frag=0.4"))
+    counts, good = whole
     tap.ok(counts["page_reclaims"] >= 2 and counts["compact_rescues"] > 0,
            "ext_max_frag=0.9: half empty pages of nearly full files are compacted")
     tap.is_((counts["page_evictions"], counts["compact_lost"], good), (0, 0, True),
-            "and nothing is lost")
-    counts, good = half_deleted("ext_compact_under=5,ext_max_frag=0,ext_low_ttl=300")
-    tap.ok(counts["page_reclaims"] >= 2, "pages of what lived short become empty")
-    tap.is_((counts["compact_rescues"], good), (0, True), "ext_max_frag=0: none is compacted")
-    counts, good = half_deleted("ext_compact_under=5,ext_max_frag=0.4")
+            "no value is lost")
+    counts, good = empty
+    tap.ok(counts["page_reclaims"] >= 2, "pages of values that expire soon become empty")
+    tap.is_((counts["compact_rescues"], good), (0, True), "ext_max_frag=0: no page is compacted")
+    counts, good = none
     tap.is_((counts["page_reclaims"], counts["compact_rescues"], good), (0, 0, True),
-            "ext_max_frag=0.4: half empty ones are left alone")
+            "ext_max_frag=0.4: half empty pages are not compacted")
 
 
 @tap.case
-def compaction_drops_what_nobody_reads_if_told():
+def compaction_drops_unread_values_on_request():
     options = EAGER + ",ext_compact_under=100,ext_drop_under=0,ext_max_frag=0.9,ext_drop_unread"
     with Flash(options=options, size="12m") as s:
         c = s.stream()
@@ -622,13 +647,13 @@ def compaction_drops_what_nobody_reads_if_told():
         tap.ok(server.wait_for(lambda: s.count("extstore_compact_skipped") >= 100),
                "with ext_drop_unread unread values are not moved")
         missing = [i for i in range(0, 1500, 3) if c.get(key(i)) is None]
-        tap.ok(len(missing) >= 100, "but dropped")
+        tap.ok(len(missing) >= 100, "they are dropped")
 
 
 # --- failures -------------------------------------------------------------------
 
 @tap.case
-def a_file_that_is_cut_gives_misses():
+def a_truncated_file_gives_misses():
     with Flash() as s:
         c = s.stream()
         for i in range(100):
@@ -639,11 +664,11 @@ def a_file_that_is_cut_gives_misses():
         os.truncate(s.file, 0)
         got = [c.get(key(i)) for i in range(100)]
         tap.ok(all(v in (None, value(key(i))) for i, v in enumerate(got)),
-               "what cannot be read is missed")
-        tap.ok(got.count(None) >= 80, "all of it")
-        tap.ok(s.count("badcrc_from_extstore") >= 80, "and counted")
+               "values that cannot be read are missed")
+        tap.ok(got.count(None) >= 80, "nearly all are missed")
+        tap.ok(s.count("badcrc_from_extstore") >= 80, "they are counted")
         tap.is_(c.all(b"get key0 key1\r\nmg key2 v\r\nmg key3 v q\r\n"), b"END\r\nEN\r\n",
-                "what was missed is gone")
+                "a missed value is removed")
         stats = s.stats()
         tap.is_(int(stats["cmd_get"]), int(stats["get_hits"]) + int(stats["get_misses"]),
                 "each get is a hit or a miss")
@@ -651,7 +676,7 @@ def a_file_that_is_cut_gives_misses():
 
 
 @tap.case
-def bytes_that_were_changed_give_misses():
+def changed_bytes_give_misses():
     with Flash() as s:
         c = s.stream()
         for i in range(100):
@@ -669,17 +694,18 @@ def bytes_that_were_changed_give_misses():
                         binary.request("getq", b"key7") + binary.request("getkq", b"key8"))
         tap.is_([(r.status, r.key) for r in replies],
                 [(binary.NOT_FOUND, b""), (binary.NOT_FOUND, b"key6")],
-                "binary gets answer a miss, quiet ones nothing")
+                "binary gets answer with a miss, quiet ones not at all")
         none = c.all(b"mg none k Oq\r\n")
         tap.is_(c.all(b"mg key9 v k Oq\r\nmg key10 v q\r\nmn\r\n"),
                 none.replace(b"none", b"key9") + b"MN\r\n", "mg answers as to any miss")
         got = [c.get(key(i)) for i in range(100)]
-        tap.ok(all(v in (None, value(key(i))) for i, v in enumerate(got)), "no get shows them")
-        tap.ok(got.count(None) >= 80, "all that were changed are missed")
+        tap.ok(all(v in (None, value(key(i))) for i, v in enumerate(got)),
+               "no get returns a changed value")
+        tap.ok(got.count(None) >= 80, "all changed values are missed")
 
 
 @tap.case
-def memory_for_the_values_of_one_get_is_bounded():
+def memory_for_the_values_of_one_get_is_limited():
     with Flash("-m", "64", size="256m", options=EAGER, page="ext_page_size=4,ext_wbuf_size=4",
                threads=1) as s:
         c = s.stream()
@@ -689,17 +715,17 @@ def memory_for_the_values_of_one_get_is_bounded():
                 s.spilled(min(i, 30))
         server.wait_for(lambda: s.count("extstore_objects_used") >= 100)
         there = [i for i in range(160) if c.all(b"mg key%d\r\n" % i) == b"HD\r\n"]
-        tap.ok(len(there) > 90, "more is on flash than there is memory")
+        tap.ok(len(there) > 90, "more values are on flash than fit into memory")
         tap.is_(c.ask(b"get %s\r\n" % b" ".join(key(i) for i in there)),
                 b"SERVER_ERROR out of memory writing get response\r\n",
-                "a get of all of it is refused, not half answered")
-        tap.ok(s.count("get_oom_extstore") > 0, "and counted")
+                "a get of all of them is refused as a whole")
+        tap.ok(s.count("get_oom_extstore") > 0, "the refusal is counted")
         tap.ok(c.get(key(there[0])) == value(key(there[0]), size=900000),
-               "the connection goes on")
+               "the connection can be used afterwards")
 
 
 @tap.case
-def what_is_read_lies_in_the_memory_of_its_class():
+def values_are_read_into_memory_of_their_class():
     with Flash("-m", "64", "-o", "slab_automove=0", size="128m", options="ext_item_size=512",
                page="ext_page_size=8") as s:
         c = s.stream()
@@ -716,16 +742,17 @@ def what_is_read_lies_in_the_memory_of_its_class():
                 "with one page for each class one value can be read")
         before = s.count("get_extstore")
         tap.is_(c.ask(b"get %s\r\n" % b" ".join(there[:7])),
-                b"SERVER_ERROR out of memory writing get response\r\n", "seven at a time cannot")
+                b"SERVER_ERROR out of memory writing get response\r\n",
+                "a get of seven values is refused")
         stats = s.stats()
         tap.is_((int(stats["get_oom_extstore"]), int(stats["get_aborted_extstore"]),
-                 int(stats["get_extstore"]) - before), (1, 2, 2), "which is counted")
+                 int(stats["get_extstore"]) - before), (1, 2, 2), "the refusal is counted")
         tap.ok(all(c.get(k) == value(k, size=557 << 10) for k in there[:7]),
-               "the connection goes on")
+               "the connection can be used afterwards")
 
 
 @tap.case
-def clients_that_leave_while_they_wait_cost_nothing():
+def clients_that_disconnect_during_reads():
     with Flash() as s:
         c = s.stream()
         for i in range(200):
@@ -739,18 +766,18 @@ def clients_that_leave_while_they_wait_cost_nothing():
             leaver.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
                                    b"\1\0\0\0\0\0\0\0")
             leaver.close()
-        tap.ok(all(c.get(key(i)) == value(key(i)) for i in range(200)), "the server serves on")
+        tap.ok(all(c.get(key(i)) == value(key(i)) for i in range(200)), "the server still answers")
         s.uncache()
         leavers = [s.stream() for _ in range(20)]
         for leaver in leavers:
             leaver.send(b"get %s\r\n" % b" ".join(key(i) for i in range(200)))
-        tap.is_(s.stop(), 0, "and ends while reads are under way")
+        tap.is_(s.stop(), 0, "the server ends while reads are under way")
 
 
 # --- load -----------------------------------------------------------------------
 
 class Client(threading.Thread):
-    """Writes its own keys and reads everybody's; what it reads must be what was written."""
+    """Writes its own keys and reads all clients'; every value read must be one that was written."""
 
     def __init__(self, memcached, number, nkeys, stop, latest):
         super().__init__()
@@ -811,7 +838,7 @@ def read_many(c, names):
 
 
 @tap.case
-def nothing_foreign_or_old_is_ever_read():
+def no_foreign_or_old_value_is_read():
     options = "ext_item_age=0,ext_item_size=100,ext_compact_under=3,ext_drop_under=1," \
               "ext_max_frag=0.9,ext_recache_rate=50,ext_threads=2,ext_low_ttl=10"
     wanted = {"get_extstore": 5000, "recache_from_extstore": 10, "extstore_page_evictions": 3,
@@ -838,7 +865,7 @@ def nothing_foreign_or_old_is_ever_read():
         few = ["%s=%s" % (name, stats[name]) for name, least in wanted.items()
                if int(stats[name]) < least]
         tap.is_((few, sum(each.hits for each in clients) > 1000), ([], True),
-                "and all of it happened")
+                "each of these happened")
 
 
 tap.run()

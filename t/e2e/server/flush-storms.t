@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""flush_all, many times in a row, and at a time that comes beside sets, read from the server and
-from the kernel."""
+"""flush_all, many times in a row, and delayed beside sets, seen through the server and through
+the kernel."""
 import os
 import sys
 
@@ -22,33 +22,34 @@ def fill(stream, keys, value=b"v"):
 
 
 def flush(stream, times):
-    """All in one go; returns once the last is answered."""
+    """Sends all at once; returns when the last is answered."""
     stream.send(b"flush_all noreply\r\n" * (times - 1))
     return stream.ask(b"flush_all\r\n")
 
 
 @tap.case
-def a_flush_never_sweeps():
-    """Without the maintainer nobody else does."""
+def a_flush_frees_nothing():
+    """Without the maintainer nothing else frees the items."""
     with server.Server("-m", "256", "-o", "no_lru_maintainer,no_lru_crawler", threads=1) as m:
         c = m.stream()
         fill(c, KEYS)
         tap.is_(flush(c, 2000), b"OK\r\n", "flush_all 2,000 times in a row")
-        tap.is_(c.stats()["curr_items"], str(KEYS), "has freed nothing by itself")
+        tap.is_(c.stats()["curr_items"], str(KEYS), "flush_all itself has freed no items")
         tap.is_([i for i in range(0, KEYS, 997) if c.get(b"k%d" % i) is not None], [],
-                "and nothing is there")
+                "no item is found")
         fill(c, 1000, b"new")
-        tap.is_({c.get(b"k%d" % i) for i in range(1000)}, {b"new"}, "what is stored then is")
+        tap.is_({c.get(b"k%d" % i) for i in range(1000)}, {b"new"},
+                "items stored afterwards are found")
     with server.Server("-m", "256", threads=1) as m:
         c = m.stream()
         fill(c, KEYS)
         flush(c, 300)
         tap.ok(server.wait_for(lambda: c.stats()["curr_items"] == "0"),
-               "the maintainer frees what was flushed")
+               "the maintainer frees flushed items")
 
 
 def storms(options, name):
-    """What nobody touches between the storms lies there with every epoch that a byte can have."""
+    """Items not accessed between the storms have every epoch that a byte can have."""
     with kernel.Machines(*options) as m:
         wrong, late = [], []
         for i, times in enumerate(ROUNDS):
@@ -66,24 +67,25 @@ def storms(options, name):
             late += keys[40:]
             m.tcp.set(keys[0], b"w")
             if m.udp.get(keys[0]) != b"w" or m.tcp.get(keys[0]) != b"w":
-                wrong.append((times, "what is stored after it is not there"))
-        tap.is_(wrong, [], "%s: 1 to 3,000 flushes in a row take everything, and nothing after" %
+                wrong.append((times, "an item stored after it is missing"))
+        tap.is_(wrong, [],
+                "%s: 1 to 3,000 flushes in a row remove everything, and nothing stored after them" %
                 name)
         for _ in range(260):
             m.tcp.ask(b"flush_all\r\n")
             late = [key for key in late if m.udp.get(key) is None]
-        tap.is_(len(late), 10 * len(ROUNDS), "%s: nor does one more bring anything back" % name)
+        tap.is_(len(late), 10 * len(ROUNDS), "%s: no later flush makes an item reappear" % name)
 
 
-@tap.case
+@tap.case_if(kernel.is_built())
 def storms_beside_the_kernel():
     storms(("-o", "no_lru_maintainer,no_lru_crawler"), "no sweeps")
     storms((), "sweeps")
 
 
-@tap.case
+@tap.case_if(kernel.is_built())
 def the_order_of_a_delayed_flush():
-    """It is one moment for all: kernel and server, reads and sets, before and after."""
+    """It has one moment for kernel and server, reads and sets, before and after."""
     with kernel.Machines() as m:
         first, late = [], 0
         for round_ in range(3):
@@ -95,28 +97,29 @@ def the_order_of_a_delayed_flush():
                 value = b"%d" % n
                 before = m.udp.get(b"old") if n % 2 else m.tcp.get(b"old")
                 if before is not None and gone:
-                    wrong.append((n, "what was flushed came back"))
+                    wrong.append((n, "a flushed item reappeared"))
                 gone += before is None
                 m.tcp.set(b"new", value)
                 seen = m.udp.get(b"new"), m.tcp.get(b"new")
                 if seen == (value, value):
                     continue
-                # The flush came between: of two reads the later one cannot find it again.
+                # The flush came between: the later of two reads cannot find the item again.
                 if seen not in ((value, None), (None, None)) or gone or first.count(round_):
-                    wrong.append((n, seen, "what was set is not there"))
+                    wrong.append((n, seen, "a stored item is missing"))
                 first.append(round_)
             late += m.holds(b"new", b"%d" % n)
-            tap.is_(wrong, [], "round %d: of %d sets none before it is there after it, and none "
+            tap.is_(wrong, [],
+                    "round %d: of %d sets none before the flush is found after it, and none "
                     "after it is missing" % (round_, n))
-        tap.is_(late, 3, "and then the kernel answers")
+        tap.is_(late, 3, "after the flush the kernel answers")
         m.tcp.set(b"old", b"x")
         m.tcp.all(b"flush_all 2\r\nflush_all 1000\r\n")
         m.tcp.set(b"clock", b"x", exptime=3)
         tap.ok(server.wait_for(lambda: m.tcp.get(b"clock") is None), "three seconds pass")
-        tap.is_(m.udp.get(b"old"), b"x", "a delay that another replaced takes nothing")
+        tap.is_(m.udp.get(b"old"), b"x", "a delayed flush that another replaced has no effect")
         m.tcp.all(b"flush_all 1000\r\nflush_all\r\n")
         m.tcp.set(b"old", b"y")
-        tap.ok(m.holds(b"old", b"y"), "a flush at once ends the delay")
+        tap.ok(m.holds(b"old", b"y"), "an immediate flush cancels a delayed one")
 
 
 tap.run(90)

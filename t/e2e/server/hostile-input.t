@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Input that has hurt memcached before, by class, over the text protocol and UDP."""
+"""Input that has harmed memcached before, by class, over the text protocol and UDP."""
 import os
 import random
 import re
@@ -24,10 +24,10 @@ def resident():
 
 
 def serves(name):
-    """The server still answers, over TCP and UDP."""
+    """Checks that the server still answers, over TCP and UDP."""
     control = memcached.stream()
     good = control.set(b"alive", b"yes") == b"STORED\r\n" and control.get(b"alive") == b"yes"
-    # A datagram may be lost in a socket that has just been flooded: some are sent, one is enough.
+    # A datagram may be lost in a socket that was just flooded: some are sent, one is enough.
     for _ in range(10):
         udp = memcached.udp(seconds=1)
         try:
@@ -42,7 +42,7 @@ def serves(name):
 
 
 def drain(udp):
-    """Until the server has dealt with everything that this socket has sent."""
+    """Waits until the server has read everything that this socket has sent."""
     while True:
         ident = udp.send(b"version\r\n")
         udp.sock.settimeout(1)
@@ -55,7 +55,7 @@ def drain(udp):
 
 
 def throw(data, patience=0.05):
-    """Sends to a connection of its own; reads what comes soon; resets."""
+    """Sends to a connection of its own; reads what arrives soon; resets."""
     other = memcached.stream()
     other.sock.settimeout(patience)
     try:
@@ -76,25 +76,25 @@ def lengths_that_cannot_be():
                        b"9223372036854775807", b"9223372036854775808", b"18446744073709551615",
                        b"18446744073709551616", b"1" * 200, b"0x10", b"1e9", b"+5", b"5 5", b"-"):
             throw(b"%s k 0 0 %s\r\nabc\r\n" % (verb, length), 0.02)
-    serves("after lengths from -2^63 to 2^64 the server serves")
+    serves("after lengths from -2^63 to 2^64 the server answers")
     throw(b"cas k 0 0 -1 1\r\nabc\r\n")
-    serves("and after a cas of -1 bytes")
-    tap.ok(resident() < 200, "and memory was not taken for them (%d MB)" % resident())
+    serves("after a cas of -1 bytes the server answers")
+    tap.ok(resident() < 200, "no memory was taken for them (%d MB)" % resident())
 
 
 @tap.case
 def lines_without_an_end():
-    """CVE-2010-1152: a line with no newline eats memory."""
+    """CVE-2010-1152: a line without a newline uses up memory."""
     for start in (b"a", b"set ", b" ", b"\0", b"\xff", b"gets", b"get", b"stats "):
         throw(start + start[-1:] * 3000000)
-    serves("after lines of 3 MB without a newline the server serves")
+    serves("after lines of 3 MB without a newline the server answers")
     other = memcached.stream()
     try:
         other.send(b"get " + b"k" * 1000000)
         other.send(b"k" * 30000000)
     except OSError:
         pass
-    tap.ok(resident() < 400, "nor does an endless key eat memory (%d MB)" % resident())
+    tap.ok(resident() < 400, "an endless key takes little memory (%d MB)" % resident())
     other.close()
     other = memcached.stream()
     other.sock.settimeout(20)
@@ -104,9 +104,9 @@ def lines_without_an_end():
             other.send(b" " * 100000)
     except OSError:
         pass
-    tap.ok(resident() < 400, "nor do endless spaces (%d MB)" % resident())
+    tap.ok(resident() < 400, "endless spaces take little memory (%d MB)" % resident())
     other.close()
-    serves("and the server serves")
+    serves("the server still answers")
 
 
 @tap.case
@@ -122,7 +122,8 @@ def keys_without_an_end_under_vv():
                         b"\0\0\0\r\n", b"get \0\0\r\n", b"get \xff\xfe\r\n"):
             c.all(request)
             u.send(request)
-        tap.is_(loud.udp().get(longest), b"v", "-vv survives keys too long, too many, of no text")
+        tap.is_(loud.udp().get(longest), b"v",
+                "under -vv too long and too many keys, and bytes that are not text, do no harm")
 
 
 @tap.case
@@ -134,7 +135,7 @@ def one_key_very_many_times():
     for count in (65535, 65536, 65537, 131073):
         other = memcached.stream()
         other.send(b"get" + b" r" * count + b"\r\n")
-        # The reply is not read yet: all of its references are held while the item goes.
+        # The reply is not read yet: all of its references are held while the item is deleted.
         control.set(b"r", b"y")
         control.ask(b"delete r\r\n")
         for i in range(200):
@@ -144,7 +145,7 @@ def one_key_very_many_times():
             rest += other.until(b"\r\nEND\r\n")[:-len(b"END\r\n")]
         good = (rest.replace(one, b"").replace(b"VALUE r 0 1\r\ny\r\n", b"") in (b"", b"END\r\n") or
                 rest.startswith(b"SERVER_ERROR"))
-        tap.ok(good, "%d times the same key in one get: all answers are the key's own" % count)
+        tap.ok(good, "a get of %d times the same key returns its value each time" % count)
         control.set(b"r", b"x")
         other.close()
     others = [memcached.stream() for _ in range(20)]
@@ -152,12 +153,12 @@ def one_key_very_many_times():
         other.send(b"get" + b" r" * 5000 + b"\r\n")
     control.ask(b"delete r\r\n")
     tap.ok(all(other.until(b"END\r\n").replace(one, b"") == b"END\r\n" for other in others),
-           "20 connections with 5,000 times the same key")
-    serves("and the server serves")
+           "20 connections with 5,000 times the same key are answered")
+    serves("the server still answers")
 
 
 @tap.case
-def words_that_are_missing():
+def missing_words():
     """CVE-2019-11596, CVE-2020-22570: commands with arguments missing or out of range."""
     lines = []
     for verb in (b"lru", b"lru mode", b"lru mode x", b"lru tune", b"lru temp_ttl", b"slabs",
@@ -181,15 +182,16 @@ def words_that_are_missing():
         except OSError:
             pass
         other.close()
-    serves("after %d commands with missing and absurd arguments the server serves" % len(lines))
+    serves("after %d commands with missing and out-of-range arguments the server answers" %
+           len(lines))
     udp = memcached.udp()
     for line in lines:
         udp.send(line)
         if len(line) % 4 == 0:
             drain(udp)
     drain(udp)
-    serves("also over UDP")
-    # Some of those were real: put things back.
+    serves("it answers after the same over UDP")
+    # Some of those were accepted: settings are restored.
     memcached.stream().all(b"verbosity 0\r\n")
 
 
@@ -202,14 +204,14 @@ def spaces_and_empty_lines():
     for count in (1, 100, 1023, 1024, 2047, 2048, 2049, 16383, 16384, 100000):
         gap = b" " * count
         tap.is_(c.all(b"get s%ss%s\r\n" % (gap, gap)), one * 2 + b"END\r\n",
-                "%d spaces between two keys and behind" % count)
+                "%d spaces between and behind two keys are accepted" % count)
     tap.is_(c.all(b"\n" * 1000), b"ERROR\r\n" * 1000, "1,000 bare newlines are 1,000 errors")
     tap.is_(c.all(b"   \r\n\r\n \n"), b"ERROR\r\n" * 3, "lines of spaces are errors")
     tap.is_(c.all(b"get s\n\nget s\r\n"), one + b"END\r\nERROR\r\n" + one + b"END\r\n",
-            "an empty line between two gets")
+            "an empty line between two gets is an error")
     for tail in (b"get s \n", b"get s\r\r\n", b"get s\n", b"\r\n", b"gets\n"):
         c.all(tail)
-    serves("and the server serves")
+    serves("the server still answers")
 
 
 @tap.case
@@ -227,11 +229,11 @@ def datagrams_of_every_kind():
         udp.send_raw((struct.pack("!HHHH", 1, 0, 1, 0) + b"get " + b"a " * 40000)[:size])
         udp.send_raw((struct.pack("!HHHH", 1, 0, 1, 0) + b"\n" * 65507)[:min(size, 1400)])
     udp.close()
-    serves("after datagrams of 0 to 65,507 bytes and every count the server serves")
+    serves("after datagrams of 0 to 65,507 bytes and every count the server answers")
 
 
 @tap.case
-def no_udp_unless_asked_for():
+def udp_is_off_by_default():
     """CVE-2018-1000115: amplification. UDP is off by default."""
     port = server.free_port()
     with server.Server("-p", port, "-l", "127.0.0.1", "-u", server.USER, plain=True, port=port):
@@ -241,9 +243,9 @@ def no_udp_unless_asked_for():
         probe.settimeout(5)
         try:
             probe.recv(100)
-            tap.ok(False, "without -U nothing listens on UDP")
+            tap.ok(False, "without -U no UDP port is open")
         except ConnectionRefusedError:
-            tap.ok(True, "without -U nothing listens on UDP")
+            tap.ok(True, "without -U no UDP port is open")
 
 
 @tap.case
@@ -277,7 +279,7 @@ def random_bytes():
         other.close()
         count += 1
     memcached.stream().all(b"verbosity 0\r\n")
-    serves("after %d random and half-right inputs over TCP and UDP the server serves" % count)
+    serves("after %d random and half-right inputs over TCP and UDP the server answers" % count)
 
 
 @tap.case
@@ -291,15 +293,15 @@ def clients_that_stop_reading():
             other.sock.send(b"get large large large\r\n" * 1000)
         except OSError:
             pass
-    serves("20 clients that ask for 3 GB each and read nothing do not stop the others")
-    tap.ok(resident() < 400, "nor take the memory (%d MB)" % resident())
+    serves("20 clients that ask for 3 GB each and read nothing do not block the others")
+    tap.ok(resident() < 400, "they take little memory (%d MB)" % resident())
     for i in range(100):
         c.set(b"large", b"%d" % i * 300000)
-    serves("nor when their item is overwritten 100 times")
+    serves("they do not block others when their item is overwritten 100 times")
     for other in others:
         other.close()
     tap.ok(server.wait_for(lambda: int(c.stats()["curr_connections"]) < 15),
-           "and all of them are gone when they close")
+           "after they are closed no connection is left")
 
 
 @tap.case
@@ -309,18 +311,19 @@ def half_a_command_on_many_connections():
         other = memcached.stream()
         other.send((b"set half%d 0 0 500000\r\nabc" % i, b"get half", b"se", b"set a 0 0 ")[i % 4])
         others.append(other)
-    serves("300 connections with half a command do not stop the others")
-    tap.ok(resident() < 400, "nor take the memory (%d MB)" % resident())
+    serves("300 connections with half a command do not block the others")
+    tap.ok(resident() < 400, "they take little memory (%d MB)" % resident())
     for other in others:
         other.close()
     c = memcached.stream()
     tap.ok(server.wait_for(lambda: int(c.stats()["curr_connections"]) < 15),
-           "and all of them are gone when they close")
-    tap.is_(c.set(b"after", b"x" * 500000), b"STORED\r\n", "and what they reserved is free again")
+           "after they are closed no connection is left")
+    tap.is_(c.set(b"after", b"x" * 500000), b"STORED\r\n",
+            "the memory that they reserved is free again")
 
 
 @tap.case
-def the_server_still_lives():
+def it_ends_cleanly():
     tap.is_(memcached.stop(), 0, "the server ends with status 0")
 
 

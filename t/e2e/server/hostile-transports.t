@@ -43,7 +43,7 @@ def binary_input():
 
 INPUTS = (("text", lambda: text_input(TEXT_WORDS)), ("meta", lambda: text_input(META_WORDS)),
           ("binary", binary_input))
-# Each once, to the end: what numbers and lines have hurt.
+# Each once, to the end: the numbers and lines that have harmed memcached.
 ONCE = ([b"%s k 0 0 %s\r\nabc\r\n" % (verb, n) for verb in (b"set", b"append", b"cas")
          for n in (b"-1", b"2147483647", b"4294967295", b"9223372036854775807", b"1" * 300)] +
         [b"ms k %s\r\nabc\r\n" % n for n in (b"-1", b"2147483647", b"4294967297", b"1" * 300)] +
@@ -81,8 +81,8 @@ def is_well(memcached, name):
            b.Binary(memcached.stream()).ask(b.request("get", b"alive")).value)
     tap.is_(got, (b"STORED\r\n", b"yes", b"yes"), "%s: it serves" % name)
     tap.ok(server.wait_for(lambda: int(control.stats()["curr_connections"]) < 10),
-           "all of those connections are gone")
-    tap.ok(resident(memcached) < 300, "and no memory is lost (%d MB)" % resident(memcached))
+           "no connection of them is left")
+    tap.ok(resident(memcached) < 300, "no memory is lost (%d MB)" % resident(memcached))
     control.close()
 
 
@@ -90,7 +90,7 @@ def storm(memcached, name):
     memcached.stream().set(b"k", b"5")
     for data in ONCE:
         throw(memcached, data)
-    is_well(memcached, "%s, each known evil" % name)
+    is_well(memcached, "%s, each known attack" % name)
     for kind, make in INPUTS:
         for _ in range(300):
             throw(memcached, make())
@@ -134,7 +134,7 @@ def over_udp():
         udp.send(data[:60000])
         udp.send(data[:60000], count=rng.choice((0, 2, 65535)))
         server.wait_for(drained)
-    is_well(memcached, "UDP, each known evil")
+    is_well(memcached, "UDP, each known attack")
     for kind, make in INPUTS:
         for number in range(600):
             udp.send(make()[:60000], count=rng.choice((1, 1, 1, 0, 2)))

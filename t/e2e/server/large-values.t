@@ -25,12 +25,12 @@ def values_around_half_a_page_and_the_limit():
             value = rng.randbytes(size)
             if c.set(b"v", value, flags=size) != b"STORED\r\n" or c.get(b"v") != value:
                 wrong.append(size)
-        tap.is_(wrong, [], "values up to just below 1 MB come back")
+        tap.is_(wrong, [], "values up to just below 1 MB are returned")
         for size in (1048576, 1048577, 2000000):
             c.set(b"v", b"old")
             tap.is_(c.set(b"v", b"x" * size), TOO_LARGE, "%d bytes are too large" % size)
-            tap.is_(c.get(b"v"), None, "and nothing is served for the key")
-        tap.ok(int(memcached.stats()["curr_items"]) <= 1, "nothing is left of them")
+            tap.is_(c.get(b"v"), None, "the key is missing afterwards")
+        tap.ok(int(memcached.stats()["curr_items"]) <= 1, "no chunk of them is left")
 
 
 @tap.case
@@ -40,9 +40,10 @@ def the_limit_can_be_raised():
         for size in (1048576, 1048577, 3000000, 8388608, 16000000):
             value = rng.randbytes(size)
             tap.is_(c.set(b"v", value), b"STORED\r\n", "-I 16m: %d bytes are stored" % size)
-            tap.ok(c.get(b"v") == value, "and come back")
+            tap.ok(c.get(b"v") == value, "they are returned")
         tap.is_(c.set(b"v", b"x" * 16777216), TOO_LARGE, "16 MB are too large")
-        tap.is_(memcached.stats("settings")["item_size_max"], "16777216", "item_size_max says so")
+        tap.is_(memcached.stats("settings")["item_size_max"], "16777216",
+                "item_size_max shows the limit")
 
 
 @tap.case
@@ -55,7 +56,7 @@ def chunks_may_be_small():
             values = [rng.randbytes(size) for size in sizes]
             got = [(c.set(b"v", v), c.get(b"v") == v) for v in values]
             tap.is_(got, [(b"STORED\r\n", True)] * 4,
-                    "slab_chunk_max=%d: values up to -I %d come back" % (largest, limit))
+                    "slab_chunk_max=%d: values up to -I %d are returned" % (largest, limit))
 
 
 @tap.case
@@ -64,7 +65,7 @@ def the_limit_can_be_lowered():
         c = memcached.stream()
         tap.is_(c.set(b"v", b"x" * 500), b"STORED\r\n", "-I 1k: 500 bytes are stored")
         tap.is_(c.set(b"v", b"x" * 1024), TOO_LARGE, "1024 bytes are too large")
-        tap.is_(c.get(b"v"), None, "and not there")
+        tap.is_(c.get(b"v"), None, "the key is missing")
 
 
 @tap.case
@@ -77,26 +78,26 @@ def every_command_on_a_chunked_value():
             tap.is_(c.set(b"v", second, verb=b"append"), b"STORED\r\n", "append to %d bytes" % size)
             tap.is_(c.set(b"v", b"begin", verb=b"prepend"), b"STORED\r\n", "prepend to it")
             flags, cas, value = c.gets(b"v")
-            tap.ok((flags, value) == (9, b"begin" + first + second), "it is whole")
+            tap.ok((flags, value) == (9, b"begin" + first + second), "the value is complete")
             tap.is_(c.set(b"v", second, verb=b"cas", tail=b" %d" % (cas + 1)), b"EXISTS\r\n",
-                    "cas with a wrong id")
+                    "cas with another id")
             tap.is_(c.set(b"v", second, verb=b"cas", tail=b" %d" % cas), b"STORED\r\n", "cas")
-            tap.ok(c.get(b"v") == second, "its value is the new one")
+            tap.ok(c.get(b"v") == second, "the value is the new one")
             tap.is_(c.set(b"v", first, verb=b"add"), b"NOT_STORED\r\n", "add")
             tap.is_(c.set(b"v", first, verb=b"replace"), b"STORED\r\n", "replace")
             tap.is_(c.ask(b"incr v 1\r\n"),
                     b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n", "incr")
             tap.is_(c.ask(b"touch v 1000\r\n"), b"TOUCHED\r\n", "touch")
-            tap.ok(c.get(b"v") == first, "the value is whole after it")
+            tap.ok(c.get(b"v") == first, "the value is complete after it")
             want = b"VALUE v 0 %d\r\n%s\r\n" % (len(first), first)
             tap.ok(c.all(b"get v v\r\n") == want * 2 + b"END\r\n", "twice in one get")
             tap.is_(c.ask(b"delete v\r\n"), b"DELETED\r\n", "delete")
             tap.is_(c.get(b"v"), None, "it is gone")
-        tap.is_(memcached.stats()["bytes"], "0", "and all its memory is free")
+        tap.is_(memcached.stats()["bytes"], "0", "all its memory is free")
 
 
 @tap.case
-def values_that_do_not_end():
+def incomplete_values():
     with server.Server("-m", "256", "-I", "4m") as memcached:
         c = memcached.stream()
         c.set(b"v", b"old")
@@ -110,12 +111,13 @@ def values_that_do_not_end():
                 other.close()
         tap.ok(server.wait_for(lambda: int(c.stats()["curr_connections"]) <= before),
                "connections that ended within a value are gone")
-        tap.ok(c.get(b"v") in (b"old", None), "no part of a value is served")
-        tap.is_(c.set(b"v", b"x" * 3000000 + b"y"), b"STORED\r\n", "and a whole one is stored")
+        tap.ok(c.get(b"v") in (b"old", None), "no part of a value is returned")
+        tap.is_(c.set(b"v", b"x" * 3000000 + b"y"), b"STORED\r\n", "a complete value is stored")
         other = memcached.stream()
         other.send(b"set w 0 0 600000\r\n%sXX" % (b"x" * 600000))
-        tap.is_(other.line(), b"CLIENT_ERROR bad data chunk\r\n", "a wrong end is a bad data chunk")
-        tap.is_(c.get(b"w"), None, "and is not stored")
+        tap.is_(other.line(), b"CLIENT_ERROR bad data chunk\r\n",
+                "a value with a wrong end is a bad data chunk")
+        tap.is_(c.get(b"w"), None, "it is not stored")
 
 
 @tap.case
@@ -124,10 +126,10 @@ def overwriting_many_times_does_not_leak():
         c = memcached.stream()
         for i in range(300):
             c.set(b"v", b"%d" % i * 200000)
-        tap.is_(c.get(b"v"), b"299" * 200000, "300 values of 600 KB in 64 MB: the last is there")
+        tap.is_(c.get(b"v"), b"299" * 200000, "of 300 values of 600 KB in 64 MB the last is found")
         stats = memcached.stats()
         tap.is_(stats["curr_items"], "1", "one item")
-        tap.is_(stats["malloc_fails"], "0", "and memory was always found")
+        tap.is_(stats["malloc_fails"], "0", "memory was available for each")
         c.send(b"set v 0 0 700000\r\n" + b"x" * 700000 + b"\r\n")
         readers = [memcached.stream() for _ in range(10)]
         c.line()
@@ -137,7 +139,7 @@ def overwriting_many_times_does_not_leak():
         whole = b"VALUE v 0 700000\r\n" + b"x" * 700000 + b"\r\nEND\r\n"
         small = b"VALUE v 0 1\r\ny\r\nEND\r\n"
         good = all(reader.exactly(len(small)) in (small, whole[:len(small)]) for reader in readers)
-        tap.ok(good, "a value that is overwritten while it is sent stays whole")
+        tap.ok(good, "a value that is overwritten while it is sent stays intact")
 
 
 @tap.case
@@ -156,7 +158,7 @@ def several_clients_with_large_values():
         tap.is_([other.line() for other in clients], [b"STORED\r\n"] * 8,
                 "8 values of 900 KB, interleaved, are stored")
         tap.ok(all(clients[-1 - i].get(b"large%d" % i) == values[i] for i in range(8)),
-               "and come back to others")
+               "other clients get them")
 
 
 tap.run()

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The server itself is linearizable, without the kernel path: over TCP, UDP and unix sockets, in
-text and binary, as porcupine judges it. See linear.py and t/e2e/kernel/linear.t."""
+"""The server itself is linearizable, without the kernel path: porcupine judges histories over
+TCP, UDP and unix sockets, in text and binary. See linear.py and t/e2e/kernel/linear.t."""
 import os
 import sys
 
@@ -22,7 +22,7 @@ def played(*words, arguments=(), seconds=None, **options):
 
 @tap.case
 def the_judge():
-    tap.ok(linear.judges_itself(), "wrong histories are found, right ones are not")
+    tap.ok(linear.judges_itself(), "wrong histories are rejected, right ones are not")
 
 
 @tap.case
@@ -46,7 +46,7 @@ def memory_pressure():
 
 @tap.case
 def keys_that_expire():
-    """The same without the threads that look after the LRU, and with one UDP socket."""
+    """The same without the LRU threads, and with one UDP socket."""
     played("-expire", 70, "-lull", "3s", "-groups", 8, "-history", 10000,
            seconds=max(linear.SECONDS, 4),
            arguments=("-o", "no_lru_maintainer,no_lru_crawler,no_reuseport"), threads=4)

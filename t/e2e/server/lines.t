@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Lines of the text protocol: how long, how ended, of how many words."""
+"""Lines of the text protocol: their length, their end, their number of words."""
 import os
 import select
 import sys
@@ -18,8 +18,8 @@ END = b"END\r\n"
 
 
 def closes(data):
-    """Whether the connection is closed by a line that has no end yet. What is asked after it
-    elsewhere was read after it: there is one worker."""
+    """Whether a line without an end closes the connection. A request on another connection is
+    read after it: there is one worker."""
     other = memcached.stream()
     other.ask(b"version\r\n")
     other.send(data)
@@ -31,33 +31,33 @@ def closes(data):
 
 
 @tap.case
-def a_line_without_its_end():
+def an_incomplete_line():
     for data, name in ((b"x", "garbage"), (b"set k 0 0 1 ", "a set"), (b"gat 0 k", "gat"),
                        (b"mg k ", "mg"), (b"delete ", "delete"), (b" ", "spaces")):
         tap.is_([closes(data.ljust(n, data[-1:])) for n in (1000, 1023, 1024)], [False] * 3,
-                "up to 1,024 bytes of %s may wait for their end" % name)
+                "up to 1,024 bytes of %s without a newline are kept" % name)
         tap.is_([closes(data.ljust(n, data[-1:])) for n in (1025, 2047, 2048, 4000)], [True] * 4,
-                "more of them close the connection")
+                "more bytes close the connection")
     for verb in (b"get ", b"gets "):
         tap.is_([closes(verb + b"k " * n) for n in (400, 600, 1100, 5000, 50000)], [False] * 5,
                 "%s has no such limit" % verb.decode())
     tap.is_([closes(b"  get " + b"k " * 1000), closes(b" gets " + b"k " * 1000)], [False] * 2,
-            "nor with blanks before it")
+            "it has no such limit with blanks before it")
 
 
 @tap.case
-def a_line_that_has_its_end():
+def a_complete_line():
     for n in (1000, 1023, 1024, 1025, 2046, 2047, 2048, 2049, 5000):
         tap.is_(c.all(b"x" * n + b"\r\n"), ERROR, "%d bytes of garbage are one error" % n)
         tap.is_(c.all(b"set k 0 0 1".ljust(n) + b"\r\nv\r\n"), b"STORED\r\n",
                 "a set of %d bytes, most of them blanks, stores" % n)
-        tap.is_(c.all(b"get none".ljust(n) + b"\r\n"), END, "a get of so many")
-        tap.is_(c.all(b"mg none".ljust(n) + b"\r\n"), b"EN\r\n", "and mg")
+        tap.is_(c.all(b"get none".ljust(n) + b"\r\n"), END, "a get of that length is answered")
+        tap.is_(c.all(b"mg none".ljust(n) + b"\r\n"), b"EN\r\n", "an mg of that length is answered")
 
 
 @tap.case
 def a_get_of_any_length():
-    """It is executed in parts of 64 KB once it is all there."""
+    """It is executed in parts of 64 KB once it is complete."""
     def played(stream, data, pieces):
         size = -(-len(data) // pieces)
         for at in range(0, len(data), size):
@@ -78,7 +78,7 @@ def a_get_of_any_length():
                "40,000 hits of a line of 5 MB, sent in %d pieces" % pieces)
     wrong = []
     for n in list(range(65270, 65290)) + list(range(65525, 65545)) + list(range(131060, 131080)):
-        # A long key, and the line's end, lie across the border of a part.
+        # A long key, or the line's end, lies across the border of a part.
         for tail in (b"a" * 250, b"b", b"a" * 250 + b" b"):
             line = b"get " + b"x " * ((n - 6 - len(tail)) // 2)
             line += b" " * (n - 2 - len(tail) - len(line)) + tail + b"\r\nmn\r\n"
@@ -86,23 +86,24 @@ def a_get_of_any_length():
             for pieces in (1, 2, 7):
                 if played(c, line, pieces) != want:
                     wrong.append((n, len(tail), pieces))
-    tap.is_(wrong, [], "lines that end near the border of a part")
+    tap.is_(wrong, [], "lines that end near the border of a part are answered")
     with server.Server(threads=1) as other:
         d, e = other.stream(), other.stream()
         d.send(b"get" + b" none" * 8000000)
-        tap.is_(e.get(b"b"), None, "another client is answered while a get of 40 MB comes")
+        tap.is_(e.get(b"b"), None, "another client is answered while a get of 40 MB arrives")
         d.send(b"\r\n")
         misses = []
         while not misses or misses[-1] < 8000000:
             misses.append(int(e.stats()["get_misses"]))
-        tap.ok(any(0 < n < 8000000 for n in misses), "and while it is executed (%d times)" %
+        tap.ok(any(0 < n < 8000000 for n in misses),
+               "another client is answered while it is executed (%d times)" %
                len(misses))
-        tap.is_(d.until(END), END, "which is answered")
+        tap.is_(d.until(END), END, "the get is answered")
 
 
 @tap.case
 def a_long_get_of_a_client_that_does_not_read_yet():
-    """It first sends the whole line, as with a server that waits for its end."""
+    """It first sends the whole line, as to a server that waits for its end."""
     key = b"a" * 250
     c.set(key, b"first")
     hit = b"VALUE %s 0 5\r\nfirst\r\n" % key
@@ -116,25 +117,27 @@ def a_long_get_with_a_bad_key():
     bad = b"CLIENT_ERROR bad command line format\r\n"
     c.set(b"b", b"v")
     for line, name in ((b"get " + b"k" * 5000000, "a key of 5 MB"),
-                       (b"get " + b"none " * 100000 + b"k" * 251, "the last of 100,000 too long"),
-                       (b"get none " + b"k" * 251 + b" none" * 1000000, "the second of a million"),
-                       (b"get " + b"none " * 99999 + b"k" * 70000 + b" b", "one of 70,000 bytes"),
+                       (b"get " + b"none " * 100000 + b"k" * 251, "the last of 100,000 keys"),
+                       (b"get none " + b"k" * 251 + b" none" * 1000000,
+                        "the second of a million keys"),
+                       (b"get " + b"none " * 99999 + b"k" * 70000 + b" b", "a key of 70,000 bytes"),
                        (b"gets b b b " + b"k" * 251 + b" b", "a short line's")):
         tap.is_(c.all(line + b"\r\nget b\r\n"), bad + b"VALUE b 0 1\r\nv\r\nEND\r\n",
-                "%s: one error, and the next line is a command" % name)
+                "%s is too long: one error, and the next line is a command" % name)
 
 
 @tap.case
 def the_end_of_a_line():
     c.set(b"k", b"v")
     hit = b"VALUE k 0 1\r\nv\r\nEND\r\n"
-    tap.is_(c.all(b"get k\n"), hit, "a newline alone ends a line")
-    tap.is_(c.all(b"set k 0 0 1\nv\r\n"), b"STORED\r\n", "also before a value")
+    tap.is_(c.all(b"get k\n"), hit, "a bare newline ends a line")
+    tap.is_(c.all(b"set k 0 0 1\nv\r\n"), b"STORED\r\n",
+            "a bare newline ends a line before a value")
     tap.is_(c.all(b"set k 0 0 1\r\nv\n\r\n"), b"CLIENT_ERROR bad data chunk\r\n" + ERROR,
-            "but a value ends with both")
+            "a value must end with both")
     c.set(b"k", b"v")
-    tap.is_(c.all(b"get k\r\r\n"), END, "of two carriage returns one belongs to the key")
-    tap.is_(c.all(b"get k\rx\r\n"), END, "a carriage return alone ends nothing")
+    tap.is_(c.all(b"get k\r\r\n"), END, "of two carriage returns the first belongs to the key")
+    tap.is_(c.all(b"get k\rx\r\n"), END, "a carriage return alone does not end a line")
     tap.is_(c.all(b"\nget k\n\r\nget k\r\n"), ERROR + hit + ERROR + hit, "empty lines are errors")
 
 
@@ -161,20 +164,20 @@ def http_closes():
                  b"OPTIONS * HTTP/1.1"):
         other = memcached.stream()
         tap.is_(other.to_end(b"get none\r\n" + line + b"\r\nget none\r\n"), END,
-                "%r closes and is not answered, what was before it is" % line)
+                "%r closes and is not answered, commands before it are" % line)
         other.close()
-    tap.is_(c.all(b"HTTP/1.1 200 OK\r\n"), ERROR, "HTTP/ that is not last is an error")
-    tap.is_(c.all(b"GET / http/1.1\r\n"), ERROR, "nor in small letters does it close")
-    tap.is_(c.all(b"get HTTP/1.1\r\n"), END, "a key may look like it")
+    tap.is_(c.all(b"HTTP/1.1 200 OK\r\n"), ERROR, "HTTP/ that is not in the last word is an error")
+    tap.is_(c.all(b"GET / http/1.1\r\n"), ERROR, "small letters do not close")
+    tap.is_(c.all(b"get HTTP/1.1\r\n"), END, "a key may look like HTTP")
     tap.is_(c.all(b"set HTTP/1.1 0 0 1\r\nv\r\nget HTTP/1.1\r\n"),
-            b"STORED\r\nVALUE HTTP/1.1 0 1\r\nv\r\nEND\r\n", "and be stored")
+            b"STORED\r\nVALUE HTTP/1.1 0 1\r\nv\r\nEND\r\n", "such a key can be stored")
     tap.is_(c.all(b"incr k HTTP/1.1\r\n"), b"CLIENT_ERROR invalid numeric delta argument\r\n",
-            "a command that is known is not taken for it")
+            "a known command is not taken for HTTP")
 
 
 @tap.case
-def noreply_on_a_line_that_is_wrong():
-    """Where the words do not fit the command, noreply is not seen."""
+def noreply_on_a_malformed_line():
+    """Where the number of words does not fit the command, noreply is not recognized."""
     for line, want in ((b"incr noreply", ERROR),
                        (b"touch noreply", ERROR), (b"get", ERROR), (b"foo noreply", ERROR),
                        (b"set k 0 0 1 2 noreply x", ERROR), (b"verbosity", ERROR),
@@ -185,7 +188,7 @@ def noreply_on_a_line_that_is_wrong():
     long = b"k" * 251
     for line in (b"incr k x noreply", b"touch k x noreply", b"set %s 0 0 1 noreply" % long,
                  b"delete %s noreply" % long, b"verbosity x noreply", b"flush_all x noreply"):
-        tap.is_(c.all(line + b"\r\n"), b"", "%r is not: only a word of it is bad" % line[:40])
+        tap.is_(c.all(line + b"\r\n"), b"", "%r is not answered: only one word is bad" % line[:40])
 
 
 @tap.case
@@ -200,11 +203,11 @@ def bytes_of_a_key():
             return
     tap.ok(True, "every byte but the blank and the line's end may be in a key")
     tap.is_(c.all(b"set k\xff\x80\x01 0 0 1\r\nv\r\ndelete k\xff\x80\x01\r\n"),
-            b"STORED\r\nDELETED\r\n", "control and high bytes are not rejected")
+            b"STORED\r\nDELETED\r\n", "control and high bytes are accepted in a key")
 
 
 @tap.case
-def the_server_still_lives():
+def it_ends_cleanly():
     tap.is_(memcached.stop(), 0, "the server ends with status 0")
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A full cache: what is evicted, what is kept, and -M."""
+"""A full cache: which items are evicted, which are kept, and -M."""
 import os
 import re
 import sys
@@ -29,7 +29,7 @@ def fill(c, count, size, prefix=b"fill", every=None):
 
 
 @tap.case
-def without_the_maintainer_who_stores_frees_what_is_dead():
+def without_the_maintainer_sets_free_dead_items():
     with server.Server("-o", "no_modern") as memcached:
         c = memcached.stream()
 
@@ -39,7 +39,7 @@ def without_the_maintainer_who_stores_frees_what_is_dead():
         c.set(b"foo", b"fooval")
         c.ask(b"flush_all\r\n")
         c.set(b"foo", b"fooval")
-        tap.is_(reclaimed(), 1, "a set after a flush frees what was flushed")
+        tap.is_(reclaimed(), 1, "a set after a flush frees the flushed item")
         for i in range(20):
             c.set(b"short%d" % i, b"x", exptime=100)
         c.ask(b"flush_all\r\n")
@@ -47,46 +47,47 @@ def without_the_maintainer_who_stores_frees_what_is_dead():
         c.set(b"large", bytes(2000))
         tap.is_(reclaimed(), before, "a set of another size frees nothing")
         c.set(b"bar", b"x")
-        tap.is_(reclaimed(), before + 5, "one of the same size what is dead of the five oldest")
+        tap.is_(reclaimed(), before + 5,
+                "a set of the same size frees the dead among the five oldest items")
         c.set(b"baz", b"x")
-        tap.is_((c.get(b"bar"), c.get(b"baz")), (b"x", b"x"), "and nothing else")
+        tap.is_((c.get(b"bar"), c.get(b"baz")), (b"x", b"x"), "live items are kept")
 
 
 @tap.case
-def the_oldest_goes_first():
+def the_oldest_items_are_evicted():
     with server.Server("-m", "6", "-o", "no_lru_maintainer,no_lru_crawler") as memcached:
         c = memcached.stream()
         tap.is_(fill(c, 20000, 1000), b"STORED\r\n", "20 MB of items go into 6 MB")
         stats = memcached.stats()
         tap.ok(int(stats["evictions"]) > 10000, "evictions are counted")
         tap.is_(int(stats["evictions"]) + int(stats["curr_items"]), 20000,
-                "an item is there or was evicted")
-        tap.is_(c.get(b"fill0"), None, "the oldest is gone")
+                "every item is stored or was evicted")
+        tap.is_(c.get(b"fill0"), None, "the oldest is evicted")
         alive = [i for i in range(20000) if c.get(b"fill%d" % i) is not None]
-        tap.is_(alive, list(range(20000 - len(alive), 20000)), "exactly the newest are there")
-        tap.ok(int(stats["bytes"]) < 6 << 20, "and fit into the limit")
+        tap.is_(alive, list(range(20000 - len(alive), 20000)), "exactly the newest items are kept")
+        tap.ok(int(stats["bytes"]) < 6 << 20, "they fit into the limit")
 
 
 @tap.case
-def the_limit_holds_with_segments():
+def the_limit_with_segments():
     with server.Server("-m", "8", threads=4) as memcached:
         c = memcached.stream()
         tap.is_(fill(c, 40000, 1000), b"STORED\r\n", "40 MB of items go into 8 MB")
         stats = memcached.stats()
         tap.ok(int(stats["evictions"]) > 20000, "evictions are counted")
-        tap.ok(2 << 20 < int(stats["bytes"]) < 8 << 20, "and the limit is used, and held")
-        tap.is_(c.get(b"fill39999"), b"x" * 1000, "the newest is there")
+        tap.ok(2 << 20 < int(stats["bytes"]) < 8 << 20, "the limit is used, and not exceeded")
+        tap.is_(c.get(b"fill39999"), b"x" * 1000, "the newest item is found")
         rows = memcached.stats("items")
         number = next(int(v) for k, v in rows.items() if re.fullmatch(r"items:\d+:number", k))
         parts = sum(int(v) for k, v in rows.items()
                     if re.fullmatch(r"items:\d+:number_(hot|warm|cold)", k))
         tap.is_(number, parts, "hot, warm and cold are the whole class")
         evicted = sum(int(v) for k, v in rows.items() if re.fullmatch(r"items:\d+:evicted", k))
-        tap.is_(evicted, int(stats["evictions"]), "the classes' evictions add up")
+        tap.is_(evicted, int(stats["evictions"]), "the evictions of the classes add up")
 
 
 @tap.case
-def what_is_read_stays():
+def items_that_are_read_are_kept():
     with server.Server("-m", "8") as memcached:
         c, reader = memcached.stream(), memcached.stream()
         reader.set(b"hot", b"y" * 1000)
@@ -101,18 +102,18 @@ def sizes_share_the_memory():
         c = memcached.stream()
         for size in (50, 200, 1000, 5000, 20000):
             tap.is_(fill(c, 500, size, b"s%d-" % size), b"STORED\r\n",
-                    "500 items of %d bytes" % size)
-        tap.is_(fill(c, 2000, 20000, b"more-"), b"STORED\r\n", "and 40 MB more")
+                    "500 items of %d bytes are stored" % size)
+        tap.is_(fill(c, 2000, 20000, b"more-"), b"STORED\r\n", "40 MB more are stored")
         stats = memcached.stats()
-        tap.ok(int(stats["bytes"]) <= 16 << 20, "the limit holds")
+        tap.ok(int(stats["bytes"]) <= 16 << 20, "the limit is not exceeded")
 
 
 @tap.case
-def large_values_are_evicted_too():
+def large_values_are_evicted():
     with server.Server("-m", "32") as memcached:
         c = memcached.stream()
         tap.is_(fill(c, 200, 900000), b"STORED\r\n", "180 MB of values of 900 KB go into 32 MB")
-        tap.is_(c.get(b"fill199"), b"x" * 900000, "the newest is whole")
+        tap.is_(c.get(b"fill199"), b"x" * 900000, "the newest value is complete")
         tap.ok(int(memcached.stats()["evictions"]) > 100, "evictions are counted")
 
 
@@ -125,15 +126,15 @@ def without_evictions():
             stored += 1
             if stored > 10000:
                 break
-        tap.ok(500 < stored <= 10000, "-M stores what fits into 3 MB (%d items)" % stored)
-        tap.is_(c.set(b"m", b"x" * 1000), NO_MEMORY, "then the server is out of memory")
+        tap.ok(500 < stored <= 10000, "-M stores as much as fits into 3 MB (%d items)" % stored)
+        tap.is_(c.set(b"m", b"x" * 1000), NO_MEMORY, "a further set is out of memory")
         tap.is_([i for i in range(stored) if c.get(b"m%d" % i) is None], [], "nothing was evicted")
         tap.is_(memcached.stats()["evictions"], "0", "evictions is 0")
         c.ask(b"delete m0\r\n")
         tap.ok(server.wait_for(lambda: c.set(b"again", b"x" * 1000) == b"STORED\r\n"),
-               "after a delete there is room again")
+               "after a delete a set succeeds")
         tap.is_(c.set(b"m1", b"y" * 1000), NO_MEMORY, "an overwrite that finds no memory fails")
-        tap.is_(c.get(b"m1"), None, "and the old value is not served any more")
+        tap.is_(c.get(b"m1"), None, "the old value is removed")
 
 
 @tap.case
@@ -149,7 +150,7 @@ def expired_items_make_room():
         tap.is_(c.get(b"keep"), b"y" * 1000, "a live item is kept")
         stats = memcached.stats()
         tap.ok(int(stats["evictions"]) < 1500,
-               "their room is used before live items are evicted (%s evictions)" %
+               "expired items are freed before live ones are evicted (%s evictions)" %
                stats["evictions"])
 
 
@@ -162,7 +163,7 @@ def tiny_limits():
             for i in range(3000):
                 wrong += c.set(b"t%d" % i, b"x" * (i % 900)) != b"STORED\r\n"
             tap.is_(wrong, 0, "-m %s stores 3,000 items of up to 900 bytes" % limit)
-            tap.is_(c.get(b"t2999"), b"x" * (2999 % 900), "and has the last")
+            tap.is_(c.get(b"t2999"), b"x" * (2999 % 900), "the last of them is found")
 
 
 @tap.case
@@ -177,7 +178,7 @@ def the_memory_grows_with_the_items():
         c = memcached.stream()
         fill(c, 20000, 2000)
         tap.is_(memcached.stats()["evictions"], "0", "40 MB fit")
-        tap.is_(c.get(b"fill0"), b"x" * 2000, "the first is there")
+        tap.is_(c.get(b"fill0"), b"x" * 2000, "the first item is found")
 
 
 tap.run()

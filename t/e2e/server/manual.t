@@ -62,16 +62,16 @@ def options_that_the_help_shows():
 
 
 @tap.case
-def mandoc_has_nothing_to_say():
+def mandoc_has_no_complaint():
     if not shutil.which("mandoc"):
         tap.skip_all("mandoc is missing: apt-get install mandoc")
     for path in (PAGE, BMC_PAGE):
         done = subprocess.run(["mandoc", "-Tlint", path], capture_output=True, text=True,
                               check=False)
         tap.is_((done.returncode, done.stdout), (0, ""),
-                "mandoc -Tlint finds nothing in " + os.path.basename(path))
+                "mandoc -Tlint has no complaint about " + os.path.basename(path))
     done = subprocess.run(["mandoc", "-Tascii", PAGE], capture_output=True, check=False)
-    tap.ok(done.returncode == 0 and len(done.stdout) > 5000, "and it can be shown")
+    tap.ok(done.returncode == 0 and len(done.stdout) > 5000, "mandoc can show it")
 
 
 tap.run()

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The meta commands on the real server: over TCP in any cut, over UDP, and what it survives."""
+"""The meta commands on the real server: over TCP in pieces of any length, over UDP, and with
+hostile lines."""
 import os
 import sys
 
@@ -14,7 +15,7 @@ memcached = server.Server(threads=1)
 c = memcached.stream()
 u = memcached.udp()
 
-# A dialogue that passes through every command, and its answers.
+# A dialogue that uses every command, and its answers.
 DIALOGUE = (
     (b"md k q\r\n", b"NF\r\n"),
     (b"mg k v k O1\r\n", b"EN kk O1\r\n"),
@@ -46,8 +47,8 @@ ANSWERS = b"".join(answer for _, answer in DIALOGUE)
 
 
 def answered(send):
-    """Whether the dialogue, sent so, has its answers. A second that passes within it is seen in a
-    time to live: then it is asked again."""
+    """Whether the dialogue, sent this way, has its answers. If a second passes within it a time
+    to live differs: then it is repeated."""
     c.all(b"")
     for _ in range(5):
         send()
@@ -58,7 +59,7 @@ def answered(send):
 
 def in_two(at):
     c.send(REQUESTS[:at])
-    # The answer to something asked elsewhere proves that the first part was read.
+    # The answer to a request on another connection proves that the first part was read.
     memcached.stats("conns")
     c.send(REQUESTS[at:])
 
@@ -69,14 +70,14 @@ def in_pieces(size):
 
 
 @tap.case
-def a_dialogue_in_any_cut():
-    tap.ok(answered(lambda: c.send(REQUESTS)), "a dialogue in one piece")
+def a_dialogue_in_pieces_of_any_length():
+    tap.ok(answered(lambda: c.send(REQUESTS)), "a dialogue in one piece has its answers")
     tap.is_([i for i in range(200) if not answered(lambda: c.send(REQUESTS))], [],
-            "200 times over")
+            "200 times over it has its answers")
     wrong = [at for at in range(1, len(REQUESTS)) if not answered(lambda: in_two(at))]
-    tap.is_(wrong, [], "split in two at each of %d places" % (len(REQUESTS) - 1))
+    tap.is_(wrong, [], "split in two at each of %d places it has its answers" % (len(REQUESTS) - 1))
     for size in (1, 2, 3, 7, 13):
-        tap.ok(answered(lambda: in_pieces(size)), "%d bytes at a time" % size)
+        tap.ok(answered(lambda: in_pieces(size)), "%d bytes at a time it has its answers" % size)
 
 
 @tap.case
@@ -92,29 +93,29 @@ def a_dialogue_over_udp():
                 wrong.append(request)
         if not wrong:
             break
-    tap.is_(wrong, [], "each command in a datagram")
+    tap.is_(wrong, [], "each command in a datagram of its own has its answer")
     ident = u.send(b"mg k q\r\nms k 2\r\nhi\r\nmg k v\r\nmn\r\n")
     tap.is_([u.message(ident) for _ in range(3)], [b"HD\r\n", b"VA 2\r\nhi\r\n", b"MN\r\n"],
-            "several in one datagram have their own answers")
+            "several commands in one datagram have messages of their own")
     tap.is_(u.ask(b"ms k 5 k\r\nhi\r\n"), b"CLIENT_ERROR bad data chunk\r\n",
-            "a value that the datagram does not hold")
+            "a value that the datagram cuts off is a bad data chunk")
     tap.is_(u.ask(b"ms k 5 z\r\nhi\r\n"), b"CLIENT_ERROR invalid flag\r\n",
-            "the same on a line that is wrong itself")
-    tap.is_(u.ask(b"mg k v\r\n"), b"VA 2\r\nhi\r\n", "change nothing")
+            "a cut off value behind a malformed line is the line's error")
+    tap.is_(u.ask(b"mg k v\r\n"), b"VA 2\r\nhi\r\n", "neither changes the item")
     big = b"v" * 10000
     c.all(b"ms big %d\r\n%s\r\n" % (len(big), big))
     tap.is_(u.ask(b"mg big s v\r\n"), b"VA 10000 s10000\r\n%s\r\n" % big,
-            "a value of several datagrams")
-    tap.is_(u.datagrams, 8, "in as many as it needs")
+            "a value of several datagrams is returned")
+    tap.is_(u.datagrams, 8, "it has as many datagrams as it needs")
 
 
 @tap.case
-def stale_values_are_the_servers_to_answer():
+def the_server_answers_stale_values():
     c.all(b"ms s 2\r\nhi\r\nmd s I\r\n")
-    tap.is_(u.get(b"s"), b"hi", "get over UDP serves a stale value")
-    tap.is_(c.all(b"mg s v\r\n"), b"VA 2 X W\r\nhi\r\n", "and wins nothing")
+    tap.is_(u.get(b"s"), b"hi", "get over UDP returns a stale value")
+    tap.is_(c.all(b"mg s v\r\n"), b"VA 2 X W\r\nhi\r\n", "a get does not win")
     c.all(b"ms cw== 2 b\r\nho\r\n")
-    tap.is_(u.get(b"s"), b"ho", "and one whose key came in base64")
+    tap.is_(u.get(b"s"), b"ho", "a binary key is printed in base64")
 
 
 @tap.case
@@ -123,16 +124,16 @@ def values_of_any_size():
         value = (b"0123456789\r\n" * (size // 12 + 1))[:size]
         tap.is_(c.all(b"ms v %d c\r\n%s\r\n" % (size, value))[:4], b"HD c", "%d bytes" % size)
         tap.is_(c.all(b"mg v s v O1\r\n" * 3), b"VA %d s%d O1\r\n%s\r\n" % (size, size, value) * 3,
-                "come back, three times at once")
+                "values are returned, three times at once")
     refused = b"SERVER_ERROR object too large for cache\r\n"
     for size in (1024 * 1024, 20000000):
         body = (b"md safe\r\n" * (size // 9 + 1))[:size]
         c.all(b"ms safe 1\r\nx\r\nms v 1\r\nx\r\n")
         tap.is_(c.all(b"ms v %d q k O1\r\n%s\r\n" % (size, body)), refused,
-                "%d bytes are refused, and are no commands" % size)
-        tap.is_(c.all(b"mg v\r\nmg safe\r\n"), b"EN\r\nHD\r\n", "the older value is gone")
+                "%d bytes are refused, and skipped" % size)
+        tap.is_(c.all(b"mg v\r\nmg safe\r\n"), b"EN\r\nHD\r\n", "the older value is removed")
         tap.is_(c.all(b"ms v %d z\r\n%s\r\n" % (size, body)), b"CLIENT_ERROR invalid flag\r\n",
-                "nor are those of a bad line")
+                "the value behind a bad line is skipped")
 
 
 @tap.case
@@ -151,9 +152,10 @@ def hostile_lines():
         tap.is_(c.all(line + b"\r\n"), want, "%r" % line[:40])
     every = b"mg " + b"x" * 250 + b" N0 s v f t c k l h u q O" + b"y" * 31 + b" T9 R9 D1 J1\r\n"
     tap.like(c.all(every), rb"\AVA 0 s0 f0 t-1 c\d+ kx{250} l0 h0 Oy{31} W\r\n\r\n\Z".decode(),
-             "all flags at once")
+             "all flags at once are accepted")
     other = memcached.stream()
-    tap.is_(other.to_end(b"mg " + b"k" * 100000), b"", "a line without an end closes")
+    tap.is_(other.to_end(b"mg " + b"k" * 100000), b"",
+            "a line without an end closes the connection")
     other.close()
 
 
@@ -168,7 +170,7 @@ def connections_that_end_within_a_value():
     tap.ok(server.wait_for(lambda: sum(int(n) for k, n in memcached.stats("slabs").items()
                                        if k.endswith("used_chunks")) <=
                            sum(int(n) for k, n in before.items() if k.endswith("used_chunks"))),
-           "and nothing is kept")
+           "no memory is kept")
 
 
 @tap.case
@@ -188,7 +190,7 @@ def cmd_meta_counts_me():
 
 
 @tap.case
-def the_server_still_lives():
+def it_ends_cleanly():
     u.close()
     tap.is_(memcached.stop(), 0, "the server ends with status 0")
 

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Each option, with values right and wrong, given to this server and to Debian's memcached 1.6.18:
-both start, or both refuse it with the same words and the same status. Where they are meant to
-differ DIFFERENT says how and why; what is common to a kind of option is in t/differences.md."""
+"""Each option, with values right and wrong, given to this server and to Debian's memcached
+1.6.18: both start, or both refuse it with the same message and the same status. Intended
+differences are in DIFFERENT, with how and why; those common to a kind of option are in
+t/differences.md."""
 import os
 import re
 import subprocess
@@ -21,10 +22,10 @@ if not os.access(differential.PEER, os.X_OK):
 RUNS = "runs"
 HELP = server.run("-h")[1]
 
-# What both answer alike; a line is a command line.
+# Command lines, one per entry, that both accept or refuse alike.
 SAME = """
 -p|-p 0|-p -1|-p 65536|-U 99999|-U|-s|-a|-a 777|-a 7x|-a 0|-l|-m|-m 0|-m 1|-m 2|-m 3 -I 1m|-m 10x
--m 64m|-c|-c 0|-c -1|-c x|-t|-t 0|-t -1|-t x|-t 5x|-t 204|-t 205 -c 1026
+-m 64m|-c|-c 0|-c -1|-c x|-t|-t 0|-t -1|-t x|-t 5x|-t 204|-t 205 -c 1028|-t 60 -c 302|-t 60 -c 320
 -R|-R 0|-R x|-R 5x|-f|-f 1|-f 0.5|-f 1.0|-f 1.01
 -f x|-f 1e9|-n|-n 0|-n x|-n 1|-n 1000000|-D|-D ab|-D x|-b|-b 0|-b -1|-B|-B foo|-B asc|-B ascii
 -B binary|-B auto|-B AUTO|-B auto-negotiate|-I|-I 0|-I 512|-I 1023|-I 1024|-I 1k|-I 1m|-I 2k|-I 1g
@@ -67,7 +68,8 @@ SAME = """
 SASL = "-S -B ascii"
 TLS = "-Z -p 0"
 
-# What is refused here with a line that says why, and the peer starts with, or dies of.
+# Command lines that this server refuses with a line that has the reason, and the peer accepts or
+# crashes on.
 STRICT = {
     "-p -2": (64, "Invalid port number -2"),
     "-p x": (64, "Invalid port number x"),
@@ -84,7 +86,7 @@ STRICT = {
     "-m x": (64, "Invalid memory limit"),
     "-m 99999999999999": (64, "Invalid memory limit"),
     "-t 1025": (1, "--threads must be between 1 and 1024"),
-    "-R -1": (1, "Number of requests per event must be greater than 0"),  # it serves nobody
+    "-R -1": (1, "Number of requests per event must be greater than 0"),  # it serves no request
     "-f nan": (1, "Factor must be greater than 1"),  # it divides by 0
     "-f inf": (1, "Factor must be greater than 1"),
     "-n -1": (1, "Chunk size must be greater than 0"),
@@ -112,27 +114,32 @@ STRICT = {
     "-c 3": (1, "Maxconns setting is too low"),  # it has no descriptors
 }
 
-# What this server starts with, and the peer refuses: 1.5.19's options and our own.
+# Command lines that this server accepts, and the peer refuses: 1.5.19's options and our own.
 ACCEPTED = ("-o hashpower=12", "-o worker_logbuf_size=1", "-o relaxed_privileges",
             "-o no_reuseport", "-N 0")
 
 
 class Starts(child.Child):
-    """One program with one command line: RUNS or its status, and what it said."""
+    """One program with one command line: RUNS or its status, and its output."""
 
     def __init__(self, program, line):
         arguments = ["-u", server.USER]
+        self.listens = not re.search(r"-p\w* 0", line)
         if not re.search(r"(^|\s)-(p|U|s|l|-p)", line):
             arguments += ["-s", os.path.join(server.scratch(), "s")]
         super().__init__([program] + arguments + line.split(), program, stdout=subprocess.DEVNULL)
 
     def started(self):
-        """It has its threads, or it has ended."""
+        """Whether it has a socket, which it opens after all checks, or has ended. Without a port it
+        has none: then whether it has its threads."""
         if not self.alive():
             return True
+        fds = "/proc/%d/fd" % self.pid
         try:
-            with open("/proc/%d/status" % self.pid, encoding="ascii") as file:
-                return int(re.search(r"^Threads:\s*(\d+)", file.read(), re.M).group(1)) > 4
+            if self.listens:
+                return any(os.readlink(os.path.join(fds, fd)).startswith("socket:")
+                           for fd in os.listdir(fds))
+            return len(os.listdir("/proc/%d/task" % self.pid)) > 4
         except (FileNotFoundError, ProcessLookupError):
             return False
 
@@ -170,7 +177,7 @@ def both_start_or_refuse_alike():
     for line in lines():
         a, b = Starts(server.program(), line), Starts(differential.PEER, line)
         mine, its = a.outcome(), b.outcome()
-        if its[0] == RUNS == mine[0]:  # what is said while it starts is not complete
+        if its[0] == RUNS == mine[0]:  # the output while it starts is not complete
             mine = its = (RUNS, "")
         tap.is_(mine, its, "memcached %s" % line)
 
@@ -180,8 +187,8 @@ def stricter_than_the_peer():
     for line, (status, words) in STRICT.items():
         got, error = ours(line)
         tap.is_(got, status, "memcached %s: status %d" % (line, status))
-        tap.like(error, words, "and one line says why")
-        tap.ok(error.count("\n") == 1 and error.endswith("\n"), "which is one")
+        tap.like(error, words, "the message has the reason")
+        tap.ok(error.count("\n") == 1 and error.endswith("\n"), "it is one line")
 
 
 @tap.case
@@ -191,14 +198,14 @@ def more_than_the_peer():
 
 
 @tap.case
-def what_has_no_effect_here_is_said():
+def options_without_effect_are_warned_of():
     for option, feature in (("sock_cookie_id=5", "port"), ("ext_max_sleep=1000", "ext_path"),
                             ("ssl_kernel_tls", "enable-ssl")):
         if feature in HELP:
             status, error = ours("-o " + option)
             tap.is_((status, error), (RUNS, option.partition("=")[0] +
                                       " is accepted, and has no effect\n"),
-                    "-o %s: 1.6's command lines start, with a line" % option)
+                    "-o %s: a command line of 1.6 starts, with a warning" % option)
 
 
 def settings(program, line):
@@ -221,7 +228,7 @@ CHANGES = """
 -o slab_automove_ratio=0.4|-o no_maxconns_fast|-I 2m|-I 512k|-I 1536k|-m 2000 -I 100m|-D /|-B ascii
 -M|-C|-F|-A|-X|-v|-vv|-L|-a 770|-t 3|-R 7|-b 9|-n 64|-f 1.08|-c 100|-m 100
 """
-# Ports, names, and what is the same word for something else.
+# Ports, names, and values that have other names for the same.
 NOT_COMPARED = {"tcpport", "udpport", "inter", "hash_algorithm", "domain_socket"}
 
 
@@ -235,7 +242,7 @@ def settings_show_the_same():
         mine, its = settings(program, line), settings(differential.PEER, line)
         both = (set(mine) & set(its)) - NOT_COMPARED
         wrong = {key: (mine[key], its[key]) for key in sorted(both) if mine[key] != its[key]}
-        tap.ok(len(both) >= 44 and not wrong, "stats settings under '%s' shows the same" % line)
+        tap.ok(len(both) >= 44 and not wrong, "stats settings under '%s' is the same" % line)
         if wrong:
             tap.diag("here, there: %r" % wrong)
 

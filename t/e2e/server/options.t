@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The command line: what each option does, and what is refused with which words and status."""
+"""The command line: the effect of each option, and which values are refused with which message
+and status."""
 import os
 import pwd
 import re
@@ -93,14 +94,14 @@ def suboptions_out_of_range():
 @tap.case
 def addresses_and_ports():
     status, _, error = server.run("-p", server.free_port(), "-l", "192.0.2.1")
-    tap.is_(status, OSERR, "an address that is not ours: status 71")
-    tap.like(error, "failed to listen on", "which is said")
+    tap.is_(status, OSERR, "an address of another machine: status 71")
+    tap.like(error, "failed to listen on", "the message has the reason")
     status, _, error = server.run("-p", server.free_port(), "-l", "256.1.1.1")
-    tap.is_(status, OSERR, "an address that is none: status 71")
+    tap.is_(status, OSERR, "a malformed address: status 71")
     busy = socket.create_server(("127.0.0.1", 0))
     status, _, error = server.run("-p", busy.getsockname()[1], "-U", "0", "-l", "127.0.0.1")
     tap.is_(status, OSERR, "a port in use: status 71")
-    tap.like(error, "Address already in use", "which is said")
+    tap.like(error, "Address already in use", "the message has the reason")
     busy.close()
     status, _, error = server.run("-p", "0", "-U", "0", "-l", "127.0.0.1", "-p", "99999")
     tap.ok(status not in (None, 0), "port 99999 is refused")
@@ -115,7 +116,8 @@ def several_addresses():
             memcached.stream().set(b"k", b"v")
             other = server.client.tcp("127.0.0.2", port)
             tap.is_(other.get(b"k"), b"v", "-l %s listens on both over TCP" % listen)
-            tap.is_(server.client.Udp("127.0.0.2", port).get(b"k"), b"v", "and over UDP")
+            tap.is_(server.client.Udp("127.0.0.2", port).get(b"k"), b"v",
+                    "-l with two addresses listens on both over UDP")
     with server.Server("-l", "127.0.0.1", "-l", "127.0.0.2:%d" % second, "-p", port, "-U", "0",
                        "-u", server.USER, plain=True, port=port) as memcached:
         other = server.client.tcp("127.0.0.2", second)
@@ -132,8 +134,8 @@ def the_udp_port_moves_the_tcp_port():
     with server.Server("-U", port, "-l", "127.0.0.1", "-u", server.USER, plain=True,
                        port=port) as memcached:
         tap.is_(memcached.stats("settings")["tcpport"], str(port),
-                "-U without -p moves the TCP port along")
-        tap.is_(memcached.udp().ask(b"get none\r\n"), b"END\r\n", "and serves UDP")
+                "-U without -p sets the TCP port, too")
+        tap.is_(memcached.udp().ask(b"get none\r\n"), b"END\r\n", "it answers over UDP")
 
 
 @tap.case
@@ -146,14 +148,14 @@ def the_port_file():
         tap.ok(server.wait_for(lambda: os.path.exists(path)), "MEMCACHED_PORT_FILENAME is written")
         with open(path, encoding="ascii") as file:
             text = file.read()
-        tap.like(text, r"\ATCP INET: \d+\n(UDP INET: \d+\n)+\Z", "with a line for each socket")
-        tap.ok(not os.path.exists(path + ".lck"), "and its .lck is gone")
+        tap.like(text, r"\ATCP INET: \d+\n(UDP INET: \d+\n)+\Z", "it has a line for each socket")
+        tap.ok(not os.path.exists(path + ".lck"), "its .lck is removed")
         ports = {kind: int(port) for kind, port in re.findall(r"(\w+) INET: (\d+)", text)}
         c = server.client.tcp("127.0.0.1", ports["TCP"])
         c.set(b"k", b"v")
-        tap.is_(c.get(b"k"), b"v", "the TCP port in it serves")
+        tap.is_(c.get(b"k"), b"v", "the TCP port in it answers")
         tap.is_(server.client.Udp("127.0.0.1", ports["UDP"]).get(b"k"), b"v",
-                "the UDP port in it serves")
+                "the UDP port in it answers")
         settings = c.stats("settings")
         tap.is_(len(set(re.findall(r"UDP INET: (\d+)", text))), 1,
                 "all UDP sockets have the same ephemeral port")
@@ -168,7 +170,7 @@ def the_pid_file():
     with server.Server("-P", path) as memcached:
         with open(path, encoding="ascii") as file:
             tap.is_(file.read(), "%d\n" % memcached.pid, "-P writes the pid")
-        tap.is_(memcached.stats()["pid"], str(memcached.pid), "which is that of stats")
+        tap.is_(memcached.stats()["pid"], str(memcached.pid), "stats has the same pid")
 
 
 @tap.case
@@ -176,28 +178,28 @@ def a_daemon():
     directory = server.scratch()
     path, port = os.path.join(directory, "pid"), server.free_port()
     status, out, error = server.run("-d", "-P", path, "-p", port, "-U", "0", "-l", "127.0.0.1")
-    tap.is_((status, out, error), (0, "", ""), "-d returns at once, and says nothing")
+    tap.is_((status, out, error), (0, "", ""), "-d returns at once, without output")
 
     def read_pid():
         with open(path, encoding="ascii") as file:
             return int(file.read() or 0)
 
-    tap.ok(server.wait_for(lambda: os.path.exists(path) and read_pid()), "its pid file appears")
+    tap.ok(server.wait_for(lambda: os.path.exists(path) and read_pid()), "its pid file is written")
     pid = read_pid()
     server.guard.add("pid", pid)
     try:
         tap.ok(server.wait_for(
-            lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0), "it listens")
+            lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0), "the daemon listens")
         c = server.client.tcp("127.0.0.1", port)
         tap.is_(c.stats()["pid"], str(pid), "the daemon has the pid of its file")
-        tap.is_(os.readlink("/proc/%d/cwd" % pid), "/", "it lives in /")
+        tap.is_(os.readlink("/proc/%d/cwd" % pid), "/", "its working directory is /")
         tap.is_(os.readlink("/proc/%d/fd/2" % pid), "/dev/null", "its stderr is /dev/null")
         tap.is_(os.getsid(pid), pid, "it leads a session of its own")
     finally:
         os.kill(pid, 15)
-    tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % pid)), "SIGTERM ends it")
+    tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % pid)), "SIGTERM ends the daemon")
     server.guard.remove("pid", pid)
-    tap.ok(not os.path.exists(path), "and removes the pid file")
+    tap.ok(not os.path.exists(path), "it removes the pid file")
 
 
 @tap.case
@@ -206,13 +208,13 @@ def the_user():
         return
     status, _, error = server.run("-p", server.free_port(), "-l", "127.0.0.1", user=False)
     tap.is_(status, USAGE, "root without -u: status 64")
-    tap.like(error, "can't run as root without the -u switch", "which is said")
+    tap.like(error, "can't run as root without the -u switch", "the message has the reason")
     nobody = pwd.getpwnam("nobody")
     with server.Server("-u", "nobody") as memcached:
         with open("/proc/%d/status" % memcached.pid, encoding="ascii") as file:
             text = file.read()
         tap.like(text, r"^Uid:(\t%d){4}$" % nobody.pw_uid, "-u changes all user ids")
-        tap.like(text, r"^Gid:(\t%d){4}$" % nobody.pw_gid, "and all group ids")
+        tap.like(text, r"^Gid:(\t%d){4}$" % nobody.pw_gid, "-u changes all group ids")
         tap.like(text, r"^CapEff:\t0+$", "no capability is left")
 
 
@@ -257,7 +259,7 @@ def long_options():
                 "%s: %s is %s" % (" ".join(arguments), key, want))
 
 
-# What a build with --disable-bmc says in place of the interface's name.
+# The message of a build with --disable-bmc instead of the interface's name.
 MISSING = "none77|has no kernel path"
 
 
@@ -267,11 +269,11 @@ def numbers_have_their_effect():
         return len(os.listdir("/proc/%d/task" % memcached.pid))
 
     with server.Server(threads=1) as one, server.Server(threads=7) as seven:
-        tap.is_(threads(seven) - threads(one), 6, "-t: so many workers")
+        tap.is_(threads(seven) - threads(one), 6, "-t is the number of workers")
     with server.Server("-b", "77") as memcached:
         listed = subprocess.run(["ss", "-Hltn", "sport = :%d" % memcached.port],
                                 capture_output=True, text=True, check=True).stdout
-        tap.is_(listed.split()[2], "77", "-b is the backlog that the kernel has")
+        tap.is_(listed.split()[2], "77", "-b is the kernel's backlog")
     for arguments, level in ((("-o", "hashpower=14"), 14), (("-o", "hashpower=12"), 12)):
         with server.Server(*arguments) as memcached:
             tap.is_(memcached.stats()["hash_power_level"], str(level),
@@ -287,18 +289,18 @@ def numbers_have_their_effect():
 
     tap.ok(level_after()[0] > 12, "the table grows")
     tap.is_(level_after("-o", "no_hashexpand"), (12, "20001"),
-            "no_hashexpand: it does not, and holds all the same")
+            "no_hashexpand: the table does not grow, and holds all items")
 
 
 @tap.case
-def the_kernel_path_is_asked_for():
+def the_option_for_the_kernel_path():
     for arguments in (["-X", "bmc=none77"], ["-o", "bmc=none77"], ["-X", "-X", "bmc=none77"],
                       ["-Xbmc=none77"]):
         status, _, error = server.run(*(["-p", "0", "-U", server.free_port(), "-l", "127.0.0.1"] +
                                         arguments), seconds=10)
         tap.ok(status not in (None, 0) and status > 0,
-               "%s: an interface that is not there ends the start" % " ".join(arguments))
-        tap.like(error, MISSING, "and the message names it")
+               "%s: a missing interface ends the start" % " ".join(arguments))
+        tap.like(error, MISSING, "the message names it")
     for arguments, words in ((["-X", "bmc="], "bmc"), (["-X", "bmc=lo,mode=nonsense"],
                                                        "mode|nonsense"),
                              (["-X", "bmc=lo,nonsense"], "nonsense|bmc"),
@@ -307,47 +309,47 @@ def the_kernel_path_is_asked_for():
         status, _, error = server.run(*(["-p", "0", "-U", server.free_port(), "-l", "127.0.0.1"] +
                                         arguments), seconds=10)
         tap.ok(status not in (None, 0) and status > 0, "%s is refused" % " ".join(arguments))
-        tap.like(error, words, "with a word about it")
+        tap.like(error, words, "the message names the word")
     port = server.free_port()
     status, _, error = server.run("-p", port, "-U", "0", "-l", "127.0.0.1", "-X", "bmc=lo",
                                   seconds=10)
     tap.ok(status not in (None, 0), "the kernel path without a UDP port is refused")
-    tap.like(error, "(?i)udp|-U", "and it is said why")
+    tap.like(error, "(?i)udp|-U", "the message has the reason")
     with server.Server("-X", "bmc=none77,optional") as memcached:
         tap.is_(memcached.udp().ask(b"get none\r\n"), b"END\r\n",
                 "with `optional` the server starts without the kernel path")
-        tap.like(memcached.log(), MISSING, "and says so")
+        tap.like(memcached.log(), MISSING, "the log has the reason")
 
 
 @tap.case
-def memory_that_is_locked_and_pages_that_are_large():
+def locked_memory_and_huge_pages():
     def locked(memcached):
         with open("/proc/%d/status" % memcached.pid, encoding="ascii") as file:
             return int(re.search(r"VmLck:\s+(\d+) kB", file.read()).group(1))
 
     def of_its_own(memcached):
-        """Mappings without a file that are locked; the program's may be, in a cgroup."""
+        """Locked mappings without a file; the program's own may be locked, in a cgroup."""
         with open("/proc/%d/smaps" % memcached.pid, encoding="utf-8") as file:
             return re.findall(r"^\S+-\S+ \S+ \S+ \S+ 0 [^\n]*\n(?:[A-Z]\w+:[^\n]*\n)*?"
                               r"VmFlags:[^\n]* lo\b", file.read(), re.M)
 
     with server.Server() as memcached:
         tap.is_(of_its_own(memcached), [], "without -k no memory is locked")
-    ignored = server.is_sanitized() # which makes mlockall do nothing
+    ignored = server.is_sanitized() # it makes mlockall do nothing
     with server.Server("-k") as memcached:
         c = memcached.stream()
         tap.is_(c.set(b"k", b"v" * 100000), b"STORED\r\n", "-k serves")
         tap.ok(of_its_own(memcached) or "mlockall" in memcached.log() or ignored,
-               "-k locks memory, or says that it may not (%d kB)" % locked(memcached))
+               "-k locks memory, or logs that it may not (%d kB)" % locked(memcached))
     if os.path.exists("/sys/kernel/mm/transparent_hugepage/enabled"):
         with server.Server("-L", "-m", "64") as memcached:
             c = memcached.stream()
             tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "-L serves")
-            tap.is_(c.get(b"k"), b"v", "and has what was stored")
+            tap.is_(c.get(b"k"), b"v", "the stored item is found")
     else:
         status, _, error = server.run("-L", "-p", server.free_port(), "-l", "127.0.0.1", seconds=5)
         tap.ok(status not in (None, 0), "-L is refused where the kernel has no huge pages")
-        tap.like(error, "(?i)huge|large", "and it is said why")
+        tap.like(error, "(?i)huge|large", "the message has the reason")
     with server.Server("-r") as memcached:
         with open("/proc/%d/limits" % memcached.pid, encoding="ascii") as file:
             text = file.read()
@@ -356,13 +358,14 @@ def memory_that_is_locked_and_pages_that_are_large():
 
 
 @tap.case
-def signals_end_it():
+def signals_end_the_server():
     for signum in (15, 2):
         memcached = server.Server()
         c = memcached.stream()
         c.set(b"k", b"v")
         memcached.signal(signum)
-        tap.is_(memcached.wait(), 0, "signal %d ends with status 0, connections open" % signum)
+        tap.is_(memcached.wait(), 0,
+                "signal %d ends the server with status 0, with connections open" % signum)
 
 
 @tap.case
@@ -372,7 +375,7 @@ def sighup_does_not_end_it():
         c.set(b"k", b"v")
         for _ in range(3):
             memcached.signal(1)
-            tap.is_(c.get(b"k"), b"v", "SIGHUP: the connection is served on")
+            tap.is_(c.get(b"k"), b"v", "after SIGHUP the connection is still served")
 
 
 @tap.case
@@ -383,7 +386,7 @@ def limits_of_the_system():
     status, _, error = server.run("-c", "1000", "-p", server.free_port(), "-l", "127.0.0.1",
                                   prefix=few, user=False)
     tap.is_(status, OSERR, "more connections than files may be open: status 71")
-    tap.like(error, "failed to set rlimit for open files", "which is said")
+    tap.like(error, "failed to set rlimit for open files", "the message has the reason")
 
 
 tap.run()

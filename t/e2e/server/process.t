@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The process towards the system: signals, daemon, pid file, user, limits, sockets' names. What the
-options themselves accept is in e2e/server/options.t."""
+"""The process and the system: signals, daemon, pid file, user, limits, names of sockets. The
+values that options accept are in e2e/server/options.t."""
 import contextlib
 import glob
 import os
@@ -72,49 +72,49 @@ class Daemon:
 
 @tap.case
 def signals():
-    for number, said in ((signal.SIGINT, "Signal handled: Interrupt"),
+    for number, text in ((signal.SIGINT, "Signal handled: Interrupt"),
                          (signal.SIGTERM, "Signal handled: Terminated"),
                          (signal.SIGUSR1, "Gracefully stopping")):
         memcached = server.Server()
         busy = memcached.stream()
         busy.send(b"set half 0 0 100\r\nabc")
         memcached.signal(number)
-        tap.is_(memcached.wait(), 0, "%s ends the server with status 0, a set half sent" %
+        tap.is_(memcached.wait(), 0, "%s ends the server with status 0 within a set" %
                 number.name)
-        tap.like(memcached.log(), said, "and it says so")
+        tap.like(memcached.log(), text, "the log says so")
     with server.Server() as memcached:
         c = memcached.stream()
         c.set(b"k", b"v")
         for number in (signal.SIGHUP, signal.SIGPIPE):
             memcached.signal(number)
-            tap.is_(c.get(b"k"), b"v", "%s: it serves on" % number.name)
+            tap.is_(c.get(b"k"), b"v", "%s: the server goes on" % number.name)
 
 
 @tap.case
-def a_signal_during_the_start_is_not_lost():
+def a_signal_during_the_start_ends_the_server():
     statuses = set()
     for _ in range(10):
         starting = child.Child(server.command_line(
             ["-p", "0", "-U", "0", "-s", os.path.join(server.scratch(), "s"), "-t", "16"] +
             (["-u", server.USER] if ROOT else [])), "the server")
-        # Blocked signals are those that wait for the loop to run.
+        # Signals are blocked until the loop runs.
         server.wait_for(lambda p=starting: not p.alive() or int(
             re.search(r"^SigBlk:\s*(\w+)", proc(p.pid, "status"), re.M).group(1), 16) or
             re.search(r"^Threads:\s*1\d", proc(p.pid, "status"), re.M), every=0)
         starting.signal(signal.SIGTERM)
         statuses.add(starting.wait(20))
-    tap.is_(statuses, {0}, "SIGTERM before the first client is served: status 0 as well")
+    tap.is_(statuses, {0}, "SIGTERM before the first client is served: status 0")
 
 
 @tap.case
 def a_daemon_leaves_its_terminal():
     with Daemon() as daemon:
-        tap.is_((daemon.status, daemon.log()), (0, ""), "-d returns with status 0, silently")
-        tap.is_(daemon.stream().set(b"k", b"v"), b"STORED\r\n", "by then it serves")
+        tap.is_((daemon.status, daemon.log()), (0, ""), "-d returns with status 0, without output")
+        tap.is_(daemon.stream().set(b"k", b"v"), b"STORED\r\n", "the server answers by then")
         tap.is_([daemon.fd(i) for i in (0, 1, 2)], ["/dev/null"] * 3,
                 "standard input, output and error are /dev/null")
-        tap.is_(os.readlink("/proc/%d/cwd" % daemon.pid), "/", "it lives in /")
-        tap.is_(os.getsid(daemon.pid), daemon.pid, "it leads a session")
+        tap.is_(os.readlink("/proc/%d/cwd" % daemon.pid), "/", "its working directory is /")
+        tap.is_(os.getsid(daemon.pid), daemon.pid, "it leads a session of its own")
         os.kill(daemon.pid, signal.SIGHUP)
         tap.is_(daemon.stream().get(b"k"), b"v", "SIGHUP does not end it")
     tap.ok(not os.path.exists(daemon.pid_path), "its pid file is removed")
@@ -124,15 +124,15 @@ def a_daemon_leaves_its_terminal():
     directory = server.scratch()
     with Daemon("-r", cwd=directory) as daemon:
         tap.is_(os.readlink("/proc/%d/cwd" % daemon.pid), directory,
-                "with -r it stays where it is, for the core file")
+                "with -r it keeps its working directory, for the core file")
 
 
 @tap.case
-def a_daemon_that_cannot_start_says_why():
+def a_daemon_that_cannot_start_has_a_message():
     busy = socket.create_server(("127.0.0.1", 0))
     status, _, error = server.run("-d", "-p", busy.getsockname()[1], "-l", "127.0.0.1")
     tap.is_(status, 71, "-d with a port in use: status 71")
-    tap.like(error, "Address already in use", "which is said")
+    tap.like(error, "Address already in use", "the message has the reason")
     busy.close()
 
 
@@ -143,12 +143,12 @@ def pid_files():
     with server.Server("-P", path) as memcached:
         with open(path, encoding="ascii") as file:
             tap.is_(file.read(), "%d\n" % memcached.pid, "-P writes the pid and a newline")
-        tap.ok(not os.path.exists(path + ".tmp"), "and leaves no draft")
+        tap.ok(not os.path.exists(path + ".tmp"), "no temporary file is left")
         with server.Server("-P", path) as other:
             tap.like(other.log(), r"WARNING: The pid file contained the following \(running\) pid: "
-                     "%d" % memcached.pid, "a pid file of one that runs is warned of")
+                     "%d" % memcached.pid, "a pid file of a running process is warned of")
             with open(path, encoding="ascii") as file:
-                tap.is_(file.read(), "%d\n" % other.pid, "and replaced")
+                tap.is_(file.read(), "%d\n" % other.pid, "it is replaced")
     tap.ok(os.path.exists(path), "without -d the pid file stays")
     for text in ("4194305\n", "nonsense", "", "-1\n", "99999999999999999999\n"):
         with open(path, "w", encoding="ascii") as file:
@@ -157,15 +157,15 @@ def pid_files():
         with server.Server("-P", path) as memcached:
             tap.is_(memcached.log(), "", "a stale pid file (%r) is replaced" % text)
             with open(path, encoding="ascii") as file:
-                tap.is_(file.read(), "%d\n" % memcached.pid, "by the right pid")
+                tap.is_(file.read(), "%d\n" % memcached.pid, "it has the right pid")
     with server.Server("-P", "/nonexistent/pid") as memcached:
         tap.like(memcached.log(), "Could not open the pid file /nonexistent/pid.tmp for writing: "
-                 "No such file or directory", "a pid file that cannot be written is told of")
+                 "No such file or directory", "a pid file that cannot be opened is logged")
     folder = os.path.join(directory, "folder")
     os.mkdir(folder)
     with server.Server("-P", folder) as memcached:
         tap.like(memcached.log(), "Could not write the pid file %s: Is a directory" % folder,
-                 "so is one that is a folder")
+                 "a pid file that is a folder is logged")
 
 
 @tap.case
@@ -178,15 +178,17 @@ def users():
                                 ("", 64, "can't run as root without the -u switch")):
         got, _, error = server.run("-u", user, *here, user=False)
         tap.is_(got, status, "-u '%s': status %d" % (user, status))
-        tap.like(error, words, "with memcached's words")
+        tap.like(error, words, "the message is memcached's")
     with server.Server("-u", "root") as memcached:
-        tap.like(proc(memcached.pid, "status"), r"^Uid:(\t0){4}$", "-u root stays root")
+        tap.like(proc(memcached.pid, "status"), r"^Uid:(\t0){4}$", "-u root runs as root")
     with server.Server("-u", "no-such-user", prefix=UNPRIVILEGED) as memcached:
-        tap.ok(memcached.alive(), "whoever is not root stays who he is, whatever -u says")
+        tap.ok(memcached.alive(),
+               "a server that is not started by root keeps its user, whatever -u says")
     with server.Server() as memcached:
         text = proc(memcached.pid, "status")
-        tap.like(text, r"^Groups:\t(\d+ )?$", "no group of root's is kept")
-        tap.ok("\t0" not in re.search(r"^Groups:.*", text, re.M).group(0), "nor root's own")
+        tap.like(text, r"^Groups:\t(\d+ )?$", "no supplementary group of root's is kept")
+        tap.ok("\t0" not in re.search(r"^Groups:.*", text, re.M).group(0),
+               "root's own group is not kept")
 
 
 @tap.case
@@ -197,18 +199,19 @@ def limits_of_files():
     with server.Server("-c", "900", prefix=["prlimit", "--nofile=100:2000"] +
                        UNPRIVILEGED) as memcached:
         soft = int(re.search(r"Max open files\s+(\d+)", proc(memcached.pid, "limits")).group(1))
-        tap.ok(900 <= soft <= 2000, "without rights, up to the hard limit (%d)" % soft)
+        tap.ok(900 <= soft <= 2000,
+               "without privileges -c raises it up to the hard limit (%d)" % soft)
     status, _, error = server.run("-c", "5000", "-s", os.path.join(server.scratch(), "s"),
                                   prefix=["prlimit", "--nofile=100:2000"] + UNPRIVILEGED,
                                   user=False)
-    tap.is_(status, 71, "more than that: status 71")
+    tap.is_(status, 71, "more than the hard limit: status 71")
     tap.like(error, "failed to set rlimit for open files. Try starting as root or requesting "
-             "smaller maxconns value.", "with memcached's words")
+             "smaller maxconns value.", "the message is memcached's")
 
 
 @tap.case
 def limits_of_address_space():
-    """As memcached, which finds out when it asks for it."""
+    """As with memcached, which notices the limit when it asks for memory."""
     if server.is_sanitized():
         return
     value = b"v" * 1000
@@ -220,7 +223,8 @@ def limits_of_address_space():
                 c.send(b"".join(b"set k%d 0 0 1000 noreply\r\n%s\r\n" % (i, value)
                                 for i in range(start, start + 1000)))
             tap.is_(c.get(b"k99999"), value, name + ": it starts, and stores 100 MB")
-            tap.is_(int(s.stats()["evictions"]) > 0, megabytes == 64, name + ": to -m")
+            tap.is_(int(s.stats()["evictions"]) > 0, megabytes == 64,
+                    name + ": it evicts only at -m")
 
 
 @tap.case
@@ -230,11 +234,11 @@ def core_files():
                  "-r raises the limit of core files")
     with server.Server(prefix=["prlimit", "--core=0:unlimited"]) as memcached:
         tap.like(proc(memcached.pid, "limits"), r"Max core file size\s+0\s",
-                 "without -r it stays as it is")
+                 "without -r the limit is unchanged")
     status, _, error = server.run("-r", "-s", os.path.join(server.scratch(), "s"),
                                   prefix=["prlimit", "--core=0:0"] + UNPRIVILEGED, user=False)
     tap.is_(status, 71, "-r where no core file is allowed: status 71")
-    tap.like(error, "failed to ensure corefile creation", "which is said")
+    tap.like(error, "failed to ensure corefile creation", "the message has the reason")
 
 
 @tap.case
@@ -250,7 +254,8 @@ def large_pages():
                                           prefix=prefix)
             tap.is_(status, 1, "-L, huge pages %s: status 1" % words)
             tap.is_(error, "Transparent huge pages support %s.\n"
-                    "Cannot enable large pages on this system\n" % words, "which is said")
+                    "Cannot enable large pages on this system\n" % words,
+                    "the message has the reason")
     with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as file:
         if "[never]" in file.read():
             return
@@ -262,8 +267,8 @@ def large_pages():
 
 
 @tap.case
-def an_absurdly_long_socket_path():
-    # A buffer for the path was once printed whole, whether it ended or not (CVE-2019-15026).
+def a_very_long_socket_path():
+    # Memcached once printed the buffer of the path beyond its end (CVE-2019-15026).
     directory = server.scratch()
     room = 107 - len(directory) - 1
     longest = os.path.join(directory, "s" * room)
@@ -271,12 +276,14 @@ def an_absurdly_long_socket_path():
         rows = memcached.stats("conns")
         shown = {value for key, value in rows.items() if key.endswith(":addr")}
         tap.is_(shown - {"unix:"}, {"unix:" + longest},
-                "stats conns shows a path of 107 bytes to its end, and nothing behind it")
-        tap.is_(memcached.stats("settings")["domain_socket"], longest, "so does stats settings")
+                "stats conns shows a path of 107 bytes and nothing behind it")
+        tap.is_(memcached.stats("settings")["domain_socket"], longest,
+                "stats settings shows it, too")
     for extra in (1, 2, 900):
         status, _, error = server.run("-s", longest + "x" * extra)
         tap.is_(status, 71, "a path of %d bytes: status 71" % (107 + extra))
-        tap.ok(error.startswith("failed to listen on UNIX socket: " + longest), "which is said")
+        tap.ok(error.startswith("failed to listen on UNIX socket: " + longest),
+               "the message has the reason")
 
 
 @tap.case
@@ -289,31 +296,31 @@ def the_socket_in_the_file_system():
             os.unlink(path)
         stale.bind(path)
     with server.Server(unix=path) as memcached:
-        tap.ok(memcached.alive(), "a socket that somebody left is replaced")
+        tap.ok(memcached.alive(), "a socket left by another server is replaced")
         tap.is_(oct(stat.S_IMODE(os.stat(path).st_mode)), "0o700", "its mode is 0700 by default")
     plain = os.path.join(server.scratch(), "file")
     with open(plain, "w", encoding="ascii") as file:
         file.write("x")
     status, _, _ = server.run("-s", plain)
-    tap.is_(status, 71, "a file that is no socket is not")
-    tap.ok(os.path.getsize(plain) == 1, "and keeps its contents")
+    tap.is_(status, 71, "a file that is not a socket is not replaced: status 71")
+    tap.ok(os.path.getsize(plain) == 1, "the file keeps its contents")
 
 
 def descriptors(pid):
-    """What they lead to; one may be closed meanwhile, of a connection for example."""
+    """The files they refer to; one may be closed meanwhile, that of a connection for example."""
     for path in glob.glob("/proc/%d/fd/*" % pid):
         with contextlib.suppress(FileNotFoundError):
             yield os.readlink(path)
 
 
 @tap.case
-def nothing_of_the_starter_is_held():
+def no_inherited_file_is_open():
     with server.Server() as memcached:
         held = list(descriptors(memcached.pid))
         files = [name for name in held if name.startswith("/") and name != "/dev/null" and
                  name != memcached.log_path and
                  not re.search(r"/memory\.[a-z_]+$", name)] # of its cgroups: base/cgroup.h
-        tap.is_(files, [], "no file is open but standard input, output and error, and its limits")
+        tap.is_(files, [], "only standard input, output and error, and the limits' files are open")
 
 
 tap.run()

@@ -26,7 +26,7 @@ def started(path, *arguments, **options):
 
 
 def stopped(memcached):
-    """By SIGUSR1; its exit status."""
+    """Stops the server by SIGUSR1; its exit status."""
     memcached.signal(signal.SIGUSR1)
     return memcached.wait()
 
@@ -44,12 +44,12 @@ def check(c, what):
     good = all(c.all(b"get key%d\r\n" % i) ==
                (b"END\r\n" if i == 7 else b"VALUE key%d %d 8\r\nvalue%03d\r\nEND\r\n" % (i, i, i))
                for i in range(1000))
-    tap.ok(good, what + ": small items, their flags, and what was deleted")
+    tap.ok(good, what + ": small items and their flags are kept, and the deleted one is missing")
     tap.ok(all(c.get(b"large%d" % i) == LARGE[i:] for i in range(3)), what + ": large items")
 
 
 @tap.case
-def items_are_there_after_a_graceful_stop():
+def items_are_kept_by_a_graceful_stop():
     path = memory_file()
     with started(path) as memcached:
         c = memcached.stream()
@@ -57,26 +57,26 @@ def items_are_there_after_a_graceful_stop():
         gets = c.gets(b"key5")
         before = memcached.stats()
         tap.is_(memcached.stats("settings")["memory_file"], path, "stats settings shows the file")
-        tap.is_(stopped(memcached), 0, "SIGUSR1 ends it with status 0")
-        tap.ok("Gracefully stopping" in memcached.log(), "and it says so")
-    tap.ok(os.path.exists(path + ".meta"), "the metadata file is there")
-    tap.is_(oct(os.stat(path + ".meta").st_mode & 0o777), "0o600", "and nobody else's")
+        tap.is_(stopped(memcached), 0, "SIGUSR1 ends the server with status 0")
+        tap.ok("Gracefully stopping" in memcached.log(), "the log says so")
+    tap.ok(os.path.exists(path + ".meta"), "the metadata file exists")
+    tap.is_(oct(os.stat(path + ".meta").st_mode & 0o777), "0o600", "only its owner may read it")
     with started(path) as memcached:
         c = memcached.stream()
         after = memcached.stats()
         check(c, "after the restart")
         tap.is_(c.gets(b"key5"), gets, "CAS ids are the same")
-        tap.is_(c.ask(b"incr number 1\r\n"), b"42\r\n", "and items can be changed")
+        tap.is_(c.ask(b"incr number 1\r\n"), b"42\r\n", "items can be changed")
         for key in ("curr_items", "bytes", "hash_power_level"):
             tap.is_(after[key], before[key], key + " is as before")
-        tap.ok(not os.path.exists(path + ".meta"), "the metadata file is used up")
+        tap.ok(not os.path.exists(path + ".meta"), "the metadata file is removed")
         tap.is_(stopped(memcached), 0, "a second graceful stop")
     with started(path) as memcached:
         check(memcached.stream(), "after the second restart")
 
 
 @tap.case
-def large_items_in_small_chunks_are_there():
+def large_items_in_small_chunks_are_kept():
     path = memory_file()
     for round_ in ("first", "second"):
         with started(path, "-o", "slab_chunk_max=1024") as memcached:
@@ -87,7 +87,7 @@ def large_items_in_small_chunks_are_there():
 
 
 @tap.case
-def times_go_on_while_it_is_stopped():
+def times_count_while_the_server_is_stopped():
     path = memory_file()
     with started(path) as memcached:
         c = memcached.stream()
@@ -101,14 +101,15 @@ def times_go_on_while_it_is_stopped():
     with started(path) as memcached:
         c = memcached.stream()
         tap.is_(c.get(b"short"), None, "an item that expired meanwhile is gone")
-        tap.is_(c.get(b"never"), b"x", "one without expiry is not")
+        tap.is_(c.get(b"never"), b"x", "an item without expiry is kept")
         left = int(c.ask(b"mg long t\r\n").split(b" t")[1])
-        tap.ok(900 < left <= 998, "the time to live was counted through the stop")
-        tap.ok(int(memcached.stats()["uptime"]) >= uptime + 2, "as is uptime, as memcached has it")
+        tap.ok(900 < left <= 998, "the time while it was stopped counts for the time to live")
+        tap.ok(int(memcached.stats()["uptime"]) >= uptime + 2,
+               "uptime includes that time, as with memcached")
 
 
 @tap.case
-def a_flush_is_not_undone():
+def flushed_items_stay_flushed():
     path = memory_file()
     with started(path) as memcached:
         c = memcached.stream()
@@ -118,14 +119,14 @@ def a_flush_is_not_undone():
         stopped(memcached)
     with started(path) as memcached:
         c = memcached.stream()
-        tap.is_(c.get(b"before"), None, "what was flushed stays away")
-        tap.is_(c.get(b"after"), b"y", "what was set after is there")
+        tap.is_(c.get(b"before"), None, "an item from before the flush is gone")
+        tap.is_(c.get(b"after"), b"y", "an item set after the flush is kept")
         c.ask(b"flush_all\r\n")
-        tap.is_(c.get(b"after"), None, "and the next flush works")
+        tap.is_(c.get(b"after"), None, "the next flush works")
 
 
 @tap.case
-def any_other_end_leaves_nothing():
+def any_other_end_keeps_nothing():
     for how in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
         path = memory_file()
         with started(path) as memcached:
@@ -136,7 +137,7 @@ def any_other_end_leaves_nothing():
         with started(path) as memcached:
             tap.is_(memcached.stream().get(b"foo"), None, "the cache after %s is empty" % how.name)
             tap.ok("no metadata save file, starting with a clean cache" in memcached.log(),
-                   "and the server says so")
+                   "the log has the reason")
 
 
 @tap.case
@@ -146,19 +147,19 @@ def shutdown_graceful_keeps_the_items():
         c = memcached.stream()
         c.set(b"foo", b"bar")
         c.to_end(b"shutdown graceful\r\n")
-        tap.is_(memcached.wait(), 0, "shutdown graceful ends it")
+        tap.is_(memcached.wait(), 0, "shutdown graceful ends the server")
     with started(path) as memcached:
-        tap.is_(memcached.stream().get(b"foo"), b"bar", "and the item is there")
+        tap.is_(memcached.stream().get(b"foo"), b"bar", "the item is kept")
 
 
 @tap.case
-def what_cannot_be_read_is_said():
+def unreadable_metadata_is_logged():
     path = memory_file()
     os.mkdir(path + ".meta")
     with started(path) as memcached:
         tap.ok("cannot read %s.meta: Is a directory, starting with a clean cache" % path
-               in memcached.log(), "what cannot be read is not taken for what is not there")
-        tap.is_(memcached.stream().get(b"foo"), None, "and the server serves")
+               in memcached.log(), "metadata that cannot be read is not taken for missing")
+        tap.is_(memcached.stream().get(b"foo"), None, "the server answers")
 
 
 @tap.case
@@ -172,7 +173,7 @@ def a_file_that_does_not_fit_is_refused():
             stopped(memcached)
         with started(path, *arguments) as memcached:
             tap.is_(memcached.stream().get(b"foo"), None, what + ": a clean cache")
-            tap.ok(words in memcached.log(), what + ": the reason is said")
+            tap.ok(words in memcached.log(), what + ": the log has the reason")
 
 
 @tap.case
@@ -188,7 +189,7 @@ def a_corrupt_file_does_no_harm():
         with started(path) as memcached:
             c = memcached.stream()
             tap.is_(c.get(b"foo"), None, "metadata %s: a clean cache" % what)
-            tap.is_(c.set(b"foo", b"new"), b"STORED\r\n", "metadata %s: it serves" % what)
+            tap.is_(c.set(b"foo", b"new"), b"STORED\r\n", "metadata %s: the server answers" % what)
     path = memory_file()
     with started(path) as memcached:
         fill(memcached.stream())
@@ -198,20 +199,20 @@ def a_corrupt_file_does_no_harm():
         c = memcached.stream()
         c.get(b"key5")
         fill(c)
-        check(c, "memory cut short, then filled again")
+        check(c, "a truncated memory file, then filled again")
 
 
 @tap.case
-def the_file_is_one_servers():
+def a_file_belongs_to_one_server():
     path = memory_file()
     with started(path) as memcached:
         memcached.stream().set(b"foo", b"bar")
         status, _, err = server.run("-e", path, "-p", server.free_port())
         tap.is_(status, 71, "a second server on the same file does not start")
-        tap.ok("another server uses it" in err, "and says why")
-        tap.is_(memcached.stream().get(b"foo"), b"bar", "the first one has lost nothing")
+        tap.ok("another server uses it" in err, "the message has the reason")
+        tap.is_(memcached.stream().get(b"foo"), b"bar", "the first server keeps its items")
     status, _, err = server.run("-e", "/nonexistent/file", "-p", server.free_port())
-    tap.ok(status == 71 and "failed to open file for mmap" in err, "a path that is none")
+    tap.ok(status == 71 and "failed to open file for mmap" in err, "a file that cannot be opened")
 
 
 @tap.case
@@ -229,11 +230,11 @@ def a_daemon_finds_its_file_again():
         c.set(b"foo", b"bar")
         os.kill(pid, signal.SIGUSR1)
         tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % pid)), "the daemon ends")
-    tap.is_(got, b"bar", "the second one has the first one's item")
+    tap.is_(got, b"bar", "the second daemon has the first one's item")
 
 
 @tap.case
-def it_excludes_flash_storage():
+def flash_storage_is_refused():
     if not server.is_built_with("ext_path"):
         return
     status, _, err = server.run("-e", "/tmp/x", "-o", "ext_path=/tmp/y:64m", "-U", "0")
@@ -242,7 +243,7 @@ def it_excludes_flash_storage():
 
 
 def small_file_system(size):
-    """A file on a tmpfs of its own, or None without the right to mount one."""
+    """A file on a tmpfs of its own, or None without the capability to mount one."""
     where = server.scratch()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0777,size=" + size, "tmpfs", where],
                       stderr=subprocess.DEVNULL, check=False).returncode:
@@ -264,31 +265,31 @@ def a_full_file_system_is_like_a_full_cache():
                 c = memcached.stream()
                 if items:
                     tap.is_(memcached.stats()["curr_items"], items,
-                            "%s, the %s server has what was saved" % (size, round_))
-                    tap.is_(c.get(b"k29999"), value, "with its values")
+                            "%s, the %s server has all items of the one before" % (size, round_))
+                    tap.is_(c.get(b"k29999"), value, "an item has its value")
                 c.all(b"".join(b"set k%d 0 0 1000 noreply\r\n%s\r\n" % (i, value)
                                for i in range(30000)))
                 items = memcached.stats()["curr_items"]
                 tap.ok(c.get(b"k29999") == value and int(items) < 30000, "it evicts")
                 tap.is_(stopped(memcached), 0, "it stops")
-            tap.ok(os.path.exists(path + ".meta"), "and the items are kept")
+            tap.ok(os.path.exists(path + ".meta"), "the metadata file exists")
 
 
 @tap.case
-def a_start_that_fails_loses_nothing():
+def a_failed_start_loses_nothing():
     path = memory_file()
     with started(path) as memcached:
         fill(memcached.stream())
         stopped(memcached)
     with server.Server() as other:
         status, _, err = server.run("-e", path, "-I", "4m", "-p", other.port)
-        tap.ok(status not in (0, None), "the port is another server's: " + err.strip())
+        tap.ok(status not in (0, None), "the port is in use: " + err.strip())
     with started(path) as memcached:
-        check(memcached.stream(), "after a start that failed")
+        check(memcached.stream(), "after a failed start")
 
 
 @tap.case
-def a_limit_that_was_changed_while_it_ran_loses_nothing():
+def a_changed_memory_limit_loses_nothing():
     for limit in (32, 128):
         path = memory_file()
         with started(path) as memcached:
@@ -299,20 +300,20 @@ def a_limit_that_was_changed_while_it_ran_loses_nothing():
             stopped(memcached)
         with started(path) as memcached:
             check(memcached.stream(), "after the restart")
-            tap.is_(memcached.stats()["limit_maxbytes"], str(64 << 20), "with the limit of -m")
+            tap.is_(memcached.stats()["limit_maxbytes"], str(64 << 20), "the limit is that of -m")
 
 
 @tap.case
-def nothing_but_the_file_is_left_by_another_end():
+def another_end_leaves_only_the_file():
     path = memory_file()
     with started(path) as memcached:
         memcached.stream().set(b"foo", b"bar")
-        tap.is_(memcached.stop(), 0, "SIGTERM ends it")
-    tap.is_(os.listdir(os.path.dirname(path)), ["memory"], "and there is no metadata")
+        tap.is_(memcached.stop(), 0, "SIGTERM ends the server")
+    tap.is_(os.listdir(os.path.dirname(path)), ["memory"], "there is no metadata file")
 
 
 @tap.case
-def the_file_is_on_its_disk_before_the_metadata_vouches_for_it():
+def the_file_is_on_disk_before_the_metadata():
     if not shutil.which("strace"):
         return tap.diag("strace is not installed")
     path = memory_file()
@@ -329,11 +330,11 @@ def the_file_is_on_its_disk_before_the_metadata_vouches_for_it():
     what = [text.find("%s>)" % path), text.find("%s.meta.new>)" % path), text.find("rename("),
             text.find("%s>)" % os.path.dirname(path))]
     tap.ok(-1 not in what and what == sorted(what),
-           "FILE, FILE.meta.new, the new name, the directory: in this order")
+           "FILE, FILE.meta.new, the new name and the directory are synced in this order")
 
 
 @tap.case
-def a_full_file_is_evicted_from_as_ever():
+def a_full_file_evicts_in_lru_order():
     path = memory_file()
     value = b"v" * 1000
     with started(path, "-m", "8") as memcached:
@@ -345,11 +346,12 @@ def a_full_file_is_evicted_from_as_ever():
         stopped(memcached)
     with started(path, "-m", "8") as memcached:
         c = memcached.stream()
-        tap.is_(memcached.stats()["curr_items"], items, "a full cache is kept whole")
-        tap.is_(c.get(b"k19999"), value, "the youngest is there")
+        tap.is_(memcached.stats()["curr_items"], items, "all items of a full cache are kept")
+        tap.is_(c.get(b"k19999"), value, "the newest item is found")
         c.all(b"".join(b"set n%d 0 0 1000 noreply\r\n%s\r\n" % (i, value) for i in range(1000)))
-        tap.is_(c.get(b"k19999"), value, "and outlives older ones: the LRU order was kept")
-        tap.ok(int(memcached.stats()["evictions"]) > 0, "which were evicted")
+        tap.is_(c.get(b"k19999"), value,
+                "it is found after sets that evict: the LRU order was kept")
+        tap.ok(int(memcached.stats()["evictions"]) > 0, "older items were evicted")
 
 
 tap.run()

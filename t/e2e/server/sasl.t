@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""SASL (-S): who is let in, by which mechanisms, and that nobody else is."""
+"""SASL (-S): which clients are authenticated, by which mechanisms, and that all others are
+refused."""
 import os
 import re
 import socket
@@ -19,7 +20,8 @@ import tls
 
 if "sasl" not in server.run("-h", user=False)[1].lower():
     tap.is_(server.run("-S", "-p", "0")[::2],
-            (64, "This server is not built with SASL support.\n"), "a build without SASL says so")
+            (64, "This server is not built with SASL support.\n"),
+            "a build without SASL refuses the option")
     tap.run()
 
 SASL = (0x20, 0x21, 0x22)
@@ -38,7 +40,7 @@ def connect():
 
 
 def alone(data, to=None):
-    """(status, value) of every reply, and whether the server closed."""
+    """(status, value) of every reply, and whether the server closed the connection."""
     c = b.Binary((to or memcached).stream())
     c.send(data + VERSION)
     found = []
@@ -61,21 +63,22 @@ def resident(of=None):
 
 
 @tap.case
-def the_way_in():
+def a_login():
     c = connect()
     mechanisms = c.ask(b.request("sasl_list", opaque=7))
     tap.is_((mechanisms.status, mechanisms.opaque, sorted(mechanisms.value.split(b" "))),
             (b.OK, 7, sorted(auth.MECHANISMS.upper().encode().split(b" "))),
             "the mechanisms are those of the configuration that SASL_CONF_PATH names")
-    tap.is_(c.ask(VERSION).status, b.OK, "the version is no secret")
+    tap.is_(c.ask(VERSION).status, b.OK, "version is answered before authentication")
     tap.is_(c.ask(auth.auth(b"PLAIN", auth.plain(), opaque=9)), auth.IN._replace(opaque=9),
-            "the right password is let in")
-    tap.is_([r.status for r in c.all(SET + GET)], [b.OK, b.OK], "and then served")
-    tap.is_(c.ask(b.request("sasl_list")).value, mechanisms.value, "the list is the same inside")
+            "the right password is accepted")
+    tap.is_([r.status for r in c.all(SET + GET)], [b.OK, b.OK], "after it commands are executed")
+    tap.is_(c.ask(b.request("sasl_list")).value, mechanisms.value,
+            "after it the list of mechanisms is the same")
 
 
 @tap.case
-def nothing_before_it():
+def nothing_before_the_login():
     logged_in = auth.logged_in(memcached)
     logged_in.ask(b.store("set", b"k", b"kept"))
     for opcode in range(256):
@@ -95,39 +98,39 @@ def nothing_before_it():
                        ("a key longer than its body", b.request("get", b"k", nkey=200)),
                        ("a body of 4 GB", b.request("set", b"k", nbody=0xffffffff))):
         tap.is_(alone(data), ([(b.AUTH_ERROR, REFUSED)], True), "%s: refused" % name)
-    tap.is_(alone(b"get k\r\n"), ([], True), "a text client gets nothing at all")
-    tap.is_(alone(b"\x81" + NOOP[1:]), ([], True), "nor does a wrong magic byte")
+    tap.is_(alone(b"get k\r\n"), ([], True), "a text client gets no answer")
+    tap.is_(alone(b"\x81" + NOOP[1:]), ([], True), "a wrong magic byte gets no answer")
 
 
 @tap.case
-def who_is_not_let_in():
+def logins_that_fail():
     for name, data in (
             ("a wrong password", auth.plain(password=b"wrong")),
             ("no password", auth.plain(password=b"")),
-            ("a password cut short", auth.plain(password=auth.PASSWORD[:-1])),
-            ("a password with more behind it", auth.plain(password=auth.PASSWORD + b"x")),
+            ("a truncated password", auth.plain(password=auth.PASSWORD[:-1])),
+            ("a password with bytes behind it", auth.plain(password=auth.PASSWORD + b"x")),
             ("another user", auth.plain(user=b"other")),
             ("no user", auth.plain(user=b"")),
-            ("a user who wants to be another", auth.plain(authorize=b"other")),
+            ("a user who asks for another identity", auth.plain(authorize=b"other")),
             ("another realm", auth.plain(user=auth.USER + b"@example.com")),
             ("no zero bytes", b"user pass word"),
-            ("a zero byte too many", auth.plain() + b"\0more"),
-            ("nothing but zero bytes", b"\0\0"),
+            ("a surplus zero byte", auth.plain() + b"\0more"),
+            ("only zero bytes", b"\0\0"),
             ("60 KB of password", auth.plain(password=b"p" * 60000)),
-            ("bytes that are no UTF-8", auth.plain(user=b"\xff\xfe", password=b"\xc0\x80"))):
+            ("bytes that are not UTF-8", auth.plain(user=b"\xff\xfe", password=b"\xc0\x80"))):
         tap.is_(alone(auth.auth(b"PLAIN", data)), ([(b.AUTH_ERROR, REFUSED)], False),
-                "%s: refused, and the connection stays" % name)
+                "%s: refused, and the connection stays open" % name)
         tap.is_(alone(auth.auth(b"PLAIN", data) + GET), ([(b.AUTH_ERROR, REFUSED)] * 2, True),
-                "%s: nothing is served" % name)
+                "%s: the next command is refused" % name)
     tap.is_(alone(auth.auth(b"PLAIN", auth.plain(user=auth.USER + b"@" + auth.REALM.encode()))),
-            ([(b.OK, b"Authenticated")], False), "a user may say the realm, which is the host")
+            ([(b.OK, b"Authenticated")], False), "a user may name the realm, which is the host")
     tap.is_(alone(auth.auth(b"PLAIN", auth.plain(authorize=auth.USER))),
-            ([(b.OK, b"Authenticated")], False), "and that it wants to be itself")
+            ([(b.OK, b"Authenticated")], False), "a user may ask for its own identity")
 
 
 @tap.case
 def second_attempts():
-    """CVE-2013-7239: an attempt with bad credentials leaves nobody inside."""
+    """CVE-2013-7239: an attempt with wrong credentials leaves the connection unauthenticated."""
     for name, attempts, inside in (
             ("wrong, right", (auth.WRONG, auth.LOGIN), True),
             ("wrong, wrong", (auth.WRONG, auth.WRONG), False),
@@ -142,35 +145,37 @@ def second_attempts():
         for attempt in attempts:
             c.ask(attempt)
         tap.is_(c.ask(GET).status, b.OK if inside else b.AUTH_ERROR,
-                "%s: %s" % (name, "inside" if inside else "outside"))
+                "%s: %s" % (name, "authenticated" if inside else "not authenticated"))
 
 
 @tap.case
 def several_steps():
     c = connect()
     tap.is_(auth.cram_md5(c)[1:7:5], (b.OK, b"Authenticated"), "CRAM-MD5: one step")
-    tap.is_(c.ask(GET).status, b.OK, "and inside")
+    tap.is_(c.ask(GET).status, b.OK, "after it commands are executed")
     c = connect()
-    tap.is_(auth.cram_md5(c, password=b"wrong").status, b.AUTH_ERROR, "with a wrong password: out")
-    tap.is_(auth.cram_md5(c).status, b.OK, "and the next attempt on that connection is in")
+    tap.is_(auth.cram_md5(c, password=b"wrong").status, b.AUTH_ERROR,
+            "CRAM-MD5 with a wrong password is refused")
+    tap.is_(auth.cram_md5(c).status, b.OK, "the next attempt on that connection succeeds")
     for mechanism in (b"SCRAM-SHA-1", b"SCRAM-SHA-256"):
         c = connect()
         tap.is_([r.status for r in auth.scram(c, mechanism)], [CONTINUE, CONTINUE, b.OK],
-                "%s: two steps, and the server proves itself" % mechanism.decode())
-        tap.is_(c.ask(GET).status, b.OK, "and inside")
+                "%s: two steps, and the server authenticates itself" % mechanism.decode())
+        tap.is_(c.ask(GET).status, b.OK, "after it commands are executed")
         tap.is_(auth.scram(connect(), mechanism, password=b"wrong")[-1].status, b.AUTH_ERROR,
-                "with a wrong password: out")
+                "SCRAM with a wrong password is refused")
     c = connect()
     tap.is_(c.ask(auth.auth(b"PLAIN"))[1:7:5], (CONTINUE, b""),
-            "PLAIN without a first message: asked for one")
-    tap.is_(c.ask(auth.step(b"PLAIN", auth.plain())).status, b.OK, "which the step brings")
+            "PLAIN without a first message is answered with CONTINUE")
+    tap.is_(c.ask(auth.step(b"PLAIN", auth.plain())).status, b.OK,
+            "the step with the message succeeds")
 
 
 @tap.case
-def steps_out_of_place():
+def misplaced_steps():
     for name, data, want in (
             ("without a beginning", [auth.step(b"PLAIN", auth.plain())], [b.AUTH_ERROR]),
-            ("of no mechanism", [auth.step(b"NONE", b"x")], [b.AUTH_ERROR]),
+            ("of an unknown mechanism", [auth.step(b"NONE", b"x")], [b.AUTH_ERROR]),
             ("of another mechanism", [auth.auth(b"CRAM-MD5"), auth.step(b"PLAIN", auth.plain())],
              [CONTINUE, b.AUTH_ERROR]),
             ("behind a failure", [auth.WRONG, auth.step(b"PLAIN", auth.plain())],
@@ -187,7 +192,8 @@ def steps_out_of_place():
     c = connect()
     c.ask(auth.auth(b"CRAM-MD5"))
     tap.is_([r.status for r in c.all(auth.LOGIN + GET)] if c.ask(VERSION).status == b.OK else None,
-            [b.OK, b.OK], "an exchange may be left for another; a version between does not matter")
+            [b.OK, b.OK],
+            "an exchange may be replaced by another; version between them does not matter")
 
 
 @tap.case
@@ -226,7 +232,7 @@ def malformed_requests():
              ([(b.NO_MEMORY, b"Out of memory")], False))):
         tap.is_(alone(data), want, name)
     tap.is_(alone(auth.auth(b"plain", auth.plain()))[0], [(b.OK, b"Authenticated")],
-            "the case of a mechanism does not matter")
+            "the case of a mechanism's name does not matter")
 
 
 @tap.case
@@ -234,16 +240,17 @@ def in_pieces():
     c = connect()
     for byte in auth.LOGIN:
         c.send(bytes([byte]))
-    tap.is_(c.reply(), auth.IN, "credentials that come byte by byte")
+    tap.is_(c.reply(), auth.IN, "credentials that arrive byte by byte are accepted")
     tap.is_([s for s, _ in alone(auth.WRONG + auth.LOGIN + SET + GET + auth.WRONG)[0]],
-            [b.AUTH_ERROR, b.OK, b.OK, b.OK, b.AUTH_ERROR], "everything in one piece, in order")
+            [b.AUTH_ERROR, b.OK, b.OK, b.OK, b.AUTH_ERROR],
+            "pipelined requests are answered in order")
     tap.is_([s for s, _ in alone(auth.LOGIN + SET + GET + auth.WRONG + SET + GET)[0]],
             [b.OK, b.OK, b.OK, b.AUTH_ERROR, b.AUTH_ERROR],
-            "what is pipelined behind a failed attempt is not executed")
+            "requests behind a failed attempt are not executed")
 
 
 @tap.case
-def announced_is_not_reserved():
+def memory_is_not_reserved_for_announced_bytes():
     held = [connect() for _ in range(800)]
     for c in held:
         c.ask(VERSION)
@@ -253,15 +260,15 @@ def announced_is_not_reserved():
     for c in held:
         c.send(b"y")
     tap.is_(alone(auth.LOGIN)[0], [(b.OK, b"Authenticated")],
-            "800 clients that announce 64 KB and send ten bytes do not keep others out")
+            "800 clients that announce 64 KB and send ten bytes do not keep others from logging in")
     grown = resident() - before
-    tap.ok(grown < 16, "nor take memory: %d MB, not 50" % grown)
+    tap.ok(grown < 16, "they take little memory: %d MB, not 50" % grown)
     for c in held:
         c.stream.close()
 
 
 @tap.case
-def clients_that_go_away():
+def clients_that_disconnect():
     for cut in (1, 23, 24, 26, 29, 33, len(auth.LOGIN) - 1):
         c = connect()
         c.send(auth.LOGIN[:cut])
@@ -272,7 +279,7 @@ def clients_that_go_away():
         c.send(auth.auth(mechanism, b"n,,n=user,r=abc" if mechanism[:1] == b"S" else b""))
         c.stream.close()
     tap.is_(alone(auth.LOGIN)[0], [(b.OK, b"Authenticated")],
-            "clients that vanish in the middle of it do no harm")
+            "clients that disconnect within a login do no harm")
 
 
 @tap.case
@@ -320,9 +327,10 @@ def statistics():
     for name, data, want in (
             ("a success", auth.LOGIN, (1, 0)), ("a failure", auth.WRONG, (1, 1)),
             ("no such mechanism", auth.auth(b"NONE", b"x"), (1, 1)),
-            ("a step out of place", auth.step(b"PLAIN", b"x"), (1, 1)),
-            ("what is begun", auth.auth(b"CRAM-MD5"), (0, 0)),
-            ("begun and failed", auth.auth(b"CRAM-MD5") + auth.step(b"CRAM-MD5", b"x"), (1, 1)),
+            ("a misplaced step", auth.step(b"PLAIN", b"x"), (1, 1)),
+            ("a login that is begun", auth.auth(b"CRAM-MD5"), (0, 0)),
+            ("a login that is begun and fails",
+             auth.auth(b"CRAM-MD5") + auth.step(b"CRAM-MD5", b"x"), (1, 1)),
             ("a list", b.request("sasl_list"), (0, 0)), ("a refused command", GET, (0, 0)),
             ("a mechanism that is too long", auth.auth(b"M" * 33, b"x"), (0, 0))):
         tap.is_(counted(data), want, "auth_cmds and auth_errors: %s" % name)
@@ -344,7 +352,7 @@ def nothing_over_udp():
                      b"version\r\n", b"flush_all\r\n", b"mg k v\r\n", b"stats\r\n", b"\r\n",
                      b"quit\r\n", b"x" * 5000):
             udp.send(data)
-        # One thread takes the datagrams and the connection's requests in turn.
+        # One thread executes the datagrams and the connection's requests in turn.
         for _ in range(3):
             inside.ask(NOOP)
         try:
@@ -352,8 +360,8 @@ def nothing_over_udp():
         except TimeoutError:
             answer = None
         tap.is_(answer, None, "with -U no datagram is answered, text or binary")
-        tap.is_(inside.ask(GET).value, b"kept", "nor executed")
-        tap.is_(dict(inside.stats())["auth_cmds"], "1", "nor is anybody let in so")
+        tap.is_(inside.ask(GET).value, b"kept", "none is executed")
+        tap.is_(dict(inside.stats())["auth_cmds"], "1", "a login over UDP is ignored")
 
 
 @tap.case
@@ -372,7 +380,7 @@ def options():
     with auth.start(unix=path) as one:
         tap.is_((alone(GET, one), alone(auth.LOGIN + SET, one)[0]),
                 (([(b.AUTH_ERROR, REFUSED)], True), [(b.OK, b"Authenticated"), (b.OK, b"")]),
-                "a unix socket wants to know too")
+                "a unix socket requires authentication, too")
     with auth.start("-B", "binary", udp=False) as one:
         tap.is_(alone(auth.LOGIN, one)[0], [(b.OK, b"Authenticated")], "-S -B binary starts")
 
@@ -385,20 +393,22 @@ def configurations():
                 [(b.OK, b"PLAIN"), (b.OK, b"Authenticated")],
                 "SASL_CONF_PATH may name the file itself")
     with auth.start(conf="/nonexistent:" + folder) as one:
-        tap.is_(alone(b.request("sasl_list"), one)[0], [(b.OK, b"PLAIN")], "or several directories")
+        tap.is_(alone(b.request("sasl_list"), one)[0], [(b.OK, b"PLAIN")],
+                "SASL_CONF_PATH may name several directories")
     folder = auth.configuration("plain", name="cache.conf")
     with auth.start(conf=os.path.join(folder, "cache.conf")) as one:
         tap.is_(alone(b.request("sasl_list"), one)[0], [(b.OK, b"PLAIN")],
-                "or a file of another name")
+                "SASL_CONF_PATH may name a file of another name")
     with auth.start(conf=auth.configuration("plain anonymous")) as one:
         tap.is_(alone(b.request("sasl_list") + auth.auth(b"ANONYMOUS", b"joe") + GET, one),
                 ([(b.OK, b"PLAIN"), (b.AUTH_ERROR, REFUSED), (b.AUTH_ERROR, REFUSED)], True),
-                "ANONYMOUS lets nobody in, whatever the configuration says")
+                "ANONYMOUS is refused, whatever the configuration says")
     with auth.start(conf=auth.configuration("nonsense")) as one:
         tap.is_(alone(b.request("sasl_list") + auth.LOGIN, one)[0],
-                [(b.OK, b""), (b.AUTH_ERROR, REFUSED)], "a mech_list without a mechanism: nobody")
+                [(b.OK, b""), (b.AUTH_ERROR, REFUSED)],
+                "with a mech_list without a known mechanism nobody may log in")
         tap.like(one.log(), "^SASL has no mechanism to offer: no client can authenticate",
-                 "which is said at start")
+                 "it is logged at the start")
     with server.Server("-S", env={"SASL_CONF_PATH": server.scratch()}, binary=True) as one:
         names = alone(b.request("sasl_list"), one)[0][0][1].split(b" ")
         tap.ok(b"PLAIN" in names and b"ANONYMOUS" not in names,
@@ -413,27 +423,29 @@ def the_password_file():
     env = {"MEMCACHED_SASL_PWDB": path}
     os.unlink(os.path.join(conf, "sasldb"))
 
-    def way_in(one, user, password):
+    def logs_in(one, user, password):
         return alone(auth.auth(b"PLAIN", auth.plain(user, password)), one)[0][0][0] == b.OK
 
     with auth.start("-v", conf=conf, env=env) as one:
-        tap.is_([way_in(one, *pair) for pair in (
+        tap.is_([logs_in(one, *pair) for pair in (
             (b"user", b"pass word"), (b"other", b"x"), (b"long", b"p:q"),
             (b"user@" + auth.REALM.encode(), b"pass word"))], [True] * 4,
-            "who stands in the file is let in, with the last line not ended; a colon in a password")
-        tap.is_([way_in(one, *pair) for pair in (
+            "users of the file may log in: with the last line not ended, with a colon in the "
+            "password")
+        tap.is_([logs_in(one, *pair) for pair in (
             (b"user", b"pass"), (b"user", b"pass wordx"), (b"use", b"pass word"), (b"user", b"x"),
             (b"other", b"pass word"), (b"long", b"p"), (b"long:p", b"q"), (b"user", b""),
-            (b"user@elsewhere", b"pass word"), (b"none", b"x"))], [False] * 10, "nobody else is")
+            (b"user@elsewhere", b"pass word"), (b"none", b"x"))], [False] * 10,
+            "others may not log in")
         auth.write(path, b"new:one\n")
-        tap.is_((way_in(one, b"new", b"one"), way_in(one, b"user", b"pass word")), (True, False),
-                "a change of the file is seen at once")
+        tap.is_((logs_in(one, b"new", b"one"), logs_in(one, b"user", b"pass word")), (True, False),
+                "a change of the file has effect at once")
         auth.write(path, b"user@%s:with realm\r\nbad line\n\n%s\nu:%s\nlast:line\n" %
                    (auth.REALM.encode(), b"x" * 100000, b"y" * 300))
-        tap.is_([way_in(one, *pair) for pair in (
+        tap.is_([logs_in(one, *pair) for pair in (
             (b"user", b"with realm"), (b"last", b"line"), (b"bad line", b""), (b"u", b"y" * 300),
             (b"u", b"y" * 253))], [True, True, False, False, False],
-            "a user with the realm; lines that are none or too long are passed over")
+            "a user with the realm is accepted; malformed and too long lines are skipped")
         for name, change in (
                 ("gone", lambda: os.unlink(path)), ("a directory", lambda: os.mkdir(path)),
                 ("a pipe", lambda: (os.rmdir(path), os.mkfifo(path))),
@@ -441,17 +453,17 @@ def the_password_file():
                 ("larger than 1 MB", lambda: auth.write(path, b"user:pass word\n" * 100000)),
                 ("not readable", lambda: os.chmod(auth.write(path, b"a:b\n"), 0))):
             change()
-            refused = not any(way_in(one, *pair) for pair in (
+            refused = not any(logs_in(one, *pair) for pair in (
                 (b"user", b"pass word"), (b"user", b"pass word"), (b"", b"")))
             if name == "not readable" and os.geteuid() != 0:
-                refused = not way_in(one, b"a", b"b")
-            tap.ok(refused, "a file that is %s lets nobody in" % name)
+                refused = not logs_in(one, b"a", b"b")
+            tap.ok(refused, "with a file that is %s nobody may log in" % name)
         auth.write(path, b"user:again\n")
-        tap.ok(way_in(one, b"user", b"again"), "and when it is back, it does")
+        tap.ok(logs_in(one, b"user", b"again"), "when it is readable again its user may log in")
         nlines = one.log().count("cannot read " + path)
-        tap.is_(nlines, 2, "that it cannot be read is said, once until it can be")
+        tap.is_(nlines, 2, "a file that cannot be read is logged, once until it can be")
         tap.ok("pass word" not in one.log() and "again" not in one.log(),
-               "the log shows no password")
+               "the log has no password")
 
 
 @tap.case
@@ -460,13 +472,13 @@ def the_log():
         alone(auth.WRONG + auth.auth(b"\x1b[31m\n\xff", b"x"), one)
         alone(auth.LOGIN, one)
         log = one.log()
-        tap.like(log, r"^SASL \(severity \d\): ", "what libsasl2 has to say is logged")
+        tap.like(log, r"^SASL \(severity \d\): ", "libsasl2's messages are logged")
         tap.ok("\x1b" not in log and "pass word" not in log and "wrong" not in log,
-               "without passwords and without a client's control characters")
+               "they have no passwords and no control characters of a client")
 
 
 @tap.case
-def with_fewer_system_calls():
+def under_the_filter_of_system_calls():
     if "drop_privileges" not in server.run("-h", user=False)[1]:
         tap.ok(True, "this build has no -o drop_privileges")
         return
@@ -476,13 +488,14 @@ def with_fewer_system_calls():
         tap.is_([ways[0].ask(auth.LOGIN).status, auth.cram_md5(ways[1]).status,
                  auth.scram(ways[2])[-1].status,
                  ways[3].ask(auth.auth(b"PLAIN", auth.plain(b"file", b"one"))).status], [b.OK] * 4,
-                "-o drop_privileges: every way in is open")
-        tap.is_(alone(auth.WRONG, one)[0], [(b.AUTH_ERROR, REFUSED)], "and shut to the others")
+                "-o drop_privileges: a login by each mechanism succeeds")
+        tap.is_(alone(auth.WRONG, one)[0], [(b.AUTH_ERROR, REFUSED)],
+                "-o drop_privileges: a wrong password is refused")
 
 
 @tap.case
 def no_worker_asks_the_resolver():
-    """libsasl2 would look for the host's full name for each client, and wait for the answer."""
+    """libsasl2 would look up the host's full name for each client, and wait for the answer."""
     if "drop_privileges" not in server.run("-h", user=False)[1]:
         tap.ok(True, "this build has no -o drop_privileges")
         return
@@ -494,16 +507,16 @@ def no_worker_asks_the_resolver():
     resolver = auth.write(os.path.join(folder, "resolv.conf"), "nameserver 127.0.0.1\n")
     script = ('mount --bind %s /etc/hosts && mount --bind %s "$(realpath /etc/resolv.conf)" '
               '&& exec "$@"' % (hosts, resolver))
-    # With its name nowhere to be found, a question to the resolver would end the server: SIGSYS.
+    # As its name cannot be found locally, a request to the resolver would end the server by SIGSYS.
     with auth.start("-o", "drop_privileges", prefix=("unshare", "-m", "sh", "-c", script, "sh")) \
             as one:
         c = b.Binary(one.stream())
         tap.is_([c.ask(auth.LOGIN).status, auth.cram_md5(c).status], [b.OK, b.OK],
-                "no socket is opened to log somebody in")
+                "a login opens no socket")
 
 
 @tap.case
-def through_tls():
+def over_tls():
     if "enable-ssl" not in server.run("-h", user=False)[1]:
         tap.ok(True, "this build has no TLS")
         return
@@ -511,8 +524,9 @@ def through_tls():
     with auth.start(*words, context=context) as one:
         tap.is_(alone(auth.WRONG + auth.LOGIN + SET + GET, one)[0],
                 [(b.AUTH_ERROR, REFUSED), (b.OK, b"Authenticated"), (b.OK, b""), (b.OK, b"value")],
-                "-Z with -S: who comes through TLS has to authenticate too")
-        tap.is_(alone(GET, one), ([(b.AUTH_ERROR, REFUSED)], True), "and is refused without")
+                "-Z with -S: a login over TLS succeeds")
+        tap.is_(alone(GET, one), ([(b.AUTH_ERROR, REFUSED)], True),
+                "-Z with -S: without a login commands are refused")
 
 
 SAME = (
@@ -538,9 +552,9 @@ SAME = (
 
 
 @tap.case
-def as_debian():
+def as_debian_answers():
     if "T_TLS" in os.environ:
-        tap.ok(True, "in clear: TLS is another test's")
+        tap.ok(True, "without TLS only")
         return
     if not os.access(differential.PEER, os.X_OK):
         tap.ok(not os.environ.get("CI"), "there is a memcached to compare with")

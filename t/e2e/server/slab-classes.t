@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The slab classes by number: sizes, which values go where, what a full class evicts."""
+"""The slab classes by number: their sizes, the class of a value, and what a full class evicts."""
 import os
 import sys
 
@@ -33,7 +33,7 @@ def class_of(memcached, key, nvalue):
 
 @tap.case
 def the_default_sizes():
-    """One item at least in each class makes it show itself."""
+    """Stores at least one item in each class, so that stats show it."""
     with server.Server("-m", "1024") as memcached:
         c = memcached.stream()
         for number, size in enumerate(SIZES, 1):
@@ -41,14 +41,15 @@ def the_default_sizes():
         c.set(b"large", b"v" * 600000)
         slabs = c.stats("slabs")
         sizes = {int(k.split(":")[0]): int(v) for k, v in slabs.items() if k.endswith("chunk_size")}
-        tap.is_(sizes, dict(enumerate(SIZES, 1)), "39 classes, with memcached's sizes")
+        tap.is_(sizes, dict(enumerate(SIZES, 1)), "there are 39 classes, with memcached's sizes")
         pages = {int(k.split(":")[0]): int(v) for k, v in slabs.items()
                  if k.endswith("chunks_per_page")}
         tap.is_(pages, {n: PAGE // size for n, size in enumerate(SIZES, 1)},
                 "a page of 1 MB has as many chunks as fit")
-        tap.is_(slabs["active_slabs"], "39", "active_slabs counts classes that have pages")
+        tap.is_(slabs["active_slabs"], "39", "active_slabs is the number of classes with pages")
         total = sum(int(v) for k, v in slabs.items() if k.endswith("total_pages")) * PAGE
-        tap.is_(int(slabs["total_malloced"]), total, "total_malloced is all their pages")
+        tap.is_(int(slabs["total_malloced"]), total,
+                "total_malloced is the size of all their pages")
 
 
 @tap.case
@@ -63,11 +64,11 @@ def the_class_of_a_value():
             c.set(b"b%d" % i, b"v" * 70000)
         items, slabs = c.stats("items"), c.stats("slabs")
         tap.is_((items["items:25:number"], items["items:31:number"]), ("10", "10"),
-                "stats items counts them there")
+                "stats items has the items in these classes")
         tap.is_((slabs["25:used_chunks"], slabs["31:used_chunks"]), ("10", "10"),
-                "stats slabs too")
+                "stats slabs has their chunks")
         tap.is_((slabs["25:total_pages"], slabs["31:total_pages"]), ("1", "1"),
-                "each in one page")
+                "each class has one page")
         for i in range(10):
             c.ask(b"delete a%d\r\n" % i)
         slabs = c.stats("slabs")
@@ -76,9 +77,9 @@ def the_class_of_a_value():
 
 
 @tap.case
-def an_item_costs_what_memcacheds_does():
-    """48 bytes, 8 of CAS, the key and a NUL, 4 of flags unless 0, the value and its end: where that
-    is far from the border of a class, ours is in the same."""
+def an_item_has_memcacheds_size():
+    """48 bytes, 8 of CAS, the key and a NUL, 4 of flags unless 0, the value and its end: where
+    that is far from the border of a class, the class is the same here."""
     with server.Server("-m", "256") as memcached:
         wrong = []
         for nvalue in (1, 50, 500, 1000, 1500, 2000, 3000, 5000, 8000, 12000, 19000, 30000,
@@ -88,7 +89,7 @@ def an_item_costs_what_memcacheds_does():
             got = class_of(memcached, b"key", nvalue)
             if got != want:
                 wrong.append((nvalue, got, want))
-        tap.is_(wrong, [], "19 sizes of values are in memcached's classes")
+        tap.is_(wrong, [], "values of 19 sizes are in memcached's classes")
 
 
 def fill(c, count, start=0):
@@ -104,17 +105,17 @@ def a_full_class_evicts_one_for_each_set():
         with server.Server("-m", limit) as memcached:
             c = memcached.stream()
             tap.ok(fill(c, room), "-m %d holds %d values of 66,560 bytes" % (limit, room))
-            tap.is_(c.stats()["evictions"], "0", "without an eviction")
+            tap.is_(c.stats()["evictions"], "0", "it holds them without an eviction")
             fill(c, 40, room)
-            tap.is_(c.stats()["evictions"], "40", "40 more evict exactly 40")
+            tap.is_(c.stats()["evictions"], "40", "40 more values evict exactly 40")
             tap.is_((holders(c.stats("items")), holders(c.stats("items"), "evicted")),
                     ({31: room}, {31: 40}), "in class 31")
-            tap.is_(c.stats("slabs")["31:total_pages"], str(limit), "which has all pages")
+            tap.is_(c.stats("slabs")["31:total_pages"], str(limit), "class 31 has all pages")
 
 
 @tap.case
 def every_class_gets_a_page():
-    """Of the smallest limit too: each class may have its first page."""
+    """Also with the smallest limit each class may have its first page."""
     with server.Server("-m", "2") as memcached:
         c = memcached.stream()
         wrong = [size for size in SIZES[:30] if c.set(b"k%d" % size, b"v" * (size - 70 if size > 96
@@ -130,31 +131,32 @@ def other_geometries():
             c = memcached.stream()
             c.set(b"k", b"v")
             slabs = c.stats("slabs")
-            tap.is_(slabs["1:chunk_size"], str(first), "%s %s: the first class" % arguments)
+            tap.is_(slabs["1:chunk_size"], str(first),
+                    "%s %s: the size of the first class" % arguments)
             c.set(b"large", b"v" * 300000)
             numbers = {int(k.split(":")[0]) for k in c.stats("slabs") if k.endswith("chunk_size")}
-            tap.ok(max(numbers) <= most, "and no more classes than that makes")
+            tap.ok(max(numbers) <= most, "there are no more classes than expected")
     with server.Server("-o", "slab_chunk_max=16384") as memcached:
         c = memcached.stream()
         c.set(b"k", b"v" * 100000)
         sizes = [int(v) for k, v in c.stats("slabs").items() if k.endswith("chunk_size")]
         tap.is_(max(sizes), 16384, "slab_chunk_max is in bytes")
-        tap.ok(c.get(b"k") == b"v" * 100000, "and larger values are chains of chunks")
+        tap.ok(c.get(b"k") == b"v" * 100000, "larger values are chains of chunks")
 
 
 @tap.case
 def limits_from_tiny_to_huge():
     with server.Server("-m", "4098") as memcached:
         c = memcached.stream()
-        tap.is_(c.stats()["limit_maxbytes"], str(4098 << 20), "-m 4098 is more than 32 bits count")
-        tap.is_(c.stats("settings")["maxbytes"], str(4098 << 20), "in stats settings too")
-        tap.ok(fill(c, 20) and len(c.get(b"key19")) == 66560, "and serves")
+        tap.is_(c.stats()["limit_maxbytes"], str(4098 << 20), "-m 4098 is not cut to 32 bits")
+        tap.is_(c.stats("settings")["maxbytes"], str(4098 << 20), "stats settings shows it")
+        tap.ok(fill(c, 20) and len(c.get(b"key19")) == 66560, "it stores and returns values")
     with server.Server("-m", "2", "-M") as memcached:
         c = memcached.stream()
         answers = {c.set(b"k%d" % i, b"v" * 16384) for i in range(200)}
         tap.is_(answers, {b"STORED\r\n", b"SERVER_ERROR out of memory storing object\r\n"},
-                "-M -m 2 stores until it is full, and then says so")
-        tap.is_(c.stats()["evictions"], "0", "without an eviction")
+                "-M -m 2 stores until it is full, and then answers with an error")
+        tap.is_(c.stats()["evictions"], "0", "nothing is evicted")
 
 
 tap.run()

@@ -20,7 +20,7 @@ LARGE = 60000
 
 
 def value_of(number, size):
-    """Tells which item it is and from where in it each byte is."""
+    """A value that contains its item's number and, throughout, the position."""
     word = b"%08d" % number
     return (word * (size // 8 + 1))[:size]
 
@@ -43,7 +43,7 @@ def delete(c, numbers, prefix=b"k"):
 
 
 def wrong(c, numbers, size, prefix=b"k"):
-    """Those that are not there with their value."""
+    """The items that do not have their value."""
     return [i for i in numbers if c.get(b"%s%d" % (prefix, i)) != value_of(i, size)]
 
 
@@ -60,7 +60,7 @@ def idle(c):
 
 
 def moved(c, words):
-    """Asks until the mover is free for it, and waits until it is done."""
+    """Asks until the mover accepts, and waits until it is done."""
     answer = b""
 
     def asked():
@@ -101,7 +101,7 @@ def answers():
         c.all(b"slabs automove 2\r\nslabs automove ratio 0.25\r\n")
         settings = c.stats("settings")
         tap.is_((settings["slab_automove"], settings["slab_automove_ratio"]), ("2", "0.25"),
-                "stats settings says what automove is now")
+                "stats settings shows automove's settings")
 
 
 @tap.case
@@ -109,8 +109,8 @@ def without_the_mover():
     with server.Server("-m", "64", "-o", "no_slab_reassign") as memcached:
         c = memcached.stream()
         fill(c, range(100), LARGE)
-        tap.is_(c.ask(b"slabs reassign 30 0\r\n"), OFF, "without slab_reassign nothing is moved")
-        tap.is_(c.ask(b"slabs automove 1\r\n"), b"OK\r\n", "automove can be set, to no effect")
+        tap.is_(c.ask(b"slabs reassign 30 0\r\n"), OFF, "without slab_reassign no page is moved")
+        tap.is_(c.ask(b"slabs automove 1\r\n"), b"OK\r\n", "automove can be set, without effect")
 
 
 @tap.case
@@ -122,22 +122,23 @@ def a_page_is_moved():
         fill(c, range(180), LARGE)
         delete(c, range(0, 180, 2))
         tap.is_(pages(c, LARGE_CLASS), 12, "twelve pages are half full")
-        tap.ok(moved(c, b"30 1"), "one is moved")
+        tap.ok(moved(c, b"30 1"), "one page is moved")
         slabs = c.stats("slabs")
         tap.is_((slabs["30:total_pages"], slabs["1:total_pages"]), ("11", "1"),
-                "from class to class")
-        tap.ok(b"type=slab_move src=30 dst=1" in watcher.until(b"\n"), "and a watcher is told")
+                "it has moved from class to class")
+        tap.ok(b"type=slab_move src=30 dst=1" in watcher.until(b"\n"), "a watcher gets a line")
         for _ in range(3):
             moved(c, b"30 0")
         stats = c.stats()
         tap.is_((stats["slab_global_page_pool"], stats["slabs_moved"]), ("3", "4"),
-                "others go to the pool")
+                "other pages go to the pool")
         tap.ok(int(stats["slab_reassign_rescues"]) > 0 and stats["evictions"] == "0",
-               "what was in them is rescued")
-        tap.is_(wrong(c, range(1, 180, 2), LARGE), [], "and as it was")
-        tap.ok(moved(c, b"0 5") and pages(c, 5) == 1, "the pool gives to a class")
+               "their items are moved to other pages")
+        tap.is_(wrong(c, range(1, 180, 2), LARGE), [], "the items have their values")
+        tap.ok(moved(c, b"0 5") and pages(c, 5) == 1, "a page of the pool goes to a class")
         fill(c, range(0, 100, 2), LARGE)
-        tap.is_(number(c, "slab_global_page_pool"), 0, "and a class in need takes from it")
+        tap.is_(number(c, "slab_global_page_pool"), 0,
+                "a class that needs a page takes it from the pool")
 
 
 @tap.case
@@ -150,7 +151,7 @@ def any_class():
         for _ in range(2):
             moved(c, b"-1 3")
         tap.is_((pages(c, 3), sum(pages(c, n) for n in before)), (2, sum(before.values()) - 2),
-                "-1 takes a page wherever there is one")
+                "-1 takes a page of any class")
 
 
 @tap.case
@@ -166,14 +167,14 @@ def large_values_move_in_parts():
         stats = c.stats()
         tap.ok(int(stats["slab_reassign_chunk_rescues"]) > 0 and stats["evictions"] == "0",
                "parts of large values are moved")
-        tap.is_(wrong(c, range(1, 40, 2), size), [], "and the values are as they were")
+        tap.is_(wrong(c, range(1, 40, 2), size), [], "the values are unchanged")
         delete(c, range(1, 40, 2))
-        tap.is_(c.stats("slabs")["%d:used_chunks" % largest], "0", "no part is lost")
+        tap.is_(c.stats("slabs")["%d:used_chunks" % largest], "0", "no chunk is lost")
 
 
 @tap.case
 def a_slow_reader_gets_its_value():
-    """Its reply is put together from the item's memory, which is then moved or waited for."""
+    """Its reply consists of the item's memory, so the item is copied or waited for."""
     size = 900000
     with server.Server("-m", "128", "-o", "slab_automove=0") as memcached:
         c, slow = memcached.stream(), memcached.stream()
@@ -185,8 +186,8 @@ def a_slow_reader_gets_its_value():
             c.ask(b"slabs reassign 39 0\r\n")
         reply = b"".join(b"VALUE k%d 0 %d\r\n%s\r\n" % (i, size, value_of(i, size))
                          for i in range(0, 20, 2)) + b"END\r\n"
-        tap.ok(slow.exactly(len(reply)) == reply, "a reader that waits gets what was there")
-        tap.ok(idle(c), "and the mover goes on")
+        tap.ok(slow.exactly(len(reply)) == reply, "a slow reader gets the whole reply")
+        tap.ok(idle(c), "the mover goes on")
 
 
 @tap.case
@@ -199,24 +200,25 @@ def a_full_class_evicts():
         stats = c.stats()
         evicted = int(stats["slab_reassign_evictions_nomem"])
         tap.ok(0 < evicted <= 18 and int(stats["evictions"]) == before + evicted,
-               "as many items as it has room for are evicted")
-        tap.is_(wrong(c, range(160, 180), LARGE), [], "not the newest")
+               "as many items as fit into it are evicted")
+        tap.is_(wrong(c, range(160, 180), LARGE), [], "the newest items are kept")
 
 
 @tap.case
 def automove_fills_the_pool():
-    """As memcached's own suite has it: more than 24 pages after deletes."""
+    """As in memcached's own suite: more than 24 pages after deletes."""
     with server.Server("-m", "60") as memcached:
         c = memcached.stream()
         fill(c, range(40 * 15), LARGE)
         delete(c, range(40 * 15))
         tap.ok(server.wait_for(lambda: number(c, "slab_global_page_pool") > 24, 30),
                "pages of an empty class go to the pool")
-        tap.ok(server.wait_for(lambda: pages(c, LARGE_CLASS) <= 3, 30), "but two or three")
+        tap.ok(server.wait_for(lambda: pages(c, LARGE_CLASS) <= 3, 30),
+               "the class keeps two or three")
         fill(c, range(30 * 1000), 1000, b"s")
         stats = c.stats()
         tap.is_((stats["evictions"], stats["curr_items"]), ("0", "30000"),
-                "and others are filled from there")
+                "other classes take pages from the pool")
 
 
 @tap.case
@@ -232,8 +234,8 @@ def automove_by_age():
             stored += 2000
             return pages(c, 12) > 3
         tap.ok(server.wait_for(grown, 60, 0.05),
-               "a class that evicts what is young gets pages of one that holds what is old")
-        tap.ok(number(c, "slabs_moved") >= 2, "by the mover")
+               "a class that evicts young items gets pages of a class with old ones")
+        tap.ok(number(c, "slabs_moved") >= 2, "the mover has moved them")
 
 
 @tap.case
@@ -245,41 +247,41 @@ def automove_at_each_eviction():
         def grown():
             fill(c, range(6000), 1000, b"s")
             return pages(c, 12) > 3
-        tap.ok(server.wait_for(grown, 30), "with automove 2 an eviction is enough")
+        tap.ok(server.wait_for(grown, 30), "with automove 2 an eviction moves a page")
         c.ask(b"slabs automove 0\r\n")
         idle(c)
         before = number(c, "slabs_moved")
         fill(c, range(20000), 1000, b"s")
-        tap.is_(number(c, "slabs_moved"), before, "with 0 it is not")
+        tap.is_(number(c, "slabs_moved"), before, "with automove 0 it does not")
 
 
 @tap.case
-def the_limit_goes_down_and_up():
+def the_limit_can_be_lowered_and_raised():
     with server.Server("-m", "64") as memcached:
         c = memcached.stream()
 
         def malloced():
             return number(c, "total_malloced", "slabs") >> 20
         fill(c, range(50000), 1000)
-        tap.is_(c.ask(b"cache_memlimit 7\r\n"), TOO_SMALL, "less than 8 MB is too little")
-        tap.is_(c.ask(b"cache_memlimit 20\r\n"), b"OK\r\n", "the limit goes down")
-        tap.is_(number(c, "limit_maxbytes"), 20 << 20, "limit_maxbytes says so")
-        tap.ok(server.wait_for(lambda: malloced() <= 20, 30), "pages above it are given back")
-        tap.is_(number(c, "slab_global_page_pool"), 0, "not to the pool")
-        tap.is_(wrong(c, range(49000, 50000), 1000), [], "the newest items stay")
+        tap.is_(c.ask(b"cache_memlimit 7\r\n"), TOO_SMALL, "a limit below 8 MB is refused")
+        tap.is_(c.ask(b"cache_memlimit 20\r\n"), b"OK\r\n", "a lower limit is accepted")
+        tap.is_(number(c, "limit_maxbytes"), 20 << 20, "limit_maxbytes shows it")
+        tap.ok(server.wait_for(lambda: malloced() <= 20, 30), "pages above the limit are freed")
+        tap.is_(number(c, "slab_global_page_pool"), 0, "they do not go to the pool")
+        tap.is_(wrong(c, range(49000, 50000), 1000), [], "the newest items are kept")
         fill(c, range(50000), 1000)
-        tap.ok(malloced() <= 20, "and it holds")
-        tap.is_(c.ask(b"cache_memlimit 100\r\n"), b"OK\r\n", "the limit goes up")
+        tap.ok(malloced() <= 20, "the limit is not exceeded")
+        tap.is_(c.ask(b"cache_memlimit 100\r\n"), b"OK\r\n", "a higher limit is accepted")
         evicted = number(c, "evictions")
         fill(c, range(50000), 1000)
         tap.is_((number(c, "evictions"), number(c, "curr_items")), (evicted, 50000),
-                "and nothing is evicted any more")
-        tap.is_(wrong(c, range(0, 50000, 7), 1000), [], "all is there")
+                "nothing is evicted any more")
+        tap.is_(wrong(c, range(0, 50000, 7), 1000), [], "all items are found")
 
 
 @tap.case
 def pages_move_under_load():
-    """Two clients store and read what they stored, a third takes pages."""
+    """Two clients store and read their items, a third moves pages."""
     with server.Server("-m", "32", "-o", "slab_automove=0,slab_chunk_max=16384") as memcached:
         c = memcached.stream()
         clients = [memcached.stream() for _ in range(2)]
@@ -295,7 +297,7 @@ def pages_move_under_load():
                     got = client.get(b"c%d-%d" % (n, i))
                     bad += got is not None and got != value_of(i, size)
         tap.is_(bad, 0, "no value is damaged")
-        tap.ok(number(c, "slabs_moved") > 10, "while pages moved")
+        tap.ok(number(c, "slabs_moved") > 10, "pages were moved meanwhile")
 
 
 tap.run()

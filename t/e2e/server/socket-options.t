@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The options of the server's own sockets, looked at through pidfd_getfd."""
+"""The options of the server's own sockets, read through pidfd_getfd."""
 import ctypes
 import errno
 import os
@@ -27,7 +27,7 @@ def borrowed(memcached):
             if not os.readlink("/proc/%d/fd/%s" % (memcached.pid, name)).startswith("socket:"):
                 continue
         except FileNotFoundError:
-            continue  # the connection that told that it had started
+            continue  # the connection by which the test knew that it had started
         number = libc.syscall(SYS_PIDFD_GETFD, pidfd, int(name), 0)
         error = ctypes.get_errno()
         if number >= 0:
@@ -78,14 +78,14 @@ def udp_sockets():
     for threads in (1, 2, 4):
         with server.Server(threads=threads) as memcached:
             sockets = datagram_sockets(memcached)
-            tap.is_(len(sockets), threads, "%d workers: so many UDP sockets, and no more" % threads)
+            tap.is_(len(sockets), threads, "%d workers: as many UDP sockets, and no more" % threads)
             tap.ok(all(option(s, socket.SO_SNDBUF) > plain for s in sockets),
-                   "SO_SNDBUF is as large as it may be (%d)" % option(sockets[0], socket.SO_SNDBUF))
+                   "SO_SNDBUF is as large as allowed (%d)" % option(sockets[0], socket.SO_SNDBUF))
             ports = {s.getsockname()[1] for s in sockets}
-            tap.is_(ports, {memcached.port}, "all on one port")
+            tap.is_(ports, {memcached.port}, "all have one port")
     with server.Server("-o", "no_reuseport", threads=4) as memcached:
         tap.is_(len({os.fstat(s.fileno()).st_ino for s in datagram_sockets(memcached)}), 1,
-                "-o no_reuseport: one socket, which all workers share")
+                "-o no_reuseport: all workers share one socket")
     with server.Server("-o", "reuseport", threads=2) as memcached:
         tap.is_(len(datagram_sockets(memcached)), 2, "-o reuseport is the default")
 
@@ -94,8 +94,8 @@ def udp_sockets():
 def an_ephemeral_port_is_one_port():
     with server.Server("-U", "-1", threads=4) as memcached:
         ports = {s.getsockname()[1] for s in datagram_sockets(memcached)}
-        tap.is_(len(ports), 1, "-U -1: all sockets of the workers have the same port")
-        tap.ok(0 not in ports, "which is one")
+        tap.is_(len(ports), 1, "-U -1: the sockets of all workers have the same port")
+        tap.ok(0 not in ports, "there is one such port")
 
 
 try:

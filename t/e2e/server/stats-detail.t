@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""stats detail, cachedump and sizes: what prefixes did, which keys there are and how large."""
+"""stats detail, cachedump and sizes: counts by prefix, keys of a class, items by size."""
 import os
 import subprocess
 import sys
@@ -16,7 +16,7 @@ PEER = os.environ.get("PEER", "/usr/bin/memcached")
 END = b"END\r\n"
 DUMP = b"stats detail dump\r\n"
 
-# What is asked with detail on, each for itself, of ours and of Debian's memcached.
+# Requests with detail on, each by itself, to our server and Debian's memcached.
 COUNTED = (b"get p:a\r\n", b"get p:a p:b q:c none\r\n", b"set p:a 0 0 1\r\n1\r\nget p:a\r\n",
            b"gets p:a\r\n", b"gat 0 p:a p:b\r\n", b"gats 0 p:a p:b\r\n", b"bget p:a\r\n",
            b"touch p:a 0\r\n", b"touch p:b 0\r\n", b"incr p:a 1\r\n", b"decr p:b 1\r\n",
@@ -38,7 +38,7 @@ COUNTED = (b"get p:a\r\n", b"get p:a p:b q:c none\r\n", b"set p:a 0 0 1\r\n1\r\n
            b"stats sizes_enable\r\n", b"stats sizes_disable\r\nstats sizes\r\n")
 
 
-# The same in binary, of the prefix "p".
+# The same in binary, with the prefix "p".
 BINARY = (binary.request("get", b"p:a"), binary.store("set", b"p:a", b"1"),
           binary.request("get", b"p:a"), binary.request("getq", b"p:b"),
           binary.touch("touch", b"p:a"), binary.touch("touch", b"p:b"), binary.touch("gat", b"p:a"),
@@ -65,7 +65,7 @@ def peer():
 
 
 def counted(connection, request):
-    """The answer, and what was counted, its lines in an order of their own."""
+    """The answer, and the counts, their lines sorted."""
     connection.all(b"stats reset\r\nstats detail on\r\n")
     answer = connection.all(request)
     lines = connection.all(DUMP)
@@ -73,7 +73,7 @@ def counted(connection, request):
 
 
 def binary_counted(memcached, request):
-    """The replies without their CAS ids, and what was counted."""
+    """The replies without their CAS ids, and the counts."""
     text = memcached.stream()
     text.all(b"stats reset\r\nstats detail on\r\n")
     answers = binary.Binary(memcached.stream()).all(request)
@@ -81,14 +81,14 @@ def binary_counted(memcached, request):
 
 
 @tap.case
-def what_is_counted_is_what_memcached_counts():
+def prefixes_are_counted_as_memcached_counts():
     with server.Server() as ours, peer() as theirs:
         for request in COUNTED:
             a, b = (counted(s.stream(), request) for s in (ours, theirs))
             tap.is_(a, b, "as memcached: %r" % request[:50])
         for request in BINARY:
             a, b = (binary_counted(s, request) for s in (ours, theirs))
-            tap.is_(a, b, "as memcached, binary: %r" % request[:50])
+            tap.is_(a, b, "as memcached counts, binary: %r" % request[:50])
 
 
 def prefixes(connection):
@@ -107,36 +107,40 @@ def prefixes(connection):
 def the_switches():
     with server.Server() as memcached:
         c = memcached.stream()
-        tap.is_(c.all(b"get p:a\r\n" + DUMP), END + END, "off at first")
+        tap.is_(c.all(b"get p:a\r\n" + DUMP), END + END, "detail is off at first")
         tap.is_(c.all(b"stats detail on\r\n"), b"OK\r\n", "on")
-        tap.is_(c.stats("settings")["detail_enabled"], "yes", "as stats settings says")
+        tap.is_(c.stats("settings")["detail_enabled"], "yes", "stats settings shows yes")
         memcached.udp().ask(b"get p:a\r\n")
         memcached.stream().get(b"p:b")
-        tap.is_(prefixes(c), {"p": (2, 0, 0, 0)}, "of all connections, and UDP")
+        tap.is_(prefixes(c), {"p": (2, 0, 0, 0)},
+                "requests of all connections, and over UDP, are counted")
         tap.is_(c.all(b"stats detail off\r\nget p:a\r\n" + DUMP),
                 b"OK\r\n" + END + b"PREFIX p get 2 hit 0 set 0 del 0\r\n" + END,
-                "off: what was counted stays")
-        tap.is_(c.stats("settings")["detail_enabled"], "no", "and stats settings follows")
-        tap.is_(c.all(b"stats reset\r\n" + DUMP), b"RESET\r\n" + END, "reset forgets it")
+                "off: the counts are kept")
+        tap.is_(c.stats("settings")["detail_enabled"], "no", "stats settings shows no")
+        tap.is_(c.all(b"stats reset\r\n" + DUMP), b"RESET\r\n" + END,
+                "stats reset clears the counts")
     with server.Server("-D", "/") as memcached:
         c = memcached.stream()
         tap.is_(c.all(b"get a/b:c\r\n" + DUMP),
-                END + b"PREFIX a get 1 hit 0 set 0 del 0\r\n" + END, "-D / is on from the start")
+                END + b"PREFIX a get 1 hit 0 set 0 del 0\r\n" + END,
+                "-D / turns detail on at the start")
         settings = c.stats("settings")
         tap.is_((settings["stat_key_prefix"], settings["detail_enabled"]), ("/", "yes"),
-                "and says so")
+                "stats settings shows it")
 
 
 @tap.case
-def settings_follow_what_was_changed():
+def settings_show_changes():
     with server.Server() as memcached:
         c = memcached.stream()
         c.all(b"stats sizes_enable\r\ncache_memlimit 100\r\n")
         settings = c.stats("settings")
         tap.is_((settings["track_sizes"], settings["maxbytes"]), ("yes", str(100 << 20)),
-                "track_sizes and maxbytes")
+                "stats settings shows changes of track_sizes and maxbytes")
         c.all(b"stats sizes_disable\r\n")
-        tap.is_(c.stats("settings")["track_sizes"], "no", "track_sizes again")
+        tap.is_(c.stats("settings")["track_sizes"], "no",
+                "stats settings shows that track_sizes is off")
 
 
 @tap.case
@@ -153,21 +157,22 @@ def many_clients_lose_no_count():
         for thread in threads:
             thread.join()
         rows = prefixes(memcached.stream())
-        tap.is_(rows.pop("t"), (200, 200, 200, 200), "one prefix of four clients")
-        tap.is_((len(rows), set(rows.values())), (50, {(4, 0, 0, 0)}), "and fifty others")
+        tap.is_(rows.pop("t"), (200, 200, 200, 200), "one prefix of four clients has all counts")
+        tap.is_((len(rows), set(rows.values())), (50, {(4, 0, 0, 0)}),
+                "fifty other prefixes have all counts")
 
 
 @tap.case
-def prefixes_without_end():
+def unlimited_prefixes():
     with server.Server("-D", ":") as memcached:
         c = memcached.stream()
         for start in range(0, 60000, 500):
             c.all(b"".join(b"get %0200d:x\r\n" % i for i in range(start, start + 500)))
         rows = prefixes(c)
-        tap.ok(10000 < len(rows) <= 1 << 14, "60,000 prefixes: %d are kept" % len(rows))
-        said = [line for line in memcached.log().splitlines() if "prefixes is reached" in line]
-        tap.is_(len(said), 1, "the log says so, once")
-        tap.ok(memcached.alive(), "and the server lives")
+        tap.ok(10000 < len(rows) <= 1 << 14, "of 60,000 prefixes %d are kept" % len(rows))
+        lines = [line for line in memcached.log().splitlines() if "prefixes is reached" in line]
+        tap.is_(len(lines), 1, "the limit is logged once")
+        tap.ok(memcached.alive(), "the server still runs")
 
 
 @tap.case
@@ -180,31 +185,31 @@ def cachedump():
         c.set(b"wide", b"v" * 5000)
         tap.is_(c.all(b"stats cachedump 1 0\r\n"),
                 b"ITEM b [5 b; 2000000000 s]\r\nITEM a [3 b; 0 s]\r\nEND\r\n",
-                "live items of a class, the newest first")
+                "live items of a class are listed, the newest first")
         tap.is_(c.all(b"stats cachedump 1 1\r\n"), b"ITEM b [5 b; 2000000000 s]\r\nEND\r\n",
-                "up to a limit")
+                "at most the limit is listed")
         number = next(key.split(":")[1] for key, value in c.stats("items").items()
                       if key.endswith(":number") and not key.startswith("items:1:"))
         tap.is_(c.all(b"stats cachedump %s 0\r\n" % number.encode()),
                 b"ITEM wide [5000 b; 0 s]\r\nEND\r\n", "classes are those of stats items")
         c.all(b"flush_all\r\n")
-        tap.is_(c.all(b"stats cachedump 1 0\r\n"), END, "nothing after flush_all")
+        tap.is_(c.all(b"stats cachedump 1 0\r\n"), END, "after flush_all nothing is listed")
         for i in range(12000):
             c.send(b"set %0240d 0 0 1 noreply\r\n1\r\n" % i)
         c.all(b"")
         number = next(key.split(":")[1] for key, value in c.stats("items").items()
                       if key.endswith(":number") and value == "12000")
         text = c.all(b"stats cachedump %s 0\r\n" % number.encode())
-        tap.ok((2 << 20) - 600 < len(text) <= 2 << 20, "at most 2 MB (%d)" % len(text))
+        tap.ok((2 << 20) - 600 < len(text) <= 2 << 20, "at most 2 MB (%d) are printed" % len(text))
         tap.is_({line.split(b" ")[0] for line in text.split(b"\r\n")}, {b"ITEM", b"END", b""},
-                "of whole lines")
+                "the lines are complete")
     with server.Server("-X") as memcached:
         tap.is_(memcached.stream().all(b"stats cachedump 1 0\r\n"),
                 b"CLIENT_ERROR stats cachedump not allowed\r\n", "-X forbids it")
 
 
 @tap.case
-def cachedump_while_items_come_and_go():
+def cachedump_beside_writers():
     stop = threading.Event()
 
     def work(connection, number):
@@ -242,19 +247,19 @@ def sizes():
             c.set(b"k%d" % i, b"v" * 10)
         c.set(b"large", b"v" * 1000)
         tap.is_(sorted(value for _, value in c.stats_list("sizes")), ["1", "5"],
-                "what is stored from then on is counted")
+                "items stored from then on are counted")
         c.all(b"delete before\r\ndelete k1\r\ndelete k2\r\n")
         tap.is_(sorted(value for _, value in c.stats_list("sizes")), ["1", "3"],
-                "what goes is taken off, if it was counted")
+                "removed items are subtracted, if they were counted")
         tap.is_(c.all(b"stats sizes_disable\r\nstats sizes\r\n"),
                 b"STAT sizes_status disabled\r\nSTAT sizes_status disabled\r\nEND\r\n",
                 "sizes_disable answers one line without END")
 
 
 @tap.case
-def the_slab_classes_are_told_by_very_verbose_servers():
+def very_verbose_servers_log_the_slab_classes():
     def told(program, *arguments):
-        """What the program says of its classes; the listener that fails ends it."""
+        """The program's output on its classes; the listener, which fails, ends it."""
         words = ["-p", "0", "-U", "0", "-s", "/nonexistent/socket", "-vv"] + list(arguments)
         words += ["-u", server.USER] if os.geteuid() == 0 else []
         run = subprocess.run([program] + words, stderr=subprocess.PIPE, timeout=60, check=False)
@@ -272,5 +277,5 @@ def the_slab_classes_are_told_by_very_verbose_servers():
 
 
 if not os.access(PEER, os.X_OK):
-    tap.skip_all("%s is not there" % PEER)
+    tap.skip_all("%s is not logged" % PEER)
 tap.run()

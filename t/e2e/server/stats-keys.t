@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The keys of stats under each option that changes them, in their order, and what they count."""
+"""The keys of stats under each option that changes them, in their order, and the counts."""
 import os
 import socket
 import sys
@@ -12,7 +12,7 @@ import server
 import tap
 from names import SETTINGS, SLABS
 
-# As in memcached-surface.md: a word, or [option: words] of a part that only some servers show.
+# As in memcached-surface.md: a word, or [option: words] of a part that only some servers have.
 STATS = """pid uptime time version libevent pointer_size rusage_user rusage_system max_connections
 curr_connections total_connections [maxconns_fast: rejected_connections] connection_structures
 reserved_fds cmd_get cmd_set cmd_flush cmd_touch cmd_meta get_hits get_misses get_expired
@@ -36,7 +36,7 @@ evicted_active] crawler_reclaimed crawler_items_checked lrutail_reflocked [lru_m
 moves_to_cold moves_to_warm moves_within_lru direct_reclaims hits_to_hot hits_to_warm hits_to_cold
 hits_to_temp]"""
 
-# What a build has, behind the others.
+# Keys of optional parts of a build, behind the others.
 BUILT = """drop_privileges ext_item_size ext_item_age ext_low_ttl ext_recache_rate ext_wbuf_size
 ext_compact_under ext_drop_under ext_max_frag slab_automove_freeratio ext_drop_unread ssl_enabled
 ssl_chain_cert ssl_key ssl_verify_mode ssl_keyformat ssl_ciphers ssl_ca_cert
@@ -89,7 +89,8 @@ def keys_under_each_option():
             tap.is_(keys[:len(SETTINGS)], SETTINGS, "stats settings begins with memcached's keys")
             rest = keys[len(SETTINGS):]
             built = [key for key in BUILT if key in rest]
-            tap.is_(rest[:len(built)], built, "then those of what is built in; new ones come last")
+            tap.is_(rest[:len(built)], built,
+                    "then come those of optional parts; new ones are last")
 
 
 @tap.case
@@ -158,10 +159,10 @@ def what_each_command_counts():
             tap.is_(grown(c, request), want, "%r" % request)
         c.set(b"e", b"v", exptime=1)
         tap.ok(server.wait_for(lambda: c.get(b"e") is None), "an item expires")
-        tap.is_(c.stats()["get_expired"], "1", "get_expired counts the get that found it")
+        tap.is_(c.stats()["get_expired"], "1", "get_expired counts the get of an expired item")
         c.set(b"f", b"v")
         c.all(b"flush_all\r\nget f\r\n")
-        tap.is_(c.stats()["get_flushed"], "1", "get_flushed one of what was flushed")
+        tap.is_(c.stats()["get_flushed"], "1", "get_flushed counts the get of a flushed item")
 
 
 @tap.case
@@ -181,7 +182,7 @@ def counts_of_a_class():
         items = c.stats("items")
         tap.is_((items["items:1:number"], items["items:1:evicted"]), ("1", "0"), "stats items")
         tap.is_(items["items:1:mem_requested"], c.stats()["bytes"],
-                "mem_requested is what the items of the class take")
+                "mem_requested is the size of the class's items")
 
 
 def state(c, sock):
@@ -196,9 +197,9 @@ def the_states_of_connections():
     with server.Server(threads=2) as memcached:
         c = memcached.stream()
         c.set(b"large", b"v" * 1000000)
-        tap.is_(state(c, c.sock), "conn_parse_cmd", "who asks is in conn_parse_cmd")
+        tap.is_(state(c, c.sock), "conn_parse_cmd", "a connection that asks is in conn_parse_cmd")
         tap.is_([v for v in c.stats("conns").values() if v == "conn_listening"],
-                ["conn_listening"], "the listener in conn_listening")
+                ["conn_listening"], "the listener is in conn_listening")
         for name, data in (("conn_read", b"version\r\n"), ("conn_read", b"get half"),
                            ("conn_nread", b"set k 0 0 10\r\nabc"),
                            ("conn_swallow", b"set k 0 0 2000000\r\nabc"),

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""stats and its sub-commands: which keys, in which order, and what they count."""
+"""stats and its sub-commands: their keys, their order, and the counts."""
 import os
 import re
 import sys
@@ -65,10 +65,10 @@ def the_keys_of_stats():
         rows = other.stream().stats_list()
         left_out = CRAWLER + MAINTAINER
         tap.is_(keys(rows), [key for key in GENERAL if key not in left_out],
-                "71 with no_lru_crawler,no_lru_maintainer")
+                "71 keys with no_lru_crawler,no_lru_maintainer")
         tap.is_(len(rows), 71, "which are 71")
     with server.Server("-o", "no_modern") as other:
-        tap.is_(len(other.stream().stats_list()), 62, "62 with no_modern")
+        tap.is_(len(other.stream().stats_list()), 62, "62 keys with no_modern")
     with server.Server("-o", "idle_timeout=100") as other:
         rows = keys(other.stream().stats_list())
         tap.is_(rows[rows.index("auth_errors") + 1], "idle_kicks", "idle_timeout adds idle_kicks")
@@ -134,20 +134,22 @@ def items_and_bytes_are_counted():
         stats = d.stats()
         tap.is_((stats["curr_items"], stats["total_items"]), ("100", "100"), "100 items")
         size = int(stats["bytes"]) / 100
-        tap.ok(103 < size <= 103 + 64, "an item costs at most 64 bytes above key and value (%d)" %
+        tap.ok(103 < size <= 103 + 64,
+               "an item costs at most 64 bytes more than key and value (%d)" %
                (size - 103))
         for i in range(40):
             d.ask(b"delete k%02d\r\n" % i)
         stats = d.stats()
         tap.is_((stats["curr_items"], stats["total_items"]), ("60", "100"),
-                "deleted ones count in total_items only")
-        tap.is_(int(stats["bytes"]), int(size * 60), "and their bytes are gone")
+                "deleted items count only in total_items")
+        tap.is_(int(stats["bytes"]), int(size * 60), "their bytes are subtracted")
         first = d.stats()
         d.ask(b"version\r\n")
         second = d.stats()
-        tap.ok(int(second["bytes_written"]) > int(first["bytes_written"]), "bytes_written grows")
+        tap.ok(int(second["bytes_written"]) > int(first["bytes_written"]),
+               "bytes_written counts what was sent")
         tap.is_(int(second["bytes_read"]) - int(first["bytes_read"]),
-                len(b"version\r\n") + len(b"stats\r\n"), "bytes_read counts what came")
+                len(b"version\r\n") + len(b"stats\r\n"), "bytes_read counts what was received")
 
 
 @tap.case
@@ -159,8 +161,8 @@ def reset():
     for key in ("cmd_get", "cmd_set", "get_hits", "get_misses", "total_items", "evictions",
                 "total_connections"):
         tap.is_(stats[key], "0", "%s is 0 again" % key)
-    tap.ok(int(stats["curr_items"]) > 0, "curr_items is not")
-    tap.ok(int(stats["curr_connections"]) > 0, "nor is curr_connections")
+    tap.ok(int(stats["curr_items"]) > 0, "curr_items is not reset")
+    tap.ok(int(stats["curr_connections"]) > 0, "curr_connections is not reset")
 
 
 @tap.case
@@ -172,20 +174,20 @@ def settings():
         values = other.stats("settings")
         wrong = [(key, values.get(key), want) for key, want in zip(DEFAULTS[::2], DEFAULTS[1::2])
                  if values.get(key) != want]
-        tap.is_(wrong, [], "and memcached's defaults")
+        tap.is_(wrong, [], "it has memcached's defaults")
         tap.is_((values["tcpport"], values["udpport"], values["inter"]),
-                (str(other.port), str(other.port), "127.0.0.1"), "ports and address")
+                (str(other.port), str(other.port), "127.0.0.1"), "it has ports and address")
 
 
 @tap.case
 def items():
     with server.Server() as other:
         d = other.stream()
-        tap.is_(d.all(b"stats items\r\n"), b"END\r\n", "no class holds items at the start")
+        tap.is_(d.all(b"stats items\r\n"), b"END\r\n", "no class has items at the start")
         d.set(b"k", b"v" * 20)
         rows = d.stats_list("items")
         classes = {key.split(":")[1] for key in keys(rows)}
-        tap.is_(len(classes), 1, "one class holds the only item")
+        tap.is_(len(classes), 1, "one class has the only item")
         number = classes.pop()
         tap.is_(keys(rows), ["items:%s:%s" % (number, key) for key in ITEMS],
                 "stats items has memcached's keys, in its order")
@@ -231,8 +233,8 @@ def sizes():
         for i in range(3):
             d.set(b"l%d" % i, b"v" * 1000)
         rows = d.stats_list("sizes")
-        tap.is_(sorted(value for _, value in rows), ["3", "5"], "track_sizes counts by size")
-        tap.ok(all(int(key) % 32 == 0 for key, _ in rows), "in steps of 32 bytes")
+        tap.is_(sorted(value for _, value in rows), ["3", "5"], "track_sizes counts items by size")
+        tap.ok(all(int(key) % 32 == 0 for key, _ in rows), "it counts in steps of 32 bytes")
 
 
 @tap.case
@@ -243,14 +245,16 @@ def conns():
     listeners = [key for key, value in values.items() if value == "conn_listening"]
     tap.is_(len(listeners), 1, "one listener")
     number = listeners[0].split(":")[0]
-    tap.is_(values[number + ":addr"], "tcp:127.0.0.1:%d" % memcached.port, "with its address")
-    tap.ok(number + ":listen_addr" not in values, "and no listen_addr")
+    tap.is_(values[number + ":addr"], "tcp:127.0.0.1:%d" % memcached.port,
+            "the listener has its address")
+    tap.ok(number + ":listen_addr" not in values, "it has no listen_addr")
     mine = "tcp:127.0.0.1:%d" % c.sock.getsockname()[1]
     number = next(key.split(":")[0] for key, value in values.items() if value == mine)
-    tap.is_(values[number + ":state"], "conn_parse_cmd", "who asks is in conn_parse_cmd")
+    tap.is_(values[number + ":state"], "conn_parse_cmd",
+            "a connection that asks is in conn_parse_cmd")
     tap.is_(values[number + ":listen_addr"], "tcp:127.0.0.1:%d" % memcached.port,
-            "and has a listen_addr")
-    tap.like(values[number + ":secs_since_last_cmd"], r"\A\d+\Z", "and secs_since_last_cmd")
+            "it has a listen_addr")
+    tap.like(values[number + ":secs_since_last_cmd"], r"\A\d+\Z", "it has secs_since_last_cmd")
     other.send(b"set half 0 0 10\r\nabc")
     mine = "tcp:127.0.0.1:%d" % other.sock.getsockname()[1]
 
@@ -260,10 +264,10 @@ def conns():
         return rows[fd + ":state"]
 
     tap.ok(server.wait_for(lambda: state() == "conn_nread"),
-           "who sends a value is in conn_nread")
+           "a connection that sends a value is in conn_nread")
     other.close()
     udp = [value for value in values.values() if value.startswith("udp:127.0.0.1")]
-    tap.is_(len(udp), 2, "a UDP socket for each of two workers")
+    tap.is_(len(udp), 2, "there is a UDP socket for each of two workers")
 
 
 @tap.case
@@ -277,15 +281,15 @@ def connections_are_counted():
     tap.is_(int(during["curr_connections"]) - int(before["curr_connections"]), 5,
             "curr_connections counts five more")
     tap.is_(int(during["total_connections"]) - int(before["total_connections"]), 5,
-            "total_connections as well")
+            "total_connections counts them, too")
     for other in others:
         other.close()
     tap.ok(server.wait_for(lambda: c.stats()["curr_connections"] == before["curr_connections"]),
-           "curr_connections comes back")
+           "curr_connections decreases again")
 
 
 @tap.case
-def the_server_still_lives():
+def it_ends_cleanly():
     tap.is_(memcached.stop(), 0, "the server ends with status 0")
 
 

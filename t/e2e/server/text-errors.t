@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the text protocol answers to what it does not understand, and its limits."""
+"""The text protocol's answers to malformed requests, and its limits."""
 import os
 import sys
 
@@ -49,7 +49,7 @@ def missing_and_surplus_words():
 
 @tap.case
 def storage_lines_that_are_wrong():
-    # The value was announced in a way that cannot be believed: it is read as a command.
+    # The announced length is malformed: the value is parsed as a command.
     answers(FORMAT + ERROR, b"set k abc 0 1\r\na\r\n", b"set k -1 0 1\r\na\r\n",
             b"set k 0 abc 1\r\na\r\n", b"set %s 0 0 1\r\na\r\n" % LONG,
             b"cas k 0 0 1 abc\r\na\r\n", b"append %s 0 0 1\r\na\r\n" % LONG)
@@ -57,21 +57,23 @@ def storage_lines_that_are_wrong():
             b"set k 0 0 2147483646\r\n", b"set k 0 0 2147483647\r\n", b"set k 0 0 4294967295\r\n",
             b"set k 0 0 4294967296\r\n", b"set k 0 0 99999999999999999999\r\n",
             b"set k 0 0 -99999999999999999999\r\n", b"add k 0 0 1x\r\n", b"append k 0 0 -1\r\n")
-    tap.is_(c.get(b"k"), None, "and nothing was stored")
+    tap.is_(c.get(b"k"), None, "nothing was stored")
 
 
 @tap.case
 def values_that_do_not_fit_their_length():
-    tap.is_(c.all(b"set k 0 0 1\r\nabc\r\n"), CHUNK + ERROR, "a longer value is a bad data chunk")
-    tap.is_(c.get(b"k"), None, "and is not stored")
+    tap.is_(c.all(b"set k 0 0 1\r\nabc\r\n"), CHUNK + ERROR,
+            "a value longer than its length is a bad data chunk")
+    tap.is_(c.get(b"k"), None, "it is not stored")
     c.set(b"k", b"old")
-    tap.is_(c.all(b"set k 0 0 2\r\nabcd\r\n"), CHUNK + ERROR, "also over an old value")
-    tap.ok(c.get(b"k") != b"ab", "of which no part is stored")
+    tap.is_(c.all(b"set k 0 0 2\r\nabcd\r\n"), CHUNK + ERROR,
+            "it is a bad data chunk over an old value, too")
+    tap.ok(c.get(b"k") != b"ab", "no part of it is stored")
     other = memcached.stream()
     other.send(b"set short 0 0 9\r\nabc\r\nget a\r\n")
-    tap.is_(other.line(), CHUNK, "a shorter value takes the next line into it")
+    tap.is_(other.line(), CHUNK, "a value shorter than its length includes the next line")
     other.close()
-    tap.is_(c.get(b"short"), None, "and is not stored")
+    tap.is_(c.get(b"short"), None, "it is not stored")
 
 
 @tap.case
@@ -82,14 +84,14 @@ def keys_that_are_too_long():
 
 
 @tap.case
-def numbers_that_are_none():
+def malformed_numbers():
     c.set(b"n", b"1")
     answers(b"CLIENT_ERROR invalid exptime argument\r\n", b"touch n abc\r\n", b"touch n 1x\r\n",
             b"gat abc n\r\n", b"gats abc n\r\n")
     answers(b"CLIENT_ERROR invalid numeric delta argument\r\n", b"incr n abc\r\n", b"decr n -1\r\n")
     answers(b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n",
             b"delete n 5\r\n", b"delete n abc\r\n", b"delete n 0 1\r\n")
-    tap.is_(c.get(b"n"), b"1", "and nothing was changed")
+    tap.is_(c.get(b"n"), b"1", "nothing was changed")
 
 
 @tap.case
@@ -112,9 +114,9 @@ def lines_without_an_end():
     line = b"get " + b"a " * 50000
     for i in range(0, len(line), 5000):
         other.send(line[i:i + 5000])
-    tap.is_(other.ask(b"\r\n"), b"END\r\n", "but a get may be as long as it likes")
+    tap.is_(other.ask(b"\r\n"), b"END\r\n", "a get may be of any length")
     tap.is_(other.all(b"get " + b" " * 5000 + b"n\r\n"), b"VALUE n 0 1\r\n1\r\nEND\r\n",
-            "also by its spaces")
+            "a get may have any number of spaces")
     other.close()
 
 
@@ -122,25 +124,26 @@ def lines_without_an_end():
 def closing_commands():
     for request in (b"quit\r\n", b"quit\n", b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.0\r\n"):
         other = memcached.stream()
-        tap.is_(other.to_end(request + b"version\r\n"), b"", "%r closes and says nothing" % request)
+        tap.is_(other.to_end(request + b"version\r\n"), b"",
+                "%r closes without an answer" % request)
         other.close()
     other = memcached.stream()
     tap.is_(other.to_end(b"get n\r\nquit\r\n"), b"VALUE n 0 1\r\n1\r\nEND\r\n",
-            "what was asked before quit is answered")
+            "commands before quit are answered")
 
 
 @tap.case
-def too_large_values_are_swallowed():
+def too_large_values_are_skipped():
     refused = b"SERVER_ERROR object too large for cache\r\n"
     for size in (1024 * 1024, 1500000, 20000000):
         body = (b"get n\r\n" * (size // 7 + 1))[:size]
         tap.is_(c.all(b"set big 0 0 %d\r\n%s\r\n" % (size, body)), refused,
-                "a value of %d bytes is refused, and its bytes are no commands" % size)
-    tap.is_(c.get(b"big"), None, "and not stored")
+                "a value of %d bytes is refused, and skipped" % size)
+    tap.is_(c.get(b"big"), None, "it is not stored")
 
 
 @tap.case
-def errors_do_not_disturb_what_follows():
+def errors_do_not_affect_later_commands():
     request = b"foo\r\nget n\r\nset n 0 0 abc\r\nget n\r\nincr n x\r\ndelete n 7\r\nget n\r\n"
     one = b"VALUE n 0 1\r\n1\r\nEND\r\n"
     want = (ERROR + one + FORMAT + one + b"CLIENT_ERROR invalid numeric delta argument\r\n" +
@@ -155,8 +158,8 @@ def options_that_disable_commands():
         d.set(b"k", b"v")
         tap.is_(d.all(b"flush_all\r\n"), b"CLIENT_ERROR flush_all not allowed\r\n",
                 "-F refuses flush_all")
-        tap.is_(d.get(b"k"), b"v", "and nothing is flushed")
-        tap.is_(other.stats()["cmd_flush"], "1", "but it is counted")
+        tap.is_(d.get(b"k"), b"v", "nothing is flushed")
+        tap.is_(other.stats()["cmd_flush"], "1", "the refused flush_all is counted")
     with server.Server("-C") as other:
         d = other.stream()
         d.set(b"k", b"v")
@@ -167,17 +170,17 @@ def options_that_disable_commands():
 def shutdown_when_enabled():
     other = server.Server("-A")
     d = other.stream()
-    tap.is_(d.to_end(b"shutdown\r\n"), b"", "shutdown under -A closes")
-    tap.is_(other.wait(), 0, "and the server ends with status 0")
+    tap.is_(d.to_end(b"shutdown\r\n"), b"", "shutdown under -A closes the connection")
+    tap.is_(other.wait(), 0, "the server ends with status 0")
     try:
         client.tcp(other.host, other.port)
-        tap.ok(False, "nobody listens any more")
+        tap.ok(False, "the port is closed")
     except ConnectionRefusedError:
-        tap.ok(True, "nobody listens any more")
+        tap.ok(True, "the port is closed")
 
 
 @tap.case
-def the_server_still_lives():
+def it_ends_cleanly():
     tap.is_(memcached.stop(), 0, "the server ends with status 0")
 
 

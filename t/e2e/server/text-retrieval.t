@@ -23,15 +23,16 @@ def get_of_several_keys():
     for i in range(10):
         c.set(b"k%d" % i, b"value of %d" % i, flags=i)
     one = [value(b"k%d" % i, b"value of %d" % i, i) for i in range(10)]
-    tap.is_(c.all(b"get k3\r\n"), one[3] + b"END\r\n", "get of one key")
+    tap.is_(c.all(b"get k3\r\n"), one[3] + b"END\r\n", "get of one key returns it")
     tap.is_(c.all(b"get k3 k1 k2\r\n"), one[3] + one[1] + one[2] + b"END\r\n",
             "several keys are answered in the order asked")
     tap.is_(c.all(b"get none k1 never k2 nothing\r\n"), one[1] + one[2] + b"END\r\n",
-            "keys that are not there are left out")
-    tap.is_(c.all(b"get none never\r\n"), b"END\r\n", "nothing found is END alone")
+            "missing keys are left out")
+    tap.is_(c.all(b"get none never\r\n"), b"END\r\n",
+            "a get without hits is answered with END alone")
     tap.is_(c.all(b"get k1 k1 k1\r\n"), one[1] * 3 + b"END\r\n",
-            "a key asked three times is answered three times")
-    tap.is_(c.all(b"bget k1 k2\r\n"), one[1] + one[2] + b"END\r\n", "bget is get")
+            "a key asked for three times is answered three times")
+    tap.is_(c.all(b"bget k1 k2\r\n"), one[1] + one[2] + b"END\r\n", "bget is answered as get")
     tap.is_(c.all(b"get  k1   k2  \r\n"), one[1] + one[2] + b"END\r\n",
             "more spaces between and behind the keys are skipped")
     tap.is_(c.all(b"  get k1\r\n"), one[1] + b"END\r\n", "spaces before the command are skipped")
@@ -49,7 +50,7 @@ def get_of_very_many_keys():
                 "get of %d keys in one line" % count)
     missing = b" ".join(b"absent%d" % i for i in range(5000))
     tap.is_(c.all(b"get %s m1 %s\r\n" % (missing, missing)), value(b"m1", b"vm1") + b"END\r\n",
-            "one hit among 10,000 misses")
+            "one hit among 10,000 misses is answered")
 
 
 @tap.case
@@ -67,17 +68,17 @@ def get_of_long_keys():
 
 
 @tap.case
-def gets_shows_the_cas_id():
+def gets_returns_the_cas_id():
     c.set(b"c1", b"one", flags=3)
     c.set(b"c2", b"two")
     flags, first, _ = c.gets(b"c1")
     _, second, _ = c.gets(b"c2")
-    tap.is_(flags, 3, "gets shows the flags")
+    tap.is_(flags, 3, "gets returns the flags")
     tap.ok(0 < first < second, "ids are positive and grow")
     tap.is_(c.all(b"gets c2 none c1\r\n"),
             value(b"c2", b"two", 0, second) + value(b"c1", b"one", 3, first) + b"END\r\n",
-            "several keys, with an id each")
-    tap.is_(c.all(b"gets none\r\n"), b"END\r\n", "a miss is END")
+            "several keys have an id each")
+    tap.is_(c.all(b"gets none\r\n"), b"END\r\n", "a miss is answered with END")
 
 
 @tap.case
@@ -85,16 +86,16 @@ def gat_and_gats_read_and_touch():
     c.set(b"g1", b"one", flags=1)
     c.set(b"g2", b"two", flags=2)
     both = value(b"g1", b"one", 1) + value(b"g2", b"two", 2)
-    tap.is_(c.all(b"gat 1000 g1 none g2\r\n"), both + b"END\r\n", "gat answers as get")
+    tap.is_(c.all(b"gat 1000 g1 none g2\r\n"), both + b"END\r\n", "gat is answered as get")
     cas = [c.gets(key)[1] for key in (b"g1", b"g2")]
     tap.is_(c.all(b"gats 1000 g1 g2\r\n"),
             value(b"g1", b"one", 1, cas[0]) + value(b"g2", b"two", 2, cas[1]) + b"END\r\n",
-            "gats answers as gets")
+            "gats is answered as gets")
     tap.is_(c.all(b"gat -1 g1\r\n"), value(b"g1", b"one", 1) + b"END\r\n",
             "gat with a negative time still returns the value")
-    tap.is_(c.all(b"get g1\r\n"), b"END\r\n", "and ends the item")
+    tap.is_(c.all(b"get g1\r\n"), b"END\r\n", "it expires the item")
     tap.is_(c.all(b"gat abc g2\r\n"), b"CLIENT_ERROR invalid exptime argument\r\n",
-            "gat with no number is refused")
+            "gat with a malformed number is refused")
     keys = b" ".join([b"g2"] * 100)
     tap.is_(c.all(b"gat 0 %s\r\n" % keys), value(b"g2", b"two", 2) * 100 + b"END\r\n",
             "gat of 100 keys")
@@ -115,7 +116,7 @@ def hits_and_misses_are_counted():
 
 
 @tap.case
-def the_server_still_lives():
+def it_ends_cleanly():
     tap.is_(memcached.stop(), 0, "the server ends with status 0")
 
 

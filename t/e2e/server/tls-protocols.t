@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the protocols' own tests say of a server whose TCP is all TLS."""
+"""The protocols' own tests with a server whose TCP is all TLS."""
 import os
 import re
 import subprocess
@@ -26,12 +26,12 @@ def the_servers_use_tls():
     with server.Server(*words, context=context) as memcached:
         stats = memcached.stats("tls")
         tap.ok(stats["ssl_enabled"] == "yes" and int(stats["ssl_handshakes"]) > 0,
-               "what T_TLS asks for is TLS")
+               "T_TLS makes the servers use TLS")
 
 
 @tap.case
 def the_other_tests_pass_over_tls():
-    # A sanitizer keeps freed memory to see its use: less than what tests of memory look for.
+    # A sanitizer keeps freed memory to detect its use: less than the tests of memory would notice.
     env = dict(os.environ, T_TLS="1", ASAN_OPTIONS="quarantine_size_mb=4")
     for name in AGAIN:
         done = subprocess.run([sys.executable, os.path.join(HERE, name + ".t")], env=env,

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The bytes of a TLS connection: however they are cut into records and packets, whoever stops."""
+"""The bytes of a TLS connection: cut into records and packets in any way, and ended by either
+side."""
 import os
 import random
 import re
@@ -78,16 +79,17 @@ def values_of_all_sizes():
                 value = random.Random(n).randbytes(n)
                 if c.set(b"k%d" % n, value) != b"STORED\r\n" or c.get(b"k%d" % n) != value:
                     wrong.append(n)
-            tap.is_(wrong, [], "ssl_wbuf_size=%d: values up to 1 MB go both ways" % size)
+            tap.is_(wrong, [], "ssl_wbuf_size=%d: values up to 1 MB are stored and returned" % size)
             line = b"get " + b" ".join(b"k%d" % n for n in sizes) + b"\r\n"
             answer = c.all(line)
             wanted = b"".join(b"VALUE k%d 0 %d\r\n%s\r\n" % (n, n, random.Random(n).randbytes(n))
                               for n in sizes) + b"END\r\n"
-            tap.ok(answer == wanted, "and all in one get")
+            tap.ok(answer == wanted, "one get returns all of them")
 
 
 def exchange(sock, data, total):
-    """Sends while it receives, up to so many bytes. One thread: a TLS session is not for two."""
+    """Sends while it receives, up to that many bytes. In one thread: a TLS session must not be
+    used by two."""
     sock.setblocking(False)
     got = bytearray()
     while len(got) < total:
@@ -126,12 +128,12 @@ def answers_wait_for_a_slow_reader():
         control.set(b"k", value)
         c.send(b"get k\r\n" * 50)
         tap.ok(server.wait_for(lambda: "conn_mwrite" in control.stats("conns").values()),
-               "who does not read is waited for")
-        tap.is_(control.set(b"other", b"v"), b"STORED\r\n", "while others are served")
+               "the server waits for a slow reader")
+        tap.is_(control.set(b"other", b"v"), b"STORED\r\n", "other clients are served meanwhile")
         one = b"VALUE k 0 1000000\r\n" + value + b"\r\nEND\r\n"
         tap.is_(sum(c.exactly(len(one)) != one for _ in range(50)), 0,
-                "and in the end every byte is right")
-        tap.is_(c.get(b"other"), b"v", "and the connection goes on")
+                "every byte of the answers is right")
+        tap.is_(c.get(b"other"), b"v", "the connection can be used afterwards")
 
 
 @tap.case
@@ -142,40 +144,40 @@ def tiny_records_and_packets():
         m = manual(memcached)
         for i in range(len(text)):
             m.write(text[i:i + 1])
-        tap.is_([m.line() for _ in answer], answer, "records of one byte")
+        tap.is_([m.line() for _ in answer], answer, "records of one byte are accepted")
         m.close()
         m = manual(memcached, size=1)
-        tap.is_(m.session.version(), "TLSv1.3", "a handshake that comes byte by byte")
+        tap.is_(m.session.version(), "TLSv1.3", "a handshake that arrives byte by byte succeeds")
         m.write(text, size=1)
-        tap.is_([m.line() for _ in answer], answer, "requests whose packets have one byte")
+        tap.is_([m.line() for _ in answer], answer, "requests in packets of one byte are answered")
         m.close()
         m = manual(memcached)
         for line in text.splitlines(keepends=True):
             m.session.write(line)
         m.push()
-        tap.is_([m.line() for _ in answer], answer, "several records in one packet")
+        tap.is_([m.line() for _ in answer], answer, "several records in one packet are answered")
         m.close()
 
 
 @tap.case
-def what_is_left_inside_tls_is_not_forgotten():
+def bytes_inside_the_tls_library_are_processed():
     with start("-R", "1", "-t", "1") as memcached:
         m, control = manual(memcached), memcached.stream()
         m.write(b"set k 0 0 1\r\nv\r\n" * 6)
         tap.is_([m.line() for _ in range(6)], [b"STORED\r\n"] * 6,
                 "-R 1: six sets of one record are all answered")
-        tap.is_(control.stats()["conn_yields"], "5", "in six turns")
+        tap.is_(control.stats()["conn_yields"], "5", "they take six turns")
         for _ in range(500):
             m.session.write(b"get k\r\n" * 10)
         m.push()
         got = [m.line() for _ in range(3 * 5000)]
         tap.is_(got, [b"VALUE k 0 1\r\n", b"v\r\n", b"END\r\n"] * 5000,
-                "and 500 records of ten gets")
+                "500 records of ten gets are answered")
         m.close()
 
 
 @tap.case
-def more_than_is_received_in_one_turn():
+def more_than_one_turn_reads():
     with start("-t", "1") as memcached:
         m = manual(memcached)
         value = b"v" * 900000
@@ -183,7 +185,7 @@ def more_than_is_received_in_one_turn():
         thread = threading.Thread(target=m.push)
         thread.start()
         tap.is_((m.line(), m.line()[:8]), (b"STORED\r\n", b"VERSION "),
-                "a value of many records, and what stands behind it in the last one")
+                "a value of many records is stored, and the command behind it executed")
         thread.join()
         other = manual(memcached)
         other.session.write(b"set big 0 0 3000000\r\n" + b"v" * 3000000 + b"\r\nversion\r\n")
@@ -191,7 +193,7 @@ def more_than_is_received_in_one_turn():
         thread.start()
         tap.is_((other.line(), other.line()[:8]),
                 (b"SERVER_ERROR object too large for cache\r\n", b"VERSION "),
-                "the same for a value that is swallowed")
+                "a value that is skipped is, too")
         thread.join()
 
 
@@ -220,20 +222,21 @@ def random_cuts():
             if got != wanted:
                 wrong.append(turn)
             m.close()
-        tap.is_(wrong, [], "commands cut at random into records and packets")
-        tap.is_(control.stats("tls")["ssl_proto_errors"], "0", "without an error of TLS")
+        tap.is_(wrong, [], "commands cut at random into records and packets are answered")
+        tap.is_(control.stats("tls")["ssl_proto_errors"], "0", "there is no TLS error")
 
 
 # --- the end --------------------------------------------------------------------
 
 
 @tap.case
-def goodbyes():
+def close_notify():
     with start() as memcached:
         m = manual(memcached)
         m.write(b"version\r\nquit\r\n")
         m.line()
-        tap.is_(m.until(lambda: m.session.read(10)), b"", "after quit TLS is closed properly")
+        tap.is_(m.until(lambda: m.session.read(10)), b"",
+                "after quit the server sends close_notify")
         m.close()
         m = manual(memcached)
         m.session.write(b"set k 0 0 1\r\nv\r\n")
@@ -242,18 +245,19 @@ def goodbyes():
         except ssl.SSLWantReadError:
             pass
         m.push()
-        tap.is_(m.line(), b"STORED\r\n", "a goodbye in the packet of the last command")
+        tap.is_(m.line(), b"STORED\r\n",
+                "close_notify in the packet of the last command: it is answered")
         m.until(m.session.unwrap)
-        tap.is_(end_of(m.sock), b"", "is answered by one, and the connection is closed")
+        tap.is_(end_of(m.sock), b"", "the server sends close_notify, and closes the connection")
         m = manual(memcached)
         m.write(b"version\r\n")
         m.sock.shutdown(socket.SHUT_WR)
-        tap.is_(m.line()[:8], b"VERSION ", "a client may end without one")
-        still_serves(memcached, "the server lives")
+        tap.is_(m.line()[:8], b"VERSION ", "a client may end without close_notify")
+        still_serves(memcached, "the server still answers")
 
 
 @tap.case
-def ends_in_the_midst():
+def ends_within_a_command():
     with start("-t", "1") as memcached:
         control = memcached.stream()
         value = b"x" * 500000
@@ -269,9 +273,9 @@ def ends_in_the_midst():
             end(m.sock)
         before = int(control.stats()["curr_connections"])
         tap.ok(server.wait_for(lambda: control.stats()["curr_connections"] == "2" or before <= 2),
-               "clients that leave in the midst of a value or an answer are let go of")
+               "clients that disconnect within a value or an answer leave no connection")
         tap.is_(control.get(b"k"), None, "half a value is not stored")
-        tap.is_(control.get(b"big"), value, "and others are served")
+        tap.is_(control.get(b"big"), value, "other clients are served")
 
 
 @tap.case
@@ -280,7 +284,7 @@ def damaged_records():
         control = memcached.stream()
 
         def settled():
-            """A connection whose handshake the server has seen the end of."""
+            """A connection whose handshake the server has completed."""
             m = manual(memcached)
             m.write(b"version\r\n")
             m.line()
@@ -292,14 +296,16 @@ def damaged_records():
         data[-1] ^= 1
         m.sock.sendall(data)
         end_of(m.sock)
-        tap.is_(control.get(b"k"), None, "a record with a flipped bit is not believed")
+        tap.is_(control.get(b"k"), None, "a record with a flipped bit is rejected")
         tap.ok(server.wait_for(lambda: control.stats("tls")["ssl_proto_errors"] == "1"),
-               "and counted")
+               "the error is counted")
         m = settled()
         m.sock.sendall(b"get k\r\n" * 10)
         end_of(m.sock)
-        tap.is_(control.stats("tls")["ssl_proto_errors"], "2", "so is plain text amid a session")
-        tap.is_(control.stats("tls")["ssl_handshake_errors"], "0", "neither is a handshake's error")
+        tap.is_(control.stats("tls")["ssl_proto_errors"], "2",
+                "plain text within a session is rejected")
+        tap.is_(control.stats("tls")["ssl_handshake_errors"], "0",
+                "neither counts as a handshake error")
 
 
 # --- handshakes -----------------------------------------------------------------
@@ -325,13 +331,13 @@ def handshakes_that_fail():
                     sock.sendall(part)
                 sock.shutdown(socket.SHUT_WR)
             except OSError:
-                pass # the server has not waited for all of it
+                pass # the server may close before all of it is sent
             answer = end_of(sock)
             errors += wanted
             tap.ok(server.wait_for(
                 lambda: control.stats("tls")["ssl_handshake_errors"] == str(errors)),
-                "%s: %s" % (name, "one more error" if wanted else "no error"))
-            tap.ok(answer[:1] in (b"", b"\x15", b"\x16"), "%s: no plain text comes back" % name)
+                "%s: %s" % (name, "one more handshake error is counted" if wanted else "no error"))
+            tap.ok(answer[:1] in (b"", b"\x15", b"\x16"), "%s: no plain text is returned" % name)
 
         failed("a connection without a byte", 0)
         failed("plain text", 1, b"version\r\nget k\r\n")
@@ -341,7 +347,7 @@ def handshakes_that_fail():
         ssl2 = bytes.fromhex("802e01000200150000001001008002008003") + bytes(30)
         failed("an SSL 2 hello", 1, ssl2)
         failed("half a hello", 1, hello[:len(hello) // 2])
-        failed("a hello and no more", 1, hello)
+        failed("a ClientHello and no more", 1, hello)
         failed("a hello twice", 1, hello, hello)
         failed("a record that is too long", 1, HELLO + b"\xff\xff" + bytes(70000))
         for turn in range(20):
@@ -349,11 +355,11 @@ def handshakes_that_fail():
             for _ in range(10):
                 damaged[dice.randrange(5, len(damaged))] = dice.randrange(256)
             failed("damaged hello %d" % turn, 1, bytes(damaged))
-        still_serves(memcached, "others are served")
+        still_serves(memcached, "other clients are served")
 
 
 @tap.case
-def a_slow_handshake_holds_up_nobody():
+def a_slow_handshake_does_not_delay_others():
     with start("-t", "1") as memcached:
         slow = tls.Manual("127.0.0.1", memcached.port, CA.context())
         try:
@@ -366,10 +372,10 @@ def a_slow_handshake_holds_up_nobody():
             other = memcached.stream()
             served += other.set(b"k", b"v") == b"STORED\r\n"
             other.close()
-        tap.is_(served, (len(hello) + 19) // 20, "clients are served between its pieces")
+        tap.is_(served, (len(hello) + 19) // 20, "other clients are served between its pieces")
         slow.handshake()
         slow.write(b"get k\r\n")
-        tap.is_(slow.line(), b"VALUE k 0 1\r\n", "and it succeeds in the end")
+        tap.is_(slow.line(), b"VALUE k 0 1\r\n", "the handshake succeeds in the end")
         slow.close()
 
 
@@ -379,31 +385,32 @@ def two_hundred_connections():
         many = [memcached.stream() for _ in range(200)]
         for number, c in enumerate(many):
             c.send(b"set k%d 0 0 1000\r\n%s\r\n" % (number, b"%d" % (number % 10) * 1000))
-        tap.is_({c.line() for c in many}, {b"STORED\r\n"}, "200 connections at a time")
+        tap.is_({c.line() for c in many}, {b"STORED\r\n"}, "200 connections work at a time")
         wrong = [number for number, c in enumerate(many)
                  if c.get(b"k%d" % (199 - number)) != b"%d" % ((199 - number) % 10) * 1000]
         tap.is_(wrong, [], "each gets what another has set")
         half = [raw(memcached) for _ in range(100)]
         for sock in half:
             sock.sendall(HELLO + b"\x02\x00")
-        tap.is_(many[0].get(b"k0"), b"0" * 1000, "beside 100 that stopped in the handshake")
+        tap.is_(many[0].get(b"k0"), b"0" * 1000,
+                "they work beside 100 that stopped in the handshake")
         for sock in half:
             sock.close()
         for c in many:
             c.close()
         tap.ok(server.wait_for(lambda: int(memcached.stats()["curr_connections"]) <= 3),
-               "and when they have left nothing of them is")
+               "after they are closed none is left")
 
 
 class Dialog(child.Talker):
-    """openssl s_client, which takes commands: R renegotiate, K update the keys."""
+    """openssl s_client, which takes commands: R renegotiates, K updates the keys."""
 
     def __init__(self, memcached, *words):
         super().__init__(["sh", "-c", 'exec "$@" 2>&1', "sh", "openssl", "s_client", "-connect",
                           "127.0.0.1:%d" % memcached.port, *words], "openssl s_client")
 
     def until(self, pattern):
-        """Whether such a line comes."""
+        """Whether such a line arrives."""
         for line in self.process.stdout:
             if re.search(pattern, line):
                 return True
@@ -421,16 +428,16 @@ def changes_within_a_session():
             dialog.tell(b"K")
             dialog.until(rb"^KEYUPDATE")
             dialog.tell(b"version")
-            tap.ok(dialog.until(rb"^VERSION "), "and after an update of the keys")
+            tap.ok(dialog.until(rb"^VERSION "), "it is served after an update of the keys")
         dialog.kill()
         dialog = Dialog(memcached, "-tls1_2")
         dialog.until(rb"Verify return code")
         dialog.tell(b"version")
         tap.ok(dialog.until(rb"^VERSION "), "TLS 1.2 is served")
         dialog.tell(b"R")
-        tap.ok(dialog.until(rb"no renegotiation"), "but does not renegotiate")
+        tap.ok(dialog.until(rb"no renegotiation"), "it does not renegotiate")
         dialog.kill()
-        still_serves(memcached, "and others are served")
+        still_serves(memcached, "other clients are served")
 
 
 # --- what is no request and answer ----------------------------------------------
@@ -440,15 +447,16 @@ def changes_within_a_session():
 def a_watcher():
     with start("-t", "2") as memcached:
         watcher, c = memcached.stream(), memcached.stream()
-        tap.is_(watcher.ask(b"watch fetchers mutations\r\n"), b"OK\r\n", "watch over TLS")
+        tap.is_(watcher.ask(b"watch fetchers mutations\r\n"), b"OK\r\n",
+                "watch over TLS is answered")
         sender = threading.Thread(target=c.all, args=(b"get miss\r\n" * 5000,))
         sender.start()
         lines = [watcher.until(b"\n") for _ in range(200)]
         sender.join()
         tap.is_([line for line in lines if not re.match(rb"ts=\S+ gid=\d+ |skipped=", line)], [],
-                "sends whole lines")
+                "the watcher gets whole lines")
         watcher.close()
-        tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "and when it leaves others are served")
+        tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "after it has left other clients are served")
 
 
 tap.run(120)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""TLS as an operator sees it: options, certificates and their renewal, listeners, statistics."""
+"""TLS for an operator: options, certificates and their renewal, listeners, statistics."""
 import os
 import select
 import signal
@@ -24,11 +24,11 @@ RSA = ("rsa:2048",)
 
 tls.needed()
 CA = tls.Authority()
-STRANGER = tls.Authority("Another CA")
+OTHER_CA = tls.Authority("Another CA")
 PAIR = CA.issue("server")
 SECOND = CA.issue("second")
 OWN = CA.issue("client")
-FOREIGN = STRANGER.issue("foreigner")
+FOREIGN = OTHER_CA.issue("foreigner")
 
 
 def start(pair=PAIR, *arguments, context=None, **more):
@@ -37,7 +37,8 @@ def start(pair=PAIR, *arguments, context=None, **more):
 
 
 def greets(memcached, context):
-    """Whether a client with that context is served. False: TLS or the connection broke off."""
+    """Whether a client with that context is served. False: TLS failed or the connection was
+    closed."""
     other = None
     try:
         other = client.tcp(memcached.host, memcached.port, context)
@@ -49,8 +50,8 @@ def greets(memcached, context):
             other.close()
 
 
-def shown_to(memcached, context=None):
-    """The name in the certificate that a new connection is shown."""
+def certificate_for(memcached, context=None):
+    """The name in the certificate that a new connection gets."""
     other = client.tcp(memcached.host, memcached.port, context or CA.context())
     try:
         return dict(pair[0] for pair in other.sock.getpeercert()["subject"])["commonName"]
@@ -63,7 +64,7 @@ def refused(words, status, text):
     got, _, error = server.run("-p", port, "-U", "0", "-l", "127.0.0.1", *words, seconds=5)
     name = " ".join(words).replace(CA.dir + "/", "")
     tap.is_(got, status, "%s: status %d" % (name, status))
-    tap.ok(text in error and error.count("\n") == 1, "and says in one line: " + text.strip("/"))
+    tap.ok(text in error and error.count("\n") == 1, "the message is one line: " + text.strip("/"))
     if text not in error:
         tap.diag(error)
 
@@ -81,19 +82,20 @@ def settings():
                        ("ssl_verify_mode", "1"), ("ssl_keyformat", "1"), ("ssl_ciphers", "HIGH"),
                        ("ssl_ca_cert", CA.cert), ("ssl_wbuf_size", "8192"),
                        ("ssl_session_cache", "yes"), ("ssl_min_version", "tlsv1.3")],
-                "stats settings shows what was given, in memcached's order")
+                "stats settings shows the given options, in memcached's order")
     with server.Server() as memcached:
         mine = {k: v for k, v in memcached.stats("settings").items() if k.startswith("ssl_")}
         tap.is_(mine, {"ssl_enabled": "no", "ssl_chain_cert": "NULL", "ssl_key": "NULL",
                        "ssl_verify_mode": "0", "ssl_keyformat": "1", "ssl_ciphers": "NULL",
                        "ssl_ca_cert": "NULL", "ssl_wbuf_size": "16384",
                        "ssl_session_cache": "no", "ssl_min_version": "tlsv1.2"},
-                "and the defaults without -Z")
+                "stats settings shows the defaults without -Z")
         c = memcached.stream()
         tap.is_(c.ask(b"refresh_certs\r\n"), b"Error TLS not enabled\r\n",
-                "refresh_certs without -Z says that there is no TLS")
-        tap.is_(c.stats("tls"), {"ssl_enabled": "no"}, "and so does stats tls")
-        tap.ok("time_since_server_cert_refresh" not in c.stats(), "stats is what it is without")
+                "refresh_certs without -Z answers that TLS is off")
+        tap.is_(c.stats("tls"), {"ssl_enabled": "no"}, "stats tls without -Z says so")
+        tap.ok("time_since_server_cert_refresh" not in c.stats(),
+               "stats without -Z has no key of TLS")
 
 
 @tap.case
@@ -102,11 +104,11 @@ def statistics():
         keys = [key for key, _ in memcached.stream().stats_list()]
         tap.is_(len(keys), 72, "stats has 72 keys under memcached's test suite's options")
         at = keys.index("time_since_server_cert_refresh")
-        tap.is_(keys[at + 1], "bytes", "time_since_server_cert_refresh stands before bytes")
+        tap.is_(keys[at + 1], "bytes", "time_since_server_cert_refresh comes before bytes")
 
 
 @tap.case
-def what_is_refused():
+def refused_options():
     junk = CA.path("junk.pem")
     with open(junk, "w", encoding="ascii") as file:
         file.write("this is no certificate\n")
@@ -135,7 +137,7 @@ def what_is_refused():
 
 
 def join(path, *parts):
-    """One file of several."""
+    """One file made of several."""
     with open(path, "wb") as file:
         for part in parts:
             with open(part, "rb") as source:
@@ -148,11 +150,13 @@ def forms_of_keys():
     subprocess.run(["openssl", "pkey", "-in", PAIR[1], "-outform", "DER", "-out", der], check=True)
     join(both, *PAIR)
     with start((PAIR[0], der), keyformat=2) as memcached:
-        tap.is_(shown_to(memcached), "server", "a key in DER form, with ssl_keyformat=2")
+        tap.is_(certificate_for(memcached), "server",
+                "a key in DER form is read with ssl_keyformat=2")
     with server.Server("-Z", "-o", "ssl_chain_cert=" + both, context=CA.context()) as memcached:
-        tap.is_(shown_to(memcached), "server", "a key in the file of the certificate")
+        tap.is_(certificate_for(memcached), "server",
+                "a key in the file of the certificate is read")
     with start(CA.issue("rsa", RSA)) as memcached:
-        tap.is_(shown_to(memcached), "rsa", "an RSA key")
+        tap.is_(certificate_for(memcached), "rsa", "an RSA key is read")
 
 
 @tap.case
@@ -173,10 +177,12 @@ def a_chain_of_certificates():
     join(chain, leaf, between)
     join(known, CA.cert, between)
     with start((chain, leaf_key)) as memcached:
-        tap.is_(shown_to(memcached), "leaf", "the chain is sent: the client knows the root alone")
+        tap.is_(certificate_for(memcached), "leaf",
+                "the chain is sent: the client has only the root")
     with server.Server(*tls.options((leaf, leaf_key)),
                        context=CA.context(trusted=known)) as memcached:
-        tap.ok(not greets(memcached, CA.context()), "without the middle it is not believed")
+        tap.ok(not greets(memcached, CA.context()),
+               "without the intermediate certificate the client refuses")
 
 
 @tap.case
@@ -198,16 +204,17 @@ def verification_of_clients():
 
 
 @tap.case
-def what_the_client_is_told():
+def certificate_requests():
     with start(context=CA.context(OWN), verify_mode=2, ca_cert=CA.cert) as memcached:
         run = subprocess.run(["openssl", "s_client", "-connect", "127.0.0.1:%d" % memcached.port,
                               "-tls1_2"], input=b"", capture_output=True, check=False)
         tap.like(run.stdout, r"Acceptable client certificate CA names\n.*CN ?= ?Test CA",
-                 "the names of the CAs that ssl_ca_cert holds are told to clients")
+                 "the names of the CAs in ssl_ca_cert are sent to clients")
     warned = tls.options(PAIR, verify_mode=2)
     with server.Server(*warned, listen="notls:127.0.0.1", udp=False) as memcached:
-        tap.like(memcached.log(), "ssl_verify_mode without ssl_ca_cert: no client certificate",
-                 "a mode without ssl_ca_cert, by which nobody is let in, is said at start")
+        tap.like(memcached.log(),
+                 "ssl_verify_mode without ssl_ca_cert: no client certificate",
+                 "a mode without ssl_ca_cert, which refuses every client, is logged at the start")
 
 
 @tap.case
@@ -231,16 +238,16 @@ def ciphers():
         context = CA.context(highest=V1_2)
         other = client.tcp(memcached.host, memcached.port, context)
         tap.is_(other.sock.cipher()[0], "ECDHE-ECDSA-AES128-GCM-SHA256",
-                "ssl_ciphers chooses what TLS 1.2 uses")
+                "ssl_ciphers selects the ciphers of TLS 1.2")
         context.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
-        tap.ok(not greets(memcached, context), "a client that knows no such cipher is refused")
-        tap.ok(greets(memcached, CA.context()), "TLS 1.3 has its own")
+        tap.ok(not greets(memcached, context), "a client without such a cipher is refused")
+        tap.ok(greets(memcached, CA.context()), "TLS 1.3 has its own ciphers")
 
 
 @tap.case
 def session_resumption():
     def resumes(memcached, version):
-        """[first, second]: whether a connection was a resumed one."""
+        """[first, second]: whether each connection resumed a session."""
         context = CA.context(OWN, highest=version, lowest=version)
         session, found = None, []
         for _ in range(2):
@@ -258,19 +265,20 @@ def session_resumption():
             control = memcached.stream()
             for version in (V1_2, V1_3):
                 tap.is_(resumes(memcached, version), [False, True],
-                        "ssl_session_cache, mode %d: %s resumes" % (mode, version.name))
-            tap.is_(control.stats("tls")["ssl_resumed_sessions"], "2", "which is counted")
+                        "ssl_session_cache, mode %d: %s resumes the session" % (mode, version.name))
+            tap.is_(control.stats("tls")["ssl_resumed_sessions"], "2", "the resumption is counted")
             control.ask(b"refresh_certs\r\n")
             control.ask(b"stats reset\r\n")
-            tap.is_(control.stats("tls")["ssl_resumed_sessions"], "0", "until stats reset")
+            tap.is_(control.stats("tls")["ssl_resumed_sessions"], "0",
+                    "stats reset sets the count to 0")
     with start() as memcached:
         for version in (V1_2, V1_3):
             tap.is_(resumes(memcached, version), [False, False],
-                    "without ssl_session_cache %s begins anew" % version.name)
+                    "without ssl_session_cache %s begins a new session" % version.name)
 
 
 @tap.case
-def a_session_does_not_outlive_its_certificates():
+def a_session_ends_with_its_certificates():
     with start(session_cache=True) as memcached:
         for version in (V1_2, V1_3):
             context = CA.context(highest=version, lowest=version)
@@ -286,7 +294,7 @@ def a_session_does_not_outlive_its_certificates():
 
 
 class Files:
-    """A server's certificate and key under names of their own, to be replaced."""
+    """A server's certificate and key in files of their own, which are replaced."""
 
     def __init__(self, pair):
         self.dir = server.scratch()
@@ -307,13 +315,14 @@ def refresh_certs():
     files = Files(PAIR)
     with start(files.pair) as memcached:
         old = memcached.stream()
-        tap.is_(shown_to(memcached), "server", "the first certificate is shown")
+        tap.is_(certificate_for(memcached), "server", "a client gets the first certificate")
         files.become(SECOND)
-        tap.is_(shown_to(memcached), "server", "a new file alone changes nothing")
-        tap.is_(old.ask(b"refresh_certs\r\n"), b"OK\r\n", "refresh_certs reads it")
-        tap.is_(shown_to(memcached), "second", "and new connections are shown it")
+        tap.is_(certificate_for(memcached), "server",
+                "a new file without refresh_certs has no effect")
+        tap.is_(old.ask(b"refresh_certs\r\n"), b"OK\r\n", "refresh_certs reads the new file")
+        tap.is_(certificate_for(memcached), "second", "new connections get the new certificate")
         tap.is_(old.set(b"k", b"v" * 100000), b"STORED\r\n", "the old connection goes on")
-        tap.is_(old.all(b"refresh_certs noreply\r\n"), b"", "noreply silences it")
+        tap.is_(old.all(b"refresh_certs noreply\r\n"), b"", "noreply suppresses the answer")
         tap.is_(old.stats("tls")["ssl_cert_refreshes"], "2", "refreshes are counted")
 
 
@@ -326,26 +335,26 @@ def a_failed_refresh_changes_nothing():
         tap.like(c.ask(b"refresh_certs\r\n"),
                  r"\AError loading the key: %s : error:.*mismatch\r\n" % files.pair[1],
                  "a key that does not belong to its certificate is refused")
-        tap.is_(shown_to(memcached), "server", "and the old pair stays")
+        tap.is_(certificate_for(memcached), "server", "the old pair is kept")
         with open(files.pair[0], "wb") as file:
             file.write(b"half a certif")
         tap.like(c.ask(b"refresh_certs\r\n"),
                  r"\AError loading the certificate chain: \S+ : error:",
-                 "so is half a file")
+                 "a truncated certificate is refused")
         os.unlink(files.pair[0])
         tap.like(c.ask(b"refresh_certs\r\n"), r"\AError loading the certificate chain: "
-                 r".*No such file or directory\r\n", "and none")
-        tap.is_(shown_to(memcached), "server", "the old pair stays")
+                 r".*No such file or directory\r\n", "a missing file is refused")
+        tap.is_(certificate_for(memcached), "server", "the old pair is kept")
         stats = c.stats("tls")
         tap.is_((stats["ssl_cert_refreshes"], stats["ssl_cert_refresh_errors"]), ("0", "3"),
                 "failures are counted")
         files.become(SECOND)
         tap.is_(c.ask(b"refresh_certs\r\n"), b"OK\r\n", "with good files it succeeds again")
-        tap.is_(shown_to(memcached), "second", "and the new pair is used")
+        tap.is_(certificate_for(memcached), "second", "the new pair is used")
 
 
 @tap.case
-def sighup_refreshes_too():
+def sighup_refreshes_certificates():
     files = Files(PAIR)
     with start(files.pair) as memcached:
         control = memcached.stream()
@@ -355,28 +364,30 @@ def sighup_refreshes_too():
 
         files.become(SECOND)
         memcached.signal(signal.SIGHUP)
-        tap.ok(server.wait_for(lambda: refreshes("ssl_cert_refreshes") == 1), "SIGHUP reads again")
-        tap.is_(shown_to(memcached), "second", "and new connections are shown the new one")
+        tap.ok(server.wait_for(lambda: refreshes("ssl_cert_refreshes") == 1),
+               "SIGHUP reads the files again")
+        tap.is_(certificate_for(memcached), "second", "new connections get the new certificate")
         os.unlink(files.pair[1])
         memcached.signal(signal.SIGHUP)
         tap.ok(server.wait_for(lambda: refreshes("ssl_cert_refresh_errors") == 1),
-               "when it fails it says so in stats tls")
+               "a failure is counted in stats tls")
         tap.like(memcached.log(), r"Error loading the key: .*; the old certificates stay",
-                 "and on stderr")
-        tap.is_(shown_to(memcached), "second", "and nothing has changed")
+                 "a failure is logged")
+        tap.is_(certificate_for(memcached), "second", "the certificate is unchanged")
 
 
 @tap.case
-def the_authorities_are_renewed_too():
+def the_client_authorities_are_refreshed():
     files = Files((CA.cert, CA.key))
     with start(context=CA.context(OWN), verify_mode=2, ca_cert=files.pair[0]) as memcached:
         control = memcached.stream()
-        tap.ok(not greets(memcached, CA.context(FOREIGN)), "a stranger is refused")
-        files.become((STRANGER.cert, STRANGER.key))
-        tap.is_(control.ask(b"refresh_certs\r\n"), b"OK\r\n", "his CA takes the place of ours")
-        tap.ok(greets(memcached, CA.context(FOREIGN)), "he is served")
-        tap.ok(not greets(memcached, CA.context(OWN)), "and ours no longer")
-        tap.is_(control.set(b"k", b"v"), b"STORED\r\n", "who was in stays in")
+        tap.ok(not greets(memcached, CA.context(FOREIGN)),
+               "a client with a certificate of another CA is refused")
+        files.become((OTHER_CA.cert, OTHER_CA.key))
+        tap.is_(control.ask(b"refresh_certs\r\n"), b"OK\r\n", "refresh_certs replaces the CA")
+        tap.ok(greets(memcached, CA.context(FOREIGN)), "a client of the new CA is served")
+        tap.ok(not greets(memcached, CA.context(OWN)), "a client of the old CA is refused")
+        tap.is_(control.set(b"k", b"v"), b"STORED\r\n", "an authenticated connection goes on")
 
 
 @tap.case
@@ -389,8 +400,8 @@ def refresh_under_load_loses_no_connection():
             kept, count = memcached.stream(), 0
             while not stop.is_set():
                 try:
-                    if shown_to(memcached) not in ("server", "second"):
-                        wrong.append("shown another certificate")
+                    if certificate_for(memcached) not in ("server", "second"):
+                        wrong.append("got another certificate")
                     value = b"%d" % count * 5000
                     kept.set(b"k%d" % number, value)
                     if kept.get(b"k%d" % number) != value:
@@ -427,10 +438,10 @@ def keys_that_only_root_can_read():
     files = Files(PAIR)
     os.chmod(files.pair[1], 0o600)
     with start(files.pair) as memcached:
-        tap.ok(greets(memcached, CA.context()), "the key is read before the privileges go")
+        tap.ok(greets(memcached, CA.context()), "the key is read before the privileges are dropped")
         tap.like(memcached.stream().ask(b"refresh_certs\r\n"), "Permission denied",
-                 "later it cannot be read, which is said")
-        tap.ok(greets(memcached, CA.context()), "and what was read is kept")
+                 "later it cannot be read, which refresh_certs answers")
+        tap.ok(greets(memcached, CA.context()), "the old key is kept")
 
 
 @tap.case
@@ -441,19 +452,21 @@ def relative_paths_and_a_daemon():
              *tls.options(("cert.pem", "cert.key"))]
     prefix = ("env", "-C", files.dir)
     status, _, error = server.run(*words, prefix=prefix)
-    tap.is_((status, error), (0, ""), "-d with paths from the directory that it is started in")
+    tap.is_((status, error), (0, ""),
+            "-d accepts paths relative to the directory in which it is started")
     with open(pid_file, encoding="ascii") as file:
         pid = int(file.read())
     server.guard.add("pid", pid)
     c = client.tcp("127.0.0.1", port, CA.context())
     files.become(SECOND)
-    tap.is_(c.ask(b"refresh_certs\r\n"), b"OK\r\n", "finds them again when it has left it")
+    tap.is_(c.ask(b"refresh_certs\r\n"), b"OK\r\n",
+            "refresh_certs finds them from another directory")
     os.kill(pid, signal.SIGTERM)
-    tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % pid)), "and ends")
+    tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % pid)), "SIGTERM ends the daemon")
     server.guard.remove("pid", pid)
     status, _, error = server.run(*words[:-1], "ssl_chain_cert=gone", prefix=prefix)
-    tap.is_(status, USAGE, "what is wrong with a file is known before -d goes to the background")
-    tap.like(error, "Error loading the certificate chain: gone : ", "and said")
+    tap.is_(status, USAGE, "a missing file ends the start before -d goes to the background")
+    tap.like(error, "Error loading the certificate chain: gone : ", "the message has the reason")
 
 
 # --- listeners --------------------------------------------------------------------
@@ -467,20 +480,20 @@ def plain_and_tls_listeners():
                        context=CA.context(), env={"MEMCACHED_PORT_FILENAME": ports}) as memcached:
         plain = client.tcp("127.0.0.1", plain_port)
         secret = memcached.stream()
-        tap.is_(secret.set(b"k", b"v"), b"STORED\r\n", "TLS where -l says nothing")
+        tap.is_(secret.set(b"k", b"v"), b"STORED\r\n", "TLS where -l has no prefix")
         tap.is_(plain.get(b"k"), b"v", "plain text behind notls:")
-        tap.is_(memcached.udp().get(b"k"), b"v", "UDP stays plain")
+        tap.is_(memcached.udp().get(b"k"), b"v", "UDP is plain")
         tap.is_(client.tcp("127.0.0.1", memcached.port).to_end(b"get k\r\n")[:1] in (b"", b"\x15"),
-                True, "plain text at the TLS port is not served")
-        tap.ok(not greets_at(plain_port), "nor TLS at the plain port")
+                True, "plain text on the TLS port is not answered")
+        tap.ok(not greets_at(plain_port), "TLS on the plain port is not answered")
         states = plain.stats("conns")
         mine = "tcp:127.0.0.1:%d" % secret.sock.getsockname()[1]
-        tap.ok(mine in states.values(), "stats conns lists TLS connections too")
+        tap.ok(mine in states.values(), "stats conns lists TLS connections")
         with open(ports, encoding="ascii") as file:
             lines = file.read().splitlines()
         tap.is_(sorted(lines)[:2], sorted(["TCP INET: %d" % memcached.port,
                                            "TCP INET: %d" % plain_port]),
-                "the port file names both")
+                "the port file has both ports")
 
 
 def greets_at(port):
@@ -497,7 +510,7 @@ def a_unix_socket_has_no_tls():
     path = os.path.join(server.scratch(), "socket")
     with server.Server(*tls.options(PAIR), unix=path) as memcached:
         tap.is_(memcached.stream().set(b"k", b"v"), b"STORED\r\n", "-s with -Z is plain text")
-        tap.like(memcached.log(), "the unix socket does not use TLS", "and says so")
+        tap.like(memcached.log(), "the unix socket does not use TLS", "the log says so")
 
 
 @tap.case
@@ -505,10 +518,11 @@ def one_too_many():
     with start(PAIR, "-c", "30", "-t", "2") as memcached:
         control = memcached.stream()
         held = [socket.create_connection(("127.0.0.1", memcached.port)) for _ in range(40)]
-        told = select.select(held, [], [], client.SECONDS)[0]
-        tap.is_({other.recv(100) for other in told}, {b""},
+        closed = select.select(held, [], [], client.SECONDS)[0]
+        tap.is_({other.recv(100) for other in closed}, {b""},
                 "over -c a TLS connection is closed without plain text")
-        tap.ok(int(control.stats()["rejected_connections"]) >= len(told), "and counted")
+        tap.ok(int(control.stats()["rejected_connections"]) >= len(closed),
+               "rejected_connections counts it")
 
 
 @tap.case
@@ -520,16 +534,16 @@ def idle_connections():
         half.sendall(b"\x16\x03\x01\x02\x00\x01")
         silent.sock.settimeout(30)
         silent.sock.suppress_ragged_eofs = False
-        tap.is_(silent.sock.recv(1), b"", "idle_timeout says goodbye to TLS clients")
-        tap.is_(half.recv(1), b"", "and ends half a handshake")
+        tap.is_(silent.sock.recv(1), b"", "idle_timeout sends close_notify to TLS clients")
+        tap.is_(half.recv(1), b"", "it closes connections within the handshake")
 
 
 @tap.case
 def a_reason_is_logged():
     with start(PAIR, "-v") as memcached:
-        greets(memcached, STRANGER.context())
+        greets(memcached, OTHER_CA.context())
         tap.ok(server.wait_for(lambda: "TLS handshake failed: " in memcached.log()),
-               "-v says why a handshake failed")
+               "-v logs why a handshake failed")
 
 
 tap.run(120)

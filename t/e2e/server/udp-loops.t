@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A forged datagram never makes two servers answer each other without end.
+"""A forged datagram never makes two servers answer each other endlessly.
 
-A has 127.0.0.1 and B 127.0.0.2, one worker each, which takes datagrams in order.
+A has 127.0.0.1 and B 127.0.0.2, one worker each, which executes datagrams in order.
 """
 import errno
 import os
@@ -44,7 +44,7 @@ class Wire:
         self.raw.sendto(ip + udp, (to[0], 0))
 
     def between(self, ends):
-        """How many datagrams went between these two (address, port) since the last call."""
+        """How many datagrams were sent between these two (address, port) since the last call."""
         count = 0
         while True:
             try:
@@ -59,7 +59,7 @@ class Wire:
 
 
 def loops(wire, first, second, where):
-    """Datagrams that follow one that is forged. first, second: (server, address)."""
+    """The datagrams that follow a forged one. first, second: (server, address)."""
     ends = {(host, one.port) for one, host in (first, second)}
     for one, host in (first, second):
         one.stream().set(b"loop", b"x\r\nget loop\r\n\nget loop\n")
@@ -73,7 +73,7 @@ def loops(wire, first, second, where):
         for source, to in ((second, first), (first, second)):
             wire.between(ends)
             wire.forge((source[1], source[0].port), (to[1], to[0].port), frame(request))
-            # Each round of questions lets a loop go round at least once.
+            # Each round of requests lets a loop go round at least once.
             for _ in range(ROUNDS):
                 for udp in asked:
                     udp.ask(b"mn\r\n")
@@ -81,7 +81,7 @@ def loops(wire, first, second, where):
             if count > 8:
                 tap.ok(False, "%s, %r: %d datagrams follow it" % (where, request, count))
                 return
-    tap.ok(True, "%s: of no forged datagram come more than eight" % where)
+    tap.ok(True, "%s: no forged datagram is followed by more than eight" % where)
 
 
 @tap.case
@@ -107,8 +107,9 @@ def bound(host, port, to):
 
 
 @tap.case
-def whom_the_server_answers():
-    """The same sources as the kernel programs: t/bpf/passes.c test_sources, t/bpf/shapes.c."""
+def sources_that_the_server_answers():
+    """The same sources as those of the kernel programs: t/bpf/passes.c test_sources,
+    t/bpf/shapes.c."""
     for listen, host, fit in (("127.0.0.1", B, (1024, 11210, 11212, 65535)),
                               ("::1", "::1", (1025, 11213))):
         with server.Server(threads=1, host=listen) as m:
@@ -133,14 +134,14 @@ def whom_the_server_answers():
                 udp.close()
                 tap.is_(got, HIT if port in fit else None, "a get from %s port %d is %sanswered" %
                         (host, port, "" if port in fit else "not "))
-            # Nor is it executed.
+            # It is not executed either.
             udp = bound(host, 11211, m.port)
             udp.send(frame(b"set k 0 0 1\r\nw\r\n"))
             plain.ask(b"mn\r\n")
             udp.close()
-            tap.is_(m.stream().get(b"k"), b"v", "a set from there is not done")
+            tap.is_(m.stream().get(b"k"), b"v", "a set from there is not executed")
             tap.is_(m.log().count("are not answered: that may be another server"), 1,
-                    "the log says so once")
+                    "it is logged once")
 
 
 tap.run()

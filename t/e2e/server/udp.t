@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""UDP: the frame, replies of several datagrams, and what stock memcached gets wrong there."""
+"""UDP: the frame, replies of several datagrams, and defects of stock memcached."""
 import os
 import random
 import struct
@@ -24,14 +24,17 @@ def answer(key, value, flags=0):
 def requests_and_replies():
     u = memcached.udp()
     tap.is_(u.ask(b"set foo 5 0 3\r\nbar\r\n"), b"STORED\r\n", "set over UDP is answered STORED")
-    tap.is_(c.get(b"foo"), b"bar", "and is there over TCP")
-    tap.is_(u.ask(b"get foo\r\n"), answer(b"foo", b"bar", 5) + b"END\r\n", "get over UDP")
+    tap.is_(c.get(b"foo"), b"bar", "the item is found over TCP")
+    tap.is_(u.ask(b"get foo\r\n"), answer(b"foo", b"bar", 5) + b"END\r\n",
+            "get over UDP returns it")
     tap.is_(u.ask(b"get foo none foo\r\n"), answer(b"foo", b"bar", 5) * 2 + b"END\r\n",
-            "get of several keys")
-    tap.is_(u.ask(b"get none\r\n"), b"END\r\n", "a miss is END")
-    tap.is_(u.ask(b"get foo\n"), answer(b"foo", b"bar", 5) + b"END\r\n", "a bare newline is enough")
+            "get of several keys returns them")
+    tap.is_(u.ask(b"get none\r\n"), b"END\r\n", "a miss is answered with END")
+    tap.is_(u.ask(b"get foo\n"), answer(b"foo", b"bar", 5) + b"END\r\n",
+            "a bare newline ends the line")
     cas = c.gets(b"foo")[1]
-    tap.is_(u.ask(b"gets foo\r\n"), b"VALUE foo 5 3 %d\r\nbar\r\nEND\r\n" % cas, "gets over UDP")
+    tap.is_(u.ask(b"gets foo\r\n"), b"VALUE foo 5 3 %d\r\nbar\r\nEND\r\n" % cas,
+            "gets over UDP returns the id")
 
 
 @tap.case
@@ -52,12 +55,12 @@ def every_command_is_served():
     tap.like(u.ask(b"version\r\n"), r"\AVERSION \d+\.\d+\.\d+", "version over UDP")
     stats = u.ask(b"stats\r\n")
     tap.like(stats, r"\ASTAT pid \d+\r\n", "stats over UDP begins with the pid")
-    tap.ok(stats.endswith(b"\r\nEND\r\n"), "and ends with END")
-    tap.is_(u.datagrams, 2, "and takes 2 datagrams")
+    tap.ok(stats.endswith(b"\r\nEND\r\n"), "it ends with END")
+    tap.is_(u.datagrams, 2, "it has 2 datagrams")
 
 
 @tap.case
-def errors_are_framed():
+def errors_have_a_frame():
     u = memcached.udp()
     long = b"k" * 251
     for request, want in (
@@ -71,18 +74,18 @@ def errors_are_framed():
 
 
 @tap.case
-def the_frame_is_answered():
+def the_frame_of_an_answer():
     u = memcached.udp()
     c.set(b"foo", b"bar")
     want = answer(b"foo", b"bar") + b"END\r\n"
     for ident in (0, 1, 255, 256, 32767, 65535):
-        tap.is_(u.ask(b"get foo\r\n", ident=ident), want, "request id %d comes back" % ident)
+        tap.is_(u.ask(b"get foo\r\n", ident=ident), want, "request id %d is returned" % ident)
     for sequence in (1, 7, 65535):
         tap.is_(u.ask(b"get foo\r\n", sequence=sequence), want,
                 "a request's sequence number %d is ignored" % sequence)
     for reserved in (1, 256, 65535):
         tap.is_(u.ask(b"get foo\r\n", reserved=reserved), want,
-                "a request's reserved field %d comes back as 0" % reserved)
+                "for a request's reserved field %d the answer has 0" % reserved)
 
 
 @tap.case
@@ -92,8 +95,8 @@ def malformed_frames_are_dropped():
         u.send(b"get foo\r\n", count=count)
         tap.ok(u.silence(), "a request of %d datagrams is not answered" % count)
     u.send(b"set two 0 0 1\r\nx\r\n", count=2)
-    tap.ok(u.silence(), "nor is a set in two datagrams")
-    tap.is_(c.get(b"two"), None, "nor is it done")
+    tap.ok(u.silence(), "a set in two datagrams is not answered")
+    tap.is_(c.get(b"two"), None, "it is not executed")
     for size in range(0, 9):
         u.send_raw(struct.pack("!HHHH", 77, 0, 1, 0)[:size])
         tap.ok(u.silence(), "a datagram of %d bytes is not answered" % size)
@@ -105,19 +108,20 @@ def unfinished_requests_are_dropped():
     for request in (b"g", b"get foo", b"version", b"x" * 3000, b"get " + b"k " * 1000, b" " * 100):
         u.send(request)
         tap.ok(u.silence(), "a line of %d bytes without its newline is not answered" % len(request))
-    tap.is_(u.ask(b"get foo\r\n"), answer(b"foo", b"bar") + b"END\r\n", "and leaves nothing behind")
+    tap.is_(u.ask(b"get foo\r\n"), answer(b"foo", b"bar") + b"END\r\n",
+            "it does not affect the next datagram")
 
 
 @tap.case
 def noreply_and_quit():
     u = memcached.udp()
     u.send(b"set q 0 0 1 noreply\r\nx\r\n")
-    tap.ok(u.silence(), "noreply is not answered")
-    tap.is_(c.get(b"q"), b"x", "but done")
+    tap.ok(u.silence(), "noreply suppresses the answer")
+    tap.is_(c.get(b"q"), b"x", "the command is executed")
     for request in (b"quit\r\n", b"quit\r\nget foo\r\n", b"GET / HTTP/1.1\r\nget foo\r\n"):
         u.send(request)
-        tap.ok(u.silence(), "%r is not answered, nor what is behind it" % request)
-    tap.is_(u.ask(b"get foo\r\n"), answer(b"foo", b"bar") + b"END\r\n", "and the socket lives")
+        tap.ok(u.silence(), "%r is not answered, nor are commands behind it" % request)
+    tap.is_(u.ask(b"get foo\r\n"), answer(b"foo", b"bar") + b"END\r\n", "the socket still answers")
 
 
 @tap.case
@@ -132,19 +136,19 @@ def several_commands_in_a_datagram():
             "two gets are answered by two datagrams, each the first of one")
     tap.is_(messages(b"get foo\r\nfoo\r\nset m 0 0 1\r\nx\r\nget m\r\n", 4),
             [hit, b"ERROR\r\n", b"STORED\r\n", answer(b"m", b"x") + b"END\r\n"],
-            "four commands by four")
+            "four commands are answered by four datagrams")
     tap.is_(messages(b"set m 0 0 1 noreply\r\ny\r\nget m\r\n", 1),
             [answer(b"m", b"y") + b"END\r\n"],
-            "a quiet one by none")
-    tap.is_(messages(b"get foo\r\nget fo", 1), [hit], "the unfinished last one is dropped")
-    tap.ok(u.silence(), "and nothing else is answered")
+            "a command with noreply is answered by none")
+    tap.is_(messages(b"get foo\r\nget fo", 1), [hit], "an incomplete last command is dropped")
+    tap.ok(u.silence(), "nothing else is answered")
     count = 100
     tap.is_(messages(b"get foo\r\n" * count, count), [hit] * count, "100 gets by 100")
 
 
 @tap.case
 def replies_of_every_size():
-    """Around the borders of one, two and three datagrams, and far beyond."""
+    """Sizes around one, two and three datagrams, and far beyond."""
     u = memcached.udp()
     rng = random.Random(1)
     for size in (list(range(1340, 1400)) + list(range(2730, 2800)) + list(range(4130, 4190)) +
@@ -155,10 +159,10 @@ def replies_of_every_size():
         want = answer(b"size", value) + b"END\r\n"
         datagrams = -(-len(want) // 1392)
         if got != want or u.datagrams != datagrams:
-            tap.ok(False, "a value of %d bytes in %d datagrams (came: %d bytes in %d)" %
+            tap.ok(False, "a value of %d bytes in %d datagrams (received: %d bytes in %d)" %
                    (size, datagrams, len(got), u.datagrams))
             return
-    tap.ok(True, "replies around 1392, 2784 and 4176 bytes and up to 500,000 come whole, in full "
+    tap.ok(True, "replies around 1392, 2784 and 4176 bytes and up to 500,000 are complete, in full "
            "datagrams of 1400 bytes, numbered from 0")
     exact = 1392 - len(b"VALUE size 0 1369\r\n\r\nEND\r\n")
     c.set(b"size", b"x" * exact)
@@ -177,7 +181,8 @@ def a_reply_of_many_keys_and_datagrams():
         c.set(b"many%d" % i, value, flags=i)
         want += answer(b"many%d" % i, value, i)
     names = b" ".join(b"many%d" % i for i in range(100))
-    tap.is_(u.ask(b"get %s\r\n" % names), want + b"END\r\n", "100 keys in %d datagrams" %
+    tap.is_(u.ask(b"get %s\r\n" % names), want + b"END\r\n",
+            "100 keys are answered in %d datagrams" %
             -(-len(want) // 1392))
     tap.is_(u.ask(b"get %s %s\r\n" % (names, names)), want * 2 + b"END\r\n", "200 keys")
 
@@ -188,12 +193,12 @@ def large_sets_in_one_datagram():
     for size in (1000, 1400, 1401, 4096, 16384, 60000):
         value = b"%d" % size * 20000
         tap.is_(u.ask(b"set large 0 0 %d\r\n%s\r\n" % (size, value[:size])), b"STORED\r\n",
-                "a set of %d bytes in one datagram" % size)
-        tap.ok(c.get(b"large") == value[:size], "and its value is whole")
+                "a set of %d bytes in one datagram is stored" % size)
+        tap.ok(c.get(b"large") == value[:size], "its value is complete")
 
 
 @tap.case
-def a_value_that_is_not_in_its_datagram():
+def a_value_that_its_datagram_cuts_off():
     u = memcached.udp()
     c.set(b"victim", b"safe")
     for request in (b"set victim 0 0 10\r\n", b"set victim 0 0 10\r\nabc",
@@ -201,17 +206,17 @@ def a_value_that_is_not_in_its_datagram():
                     b"add other 0 0 4096\r\nabc\r\n"):
         u.send(request)
         try:
-            # Whether this is answered at all is not the point here.
+            # Whether this is answered is not tested here.
             u.sock.settimeout(0.2)
             u.recv_raw()
         except TimeoutError:
             pass
         u.sock.settimeout(5)
         tap.is_(u.ask(b"get none\r\n"), b"END\r\n",
-                "%r does not eat the next datagram as its value" % request)
+                "%r does not take the next datagram for its value" % request)
     got = c.get(b"victim")
-    tap.ok(got in (b"safe", None), "and no half of a value is stored")
-    tap.is_(c.get(b"other"), None, "nor one that was never sent")
+    tap.ok(got in (b"safe", None), "no half of a value is stored")
+    tap.is_(c.get(b"other"), None, "a value that was never sent is not stored")
 
 
 @tap.case
@@ -222,7 +227,7 @@ def a_set_that_is_too_large():
     tap.is_(u.message(ident), b"SERVER_ERROR object too large for cache\r\n",
             "a set of 2,000,000 bytes is refused")
     tap.is_([u.ask(b"get foo\r\n") for _ in range(20)],
-            [answer(b"foo", b"bar") + b"END\r\n"] * 20, "and the next datagrams are served")
+            [answer(b"foo", b"bar") + b"END\r\n"] * 20, "the next datagrams are answered")
 
 
 @tap.case
@@ -241,7 +246,7 @@ def commands_that_need_a_connection():
         u.close()
         u = memcached.udp()
         tap.is_(u.ask(b"get foo\r\n"), answer(b"foo", b"bar") + b"END\r\n",
-                "after %r over UDP the socket still serves" % request)
+                "after %r over UDP the socket still answers" % request)
 
 
 @tap.case
@@ -264,7 +269,7 @@ def many_requests_at_once():
                     got[struct.unpack("!H", datagram[:2])[0]] = datagram[8:]
                 wrong += sum(got.get(ident) != answer(b"b%d" % i, b"value %d" % i) + b"END\r\n"
                              for _, ident, i in sent)
-            tap.is_(wrong, 0, "2,000 gets in bursts over 8 sockets, %s" %
+            tap.is_(wrong, 0, "2,000 gets in bursts over 8 sockets, %s, are answered" %
                     (options[-1] if options else "a socket for each of %d workers" % threads))
             conns = other.stats("conns")
             udp = [k for k, v in conns.items() if k.endswith(":addr") and v.startswith("udp")]
@@ -302,8 +307,8 @@ def each_worker_has_the_socket_of_its_cpu():
             os.sched_setaffinity(0, cpus)
             other.resume()
         tap.is_([len(sockets) for sockets in used], [1] * len(cpus),
-                "ten clients on one CPU have all their requests in one socket")
-        tap.is_(len(set.union(*used)), len(cpus), "and each CPU has a socket of its own")
+                "all requests of ten clients on one CPU are in one socket")
+        tap.is_(len(set.union(*used)), len(cpus), "each CPU has a socket of its own")
     with server.Server("-o", "no_reuseport", threads=len(cpus)) as other:
         tap.is_(len(waiting(other.port)), 1, "no_reuseport: one socket for all workers")
 
@@ -319,11 +324,11 @@ def bytes_are_counted():
         read = int(after["bytes_read"]) - int(before["bytes_read"])
         tap.is_(read, 8 + len(b"get none\r\n") + len(b"stats\r\n"),
                 "bytes_read includes the 8 bytes of the frame")
-        tap.is_(int(after["cmd_get"]) - int(before["cmd_get"]), 1, "cmd_get counts it")
+        tap.is_(int(after["cmd_get"]) - int(before["cmd_get"]), 1, "cmd_get counts the request")
 
 
 @tap.case
-def the_server_still_lives():
+def it_ends_cleanly():
     tap.is_(memcached.stop(), 0, "the server ends with status 0")
 
 

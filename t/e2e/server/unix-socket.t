@@ -14,15 +14,15 @@ import tap
 
 
 @tap.case
-def a_unix_socket_serves():
+def a_unix_socket_answers():
     path = os.path.join(server.scratch(), "sock")
     with server.Server(unix=path) as memcached:
         c = memcached.stream()
-        tap.is_(c.set(b"foo", b"bar"), b"STORED\r\n", "set over a unix socket")
-        tap.is_(c.get(b"foo"), b"bar", "get over a unix socket")
+        tap.is_(c.set(b"foo", b"bar"), b"STORED\r\n", "set over a unix socket is answered")
+        tap.is_(c.get(b"foo"), b"bar", "get over a unix socket returns the value")
         value = bytes(range(256)) * 2000
         c.set(b"large", value)
-        tap.ok(c.get(b"large") == value, "a value of 512,000 bytes")
+        tap.ok(c.get(b"large") == value, "a value of 512,000 bytes is returned")
         tap.is_(c.all(b"get foo\r\n" * 1000), b"VALUE foo 0 3\r\nbar\r\nEND\r\n" * 1000,
                 "1,000 pipelined gets")
         other = memcached.stream()
@@ -35,7 +35,7 @@ def a_unix_socket_serves():
 
 
 @tap.case
-def it_has_the_mode_that_was_asked_for():
+def it_has_the_given_mode():
     for arguments, mode in (((), 0o700), (("-a", "0777"), 0o777), (("-a", "0666"), 0o666),
                             (("-a", "600"), 0o600)):
         path = os.path.join(server.scratch(), "sock")
@@ -47,8 +47,8 @@ def it_has_the_mode_that_was_asked_for():
 
 
 @tap.case
-def it_is_the_users():
-    """As in memcached, which makes it as the user of -u."""
+def it_belongs_to_the_user():
+    """As with memcached, which creates it as the user of -u."""
     if os.geteuid() != 0:
         return
     path = os.path.join(server.scratch(), "sock")
@@ -59,7 +59,7 @@ def it_is_the_users():
     os.mkdir(closed, 0o755)
     status, _, err = server.run("-s", os.path.join(closed, "sock"))
     tap.ok(status not in (0, None) and "Permission denied" in err,
-           "who has to be allowed to make one there")
+           "a folder where this user may not create it ends the start")
 
 
 @tap.case
@@ -68,11 +68,11 @@ def the_network_is_off():
     port = server.free_port()
     with server.Server("-p", port, "-U", port, unix=path):
         probe = socket.socket()
-        tap.ok(probe.connect_ex(("127.0.0.1", port)) != 0, "with -s nobody listens on TCP")
+        tap.ok(probe.connect_ex(("127.0.0.1", port)) != 0, "with -s no TCP port is open")
         probe.close()
         datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         datagram.bind(("127.0.0.1", port))
-        tap.ok(True, "nor on UDP")
+        tap.ok(True, "with -s no UDP port is open")
         datagram.close()
 
 
@@ -88,27 +88,28 @@ def an_old_socket_is_replaced_and_a_file_is_not():
     with open(path, "w", encoding="ascii") as file:
         file.write("precious")
     status, _, error = server.run("-s", path)
-    tap.is_(status, 71, "a file that is no socket is an error")
-    tap.like(error, "failed to listen on UNIX socket", "which is said")
+    tap.is_(status, 71, "a file that is not a socket is an error")
+    tap.like(error, "failed to listen on UNIX socket", "the message has the reason")
     with open(path, encoding="ascii") as file:
-        tap.is_(file.read(), "precious", "and the file stays")
+        tap.is_(file.read(), "precious", "the file is kept")
 
 
 @tap.case
-def paths_that_cannot_be():
+def paths_that_cannot_be_used():
     status, _, error = server.run("-s", "/nonexistent-directory/sock")
-    tap.is_(status, 71, "a directory that is not there is an error")
-    tap.like(error, "failed to listen on UNIX socket", "which is said")
+    tap.is_(status, 71, "a directory that does not exist is an error")
+    tap.like(error, "failed to listen on UNIX socket", "the message has the reason")
     long = os.path.join(server.scratch(), "x" * 200)
     status, _, error = server.run("-s", long)
-    tap.ok(status not in (None, 0), "a path of over 200 bytes is an error, and no overrun")
-    tap.ok(status is None or status >= 0, "and not a crash")
+    tap.ok(status not in (None, 0), "a path of over 200 bytes is an error")
+    tap.ok(status is None or status >= 0, "it is not a crash")
     longest = server.scratch()
     longest += "/" + "y" * (107 - len(longest) - 1)
     with server.Server(unix=longest) as memcached:
-        tap.is_(memcached.stream().set(b"k", b"v"), b"STORED\r\n", "the longest path serves")
+        tap.is_(memcached.stream().set(b"k", b"v"), b"STORED\r\n",
+                "a server with the longest path answers")
         tap.ok("unix:" + longest in memcached.stats("conns").values(),
-               "and is shown whole in stats conns")
+               "stats conns shows the whole path")
 
 
 tap.run()

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""watch: its streams and their lines, compared with Debian's memcached where it has the same."""
+"""watch: its streams and their lines, compared with Debian's memcached where that has the same."""
 import os
 import re
 import resource
@@ -78,7 +78,8 @@ def binary_requests():
 
 
 def forms(memcached, requests, send):
-    """The texts of the lines of all requests, and whether each made as many as it should."""
+    """The texts of the lines of all requests, and the requests with another number of lines than
+    expected."""
     control = memcached.stream()
     watcher = Watcher(memcached, "fetchers mutations")
     client_stream = memcached.stream()
@@ -118,7 +119,7 @@ def send_binary(stream, request):
 
 
 def rounded(lines):
-    """With the seconds that are left as they were when the item was stored."""
+    """With times to live rounded to those when the item was stored."""
     return [re.sub(r"ttl=(\d+)", lambda ttl: "ttl=%d" % (-(-int(ttl.group(1)) // 10) * 10), line)
             for line in lines]
 
@@ -127,10 +128,10 @@ def compare(requests, send, name):
     requests = list(requests)
     with server.Server(*QUIET, threads=1) as memcached:
         ours, wrong = forms(memcached, requests, send)
-    tap.is_(wrong, [], "%s: each request makes the lines that it should" % name)
+    tap.is_(wrong, [], "%s: each request makes the expected number of lines" % name)
     with differential.start_peer() as memcached:
         theirs, _ = forms(memcached, requests, send)
-    # The time that is left of an item that is already over: memcached shows it modulo 2^32.
+    # The time to live of an expired item: memcached prints it modulo 2^32.
     theirs = [re.sub(r"ttl=42949\d+", "ttl=0", line) for line in theirs]
     theirs, ours = rounded(theirs), rounded(ours)
     for i, (a, b) in enumerate(zip(ours, theirs)):
@@ -156,14 +157,14 @@ def lines_of_binary_commands():
 
 
 @tap.case
-def a_line_is_in_the_form_of_memcached_1_5_19():
+def lines_have_the_form_of_memcached_1_5_19():
     with server.Server() as memcached:
         c = memcached.stream()
         w = Watcher(memcached, "fetchers mutations")
         tap.is_(w.answer, b"OK\r\n", "watch answers OK")
         c.set(b"key", b"abc", exptime=100)
         tap.like(w.raw(), r"^ts=\d+\.\d{6} gid=\d+ type=item_get key=key status=not_found clsid=0 "
-                 r"cfd=\d+$", "item_get, before a set too")
+                 r"cfd=\d+$", "item_get, also before a set")
         tap.like(w.raw(), r"^ts=\d+\.\d{6} gid=\d+ type=item_store key=key status=stored cmd=set "
                  r"ttl=(99|100) clsid=1 cfd=\d+$", "item_store")
         c.ask(b"set big 0 0 2000000\r\n" + b"x" * 2000000 + b"\r\n")
@@ -177,26 +178,28 @@ def a_line_is_in_the_form_of_memcached_1_5_19():
 
 
 @tap.case
-def bare_watch_is_fetchers_and_unknown_words_are_errors():
+def watch_alone_is_fetchers_and_unknown_words_are_errors():
     with server.Server() as memcached:
         c = memcached.stream()
         w = Watcher(memcached, "")
         c.set(b"k", b"v")
         c.get(b"k")
-        tap.is_([line["type"] for line in w.lines(c)], ["item_get"] * 2, "watch: fetchers alone")
+        tap.is_([line["type"] for line in w.lines(c)], ["item_get"] * 2,
+                "watch alone selects fetchers")
         for words in (b"foo", b"fetchers foo", b"Fetchers", b"proxyreqs", b"a b c d e f g h"):
             s = memcached.stream()
             tap.is_(s.all(b"watch %s\r\n" % words), b"ERROR\r\n", "watch %s" % words.decode())
-            tap.is_(s.get(b"k"), b"v", "and the connection goes on")
+            tap.is_(s.get(b"k"), b"v", "the connection can be used afterwards")
         s = memcached.stream()
-        tap.is_(s.all(b"watch fetchers noreply\r\n"), b"", "noreply is no word, and silences that")
+        tap.is_(s.all(b"watch fetchers noreply\r\n"), b"",
+                "noreply is not a kind of line, and suppresses the error")
         for words in ("fetchers", "mutations", "evictions", "sysevents", "rawcmds", "connevents",
                       "deletions", "fetchers fetchers mutations evictions sysevents rawcmds"):
             tap.is_(Watcher(memcached, words).answer, b"OK\r\n", "watch " + words)
 
 
 @tap.case
-def each_watcher_gets_what_it_asked_for():
+def each_watcher_gets_the_selected_lines():
     with server.Server(threads=1) as memcached:
         c = memcached.stream()
         kinds = {"fetchers": "item_get", "mutations": "item_store", "deletions": "deleted",
@@ -211,11 +214,11 @@ def each_watcher_gets_what_it_asked_for():
             want = [line.text for line in lines if line["type"] == kind]
             got = [watchers[words].next() for _ in want]
             tap.is_([line.text for line in got], want, "%s: %d lines" % (words, len(want)))
-            tap.ok(all(line["type"] == kind for line in got), "and no others")
+            tap.ok(all(line["type"] == kind for line in got), "it gets no others")
 
 
 @tap.case
-def deletions_are_those_that_somebody_asked_for():
+def deletions_are_those_of_commands():
     with server.Server(*QUIET) as memcached:
         c = memcached.stream()
         w = Watcher(memcached, "deletions fetchers")
@@ -229,11 +232,12 @@ def deletions_are_those_that_somebody_asked_for():
         tap.is_([line.text for line in w.lines(c) if line["type"] == "deleted"],
                 ["type=deleted key=a cmd=delete clsid=1 size=5",
                  "type=deleted key=b cmd=md clsid=1 size=5",
-                 "type=deleted key=c cmd=delete clsid=1 size=5"], "delete, md, binary delete")
+                 "type=deleted key=c cmd=delete clsid=1 size=5"],
+                "delete, md and binary delete have lines")
 
 
 @tap.case
-def rawcmds_are_requests_as_they_came():
+def rawcmds_are_requests_as_received():
     with server.Server(threads=1) as memcached:
         c = memcached.stream()
         w = Watcher(memcached, "rawcmds")
@@ -248,14 +252,15 @@ def rawcmds_are_requests_as_they_came():
         commands = [line["cmd"] for line in lines]
         tap.is_(commands, ["set%20a%200%200%202", "get%20a", "foo%20bar",
                                                "get%20u", "%80%0A" + "%00" * 22],
-                "text without its newline, over UDP too, and binary")
+                "text without its newline, also over UDP, and binary")
         long = b"get " + b" ".join(b"%d" % i for i in range(1000, 2000)) + b"\r\n"
         c.send(long)
-        tap.is_(w.next()["cmd"], long[:1024].decode().replace(" ", "%20"), "cut at 1,024 bytes")
+        tap.is_(w.next()["cmd"], long[:1024].decode().replace(" ", "%20"),
+                "a long line is cut at 1,024 bytes")
 
 
 @tap.case
-def evictions_tell_which_items_leave():
+def evictions():
     with server.Server(*QUIET, "-m", "2", threads=1) as memcached:
         c = memcached.stream()
         w = Watcher(memcached, "evictions")
@@ -266,9 +271,10 @@ def evictions_tell_which_items_leave():
         count = int(memcached.stats()["evictions"])
         lines = [w.next() for _ in range(count)]
         tap.ok(count > 100, "items were evicted")
-        tap.is_(len({line["key"] for line in lines}), count, "a line for each")
+        tap.is_(len({line["key"] for line in lines}), count, "each eviction has a line")
         tap.ok(all(re.fullmatch(r"type=eviction key=key%2F\d+ fetch=(yes|no) ttl=(-1|\d+) "
-                                r"la=\d+ clsid=\d+", line.text) for line in lines), "in its form")
+                                r"la=\d+ clsid=\d+", line.text) for line in lines),
+                                "the lines have their form")
         for line in lines:
             number = int(line.key()[4:])
             if (line["fetch"] == "yes") != (number % 3 == 0) or \
@@ -276,13 +282,13 @@ def evictions_tell_which_items_leave():
                 tap.diag(line.text)
                 break
         else:
-            tap.ok(True, "fetch says whether it was read, ttl how long it had, -1: forever")
+            tap.ok(True, "fetch says whether the item was read, ttl its time left, -1: no expiry")
             return
-        tap.ok(False, "fetch says whether it was read, ttl how long it had, -1: forever")
+        tap.ok(False, "fetch says whether the item was read, ttl its time left, -1: no expiry")
 
 
 @tap.case
-def what_goes_to_flash_and_is_moved_there_is_told():
+def flash_writes_and_compactions():
     if "ext_path" not in server.run("-h")[1]:
         return tap.diag("this build has no flash storage")
     words = ("ext_page_size=2,ext_wbuf_size=1,ext_path=%s:16m,ext_item_age=0,ext_item_size=100,"
@@ -323,7 +329,7 @@ def is_new(line):
 
 
 @tap.case
-def connevents_tell_who_comes_and_goes():
+def connevents():
     with server.Server(*QUIET, "-o", "idle_timeout=2") as memcached:
         w = Watcher(memcached, "connevents")
         c = memcached.stream()
@@ -345,7 +351,7 @@ def connevents_tell_who_comes_and_goes():
         c = memcached.stream()
         line = w.wait(lambda l: l["type"] == "conn_close" and
                       l["rport"] == str(c.sock.getsockname()[1]))
-        tap.is_(line["reason"], "idle_timeout", "one that was idle for too long")
+        tap.is_(line["reason"], "idle_timeout", "a connection that was idle for too long")
         tap.is_(watching.watchers(memcached), 1, "a watcher is never idle")
     path = os.path.join(server.scratch(), "sock")
     with server.Server(unix=path) as memcached:
@@ -363,7 +369,7 @@ def connevents_tell_who_comes_and_goes():
 # --- the connection that watches -------------------------------------------------
 
 @tap.case
-def what_a_watcher_sends_is_thrown_away():
+def input_of_a_watcher_is_discarded():
     with server.Server() as memcached:
         c = memcached.stream()
         w = Watcher(memcached)
@@ -372,56 +378,58 @@ def what_a_watcher_sends_is_thrown_away():
         c.get(b"k")
         tap.is_([line.text for line in w.lines(c)][0].split(" cfd")[0],
                 "type=item_get key=k status=not_found clsid=0", "it goes on watching")
-        tap.is_(c.get(b"x"), None, "and executes nothing")
+        tap.is_(c.get(b"x"), None, "its input is not executed")
         s = memcached.stream()
         s.send(b"get a\r\nwatch fetchers\r\nset y 0 0 1\r\ny\r\nget b\r\n")
-        tap.is_(s.line() + s.line(), b"END\r\nOK\r\n", "what was pipelined before it is answered")
-        tap.is_(c.get(b"y"), None, "what comes behind it is not executed")
+        tap.is_(s.line() + s.line(), b"END\r\nOK\r\n", "commands before watch are answered")
+        tap.is_(c.get(b"y"), None, "commands behind watch are not executed")
         conns = memcached.stats("conns")
-        tap.is_(list(conns.values()).count("conn_watch"), 2, "stats conns: conn_watch")
+        tap.is_(list(conns.values()).count("conn_watch"), 2, "stats conns shows conn_watch")
 
 
 @tap.case
-def a_watcher_that_goes_frees_its_place():
+def a_watcher_that_leaves_frees_its_place():
     with server.Server() as memcached:
         watchers = [Watcher(memcached, "fetchers") for _ in range(20)]
         tap.ok(all(w.answer == b"OK\r\n" for w in watchers), "20 connections can watch")
         late = memcached.stream()
         for _ in range(2):
-            tap.is_(late.ask(b"watch\r\n"), TOO_MANY, "one more cannot")
-        tap.is_(late.get(b"k"), None, "and goes on as it was")
+            tap.is_(late.ask(b"watch\r\n"), TOO_MANY, "one more is refused")
+        tap.is_(late.get(b"k"), None, "its connection can be used afterwards")
         u = memcached.udp()
-        tap.like(u.ask(b"watch\r\n"), r"^CLIENT_ERROR ", "nor over UDP")
+        tap.like(u.ask(b"watch\r\n"), r"^CLIENT_ERROR ", "watch over UDP is refused")
         watchers[0].close()
         tap.ok(server.wait_for(lambda: late.ask(b"watch\r\n") == b"OK\r\n"),
-               "when one closes, the next can")
+               "when one leaves, the next is accepted")
         watchers[1].stream.sock.shutdown(socket.SHUT_WR)
-        tap.ok(watchers[1].closed(), "one that stops sending is closed")
+        tap.ok(watchers[1].closed(), "one that shuts down its sending side is closed")
         watchers[2].stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
                                            RESET)
         watchers[2].close()
         more = [memcached.stream() for _ in range(2)]
         for s in more:
-            tap.ok(server.wait_for(lambda: s.ask(b"watch\r\n") == b"OK\r\n"), "so can two more")
+            tap.ok(server.wait_for(lambda: s.ask(b"watch\r\n") == b"OK\r\n"),
+                   "two more are accepted")
         control = memcached.stream()
         control.get(b"k")
-        tap.is_([w.next()["key"] for w in watchers[3:]], ["k"] * 17, "the others go on")
+        tap.is_([w.next()["key"] for w in watchers[3:]], ["k"] * 17,
+                "the other watchers get their lines")
         tap.is_(watching.watchers(memcached), 20, "20 watch again")
 
 
 @tap.case
-def over_udp_it_is_refused_without_harm():
+def watch_over_udp_is_refused():
     with server.Server() as memcached:
         u = memcached.udp()
         for words in (b"", b" fetchers", b" evictions sysevents"):
             tap.like(u.ask(b"watch%s\r\n" % words), r"^CLIENT_ERROR .*\r\n$", "watch%s" %
                      words.decode())
-            tap.is_(u.ask(b"get k\r\n"), b"END\r\n", "the socket lives")
-        tap.is_(u.ask(b"watch foo\r\n"), b"ERROR\r\n", "an unknown word")
-        tap.is_(watching.watchers(memcached), 0, "nobody watches")
+            tap.is_(u.ask(b"get k\r\n"), b"END\r\n", "the socket still answers")
+        tap.is_(u.ask(b"watch foo\r\n"), b"ERROR\r\n", "an unknown word is an error")
+        tap.is_(watching.watchers(memcached), 0, "no connection watches")
         w = Watcher(memcached)
         u.ask(b"get over-udp\r\n")
-        tap.is_(w.next()["key"], "over-udp", "gets over UDP are seen")
+        tap.is_(w.next()["key"], "over-udp", "a watcher sees gets over UDP")
 
 
 @tap.case
@@ -431,7 +439,8 @@ def over_a_unix_socket():
         c = memcached.stream()
         w = Watcher(memcached, "fetchers mutations")
         c.set(b"k", b"v")
-        tap.is_([line["type"] for line in w.lines(c)], ["item_get", "item_store"], "its lines come")
+        tap.is_([line["type"] for line in w.lines(c)], ["item_get", "item_store"],
+                "the watcher gets its lines")
 
 
 @tap.case
@@ -441,7 +450,7 @@ def with_one_protocol_only():
     with server.Server("-B", "binary", binary=True) as memcached:
         s = memcached.stream()
         tap.is_(s.to_end(b"watch fetchers\r\n" + bytes(20)), b"",
-                "-B binary: there is no such word")
+                "-B binary: watch closes the connection")
 
 
 @tap.case
@@ -453,12 +462,12 @@ def it_can_be_disabled():
                 tap.is_(s.ask(b"watch%s\r\n" % words),
                         b"CLIENT_ERROR watch commands not allowed\r\n", "%s: watch%s" %
                         (option, words.decode()))
-            tap.is_(s.get(b"k"), None, "and the connection goes on")
+            tap.is_(s.get(b"k"), None, "the connection can be used afterwards")
 
 
 @tap.case
-def without_a_descriptor_it_fails_and_harms_nothing():
-    # Only a process of ours can be given other limits.
+def without_a_free_descriptor_watch_fails():
+    # Only a process of the same user can be given other limits.
     with server.Server(*(("-u", "root") if os.geteuid() == 0 else ())) as memcached:
         c = memcached.stream()
         tap.ok(server.wait_for(lambda: sum(key.endswith(":listen_addr")
@@ -469,14 +478,14 @@ def without_a_descriptor_it_fails_and_harms_nothing():
         free = min(set(range(len(used) + 1)) - used)
         resource.prlimit(memcached.pid, resource.RLIMIT_NOFILE, (free, before[1]))
         tap.is_(c.ask(b"watch\r\n"), b"WATCHER_FAILED failed to add log watcher\r\n",
-                "no descriptor is left")
-        tap.is_(c.get(b"k"), None, "the connection goes on")
+                "without a free descriptor watch fails")
+        tap.is_(c.get(b"k"), None, "the connection can be used afterwards")
         resource.prlimit(memcached.pid, resource.RLIMIT_NOFILE, before)
-        tap.is_(c.ask(b"watch\r\n"), b"OK\r\n", "there are some again")
+        tap.is_(c.ask(b"watch\r\n"), b"OK\r\n", "with free descriptors watch succeeds")
 
 
 @tap.case
-def answers_that_wait_come_before_its_lines():
+def pending_answers_come_before_the_lines():
     with server.Server() as memcached:
         c = memcached.stream()
         c.set(b"big", b"x" * 500000)
@@ -486,16 +495,16 @@ def answers_that_wait_come_before_its_lines():
                                memcached.stats("conns").values()), "the answers fill the socket")
         c.get(b"k")
         one = b"VALUE big 0 500000\r\n" + b"x" * 500000 + b"\r\nEND\r\n"
-        tap.ok(s.exactly(20 * len(one)) == 20 * one, "they come whole")
+        tap.ok(s.exactly(20 * len(one)) == 20 * one, "the answers are complete")
         tap.is_(s.line(), b"OK\r\n", "then watch is answered")
         c.get(b"later")
         w = Watcher.__new__(Watcher)
         w.memcached, w.stream, w.nskipped = memcached, s, 0
-        tap.ok(w.wait(lambda line: line["key"] == "later"), "then its lines come")
+        tap.ok(w.wait(lambda line: line["key"] == "later"), "then the lines follow")
 
 
 @tap.case
-def who_may_do_nothing_may_not_watch():
+def unauthenticated_clients_may_not_watch():
     path = os.path.join(server.scratch(), "users")
     with open(path, "w") as users:
         users.write("user:pass\n")
@@ -504,31 +513,32 @@ def who_may_do_nothing_may_not_watch():
         s = memcached.stream()
         tap.is_(s.ask(b"watch fetchers\r\n"), b"CLIENT_ERROR unauthenticated\r\n",
                 "before authentication")
-        tap.is_(s.ask(b"set a 0 0 9\r\nuser pass\r\n"), b"STORED\r\n", "it is in")
-        tap.is_(s.ask(b"watch rawcmds\r\n"), b"OK\r\n", "then it may")
+        tap.is_(s.ask(b"set a 0 0 9\r\nuser pass\r\n"), b"STORED\r\n", "the login succeeds")
+        tap.is_(s.ask(b"watch rawcmds\r\n"), b"OK\r\n", "after it watch succeeds")
         other = memcached.stream()
         other.ask(b"set b 0 0 9\r\nuser pass\r\n")
         line = watching.Line(s.until(b"\n")[:-1].decode())
-        tap.is_(line["cmd"], "set%20b%200%200%209", "and sees no password")
+        tap.is_(line["cmd"], "set%20b%200%200%209", "the lines have no password")
 
 
 @tap.case
 def under_the_filter_of_system_calls():
     if "no_drop_privileges" not in server.run("-h")[1]:
-        return tap.diag("this build has none")
+        return tap.diag("this build has no -o drop_privileges")
     with server.Server("-o", "drop_privileges") as memcached:
         c = memcached.stream()
         watchers = [Watcher(memcached, "fetchers mutations connevents") for _ in range(5)]
         for w in watchers[:2]:
             w.close()
         c.set(b"k", b"v")
-        tap.ok("item_store" in [line["type"] for line in watchers[4].lines(c)], "its lines come")
+        tap.ok("item_store" in [line["type"] for line in watchers[4].lines(c)],
+               "the watcher gets its lines")
 
 
 # --- slow and vanishing watchers ------------------------------------------------
 
 def small(memcached):
-    """A connection that takes few bytes."""
+    """A connection with a small receive buffer."""
     sock = socket.socket(socket.AF_INET)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     stream = client.Stream.__new__(client.Stream)
@@ -539,7 +549,7 @@ def small(memcached):
 
 
 def run_gets(memcached, count, prefix=b"key"):
-    """So many gets, pipelined; returns how many were answered."""
+    """Sends that many gets, pipelined; returns how many were answered."""
     c = memcached.stream()
     answered = 0
     for start in range(0, count, 1000):
@@ -550,12 +560,12 @@ def run_gets(memcached, count, prefix=b"key"):
 
 
 @tap.case
-def a_slow_watcher_costs_nothing_but_its_own_lines():
+def a_slow_watcher_delays_only_itself():
     with server.Server("-o", "watcher_logbuf_size=64", threads=2) as memcached:
         slow = Watcher(memcached, stream=small(memcached))
         tap.is_(run_gets(memcached, NCOMMANDS), NCOMMANDS, "100,000 commands are answered")
         counts = watching.settled(memcached)
-        tap.ok(counts, "what was written was sent or skipped")
+        tap.ok(counts, "each written line was sent or skipped")
         dropped, written, skipped, sent = counts
         tap.diag("dropped %d, written %d, skipped %d, sent %d" % counts)
         tap.is_(dropped + written, NCOMMANDS, "each command was written or dropped")
@@ -567,12 +577,13 @@ def a_slow_watcher_costs_nothing_but_its_own_lines():
                 told += int(line[len("skipped="):])
             else:
                 gids.append(watching.Line(line).gid)
-        tap.is_((told, len(gids)), (skipped, sent), "what was sent came, and how many were skipped")
-        tap.is_(gids, sorted(gids), "in order")
+        tap.is_((told, len(gids)), (skipped, sent),
+                "the watcher gets the sent lines, and the number of the skipped ones")
+        tap.is_(gids, sorted(gids), "the lines are in order")
         memcached.stream().get(b"one-more")
-        tap.is_(slow.next()["key"], "one-more", "and it goes on")
+        tap.is_(slow.next()["key"], "one-more", "it gets later lines")
         memcached.stream().ask(b"stats reset\r\n")
-        tap.is_(watching.log_counts(memcached), (0, 0, 0, 0), "stats reset sets the counts back")
+        tap.is_(watching.log_counts(memcached), (0, 0, 0, 0), "stats reset sets the counts to 0")
 
 
 def switches(memcached):
@@ -587,7 +598,7 @@ def switches(memcached):
 
 
 @tap.case
-def watchers_without_news_wake_nobody_but_the_logger():
+def idle_watchers_wake_only_the_logger():
     with server.Server("-o", "no_lru_maintainer,no_lru_crawler", threads=2) as memcached:
         watchers = [Watcher(memcached) for _ in range(20)]
         before = switches(memcached)
@@ -598,14 +609,14 @@ def watchers_without_news_wake_nobody_but_the_logger():
                          for thread, count in switches(memcached).items())
             return max(grown.values()) >= 100
 
-        tap.ok(server.wait_for(look), "the logger looks for news")
+        tap.ok(server.wait_for(look), "the logger wakes to look for lines")
         awake = [count for count in grown.values() if count > 40]
         tap.is_(len(awake), 1, "the other threads sleep")
         tap.is_(len(watchers), watching.watchers(memcached), "while 20 watch")
 
 
 @tap.case
-def a_watcher_that_keeps_up_gets_every_line():
+def a_fast_watcher_gets_every_line():
     with server.Server("-o", ROOMY, threads=2) as memcached:
         w = Watcher(memcached)
         keys = []
@@ -618,13 +629,13 @@ def a_watcher_that_keeps_up_gets_every_line():
         reader.start()
         run_gets(memcached, 20000)
         reader.join(30)
-        tap.is_(keys, ["key%d" % i for i in range(20000)], "20,000 lines, in order")
-        tap.is_(w.nskipped, 0, "none was skipped")
+        tap.is_(keys, ["key%d" % i for i in range(20000)], "20,000 lines arrive in order")
+        tap.is_(w.nskipped, 0, "no line was skipped")
         tap.is_(watching.settled(memcached), (0, 20000, 0, 20000), "the counts say so")
 
 
 @tap.case
-def lines_of_several_threads_come_by_their_numbers():
+def lines_of_several_threads_are_ordered_by_gid():
     with server.Server("-o", ROOMY, threads=4) as memcached:
         w = Watcher(memcached, "fetchers mutations")
         threads = [threading.Thread(target=run_gets, args=(memcached, 5000, b"t%d-" % i))
@@ -640,11 +651,12 @@ def lines_of_several_threads_come_by_their_numbers():
                 "their numbers grow")
         for i in range(4):
             mine = [line["key"] for line in lines if line["key"].startswith("t%d-" % i)]
-            tap.is_(mine, ["t%d-%d" % (i, n) for n in range(5000)], "a connection's are in order")
+            tap.is_(mine, ["t%d-%d" % (i, n) for n in range(5000)],
+                    "the lines of a connection are in order")
 
 
 @tap.case
-def watchers_may_vanish_while_they_are_written_to():
+def watchers_may_disconnect_while_they_are_written_to():
     with server.Server(threads=2) as memcached:
         stop = threading.Event()
 
@@ -670,8 +682,8 @@ def watchers_may_vanish_while_they_are_written_to():
         for thread in threads:
             thread.join()
         tap.ok(server.wait_for(lambda: watching.watchers(memcached) == 0),
-               "all are gone when they have gone")
-        tap.is_(memcached.stream().get(b"k"), None, "the server goes on")
+               "none of them is left")
+        tap.is_(memcached.stream().get(b"k"), None, "the server still answers")
 
 
 @tap.case
@@ -681,7 +693,7 @@ def the_server_ends_while_it_is_watched():
     idle = Watcher(memcached, "evictions")
     run_gets(memcached, 20000)
     tap.is_(memcached.stop(), 0, "SIGTERM: status 0")
-    tap.ok(slow.closed() and idle.closed(), "and the watchers see the end")
+    tap.ok(slow.closed() and idle.closed(), "the watchers' connections are closed")
 
 
 @tap.case
@@ -720,9 +732,9 @@ def watchers_come_and_go_under_load():
         stop.set()
         for thread in loaders:
             thread.join()
-        tap.is_(trouble, [], "every answer was as it should be")
+        tap.is_(trouble, [], "every answer was right")
         tap.ok(server.wait_for(lambda: watching.watchers(memcached) == 0),
-               "nobody watches in the end")
+               "no watcher is left in the end")
 
 
 tap.run()

@@ -36,18 +36,18 @@ fn text(value: &str) -> Option<String> {
     Some(value.to_string())
 }
 
-/// What add and replace return is not looked at: over text the crate takes NOT_STORED for success.
+/// Ignores the results of add and replace: over text the crate takes NOT_STORED for success.
 fn storage(r: &mut Report, c: &Client) {
     r.ok(c.version().is_ok(), "version");
     r.is(c.set("a", "1", 0), (), "set");
-    r.is(c.get("a"), text("1"), "get finds it");
+    r.is(c.get("a"), text("1"), "get returns the value");
     r.is(c.get::<String>("none"), None, "get misses");
     let _ = c.add("a", "2", 0);
-    r.is(c.get("a"), text("1"), "add leaves what is there");
-    r.is(c.add("b", "2", 0), (), "add stores what is not");
+    r.is(c.get("a"), text("1"), "add keeps an existing value");
+    r.is(c.add("b", "2", 0), (), "add stores a missing key");
     let _ = c.replace("none", "2", 0);
-    r.is(c.get::<String>("none"), None, "replace leaves what is not there");
-    r.is(c.replace("b", "3", 0), (), "replace stores what is");
+    r.is(c.get::<String>("none"), None, "replace stores no missing key");
+    r.is(c.replace("b", "3", 0), (), "replace stores an existing key");
     r.is(c.append("b", "4"), (), "append");
     r.is(c.prepend("b", "2"), (), "prepend");
     r.is(c.get("b"), text("234"), "the value has all three parts");
@@ -58,11 +58,11 @@ fn storage(r: &mut Report, c: &Client) {
 fn unique_ids(r: &mut Report, c: &Client) {
     r.is(c.set("cas", "1", 0), (), "set");
     let (value, _, cas): (Vec<u8>, u32, Option<u64>) = c.get("cas").unwrap().unwrap();
-    r.ok(value == b"1" && cas.is_some(), "get finds a unique id");
+    r.ok(value == b"1" && cas.is_some(), "get returns a unique id");
     let cas = cas.unwrap_or(1);
     r.is(c.cas("cas", "2", 0, cas), true, "cas with the id of get stores");
-    r.is(c.cas("cas", "3", 0, cas), false, "cas with the old id does not");
-    r.is(c.cas("none", "3", 0, cas), false, "nor does cas of nothing");
+    r.is(c.cas("cas", "3", 0, cas), false, "cas with the old id stores nothing");
+    r.is(c.cas("none", "3", 0, cas), false, "cas of a missing key stores nothing");
     r.is(c.get("cas"), text("2"), "the value is that of the first cas");
 }
 
@@ -79,16 +79,16 @@ fn values(r: &mut Report, c: &Client, largest: usize) {
     let all: Vec<u8> = (0..=255).collect();
     let mut size = 1;
     r.is(c.set("v", &b""[..], 0), (), "set of no bytes");
-    r.is(c.get::<Vec<u8>>("v"), Some(vec![]), "and get finds it");
+    r.is(c.get::<Vec<u8>>("v"), Some(vec![]), "get returns it");
     while size <= largest {
         let value: Vec<u8> = all.iter().cycle().take(size).copied().collect();
         r.is(c.set("v", &value[..], 0), (), &format!("set of {size} bytes"));
-        r.is(c.get::<Vec<u8>>("v"), Some(value), "and get finds them");
+        r.is(c.get::<Vec<u8>>("v"), Some(value), "get returns them");
         size *= 11;
     }
 }
 
-/// A value that no request over UDP could bring: it is put together there.
+/// A value larger than a request over UDP: the server builds it by appends.
 fn many_datagrams(r: &mut Report, c: &Client) {
     let piece = "0123456789".repeat(100);
     let mut want = String::new();
@@ -97,7 +97,7 @@ fn many_datagrams(r: &mut Report, c: &Client) {
         c.append("d", piece.as_str()).unwrap();
         want += &piece;
     }
-    r.is(c.get("d"), Some(want), "a value of 64,000 bytes in one answer");
+    r.is(c.get("d"), Some(want), "get returns a value of 64,000 bytes");
 }
 
 fn thousand(r: &mut Report, c: &Client) {
@@ -110,13 +110,13 @@ fn thousand(r: &mut Report, c: &Client) {
     r.is(Ok(right), 1000, "a thousand sets and gets");
 }
 
-/// Asked together, which the crate can do over TCP only.
+/// Several keys in a request, which the crate can send over TCP only.
 fn together(r: &mut Report, c: &Client) {
     let want: HashMap<String, String> =
         (0..100).map(|i| (format!("k{i}"), format!("value {i}"))).collect();
     let mut keys: Vec<&str> = want.keys().map(String::as_str).collect();
     keys.push("none");
-    r.is(c.gets(&keys), want.clone(), "100 keys of a thousand, together");
+    r.is(c.gets(&keys), want.clone(), "a get of 100 keys returns their values");
 }
 
 fn gone(r: &mut Report, c: &Client, key: &str, name: &str) {
@@ -131,7 +131,7 @@ fn times(r: &mut Report, c: &Client) {
     r.is(c.set("t", "x", 1), (), "set for 1 s");
     r.is(c.set("u", "x", 0), (), "set for ever");
     r.is(c.touch("u", 1), true, "touch");
-    r.is(c.touch("none", 1), false, "touch of nothing");
+    r.is(c.touch("none", 1), false, "touch of a missing key");
     gone(r, c, "t", "an item expires");
     gone(r, c, "u", "a touched item expires");
 }
@@ -142,9 +142,9 @@ fn the_server(r: &mut Report, c: &Client, text_protocol: bool) {
         let stats = c.stats().unwrap();
         r.ok(stats[0].1.contains_key("pid"), "stats");
     }
-    r.is(c.get("b"), text("234"), "an item is there");
+    r.is(c.get("b"), text("234"), "an item exists");
     r.is(c.flush(), (), "flush_all");
-    r.is(c.get::<String>("b"), None, "and it is gone");
+    r.is(c.get::<String>("b"), None, "get misses afterwards");
 }
 
 fn main() {

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * tail: hands segments of TCP to and from the server's port to the programs of bpf/tcp, where they
+ * are loaded: control.tcp_port is 0 where they are not.
+ */
+#ifndef MC_TAIL_BPF_H
+#define MC_TAIL_BPF_H
+
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+
+enum { TAIL_INGRESS, TAIL_EGRESS, TAILS };
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, u32);
+    __type(value, u32);
+} tcp_programs_xdp SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+    __uint(max_entries, TAILS);
+    __type(key, u32);
+    __type(value, u32);
+} tcp_programs_tc SEC(".maps");
+
+/* Does not return if the segment is TCP's. Generic XDP answers none: it cuts frames wrongly. */
+static __always_inline void xdp_tail(struct xdp_md *ctx, const void *data, const void *end, u64 v6)
+{
+    if (control.tcp_port && !xdp_generic && ip_is_our_tcp(data + FRAME_IP, end, v6, 0))
+        bpf_tail_call(ctx, &tcp_programs_xdp, 0);
+}
+
+/* Whether a packet of IP is TCP, wherever its bytes are. */
+static __always_inline int skb_is_tcp(struct __sk_buff *skb, u64 v6)
+{
+    u8 protocol = 0;
+
+    return !bpf_skb_load_bytes(skb, FRAME_IP + (v6 ? 6 : 9), &protocol, sizeof(protocol)) &&
+           protocol == PROTOCOL_TCP;
+}
+
+/*
+ * Only what is TCP, since what follows the call is left out. IP's options move the ports: then the
+ * programs look for them.
+ */
+static __always_inline void tc_tail(struct __sk_buff *skb, const u32 tail)
+{
+    const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+    const void *ip = data + FRAME_IP;
+    u64 v6 = skb->protocol == TYPE_IP6;
+
+    if (!control.tcp_port || (!v6 && skb->protocol != TYPE_IP4))
+        return;
+    if (tail == TAIL_INGRESS && data + IP6_BYTES <= end && link_is_hidden(data, skb->protocol)) {
+        if (ip_protocol(data, v6) != PROTOCOL_TCP)
+            return;
+    } else if (ip + IP6_BYTES + 4 <= end) {
+        if (LOAD16(data + 12) != skb->protocol || ip_protocol(ip, v6) != PROTOCOL_TCP)
+            return;
+        if (v6 ? !ip_is_our_tcp(ip, end, 1, tail == TAIL_EGRESS)
+               : LOAD8(ip) == 0x45 && !ip_is_our_tcp(ip, end, 0, tail == TAIL_EGRESS))
+            return;
+    } else if (!skb_is_tcp(skb, v6)) {
+        return;
+    }
+    bpf_tail_call(skb, &tcp_programs_tc, tail);
+}
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * flow: what identifies a TCP connection, and the order of its sequence numbers.
+ */
+#ifndef MC_FLOW_BPF_H
+#define MC_FLOW_BPF_H
+
+#include "bpf/packet/base.bpf.h"
+
+enum {
+    TCP_BYTES = 20, /* its header without options */
+    TCP_FIN = 1,
+    TCP_SYN = 2,
+    TCP_RST = 4,
+    TCP_PSH = 8,
+    TCP_ACK = 16,
+    TCP_URG = 32
+};
+
+/* The flow key of a connection: addresses (IPv4 as ::ffff:a.b.c.d) and ports, network order. */
+struct flow_key {
+    u64 client[2];
+    u64 server[2];
+    u16 client_port;
+    u16 server_port;
+    u32 unused;
+};
+
+#define FLOW_IP4 0xffff0000u /* the half of a mapped address before the 32 bits of IPv4 */
+
+/* Whether sequence number a comes before b. */
+static __always_inline int seq_before(u32 a, u32 b)
+{
+    return (__s32)(a - b) < 0;
+}
+
+#endif

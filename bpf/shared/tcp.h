@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * tcp: what the server and the kernel programs share of TCP connections whose gets the kernel
+ * answers (doc/kernel-path/tcp.md).
+ *
+ * The server gives each connection a slot, and tells the kernel which: it stores a struct
+ * mc_tcp_tag with the socket (BPF_MAP_TYPE_SK_STORAGE). In the slot it publishes how far it is. The
+ * kernel programs answer a get only where the server has consumed all that came before it, and the
+ * client has received all that the server sent.
+ *
+ * Order. The server stores `boundary` when the effects of the commands before it can be seen by all
+ * threads, and before the system call that sends their last reply: nobody can acknowledge what was
+ * not sent, so a boundary that the client's acknowledgement confirms is never too early. While the
+ * server executes a command, has input that it has not consumed, or output that it has not handed
+ * to the socket, the published boundary is an older one, which no acknowledgement matches, or
+ * MC_TCP_NONE.
+ */
+#ifndef MC_TCP_H
+#define MC_TCP_H
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+
+/* No boundary: the kernel answers nothing on the connection. Not a boundary that can be reached. */
+#define MC_TCP_NONE (~0ull)
+
+/*
+ *  0 boundary    bytes consumed in the low half, bytes sent in the high half, both since the
+ *                connection was accepted, modulo 2^32. Written by the server
+ *  8 generation  of the slot: another for each connection that has it. Written by the server
+ *                before the first boundary of the connection
+ * 12 answered    requests that the kernel answered on this connection. Written by the kernel, set
+ *                to 0 by the server with a new generation
+ * 16 binary      not 0: the connection speaks the binary protocol, else text. Written by the server
+ *                before the first boundary of the connection
+ * 20 outstanding not 0: the client has not acknowledged the kernel's last reply. Written by the
+ *                kernel, set to 0 by the server with a new generation
+ */
+struct mc_tcp_slot {
+    __u64 boundary;
+    __u32 generation;
+    __u32 answered;
+    __u32 binary;
+    __u32 outstanding;
+    __u32 unused[2]; /* two connections in a cache line */
+};
+
+static inline __u64 mc_tcp_boundary(__u32 consumed, __u32 sent)
+{
+    return consumed | (__u64)sent << 32;
+}
+
+/* What the server stores with a socket. */
+struct mc_tcp_tag {
+    __u32 slot;
+    __u32 generation;
+};
+
+/* --- entries of connections ------------------------------------------------------------------ */
+
+enum {
+    MC_TCP_FOLLOWED = 1 << 0, /* in_end is known: see conn_leaving in bpf/tcp/egress.bpf.h */
+    MC_TCP_CLOSING = 1 << 1,  /* a FIN, a RST or a fragment has passed: no more is answered */
+};
+
+/*
+ * How numbers are translated: what the socket did not see, and the outstanding reply, where its
+ * request and it began (wire) and their bytes. nreply: 0: there is none.
+ */
+struct mc_tcp_shift {
+    __u32 in, out;
+    __u32 request, nrequest;
+    __u32 reply, nreply;
+};
+
+/*
+ * What the programs know of a connection (bpf/tcp/conn.bpf.h). The server only removes entries.
+ *
+ * in_base, out_base  the sequence numbers of the client's and of the server's first byte
+ * in_end             end of the client's bytes that the socket was or will be given
+ * acked              the highest acknowledgement that it was or will be given
+ * out_end            end of the bytes that it has sent
+ * told               the highest acknowledgement that it has sent, before it was held back
+ * born               what it had received when the entry was made; never changes
+ * tsval, window      of the last segment that it sent, network order
+ * client_ts          the client's highest TSval
+ * mss                bytes of a segment's text; never changes
+ * slot, generation   of struct mc_tcp_tag; never change
+ * ifindex, vlan, mac by which interface, with which tag (0: none), and to which MAC address, the
+ *                    server's segments leave; as of struct mc_local. XDP answers none with a tag
+ * kept               where in the pool the outstanding reply's text is
+ */
+struct mc_tcp_conn {
+    struct bpf_spin_lock lock;
+    __u32 flags;
+    struct mc_tcp_shift shift;
+    __u32 in_base, out_base;
+    __u32 in_end, acked, out_end, told, born;
+    __u32 tsval, client_ts;
+    __u16 window;
+    __u8 wscale;
+    __u8 unused;
+    __u32 mss;
+    __u32 slot, generation;
+    __u32 ifindex, vlan;
+    __u32 kept;
+    __u64 mac;
+};
+
+/* --- counts ----------------------------------------------------------------------------------- */
+
+/* What the programs count; a row for each CPU. */
+enum mc_tcp_count {
+    MC_TCP_CONNECTIONS,  /* that the programs have begun to follow */
+    MC_TCP_ANSWERED_XDP, /* requests */
+    MC_TCP_ANSWERED_TC,
+    MC_TCP_RESENT,        /* replies that were sent once more */
+    MC_TCP_BYTES_READ,    /* of answered requests */
+    MC_TCP_BYTES_WRITTEN, /* of their replies */
+    MC_TCP_PASS_COMMAND,  /* no get, or one of a form that only the server knows */
+    MC_TCP_PASS_SEGMENT,  /* flags, options, a checksum that is wrong, or not a whole request */
+    MC_TCP_PASS_BOUNDARY, /* the server has not finished what came before, or the client has not
+                             received all replies to it */
+    MC_TCP_PASS_UNACKED,  /* a reply of the kernel is not acknowledged yet */
+    MC_TCP_PASS_WINDOW,   /* the reply does not fit the client's window or segment size */
+    MC_TCP_PASS_WAY,      /* replies leave by another interface or to another MAC address */
+    MC_TCP_PASS_KEPT,     /* no room to keep the reply */
+    MC_TCP_PASS_LOOKUP,   /* the item is chunked, on flash, stale, expired, being changed, ... */
+    MC_TCP_PASS_BYPASS,   /* the server asked for everything, or does not run */
+    MC_TCP_PASS_ROOM,     /* no room in the frame: TC may answer */
+    MC_TCP_DROPPED,       /* segments that cannot be mapped; their sender sends them again */
+    MC_TCP_COUNTS
+};
+
+struct mc_tcp_counts {
+    __u64 count[32];
+};
+
+enum {
+    MC_TCP_CONNECTIONS_MAX = 1 << 17, /* that are followed; an entry is allocated when it is used */
+    MC_TCP_KEPT_MAX = 1 << 12,        /* replies that are not acknowledged yet, a power of two */
+    MC_TCP_KEPT_BYTES = 1408,         /* of one */
+};
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * tcp_answer: which requests are answered, and how a connection's state changes with the answer.
+ *
+ * A request is answered only if it is the next thing for the server to do: it begins where all that
+ * the socket was given ends, and the server has consumed all of that; it acknowledges all that the
+ * socket has sent, and that is all that the server has written. `consumed` alone is not enough: a
+ * request that was passed and lies unread in the socket would be answered twice.
+ *
+ * Order: these conditions are looked at before the lookup, so that it finds what the client's
+ * earlier commands have written; then the lookup, the reply's text is kept, the frame grows; then
+ * under the lock the conditions are looked at again, with the same boundary, and the connection's
+ * state changes at once. Until then the packet is as it came and can be passed. Behind that the
+ * reply may be lost: the client will ask for it again.
+ */
+#ifndef MC_TCP_ANSWER_BPF_H
+#define MC_TCP_ANSWER_BPF_H
+
+#include "bpf/inplace/verbs.bpf.h"
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/request.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
+#include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/kept.bpf.h"
+#include "bpf/tcp/segment.bpf.h"
+
+static __always_inline struct mc_tcp_slot *conn_slot(const struct mc_tcp_conn *conn)
+{
+    u32 slot = conn->slot;
+
+    return bpf_map_lookup_elem(&tcp_slots, &slot);
+}
+
+/*
+ * Whether a segment is the next thing for the server to do, by this boundary: 0, or the reason to
+ * pass. Without the lock it tells what probably is so.
+ */
+static __always_inline int conn_refuses(const struct mc_tcp_conn *conn,
+                                        const struct mc_tcp_slot *slot,
+                                        const struct tcp_segment *segment, u64 boundary)
+{
+    u32 seq = segment->seq - conn->shift.in, ack = segment->ack - conn->shift.out;
+
+    if (conn->shift.nreply && seq_before(segment->ack, shift_reply_end(&conn->shift)))
+        return MC_TCP_PASS_UNACKED;
+    if ((conn->flags & (MC_TCP_FOLLOWED | MC_TCP_CLOSING)) != MC_TCP_FOLLOWED ||
+        boundary == MC_TCP_NONE || READ_ONCE(slot->generation) != conn->generation)
+        return MC_TCP_PASS_BOUNDARY;
+    if (seq != conn->in_end || seq != conn->in_base + (u32)boundary || ack != conn->out_end ||
+        ack != conn->out_base + (u32)(boundary >> 32))
+        return MC_TCP_PASS_BOUNDARY;
+    return seq_before(segment->tsval, conn->client_ts) ? MC_TCP_PASS_SEGMENT : 0;
+}
+
+/* Whether a segment came from where the server's segments go to. */
+static __always_inline int conn_came_by_way(const struct mc_tcp_conn *conn, u64 from, u32 ifindex,
+                                            u32 vlan)
+{
+    return conn->ifindex == ifindex && conn->vlan == vlan && conn->mac == (from & 0xffffffffffff);
+}
+
+/*
+ * The kind of request that a segment seems to be, by its first bytes: HEAD_GET, HEAD_VERB, or none.
+ * The server takes no request of the protocol that the connection does not speak.
+ */
+static __always_inline int text_kind(u32 text, const struct mc_tcp_slot *slot)
+{
+    if (((u8)text == BINARY_MAGIC) != !!READ_ONCE(slot->binary))
+        return HEAD_FOREIGN;
+    if (text == TEXT_GET)
+        return HEAD_GET;
+    return text_is_verb(text) ? HEAD_VERB : HEAD_FOREIGN;
+}
+
+/*
+ * Looks up what the request in the packet asks for, and keeps the reply: 0, or the reason to pass.
+ * `scratch` has the headers.
+ */
+static __always_inline int tcp_lookup(struct packet packet, struct scratch *scratch,
+                                      struct segment_scratch *tcp, const struct mc_tcp_conn *conn,
+                                      int kind)
+{
+    int rc;
+
+    if (unlikely(READ_ONCE(control.bypass) || server_has_stopped() ||
+                 (control.flush_at && second_reached(control.flush_at))))
+        return MC_TCP_PASS_BYPASS;
+    rc = packet_answer(packet, scratch, kind, 0);
+    if (rc == MC_COUNT_PASS_COMMAND)
+        return MC_TCP_PASS_COMMAND;
+    if (rc == MC_COUNT_PASS_PACKET || rc == MC_COUNT_PASS_REQUEST)
+        return MC_TCP_PASS_SEGMENT;
+    if (rc != STEP_END)
+        return MC_TCP_PASS_LOOKUP;
+    if (scratch->nreply == REPLY_TEXT) /* quiet verbs that find nothing */
+        return MC_TCP_PASS_COMMAND;
+    if (scratch->nreply - REPLY_TEXT > conn->mss ||
+        scratch->nreply - REPLY_TEXT > tcp->segment.window << (conn->wscale & 15))
+        return MC_TCP_PASS_WINDOW;
+    tcp->owner = kept_owner(tcp->segment.ack, conn->slot, conn->generation);
+    tcp->kept = kept_put(tcp->owner);
+    return tcp->kept == KEPT_NONE ? MC_TCP_PASS_KEPT : 0;
+}
+
+/* What the steps of answering say beside a program's verdicts: the segment is passed. */
+enum { TCP_LEFT = -100 };
+
+/* Passes a segment, for a reason MC_TCP_PASS_*; one without data is not counted. */
+static __always_inline int tcp_leave(struct segment_scratch *tcp, int why)
+{
+    tcp->reason = tcp->segment.n ? why : 0;
+    return TCP_LEFT;
+}
+
+/* The kept text of a reply that is no longer outstanding; to be freed without the lock. */
+struct tcp_acked {
+    u32 kept;
+    u32 reply;
+};
+
+/* Under the lock. A client's segment acknowledges the outstanding reply, perhaps. */
+static __always_inline void conn_acknowledge(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
+                                             const struct tcp_segment *segment,
+                                             struct tcp_acked *acked)
+{
+    acked->kept = KEPT_NONE;
+    acked->reply = 0; /* may be read, if not used */
+    if (!conn->shift.nreply || seq_before(segment->ack, shift_reply_end(&conn->shift)))
+        return;
+    acked->kept = conn->kept;
+    acked->reply = conn->shift.reply;
+    conn->shift.nreply = 0;
+    if (READ_ONCE(slot->generation) == conn->generation) /* else it is another connection's */
+        WRITE_ONCE(slot->outstanding, 0);
+}
+
+static __always_inline void acked_free(const struct mc_tcp_conn *conn,
+                                       const struct tcp_acked *acked)
+{
+    if (acked->kept != KEPT_NONE)
+        kept_free(acked->kept, kept_owner(acked->reply, conn->slot, conn->generation));
+}
+
+/*
+ * Under the lock. Changes the connection's state as the answer of nreply bytes demands, and says
+ * what TCP's header of the reply has: 0, or the reason to pass. pays: TC, which also tells the
+ * socket what the segment acknowledges, if that is news to it; XDP can either answer a segment or
+ * pass it.
+ */
+static __always_inline int conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
+                                       struct segment_scratch *tcp, struct tcp_words *words,
+                                       u32 nreply, const int pays)
+{
+    const struct tcp_segment *segment = &tcp->segment;
+    u64 boundary = READ_ONCE(slot->boundary);
+    u32 ack = segment->ack - conn->shift.out;
+    int rc;
+
+    read_barrier();
+    if (boundary != tcp->boundary || !conn_expects(conn, segment))
+        return MC_TCP_PASS_BOUNDARY;
+    rc = conn_refuses(conn, slot, segment, boundary);
+    if (rc)
+        return rc;
+    tcp->debt = conn->acked != ack;
+    if (!pays && tcp->debt)
+        return MC_TCP_PASS_BOUNDARY;
+    conn->acked = ack;
+    conn->shift.request = segment->seq;
+    conn->shift.nrequest = segment->n;
+    conn->shift.reply = segment->ack;
+    conn->shift.nreply = nreply;
+    conn->shift.in += segment->n;
+    conn->shift.out += nreply;
+    conn->kept = tcp->kept;
+    conn->client_ts = segment->tsval;
+    WRITE_ONCE(slot->outstanding, 1);
+    tcp->shift = conn->shift;
+    words->seq = bpf_htonl(segment->ack);
+    words->ack = bpf_htonl(segment->seq + segment->n);
+    words->tsval = conn->tsval;
+    words->tsecr = bpf_htonl(segment->tsval);
+    words->window = conn->window;
+    return 0;
+}
+
+/*
+ * Under the lock. Whether a segment asks for the outstanding reply once more: it has data below the
+ * request's end, or is a bare acknowledgement of less than the reply, as a client sends when
+ * something behind the reply has arrived, when it can take again what it had no room for, and when
+ * it is asked by a keepalive probe. A client without room says so again to every copy: then there
+ * is none.
+ */
+static __always_inline int conn_resends(const struct mc_tcp_conn *conn,
+                                        const struct tcp_segment *segment)
+{
+    const struct mc_tcp_shift *shift = &conn->shift;
+
+    if (!shift->nreply || segment->flags & (TCP_SYN | TCP_RST) || !(segment->flags & TCP_ACK))
+        return 0;
+    if (segment->n)
+        return seq_before(segment->seq, shift_request_end(shift));
+    return !(segment->flags & TCP_FIN) && segment->ack - shift->reply < shift->nreply &&
+           shift_reply_end(shift) - segment->ack <= segment->window << (conn->wscale & 15);
+}
+
+/* Under the lock. What TCP's header of the outstanding reply has when it is sent once more. */
+static __always_inline void conn_resend(const struct mc_tcp_conn *conn, struct segment_scratch *tcp,
+                                        struct tcp_words *words)
+{
+    tcp->kept = conn->kept;
+    tcp->owner = kept_owner(conn->shift.reply, conn->slot, conn->generation);
+    words->seq = bpf_htonl(conn->shift.reply);
+    words->ack = bpf_htonl(shift_request_end(&conn->shift));
+    words->tsval = conn->tsval;
+    words->tsecr = bpf_htonl(tcp->segment.stamped ? tcp->segment.tsval : conn->client_ts);
+    words->window = conn->window;
+}
+
+/*
+ * Under the lock. A segment that is not answered, in XDP or (hands) in TC: whether the outstanding
+ * reply is to be sent once more in its place. *acked: to be freed without the lock.
+ */
+static __always_inline int conn_leave(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
+                                      struct segment_scratch *tcp, struct tcp_words *words,
+                                      struct tcp_acked *acked, const int hands)
+{
+    if (!conn_expects(conn, &tcp->segment))
+        return 0;
+    conn_acknowledge(conn, slot, &tcp->segment, acked);
+    if (conn_resends(conn, &tcp->segment)) {
+        conn_resend(conn, tcp, words);
+        return 1;
+    }
+    conn_pass(conn, &tcp->segment, hands);
+    return 0;
+}
+
+/* Counts an answer that was sent. */
+static __always_inline void tcp_count_answer(struct scratch *scratch, struct mc_tcp_slot *slot,
+                                             u64 by)
+{
+    u32 zero = 0;
+    struct mc_tcp_counts *counts = bpf_map_lookup_elem(&tcp_counts, &zero);
+
+    if (counts) {
+        counts->count[by & 31]++;
+        counts->count[MC_TCP_BYTES_READ] += scratch->ntext;
+        counts->count[MC_TCP_BYTES_WRITTEN] += scratch->nreply - REPLY_TEXT;
+    }
+    slot->answered++;
+    count_hits(scratch);
+}
+
+#endif

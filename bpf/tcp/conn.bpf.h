@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * tcp_conn: the state of a connection some of whose gets the kernel has answered.
+ *
+ * The server's socket never sees the requests that were answered here, nor the replies. So it
+ * counts `in` bytes fewer from the client, and `out` bytes fewer to it, than the client does, and
+ * whatever passes afterwards has its sequence and acknowledgement numbers translated: a number of
+ * the client's stream is the socket's plus `in`, one of the server's stream the socket's plus
+ * `out`. Below, numbers are the socket's unless a name says `wire`.
+ *
+ * Of the replies that were sent here at most one is not acknowledged yet: the outstanding one. Its
+ * text is kept until then (struct kept). While it is outstanding
+ *
+ * - acknowledgements by the socket are held at the start of its request, so the client's own timer
+ *   makes it send the request again if the reply is lost;
+ * - a segment of the client's that begins below the request's end, or acknowledges no more than the
+ *   start of the reply, is answered by the kept reply, never by another lookup;
+ * - numbers before the request, or before the reply, are translated as they were before it.
+ *
+ * All fields are read and written under the lock, except those that never change.
+ */
+#ifndef MC_TCP_CONN_BPF_H
+#define MC_TCP_CONN_BPF_H
+
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/flow.bpf.h"
+#include "bpf/shared/tcp.h"
+
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, MC_TCP_CONNECTIONS_MAX);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __type(key, struct flow_key);
+    __type(value, struct mc_tcp_conn);
+} tcp_conns SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 1); /* set before the load */
+    __type(key, u32);
+    __type(value, struct mc_tcp_slot);
+} tcp_slots SEC(".maps");
+
+/* What the server stores with a socket whose connection may be followed. */
+struct {
+    __uint(type, BPF_MAP_TYPE_SK_STORAGE);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __type(key, int);
+    __type(value, struct mc_tcp_tag);
+} tcp_tags SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, u32);
+    __type(value, struct mc_tcp_counts);
+} tcp_counts SEC(".maps");
+
+/* A segment as it was read; in struct segment_scratch. */
+struct tcp_segment {
+    struct flow_key flow;
+    u32 seq, ack; /* wire */
+    u32 n;        /* bytes of data */
+    u32 tsval;    /* if `stamped` */
+    u32 flags;    /* TCP_* */
+    u32 window;   /* as it stands in the header */
+    u32 nheader;  /* TCP's, with options */
+    u8 stamped;   /* timestamps are the first option, where answered segments have them */
+    u8 is_plain;  /* and the only one; ACK and perhaps PSH are set, nothing else; no CE mark */
+    u8 is_whole;  /* the lengths agree */
+    u8 unused;
+};
+
+/* What a program has to keep of its packet, one for each CPU (scratch.bpf.h). */
+struct segment_scratch {
+    struct tcp_segment segment;
+    struct mc_tcp_shift shift; /* by which it is translated */
+    u64 boundary;              /* the server's, before the lookup */
+    u64 owner;                 /* of the kept text, */
+    u32 kept;                  /* and where in the pool it is */
+    int reason;                /* why the segment is passed: MC_TCP_PASS_*, 0: not counted */
+    u32 can_resend;            /* the headers of a reply are in scratch->saved */
+    u32 debt;                  /* the segment acknowledges what the socket does not know yet */
+    u32 option, noption;       /* of the segment: the one that has blocks (skb.bpf.h) */
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, u32);
+    __type(value, struct segment_scratch);
+} segment_scratch_map SEC(".maps");
+
+static __always_inline struct segment_scratch *segment_scratch_get(void)
+{
+    u32 zero = 0;
+
+    return bpf_map_lookup_elem(&segment_scratch_map, &zero);
+}
+
+static __always_inline void tcp_count(u64 what)
+{
+    u32 zero = 0;
+    struct mc_tcp_counts *counts = bpf_map_lookup_elem(&tcp_counts, &zero);
+
+    BOUND(what, 31);
+    if (counts)
+        counts->count[what]++;
+}
+
+/* --- translation ---------------------------------------------------------------------------- */
+
+/* The end of the outstanding reply, of its request (wire). */
+static __always_inline u32 shift_reply_end(const struct mc_tcp_shift *shift)
+{
+    return shift->reply + shift->nreply;
+}
+
+static __always_inline u32 shift_request_end(const struct mc_tcp_shift *shift)
+{
+    return shift->request + shift->nrequest;
+}
+
+/* A client's acknowledgement, or the edge of a block that it acknowledges selectively. */
+static __always_inline u32 shift_ack_in(const struct mc_tcp_shift *shift, u32 wire)
+{
+    u32 before = shift->out - shift->nreply;
+
+    if (!shift->nreply || !seq_before(wire, shift_reply_end(shift)))
+        return wire - shift->out;
+    return (seq_before(shift->reply, wire) ? shift->reply : wire) - before;
+}
+
+static __always_inline u32 shift_seq_in(const struct mc_tcp_shift *shift, u32 wire)
+{
+    if (shift->nreply && !seq_before(shift->request, wire))
+        return wire - (shift->in - shift->nrequest);
+    return wire - shift->in;
+}
+
+/*
+ * A number of the client's stream that the socket names: an acknowledgement, which while a reply is
+ * outstanding is not beyond the start of its request, or the edge of a block.
+ */
+static __always_inline u32 shift_ack_out(const struct mc_tcp_shift *shift, u32 ack)
+{
+    u32 wire = ack + shift->in - (shift->nreply ? shift->nrequest : 0);
+
+    return shift->nreply && seq_before(shift->request, wire) ? shift->request : wire;
+}
+
+static __always_inline u32 shift_edge_out(const struct mc_tcp_shift *shift, u32 edge)
+{
+    u32 before = edge + shift->in - shift->nrequest;
+
+    return shift->nreply && !seq_before(shift->request, before) ? before : edge + shift->in;
+}
+
+/* The sequence number of n bytes that the socket sends. *straddles: they lie on both sides. */
+static __always_inline u32 shift_seq_out(const struct mc_tcp_shift *shift, u32 seq, u32 n,
+                                         int *straddles)
+{
+    u32 before = shift->out - shift->nreply, start = shift->reply - before;
+
+    if (!shift->nreply || !seq_before(seq, start))
+        return seq + shift->out;
+    *straddles = seq_before(start, seq + n);
+    return seq + before;
+}
+
+/*
+ * A client that does not know the connection any more, and gets an acknowledgement of the socket's,
+ * sends a RST with the number that was acknowledged. If that was held back, what the socket said
+ * itself is put in its place, since it takes no other RST.
+ */
+static __always_inline u32 conn_seq_in(const struct mc_tcp_conn *conn,
+                                       const struct tcp_segment *segment)
+{
+    if (segment->flags & TCP_RST && conn->shift.nreply && segment->seq == conn->shift.request)
+        return conn->told;
+    return shift_seq_in(&conn->shift, segment->seq);
+}
+
+enum { CONN_REACH = 1 << 26 }; /* more than any window and what may be in flight */
+
+/*
+ * Whether a client's segment is within reach of both streams: nothing is learned from others (RFC
+ * 5961 in coarse), which the socket will refuse.
+ */
+static __always_inline int conn_expects(const struct mc_tcp_conn *conn,
+                                        const struct tcp_segment *segment)
+{
+    u32 out = conn->out_end + conn->shift.out, in = conn->in_end + conn->shift.in;
+
+    return out - segment->ack <= CONN_REACH && in - segment->seq + CONN_REACH <= 2u * CONN_REACH;
+}
+
+/*
+ * A client's segment goes to the socket, from XDP to TC, or (hands) from TC. That the socket knows
+ * what the segment acknowledges is noted by TC alone, which may yet drop what XDP has passed, and
+ * not of a segment that lies below what the socket has acknowledged: it does not read that one.
+ */
+static __always_inline void conn_pass(struct mc_tcp_conn *conn, const struct tcp_segment *segment,
+                                      const int hands)
+{
+    u32 seq = shift_seq_in(&conn->shift, segment->seq);
+    u32 ack = shift_ack_in(&conn->shift, segment->ack);
+    u32 end = seq + segment->n + (segment->flags & TCP_FIN);
+
+    if (segment->stamped && seq_before(conn->client_ts, segment->tsval))
+        conn->client_ts = segment->tsval;
+    if (seq_before(conn->in_end, end))
+        conn->in_end = end;
+    if (hands && seq_before(conn->acked, ack) && !seq_before(end, conn->told))
+        conn->acked = ack;
+    if (segment->flags & (TCP_FIN | TCP_RST) || !segment->is_whole)
+        conn->flags |= MC_TCP_CLOSING;
+}
+
+#endif

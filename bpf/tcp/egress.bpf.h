@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * tcp_egress: the program on TC egress: follows connections, from their first reply on, and
+ * translates what their sockets send.
+ *
+ * When a socket sends, this CPU holds it, so that its numbers agree with each other.
+ */
+#ifndef MC_TCP_EGRESS_BPF_H
+#define MC_TCP_EGRESS_BPF_H
+
+#include <linux/pkt_cls.h>
+
+#include <bpf/bpf_core_read.h>
+
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/ctx.bpf.h"
+#include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/segment.bpf.h"
+#include "bpf/tcp/skb.bpf.h"
+
+/* The fields of the kernel's own types that are read here, located by their names in its BTF. */
+struct tcp_options_received {
+    u32 ts_recent;
+    u16 tstamp_ok : 1, snd_wscale : 4;
+} __attribute__((preserve_access_index));
+
+struct tcp_sock {
+    u32 rcv_nxt;
+    u32 snd_una;
+    u32 mss_cache;
+    u64 bytes_received;
+    u64 bytes_acked;
+    struct tcp_options_received rx_opt;
+    _Bool is_mptcp;
+} __attribute__((preserve_access_index));
+
+enum { STATE_ESTABLISHED = 1 };
+
+/* Begins to follow a connection that the server has tagged. */
+__attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct bpf_sock *sk = skb->sk;
+    struct mc_tcp_conn conn = {};
+    struct mc_tcp_tag *tag;
+    struct tcp_sock *socket;
+
+    if (!tcp || !sk)
+        return 0;
+    tag = bpf_sk_storage_get(&tcp_tags, sk, 0, 0);
+    if (!tag)
+        return 0;
+    if (sk->state != STATE_ESTABLISHED)
+        return 0;
+    socket = bpf_skc_to_tcp_sock(sk);
+    if (!socket || !BPF_CORE_READ_BITFIELD(socket, rx_opt.tstamp_ok) ||
+        (bpf_core_field_exists(socket->is_mptcp) && socket->is_mptcp))
+        return 0;
+    conn.in_end = socket->rcv_nxt;
+    conn.in_base = conn.in_end - (u32)socket->bytes_received;
+    conn.told = conn.born = conn.in_end;
+    conn.acked = socket->snd_una;
+    conn.out_base = conn.acked - (u32)socket->bytes_acked;
+    conn.out_end = conn.acked;
+    conn.tsval = bpf_htonl(tcp->segment.tsval);
+    conn.client_ts = socket->rx_opt.ts_recent;
+    conn.wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.snd_wscale);
+    conn.mss = socket->mss_cache;
+    conn.slot = tag->slot;
+    conn.generation = tag->generation;
+    if (bpf_map_update_elem(&tcp_conns, &tcp->segment.flow, &conn, BPF_NOEXIST))
+        return 0;
+    tcp_count(MC_TCP_CONNECTIONS);
+    return 1;
+}
+
+/*
+ * The socket sends again, in one segment, what lies on both sides of the outstanding reply: it was
+ * not told that the client has the part before it. No segment can say that. A probe in its place,
+ * one below what the client has, makes the client say how far it is.
+ */
+__attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct scratch *scratch = scratch_get();
+    u64 v6 = skb->protocol == TYPE_IP6;
+
+    if (!tcp || !scratch || !tcp->segment.stamped || tcp->segment.nheader != L4_TEXT)
+        return TC_ACT_SHOT;
+    if (v6 ? !skb_save(skb, scratch, 1, IP6_BYTES + L4_TEXT)
+           : !skb_save(skb, scratch, 0, IP4_BYTES + L4_TEXT))
+        return TC_ACT_SHOT;
+    return skb_make_bare(skb, scratch, tcp->shift.reply - 1,
+                         shift_ack_out(&tcp->shift, tcp->segment.ack))
+               ? TC_ACT_SHOT
+               : TC_NEXT;
+}
+
+/*
+ * Under the lock. What a segment that the socket sends says of it, and where it leaves.
+ *
+ * What passed before the connection had an entry was not seen, and may lie in the socket's backlog:
+ * a copy of it that comes later must not be answered. When the server replies to something that the
+ * socket had not yet received when the entry was made, the socket has received all that was in the
+ * backlog then, and has acknowledged it: from then on in_end is the end of all that was passed.
+ */
+static __always_inline void conn_leaving(struct mc_tcp_conn *conn,
+                                         const struct tcp_segment *segment, u32 ifindex, u32 vlan,
+                                         u64 mac)
+{
+    u32 end = segment->seq + segment->n + (segment->flags & TCP_FIN);
+
+    if (segment->flags & TCP_ACK && seq_before(conn->told, segment->ack))
+        conn->told = segment->ack;
+    if (seq_before(conn->in_end, conn->told))
+        conn->in_end = conn->told;
+    if (segment->n && seq_before(conn->out_end, end) && seq_before(conn->born, segment->ack))
+        conn->flags |= MC_TCP_FOLLOWED;
+    if (seq_before(conn->out_end, end))
+        conn->out_end = end;
+    if (segment->flags & (TCP_FIN | TCP_RST))
+        conn->flags |= MC_TCP_CLOSING;
+    /* Another CPU's segment may overtake: a client refuses time stamps that go back. */
+    if (segment->stamped && !seq_before(segment->tsval, bpf_ntohl(conn->tsval))) {
+        conn->tsval = bpf_htonl(segment->tsval);
+        conn->window = bpf_htons(segment->window);
+    }
+    conn->ifindex = ifindex;
+    conn->vlan = vlan;
+    conn->mac = mac;
+}
+
+/* The entry of a segment's connection, which may begin with it; NULL: it is not followed. */
+static __always_inline struct mc_tcp_conn *tcp_find(struct __sk_buff *skb,
+                                                    const struct tcp_segment *segment)
+{
+    struct mc_tcp_conn *conn = bpf_map_lookup_elem(&tcp_conns, &segment->flow);
+
+    if (conn || !segment->n || !segment->stamped || segment->flags & (TCP_FIN | TCP_RST) ||
+        !tcp_follow(skb))
+        return conn;
+    return bpf_map_lookup_elem(&tcp_conns, &segment->flow);
+}
+
+SEC("tc")
+int tcp_egress(struct __sk_buff *skb)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct tcp_segment *segment;
+    struct mc_tcp_shift shift;
+    struct mc_tcp_conn *conn;
+    int straddles = 0;
+    u32 l4, seq;
+    u64 mac = 0;
+
+    if (!tcp || skb->mark == tcp_mark)
+        return TC_NEXT;
+    skb_pull_headers(skb);
+    segment = &tcp->segment;
+    l4 = skb_read(skb, segment, 0);
+    if (!l4)
+        return TC_NEXT;
+    if (segment->flags & TCP_SYN) {
+        /* A new connection: what was known of the one before is void. */
+        bpf_map_delete_elem(&tcp_conns, &segment->flow);
+        return TC_NEXT;
+    }
+    conn = tcp_find(skb, segment);
+    if (!conn)
+        return TC_NEXT;
+    bpf_skb_load_bytes(skb, 0, &mac, 6);
+    bpf_spin_lock(&conn->lock);
+    conn_leaving(conn, segment, skb->ifindex, skb_vlan(skb), mac);
+    shift = conn->shift;
+    bpf_spin_unlock(&conn->lock);
+    if (!(shift.in | shift.out))
+        return TC_NEXT;
+    seq = shift_seq_out(&shift, segment->seq, segment->n, &straddles);
+    tcp->shift = shift;
+    if (straddles) {
+        tcp_count(MC_TCP_DROPPED);
+        return tcp_probe(skb);
+    }
+    if (skb_put_numbers(skb, l4, seq, shift_ack_out(&shift, segment->ack), segment) ||
+        (segment_has_blocks(segment) && skb_put_blocks(skb, l4, 0))) {
+        tcp_count(MC_TCP_DROPPED);
+        return TC_ACT_SHOT;
+    }
+    return TC_NEXT;
+}
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * tcp_ingress: the program on TC ingress: translates what XDP passes, and answers what XDP left to
+ * it, or what it can itself where there is no XDP program.
+ */
+#ifndef MC_TCP_INGRESS_BPF_H
+#define MC_TCP_INGRESS_BPF_H
+
+#include <linux/if_packet.h>
+#include <linux/pkt_cls.h>
+
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/ctx.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
+#include "bpf/tcp/answer.bpf.h"
+#include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/segment.bpf.h"
+#include "bpf/tcp/skb.bpf.h"
+
+/* Makes the packet the reply in `scratch`. Not 0: it is lost; the client will ask for it again. */
+static __always_inline int tcp_tc_make(struct __sk_buff *skb, struct scratch *scratch)
+{
+    u64 nframe;
+
+    reply_headers(scratch, scratch->checksum_left);
+    nframe = reply_size(scratch);
+    BOUND_SIZE(nframe, 2047);
+    if (bpf_skb_change_tail(skb, nframe, 0) ||
+        bpf_skb_store_bytes(skb, 0, scratch->reply + reply_start(scratch), nframe, 0))
+        return -1;
+    skb->mark = tcp_mark;
+    return 0;
+}
+
+/* Sends a kept reply once more, in the place of a segment with these headers. */
+__attribute__((noinline)) int tcp_tc_resend(struct __sk_buff *skb)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct scratch *scratch = scratch_get();
+    u64 v6 = skb->protocol == TYPE_IP6;
+
+    if (!tcp || !scratch || !tcp->can_resend || !kept_get(tcp->kept, tcp->owner))
+        return TC_ACT_SHOT;
+    if (v6 ? !skb_save(skb, scratch, 1, IP6_BYTES + TCP_BYTES)
+           : !skb_save(skb, scratch, 0, IP4_BYTES + TCP_BYTES))
+        return TC_ACT_SHOT;
+    scratch->saved.back = scratch->saved.from & 0xffffffffffff;
+    if (tcp_tc_make(skb, scratch))
+        return TC_ACT_SHOT;
+    tcp_count(MC_TCP_RESENT);
+    return bpf_redirect(skb->ifindex, 0);
+}
+
+/*
+ * Sends the answer in `scratch`. If the segment tells the socket of an acknowledgement, a copy of
+ * the packet leaves, and the packet itself goes on as a bare acknowledgement, made of the headers
+ * that were kept.
+ */
+__attribute__((noinline)) int tcp_tc_send(struct __sk_buff *skb)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct scratch *scratch = scratch_get();
+    u32 mark = skb->mark;
+
+    if (!tcp || !scratch || tcp_tc_make(skb, scratch))
+        return TC_ACT_SHOT;
+    if (!tcp->debt)
+        return bpf_redirect(skb->ifindex, 0);
+    bpf_clone_redirect(skb, skb->ifindex, 0);
+    skb->mark = mark;
+    return skb_make_bare(skb, scratch, tcp->segment.seq - (tcp->shift.in - tcp->shift.nrequest),
+                         tcp->segment.ack - (tcp->shift.out - tcp->shift.nreply))
+               ? TC_ACT_SHOT
+               : TC_NEXT;
+}
+
+/* A segment that is not answered is translated; or the outstanding reply is sent once more. */
+static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *scratch,
+                                       struct segment_scratch *tcp, struct mc_tcp_conn *conn,
+                                       struct mc_tcp_slot *slot, u32 l4)
+{
+    struct tcp_acked acked = {KEPT_NONE, 0};
+    struct mc_tcp_shift shift;
+    int resends;
+    u32 seq;
+
+    bpf_spin_lock(&conn->lock);
+    resends = conn_leave(conn, slot, tcp, &scratch->saved.tcp, &acked, 1);
+    shift = conn->shift;
+    seq = conn_seq_in(conn, &tcp->segment);
+    bpf_spin_unlock(&conn->lock);
+    acked_free(conn, &acked);
+    if (resends)
+        return tcp_tc_resend(skb);
+    if (tcp->reason && tc_alone)
+        tcp_count(tcp->reason);
+    if (!(shift.in | shift.out))
+        return TC_NEXT;
+    tcp->shift = shift;
+    if (skb_put_numbers(skb, l4, seq, shift_ack_in(&shift, tcp->segment.ack), &tcp->segment) ||
+        (segment_has_blocks(&tcp->segment) && skb_put_blocks(skb, l4, 1))) {
+        tcp_count(MC_TCP_DROPPED);
+        return TC_ACT_SHOT;
+    }
+    return TC_NEXT;
+}
+
+/* Answers a request: what TC returns, or TCP_LEFT. */
+static __always_inline int tcp_tc_answer(struct __sk_buff *skb, struct scratch *scratch,
+                                         struct segment_scratch *tcp, struct mc_tcp_conn *conn,
+                                         struct mc_tcp_slot *slot, u32 l4)
+{
+    u64 v6 = skb->protocol == TYPE_IP6;
+    struct tcp_acked acked;
+    int kind, rc;
+    u32 text;
+
+    if (!tcp->segment.is_plain || skb->gso_size || skb->pkt_type != PACKET_HOST)
+        return tcp_leave(tcp, MC_TCP_PASS_SEGMENT);
+    if (tcp->segment.n < REQUEST_LEAST ||
+        bpf_skb_load_bytes(skb, l4 + L4_TEXT, &text, sizeof(text)))
+        return tcp_leave(tcp, MC_TCP_PASS_COMMAND);
+    kind = text_kind(text, slot);
+    if (kind == HEAD_FOREIGN)
+        return tcp_leave(tcp, MC_TCP_PASS_COMMAND);
+    tcp->boundary = READ_ONCE(slot->boundary);
+    read_barrier();
+    rc = conn_refuses(conn, slot, &tcp->segment, tcp->boundary);
+    if (rc)
+        return tcp_leave(tcp, rc);
+    if (v6 ? !skb_save(skb, scratch, 1, IP6_BYTES + L4_TEXT)
+           : !skb_save(skb, scratch, 0, IP4_BYTES + L4_TEXT))
+        return tcp_leave(tcp, MC_TCP_PASS_SEGMENT);
+    if (!conn_came_by_way(conn, scratch->saved.from, skb->ifindex, skb_vlan(skb)))
+        return tcp_leave(tcp, MC_TCP_PASS_WAY);
+    scratch->saved.back = conn->mac;
+    scratch->nframe = skb->len;
+    scratch->ntext = tcp->segment.n;
+    rc = tcp_lookup(packet_tc(skb), scratch, tcp, conn, kind);
+    if (rc)
+        return tcp_leave(tcp, rc);
+    bpf_spin_lock(&conn->lock);
+    conn_acknowledge(conn, slot, &tcp->segment, &acked);
+    rc = conn_commit(conn, slot, tcp, &scratch->saved.tcp, scratch->nreply - REPLY_TEXT, 1);
+    bpf_spin_unlock(&conn->lock);
+    acked_free(conn, &acked);
+    if (rc) {
+        kept_free(tcp->kept, tcp->owner);
+        return tcp_leave(tcp, rc);
+    }
+    tcp_count_answer(scratch, slot, MC_TCP_ANSWERED_TC);
+    return tcp_tc_send(skb);
+}
+
+SEC("tc")
+int tcp_ingress(struct __sk_buff *skb)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct scratch *scratch = scratch_get();
+    struct mc_tcp_slot *slot;
+    struct mc_tcp_conn *conn;
+    u32 l4;
+    int rc;
+
+    if (!tcp || !scratch)
+        return TC_NEXT;
+    skb_pull_headers(skb);
+    l4 = skb_read(skb, &tcp->segment, 1);
+    if (!l4)
+        return TC_NEXT;
+    conn = bpf_map_lookup_elem(&tcp_conns, &tcp->segment.flow);
+    if (!conn || tcp->segment.flags & TCP_SYN)
+        return TC_NEXT;
+    slot = conn_slot(conn);
+    if (!slot)
+        return TC_NEXT;
+    tcp->can_resend = l4 == FRAME_IP + (skb->protocol == TYPE_IP6 ? IP6_BYTES : IP4_BYTES);
+    rc = tcp_tc_answer(skb, scratch, tcp, conn, slot, l4);
+    return rc == TCP_LEFT ? tcp_tc_pass(skb, scratch, tcp, conn, slot, l4) : rc;
+}
+
+#endif

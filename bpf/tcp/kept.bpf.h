@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * tcp_kept: the texts of outstanding replies.
+ *
+ * A pool of fixed size. Its places are taken without a lock: by a compare and swap of the owner,
+ * which names the connection by its slot and generation, and the reply by its sequence number: who
+ * sends a kept text once more looks at the owner before and after copying it. A connection tries
+ * the place of its slot's number first, so that up to MC_TCP_KEPT_MAX connections never compete.
+ * When the slot has another connection, a place that the one before left behind is taken over.
+ * Where no place is free the request is passed to the server.
+ */
+#ifndef MC_TCP_KEPT_BPF_H
+#define MC_TCP_KEPT_BPF_H
+
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
+#include "bpf/tcp/conn.bpf.h"
+
+struct kept {
+    u64 owner; /* 0: free */
+    u32 n;
+    u32 unused;
+    char text[MC_TCP_KEPT_BYTES + 48]; /* is written in blocks */
+};
+
+_Static_assert(MC_TCP_KEPT_BYTES >= TEXT_MAX, "every reply can be kept");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, MC_TCP_KEPT_MAX);
+    __type(key, u32);
+    __type(value, struct kept);
+} tcp_kept SEC(".maps");
+
+enum { KEPT_TRIES = 4, KEPT_NONE = MC_TCP_KEPT_MAX, KEPT_SLOT_BITS = 18 };
+_Static_assert(MC_TCP_CONNECTIONS_MAX < 1 << KEPT_SLOT_BITS, "every slot has a number");
+
+/* Sequence number, generation, slot; never 0. */
+static __always_inline u64 kept_owner(u32 reply, u32 slot, u32 generation)
+{
+    return (u64)reply << 32 | generation << KEPT_SLOT_BITS | (slot + 1);
+}
+
+/* Whether a place was left behind by another connection with the same slot. */
+static __always_inline int kept_is_left(u64 owner, u64 had)
+{
+    return ((u32)(owner ^ had) & ((1u << KEPT_SLOT_BITS) - 1)) == 0 && (u32)owner != (u32)had;
+}
+
+/* Copies n bytes (n <= TEXT_MAX) in blocks of 64: what is behind them, up to 63 bytes, too. */
+static __always_inline void kept_copy(void *to, const void *from, u64 n)
+{
+    u64 i;
+
+    for (i = 0; i < TEXT_MAX / 64 + 1; i++) {
+        if (64 * i >= n)
+            break;
+        copy64(to + 64 * i, from + 64 * i);
+    }
+}
+
+/* Keeps the reply's text in `scratch`: the place, or KEPT_NONE. */
+__attribute__((noinline)) int kept_put(u64 owner)
+{
+    u32 slot = owner & ((1u << KEPT_SLOT_BITS) - 1);
+    struct scratch *scratch = scratch_get();
+    u64 had, n;
+    struct kept *kept;
+    u32 at, i;
+
+    if (!scratch)
+        return KEPT_NONE;
+    for (i = 0; i < KEPT_TRIES; i++) {
+        at = (slot - 1 + i * 2053) % MC_TCP_KEPT_MAX;
+        kept = bpf_map_lookup_elem(&tcp_kept, &at);
+        if (!kept)
+            return KEPT_NONE;
+        had = READ_ONCE(kept->owner);
+        if (had && !kept_is_left(owner, had))
+            continue;
+        if (__sync_val_compare_and_swap(&kept->owner, had, owner) != had)
+            continue;
+        n = scratch->nreply - REPLY_TEXT;
+        kept->n = n;
+        kept_copy(kept->text, scratch->reply + REPLY_TEXT, n);
+        return at;
+    }
+    return KEPT_NONE;
+}
+
+static __always_inline void kept_free(u32 at, u64 owner)
+{
+    struct kept *kept = bpf_map_lookup_elem(&tcp_kept, &at);
+
+    if (kept)
+        __sync_val_compare_and_swap(&kept->owner, owner, 0);
+}
+
+/* Brings a kept text into `scratch` as a reply's. 0: it is another connection's by now. */
+__attribute__((noinline)) int kept_get(u32 at, u64 owner)
+{
+    struct kept *kept = bpf_map_lookup_elem(&tcp_kept, &at);
+    struct scratch *scratch = scratch_get();
+    u64 n;
+
+    if (!kept || !scratch || READ_ONCE(kept->owner) != owner)
+        return 0;
+    n = kept->n;
+    if (n > TEXT_MAX)
+        return 0;
+    kept_copy(scratch->reply + REPLY_TEXT, kept->text, n);
+    read_barrier();
+    scratch->nreply = REPLY_TEXT + n;
+    return READ_ONCE(kept->owner) == owner;
+}
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * tcp_skb: a segment as TC has it: its headers, and how its numbers are translated.
+ *
+ * bpf_l4_csum_replace leaves alone a checksum that is left to hardware, so what it is told is right
+ * for every packet, also for one that GRO has merged or TSO will cut.
+ */
+#ifndef MC_TCP_SKB_BPF_H
+#define MC_TCP_SKB_BPF_H
+
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/scratch.bpf.h"
+#include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/kept.bpf.h"
+#include "bpf/tcp/segment.bpf.h"
+
+/* Marks packets that the programs send themselves for the one on egress. Set before the load. */
+const volatile __u32 tcp_mark = 0;
+
+enum { TCP_MOST = FRAME_IP + 60 + 60 /* bytes of headers that are looked at */ };
+
+/* Makes the headers readable in place. */
+static __always_inline void skb_pull_headers(struct __sk_buff *skb)
+{
+    u64 linear = skb->data_end - skb->data, n = skb->len;
+
+    if (likely(linear >= TCP_MOST || linear >= n))
+        return;
+    bpf_skb_pull_data(skb, n < TCP_MOST ? n : TCP_MOST);
+}
+
+/* The outer tag, which the stack keeps beside the packet; 0: none. */
+static __always_inline u32 skb_vlan(const struct __sk_buff *skb)
+{
+    return skb->vlan_present ? vlan_id(skb->vlan_proto, bpf_htons(skb->vlan_tci)) : 0;
+}
+
+/*
+ * Reads the headers of a TCP segment to the server's port, or from it. Where TCP's header begins in
+ * what is seen of the frame; 0: it is something else.
+ */
+static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *segment,
+                                    const int comes)
+{
+    void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+    u64 link = FRAME_IP, at, v6;
+    void *ip, *l4;
+    u32 nip;
+
+    if (data + IP6_BYTES > end)
+        return 0;
+    if (comes && link_is_hidden(data, skb->protocol))
+        link = 0;
+    else if (LOAD16(data + 12) != skb->protocol)
+        return 0;
+    nip = skb->len - link;
+    BOUND(link, 15);
+    ip = data + link;
+    if (ip + IP6_BYTES > end)
+        return 0;
+    v6 = skb->protocol == TYPE_IP6;
+    if (!v6 && skb->protocol != TYPE_IP4)
+        return 0;
+    if (ip_protocol(ip, v6) != PROTOCOL_TCP || (!v6 && LOAD16(ip + 6) & bpf_htons(0x1fff)))
+        return 0;
+    at = v6 ? IP6_BYTES : (LOAD8(ip) & 15) * 4;
+    BOUND(at, 63);
+    l4 = ip + at;
+    if (l4 + TCP_BYTES > end || (comes ? port_to(l4) : port_from(l4)) != (u16)control.tcp_port)
+        return 0;
+    segment_flow(&segment->flow, ip, l4, v6, comes);
+    /* A short frame is padded; the length of a merged packet may be too large for IP's header. */
+    if (comes && !skb->gso_size)
+        nip = ip_length(ip, v6);
+    segment_read(segment, ip, l4, end, v6, nip);
+    if (!link)
+        segment->is_plain = 0;
+    if (!v6 && (LOAD8(ip) != 0x45 || LOAD16(ip + 6) & bpf_htons(0x2000))) {
+        segment->is_plain = 0;
+        if (LOAD16(ip + 6) & bpf_htons(0x2000))
+            segment->is_whole = 0;
+    }
+    return link + at;
+}
+
+/* The difference that a checksum is told of. `odd`: the number begins at an odd place. */
+static __always_inline u64 sum_change(u32 from, u32 to, u32 odd)
+{
+    u64 change = (u64)(u32)~from + to;
+
+    change = (change & 0xffffffff) + (change >> 32);
+    if (odd)
+        change = (change >> 8 & 0xffffff) + ((change & 0xff) << 24) + (change >> 32);
+    return change;
+}
+
+/* Stores both numbers of a segment, and what the checksum is told. Not 0: a helper failed. */
+static __always_inline int skb_put_numbers(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
+                                           const struct tcp_segment *segment)
+{
+    u32 numbers[2] = {bpf_htonl(seq), bpf_htonl(ack)};
+    u64 change;
+
+    if (!(segment->flags & TCP_ACK))
+        numbers[1] = bpf_htonl(segment->ack);
+    change = sum_change(bpf_htonl(segment->seq), numbers[0], 0) +
+             sum_change(bpf_htonl(segment->ack), numbers[1], 0);
+    change = (change & 0xffffffff) + (change >> 32);
+    return bpf_skb_store_bytes(skb, l4 + 4, numbers, sizeof(numbers), 0) ||
+           bpf_l4_csum_replace(skb, l4 + 16, 0, change, 0);
+}
+
+/* --- selective acknowledgements ------------------------------------------------------------- */
+
+enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_SACK = 5, OPTIONS_MOST = 40, EDGES_MOST = 8 };
+
+/* Translates the edge of a block at `at` of the frame. Not 0: a helper failed. */
+__attribute__((noinline)) int skb_put_edge(struct __sk_buff *skb, u32 l4, u32 at, int comes)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    u32 from, to;
+
+    if (!tcp || bpf_skb_load_bytes(skb, at, &from, sizeof(from)))
+        return -1;
+    to = bpf_ntohl(from);
+    to = bpf_htonl(comes ? shift_ack_in(&tcp->shift, to) : shift_edge_out(&tcp->shift, to));
+    return bpf_skb_store_bytes(skb, at, &to, sizeof(to), 0) ||
+           bpf_l4_csum_replace(skb, l4 + 16, 0, sum_change(from, to, (at - l4) & 1), 0);
+}
+
+/*
+ * Looks for the option that has blocks: tcp->option becomes its place in TCP's header, and
+ * tcp->noption its length; 0: there is none.
+ */
+__attribute__((noinline)) int skb_find_blocks(struct __sk_buff *skb, u32 l4)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    u8 option[2];
+    u32 i;
+
+    if (!tcp)
+        return 0;
+    tcp->option = TCP_BYTES;
+    tcp->noption = 0;
+    for (i = 0; i < OPTIONS_MOST; i++) {
+        if (tcp->option + 2 > tcp->segment.nheader ||
+            bpf_skb_load_bytes(skb, l4 + tcp->option, option, sizeof(option)) ||
+            option[0] == OPTION_END)
+            return 0;
+        if (option[0] == OPTION_NOP) {
+            tcp->option++;
+            continue;
+        }
+        if (option[1] < 2 || tcp->option + option[1] > tcp->segment.nheader)
+            return 0; /* the stack stops there, too */
+        if (option[0] == OPTION_SACK) {
+            tcp->noption = option[1];
+            return 0;
+        }
+        tcp->option += option[1];
+    }
+    return 0;
+}
+
+/*
+ * Translates the blocks of a segment whose options are not timestamps alone; tcp->shift says how.
+ * Not 0: the packet cannot be translated.
+ */
+__attribute__((noinline)) int skb_put_blocks(struct __sk_buff *skb, u32 l4, int comes)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    u32 i;
+
+    if (!tcp)
+        return -1;
+    skb_find_blocks(skb, l4);
+    for (i = 0; i < EDGES_MOST; i++) {
+        if (6 + 4 * i > tcp->noption)
+            return 0;
+        if (skb_put_edge(skb, l4, l4 + tcp->option + 2 + 4 * i, comes))
+            return -1;
+    }
+    return 0;
+}
+
+/* Whether a segment may have blocks. */
+static __always_inline int segment_has_blocks(const struct tcp_segment *segment)
+{
+    return segment->nheader > (segment->stamped ? L4_TEXT : TCP_BYTES);
+}
+
+/* --- whole packets --------------------------------------------------------------------------- */
+
+/* Keeps the headers of a packet without IP options in `scratch`: nip bytes from IP on. */
+static __always_inline int skb_save(struct __sk_buff *skb, struct scratch *scratch, u64 v6,
+                                    const u32 nip)
+{
+    u64 link[2];
+
+    if (bpf_skb_load_bytes(skb, 0, link, FRAME_IP) ||
+        bpf_skb_load_bytes(skb, FRAME_IP, scratch->saved.ip, nip))
+        return 0;
+    scratch->saved.to = link[0];
+    scratch->saved.from = link[0] >> 48 | link[1] << 16;
+    scratch->offsets = OFFSETS(0, 0);
+    scratch->offsets.v6 = v6;
+    scratch->checksum_left =
+        v6 ? l4_checksum_is_left(scratch->saved.ip, 1) : l4_checksum_is_left(scratch->saved.ip, 0);
+    return 1;
+}
+
+/*
+ * Makes a packet whose headers were kept, with timestamps and no other option, a bare
+ * acknowledgement with these numbers. Not 0: a helper failed, and the packet is to be dropped.
+ */
+static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *scratch, u32 seq,
+                                         u32 ack)
+{
+    char *out = scratch->reply, *ip = out + FRAME_IP, *l4;
+    u64 v6 = scratch->offsets.v6, sum;
+
+    STORE64(out, scratch->saved.to);
+    STORE64(out + 6, scratch->saved.from);
+    kept_copy(ip, scratch->saved.ip, sizeof(scratch->saved.ip));
+    l4 = ip + (v6 ? IP6_BYTES : IP4_BYTES);
+    STORE32(l4 + 4, bpf_htonl(seq));
+    STORE32(l4 + 8, bpf_htonl(ack));
+    l4[13] = TCP_ACK;
+    STORE16(l4 + 16, 0);
+    if (v6) {
+        STORE16(ip + 4, bpf_htons(L4_TEXT));
+        sum = tcp_pseudo(ip, 1, L4_TEXT);
+    } else {
+        sum = (u16)~LOAD16(ip + 10) + (u64)(u16)~LOAD16(ip + 2) + bpf_htons(IP4_BYTES + L4_TEXT);
+        STORE16(ip + 2, bpf_htons(IP4_BYTES + L4_TEXT));
+        STORE16(ip + 10, ~sum_fold(sum) & 0xffff);
+        sum = tcp_pseudo(ip, 0, L4_TEXT);
+    }
+    if (scratch->checksum_left)
+        STORE16(l4 + 16, sum_fold(sum));
+    else
+        STORE16(l4 + 16, ~sum_fold(sum + tcp_header_sum(l4)) & 0xffff);
+    if (v6)
+        return bpf_skb_change_tail(skb, FRAME_IP + IP6_BYTES + L4_TEXT, 0) ||
+               bpf_skb_store_bytes(skb, 0, out, FRAME_IP + IP6_BYTES + L4_TEXT, 0);
+    return bpf_skb_change_tail(skb, FRAME_IP + IP4_BYTES + L4_TEXT, 0) ||
+           bpf_skb_store_bytes(skb, 0, out, FRAME_IP + IP4_BYTES + L4_TEXT, 0);
+}
+
+#endif

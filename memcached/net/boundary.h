@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * boundary: how many bytes a connection has read and sent, and the slot in which it publishes that
+ * to the kernel path (bpf/shared/tcp.h). The bytes are counted without a slot as well.
+ */
+#ifndef NET_BOUNDARY_H
+#define NET_BOUNDARY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf/shared/tcp.h"
+
+struct boundary {
+    struct mc_tcp_slot *slot; /* NULL: the kernel answers nothing on the connection */
+    uint32_t nread, nsent;    /* since it was accepted, modulo 2^32 */
+    uint32_t answered;        /* the slot's, when boundary_answered was last called */
+    uint32_t nwaits;          /* calls of boundary_waits since then that said so */
+};
+
+/*
+ * To be called when all that was read is executed, before the last `unsent` bytes of the replies
+ * are given to the socket. Release: whoever sees the boundary sees what was executed. binary: the
+ * connection speaks that protocol.
+ */
+static inline void boundary_publish(struct boundary *boundary, size_t unsent, bool binary)
+{
+    const uint32_t sent = boundary->nsent + (uint32_t)unsent;
+
+    __atomic_store_n(&boundary->slot->binary, binary, __ATOMIC_RELAXED);
+    __atomic_store_n(&boundary->slot->boundary, mc_tcp_boundary(boundary->nread, sent),
+                     __ATOMIC_RELEASE);
+}
+
+/* The kernel answers nothing from now on, until the next boundary. */
+static inline void boundary_withdraw(struct boundary *boundary)
+{
+    if (boundary->slot)
+        __atomic_store_n(&boundary->slot->boundary, MC_TCP_NONE, __ATOMIC_RELEASE);
+}
+
+/* Whether the kernel has answered a request since the last call. */
+static inline bool boundary_answered(struct boundary *boundary)
+{
+    uint32_t before = boundary->answered;
+
+    if (boundary->slot)
+        boundary->answered = __atomic_load_n(&boundary->slot->answered, __ATOMIC_RELAXED);
+    return boundary->answered != before;
+}
+
+/* Whether the kernel has answered a request on the connection at all. */
+static inline bool boundary_is_used(const struct boundary *boundary)
+{
+    return __atomic_load_n(&boundary->slot->answered, __ATOMIC_RELAXED) > 0;
+}
+
+/*
+ * To be called every second, after boundary_answered said no. Whether the client is to be asked how
+ * much it has received: it has not acknowledged the kernel's last reply, for 1, 2, 4, ... seconds.
+ * It does so by itself if it misses the reply, but for one case: it has dropped the reply for lack
+ * of room, but taken the acknowledgement of its request that comes with it, and what it sent when
+ * it had room again was lost.
+ */
+static inline bool boundary_waits(struct boundary *boundary)
+{
+    if (!boundary->slot || !__atomic_load_n(&boundary->slot->outstanding, __ATOMIC_RELAXED)) {
+        boundary->nwaits = 0;
+        return false;
+    }
+    boundary->nwaits++;
+    return (boundary->nwaits & (boundary->nwaits - 1)) == 0;
+}
+
+#endif

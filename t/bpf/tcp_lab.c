@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "t/bpf/tcp_lab.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <bpf/bpf.h>
+
+#include "t/bpf/wire.h"
+#include "t/lib/tap.h"
+
+enum { LINK = 14, LO = 1, SUM_COMPLETE = 1 << 2 };
+
+static const uint8_t client_mac[6] = {2, 0, 0, 0, 0, 2};
+
+/* --- the programs --------------------------------------------------------------------------- */
+
+static int map_of(struct tcp_lab *lab, const char *name, size_t size)
+{
+    int map = loader_tcp_map(lab->lab.loader, name);
+    struct bpf_map_info info = {0};
+    __u32 ninfo = sizeof(info);
+
+    if (map < 0 || bpf_obj_get_info_by_fd(map, &info, &ninfo) || info.value_size != size) {
+        ok(false, "%s: a value has %u bytes, not %zu", name, info.value_size, size);
+        exit(done());
+    }
+    return map;
+}
+
+void tcp_lab_open(struct tcp_lab *lab)
+{
+    char error[512];
+
+    memset(lab, 0, sizeof(*lab));
+    lab_open(&lab->lab, 1024);
+    if (loader_open_tcp(lab->lab.loader, TCP_SLOTS, error, sizeof(error))) {
+        ok(false, "%s", error); /* where the others are loaded these must be */
+        exit(done());
+    }
+    lab->slots = loader_tcp_slots(lab->lab.loader);
+    lab->conns = map_of(lab, "tcp_conns", sizeof(struct mc_tcp_conn));
+    lab->kept = map_of(lab, "tcp_kept", sizeof(struct tcp_kept));
+    lab->lab.control->tcp_port = htons(LAB_PORT);
+    tcp_lab_set_alone(lab, false);
+}
+
+void tcp_lab_close(struct tcp_lab *lab)
+{
+    lab_close(&lab->lab);
+}
+
+void tcp_lab_set_alone(struct tcp_lab *lab, bool alone)
+{
+    lab->alone = alone;
+    loader_set_tc(lab->lab.loader, true, alone);
+}
+
+static int hook_fd(struct tcp_lab *lab, enum hook hook)
+{
+    if (hook == HOOK_EGRESS)
+        return loader_program_named(lab->lab.loader, "mc_ways");
+    return loader_program_fd(lab->lab.loader, hook == HOOK_XDP ? LOADER_XDP : LOADER_TC);
+}
+
+int tcp_run(struct tcp_lab *lab, enum hook hook, const struct frame *in, struct tcp_run *run)
+{
+    struct xdp_md xdp = {.data_end = (uint32_t)in->n, .ingress_ifindex = 0};
+    struct __sk_buff skb = {
+        .mark = run->mark,
+        .gso_size = run->gso,
+        .gso_segs = run->gso ? ((uint32_t)in->n + run->gso - 1) / run->gso : 0,
+    };
+    LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = in->bytes, .data_size_in = (uint32_t)in->n,
+                .data_out = run->out.bytes, .data_size_out = sizeof(run->out.bytes), .repeat = 1,
+                .flags = run->complete ? SUM_COMPLETE : 0);
+    int rc;
+
+    opts.ctx_in = opts.ctx_out = hook == HOOK_XDP ? (void *)&xdp : (void *)&skb;
+    opts.ctx_size_in = opts.ctx_size_out = hook == HOOK_XDP ? sizeof(xdp) : sizeof(skb);
+    rc = bpf_prog_test_run_opts(hook_fd(lab, hook), &opts);
+    run->out.n = opts.data_size_out;
+    run->verdict = opts.retval;
+    run->mark = skb.mark;
+    return rc;
+}
+
+/* --- segments ------------------------------------------------------------------------------- */
+
+static bool frame_is_v6(const struct frame *frame)
+{
+    return frame->bytes[12] == 0x86;
+}
+
+static size_t ip_size(const struct frame *frame)
+{
+    return frame_is_v6(frame) ? 40 : (frame->bytes[LINK] & 15u) * 4;
+}
+
+uint8_t *segment_tcp(struct frame *frame)
+{
+    return frame->bytes + LINK + ip_size(frame);
+}
+
+size_t segment_size(const struct frame *frame)
+{
+    const uint8_t *ip = frame->bytes + LINK;
+
+    return frame_is_v6(frame) ? get16(ip + 4) : get16(ip + 2) - ip_size(frame);
+}
+
+static uint32_t pseudo_sum(const struct frame *frame)
+{
+    const uint8_t *ip = frame->bytes + LINK;
+
+    return 6 + (uint32_t)segment_size(frame) +
+           (frame_is_v6(frame) ? words_sum(ip + 8, 32) : words_sum(ip + 12, 8));
+}
+
+void segment_seal_ip(struct frame *frame)
+{
+    uint8_t *ip = frame->bytes + LINK;
+
+    put16(ip + 10, 0);
+    put16(ip + 10, ~folded(words_sum(ip, ip_size(frame))) & 0xffff);
+}
+
+void segment_seal(struct frame *frame, enum sum sum)
+{
+    uint8_t *tcp = segment_tcp(frame);
+    uint32_t words = pseudo_sum(frame);
+
+    put16(tcp + 16, 0);
+    if (sum != SUM_BEGUN)
+        words = ~folded(words + words_sum(tcp, segment_size(frame))) & 0xffff;
+    put16(tcp + 16, folded(words));
+    if (sum == SUM_WRONG)
+        tcp[16] ^= 0x10;
+}
+
+bool segment_is_sound(const struct frame *frame)
+{
+    const uint8_t *ip = frame->bytes + LINK;
+    size_t n = segment_size(frame);
+
+    return LINK + ip_size(frame) + n <= frame->n &&
+           (frame_is_v6(frame) || folded(words_sum(ip, ip_size(frame))) == 0xffff) &&
+           folded(pseudo_sum(frame) + words_sum(ip + ip_size(frame), n)) == 0xffff;
+}
+
+static void put_address(uint8_t *at, bool v6, uint32_t address)
+{
+    if (v6)
+        at[0] = 0xfd;
+    put32(at + (v6 ? 12 : 0), address);
+}
+
+/* The IP header of a packet with n bytes behind it. */
+static void put_ip(uint8_t *ip, const struct segment *segment, size_t n)
+{
+    uint32_t from = segment->from_server ? LAB_SERVER : LAB_CLIENT;
+
+    if (segment->v6) {
+        put32(ip, 0x60000000 | (uint32_t)segment->traffic << 20);
+        put16(ip + 4, (unsigned int)n);
+        ip[6] = 6;
+        ip[7] = 57;
+    } else {
+        put16(ip, 0x4500 | segment->traffic);
+        put16(ip + 2, (unsigned int)n + 20);
+        put32(ip + 4, 0xbeef4000);
+        put16(ip + 8, 57 << 8 | 6);
+    }
+    put_address(ip + (segment->v6 ? 8 : 12), segment->v6, from);
+    put_address(ip + (segment->v6 ? 24 : 16), segment->v6, from ^ LAB_SERVER ^ LAB_CLIENT);
+}
+
+static size_t put_options(uint8_t *at, const struct segment *segment)
+{
+    if (segment->options) {
+        memcpy(at, segment->options, segment->noptions);
+        return segment->noptions;
+    }
+    put32(at, 0x0101080a);
+    put32(at + 4, segment->tsval);
+    put32(at + 8, segment->tsecr);
+    return 12;
+}
+
+void segment_frame(struct frame *frame, const struct segment *segment)
+{
+    uint8_t *ip = frame->bytes + LINK, *tcp = ip + (segment->v6 ? 40 : 20);
+    size_t n;
+
+    memset(frame->bytes, 0, 256);
+    memcpy(frame->bytes + (segment->from_server ? 0 : 6), client_mac, 6); /* the other is lo's */
+    put16(frame->bytes + 12, segment->v6 ? 0x86dd : 0x0800);
+    put16(tcp + (segment->from_server ? 0 : 2), LAB_PORT);
+    put16(tcp + (segment->from_server ? 2 : 0), LAB_CLIENT_PORT);
+    put32(tcp + 4, segment->seq);
+    put32(tcp + 8, segment->ack);
+    n = 20 + put_options(tcp + 20, segment);
+    put16(tcp + 12, (unsigned int)n / 4 << 12 | segment->flags);
+    put16(tcp + 14, segment->window);
+    if (segment->n)
+        memcpy(tcp + n, segment->text, segment->n);
+    n += segment->n;
+    memset(tcp + n, 0xee, segment->npadding);
+    put_ip(ip, segment, n);
+    frame->n = (size_t)(tcp - frame->bytes) + n + segment->npadding;
+    if (!segment->v6)
+        segment_seal_ip(frame);
+    segment_seal(frame, segment->sum);
+}
+
+/* --- the connection ------------------------------------------------------------------------- */
+
+static void key_of(struct tcp_key *key, bool v6)
+{
+    uint32_t from = htonl(LAB_CLIENT), to = htonl(LAB_SERVER);
+
+    memset(key, 0, sizeof(*key));
+    key->client[0] = key->server[0] = v6 ? 0xfd : 0;
+    key->client[1] = (uint64_t)from << 32 | (v6 ? 0 : 0xffff0000u);
+    key->server[1] = (uint64_t)to << 32 | (v6 ? 0 : 0xffff0000u);
+    key->client_port = htons(LAB_CLIENT_PORT);
+    key->server_port = htons(LAB_PORT);
+}
+
+void conn_put(struct tcp_lab *lab, bool v6, const struct mc_tcp_conn *conn)
+{
+    struct tcp_key key;
+
+    key_of(&key, v6);
+    if (bpf_map_update_elem(lab->conns, &key, conn, BPF_ANY))
+        diag("no entry: %s", strerror(errno));
+}
+
+bool conn_get(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn)
+{
+    struct tcp_key key;
+
+    key_of(&key, v6);
+    if (bpf_map_lookup_elem(lab->conns, &key, conn))
+        return false;
+    conn->lock.val = 0;
+    return true;
+}
+
+void conn_delete(struct tcp_lab *lab, bool v6)
+{
+    struct tcp_key key;
+
+    key_of(&key, v6);
+    bpf_map_delete_elem(lab->conns, &key);
+}
+
+void conn_settle(struct tcp_lab *lab, const struct mc_tcp_conn *conn)
+{
+    struct mc_tcp_slot *slot = &lab->slots[conn->slot];
+
+    slot->generation = conn->generation;
+    slot->boundary = mc_tcp_boundary(conn->in_end - conn->in_base, conn->out_end - conn->out_base);
+}
+
+static void empty_kept(struct tcp_lab *lab)
+{
+    static const struct tcp_kept none;
+    uint32_t i;
+
+    for (i = 0; i < KEPT_TRIES; i++)
+        kept_put(lab, (TCP_SLOT + i * KEPT_STEP) % MC_TCP_KEPT_MAX, &none);
+}
+
+void conn_init_at(struct tcp_lab *lab, struct mc_tcp_conn *conn, uint32_t in, uint32_t out,
+                  uint32_t base, uint32_t far)
+{
+    *conn = (struct mc_tcp_conn){
+        .flags = MC_TCP_FOLLOWED,
+        .shift = {.in = in, .out = out},
+        .in_base = base,
+        .out_base = ~base - 12345,
+        .in_end = base + far,
+        .out_end = ~base - 12345 + far * 3,
+        .tsval = htonl(0xfffffff0u),
+        .client_ts = 0xfffffff8u,
+        .window = htons(0x1234),
+        .wscale = 7,
+        .mss = 1448,
+        .slot = TCP_SLOT,
+        .generation = TCP_GENERATION,
+        .ifindex = LO,
+        .kept = MC_TCP_KEPT_MAX,
+        .mac = 0x020000000002, /* client_mac, the same read either way */
+    };
+    conn->acked = conn->out_end;
+    conn->told = conn->in_end;
+    conn->born = conn->in_end;
+    empty_kept(lab);
+    lab->slots[conn->slot].answered = 0;
+    conn_settle(lab, conn);
+    conn_put(lab, false, conn);
+    conn_put(lab, true, conn);
+}
+
+void conn_init(struct tcp_lab *lab, struct mc_tcp_conn *conn, uint32_t in, uint32_t out)
+{
+    conn_init_at(lab, conn, in, out, 0x10000000, 1000);
+}
+
+void segment_in(struct tcp_lab *lab, struct segment *segment, const struct mc_tcp_conn *conn,
+                const void *text, size_t n)
+{
+    lab->slots[conn->slot].binary = n && *(const uint8_t *)text == 0x80;
+    *segment = (struct segment){
+        .seq = conn->in_end + conn->shift.in,
+        .ack = conn->out_end + conn->shift.out,
+        .flags = PSH | ACK,
+        .window = 500,
+        .tsval = conn->client_ts + 16,
+        .tsecr = ntohl(conn->tsval),
+        .text = text,
+        .n = n,
+    };
+}
+
+void segment_out(struct segment *segment, const struct mc_tcp_conn *conn, const void *text,
+                 size_t n)
+{
+    *segment = (struct segment){
+        .from_server = true,
+        .seq = conn->out_end,
+        .ack = conn->in_end,
+        .flags = PSH | ACK,
+        .window = 0x4321,
+        .tsval = ntohl(conn->tsval) + 100,
+        .tsecr = conn->client_ts,
+        .text = text,
+        .n = n,
+    };
+}
+
+void kept_get(struct tcp_lab *lab, uint32_t at, struct tcp_kept *kept)
+{
+    if (bpf_map_lookup_elem(lab->kept, &at, kept))
+        diag("place %u: %s", at, strerror(errno));
+}
+
+void kept_put(struct tcp_lab *lab, uint32_t at, const struct tcp_kept *kept)
+{
+    if (bpf_map_update_elem(lab->kept, &at, kept, BPF_ANY))
+        diag("place %u: %s", at, strerror(errno));
+}
+
+uint64_t kept_owner(uint32_t reply, uint32_t slot, uint32_t generation)
+{
+    return (uint64_t)reply << 32 | (uint32_t)(generation << 18) | (slot + 1);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tcp_lab: what the tests of the programs in bpf/tcp share. Segments of one connection, whose entry
+ * a test writes itself; a model of the rules, in numbers alone, which says what the programs are to
+ * do with a segment; and a comparison of all that they did: the frame byte by byte, the entry, the
+ * kept reply, the counts.
+ */
+#ifndef T_BPF_TCP_LAB_H
+#define T_BPF_TCP_LAB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf/shared/tcp.h"
+#include "t/bpf/lab.h"
+
+enum {
+    TCP_SLOTS = 3 * MC_TCP_KEPT_MAX, /* several have the same place for a kept reply */
+    TCP_SLOT = 5,                    /* of the connection */
+    TCP_GENERATION = 9,
+    TCP_REPLY_MAX = 1392, /* bytes of text */
+    KEPT_TRIES = 4,       /* places that are tried for a reply, */
+    KEPT_STEP = 2053,     /* so far apart */
+    TCP_OTHER = 7,        /* an interface that frames do not come by */
+};
+
+enum { FIN = 1, SYN = 2, RST = 4, PSH = 8, ACK = 16, URG = 32, ECE = 64, CWR = 128, AE = 256 };
+
+/* A key of the map tcp_conns, as bpf/packet/flow.bpf.h has it; tcp_lab_open compares the sizes. */
+struct tcp_key {
+    uint64_t client[2];
+    uint64_t server[2];
+    uint16_t client_port;
+    uint16_t server_port;
+    uint32_t unused;
+};
+
+/* A place of the map tcp_kept. */
+struct tcp_kept {
+    uint64_t owner;
+    uint32_t n;
+    uint32_t unused;
+    char text[MC_TCP_KEPT_BYTES + 48];
+};
+
+struct tcp_lab {
+    struct lab lab;
+    struct mc_tcp_slot *slots;
+    int conns, kept;   /* maps */
+    bool alone;        /* TC has no XDP before it */
+    bool keeps_others; /* an acknowledged reply's place is another connection's */
+};
+
+/* The hooks, by the programs that stand there and call those of bpf/tcp. */
+enum hook { HOOK_XDP, HOOK_INGRESS, HOOK_EGRESS };
+
+/* Ends the test if the programs cannot be loaded. */
+void tcp_lab_open(struct tcp_lab *lab);
+void tcp_lab_close(struct tcp_lab *lab);
+void tcp_lab_set_alone(struct tcp_lab *lab, bool alone);
+
+/* --- segments ------------------------------------------------------------------------------- */
+
+enum sum { SUM_WHOLE, SUM_BEGUN, SUM_WRONG };
+
+/* Numbers are those on the wire. */
+struct segment {
+    bool v6, from_server;
+    uint32_t seq, ack;
+    unsigned int flags, window;
+    uint32_t tsval, tsecr;
+    const void *options; /* in the place of the timestamps alone; NULL: these */
+    size_t noptions;     /* a multiple of 4 */
+    const void *text;
+    size_t n;
+    unsigned int traffic; /* IP's class */
+    enum sum sum;
+    size_t npadding; /* bytes behind the packet */
+};
+
+void segment_frame(struct frame *frame, const struct segment *segment);
+/* Writes TCP's checksum, in a frame of IP without options. */
+void segment_seal(struct frame *frame, enum sum sum);
+void segment_seal_ip(struct frame *frame);
+/* TCP's header, and TCP's bytes by IP's length. */
+uint8_t *segment_tcp(struct frame *frame);
+size_t segment_size(const struct frame *frame);
+/* Whether TCP's and IP's checksums are right. */
+bool segment_is_sound(const struct frame *frame);
+
+/* --- the connection ------------------------------------------------------------------------- */
+
+/*
+ * A connection whose client has sent `in`, and received `out`, bytes that the socket never saw; the
+ * server has answered all before. What the tests change they write with conn_put.
+ */
+void conn_init(struct tcp_lab *lab, struct mc_tcp_conn *conn, uint32_t in, uint32_t out);
+/* The same of a stream with so many bytes so far, whose first byte has this number. */
+void conn_init_at(struct tcp_lab *lab, struct mc_tcp_conn *conn, uint32_t in, uint32_t out,
+                  uint32_t base, uint32_t far);
+void conn_put(struct tcp_lab *lab, bool v6, const struct mc_tcp_conn *conn);
+bool conn_get(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn);
+void conn_delete(struct tcp_lab *lab, bool v6);
+/* What the server publishes once it has done all that the socket was given. */
+void conn_settle(struct tcp_lab *lab, const struct mc_tcp_conn *conn);
+/* The client's next segment, with a text of the protocol that it speaks; and the server's. */
+void segment_in(struct tcp_lab *lab, struct segment *segment, const struct mc_tcp_conn *conn,
+                const void *text, size_t n);
+void segment_out(struct segment *segment, const struct mc_tcp_conn *conn, const void *text,
+                 size_t n);
+
+void kept_get(struct tcp_lab *lab, uint32_t at, struct tcp_kept *kept);
+void kept_put(struct tcp_lab *lab, uint32_t at, const struct tcp_kept *kept);
+/* What the programs write as the owner of a reply's text. */
+uint64_t kept_owner(uint32_t reply, uint32_t slot, uint32_t generation);
+
+/* --- what is to happen ---------------------------------------------------------------------- */
+
+enum { NOT_COUNTED = MC_TCP_COUNTS };
+
+enum act {
+    ACT_ANSWER,
+    ACT_ANSWER_PAID, /* and the socket is told of the acknowledgement (TC) */
+    ACT_RESEND,
+    ACT_PASS,  /* XDP: untouched; TC: translated */
+    ACT_PROBE, /* in its place a probe leaves */
+    ACT_DROP,
+};
+
+struct outcome {
+    enum act act;
+    uint32_t reason; /* to pass: MC_TCP_PASS_*, or NOT_COUNTED */
+    const void *reply;
+    size_t nreply;
+};
+
+/* What a request's text is to the programs, which only the test can know. */
+struct request {
+    const void *text;
+    size_t n;
+    const void *reply; /* NULL: it is passed, and */
+    size_t nreply;
+    uint32_t reason; /* counted so */
+    unsigned int hits, misses;
+};
+
+/* What is odd in a frame, besides what struct segment says. */
+enum {
+    ODD_FOREIGN = 1,  /* it is none of a followed connection */
+    ODD_LENGTHS = 2,  /* the lengths do not agree */
+    ODD_FRAGMENT = 4, /* the first of several */
+    ODD_OPTIONS = 8,  /* of IP */
+    ODD_WAY = 16,     /* it came from elsewhere than the server's segments go to */
+    ODD_MARK = 32,    /* the programs have made it themselves */
+};
+
+/*
+ * What the rules say of a segment, and *conn as it is afterwards. *freed: the place of a reply that
+ * was acknowledged, or -1. odd: ODD_*.
+ */
+struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
+                         const struct request *request, unsigned int odd, struct mc_tcp_conn *conn,
+                         long *freed);
+
+/*
+ * Runs `frame`, which is `segment`'s, and compares all with the rules. NULL: all is so, else what
+ * is not, after it was printed.
+ */
+const char *tcp_check(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
+                      const struct frame *frame, const struct request *request, unsigned int odd,
+                      struct outcome *found);
+/* The reply to a segment, with a whole checksum; `after`: the entry behind it. */
+void reply_frame(struct frame *want, const struct segment *segment, const struct outcome *outcome,
+                 const struct mc_tcp_conn *after);
+/* The same, of a segment as it is; and whether the rules say `want` of it. */
+bool tcp_does(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
+              const struct request *request, enum act want, uint32_t reason);
+
+/* Runs a program on a frame. mark: the packet's, before and after. */
+struct tcp_run {
+    uint32_t verdict;
+    uint32_t mark;
+    uint32_t gso;  /* bytes of each segment of a merged one; 0: it is none */
+    bool complete; /* a sum of all bytes is kept beside the packet, and looked at afterwards */
+    struct frame out;
+};
+/* 0 or -errno. */
+int tcp_run(struct tcp_lab *lab, enum hook hook, const struct frame *in, struct tcp_run *run);
+
+enum { XDP_IS_PASS = 2, XDP_IS_TX = 3, TC_IS_DROP = 2, TC_IS_REDIRECT = 7 };
+#define TC_IS_NEXT UINT32_MAX
+
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests over TCP on two CPUs at once, and while the server publishes. A request that is refused
+ * after its reply was made passes as it came, and keeps no text; the same request on two CPUs is
+ * answered once, and both send that one reply, whatever becomes of the item.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "t/bpf/tcp_lab.h"
+#include "t/lib/tap.h"
+
+enum {
+    RUNS = 3000,
+    MOST_RUNS = 2000000,
+    LEAST = 10, /* refusals after the lookup, for each case */
+    ROUNDS = 4000,
+    FEW = 200, /* of both where CPUs run in turns, as in qemu, and seldom meet (T_IN_TURNS) */
+};
+
+static const char *const names[] = {"XDP", "TC"};
+
+struct race {
+    struct tcp_lab *lab;
+    enum hook hook;
+    bool v6, in_turns;
+    struct mc_tcp_conn conn; /* before each request */
+    struct frame frame;
+    uint64_t boundary;
+    atomic_bool stop;
+    struct mc_bucket *bucket;
+    uint32_t refs[2];
+};
+
+static const char get_hit[] = "get hit\r\n";
+
+static void on_cpu(int cpu)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    sched_setaffinity(0, sizeof(set), &set);
+}
+
+/* The reply with a value of n bytes. */
+static size_t make_text(char *text, char byte, size_t n)
+{
+    size_t at = (size_t)sprintf(text, "VALUE hit 0 %zu\r\n", n);
+
+    memset(text + at, byte, n);
+    memcpy(text + at + n, "\r\nEND\r\n", 7);
+    return at + n + 7;
+}
+
+static void make_frame(struct race *race, struct frame *reply, const char *text, size_t n)
+{
+    struct outcome outcome = {.reply = text, .nreply = n};
+    struct mc_tcp_conn after;
+    struct segment segment;
+
+    conn_init(race->lab, &race->conn, 1000, 5000);
+    race->boundary = race->lab->slots[TCP_SLOT].boundary;
+    segment_in(race->lab, &segment, &race->conn, get_hit, sizeof(get_hit) - 1);
+    segment.v6 = race->v6;
+    segment_frame(&race->frame, &segment);
+    after = race->conn;
+    after.shift.request = segment.seq;
+    after.shift.nrequest = (uint32_t)segment.n;
+    after.shift.reply = segment.ack;
+    reply_frame(reply, &segment, &outcome, &after);
+}
+
+/* Places with a text, of those that the connection may have; they are free afterwards. */
+static unsigned int take_kept(struct tcp_lab *lab)
+{
+    static const struct tcp_kept none;
+    static struct tcp_kept kept;
+    unsigned int found = 0;
+    uint32_t i, at;
+
+    for (i = 0; i < KEPT_TRIES; i++) {
+        at = (TCP_SLOT + i * KEPT_STEP) % MC_TCP_KEPT_MAX;
+        kept_get(lab, at, &kept);
+        found += kept.owner != 0;
+        if (kept.owner)
+            kept_put(lab, at, &none);
+    }
+    return found;
+}
+
+static bool is_reply(const struct race *race, const struct tcp_run *run, const struct frame *reply)
+{
+    if (race->hook == HOOK_XDP)
+        return run->verdict == XDP_IS_TX && frame_answers(&run->out, &race->frame, reply);
+    return run->verdict == TC_IS_REDIRECT && frame_equal(&run->out, reply);
+}
+
+static bool is_passed(const struct race *race, const struct tcp_run *run)
+{
+    if (race->hook == HOOK_XDP)
+        return run->verdict == XDP_IS_PASS && frame_equal(&run->out, &race->frame);
+    return run->verdict == TC_IS_NEXT && run->out.n == race->frame.n;
+}
+
+/* --- the server publishes -------------------------------------------------------------------- */
+
+static void *publish_main(void *from)
+{
+    struct race *race = from;
+    volatile __u64 *boundary = &race->lab->slots[TCP_SLOT].boundary;
+
+    on_cpu(1);
+    while (!atomic_load(&race->stop)) {
+        *boundary = MC_TCP_NONE;
+        *boundary = race->boundary;
+    }
+    return NULL;
+}
+
+/* One request. *late: it was refused after the lookup. */
+static bool publish_run(struct race *race, const struct frame *reply, unsigned int *late)
+{
+    static struct tcp_run run;
+    uint32_t answered = race->lab->slots[TCP_SLOT].answered;
+    unsigned int kept;
+
+    conn_put(race->lab, race->v6, &race->conn);
+    race->bucket->accessed = 0;
+    run.mark = 0;
+    if (tcp_run(race->lab, race->hook, &race->frame, &run))
+        return false;
+    kept = take_kept(race->lab);
+    if (race->lab->slots[TCP_SLOT].answered == answered + 1)
+        return is_reply(race, &run, reply) && kept == 1;
+    *late += race->bucket->accessed != 0;
+    return is_passed(race, &run) && kept == 0 && race->lab->slots[TCP_SLOT].answered == answered;
+}
+
+static void test_publishing(struct race *race, size_t n)
+{
+    static struct frame reply;
+    char value[1400], text[1500];
+    unsigned int i, late = 0, least = race->in_turns ? 0 : LEAST;
+    unsigned int runs = race->in_turns ? FEW : RUNS;
+    pthread_t thread;
+    bool right = true;
+
+    memset(value, 'v', n);
+    lab_clear(&race->lab->lab);
+    lab_put(&race->lab->lab, "hit", 3, value, n);
+    race->bucket = lab_bucket(&race->lab->lab, lab_hash(&race->lab->lab, "hit", 3));
+    make_frame(race, &reply, text, make_text(text, 'v', n));
+    atomic_store(&race->stop, false);
+    pthread_create(&thread, NULL, publish_main, race);
+    for (i = 0; right && i < MOST_RUNS && (i < runs || late < least); i++)
+        right = publish_run(race, &reply, &late);
+    atomic_store(&race->stop, true);
+    pthread_join(thread, NULL);
+    ok(right && late >= least,
+       "%s, IPv%d, %zu bytes: while the server publishes a request is answered, or passes as it "
+       "came",
+       names[race->hook], race->v6 ? 6 : 4, n);
+    diag("%u runs, %u refused late", i, late);
+}
+
+/* --- two CPUs -------------------------------------------------------------------------------- */
+
+struct twin {
+    struct race *race;
+    pthread_barrier_t *barrier;
+    int cpu;
+    struct tcp_run run;
+    bool failed;
+};
+
+static unsigned int rounds_of(const struct race *race)
+{
+    return race->in_turns ? FEW : ROUNDS;
+}
+
+static void *twin_main(void *from)
+{
+    struct twin *twin = from;
+    unsigned int i;
+
+    on_cpu(twin->cpu);
+    for (i = 0; i < rounds_of(twin->race); i++) {
+        pthread_barrier_wait(twin->barrier);
+        twin->run.mark = 0;
+        twin->failed |=
+            tcp_run(twin->race->lab, twin->race->hook, &twin->race->frame, &twin->run) != 0;
+        pthread_barrier_wait(twin->barrier);
+    }
+    return NULL;
+}
+
+/* Exchanges the item for another with the same key. */
+static void *exchange_main(void *from)
+{
+    struct race *race = from;
+    struct mc_bucket *bucket = race->bucket;
+    unsigned int i = 0;
+
+    while (!atomic_load(&race->stop)) {
+        __atomic_store_n(&bucket->seq, bucket->seq + 1, __ATOMIC_RELEASE);
+        __atomic_thread_fence(__ATOMIC_RELEASE);
+        __atomic_store_n(&bucket->refs[0], race->refs[++i % 2], __ATOMIC_RELAXED);
+        __atomic_store_n(&bucket->seq, bucket->seq + 1, __ATOMIC_RELEASE);
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* Whether both sent the same reply, or both passed the request. */
+static bool twins_agree(struct race *race, const struct twin twins[2],
+                        const struct frame replies[2], unsigned int tally[3])
+{
+    const struct mc_tcp_slot *slot = &race->lab->slots[TCP_SLOT];
+    unsigned int kept = take_kept(race->lab), i;
+
+    for (i = 0; i < 2; i++) {
+        if (!is_reply(race, &twins[0].run, &replies[i]) ||
+            !is_reply(race, &twins[1].run, &replies[i]))
+            continue;
+        tally[i]++;
+        return slot->answered == 1 && kept == 1;
+    }
+    tally[2]++;
+    return is_passed(race, &twins[0].run) && is_passed(race, &twins[1].run) &&
+           slot->answered == 0 && kept == 0;
+}
+
+static void put_two(struct race *race, size_t n)
+{
+    struct lab *lab = &race->lab->lab;
+    char value[1400];
+    uint32_t *refs;
+
+    lab_clear(lab);
+    race->bucket = lab_bucket(lab, lab_hash(lab, "hit", 3));
+    refs = race->bucket->refs;
+    memset(value, 'v', n);
+    lab_put(lab, "hit", 3, value, n);
+    race->refs[0] = refs[0];
+    memset(value, 'w', n + 3);
+    lab_put(lab, "hit", 3, value, n + 3);
+    race->refs[1] = refs[1];
+    race->bucket->tags &= 0xff;
+}
+
+static void test_twins(struct race *race, size_t n)
+{
+    static struct frame replies[2];
+    static struct twin twins[2];
+    char text[1500];
+    pthread_barrier_t barrier;
+    pthread_t threads[2], writer;
+    unsigned int i, tally[3] = {0};
+    bool right = true;
+
+    put_two(race, n);
+    make_frame(race, &replies[0], text, make_text(text, 'v', n));
+    make_frame(race, &replies[1], text, make_text(text, 'w', n + 3));
+    pthread_barrier_init(&barrier, NULL, 3);
+    atomic_store(&race->stop, false);
+    pthread_create(&writer, NULL, exchange_main, race);
+    for (i = 0; i < 2; i++) {
+        twins[i] = (struct twin){.race = race, .barrier = &barrier, .cpu = (int)i};
+        pthread_create(&threads[i], NULL, twin_main, &twins[i]);
+    }
+    for (i = 0; i < rounds_of(race); i++) {
+        race->lab->slots[TCP_SLOT].answered = 0;
+        conn_put(race->lab, race->v6, &race->conn);
+        pthread_barrier_wait(&barrier);
+        pthread_barrier_wait(&barrier);
+        right = right && twins_agree(race, twins, replies, tally);
+    }
+    atomic_store(&race->stop, true);
+    for (i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    pthread_join(writer, NULL);
+    pthread_barrier_destroy(&barrier);
+    ok(right && !twins[0].failed && !twins[1].failed && tally[0] && tally[1],
+       "%s, IPv%d, %zu bytes: a request on two CPUs: one reply, sent by both", names[race->hook],
+       race->v6 ? 6 : 4, n);
+    diag("one value %u, the other %u, passed %u", tally[0], tally[1], tally[2]);
+}
+
+int main(void)
+{
+    static const size_t sizes[] = {0, 40, 180, 900};
+    static struct race race;
+    struct tcp_lab lab;
+    unsigned int i, v6;
+
+    tcp_lab_open(&lab);
+    race.lab = &lab;
+    race.in_turns = getenv("T_IN_TURNS") != NULL;
+    for (v6 = 0; v6 < 2; v6++) {
+        for (race.hook = HOOK_XDP; race.hook <= HOOK_INGRESS; race.hook++) {
+            race.v6 = v6;
+            tcp_lab_set_alone(&lab, race.hook == HOOK_INGRESS);
+            for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+                test_publishing(&race, sizes[i]);
+            test_twins(&race, sizes[1]);
+            test_twins(&race, sizes[3]);
+        }
+    }
+    tcp_lab_close(&lab);
+    return done();
+}

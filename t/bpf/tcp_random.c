@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Random segments of connections in random states through the programs for TCP: what they do is
+ * what the rules say. And frames with random bytes: what is answered is a request that is whole,
+ * and the server's next; what XDP passes is as it came.
+ */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "t/bpf/tcp_lab.h"
+#include "t/bpf/wire.h"
+#include "t/lib/tap.h"
+
+enum { EPISODES = 3000, STEPS = 12, DAMAGED = 20000 };
+
+#define TEXT(bytes) .text = bytes, .n = sizeof(bytes) - 1
+#define SAYS(bytes) .reply = bytes, .nreply = sizeof(bytes) - 1
+
+static char large[1400];
+static struct request requests[] = {
+    {TEXT("get hit\r\n"), SAYS("VALUE hit 0 5\r\nvalue\r\nEND\r\n"), .hits = 1},
+    {TEXT("get no\r\n"), SAYS("END\r\n"), .misses = 1},
+    {TEXT("gets hit\n"), SAYS("VALUE hit 0 5 77\r\nvalue\r\nEND\r\n"), .hits = 1},
+    {TEXT("mg hit v k\r\n"), SAYS("VA 5 khit\r\nvalue\r\n"), .hits = 1},
+    {TEXT("get large\r\n"), .reply = large, .hits = 1},
+    {TEXT("set hit 0 0 5\r\nvalue\r\n"), .reason = MC_TCP_PASS_COMMAND},
+    {TEXT("delete no\r\n"), .reason = MC_TCP_PASS_COMMAND},
+    {TEXT("get hi"), .reason = MC_TCP_PASS_SEGMENT},
+    {TEXT("get hit\r\nget no\r\n"), .reason = MC_TCP_PASS_COMMAND},
+    {TEXT("t\r\n"), .reason = MC_TCP_PASS_COMMAND},
+    {TEXT("mg no q\r\n"), .reason = MC_TCP_PASS_COMMAND},
+    {TEXT(""), .reason = NOT_COUNTED},
+    {TEXT(""), .reason = NOT_COUNTED},
+    {TEXT(""), .reason = NOT_COUNTED},
+};
+enum { ANSWERED = 5, REQUESTS = sizeof(requests) / sizeof(requests[0]) };
+
+/* --- chance --------------------------------------------------------------------------------------
+ */
+
+static uint32_t any(void)
+{
+    return (uint32_t)random() << 16 ^ (uint32_t)random();
+}
+
+static uint32_t below(uint32_t n)
+{
+    return any() % n;
+}
+
+static bool one_in(uint32_t n)
+{
+    return below(n) == 0;
+}
+
+/* A number at one of these places, mostly, or close to it. */
+static uint32_t near(const uint32_t *places, uint32_t n)
+{
+    uint32_t number = places[below(n)];
+
+    if (one_in(12))
+        number += below(41) - 20;
+    return one_in(100) ? any() : number;
+}
+
+static void any_options(struct segment *segment, uint8_t options[40], uint32_t edge)
+{
+    size_t at;
+
+    if (!one_in(10))
+        return;
+    segment->options = options;
+    segment->noptions = 4 * below(11);
+    for (at = 0; at < 40; at++)
+        options[at] = one_in(3) ? 1 : (uint8_t)below(12);
+    if (segment->noptions >= 24 && one_in(2)) {
+        memcpy(options, "\1\1\10\12", 4);
+        put32(options + 4, segment->tsval);
+        memcpy(options + 12, "\1\1\5\12", 4);
+        put32(options + 16, edge + below(40) - 20);
+        put32(options + 20, edge + below(40));
+    }
+}
+
+/* --- segments ------------------------------------------------------------------------------------
+ */
+
+static unsigned int any_flags(void)
+{
+    static const unsigned int flags[] = {ACK, PSH | ACK,       FIN | ACK, RST | ACK,
+                                         RST, URG | ACK,       ECE | ACK, PSH,
+                                         0,   FIN | PSH | ACK, SYN | ACK};
+
+    return flags[one_in(20) ? below(sizeof(flags) / sizeof(flags[0])) : below(2)];
+}
+
+static void any_comes(struct segment *segment, struct tcp_lab *lab, const struct mc_tcp_conn *conn,
+                      const struct request *request, uint8_t options[40])
+{
+    const struct mc_tcp_shift *shift = &conn->shift;
+    uint32_t next = conn->in_end + shift->in, last = conn->out_end + shift->out;
+    const uint32_t seqs[] = {next, next, next, next, next + 8, conn->in_end, shift->request};
+    const uint32_t acks[] = {last, last, last, last, conn->acked + shift->out, shift->reply};
+    const uint32_t open_seqs[] = {shift->request, shift->request + 4, next, next};
+    const uint32_t open_acks[] = {shift->reply, shift->reply, shift->reply + below(50),
+                                  shift->reply + shift->nreply};
+    bool open = shift->nreply && !one_in(3);
+
+    segment_in(lab, segment, conn, request->text, request->n);
+    segment->seq = open ? near(open_seqs, 4) : near(seqs, sizeof(seqs) / sizeof(seqs[0]));
+    segment->ack = open ? near(open_acks, 4) : near(acks, sizeof(acks) / sizeof(acks[0]));
+    segment->tsval = conn->client_ts + below(12) - 1;
+    segment->window = one_in(5) ? below(100) : 500;
+    any_options(segment, options, last);
+}
+
+static void any_leaves(struct segment *segment, const struct mc_tcp_conn *conn,
+                       const struct request *request, uint8_t options[40])
+{
+    const struct mc_tcp_shift *shift = &conn->shift;
+    uint32_t splice = shift->reply - shift->out + shift->nreply;
+    const uint32_t seqs[] = {conn->out_end, conn->out_end, conn->acked, splice};
+    const uint32_t acks[] = {conn->in_end, conn->in_end,
+                             shift->request - shift->in + shift->nrequest};
+
+    segment_out(segment, conn, request->text, request->n);
+    segment->seq = near(seqs, sizeof(seqs) / sizeof(seqs[0]));
+    segment->ack = near(acks, sizeof(acks) / sizeof(acks[0]));
+    segment->tsval = ntohl(conn->tsval) + below(8) - 1;
+    segment->window = below(65536);
+    any_options(segment, options, conn->in_end);
+}
+
+/* What the server may have published. */
+static void any_boundary(struct tcp_lab *lab, const struct mc_tcp_conn *conn)
+{
+    struct mc_tcp_slot *slot = &lab->slots[conn->slot];
+
+    if (!one_in(4))
+        conn_settle(lab, conn);
+    if (one_in(30))
+        slot->boundary = MC_TCP_NONE;
+    if (one_in(30))
+        slot->boundary += one_in(2) ? below(5) - 2u : (uint64_t)(below(5) - 2u) << 32;
+    if (one_in(40))
+        slot->generation++;
+}
+
+static void any_conn(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn)
+{
+    conn_init_at(lab, conn, one_in(6) ? 0 : any(), one_in(6) ? 0 : any(), any(), any());
+    conn->wscale = (uint8_t)below(15);
+    if (one_in(5))
+        conn->mss = below(1448) + 1;
+    if (one_in(20))
+        conn->acked -= below(100);
+    if (one_in(20))
+        conn->flags = below(4);
+    conn_put(lab, v6, conn);
+}
+
+static void show(const struct segment *segment, const struct mc_tcp_conn *conn, enum hook hook)
+{
+    diag("hook %d: seq %08x ack %08x flags %02x n %zu options %zu tsval %08x sum %d", hook,
+         segment->seq, segment->ack, segment->flags, segment->n, segment->noptions, segment->tsval,
+         segment->sum);
+    diag(
+        "entry: in %08x out %08x request %08x+%u reply %08x+%u in_end %08x out_end %08x acked %08x",
+        conn->shift.in, conn->shift.out, conn->shift.request, conn->shift.nrequest,
+        conn->shift.reply, conn->shift.nreply, conn->in_end, conn->out_end, conn->acked);
+}
+
+/* One segment of either side. *tally: what was done. */
+static bool step(struct tcp_lab *lab, bool v6, unsigned int tally[8])
+{
+    static struct frame frame;
+    const struct request *request = &requests[below(one_in(2) ? ANSWERED : REQUESTS)];
+    static const enum hook hooks[] = {HOOK_XDP, HOOK_XDP, HOOK_INGRESS, HOOK_INGRESS, HOOK_EGRESS};
+    enum hook hook = hooks[below(5)];
+    struct outcome found;
+    struct segment segment;
+    struct mc_tcp_conn conn;
+    uint8_t options[40];
+    const char *wrong;
+
+    if (!conn_get(lab, v6, &conn))
+        return true;
+    tcp_lab_set_alone(lab, one_in(2));
+    any_boundary(lab, &conn);
+    if (hook == HOOK_EGRESS)
+        any_leaves(&segment, &conn, request, options);
+    else
+        any_comes(&segment, lab, &conn, request, options);
+    segment.v6 = v6;
+    segment.flags = any_flags();
+    segment.sum = one_in(10) ? (enum sum)below(3) : SUM_WHOLE;
+    segment.traffic = one_in(10) ? below(4) : 0;
+    segment_frame(&frame, &segment);
+    wrong = tcp_check(lab, hook, &segment, &frame, request, 0, &found);
+    tally[found.act]++;
+    if (!wrong)
+        return true;
+    diag("wrong: %s", wrong);
+    show(&segment, &conn, hook);
+    return false;
+}
+
+static void test_rules(struct tcp_lab *lab)
+{
+    unsigned int tally[8] = {0}, i, j;
+    struct mc_tcp_conn conn;
+    bool right = true;
+
+    for (i = 0; i < EPISODES && right; i++) {
+        any_conn(lab, i % 2, &conn);
+        for (j = 0; j < STEPS && right; j++)
+            right = step(lab, i % 2, tally);
+    }
+    ok(right, "random segments of random connections: all is as the rules say");
+    diag("answered %u, by TC for the socket %u, again %u, passed %u, probes %u, dropped %u",
+         tally[ACT_ANSWER], tally[ACT_ANSWER_PAID], tally[ACT_RESEND], tally[ACT_PASS],
+         tally[ACT_PROBE], tally[ACT_DROP]);
+    ok(tally[ACT_ANSWER] > 1000 && tally[ACT_ANSWER_PAID] > 100 && tally[ACT_RESEND] > 1000 &&
+           tally[ACT_PASS] > 5000 && tally[ACT_PROBE] > 5,
+       "all that may happen has happened, many times");
+}
+
+/* --- damaged frames ------------------------------------------------------------------------------
+ */
+
+/* Whether a frame may be answered: the server's next, whole, and undamaged. */
+static bool may_be_answered(const struct frame *frame, const struct mc_tcp_conn *conn)
+{
+    struct frame copy = *frame;
+    const uint8_t *tcp = segment_tcp(&copy);
+
+    if (frame->bytes[12] ==
+        8) /* IP's own checksum covers nothing that TCP's does not, or matters */
+        segment_seal_ip(&copy);
+    return segment_is_sound(&copy) && get32(tcp + 4) == conn->in_end + conn->shift.in &&
+           get32(tcp + 8) == conn->out_end + conn->shift.out && (tcp[13] & ~PSH) == ACK &&
+           memcmp(tcp + 20, "\1\1\10\12", 4) == 0 && tcp[12] >> 4 == 8;
+}
+
+static bool damaged(struct tcp_lab *lab, bool v6, enum hook hook)
+{
+    static struct frame frame;
+    static struct tcp_run run;
+    struct mc_tcp_slot *slot = &lab->slots[TCP_SLOT];
+    struct segment segment;
+    struct mc_tcp_conn conn;
+    uint32_t n = below(4) + 1, least = v6 ? 54 : 34;
+    size_t at;
+
+    conn_init_at(lab, &conn, any(), any(), any(), any());
+    segment_in(lab, &segment, &conn, requests[0].text, requests[0].n);
+    segment.v6 = v6;
+    segment_frame(&frame, &segment);
+    for (; n; n--) {
+        at = 14 + below((uint32_t)frame.n - 14);
+        frame.bytes[at] = (uint8_t)any();
+    }
+    at = (size_t)(segment_tcp(&frame) - frame.bytes);
+    if (one_in(2) && at + 20 < frame.n && at + segment_size(&frame) == frame.n)
+        segment_seal(&frame, SUM_WHOLE);
+    if (one_in(10))
+        frame.n = least + below((uint32_t)frame.n - least);
+    run.mark = 0;
+    if (tcp_run(lab, hook, &frame, &run))
+        return false;
+    if (slot->answered)
+        return may_be_answered(&frame, &conn) && segment_is_sound(&run.out) &&
+               run.verdict == (hook == HOOK_XDP ? (uint32_t)XDP_IS_TX : TC_IS_REDIRECT);
+    return hook == HOOK_XDP ? run.verdict == XDP_IS_PASS && frame_equal(&run.out, &frame)
+                            : run.verdict == TC_IS_NEXT && run.out.n == frame.n;
+}
+
+static void test_damaged(struct tcp_lab *lab)
+{
+    unsigned int i;
+    bool right = true;
+
+    tcp_lab_set_alone(lab, true);
+    for (i = 0; i < DAMAGED && right; i++)
+        right = damaged(lab, i % 2, i / 2 % 2 ? HOOK_XDP : HOOK_INGRESS);
+    ok(right, "random bytes in requests: only whole ones are answered, all others pass");
+}
+
+static void put_items(struct tcp_lab *lab)
+{
+    static char value[1300];
+    struct request *request = &requests[4];
+
+    memset(value, 'v', sizeof(value));
+    lab_put(&lab->lab, "hit", 3, "value", 5)->cas = 77;
+    lab_put(&lab->lab, "large", 5, value, sizeof(value));
+    request->nreply = (size_t)snprintf(large, sizeof(large), "VALUE large 0 %zu\r\n%.*s\r\nEND\r\n",
+                                       sizeof(value), (int)sizeof(value), value);
+}
+
+int main(void)
+{
+    struct tcp_lab lab;
+
+    srandom(20261123);
+    tcp_lab_open(&lab);
+    put_items(&lab);
+    test_rules(&lab);
+    test_damaged(&lab);
+    tcp_lab_close(&lab);
+    return done();
+}

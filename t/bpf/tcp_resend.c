@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What happens while a reply over TCP is not acknowledged: which segments make the programs send it
+ * once more, which acknowledge it, where its text is kept.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "t/bpf/tcp_lab.h"
+#include "t/lib/tap.h"
+
+static const char *const names[] = {"XDP", "TC"};
+
+struct run {
+    struct tcp_lab *lab;
+    enum hook hook;
+    bool v6;
+    size_t n; /* of the value */
+    char name[48];
+};
+
+/* The request for the value, and its reply; what follows in the tests is "no". */
+static char reply[1500];
+static struct request get_hit = {.text = "get hit\r\n", .n = 9, .reply = reply, .hits = 1};
+static const struct request get_no = {
+    .text = "get no\r\n", .n = 8, .reply = "END\r\n", .nreply = 5, .misses = 1};
+static const struct request set_no = {
+    .text = "set no 0 0 1\r\nx\r\n", .n = 17, .reason = MC_TCP_PASS_COMMAND};
+
+static void put_hit(const struct run *run, char byte)
+{
+    char value[1500];
+
+    memset(value, byte, run->n);
+    lab_clear(&run->lab->lab);
+    lab_put(&run->lab->lab, "hit", 3, value, run->n);
+    get_hit.nreply = (size_t)snprintf(reply, sizeof(reply), "VALUE hit 0 %zu\r\n", run->n);
+    memcpy(reply + get_hit.nreply, value, run->n);
+    memcpy(reply + get_hit.nreply + run->n, "\r\nEND\r\n", 7);
+    get_hit.nreply += run->n + 7;
+}
+
+static bool does(const struct run *run, const struct segment *segment,
+                 const struct request *request, enum act act, uint32_t reason)
+{
+    return tcp_does(run->lab, run->hook, segment, request, act, reason);
+}
+
+/* Has a request answered. Then the value is another, *conn as it is, *segment the request. */
+static bool answer(const struct run *run, struct mc_tcp_conn *conn, struct segment *segment)
+{
+    bool right;
+
+    put_hit(run, 'v');
+    conn_init(run->lab, conn, 0xffffff00u, 0xfffffff0u);
+    segment_in(run->lab, segment, conn, get_hit.text, get_hit.n);
+    segment->v6 = run->v6;
+    right = does(run, segment, &get_hit, ACT_ANSWER, NOT_COUNTED);
+    put_hit(run, 'w');
+    conn_get(run->lab, run->v6, conn);
+    segment->tsval += 3;
+    return right;
+}
+
+/* --- what sends it once more ------------------------------------------------------------------ */
+
+static void test_again(const struct run *run)
+{
+    struct mc_tcp_conn conn;
+    struct segment segment;
+    bool right = answer(run, &conn, &segment);
+    size_t i;
+
+    for (i = 0; i < 3; i++, segment.tsval++)
+        right &= does(run, &segment, &get_hit, ACT_RESEND, NOT_COUNTED);
+    ok(right, "%s: the request again: the reply that was kept, whatever the item is by now",
+       run->name);
+    for (i = 1, right = true; i < get_hit.n; i++) {
+        answer(run, &conn, &segment);
+        segment.seq += (uint32_t)i;
+        segment.text = (const char *)segment.text + i;
+        segment.n -= i;
+        right &= does(run, &segment, &get_hit, ACT_RESEND, NOT_COUNTED);
+    }
+    ok(right, "%s: any tail of the request: the reply again", run->name);
+    answer(run, &conn, &segment);
+    segment.text = "get hit\r\nget two\r\n";
+    segment.n = 18;
+    ok(does(run, &segment, &get_hit, ACT_RESEND, NOT_COUNTED),
+       "%s: the request and more behind it: the reply again", run->name);
+    answer(run, &conn, &segment);
+    segment.seq -= 8;
+    segment.text = "get no\r\nget hit\r\n";
+    segment.n = 17;
+    ok(does(run, &segment, &get_hit, ACT_RESEND, NOT_COUNTED),
+       "%s: what came before it, and the request: the reply again", run->name);
+    answer(run, &conn, &segment);
+    segment.seq += 8;
+    segment.text = "\n";
+    segment.n = 1;
+    ok(does(run, &segment, &get_hit, ACT_RESEND, NOT_COUNTED),
+       "%s: a keepalive with a byte: the reply again", run->name);
+    answer(run, &conn, &segment);
+    segment.sum = SUM_BEGUN;
+    ok(does(run, &segment, &get_hit, ACT_RESEND, NOT_COUNTED),
+       "%s: the request again, its checksum left to hardware: the reply again", run->name);
+    answer(run, &conn, &segment);
+    segment.flags |= FIN;
+    ok(does(run, &segment, &get_hit, run->hook == HOOK_XDP ? ACT_PASS : ACT_RESEND, NOT_COUNTED),
+       "%s: the request again with a FIN: TC sends the reply again", run->name);
+}
+
+static void test_bare(const struct run *run)
+{
+    static const uint8_t sack[] = {1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 1, 0,
+                                   1, 1, 5, 10, 0, 0, 9, 0, 0, 0, 9, 9};
+    struct mc_tcp_conn conn;
+    struct segment segment;
+    bool right = answer(run, &conn, &segment);
+    uint32_t i;
+
+    segment.seq += (uint32_t)get_hit.n;
+    segment.n = 0;
+    segment.flags = ACK;
+    right &= does(run, &segment, &get_no, ACT_RESEND, NOT_COUNTED);
+    ok(right, "%s: a bare acknowledgement of all before the reply: the reply again", run->name);
+    segment.seq += 1000;
+    ok(does(run, &segment, &get_no, ACT_RESEND, NOT_COUNTED),
+       "%s: the same of a client that has sent more: the reply again", run->name);
+    segment.options = sack;
+    segment.noptions = sizeof(sack);
+    ok(does(run, &segment, &get_no, run->hook == HOOK_XDP ? ACT_PASS : ACT_RESEND, NOT_COUNTED),
+       "%s: the same with blocks: TC sends the reply again", run->name);
+    right = true;
+    for (i = 1; i < (uint32_t)get_hit.nreply; i += 5) {
+        answer(run, &conn, &segment);
+        segment.seq += (uint32_t)get_hit.n;
+        segment.n = 0;
+        segment.ack += i;
+        right &= does(run, &segment, &get_no, ACT_RESEND, NOT_COUNTED);
+    }
+    ok(right, "%s: an acknowledgement of a part of the reply: the reply again", run->name);
+    answer(run, &conn, &segment);
+    segment.seq += (uint32_t)get_hit.n - 1;
+    segment.n = 0;
+    ok(does(run, &segment, &get_no, ACT_RESEND, NOT_COUNTED),
+       "%s: a keepalive of the client's: the reply again", run->name);
+}
+
+/* A client that has no room answers each copy. */
+static void test_no_room(const struct run *run)
+{
+    struct mc_tcp_conn conn;
+    struct segment segment;
+    uint32_t left = (uint32_t)get_hit.nreply, acked, i;
+    bool right = true;
+
+    for (i = 0; i < 3; i++) {
+        acked = i * left / 3;
+        answer(run, &conn, &segment);
+        conn.wscale = (uint8_t)i;
+        conn_put(run->lab, run->v6, &conn);
+        segment.seq += (uint32_t)get_hit.n;
+        segment.n = 0;
+        segment.flags = ACK;
+        segment.ack += acked;
+        segment.window = 0;
+        right &= does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED);
+        segment.window = (left - acked - 1) >> i;
+        right &= does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED);
+        segment.window = (left - acked + (1u << i) - 1) >> i;
+        right &= does(run, &segment, &get_no, ACT_RESEND, NOT_COUNTED);
+    }
+    ok(right, "%s: bare acknowledgements get the reply again once there is room for it", run->name);
+}
+
+/* --- what does not -----------------------------------------------------------------------------
+ */
+
+static void test_passes(const struct run *run)
+{
+    struct mc_tcp_conn conn;
+    struct segment segment;
+
+    answer(run, &conn, &segment);
+    segment.seq += (uint32_t)get_hit.n;
+    segment.n = 0;
+    segment.ack -= 10;
+    ok(does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED),
+       "%s: an older acknowledgement is passed", run->name);
+    answer(run, &conn, &segment);
+    segment.seq += (uint32_t)get_hit.n;
+    segment.n = 0;
+    segment.flags = FIN | ACK;
+    ok(does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED), "%s: the client's end is passed",
+       run->name);
+    answer(run, &conn, &segment);
+    segment.flags = RST | ACK;
+    ok(does(run, &segment, &get_hit, ACT_PASS,
+            run->hook == HOOK_XDP ? (int)NOT_COUNTED : (int)MC_TCP_PASS_SEGMENT),
+       "%s: a reset is passed", run->name);
+    answer(run, &conn, &segment);
+    segment.flags = PSH;
+    ok(does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_SEGMENT),
+       "%s: without an acknowledgement it is passed", run->name);
+    answer(run, &conn, &segment);
+    segment.seq += 1u << 30;
+    ok(does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_UNACKED),
+       "%s: a request out of all windows is passed", run->name);
+    answer(run, &conn, &segment);
+    segment.ack -= 1u << 30;
+    ok(does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_UNACKED),
+       "%s: a request with an acknowledgement out of all windows is passed", run->name);
+}
+
+/* Requests that do not wait for the reply. */
+static void test_pipelined(const struct run *run)
+{
+    struct mc_tcp_conn conn;
+    struct segment segment;
+    bool right = answer(run, &conn, &segment);
+
+    segment.seq += (uint32_t)get_hit.n;
+    segment.text = get_no.text;
+    segment.n = get_no.n;
+    right &= does(run, &segment, &get_no, ACT_PASS, MC_TCP_PASS_UNACKED);
+    segment.seq += (uint32_t)get_no.n;
+    segment.text = set_no.text;
+    segment.n = set_no.n;
+    right &= does(run, &segment, &set_no, ACT_PASS, MC_TCP_PASS_COMMAND);
+    ok(right, "%s: requests that do not acknowledge the reply are passed", run->name);
+    segment.ack += (uint32_t)get_hit.nreply;
+    segment.seq += (uint32_t)set_no.n;
+    ok(does(run, &segment, &set_no, ACT_PASS, MC_TCP_PASS_COMMAND) &&
+           conn_get(run->lab, run->v6, &conn) && conn.shift.nreply == 0,
+       "%s: what follows acknowledges the reply, and is passed", run->name);
+}
+
+static void test_acknowledged(const struct run *run)
+{
+    struct mc_tcp_conn conn;
+    struct segment segment;
+    bool right = answer(run, &conn, &segment);
+
+    segment.seq += (uint32_t)get_hit.n;
+    segment.ack += (uint32_t)get_hit.nreply;
+    segment.n = 0;
+    segment.flags = ACK;
+    right &= does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED) &&
+             conn_get(run->lab, run->v6, &conn) && conn.shift.nreply == 0;
+    ok(right, "%s: an acknowledgement ends it, and frees the kept text", run->name);
+    segment.seq -= (uint32_t)get_hit.n;
+    segment.n = get_hit.n;
+    segment.flags |= PSH;
+    ok(does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_BOUNDARY),
+       "%s: after that the request again is passed", run->name);
+    segment.text = get_no.text;
+    segment.n = get_no.n;
+    segment.seq += (uint32_t)get_hit.n;
+    ok(does(run, &segment, &get_no, ACT_ANSWER, NOT_COUNTED),
+       "%s: and the next request is answered", run->name);
+}
+
+/* The slot is a later connection's, which waits for an acknowledgement, too. */
+static void test_slot_of_another(const struct run *run)
+{
+    struct mc_tcp_slot *slot = &run->lab->slots[TCP_SLOT];
+    struct mc_tcp_conn conn;
+    struct segment segment;
+
+    answer(run, &conn, &segment);
+    slot->generation++;
+    segment.seq += (uint32_t)get_hit.n;
+    segment.ack += (uint32_t)get_hit.nreply;
+    segment.n = 0;
+    ok(does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED) && slot->outstanding,
+       "%s: the acknowledgement of a connection that the server has closed leaves the slot alone",
+       run->name);
+}
+
+/* From elsewhere the reply goes by TC, to where the segment came from. */
+static void test_way(const struct run *run)
+{
+    struct mc_tcp_conn conn;
+    struct segment segment;
+    struct frame frame;
+    struct outcome found;
+
+    answer(run, &conn, &segment);
+    conn.ifindex = TCP_OTHER;
+    conn_put(run->lab, run->v6, &conn);
+    segment_frame(&frame, &segment);
+    ok(!tcp_check(run->lab, run->hook, &segment, &frame, &get_hit, ODD_WAY, &found) &&
+           found.act == (run->hook == HOOK_XDP ? ACT_PASS : ACT_RESEND),
+       "%s: the request again by another way: TC sends the reply again", run->name);
+}
+
+/* --- where the text is kept --------------------------------------------------------------------
+ */
+
+static uint32_t place_of(uint32_t slot, uint32_t try)
+{
+    return (slot + try * KEPT_STEP) % MC_TCP_KEPT_MAX;
+}
+
+/* Gives the connection's first n places to others. */
+static void occupy(struct tcp_lab *lab, uint32_t n)
+{
+    struct tcp_kept kept = {.n = 5, .text = "other"};
+    uint32_t i;
+
+    for (i = 0; i < n; i++) {
+        kept.owner = kept_owner(12345 + i, TCP_SLOT + MC_TCP_KEPT_MAX, TCP_GENERATION);
+        kept_put(lab, place_of(TCP_SLOT, i), &kept);
+    }
+}
+
+static void test_places(const struct run *run)
+{
+    struct tcp_kept kept = {.owner = kept_owner(7, TCP_SLOT, TCP_GENERATION - 1), .n = 5};
+    struct mc_tcp_conn conn;
+    struct segment segment;
+    bool right = true;
+    uint32_t n;
+
+    put_hit(run, 'v');
+    for (n = 0; n <= KEPT_TRIES; n++) {
+        conn_init(run->lab, &conn, 0, 0);
+        occupy(run->lab, n);
+        segment_in(run->lab, &segment, &conn, get_hit.text, get_hit.n);
+        segment.v6 = run->v6;
+        right &= does(run, &segment, &get_hit, n < KEPT_TRIES ? ACT_ANSWER : ACT_PASS,
+                      n < KEPT_TRIES ? (int)NOT_COUNTED : (int)MC_TCP_PASS_KEPT);
+        conn_get(run->lab, run->v6, &conn);
+        right &= n == KEPT_TRIES || conn.kept == place_of(TCP_SLOT, n);
+    }
+    ok(right, "%s: a reply is kept in the first free place of four; if there is none it is passed",
+       run->name);
+    conn_init(run->lab, &conn, 0, 0);
+    kept_put(run->lab, place_of(TCP_SLOT, 0), &kept);
+    segment_in(run->lab, &segment, &conn, get_hit.text, get_hit.n);
+    segment.v6 = run->v6;
+    right = does(run, &segment, &get_hit, ACT_ANSWER, NOT_COUNTED);
+    conn_get(run->lab, run->v6, &conn);
+    ok(right && conn.kept == place_of(TCP_SLOT, 0),
+       "%s: a place that the slot's last connection left behind is taken over", run->name);
+}
+
+/* A place that is another connection's by now. */
+static void test_lost(const struct run *run)
+{
+    struct tcp_kept kept;
+    struct mc_tcp_conn conn;
+    struct segment segment;
+
+    answer(run, &conn, &segment);
+    occupy(run->lab, 1);
+    ok(does(run, &segment, &get_hit, ACT_DROP, NOT_COUNTED),
+       "%s: a text that is no longer kept is not sent", run->name);
+    segment.seq += (uint32_t)get_hit.n;
+    segment.ack += (uint32_t)get_hit.nreply;
+    segment.n = 0;
+    run->lab->keeps_others = true;
+    does(run, &segment, &get_hit, ACT_PASS, NOT_COUNTED);
+    run->lab->keeps_others = false;
+    kept_get(run->lab, place_of(TCP_SLOT, 0), &kept);
+    ok(kept.owner == kept_owner(12345, TCP_SLOT + MC_TCP_KEPT_MAX, TCP_GENERATION),
+       "%s: and its place is not freed", run->name);
+}
+
+/* Two connections whose slots have the same places. */
+static void test_two(struct tcp_lab *lab, enum hook hook)
+{
+    struct run runs[2] = {{.lab = lab, .hook = hook, .n = 100},
+                          {.lab = lab, .hook = hook, .v6 = true, .n = 100}};
+    struct segment segments[2];
+    struct mc_tcp_conn conns[2];
+    bool right = true;
+    int i;
+
+    put_hit(&runs[0], 'v');
+    conn_init(lab, &conns[0], 0, 0);
+    conns[1] = conns[0];
+    conns[1].slot += MC_TCP_KEPT_MAX;
+    conn_settle(lab, &conns[1]);
+    conn_put(lab, true, &conns[1]);
+    for (i = 0; i < 2; i++) {
+        const struct request *request = i ? &get_no : &get_hit;
+
+        segment_in(lab, &segments[i], &conns[i], request->text, request->n);
+        segments[i].v6 = i;
+        right &= does(&runs[i], &segments[i], request, ACT_ANSWER, NOT_COUNTED);
+    }
+    for (i = 0; i < 4; i++)
+        right &= does(&runs[i % 2], &segments[i % 2], &get_hit, ACT_RESEND, NOT_COUNTED);
+    ok(right, "%s: two connections with the same places: each gets its own reply", names[hook]);
+}
+
+static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6, size_t n)
+{
+    struct run run = {.lab = lab, .hook = hook, .v6 = v6, .n = n};
+
+    snprintf(run.name, sizeof(run.name), "%s, IPv%d, %zu bytes", names[hook], v6 ? 6 : 4, n);
+    tcp_lab_set_alone(lab, hook == HOOK_INGRESS);
+    test_again(&run);
+    test_bare(&run);
+    test_no_room(&run);
+    test_passes(&run);
+    test_pipelined(&run);
+    test_acknowledged(&run);
+    test_slot_of_another(&run);
+    test_way(&run);
+    test_places(&run);
+    test_lost(&run);
+}
+
+int main(void)
+{
+    static const size_t sizes[] = {0, 33, 500, 1350};
+    struct tcp_lab lab;
+    size_t i;
+    int v6;
+
+    tcp_lab_open(&lab);
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        for (v6 = 0; v6 < 2; v6++) {
+            test_hook(&lab, HOOK_XDP, v6, sizes[i]);
+            test_hook(&lab, HOOK_INGRESS, v6, sizes[i]);
+        }
+    }
+    test_two(&lab, HOOK_XDP);
+    test_two(&lab, HOOK_INGRESS);
+    tcp_lab_close(&lab);
+    return done();
+}

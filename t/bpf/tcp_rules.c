@@ -1,0 +1,633 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The rules by which bpf/tcp answers and translates, and the comparison of a run with them. */
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "t/bpf/tcp_lab.h"
+#include "t/bpf/wire.h"
+#include "t/lib/tap.h"
+
+enum { LINK = 14, LO = 1 };
+
+/* --- the rules ------------------------------------------------------------------------------ */
+
+/* The place that a reply will have: the first that is free, or was left by the slot's last user. */
+static uint32_t kept_place(struct tcp_lab *lab, const struct mc_tcp_conn *conn, uint64_t owner)
+{
+    static struct tcp_kept kept;
+    uint32_t i, at, low = (1u << 18) - 1;
+
+    for (i = 0; i < KEPT_TRIES; i++) {
+        at = (conn->slot + i * KEPT_STEP) % MC_TCP_KEPT_MAX;
+        kept_get(lab, at, &kept);
+        if (!kept.owner)
+            return at;
+        if (((uint32_t)kept.owner & low) == ((uint32_t)owner & low) &&
+            (uint32_t)kept.owner != (uint32_t)owner)
+            return at;
+    }
+    return MC_TCP_KEPT_MAX;
+}
+
+/* How far one number is behind another in a stream: below 0, before it. */
+static int64_t beyond(uint32_t number, uint32_t from)
+{
+    return (int32_t)(number - from);
+}
+
+static uint32_t ack_to_socket(const struct mc_tcp_shift *shift, uint32_t wire)
+{
+    uint32_t place = wire;
+
+    if (!shift->nreply || beyond(wire, shift->reply) >= (int64_t)shift->nreply)
+        return wire - shift->out;
+    if (beyond(wire, shift->reply) > 0)
+        place = shift->reply;
+    return place - shift->out + shift->nreply;
+}
+
+static uint32_t seq_to_socket(const struct mc_tcp_shift *shift, uint32_t wire)
+{
+    bool before = shift->nreply && beyond(wire, shift->request) <= 0;
+
+    return wire - shift->in + (before ? shift->nrequest : 0);
+}
+
+/* Whether timestamps are a segment's first option. */
+static bool is_stamped(const struct segment *segment, uint32_t *tsval)
+{
+    const uint8_t *options = segment->options;
+
+    *tsval = segment->tsval;
+    if (!options)
+        return true;
+    if (segment->noptions < 12 || get32(options) != 0x0101080a)
+        return false;
+    *tsval = get32(options + 4);
+    return true;
+}
+
+/* Whether timestamps, first, are its only option. */
+static bool has_stamps_alone(const struct segment *segment)
+{
+    uint32_t tsval;
+
+    return is_stamped(segment, &tsval) && (!segment->options || segment->noptions == 12);
+}
+
+static bool is_plain(const struct segment *segment, unsigned int odd)
+{
+    return !segment->options && (segment->flags | PSH) == (PSH | ACK) &&
+           (segment->traffic & 3) != 3 && !(odd & (ODD_LENGTHS | ODD_FRAGMENT | ODD_OPTIONS));
+}
+
+/* Whether a text begins as a request that is read here does. */
+static bool is_read(const struct request *request, bool binary)
+{
+    const uint8_t *text = request->text;
+
+    if (binary != (text[0] == 0x80))
+        return false;
+    if (binary)
+        return text[1] == 0 || text[1] == 9 || text[1] == 12 || text[1] == 13;
+    return !memcmp(text, "get ", 4) || !memcmp(text, "gets", 4) || !memcmp(text, "mg ", 3);
+}
+
+static bool is_expected(const struct mc_tcp_conn *conn, const struct segment *segment)
+{
+    const int64_t reach = 1 << 26;
+    int64_t ahead = beyond(segment->seq, conn->in_end + conn->shift.in);
+    uint32_t open = conn->out_end + conn->shift.out - segment->ack;
+
+    return open <= reach && ahead >= -reach && ahead <= reach;
+}
+
+static bool reply_is_open(const struct mc_tcp_conn *conn, const struct segment *segment)
+{
+    return conn->shift.nreply &&
+           beyond(segment->ack, conn->shift.reply) < (int64_t)conn->shift.nreply;
+}
+
+/* Why a request is not the server's next: a reason, or NOT_COUNTED: it is. */
+static uint32_t model_refuses(const struct tcp_lab *lab, const struct mc_tcp_conn *conn,
+                              const struct segment *segment)
+{
+    const struct mc_tcp_slot *slot = &lab->slots[conn->slot];
+    uint32_t consumed = (uint32_t)slot->boundary, sent = (uint32_t)(slot->boundary >> 32);
+    uint32_t seq = segment->seq - conn->shift.in, ack = segment->ack - conn->shift.out;
+
+    if (reply_is_open(conn, segment))
+        return MC_TCP_PASS_UNACKED;
+    if (slot->boundary == MC_TCP_NONE || slot->generation != conn->generation ||
+        conn->flags != MC_TCP_FOLLOWED || seq != conn->in_end || ack != conn->out_end ||
+        conn->in_end - conn->in_base != consumed || conn->out_end - conn->out_base != sent)
+        return MC_TCP_PASS_BOUNDARY;
+    return beyond(segment->tsval, conn->client_ts) < 0 ? MC_TCP_PASS_SEGMENT : NOT_COUNTED;
+}
+
+enum { LEFT_TO_TC = NOT_COUNTED + 1, ANSWERED };
+
+/* ANSWERED, LEFT_TO_TC, or why it is passed. *can_resend: so far that a reply has its headers. */
+static uint32_t model_judges(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
+                             const struct request *request, unsigned int odd,
+                             const struct mc_tcp_conn *conn, bool *can_resend)
+{
+    uint32_t rc, n = odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n;
+
+    *can_resend = hook == HOOK_INGRESS && !(odd & ODD_OPTIONS);
+    if (!is_plain(segment, odd))
+        return n ? MC_TCP_PASS_SEGMENT : NOT_COUNTED;
+    if (hook == HOOK_XDP && odd & ODD_WAY)
+        return n ? MC_TCP_PASS_WAY : NOT_COUNTED;
+    *can_resend = true;
+    if (n < 6 || !is_read(request, lab->slots[conn->slot].binary))
+        return n ? MC_TCP_PASS_COMMAND : NOT_COUNTED;
+    rc = model_refuses(lab, conn, segment);
+    if (rc != NOT_COUNTED)
+        return rc;
+    if (odd & ODD_WAY)
+        return MC_TCP_PASS_WAY;
+    if (hook == HOOK_XDP && conn->acked != segment->ack - conn->shift.out)
+        return LEFT_TO_TC;
+    if (request->reason == MC_TCP_PASS_BYPASS)
+        return MC_TCP_PASS_BYPASS;
+    if (segment->sum == SUM_WRONG)
+        return MC_TCP_PASS_SEGMENT;
+    if (!request->reply)
+        return request->reason;
+    if (request->nreply > conn->mss || request->nreply > (uint64_t)segment->window << conn->wscale)
+        return MC_TCP_PASS_WINDOW;
+    rc = kept_place(lab, conn, kept_owner(segment->ack, conn->slot, conn->generation));
+    return rc == MC_TCP_KEPT_MAX ? MC_TCP_PASS_KEPT : ANSWERED;
+}
+
+static void model_acknowledge(struct mc_tcp_conn *conn, const struct segment *segment, long *freed)
+{
+    if (!conn->shift.nreply || reply_is_open(conn, segment))
+        return;
+    *freed = conn->kept;
+    conn->shift.nreply = 0;
+}
+
+static bool model_resends(const struct mc_tcp_conn *conn, const struct segment *segment,
+                          unsigned int odd)
+{
+    int64_t ahead = beyond(segment->seq, conn->shift.request) - (int64_t)conn->shift.nrequest;
+    uint32_t n = odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n;
+
+    if (!conn->shift.nreply || segment->flags & (SYN | RST) || !(segment->flags & ACK))
+        return false;
+    if (n)
+        return ahead < 0;
+    return !(segment->flags & FIN) && segment->ack - conn->shift.reply < conn->shift.nreply &&
+           conn->shift.reply + conn->shift.nreply - segment->ack <= (uint64_t)segment->window
+                                                                        << conn->wscale;
+}
+
+static void model_pass(struct mc_tcp_conn *conn, const struct segment *segment, unsigned int odd,
+                       enum hook hook)
+{
+    uint32_t n = odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n;
+    uint32_t seq = seq_to_socket(&conn->shift, segment->seq);
+    uint32_t ack = ack_to_socket(&conn->shift, segment->ack);
+    uint32_t end = seq + n + !!(segment->flags & FIN), tsval;
+
+    if (is_stamped(segment, &tsval) && beyond(tsval, conn->client_ts) > 0)
+        conn->client_ts = tsval;
+    if (beyond(end, conn->in_end) > 0)
+        conn->in_end = end;
+    if (hook != HOOK_XDP && beyond(ack, conn->acked) > 0 && beyond(end, conn->told) >= 0)
+        conn->acked = ack;
+    if (segment->flags & (FIN | RST) || odd & (ODD_LENGTHS | ODD_FRAGMENT))
+        conn->flags |= MC_TCP_CLOSING;
+}
+
+static void model_answer(const struct segment *segment, const struct request *request,
+                         struct mc_tcp_conn *conn, uint32_t place)
+{
+    conn->acked = segment->ack - conn->shift.out;
+    conn->shift.request = segment->seq;
+    conn->shift.nrequest = (uint32_t)segment->n;
+    conn->shift.reply = segment->ack;
+    conn->shift.nreply = (uint32_t)request->nreply;
+    conn->shift.in += (uint32_t)segment->n;
+    conn->shift.out += (uint32_t)request->nreply;
+    conn->kept = place;
+    conn->client_ts = segment->tsval;
+}
+
+static struct outcome model_egress(const struct segment *segment, unsigned int odd,
+                                   struct mc_tcp_conn *conn)
+{
+    struct outcome outcome = {.act = ACT_PASS, .reason = NOT_COUNTED};
+    const struct mc_tcp_shift *shift = &conn->shift;
+    uint32_t end = segment->seq + (uint32_t)segment->n + !!(segment->flags & FIN);
+    uint32_t splice = shift->reply - shift->out + shift->nreply, tsval;
+
+    if (odd & (ODD_FOREIGN | ODD_MARK) || segment->flags & SYN)
+        return outcome;
+    if (segment->flags & ACK && beyond(segment->ack, conn->told) > 0)
+        conn->told = segment->ack;
+    if (beyond(conn->told, conn->in_end) > 0)
+        conn->in_end = conn->told;
+    if (segment->n && beyond(end, conn->out_end) > 0 && beyond(segment->ack, conn->born) > 0)
+        conn->flags |= MC_TCP_FOLLOWED;
+    if (beyond(end, conn->out_end) > 0)
+        conn->out_end = end;
+    if (segment->flags & (FIN | RST))
+        conn->flags |= MC_TCP_CLOSING;
+    if (is_stamped(segment, &tsval) && beyond(tsval, ntohl(conn->tsval)) >= 0) {
+        conn->tsval = htonl(tsval);
+        conn->window = htons((uint16_t)segment->window);
+    }
+    conn->ifindex = LO;
+    conn->vlan = 0;
+    conn->mac = 0x020000000002;
+    if (shift->nreply && beyond(segment->seq, splice) < 0 &&
+        beyond(segment->seq + (uint32_t)segment->n, splice) > 0)
+        outcome = (struct outcome){.act = has_stamps_alone(segment) ? ACT_PROBE : ACT_DROP,
+                                   .reason = MC_TCP_DROPPED};
+    return outcome;
+}
+
+struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
+                         const struct request *request, unsigned int odd, struct mc_tcp_conn *conn,
+                         long *freed)
+{
+    static struct tcp_kept kept;
+    struct outcome outcome = {.act = ACT_PASS, .reason = NOT_COUNTED};
+    bool can_resend, debt = conn->acked != segment->ack - conn->shift.out;
+    uint32_t rc, place;
+
+    *freed = -1;
+    if (hook == HOOK_EGRESS)
+        return model_egress(segment, odd, conn);
+    if (odd & ODD_FOREIGN || segment->flags & SYN ||
+        (hook == HOOK_XDP &&
+         (segment->flags & RST || odd & (ODD_LENGTHS | ODD_FRAGMENT | ODD_OPTIONS))))
+        return outcome;
+    rc = model_judges(lab, hook, segment, request, odd, conn, &can_resend);
+    if (rc == LEFT_TO_TC)
+        return outcome;
+    if (rc == ANSWERED) {
+        place = kept_place(lab, conn, kept_owner(segment->ack, conn->slot, conn->generation));
+        model_acknowledge(conn, segment, freed);
+        model_answer(segment, request, conn, place);
+        outcome.act = debt ? ACT_ANSWER_PAID : ACT_ANSWER;
+        outcome.reply = request->reply;
+        outcome.nreply = request->nreply;
+        return outcome;
+    }
+    outcome.reason = rc;
+    if (!is_expected(conn, segment))
+        return outcome;
+    model_acknowledge(conn, segment, freed);
+    if (model_resends(conn, segment, odd)) {
+        outcome.reason = NOT_COUNTED;
+        if (!can_resend) {
+            outcome.act = hook == HOOK_XDP ? ACT_PASS : ACT_DROP;
+            return outcome;
+        }
+        kept_get(lab, conn->kept, &kept);
+        outcome.act = ACT_DROP;
+        if (kept.owner == kept_owner(conn->shift.reply, conn->slot, conn->generation)) {
+            outcome.act = ACT_RESEND;
+            outcome.reply = kept.text;
+            outcome.nreply = kept.n;
+        }
+        return outcome;
+    }
+    model_pass(conn, segment, odd, hook);
+    return outcome;
+}
+
+/* --- the frames that are to leave ----------------------------------------------------------- */
+
+void reply_frame(struct frame *want, const struct segment *segment, const struct outcome *outcome,
+                 const struct mc_tcp_conn *after)
+{
+    uint32_t tsval;
+    struct segment reply = {
+        .v6 = segment->v6,
+        .from_server = true,
+        .seq = after->shift.reply,
+        .ack = after->shift.request + after->shift.nrequest,
+        .flags = PSH | ACK,
+        .window = ntohs(after->window),
+        .tsval = ntohl(after->tsval),
+        .tsecr = is_stamped(segment, &tsval) ? tsval : after->client_ts,
+        .text = outcome->reply,
+        .n = outcome->nreply,
+        .sum = SUM_WHOLE,
+    };
+    uint8_t *ip = want->bytes + LINK;
+
+    segment_frame(want, &reply);
+    if (segment->v6) {
+        ip[7] = 64;
+        return;
+    }
+    put32(ip + 4, 0x4000);
+    ip[8] = 64;
+    segment_seal_ip(want);
+}
+
+/* Where in TCP's header its option with blocks begins, and its length; 0: there is none. */
+static size_t find_blocks(const uint8_t *tcp, size_t *n)
+{
+    size_t at = 20, end = (tcp[12] >> 4) * 4u;
+
+    while (at + 2 <= end && tcp[at]) {
+        if (tcp[at] == 1) {
+            at++;
+            continue;
+        }
+        *n = tcp[at + 1];
+        if (*n < 2 || at + *n > end)
+            return 0;
+        if (tcp[at] == 5)
+            return at;
+        at += *n;
+    }
+    return 0;
+}
+
+static uint32_t seq_to_wire(const struct mc_tcp_shift *shift, uint32_t seq)
+{
+    uint32_t splice = shift->reply - shift->out + shift->nreply;
+    bool before = shift->nreply && beyond(seq, splice) < 0;
+
+    return seq + shift->out - (before ? shift->nreply : 0);
+}
+
+/* A number of the client's stream. */
+static uint32_t in_to_wire(const struct mc_tcp_shift *shift, uint32_t number)
+{
+    uint32_t splice = shift->request - shift->in + shift->nrequest;
+    bool before = shift->nreply && beyond(number, splice) <= 0;
+
+    return number + shift->in - (before ? shift->nrequest : 0);
+}
+
+static uint32_t ack_to_wire(const struct mc_tcp_shift *shift, uint32_t ack)
+{
+    uint32_t splice = shift->request - shift->in + shift->nrequest;
+
+    return shift->nreply && beyond(ack, splice) > 0 ? shift->request : in_to_wire(shift, ack);
+}
+
+/* The change of a checksum by that of the bytes that it covers (RFC 1624). */
+static void change_sum(struct frame *frame, const struct frame *before)
+{
+    uint8_t *tcp = segment_tcp(frame);
+    size_t at = (size_t)(tcp - frame->bytes), n = frame->n - at;
+    uint32_t sum = ~get16(tcp + 16) & 0xffff;
+
+    sum += ~folded(words_sum(before->bytes + at, n)) & 0xffff;
+    sum += folded(words_sum(tcp, n));
+    put16(tcp + 16, ~folded(sum) & 0xffff);
+}
+
+static void translate(struct frame *frame, const struct mc_tcp_conn *conn, bool comes)
+{
+    static struct frame before;
+    const struct mc_tcp_shift *shift = &conn->shift;
+    uint8_t *tcp = segment_tcp(frame);
+    uint32_t seq = get32(tcp + 4), ack = get32(tcp + 8), edge;
+    size_t n = 0, at;
+
+    if (!shift->in && !shift->out)
+        return;
+    before = *frame;
+    put32(tcp + 4, comes ? seq_to_socket(shift, seq) : seq_to_wire(shift, seq));
+    if (comes && tcp[13] & RST && shift->nreply && seq == shift->request)
+        put32(tcp + 4, conn->told);
+    if (tcp[13] & ACK)
+        put32(tcp + 8, comes ? ack_to_socket(shift, ack) : ack_to_wire(shift, ack));
+    at = find_blocks(tcp, &n);
+    for (edge = 0; at && edge < 8 && 6 + 4 * edge <= n; edge++) {
+        uint8_t *place = tcp + at + 2 + 4 * edge;
+
+        put32(place, comes ? ack_to_socket(shift, get32(place)) : in_to_wire(shift, get32(place)));
+    }
+    if (memcmp(frame->bytes, before.bytes, frame->n) != 0)
+        change_sum(frame, &before);
+}
+
+/* A packet without data in the place of another one. */
+static void make_bare(struct frame *want, const struct frame *in, const struct segment *segment,
+                      uint32_t seq, uint32_t ack)
+{
+    uint8_t *ip = want->bytes + LINK, *tcp;
+
+    *want = *in;
+    tcp = segment_tcp(want);
+    want->n = (size_t)(tcp - want->bytes) + 32;
+    put32(tcp + 4, seq);
+    put32(tcp + 8, ack);
+    tcp[13] = ACK;
+    if (segment->v6) {
+        put16(ip + 4, 32);
+    } else {
+        put16(ip + 2, 52);
+        segment_seal_ip(want);
+    }
+    segment_seal(want, segment->sum == SUM_BEGUN ? SUM_BEGUN : SUM_WHOLE);
+}
+
+/* --- comparisons ---------------------------------------------------------------------------- */
+
+static const char *compare_conn(const struct mc_tcp_conn *want, const struct mc_tcp_conn *have)
+{
+    const uint32_t *a = (const uint32_t *)want, *b = (const uint32_t *)have;
+    size_t i;
+
+    if (memcmp(want, have, sizeof(*want)) == 0)
+        return NULL;
+    for (i = 0; i < sizeof(*want) / 4; i++)
+        if (a[i] != b[i])
+            diag("the entry's byte %zu: %08x, not %08x", 4 * i, b[i], a[i]);
+    return "the entry";
+}
+
+static const char *compare_counts(struct mc_tcp_counts *want, const struct outcome *outcome,
+                                  enum hook hook, const struct segment *segment,
+                                  const struct mc_tcp_counts *have, bool alone)
+{
+    bool is_answer = outcome->act == ACT_ANSWER || outcome->act == ACT_ANSWER_PAID;
+    const char *wrong = NULL;
+    size_t i;
+
+    if (is_answer) {
+        want->count[hook == HOOK_XDP ? MC_TCP_ANSWERED_XDP : MC_TCP_ANSWERED_TC]++;
+        want->count[MC_TCP_BYTES_READ] += segment->n;
+        want->count[MC_TCP_BYTES_WRITTEN] += outcome->nreply;
+    } else if (outcome->act == ACT_RESEND) {
+        want->count[MC_TCP_RESENT]++;
+    } else if (outcome->reason != NOT_COUNTED &&
+               (hook != HOOK_INGRESS || alone || outcome->act == ACT_DROP)) {
+        want->count[outcome->reason]++;
+    }
+    for (i = 0; i < MC_TCP_COUNTS; i++) {
+        if (want->count[i] == have->count[i])
+            continue;
+        diag("count %zu: %llu, not %llu", i, (unsigned long long)have->count[i],
+             (unsigned long long)want->count[i]);
+        wrong = "a count";
+    }
+    return wrong;
+}
+
+/* The counts of keys, which the programs share with those of inplace. */
+static const char *compare_keys(struct mc_counts *want, bool is_answer,
+                                const struct request *request, const struct mc_counts *have)
+{
+    if (is_answer) {
+        want->count[MC_COUNT_HITS] += request->hits;
+        want->count[MC_COUNT_MISSES] += request->misses;
+        want->count[MC_COUNT_KEYS] += request->hits + request->misses;
+    }
+    return memcmp(want->count, have->count, sizeof(want->count)) ? "a count of keys" : NULL;
+}
+
+static const char *compare_kept(struct tcp_lab *lab, const struct outcome *outcome,
+                                const struct mc_tcp_conn *after, long freed)
+{
+    static struct tcp_kept kept;
+
+    if (outcome->act == ACT_ANSWER || outcome->act == ACT_ANSWER_PAID) {
+        kept_get(lab, after->kept, &kept);
+        if (kept.owner != kept_owner(after->shift.reply, after->slot, after->generation) ||
+            kept.n != outcome->nreply || memcmp(kept.text, outcome->reply, kept.n) != 0)
+            return "the kept text";
+        if (freed == (long)after->kept)
+            return NULL;
+    }
+    if (freed < 0 || lab->keeps_others)
+        return NULL;
+    kept_get(lab, (uint32_t)freed, &kept);
+    return kept.owner ? "the place of an acknowledged reply" : NULL;
+}
+
+/* The frame that is to be there afterwards, and the verdict. */
+static uint32_t make_wanted(struct frame *want, enum hook hook, const struct segment *segment,
+                            const struct frame *in, unsigned int odd, const struct outcome *outcome,
+                            const struct mc_tcp_conn *before, const struct mc_tcp_conn *after)
+{
+    bool untouched = odd & (ODD_FOREIGN | ODD_MARK) || segment->flags & SYN;
+
+    *want = *in;
+    switch (outcome->act) {
+    case ACT_ANSWER:
+    case ACT_RESEND:
+        reply_frame(want, segment, outcome, after);
+        if (hook == HOOK_INGRESS && segment->sum == SUM_BEGUN)
+            segment_seal(want, SUM_BEGUN);
+        return hook == HOOK_XDP ? XDP_IS_TX : TC_IS_REDIRECT;
+    case ACT_ANSWER_PAID:
+        make_bare(want, in, segment, segment->seq - before->shift.in,
+                  segment->ack - before->shift.out);
+        return TC_IS_NEXT;
+    case ACT_PROBE:
+        make_bare(want, in, segment, after->shift.reply - 1,
+                  ack_to_wire(&after->shift, segment->ack));
+        return TC_IS_NEXT;
+    case ACT_PASS:
+        if (hook == HOOK_XDP)
+            return XDP_IS_PASS;
+        if (!untouched)
+            translate(want, after, hook == HOOK_INGRESS);
+        return TC_IS_NEXT;
+    case ACT_DROP:
+        break;
+    }
+    return hook == HOOK_XDP ? 1 : TC_IS_DROP;
+}
+
+static const char *compare_frame(enum hook hook, const struct frame *in, const struct frame *want,
+                                 const struct outcome *outcome, const struct tcp_run *run)
+{
+    bool same;
+
+    if (outcome->act == ACT_DROP)
+        return NULL;
+    if (hook == HOOK_XDP && outcome->act != ACT_PASS)
+        same = frame_answers(&run->out, in, want);
+    else
+        same = frame_equal(&run->out, want);
+    if (same)
+        return NULL;
+    frame_dump("sent", in);
+    frame_dump("got", &run->out);
+    frame_dump("wanted", want);
+    return "the frame";
+}
+
+const char *tcp_check(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
+                      const struct frame *frame, const struct request *request, unsigned int odd,
+                      struct outcome *found)
+{
+    static struct frame want;
+    static struct tcp_run run;
+    struct mc_tcp_conn before, after, have;
+    struct mc_tcp_counts counts, counted;
+    struct mc_counts keys, keys_counted;
+    struct mc_tcp_slot slot;
+    bool answered, known = conn_get(lab, segment->v6, &before);
+    uint32_t verdict;
+    const char *wrong = NULL;
+    long freed = -1;
+
+    if (!known)
+        return "there is no entry";
+    after = before;
+    *found = model_run(lab, hook, segment, request, odd, &after, &freed);
+    answered = found->act == ACT_ANSWER || found->act == ACT_ANSWER_PAID;
+    slot = lab->slots[before.slot];
+    loader_tcp_counts(lab->lab.loader, &counts);
+    loader_counts(lab->lab.loader, &keys);
+    run.mark = odd & ODD_MARK ? loader_tcp_mark(lab->lab.loader) : 77;
+    run.complete = false;
+    if (tcp_run(lab, hook, frame, &run))
+        return "the run failed";
+    loader_tcp_counts(lab->lab.loader, &counted);
+    loader_counts(lab->lab.loader, &keys_counted);
+    verdict = make_wanted(&want, hook, segment, frame, odd, found, &before, &after);
+    if (run.verdict != verdict) {
+        diag("verdict %d, not %d", (int)run.verdict, (int)verdict);
+        wrong = "the verdict";
+    }
+    wrong = wrong ? wrong : compare_frame(hook, frame, &want, found, &run);
+    if (!wrong && hook == HOOK_EGRESS && segment->flags & SYN && !(odd & ODD_MARK))
+        return conn_get(lab, segment->v6, &have) ? "the entry is still there" : NULL;
+    if (!wrong && !conn_get(lab, segment->v6, &have))
+        return "the entry is gone";
+    wrong = wrong ? wrong : compare_conn(&after, &have);
+    wrong = wrong ? wrong : compare_counts(&counts, found, hook, segment, &counted, lab->alone);
+    wrong = wrong ? wrong : compare_keys(&keys, answered, request, &keys_counted);
+    wrong = wrong ? wrong : compare_kept(lab, found, &after, freed);
+    slot.answered += answered;
+    if (answered || (freed >= 0 && slot.generation == before.generation))
+        slot.outstanding = answered;
+    if (!wrong && memcmp(&slot, &lab->slots[before.slot], sizeof(slot)) != 0)
+        wrong = "the slot";
+    return wrong;
+}
+
+bool tcp_does(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
+              const struct request *request, enum act want, uint32_t reason)
+{
+    static struct frame frame;
+    struct outcome found;
+    const char *wrong;
+
+    segment_frame(&frame, segment);
+    wrong = tcp_check(lab, hook, segment, &frame, request, 0, &found);
+    if (!wrong && (found.act != want || found.reason != reason)) {
+        diag("the rules say %d for reason %u", found.act, found.reason);
+        wrong = "the rules";
+    }
+    if (wrong)
+        diag("wrong: %s", wrong);
+    return !wrong;
+}

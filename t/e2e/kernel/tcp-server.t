@@ -1,0 +1,445 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""tcp=on as the server has it: options, what it logs and counts, and on which connections the
+kernel may answer."""
+import os
+import re
+import shutil
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
+import auth
+import binary
+import client
+import kernel
+import netns
+import server
+import tap
+import tls
+
+SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
+BUILT_IN = "no_drop_privileges" in server.run("-h")[1]
+TRIES = 5 # of one request: what acknowledges a reply of the server goes to it
+FOO = kernel.answer((b"foo", b"bar"))
+
+
+class Machines(kernel.Machines):
+    """With tcp=on, and `udp` as the server is to have it; m.tcp asks for statistics only."""
+
+    def __init__(self, *arguments, words=("tcp=on",), udp=True, **options):
+        super().__init__(*arguments, words=words, udp=udp, **options)
+
+    def start(self):
+        self.server = server.Server(*self.arguments, **self.options)
+        self.tcp = self.server.stream()
+        self.udp = self.server.udp()
+        if self.options["udp"]:
+            self.meet()
+
+    def answered(self):
+        return int(self.tcp.stats("bmc")["tcp_answered"])
+
+    def kernel_gives(self, stream, request, want):
+        """Whether the kernel gives this answer, in one of a few tries; None: it was another one."""
+        for _ in range(TRIES):
+            before = self.answered()
+            stream.send(request)
+            if stream.exactly(len(want)) != want:
+                return None
+            if self.answered() == before + 1:
+                return True
+        return False
+
+
+m = Machines()
+m.tcp.set(b"foo", b"bar")
+
+
+def source(path):
+    with open(os.path.join(SRCDIR, path), encoding="utf-8") as file:
+        return file.read()
+
+
+@tap.case
+def gets_are_answered():
+    c = m.server.stream()
+    tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), True, "a hit")
+    tap.is_(m.kernel_gives(c, b"get none\r\n", b"END\r\n"), True, "a miss")
+    tap.is_(m.kernel_gives(c, b"mg foo v\r\n", b"VA 3\r\nbar\r\n"), True, "a meta get")
+    tap.is_(c.set(b"foo2", b"new"), b"STORED\r\n", "the same connection sets")
+    tap.is_(m.kernel_gives(c, b"get foo2\r\n", kernel.answer((b"foo2", b"new"))), True,
+            "and gets the value that it has set")
+    tap.is_(m.by_kernel(b"get foo\r\n"), (FOO, True), "over UDP the kernel answers too")
+    c.close()
+
+
+@tap.case
+def what_is_answered_is_logged_and_counted():
+    tap.ok(re.search(r"^bmc: sv0: answers UDP port %d by native XDP, TCP port %d by native XDP and "
+                     r"TC \(experimental\)$" % (m.server.port, m.server.port), m.server.log(),
+                     re.M), "the log names the program for each port")
+    c = m.server.stream()
+    tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), True, "the kernel answers")
+    keys = ("cmd_get", "get_hits", "bytes_read", "bytes_written")
+    plain, rows = m.tcp.stats(), m.tcp.stats("bmc")
+    c.send(b"get foo\r\n")
+    c.exactly(len(FOO))
+    grown = [int(m.tcp.stats("bmc")[key]) - int(rows[key])
+             for key in ("tcp_answered", "tcp_bytes_read", "tcp_bytes_written")]
+    tap.is_(grown, [1, len(b"get foo\r\n"), len(FOO)], "the server counts a get with its bytes")
+    rows = m.tcp.stats("bmc")
+    tap.is_(int(rows["tcp_answered"]),
+            int(rows["tcp_answered_xdp"]) + int(rows["tcp_answered_tc"]),
+            "requests are answered by XDP or by TC")
+    after = m.tcp.stats()
+    tap.is_([int(after[key]) - int(plain[key]) for key in keys[:2]], [1, 1],
+            "plain stats count the get as a command and a hit")
+    tap.ok(all(int(after[key]) > int(plain[key]) for key in keys[2:]),
+           "plain stats count its bytes")
+    tap.ok(int(rows["tcp_connections"]) >= 1, "connections are counted")
+    c.close()
+
+
+@tap.case
+def rows_are_documented():
+    rows = {key for key in m.tcp.stats("bmc") if key.startswith("tcp_")}
+    table = source("doc/kernel-path/reference.md").split("| `stats bmc` with `tcp=on` | |\n")[1]
+    page = {key for row in table.split("\n\n")[0].splitlines()
+            for key in re.findall("`(tcp_[a-z_]+)`", row.split(" | ")[0])}
+    tap.is_(sorted(page), sorted(rows), "the reference has every row and no other")
+    part = source("doc/memcached.1.in").split(".Ss Over TCP\n")[1].split(".El\n")[0]
+    manual = re.findall(r"^\.It Cm (tcp_\w+)$", part, re.M)
+    tap.is_(sorted(manual), sorted(rows), "the manual has every row and no other")
+
+
+@tap.case
+def reset_sets_them_back():
+    c = m.server.stream()
+    tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), True, "the kernel answers")
+    m.tcp.ask(b"stats reset\r\n")
+    rows = m.tcp.stats("bmc")
+    tap.is_({key: value for key, value in rows.items() if key.startswith("tcp_answered")},
+            {"tcp_answered": "0", "tcp_answered_xdp": "0", "tcp_answered_tc": "0"},
+            "stats reset sets them to 0")
+    tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), True, "they count again afterwards")
+    c.close()
+
+
+@tap.case
+def a_connection_speaks_one_protocol():
+    get = binary.request("get", b"foo")
+    c = m.server.stream()
+    c.send(get)
+    answer = c.exactly(24 + 4 + len(b"bar"))
+    tap.is_(m.kernel_gives(c, get, answer), True, "the kernel answers a binary get")
+    before = m.answered()
+    tap.is_((c.to_end(b"get foo\r\n"), m.answered()), (b"", before),
+            "but no text get: the server closes the binary connection")
+    c = m.server.stream()
+    tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), True, "the kernel answers a text get")
+    before = m.answered()
+    c.send(get)
+    tap.is_((c.ask(b"\r\n"), m.answered()), (b"ERROR\r\n", before),
+            "but no binary get: the server answers an error")
+
+
+@tap.case
+def the_server_can_ask_for_everything():
+    c = m.server.stream()
+    tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), True, "the kernel answers")
+    m.tcp.ask(b"verbosity 2\r\n")
+    tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), False, "while verbosity is 2 it does not")
+    m.tcp.ask(b"verbosity 0\r\n")
+    tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), True, "then it does again")
+    c.send(b"watch mutations\r\n")
+    tap.is_(c.line(), b"OK\r\n", "a client watches")
+    c.send(b"get foo\r\n")
+    m.tcp.set(b"seen", b"1")
+    tap.ok(b"VALUE" not in c.until(b"key=seen"), "a watcher gets events, and no answer to a get")
+    c.close()
+
+
+def quiet_one(which):
+    """Opens a connection that sends one command, while others send gets to `which`."""
+    quiet = which.server.stream()
+    quiet.ask(b"version\r\n")
+    return quiet
+
+
+@tap.case
+def gets_keep_a_connection_from_being_idle():
+    with Machines("-o", "idle_timeout=2") as timed:
+        timed.tcp.set(b"foo", b"bar")
+        busy = timed.server.stream()
+        tap.is_(timed.kernel_gives(busy, b"get foo\r\n", FOO), True, "the kernel answers")
+        before = timed.answered()
+        quiet, n = quiet_one(timed), 0
+        quiet.sock.settimeout(0.05)
+
+        def closed():
+            nonlocal n
+            busy.send(b"get foo\r\n")
+            busy.exactly(len(FOO))
+            n += 1
+            try:
+                return quiet.sock.recv(1) == b""
+            except TimeoutError:
+                timed.tcp.ask(b"version\r\n")
+                return False
+
+        tap.ok(server.wait_for(closed, 20), "a connection without commands is closed")
+        tap.is_(timed.answered() - before, n,
+                "a connection with gets for the kernel stays open: the kernel answers them all")
+        tap.is_(timed.kernel_gives(busy, b"get foo\r\n", FOO), True, "and the next one")
+    netns.enter(m.pair.client)
+
+
+def since(which, stream):
+    """Seconds since the last command of the connection, by `stats conns`."""
+    conns = which.tcp.stats("conns")
+    mine = "tcp:%s:%d" % stream.sock.getsockname()
+    fd = next(key.split(":")[0] for key, value in conns.items()
+              if key.endswith(":addr") and value == mine)
+    return int(conns[fd + ":secs_since_last_cmd"])
+
+
+@tap.case
+def stats_conns_know_of_gets():
+    busy = m.server.stream()
+    tap.is_(m.kernel_gives(busy, b"get foo\r\n", FOO), True, "the kernel answers")
+    quiet = quiet_one(m)
+
+    def three_seconds():
+        busy.send(b"get foo\r\n")
+        busy.exactly(len(FOO))
+        return since(m, quiet) >= 3
+
+    tap.ok(server.wait_for(three_seconds, 30, 0.1),
+           "stats conns counts three seconds without a command")
+    tap.ok(since(m, busy) <= 2, "a get that the kernel answers counts as a command")
+    busy.close()
+    quiet.close()
+
+
+@tap.case
+def without_udp():
+    with Machines(udp=False) as alone:
+        alone.tcp.set(b"foo", b"bar")
+        tap.is_(alone.kernel_gives(alone.server.stream(), b"get foo\r\n", FOO), True,
+                "without -U the kernel answers gets over TCP")
+        try:
+            answer = alone.udp.ask(b"get foo\r\n")
+        except ConnectionRefusedError:
+            answer = None
+        tap.is_(answer, None, "and nothing answers over UDP")
+        tap.ok(re.search(r"^bmc: sv0: answers TCP port \d+ by native XDP and TC \(experimental\)$",
+                         alone.server.log(), re.M), "the log names TCP alone")
+    with Machines(words=("tcp=on", "udp=off")) as off:
+        off.tcp.set(b"foo", b"bar")
+        tap.is_(off.kernel_gives(off.server.stream(), b"get foo\r\n", FOO), True,
+                "with udp=off the kernel answers gets over TCP")
+        tap.is_((off.udp.ask(b"get foo\r\n"), int(off.tcp.stats("bmc")["packets_seen"])), (FOO, 0),
+                "and the server those over UDP")
+    netns.enter(m.pair.client)
+
+
+@tap.case
+def modes():
+    for mode, by in (("skb", "generic XDP"), ("tc", "TC")):
+        with Machines(mode=mode) as other:
+            other.tcp.set(b"foo", b"bar")
+            c = other.server.stream()
+            answered = other.kernel_gives(c, b"get foo\r\n", FOO)
+            tap.ok(answered if mode == "tc" else answered is not None,
+                   "with mode=%s the kernel answers gets" % mode)
+            tap.is_(other.tcp.stats("bmc")["tcp_answered_xdp"], "0", "XDP answers none of them")
+            tap.ok("UDP port %d by %s, TCP port %d by TC " % (other.server.port, by,
+                                                              other.server.port)
+                   in other.server.log(), "the log names XDP's mode for UDP and TC for TCP")
+    netns.enter(m.pair.client)
+
+
+@tap.case
+def without_native_xdp():
+    pair = netns.Pair()
+    os.close(pair.passes.pop())
+    with Machines(pair=pair) as other:
+        other.tcp.set(b"foo", b"bar")
+        c = other.server.stream()
+        tap.is_(other.kernel_gives(c, b"get foo\r\n", FOO), True,
+                "where native XDP does not work TC answers over TCP")
+        tap.is_(other.by_kernel(b"get foo\r\n"), (FOO, True), "and over UDP")
+        rows = other.tcp.stats("bmc")
+        tap.is_([rows[key] for key in ("sv0:xdp", "sv0:tc", "sv0:state", "answered_xdp",
+                                       "tcp_answered_xdp")], ["none", "yes", "up", "0", "0"],
+                "no XDP program is attached")
+        tap.ok("bmc: sv0: no XDP, TC ingress" in other.server.log(), "the log says so")
+    netns.enter(m.pair.client)
+
+
+@tap.case
+def authentication():
+    users = os.path.join(server.scratch(), "users")
+    with open(users, "w", encoding="ascii") as file:
+        file.write("user:pass\n")
+    os.chmod(users, 0o644)
+    os.chmod(os.path.dirname(users), 0o755)
+    unknown = b"CLIENT_ERROR unauthenticated\r\n"
+    login = b"set k 0 0 9\r\nuser pass\r\n"
+    pair = netns.Pair()
+    netns.enter(pair.client)
+    with server.Server("-Y", users, "-X", "bmc=sv0,tcp=on", udp=False, namespace=pair.server,
+                       host=pair.address(), listen="0.0.0.0") as closed:
+        control = closed.stream()
+        tap.is_(control.ask(login), b"STORED\r\n", "a client authenticates")
+        control.set(b"foo", b"bar")
+        c = closed.stream()
+
+        def answered():
+            return int(control.stats("bmc")["tcp_answered"])
+
+        before = answered()
+        tap.is_([c.ask(b"get foo\r\n") for _ in range(TRIES)], [unknown] * TRIES,
+                "the server refuses each get before authentication")
+        tap.is_(answered(), before, "by the server")
+        tap.is_(c.ask(login), b"STORED\r\n", "it authenticates")
+        for _ in range(TRIES):
+            c.send(b"get foo\r\n")
+            tap.is_(c.exactly(len(FOO)), FOO, "its gets are answered")
+        tap.ok(answered() > before, "by the kernel")
+    pair.close()
+    netns.enter(m.pair.client)
+
+
+@tap.case
+def sasl():
+    if not server.is_built_with("enable-sasl") or not shutil.which("saslpasswd2"):
+        tap.ok(not os.environ.get("CI"), "SASL is missing")
+        return
+    get = binary.request("get", b"none")
+    pair = netns.Pair()
+    netns.enter(pair.client)
+    with auth.start("-X", "bmc=sv0,tcp=on", udp=False, namespace=pair.server, host=pair.address(),
+                    listen="0.0.0.0") as closed:
+        control = auth.logged_in(closed)
+
+        def answered():
+            return int(dict(control.stats(b"bmc"))["tcp_answered"])
+
+        one = binary.Binary(closed.stream())
+        before = answered()
+        tap.is_(one.ask(get).status, binary.AUTH_ERROR, "before SASL a get is refused")
+        one = binary.Binary(closed.stream())
+        one.ask(auth.WRONG)
+        tap.is_(one.ask(get).status, binary.AUTH_ERROR, "after a wrong password a get is refused")
+        tap.is_(answered(), before, "by the server")
+        one = auth.logged_in(closed)
+        tap.is_([one.ask(get).status for _ in range(TRIES)], [binary.NOT_FOUND] * TRIES,
+                "after the right password gets are answered")
+        tap.ok(answered() > before, "by the kernel")
+    pair.close()
+    netns.enter(m.pair.client)
+
+
+@tap.case
+def tls_is_never_answered():
+    if not server.is_built_with("enable-ssl"):
+        return
+    authority = tls.Authority()
+    cert, key = authority.issue("one")
+    words = ("-Z", "-o", "ssl_chain_cert=%s,ssl_key=%s" % (cert, key))
+    pair = netns.Pair()
+    netns.enter(pair.client)
+    status, _, err = server.run(*words, "-p", "11411", "-X", "bmc=sv0,tcp=on",
+                                namespace=pair.server)
+    tap.is_((status, "bmc: tcp=on needs a TCP port without TLS\n" in err), (71, True),
+            "where all of TCP has TLS, tcp=on is refused")
+    plain = server.free_port(pair.server)
+    secret = server.free_port(pair.server)
+    with server.Server(*words, "-u", server.USER, "-p", secret, "-l",
+                       "%s,notls:%s:%d" % (pair.address(), pair.address(), plain), "-X",
+                       "bmc=sv0,tcp=on", plain=True, port=plain, namespace=pair.server,
+                       host=pair.address()) as both:
+        control, open_one = both.stream(), both.stream()
+        control.set(b"foo", b"bar")
+        hidden = client.tcp(pair.address(), secret, authority.context())
+        before = int(control.stats("bmc")["tcp_answered"])
+        tap.is_([hidden.get(b"foo") for _ in range(TRIES)], [b"bar"] * TRIES,
+                "a TLS connection is served")
+        tap.is_(int(control.stats("bmc")["tcp_answered"]), before, "by the server")
+        tap.is_([open_one.get(b"foo") for _ in range(TRIES)], [b"bar"] * TRIES,
+                "a plain connection is served")
+        tap.ok(int(control.stats("bmc")["tcp_answered"]) > before, "by the kernel")
+    pair.close()
+    netns.enter(m.pair.client)
+
+
+@tap.case
+def behind_the_filter():
+    if not BUILT_IN:
+        return
+    with Machines("-o", "drop_privileges") as bound:
+        bound.tcp.set(b"foo", b"bar")
+        for _ in range(3):
+            c = bound.server.stream()
+            tap.is_(bound.kernel_gives(c, b"get foo\r\n", FOO), True,
+                    "with -o drop_privileges the kernel answers on each new connection")
+            c.close()
+    netns.enter(m.pair.client)
+
+
+@tap.case
+def words_that_do_not_fit():
+    for words, text in (
+            (("-U", "1", "-X", "bmc=sv0,mode=chain,tcp=on"),
+             "bmc: the chain answers UDP: mode=chain cannot go with tcp= or udp="),
+            (("-U", "1", "-X", "bmc=sv0,udp=off"),
+             "bmc: udp=off leaves nothing to answer without tcp=on"),
+            (("-X", "bmc=sv0,tcp=on,udp=on"),
+             "-X bmc= answers UDP: it needs a UDP port (-U) or tcp=on, and no unix socket (-s)"),
+            (("-U", "1", "-X", "bmc=sv0,tcp=maybe"), "bmc=sv0,tcp=maybe: bmc: tcp is on or off")):
+        tap.is_(server.run(*words), (64, "", text + "\n"), "%s is refused" % words[-1])
+
+
+@tap.case
+def detached_programs_are_attached_again():
+    c = m.server.stream()
+    tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), True, "the kernel answers")
+    for program in netns.tc_programs("sv0", m.pair.server):
+        if isinstance(program, int): # before Linux 6.6 they are filters
+            netns.cut(program, "sv0", m.pair.server)
+    tap.is_(c.set(b"later", b"1"), b"STORED\r\n",
+            "a connection stands still while TC is detached, and then goes on")
+    tap.is_([(c.get(b"later"), c.set(b"later", b"1")) for _ in range(20)],
+            [(b"1", b"STORED\r\n")] * 20, "all that follows is answered as before")
+    tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), True, "and by the kernel as well")
+    c.close()
+
+
+@tap.case
+def a_killed_server_resets_its_connections():
+    with Machines() as killed:
+        killed.tcp.set(b"foo", b"bar")
+        c = killed.server.stream()
+        tap.is_(killed.kernel_gives(c, b"get foo\r\n", FOO), True, "the kernel answers")
+        killed.server.kill()
+        try:
+            said = c.sock.recv(1)
+        except ConnectionResetError:
+            said = "reset"
+        tap.is_(said, "reset", "the client is told at once when the server is killed")
+    netns.enter(m.pair.client)
+
+
+@tap.case
+def it_ends():
+    c = m.server.stream()
+    tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), True, "the kernel answers")
+    m.server.stop()
+    tap.is_(c.to_end(), b"", "when the server ends the client's connection is closed")
+    tap.ok(not re.search("(?i)error|fail|cannot", m.server.log()), "the log has no error")
+    m.pair.close()
+
+
+tap.run(240)

@@ -1,0 +1,138 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Streams of requests over TCP that the kernel answers, on a good and on a bad network: every byte
+of every reply is the one that the model of t/tool/tcpcheck has, and nothing hangs. What becomes of
+connections when their server closes them, or is stopped."""
+import contextlib
+import os
+import signal
+import socket
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
+import cable
+import netns
+import server
+import tap
+import tcpcheck
+
+BAD = ("--loss", 0.01, "--duplicate", 0.05, "--reorder", 0.05, "--jitter", 3)
+REPLIES = ("--loss-ab", 0.2)
+MISS = b"END\r\n"
+
+
+@contextlib.contextmanager
+def machines(pair, *words, options=(), mode="native"):
+    """A server with the kernel path; this process is on the client's machine."""
+    bmc = ",".join(("bmc=" + pair.interface(), "tcp=on", "mode=" + mode) + words)
+    with contextlib.closing(pair), netns.inside(pair.client), \
+            server.Server("-m", 256, "-X", bmc, *options, namespace=pair.server,
+                          host=pair.address(), listen="0.0.0.0") as m:
+        yield m
+
+
+def counts(m):
+    rows = m.stream().stats("bmc")
+    return {key: int(value) for key, value in rows.items() if key.startswith("tcp_")}
+
+
+# --- every byte ------------------------------------------------------------------------------
+
+def streams(name, pair, mode, operations, *words):
+    with machines(pair, mode=mode) as m:
+        found = tcpcheck.run(m.host, m.port, "--operations", operations, *words)
+        tcpcheck.judge(found, operations, name)
+        counted = counts(m)
+        tap.diag({key: n for key, n in counted.items() if n})
+        tap.ok(counted["tcp_answered"] > operations / 100, "%s: the kernel answered %d" %
+               (name, counted["tcp_answered"]))
+        if mode == "tc":
+            tap.is_(counted["tcp_answered_xdp"], 0, "all of them in TC")
+        else:
+            tap.ok(counted["tcp_answered_xdp"] > 0 and counted["tcp_answered_tc"] > 0,
+                   "in XDP and in TC")
+        return counted
+
+
+@tap.case
+def on_a_good_network():
+    for mode in ("native", "tc"):
+        streams("mode=%s" % mode, netns.Pair(), mode, 60000, "--connections", 50)
+
+
+@tap.case
+def on_a_bad_network():
+    for mode in ("native", "tc"):
+        counted = streams("mode=%s, a bad network" % mode, cable.Pair(*BAD), mode, 40000,
+                          "--connections", 100)
+        tap.ok(counted["tcp_resent"] > 0, "%d replies were sent again" % counted["tcp_resent"])
+
+
+@tap.case
+def while_replies_are_lost():
+    for mode in ("native", "tc"):
+        counted = streams("mode=%s, a fifth of the replies lost" % mode, cable.Pair(*REPLIES), mode,
+                          8000, "--connections", 100)
+        tap.ok(counted["tcp_resent"] > 0, "%d replies were sent again" % counted["tcp_resent"])
+
+
+# --- the ends of connections -----------------------------------------------------------------
+
+def ask(c):
+    c.send(b"get nothing\r\n")
+    return c.exactly(len(MISS))
+
+
+def answered_on(m, n=3):
+    """A connection on which the kernel has answered."""
+    c = m.stream()
+    c.sock.settimeout(10 * tap.SLOW)
+    for _ in range(10):
+        before = counts(m)["tcp_answered"]
+        for _ in range(n):
+            ask(c)
+        if counts(m)["tcp_answered"] > before:
+            return c
+    tap.ok(False, "the kernel answers")
+    return c
+
+
+@tap.case
+def when_the_server_closes():
+    with machines(netns.Pair(), options=("-o", "idle_timeout=2")) as m:
+        c = answered_on(m)
+        c.send(b"get nothing\r\nquit\r\n")
+        tap.is_((c.exactly(len(MISS)), c.sock.recv(10)), (MISS, b""),
+                "after quit the client has its reply, and then the end")
+        c = answered_on(m)
+        tap.is_(c.sock.recv(10), b"", "an idle connection ends")
+        c = answered_on(m)
+        c.sock.shutdown(socket.SHUT_WR)
+        tap.is_(c.sock.recv(10), b"", "one whose client sends no more ends")
+
+
+@tap.case
+def while_the_server_is_stopped():
+    with machines(netns.Pair(), "stall=2") as m:
+        c = answered_on(m)
+        m.process.send_signal(signal.SIGSTOP)
+        try:
+            answers, right = 0, True
+            while answers < 100000: # until the lease ends
+                c.sock.settimeout(5 * tap.SLOW)
+                try:
+                    right &= ask(c) == MISS
+                except socket.timeout:
+                    break
+                answers += 1
+        finally:
+            m.process.send_signal(signal.SIGCONT)
+        tap.ok(right and 0 < answers < 100000,
+               "the kernel answers for a stopped server until its lease ends")
+        c.sock.settimeout(30 * tap.SLOW)
+        tap.is_(c.exactly(len(MISS)), MISS, "the request behind that is answered when it goes on")
+        tap.is_(ask(c), MISS, "and the next one, too")
+
+
+tap.run()

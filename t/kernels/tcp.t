@@ -1,0 +1,54 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Streams of requests over TCP that native XDP answers, or TC alone, on a good and on a bad
+network: every byte of every reply is the one that the model of t/tool/tcpcheck has.
+
+For t/kernels/run: kernels differ in how veth, GRO and TC hand segments to the programs.
+"""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "..", "lib"))
+import cable
+import kernel
+import netns
+import tap
+import tcpcheck
+
+OPERATIONS = 10000 // tap.SLOW
+BAD = ("--loss", 0.01, "--duplicate", 0.05, "--reorder", 0.05, "--jitter", 3)
+
+
+def streams(name, pair, by, operations, mode=None):
+    """by: the row of `stats bmc` that counts the answers."""
+    with kernel.Machines("-m", 512, mode=mode, words=("tcp=on",), pair=pair) as m:
+        found = tcpcheck.run(m.pair.address(), m.server.port, "--operations", operations)
+        tcpcheck.judge(found, operations, name)
+        rows = m.tcp.stats("bmc")
+        tap.diag({key: rows[key] for key in rows if key.startswith("tcp_")})
+        tap.ok(int(rows[by]) > operations // 100, "%s: the kernel has answered %s" %
+               (name, rows[by]))
+
+
+@tap.case
+def native():
+    streams("native XDP", netns.Pair(), "tcp_answered_xdp", OPERATIONS)
+
+
+@tap.case
+def tc():
+    streams("TC alone", netns.Pair(), "tcp_answered_tc", OPERATIONS, "tc")
+
+
+@tap.case
+def native_on_a_bad_network():
+    streams("native XDP, a bad network", cable.Pair(*BAD), "tcp_answered_xdp", OPERATIONS // 4)
+
+
+@tap.case
+def tc_on_a_bad_network():
+    streams("TC alone, a bad network", cable.Pair(*BAD), "tcp_answered_tc", OPERATIONS // 4, "tc")
+
+
+tap.run()

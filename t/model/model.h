@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * model: a client and a server that speak TCP over a network that loses, repeats and reorders, with
+ * the splice in front of the server's socket. A state is everything that there is; model_steps
+ * tells each step that can follow. explore.c follows them all.
+ */
+#ifndef T_MODEL_MODEL_H
+#define T_MODEL_MODEL_H
+
+#include "splice.h"
+
+enum {
+    MODEL_NET = 3,   /* segments that the network holds in each direction */
+    MODEL_QUEUE = 2, /* those between XDP, TC and the socket, in each direction */
+    MODEL_MSS = 6,
+    MODEL_COMMANDS = 6,
+};
+
+/* What can happen beyond the ordinary. Each time that it does costs one of the faults. */
+enum model_flag {
+    MODEL_LOSS = 1, /* of a segment, in the network or in a queue of the server's */
+    MODEL_REPEAT = 2,
+    MODEL_REORDER = 4,
+    MODEL_TIMERS = 8,     /* TCP sends again: without cost if nothing else goes on */
+    MODEL_SPLIT = 16,     /* segments with any bytes, not one request or all */
+    MODEL_ACKS = 32,      /* window updates, keepalive probes */
+    MODEL_REFUSE = 64,    /* a get that could be answered is passed, or finds no room in XDP */
+    MODEL_CPUS = 128,     /* another CPU goes on between the check and the answer */
+    MODEL_SIZES = 256,    /* a lookup finds a value of another size */
+    MODEL_DROPS = 512,    /* the client takes a reply's ack but none or one of its bytes */
+    MODEL_CLOSE = 1024,   /* the server closes an idle connection */
+    MODEL_WAITS = 2048,   /* others go on while one is between two of the server's stages */
+    MODEL_NO_XDP = 4096,  /* TC ingress alone */
+    MODEL_RESENDS = 8192, /* a timer of user space's sends the kept reply again; no fault */
+    MODEL_LATE = 16384,   /* the connection is known when the server first sends; no fault */
+    MODEL_GRO = 32768,    /* segments that wait for TC become one; no fault */
+};
+
+struct model_command {
+    uint8_t len, reply; /* bytes of the request, of the server's reply */
+    bool get, fin;
+};
+
+struct model {
+    struct model_command commands[MODEL_COMMANDS];
+    unsigned ncommands;
+    unsigned flags;
+    splice_rules off;
+};
+
+struct model_queue {
+    uint8_t n;
+    struct splice_segment segments[MODEL_NET];
+};
+
+struct model_state {
+    struct {
+        num nxt, una, rcv;
+        uint8_t command, at, len; /* the reply that it receives; len 0: none yet */
+        bool kept;                /* that is one of ours */
+        bool owed;                /* an ack */
+        bool closed;              /* the server's FIN has come */
+    } client;
+    struct {
+        num rcv, read;               /* received; consumed by the program */
+        num written, sock, nxt, una; /* replies made, in the socket, sent, acknowledged */
+        struct splice_boundary boundary;
+        bool owed;
+        bool published; /* the boundary of what is to be sent now */
+        bool closed;
+    } server;
+    struct splice_conn conn;
+    struct splice_segment busy; /* the get between check and answer, on another CPU */
+    uint8_t spliced;            /* the commands that we answered, a bit each */
+    num heard;                  /* without timers: the highest ack that came for the socket */
+    struct model_queue to_server, to_client; /* the network */
+    struct model_queue in, out;              /* XDP to the socket, the socket to TC egress */
+    uint8_t rush;                            /* enum model_rush */
+};
+
+/* What goes on at once, since it does not wait. */
+enum model_rush { RUSH_NONE, RUSH_IN, RUSH_OUT, RUSH_PROGRAM, RUSH_SOCKET };
+
+struct model_step {
+    const struct model_state *next;
+    const char *what;              /* who does what */
+    struct splice_segment segment; /* with what, if len or ack is not 0 */
+    unsigned cost;                 /* faults */
+    unsigned sure;                 /* the ways of sending again (bits) under which it happens */
+    const char *wrong;             /* what must not be, or NULL */
+};
+
+/*
+ * A TCP may cut what it sends again in any way and always in the same: one request or reply, all
+ * that is not acknowledged, or one byte.
+ */
+enum { MODEL_WAYS = 3, MODEL_ANY_WAY = 7 };
+
+typedef void model_step_fn(void *arg, const struct model_step *step);
+
+void model_start(const struct model *m, struct model_state *s);
+/* Calls `fn` for each step that can follow `s`. */
+void model_steps(const struct model *m, const struct model_state *s, model_step_fn *fn, void *arg);
+/* Whether all was received and acknowledged. */
+bool model_finished(const struct model *m, const struct model_state *s);
+
+#endif

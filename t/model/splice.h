@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * splice: the rules by which programs in front of a server's TCP socket answer gets on its
+ * connections, as functions on numbers alone. The kernel programs follow the same rules; the model
+ * (model.c) runs these with every order of events.
+ *
+ * The socket sees neither the gets that were answered nor the replies. So it numbers fewer bytes
+ * than the client does:
+ *
+ *     number on the wire = the socket's number + M     bytes of the client
+ *                        = the socket's number + N     bytes of the server
+ *
+ * At most one answered get is *outstanding*: its reply is not acknowledged yet. It is kept as
+ * {req_start, req_len, rep_start, rep_len}, on the wire's numbers, with the reply's bytes. M and N
+ * already count it. The *splice* is the socket's own place where it was taken out: req_start less
+ * the M from before in the client's bytes, rep_start less the N from before in the server's.
+ *
+ * A segment from the client passes two stages, XDP and then TC ingress, with a queue between them:
+ * other segments may be in XDP meanwhile, and what was queued may be lost. TC ingress translates
+ * what it leaves to the socket. TC egress translates what the socket sends. Where XDP has no room
+ * or does not run, TC ingress alone does all.
+ */
+/*
+ * What the rules below are for, as the model shows it.
+ *
+ * Wrong bytes, or an end that is never reached, without: CLAMP, RESEND, RESEND_MIXED, RESEND_KEPT,
+ * RESEND_TC, ACK_INSIDE, OLD_EGRESS, STRADDLE, PROBE, PUBLISH_WHOLE, KMAX, CONSUMED, SENT, WHOLE,
+ * BUSY (or a place of its own for each CPU's copy), AGAIN, one of KSND and CLOSING, and, where a
+ * connection is known from its first reply on only, FOLLOWED and FOLLOWED_SENT. KMAX_ACK is for the
+ * same case: no trace without it is short enough to be found, but there is one: the client sends A,
+ * B and C; B and C are in the backlog, unseen, when the reply to A makes the connection known; a
+ * copy of B moves kmax to B's end; the server replies to B, C lies unread in the socket, a copy of
+ * C is answered.
+ *
+ * - RESEND_TC: two copies of a get may both be left to TC by XDP. TC answers the first; the second
+ *   must get the kept reply, not reach the socket.
+ * - AGAIN: while a CPU copies the reply, another one may pass a copy of the same get.
+ * - RESEND_TIMER: a client takes the ack of a reply, drops its bytes for lack of room, and the ack
+ *   by which it asks for them is lost: it waits, and has nothing to send again.
+ * - PROBE: the client's ack of the reply is lost, the socket was not told of an earlier one, and
+ *   sends again in one segment what lies on both sides of the splice. If that is dropped each time,
+ *   the socket gives the connection up after tcp_retries2 (15 minutes). A bare ack with a number
+ *   that the client has makes it acknowledge. RESEND_TIMER would do as well.
+ *
+ * Bytes sent for nothing and time until a timer, without:
+ *
+ * - HELD: a client sends a get and, at once, more. The socket acknowledges the latter while the get
+ *   is outstanding, so this ack is held back; the socket does not repeat it. If nothing else comes,
+ *   the client's timer sends the bytes again.
+ * - DEBT, NOTE_ACK, NOTE_ACK_TC: the socket waits for an ack that came. A socket does not read the
+ *   ack of a segment that lies wholly below what it acknowledged. What XDP passes TC may yet take
+ *   as a request for the kept reply, and drop.
+ * - RESEND_ON_ACK: a reply that the client dropped comes again after a time only. A keepalive probe
+ *   (one below the request's end) asks for it as well, and an ack inside the reply.
+ *
+ * Follow from others, and cost nothing to have: PUBLISH_FIRST (after the send it is published too
+ * late for the client's next get, which is passed), NOTE_XDP (if TC does RESEND_TC), ONE (while a
+ * reply is outstanding no ack is both below its end and equal to ksnd), OLD_ACK and OLD_SEQ (if TC
+ * alone notes acks; otherwise a queued ack is translated wrongly and the socket not told).
+ *
+ * Not in the model, and therefore not shown: SACK, timestamps, windows, forged segments, RST, out
+ * of order queues (what is out of order is dropped), two stages of TC at a time.
+ */
+#ifndef T_MODEL_SPLICE_H
+#define T_MODEL_SPLICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A sequence number. It has 8 bits, so that a model with few bytes passes where numbers wrap. */
+typedef uint8_t num;
+
+/* The rules. A model in which one is not followed shows what it is for. */
+enum splice_rule {
+    RULE_CLAMP,         /* the socket's acks stop at req_start while a reply is outstanding */
+    RULE_HELD,          /* when that ends, the client gets the ack that was held back so */
+    RULE_RESEND,        /* data below the request's end gets the reply again */
+    RULE_RESEND_MIXED,  /* also if it has bytes beyond that end: those the client sends again */
+    RULE_RESEND_ON_ACK, /* a bare ack of less than the reply gets the reply again */
+    RULE_RESEND_KEPT,   /* with the bytes of the first time, not those of a new lookup */
+    RULE_RESEND_TIMER,  /* a timer sends it again if the client asks for nothing */
+    RULE_RESEND_TC,     /* TC ingress resends and ends what is outstanding as XDP does */
+    RULE_OLD_ACK,       /* acks below the reply's end are translated with the old N */
+    RULE_ACK_INSIDE,    /* and those inside the reply to the splice */
+    RULE_OLD_SEQ,       /* the client's bytes up to req_start with the old M */
+    RULE_OLD_EGRESS,    /* the socket's bytes below the splice with the old N */
+    RULE_STRADDLE,      /* the socket's segment with bytes on both sides of it does not leave */
+    RULE_PROBE,         /* and in its place one that makes the client say what it has does */
+    RULE_DEBT,          /* an ack that the socket waits for is not kept from it */
+    RULE_NOTE_ACK,      /* an ack in a segment that is old does not count as told: it is not read */
+    RULE_NOTE_ACK_TC,   /* nor one that XDP has passed: TC may drop it */
+    RULE_PUBLISH_FIRST, /* the server publishes a boundary before it sends the replies */
+    RULE_PUBLISH_WHOLE, /* both its numbers at once */
+    RULE_NOTE_XDP,      /* kmax moves when XDP passes a segment, not when TC translates it */
+    RULE_FOLLOWED_SENT, /* which its reply to newer data shows, not such data by itself */
+    RULE_KMAX_ACK,      /* kmax moves with what the socket acknowledges, too */
+    RULE_KMAX,          /* answer only at the end of what the socket was handed, */
+    RULE_CONSUMED,      /* of which the server has consumed all, */
+    RULE_KSND,          /* to a client that has all that the socket has sent, */
+    RULE_SENT,          /* which is all that the server has written, */
+    RULE_ONE,           /* if nothing is outstanding, */
+    RULE_FOLLOWED,      /* once the connection is followed, see splice_learn, */
+    RULE_CLOSING,       /* and before a FIN of either side */
+    RULE_WHOLE,         /* only one whole request that fills its segment */
+    RULE_BUSY,          /* one CPU at a time answers on a connection */
+    RULE_AGAIN,         /* it looks at all of this again when it has copied the reply */
+    NRULES,
+};
+
+/* The rules that are not followed, a bit each. */
+typedef uint32_t splice_rules;
+
+struct splice_segment {
+    num seq, ack;
+    uint8_t len : 4;
+    uint8_t fin : 1;  /* its last byte is a FIN */
+    uint8_t kept : 1; /* a reply of ours */
+    uint8_t unused : 1;
+    uint8_t mapped : 1; /* it has the socket's numbers */
+    uint8_t content;    /* the model's: which bytes these are, whatever their numbers say */
+};
+
+struct splice_conn {
+    num M, N;
+    num rcv_base; /* the client's first byte */
+    num kmax;     /* the socket was handed the client's bytes to here (its numbers) */
+    num kack;     /* the highest ack that it was handed */
+    num ksnd;     /* it has sent the server's bytes to here, as TC egress saw */
+    bool known, followed;
+    num learned; /* what the socket had of the client's bytes when it became known */
+    bool outstanding, busy, closing;
+    num req_start, req_len, rep_start, rep_len;
+    bool holds; /* an ack of bytes behind the request has been held back: */
+    num held;
+    uint8_t kept; /* the model's: whose reply it is */
+};
+
+/* What the server publishes, on the socket's numbers, in one 64-bit word. */
+struct splice_boundary {
+    num consumed, sent;
+};
+
+enum splice_stage { SPLICE_XDP, SPLICE_TC };
+
+enum splice_verdict {
+    SPLICE_PASS,   /* note it and leave it to the socket */
+    SPLICE_DEFER,  /* XDP leaves it to TC, without a note of it */
+    SPLICE_RESEND, /* send the kept reply; drop the segment */
+    SPLICE_ANSWER, /* look the key up, reply, and take the segment out */
+};
+
+static inline bool before(num a, num b)
+{
+    return (int8_t)(num)(a - b) < 0;
+}
+
+static inline bool after(num a, num b)
+{
+    return before(b, a);
+}
+
+static inline bool follows(splice_rules off, enum splice_rule rule)
+{
+    return !(off & 1u << rule);
+}
+
+static inline num splice_rep_end(const struct splice_conn *c)
+{
+    return c->rep_start + c->rep_len;
+}
+
+/* The socket's image of a client's ack, or of an edge of its SACK blocks. */
+static inline num splice_map_ack(const struct splice_conn *c, num ack, splice_rules off)
+{
+    num mapped = ack - (c->N - c->rep_len), splice = c->rep_start - (c->N - c->rep_len);
+
+    if (!c->outstanding || !before(ack, splice_rep_end(c)) || !follows(off, RULE_OLD_ACK))
+        return ack - c->N;
+    return after(mapped, splice) && follows(off, RULE_ACK_INSIDE) ? splice : mapped;
+}
+
+/*
+ * The socket's image of a client's sequence number. When the reply has been acknowledged, a number
+ * below the splice comes out too low by req_len: its bytes are old, the socket drops them, and any
+ * bytes of the same segment beyond the request are in their place.
+ */
+static inline num splice_map_seq(const struct splice_conn *c, num seq, splice_rules off)
+{
+    if (c->outstanding && !after(seq, c->req_start) && follows(off, RULE_OLD_SEQ))
+        return seq - (c->M - c->req_len);
+    return seq - c->M;
+}
+
+/*
+ * Records what the socket is about to be handed. XDP does so for bytes: from then on they may get
+ * there. It does not for acks: TC may still make a reply of the segment and drop it.
+ */
+static inline void splice_note(struct splice_conn *c, const struct splice_segment *g,
+                               enum splice_stage stage, splice_rules off)
+{
+    bool acks = stage == SPLICE_TC || !follows(off, RULE_NOTE_ACK_TC);
+    num end = splice_map_seq(c, g->seq, off) + g->len, ack = splice_map_ack(c, g->ack, off);
+
+    if (!c->known)
+        return;
+    if (acks && after(ack, c->kack) && (!before(end, c->kmax) || !follows(off, RULE_NOTE_ACK)))
+        c->kack = ack;
+    if (g->len && !before(end - g->len, c->kmax) && !follows(off, RULE_FOLLOWED_SENT))
+        c->followed = true;
+    if (g->len && after(end, c->kmax))
+        c->kmax = end;
+    if (g->fin)
+        c->closing = true;
+}
+
+/* Whether this whole get may be answered now. */
+static inline bool splice_ready(const struct splice_conn *c, const struct splice_boundary *b,
+                                const struct splice_segment *g, splice_rules off)
+{
+    num seq = g->seq - c->M, ack = g->ack - c->N;
+
+    if (c->busy && follows(off, RULE_BUSY))
+        return false;
+    if (c->outstanding && follows(off, RULE_ONE))
+        return false;
+    if (c->closing && follows(off, RULE_CLOSING))
+        return false;
+    if (!c->followed && follows(off, RULE_FOLLOWED))
+        return false;
+    return (seq == c->kmax || !follows(off, RULE_KMAX)) &&
+           (seq == b->consumed || !follows(off, RULE_CONSUMED)) &&
+           (ack == c->ksnd || !follows(off, RULE_KSND)) &&
+           (ack == b->sent || !follows(off, RULE_SENT));
+}
+
+/*
+ * Whether the kept reply answers this segment. A bare ack from before the request was sent (its seq
+ * is req_start) asks for nothing, and the socket may wait for it. A keepalive probe has the number
+ * before the request's end.
+ */
+static inline bool splice_resends(const struct splice_conn *c, const struct splice_segment *g,
+                                  splice_rules off)
+{
+    num req_end = c->req_start + c->req_len;
+
+    if (!g->len)
+        return after(g->seq, c->req_start) && !before(g->ack, c->rep_start) &&
+               follows(off, RULE_RESEND_ON_ACK);
+    if (!before(g->seq, req_end) || !follows(off, RULE_RESEND))
+        return false;
+    return !after(g->seq + g->len, req_end) || follows(off, RULE_RESEND_MIXED);
+}
+
+/* What a stage does with a segment; `get`: it is one whole get. */
+static inline enum splice_verdict splice_judge(struct splice_conn *c,
+                                               const struct splice_boundary *b,
+                                               const struct splice_segment *g, bool get,
+                                               enum splice_stage stage, splice_rules off)
+{
+    if (!c->known)
+        return SPLICE_PASS;
+    if (stage == SPLICE_XDP || follows(off, RULE_RESEND_TC)) {
+        if (c->outstanding && !before(g->ack, splice_rep_end(c))) {
+            if (stage == SPLICE_XDP && c->holds && follows(off, RULE_RESEND_TC))
+                return SPLICE_DEFER;
+            c->outstanding = false;
+        }
+        if (c->outstanding && splice_resends(c, g, off))
+            return SPLICE_RESEND;
+    }
+    if (!get || !splice_ready(c, b, g, off))
+        return SPLICE_PASS;
+    if (stage == SPLICE_XDP && c->kack != (num)(g->ack - c->N) && follows(off, RULE_DEBT))
+        return SPLICE_DEFER;
+    return SPLICE_ANSWER;
+}
+
+/* The get has been answered with rep_len bytes: both streams are longer than the socket knows. */
+static inline void splice_commit(struct splice_conn *c, const struct splice_segment *g, num rep_len)
+{
+    c->req_start = g->seq;
+    c->req_len = g->len;
+    c->rep_start = g->ack;
+    c->rep_len = rep_len;
+    c->M += g->len;
+    c->N += rep_len;
+    c->outstanding = true;
+    c->busy = c->holds = false;
+}
+
+/*
+ * TC egress, when the socket sends data and the connection is not known: learns from the socket.
+ * What the client sent before may still be on its way behind TC ingress, or in the socket's
+ * backlog: unseen, and not in kmax. A copy of such a segment that is seen says nothing of those
+ * behind it. But when the server sends the reply to something that it read after this, the backlog
+ * has been emptied, and that segment acknowledges all that was unseen.
+ */
+static inline void splice_learn(struct splice_conn *c, num rcv_nxt, num snd_una)
+{
+    c->known = true;
+    c->kmax = c->learned = rcv_nxt;
+    c->kack = c->ksnd = snd_una;
+}
+
+/* TC egress: gives the socket's segment the wire's numbers; false: it is dropped. */
+static inline bool splice_egress(struct splice_conn *c, struct splice_segment *g, splice_rules off)
+{
+    num seq = g->seq, end = g->seq + g->len, splice = c->rep_start - (c->N - c->rep_len);
+
+    if (after(end, c->ksnd) && after(g->ack, c->learned) && follows(off, RULE_FOLLOWED_SENT))
+        c->followed = true;
+    if (after(end, c->ksnd))
+        c->ksnd = end;
+    if (after(g->ack, c->kmax) && follows(off, RULE_KMAX_ACK))
+        c->kmax = g->ack;
+    if (g->fin)
+        c->closing = true;
+    g->seq += c->N;
+    g->ack += c->M;
+    if (!c->outstanding)
+        return true;
+    if (before(seq, splice) && follows(off, RULE_OLD_EGRESS)) {
+        g->seq -= c->rep_len;
+        if (after(end, splice) && follows(off, RULE_STRADDLE)) {
+            g->seq = c->rep_start - 1;
+            g->len = g->fin = 0;
+            if (!follows(off, RULE_PROBE))
+                return false;
+        }
+    }
+    if (!after(g->ack, c->req_start) || !follows(off, RULE_CLAMP))
+        return true;
+    if (after(g->ack, c->req_start + c->req_len) && follows(off, RULE_HELD)) {
+        c->holds = true;
+        c->held = g->ack;
+    }
+    g->ack = c->req_start;
+    return true;
+}
+
+/*
+ * TC ingress, when the reply has been acknowledged: the bare ack that the client is owed. The
+ * socket does not repeat it by itself, so the client would send again what the socket has.
+ */
+static inline bool splice_release(struct splice_conn *c, struct splice_segment *ack)
+{
+    if (!c->holds || c->outstanding)
+        return false;
+    *ack = (struct splice_segment){.seq = c->ksnd + c->N, .ack = c->held};
+    c->holds = false;
+    return true;
+}
+
+#endif

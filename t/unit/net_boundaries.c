@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a worker publishes of its connections: real sockets, slots in this process's memory. The
+ * worker has no thread: turn() runs its events, so that each step of a dialogue is seen.
+ */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/anonymous.h"
+#include "base/boundaries.h"
+#include "command/command.h"
+#include "net/boundary.h"
+#include "net/conn.h"
+#include "net/worker.h"
+#include "store/store.h"
+#include "t/lib/tap.h"
+
+enum { SMALL = 8192, LARGE = 512 * 1024, ROUNDS = 2000 };
+
+/* The provider of slots, of which there is one. */
+struct one_slot {
+    struct boundaries boundaries;
+    struct mc_tcp_slot slot;
+    int socket;
+    bool open, refuses;
+    /* When the slot was taken back the socket was open, and had this boundary. */
+    bool withdrawn;
+    uint64_t last;
+};
+
+struct host {
+    struct provider *provider;
+    struct store *store;
+    struct commands *commands;
+    struct endpoints endpoints;
+    struct net_config config;
+    struct worker *worker;
+    struct one_slot one;
+    int client; /* the client's socket */
+    uint32_t consumed, sent;
+};
+
+static void die(const char *what)
+{
+    printf("Bail out! %s\n", what);
+    exit(1);
+}
+
+static struct mc_tcp_slot *open_slot(struct boundaries *boundaries, int socket)
+{
+    struct one_slot *one = (struct one_slot *)boundaries;
+
+    if (one->refuses)
+        return NULL;
+    one->socket = socket;
+    one->open = true;
+    one->slot = (struct mc_tcp_slot){.boundary = MC_TCP_NONE, .generation = 1};
+    return &one->slot;
+}
+
+static void close_slot(struct boundaries *boundaries, struct mc_tcp_slot *slot)
+{
+    struct one_slot *one = (struct one_slot *)boundaries;
+
+    one->open = false;
+    one->withdrawn = slot == &one->slot && fcntl(one->socket, F_GETFD) >= 0;
+    one->last = slot->boundary;
+    slot->boundary = MC_TCP_NONE;
+}
+
+static void no_net_stats(void *context, struct command_net_stats *out)
+{
+    (void)context;
+    *out = (struct command_net_stats){.accepting_conns = true};
+}
+
+static void no_rows(void *context, struct stat_sink *sink)
+{
+    (void)context;
+    (void)sink;
+}
+
+static void do_nothing(void *context)
+{
+    (void)context;
+}
+
+static void ignore_level(void *context, unsigned int level)
+{
+    (void)context;
+    (void)level;
+}
+
+static void ignore_end(void *context, bool graceful)
+{
+    (void)context;
+    (void)graceful;
+}
+
+static const struct command_server calls = {
+    .net_stats = no_net_stats,
+    .stats_settings = no_rows,
+    .stats_conns = no_rows,
+    .reset_stats = do_nothing,
+    .set_verbosity = ignore_level,
+    .shutdown = ignore_end,
+};
+
+static void start_commands(struct host *host, const char *auth_file)
+{
+    const struct command_config config = {
+        .flush_enabled = true,
+        .dump_enabled = true,
+        .watch_enabled = true,
+        .worker_logbuf = 64 * 1024,
+        .watcher_logbuf = 256 * 1024,
+        .prefix_delimiter = ':',
+        .nthreads = 1,
+        .max_connections = 64,
+        .item_max = 1 << 20,
+        .clock = host->config.clock,
+    };
+    const struct command_auth auth = {.file = auth_file};
+    struct store_config store;
+    const char *error = "no provider";
+    char why[256];
+
+    store_config_defaults(&store);
+    store.clock = host->config.clock;
+    command_store_format(&store.format);
+    host->provider = anonymous_new(false);
+    host->store = host->provider ? store_new(&store, host->provider, &error) : NULL;
+    if (!host->store)
+        die(error);
+    host->commands = commands_new(host->store, &config, &calls);
+    if (!host->commands || !commands_authenticate(host->commands, &auth, why, sizeof(why)) ||
+        commands_start(host->commands) != 0)
+        die("no commands");
+}
+
+static void start(struct host *host, const char *auth_file)
+{
+    memset(host, 0, sizeof(*host));
+    host->one.boundaries = (struct boundaries){open_slot, close_slot};
+    host->config.boundaries = &host->one.boundaries;
+    host->config.nthreads = 1;
+    host->config.reqs_per_event = 20;
+    host->config.protocol = PROTOCOL_ANY;
+    clock_init(&host->config.clock);
+    endpoints_init(&host->endpoints);
+    start_commands(host, auth_file);
+    host->worker = worker_new(&host->config, &host->endpoints, 0);
+    host->worker->local = command_local_new(host->commands);
+    host->worker->watched = command_watched(host->worker->local);
+    host->client = -1;
+}
+
+static void stop(struct host *host)
+{
+    worker_free(host->worker);
+    commands_free(host->commands);
+    store_free(host->store);
+    anonymous_free(host->provider);
+    endpoints_fini(&host->endpoints);
+    if (host->client >= 0)
+        close(host->client);
+}
+
+/* Two ends of a TCP connection. */
+static void connect_pair(int out[2])
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof(address);
+    int listener = socket(AF_INET, SOCK_STREAM, 0), small = SMALL;
+
+    out[0] = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (struct sockaddr *)&address, len) || listen(listener, 1) ||
+        getsockname(listener, (struct sockaddr *)&address, &len) ||
+        setsockopt(out[0], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)) ||
+        connect(out[0], (struct sockaddr *)&address, len))
+        die("no connection");
+    out[1] = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
+    close(listener);
+    setsockopt(out[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+}
+
+/* The worker takes a new client; `shown`: one that the kernel may answer. */
+static void accept_client(struct host *host, bool shown)
+{
+    int ends[2];
+
+    if (host->client >= 0)
+        close(host->client);
+    connect_pair(ends);
+    host->client = ends[0];
+    host->consumed = host->sent = 0;
+    endpoints_count(&host->endpoints);
+    conn_open(host->worker, (struct stream_socket){.fd = ends[1], .shown = shown});
+}
+
+/* Runs what is ready. */
+static void turn(struct host *host)
+{
+    event_base_loop(host->worker->base, EVLOOP_NONBLOCK);
+}
+
+/* Sends bytes and has the worker take them. */
+static void say(struct host *host, const char *bytes, size_t len)
+{
+    if (send(host->client, bytes, len, 0) != (ssize_t)len)
+        die("cannot send");
+    host->consumed += (uint32_t)len;
+    turn(host);
+}
+
+/* Receives exactly `len` bytes, running the worker meanwhile. The last are in `out`. */
+static void hear(struct host *host, char *out, size_t size, size_t len)
+{
+    size_t have = 0;
+
+    while (have < len) {
+        ssize_t n = recv(host->client, out, size < len - have ? size : len - have, MSG_DONTWAIT);
+
+        if (n > 0)
+            have += (size_t)n;
+        turn(host);
+    }
+    host->sent += (uint32_t)len;
+}
+
+static uint64_t published(struct host *host)
+{
+    return __atomic_load_n(&host->one.slot.boundary, __ATOMIC_ACQUIRE);
+}
+
+static bool is_at(struct host *host, uint32_t consumed, uint32_t sent)
+{
+    uint64_t boundary = published(host);
+
+    if (boundary == mc_tcp_boundary(consumed, sent))
+        return true;
+    diag("published %#llx; consumed %#x, sent %#x", (unsigned long long)boundary, consumed, sent);
+    return false;
+}
+
+/* Whether the boundary is that of the whole dialogue so far. */
+static bool is_here(struct host *host)
+{
+    return is_at(host, host->consumed, host->sent);
+}
+
+/* A request, and whether exactly this answer came, and the boundary with it. */
+static bool asks(struct host *host, const char *request, size_t len, const char *answer)
+{
+    char got[4096];
+
+    say(host, request, len);
+    hear(host, got, sizeof(got), strlen(answer));
+    return memcmp(got, answer, strlen(answer)) == 0 && is_here(host);
+}
+
+static bool asks_text(struct host *host, const char *request, const char *answer)
+{
+    return asks(host, request, strlen(request), answer);
+}
+
+static void test_arithmetic(void)
+{
+    struct mc_tcp_slot slot = {.boundary = MC_TCP_NONE};
+    struct boundary boundary = {.slot = &slot, .nread = UINT32_MAX, .nsent = UINT32_MAX - 4};
+    struct boundary none = {0};
+
+    boundary_publish(&boundary, 10, false);
+    ok(slot.boundary == (5ull << 32 | UINT32_MAX), "both counts are modulo 2^32");
+    boundary_withdraw(&boundary);
+    ok(slot.boundary == MC_TCP_NONE, "a boundary can be withdrawn");
+    ok(!boundary_answered(&boundary), "at first the kernel has answered nothing");
+    slot.answered = 3;
+    ok(boundary_answered(&boundary) && !boundary_answered(&boundary),
+       "what it has answered is reported once");
+    boundary_withdraw(&none);
+    ok(!boundary_answered(&none), "without a slot it answers nothing");
+}
+
+static void test_requests(struct host *host)
+{
+    static const char quiet[24 + 1] = "\x80\x09\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0x";
+    static const char noop[24] = "\x80\x0a";
+    char answer[24];
+
+    accept_client(host, true);
+    turn(host);
+    ok(host->one.open && published(host) == MC_TCP_NONE, "a new connection has no boundary");
+    ok(asks_text(host, "set a 0 0 1\r\nx\r\n", "STORED\r\n"), "a set publishes one");
+    ok(asks_text(host, "get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n"), "a get does");
+    ok(asks_text(host, "mg a v\r\n", "VA 1\r\nx\r\n"), "a meta command does");
+    ok(asks_text(host, "bogus\r\n", "ERROR\r\n"), "an error does");
+    ok(asks_text(host, "get b\r\nget b\r\nget b\r\n", "END\r\nEND\r\nEND\r\n"),
+       "a pipeline publishes one boundary behind all");
+    say(host, "delete a noreply\r\n", 18);
+    ok(is_here(host), "a command without a reply does");
+    ok(!host->one.slot.binary, "the connection is published as one that speaks text");
+    accept_client(host, true);
+    turn(host);
+    turn(host);
+    say(host, quiet, sizeof(quiet));
+    ok(is_here(host), "the quiet miss of a binary get does");
+    say(host, noop, sizeof(noop));
+    hear(host, answer, sizeof(answer), sizeof(answer));
+    ok(is_here(host), "a binary command does");
+    ok(host->one.slot.binary, "the connection is published as one that speaks the binary protocol");
+}
+
+static void test_pending(struct host *host)
+{
+    accept_client(host, true);
+    turn(host);
+    asks_text(host, "get b\r\n", "END\r\n");
+    say(host, "ge", 2);
+    ok(is_at(host, 7, 5), "half a line leaves the boundary before it");
+    ok(asks_text(host, "t b\r\n", "END\r\n"), "its rest publishes one");
+    say(host, "set c 0 0 3\r\n", 13);
+    ok(is_at(host, 14, 10), "so does a value that is still to come");
+    say(host, "12", 2);
+    ok(is_at(host, 14, 10), "and half a value");
+    ok(asks_text(host, "3\r\n", "STORED\r\n"), "the end of the value publishes one");
+    say(host, "set d 0 0 2000000\r\n", 19);
+    ok(published(host) == mc_tcp_boundary(32, 18), "a value that is discarded leaves it as well");
+}
+
+/* A reply larger than both sockets' buffers. */
+static void test_blocked(struct host *host)
+{
+    const size_t nreply = strlen("VALUE l 0 524288\r\n") + LARGE + strlen("\r\nEND\r\n");
+    char *value = malloc(LARGE);
+    char got[4096];
+
+    accept_client(host, true);
+    turn(host);
+    memset(value, 'v', LARGE);
+    for (size_t at = 0; at < LARGE; at += 4096) {
+        if (at == 0)
+            say(host, "set l 0 0 524288\r\n", 18);
+        say(host, value + at, 4096);
+    }
+    asks_text(host, "\r\n", "STORED\r\n");
+    free(value);
+    say(host, "get l\r\n", 7);
+    ok(is_at(host, host->consumed, host->sent + (uint32_t)nreply),
+       "a reply that does not fit the socket counts as a whole");
+    say(host, "get b\r\n", 7);
+    ok(is_at(host, host->consumed - 7, host->sent + (uint32_t)nreply),
+       "the next request is not consumed before it is sent");
+    hear(host, got, sizeof(got), nreply + 5);
+    ok(is_here(host), "then it publishes its own boundary");
+}
+
+static void test_streams(struct host *host)
+{
+    char got[4096];
+
+    accept_client(host, true);
+    turn(host);
+    asks_text(host, "get b\r\n", "END\r\n");
+    say(host, "watch mutations\r\n", 17);
+    hear(host, got, sizeof(got), 4);
+    ok(memcmp(got, "OK\r\n", 4) == 0 && published(host) == MC_TCP_NONE,
+       "a watcher has no boundary");
+}
+
+static void test_close(struct host *host)
+{
+    accept_client(host, true);
+    turn(host);
+    asks_text(host, "get b\r\n", "END\r\n");
+    host->one.withdrawn = false;
+    say(host, "quit\r\n", 6);
+    ok(!host->one.open && host->one.withdrawn,
+       "a connection gives its slot back before it closes its socket");
+    ok(host->one.last == mc_tcp_boundary(7, 5), "the request that closes it publishes none");
+    accept_client(host, false);
+    turn(host);
+    say(host, "get b\r\n", 7);
+    ok(!host->one.open, "a connection of another listener has no slot");
+    host->one.refuses = true;
+    accept_client(host, true);
+    turn(host);
+    say(host, "get b\r\n", 7);
+    ok(recv(host->client, (char[8]){0}, 5, 0) == 5, "one that gets no slot is served without");
+    host->one.refuses = false;
+}
+
+static void test_idle(struct host *host)
+{
+    rel_time now;
+
+    accept_client(host, true);
+    turn(host);
+    asks_text(host, "get b\r\n", "END\r\n");
+    now = clock_now(&host->config.clock);
+    host->config.idle_timeout = 60;
+    host->one.slot.answered = 1;
+    conn_check_idle(host->worker, now + 50);
+    conn_check_idle(host->worker, now + 110);
+    ok(host->one.open, "a get that the kernel answers is a command of the connection");
+    conn_check_idle(host->worker, now + 111);
+    ok(!host->one.open, "after idle_timeout without one it is closed");
+    host->config.idle_timeout = 0;
+    accept_client(host, true);
+    turn(host);
+    conn_check_idle(host->worker, now + 1000000);
+    ok(host->one.open, "without idle_timeout it stays");
+}
+
+struct reader {
+    struct host *host;
+    unsigned int nwrong;
+    bool done;
+};
+
+/* Sends gets, and looks at the slot as soon as the answer is there. */
+static void *ask_often(void *arg)
+{
+    struct reader *reader = arg;
+    struct host *host = reader->host;
+    char got[5];
+
+    for (uint32_t i = 1; i <= ROUNDS; i++) {
+        if (send(host->client, "get b\r\n", 7, 0) != 7 ||
+            recv(host->client, got, sizeof(got), MSG_WAITALL) != sizeof(got))
+            die("the dialogue ended");
+        reader->nwrong += published(host) != mc_tcp_boundary(7 * i, 5 * i);
+    }
+    __atomic_store_n(&reader->done, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void test_order(struct host *host)
+{
+    struct reader reader = {.host = host};
+    pthread_t thread;
+
+    accept_client(host, true);
+    turn(host);
+    if (pthread_create(&thread, NULL, ask_often, &reader) != 0)
+        die("no thread");
+    while (!__atomic_load_n(&reader.done, __ATOMIC_ACQUIRE))
+        event_base_loop(host->worker->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+    pthread_join(thread, NULL);
+    ok(reader.nwrong == 0, "a boundary is published before its reply can be received");
+}
+
+static void test_authentication(void)
+{
+    char path[] = "/tmp/boundariesXXXXXX";
+    struct host host;
+    int fd = mkstemp(path);
+
+    if (fd < 0 || write(fd, "u:p\n", 4) != 4)
+        die("no file");
+    close(fd);
+    start(&host, path);
+    unlink(path);
+    accept_client(&host, true);
+    turn(&host);
+    say(&host, "get a\r\n", 7);
+    hear(&host, (char[64]){0}, 64, strlen("CLIENT_ERROR unauthenticated\r\n"));
+    ok(published(&host) == MC_TCP_NONE, "before a client has authenticated it has no boundary");
+    ok(asks_text(&host, "set a 0 0 3\r\nu p\r\n", "STORED\r\n"), "then it has one");
+    stop(&host);
+}
+
+int main(void)
+{
+    struct host host;
+
+    test_arithmetic();
+    start(&host, NULL);
+    test_requests(&host);
+    test_pending(&host);
+    test_blocked(&host);
+    test_close(&host);
+    test_idle(&host);
+    test_order(&host);
+    test_streams(&host);
+    stop(&host);
+    test_authentication();
+    return done();
+}
