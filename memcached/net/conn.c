@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "command/command.h"
 #include "net/boundary.h"
+#include "net/input.h"
 #include "net/socket.h"
 #include "net/stream_source.h"
 #include "net/watch_emit.h"
@@ -23,7 +24,6 @@ enum {
     REPLY_BATCH = 128 * 1024, /* a reply of this many bytes is sent before more is executed */
     REPLY_IOVS = 128,
     REPLY_FLAT = 4096, /* up to here one copy costs less than a gathering write */
-    KEPT_ROUND = 256,  /* retained input is allocated in multiples of this */
     RECEIVES = 16,     /* reads of one connection in a row */
     STREAM_SENDS = 16, /* writes of one stream in a row */
 };
@@ -37,8 +37,7 @@ struct conn {
     struct boundary boundary;
     struct event event;
     enum protocol protocol;
-    struct input *in;             /* own, or the worker's while being served */
-    struct input own;             /* kept between events; ptr NULL: nothing */
+    struct conn_input input;
     struct stream_source *source; /* not NULL: conn sends its bytes and executes nothing */
     struct reply *unsent;         /* not NULL: waits until the socket is writable */
     size_t nsent;
@@ -153,7 +152,7 @@ void conn_open(struct worker *worker, struct stream_socket socket)
                                        .kind = ENDPOINT_STREAM,
                                        .state = STATE_READ,
                                        .last_command = clock_now(&worker->config->clock)};
-    conn->in = &conn->own;
+    input_init(&conn->input);
     if (socket.shown)
         open_slot(conn);
     endpoints_list(worker->endpoints, &conn->endpoint);
@@ -212,7 +211,7 @@ void conn_close(struct conn *conn)
     free_unsent(conn);
     stream_source_close(conn->source);
     command_release(worker->local, &worker->reply);
-    free(conn->own.ptr);
+    input_free(&conn->input);
     *conn->link = conn->next;
     if (conn->next)
         conn->next->link = conn->link;
@@ -251,79 +250,6 @@ void conn_check_idle(struct worker *worker, rel_time now)
 
 /* --- input ------------------------------------------------------------- */
 
-static struct slice unread(const struct input *in)
-{
-    return (struct slice){in->ptr + in->start, in->end - in->start};
-}
-
-/* At the start of an event: moves retained input to the front of the worker's buffer if it fits. */
-static void borrow_input(struct conn *conn)
-{
-    struct input *shared = &conn->worker->input;
-    struct slice kept = unread(&conn->own);
-
-    if (kept.len > shared->size / 2) {
-        conn->in = &conn->own;
-        return;
-    }
-    shared->start = 0;
-    shared->end = kept.len;
-    shared->searched = conn->own.searched;
-    if (conn->own.ptr) {
-        memcpy(shared->ptr, kept.ptr, kept.len);
-        free(conn->own.ptr);
-        conn->own = (struct input){0};
-    }
-    conn->in = shared;
-}
-
-/* Moves the unread bytes to a buffer that the connection owns. */
-static bool own_input(struct conn *conn, size_t size)
-{
-    struct slice rest = unread(conn->in);
-    char *ptr = malloc(size);
-
-    if (!ptr)
-        return false;
-    memcpy(ptr, rest.ptr, rest.len);
-    free(conn->own.ptr);
-    conn->own = (struct input){ptr, 0, rest.len, size, conn->in->searched};
-    conn->in = &conn->own;
-    return true;
-}
-
-/* At the end of an event: frees the worker's buffer for the next connection. */
-static bool return_input(struct conn *conn)
-{
-    struct slice rest = unread(conn->in);
-
-    if (rest.len == 0) {
-        free(conn->own.ptr);
-        conn->own = (struct input){0};
-        conn->in = &conn->own;
-        return true;
-    }
-    if (conn->in == &conn->own)
-        return true;
-    return own_input(conn, (rest.len + KEPT_ROUND - 1) / KEPT_ROUND * KEPT_ROUND);
-}
-
-/* Makes room behind the unread bytes; the parser bounds the length of a line. */
-static bool make_room(struct conn *conn)
-{
-    struct input *in = conn->in;
-    struct slice rest = unread(in);
-
-    if (in->start > 0) {
-        memmove(in->ptr, rest.ptr, rest.len);
-        in->start = 0;
-        in->end = rest.len;
-    }
-    if (in->end < in->size)
-        return true;
-    return own_input(conn, in->size * 2);
-}
-
 static void count_read(struct conn *conn, size_t n)
 {
     count_add(&conn->worker->counts.bytes_read, n);
@@ -340,7 +266,7 @@ static ssize_t receive(struct conn *conn, struct turn *turn)
     size_t niov = 0;
     ssize_t n;
 
-    if (!make_room(conn)) {
+    if (!input_make_room(&conn->input)) {
         errno = ENOMEM;
         return -1;
     }
@@ -350,7 +276,8 @@ static ssize_t receive(struct conn *conn, struct turn *turn)
         value = command_value_room(conn->worker->local, &conn->pending, &ptr);
         iov[niov++] = (struct iovec){ptr, value};
     }
-    iov[niov++] = (struct iovec){conn->in->ptr + conn->in->end, conn->in->size - conn->in->end};
+    iov[niov++] = (struct iovec){conn->input.now->ptr + conn->input.now->end,
+                                 conn->input.now->size - conn->input.now->end};
     n = wire_receive(fd_of(conn), conn->tls, iov, niov, value + iov[niov - 1].iov_len,
                      &turn->drained);
     if (n <= 0)
@@ -362,7 +289,7 @@ static ssize_t receive(struct conn *conn, struct turn *turn)
         command_value_filled(&conn->pending, filled);
         n -= (ssize_t)filled;
     }
-    conn->in->end += (size_t)n;
+    conn->input.now->end += (size_t)n;
     return 1;
 }
 
@@ -475,7 +402,7 @@ static void publish(struct conn *conn, size_t unsent)
 {
     if (!conn->boundary.slot)
         return;
-    if (unread(conn->in).len == 0 && !conn->filling && !conn->line && !conn->source &&
+    if (input_unread(conn->input.now).len == 0 && !conn->filling && !conn->line && !conn->source &&
         !conn->closing && !conn->client.unauthenticated)
         boundary_publish(&conn->boundary, unsent, conn->protocol == PROTOCOL_BINARY);
 }
@@ -543,7 +470,7 @@ static bool resume(struct conn *conn)
 /* Copies received bytes into the value. False: the value needs more. */
 static bool fill_value(struct conn *conn)
 {
-    struct input *in = conn->in;
+    struct input *in = conn->input.now;
 
     while (conn->pending.nleft > 0 && in->start < in->end) {
         char *ptr;
@@ -589,8 +516,8 @@ static bool is_endless(struct input *in, struct slice text)
 /* Parses the next request of the input. Returns as proto_parse. */
 static ssize_t parse(struct conn *conn, struct request *request)
 {
-    struct input *in = conn->in;
-    struct slice bytes = unread(in);
+    struct input *in = conn->input.now;
+    struct slice bytes = input_unread(in);
     ssize_t n;
 
     if (bytes.len == 0)
@@ -611,7 +538,7 @@ static ssize_t parse(struct conn *conn, struct request *request)
 static enum command_next execute_one(struct conn *conn, rel_time now, bool *need_input)
 {
     struct worker *worker = conn->worker;
-    struct input *in = conn->in;
+    struct input *in = conn->input.now;
     struct request request;
     ssize_t consumed;
 
@@ -656,7 +583,7 @@ static enum progress execute(struct conn *conn, struct turn *turn)
         bool need_input = false;
         enum command_next next;
 
-        if (!conn->filling && turn->nrequests == 0 && conn->in->start < conn->in->end)
+        if (!conn->filling && turn->nrequests == 0 && conn->input.now->start < conn->input.now->end)
             return PROGRESS_YIELD;
         next = execute_one(conn, turn->now, &need_input);
         if (need_input)
@@ -683,7 +610,7 @@ static enum progress execute(struct conn *conn, struct turn *turn)
 /* Ends the turn: the connection waits for its next event. False: it is closed. */
 static bool settle(struct conn *conn)
 {
-    if (!return_input(conn)) {
+    if (!input_return(&conn->input)) {
         conn_close(conn);
         return false;
     }
@@ -774,7 +701,7 @@ static void serve(struct conn *conn)
     conn->drained = false;
     endpoint_used(&conn->endpoint, turn.now);
     endpoint_set_state(&conn->endpoint, STATE_PARSE_CMD);
-    borrow_input(conn);
+    input_borrow(&conn->input, &worker->input);
     for (;;) {
         switch (execute(conn, &turn)) {
         case PROGRESS_NEED_INPUT:

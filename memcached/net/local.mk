@@ -5,6 +5,7 @@ net_srcs = \
     memcached/net/boundary.h \
     memcached/net/conn.c memcached/net/conn.h \
     memcached/net/endpoint.c memcached/net/endpoint.h \
+    memcached/net/input.c memcached/net/input.h \
     memcached/net/listen.c memcached/net/listen.h \
     memcached/net/net.c memcached/net/net.h \
     memcached/net/stream_source.c memcached/net/stream_source.h \
@@ -26,3 +27,6 @@ t_unit_net_socket_LDADD = $(net_libs)
 unit_tests += t/unit/net_boundaries
 t_unit_net_boundaries_SOURCES = t/unit/net_boundaries.c t/lib/tap.h
 t_unit_net_boundaries_LDADD = $(net_libs)
+unit_tests += t/unit/net_input
+t_unit_net_input_SOURCES = t/unit/net_input.c t/lib/tap.h
+t_unit_net_input_LDADD = $(net_libs)

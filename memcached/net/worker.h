@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "net/endpoint.h"
+#include "net/input.h"
 #include "net/listen.h"
 #include "net/net.h"
 #include "proto/proto.h"
@@ -21,13 +22,6 @@ struct command_local;
 struct conn;
 struct tls_local;
 struct udp;
-
-/* Bytes that were received and not yet executed: [start, end) of size. */
-struct input {
-    char *ptr;
-    size_t start, end, size;
-    size_t searched; /* bytes from start on that have no newline */
-};
 
 /* Written by the worker only; others read them without order. */
 struct worker_counts {

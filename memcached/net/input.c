@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/input.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEPT_ROUND = 256 /* what is kept is allocated in multiples of this */ };
+
+void input_init(struct conn_input *input)
+{
+    input->own = (struct input){0};
+    input->now = &input->own;
+}
+
+void input_free(struct conn_input *input)
+{
+    free(input->own.ptr);
+    input_init(input);
+}
+
+void input_borrow(struct conn_input *input, struct input *workers)
+{
+    struct slice kept = input_unread(&input->own);
+
+    if (kept.len > workers->size / 2) {
+        input->now = &input->own;
+        return;
+    }
+    workers->start = 0;
+    workers->end = kept.len;
+    workers->searched = input->own.searched;
+    if (input->own.ptr) {
+        memcpy(workers->ptr, kept.ptr, kept.len);
+        input_free(input);
+    }
+    input->now = workers;
+}
+
+/* Moves the unread bytes to a buffer of `size` bytes that the connection owns. */
+static bool own(struct conn_input *input, size_t size)
+{
+    struct slice rest = input_unread(input->now);
+    char *ptr = malloc(size);
+
+    if (!ptr)
+        return false;
+    memcpy(ptr, rest.ptr, rest.len);
+    free(input->own.ptr);
+    input->own = (struct input){ptr, 0, rest.len, size, input->now->searched};
+    input->now = &input->own;
+    return true;
+}
+
+bool input_return(struct conn_input *input)
+{
+    struct slice rest = input_unread(input->now);
+
+    if (rest.len == 0) {
+        input_free(input);
+        return true;
+    }
+    if (input->now == &input->own)
+        return true;
+    return own(input, (rest.len + KEPT_ROUND - 1) / KEPT_ROUND * KEPT_ROUND);
+}
+
+bool input_make_room(struct conn_input *input)
+{
+    struct input *in = input->now;
+    struct slice rest = input_unread(in);
+
+    if (in->start > 0) {
+        memmove(in->ptr, rest.ptr, rest.len);
+        in->start = 0;
+        in->end = rest.len;
+    }
+    return in->end < in->size || own(input, in->size * 2);
+}
