@@ -219,7 +219,8 @@ static __always_inline void conn_resend(const struct mc_tcp_conn *conn, struct s
 
 /*
  * Under the lock. A segment that is not answered, in XDP or (hands) in TC: whether the outstanding
- * reply is to be sent once more in its place. *acked: to be freed without the lock.
+ * reply is to be sent once more in its place. Only TC takes an acknowledgement from it, which has
+ * seen that its checksum is not wrong (skb_is_believed). *acked: to be freed without the lock.
  */
 static __always_inline int conn_leave(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
                                       struct segment_scratch *tcp, struct tcp_words *words,
@@ -227,7 +228,8 @@ static __always_inline int conn_leave(struct mc_tcp_conn *conn, struct mc_tcp_sl
 {
     if (!conn_expects(conn, &tcp->segment))
         return 0;
-    conn_acknowledge(conn, slot, &tcp->segment, acked);
+    if (hands)
+        conn_acknowledge(conn, slot, &tcp->segment, acked);
     if (conn_resends(conn, &tcp->segment)) {
         conn_resend(conn, tcp, words);
         return 1;

@@ -75,18 +75,22 @@ __attribute__((noinline)) int tcp_tc_send(struct __sk_buff *skb)
                : TC_NEXT;
 }
 
-/* A segment that is not answered is translated; or the outstanding reply is sent once more. */
+/*
+ * A segment that is not answered is translated; or the outstanding reply is sent once more. What
+ * the socket will refuse for its checksum is translated and changes nothing.
+ */
 static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *scratch,
                                        struct segment_scratch *tcp, struct mc_tcp_conn *conn,
                                        struct mc_tcp_slot *slot, u32 l4)
 {
     struct tcp_acked acked = {KEPT_NONE, 0};
+    int believed = skb_is_believed(skb, l4, tcp, conn), resends = 0;
     struct mc_tcp_shift shift;
-    int resends;
     u32 seq;
 
     bpf_spin_lock(&conn->lock);
-    resends = conn_leave(conn, slot, tcp, &scratch->saved.tcp, &acked, 1);
+    if (believed)
+        resends = conn_leave(conn, slot, tcp, &scratch->saved.tcp, &acked, 1);
     shift = conn->shift;
     seq = conn_seq_in(conn, &tcp->segment);
     bpf_spin_unlock(&conn->lock);

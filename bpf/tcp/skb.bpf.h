@@ -10,6 +10,7 @@
 
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/request.bpf.h"
 #include "bpf/packet/scratch.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/kept.bpf.h"
@@ -109,6 +110,54 @@ static __always_inline int skb_put_numbers(struct __sk_buff *skb, u32 l4, u32 se
     change = (change & 0xffffffff) + (change >> 32);
     return bpf_skb_store_bytes(skb, l4 + 4, numbers, sizeof(numbers), 0) ||
            bpf_l4_csum_replace(skb, l4 + 16, 0, change, 0);
+}
+
+/* --- checksums ------------------------------------------------------------------------------- */
+
+enum { SUM_STEP = 1024, SUM_STEPS = 9 /* enough for 9,000 bytes */ };
+
+/*
+ * Whether the checksum of the client's segment whose TCP header begins at l4 is right, or left to
+ * hardware. One that is too long to look at counts as wrong.
+ */
+__attribute__((noinline)) int skb_sum_is_right(struct __sk_buff *skb, u32 l4)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct scratch *scratch = scratch_get();
+    u64 n, left, sum, i, one;
+    u16 field;
+
+    if (!tcp || !scratch || bpf_skb_load_bytes(skb, l4 + 16, &field, sizeof(field)))
+        return 0;
+    n = left = tcp->segment.nheader + tcp->segment.n;
+    sum = bpf_htons((u16)n) + (u64)bpf_htons(PROTOCOL_TCP) + flow_sum(&tcp->segment.flow);
+    if (field == sum_fold(sum))
+        return 1;
+    for (i = 0; i < SUM_STEPS; i++) {
+        if (!left)
+            break;
+        one = left < SUM_STEP ? left : SUM_STEP;
+        BOUND_SIZE(one, 2 * SUM_STEP - 1);
+        if (bpf_skb_load_bytes(skb, l4 + SUM_STEP * i, scratch->request, one))
+            return 0;
+        scratch->nrequest = one;
+        sum += request_sum(scratch);
+        left -= one;
+    }
+    return !left && sum_is_right(sum);
+}
+
+/*
+ * Whether a client's segment that is not answered may be believed: if it acknowledges the
+ * outstanding reply, which the client gets no more after that, its checksum is looked at. GRO has
+ * seen those of what it merged.
+ */
+static __always_inline int skb_is_believed(struct __sk_buff *skb, u32 l4,
+                                           const struct segment_scratch *tcp,
+                                           const struct mc_tcp_conn *conn)
+{
+    return !conn->shift.nreply || skb->gso_size ||
+           seq_before(tcp->segment.ack, shift_reply_end(&conn->shift)) || skb_sum_is_right(skb, l4);
 }
 
 /* --- selective acknowledgements ------------------------------------------------------------- */

@@ -68,13 +68,11 @@ static __always_inline int tcp_xdp_pass(struct xdp_md *ctx, struct scratch *scra
                                         struct segment_scratch *tcp, struct mc_tcp_conn *conn,
                                         struct mc_tcp_slot *slot)
 {
-    struct tcp_acked acked = {KEPT_NONE, 0};
     int resends;
 
     bpf_spin_lock(&conn->lock);
-    resends = conn_leave(conn, slot, tcp, &scratch->saved.tcp, &acked, 0);
+    resends = conn_leave(conn, slot, tcp, &scratch->saved.tcp, NULL, 0);
     bpf_spin_unlock(&conn->lock);
-    acked_free(conn, &acked);
     if (resends)
         return tcp->can_resend ? tcp_xdp_resend(ctx) : XDP_PASS; /* TC does it */
     if (tcp->reason)

@@ -214,6 +214,15 @@ static void test_passes(const struct run *run)
 }
 
 /* Requests that do not wait for the reply. */
+/* Whether the reply is no longer outstanding after a segment that is passed: by TC alone. */
+static bool has_ended(const struct run *run, bool acknowledged)
+{
+    struct mc_tcp_conn conn;
+
+    return conn_get(run->lab, run->v6, &conn) &&
+           (conn.shift.nreply == 0) == (acknowledged && run->hook == HOOK_INGRESS);
+}
+
 static void test_pipelined(const struct run *run)
 {
     struct mc_tcp_conn conn;
@@ -231,8 +240,7 @@ static void test_pipelined(const struct run *run)
     ok(right, "%s: requests that do not acknowledge the reply are passed", run->name);
     segment.ack += (uint32_t)get_hit.nreply;
     segment.seq += (uint32_t)set_no.n;
-    ok(does(run, &segment, &set_no, ACT_PASS, MC_TCP_PASS_COMMAND) &&
-           conn_get(run->lab, run->v6, &conn) && conn.shift.nreply == 0,
+    ok(does(run, &segment, &set_no, ACT_PASS, MC_TCP_PASS_COMMAND) && has_ended(run, true),
        "%s: what follows acknowledges the reply, and is passed", run->name);
 }
 
@@ -246,19 +254,52 @@ static void test_acknowledged(const struct run *run)
     segment.ack += (uint32_t)get_hit.nreply;
     segment.n = 0;
     segment.flags = ACK;
-    right &= does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED) &&
-             conn_get(run->lab, run->v6, &conn) && conn.shift.nreply == 0;
-    ok(right, "%s: an acknowledgement ends it, and frees the kept text", run->name);
+    right &= does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED) && has_ended(run, true);
+    ok(right, "%s: an acknowledgement that is passed ends it in TC, and frees the kept text",
+       run->name);
     segment.seq -= (uint32_t)get_hit.n;
     segment.n = get_hit.n;
     segment.flags |= PSH;
-    ok(does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_BOUNDARY),
+    ok(run->hook == HOOK_XDP || does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_BOUNDARY),
        "%s: after that the request again is passed", run->name);
     segment.text = get_no.text;
     segment.n = get_no.n;
     segment.seq += (uint32_t)get_hit.n;
     ok(does(run, &segment, &get_no, ACT_ANSWER, NOT_COUNTED),
        "%s: and the next request is answered", run->name);
+}
+
+/* Segments whose checksum is wrong, which seem to acknowledge the reply: the client has not got it.
+ */
+static void test_damaged(const struct run *run)
+{
+    static const char longer[] = "set no 0 0 2983\r\n";
+    static char text[3001];
+    static const size_t sizes[] = {0, 1, 17, 1023, 1024, 1025, 1448, 2048, 3001};
+    struct mc_tcp_conn conn;
+    struct segment segment;
+    bool right = true;
+    size_t i, sum;
+
+    memset(text, 'x', sizeof(text));
+    memcpy(text, longer, sizeof(longer) - 1);
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (sum = SUM_WHOLE; sum <= SUM_WRONG; sum++) {
+            right &= answer(run, &conn, &segment);
+            segment.seq += (uint32_t)get_hit.n;
+            segment.ack += (uint32_t)get_hit.nreply;
+            segment.text = text;
+            segment.n = sizes[i];
+            segment.sum = (enum sum)sum;
+            right &= does(run, &segment, &set_no, ACT_PASS,
+                          sizes[i] ? MC_TCP_PASS_COMMAND : NOT_COUNTED) &&
+                     has_ended(run, sum != SUM_WRONG);
+            if (!right) {
+                diag("%zu bytes, checksum %zu", sizes[i], sum);
+                break;
+            }
+        }
+    ok(right, "%s: only an acknowledgement whose checksum is not wrong ends it", run->name);
 }
 
 /* The slot is a later connection's, which waits for an acknowledgement, too. */
@@ -408,6 +449,7 @@ static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6, size_t n)
     test_passes(&run);
     test_pipelined(&run);
     test_acknowledged(&run);
+    test_damaged(&run);
     test_slot_of_another(&run);
     test_way(&run);
     test_places(&run);

@@ -281,7 +281,11 @@ struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segme
     outcome.reason = rc;
     if (!is_expected(conn, segment))
         return outcome;
-    model_acknowledge(conn, segment, freed);
+    if (hook == HOOK_INGRESS) {
+        if (segment->sum == SUM_WRONG && conn->shift.nreply && !reply_is_open(conn, segment))
+            return outcome;
+        model_acknowledge(conn, segment, freed);
+    }
     if (model_resends(conn, segment, odd)) {
         outcome.reason = NOT_COUNTED;
         if (!can_resend) {
