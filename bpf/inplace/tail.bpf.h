@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * tail: hands segments of TCP to and from the server's port to the programs of bpf/tcp, where they
- * are loaded: control.tcp_port is 0 where they are not.
+ * tail: hands segments of TCP to and from the server's port to the programs of bpf/tcp. Only the
+ * entry programs *_both do: a program with a tail call pays for it in each of its functions, even
+ * where it does not make the call. Without tcp=on the others are loaded.
  */
 #ifndef MC_TAIL_BPF_H
 #define MC_TAIL_BPF_H
@@ -26,8 +27,10 @@ struct {
 } tcp_programs_tc SEC(".maps");
 
 /* Does not return if the segment is TCP's. Generic XDP answers none: it cuts frames wrongly. */
-static __always_inline void xdp_tail(struct xdp_md *ctx, const void *data, const void *end, u64 v6)
+static __always_inline void xdp_tail(struct xdp_md *ctx, u64 v6)
 {
+    const void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+
     if (control.tcp_port && !xdp_generic && ip_is_our_tcp(data + FRAME_IP, end, v6, 0))
         bpf_tail_call(ctx, &tcp_programs_xdp, 0);
 }

@@ -34,18 +34,14 @@ static __always_inline int tc_is_foreign(struct __sk_buff *skb)
            (ip_protocol(ip, 1) != L4_PROTOCOL || ip_has_other_port(ip, end, 1, 0));
 }
 
-SEC("tc")
-int mc_tc(struct __sk_buff *skb)
+static __always_inline int tc_packet(struct __sk_buff *skb)
 {
+    enum tc_mark mark = tc_mark(skb);
+    u32 hidden = mark == MARK_PACKET ? FRAME_IP : 0;
     struct tc_headers *headers;
     struct scratch *scratch;
-    enum tc_mark mark;
     int rc, first;
-    u32 hidden;
 
-    tc_tail(skb, TAIL_INGRESS);
-    mark = tc_mark(skb);
-    hidden = mark == MARK_PACKET ? FRAME_IP : 0;
     if (mark == MARK_NONE && (!tc_alone || tc_is_foreign(skb)))
         return TC_NEXT;
     scratch = scratch_get();
@@ -66,9 +62,29 @@ int mc_tc(struct __sk_buff *skb)
     return tc_reply(skb, hidden, scratch->checksum_left);
 }
 
+SEC("tc")
+int mc_tc(struct __sk_buff *skb)
+{
+    return tc_packet(skb);
+}
+
+SEC("tc")
+int mc_tc_both(struct __sk_buff *skb)
+{
+    tc_tail(skb, TAIL_INGRESS);
+    return tc_packet(skb);
+}
+
 /* On TC egress: by which way the stack sends the server's replies. */
 SEC("tc")
 int mc_ways(struct __sk_buff *skb)
+{
+    way_leaving(skb);
+    return TC_NEXT;
+}
+
+SEC("tc")
+int mc_ways_both(struct __sk_buff *skb)
 {
     tc_tail(skb, TAIL_EGRESS);
     way_leaving(skb);

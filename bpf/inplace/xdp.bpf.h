@@ -383,8 +383,8 @@ static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)
     return rc == HEAD_GET ? xdp_get(ctx, 0) : xdp_no_get(ctx, scratch_get(), nlink, v6, rc);
 }
 
-SEC("xdp")
-int mc_xdp(struct xdp_md *ctx)
+/* tails: segments of TCP are handed on. */
+static __always_inline int xdp_frame(struct xdp_md *ctx, const int tails)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 
@@ -396,16 +396,30 @@ int mc_xdp(struct xdp_md *ctx)
     case FRAME_TAGGED:
         return xdp_tagged(ctx, data);
     case FRAME_IP4:
-        xdp_tail(ctx, data, end, 0);
+        if (tails)
+            xdp_tail(ctx, 0);
         break;
     case FRAME_IP6:
-        xdp_tail(ctx, data, end, 1);
+        if (tails)
+            xdp_tail(ctx, 1);
         break;
     case FRAME_SHORT:
     case FRAME_OTHER:
         break;
     }
     return XDP_PASS;
+}
+
+SEC("xdp")
+int mc_xdp(struct xdp_md *ctx)
+{
+    return xdp_frame(ctx, 0);
+}
+
+SEC("xdp")
+int mc_xdp_both(struct xdp_md *ctx)
+{
+    return xdp_frame(ctx, 1);
 }
 
 #endif

@@ -100,7 +100,7 @@ static int load_plain(struct loader *loader, uint32_t flags)
         return rc;
     memcpy(plain->constants, loader->object.constants, plain->nconstants);
     rc = share_maps(plain, &loader->object);
-    if (plain->kind == OBJECT_INPLACE)
+    if (plain->kind != OBJECT_CHAIN)
         bpf_program__set_autoload(plain->tc[plain->main], false);
     object_set_xdp(plain, flags, false);
     if (!rc)

@@ -359,7 +359,7 @@ static uint64_t count_bytes(const struct object *object)
     return sum;
 }
 
-static struct loader *open_either(const struct chain_settings *settings,
+static struct loader *open_either(enum object_kind kind, const struct chain_settings *settings,
                                   const struct loader_guard *guard, char *error, size_t nerror)
 {
     struct loader *loader = calloc(1, sizeof(*loader));
@@ -377,7 +377,7 @@ static struct loader *open_either(const struct chain_settings *settings,
     loader->filters[LOADER_INGRESS] = loader->filters[LOADER_EGRESS] = -1;
     libbpf_set_print(print_nothing);
     loader->ncpus = libbpf_num_possible_cpus();
-    rc = object_open(&loader->object, settings ? OBJECT_CHAIN : OBJECT_INPLACE, &opts);
+    rc = object_open(&loader->object, kind, &opts);
     if (!rc)
         rc = prepare_and_load(&loader->object, settings, guard);
     if (!rc) {
@@ -396,18 +396,19 @@ static struct loader *open_either(const struct chain_settings *settings,
 
 struct loader *loader_open(char *error, size_t nerror)
 {
-    return open_either(NULL, &(struct loader_guard){0}, error, nerror);
+    return loader_open_guarded(&(struct loader_guard){0}, false, error, nerror);
 }
 
-struct loader *loader_open_guarded(const struct loader_guard *guard, char *error, size_t nerror)
+struct loader *loader_open_guarded(const struct loader_guard *guard, bool tcp, char *error,
+                                   size_t nerror)
 {
-    return open_either(NULL, guard, error, nerror);
+    return open_either(tcp ? OBJECT_BOTH : OBJECT_INPLACE, NULL, guard, error, nerror);
 }
 
 struct loader *loader_open_chain(const struct chain_settings *settings,
                                  const struct loader_guard *guard, char *error, size_t nerror)
 {
-    return open_either(settings, guard, error, nerror);
+    return open_either(OBJECT_CHAIN, settings, guard, error, nerror);
 }
 
 void loader_close(struct loader *loader)
@@ -555,7 +556,7 @@ void loader_release_memory(struct loader *loader)
     const struct bpf_map *heap = object_map(&loader->object, "heap");
     const struct bpf_map *table = object_map(&loader->object, "table");
 
-    if (loader->object.kind != OBJECT_INPLACE)
+    if (loader->object.kind == OBJECT_CHAIN)
         return; /* no filter holds its programs, so their memory is freed with them */
     map_clear(bpf_map__fd(heap), 0, MC_MAX_EXTENTS);
     map_clear(bpf_map__fd(table), 0, MC_OVERFLOW_TABLE);

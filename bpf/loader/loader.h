@@ -44,7 +44,9 @@ struct loader_guard {
  * CAP_NET_ADMIN and CAP_PERFMON.
  */
 struct loader *loader_open(char *error, size_t nerror);
-struct loader *loader_open_guarded(const struct loader_guard *guard, char *error, size_t nerror);
+/* tcp: loader_open_tcp will follow. */
+struct loader *loader_open_guarded(const struct loader_guard *guard, bool tcp, char *error,
+                                   size_t nerror);
 /*
  * The same for the chain, whose XDP program is rx_filter and whose TC program, on egress, is
  * tx_filter. Sets its seeds. The chain uses neither heap nor table.
@@ -77,9 +79,9 @@ uint64_t loader_tick_ns(void);
 bool loader_is_chain(const struct loader *loader);
 
 /*
- * Loads the programs that answer over TCP, over the same maps; once, before anything is attached.
- * They do nothing as long as the control block has no tcp_port. nslots: connections that the server
- * can have. 0, or -errno with `error`.
+ * Loads the programs that answer over TCP, over the same maps; once, after loader_open_guarded with
+ * tcp, before anything is attached. They do nothing as long as the control block has no tcp_port.
+ * nslots: connections that the server can have. 0, or -errno with `error`.
  */
 int loader_open_tcp(struct loader *loader, uint32_t nslots, char *error, size_t nerror);
 /* The slots, mapped until loader_close; NULL without loader_open_tcp. */

@@ -31,21 +31,30 @@
         .depth = (uint64_t *)&(skel)->rodata->guard_depth,                                         \
     }
 
-static int open_inplace(struct object *out, const struct bpf_object_open_opts *opts)
+static int open_inplace(struct object *out, enum object_kind kind,
+                        const struct bpf_object_open_opts *opts)
 {
     struct inplace *skel = inplace__open_opts(opts);
+    bool both = kind == OBJECT_BOTH;
 
     if (!skel)
         return -errno;
     *out = (struct object){
         COMMON_PARTS(skel),
-        .kind = OBJECT_INPLACE,
-        .xdp = skel->progs.mc_xdp,
-        .tc = {[LOADER_INGRESS] = skel->progs.mc_tc, [LOADER_EGRESS] = skel->progs.mc_ways},
+        .kind = kind,
+        .xdp = both ? skel->progs.mc_xdp_both : skel->progs.mc_xdp,
+        .tc = {[LOADER_INGRESS] = both ? skel->progs.mc_tc_both : skel->progs.mc_tc,
+               [LOADER_EGRESS] = both ? skel->progs.mc_ways_both : skel->progs.mc_ways},
         .main = LOADER_INGRESS,
         .tc_follows = &skel->bss->tc_follows,
         .tc_alone = &skel->bss->tc_alone,
     };
+    bpf_program__set_autoload(skel->progs.mc_xdp, !both);
+    bpf_program__set_autoload(skel->progs.mc_tc, !both);
+    bpf_program__set_autoload(skel->progs.mc_ways, !both);
+    bpf_program__set_autoload(skel->progs.mc_xdp_both, both);
+    bpf_program__set_autoload(skel->progs.mc_tc_both, both);
+    bpf_program__set_autoload(skel->progs.mc_ways_both, both);
     return 0;
 }
 
@@ -72,7 +81,7 @@ static int open_chain(struct object *out, const struct bpf_object_open_opts *opt
 int object_open(struct object *object, enum object_kind kind,
                 const struct bpf_object_open_opts *opts)
 {
-    return kind == OBJECT_INPLACE ? open_inplace(object, opts) : open_chain(object, opts);
+    return kind == OBJECT_CHAIN ? open_chain(object, opts) : open_inplace(object, kind, opts);
 }
 
 int object_load(struct object *object)

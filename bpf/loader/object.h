@@ -16,7 +16,8 @@
 #include "bpf/shared/chain.h"
 #include "bpf/shared/layout.h"
 
-enum object_kind { OBJECT_INPLACE, OBJECT_CHAIN };
+/* OBJECT_BOTH: in place, and segments of TCP are handed to the programs of bpf/tcp. */
+enum object_kind { OBJECT_INPLACE, OBJECT_BOTH, OBJECT_CHAIN };
 
 /* The constants of bpf/packet/guard.bpf.h. */
 struct object_guard {

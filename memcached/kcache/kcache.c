@@ -84,7 +84,7 @@ static int find_interfaces(struct kcache *kcache, const struct kcache_options *o
 }
 
 /* Loads the programs, as the options and the guard say. NULL: `error` says why. */
-static struct loader *load(struct kcache *kcache, char *error, size_t nerror)
+static struct loader *load(struct kcache *kcache, bool tcp, char *error, size_t nerror)
 {
     struct loader *loader;
     char why[640];
@@ -100,7 +100,7 @@ static struct loader *load(struct kcache *kcache, char *error, size_t nerror)
         chain_settings(&kcache->chain, loader_tick_ns(), &kcache->settings);
         loader = loader_open_chain(&kcache->settings, &kcache->guard.loader, why, sizeof(why));
     } else {
-        loader = loader_open_guarded(&kcache->guard.loader, why, sizeof(why));
+        loader = loader_open_guarded(&kcache->guard.loader, tcp, why, sizeof(why));
     }
     if (!loader)
         snprintf(error, nerror, "bmc: %s", why);
@@ -149,7 +149,7 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
         return NULL;
     }
     kcache->chain = options->chain;
-    kcache->loader = load(kcache, error, nerror);
+    kcache->loader = load(kcache, kcache_wants_tcp(options), error, nerror);
     guard_fini(&kcache->guard);
     if (!kcache->loader ||
         (kcache_wants_tcp(options) && load_tcp(kcache, options->connections, error, nerror))) {

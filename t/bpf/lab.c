@@ -56,10 +56,11 @@ void lab_own(struct mc_control *control)
 
 void lab_open(struct lab *lab, uint32_t nbuckets)
 {
-    lab_open_guarded(lab, nbuckets, &(struct loader_guard){0});
+    lab_open_guarded(lab, nbuckets, &(struct loader_guard){0}, false);
 }
 
-void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_guard *guard)
+void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_guard *guard,
+                      bool tcp)
 {
     char error[512];
     struct timespec now;
@@ -67,7 +68,7 @@ void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_gu
     uint32_t i;
 
     memset(lab, 0, sizeof(*lab));
-    lab->loader = loader_open_guarded(guard, error, sizeof(error));
+    lab->loader = loader_open_guarded(guard, tcp, error, sizeof(error));
     if (!lab->loader)
         skip_all(error);
     lab->heap = reserve(MC_EXTENT_BYTES);

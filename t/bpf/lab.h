@@ -54,7 +54,9 @@ extern const struct chain_settings lab_chain;
 
 /* Ends the test if the programs cannot be loaded. nbuckets: a power of two. */
 void lab_open(struct lab *lab, uint32_t nbuckets);
-void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_guard *guard);
+/* tcp: loader_open_tcp may follow. */
+void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_guard *guard,
+                      bool tcp);
 void lab_close(struct lab *lab);
 /* Sets the local addresses: LAB_SERVER, in each shape. */
 void lab_own(struct mc_control *control);

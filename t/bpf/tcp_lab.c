@@ -37,7 +37,7 @@ void tcp_lab_open(struct tcp_lab *lab)
     char error[512];
 
     memset(lab, 0, sizeof(*lab));
-    lab_open(&lab->lab, 1024);
+    lab_open_guarded(&lab->lab, 1024, &(struct loader_guard){0}, true);
     if (loader_open_tcp(lab->lab.loader, TCP_SLOTS, error, sizeof(error))) {
         ok(false, "%s", error); /* where the others are loaded these must be */
         exit(done());
@@ -63,7 +63,7 @@ void tcp_lab_set_alone(struct tcp_lab *lab, bool alone)
 static int hook_fd(struct tcp_lab *lab, enum hook hook)
 {
     if (hook == HOOK_EGRESS)
-        return loader_program_named(lab->lab.loader, "mc_ways");
+        return loader_program_named(lab->lab.loader, "mc_ways_both");
     return loader_program_fd(lab->lab.loader, hook == HOOK_XDP ? LOADER_XDP : LOADER_TC);
 }
 
