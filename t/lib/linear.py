@@ -57,22 +57,26 @@ def run(*words, seconds=None, cpus=None):
     return done.returncode, {name: float(number) for name, number in rows}
 
 
-def kernel_share(found):
-    """The part of the keys asked for over UDP that the kernel answered for."""
-    asked = sum(number for name, number in found.items() if name.startswith("keys_udp_"))
-    return (found["kernel_hits"] + found["kernel_misses"]) / max(asked, 1)
+COUNTED = {"UDP": (("kernel_answered_xdp", "kernel_answered_tc"), ("gets_udp", "gets_udp_binary")),
+           "TCP": (("kernel_tcp_answered",), ("gets_text", "gets_binary"))}
 
 
-def judge(done, kernel=None):
-    """A run that has to be right. kernel: the least share that the kernel has to answer."""
+def kernel_share(found, over):
+    """The part of the gets over UDP, or TCP, that the kernel answered."""
+    answered, asked = (sum(found.get(name, 0) for name in names) for names in COUNTED[over])
+    return answered / max(asked, 1)
+
+
+def judge(done, **kernel):
+    """A run that has to be right. UDP=, TCP=: the least share that the kernel has to answer."""
     status, found = done
     tap.diag("%d operations in %.0f s (seed %d): %s" % (
         found.get("operations", 0), found.get("seconds", 0), found.get("seed", 0),
         ", ".join("%s %d" % row for row in sorted(found.items()) if row[1])))
     tap.ok(status == 0 and found["checked"] == found["operations"] > 1000,
            "every history is linearizable (%d operations)" % found.get("checked", 0))
-    if kernel is not None and found:
-        share = kernel_share(found)
-        tap.ok(share >= kernel, "the kernel answers for %.1f %% of the keys over UDP, at least %d"
-               % (100 * share, 100 * kernel))
+    for over, least in kernel.items():
+        share = kernel_share(found, over)
+        tap.ok(share >= least, "the kernel answers %.1f %% of the gets over %s, at least %d" %
+               (100 * share, over, 100 * least))
     return found

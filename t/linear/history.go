@@ -54,9 +54,9 @@ type client struct {
 	ops   []porcupine.Operation
 	seen  map[int]reply // of each key, a value with its CAS id
 	value map[int]uint64
-	order uint64
+	order map[int]uint16 // of each key, what was in flight with others and is known to be done
 
-	streams []*stream // text, binary
+	streams [2]*stream // text, binary
 	udp     *datagrams
 }
 
@@ -64,8 +64,10 @@ type client struct {
 
 func newClient(r *run, g *group, id int) (*client, error) {
 	c := &client{run: r, group: g, id: id, rng: rand.New(rand.NewSource(r.rng.Int63()))}
-	if err := c.dial(); err != nil {
-		return nil, err
+	for i := range c.streams {
+		if err := c.dial(i); err != nil {
+			return nil, err
+		}
 	}
 	if r.udp {
 		conn, err := net.Dial("udp", r.address)
@@ -73,25 +75,48 @@ func newClient(r *run, g *group, id int) (*client, error) {
 			return nil, err
 		}
 		c.udp = &datagrams{conn: conn, now: r.now, id: uint16(c.rng.Uint32()),
-			in: make([]byte, 1<<16), apart: r.apart}
+			in: make([]byte, 1<<16), apart: r.apart, repeats: r.repeats, patience: r.patience}
 	}
 	return c, nil
 }
 
-// Connections of its own, the old ones closed.
-func (c *client) dial() error {
-	for _, s := range c.streams {
-		s.conn.Close()
+// A connection of its own, the old one closed.
+func (c *client) dial(i int) error {
+	if c.streams[i] != nil {
+		c.streams[i].conn.Close()
 	}
-	c.streams = nil
-	for range []int{0, 1} {
-		s, err := c.run.connect()
-		if err != nil {
-			return err
-		}
-		c.streams = append(c.streams, s)
+	s, err := c.run.connect()
+	c.streams[i] = s
+	return err
+}
+
+// Asks over a connection. If that is reset, on purpose or not, the next request has a new one.
+func (c *client) askStream(i int, q *request) ([]reply, error) {
+	if c.aborts() {
+		c.streams[i].conn.Write(q.bytes())
+		c.streams[i].reset()
+		return nil, c.anew(i, errLost)
 	}
-	return nil
+	out, err := c.streams[i].ask(q)
+	return out, c.anew(i, err)
+}
+
+func (c *client) aborts() bool {
+	return c.run.abort > 0 && c.rng.Float64() < c.run.abort
+}
+
+// Connects anew if the connection was lost; returns err, or why that failed.
+func (c *client) anew(i int, err error) error {
+	if !errors.Is(err, errLost) {
+		return err
+	}
+	if errors.Is(err, errReset) {
+		atomic.AddUint64(&c.run.count.resets, 1)
+	}
+	if failed := c.dial(i); failed != nil {
+		return failed
+	}
+	return err
 }
 
 // The protocol and command of the next request.
@@ -129,10 +154,8 @@ func (c *client) loses() bool {
 func (c *client) ask(w way, q *request) ([]reply, error) {
 	q.binary = w == wayBinary || w == wayUDPBinary
 	switch {
-	case w == wayStream:
-		return c.streams[0].ask(q)
-	case w == wayBinary:
-		return c.streams[1].ask(q)
+	case w < wayUDP:
+		return c.askStream(int(w), q)
 	case c.loses():
 		if c.rng.Intn(2) == 0 {
 			c.udp.send(&flight{q: q})
@@ -197,36 +220,39 @@ func (c *client) chooseKeys(w way) []int {
 	return []int{c.rng.Intn(n)}
 }
 
+func (c *client) chooseGet(w way) *flight {
+	keys := c.chooseKeys(w)
+	return &flight{q: c.newGet(keys, w), keys: keys}
+}
+
 func (c *client) get() error {
 	w := c.pick(c.run.udpReads)
 	if w >= wayUDP && c.run.window > 1 {
 		return c.getMany()
 	}
-	keys := c.chooseKeys(w)
-	q := c.newGet(keys, w)
-	if !q.binary {
+	f := c.chooseGet(w)
+	if !f.q.binary {
 		w &^= 1
 	}
-	call := c.run.now()
-	got, err := c.ask(w, q)
-	return c.noteGet(keys, w, &flight{q: q, call: call, ret: c.run.now(), out: got, err: err})
+	f.call = c.run.now()
+	f.out, f.err = c.ask(w, f.q)
+	f.ret = c.run.now()
+	return c.noteGet(w, f)
 }
 
 // Many datagrams at once: readers in the kernel while writers are at it.
 func (c *client) getMany() error {
 	var flights []*flight
-	var keys [][]int
 	for i := 0; i < c.run.window; i++ {
 		w := wayUDP
 		if c.rng.Intn(4) == 0 {
 			w = wayUDPBinary
 		}
-		keys = append(keys, c.chooseKeys(w))
-		flights = append(flights, &flight{q: c.newGet(keys[i], w)})
+		flights = append(flights, c.chooseGet(w))
 	}
 	c.udp.askAll(flights)
-	for i, f := range flights {
-		if err := c.noteGet(keys[i], wayUDP+way(b2i(f.q.binary)), f); err != nil {
+	for _, f := range flights {
+		if err := c.noteGet(wayUDP+way(b2i(f.q.binary)), f); err != nil {
 			return err
 		}
 	}
@@ -234,7 +260,7 @@ func (c *client) getMany() error {
 	return nil
 }
 
-func (c *client) noteGet(keys []int, w way, f *flight) error {
+func (c *client) noteGet(w way, f *flight) error {
 	q, err := f.q, f.err
 	c.run.countGet(w, q)
 	if errors.Is(err, errLost) {
@@ -244,7 +270,7 @@ func (c *client) noteGet(keys []int, w way, f *flight) error {
 	if err != nil {
 		return fmt.Errorf("get of %s by %s: %w", q.keys, wayNames[w], err)
 	}
-	for i, key := range keys {
+	for i, key := range f.keys {
 		got := f.out[i]
 		out := output{result: got.result, cas: got.cas}
 		if out.result == resHit {
@@ -257,9 +283,19 @@ func (c *client) noteGet(keys []int, w way, f *flight) error {
 			}
 		}
 		via := wayNames[w&^1] + " " + formNames[w&1][q.form]
-		c.note(&input{op: opGet, key: key, call: f.call, ret: f.ret, via: via}, out)
+		in := &input{op: opGet, key: key, call: f.call, ret: f.ret, via: via, client: c.id}
+		c.noteRow(f, in)
+		c.note(in, out)
 	}
 	return nil
+}
+
+// What is part of a row is executed behind what came before it.
+func (c *client) noteRow(f *flight, in *input) {
+	if f.row {
+		c.order[in.key]++
+		in.order = c.order[in.key]
+	}
 }
 
 func b2i(b bool) int {
@@ -270,8 +306,9 @@ func b2i(b bool) int {
 }
 
 var textWrites = []kind{opSet, opSet, opSet, opSet, opAdd, opReplace, opCas, opCas, opAppend,
-	opDelete, opDelete, opTouch}
-var numberWrites = []kind{opIncr, opIncr, opIncr, opIncr, opSet, opAdd, opCas, opDelete, opTouch}
+	opDelete, opDelete, opTouch, opGat}
+var numberWrites = []kind{opIncr, opIncr, opIncr, opIncr, opSet, opAdd, opCas, opDelete, opTouch,
+	opGat}
 
 func (c *client) chooseWrite(t *target, key int) kind {
 	writes := numberWrites
@@ -302,7 +339,7 @@ func (c *client) newValue(t *target, q *request, in *input) {
 
 func (c *client) prepare(t *target, key int, op kind) (*request, *input) {
 	q := &request{op: op, keys: []string{t.name}}
-	in := &input{op: op, key: key}
+	in := &input{op: op, key: key, client: c.id}
 	switch op {
 	case opSet, opAdd, opReplace, opCas, opAppend:
 		c.newValue(t, q, in)
@@ -314,27 +351,42 @@ func (c *client) prepare(t *target, key int, op kind) (*request, *input) {
 		q.cas, in.expect = c.seen[key].cas, c.value[key]
 	}
 	switch op {
-	case opSet, opAdd, opReplace, opCas, opTouch:
+	case opSet, opAdd, opReplace, opCas, opTouch, opGat:
 		if c.rng.Intn(100) < c.run.expire {
 			in.ttl = int64(c.rng.Intn(2) + 1)
 		}
 	}
 	q.ttl = in.ttl
+	switch op {
+	case opSet, opAdd, opReplace, opCas, opAppend, opDelete:
+		q.meta = c.rng.Intn(8) == 0
+	case opGat:
+		q.form = form(c.rng.Intn(2))
+	}
 	return q, in
 }
 
-func (c *client) write(key int) error {
+func (c *client) chooseWriteTo(key int) *flight {
 	t := &c.group.targets[key]
-	op := c.chooseWrite(t, key)
-	q, in := c.prepare(t, key, op)
+	q, in := c.prepare(t, key, c.chooseWrite(t, key))
+	return &flight{q: q, in: in}
+}
+
+func (c *client) write(key int) error {
+	f := c.chooseWriteTo(key)
 	w := c.pick(c.run.udpWrites)
-	if op == opAdd && w >= wayUDP && (c.run.rules.evicts || c.run.expire > 0) {
+	if f.in.op == opAdd && w >= wayUDP && (c.run.rules.evicts || c.run.expire > 0) {
 		w -= wayUDP // or the effect of a request with a lost answer would be unknown
 	}
-	in.via = wayNames[w]
-	in.call = c.run.now()
-	got, err := c.ask(w, q)
-	in.ret = c.run.now()
+	f.call = c.run.now()
+	f.out, f.err = c.ask(w, f.q)
+	f.ret = c.run.now()
+	return c.noteWrite(w, f)
+}
+
+func (c *client) noteWrite(w way, f *flight) error {
+	in, t, err := f.in, &c.group.targets[f.in.key], f.err
+	in.via, in.call, in.ret = wayNames[w], f.call, f.ret
 	atomic.AddUint64(&c.run.count.writes[w], 1)
 	if errors.Is(err, errLost) {
 		in.ret = forever
@@ -342,17 +394,24 @@ func (c *client) write(key int) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("%s of %s by %s: %w", kindNames[op], t.name, wayNames[w], err)
+		return fmt.Errorf("%s of %s by %s: %w", kindNames[in.op], t.name, wayNames[w], err)
 	}
-	out := output{result: got[0].result, value: got[0].number}
-	if w == wayBinary || w == wayUDPBinary {
-		c.learn(key, in, got[0], &out)
+	out := output{result: f.out[0].result, value: f.out[0].number}
+	if out.result == resHit {
+		if out.value, err = t.judge(&f.out[0]); err != nil {
+			return fmt.Errorf("gat of %s by %s: a wrong value: %w", t.name, wayNames[w], err)
+		}
+		out.cas = f.out[0].cas
 	}
+	if f.out[0].cas != 0 {
+		c.learn(in.key, in, f.out[0], &out)
+	}
+	c.noteRow(f, in)
 	c.note(in, out)
 	return nil
 }
 
-// Answers in binary contain the new id.
+// Some answers contain the new id: those in binary, and to ms.
 func (c *client) learn(key int, in *input, got reply, out *output) {
 	if out.result != resStored && out.result != resNumber {
 		return
@@ -366,6 +425,62 @@ func (c *client) learn(key int, in *input, got reply, out *output) {
 	}
 }
 
+// Sends requests in a row and receives the answers; returns the last one's error.
+func (c *client) askRow(s *stream, flights []*flight) error {
+	for _, f := range flights {
+		f.row, f.call = true, c.run.now()
+	}
+	err := s.sendAll(flights, c.rng, c.run.now)
+	if err == nil && c.aborts() {
+		s.reset()
+		err = errLost
+	}
+	if err == nil {
+		s.receiveAll(flights, c.run.now)
+		return flights[len(flights)-1].err
+	}
+	for _, f := range flights {
+		f.err = err
+	}
+	return err
+}
+
+// Some gets and writes in flight together on one connection, which the server executes in a row.
+// A set without an answer is behind the last of them that has one.
+func (c *client) inARow() error {
+	var flights []*flight
+	w := way(b2i(c.rng.Intn(100) < 25))
+	for n := 2 + c.rng.Intn(6); len(flights) < n; {
+		var f *flight
+		last := len(flights) == n-1
+		if last || c.rng.Intn(100) < c.run.reads {
+			if f = c.chooseGet(w); w == wayBinary && !f.q.binary {
+				continue
+			}
+		} else {
+			f = c.chooseWriteTo(c.rng.Intn(len(c.group.targets)))
+			f.q.binary = w == wayBinary
+			f.q.quiet = f.in.op == opSet && !f.q.meta && !c.run.rules.evicts && c.rng.Intn(2) == 0
+		}
+		flights = append(flights, f)
+	}
+	err := c.askRow(c.streams[w], flights)
+	for _, f := range flights {
+		note := c.noteWrite
+		if f.in == nil {
+			note = c.noteGet
+		}
+		if err := note(w, f); err != nil {
+			return err
+		}
+	}
+	atomic.AddInt64(&c.group.left, int64(1-len(flights)))
+	if err = c.anew(int(w), err); errors.Is(err, errLost) {
+		return nil
+	}
+	return err
+}
+
 // Many sets in one piece, which the server executes in a row. Only the first client of a group
 // does it, with the first key: so their order is known, and the model takes them in no other.
 func (c *client) burst() error {
@@ -373,9 +488,10 @@ func (c *client) burst() error {
 	var ops []*input
 	var text []byte
 	for i := 0; i < c.run.burst; i++ {
-		c.order++
+		c.order[0]++
 		q, in := c.prepare(t, 0, opSet)
-		in.via, in.order = wayNames[wayStream], c.order
+		q.meta = false
+		in.via, in.order = wayNames[wayStream], c.order[0]
 		ops = append(ops, in)
 		text = append(text, q.text()...)
 	}
@@ -410,12 +526,17 @@ func (c *client) lull() bool {
 
 func (c *client) step() error {
 	if c.run.redial > 0 && c.rng.Float64() < c.run.redial {
-		if err := c.dial(); err != nil {
-			return err
+		for i := range c.streams {
+			if err := c.dial(i); err != nil {
+				return err
+			}
 		}
 	}
 	if c.run.burst > 0 && c.id == 0 {
 		return c.burst()
+	}
+	if c.rng.Intn(100) < c.run.rows {
+		return c.inARow()
 	}
 	if c.rng.Intn(100) < c.run.reads || c.lull() {
 		return c.get()
@@ -491,7 +612,7 @@ func (g *group) collect() []porcupine.Operation {
 	var all []porcupine.Operation
 	for _, c := range g.clients {
 		all = append(all, c.ops...)
-		c.ops, c.order = nil, 0
+		c.ops, c.order = nil, map[int]uint16{}
 		c.seen, c.value = map[int]reply{}, map[int]uint64{}
 	}
 	for _, flush := range g.flushes {
@@ -516,7 +637,7 @@ func (g *group) turnOver() {
 func (g *group) cleanUp(targets []target) error {
 	for i := range targets {
 		q := &request{op: opDelete, keys: []string{targets[i].name}}
-		if _, err := g.clients[0].streams[0].ask(q); err != nil {
+		if _, err := g.clients[0].ask(wayStream, q); err != nil && !errors.Is(err, errLost) {
 			return err
 		}
 	}

@@ -28,7 +28,9 @@ import (
 type counts struct {
 	byKind         [kinds]uint64
 	gets           [ways][forms]uint64 // keys
+	asked          [ways]uint64        // requests
 	writes         [ways]uint64
+	resets         uint64 // of connections, not on purpose
 	unknown        uint64
 	lostGets       uint64
 	checked        uint64
@@ -48,7 +50,10 @@ type run struct {
 	udpReads, udpWrites int
 	window, burst       int
 	plain, blanks       int
-	lose, redial        float64
+	lose, redial, abort float64
+	rows                int
+	repeats             bool
+	patience            time.Duration
 	expire              int
 	churnRate, fillers  int
 	growTo, growRate    int
@@ -104,6 +109,7 @@ func (r *run) connect() (*stream, error) {
 
 func (r *run) countGet(w way, q *request) {
 	atomic.AddUint64(&r.count.gets[w][q.form], uint64(len(q.keys)))
+	atomic.AddUint64(&r.count.asked[w], 1)
 }
 
 // Writes a wrong history down, as text and as a page.
@@ -180,6 +186,10 @@ func (r *run) parse() {
 	flag.IntVar(&r.udpWrites, "udp-writes", 20, "percent of the writes")
 	flag.IntVar(&r.plain, "plain", 0, "percent of the gets over UDP that are a text get in any case")
 	flag.IntVar(&r.blanks, "blanks", 0, "at most so many behind the keys of those")
+	flag.IntVar(&r.rows, "rows", 0, "percent of the steps with several requests in flight on a stream")
+	flag.Float64Var(&r.abort, "abort", 0, "part of those over a stream whose answer a RST precedes")
+	flag.DurationVar(&r.patience, "patience", time.Second, "how long to wait for a datagram")
+	flag.BoolVar(&r.repeats, "repeats", false, "the network repeats datagrams")
 	flag.Float64Var(&r.redial, "redial", 0, "part of the operations before which a client connects anew")
 	flag.IntVar(&r.window, "window", 1, "datagrams of one client in flight")
 	flag.IntVar(&r.burst, "burst", 0, "sets that the first client sends at once")
@@ -197,6 +207,9 @@ func (r *run) parse() {
 	flag.DurationVar(&r.flushPeriod, "flush", 0, "time between two flush_all")
 	slack := flag.Duration("slack", 150*time.Millisecond, "how far clocks may be apart")
 	flag.Parse()
+	if r.nclients > maxClients {
+		r.nclients = maxClients
+	}
 	r.rules.slack = int64(*slack)
 	if *fill >= 0 {
 		fills = []int{*fill}
@@ -263,13 +276,13 @@ func (r *run) print(before, after map[string]uint64, kernel bool) {
 	}
 	for w, name := range wayNames {
 		name = strings.ReplaceAll(name, " ", "_")
-		fmt.Printf("writes_%s %d\n", name, r.count.writes[w])
+		fmt.Printf("writes_%s %d\ngets_%s %d\n", name, r.count.writes[w], name, r.count.asked[w])
 		for f := range r.count.gets[w][:int(forms)-w&1] {
 			fmt.Printf("keys_%s_%s %d\n", name, formNames[w&1][f], r.count.gets[w][f])
 		}
 	}
-	fmt.Printf("unknown %d\nlost_gets %d\nchurned %d\ngrown %d\n", r.count.unknown,
-		r.count.lostGets, r.count.churned, r.count.grown)
+	fmt.Printf("unknown %d\nlost_gets %d\nresets %d\nchurned %d\ngrown %d\n", r.count.unknown,
+		r.count.lostGets, r.count.resets, r.count.churned, r.count.grown)
 	if !kernel {
 		return
 	}

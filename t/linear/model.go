@@ -28,12 +28,13 @@ const (
 	opIncr
 	opDecr
 	opTouch
+	opGat
 	opFlush
 	kinds
 )
 
 var kindNames = [kinds]string{"get", "set", "add", "replace", "cas", "append", "delete", "incr",
-	"decr", "touch", "flush_all"}
+	"decr", "touch", "gat", "flush_all"}
 
 type result uint8
 
@@ -57,6 +58,9 @@ const (
 	second  = int64(1e9)
 )
 
+// Of one history.
+const maxClients = 8
+
 // A request. Times are nanoseconds on the test's clock.
 type input struct {
 	op        kind
@@ -65,7 +69,8 @@ type input struct {
 	expect    uint64 // opCas: the value that the id was of
 	ttl       int64  // seconds, 0: never
 	call, ret int64  // ret is `forever` where the answer was lost
-	order     uint64 // of those that are executed in a row, from 1 on; 0: of no row
+	client    int
+	order     uint16 // of what the client has in flight together, from 1 on; 0: of no row
 	via       string
 }
 
@@ -80,8 +85,8 @@ type state struct {
 	present     bool
 	value, cas  uint64
 	early, late int64
-	order       uint64
-	left        int // hits in the history that are still to come
+	order       [maxClients]uint16 // of the last of each client's rows
+	left        int                // hits in the history that are still to come
 }
 
 type rules struct {
@@ -133,7 +138,7 @@ func (r *rules) guess(s state, in *input) state {
 		s = r.written(in, output{})
 	case opAppend, opIncr, opDecr:
 		s.value, s.cas = changed(s.value, in), 0
-	case opTouch:
+	case opTouch, opGat:
 		s.early, s.late = r.window(in)
 	}
 	if before.early < s.early {
@@ -191,8 +196,8 @@ func sight(history []porcupine.Operation) sightings {
 func (r *rules) step(all sightings, s state, in *input, out output) (bool, state) {
 	order := s.order
 	if in.order != 0 {
-		order++
-		if in.order != order {
+		order[in.client]++
+		if in.order != order[in.client] {
 			return false, s
 		}
 	}
@@ -229,6 +234,9 @@ func (r *rules) apply(s state, in *input, out output) (bool, state) {
 		}
 		if out.cas != 0 {
 			s.cas = out.cas
+		}
+		if in.op == opGat {
+			s.early, s.late = r.window(in)
 		}
 		return true, s
 	case resAbsent:
@@ -290,7 +298,7 @@ func (r *rules) model(history []porcupine.Operation) porcupine.Model {
 func describe(in *input, out output) string {
 	text := fmt.Sprintf("%s %s", in.via, kindNames[in.op])
 	switch in.op {
-	case opGet, opDelete, opTouch, opFlush:
+	case opGet, opDelete, opTouch, opGat, opFlush:
 	default:
 		text += fmt.Sprintf(" %x", in.value)
 	}

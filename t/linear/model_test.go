@@ -47,11 +47,18 @@ func (b *builder) does(call, ret int64, op kind, value uint64, out output) *buil
 	return b.add(call, ret, input{op: op, value: value}, out)
 }
 
+// The n-th operation of a row, in which all are in flight together.
+func (b *builder) row(client int, n uint16, in input, out output) *builder {
+	in.client, in.order = client, n
+	return b.add(1, 9, in, out)
+}
+
 func history1() *builder { return &builder{} }
 
 func TestHistories(t *testing.T) {
 	done, absent := output{result: resDone}, output{result: resAbsent}
 	lostSet := input{op: opSet, value: 2}
+	set2, stored := lostSet, output{result: resStored}
 	for _, test := range []struct {
 		name   string
 		evicts bool
@@ -69,6 +76,18 @@ func TestHistories(t *testing.T) {
 		{"a miss where memory is short", true, true, history1().set(1, 2, 1).miss(3, 4)},
 		{"an item that comes back", true, false,
 			history1().set(1, 2, 1).miss(3, 4).hit(5, 6, 1)},
+		{"a get that is behind a set in its row", false, false,
+			history1().row(1, 1, set2, stored).row(1, 2, input{op: opGet}, absent)},
+		{"a get that is before a set in its row", false, true,
+			history1().row(1, 1, input{op: opGet}, absent).row(1, 2, set2, stored)},
+		{"a get that is in another row than a set", false, true,
+			history1().row(1, 1, set2, stored).row(2, 1, input{op: opGet}, absent)},
+		{"gat puts the end off", false, false, history1().setFor(1, 1, 2, 1).
+			add(3, 4, input{op: opGat, ttl: 9}, output{result: resHit, value: 1}).miss(5000, 5001)},
+		{"gat brings the end", false, true, history1().setFor(9, 1, 2, 1).
+			add(3, 4, input{op: opGat, ttl: 1}, output{result: resHit, value: 1}).miss(5000, 5001)},
+		{"gat of another value", false, false, history1().set(1, 2, 1).
+			add(3, 4, input{op: opGat}, output{result: resHit, value: 2})},
 		{"a value after delete", false, false,
 			history1().set(1, 2, 1).does(3, 4, opDelete, 0, done).hit(5, 6, 1)},
 		{"a value after flush_all", false, false,

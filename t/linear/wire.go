@@ -10,9 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand"
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -38,7 +40,9 @@ type request struct {
 	ttl    int64
 	cas    uint64
 	delta  uint64
-	blanks int // behind the keys of a text get
+	blanks int  // behind the keys of a text get
+	meta   bool // ms and md in place of the classic commands
+	quiet  bool // a set without an answer
 }
 
 // One answer, or of a get one for each key, before its value is looked at.
@@ -51,11 +55,31 @@ type reply struct {
 }
 
 var errLost = errors.New("no answer")
+var errReset = fmt.Errorf("a reset: %w", errLost)
 
 // --- requests ---------------------------------------------------------------
 
+var metaModes = map[kind]string{opAdd: " ME", opReplace: " MR", opAppend: " MA"}
+
+func (q *request) metaText() []byte {
+	if q.op == opDelete {
+		return []byte("md " + q.keys[0] + "\r\n")
+	}
+	head := fmt.Sprintf("ms %s %d c%s", q.keys[0], len(q.data), metaModes[q.op])
+	if q.op != opAppend {
+		head += fmt.Sprintf(" F%d T%d", q.flags, q.ttl)
+	}
+	if q.op == opCas {
+		head += fmt.Sprintf(" C%d", q.cas)
+	}
+	return []byte(head + "\r\n" + string(q.data) + "\r\n")
+}
+
 func (q *request) text() []byte {
 	key := q.keys[0]
+	if q.meta {
+		return q.metaText()
+	}
 	switch q.op {
 	case opGet:
 		switch q.form {
@@ -65,6 +89,8 @@ func (q *request) text() []byte {
 			return []byte("gets " + strings.Join(q.keys, " ") + "\r\n")
 		}
 		return []byte("get " + strings.Join(q.keys, " ") + strings.Repeat(" ", q.blanks) + "\r\n")
+	case opGat:
+		return []byte(fmt.Sprintf("%s %d %s\r\n", [2]string{"gat", "gats"}[q.form], q.ttl, key))
 	case opDelete:
 		return []byte("delete " + key + "\r\n")
 	case opIncr, opDecr:
@@ -78,6 +104,9 @@ func (q *request) text() []byte {
 	if q.op == opCas {
 		head += fmt.Sprintf(" %d", q.cas)
 	}
+	if q.quiet {
+		head += " noreply"
+	}
 	return []byte(head + "\r\n" + string(q.data) + "\r\n")
 }
 
@@ -90,6 +119,9 @@ func (q *request) packet() []byte {
 	switch q.op {
 	case opGet:
 		opcode = map[form]byte{formGet: 0, formGets: 0xc}[q.form]
+	case opGat:
+		opcode = map[form]byte{formGet: 0x1d, formGets: 0x23}[q.form]
+		extras = binary.BigEndian.AppendUint32(nil, uint32(q.ttl))
 	case opSet, opAdd, opReplace, opCas:
 		extras = binary.BigEndian.AppendUint32(nil, q.flags)
 		extras = binary.BigEndian.AppendUint32(extras, uint32(q.ttl))
@@ -101,6 +133,9 @@ func (q *request) packet() []byte {
 		extras = binary.BigEndian.AppendUint32(nil, uint32(q.ttl))
 	case opFlush:
 		key = ""
+	}
+	if q.quiet {
+		opcode = 0x11
 	}
 	out := make([]byte, 24, 24+len(extras)+len(key)+len(q.data))
 	out[0], out[1] = 0x80, opcode
@@ -204,10 +239,33 @@ func (q *request) readMeta(r *bufio.Reader) ([]reply, error) {
 
 var textResults = map[string]result{
 	"STORED": resStored, "EXISTS": resExists, "NOT_FOUND": resAbsent, "DELETED": resDone,
-	"TOUCHED": resDone, "OK": resDone, "SERVER_ERROR out of memory storing object": resFailed,
+	"TOUCHED": resDone, "OK": resDone,
+}
+
+// The answer to ms or md.
+func (q *request) readMetaWrite(text string) ([]reply, error) {
+	words := strings.Split(text, " ")
+	switch {
+	case text == "HD" && q.op == opDelete:
+		return []reply{{result: resDone}}, nil
+	case words[0] == "NF":
+		return []reply{{result: resAbsent}}, nil
+	case words[0] == "EX":
+		return []reply{{result: resExists}}, nil
+	case words[0] == "NS":
+		return []reply{{result: q.notStored()}}, nil
+	}
+	n, err := numbers(words[1:])
+	if err != nil || len(n) != 1 || words[0] != "HD" {
+		return nil, fmt.Errorf("an odd answer to a meta %s: %q", kindNames[q.op], text)
+	}
+	return []reply{{result: resStored, cas: n[0]}}, nil
 }
 
 func (q *request) readText(r *bufio.Reader) ([]reply, error) {
+	if q.op == opGat {
+		return q.readValues(r)
+	}
 	if q.op == opGet {
 		if q.form == formMeta {
 			return q.readMeta(r)
@@ -218,14 +276,17 @@ func (q *request) readText(r *bufio.Reader) ([]reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	if strings.HasPrefix(text, "SERVER_ERROR out of memory") {
+		return []reply{{result: resFailed}}, nil
+	}
+	if q.meta {
+		return q.readMetaWrite(text)
+	}
 	if found, ok := textResults[text]; ok {
 		return []reply{{result: found}}, nil
 	}
 	if text == "NOT_STORED" {
 		return []reply{{result: q.notStored()}}, nil
-	}
-	if strings.HasPrefix(text, "SERVER_ERROR out of memory") {
-		return []reply{{result: resFailed}}, nil
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || (q.op != opIncr && q.op != opDecr) {
@@ -244,7 +305,7 @@ func (q *request) notStored() result {
 // The meaning of a status of the binary protocol.
 func (q *request) judge(status uint16) (result, error) {
 	switch {
-	case status == 0 && q.op == opGet:
+	case status == 0 && (q.op == opGet || q.op == opGat):
 		return resHit, nil
 	case status == 0 && (q.op == opIncr || q.op == opDecr):
 		return resNumber, nil
@@ -320,9 +381,92 @@ func dial(network, address string) (*stream, error) {
 func (s *stream) ask(q *request) ([]reply, error) {
 	s.conn.SetDeadline(time.Now().Add(silence))
 	if _, err := s.conn.Write(q.bytes()); err != nil {
-		return nil, err
+		return nil, lost(err)
 	}
-	return q.read(s.in)
+	out, err := q.read(s.in)
+	return out, lost(err)
+}
+
+// Whether a request was executed whose connection was reset is not known.
+func lost(err error) error {
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return errReset
+	}
+	return err
+}
+
+// Ends a connection by a RST.
+func (s *stream) reset() {
+	if tcp, ok := s.conn.(*net.TCPConn); ok {
+		tcp.SetLinger(0)
+	}
+	s.conn.Close()
+}
+
+// Waits without sleeping, which would take too long, up to so many microseconds.
+func spin(rng *rand.Rand, most int) {
+	wait := time.Duration(rng.Intn(most)) * time.Microsecond
+	for begin := time.Now(); time.Since(begin) < wait; {
+	}
+}
+
+// How a pipeline's requests are cut into segments.
+const (
+	cutNowhere = iota
+	cutBetween
+	cutAnywhere
+	cuts
+)
+
+// Sends requests in a row without waiting for answers.
+func (s *stream) sendAll(flights []*flight, rng *rand.Rand, now func() int64) error {
+	var text []byte
+	how := rng.Intn(cuts)
+	s.conn.SetDeadline(time.Now().Add(silence))
+	for _, f := range flights {
+		f.call = now()
+		if how == cutBetween {
+			if _, err := s.conn.Write(f.q.bytes()); err != nil {
+				return lost(err)
+			}
+			spin(rng, 1+rng.Intn(50))
+			continue
+		}
+		f.call = flights[0].call
+		text = append(text, f.q.bytes()...)
+	}
+	if how == cutAnywhere {
+		at := rng.Intn(len(text))
+		if _, err := s.conn.Write(text[:at]); err != nil {
+			return lost(err)
+		}
+		spin(rng, 50)
+		text = text[at:]
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	_, err := s.conn.Write(text)
+	return lost(err)
+}
+
+// Receives the answers, in the order of the requests. A request without one was executed before
+// the next that has one.
+func (s *stream) receiveAll(flights []*flight, now func() int64) {
+	var err error
+	for i, f := range flights {
+		if f.q.quiet {
+			continue
+		}
+		if err == nil {
+			f.out, err = f.q.read(s.in)
+		}
+		f.ret, f.err = now(), lost(err)
+		for ; i > 0 && flights[i-1].q.quiet; i-- {
+			flights[i-1].out = []reply{{result: resStored}}
+			flights[i-1].ret, flights[i-1].err = f.ret, f.err
+		}
+	}
 }
 
 // A text command whose answer is one line, or lines up to END.
@@ -347,7 +491,6 @@ func (s *stream) command(text string, lines bool) ([]string, error) {
 
 const (
 	frameBytes = 8
-	patience   = time.Second      // for a datagram
 	silence    = 60 * time.Second // of a stream, which is an error
 )
 
@@ -357,11 +500,17 @@ type datagrams struct {
 	id    uint16
 	in    []byte
 	apart bool // memcached 1.6: a reply of its own for each key, and an empty one for a miss
+	// The network repeats requests: of several replies to one their parts cannot be told apart.
+	repeats  bool
+	patience time.Duration
 }
 
 // A request that was sent, and its replies.
 type flight struct {
 	q         *request
+	keys      []int  // of a get
+	in        *input // of a write
+	row       bool   // it is in flight together with others, on a connection
 	call, ret int64
 	before    []byte // replies to the first keys of several
 	parts     [][]byte
@@ -428,7 +577,7 @@ func (d *datagrams) askAll(flights []*flight) {
 			waiting[d.id] = f
 		}
 	}
-	d.conn.SetReadDeadline(time.Now().Add(patience))
+	d.conn.SetReadDeadline(time.Now().Add(d.patience))
 	for len(waiting) > 0 {
 		n, err := d.conn.Read(d.in)
 		if err != nil {
@@ -440,6 +589,10 @@ func (d *datagrams) askAll(flights []*flight) {
 		id := binary.BigEndian.Uint16(d.in)
 		f := waiting[id]
 		if f == nil {
+			continue
+		}
+		if d.repeats && binary.BigEndian.Uint16(d.in[4:]) > 1 {
+			delete(waiting, id)
 			continue
 		}
 		whole, err := f.take(d.in[:n])

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The kernel path is linearizable: porcupine judges what clients saw over TCP and UDP, in text and
-binary, of get, set, add, replace, cas, append, delete, incr, decr, touch and flush_all.
+binary, of get, set, add, replace, cas, append, delete, incr, decr, touch, gat and flush_all; with
+tcp=on too, where the kernel answers gets over both.
 
 Each case is a run of t/linear beside something that moves memory. LINEAR_SECONDS is the length of
 each; linear.py has the details.
@@ -11,6 +12,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
+import cable
 import kernel
 import linear
 import netns
@@ -25,7 +27,8 @@ linear.program()
 def over_veth(*words, arguments=(), share=SHARE, seconds=None, host="10.77.0.1"):
     with kernel.Machines(*arguments, threads=2, listen="0.0.0.0,::") as m:
         found = linear.judge(linear.run(
-            "-udp", "-address", "%s:%d" % (host, m.server.port), *words, seconds=seconds), share)
+            "-udp", "-address", "%s:%d" % (host, m.server.port), *words,
+            seconds=seconds), UDP=share)
         return found, m.tcp.stats()
 
 
@@ -48,7 +51,7 @@ def over_loopback():
     pair = netns.Pair()
     netns.enter(pair.server)
     with server.Server("-X", "bmc=lo") as m:
-        linear.judge(linear.run("-udp", "-address", "127.0.0.1:%d" % m.port), SHARE)
+        linear.judge(linear.run("-udp", "-address", "127.0.0.1:%d" % m.port), UDP=SHARE)
     pair.close()
 
 
@@ -98,6 +101,52 @@ def keys_that_expire():
     over_veth("-expire", 70, "-lull", "3s", "-groups", 8, "-history", 10000,
               "-udp-reads", 95, share=0.5,
               seconds=max(linear.SECONDS, 4))
+
+
+# --- the kernel answers over TCP, too ---------------------------------------------------------
+
+# Connections that read and write in turn, on which several requests are in flight at times, and
+# some of which are reset before an answer.
+STREAMS = ("-udp-reads", 50, "-rows", 10, "-abort", 0.001, "-redial", 0.001)
+
+
+def over_tcp(host, *words, mode="native", pair=None, least=0.4, arguments=()):
+    """least: the share of the gets over TCP that the kernel has to answer."""
+    listen = "0.0.0.0,::" if "." in host else "::,0.0.0.0" # over TCP it answers for the first
+    with kernel.Machines("-m", "256", *arguments, threads=2, words=("tcp=on",), mode=mode,
+                         pair=pair, listen=listen) as m:
+        found = linear.judge(linear.run(
+            "-udp", "-address", "%s:%d" % (host, m.server.port), *STREAMS, *words),
+            UDP=0.7 if pair else SHARE, TCP=least)
+    by = [found["kernel_tcp_answered_" + way] for way in ("xdp", "tc")]
+    if mode == "native":
+        tap.ok(min(by) > 0, "by XDP %d over TCP, by TC %d" % tuple(by))
+    return found
+
+
+@tap.case
+def over_tcp_and_udp():
+    found = over_tcp("10.77.0.1", "-flush", "500ms")
+    tap.is_(found["resets"], 0, "the server resets no connection")
+
+
+@tap.case
+def over_tcp_with_memory_pressure():
+    """By TC alone. No connection is reset before an answer here: what became of its write would not
+    be known, where any key may disappear."""
+    found = over_tcp("[fd77:0::1]", "-evicts", "-churn", 20000, "-fillers", 60000, "-crawls",
+                     "-abort", 0, mode="tc", arguments=("-m", "8", "-o", "slab_automove=2"))
+    tap.is_(found["resets"], 0, "the server resets no connection")
+
+
+@tap.case
+def over_tcp_through_a_bad_network():
+    """UDP has gets alone: a datagram that arrives twice would be executed twice."""
+    bad = cable.Pair("--loss", 0.01, "--duplicate", 0.05, "--reorder", 0.05, "--jitter", 1)
+    found = over_tcp("10.77.0.1", "-groups", 6, "-udp-writes", 0, "-repeats", "-single",
+                     "-patience", "100ms", pair=bad, least=0.2)
+    tap.ok(found["kernel_tcp_resent"] > 0, "%d replies were sent again over TCP" %
+           found["kernel_tcp_resent"])
 
 
 tap.run(linear.SECONDS + 150)
