@@ -97,6 +97,7 @@ int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *t
  */
 int loader_tcp_map(struct loader *loader, const char *name);
 uint32_t loader_tcp_mark(struct loader *loader);
+uint16_t loader_tcp_seal(struct loader *loader);
 /*
  * Removes the entries of connections that the server had closed before the previous call: until
  * then what is left of them may still have to be translated. To be called less often than once in

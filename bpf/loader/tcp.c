@@ -62,9 +62,10 @@ static int load(struct loader *loader, struct loader_tcp *tcp)
     skel->rodata->tick_ns = *object->tick_ns;
     skel->rodata->clock_ahead = *object->clock_ahead;
     do {
-        if (getrandom(&skel->rodata->tcp_mark, sizeof(skel->rodata->tcp_mark), 0) < 0)
+        if (getrandom(&skel->rodata->tcp_mark, sizeof(skel->rodata->tcp_mark), 0) < 0 ||
+            getrandom(&skel->rodata->tcp_seal, sizeof(skel->rodata->tcp_seal), 0) < 0)
             return -errno;
-    } while (!skel->rodata->tcp_mark);
+    } while (!skel->rodata->tcp_mark || !skel->rodata->tcp_seal);
     rc = bpf_map__set_max_entries(skel->maps.tcp_slots, (uint32_t)tcp->nslots);
     rc = rc ? rc : share_maps(loader, skel);
     bpf_program__set_flags(skel->progs.tcp_xdp, BPF_F_XDP_HAS_FRAGS);
@@ -140,6 +141,11 @@ int loader_tcp_map(struct loader *loader, const char *name)
 uint32_t loader_tcp_mark(struct loader *loader)
 {
     return loader->tcp ? loader->tcp->skel->rodata->tcp_mark : 0;
+}
+
+uint16_t loader_tcp_seal(struct loader *loader)
+{
+    return loader->tcp ? loader->tcp->skel->rodata->tcp_seal : 0;
 }
 
 void loader_tcp_counts(struct loader *loader, struct mc_tcp_counts *out)

@@ -82,7 +82,7 @@ struct mc_tcp_shift {
  * out_end            end of the bytes that it has sent
  * told               the highest acknowledgement that it has sent, before it was held back
  * born               what it had received when the entry was made; never changes
- * tsval, window      of the last segment that it sent, network order
+ * tsval, window      of the last segment that it sent, as on the wire, network order
  * client_ts          the client's highest TSval
  * mss                bytes of a segment's text; never changes
  * slot, generation   of struct mc_tcp_tag; never change
@@ -140,6 +140,7 @@ enum {
     MC_TCP_CONNECTIONS_MAX = 1 << 17, /* that are followed; an entry is allocated when it is used */
     MC_TCP_KEPT_MAX = 1 << 12,        /* replies that are not acknowledged yet, a power of two */
     MC_TCP_KEPT_BYTES = 1408,         /* of one */
+    MC_TCP_AHEAD = 1 << 30, /* of the socket's clock is that of the wire (bpf/tcp/conn.bpf.h) */
 };
 
 #endif

@@ -166,6 +166,8 @@ static __always_inline int conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_s
     if (!pays && tcp->debt)
         return MC_TCP_PASS_BOUNDARY;
     conn->acked = ack;
+    if (!shift_is_used(&conn->shift))
+        conn->tsval = bpf_htonl(bpf_ntohl(conn->tsval) + MC_TCP_AHEAD);
     conn->shift.request = segment->seq;
     conn->shift.nrequest = segment->n;
     conn->shift.reply = segment->ack;
@@ -176,6 +178,7 @@ static __always_inline int conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_s
     conn->client_ts = segment->tsval;
     WRITE_ONCE(slot->outstanding, 1);
     tcp->shift = conn->shift;
+    tcp->tsval = bpf_ntohl(conn->tsval);
     words->seq = bpf_htonl(segment->ack);
     words->ack = bpf_htonl(segment->seq + segment->n);
     words->tsval = conn->tsval;

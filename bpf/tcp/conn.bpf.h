@@ -17,6 +17,18 @@
  *   start of the reply, is answered by the kept reply, never by another lookup;
  * - numbers before the request, or before the reply, are translated as they were before it.
  *
+ * What is not translated, because it takes a way without the programs, must do no harm. From the
+ * first answer on
+ *
+ * - the socket's timestamps are translated, too: those on the wire are MC_TCP_AHEAD later. So to
+ *   the client a segment that was not translated is an old one, which it drops, with all that it
+ *   says (RFC 7323, section 5), and acknowledges;
+ * - each of the client's segments that TC hands to the socket is sealed: its urgent pointer, which
+ *   without URG says nothing, is tcp_seal, which nobody else knows.
+ *
+ * Both also tell a second program on the way, on an interface above or beneath, that a segment is
+ * translated.
+ *
  * All fields are read and written under the lock, except those that never change.
  */
 #ifndef MC_TCP_CONN_BPF_H
@@ -66,16 +78,19 @@ struct tcp_segment {
     u32 flags;    /* TCP_* */
     u32 window;   /* as it stands in the header */
     u32 nheader;  /* TCP's, with options */
+    u32 tsecr;    /* if `stamped` */
+    u16 urgent;   /* the pointer as it stands in the header */
     u8 stamped;   /* timestamps are the first option, where answered segments have them */
     u8 is_plain;  /* and the only one; ACK and perhaps PSH are set, nothing else; no CE mark */
     u8 is_whole;  /* the lengths agree */
-    u8 unused;
+    u8 unused[3];
 };
 
 /* What a program has to keep of its packet, one for each CPU (scratch.bpf.h). */
 struct segment_scratch {
     struct tcp_segment segment;
-    struct mc_tcp_shift shift; /* by which it is translated */
+    struct mc_tcp_shift shift; /* by which it is translated, */
+    u32 tsval;                 /* and the connection's last TSval on the wire */
     u64 boundary;              /* the server's, before the lookup */
     u64 owner;                 /* of the kept text, */
     u32 kept;                  /* and where in the pool it is */
@@ -167,6 +182,34 @@ static __always_inline u32 shift_seq_out(const struct mc_tcp_shift *shift, u32 s
         return seq + shift->out;
     *straddles = seq_before(start, seq + n);
     return seq + before;
+}
+
+/* Whether the kernel has answered on the connection, so that all of it is translated. */
+static __always_inline int shift_is_used(const struct mc_tcp_shift *shift)
+{
+    return (shift->in | shift->out) != 0;
+}
+
+/*
+ * Whether a timestamp of the server's is one of the wire; `last` is a late one. Else it is the
+ * socket's, or was sent before the first answer. Right unless the socket is silent for days; its
+ * keepalive speaks every two hours.
+ */
+static __always_inline int stamp_is_wire(u32 stamp, u32 last)
+{
+    return !seq_before(stamp, last - MC_TCP_AHEAD / 2);
+}
+
+/* The timestamp that a client's segment echoes. */
+static __always_inline u32 stamp_in(u32 tsecr, u32 last)
+{
+    return stamp_is_wire(tsecr, last) ? tsecr - MC_TCP_AHEAD : tsecr;
+}
+
+/* That of a segment of the socket's. */
+static __always_inline u32 conn_stamp_out(const struct mc_tcp_conn *conn, u32 tsval)
+{
+    return shift_is_used(&conn->shift) ? tsval + MC_TCP_AHEAD : tsval;
 }
 
 /*

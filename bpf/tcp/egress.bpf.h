@@ -32,6 +32,7 @@ struct tcp_sock {
     u64 bytes_acked;
     struct tcp_options_received rx_opt;
     _Bool is_mptcp;
+    u8 tcp_usec_ts : 1; /* of Linux 6.7: its clock wraps within the hour */
 } __attribute__((preserve_access_index));
 
 enum { STATE_ESTABLISHED = 1 };
@@ -54,7 +55,8 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
         return 0;
     socket = bpf_skc_to_tcp_sock(sk);
     if (!socket || !BPF_CORE_READ_BITFIELD(socket, rx_opt.tstamp_ok) ||
-        (bpf_core_field_exists(socket->is_mptcp) && socket->is_mptcp))
+        (bpf_core_field_exists(socket->is_mptcp) && socket->is_mptcp) ||
+        (bpf_core_field_exists(socket->tcp_usec_ts) && BPF_CORE_READ_BITFIELD(socket, tcp_usec_ts)))
         return 0;
     conn.in_end = socket->rcv_nxt;
     conn.in_base = conn.in_end - (u32)socket->bytes_received;
@@ -91,7 +93,7 @@ __attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
            : !skb_save(skb, scratch, 0, IP4_BYTES + L4_TEXT))
         return TC_ACT_SHOT;
     return skb_make_bare(skb, scratch, tcp->shift.reply - 1,
-                         shift_ack_out(&tcp->shift, tcp->segment.ack))
+                         shift_ack_out(&tcp->shift, tcp->segment.ack), 0, 0)
                ? TC_ACT_SHOT
                : TC_NEXT;
 }
@@ -109,6 +111,7 @@ static __always_inline void conn_leaving(struct mc_tcp_conn *conn,
                                          u64 mac)
 {
     u32 end = segment->seq + segment->n + (segment->flags & TCP_FIN);
+    u32 tsval = conn_stamp_out(conn, segment->tsval);
 
     if (segment->flags & TCP_ACK && seq_before(conn->told, segment->ack))
         conn->told = segment->ack;
@@ -121,8 +124,8 @@ static __always_inline void conn_leaving(struct mc_tcp_conn *conn,
     if (segment->flags & (TCP_FIN | TCP_RST))
         conn->flags |= MC_TCP_CLOSING;
     /* Another CPU's segment may overtake: a client refuses time stamps that go back. */
-    if (segment->stamped && !seq_before(segment->tsval, bpf_ntohl(conn->tsval))) {
-        conn->tsval = bpf_htonl(segment->tsval);
+    if (segment->stamped && !seq_before(tsval, bpf_ntohl(conn->tsval))) {
+        conn->tsval = bpf_htonl(tsval);
         conn->window = bpf_htons(segment->window);
     }
     conn->ifindex = ifindex;
@@ -142,6 +145,14 @@ static __always_inline struct mc_tcp_conn *tcp_find(struct __sk_buff *skb,
     return bpf_map_lookup_elem(&tcp_conns, &segment->flow);
 }
 
+/* Under the lock. Whether a segment was translated before, on an interface above this one. */
+static __always_inline int conn_has_translated(const struct mc_tcp_conn *conn,
+                                               const struct tcp_segment *segment)
+{
+    return shift_is_used(&conn->shift) && segment->stamped &&
+           stamp_is_wire(segment->tsval, bpf_ntohl(conn->tsval));
+}
+
 SEC("tc")
 int tcp_egress(struct __sk_buff *skb)
 {
@@ -149,7 +160,7 @@ int tcp_egress(struct __sk_buff *skb)
     struct tcp_segment *segment;
     struct mc_tcp_shift shift;
     struct mc_tcp_conn *conn;
-    int straddles = 0;
+    int straddles = 0, done;
     u32 l4, seq;
     u64 mac = 0;
 
@@ -170,10 +181,12 @@ int tcp_egress(struct __sk_buff *skb)
         return TC_NEXT;
     bpf_skb_load_bytes(skb, 0, &mac, 6);
     bpf_spin_lock(&conn->lock);
-    conn_leaving(conn, segment, skb->ifindex, skb_vlan(skb), mac);
+    done = conn_has_translated(conn, segment);
+    if (!done)
+        conn_leaving(conn, segment, skb->ifindex, skb_vlan(skb), mac);
     shift = conn->shift;
     bpf_spin_unlock(&conn->lock);
-    if (!(shift.in | shift.out))
+    if (done || !shift_is_used(&shift))
         return TC_NEXT;
     seq = shift_seq_out(&shift, segment->seq, segment->n, &straddles);
     tcp->shift = shift;
@@ -181,7 +194,7 @@ int tcp_egress(struct __sk_buff *skb)
         tcp_count(MC_TCP_DROPPED);
         return tcp_probe(skb);
     }
-    if (skb_put_numbers(skb, l4, seq, shift_ack_out(&shift, segment->ack), segment) ||
+    if (skb_put_numbers(skb, l4, seq, shift_ack_out(&shift, segment->ack), tcp, 0) ||
         (segment_has_blocks(segment) && skb_put_blocks(skb, l4, 0))) {
         tcp_count(MC_TCP_DROPPED);
         return TC_ACT_SHOT;

@@ -70,7 +70,7 @@ __attribute__((noinline)) int tcp_tc_send(struct __sk_buff *skb)
     bpf_clone_redirect(skb, skb->ifindex, 0);
     skb->mark = mark;
     return skb_make_bare(skb, scratch, tcp->segment.seq - (tcp->shift.in - tcp->shift.nrequest),
-                         tcp->segment.ack - (tcp->shift.out - tcp->shift.nreply))
+                         tcp->segment.ack - (tcp->shift.out - tcp->shift.nreply), tcp->tsval, 1)
                ? TC_ACT_SHOT
                : TC_NEXT;
 }
@@ -92,6 +92,7 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
     if (believed)
         resends = conn_leave(conn, slot, tcp, &scratch->saved.tcp, &acked, 1);
     shift = conn->shift;
+    tcp->tsval = bpf_ntohl(conn->tsval);
     seq = conn_seq_in(conn, &tcp->segment);
     bpf_spin_unlock(&conn->lock);
     acked_free(conn, &acked);
@@ -99,10 +100,10 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
         return tcp_tc_resend(skb);
     if (tcp->reason && tc_alone)
         tcp_count(tcp->reason);
-    if (!(shift.in | shift.out))
+    if (!shift_is_used(&shift))
         return TC_NEXT;
     tcp->shift = shift;
-    if (skb_put_numbers(skb, l4, seq, shift_ack_in(&shift, tcp->segment.ack), &tcp->segment) ||
+    if (skb_put_numbers(skb, l4, seq, shift_ack_in(&shift, tcp->segment.ack), tcp, 1) ||
         (segment_has_blocks(&tcp->segment) && skb_put_blocks(skb, l4, 1))) {
         tcp_count(MC_TCP_DROPPED);
         return TC_ACT_SHOT;
@@ -177,7 +178,7 @@ int tcp_ingress(struct __sk_buff *skb)
     if (!conn || tcp->segment.flags & TCP_SYN)
         return TC_NEXT;
     slot = conn_slot(conn);
-    if (!slot)
+    if (!slot || (shift_is_used(&conn->shift) && segment_is_sealed(&tcp->segment)))
         return TC_NEXT;
     tcp->can_resend = l4 == FRAME_IP + (skb->protocol == TYPE_IP6 ? IP6_BYTES : IP4_BYTES);
     rc = tcp_tc_answer(skb, scratch, tcp, conn, slot, l4);

@@ -55,12 +55,14 @@ static __always_inline void segment_read(struct tcp_segment *segment, const void
     segment->flags = flags;
     segment->window = bpf_ntohs(LOAD16(tcp + 14));
     segment->nheader = nheader;
+    segment->urgent = LOAD16(tcp + 18);
     segment->is_whole = nheader >= TCP_BYTES && nip >= before + nheader;
     segment->n = segment->is_whole ? nip - before - nheader : 0;
     segment->stamped = segment->is_plain = 0;
     if (nheader >= L4_TEXT && tcp + L4_TEXT <= end && LOAD32(tcp + 20) == TCP_STAMPED) {
         segment->stamped = 1;
         segment->tsval = bpf_ntohl(LOAD32(tcp + 24));
+        segment->tsecr = bpf_ntohl(LOAD32(tcp + 28));
         /* Its header's length, and no flag beside it: accurate ECN has one there. */
         segment->is_plain = LOAD8(tcp + 12) == L4_TEXT / 4 << 4 &&
                             (flags | TCP_PSH) == (TCP_PSH | TCP_ACK) && (traffic & 3) != 3;

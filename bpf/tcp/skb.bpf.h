@@ -19,6 +19,9 @@
 /* Marks packets that the programs send themselves for the one on egress. Set before the load. */
 const volatile __u32 tcp_mark = 0;
 
+/* The urgent pointer of segments that were translated for the socket. Set before the load. */
+const volatile __u16 tcp_seal = 0;
+
 enum { TCP_MOST = FRAME_IP + 60 + 60 /* bytes of headers that are looked at */ };
 
 /* Makes the headers readable in place. */
@@ -96,19 +99,64 @@ static __always_inline u64 sum_change(u32 from, u32 to, u32 odd)
     return change;
 }
 
-/* Stores both numbers of a segment, and what the checksum is told. Not 0: a helper failed. */
-static __always_inline int skb_put_numbers(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
-                                           const struct tcp_segment *segment)
+/* The same of two changes. */
+static __always_inline u64 sum_both(u64 one, u64 other)
 {
+    u64 sum = one + other;
+
+    return (sum & 0xffffffff) + (sum >> 32);
+}
+
+/* Whether a client's segment was translated before, on an interface beneath this one. */
+static __always_inline int segment_is_sealed(const struct tcp_segment *segment)
+{
+    return segment->urgent == tcp_seal && !(segment->flags & TCP_URG);
+}
+
+/* Seals a client's segment. *change: of the sum. Not 0: a helper failed. */
+static __always_inline int skb_seal(struct __sk_buff *skb, u32 l4,
+                                    const struct tcp_segment *segment, u64 *change)
+{
+    u16 seal = tcp_seal;
+
+    if (segment->flags & TCP_URG)
+        return 0; /* the socket will not be given it */
+    *change = sum_both(*change, sum_change(segment->urgent, seal, 0));
+    return bpf_skb_store_bytes(skb, l4 + 18, &seal, sizeof(seal), 0) != 0;
+}
+
+/* Translates the timestamp of the server's. *change: of the sum. Not 0: a helper failed. */
+static __always_inline int skb_put_stamp(struct __sk_buff *skb, u32 l4,
+                                         const struct segment_scratch *tcp, const int comes,
+                                         u64 *change)
+{
+    u32 from = comes ? tcp->segment.tsecr : tcp->segment.tsval, to;
+
+    if (!tcp->segment.stamped)
+        return 0;
+    to = bpf_htonl(comes ? stamp_in(from, tcp->tsval) : from + MC_TCP_AHEAD);
+    *change = sum_both(*change, sum_change(bpf_htonl(from), to, 0));
+    return bpf_skb_store_bytes(skb, l4 + (comes ? 28 : 24), &to, sizeof(to), 0) != 0;
+}
+
+/*
+ * Stores a segment's numbers and its timestamp, seals it if it is a client's, and tells the
+ * checksum. Not 0: a helper failed.
+ */
+static __always_inline int skb_put_numbers(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
+                                           const struct segment_scratch *tcp, const int comes)
+{
+    const struct tcp_segment *segment = &tcp->segment;
     u32 numbers[2] = {bpf_htonl(seq), bpf_htonl(ack)};
     u64 change;
 
     if (!(segment->flags & TCP_ACK))
         numbers[1] = bpf_htonl(segment->ack);
-    change = sum_change(bpf_htonl(segment->seq), numbers[0], 0) +
-             sum_change(bpf_htonl(segment->ack), numbers[1], 0);
-    change = (change & 0xffffffff) + (change >> 32);
+    change = sum_both(sum_change(bpf_htonl(segment->seq), numbers[0], 0),
+                      sum_change(bpf_htonl(segment->ack), numbers[1], 0));
     return bpf_skb_store_bytes(skb, l4 + 4, numbers, sizeof(numbers), 0) ||
+           (comes && skb_seal(skb, l4, segment, &change)) ||
+           skb_put_stamp(skb, l4, tcp, comes, &change) ||
            bpf_l4_csum_replace(skb, l4 + 16, 0, change, 0);
 }
 
@@ -261,10 +309,11 @@ static __always_inline int skb_save(struct __sk_buff *skb, struct scratch *scrat
 
 /*
  * Makes a packet whose headers were kept, with timestamps and no other option, a bare
- * acknowledgement with these numbers. Not 0: a helper failed, and the packet is to be dropped.
+ * acknowledgement with these numbers, translated otherwise. Not 0: a helper failed, and the packet
+ * is to be dropped.
  */
 static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *scratch, u32 seq,
-                                         u32 ack)
+                                         u32 ack, u32 last, const int comes)
 {
     char *out = scratch->reply, *ip = out + FRAME_IP, *l4;
     u64 v6 = scratch->offsets.v6, sum;
@@ -277,6 +326,12 @@ static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *
     STORE32(l4 + 8, bpf_htonl(ack));
     l4[13] = TCP_ACK;
     STORE16(l4 + 16, 0);
+    if (comes) {
+        STORE16(l4 + 18, tcp_seal);
+        STORE32(l4 + 28, bpf_htonl(stamp_in(bpf_ntohl(LOAD32(l4 + 28)), last)));
+    } else {
+        STORE32(l4 + 24, bpf_htonl(bpf_ntohl(LOAD32(l4 + 24)) + MC_TCP_AHEAD));
+    }
     if (v6) {
         STORE16(ip + 4, bpf_htons(L4_TEXT));
         sum = tcp_pseudo(ip, 1, L4_TEXT);

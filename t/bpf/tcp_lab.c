@@ -45,6 +45,7 @@ void tcp_lab_open(struct tcp_lab *lab)
     lab->slots = loader_tcp_slots(lab->lab.loader);
     lab->conns = map_of(lab, "tcp_conns", sizeof(struct mc_tcp_conn));
     lab->kept = map_of(lab, "tcp_kept", sizeof(struct tcp_kept));
+    lab->seal = ntohs(loader_tcp_seal(lab->lab.loader));
     lab->lab.control->tcp_port = htons(LAB_PORT);
     tcp_lab_set_alone(lab, false);
 }
@@ -337,7 +338,8 @@ void segment_out(struct segment *segment, const struct mc_tcp_conn *conn, const 
         .ack = conn->in_end,
         .flags = PSH | ACK,
         .window = 0x4321,
-        .tsval = ntohl(conn->tsval) + 100,
+        .tsval = ntohl(conn->tsval) + 100 -
+                 (conn->shift.in | conn->shift.out ? (uint32_t)MC_TCP_AHEAD : 0),
         .tsecr = conn->client_ts,
         .text = text,
         .n = n,

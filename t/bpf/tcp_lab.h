@@ -48,6 +48,7 @@ struct tcp_lab {
     struct lab lab;
     struct mc_tcp_slot *slots;
     int conns, kept;   /* maps */
+    uint16_t seal;     /* as it stands in a header */
     bool alone;        /* TC has no XDP before it */
     bool keeps_others; /* an acknowledged reply's place is another connection's */
 };
@@ -153,6 +154,7 @@ enum {
     ODD_OPTIONS = 8,  /* of IP */
     ODD_WAY = 16,     /* it came from elsewhere than the server's segments go to */
     ODD_MARK = 32,    /* the programs have made it themselves */
+    ODD_DONE = 64,    /* they have sealed it, on another interface */
 };
 
 /*
@@ -173,6 +175,9 @@ const char *tcp_check(struct tcp_lab *lab, enum hook hook, const struct segment 
 /* The reply to a segment, with a whole checksum; `after`: the entry behind it. */
 void reply_frame(struct frame *want, const struct segment *segment, const struct outcome *outcome,
                  const struct mc_tcp_conn *after);
+/* Translates timestamps, where they are the first option, and seals what comes. */
+void segment_mark(const struct tcp_lab *lab, uint8_t *tcp, const struct mc_tcp_conn *conn,
+                  bool comes);
 /* The same, of a segment as it is; and whether the rules say `want` of it. */
 bool tcp_does(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
               const struct request *request, enum act want, uint32_t reason);

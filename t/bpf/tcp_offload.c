@@ -219,6 +219,7 @@ static void test_pass(struct wire *wire, bool left)
     want = frame;
     put32(want.bytes + TCP + 4, segment.seq - 1000);
     put32(want.bytes + TCP + 8, segment.ack - 5000);
+    segment_mark(&wire->lab, want.bytes + TCP, &conn, true);
     if (!left)
         segment_seal(&want, SUM_WHOLE);
     ok(comes(wire, &frame, left, 0) && arrives_as(wire, &want),
@@ -245,6 +246,7 @@ static void test_paid(struct wire *wire, bool left)
     segment_seal_ip(&bare);
     put32(bare.bytes + TCP + 4, segment.seq - 1000);
     put32(bare.bytes + TCP + 8, segment.ack - 5000);
+    segment_mark(&wire->lab, bare.bytes + TCP, &conn, true);
     bare.bytes[TCP + 13] = ACK;
     segment_seal(&bare, left ? SUM_BEGUN : SUM_WHOLE);
     right = comes(wire, &frame, left, 0);
@@ -270,6 +272,7 @@ static void test_merged(struct wire *wire)
     want = frame;
     put32(want.bytes + TCP + 4, segment.seq - 1000);
     put32(want.bytes + TCP + 8, segment.ack - 5000);
+    segment_mark(&wire->lab, want.bytes + TCP, &conn, true);
     ok(comes(wire, &frame, true, 1000) && arrives_as(wire, &want) && resets(wire, &segment),
        "several segments in one packet are translated as one");
 }
@@ -297,6 +300,7 @@ static void test_pages(struct wire *wire)
         want = frame;
         put32(want.bytes + TCP + 4, segment.seq - 1000);
         put32(want.bytes + TCP + 8, segment.ack - 5000);
+        segment_mark(&wire->lab, want.bytes + TCP, &conn, true);
         if (i % 2 == 0)
             segment_seal(&want, SUM_WHOLE);
         passes &= arrives_as(wire, &want) && resets(wire, &segment);
@@ -392,6 +396,7 @@ static void test_hidden(struct wire *wire)
         want = frame;
         put32(want.bytes + TCP + 4, segment.seq - 1000);
         put32(want.bytes + TCP + 8, segment.ack - 5000);
+        segment_mark(&wire->lab, want.bytes + TCP, &conn, true);
         segment_seal(&want, SUM_WHOLE);
         ok(comes(wire, &frame, false, 0) && arrives_as(wire, &want) && resets(wire, &segment),
            "behind generic XDP %s is passed, and translated", i ? "an acknowledgement" : "a set");

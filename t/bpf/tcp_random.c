@@ -128,7 +128,7 @@ static void any_leaves(struct segment *segment, const struct mc_tcp_conn *conn,
     segment_out(segment, conn, request->text, request->n);
     segment->seq = near(seqs, sizeof(seqs) / sizeof(seqs[0]));
     segment->ack = near(acks, sizeof(acks) / sizeof(acks[0]));
-    segment->tsval = ntohl(conn->tsval) + below(8) - 1;
+    segment->tsval += below(8) - 101u;
     segment->window = below(65536);
     any_options(segment, options, conn->in_end);
 }

@@ -35,6 +35,12 @@ static int64_t beyond(uint32_t number, uint32_t from)
     return (int32_t)(number - from);
 }
 
+/* Whether the kernel has answered on the connection. */
+static bool is_used(const struct mc_tcp_conn *conn)
+{
+    return conn->shift.in || conn->shift.out;
+}
+
 static uint32_t ack_to_socket(const struct mc_tcp_shift *shift, uint32_t wire)
 {
     uint32_t place = wire;
@@ -206,6 +212,8 @@ static void model_answer(const struct segment *segment, const struct request *re
                          struct mc_tcp_conn *conn, uint32_t place)
 {
     conn->acked = segment->ack - conn->shift.out;
+    if (!is_used(conn))
+        conn->tsval = htonl(ntohl(conn->tsval) + MC_TCP_AHEAD);
     conn->shift.request = segment->seq;
     conn->shift.nrequest = (uint32_t)segment->n;
     conn->shift.reply = segment->ack;
@@ -216,6 +224,15 @@ static void model_answer(const struct segment *segment, const struct request *re
     conn->client_ts = segment->tsval;
 }
 
+/* On an interface above. */
+static bool was_translated(const struct mc_tcp_conn *conn, const struct segment *segment)
+{
+    uint32_t tsval;
+
+    return is_used(conn) && is_stamped(segment, &tsval) &&
+           beyond(tsval, ntohl(conn->tsval) - MC_TCP_AHEAD / 2) >= 0;
+}
+
 static struct outcome model_egress(const struct segment *segment, unsigned int odd,
                                    struct mc_tcp_conn *conn)
 {
@@ -223,8 +240,9 @@ static struct outcome model_egress(const struct segment *segment, unsigned int o
     const struct mc_tcp_shift *shift = &conn->shift;
     uint32_t end = segment->seq + (uint32_t)segment->n + !!(segment->flags & FIN);
     uint32_t splice = shift->reply - shift->out + shift->nreply, tsval;
+    bool stamped;
 
-    if (odd & (ODD_FOREIGN | ODD_MARK) || segment->flags & SYN)
+    if (odd & (ODD_FOREIGN | ODD_MARK) || segment->flags & SYN || was_translated(conn, segment))
         return outcome;
     if (segment->flags & ACK && beyond(segment->ack, conn->told) > 0)
         conn->told = segment->ack;
@@ -236,7 +254,9 @@ static struct outcome model_egress(const struct segment *segment, unsigned int o
         conn->out_end = end;
     if (segment->flags & (FIN | RST))
         conn->flags |= MC_TCP_CLOSING;
-    if (is_stamped(segment, &tsval) && beyond(tsval, ntohl(conn->tsval)) >= 0) {
+    stamped = is_stamped(segment, &tsval);
+    tsval += is_used(conn) ? (uint32_t)MC_TCP_AHEAD : 0;
+    if (stamped && beyond(tsval, ntohl(conn->tsval)) >= 0) {
         conn->tsval = htonl(tsval);
         conn->window = htons((uint16_t)segment->window);
     }
@@ -262,7 +282,7 @@ struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segme
     *freed = -1;
     if (hook == HOOK_EGRESS)
         return model_egress(segment, odd, conn);
-    if (odd & ODD_FOREIGN || segment->flags & SYN ||
+    if (odd & ODD_FOREIGN || segment->flags & SYN || (hook == HOOK_INGRESS && odd & ODD_DONE) ||
         (hook == HOOK_XDP &&
          (segment->flags & RST || odd & (ODD_LENGTHS | ODD_FRAGMENT | ODD_OPTIONS))))
         return outcome;
@@ -392,7 +412,27 @@ static void change_sum(struct frame *frame, const struct frame *before)
     put16(tcp + 16, ~folded(sum) & 0xffff);
 }
 
-static void translate(struct frame *frame, const struct mc_tcp_conn *conn, bool comes)
+/* The timestamp that a client echoes; before the first answer it was the socket's. */
+static uint32_t stamp_to_socket(const struct mc_tcp_conn *conn, uint32_t tsecr)
+{
+    return beyond(tsecr, ntohl(conn->tsval) - MC_TCP_AHEAD / 2) < 0 ? tsecr : tsecr - MC_TCP_AHEAD;
+}
+
+void segment_mark(const struct tcp_lab *lab, uint8_t *tcp, const struct mc_tcp_conn *conn,
+                  bool comes)
+{
+    if (comes && !(tcp[13] & URG))
+        put16(tcp + 18, lab->seal);
+    if (tcp[12] >> 4 < 8 || get32(tcp + 20) != 0x0101080a)
+        return;
+    if (comes)
+        put32(tcp + 28, stamp_to_socket(conn, get32(tcp + 28)));
+    else
+        put32(tcp + 24, get32(tcp + 24) + MC_TCP_AHEAD);
+}
+
+static void translate(const struct tcp_lab *lab, struct frame *frame,
+                      const struct mc_tcp_conn *conn, bool comes)
 {
     static struct frame before;
     const struct mc_tcp_shift *shift = &conn->shift;
@@ -400,9 +440,10 @@ static void translate(struct frame *frame, const struct mc_tcp_conn *conn, bool 
     uint32_t seq = get32(tcp + 4), ack = get32(tcp + 8), edge;
     size_t n = 0, at;
 
-    if (!shift->in && !shift->out)
+    if (!is_used(conn))
         return;
     before = *frame;
+    segment_mark(lab, tcp, conn, comes);
     put32(tcp + 4, comes ? seq_to_socket(shift, seq) : seq_to_wire(shift, seq));
     if (comes && tcp[13] & RST && shift->nreply && seq == shift->request)
         put32(tcp + 4, conn->told);
@@ -419,8 +460,9 @@ static void translate(struct frame *frame, const struct mc_tcp_conn *conn, bool 
 }
 
 /* A packet without data in the place of another one. */
-static void make_bare(struct frame *want, const struct frame *in, const struct segment *segment,
-                      uint32_t seq, uint32_t ack)
+static void make_bare(const struct tcp_lab *lab, struct frame *want, const struct frame *in,
+                      const struct segment *segment, uint32_t seq, uint32_t ack,
+                      const struct mc_tcp_conn *conn)
 {
     uint8_t *ip = want->bytes + LINK, *tcp;
 
@@ -430,6 +472,7 @@ static void make_bare(struct frame *want, const struct frame *in, const struct s
     put32(tcp + 4, seq);
     put32(tcp + 8, ack);
     tcp[13] = ACK;
+    segment_mark(lab, tcp, conn, !segment->from_server);
     if (segment->v6) {
         put16(ip + 4, 32);
     } else {
@@ -514,11 +557,13 @@ static const char *compare_kept(struct tcp_lab *lab, const struct outcome *outco
 }
 
 /* The frame that is to be there afterwards, and the verdict. */
-static uint32_t make_wanted(struct frame *want, enum hook hook, const struct segment *segment,
-                            const struct frame *in, unsigned int odd, const struct outcome *outcome,
-                            const struct mc_tcp_conn *before, const struct mc_tcp_conn *after)
+static uint32_t make_wanted(const struct tcp_lab *lab, struct frame *want, enum hook hook,
+                            const struct segment *segment, const struct frame *in, unsigned int odd,
+                            const struct outcome *outcome, const struct mc_tcp_conn *before,
+                            const struct mc_tcp_conn *after)
 {
-    bool untouched = odd & (ODD_FOREIGN | ODD_MARK) || segment->flags & SYN;
+    bool untouched = odd & (ODD_FOREIGN | ODD_MARK | ODD_DONE) || segment->flags & SYN ||
+                     (hook == HOOK_EGRESS && was_translated(before, segment));
 
     *want = *in;
     switch (outcome->act) {
@@ -529,18 +574,18 @@ static uint32_t make_wanted(struct frame *want, enum hook hook, const struct seg
             segment_seal(want, SUM_BEGUN);
         return hook == HOOK_XDP ? XDP_IS_TX : TC_IS_REDIRECT;
     case ACT_ANSWER_PAID:
-        make_bare(want, in, segment, segment->seq - before->shift.in,
-                  segment->ack - before->shift.out);
+        make_bare(lab, want, in, segment, segment->seq - before->shift.in,
+                  segment->ack - before->shift.out, after);
         return TC_IS_NEXT;
     case ACT_PROBE:
-        make_bare(want, in, segment, after->shift.reply - 1,
-                  ack_to_wire(&after->shift, segment->ack));
+        make_bare(lab, want, in, segment, after->shift.reply - 1,
+                  ack_to_wire(&after->shift, segment->ack), after);
         return TC_IS_NEXT;
     case ACT_PASS:
         if (hook == HOOK_XDP)
             return XDP_IS_PASS;
         if (!untouched)
-            translate(want, after, hook == HOOK_INGRESS);
+            translate(lab, want, after, hook == HOOK_INGRESS);
         return TC_IS_NEXT;
     case ACT_DROP:
         break;
@@ -596,7 +641,7 @@ const char *tcp_check(struct tcp_lab *lab, enum hook hook, const struct segment 
         return "the run failed";
     loader_tcp_counts(lab->lab.loader, &counted);
     loader_counts(lab->lab.loader, &keys_counted);
-    verdict = make_wanted(&want, hook, segment, frame, odd, found, &before, &after);
+    verdict = make_wanted(lab, &want, hook, segment, frame, odd, found, &before, &after);
     if (run.verdict != verdict) {
         diag("verdict %d, not %d", (int)run.verdict, (int)verdict);
         wrong = "the verdict";

@@ -202,7 +202,7 @@ static void test_blocks(const struct run *run, bool open)
             base = run->hook == HOOK_INGRESS ? conn.out_end + conn.shift.out : conn.in_end;
             for (k = 0; k < 8; k++) /* below, inside and above a reply, or a request */
                 edges[k] = base - 30 + (uint32_t)k * 7;
-            lay(options, i, edges, conn.client_ts + 1);
+            lay(options, i, edges, segment.tsval);
             segment.options = options;
             segment.noptions = layout_size(i);
             segment.flags = ACK;
@@ -335,7 +335,8 @@ static void test_notes(const struct run *run)
     right = does(run, &segment, &stats, ACT_PASS, NOT_COUNTED);
     conn_get(run->lab, run->v6, &conn);
     ok(right && conn.ifindex == 1 && !conn.vlan && conn.mac == 0x020000000002 &&
-           conn.window == htons((uint16_t)segment.window) && conn.tsval == htonl(segment.tsval) &&
+           conn.window == htons((uint16_t)segment.window) &&
+           conn.tsval == htonl(segment.tsval + MC_TCP_AHEAD) &&
            conn.out_end == segment.seq + (uint32_t)segment.n,
        "%s: end, window, time and way of what leaves are noted", run->name);
     segment.seq -= 100;
@@ -404,6 +405,7 @@ static void test_merged(const struct run *run)
     want = frame;
     put32(segment_tcp(&want) + 4, segment.seq - (run->hook == HOOK_INGRESS ? 1000 : 0u - 5000));
     put32(segment_tcp(&want) + 8, segment.ack - (run->hook == HOOK_INGRESS ? 5000 : 0u - 1000));
+    segment_mark(run->lab, segment_tcp(&want), &conn, run->hook == HOOK_INGRESS);
     segment_seal(&want, SUM_WHOLE);
     ok(!tcp_run(run->lab, run->hook, &frame, &out) && out.verdict == TC_IS_NEXT &&
            frame_equal(&out.out, &want) && conn_get(run->lab, run->v6, &after) &&
@@ -419,6 +421,45 @@ static void test_merged(const struct run *run)
     ok(!tcp_run(run->lab, run->hook, &frame, &out) && out.verdict == TC_IS_NEXT &&
            !run->lab->slots[TCP_SLOT].answered,
        "%s: a request in several segments is passed", run->name);
+}
+
+/* An interface beneath, or above, has the programs too. */
+static void test_twice(const struct run *run)
+{
+    static struct frame frame;
+    static struct tcp_run once, twice;
+    struct mc_tcp_conn after, again;
+    struct segment segment;
+    bool right;
+
+    conn_init(run->lab, &after, 1000, 5000);
+    next(run, &segment, &after, &stats);
+    segment_frame(&frame, &segment);
+    right = !tcp_run(run->lab, run->hook, &frame, &once) && once.verdict == TC_IS_NEXT &&
+            !frame_equal(&once.out, &frame) && conn_get(run->lab, run->v6, &after);
+    right = right && !tcp_run(run->lab, run->hook, &once.out, &twice) &&
+            twice.verdict == TC_IS_NEXT && frame_equal(&twice.out, &once.out) &&
+            conn_get(run->lab, run->v6, &again);
+    ok(right && !memcmp(&after, &again, sizeof(after)),
+       "%s: what is translated already is left alone", run->name);
+}
+
+/* What a client echoes that has not received the kernel's first answer. */
+static void test_first_echo(const struct run *run)
+{
+    static struct frame frame;
+    static struct tcp_run out;
+    struct mc_tcp_conn conn;
+    struct segment segment;
+
+    conn_init(run->lab, &conn, 1000, 5000);
+    segment_in(run->lab, &segment, &conn, stats.text, stats.n);
+    segment.v6 = run->v6;
+    segment.tsecr = ntohl(conn.tsval) - MC_TCP_AHEAD;
+    segment_frame(&frame, &segment);
+    ok(!tcp_run(run->lab, run->hook, &frame, &out) &&
+           get32(segment_tcp(&out.out) + 28) == segment.tsecr,
+       "%s: a timestamp from before the first answer stays as it is", run->name);
 }
 
 /* --- checksums -----------------------------------------------------------------------------------
@@ -568,6 +609,9 @@ static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6, bool alone)
     if (hook == HOOK_EGRESS)
         test_others(&run);
     test_merged(&run);
+    test_twice(&run);
+    if (run.hook == HOOK_INGRESS)
+        test_first_echo(&run);
     test_sums(&run);
     test_complete(&run);
 }
