@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * attach: puts the floor program, one that passes everything (on TC ingress too), or the sink of
+ * attach: puts a floor program, one that passes everything (on TC ingress too), or the sink of
  * replies on an interface and keeps it there until standard input ends or a signal comes.
  */
 #include <linux/if_link.h>
@@ -32,11 +32,11 @@ static const struct option_row rows[] = {
 };
 
 static const struct option_table table = {
-    "usage: attach [options] floor|pass|next|sink INTERFACE\n"
+    "usage: attach [options] floor|floor-tcp|pass|next|sink INTERFACE\n"
     "Attaches the program, prints its id, and stays until standard input ends.",
     rows, sizeof(rows) / sizeof(rows[0])};
 
-static struct bpf_program *floor_program(uint16_t port)
+static struct bpf_program *floor_program(uint16_t port, bool tcp)
 {
     struct floor *floor = floor__open();
 
@@ -45,7 +45,7 @@ static struct bpf_program *floor_program(uint16_t port)
     floor->rodata->floor_port = port;
     if (floor__load(floor))
         fail("cannot load the floor program");
-    return floor->progs.floor_reply;
+    return tcp ? floor->progs.floor_reply_tcp : floor->progs.floor_reply;
 }
 
 static struct floor *pass_programs(void)
@@ -78,7 +78,9 @@ int main(int argc, char **argv)
     char byte;
 
     if (operand == argc - 2 && strcmp(argv[operand], "floor") == 0)
-        program = floor_program((uint16_t)options.port);
+        program = floor_program((uint16_t)options.port, false);
+    else if (operand == argc - 2 && strcmp(argv[operand], "floor-tcp") == 0)
+        program = floor_program((uint16_t)options.port, true);
     else if (operand == argc - 2 && strcmp(argv[operand], "pass") == 0)
         program = pass_programs()->progs.floor_pass;
     else if (operand == argc - 2 && strcmp(argv[operand], "next") == 0)

@@ -20,6 +20,10 @@ PINNED = ["chrt", "-f", "1", "taskset", "-c", "0"]
 
 WARM_SECONDS = 30
 
+# Of linux/tcp.h.
+TCP_REPAIR, TCP_REPAIR_QUEUE, TCP_QUEUE_SEQ, TCP_TIMESTAMP = 19, 20, 21, 24
+TCP_RECV_QUEUE, TCP_SEND_QUEUE = 1, 2
+
 # Of linux/if_tun.h: a device of Ethernet frames without a header of tun's own.
 TUNSETIFF, TAP = 0x400454ca, 0x1002
 
@@ -292,11 +296,33 @@ class Lab:
             [self.tool("live"), "--path", path, "--interface", interface, "--sink", pair.sink]
             + pair.route() + list(options) + [f"{pair.server_ip}:{port}"]))
 
-    def perpacket(self, pair, port, *options):
-        self.meet(pair, port)
-        return json.loads(self.server.run(
-            PINNED + [self.tool("perpacket"), "--interface", pair.server_if]
-            + pair.route() + list(options) + [f"{pair.server_ip}:{port}"]))
+    def follow(self, pair, port):
+        """A connection that the kernel path follows, and which says nothing itself any more: its
+        word for an arm of perpacket, and its client's port."""
+        with inside(self.client):
+            tcp = self.keep(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+        tcp.settimeout(10)
+        tcp.connect((pair.server_ip, port))
+        for _ in range(5):
+            tcp.sendall(b"get nothing\r\n")
+            tcp.recv(64)
+        tcp.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+        numbers = []
+        for queue in (TCP_SEND_QUEUE, TCP_RECV_QUEUE):
+            tcp.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR_QUEUE, queue)
+            numbers.append(tcp.getsockopt(socket.IPPROTO_TCP, TCP_QUEUE_SEQ) & 0xffffffff)
+        numbers.append(tcp.getsockopt(socket.IPPROTO_TCP, TCP_TIMESTAMP) & 0xffffffff)
+        return "tcp=" + ":".join(map(str, numbers)), tcp.getsockname()[1]
+
+    @staticmethod
+    def arm(pair, port, word="", source=20001):
+        """Requests for perpacket: to this port, through the program of this pair."""
+        return ",".join([pair.server_if, f"{pair.client_ip}:{source}", pair.client_mac,
+                         pair.server_mac, f"{pair.server_ip}:{port}"] + ([word] if word else []))
+
+    def perpacket(self, arms, *options):
+        """Of each arm what was counted, and the nanoseconds of each try."""
+        return json.loads(self.server.run(PINNED + [self.tool("perpacket"), *options, *arms]))
 
     def inject(self, pairs, *options):
         """Nanoseconds for a frame: for each pair, of each round. There must be no relay."""

@@ -111,20 +111,30 @@ size_t packet_close(const struct packet_route *route, size_t ntext, uint8_t *out
 size_t packet_tcp(const struct packet_route *route, const struct packet_segment *segment,
                   uint8_t *out)
 {
+    const uint8_t stamps[4] = {1, 1, 8, 10}; /* no-op, no-op, timestamps, their length */
+    size_t nheader = sizeof(struct tcphdr) + (segment->request ? 12 : 0);
     struct tcphdr tcp = {.source = route->from.sin_port,
                          .dest = route->to.sin_port,
                          .seq = htonl(segment->seq),
                          .ack_seq = htonl(segment->ack),
-                         .doff = sizeof(tcp) / 4,
+                         .doff = (uint16_t)(nheader / 4) & 15,
                          .syn = segment->syn,
                          .ack = !segment->syn,
+                         .psh = segment->request,
                          .window = htons(UINT16_MAX)};
-    size_t n = sizeof(tcp) + segment->ntext;
+    size_t n = nheader + segment->ntext;
     uint8_t *ip = out + ETH_HLEN, *at = ip + sizeof(struct iphdr);
+    uint32_t tsval = htonl(segment->tsval);
 
     put_ethernet(route, out);
     put_ipv4(route, IPPROTO_TCP, ip, n);
-    memset(at + sizeof(tcp), 'x', segment->ntext);
+    if (segment->request) {
+        memcpy(at + sizeof(tcp), stamps, sizeof(stamps));
+        memcpy(at + sizeof(tcp) + 4, &tsval, sizeof(tsval));
+        memset(at + sizeof(tcp) + 8, 0, 4);
+    } else {
+        memset(at + nheader, 'x', segment->ntext);
+    }
     memcpy(at, &tcp, sizeof(tcp));
     tcp.check = checksum_of(sum_of(ip + offsetof(struct iphdr, saddr), 8) + sum_of(at, n) +
                             htons(IPPROTO_TCP) + htons((uint16_t)n));

@@ -13,6 +13,8 @@
 #include "bench/items.h"
 
 enum { PACKET_TEXT = 14 + 20 + 8 + 8, PACKET_TEXT6 = PACKET_TEXT + 20 };
+/* Of a segment with timestamps. */
+enum { PACKET_TEXT_TCP = 14 + 20 + 20 + 12 };
 enum { PACKET_MAX = PACKET_TEXT6 + ITEMS_KEY_MAX + 24 };
 
 struct packet_route {
@@ -23,7 +25,9 @@ struct packet_route {
 
 struct packet_segment {
     uint32_t seq, ack; /* no ack with syn */
+    uint32_t tsval;    /* of a request */
     bool syn;
+    bool request; /* timestamps, PSH; its text, not letters x, is there already */
     size_t ntext;
 };
 
@@ -40,7 +44,7 @@ size_t packet_close(const struct packet_route *route, size_t ntext, uint8_t *out
 /* Writes the frame of a get for key `index` and returns its length. */
 size_t packet_get(const struct packet_route *route, const struct items *items, uint32_t index,
                   uint8_t *out);
-/* Writes the frame of a segment of that many letters x over IPv4 and returns its length. */
+/* Writes the frame of a segment of so many letters x, or of a request, and returns its length. */
 size_t packet_tcp(const struct packet_route *route, const struct packet_segment *segment,
                   uint8_t *out);
 
