@@ -141,6 +141,17 @@ static __always_inline void acked_free(const struct mc_tcp_conn *conn,
         kept_free(acked->kept, kept_owner(acked->reply, conn->slot, conn->generation));
 }
 
+/* Under the lock. What TCP's header has of what is sent in the place of the socket. */
+static __always_inline void conn_words(const struct mc_tcp_conn *conn, struct tcp_words *words,
+                                       u32 seq, u32 ack, u32 tsecr)
+{
+    words->seq = bpf_htonl(seq);
+    words->ack = bpf_htonl(ack);
+    words->tsval = conn->tsval;
+    words->tsecr = bpf_htonl(tsecr);
+    words->window = conn->window;
+}
+
 /*
  * Under the lock. Changes the connection's state as the answer of nreply bytes demands, and says
  * what TCP's header of the reply has: 0, or the reason to pass. pays: TC, which also tells the
@@ -179,11 +190,7 @@ static __always_inline int conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_s
     WRITE_ONCE(slot->outstanding, 1);
     tcp->shift = conn->shift;
     tcp->tsval = bpf_ntohl(conn->tsval);
-    words->seq = bpf_htonl(segment->ack);
-    words->ack = bpf_htonl(segment->seq + segment->n);
-    words->tsval = conn->tsval;
-    words->tsecr = bpf_htonl(segment->tsval);
-    words->window = conn->window;
+    conn_words(conn, words, segment->ack, segment->seq + segment->n, segment->tsval);
     return 0;
 }
 
@@ -207,38 +214,56 @@ static __always_inline int conn_resends(const struct mc_tcp_conn *conn,
            shift_reply_end(shift) - segment->ack <= segment->window << (conn->wscale & 15);
 }
 
-/* Under the lock. What TCP's header of the outstanding reply has when it is sent once more. */
+/* Under the lock. The timestamp that what a segment causes echoes. */
+static __always_inline u32 conn_tsecr(const struct mc_tcp_conn *conn,
+                                      const struct tcp_segment *segment)
+{
+    return segment->stamped ? segment->tsval : conn->client_ts;
+}
+
+/* Under the lock. The outstanding reply is to be sent once more. */
 static __always_inline void conn_resend(const struct mc_tcp_conn *conn, struct segment_scratch *tcp,
                                         struct tcp_words *words)
 {
     tcp->kept = conn->kept;
     tcp->owner = kept_owner(conn->shift.reply, conn->slot, conn->generation);
-    words->seq = bpf_htonl(conn->shift.reply);
-    words->ack = bpf_htonl(shift_request_end(&conn->shift));
-    words->tsval = conn->tsval;
-    words->tsecr = bpf_htonl(tcp->segment.stamped ? tcp->segment.tsval : conn->client_ts);
-    words->window = conn->window;
+    conn_words(conn, words, conn->shift.reply, shift_request_end(&conn->shift),
+               conn_tsecr(conn, &tcp->segment));
 }
 
+/* What becomes of a segment that is not answered. */
+enum leave {
+    LEAVE_PASS,
+    LEAVE_RESEND,  /* the outstanding reply is sent once more in its place */
+    LEAVE_RELEASE, /* it passes, and TC sends the client the acknowledgement that was held back */
+};
+
 /*
- * Under the lock. A segment that is not answered, in XDP or (hands) in TC: whether the outstanding
- * reply is to be sent once more in its place. Only TC takes an acknowledgement from it, which has
- * seen that its checksum is not wrong (skb_is_believed). *acked: to be freed without the lock.
+ * Under the lock. A segment that is not answered, in XDP or (hands) in TC. Only TC takes an
+ * acknowledgement from it, which has seen that its checksum is not wrong (skb_is_believed). *acked:
+ * to be freed without the lock.
  */
-static __always_inline int conn_leave(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
-                                      struct segment_scratch *tcp, struct tcp_words *words,
-                                      struct tcp_acked *acked, const int hands)
+static __always_inline enum leave conn_leave(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
+                                             struct segment_scratch *tcp, struct tcp_words *words,
+                                             struct tcp_acked *acked, const int hands)
 {
+    int releases;
+
     if (!conn_expects(conn, &tcp->segment))
-        return 0;
+        return LEAVE_PASS;
+    releases = hands && conn_releases(conn, &tcp->segment);
     if (hands)
         conn_acknowledge(conn, slot, &tcp->segment, acked);
     if (conn_resends(conn, &tcp->segment)) {
         conn_resend(conn, tcp, words);
-        return 1;
+        return LEAVE_RESEND;
     }
     conn_pass(conn, &tcp->segment, hands);
-    return 0;
+    if (!releases)
+        return LEAVE_PASS;
+    conn_words(conn, words, conn->out_end + conn->shift.out, conn->told + conn->shift.in,
+               conn_tsecr(conn, &tcp->segment));
+    return LEAVE_RELEASE;
 }
 
 /* Counts an answer that was sent. */

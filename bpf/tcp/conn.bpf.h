@@ -12,7 +12,8 @@
  * text is kept until then (struct kept). While it is outstanding
  *
  * - acknowledgements by the socket are held at the start of its request, so the client's own timer
- *   makes it send the request again if the reply is lost;
+ *   makes it send the request again if the reply is lost. What was held back behind the request TC
+ *   sends the client when that has acknowledged the reply;
  * - a segment of the client's that begins below the request's end, or acknowledges no more than the
  *   start of the reply, is answered by the kept reply, never by another lookup;
  * - numbers before the request, or before the reply, are translated as they were before it.
@@ -86,6 +87,8 @@ struct tcp_segment {
     u8 unused[3];
 };
 
+enum { HEADERS_MOST = FRAME_IP + 60 + 60 /* bytes of a segment before its data */ };
+
 /* What a program has to keep of its packet, one for each CPU (scratch.bpf.h). */
 struct segment_scratch {
     struct tcp_segment segment;
@@ -98,6 +101,7 @@ struct segment_scratch {
     u32 can_resend;            /* the headers of a reply are in scratch->saved */
     u32 debt;                  /* the segment acknowledges what the socket does not know yet */
     u32 option, noption;       /* of the segment: the one that has blocks (skb.bpf.h) */
+    char frame[256];           /* one without data, while its packet is another (ingress.bpf.h) */
 };
 
 struct {
@@ -223,6 +227,22 @@ static __always_inline u32 conn_seq_in(const struct mc_tcp_conn *conn,
     if (segment->flags & TCP_RST && conn->shift.nreply && segment->seq == conn->shift.request)
         return conn->told;
     return shift_seq_in(&conn->shift, segment->seq);
+}
+
+/*
+ * Whether a bare segment acknowledges the outstanding reply while an acknowledgement of the
+ * socket's is held back, which the socket does not repeat: the client would send again what the
+ * socket has. A segment with data the socket acknowledges by itself.
+ */
+static __always_inline int conn_releases(const struct mc_tcp_conn *conn,
+                                         const struct tcp_segment *segment)
+{
+    const struct mc_tcp_shift *shift = &conn->shift;
+
+    return shift->nreply && !seq_before(segment->ack, shift_reply_end(shift)) &&
+           seq_before(shift->request, conn->told + shift->in - shift->nrequest) && !segment->n &&
+           segment->is_whole &&
+           (segment->flags & (TCP_SYN | TCP_FIN | TCP_RST | TCP_ACK)) == TCP_ACK;
 }
 
 enum { CONN_REACH = 1 << 26 }; /* more than any window and what may be in flight */

@@ -76,6 +76,36 @@ __attribute__((noinline)) int tcp_tc_send(struct __sk_buff *skb)
 }
 
 /*
+ * Sends a bare acknowledgement to the client in a copy of the client's own, which is then as it
+ * came. Not 0: the packet is lost.
+ */
+__attribute__((noinline)) int tcp_tc_release(struct __sk_buff *skb)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    u64 v6 = skb->protocol == TYPE_IP6, n = skb->len;
+    struct scratch *scratch = scratch_get();
+    u32 mark = skb->mark;
+
+    if (!tcp || !scratch)
+        return -1;
+    if (!tcp->can_resend || n > HEADERS_MOST)
+        return 0; /* the client's timer does without */
+    BOUND_SIZE(n, 255);
+    if (bpf_skb_load_bytes(skb, 0, tcp->frame, n))
+        return -1;
+    if (v6 ? !skb_save(skb, scratch, 1, IP6_BYTES + TCP_BYTES)
+           : !skb_save(skb, scratch, 0, IP4_BYTES + TCP_BYTES))
+        return -1;
+    scratch->saved.back = scratch->saved.from & 0xffffffffffff;
+    scratch->nreply = REPLY_TEXT;
+    if (tcp_tc_make(skb, scratch))
+        return -1;
+    bpf_clone_redirect(skb, skb->ifindex, 0);
+    skb->mark = mark;
+    return bpf_skb_change_tail(skb, n, 0) || bpf_skb_store_bytes(skb, 0, tcp->frame, n, 0);
+}
+
+/*
  * A segment that is not answered is translated; or the outstanding reply is sent once more. What
  * the socket will refuse for its checksum is translated and changes nothing.
  */
@@ -84,20 +114,23 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
                                        struct mc_tcp_slot *slot, u32 l4)
 {
     struct tcp_acked acked = {KEPT_NONE, 0};
-    int believed = skb_is_believed(skb, l4, tcp, conn), resends = 0;
+    int believed = skb_is_believed(skb, l4, tcp, conn);
     struct mc_tcp_shift shift;
+    enum leave how = LEAVE_PASS;
     u32 seq;
 
     bpf_spin_lock(&conn->lock);
     if (believed)
-        resends = conn_leave(conn, slot, tcp, &scratch->saved.tcp, &acked, 1);
+        how = conn_leave(conn, slot, tcp, &scratch->saved.tcp, &acked, 1);
     shift = conn->shift;
     tcp->tsval = bpf_ntohl(conn->tsval);
     seq = conn_seq_in(conn, &tcp->segment);
     bpf_spin_unlock(&conn->lock);
     acked_free(conn, &acked);
-    if (resends)
+    if (how == LEAVE_RESEND)
         return tcp_tc_resend(skb);
+    if (how == LEAVE_RELEASE && tcp_tc_release(skb))
+        return TC_ACT_SHOT;
     if (tcp->reason && tc_alone)
         tcp_count(tcp->reason);
     if (!shift_is_used(&shift))

@@ -22,16 +22,14 @@ const volatile __u32 tcp_mark = 0;
 /* The urgent pointer of segments that were translated for the socket. Set before the load. */
 const volatile __u16 tcp_seal = 0;
 
-enum { TCP_MOST = FRAME_IP + 60 + 60 /* bytes of headers that are looked at */ };
-
 /* Makes the headers readable in place. */
 static __always_inline void skb_pull_headers(struct __sk_buff *skb)
 {
     u64 linear = skb->data_end - skb->data, n = skb->len;
 
-    if (likely(linear >= TCP_MOST || linear >= n))
+    if (likely(linear >= HEADERS_MOST || linear >= n))
         return;
-    bpf_skb_pull_data(skb, n < TCP_MOST ? n : TCP_MOST);
+    bpf_skb_pull_data(skb, n < HEADERS_MOST ? n : HEADERS_MOST);
 }
 
 /* The outer tag, which the stack keeps beside the packet; 0: none. */

@@ -68,12 +68,12 @@ static __always_inline int tcp_xdp_pass(struct xdp_md *ctx, struct scratch *scra
                                         struct segment_scratch *tcp, struct mc_tcp_conn *conn,
                                         struct mc_tcp_slot *slot)
 {
-    int resends;
+    enum leave how;
 
     bpf_spin_lock(&conn->lock);
-    resends = conn_leave(conn, slot, tcp, &scratch->saved.tcp, NULL, 0);
+    how = conn_leave(conn, slot, tcp, &scratch->saved.tcp, NULL, 0);
     bpf_spin_unlock(&conn->lock);
-    if (resends)
+    if (how == LEAVE_RESEND)
         return tcp->can_resend ? tcp_xdp_resend(ctx) : XDP_PASS; /* TC does it */
     if (tcp->reason)
         tcp_count(tcp->reason);

@@ -124,9 +124,11 @@ enum act {
     ACT_ANSWER,
     ACT_ANSWER_PAID, /* and the socket is told of the acknowledgement (TC) */
     ACT_RESEND,
-    ACT_PASS,  /* XDP: untouched; TC: translated */
-    ACT_PROBE, /* in its place a probe leaves */
+    ACT_PASS,    /* XDP: untouched; TC: translated */
+    ACT_RELEASE, /* TC: translated, and the client is sent what was held back */
+    ACT_PROBE,   /* in its place a probe leaves */
     ACT_DROP,
+    ACTS,
 };
 
 struct outcome {

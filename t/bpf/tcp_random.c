@@ -173,7 +173,7 @@ static void show(const struct segment *segment, const struct mc_tcp_conn *conn, 
 }
 
 /* One segment of either side. *tally: what was done. */
-static bool step(struct tcp_lab *lab, bool v6, unsigned int tally[8])
+static bool step(struct tcp_lab *lab, bool v6, unsigned int tally[ACTS])
 {
     static struct frame frame;
     const struct request *request = &requests[below(one_in(2) ? ANSWERED : REQUESTS)];
@@ -209,7 +209,7 @@ static bool step(struct tcp_lab *lab, bool v6, unsigned int tally[8])
 
 static void test_rules(struct tcp_lab *lab)
 {
-    unsigned int tally[8] = {0}, i, j;
+    unsigned int tally[ACTS] = {0}, i, j;
     struct mc_tcp_conn conn;
     bool right = true;
 
@@ -219,11 +219,12 @@ static void test_rules(struct tcp_lab *lab)
             right = step(lab, i % 2, tally);
     }
     ok(right, "random segments of random connections: all is as the rules say");
-    diag("answered %u, by TC for the socket %u, again %u, passed %u, probes %u, dropped %u",
+    diag("answered %u, by TC for the socket %u, again %u, passed %u, with an acknowledgement %u, "
+         "probes %u, dropped %u",
          tally[ACT_ANSWER], tally[ACT_ANSWER_PAID], tally[ACT_RESEND], tally[ACT_PASS],
-         tally[ACT_PROBE], tally[ACT_DROP]);
+         tally[ACT_RELEASE], tally[ACT_PROBE], tally[ACT_DROP]);
     ok(tally[ACT_ANSWER] > 1000 && tally[ACT_ANSWER_PAID] > 100 && tally[ACT_RESEND] > 1000 &&
-           tally[ACT_PASS] > 5000 && tally[ACT_PROBE] > 5,
+           tally[ACT_PASS] > 5000 && tally[ACT_RELEASE] > 5 && tally[ACT_PROBE] > 5,
        "all that may happen has happened, many times");
 }
 

@@ -190,6 +190,17 @@ static bool model_resends(const struct mc_tcp_conn *conn, const struct segment *
                                                                         << conn->wscale;
 }
 
+/* Whether the socket has acknowledged more than the request, and this lets the client know. */
+static bool model_releases(const struct mc_tcp_conn *conn, const struct segment *segment,
+                           unsigned int odd)
+{
+    uint32_t splice = conn->shift.request - conn->shift.in + conn->shift.nrequest;
+
+    return conn->shift.nreply && !reply_is_open(conn, segment) && beyond(conn->told, splice) > 0 &&
+           !segment->n && (segment->flags & (SYN | FIN | RST | ACK)) == ACK &&
+           !(odd & (ODD_LENGTHS | ODD_FRAGMENT));
+}
+
 static void model_pass(struct mc_tcp_conn *conn, const struct segment *segment, unsigned int odd,
                        enum hook hook)
 {
@@ -304,6 +315,8 @@ struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segme
     if (hook == HOOK_INGRESS) {
         if (segment->sum == SUM_WRONG && conn->shift.nreply && !reply_is_open(conn, segment))
             return outcome;
+        if (can_resend && model_releases(conn, segment, odd))
+            outcome.act = ACT_RELEASE;
         model_acknowledge(conn, segment, freed);
     }
     if (model_resends(conn, segment, odd)) {
@@ -581,6 +594,7 @@ static uint32_t make_wanted(const struct tcp_lab *lab, struct frame *want, enum 
         make_bare(lab, want, in, segment, after->shift.reply - 1,
                   ack_to_wire(&after->shift, segment->ack), after);
         return TC_IS_NEXT;
+    case ACT_RELEASE:
     case ACT_PASS:
         if (hook == HOOK_XDP)
             return XDP_IS_PASS;
@@ -588,6 +602,7 @@ static uint32_t make_wanted(const struct tcp_lab *lab, struct frame *want, enum 
             translate(lab, want, after, hook == HOOK_INGRESS);
         return TC_IS_NEXT;
     case ACT_DROP:
+    case ACTS:
         break;
     }
     return hook == HOOK_XDP ? 1 : TC_IS_DROP;

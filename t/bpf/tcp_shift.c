@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How TC translates the numbers of segments that pass, in both directions; what it notes of those
- * that leave; and the bare acknowledgement that goes on behind an answer.
+ * that leave; the bare acknowledgement that goes on behind an answer, and the one that the client
+ * gets when it was held back.
  */
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
@@ -31,6 +32,8 @@ struct run {
 static const struct request get_hit = {
     .text = "get hit\r\n", .n = 9, .reply = HIT, .nreply = sizeof(HIT) - 1, .hits = 1};
 static const struct request none = {.text = "", .reason = NOT_COUNTED};
+static const struct request set_no = {
+    .text = "set no 0 0 1\r\nx\r\n", .n = 17, .reason = MC_TCP_PASS_COMMAND};
 static const struct request stats = {
     .text = "stats settings\r\n", .n = 16, .reason = MC_TCP_PASS_COMMAND};
 
@@ -587,6 +590,111 @@ static void test_paid(const struct run *run, int fd)
        run->name);
 }
 
+/* --- the acknowledgement that was held back ------------------------------------------------------
+ */
+
+/*
+ * The client has sent n bytes behind the request whose reply is outstanding, and the socket has
+ * acknowledged them. *segment is the client's bare acknowledgement of the reply.
+ */
+static bool hold(const struct run *run, struct mc_tcp_conn *conn, const uint32_t in_out[2],
+                 uint32_t n, struct segment *segment)
+{
+    struct segment ack;
+    bool right = answer(run, conn, in_out[0], in_out[1]);
+
+    segment_in(run->lab, segment, conn, "set no 0 0 1\r\nx\r\n", n);
+    segment->v6 = run->v6;
+    segment->ack = conn->shift.reply; /* it does not wait for the reply */
+    right &= !n || does(run, segment, &set_no, ACT_PASS, set_no.reason);
+    conn_get(run->lab, run->v6, conn);
+    segment_out(&ack, conn, "", 0);
+    ack.v6 = run->v6;
+    right &= tcp_does(run->lab, HOOK_EGRESS, &ack, &none, ACT_PASS, NOT_COUNTED);
+    conn_get(run->lab, run->v6, conn);
+    segment_in(run->lab, segment, conn, "", 0);
+    segment->v6 = run->v6;
+    segment->flags = ACK;
+    return right;
+}
+
+/* The acknowledgement that the client is to get. */
+static void make_released(struct frame *want, const struct segment *segment,
+                          const struct mc_tcp_conn *conn)
+{
+    struct outcome outcome = {.reply = "", .nreply = 0};
+    struct mc_tcp_conn as = *conn;
+
+    as.shift.reply = conn->out_end + conn->shift.out;
+    as.shift.request = conn->in_end + conn->shift.in;
+    as.shift.nrequest = 0;
+    reply_frame(want, segment, &outcome, &as);
+    segment_seal(want, segment->sum);
+}
+
+static void test_released(const struct run *run, int fd)
+{
+    static const uint8_t sack[] = {1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 1, 0,
+                                   1, 1, 5, 10, 0, 0, 9, 0, 0, 0, 9, 9};
+    static struct frame want;
+    struct mc_tcp_conn conn;
+    struct segment segment;
+    bool right = true;
+    size_t j;
+    int form;
+
+    for (j = 0; j < MISSED; j++) {
+        for (form = 0; form < 4; form++) {
+            right &= hold(run, &conn, missed[j], 17, &segment);
+            segment.sum = form == 1 ? SUM_BEGUN : SUM_WHOLE;
+            segment.options = form == 2 ? sack : NULL;
+            segment.noptions = form == 2 ? sizeof(sack) : 0;
+            segment.npadding = form == 3 ? 6 : 0;
+            right &= tcp_does(run->lab, HOOK_XDP, &segment, &none, ACT_PASS, NOT_COUNTED) &&
+                     conn_get(run->lab, run->v6, &conn) && conn.shift.nreply;
+            right &= does(run, &segment, &none, ACT_RELEASE, NOT_COUNTED);
+            conn_get(run->lab, run->v6, &conn);
+            make_released(&want, &segment, &conn);
+            right &= has_left(fd, &want);
+            right &= does(run, &segment, &none, ACT_PASS, NOT_COUNTED);
+        }
+    }
+    ok(right,
+       "%s: a bare acknowledgement of the reply is left to TC, goes on, and gets the client the "
+       "acknowledgement that was held back",
+       run->name);
+}
+
+/* What gets the client no acknowledgement of its own. */
+static void test_not_released(const struct run *run)
+{
+    struct mc_tcp_conn conn;
+    struct segment segment;
+    bool right = hold(run, &conn, missed[1], 0, &segment);
+
+    right &= does(run, &segment, &none, ACT_PASS, NOT_COUNTED);
+    ok(right, "%s: nothing was held back: an acknowledgement of the reply goes on alone",
+       run->name);
+    right = hold(run, &conn, missed[1], 17, &segment);
+    segment.ack--;
+    right &= does(run, &segment, &none, ACT_RESEND, NOT_COUNTED);
+    ok(right, "%s: a part of the reply is acknowledged: the reply again", run->name);
+    right = hold(run, &conn, missed[1], 17, &segment);
+    segment.flags = FIN | ACK;
+    right &= does(run, &segment, &none, ACT_PASS, NOT_COUNTED);
+    right &= hold(run, &conn, missed[1], 17, &segment);
+    segment.text = stats.text;
+    segment.n = stats.n;
+    right &= does(run, &segment, &stats, ACT_PASS, stats.reason);
+    ok(right, "%s: what the socket acknowledges by itself goes on alone", run->name);
+    right = hold(run, &conn, missed[1], 17, &segment);
+    conn_settle(run->lab, &conn);
+    segment.text = get_hit.text;
+    segment.n = get_hit.n;
+    right &= does(run, &segment, &get_hit, ACT_ANSWER, NOT_COUNTED);
+    ok(right, "%s: a get that is answered acknowledges it with its reply", run->name);
+}
+
 static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6, bool alone)
 {
     struct run run = {.lab = lab, .hook = hook, .v6 = v6};
@@ -634,6 +742,8 @@ int main(void)
         run = (struct run){.lab = &lab, .hook = HOOK_INGRESS, .v6 = v6};
         snprintf(run.name, sizeof(run.name), "ingress, IPv%d", v6 ? 6 : 4);
         test_paid(&run, fd);
+        test_released(&run, fd);
+        test_not_released(&run);
     }
     tcp_lab_close(&lab);
     return done();

@@ -593,15 +593,15 @@ static void stage(struct maker *k, struct model_state s, struct splice_segment g
     bool whole = whole_get(k->m, &g) >= 0, refuses = k->m->flags & MODEL_REFUSE;
     unsigned sure = cost ? 0 : MODEL_ANY_WAY;
     enum splice_verdict verdict;
-    struct splice_segment ack;
+    bool releases = place >= 0 && splice_releases(&s.conn, &g, k->m->off);
 
     k->segment = g;
     hear(k, &s, &g);
     verdict = splice_judge(&s.conn, &s.server.boundary, &g, whole, which, k->m->off);
-    if (place >= 0 && splice_release(&s.conn, &ack)) {
+    if (releases) {
         if (s.to_client.n == MODEL_NET)
             return;
-        put(&s.to_client, ack);
+        put(&s.to_client, splice_release(&s.conn));
     }
     switch (verdict) {
     case SPLICE_PASS:

@@ -46,7 +46,8 @@
  *
  * - HELD: a client sends a get and, at once, more. The socket acknowledges the latter while the get
  *   is outstanding, so this ack is held back; the socket does not repeat it. If nothing else comes,
- *   the client's timer sends the bytes again.
+ *   the client's timer sends the bytes again. A segment with data needs no such ack: it gets the
+ *   socket's own, or the next reply's.
  * - DEBT, NOTE_ACK, NOTE_ACK_TC: the socket waits for an ack that came. A socket does not read the
  *   ack of a segment that lies wholly below what it acknowledged. What XDP passes TC may yet take
  *   as a request for the kept reply, and drop.
@@ -73,13 +74,13 @@ typedef uint8_t num;
 /* The rules. A model in which one is not followed shows what it is for. */
 enum splice_rule {
     RULE_CLAMP,         /* the socket's acks stop at req_start while a reply is outstanding */
-    RULE_HELD,          /* when that ends, the client gets the ack that was held back so */
+    RULE_HELD,          /* when a bare ack ends that, the client gets the ack that was held back */
     RULE_RESEND,        /* data below the request's end gets the reply again */
     RULE_RESEND_MIXED,  /* also if it has bytes beyond that end: those the client sends again */
     RULE_RESEND_ON_ACK, /* a bare ack of less than the reply gets the reply again */
     RULE_RESEND_KEPT,   /* with the bytes of the first time, not those of a new lookup */
     RULE_RESEND_TIMER,  /* a timer sends it again if the client asks for nothing */
-    RULE_RESEND_TC,     /* TC ingress resends and ends what is outstanding as XDP does */
+    RULE_RESEND_TC,     /* TC ingress resends as XDP does */
     RULE_OLD_ACK,       /* acks below the reply's end are translated with the old N */
     RULE_ACK_INSIDE,    /* and those inside the reply to the splice */
     RULE_OLD_SEQ,       /* the client's bytes up to req_start with the old M */
@@ -130,8 +131,7 @@ struct splice_conn {
     num learned; /* what the socket had of the client's bytes when it became known */
     bool outstanding, busy, closing;
     num req_start, req_len, rep_start, rep_len;
-    bool holds; /* an ack of bytes behind the request has been held back: */
-    num held;
+    num told;     /* the highest ack that the socket has sent, before it was held back */
     uint8_t kept; /* the model's: whose reply it is */
 };
 
@@ -221,7 +221,7 @@ static inline bool splice_ready(const struct splice_conn *c, const struct splice
 
     if (c->busy && follows(off, RULE_BUSY))
         return false;
-    if (c->outstanding && follows(off, RULE_ONE))
+    if (c->outstanding && before(g->ack, splice_rep_end(c)) && follows(off, RULE_ONE))
         return false;
     if (c->closing && follows(off, RULE_CLOSING))
         return false;
@@ -244,14 +244,29 @@ static inline bool splice_resends(const struct splice_conn *c, const struct spli
     num req_end = c->req_start + c->req_len;
 
     if (!g->len)
-        return after(g->seq, c->req_start) && !before(g->ack, c->rep_start) &&
+        return after(g->seq, c->req_start) && (num)(g->ack - c->rep_start) < c->rep_len &&
                follows(off, RULE_RESEND_ON_ACK);
     if (!before(g->seq, req_end) || !follows(off, RULE_RESEND))
         return false;
     return !after(g->seq + g->len, req_end) || follows(off, RULE_RESEND_MIXED);
 }
 
-/* What a stage does with a segment; `get`: it is one whole get. */
+/*
+ * Whether a segment acknowledges the reply, and the socket's ack of bytes behind the request has
+ * been held back until then. The socket acknowledges a segment with data by itself, and so does the
+ * reply to a get that is answered.
+ */
+static inline bool splice_releases(const struct splice_conn *c, const struct splice_segment *g,
+                                   splice_rules off)
+{
+    return c->outstanding && !g->len && !before(g->ack, splice_rep_end(c)) &&
+           after(c->told, c->req_start - (c->M - c->req_len)) && follows(off, RULE_HELD);
+}
+
+/*
+ * What a stage does with a segment; `get`: it is one whole get. TC alone ends what is outstanding
+ * when it passes a segment: it has looked at the checksum.
+ */
 static inline enum splice_verdict splice_judge(struct splice_conn *c,
                                                const struct splice_boundary *b,
                                                const struct splice_segment *g, bool get,
@@ -259,15 +274,11 @@ static inline enum splice_verdict splice_judge(struct splice_conn *c,
 {
     if (!c->known)
         return SPLICE_PASS;
-    if (stage == SPLICE_XDP || follows(off, RULE_RESEND_TC)) {
-        if (c->outstanding && !before(g->ack, splice_rep_end(c))) {
-            if (stage == SPLICE_XDP && c->holds && follows(off, RULE_RESEND_TC))
-                return SPLICE_DEFER;
-            c->outstanding = false;
-        }
-        if (c->outstanding && splice_resends(c, g, off))
-            return SPLICE_RESEND;
-    }
+    if (stage == SPLICE_TC && c->outstanding && !before(g->ack, splice_rep_end(c)))
+        c->outstanding = false;
+    if (c->outstanding && (stage == SPLICE_XDP || follows(off, RULE_RESEND_TC)) &&
+        splice_resends(c, g, off))
+        return SPLICE_RESEND;
     if (!get || !splice_ready(c, b, g, off))
         return SPLICE_PASS;
     if (stage == SPLICE_XDP && c->kack != (num)(g->ack - c->N) && follows(off, RULE_DEBT))
@@ -285,7 +296,7 @@ static inline void splice_commit(struct splice_conn *c, const struct splice_segm
     c->M += g->len;
     c->N += rep_len;
     c->outstanding = true;
-    c->busy = c->holds = false;
+    c->busy = false;
 }
 
 /*
@@ -298,7 +309,7 @@ static inline void splice_commit(struct splice_conn *c, const struct splice_segm
 static inline void splice_learn(struct splice_conn *c, num rcv_nxt, num snd_una)
 {
     c->known = true;
-    c->kmax = c->learned = rcv_nxt;
+    c->kmax = c->learned = c->told = rcv_nxt;
     c->kack = c->ksnd = snd_una;
 }
 
@@ -313,6 +324,8 @@ static inline bool splice_egress(struct splice_conn *c, struct splice_segment *g
         c->ksnd = end;
     if (after(g->ack, c->kmax) && follows(off, RULE_KMAX_ACK))
         c->kmax = g->ack;
+    if (after(g->ack, c->told))
+        c->told = g->ack;
     if (g->fin)
         c->closing = true;
     g->seq += c->N;
@@ -328,27 +341,18 @@ static inline bool splice_egress(struct splice_conn *c, struct splice_segment *g
                 return false;
         }
     }
-    if (!after(g->ack, c->req_start) || !follows(off, RULE_CLAMP))
-        return true;
-    if (after(g->ack, c->req_start + c->req_len) && follows(off, RULE_HELD)) {
-        c->holds = true;
-        c->held = g->ack;
-    }
-    g->ack = c->req_start;
+    if (after(g->ack, c->req_start) && follows(off, RULE_CLAMP))
+        g->ack = c->req_start;
     return true;
 }
 
 /*
- * TC ingress, when the reply has been acknowledged: the bare ack that the client is owed. The
- * socket does not repeat it by itself, so the client would send again what the socket has.
+ * The bare ack that TC ingress sends the client for a segment that releases it. The socket does not
+ * repeat it by itself, so the client would send again what the socket has.
  */
-static inline bool splice_release(struct splice_conn *c, struct splice_segment *ack)
+static inline struct splice_segment splice_release(const struct splice_conn *c)
 {
-    if (!c->holds || c->outstanding)
-        return false;
-    *ack = (struct splice_segment){.seq = c->ksnd + c->N, .ack = c->held};
-    c->holds = false;
-    return true;
+    return (struct splice_segment){.seq = c->ksnd + c->N, .ack = c->told + c->M};
 }
 
 #endif

@@ -3,7 +3,6 @@
 """Streams of requests over TCP that the kernel answers, on a good and on a bad network: every byte
 of every reply is the one that the model of t/tool/tcpcheck has, and nothing hangs. What becomes of
 connections when their server closes them, or is stopped."""
-import contextlib
 import os
 import signal
 import socket
@@ -13,28 +12,12 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import cable
 import netns
-import server
 import tap
 import tcpcheck
+from tcppath import MISS, answered_on, ask, counts, machines
 
 BAD = ("--loss", 0.01, "--duplicate", 0.05, "--reorder", 0.05, "--jitter", 3)
 REPLIES = ("--loss-ab", 0.2)
-MISS = b"END\r\n"
-
-
-@contextlib.contextmanager
-def machines(pair, *words, options=(), mode="native"):
-    """A server with the kernel path; this process is on the client's machine."""
-    bmc = ",".join(("bmc=" + pair.interface(), "tcp=on", "mode=" + mode) + words)
-    with contextlib.closing(pair), netns.inside(pair.client), \
-            server.Server("-m", 256, "-X", bmc, *options, namespace=pair.server,
-                          host=pair.address(), listen="0.0.0.0") as m:
-        yield m
-
-
-def counts(m):
-    rows = m.stream().stats("bmc")
-    return {key: int(value) for key, value in rows.items() if key.startswith("tcp_")}
 
 
 # --- every byte ------------------------------------------------------------------------------
@@ -78,25 +61,6 @@ def while_replies_are_lost():
 
 
 # --- the ends of connections -----------------------------------------------------------------
-
-def ask(c):
-    c.send(b"get nothing\r\n")
-    return c.exactly(len(MISS))
-
-
-def answered_on(m, n=3):
-    """A connection on which the kernel has answered."""
-    c = m.stream()
-    c.sock.settimeout(10 * tap.SLOW)
-    for _ in range(10):
-        before = counts(m)["tcp_answered"]
-        for _ in range(n):
-            ask(c)
-        if counts(m)["tcp_answered"] > before:
-            return c
-    tap.ok(False, "the kernel answers")
-    return c
-
 
 @tap.case
 def when_the_server_closes():
