@@ -35,18 +35,24 @@ static __always_inline void xdp_tail(struct xdp_md *ctx, u64 v6)
         bpf_tail_call(ctx, &tcp_programs_xdp, 0);
 }
 
-/* Whether a packet of IP is TCP, wherever its bytes are. */
-static __always_inline int skb_is_tcp(struct __sk_buff *skb, u64 v6)
+/* TCP, or what may be in front of it. */
+static __always_inline int may_be_tcp(u8 protocol, u64 v6)
+{
+    return protocol == PROTOCOL_TCP || (protocol != PROTOCOL_UDP && v6 && is_extension(protocol));
+}
+
+/* Whether a packet of IP may be TCP, wherever its bytes are. */
+static __always_inline int skb_may_be_tcp(struct __sk_buff *skb, u64 v6)
 {
     u8 protocol = 0;
 
     return !bpf_skb_load_bytes(skb, FRAME_IP + (v6 ? 6 : 9), &protocol, sizeof(protocol)) &&
-           protocol == PROTOCOL_TCP;
+           may_be_tcp(protocol, v6);
 }
 
 /*
- * Only what is TCP, since what follows the call is left out. IP's options move the ports: then the
- * programs look for them.
+ * Only what is TCP, since what follows the call is left out. IPv4's options and IPv6's extension
+ * headers move the ports: then the programs look for them.
  */
 static __always_inline void tc_tail(struct __sk_buff *skb, const u32 tail)
 {
@@ -57,15 +63,16 @@ static __always_inline void tc_tail(struct __sk_buff *skb, const u32 tail)
     if (!control.tcp_port || (!v6 && skb->protocol != TYPE_IP4))
         return;
     if (tail == TAIL_INGRESS && data + IP6_BYTES <= end && link_is_hidden(data, skb->protocol)) {
-        if (ip_protocol(data, v6) != PROTOCOL_TCP)
+        if (!may_be_tcp(ip_protocol(data, v6), v6))
             return;
     } else if (ip + IP6_BYTES + 4 <= end) {
-        if (LOAD16(data + 12) != skb->protocol || ip_protocol(ip, v6) != PROTOCOL_TCP)
+        if (LOAD16(data + 12) != skb->protocol || !may_be_tcp(ip_protocol(ip, v6), v6))
             return;
-        if (v6 ? !ip_is_our_tcp(ip, end, 1, tail == TAIL_EGRESS)
+        if (v6 ? ip_protocol(ip, 1) == PROTOCOL_TCP &&
+                     !ip_is_our_tcp(ip, end, 1, tail == TAIL_EGRESS)
                : LOAD8(ip) == 0x45 && !ip_is_our_tcp(ip, end, 0, tail == TAIL_EGRESS))
             return;
-    } else if (!skb_is_tcp(skb, v6)) {
+    } else if (!skb_may_be_tcp(skb, v6)) {
         return;
     }
     bpf_tail_call(skb, &tcp_programs_tc, tail);

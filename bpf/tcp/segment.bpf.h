@@ -41,14 +41,15 @@ static __always_inline u32 ip_length(const void *ip, u64 v6)
 }
 
 /*
- * Reads the headers of a packet of nip bytes from IP on, whose TCP header begins at `tcp` and whose
- * bytes up to `end`, at least TCP's fixed part, are there.
+ * Reads the headers of a packet of nip bytes from IP on, whose TCP header begins at `tcp`, `before`
+ * bytes behind IP's, and whose bytes up to `end`, at least TCP's fixed part, are there.
  */
 static __always_inline void segment_read(struct tcp_segment *segment, const void *ip,
-                                         const void *tcp, const void *end, u64 v6, u32 nip)
+                                         const void *tcp, const void *end, u64 v6, u32 before,
+                                         u32 nip)
 {
     u32 traffic = v6 ? bpf_ntohs(LOAD16(ip)) >> 4 : LOAD8(ip + 1), flags = LOAD8(tcp + 13);
-    u32 nheader = (LOAD8(tcp + 12) >> 4) * 4, before = v6 ? IP6_BYTES : (LOAD8(ip) & 15) * 4;
+    u32 nheader = (LOAD8(tcp + 12) >> 4) * 4;
 
     segment->seq = bpf_ntohl(LOAD32(tcp + 4));
     segment->ack = bpf_ntohl(LOAD32(tcp + 8));

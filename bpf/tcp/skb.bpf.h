@@ -38,6 +38,40 @@ static __always_inline u32 skb_vlan(const struct __sk_buff *skb)
     return skb->vlan_present ? vlan_id(skb->vlan_proto, bpf_htons(skb->vlan_tci)) : 0;
 }
 
+/* Headers that are looked behind: one of each, as RFC 8200 orders them, and one more. */
+enum { EXTENSIONS = 6, EXTENSIONS_MOST = 255 /* bytes, with IPv6's own */, IS_FRAGMENT = 1 };
+
+/*
+ * Makes the TCP header readable that is behind IPv6's extension headers. `link`: where IPv6's
+ * begins. Returns the bytes from there to TCP's, with IS_FRAGMENT if a fragment begins with it; 0:
+ * there is none.
+ */
+__attribute__((noinline)) int skb_find_tcp(struct __sk_buff *skb, u32 link)
+{
+    u32 at = IP6_BYTES, most, i;
+    u8 protocol, next[4];
+    int fragment = 0;
+
+    if (bpf_skb_load_bytes(skb, link + 6, &protocol, sizeof(protocol)))
+        return 0;
+    for (i = 0; i < EXTENSIONS && is_extension(protocol); i++) {
+        if (bpf_skb_load_bytes(skb, link + at, next, sizeof(next)))
+            return 0;
+        if (protocol == IP6_FRAGMENT) {
+            if (next[2] || next[3] & 0xf8)
+                return 0; /* a later one */
+            fragment = IS_FRAGMENT;
+        }
+        at += protocol == IP6_FRAGMENT ? 8 : (next[1] + 1) * 8;
+        protocol = next[0];
+    }
+    if (protocol != PROTOCOL_TCP || at > EXTENSIONS_MOST)
+        return 0;
+    most = link + at + 60;
+    bpf_skb_pull_data(skb, skb->len < most ? skb->len : most);
+    return at | fragment;
+}
+
 /*
  * Reads the headers of a TCP segment to the server's port, or from it. Where TCP's header begins in
  * what is seen of the frame; 0: it is something else.
@@ -46,9 +80,9 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
                                     const int comes)
 {
     void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-    u64 link = FRAME_IP, at, v6;
+    u64 link = FRAME_IP, at, v6 = skb->protocol == TYPE_IP6;
+    u32 nip, fragment;
     void *ip, *l4;
-    u32 nip;
 
     if (data + IP6_BYTES > end)
         return 0;
@@ -59,15 +93,23 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
     nip = skb->len - link;
     BOUND(link, 15);
     ip = data + link;
-    if (ip + IP6_BYTES > end)
-        return 0;
-    v6 = skb->protocol == TYPE_IP6;
-    if (!v6 && skb->protocol != TYPE_IP4)
-        return 0;
-    if (ip_protocol(ip, v6) != PROTOCOL_TCP || (!v6 && LOAD16(ip + 6) & bpf_htons(0x1fff)))
+    if (ip + IP6_BYTES > end || (!v6 && skb->protocol != TYPE_IP4))
         return 0;
     at = v6 ? IP6_BYTES : (LOAD8(ip) & 15) * 4;
-    BOUND(at, 63);
+    fragment = v6 ? 0 : LOAD16(ip + 6) & bpf_htons(0x2000);
+    if (v6 && is_extension(ip_protocol(ip, 1))) {
+        at = skb_find_tcp(skb, link);
+        fragment = at & IS_FRAGMENT;
+        at &= ~(u64)IS_FRAGMENT;
+        data = (void *)(long)skb->data;
+        end = (void *)(long)skb->data_end;
+        ip = data + link;
+        if (!at || ip + IP6_BYTES > end)
+            return 0;
+    } else if (ip_protocol(ip, v6) != PROTOCOL_TCP || (!v6 && LOAD16(ip + 6) & bpf_htons(0x1fff))) {
+        return 0;
+    }
+    BOUND(at, EXTENSIONS_MOST);
     l4 = ip + at;
     if (l4 + TCP_BYTES > end || (comes ? port_to(l4) : port_from(l4)) != (u16)control.tcp_port)
         return 0;
@@ -75,14 +117,11 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
     /* A short frame is padded; the length of a merged packet may be too large for IP's header. */
     if (comes && !skb->gso_size)
         nip = ip_length(ip, v6);
-    segment_read(segment, ip, l4, end, v6, nip);
-    if (!link)
+    segment_read(segment, ip, l4, end, v6, at, nip);
+    if (!link || fragment || at != ip_bytes(v6))
         segment->is_plain = 0;
-    if (!v6 && (LOAD8(ip) != 0x45 || LOAD16(ip + 6) & bpf_htons(0x2000))) {
-        segment->is_plain = 0;
-        if (LOAD16(ip + 6) & bpf_htons(0x2000))
-            segment->is_whole = 0;
-    }
+    if (fragment)
+        segment->is_whole = 0;
     return link + at;
 }
 

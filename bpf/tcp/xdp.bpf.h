@@ -173,7 +173,8 @@ static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct offsets offs
     slot = conn_slot(conn);
     if (!slot)
         return XDP_PASS;
-    segment_read(&tcp->segment, ip, l4, end, offsets.v6, ip_length(ip, offsets.v6));
+    segment_read(&tcp->segment, ip, l4, end, offsets.v6, ip_bytes(offsets.v6),
+                 ip_length(ip, offsets.v6));
     scratch->nframe = (u64)(end - data);
     if (tcp->segment.flags & (TCP_SYN | TCP_RST) || !tcp->segment.is_whole)
         return XDP_PASS;

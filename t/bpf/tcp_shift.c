@@ -465,6 +465,92 @@ static void test_first_echo(const struct run *run)
        "%s: a timestamp from before the first answer stays as it is", run->name);
 }
 
+/* IPv6's extension headers, by protocol of the first; the last says that TCP follows. */
+struct extensions {
+    const char *name;
+    uint8_t first;
+    const char *bytes;
+    size_t n;
+    bool found; /* TCP's header behind them */
+};
+
+#define OPTIONS_TO(next) next "\0\1\4\0\0\0\0"
+#define ROUTE_TO(next)   next "\0\4\0\0\0\0\0"
+#define FIRST_TO(next)   next "\0\0\1\0\0\0\7"
+#define HEADERS(bytes)   bytes, sizeof(bytes) - 1
+
+static const struct extensions extensions[] = {
+    {"hop-by-hop options", 0, HEADERS(OPTIONS_TO("\6")), true},
+    {"destination options", 60, HEADERS(OPTIONS_TO("\6")), true},
+    {"a route", 43, HEADERS(ROUTE_TO("\6")), true},
+    {"long options", 60,
+     HEADERS("\6\3\1\34"
+             "............................"),
+     true},
+    {"all headers", 0,
+     HEADERS(OPTIONS_TO("\x3c") OPTIONS_TO("\x2b") ROUTE_TO("\x2c") FIRST_TO("\x3c")
+                 OPTIONS_TO("\6")),
+     true},
+    {"a first fragment", 44, HEADERS(FIRST_TO("\6")), true},
+    {"a later fragment", 44, HEADERS("\6\0\0\x10\0\0\0\7"), false},
+    {"another protocol's", 60, HEADERS(OPTIONS_TO("\x11")), false},
+    {"one that nobody knows", 51, HEADERS(OPTIONS_TO("\6")), false},
+    {"one that is longer than the packet", 60, HEADERS("\6\x40\1\4\0\0\0\0"), false},
+};
+
+static void extend(struct frame *frame, const struct extensions *extension)
+{
+    uint8_t *ip = frame->bytes + 14;
+    size_t n = ((size_t)ip[4] << 8 | ip[5]) + extension->n;
+
+    memmove(ip + 40 + extension->n, ip + 40, frame->n - 54);
+    memcpy(ip + 40, extension->bytes, extension->n);
+    frame->n += extension->n;
+    ip[4] = (uint8_t)(n >> 8);
+    ip[5] = (uint8_t)n;
+    ip[6] = extension->first;
+}
+
+/* Translated, and never answered. */
+static void test_extensions(const struct run *run)
+{
+    static struct frame frame, want;
+    struct mc_tcp_conn conn, after;
+    struct segment segment;
+    struct tcp_run out;
+    uint32_t grown;
+    size_t i;
+
+    for (i = 0; run->v6 && i < sizeof(extensions) / sizeof(extensions[0]); i++) {
+        const struct extensions *row = &extensions[i];
+
+        conn_init(run->lab, &conn, 1000, 5000);
+        next(run, &segment, &conn, &get_hit);
+        segment_frame(&frame, &segment);
+        want = frame;
+        if (row->found) {
+            put32(segment_tcp(&want) + 4,
+                  segment.seq - (run->hook == HOOK_INGRESS ? 1000 : 0u - 5000));
+            put32(segment_tcp(&want) + 8,
+                  segment.ack - (run->hook == HOOK_INGRESS ? 5000 : 0u - 1000));
+            segment_mark(run->lab, segment_tcp(&want), &conn, run->hook == HOOK_INGRESS);
+            segment_seal(&want, SUM_WHOLE);
+        }
+        extend(&frame, row);
+        extend(&want, row);
+        out = (struct tcp_run){0};
+        ok(!tcp_run(run->lab, run->hook, &frame, &out) && out.verdict == TC_IS_NEXT &&
+               frame_equal(&out.out, &want),
+           "%s, extension headers, %s: %s", run->name, row->name,
+           row->found ? "translated" : "left alone");
+        conn_get(run->lab, true, &after);
+        grown =
+            run->hook == HOOK_INGRESS ? after.in_end - conn.in_end : after.out_end - conn.out_end;
+        ok(grown == (row->found ? get_hit.n : 0),
+           "%s, extension headers, %s: what has passed is known", run->name, row->name);
+    }
+}
+
 /* --- checksums -----------------------------------------------------------------------------------
  */
 
@@ -720,6 +806,7 @@ static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6, bool alone)
     test_twice(&run);
     if (run.hook == HOOK_INGRESS)
         test_first_echo(&run);
+    test_extensions(&run);
     test_sums(&run);
     test_complete(&run);
 }
