@@ -15,12 +15,13 @@ class Closed(Exception):
 
 
 class Stream:
-    """One connection. rest() returns the bytes received and not yet read."""
+    """One connection, of a new socket, or of one that connects or is connected."""
 
-    def __init__(self, address, family=socket.AF_INET, context=None, session=None):
-        self.sock = socket.socket(family, socket.SOCK_STREAM)
+    def __init__(self, address, family=socket.AF_INET, context=None, session=None, sock=None):
+        self.sock = sock or socket.socket(family, socket.SOCK_STREAM)
         self.sock.settimeout(SECONDS)
-        self.sock.connect(address)
+        if not sock:
+            self.sock.connect(address)
         if family != socket.AF_UNIX:
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context:

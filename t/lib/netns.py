@@ -245,12 +245,15 @@ def ethtool(namespace, interface, command, value):
 
 
 def offloads_off(interface, namespace):
-    """Every frame is at most as long as the MTU, and its checksums are computed. Missing
-    features are off: a veth has no TSO while its peer has an XDP program.
-    """
+    """Every frame is at most as long as the MTU, and its checksums are computed."""
+    set_offloads(interface, namespace, False)
+
+
+def set_offloads(interface, namespace, on):
+    """Missing features stay off: a veth has no TSO while its peer has an XDP program."""
     for command in _OFFLOADS:
         try:
-            ethtool(namespace, interface, command, 0)
+            ethtool(namespace, interface, command, int(on))
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:
                 raise

@@ -11,6 +11,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import kernel
 import netns
+import segments
 import tap
 from kernel import answer
 
@@ -24,17 +25,10 @@ raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 raw.bind(("cl0", 0))
 
 
-def checksum(data):
-    total = sum(struct.unpack("!%dH" % (len(data) // 2), data))
-    while total >> 16:
-        total = (total & 0xffff) + (total >> 16)
-    return ~total & 0xffff
-
-
 def udp_checksum(source, to, udp):
-    udp += b"\0" * (len(udp) % 2)
-    return checksum(socket.inet_aton(source) + socket.inet_aton(to) +
-                    struct.pack("!HH", 17, struct.unpack("!H", udp[4:6])[0]) + udp) or 0xffff
+    return segments.checksum(socket.inet_aton(source) + socket.inet_aton(to) +
+                             struct.pack("!HH", 17, struct.unpack("!H", udp[4:6])[0]) +
+                             udp) or 0xffff
 
 
 def frame(text=b"get k\r\n", source=CLIENT, to=SERVER, port=40000, dport=None, count=1,
@@ -52,7 +46,7 @@ def frame(text=b"get k\r\n", source=CLIENT, to=SERVER, port=40000, dport=None, c
                                fragment, 64, protocol, 0, socket.inet_aton(source),
                                socket.inet_aton(to)))
     ip += options
-    ip[10:12] = struct.pack("!H", checksum(bytes(ip)))
+    ip[10:12] = struct.pack("!H", segments.checksum(bytes(ip)))
     return (macs or TO + FROM) + vlan + struct.pack("!H", ethertype) + bytes(ip) + udp
 
 
@@ -116,8 +110,8 @@ def checksums():
         grown = sent(*damaged)
         tap.is_((grown["answered"], grown["pass_packet"] + grown["pass_command"]),
                 (0, len(damaged)), "%s with a damaged checksum is passed to the stack" % name)
-    begun = ~checksum(socket.inet_aton(CLIENT) + socket.inet_aton(SERVER) +
-                      struct.pack("!HH", 17, 8 + 8 + len(b"get k\r\n"))) & 0xffff
+    begun = ~segments.checksum(socket.inet_aton(CLIENT) + socket.inet_aton(SERVER) +
+                               struct.pack("!HH", 17, 8 + 8 + len(b"get k\r\n"))) & 0xffff
     tap.is_(sent(frame(check=begun))["answered"], 1,
             "a request whose checksum is left to hardware is answered")
 

@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import client
 import kernel
 import netns
+import segments
 import tap
 from kernel import answer
 
@@ -168,19 +169,12 @@ def vlans():
 
 # --- packets for others ------------------------------------------------------------
 
-def checksum(data):
-    total = sum(struct.unpack("!%dH" % (len(data) // 2), data))
-    while total >> 16:
-        total = (total & 0xffff) + (total >> 16)
-    return ~total & 0xffff
-
-
 def frame(port, to=MAC, tag=b"", address="10.77.0.1", source="10.77.0.2", from_=CLIENT):
     text = struct.pack("!HHHH", 0x4321, 0, 1, 0) + b"get k\r\n"
     udp = struct.pack("!HHHH", 40000, port, 8 + len(text), 0) + text
     ip = bytearray(struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 7, 0, 64, 17, 0,
                                socket.inet_aton(source), socket.inet_aton(address)))
-    struct.pack_into("!H", ip, 10, checksum(bytes(ip)))
+    struct.pack_into("!H", ip, 10, segments.checksum(bytes(ip)))
     return to + from_ + tag + b"\x08\x00" + bytes(ip) + udp
 
 
