@@ -19,6 +19,7 @@ enum {
     MOST_RUNS = 2000000,
     LEAST = 10, /* refusals after the lookup, for each case */
     ROUNDS = 4000,
+    STEP = 64, /* turns of a loop, by which the server's command is made later */
     FEW = 200, /* of both where CPUs run in turns, as in qemu, and seldom meet (T_IN_TURNS) */
 };
 
@@ -33,7 +34,8 @@ struct race {
     uint64_t boundary;
     atomic_bool stop;
     struct mc_bucket *bucket;
-    uint32_t refs[2];
+    uint32_t refs[2]; /* two items with the same key */
+    atomic_uint begun, ended, delay;
 };
 
 static const char get_hit[] = "get hit\r\n";
@@ -107,6 +109,36 @@ static bool is_passed(const struct race *race, const struct tcp_run *run)
     return run->verdict == TC_IS_NEXT && run->out.n == race->frame.n;
 }
 
+/* Puts two items with the same key, of which the table has the first. */
+static void put_two(struct race *race, size_t n)
+{
+    struct lab *lab = &race->lab->lab;
+    char value[1400];
+    uint32_t *refs;
+
+    lab_clear(lab);
+    race->bucket = lab_bucket(lab, lab_hash(lab, "hit", 3));
+    refs = race->bucket->refs;
+    memset(value, 'v', n);
+    lab_put(lab, "hit", 3, value, n);
+    race->refs[0] = refs[0];
+    memset(value, 'w', n + 3);
+    lab_put(lab, "hit", 3, value, n + 3);
+    race->refs[1] = refs[1];
+    race->bucket->tags &= 0xff;
+}
+
+/* Has the table refer to one of them, as a writer does. */
+static void exchange(struct race *race, unsigned int which)
+{
+    struct mc_bucket *bucket = race->bucket;
+
+    __atomic_store_n(&bucket->seq, bucket->seq + 1, __ATOMIC_RELEASE);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    __atomic_store_n(&bucket->refs[0], race->refs[which], __ATOMIC_RELAXED);
+    __atomic_store_n(&bucket->seq, bucket->seq + 1, __ATOMIC_RELEASE);
+}
+
 /* --- the server publishes -------------------------------------------------------------------- */
 
 static void *publish_main(void *from)
@@ -144,16 +176,13 @@ static bool publish_run(struct race *race, const struct frame *reply, unsigned i
 static void test_publishing(struct race *race, size_t n)
 {
     static struct frame reply;
-    char value[1400], text[1500];
+    char text[1500];
     unsigned int i, late = 0, least = race->in_turns ? 0 : LEAST;
     unsigned int runs = race->in_turns ? FEW : RUNS;
     pthread_t thread;
     bool right = true;
 
-    memset(value, 'v', n);
-    lab_clear(&race->lab->lab);
-    lab_put(&race->lab->lab, "hit", 3, value, n);
-    race->bucket = lab_bucket(&race->lab->lab, lab_hash(&race->lab->lab, "hit", 3));
+    put_two(race, n);
     make_frame(race, &reply, text, make_text(text, 'v', n));
     atomic_store(&race->stop, false);
     pthread_create(&thread, NULL, publish_main, race);
@@ -166,6 +195,83 @@ static void test_publishing(struct race *race, size_t n)
        "came",
        names[race->hook], race->v6 ? 6 : 4, n);
     diag("%u runs, %u refused late", i, late);
+}
+
+/* --- the server executes --------------------------------------------------------------------- */
+
+/* Executes a command of the connection, which stores the first item; then it publishes. */
+static void *execute_main(void *from)
+{
+    struct race *race = from;
+    unsigned int i = 0, k;
+
+    on_cpu(1);
+    while (!atomic_load(&race->stop)) {
+        if (atomic_load(&race->begun) == i)
+            continue;
+        for (k = atomic_load(&race->delay); k > 0; k--)
+            __asm__ volatile("");
+        exchange(race, 0);
+        __atomic_store_n(&race->lab->slots[TCP_SLOT].boundary, race->boundary, __ATOMIC_RELEASE);
+        atomic_store(&race->ended, ++i);
+    }
+    return NULL;
+}
+
+/* A request that comes while the command before it is executed. *answered: it was. */
+static bool execute_run(struct race *race, const struct frame *reply, bool *answered)
+{
+    static struct tcp_run run;
+    struct mc_tcp_slot *slot = &race->lab->slots[TCP_SLOT];
+    uint32_t before = slot->answered;
+    unsigned int kept;
+    bool failed;
+
+    __atomic_store_n(&slot->boundary, MC_TCP_NONE, __ATOMIC_RELEASE);
+    exchange(race, 1);
+    conn_put(race->lab, race->v6, &race->conn);
+    run.mark = 0;
+    atomic_fetch_add(&race->begun, 1);
+    failed = tcp_run(race->lab, race->hook, &race->frame, &run) != 0;
+    while (atomic_load(&race->ended) != atomic_load(&race->begun))
+        sched_yield();
+    kept = take_kept(race->lab);
+    *answered = slot->answered != before;
+    return !failed && (*answered ? is_reply(race, &run, reply) && kept == 1
+                                 : is_passed(race, &run) && kept == 0);
+}
+
+/* The command ends later if the last request was answered, sooner if it was not. */
+static void test_executing(struct race *race, size_t n)
+{
+    static struct frame reply;
+    unsigned int i, tally[2] = {0}, least = race->in_turns ? 0 : LEAST;
+    unsigned int runs = race->in_turns ? FEW : RUNS;
+    bool right = true, answered;
+    pthread_t thread;
+    char text[1500];
+
+    put_two(race, n);
+    make_frame(race, &reply, text, make_text(text, 'v', n));
+    atomic_store(&race->stop, false);
+    atomic_store(&race->begun, 0);
+    atomic_store(&race->ended, 0);
+    atomic_store(&race->delay, STEP);
+    pthread_create(&thread, NULL, execute_main, race);
+    for (i = 0; right && i < runs; i++) {
+        right = execute_run(race, &reply, &answered);
+        tally[answered]++;
+        if (answered)
+            atomic_fetch_add(&race->delay, STEP + i % STEP);
+        else
+            atomic_store(&race->delay, atomic_load(&race->delay) * 7 / 8);
+    }
+    atomic_store(&race->stop, true);
+    pthread_join(thread, NULL);
+    ok(right && tally[0] >= least && tally[1] >= least,
+       "%s, IPv%d, %zu bytes: a request is answered with what the command before it has stored",
+       names[race->hook], race->v6 ? 6 : 4, n);
+    diag("answered %u, passed %u", tally[1], tally[0]);
 }
 
 /* --- two CPUs -------------------------------------------------------------------------------- */
@@ -203,14 +309,10 @@ static void *twin_main(void *from)
 static void *exchange_main(void *from)
 {
     struct race *race = from;
-    struct mc_bucket *bucket = race->bucket;
     unsigned int i = 0;
 
     while (!atomic_load(&race->stop)) {
-        __atomic_store_n(&bucket->seq, bucket->seq + 1, __ATOMIC_RELEASE);
-        __atomic_thread_fence(__ATOMIC_RELEASE);
-        __atomic_store_n(&bucket->refs[0], race->refs[++i % 2], __ATOMIC_RELAXED);
-        __atomic_store_n(&bucket->seq, bucket->seq + 1, __ATOMIC_RELEASE);
+        exchange(race, ++i % 2);
         sched_yield();
     }
     return NULL;
@@ -233,24 +335,6 @@ static bool twins_agree(struct race *race, const struct twin twins[2],
     tally[2]++;
     return is_passed(race, &twins[0].run) && is_passed(race, &twins[1].run) &&
            slot->answered == 0 && kept == 0;
-}
-
-static void put_two(struct race *race, size_t n)
-{
-    struct lab *lab = &race->lab->lab;
-    char value[1400];
-    uint32_t *refs;
-
-    lab_clear(lab);
-    race->bucket = lab_bucket(lab, lab_hash(lab, "hit", 3));
-    refs = race->bucket->refs;
-    memset(value, 'v', n);
-    lab_put(lab, "hit", 3, value, n);
-    race->refs[0] = refs[0];
-    memset(value, 'w', n + 3);
-    lab_put(lab, "hit", 3, value, n + 3);
-    race->refs[1] = refs[1];
-    race->bucket->tags &= 0xff;
 }
 
 static void test_twins(struct race *race, size_t n)
@@ -307,6 +391,7 @@ int main(void)
             tcp_lab_set_alone(&lab, race.hook == HOOK_INGRESS);
             for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
                 test_publishing(&race, sizes[i]);
+            test_executing(&race, sizes[1]);
             test_twins(&race, sizes[1]);
             test_twins(&race, sizes[3]);
         }
