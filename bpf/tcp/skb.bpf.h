@@ -22,12 +22,34 @@ const volatile __u32 tcp_mark = 0;
 /* The urgent pointer of segments that were translated for the socket. Set before the load. */
 const volatile __u16 tcp_seal = 0;
 
-/* Makes the headers readable in place. */
+/* Whether the headers can be read in place, of a packet whose first is Ethernet's. */
+static __always_inline int skb_has_headers(const struct __sk_buff *skb)
+{
+    const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+    const void *ip = data + FRAME_IP, *l4;
+    u64 at, nheader;
+
+    if (ip + IP6_BYTES > end || LOAD16(data + 12) != skb->protocol)
+        return 0;
+    at = skb->protocol == TYPE_IP6 ? IP6_BYTES : (LOAD8(ip) & 15) * 4;
+    BOUND(at, 63);
+    l4 = ip + at;
+    if (l4 + TCP_BYTES > end)
+        return 0;
+    nheader = (LOAD8(l4 + 12) >> 4) * 4;
+    BOUND(nheader, 63);
+    return l4 + nheader <= end;
+}
+
+/*
+ * Makes the headers readable in place. Those of a segment that a socket sends are, and its data is
+ * not: pulling that in would copy the packet's head, which takes longer than all the rest.
+ */
 static __always_inline void skb_pull_headers(struct __sk_buff *skb)
 {
     u64 linear = skb->data_end - skb->data, n = skb->len;
 
-    if (likely(linear >= HEADERS_MOST || linear >= n))
+    if (likely(linear >= HEADERS_MOST || linear >= n) || skb_has_headers(skb))
         return;
     bpf_skb_pull_data(skb, n < HEADERS_MOST ? n : HEADERS_MOST);
 }
