@@ -311,7 +311,8 @@ class Lab:
         for queue in (TCP_SEND_QUEUE, TCP_RECV_QUEUE):
             tcp.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR_QUEUE, queue)
             numbers.append(tcp.getsockopt(socket.IPPROTO_TCP, TCP_QUEUE_SEQ) & 0xffffffff)
-        numbers.append(tcp.getsockopt(socket.IPPROTO_TCP, TCP_TIMESTAMP) & 0xffffffff)
+        # Ahead of all that were sent: the socket's option is some milliseconds behind.
+        numbers.append(tcp.getsockopt(socket.IPPROTO_TCP, TCP_TIMESTAMP) + 1000 & 0xffffffff)
         return "tcp=" + ":".join(map(str, numbers)), tcp.getsockname()[1]
 
     @staticmethod
