@@ -412,7 +412,7 @@ static void run(struct cable *cable, int signals)
                               {.fd = cable->ways[WAY_BA].from, .events = POLLIN},
                               {.fd = signals, .events = POLLIN}};
     struct timespec wait;
-    uint64_t now, due;
+    uint64_t now = 0, due;
     int way;
 
     while (!polled[WAYS].revents) {
