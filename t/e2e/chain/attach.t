@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """The chain on interfaces: TCX and filters, both kinds of server, changes of interfaces,
 detached programs, and the end."""
 import os

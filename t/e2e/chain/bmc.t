@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """The program bmc and the words of mode=chain: options, messages, statistics, memory."""
 import glob
 import json

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """The effect of what an observer of packets cannot see is bounded by --max-age: each case of the
 list in doc/chain.md has the right answer when the entry has become too old, and the statistics
 show that this was the reason."""

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """The chain, and several datagrams that a sender passes to the kernel as one (UDP_SEGMENT,
 udp(7)): over lo they arrive as one packet, of which only the first datagram has a header."""
 import os

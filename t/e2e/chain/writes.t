@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """Every way in which a value changes or is removed that can be seen from packets, each followed by
 a UDP get: through the chain, in front of Debian's memcached and of ours.
 

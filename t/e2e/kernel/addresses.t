@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """Addresses and MAC addresses that are added and removed while the server runs."""
 import errno
 import os

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """How the kernel path ends, and when it refuses to start."""
 import os
 import signal

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """Interfaces that change, and programs that are detached, while the server runs."""
 import os
 import sys

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """A server that does not run: for how long the kernel answers in its place."""
 import ctypes
 import os

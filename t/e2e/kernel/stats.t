@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """`stats bmc`: the reference and the manual have exactly its keys; `stats reset`."""
 import os
 import re

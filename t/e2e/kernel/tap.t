@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """The TC program is attached behind a driver's XDP only when a reply finds no room in a frame."""
 import os
 import sys

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """tcp=on as the server has it: options, what it logs and counts, and on which connections the
 kernel may answer."""
 import os

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """Streams of requests over TCP that the kernel answers, on a good and on a bad network: every byte
 of every reply is the one that the model of t/tool/tcpcheck has, and nothing hangs. What becomes of
 connections when their server closes them, or is stopped."""

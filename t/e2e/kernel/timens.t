@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """A server in a time namespace (time_namespaces(7)), whose CLOCK_MONOTONIC is not the kernel's."""
 import os
 import subprocess

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """IPv6, VLAN tags, large frames, and packets for other machines: over real interfaces.
 
 The client's sockets are real: a reply with a wrong checksum never reaches them.
