@@ -21,14 +21,8 @@ BAD = ("--loss", 0.01, "--duplicate", 0.05, "--reorder", 0.05, "--jitter", 3)
 
 
 def streams(name, pair, by, operations, mode=None):
-    """by: the row of `stats bmc` that counts the answers."""
     with kernel.Machines("-m", 512, mode=mode, words=("tcp=on",), pair=pair) as m:
-        found = tcpcheck.run(m.pair.address(), m.server.port, "--operations", operations)
-        tcpcheck.judge(found, operations, name)
-        rows = m.tcp.stats("bmc")
-        tap.diag({key: rows[key] for key in rows if key.startswith("tcp_")})
-        tap.ok(int(rows[by]) > operations // 100, "%s: the kernel has answered %s" %
-               (name, rows[by]))
+        tcpcheck.answered(m, operations, name, by)
 
 
 @tap.case

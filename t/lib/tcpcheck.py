@@ -35,6 +35,15 @@ def judge(found, operations, name):
            (name, found.get("operations", 0), operations))
 
 
+def answered(m, operations, name, by):
+    """Runs it against the kernel.Machines, judges, and looks at the row of `stats bmc` that counts
+    the answers which the kernel is to have given."""
+    judge(run(m.pair.address(), m.server.port, "--operations", operations), operations, name)
+    rows = m.tcp.stats("bmc")
+    tap.diag({key: rows[key] for key in rows if key.startswith("tcp_") and rows[key] != "0"})
+    tap.ok(int(rows[by]) > operations // 100, "%s: the kernel has answered %s" % (name, rows[by]))
+
+
 class Proxy:
     """Between the connections of this process's namespace and a server. `falsify` is handed the
     number of a piece of what the server sends, from 0 over all connections, and the piece. It
