@@ -87,10 +87,17 @@ int loader_open_tcp(struct loader *loader, uint32_t nslots, char *error, size_t 
 /* The slots, mapped until loader_close; NULL without loader_open_tcp. */
 struct mc_tcp_slot *loader_tcp_slots(struct loader *loader);
 /*
- * Stores the tag with a socket of this process. 0 or -errno. From any thread. Needs CAP_BPF where
- * unprivileged BPF is disabled.
+ * Stores the tag with a socket of this process, and gives it the filter that drops what should have
+ * been translated. 0 or -errno. From any thread. Needs CAP_BPF where unprivileged BPF is disabled.
  */
 int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *tag);
+/* Milliseconds since a time that stands in a slot. */
+uint32_t loader_tcp_age(const struct loader *loader, uint32_t time);
+/*
+ * Nothing of the connection is translated any more. *seq, *ack: the numbers with which its client
+ * takes the next segment. 0, or -errno: the programs do not follow it.
+ */
+int loader_tcp_forget(struct loader *loader, int socket, uint32_t *seq, uint32_t *ack);
 /*
  * For the tests: the descriptor of a map of theirs, or -ENOENT; and the mark that they set in
  * packets of their own.

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/bpf.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,6 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -27,6 +30,15 @@ struct loader_tcp {
     size_t nslots;
     uint64_t *ended; /* ids of connections that the last sweep found closed, in ascending order */
     size_t nended;
+};
+
+/* Of the map of connections, as bpf/packet/flow.bpf.h has it. */
+struct key {
+    uint64_t client[2];
+    uint64_t server[2];
+    uint16_t client_port;
+    uint16_t server_port;
+    uint32_t unused;
 };
 
 /* Maps that both objects have, and use together; the others with the same names are their own. */
@@ -129,8 +141,69 @@ struct mc_tcp_slot *loader_tcp_slots(struct loader *loader)
 int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *tag)
 {
     int map = bpf_map__fd(loader->tcp->skel->maps.tcp_tags);
+    int filter = bpf_program__fd(loader->tcp->skel->progs.tcp_filter);
 
+    if (setsockopt(socket, SOL_SOCKET, SO_ATTACH_BPF, &filter, sizeof(filter)))
+        return -errno;
     return bpf_map_update_elem(map, &socket, tag, BPF_ANY);
+}
+
+uint32_t loader_tcp_age(const struct loader *loader, uint32_t time)
+{
+    struct timespec now;
+    uint32_t units;
+    uint64_t ns;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec -
+         (uint64_t)*loader->object.clock_ahead;
+    units = (uint32_t)(ns >> MC_TCP_TIME_SHIFT) - (time & ~3u);
+    return (uint32_t)(((uint64_t)units << MC_TCP_TIME_SHIFT) / 1000000);
+}
+
+/* One end of a connection, as the programs' key has it: two words, and the port. */
+static void fill_end(const struct sockaddr_storage *name, uint64_t words[2], uint16_t *port)
+{
+    const struct sockaddr_in *in = (const struct sockaddr_in *)name;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)name;
+    struct in6_addr mapped = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+
+    memcpy(mapped.s6_addr + 12, &in->sin_addr, 4);
+    memcpy(words, name->ss_family == AF_INET ? &mapped : &in6->sin6_addr, sizeof(mapped));
+    *port = in->sin_port; /* at the same place in both */
+}
+
+/* The key of a socket's connection. 0 or -errno. */
+static int fill_key(int socket, struct key *key)
+{
+    struct sockaddr_storage names[2];
+    socklen_t n = sizeof(names[0]), m = sizeof(names[1]);
+
+    if (getpeername(socket, (struct sockaddr *)&names[0], &n) ||
+        getsockname(socket, (struct sockaddr *)&names[1], &m))
+        return -errno;
+    memset(key, 0, sizeof(*key));
+    fill_end(&names[0], key->client, &key->client_port);
+    fill_end(&names[1], key->server, &key->server_port);
+    return 0;
+}
+
+int loader_tcp_forget(struct loader *loader, int socket, uint32_t *seq, uint32_t *ack)
+{
+    struct tcp *skel = loader->tcp->skel;
+    int conns = bpf_map__fd(skel->maps.tcp_conns);
+    struct mc_tcp_conn conn;
+    struct key key;
+    int rc = fill_key(socket, &key);
+
+    rc = rc ? rc : bpf_map_lookup_elem_flags(conns, &key, &conn, BPF_F_LOCK);
+    if (rc)
+        return rc;
+    bpf_map_delete_elem(conns, &key);
+    bpf_map_delete_elem(bpf_map__fd(skel->maps.tcp_guarded), &conn.cookie);
+    *seq = conn.out_end + conn.shift.out;
+    *ack = conn.in_end + conn.shift.in;
+    return 0;
 }
 
 int loader_tcp_map(struct loader *loader, const char *name)
@@ -166,11 +239,10 @@ void loader_tcp_counts(struct loader *loader, struct mc_tcp_counts *out)
 
 /* --- sweeping --------------------------------------------------------------------------------- */
 
-/* Entries that are read by one system call, and their keys, whose form is the programs' own. */
-enum { SWEEP_BATCH = 256, SWEEP_KEY = 40 };
+enum { SWEEP_BATCH = 256 /* entries that are read by one system call */ };
 
 struct sweep {
-    char keys[SWEEP_BATCH][SWEEP_KEY];
+    struct key keys[SWEEP_BATCH];
     struct mc_tcp_conn conns[SWEEP_BATCH];
     uint64_t *ended; /* ids of all that are found closed */
     size_t nended, size;
@@ -219,10 +291,12 @@ static void sweep_one(const struct loader_tcp *tcp, struct sweep *sweep, int map
     if (!has_ended(tcp, conn))
         return;
     if (!(conn->shift.in | conn->shift.out) ||
-        (tcp->nended && bsearch(&id, tcp->ended, tcp->nended, sizeof(id), compare_ids)))
-        bpf_map_delete_elem(map, sweep->keys[i]);
-    else
+        (tcp->nended && bsearch(&id, tcp->ended, tcp->nended, sizeof(id), compare_ids))) {
+        bpf_map_delete_elem(bpf_map__fd(tcp->skel->maps.tcp_guarded), &conn->cookie);
+        bpf_map_delete_elem(map, &sweep->keys[i]);
+    } else {
         note_ended(sweep, id);
+    }
 }
 
 void loader_sweep_tcp(struct loader *loader)

@@ -35,6 +35,9 @@
  *                before the first boundary of the connection
  * 20 outstanding not 0: the client has not acknowledged the kernel's last reply. Written by the
  *                kernel, set to 0 by the server with a new generation
+ * 24 lost        since when the socket gets segments that were not translated; 0: it does not
+ * 28 owed        since when the socket owes the client a segment that the programs on egress have
+ *                not seen; 0: it does not. Both times written as `outstanding` is
  */
 struct mc_tcp_slot {
     __u64 boundary;
@@ -42,7 +45,14 @@ struct mc_tcp_slot {
     __u32 answered;
     __u32 binary;
     __u32 outstanding;
-    __u32 unused[2]; /* two connections in a cache line */
+    __u32 lost;
+    __u32 owed; /* two connections in a cache line */
+};
+
+/* The times in a slot: of the kernel's coarse clock, nanoseconds without the lowest bits. */
+enum {
+    MC_TCP_TIME_SHIFT = 20,
+    MC_TCP_OWED_ACK = 1, /* the lowest bit of `owed`: it was given data, which it acknowledges */
 };
 
 static inline __u64 mc_tcp_boundary(__u32 consumed, __u32 sent)
@@ -89,6 +99,7 @@ struct mc_tcp_shift {
  * ifindex, vlan, mac by which interface, with which tag (0: none), and to which MAC address, the
  *                    server's segments leave; as of struct mc_local. XDP answers none with a tag
  * kept               where in the pool the outstanding reply's text is
+ * cookie             of the socket; never changes
  */
 struct mc_tcp_conn {
     struct bpf_spin_lock lock;
@@ -105,6 +116,7 @@ struct mc_tcp_conn {
     __u32 ifindex, vlan;
     __u32 kept;
     __u64 mac;
+    __u64 cookie;
 };
 
 /* --- counts ----------------------------------------------------------------------------------- */
@@ -129,6 +141,7 @@ enum mc_tcp_count {
     MC_TCP_PASS_BYPASS,   /* the server asked for everything, or does not run */
     MC_TCP_PASS_ROOM,     /* no room in the frame: TC may answer */
     MC_TCP_DROPPED,       /* segments that cannot be mapped; their sender sends them again */
+    MC_TCP_LOST,          /* segments that the programs did not see, dropped before the socket */
     MC_TCP_COUNTS
 };
 

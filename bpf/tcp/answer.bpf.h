@@ -188,6 +188,8 @@ static __always_inline int conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_s
     conn->kept = tcp->kept;
     conn->client_ts = segment->tsval;
     WRITE_ONCE(slot->outstanding, 1);
+    if (READ_ONCE(slot->lost))
+        WRITE_ONCE(slot->lost, 0);
     tcp->shift = conn->shift;
     tcp->tsval = bpf_ntohl(conn->tsval);
     conn_words(conn, words, segment->ack, segment->seq + segment->n, segment->tsval);

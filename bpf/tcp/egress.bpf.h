@@ -14,7 +14,9 @@
 
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
+#include "bpf/tcp/answer.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/lost.bpf.h"
 #include "bpf/tcp/segment.bpf.h"
 #include "bpf/tcp/skb.bpf.h"
 
@@ -70,7 +72,9 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
     conn.mss = socket->mss_cache;
     conn.slot = tag->slot;
     conn.generation = tag->generation;
-    if (bpf_map_update_elem(&tcp_conns, &tcp->segment.flow, &conn, BPF_NOEXIST))
+    conn.cookie = bpf_get_socket_cookie(skb);
+    if (bpf_map_update_elem(&tcp_guarded, &conn.cookie, tag, BPF_ANY) ||
+        bpf_map_update_elem(&tcp_conns, &tcp->segment.flow, &conn, BPF_NOEXIST))
         return 0;
     tcp_count(MC_TCP_CONNECTIONS);
     return 1;
@@ -153,12 +157,24 @@ static __always_inline int conn_has_translated(const struct mc_tcp_conn *conn,
            stamp_is_wire(segment->tsval, bpf_ntohl(conn->tsval));
 }
 
+/* A new connection begins: what was known of the one before is void. */
+static __always_inline void tcp_unfollow(const struct flow_key *flow)
+{
+    struct mc_tcp_conn *conn = bpf_map_lookup_elem(&tcp_conns, flow);
+
+    if (!conn)
+        return;
+    bpf_map_delete_elem(&tcp_guarded, &conn->cookie);
+    bpf_map_delete_elem(&tcp_conns, flow);
+}
+
 SEC("tc")
 int tcp_egress(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     struct tcp_segment *segment;
     struct mc_tcp_shift shift;
+    struct mc_tcp_slot *slot;
     struct mc_tcp_conn *conn;
     int straddles = 0, done;
     u32 l4, seq;
@@ -172,8 +188,7 @@ int tcp_egress(struct __sk_buff *skb)
     if (!l4)
         return TC_NEXT;
     if (segment->flags & TCP_SYN) {
-        /* A new connection: what was known of the one before is void. */
-        bpf_map_delete_elem(&tcp_conns, &segment->flow);
+        tcp_unfollow(&segment->flow);
         return TC_NEXT;
     }
     conn = tcp_find(skb, segment);
@@ -188,6 +203,9 @@ int tcp_egress(struct __sk_buff *skb)
     bpf_spin_unlock(&conn->lock);
     if (done || !shift_is_used(&shift))
         return TC_NEXT;
+    slot = conn_slot(conn);
+    if (slot)
+        slot_left(slot, conn);
     seq = shift_seq_out(&shift, segment->seq, segment->n, &straddles);
     tcp->shift = shift;
     if (straddles) {

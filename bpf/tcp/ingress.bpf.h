@@ -15,6 +15,7 @@
 #include "bpf/packet/scratch.bpf.h"
 #include "bpf/tcp/answer.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/lost.bpf.h"
 #include "bpf/tcp/segment.bpf.h"
 #include "bpf/tcp/skb.bpf.h"
 
@@ -115,13 +116,16 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
 {
     struct tcp_acked acked = {KEPT_NONE, 0};
     int believed = skb_is_believed(skb, l4, tcp, conn);
+    enum owed owed = OWED_NOTHING;
     struct mc_tcp_shift shift;
     enum leave how = LEAVE_PASS;
     u32 seq;
 
     bpf_spin_lock(&conn->lock);
-    if (believed)
+    if (believed) {
         how = conn_leave(conn, slot, tcp, &scratch->saved.tcp, &acked, 1);
+        owed = conn_owes(conn, &tcp->segment);
+    }
     shift = conn->shift;
     tcp->tsval = bpf_ntohl(conn->tsval);
     seq = conn_seq_in(conn, &tcp->segment);
@@ -135,6 +139,7 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
         tcp_count(tcp->reason);
     if (!shift_is_used(&shift))
         return TC_NEXT;
+    slot_handed(slot, conn, owed);
     tcp->shift = shift;
     if (skb_put_numbers(skb, l4, seq, shift_ack_in(&shift, tcp->segment.ack), tcp, 1) ||
         (segment_has_blocks(&tcp->segment) && skb_put_blocks(skb, l4, 1))) {
@@ -211,7 +216,8 @@ int tcp_ingress(struct __sk_buff *skb)
     if (!conn || tcp->segment.flags & TCP_SYN)
         return TC_NEXT;
     slot = conn_slot(conn);
-    if (!slot || (shift_is_used(&conn->shift) && segment_is_sealed(&tcp->segment)))
+    if (!slot ||
+        (shift_is_used(&conn->shift) && is_sealed(tcp->segment.urgent, tcp->segment.flags)))
         return TC_NEXT;
     tcp->can_resend = l4 == FRAME_IP + (skb->protocol == TYPE_IP6 ? IP6_BYTES : IP4_BYTES);
     rc = tcp_tc_answer(skb, scratch, tcp, conn, slot, l4);

@@ -167,9 +167,9 @@ static __always_inline u64 sum_both(u64 one, u64 other)
 }
 
 /* Whether a client's segment was translated before, on an interface beneath this one. */
-static __always_inline int segment_is_sealed(const struct tcp_segment *segment)
+static __always_inline int is_sealed(u16 urgent, u32 flags)
 {
-    return segment->urgent == tcp_seal && !(segment->flags & TCP_URG);
+    return urgent == tcp_seal && !(flags & TCP_URG);
 }
 
 /* Seals a client's segment. *change: of the sum. Not 0: a helper failed. */

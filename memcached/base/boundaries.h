@@ -8,7 +8,15 @@
 #ifndef BASE_BOUNDARIES_H
 #define BASE_BOUNDARIES_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 struct mc_tcp_slot;
+
+/* The numbers with which a connection's client takes the next segment. */
+struct boundaries_numbers {
+    uint32_t seq, ack;
+};
 
 struct boundaries {
     /*
@@ -18,6 +26,13 @@ struct boundaries {
     struct mc_tcp_slot *(*open)(struct boundaries *, int socket);
     /* Takes the slot back, before the socket is closed. */
     void (*close)(struct boundaries *, struct mc_tcp_slot *slot);
+    /*
+     * Whether the connection hangs, because what the kernel has answered on it makes its segments
+     * need translation, and they take a way without the programs. To be asked every second.
+     */
+    bool (*is_lost)(struct boundaries *, const struct mc_tcp_slot *slot, int socket);
+    /* Nothing of it is translated any more. False: its numbers are not known. */
+    bool (*forget)(struct boundaries *, int socket, struct boundaries_numbers *out);
 };
 
 #endif

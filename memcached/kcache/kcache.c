@@ -37,6 +37,7 @@ struct kcache {
     uint64_t stalls_before;    /* stalls before the last reset */
     uint64_t refused_before;   /* refused maps before the last reset */
     struct mc_tcp_counts tcp_before;
+    uint64_t tcp_resets_before;
     struct chain_counts chain_before;
     struct kcache_chain chain; /* completed, if it is wanted */
     struct chain_settings settings;
@@ -358,6 +359,9 @@ uint64_t kcache_capabilities(const struct kcache *kcache)
     uint64_t capabilities = CREDENTIALS_BPF;
     unsigned int i;
 
+    if (kcache->answers_tcp)
+        capabilities |= CREDENTIALS_NET_ADMIN;
+
     for (i = 0; kcache->chain.wanted && i < kcache->ninterfaces; i++)
         if (attach_has_filter(&kcache->attached[i]))
             capabilities |= CREDENTIALS_NET_ADMIN;
@@ -393,6 +397,7 @@ static void tcp_stats(struct kcache *kcache, struct kcache_stats *out)
     loader_tcp_counts(kcache->loader, &out->tcp_counts);
     for (i = 0; i < MC_TCP_COUNTS; i++)
         out->tcp_counts.count[i] -= kcache->tcp_before.count[i];
+    out->tcp_resets = tcp_resets(&kcache->tcp) - kcache->tcp_resets_before;
 }
 
 /* Under the lock. */
@@ -437,6 +442,7 @@ void kcache_reset_stats(struct kcache *kcache)
     loader_counts(kcache->loader, &kcache->baseline);
     if (kcache->answers_tcp)
         loader_tcp_counts(kcache->loader, &kcache->tcp_before);
+    kcache->tcp_resets_before = tcp_resets(&kcache->tcp);
     if (kcache->chain.wanted)
         loader_chain_counts(kcache->loader, &kcache->chain_before);
     kcache->stalls_before = lease_stalls(&kcache->lease);

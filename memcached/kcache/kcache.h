@@ -125,8 +125,9 @@ void kcache_renew_lease(struct kcache *kcache);
 void kcache_detach(struct kcache *kcache);
 /*
  * The capabilities that the kernel path needs once it is attached (base/credentials.h): CAP_BPF to
- * create maps and to attach again. The chain needs its TC program; where that is a filter, it also
- * needs CAP_NET_ADMIN to attach it again and to remove it at the end.
+ * create maps and to attach again; with tcp=on CAP_NET_ADMIN, to reset connections with other
+ * numbers than those of their sockets (net/socket.h). The chain needs its TC program; where that is
+ * a filter, it also needs CAP_NET_ADMIN to attach it again and to remove it at the end.
  */
 uint64_t kcache_capabilities(const struct kcache *kcache);
 /*
@@ -176,7 +177,8 @@ struct kcache_stats {
     struct mc_counts counts; /* of all CPUs */
     bool tcp;                /* tcp=on: */
     struct mc_tcp_counts tcp_counts;
-    uint64_t stalls; /* times that the server was stopped for longer than `stall` */
+    uint64_t tcp_resets; /* connections that were ended because their segments went elsewhere */
+    uint64_t stalls;     /* times that the server was stopped for longer than `stall` */
     uint64_t extents, tables,
         refused_maps;  /* maps, and maps that were refused for lack of memory */
     const char *allow; /* local, all or list */

@@ -61,6 +61,7 @@ static const char *const tcp_names[MC_TCP_COUNTS] = {
     [MC_TCP_PASS_BYPASS] = "tcp_pass_bypass",
     [MC_TCP_PASS_ROOM] = "tcp_pass_room",
     [MC_TCP_DROPPED] = "tcp_dropped",
+    [MC_TCP_LOST] = "tcp_untranslated",
 };
 
 /* In the order of enum chain_count. */
@@ -184,7 +185,7 @@ static void add_chain(const struct report *out, const struct kcache_stats *stats
     add(out, "chain_bytes", "%" PRIu64, stats->chain_bytes);
 }
 
-static void add_tcp(const struct report *out, const struct mc_tcp_counts *counts)
+static void add_tcp(const struct report *out, const struct mc_tcp_counts *counts, uint64_t resets)
 {
     size_t i;
 
@@ -193,6 +194,7 @@ static void add_tcp(const struct report *out, const struct mc_tcp_counts *counts
     for (i = 0; i < MC_TCP_COUNTS; i++)
         if (tcp_names[i])
             add(out, tcp_names[i], "%" PRIu64, (uint64_t)counts->count[i]);
+    add(out, "tcp_reset", "%" PRIu64, resets);
 }
 
 void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
@@ -217,7 +219,7 @@ void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
         if (count_names[i])
             add(&out, count_names[i], "%" PRIu64, (uint64_t)stats.counts.count[i]);
     if (stats.tcp)
-        add_tcp(&out, &stats.tcp_counts);
+        add_tcp(&out, &stats.tcp_counts, stats.tcp_resets);
     for (i = 0; chain && i < CHAIN_COUNTS; i++)
         if (chain_names[i])
             add(&out, chain_names[i], "%" PRIu64, (uint64_t)stats.chain_counts.count[i]);

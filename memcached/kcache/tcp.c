@@ -1,10 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kcache/tcp.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/log.h"
 #include "bpf/loader/loader.h"
+
+enum {
+    PATIENCE_MS = 500,   /* that segments may go without translation, or a socket be silent */
+    LATEST_ACK_MS = 300, /* after which a socket has acknowledged data */
+    CLOCKS_MS = 20,      /* by which the clocks of the programs and of sockets may differ */
+    CERTAIN_MS = 3000,   /* after which it has acknowledged whatever it was given */
+};
 
 /* The server serves the connection in any case: a failure is logged once. */
 static void report_refusal(struct tcp *tcp, int error)
@@ -36,9 +46,50 @@ static void close_slot(struct boundaries *boundaries, struct mc_tcp_slot *slot)
     slots_put(&((struct tcp *)boundaries)->slots, slot);
 }
 
+/*
+ * Whether a socket has sent what it owes, `age` ms ago or later, and the programs on egress did not
+ * see it. It may also have sent nothing: the client's segment was lost on the way through the
+ * stack, or what the client acknowledges is not all that is on its way.
+ */
+static bool has_sent(int socket, bool acknowledges, uint32_t age)
+{
+    struct tcp_info info;
+    socklen_t n = sizeof(info);
+
+    if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &n))
+        return false;
+    if (info.tcpi_last_data_sent + CLOCKS_MS < age)
+        return true;
+    return acknowledges && (age > CERTAIN_MS || (info.tcpi_last_data_recv > LATEST_ACK_MS &&
+                                                 info.tcpi_last_data_recv < age + CLOCKS_MS));
+}
+
+static bool is_lost(struct boundaries *boundaries, const struct mc_tcp_slot *slot, int socket)
+{
+    const struct loader *loader = ((struct tcp *)boundaries)->loader;
+    uint32_t lost = __atomic_load_n(&slot->lost, __ATOMIC_RELAXED);
+    uint32_t owed = __atomic_load_n(&slot->owed, __ATOMIC_RELAXED), age;
+
+    if (lost && loader_tcp_age(loader, lost) > PATIENCE_MS)
+        return true;
+    age = owed ? loader_tcp_age(loader, owed) : 0;
+    return age > PATIENCE_MS && has_sent(socket, owed & MC_TCP_OWED_ACK, age);
+}
+
+static bool forget(struct boundaries *boundaries, int socket, struct boundaries_numbers *out)
+{
+    struct tcp *tcp = (struct tcp *)boundaries;
+
+    if (!__atomic_exchange_n(&tcp->lost, true, __ATOMIC_RELAXED))
+        log_write("bmc: segments of a TCP connection leave or arrive by a way without the kernel "
+                  "programs: it is reset, as others like it (see tcp_reset of `stats bmc`)");
+    __atomic_fetch_add(&tcp->nresets, 1, __ATOMIC_RELAXED);
+    return !loader_tcp_forget(tcp->loader, socket, &out->seq, &out->ack);
+}
+
 int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n)
 {
-    *tcp = (struct tcp){.boundaries = {open_slot, close_slot}, .loader = loader};
+    *tcp = (struct tcp){.boundaries = {open_slot, close_slot, is_lost, forget}, .loader = loader};
     return slots_init(&tcp->slots, loader_tcp_slots(loader), n);
 }
 
@@ -50,6 +101,11 @@ void tcp_follow(struct tcp *tcp)
 bool tcp_unfollow(struct tcp *tcp)
 {
     return __atomic_exchange_n(&tcp->follows, false, __ATOMIC_RELAXED);
+}
+
+uint64_t tcp_resets(const struct tcp *tcp)
+{
+    return __atomic_load_n(&tcp->nresets, __ATOMIC_RELAXED);
 }
 
 void tcp_fini(struct tcp *tcp)

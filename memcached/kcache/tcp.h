@@ -19,8 +19,10 @@ struct tcp {
     struct boundaries boundaries;
     struct loader *loader;
     struct slots slots;
-    bool follows; /* connections that are accepted get slots; atomic */
-    bool refused; /* a tag was; atomic */
+    bool follows;     /* connections that are accepted get slots; atomic */
+    bool refused;     /* a tag was; atomic */
+    bool lost;        /* a connection was reset because it was lost, which is logged once; atomic */
+    uint64_t nresets; /* of them; atomic */
 };
 
 /* The most slots that the programs can have. */
@@ -33,5 +35,7 @@ void tcp_fini(struct tcp *tcp);
 void tcp_follow(struct tcp *tcp);
 /* None from now on. Whether some may have one. */
 bool tcp_unfollow(struct tcp *tcp);
+/* Connections that were reset because their segments took a way without the programs. */
+uint64_t tcp_resets(const struct tcp *tcp);
 
 #endif

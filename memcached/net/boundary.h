@@ -56,6 +56,13 @@ static inline bool boundary_is_used(const struct boundary *boundary)
     return __atomic_load_n(&boundary->slot->answered, __ATOMIC_RELAXED) > 0;
 }
 
+/* Whether segments of the connection may take a way without the programs. */
+static inline bool boundary_is_doubtful(const struct boundary *boundary)
+{
+    return boundary->slot && (__atomic_load_n(&boundary->slot->lost, __ATOMIC_RELAXED) |
+                              __atomic_load_n(&boundary->slot->owed, __ATOMIC_RELAXED));
+}
+
 /*
  * To be called every second, after boundary_answered said no. Whether the client is to be asked how
  * much it has received: it has not acknowledged the kernel's last reply, for 1, 2, 4, ... seconds.

@@ -230,12 +230,41 @@ static bool is_idle(const struct conn *conn, rel_time now)
     return timeout > 0 && !conn->source && !conn->reading && now > last && now - last > timeout;
 }
 
+/*
+ * The programs see the connection's segments no more, so its end would not be seen by the client
+ * either, with the socket's numbers.
+ */
+static void abandon(struct conn *conn)
+{
+    struct boundaries *boundaries = conn->worker->config->boundaries;
+    struct boundaries_numbers numbers;
+
+    if (boundaries->forget(boundaries, fd_of(conn), &numbers))
+        socket_reset_as(fd_of(conn), numbers.seq, numbers.ack);
+    boundaries->close(boundaries, conn->boundary.slot);
+    conn->boundary.slot = NULL;
+    conn->reason = CLOSE_ERROR;
+    conn_close(conn);
+}
+
+static bool is_lost(const struct conn *conn)
+{
+    struct boundaries *boundaries = conn->worker->config->boundaries;
+
+    return boundary_is_doubtful(&conn->boundary) &&
+           boundaries->is_lost(boundaries, conn->boundary.slot, fd_of(conn));
+}
+
 void conn_check_idle(struct worker *worker, rel_time now)
 {
     struct conn *next;
 
     for (struct conn *conn = worker->conns; conn; conn = next) {
         next = conn->next;
+        if (is_lost(conn)) {
+            abandon(conn);
+            continue;
+        }
         if (boundary_answered(&conn->boundary))
             endpoint_used(&conn->endpoint, now);
         else if (boundary_waits(&conn->boundary))

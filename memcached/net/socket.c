@@ -268,6 +268,31 @@ void socket_set_reset(int fd, bool on)
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
 }
 
+static bool set_queue(int fd, int queue, uint32_t number)
+{
+    return !setsockopt(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, &queue, sizeof(queue)) &&
+           !setsockopt(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, &number, sizeof(number));
+}
+
+/* The socket's connection is gone when it gets these numbers, and then is made again without. */
+void socket_reset_as(int fd, uint32_t seq, uint32_t ack)
+{
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    const int begin = TCP_REPAIR_ON, end = TCP_REPAIR_OFF_NO_WP;
+    struct socket_name own, peer = {.len = sizeof(peer.address)};
+
+    if (socket_local(fd, &own) || getpeername(fd, (struct sockaddr *)&peer.address, &peer.len))
+        return;
+    socket_set_reset(fd, true);
+    if (connect(fd, &none, sizeof(none)) ||
+        setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &begin, sizeof(begin)))
+        return;
+    if (!bind(fd, (struct sockaddr *)&own.address, own.len) && set_queue(fd, TCP_SEND_QUEUE, seq) &&
+        set_queue(fd, TCP_RECV_QUEUE, ack))
+        connect(fd, (struct sockaddr *)&peer.address, peer.len);
+    setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &end, sizeof(end));
+}
+
 void socket_probe(int fd)
 {
     const int idle = 1, most = 127; /* probes without an answer, before the connection ends */

@@ -142,8 +142,8 @@ static const char *const file_writing[] = {
     "open",  "openat", "rename",    "renameat", "renameat2", "unlink", "unlinkat",
 };
 
-/* For sockets of AF_NETLINK; the others have their addresses. */
-static const char *const netlink_asking[] = {"bind"};
+/* For sockets of AF_NETLINK, and to end a connection with other numbers than the socket's. */
+static const char *const kernel_path_names[] = {"bind", "connect"};
 
 static const char *const file_removing[] = {"unlink", "unlinkat"};
 
@@ -256,7 +256,7 @@ static int add_rules(scmp_filter_ctx filter, const struct seccomp_needs *needs)
     if (result == 0 && needs->kernel_path)
         result = allow_if(filter, kernel_path, COUNT(kernel_path));
     if (result == 0 && needs->kernel_path)
-        result = allow(filter, netlink_asking, COUNT(netlink_asking));
+        result = allow(filter, kernel_path_names, COUNT(kernel_path_names));
     if (result == 0 && needs->asks_daemon)
         result = allow(filter, daemon_asking, COUNT(daemon_asking));
     if (result == 0 && needs->asks_daemon)

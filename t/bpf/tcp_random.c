@@ -146,6 +146,8 @@ static void any_boundary(struct tcp_lab *lab, const struct mc_tcp_conn *conn)
         slot->boundary += one_in(2) ? below(5) - 2u : (uint64_t)(below(5) - 2u) << 32;
     if (one_in(40))
         slot->generation++;
+    slot->lost = one_in(4) ? 2 : 0;
+    slot->owed = one_in(3) ? 2 + below(2) : 0;
 }
 
 static void any_conn(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn)

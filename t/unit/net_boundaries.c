@@ -3,6 +3,7 @@
  * What a worker publishes of its connections: real sockets, slots in this process's memory. The
  * worker has no thread: turn() runs its events, so that each step of a dialogue is seen.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -28,7 +29,7 @@ struct one_slot {
     struct boundaries boundaries;
     struct mc_tcp_slot slot;
     int socket;
-    bool open, refuses;
+    bool open, refuses, lost, forgotten;
     /* When the slot was taken back the socket was open, and had this boundary. */
     bool withdrawn;
     uint64_t last;
@@ -72,6 +73,22 @@ static void close_slot(struct boundaries *boundaries, struct mc_tcp_slot *slot)
     one->withdrawn = slot == &one->slot && fcntl(one->socket, F_GETFD) >= 0;
     one->last = slot->boundary;
     slot->boundary = MC_TCP_NONE;
+}
+
+static bool is_lost(struct boundaries *boundaries, const struct mc_tcp_slot *slot, int socket)
+{
+    struct one_slot *one = (struct one_slot *)boundaries;
+
+    return slot == &one->slot && socket == one->socket && one->lost;
+}
+
+static bool forget(struct boundaries *boundaries, int socket, struct boundaries_numbers *out)
+{
+    struct one_slot *one = (struct one_slot *)boundaries;
+
+    (void)out;
+    one->forgotten = one->open && fcntl(socket, F_GETFD) >= 0;
+    return false;
 }
 
 static void no_net_stats(void *context, struct command_net_stats *out)
@@ -147,7 +164,7 @@ static void start_commands(struct host *host, const char *auth_file)
 static void start(struct host *host, const char *auth_file)
 {
     memset(host, 0, sizeof(*host));
-    host->one.boundaries = (struct boundaries){open_slot, close_slot};
+    host->one.boundaries = (struct boundaries){open_slot, close_slot, is_lost, forget};
     host->config.boundaries = &host->one.boundaries;
     host->config.nthreads = 1;
     host->config.reqs_per_event = 20;
@@ -396,6 +413,30 @@ static void test_close(struct host *host)
     host->one.refuses = false;
 }
 
+/* Where segments take a way on which nothing translates them. */
+static void test_lost(struct host *host)
+{
+    rel_time now;
+    char said;
+
+    accept_client(host, true);
+    turn(host);
+    asks_text(host, "get b\r\n", "END\r\n");
+    now = clock_now(&host->config.clock);
+    host->one.lost = true;
+    conn_check_idle(host->worker, now);
+    ok(host->one.open, "a connection whose slot has no doubt is not asked about");
+    host->one.slot.owed = 2;
+    host->one.lost = false;
+    conn_check_idle(host->worker, now);
+    ok(host->one.open, "one that only may hang stays");
+    host->one.lost = true;
+    conn_check_idle(host->worker, now);
+    ok(!host->one.open && host->one.forgotten, "one that hangs is forgotten, and closed");
+    ok(recv(host->client, &said, 1, 0) < 0 && errno == ECONNRESET, "with a reset");
+    host->one.lost = false;
+}
+
 static void test_idle(struct host *host)
 {
     rel_time now;
@@ -486,6 +527,7 @@ int main(void)
     test_pending(&host);
     test_blocked(&host);
     test_close(&host);
+    test_lost(&host);
     test_idle(&host);
     test_order(&host);
     test_streams(&host);

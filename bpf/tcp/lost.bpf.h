@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * tcp_lost: finds out that segments of a connection on which the kernel has answered take a way
+ * without the programs. They do no harm (conn.bpf.h), but the connection hangs: the server looks at
+ * its slot every second, and ends it.
+ *
+ * A client's segment that TC did not seal is dropped by a filter on the socket, which notes since
+ * when. Of the socket's segments TC on egress sees those that are translated, and no other program
+ * sees the rest. So TC notes since when the socket owes the client a segment: it was handed data,
+ * which it acknowledges within 200 ms, or an acknowledgement of less than it has sent.
+ */
+#ifndef MC_TCP_LOST_BPF_H
+#define MC_TCP_LOST_BPF_H
+
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/flow.bpf.h"
+#include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/skb.bpf.h"
+
+/* The sockets of connections that are followed, by their cookies. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, MC_TCP_CONNECTIONS_MAX);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __type(key, u64);
+    __type(value, struct mc_tcp_tag);
+} tcp_guarded SEC(".maps");
+
+/* The time as slots have it: never 0. */
+static __always_inline u32 slot_time(u32 data)
+{
+    return ((u32)(bpf_ktime_get_coarse_ns() >> MC_TCP_TIME_SHIFT) & ~3u) | 2 | data;
+}
+
+/* What TC hands to a socket has to be answered with, perhaps. */
+enum owed { OWED_NOTHING, OWED_MORE, OWED_ACK };
+
+/* Under the lock. A segment was passed. */
+static __always_inline enum owed conn_owes(const struct mc_tcp_conn *conn,
+                                           const struct tcp_segment *segment)
+{
+    if (segment->flags & TCP_RST)
+        return OWED_NOTHING;
+    if (segment->n || segment->flags & TCP_FIN)
+        return OWED_ACK;
+    return conn->acked != conn->out_end ? OWED_MORE : OWED_NOTHING;
+}
+
+/* TC hands the socket a translated segment. */
+static __always_inline void slot_handed(struct mc_tcp_slot *slot, const struct mc_tcp_conn *conn,
+                                        enum owed owed)
+{
+    u32 since;
+
+    if (READ_ONCE(slot->generation) != conn->generation)
+        return;
+    if (READ_ONCE(slot->lost))
+        WRITE_ONCE(slot->lost, 0);
+    since = READ_ONCE(slot->owed);
+    if ((owed == OWED_MORE && !since) || (owed == OWED_ACK && !(since & MC_TCP_OWED_ACK)))
+        WRITE_ONCE(slot->owed, slot_time(owed == OWED_ACK ? MC_TCP_OWED_ACK : 0));
+}
+
+/* TC sees a segment of the socket's. */
+static __always_inline void slot_left(struct mc_tcp_slot *slot, const struct mc_tcp_conn *conn)
+{
+    if (READ_ONCE(slot->owed) && READ_ONCE(slot->generation) == conn->generation)
+        WRITE_ONCE(slot->owed, 0);
+}
+
+/*
+ * The filter of a socket that the server has tagged: drops what should have been sealed. A SYN is
+ * not: the client has forgotten the connection, and wants another one.
+ */
+SEC("socket")
+int tcp_filter(struct __sk_buff *skb)
+{
+    struct mc_tcp_slot *slot;
+    struct mc_tcp_tag *tag;
+    u16 tcp[4]; /* from the flags on */
+    u64 cookie;
+    u32 at;
+
+    if (bpf_skb_load_bytes(skb, 12, tcp, sizeof(tcp)) ||
+        likely(is_sealed(tcp[3], bpf_ntohs(tcp[0]))) || tcp[0] & bpf_htons(TCP_SYN))
+        return -1;
+    cookie = bpf_get_socket_cookie(skb);
+    tag = bpf_map_lookup_elem(&tcp_guarded, &cookie);
+    if (!tag)
+        return -1;
+    at = tag->slot;
+    slot = bpf_map_lookup_elem(&tcp_slots, &at);
+    if (!slot || READ_ONCE(slot->generation) != tag->generation ||
+        !(READ_ONCE(slot->answered) | READ_ONCE(slot->outstanding)))
+        return -1;
+    if (!READ_ONCE(slot->lost))
+        WRITE_ONCE(slot->lost, slot_time(0));
+    tcp_count(MC_TCP_LOST);
+    return 0;
+}
+
+#endif
