@@ -23,8 +23,9 @@ enum {
     CHECK_MS = 1000,  /* between checks of the attachments: a detached link sends no event */
     CHAIN_CHECK_MS =
         20, /* between checks of the chain's attachments: while detached it misses writes */
-    RETRY_MAX_S = 60, /* the longest wait before attaching is tried again */
-    LOSSES_MAX = 3,   /* detachments within RETRY_MAX_S after which it is not tried again */
+    TCP_CHECK_MS = 100, /* the same with tcp=on: connections stand still while they are detached */
+    RETRY_MAX_S = 60,   /* the longest wait before attaching is tried again */
+    LOSSES_MAX = 3,     /* detachments within RETRY_MAX_S after which it is not tried again */
     INVALID_S = 2, /* the chain caches nothing for this long after a check that finds it detached */
     REASON_TEXT = 512,     /* bytes of an error */
     WAYS_MAX_S = 9 * 3600, /* before the 16-bit time of a way wraps around: bpf/packet/way.bpf.h */
@@ -37,7 +38,7 @@ struct watched {
     char wanted[IF_NAMESIZE];
     enum kcache_state state;
     bool up;
-    unsigned int lost;        /* found by check_chain, bits of loader_lost */
+    unsigned int lost;        /* found by check_attached, bits of loader_lost */
     char reason[REASON_TEXT]; /* the last logged reason */
     time_t retry;             /* time of the next try */
     unsigned int wait_s;
@@ -443,10 +444,10 @@ void monitor_reset(struct monitor *monitor)
 /* --- the thread -------------------------------------------------------------------- */
 
 /*
- * Whether another process has detached the chain from an interface. Writes there are not seen:
- * invalidates the cache at once, before the programs are attached again.
+ * Whether another process has detached the programs from an interface. The chain does not see
+ * writes there: invalidates its cache at once, before the programs are attached again.
  */
-static bool check_chain(struct monitor *monitor)
+static bool check_attached(struct monitor *monitor)
 {
     bool lost = false;
     size_t i;
@@ -465,12 +466,14 @@ static bool check_chain(struct monitor *monitor)
 /* Waits for events or the time of the next check. */
 static void poll_events(struct monitor *monitor, struct pollfd fds[POLLED])
 {
-    const int ms = loader_is_chain(monitor->loader) ? CHAIN_CHECK_MS : CHECK_MS;
+    const int ms = loader_is_chain(monitor->loader)    ? CHAIN_CHECK_MS
+                   : loader_tcp_slots(monitor->loader) ? TCP_CHECK_MS
+                                                       : CHECK_MS;
     int rc = 0, rested;
 
     for (rested = 0; !rc && rested < CHECK_MS; rested += ms) {
         rc = poll(fds, POLLED, ms);
-        if (!rc && ms < CHECK_MS && check_chain(monitor))
+        if (!rc && ms < CHECK_MS && check_attached(monitor))
             break;
     }
     if (rc <= 0)
