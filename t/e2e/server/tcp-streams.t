@@ -174,7 +174,7 @@ def tampered_frames_do_arrive():
 
 # --- what tcpcheck finds ----------------------------------------------------------------
 # Without resets, which would discard the falsified reply.
-FALSIFIED = ("--connections", 4, "--seconds", 20, "--odd", 0)
+FALSIFIED = ("--connections", 4, "--seconds", 50, "--odd", 0)
 
 
 def found_wrong(name, found, pattern, hangs=0):
@@ -291,7 +291,7 @@ def behind_its_back(name, intrude, pattern, *words):
         thread = threading.Thread(target=intruder)
         thread.start()
         try:
-            found = tcpcheck.run("127.0.0.1", m.port, "--connections", 4, "--seconds", 20,
+            found = tcpcheck.run("127.0.0.1", m.port, "--connections", 4, "--seconds", 50,
                                  "--prefix", "x", "--protocol", "text", *words)
         finally:
             over.set()
@@ -335,7 +335,7 @@ def tampered_segments():
             server.Server("-m", 256, namespace=pair.server, host=ADDRESS, listen=ADDRESS,
                           udp=False) as m:
         found_wrong("one byte of a segment, with a right checksum,",
-                    tcpcheck.run(ADDRESS, m.port, "--seconds", 20), r"wrong: ")
+                    tcpcheck.run(ADDRESS, m.port, "--seconds", 50), r"wrong: ")
 
 
 # --- streams ------------------------------------------------------------------------------
