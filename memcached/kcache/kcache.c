@@ -15,6 +15,7 @@
 #include "kcache/chain.h"
 #include "kcache/guard.h"
 #include "kcache/lease.h"
+#include "kcache/link.h"
 #include "kcache/memory.h"
 #include "kcache/monitor.h"
 #include "kcache/tcp.h"
@@ -68,6 +69,46 @@ static bool is_listed(const struct kcache *kcache, const char *name)
     return false;
 }
 
+/*
+ * The other of two interfaces, by whose programs a segment would pass twice; NULL: there is none.
+ * *above: it lies on this one.
+ */
+static const struct attachment *find_stacked(const struct kcache *kcache, unsigned int n,
+                                             const struct attachment *at, bool *above)
+{
+    int index = at->link.ifindex, other;
+    unsigned int i;
+
+    for (i = 0; i < n; i++) {
+        other = kcache->attached[i].link.ifindex;
+        *above = link_is_above(other, index);
+        if (*above || link_is_above(index, other))
+            return &kcache->attached[i];
+    }
+    return NULL;
+}
+
+/* Refuses two interfaces above one another. 0, or -1 with `error`. */
+static int check_stacked(const struct kcache *kcache, char *error, size_t nerror)
+{
+    const struct attachment *at, *other = NULL;
+    bool above;
+    unsigned int i;
+
+    for (i = 1; i < kcache->ninterfaces && !other; i++) {
+        at = &kcache->attached[i];
+        other = find_stacked(kcache, i, at, &above);
+    }
+    if (!other)
+        return 0;
+    snprintf(error, nerror,
+             "bmc: %s lies above %s, and with tcp=on no segment may pass the programs of both: "
+             "leave out bmc=%s, or what is beneath it",
+             above ? other->name : at->name, above ? at->name : other->name,
+             above ? other->name : at->name);
+    return -1;
+}
+
 static int find_interfaces(struct kcache *kcache, const struct kcache_options *options, char *error,
                            size_t nerror)
 {
@@ -81,7 +122,7 @@ static int find_interfaces(struct kcache *kcache, const struct kcache_options *o
             kcache->attached[kcache->ninterfaces++] = found;
     }
     kcache->nnamed = kcache->ninterfaces;
-    return 0;
+    return kcache_wants_tcp(options) ? check_stacked(kcache, error, nerror) : 0;
 }
 
 /* Loads the programs, as the options and the guard say. NULL: `error` says why. */
@@ -231,7 +272,10 @@ static void update_tc_follows(struct kcache *kcache)
 static void add_automatic(struct kcache *kcache, const struct in6_addr *addresses, size_t n)
 {
     char names[KCACHE_MAX_INTERFACES + 1][IF_NAMESIZE], ignored[128];
+    const struct attachment *other;
+    struct attachment *at;
     size_t found, i;
+    bool above;
 
     /* The chain has to see writes of this machine's own clients as well. */
     found = auto_interfaces(addresses, n, names, KCACHE_MAX_INTERFACES + 1, kcache->chain.wanted);
@@ -246,8 +290,14 @@ static void add_automatic(struct kcache *kcache, const struct in6_addr *addresse
                 names[i], KCACHE_MAX_INTERFACES);
             return;
         }
-        if (!attach_find(&kcache->attached[kcache->ninterfaces], names[i], ignored,
-                         sizeof(ignored)))
+        at = &kcache->attached[kcache->ninterfaces];
+        if (attach_find(at, names[i], ignored, sizeof(ignored)))
+            continue;
+        other = kcache->answers_tcp ? find_stacked(kcache, kcache->ninterfaces, at, &above) : NULL;
+        if (other)
+            fprintf(stderr, "bmc: %s: left out, because it lies %s %s\n", at->name,
+                    above ? "beneath" : "above", other->name);
+        else
             kcache->ninterfaces++;
     }
 }

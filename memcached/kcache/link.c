@@ -8,6 +8,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -150,6 +151,55 @@ int link_read_lower(const struct link_info *link, struct link_info *out)
 {
     return link->lower ? ask(link->lower, link->lower_elsewhere ? &link->netns : NULL, out)
                        : -ENODEV;
+}
+
+/* Whether one interface lies directly on another one. A veth's peer is beside it. */
+static bool is_on(const struct link_info *upper, const struct link_info *lower)
+{
+    return lower->master == upper->ifindex ||
+           (upper->lower == lower->ifindex && !upper->lower_elsewhere &&
+            strcmp(upper->kind, "veth") != 0);
+}
+
+/* Puts what lies on links[i] behind it, until all that lies above the first has its turn. */
+static bool find_above(struct link_info *links, size_t n, int upper)
+{
+    struct link_info found;
+    size_t nfound = 1, i, j;
+
+    for (i = 0; i < nfound; i++) {
+        for (j = nfound; j < n; j++) {
+            if (!is_on(&links[j], &links[i]))
+                continue;
+            if (links[j].ifindex == upper)
+                return true;
+            found = links[j];
+            links[j] = links[nfound];
+            links[nfound++] = found;
+        }
+    }
+    return false;
+}
+
+bool link_is_above(int upper, int lower)
+{
+    struct if_nameindex *all = if_nameindex(), *each;
+    struct link_info *links;
+    size_t n = 0;
+    bool above;
+
+    for (each = all; each && each->if_index; each++)
+        n++;
+    links = calloc(n + 1, sizeof(*links));
+    n = links && !ask(lower, NULL, &links[0]);
+    for (each = all; n && each->if_index; each++)
+        if ((int)each->if_index != lower && !ask((int)each->if_index, NULL, &links[n]))
+            n++;
+    above = links && find_above(links, n, upper);
+    free(links);
+    if (all)
+        if_freenameindex(all);
+    return above;
 }
 
 bool link_has_vlan(int ifindex, char name[IF_NAMESIZE])

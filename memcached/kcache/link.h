@@ -35,6 +35,11 @@ int link_read(int ifindex, struct link_info *out);
  * Reads the peer or lower interface, in any network namespace; without ethtool's part. 0 or -errno.
  */
 int link_read_lower(const struct link_info *link, struct link_info *out);
+/*
+ * Whether packets of the interface `upper` pass through `lower`: it is a port of that bridge, bond
+ * or team, or beneath that VLAN, macvlan or ipvlan, in one step or in several.
+ */
+bool link_is_above(int upper, int lower);
 /* Finds the name of a VLAN interface on top of this one. False: there is none. */
 bool link_has_vlan(int ifindex, char name[IF_NAMESIZE]);
 

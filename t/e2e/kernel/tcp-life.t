@@ -66,8 +66,8 @@ class Talk:
 class Machine(server.Server):
     """A server with the programs on sv0, and without them on sv1; this process is its client."""
 
-    def __init__(self, *words, options=(), links=2, on=1):
-        self.pair = netns.Pair(links)
+    def __init__(self, *words, options=(), links=2, on=1, pair=None):
+        self.pair = pair or netns.Pair(links)
         netns.enter(self.pair.client)
         for namespace in (self.pair.server, self.pair.client):
             for which in ("all", "sv0", "sv1", "cl0", "cl1"):
@@ -291,6 +291,42 @@ def two_interfaces_with_the_programs():
             talk.gets()
         read_rest(talks[0], begin)
         judge(m, talks, "a move to an interface with the programs", (None,))
+
+
+# --- interfaces above one another ----------------------------------------------------------------
+
+@tap.case
+def two_above_one_another_are_refused():
+    with contextlib.closing(netns.Pair()) as pair:
+        for words in (("add", "name", "br0", "type", "bridge"), ("set", "sv0", "master", "br0")):
+            netns.sh("ip", "link", *words, namespace=pair.server)
+        for words in ("bmc=sv0,bmc=br0", "bmc=br0,bmc=sv0"):
+            status, _, err = server.run("-X", words + ",tcp=on", namespace=pair.server)
+            tap.is_((status, err), (71, "bmc: br0 lies above sv0, and with tcp=on no segment may "
+                                    "pass the programs of both: leave out bmc=br0, or what is "
+                                    "beneath it\n"), words)
+
+
+@tap.case
+def one_is_put_beneath_another_one():
+    pair = netns.Pair()
+    netns.sh("ip", "link", "add", "name", "br0", "type", "bridge", namespace=pair.server)
+    with Machine("bmc=br0,mode=tc", links=1, pair=pair) as m:
+        talks = m.talks()
+        begin = slow_reader(m, talks[0])
+        mac = netns.link("sv0", pair.server)["address"]
+        m.server_ip("link", "set", "br0", "address", mac, "up")
+        m.server_ip("link", "set", "sv0", "master", "br0")
+        m.server_ip("address", "del", "10.77.0.1/24", "dev", "sv0")
+        m.server_ip("address", "add", "10.77.0.1/24", "dev", "br0")
+        for talk in talks[1:]:
+            talk.incr()
+            talk.gets()
+        read_rest(talks[0], begin)
+        for talk in talks:
+            talk.incr()
+        tap.diag([talk.end or "goes on" for talk in talks])
+        judge(m, talks, "a bridge above the interface, both with the programs", (None, "reset"))
 
 
 # --- under load ----------------------------------------------------------------------------------
