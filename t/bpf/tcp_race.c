@@ -19,6 +19,7 @@ enum {
     MOST_RUNS = 2000000,
     LEAST = 10, /* refusals after the lookup, for each case */
     ROUNDS = 4000,
+    EXECUTIONS = 1000,
     STEP = 64, /* turns of a loop, by which the server's command is made later */
     FEW = 200, /* of both where CPUs run in turns, as in qemu, and seldom meet (T_IN_TURNS) */
 };
@@ -246,7 +247,7 @@ static void test_executing(struct race *race, size_t n)
 {
     static struct frame reply;
     unsigned int i, tally[2] = {0}, least = race->in_turns ? 0 : LEAST;
-    unsigned int runs = race->in_turns ? FEW : RUNS;
+    unsigned int runs = race->in_turns ? FEW : EXECUTIONS;
     bool right = true, answered;
     pthread_t thread;
     char text[1500];
