@@ -14,7 +14,7 @@
 #include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 
-enum { PROTOCOL_ICMP6 = 58, EXTENSIONS_MAX = 6 };
+enum { EXTENSIONS_MAX = 6 };
 
 /* IPv6's extension headers, by the value of the next-header field before them. */
 enum {

@@ -51,8 +51,8 @@ static __always_inline int skb_may_be_tcp(struct __sk_buff *skb, u64 v6)
 }
 
 /*
- * Only what is TCP, since what follows the call is left out. IPv4's options and IPv6's extension
- * headers move the ports: then the programs look for them.
+ * Only what is TCP, or on ingress ICMP, since what follows the call is left out. IPv4's options and
+ * IPv6's extension headers move the ports: then the programs look for them.
  */
 static __always_inline void tc_tail(struct __sk_buff *skb, const u32 tail)
 {
@@ -66,7 +66,11 @@ static __always_inline void tc_tail(struct __sk_buff *skb, const u32 tail)
         if (!may_be_tcp(ip_protocol(data, v6), v6))
             return;
     } else if (ip + IP6_BYTES + 4 <= end) {
-        if (LOAD16(data + 12) != skb->protocol || !may_be_tcp(ip_protocol(ip, v6), v6))
+        if (LOAD16(data + 12) != skb->protocol)
+            return;
+        if (tail == TAIL_INGRESS && ip_protocol(ip, v6) == (v6 ? PROTOCOL_ICMP6 : PROTOCOL_ICMP))
+            bpf_tail_call(skb, &tcp_programs_tc, tail);
+        if (!may_be_tcp(ip_protocol(ip, v6), v6))
             return;
         if (v6 ? ip_protocol(ip, 1) == PROTOCOL_TCP &&
                      !ip_is_our_tcp(ip, end, 1, tail == TAIL_EGRESS)

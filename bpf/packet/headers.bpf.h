@@ -41,8 +41,10 @@ enum {
     TYPE_IP6 = bpf_htons(0x86dd),
     TYPE_TAG = bpf_htons(0x8100),
     TYPE_TAG_AD = bpf_htons(0x88a8),
+    PROTOCOL_ICMP = 1,
     PROTOCOL_TCP = 6,
     PROTOCOL_UDP = 17,
+    PROTOCOL_ICMP6 = 58,
     TTL = 64,
 };
 

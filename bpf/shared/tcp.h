@@ -94,11 +94,12 @@ struct mc_tcp_shift {
  * born               what it had received when the entry was made; never changes
  * tsval, window      of the last segment that it sent, as on the wire, network order
  * client_ts          the client's highest TSval
- * mss                bytes of a segment's text; never changes
+ * mss                bytes of a segment's text, by the socket's last one, or since pieces were sent
  * slot, generation   of struct mc_tcp_tag; never change
  * ifindex, vlan, mac by which interface, with which tag (0: none), and to which MAC address, the
  *                    server's segments leave; as of struct mc_local. XDP answers none with a tag
- * kept               where in the pool the outstanding reply's text is
+ * kept, again        where in the pool the outstanding reply's text is, and how often it was sent
+ *                    again, as far as MC_TCP_AGAIN
  * cookie             of the socket; never changes
  */
 struct mc_tcp_conn {
@@ -110,7 +111,7 @@ struct mc_tcp_conn {
     __u32 tsval, client_ts;
     __u16 window;
     __u8 wscale;
-    __u8 unused;
+    __u8 again;
     __u32 mss;
     __u32 slot, generation;
     __u32 ifindex, vlan;
@@ -153,6 +154,8 @@ enum {
     MC_TCP_CONNECTIONS_MAX = 1 << 17, /* that are followed; an entry is allocated when it is used */
     MC_TCP_KEPT_MAX = 1 << 12,        /* replies that are not acknowledged yet, a power of two */
     MC_TCP_KEPT_BYTES = 1408,         /* of one */
+    MC_TCP_AGAIN = 2,                 /* times a reply is sent again whole; then in pieces */
+    MC_TCP_PIECE = 500, /* bytes: 552 of an IPv4 packet, the least path MTU that Linux believes */
     MC_TCP_AHEAD = 1 << 30, /* of the socket's clock is that of the wire (bpf/tcp/conn.bpf.h) */
 };
 

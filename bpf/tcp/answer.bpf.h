@@ -186,6 +186,7 @@ static __always_inline int conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_s
     conn->shift.in += segment->n;
     conn->shift.out += nreply;
     conn->kept = tcp->kept;
+    conn->again = 0;
     conn->client_ts = segment->tsval;
     WRITE_ONCE(slot->outstanding, 1);
     if (READ_ONCE(slot->lost))
@@ -223,14 +224,26 @@ static __always_inline u32 conn_tsecr(const struct mc_tcp_conn *conn,
     return segment->stamped ? segment->tsval : conn->client_ts;
 }
 
-/* Under the lock. The outstanding reply is to be sent once more. */
-static __always_inline void conn_resend(const struct mc_tcp_conn *conn, struct segment_scratch *tcp,
+/*
+ * Under the lock. The outstanding reply is to be sent once more. After a few times it is in pieces:
+ * the path may have become too narrow for all of it. Such replies the server is to send from now
+ * on, whose socket learns of the path.
+ */
+static __always_inline void conn_resend(struct mc_tcp_conn *conn, struct segment_scratch *tcp,
                                         struct tcp_words *words)
 {
+    tcp->shift = conn->shift;
+    tcp->in_pieces = conn->again >= MC_TCP_AGAIN;
     tcp->kept = conn->kept;
     tcp->owner = kept_owner(conn->shift.reply, conn->slot, conn->generation);
     conn_words(conn, words, conn->shift.reply, shift_request_end(&conn->shift),
                conn_tsecr(conn, &tcp->segment));
+    if (!tcp->can_resend)
+        return; /* TC does it */
+    if (conn->again < MC_TCP_AGAIN)
+        conn->again++;
+    else if (conn->shift.nreply > MC_TCP_PIECE && conn->mss > MC_TCP_PIECE)
+        conn->mss = MC_TCP_PIECE;
 }
 
 /* What becomes of a segment that is not answered. */

@@ -92,13 +92,15 @@ enum { HEADERS_MOST = FRAME_IP + 60 + 60 /* bytes of a segment before its data *
 /* What a program has to keep of its packet, one for each CPU (scratch.bpf.h). */
 struct segment_scratch {
     struct tcp_segment segment;
-    struct mc_tcp_shift shift; /* by which it is translated, */
+    struct mc_tcp_shift shift; /* by which it is translated, or with the reply to be sent again, */
     u32 tsval;                 /* and the connection's last TSval on the wire */
     u64 boundary;              /* the server's, before the lookup */
     u64 owner;                 /* of the kept text, */
     u32 kept;                  /* and where in the pool it is */
+    u32 in_pieces;             /* how it is sent again */
     int reason;                /* why the segment is passed: MC_TCP_PASS_*, 0: not counted */
     u32 can_resend;            /* the headers of a reply are in scratch->saved */
+    u32 l4;                    /* where in the frame TCP's header begins */
     u32 debt;                  /* the segment acknowledges what the socket does not know yet */
     u32 option, noption;       /* of the segment: the one that has blocks (skb.bpf.h) */
     char frame[256];           /* one without data, while its packet is another (ingress.bpf.h) */

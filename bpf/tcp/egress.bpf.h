@@ -102,6 +102,15 @@ __attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
                : TC_NEXT;
 }
 
+/* How long segments the socket sends at most, which may have changed with the path; 0: unknown. */
+static __always_inline u32 socket_mss(struct __sk_buff *skb)
+{
+    struct bpf_sock *sk = skb->sk;
+    struct tcp_sock *socket = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
+
+    return socket ? socket->mss_cache : 0;
+}
+
 /*
  * Under the lock. What a segment that the socket sends says of it, and where it leaves.
  *
@@ -177,7 +186,7 @@ int tcp_egress(struct __sk_buff *skb)
     struct mc_tcp_slot *slot;
     struct mc_tcp_conn *conn;
     int straddles = 0, done;
-    u32 l4, seq;
+    u32 l4, seq, mss;
     u64 mac = 0;
 
     if (!tcp || skb->mark == tcp_mark)
@@ -195,10 +204,13 @@ int tcp_egress(struct __sk_buff *skb)
     if (!conn)
         return TC_NEXT;
     bpf_skb_load_bytes(skb, 0, &mac, 6);
+    mss = segment->n ? socket_mss(skb) : 0;
     bpf_spin_lock(&conn->lock);
     done = conn_has_translated(conn, segment);
     if (!done)
         conn_leaving(conn, segment, skb->ifindex, skb_vlan(skb), mac);
+    if (mss)
+        conn->mss = mss;
     shift = conn->shift;
     bpf_spin_unlock(&conn->lock);
     if (done || !shift_is_used(&shift))

@@ -15,6 +15,7 @@
 #include "bpf/packet/scratch.bpf.h"
 #include "bpf/tcp/answer.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/icmp.bpf.h"
 #include "bpf/tcp/lost.bpf.h"
 #include "bpf/tcp/segment.bpf.h"
 #include "bpf/tcp/skb.bpf.h"
@@ -41,7 +42,7 @@ __attribute__((noinline)) int tcp_tc_resend(struct __sk_buff *skb)
     struct scratch *scratch = scratch_get();
     u64 v6 = skb->protocol == TYPE_IP6;
 
-    if (!tcp || !scratch || !tcp->can_resend || !kept_get(tcp->kept, tcp->owner))
+    if (!tcp || !scratch || !tcp->can_resend || !kept_get(tcp))
         return TC_ACT_SHOT;
     if (v6 ? !skb_save(skb, scratch, 1, IP6_BYTES + TCP_BYTES)
            : !skb_save(skb, scratch, 0, IP4_BYTES + TCP_BYTES))
@@ -209,9 +210,10 @@ int tcp_ingress(struct __sk_buff *skb)
     if (!tcp || !scratch)
         return TC_NEXT;
     skb_pull_headers(skb);
-    l4 = skb_read(skb, &tcp->segment, 1);
+    tcp->l4 = skb_read(skb, &tcp->segment, 1);
+    l4 = READ_ONCE(tcp->l4); /* from memory: the verifier goes on once, not once for each place */
     if (!l4)
-        return TC_NEXT;
+        return tcp_icmp(skb);
     conn = bpf_map_lookup_elem(&tcp_conns, &tcp->segment.flow);
     if (!conn || tcp->segment.flags & TCP_SYN)
         return TC_NEXT;

@@ -96,22 +96,55 @@ static __always_inline void kept_free(u32 at, u64 owner)
         __sync_val_compare_and_swap(&kept->owner, owner, 0);
 }
 
-/* Brings a kept text into `scratch` as a reply's. 0: it is another connection's by now. */
-__attribute__((noinline)) int kept_get(u32 at, u64 owner)
+/*
+ * Leaves a piece of the reply in `scratch`, from where the client's acknowledgement ends. That of
+ * the request is held back until the last piece, so that the client goes on asking.
+ */
+static __always_inline void reply_cut(struct scratch *scratch, const struct segment_scratch *tcp)
 {
-    struct kept *kept = bpf_map_lookup_elem(&tcp_kept, &at);
+    u64 from = tcp->segment.ack - tcp->shift.reply, n, i;
+    char *text = scratch->reply + REPLY_TEXT;
+
+    if (from >= tcp->shift.nreply)
+        from = 0; /* an older acknowledgement */
+    n = tcp->shift.nreply - from;
+    scratch->saved.tcp.seq = bpf_htonl(tcp->shift.reply + from);
+    if (n > MC_TCP_PIECE) {
+        n = MC_TCP_PIECE;
+        scratch->saved.tcp.ack = bpf_htonl(tcp->shift.request);
+    }
+    CLAMP(from, TEXT_MAX);
+    for (i = 0; i < MC_TCP_PIECE / 64 + 1; i++) {
+        if (64 * i >= n)
+            break;
+        copy64(text + 64 * i, text + from + 64 * i);
+    }
+    scratch->nreply = REPLY_TEXT + n;
+}
+
+/* Brings a kept text, or a piece of it, into `scratch` as a reply. 0: it is another's by now. */
+__attribute__((noinline)) int kept_get(struct segment_scratch *tcp)
+{
     struct scratch *scratch = scratch_get();
+    struct kept *kept;
     u64 n;
 
-    if (!kept || !scratch || READ_ONCE(kept->owner) != owner)
+    if (!tcp || !scratch)
+        return 0;
+    kept = bpf_map_lookup_elem(&tcp_kept, &tcp->kept);
+    if (!kept || READ_ONCE(kept->owner) != tcp->owner)
         return 0;
     n = kept->n;
     if (n > TEXT_MAX)
         return 0;
     kept_copy(scratch->reply + REPLY_TEXT, kept->text, n);
     read_barrier();
+    if (READ_ONCE(kept->owner) != tcp->owner)
+        return 0;
     scratch->nreply = REPLY_TEXT + n;
-    return READ_ONCE(kept->owner) == owner;
+    if (tcp->in_pieces && n > MC_TCP_PIECE)
+        reply_cut(scratch, tcp);
+    return 1;
 }
 
 #endif

@@ -53,7 +53,7 @@ __attribute__((noinline)) int tcp_xdp_resend(struct xdp_md *ctx)
     struct scratch *scratch = scratch_get();
     u64 before, nframe;
 
-    if (!tcp || !scratch || !kept_get(tcp->kept, tcp->owner))
+    if (!tcp || !scratch || !kept_get(tcp))
         return XDP_DROP;
     before = bpf_xdp_get_buff_len(ctx);
     nframe = tcp_frame_size(scratch, before);

@@ -136,6 +136,8 @@ struct outcome {
     uint32_t reason; /* to pass: MC_TCP_PASS_*, or NOT_COUNTED */
     const void *reply;
     size_t nreply;
+    uint32_t from; /* where in it a piece of nreply bytes begins */
+    bool more;     /* which is not its last */
 };
 
 /* What a request's text is to the programs, which only the test can know. */

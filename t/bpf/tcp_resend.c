@@ -147,6 +147,84 @@ static void test_bare(const struct run *run)
        "%s: a keepalive of the client's: the reply again", run->name);
 }
 
+/* Whether what is sent again is a piece: n bytes from this one on. */
+static bool piece(const struct run *run, const struct segment *segment, uint32_t from, size_t n)
+{
+    static struct frame frame;
+    struct outcome found;
+    const char *wrong;
+
+    segment_frame(&frame, segment);
+    wrong = tcp_check(run->lab, run->hook, segment, &frame, &get_hit, 0, &found);
+    if (wrong)
+        diag("wrong: %s", wrong);
+    return !wrong && found.act == ACT_RESEND && found.from == from && found.nreply == n &&
+           found.more == (from + n < get_hit.nreply);
+}
+
+/* A path may have become too narrow for the reply. */
+static void test_pieces(const struct run *run)
+{
+    size_t n = get_hit.nreply, first = n < 500 ? n : 500;
+    struct mc_tcp_conn conn;
+    struct segment segment, bare;
+    uint32_t at;
+    bool right;
+
+    answer(run, &conn, &segment);
+    right = piece(run, &segment, 0, n) && piece(run, &segment, 0, n) &&
+            piece(run, &segment, 0, first) && conn_get(run->lab, run->v6, &conn) &&
+            conn.mss == (n > 500 ? 500u : 1448u);
+    ok(right, "%s: the third time the reply is sent again it is no longer than 500 bytes",
+       run->name);
+    bare = segment;
+    bare.seq += (uint32_t)get_hit.n;
+    bare.n = 0;
+    for (at = 500, right = true; at < n; at += 500) {
+        segment.ack = bare.ack = conn.shift.reply + at;
+        right &= piece(run, &bare, at, n - at < 500 ? n - at : 500);
+        right &= piece(run, &segment, at, n - at < 500 ? n - at : 500);
+    }
+    for (at = 1; n > 500 && at < n; at += 7) {
+        bare.ack = conn.shift.reply + at;
+        right &= piece(run, &bare, at, n - at < 500 ? n - at : 500);
+    }
+    segment.ack = conn.shift.reply - 5;
+    right &= piece(run, &segment, 0, first);
+    ok(right, "%s: then it goes on where the client's acknowledgement ends", run->name);
+    bare.ack = conn.shift.reply + (uint32_t)n;
+    right = does(run, &bare, &get_no, ACT_PASS, NOT_COUNTED);
+    if (run->hook == HOOK_XDP) /* TC takes the acknowledgement */
+        right &= tcp_does(run->lab, HOOK_INGRESS, &bare, &get_no, ACT_PASS, NOT_COUNTED);
+    put_hit(run, 'v');
+    segment.seq += (uint32_t)get_hit.n;
+    segment.ack = bare.ack;
+    if (n > 500)
+        right &= does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_WINDOW);
+    else
+        right &= does(run, &segment, &get_hit, ACT_ANSWER, NOT_COUNTED) &&
+                 conn_get(run->lab, run->v6, &conn) && !conn.again;
+    ok(right, "%s: the next reply of more than 500 bytes is left to the server", run->name);
+}
+
+/* XDP does not write a reply over what has other options. */
+static void test_left_to_tc(const struct run *run)
+{
+    static const uint8_t sack[] = {1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 1, 0,
+                                   1, 1, 5, 10, 0, 0, 9, 0, 0, 0, 9, 9};
+    struct mc_tcp_conn conn;
+    struct segment segment;
+    bool right = answer(run, &conn, &segment);
+    int i;
+
+    segment.options = sack;
+    segment.noptions = sizeof(sack);
+    for (i = 0; i < 3; i++)
+        right &= tcp_does(run->lab, HOOK_XDP, &segment, &get_hit, ACT_PASS, NOT_COUNTED);
+    right &= conn_get(run->lab, run->v6, &conn) && !conn.again;
+    ok(right, "%s: what XDP leaves to TC does not count as sent again", run->name);
+}
+
 /* A client that has no room answers each copy. */
 static void test_no_room(const struct run *run)
 {
@@ -446,6 +524,8 @@ static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6, size_t n)
     test_again(&run);
     test_bare(&run);
     test_no_room(&run);
+    test_pieces(&run);
+    test_left_to_tc(&run);
     test_passes(&run);
     test_pipelined(&run);
     test_acknowledged(&run);

@@ -219,6 +219,28 @@ static void model_pass(struct mc_tcp_conn *conn, const struct segment *segment, 
         conn->flags |= MC_TCP_CLOSING;
 }
 
+/* From the third time on a reply is sent again in pieces of at most 500 bytes. */
+static void model_cut(struct mc_tcp_conn *conn, const struct segment *segment,
+                      struct outcome *outcome)
+{
+    size_t n = conn->shift.nreply;
+
+    outcome->nreply = n;
+    if (conn->again < 2) {
+        conn->again++;
+        return;
+    }
+    if (n <= 500)
+        return;
+    if (!reply_is_open(conn, segment))
+        outcome->from = 0;
+    else if (beyond(segment->ack, conn->shift.reply) > 0)
+        outcome->from = segment->ack - conn->shift.reply;
+    outcome->more = n - outcome->from > 500;
+    outcome->nreply = outcome->more ? 500 : n - outcome->from;
+    conn->mss = conn->mss < 500 ? conn->mss : 500;
+}
+
 static void model_answer(const struct segment *segment, const struct request *request,
                          struct mc_tcp_conn *conn, uint32_t place)
 {
@@ -232,6 +254,7 @@ static void model_answer(const struct segment *segment, const struct request *re
     conn->shift.in += (uint32_t)segment->n;
     conn->shift.out += (uint32_t)request->nreply;
     conn->kept = place;
+    conn->again = 0;
     conn->client_ts = segment->tsval;
 }
 
@@ -325,12 +348,12 @@ struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segme
             outcome.act = hook == HOOK_XDP ? ACT_PASS : ACT_DROP;
             return outcome;
         }
+        model_cut(conn, segment, &outcome);
         kept_get(lab, conn->kept, &kept);
         outcome.act = ACT_DROP;
         if (kept.owner == kept_owner(conn->shift.reply, conn->slot, conn->generation)) {
             outcome.act = ACT_RESEND;
             outcome.reply = kept.text;
-            outcome.nreply = kept.n;
         }
         return outcome;
     }
@@ -347,13 +370,13 @@ void reply_frame(struct frame *want, const struct segment *segment, const struct
     struct segment reply = {
         .v6 = segment->v6,
         .from_server = true,
-        .seq = after->shift.reply,
-        .ack = after->shift.request + after->shift.nrequest,
+        .seq = after->shift.reply + outcome->from,
+        .ack = after->shift.request + (outcome->more ? 0 : after->shift.nrequest),
         .flags = PSH | ACK,
         .window = ntohs(after->window),
         .tsval = ntohl(after->tsval),
         .tsecr = is_stamped(segment, &tsval) ? tsval : after->client_ts,
-        .text = outcome->reply,
+        .text = (const char *)outcome->reply + outcome->from,
         .n = outcome->nreply,
         .sum = SUM_WHOLE,
     };

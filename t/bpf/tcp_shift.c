@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How TC translates the numbers of segments that pass, in both directions; what it notes of those
- * that leave; the bare acknowledgement that goes on behind an answer, and the one that the client
- * gets when it was held back.
+ * How TC translates the numbers of segments that pass, in both directions, and those in ICMP errors
+ * about them; what it notes of those that leave; the bare acknowledgement that goes on behind an
+ * answer, and the one that the client gets when it was held back.
  */
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
@@ -607,6 +607,92 @@ static void test_complete(const struct run *run)
     ok(right, "%s: a sum that the hardware gave stays right", run->name);
 }
 
+/* --- what routers say
+ * -----------------------------------------------------------------------------
+ */
+
+/* An ICMP error about a segment of the server's: its IP header, and the first 8 bytes behind. */
+static void icmp_frame(struct frame *frame, const struct segment *about, uint8_t type, uint8_t code)
+{
+    static struct frame quoted;
+    size_t nip = about->v6 ? 40 : 20, n = 8 + nip + 8;
+    uint8_t *ip = frame->bytes + 14, *icmp = ip + nip;
+    struct segment outer = {.v6 = about->v6};
+    uint32_t sum;
+
+    segment_frame(&quoted, about);
+    segment_frame(frame, &outer);
+    ip[about->v6 ? 6 : 9] = about->v6 ? 58 : 1;
+    put16(ip + (about->v6 ? 4 : 2), (unsigned int)(n + (about->v6 ? 0 : nip)));
+    put32(icmp, (uint32_t)type << 24 | (uint32_t)code << 16);
+    put32(icmp + 4, 1280);
+    memcpy(icmp + 8, quoted.bytes + 14, nip + 8);
+    frame->n = 14 + nip + n;
+    if (!about->v6)
+        segment_seal_ip(frame);
+    sum = about->v6 ? 58 + (uint32_t)n + words_sum(ip + 8, 32) : 0;
+    put16(icmp + 2, ~folded(sum + words_sum(icmp, n)) & 0xffff);
+}
+
+/* Whether the number is made this one, and the checksum stays right. */
+static bool is_told(const struct run *run, const struct segment *about, uint8_t type, uint32_t seq)
+{
+    static struct frame frame, want;
+    static struct tcp_run out;
+    struct segment as = *about;
+
+    icmp_frame(&frame, about, type, 0);
+    as.seq = seq;
+    icmp_frame(&want, &as, type, 0);
+    if (!tcp_run(run->lab, run->hook, &frame, &out) && out.verdict == TC_IS_NEXT &&
+        frame_equal(&out.out, &want))
+        return true;
+    frame_dump("got", &out.out);
+    frame_dump("wanted", &want);
+    return false;
+}
+
+static void test_icmp(const struct run *run)
+{
+    static const uint8_t types[2][3] = {{3, 11, 12}, {1, 2, 4}};
+    uint8_t too_big = run->v6 ? 2 : 3, echo = run->v6 ? 128 : 8;
+    struct mc_tcp_conn conn;
+    struct segment about;
+    bool right = true;
+    size_t i, j;
+
+    for (j = 0; j < MISSED; j++) {
+        for (i = 0; i < 3; i++) {
+            conn_init(run->lab, &conn, missed[j][0], missed[j][1]);
+            segment_out(&about, &conn, "", 0);
+            about.v6 = run->v6;
+            about.seq = conn.out_end + conn.shift.out - 50;
+            right &= is_told(run, &about, types[run->v6][i], conn.out_end - 50);
+        }
+    }
+    ok(right, "%s: an ICMP error about a segment of the server's is given the socket's number",
+       run->name);
+    for (j = 0, right = true; j < MISSED; j++) {
+        answer(run, &conn, missed[j][0], missed[j][1]);
+        for (about.seq = conn.shift.reply; about.seq != conn.shift.reply + conn.shift.nreply;
+             about.seq++)
+            right &= is_told(run, &about, too_big, conn.out_end);
+        about.seq = conn.shift.reply - 3;
+        right &= is_told(run, &about, too_big, conn.out_end - 3);
+        about.seq = conn.shift.reply + conn.shift.nreply + 4;
+        right &= is_told(run, &about, too_big, conn.out_end + 4);
+    }
+    ok(right, "%s: one about the outstanding reply, the number of the place where that was put in",
+       run->name);
+    right = is_told(run, &about, echo, about.seq);
+    about.from_server = false;
+    right &= is_told(run, &about, too_big, about.seq);
+    conn_delete(run->lab, run->v6);
+    about.from_server = true;
+    right &= is_told(run, &about, too_big, about.seq);
+    ok(right, "%s: other ICMP is left alone", run->name);
+}
+
 /* --- the acknowledgement that goes on -----------------------------------------------------------
  */
 
@@ -794,6 +880,8 @@ static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6, bool alone)
     test_blocks(&run, true);
     if (hook == HOOK_INGRESS)
         test_open_in(&run);
+    if (hook == HOOK_INGRESS)
+        test_icmp(&run);
     else
         test_open_out(&run);
     if (hook == HOOK_EGRESS)

@@ -11,12 +11,13 @@ MISS = b"END\r\n"
 
 
 @contextlib.contextmanager
-def machines(pair, *words, options=(), mode="native"):
-    """A server with the kernel path; this process is on the client's machine."""
+def machines(pair, *words, options=(), mode="native", host=None):
+    """A server with the kernel path, at its IPv4 address or at `host`; this process is on the
+    client's machine."""
     bmc = ",".join(("bmc=" + pair.interface(), "tcp=on", "mode=" + mode) + words)
     with contextlib.closing(pair), netns.inside(pair.client), \
             server.Server("-m", 256, "-X", bmc, *options, namespace=pair.server,
-                          host=pair.address(), listen="0.0.0.0") as m:
+                          host=host or pair.address(), listen="::" if host else "0.0.0.0") as m:
         yield m
 
 

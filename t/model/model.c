@@ -145,10 +145,21 @@ static int whole_get(const struct model *m, const struct splice_segment *g)
     return -1;
 }
 
-/* The bytes of a reply of ours: whose it is, and as how many bytes it was found. */
+/* The bytes of a reply of ours: whose it is, and as how many bytes it was found; from the first. */
 static uint8_t kept_bytes(unsigned command, unsigned size)
 {
     return command << 4 | size;
+}
+
+/* Those of a piece that begins later. */
+static uint8_t kept_later(uint8_t bytes, unsigned from)
+{
+    return bytes | from << 2;
+}
+
+static unsigned kept_from(uint8_t bytes)
+{
+    return bytes >> 2 & 3;
 }
 
 static unsigned kept_command(uint8_t bytes)
@@ -158,7 +169,7 @@ static unsigned kept_command(uint8_t bytes)
 
 static unsigned kept_size(uint8_t bytes)
 {
-    return bytes & 15;
+    return bytes & 3;
 }
 
 /* --- the client --- */
@@ -180,10 +191,14 @@ static void client_byte(struct maker *k, struct model_state *s, const struct spl
 {
     unsigned at = i, len = g->len, command = kept_command(g->content);
 
-    if (!g->kept)
+    if (!g->kept) {
         command = reply_of(k->m, s, g->content + i, &at, &len);
-    else if (len != kept_size(g->content))
+    } else if (g->piece) {
+        at += kept_from(g->content);
+        len = kept_size(g->content);
+    } else if (len != kept_size(g->content)) {
         k->wrong = "the client gets a reply with the bytes of two";
+    }
     if (s->client.closed)
         k->wrong = "the client gets bytes behind the server's FIN";
     if (command == FIN_REPLY) {
@@ -476,15 +491,6 @@ static void program_steps(struct maker *k)
 
 /* --- the splice --- */
 
-static struct splice_segment reply_segment(const struct splice_conn *c)
-{
-    return (struct splice_segment){.seq = c->rep_start,
-                                   .ack = c->req_start + c->req_len,
-                                   .len = c->rep_len,
-                                   .kept = true,
-                                   .content = c->kept};
-}
-
 /* From XDP into the queue; where it waits it may become one segment with those before it. */
 static void enqueue(struct maker *k, struct model_state *s, struct splice_segment g,
                     const char *what, unsigned cost)
@@ -521,13 +527,18 @@ static void pass(struct maker *k, struct model_state s, struct splice_segment g,
     take_rush(k, &s, s.in.n == 1 ? RUSH_IN : RUSH_NONE, what, cost, cost ? 0 : MODEL_ANY_WAY);
 }
 
-static void resend(struct maker *k, struct model_state s, int place, const char *what,
-                   unsigned cost, unsigned sure)
+/* `to` asks for it. */
+static void resend(struct maker *k, struct model_state s, struct splice_segment to, int place,
+                   const char *what, unsigned cost, unsigned sure)
 {
-    struct splice_segment g = reply_segment(&s.conn);
+    struct splice_segment g = splice_reply(&s.conn);
 
     if (s.to_client.n == MODEL_NET)
         return;
+    if (k->m->flags & MODEL_PIECES) {
+        g = splice_piece(&s.conn, &to, 1, k->m->off);
+        g.content = kept_later(g.content, (num)(g.seq - s.conn.rep_start));
+    }
     if (place >= 0)
         get(&s.in, (unsigned)place);
     put(&s.to_client, g);
@@ -562,7 +573,7 @@ static void answer(struct maker *k, struct model_state s, struct splice_segment 
     splice_commit(&s.conn, &g, len);
     s.conn.kept = kept_bytes(i, len);
     s.spliced |= bit;
-    put(&s.to_client, reply_segment(&s.conn));
+    put(&s.to_client, splice_reply(&s.conn));
     take_rush(k, &s, s.in.n == 1 ? RUSH_IN : RUSH_NONE, place < 0 ? "XDP answers" : "TC answers",
               cost, cost ? 0 : MODEL_ANY_WAY);
 }
@@ -608,7 +619,7 @@ static void stage(struct maker *k, struct model_state s, struct splice_segment g
         pass(k, s, g, place, place < 0 ? "XDP passes" : "TC translates", cost);
         return;
     case SPLICE_RESEND:
-        resend(k, s, place, place < 0 ? "XDP resends" : "TC resends", cost, sure);
+        resend(k, s, g, place, place < 0 ? "XDP resends" : "TC resends", cost, sure);
         break;
     case SPLICE_DEFER:
         enqueue(k, &s, g, "XDP leaves to TC", cost);
@@ -655,7 +666,7 @@ static void timer_steps(struct maker *k)
     k->segment = (struct splice_segment){0};
     if (k->from->conn.outstanding && idle(k->m, k->from) && k->m->flags & MODEL_RESENDS &&
         follows(k->m->off, RULE_RESEND_TIMER))
-        resend(k, *k->from, -1, "timer resends", 0, MODEL_ANY_WAY);
+        resend(k, *k->from, k->segment, -1, "timer resends", 0, MODEL_ANY_WAY);
 }
 
 /* --- the network and the queues --- */

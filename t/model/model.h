@@ -34,6 +34,7 @@ enum model_flag {
     MODEL_RESENDS = 8192, /* a timer of user space's sends the kept reply again; no fault */
     MODEL_LATE = 16384,   /* the connection is known when the server first sends; no fault */
     MODEL_GRO = 32768,    /* segments that wait for TC become one; no fault */
+    MODEL_PIECES = 65536, /* replies are sent again byte by byte; no fault */
 };
 
 struct model_command {

@@ -33,6 +33,7 @@ enum scenario_name {
     CLIENT_DROPS,
     CLIENT_DROPS_SET,
     CLIENT_DROPS_CALM,
+    PIECES,
     CALM_SET,
     CALM_GETS,
     TC_ALONE,
@@ -82,6 +83,12 @@ static const struct scenario {
     [CLIENT_DROPS_CALM] = {"set, get, the client drops what it acknowledges, without timers",
                            2,
                            {{SET(1), GET(1)}, 2, CALM | MODEL_DROPS, 0}},
+    [PIECES] = {"set, get, replies are sent again in pieces",
+                3,
+                {{SET(1), GET(1)},
+                 2,
+                 MODEL_LOSS | MODEL_REPEAT | MODEL_TIMERS | MODEL_ACKS | MODEL_SIZES | MODEL_PIECES,
+                 0}},
     [CALM_SET] = {"set, get, set, without loss or timers",
                   3,
                   {{SET(1), GET(1), SET(2)}, 3, CALM, 0}},
@@ -105,7 +112,7 @@ static const struct scenario {
                       {{SET(1), SET(0), GET(1)}, 3, MODEL_TIMERS | MODEL_WAITS | MODEL_LATE, 0}},
 };
 
-#define BIT(rule) (1u << (rule))
+#define BIT(rule) (1ull << (rule))
 
 /* What breaks, where, without these rules, with so many faults. */
 static const struct mutant {
@@ -118,6 +125,7 @@ static const struct mutant {
     {"a request sent again is not answered", BIT(RULE_RESEND), ONE_GET, 1},
     {"a segment with old and new bytes is passed", BIT(RULE_RESEND_MIXED), GET_AND_SET, 1},
     {"a bare ack that repeats is not answered", BIT(RULE_RESEND_ON_ACK), CLIENT_DROPS_CALM, 1},
+    {"a piece acknowledges the request", BIT(RULE_PIECE_HELD), PIECES, 3},
     {"no timer resends what the client dropped", BIT(RULE_RESEND_TIMER), CLIENT_DROPS, 2},
     {"what straddles the splice is dropped", BIT(RULE_PROBE), SERVER_CLOSES, 3},
     {"what is sent again is looked up again", BIT(RULE_RESEND_KEPT), ONE_GET, 2},

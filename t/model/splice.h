@@ -24,13 +24,13 @@
  * What the rules below are for, as the model shows it.
  *
  * Wrong bytes, or an end that is never reached, without: CLAMP, RESEND, RESEND_MIXED, RESEND_KEPT,
- * RESEND_TC, ACK_INSIDE, OLD_EGRESS, STRADDLE, PROBE, PUBLISH_WHOLE, KMAX, CONSUMED, SENT, WHOLE,
- * BUSY (or a place of its own for each CPU's copy), AGAIN, one of KSND and CLOSING, and, where a
- * connection is known from its first reply on only, FOLLOWED and FOLLOWED_SENT. KMAX_ACK is for the
- * same case: no trace without it is short enough to be found, but there is one: the client sends A,
- * B and C; B and C are in the backlog, unseen, when the reply to A makes the connection known; a
- * copy of B moves kmax to B's end; the server replies to B, C lies unread in the socket, a copy of
- * C is answered.
+ * RESEND_TC, PIECE_HELD, ACK_INSIDE, OLD_EGRESS, STRADDLE, PROBE, PUBLISH_WHOLE, KMAX, CONSUMED,
+ * SENT, WHOLE, BUSY (or a place of its own for each CPU's copy), AGAIN, one of KSND and CLOSING,
+ * and, where a connection is known from its first reply on only, FOLLOWED and FOLLOWED_SENT.
+ * KMAX_ACK is for the same case: no trace without it is short enough to be found, but there is one:
+ * the client sends A, B and C; B and C are in the backlog, unseen, when the reply to A makes the
+ * connection known; a copy of B moves kmax to B's end; the server replies to B, C lies unread in
+ * the socket, a copy of C is answered.
  *
  * - RESEND_TC: two copies of a get may both be left to TC by XDP. TC answers the first; the second
  *   must get the kept reply, not reach the socket.
@@ -79,6 +79,7 @@ enum splice_rule {
     RULE_RESEND_MIXED,  /* also if it has bytes beyond that end: those the client sends again */
     RULE_RESEND_ON_ACK, /* a bare ack of less than the reply gets the reply again */
     RULE_RESEND_KEPT,   /* with the bytes of the first time, not those of a new lookup */
+    RULE_PIECE_HELD,    /* a piece of it, but the last, holds the request's ack back */
     RULE_RESEND_TIMER,  /* a timer sends it again if the client asks for nothing */
     RULE_RESEND_TC,     /* TC ingress resends as XDP does */
     RULE_OLD_ACK,       /* acks below the reply's end are translated with the old N */
@@ -109,14 +110,14 @@ enum splice_rule {
 };
 
 /* The rules that are not followed, a bit each. */
-typedef uint32_t splice_rules;
+typedef uint64_t splice_rules;
 
 struct splice_segment {
     num seq, ack;
     uint8_t len : 4;
-    uint8_t fin : 1;  /* its last byte is a FIN */
-    uint8_t kept : 1; /* a reply of ours */
-    uint8_t unused : 1;
+    uint8_t fin : 1;    /* its last byte is a FIN */
+    uint8_t kept : 1;   /* a reply of ours */
+    uint8_t piece : 1;  /* a part of it */
     uint8_t mapped : 1; /* it has the socket's numbers */
     uint8_t content;    /* the model's: which bytes these are, whatever their numbers say */
 };
@@ -161,7 +162,7 @@ static inline bool after(num a, num b)
 
 static inline bool follows(splice_rules off, enum splice_rule rule)
 {
-    return !(off & 1u << rule);
+    return !(off & 1ull << rule);
 }
 
 static inline num splice_rep_end(const struct splice_conn *c)
@@ -261,6 +262,40 @@ static inline bool splice_releases(const struct splice_conn *c, const struct spl
 {
     return c->outstanding && !g->len && !before(g->ack, splice_rep_end(c)) &&
            after(c->told, c->req_start - (c->M - c->req_len)) && follows(off, RULE_HELD);
+}
+
+/* The kept reply; its bytes are the model's. */
+static inline struct splice_segment splice_reply(const struct splice_conn *c)
+{
+    return (struct splice_segment){.seq = c->rep_start,
+                                   .ack = c->req_start + c->req_len,
+                                   .len = c->rep_len,
+                                   .kept = true,
+                                   .content = c->kept};
+}
+
+/*
+ * A piece of it, for where the path may be too narrow for all: from what `g` acknowledges on. While
+ * there is more to come, the client keeps its timer for the request.
+ */
+static inline struct splice_segment splice_piece(const struct splice_conn *c,
+                                                 const struct splice_segment *g, num most,
+                                                 splice_rules off)
+{
+    struct splice_segment piece = splice_reply(c);
+    num from = g->ack - c->rep_start;
+
+    if (from >= c->rep_len)
+        from = 0;
+    piece.seq += from;
+    piece.len -= from;
+    piece.piece = true;
+    if (piece.len > most) {
+        piece.len = most;
+        if (follows(off, RULE_PIECE_HELD))
+            piece.ack = c->req_start;
+    }
+    return piece;
 }
 
 /*

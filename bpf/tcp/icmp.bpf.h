@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * tcp_icmp: what routers say of the server's segments. An ICMP error quotes the segment's first
+ * bytes, with numbers of the wire: those of the socket are put in their place, else the socket
+ * takes it for a forgery. So it learns of a path that has become narrower, also from the kernel's
+ * own replies, which count as the place where they were put in.
+ */
+#ifndef MC_TCP_ICMP_BPF_H
+#define MC_TCP_ICMP_BPF_H
+
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+#include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/segment.bpf.h"
+#include "bpf/tcp/skb.bpf.h"
+
+enum {
+    ICMP_BYTES = 8,  /* before what is quoted, */
+    ICMP_QUOTES = 8, /* with TCP's header as far as its sequence number */
+};
+
+static __always_inline int icmp_is_error(u8 type, u64 v6)
+{
+    return v6 ? type < 128 : type == 3 || type == 11 || type == 12;
+}
+
+/* Where the header of TCP begins that an ICMP error quotes, with its flow; 0: it is no such. */
+static __always_inline u32 icmp_read(struct __sk_buff *skb, struct flow_key *flow, u32 *seq,
+                                     const u64 v6)
+{
+    void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+    const u32 nip = v6 ? IP6_BYTES : IP4_BYTES;
+    void *ip = data + FRAME_IP, *icmp = ip + nip, *quoted = icmp + ICMP_BYTES, *l4 = quoted + nip;
+
+    if (l4 + ICMP_QUOTES > end || LOAD16(data + 12) != skb->protocol ||
+        !ip_is_plain(ip, v6, v6 ? PROTOCOL_ICMP6 : PROTOCOL_ICMP) ||
+        !icmp_is_error(LOAD8(icmp), v6) || ip_protocol(quoted, v6) != PROTOCOL_TCP ||
+        (!v6 && (LOAD8(quoted) != 0x45 || LOAD16(quoted + 6) & bpf_htons(0x1fff))) ||
+        port_from(l4) != (u16)control.tcp_port)
+        return 0;
+    segment_flow(flow, quoted, l4, v6, 0);
+    *seq = bpf_ntohl(LOAD32(l4 + 4));
+    return FRAME_IP + 2 * nip + ICMP_BYTES;
+}
+
+/* Translates the number in an ICMP error. What TC returns. */
+__attribute__((noinline)) int tcp_icmp(struct __sk_buff *skb)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    u64 v6 = skb->protocol == TYPE_IP6;
+    struct mc_tcp_shift shift;
+    struct mc_tcp_conn *conn;
+    u32 l4, sum, from, to, n = skb->len;
+
+    if (!tcp || (!v6 && skb->protocol != TYPE_IP4) ||
+        bpf_skb_pull_data(skb, n < HEADERS_MOST ? n : HEADERS_MOST))
+        return TC_NEXT;
+    l4 = v6 ? icmp_read(skb, &tcp->segment.flow, &from, 1)
+            : icmp_read(skb, &tcp->segment.flow, &from, 0);
+    if (!l4)
+        return TC_NEXT;
+    conn = bpf_map_lookup_elem(&tcp_conns, &tcp->segment.flow);
+    if (!conn)
+        return TC_NEXT;
+    bpf_spin_lock(&conn->lock);
+    shift = conn->shift;
+    bpf_spin_unlock(&conn->lock);
+    if (!shift_is_used(&shift))
+        return TC_NEXT;
+    to = bpf_htonl(shift_ack_in(&shift, from));
+    sum = FRAME_IP + (v6 ? IP6_BYTES : IP4_BYTES) + 2;
+    if (bpf_skb_store_bytes(skb, l4 + 4, &to, sizeof(to), 0) ||
+        bpf_l4_csum_replace(skb, sum, 0, sum_change(bpf_htonl(from), to, 0), 0))
+        return TC_ACT_SHOT;
+    return TC_NEXT;
+}
+
+#endif
