@@ -99,12 +99,13 @@ def the_demo_measures_and_cleans_up():
         tap.is_(status, 1, "without root, or without the kernel path, there is no demo")
         return
     tap.is_(status, 0, "the demo ends with status 0")
-    for row in "CPU time of the server", "answers a second", "one request at a time":
+    for row in ("TCP: CPU time of the server", "TCP: gets a second", "TCP: one get at a time",
+                "UDP: CPU time of the server", "UDP: answers a second", "UDP: one get at a time"):
         tap.like(text, r"(?m)^\| %s[^|]+\| +[\d.,]+ \| +[\d.,]+ \|" % row,
                  "it measures both servers: " + row)
     tap.like(text, r" 0 wrong;", "all replies are right")
     tap.is_(len(re.findall(r"\d times (?:less|as many) \|", text)),
-            0 if "too busy" in text else 3, "it prints ratios, or that the machine is too busy")
+            0 if "too busy" in text else 6, "it prints ratios, or that the machine is too busy")
     tap.is_(namespaces(process), [], "its network namespaces are removed")
 
 
