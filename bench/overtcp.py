@@ -2,6 +2,7 @@
 """The rows of bench/run for GETs on TCP connections."""
 
 import collections
+import contextlib
 import json
 import os
 import statistics
@@ -81,7 +82,9 @@ def programs_of(server):
     """Ids of a server's programs by their names."""
     found, fds = {}, f"/proc/{server.process.pid}/fdinfo"
     for fd in os.listdir(fds):
-        with open(f"{fds}/{fd}", encoding="ascii") as file:
+        info = {}
+        # A connection may have ended meanwhile.
+        with contextlib.suppress(OSError), open(f"{fds}/{fd}", encoding="ascii") as file:
             info = dict(line.split(":", 1) for line in file if ":" in line)
         if "prog_id" in info:
             program = info["prog_id"].strip()
