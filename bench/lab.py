@@ -20,6 +20,8 @@ PINNED = ["chrt", "-f", "1", "taskset", "-c", "0"]
 
 WARM_SECONDS = 30
 
+CABLE = os.path.join("t", "tool", "cable") # `make test-programs` builds it
+
 # Of linux/tcp.h.
 TCP_REPAIR, TCP_REPAIR_QUEUE, TCP_QUEUE_SEQ, TCP_TIMESTAMP = 19, 20, 21, 24
 TCP_RECV_QUEUE, TCP_SEND_QUEUE = 1, 2
@@ -127,6 +129,43 @@ class TapPair(Pair):
             yield
         finally:
             process.communicate(timeout=10)
+
+
+class CablePair(Pair):
+    """Two veths; t/tool/cable, in a namespace between them, carries and loses frames."""
+
+    OFFLOADS = ("rx", "tx", "tso", "gso", "gro")
+
+    def __init__(self, lab, number, *faults):
+        self.faults = faults
+        super().__init__(lab, number)
+
+    def make(self, mtu):
+        lab = self.lab
+        middle = lab.keep(Namespace(f"mb{os.getpid()}m"))
+        middle.run(["sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1"])
+        ends = []
+        for namespace, end in ((lab.server, self.server_if), (lab.client, self.client_if)):
+            output(["ip", "link", "add", end, "mtu", str(mtu), "netns", namespace.name, "type",
+                    "veth", "peer", "name", end + "m", "mtu", str(mtu), "netns", middle.name])
+            middle.run(["ip", "link", "set", end + "m", "up"])
+            lab.attach(middle, "pass", end + "m")
+            ends += [(namespace, end), (middle, end + "m")]
+        lab.attach(lab.client, "pass", self.client_if)
+        for namespace, end in ends: # the cable cannot do what hardware would
+            namespace.run(["ethtool", "-K", end,
+                           *(word for each in self.OFFLOADS for word in (each, "off"))])
+        lab.keep(Cable(middle.start([os.path.join(lab.build, CABLE), *self.faults,
+                                     self.server_if + "m", self.client_if + "m"],
+                                    stdout=subprocess.DEVNULL)))
+
+
+class Cable:
+    def __init__(self, process):
+        self.process = process
+
+    def close(self):
+        stop(self.process)
 
 
 class Server:

@@ -7,7 +7,7 @@ import json
 import os
 import statistics
 
-from lab import LabError, Pair, output
+from lab import CABLE, CablePair, LabError, Pair, output
 from table import number, print_table, ratio
 
 # Servers, the words of the kernel path ("": none), and on which device they are.
@@ -17,6 +17,9 @@ SERVERS = {"on": "mode=native,tcp=on", "tc": "mode=tc,tcp=on", "off": "mode=nati
 NAMES = {"on": "kernel, tcp=on", "tc": "kernel, mode=tc,tcp=on", "without": "no kernel path",
          "debian": "Debian's memcached"}
 FLOOR_PORT, OTHERS_PORT = 11259, 11258
+# Two servers behind one cable, which loses a hundredth of the frames in each direction.
+LOSSY = {"on": 11257, "without": 11256}
+LOSS = ("--loss", "0.01")
 BASE = ["-u", "nobody", "-t", "1", "-m", "1024"]
 CPU = 0 # of client and server
 
@@ -38,6 +41,7 @@ LOADS = [Load(HITS50, ["--connections", "50"]), Load(HITS1, ["--connections", "1
          Load(MIX, ["--connections", "50", "--sets", str(1 / 31)]),
          Load(LARGE, ["--connections", "2", "--keys", "16", "--key-size", "12", "--value-size",
                       "1000000"])]
+LOSSES = "gets, 64 connections, 1 % of the frames lost"
 # Programs on TC, which see what is passed, and the column of their row.
 PASSING = {"mc_tc_both": "in", "mc_ways_both": "out"}
 
@@ -104,6 +108,9 @@ class OverTcp:
         lab.attach(lab.server, "pass", self.pairs["pass"].server_if)
         for name in names:
             self.start(name)
+        self.lossy = {}
+        if os.access(os.path.join(options.build, CABLE), os.X_OK):
+            self.start_lossy(first + len(self.pairs))
         self.passing = lab.attach(lab.server, "next", self.pairs["off"].server_if)
 
     def start(self, name):
@@ -118,6 +125,14 @@ class OverTcp:
                 self.lab.populate(server, "--keys", "1000", "--key-size", str(key_size),
                                   "--value-size", str(value_size))
         self.lab.populate(server, "--keys", "16", "--key-size", "12", "--value-size", "1000000")
+
+    def start_lossy(self, number_):
+        pair = CablePair(self.lab, number_, *LOSS)
+        for name, port in LOSSY.items():
+            words = [self.options.memcached, *BASE]
+            words += ["-X", f"bmc={pair.server_if},{SERVERS[name]}"] if SERVERS[name] else []
+            self.lossy[name] = self.lab.start(words, pair, port)
+            self.lab.populate(self.lossy[name], "--keys", "1000")
 
     @staticmethod
     def port(name):
@@ -190,6 +205,19 @@ class OverTcp:
                 self.add(label, name, "cpu", (cpu_seconds(self.servers[name]) - before) * 1e6 /
                          result["answered"])
 
+    def measure_lossy(self, turn):
+        """The clients' timers, a fifth of a second each, decide how many gets there are."""
+        names = list(self.lossy)
+        for name in names if turn % 2 else names[::-1]:
+            result = json.loads(self.lab.client.run(
+                [self.lab.tool("tcpload"), "--json", "--verify", "--connections", "64",
+                 "--seconds", str(3 * self.options.window), self.lossy[name].address]))
+            if result["wrong"] or not result["answered"]:
+                raise LabError(f"{NAMES[name]}, {LOSSES}: {result}")
+            for column, key in (("rate", "answered_per_second"), ("p50_us", "p50_us"),
+                                ("p99_us", "p99_us")):
+                self.add(LOSSES, name, column, result[key])
+
     def add(self, table, row, column, value):
         self.samples.add(f"tcp {table}", row, column, value=value)
 
@@ -198,6 +226,7 @@ class OverTcp:
         self.measure_others()
         self.measure_passing()
         self.measure_loads(turn)
+        self.measure_lossy(turn)
 
 
 def report(samples):
@@ -215,11 +244,11 @@ def report(samples):
     print_table(["one segment or datagram", "best ns", "times the floor",
                  "times UDP's, both above pass", "ns more"], rows)
     rows = []
-    for label, _ in LOADS:
+    for label in [load.label for load in LOADS] + [LOSSES]:
         for name, text in NAMES.items():
             cells = [samples.median(f"tcp {label}", name, column)
                      for column in ("cpu", "rate", "p50_us", "p99_us")]
-            if cells[0] is not None:
+            if cells[1] is not None:
                 rows.append([f"{label}: {text}", *(number(cell, digits) for cell, digits
                                                    in zip(cells, (2, 0, 1, 1)))])
     print_table(["TCP sockets, client and server on one CPU", "server's CPU us a request",
@@ -260,4 +289,6 @@ def targets(samples):
         *[(f"TCP {label}: rate, of that without", ">=", 0.96, rounds(label, "rate", "on",
                                                                      "without"))
           for label in (SETS, MIX, LARGE)],
+        (f"TCP {LOSSES}: rate, of that without", ">=", 0.98, rounds(LOSSES, "rate", "on",
+                                                                    "without")),
     ]
