@@ -187,7 +187,7 @@ int tcp_egress(struct __sk_buff *skb)
     struct mc_tcp_conn *conn;
     int straddles = 0, done;
     u32 l4, seq, mss;
-    u64 mac = 0;
+    u64 mac;
 
     if (!tcp || skb->mark == tcp_mark)
         return TC_NEXT;
@@ -203,7 +203,7 @@ int tcp_egress(struct __sk_buff *skb)
     conn = tcp_find(skb, segment);
     if (!conn)
         return TC_NEXT;
-    bpf_skb_load_bytes(skb, 0, &mac, 6);
+    mac = skb_mac_to(skb);
     mss = segment->n ? socket_mss(skb) : 0;
     bpf_spin_lock(&conn->lock);
     done = conn_has_translated(conn, segment);

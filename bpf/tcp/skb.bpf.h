@@ -54,6 +54,14 @@ static __always_inline void skb_pull_headers(struct __sk_buff *skb)
     bpf_skb_pull_data(skb, n < HEADERS_MOST ? n : HEADERS_MOST);
 }
 
+/* The MAC address that a frame goes to, whose headers were read in place. */
+static __always_inline u64 skb_mac_to(const struct __sk_buff *skb)
+{
+    const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+
+    return data + 8 <= end ? LOAD64(data) & 0xffffffffffff : 0;
+}
+
 /* The outer tag, which the stack keeps beside the packet; 0: none. */
 static __always_inline u32 skb_vlan(const struct __sk_buff *skb)
 {
