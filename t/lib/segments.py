@@ -53,32 +53,44 @@ def mac_of(interface, namespace):
 
 
 class Wire:
-    """Frames of IPv4 on the client's end of a pair, whose machine this thread is on: they leave by
-    send(), and those that arrive from the server's port are in segments()."""
+    """Frames of IPv4 on an interface, by default the client's: they leave for the server by send(),
+    and receive() has those that arrive. everything: what leaves, too, also where the interface is a
+    bridge's."""
 
-    def __init__(self, pair, interface="cl0", namespace=None):
+    def __init__(self, pair, interface="cl0", namespace=None, everything=False):
         self.to = mac_of(pair.interface(), pair.server)
+        namespace = namespace or pair.client
+        protocol = 3 if everything else 0x0800
         with netns.inside(namespace):
-            self.own = mac_of(interface, namespace or pair.client)
-            self.sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
-            self.sock.bind((interface, 0x0800))
+            self.own = mac_of(interface, namespace)
+            self.sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            self.sock.bind((interface, protocol))
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
 
     def send(self, packet, from_=None):
         self.sock.send(self.to + (from_ or self.own) + b"\x08\0" + packet)
 
     def receive(self, seconds=SECONDS):
-        """(source, to, Segment) of the next segment of TCP; its checksum must be right, or left to
-        hardware. None: none comes any more."""
+        """(source, to, Segment) of the next segment of TCP, whose checksum must be right; None:
+        none comes."""
+        packet = self.packet(seconds)
+        return packet and parse(packet)
+
+    def packet(self, seconds=SECONDS):
+        """The next packet of TCP, or None."""
         end = time.monotonic() + seconds
         while True:
             self.sock.settimeout(max(end - time.monotonic(), 0.001))
             try:
                 frame = self.sock.recv(70000)
-            except (TimeoutError, BlockingIOError):
+            except TimeoutError:
                 return None
-            if frame[23] == socket.IPPROTO_TCP and frame[14] == 0x45:
-                return parse(frame[14:])
+            if frame[12:15] == b"\x08\0\x45" and frame[23] == socket.IPPROTO_TCP:
+                return frame[14:]
+
+    def packets(self):
+        """All that have come."""
+        return list(iter(lambda: self.packet(0.01), None))
 
     def close(self):
         self.sock.close()

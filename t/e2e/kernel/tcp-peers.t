@@ -12,38 +12,16 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
-import client
+import asking
 import kernel
 import netns
 import segments
 import server
 import tap
 import tcpcheck
+from asking import MISS, MIXED, SMALL, end_of, hit, stored, value, wrong_in
 
-SECONDS = 10 * tap.SLOW # a reply that has not come by then does not come
-SIZES = (1, 60, 400, 1300, 5000) # of values; the kernel answers with all but the last
-KEYS = [b"key%d" % i for i in range(len(SIZES))]
-MISS = (b"get none\r\n", b"END\r\n")
 V4, V6 = "10.77.0.1", "fd77:0::1"
-
-
-def value(i, version=0):
-    return (b"%d-%d " % (i, version) * SIZES[i])[:SIZES[i]]
-
-
-def hit(i, version=0):
-    return b"get %s\r\n" % KEYS[i], kernel.answer((KEYS[i], value(i, version)))
-
-
-def stored(i, version=0):
-    text = value(i, version)
-    return b"set %s 0 0 %d\r\n%s\r\n" % (KEYS[i], len(text), text), b"STORED\r\n"
-
-
-HITS = [hit(i) for i in range(len(KEYS))]
-SMALL = [hit(1), hit(0), MISS, hit(2)]
-MIXED = [stored(0), hit(0), hit(1), hit(2), MISS, (b"mg key1 v\r\n", b"VA 60\r\n%s\r\n" % value(1)),
-         hit(3), hit(4), stored(1), hit(1), hit(1), hit(3)]
 
 
 def sysctl(namespace, **values):
@@ -77,71 +55,15 @@ def stack_counts(namespace):
     return counts
 
 
-class Machines(kernel.Machines):
-    def __init__(self, mode, mtu=1500):
-        pair = netns.Pair(mtu=mtu)
-        sysctl(pair.server, tcp_fastopen=0x603) # of every listener, without a cookie
-        sysctl(pair.client, tcp_fastopen=5)
-        super().__init__("-m", 256, mode=mode, words=("tcp=on",), pair=pair, listen="0.0.0.0,::")
-        self.mode = mode
-        for i in range(len(KEYS)):
-            self.tcp.set(KEYS[i], value(i))
-
-    def answered(self):
-        return int(self.tcp.stats("bmc")["tcp_answered"])
-
-    def dial(self, *options, host=V4, protocol=0, source=None, nodelay=True, data=None):
-        """A connection of a socket with these options; data: with its SYN."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM, protocol)
-        for option in options:
-            sock.setsockopt(*option)
-        if source:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(("", source))
-        sock.settimeout(SECONDS)
-        if data:
-            sock.sendto(data, socket.MSG_FASTOPEN, (host, self.server.port))
-        else:
-            sock.connect((host, self.server.port))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, nodelay)
-        c = client.Stream(None, sock=sock)
-        c.sock.settimeout(SECONDS)
-        return c
+def machines(mode, mtu=1500):
+    pair = netns.Pair(mtu=mtu)
+    sysctl(pair.server, tcp_fastopen=0x603) # of every listener, without a cookie
+    sysctl(pair.client, tcp_fastopen=5)
+    return asking.Machines(mode, pair)
 
 
-NATIVE, TC = Machines(None), Machines("tc")
-
-
-def each_mode(function):
-    """A case that is run on the machines of each mode; its checks are named with it."""
-    def both():
-        for m in (NATIVE, TC):
-            netns.enter(m.pair.client)
-            function(m)
-    both.__name__ = function.__name__
-    return tap.case(both)
-
-
-def wrong_in(c, *rounds):
-    """The first request whose reply is wrong or does not come, and that; None: there is none."""
-    for request, want in (one for some in rounds for one in some):
-        c.send(request)
-        try:
-            got = c.exactly(len(want))
-        except (OSError, client.Closed) as error:
-            got = repr(error)
-        if got != want:
-            return request[:20], got[:60]
-    return None
-
-
-def end_of(c):
-    """What comes before the end, after a quit."""
-    try:
-        return c.to_end(b"quit\r\n")
-    except OSError as error:
-        return repr(error)
+NATIVE, TC = machines(None), machines("tc")
+each_mode = asking.each_mode(NATIVE, TC)
 
 
 def talks(m, c, name, answered, *rounds):
@@ -149,18 +71,14 @@ def talks(m, c, name, answered, *rounds):
     some of the requests, or None of how many."""
     wrong, grown = m.during(lambda: wrong_in(c, *(rounds or (MIXED, SMALL, MIXED))))
     found = grown["tcp_answered"]
-    tap.is_((wrong, end_of(c)), (None, b""), "%s, %s: every byte is right" % (name, by(m)))
+    tap.is_((wrong, end_of(c)), (None, b""), "%s, %s: every byte is right" % (name, m.by()))
     c.close()
     if answered:
-        if not tap.ok(found > 0, "%s, %s: the kernel answers %d" % (name, by(m), found)):
+        if not tap.ok(found > 0, "%s, %s: the kernel answers %d" % (name, m.by(), found)):
             tap.diag({key: n for key, n in grown.items() if n and key.startswith("tcp_")})
     elif answered is not None:
-        tap.is_(found, 0, "%s, %s: the server answers all" % (name, by(m)))
+        tap.is_(found, 0, "%s, %s: the server answers all" % (name, m.by()))
     return found
-
-
-def by(m):
-    return "TC alone" if m.mode == "tc" else "XDP"
 
 
 # --- the handshake ---------------------------------------------------------------------------
@@ -179,7 +97,7 @@ def syn_cookies(m):
             c = m.dial(host=host)
             c.send(MISS[0])
             tap.is_((c.exactly(len(MISS[1])), stack_counts(m.pair.server)["SyncookiesRecv"]),
-                    (MISS[1], before + 1), "%s: a connection begins with a SYN cookie" % by(m))
+                    (MISS[1], before + 1), "%s: a connection begins with a SYN cookie" % m.by())
             talks(m, c, "with a SYN cookie", True)
 
 
@@ -188,10 +106,10 @@ def fast_open(m):
     before = stack_counts(m.pair.server)["TCPFastOpenPassive"]
     c = m.dial(data=MISS[0])
     tap.is_((c.exactly(len(MISS[1])), stack_counts(m.pair.server)["TCPFastOpenPassive"] - before),
-            (MISS[1], 1), "%s: a get in a SYN is answered" % by(m))
+            (MISS[1], 1), "%s: a get in a SYN is answered" % m.by())
     talks(m, c, "begun with data in the SYN", True)
     c = m.dial(data=stored(2, 7)[0])
-    tap.is_(c.exactly(8), b"STORED\r\n", "%s: so is a set" % by(m))
+    tap.is_(c.exactly(8), b"STORED\r\n", "%s: so is a set" % m.by())
     talks(m, c, "begun with a set in the SYN", True, [hit(2, 7), hit(2, 7), stored(2), *SMALL])
 
 
@@ -202,7 +120,7 @@ def mptcp(m):
 
     before = fallen_back()
     c = m.dial(protocol=socket.IPPROTO_MPTCP)
-    tap.is_(fallen_back() - before, 1, "%s: an MPTCP socket falls back to TCP" % by(m))
+    tap.is_(fallen_back() - before, 1, "%s: an MPTCP socket falls back to TCP" % m.by())
     talks(m, c, "then", True)
 
 
@@ -239,18 +157,18 @@ def md5_keys(m):
         sock.setblocking(False)
         sock.connect_ex((V4, m.server.port))
         tap.ok(server.wait_for(lambda: refused() > before), "%s: a SYN with an MD5 option is "
-               "refused" % by(m))
+               "refused" % m.by())
         tap.is_(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or
                 sock.connect_ex((V4, m.server.port)), errno.EALREADY,
-                "%s: the client gets no connection" % by(m))
+                "%s: the client gets no connection" % m.by())
     c = m.dial()
-    tap.is_(wrong_in(c, SMALL), None, "%s: a connection that the kernel answers" % by(m))
+    tap.is_(wrong_in(c, SMALL), None, "%s: a connection that the kernel answers" % m.by())
     before, answers = refused(), m.answered()
     c.sock.setsockopt(*md5_key())
     c.send(MISS[0])
     tap.ok(server.wait_for(lambda: refused() > before),
-           "%s: a get with an MD5 option on it is refused" % by(m))
-    tap.is_(m.answered(), answers, "%s: the kernel does not answer it" % by(m))
+           "%s: a get with an MD5 option on it is refused" % m.by())
+    tap.is_(m.answered(), answers, "%s: the kernel does not answer it" % m.by())
     c.close()
 
 
@@ -273,7 +191,7 @@ def segment_sizes(m):
         for n in (mss - 12, mss - 11):
             one, before = of_size(m, n), m.answered()
             tap.is_((wrong_in(c, [one] * 3), len(one[1])), (None, n), "MSS %d, %s: replies of %d "
-                    "bytes are right" % (mss, by(m), n))
+                    "bytes are right" % (mss, m.by(), n))
             found.append(m.answered() - before)
         tap.is_(found, [3, 0], "the kernel answers with what fits a segment")
         talks(m, c, "MSS %d" % mss, True)
@@ -300,7 +218,7 @@ def congestion_marks(m):
         with while_set(m.pair.client, tcp_ecn=1), while_set(m.pair.server, tcp_ecn=1):
             c = m.dial(host=host)
             answers = m.answered()
-            tap.is_(wrong_in(c, SMALL, MIXED), None, "ECN over %s, %s" % (host, by(m)))
+            tap.is_(wrong_in(c, SMALL, MIXED), None, "ECN over %s, %s" % (host, m.by()))
             tap.ok(m.answered() > answers, "the kernel answers")
             with marks(m, "output"):
                 wrong_in(c, SMALL[:1])
@@ -337,7 +255,7 @@ def keepalive():
             netns.enter(m.pair.client)
             tap.ok(server.wait_for(lambda side=side, before=before:
                                    stack_counts(side)["TCPKeepAlive"] >= before + 2, 30, 0.1),
-                   "%s: %s asks whether the other is there" % (by(m), name))
+                   "%s: %s asks whether the other is there" % (m.by(), name))
             talks(m, c, "asked for by " + name, True)
 
 
@@ -351,12 +269,12 @@ def half_closes(m):
             tap.is_(wrong_in(c, SMALL), None, "a connection is answered")
             c.sock.send(request, flags)
             c.sock.shutdown(socket.SHUT_WR)
-            tap.is_(c.to_end(), want, "%s, %s: the reply, and then the end" % (name, by(m)))
+            tap.is_(c.to_end(), want, "%s, %s: the reply, and then the end" % (name, m.by()))
             c.close()
 
 
 def reset(c):
-    c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    c.sock.setsockopt(*asking.RESET)
     c.close()
 
 
@@ -395,7 +313,7 @@ def resets(m):
             reset(c)
         tap.ok(server.wait_for(lambda: curr() == before),
                "%s, a reset when a connection is %s: the server ends it" %
-               (by(m), function.__name__.replace("_", " ")))
+               (m.by(), function.__name__.replace("_", " ")))
     talks(m, m.dial(), "a new connection", True)
 
 
@@ -408,7 +326,7 @@ def ports_that_are_used_again(m):
                   (i, "" if stamps else ", without timestamps"), bool(stamps))
     for i in range(4):
         c = m.dial(source=port)
-        tap.is_(wrong_in(c, SMALL), None, "%s: a port whose connection was reset, %d" % (by(m), i))
+        tap.is_(wrong_in(c, SMALL), None, "%s: a port whose connection was reset, %d" % (m.by(), i))
         c.send(hit(3)[0])
         reset(c)
 
@@ -419,8 +337,8 @@ def ports_that_are_used_again(m):
 def small_windows(m):
     c = m.dial((socket.SOL_SOCKET, socket.SO_RCVBUF, 2304))
     answers = m.answered()
-    tap.is_(wrong_in(c, SMALL, MIXED, [hit(3)] * 10), None, "%s: a small window" % by(m))
-    tap.ok(m.answered() > answers, "%s: the kernel answers" % by(m))
+    tap.is_(wrong_in(c, SMALL, MIXED, [hit(3)] * 10), None, "%s: a small window" % m.by())
+    tap.ok(m.answered() > answers, "%s: the kernel answers" % m.by())
     for one in (hit(3), hit(1)):
         before = stack_counts(m.pair.client)
         for _ in range(60):
@@ -430,11 +348,11 @@ def small_windows(m):
             now = stack_counts(m.pair.client)
             return any(now[name] > before[name] for name in ("TCPToZeroWindowAdv", "TCPRcvQDrop"))
 
-        tap.ok(server.wait_for(is_full), "%s: the client has no more room" % by(m))
+        tap.ok(server.wait_for(is_full), "%s: the client has no more room" % m.by())
         got = b""
         while len(got) < 60 * len(one[1]):
             got += c.sock.recv(100)
-        tap.ok(got == one[1] * 60, "%s: every byte is right when it is read" % by(m))
+        tap.ok(got == one[1] * 60, "%s: every byte is right when it is read" % m.by())
     talks(m, c, "behind that", True)
 
 
@@ -449,7 +367,7 @@ def requests_in_pieces(m):
             c.send(request[:at])
             c.send(request[at:])
             wrong.append(wrong_in(c, [(b"", want)], SMALL[:at % 3]))
-        tap.is_(set(wrong), {None}, "%s: %r in two pieces" % (by(m), request[:10]))
+        tap.is_(set(wrong), {None}, "%s: %r in two pieces" % (m.by(), request[:10]))
     talks(m, c, "after pieces", True)
 
 
@@ -466,7 +384,7 @@ def pipelines(m):
                     c.send(request)
                 wrong.append(wrong_in(c, [(b"", want) for _, want in some]))
             tap.is_(set(wrong), {None}, "%s: pipelined gets, TCP_NODELAY %d, TCP_QUICKACK %s" %
-                    (by(m), nodelay, quick))
+                    (m.by(), nodelay, quick))
             talks(m, c, "after them", True)
 
 
@@ -474,12 +392,8 @@ def pipelines(m):
 def urgent_data(m):
     """The byte that is urgent is not in the stream: tcp(7)."""
     with server.Server(namespace=m.pair.server, host=V4) as plain:
-        control = plain.stream()
-        for i in range(len(KEYS)):
-            control.set(KEYS[i], value(i))
-        there = socket.create_connection((V4, plain.port), SECONDS)
-        for name, c in (("a plain server", client.Stream(None, sock=there)), (by(m), m.dial())):
-            c.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        asking.fill(plain.stream())
+        for name, c in (("a plain server", plain.stream()), (m.by(), m.dial())):
             tap.is_(wrong_in(c, SMALL), None, "%s: a connection" % name)
             c.sock.send(b"!", socket.MSG_OOB)
             tap.is_(wrong_in(c, SMALL), None, "%s: behind an urgent byte" % name)
@@ -507,12 +421,12 @@ def options_of_ip(m):
              b"\0\0\1\4\0\0\0\0")):
         c = m.dial(host=host)
         answers = m.answered()
-        tap.is_(wrong_in(c, SMALL, SMALL), None, "%s: a connection over %s" % (by(m), host))
+        tap.is_(wrong_in(c, SMALL, SMALL), None, "%s: a connection over %s" % (m.by(), host))
         tap.ok(m.answered() > answers, "the kernel answers")
         answers = m.answered()
         c.sock.setsockopt(*option, data)
         tap.is_((wrong_in(c, MIXED), m.answered() - answers), (None, 0),
-                "%s: when it begins to have %s the server answers" % (by(m), name))
+                "%s: when it begins to have %s the server answers" % (m.by(), name))
         c.sock.setsockopt(*option, b"")
         talks(m, c, "when it ends to have them", True)
 
@@ -528,13 +442,14 @@ def offloads(m):
         before = m.answered()
         found = tcpcheck.run(V4, m.server.port, "--operations", 1000, "--connections", 20,
                              "--big", 0.02)
-        tcpcheck.judge(found, 1000, "%s, offloads are off at %s" % (by(m), " ".join(off) or "none"))
+        tcpcheck.judge(found, 1000, "%s, offloads are off at %s" %
+                       (m.by(), " ".join(off) or "none"))
         tap.ok(m.answered() > before + 20, "the kernel answers %d" % (m.answered() - before))
 
 
 @tap.case
 def long_segments():
-    with Machines(None, 9000) as m:
+    with machines(None, 9000) as m:
         for mss in (None, 8960, 4000):
             options = [(socket.IPPROTO_TCP, socket.TCP_MAXSEG, mss)] if mss else []
             c = m.dial(*options)
@@ -558,7 +473,7 @@ def peer(m, name, **options):
     with contextlib.closing(segments.Peer(m, next(ports), **options)) as p:
         answers = m.answered()
         tap.is_([p.ask(*one) for one in SMALL], [one[1] for one in SMALL],
-                "%s, %s: every byte is right" % (name, by(m)))
+                "%s, %s: every byte is right" % (name, m.by()))
         tap.ok(m.answered() > answers, "the kernel answers")
         yield p
 
@@ -642,7 +557,7 @@ def forgotten_connections(m):
                 tap.is_(p.read(len(hit(1)[1]), acknowledge=False), hit(1)[1], "a reply")
                 p.seq -= len(hit(1)[0])
             p.send(flags=segments.RST, ack=0)
-            tap.ok(server.wait_for(lambda: curr() == before), "%s: the server ends it" % by(m))
+            tap.ok(server.wait_for(lambda: curr() == before), "%s: the server ends it" % m.by())
 
 
 @each_mode
@@ -656,7 +571,7 @@ def fragments(m):
             for fragment, part in ((0x2000, body[:32]), (0x0004, body[32:]))[::order]:
                 p.wire.send(segments.ip4(p.at[0], p.server[0], part, fragment=fragment))
             p.seq += len(request)
-            tap.is_(p.read(len(want)), want, "%s: a get in two fragments" % by(m))
+            tap.is_(p.read(len(want)), want, "%s: a get in two fragments" % m.by())
             tap.is_(m.answered(), answers, "the kernel does not answer it")
             tap.is_([p.ask(*one) for one in MIXED], [one[1] for one in MIXED],
                     "behind it every byte is right")
