@@ -93,6 +93,7 @@ struct mc_tcp_shift {
  * told               the highest acknowledgement that it has sent, before it was held back
  * born               what it had received when the entry was made; never changes
  * tsval, window      of the last segment that it sent, as on the wire, network order
+ * wscale, in_wscale  by which the client's window is scaled, and the socket's; never change
  * client_ts          the client's highest TSval
  * mss                bytes of a segment's text, by the socket's last one, or since pieces were sent
  * slot, generation   of struct mc_tcp_tag; never change
@@ -110,12 +111,12 @@ struct mc_tcp_conn {
     __u32 in_end, acked, out_end, told, born;
     __u32 tsval, client_ts;
     __u16 window;
-    __u8 wscale;
-    __u8 again;
+    __u8 wscale, in_wscale;
     __u32 mss;
     __u32 slot, generation;
     __u32 ifindex, vlan;
     __u32 kept;
+    __u32 again;
     __u64 mac;
     __u64 cookie;
 };

@@ -168,7 +168,7 @@ static __always_inline int conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_s
     int rc;
 
     read_barrier();
-    if (boundary != tcp->boundary || !conn_expects(conn, segment))
+    if (boundary != tcp->boundary)
         return MC_TCP_PASS_BOUNDARY;
     rc = conn_refuses(conn, slot, segment, boundary);
     if (rc)

@@ -247,24 +247,33 @@ static __always_inline int conn_releases(const struct mc_tcp_conn *conn,
            (segment->flags & (TCP_SYN | TCP_FIN | TCP_RST | TCP_ACK)) == TCP_ACK;
 }
 
-enum { CONN_REACH = 1 << 26 }; /* more than any window and what may be in flight */
+enum {
+    CONN_REACH = 1 << 26,  /* more than what may be in flight to a client */
+    CONN_BEHIND = 1 << 20, /* more than what a segment has */
+    CONN_BEYOND = 1 << 17, /* of a window, beside which others may have been told */
+};
 
 /*
- * Whether a client's segment is within reach of both streams: nothing is learned from others (RFC
- * 5961 in coarse), which the socket will refuse.
+ * Whether the socket may take a client's segment, or has taken it before: nothing is learned from
+ * others (RFC 5961 in coarse). So who forges segments, and does not know the numbers, has to meet
+ * both; and what is learned from one that does lies within the window, where the client's stream
+ * will soon be. The window counts twice: the one that is known may be an older one than the last.
  */
 static __always_inline int conn_expects(const struct mc_tcp_conn *conn,
                                         const struct tcp_segment *segment)
 {
-    u32 out = conn->out_end + conn->shift.out, in = conn->in_end + conn->shift.in;
+    u32 out = conn->out_end + conn->shift.out, in = conn->told + conn->shift.in;
+    u32 room = 2 * ((u32)bpf_ntohs(conn->window) << (conn->in_wscale & 15)) + CONN_BEYOND;
 
-    return out - segment->ack <= CONN_REACH && in - segment->seq + CONN_REACH <= 2u * CONN_REACH;
+    return out - segment->ack <= CONN_REACH &&
+           segment->seq + segment->n - (in - CONN_BEHIND) <= CONN_BEHIND + room;
 }
 
 /*
  * A client's segment goes to the socket, from XDP to TC, or (hands) from TC. That the socket knows
- * what the segment acknowledges is noted by TC alone, which may yet drop what XDP has passed, and
- * not of a segment that lies below what the socket has acknowledged: it does not read that one.
+ * what the segment acknowledges is noted by TC alone, which may yet drop what XDP has passed.
+ * Nothing is noted of a segment that lies below what the socket has acknowledged: it does not read
+ * that one.
  */
 static __always_inline void conn_pass(struct mc_tcp_conn *conn, const struct tcp_segment *segment,
                                       const int hands)
@@ -273,13 +282,17 @@ static __always_inline void conn_pass(struct mc_tcp_conn *conn, const struct tcp
     u32 ack = shift_ack_in(&conn->shift, segment->ack);
     u32 end = seq + segment->n + (segment->flags & TCP_FIN);
 
+    if (!segment->is_whole)
+        conn->flags |= MC_TCP_CLOSING;
+    if (seq_before(end, conn->told))
+        return;
     if (segment->stamped && seq_before(conn->client_ts, segment->tsval))
         conn->client_ts = segment->tsval;
     if (seq_before(conn->in_end, end))
         conn->in_end = end;
-    if (hands && seq_before(conn->acked, ack) && !seq_before(end, conn->told))
+    if (hands && seq_before(conn->acked, ack))
         conn->acked = ack;
-    if (segment->flags & (TCP_FIN | TCP_RST) || !segment->is_whole)
+    if (segment->flags & (TCP_FIN | TCP_RST))
         conn->flags |= MC_TCP_CLOSING;
 }
 

@@ -23,7 +23,7 @@
 /* The fields of the kernel's own types that are read here, located by their names in its BTF. */
 struct tcp_options_received {
     u32 ts_recent;
-    u16 tstamp_ok : 1, snd_wscale : 4;
+    u16 tstamp_ok : 1, snd_wscale : 4, rcv_wscale : 4;
 } __attribute__((preserve_access_index));
 
 struct tcp_sock {
@@ -69,6 +69,7 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
     conn.tsval = bpf_htonl(tcp->segment.tsval);
     conn.client_ts = socket->rx_opt.ts_recent;
     conn.wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.snd_wscale);
+    conn.in_wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.rcv_wscale);
     conn.mss = socket->mss_cache;
     conn.slot = tag->slot;
     conn.generation = tag->generation;

@@ -154,6 +154,7 @@ static void any_conn(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn)
 {
     conn_init_at(lab, conn, one_in(6) ? 0 : any(), one_in(6) ? 0 : any(), any(), any());
     conn->wscale = (uint8_t)below(15);
+    conn->in_wscale = (uint8_t)any() % 14;
     if (one_in(5))
         conn->mss = below(1448) + 1;
     if (one_in(20))

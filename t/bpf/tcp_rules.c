@@ -99,13 +99,13 @@ static bool is_read(const struct request *request, bool binary)
     return !memcmp(text, "get ", 4) || !memcmp(text, "gets", 4) || !memcmp(text, "mg ", 3);
 }
 
-static bool is_expected(const struct mc_tcp_conn *conn, const struct segment *segment)
+static bool is_expected(const struct mc_tcp_conn *conn, const struct segment *segment, uint32_t n)
 {
-    const int64_t reach = 1 << 26;
-    int64_t ahead = beyond(segment->seq, conn->in_end + conn->shift.in);
+    int64_t ahead = beyond(segment->seq + n, conn->told + conn->shift.in);
+    int64_t room = 2 * ((int64_t)ntohs(conn->window) << conn->in_wscale) + (1 << 17);
     uint32_t open = conn->out_end + conn->shift.out - segment->ack;
 
-    return open <= reach && ahead >= -reach && ahead <= reach;
+    return open <= 1 << 26 && ahead >= -(1 << 20) && ahead <= room;
 }
 
 static bool reply_is_open(const struct mc_tcp_conn *conn, const struct segment *segment)
@@ -209,13 +209,17 @@ static void model_pass(struct mc_tcp_conn *conn, const struct segment *segment, 
     uint32_t ack = ack_to_socket(&conn->shift, segment->ack);
     uint32_t end = seq + n + !!(segment->flags & FIN), tsval;
 
+    if (odd & (ODD_LENGTHS | ODD_FRAGMENT))
+        conn->flags |= MC_TCP_CLOSING;
+    if (beyond(end, conn->told) < 0)
+        return;
     if (is_stamped(segment, &tsval) && beyond(tsval, conn->client_ts) > 0)
         conn->client_ts = tsval;
     if (beyond(end, conn->in_end) > 0)
         conn->in_end = end;
-    if (hook != HOOK_XDP && beyond(ack, conn->acked) > 0 && beyond(end, conn->told) >= 0)
+    if (hook != HOOK_XDP && beyond(ack, conn->acked) > 0)
         conn->acked = ack;
-    if (segment->flags & (FIN | RST) || odd & (ODD_LENGTHS | ODD_FRAGMENT))
+    if (segment->flags & (FIN | RST))
         conn->flags |= MC_TCP_CLOSING;
 }
 
@@ -333,7 +337,7 @@ struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segme
         return outcome;
     }
     outcome.reason = rc;
-    if (!is_expected(conn, segment))
+    if (!is_expected(conn, segment, odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n))
         return outcome;
     if (hook == HOOK_INGRESS) {
         if (segment->sum == SUM_WRONG && conn->shift.nreply && !reply_is_open(conn, segment))
