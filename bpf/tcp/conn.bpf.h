@@ -99,7 +99,8 @@ struct segment_scratch {
     u32 kept;                  /* and where in the pool it is */
     u32 in_pieces;             /* how it is sent again */
     int reason;                /* why the segment is passed: MC_TCP_PASS_*, 0: not counted */
-    u32 can_resend;            /* the headers of a reply are in scratch->saved */
+    u32 can_resend;            /* the headers of a reply are in scratch->saved, */
+    u32 ifindex;               /* and it leaves by this interface (TC) */
     u32 l4;                    /* where in the frame TCP's header begins */
     u32 debt;                  /* the segment acknowledges what the socket does not know yet */
     u32 option, noption;       /* of the segment: the one that has blocks (skb.bpf.h) */

@@ -35,7 +35,10 @@ static __always_inline int tcp_tc_make(struct __sk_buff *skb, struct scratch *sc
     return 0;
 }
 
-/* Sends a kept reply once more, in the place of a segment with these headers. */
+/*
+ * Sends a kept reply once more, in the place of a segment with these headers; to where the server's
+ * segments go, whoever has sent this one.
+ */
 __attribute__((noinline)) int tcp_tc_resend(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
@@ -47,11 +50,10 @@ __attribute__((noinline)) int tcp_tc_resend(struct __sk_buff *skb)
     if (v6 ? !skb_save(skb, scratch, 1, IP6_BYTES + TCP_BYTES)
            : !skb_save(skb, scratch, 0, IP4_BYTES + TCP_BYTES))
         return TC_ACT_SHOT;
-    scratch->saved.back = scratch->saved.from & 0xffffffffffff;
     if (tcp_tc_make(skb, scratch))
         return TC_ACT_SHOT;
     tcp_count(MC_TCP_RESENT);
-    return bpf_redirect(skb->ifindex, 0);
+    return bpf_redirect(tcp->ifindex, 0);
 }
 
 /*
@@ -98,11 +100,10 @@ __attribute__((noinline)) int tcp_tc_release(struct __sk_buff *skb)
     if (v6 ? !skb_save(skb, scratch, 1, IP6_BYTES + TCP_BYTES)
            : !skb_save(skb, scratch, 0, IP4_BYTES + TCP_BYTES))
         return -1;
-    scratch->saved.back = scratch->saved.from & 0xffffffffffff;
     scratch->nreply = REPLY_TEXT;
     if (tcp_tc_make(skb, scratch))
         return -1;
-    bpf_clone_redirect(skb, skb->ifindex, 0);
+    bpf_clone_redirect(skb, tcp->ifindex, 0);
     skb->mark = mark;
     return bpf_skb_change_tail(skb, n, 0) || bpf_skb_store_bytes(skb, 0, tcp->frame, n, 0);
 }
@@ -178,7 +179,6 @@ static __always_inline int tcp_tc_answer(struct __sk_buff *skb, struct scratch *
         return tcp_leave(tcp, MC_TCP_PASS_SEGMENT);
     if (!conn_came_by_way(conn, scratch->saved.from, skb->ifindex, skb_vlan(skb)))
         return tcp_leave(tcp, MC_TCP_PASS_WAY);
-    scratch->saved.back = conn->mac;
     scratch->nframe = skb->len;
     scratch->ntext = tcp->segment.n;
     rc = tcp_lookup(packet_tc(skb), scratch, tcp, conn, kind);
@@ -221,7 +221,10 @@ int tcp_ingress(struct __sk_buff *skb)
     if (!slot ||
         (shift_is_used(&conn->shift) && is_sealed(tcp->segment.urgent, tcp->segment.flags)))
         return TC_NEXT;
-    tcp->can_resend = l4 == FRAME_IP + (skb->protocol == TYPE_IP6 ? IP6_BYTES : IP4_BYTES);
+    tcp->can_resend = l4 == FRAME_IP + (skb->protocol == TYPE_IP6 ? IP6_BYTES : IP4_BYTES) &&
+                      conn->vlan == skb_vlan(skb);
+    tcp->ifindex = conn->ifindex;
+    scratch->saved.back = conn->mac;
     rc = tcp_tc_answer(skb, scratch, tcp, conn, slot, l4);
     return rc == TCP_LEFT ? tcp_tc_pass(skb, scratch, tcp, conn, slot, l4) : rc;
 }
