@@ -1,0 +1,443 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Attacks on TCP connections whose gets the kernel answers: by a third machine at the same switch
+that forges segments, and by clients. The victim's stream stays whole, nobody gets what is
+another's, nothing grows without bound, and the server lives."""
+import contextlib
+import os
+import random
+import socket
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
+import asking
+import cable
+import guard
+import netns
+import segments
+import server
+import tap
+from asking import MISS, MIXED, SMALL, hit, wrong_in
+from segments import ACK, FIN, PSH, RST, SYN
+
+rng = random.Random(9)
+ports = iter(range(40000, 41000))
+M = 1 << 20
+
+
+class Switched(cable.Pair):
+    """With a switch in the middle, and a third machine at it, on which 10.77.0.3 is at0."""
+
+    def plug(self, i=0, *_):
+        self.third = self.server[:-1] + "t"
+        netns.sh("ip", "netns", "add", self.third)
+        guard.add("netns", self.third)
+        netns.without_dad(self.third)
+        for words in ("link add br0 type bridge", "link set br0 up",
+                      "link add ma0 type veth peer name at0 netns " + self.third,
+                      "link set ma0 up", "link set ms0 master br0", "link set mc0 master br0",
+                      "link set ma0 master br0"):
+            netns.sh("ip", *words.split(), namespace=self.middle)
+        netns.offloads_off("ma0", self.middle)
+        netns.offloads_off("at0", self.third)
+        for words in ("link set lo up", "address add 10.77.0.3/24 dev at0", "link set at0 up"):
+            netns.sh("ip", *words.split(), namespace=self.third)
+
+    def close(self):
+        super().close()
+        netns.sh("ip", "netns", "del", self.third)
+        guard.remove("netns", self.third)
+
+
+class Machines(asking.Machines):
+    """The third machine's frames leave by m.third; m.tap has what passes at the victim's port."""
+
+    def __init__(self, mode, *arguments):
+        super().__init__(mode, Switched(), *arguments)
+        self.third = segments.Wire(self.pair, "at0", self.pair.third)
+        self.tap = segments.Wire(self.pair, "mc0", self.pair.middle, everything=True)
+        with netns.inside(self.pair.third):
+            self.beside = self.server.stream()
+
+    def numbers(self, port):
+        """(Segment, whether the victim sent it) of the last that passed at its port."""
+        found = [one for one in map(segments.parse, self.tap.packets())
+                 if port in (one[0][1], one[1][1])]
+        return found[-1][2], found[-1][0][1] == port
+
+    def forge(self, packets):
+        """Sends them from the third machine; they have been processed when it returns."""
+        for packet in packets:
+            self.third.send(packet)
+        self.beside.ask(b"version\r\n")
+
+
+NATIVE, TC = Machines(None), Machines("tc")
+each_mode = asking.each_mode(NATIVE, TC)
+
+
+class Forger:
+    """Makes segments with a victim's addresses and ports, whose numbers are so far from its own."""
+
+    def __init__(self, m, at):
+        self.at, self.to = at, (m.pair.address(), m.server.port)
+        last, by_victim = m.numbers(self.at[1])
+        after = (last.seq + len(last.text) + bool(last.flags & FIN)) % 2**32
+        self.seq, self.ack = (after, last.ack) if by_victim else (last.ack, after)
+        self.tsval, self.tsecr = \
+            (last.tsval, last.tsecr) if by_victim else (last.tsecr, last.tsval)
+
+    def segment(self, seq=0, ack=0, text=b"", flags=ACK | PSH, later=0, **how):
+        options = segments.stamps(self.tsval + later, self.tsecr)
+        return segments.ip4(self.at[0], self.to[0], segments.tcp(
+            self.at, self.to, self.seq + seq, self.ack + ack, flags, text, options=options, **how))
+
+
+GETS = [one[0] for one in SMALL]
+NEAR = (-9, -10, -11, -100, -1400, -70000) # what the server has got already
+FAR = (20 * M, 60 * M, -60 * M, 100 * M, -100 * M, 1 << 30, 1 << 31, -(1 << 30))
+
+
+def old_gets(forger):
+    """As they would lie behind the window, or before what was received, with the right one of the
+    numbers or another."""
+    for seq in FAR:
+        for ack in (0, -1, 1, 100, 60 * M, -60 * M, 1 << 31):
+            yield forger.segment(seq, ack, rng.choice(GETS))
+    for seq in NEAR:
+        for ack in (0, -1, -100, 1, 60 * M):
+            yield forger.segment(seq, ack, rng.choice(GETS)[:-seq])
+
+
+def acknowledgements(forger):
+    """Of what was never sent, or of what nobody can still acknowledge."""
+    for ack in (1, 2, 100, 1400, 64 * M, 1 << 31, -(1 << 30)):
+        for text in (b"", *GETS):
+            yield forger.segment(0, ack, text)
+
+
+def wrong_checksums(forger):
+    for seq, ack in ((0, 0), (0, -1), (-10, 0)):
+        for text in (b"", *GETS):
+            for damage in (1, 0x100, 0x8000):
+                yield forger.segment(seq, ack, text, damage=damage)
+    for flags in (RST, RST | ACK, FIN | ACK):
+        yield forger.segment(flags=flags, damage=1)
+
+
+def old_times(forger):
+    for text in GETS:
+        for later in (-1000, -100000, -(1 << 30)):
+            yield forger.segment(0, 0, text, later=later)
+
+
+def resets(forger):
+    for flags in (RST, RST | ACK):
+        for seq in (*NEAR, *FAR):
+            yield forger.segment(seq, 0, flags=flags)
+
+
+def near_resets(forger):
+    """In the window, but for the one that has the right number."""
+    for flags in (RST, RST | ACK):
+        for seq in (1, 2, 100, 10000):
+            yield forger.segment(seq, 0, flags=flags)
+
+
+def openings(forger):
+    for flags in (SYN, SYN | ACK, SYN | FIN, SYN | PSH):
+        for seq in (0, 1, -1, -100, *FAR):
+            yield forger.segment(seq, 0, rng.choice((b"", GETS[0])), flags)
+
+
+def closings(forger):
+    for seq in (*NEAR, *FAR):
+        yield forger.segment(seq, 0, flags=FIN | ACK)
+
+
+def steps(forger):
+    """Each as far from the one before as the programs look."""
+    for i in range(1, 60):
+        for ack in (0, -1000):
+            yield forger.segment(i * 60 * M, ack, b"x")
+
+
+def times_to_come(forger):
+    """In segments of which the socket takes none."""
+    for later in (1, 1000, 1 << 20, 1 << 30):
+        for seq in (-100, -70000, *FAR):
+            yield forger.segment(seq, 0, b"x", later=later)
+
+
+# After the first two, which have numbers in the window, the kernel may no longer answer.
+ATTACKS = (near_resets, wrong_checksums, old_gets, acknowledgements, old_times, resets, openings,
+           closings, times_to_come, steps)
+
+
+@each_mode
+def forged_segments(m):
+    for attack in ATTACKS:
+        name = "%s, %s" % (attack.__name__.replace("_", " "), m.by())
+        with contextlib.closing(m.dial()) as c:
+            wrong = [wrong_in(c, SMALL, SMALL)]
+            before = m.answered()
+            for _ in range(2):
+                m.forge(attack(Forger(m, c.sock.getsockname())))
+                wrong.append(wrong_in(c, SMALL))
+            answered = m.answered() - before
+            wrong.append(wrong_in(c, MIXED, SMALL))
+            tap.is_((wrong, asking.end_of(c)), ([None] * 4, b""),
+                    "%s: the victim's stream is whole" % name)
+            if attack not in (near_resets, wrong_checksums):
+                tap.ok(answered >= 2 * len(SMALL) - 2, "the kernel answers it, %d times" % answered)
+
+
+@each_mode
+def nothing_reaches_the_third_machine(m):
+    seen = {segments.parse(packet)[1][0] for packet in m.third.packets()}
+    tap.is_(seen - {"10.77.0.3"}, set(), "%s: the forger gets no segment that is for others" %
+            m.by())
+
+
+@contextlib.contextmanager
+def peer(m, name):
+    """A peer whose connection the kernel answers."""
+    with contextlib.closing(segments.Peer(m, next(ports))) as p:
+        before = m.answered()
+        goes_on(p, name)
+        tap.ok(m.answered() > before, "the kernel answers")
+        yield p
+
+
+def goes_on(p, name, *rounds):
+    wrong = [one[0][:20] for some in rounds or (SMALL,) for one in some if p.ask(*one) != one[1]]
+    tap.is_(wrong, [], name + ": every byte is right")
+
+
+def has_acknowledged(p):
+    """Whether the server says with its next reply that it has received everything."""
+    p.push(b"version\r\n")
+    found = p.receive()
+    while found and not found.text.startswith(b"VERSION"):
+        found = p.receive()
+    return found and found.ack == p.seq % 2**32
+
+
+@each_mode
+def while_a_reply_is_outstanding(m):
+    request, want = hit(1)
+    for attack in ATTACKS:
+        name = "%s on a reply, %s" % (attack.__name__.replace("_", " "), m.by())
+        with peer(m, "before the attack") as p:
+            p.push(request)
+            tap.is_(p.read(len(want), acknowledge=False), want, "a reply")
+            m.forge(attack(Forger(m, p.at)))
+            p.send()
+            goes_on(p, name, MIXED)
+            tap.ok(has_acknowledged(p), "and everything is acknowledged")
+
+
+@each_mode
+def replays(m):
+    """Whoever sees a connection's segments sends them again."""
+    with contextlib.closing(m.dial()) as c:
+        m.tap.packets()
+        wrong = [wrong_in(c, SMALL, SMALL)]
+        frames = [packet for packet in m.tap.packets()
+                  if segments.parse(packet)[1] == (m.pair.address(), m.server.port)]
+        for _ in range(3):
+            m.forge(frames)
+            wrong.append(wrong_in(c, SMALL, MIXED))
+        tap.is_((wrong, asking.end_of(c), len(frames) >= 8), ([None] * 4, b"", True),
+                "replays, %s: each request is answered once" % m.by())
+
+
+# --- hostile clients --------------------------------------------------------------------------
+
+@each_mode
+def acknowledgements_before_receipt(m):
+    with peer(m, "before it lies") as p:
+        for request, want in (hit(1), hit(3), hit(4), MISS):
+            p.push(request)
+            for ahead in (len(want), len(want) - 1, len(want) + 1, len(want) + 100000, 1 << 30):
+                p.send(ack=p.ack + ahead)
+            tap.is_(p.read(len(want)), want, "%s: an acknowledgement before the reply" % m.by())
+        goes_on(p, "behind them", SMALL)
+
+
+@each_mode
+def acknowledgements_of_each_byte(m):
+    with peer(m, "before it splits them") as p:
+        for request, want in (hit(1), hit(2), hit(4)):
+            p.push(request)
+            start = p.ack
+            tap.is_(p.read(len(want), acknowledge=False), want, "%s: a reply" % m.by())
+            for at in range(start, p.ack, 1 + len(want) // 100):
+                p.send(ack=at)
+            p.send()
+        goes_on(p, "behind them", SMALL, MIXED)
+
+
+@each_mode
+def bytes_that_change(m):
+    """The first that the server has received count, as with any stack."""
+    request, want = hit(1)
+    other = b"get key0\r\n"
+    with peer(m, "before it changes them") as p:
+        p.push(request)
+        tap.is_(p.read(len(want), acknowledge=False), want, "a reply")
+        p.ack -= len(want)
+        for text in (other, request, request[:5], b"set key1 0"):
+            p.send(text, PSH | ACK, seq=p.seq - len(request))
+            found = p.receive()
+            tap.is_(found and found.text, want, "other bytes in its place get that reply again")
+        p.read(len(want))
+        p.send()
+        for text in (other, b"delete key1 noreply\r\n"[:10]):
+            p.send(text, PSH | ACK, seq=p.seq - len(request))
+            p.send(b"####" + request, PSH | ACK, seq=p.seq - 4)
+            p.seq += len(request)
+            tap.is_(p.read(len(want)), want, "later they change nothing")
+        goes_on(p, "behind them", MIXED)
+
+
+@each_mode
+def replies_of_many(m):
+    """Each has one of the kernel's replies outstanding, and asks for it again."""
+    found = []
+    with contextlib.ExitStack() as stack:
+        for i in range(20):
+            m.tcp.set(b"own%02d" % i, b"%02d" % i * 100)
+            p = stack.enter_context(contextlib.closing(segments.Peer(m, next(ports))))
+            request, want = b"get own%02d\r\n" % i, asking.kernel.answer((b"own%02d" % i,
+                                                                         b"%02d" % i * 100))
+            right = [p.ask(*MISS) == MISS[1] for _ in range(3)]
+            p.push(request)
+            right.append(p.read(len(want), acknowledge=False) == want)
+            p.ack -= len(want)
+            found.append((p, request, want, right))
+        for i in range(20):
+            m.tcp.set(b"own%02d" % i, b"new")
+        for p, request, want, right in found:
+            p.send(request, PSH | ACK, seq=p.seq - len(request))
+            again = p.receive()
+            while again and not again.text: # it was asked what it has
+                again = p.receive()
+            right.append(bool(again) and again.text == want)
+    tap.is_([all(right) for _, _, _, right in found], [True] * 20,
+            "%s: each gets its own once more, as it was" % m.by())
+
+
+def entries_bytes(m):
+    """What the table of followed connections takes."""
+    folder = "/proc/%d/fdinfo" % m.server.process.pid
+    for name in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError), \
+                open(os.path.join(folder, name), encoding="ascii") as file:
+            rows = dict(line.split(":", 1) for line in file if ":" in line)
+            if rows.get("map_type", "").strip() == "1" and rows["key_size"].strip() == "40":
+                return int(rows["memlock"])
+    raise RuntimeError("no table of connections")
+
+
+def resident(m):
+    """Kilobytes of the server."""
+    with open("/proc/%d/status" % m.server.process.pid, encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+
+
+FLOOD, ENTRY = int(os.environ.get("FLOOD", "8000")), 208
+
+
+@each_mode
+def floods_of_openings(m):
+    with contextlib.closing(m.dial()) as c:
+        wrong = [wrong_in(c, SMALL, SMALL)]
+        before, connections = entries_bytes(m), m.counts()["tcp_connections"]
+        to = (m.pair.address(), m.server.port)
+        m.forge(segments.ip4(host, to[0], segments.tcp((host, rng.randrange(1024, 65536)), to,
+                                                       rng.getrandbits(32), 0, SYN))
+                for host in ("10.77.%d.%d" % (i >> 8 & 127, i & 255) for i in range(FLOOD // 4)))
+        m.forge(segments.ip4("10.77.0.9", to[0], segments.tcp(
+            ("10.77.0.9", rng.randrange(1024, 65536)), to, rng.getrandbits(32),
+            rng.getrandbits(32), text=GETS[0], options=segments.stamps(1, 1)))
+                for _ in range(FLOOD // 4))
+        wrong.append(wrong_in(c, MIXED))
+        tap.is_((wrong, entries_bytes(m) > before, m.counts()["tcp_connections"] - connections),
+                ([None] * 2, False, 0), "%s: segments without a connection make no entry" % m.by())
+        tap.is_(asking.end_of(c), b"", "the victim's stream is whole")
+
+
+def one_get(m):
+    with socket.create_connection((m.pair.address(), m.server.port), asking.SECONDS) as sock:
+        sock.setsockopt(*asking.RESET)
+        sock.send(MISS[0])
+        return sock.recv(100) == MISS[1]
+
+
+@tap.case
+def a_flood_of_connections():
+    m = NATIVE
+    netns.enter(m.pair.client)
+    with contextlib.closing(m.dial()) as c:
+        wrong = [wrong_in(c, SMALL, SMALL)]
+        before, size = entries_bytes(m), resident(m)
+        tap.ok(all(one_get(m) for _ in range(FLOOD)), "%d connections are served" % FLOOD)
+        wrong.append(wrong_in(c, MIXED))
+        grown = entries_bytes(m) - before
+        tap.ok(0 < grown <= FLOOD * ENTRY, "their entries take %d bytes until the sweep" % grown)
+        tap.ok(resident(m) - size < 4096, "the server is no larger")
+        talked = m.answered()
+        wrong.append(wrong_in(c, SMALL))
+        tap.is_((wrong, m.answered() - talked), ([None] * 3, len(SMALL)),
+                "the kernel answers the victim")
+        with contextlib.closing(m.dial()) as new:
+            wrong_in(new, SMALL, SMALL)
+            tap.ok(m.answered() > talked + len(SMALL), "and a new connection")
+
+
+@tap.case
+def more_connections_than_the_server_has():
+    with Machines(None, "-c", 64) as m, contextlib.closing(m.dial()) as c:
+        wrong = [wrong_in(c, SMALL, SMALL)]
+        others = [m.dial() for _ in range(100)] # the last wait in the socket's queue
+        for other in others:
+            other.send(MISS[0])
+        before = m.answered()
+        wrong.append(wrong_in(c, SMALL))
+        tap.is_((wrong, m.answered() - before), ([None] * 2, len(SMALL)),
+                "the kernel answers the victim")
+        served = sum(wrong_in(other, [(b"", MISS[1])]) is None for other in others)
+        tap.ok(30 < served < 64, "as many of the others as there is room for are served: %d" %
+               served)
+        for other in others:
+            other.close()
+        wrong = wrong_in(c, MIXED)
+        tap.is_((wrong, asking.end_of(c)), (None, b""), "the victim's stream is whole")
+
+
+@each_mode
+def clients_that_never_read(m):
+    size = resident(m)
+    greedy = [m.dial() for _ in range(4)]
+    for other in greedy:
+        wrong_in(other, SMALL)
+        other.sock.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                other.sock.send(hit(3)[0] * 100)
+    with contextlib.closing(m.dial()) as c:
+        wrong = wrong_in(c, SMALL, MIXED)
+        tap.is_((wrong, asking.end_of(c)), (None, b""), "%s: others are served" % m.by())
+    tap.ok(resident(m) - size < 16384, "the server grows by %d KB" % (resident(m) - size))
+    for other in greedy:
+        other.close()
+
+
+@each_mode
+def servers_live(m):
+    tap.ok(m.server.alive(), "%s: the server lives" % m.by())
+
+
+tap.run()
