@@ -108,6 +108,21 @@ __attribute__((noinline)) int tcp_tc_release(struct __sk_buff *skb)
     return bpf_skb_change_tail(skb, n, 0) || bpf_skb_store_bytes(skb, 0, tcp->frame, n, 0);
 }
 
+/* Translates a segment for the socket, as tcp->shift says. */
+__attribute__((noinline)) int tcp_tc_hand(struct __sk_buff *skb, u32 l4, u32 seq)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+
+    if (!tcp)
+        return TC_ACT_SHOT;
+    if (skb_put_numbers(skb, l4, seq, shift_ack_in(&tcp->shift, tcp->segment.ack), tcp, 1) ||
+        (segment_has_blocks(&tcp->segment) && skb_put_blocks(skb, l4, 1))) {
+        tcp_count(MC_TCP_DROPPED);
+        return TC_ACT_SHOT;
+    }
+    return TC_NEXT;
+}
+
 /*
  * A segment that is not answered is translated; or the outstanding reply is sent once more. What
  * the socket will refuse for its checksum is translated and changes nothing.
@@ -143,12 +158,7 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
         return TC_NEXT;
     slot_handed(slot, conn, owed);
     tcp->shift = shift;
-    if (skb_put_numbers(skb, l4, seq, shift_ack_in(&shift, tcp->segment.ack), tcp, 1) ||
-        (segment_has_blocks(&tcp->segment) && skb_put_blocks(skb, l4, 1))) {
-        tcp_count(MC_TCP_DROPPED);
-        return TC_ACT_SHOT;
-    }
-    return TC_NEXT;
+    return tcp_tc_hand(skb, l4, seq);
 }
 
 /* Answers a request: what TC returns, or TCP_LEFT. */
