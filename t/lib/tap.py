@@ -14,7 +14,7 @@ import sys
 import traceback
 
 CASE_SECONDS = 60
-SLOW = int(os.environ.get("T_SLOW", "1")) # times are so many times as long: t/kernels/inside.sh
+SLOW = int(os.environ.get("T_SLOW", "1")) # times are so many times as long: t/kernels/run
 
 _cases = []
 _count = 0
