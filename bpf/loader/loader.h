@@ -94,10 +94,10 @@ int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *t
 /* Milliseconds since a time that stands in a slot. */
 uint32_t loader_tcp_age(const struct loader *loader, uint32_t time);
 /*
- * Nothing of the connection is translated any more. *seq, *ack: the numbers with which its client
- * takes the next segment. 0, or -errno: the programs do not follow it.
+ * Nothing of the connection is translated any more. *ack, and one of seq: the numbers with which
+ * its client takes the next segment. 0, or -errno: the programs do not follow it.
  */
-int loader_tcp_forget(struct loader *loader, int socket, uint32_t *seq, uint32_t *ack);
+int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32_t *ack);
 /*
  * For the tests: the descriptor of a map of theirs, or -ENOENT; and the mark that they set in
  * packets of their own.

@@ -188,7 +188,7 @@ static int fill_key(int socket, struct key *key)
     return 0;
 }
 
-int loader_tcp_forget(struct loader *loader, int socket, uint32_t *seq, uint32_t *ack)
+int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32_t *ack)
 {
     struct tcp *skel = loader->tcp->skel;
     int conns = bpf_map__fd(skel->maps.tcp_conns);
@@ -201,7 +201,10 @@ int loader_tcp_forget(struct loader *loader, int socket, uint32_t *seq, uint32_t
         return rc;
     bpf_map_delete_elem(conns, &key);
     bpf_map_delete_elem(bpf_map__fd(skel->maps.tcp_guarded), &conn.cookie);
-    *seq = conn.out_end + conn.shift.out;
+    seq[0] = loader->tcp->slots[conn.slot].heard;
+    seq[1] = conn.acked + conn.shift.out;
+    seq[2] = seq[1] - conn.shift.nreply;
+    seq[3] = conn.out_end + conn.shift.out;
     *ack = conn.in_end + conn.shift.in;
     return 0;
 }

@@ -38,6 +38,9 @@
  * 24 lost        since when the socket gets segments that were not translated; 0: it does not
  * 28 owed        since when the socket owes the client a segment that the programs on egress have
  *                not seen; 0: it does not. Both times written as `outstanding` is
+ * 32 awaited     where the client's next segment begins (wire), if the kernel has answered; and
+ * 36 request     where the last request that the kernel answered did. Both are as `outstanding` is
+ * 40 heard       what the client acknowledged (wire) with the last segment that shows `lost`
  */
 struct mc_tcp_slot {
     __u64 boundary;
@@ -46,7 +49,11 @@ struct mc_tcp_slot {
     __u32 binary;
     __u32 outstanding;
     __u32 lost;
-    __u32 owed; /* two connections in a cache line */
+    __u32 owed;
+    __u32 awaited;
+    __u32 request;
+    __u32 heard;
+    __u32 unused;
 };
 
 /* The times in a slot: of the kernel's coarse clock, nanoseconds without the lowest bits. */

@@ -219,6 +219,14 @@ static __always_inline u32 conn_stamp_out(const struct mc_tcp_conn *conn, u32 ts
     return shift_is_used(&conn->shift) ? tsval + MC_TCP_AHEAD : tsval;
 }
 
+/* Where the client's next segment will begin, or its next copy: for the filter of the socket. */
+static __always_inline void slot_await(struct mc_tcp_slot *slot, const struct mc_tcp_shift *shift,
+                                       u32 told)
+{
+    WRITE_ONCE(slot->awaited, told + shift->in);
+    WRITE_ONCE(slot->request, shift->request);
+}
+
 /*
  * A client that does not know the connection any more, and gets an acknowledgement of the socket's,
  * sends a RST with the number that was acknowledged. If that was held back, what the socket said

@@ -187,7 +187,7 @@ int tcp_egress(struct __sk_buff *skb)
     struct mc_tcp_slot *slot;
     struct mc_tcp_conn *conn;
     int straddles = 0, done;
-    u32 l4, seq, mss;
+    u32 l4, seq, mss, told;
     u64 mac;
 
     if (!tcp || skb->mark == tcp_mark)
@@ -213,12 +213,13 @@ int tcp_egress(struct __sk_buff *skb)
     if (mss)
         conn->mss = mss;
     shift = conn->shift;
+    told = conn->told;
     bpf_spin_unlock(&conn->lock);
     if (done || !shift_is_used(&shift))
         return TC_NEXT;
     slot = conn_slot(conn);
     if (slot)
-        slot_left(slot, conn);
+        slot_left(slot, conn, &shift, told);
     seq = shift_seq_out(&shift, segment->seq, segment->n, &straddles);
     tcp->shift = shift;
     if (straddles) {

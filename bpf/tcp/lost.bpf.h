@@ -7,7 +7,8 @@
  * A client's segment that TC did not seal is dropped by a filter on the socket, which notes since
  * when. Of the socket's segments TC on egress sees those that are translated, and no other program
  * sees the rest. So TC notes since when the socket owes the client a segment: it was handed data,
- * which it acknowledges within 200 ms, or an acknowledgement of less than it has sent.
+ * which it acknowledges within 200 ms, or an acknowledgement, behind which it may have more to
+ * send: the server asks the socket.
  */
 #ifndef MC_TCP_LOST_BPF_H
 #define MC_TCP_LOST_BPF_H
@@ -35,15 +36,25 @@ static __always_inline u32 slot_time(u32 data)
 /* What TC hands to a socket has to be answered with, perhaps. */
 enum owed { OWED_NOTHING, OWED_MORE, OWED_ACK };
 
+/*
+ * Whether a client's segment begins where the socket has said that the next one does, or its next
+ * copy: only that tells of the connection. Others may be forged by whoever knows no more of it than
+ * its addresses and ports.
+ */
+static __always_inline int conn_awaits(const struct mc_tcp_conn *conn, u32 seq)
+{
+    return shift_seq_in(&conn->shift, seq) == conn->told;
+}
+
 /* Under the lock. A segment was passed. */
 static __always_inline enum owed conn_owes(const struct mc_tcp_conn *conn,
                                            const struct tcp_segment *segment)
 {
-    if (segment->flags & TCP_RST)
+    if (segment->flags & TCP_RST || !conn_awaits(conn, segment->seq))
         return OWED_NOTHING;
     if (segment->n || segment->flags & TCP_FIN)
         return OWED_ACK;
-    return conn->acked != conn->out_end ? OWED_MORE : OWED_NOTHING;
+    return OWED_MORE;
 }
 
 /* TC hands the socket a translated segment. */
@@ -61,10 +72,14 @@ static __always_inline void slot_handed(struct mc_tcp_slot *slot, const struct m
         WRITE_ONCE(slot->owed, slot_time(owed == OWED_ACK ? MC_TCP_OWED_ACK : 0));
 }
 
-/* TC sees a segment of the socket's. */
-static __always_inline void slot_left(struct mc_tcp_slot *slot, const struct mc_tcp_conn *conn)
+/* TC sees a segment of the socket's; told: by its last one. */
+static __always_inline void slot_left(struct mc_tcp_slot *slot, const struct mc_tcp_conn *conn,
+                                      const struct mc_tcp_shift *shift, u32 told)
 {
-    if (READ_ONCE(slot->owed) && READ_ONCE(slot->generation) == conn->generation)
+    if (READ_ONCE(slot->generation) != conn->generation)
+        return;
+    slot_await(slot, shift, told);
+    if (READ_ONCE(slot->owed))
         WRITE_ONCE(slot->owed, 0);
 }
 
@@ -75,14 +90,14 @@ static __always_inline void slot_left(struct mc_tcp_slot *slot, const struct mc_
 SEC("socket")
 int tcp_filter(struct __sk_buff *skb)
 {
+    const struct mc_tcp_tag *tag;
     struct mc_tcp_slot *slot;
-    struct mc_tcp_tag *tag;
-    u16 tcp[4]; /* from the flags on */
+    u16 tcp[8]; /* from the sequence number on */
     u64 cookie;
-    u32 at;
+    u32 at, seq;
 
-    if (bpf_skb_load_bytes(skb, 12, tcp, sizeof(tcp)) ||
-        likely(is_sealed(tcp[3], bpf_ntohs(tcp[0]))) || tcp[0] & bpf_htons(TCP_SYN))
+    if (bpf_skb_load_bytes(skb, 4, tcp, sizeof(tcp)) ||
+        likely(is_sealed(tcp[7], bpf_ntohs(tcp[4]))) || tcp[4] & bpf_htons(TCP_SYN))
         return -1;
     cookie = bpf_get_socket_cookie(skb);
     tag = bpf_map_lookup_elem(&tcp_guarded, &cookie);
@@ -93,8 +108,12 @@ int tcp_filter(struct __sk_buff *skb)
     if (!slot || READ_ONCE(slot->generation) != tag->generation ||
         !(READ_ONCE(slot->answered) | READ_ONCE(slot->outstanding)))
         return -1;
-    if (!READ_ONCE(slot->lost))
-        WRITE_ONCE(slot->lost, slot_time(0));
+    seq = bpf_ntohl(LOAD32(tcp));
+    if (seq == READ_ONCE(slot->awaited) || seq == READ_ONCE(slot->request)) {
+        WRITE_ONCE(slot->heard, bpf_ntohl(LOAD32(tcp + 2)));
+        if (!READ_ONCE(slot->lost))
+            WRITE_ONCE(slot->lost, slot_time(0));
+    }
     tcp_count(MC_TCP_LOST);
     return 0;
 }

@@ -13,9 +13,12 @@
 
 struct mc_tcp_slot;
 
-/* The numbers with which a connection's client takes the next segment. */
+/*
+ * The numbers with which a connection's client takes the next segment. It takes a reset only with
+ * the very next one of the stream to it, which is one of several if it was not heard for a while.
+ */
 struct boundaries_numbers {
-    uint32_t seq, ack;
+    uint32_t seq[4], ack;
 };
 
 struct boundaries {

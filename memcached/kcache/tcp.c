@@ -84,7 +84,7 @@ static bool forget(struct boundaries *boundaries, int socket, struct boundaries_
         log_write("bmc: segments of a TCP connection leave or arrive by a way without the kernel "
                   "programs: it is reset, as others like it (see tcp_reset of `stats bmc`)");
     __atomic_fetch_add(&tcp->nresets, 1, __ATOMIC_RELAXED);
-    return !loader_tcp_forget(tcp->loader, socket, &out->seq, &out->ack);
+    return !loader_tcp_forget(tcp->loader, socket, out->seq, &out->ack);
 }
 
 int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n)

@@ -240,7 +240,8 @@ static void abandon(struct conn *conn)
     struct boundaries_numbers numbers;
 
     if (boundaries->forget(boundaries, fd_of(conn), &numbers))
-        socket_reset_as(fd_of(conn), numbers.seq, numbers.ack);
+        socket_reset_as(fd_of(conn), numbers.seq, sizeof(numbers.seq) / sizeof(numbers.seq[0]),
+                        numbers.ack);
     boundaries->close(boundaries, conn->boundary.slot);
     conn->boundary.slot = NULL;
     conn->reason = CLOSE_ERROR;

@@ -274,23 +274,42 @@ static bool set_queue(int fd, int queue, uint32_t number)
            !setsockopt(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, &number, sizeof(number));
 }
 
-/* The socket's connection is gone when it gets these numbers, and then is made again without. */
-void socket_reset_as(int fd, uint32_t seq, uint32_t ack)
+/*
+ * The socket, which is not connected, gets a connection with these numbers without a segment to the
+ * peer, and resets it.
+ */
+static bool reset_as(int fd, const struct socket_name *peer, uint32_t seq, uint32_t ack)
+{
+    const int begin = TCP_REPAIR_ON, end = TCP_REPAIR_OFF_NO_WP;
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    bool made;
+
+    if (setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &begin, sizeof(begin)))
+        return false;
+    made = set_queue(fd, TCP_SEND_QUEUE, seq) && set_queue(fd, TCP_RECV_QUEUE, ack) &&
+           !connect(fd, (const struct sockaddr *)&peer->address, peer->len);
+    setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &end, sizeof(end));
+    return made && !connect(fd, &none, sizeof(none));
+}
+
+void socket_reset_as(int fd, const uint32_t *seq, size_t n, uint32_t ack)
 {
     const struct sockaddr none = {.sa_family = AF_UNSPEC};
-    const int begin = TCP_REPAIR_ON, end = TCP_REPAIR_OFF_NO_WP;
     struct socket_name own, peer = {.len = sizeof(peer.address)};
+    const int reuse = TCP_REPAIR_ON, plain = TCP_REPAIR_OFF_NO_WP;
+    size_t i;
 
     if (socket_local(fd, &own) || getpeername(fd, (struct sockaddr *)&peer.address, &peer.len))
         return;
     socket_set_reset(fd, true);
+    /* Only a socket that is repaired gets an address where others listen. */
     if (connect(fd, &none, sizeof(none)) ||
-        setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &begin, sizeof(begin)))
+        setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &reuse, sizeof(reuse)) ||
+        bind(fd, (struct sockaddr *)&own.address, own.len) ||
+        setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &plain, sizeof(plain)))
         return;
-    if (!bind(fd, (struct sockaddr *)&own.address, own.len) && set_queue(fd, TCP_SEND_QUEUE, seq) &&
-        set_queue(fd, TCP_RECV_QUEUE, ack))
-        connect(fd, (struct sockaddr *)&peer.address, peer.len);
-    setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &end, sizeof(end));
+    for (i = 0; i < n && reset_as(fd, &peer, seq[i], ack); i++)
+        continue;
 }
 
 void socket_probe(int fd)

@@ -50,11 +50,11 @@ int socket_steer_by_cpu(int fd, unsigned int nsockets);
  */
 void socket_set_reset(int fd, bool on);
 /*
- * Ends the connection with a reset that has these numbers, once the socket is closed, because the
- * socket's own are not those that its client knows. Needs CAP_NET_ADMIN: without it the client is
- * told when it sends the next segment.
+ * Ends the connection with resets that have these numbers, one for each of the n of seq, because
+ * the socket's own are not those that its client knows. Needs CAP_NET_ADMIN: without it the client
+ * is told when it sends the next segment.
  */
-void socket_reset_as(int fd, uint32_t seq, uint32_t ack);
+void socket_reset_as(int fd, const uint32_t *seq, size_t n, uint32_t ack);
 /* Makes the kernel ask the client how much it has received, if nothing is in flight. */
 void socket_probe(int fd);
 

@@ -8,6 +8,7 @@ import os
 import random
 import socket
 import sys
+import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
@@ -19,7 +20,7 @@ import segments
 import server
 import tap
 from asking import MISS, MIXED, SMALL, hit, wrong_in
-from segments import ACK, FIN, PSH, RST, SYN
+from segments import ACK, FIN, PSH, RST, SYN, URG
 
 rng = random.Random(9)
 ports = iter(range(40000, 41000))
@@ -191,6 +192,29 @@ def forged_segments(m):
                     "%s: the victim's stream is whole" % name)
             if attack not in (near_resets, wrong_checksums):
                 tap.ok(answered >= 2 * len(SMALL) - 2, "the kernel answers it, %d times" % answered)
+
+
+def signs_of_another_way(forger):
+    """What the server takes as segments that the programs did not see, or that it has not
+    acknowledged, if the numbers are right."""
+    for seq, ack in ((1 << 30, 1 << 29), (1, 0), (-100, 0), (-70000, 0), (1 << 31, 0)):
+        yield forger.segment(seq, ack, b"x", ACK | PSH | URG)
+        yield forger.segment(seq, ack, b"x", damage=1)
+
+
+@each_mode
+def victims_that_wait(m):
+    """The server ends a connection whose segments go astray; it looks every second, and within
+    three it is certain."""
+    with contextlib.ExitStack() as stack:
+        victims = [stack.enter_context(contextlib.closing(m.dial())) for _ in range(10)]
+        wrong = []
+        for i, c in enumerate(victims):
+            wrong.append(wrong_in(c, SMALL, SMALL))
+            m.forge(list(signs_of_another_way(Forger(m, c.sock.getsockname())))[i:i + 1])
+        time.sleep(5)
+        wrong += [wrong_in(c, SMALL) for c in victims]
+        tap.is_(wrong, [None] * 20, "idle connections, %s: no forged segment ends one" % m.by())
 
 
 @each_mode
