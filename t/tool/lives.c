@@ -56,7 +56,7 @@ struct run {
     struct sockaddr_in server;
     unsigned int nwriters, nreaders, nkeys, fill, most;
     _Atomic uint32_t life, base, need;
-    _Atomic uint64_t *acked; /* the last tag of each key whose STORED was read */
+    _Atomic uint64_t *acked; /* the last tag of each key whose STORED was read; 0: none */
     _Atomic bool stop;
     _Atomic uint64_t reads, hits, writes, filled, connections, lost, wrong;
 };
@@ -319,7 +319,7 @@ static void check_answer(struct run *run, const struct batch *batch, const struc
         value = take_value(&at, end, ask->keys[i], &nvalue);
         if (value)
             value_check(run, ask->keys[i], ask->floor[i], batch->base, value, nvalue);
-        else if (same_life && LIFE(ask->floor[i]) >= batch->need)
+        else if (same_life && ask->floor[i] && LIFE(ask->floor[i]) >= batch->need)
             report(&run->wrong, "k%05u is gone, of life %u, in life %u", ask->keys[i],
                    LIFE(ask->floor[i]), batch->life);
     }
