@@ -236,15 +236,15 @@ def programs_are_detached():
             works(m, "it is attached again")
 
 
-@tap.case
-def the_interface_goes_down():
+def goes_and_comes(away, back, name):
+    """What the words of `ip` do, while a value is on its way and commands come."""
     with Machine(links=1) as m:
         talks = m.talks()
         begin = slow_reader(m, talks[0])
-        m.server_ip("link", "set", "sv0", "down")
+        m.server_ip(*away.split())
         for talk in talks[1:3]:
             talk.c.send(b"incr %s 1\r\n" % talk.key)
-        m.server_ip("link", "set", "sv0", "up")
+        m.server_ip(*back.split())
         read_rest(talks[0], begin)
         for talk in talks[1:3]:
             talk.ask(b"", b"%d\r\n" % (talk.told + 1))
@@ -252,28 +252,19 @@ def the_interface_goes_down():
         for talk in talks:
             talk.incr()
             talk.gets()
-        judge(m, talks, "down, and up again", (None,))
-        works(m, "the interface is up")
+        judge(m, talks, name + " goes and comes", (None,))
+        works(m, name + " is back")
+
+
+@tap.case
+def the_interface_goes_down():
+    goes_and_comes("link set sv0 down", "link set sv0 up", "the interface")
 
 
 @tap.case
 def the_address_goes():
-    with Machine(links=1) as m:
-        talks = m.talks()
-        begin = slow_reader(m, talks[0])
-        m.server_ip("address", "del", "10.77.0.1/24", "dev", "sv0")
-        for talk in talks[1:3]:
-            talk.c.send(b"incr %s 1\r\n" % talk.key)
-        m.server_ip("address", "add", "10.77.0.1/24", "dev", "sv0")
-        read_rest(talks[0], begin)
-        for talk in talks[1:3]:
-            talk.ask(b"", b"%d\r\n" % (talk.told + 1))
-            talk.told += not talk.end
-        for talk in talks:
-            talk.incr()
-            talk.gets()
-        judge(m, talks, "the address goes and comes", (None,))
-        works(m, "the address is back")
+    goes_and_comes("address del 10.77.0.1/24 dev sv0", "address add 10.77.0.1/24 dev sv0",
+                   "the address")
 
 
 @tap.case
