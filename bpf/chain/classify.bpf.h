@@ -16,16 +16,6 @@
 
 enum { EXTENSIONS_MAX = 6 };
 
-/* IPv6's extension headers, by the value of the next-header field before them. */
-enum {
-    NEXT_HOP_BY_HOP = 0,
-    NEXT_ROUTING = 43,
-    NEXT_FRAGMENT = 44,
-    NEXT_AUTHENTICATION = 51,
-    NEXT_DESTINATION = 60,
-    NEXT_MOBILITY = 135,
-};
-
 /* The EtherType behind VLAN tags: KIND_UDP for IP, else KIND_NONE or KIND_UNFOLLOWED. */
 static __always_inline enum chain_kind classify_ip(struct packet packet,
                                                    struct chain_scratch *scratch)
@@ -102,16 +92,16 @@ static __always_inline enum chain_kind classify_extension(struct packet packet,
         return KIND_NONE; /* the stack drops it */
     scratch->proto = head[0];
     switch (next) {
-    case NEXT_HOP_BY_HOP:
-    case NEXT_ROUTING:
-    case NEXT_DESTINATION:
-    case NEXT_MOBILITY:
+    case IP6_HOPS:
+    case IP6_ROUTING:
+    case IP6_DESTINATION:
+    case IP6_MOBILITY:
         scratch->l4 += 8 + head[1] * 8;
         return KIND_UDP;
-    case NEXT_AUTHENTICATION:
+    case IP6_AUTHENTICATION:
         scratch->l4 += 8 + head[1] * 4;
         return KIND_UDP;
-    case NEXT_FRAGMENT:
+    case IP6_FRAGMENT:
         scratch->l4 += 8;
         if (scratch->proto == PROTOCOL_ICMP6)
             return KIND_NONE;

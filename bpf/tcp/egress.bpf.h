@@ -90,12 +90,10 @@ __attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
-    u64 v6 = skb->protocol == TYPE_IP6;
 
     if (!tcp || !scratch || !tcp->segment.stamped || tcp->segment.nheader != L4_TEXT)
         return TC_ACT_SHOT;
-    if (v6 ? !skb_save(skb, scratch, 1, IP6_BYTES + L4_TEXT)
-           : !skb_save(skb, scratch, 0, IP4_BYTES + L4_TEXT))
+    if (!skb_save_headers(skb, scratch, L4_TEXT))
         return TC_ACT_SHOT;
     return skb_make_bare(skb, scratch, tcp->shift.reply - 1,
                          shift_ack_out(&tcp->shift, tcp->segment.ack), 0, 0)

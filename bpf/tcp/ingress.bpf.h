@@ -43,12 +43,10 @@ __attribute__((noinline)) int tcp_tc_resend(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
-    u64 v6 = skb->protocol == TYPE_IP6;
 
     if (!tcp || !scratch || !tcp->can_resend || !kept_get(tcp))
         return TC_ACT_SHOT;
-    if (v6 ? !skb_save(skb, scratch, 1, IP6_BYTES + TCP_BYTES)
-           : !skb_save(skb, scratch, 0, IP4_BYTES + TCP_BYTES))
+    if (!skb_save_headers(skb, scratch, TCP_BYTES))
         return TC_ACT_SHOT;
     if (tcp_tc_make(skb, scratch))
         return TC_ACT_SHOT;
@@ -86,7 +84,7 @@ __attribute__((noinline)) int tcp_tc_send(struct __sk_buff *skb)
 __attribute__((noinline)) int tcp_tc_release(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
-    u64 v6 = skb->protocol == TYPE_IP6, n = skb->len;
+    u64 n = skb->len;
     struct scratch *scratch = scratch_get();
     u32 mark = skb->mark;
 
@@ -97,8 +95,7 @@ __attribute__((noinline)) int tcp_tc_release(struct __sk_buff *skb)
     BOUND_SIZE(n, 255);
     if (bpf_skb_load_bytes(skb, 0, tcp->frame, n))
         return -1;
-    if (v6 ? !skb_save(skb, scratch, 1, IP6_BYTES + TCP_BYTES)
-           : !skb_save(skb, scratch, 0, IP4_BYTES + TCP_BYTES))
+    if (!skb_save_headers(skb, scratch, TCP_BYTES))
         return -1;
     scratch->nreply = REPLY_TEXT;
     if (tcp_tc_make(skb, scratch))
@@ -166,7 +163,6 @@ static __always_inline int tcp_tc_answer(struct __sk_buff *skb, struct scratch *
                                          struct segment_scratch *tcp, struct mc_tcp_conn *conn,
                                          struct mc_tcp_slot *slot, u32 l4)
 {
-    u64 v6 = skb->protocol == TYPE_IP6;
     struct tcp_acked acked;
     int kind, rc;
     u32 text;
@@ -184,8 +180,7 @@ static __always_inline int tcp_tc_answer(struct __sk_buff *skb, struct scratch *
     rc = conn_refuses(conn, slot, &tcp->segment, tcp->boundary);
     if (rc)
         return tcp_leave(tcp, rc);
-    if (v6 ? !skb_save(skb, scratch, 1, IP6_BYTES + L4_TEXT)
-           : !skb_save(skb, scratch, 0, IP4_BYTES + L4_TEXT))
+    if (!skb_save_headers(skb, scratch, L4_TEXT))
         return tcp_leave(tcp, MC_TCP_PASS_SEGMENT);
     if (!conn_came_by_way(conn, scratch->saved.from, skb->ifindex, skb_vlan(skb)))
         return tcp_leave(tcp, MC_TCP_PASS_WAY);

@@ -374,6 +374,14 @@ static __always_inline int skb_save(struct __sk_buff *skb, struct scratch *scrat
     return 1;
 }
 
+/* The same for ntcp bytes of TCP's header, behind that of IP. */
+static __always_inline int skb_save_headers(struct __sk_buff *skb, struct scratch *scratch,
+                                            const u32 ntcp)
+{
+    return skb->protocol == TYPE_IP6 ? skb_save(skb, scratch, 1, IP6_BYTES + ntcp)
+                                     : skb_save(skb, scratch, 0, IP4_BYTES + ntcp);
+}
+
 /*
  * Makes a packet whose headers were kept, with timestamps and no other option, a bare
  * acknowledgement with these numbers, translated otherwise. Not 0: a helper failed, and the packet
