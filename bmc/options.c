@@ -73,6 +73,12 @@ static bool set_user(struct options *options, const char *value)
     return *value != '\0';
 }
 
+static bool set_until_eof(struct options *options, const char *value)
+{
+    options->until_eof = true;
+    return value == NULL;
+}
+
 static const struct row {
     const char *name, *argument;
     const char *word; /* of kcache_parse, or NULL: */
@@ -95,13 +101,17 @@ static const struct row {
     {"mode", "MODE", "mode=", NULL, NULL,
      "XDP mode: native, skb, or auto, which tries both (auto)"},
     {"allow", "SOURCE,...", "allow=", NULL, NULL,
-     "sources to answer: addresses, prefixes, local, all, @FILE (local)"},
+     "sources to answer: addresses, prefixes, local, all, @FILE (local);\n"
+     "SIGHUP reads FILE again"},
     {"rate", "N[/BURST]", "rate=", NULL, NULL, "answer at most N requests a second of each source"},
     {"amplification", "N", "amplification=", NULL, NULL,
      "send no reply larger than N times its request"},
     {"interval", "SECONDS", NULL, set_interval, "seconds, 1 to 86400",
      "print a line of statistics every SECONDS"},
     {"user", "NAME", NULL, set_user, "a user", "run as this user after the start (nobody)"},
+    {"until-eof", NULL, NULL, set_until_eof, NULL,
+     "end when standard input does: with the program that has the\n"
+     "other end of a pipe, however that ends"},
     {"help", NULL, NULL, NULL, NULL, "print this"},
     {"version", NULL, NULL, NULL, NULL, "print the version"},
 };

@@ -18,6 +18,7 @@ struct options {
     size_t naddresses;
     unsigned int interval; /* seconds between lines, 0: none */
     const char *user;
+    bool until_eof; /* ends when standard input does, and begins when an earlier bmc has ended */
     struct kcache_options kcache;
     char *words[OPTIONS_WORDS]; /* owned strings, into which kcache's slices point */
     size_t nwords;

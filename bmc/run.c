@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
@@ -13,14 +15,17 @@
 
 #include "base/credentials.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "bmc/sockets.h"
 #include "bmc/stats.h"
 
-enum { ERROR_TEXT = 1024 };
+enum { ERROR_TEXT = 1024, STATUS_TEXT = 640, WHERE_TEXT = 512 };
+enum { PATIENCE_MS = 5000, PAUSE_MS = 50 }; /* until an older bmc of --until-eof has ended */
 
 struct bmc {
     const struct options *options;
     struct kcache *kcache;
+    struct notify *notify; /* NULL: no service manager wants to know */
     int signals, clock, listener;
     unsigned int seconds; /* since the last line */
     struct kcache_stats last;
@@ -106,16 +111,47 @@ static int open_clock(void)
     return fd;
 }
 
+/* Whether standard input has ended or a signal has come. ms: for how long to wait for that. */
+static bool wants_end(const struct bmc *bmc, int ms)
+{
+    struct pollfd fds[] = {{.fd = bmc->signals, .events = POLLIN},
+                           {.fd = STDIN_FILENO, .events = POLLIN}};
+    char ignored[64];
+    ssize_t n;
+
+    if (poll(fds, 2, ms) <= 0)
+        return false;
+    if (fds[0].revents)
+        return true;
+    n = read(STDIN_FILENO, ignored, sizeof(ignored));
+    return n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN);
+}
+
+/*
+ * Opens the statistics socket. That of the same port may be still there for a moment if the server
+ * with which bmc runs was started anew.
+ */
+static int listen_after(const struct bmc *bmc)
+{
+    int tries = bmc->options->until_eof ? PATIENCE_MS / PAUSE_MS : 0, fd;
+
+    while ((fd = stats_listen(bmc->options->port)) == -EADDRINUSE && tries-- > 0)
+        if (wants_end(bmc, PAUSE_MS))
+            exit(EXIT_SUCCESS);
+    return fd;
+}
+
 static void open_all(struct bmc *bmc)
 {
     const struct options *o = bmc->options;
     char error[ERROR_TEXT];
 
+    bmc->notify = notify_open();
     bmc->signals = open_signals();
     bmc->clock = open_clock();
     if (bmc->signals < 0 || bmc->clock < 0)
         fatal(EXIT_OS_ERROR, "bmc: %s", strerror(errno));
-    bmc->listener = stats_listen(o->port);
+    bmc->listener = listen_after(bmc);
     if (bmc->listener == -EADDRINUSE)
         fatal(
             EXIT_OS_ERROR,
@@ -144,31 +180,72 @@ static void attach(struct bmc *bmc)
 
 /* --- running -------------------------------------------------------------------- */
 
+/* What it does, for the service manager. */
+static void describe(const struct bmc *bmc, char *text, size_t size)
+{
+    struct kcache_view view;
+    char where[WHERE_TEXT];
+
+    kcache_look(bmc->kcache, &view);
+    kcache_describe(&view, where, sizeof(where));
+    snprintf(text, size, "the kernel answers gets over UDP, port %u, on %s", bmc->options->port,
+             where);
+}
+
 static void tick(struct bmc *bmc)
 {
+    char text[STATUS_TEXT];
     uint64_t times;
 
     if (read(bmc->clock, &times, sizeof(times)) != sizeof(times))
         return;
     kcache_renew_lease(bmc->kcache);
+    if (bmc->notify) {
+        describe(bmc, text, sizeof(text));
+        notify_status(bmc->notify, text);
+        notify_alive(bmc->notify);
+    }
     if (!bmc->options->interval || ++bmc->seconds < bmc->options->interval)
         return;
     bmc->seconds = 0;
     print_line(bmc);
 }
 
+static void reload(struct bmc *bmc)
+{
+    char error[ERROR_TEXT];
+
+    if (kcache_reload(bmc->kcache, error, sizeof(error)))
+        log_write("%s; what was read before stays in force", error);
+}
+
+/* Whether it goes on. On a terminal SIGHUP says that this was closed. */
+static bool take_signal(struct bmc *bmc)
+{
+    struct signalfd_siginfo info;
+
+    if (read(bmc->signals, &info, sizeof(info)) != sizeof(info))
+        return true;
+    if (info.ssi_signo != SIGHUP || isatty(STDIN_FILENO))
+        return false;
+    reload(bmc);
+    return true;
+}
+
 static void live(struct bmc *bmc)
 {
     struct pollfd fds[] = {{.fd = bmc->signals, .events = POLLIN},
                            {.fd = bmc->clock, .events = POLLIN},
-                           {.fd = bmc->listener, .events = POLLIN}};
+                           {.fd = bmc->listener, .events = POLLIN},
+                           {.fd = bmc->options->until_eof ? STDIN_FILENO : -1, .events = POLLIN}};
 
-    while (!(fds[0].revents & POLLIN)) {
+    while ((!(fds[0].revents & POLLIN) || take_signal(bmc)) &&
+           !(fds[3].revents && wants_end(bmc, 0))) {
         if (fds[1].revents & POLLIN)
             tick(bmc);
         if (fds[2].revents & POLLIN)
             stats_serve(bmc->listener, bmc->kcache);
-        if (poll(fds, 3, -1) < 0)
+        if (poll(fds, 4, -1) < 0)
             memset(&fds[0].revents, 0, sizeof(fds[0].revents));
     }
 }
@@ -176,6 +253,7 @@ static void live(struct bmc *bmc)
 int run(const struct options *options)
 {
     struct bmc bmc = {.options = options};
+    char status[STATUS_TEXT];
     struct credentials_user user = credentials_find_user(options->user);
     int rc;
 
@@ -189,8 +267,12 @@ int run(const struct options *options)
         kcache_close(bmc.kcache);
         fatal(EXIT_OS_ERROR, "bmc: cannot start a thread: %s", strerror(-rc));
     }
+    describe(&bmc, status, sizeof(status));
+    notify_ready(bmc.notify, status);
     live(&bmc);
+    notify_stopping(bmc.notify);
     kcache_close(bmc.kcache);
     close(bmc.listener);
+    notify_close(bmc.notify);
     return 0;
 }

@@ -5,10 +5,13 @@ if ENABLE_BMC
 loader_srcs += bpf/loader/loader.c bpf/loader/loader.h bpf/loader/links.c
 loader_srcs += bpf/loader/tc.c bpf/loader/tc.h bpf/loader/tcp.c bpf/loader/tcp.h
 loader_srcs += bpf/loader/object.c bpf/loader/object.h
+loader_srcs += bpf/loader/parallel.c bpf/loader/parallel.h
+loader_srcs += bpf/loader/refusal.c bpf/loader/refusal.h
 loader_srcs += bpf/loader/prog_array.c bpf/loader/prog_array.h
+loader_srcs += bpf/loader/share.c bpf/loader/share.h bpf/loader/share_ports.h
 loader_srcs += bpf/loader/map_clear.c bpf/loader/map_clear.h
 bpf_objects += bpf/inplace/inplace.bpf.o bpf/chain/chain.bpf.o bpf/tcp/tcp.bpf.o
-bpf_objects += bpf/loader/filter.bpf.o
+bpf_objects += bpf/loader/filter.bpf.o bpf/loader/share.bpf.o
 if ENABLE_LIBXDP
 loader_srcs += bpf/loader/dispatcher.c bpf/loader/dispatcher.h
 bpf_objects += bpf/loader/member.bpf.o
@@ -20,6 +23,7 @@ endif
 EXTRA_bpf = $(filter-out %.skel.h, \
     $(wildcard $(addprefix $(srcdir)/bpf/,packet/*.h inplace/*.[ch] chain/*.[ch] tcp/*.[ch])))
 EXTRA_bpf += bpf/loader/prog_array.bpf.h bpf/loader/filter.bpf.c bpf/loader/member.bpf.c
+EXTRA_bpf += bpf/loader/share.bpf.c
 
 # The parsers of the chain are the same code in user space.
 unit_tests += t/unit/request_parser t/unit/response_parser

@@ -1,5 +1,15 @@
 dnl SPDX-License-Identifier: BSD-3-Clause
 
+dnl The compiler of the machine that it is built on, for what the build itself runs.
+AC_DEFUN([MC_CC_FOR_BUILD], [
+    AC_ARG_VAR([CC_FOR_BUILD], [the C compiler for programs that the build runs])
+    AS_IF([test "x$cross_compiling" != xyes],
+        [CC_FOR_BUILD=${CC_FOR_BUILD:-$CC}],
+        [AC_CHECK_PROGS([CC_FOR_BUILD], [gcc cc clang])
+         AS_IF([test -z "$CC_FOR_BUILD"],
+            [AC_MSG_ERROR([there is no compiler for programs that run here: set CC_FOR_BUILD])])])
+])
+
 dnl Threads: glibc needs only -pthread.
 AC_DEFUN([MC_PTHREAD], [
     AC_SUBST([PTHREAD_CFLAGS], [-pthread])
@@ -63,8 +73,11 @@ AC_DEFUN([MC_BMC], [
         AS_IF([test -z "$BPFTOOL"],
             [AC_MSG_ERROR([bpftool is missing: apt-get install bpftool, $hint])])
         AC_MSG_CHECKING([whether $CLANG compiles for the kernel])
+        sysroot=`$CC -print-sysroot 2>/dev/null | sed 's,/$,,'`
         multiarch=`$CC -print-multiarch 2>/dev/null`
-        AS_IF([test -n "$multiarch"], [BPF_CPPFLAGS="-idirafter /usr/include/$multiarch"])
+        AS_IF([test -n "$sysroot"], [BPF_CPPFLAGS="--sysroot=$sysroot"])
+        AS_IF([test -n "$multiarch"],
+            [BPF_CPPFLAGS="$BPF_CPPFLAGS -idirafter $sysroot/usr/include/$multiarch"])
         cat > conftest.bpf.c <<_MCEOF
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -13,6 +13,7 @@
 #include "base/credentials.h"
 #include "base/limited.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "command/command.h"
 #include "config.h"
 #include "flash/flash.h"
@@ -22,6 +23,7 @@
 #include "process/process.h"
 #include "process/restart.h"
 #include "process/seccomp.h"
+#include "status.h"
 #include "store/store.h"
 #include "store/store_crawler.h"
 #include "store/store_flash.h"
@@ -32,6 +34,9 @@
 
 enum {
     ERROR_TEXT = 1024,
+    STATUS_TEXT = 512,
+    INTERFACE_WAIT_MS = 10000, /* for interfaces that a booting machine does not have yet */
+    INTERFACE_POLL_MS = 50,
     FILES_SPARE = 512,       /* descriptors besides connections: event loops, programs, links */
     VERBOSITY_MAX = 2,       /* of the command `verbosity`; -vvv sets a higher level */
     VERBOSITY_BYPASS = 2,    /* from this level on the log shows every request */
@@ -39,13 +44,15 @@ enum {
     BYPASS_DETAIL = 1 << 1,  /* the commands count each request's keys */
     BYPASS_WATCH = 1 << 2,   /* a client watches each request */
     BYPASS_END = 1 << 3,     /* the server ends */
+    BYPASS_SWITCH = 1 << 4,  /* an operator has switched the kernel path off */
 };
 
 struct server {
     const struct options *options;
     struct clock clock;
     struct credentials_user user;
-    int ready_fd; /* of process_daemonize, -1 without -d */
+    int ready_fd;          /* of process_daemonize, -1 without -d */
+    struct notify *notify; /* NULL: no service manager wants to know */
     struct kcache *kcache;
     char *kernel_error;    /* why the kernel path is off; NULL: it is on, or was not requested */
     struct cgroup *cgroup; /* of `limited`; NULL: as much as the machine has */
@@ -189,6 +196,40 @@ static void set_watched(void *context, bool on)
     set_bypass(context, BYPASS_WATCH, on);
 }
 
+/* Of a server with a kernel path. */
+static uint8_t read_bypass(const struct server *server)
+{
+    return __atomic_load_n(&kcache_control(server->kcache)->bypass, __ATOMIC_RELAXED);
+}
+
+/* Once more says nothing. */
+static void switch_kernel(const struct server *server, bool on, const char *who)
+{
+    if (on == !(read_bypass(server) & BYPASS_SWITCH))
+        return;
+    set_bypass(server, BYPASS_SWITCH, !on);
+    log_write(on ? "bmc: switched on by %s: the kernel answers again"
+                 : "bmc: switched off by %s: the server answers everything",
+              who);
+}
+
+static bool switch_by_command(void *context, int fd, bool on)
+{
+    if (!net_is_local(fd))
+        return false;
+    switch_kernel(context, on, "the command bmc");
+    return true;
+}
+
+/* SIGUSR2 */
+static void switch_by_signal(const struct server *server)
+{
+    if (has_kernel_path(server))
+        switch_kernel(server, read_bypass(server) & BYPASS_SWITCH, "SIGUSR2");
+    else
+        log_write("SIGUSR2: there is no kernel path to switch");
+}
+
 static void shut_down(void *context, bool graceful)
 {
     if (graceful)
@@ -223,6 +264,32 @@ static void limit_memory(struct server *server, struct cgroup *cgroup)
         fatal(EXIT_OS_ERROR, "no memory: %s", strerror(errno));
 }
 
+/*
+ * A service manager starts the server at boot, when interfaces may still be missing. Whoever starts
+ * it by hand wants to see at once that a name is wrong.
+ */
+static void await_interfaces(struct server *server)
+{
+    const struct timespec pause = {0, INTERFACE_POLL_MS * 1000000L};
+    const struct kcache_options *wanted = &server->options->kcache;
+    const char *missing = server->notify ? kcache_missing(wanted) : NULL;
+    char text[128];
+    sigset_t signals;
+
+    if (!missing)
+        return;
+    snprintf(text, sizeof(text), "bmc: waiting up to %d s for the interface %s",
+             INTERFACE_WAIT_MS / 1000, missing);
+    log_write("%s", text);
+    notify_status(server->notify, text);
+    for (int ms = 0; kcache_missing(wanted) && ms < INTERFACE_WAIT_MS; ms += INTERFACE_POLL_MS) {
+        if (sigpending(&signals) == 0 &&
+            (sigismember(&signals, SIGTERM) || sigismember(&signals, SIGINT)))
+            return;
+        nanosleep(&pause, NULL);
+    }
+}
+
 static void build_memory(struct server *server)
 {
     const struct options *o = server->options;
@@ -231,6 +298,7 @@ static void build_memory(struct server *server)
     char error[ERROR_TEXT];
 
     if (kcache_wanted(&o->kcache)) {
+        await_interfaces(server);
         server->kcache = kcache_open(&o->kcache, o->memory_limit, error, sizeof(error));
         if (!server->kcache)
             continue_without_kernel(server, error);
@@ -416,6 +484,7 @@ static void build_commands(struct server *server)
         .set_detail = set_detail,
         .refresh_certs = ENABLE_TLS ? refresh_certs : NULL,
         .set_watched = set_watched,
+        .switch_kernel = has_kernel_path(server) ? switch_by_command : NULL,
     };
 
     server->commands = commands_new(server->store, &config, &calls);
@@ -465,7 +534,7 @@ static void build_net(struct server *server)
         .reqs_per_event = o->reqs_per_event,
         .nthreads = o->nthreads,
         .reuseport = o->reuseport,
-        .ping_workers = has_kernel_path(server),
+        .ping_workers = has_kernel_path(server) || notify_has_watchdog(server->notify),
         .boundaries = has_kernel_path(server) ? kcache_boundaries(server->kcache) : NULL,
         .user = &server->user,
         .tls = server->tls,
@@ -536,12 +605,36 @@ static void restrict_calls(const struct server *server)
 
 /* --- running ----------------------------------------------------------- */
 
+/* What the server does, for the service manager. */
+static void describe(struct server *server, char *text, size_t size)
+{
+    struct status status = {.options = server->options, .kernel_error = server->kernel_error};
+    struct kcache_view view;
+    struct in6_addr none[1];
+
+    net_tcp_addresses(server->net, none, 0, &status.tcp_port);
+    net_udp_addresses(server->net, none, 0, &status.udp_port);
+    if (has_kernel_path(server) && !server->kernel_error) {
+        kcache_look(server->kcache, &view);
+        status.kview = &view;
+        status.bypass = read_bypass(server);
+    }
+    status_text(&status, text, size);
+}
+
 static void tick(void *context, rel_time now, bool serving)
 {
-    const struct server *server = context;
+    struct server *server = context;
+    char text[STATUS_TEXT];
 
     if (has_kernel_path(server) && serving)
         kcache_renew_lease(server->kcache);
+    if (server->notify) {
+        describe(server, text, sizeof(text));
+        notify_status(server->notify, text);
+        if (serving)
+            notify_alive(server->notify);
+    }
     store_tick(server->store, now);
 }
 
@@ -554,12 +647,18 @@ static void reload(struct server *server)
         log_write("%s; the users read before stay in use", error);
     if (server->tls && !tls_refresh(server->tls, error, sizeof(error)))
         log_write("%s; the old certificates stay in use", error);
+    if (has_kernel_path(server) && kcache_reload(server->kcache, error, sizeof(error)))
+        log_write("%s; what was read before stays in force", error);
 }
 
 static void handle_signal(void *context, int number)
 {
     if (number == SIGHUP) {
         reload(context);
+        return;
+    }
+    if (number == SIGUSR2) {
+        switch_by_signal(context);
         return;
     }
     if (number == SIGUSR1) {
@@ -583,6 +682,7 @@ static void block_signals(void)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGUSR2);
     sigaddset(&set, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
@@ -621,6 +721,7 @@ static void prepare_process(struct server *server)
     server->user = credentials_find_user(o->user);
     server->memory_path = absolute_path(o->memory_file);
     prepare_auth(server);
+    server->notify = notify_open();
     if (o->daemonize)
         server->ready_fd = process_daemonize(o->coredumps);
     block_signals();
@@ -657,8 +758,22 @@ static void start_threads(struct server *server)
     }
 }
 
+/* From here on all clients are served. */
+static void tell_ready(struct server *server)
+{
+    char text[STATUS_TEXT];
+
+    if (server->notify) {
+        describe(server, text, sizeof(text));
+        notify_ready(server->notify, text);
+    }
+    if (server->ready_fd >= 0)
+        process_ready(server->ready_fd, server->options->verbosity > 0);
+}
+
 static void teardown(struct server *server)
 {
+    notify_stopping(server->notify);
     /* First: to clients, answers of the kernel mean that the server runs. */
     if (has_kernel_path(server)) {
         set_bypass(server, BYPASS_END, true);
@@ -684,6 +799,7 @@ static void teardown(struct server *server)
     cgroup_free(server->cgroup);
     kcache_close(server->kcache);
     free(server->kernel_error);
+    notify_close(server->notify);
 }
 
 int server_run(const struct options *options)
@@ -714,8 +830,7 @@ int server_run(const struct options *options)
         restart_consume(server.restart);
     restrict_calls(&server);
     start_threads(&server);
-    if (server.ready_fd >= 0)
-        process_ready(server.ready_fd, options->verbosity > 0);
+    tell_ready(&server);
     error = net_run(server.net, &duties);
     teardown(&server);
     if (options->pid_file && options->daemonize)

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: nice
 """The limits of the style guide that a program can check. See HACKING.md."""
 import os
 import re
@@ -185,7 +186,7 @@ def main():
     paths = repository_files()
     code = [path for path in paths if is_code(path)]
     c_files = [path for path in paths if path.endswith((".c", ".h"))]
-    no_tabs = [p for p in code if not p.endswith((".am", ".mk"))]
+    no_tabs = [p for p in code if not p.endswith((".am", ".mk", "debian/rules"))]
     prose = code + [p for p in paths if p.endswith(".md")]
     checks = (
         ("a file's first line is its license", no_license(code)),
@@ -197,6 +198,8 @@ def main():
         ("a file has less than %d lines" % (MAX_FILE_LINES + 1), long_files(code)),
         ("a function has at most %d lines" % MAX_FUNCTION_LINES, long_functions(c_files)),
         ("comments are /* */", line_comments(c_files)),
+        ("tests can be run", [p for p in paths if p.endswith(".t") and
+                              not os.access(os.path.join(SRCDIR, p), os.X_OK)]),
         ("no comment has a note of open work",
          lines_that([p for p in code if p != "t/00-hygiene.t"],
                     lambda l: re.search(r"\b(TODO|FIXME|XXX|HACK)\b", l))),

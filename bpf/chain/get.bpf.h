@@ -153,7 +153,7 @@ enum { STEP_MISS = 2, STEP_MANY = 3 };
 static __always_inline int chain_get_one(struct xdp_md *ctx, struct scratch *scratch, int *why)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    u64 at = offsets_text(scratch->offsets);
+    u64 at = offsets_text(scratch_offsets(scratch));
 
     BOUND(at, 127);
     if (data + at > end || !xdp_key(scratch, data + at, end))

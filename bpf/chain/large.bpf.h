@@ -23,7 +23,7 @@
 static __always_inline void get_describe(const struct scratch *scratch, struct chain_scratch *chain)
 {
     chain->l3 = scratch->offsets.ip;
-    chain->l4 = offsets_l4(scratch->offsets);
+    chain->l4 = offsets_l4(scratch_offsets(scratch));
     chain->nframe = scratch->nframe;
     chain->proto = PROTOCOL_UDP;
     chain->v6 = scratch->offsets.v6;

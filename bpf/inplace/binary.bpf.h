@@ -10,6 +10,7 @@
 #define MC_BINARY_BPF_H
 
 #include "bpf/inplace/get.bpf.h"
+#include "bpf/inplace/item.bpf.h"
 #include "bpf/inplace/reply.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
@@ -73,13 +74,10 @@ static __always_inline void binary_key(struct scratch *scratch, u64 nkey)
 }
 
 /* Reads the request. STEP_END or a reason. */
-__attribute__((noinline)) int binary_parse(struct scratch *scratch)
+static __always_inline int binary_parse(struct scratch *scratch)
 {
-    u64 nkey;
+    u64 nkey = bpf_ntohs(LOAD16(scratch->request + 2));
 
-    if (!scratch)
-        return MC_COUNT_PASS_ERROR;
-    nkey = bpf_ntohs(LOAD16(scratch->request + 2));
     if (scratch->nrequest < BINARY_HEAD || nkey - 1 >= MC_KEY_MAX || scratch->request[4] ||
         bpf_ntohl(LOAD32(scratch->request + 8)) != nkey)
         return MC_COUNT_PASS_REQUEST;
@@ -90,70 +88,62 @@ __attribute__((noinline)) int binary_parse(struct scratch *scratch)
     return STEP_END;
 }
 
-static __always_inline void reply_binary_head(struct scratch *scratch, u64 nkey, u64 nextras,
-                                              u64 status, u32 nbody, u64 cas)
+static __always_inline u64 reply_binary_head(struct scratch *scratch, u64 nkey, u64 nextras,
+                                             u64 status, u32 nbody, u64 cas)
 {
-    u64 opaque = LOAD32(scratch->request + 12);
+    u64 opaque = LOAD32(scratch->request + 12), at = scratch->nreply;
 
-    reply_add(scratch,
-              BINARY_REPLY | binary_opcode(scratch) << 8 | (u64)bpf_htons(nkey) << 16 |
-                  nextras << 32 | (u64)bpf_htons(status) << 48,
-              8);
-    reply_add(scratch, bpf_htonl(nbody) | opaque << 32, 8);
-    reply_add(scratch, bpf_cpu_to_be64(cas), 8);
+    at = reply_add(scratch, at,
+                   BINARY_REPLY | binary_opcode(scratch) << 8 | (u64)bpf_htons(nkey) << 16 |
+                       nextras << 32 | (u64)bpf_htons(status) << 48,
+                   8);
+    at = reply_add(scratch, at, bpf_htonl(nbody) | opaque << 32, 8);
+    return reply_add(scratch, at, bpf_cpu_to_be64(cas), 8);
 }
 
 /* The client flags, which the item has as text. */
-static __always_inline u32 suffix_flags(const struct scratch *scratch)
+static __always_inline u32 suffix_flags(const struct scratch *scratch,
+                                        const struct item_suffix *suffix)
 {
-    u64 at = 1, number = 0, i;
+    u64 number = 0, i;
 
     for (i = 0; i < 10; i++) {
-        if (i >= scratch->item.ndigits)
+        if (i >= scratch->ndigits)
             break;
-        BOUND(at, 31);
-        number = number * 10 + (LOAD8((const char *)scratch->item.suffix + at) - '0');
-        at++;
+        number = number * 10 + (LOAD8(suffix->bytes + 1 + i) - '0');
     }
     return number;
 }
 
-/* The header and the extras of the answer to a hit. */
-__attribute__((noinline)) int binary_hit_head(struct scratch *scratch)
+/* What stands before the value in the answer to a hit: where it ends. */
+__attribute__((noinline)) int binary_line(struct scratch *scratch, const struct item_suffix *suffix,
+                                          u64 nvalue, u64 cas)
 {
-    u64 nkey;
+    u64 nkey, at;
 
-    if (!scratch)
+    if (!scratch || !suffix)
         return 0;
     nkey = binary_with_key(scratch) ? scratch->nkey : 0;
-    reply_binary_head(scratch, nkey, BINARY_FLAGS, 0, BINARY_FLAGS + nkey + scratch->item.nvalue,
-                      scratch->item.cas);
-    reply_add(scratch, bpf_htonl(suffix_flags(scratch)), BINARY_FLAGS);
-    return 0;
-}
-
-/* What stands before the value in the answer to a hit. */
-static __always_inline void binary_line(struct scratch *scratch)
-{
-    binary_hit_head(scratch);
-    if (binary_with_key(scratch))
-        reply_key(scratch);
+    at = reply_binary_head(scratch, nkey, BINARY_FLAGS, 0, BINARY_FLAGS + nkey + nvalue, cas);
+    at = reply_add(scratch, at, bpf_htonl(suffix_flags(scratch, suffix)), BINARY_FLAGS);
+    return nkey ? (u32)reply_key(scratch, at) : at;
 }
 
 /* The answer to a miss. STEP_END, or the reason why there is none. */
 static __always_inline int binary_miss(struct scratch *scratch)
 {
     u32 opcode = binary_opcode(scratch);
+    u64 at;
 
     if (opcode == BINARY_GETQ || opcode == BINARY_GETKQ)
         return MC_COUNT_PASS_COMMAND;
     if (opcode == BINARY_GETK) {
-        reply_binary_head(scratch, scratch->nkey, 0, BINARY_NOT_FOUND, scratch->nkey, 0);
-        reply_key(scratch);
+        at = reply_binary_head(scratch, scratch->nkey, 0, BINARY_NOT_FOUND, scratch->nkey, 0);
+        scratch->nreply = reply_key(scratch, at);
     } else {
-        reply_binary_head(scratch, 0, 0, BINARY_NOT_FOUND, 9, 0);
-        reply_add(scratch, 0x6e756f6620746f4eull, 8); /* "Not foun" */
-        reply_add(scratch, 'd', 1);
+        at = reply_binary_head(scratch, 0, 0, BINARY_NOT_FOUND, 9, 0);
+        at = reply_add(scratch, at, 0x6e756f6620746f4eull, 8); /* "Not foun" */
+        scratch->nreply = reply_add(scratch, at, 'd', 1);
     }
     return STEP_END;
 }

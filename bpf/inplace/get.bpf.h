@@ -14,29 +14,52 @@
 _Static_assert((int)STEP_END == (int)FOUND_MISS, "what is no hit and no reason ends it");
 
 /*
- * One key: found and copied, or known to be missing, or the end of the request; or the same key
- * once more, because a writer was there.
+ * One key: found and copied, or known to be missing, and the end of the request, if that is behind
+ * it; or the same key once more, because a writer was there. `use` puts behind "VALUE ", whose
+ * place it leaves free, scratch->nwire bytes.
  */
-__attribute__((noinline)) int get_step(struct scratch *scratch)
+static __always_inline int key_step(struct scratch *scratch, item_use *use)
 {
     u64 at;
     int rc;
 
-    if (!scratch)
-        return MC_COUNT_PASS_ERROR;
     rc = key_next(scratch, &at);
     if (rc != STEP_NEXT)
         return rc;
-    rc = key_find(scratch, item_to_reply);
+    rc = key_find(scratch, use);
     if (unlikely(rc == FOUND_RETRY)) {
         scratch->nkeys--;
         scratch->at = at;
         return ++scratch->ntries < TRIES_MAX ? STEP_NEXT : MC_COUNT_PASS_BUSY;
     }
     scratch->ntries = 0;
-    if (rc == FOUND_MISS)
-        return STEP_NEXT;
-    return rc == FOUND_HIT ? reply_hit(scratch) : rc;
+    if (rc == FOUND_HIT)
+        rc = reply_hit(scratch);
+    else if (rc == FOUND_MISS)
+        rc = STEP_NEXT;
+    return rc == STEP_NEXT ? request_goes_on(scratch) : rc;
+}
+
+__attribute__((noinline)) int get_step(struct scratch *scratch)
+{
+    return scratch ? key_step(scratch, item_to_reply) : MC_COUNT_PASS_ERROR;
+}
+
+/* All keys of a request, by a function that takes one. STEP_END: the reply is complete. */
+static __always_inline int keys_answer(struct scratch *scratch, int (*step)(struct scratch *))
+{
+    int rc = STEP_NEXT, i;
+
+    for (i = 0; i < KEYS_MAX + KEYS_RETRIED; i++) {
+        rc = step(scratch);
+        if (rc != STEP_NEXT)
+            break;
+    }
+    if (rc == STEP_NEXT)
+        return MC_COUNT_PASS_REQUEST;
+    if (rc == STEP_END)
+        reply_end(scratch);
+    return rc;
 }
 
 /*
@@ -45,24 +68,12 @@ __attribute__((noinline)) int get_step(struct scratch *scratch)
  */
 __attribute__((noinline)) int get_answer(struct scratch *scratch)
 {
-    int rc = MC_COUNT_PASS_REQUEST, i;
-
     if (!scratch)
         return MC_COUNT_PASS_ERROR;
     answer_begin(scratch);
     if (!request_has_newline(scratch))
         return MC_COUNT_PASS_REQUEST;
-    for (i = 0; i < KEYS_MAX + KEYS_RETRIED; i++) {
-        rc = get_step(scratch);
-        if (rc != STEP_NEXT)
-            break;
-    }
-    if (rc == STEP_NEXT)
-        return MC_COUNT_PASS_REQUEST;
-    if (rc != STEP_END)
-        return rc;
-    reply_end(scratch);
-    return STEP_END;
+    return keys_answer(scratch, get_step);
 }
 
 #endif

@@ -200,47 +200,71 @@ struct item_place {
     u64 offset;
 };
 
-/* Whether the item at `ref` is the key's: FOUND_HIT, FOUND_OTHER, FOUND_RETRY. */
-static __always_inline int item_match(const struct scratch *scratch, u32 ref,
-                                      struct item_place *place)
+/* Where the item at `ref` is. 0: nowhere; a writer was there. */
+static __always_inline int item_at(u32 ref, struct item_place *place)
 {
-    u64 begin, offset, meta;
+    u64 begin, offset;
     const char *extent = extent_of(ref, &begin);
 
     begin %= MC_EXTENT_BYTES;
     offset = begin;
     CLAMP(offset, MC_EXTENT_BYTES - ITEM_BYTES);
-    if (!extent || offset != begin)
-        return FOUND_RETRY;
-    meta = LOAD64(extent + offset + ITEM_META);
-    if (META_NKEY(meta) != scratch->nkey || !same_key(scratch, extent, offset + MC_ITEM_HEADER))
-        return FOUND_OTHER;
     place->extent = extent;
     place->offset = offset;
+    return extent && offset == begin;
+}
+
+/* Whether the item at `ref` is the key's: FOUND_HIT, FOUND_OTHER, FOUND_RETRY. */
+static __always_inline int item_match(const struct scratch *scratch, u32 ref,
+                                      struct item_place *place)
+{
+    u64 meta;
+
+    if (!item_at(ref, place))
+        return FOUND_RETRY;
+    meta = LOAD64(place->extent + place->offset + ITEM_META);
+    if (META_NKEY(meta) != scratch->nkey ||
+        !same_key(scratch, place->extent, place->offset + MC_ITEM_HEADER))
+        return FOUND_OTHER;
     return FOUND_HIT;
 }
 
 /* What is made of an item that was found: FOUND_HIT, FOUND_RETRY or a reason. */
 typedef int item_use(struct scratch *scratch, const struct item_place *place);
 
-/* Whether an item may be served: FOUND_HIT or a reason. */
-static __always_inline int item_is_fit(u64 meta, u64 expiry)
+/*
+ * Whether an item may be served: FOUND_HIT or a reason. *now: if it expires, the server's clock by
+ * which it has not, in nanoseconds.
+ */
+static __always_inline int item_is_fit(u64 meta, u64 expiry, u64 *now)
 {
     u32 exptime = expiry;
 
     if (META_FLAGS(meta) & MC_ITEM_PASS)
         return MC_COUNT_PASS_ITEM;
-    if (META_EPOCH(meta) != (u8)READ_ONCE(control.epoch) || (exptime && second_reached(exptime)))
+    if (META_EPOCH(meta) != (u8)READ_ONCE(control.epoch) ||
+        (exptime && second_reached_at(exptime, now)))
         return MC_COUNT_PASS_EXPIRED;
     return FOUND_HIT;
+}
+
+/* The sum of an item's wire bytes, which stands behind them; 0: it is not there. */
+static __always_inline u32 item_sum(u64 meta, const struct item_place *place, u64 nwire)
+{
+    u64 at = place->offset + MC_ITEM_HEADER + nwire;
+
+    OPAQUE(at);
+    if (!(META_FLAGS(meta) & MC_ITEM_SUMMED) || at > MC_EXTENT_BYTES - 2)
+        return 0;
+    return LOAD16(place->extent + at);
 }
 
 /* Copies the item if it may be served. */
 static __always_inline int item_to_reply(struct scratch *scratch, const struct item_place *place)
 {
     u64 meta = LOAD64(place->extent + place->offset + ITEM_META);
-    u64 expiry = LOAD64(place->extent + place->offset + ITEM_EXPTIME), nwire;
-    int rc = item_is_fit(meta, expiry);
+    u64 expiry = LOAD64(place->extent + place->offset + ITEM_EXPTIME), nwire, now;
+    int rc = item_is_fit(meta, expiry, &now);
 
     if (rc != FOUND_HIT)
         return rc;
@@ -251,27 +275,26 @@ static __always_inline int item_to_reply(struct scratch *scratch, const struct i
     if (nwire > TEXT_MAX || scratch->nreply + 6 + nwire + 5 > REPLY_MAX)
         return MC_COUNT_PASS_SIZE;
     scratch->nwire = nwire;
+    scratch->wire_sum = item_sum(meta, place, nwire);
     scratch->clsid = META_CLSID(meta) % MC_CLASSES;
     return copy_bytes(scratch, scratch->nreply + 6, place->extent, place->offset + MC_ITEM_HEADER,
                       nwire);
 }
 
-/* Looks for the key in one bucket. */
+/* Looks for the key in one bucket; *slot: where it is. */
 static __always_inline int bucket_search(const struct scratch *scratch,
                                          const struct mc_bucket *bucket, u64 *slot,
                                          struct item_place *place)
 {
     u64 matches = bucket_matches(bucket, scratch->hash);
-    int found, i;
+    int found;
 
-    for (i = 0; i < MC_SLOTS; i++) {
-        if (!matches)
-            break;
-        *slot = bytes_below(matches);
-        found = item_match(scratch, bucket_ref(bucket, *slot), place);
-        if (found != FOUND_OTHER)
-            return found;
-        matches &= matches - 1;
+    for (*slot = 0; *slot < MC_SLOTS; (*slot)++) {
+        if (matches >> (8 * *slot) & 0x80) {
+            found = item_match(scratch, bucket_ref(bucket, *slot), place);
+            if (found != FOUND_OTHER)
+                return found;
+        }
     }
     return FOUND_OTHER;
 }
@@ -318,25 +341,66 @@ static __always_inline struct mc_bucket *bucket_find(u64 hash, u32 *seq)
     return NULL;
 }
 
-/* Looks for the key in a chain: hit, miss, FOUND_RETRY, or that the chain is too long. */
-static __always_inline int chain_search(const struct scratch *scratch, struct mc_bucket **bucket,
-                                        u64 *slot, struct item_place *place)
+/*
+ * Looks for the key in all of its chain: FOUND_HIT, and scratch->ref is the item's; FOUND_MISS,
+ * FOUND_RETRY, or that the chain is too long. A function, which is rarely needed: the verifier
+ * follows its loops once, and not in each of its callers.
+ */
+__attribute__((noinline)) int chain_search(struct scratch *scratch)
 {
-    int found, i;
-    u32 next;
+    struct mc_bucket *bucket;
+    struct item_place place;
+    u64 slot = 0, i;
+    u32 next, seq;
+    int found;
 
+    if (!scratch)
+        return FOUND_RETRY;
+    bucket = bucket_find(scratch->hash, &seq);
+    if (!bucket)
+        return FOUND_RETRY;
     for (i = 0; i < BUCKETS_MAX; i++) {
-        found = bucket_search(scratch, *bucket, slot, place);
+        found = bucket_search(scratch, bucket, &slot, &place);
+        if (found == FOUND_HIT) {
+            scratch->ref = bucket_ref(bucket, slot);
+            bucket_mark(bucket, slot);
+        }
         if (found != FOUND_OTHER)
             return found;
-        next = READ_ONCE((*bucket)->next);
+        next = READ_ONCE(bucket->next);
         if (!next)
             return FOUND_MISS;
-        *bucket = bucket_overflow(next);
-        if (!*bucket)
+        bucket = bucket_overflow(next);
+        if (!bucket)
             return FOUND_RETRY;
     }
     return MC_COUNT_PASS_BUSY;
+}
+
+/*
+ * Looks for the key in a chain that begins with `head`: as chain_search, and where the item is.
+ * Mostly it is in the first slot that has its tag, or nowhere.
+ */
+static __always_inline int item_find(struct scratch *scratch, struct mc_bucket *head,
+                                     struct item_place *place)
+{
+    u64 matches = bucket_matches(head, scratch->hash), slot;
+    int found;
+
+    if (!matches && !READ_ONCE(head->next))
+        return FOUND_MISS;
+    if (likely(matches)) {
+        slot = bytes_below(matches);
+        found = item_match(scratch, bucket_ref(head, slot), place);
+        if (likely(found == FOUND_HIT)) {
+            bucket_mark(head, slot);
+            return FOUND_HIT;
+        }
+    }
+    found = chain_search(scratch);
+    if (found == FOUND_HIT && !item_at(scratch->ref, place))
+        return FOUND_RETRY;
+    return found;
 }
 
 /*
@@ -345,16 +409,14 @@ static __always_inline int chain_search(const struct scratch *scratch, struct mc
  */
 static __always_inline int key_find(struct scratch *scratch, item_use *use)
 {
-    struct mc_bucket *head, *bucket;
     struct item_place place;
-    u64 slot = 0;
+    struct mc_bucket *head;
     int found;
 
     head = bucket_find(scratch->hash, &scratch->seq);
     if (!head)
         return FOUND_RETRY;
-    bucket = head;
-    found = chain_search(scratch, &bucket, &slot, &place);
+    found = item_find(scratch, head, &place);
     if (found == FOUND_HIT)
         found = use(scratch, &place);
     read_barrier();
@@ -362,8 +424,6 @@ static __always_inline int key_find(struct scratch *scratch, item_use *use)
         found = MC_COUNT_PASS_EXPIRED;
     if (READ_ONCE(head->seq) != scratch->seq)
         return FOUND_RETRY;
-    if (found == FOUND_HIT)
-        bucket_mark(bucket, slot);
     return found;
 }
 

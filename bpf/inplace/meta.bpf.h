@@ -7,6 +7,7 @@
 #define MC_META_BPF_H
 
 #include "bpf/inplace/get.bpf.h"
+#include "bpf/inplace/item.bpf.h"
 #include "bpf/inplace/reply.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
@@ -25,8 +26,8 @@ enum {
     META_OPAQUE_MAX = 32, /* its letter included */
 };
 
-/* The opaque's word, from `at` on: its length. STEP_NEXT or a reason. */
-static __always_inline int mg_opaque(struct scratch *scratch, u64 at)
+/* The opaque's word, from `at` on; *end: behind it. STEP_NEXT or a reason. */
+static __always_inline int mg_opaque(struct scratch *scratch, u64 at, u64 *end)
 {
     u64 n = 0, blank = 0, i;
 
@@ -43,163 +44,167 @@ static __always_inline int mg_opaque(struct scratch *scratch, u64 at)
         return MC_COUNT_PASS_REQUEST;
     scratch->mg.opaque = at;
     scratch->mg.nopaque = n;
-    scratch->at = at + n;
+    *end = at + n;
     return STEP_NEXT;
 }
 
-/* Takes the next flag: STEP_NEXT, STEP_END or a reason. */
-__attribute__((noinline)) int mg_flag(struct scratch *scratch)
+/* What follows `at` of the request: a space and something else, or the end of the line. */
+static __always_inline u64 mg_word(struct scratch *scratch, u64 *at)
 {
-    u64 at, bit;
-    u8 letter;
-    int rc;
+    u64 word = request_word(scratch, *at);
 
-    if (!scratch)
-        return MC_COUNT_PASS_ERROR;
-    at = scratch->at;
-    letter = request_word(scratch, at);
-    if (likely(letter == ' ')) {
-        /* One is the rule. */
-        scratch->at = ++at;
-        letter = request_word(scratch, at);
-    }
-    if (unlikely(letter == ' ')) {
-        rc = request_skip(scratch);
-        if (rc != STEP_NEXT)
-            return rc;
-        at = scratch->at;
-        letter = request_word(scratch, at);
-    }
-    if (letter == '\r' || letter == '\n')
-        return request_ends(scratch, at);
-    bit = letter - 'A';
+    if (likely((u16)word != (' ' | ' ' << 8)))
+        return word;
+    scratch->at = *at;
+    request_skip(scratch);
+    *at = scratch->at - 1;
+    return request_word(scratch, *at);
+}
+
+/* Notes a flag. 0: it is not one that is answered, or is there twice. */
+static __always_inline int mg_note(struct mg *mg, u64 letter)
+{
+    u64 bit = letter - 'A';
+
     if (bit > 'z' - 'A')
-        return MC_COUNT_PASS_COMMAND;
+        return 0;
     bit = 1ull << bit;
-    if (!(bit & META_KNOWN) || (bit & scratch->mg.given))
-        return MC_COUNT_PASS_COMMAND;
-    scratch->mg.given |= bit;
+    if (!(bit & META_KNOWN) || (bit & mg->given))
+        return 0;
+    mg->given |= bit;
     if (!(bit & META_SILENT)) {
-        scratch->mg.flags |= (u64)letter << (scratch->mg.nflags & 63);
-        scratch->mg.nflags += 8;
+        mg->flags |= letter << (mg->nflags & 63);
+        mg->nflags += 8;
     }
-    if (letter == 'O')
-        return mg_opaque(scratch, at);
-    if (letter == 't')
-        scratch->mg.now = (coarse_ns() - control.base_ns) / 1000000000;
-    scratch->at = ++at;
-    return (u8)request_word(scratch, at) > ' ' ? MC_COUNT_PASS_COMMAND : STEP_NEXT;
+    return 1;
+}
+
+/* The flags of a request, which begin at scratch->at. STEP_END or a reason. */
+static __always_inline int mg_flags(struct scratch *scratch)
+{
+    u64 at = scratch->at, word;
+    int rc, i;
+    u8 letter;
+
+    scratch->mg.given = 0;
+    scratch->mg.flags = 0;
+    scratch->mg.nflags = 0;
+    for (i = 0; i <= META_FLAGS_MAX; i++) {
+        BOUND(at, REQUEST_ROOM - 1); /* see mg_line */
+        word = mg_word(scratch, &at);
+        letter = word;
+        if (letter == ' ') {
+            at++;
+            letter = word >> 8;
+        }
+        if (letter == '\r' || letter == '\n')
+            return request_ends(scratch, at);
+        if ((u8)word != ' ' || !mg_note(&scratch->mg, letter))
+            return MC_COUNT_PASS_COMMAND;
+        if (letter == 'O') {
+            rc = mg_opaque(scratch, at, &at);
+            if (rc != STEP_NEXT)
+                return rc;
+        } else {
+            at++;
+            if ((u8)(word >> 16) > ' ')
+                return MC_COUNT_PASS_COMMAND;
+        }
+    }
+    return MC_COUNT_PASS_REQUEST;
 }
 
 /* Reads the request behind "mg ", key first. STEP_END or a reason. */
 static __always_inline int mg_parse(struct scratch *scratch)
 {
     u64 from;
-    int rc, i;
 
-    scratch->mg.given = 0;
-    scratch->mg.flags = 0;
-    scratch->mg.nflags = 0;
-    rc = key_next(scratch, &from);
-    if (rc != STEP_NEXT)
-        return MC_COUNT_PASS_REQUEST;
-    for (i = 0; i <= META_FLAGS_MAX; i++) {
-        rc = mg_flag(scratch);
-        if (rc != STEP_NEXT)
-            return rc;
-    }
-    return MC_COUNT_PASS_REQUEST;
+    return key_next(scratch, &from) == STEP_NEXT ? mg_flags(scratch) : MC_COUNT_PASS_REQUEST;
 }
 
-static __always_inline void reply_opaque(struct scratch *scratch)
+static __always_inline u64 reply_opaque(struct scratch *scratch, u64 at)
 {
-    u64 from = scratch->mg.opaque, at = scratch->nreply;
-    void *out;
+    u64 from = scratch->mg.opaque;
+    const char *word;
 
     BOUND(from, REQUEST_ROOM - 1);
-    BOUND(at, 2047);
-    out = scratch->reply + at;
-    STORE64(out, LOAD64(scratch->request + from));
-    STORE64(out + 8, LOAD64(scratch->request + from + 8));
-    STORE64(out + 16, LOAD64(scratch->request + from + 16));
-    STORE64(out + 24, LOAD64(scratch->request + from + 24));
-    scratch->nreply += scratch->mg.nopaque;
+    word = scratch->request + from;
+    at = reply_add(scratch, at, ' ', 1);
+    reply_text(scratch, at, word, 16);
+    reply_text(scratch, at + 16, word + 16, 16);
+    return at + scratch->mg.nopaque;
 }
 
-/* What is to follow what a flag has answered: the key, scratch->mg.number. */
-enum { META_ALL, META_KEY, META_NUMBER };
-
-/* What a flag answers; `hit`: of an item. What is to follow is the caller's: one call less deep. */
-__attribute__((noinline)) int mg_answer_flag(struct scratch *scratch, u32 letter, u32 hit)
+/* What a flag answers of an item. */
+static __always_inline u64 mg_hit_flag(struct scratch *scratch, u64 at,
+                                       const struct item_suffix *suffix, u8 letter)
 {
-    if (!scratch)
-        return META_ALL;
-    if (letter == 'O') {
-        reply_add(scratch, ' ', 1);
-        reply_opaque(scratch);
-        return META_ALL;
+    if (letter == 'O')
+        return reply_opaque(scratch, at);
+    at = reply_letter(scratch, at, letter);
+    switch (letter) {
+    case 'k':
+        return (u32)reply_key(scratch, at);
+    case 'c':
+        return reply_number(scratch, at, scratch->mg.cas);
+    case 't':
+        return scratch->mg.ttl == ~0ull ? reply_add(scratch, at, '-' | '1' << 8, 2)
+                                        : reply_number(scratch, at, scratch->mg.ttl);
+    case 'f':
+        return reply_text(scratch, at, suffix->bytes + 1, scratch->ndigits);
+    default: /* s */
+        return reply_nbytes(scratch, at, suffix);
     }
-    if (!hit && letter != 'k')
-        return META_ALL;
-    reply_letter(scratch, letter);
-    if (letter == 'k')
-        return META_KEY;
-    if (letter == 'c') {
-        scratch->mg.number = scratch->item.cas;
-        return META_NUMBER;
-    }
-    if (letter == 't' && scratch->item.exptime) {
-        scratch->mg.number = scratch->item.exptime - scratch->mg.now;
-        return META_NUMBER;
-    }
-    if (letter == 'f')
-        reply_suffix(scratch, 1, scratch->item.ndigits);
-    else if (letter == 's')
-        reply_suffix(scratch, scratch->item.ndigits + 2,
-                     scratch->item.nsuffix - scratch->item.ndigits - 4);
-    else /* t */
-        reply_add(scratch, '-' | '1' << 8, 2);
-    return META_ALL;
 }
 
-static __always_inline void mg_answer_flags(struct scratch *scratch, u32 hit)
+/* The line of a hit: where it ends. */
+__attribute__((noinline)) int mg_line(struct scratch *scratch, const struct item_suffix *suffix)
 {
-    u64 flags = scratch->mg.flags;
-    int i, rest;
+    u64 flags, at;
+    int i;
 
+    if (!scratch || !suffix)
+        return 0;
+    flags = scratch->mg.flags;
+    at = scratch->nreply;
+    if (scratch->mg.given & META_BIT('v')) {
+        at = reply_add(scratch, at, 'V' | 'A' << 8 | ' ' << 16, 3);
+        at = reply_nbytes(scratch, at, suffix);
+    } else {
+        at = reply_add(scratch, at, 'H' | 'D' << 8, 2);
+    }
     for (i = 0; i < META_FLAGS_MAX; i++) {
+        BOUND(at, 2047); /* whichever flag it was: then the verifier need not follow all orders */
         if (!flags)
             break;
-        rest = mg_answer_flag(scratch, flags & 0xff, hit);
-        if (rest == META_KEY)
-            reply_key(scratch);
-        else if (rest == META_NUMBER)
-            reply_number(scratch, scratch->mg.number);
+        at = mg_hit_flag(scratch, at, suffix, flags);
         flags >>= 8;
     }
-    reply_add(scratch, '\r' | '\n' << 8, 2);
-}
-
-/* The line of a hit. */
-static __always_inline void mg_line(struct scratch *scratch)
-{
-    if (scratch->mg.given & META_BIT('v')) {
-        reply_add(scratch, 'V' | 'A' << 8 | ' ' << 16, 3);
-        reply_suffix(scratch, scratch->item.ndigits + 2,
-                     scratch->item.nsuffix - scratch->item.ndigits - 4);
-    } else {
-        reply_add(scratch, 'H' | 'D' << 8, 2);
-    }
-    mg_answer_flags(scratch, 1);
+    return reply_add(scratch, at, '\r' | '\n' << 8, 2);
 }
 
 /* The answer to a miss. STEP_END, or the reason why there is none. */
 static __always_inline int mg_miss(struct scratch *scratch)
 {
+    u64 flags = scratch->mg.flags, at = scratch->nreply;
+    int i;
+
     if (scratch->mg.given & META_BIT('q'))
         return MC_COUNT_PASS_COMMAND;
-    reply_add(scratch, 'E' | 'N' << 8, 2);
-    mg_answer_flags(scratch, 0);
+    at = reply_add(scratch, at, 'E' | 'N' << 8, 2);
+    for (i = 0; i < META_FLAGS_MAX; i++) {
+        BOUND(at, 2047);
+        if (!flags)
+            break;
+        if ((u8)flags == 'O') {
+            at = reply_opaque(scratch, at);
+        } else if ((u8)flags == 'k') {
+            at = reply_letter(scratch, at, 'k');
+            at = (u32)reply_key(scratch, at);
+        }
+        flags >>= 8;
+    }
+    scratch->nreply = reply_add(scratch, at, '\r' | '\n' << 8, 2);
     return STEP_END;
 }
 

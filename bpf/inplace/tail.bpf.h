@@ -68,8 +68,11 @@ static __always_inline void tc_tail(struct __sk_buff *skb, const u32 tail)
     } else if (ip + IP6_BYTES + 4 <= end) {
         if (LOAD16(data + 12) != skb->protocol)
             return;
-        if (tail == TAIL_INGRESS && ip_protocol(ip, v6) == (v6 ? PROTOCOL_ICMP6 : PROTOCOL_ICMP))
+        /* Behind a call that failed Linux 6.12.117 takes no pointer into the packet any more. */
+        if (tail == TAIL_INGRESS && ip_protocol(ip, v6) == (v6 ? PROTOCOL_ICMP6 : PROTOCOL_ICMP)) {
             bpf_tail_call(skb, &tcp_programs_tc, tail);
+            return;
+        }
         if (!may_be_tcp(ip_protocol(ip, v6), v6))
             return;
         if (v6 ? ip_protocol(ip, 1) == PROTOCOL_TCP &&

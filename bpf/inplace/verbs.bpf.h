@@ -11,6 +11,7 @@
 
 #include "bpf/inplace/binary.bpf.h"
 #include "bpf/inplace/get.bpf.h"
+#include "bpf/inplace/item.bpf.h"
 #include "bpf/inplace/lookup.bpf.h"
 #include "bpf/inplace/meta.bpf.h"
 #include "bpf/inplace/reply.bpf.h"
@@ -26,86 +27,55 @@ enum verb { VERB_GETS, VERB_META, VERB_BINARY };
 #define TEXT_META      0x20676du /* "mg " */
 #define TEXT_META_MASK 0xffffffu
 
-enum {
-    SUFFIX_LEAST = 6, /* " 0 0\r\n" */
-    SUFFIX_MOST = 8 * SUFFIX_WORDS,
-    TAIL = 2,     /* of a value: "\r\n" */
-    GETS_END = 5, /* "END\r\n" */
-};
+/* --- an item in the reply ---------------------------------------------------- */
 
-/* --- an item's facts --------------------------------------------------------- */
-
-/* Loads the suffix. FOUND_HIT, FOUND_RETRY or a reason. */
-static __always_inline int suffix_load(struct scratch *scratch, const struct item_place *place,
-                                       u64 nsuffix)
+/*
+ * "key flags bytes cas\r\n" and the value, behind "VALUE ": the item's text, into which the unique
+ * number is put.
+ */
+static __always_inline int item_to_gets(struct scratch *scratch, const struct item_place *place)
 {
-    u64 from = place->offset + MC_ITEM_HEADER + scratch->nkey, blank, ndigits = 0, i;
+    struct item_facts item;
+    int rc = item_read(scratch, place, &item);
+    u64 at, n;
 
-    for (i = 0; i < SUFFIX_WORDS; i++) {
-        OPAQUE(from);
-        /* The end of the heap's last item, perhaps: of no interest to take apart. */
-        if (from > MC_EXTENT_BYTES - 8)
-            return MC_COUNT_PASS_ITEM;
-        scratch->item.suffix[i] = LOAD64(place->extent + from);
-        from += 8;
-    }
-    /* The blank behind the client flags. */
-    blank = bytes_zero(LOAD64((const char *)scratch->item.suffix + 1) ^ ' ' * MASK_BYTES);
-    if (unlikely(!blank)) {
-        blank = bytes_zero(LOAD64((const char *)scratch->item.suffix + 9) ^ ' ' * MASK_BYTES);
-        ndigits = 8;
-    }
-    if (!blank)
-        return FOUND_RETRY;
-    ndigits += bytes_below(blank);
-    if (ndigits + 4 >= nsuffix)
-        return FOUND_RETRY;
-    scratch->item.ndigits = ndigits;
-    scratch->item.nsuffix = nsuffix;
-    return FOUND_HIT;
+    if (rc != FOUND_HIT)
+        return rc;
+    n = scratch->nkey + item.nsuffix;
+    rc = copy_bytes(scratch, scratch->nreply + NVALUE, place->extent,
+                    place->offset + MC_ITEM_HEADER, n < 8 ? 8 : n);
+    if (rc != FOUND_HIT)
+        return rc;
+    at = reply_add(scratch, scratch->nreply + NVALUE + n - TAIL, ' ', 1);
+    at = reply_number(scratch, at, item.cas);
+    at = reply_add(scratch, at, '\r' | '\n' << 8, 2);
+    scratch->nwire = at + item.nvalue + TAIL - scratch->nreply - NVALUE;
+    return reply_wire(scratch, at, place->extent, item.value, item.nvalue + TAIL, NEND);
 }
 
-/* "VALUE key flags bytes cas\r\n" */
-static __always_inline void gets_line(struct scratch *scratch)
-{
-    reply_add(scratch, TEXT_VALUE, 6);
-    reply_key(scratch);
-    reply_suffix(scratch, 0, scratch->item.nsuffix - TAIL);
-    reply_add(scratch, ' ', 1);
-    reply_number(scratch, scratch->item.cas);
-    reply_add(scratch, '\r' | '\n' << 8, 2);
-}
-
-/* Adds an item to the reply as the verb wants it. */
+/* Adds an item to the reply as binary and mg want it. */
 static __always_inline int item_show(struct scratch *scratch, const struct item_place *place)
 {
-    u64 meta = LOAD64(place->extent + place->offset + ITEM_META);
-    u64 expiry = LOAD64(place->extent + place->offset + ITEM_EXPTIME);
-    u64 nsuffix = META_NSUFFIX(meta), nwire = expiry >> 32, nhead = scratch->nkey + nsuffix;
-    int rc = item_is_fit(meta, expiry);
+    const struct item_suffix *suffix;
+    struct item_facts item;
+    int rc = item_read(scratch, place, &item);
+    u64 at, n = item.nvalue;
 
     if (rc != FOUND_HIT)
         return rc;
-    if (nsuffix < SUFFIX_LEAST || nsuffix > SUFFIX_MOST || nwire < nhead + TAIL)
-        return FOUND_RETRY;
-    rc = suffix_load(scratch, place, nsuffix);
-    if (rc != FOUND_HIT)
-        return rc;
-    scratch->clsid = META_CLSID(meta) % MC_CLASSES;
-    scratch->item.exptime = expiry;
-    scratch->item.nvalue = nwire - nhead - TAIL;
-    scratch->item.cas = control.without_cas ? 0 : LOAD64(place->extent + place->offset + ITEM_CAS);
-    if (scratch->verb == VERB_BINARY)
-        binary_line(scratch);
-    else if (scratch->verb == VERB_META)
-        mg_line(scratch);
-    else
-        gets_line(scratch);
-    if (scratch->verb == VERB_META && !(scratch->mg.given & META_BIT('v')))
-        return FOUND_HIT;
-    return reply_wire(scratch, place->extent, place->offset + MC_ITEM_HEADER + nhead,
-                      scratch->item.nvalue + (scratch->verb == VERB_BINARY ? 0 : TAIL),
-                      scratch->verb == VERB_GETS ? GETS_END : 0);
+    suffix = item_suffix(scratch, place, &item);
+    if (!suffix)
+        return MC_COUNT_PASS_ITEM;
+    if (scratch->verb == VERB_BINARY) {
+        at = (u32)binary_line(scratch, suffix, n, item.cas);
+    } else {
+        scratch->mg.cas = item.cas;
+        scratch->mg.ttl = item.exptime ? item.exptime - (u32)(item.now / 1000000000) : ~0ull;
+        at = (u32)mg_line(scratch, suffix);
+        n = scratch->mg.given & META_BIT('v') ? n + TAIL : 0;
+    }
+    scratch->nwire = at + n - scratch->nreply;
+    return reply_wire(scratch, at, place->extent, item.value, n, 0);
 }
 
 __attribute__((noinline)) int verb_find(struct scratch *scratch)
@@ -116,12 +86,9 @@ __attribute__((noinline)) int verb_find(struct scratch *scratch)
 /* The item of the key is in the reply and counted, or missing, or there is a reason. */
 static __always_inline int verb_look(struct scratch *scratch)
 {
-    u32 nreply = scratch->nreply;
-    u64 nhits = scratch->nhits;
     int rc = FOUND_RETRY, i;
 
     for (i = 0; i < TRIES_MAX; i++) {
-        scratch->nreply = nreply;
         rc = verb_find(scratch);
         if (likely(rc != FOUND_RETRY))
             break;
@@ -130,43 +97,17 @@ static __always_inline int verb_look(struct scratch *scratch)
         return MC_COUNT_PASS_BUSY;
     if (rc != FOUND_HIT)
         return rc;
-    if (nhits >= HITS_MAX)
-        return MC_COUNT_PASS_SIZE;
-    scratch->classes[nhits] = scratch->clsid;
-    scratch->nhits = nhits + 1;
+    scratch->nreply += scratch->nwire;
+    scratch->classes[0] = scratch->clsid;
+    scratch->nhits = 1;
     return FOUND_HIT;
 }
 
 /* --- gets ---------------------------------------------------------------------- */
 
-/* One key, or the end of the request. STEP_NEXT, STEP_END or a reason. */
 __attribute__((noinline)) int gets_step(struct scratch *scratch)
 {
-    u64 from;
-    int rc;
-
-    if (!scratch)
-        return MC_COUNT_PASS_ERROR;
-    rc = key_next(scratch, &from);
-    if (rc != STEP_NEXT)
-        return rc;
-    rc = verb_look(scratch);
-    return rc == FOUND_HIT || rc == FOUND_MISS ? STEP_NEXT : rc;
-}
-
-static __always_inline int gets_answer(struct scratch *scratch)
-{
-    int rc, i;
-
-    for (i = 0; i < KEYS_MAX; i++) {
-        rc = gets_step(scratch);
-        if (rc == STEP_NEXT)
-            continue;
-        if (rc == STEP_END)
-            reply_end(scratch);
-        return rc;
-    }
-    return MC_COUNT_PASS_REQUEST;
+    return scratch ? key_step(scratch, item_to_gets) : MC_COUNT_PASS_ERROR;
 }
 
 /* --- all of them ----------------------------------------------------------------- */
@@ -217,7 +158,7 @@ static __always_inline int verb_answer(struct scratch *scratch)
     }
     scratch->verb = VERB_GETS;
     scratch->at = 5;
-    return scratch->request[4] == ' ' ? gets_answer(scratch) : MC_COUNT_PASS_COMMAND;
+    return scratch->request[4] == ' ' ? keys_answer(scratch, gets_step) : MC_COUNT_PASS_COMMAND;
 }
 
 /*

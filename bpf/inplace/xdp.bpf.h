@@ -41,14 +41,12 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
     rc = guard_reply(scratch);
     if (unlikely(rc))
         return xdp_pass(scratch, rc);
-    reply_headers(scratch, 0);
-    before = bpf_xdp_get_buff_len(ctx); /* of all its buffers */
+    before = scratch->nframe;
     nframe = frame_size(reply_size(scratch), before);
     if ((nframe > before || before > FRAME_PADDED) && nframe != before &&
         xdp_resize(ctx, (int)nframe - (int)before))
         return xdp_pass_to_tc(ctx, scratch);
-    BOUND_SIZE(nframe, 2047);
-    if (bpf_xdp_store_bytes(ctx, 0, scratch->reply + reply_start(scratch), nframe)) {
+    if (!xdp_write_reply(ctx, scratch, nframe)) {
         scratch->counts.count[MC_COUNT_PASS_ERROR]++;
         return XDP_ABORTED;
     }
@@ -100,14 +98,6 @@ static __always_inline int item_key_is(const struct scratch *scratch, const char
     return text_has_key(scratch, item + MC_ITEM_HEADER, 8 * KEY_WORDS);
 }
 
-/* Writes the headers before a text with this sum, which IPv4 does without. */
-static __always_inline void write_headers(void *data, const struct scratch *scratch,
-                                          struct offsets offsets, u64 ntext, u64 sum)
-{
-    link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
-    l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, ntext, sum);
-}
-
 /* The sum of a hit's text. */
 static __always_inline u64 hit_sum(const char *wire, u64 nwire, u64 meta)
 {
@@ -115,8 +105,7 @@ static __always_inline u64 hit_sum(const char *wire, u64 nwire, u64 meta)
 
     BOUND(at, 2047);
     sum = META_FLAGS(meta) & MC_ITEM_SUMMED ? LOAD16(wire + at) : text_sum(wire, nwire);
-    /* Behind an odd number of bytes the 16-bit words are others. */
-    return TEXT_VALUE + sum + (TEXT_END << 8 * (nwire & 1));
+    return hit_text_sum(sum, nwire);
 }
 
 /* Writes a hit's headers and text; the frame has its size. 0: it has not. */

@@ -9,12 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <xdp/libxdp.h>
 
+#include "bpf/loader/loader.h"
 #include "bpf/loader/member.skel.h"
 #include "bpf/loader/prog_array.h"
 
@@ -70,10 +72,23 @@ static bool remove_dead_member(int ifindex)
     return given;
 }
 
+/*
+ * Any other program is not shown to libxdp, which keeps a descriptor of it open (1.3.1) and so,
+ * where servers share an interface, the memory of one that has ended.
+ */
+static bool may_be_dispatcher(int ifindex)
+{
+    char name[16];
+
+    return loader_xdp_present(ifindex, name) && (!name[0] || !strcmp(name, "xdp_dispatcher"));
+}
+
 bool dispatcher_is_there(int ifindex)
 {
     struct xdp_multiprog *all;
 
+    if (!may_be_dispatcher(ifindex))
+        return false;
     while (remove_dead_member(ifindex))
         continue;
     all = open_dispatcher(ifindex);
@@ -154,6 +169,18 @@ static void read_reason(const char *log, char *reason, size_t nreason)
     snprintf(reason, nreason, "%.*s", (int)strcspn(log, "\n"), log);
 }
 
+/* libxdp pins there, and says of a failure only that the interface is busy. */
+static void read_folder(char *reason, size_t nreason)
+{
+    struct statvfs is;
+
+    if (statvfs(base_path(), &is) == 0 && is.f_flag & ST_RDONLY)
+        snprintf(reason, nreason,
+                 "%s, where it keeps its programs, is read-only (in a systemd unit: "
+                 "ProtectKernelTunables=no)",
+                 base_path());
+}
+
 int dispatcher_join(int ifindex, int prog_array, bool *generic, char *reason, size_t nreason)
 {
     DECLARE_LIBXDP_OPTS(xdp_program_opts, opts, .prog_name = member_name);
@@ -184,6 +211,8 @@ int dispatcher_join(int ifindex, int prog_array, bool *generic, char *reason, si
         rc = (int)libxdp_get_error(program);
     }
     read_reason(log, reason, nreason);
+    if (rc < 0 && !reason[0])
+        read_folder(reason, nreason);
     member__destroy(skel);
     return rc;
 }

@@ -15,9 +15,15 @@
 #include "bpf/loader/loader.h"
 #include "bpf/loader/object.h"
 #include "bpf/loader/prog_array.h"
+#include "bpf/loader/share.h"
 #include "bpf/loader/tc.h"
 
-enum { XDP_FD = 512 }; /* the lowest in loader_put_xdp_above */
+enum {
+    XDP_FD = 512, /* the lowest in loader_put_xdp_above */
+    TRIES = 100,  /* to attach where other servers come and go, */
+    TRY_MS = 20,  /* and the time between */
+    TRY_S = 3,    /* in all */
+};
 
 void loader_link_init(struct loader_link *link, int ifindex)
 {
@@ -52,19 +58,42 @@ static void close_gate(struct loader *loader)
     loader_invalidate_all(loader, 0);
 }
 
-int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool generic)
+/* Attaches alone, or with the servers that are there. 0 or -errno. */
+static int attach_or_join(struct loader *loader, struct loader_link *link, bool generic)
 {
     LIBBPF_OPTS(bpf_link_create_opts, opts,
                 .flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
-    int fd;
+    int fd = bpf_link_create(loader_program_fd(loader, LOADER_XDP), link->ifindex, BPF_XDP, &opts);
 
-    close_gate(loader);
-    fd = bpf_link_create(loader_program_fd(loader, LOADER_XDP), link->ifindex, BPF_XDP, &opts);
+    if (loader->object.kind != OBJECT_CHAIN && (fd == -EBUSY || fd == -EEXIST))
+        return share_join(loader, link, generic);
     if (fd < 0)
         return fd;
-    close_gate(loader);
     link->xdp = fd;
     link->generic = generic;
+    if (loader->object.kind != OBJECT_CHAIN)
+        share_begin(loader, link);
+    return 0;
+}
+
+int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool generic)
+{
+    const struct timespec pause = {0, TRY_MS * 1000000};
+    struct timespec begin, now;
+    int rc, i;
+
+    close_gate(loader);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (i = 0; i < TRIES; i++) {
+        rc = attach_or_join(loader, link, generic);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (rc != -EAGAIN || now.tv_sec - begin.tv_sec > TRY_S)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    if (rc)
+        return rc == -EAGAIN ? -EBUSY : rc;
+    close_gate(loader);
     if (generic)
         *loader->object.xdp_generic = 1;
     return 0;
@@ -166,9 +195,11 @@ static bool xdp_lives(struct loader *loader, const struct loader_link *link)
 {
     char name[16];
 
-    return link->shared
-               ? loader_xdp_present(link->ifindex, name) != 0
-               : object_link_lives(link->xdp, loader_program_fd(loader, LOADER_XDP), link->ifindex);
+    if (link->shared)
+        return loader_xdp_present(link->ifindex, name) != 0;
+    if (link->share)
+        return share_lives(loader, link);
+    return object_link_lives(link->xdp, loader_program_fd(loader, LOADER_XDP), link->ifindex);
 }
 
 unsigned int loader_lost(struct loader *loader, struct loader_link *link)
@@ -176,6 +207,7 @@ unsigned int loader_lost(struct loader *loader, struct loader_link *link)
     unsigned int lost = 0;
 
     if (link->xdp >= 0 && !xdp_lives(loader, link)) {
+        share_end(link);
         close(link->xdp);
         link->xdp = -1;
         link->shared = false;
@@ -202,6 +234,7 @@ void loader_put_xdp_above(struct loader_link *link, int fd)
 
 void loader_detach_xdp(struct loader_link *link)
 {
+    share_end(link);
     if (link->xdp >= 0)
         close(link->xdp);
     link->xdp = -1;

@@ -19,6 +19,8 @@
 
 #include "bpf/loader/map_clear.h"
 #include "bpf/loader/object.h"
+#include "bpf/loader/refusal.h"
+#include "bpf/loader/share.h"
 #include "bpf/loader/tcp.h"
 
 enum { VERIFIER_LOG = 16 << 20 }; /* bytes; used only when a load fails */
@@ -32,130 +34,81 @@ static int print_nothing(enum libbpf_print_level level, const char *format, va_l
     return 0;
 }
 
-/* The verifier's error: the last line before its count of instructions. */
-static const char *verifier_error(char *log)
-{
-    char *end = strstr(log, "processed "), *line;
-
-    if (end)
-        *end = '\0';
-    while ((line = strrchr(log, '\n')) && !line[1])
-        *line = '\0';
-    return line ? line + 1 : log;
-}
-
-/* Capabilities that a load may need and this process lacks, as text. */
-static void missing_capabilities(char *out, size_t nout)
-{
-    static const struct {
-        unsigned int bit;
-        const char *name;
-    } needed[] = {{39, "CAP_BPF"}, {12, "CAP_NET_ADMIN"}, {38, "CAP_PERFMON"}};
-    unsigned long long effective = 0;
-    char line[256];
-    size_t i, n = 0;
-    FILE *status = fopen("/proc/self/status", "re");
-
-    while (status && fgets(line, sizeof(line), status))
-        if (sscanf(line, "CapEff: %llx", &effective) == 1)
-            break;
-    if (status)
-        fclose(status);
-    out[0] = '\0';
-    for (i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
-        if (!(effective >> needed[i].bit & 1) && n < nout)
-            n += (size_t)snprintf(out + n, nout - n, "%s%s", n ? ", " : "", needed[i].name);
-}
-
-/* Root of a user namespace has every capability there, and none that loads programs. */
-static bool in_user_namespace(void)
-{
-    FILE *map = fopen("/proc/self/uid_map", "re");
-    unsigned int inside = 0, outside = 0, length = UINT32_MAX;
-
-    if (map) {
-        if (fscanf(map, "%u %u %u", &inside, &outside, &length) != 3)
-            length = UINT32_MAX;
-        fclose(map);
-    }
-    return length != UINT32_MAX;
-}
-
-static void explain_load(int rc, char *log, char *error, size_t nerror)
-{
-    const char *word = verifier_error(log), *gap = word[0] ? "; " : "";
-    char missing[64];
-
-    missing_capabilities(missing, sizeof(missing));
-    if (missing[0])
-        snprintf(error, nerror,
-                 "cannot load the kernel programs without %s: start as root, or grant them "
-                 "(systemd: AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_PERFMON)",
-                 missing);
-    else if ((rc == -EPERM || rc == -EACCES) && in_user_namespace())
-        snprintf(error, nerror,
-                 "cannot load the kernel programs in a user namespace, whose capabilities do not "
-                 "suffice: start it outside, or in a privileged container");
-    else if (rc == -EXDEV)
-        snprintf(error, nerror,
-                 "cannot determine the offset of the kernel's clock in a time namespace that was "
-                 "unshared without a fork: start it as a child (unshare --fork)");
-    else if (rc == -ENOMEM)
-        snprintf(error, nerror, "no memory for the kernel's maps: the memory cgroup's limit");
-    else if (rc == -EPERM || rc == -EACCES)
-        snprintf(error, nerror,
-                 "the kernel forbids loading BPF programs (%s): lockdown, a seccomp filter or a "
-                 "container's policy%s%s",
-                 strerror(-rc), gap, word);
-    else
-        snprintf(error, nerror,
-                 "this kernel refuses the programs (%s): Linux 6.1 with "
-                 "CONFIG_BPF_SYSCALL is needed%s%s",
-                 strerror(-rc), gap, word);
-}
-
-static size_t guard_list_size(const struct loader_guard *guard)
+size_t loader_list_bytes(const struct loader_guard *guard)
 {
     return MC_ALLOW_NODES_AT + (size_t)guard->nnodes * MC_ALLOW_FAN * sizeof(uint32_t) +
            (size_t)guard->nprefixes * sizeof(struct mc_allow_prefix);
+}
+
+/* What a request costs, in units of struct mc_guard. */
+static uint64_t guard_cost(const struct loader_guard *guard)
+{
+    return guard->rate ? 1000000000ull * MC_RATE_TICKS / guard->rate : 0;
+}
+
+/* Sizes the maps of rate=, and sets its secret factors. */
+static int guard_prepare_rates(struct object *object)
+{
+    uint64_t seeds[2];
+
+    if (getrandom(seeds, sizeof(seeds), 0) != sizeof(seeds))
+        return -EIO;
+    object->guard.seeds[0] = seeds[0] | 1;
+    object->guard.seeds[1] = seeds[1] | 1;
+    return bpf_map__set_max_entries(object_map(object, "rates"), 1u << MC_RATE_BITS);
 }
 
 /* Sets what the guard needs before the load: constants, and the sizes of its maps. */
 static int guard_prepare(struct object *object, const struct loader_guard *guard)
 {
     const struct object_guard *out = &object->guard;
-    uint64_t seeds[2];
+    struct bpf_map *lists = object_map(object, "allowed");
     int rc = 0;
 
     *out->allow = guard->allow;
     *out->local = guard->local;
     *out->amplification = guard->amplification;
+    *out->reloads = guard->reloads;
+    *out->cost = guard_cost(guard);
+    *out->depth = *out->cost * guard->burst;
     if (guard->allow == MC_ALLOW_LIST) {
         *out->nodes_mask = guard->nnodes - 1;
         *out->prefixes_mask = guard->nprefixes - 1;
-        rc = bpf_map__set_value_size(object_map(object, "allowed"),
-                                     (uint32_t)guard_list_size(guard));
+        rc = bpf_map__set_value_size(lists, (uint32_t)loader_list_bytes(guard));
     }
-    if (!rc && guard->rate) {
-        if (getrandom(seeds, sizeof(seeds), 0) != sizeof(seeds))
-            return -EIO;
-        out->seeds[0] = seeds[0] | 1;
-        out->seeds[1] = seeds[1] | 1;
-        *out->cost = 1000000000ull * MC_RATE_TICKS / guard->rate;
-        *out->depth = *out->cost * guard->burst;
-        rc = bpf_map__set_max_entries(object_map(object, "rates"), 1u << MC_RATE_BITS);
-    }
+    if (!rc && guard->reloads)
+        rc = bpf_map__set_max_entries(lists, 2);
+    if (!rc && (guard->rate || guard->reloads))
+        rc = guard_prepare_rates(object);
     return rc;
 }
 
+/*
+ * A packet that reads the list which is filled here began before the last change of guard_now.list:
+ * it is passed.
+ */
 static int guard_fill(struct object *object, const struct loader_guard *guard)
 {
-    uint32_t zero = 0;
+    struct mc_guard *now = object->guard_now;
+    uint32_t number = (now->list & ~MC_GUARD_LOCAL) + MC_GUARD_NUMBER, key;
 
     if (guard->allow != MC_ALLOW_LIST)
         return 0;
-    return bpf_map_update_elem(bpf_map__fd(object_map(object, "allowed")), &zero, guard->list,
-                               BPF_ANY);
+    if (guard->reloads)
+        number ^= MC_GUARD_SECOND;
+    key = number & MC_GUARD_SECOND;
+    if (bpf_map_update_elem(bpf_map__fd(object_map(object, "allowed")), &key, guard->list, BPF_ANY))
+        return -errno;
+    __atomic_store_n(&now->cost, guard_cost(guard), __ATOMIC_RELAXED);
+    __atomic_store_n(&now->depth, guard_cost(guard) * guard->burst, __ATOMIC_RELAXED);
+    __atomic_store_n(&now->amplification, guard->amplification, __ATOMIC_RELAXED);
+    __atomic_store_n(&now->list, number | (guard->local ? MC_GUARD_LOCAL : 0), __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+int loader_set_guard(struct loader *loader, const struct loader_guard *guard)
+{
+    return guard_fill(&loader->object, guard);
 }
 
 /* PREEMPT_RT_NEEDS_BH_LOCK, a build option that keeps the lock, cannot be detected. */
@@ -375,6 +328,7 @@ static struct loader *open_either(enum object_kind kind, const struct chain_sett
     }
     loader->xdp_array = loader->tc_arrays[LOADER_INGRESS] = loader->tc_arrays[LOADER_EGRESS] = -1;
     loader->filters[LOADER_INGRESS] = loader->filters[LOADER_EGRESS] = -1;
+    loader->share_socket = -1;
     libbpf_set_print(print_nothing);
     loader->ncpus = libbpf_num_possible_cpus();
     rc = object_open(&loader->object, kind, &opts);
@@ -385,7 +339,7 @@ static struct loader *open_either(enum object_kind kind, const struct chain_sett
         loader->nbytes = count_bytes(&loader->object);
     }
     if (rc || loader->ncpus < 1) {
-        explain_load(rc, log, error, nerror);
+        refusal_explain(rc, log, error, nerror);
         object_close(&loader->object);
         free(loader);
         loader = NULL;
@@ -425,6 +379,7 @@ void loader_close(struct loader *loader)
         if (loader->tc_arrays[i] >= 0)
             close(loader->tc_arrays[i]);
     }
+    share_free(loader);
     tcp_free(loader->tcp);
     object_close(&loader->plain);
     object_close(&loader->object);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * loader: loads and attaches the kernel programs and their maps: those that answer from the
- * server's memory, or the chain. loader.c opens and loads, links.c and tc.c attach, object.c wraps
- * the skeletons. The only user of libbpf, besides dispatcher.c. Its users are kcache, the tests and
- * the bench.
+ * server's memory, or the chain. loader.c opens and loads, links.c and tc.c attach, share.c shares
+ * interfaces with other servers, object.c wraps the skeletons. The only user of libbpf, besides
+ * dispatcher.c. Its users are kcache, the tests and the bench.
  *
  * An open loader has programs and empty maps. Memory is added one map at a time; the kernel keeps
  * it as long as a process has it mapped or a program that uses it is attached. Programs are
@@ -11,8 +11,8 @@
  * libxdp's dispatcher do not end with it, so they call the programs through an array that the
  * kernel empties, and the next attach replaces them.
  *
- * One thread at a time, except loader_counts, loader_tcp_* and the two loader_map_*, which any
- * thread may call.
+ * One thread at a time, except loader_counts, loader_tcp_*, the two loader_map_* and
+ * loader_set_guard: these may run beside others, loader_set_guard one at a time.
  */
 #ifndef BPF_LOADER_H
 #define BPF_LOADER_H
@@ -26,6 +26,7 @@
 #include "bpf/shared/tcp.h"
 
 struct loader;
+struct share_link;
 
 /*
  * Which sources the programs answer: bpf/packet/guard.bpf.h. All zero: local ones, without limits.
@@ -33,11 +34,15 @@ struct loader;
 struct loader_guard {
     enum mc_allow allow;
     bool local;                 /* for MC_ALLOW_LIST: local sources besides the list's */
+    bool reloads;               /* loader_set_guard will follow; needs MC_ALLOW_LIST */
     const void *list;           /* for MC_ALLOW_LIST, as layout.h says; copied */
     uint32_t nnodes, nprefixes; /* in it, powers of two */
     uint32_t rate, burst;       /* requests a second, and in a burst; rate 0: no limit */
     uint32_t amplification;     /* 0: no limit */
 };
+
+/* Bytes of a list with so many nodes and prefixes. */
+size_t loader_list_bytes(const struct loader_guard *guard);
 
 /*
  * Loads the programs. NULL: `error` says what is wrong and what the operator can do. Needs CAP_BPF,
@@ -65,6 +70,14 @@ struct mc_control *loader_control(struct loader *loader);
  */
 int loader_map_extent(struct loader *loader, uint32_t index, void *addr);
 int loader_map_table(struct loader *loader, uint32_t index, void *addr);
+
+/*
+ * Replaces list, local, and the limits of a loader that was opened with `reloads`; the list's
+ * numbers of nodes and prefixes are the same as then. Each packet is judged by the old list or by
+ * the new one, or passed. Needs CAP_BPF where unprivileged BPF is disabled. 0, or -errno and
+ * nothing has changed.
+ */
+int loader_set_guard(struct loader *loader, const struct loader_guard *guard);
 
 /* Bytes of all maps when they were loaded. */
 uint64_t loader_bytes(const struct loader *loader);
@@ -155,25 +168,28 @@ void loader_set_ports(struct loader *loader, const struct mc_way_port *ports, si
 
 /* The attachment to a TC hook. */
 struct loader_tc {
-    int link;    /* of TCX; -1: none */
-    bool filter; /* a clsact filter, which outlives the process, */
-    uint32_t id; /* and its program's id */
+    int link;            /* of TCX; -1: none */
+    bool filter;         /* a clsact filter, which outlives the process, */
+    uint32_t id, handle; /* its program's id, and its own */
 };
 
 /* Attachments to one interface. */
 struct loader_link {
     int ifindex;
-    int xdp;      /* a link; -1: none */
-    bool generic; /* XDP in the stack instead of the driver */
-    bool shared;  /* XDP as a member of libxdp's dispatcher */
+    int xdp;                  /* a link; -1: none */
+    bool generic;             /* XDP in the stack instead of the driver */
+    bool shared;              /* XDP as a member of libxdp's dispatcher */
+    struct share_link *share; /* by which other servers can share XDP; NULL: they cannot */
+    unsigned int nservers;    /* that shared it when the last of them came; 0: no other has */
     struct loader_tc tc[LOADER_HOOKS];
     enum loader_hook main; /* the required hook: egress for the chain, else ingress */
 };
 
 void loader_link_init(struct loader_link *link, int ifindex);
 /*
- * 0 or -errno: EBUSY and EEXIST if another XDP program is attached. From then on the chain caches
- * nothing for `settle`: writes may be in flight that it did not see.
+ * 0 or -errno: EBUSY and EEXIST if another XDP program is attached, EADDRINUSE if that is of a
+ * server with a port of this one. From then on the chain caches nothing for `settle`: writes may be
+ * in flight that it did not see.
  */
 int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool generic);
 /*
@@ -199,6 +215,16 @@ int loader_detach_tc(struct loader_link *link);
  * request within `ns`, nor within `settle` after that.
  */
 void loader_invalidate_all(struct loader *loader, uint64_t ns);
+/*
+ * From now on other servers of this network namespace can share the interfaces of this one, and it
+ * theirs: bpf/loader/share.h. Not for the chain, which only keeps its filters apart from theirs.
+ * Returns the descriptor on which loader_serve has something to do when it is readable, or -errno.
+ * Before anything is attached.
+ */
+int loader_listen(struct loader *loader);
+void loader_serve(struct loader *loader);
+/* After everything was detached, or loader_close. */
+void loader_unlisten(struct loader *loader);
 /* The result of loader_lost, as bits. */
 enum { LOADER_LOST_XDP = 1 << 0, LOADER_LOST_TC = 1 << 1 };
 

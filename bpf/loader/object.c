@@ -17,6 +17,7 @@
     .tick_ns = (uint64_t *)&(skel)->rodata->tick_ns,                                               \
     .clock_ahead = (int64_t *)&(skel)->rodata->clock_ahead,                                        \
     .xdp_generic = &(skel)->bss->xdp_generic,                                                      \
+    .guard_now = (struct mc_guard *)&(skel)->bss->guard_now,                                       \
     .way_factors = (uint64_t *)(skel)->rodata->way_factors,                                        \
     .way_shift = &(skel)->rodata->way_shift, .way_epoch = (uint64_t *)&(skel)->bss->way_epoch,     \
     .way_nports = &(skel)->bss->way_nports, .way_ports = (skel)->bss->way_ports,                   \
@@ -26,6 +27,7 @@
         .nodes_mask = &(skel)->rodata->guard_nodes_mask,                                           \
         .prefixes_mask = &(skel)->rodata->guard_prefixes_mask,                                     \
         .amplification = &(skel)->rodata->guard_amplification,                                     \
+        .reloads = &(skel)->rodata->guard_reloads,                                                 \
         .seeds = (uint64_t *)(skel)->rodata->guard_seeds,                                          \
         .cost = (uint64_t *)&(skel)->rodata->guard_cost,                                           \
         .depth = (uint64_t *)&(skel)->rodata->guard_depth,                                         \
@@ -81,16 +83,28 @@ static int open_chain(struct object *out, const struct bpf_object_open_opts *opt
 int object_open(struct object *object, enum object_kind kind,
                 const struct bpf_object_open_opts *opts)
 {
-    return kind == OBJECT_CHAIN ? open_chain(object, opts) : open_inplace(object, kind, opts);
+    int rc = kind == OBJECT_CHAIN ? open_chain(object, opts) : open_inplace(object, kind, opts);
+
+    if (!rc && opts) {
+        object->log = opts->kernel_log_buf;
+        object->nlog = opts->kernel_log_size;
+    }
+    return rc;
 }
 
 int object_load(struct object *object)
 {
-    return bpf_object__load_skeleton(object->skeleton);
+    struct bpf_program **each[] = {&object->xdp, &object->tc[LOADER_INGRESS]};
+
+    /* The programs of the chain are in its prog arrays, which libbpf fills as it loads them. */
+    if (object->kind == OBJECT_CHAIN || !bpf_program__autoload(object->tc[LOADER_INGRESS]))
+        return bpf_object__load_skeleton(object->skeleton);
+    return parallel_load(&object->parallel, object->skeleton, each, 2, object->log, object->nlog);
 }
 
 void object_close(struct object *object)
 {
+    parallel_free(&object->parallel);
     if (object->skeleton)
         bpf_object__destroy_skeleton(object->skeleton);
     free(object->made);

@@ -13,6 +13,7 @@
 #include <bpf/libbpf.h>
 
 #include "bpf/loader/loader.h"
+#include "bpf/loader/parallel.h"
 #include "bpf/shared/chain.h"
 #include "bpf/shared/layout.h"
 
@@ -21,7 +22,7 @@ enum object_kind { OBJECT_INPLACE, OBJECT_BOTH, OBJECT_CHAIN };
 
 /* The constants of bpf/packet/guard.bpf.h. */
 struct object_guard {
-    uint32_t *allow, *local, *nodes_mask, *prefixes_mask, *amplification;
+    uint32_t *allow, *local, *nodes_mask, *prefixes_mask, *amplification, *reloads;
     uint64_t *seeds, *cost, *depth;
 };
 
@@ -30,6 +31,9 @@ struct object {
     struct bpf_object_skeleton *skeleton; /* NULL: not open */
     void *made;                           /* the generated skeleton itself */
     struct bpf_object *all;
+    struct parallel parallel; /* where xdp and tc[LOADER_INGRESS] in place come from */
+    char *log;                /* of object_open's caller */
+    size_t nlog;
     /* The programs to attach; NULL: none on that hook. */
     struct bpf_program *xdp, *tc[LOADER_HOOKS];
     enum loader_hook main; /* the hook without which XDP is useless */
@@ -48,6 +52,7 @@ struct object {
 
     /* Variables, which may be set at any time. NULL: this object does not have it. */
     uint32_t *xdp_generic, *tc_follows, *tc_alone;
+    struct mc_guard *guard_now;
     uint64_t *way_epoch;
     uint32_t *way_nports;
     void *way_ports;         /* struct mc_way_port, MC_WAY_PORTS of them */
@@ -61,6 +66,9 @@ struct loader {
     int xdp_array, tc_arrays[LOADER_HOOKS]; /* of prog_array.h; -1: not needed yet */
     int filters[LOADER_HOOKS]; /* programs that call through these; -1: not needed yet */
     struct loader_tcp *tcp;    /* NULL: TCP is not answered */
+    int share_socket;          /* where other servers ask; -1: none */
+    unsigned int share_number; /* no other server of this network namespace has it meanwhile */
+    struct share_link *shares; /* links that others may share */
     int ncpus;
     uint64_t nbytes; /* of all maps */
 };

@@ -79,9 +79,9 @@ static int load_filters(struct loader *loader)
  * there may be two servers on an interface. The kernel empties the program array of a server a
  * moment after its end.
  */
-static bool filter_is_taken(const struct bpf_tc_hook *hook)
+static bool filter_is_taken(const struct bpf_tc_hook *hook, uint32_t handle)
 {
-    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = handle, .priority = FILTER_PRIORITY);
     const struct timespec pause = {0, 10 * 1000 * 1000};
     bool taken = true;
     int i, fd;
@@ -100,14 +100,15 @@ static bool filter_is_taken(const struct bpf_tc_hook *hook)
 /* Replaces the filter of a process that has ended. */
 static int attach_filter(struct loader *loader, struct loader_link *link, enum loader_hook at)
 {
+    const uint32_t handle = FILTER_HANDLE + loader->share_number;
     LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = hooks[at].point);
-    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY,
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = handle, .priority = FILTER_PRIORITY,
                 .flags = BPF_TC_F_REPLACE);
     int rc = bpf_tc_hook_create(&hook);
 
     if (rc && rc != -EEXIST)
         return rc;
-    if (filter_is_taken(&hook))
+    if (filter_is_taken(&hook, handle))
         return -EBUSY;
     rc = load_filters(loader);
     if (rc)
@@ -115,6 +116,7 @@ static int attach_filter(struct loader *loader, struct loader_link *link, enum l
     opts.prog_fd = loader->filters[at];
     rc = bpf_tc_attach(&hook, &opts);
     link->tc[at].filter = !rc;
+    link->tc[at].handle = handle;
     link->tc[at].id = object_program_id(loader->filters[at]);
     return rc;
 }
@@ -167,7 +169,7 @@ int loader_highest_tc(const struct loader *loader, const struct loader_link *lin
 static bool filter_lives(const struct loader_link *link, enum loader_hook at)
 {
     LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = hooks[at].point);
-    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = link->tc[at].handle, .priority = FILTER_PRIORITY);
     int rc = bpf_tc_query(&hook, &opts);
 
     return rc ? rc != -ENOENT && rc != -EINVAL && rc != -ENODEV : opts.prog_id == link->tc[at].id;
@@ -197,7 +199,7 @@ bool tc_lost(struct loader *loader, struct loader_link *link)
 int loader_detach_hook(struct loader_link *link, enum loader_hook at)
 {
     LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = hooks[at].point);
-    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = link->tc[at].handle, .priority = FILTER_PRIORITY);
     int rc = 0;
 
     if (link->tc[at].link >= 0)

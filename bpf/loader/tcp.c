@@ -20,12 +20,14 @@
 
 #include "bpf/loader/loader.h"
 #include "bpf/loader/object.h"
+#include "bpf/loader/parallel.h"
 #include "bpf/loader/prog_array.h"
 #include "bpf/shared/tcp.h"
 #include "bpf/tcp/tcp.skel.h"
 
 struct loader_tcp {
     struct tcp *skel;
+    struct parallel parallel;
     struct mc_tcp_slot *slots;
     size_t nslots;
     uint64_t *ended; /* ids of connections that the last sweep found closed, in ascending order */
@@ -40,6 +42,8 @@ struct key {
     uint16_t server_port;
     uint32_t unused;
 };
+
+enum { READ_TRIES = 16 };
 
 /* Maps that both objects have, and use together; the others with the same names are their own. */
 static const char *const shared[] = {"heap", "table", "scratch_map", ".data.control"};
@@ -67,6 +71,7 @@ static int load(struct loader *loader, struct loader_tcp *tcp)
 {
     const struct object *object = &loader->object;
     struct tcp *skel = tcp->skel;
+    struct bpf_program **each[] = {&skel->progs.tcp_xdp, &skel->progs.tcp_ingress};
     size_t size = tcp->nslots * sizeof(struct mc_tcp_slot);
     int rc;
 
@@ -81,7 +86,7 @@ static int load(struct loader *loader, struct loader_tcp *tcp)
     rc = bpf_map__set_max_entries(skel->maps.tcp_slots, (uint32_t)tcp->nslots);
     rc = rc ? rc : share_maps(loader, skel);
     bpf_program__set_flags(skel->progs.tcp_xdp, BPF_F_XDP_HAS_FRAGS);
-    rc = rc ? rc : tcp__load(skel);
+    rc = rc ? rc : parallel_load(&tcp->parallel, skel->skeleton, each, 2, NULL, 0);
     if (rc)
         return rc;
     tcp->slots =
@@ -121,6 +126,7 @@ void tcp_free(struct loader_tcp *tcp)
         return;
     if (tcp->slots)
         munmap(tcp->slots, tcp->nslots * sizeof(struct mc_tcp_slot));
+    parallel_free(&tcp->parallel);
     if (tcp->skel)
         tcp__destroy(tcp->skel);
     free(tcp->ended);
@@ -188,6 +194,24 @@ static int fill_key(int socket, struct key *key)
     return 0;
 }
 
+/*
+ * Reads an entry that no program is changing: it is the same twice, and not locked; or, after some
+ * tries, as it is. 0 or -errno.
+ */
+static int read_conn(int conns, const struct key *key, struct mc_tcp_conn *conn)
+{
+    struct mc_tcp_conn again;
+    int tries, rc = bpf_map_lookup_elem(conns, key, conn);
+
+    for (tries = 0; !rc && tries < READ_TRIES; tries++) {
+        again = *conn;
+        rc = bpf_map_lookup_elem(conns, key, conn);
+        if (!rc && !conn->lock && memcmp(&again, conn, sizeof(again)) == 0)
+            break;
+    }
+    return rc;
+}
+
 int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32_t *ack)
 {
     struct tcp *skel = loader->tcp->skel;
@@ -196,11 +220,10 @@ int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32
     struct key key;
     int rc = fill_key(socket, &key);
 
-    rc = rc ? rc : bpf_map_lookup_elem_flags(conns, &key, &conn, BPF_F_LOCK);
+    rc = rc ? rc : read_conn(conns, &key, &conn);
     if (rc)
         return rc;
     bpf_map_delete_elem(conns, &key);
-    bpf_map_delete_elem(bpf_map__fd(skel->maps.tcp_guarded), &conn.cookie);
     seq[0] = loader->tcp->slots[conn.slot].heard;
     seq[1] = conn.acked + conn.shift.out;
     seq[2] = seq[1] - conn.shift.nreply;
@@ -294,12 +317,10 @@ static void sweep_one(const struct loader_tcp *tcp, struct sweep *sweep, int map
     if (!has_ended(tcp, conn))
         return;
     if (!(conn->shift.in | conn->shift.out) ||
-        (tcp->nended && bsearch(&id, tcp->ended, tcp->nended, sizeof(id), compare_ids))) {
-        bpf_map_delete_elem(bpf_map__fd(tcp->skel->maps.tcp_guarded), &conn->cookie);
+        (tcp->nended && bsearch(&id, tcp->ended, tcp->nended, sizeof(id), compare_ids)))
         bpf_map_delete_elem(map, &sweep->keys[i]);
-    } else {
+    else
         note_ended(sweep, id);
-    }
 }
 
 void loader_sweep_tcp(struct loader *loader)

@@ -98,7 +98,6 @@ enum {
     BUCKETS_MAX = 4,              /* buckets of one chain that are searched */
     HOPS_MAX = 2,                 /* buckets looked at for one: a split is followed once */
     TRIES_MAX = 4,                /* readings of a bucket for one key */
-    SUFFIX_WORDS = 4,             /* 8-byte words that hold an item's longest suffix */
 };
 
 #define MASK_BYTES 0x0101010101010101ull
@@ -194,13 +193,19 @@ static __always_inline int server_has_stopped(void)
 
 /*
  * The server's clock against an item's expiry or a delayed flush. It may run a tick ahead of the
- * server, which then decides.
+ * server, which then decides. *now: that clock, in nanoseconds.
  */
+static __always_inline int second_reached_at(u32 second, u64 *now)
+{
+    *now = coarse_ns() - control.base_ns;
+    return *now >= second * 1000000000ull;
+}
+
 static __always_inline int second_reached(u32 second)
 {
-    u64 now = coarse_ns() - control.base_ns;
+    u64 now;
 
-    return now >= second * 1000000000ull;
+    return second_reached_at(second, &now);
 }
 
 /*

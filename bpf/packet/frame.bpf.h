@@ -7,6 +7,7 @@
 #define MC_FRAME_BPF_H
 
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/guard.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/scratch.bpf.h"
@@ -287,59 +288,6 @@ static __always_inline int text_has_key(const struct scratch *scratch, const cha
         differ |= (LOAD64(text - 8 + at) >> (64 - 8 * rest)) ^ scratch->key[words];
     }
     return !differ;
-}
-
-/*
- * Copies n bytes (9 <= n <= most) by blocks, the last one over bytes of the one before. 0: the
- * frame is shorter than the caller made it.
- */
-static __always_inline int copy_blocks(void *to, void *end, const char *from, u64 n, const u64 most)
-{
-    void *last;
-    u64 blocks = n / 64, i, at;
-
-    if (n >= 64) {
-        for (i = 0; i < most / 64; i++) {
-            if (i >= blocks)
-                break;
-            if (to + 64 * i + 64 > end)
-                return 0;
-            copy64(to + 64 * i, from + 64 * i);
-        }
-        at = n - 64;
-        BOUND(at, 2047);
-        last = to + at;
-        if (last + 64 > end)
-            return 0;
-        copy64(last, from + at);
-    } else if (n >= 32) {
-        at = n - 32;
-        BOUND(at, 31);
-        last = to + at;
-        if (to + 32 > end || last + 32 > end)
-            return 0;
-        copy16(to, from);
-        copy16(to + 16, from + 16);
-        copy16(last, from + at);
-        copy16(last + 16, from + at + 16);
-    } else if (n >= 16) {
-        at = n - 16;
-        BOUND(at, 15);
-        last = to + at;
-        if (to + 16 > end || last + 16 > end)
-            return 0;
-        copy16(to, from);
-        copy16(last, from + at);
-    } else {
-        at = n - 8;
-        BOUND(at, 7);
-        last = to + at;
-        if (to + 8 > end || last + 8 > end)
-            return 0;
-        STORE64(to, LOAD64(from));
-        STORE64(last, LOAD64(from + at));
-    }
-    return 1;
 }
 
 #endif

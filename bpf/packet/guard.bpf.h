@@ -24,8 +24,10 @@
  *   in steps of the clock's ticks (10 ms at most).
  * - Size (amplification=). The payload of a reply against that of its request.
  *
- * All limits are constants that are set before the load: the verifier removes the code of those
- * that are off.
+ * All settings are constants that are set before the load: the verifier removes the code of those
+ * that are off. With guard_reloads they are in guard_now instead, and there are two lists. The
+ * server fills the list that is not in use and then names it; a packet during whose check that
+ * changed is passed.
  */
 #ifndef MC_GUARD_BPF_H
 #define MC_GUARD_BPF_H
@@ -44,7 +46,11 @@ const volatile __u64 guard_cost = 0;          /* of a request, in MC_RATE_TICKS 
 const volatile __u64 guard_depth = 0;         /* of a bucket, the same */
 const volatile __u32 guard_amplification = 0; /* 0: no limit */
 
-/* The list; its size is set before the load. */
+const volatile __u32 guard_reloads = 0; /* guard_now has the settings */
+
+struct mc_guard guard_now;
+
+/* The lists, one without guard_reloads; number and size are set before the load. */
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_RDONLY_PROG);
@@ -53,7 +59,7 @@ struct {
     __uint(value_size, sizeof(u64));
 } allowed SEC(".maps");
 
-/* The buckets; 1 << MC_RATE_BITS of them if there is a limit. */
+/* The buckets; 1 << MC_RATE_BITS of them if there is a limit, or may be one later. */
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 1);
@@ -89,16 +95,34 @@ static __always_inline int is_local_pair(const void *ip, u64 v6)
     return is_local4(LOAD32(ip + 12)) && is_local4(LOAD32(ip + 16));
 }
 
-/* Which entry of the list a node leads to: a step for each four bits behind the first 16. */
-__attribute__((noinline)) int guard_walk(u64 high, u64 low, u32 node)
+/* Which list is in use, as struct mc_guard says. */
+static __always_inline u32 guard_list(void)
+{
+    if (guard_reloads)
+        return READ_ONCE(guard_now.list);
+    return guard_local ? MC_GUARD_LOCAL : 0;
+}
+
+static __always_inline const void *guard_find(u32 list)
+{
+    u32 key = list & MC_GUARD_SECOND;
+
+    return bpf_map_lookup_elem(&allowed, &key);
+}
+
+/*
+ * Which entry of a list a node leads to: a step for each four bits behind the first 16. number: of
+ * guard_list.
+ */
+__attribute__((noinline)) int guard_walk(u64 high, u64 low, u32 node, u32 number)
 {
     u64 key = high << 16 | low >> 48, rest = low << 16, at, entry = node;
     const void *list;
-    u32 zero = 0, i;
+    u32 i;
 
     if (guard_allow != MC_ALLOW_LIST)
         return MC_ALLOW_OUT;
-    list = bpf_map_lookup_elem(&allowed, &zero);
+    list = guard_find(number);
     if (!list)
         return MC_ALLOW_OUT;
     for (i = 0; i < MC_ALLOW_STEPS; i++) {
@@ -114,16 +138,15 @@ __attribute__((noinline)) int guard_walk(u64 high, u64 low, u32 node)
 
 /*
  * Whether a prefix of the list holds an address, in host order, an IPv4 address in the top bits.
- * Most often its first 16 bits tell which prefix alone that could be.
+ * Most often its first 16 bits tell which prefix alone that could be. number: of guard_list.
  */
-static __always_inline int guard_listed(u64 high, u64 low, u64 six)
+static __always_inline int guard_listed(u64 high, u64 low, u64 six, u32 number)
 {
     const struct mc_allow_prefix *prefix;
     const void *list;
     u64 at, entry;
-    u32 zero = 0;
 
-    list = bpf_map_lookup_elem(&allowed, &zero);
+    list = guard_find(number);
     if (!list)
         return 0;
     at = high >> 48 | six << 16;
@@ -131,7 +154,7 @@ static __always_inline int guard_listed(u64 high, u64 low, u64 six)
     entry = LOAD32(list + at * 4);
     if (!(entry & MC_ALLOW_PREFIX)) {
         if (entry > MC_ALLOW_IN)
-            entry = (u32)guard_walk(high, low, entry);
+            entry = (u32)guard_walk(high, low, entry, number);
         if (!(entry & MC_ALLOW_PREFIX))
             return entry == MC_ALLOW_IN;
     }
@@ -142,30 +165,55 @@ static __always_inline int guard_listed(u64 high, u64 low, u64 six)
              ((low ^ prefix->low) & prefix->mask_low));
 }
 
-/* Takes a request out of a source's bucket. 0: it holds none, or another CPU was there. */
+static __always_inline u64 guard_request_cost(void)
+{
+    return guard_reloads ? READ_ONCE(guard_now.cost) : guard_cost;
+}
+
+/*
+ * Takes a request out of a source's bucket. 0: it holds none, or another CPU was there. A bucket
+ * that would be full later than any of this depth was filled under another rate, and begins anew; a
+ * second more, because the other CPU's clock may be ahead by a tick.
+ */
 static __always_inline int guard_charge(u64 hash)
 {
+    u64 cost = guard_request_cost(),
+        depth = guard_reloads ? READ_ONCE(guard_now.depth) : guard_depth;
     u32 slot = hash >> (64 - MC_RATE_BITS);
-    u64 now, full, after, *bucket;
+    u64 now, full, wait, *bucket;
 
     bucket = bpf_map_lookup_elem(&rates, &slot);
     if (!bucket)
         return 0;
     now = bpf_jiffies64() * tick_ns * MC_RATE_TICKS; /* a clock would be a call */
     full = READ_ONCE(*bucket);
-    after = (full > now ? full : now) + guard_cost;
-    if (after - now > guard_depth)
+    wait = full - now;
+    if (wait > depth + 1000000000ull * MC_RATE_TICKS)
+        wait = 0;
+    if (wait + cost > depth)
         return 0;
-    return __sync_val_compare_and_swap(bucket, full, after) == full;
+    return __sync_val_compare_and_swap(bucket, full, now + wait + cost) == full;
 }
 
 /*
- * Whether a source is on the list, of an address as guard_listed takes it. A function, so that what
- * it keeps on the stack is not added to that of all that follows: 512 bytes are the limit.
+ * Whether a source is on the list, of an address as guard_listed takes it: 0, or the reason to
+ * pass. A function, so that what it keeps on the stack is not added to that of all that follows:
+ * 512 bytes are the limit.
  */
 __attribute__((noinline)) int guard_ask(u64 high, u64 low, u32 six)
 {
-    return guard_allow != MC_ALLOW_LIST || guard_listed(high, low, !!six) ? 0 : MC_COUNT_PASS_ALLOW;
+    u32 number = guard_list();
+
+    if (guard_allow != MC_ALLOW_LIST)
+        return 0;
+    if (guard_reloads)
+        read_barrier();
+    if (!guard_listed(high, low, !!six, number))
+        return MC_COUNT_PASS_ALLOW;
+    if (!guard_reloads)
+        return 0;
+    read_barrier();
+    return guard_list() == number ? 0 : MC_COUNT_PASS_ALLOW;
 }
 
 /* Whether a source is within its rate: 0, or the reason to pass. */
@@ -193,7 +241,7 @@ static __always_inline int guard_source(const void *ip, u64 v6)
 {
     if (guard_allow == MC_ALLOW_LOCAL && unlikely(!is_local_pair(ip, v6)))
         return MC_COUNT_PASS_ALLOW;
-    if (guard_allow == MC_ALLOW_LIST && !(guard_local && is_local_pair(ip, v6)))
+    if (guard_allow == MC_ALLOW_LIST && !(guard_list() & MC_GUARD_LOCAL && is_local_pair(ip, v6)))
         return guard_ask(source_high(ip, v6), source_low(ip, v6), !!v6);
     return 0;
 }
@@ -204,7 +252,7 @@ static __always_inline int guard_source(const void *ip, u64 v6)
  */
 static __always_inline int guard_rate(const void *ip, u64 v6)
 {
-    return guard_cost ? guard_take(source_high(ip, v6), source_low(ip, v6), !!v6) : 0;
+    return guard_request_cost() ? guard_take(source_high(ip, v6), source_low(ip, v6), !!v6) : 0;
 }
 
 /*
@@ -213,9 +261,11 @@ static __always_inline int guard_rate(const void *ip, u64 v6)
  */
 static __always_inline int guard_size(u64 v6, u64 nrequest, u64 nreply)
 {
+    u64 most = guard_reloads ? READ_ONCE(guard_now.amplification) : guard_amplification;
+
     if (unlikely(ip_bytes(v6) + L4_TEXT + nreply > READ_ONCE(control.packet_over) - 1))
         return MC_COUNT_PASS_SIZE;
-    if (guard_amplification && l4_payload(nreply) > l4_payload(nrequest) * guard_amplification)
+    if (most && l4_payload(nreply) > l4_payload(nrequest) * most)
         return MC_COUNT_PASS_AMPLIFICATION;
     return 0;
 }

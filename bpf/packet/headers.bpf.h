@@ -103,7 +103,7 @@ static __always_inline void headers_save(struct saved_headers *out, const void *
     out->from = LOAD64(link + 6);
     if (offsets.ip != FRAME_IP)
         out->tags = LOAD64(link + 14);
-#pragma unroll
+#pragma clang loop unroll(full)
     for (i = 0; i < nwords; i++)
         out->ip[i] = LOAD64(ip + 8 * i);
     if (offsets.v6)

@@ -141,6 +141,15 @@ static __always_inline int key_next(struct scratch *scratch, u64 *from)
     return STEP_NEXT;
 }
 
+/* What follows a key that was looked up: another, STEP_NEXT, or the end as request_ends has it. */
+static __always_inline int request_goes_on(const struct scratch *scratch)
+{
+    u64 at = scratch->at;
+    char next = request_word(scratch, at);
+
+    return next == '\r' || next == '\n' ? request_ends(scratch, at) : STEP_NEXT;
+}
+
 /* The sum of a request that is not short. */
 __attribute__((noinline)) int request_sum(struct scratch *scratch)
 {
@@ -171,14 +180,18 @@ static __always_inline enum checksum request_judge(struct scratch *scratch, u64 
 /* Brings the request behind the text's first `skip` bytes into `scratch`: 0 or a reason. */
 static __always_inline int request_load(struct packet packet, struct scratch *scratch, u64 skip)
 {
-    u64 nrequest = scratch->ntext - skip;
+    u64 nrequest = scratch->ntext - skip, at;
 
     if (nrequest - 1 >= REQUEST_MAX)
         return MC_COUNT_PASS_REQUEST;
-    BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
-    if (packet_load(packet, offsets_text(scratch->offsets) + skip, scratch->request, nrequest))
-        return MC_COUNT_PASS_ERROR;
     scratch->nrequest = nrequest;
+    at = offsets_text(scratch_offsets(scratch)) + skip;
+    if (packet.from == PACKET_XDP && nrequest - 8 <= LOAD_DIRECT - 8 &&
+        xdp_load_direct(packet.ctx, at, scratch->request, nrequest))
+        return 0;
+    BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
+    if (packet_load(packet, at, scratch->request, nrequest))
+        return MC_COUNT_PASS_ERROR;
     return 0;
 }
 
@@ -207,6 +220,7 @@ static __always_inline void answer_begin(struct scratch *scratch)
     scratch->nkeys = 0;
     scratch->nhits = 0;
     scratch->ntries = 0;
+    scratch->wire_sum = 0;
     scratch->nreply = REPLY_TEXT;
     /* Zeros behind the request end every search for its end. */
     BOUND(at, REQUEST_ROOM - 1);
@@ -234,7 +248,7 @@ static __always_inline void reply_end(struct scratch *scratch)
 /* Where the frame of the reply begins, and how long it is without padding. */
 static __always_inline u64 reply_start(const struct scratch *scratch)
 {
-    u64 start = REPLY_TEXT - offsets_text(scratch->offsets);
+    u64 start = REPLY_TEXT - offsets_text(scratch_offsets(scratch));
 
     BOUND(start, 31);
     return start;
@@ -251,6 +265,23 @@ static __always_inline u64 frame_size(u64 nreply, u64 nframe)
     if (nreply >= FRAME_MIN || nframe < FRAME_MIN)
         return nreply;
     return FRAME_MIN;
+}
+
+/* The sum of the text of a hit, whose wire bytes have this one. */
+static __always_inline u64 hit_text_sum(u64 sum, u64 nwire)
+{
+    /* Behind an odd number of bytes the 16-bit words are others. */
+    return TEXT_VALUE + sum + (TEXT_END << 8 * (nwire & 1));
+}
+
+/* The sum of the reply's text of ntext bytes; that of a single hit follows from its item's. */
+static __always_inline u64 reply_sum(const struct scratch *scratch, u64 ntext)
+{
+    u64 nwire = scratch->nwire;
+
+    if (scratch->wire_sum && scratch->nhits == 1 && ntext == NVALUE + nwire + NEND)
+        return hit_text_sum(scratch->wire_sum, nwire);
+    return text_sum(scratch->reply + REPLY_TEXT, ntext);
 }
 
 /*
@@ -272,16 +303,48 @@ __attribute__((noinline)) int reply_headers(struct scratch *scratch, int left)
     STORE64(scratch->reply + nreply, 0);
     l4 = scratch->reply + REPLY_TEXT - L4_TEXT;
     if (scratch->offsets.v6)
-        l4_reply(l4 - IP6_BYTES, &scratch->saved, 1, ntext,
-                 text_sum(scratch->reply + REPLY_TEXT, ntext));
+        l4_reply(l4 - IP6_BYTES, &scratch->saved, 1, ntext, reply_sum(scratch, ntext));
     else
         l4_reply(l4 - IP4_BYTES, &scratch->saved, 0, ntext,
-                 L4_SUMS_IP4 ? text_sum(scratch->reply + REPLY_TEXT, ntext) : 0);
+                 L4_SUMS_IP4 ? reply_sum(scratch, ntext) : 0);
     if (left && scratch->offsets.v6)
         l4_leave_checksum(l4 - IP6_BYTES, 1);
     else if (left)
         l4_leave_checksum(l4 - IP4_BYTES, 0);
     return 0;
+}
+
+/* Writes the headers before a text with this sum, which not every transport needs over IPv4. */
+static __always_inline void write_headers(void *data, const struct scratch *scratch,
+                                          struct offsets offsets, u64 ntext, u64 sum)
+{
+    link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
+    l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, ntext, sum);
+}
+
+/* Writes the reply of `scratch` into a frame of IPv4 without tags. 0: it has not its size. */
+static __always_inline int xdp_write_plain(struct xdp_md *ctx, const struct scratch *scratch)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    const struct offsets offsets = OFFSETS(0, 0);
+    u64 ntext = scratch->nreply - REPLY_TEXT;
+
+    if (ntext < 9 || data + offsets_text(offsets) > end)
+        return 0;
+    write_headers(data, scratch, offsets, ntext, L4_SUMS_IP4 ? reply_sum(scratch, ntext) : 0);
+    return copy_blocks(data + offsets_text(offsets), end, scratch->reply + REPLY_TEXT, ntext,
+                       TEXT_MAX);
+}
+
+/* The same of any frame, nframe bytes of it. */
+static __always_inline int xdp_write_reply(struct xdp_md *ctx, struct scratch *scratch, u64 nframe)
+{
+    if (likely(scratch->offsets.ip == FRAME_IP && !scratch->offsets.v6) &&
+        xdp_write_plain(ctx, scratch))
+        return 1;
+    reply_headers(scratch, 0);
+    BOUND_SIZE(nframe, 2047);
+    return !bpf_xdp_store_bytes(ctx, 0, scratch->reply + reply_start(scratch), nframe);
 }
 
 /* Counts the bytes of the request and of its reply of nreply bytes of text. */
@@ -291,8 +354,7 @@ static __always_inline void count_payload(struct scratch *scratch, u64 nreply)
     scratch->counts.count[MC_COUNT_BYTES_WRITTEN] += l4_payload(nreply);
 }
 
-/* Counts the hits of the reply's items in their slab classes. */
-__attribute__((noinline)) int count_hits(struct scratch *scratch)
+__attribute__((noinline)) int count_classes(struct scratch *scratch)
 {
     u32 i;
 
@@ -303,8 +365,17 @@ __attribute__((noinline)) int count_hits(struct scratch *scratch)
             break;
         scratch->counts.class_hits[scratch->classes[i] % MC_CLASSES]++;
     }
-    scratch->counts.count[MC_COUNT_MISSES] += scratch->nkeys - scratch->nhits;
     return 0;
+}
+
+/* Counts the hits of the reply's items in their slab classes. */
+static __always_inline void count_hits(struct scratch *scratch)
+{
+    scratch->counts.count[MC_COUNT_MISSES] += scratch->nkeys - scratch->nhits;
+    if (scratch->nhits == 1)
+        scratch->counts.class_hits[scratch->classes[0] % MC_CLASSES]++;
+    else if (scratch->nhits)
+        count_classes(scratch);
 }
 
 #endif

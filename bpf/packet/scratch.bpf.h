@@ -37,25 +37,15 @@ struct saved_headers {
     struct tcp_words tcp;
 };
 
-/* What verbs other than get need of an item that was found. */
-struct item_facts {
-    u64 suffix[SUFFIX_WORDS + 2]; /* " flags bytes\r\n" and what follows it */
-    u64 cas;
-    u32 exptime;
-    u32 nvalue; /* without its tail */
-    u32 nsuffix;
-    u32 ndigits; /* of the client flags in the suffix */
-};
-
 /* A request of mg (inplace/meta.bpf.h). */
 struct mg {
     u64 given;   /* a bit for each flag */
     u64 flags;   /* those that are answered, in their order, the first in the low byte */
-    u64 number;  /* of a flag, yet to be written */
     u32 nflags;  /* bits of flags */
     u32 opaque;  /* where in the request its word begins */
     u32 nopaque; /* its length */
-    u32 now;     /* seconds on the server's clock, before the item was found alive */
+    u64 cas;     /* of the item, */
+    u64 ttl;     /* and the seconds for which it lives; ~0: for ever */
 };
 
 struct scratch {
@@ -83,10 +73,14 @@ struct scratch {
     u64 nkey;
     u64 hash;
     u32 seq; /* of its bucket, before it was read */
+    u32 ref; /* of its item, if chain_search found it */
 
     /* --- the item that was copied last --- */
-    u32 nwire; /* bytes of it */
+    u32 nwire;    /* bytes of it */
+    u32 wire_sum; /* of the reply's only one, for checksums; 0: not known */
     u8 clsid;
+    u32 ndigits; /* of the client flags in its suffix, */
+    u32 nsize;   /* and of the value's length */
 
     /* --- the reply: its text from REPLY_TEXT on, and at last its headers before that --- */
     u8 classes[HITS_MAX]; /* of the items in it */
@@ -96,7 +90,6 @@ struct scratch {
 
     /* --- verbs other than get (inplace/verbs.bpf.h) --- */
     u32 verb;
-    struct item_facts item;
     struct mg mg;
 };
 
@@ -112,6 +105,12 @@ static __always_inline struct scratch *scratch_get(void)
     u32 zero = 0;
 
     return bpf_map_lookup_elem(&scratch_map, &zero);
+}
+
+/* clang copies a struct of the map's value byte by byte, but not its fields. */
+static __always_inline struct offsets scratch_offsets(const struct scratch *scratch)
+{
+    return (struct offsets){scratch->offsets.ip, scratch->offsets.v6};
 }
 
 /* clang 19 knows what a function returns and leaves a mask out; the verifier does not know. */

@@ -125,7 +125,7 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scrat
         rc = HEAD_GET;
     if (skb->gso_size) /* several datagrams, of which only the first one's header is there */
         rc = MC_COUNT_PASS_PACKET;
-    if (rc == HEAD_GET && !vlan_is_ours(tc_vlan(skb, headers, scratch->offsets)))
+    if (rc == HEAD_GET && !vlan_is_ours(tc_vlan(skb, headers, scratch_offsets(scratch))))
         rc = MC_COUNT_PASS_MAC;
     if (ip_is_own(ip, v6) && skb->ifindex != LOOPBACK)
         rc = MC_COUNT_PASS_SOURCE;
@@ -134,8 +134,8 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scrat
     if (rc == HEAD_GET && first)
         rc = guard_source(ip, v6);
     if (rc == HEAD_GET) {
-        scratch->saved.back =
-            way_back(headers->link, ip, v6, skb->ifindex, tc_vlan(skb, headers, scratch->offsets));
+        scratch->saved.back = way_back(headers->link, ip, v6, skb->ifindex,
+                                       tc_vlan(skb, headers, scratch_offsets(scratch)));
         rc = scratch->saved.back ? HEAD_GET : MC_COUNT_PASS_WAY;
     }
     if (rc == HEAD_GET && first)

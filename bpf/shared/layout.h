@@ -323,6 +323,17 @@ struct mc_allow_prefix {
     __u64 high, low, mask_high, mask_low;
 };
 
+/*
+ * The settings of bpf/packet/guard.bpf.h where the server may change them. cost: of a request, and
+ * depth: of a bucket, in MC_RATE_TICKS a nanosecond; 0: no limit. list: which of the two lists is
+ * in use, whether `local` is on it, and in the other bits a number that changes with each list.
+ */
+struct mc_guard {
+    __u64 cost, depth;
+    __u32 amplification, list;
+};
+enum { MC_GUARD_SECOND = 1 << 0, MC_GUARD_LOCAL = 1 << 1, MC_GUARD_NUMBER = 1 << 2 };
+
 /* The ways back to sources: bpf/packet/way.bpf.h. */
 enum {
     MC_WAYS = 4,      /* in a set */

@@ -60,6 +60,8 @@ struct mc_tcp_slot {
 enum {
     MC_TCP_TIME_SHIFT = 20,
     MC_TCP_OWED_ACK = 1, /* the lowest bit of `owed`: it was given data, which it acknowledges */
+    MC_TCP_OWED_WATCHED = 1, /* all of `owed`, and no time that programs write: by the server, which
+                                is to learn whether they see a segment */
 };
 
 static inline __u64 mc_tcp_boundary(__u32 consumed, __u32 sent)
@@ -108,10 +110,9 @@ struct mc_tcp_shift {
  *                    server's segments leave; as of struct mc_local. XDP answers none with a tag
  * kept, again        where in the pool the outstanding reply's text is, and how often it was sent
  *                    again, as far as MC_TCP_AGAIN
- * cookie             of the socket; never changes
  */
 struct mc_tcp_conn {
-    struct bpf_spin_lock lock;
+    __u32 lock; /* 1: a CPU has it */
     __u32 flags;
     struct mc_tcp_shift shift;
     __u32 in_base, out_base;
@@ -125,7 +126,6 @@ struct mc_tcp_conn {
     __u32 kept;
     __u32 again;
     __u64 mac;
-    __u64 cookie;
 };
 
 /* --- counts ----------------------------------------------------------------------------------- */

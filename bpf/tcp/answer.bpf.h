@@ -98,18 +98,8 @@ static __always_inline int tcp_lookup(struct packet packet, struct scratch *scra
         scratch->nreply - REPLY_TEXT > tcp->segment.window << (conn->wscale & 15))
         return MC_TCP_PASS_WINDOW;
     tcp->owner = kept_owner(tcp->segment.ack, conn->slot, conn->generation);
-    tcp->kept = kept_put(tcp->owner);
+    tcp->kept = kept_put(scratch, tcp->owner);
     return tcp->kept == KEPT_NONE ? MC_TCP_PASS_KEPT : 0;
-}
-
-/* What the steps of answering say beside a program's verdicts: the segment is passed. */
-enum { TCP_LEFT = -100 };
-
-/* Passes a segment, for a reason MC_TCP_PASS_*; one without data is not counted. */
-static __always_inline int tcp_leave(struct segment_scratch *tcp, int why)
-{
-    tcp->reason = tcp->segment.n ? why : 0;
-    return TCP_LEFT;
 }
 
 /* The kept text of a reply that is no longer outstanding; to be freed without the lock. */
@@ -199,6 +189,28 @@ static __always_inline int conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_s
 }
 
 /*
+ * Commits the answer in `scratch`, whose text is kept: 0, or the reason to pass, and it is kept no
+ * longer.
+ */
+static __always_inline int tcp_commit(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
+                                      struct scratch *scratch, struct segment_scratch *tcp,
+                                      const int pays)
+{
+    int rc = MC_TCP_PASS_BOUNDARY;
+    struct tcp_acked acked;
+
+    if (likely(conn_lock(conn))) {
+        conn_acknowledge(conn, slot, &tcp->segment, &acked);
+        rc = conn_commit(conn, slot, tcp, &scratch->saved.tcp, scratch->nreply - REPLY_TEXT, pays);
+        conn_unlock(conn);
+        acked_free(conn, &acked);
+    }
+    if (unlikely(rc))
+        kept_free(tcp->kept, tcp->owner);
+    return rc;
+}
+
+/*
  * Under the lock. Whether a segment asks for the outstanding reply once more: it has data below the
  * request's end, or is a bare acknowledgement of less than the reply, as a client sends when
  * something behind the reply has arrived, when it can take again what it had no room for, and when
@@ -239,42 +251,38 @@ static __always_inline void conn_resend(struct mc_tcp_conn *conn, struct segment
     tcp->owner = kept_owner(conn->shift.reply, conn->slot, conn->generation);
     conn_words(conn, words, conn->shift.reply, shift_request_end(&conn->shift),
                conn_tsecr(conn, &tcp->segment));
-    if (!tcp->can_resend)
-        return; /* TC does it */
     if (conn->again < MC_TCP_AGAIN)
         conn->again++;
     else if (conn->shift.nreply > MC_TCP_PIECE && conn->mss > MC_TCP_PIECE)
         conn->mss = MC_TCP_PIECE;
 }
 
-/* What becomes of a segment that is not answered. */
+/* What becomes of a segment that TC does not answer. */
 enum leave {
     LEAVE_PASS,
     LEAVE_RESEND,  /* the outstanding reply is sent once more in its place */
-    LEAVE_RELEASE, /* it passes, and TC sends the client the acknowledgement that was held back */
+    LEAVE_RELEASE, /* it passes, and the client is sent the acknowledgement that was held back */
 };
 
 /*
- * Under the lock. A segment that is not answered, in XDP or (hands) in TC. Only TC takes an
- * acknowledgement from it, which has seen that its checksum is not wrong (skb_is_believed). *acked:
- * to be freed without the lock.
+ * Under the lock. TC does not answer a segment, and has seen that its checksum is not wrong
+ * (skb_is_believed). *acked: to be freed without the lock.
  */
 static __always_inline enum leave conn_leave(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
                                              struct segment_scratch *tcp, struct tcp_words *words,
-                                             struct tcp_acked *acked, const int hands)
+                                             struct tcp_acked *acked)
 {
     int releases;
 
     if (!conn_expects(conn, &tcp->segment))
         return LEAVE_PASS;
-    releases = hands && conn_releases(conn, &tcp->segment);
-    if (hands)
-        conn_acknowledge(conn, slot, &tcp->segment, acked);
+    releases = conn_releases(conn, &tcp->segment);
+    conn_acknowledge(conn, slot, &tcp->segment, acked);
     if (conn_resends(conn, &tcp->segment)) {
         conn_resend(conn, tcp, words);
         return LEAVE_RESEND;
     }
-    conn_pass(conn, &tcp->segment, hands);
+    conn_pass(conn, &tcp->segment);
     if (!releases)
         return LEAVE_PASS;
     conn_words(conn, words, conn->out_end + conn->shift.out, conn->told + conn->shift.in,

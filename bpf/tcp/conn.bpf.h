@@ -131,6 +131,56 @@ static __always_inline void tcp_count(u64 what)
         counts->count[what]++;
 }
 
+/* --- the lock --------------------------------------------------------------------------------- */
+
+/*
+ * bpf_spin_lock turns interrupts off and on, and is two calls: it takes as long as the rest of what
+ * a passed segment needs. No program is interrupted by another one of its CPU, so a compare and
+ * swap does. Who has the lock calls nothing and loops over nothing; another CPU waits for a few
+ * tens of nanoseconds, or for as long as the holder's CPU is taken from this machine: LOCK_TRIES
+ * last for tens of milliseconds. After that the segment is left to its sender's timer.
+ */
+enum { LOCK_TRIES = 1 << 23 /* the most that bpf_loop takes */ };
+
+struct lock_wait {
+    u32 *lock;
+    int taken;
+};
+
+static long lock_try(u32 i, struct lock_wait *wait)
+{
+    wait->taken = !READ_ONCE(*wait->lock) && !__sync_val_compare_and_swap(wait->lock, 0, 1);
+    return wait->taken;
+}
+
+/* 0: it did not become free. */
+__attribute__((noinline)) int lock_wait(u32 *lock)
+{
+    struct lock_wait wait = {lock, 0};
+
+    if (lock)
+        bpf_loop(LOCK_TRIES, lock_try, &wait, 0);
+    return wait.taken;
+}
+
+/* 0: another CPU keeps it. */
+static __always_inline int conn_lock(struct mc_tcp_conn *conn)
+{
+    return likely(!__sync_val_compare_and_swap(&conn->lock, 0, 1)) || lock_wait(&conn->lock);
+}
+
+static __always_inline void conn_unlock(struct mc_tcp_conn *conn)
+{
+    barrier();
+    if (weakly_ordered) { /* see read_barrier */
+        u32 was = __sync_lock_test_and_set(&conn->lock, 0);
+
+        asm volatile("" : : "r"(was) : "memory");
+    } else {
+        WRITE_ONCE(conn->lock, 0);
+    }
+}
+
 /* --- translation ---------------------------------------------------------------------------- */
 
 /* The end of the outstanding reply, of its request (wire). */
@@ -279,13 +329,11 @@ static __always_inline int conn_expects(const struct mc_tcp_conn *conn,
 }
 
 /*
- * A client's segment goes to the socket, from XDP to TC, or (hands) from TC. That the socket knows
- * what the segment acknowledges is noted by TC alone, which may yet drop what XDP has passed.
- * Nothing is noted of a segment that lies below what the socket has acknowledged: it does not read
- * that one.
+ * TC hands a client's segment to the socket. XDP notes nothing of what it passes, which TC may yet
+ * drop. Nothing is noted of a segment that lies below what the socket has acknowledged: it does not
+ * read that one.
  */
-static __always_inline void conn_pass(struct mc_tcp_conn *conn, const struct tcp_segment *segment,
-                                      const int hands)
+static __always_inline void conn_pass(struct mc_tcp_conn *conn, const struct tcp_segment *segment)
 {
     u32 seq = shift_seq_in(&conn->shift, segment->seq);
     u32 ack = shift_ack_in(&conn->shift, segment->ack);
@@ -299,7 +347,7 @@ static __always_inline void conn_pass(struct mc_tcp_conn *conn, const struct tcp
         conn->client_ts = segment->tsval;
     if (seq_before(conn->in_end, end))
         conn->in_end = end;
-    if (hands && seq_before(conn->acked, ack))
+    if (seq_before(conn->acked, ack))
         conn->acked = ack;
     if (segment->flags & (TCP_FIN | TCP_RST))
         conn->flags |= MC_TCP_CLOSING;

@@ -73,9 +73,7 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
     conn.mss = socket->mss_cache;
     conn.slot = tag->slot;
     conn.generation = tag->generation;
-    conn.cookie = bpf_get_socket_cookie(skb);
-    if (bpf_map_update_elem(&tcp_guarded, &conn.cookie, tag, BPF_ANY) ||
-        bpf_map_update_elem(&tcp_conns, &tcp->segment.flow, &conn, BPF_NOEXIST))
+    if (bpf_map_update_elem(&tcp_conns, &tcp->segment.flow, &conn, BPF_NOEXIST))
         return 0;
     tcp_count(MC_TCP_CONNECTIONS);
     return 1;
@@ -165,17 +163,6 @@ static __always_inline int conn_has_translated(const struct mc_tcp_conn *conn,
            stamp_is_wire(segment->tsval, bpf_ntohl(conn->tsval));
 }
 
-/* A new connection begins: what was known of the one before is void. */
-static __always_inline void tcp_unfollow(const struct flow_key *flow)
-{
-    struct mc_tcp_conn *conn = bpf_map_lookup_elem(&tcp_conns, flow);
-
-    if (!conn)
-        return;
-    bpf_map_delete_elem(&tcp_guarded, &conn->cookie);
-    bpf_map_delete_elem(&tcp_conns, flow);
-}
-
 SEC("tc")
 int tcp_egress(struct __sk_buff *skb)
 {
@@ -195,8 +182,8 @@ int tcp_egress(struct __sk_buff *skb)
     l4 = skb_read(skb, segment, 0);
     if (!l4)
         return TC_NEXT;
-    if (segment->flags & TCP_SYN) {
-        tcp_unfollow(&segment->flow);
+    if (segment->flags & TCP_SYN) { /* what was known of the connection before is void */
+        bpf_map_delete_elem(&tcp_conns, &segment->flow);
         return TC_NEXT;
     }
     conn = tcp_find(skb, segment);
@@ -204,7 +191,10 @@ int tcp_egress(struct __sk_buff *skb)
         return TC_NEXT;
     mac = skb_mac_to(skb);
     mss = segment->n ? socket_mss(skb) : 0;
-    bpf_spin_lock(&conn->lock);
+    if (unlikely(!conn_lock(conn))) {
+        tcp_count(MC_TCP_DROPPED);
+        return TC_ACT_SHOT;
+    }
     done = conn_has_translated(conn, segment);
     if (!done)
         conn_leaving(conn, segment, skb->ifindex, skb_vlan(skb), mac);
@@ -212,7 +202,7 @@ int tcp_egress(struct __sk_buff *skb)
         conn->mss = mss;
     shift = conn->shift;
     told = conn->told;
-    bpf_spin_unlock(&conn->lock);
+    conn_unlock(conn);
     if (done || !shift_is_used(&shift))
         return TC_NEXT;
     slot = conn_slot(conn);

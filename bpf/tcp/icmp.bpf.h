@@ -62,9 +62,10 @@ __attribute__((noinline)) int tcp_icmp(struct __sk_buff *skb)
     conn = bpf_map_lookup_elem(&tcp_conns, &tcp->segment.flow);
     if (!conn)
         return TC_NEXT;
-    bpf_spin_lock(&conn->lock);
+    if (!conn_lock(conn))
+        return TC_ACT_SHOT;
     shift = conn->shift;
-    bpf_spin_unlock(&conn->lock);
+    conn_unlock(conn);
     if (!shift_is_used(&shift))
         return TC_NEXT;
     to = bpf_htonl(shift_ack_in(&shift, from));

@@ -135,15 +135,18 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
     enum leave how = LEAVE_PASS;
     u32 seq;
 
-    bpf_spin_lock(&conn->lock);
+    if (unlikely(!conn_lock(conn))) {
+        tcp_count(MC_TCP_DROPPED);
+        return TC_ACT_SHOT;
+    }
     if (believed) {
-        how = conn_leave(conn, slot, tcp, &scratch->saved.tcp, &acked, 1);
+        how = conn_leave(conn, slot, tcp, &scratch->saved.tcp, &acked);
         owed = conn_owes(conn, &tcp->segment);
     }
     shift = conn->shift;
     tcp->tsval = bpf_ntohl(conn->tsval);
     seq = conn_seq_in(conn, &tcp->segment);
-    bpf_spin_unlock(&conn->lock);
+    conn_unlock(conn);
     acked_free(conn, &acked);
     if (how == LEAVE_RESEND)
         return tcp_tc_resend(skb);
@@ -158,19 +161,27 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
     return tcp_tc_hand(skb, l4, seq);
 }
 
+/* What the steps of answering say beside a program's verdicts: the segment is passed. */
+enum { TCP_LEFT = -100 };
+
+/* Passes a segment, for a reason MC_TCP_PASS_*; one without data is not counted. */
+static __always_inline int tcp_leave(struct segment_scratch *tcp, int why)
+{
+    tcp->reason = tcp->segment.n ? why : 0;
+    return TCP_LEFT;
+}
+
 /* Answers a request: what TC returns, or TCP_LEFT. */
 static __always_inline int tcp_tc_answer(struct __sk_buff *skb, struct scratch *scratch,
                                          struct segment_scratch *tcp, struct mc_tcp_conn *conn,
                                          struct mc_tcp_slot *slot, u32 l4)
 {
-    struct tcp_acked acked;
     int kind, rc;
     u32 text;
 
     if (!tcp->segment.is_plain || skb->gso_size || skb->pkt_type != PACKET_HOST)
         return tcp_leave(tcp, MC_TCP_PASS_SEGMENT);
-    if (tcp->segment.n < REQUEST_LEAST ||
-        bpf_skb_load_bytes(skb, l4 + L4_TEXT, &text, sizeof(text)))
+    if (tcp->segment.n < REQUEST_LEAST || !skb_read_text(skb, l4, &text))
         return tcp_leave(tcp, MC_TCP_PASS_COMMAND);
     kind = text_kind(text, slot);
     if (kind == HEAD_FOREIGN)
@@ -189,15 +200,9 @@ static __always_inline int tcp_tc_answer(struct __sk_buff *skb, struct scratch *
     rc = tcp_lookup(packet_tc(skb), scratch, tcp, conn, kind);
     if (rc)
         return tcp_leave(tcp, rc);
-    bpf_spin_lock(&conn->lock);
-    conn_acknowledge(conn, slot, &tcp->segment, &acked);
-    rc = conn_commit(conn, slot, tcp, &scratch->saved.tcp, scratch->nreply - REPLY_TEXT, 1);
-    bpf_spin_unlock(&conn->lock);
-    acked_free(conn, &acked);
-    if (rc) {
-        kept_free(tcp->kept, tcp->owner);
+    rc = tcp_commit(conn, slot, scratch, tcp, 1);
+    if (rc)
         return tcp_leave(tcp, rc);
-    }
     tcp_count_answer(scratch, slot, MC_TCP_ANSWERED_TC);
     return tcp_tc_send(skb);
 }

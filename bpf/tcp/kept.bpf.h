@@ -60,16 +60,13 @@ static __always_inline void kept_copy(void *to, const void *from, u64 n)
 }
 
 /* Keeps the reply's text in `scratch`: the place, or KEPT_NONE. */
-__attribute__((noinline)) int kept_put(u64 owner)
+static __always_inline u32 kept_put(const struct scratch *scratch, u64 owner)
 {
     u32 slot = owner & ((1u << KEPT_SLOT_BITS) - 1);
-    struct scratch *scratch = scratch_get();
-    u64 had, n;
     struct kept *kept;
-    u32 at, i;
+    u64 had, n, i;
+    u32 at;
 
-    if (!scratch)
-        return KEPT_NONE;
     for (i = 0; i < KEPT_TRIES; i++) {
         at = (slot - 1 + i * 2053) % MC_TCP_KEPT_MAX;
         kept = bpf_map_lookup_elem(&tcp_kept, &at);
@@ -127,11 +124,13 @@ __attribute__((noinline)) int kept_get(struct segment_scratch *tcp)
 {
     struct scratch *scratch = scratch_get();
     struct kept *kept;
+    u32 at;
     u64 n;
 
     if (!tcp || !scratch)
         return 0;
-    kept = bpf_map_lookup_elem(&tcp_kept, &tcp->kept);
+    at = tcp->kept; /* Linux 6.1 takes no key from what a function was given */
+    kept = bpf_map_lookup_elem(&tcp_kept, &at);
     if (!kept || READ_ONCE(kept->owner) != tcp->owner)
         return 0;
     n = kept->n;
@@ -142,6 +141,7 @@ __attribute__((noinline)) int kept_get(struct segment_scratch *tcp)
     if (READ_ONCE(kept->owner) != tcp->owner)
         return 0;
     scratch->nreply = REPLY_TEXT + n;
+    scratch->wire_sum = 0;
     if (tcp->in_pieces && n > MC_TCP_PIECE)
         reply_cut(scratch, tcp);
     return 1;

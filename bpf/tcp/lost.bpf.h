@@ -15,17 +15,10 @@
 
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/flow.bpf.h"
+#include "bpf/tcp/answer.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/segment.bpf.h"
 #include "bpf/tcp/skb.bpf.h"
-
-/* The sockets of connections that are followed, by their cookies. */
-struct {
-    __uint(type, BPF_MAP_TYPE_HASH);
-    __uint(max_entries, MC_TCP_CONNECTIONS_MAX);
-    __uint(map_flags, BPF_F_NO_PREALLOC);
-    __type(key, u64);
-    __type(value, struct mc_tcp_tag);
-} tcp_guarded SEC(".maps");
 
 /* The time as slots have it: never 0. */
 static __always_inline u32 slot_time(u32 data)
@@ -84,28 +77,47 @@ static __always_inline void slot_left(struct mc_tcp_slot *slot, const struct mc_
 }
 
 /*
+ * The connection of a segment as a filter has it, which sees it from TCP's header on; NULL: it is
+ * not followed.
+ */
+static __always_inline const struct mc_tcp_conn *filter_find(struct __sk_buff *skb)
+{
+    u64 v6 = skb->protocol == TYPE_IP6;
+    struct flow_key flow;
+    u64 ip[5];
+    u32 ports;
+
+    if (bpf_skb_load_bytes(skb, 0, &ports, sizeof(ports)) ||
+        (v6 ? bpf_skb_load_bytes_relative(skb, 0, ip, IP6_BYTES, BPF_HDR_START_NET)
+            : bpf_skb_load_bytes_relative(skb, 0, ip, IP4_BYTES, BPF_HDR_START_NET)))
+        return NULL;
+    if (v6)
+        segment_flow(&flow, ip, &ports, 1, 1);
+    else
+        segment_flow(&flow, ip, &ports, 0, 1);
+    return bpf_map_lookup_elem(&tcp_conns, &flow);
+}
+
+/*
  * The filter of a socket that the server has tagged: drops what should have been sealed. A SYN is
  * not: the client has forgotten the connection, and wants another one.
  */
 SEC("socket")
 int tcp_filter(struct __sk_buff *skb)
 {
-    const struct mc_tcp_tag *tag;
+    const struct mc_tcp_conn *conn;
     struct mc_tcp_slot *slot;
     u16 tcp[8]; /* from the sequence number on */
-    u64 cookie;
-    u32 at, seq;
+    u32 seq;
 
     if (bpf_skb_load_bytes(skb, 4, tcp, sizeof(tcp)) ||
         likely(is_sealed(tcp[7], bpf_ntohs(tcp[4]))) || tcp[4] & bpf_htons(TCP_SYN))
         return -1;
-    cookie = bpf_get_socket_cookie(skb);
-    tag = bpf_map_lookup_elem(&tcp_guarded, &cookie);
-    if (!tag)
+    conn = filter_find(skb);
+    if (!conn)
         return -1;
-    at = tag->slot;
-    slot = bpf_map_lookup_elem(&tcp_slots, &at);
-    if (!slot || READ_ONCE(slot->generation) != tag->generation ||
+    slot = conn_slot(conn);
+    if (!slot || READ_ONCE(slot->generation) != conn->generation ||
         !(READ_ONCE(slot->answered) | READ_ONCE(slot->outstanding)))
         return -1;
     seq = bpf_ntohl(LOAD32(tcp));

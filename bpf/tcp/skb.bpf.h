@@ -145,7 +145,7 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
         return 0;
     segment_flow(&segment->flow, ip, l4, v6, comes);
     /* A short frame is padded; the length of a merged packet may be too large for IP's header. */
-    if (comes && !skb->gso_size)
+    if (!skb->gso_size)
         nip = ip_length(ip, v6);
     segment_read(segment, ip, l4, end, v6, at, nip);
     if (!link || fragment || at != ip_bytes(v6))
@@ -153,6 +153,20 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
     if (fragment)
         segment->is_whole = 0;
     return link + at;
+}
+
+/* The first bytes of a segment's text. 0: it has none. */
+static __always_inline int skb_read_text(struct __sk_buff *skb, u32 l4, u32 *text)
+{
+    const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end, *from;
+    u64 at = l4;
+
+    BOUND(at, 511);
+    from = data + at + L4_TEXT;
+    if (from + sizeof(*text) > end)
+        return !bpf_skb_load_bytes(skb, l4 + L4_TEXT, text, sizeof(*text));
+    *text = LOAD32(from);
+    return 1;
 }
 
 /* The difference that a checksum is told of. `odd`: the number begins at an odd place. */
@@ -166,68 +180,20 @@ static __always_inline u64 sum_change(u32 from, u32 to, u32 odd)
     return change;
 }
 
-/* The same of two changes. */
-static __always_inline u64 sum_both(u64 one, u64 other)
-{
-    u64 sum = one + other;
-
-    return (sum & 0xffffffff) + (sum >> 32);
-}
-
 /* Whether a client's segment was translated before, on an interface beneath this one. */
 static __always_inline int is_sealed(u16 urgent, u32 flags)
 {
     return urgent == tcp_seal && !(flags & TCP_URG);
 }
 
-/* Seals a client's segment. *change: of the sum. Not 0: a helper failed. */
-static __always_inline int skb_seal(struct __sk_buff *skb, u32 l4,
-                                    const struct tcp_segment *segment, u64 *change)
-{
-    u16 seal = tcp_seal;
-
-    if (segment->flags & TCP_URG)
-        return 0; /* the socket will not be given it */
-    *change = sum_both(*change, sum_change(segment->urgent, seal, 0));
-    return bpf_skb_store_bytes(skb, l4 + 18, &seal, sizeof(seal), 0) != 0;
-}
-
-/* Translates the timestamp of the server's. *change: of the sum. Not 0: a helper failed. */
-static __always_inline int skb_put_stamp(struct __sk_buff *skb, u32 l4,
-                                         const struct segment_scratch *tcp, const int comes,
-                                         u64 *change)
-{
-    u32 from = comes ? tcp->segment.tsecr : tcp->segment.tsval, to;
-
-    if (!tcp->segment.stamped)
-        return 0;
-    to = bpf_htonl(comes ? stamp_in(from, tcp->tsval) : from + MC_TCP_AHEAD);
-    *change = sum_both(*change, sum_change(bpf_htonl(from), to, 0));
-    return bpf_skb_store_bytes(skb, l4 + (comes ? 28 : 24), &to, sizeof(to), 0) != 0;
-}
-
-/*
- * Stores a segment's numbers and its timestamp, seals it if it is a client's, and tells the
- * checksum. Not 0: a helper failed.
- */
-static __always_inline int skb_put_numbers(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
-                                           const struct segment_scratch *tcp, const int comes)
-{
-    const struct tcp_segment *segment = &tcp->segment;
-    u32 numbers[2] = {bpf_htonl(seq), bpf_htonl(ack)};
-    u64 change;
-
-    if (!(segment->flags & TCP_ACK))
-        numbers[1] = bpf_htonl(segment->ack);
-    change = sum_both(sum_change(bpf_htonl(segment->seq), numbers[0], 0),
-                      sum_change(bpf_htonl(segment->ack), numbers[1], 0));
-    return bpf_skb_store_bytes(skb, l4 + 4, numbers, sizeof(numbers), 0) ||
-           (comes && skb_seal(skb, l4, segment, &change)) ||
-           skb_put_stamp(skb, l4, tcp, comes, &change) ||
-           bpf_l4_csum_replace(skb, l4 + 16, 0, change, 0);
-}
-
 /* --- checksums ------------------------------------------------------------------------------- */
+
+/* The sum of what a segment's checksum covers besides the segment. */
+static __always_inline u64 segment_pseudo(const struct tcp_segment *segment)
+{
+    return bpf_htons((u16)(segment->nheader + segment->n)) + (u64)bpf_htons(PROTOCOL_TCP) +
+           flow_sum(&segment->flow);
+}
 
 enum { SUM_STEP = 1024, SUM_STEPS = 9 /* enough for 9,000 bytes */ };
 
@@ -239,15 +205,15 @@ __attribute__((noinline)) int skb_sum_is_right(struct __sk_buff *skb, u32 l4)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
-    u64 n, left, sum, i, one;
+    u64 left, sum, i, one;
     u16 field;
 
     if (!tcp || !scratch || bpf_skb_load_bytes(skb, l4 + 16, &field, sizeof(field)))
         return 0;
-    n = left = tcp->segment.nheader + tcp->segment.n;
-    sum = bpf_htons((u16)n) + (u64)bpf_htons(PROTOCOL_TCP) + flow_sum(&tcp->segment.flow);
+    sum = segment_pseudo(&tcp->segment);
     if (field == sum_fold(sum))
         return 1;
+    left = tcp->segment.nheader + tcp->segment.n;
     for (i = 0; i < SUM_STEPS; i++) {
         if (!left)
             break;
@@ -273,6 +239,69 @@ static __always_inline int skb_is_believed(struct __sk_buff *skb, u32 l4,
 {
     return !conn->shift.nreply || skb->gso_size ||
            seq_before(tcp->segment.ack, shift_reply_end(&conn->shift)) || skb_sum_is_right(skb, l4);
+}
+
+/* --- numbers ---------------------------------------------------------------------------------- */
+
+/* Puts a number in a packet, in network order, and adds to the change of the sum. */
+static __always_inline void put_number(void *at, u32 to, u64 *change)
+{
+    *change += (u64)(u32)~LOAD32(at) + to;
+    STORE32(at, to);
+}
+
+/*
+ * Tells the checksum of a segment, whose TCP header begins at l4, of a change. One that is left to
+ * hardware, or seems to be, stays. If a client's is right and only seems so, for 1 segment in
+ * 65,536, the helper, which knows, changes it; a socket's never is, unless an interface above this
+ * one has completed it: then the segment is lost. Not 0: the helper failed.
+ */
+static __always_inline int skb_put_sum(struct __sk_buff *skb, u32 l4, void *tcp, u64 change,
+                                       const struct tcp_segment *segment, const int comes)
+{
+    u16 field = LOAD16(tcp + 16);
+
+    if (field != (u16)sum_fold(segment_pseudo(segment))) {
+        STORE16(tcp + 16, ~sum_fold((u16)~field + change));
+        return 0;
+    }
+    change = (change & 0xffffffff) + (change >> 32);
+    change = (change & 0xffffffff) + (change >> 32);
+    return comes && bpf_l4_csum_replace(skb, l4 + 16, 0, change, 0);
+}
+
+/*
+ * Stores a segment's numbers and its timestamp, seals it if it is a client's, and tells the
+ * checksum. Its headers are in place, and as a segment's that a socket sends are its own, even
+ * where its data is not: helpers that store take three times as long. Not 0: they are not there.
+ */
+static __always_inline int skb_put_numbers(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
+                                           const struct segment_scratch *tcp, const int comes)
+{
+    void *at = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+    const struct tcp_segment *segment = &tcp->segment;
+    u64 change = 0, to = l4;
+
+    BOUND(to, 511);
+    at += to;
+    if (at + TCP_BYTES > end)
+        return -1;
+    put_number(at + 4, bpf_htonl(seq), &change);
+    if (segment->flags & TCP_ACK)
+        put_number(at + 8, bpf_htonl(ack), &change);
+    if (comes && !(segment->flags & TCP_URG)) { /* a socket is not given one with URG */
+        change += (u16)~segment->urgent + (u64)tcp_seal;
+        STORE16(at + 18, tcp_seal);
+    }
+    if (segment->stamped) {
+        if (at + L4_TEXT > end)
+            return -1;
+        if (comes)
+            put_number(at + 28, bpf_htonl(stamp_in(segment->tsecr, tcp->tsval)), &change);
+        else
+            put_number(at + 24, bpf_htonl(segment->tsval + MC_TCP_AHEAD), &change);
+    }
+    return skb_put_sum(skb, l4, at, change, segment, comes);
 }
 
 /* --- selective acknowledgements ------------------------------------------------------------- */

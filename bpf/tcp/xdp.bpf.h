@@ -7,6 +7,7 @@
 #define MC_TCP_XDP_BPF_H
 
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/scratch.bpf.h"
 #include "bpf/tcp/answer.bpf.h"
@@ -37,61 +38,35 @@ static __always_inline u64 tcp_frame_size(const struct scratch *scratch, u64 bef
 static __always_inline int tcp_xdp_send(struct xdp_md *ctx, struct scratch *scratch, u64 before,
                                         u64 nframe)
 {
-    reply_headers(scratch, 0);
     if (nframe < before && before > FRAME_PADDED &&
         bpf_xdp_adjust_tail(ctx, (int)nframe - (int)before))
         return XDP_DROP;
-    BOUND_SIZE(nframe, 2047);
-    return bpf_xdp_store_bytes(ctx, 0, scratch->reply + reply_start(scratch), nframe) ? XDP_DROP
-                                                                                      : XDP_TX;
+    return xdp_write_reply(ctx, scratch, nframe) ? XDP_TX : XDP_DROP;
 }
 
-/* Sends a kept reply once more: XDP_PASS where there is no room, and TC is to do it. */
-__attribute__((noinline)) int tcp_xdp_resend(struct xdp_md *ctx)
+/*
+ * Leaves a segment to TC, which also sends a kept reply once more: what XDP passes is not noted in
+ * the connection's state. So a copy of it may be answered before TC has seen it, which then gets
+ * the kept reply (t/model: NOTE_XDP, RESEND_XDP).
+ */
+static __always_inline int tcp_xdp_pass(const struct segment_scratch *tcp, int why)
 {
-    struct segment_scratch *tcp = segment_scratch_get();
-    struct scratch *scratch = scratch_get();
-    u64 before, nframe;
-
-    if (!tcp || !scratch || !kept_get(tcp))
-        return XDP_DROP;
-    before = bpf_xdp_get_buff_len(ctx);
-    nframe = tcp_frame_size(scratch, before);
-    if (tcp_grow(ctx, before, nframe) == GROWN_FAILED)
-        return XDP_PASS;
-    tcp_count(MC_TCP_RESENT);
-    return tcp_xdp_send(ctx, scratch, before, nframe);
-}
-
-/* A segment that is not answered; tcp->reason: why, for the counts. */
-static __always_inline int tcp_xdp_pass(struct xdp_md *ctx, struct scratch *scratch,
-                                        struct segment_scratch *tcp, struct mc_tcp_conn *conn,
-                                        struct mc_tcp_slot *slot)
-{
-    enum leave how;
-
-    bpf_spin_lock(&conn->lock);
-    how = conn_leave(conn, slot, tcp, &scratch->saved.tcp, NULL, 0);
-    bpf_spin_unlock(&conn->lock);
-    if (how == LEAVE_RESEND)
-        return tcp->can_resend ? tcp_xdp_resend(ctx) : XDP_PASS; /* TC does it */
-    if (tcp->reason)
-        tcp_count(tcp->reason);
+    if (tcp->segment.n)
+        tcp_count(why);
     return XDP_PASS;
 }
 
-/* Answers a request: an action, or TCP_LEFT. */
+/* Answers a request, or passes it. */
 static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *scratch,
                                           struct segment_scratch *tcp, struct mc_tcp_conn *conn,
                                           struct mc_tcp_slot *slot, int kind)
 {
     u64 before = scratch->nframe, nframe;
-    struct tcp_acked acked;
     int rc, grown, undo;
 
     rc = tcp_lookup(packet_xdp(ctx), scratch, tcp, conn, kind);
     if (rc)
-        return tcp_leave(tcp, rc);
+        return tcp_xdp_pass(tcp, rc);
     nframe = tcp_frame_size(scratch, before);
     grown = tcp_grow(ctx, before, nframe);
     if (grown == GROWN_FAILED) {
@@ -99,24 +74,19 @@ static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *sc
         tcp_count(MC_TCP_PASS_ROOM);
         return XDP_PASS; /* as it came: TC answers */
     }
-    bpf_spin_lock(&conn->lock);
-    conn_acknowledge(conn, slot, &tcp->segment, &acked);
-    rc = conn_commit(conn, slot, tcp, &scratch->saved.tcp, scratch->nreply - REPLY_TEXT, 0);
-    bpf_spin_unlock(&conn->lock);
-    acked_free(conn, &acked);
+    rc = tcp_commit(conn, slot, scratch, tcp, 0);
     if (likely(!rc)) {
         tcp_count_answer(scratch, slot, MC_TCP_ANSWERED_XDP);
         return tcp_xdp_send(ctx, scratch, before, nframe);
     }
-    kept_free(tcp->kept, tcp->owner);
     undo = (int)nframe - (int)before;
     if ((grown == GROWN_HEAD && bpf_xdp_adjust_head(ctx, undo)) ||
         (grown == GROWN_TAIL && bpf_xdp_adjust_tail(ctx, -undo)))
         return XDP_DROP;
-    return tcp_leave(tcp, rc);
+    return tcp_xdp_pass(tcp, rc);
 }
 
-/* A frame with a segment of a connection: an action, or TCP_LEFT. */
+/* A frame with a segment of a connection. */
 static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *scratch,
                                            struct segment_scratch *tcp, struct mc_tcp_conn *conn,
                                            struct mc_tcp_slot *slot, struct offsets offsets)
@@ -125,31 +95,29 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
     int kind, rc;
 
-    if (l4 + L4_TEXT > end || !tcp->segment.is_plain ||
-        bpf_xdp_get_buff_len(ctx) != scratch->nframe)
-        return tcp_leave(tcp, MC_TCP_PASS_SEGMENT);
-    if (!conn_came_by_way(conn, LOAD64(data + 6), ctx->ingress_ifindex, 0) ||
-        (unlikely(MACS(data) != control.mac) &&
-         mac_check(MACS(data), ctx->ingress_ifindex) != HEAD_GET))
-        return tcp_leave(tcp, MC_TCP_PASS_WAY);
-    scratch->offsets = offsets;
-    scratch->ntext = tcp->segment.n;
-    scratch->saved.back = conn->mac;
-    headers_save(&scratch->saved, data, ip, offsets, SAVED_LEAST(offsets.v6));
-    tcp->can_resend = 1;
+    /* All of it in the frame's first buffer. */
+    if (!tcp->segment.is_plain || offsets_text(offsets) + tcp->segment.n > scratch->nframe)
+        return tcp_xdp_pass(tcp, MC_TCP_PASS_SEGMENT);
     if (l4 + L4_CHECKED > end || tcp->segment.n < REQUEST_LEAST)
-        return tcp_leave(tcp, MC_TCP_PASS_COMMAND);
+        return tcp_xdp_pass(tcp, MC_TCP_PASS_COMMAND);
     kind = text_kind(LOAD32(l4 + L4_TEXT), slot);
     if (kind == HEAD_FOREIGN)
-        return tcp_leave(tcp, MC_TCP_PASS_COMMAND);
-    headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
+        return tcp_xdp_pass(tcp, MC_TCP_PASS_COMMAND);
     tcp->boundary = READ_ONCE(slot->boundary);
     read_barrier();
     rc = conn_refuses(conn, slot, &tcp->segment, tcp->boundary);
     if (rc)
-        return tcp_leave(tcp, rc);
+        return tcp_xdp_pass(tcp, rc);
+    if (!conn_came_by_way(conn, LOAD64(data + 6), ctx->ingress_ifindex, 0) ||
+        (unlikely(MACS(data) != control.mac) &&
+         mac_check(MACS(data), ctx->ingress_ifindex) != HEAD_GET))
+        return tcp_xdp_pass(tcp, MC_TCP_PASS_WAY);
     if (conn->acked != tcp->segment.ack - conn->shift.out)
         return XDP_PASS; /* TC answers it, and tells the socket of the acknowledgement */
+    scratch->offsets = offsets;
+    scratch->ntext = tcp->segment.n;
+    scratch->saved.back = conn->mac;
+    headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
     return tcp_xdp_answer(ctx, scratch, tcp, conn, slot, kind);
 }
 
@@ -161,10 +129,13 @@ static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct offsets offs
     struct scratch *scratch = scratch_get();
     struct mc_tcp_slot *slot;
     struct mc_tcp_conn *conn;
-    int rc;
 
     if (!tcp || !scratch || l4 + TCP_BYTES > end || !ip_is_plain(ip, offsets.v6, PROTOCOL_TCP) ||
         port_to(l4) != (u16)control.tcp_port)
+        return XDP_PASS;
+    segment_read(&tcp->segment, ip, l4, end, offsets.v6, ip_bytes(offsets.v6),
+                 ip_length(ip, offsets.v6));
+    if (!tcp->segment.n || tcp->segment.flags & (TCP_SYN | TCP_RST))
         return XDP_PASS;
     segment_flow(&tcp->segment.flow, ip, l4, offsets.v6, 1);
     conn = bpf_map_lookup_elem(&tcp_conns, &tcp->segment.flow);
@@ -173,14 +144,8 @@ static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct offsets offs
     slot = conn_slot(conn);
     if (!slot)
         return XDP_PASS;
-    segment_read(&tcp->segment, ip, l4, end, offsets.v6, ip_bytes(offsets.v6),
-                 ip_length(ip, offsets.v6));
     scratch->nframe = (u64)(end - data);
-    if (tcp->segment.flags & (TCP_SYN | TCP_RST) || !tcp->segment.is_whole)
-        return XDP_PASS;
-    tcp->can_resend = 0;
-    rc = tcp_xdp_segment(ctx, scratch, tcp, conn, slot, offsets);
-    return rc == TCP_LEFT ? tcp_xdp_pass(ctx, scratch, tcp, conn, slot) : rc;
+    return tcp_xdp_segment(ctx, scratch, tcp, conn, slot, offsets);
 }
 
 SEC("xdp")

@@ -33,9 +33,11 @@ struct boundaries {
      * Whether the connection hangs, because what the kernel has answered on it makes its segments
      * need translation, and they take a way without the programs. To be asked every second.
      */
-    bool (*is_lost)(struct boundaries *, const struct mc_tcp_slot *slot, int socket);
+    bool (*is_lost)(struct boundaries *, struct mc_tcp_slot *slot, int socket);
     /* Nothing of it is translated any more. False: its numbers are not known. */
     bool (*forget)(struct boundaries *, int socket, struct boundaries_numbers *out);
+    /* A connection is reset because its segments take a way without the programs. */
+    void (*count_lost)(struct boundaries *);
 };
 
 #endif

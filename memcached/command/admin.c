@@ -119,3 +119,19 @@ enum command_next command_refresh_certs(struct call *call)
     }
     return COMMAND_DONE;
 }
+
+enum command_next command_bmc(struct call *call)
+{
+    const struct command_server *server = &call->local->commands->server;
+    bool on = slice_equal(call->request->tokens[1], SLICE("on"));
+
+    if (!server->switch_kernel)
+        return answer(call, SLICE("ERROR\r\n"));
+    if (!on && !slice_equal(call->request->tokens[1], SLICE("off")))
+        return answer(call, SLICE("CLIENT_ERROR usage: bmc on|off\r\n"));
+    if (call->client->transport != COMMAND_STREAM ||
+        !server->switch_kernel(server->context, call->client->fd, on))
+        return answer(call, SLICE("CLIENT_ERROR only a connection from the server's own machine "
+                                  "switches the kernel path\r\n"));
+    return answer(call, SLICE("OK\r\n"));
+}

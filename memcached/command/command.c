@@ -34,6 +34,7 @@ static command_handler *const handlers[] = {
     [VERB_SLABS] = command_slabs,
     [VERB_SHUTDOWN] = command_shutdown,
     [VERB_REFRESH_CERTS] = command_refresh_certs,
+    [VERB_BMC] = command_bmc,
     [VERB_LRU] = command_lru,
     [VERB_LRU_CRAWLER] = command_lru_crawler,
     [VERB_HTTP] = command_quit,

@@ -69,6 +69,9 @@ struct command_server {
     bool (*refresh_certs)(void *context, char *error, size_t nerror);
     /* The same for `watch`. */
     void (*set_watched)(void *context, bool on);
+    /* An operator wants the kernel to answer, or not. False: fd's peer is elsewhere. May be NULL.
+     */
+    bool (*switch_kernel)(void *context, int fd, bool on);
 };
 
 struct command_config {

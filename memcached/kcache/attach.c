@@ -81,6 +81,7 @@ static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_
 {
     char reason[WHY_MAX / 4];
     int rc = loader_join_dispatcher(loader, &at->link, reason, sizeof(reason));
+    bool taken;
 
     if (rc == 0)
         return 0;
@@ -94,9 +95,12 @@ static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_
     }
     if (mode != KCACHE_GENERIC) {
         rc = attach_native(loader, at, mode, link, why, nwhy);
-        if (!rc || mode == KCACHE_NATIVE || rc == -EBUSY || rc == -EEXIST)
+        if (!rc || mode == KCACHE_NATIVE || rc == -EADDRINUSE)
             return rc;
-        if (rc != -EOPNOTSUPP)
+        taken = rc == -EBUSY || rc == -EEXIST; /* perhaps by servers that share generic XDP */
+        if (taken && loader_tcp_slots(loader))
+            return rc;
+        if (!taken && rc != -EOPNOTSUPP)
             log_interface(at, why);
         at->tc_alone = loader_tcp_slots(loader) != NULL;
         if (at->tc_alone)
@@ -108,11 +112,15 @@ static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_
 
 static void log_mode(const struct attachment *at, int tc)
 {
-    fprintf(stderr, "bmc: %s: %s%s, %sTC %s (%s)%s\n", at->name,
+    char servers[48] = "";
+
+    if (at->link.nservers)
+        snprintf(servers, sizeof(servers), " shared by %u servers", at->link.nservers);
+    fprintf(stderr, "bmc: %s: %s%s%s, %sTC %s (%s)%s\n", at->name,
             at->tc_alone       ? "no XDP"
             : at->link.generic ? "XDP generic"
                                : "XDP native",
-            at->link.shared ? " in libxdp's dispatcher" : "", tc ? "no " : "",
+            at->link.shared ? " in libxdp's dispatcher" : "", servers, tc ? "no " : "",
             at->link.main == LOADER_EGRESS ? "egress" : "ingress",
             tc                                  ? strerror(-tc)
             : at->link.tc[at->link.main].filter ? "filter"

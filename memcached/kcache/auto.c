@@ -45,6 +45,16 @@ static bool is_loopback(const struct in6_addr *address)
     return IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127;
 }
 
+bool auto_is_loopback_alone(const struct in6_addr *addresses, size_t n)
+{
+    size_t i;
+
+    for (i = 0; i < n; i++)
+        if (!is_loopback(&addresses[i]) && !IN6_IS_ADDR_LOOPBACK(&addresses[i]))
+            return false;
+    return n > 0;
+}
+
 /* Ignores link-local addresses: every interface has one. */
 static bool carries(const struct ifaddrs *each, const struct in6_addr *addresses, size_t n,
                     bool with_lo)

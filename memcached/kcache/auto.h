@@ -17,4 +17,7 @@
 size_t auto_interfaces(const struct in6_addr *addresses, size_t n, char (*names)[IF_NAMESIZE],
                        size_t max, bool with_lo);
 
+/* Whether all addresses are loopback's, which no other machine can reach. */
+bool auto_is_loopback_alone(const struct in6_addr *addresses, size_t n);
+
 #endif

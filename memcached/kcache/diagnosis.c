@@ -133,6 +133,12 @@ int diagnosis_explain(struct loader *loader, const struct link_info *link, bool 
     char program[16], reason[REASON_MAX];
     uint32_t id = loader_xdp_present(link->ifindex, program);
 
+    if (rc == -EADDRINUSE) {
+        snprintf(text, ntext,
+                 "another memcached for which the kernel answers there has the same port; it "
+                 "stays: give this one ports of its own (-p, -U), or another interface");
+        return rc;
+    }
     if (id) {
         snprintf(text, ntext,
                  "another XDP program is attached (id %u%s%s); it stays: stop its owner, detach it "

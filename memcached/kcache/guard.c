@@ -5,16 +5,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "kcache/parse.h"
 #include "kcache/prefix.h"
+
+enum {
+    LIST_MAX = 4 << 20, /* bytes of a list, up to Linux 6.1 */
+    /* For which a list that may be reloaded has room. Addresses that differ late take many nodes.
+     */
+    ROOM_PREFIXES = 4096,
+    ROOM_NODES = 16384,
+};
 
 /* --- the prefixes of allow= ------------------------------------------------ */
 
 struct sources {
     struct prefix *prefixes;
     size_t n, room;
-    bool local; /* not a prefix: it depends on the destination, too */
-    bool other; /* prefixes are given besides local */
+    bool local;        /* not a prefix: it depends on the destination, too */
+    bool other;        /* prefixes are given besides local */
+    bool files, again; /* files were read; they are read again */
+    struct kcache_limits limits;
 };
 
 static bool add_prefix(struct sources *sources, const struct prefix *prefix)
@@ -59,46 +71,73 @@ static bool add_word(struct sources *sources, const char *word)
     return found ? right : prefix_parse(word, &prefix) && add_prefix(sources, &prefix);
 }
 
-/* Adds words separated by blanks and commas, up to the end of the line or '#'. */
-static bool add_line(struct sources *sources, char *line, const char **wrong)
+/* Adds a word of a file. NULL, or what is wrong with it. */
+static const char *add_file_word(struct sources *sources, const char *word)
 {
+    const char *error = NULL;
+
+    if (parse_limit(&sources->limits, word, &error))
+        return error ? error + strlen("bmc: ") : NULL;
+    return add_word(sources, word) ? NULL
+                                   : "no address, prefix, local, all, rate= or amplification=";
+}
+
+/*
+ * Adds words separated by blanks and commas, up to the end of the line or '#'. NULL, or what is
+ * wrong with `*wrong`.
+ */
+static const char *add_line(struct sources *sources, char *line, const char **wrong)
+{
+    const char *error = NULL;
     char *rest = line, *word;
 
     line[strcspn(line, "#")] = '\0';
-    while ((word = strsep(&rest, " \t\r\n,")) != NULL) {
+    while (!error && (word = strsep(&rest, " \t\r\n,")) != NULL) {
         *wrong = word;
-        if (*word && !add_word(sources, word))
-            return false;
+        error = *word ? add_file_word(sources, word) : NULL;
     }
-    return true;
+    return error;
 }
 
+/* The server must not wait for the writer of a FIFO. NULL with errno. */
+static FILE *open_file(const char *path, bool again)
+{
+    struct stat is;
+
+    if (again && stat(path, &is) == 0 && !S_ISREG(is.st_mode)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return fopen(path, "re");
+}
+
+/* 0, or -1 with `error`. */
 static int add_file(struct sources *sources, const char *path, char *error, size_t nerror)
 {
-    FILE *file = fopen(path, "re");
-    const char *wrong = NULL;
-    char *line = NULL;
+    const char *wrong = NULL, *why = NULL;
+    FILE *file = open_file(path, sources->again);
     size_t room = 0, number = 0;
-    bool right = true;
+    char *line = NULL;
+    bool failed;
 
-    sources->other = true;
+    sources->other = sources->files = true;
     if (!file) {
-        snprintf(error, nerror, "bmc: allow=@%s: %s", path, strerror(errno));
+        snprintf(error, nerror, "bmc: allow=@%s: %s%s", path, strerror(errno),
+                 sources->again && errno == EACCES ? " for the user that the server has now" : "");
         return -1;
     }
-    while (right && getline(&line, &room, file) >= 0) {
+    while (!why && getline(&line, &room, file) >= 0) {
         number++;
-        right = add_line(sources, line, &wrong);
+        why = add_line(sources, line, &wrong);
     }
-    if (!right)
-        snprintf(error, nerror, "bmc: allow=@%s:%zu: \"%.64s\" is no address and no prefix", path,
-                 number, wrong);
-    else if (ferror(file))
+    failed = why || ferror(file);
+    if (why)
+        snprintf(error, nerror, "bmc: allow=@%s:%zu: \"%.64s\": %s", path, number, wrong, why);
+    else if (failed)
         snprintf(error, nerror, "bmc: allow=@%s: %s", path, strerror(errno));
-    right &= !ferror(file);
     free(line);
     fclose(file);
-    return right ? 0 : -1;
+    return failed ? -1 : 0;
 }
 
 static int add_words(struct sources *sources, const struct kcache_words *words, char *error,
@@ -233,36 +272,61 @@ static void put_prefixes(struct mc_allow_prefix *out, const struct prefix *prefi
                                           prefix_mask_low(prefixes[i].bits)};
 }
 
-bool guard_list(struct guard *guard, struct prefix *prefixes, size_t n)
+/*
+ * Chooses for how many nodes and prefixes the list has room, unless that was chosen before: for
+ * twice as many as there are if there may be others later. False: there is too little room.
+ */
+static bool choose_room(struct loader_guard *out, size_t nnodes, size_t nprefixes)
+{
+    if (out->nnodes)
+        return nnodes <= out->nnodes && nprefixes <= out->nprefixes;
+    if (out->reloads) {
+        out->nnodes = power_above(nnodes > ROOM_NODES / 2 ? 2 * nnodes : ROOM_NODES);
+        out->nprefixes = power_above(nprefixes > ROOM_PREFIXES / 2 ? 2 * nprefixes : ROOM_PREFIXES);
+    }
+    if (!out->reloads || loader_list_bytes(out) > LIST_MAX) {
+        out->nnodes = power_above(nnodes);
+        out->nprefixes = power_above(nprefixes);
+    }
+    return true;
+}
+
+/* Writes cells, nodes and prefixes where layout.h says. Allocated, or NULL. */
+static void *make_list(const struct loader_guard *guard, const uint32_t *cells,
+                       const struct trie *trie, size_t n)
+{
+    char *list = calloc(1, loader_list_bytes(guard)), *nodes = list + MC_ALLOW_NODES_AT;
+    size_t node = MC_ALLOW_FAN * sizeof(uint32_t);
+
+    if (!list)
+        return NULL;
+    memcpy(list, cells, MC_ALLOW_NODES_AT);
+    if (trie->nodes)
+        memcpy(nodes, trie->nodes, trie->nnodes * node);
+    put_prefixes((void *)(nodes + guard->nnodes * node), trie->prefixes, n);
+    return list;
+}
+
+int guard_list(struct guard *guard, struct prefix *prefixes, size_t n)
 {
     struct trie trie = {.prefixes = prefixes, .nnodes = 2};
-    struct loader_guard *out = &guard->loader;
     uint32_t *cells = calloc(1, MC_ALLOW_NODES_AT);
-    size_t nnodes, size;
-    char *list = NULL;
+    int rc = -ENOMEM;
 
     n = prefix_reduce(prefixes, n);
     if (cells)
         make_cells(&trie, n, cells);
-    out->nnodes = power_above(trie.nnodes);
-    out->nprefixes = power_above(n);
-    nnodes = (size_t)out->nnodes * MC_ALLOW_FAN * sizeof(uint32_t);
-    size = MC_ALLOW_NODES_AT + nnodes + out->nprefixes * sizeof(struct mc_allow_prefix);
-    if (cells && !trie.failed)
-        list = calloc(1, size);
-    if (list) {
-        memcpy(list, cells, MC_ALLOW_NODES_AT);
-        if (trie.nodes)
-            memcpy(list + MC_ALLOW_NODES_AT, trie.nodes,
-                   trie.nnodes * MC_ALLOW_FAN * sizeof(uint32_t));
-        put_prefixes((void *)(list + MC_ALLOW_NODES_AT + nnodes), prefixes, n);
+    if (cells && !trie.failed) {
+        rc = choose_room(&guard->loader, trie.nnodes, n) ? 0 : -ENOSPC;
+        guard->list = rc ? NULL : make_list(&guard->loader, cells, &trie, n);
+        if (!rc && !guard->list)
+            rc = -ENOMEM;
     }
     free(cells);
     free(trie.nodes);
     guard->nallowed = n;
-    guard->list = list;
-    out->list = list;
-    return list != NULL;
+    guard->loader.list = guard->list;
+    return rc;
 }
 
 /* --- all of it ------------------------------------------------------------------ */
@@ -272,36 +336,63 @@ static bool holds_everything(const struct prefix *prefixes, size_t n)
     return n == 2 && prefixes[0].bits == 0 && prefixes[1].bits == 0;
 }
 
+/* 0, or -1 with `error`. */
 static int choose(struct guard *guard, struct sources *sources, char *error, size_t nerror)
 {
+    struct loader_guard *out = &guard->loader;
+    int rc = 0;
+
     if (!sources->other)
         return 0;
     sources->n = prefix_reduce(sources->prefixes, sources->n);
-    guard->loader.local = sources->local;
-    guard->loader.allow =
-        holds_everything(sources->prefixes, sources->n) ? MC_ALLOW_ALL : MC_ALLOW_LIST;
-    if (guard->loader.allow == MC_ALLOW_LIST && !guard_list(guard, sources->prefixes, sources->n)) {
+    out->local = sources->local;
+    out->reloads = sources->files;
+    guard->shown = holds_everything(sources->prefixes, sources->n) ? MC_ALLOW_ALL : MC_ALLOW_LIST;
+    /* A list that is reloaded may name everybody today. */
+    out->allow = out->reloads ? MC_ALLOW_LIST : guard->shown;
+    if (out->allow == MC_ALLOW_LIST)
+        rc = guard_list(guard, sources->prefixes, sources->n);
+    if (rc == -ENOSPC)
+        snprintf(error, nerror,
+                 "bmc: allow=: %zu prefixes need more room than the server has made at its start: "
+                 "restart it",
+                 sources->n);
+    else if (rc)
         snprintf(error, nerror, "bmc: allow=: out of memory");
-        return -1;
-    }
-    return 0;
+    return rc ? -1 : 0;
 }
 
-int guard_init(struct guard *guard, const struct kcache_options *options, char *error,
-               size_t nerror)
+/* Reads allow= and its files. 0, or -1 with `error`. */
+static int take(struct guard *guard, const struct kcache_options *options, bool again, char *error,
+                size_t nerror)
 {
-    struct sources sources = {0};
+    struct sources sources = {.limits = options->limits, .again = again};
     int rc = 0;
 
-    *guard = (struct guard){.loader = {.rate = options->rate,
-                                       .burst = options->burst,
-                                       .amplification = options->amplification}};
     for (unsigned int i = 0; i < options->nallow && rc == 0; i++)
         rc = add_words(&sources, &options->allow[i], error, nerror);
     if (rc == 0)
         rc = choose(guard, &sources, error, nerror);
     free(sources.prefixes);
+    guard->loader.rate = sources.limits.rate;
+    guard->loader.burst = sources.limits.burst;
+    guard->loader.amplification = sources.limits.amplification;
     return rc;
+}
+
+int guard_init(struct guard *guard, const struct kcache_options *options, char *error,
+               size_t nerror)
+{
+    *guard = (struct guard){0};
+    return take(guard, options, false, error, nerror);
+}
+
+int guard_init_again(struct guard *guard, const struct guard *before,
+                     const struct kcache_options *options, char *error, size_t nerror)
+{
+    *guard = (struct guard){
+        .loader = {.nnodes = before->loader.nnodes, .nprefixes = before->loader.nprefixes}};
+    return take(guard, options, true, error, nerror);
 }
 
 void guard_fini(struct guard *guard)
@@ -316,9 +407,42 @@ void guard_stats(const struct guard *guard, struct kcache_stats *out)
     static const char *const names[] = {
         [MC_ALLOW_LOCAL] = "local", [MC_ALLOW_ALL] = "all", [MC_ALLOW_LIST] = "list"};
 
-    out->allow = names[guard->loader.allow];
+    out->allow = names[guard->shown];
     out->nallowed = guard->nallowed;
-    out->rate = guard->loader.rate;
-    out->burst = guard->loader.burst;
-    out->amplification = guard->loader.amplification;
+    out->limits = (struct kcache_limits){guard->loader.rate, guard->loader.burst,
+                                         guard->loader.amplification};
+}
+
+static void describe_number(char *out, size_t nout, const char *name, uint32_t number)
+{
+    if (number)
+        snprintf(out, nout, "%s=%u", name, number);
+    else
+        snprintf(out, nout, "no %s=", name);
+}
+
+/* Which sources allow= names. */
+static void describe_sources(char *out, size_t nout, const struct guard *guard)
+{
+    const char *local = guard->loader.local ? "local" : "";
+
+    if (guard->loader.local && !guard->nallowed)
+        snprintf(out, nout, "%s", local);
+    else
+        snprintf(out, nout, "%s%s%zu prefix%s", local, local[0] ? " and " : "", guard->nallowed,
+                 guard->nallowed == 1 ? "" : "es");
+}
+
+void guard_log(const struct guard *guard)
+{
+    const struct loader_guard *loader = &guard->loader;
+    char sources[64], rate[48], burst[16] = "", amplification[48];
+
+    describe_sources(sources, sizeof(sources), guard);
+    describe_number(rate, sizeof(rate), "rate", loader->rate);
+    describe_number(amplification, sizeof(amplification), "amplification", loader->amplification);
+    if (loader->rate)
+        snprintf(burst, sizeof(burst), "/%u", loader->burst);
+    fprintf(stderr, "bmc: read again: allow= has %s, %s%s, %s\n", sources, rate, burst,
+            amplification);
 }

@@ -3,7 +3,8 @@
  * guard: converts allow=, rate= and amplification= to the settings with which the programs are
  * loaded.
  *
- * Created once, before the load, which copies its data; then it may be freed.
+ * Created before the load, which copies its data; then it may be freed. With allow=@FILE another
+ * one may replace it while the programs run.
  */
 #ifndef KCACHE_GUARD_H
 #define KCACHE_GUARD_H
@@ -15,18 +16,27 @@
 
 struct guard {
     struct loader_guard loader;
-    void *list;      /* loader.list points to it */
-    size_t nallowed; /* prefixes in it, 0: not a list */
+    void *list;          /* loader.list points to it */
+    size_t nallowed;     /* prefixes in it, 0: not a list */
+    enum mc_allow shown; /* by the statistics: loader.allow says how the programs look it up */
 };
 
 /* Reads the files of allow=@FILE. 0, or -1 with `error`. */
 int guard_init(struct guard *guard, const struct kcache_options *options, char *error,
                size_t nerror);
+/* The same again: the list has the size of the one before. Initializes `guard` in any case. */
+int guard_init_again(struct guard *guard, const struct guard *before,
+                     const struct kcache_options *options, char *error, size_t nerror);
+/* Logs what was read again, in a line. */
+void guard_log(const struct guard *guard);
 /* Frees the list; the rest remains for guard_stats. */
 void guard_fini(struct guard *guard);
 void guard_stats(const struct guard *guard, struct kcache_stats *out);
-/* Makes the trie of `n` prefixes, and sorts them. False: no memory. */
+/*
+ * Makes the trie of `n` prefixes, and sorts them. 0, -ENOMEM, or -ENOSPC: loader.nnodes and
+ * loader.nprefixes, if they are set, are too few.
+ */
 struct prefix;
-bool guard_list(struct guard *guard, struct prefix *prefixes, size_t n);
+int guard_list(struct guard *guard, struct prefix *prefixes, size_t n);
 
 #endif

@@ -21,6 +21,7 @@
 #include "kcache/tcp.h"
 
 struct kcache {
+    const struct kcache_options *options;
     struct memory memory;
     struct loader *loader;
     struct attachment attached[KCACHE_MAX_INTERFACES];
@@ -33,7 +34,7 @@ struct kcache {
     bool answers_tcp;
     struct tcp tcp;            /* if so */
     struct monitor *monitor;   /* NULL: nothing is attached */
-    pthread_mutex_t lock;      /* of baseline */
+    pthread_mutex_t lock;      /* of baseline and guard */
     struct mc_counts baseline; /* what was counted before the last reset */
     uint64_t stalls_before;    /* stalls before the last reset */
     uint64_t refused_before;   /* refused maps before the last reset */
@@ -109,6 +110,16 @@ static int check_stacked(const struct kcache *kcache, char *error, size_t nerror
     return -1;
 }
 
+const char *kcache_missing(const struct kcache_options *options)
+{
+    unsigned int i;
+
+    for (i = 0; i < options->ninterfaces; i++)
+        if (!if_nametoindex(options->interfaces[i]))
+            return options->interfaces[i];
+    return NULL;
+}
+
 static int find_interfaces(struct kcache *kcache, const struct kcache_options *options, char *error,
                            size_t nerror)
 {
@@ -178,6 +189,7 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
         snprintf(error, nerror, "bmc: out of memory");
         return NULL;
     }
+    kcache->options = options;
     kcache->mode = options->mode;
     kcache->stall = options->stall ? options->stall : KCACHE_STALL;
     kcache->automatic = options->automatic;
@@ -223,8 +235,32 @@ static void detach(struct kcache *kcache)
     monitor_stop(kcache->monitor);
     for (i = 0; i < kcache->ninterfaces; i++)
         stays |= attach_remove(&kcache->attached[i]) != 0;
+    loader_unlisten(kcache->loader);
     if (stays)
         loader_release_memory(kcache->loader);
+}
+
+int kcache_reload(struct kcache *kcache, char *error, size_t nerror)
+{
+    struct guard guard;
+    int rc;
+
+    if (!kcache->guard.loader.reloads)
+        return 0;
+    rc = guard_init_again(&guard, &kcache->guard, kcache->options, error, nerror);
+    if (rc == 0) {
+        rc = loader_set_guard(kcache->loader, &guard.loader);
+        if (rc)
+            snprintf(error, nerror, "bmc: allow=: the kernel refuses the list: %s", strerror(-rc));
+    }
+    guard_fini(&guard);
+    if (rc)
+        return -1;
+    pthread_mutex_lock(&kcache->lock);
+    kcache->guard = guard;
+    pthread_mutex_unlock(&kcache->lock);
+    guard_log(&guard);
+    return 0;
 }
 
 void kcache_renew_lease(struct kcache *kcache)
@@ -363,6 +399,20 @@ static void log_answered(const struct kcache *kcache, const struct kcache_served
     }
 }
 
+enum { LO = 1 /* the index of lo in every network namespace */ };
+
+/* Warns of interfaces by which no address of the server's can be reached. */
+static void warn_unreachable(const struct kcache *kcache, const struct kcache_served *served)
+{
+    for (unsigned int i = 0; i < kcache->ninterfaces; i++)
+        if (kcache->attached[i].link.ifindex != LO &&
+            auto_is_loopback_alone(served->addresses, served->n))
+            fprintf(stderr,
+                    "bmc: %s: the server listens on loopback addresses alone, which nobody can "
+                    "reach by this interface: add an address of its own to -l, or use bmc=lo\n",
+                    kcache->attached[i].name);
+}
+
 int kcache_attach(struct kcache *kcache, const struct kcache_served *served, char *error,
                   size_t nerror)
 {
@@ -401,6 +451,7 @@ int kcache_attach(struct kcache *kcache, const struct kcache_served *served, cha
         tcp_follow(&kcache->tcp);
         log_answered(kcache, served);
     }
+    warn_unreachable(kcache, served);
     return 0;
 }
 
@@ -478,10 +529,17 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
     out->stalls = lease_stalls(&kcache->lease) - kcache->stalls_before;
     memory_stats(&kcache->memory, out);
     out->refused_maps -= kcache->refused_before;
-    pthread_mutex_unlock(&kcache->lock);
     guard_stats(&kcache->guard, out);
+    pthread_mutex_unlock(&kcache->lock);
+    kcache_look(kcache, &out->view);
+}
+
+void kcache_look(struct kcache *kcache, struct kcache_view *out)
+{
     if (kcache->monitor)
-        monitor_view(kcache->monitor, &out->view);
+        monitor_view(kcache->monitor, out);
+    else
+        memset(out, 0, sizeof(*out));
 }
 
 void kcache_reset_stats(struct kcache *kcache)

@@ -45,6 +45,12 @@ struct kcache_chain {
     uint32_t connections;
 };
 
+/* Requests a second of one source, and in a burst; how large a reply may be. 0: no limit. */
+struct kcache_limits {
+    uint32_t rate, burst;
+    uint32_t amplification; /* the largest ratio of reply size to request size */
+};
+
 /* Words in sequence, each NUL-terminated. */
 struct kcache_words {
     const char *first;
@@ -64,8 +70,7 @@ struct kcache_options {
     /* Which sources the kernel answers; the server answers all others. */
     struct kcache_words allow[KCACHE_MAX_ALLOW]; /* none: "local" */
     unsigned int nallow;
-    uint32_t rate, burst;   /* requests a second of one source, and in a burst; 0: no limit */
-    uint32_t amplification; /* the largest ratio of reply size to request size; 0: no limit */
+    struct kcache_limits limits;
     struct kcache_chain chain;
 };
 
@@ -85,10 +90,12 @@ bool kcache_wants_tcp(const struct kcache_options *options);
 /* Whether any bmc= word was given. */
 bool kcache_wanted(const struct kcache_options *options);
 
+/* The first of the named interfaces that does not exist, or NULL. */
+const char *kcache_missing(const struct kcache_options *options);
 /*
  * Loads the programs and creates the first maps; attaches nothing. reach: the most bytes of heap
- * that the store may use (reserves none). NULL: `error` says what is wrong and what the operator
- * can do.
+ * that the store may use (reserves none). The options must outlive it. NULL: `error` says what is
+ * wrong and what the operator can do.
  */
 struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach, char *error,
                            size_t nerror);
@@ -115,6 +122,11 @@ struct kcache_served {
  */
 int kcache_attach(struct kcache *kcache, const struct kcache_served *served, char *error,
                   size_t nerror);
+/*
+ * Reads the files of allow=@FILE again, if there are any, and logs a line with what is in force
+ * now. 0, or -1 with `error` and nothing has changed.
+ */
+int kcache_reload(struct kcache *kcache, char *error, size_t nerror);
 /* To be called every second, by the thread that attached, while all workers of the server run. */
 void kcache_renew_lease(struct kcache *kcache);
 /*
@@ -152,6 +164,7 @@ struct kcache_interface {
     char name[16];                    /* its current name */
     bool xdp_native, xdp_generic, tc; /* what is attached; */
     bool tc_deferred;                 /* TC is not attached until a reply finds no room */
+    unsigned int nservers;            /* that share XDP, when the last of them came; 1: it alone */
     enum kcache_state state;
 };
 
@@ -183,7 +196,7 @@ struct kcache_stats {
         refused_maps;  /* maps, and maps that were refused for lack of memory */
     const char *allow; /* local, all or list */
     size_t nallowed;   /* prefixes in the list */
-    uint32_t rate, burst, amplification;
+    struct kcache_limits limits;
     struct kcache_view view;
     /* Of the chain, else 0. */
     struct chain_counts chain_counts;
@@ -193,6 +206,11 @@ struct kcache_stats {
 };
 void kcache_stats(struct kcache *kcache, struct kcache_stats *out);
 void kcache_reset_stats(struct kcache *kcache);
+/* The view alone, which costs little. */
+void kcache_look(struct kcache *kcache, struct kcache_view *out);
+
+/* The interfaces, each with the mode or what is wrong there, in a line: "eth0 (native XDP)". */
+void kcache_describe(const struct kcache_view *view, char *text, size_t size);
 
 /* Reports all statistics, row by row, as text. */
 typedef void kcache_row(void *context, const char *name, const char *value);

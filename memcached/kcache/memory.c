@@ -27,6 +27,19 @@ static uint64_t megabytes(const struct memory *memory)
            20;
 }
 
+static void log_shortage(const struct memory *memory, int error)
+{
+    if (error == -EPERM)
+        log_write("bmc: without CAP_BPF the kernel makes no further map (%s): the cache stays at "
+                  "%" PRIu64 " MB; with -L the server makes all maps at its start",
+                  strerror(-error), megabytes(memory));
+    else
+        log_write("bmc: the kernel has no memory for another map (%s): the cache stays at %" PRIu64
+                  " MB until there is memory",
+                  error == -EDQUOT ? "the limit of its cgroup is near" : strerror(-error),
+                  megabytes(memory));
+}
+
 /* Counts the result of a call, and logs once that memory ran short or is available again. */
 static int report_shortage(struct memory *memory, enum cgroup_kind kind, int error)
 {
@@ -34,10 +47,7 @@ static int report_shortage(struct memory *memory, enum cgroup_kind kind, int err
 
     __atomic_fetch_add(error ? &memory->nrefused : count, 1, __ATOMIC_RELAXED);
     if (error && cgroup_shortage_begins(&memory->refused, kind))
-        log_write("bmc: the kernel has no memory for another map (%s): the cache stays at %" PRIu64
-                  " MB until there is memory",
-                  error == -EDQUOT ? "the limit of its cgroup is near" : strerror(-error),
-                  megabytes(memory));
+        log_shortage(memory, error);
     else if (!error && cgroup_shortage_ends(&memory->refused, kind))
         log_write("bmc: there is memory for maps again");
     return error;

@@ -29,12 +29,13 @@ enum {
     INVALID_S = 2, /* the chain caches nothing for this long after a check that finds it detached */
     REASON_TEXT = 512,     /* bytes of an error */
     WAYS_MAX_S = 9 * 3600, /* before the 16-bit time of a way wraps around: bpf/packet/way.bpf.h */
-    POLLED = 3,            /* descriptors that the thread polls */
+    POLLED = 4,            /* descriptors that the thread polls */
 };
 
 /* An interface to keep attached, and its state. */
 struct watched {
     struct attachment *at; /* its link's index is 0 while the interface does not exist */
+    unsigned int nservers; /* that have its XDP, as logged */
     char wanted[IF_NAMESIZE];
     enum kcache_state state;
     bool up;
@@ -54,6 +55,7 @@ struct monitor {
 
     int link_events;  /* of rtnetlink_subscribe */
     int route_events; /* of rtnetlink_subscribe_to_routes */
+    int servers;      /* of loader_listen */
     int wake;         /* written to end the thread */
     pthread_t thread;
     bool running;
@@ -341,6 +343,16 @@ static void check_fitness(struct monitor *monitor, struct watched *watched, time
     change_state(monitor, watched, KCACHE_DETACHED);
 }
 
+/* Logs, of the server that was there before, that another one shares the interface now. */
+static void note_servers(struct watched *watched)
+{
+    const struct loader_link *link = &watched->at->link;
+
+    if (link->nservers > watched->nservers)
+        log_write("bmc: %s: %u servers share XDP", watched->at->name, link->nservers);
+    watched->nservers = link->nservers;
+}
+
 static void check_interface(struct monitor *monitor, struct watched *watched, time_t now)
 {
     unsigned int lost = watched->lost | loader_lost(monitor->loader, &watched->at->link);
@@ -363,6 +375,7 @@ static void check_interface(struct monitor *monitor, struct watched *watched, ti
     note_link(monitor, watched, link);
     if (lost)
         note_loss(monitor, watched, lost, now);
+    note_servers(watched);
     if (monitor->vlans_changed)
         check_fitness(monitor, watched, now);
     if (watched->state == KCACHE_DETACHED && now >= watched->retry)
@@ -401,6 +414,7 @@ static void view_interface(const struct watched *watched, struct kcache_interfac
     out->xdp_generic = link->xdp >= 0 && link->generic;
     out->tc = attach_has_tc(watched->at);
     out->tc_deferred = watched->at->tc_deferred;
+    out->nservers = link->nservers ? link->nservers : 1;
     out->state = watched->state;
 }
 
@@ -477,7 +491,7 @@ static void poll_events(struct monitor *monitor, struct pollfd fds[POLLED])
             break;
     }
     if (rc <= 0)
-        fds[0].revents = 0;
+        fds[0].revents = fds[3].revents = 0;
 }
 
 /* Acts on the events so far, and checks the attachments. */
@@ -495,14 +509,30 @@ static void *run(void *arg)
     struct monitor *monitor = arg;
     struct pollfd fds[POLLED] = {{.fd = monitor->wake, .events = POLLIN},
                                  {.fd = monitor->link_events, .events = POLLIN},
-                                 {.fd = monitor->route_events, .events = POLLIN}};
+                                 {.fd = monitor->route_events, .events = POLLIN},
+                                 {.fd = monitor->servers, .events = POLLIN}};
 
     for (;;) {
         poll_events(monitor, fds);
         if (fds[0].revents & POLLIN)
             return NULL;
+        if (fds[3].revents)
+            loader_serve(monitor->loader);
         catch_up(monitor);
     }
+}
+
+/* Why rtnetlink does not tell interfaces and addresses. */
+static void explain(int rc, char *error, size_t nerror)
+{
+    if (rc == -EAFNOSUPPORT || rc == -EPERM || rc == -EACCES)
+        snprintf(error, nerror,
+                 "bmc: a seccomp filter forbids sockets of AF_NETLINK (%s), by which the kernel "
+                 "tells of interfaces and addresses: in a systemd unit add "
+                 "RestrictAddressFamilies=AF_NETLINK, in a container's profile allow socket(2)",
+                 strerror(-rc));
+    else
+        snprintf(error, nerror, "bmc: cannot read this machine's addresses: %s", strerror(-rc));
 }
 
 struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
@@ -526,6 +556,7 @@ struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
     monitor->wake = eventfd(0, EFD_CLOEXEC);
     monitor->link_events = rtnetlink_subscribe();
     monitor->route_events = rtnetlink_subscribe_to_routes();
+    monitor->servers = loader_listen(loader); /* without it no interface is shared */
     rc = monitor->wake < 0           ? -errno
          : monitor->link_events < 0  ? monitor->link_events
          : monitor->route_events < 0 ? monitor->route_events
@@ -533,7 +564,7 @@ struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
     if (!rc)
         rc = rtnetlink_dump(&monitor->hostnet);
     if (rc) {
-        snprintf(error, nerror, "bmc: cannot read this machine's addresses: %s", strerror(-rc));
+        explain(rc, error, nerror);
         monitor_close(monitor);
         return NULL;
     }
@@ -549,7 +580,8 @@ void monitor_watch(struct monitor *monitor, struct attachment *attachments, size
     for (i = 0; i < n; i++) {
         struct watched *watched = &monitor->watched[i];
 
-        *watched = (struct watched){.at = &attachments[i]};
+        *watched =
+            (struct watched){.at = &attachments[i], .nservers = attachments[i].link.nservers};
         memcpy(watched->wanted, attachments[i].name, IF_NAMESIZE);
         link = hostnet_link(&monitor->hostnet, attachments[i].link.ifindex);
         watched->up = link && link->up;

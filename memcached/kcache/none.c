@@ -40,6 +40,14 @@ int kcache_attach(struct kcache *kcache, const struct kcache_served *served, cha
     return -1;
 }
 
+int kcache_reload(struct kcache *kcache, char *error, size_t nerror)
+{
+    (void)kcache;
+    (void)error;
+    (void)nerror;
+    return 0;
+}
+
 void kcache_renew_lease(struct kcache *kcache)
 {
     (void)kcache;
@@ -78,6 +86,25 @@ void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
     (void)kcache;
     (void)row;
     (void)context;
+}
+
+const char *kcache_missing(const struct kcache_options *options)
+{
+    (void)options;
+    return NULL;
+}
+
+void kcache_look(struct kcache *kcache, struct kcache_view *out)
+{
+    (void)kcache;
+    *out = (struct kcache_view){0};
+}
+
+void kcache_describe(const struct kcache_view *view, char *text, size_t size)
+{
+    (void)view;
+    if (size)
+        text[0] = '\0';
 }
 
 void kcache_reset_stats(struct kcache *kcache)

@@ -6,6 +6,7 @@
 
 #include "base/num.h"
 #include "kcache/kcache.h"
+#include "kcache/parse.h"
 #include "kcache/prefix.h"
 
 enum { STALL_MAX = 86400 };
@@ -202,26 +203,37 @@ enum { RATE_MAX = 10000000 };
  * The bucket's clock ticks every 1 to 10 ms, so a burst of less than a hundredth of the rate would
  * lower the rate.
  */
-static const char *parse_rate(struct kcache_options *options, const char *text)
+static const char *parse_rate(struct kcache_limits *limits, const char *text)
 {
-    const char *rest = parse_number(text, 1, RATE_MAX, &options->rate);
+    const char *rest = parse_number(text, 1, RATE_MAX, &limits->rate);
 
-    options->burst = options->rate;
+    limits->burst = limits->rate;
     if (rest && *rest == '/')
-        rest = parse_number(rest + 1, 1, RATE_MAX, &options->burst);
+        rest = parse_number(rest + 1, 1, RATE_MAX, &limits->burst);
     if (!rest || *rest)
         return "bmc: rate= takes requests a second, optionally followed by /BURST: 1 to 10000000 "
                "each";
-    if (options->burst < (options->rate + 99) / 100)
+    if (limits->burst < (limits->rate + 99) / 100)
         return "bmc: rate=: a burst must be at least a hundredth of the rate";
     return NULL;
 }
 
-static const char *parse_amplification(struct kcache_options *options, const char *text)
+static const char *parse_amplification(struct kcache_limits *limits, const char *text)
 {
-    const char *rest = parse_number(text, 1, 65535, &options->amplification);
+    const char *rest = parse_number(text, 1, 65535, &limits->amplification);
 
     return rest && !*rest ? NULL : "bmc: amplification= takes a number from 1 to 65535";
+}
+
+bool parse_limit(struct kcache_limits *limits, const char *word, const char **error)
+{
+    if (strncmp(word, "rate=", 5) == 0)
+        *error = parse_rate(limits, word + 5);
+    else if (strncmp(word, "amplification=", 14) == 0)
+        *error = parse_amplification(limits, word + 14);
+    else
+        return false;
+    return true;
 }
 
 bool kcache_wants_tcp(const struct kcache_options *options)
@@ -248,10 +260,6 @@ const char *kcache_parse(struct kcache_options *options, char *word)
         sources = strncmp(part, "allow=", 6) == 0;
         if (sources)
             error = add_source(options, part + 6, true);
-        else if (strncmp(part, "rate=", 5) == 0)
-            error = parse_rate(options, part + 5);
-        else if (strncmp(part, "amplification=", 14) == 0)
-            error = parse_amplification(options, part + 14);
         else if (strncmp(part, "bmc=", 4) == 0)
             error = add_interface(options, part + 4);
         else if (strncmp(part, "mode=", 5) == 0)
@@ -264,7 +272,8 @@ const char *kcache_parse(struct kcache_options *options, char *word)
             error = parse_switch(&options->tcp, part + 4, "bmc: tcp is on or off");
         else if (strcmp(part, "optional") == 0)
             options->optional = true;
-        else if (!parse_chain(&options->chain, part, &error))
+        else if (!parse_limit(&options->limits, part, &error) &&
+                 !parse_chain(&options->chain, part, &error))
             error = "bmc: the options are bmc=INTERFACE, mode=auto|native|skb|tc|chain, "
                     "udp=on|off, tcp=on|off, stall=SECONDS, allow=SOURCES, rate=N[/BURST], "
                     "amplification=N, optional, and of the chain entries=N, keymax=N, valuemax=N, "

@@ -130,6 +130,8 @@ static void add_interface(const struct report *out, const struct kcache_interfac
                                  : "none");
     snprintf(key, sizeof(key), "%s:tc", interface->name);
     add(out, key, "%s", interface->tc ? "yes" : interface->tc_deferred ? "waits" : "no");
+    snprintf(key, sizeof(key), "%s:servers", interface->name);
+    add(out, key, "%u", interface->nservers);
     snprintf(key, sizeof(key), "%s:state", interface->name);
     add(out, key, "%s", states[interface->state]);
 }
@@ -158,9 +160,9 @@ static void add_guard(const struct report *out, const struct kcache_stats *stats
 {
     add(out, "allow", "%s", stats->allow);
     add(out, "allow_prefixes", "%zu", stats->nallowed);
-    add(out, "rate", "%u", stats->rate);
-    add(out, "burst", "%u", stats->burst);
-    add(out, "amplification", "%u", stats->amplification);
+    add(out, "rate", "%u", stats->limits.rate);
+    add(out, "burst", "%u", stats->limits.burst);
+    add(out, "amplification", "%u", stats->limits.amplification);
 }
 
 /* The maps of the store's memory. */
@@ -223,4 +225,34 @@ void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
     for (i = 0; chain && i < CHAIN_COUNTS; i++)
         if (chain_names[i])
             add(&out, chain_names[i], "%" PRIu64, (uint64_t)stats.chain_counts.count[i]);
+}
+
+/* --- in a line ------------------------------------------------------------------ */
+
+static const char *mode_of(const struct kcache_interface *interface)
+{
+    switch (interface->state) {
+    case KCACHE_UP:
+        return interface->xdp_native ? "native XDP" : interface->xdp_generic ? "generic XDP" : "TC";
+    case KCACHE_DOWN:
+        return "down";
+    case KCACHE_GONE:
+        return "gone";
+    case KCACHE_DETACHED:
+        return "detached";
+    case KCACHE_GIVEN_UP:
+        return "given up";
+    }
+    return "";
+}
+
+void kcache_describe(const struct kcache_view *view, char *text, size_t size)
+{
+    size_t len = 0;
+    unsigned int i;
+
+    text[0] = '\0';
+    for (i = 0; i < view->ninterfaces && len < size; i++)
+        len += (size_t)snprintf(text + len, size - len, "%s%s (%s)", i ? ", " : "",
+                                view->interfaces[i].name, mode_of(&view->interfaces[i]));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kcache/tcp.h"
 
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -51,32 +51,54 @@ static void close_slot(struct boundaries *boundaries, struct mc_tcp_slot *slot)
  * see it. It may also have sent nothing: the client's segment was lost on the way through the
  * stack, or what the client acknowledges is not all that is on its way.
  */
-static bool has_sent(int socket, bool acknowledges, uint32_t age)
+static bool has_sent(const struct tcp_info *info, bool acknowledges, uint32_t age)
 {
-    struct tcp_info info;
-    socklen_t n = sizeof(info);
-
-    if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &n))
-        return false;
-    if (info.tcpi_last_data_sent + CLOCKS_MS < age)
+    if (info->tcpi_last_data_sent + CLOCKS_MS < age)
         return true;
-    return acknowledges && (age > CERTAIN_MS || (info.tcpi_last_data_recv > LATEST_ACK_MS &&
-                                                 info.tcpi_last_data_recv < age + CLOCKS_MS));
+    return acknowledges && (age > CERTAIN_MS || (info->tcpi_last_data_recv > LATEST_ACK_MS &&
+                                                 info->tcpi_last_data_recv < age + CLOCKS_MS));
 }
 
-static bool is_lost(struct boundaries *boundaries, const struct mc_tcp_slot *slot, int socket)
+/*
+ * A client has acknowledged all that there is: its socket owes it nothing, and is not asked again
+ * until the client's next segment. The programs note that one unless `owed` is set. If it comes
+ * before `owed` is 0, it is data, so that `owed` has changed, or an acknowledgement, which this
+ * socket has nothing to add to: only the thread that calls this writes to it.
+ */
+static void settle(struct mc_tcp_slot *slot, uint32_t owed, const struct tcp_info *info)
+{
+    if (!(owed & MC_TCP_OWED_ACK) && !info->tcpi_unacked && !info->tcpi_notsent_bytes)
+        __atomic_compare_exchange_n(&slot->owed, &owed, 0, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+}
+
+static bool is_lost(struct boundaries *boundaries, struct mc_tcp_slot *slot, int socket)
 {
     const struct loader *loader = ((struct tcp *)boundaries)->loader;
     uint32_t lost = __atomic_load_n(&slot->lost, __ATOMIC_RELAXED);
     uint32_t owed = __atomic_load_n(&slot->owed, __ATOMIC_RELAXED), age;
+    struct tcp_info info;
+    socklen_t n = sizeof(info);
 
     if (lost && loader_tcp_age(loader, lost) > PATIENCE_MS)
         return true;
     age = owed ? loader_tcp_age(loader, owed) : 0;
-    return age > PATIENCE_MS && has_sent(socket, owed & MC_TCP_OWED_ACK, age);
+    if (age <= PATIENCE_MS || getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &n))
+        return false;
+    if (has_sent(&info, owed & MC_TCP_OWED_ACK, age))
+        return true;
+    settle(slot, owed, &info);
+    return false;
 }
 
 static bool forget(struct boundaries *boundaries, int socket, struct boundaries_numbers *out)
+{
+    struct tcp *tcp = (struct tcp *)boundaries;
+
+    return !loader_tcp_forget(tcp->loader, socket, out->seq, &out->ack);
+}
+
+static void count_lost(struct boundaries *boundaries)
 {
     struct tcp *tcp = (struct tcp *)boundaries;
 
@@ -84,12 +106,12 @@ static bool forget(struct boundaries *boundaries, int socket, struct boundaries_
         log_write("bmc: segments of a TCP connection leave or arrive by a way without the kernel "
                   "programs: it is reset, as others like it (see tcp_reset of `stats bmc`)");
     __atomic_fetch_add(&tcp->nresets, 1, __ATOMIC_RELAXED);
-    return !loader_tcp_forget(tcp->loader, socket, out->seq, &out->ack);
 }
 
 int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n)
 {
-    *tcp = (struct tcp){.boundaries = {open_slot, close_slot, is_lost, forget}, .loader = loader};
+    *tcp = (struct tcp){.boundaries = {open_slot, close_slot, is_lost, forget, count_lost},
+                        .loader = loader};
     return slots_init(&tcp->slots, loader_tcp_slots(loader), n);
 }
 

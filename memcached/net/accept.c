@@ -52,7 +52,7 @@ unsigned int net_reserved_fds(const struct net_config *config)
 
 static bool is_full(const struct acceptor *acceptor)
 {
-    return endpoints_current(acceptor->endpoints) + net_reserved_fds(acceptor->config) >=
+    return endpoints_open(acceptor->endpoints) + net_reserved_fds(acceptor->config) >=
            acceptor->config->max_connections;
 }
 

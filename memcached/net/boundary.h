@@ -50,10 +50,14 @@ static inline bool boundary_answered(struct boundary *boundary)
     return boundary->answered != before;
 }
 
-/* Whether the kernel has answered a request on the connection at all. */
+/*
+ * Whether the kernel has answered a request on the connection at all; to be called after
+ * boundary_withdraw, so that it does not begin to.
+ */
 static inline bool boundary_is_used(const struct boundary *boundary)
 {
-    return __atomic_load_n(&boundary->slot->answered, __ATOMIC_RELAXED) > 0;
+    return boundary->slot && (__atomic_load_n(&boundary->slot->answered, __ATOMIC_RELAXED) |
+                              __atomic_load_n(&boundary->slot->outstanding, __ATOMIC_RELAXED));
 }
 
 /* Whether segments of the connection may take a way without the programs. */

@@ -15,6 +15,7 @@
 #include "command/command.h"
 #include "net/boundary.h"
 #include "net/input.h"
+#include "net/leaving.h"
 #include "net/socket.h"
 #include "net/stream_source.h"
 #include "net/watch_emit.h"
@@ -123,16 +124,26 @@ static void open_slot(struct conn *conn)
         socket_set_reset(fd_of(conn), true);
 }
 
-/* The programs translate what the end of a connection takes, unless the process ends, too. */
-static void close_slot(struct conn *conn)
+/*
+ * Where the kernel has answered, the end of the connection is watched until its client knows of it
+ * (net/leaving.h); else the kernel sends it.
+ */
+static void close_socket(struct conn *conn)
 {
     struct worker *worker = conn->worker;
+    struct boundaries *boundaries = worker->config->boundaries;
+    struct mc_tcp_slot *slot = conn->boundary.slot;
 
-    if (!conn->boundary.slot)
+    if (boundary_is_used(&conn->boundary)) {
+        endpoints_release(worker->endpoints, &conn->endpoint);
+        leaving_begin(worker, fd_of(conn), slot);
         return;
-    if (!__atomic_load_n(&worker->stop, __ATOMIC_RELAXED) || !boundary_is_used(&conn->boundary))
+    }
+    if (slot) {
         socket_set_reset(fd_of(conn), false);
-    worker->config->boundaries->close(worker->config->boundaries, conn->boundary.slot);
+        boundaries->close(boundaries, slot);
+    }
+    endpoints_close(worker->endpoints, &conn->endpoint);
 }
 
 void conn_open(struct worker *worker, struct stream_socket socket)
@@ -199,7 +210,7 @@ void conn_close(struct conn *conn)
 {
     struct worker *worker = conn->worker;
 
-    close_slot(conn);
+    boundary_withdraw(&conn->boundary);
     if (conn->reading)
         await_reads(conn);
     log_at(2, "<%d connection closed.", fd_of(conn));
@@ -217,7 +228,7 @@ void conn_close(struct conn *conn)
         conn->next->link = conn->link;
     if (wire_is_tls(conn->tls))
         tls_close(conn->tls);
-    endpoints_close(worker->endpoints, &conn->endpoint);
+    close_socket(conn);
     free(conn);
 }
 
@@ -239,6 +250,7 @@ static void abandon(struct conn *conn)
     struct boundaries *boundaries = conn->worker->config->boundaries;
     struct boundaries_numbers numbers;
 
+    boundaries->count_lost(boundaries);
     if (boundaries->forget(boundaries, fd_of(conn), &numbers))
         socket_reset_as(fd_of(conn), numbers.seq, sizeof(numbers.seq) / sizeof(numbers.seq[0]),
                         numbers.ack);

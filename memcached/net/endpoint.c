@@ -53,19 +53,42 @@ void endpoints_list(struct endpoints *endpoints, struct endpoint *endpoint)
     pthread_mutex_unlock(&endpoints->lock);
 }
 
-void endpoints_close(struct endpoints *endpoints, struct endpoint *endpoint)
+/* Under the lock. */
+static void unlist(struct endpoints *endpoints, const struct endpoint *endpoint)
 {
-    pthread_mutex_lock(&endpoints->lock);
     endpoint->prev->next = endpoint->next;
     endpoint->next->prev = endpoint->prev;
     __atomic_store_n(&endpoints->current, endpoints->current - 1, __ATOMIC_RELAXED);
+}
+
+void endpoints_close(struct endpoints *endpoints, struct endpoint *endpoint)
+{
+    pthread_mutex_lock(&endpoints->lock);
+    unlist(endpoints, endpoint);
     close(endpoint->fd);
     pthread_mutex_unlock(&endpoints->lock);
 }
 
-uint64_t endpoints_current(const struct endpoints *endpoints)
+void endpoints_release(struct endpoints *endpoints, struct endpoint *endpoint)
 {
-    return __atomic_load_n(&endpoints->current, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&endpoints->lock);
+    unlist(endpoints, endpoint);
+    __atomic_store_n(&endpoints->leaving, endpoints->leaving + 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&endpoints->lock);
+}
+
+void endpoints_left(struct endpoints *endpoints, int fd)
+{
+    close(fd);
+    pthread_mutex_lock(&endpoints->lock);
+    __atomic_store_n(&endpoints->leaving, endpoints->leaving - 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&endpoints->lock);
+}
+
+uint64_t endpoints_open(const struct endpoints *endpoints)
+{
+    return __atomic_load_n(&endpoints->current, __ATOMIC_RELAXED) +
+           __atomic_load_n(&endpoints->leaving, __ATOMIC_RELAXED);
 }
 
 static void add_text(struct stat_sink *sink, const struct endpoint *endpoint, const char *name,

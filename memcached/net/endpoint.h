@@ -49,7 +49,7 @@ static inline void endpoint_used(struct endpoint *endpoint, rel_time now)
 struct endpoints {
     pthread_mutex_t lock;
     struct endpoint head; /* of the ring */
-    uint64_t current, total, most;
+    uint64_t current, total, most, leaving;
 };
 
 void endpoints_init(struct endpoints *endpoints);
@@ -60,7 +60,12 @@ void endpoints_uncount(struct endpoints *endpoints);
 void endpoints_list(struct endpoints *endpoints, struct endpoint *endpoint);
 /* Unlists and uncounts the endpoint, and closes its socket under the lock. */
 void endpoints_close(struct endpoints *endpoints, struct endpoint *endpoint);
-uint64_t endpoints_current(const struct endpoints *endpoints);
+/* Unlists and uncounts it, but its socket stays open, and counts as one that leaves. */
+void endpoints_release(struct endpoints *endpoints, struct endpoint *endpoint);
+/* Closes and uncounts a socket that leaves. */
+void endpoints_left(struct endpoints *endpoints, int fd);
+/* All sockets: current connections, listening sockets, and those that leave. */
+uint64_t endpoints_open(const struct endpoints *endpoints);
 void endpoints_stats(struct endpoints *endpoints, rel_time now, struct stat_sink *sink);
 
 #endif

@@ -6,6 +6,7 @@ net_srcs = \
     memcached/net/conn.c memcached/net/conn.h \
     memcached/net/endpoint.c memcached/net/endpoint.h \
     memcached/net/input.c memcached/net/input.h \
+    memcached/net/leaving.c memcached/net/leaving.h \
     memcached/net/listen.c memcached/net/listen.h \
     memcached/net/net.c memcached/net/net.h \
     memcached/net/stream_source.c memcached/net/stream_source.h \

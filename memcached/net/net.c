@@ -16,10 +16,11 @@
 #include "net/accept.h"
 #include "net/endpoint.h"
 #include "net/listen.h"
+#include "net/socket.h"
 #include "net/tls.h"
 #include "net/worker.h"
 
-enum { NSIGNALS = 4 };
+enum { NSIGNALS = 5 };
 
 struct net {
     struct net_config config;
@@ -162,7 +163,7 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
     net->duties.signal(net->duties.context, (int)number);
 }
 
-static const int signals[NSIGNALS] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+static const int signals[NSIGNALS] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP};
 
 static void mask_signals(int how)
 {
@@ -208,10 +209,18 @@ void net_stop(struct net *net)
         log_write("cannot stop the main thread");
 }
 
+bool net_is_local(int fd)
+{
+    return socket_is_local(fd);
+}
+
 void net_free(struct net *net)
 {
     if (!net)
         return;
+    /* All, before anything is freed: `stats` in one thread reads what the others count. */
+    for (unsigned int i = 0; net->workers && i < net->config.nthreads; i++)
+        worker_stop(net->workers[i]);
     acceptor_free(net->acceptor);
     for (unsigned int i = 0; net->workers && i < net->config.nthreads; i++)
         worker_free(net->workers[i]);

@@ -74,7 +74,7 @@ struct net_duties {
     void *context;
     /* Once a second. serving: no worker has been stuck since the tick before. */
     void (*tick)(void *context, rel_time now, bool serving);
-    void (*signal)(void *context, int number); /* SIGINT, SIGTERM, SIGUSR1, SIGHUP */
+    void (*signal)(void *context, int number); /* SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP */
 };
 /*
  * Serves until net_stop. 0 or -errno. Unblocks the signals above, which the caller has blocked, and
@@ -83,6 +83,8 @@ struct net_duties {
 int net_run(struct net *net, const struct net_duties *duties);
 /* From any thread. */
 void net_stop(struct net *net);
+/* Whether the peer of a connection is this machine, by an address that nobody else can use. */
+bool net_is_local(int fd);
 /* Joins the workers and closes everything. NULL is legal. */
 void net_free(struct net *net);
 

@@ -135,6 +135,32 @@ void socket_text(char *out, size_t size, int fd, bool peer)
     inet_text(out, size, &name.address, type == SOCK_DGRAM ? "udp" : "tcp");
 }
 
+/* Nobody else can use such a source: Linux drops it from outside. */
+static bool is_own_source(const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
+{
+    const struct sockaddr_in6 *own6 = (const struct sockaddr_in6 *)own;
+    const struct sockaddr_in6 *peer6 = (const struct sockaddr_in6 *)peer;
+    const struct in6_addr *from = &peer6->sin6_addr;
+    in_addr_t from4 = ((const struct sockaddr_in *)peer)->sin_addr.s_addr;
+
+    if (peer->ss_family == AF_INET)
+        return from4 == ((const struct sockaddr_in *)own)->sin_addr.s_addr ||
+               ntohl(from4) >> 24 == IN_LOOPBACKNET;
+    return peer->ss_family == AF_INET6 &&
+           (IN6_ARE_ADDR_EQUAL(from, &own6->sin6_addr) || IN6_IS_ADDR_LOOPBACK(from) ||
+            (IN6_IS_ADDR_V4MAPPED(from) && from->s6_addr[12] == IN_LOOPBACKNET));
+}
+
+bool socket_is_local(int fd)
+{
+    struct socket_name own = {.len = sizeof(own.address)}, peer = {.len = sizeof(peer.address)};
+
+    if (getsockname(fd, (struct sockaddr *)&own.address, &own.len) ||
+        getpeername(fd, (struct sockaddr *)&peer.address, &peer.len))
+        return false;
+    return own.address.ss_family == AF_UNIX || is_own_source(&own.address, &peer.address);
+}
+
 void socket_source_text(char *out, size_t size, const struct sockaddr_storage *source)
 {
     inet_text(out, size, source, "udp");

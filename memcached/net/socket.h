@@ -35,6 +35,8 @@ void socket_source_text(char *out, size_t size, const struct sockaddr_storage *s
  * bpf/shared/layout.h.
  */
 bool socket_is_unfit_source(const struct sockaddr_storage *source, uint16_t own_port);
+/* net_is_local */
+bool socket_is_local(int fd);
 /* "tcp:1.2.3.4:80", "udp6:[::]:11211", "unix:/path". */
 void socket_text(char *out, size_t size, int fd, bool peer);
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "command/command.h"
 #include "net/conn.h"
+#include "net/leaving.h"
 #include "net/tls.h"
 #include "net/udp.h"
 
@@ -193,23 +194,26 @@ bool worker_enqueue(struct worker *worker, struct stream_socket socket)
     return room;
 }
 
-static void stop(struct worker *worker)
+void worker_stop(struct worker *worker)
 {
+    if (!worker || !worker->running)
+        return;
     pthread_mutex_lock(&worker->lock);
-    __atomic_store_n(&worker->stop, true, __ATOMIC_RELAXED);
+    worker->stop = true;
     pthread_mutex_unlock(&worker->lock);
     worker_wake(worker);
     pthread_join(worker->thread, NULL);
+    worker->running = false;
 }
 
 void worker_free(struct worker *worker)
 {
     if (!worker)
         return;
-    if (worker->running)
-        stop(worker);
+    worker_stop(worker);
     while (worker->conns)
         conn_close(worker->conns);
+    leaving_reset_all(worker);
     while (worker->udp)
         udp_close(worker->udp);
     for (size_t i = 0; i < worker->nqueue; i++)

@@ -20,6 +20,7 @@
 
 struct command_local;
 struct conn;
+struct leaving;
 struct tls_local;
 struct udp;
 
@@ -38,6 +39,7 @@ struct worker {
     struct input input;      /* borrowed by the connection that is being served */
     struct reply reply;      /* borrowed as well */
     struct conn *conns;
+    struct leaving *leaving;
     struct udp *udp; /* the list of its UDP sockets */
     struct worker_counts counts;
     unsigned int turns;        /* of connections served, see worker_turn */
@@ -54,7 +56,7 @@ struct worker {
     struct conn *ready; /* connections whose values have been read */
     uint32_t npings, npongs;
     pthread_cond_t read;
-    bool stop; /* atomic: read without the lock, too */
+    bool stop;
 };
 
 static inline void count_add(uint64_t *count, uint64_t n)
@@ -102,6 +104,8 @@ void worker_wake(struct worker *worker);
 bool worker_ping(struct worker *worker);
 /* Hands over an accepted socket. False: no memory, the caller keeps it. */
 bool worker_enqueue(struct worker *worker, struct stream_socket socket);
+/* Ends the thread, if it runs. NULL is legal. */
+void worker_stop(struct worker *worker);
 /* Ends the thread and closes what it served. NULL is legal. */
 void worker_free(struct worker *worker);
 

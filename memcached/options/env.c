@@ -17,6 +17,16 @@ const struct environment_row environment_table[] = {
      0},
     {"MEMCACHED_SASL_PWDB",
      "With -S: a file of lines user:password, which PLAIN asks first. It is read each time.", 0},
+    {"NOTIFY_SOCKET",
+     "The unix socket of a service manager (sd_notify(3); systemd sets it with Type=notify). The\n"
+     "server tells it when it serves and the kernel's programs are attached, in a line what it\n"
+     "serves and how, and its end. It also waits up to 10 seconds for interfaces of -X bmc= that\n"
+     "do not exist yet: at boot they may be late.",
+     0},
+    {"WATCHDOG_USEC",
+     "With NOTIFY_SOCKET: the server tells every second that all of its workers run (systemd sets\n"
+     "it with WatchdogSec=, and starts a server that hangs again).",
+     0},
     {"T_MEMD_INITIAL_MALLOC",
      "Bytes that count as allocated from the start. For tests of limits beyond 4 gigabytes.",
      offsetof(struct options, allocated_before)},

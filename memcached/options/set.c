@@ -424,11 +424,15 @@ int options_check(struct options *o, FILE *err)
         return refuse(err, EXIT_USAGE_ERROR, "temporary_ttl requires lru_maintainer to be enabled");
     if (o->ssl_enabled && o->tcp_port == 0)
         return refuse(err, EXIT_USAGE_ERROR, "ERROR: You cannot enable SSL without a TCP port.");
-    if (kcache_wanted(&o->kcache) &&
-        (o->socket_path || (o->kcache.udp == KCACHE_ON && o->udp_port == 0))) {
-        return refuse(
-            err, EXIT_USAGE_ERROR,
-            "-X bmc= answers UDP: it needs a UDP port (-U) or tcp=on, and no unix socket (-s)");
+    if (kcache_wanted(&o->kcache) && o->socket_path) {
+        return refuse(err, EXIT_USAGE_ERROR,
+                      "-X bmc= answers what comes by an interface: it cannot go with a unix socket "
+                      "(-s)");
+    }
+    if (kcache_wanted(&o->kcache) && o->kcache.udp == KCACHE_ON && o->udp_port == 0) {
+        return refuse(err, EXIT_USAGE_ERROR,
+                      "-X bmc= finds nothing to answer: add a UDP port (-U 11211), or the word "
+                      "tcp=on for GETs over TCP");
     }
     if (kcache_wanted(&o->kcache) && kcache_wants_tcp(&o->kcache) && o->tcp_port == 0)
         return refuse(err, EXIT_USAGE_ERROR, "bmc: tcp=on needs a TCP port (-p)");

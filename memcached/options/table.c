@@ -120,7 +120,8 @@ const struct option_row option_table[] = {
     {.name = "X bmc=<if>[,...]",
      .help = "answer UDP gets in the kernel on interface <if>; further\n"
              "words: bmc=<if>|auto, mode=native|skb|tc|auto,\n"
-             "stall=<seconds>, allow=<prefix>,..., rate=<num>[/<burst>],\n"
+             "stall=<seconds>, allow=<prefix>|@<file>,... (SIGHUP reads\n"
+             "<file> again), rate=<num>[/<burst>],\n"
              "amplification=<num>, optional, tcp=on (experimental: gets\n"
              "over TCP too), udp=off; or by the chain: mode=chain,\n"
              "entries=<num>, keymax=<bytes>, valuemax=<bytes>,\n"

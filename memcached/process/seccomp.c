@@ -186,10 +186,13 @@ static const struct conditional kernel_path[] = {
      * To attach again to an interface that is back or was detached, and to read what is attached.
      */
     {"bpf", 0, UINT32_MAX, BPF_LINK_CREATE},
+    {"bpf", 0, UINT32_MAX, BPF_LINK_UPDATE},
     {"bpf", 0, UINT32_MAX, BPF_PROG_GET_FD_BY_ID},
     /* To read addresses and interfaces, and to attach a TC filter. */
     {"socket", 0, UINT32_MAX, AF_NETLINK},
     {"ioctl", 1, UINT32_MAX, SIOCETHTOOL},
+    /* To share an interface with other servers. */
+    {"socket", 0, UINT32_MAX, AF_UNIX},
 };
 
 static const struct conditional local_sockets[] = {{"socket", 0, UINT32_MAX, AF_UNIX}};

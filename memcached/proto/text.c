@@ -74,6 +74,7 @@ static const struct verb_row verbs[] = {
     {"slabs", VERB_SLABS, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 3},
     {"shutdown", VERB_SHUTDOWN, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 0},
     {"refresh_certs", VERB_REFRESH_CERTS, SHAPE_WORDS, 1, PROTO_MAX_TOKENS, 1},
+    {"bmc", VERB_BMC, SHAPE_WORDS, 2, 2, 0},
     {"lru", VERB_LRU, SHAPE_WORDS, 2, PROTO_MAX_TOKENS, 1},
     {"lru_crawler", VERB_LRU_CRAWLER, SHAPE_WORDS, 2, 3, 0},
 };

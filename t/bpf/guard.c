@@ -3,6 +3,7 @@
  * passed. */
 #include <arpa/inet.h>
 #include <endian.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -174,7 +175,7 @@ static void test_list_of(struct prefix *prefixes, size_t n, bool with_local,
 {
     struct guard guard = {.loader = {.allow = MC_ALLOW_LIST, .local = with_local}};
 
-    if (!guard_list(&guard, prefixes, n))
+    if (guard_list(&guard, prefixes, n))
         abort();
     test_both(&guard.loader, test);
     guard_fini(&guard);
@@ -481,7 +482,7 @@ static void test_many(void)
     make_many6(six);
     memcpy(all, four, sizeof(four));
     memcpy(all + 2 * MANY, six, sizeof(six));
-    if (!guard_list(&guard, all, 3 * MANY))
+    if (guard_list(&guard, all, 3 * MANY))
         abort();
     open_lab(&lab, &guard.loader);
     guard_fini(&guard);
@@ -653,6 +654,86 @@ static void test_time(void)
     ok(answered == 2 * BUCKET_DEPTH && answered <= BUCKET_DEPTH + BUCKET_RATE * (spent + 0.01),
        "refilling a bucket takes as long as the rate says");
     diag("%.0f a second beyond the burst", BUCKET_DEPTH / spent);
+    lab_close(&lab);
+}
+
+/* --- a reload -------------------------------------------------------------------- */
+
+static void replace(struct lab *lab, struct guard *guard, const char *source, bool with_local)
+{
+    struct prefix prefix = prefix_of(source);
+
+    guard_fini(guard);
+    guard->loader.local = with_local;
+    if (guard_list(guard, &prefix, 1))
+        abort();
+    if (lab && loader_set_guard(lab->loader, &guard->loader))
+        abort();
+}
+
+/* Whether both programs answer the source, and not the other one. */
+static bool only(struct lab *lab, const char *source, const char *other)
+{
+    bool right = true;
+
+    for (enum loader_program program = LOADER_XDP; program <= LOADER_TC; program++) {
+        loader_set_tc(lab->loader, true, program == LOADER_TC);
+        right &=
+            from(lab, program, address(source), true) && from(lab, program, address(other), false);
+    }
+    loader_set_tc(lab->loader, true, false);
+    return right;
+}
+
+static void test_reload_limits(struct lab *lab, struct guard *guard, const char *source)
+{
+    struct frame frame;
+    unsigned int i;
+
+    request_from(&frame, address(source), "get hit\r\n");
+    guard->loader.amplification = 1;
+    replace(lab, guard, source, false);
+    ok(lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_AMPLIFICATION),
+       "amplification= counts once it is set");
+    guard->loader.amplification = 0;
+    guard->loader.rate = 1;
+    guard->loader.burst = 1000000;
+    replace(lab, guard, source, false);
+    ok(is_answered(lab, LOADER_XDP, address(source)), "a bucket of a million is used");
+    guard->loader.burst = 10;
+    replace(lab, guard, source, false);
+    for (i = 0; i < 30 && is_answered(lab, LOADER_XDP, address(source)); i++)
+        ;
+    ok(i >= 9 && i < 30, "rate= counts once it is set (%u were answered)", i);
+    guard->loader.rate = 0;
+    replace(lab, guard, source, false);
+    for (i = 0; i < 30 && is_answered(lab, LOADER_XDP, address(source)); i++)
+        ;
+    ok(i == 30, "and not once it is removed");
+}
+
+static void test_reload(void)
+{
+    struct guard guard = {.loader = {.allow = MC_ALLOW_LIST, .reloads = true}};
+    const char *const one = "198.51.100.7", *const two = "198.51.100.9";
+    struct prefix many[MANY];
+    struct lab lab;
+
+    replace(NULL, &guard, one, false);
+    open_lab(&lab, &guard.loader);
+    ok(only(&lab, one, two), "a list that may be reloaded is in force");
+    replace(&lab, &guard, two, false);
+    ok(only(&lab, two, one), "another list is in force at once");
+    replace(&lab, &guard, "198.51.100.8/31", true);
+    ok(only(&lab, two, one) && only(&lab, "10.0.0.2", one), "a third, with `local`");
+    replace(&lab, &guard, one, false);
+    ok(only(&lab, one, "10.0.0.2"), "a fourth, without it");
+    make_many(many, false);
+    guard_fini(&guard);
+    ok(guard_list(&guard, many, MANY) == -ENOSPC && !guard.list && only(&lab, one, two),
+       "a list that is too long is refused, and changes nothing");
+    test_reload_limits(&lab, &guard, one);
+    guard_fini(&guard);
     lab_close(&lab);
 }
 
@@ -885,6 +966,7 @@ int main(void)
     prefixes[0] = prefix_of("10.0.0.0/8");
     test_list_of(prefixes, 1, false, test_list_private);
     test_many();
+    test_reload();
     test_both(&(struct loader_guard){.rate = 1, .burst = 20}, test_rates);
     test_two_cpus();
     test_time();

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "bpf/loader/object.h"
+#include "kcache/guard.h"
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"
 
@@ -117,37 +118,53 @@ static void test_program(const struct bpf_program *program)
     free(code);
 }
 
-static void test_programs(const struct loader *loader, unsigned int most)
+/* How many there are. */
+static unsigned int test_object(const struct bpf_object *object)
 {
     unsigned int n = 0;
     struct bpf_program *each;
 
-    bpf_object__for_each_program(each, loader->object.all)
+    bpf_object__for_each_program(each, object)
     {
         if (!bpf_program__autoload(each))
             continue;
         test_program(each);
         n++;
     }
+    return n;
+}
+
+static void test_programs(const struct loader *loader, unsigned int most)
+{
+    unsigned int n = test_object(loader->object.all), i;
+
+    for (i = 0; i < PARALLEL_MAX; i++)
+        if (loader->object.parallel.parts[i])
+            n += test_object(loader->object.parallel.parts[i]);
     ok(n == most, "all %u programs were checked", n);
 }
 
 int main(void)
 {
-    struct loader_guard guard = {.rate = 1000, .burst = 1000};
+    struct guard reloaded = {
+        .loader = {.allow = MC_ALLOW_LIST, .reloads = true, .rate = 1000, .burst = 1000}};
+    const struct loader_guard *guard = &reloaded.loader;
     struct loader *chain;
     struct lab lab;
     char error[512];
     int i;
 
+    if (guard_list(&reloaded, NULL, 0))
+        skip_all("out of memory");
     for (i = 0; i < 2; i++) {
-        lab_open_guarded(&lab, 1, &guard, i);
+        lab_open_guarded(&lab, 1, guard, i);
         test_programs(lab.loader, 3);
         lab_close(&lab);
     }
-    chain = loader_open_chain(&lab_chain, &guard, error, sizeof(error));
+    chain = loader_open_chain(&lab_chain, guard, error, sizeof(error));
     if (ok(chain != NULL, "the chain is loaded: %s", chain ? "" : error))
         test_programs(chain, 9);
     loader_close(chain);
+    guard_fini(&reloaded);
     return done();
 }

@@ -627,11 +627,19 @@ static void test_follows(const struct run *run)
     static const struct request set = {TEXT("set x 0 0 1\r\nx\r\n"), NULL, 0,
                                        .reason = MC_TCP_PASS_COMMAND};
     struct mc_tcp_conn conn;
-    struct segment segment;
+    struct segment segment, next;
     bool right;
 
     begin(run, &conn, &segment, &set);
     right = does(run, &segment, &set, ACT_PASS, MC_TCP_PASS_COMMAND);
+    if (run->hook == HOOK_XDP) { /* which does not note what TC is about to see */
+        next = segment;
+        next.seq += (uint32_t)set.n;
+        next.text = get_hit.text;
+        next.n = get_hit.n;
+        right &= does(run, &next, &get_hit, ACT_PASS, MC_TCP_PASS_BOUNDARY) &&
+                 tcp_does(run->lab, HOOK_INGRESS, &segment, &set, ACT_PASS, MC_TCP_PASS_COMMAND);
+    }
     conn_get(run->lab, run->v6, &conn);
     segment_in(run->lab, &segment, &conn, get_hit.text, get_hit.n);
     segment.v6 = run->v6;

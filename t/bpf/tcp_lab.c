@@ -143,6 +143,11 @@ void segment_seal(struct frame *frame, enum sum sum)
         tcp[16] ^= 0x10;
 }
 
+bool segment_is_begun(const struct frame *frame)
+{
+    return get16(frame->bytes + LINK + ip_size(frame) + 16) == folded(pseudo_sum(frame));
+}
+
 bool segment_is_sound(const struct frame *frame)
 {
     const uint8_t *ip = frame->bytes + LINK;
@@ -248,7 +253,7 @@ bool conn_get(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn)
     key_of(&key, v6);
     if (bpf_map_lookup_elem(lab->conns, &key, conn))
         return false;
-    conn->lock.val = 0;
+    conn->lock = 0;
     return true;
 }
 

@@ -87,6 +87,8 @@ void segment_seal_ip(struct frame *frame);
 /* TCP's header, and TCP's bytes by IP's length. */
 uint8_t *segment_tcp(struct frame *frame);
 size_t segment_size(const struct frame *frame);
+/* Whether TCP's checksum seems to be left to hardware. */
+bool segment_is_begun(const struct frame *frame);
 /* Whether TCP's and IP's checksums are right. */
 bool segment_is_sound(const struct frame *frame);
 

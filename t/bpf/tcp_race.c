@@ -17,7 +17,7 @@
 enum {
     RUNS = 3000,
     MOST_RUNS = 2000000,
-    LEAST = 10, /* refusals after the lookup, for each case */
+    LEAST = 10, /* of each outcome, in each case */
     ROUNDS = 4000,
     EXECUTIONS = 1000,
     STEP = 64, /* turns of a loop, by which the server's command is made later */
@@ -96,16 +96,17 @@ static unsigned int take_kept(struct tcp_lab *lab)
     return found;
 }
 
-static bool is_reply(const struct race *race, const struct tcp_run *run, const struct frame *reply)
+static bool is_reply(const struct race *race, enum hook hook, const struct tcp_run *run,
+                     const struct frame *reply)
 {
-    if (race->hook == HOOK_XDP)
+    if (hook == HOOK_XDP)
         return run->verdict == XDP_IS_TX && frame_answers(&run->out, &race->frame, reply);
     return run->verdict == TC_IS_REDIRECT && frame_equal(&run->out, reply);
 }
 
-static bool is_passed(const struct race *race, const struct tcp_run *run)
+static bool is_passed(const struct race *race, enum hook hook, const struct tcp_run *run)
 {
-    if (race->hook == HOOK_XDP)
+    if (hook == HOOK_XDP)
         return run->verdict == XDP_IS_PASS && frame_equal(&run->out, &race->frame);
     return run->verdict == TC_IS_NEXT && run->out.n == race->frame.n;
 }
@@ -169,9 +170,10 @@ static bool publish_run(struct race *race, const struct frame *reply, unsigned i
         return false;
     kept = take_kept(race->lab);
     if (race->lab->slots[TCP_SLOT].answered == answered + 1)
-        return is_reply(race, &run, reply) && kept == 1;
+        return is_reply(race, race->hook, &run, reply) && kept == 1;
     *late += race->bucket->accessed != 0;
-    return is_passed(race, &run) && kept == 0 && race->lab->slots[TCP_SLOT].answered == answered;
+    return is_passed(race, race->hook, &run) && kept == 0 &&
+           race->lab->slots[TCP_SLOT].answered == answered;
 }
 
 static void test_publishing(struct race *race, size_t n)
@@ -238,8 +240,8 @@ static bool execute_run(struct race *race, const struct frame *reply, bool *answ
         sched_yield();
     kept = take_kept(race->lab);
     *answered = slot->answered != before;
-    return !failed && (*answered ? is_reply(race, &run, reply) && kept == 1
-                                 : is_passed(race, &run) && kept == 0);
+    return !failed && (*answered ? is_reply(race, race->hook, &run, reply) && kept == 1
+                                 : is_passed(race, race->hook, &run) && kept == 0);
 }
 
 /* The command ends later if the last request was answered, sooner if it was not. */
@@ -259,7 +261,7 @@ static void test_executing(struct race *race, size_t n)
     atomic_store(&race->ended, 0);
     atomic_store(&race->delay, STEP);
     pthread_create(&thread, NULL, execute_main, race);
-    for (i = 0; right && i < runs; i++) {
+    for (i = 0; right && i < MOST_RUNS && (i < runs || tally[0] < least || tally[1] < least); i++) {
         right = execute_run(race, &reply, &answered);
         tally[answered]++;
         if (answered)
@@ -281,6 +283,7 @@ struct twin {
     struct race *race;
     pthread_barrier_t *barrier;
     int cpu;
+    enum hook by; /* the hook that had it last */
     struct tcp_run run;
     bool failed;
 };
@@ -288,6 +291,13 @@ struct twin {
 static unsigned int rounds_of(const struct race *race)
 {
     return race->in_turns ? FEW : ROUNDS;
+}
+
+static void twin_run(struct twin *twin, enum hook hook)
+{
+    twin->by = hook;
+    twin->run.mark = 0;
+    twin->failed |= tcp_run(twin->race->lab, hook, &twin->race->frame, &twin->run) != 0;
 }
 
 static void *twin_main(void *from)
@@ -298,9 +308,9 @@ static void *twin_main(void *from)
     on_cpu(twin->cpu);
     for (i = 0; i < rounds_of(twin->race); i++) {
         pthread_barrier_wait(twin->barrier);
-        twin->run.mark = 0;
-        twin->failed |=
-            tcp_run(twin->race->lab, twin->race->hook, &twin->race->frame, &twin->run) != 0;
+        twin_run(twin, twin->race->hook);
+        if (twin->by == HOOK_XDP && twin->run.verdict == XDP_IS_PASS)
+            twin_run(twin, HOOK_INGRESS);
         pthread_barrier_wait(twin->barrier);
     }
     return NULL;
@@ -327,15 +337,15 @@ static bool twins_agree(struct race *race, const struct twin twins[2],
     unsigned int kept = take_kept(race->lab), i;
 
     for (i = 0; i < 2; i++) {
-        if (!is_reply(race, &twins[0].run, &replies[i]) ||
-            !is_reply(race, &twins[1].run, &replies[i]))
+        if (!is_reply(race, twins[0].by, &twins[0].run, &replies[i]) ||
+            !is_reply(race, twins[1].by, &twins[1].run, &replies[i]))
             continue;
         tally[i]++;
         return slot->answered == 1 && kept == 1;
     }
     tally[2]++;
-    return is_passed(race, &twins[0].run) && is_passed(race, &twins[1].run) &&
-           slot->answered == 0 && kept == 0;
+    return is_passed(race, twins[0].by, &twins[0].run) &&
+           is_passed(race, twins[1].by, &twins[1].run) && slot->answered == 0 && kept == 0;
 }
 
 static void test_twins(struct race *race, size_t n)

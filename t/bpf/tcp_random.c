@@ -202,6 +202,11 @@ static bool step(struct tcp_lab *lab, bool v6, unsigned int tally[ACTS])
     segment.traffic = one_in(10) ? below(4) : 0;
     segment_frame(&frame, &segment);
     wrong = tcp_check(lab, hook, &segment, &frame, request, 0, &found);
+    if (!wrong && hook == HOOK_XDP && found.act == ACT_PASS && one_in(2)) {
+        tally[ACT_PASS]++; /* and then TC has it */
+        hook = HOOK_INGRESS;
+        wrong = tcp_check(lab, hook, &segment, &frame, request, 0, &found);
+    }
     tally[found.act]++;
     if (!wrong)
         return true;

@@ -133,19 +133,15 @@ static uint32_t model_refuses(const struct tcp_lab *lab, const struct mc_tcp_con
 
 enum { LEFT_TO_TC = NOT_COUNTED + 1, ANSWERED };
 
-/* ANSWERED, LEFT_TO_TC, or why it is passed. *can_resend: so far that a reply has its headers. */
+/* ANSWERED, LEFT_TO_TC, or why it is passed. */
 static uint32_t model_judges(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
                              const struct request *request, unsigned int odd,
-                             const struct mc_tcp_conn *conn, bool *can_resend)
+                             const struct mc_tcp_conn *conn)
 {
     uint32_t rc, n = odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n;
 
-    *can_resend = hook == HOOK_INGRESS && !(odd & ODD_OPTIONS);
     if (!is_plain(segment, odd))
         return n ? MC_TCP_PASS_SEGMENT : NOT_COUNTED;
-    if (hook == HOOK_XDP && odd & ODD_WAY)
-        return n ? MC_TCP_PASS_WAY : NOT_COUNTED;
-    *can_resend = true;
     if (n < 6 || !is_read(request, lab->slots[conn->slot].binary))
         return n ? MC_TCP_PASS_COMMAND : NOT_COUNTED;
     rc = model_refuses(lab, conn, segment);
@@ -201,8 +197,7 @@ static bool model_releases(const struct mc_tcp_conn *conn, const struct segment 
            !(odd & (ODD_LENGTHS | ODD_FRAGMENT));
 }
 
-static void model_pass(struct mc_tcp_conn *conn, const struct segment *segment, unsigned int odd,
-                       enum hook hook)
+static void model_pass(struct mc_tcp_conn *conn, const struct segment *segment, unsigned int odd)
 {
     uint32_t n = odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n;
     uint32_t seq = seq_to_socket(&conn->shift, segment->seq);
@@ -217,7 +212,7 @@ static void model_pass(struct mc_tcp_conn *conn, const struct segment *segment, 
         conn->client_ts = tsval;
     if (beyond(end, conn->in_end) > 0)
         conn->in_end = end;
-    if (hook != HOOK_XDP && beyond(ack, conn->acked) > 0)
+    if (beyond(ack, conn->acked) > 0)
         conn->acked = ack;
     if (segment->flags & (FIN | RST))
         conn->flags |= MC_TCP_CLOSING;
@@ -314,7 +309,7 @@ struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segme
 {
     static struct tcp_kept kept;
     struct outcome outcome = {.act = ACT_PASS, .reason = NOT_COUNTED};
-    bool can_resend, debt = conn->acked != segment->ack - conn->shift.out;
+    bool debt = conn->acked != segment->ack - conn->shift.out;
     uint32_t rc, place;
 
     *freed = -1;
@@ -324,7 +319,7 @@ struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segme
         (hook == HOOK_XDP &&
          (segment->flags & RST || odd & (ODD_LENGTHS | ODD_FRAGMENT | ODD_OPTIONS))))
         return outcome;
-    rc = model_judges(lab, hook, segment, request, odd, conn, &can_resend);
+    rc = model_judges(lab, hook, segment, request, odd, conn);
     if (rc == LEFT_TO_TC)
         return outcome;
     if (rc == ANSWERED) {
@@ -337,31 +332,27 @@ struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segme
         return outcome;
     }
     outcome.reason = rc;
-    if (!is_expected(conn, segment, odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n))
+    if (hook == HOOK_XDP ||
+        !is_expected(conn, segment, odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n))
         return outcome;
-    if (hook == HOOK_INGRESS) {
-        if (segment->sum == SUM_WRONG && conn->shift.nreply && !reply_is_open(conn, segment))
-            return outcome;
-        if (can_resend && model_releases(conn, segment, odd))
-            outcome.act = ACT_RELEASE;
-        model_acknowledge(conn, segment, freed);
-    }
-    if (model_resends(conn, segment, odd)) {
-        outcome.reason = NOT_COUNTED;
-        if (!can_resend) {
-            outcome.act = hook == HOOK_XDP ? ACT_PASS : ACT_DROP;
-            return outcome;
-        }
-        model_cut(conn, segment, &outcome);
-        kept_get(lab, conn->kept, &kept);
-        outcome.act = ACT_DROP;
-        if (kept.owner == kept_owner(conn->shift.reply, conn->slot, conn->generation)) {
-            outcome.act = ACT_RESEND;
-            outcome.reply = kept.text;
-        }
+    if (segment->sum == SUM_WRONG && conn->shift.nreply && !reply_is_open(conn, segment))
+        return outcome;
+    if (!(odd & ODD_OPTIONS) && model_releases(conn, segment, odd))
+        outcome.act = ACT_RELEASE;
+    model_acknowledge(conn, segment, freed);
+    if (!model_resends(conn, segment, odd)) {
+        model_pass(conn, segment, odd);
         return outcome;
     }
-    model_pass(conn, segment, odd, hook);
+    outcome.reason = NOT_COUNTED;
+    outcome.act = ACT_DROP;
+    model_cut(conn, segment, &outcome);
+    kept_get(lab, conn->kept, &kept);
+    if (!(odd & ODD_OPTIONS) &&
+        kept.owner == kept_owner(conn->shift.reply, conn->slot, conn->generation)) {
+        outcome.act = ACT_RESEND;
+        outcome.reply = kept.text;
+    }
     return outcome;
 }
 
@@ -489,6 +480,11 @@ static void translate(const struct tcp_lab *lab, struct frame *frame,
         put32(tcp + 4, conn->told);
     if (tcp[13] & ACK)
         put32(tcp + 8, comes ? ack_to_socket(shift, ack) : ack_to_wire(shift, ack));
+    /* Here the helper takes no checksum for one that is left to hardware; what a socket sends has
+     * one. */
+    if (comes || !segment_is_begun(&before))
+        change_sum(frame, &before);
+    before = *frame;
     at = find_blocks(tcp, &n);
     for (edge = 0; at && edge < 8 && 6 + 4 * edge <= n; edge++) {
         uint8_t *place = tcp + at + 2 + 4 * edge;

@@ -71,14 +71,18 @@ static bool meta_writes(const struct request *request)
 enum written { NOTHING, ONE_KEY, KEYS, META, ALL };
 
 static const uint8_t written[VERB_SASL_STEP + 1] = {
-    [VERB_GAT] = KEYS,        [VERB_GATS] = KEYS,          [VERB_TOUCH] = ONE_KEY,
-    [VERB_SET] = ONE_KEY,     [VERB_ADD] = ONE_KEY,        [VERB_REPLACE] = ONE_KEY,
-    [VERB_APPEND] = ONE_KEY,  [VERB_PREPEND] = ONE_KEY,    [VERB_CAS] = ONE_KEY,
-    [VERB_INCR] = ONE_KEY,    [VERB_DECR] = ONE_KEY,       [VERB_DELETE] = ONE_KEY,
-    [VERB_FLUSH_ALL] = ALL,   [VERB_CACHE_MEMLIMIT] = ALL, [VERB_SLABS] = ALL,
-    [VERB_LRU] = ALL,         [VERB_EXTSTORE] = ALL,       [VERB_REFRESH_CERTS] = ALL,
-    [VERB_META_GET] = META,   [VERB_META_SET] = META,      [VERB_META_DELETE] = META,
-    [VERB_META_ARITH] = META,
+    [VERB_GAT] = KEYS,         [VERB_GATS] = KEYS,
+    [VERB_TOUCH] = ONE_KEY,    [VERB_SET] = ONE_KEY,
+    [VERB_ADD] = ONE_KEY,      [VERB_REPLACE] = ONE_KEY,
+    [VERB_APPEND] = ONE_KEY,   [VERB_PREPEND] = ONE_KEY,
+    [VERB_CAS] = ONE_KEY,      [VERB_INCR] = ONE_KEY,
+    [VERB_DECR] = ONE_KEY,     [VERB_DELETE] = ONE_KEY,
+    [VERB_FLUSH_ALL] = ALL,    [VERB_CACHE_MEMLIMIT] = ALL,
+    [VERB_SLABS] = ALL,        [VERB_LRU] = ALL,
+    [VERB_EXTSTORE] = ALL,     [VERB_REFRESH_CERTS] = ALL,
+    [VERB_META_GET] = META,    [VERB_META_SET] = META,
+    [VERB_META_DELETE] = META, [VERB_META_ARITH] = META,
+    [VERB_BMC] = ALL,
 };
 
 /* The server executes this request: its writes must have been reported. */

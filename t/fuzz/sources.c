@@ -71,7 +71,8 @@ static void check_words(char *text)
     memset(&options, 0, sizeof(options));
     if (kcache_parse(&options, text))
         return;
-    must(options.nallow <= KCACHE_MAX_ALLOW && (options.rate == 0) == (options.burst == 0));
+    must(options.nallow <= KCACHE_MAX_ALLOW &&
+         (options.limits.rate == 0) == (options.limits.burst == 0));
     for (unsigned int i = 0; i < options.nallow; i++) {
         const char *word = options.allow[i].first;
 

@@ -199,4 +199,23 @@ def the_chain():
     pair.close()
 
 
+@tap.case
+def a_file_system_that_may_not_be_written():
+    """As a unit's ProtectKernelTunables= makes /sys/fs/bpf. Newer kernels refuse the place before
+    anything is written there."""
+    pair = netns.Pair(1)
+    netns.enter(pair.client)
+    port = server.free_port(pair.server)
+    loader(pair, "load", "-m", "native", "sv0", OTHER)
+    _, _, error = server.run(
+        "-p", port, "-U", port, "-X", "bmc=sv0", namespace=pair.server,
+        prefix=["unshare", "--mount", "sh", "-c",
+                'mount -o remount,bind,ro /sys/fs/bpf && exec "$@"', "sh"])
+    tap.like(error, "sv0: libxdp's dispatcher is attached and does not accept the program: "
+             "(/sys/fs/bpf, .*ProtectKernelTunables=no.*|.*changes packet data.*); mode=tc works",
+             "the refusal names the option")
+    loader(pair, "unload", "-a", "sv0")
+    pair.close()
+
+
 tap.run()

@@ -11,14 +11,16 @@ import os
 import re
 import signal
 import sys
+import threading
 import traceback
 
 CASE_SECONDS = 60
-SLOW = int(os.environ.get("T_SLOW", "1")) # times are so many times as long: t/kernels/run
+SLOW = int(os.environ.get("T_SLOW", "1")) # times are so many times as long: t/kernels/run, ./check
 
 _cases = []
 _count = 0
 _failed = 0
+_printing = threading.RLock() # at_once: each line as a whole, and their numbers in order
 
 
 class Timeout(BaseException):
@@ -26,17 +28,19 @@ class Timeout(BaseException):
 
 
 def diag(text):
-    for line in str(text).splitlines():
-        print("# " + line, flush=True)
+    with _printing:
+        for line in str(text).splitlines():
+            print("# " + line, flush=True)
 
 
 def ok(passed, name):
     global _count, _failed
-    _count += 1
-    if not passed:
-        _failed += 1
     name = name.replace("#", "\\#").replace("\n", " ")
-    print("%sok %d - %s" % ("" if passed else "not ", _count, name), flush=True)
+    with _printing:
+        _count += 1
+        if not passed:
+            _failed += 1
+        print("%sok %d - %s" % ("" if passed else "not ", _count, name), flush=True)
     return bool(passed)
 
 
@@ -88,7 +92,7 @@ def case_if(condition):
 
 def at_once(function, arguments, most=None):
     """What function returns for each argument, in their order: each call runs in a thread of its
-    own, `most` of them at a time. The checks are the caller's.
+    own, `most` of them at a time. No thread may skip the test.
     """
     arguments = list(arguments)
     with multiprocessing.pool.ThreadPool(most or len(arguments)) as pool:

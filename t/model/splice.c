@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
+ * t/run: nice
+ *
  * The rules of splice.h are enough, and which of them are needed: each scenario is explored whole,
  * then again without a rule.
  *
@@ -114,6 +116,12 @@ static const struct scenario {
 
 #define BIT(rule) (1ull << (rule))
 
+/* What the programs do without. Below, such a bit says that it is done. */
+static const splice_rules left_out = BIT(RULE_NOTE_XDP) | BIT(RULE_RESEND_XDP);
+
+/* XDP notes all that it passes. */
+#define NOTE_ACK_XDP (BIT(RULE_NOTE_ACK_TC) | BIT(RULE_NOTE_XDP))
+
 /* What breaks, where, without these rules, with so many faults. */
 static const struct mutant {
     const char *name;
@@ -129,7 +137,8 @@ static const struct mutant {
     {"no timer resends what the client dropped", BIT(RULE_RESEND_TIMER), CLIENT_DROPS, 2},
     {"what straddles the splice is dropped", BIT(RULE_PROBE), SERVER_CLOSES, 3},
     {"what is sent again is looked up again", BIT(RULE_RESEND_KEPT), ONE_GET, 2},
-    {"TC ingress does not resend", BIT(RULE_RESEND_TC), ONE_GET, 2},
+    {"TC ingress does not resend", BIT(RULE_RESEND_TC), ONE_GET, 1},
+    {"XDP resends, TC ingress does not", BIT(RULE_RESEND_TC) | BIT(RULE_RESEND_XDP), ONE_GET, 2},
     {"acks inside of a reply are not cut", BIT(RULE_ACK_INSIDE), CLIENT_DROPS_SET, 2},
     {"bytes below the splice are sent with the new N", BIT(RULE_OLD_EGRESS), ONE_GET, 2},
     {"what straddles the splice is sent", BIT(RULE_STRADDLE), SERVER_CLOSES_PLAIN, 4},
@@ -146,11 +155,11 @@ static const struct mutant {
     {"an ack held back is not sent afterwards", BIT(RULE_HELD), CALM_SET, 0},
     {"an ack is answered that the socket waits for", BIT(RULE_DEBT), CALM_GETS, 0},
     {"acks in old segments count as told", BIT(RULE_NOTE_ACK), CALM_GETS, 1},
-    {"acks that XDP passes count as told", BIT(RULE_NOTE_ACK_TC), CALM_GETS, 2},
-    {"these, and acks are not translated with the old N", BIT(RULE_NOTE_ACK_TC) | BIT(RULE_OLD_ACK),
+    {"acks that XDP passes count as told", NOTE_ACK_XDP, CALM_GETS, 2},
+    {"these, and acks are not translated with the old N", NOTE_ACK_XDP | BIT(RULE_OLD_ACK),
      CALM_GETS, 1},
     {"these, and client's bytes are not translated with the old M",
-     BIT(RULE_NOTE_ACK_TC) | BIT(RULE_OLD_SEQ), CALM_GETS, 1},
+     NOTE_ACK_XDP | BIT(RULE_OLD_SEQ), CALM_GETS, 1},
 };
 
 /* The same, with --long. */
@@ -163,7 +172,9 @@ static const struct mutant spare[] = {
     {"acks below the reply's end with the new N", BIT(RULE_OLD_ACK), CALM_GETS, 2},
     {"client's bytes below the request with the new M", BIT(RULE_OLD_SEQ), CALM_GETS, 2},
     {"the boundary published after the send", BIT(RULE_PUBLISH_FIRST), ONE_GET, 2},
-    {"kmax moved by TC alone", BIT(RULE_NOTE_XDP), ONE_GET, 2},
+    {"XDP moves kmax, too", BIT(RULE_NOTE_XDP), ONE_GET, 2},
+    {"XDP resends, too", BIT(RULE_RESEND_XDP), ONE_GET, 2},
+    {"XDP does both", BIT(RULE_NOTE_XDP) | BIT(RULE_RESEND_XDP), GET_AND_SET, 1},
     {"no look at ksnd", BIT(RULE_KSND), SERVER_CLOSES, 2},
     {"no look at a FIN", BIT(RULE_CLOSING), SERVER_CLOSES, 2},
     {"no look at what is outstanding", BIT(RULE_ONE), CALM_GETS, 2},
@@ -192,7 +203,7 @@ static struct explore_result run(const struct scenario *s, splice_rules off, uns
     struct model m = s->model;
     struct explore_result r;
 
-    m.off = off;
+    m.off = off ^ left_out;
     while (explore(&m, faults, o->more > 0 ? MAX_STATES_LONG : MAX_STATES, &r)) {
         diag("%s with %u faults has more than %zu states", s->name, faults, r.nstates);
         if (!faults--)

@@ -32,8 +32,8 @@
  * connection known; a copy of B moves kmax to B's end; the server replies to B, C lies unread in
  * the socket, a copy of C is answered.
  *
- * - RESEND_TC: two copies of a get may both be left to TC by XDP. TC answers the first; the second
- *   must get the kept reply, not reach the socket.
+ * - RESEND_TC: two copies of a get may both be left to TC by XDP. TC answers the first, or XDP a
+ *   third; the second must get the kept reply, not reach the socket.
  * - AGAIN: while a CPU copies the reply, another one may pass a copy of the same get.
  * - RESEND_TIMER: a client takes the ack of a reply, drops its bytes for lack of room, and the ack
  *   by which it asks for them is lost: it waits, and has nothing to send again.
@@ -55,9 +55,11 @@
  *   (one below the request's end) asks for it as well, and an ack inside the reply.
  *
  * Follow from others, and cost nothing to have: PUBLISH_FIRST (after the send it is published too
- * late for the client's next get, which is passed), NOTE_XDP (if TC does RESEND_TC), ONE (while a
- * reply is outstanding no ack is both below its end and equal to ksnd), OLD_ACK and OLD_SEQ (if TC
- * alone notes acks; otherwise a queued ack is translated wrongly and the socket not told).
+ * late for the client's next get, which is passed), NOTE_XDP and RESEND_XDP (if TC does RESEND_TC:
+ * a copy of a get that XDP has passed may be answered before TC sees it, which then gets the kept
+ * reply), ONE (while a reply is outstanding no ack is both below its end and equal to ksnd),
+ * OLD_ACK and OLD_SEQ (if TC alone notes acks; otherwise a queued ack is translated wrongly and the
+ * socket not told).
  *
  * Not in the model, and therefore not shown: SACK, timestamps, windows, forged segments, RST, out
  * of order queues (what is out of order is dropped), two stages of TC at a time.
@@ -71,7 +73,10 @@
 /* A sequence number. It has 8 bits, so that a model with few bytes passes where numbers wrap. */
 typedef uint8_t num;
 
-/* The rules. A model in which one is not followed shows what it is for. */
+/*
+ * The rules. A model in which one is not followed shows what it is for. The programs do without
+ * RESEND_XDP and NOTE_XDP: what XDP passes it does not note, so it takes no lock for it.
+ */
 enum splice_rule {
     RULE_CLAMP,         /* the socket's acks stop at req_start while a reply is outstanding */
     RULE_HELD,          /* when a bare ack ends that, the client gets the ack that was held back */
@@ -81,7 +86,8 @@ enum splice_rule {
     RULE_RESEND_KEPT,   /* with the bytes of the first time, not those of a new lookup */
     RULE_PIECE_HELD,    /* a piece of it, but the last, holds the request's ack back */
     RULE_RESEND_TIMER,  /* a timer sends it again if the client asks for nothing */
-    RULE_RESEND_TC,     /* TC ingress resends as XDP does */
+    RULE_RESEND_TC,     /* TC ingress does all of that, */
+    RULE_RESEND_XDP,    /* and XDP, too */
     RULE_OLD_ACK,       /* acks below the reply's end are translated with the old N */
     RULE_ACK_INSIDE,    /* and those inside the reply to the splice */
     RULE_OLD_SEQ,       /* the client's bytes up to req_start with the old M */
@@ -93,7 +99,7 @@ enum splice_rule {
     RULE_NOTE_ACK_TC,   /* nor one that XDP has passed: TC may drop it */
     RULE_PUBLISH_FIRST, /* the server publishes a boundary before it sends the replies */
     RULE_PUBLISH_WHOLE, /* both its numbers at once */
-    RULE_NOTE_XDP,      /* kmax moves when XDP passes a segment, not when TC translates it */
+    RULE_NOTE_XDP,      /* kmax moves when XDP passes a segment, not only when TC translates it */
     RULE_FOLLOWED_SENT, /* which its reply to newer data shows, not such data by itself */
     RULE_KMAX_ACK,      /* kmax moves with what the socket acknowledges, too */
     RULE_KMAX,          /* answer only at the end of what the socket was handed, */
@@ -193,8 +199,9 @@ static inline num splice_map_seq(const struct splice_conn *c, num seq, splice_ru
 }
 
 /*
- * Records what the socket is about to be handed. XDP does so for bytes: from then on they may get
- * there. It does not for acks: TC may still make a reply of the segment and drop it.
+ * Records what the socket is about to be handed. If XDP does so (NOTE_XDP) then for bytes: from
+ * then on they may get there. It does not for acks: TC may still make a reply of the segment and
+ * drop it.
  */
 static inline void splice_note(struct splice_conn *c, const struct splice_segment *g,
                                enum splice_stage stage, splice_rules off)
@@ -311,7 +318,7 @@ static inline enum splice_verdict splice_judge(struct splice_conn *c,
         return SPLICE_PASS;
     if (stage == SPLICE_TC && c->outstanding && !before(g->ack, splice_rep_end(c)))
         c->outstanding = false;
-    if (c->outstanding && (stage == SPLICE_XDP || follows(off, RULE_RESEND_TC)) &&
+    if (c->outstanding && follows(off, stage == SPLICE_XDP ? RULE_RESEND_XDP : RULE_RESEND_TC) &&
         splice_resends(c, g, off))
         return SPLICE_RESEND;
     if (!get || !splice_ready(c, b, g, off))

@@ -138,7 +138,8 @@ static void test_words(void)
     struct kcache_options options;
     size_t i;
 
-    ok(!parse(&options, "bmc=lo") && !options.nallow && !options.rate && !options.amplification,
+    ok(!parse(&options, "bmc=lo") && !options.nallow && !options.limits.rate &&
+           !options.limits.amplification,
        "without allow=, rate= and amplification= there are no limits");
     ok(!parse(&options, "bmc=lo,allow=10.0.0.0/8,fd00::/8,192.168.1.1,optional,bmc=eth0") &&
            options.nallow == 1 && options.allow[0].n == 3 && options.optional &&
@@ -149,13 +150,15 @@ static void test_words(void)
            options.nallow == 2 && options.allow[0].n == 3 && options.allow[1].n == 1 &&
            options.ninterfaces == 1,
        "allow= takes names and files, and may be repeated");
-    ok(!parse(&options, "bmc=lo,rate=10000") && options.rate == 10000 && options.burst == 10000,
+    ok(!parse(&options, "bmc=lo,rate=10000") && options.limits.rate == 10000 &&
+           options.limits.burst == 10000,
        "the default burst of rate= is one second's worth");
-    ok(!parse(&options, "bmc=lo,rate=10000/20000,amplification=10") && options.rate == 10000 &&
-           options.burst == 20000 && options.amplification == 10,
+    ok(!parse(&options, "bmc=lo,rate=10000/20000,amplification=10") &&
+           options.limits.rate == 10000 && options.limits.burst == 20000 &&
+           options.limits.amplification == 10,
        "rate= with a burst, and amplification=");
-    ok(!parse(&options, "bmc=lo,rate=1") && options.burst == 1 &&
-           !parse(&options, "bmc=lo,rate=10000000/100000") && options.burst == 100000,
+    ok(!parse(&options, "bmc=lo,rate=1") && options.limits.burst == 1 &&
+           !parse(&options, "bmc=lo,rate=10000000/100000") && options.limits.burst == 100000,
        "the smallest and largest values of rate= are accepted");
     for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         ok(parse(&options, wrong[i]) != NULL, "\"%s\" is refused", wrong[i]);

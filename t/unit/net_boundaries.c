@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -30,6 +31,7 @@ struct one_slot {
     struct mc_tcp_slot slot;
     int socket;
     bool open, refuses, lost, forgotten;
+    unsigned int nlost;
     /* When the slot was taken back the socket was open, and had this boundary. */
     bool withdrawn;
     uint64_t last;
@@ -75,7 +77,7 @@ static void close_slot(struct boundaries *boundaries, struct mc_tcp_slot *slot)
     slot->boundary = MC_TCP_NONE;
 }
 
-static bool is_lost(struct boundaries *boundaries, const struct mc_tcp_slot *slot, int socket)
+static bool is_lost(struct boundaries *boundaries, struct mc_tcp_slot *slot, int socket)
 {
     struct one_slot *one = (struct one_slot *)boundaries;
 
@@ -89,6 +91,11 @@ static bool forget(struct boundaries *boundaries, int socket, struct boundaries_
     (void)out;
     one->forgotten = one->open && fcntl(socket, F_GETFD) >= 0;
     return false;
+}
+
+static void count_lost(struct boundaries *boundaries)
+{
+    ((struct one_slot *)boundaries)->nlost++;
 }
 
 static void no_net_stats(void *context, struct command_net_stats *out)
@@ -164,7 +171,7 @@ static void start_commands(struct host *host, const char *auth_file)
 static void start(struct host *host, const char *auth_file)
 {
     memset(host, 0, sizeof(*host));
-    host->one.boundaries = (struct boundaries){open_slot, close_slot, is_lost, forget};
+    host->one.boundaries = (struct boundaries){open_slot, close_slot, is_lost, forget, count_lost};
     host->config.boundaries = &host->one.boundaries;
     host->config.nthreads = 1;
     host->config.reqs_per_event = 20;
@@ -400,7 +407,7 @@ static void test_close(struct host *host)
     say(host, "quit\r\n", 6);
     ok(!host->one.open && host->one.withdrawn,
        "a connection gives its slot back before it closes its socket");
-    ok(host->one.last == mc_tcp_boundary(7, 5), "the request that closes it publishes none");
+    ok(host->one.last == MC_TCP_NONE, "and has no boundary then");
     accept_client(host, false);
     turn(host);
     say(host, "get b\r\n", 7);
@@ -432,14 +439,70 @@ static void test_lost(struct host *host)
     ok(host->one.open, "one that only may hang stays");
     host->one.lost = true;
     conn_check_idle(host->worker, now);
-    ok(!host->one.open && host->one.forgotten, "one that hangs is forgotten, and closed");
+    ok(!host->one.open && host->one.forgotten && host->one.nlost == 1,
+       "one that hangs is forgotten, and closed");
     ok(recv(host->client, &said, 1, 0) < 0 && errno == ECONNRESET, "with a reset");
     host->one.lost = false;
+}
+
+/* The host has a client on whose connection the kernel has answered. */
+static void accept_answered(struct host *host)
+{
+    accept_client(host, true);
+    turn(host);
+    asks_text(host, "get b\r\n", "END\r\n");
+    host->one.slot.answered = 1;
+    host->one.forgotten = false;
+    host->one.nlost = 0;
+}
+
+/* The client's socket drops whatever comes, as that of a client to which it is not translated. */
+static void make_deaf(const struct host *host)
+{
+    struct sock_filter nothing = {BPF_RET | BPF_K, 0, 0, 0};
+    const struct sock_fprog program = {1, &nothing};
+
+    if (setsockopt(host->client, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)))
+        die("no filter");
+}
+
+/* Runs the worker until `owed` is this, or the slot was given back. */
+static void run_until(struct host *host, uint32_t owed)
+{
+    while (host->one.open && host->one.slot.owed != owed)
+        event_base_loop(host->worker->base, EVLOOP_ONCE);
+}
+
+static void test_leaving(struct host *host)
+{
+    const uint32_t never = 7;
+    char said;
+
+    accept_answered(host);
+    say(host, "quit\r\n", 6);
+    ok(recv(host->client, &said, 1, 0) == 0,
+       "where the kernel has answered the client gets an end");
+    ok(host->one.open && published(host) == MC_TCP_NONE, "the connection keeps its slot");
+    ok(host->endpoints.current == 0 && endpoints_open(&host->endpoints) == 1,
+       "it counts as a socket and not as a connection");
+    run_until(host, never);
+    ok(!host->one.forgotten && host->one.withdrawn && endpoints_open(&host->endpoints) == 0,
+       "until the client has acknowledged the end");
+    accept_answered(host);
+    make_deaf(host);
+    say(host, "quit\r\n", 6);
+    host->one.slot.owed = 0;
+    run_until(host, MC_TCP_OWED_WATCHED);
+    ok(host->one.open, "an end that the programs have seen may take its time");
+    run_until(host, never);
+    ok(host->one.forgotten && host->one.nlost == 1 && endpoints_open(&host->endpoints) == 0,
+       "where they see no copy of it the connection is reset");
 }
 
 static void test_idle(struct host *host)
 {
     rel_time now;
+    char said;
 
     accept_client(host, true);
     turn(host);
@@ -451,7 +514,9 @@ static void test_idle(struct host *host)
     conn_check_idle(host->worker, now + 110);
     ok(host->one.open, "a get that the kernel answers is a command of the connection");
     conn_check_idle(host->worker, now + 111);
-    ok(!host->one.open, "after idle_timeout without one it is closed");
+    ok(recv(host->client, &said, 1, 0) == 0, "after idle_timeout without one it is closed");
+    while (host->one.open)
+        event_base_loop(host->worker->base, EVLOOP_ONCE);
     host->config.idle_timeout = 0;
     accept_client(host, true);
     turn(host);
@@ -528,6 +593,7 @@ int main(void)
     test_blocked(&host);
     test_close(&host);
     test_lost(&host);
+    test_leaving(&host);
     test_idle(&host);
     test_order(&host);
     test_streams(&host);

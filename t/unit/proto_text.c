@@ -54,6 +54,7 @@ static const char *const names[] = {
     [VERB_QUIT] = "quit",
     [VERB_SHUTDOWN] = "shutdown",
     [VERB_REFRESH_CERTS] = "refresh_certs",
+    [VERB_BMC] = "bmc",
     [VERB_LRU] = "lru",
     [VERB_LRU_CRAWLER] = "lru_crawler",
     [VERB_HTTP] = "http",
@@ -139,6 +140,7 @@ static void describe_parts(const struct request *request, struct text *text)
     case VERB_SHUTDOWN:
     case VERB_EXTSTORE:
     case VERB_REFRESH_CERTS:
+    case VERB_BMC:
     case VERB_SLABS:
     case VERB_WATCH:
     case VERB_LRU:

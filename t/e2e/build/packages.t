@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: nice
 """tools/packages and tools/build, which ./run and ./check call first: the packages that they
 name on other systems, who owns the tree after root has built in it, and which error a failed
 build shows."""
@@ -94,6 +95,15 @@ def without_dpkg_nothing_is_missing():
         tap.like(text, "nothing is missing", "tools/packages says that nothing is missing")
     status, text = packages_on("ID=fedora\n", path, "clients")
     tap.is_((status, "dpkg" in text), (1, True), "a list that only Debian has cannot be checked")
+
+
+@tap.case
+def all_are_printed_on_demand():
+    packages = os.path.join(SRCDIR, "tools/packages")
+    _, text = run(packages, "--all", "run")
+    tap.is_([name for name in ("gcc", "clang", "libbpf-dev") if name not in text.split()], [],
+            "--all prints those that are installed as well")
+    tap.is_(run(packages, "run"), (0, ""), "without it these are none")
 
 
 def copy_of_sources():

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: nice
 """./run and the systemd units: what a new user and an operator start."""
 import os
 import pwd
@@ -133,8 +134,8 @@ def the_demo_can_be_interrupted():
 
 
 def unit_text(name="memcached.service"):
-    with open(os.path.join(SRCDIR, "packaging", name), encoding="utf-8") as unit:
-        return unit.read()
+    with open(os.path.join(SRCDIR, "packaging", name + ".in"), encoding="utf-8") as unit:
+        return unit.read().replace("@bindir@", "/usr/local/bin")
 
 
 def under_the_unit(*words, **options):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """Requests that the published BMC never answered: the chain answers them once it has seen the
 server's reply."""
 import os

@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -13,11 +14,13 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import chain
+import child
 import client
 import kernel
 import netns
 import server
 import tap
+from manager import Manager
 
 SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
 BMC = kernel.beside("bmc/bmc")
@@ -184,6 +187,31 @@ def refusals():
         first.stop()
 
 
+@tap.case
+def it_ends_with_its_input():
+    with Ground() as ground:
+        words = ["nsenter", "--net=/run/netns/" + ground.pair.server, BMC, "sv0", "--until-eof",
+                 "--port", ground.machine.port]
+        first = child.Child(words, "bmc", stdin=subprocess.PIPE)
+        attached = lambda: netns.xdp_mode("sv0", ground.pair.server) is not None
+        tap.ok(server.wait_for(attached), "with --until-eof and a pipe it starts")
+        first.process.stdin.write(b"text")
+        first.process.stdin.flush()
+        status, _, error = run("sv0", "--port", ground.machine.port, namespace=ground.pair.server)
+        tap.is_((status, "another bmc runs" in error), (71, True),
+                "and goes on when text arrives there")
+        second = child.Child(words, "bmc", stdin=subprocess.PIPE)
+        third = child.Child(words, "bmc", stdin=subprocess.PIPE)
+        third.process.stdin.close()
+        tap.is_(third.wait(), 0, "one that waits for it ends with its own input")
+        first.process.stdin.close()
+        tap.is_(first.wait(), 0, "it ends when its input does, with status 0")
+        tap.ok(server.wait_for(lambda: re.search("bmc: port.*room", second.log())),
+               "and one that was started meanwhile takes its place")
+        second.process.stdin.close()
+        tap.is_((second.wait(), attached()), (0, False), "after the end nothing is attached")
+
+
 def refused_to(function, *arguments):
     try:
         function(*arguments)
@@ -229,6 +257,33 @@ def maps_of(bmc):
             shown = json.loads(netns.sh("bpftool", "-j", "map", "show", "id", number.group(1)))
             found[shown["name"]] = shown
     return found
+
+
+@tap.case
+def what_a_service_manager_is_told():
+    manager, pair = Manager(watchdog=60), netns.Pair(2)
+    words = ["nsenter", "--net=/run/netns/" + pair.server, BMC, "sv0,sv1", "--port",
+             server.free_port(pair.server), "--mode", "skb"]
+    process = child.Child(words, "bmc", manager.env)
+    message, pid = manager.message()
+    tap.is_((message["READY"], message["MAINPID"], pid), ("1", str(process.pid), process.pid),
+            "it is ready")
+    tap.like(message["STATUS"], r"^the kernel answers gets over UDP, port \d+, on sv0 \(generic "
+             r"XDP\), sv1 \(generic XDP\)$", "STATUS says what is answered, and where")
+    tap.is_([netns.xdp_mode(name, pair.server) for name in ("sv0", "sv1")], ["generic"] * 2,
+            "the programs are attached by then")
+    tap.ok(manager.until("WATCHDOG")[0], "the watchdog is fed")
+    netns.sh("ip", "link", "set", "sv1", "down", namespace=pair.server)
+    message, _ = manager.until("STATUS")
+    tap.like(message["STATUS"], r"sv1 \(down\)$", "STATUS changes with an interface")
+    process.signal(signal.SIGTERM)
+    tap.ok(manager.until("STOPPING")[0], "it says that it ends")
+    tap.is_(process.wait(), 0, "and ends")
+    pair.close()
+    manager = Manager()
+    process = child.Child([BMC, "nowhere0"], "bmc", manager.env)
+    tap.ok(process.wait() != 0, "it does not start without its interface")
+    tap.is_(manager.message(0.1)[0], None, "and is never ready")
 
 
 @tap.case

@@ -1,6 +1,5 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-# t/run: waits
 """What the chain's parsers predict for a connection's commands, compared with real servers.
 
 Random commands, text, meta and binary, valid and invalid, are sent to Debian's memcached and to

@@ -1,6 +1,5 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-# t/run: waits
 """Requests that the published BMC answered wrongly: through the chain every answer is the
 server's."""
 import os

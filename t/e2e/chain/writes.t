@@ -53,8 +53,13 @@ def filled(m, rows):
     raise RuntimeError("the kernel does not serve the old values: %s" % m.counts())
 
 
-def wanted(row, key):
-    return b"END\r\n" if row.want in (None, writes.OVER) else answer((key, row.want, row.flags))
+def wanted(row, key, got=None):
+    """What a get is to answer after the write. Stock pads a number that gets shorter, unless its
+    LRU maintainer holds the item at that moment: then `got` without padding is right too."""
+    if row.want in (None, writes.OVER):
+        return b"END\r\n"
+    unpadded = answer((key, row.want.rstrip(b" "), row.flags))
+    return unpadded if got == unpadded else answer((key, row.want, row.flags))
 
 
 def serves_again(m, found, name):
@@ -75,15 +80,16 @@ def serves_again(m, found, name):
 
 
 def batch(m, rows, way, name):
-    keys, wrong = filled(m, rows), []
+    keys, wrong, present = filled(m, rows), [], []
     for row, key in zip(rows, keys):
         way.ask(writes.render(row, key, m.tcp), row.lines)
         got = m.udp.ask(get(key))
-        if got != wanted(row, key):
+        want = wanted(row, key, got)
+        if got != want:
             wrong.append((row.name, got))
+        if want != b"END\r\n":
+            present.append((key, want))
     tap.is_(wrong[:3], [], "%d writes %s, each seen at once" % (len(rows), name))
-    present = [(key, wanted(row, key)) for row, key in zip(rows, keys)
-               if wanted(row, key) != b"END\r\n"]
     if present:
         serves_again(m, present, "%d writes %s" % (len(rows), name))
 

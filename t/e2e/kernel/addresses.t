@@ -46,6 +46,16 @@ def addresses_of_ipv4():
 
 
 @tap.case
+def loopback_addresses_alone():
+    warning = "bmc: sv0: the server listens on loopback addresses alone, which nobody can reach"
+    pair = netns.Pair()
+    netns.enter(pair.server)
+    for listen, times in (("127.0.0.1", 1), ("127.0.0.1,::1", 1), ("127.0.0.1,10.77.0.1", 0)):
+        with server.Server("-X", "bmc=sv0", namespace=pair.server, listen=listen) as s:
+            tap.is_(s.log().count(warning), times, "-l %s: %d warnings" % (listen, times))
+
+
+@tap.case
 def addresses_of_ipv6():
     with Changing(listen="0.0.0.0,::", links=2, on=1) as m:
         m.becomes("at start the local addresses are lo's and those of the interfaces, without "

@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """No datagram puts the kernel into bypass; a bypass that a connection asked for ends with the
 connection."""
+import contextlib
 import os
+import signal
 import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary as b
 import kernel
+import netns
 import server
 import tap
 
@@ -17,6 +20,15 @@ WANT = kernel.answer((b"k", b"value"))
 
 def bypassed(machines):
     return machines.tcp.stats("bmc")["bypass"] != "0"
+
+
+@contextlib.contextmanager
+def at_home(machines):
+    """A connection from the server's machine."""
+    with netns.inside(machines.pair.server):
+        own = machines.server.stream()
+    yield own
+    own.close()
 
 
 def connections(machines):
@@ -43,7 +55,8 @@ def no_datagram_bypasses_the_kernel():
                         b"watch\r\n", b"watch fetchers rawcmds\r\n",
                         b"lru_crawler metadump all\r\n", b"flush_all 100000\r\n",
                         b"stats reset\r\n", b"lru_crawler disable\r\n", b"lru mode flat\r\n",
-                        b"slabs automove 0\r\n", b"shutdown\r\n", b"refresh_certs\r\n"):
+                        b"slabs automove 0\r\n", b"shutdown\r\n", b"refresh_certs\r\n",
+                        b"bmc off\r\n"):
             send(m, request)
             m.same(b"get k\r\n", WANT, "after %r over UDP" % request)
         settings = m.tcp.stats("settings")
@@ -109,6 +122,44 @@ def a_bypass_by_the_command_line_needs_no_connection():
             m.same(b"get k\r\n", WANT, "%s" % options[0], kernel=False)
             m.tcp.all(back)
             m.same(b"get k\r\n", WANT, "%s, and %r" % (options[0], back))
+
+
+@tap.case
+def the_command_bmc_and_a_signal_switch_the_kernel_path():
+    with kernel.Machines("-v", threads=1) as m:
+        m.tcp.set(b"k", b"value")
+        refused = (b"CLIENT_ERROR only a connection from the server's own machine switches the "
+                   b"kernel path\r\n")
+        tap.is_(m.tcp.ask(b"bmc off\r\n"), refused, "a client on another machine is refused")
+        for words in (b"bmc", b"bmc offf", b"bmc on off"):
+            tap.like(m.tcp.ask(words + b"\r\n").decode(), "ERROR", "%r is refused" % words)
+        m.same(b"get k\r\n", WANT, "after all that")
+        with at_home(m) as own:
+            tap.is_(own.ask(b"bmc off\r\n"), b"OK\r\n", "`bmc off` on the server's machine")
+        m.same(b"get k\r\n", WANT, "after it, though its connection has ended", kernel=False)
+        tap.ok(bypassed(m), "`bypass` says so")
+        with at_home(m) as own:
+            tap.is_([own.ask(b"bmc on\r\n"), own.ask(b"bmc on\r\n")], [b"OK\r\n"] * 2,
+                    "`bmc on`, twice")
+        m.same(b"get k\r\n", WANT, "after `bmc on`")
+        for on in (False, True):
+            m.server.signal(signal.SIGUSR2)
+            tap.ok(server.wait_for(lambda on=on: bypassed(m) != on), "SIGUSR2")
+            m.same(b"get k\r\n", WANT, "after SIGUSR2", kernel=on)
+        for words, times in (("switched off by the command bmc", 1),
+                             ("switched on by the command bmc", 1), ("switched off by SIGUSR2", 1),
+                             ("switched on by SIGUSR2", 1)):
+            tap.is_(m.server.log().count("bmc: " + words), times, "logged: %s" % words)
+
+
+@tap.case
+def without_a_kernel_path_there_is_nothing_to_switch():
+    with server.Server() as s:
+        c = s.stream()
+        tap.is_(c.ask(b"bmc off\r\n"), b"ERROR\r\n", "the command is unknown")
+        s.signal(signal.SIGUSR2)
+        tap.ok(server.wait_for(lambda: "no kernel path to switch" in s.log()),
+               "SIGUSR2 does nothing, and says so")
 
 
 tap.run()

@@ -1,6 +1,5 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-# t/run: waits
 """The kernel path behind the filter of -o drop_privileges: maps grow, links are detached, memory
 is kept."""
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""kill -9 at random moments, under load: KILLS of them (30). SEED repeats a run."""
+"""kill -9 at random moments, under load: KILLS of them (20). SEED repeats a run."""
 import contextlib
 import glob
 import json
@@ -20,7 +20,7 @@ import netns
 import server
 import tap
 
-KILLS = int(os.environ.get("KILLS", "30"))
+KILLS = int(os.environ.get("KILLS", "20"))
 SEED = int(os.environ.get("SEED", str(int(time.time()))))
 WRITERS, READERS, KEYS, FILL = 2, 2, 400, 60
 MEMORY = 256

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # t/run: waits
 """A server that does not run: for how long the kernel answers in its place."""
-import ctypes
 import os
 import re
 import sys
@@ -15,38 +14,9 @@ import kernel
 import server
 import tap
 from kernel import answer
+from stuck import Stuck, threads
 
-PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
-WALL = 0x40000000
 STALL = "bmc=sv0,stall=2"
-
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def ptrace(request, tid):
-    if libc.ptrace(request, tid, None, None) != 0:
-        raise OSError(ctypes.get_errno(), "ptrace")
-
-
-def threads(pid):
-    """The threads in the order in which they were started."""
-    return sorted(int(tid) for tid in os.listdir("/proc/%d/task" % pid))
-
-
-class Stuck:
-    """One thread of a process is stopped."""
-
-    def __init__(self, tid):
-        self.tid = tid
-
-    def __enter__(self):
-        ptrace(PTRACE_SEIZE, self.tid)
-        ptrace(PTRACE_INTERRUPT, self.tid)
-        os.waitpid(self.tid, WALL)
-
-    def __exit__(self, *_):
-        ptrace(PTRACE_DETACH, self.tid)
-
 
 def asks(m, request=b"get k\r\n"):
     """The answer to one request over a socket of its own; None: there is none."""

@@ -15,8 +15,8 @@ import tap
 
 SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
 # States, not counts of events.
-STATE = {"bmc_enabled", "mode", "interfaces", "IFACE:xdp", "IFACE:tc", "IFACE:state",
-         "addresses_ipv4", "addresses_ipv6",
+STATE = {"bmc_enabled", "mode", "interfaces", "IFACE:xdp", "IFACE:tc", "IFACE:servers",
+         "IFACE:state", "addresses_ipv4", "addresses_ipv6",
          "macs", "stations", "vlans", "left_out", "bypass", "aside", "allow", "allow_prefixes",
          "rate", "burst", "amplification"}
 # The table's memory is mapped ahead of its use, at any time.

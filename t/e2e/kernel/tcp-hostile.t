@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import socket
+import struct
 import sys
 import time
 
@@ -275,6 +276,81 @@ def replays(m):
             wrong.append(wrong_in(c, SMALL, MIXED))
         tap.is_((wrong, asking.end_of(c), len(frames) >= 8), ([None] * 4, b"", True),
                 "replays, %s: each request is answered once" % m.by())
+
+
+# --- errors that routers send -------------------------------------------------------------------
+
+NARROW = (3, 4) # the path is too narrow for a packet, in ICMP; the others say that it does not lead
+ERRORS = ((3, 0), (3, 1), (3, 2), (3, 3), (3, 13), (11, 0), (12, 0))
+
+
+def error(m, at, seq, kind=NARROW, mtu=600, nquoted=28, damage=0):
+    """As of a router that could not deliver a segment of the server's to (address, port) `at`."""
+    server_at = (m.pair.address(), m.server.port)
+    segment = segments.tcp(server_at, at, seq, 0, ACK, bytes(1400))
+    quoted = segments.ip4(server_at[0], at[0], segment)
+    body = struct.pack("!BBHI", *kind, 0, mtu) + quoted[:nquoted]
+    check = struct.pack("!H", (segments.checksum(body) + damage) % 0xffff)
+    return segments.ip4("10.77.0.3", server_at[0], body[:2] + check + body[4:], socket.IPPROTO_ICMP)
+
+
+def path_mtu(m, address):
+    """What the server's machine has learned of the path; None: nothing."""
+    words = netns.sh("ip", "route", "get", address, namespace=m.pair.server).split()
+    return int(words[words.index("mtu") + 1]) if "mtu" in words else None
+
+
+def all_errors(m, at, numbers):
+    return [error(m, at, seq, kind, mtu, nquoted) for seq in numbers for kind in (NARROW, *ERRORS)
+            for mtu in (68, 600) for nquoted in (28, 48, 548)]
+
+
+@each_mode
+def errors_with_guessed_numbers(m):
+    with contextlib.closing(m.dial()) as c:
+        wrong = [wrong_in(c, SMALL, SMALL)]
+        at = c.sock.getsockname()
+        for _ in range(2):
+            right = Forger(m, at).ack
+            m.forge(all_errors(m, at, [right + far for far in FAR]))
+            wrong.append(wrong_in(c, SMALL, MIXED))
+        tap.is_((wrong, asking.end_of(c), path_mtu(m, at[0])), ([None] * 3, b"", None),
+                "%s: the victim's stream is whole, and its path as wide" % m.by())
+
+
+@each_mode
+def errors_with_numbers_beside_the_right_one(m):
+    request, want = hit(3)
+    with peer(m, "before the errors") as p:
+        m.beside.ask(b"version\r\n")
+        beside = (-1400, -2, -1, 1, 2, 1400)
+        m.forge(all_errors(m, p.at, [p.ack + n for n in beside]))
+        tap.is_(path_mtu(m, p.at[0]), None, "%s: all is acknowledged, the path is as wide" % m.by())
+        goes_on(p, "behind them", SMALL)
+        p.push(request)
+        tap.is_(p.read(len(want), acknowledge=False), want, "a reply")
+        numbers = [p.ack + 1, p.ack + 2, p.ack - len(want) - 1, p.ack - len(want) - 2]
+        m.forge(all_errors(m, p.at, numbers))
+        tap.is_(path_mtu(m, p.at[0]), None, "%s: beside a reply, too" % m.by())
+        p.send()
+        goes_on(p, "behind them", MIXED)
+
+
+@each_mode
+def errors_with_the_right_number(m):
+    """As any server's machine this one believes who knows it."""
+    with peer(m, "before the errors") as p:
+        m.beside.ask(b"version\r\n")
+        m.forge([error(m, p.at, p.ack, kind) for kind in ERRORS])
+        goes_on(p, "%s: errors that say that the path does not lead" % m.by(), MIXED)
+        m.beside.ask(b"version\r\n")
+        m.forge([error(m, p.at, p.ack, damage=1)])
+        tap.is_(path_mtu(m, p.at[0]), None, "one with a wrong checksum changes nothing")
+        m.forge([error(m, p.at, p.ack)])
+        tap.is_(path_mtu(m, p.at[0]), 600, "%s: one that says that it is narrow is believed" %
+                m.by())
+        goes_on(p, "behind it", SMALL, MIXED)
+        netns.sh("ip", "route", "flush", "cache", namespace=m.pair.server)
 
 
 # --- hostile clients --------------------------------------------------------------------------

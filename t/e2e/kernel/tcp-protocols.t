@@ -1,6 +1,5 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-# t/run: waits
 """The tests of the protocols over TCP, on servers with tcp=on: clients cannot tell who answers."""
 import os
 import sys

@@ -3,9 +3,11 @@
 # t/run: waits
 """tcp=on as the server has it: options, what it logs and counts, and on which connections the
 kernel may answer."""
+import json
 import os
 import re
 import shutil
+import struct
 import sys
 
 sys.dont_write_bytecode = True
@@ -223,6 +225,36 @@ def stats_conns_know_of_gets():
     quiet.close()
 
 
+def slots_that_owe(which):
+    """Those of connections that the server asks about every second (bpf/shared/tcp.h)."""
+    folder = "/proc/%d/fdinfo" % which.server.pid
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), encoding="ascii") as file:
+            rows = dict(line.split(":", 1) for line in file if ":" in line)
+        if rows.get("map_type", "").strip() == "2" and rows["value_size"].strip() == "48":
+            found = json.loads(netns.sh("bpftool", "-j", "map", "dump", "id",
+                                        rows["map_id"].strip()))
+            values = [bytes(int(byte, 16) for byte in slot["value"]) for slot in found]
+            return sum(struct.unpack_from("Q", value)[0] != 2**64 - 1 and
+                       struct.unpack_from("I", value, 28)[0] > 0 for value in values)
+    raise RuntimeError("no slots")
+
+
+@tap.case
+def idle_connections_owe_nothing():
+    """A connection's last words are the client's acknowledgement of a reply."""
+    idle = [m.server.stream() for _ in range(20)]
+    for c in idle:
+        tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), True, "the kernel answers")
+        c.set(b"later", b"1")
+    tap.ok(server.wait_for(lambda: slots_that_owe(m) == 0),
+           "what is acknowledged is not asked about again")
+    tap.is_([(c.get(b"later"), c.set(b"later", b"1")) for c in idle], [(b"1", b"STORED\r\n")] * 20,
+            "the connections go on")
+    for c in idle:
+        c.close()
+
+
 @tap.case
 def without_udp():
     with Machines(udp=False) as alone:
@@ -398,7 +430,8 @@ def words_that_do_not_fit():
             (("-U", "1", "-X", "bmc=sv0,udp=off"),
              "bmc: udp=off leaves nothing to answer without tcp=on"),
             (("-X", "bmc=sv0,tcp=on,udp=on"),
-             "-X bmc= answers UDP: it needs a UDP port (-U) or tcp=on, and no unix socket (-s)"),
+             "-X bmc= finds nothing to answer: add a UDP port (-U 11211), or the word tcp=on for "
+             "GETs over TCP"),
             (("-U", "1", "-X", "bmc=sv0,tcp=maybe"), "bmc=sv0,tcp=maybe: bmc: tcp is on or off")):
         tap.is_(server.run(*words), (64, "", text + "\n"), "%s is refused" % words[-1])
 

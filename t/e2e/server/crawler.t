@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-# t/run: waits
+# t/run: nice
 """lru_crawler with all its commands, and lru tune, mode and temp_ttl: answers, effects, dumps."""
 import os
 import re

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: nice
 """Random streams of commands, answered by this server and by Debian's memcached 1.6.18.
 
 Text, meta and binary commands, right and wrong, loud and quiet, over TCP in pieces of any length

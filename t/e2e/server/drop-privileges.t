@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-# t/run: waits
+# t/run: nice
 """-o drop_privileges: the system calls that serving needs are allowed, and no others. Calls that
 the filter forbids are tested one by one in t/unit/seccomp.c."""
 import glob

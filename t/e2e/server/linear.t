@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: nice
 """The server itself is linearizable, without the kernel path: porcupine judges histories over
 TCP, UDP and unix sockets, in text and binary. See linear.py and t/e2e/kernel/linear.t."""
 import os

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: nice
 """Each option, with values right and wrong, given to this server and to Debian's memcached
 1.6.18: both start, or both refuse it with the same message and the same status. Intended
 differences are in DIFFERENT, with how and why; those common to a kind of option are in
@@ -143,8 +144,11 @@ class Starts(child.Child):
         except (FileNotFoundError, ProcessLookupError):
             return False
 
-    def outcome(self):
+    def outcome(self, ends=False):
+        """ends: it is expected to end, which it may do when it has its socket."""
         server.wait_for(self.started, 10)
+        if ends:
+            server.wait_for(lambda: not self.alive(), 2)
         status = RUNS if self.alive() else self.process.returncode
         self.kill()
         return status, re.sub(r"^\S*memcached: ", "", self.log(), flags=re.M)
@@ -176,7 +180,8 @@ def lines():
 def both_start_or_refuse_alike():
     for line in lines():
         a, b = Starts(server.program(), line), Starts(differential.PEER, line)
-        mine, its = a.outcome(), b.outcome()
+        mine = a.outcome()
+        its = b.outcome(ends=mine[0] != RUNS)
         if its[0] == RUNS == mine[0]:  # the output while it starts is not complete
             mine = its = (RUNS, "")
         tap.is_(mine, its, "memcached %s" % line)

@@ -91,6 +91,21 @@ def signals():
 
 
 @tap.case
+def a_signal_while_all_threads_read_statistics_ends_the_server():
+    """Each thread reads what the others count. Sanitizers see what is freed too early."""
+    statuses = []
+    for _ in range(20):
+        memcached = server.Server(threads=4)
+        clients = [memcached.stream() for _ in range(8)]
+        for client in clients:
+            client.send(b"stats\r\n" * 200)
+        clients[0].until(b"END\r\n")
+        memcached.signal(signal.SIGTERM)
+        statuses.append(memcached.wait())
+    tap.is_(statuses, [0] * 20, "20 times with status 0")
+
+
+@tap.case
 def a_signal_during_the_start_ends_the_server():
     statuses = set()
     for _ in range(10):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: nice
 """-e: a stop by SIGUSR1 keeps the items for the next server."""
 import atexit
 import os

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: nice
 """TLS for an operator: options, certificates and their renewal, listeners, statistics."""
 import os
 import select

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/leaving.h"
+
+#include <event2/event_struct.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/boundaries.h"
+#include "bpf/shared/tcp.h"
+#include "net/socket.h"
+#include "net/worker.h"
+
+enum {
+    FIRST_MS = 10,     /* by then most clients have acknowledged the end */
+    PATIENCE_MS = 600, /* that segments may go without translation */
+    CHECK_MS = 1000,
+    SILENT_MAX = 10, /* checks in a row without a word of the client's: the kernel goes on alone */
+};
+
+struct leaving {
+    struct worker *worker;
+    struct leaving *next, **link; /* in the worker's list */
+    struct mc_tcp_slot *slot;
+    int fd;
+    struct event timer;
+    uint32_t nsent; /* segments that the socket had sent, and */
+    uint32_t lost;  /* the slot's, when watch was called */
+    unsigned int nchecks, nsilent;
+};
+
+static bool get_info(const struct leaving *leaving, struct tcp_info *info)
+{
+    socklen_t n = sizeof(*info);
+
+    *info = (struct tcp_info){0};
+    return getsockopt(leaving->fd, IPPROTO_TCP, TCP_INFO, info, &n) == 0;
+}
+
+/* Whether the client may not have received all that was sent, and the end. */
+static bool is_open(const struct tcp_info *info)
+{
+    switch (info->tcpi_state) {
+    case BPF_TCP_FIN_WAIT1:
+    case BPF_TCP_CLOSING:
+    case BPF_TCP_LAST_ACK:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static uint32_t owed_by(const struct leaving *leaving)
+{
+    return __atomic_load_n(&leaving->slot->owed, __ATOMIC_RELAXED);
+}
+
+static uint32_t lost_by(const struct leaving *leaving)
+{
+    return __atomic_load_n(&leaving->slot->lost, __ATOMIC_RELAXED);
+}
+
+/*
+ * From now on `owed` tells whether the programs on egress see a segment of the socket's. It is
+ * stored before segments are counted, so that they see all that are counted later.
+ */
+static void watch(struct leaving *leaving)
+{
+    struct tcp_info info;
+
+    __atomic_store_n(&leaving->slot->owed, MC_TCP_OWED_WATCHED, __ATOMIC_SEQ_CST);
+    get_info(leaving, &info);
+    leaving->nsent = info.tcpi_segs_out;
+    leaving->lost = lost_by(leaving);
+}
+
+/*
+ * Whether, since watch was called, the socket has sent segments of which the programs saw none; or
+ * has got none of the client's that they saw, but others. The socket's lock is held while a segment
+ * leaves: so the programs have seen those that are counted in `info`.
+ */
+static bool is_astray(const struct leaving *leaving, const struct tcp_info *info)
+{
+    if (leaving->lost && leaving->lost == lost_by(leaving))
+        return true;
+    return owed_by(leaving) == MC_TCP_OWED_WATCHED && info->tcpi_segs_out != leaving->nsent;
+}
+
+static void finish(struct leaving *leaving)
+{
+    struct worker *worker = leaving->worker;
+    struct boundaries *boundaries = worker->config->boundaries;
+
+    boundaries->close(boundaries, leaving->slot);
+    event_del(&leaving->timer);
+    *leaving->link = leaving->next;
+    if (leaving->next)
+        leaving->next->link = leaving->link;
+    endpoints_left(worker->endpoints, leaving->fd);
+    free(leaving);
+}
+
+/* The kernel does what is left to do. */
+static void release(struct leaving *leaving)
+{
+    socket_set_reset(leaving->fd, false);
+    finish(leaving);
+}
+
+static void reset(struct leaving *leaving)
+{
+    struct boundaries *boundaries = leaving->worker->config->boundaries;
+    struct boundaries_numbers numbers;
+
+    if (boundaries->forget(boundaries, leaving->fd, &numbers))
+        socket_reset_as(leaving->fd, numbers.seq, sizeof(numbers.seq) / sizeof(numbers.seq[0]),
+                        numbers.ack);
+    finish(leaving);
+}
+
+static void wait_for(struct leaving *leaving, long ms)
+{
+    const struct timeval time = {ms / 1000, ms % 1000 * 1000};
+
+    event_add(&leaving->timer, &time);
+}
+
+static void on_time(evutil_socket_t fd, short what, void *arg)
+{
+    struct leaving *leaving = arg;
+    struct boundaries *boundaries = leaving->worker->config->boundaries;
+    struct tcp_info info;
+
+    (void)fd;
+    (void)what;
+    if (!get_info(leaving, &info) || !is_open(&info)) {
+        release(leaving);
+        return;
+    }
+    if (leaving->nchecks++ == 0) {
+        wait_for(leaving, PATIENCE_MS);
+        return;
+    }
+    if (is_astray(leaving, &info)) {
+        boundaries->count_lost(boundaries);
+        reset(leaving);
+        return;
+    }
+    leaving->nsilent = info.tcpi_last_ack_recv < CHECK_MS ? 0 : leaving->nsilent + 1;
+    if (leaving->nsilent == SILENT_MAX) {
+        release(leaving);
+        return;
+    }
+    watch(leaving);
+    wait_for(leaving, CHECK_MS);
+}
+
+void leaving_begin(struct worker *worker, int fd, struct mc_tcp_slot *slot)
+{
+    struct boundaries *boundaries = worker->config->boundaries;
+    struct leaving *leaving = calloc(1, sizeof(*leaving));
+
+    if (!leaving) {
+        socket_set_reset(fd, false);
+        boundaries->close(boundaries, slot);
+        endpoints_left(worker->endpoints, fd);
+        return;
+    }
+    *leaving = (struct leaving){.worker = worker,
+                                .next = worker->leaving,
+                                .link = &worker->leaving,
+                                .slot = slot,
+                                .fd = fd};
+    if (leaving->next)
+        leaving->next->link = &leaving->next;
+    worker->leaving = leaving;
+    event_assign(&leaving->timer, worker->base, -1, 0, on_time, leaving);
+    watch(leaving);
+    shutdown(fd, SHUT_WR);
+    wait_for(leaving, FIRST_MS);
+}
+
+/*
+ * Closing a socket resets its connection (socket_set_reset), with numbers that the programs
+ * translate, if its segments still pass them: otherwise with those of the wire.
+ */
+void leaving_reset_all(struct worker *worker)
+{
+    struct leaving *leaving;
+
+    while ((leaving = worker->leaving)) {
+        struct tcp_info info;
+
+        if (get_info(leaving, &info) && is_open(&info) && owed_by(leaving) == MC_TCP_OWED_WATCHED)
+            reset(leaving);
+        else
+            finish(leaving);
+    }
+}

@@ -1,0 +1,439 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
+"""Several servers on one interface: the kernel answers for each of them, whoever else comes, goes
+and dies."""
+import array
+import concurrent.futures
+import contextlib
+import os
+import socket
+import struct
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
+import client
+import kernel
+import netns
+import server
+import tap
+from kernel import answer
+
+DROP = ["-o", "drop_privileges"] if "no_drop_privileges" in server.run("-h")[1] else []
+STRANGER = 65533 # neither root nor the user of the servers
+NAMES = ["\0memcached-bmc-%d" % number for number in range(32)]
+GETS = 200 # at least, while another server comes or goes
+
+
+class Ground:
+    """Two machines, and servers that all have sv0."""
+
+    def __init__(self):
+        self.pair = netns.Pair()
+        netns.enter(self.pair.client)
+        self.all = []
+
+    def add(self, mode=None, tcp=False, **options):
+        one = kernel.Machines(*DROP, pair=self.pair, mode=mode, words=["tcp=on"] if tcp else [],
+                              **options)
+        self.all.append(one)
+        return one
+
+    def start(self):
+        """A server alone."""
+        return server.Server(*DROP, "-X", "bmc=sv0", namespace=self.pair.server, threads=1,
+                             host=self.pair.address(), listen="0.0.0.0")
+
+    def refused(self, words, say, name, *arguments):
+        port = server.free_port(self.pair.server)
+        arguments = arguments or ("-p", port, "-U", port, "-l", "0.0.0.0")
+        status, _, error = server.run(*arguments, "-X", words, namespace=self.pair.server)
+        tap.ok(status is not None and 0 < status < 128, "%s: status %s" % (name, status))
+        tap.like(error, say, "%s: the message has the reason" % name)
+
+    def program(self):
+        xdp = netns.link("sv0", self.pair.server).get("xdp")
+        return xdp and xdp["prog"]["id"]
+
+    def clean(self, name):
+        tap.is_((self.program(), netns.tc_programs("sv0", self.pair.server)), (None, []),
+                "%s: nothing is attached after the last server" % name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for one in self.all:
+            if one.server.alive():
+                one.server.stop()
+        self.pair.close()
+
+
+def fresh(one, value, name):
+    """A write is acknowledged, and the kernel answers with it."""
+    one.tcp.set(b"k", value)
+    one.same(b"get k\r\n", answer((b"k", value)), name)
+
+
+def by_tcp(one, name):
+    """The kernel answers gets of a TCP connection."""
+    one.tcp.set(b"t", b"over tcp")
+    before = int(one.server.stats("bmc")["tcp_answered"])
+    right = all(one.tcp.get(b"t") == b"over tcp" for _ in range(20))
+    after = int(one.server.stats("bmc")["tcp_answered"])
+    tap.ok(right and after - before >= 10, "%s: the kernel answers over TCP (%d of 20)"
+           % (name, after - before))
+
+
+def all_fresh(servers, value, name):
+    for i, one in enumerate(servers):
+        fresh(one, b"%s %d" % (value, i), "%s: server %d" % (name, i + 1))
+
+
+def again(one):
+    """Starts a server that has ended, with the same ports."""
+    one.options["port"] = one.server.port
+    one.start()
+
+
+def during(one, event, name):
+    """Every get of one server is answered with the last value, before, while and after an event
+    happens to another."""
+    wrong = []
+    done, gets = None, 0
+    before = one.counts()["answered"]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        while gets < GETS or not done.done():
+            if gets == GETS // 2:
+                done = pool.submit(event)
+            gets += 1
+            value = b"%d" % gets
+            one.tcp.set(b"k", value)
+            got = one.udp.ask(b"get k\r\n"), one.tcp.get(b"k")
+            if got != (answer((b"k", value)), value):
+                wrong.append((got, value))
+    done.result()
+    tap.is_(wrong, [], "%s: no get is lost, none is stale" % name)
+    grown = one.counts()["answered"] - before
+    tap.ok(grown > gets // 2, "%s: the kernel answers them (%d of %d)" % (name, grown, gets))
+
+
+def counted(first, second, name):
+    """Each counts its own packets."""
+    before = first.counts()
+    for _ in range(5):
+        second.udp.ask(b"get k\r\n")
+    after = first.counts()
+    tap.is_(after["packets_seen"], before["packets_seen"],
+            "%s: gets of one are not counted by the other" % name)
+
+
+def at_home(one, command):
+    """The answer to a connection from the server's machine."""
+    with netns.inside(one.pair.server):
+        own = one.server.stream()
+    with contextlib.closing(own):
+        return own.ask(command)
+
+
+def two_servers(mode, tcp, ends=True):
+    name = "%s%s" % (mode or "native", ", tcp=on" if tcp else "")
+    with Ground() as ground:
+        first = ground.add(mode, tcp)
+        alone = ground.program()
+        second = ground.add(mode, tcp)
+        if mode != "tc":
+            tap.ok(ground.program() not in (None, alone), name + ": the link has another program")
+            tap.like(second.server.log(), "bmc: sv0: XDP .* shared by 2 servers",
+                     name + ": the second one says that it shares")
+            tap.like(first.server.log(), "bmc: sv0: 2 servers share XDP",
+                     name + ": the first one says so, too")
+            tap.is_([one.tcp.stats("bmc")["sv0:servers"] for one in ground.all], ["2", "2"],
+                    name + ": so does `stats bmc`")
+        all_fresh(ground.all, b"v", name)
+        counted(first, second, name)
+        for one in ground.all if tcp else ():
+            by_tcp(one, name)
+        tap.is_(at_home(first, b"bmc off\r\n"), b"OK\r\n", name + ": `bmc off` of one")
+        tap.is_(first.by_kernel(b"get none\r\n"), (b"END\r\n", False), name + ": it is off")
+        fresh(second, b"on", name + ": leaves the other on")
+        at_home(first, b"bmc on\r\n")
+        if not ends:
+            return
+        during(first, second.server.stop, name + ", SIGTERM to the second")
+        during(first, lambda: again(second), name + ", the second again")
+        all_fresh(ground.all, b"w", name + ", the second again")
+        during(second, first.server.kill, name + ", SIGKILL to the first")
+        silent(first, name)
+        during(second, lambda: again(first), name + ", the first again")
+        all_fresh(ground.all, b"x", name + ", the first again")
+        for one in ground.all:
+            one.server.stop()
+        ground.clean(name)
+
+
+def silent(one, name):
+    """Nobody answers for a server that has ended."""
+    probe = client.Udp(one.pair.address(), one.server.port, 0.2)
+    with contextlib.suppress(TimeoutError, ConnectionRefusedError):
+        tap.is_(probe.ask(b"get k\r\n"), None, name + ": the dead server does not answer")
+        return
+    tap.ok(True, name + ": the dead server does not answer")
+
+
+@tap.case
+def native_and_tcp():
+    two_servers(None, True)
+
+
+@tap.case
+def generic():
+    two_servers("skb", False, ends=False)
+
+
+@tap.case
+def tc():
+    two_servers("tc", True)
+
+
+@tap.case
+def three():
+    with Ground() as ground:
+        first, second, third = (ground.add() for _ in range(3))
+        tap.is_([one.tcp.stats("bmc")["sv0:servers"] for one in ground.all], ["3", "3", "3"],
+                "three servers share the interface")
+        all_fresh(ground.all, b"v", "three")
+        first.server.kill()
+        second.server.kill()
+        fresh(third, b"w", "the last one, when the others were killed")
+        again(first)
+        tap.is_(first.tcp.stats("bmc")["sv0:servers"], "2", "a dead one is not counted")
+        again(second)
+        all_fresh(ground.all, b"x", "three again")
+        for one in (first, third, second):
+            one.server.kill()
+        tap.ok(server.wait_for(lambda: ground.program() is None, 5),
+               "nothing is attached after all were killed")
+
+
+@tap.case
+def eight_at_once():
+    """Each finds the others, in whatever order they come; there is no room for a ninth."""
+    with Ground() as ground:
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            started = [pool.submit(ground.start) for _ in range(8)]
+            machines = [each.result() for each in started]
+        with contextlib.ExitStack() as stack:
+            for each in machines:
+                stack.enter_context(each)
+            control = [stack.enter_context(contextlib.closing(each.stream())) for each in machines]
+            tap.is_([each.stats("bmc")["sv0:servers"] for each in control], ["8"] * 8,
+                    "eight servers that start at once share the interface")
+            tap.is_([each.stats("bmc")["detached"] for each in control], ["0"] * 8,
+                    "none was detached meanwhile")
+            for each, one in zip(machines, control):
+                one.set(b"k", b"%d" % each.port)
+                kernel.meet(ground.pair.address(), each.port)
+                udp = each.udp()
+                tap.ok(server.wait_for(lambda: udp.get(b"k") == b"%d" % each.port and
+                                       one.stats("bmc")["answered_xdp"] != "0"),
+                       "the kernel answers for each")
+                udp.close()
+            ground.refused("bmc=sv0", "sv0: another XDP program", "a ninth")
+
+
+@tap.case
+def the_memory_of_a_dead_one_is_freed():
+    with Ground() as ground:
+        first = ground.add()
+        program = ground.program()
+        ground.add()
+        first.server.kill()
+
+        def gone():
+            with contextlib.suppress(RuntimeError):
+                netns.sh("bpftool", "prog", "show", "id", program)
+                return False
+            return True
+
+        tap.ok(server.wait_for(gone, 5), "the kernel frees the program of a server that was killed")
+
+
+@tap.case
+def one_that_was_stopped():
+    """Whoever does not answer is left out, and comes back by itself."""
+    with Ground() as ground:
+        first = ground.add("native")
+        first.server.pause()
+        ground.refused("bmc=sv0", "sv0: another XDP program", "while the first one is stopped")
+        first.server.resume()
+        second = ground.add("native")
+        second.server.pause()
+        third = ground.add("native")
+        fresh(third, b"v", "one that comes while another is stopped")
+        second.server.resume()
+        tap.ok(server.wait_for(lambda: second.tcp.stats("bmc")["reattached"] == "1"),
+               "the one that was stopped joins them again")
+        for one in ground.all:
+            one.meet()
+        all_fresh(ground.all, b"w", "after it")
+
+
+@tap.case
+def detached_by_another_process():
+    with Ground() as ground:
+        for tcp in (False, True):
+            ground.add("native", tcp)
+        netns.cut(ground.program(), "sv0", ground.pair.server)
+        tap.ok(server.wait_for(lambda: all(one.tcp.stats("bmc")["reattached"] == "1"
+                                           for one in ground.all)), "both attach again")
+        for one in ground.all:
+            one.meet()
+        all_fresh(ground.all, b"v", "after the link was detached")
+        ours = ground.program()
+        other = netns.replace(ours, "sv0", ground.pair.server)
+        tap.ok(server.wait_for(lambda: all(one.tcp.stats("bmc")["reattached"] == "2"
+                                           for one in ground.all)), "both attach again")
+        tap.ok(ground.program() != other, "the program that replaced theirs is gone")
+        for one in ground.all:
+            one.meet()
+        all_fresh(ground.all, b"w", "after the link's program was replaced")
+
+
+@tap.case
+def an_interface_that_is_created_again():
+    """With tcp=on, with which filters can be attached again before Linux 6.6, too."""
+    with Ground() as ground:
+        for _ in range(2):
+            ground.add("native", True)
+        netns.sh("ip", "link", "del", "sv0", namespace=ground.pair.server)
+        os.close(ground.pair.passes.pop())
+        ground.pair.add_link(0)
+        for one in ground.all:
+            tap.ok(server.wait_for(lambda one=one: one.server.stats("bmc")["sv0:state"] == "up"),
+                   "attached again")
+            one.tcp, one.udp = one.server.stream(), one.server.udp()
+            one.meet()
+        all_fresh(ground.all, b"v", "an interface that was created again")
+        tap.is_([one.tcp.stats("bmc")["sv0:servers"] for one in ground.all], ["2", "2"],
+                "they share it again, without the privilege to load programs")
+
+
+@tap.case
+def ports_in_use():
+    with Ground() as ground:
+        first = ground.add(listen=ground.pair.address())
+        port = first.server.port
+        ground.refused("bmc=sv0", "sv0: another memcached .* has the same port",
+                       "the same port at another address", "-p", port, "-U", port, "-l",
+                       "fd77:0::1")
+        fresh(first, b"v", "the first one goes on")
+        second = ground.add("native")
+        ground.refused("bmc=sv0,mode=skb", "sv0: another XDP program", "another mode")
+        all_fresh((first, second), b"w", "both go on")
+
+
+@contextlib.contextmanager
+def as_nobody():
+    os.seteuid(STRANGER)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def sequenced():
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    one.settimeout(5)
+    return one
+
+
+def squat(names, namespace):
+    """Sockets of an unprivileged user with these names."""
+    sockets = []
+    with netns.inside(namespace), as_nobody():
+        for name in names:
+            sockets.append(sequenced())
+            sockets[-1].bind(name)
+            sockets[-1].listen()
+    return sockets
+
+
+def taken(listener):
+    """What the connections of a listener have sent."""
+    listener.settimeout(0)
+    got = []
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            connection, _ = listener.accept()
+            got.append(connection.recv(100))
+            connection.close()
+    return got
+
+
+@tap.case
+def an_unprivileged_user():
+    """Has the names of the sockets, or asks: and gives and gets nothing."""
+    with Ground() as ground:
+        squatter = squat(NAMES[:1], ground.pair.server)[0]
+        first = ground.add()
+        second = ground.add()
+        tap.is_(set(taken(squatter)), {b""}, "nobody tells him anything")
+        squatter.close()
+        index = netns.link("sv0", ground.pair.server)["ifindex"]
+        request = struct.pack("IIIIHH", 0x6d633031, index, 0, 0, 0, 0)
+        for user, answered in ((as_nobody, False), (contextlib.nullcontext, True)):
+            with netns.inside(ground.pair.server), user(), sequenced() as one:
+                one.connect(NAMES[1])
+                with contextlib.suppress(ConnectionError):
+                    one.send(request)
+                try:
+                    data, more, _, _ = one.recvmsg(100, socket.CMSG_SPACE(16))
+                except ConnectionError:
+                    data, more = b"", []
+            fds = array.array("i", b"".join(each[2] for each in more))
+            tap.is_((bool(data), len(fds)), (answered, 3 if answered else 0),
+                    "a request of %s" % ("root" if answered else "another user than theirs"))
+            for fd in fds:
+                os.close(fd)
+        all_fresh((first, second), b"v", "both go on")
+
+
+@tap.case
+def all_names_taken():
+    with Ground() as ground:
+        squatters = squat(NAMES, ground.pair.server)
+        first = ground.add()
+        ground.refused("bmc=sv0", "sv0: another XDP program", "an unprivileged user has all names")
+        fresh(first, b"v", "the first one goes on")
+        for squatter in squatters:
+            squatter.close()
+
+
+@tap.case
+def filters():
+    """Where TC has no room for links, and before Linux 6.6: each has filters of its own."""
+    with Ground() as ground:
+        links = netns.fill_tcx_egress("sv0", ground.pair.server)
+        first, second = ground.add("tc"), ground.add("tc")
+
+        def handles():
+            text = netns.sh("tc", "filter", "show", "dev", "sv0", "egress",
+                            namespace=ground.pair.server)
+            return text.count("handle ")
+
+        tap.is_(handles(), 2, "there are two filters")
+        all_fresh(ground.all, b"v", "both")
+        first.server.kill()
+        fresh(second, b"w", "the second, when the first was killed")
+        again(first)
+        tap.is_(handles(), 2, "the filter of the dead one was replaced")
+        all_fresh(ground.all, b"x", "both again")
+        second.server.kill()
+        fresh(first, b"y", "the first, when the second was killed")
+        for fd in links:
+            os.close(fd)
+
+
+tap.run()

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""mutants: what t/linear/mutants breaks in the sources, one thing at a time.
+
+t/00-mutants.t checks that what is to be broken is still found there.
+"""
+import glob
+import os
+import re
+
+KERNEL = "bpf/*/*.bpf.h"
+# One key at a time and large values, written in bursts, and readers in the kernel.
+RACE = ("-groups", 4, "-keys", 1, "-clients", 2, "-udp-reads", 100, "-burst", 64, "-window", 8,
+        "-reads", 100, "-history", 3000, "-fill", 1250)
+
+# (name, files, what is found there, how often at least, what it becomes, options of the server,
+# options of linear)
+MUTANTS = (
+    ("second_look", KERNEL, r"READ_ONCE\(\w+->seq\) != [\w>-]+", 3, "0", (), RACE),
+    ("counter", "memcached/store/table.c", r"head->seq \+ 1", 2, "head->seq", (), RACE),
+    ("epoch", KERNEL, r"\(u8\)READ_ONCE\(control\.epoch\)", 2, "META_EPOCH(meta)", (),
+     ("-flush", "50ms")),
+    # The server removes expired items that it meets: only the kernel reads, and no thread looks for
+    # them.
+    ("expiry", KERNEL, r"return \*now >= second \* 1000000000ull", 1, "return *now == second",
+     ("-o", "no_lru_maintainer,no_lru_crawler"),
+     ("-expire", 70, "-lull", "3s", "-groups", 8, "-history", 10000, "-udp-reads", 100)),
+    ("overflow_buckets", KERNEL, r"if \(unlikely\(READ_ONCE\(bucket->next\)\)\)", 1, "if (0)",
+     ("-o", "hashpower=12,no_hashexpand"), ("-churn", 20000)),
+)
+
+# Of the chain, before Debian's memcached. Readers that do not wait for one another's answers.
+BUSY = ("-reads", 90, "-plain", 90, "-udp-writes", 0, "-clients", 6, "-keys", 2, "-fill", 40)
+BMC = ["bpf/loader/filter.skel.h bpf/inplace/inplace.skel.h bpf/loader/member.skel.h "
+       "bpf/chain/chain.skel.h", "bmc/bmc"]
+CHAIN_MUTANTS = (
+    ("the_end_of_writes", "bpf/chain/gate.bpf.h", r"if \(READ_ONCE\(gate->done\) >= asked\)", 1,
+     "if (0)", BUSY),
+    ("the_time_of_asks", "bpf/chain/ask.bpf.h", r"first = ask->first;", 1, "first = now;", BUSY),
+    ("the_gates_version", "bpf/chain/get.bpf.h",
+     r"bucket->word != READ_ONCE\(bucket->gate.word\)", 1, "0", BUSY),
+    ("the_tables_version", "bpf/chain/get.bpf.h", r"bucket->all != READ_ONCE\(all.word\)", 1, "0",
+     BUSY + ("-flush", "50ms")),
+)
+
+# Of connections on which the kernel answers: (name, changes, what fails): a change is a file, what
+# is found there and what it becomes; what fails is a test program, or a file of t/e2e and a case.
+LOST_REPLIES = ("t/e2e/kernel/tcp-streams.t", "while_replies_are_lost")
+CLAMP = r"return shift->nreply && seq_before\(shift->request, wire\) \? shift->request : wire;"
+LOOK = (r"tcp->boundary = READ_ONCE\(slot->boundary\);\s+read_barrier\(\);\s+"
+        r"rc = conn_refuses\([^;]*;")
+TCP_MUTANTS = (
+    ("ack_clamp", (("bpf/tcp/conn.bpf.h", CLAMP, "return ack + shift->in;"),),
+     ("t/bpf/tcp_shift",)),
+    ("ack_clamp_of_pipelines", (("bpf/tcp/conn.bpf.h", CLAMP, "return wire;"),),
+     ("t/bpf/tcp_shift",)),
+    ("kept_bytes", (("bpf/tcp/kept.bpf.h", r"(scratch->reply \+ REPLY_TEXT, kept->text), n",
+                     r"\1 + 1, n"),),
+     ("t/bpf/tcp_resend",), LOST_REPLIES),
+    ("kept_reply", (("bpf/tcp/ingress.bpf.h", r"!kept_get\(tcp\)",
+                     r"(packet_answer(packet_tc(skb), scratch, HEAD_GET, 0) != STEP_END &&"
+                     r" \g<0>)"),),
+     ("t/bpf/tcp_resend",)),
+    ("two_pieces_in", (("bpf/tcp/conn.bpf.h",
+                        r"if \(shift->nreply && !seq_before\(shift->request, wire\)\)",
+                        "if (0)"),),
+     ("t/bpf/tcp_shift",)),
+    ("two_pieces_out", (("bpf/tcp/conn.bpf.h",
+                         r"if \(!shift->nreply \|\| !seq_before\(seq, start\)\)", "if (1)"),),
+     ("t/bpf/tcp_shift",)),
+    # Nothing is looked at before the lookup, all behind it.
+    ("boundary_before_lookup", (("bpf/tcp/xdp.bpf.h", LOOK, "rc = 0;"),
+                                ("bpf/tcp/ingress.bpf.h", LOOK, "rc = 0;"),
+                                ("bpf/tcp/answer.bpf.h", r"boundary != tcp->boundary", "0")),
+     ("t/bpf/tcp_race",)),
+    ("boundary_before_send", (("memcached/net/conn.c", r"(publish\(conn, reply->nbytes)\);\s+"
+                               r"(sending = send_some\(conn, reply, &nsent\);)",
+                               r"\2 \1 - nsent);"),),
+     ("t/unit/net_boundaries",)),
+)
+
+
+def changed(source, pattern, found, at_least, becomes):
+    """The files of a change: path, text as it is, and as it becomes."""
+    files, count = [], 0
+    for path in sorted(glob.glob(os.path.join(source, pattern))):
+        with open(path, encoding="utf-8") as file:
+            before = file.read()
+        after, n = re.subn(found, becomes, before)
+        count += n
+        files.append((path, before, after))
+    if count < at_least:
+        raise RuntimeError("%r is in %s only %d times" % (found, pattern, count))
+    return files
+
+
+def changes():
+    """Each change of each mutant: the mutant's name, and the arguments of changed()."""
+    for name, *change, _, _ in MUTANTS:
+        yield name, change
+    for name, *change, _ in CHAIN_MUTANTS:
+        yield name, change
+    for name, rows, *_ in TCP_MUTANTS:
+        for path, found, becomes in rows:
+            yield name, (path, found, 1, becomes)

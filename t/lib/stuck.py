@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""stuck: stops one thread of a process, as a thread is that hangs."""
+import ctypes
+import os
+
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
+WALL = 0x40000000
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def ptrace(request, tid):
+    if libc.ptrace(request, tid, None, None) != 0:
+        raise OSError(ctypes.get_errno(), "ptrace")
+
+
+def threads(pid):
+    """The threads in the order in which they were started."""
+    return sorted(int(tid) for tid in os.listdir("/proc/%d/task" % pid))
+
+
+class Stuck:
+    """One thread of a process is stopped."""
+
+    def __init__(self, tid):
+        self.tid = tid
+
+    def __enter__(self):
+        ptrace(PTRACE_SEIZE, self.tid)
+        ptrace(PTRACE_INTERRUPT, self.tid)
+        os.waitpid(self.tid, WALL)
+
+    def __exit__(self, *_):
+        ptrace(PTRACE_DETACH, self.tid)
