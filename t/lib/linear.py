@@ -46,8 +46,8 @@ def judges_itself():
 
 
 def run(*words, seconds=None, cpus=None):
-    """(status, what it counted); its complaints go into the log. cpus: where alone it runs. Takes
-    ten times as long if a busy machine has done too little to judge."""
+    """(status, what it counted, and its complaints). cpus: where alone it runs. Takes ten times as
+    long if a busy machine has done too little to judge."""
     seconds = seconds or SECONDS
     for each in (seconds, 10 * seconds):
         status, found = _run_once(words, each, cpus)
@@ -62,9 +62,9 @@ def _run_once(words, seconds, cpus):
     done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds + 300,
                           preexec_fn=cpus and (lambda: os.sched_setaffinity(0, cpus)))
-    tap.diag(done.stderr.decode())
     rows = (line.rsplit(" ", 1) for line in done.stdout.decode().splitlines())
-    return done.returncode, {name: float(number) for name, number in rows}
+    found = {name: float(number) for name, number in rows}
+    return done.returncode, dict(found, complaints=done.stderr.decode())
 
 
 COUNTED = {"UDP": (("kernel_answered_xdp", "kernel_answered_tc"), ("gets_udp", "gets_udp_binary")),
@@ -80,11 +80,13 @@ def kernel_share(found, over):
 def judge(done, **kernel):
     """A run that has to be right. UDP=, TCP=: the least share that the kernel has to answer."""
     status, found = done
+    complaints = found.pop("complaints")
     tap.diag("%d operations in %.0f s (seed %d): %s" % (
         found.get("operations", 0), found.get("seconds", 0), found.get("seed", 0),
         ", ".join("%s %d" % row for row in sorted(found.items()) if row[1])))
     tap.ok(status == 0 and found["checked"] == found["operations"] > OPERATIONS,
            "every history is linearizable (%d operations)" % found.get("checked", 0))
+    tap.diag(complaints)
     for over, least in kernel.items():
         share = kernel_share(found, over)
         tap.ok(share >= least, "the kernel answers %.1f %% of the gets over %s, at least %d" %

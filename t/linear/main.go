@@ -112,6 +112,46 @@ func (r *run) countGet(w way, q *request) {
 	atomic.AddUint64(&r.count.asked[w], 1)
 }
 
+// What a key's history is known to be at a time: of a write that has no answer yet only that it was
+// sent.
+func until(ops []porcupine.Operation, when int64) []porcupine.Operation {
+	var known []porcupine.Operation
+	for _, op := range ops {
+		in := *op.Input.(*input)
+		switch {
+		case op.Return <= when:
+			known = append(known, op)
+		case op.Call <= when && in.op != opGet:
+			in.ret = forever
+			op.Input, op.Output, op.Return = &in, output{}, forever
+			known = append(known, op)
+		}
+	}
+	return known
+}
+
+// Prints the first answer of one key's history that no order explains, and what came before.
+func (r *run) showFirst(ops []porcupine.Operation) {
+	const rows = 24
+	sort.Slice(ops, func(i, j int) bool { return ops[i].Return < ops[j].Return })
+	at := sort.Search(len(ops), func(i int) bool {
+		part := until(ops, ops[i].Return)
+		return porcupine.CheckOperationsTimeout(r.rules.model(part), part, checkTime) != porcupine.Ok
+	})
+	if at == len(ops) {
+		return
+	}
+	from := at - rows
+	if from < 0 {
+		from = 0
+	}
+	fmt.Fprintf(os.Stderr, "linear: client, sent, answered in us, up to the first that is wrong:\n")
+	for _, op := range ops[from : at+1] {
+		fmt.Fprintf(os.Stderr, "linear: %2d %9d %9d %s\n", op.ClientId, op.Call/1000, op.Return/1000,
+			describe(op.Input.(*input), op.Output.(output)))
+	}
+}
+
 // Writes a wrong history down, as text and as a page.
 func (r *run) report(model porcupine.Model, h history, what string) {
 	r.reports.Lock()
@@ -128,6 +168,7 @@ func (r *run) report(model porcupine.Model, h history, what string) {
 	}
 	defer text.Close()
 	fmt.Fprintf(text, "%s\n", what)
+	shown := 0
 	for key, part := range byKey(h.ops) {
 		if porcupine.CheckOperationsTimeout(model, part, checkTime) == porcupine.Ok {
 			continue
@@ -137,6 +178,9 @@ func (r *run) report(model porcupine.Model, h history, what string) {
 		for _, op := range part {
 			fmt.Fprintf(text, "%2d %12d %12d %s\n", op.ClientId, op.Call, op.Return,
 				describe(op.Input.(*input), op.Output.(output)))
+		}
+		if shown++; shown == 1 && r.count.wrong == 1 {
+			r.showFirst(part)
 		}
 		_, info := porcupine.CheckOperationsVerbose(model, part, checkTime)
 		page := fmt.Sprintf("%s-key%d.html", base, key)
