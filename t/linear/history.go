@@ -75,7 +75,8 @@ func newClient(r *run, g *group, id int) (*client, error) {
 			return nil, err
 		}
 		c.udp = &datagrams{conn: conn, now: r.now, id: uint16(c.rng.Uint32()),
-			in: make([]byte, 1<<16), apart: r.apart, repeats: r.repeats, patience: r.patience}
+			in: make([]byte, 1<<16), apart: r.apart, repeats: r.repeats, patience: r.patience,
+			halves: &r.count.halfGets}
 	}
 	return c, nil
 }

@@ -33,6 +33,7 @@ type counts struct {
 	resets         uint64 // of connections, not on purpose
 	unknown        uint64
 	lostGets       uint64
+	halfGets       uint64 // among them
 	checked        uint64
 	histories      uint64
 	churned, grown uint64
@@ -325,8 +326,8 @@ func (r *run) print(before, after map[string]uint64, kernel bool) {
 			fmt.Printf("keys_%s_%s %d\n", name, formNames[w&1][f], r.count.gets[w][f])
 		}
 	}
-	fmt.Printf("unknown %d\nlost_gets %d\nresets %d\nchurned %d\ngrown %d\n", r.count.unknown,
-		r.count.lostGets, r.count.resets, r.count.churned, r.count.grown)
+	fmt.Printf("unknown %d\nlost_gets %d\nhalf_gets %d\nresets %d\nchurned %d\ngrown %d\n",
+		r.count.unknown, r.count.lostGets, r.count.halfGets, r.count.resets, r.count.churned, r.count.grown)
 	if !kernel {
 		return
 	}

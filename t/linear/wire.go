@@ -14,6 +14,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -503,6 +504,7 @@ type datagrams struct {
 	// The network repeats requests: of several replies to one their parts cannot be told apart.
 	repeats  bool
 	patience time.Duration
+	halves   *uint64 // counts answers to several keys of which some were lost
 }
 
 // A request that was sent, and its replies.
@@ -513,6 +515,7 @@ type flight struct {
 	row       bool   // it is in flight together with others, on a connection
 	call, ret int64
 	before    []byte // replies to the first keys of several
+	nbefore   int    // how many, with those of keys without an item
 	parts     [][]byte
 	left      int // parts; -1: none came yet
 	out       []reply
@@ -552,7 +555,32 @@ func (f *flight) ended() bool {
 	}
 	f.before = append(f.before, data...)
 	f.parts, f.left = nil, -1
+	f.nbefore++
 	return false
+}
+
+// Whether a part of a reply was lost, so that this one may be another reply's: they come in order.
+func (f *flight) lacksPart(datagram []byte) bool {
+	at := int(binary.BigEndian.Uint16(datagram[2:]))
+	count := int(binary.BigEndian.Uint16(datagram[4:]))
+	if f.left < 0 {
+		return at != 0
+	}
+	return at != len(f.parts)-f.left || count != len(f.parts)
+}
+
+// Whether an earlier reply of several was lost, which would look like a miss: neither has each key
+// had one, nor is there one with all values, as the kernel gives.
+func (f *flight) lacksReply() bool {
+	if f.nbefore == len(f.q.keys)-1 {
+		return false
+	}
+	for _, got := range f.out {
+		if got.result != resHit {
+			return true
+		}
+	}
+	return f.nbefore > 0
 }
 
 func (f *flight) finish() {
@@ -583,12 +611,21 @@ func (d *datagrams) askAll(flights []*flight) {
 		if err != nil {
 			return
 		}
-		if n < frameBytes || (d.apart && n == frameBytes) {
+		if n < frameBytes {
 			continue
 		}
 		id := binary.BigEndian.Uint16(d.in)
 		f := waiting[id]
 		if f == nil {
+			continue
+		}
+		if d.apart && n == frameBytes {
+			f.nbefore++
+			continue
+		}
+		if d.apart && len(f.q.keys) > 1 && f.lacksPart(d.in) {
+			atomic.AddUint64(d.halves, 1)
+			delete(waiting, id)
 			continue
 		}
 		if d.repeats && binary.BigEndian.Uint16(d.in[4:]) > 1 {
@@ -602,6 +639,10 @@ func (d *datagrams) askAll(flights []*flight) {
 		if whole {
 			f.ret = d.now()
 			f.finish()
+			if d.apart && f.err == nil && f.lacksReply() {
+				f.err = errLost
+				atomic.AddUint64(d.halves, 1)
+			}
 		} else if err != nil {
 			f.err = err
 		}
