@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """tooling: memcached-tool, and servers that say what a test wants it to read."""
+import contextlib
 import os
 import re
 import socket
@@ -12,6 +13,7 @@ SRCDIR = os.environ.get("SRCDIR") or os.path.join(os.path.dirname(os.path.abspat
                                                   "..", "..")
 OURS = os.path.join(SRCDIR, "tools", "memcached-tool")
 PROMETHEUS = os.path.join(SRCDIR, "packaging", "prometheus")
+ROWS = 100000 # that OURS reads of a table at most
 METRIC = re.compile(r'^(memcached_\w+)\{(.*)\} (\S+)$', re.M)
 
 
@@ -41,7 +43,7 @@ def stats_reply(rows):
 
 class Scripted:
     """A server that gives fixed replies to commands: one, or a list of them one after the other,
-    of which the last is repeated."""
+    of which the last is repeated; behind a tuple of one and None it closes the connection."""
 
     def __init__(self, replies):
         self.replies = replies
@@ -58,11 +60,15 @@ class Scripted:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection):
-        for line in connection.makefile("rb"):
-            reply = self.replies.get(line.decode().strip(), "ERROR\r\n")
-            if isinstance(reply, list):
-                reply = reply.pop(0) if len(reply) > 1 else reply[0]
-            connection.sendall(reply.encode())
+        with contextlib.suppress(OSError): # the tool may have read enough
+            for line in connection.makefile("rb"):
+                reply = self.replies.get(line.decode().strip(), "ERROR\r\n")
+                if isinstance(reply, list):
+                    reply = reply.pop(0) if len(reply) > 1 else reply[0]
+                text, *ends = reply if isinstance(reply, tuple) else (reply,)
+                connection.sendall(text.encode("latin-1"))
+                if ends:
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def close(self):
         self.listening.close()
