@@ -30,11 +30,15 @@ struct loader_tcp {
     struct parallel parallel;
     struct mc_tcp_slot *slots;
     size_t nslots;
-    uint64_t *ended; /* ids of connections that the last sweep found closed, in ascending order */
+    uint64_t *cookies; /* of the slots' sockets */
+    uint64_t *ended;   /* ids of connections that the last sweep found closed, in ascending order */
     size_t nended;
 };
 
-/* Of the map of connections, as bpf/packet/flow.bpf.h has it. */
+/*
+ * Of the map of connections, as bpf/packet/flow.bpf.h has it. Of an entry that waits: the cookie of
+ * the socket, and zeros; no connection has the port 0.
+ */
 struct key {
     uint64_t client[2];
     uint64_t server[2];
@@ -107,7 +111,8 @@ int loader_open_tcp(struct loader *loader, uint32_t nslots, char *error, size_t 
 
     if (tcp) {
         tcp->nslots = nslots;
-        tcp->skel = tcp__open();
+        tcp->cookies = calloc(nslots, sizeof(*tcp->cookies));
+        tcp->skel = tcp->cookies ? tcp__open() : NULL;
         rc = tcp->skel ? load(loader, tcp) : -errno;
     }
     if (rc) {
@@ -129,6 +134,7 @@ void tcp_free(struct loader_tcp *tcp)
     parallel_free(&tcp->parallel);
     if (tcp->skel)
         tcp__destroy(tcp->skel);
+    free(tcp->cookies);
     free(tcp->ended);
     free(tcp);
 }
@@ -146,12 +152,25 @@ struct mc_tcp_slot *loader_tcp_slots(struct loader *loader)
 
 int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *tag)
 {
-    int map = bpf_map__fd(loader->tcp->skel->maps.tcp_tags);
     int filter = bpf_program__fd(loader->tcp->skel->progs.tcp_filter);
+    struct mc_tcp_conn conn = {.slot = tag->slot, .generation = tag->generation};
+    struct key key = {.client = {0}};
+    socklen_t n = sizeof(key.client[0]);
 
-    if (setsockopt(socket, SOL_SOCKET, SO_ATTACH_BPF, &filter, sizeof(filter)))
+    if (setsockopt(socket, SOL_SOCKET, SO_ATTACH_BPF, &filter, sizeof(filter)) ||
+        getsockopt(socket, SOL_SOCKET, SO_COOKIE, &key.client[0], &n))
         return -errno;
-    return bpf_map_update_elem(map, &socket, tag, BPF_ANY);
+    loader->tcp->cookies[tag->slot] = key.client[0];
+    return bpf_map_update_elem(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), &key, &conn,
+                               BPF_NOEXIST);
+}
+
+void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot)
+{
+    struct key key = {.client = {loader->tcp->cookies[slot - loader->tcp->slots]}};
+
+    if (!__atomic_load_n(&slot->answered, __ATOMIC_RELAXED)) /* else it does not */
+        bpf_map_delete_elem(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), &key);
 }
 
 uint32_t loader_tcp_age(const struct loader *loader, uint32_t time)

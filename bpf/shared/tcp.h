@@ -3,10 +3,10 @@
  * tcp: what the server and the kernel programs share of TCP connections whose gets the kernel
  * answers (doc/kernel-path/tcp.md).
  *
- * The server gives each connection a slot, and tells the kernel which: it stores a struct
- * mc_tcp_tag with the socket (BPF_MAP_TYPE_SK_STORAGE). In the slot it publishes how far it is. The
- * kernel programs answer a get only where the server has consumed all that came before it, and the
- * client has received all that the server sent.
+ * The server gives each connection a slot, and tells the kernel which, by a struct mc_tcp_tag: it
+ * makes an entry that waits, under the socket's cookie, until the connection's first reply leaves.
+ * In the slot it publishes how far it is. The kernel programs answer a get only where the server
+ * has consumed all that came before it, and the client has received all that the server sent.
  *
  * Order. The server stores `boundary` when the effects of the commands before it can be seen by all
  * threads, and before the system call that sends their last reply: nobody can acknowledge what was
@@ -31,29 +31,23 @@
  *                before the first boundary of the connection
  * 12 answered    requests that the kernel answered on this connection. Written by the kernel, set
  *                to 0 by the server with a new generation
- * 16 binary      not 0: the connection speaks the binary protocol, else text. Written by the server
+ * 16 lost        since when the socket gets segments that were not translated; 0: it does not
+ * 20 owed        since when the socket owes the client a segment that the programs on egress have
+ *                not seen; 0: it does not. Both times written as `answered` is
+ * 24 heard       what the client acknowledged (wire) with the last segment that shows `lost`
+ * 28 binary      not 0: the connection speaks the binary protocol, else text. Written by the server
  *                before the first boundary of the connection
- * 20 outstanding not 0: the client has not acknowledged the kernel's last reply. Written by the
- *                kernel, set to 0 by the server with a new generation
- * 24 lost        since when the socket gets segments that were not translated; 0: it does not
- * 28 owed        since when the socket owes the client a segment that the programs on egress have
- *                not seen; 0: it does not. Both times written as `outstanding` is
- * 32 awaited     where the client's next segment begins (wire), if the kernel has answered; and
- * 36 request     where the last request that the kernel answered did. Both are as `outstanding` is
- * 40 heard       what the client acknowledged (wire) with the last segment that shows `lost`
+ * 30 outstanding not 0: the client has not acknowledged the kernel's last reply; as `answered` is
  */
 struct mc_tcp_slot {
     __u64 boundary;
     __u32 generation;
     __u32 answered;
-    __u32 binary;
-    __u32 outstanding;
     __u32 lost;
     __u32 owed;
-    __u32 awaited;
-    __u32 request;
     __u32 heard;
-    __u32 unused;
+    __u16 binary;
+    __u16 outstanding;
 };
 
 /* The times in a slot: of the kernel's coarse clock, nanoseconds without the lowest bits. */
@@ -69,7 +63,7 @@ static inline __u64 mc_tcp_boundary(__u32 consumed, __u32 sent)
     return consumed | (__u64)sent << 32;
 }
 
-/* What the server stores with a socket. */
+/* Which slot a socket's connection has. */
 struct mc_tcp_tag {
     __u32 slot;
     __u32 generation;
@@ -93,8 +87,11 @@ struct mc_tcp_shift {
 };
 
 /*
- * What the programs know of a connection (bpf/tcp/conn.bpf.h). The server only removes entries.
+ * What the programs know of a connection (bpf/tcp/conn.bpf.h). The server only removes entries, and
+ * makes those that wait, of which nothing is set but slot and generation. With the key and what the
+ * kernel adds to both an entry takes 192 bytes of its memory: one more here makes it 256.
  *
+ * again              how often the outstanding reply was sent again, as far as MC_TCP_AGAIN
  * in_base, out_base  the sequence numbers of the client's and of the server's first byte
  * in_end             end of the client's bytes that the socket was or will be given
  * acked              the highest acknowledgement that it was or will be given
@@ -108,23 +105,23 @@ struct mc_tcp_shift {
  * slot, generation   of struct mc_tcp_tag; never change
  * ifindex, vlan, mac by which interface, with which tag (0: none), and to which MAC address, the
  *                    server's segments leave; as of struct mc_local. XDP answers none with a tag
- * kept, again        where in the pool the outstanding reply's text is, and how often it was sent
- *                    again, as far as MC_TCP_AGAIN
+ * kept               where in the pool the outstanding reply's text is
  */
 struct mc_tcp_conn {
     __u32 lock; /* 1: a CPU has it */
-    __u32 flags;
+    __u8 flags;
+    __u8 again;
+    __u8 wscale, in_wscale;
     struct mc_tcp_shift shift;
     __u32 in_base, out_base;
     __u32 in_end, acked, out_end, told, born;
     __u32 tsval, client_ts;
     __u16 window;
-    __u8 wscale, in_wscale;
-    __u32 mss;
+    __u16 mss;
     __u32 slot, generation;
-    __u32 ifindex, vlan;
-    __u32 kept;
-    __u32 again;
+    __u32 ifindex;
+    __u16 vlan;
+    __u16 kept;
     __u64 mac;
 };
 

@@ -179,7 +179,6 @@ static __always_inline int conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_s
     conn->again = 0;
     conn->client_ts = segment->tsval;
     WRITE_ONCE(slot->outstanding, 1);
-    slot_await(slot, &conn->shift, conn->told);
     if (READ_ONCE(slot->lost))
         WRITE_ONCE(slot->lost, 0);
     tcp->shift = conn->shift;

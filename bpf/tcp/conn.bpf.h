@@ -31,6 +31,10 @@
  * translated.
  *
  * All fields are read and written under the lock, except those that never change.
+ *
+ * From when the server has accepted a connection until its first reply leaves, an entry waits: it
+ * stands under the cookie of the socket (flow_key: the cookie, and zeros), which no other socket
+ * ever has, and has nothing but slot and generation.
  */
 #ifndef MC_TCP_CONN_BPF_H
 #define MC_TCP_CONN_BPF_H
@@ -54,14 +58,6 @@ struct {
     __type(key, u32);
     __type(value, struct mc_tcp_slot);
 } tcp_slots SEC(".maps");
-
-/* What the server stores with a socket whose connection may be followed. */
-struct {
-    __uint(type, BPF_MAP_TYPE_SK_STORAGE);
-    __uint(map_flags, BPF_F_NO_PREALLOC);
-    __type(key, int);
-    __type(value, struct mc_tcp_tag);
-} tcp_tags SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -267,14 +263,6 @@ static __always_inline u32 stamp_in(u32 tsecr, u32 last)
 static __always_inline u32 conn_stamp_out(const struct mc_tcp_conn *conn, u32 tsval)
 {
     return shift_is_used(&conn->shift) ? tsval + MC_TCP_AHEAD : tsval;
-}
-
-/* Where the client's next segment will begin, or its next copy: for the filter of the socket. */
-static __always_inline void slot_await(struct mc_tcp_slot *slot, const struct mc_tcp_shift *shift,
-                                       u32 told)
-{
-    WRITE_ONCE(slot->awaited, told + shift->in);
-    WRITE_ONCE(slot->request, shift->request);
 }
 
 /*

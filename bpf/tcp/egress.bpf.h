@@ -39,21 +39,46 @@ struct tcp_sock {
 
 enum { STATE_ESTABLISHED = 1 };
 
-/* Begins to follow a connection that the server has tagged. */
+/* How long segments the socket sends at most, as an entry has it. */
+static __always_inline u32 mss_of(const struct tcp_sock *socket)
+{
+    u32 mss = socket->mss_cache;
+
+    return mss < 0xffff ? mss : 0xffff;
+}
+
+/*
+ * Whether an entry waits under a socket's cookie; then slot and generation of its connection are in
+ * `conn`. The entry may be removed while it is read, and its memory become another entry's. It is
+ * made only once for a socket, so if it can still be found it was not removed.
+ */
+static __always_inline int tcp_waits(const struct flow_key *key, struct mc_tcp_conn *conn)
+{
+    const struct mc_tcp_conn *entry = bpf_map_lookup_elem(&tcp_conns, key);
+
+    if (!entry)
+        return 0;
+    conn->slot = READ_ONCE(entry->slot);
+    conn->generation = READ_ONCE(entry->generation);
+    read_barrier();
+    return bpf_map_lookup_elem(&tcp_conns, key) != NULL;
+}
+
+/* Begins to follow a connection for whose socket an entry waits. */
 __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     struct bpf_sock *sk = skb->sk;
     struct mc_tcp_conn conn = {};
-    struct mc_tcp_tag *tag;
+    struct flow_key key = {};
     struct tcp_sock *socket;
 
     if (!tcp || !sk)
         return 0;
-    tag = bpf_sk_storage_get(&tcp_tags, sk, 0, 0);
-    if (!tag)
-        return 0;
     if (sk->state != STATE_ESTABLISHED)
+        return 0;
+    key.client[0] = bpf_get_socket_cookie(skb);
+    if (!tcp_waits(&key, &conn))
         return 0;
     socket = bpf_skc_to_tcp_sock(sk);
     if (!socket || !BPF_CORE_READ_BITFIELD(socket, rx_opt.tstamp_ok) ||
@@ -70,11 +95,10 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
     conn.client_ts = socket->rx_opt.ts_recent;
     conn.wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.snd_wscale);
     conn.in_wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.rcv_wscale);
-    conn.mss = socket->mss_cache;
-    conn.slot = tag->slot;
-    conn.generation = tag->generation;
+    conn.mss = mss_of(socket);
     if (bpf_map_update_elem(&tcp_conns, &tcp->segment.flow, &conn, BPF_NOEXIST))
         return 0;
+    bpf_map_delete_elem(&tcp_conns, &key);
     tcp_count(MC_TCP_CONNECTIONS);
     return 1;
 }
@@ -105,7 +129,7 @@ static __always_inline u32 socket_mss(struct __sk_buff *skb)
     struct bpf_sock *sk = skb->sk;
     struct tcp_sock *socket = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
 
-    return socket ? socket->mss_cache : 0;
+    return socket ? mss_of(socket) : 0;
 }
 
 /*
@@ -172,7 +196,7 @@ int tcp_egress(struct __sk_buff *skb)
     struct mc_tcp_slot *slot;
     struct mc_tcp_conn *conn;
     int straddles = 0, done;
-    u32 l4, seq, mss, told;
+    u32 l4, seq, mss;
     u64 mac;
 
     if (!tcp || skb->mark == tcp_mark)
@@ -201,13 +225,12 @@ int tcp_egress(struct __sk_buff *skb)
     if (mss)
         conn->mss = mss;
     shift = conn->shift;
-    told = conn->told;
     conn_unlock(conn);
     if (done || !shift_is_used(&shift))
         return TC_NEXT;
     slot = conn_slot(conn);
     if (slot)
-        slot_left(slot, conn, &shift, told);
+        slot_left(slot, conn);
     seq = shift_seq_out(&shift, segment->seq, segment->n, &straddles);
     tcp->shift = shift;
     if (straddles) {

@@ -65,15 +65,18 @@ static __always_inline void slot_handed(struct mc_tcp_slot *slot, const struct m
         WRITE_ONCE(slot->owed, slot_time(owed == OWED_ACK ? MC_TCP_OWED_ACK : 0));
 }
 
-/* TC sees a segment of the socket's; told: by its last one. */
-static __always_inline void slot_left(struct mc_tcp_slot *slot, const struct mc_tcp_conn *conn,
-                                      const struct mc_tcp_shift *shift, u32 told)
+/* TC sees a segment of the socket's. */
+static __always_inline void slot_left(struct mc_tcp_slot *slot, const struct mc_tcp_conn *conn)
 {
-    if (READ_ONCE(slot->generation) != conn->generation)
-        return;
-    slot_await(slot, shift, told);
-    if (READ_ONCE(slot->owed))
+    if (READ_ONCE(slot->owed) && READ_ONCE(slot->generation) == conn->generation)
         WRITE_ONCE(slot->owed, 0);
+}
+
+/* Whether a segment begins where the client's next one does, or its next copy. Without the lock. */
+static __always_inline int conn_expects_next(const struct mc_tcp_conn *conn, u32 seq)
+{
+    return seq == READ_ONCE(conn->told) + READ_ONCE(conn->shift.in) ||
+           seq == READ_ONCE(conn->shift.request);
 }
 
 /*
@@ -121,7 +124,7 @@ int tcp_filter(struct __sk_buff *skb)
         !(READ_ONCE(slot->answered) | READ_ONCE(slot->outstanding)))
         return -1;
     seq = bpf_ntohl(LOAD32(tcp));
-    if (seq == READ_ONCE(slot->awaited) || seq == READ_ONCE(slot->request)) {
+    if (conn_expects_next(conn, seq)) {
         WRITE_ONCE(slot->heard, bpf_ntohl(LOAD32(tcp + 2)));
         if (!READ_ONCE(slot->lost))
             WRITE_ONCE(slot->lost, slot_time(0));

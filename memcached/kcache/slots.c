@@ -44,8 +44,6 @@ struct mc_tcp_slot *slots_get(struct slots *slots, struct mc_tcp_tag *tag)
     __atomic_store_n(&slot->outstanding, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&slot->lost, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&slot->owed, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&slot->awaited, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&slot->request, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&slot->heard, 0, __ATOMIC_RELAXED);
     tag->generation = slot->generation;
     return slot;

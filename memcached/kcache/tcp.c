@@ -36,6 +36,7 @@ static struct mc_tcp_slot *open_slot(struct boundaries *boundaries, int socket)
 
     if (!rc)
         return slot;
+    loader_tcp_untag(tcp->loader, slot);
     slots_put(&tcp->slots, slot);
     report_refusal(tcp, -rc);
     return NULL;
@@ -43,7 +44,10 @@ static struct mc_tcp_slot *open_slot(struct boundaries *boundaries, int socket)
 
 static void close_slot(struct boundaries *boundaries, struct mc_tcp_slot *slot)
 {
-    slots_put(&((struct tcp *)boundaries)->slots, slot);
+    struct tcp *tcp = (struct tcp *)boundaries;
+
+    loader_tcp_untag(tcp->loader, slot);
+    slots_put(&tcp->slots, slot);
 }
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tcp: the server's side of answering on TCP connections: gives each a slot, and tells the programs
- * which by a tag that is stored with its socket.
+ * which by an entry that waits for the connection's first reply.
  *
  * tcp_init before the server's threads; the boundaries from any of them.
  */

@@ -663,19 +663,13 @@ static void model_slot(struct mc_tcp_slot *slot, enum hook hook, const struct se
 {
     bool has_data = (segment->n && !(odd & ODD_LENGTHS)) || segment->flags & FIN;
 
-    if (act == ACT_ANSWER || act == ACT_ANSWER_PAID) {
+    if (act == ACT_ANSWER || act == ACT_ANSWER_PAID)
         slot->lost = 0;
-        slot->awaited = after->told + after->shift.in;
-        slot->request = segment->seq;
-    }
     if (hook == HOOK_XDP || !is_used(after) || slot->generation != before->generation ||
         odd & (ODD_FOREIGN | ODD_MARK | ODD_DONE) || segment->flags & SYN)
         return;
-    if (hook == HOOK_EGRESS && !was_translated(before, segment)) {
+    if (hook == HOOK_EGRESS && !was_translated(before, segment))
         slot->owed = 0;
-        slot->awaited = after->told + after->shift.in;
-        slot->request = after->shift.request;
-    }
     if (hook == HOOK_EGRESS || (act != ACT_PASS && act != ACT_RELEASE))
         return;
     slot->lost = 0;

@@ -3,6 +3,7 @@
 # t/run: waits
 """tcp=on as the server has it: options, what it logs and counts, and on which connections the
 kernel may answer."""
+import contextlib
 import json
 import os
 import re
@@ -225,19 +226,53 @@ def stats_conns_know_of_gets():
     quiet.close()
 
 
+def map_of(which, name):
+    """What is in a map of a server's, by the map's name: (key, value) as bytes."""
+    folder, held = "/proc/%d/fdinfo" % which.server.pid, set()
+    for fd in os.listdir(folder):
+        with contextlib.suppress(OSError), open(os.path.join(folder, fd), encoding="ascii") as file:
+            held.update(int(line.split()[1]) for line in file if line.startswith("map_id:"))
+    maps = json.loads(netns.sh("bpftool", "-j", "map", "show"))
+    found, = [one["id"] for one in maps if one["id"] in held and one.get("name") == name]
+    rows = json.loads(netns.sh("bpftool", "-j", "map", "dump", "id", str(found)))
+    return [[bytes(int(byte, 16) for byte in row[part]) for part in ("key", "value")]
+            for row in rows]
+
+
 def slots_that_owe(which):
     """Those of connections that the server asks about every second (bpf/shared/tcp.h)."""
-    folder = "/proc/%d/fdinfo" % which.server.pid
-    for name in os.listdir(folder):
-        with open(os.path.join(folder, name), encoding="ascii") as file:
-            rows = dict(line.split(":", 1) for line in file if ":" in line)
-        if rows.get("map_type", "").strip() == "2" and rows["value_size"].strip() == "48":
-            found = json.loads(netns.sh("bpftool", "-j", "map", "dump", "id",
-                                        rows["map_id"].strip()))
-            values = [bytes(int(byte, 16) for byte in slot["value"]) for slot in found]
-            return sum(struct.unpack_from("Q", value)[0] != 2**64 - 1 and
-                       struct.unpack_from("I", value, 28)[0] > 0 for value in values)
-    raise RuntimeError("no slots")
+    values = [value for _, value in map_of(which, "tcp_slots")]
+    return sum(struct.unpack_from("Q", value)[0] != 2**64 - 1 and
+               struct.unpack_from("I", value, 20)[0] > 0 for value in values)
+
+
+def entries(which):
+    """(those that wait for a connection's first reply, the others)."""
+    waits = [key[8:] == bytes(32) for key, _ in map_of(which, "tcp_conns")]
+    return sum(waits), len(waits) - sum(waits)
+
+
+@tap.case
+def an_entry_waits_for_the_first_reply():
+    with Machines() as few:
+        few.answered() # few.tcp has been replied to, and waits no more
+        before = entries(few)
+        silent = [few.server.stream() for _ in range(3)]
+        tap.ok(server.wait_for(lambda: entries(few) == (before[0] + 3, before[1])),
+               "a connection that the server has accepted has an entry that waits")
+        for c in silent:
+            c.get(b"foo")
+        tap.is_(entries(few), (before[0], before[1] + 3),
+                "with the first reply it is followed, and that entry is gone")
+        tap.is_(few.kernel_gives(silent[0], b"get foo\r\n", b"END\r\n"), True,
+                "the kernel answers")
+        more = [few.server.stream() for _ in range(3)]
+        tap.ok(server.wait_for(lambda: entries(few)[0] == before[0] + 3), "others wait")
+        for c in more:
+            c.close()
+        tap.ok(server.wait_for(lambda: entries(few)[0] == before[0]),
+               "one that ends before a reply leaves no entry behind")
+    netns.enter(m.pair.client)
 
 
 @tap.case
