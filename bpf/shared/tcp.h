@@ -74,6 +74,7 @@ struct mc_tcp_tag {
 enum {
     MC_TCP_FOLLOWED = 1 << 0, /* in_end is known: see conn_leaving in bpf/tcp/egress.bpf.h */
     MC_TCP_CLOSING = 1 << 1,  /* a FIN, a RST or a fragment has passed: no more is answered */
+    MC_TCP_MSS_OLD = 1 << 2,  /* the socket is to be asked for `mss` with its next data */
 };
 
 /*
@@ -101,7 +102,7 @@ struct mc_tcp_shift {
  * tsval, window      of the last segment that it sent, as on the wire, network order
  * wscale, in_wscale  by which the client's window is scaled, and the socket's; never change
  * client_ts          the client's highest TSval
- * mss                bytes of a segment's text, by the socket's last one, or since pieces were sent
+ * mss                bytes of a segment's text, by the socket, or since pieces were sent
  * slot, generation   of struct mc_tcp_tag; never change
  * ifindex, vlan, mac by which interface, with which tag (0: none), and to which MAC address, the
  *                    server's segments leave; as of struct mc_local. XDP answers none with a tag

@@ -250,10 +250,12 @@ static __always_inline void conn_resend(struct mc_tcp_conn *conn, struct segment
     tcp->owner = kept_owner(conn->shift.reply, conn->slot, conn->generation);
     conn_words(conn, words, conn->shift.reply, shift_request_end(&conn->shift),
                conn_tsecr(conn, &tcp->segment));
-    if (conn->again < MC_TCP_AGAIN)
+    if (conn->again < MC_TCP_AGAIN) {
         conn->again++;
-    else if (conn->shift.nreply > MC_TCP_PIECE && conn->mss > MC_TCP_PIECE)
+    } else if (conn->shift.nreply > MC_TCP_PIECE && conn->mss > MC_TCP_PIECE) {
         conn->mss = MC_TCP_PIECE;
+        conn->flags |= MC_TCP_MSS_OLD;
+    }
 }
 
 /* What becomes of a segment that TC does not answer. */

@@ -123,7 +123,32 @@ __attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
                : TC_NEXT;
 }
 
-/* How long segments the socket sends at most, which may have changed with the path; 0: unknown. */
+/*
+ * Whether the socket is to be asked for its segment size with its next data: it may have changed
+ * with the path. Asking costs as much as all that is read of the segment, so it is done when a
+ * timestamp is of another quarter of a second than the one before. A reply of the kernel that is
+ * too long meanwhile is lost, and sent again in pieces.
+ */
+static __always_inline int mss_is_old(const struct mc_tcp_conn *conn,
+                                      const struct tcp_segment *segment)
+{
+    u32 change = (bpf_ntohl(conn->tsval) ^ segment->tsval) & (MC_TCP_AHEAD - 1);
+
+    return (segment->stamped && change >> 8) || conn->flags & MC_TCP_MSS_OLD;
+}
+
+/* Under the lock. mss: 0: the socket was not asked. */
+static __always_inline void conn_set_mss(struct mc_tcp_conn *conn, u32 mss, int is_old)
+{
+    if (mss) {
+        conn->mss = mss;
+        conn->flags &= ~MC_TCP_MSS_OLD;
+    } else if (is_old) {
+        conn->flags |= MC_TCP_MSS_OLD;
+    }
+}
+
+/* How long segments the socket sends at most; 0: unknown. */
 static __always_inline u32 socket_mss(struct __sk_buff *skb)
 {
     struct bpf_sock *sk = skb->sk;
@@ -195,7 +220,7 @@ int tcp_egress(struct __sk_buff *skb)
     struct mc_tcp_shift shift;
     struct mc_tcp_slot *slot;
     struct mc_tcp_conn *conn;
-    int straddles = 0, done;
+    int straddles = 0, done, old;
     u32 l4, seq, mss;
     u64 mac;
 
@@ -214,16 +239,17 @@ int tcp_egress(struct __sk_buff *skb)
     if (!conn)
         return TC_NEXT;
     mac = skb_mac_to(skb);
-    mss = segment->n ? socket_mss(skb) : 0;
+    old = mss_is_old(conn, segment);
+    mss = old && segment->n ? socket_mss(skb) : 0;
     if (unlikely(!conn_lock(conn))) {
         tcp_count(MC_TCP_DROPPED);
         return TC_ACT_SHOT;
     }
     done = conn_has_translated(conn, segment);
-    if (!done)
+    if (!done) {
         conn_leaving(conn, segment, skb->ifindex, skb_vlan(skb), mac);
-    if (mss)
-        conn->mss = mss;
+        conn_set_mss(conn, mss, old);
+    }
     shift = conn->shift;
     conn_unlock(conn);
     if (done || !shift_is_used(&shift))

@@ -160,7 +160,7 @@ static void any_conn(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn)
     if (one_in(20))
         conn->acked -= below(100);
     if (one_in(20))
-        conn->flags = below(4);
+        conn->flags = below(8);
     conn_put(lab, v6, conn);
 }
 

@@ -125,8 +125,9 @@ static uint32_t model_refuses(const struct tcp_lab *lab, const struct mc_tcp_con
     if (reply_is_open(conn, segment))
         return MC_TCP_PASS_UNACKED;
     if (slot->boundary == MC_TCP_NONE || slot->generation != conn->generation ||
-        conn->flags != MC_TCP_FOLLOWED || seq != conn->in_end || ack != conn->out_end ||
-        conn->in_end - conn->in_base != consumed || conn->out_end - conn->out_base != sent)
+        (conn->flags | MC_TCP_MSS_OLD) != (MC_TCP_FOLLOWED | MC_TCP_MSS_OLD) ||
+        seq != conn->in_end || ack != conn->out_end || conn->in_end - conn->in_base != consumed ||
+        conn->out_end - conn->out_base != sent)
         return MC_TCP_PASS_BOUNDARY;
     return beyond(segment->tsval, conn->client_ts) < 0 ? MC_TCP_PASS_SEGMENT : NOT_COUNTED;
 }
@@ -237,7 +238,10 @@ static void model_cut(struct mc_tcp_conn *conn, const struct segment *segment,
         outcome->from = segment->ack - conn->shift.reply;
     outcome->more = n - outcome->from > 500;
     outcome->nreply = outcome->more ? 500 : n - outcome->from;
-    conn->mss = conn->mss < 500 ? conn->mss : 500;
+    if (conn->mss > 500) {
+        conn->mss = 500;
+        conn->flags |= MC_TCP_MSS_OLD;
+    }
 }
 
 static void model_answer(const struct segment *segment, const struct request *request,
@@ -288,6 +292,8 @@ static struct outcome model_egress(const struct segment *segment, unsigned int o
     if (segment->flags & (FIN | RST))
         conn->flags |= MC_TCP_CLOSING;
     stamped = is_stamped(segment, &tsval);
+    if (stamped && (tsval & 0x3fffffff) / 256 != (ntohl(conn->tsval) & 0x3fffffff) / 256)
+        conn->flags |= MC_TCP_MSS_OLD; /* these frames have no socket that could be asked */
     tsval += is_used(conn) ? (uint32_t)MC_TCP_AHEAD : 0;
     if (stamped && beyond(tsval, ntohl(conn->tsval)) >= 0) {
         conn->tsval = htonl(tsval);

@@ -312,8 +312,7 @@ static void test_ends(const struct run *run)
         segment.flags = rows[i].flags;
         right = does(run, &segment, &none, ACT_PASS, NOT_COUNTED);
         conn_get(run->lab, run->v6, &conn);
-        ok(right && conn.flags == (MC_TCP_FOLLOWED | MC_TCP_CLOSING), "%s: %s", run->name,
-           rows[i].name);
+        ok(right && conn.flags & MC_TCP_CLOSING, "%s: %s", run->name, rows[i].name);
     }
     conn_init(run->lab, &conn, 1000, 5000);
     next(run, &segment, &conn, &none);
