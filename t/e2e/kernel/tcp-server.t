@@ -276,6 +276,30 @@ def an_entry_waits_for_the_first_reply():
 
 
 @tap.case
+def a_route_becomes_narrower():
+    """The programs ask the socket, while the server replies, how long its segments are."""
+    with Machines() as one:
+        one.answered()
+        old = {key for key, _ in map_of(one, "tcp_conns")}
+        c = one.server.stream()
+        c.set(b"foo", b"x" * 900)
+        def size():
+            c.set(b"other", b"1")
+            found, = [value for key, value in map_of(one, "tcp_conns") if key not in old]
+            return struct.unpack_from("H", found, 70)[0]
+        tap.is_(size(), 1448, "an entry has the size of the server's segments")
+        tap.is_(one.kernel_gives(c, b"get foo\r\n", kernel.answer((b"foo", b"x" * 900))), True,
+                "the kernel answers with a long value")
+        netns.enter(one.pair.server)
+        netns.sh("ip", "route", "change", "10.77.0.0/24", "dev", "sv0", "mtu", "700")
+        netns.enter(one.pair.client)
+        tap.ok(server.wait_for(lambda: size() == 700 - 52), "it changes with the route,")
+        tap.is_(one.kernel_gives(c, b"get foo\r\n", kernel.answer((b"foo", b"x" * 900))), False,
+                "and what is longer the server answers")
+    netns.enter(m.pair.client)
+
+
+@tap.case
 def idle_connections_owe_nothing():
     """A connection's last words are the client's acknowledgement of a reply."""
     idle = [m.server.stream() for _ in range(20)]
