@@ -193,7 +193,7 @@ class OverTcp:
             [self.lab.tool("tcpload"), "--json", "--verify", "--cpu", str(CPU), "--seconds",
              str(self.options.window), *words, self.servers[name].address]))
 
-    def measure_loads(self, turn):
+    def measure_loads(self, turn, progress):
         for label, words in LOADS:
             names = [name for name in NAMES if name in self.servers]
             for name in names if turn % 2 else names[::-1]:
@@ -206,6 +206,7 @@ class OverTcp:
                 self.add(label, name, "rate", result["answered_per_second"])
                 self.add(label, name, "cpu", (cpu_seconds(self.servers[name]) - before) * 1e6 /
                          result["answered"])
+            progress.step(f"TCP: {label}")
 
     def measure_lossy(self, turn):
         """The clients' timers, a fifth of a second each, decide how many gets there are."""
@@ -223,12 +224,21 @@ class OverTcp:
     def add(self, table, row, column, value):
         self.samples.add(f"tcp {table}", row, column, value=value)
 
-    def measure(self, turn):
+    def measure(self, turn, progress):
         self.measure_packets()
+        progress.step("TCP: one segment")
         self.measure_others()
+        progress.step("TCP: others' segments and datagrams")
         self.measure_passing()
-        self.measure_loads(turn)
+        progress.step("TCP: a passed segment")
+        self.measure_loads(turn, progress)
         self.measure_lossy(turn)
+        progress.step(f"TCP: {LOSSES}")
+
+
+def steps():
+    """Of each round."""
+    return 4 + len(LOADS)
 
 
 def report(samples):

@@ -24,6 +24,19 @@ static void merge(struct result *into, const struct result *from)
     hist_merge(&into->latency, &from->latency);
 }
 
+/* The distribution, as pairs of a share and the microseconds that it does not exceed. */
+static void print_quantiles(const struct hist *hist)
+{
+    static const double shares[] = {0.01, 0.05, 0.1,  0.25,  0.5,   0.75,   0.9,
+                                    0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 1};
+
+    printf(", \"quantiles_us\": [");
+    for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++)
+        printf("%s[%g, %.2f]", i ? ", " : "", shares[i],
+               (double)hist_quantile(hist, shares[i]) * 1e-3);
+    printf("]}\n");
+}
+
 static void print(const struct result *result, bool json)
 {
     const struct hist *hist = &result->latency;
@@ -35,7 +48,7 @@ static void print(const struct result *result, bool json)
                ", \"answered_per_second\": %.0f, \"hits\": %" PRIu64 ", \"misses\": %" PRIu64
                ", \"stored\": %" PRIu64 ", \"errors\": %" PRIu64 ", \"wrong\": %" PRIu64
                ", \"lost\": %" PRIu64 ", \"late\": %" PRIu64 ", \"mean_us\": %.2f"
-               ", \"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.2f, \"max_us\": %.2f}\n"
+               ", \"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.2f, \"max_us\": %.2f"
              : "%.3f s: sent %" PRIu64 ", answered %" PRIu64 " (%.0f a second), hits %" PRIu64
                ", misses %" PRIu64 ", stored %" PRIu64 ", errors %" PRIu64 ", wrong %" PRIu64
                ", lost %" PRIu64 ", late %" PRIu64
@@ -45,6 +58,8 @@ static void print(const struct result *result, bool json)
            result->stored, result->errors, result->wrong, result->lost, result->late, mean,
            (double)hist_quantile(hist, 0.5) * 1e-3, (double)hist_quantile(hist, 0.99) * 1e-3,
            (double)hist_quantile(hist, 0.999) * 1e-3, (double)hist->max * 1e-3);
+    if (json)
+        print_quantiles(hist);
 }
 
 static void *run(void *worker)
