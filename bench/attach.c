@@ -21,12 +21,14 @@
 enum { TCX_INGRESS = 46 }; /* BPF_TCX_INGRESS of Linux 6.6; older headers lack it */
 
 struct options {
-    uint64_t port;
+    uint64_t port, delay;
     bool generic;
 };
 
 static const struct option_row rows[] = {
     {"port", OPTION_NUMBER, offsetof(struct options, port), "N", "that the floor answers (11211)"},
+    {"delay", OPTION_NUMBER, offsetof(struct options, delay), "NS",
+     "that the floor waits before it answers, up to 5000 (0)"},
     {"generic", OPTION_FLAG, offsetof(struct options, generic), NULL,
      "in the stack, not the driver"},
 };
@@ -36,13 +38,14 @@ static const struct option_table table = {
     "Attaches the program, prints its id, and stays until standard input ends.",
     rows, sizeof(rows) / sizeof(rows[0])};
 
-static struct bpf_program *floor_program(uint16_t port, bool tcp)
+static struct bpf_program *floor_program(const struct options *options, bool tcp)
 {
     struct floor *floor = floor__open();
 
     if (!floor)
         fail("cannot open the floor program");
-    floor->rodata->floor_port = port;
+    floor->rodata->floor_port = (uint16_t)options->port;
+    floor->rodata->floor_delay = options->delay;
     if (floor__load(floor))
         fail("cannot load the floor program");
     return tcp ? floor->progs.floor_reply_tcp : floor->progs.floor_reply;
@@ -78,9 +81,9 @@ int main(int argc, char **argv)
     char byte;
 
     if (operand == argc - 2 && strcmp(argv[operand], "floor") == 0)
-        program = floor_program((uint16_t)options.port, false);
+        program = floor_program(&options, false);
     else if (operand == argc - 2 && strcmp(argv[operand], "floor-tcp") == 0)
-        program = floor_program((uint16_t)options.port, true);
+        program = floor_program(&options, true);
     else if (operand == argc - 2 && strcmp(argv[operand], "pass") == 0)
         program = pass_programs()->progs.floor_pass;
     else if (operand == argc - 2 && strcmp(argv[operand], "next") == 0)

@@ -7,6 +7,7 @@
  * behind the request's id. It looks nothing up, reads nothing of the request but its headers, and
  * grows the packet at the head as the real program does. floor_reply_tcp does the same to a segment
  * of TCP with timestamps and the text of a request: the reply's numbers follow from the segment's.
+ * With floor_delay, floor_reply first waits for so many nanoseconds: the BMC paper's dummy cache.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -16,10 +17,12 @@
 #include <bpf/bpf_helpers.h>
 
 const volatile __u16 floor_port = 11211; /* host order */
+const volatile __u64 floor_delay;        /* nanoseconds */
 
 enum {
-    HEAD_BYTES = 48,  /* Ethernet, IPv4, UDP, and the frame header's first six bytes */
-    REPLY_BYTES = 76, /* UDP payload */
+    DELAY_LOOKS = 256, /* at the clock, each of which takes some 20 ns */
+    HEAD_BYTES = 48,   /* Ethernet, IPv4, UDP, and the frame header's first six bytes */
+    REPLY_BYTES = 76,  /* UDP payload */
     REPLY_UDP = 8 + REPLY_BYTES,
     REPLY_IP = 20 + REPLY_UDP,
     REPLY_FRAME = ETH_HLEN + REPLY_IP,
@@ -81,6 +84,14 @@ static __always_inline void write_tail(void *out)
     *(__u16 *)(out + 8 * TAIL_WORDS + 4) = (__u16)(tail.w[TAIL_WORDS] >> 32);
 }
 
+static __always_inline void wait_for_delay(void)
+{
+    __u64 begin = bpf_ktime_get_ns(), i;
+
+    for (i = 0; i < DELAY_LOOKS && bpf_ktime_get_ns() - begin < floor_delay; i++)
+        ;
+}
+
 SEC("xdp")
 int floor_reply(struct xdp_md *ctx)
 {
@@ -97,6 +108,8 @@ int floor_reply(struct xdp_md *ctx)
     if (LOW16(in[1] >> 32) != bpf_htons(ETH_P_IP) || (in[1] >> 48 & 0xff) != 0x45 ||
         in[2] >> 56 != IPPROTO_UDP || LOW16(in[4] >> 32) != bpf_htons(floor_port))
         return XDP_PASS;
+    if (floor_delay)
+        wait_for_delay();
     if (bpf_xdp_adjust_head(ctx, (int)(end - data) - REPLY_FRAME))
         return XDP_PASS;
     data = (void *)(long)ctx->data;

@@ -397,9 +397,10 @@ class Lab:
             before = fills
         raise LabError(f"the chain before {server.address} does not fill: {stats()}")
 
-    def populate(self, server, *options):
-        self.server.run([self.tool("udpload"), "--populate", "--seconds", "0"] + list(options)
-                        + [server.address])
+    def populate(self, server, *options, beside=None):
+        """From the server's namespace, or through the pair, from the client's."""
+        (beside or self.server).run([self.tool("udpload"), "--populate", "--seconds", "0",
+                                     *options, server.address])
 
 
 class Attached:
