@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What bench/paper measures besides figures 6, 8 and 10: over CPUs (2, 3), the delay of a dummy
-cache (11), CPU time against load (15), and over sizes of values (that of Flying Memcache)."""
+"""What bench/paper measures besides figures 6, 8 and 10: over CPUs (2, 3), how memory is split
+(9), the delay of a dummy cache (11), CPU time against load (15), and over sizes of values (that of Flying Memcache)."""
 
 import collections
 import os
@@ -24,6 +24,11 @@ CORES_WORK = Work(100000, "zipf", 0)
 SIZES = [8, 32, 250, 1000, 2800, 8192, 25000]
 SIZES_VARIANTS = ["sr", "debian", "chain", "in-place"]
 SIZES_WORK = Work(1000, "uniform", 0)
+
+# A chain's table of 2^N places of 128 bytes, which the server's memory is less by; None: no chain.
+SPLITS = [None, 10, 14, 16, 17, 18, 19]
+SPLIT_MB = 128 # more than the keys' items take without a chain; with the largest half of that
+SPLIT_WORK = Work(1000000, "zipf", 0)
 
 DELAYS = [0, 100, 200, 500, 1000, 2000] # nanoseconds
 DELAY_PORT, DELAY_PAIR = 11299, 200
@@ -88,6 +93,39 @@ def measure_sizes(bench, layout):
                 bench.samples.add("sizes", size, name, "rate",
                                   value=result["answered_per_second"])
                 bench.progress.step(f"values of {size} bytes, {name}")
+
+
+def split_percent(places):
+    return 0 if places is None else 100 * 2 ** places * 128 / (SPLIT_MB << 20)
+
+
+def start_splits(bench, variant, max_age):
+    """The chain may have one block for longer texts, which there are none of."""
+    if "chain" not in bench.options.variants:
+        return
+    for places in SPLITS:
+        share = split_percent(places) / 100
+        bench.start(f"split-{places}", variant=variant._replace(
+            chain=places and (f"{2 ** places}/1/1", max_age)),
+            memory=str(round(SPLIT_MB * (1 - share))))
+        bench.lab.populate(bench.servers[f"split-{places}"], "--keys", str(SPLIT_WORK.keys))
+
+
+def measure_splits(bench, layout):
+    names = bench.there(f"split-{places}" for places in SPLITS)
+    bench.place(layout, names)
+    rates = {name: bench.best_rate(name, SPLIT_WORK, layout) for name in names}
+    for _ in range(bench.options.rounds):
+        for places in SPLITS if names else []:
+            name, percent = f"split-{places}", split_percent(places)
+            before = bench.kernel_answers(name)
+            result = bench.live(name, SPLIT_WORK, layout, rates[name], bench.options.window)
+            seen, answered = (b - a for a, b in zip(before, bench.kernel_answers(name)))
+            hits = result["hits"] / max(1, result["hits"] + result["misses"])
+            for column, value in (("rate", result["answered_per_second"]), ("hits", hits),
+                                  ("kernel", answered / seen if seen else 0)):
+                bench.samples.add(9, percent, column, value=value)
+            bench.progress.step(f"figure 9, {percent:.1f} % for the chain")
 
 
 def start_delays(bench):
@@ -158,6 +196,7 @@ def steps(bench):
 
     return {3: sum(there(f"{name}@{cpus}" for name in CORES_VARIANTS) for cpus in CORES),
             "sizes": len(SIZES) * there(SIZES_VARIANTS),
+            9: there(f"split-{places}" for places in SPLITS),
             11: len(DELAYS) + there(DELAY_VARIANTS), 15: len(LOADS) * there(LOAD_VARIANTS)}
 
 
@@ -172,6 +211,16 @@ def report_cores(samples, labels):
                 rows.append([labels[name]] + [number(value, 0 if column == "rate" else 2)
                                               for value in values])
         print_table([title, *[f"{cpus} CPU{'s' * (cpus > 1)}" for cpus in CORES]], rows)
+
+
+def report_splits(samples, _):
+    rows = [[f"{percent:.1f} %", number(samples.median(9, percent, "rate")),
+             number(ratio(samples.median(9, percent, "rate"), samples.median(9, 0, "rate")), 2),
+             f"{samples.median(9, percent, 'hits'):.0%}",
+             f"{samples.median(9, percent, 'kernel'):.0%}"]
+            for percent in map(split_percent, SPLITS) if (9, percent, "rate") in samples]
+    print_table([f"figure 9, apart: of {SPLIT_MB} MB the chain has", "answered/s",
+                 "times that without", "hits", "by the kernel"], rows)
 
 
 def report_sizes(samples, labels):

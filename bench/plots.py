@@ -162,6 +162,24 @@ def mix(samples):
     return chart
 
 
+def split(samples):
+    """What a chain is worth that takes its memory from the server."""
+    base = samples.median(9, 0, "rate")
+    if not base:
+        return None
+    measured = sorted(key[1] for key in samples if key[0] == 9 and key[2] == "rate" and key[1])
+    chart = Chart("figure-9", "Memory split between server and chain (the paper's figure 9)",
+                  "percent of the memory that the chain has", "times the server without a chain",
+                  "1,000,000 keys by Zipf in 128 MB, which hold them all without a chain, and half "
+                  "of them with half for the chain. The paper: 100 million keys, 10 GB.", "x")
+    chart.series("chain, before this server", "chain", [
+        (percent, *over(samples[9, percent, "rate"], base)) for percent in measured])
+    chart.published("BMC", published.SPLIT)
+    chart.ticks([0.1, 1, 10, 25, 50])
+    chart.axes.set_ylim(0)
+    return chart
+
+
 # Rows of both programs, and how they look.
 LATENCY = {"floor": ("floor", "floor"),
            "in place: hit": ("in place", "in-place"),
@@ -351,7 +369,8 @@ def tcp(samples):
 
 # What makes each plot, of which program's file.
 PLOTS = [(keys, "run"), (floor_share, "run"), (sizes, "paper"), (cores, "paper"),
-         (throughput, "paper"), (mix, "paper"), (latency, "run"), (figure10, "paper"),
+         (throughput, "paper"), (mix, "paper"),
+         (split, "paper"), (latency, "run"), (figure10, "paper"),
          (load, "paper"), (load_paper, "paper"), (delay, "paper"), (system, "paper"),
          (packets, "run"), (tcp, "run")]
 # The README's.

@@ -38,6 +38,12 @@ MIX = [
     Published("chain", 25, 4, f"{BMC}, section 5.2, figure 8"),
     Published("chain", 100, 6, f"{BMC}, section 5.2, figure 6, 8 cores"),
 ]
+# Times MemcachedSR's best, over the percentage of memory that BMC has (x).
+SPLIT = [
+    Published("chain", 0.1, 2.3, f"{BMC}, section 5.3, figure 9"),
+    Published("chain", 25, 6, f"{BMC}, section 5.3, figure 9: its best, which section 5.2 and "
+                              "figure 6 have in numbers"),
+]
 # Microseconds in the server, from driver to driver: medians.
 LATENCY = [
     Published("hit of BMC", 0.5, 2.1, f"{BMC}, section 5.4, figure 10a"),

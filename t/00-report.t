@@ -82,6 +82,8 @@ def of_paper():
     samples[6, "apart", "1,000,000 keys by Zipf", "vanilla", "rate"] = around(300000)
     for delay, rate in DELAYS.items():
         samples[11, delay, "rate"] = around(rate)
+    for percent, rate in ((0, 200000), (0.1, 250000), (25.0, 2500000)):
+        samples[9, percent, "rate"] = around(rate)
     samples[11, "in-place", "rate"] = around(4400000)
     for row in ("in place: hit", "Debian's memcached: hit"):
         for share in (0.5, 0.99, 1.0):
@@ -143,6 +145,7 @@ EXPECTED = {
     "figure-6": {"in-place": 0, "no-kernel-path-one-socket": 0, "bmc-8-cores-another-machine": 0},
     "figure-8": {"in-place": 3, "chain-before-this-server": 3,
                  "bmc-over-memcachedsr-another-machine": 3},
+    "figure-9": {"chain-before-this-server": 2, "bmc-another-machine": 2},
     "latency": {"kernel-path": 4, "debian-s-memcached": 4},
     "figure-10": {"in-place": 2, "debian-s-memcached": 2, "bmc-hit-another-machine": 1},
     "cpu-by-load": {"in-place": 2, "debian-s-memcached": 2}, # at 200 Debian's cannot take all
