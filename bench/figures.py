@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What bench/paper measures besides figures 6, 8 and 10: over CPUs (2, 3), how memory is split
-(9), the delay of a dummy cache (11), CPU time against load (15), and over sizes of values (that of Flying Memcache)."""
+"""What bench/paper measures besides figures 6, 8 and 10.
+
+Over CPUs (2, 3), how memory is split (9), the delay of a dummy cache (11), CPU time against load
+(15), and over sizes of values (Flying Memcache's)."""
 
 import collections
 import os

@@ -71,7 +71,7 @@ def floor_share(samples):
     base = samples.median("live", "floor", "rate")
     if not base:
         return None
-    chart = Chart("share-of-floor", "Rate of what XDP can do at most, by the number of keys",
+    chart = Chart("share-of-floor", "Share of the rate that XDP can reach, by the number of keys",
                   "keys", "share of the floor's rate",
                   "The floor looks nothing up. NICached's floor is what its card sent back by "
                   "XDP_TX.", "x")

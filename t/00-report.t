@@ -72,7 +72,7 @@ def of_paper():
         for size, rate in SIZES.items():
             samples["sizes", size, name, "rate"] = around(rate / (place + 1))
         for percent in (0, 50, 100):
-            samples[8, "apart", percent, name, "rate"] = around(100000 + 1000 * percent / (place + 1))
+            samples[8, "apart", percent, name, "rate"] = around(1e5 + 1000 * percent / 2 ** place)
         for load, answered in LOADS.items():
             samples[15, name, load, "sent"] = around(1000 * load)
             samples[15, name, load, "answered"] = around(answered)
