@@ -367,12 +367,32 @@ def tcp(samples):
     return chart
 
 
+def tcp_ratios(samples):
+    """Of bench/tcp: the rate where it is open, p99 where it is fixed, in times Debian's."""
+    bars = []
+    for row in dict.fromkeys(key[0] for key in samples):
+        if " KB" in row or " MB" in row:
+            continue
+        column, look = ("p99", "sr") if row.endswith("/s") else ("rate", "in-place")
+        ours, theirs = (samples[row, name, column] for name in ("ours", "debian"))
+        value = over([a / b for a, b in zip(ours, theirs)])[0]
+        bars.append((f"{row}: {column}", look, value, f"{value:.2f}"))
+    if not bars:
+        return None
+    chart = Chart("tcp-ratios", "Sockets over TCP, without the kernel path",
+                  "times Debian's memcached", "",
+                  "On loopback, client and server on the same CPUs; medians of the rounds' ratios. "
+                  "Of a rate (green) more is better, of a p99 at a fixed rate (blue) less.")
+    chart.bars(bars)
+    return chart
+
+
 # What makes each plot, of which program's file.
 PLOTS = [(keys, "run"), (floor_share, "run"), (sizes, "paper"), (cores, "paper"),
          (throughput, "paper"), (mix, "paper"),
          (split, "paper"), (latency, "run"), (figure10, "paper"),
          (load, "paper"), (load_paper, "paper"), (delay, "paper"), (system, "paper"),
-         (packets, "run"), (tcp, "run")]
+         (packets, "run"), (tcp, "run"), (tcp_ratios, "tcp")]
 # The README's.
 SHOWN = [(keys, "run"), (load, "paper")]
 

@@ -17,13 +17,14 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 
 
 def commit():
-    """Of this tree, with a + if files differ from it; None where git or its folder is missing."""
+    """Of this tree, with a + if files differ from it other than those that are measured."""
     def git(*words):
         return subprocess.run(["git", "-c", "safe.directory=*", "-C", HERE, *words], check=False,
                               capture_output=True, text=True).stdout.strip()
     try:
         name = git("rev-parse", "--short=7", "HEAD")
-        return name + ("+" if git("status", "--porcelain", "-uno") else "") if name else None
+        changed = git("status", "--porcelain", "-uno", ":/", ":(top,exclude)doc/figures/measured")
+        return name + ("+" if changed else "") if name else None
     except OSError:
         return None
 

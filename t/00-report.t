@@ -91,6 +91,13 @@ def of_paper():
     return samples
 
 
+def of_tcp():
+    return {(row, name, column): around(factor * value)
+            for row in ("get, 1 connection, one at a time", "get, 50 connections, 40,000 /s")
+            for name, factor in (("ours", 1), ("debian", 2))
+            for column, value in (("rate", 40000), ("p99", 150), ("cpu", 7))}
+
+
 def write(folder, bench, samples):
     path = os.path.join(folder, bench + ".json")
     with open(path, "w", encoding="utf-8") as file:
@@ -154,6 +161,8 @@ EXPECTED = {
     "figure-11": {"dummy-cache": 4, "in-place-hits": 2, "bmc-s-dummy-another-machine": 2},
     "figure-2": {"no-kernel-path": 2, "bmc-s-vanilla-another-machine": 2},
     "one-packet": {"kernel-path-hit-16-32": 0, "chain-hit-16-32": 0},
+    "tcp-ratios": {"get-1-connection-one-at-a-time-rate": 0,
+                   "get-50-connections-40-000-s-p99": 0},
     "tcp-cpu": {"kernel-path-tcp-on": 0, "debian-s-memcached": 0},
 }
 
@@ -172,7 +181,7 @@ def check_plot(name, tree):
 def draws_what_is_saved():
     with tempfile.TemporaryDirectory() as folder:
         done = report(write(folder, "run", of_run()), write(folder, "paper", of_paper()),
-                      "--out", os.path.join(folder, "out"))
+                      write(folder, "tcp", of_tcp()), "--out", os.path.join(folder, "out"))
         tap.is_((done.returncode, done.stderr), (0, ""), "bench/report draws saved files")
         made = os.path.join(folder, "out")
         tap.is_(sorted(os.listdir(made)), sorted([name + ".svg" for name in EXPECTED]
