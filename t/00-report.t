@@ -265,7 +265,7 @@ def same(kept, made):
 @tap.case
 def readme_shows_what_was_measured():
     files = sorted(name for name in os.listdir(KEPT) if name.endswith(".json"))
-    tap.is_(files, ["paper.json", "run.json"], "what was measured is kept")
+    tap.is_(files, ["paper.json"], "what was measured is kept")
     charts, missing = plots.draw([saved.load(os.path.join(KEPT, name)) for name in files],
                                  plots.SHOWN)
     tap.is_(missing, [], "all that is shown")
