@@ -277,7 +277,6 @@ def load(samples):
                                           samples[15, name, rate, "programs"])]
             points.append((answered / most, *over(both)))
         chart.series(NAMES[name], name, sorted(points))
-    chart.cite("BMC", published.LOAD)
     chart.axes.set_ylim(0, 1.05)
     return chart
 
@@ -307,7 +306,7 @@ def load_paper(samples):
                   "eight cores' use at 2.3 million requests a second, half of them over TCP, with "
                   "all that the cores do, receiving included.")
     chart.bars(bars)
-    chart.cite("BMC, Seastar", published.LOAD[2:])
+    chart.cite("BMC, Seastar", published.LOAD)
     return chart
 
 
