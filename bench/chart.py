@@ -47,7 +47,8 @@ class Chart:
 
     def __init__(self, name, title, x, y, caption, log=""):
         self.name, self.title, self.x, self.y, self.caption = name, title, x, y, caption
-        self.rows, self.sources, self.labels, self.text = [], [], [], None
+        self.rows, self.sources, self.points, self.text = [], [], [], None
+        self.log = log
         with matplotlib.rc_context(SETTINGS):
             self.figure = Figure(figsize=(8.4, 4.5))
             FigureCanvasSVG(self.figure)
@@ -85,7 +86,7 @@ class Chart:
         if len(points[0]) == 4:
             self.axes.vlines(xs, [point[2] for point in points], [point[3] for point in points],
                              color=colour, linewidth=1, alpha=0.6)
-        self.labels.append(label)
+        self.points += zip(xs, ys)
         self.rows += [(label, plain(x), plain(y)) for x, y in zip(xs, ys)]
 
     def published(self, label, points, line=True):
@@ -97,7 +98,7 @@ class Chart:
                                 linewidth=1, linestyle=":" if line else "none", clip_on=False,
                                 label=label.replace(" (", "\n("))
         drawn.set_gid(f"series-{slug(label)}")
-        self.labels.append(label)
+        self.points += zip(xs, ys)
         self.sources += [(label, points)]
         self.rows += [(label, plain(x), plain(y)) for x, y in zip(xs, ys)]
 
@@ -111,7 +112,6 @@ class Chart:
             bar.set_gid(f"series-{slug(label)}")
             self.axes.annotate(text, (value, -place), (5, 0), textcoords="offset points",
                                va="center", fontsize=10)
-            self.labels.append(label)
             self.rows.append((label, "", plain(value)))
         self.axes.set_yticks([-place for place in range(len(bars))], [bar[0] for bar in bars],
                              fontsize=10)
@@ -125,10 +125,20 @@ class Chart:
         """What machine it was, beneath the plot."""
         self.figure.text(0.01, 0.012, text, fontsize=8, color=DIM)
 
+    def limit(self):
+        """Around the points, where no other limits were set: releases of the library differ."""
+        for which, place, automatic, limit in (
+                ("x", 0, self.axes.get_autoscalex_on(), self.axes.set_xlim),
+                ("y", 1, self.axes.get_autoscaley_on(), self.axes.set_ylim)):
+            if which in self.log and automatic and self.points:
+                values = [point[place] for point in self.points]
+                limit(min(values) / 1.3, max(values) * 1.3)
+
     def svg(self):
         """The text of a file that needs no other."""
         if self.text:
             return self.text
+        self.limit()
         if self.axes.get_legend_handles_labels()[0]:
             self.axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.02), frameon=False,
                              fontsize=9, labelspacing=0.9)
