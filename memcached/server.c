@@ -534,6 +534,7 @@ static void build_net(struct server *server)
         .reqs_per_event = o->reqs_per_event,
         .nthreads = o->nthreads,
         .reuseport = o->reuseport,
+        .single_datagrams = o->kcache.chain.wanted,
         .ping_workers = has_kernel_path(server) || notify_has_watchdog(server->notify),
         .boundaries = has_kernel_path(server) ? kcache_boundaries(server->kcache) : NULL,
         .user = &server->user,

@@ -4,6 +4,7 @@ net_srcs = \
     memcached/net/accept.c memcached/net/accept.h \
     memcached/net/boundary.h \
     memcached/net/conn.c memcached/net/conn.h \
+    memcached/net/datagrams.c memcached/net/datagrams.h \
     memcached/net/endpoint.c memcached/net/endpoint.h \
     memcached/net/input.c memcached/net/input.h \
     memcached/net/leaving.c memcached/net/leaving.h \
@@ -31,3 +32,6 @@ t_unit_net_boundaries_LDADD = $(net_libs)
 unit_tests += t/unit/net_input
 t_unit_net_input_SOURCES = t/unit/net_input.c t/lib/tap.h
 t_unit_net_input_LDADD = $(net_libs)
+unit_tests += t/unit/net_datagrams
+t_unit_net_datagrams_SOURCES = t/unit/net_datagrams.c t/lib/tap.h
+t_unit_net_datagrams_LDADD = $(net_libs)

@@ -44,6 +44,7 @@ struct net_config {
     unsigned int nthreads;
     enum protocol protocol; /* of streams (-B); a datagram's first byte tells */
     bool reuseport;         /* a UDP socket for each worker, not one for all */
+    bool single_datagrams;  /* programs on the interfaces look at each reply over UDP */
     bool ping_workers;      /* every second, to tell the tick whether they run */
     struct tls *tls;        /* over TCP, except where -l says "notls:"; NULL: none */
     /* Of the plain connections to the first TCP port; NULL: the kernel answers none. */

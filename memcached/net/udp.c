@@ -12,11 +12,12 @@
 #include "base/log.h"
 #include "bpf/shared/layout.h"
 #include "command/command.h"
+#include "net/datagrams.h"
 #include "net/socket.h"
 #include "net/watch_emit.h"
 
 enum {
-    BATCH = 32,           /* datagrams in one system call */
+    BATCH = 32,           /* received datagrams in one system call */
     ROUNDS = 4,           /* batches before the worker serves connections */
     SHARE = 128 * 1024,   /* bytes of reply to one datagram before others are served */
     EVENT = 4 * SHARE,    /* bytes of reply in one event */
@@ -28,21 +29,9 @@ enum {
     SEND_PATIENCE_MS = 20, /* waits so long for a full socket; then drops the replies, as UDP may */
 };
 
-struct control {
-    _Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
-};
-
-/* Where the replies to a datagram go. */
-struct source {
-    struct sockaddr_storage *peer;
-    socklen_t npeer;
-    struct control *control;
-    size_t ncontrol;
-};
-
 /* A datagram that is being answered. */
 struct task {
-    struct source source;
+    struct datagrams_way way; /* of its replies */
     enum protocol protocol;
     uint16_t id;
     struct slice rest;       /* not yet executed */
@@ -56,7 +45,7 @@ struct deferred {
     struct reply reply; /* of task.next */
     struct deferred *after;
     struct sockaddr_storage peer;
-    struct control control;
+    struct datagrams_control control;
     char bytes[];
 };
 
@@ -89,13 +78,10 @@ struct udp {
     struct mmsghdr in[BATCH];
     struct iovec in_iov[BATCH];
     struct sockaddr_storage peers[BATCH];
-    struct control in_control[BATCH];
+    struct datagrams_control in_control[BATCH];
     char *requests; /* BATCH times DATAGRAM_MAX */
 
-    struct mmsghdr out[BATCH];
-    struct iovec out_iov[BATCH];
-    unsigned int nout;
-    char replies[BATCH][MC_UDP_PAYLOAD];
+    struct datagrams out;
 };
 
 size_t udp_ndatagrams(size_t nbytes)
@@ -107,47 +93,18 @@ size_t udp_ndatagrams(size_t nbytes)
 
 /* --- replies ----------------------------------------------------------- */
 
-/* Sends the batch; returns how many datagrams were left when the socket was full. */
-static unsigned int try_batch(struct udp *udp, unsigned int n)
-{
-    while (n < udp->nout) {
-        int sent = sendmmsg(udp->endpoint.fd, udp->out + n, udp->nout - n, MSG_NOSIGNAL);
-
-        if (sent > 0)
-            n += (unsigned int)sent;
-        else if (errno == EAGAIN || errno == EWOULDBLOCK)
-            break;
-        else if (errno != EINTR)
-            n++; /* skips one that cannot be sent: its peer is unreachable, or not an address */
-    }
-    return udp->nout - n;
-}
-
 /* Drops what a full socket does not take in time. */
 static void send_batch(struct udp *udp, struct turn *turn)
 {
-    unsigned int nleft = try_batch(udp, 0);
+    unsigned int nleft = datagrams_send(&udp->out);
 
     while (nleft > 0 && !turn->impatient) {
         struct pollfd wait = {udp->endpoint.fd, POLLOUT, 0};
 
         turn->impatient = poll(&wait, 1, SEND_PATIENCE_MS) <= 0;
-        nleft = try_batch(udp, udp->nout - nleft);
+        nleft = datagrams_send(&udp->out);
     }
-    udp->nout = 0;
-}
-
-/* Adds a datagram to the batch, which has room for it. */
-static char *next_reply(struct udp *udp, const struct source *source, size_t len)
-{
-    unsigned int n = udp->nout++;
-
-    udp->out_iov[n].iov_len = len;
-    udp->out[n].msg_hdr.msg_name = source->peer;
-    udp->out[n].msg_hdr.msg_namelen = source->npeer;
-    udp->out[n].msg_hdr.msg_control = source->control;
-    udp->out[n].msg_hdr.msg_controllen = source->ncontrol;
-    return udp->replies[n];
+    datagrams_drop(&udp->out);
 }
 
 /* Copies `limit` bytes of the reply from `skip` on: the reply does not outlive its command. */
@@ -198,7 +155,7 @@ static size_t add_datagram(struct udp *udp, struct task *task, const struct repl
     };
     size_t skip = task->next++ * REPLY_PART;
     size_t len = reply->nbytes - skip < REPLY_PART ? reply->nbytes - skip : REPLY_PART;
-    char *out = next_reply(udp, &task->source, MC_UDP_HEADER + len);
+    char *out = datagrams_add(&udp->out, &task->way, MC_UDP_HEADER + len);
 
     proto_render_frame(out, &frame);
     copy_reply(out + MC_UDP_HEADER, reply, skip, len);
@@ -210,7 +167,7 @@ static size_t add_datagram(struct udp *udp, struct task *task, const struct repl
 static void send_reply(struct udp *udp, struct task *task, struct turn *turn, size_t limit)
 {
     while (task->next < task->ndatagrams && turn->nbytes < limit) {
-        if (udp->nout == BATCH)
+        if (datagrams_full(&udp->out))
             send_batch(udp, turn);
         turn->nbytes += add_datagram(udp, task, &udp->worker->reply);
     }
@@ -298,9 +255,9 @@ static bool begin_task(struct udp *udp, unsigned int r)
     if (proto_is_reply(rest))
         return false;
     udp->task = (struct task){
-        .source = {&udp->peers[r], udp->in[r].msg_hdr.msg_namelen,
-                   udp->any ? &udp->in_control[r] : NULL,
-                   udp->any ? udp->in[r].msg_hdr.msg_controllen : 0},
+        .way = {&udp->peers[r], udp->in[r].msg_hdr.msg_namelen,
+                udp->any ? &udp->in_control[r] : NULL,
+                udp->any ? udp->in[r].msg_hdr.msg_controllen : 0},
         .protocol = proto_protocol(rest.ptr[0]),
         .id = frame.id,
         .rest = rest,
@@ -391,11 +348,11 @@ static void defer(struct udp *udp, const struct task *task)
     swap_replies(&deferred->reply, &worker->reply);
     memcpy(deferred->bytes, task->rest.ptr, task->rest.len);
     deferred->task.rest.ptr = deferred->bytes;
-    deferred->peer = *task->source.peer;
-    deferred->task.source.peer = &deferred->peer;
-    if (task->source.control) {
-        deferred->control = *task->source.control;
-        deferred->task.source.control = &deferred->control;
+    deferred->peer = *task->way.peer;
+    deferred->task.way.peer = &deferred->peer;
+    if (task->way.control) {
+        deferred->control = *task->way.control;
+        deferred->task.way.control = &deferred->control;
     }
     put_last(udp, deferred);
 }
@@ -411,10 +368,10 @@ static bool send_patiently(struct udp *udp, struct deferred *deferred, struct tu
     while (task->next < task->ndatagrams && turn->nbytes < SHARE && !udp->blocked) {
         unsigned int nleft;
 
-        while (udp->nout < BATCH && task->next < task->ndatagrams)
+        while (!datagrams_full(&udp->out) && task->next < task->ndatagrams)
             turn->nbytes += add_datagram(udp, task, &deferred->reply);
-        nleft = try_batch(udp, 0);
-        udp->nout = 0;
+        nleft = datagrams_send(&udp->out);
+        datagrams_drop(&udp->out);
         task->next -= nleft;
         udp->blocked = nleft > 0 && event_add(udp->writable, NULL) == 0;
     }
@@ -585,8 +542,6 @@ static void point_messages(struct udp *udp)
             .msg_iovlen = 1,
             .msg_control = udp->any ? &udp->in_control[i] : NULL,
         };
-        udp->out_iov[i].iov_base = udp->replies[i];
-        udp->out[i].msg_hdr = (struct msghdr){.msg_iov = &udp->out_iov[i], .msg_iovlen = 1};
     }
 }
 
@@ -619,6 +574,7 @@ struct udp *udp_open(struct worker *worker, int fd)
     }
     udp->endpoint = (struct endpoint){.fd = fd, .kind = ENDPOINT_DATAGRAM, .state = STATE_READ};
     udp->worker = worker;
+    datagrams_init(&udp->out, fd, !worker->config->single_datagrams);
     if (socket_local(fd, &name) == 0) {
         udp->any = socket_is_any(&name);
         udp->port = socket_port(&name);

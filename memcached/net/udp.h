@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * udp: a worker's UDP socket: datagrams are received and sent in batches.
+ * udp: a worker's UDP socket: datagrams are received and sent in batches (net/datagrams.h).
  *
  * Each datagram is parsed alone: no request spans two. Each command's reply is a message of its
  * own, in datagrams of at most MC_UDP_PAYLOAD bytes that carry the request's id.
