@@ -207,6 +207,18 @@ static __always_inline int tcp_tc_answer(struct __sk_buff *skb, struct scratch *
     return tcp_tc_send(skb);
 }
 
+/*
+ * A SYN of a client's. If the server has closed the connection that had these ports, another one
+ * begins, and what was known is void. Egress forgets it, too, with the answer to the SYN, which may
+ * take a way without the programs.
+ */
+static __always_inline void tcp_opens(const struct flow_key *flow, const struct mc_tcp_conn *conn,
+                                      const struct mc_tcp_slot *slot)
+{
+    if (slot && READ_ONCE(slot->generation) != conn->generation)
+        bpf_map_delete_elem(&tcp_conns, flow);
+}
+
 SEC("tc")
 int tcp_ingress(struct __sk_buff *skb)
 {
@@ -225,9 +237,13 @@ int tcp_ingress(struct __sk_buff *skb)
     if (!l4)
         return tcp_icmp(skb);
     conn = bpf_map_lookup_elem(&tcp_conns, &tcp->segment.flow);
-    if (!conn || tcp->segment.flags & TCP_SYN)
+    if (!conn)
         return TC_NEXT;
     slot = conn_slot(conn);
+    if (tcp->segment.flags & TCP_SYN) {
+        tcp_opens(&tcp->segment.flow, conn, slot);
+        return TC_NEXT;
+    }
     if (!slot ||
         (shift_is_used(&conn->shift) && is_sealed(tcp->segment.urgent, tcp->segment.flags)))
         return TC_NEXT;

@@ -31,12 +31,12 @@ struct leaving {
     unsigned int nchecks, nsilent;
 };
 
-static bool get_info(const struct leaving *leaving, struct tcp_info *info)
+static bool get_info(int fd, struct tcp_info *info)
 {
     socklen_t n = sizeof(*info);
 
     *info = (struct tcp_info){0};
-    return getsockopt(leaving->fd, IPPROTO_TCP, TCP_INFO, info, &n) == 0;
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &n) == 0;
 }
 
 /* Whether the client may not have received all that was sent, and the end. */
@@ -62,6 +62,14 @@ static uint32_t lost_by(const struct leaving *leaving)
     return __atomic_load_n(&leaving->slot->lost, __ATOMIC_RELAXED);
 }
 
+/* Whether the client has reset the connection: then there is no end that it has to be told of. */
+static bool is_reset(int fd)
+{
+    struct tcp_info info;
+
+    return get_info(fd, &info) && info.tcpi_state == BPF_TCP_CLOSE;
+}
+
 /*
  * From now on `owed` tells whether the programs on egress see a segment of the socket's. It is
  * stored before segments are counted, so that they see all that are counted later.
@@ -71,7 +79,7 @@ static void watch(struct leaving *leaving)
     struct tcp_info info;
 
     __atomic_store_n(&leaving->slot->owed, MC_TCP_OWED_WATCHED, __ATOMIC_SEQ_CST);
-    get_info(leaving, &info);
+    get_info(leaving->fd, &info);
     leaving->nsent = info.tcpi_segs_out;
     leaving->lost = lost_by(leaving);
 }
@@ -135,7 +143,7 @@ static void on_time(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    if (!get_info(leaving, &info) || !is_open(&info)) {
+    if (!get_info(leaving->fd, &info) || !is_open(&info)) {
         release(leaving);
         return;
     }
@@ -160,7 +168,7 @@ static void on_time(evutil_socket_t fd, short what, void *arg)
 void leaving_begin(struct worker *worker, int fd, struct mc_tcp_slot *slot)
 {
     struct boundaries *boundaries = worker->config->boundaries;
-    struct leaving *leaving = calloc(1, sizeof(*leaving));
+    struct leaving *leaving = is_reset(fd) ? NULL : calloc(1, sizeof(*leaving));
 
     if (!leaving) {
         socket_set_reset(fd, false);
@@ -193,7 +201,8 @@ void leaving_reset_all(struct worker *worker)
     while ((leaving = worker->leaving)) {
         struct tcp_info info;
 
-        if (get_info(leaving, &info) && is_open(&info) && owed_by(leaving) == MC_TCP_OWED_WATCHED)
+        if (get_info(leaving->fd, &info) && is_open(&info) &&
+            owed_by(leaving) == MC_TCP_OWED_WATCHED)
             reset(leaving);
         else
             finish(leaving);

@@ -398,6 +398,23 @@ static void test_slot_of_another(const struct run *run)
        run->name);
 }
 
+/* Another connection has the ports of one whose slot says whether the server has closed it. */
+static void test_opening(const struct run *run, bool closed)
+{
+    struct mc_tcp_conn conn;
+    struct segment segment;
+    bool right;
+
+    answer(run, &conn, &segment);
+    run->lab->slots[TCP_SLOT].generation += closed;
+    segment.flags = SYN;
+    segment.n = 0;
+    right = does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED);
+    ok(right && conn_get(run->lab, run->v6, &conn) == !closed, "%s: a SYN %s", run->name,
+       closed ? "makes a connection void that the server has closed"
+              : "changes nothing of one that it has");
+}
+
 /* From elsewhere the reply goes by TC, to where the segment came from. */
 static void test_way(const struct run *run)
 {
@@ -532,6 +549,10 @@ static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6, size_t n)
     test_acknowledged(&run);
     test_damaged(&run);
     test_slot_of_another(&run);
+    if (hook == HOOK_INGRESS) {
+        test_opening(&run, false);
+        test_opening(&run, true);
+    }
     test_way(&run);
     test_places(&run);
     test_lost(&run);

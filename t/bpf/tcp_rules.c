@@ -694,6 +694,15 @@ static const char *compare_slot(const struct mc_tcp_slot *want, struct mc_tcp_sl
     return memcmp(want, &have, sizeof(have)) ? "the slot" : NULL;
 }
 
+/* Whether a SYN makes void what was known. closed: the server has closed the connection. */
+static bool is_opening(enum hook hook, const struct segment *segment, unsigned int odd, bool closed)
+{
+    if (!(segment->flags & SYN))
+        return false;
+    return hook == HOOK_EGRESS ? !(odd & ODD_MARK)
+                               : hook == HOOK_INGRESS && closed && !(odd & ODD_FOREIGN);
+}
+
 const char *tcp_check(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
                       const struct frame *frame, const struct request *request, unsigned int odd,
                       struct outcome *found)
@@ -729,7 +738,7 @@ const char *tcp_check(struct tcp_lab *lab, enum hook hook, const struct segment 
         wrong = "the verdict";
     }
     wrong = wrong ? wrong : compare_frame(hook, frame, &want, found, &run);
-    if (!wrong && hook == HOOK_EGRESS && segment->flags & SYN && !(odd & ODD_MARK))
+    if (!wrong && is_opening(hook, segment, odd, slot.generation != before.generation))
         return conn_get(lab, segment->v6, &have) ? "the entry is still there" : NULL;
     if (!wrong && !conn_get(lab, segment->v6, &have))
         return "the entry is gone";

@@ -19,12 +19,13 @@ netns.Pair().close() # where that cannot be made the test is skipped, which no t
 
 class Talk:
     """A connection that knows what it is to be told. `end` is how it ended: None, "reset", "end",
-    "hang", or what was wrong."""
+    "hang", or what was wrong. source: the client's port."""
 
-    def __init__(self, m, number):
+    def __init__(self, m, number, source=0):
         self.key = b"n%d" % number
         self.end, self.told = None, 0
-        self.c = client.tcp(m.address(), m.port)
+        self.c = client.Stream(None, sock=socket.create_connection(
+            (m.address(), m.port), HANG, ("", source)))
         self.c.sock.settimeout(HANG)
         self.c.set(self.key, b"0")
 
@@ -93,6 +94,9 @@ class Machine(server.Server):
 
     def count(self, row):
         return int(self.control.stats("bmc")[row])
+
+    def connections(self):
+        return int(self.control.stats()["curr_connections"])
 
     def talks(self, n=4, first=0):
         """Connections on which the kernel has answered."""

@@ -12,6 +12,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
+import asking
 import netns
 import server
 import tap
@@ -67,6 +68,29 @@ def the_route_moves_and_comes_back_at_once(v6):
             talk.told += not talk.end
             talk.incr()
         judge(m, talks, "a route that moves for a moment", (None,))
+
+
+@each_family
+def a_port_is_used_again_when_the_route_has_moved(v6):
+    """What was known of the port's last connection is void, though the programs do not see the
+    handshake's answer."""
+    with Machine(v6=v6) as m:
+        for comes_back in (False, True):
+            talk = m.talks(1)[0]
+            port, before = talk.c.sock.getsockname()[1], m.connections()
+            talk.c.sock.setsockopt(*asking.RESET)
+            talk.c.close()
+            tap.ok(server.wait_for(lambda before=before: m.connections() == before - 1),
+                   m.named("the server has closed the connection"))
+            m.leave_by(1)
+            again = Talk(m, 9, source=port)
+            if comes_back:
+                m.leave_by(0)
+            again.gets()
+            again.incr()
+            judge(m, [again], "a port that is used again after the route has moved%s" %
+                  (", which moves back" if comes_back else ""), (None,))
+            m.move_back()
 
 
 # --- programs, interfaces, addresses -----------------------------------------------------------
