@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * lives: writers over TCP and readers over UDP against a server that is killed and started again,
- * and a check that no answer comes from an earlier life, which is one run of the server.
+ * lives: writers over TCP and readers over UDP and TCP against a server that is killed and started
+ * again, and a check that no answer comes from an earlier life, which is one run of the server.
  *
- *   lives ADDRESS PORT WRITERS READERS KEYS FILL [MOST LIFE]
+ *   lives ADDRESS PORT WRITERS READERS KEYS FILL [MOST LIFE STREAMS]
  *
  * Reads commands, answers each with a line, and runs until its input ends:
  *
@@ -16,7 +16,8 @@
  * Each key has one writer, so no reader may see a tag below the last that was acknowledged when it
  * asked. A connection, and a reader's socket, belong to one life. Beside the writers one thread
  * fills FILL megabytes in each life, so that heap and table grow. A request has at most MOST keys
- * (4). LIFE: the server runs already, in this life.
+ * (4). LIFE: the server runs already, in this life. READERS use UDP, and STREAMS readers (0) TCP,
+ * which are never to wait for an answer for ever.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -54,7 +55,7 @@ enum {
 
 struct run {
     struct sockaddr_in server;
-    unsigned int nwriters, nreaders, nkeys, fill, most;
+    unsigned int nwriters, nreaders, nstreams, nkeys, fill, most;
     _Atomic uint32_t life, base, need;
     _Atomic uint64_t *acked; /* the last tag of each key whose STORED was read; 0: none */
     _Atomic bool stop;
@@ -271,23 +272,31 @@ struct batch {
     uint32_t life, base, need;
 };
 
-static void send_ask(struct thread *thread, int fd, struct ask *ask, uint16_t id)
+enum { ASK_BYTES = 128 };
+
+/* A request for keys that are picked now: its bytes. */
+static size_t ask_render(struct thread *thread, struct ask *ask, char *text)
 {
     struct run *run = thread->run;
-    char text[FRAME + 128] = {(char)(id >> 8), (char)id, 0, 0, 0, 1, 0, 0};
-    size_t n = FRAME;
+    size_t n = (size_t)sprintf(text, "get");
     unsigned int i;
 
     ask->nkeys = next_random(&thread->random) % 2
                      ? 1
                      : 1 + (unsigned int)(next_random(&thread->random) % run->most);
-    n += (size_t)sprintf(text + n, "get");
     for (i = 0; i < ask->nkeys; i++) {
         ask->keys[i] = (unsigned int)(next_random(&thread->random) % run->nkeys);
         ask->floor[i] = atomic_load(&run->acked[ask->keys[i]]);
         n += (size_t)sprintf(text + n, " k%05u", ask->keys[i]);
     }
-    n += (size_t)sprintf(text + n, "\r\n");
+    return n + (size_t)sprintf(text + n, "\r\n");
+}
+
+static void send_ask(struct thread *thread, int fd, struct ask *ask, uint16_t id)
+{
+    char text[FRAME + ASK_BYTES] = {(char)(id >> 8), (char)id, 0, 0, 0, 1, 0, 0};
+    size_t n = FRAME + ask_render(thread, ask, text + FRAME);
+
     /* Nobody listens, while there is no server: that is an error of a later send. */
     (void)!send(fd, text, n, 0);
 }
@@ -344,19 +353,24 @@ static void read_batch(struct thread *thread, int fd, uint16_t id, struct batch 
     atomic_fetch_add(&run->lost, (unsigned int)__builtin_popcount(flight.waiting));
 }
 
+/* What may be read now, in the life of `batch`. False: it is over. */
+static bool look_at_life(struct run *run, struct batch *batch)
+{
+    if (atomic_load(&run->stop))
+        return false;
+    batch->base = atomic_load(&run->base);
+    batch->need = atomic_load(&run->need);
+    /* Written before the life is: of this one or of one before. */
+    return atomic_load(&run->life) == batch->life;
+}
+
 /* Sends requests until the life is over. */
 static void read_life(struct thread *thread, int fd, uint32_t life)
 {
-    struct run *run = thread->run;
     struct batch batch = {.life = life};
     uint16_t id = (uint16_t)next_random(&thread->random);
 
-    while (!atomic_load(&run->stop) && atomic_load(&run->life) == life) {
-        batch.base = atomic_load(&run->base);
-        batch.need = atomic_load(&run->need);
-        /* Written before the life is: of this one or of one before. */
-        if (atomic_load(&run->life) != life)
-            return;
+    while (look_at_life(thread->run, &batch)) {
         read_batch(thread, fd, id, &batch);
         id = (uint16_t)(id + BATCH);
     }
@@ -373,6 +387,55 @@ static void *reader(void *argument)
         if (fd < 0)
             continue;
         read_life(thread, fd, life);
+        close(fd);
+    }
+    return NULL;
+}
+
+/* A whole answer: its bytes. 0: the connection has ended before. */
+static size_t receive_answer(struct run *run, int fd, char *text, size_t size)
+{
+    size_t n = 0;
+    ssize_t got;
+
+    while (n < 5 || memcmp(text + n - 5, "END\r\n", 5) != 0) {
+        got = n < size ? recv(fd, text + n, size - n, 0) : 0;
+        if (got <= 0) {
+            if (n == size || (got < 0 && errno == EAGAIN))
+                report(&run->wrong, "%s behind %zu bytes", got ? "a hang" : "no end", n);
+            return 0;
+        }
+        n += (size_t)got;
+    }
+    return n;
+}
+
+/* One request after the other, until the life or the connection is over. */
+static void read_stream(struct thread *thread, int fd, uint32_t life)
+{
+    struct batch batch = {.life = life};
+    struct ask *ask = &batch.asks[0];
+    char request[ASK_BYTES], text[KEYS_MAX * (VALUE_MAX + 64)];
+    size_t n;
+
+    while (look_at_life(thread->run, &batch)) {
+        if (!send_all(fd, request, ask_render(thread, ask, request)) ||
+            !(n = receive_answer(thread->run, fd, text, sizeof(text)))) {
+            atomic_fetch_add(&thread->run->lost, 1);
+            return;
+        }
+        check_answer(thread->run, &batch, ask, text, n);
+    }
+}
+
+static void *stream_reader(void *argument)
+{
+    struct thread *thread = argument;
+    uint32_t life;
+    int fd;
+
+    while ((fd = reach_stream(thread->run, &life)) >= 0) {
+        read_stream(thread, fd, life);
         close(fd);
     }
     return NULL;
@@ -414,8 +477,8 @@ int main(int argc, char **argv)
     unsigned int n = 0, i;
     char line[128];
 
-    if (argc < 7 || argc > 9 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
-        fatal("usage: lives ADDRESS PORT WRITERS READERS KEYS FILL [MOST LIFE]");
+    if (argc < 7 || argc > 10 || inet_pton(AF_INET, argv[1], &run.server.sin_addr) != 1)
+        fatal("usage: lives ADDRESS PORT WRITERS READERS KEYS FILL [MOST LIFE STREAMS]");
     run.server.sin_port = htons((uint16_t)atoi(argv[2]));
     run.nwriters = (unsigned int)atoi(argv[3]);
     run.nreaders = (unsigned int)atoi(argv[4]);
@@ -423,10 +486,11 @@ int main(int argc, char **argv)
     run.fill = (unsigned int)atoi(argv[6]);
     run.most = argc > 7 ? (unsigned int)atoi(argv[7]) : KEYS_MAX;
     run.life = run.base = run.need = argc > 8 ? (uint32_t)atoi(argv[8]) : 0;
+    run.nstreams = argc > 9 ? (unsigned int)atoi(argv[9]) : 0;
     if (!run.most || run.most > KEYS_MAX)
         fatal("lives: 1 to 4 keys of a request");
     if (!run.nwriters || run.nkeys < run.nwriters || run.nkeys > 99999 ||
-        run.nwriters + run.nreaders + 1 > THREADS_MAX)
+        run.nwriters + run.nreaders + run.nstreams + 1 > THREADS_MAX)
         fatal("lives: a key for each writer, and 15 threads at most");
     run.acked = calloc(run.nkeys, sizeof(*run.acked));
     if (!run.acked)
@@ -435,6 +499,8 @@ int main(int argc, char **argv)
         start(&threads[n++], &run, i, writer);
     for (i = 0; i < run.nreaders; i++)
         start(&threads[n++], &run, i, reader);
+    for (i = 0; i < run.nstreams; i++)
+        start(&threads[n++], &run, i, stream_reader);
     start(&threads[n++], &run, 0, filler);
     while (fgets(line, sizeof(line), stdin))
         obey(&run, line);

@@ -22,27 +22,30 @@ import tap
 
 KILLS = int(os.environ.get("KILLS", "20"))
 SEED = int(os.environ.get("SEED", str(int(time.time()))))
-WRITERS, READERS, KEYS, FILL = 2, 2, 400, 60
+WRITERS, READERS, STREAMS, KEYS, FILL = 2, 2, 6, 400, 60
 MEMORY = 256
 SERVE = 0.15 # seconds
 STOP = 0.03
 EXTENT = "mc_memory"
-OURS = ("heap", "table", "scratch_map", EXTENT)
+OURS = ("heap", "table", "scratch_map", "tcp_conns", "tcp_slots", "tcp_kept", EXTENT)
 
 
 class Lives:
-    """A server in a namespace that is killed and started again on the same port."""
+    """A server in a namespace that is killed and started again on the same port. streams: how many
+    readers use TCP, whose gets the kernel answers, too."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, streams=0):
         self.pair = netns.Pair()
         netns.enter(self.pair.client)
         self.address, self.port = self.pair.address(), server.free_port(self.pair.server)
         self.line = server.command_line(
             ("-p", self.port, "-U", self.port, "-l", "0.0.0.0", "-t", 2, "-u", server.USER, "-m",
-             MEMORY, "-X", "bmc=sv0") + arguments, self.pair.server)
-        self.load = coherence.Lives(self.address, self.port, WRITERS, READERS, KEYS, FILL)
+             MEMORY, "-X", "bmc=sv0,tcp=on" if streams else "bmc=sv0") + arguments,
+            self.pair.server)
+        self.load = coherence.Lives(self.address, self.port, WRITERS, READERS, KEYS, FILL, 4, 0,
+                                    streams)
         self.number, self.base, self.need = 0, 1, 1
-        self.kinds, self.answered = {}, 0
+        self.kinds, self.answered, self.answered_tcp = {}, 0, 0
 
     def begin(self):
         self.number += 1
@@ -77,7 +80,9 @@ class Lives:
         """The number of requests that the kernel has answered, which becomes positive sooner or
         later."""
         stream = client.tcp(self.address, self.port)
-        self.answered += int(stream.stats("bmc")["answered_xdp"])
+        rows = stream.stats("bmc")
+        self.answered += int(rows["answered_xdp"])
+        self.answered_tcp += int(rows.get("tcp_answered", 0))
         stream.close()
 
     def left(self):
@@ -117,6 +122,14 @@ def while_it_stops(lives):
     lives.server.signal(signal.SIGTERM)
     rest(STOP)
     return lives.finish("stopping"), served
+
+
+def while_it_stands_still(lives):
+    served = lives.serves()
+    lives.look()
+    lives.server.signal(signal.SIGSTOP)
+    rest(SERVE)
+    return lives.finish("standing still"), served
 
 
 def cold(lives, moments):
@@ -210,7 +223,8 @@ def judge(lives, kills, unclean, before, memory):
     tap.ok(counts["hits"] > 10 * kills and counts["writes"] > 10 * kills,
            "the servers were under load")
     lives.load.end("no value was damaged, of another key or of a life before")
-    tap.diag("in the first moments the kernel had answered in %d lives" % lives.answered)
+    tap.diag("in the first moments the kernel had answered %d requests, and %d over TCP" %
+             (lives.answered, lives.answered_tcp))
     no_bucket_is_lost(lives)
     lives.close()
     left = {}
@@ -225,14 +239,15 @@ def judge(lives, kills, unclean, before, memory):
     tap.diag("available memory: %d MB before, %d MB after" % (memory, available()))
 
 
-def kill(arguments, moments, kills, life):
+def kill(arguments, moments, kills, life, streams=0):
     random.seed(SEED)
     tap.diag("SEED=%d" % SEED)
     before, memory = lost_maps(), available()
-    lives = Lives(*arguments)
+    lives = Lives(*arguments, streams=streams)
     lives.first()
     unclean = sum(not life(lives, moments) for _ in range(kills))
     judge(lives, kills, unclean, before, memory)
+    return lives
 
 
 @tap.case
@@ -245,6 +260,15 @@ def killed_with_a_memory_file():
     path = os.path.join(server.scratch(), "memory")
     kill(("-e", path), (while_it_starts, while_it_serves, while_it_stops, while_it_saves,
                         after_it_saved), KILLS // 4, warm)
+
+
+@tap.case
+def killed_while_the_kernel_answers_over_tcp():
+    """Each client is told, whether its server is killed, is stopped by a signal before that, or
+    answers nothing while it is stopped."""
+    lives = kill((), (while_it_serves, while_it_stops, while_it_stands_still), KILLS // 2, cold,
+                 STREAMS)
+    tap.ok(lives.answered_tcp > 0, "the kernel answered over TCP in the first moments of lives")
 
 
 tap.run(60 + 3 * KILLS)
