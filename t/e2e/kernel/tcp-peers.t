@@ -372,6 +372,29 @@ def requests_in_pieces(m):
 
 
 @each_mode
+def gets_within_values(m):
+    """What the server takes for data is no command, whatever it looks like."""
+    request, want = hit(1)
+    c = m.dial()
+    wrong, found = [wrong_in(c, SMALL, SMALL)], []
+    for begin, behind, reply in (
+            (b"set within 0 0 %d\r\n" % len(request), b"\r\n", b"STORED\r\n"),
+            (b"set within 0 0 2000000\r\n", b"v" * (2000000 - len(request)) + b"\r\n",
+             b"SERVER_ERROR object too large for cache\r\n"),
+            (b"get ", b"\r\n", want + b"ERROR\r\n")): # a key that is called get
+        c.send(begin)
+        before = m.answered() # by then the server has read the beginning
+        c.send(request)
+        found.append(m.answered() - before)
+        c.send(behind)
+        wrong.append(wrong_in(c, [(b"", reply)], SMALL))
+    tap.is_((wrong, found), ([None] * 4, [0] * 3),
+            "%s: gets in the place of data are not answered" % m.by())
+    tap.is_(c.get(b"within"), None, "and what was too large is gone")
+    talks(m, c, "behind them", True)
+
+
+@each_mode
 def pipelines(m):
     for nodelay in (False, True):
         for quick in (None, 0, 1):

@@ -430,6 +430,17 @@ def sasl():
         tap.is_([one.ask(get).status for _ in range(TRIES)], [binary.NOT_FOUND] * TRIES,
                 "after the right password gets are answered")
         tap.ok(answered() > before, "by the kernel")
+        for name, words in (("after a wrong password", auth.WRONG),
+                            ("within an exchange", auth.auth(b"CRAM-MD5"))):
+            one = auth.logged_in(closed)
+            before = answered()
+            tap.is_([one.ask(get).status for _ in range(TRIES)], [binary.NOT_FOUND] * TRIES,
+                    "the right password again")
+            tap.ok(answered() > before, "by the kernel")
+            one.ask(words)
+            before = answered()
+            tap.is_((one.ask(get).status, answered()), (binary.AUTH_ERROR, before),
+                    "%s that comes later the server refuses a get" % name)
     pair.close()
     netns.enter(m.pair.client)
 
