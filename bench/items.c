@@ -13,8 +13,9 @@
 
 #include "bench/keys.h"
 #include "bench/options.h"
+#include "bench/workload.h"
 
-enum { LETTERS = 26, POPULATE_BYTES = 1 << 16 };
+enum { LETTERS = ITEMS_VERSIONS, POPULATE_BYTES = 1 << 16 };
 
 void items_init(struct items *items, uint64_t key_size, uint64_t value_size)
 {
@@ -35,64 +36,112 @@ void items_fini(struct items *items)
     free(items->letters);
 }
 
-void items_key(const struct items *items, uint32_t index, char *key)
+void items_init_workload(struct items *items, const struct workload *workload, uint64_t seed)
+{
+    items_init(items, BENCH_KEY_TAIL, workload->value ? workload->value : WORKLOAD_VALUE_MAX);
+    items->workload = workload;
+    items->seed = seed;
+}
+
+static size_t key_length(const struct items *items, uint32_t index)
+{
+    return items->workload ? workload_key(items->workload, items->seed, index) : items->key_size;
+}
+
+size_t items_key(const struct items *items, uint32_t index, char *key)
 {
     uint64_t tail = bench_key_tail(index);
+    size_t nkey = key_length(items, index);
 
-    memset(key, 'k', items->key_size - BENCH_KEY_TAIL);
-    memcpy(key + items->key_size - BENCH_KEY_TAIL, &tail, BENCH_KEY_TAIL);
+    memset(key, 'k', nkey - BENCH_KEY_TAIL);
+    memcpy(key + nkey - BENCH_KEY_TAIL, &tail, BENCH_KEY_TAIL);
+    return nkey;
 }
 
 size_t items_length(const struct items *items, uint32_t index)
 {
+    if (items->workload)
+        return workload_value(items->workload, items->seed, index);
     if (!items->value_min)
         return items->value_size;
     return items->value_min + bench_below(bench_random(bench_random(index)),
                                           (uint32_t)(items->value_size - items->value_min + 1));
 }
 
-const char *items_value(const struct items *items, uint32_t index)
+const char *items_value(const struct items *items, uint32_t index, uint32_t version)
 {
-    return items->letters + index % LETTERS;
+    return items->letters + (index % ITEMS_VERSIONS + version % ITEMS_VERSIONS) % ITEMS_VERSIONS;
 }
 
 size_t items_get(const struct items *items, uint32_t index, char *out)
 {
+    size_t n = 4;
+
     memcpy(out, "get ", 4);
-    items_key(items, index, out + 4);
-    memcpy(out + 4 + items->key_size, "\r\n", 2);
-    return items->key_size + 6;
+    n += items_key(items, index, out + n);
+    memcpy(out + n, "\r\n", 2);
+    return n + 2;
 }
 
-size_t items_set(const struct items *items, uint32_t index, const char *noreply, char *out)
+size_t items_set(const struct items *items, uint32_t index, uint32_t version, const char *noreply,
+                 char *out)
 {
     size_t nvalue = items_length(items, index);
     size_t n = 4;
 
     memcpy(out, "set ", 4);
-    items_key(items, index, out + n);
-    n += items->key_size;
+    n += items_key(items, index, out + n);
     n += (size_t)sprintf(out + n, " 0 %llu %zu%s\r\n",
                          (unsigned long long)(index % 2 ? items->ttl : 0), nvalue, noreply);
-    memcpy(out + n, items_value(items, index), nvalue);
+    memcpy(out + n, items_value(items, index, version), nvalue);
     n += nvalue;
     memcpy(out + n, "\r\n", 2);
     return n + 2;
 }
 
-size_t items_reply(const struct items *items, uint32_t index, char *out)
+/* The reply's first line. */
+static size_t reply_head(const struct items *items, uint32_t index, size_t nvalue, char *out)
 {
-    size_t nvalue = items_length(items, index);
     size_t n = 6;
 
     memcpy(out, "VALUE ", 6);
-    items_key(items, index, out + n);
-    n += items->key_size;
-    n += (size_t)sprintf(out + n, " 0 %zu\r\n", nvalue);
-    memcpy(out + n, items_value(items, index), nvalue);
+    n += items_key(items, index, out + n);
+    return n + (size_t)sprintf(out + n, " 0 %zu\r\n", nvalue);
+}
+
+size_t items_reply(const struct items *items, uint32_t index, uint32_t version, char *out)
+{
+    size_t nvalue = items_length(items, index);
+    size_t n = reply_head(items, index, nvalue, out);
+
+    memcpy(out + n, items_value(items, index, version), nvalue);
     n += nvalue;
     memcpy(out + n, "\r\nEND\r\n", 7);
     return n + 7;
+}
+
+size_t items_reply_length(const struct items *items, uint32_t index)
+{
+    char head[ITEMS_KEY_MAX + 32];
+    size_t nvalue = items_length(items, index);
+
+    return reply_head(items, index, nvalue, head) + nvalue + 7;
+}
+
+bool items_is_part(const struct items *items, uint32_t index, size_t at, const char *text, size_t n,
+                   char *room, int *version)
+{
+    size_t whole = items_reply_length(items, index), nvalue = items_length(items, index);
+    size_t head = whole - 7 - nvalue, first = at > head ? at : head;
+
+    if (*version < 0 && first < at + n && first < head + nvalue) {
+        size_t letter = (size_t)(text[first - at] - 'a') + 26 * ITEMS_VERSIONS;
+
+        *version = (int)((letter - index % ITEMS_VERSIONS - (first - head) % ITEMS_VERSIONS) %
+                         ITEMS_VERSIONS);
+    }
+    items_reply(items, index, *version < 0 ? 0 : (uint32_t)*version, room);
+    return at + n <= whole && memcmp(room + at, text, n) == 0;
 }
 
 struct sockaddr_in address_of(const char *text)
@@ -168,7 +217,7 @@ void items_populate(const struct items *items, uint32_t first, uint32_t nkeys,
     if (!buffer)
         fail("out of memory");
     for (uint32_t i = 0; i < nkeys; i++) {
-        n += items_set(items, first + i, " noreply", buffer + n);
+        n += items_set(items, first + i, 0, " noreply", buffer + n);
         if (n >= POPULATE_BYTES) {
             send_all(fd, buffer, n);
             n = 0;

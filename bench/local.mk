@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 bench_common = bench/options.c bench/options.h bench/items.c bench/items.h bench/pick.c \
-    bench/pick.h bench/keys.h
+    bench/pick.h bench/keys.h bench/workload.c bench/workload.h
 
-bench_workers = bench/workers.c bench/workers.h bench/hist.c bench/hist.h
+bench_workers = bench/workers.c bench/workers.h bench/hist.c bench/hist.h bench/draw.c \
+    bench/draw.h bench/versions.c bench/versions.h bench/stream.c bench/stream.h
 
 noinst_PROGRAMS += bench/udpload bench/tcpload bench/relay bench/inject
-bench_udpload_SOURCES = bench/udpload.c $(bench_workers) $(bench_common)
+bench_udpload_SOURCES = bench/udpload.c bench/stores.c bench/stores.h $(bench_workers) \
+    $(bench_common)
 bench_udpload_LDADD = -lm
 bench_tcpload_SOURCES = bench/tcpload.c $(bench_workers) $(bench_common)
 bench_tcpload_LDADD = -lm
@@ -14,7 +16,8 @@ bench_inject_SOURCES = bench/inject.c bench/packet.c bench/packet.h $(bench_comm
 bench_inject_LDADD = -lm
 
 unit_tests += t/unit/bench_tools
-t_unit_bench_tools_SOURCES = t/unit/bench_tools.c bench/hist.c bench/hist.h $(bench_common)
+t_unit_bench_tools_SOURCES = t/unit/bench_tools.c bench/hist.c bench/hist.h bench/versions.c \
+    bench/versions.h $(bench_common)
 t_unit_bench_tools_LDADD = -lm
 
 if ENABLE_BMC

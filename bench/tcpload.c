@@ -2,13 +2,14 @@
 /*
  * tcpload: gets and sets over many TCP connections, pipelined or one at a time.
  *
+ * --aside stores a key after a miss, as an application does that keeps its data elsewhere.
+ *
  * Each connection keeps --depth requests in flight. With --rate requests leave by the clock, over
  * the connections in turn, and a latency is counted from the moment the request was due; a
  * connection with a full window makes its requests late, which the latency shows.
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -19,20 +20,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "bench/draw.h"
 #include "bench/items.h"
 #include "bench/keys.h"
 #include "bench/options.h"
-#include "bench/pick.h"
+#include "bench/stream.h"
 #include "bench/workers.h"
 
-enum { MAX_DEPTH = 1024, MAX_THREADS = 64, EVENTS = 256, READ_BYTES = 1 << 16 };
+enum { MAX_DEPTH = 1024, MAX_THREADS = 64, EVENTS = 256 };
 enum { SPIN_NS = 50000, MAX_WAIT_NS = 10000000 };
 
 struct options {
-    uint64_t keys, key_size, value_size, value_min, connections, threads, depth, rate, cpu, ttl;
-    const char *dist;
-    double theta, seconds, sets;
-    bool miss, verify, json, populate;
+    struct draw_options draw;
+    uint64_t value_min, connections, threads, depth, rate, cpu, ttl;
+    double seconds;
+    bool miss, aside, verify, json, populate;
 };
 
 static const struct option_row rows[] = {
@@ -40,15 +42,11 @@ static const struct option_row rows[] = {
     ROW("threads", OPTION_NUMBER, threads, "N", "(1)"),
     ROW("depth", OPTION_NUMBER, depth, "N", "requests in flight on a connection (1)"),
     ROW("rate", OPTION_NUMBER, rate, "N", "requests a second in all, 0: by --depth (0)"),
-    ROW("sets", OPTION_REAL, sets, "SHARE", "of sets among the requests, 0 to 1 (0)"),
-    ROW("keys", OPTION_NUMBER, keys, "N", "how many keys there are (1000)"),
-    ROW("key-size", OPTION_NUMBER, key_size, "BYTES", "8 to 250 (16)"),
-    ROW("value-size", OPTION_NUMBER, value_size, "BYTES", "up to 1048576 (32)"),
+    DRAW_ROWS(draw),
     ROW("value-min", OPTION_NUMBER, value_min, "BYTES", "sizes from here to --value-size"),
     ROW("ttl", OPTION_NUMBER, ttl, "S", "after which every second key expires (never)"),
-    ROW("dist", OPTION_WORD, dist, "NAME", "which key: one, uniform, zipf, turn (uniform)"),
-    ROW("theta", OPTION_REAL, theta, "X", "skew of zipf (0.99)"),
     ROW("miss", OPTION_FLAG, miss, NULL, "ask for keys that were never stored"),
+    ROW("aside", OPTION_FLAG, aside, NULL, "store a key after a miss"),
     ROW("populate", OPTION_FLAG, populate, NULL, "store all keys first"),
     ROW("seconds", OPTION_REAL, seconds, "S", "how long (5)"),
     ROW("cpu", OPTION_NUMBER, cpu, "N", "pin thread i to CPU N + i"),
@@ -62,30 +60,23 @@ static const struct option_table table = {
     rows, sizeof(rows) / sizeof(rows[0])};
 
 struct request {
+    struct drawn drawn;
     uint64_t due_ns;
-    uint32_t index;
-    bool set;
-};
-
-struct bytes {
-    char *at;
-    size_t start, end, room;
+    bool filling; /* after a miss: it was not drawn */
 };
 
 struct connection {
-    int fd;
+    struct stream stream;
     bool writing; /* epoll tells when there is room again */
     struct request window[MAX_DEPTH];
     uint32_t next, oldest;
-    struct bytes in, out;
 };
 
 struct worker {
     struct worker_base base;
     const struct options *options;
     const struct items *items;
-    struct pick pick;
-    uint64_t random; /* get or set */
+    struct draw draw;
     struct connection *connections;
     size_t nconnections, turn;
     uint64_t depth, interval_ns, start_ns, end_ns;
@@ -93,138 +84,114 @@ struct worker {
     char *expected;
 };
 
-/* Room for n more bytes behind the end. */
-static char *bytes_reserve(struct bytes *bytes, size_t n)
-{
-    if (bytes->start == bytes->end)
-        bytes->start = bytes->end = 0;
-    if (bytes->room - bytes->end < n && bytes->start) {
-        memmove(bytes->at, bytes->at + bytes->start, bytes->end - bytes->start);
-        bytes->end -= bytes->start;
-        bytes->start = 0;
-    }
-    if (bytes->room - bytes->end < n) {
-        bytes->room = 2 * bytes->room + n;
-        bytes->at = realloc(bytes->at, bytes->room);
-        if (!bytes->at)
-            fail("out of memory");
-    }
-    return bytes->at + bytes->end;
-}
-
 static void watch(struct worker *worker, struct connection *connection, int operation, bool write)
 {
     struct epoll_event event = {.events = EPOLLIN | (write ? (uint32_t)EPOLLOUT : 0),
                                 .data.ptr = connection};
 
     connection->writing = write;
-    if (epoll_ctl(worker->epoll, operation, connection->fd, &event))
+    if (epoll_ctl(worker->epoll, operation, connection->stream.fd, &event))
         fail("epoll: %s", strerror(errno));
 }
 
 static void flush(struct worker *worker, struct connection *connection)
 {
-    struct bytes *out = &connection->out;
-    bool blocked = false;
+    bool blocked = !stream_flush(&connection->stream);
 
-    while (out->start < out->end && !blocked) {
-        ssize_t n = send(connection->fd, out->at + out->start, out->end - out->start, MSG_NOSIGNAL);
-
-        if (n < 0 && errno != EAGAIN)
-            fail("sending: %s", strerror(errno));
-        if (n > 0)
-            out->start += (size_t)n;
-        blocked = n < 0;
-    }
     if (blocked != connection->writing)
         watch(worker, connection, EPOLL_CTL_MOD, blocked);
 }
 
-static void add_request(struct worker *worker, struct connection *connection, uint64_t due_ns)
+static void add_request(struct worker *worker, struct connection *connection,
+                        const struct request *request)
 {
-    struct request *request = &connection->window[connection->next++ % MAX_DEPTH];
-    struct bytes *out = &connection->out;
-    char *room = bytes_reserve(out, worker->items->value_size + ITEMS_KEY_MAX + 64);
+    uint32_t index = request->drawn.index | (worker->options->miss ? BENCH_MISS : 0);
+    size_t most = ITEMS_KEY_MAX + 64;
+    char *room;
 
-    worker->random = bench_random(worker->random);
-    request->due_ns = due_ns;
-    request->index = pick_next(&worker->pick) | (worker->options->miss ? BENCH_MISS : 0);
-    request->set = (double)(worker->random >> 11) * 0x1p-53 < worker->options->sets;
-    out->end += request->set ? items_set(worker->items, request->index, "", room)
-                             : items_get(worker->items, request->index, room);
+    if (request->drawn.set)
+        most += items_length(worker->items, index);
+    room = stream_reserve(&connection->stream, most);
+    connection->window[connection->next++ % MAX_DEPTH] = *request;
+    stream_put(&connection->stream, request->drawn.set ? items_set(worker->items, index,
+                                                                   request->drawn.version, "", room)
+                                                       : items_get(worker->items, index, room));
+}
+
+static void draw_request(struct worker *worker, struct connection *connection, uint64_t due_ns)
+{
+    struct request request = {.drawn = draw_next(&worker->draw), .due_ns = due_ns};
+
+    add_request(worker, connection, &request);
     worker->base.result.sent++;
 }
 
-/* Bytes of the reply at the start of the buffer, 0 when it is not complete. */
-static size_t reply_length(const char *text, size_t n)
+/* Stores what is missing, unless somebody does already; at once, so that no miss waits for it. */
+static void fill(struct worker *worker, struct connection *connection, uint32_t index, uint64_t now)
 {
-    const char *end = memchr(text, '\n', n);
-    size_t line, value;
+    struct request request = {
+        .drawn = {.index = index, .set = true}, .due_ns = now, .filling = true};
 
-    if (!end)
-        return 0;
-    line = (size_t)(end - text) + 1;
-    if (line < 8 || memcmp(text, "VALUE ", 6) != 0)
-        return line;
-    for (end--; end > text && end[-1] != ' '; end--)
-        ;
-    value = strtoul(end, NULL, 10);
-    return line + value + 7 <= n ? line + value + 7 : 0;
+    if (!worker->options->aside || connection->next - connection->oldest >= MAX_DEPTH ||
+        !draw_write(&worker->draw, index, &request.drawn.version))
+        return;
+    add_request(worker, connection, &request);
 }
 
-static bool reply_is_right(struct worker *worker, const struct request *request, const char *text,
+static bool reply_is_right(struct worker *worker, const struct drawn *drawn, const char *text,
                            size_t n)
 {
-    size_t whole;
+    const struct options *options = worker->options;
+    int version = -1;
 
-    if (request->set)
+    if (drawn->set)
         return n == 8 && memcmp(text, "STORED\r\n", n) == 0;
-    if (worker->options->miss)
+    if (options->miss || (options->aside && *text == 'E'))
         return n == 5 && memcmp(text, "END\r\n", n) == 0;
-    whole = items_reply(worker->items, request->index, worker->expected);
-    return n == whole && memcmp(text, worker->expected, n) == 0;
+    return n == items_reply_length(worker->items, drawn->index) &&
+           items_is_part(worker->items, drawn->index, 0, text, n, worker->expected, &version) &&
+           draw_may_see(&worker->draw, drawn, version);
 }
 
 static void take_reply(struct worker *worker, struct connection *connection, const char *text,
                        size_t n, uint64_t now)
 {
-    struct request *request = &connection->window[connection->oldest++ % MAX_DEPTH];
+    struct request request = connection->window[connection->oldest++ % MAX_DEPTH];
     struct result *result = &worker->base.result;
 
-    if (memcmp(text, "VALU", 4) == 0)
-        result->hits++;
-    else if (memcmp(text, "END\r", 4) == 0)
-        result->misses++;
-    else if (memcmp(text, "STOR", 4) == 0)
-        result->stored++;
-    else
-        result->errors++;
-    if (worker->options->verify && !reply_is_right(worker, request, text, n))
+    if (worker->options->verify && !reply_is_right(worker, &request.drawn, text, n))
         result->wrong++;
-    hist_add(&result->latency, now - request->due_ns);
+    hist_add(request.drawn.set ? &result->sets : &result->gets, now - request.due_ns);
+    if (!request.filling)
+        hist_add(&result->latency, now - request.due_ns);
+    if (request.drawn.set)
+        draw_end(&worker->draw, request.drawn.index, memcmp(text, "STOR", 4) == 0);
+    if (memcmp(text, "VALU", 4) == 0) {
+        result->hits++;
+    } else if (memcmp(text, "END\r", 4) == 0) {
+        result->misses++;
+        fill(worker, connection, request.drawn.index, now);
+    } else if (memcmp(text, "STOR", 4) == 0) {
+        result->stored++;
+        result->filled += request.filling;
+    } else {
+        result->errors++;
+    }
 }
 
 static void receive(struct worker *worker, struct connection *connection)
 {
-    struct bytes *in = &connection->in;
-    char *room = bytes_reserve(in, READ_BYTES);
-    ssize_t got = recv(connection->fd, room, READ_BYTES, 0);
-    uint64_t now = now_ns();
+    uint64_t now;
+    const char *text;
+    size_t n;
 
-    if (got == 0 || (got < 0 && errno != EAGAIN))
-        fail("the server closed a connection");
-    if (got < 0)
-        return;
-    in->end += (size_t)got;
-    while (in->end > in->start) {
-        size_t n = reply_length(in->at + in->start, in->end - in->start);
-
-        if (!n)
-            break;
-        if (n < 4 || connection->oldest == connection->next)
+    stream_receive(&connection->stream);
+    now = now_ns();
+    while ((n = stream_reply(&connection->stream, &text))) {
+        if (connection->oldest == connection->next)
             fail("a reply that nobody asked for");
-        take_reply(worker, connection, in->at + in->start, n, now);
-        in->start += n;
+        take_reply(worker, connection, text, n, now);
+        stream_take(&connection->stream, n);
     }
 }
 
@@ -233,7 +200,7 @@ static void refill(struct worker *worker, struct connection *connection, uint64_
 {
     if (now < worker->end_ns && !worker->interval_ns)
         while (connection->next - connection->oldest < worker->depth)
-            add_request(worker, connection, now);
+            draw_request(worker, connection, now);
     flush(worker, connection);
 }
 
@@ -251,8 +218,8 @@ static void send_due(struct worker *worker, uint64_t now)
             continue;
         }
         full = 0;
-        add_request(worker, connection,
-                    worker->start_ns + worker->base.result.sent * worker->interval_ns);
+        draw_request(worker, connection,
+                     worker->start_ns + worker->base.result.sent * worker->interval_ns);
         flush(worker, connection);
     }
 }
@@ -321,6 +288,7 @@ static void work(void *at)
 struct load {
     const struct options *options;
     const struct items *items;
+    struct versions *versions;
     const struct sockaddr_in *address;
 };
 
@@ -332,7 +300,6 @@ static void worker_init(void *at, const void *shared, unsigned int number)
 
     worker->options = options;
     worker->items = load->items;
-    worker->random = number + 1;
     worker->depth = options->rate ? MAX_DEPTH : options->depth;
     worker->interval_ns = options->rate ? 1000000000u * options->threads / options->rate : 0;
     worker->nconnections = options->connections / options->threads;
@@ -341,13 +308,11 @@ static void worker_init(void *at, const void *shared, unsigned int number)
     worker->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (!worker->connections || !worker->expected || worker->epoll < 0)
         fail("out of memory");
-    pick_init(&worker->pick, (enum pick_kind)pick_kind(options->dist), (uint32_t)options->keys,
-              options->theta, number + 1);
+    draw_init(&worker->draw, &options->draw, load->versions, number);
     for (size_t i = 0; i < worker->nconnections; i++) {
         struct connection *connection = &worker->connections[i];
 
-        connection->fd = tcp_connect(load->address);
-        fcntl(connection->fd, F_SETFL, fcntl(connection->fd, F_GETFL) | O_NONBLOCK);
+        stream_open(&connection->stream, load->address);
         watch(worker, connection, EPOLL_CTL_ADD, false);
     }
 }
@@ -356,11 +321,8 @@ static void worker_fini(void *at)
 {
     struct worker *worker = at;
 
-    for (size_t i = 0; i < worker->nconnections; i++) {
-        close(worker->connections[i].fd);
-        free(worker->connections[i].in.at);
-        free(worker->connections[i].out.at);
-    }
+    for (size_t i = 0; i < worker->nconnections; i++)
+        stream_close(&worker->connections[i].stream);
     close(worker->epoll);
     free(worker->connections);
     free(worker->expected);
@@ -368,10 +330,6 @@ static void worker_fini(void *at)
 
 static void check_options(const struct options *options)
 {
-    if (pick_kind(options->dist) < 0)
-        usage_error("--dist: one, uniform, zipf or turn");
-    if (!options->keys || options->keys >= BENCH_MISS)
-        usage_error("--keys: 1 to %u", BENCH_MISS - 1);
     if (!options->threads || options->threads > MAX_THREADS)
         usage_error("--threads: 1 to %d", MAX_THREADS);
     if (options->connections < options->threads)
@@ -385,7 +343,9 @@ static void check_options(const struct options *options)
 static int run(const struct options *options, const struct items *items,
                const struct sockaddr_in *address)
 {
-    struct load load = {options, items, address};
+    bool written = options->draw.sets > 0 || options->aside, good;
+    struct versions versions = {0};
+    struct load load = {options, items, NULL, address};
     const struct workers workers = {.size = sizeof(struct worker),
                                     .n = options->threads,
                                     .cpu = options->cpu,
@@ -393,16 +353,18 @@ static int run(const struct options *options, const struct items *items,
                                     .work = work,
                                     .fini = worker_fini};
 
-    return !workers_run(&workers, &load, options->json);
+    if (options->verify && written && !options->miss) {
+        versions_init(&versions, (uint32_t)options->draw.keys, options->populate);
+        load.versions = &versions;
+    }
+    good = workers_run(&workers, &load, options->json);
+    versions_fini(&versions);
+    return !good;
 }
 
 int main(int argc, char **argv)
 {
-    struct options options = {.keys = 1000,
-                              .key_size = 16,
-                              .value_size = 32,
-                              .dist = "uniform",
-                              .theta = 0.99,
+    struct options options = {.draw = DRAW_DEFAULTS,
                               .seconds = 5,
                               .depth = 1,
                               .connections = 50,
@@ -417,12 +379,12 @@ int main(int argc, char **argv)
         usage_error("%s", table.usage);
     address = address_of(argv[operand]);
     check_options(&options);
-    items_init(&items, options.key_size, options.value_size);
-    items.value_min = options.value_min < options.value_size ? options.value_min : 0;
+    draw_prepare(&options.draw, &items);
+    items.value_min = options.value_min < options.draw.value_size ? options.value_min : 0;
     items.ttl = options.ttl;
     signal(SIGINT, interrupt);
     if (options.populate)
-        items_populate(&items, 0, (uint32_t)options.keys, &address);
+        items_populate(&items, 0, (uint32_t)options.draw.keys, &address);
     rc = run(&options, &items, &address);
     items_fini(&items);
     return rc;

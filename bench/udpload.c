@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * udpload: asks a memcached for keys over UDP, from several sockets and threads.
+ * udpload: asks a memcached for keys over UDP, from several sockets and threads; and stores some,
+ * if it is told to, over TCP or over UDP.
  *
  * Open loop (--rate): requests leave by the clock, whatever comes back, and a latency is counted
  * from the moment the request was due, so that a stalled server cannot hide its stall. Without a
  * rate, --depth requests are outstanding at any time; --depth 1 is one request at a time. A reply
  * is matched to its request by the id in the frame header; a request without a complete reply after
  * --timeout is lost.
+ *
+ * --aside stores a key after a miss, as an application does that keeps its data elsewhere. With
+ * --verify no get may return what was there before a set that was acknowledged when the get left
+ * (bench/versions.h).
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -21,10 +26,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/draw.h"
 #include "bench/items.h"
 #include "bench/keys.h"
 #include "bench/options.h"
-#include "bench/pick.h"
+#include "bench/stores.h"
 #include "bench/workers.h"
 
 enum {
@@ -32,31 +38,30 @@ enum {
     SLOTS = 1 << 14, /* requests that a socket can have outstanding */
     MAX_THREADS = 64,
     MAX_SOCKETS = 256,
+    MAX_CONNECTIONS = 256,
     FRAME = 8,
     PAYLOAD = 1400, /* of one reply datagram, frame header included */
     DATAGRAM_MAX = 2048,
-    REQUEST_MAX = FRAME + ITEMS_KEY_MAX + 6,
+    STORE_MAX = 1400, /* of one datagram; servers take no request of several */
     SOCKET_BUFFER = 4 << 20,
+    DRAIN_NS = 1000000000,
 };
 
 struct options {
-    uint64_t keys, key_size, value_size;
-    const char *dist;
-    double theta;
-    bool miss, large, verify, json, populate;
-    uint64_t rate, depth, sockets, threads, count, timeout_ms, cpu;
+    struct draw_options draw;
+    bool miss, large, verify, json, populate, aside, udp_sets;
+    uint64_t rate, depth, sockets, connections, threads, count, timeout_ms, cpu;
     double seconds;
 };
 
 static const struct option_row rows[] = {
-    ROW("keys", OPTION_NUMBER, keys, "N", "how many keys there are (1000)"),
-    ROW("key-size", OPTION_NUMBER, key_size, "BYTES", "8 to 250 (16)"),
-    ROW("value-size", OPTION_NUMBER, value_size, "BYTES", "up to 1048576 (32)"),
-    ROW("dist", OPTION_WORD, dist, "NAME", "which key: one, uniform, zipf, turn (uniform)"),
-    ROW("theta", OPTION_REAL, theta, "X", "skew of zipf (0.99)"),
+    DRAW_ROWS(draw),
     ROW("miss", OPTION_FLAG, miss, NULL, "ask for keys that were never stored"),
     ROW("large", OPTION_FLAG, large, NULL, "keys of their own, for the large values of a mix"),
     ROW("populate", OPTION_FLAG, populate, NULL, "store all keys first, over TCP"),
+    ROW("udp-sets", OPTION_FLAG, udp_sets, NULL, "store over UDP what fits a datagram"),
+    ROW("aside", OPTION_FLAG, aside, NULL, "store a key after a miss"),
+    ROW("connections", OPTION_NUMBER, connections, "N", "for sets over TCP, per thread (4)"),
     ROW("seconds", OPTION_REAL, seconds, "S", "how long, 0: only populate (5)"),
     ROW("count", OPTION_NUMBER, count, "N", "at most so many requests"),
     ROW("rate", OPTION_NUMBER, rate, "N", "open loop: requests a second; 0: by --depth (0)"),
@@ -75,10 +80,12 @@ static const struct option_table table = {
     rows, sizeof(rows) / sizeof(rows[0])};
 
 struct slot {
+    struct drawn drawn;
     uint64_t due_ns;
-    uint32_t index;
     uint16_t got; /* datagrams of the reply so far */
     bool busy;
+    bool filling; /* after a miss: it was not drawn */
+    int version;  /* that the reply has, as far as it has come; -1: none */
 };
 
 struct lane {
@@ -97,12 +104,13 @@ struct worker {
     struct worker_base base;
     const struct options *options;
     const struct items *items;
-    struct pick pick;
+    struct draw draw;
+    struct stores stores;
     struct lane *lanes;
     size_t nlanes;
     uint64_t outstanding, limit, interval_ns, start_ns, end_ns;
     struct buffers in, out;
-    char *expected; /* one whole reply, for --verify */
+    char *expected; /* room for one whole reply */
 };
 
 static void buffers_init(struct buffers *buffers)
@@ -134,24 +142,77 @@ static void drop_lost(struct worker *worker, struct lane *lane, uint64_t limit)
             if (slot->due_ns >= limit)
                 return;
             slot->busy = false;
-            worker->outstanding--;
+            worker->outstanding -= !slot->filling;
             worker->base.result.lost++;
+            if (slot->drawn.set)
+                draw_end(&worker->draw, slot->drawn.index, false);
         }
         lane->oldest++;
     }
 }
 
-static bool reply_is_right(struct worker *worker, const struct slot *slot, const char *text,
-                           size_t n, unsigned int sequence, unsigned int total)
+static bool reply_is_right(struct worker *worker, struct slot *slot, const char *text, size_t n,
+                           unsigned int sequence, unsigned int total)
 {
-    size_t whole = 5, at = (size_t)sequence * (PAYLOAD - FRAME);
+    size_t at = (size_t)sequence * (PAYLOAD - FRAME);
 
-    if (worker->options->miss)
-        memcpy(worker->expected, "END\r\n", whole);
-    else
-        whole = items_reply(worker->items, slot->index, worker->expected);
-    return at + n <= whole && memcmp(worker->expected + at, text, n) == 0 &&
-           (sequence + 1 < total || at + n == whole);
+    if (slot->drawn.set)
+        return n == 8 && memcmp(text, "STORED\r\n", n) == 0;
+    if (worker->options->miss || (worker->options->aside && !at && *text == 'E'))
+        return n == 5 && memcmp(text, "END\r\n", n) == 0;
+    return items_is_part(worker->items, slot->drawn.index, at, text, n, worker->expected,
+                         &slot->version) &&
+           draw_may_see(&worker->draw, &slot->drawn, slot->version) &&
+           (sequence + 1 < total || at + n == items_reply_length(worker->items, slot->drawn.index));
+}
+
+static void request_end(struct worker *worker, const struct drawn *drawn, uint64_t due_ns,
+                        bool filling)
+{
+    struct result *result = &worker->base.result;
+    uint64_t taken = now_ns() - due_ns;
+
+    hist_add(drawn->set ? &result->sets : &result->gets, taken);
+    if (filling)
+        return;
+    hist_add(&result->latency, taken);
+    worker->outstanding--;
+}
+
+/* A set has its reply. */
+static void store_end(void *at, const struct store *store, bool stored)
+{
+    struct worker *worker = at;
+    struct drawn drawn = {.index = store->index, .set = true};
+
+    worker->base.result.stored += stored;
+    worker->base.result.errors += !stored;
+    worker->base.result.filled += stored && store->filling;
+    draw_end(&worker->draw, store->index, stored);
+    request_end(worker, &drawn, store->due_ns, store->filling);
+}
+
+/* Stores what is missing, unless somebody does already. */
+static void fill(struct worker *worker, uint32_t index)
+{
+    struct store store = {.index = index, .due_ns = now_ns(), .filling = true};
+    uint32_t version;
+
+    if (worker->options->aside && draw_write(&worker->draw, index, &version))
+        stores_add(&worker->stores, &store, version);
+}
+
+/* The first datagram of a reply to a get. */
+static void take_first(struct worker *worker, const struct slot *slot, const char *text)
+{
+    struct result *result = &worker->base.result;
+
+    if (memcmp(text, "VALU", 4) == 0) {
+        result->hits++;
+    } else if (memcmp(text, "END\r", 4) == 0) {
+        result->misses++;
+        fill(worker, slot->drawn.index);
+    }
 }
 
 static void take_reply(struct worker *worker, struct lane *lane, const char *bytes, size_t n)
@@ -160,11 +221,13 @@ static void take_reply(struct worker *worker, struct lane *lane, const char *byt
     uint16_t frame[4];
     struct slot *slot;
 
-    if (n < FRAME + 4) {
+    if (n == FRAME)
+        return; /* Debian's memcached sends one for a missing key, before END */
+    memcpy(frame, bytes, FRAME);
+    if (n < FRAME || (n < FRAME + 4 && !frame[1])) {
         result->errors++;
         return;
     }
-    memcpy(frame, bytes, FRAME);
     slot = &lane->slots[ntohs(frame[0]) % SLOTS];
     if (!slot->busy || (uint16_t)(lane->next - 1 - ntohs(frame[0])) >= SLOTS) {
         result->late++;
@@ -173,15 +236,19 @@ static void take_reply(struct worker *worker, struct lane *lane, const char *byt
     if (worker->options->verify &&
         !reply_is_right(worker, slot, bytes + FRAME, n - FRAME, ntohs(frame[1]), ntohs(frame[2])))
         result->wrong++;
-    if (ntohs(frame[1]) == 0) {
-        result->hits += memcmp(bytes + FRAME, "VALU", 4) == 0;
-        result->misses += memcmp(bytes + FRAME, "END\r", 4) == 0;
+    if (slot->drawn.set) {
+        struct store store = {slot->due_ns, slot->drawn.index, slot->filling};
+
+        slot->busy = false;
+        store_end(worker, &store, memcmp(bytes + FRAME, "STOR", 4) == 0);
+        return;
     }
+    if (ntohs(frame[1]) == 0)
+        take_first(worker, slot, bytes + FRAME);
     if (++slot->got < ntohs(frame[2]))
         return;
     slot->busy = false;
-    worker->outstanding--;
-    hist_add(&result->latency, now_ns() - slot->due_ns);
+    request_end(worker, &slot->drawn, slot->due_ns, false);
 }
 
 /* True when something arrived. */
@@ -195,46 +262,77 @@ static bool receive(struct worker *worker, struct lane *lane)
     return n > 0;
 }
 
-static void fill_request(struct worker *worker, struct lane *lane, size_t i, uint64_t due_ns)
+static void fill_request(struct worker *worker, struct lane *lane, size_t i,
+                         const struct drawn *drawn, uint64_t due_ns)
 {
     uint32_t number = lane->next + (uint32_t)i;
-    struct slot *slot = &lane->slots[number % SLOTS];
+    uint32_t index = drawn->index | (worker->options->miss ? BENCH_MISS : 0);
     uint16_t frame[4] = {htons((uint16_t)number), 0, htons(1), 0};
     char *bytes = worker->out.bytes[i];
 
-    slot->due_ns = due_ns;
-    slot->got = 0;
-    slot->index = pick_next(&worker->pick) | (worker->options->large ? BENCH_LARGE : 0);
+    lane->slots[number % SLOTS] = (struct slot){.drawn = *drawn, .due_ns = due_ns, .version = -1};
     memcpy(bytes, frame, FRAME);
     worker->out.iov[i].iov_len =
-        FRAME + items_get(worker->items, slot->index | (worker->options->miss ? BENCH_MISS : 0),
-                          bytes + FRAME);
+        FRAME + (drawn->set ? items_set(worker->items, index, drawn->version, "", bytes + FRAME)
+                            : items_get(worker->items, index, bytes + FRAME));
 }
 
-/* Sends up to `n` requests from one socket; what the socket does not take waits. */
+/* Whether a set goes over TCP. */
+static bool is_for_stream(const struct worker *worker, const struct drawn *drawn)
+{
+    return drawn->set &&
+           (!worker->options->udp_sets ||
+            items_length(worker->items, drawn->index) + ITEMS_KEY_MAX + 64 > STORE_MAX);
+}
+
+/* Draws up to n requests: those for TCP leave at once. Returns how many datagrams there are. */
+static size_t draw_requests(struct worker *worker, struct lane *lane, size_t n, uint64_t now)
+{
+    uint64_t due_ns = worker->start_ns + worker->base.result.sent * worker->interval_ns;
+    size_t ndatagrams = 0;
+
+    for (size_t i = 0; i < n; i++, due_ns += worker->interval_ns) {
+        struct drawn drawn = draw_next(&worker->draw);
+        struct store store = {.due_ns = worker->interval_ns ? due_ns : now};
+
+        drawn.index |= worker->options->large ? BENCH_LARGE : 0;
+        if (!is_for_stream(worker, &drawn)) {
+            fill_request(worker, lane, ndatagrams++, &drawn, store.due_ns);
+            continue;
+        }
+        store.index = drawn.index;
+        stores_add(&worker->stores, &store, drawn.version);
+        worker->base.result.sent++;
+        worker->outstanding++;
+    }
+    return ndatagrams;
+}
+
+/* Sends up to `n` requests from one socket; what the socket does not take is drawn again. */
 static void send_requests(struct worker *worker, struct lane *lane, size_t n, uint64_t now)
 {
-    struct result *result = &worker->base.result;
     uint32_t room = SLOTS - (lane->next - lane->oldest);
-    int sent;
+    size_t sent = 0;
+    int rc;
 
     if (n > room) {
         drop_lost(worker, lane, lane->slots[lane->oldest % SLOTS].due_ns + 1);
         n = room;
     }
-    for (size_t i = 0; i < n; i++)
-        fill_request(worker, lane, i,
-                     worker->interval_ns
-                         ? worker->start_ns + (result->sent + i) * worker->interval_ns
-                         : now);
-    sent = n ? sendmmsg(lane->fd, worker->out.msgs, (unsigned int)n, 0) : 0;
-    for (int i = 0; i < sent; i++)
-        lane->slots[(lane->next + (uint32_t)i) % SLOTS].busy = true;
-    if (sent <= 0)
-        return;
+    n = draw_requests(worker, lane, n, now);
+    rc = n ? sendmmsg(lane->fd, worker->out.msgs, (unsigned int)n, 0) : 0;
+    if (rc > 0)
+        sent = (size_t)rc;
+    for (size_t i = 0; i < n; i++) {
+        struct slot *slot = &lane->slots[(lane->next + i) % SLOTS];
+
+        slot->busy = i < sent;
+        if (i >= sent && slot->drawn.set)
+            draw_end(&worker->draw, slot->drawn.index, false);
+    }
     lane->next += (uint32_t)sent;
-    result->sent += (uint64_t)sent;
-    worker->outstanding += (uint64_t)sent;
+    worker->base.result.sent += sent;
+    worker->outstanding += sent;
 }
 
 /* How many requests should leave now. */
@@ -260,7 +358,7 @@ static size_t due_requests(const struct worker *worker, uint64_t now)
 
 static void wait_for_reply(struct worker *worker, uint64_t now)
 {
-    struct pollfd fds[MAX_SOCKETS];
+    struct pollfd fds[MAX_SOCKETS + MAX_CONNECTIONS];
     uint64_t next = now + 1000000;
     struct timespec timeout;
 
@@ -273,7 +371,7 @@ static void wait_for_reply(struct worker *worker, uint64_t now)
     timeout = (struct timespec){0, (long)(next - now)};
     for (size_t i = 0; i < worker->nlanes; i++)
         fds[i] = (struct pollfd){.fd = worker->lanes[i].fd, .events = POLLIN};
-    ppoll(fds, worker->nlanes, &timeout, NULL);
+    ppoll(fds, worker->nlanes + stores_poll(&worker->stores, fds + worker->nlanes), &timeout, NULL);
 }
 
 /* One round over the sockets; true when there was something to do. */
@@ -288,7 +386,7 @@ static bool turn(struct worker *worker, size_t *lane, uint64_t now)
     }
     for (size_t i = 0; i < worker->nlanes; i++)
         busy |= receive(worker, &worker->lanes[i]);
-    return busy;
+    return stores_turn(&worker->stores, store_end, worker) || busy;
 }
 
 static void work(void *at)
@@ -300,7 +398,7 @@ static void work(void *at)
     checked = now = worker->start_ns = now_ns();
     worker->end_ns = now + (uint64_t)(worker->options->seconds * 1e9);
     while ((now < worker->end_ns && worker->base.result.sent < worker->limit) ||
-           worker->outstanding) {
+           ((worker->outstanding || worker->stores.open) && now < worker->end_ns + DRAIN_NS)) {
         if (!turn(worker, &lane, now))
             wait_for_reply(worker, now);
         now = now_ns();
@@ -318,6 +416,7 @@ static void work(void *at)
 struct load {
     const struct options *options;
     const struct items *items;
+    struct versions *versions;
     const struct sockaddr_in *address;
 };
 
@@ -334,8 +433,9 @@ static void worker_init(void *at, const void *shared, unsigned int number)
         worker->interval_ns = 1000000000u * options->threads / options->rate;
     if (options->rate && !worker->interval_ns)
         usage_error("--rate: at most 1000m a thread");
-    pick_init(&worker->pick, (enum pick_kind)pick_kind(options->dist), (uint32_t)options->keys,
-              options->theta, number + 1);
+    draw_init(&worker->draw, &options->draw, load->versions, number);
+    stores_init(&worker->stores, worker->items, load->address,
+                options->draw.sets > 0 || options->aside ? options->connections : 0);
     worker->nlanes = options->sockets;
     worker->lanes = calloc(worker->nlanes, sizeof(*worker->lanes));
     worker->expected = options->verify ? malloc(ITEMS_TEXT_MAX) : NULL;
@@ -353,20 +453,19 @@ static void worker_fini(void *at)
 
     for (size_t i = 0; i < worker->nlanes; i++)
         close(worker->lanes[i].fd);
+    stores_fini(&worker->stores);
     free(worker->lanes);
     free(worker->expected);
 }
 
 static void check_options(const struct options *options)
 {
-    if (pick_kind(options->dist) < 0)
-        usage_error("--dist: one, uniform, zipf or turn");
-    if (!options->keys || options->keys >= BENCH_LARGE)
-        usage_error("--keys: 1 to %u", BENCH_LARGE - 1);
     if (!options->threads || options->threads > MAX_THREADS)
         usage_error("--threads: 1 to %d", MAX_THREADS);
     if (!options->sockets || options->sockets > MAX_SOCKETS)
         usage_error("--sockets: 1 to %d", MAX_SOCKETS);
+    if (!options->connections || options->connections > MAX_CONNECTIONS)
+        usage_error("--connections: 1 to %d", MAX_CONNECTIONS);
     if (!options->depth || options->depth > SLOTS)
         usage_error("--depth: 1 to %d", SLOTS);
 }
@@ -374,7 +473,9 @@ static void check_options(const struct options *options)
 static int run(const struct options *options, const struct items *items,
                const struct sockaddr_in *address)
 {
-    struct load load = {options, items, address};
+    bool written = options->draw.sets > 0 || options->aside, good;
+    struct versions versions = {0};
+    struct load load = {options, items, NULL, address};
     const struct workers workers = {.size = sizeof(struct worker),
                                     .n = options->threads,
                                     .cpu = options->cpu,
@@ -382,19 +483,22 @@ static int run(const struct options *options, const struct items *items,
                                     .work = work,
                                     .fini = worker_fini};
 
-    return !workers_run(&workers, &load, options->json);
+    if (options->verify && written && !options->miss && !options->large) {
+        versions_init(&versions, (uint32_t)options->draw.keys, options->populate);
+        load.versions = &versions;
+    }
+    good = workers_run(&workers, &load, options->json);
+    versions_fini(&versions);
+    return !good;
 }
 
 int main(int argc, char **argv)
 {
-    struct options options = {.keys = 1000,
-                              .key_size = 16,
-                              .value_size = 32,
-                              .dist = "uniform",
-                              .theta = 0.99,
+    struct options options = {.draw = DRAW_DEFAULTS,
                               .seconds = 5,
                               .depth = 256,
                               .sockets = 8,
+                              .connections = 4,
                               .threads = 1,
                               .timeout_ms = 200,
                               .cpu = UINT64_MAX};
@@ -407,9 +511,10 @@ int main(int argc, char **argv)
         usage_error("%s", table.usage);
     address = address_of(argv[operand]);
     check_options(&options);
-    items_init(&items, options.key_size, options.value_size);
+    draw_prepare(&options.draw, &items);
     if (options.populate)
-        items_populate(&items, options.large ? BENCH_LARGE : 0, (uint32_t)options.keys, &address);
+        items_populate(&items, options.large ? BENCH_LARGE : 0, (uint32_t)options.draw.keys,
+                       &address);
     if (options.seconds > 0)
         rc = run(&options, &items, &address);
     items_fini(&items);

@@ -61,7 +61,7 @@ static size_t binary_reply(const struct items *items, uint32_t index, bool miss,
     n += nflags;
     items_key(items, index, out + n);
     n += items->key_size;
-    memcpy(out + n, items_value(items, index), nvalue);
+    memcpy(out + n, items_value(items, index, 0), nvalue);
     return n + nvalue;
 }
 
@@ -84,7 +84,7 @@ size_t verb_reply(enum verb verb, const struct items *items, uint32_t index, con
     if (miss)
         return (size_t)sprintf(out, verb == VERB_META ? "EN\r\n" : "END\r\n");
     if (verb == VERB_GET)
-        return items_reply(items, index, out);
+        return items_reply(items, index, 0, out);
     if (verb == VERB_META) {
         n = (size_t)sprintf(out, "VA %zu f0 t-1 s%zu\r\n", nvalue, nvalue);
     } else {
@@ -93,7 +93,7 @@ size_t verb_reply(enum verb verb, const struct items *items, uint32_t index, con
         n += items->key_size;
         n += (size_t)sprintf(out + n, " 0 %zu %llu\r\n", nvalue, id_of(got));
     }
-    memcpy(out + n, items_value(items, index), nvalue);
+    memcpy(out + n, items_value(items, index, 0), nvalue);
     n += nvalue;
     return n + (size_t)sprintf(out + n, verb == VERB_META ? "\r\n" : "\r\nEND\r\n");
 }

@@ -15,6 +15,7 @@ static void merge(struct result *into, const struct result *from)
     into->hits += from->hits;
     into->misses += from->misses;
     into->stored += from->stored;
+    into->filled += from->filled;
     into->errors += from->errors;
     into->wrong += from->wrong;
     into->lost += from->lost;
@@ -22,6 +23,20 @@ static void merge(struct result *into, const struct result *from)
     if (from->elapsed_ns > into->elapsed_ns)
         into->elapsed_ns = from->elapsed_ns;
     hist_merge(&into->latency, &from->latency);
+    hist_merge(&into->gets, &from->gets);
+    hist_merge(&into->sets, &from->sets);
+}
+
+/* Of the gets or the sets of a mix. */
+static void print_kind(const char *name, const struct hist *hist, bool json)
+{
+    const char *format = json ? ", \"%s\": {\"count\": %" PRIu64
+                                ", \"p50_us\": %.2f, \"p99_us\": %.2f"
+                                ", \"p999_us\": %.2f}"
+                              : "%s: %" PRIu64 ", latency in us: p50 %.2f, p99 %.2f, p99.9 %.2f\n";
+
+    printf(format, name, hist->count, (double)hist_quantile(hist, 0.5) * 1e-3,
+           (double)hist_quantile(hist, 0.99) * 1e-3, (double)hist_quantile(hist, 0.999) * 1e-3);
 }
 
 /* The distribution, as pairs of a share and the microseconds that it does not exceed. */
@@ -46,18 +61,25 @@ static void print(const struct result *result, bool json)
     const char *format =
         json ? "{\"seconds\": %.3f, \"sent\": %" PRIu64 ", \"answered\": %" PRIu64
                ", \"answered_per_second\": %.0f, \"hits\": %" PRIu64 ", \"misses\": %" PRIu64
-               ", \"stored\": %" PRIu64 ", \"errors\": %" PRIu64 ", \"wrong\": %" PRIu64
-               ", \"lost\": %" PRIu64 ", \"late\": %" PRIu64 ", \"mean_us\": %.2f"
+               ", \"stored\": %" PRIu64 ", \"filled\": %" PRIu64 ", \"errors\": %" PRIu64
+               ", \"wrong\": %" PRIu64 ", \"lost\": %" PRIu64 ", \"late\": %" PRIu64
+               ", \"mean_us\": %.2f"
                ", \"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.2f, \"max_us\": %.2f"
              : "%.3f s: sent %" PRIu64 ", answered %" PRIu64 " (%.0f a second), hits %" PRIu64
-               ", misses %" PRIu64 ", stored %" PRIu64 ", errors %" PRIu64 ", wrong %" PRIu64
-               ", lost %" PRIu64 ", late %" PRIu64
+               ", misses %" PRIu64 ", stored %" PRIu64 " (%" PRIu64
+               " after a miss), errors %" PRIu64 ", wrong %" PRIu64 ", lost %" PRIu64
+               ", late %" PRIu64
                "\nlatency in us: mean %.2f, p50 %.2f, p99 %.2f, p99.9 %.2f, max %.2f\n";
 
     printf(format, seconds, result->sent, hist->count, rate, result->hits, result->misses,
-           result->stored, result->errors, result->wrong, result->lost, result->late, mean,
-           (double)hist_quantile(hist, 0.5) * 1e-3, (double)hist_quantile(hist, 0.99) * 1e-3,
-           (double)hist_quantile(hist, 0.999) * 1e-3, (double)hist->max * 1e-3);
+           result->stored, result->filled, result->errors, result->wrong, result->lost,
+           result->late, mean, (double)hist_quantile(hist, 0.5) * 1e-3,
+           (double)hist_quantile(hist, 0.99) * 1e-3, (double)hist_quantile(hist, 0.999) * 1e-3,
+           (double)hist->max * 1e-3);
+    if (json || (result->gets.count && result->sets.count)) {
+        print_kind("gets", &result->gets, json);
+        print_kind("sets", &result->sets, json);
+    }
     if (json)
         print_quantiles(hist);
 }

@@ -12,9 +12,11 @@
 
 struct result {
     uint64_t sent, hits, misses, stored, errors, wrong;
+    uint64_t filled;     /* of the stored: after a miss */
     uint64_t lost, late; /* datagrams */
     uint64_t elapsed_ns;
-    struct hist latency;
+    struct hist latency;    /* of all that was drawn, */
+    struct hist gets, sets; /* of each kind; filled ones are among the sets */
 };
 
 struct workers;

@@ -8,6 +8,8 @@
 #include "bench/items.h"
 #include "bench/keys.h"
 #include "bench/pick.h"
+#include "bench/versions.h"
+#include "bench/workload.h"
 #include "t/lib/tap.h"
 
 static bool near(double value, double wanted, double share)
@@ -68,7 +70,7 @@ static void test_items(void)
     items_init(&items, 16, 3);
     n = items_get(&items, 0x12, text);
     ok(n == 22 && memcmp(text, "get kkkkkkkkaaaaaabc\r\n", n) == 0, "a get names the key");
-    n = items_reply(&items, 1, text);
+    n = items_reply(&items, 1, 0, text);
     ok(n == 38 && memcmp(text, "VALUE kkkkkkkkaaaaaaab 0 3\r\nbcd\r\nEND\r\n", n) == 0,
        "a reply has the value of its key");
     items_key(&items, 1 | BENCH_MISS, text);
@@ -76,8 +78,112 @@ static void test_items(void)
     items_fini(&items);
 }
 
+static void test_parts(void)
+{
+    static char text[ITEMS_TEXT_MAX], room[ITEMS_TEXT_MAX];
+    struct items items;
+    int version = -1;
+    size_t n;
+
+    items_init(&items, 16, 100);
+    n = items_reply(&items, 7, 30, text);
+    ok(n == items_reply_length(&items, 7), "a reply's length is known without it");
+    ok(items_is_part(&items, 7, 0, text, n, room, &version) && version == 30 % ITEMS_VERSIONS,
+       "a reply shows its version");
+    version = -1;
+    ok(items_is_part(&items, 7, 60, text + 60, 20, room, &version) && version == 4,
+       "and so does a part of it");
+    ok(!items_is_part(&items, 7, 20, text + 21, 20, room, &version), "which is no other part");
+    version = 5;
+    ok(!items_is_part(&items, 7, 60, text + 60, 20, room, &version),
+       "a reply of two versions is wrong");
+    version = -1;
+    text[70] ^= 1;
+    ok(!items_is_part(&items, 7, 0, text, n, room, &version), "and one with a wrong byte");
+    version = -1;
+    ok(!items_is_part(&items, 8, 60, text + 60, 50, room, &version), "or longer than it should be");
+    items_fini(&items);
+}
+
+static void test_versions(void)
+{
+    struct versions versions;
+    uint32_t version, looked;
+
+    versions_init(&versions, 2, true);
+    looked = versions_look(&versions, 1);
+    ok(versions_may_be(&versions, 1, looked, 0, 26) &&
+           !versions_may_be(&versions, 1, looked, 1, 26),
+       "a key has its first value until a write begins");
+    ok(versions_begin(&versions, 1, &version) && version == 1 &&
+           !versions_begin(&versions, 1, &version),
+       "one write of a key follows the other");
+    ok(versions_may_be(&versions, 1, versions_look(&versions, 1), 0, 26) &&
+           versions_may_be(&versions, 1, looked, 1, 26),
+       "while it is written either value is right");
+    versions_end(&versions, 1);
+    ok(versions_may_be(&versions, 1, looked, 0, 26) &&
+           !versions_may_be(&versions, 1, versions_look(&versions, 1), 0, 26),
+       "a get that left after the acknowledgement must not see the value before");
+    for (int i = 0; i < 26; i++) {
+        versions_begin(&versions, 1, &version);
+        versions_end(&versions, 1);
+    }
+    ok(version == 27 && versions_may_be(&versions, 1, 27, 1, 26) &&
+           !versions_may_be(&versions, 1, 27, 0, 26),
+       "versions are known by their remainders");
+    versions_begin(&versions, 0, &version);
+    versions_lose(&versions, 0);
+    ok(versions_may_be(&versions, 0, versions_look(&versions, 0), 9, 26),
+       "after a write whose reply is lost any value is right");
+    versions_fini(&versions);
+    versions_init(&versions, 1, false);
+    looked = versions_look(&versions, 0);
+    versions_begin(&versions, 0, &version);
+    versions_end(&versions, 0);
+    ok(versions_may_be(&versions, 0, looked, 9, 26) &&
+           !versions_may_be(&versions, 0, versions_look(&versions, 0), 9, 26),
+       "a value of another run is right until a write of this one is acknowledged");
+    versions_fini(&versions);
+}
+
+static void test_workloads(void)
+{
+    enum { KEYS = 400000 };
+    const struct workload *etc = workload_of("etc"), *usr = workload_of("usr");
+    double keys = 0, shorter = 0, eleven = 0, sixteen = 0, over = 0;
+    struct items items;
+
+    for (uint32_t i = 0; i < KEYS; i++) {
+        size_t value = workload_value(etc, 1, i);
+
+        keys += (double)workload_key(etc, 1, i);
+        shorter += value < 15;
+        eleven += value == 11;
+        over += value > 230; /* the median of the Pareto part: 15 + 616 * (2^0.348 - 1) is 183 */
+        sixteen += workload_key(usr, 1, i) == 16;
+    }
+    /* The mean of the extreme value distribution is that of ETC's keys, less what is cut off. */
+    ok(near(keys / KEYS, 36.0, 0.02), "keys of ETC have the mean of their distribution");
+    ok(near(shorter / KEYS, 0.44155, 0.01) && near(eleven / KEYS, 0.08989, 0.03),
+       "short values of ETC are as frequent as published");
+    ok(near(over / KEYS, 0.55845 * pow(1 + 0.348238 * 216 / 214.476, -1 / 0.348238), 0.02),
+       "its long values have their generalised Pareto distribution");
+    ok(near(sixteen / KEYS, 0.5, 0.01), "half of the keys of USR have 16 bytes");
+    items_init_workload(&items, etc, 1);
+    ok(items_length(&items, 5) == workload_value(etc, 1, 5) &&
+           workload_value(etc, 1, 5) != workload_value(etc, 2, 5),
+       "a key's sizes are those of its index and the seed");
+    items_fini(&items);
+    ok(workload_of("twitter-52")->value == 273 && !workload_of("twitter-53"),
+       "a workload has a name");
+}
+
 int main(void)
 {
+    test_parts();
+    test_versions();
+    test_workloads();
     test_histogram();
     test_choice();
     test_items();
