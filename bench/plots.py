@@ -386,12 +386,32 @@ def tcp_ratios(samples):
     return chart
 
 
+def mixes(samples):
+    """Of bench/mix: what the server has left to do, where gets come over UDP, sets over TCP."""
+    bars = []
+    for work in ("paper", "etc", "usr", "twitter-52"):
+        for name in ("in-place", "chain", "sr", "debian"):
+            value = samples.median(work, "mixed", name, "most cpu")
+            if value is not None:
+                bars.append((f"{work}: {NAMES[name]}", name, value, f"{value:.2f}"))
+    if not bars:
+        return None
+    chart = Chart("mix-cpu", "CPU time of a request in mixes of gets and sets",
+                  "microseconds of CPU time of the server's threads", "",
+                  "Gets over UDP and sets over TCP, 64 in flight. The paper's mix and ETC have 30 "
+                  "gets to a set, USR 499, Twitter's cluster 52 has 16. The programs run on the "
+                  "client's CPU here, and their time is not in it; nor is the stack's when it "
+                  "receives.")
+    chart.bars(bars)
+    return chart
+
+
 # What makes each plot, of which program's file.
 PLOTS = [(keys, "run"), (floor_share, "run"), (sizes, "paper"), (cores, "paper"),
          (throughput, "paper"), (mix, "paper"),
          (split, "paper"), (latency, "run"), (figure10, "paper"),
          (load, "paper"), (load_paper, "paper"), (delay, "paper"), (system, "paper"),
-         (packets, "run"), (tcp, "run"), (tcp_ratios, "tcp")]
+         (packets, "run"), (tcp, "run"), (tcp_ratios, "tcp"), (mixes, "mix")]
 # The README's: of servers at real-time priority, so that other work on the machine shows little.
 SHOWN = [(sizes, "paper"), (load, "paper")]
 

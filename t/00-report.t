@@ -98,6 +98,13 @@ def of_tcp():
             for column, value in (("rate", 40000), ("p99", 150), ("cpu", 7))}
 
 
+def of_mix():
+    return {(work, over, name, column): around(value)
+            for work in ("paper", "etc", "usr-misses") for over in ("mixed", "udp")
+            for name, value in (("in-place", 0.4), ("sr", 5), ("debian", 7))
+            for column in ("rate", "most cpu")}
+
+
 def write(folder, bench, samples):
     path = os.path.join(folder, bench + ".json")
     with open(path, "w", encoding="utf-8") as file:
@@ -167,6 +174,7 @@ EXPECTED = {
     "tcp-ratios": {"get-1-connection-one-at-a-time-rate": 0,
                    "get-50-connections-40-000-s-p99": 0},
     "tcp-cpu": {"kernel-path-tcp-on": 0, "debian-s-memcached": 0},
+    "mix-cpu": {"paper-in-place": 0, "etc-debian-s-memcached": 0},
 }
 
 
@@ -184,7 +192,8 @@ def check_plot(name, tree):
 def draws_what_is_saved():
     with tempfile.TemporaryDirectory() as folder:
         done = report(write(folder, "run", of_run()), write(folder, "paper", of_paper()),
-                      write(folder, "tcp", of_tcp()), "--out", os.path.join(folder, "out"))
+                      write(folder, "tcp", of_tcp()), write(folder, "mix", of_mix()),
+                      "--out", os.path.join(folder, "out"))
         tap.is_((done.returncode, done.stderr), (0, ""), "bench/report draws saved files")
         made = os.path.join(folder, "out")
         tap.is_(sorted(os.listdir(made)), sorted([name + ".svg" for name in EXPECTED]
