@@ -110,6 +110,11 @@ void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot);
 /* Milliseconds since a time that stands in a slot. */
 uint32_t loader_tcp_age(const struct loader *loader, uint32_t time);
 /*
+ * How many of the `received` bytes of a socket the programs have not seen it acknowledge; or
+ * -errno: they do not follow it.
+ */
+int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t received);
+/*
  * Nothing of the connection is translated any more. *ack, and one of seq: the numbers with which
  * its client takes the next segment. 0, or -errno: the programs do not follow it.
  */

@@ -231,6 +231,19 @@ static int read_conn(int conns, const struct key *key, struct mc_tcp_conn *conn)
     return rc;
 }
 
+int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t received)
+{
+    struct mc_tcp_conn conn;
+    struct key key;
+    int rc = fill_key(socket, &key);
+
+    rc = rc ? rc : read_conn(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), &key, &conn);
+    if (rc)
+        return rc;
+    rc = (int32_t)(conn.in_base + (uint32_t)received - conn.told);
+    return rc > 0 ? rc : 0;
+}
+
 int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32_t *ack)
 {
     struct tcp *skel = loader->tcp->skel;

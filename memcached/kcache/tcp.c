@@ -13,7 +13,7 @@ enum {
     PATIENCE_MS = 500,   /* that segments may go without translation, or a socket be silent */
     LATEST_ACK_MS = 300, /* after which a socket has acknowledged data */
     CLOCKS_MS = 20,      /* by which the clocks of the programs and of sockets may differ */
-    CERTAIN_MS = 3000,   /* after which it has acknowledged whatever it was given */
+    CERTAIN_MS = 3000,   /* the same, where it is not known what it has received */
 };
 
 /* The server serves the connection in any case: a failure is logged once. */
@@ -51,16 +51,18 @@ static void close_slot(struct boundaries *boundaries, struct mc_tcp_slot *slot)
 }
 
 /*
- * Whether a socket has sent what it owes, `age` ms ago or later, and the programs on egress did not
- * see it. It may also have sent nothing: the client's segment was lost on the way through the
- * stack, or what the client acknowledges is not all that is on its way.
+ * Whether a socket has acknowledged what it was given, and the programs on egress did not see it.
+ * It is given more than it takes: a segment whose checksum is wrong, or that a filter drops.
  */
-static bool has_sent(const struct tcp_info *info, bool acknowledges, uint32_t age)
+static bool has_acknowledged(const struct loader *loader, int socket, const struct tcp_info *info,
+                             uint32_t age)
 {
-    if (info->tcpi_last_data_sent + CLOCKS_MS < age)
-        return true;
-    return acknowledges && (age > CERTAIN_MS || (info->tcpi_last_data_recv > LATEST_ACK_MS &&
-                                                 info->tcpi_last_data_recv < age + CLOCKS_MS));
+    int64_t unseen;
+
+    if (info->tcpi_last_data_recv <= LATEST_ACK_MS)
+        return false;
+    unseen = loader_tcp_unseen(loader, socket, info->tcpi_bytes_received);
+    return unseen < 0 ? age > CERTAIN_MS : unseen > 0;
 }
 
 /*
@@ -89,7 +91,9 @@ static bool is_lost(struct boundaries *boundaries, struct mc_tcp_slot *slot, int
     age = owed ? loader_tcp_age(loader, owed) : 0;
     if (age <= PATIENCE_MS || getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &n))
         return false;
-    if (has_sent(&info, owed & MC_TCP_OWED_ACK, age))
+    if (info.tcpi_last_data_sent + CLOCKS_MS < age)
+        return true; /* data, which the programs on egress did not see */
+    if (owed & MC_TCP_OWED_ACK && has_acknowledged(loader, socket, &info, age))
         return true;
     settle(slot, owed, &info);
     return false;

@@ -13,12 +13,20 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import cable
 import netns
+import server
 import tap
 import tcpcheck
 from tcppath import MISS, answered_on, ask, counts, machines
 
-BAD = ("--loss", 0.01, "--duplicate", 0.05, "--reorder", 0.05, "--jitter", 3)
+BAD = ("--loss", 0.01, "--duplicate", 0.05, "--reorder", 0.05, "--jitter", 3, "--corrupt", 0.02)
 REPLIES = ("--loss-ab", 0.2)
+STORED = b"STORED\r\n"
+RETRANSMITS = 2 # where in struct tcp_info (linux/tcp.h)
+
+
+def retransmits(c):
+    """How often the client has sent again what it waits for, one time after the other."""
+    return c.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)[RETRANSMITS]
 
 
 # --- every byte ------------------------------------------------------------------------------
@@ -62,6 +70,34 @@ def while_replies_are_lost():
             "mode=%s, a fifth of the replies lost" % modes[i], pairs[i], modes[i], 8000,
             "--connections", 100), range(len(modes))):
         tap.ok(counted["tcp_resent"] > 0, "%d replies were sent again" % counted["tcp_resent"])
+
+
+@tap.case
+def while_requests_are_damaged():
+    """TC hands on what its socket then drops: a connection on which nothing gets through for some
+    seconds is not one whose replies take another way."""
+    modes = "native", "tc"
+    pairs = [cable.Pair() for _ in modes]
+
+    def damaged(i):
+        mode, pair = modes[i], pairs[i]
+        with machines(pair, mode=mode) as m:
+            connections = [answered_on(m) for _ in range(8)]
+            for c in connections:
+                tap.is_(c.set(b"n%d" % c.sock.fileno(), b"0"), STORED, "a set is executed")
+            pair.unplug()
+            pair.plug(0, "--corrupt-ba", 1)
+            for c in connections:
+                c.send(b"incr n%d 1\r\n" % c.sock.fileno())
+            tap.ok(server.wait_for(lambda: all(retransmits(c) >= 4 for c in connections),
+                                   60 * tap.SLOW, 0.05), "clients repeat it in vain")
+            pair.unplug()
+            pair.plug(0, "--corrupt-ba", 0)
+            tap.is_([c.line() for c in connections], [b"1\r\n"] * 8,
+                    "mode=%s: each is executed once when it gets through" % mode)
+            tap.is_(counts(m)["tcp_reset"], 0, "and no connection is reset")
+
+    tap.at_once(damaged, range(len(modes)))
 
 
 # --- the ends of connections -----------------------------------------------------------------
