@@ -49,7 +49,8 @@ const struct option_row option_table[] = {
     {'m', "memory-limit", "<num>", OPTION_ACTION, .set = set_memory, .fallback = "64",
      SHOWN(1, "maxbytes", SHOW_U64, memory_limit), .help = "item memory in megabytes",
      .manual = "In a memory cgroup with a lower limit the cache grows as far as that has room, and "
-               "evicts from then on."},
+               "evicts from then on. What the hash table takes beyond what memcached's would "
+               "counts as item memory, unless nothing may be evicted."},
     {'M', "disable-evictions", NULL, OPTION_OFF, FIELD(evict), .fallback = "on",
      SHOWN(8, "evictions", SHOW_ON_OFF, evict),
      .help = "return error on memory exhausted instead of evicting"},

@@ -108,8 +108,7 @@ void crawler_consider(struct store *store, rel_time now)
  */
 static bool wants_page(const struct store *store, uint64_t classes, uint32_t ref)
 {
-    return (classes >> slab_class_of_ref(&store->slabs, ref) | classes >> store->slabs.nclasses) &
-           1;
+    return (classes >> slab_class_of_ref(&store->slabs, ref) | classes >> store->slabs.largest) & 1;
 }
 
 static bool wants_item(const struct walk *walk, const struct mc_item *item)

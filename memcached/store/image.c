@@ -91,7 +91,8 @@ bool store_image_clock(struct slice image, int64_t *base_unix, rel_time *last)
 /* Buckets to begin with: as many as there were, but no more than the pages could need. */
 static uint32_t start_buckets(const struct image_head *head)
 {
-    uint64_t most = ((uint64_t)head->npages + 1) * (MC_PAGE_BYTES / SMALLEST_CHUNK / TABLE_LOAD);
+    uint64_t most =
+        ((uint64_t)head->npages + 1) * 2 * (MC_PAGE_BYTES / SMALLEST_CHUNK) / TABLE_LOAD;
 
     return head->nbuckets < most ? head->nbuckets : (uint32_t)most;
 }
@@ -258,7 +259,7 @@ static bool parts_are_sound(const struct store *store, const struct mc_item *ite
 {
     uint32_t nparts = item_nparts(store, item);
 
-    if (lru_class_of(item) != store->slabs.nclasses || nparts == 0 ||
+    if (lru_class_of(item) != store->slabs.largest || nparts == 0 ||
         item_own_bytes(store, item) > size)
         return false;
     for (uint32_t i = 0; i < nparts; i++)

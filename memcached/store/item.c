@@ -38,7 +38,7 @@ static uint32_t *chunk_refs(const struct mc_item *item)
 /* Bytes of value in each chunk but the last. */
 static size_t chunk_room(const struct store *store)
 {
-    return store->slabs.classes[store->slabs.nclasses].size - sizeof(struct item_chunk);
+    return store->slabs.classes[store->slabs.largest].size - sizeof(struct item_chunk);
 }
 
 static size_t value_bytes(const struct mc_item *item)
@@ -52,7 +52,7 @@ static size_t value_bytes(const struct mc_item *item)
  */
 static void find_parts(const struct store *store, size_t nhead, size_t nvalue, struct parts *parts)
 {
-    size_t room = chunk_room(store), size = store->slabs.classes[store->slabs.nclasses].size;
+    size_t room = chunk_room(store), size = store->slabs.classes[store->slabs.largest].size;
     size_t nbytes = nvalue;
 
     parts->nlevels = parts->nparts = 0;
@@ -136,7 +136,7 @@ static bool shape_item(const struct store *store, struct slice key, uint32_t cli
     shape->clsid = slab_class_of_size(&store->slabs, total);
     if (shape->clsid)
         return true;
-    shape->clsid = store->slabs.nclasses;
+    shape->clsid = store->slabs.largest;
     head = index_offset(key.len, shape->nsuffix);
     find_parts(store, head, shape->nvalue, &shape->parts);
     if (shape->parts.nlevels == 0)

@@ -277,12 +277,12 @@ static uint32_t alloc_evicting(struct store *store, unsigned int clsid, rel_time
  * For a part of a chunked item whose own class has neither memory nor items to evict, as when it is
  * full of parts of other items: a larger chunk.
  */
-static uint32_t alloc_larger(struct store *store, unsigned int clsid, unsigned int largest,
-                             rel_time now)
+static uint32_t alloc_larger(struct store *store, size_t size, unsigned int largest, rel_time now)
 {
     for (int i = 0; i < ALLOC_TRIES; i++) {
-        for (unsigned int larger = clsid; larger <= largest; larger++) {
-            uint32_t ref = slab_alloc(&store->slabs, larger);
+        for (unsigned int clsid = 1; clsid <= largest; clsid++) {
+            bool fits = store->slabs.classes[clsid].size >= size;
+            uint32_t ref = fits ? slab_alloc(&store->slabs, clsid) : 0;
 
             if (ref)
                 return ref;
@@ -299,7 +299,7 @@ uint32_t reclaim_alloc(struct store *store, size_t size, unsigned int lru_class,
     uint32_t ref = alloc_evicting(store, clsid, now);
 
     if (!ref && clsid != lru_class)
-        ref = alloc_larger(store, clsid, lru_class, now);
+        ref = alloc_larger(store, size, lru_class, now);
     if (!ref) {
         struct lru *lru = &store->lrus[lru_class];
 

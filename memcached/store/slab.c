@@ -6,10 +6,10 @@
 #include <string.h>
 
 enum {
-    FIRST_PAGE = 1,   /* page 0 holds reference 0 */
-    FIXED_BYTES = 48, /* what memcached adds to chunk_min for the smallest chunk */
-    CHUNK_ALIGN = 8,  /* of memcached's sizes */
-    SMALL_MAX = 1024,
+    FIRST_PAGE = 1,    /* page 0 holds reference 0 */
+    FIXED_BYTES = 48,  /* what memcached adds to chunk_min for the smallest chunk */
+    CHUNK_ALIGN = 8,   /* of memcached's sizes */
+    BUCKET_BYTES = 42, /* what counts of a bucket, by measurement */
     MIN_CHUNK = 48,
     PREFAULT_MAX = 8 * MC_EXTENT_PAGES, /* pages that the prefault thread maps ahead */
     PAGES_AHEAD = 2, /* free ones below which an extent is fetched before it is needed */
@@ -18,6 +18,12 @@ enum {
 static uint32_t round_up(uint32_t n, uint32_t unit)
 {
     return (n + unit - 1) / unit * unit;
+}
+
+static void set_size(struct slab_class *class, uint32_t size)
+{
+    class->size = size;
+    class->per_page = MC_PAGE_BYTES / size;
 }
 
 /* Adds a class unless its size, rounded to units, is that of the one before. */
@@ -31,13 +37,11 @@ static bool add_class(struct slabs *slabs, uint32_t size)
         return true;
     if (slabs->nclasses == MC_CLASSES - 1)
         return false;
-    slabs->nclasses++;
-    slabs->classes[slabs->nclasses].size = rounded;
-    slabs->classes[slabs->nclasses].per_page = MC_PAGE_BYTES / rounded;
+    set_size(&slabs->classes[++slabs->nclasses], rounded);
     return true;
 }
 
-/* The sizes are those of memcached, so that users find the classes that they know. */
+/* The sizes are those of memcached, so that users find the classes that they know; see slab.h. */
 static bool add_by_factor(struct slabs *slabs, const struct slab_config *config)
 {
     uint32_t size = FIXED_BYTES + config->chunk_min, before = 0;
@@ -47,12 +51,21 @@ static bool add_by_factor(struct slabs *slabs, const struct slab_config *config)
         /* A factor close to 1 would stay where it is. */
         if (size == before)
             size += CHUNK_ALIGN;
-        if (!add_class(slabs, size))
+        if (!add_class(slabs, size <= SLAB_SAVED_MAX ? size - SLAB_SAVED : size))
             return false;
         before = size;
         size = (uint32_t)(size * config->growth_factor);
     }
     return true;
+}
+
+/* The class of the first one's full size, if it is one of its own. */
+static void add_behind_largest(struct slabs *slabs, uint32_t size)
+{
+    size = round_up(size, 1u << slabs->heap->ref_shift);
+    if (slabs->largest > 1 && size > slabs->classes[1].size && size < slabs->classes[2].size &&
+        slabs->nclasses < MC_CLASSES - 1)
+        set_size(&slabs->classes[++slabs->nclasses], size);
 }
 
 static bool make_classes(struct slabs *slabs, const struct slab_config *config)
@@ -64,18 +77,30 @@ static bool make_classes(struct slabs *slabs, const struct slab_config *config)
     } else if (config->growth_factor <= 1 || !add_by_factor(slabs, config)) {
         return false;
     }
-    return add_class(slabs, config->chunk_max);
+    if (!add_class(slabs, config->chunk_max))
+        return false;
+    slabs->largest = slabs->nclasses;
+    if (!config->slab_sizes)
+        add_behind_largest(slabs, round_up(FIXED_BYTES + config->chunk_min, CHUNK_ALIGN));
+    return true;
+}
+
+/* The smallest chunks that hold `size` bytes, of classes in any order. */
+static unsigned int best_class(const struct slabs *slabs, uint32_t size)
+{
+    unsigned int best = 0;
+
+    for (unsigned int i = 1; i <= slabs->nclasses; i++)
+        if (slabs->classes[i].size >= size &&
+            (best == 0 || slabs->classes[i].size < slabs->classes[best].size))
+            best = i;
+    return best;
 }
 
 static void index_small(struct slabs *slabs)
 {
-    unsigned int clsid = 1;
-
-    for (uint32_t size = 0; size <= SMALL_MAX; size += 8) {
-        while (clsid <= slabs->nclasses && slabs->classes[clsid].size < size)
-            clsid++;
-        slabs->small[size / 8] = clsid <= slabs->nclasses ? (uint8_t)clsid : 0;
-    }
+    for (uint32_t size = 0; size <= SLAB_SMALL_MAX; size += 8)
+        slabs->small[size / 8] = (uint8_t)best_class(slabs, size);
 }
 
 int slab_init(struct slabs *slabs, struct heap *heap, const struct slab_config *config)
@@ -97,11 +122,17 @@ void slab_fini(struct slabs *slabs)
     free(slabs->pages);
 }
 
+void slab_count_table(struct slabs *slabs, const uint32_t *nbuckets, uint32_t nfree)
+{
+    slabs->nbuckets = nbuckets;
+    slabs->nbuckets_free = nfree;
+}
+
 unsigned int slab_class_of_size(const struct slabs *slabs, size_t size)
 {
-    unsigned int low = 1, high = slabs->nclasses + 1;
+    unsigned int low = 1, high = slabs->largest + 1;
 
-    if (size <= SMALL_MAX)
+    if (size <= SLAB_SMALL_MAX)
         return slabs->small[(size + 7) / 8];
     while (low < high) {
         unsigned int middle = (low + high) / 2;
@@ -111,7 +142,7 @@ unsigned int slab_class_of_size(const struct slabs *slabs, size_t size)
         else
             high = middle;
     }
-    return low <= slabs->nclasses ? low : 0;
+    return low <= slabs->largest ? low : 0;
 }
 
 /* The class is atomic for slab_page_pick, which looks at pages of all classes. */
@@ -176,9 +207,21 @@ static void list_push(struct slabs *slabs, uint32_t *list, uint32_t number)
     *list = number;
 }
 
+/* The hash table in pages, as far as it counts. */
+static uint32_t table_pages(const struct slabs *slabs)
+{
+    uint32_t n = slabs->nbuckets ? __atomic_load_n(slabs->nbuckets, __ATOMIC_RELAXED) : 0;
+    uint64_t nbytes =
+        n > slabs->nbuckets_free ? (uint64_t)(n - slabs->nbuckets_free) * BUCKET_BYTES : 0;
+
+    return (uint32_t)((nbytes + MC_PAGE_BYTES / 2) / MC_PAGE_BYTES);
+}
+
 static uint32_t limit_pages(const struct slabs *slabs)
 {
-    return (uint32_t)(slabs->memory_limit / MC_PAGE_BYTES);
+    uint32_t all = (uint32_t)(slabs->memory_limit / MC_PAGE_BYTES), taken = table_pages(slabs);
+
+    return taken < all ? all - taken : 0;
 }
 
 /* A page that was never in use, or that was retired since. Under pages_lock. */
@@ -388,6 +431,16 @@ uint64_t slab_limit(struct slabs *slabs)
     return limit;
 }
 
+bool slab_has_room(struct slabs *slabs)
+{
+    bool room;
+
+    lock_take(&slabs->pages_lock, LOCK_PAGES);
+    room = slabs->npages < limit_pages(slabs);
+    lock_release(&slabs->pages_lock, LOCK_PAGES);
+    return room;
+}
+
 int slab_prealloc(struct slabs *slabs)
 {
     uint64_t last = FIRST_PAGE + slab_limit(slabs) / MC_PAGE_BYTES - 1;
@@ -399,9 +452,11 @@ int slab_prealloc(struct slabs *slabs)
 static int provide(struct slabs *slabs, uint32_t npages)
 {
     uint32_t high_water = __atomic_load_n(&slabs->high_water, __ATOMIC_RELAXED);
-    uint64_t last = FIRST_PAGE + (uint64_t)high_water + npages - 1;
-    uint64_t end = FIRST_PAGE + slab_limit(slabs) / MC_PAGE_BYTES;
+    uint64_t last = FIRST_PAGE + (uint64_t)high_water + npages - 1, end;
 
+    lock_take(&slabs->pages_lock, LOCK_PAGES);
+    end = FIRST_PAGE + limit_pages(slabs);
+    lock_release(&slabs->pages_lock, LOCK_PAGES);
     if (last >= end)
         last = end - 1;
     return heap_grow(slabs->heap, (uint32_t)(last / MC_EXTENT_PAGES) + 1);

@@ -13,6 +13,14 @@
  * (slab_page_take). A free page goes to another class or to the pool, from which any class takes
  * it; pages over the limit leave the pool, and their memory goes back to the provider.
  *
+ * Classes have the numbers that memcached's have, and hold what those hold. Our items are at least
+ * SLAB_SAVED bytes smaller, so the classes of small items are as much smaller: the hash table takes
+ * more for an item than memcached's. The smallest items lose by that where they are a little too
+ * large for the first class, so behind the largest there is a class of the first one's full size.
+ *
+ * The memory limit is one of pages; once a hash table counts against it (slab_count_table), there
+ * are so many pages less.
+ *
  * Locks: one for each class, then one for the pages. Under its class's lock a chunk that is not
  * marked MC_ITEM_SLABBED is not freed.
  */
@@ -24,6 +32,12 @@
 
 #include "store/background.h"
 #include "store/heap.h"
+
+enum {
+    SLAB_SAVED = 8,        /* bytes that the chunks of small classes have less than memcached's */
+    SLAB_SAVED_MAX = 1480, /* up to this size of memcached's */
+    SLAB_SMALL_MAX = 2048, /* bytes of what finds its class without a search */
+};
 
 struct slab_config {
     uint32_t chunk_max;
@@ -55,8 +69,11 @@ struct slab_class {
 struct slabs {
     struct heap *heap;
     unsigned int nclasses; /* classes are 1 to nclasses */
+    unsigned int largest;  /* the class of the largest chunks; one behind it has small ones */
     struct lock pages_lock;
     uint64_t memory_limit;       /* bytes */
+    const uint32_t *nbuckets;    /* of the hash table that counts against it, or NULL. Atomic */
+    uint32_t nbuckets_free;      /* buckets that do not count */
     uint32_t npages;             /* of classes and pool */
     uint32_t high_water;         /* pages of the heap that were ever in use */
     uint32_t pool, npool;        /* list of pages that any class may take */
@@ -64,13 +81,18 @@ struct slabs {
     struct background *prefault; /* maps more of the heap when it is woken; NULL: none */
     bool exhausted;              /* the provider has no more for now */
     struct slab_page *pages;
-    uint8_t small[MC_PAGE_BYTES / 1024 / 8 + 1]; /* class of sizes to 1 KiB, by 8 bytes */
+    uint8_t small[SLAB_SMALL_MAX / 8 + 1]; /* class of sizes to that, by 8 bytes */
     struct slab_class classes[MC_CLASSES];
 };
 
 /* 0, -EINVAL for sizes that cannot be used, or -ENOMEM. */
 int slab_init(struct slabs *slabs, struct heap *heap, const struct slab_config *config);
 void slab_fini(struct slabs *slabs);
+/*
+ * From now on a hash table counts against the limit, but for nfree of its *nbuckets buckets: with
+ * what it takes beyond memcached's table of as many items, so that both keep to the same memory.
+ */
+void slab_count_table(struct slabs *slabs, const uint32_t *nbuckets, uint32_t nfree);
 
 /* The class of the smallest chunks that hold `size` bytes; 0: none does. */
 unsigned int slab_class_of_size(const struct slabs *slabs, size_t size);
@@ -104,8 +126,10 @@ static inline uint32_t slab_page_ref(const struct slabs *slabs, uint32_t page)
 int slab_adopt(struct slabs *slabs, const uint8_t *pages, uint32_t n);
 
 void slab_set_limit(struct slabs *slabs, uint64_t memory_limit);
-/* Bytes. */
+/* Bytes, as it was set. */
 uint64_t slab_limit(struct slabs *slabs);
+/* Whether there may be more pages. */
+bool slab_has_room(struct slabs *slabs);
 /* Lets classes ask for pages again after the provider had none. */
 void slab_retry(struct slabs *slabs);
 /* Maps memory for all pages of the limit, or only for the next ones (ahead of need). 0 or -errno.

@@ -206,7 +206,7 @@ static uint64_t lacking_chunks(const struct spill_pass *pass, unsigned int clsid
     struct slab_stats slab;
     uint64_t wanted;
 
-    if (slab_npages(&store->slabs) < slab_limit(&store->slabs) / MC_PAGE_BYTES)
+    if (slab_has_room(&store->slabs))
         return 0;
     slab_class_stats(&store->slabs, clsid, &slab);
     wanted = wanted_chunks(pass, clsid, &slab);

@@ -107,6 +107,10 @@ static int init_memory(struct store *store, struct provider *provider, const cha
     result = table_init(&store->table, &store->heap, provider, start_power(config), config->expand);
     if (result)
         return result;
+    /* Without eviction nothing could make way for it. */
+    if (config->evict)
+        slab_count_table(&store->slabs, &store->control->nbuckets,
+                         (1u << config->hashpower) / MC_SLOTS);
     *error = "no memory for items";
     if (config->image.len > 0)
         result = image_load(store, config->image);
@@ -460,7 +464,7 @@ unsigned int item_class(const struct store_local *local, const struct mc_item *i
     const struct slabs *slabs = &local->store->slabs;
     unsigned int clsid = slab_class_of_size(slabs, item_bytes(item));
 
-    return clsid ? clsid : slabs->nclasses;
+    return clsid ? clsid : slabs->largest;
 }
 
 uint32_t item_nvalue(const struct store_local *local, const struct mc_item *item)

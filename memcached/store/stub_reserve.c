@@ -7,8 +7,7 @@
 /* Whether classes can still get pages without taking them from others. */
 static bool has_pages(struct store *store)
 {
-    return slab_npool(&store->slabs) > 0 ||
-           slab_npages(&store->slabs) < slab_limit(&store->slabs) / MC_PAGE_BYTES;
+    return slab_npool(&store->slabs) > 0 || slab_has_room(&store->slabs);
 }
 
 /* The class of mostly stubs with the fewest free chunks, if that is under half a page. */

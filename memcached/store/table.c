@@ -17,10 +17,10 @@ enum {
     COUNT_BATCH = 32, /* items pending in a counter before they go to the total */
     SPLITS = 2,       /* buckets that one insertion splits at most */
     WALK_AHEAD = 8,   /* buckets of a walk, while one is visited */
-    /* Extents that the prefault thread maps before they are needed, more where there are many. */
+    /* Extents that the prefault thread maps before they are needed, an eighth of what there are. */
     MAIN_AHEAD = 2,
-    MAIN_AHEAD_MAX = 32,
-    OVERFLOW_AHEAD_MAX = 8,
+    MAIN_AHEAD_MAX = 16,
+    OVERFLOW_AHEAD_MAX = 4,
 };
 
 /* --- the buckets of a key ------------------------------------------------- */
@@ -698,7 +698,7 @@ bool table_crowded(const struct table *table)
     uint32_t nbuckets = table_nbuckets(table);
 
     return table->expand && nbuckets < table->max_extents * (uint32_t)MC_TABLE_BUCKETS &&
-           __atomic_load_n(&table->nitems, __ATOMIC_RELAXED) > (int64_t)TABLE_LOAD * nbuckets &&
+           2 * __atomic_load_n(&table->nitems, __ATOMIC_RELAXED) > (int64_t)TABLE_LOAD * nbuckets &&
            !__atomic_load_n(&table->growth_failed, __ATOMIC_RELAXED);
 }
 
@@ -729,7 +729,7 @@ void table_prefetch(const struct table *table, uint64_t hash)
 
 static uint32_t ahead(uint32_t used, uint32_t least, uint32_t most)
 {
-    return used + (used / 4 < least ? least : used / 4 > most ? most : used / 4);
+    return used + (used / 8 < least ? least : used / 8 > most ? most : used / 8);
 }
 
 int table_prefault(struct table *table)

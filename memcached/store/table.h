@@ -29,7 +29,7 @@
 enum {
     TABLE_MIN_POWER = 12, /* log2 of the slots */
     TABLE_MAX_POWER = 31,
-    TABLE_LOAD = 5, /* items for each bucket above which it grows */
+    TABLE_LOAD = 11, /* items for each two buckets above which it grows */
     TABLE_COUNTERS = 16,
 };
 

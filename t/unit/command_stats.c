@@ -284,7 +284,7 @@ static void classes_are_shown(void)
        "stats items has the items by LRU segment");
     ok(number(&server, "items", "items:1:number_temp") == -1,
        "stats items omits the temporary segment, which is off");
-    ok(number(&server, "slabs", "1:chunk_size") == 96, "stats slabs shows the chunk size");
+    ok(number(&server, "slabs", "1:chunk_size") == 88, "stats slabs shows the chunk size");
     ok(number(&server, "slabs", "1:used_chunks") == 1, "stats slabs shows the chunks in use");
     ok(number(&server, "slabs", "1:cmd_set") == 1 && number(&server, "slabs", "1:get_hits") == 1,
        "stats slabs shows the commands by class");

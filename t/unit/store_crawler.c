@@ -134,7 +134,7 @@ static void test_large(void)
     unsigned int largest;
 
     open_default(&f);
-    largest = store_nclasses(f.store);
+    largest = f.store->slabs.largest;
     for (unsigned int i = 0; i < 10; i++) {
         struct slice key = fixture_slice(i % 2 ? "small" : "chunked");
         char *value = calloc(1, 900000);

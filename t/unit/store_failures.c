@@ -98,7 +98,7 @@ static void set_many(struct fixture *f, unsigned int *refused, unsigned int *wro
     *refused = *wrong = 0;
     for (unsigned int i = 0; i < NKEYS; i++) {
         char name[32], value[2000];
-        size_t n = i % 37 == 0 ? i % 1900 : 40;
+        size_t n = i % 37 == 0 ? i % 1400 : 40;
 
         sprintf(name, "key-%u", i);
         memset(value, 'a' + (int)(i % 26), n);
@@ -146,7 +146,8 @@ static void test_heap(bool evict)
         char name[32];
 
         sprintf(name, "more-%u", i);
-        refused += fixture_set(&f, name, "0123456789", NOW) != STORE_DONE;
+        refused +=
+            fixture_set(&f, name, "0123456789012345678901234567890123456789", NOW) != STORE_DONE;
     }
     asked = scarce.nasked;
     ok(wrong == 0, "values stored while the provider refuses extents are right");

@@ -96,7 +96,8 @@ static void test_sizes(void)
     for (size_t n = 1048400; n < 1048520; n += 3)
         fine &= round_trip(&f, n);
     ok(fine, "values around two of the largest chunks are stored and returned");
-    ok(class_in_use(&f, "0123456789abcdef", 32) == 1, "16 and 32 bytes go to the class of 96");
+    ok(class_in_use(&f, "0123456789abcdef", 32) == 40, "16 and 32 bytes go to the class of 96");
+    ok(class_in_use(&f, "0123456789abcdef", 20) == 1, "16 and 20 bytes go to that of 88");
     ok(class_in_use(&f, "foo1", 20000) == 25 && class_in_use(&f, "foo1", 66560) == 31 &&
            class_in_use(&f, "foo1", 70000) == 31 && class_in_use(&f, "foo1", 600000) == 39,
        "known sizes go to memcached's classes");

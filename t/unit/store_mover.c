@@ -377,7 +377,7 @@ static void test_parts(void)
     open_bed(&bed, 64, true);
     wrong = set_parts(&bed);
     fill_smallest(&bed);
-    mover_ask(bed.f.store, store_nclasses(bed.f.store), 0);
+    mover_ask(bed.f.store, bed.f.store->slabs.largest, 0);
     let_move(&bed, 1000, NOW);
     mover_ask(bed.f.store, 1, 0);
     let_move(&bed, 1000, NOW);
@@ -405,7 +405,7 @@ static void test_nested_parts(void)
     open_bed_of(&bed, 64, true, 1 << 10);
     wrong = set_parts(&bed);
     for (unsigned int i = 0; i < 2; i++) {
-        mover_ask(bed.f.store, store_nclasses(bed.f.store), 0);
+        mover_ask(bed.f.store, bed.f.store->slabs.largest, 0);
         let_move(&bed, 1000, NOW);
     }
     stats = stats_of(&bed);
@@ -515,7 +515,7 @@ static void test_expiry(void)
     set_parts(&bed);
     fill_smallest(&bed);
     ok(moves(&bed, "small", 1) && moves(&bed, "middle", bed.clsid) &&
-           moves(&bed, "large", store_nclasses(bed.f.store)),
+           moves(&bed, "large", bed.f.store->slabs.largest),
        "a small, a middle and a large value move");
     ok(ends_at(&bed, "small", "v", NOW + 50) && ends_at(&bed, "middle", middle, NOW + 60) &&
            ends_at(&bed, "large", value, NOW + 70),
@@ -539,7 +539,7 @@ static void test_held_parts(void)
                              heap_ref(&bed.f.store->heap, item_at(bed.f.local, held, 0).ptr));
     /* Until it is the page that has parts of the held item. */
     for (int i = 0; i < 8 && mover->page != first; i++) {
-        mover_ask(bed.f.store, store_nclasses(bed.f.store), 0);
+        mover_ask(bed.f.store, bed.f.store->slabs.largest, 0);
         let_move(&bed, 90, NOW);
     }
     ok(mover->page == first && large(&bed, 0, false),
@@ -623,7 +623,7 @@ static void test_automove_2(void)
         large(&bed, i, true);
         let_move(&bed, 1000, NOW);
     }
-    ok(npages(&bed, store_nclasses(bed.f.store)) >= 3,
+    ok(npages(&bed, bed.f.store->slabs.largest) >= 3,
        "with automove 2 a class gets a page each time it has to evict");
     fixture_close(&bed.f);
 }

@@ -6,7 +6,7 @@
 #include "store/prefault.h"
 #include "t/unit/store_fixture.h"
 
-enum { NOW = 100, PER_EXTENT = MC_TABLE_BUCKETS * TABLE_LOAD };
+enum { NOW = 100, PER_EXTENT = MC_TABLE_BUCKETS * TABLE_LOAD / 2 };
 
 static void open_store(struct fixture *f, bool expand)
 {
@@ -79,11 +79,11 @@ static void test_heap(void)
     prefault_round(f.store);
     before = f.store->heap.nextents;
     ok(before >= 2, "an extent of the heap is mapped ahead");
-    store_some(&f, 0, 16 * (MC_PAGE_BYTES / 96));
+    store_some(&f, 0, 16 * (MC_PAGE_BYTES / 88));
     ok(f.store->prefault.woken, "the first use of the last extent wakes the prefault thread");
     prefault_round(f.store);
     ok(f.store->heap.nextents == before + 1, "the prefault thread maps one more extent");
-    ok(store_some(&f, 0, 60 * (MC_PAGE_BYTES / 96)) == 0,
+    ok(store_some(&f, 0, 60 * (MC_PAGE_BYTES / 88)) == 0,
        "a set that is faster than the prefault thread does not fail");
     fixture_close(&f);
 }

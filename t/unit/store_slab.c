@@ -5,11 +5,12 @@
 #include "store/slab.h"
 #include "t/unit/store_fixture.h"
 
+/* By number: memcached's, the small ones less 8, and behind them the first one in full. */
 static const uint32_t default_sizes[] = {
-    96,    120,    152,    192,    240,    304,    384,    480,    600,   752,
-    944,   1184,   1480,   1856,   2320,   2904,   3632,   4544,   5680,  7104,
-    8880,  11104,  13880,  17352,  21696,  27120,  33904,  42384,  52984, 66232,
-    82792, 103496, 129376, 161720, 202152, 252696, 315872, 394840, 524288};
+    88,    112,    144,    184,    232,    296,    376,    472,    592,    744,
+    936,   1176,   1472,   1856,   2320,   2904,   3632,   4544,   5680,   7104,
+    8880,  11104,  13880,  17352,  21696,  27120,  33904,  42384,  52984,  66232,
+    82792, 103496, 129376, 161720, 202152, 252696, 315872, 394840, 524288, 96};
 
 enum { NDEFAULT = sizeof(default_sizes) / sizeof(default_sizes[0]) };
 
@@ -51,15 +52,16 @@ static void test_default_classes(void)
     unsigned int wrong = 0;
 
     open_bed(&bed, &config, 3);
-    ok(bed.slabs.nclasses == NDEFAULT, "there are 39 classes by default");
+    ok(bed.slabs.nclasses == NDEFAULT, "there are 40 classes by default");
     for (unsigned int i = 0; i < NDEFAULT; i++)
         wrong += bed.slabs.classes[i + 1].size != default_sizes[i];
-    ok(wrong == 0, "they have memcached's sizes");
+    ok(wrong == 0, "the first 39 have memcached's sizes, or 8 bytes less");
     for (size_t size = 1; size <= 524288; size++) {
         unsigned int clsid = slab_class_of_size(&bed.slabs, size);
 
-        wrong += clsid == 0 || default_sizes[clsid - 1] < size ||
-                 (clsid > 1 && default_sizes[clsid - 2] >= size);
+        wrong += clsid == 0 || default_sizes[clsid - 1] < size;
+        for (unsigned int i = 0; i < NDEFAULT && clsid > 0; i++)
+            wrong += default_sizes[i] >= size && default_sizes[i] < default_sizes[clsid - 1];
     }
     ok(wrong == 0 && slab_class_of_size(&bed.slabs, 524289) == 0,
        "each size has the smallest class that holds it");
@@ -139,6 +141,33 @@ static bool apart(struct bed *bed, uint32_t *refs, unsigned int n, uint32_t size
     return true;
 }
 
+/* The table takes pages from classes that have not asked for them yet. */
+static void test_table_counts(void)
+{
+    static uint32_t refs[1 << 17];
+    struct slab_config config = defaults(8 << 20);
+    uint32_t nbuckets = 1000;
+    struct bed bed;
+
+    open_bed(&bed, &config, 3);
+    slab_count_table(&bed.slabs, &nbuckets, 1000);
+    ok(take_all(&bed, 20, refs) == 8 * (MC_PAGE_BYTES / 7104),
+       "a table's first buckets leave the classes all pages");
+    close_bed(&bed);
+    open_bed(&bed, &config, 3);
+    slab_count_table(&bed.slabs, &nbuckets, 1000);
+    nbuckets += (5 << 19) / 42 + 1;
+    take_all(&bed, 20, refs);
+    ok(slab_npages(&bed.slabs) == 5 && slab_limit(&bed.slabs) == 8 << 20 &&
+           !slab_has_room(&bed.slabs),
+       "a larger table leaves them fewer, and the limit as it was set");
+    nbuckets += (1 << 20) / 42 + 1;
+    ok(slab_excess(&bed.slabs) == 1, "when it grows further they have a page too many");
+    nbuckets = UINT32_MAX;
+    ok(slab_excess(&bed.slabs) == 5, "no table takes more than all of it");
+    close_bed(&bed);
+}
+
 static void test_pages(void)
 {
     static uint32_t refs[1 << 16];
@@ -150,8 +179,8 @@ static void test_pages(void)
 
     open_bed(&bed, &config, 3);
     n = take_all(&bed, 1, refs);
-    ok(n == 3 * (MC_PAGE_BYTES / 96), "a class gets the pages of the limit");
-    ok(apart(&bed, refs, n, 96), "chunks do not overlap, nor cross a page, nor have reference 0");
+    ok(n == 3 * (MC_PAGE_BYTES / 88), "a class gets the pages of the limit");
+    ok(apart(&bed, refs, n, 88), "chunks do not overlap, nor cross a page, nor have reference 0");
     ok(slab_alloc(&bed.slabs, 31) != 0, "another class gets its first page beyond the limit");
     for (int i = 1; i < 12; i++)
         slab_alloc(&bed.slabs, 31);
@@ -194,6 +223,7 @@ int main(void)
     test_default_classes();
     test_other_classes();
     test_ref_shift();
+    test_table_counts();
     test_pages();
     test_ahead();
     return done();
