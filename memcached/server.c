@@ -425,6 +425,7 @@ static void build_store(struct server *server)
     config.track_sizes = o->track_sizes;
     config.prealloc = o->large_pages;
     config.lru_segmented = o->lru_segmented;
+    config.s3_fifo = o->s3_fifo;
     config.hot_pct = o->hot_pct;
     config.warm_pct = o->warm_pct;
     config.hot_max_factor = o->hot_max_factor;

@@ -67,7 +67,7 @@ struct options {
     uint32_t hashpower;
     const char *hash_algorithm;
     bool expand, evict, cas, large_pages;
-    bool lru_maintainer, lru_segmented, temp_lru, lru_crawler, slab_reassign, track_sizes;
+    bool lru_maintainer, lru_segmented, s3_fifo, temp_lru, lru_crawler, slab_reassign, track_sizes;
     bool inline_ascii_response;
     uint32_t hot_pct, warm_pct;
     double hot_max_factor, warm_max_factor;

@@ -422,6 +422,10 @@ int options_check(struct options *o, FILE *err)
     }
     if (o->temp_lru && !o->lru_maintainer)
         return refuse(err, EXIT_USAGE_ERROR, "temporary_ttl requires lru_maintainer to be enabled");
+    if (o->s3_fifo && !o->lru_maintainer)
+        return refuse(err, EXIT_USAGE_ERROR, "s3_fifo requires lru_maintainer to be enabled");
+    if (o->s3_fifo && o->npaths > 0)
+        return refuse(err, EXIT_USAGE_ERROR, "s3_fifo cannot be used with ext_path");
     if (o->ssl_enabled && o->tcp_port == 0)
         return refuse(err, EXIT_USAGE_ERROR, "ERROR: You cannot enable SSL without a TCP port.");
     if (kcache_wanted(&o->kcache) && o->socket_path) {

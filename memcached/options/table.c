@@ -399,6 +399,18 @@ const struct option_row option_table[] = {
      SHOWN(80, "reuseport", SHOW_YES_NO, reuseport),
      .help = "a UDP socket for each thread, steered to the thread on\n"
              "the receiving CPU. no_reuseport: one socket for all"},
+    {.name = "s3_fifo",
+     .kind = OPTION_ON,
+     FIELD(s3_fifo),
+     SHOWN(91, "s3_fifo", SHOW_YES_NO, s3_fifo),
+     .help = "evict by S3-FIFO: items that nobody reads go soon\n"
+             "(requires lru_maintainer; not with ext_path)",
+     .manual = "New items are in the hot segment, a queue of hot_lru_pct percent of the memory of "
+               "their slab class. At its end those that were read go to the cold segment, and the "
+               "others are evicted; who comes back soon goes to the cold segment at once. At the "
+               "end of that an item that was read since it came there stays. The warm segment is "
+               "not used. Hit rates are higher than without where few keys are asked for often, "
+               "and beside scans; where the popular keys change within minutes they are equal."},
     {.name = "bmc",
      .argument = "<if>[,...]",
      .kind = OPTION_ACTION,

@@ -7,6 +7,7 @@
 
 #include "store/crawler.h"
 #include "store/flush.h"
+#include "store/ghost.h"
 #include "store/heap.h"
 #include "store/item.h"
 #include "store/lru.h"
@@ -45,6 +46,7 @@ struct store {
     struct table table;
     struct lru lrus[MC_CLASSES];
     struct sizes sizes;
+    struct ghost ghost; /* of S3-FIFO */
     struct flush flush;
     struct maintainer maintainer;
     struct mover mover;

@@ -5,7 +5,8 @@ store_srcs = memcached/store/automove.c memcached/store/automove.h \
     memcached/store/mover.c memcached/store/mover.h \
     memcached/store/prefault.c memcached/store/prefault.h \
     memcached/store/event.c memcached/store/event.h memcached/store/flush.c \
-    memcached/store/flush.h memcached/store/hash.h \
+    memcached/store/flush.h memcached/store/ghost.c memcached/store/ghost.h \
+    memcached/store/hash.h \
     memcached/store/image.c memcached/store/image.h \
     memcached/store/heap.c memcached/store/heap.h memcached/store/internal.h \
     memcached/store/item.c memcached/store/item.h memcached/store/lock.c \
@@ -48,6 +49,10 @@ t_unit_store_list_LDADD = $(store_libs)
 unit_tests += t/unit/store_lock
 t_unit_store_lock_SOURCES = t/unit/store_lock.c
 t_unit_store_lock_LDADD = $(store_libs)
+
+unit_tests += t/unit/store_ghost
+t_unit_store_ghost_SOURCES = t/unit/store_ghost.c t/unit/store_fixture.h
+t_unit_store_ghost_LDADD = $(store_libs)
 
 unit_tests += t/unit/store_lru
 t_unit_store_lru_SOURCES = t/unit/store_lru.c t/unit/store_fixture.h

@@ -65,6 +65,8 @@ static enum step evict(struct store *store, struct lru *lru, struct mc_item *ite
     lru->evicted_time = item_age(item, now);
     if (__builtin_expect(__atomic_load_n(&store->mover.mode, __ATOMIC_RELAXED) == 2, 0))
         mover_evicted(store, lru_class_of(item));
+    if (lru_segment_of(item) == LRU_HOT && tuned_s3_fifo(store))
+        ghost_note(&store->ghost, hash, table_nbuckets(&store->table));
     if (event_wanted(store, STORE_EVENT_ITEM))
         event_item(store, "eviction", item, -1, now);
     return free_item(store, item, hash, spot);
@@ -86,6 +88,22 @@ static enum step move(struct store *store, struct lru *lru, struct mc_item *item
     return STEP_MOVED;
 }
 
+/*
+ * The same by S3-FIFO: hot is its small queue, from which an item that was read goes to cold, the
+ * main queue, and another is evicted. In cold one that was read stays, as if it were new.
+ */
+static enum step judge_s3_fifo(struct store *store, struct lru *lru, struct mc_item *item,
+                               uint64_t hash, const struct table_spot *spot, enum aim aim,
+                               rel_time now)
+{
+    enum lru_segment segment = lru_segment_of(item);
+    unsigned int read = segment == LRU_HOT ? MC_ITEM_FETCHED | MC_ITEM_ACTIVE : MC_ITEM_ACTIVE;
+
+    if (segment == LRU_WARM || item->flags & read)
+        return move(store, lru, item, LRU_COLD);
+    return aim == AIM_EVICT ? evict(store, lru, item, hash, spot, now) : STEP_NONE;
+}
+
 /* What becomes of a live item that nobody holds. */
 static enum step judge_live(struct store *store, struct lru *lru, struct mc_item *item,
                             uint64_t hash, const struct table_spot *spot, enum aim aim,
@@ -96,6 +114,8 @@ static enum step judge_live(struct store *store, struct lru *lru, struct mc_item
 
     if (aim == AIM_FORCE)
         return evict(store, lru, item, hash, spot, now);
+    if (lru_segment_of(item) != LRU_TEMP && tuned_s3_fifo(store))
+        return judge_s3_fifo(store, lru, item, hash, spot, aim, now);
     switch (lru_segment_of(item)) {
     case LRU_HOT:
     case LRU_WARM:
@@ -215,10 +235,13 @@ static enum lru_segment victim_lru_segment(const struct store *store, const stru
 {
     static const enum lru_segment order[] = {LRU_COLD, LRU_HOT, LRU_WARM, LRU_TEMP};
     bool warm_first = over_share(lru, LRU_WARM, tuned_pct(store, LRU_WARM));
+    bool hot_first = tuned_s3_fifo(store) && over_share(lru, LRU_HOT, tuned_pct(store, LRU_HOT));
 
     for (size_t i = 0; i < LRU_SEGMENTS; i++) {
         enum lru_segment segment = order[i];
 
+        if (segment == LRU_COLD && hot_first && !(given_up & 1u << LRU_HOT))
+            segment = LRU_HOT;
         if (segment == LRU_HOT && warm_first && !(given_up & 1u << LRU_WARM))
             segment = LRU_WARM;
         if (lru->lists[segment].nitems > 0 && !(given_up & 1u << segment))

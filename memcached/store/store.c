@@ -123,6 +123,11 @@ static int init_memory(struct store *store, struct provider *provider, const cha
     return store->heap.nextents > 0 ? 0 : result;
 }
 
+static int init_ghost(struct store *store)
+{
+    return store->config.s3_fifo ? ghost_init(&store->ghost, store->config.memory_limit) : 0;
+}
+
 static int init_sizes(struct store *store)
 {
     sizes_init(&store->sizes, store->config.item_max);
@@ -211,6 +216,8 @@ struct store *store_new(const struct store_config *config, struct provider *prov
     if (!result)
         result = init_sizes(store);
     if (!result)
+        result = init_ghost(store);
+    if (!result)
         result = init_memory(store, provider, error);
     if (result) {
         store_free(store);
@@ -234,6 +241,7 @@ void store_free(struct store *store)
     table_fini(&store->table);
     slab_fini(&store->slabs);
     sizes_fini(&store->sizes);
+    ghost_fini(&store->ghost);
     heap_fini(&store->heap);
     free(store);
 }

@@ -64,6 +64,7 @@ struct store_config {
     bool sums;                      /* keep items' sums for the kernel (MC_ITEM_SUMMED) */
     bool prealloc;                  /* -L: take all memory at start */
     bool lru_segmented;             /* hot, warm, cold, temp; false: one LRU for each class */
+    bool s3_fifo;                   /* hot and cold are the two queues of S3-FIFO (ghost.h) */
     unsigned int hot_pct, warm_pct; /* of a class's memory */
     double hot_max_factor, warm_max_factor; /* of the age of cold's tail */
     bool temp;                              /* the temp LRU is on */

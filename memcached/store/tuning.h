@@ -14,6 +14,12 @@ static inline bool tuned_lru_segmented(const struct store *store)
     return __atomic_load_n(&store->config.lru_segmented, __ATOMIC_RELAXED);
 }
 
+/* Flat mode goes before it. */
+static inline bool tuned_s3_fifo(const struct store *store)
+{
+    return store->config.s3_fifo && tuned_lru_segmented(store);
+}
+
 static inline bool tuned_temp(const struct store *store)
 {
     return __atomic_load_n(&store->config.temp, __ATOMIC_RELAXED);

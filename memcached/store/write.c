@@ -50,6 +50,28 @@ static enum lru_segment first_lru_segment(const struct store *store, const struc
     return LRU_HOT;
 }
 
+/* Of an item whose key was not there. */
+static enum lru_segment new_lru_segment(struct store *store, const struct mc_item *item,
+                                        uint64_t hash, rel_time now)
+{
+    enum lru_segment segment = first_lru_segment(store, item, now);
+
+    if (segment == LRU_HOT && tuned_s3_fifo(store) &&
+        ghost_take(&store->ghost, hash, table_nbuckets(&store->table)))
+        return LRU_COLD;
+    return segment;
+}
+
+/* Of an item that takes the place of another with its key. */
+static enum lru_segment next_lru_segment(const struct store *store, const struct mc_item *item,
+                                         const struct mc_item *old, rel_time now)
+{
+    enum lru_segment segment = first_lru_segment(store, item, now);
+
+    return segment == LRU_HOT && tuned_s3_fifo(store) && lru_segment_of(old) == LRU_COLD ? LRU_COLD
+                                                                                         : segment;
+}
+
 /* Makes an item ready to be reached. */
 static void stamp(const struct store *store, struct mc_item *item, uint32_t epoch, rel_time now)
 {
@@ -69,7 +91,7 @@ static void swap_lru(struct store *store, struct mc_item *item, struct mc_item *
         lock_release(&old_lru->lock, LOCK_LRU);
         lock_take(&lru->lock, LOCK_LRU);
     }
-    lru_link(lru, &store->heap, item, first_lru_segment(store, item, now));
+    lru_link(lru, &store->heap, item, next_lru_segment(store, item, old, now));
     lock_release(&lru->lock, LOCK_LRU);
     item_clear_flags(old, MC_ITEM_LINKED);
 }
@@ -108,7 +130,7 @@ bool key_link(struct store_local *local, struct key *key, struct mc_item *item, 
             return false;
         }
         lock_take(&lru->lock, LOCK_LRU);
-        lru_link(lru, &store->heap, item, first_lru_segment(store, item, now));
+        lru_link(lru, &store->heap, item, new_lru_segment(store, item, key->hash, now));
         lock_release(&lru->lock, LOCK_LRU);
     }
     return true;

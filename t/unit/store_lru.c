@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which items are evicted when memory is short, and what the maintainer moves. */
 #include "store/internal.h"
+#include "store/store_tuning.h"
 #include "t/unit/store_fixture.h"
 
 enum { NOW = 100, BIG = 66560 }; /* twelve values of that size fill a page */
@@ -99,6 +100,77 @@ static void test_read_items_stay(bool segmented)
     fixture_close(&f);
 }
 
+static uint64_t in_segment(struct fixture *f, enum lru_segment segment)
+{
+    return f->store->lrus[31].lists[segment].nitems;
+}
+
+static void open_s3_fifo(struct fixture *f, struct store_config *config)
+{
+    fixture_defaults(config);
+    config->memory_limit = 2 << 20;
+    config->s3_fifo = true;
+    fixture_open(f, config);
+}
+
+static void test_s3_fifo(void)
+{
+    struct store_config config;
+    struct fixture f;
+
+    open_s3_fifo(&f, &config);
+    put_sized(&f, "read", 0, BIG, 0, NOW);
+    is_there(&f, "read", 0, NOW);
+    for (unsigned int i = 0; i < 500; i++)
+        put_sized(&f, "new", i, BIG, 0, NOW);
+    ok(in_segment(&f, LRU_COLD) == 1 && in_segment(&f, LRU_HOT) == 23 &&
+           is_there(&f, "read", 0, NOW),
+       "S3-FIFO: an item that was read once outlives 500 others, in cold");
+    put_sized(&f, "never", 0, BIG, 0, NOW);
+    ok(in_segment(&f, LRU_COLD) == 1, "a new one begins in hot");
+    put_sized(&f, "new", 476, BIG, 0, NOW);
+    ok(in_segment(&f, LRU_COLD) == 2, "one that comes back soon after its eviction in cold");
+    put_sized(&f, "new", 476, BIG, 0, NOW);
+    put_sized(&f, "never", 0, BIG, 0, NOW);
+    ok(in_segment(&f, LRU_COLD) == 2, "a new value stays in the segment of the old one");
+    store_set_lru_segmented(f.store, false);
+    maintainer_round(f.store, NOW);
+    for (unsigned int i = 0; i < 500; i++)
+        put_sized(&f, "flat", i, BIG, 0, NOW);
+    ok(in_segment(&f, LRU_HOT) == 0 && !is_there(&f, "new", 476, NOW),
+       "the flat mode goes before it");
+    fixture_close(&f);
+}
+
+/* Most of the memory is full of what was read; then other items are read. */
+static void test_s3_fifo_main_queue(void)
+{
+    struct store_config config;
+    struct fixture f;
+    unsigned int kept = 0, old = 0;
+
+    open_s3_fifo(&f, &config);
+    for (unsigned int i = 0; i < 40; i++) {
+        put_sized(&f, "a", i, BIG, 0, NOW);
+        is_there(&f, "a", i, NOW);
+    }
+    for (unsigned int i = 30; i < 36; i++)
+        is_there(&f, "a", i, NOW);
+    for (unsigned int i = 0; i < 40; i++) {
+        put_sized(&f, "b", i, BIG, 0, NOW);
+        is_there(&f, "b", i, NOW);
+        for (unsigned int j = 30; i % 4 == 0 && j < 36; j++)
+            is_there(&f, "a", j, NOW);
+    }
+    for (unsigned int i = 0; i < 40; i++)
+        *(i >= 30 && i < 36 ? &kept : &old) += is_there(&f, "a", i, NOW);
+    ok(kept == 6 && old == 0, "in cold, what is read again stays and the rest leaves in turn");
+    ok(in_segment(&f, LRU_WARM) == 0, "warm is not used");
+    maintainer_round(f.store, NOW);
+    ok(stats_of(&f).curr_items == 24, "the maintainer evicts nothing");
+    fixture_close(&f);
+}
+
 /* Marks the key's slot as the kernel does. */
 static void kernel_mark(struct fixture *f, struct slice key)
 {
@@ -110,6 +182,21 @@ static void kernel_mark(struct fixture *f, struct slice key)
     if (table_find(&f->store->table, hash, key, &spot))
         spot.bucket->accessed |= (uint8_t)(1u << spot.slot);
     lock_release(stripe, LOCK_STRIPE);
+}
+
+static void test_kernel_marks_s3_fifo(void)
+{
+    struct store_config config;
+    struct fixture f;
+
+    open_s3_fifo(&f, &config);
+    put_sized(&f, "kernel", 0, BIG, 0, NOW);
+    kernel_mark(&f, SLICE("kernel-0"));
+    for (unsigned int i = 0; i < 500; i++)
+        put_sized(&f, "new", i, BIG, 0, NOW);
+    ok(in_segment(&f, LRU_COLD) == 1 && is_there(&f, "kernel", 0, NOW),
+       "S3-FIFO: an item that the kernel has served once goes to cold");
+    fixture_close(&f);
 }
 
 static void test_kernel_marks(void)
@@ -374,7 +461,10 @@ int main(void)
     test_one_eviction_for_each_set(false);
     test_read_items_stay(true);
     test_read_items_stay(false);
+    test_s3_fifo();
+    test_s3_fifo_main_queue();
     test_kernel_marks();
+    test_kernel_marks_s3_fifo();
     test_held_items();
     test_all_held();
     test_no_evictions();

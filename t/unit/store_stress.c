@@ -312,11 +312,14 @@ static void test_roomy(unsigned int scale)
     fixture_close(&run.f);
 }
 
-static void test_tight(unsigned int scale, bool segmented)
+enum how { FLAT, SEGMENTED, S3_FIFO };
+
+static void test_tight(unsigned int scale, enum how chosen)
 {
-    static struct run runs[2];
-    struct run *run = &runs[segmented];
-    const char *how = segmented ? "segmented" : "flat";
+    static const char *const names[] = {"flat", "segmented", "S3-FIFO"};
+    static struct run runs[3];
+    struct run *run = &runs[chosen];
+    const char *how = names[chosen];
     struct store_config config;
 
     run->scale = scale;
@@ -326,8 +329,8 @@ static void test_tight(unsigned int scale, bool segmented)
     config.growth_factor = 4;
     config.hashpower = 12;
     config.chunk_max = CHUNK_MAX;
-    config.lru_segmented = segmented;
-    config.temp = segmented;
+    config.lru_segmented = config.temp = chosen != FLAT;
+    config.s3_fifo = chosen == S3_FIFO;
     execute(run, &config);
     ok(run->wrong == 0, "%s, evicting and flushing: every value is as it was stored", how);
     ok(run->stale == 0, "%s: no value is older than an acknowledged write or flush", how);
@@ -340,7 +343,7 @@ int main(void)
     unsigned int scale = stress ? (unsigned int)atoi(stress) : 1;
 
     test_roomy(scale ? scale : 1);
-    test_tight(scale ? scale : 1, true);
-    test_tight(scale ? scale : 1, false);
+    for (enum how how = FLAT; how <= S3_FIFO; how++)
+        test_tight(scale ? scale : 1, how);
     return done();
 }
