@@ -372,7 +372,7 @@ def tcp_ratios(samples):
     for row in dict.fromkeys(key[0] for key in samples):
         if " KB" in row or " MB" in row:
             continue
-        column, look = ("p99", "sr") if row.endswith("/s") else ("rate", "in-place")
+        column, look = ("p99", "sr") if row.endswith(("/s", "%")) else ("rate", "in-place")
         ours, theirs = (samples[row, name, column] for name in ("ours", "debian"))
         value = over([a / b for a, b in zip(ours, theirs)])[0]
         bars.append((f"{row}: {column}", look, value, f"{value:.2f}"))
