@@ -35,6 +35,6 @@ bench_perpacket_LDADD = $(LIBBPF_LIBS) -lm
 endif
 
 EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c bench/grow bench/run bench/passing bench/tcp \
-    bench/flash bench/mix bench/paper bench/report bench/chart.py bench/figures.py bench/lab.py \
-    bench/overtcp.py bench/page.py bench/plots.py bench/progress.py bench/published.py \
-    bench/saved.py bench/table.py bench/README.md
+    bench/udp bench/flash bench/mix bench/paper bench/report bench/chart.py bench/figures.py \
+    bench/lab.py bench/beside.py bench/overtcp.py bench/page.py bench/plots.py bench/progress.py \
+    bench/published.py bench/saved.py bench/table.py bench/README.md
