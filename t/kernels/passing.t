@@ -14,10 +14,8 @@ server. Prints; asserts nothing of them.
 """
 import json
 import os
-import re
 import statistics
 import sys
-import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "lib"))
@@ -25,6 +23,7 @@ import cards
 import netns
 import server
 import tap
+from busy import busy
 
 ROUNDS = 3
 SECONDS = "0.5"
@@ -38,13 +37,6 @@ ROWS = {"UDP, one request at a time": UDP + ["--depth", "1", "--sockets", "1"],
         "TCP, 1 MB to the server": LARGE + ["--sets", "1"],
         "TCP, 1 MB from the server": LARGE}
 SIDES = ("none", "one that passes", "ours")
-
-
-def busy():
-    """Nanoseconds that the CPU was not idle since its start."""
-    with open("/proc/timer_list", encoding="ascii") as file:
-        idle = re.findall(r"idle_sleeptime\s*: (\d+) nsecs", file.read())
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - sum(map(int, idle))
 
 
 def cost(words, address):
