@@ -28,11 +28,11 @@
 #include "bench/workers.h"
 
 enum { MAX_DEPTH = 1024, MAX_THREADS = 64, EVENTS = 256 };
-enum { SPIN_NS = 50000, MAX_WAIT_NS = 10000000 };
+enum { MAX_WAIT_NS = 10000000 };
 
 struct options {
     struct draw_options draw;
-    uint64_t value_min, connections, threads, depth, rate, cpu, ttl;
+    uint64_t value_min, connections, threads, depth, rate, spin_us, cpu, ttl;
     double seconds;
     bool miss, aside, verify, json, populate;
 };
@@ -42,6 +42,7 @@ static const struct option_row rows[] = {
     ROW("threads", OPTION_NUMBER, threads, "N", "(1)"),
     ROW("depth", OPTION_NUMBER, depth, "N", "requests in flight on a connection (1)"),
     ROW("rate", OPTION_NUMBER, rate, "N", "requests a second in all, 0: by --depth (0)"),
+    ROW("spin", OPTION_NUMBER, spin_us, "US", "before a request is due, not to oversleep (50)"),
     DRAW_ROWS(draw),
     ROW("value-min", OPTION_NUMBER, value_min, "BYTES", "sizes from here to --value-size"),
     ROW("ttl", OPTION_NUMBER, ttl, "S", "after which every second key expires (never)"),
@@ -236,12 +237,13 @@ static bool outstanding(const struct worker *worker)
 static int wait_for_events(struct worker *worker, struct epoll_event *events, uint64_t now)
 {
     uint64_t due = worker->start_ns + worker->base.result.sent * worker->interval_ns;
+    uint64_t spin_ns = worker->options->spin_us * 1000;
     struct timespec timeout = {0};
 
     if (!worker->interval_ns)
         return epoll_wait(worker->epoll, events, EVENTS, 10);
-    if (due > now + SPIN_NS)
-        timeout.tv_nsec = (long)(due - now - SPIN_NS);
+    if (due > now + spin_ns)
+        timeout.tv_nsec = (long)(due - now - spin_ns);
     if (timeout.tv_nsec > MAX_WAIT_NS)
         timeout.tv_nsec = MAX_WAIT_NS;
     return epoll_pwait2(worker->epoll, events, EVENTS, &timeout, NULL);
@@ -368,6 +370,7 @@ int main(int argc, char **argv)
                               .seconds = 5,
                               .depth = 1,
                               .connections = 50,
+                              .spin_us = 50,
                               .threads = 1,
                               .cpu = UINT64_MAX};
     int operand = options_parse(&table, &options, argc, argv);
