@@ -3,6 +3,7 @@
 
 import contextlib
 import fcntl
+import glob
 import json
 import os
 import re
@@ -67,6 +68,11 @@ class Namespace:
 
     def start(self, words, **options):
         return subprocess.Popen(self.enter + words, text=True, **options)
+
+    def write_sys(self, path, value):
+        """To a file of this namespace's /sys, which others do not see."""
+        self.run(["unshare", "--mount", "sh", "-c",
+                  'mount -t sysfs sysfs /sys && echo "$1" >"/sys/$2"', "sh", value, path])
 
     def close(self):
         subprocess.run(["ip", "netns", "del", self.name], check=False)
@@ -227,6 +233,44 @@ class Server:
         self.log.close()
 
 
+class Receiving:
+    """A device's frames are received by threads (threaded NAPI) on one CPU, until it is closed."""
+
+    FIRST = ("chrt -f -p 3",) # as interrupts are
+    TURN = ("chrt -o -p 0", "renice -n 0 -p") # as any other thread
+    NICE, LAST = ("chrt -o -p 0", "renice -n 10 -p"), ("chrt -i -p 0",)
+
+    def __init__(self, namespace, interface, cpu):
+        self.namespace, self.switch = namespace, f"class/net/{interface}/threaded"
+        namespace.write_sys(self.switch, "1")
+        self.threads = receiving_threads(interface) # by queue
+        for thread in self.threads:
+            output(["taskset", "-c", "-p", str(cpu), thread])
+
+    @staticmethod
+    def schedule(threads, how):
+        """By commands whose last word is the thread's number."""
+        for thread in threads:
+            for command in how:
+                output([*command.split(), thread])
+
+    def close(self):
+        self.namespace.write_sys(self.switch, "0")
+
+
+def receiving_threads(interface):
+    """Their names end in numbers that were given in the queues' order."""
+    found = {}
+    for path in glob.glob("/proc/[0-9]*/comm"):
+        with contextlib.suppress(OSError), open(path, encoding="ascii") as file:
+            name, _, place = file.read().strip().rpartition("-")
+            if name == f"napi/{interface}":
+                found[int(place)] = path.split("/")[2]
+    if not found:
+        raise LabError(f"{interface} receives in no thread of its own")
+    return [number for _, number in sorted(found.items())]
+
+
 class Chain:
     """The program that puts the chain in front of a server that is not ours."""
 
@@ -326,14 +370,24 @@ class Lab:
                 udp.send(struct.pack("!HHHH", 1, 0, 1, 0) + b"version\r\n")
                 udp.recv(2048)
 
-    def live(self, pair, port, *options, path="direct"):
-        """One window of in-kernel load."""
+    def live_words(self, pair, port, path):
+        """In-kernel load: where it runs, and its words but for the last and the options."""
         self.meet(pair, port)
         namespace, interface = ((self.server, pair.server_if) if path == "direct"
                                 else (self.client, pair.client_if))
-        return json.loads(namespace.run(
-            [self.tool("live"), "--path", path, "--interface", interface, "--sink", pair.sink]
-            + pair.route() + list(options) + [f"{pair.server_ip}:{port}"]))
+        return namespace, [self.tool("live"), "--path", path, "--interface", interface, "--sink",
+                           pair.sink, *pair.route()]
+
+    def live(self, pair, port, *options, path="direct"):
+        """One window of in-kernel load."""
+        namespace, words = self.live_words(pair, port, path)
+        return json.loads(namespace.run([*words, *options, f"{pair.server_ip}:{port}"]))
+
+    def start_live(self, pair, port, *options, path="direct"):
+        """The same, while other things go on: what it prints is read by whoever started it."""
+        namespace, words = self.live_words(pair, port, path)
+        return namespace.start([*words, *options, f"{pair.server_ip}:{port}"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def follow(self, pair, port):
         """A connection that the kernel path follows, and which says nothing itself any more: its

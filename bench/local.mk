@@ -41,3 +41,4 @@ EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c bench/grow bench/run bench/pass
     bench/lab.py bench/beside.py bench/overtcp.py bench/page.py bench/plots.py bench/progress.py \
     bench/published.py bench/saved.py bench/table.py bench/README.md
 EXTRA_bench += bench/ring.bpf.c bench/rings
+EXTRA_bench += bench/isolate

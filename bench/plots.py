@@ -328,6 +328,29 @@ def system(samples):
     return chart
 
 
+def isolation(samples):
+    """How long others' requests take beside a flood."""
+    start, ways = "udp", {"no kernel path, received first": ("sr", False),
+                          "no kernel path, in turn": ("vanilla", True),
+                          "kernel path, received first": ("in-place", False),
+                          "kernel path, in turn": ("misses", True),
+                          "kernel path, a queue of its own, nice 10": ("chain", False)}
+    measured = seen(samples, 1, start)
+    if not measured:
+        return None
+    chart = Chart("isolation", "TCP gets beside a flood of gets over UDP",
+                  "times what the server can take without the kernel path",
+                  "p99 in microseconds",
+                  "One CPU is the machine. A thread receives its frames: first (before all else, "
+                  "as interrupts), in turn, or behind others.", "y")
+    for way, (look, dashed) in ways.items():
+        chart.series(way, look, [(times, *over(samples.get((start, times, way, "idle", "gets",
+                                                             "p99")))) for times in measured],
+                     dashed)
+    chart.ticks(measured)
+    return chart
+
+
 def packets(samples):
     rows = [("kernel path, hit 8/8", "in-place", "hit 8/8"),
             ("kernel path, hit 16/32", "in-place", "hit 16/32"),
@@ -411,7 +434,8 @@ PLOTS = [(keys, "run"), (floor_share, "run"), (sizes, "paper"), (cores, "paper")
          (throughput, "paper"), (mix, "paper"),
          (split, "paper"), (latency, "run"), (figure10, "paper"),
          (load, "paper"), (load_paper, "paper"), (delay, "paper"), (system, "paper"),
-         (packets, "run"), (tcp, "run"), (tcp_ratios, "tcp"), (mixes, "mix")]
+         (packets, "run"), (tcp, "run"), (tcp_ratios, "tcp"), (mixes, "mix"),
+         (isolation, "isolate")]
 # The README's: of servers at real-time priority, so that other work on the machine shows little.
 SHOWN = [(sizes, "paper"), (load, "paper")]
 

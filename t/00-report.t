@@ -91,6 +91,12 @@ def of_paper():
     return samples
 
 
+def of_isolate():
+    return {("udp", times, way, "idle", "gets", "p99"): around(100 * (times + 1) * factor)
+            for times in (0, 1, 10) for way, factor in (("no kernel path, in turn", 20),
+                                                        ("kernel path, in turn", 1))}
+
+
 def of_tcp():
     return {(row, name, column): around(factor * value)
             for row in ("get, 1 connection, one at a time", "get, 50 connections, 40,000 /s")
@@ -170,6 +176,7 @@ EXPECTED = {
                       "bmc-half-over-tcp-another-machine": 0},
     "figure-11": {"dummy-cache": 4, "in-place-hits": 2, "bmc-s-dummy-another-machine": 2},
     "figure-2": {"no-kernel-path": 2, "bmc-s-vanilla-another-machine": 2},
+    "isolation": {"no-kernel-path-in-turn": 3, "kernel-path-in-turn": 3},
     "one-packet": {"kernel-path-hit-16-32": 0, "chain-hit-16-32": 0},
     "tcp-ratios": {"get-1-connection-one-at-a-time-rate": 0,
                    "get-50-connections-40-000-s-p99": 0},
@@ -193,6 +200,7 @@ def draws_what_is_saved():
     with tempfile.TemporaryDirectory() as folder:
         done = report(write(folder, "run", of_run()), write(folder, "paper", of_paper()),
                       write(folder, "tcp", of_tcp()), write(folder, "mix", of_mix()),
+                      write(folder, "isolate", of_isolate()),
                       "--out", os.path.join(folder, "out"))
         tap.is_((done.returncode, done.stderr), (0, ""), "bench/report draws saved files")
         made = os.path.join(folder, "out")
