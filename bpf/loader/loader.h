@@ -121,10 +121,11 @@ int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t rece
 int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32_t *ack);
 /*
  * For the tests: the descriptor of a map of theirs, or -ENOENT; and the mark that they set in
- * packets of their own.
+ * packets of their own; and the key of a flow's entry.
  */
 int loader_tcp_map(struct loader *loader, const char *name);
 uint32_t loader_tcp_mark(struct loader *loader);
+uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *flow);
 uint16_t loader_tcp_seal(struct loader *loader);
 /*
  * Removes the entries of connections that the server had closed before the previous call: until

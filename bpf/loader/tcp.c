@@ -35,18 +35,6 @@ struct loader_tcp {
     size_t nended;
 };
 
-/*
- * Of the map of connections, as bpf/packet/flow.bpf.h has it. Of an entry that waits: the cookie of
- * the socket, and zeros; no connection has the port 0.
- */
-struct key {
-    uint64_t client[2];
-    uint64_t server[2];
-    uint16_t client_port;
-    uint16_t server_port;
-    uint32_t unused;
-};
-
 enum { READ_TRIES = 16 };
 
 /* Maps that both objects have, and use together; the others with the same names are their own. */
@@ -87,6 +75,8 @@ static int load(struct loader *loader, struct loader_tcp *tcp)
             getrandom(&skel->rodata->tcp_seal, sizeof(skel->rodata->tcp_seal), 0) < 0)
             return -errno;
     } while (!skel->rodata->tcp_mark || !skel->rodata->tcp_seal);
+    if (getrandom(skel->rodata->tcp_seeds, sizeof(skel->rodata->tcp_seeds), 0) < 0)
+        return -errno;
     rc = bpf_map__set_max_entries(skel->maps.tcp_slots, (uint32_t)tcp->nslots);
     rc = rc ? rc : share_maps(loader, skel);
     bpf_program__set_flags(skel->progs.tcp_xdp, BPF_F_XDP_HAS_FRAGS);
@@ -150,24 +140,31 @@ struct mc_tcp_slot *loader_tcp_slots(struct loader *loader)
     return loader->tcp ? loader->tcp->slots : NULL;
 }
 
+uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *flow)
+{
+    return mc_tcp_key(flow, loader->tcp->skel->rodata->tcp_seeds);
+}
+
 int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *tag)
 {
     int filter = bpf_program__fd(loader->tcp->skel->progs.tcp_filter);
     struct mc_tcp_conn conn = {.slot = tag->slot, .generation = tag->generation};
-    struct key key = {.client = {0}};
-    socklen_t n = sizeof(key.client[0]);
+    uint64_t *cookie = &loader->tcp->cookies[tag->slot], key;
+    socklen_t n = sizeof(*cookie);
 
     if (setsockopt(socket, SOL_SOCKET, SO_ATTACH_BPF, &filter, sizeof(filter)) ||
-        getsockopt(socket, SOL_SOCKET, SO_COOKIE, &key.client[0], &n))
+        getsockopt(socket, SOL_SOCKET, SO_COOKIE, cookie, &n))
         return -errno;
-    loader->tcp->cookies[tag->slot] = key.client[0];
+    conn.flow.client[0] = *cookie;
+    key = loader_tcp_key(loader, &conn.flow);
     return bpf_map_update_elem(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), &key, &conn,
                                BPF_NOEXIST);
 }
 
 void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot)
 {
-    struct key key = {.client = {loader->tcp->cookies[slot - loader->tcp->slots]}};
+    struct mc_tcp_flow cookie = {.client = {loader->tcp->cookies[slot - loader->tcp->slots]}};
+    uint64_t key = loader_tcp_key(loader, &cookie);
 
     if (!__atomic_load_n(&slot->answered, __ATOMIC_RELAXED)) /* else it does not */
         bpf_map_delete_elem(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), &key);
@@ -186,8 +183,8 @@ uint32_t loader_tcp_age(const struct loader *loader, uint32_t time)
     return (uint32_t)(((uint64_t)units << MC_TCP_TIME_SHIFT) / 1000000);
 }
 
-/* One end of a connection, as the programs' key has it: two words, and the port. */
-static void fill_end(const struct sockaddr_storage *name, uint64_t words[2], uint16_t *port)
+/* One end of a connection, as a flow has it: two words, and the port. */
+static void fill_end(const struct sockaddr_storage *name, __u64 words[2], uint16_t *port)
 {
     const struct sockaddr_in *in = (const struct sockaddr_in *)name;
     const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)name;
@@ -198,8 +195,8 @@ static void fill_end(const struct sockaddr_storage *name, uint64_t words[2], uin
     *port = in->sin_port; /* at the same place in both */
 }
 
-/* The key of a socket's connection. 0 or -errno. */
-static int fill_key(int socket, struct key *key)
+/* The flow of a socket's connection. 0 or -errno. */
+static int fill_flow(int socket, struct mc_tcp_flow *flow)
 {
     struct sockaddr_storage names[2];
     socklen_t n = sizeof(names[0]), m = sizeof(names[1]);
@@ -207,9 +204,9 @@ static int fill_key(int socket, struct key *key)
     if (getpeername(socket, (struct sockaddr *)&names[0], &n) ||
         getsockname(socket, (struct sockaddr *)&names[1], &m))
         return -errno;
-    memset(key, 0, sizeof(*key));
-    fill_end(&names[0], key->client, &key->client_port);
-    fill_end(&names[1], key->server, &key->server_port);
+    memset(flow, 0, sizeof(*flow));
+    fill_end(&names[0], flow->client, &flow->client_port);
+    fill_end(&names[1], flow->server, &flow->server_port);
     return 0;
 }
 
@@ -217,27 +214,42 @@ static int fill_key(int socket, struct key *key)
  * Reads an entry that no program is changing: it is the same twice, and not locked; or, after some
  * tries, as it is. 0 or -errno.
  */
-static int read_conn(int conns, const struct key *key, struct mc_tcp_conn *conn)
+static int read_conn(int conns, uint64_t key, struct mc_tcp_conn *conn)
 {
     struct mc_tcp_conn again;
-    int tries, rc = bpf_map_lookup_elem(conns, key, conn);
+    int tries, rc = bpf_map_lookup_elem(conns, &key, conn);
 
     for (tries = 0; !rc && tries < READ_TRIES; tries++) {
         again = *conn;
-        rc = bpf_map_lookup_elem(conns, key, conn);
+        rc = bpf_map_lookup_elem(conns, &key, conn);
         if (!rc && !conn->lock && memcmp(&again, conn, sizeof(again)) == 0)
             break;
     }
     return rc;
 }
 
+/* The entry of a socket's connection, and its key. 0 or -errno. */
+static int find_conn(const struct loader *loader, int socket, uint64_t *key,
+                     struct mc_tcp_conn *conn)
+{
+    struct mc_tcp_flow flow = {.client = {0}};
+    int rc = fill_flow(socket, &flow);
+
+    if (rc)
+        return rc;
+    *key = loader_tcp_key(loader, &flow);
+    rc = read_conn(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), *key, conn);
+    if (rc)
+        return rc;
+    return mc_tcp_is_flow(&conn->flow, &flow) ? 0 : -ENOENT;
+}
+
 int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t received)
 {
     struct mc_tcp_conn conn;
-    struct key key;
-    int rc = fill_key(socket, &key);
+    uint64_t key;
+    int rc = find_conn(loader, socket, &key, &conn);
 
-    rc = rc ? rc : read_conn(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), &key, &conn);
     if (rc)
         return rc;
     rc = (int32_t)(conn.in_base + (uint32_t)received - conn.told);
@@ -246,13 +258,11 @@ int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t rece
 
 int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32_t *ack)
 {
-    struct tcp *skel = loader->tcp->skel;
-    int conns = bpf_map__fd(skel->maps.tcp_conns);
+    int conns = bpf_map__fd(loader->tcp->skel->maps.tcp_conns);
     struct mc_tcp_conn conn;
-    struct key key;
-    int rc = fill_key(socket, &key);
+    uint64_t key;
+    int rc = find_conn(loader, socket, &key, &conn);
 
-    rc = rc ? rc : read_conn(conns, &key, &conn);
     if (rc)
         return rc;
     bpf_map_delete_elem(conns, &key);
@@ -300,7 +310,7 @@ void loader_tcp_counts(struct loader *loader, struct mc_tcp_counts *out)
 enum { SWEEP_BATCH = 256 /* entries that are read by one system call */ };
 
 struct sweep {
-    struct key keys[SWEEP_BATCH];
+    uint64_t keys[SWEEP_BATCH];
     struct mc_tcp_conn conns[SWEEP_BATCH];
     uint64_t *ended; /* ids of all that are found closed */
     size_t nended, size;

@@ -6,7 +6,6 @@
 #define MC_FLOW_BPF_H
 
 #include "bpf/packet/base.bpf.h"
-#include "bpf/packet/sum.bpf.h"
 
 enum {
     TCP_BYTES = 20, /* its header without options */
@@ -28,13 +27,6 @@ struct flow_key {
 };
 
 #define FLOW_IP4 0xffff0000u /* the half of a mapped address before the 32 bits of IPv4 */
-
-/* The sum of both addresses for a checksum; what stands before IPv4's is 0 in such a sum. */
-static __always_inline u64 flow_sum(const struct flow_key *flow)
-{
-    return load_halves(&flow->client[0]) + load_halves(&flow->client[1]) +
-           load_halves(&flow->server[0]) + load_halves(&flow->server[1]);
-}
 
 /* Whether sequence number a comes before b. */
 static __always_inline int seq_before(u32 a, u32 b)

@@ -21,6 +21,8 @@
 #include <linux/bpf.h>
 #include <linux/types.h>
 
+#include "bpf/shared/layout.h"
+
 /* No boundary: the kernel answers nothing on the connection. Not a boundary that can be reached. */
 #define MC_TCP_NONE (~0ull)
 
@@ -71,6 +73,39 @@ struct mc_tcp_tag {
 
 /* --- entries of connections ------------------------------------------------------------------ */
 
+/*
+ * What identifies a connection: addresses (IPv4 as ::ffff:a.b.c.d) and ports, network order. That
+ * of an entry that waits is its socket's cookie, and zeros: no connection has the port 0.
+ */
+struct mc_tcp_flow {
+    __u64 client[2];
+    __u64 server[2];
+    __u16 client_port;
+    __u16 server_port;
+    __u32 unused;
+};
+
+enum { MC_TCP_SEEDS = 5 };
+
+/*
+ * The key of a flow's entry. The kernel's map takes much longer to hash and to compare all of a
+ * flow. Of two flows with one key, which nobody can choose who does not know the seeds, the second
+ * gets no entry: whoever finds an entry compares the flow.
+ */
+static inline __u64 mc_tcp_key(const struct mc_tcp_flow *flow, const volatile __u64 *seeds)
+{
+    return mc_hash_word(flow->client[0], seeds[0]) + mc_hash_word(flow->client[1], seeds[1]) +
+           mc_hash_word(flow->server[0], seeds[2]) + mc_hash_word(flow->server[1], seeds[3]) +
+           mc_hash_word(flow->client_port | (__u64)flow->server_port << 32, seeds[4]);
+}
+
+static inline int mc_tcp_is_flow(const struct mc_tcp_flow *a, const struct mc_tcp_flow *b)
+{
+    return !((a->client[0] ^ b->client[0]) | (a->client[1] ^ b->client[1]) |
+             (a->server[0] ^ b->server[0]) | (a->server[1] ^ b->server[1]) |
+             (__u64)(a->client_port ^ b->client_port) | (__u64)(a->server_port ^ b->server_port));
+}
+
 enum {
     MC_TCP_FOLLOWED = 1 << 0, /* in_end is known: see conn_leaving in bpf/tcp/egress.bpf.h */
     MC_TCP_CLOSING = 1 << 1,  /* a FIN, a RST or a fragment has passed: no more is answered */
@@ -89,8 +124,8 @@ struct mc_tcp_shift {
 
 /*
  * What the programs know of a connection (bpf/tcp/conn.bpf.h). The server only removes entries, and
- * makes those that wait, of which nothing is set but slot and generation. With the key and what the
- * kernel adds to both an entry takes 192 bytes of its memory: one more here makes it 256.
+ * makes those that wait, of which nothing is set but flow, slot and generation. With the key and
+ * what the kernel adds to both an entry takes 192 bytes of its memory: one more here makes it 256.
  *
  * again              how often the outstanding reply was sent again, as far as MC_TCP_AGAIN
  * in_base, out_base  the sequence numbers of the client's and of the server's first byte
@@ -107,6 +142,7 @@ struct mc_tcp_shift {
  * ifindex, vlan, mac by which interface, with which tag (0: none), and to which MAC address, the
  *                    server's segments leave; as of struct mc_local. XDP answers none with a tag
  * kept               where in the pool the outstanding reply's text is
+ * flow               whose entry it is; never changes
  */
 struct mc_tcp_conn {
     __u32 lock; /* 1: a CPU has it */
@@ -124,6 +160,7 @@ struct mc_tcp_conn {
     __u16 vlan;
     __u16 kept;
     __u64 mac;
+    struct mc_tcp_flow flow;
 };
 
 /* --- counts ----------------------------------------------------------------------------------- */

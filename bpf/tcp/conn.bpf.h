@@ -32,9 +32,9 @@
  *
  * All fields are read and written under the lock, except those that never change.
  *
- * From when the server has accepted a connection until its first reply leaves, an entry waits: it
- * stands under the cookie of the socket (flow_key: the cookie, and zeros), which no other socket
- * ever has, and has nothing but slot and generation.
+ * From when the server has accepted a connection until its first reply leaves, an entry waits: its
+ * flow is the cookie of the socket, which no other socket ever has, and zeros; it has nothing but
+ * that, slot and generation.
  */
 #ifndef MC_TCP_CONN_BPF_H
 #define MC_TCP_CONN_BPF_H
@@ -47,9 +47,12 @@ struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, MC_TCP_CONNECTIONS_MAX);
     __uint(map_flags, BPF_F_NO_PREALLOC);
-    __type(key, struct flow_key);
+    __type(key, u64);
     __type(value, struct mc_tcp_conn);
 } tcp_conns SEC(".maps");
+
+/* Of the keys of entries. Set before the load. */
+const volatile __u64 tcp_seeds[MC_TCP_SEEDS] = {};
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -68,7 +71,7 @@ struct {
 
 /* A segment as it was read; in struct segment_scratch. */
 struct tcp_segment {
-    struct flow_key flow;
+    struct mc_tcp_flow flow;
     u32 seq, ack; /* wire */
     u32 n;        /* bytes of data */
     u32 tsval;    /* if `stamped` */
@@ -125,6 +128,27 @@ static __always_inline void tcp_count(u64 what)
     BOUND(what, 31);
     if (counts)
         counts->count[what]++;
+}
+
+/* The entry of a flow. */
+static __always_inline struct mc_tcp_conn *conn_find(const struct mc_tcp_flow *flow)
+{
+    u64 key = mc_tcp_key(flow, tcp_seeds);
+    struct mc_tcp_conn *conn = bpf_map_lookup_elem(&tcp_conns, &key);
+
+    return conn && likely(mc_tcp_is_flow(&conn->flow, flow)) ? conn : NULL;
+}
+
+/* Removes a flow's entry. A function: what is rare costs the verifier nothing elsewhere. */
+__attribute__((noinline)) int conn_forget(const struct mc_tcp_flow *flow)
+{
+    u64 key;
+
+    if (!flow || !conn_find(flow))
+        return 0;
+    key = mc_tcp_key(flow, tcp_seeds);
+    bpf_map_delete_elem(&tcp_conns, &key);
+    return 0;
 }
 
 /* --- the lock --------------------------------------------------------------------------------- */

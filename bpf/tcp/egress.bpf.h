@@ -52,16 +52,16 @@ static __always_inline u32 mss_of(const struct tcp_sock *socket)
  * `conn`. The entry may be removed while it is read, and its memory become another entry's. It is
  * made only once for a socket, so if it can still be found it was not removed.
  */
-static __always_inline int tcp_waits(const struct flow_key *key, struct mc_tcp_conn *conn)
+static __always_inline int tcp_waits(const struct mc_tcp_flow *cookie, struct mc_tcp_conn *conn)
 {
-    const struct mc_tcp_conn *entry = bpf_map_lookup_elem(&tcp_conns, key);
+    const struct mc_tcp_conn *entry = conn_find(cookie);
 
     if (!entry)
         return 0;
     conn->slot = READ_ONCE(entry->slot);
     conn->generation = READ_ONCE(entry->generation);
     read_barrier();
-    return bpf_map_lookup_elem(&tcp_conns, key) != NULL;
+    return conn_find(cookie) != NULL;
 }
 
 /* Begins to follow a connection for whose socket an entry waits. */
@@ -70,15 +70,16 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
     struct segment_scratch *tcp = segment_scratch_get();
     struct bpf_sock *sk = skb->sk;
     struct mc_tcp_conn conn = {};
-    struct flow_key key = {};
+    struct mc_tcp_flow cookie = {};
     struct tcp_sock *socket;
+    u64 key;
 
     if (!tcp || !sk)
         return 0;
     if (sk->state != STATE_ESTABLISHED)
         return 0;
-    key.client[0] = bpf_get_socket_cookie(skb);
-    if (!tcp_waits(&key, &conn))
+    cookie.client[0] = bpf_get_socket_cookie(skb);
+    if (!tcp_waits(&cookie, &conn))
         return 0;
     socket = bpf_skc_to_tcp_sock(sk);
     if (!socket || !BPF_CORE_READ_BITFIELD(socket, rx_opt.tstamp_ok) ||
@@ -96,9 +97,11 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
     conn.wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.snd_wscale);
     conn.in_wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.rcv_wscale);
     conn.mss = mss_of(socket);
-    if (bpf_map_update_elem(&tcp_conns, &tcp->segment.flow, &conn, BPF_NOEXIST))
+    conn.flow = tcp->segment.flow;
+    key = mc_tcp_key(&conn.flow, tcp_seeds);
+    if (bpf_map_update_elem(&tcp_conns, &key, &conn, BPF_NOEXIST))
         return 0;
-    bpf_map_delete_elem(&tcp_conns, &key);
+    conn_forget(&cookie);
     tcp_count(MC_TCP_CONNECTIONS);
     return 1;
 }
@@ -196,12 +199,12 @@ static __always_inline void conn_leaving(struct mc_tcp_conn *conn,
 static __always_inline struct mc_tcp_conn *tcp_find(struct __sk_buff *skb,
                                                     const struct tcp_segment *segment)
 {
-    struct mc_tcp_conn *conn = bpf_map_lookup_elem(&tcp_conns, &segment->flow);
+    struct mc_tcp_conn *conn = conn_find(&segment->flow);
 
     if (conn || !segment->n || !segment->stamped || segment->flags & (TCP_FIN | TCP_RST) ||
         !tcp_follow(skb))
         return conn;
-    return bpf_map_lookup_elem(&tcp_conns, &segment->flow);
+    return conn_find(&segment->flow);
 }
 
 /* Under the lock. Whether a segment was translated before, on an interface above this one. */
@@ -232,7 +235,7 @@ int tcp_egress(struct __sk_buff *skb)
     if (!l4)
         return TC_NEXT;
     if (segment->flags & TCP_SYN) { /* what was known of the connection before is void */
-        bpf_map_delete_elem(&tcp_conns, &segment->flow);
+        conn_forget(&segment->flow);
         return TC_NEXT;
     }
     conn = tcp_find(skb, segment);

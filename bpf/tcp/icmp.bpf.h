@@ -25,7 +25,7 @@ static __always_inline int icmp_is_error(u8 type, u64 v6)
 }
 
 /* Where the header of TCP begins that an ICMP error quotes, with its flow; 0: it is no such. */
-static __always_inline u32 icmp_read(struct __sk_buff *skb, struct flow_key *flow, u32 *seq,
+static __always_inline u32 icmp_read(struct __sk_buff *skb, struct mc_tcp_flow *flow, u32 *seq,
                                      const u64 v6)
 {
     void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -59,7 +59,7 @@ __attribute__((noinline)) int tcp_icmp(struct __sk_buff *skb)
             : icmp_read(skb, &tcp->segment.flow, &from, 0);
     if (!l4)
         return TC_NEXT;
-    conn = bpf_map_lookup_elem(&tcp_conns, &tcp->segment.flow);
+    conn = conn_find(&tcp->segment.flow);
     if (!conn)
         return TC_NEXT;
     if (!conn_lock(conn))

@@ -212,11 +212,12 @@ static __always_inline int tcp_tc_answer(struct __sk_buff *skb, struct scratch *
  * begins, and what was known is void. Egress forgets it, too, with the answer to the SYN, which may
  * take a way without the programs.
  */
-static __always_inline void tcp_opens(const struct flow_key *flow, const struct mc_tcp_conn *conn,
+static __always_inline void tcp_opens(const struct mc_tcp_flow *flow,
+                                      const struct mc_tcp_conn *conn,
                                       const struct mc_tcp_slot *slot)
 {
     if (slot && READ_ONCE(slot->generation) != conn->generation)
-        bpf_map_delete_elem(&tcp_conns, flow);
+        conn_forget(flow);
 }
 
 SEC("tc")
@@ -236,7 +237,7 @@ int tcp_ingress(struct __sk_buff *skb)
     l4 = READ_ONCE(tcp->l4); /* from memory: the verifier goes on once, not once for each place */
     if (!l4)
         return tcp_icmp(skb);
-    conn = bpf_map_lookup_elem(&tcp_conns, &tcp->segment.flow);
+    conn = conn_find(&tcp->segment.flow);
     if (!conn)
         return TC_NEXT;
     slot = conn_slot(conn);

@@ -86,7 +86,7 @@ static __always_inline int conn_expects_next(const struct mc_tcp_conn *conn, u32
 static __always_inline const struct mc_tcp_conn *filter_find(struct __sk_buff *skb)
 {
     u64 v6 = skb->protocol == TYPE_IP6;
-    struct flow_key flow;
+    struct mc_tcp_flow flow;
     u64 ip[5];
     u32 ports;
 
@@ -98,7 +98,7 @@ static __always_inline const struct mc_tcp_conn *filter_find(struct __sk_buff *s
         segment_flow(&flow, ip, &ports, 1, 1);
     else
         segment_flow(&flow, ip, &ports, 0, 1);
-    return bpf_map_lookup_elem(&tcp_conns, &flow);
+    return conn_find(&flow);
 }
 
 /*

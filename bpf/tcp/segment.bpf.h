@@ -10,8 +10,8 @@
 #include "bpf/packet/tcp.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 
-/* Fills the flow key of a segment that comes from a client, or goes to one. */
-static __always_inline void segment_flow(struct flow_key *flow, const void *ip, const void *tcp,
+/* Fills the flow of a segment that comes from a client, or goes to one. */
+static __always_inline void segment_flow(struct mc_tcp_flow *flow, const void *ip, const void *tcp,
                                          u64 v6, int comes)
 {
     u64 from[2], to[2];

@@ -188,6 +188,13 @@ static __always_inline int is_sealed(u16 urgent, u32 flags)
 
 /* --- checksums ------------------------------------------------------------------------------- */
 
+/* The sum of both addresses for a checksum; what stands before IPv4's is 0 in such a sum. */
+static __always_inline u64 flow_sum(const struct mc_tcp_flow *flow)
+{
+    return load_halves(&flow->client[0]) + load_halves(&flow->client[1]) +
+           load_halves(&flow->server[0]) + load_halves(&flow->server[1]);
+}
+
 /* The sum of what a segment's checksum covers besides the segment. */
 static __always_inline u64 segment_pseudo(const struct tcp_segment *segment)
 {

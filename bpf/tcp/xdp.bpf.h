@@ -138,7 +138,7 @@ static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct offsets offs
     if (!tcp->segment.n || tcp->segment.flags & (TCP_SYN | TCP_RST))
         return XDP_PASS;
     segment_flow(&tcp->segment.flow, ip, l4, offsets.v6, 1);
-    conn = bpf_map_lookup_elem(&tcp_conns, &tcp->segment.flow);
+    conn = conn_find(&tcp->segment.flow);
     if (!conn)
         return XDP_PASS;
     slot = conn_slot(conn);

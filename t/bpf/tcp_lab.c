@@ -225,43 +225,46 @@ void segment_frame(struct frame *frame, const struct segment *segment)
 
 /* --- the connection ------------------------------------------------------------------------- */
 
-static void key_of(struct tcp_key *key, bool v6)
+/* The flow of the connection, and the key of its entry. */
+static uint64_t flow_of(struct tcp_lab *lab, bool v6, struct mc_tcp_flow *flow)
 {
     uint32_t from = htonl(LAB_CLIENT), to = htonl(LAB_SERVER);
 
-    memset(key, 0, sizeof(*key));
-    key->client[0] = key->server[0] = v6 ? 0xfd : 0;
-    key->client[1] = (uint64_t)from << 32 | (v6 ? 0 : 0xffff0000u);
-    key->server[1] = (uint64_t)to << 32 | (v6 ? 0 : 0xffff0000u);
-    key->client_port = htons(LAB_CLIENT_PORT);
-    key->server_port = htons(LAB_PORT);
+    memset(flow, 0, sizeof(*flow));
+    flow->client[0] = flow->server[0] = v6 ? 0xfd : 0;
+    flow->client[1] = (uint64_t)from << 32 | (v6 ? 0 : 0xffff0000u);
+    flow->server[1] = (uint64_t)to << 32 | (v6 ? 0 : 0xffff0000u);
+    flow->client_port = htons(LAB_CLIENT_PORT);
+    flow->server_port = htons(LAB_PORT);
+    return loader_tcp_key(lab->lab.loader, flow);
 }
 
 void conn_put(struct tcp_lab *lab, bool v6, const struct mc_tcp_conn *conn)
 {
-    struct tcp_key key;
+    struct mc_tcp_conn whole = *conn;
+    uint64_t key = flow_of(lab, v6, &whole.flow);
 
-    key_of(&key, v6);
-    if (bpf_map_update_elem(lab->conns, &key, conn, BPF_ANY))
+    if (bpf_map_update_elem(lab->conns, &key, &whole, BPF_ANY))
         diag("no entry: %s", strerror(errno));
 }
 
 bool conn_get(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn)
 {
-    struct tcp_key key;
+    struct mc_tcp_flow flow;
+    uint64_t key = flow_of(lab, v6, &flow);
 
-    key_of(&key, v6);
-    if (bpf_map_lookup_elem(lab->conns, &key, conn))
+    if (bpf_map_lookup_elem(lab->conns, &key, conn) || !mc_tcp_is_flow(&conn->flow, &flow))
         return false;
     conn->lock = 0;
+    memset(&conn->flow, 0, sizeof(conn->flow));
     return true;
 }
 
 void conn_delete(struct tcp_lab *lab, bool v6)
 {
-    struct tcp_key key;
+    struct mc_tcp_flow flow;
+    uint64_t key = flow_of(lab, v6, &flow);
 
-    key_of(&key, v6);
     bpf_map_delete_elem(lab->conns, &key);
 }
 

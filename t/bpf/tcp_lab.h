@@ -27,15 +27,6 @@ enum {
 
 enum { FIN = 1, SYN = 2, RST = 4, PSH = 8, ACK = 16, URG = 32, ECE = 64, CWR = 128, AE = 256 };
 
-/* A key of the map tcp_conns, as bpf/packet/flow.bpf.h has it; tcp_lab_open compares the sizes. */
-struct tcp_key {
-    uint64_t client[2];
-    uint64_t server[2];
-    uint16_t client_port;
-    uint16_t server_port;
-    uint32_t unused;
-};
-
 /* A place of the map tcp_kept. */
 struct tcp_kept {
     uint64_t owner;
@@ -102,6 +93,7 @@ void conn_init(struct tcp_lab *lab, struct mc_tcp_conn *conn, uint32_t in, uint3
 /* The same of a stream with so many bytes so far, whose first byte has this number. */
 void conn_init_at(struct tcp_lab *lab, struct mc_tcp_conn *conn, uint32_t in, uint32_t out,
                   uint32_t base, uint32_t far);
+/* Entries that tests have and compare are without the flow. */
 void conn_put(struct tcp_lab *lab, bool v6, const struct mc_tcp_conn *conn);
 bool conn_get(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn);
 void conn_delete(struct tcp_lab *lab, bool v6);

@@ -248,7 +248,7 @@ def slots_that_owe(which):
 
 def entries(which):
     """(those that wait for a connection's first reply, the others)."""
-    waits = [key[8:] == bytes(32) for key, _ in map_of(which, "tcp_conns")]
+    waits = [value[104:136] == bytes(32) for _, value in map_of(which, "tcp_conns")]
     return sum(waits), len(waits) - sum(waits)
 
 
