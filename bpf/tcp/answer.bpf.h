@@ -59,17 +59,32 @@ static __always_inline int conn_came_by_way(const struct mc_tcp_conn *conn, u64 
     return conn->ifindex == ifindex && conn->vlan == vlan && conn->mac == (from & 0xffffffffffff);
 }
 
-/*
- * The kind of request that a segment seems to be, by its first bytes: HEAD_GET, HEAD_VERB, or none.
- * The server takes no request of the protocol that the connection does not speak.
- */
-static __always_inline int text_kind(u32 text, const struct mc_tcp_slot *slot)
+/* What a request that begins with these bytes seems to be: HEAD_GET, HEAD_VERB or HEAD_FOREIGN. */
+static __always_inline int text_kind(u32 text)
 {
-    if (((u8)text == BINARY_MAGIC) != !!READ_ONCE(slot->binary))
-        return HEAD_FOREIGN;
     if (text == TEXT_GET)
         return HEAD_GET;
     return text_is_verb(text) ? HEAD_VERB : HEAD_FOREIGN;
+}
+
+/* The server takes no request of the protocol that the connection does not speak. */
+static __always_inline int text_is_spoken(u32 text, const struct mc_tcp_slot *slot)
+{
+    return ((u8)text == BINARY_MAGIC) == !!READ_ONCE(slot->binary);
+}
+
+/* Whether the server is to have every request. */
+static __always_inline int tcp_is_bypassed(void)
+{
+    return READ_ONCE(control.bypass) || server_has_stopped() ||
+           (control.flush_at && second_reached(control.flush_at));
+}
+
+/* Whether a reply of n bytes is longer than a segment, or than the client's window. */
+static __always_inline int conn_is_narrow(const struct mc_tcp_conn *conn,
+                                          const struct tcp_segment *segment, u64 n)
+{
+    return n > conn->mss || n > segment->window << (conn->wscale & 15);
 }
 
 /*
@@ -82,8 +97,7 @@ static __always_inline int tcp_lookup(struct packet packet, struct scratch *scra
 {
     int rc;
 
-    if (unlikely(READ_ONCE(control.bypass) || server_has_stopped() ||
-                 (control.flush_at && second_reached(control.flush_at))))
+    if (unlikely(tcp_is_bypassed()))
         return MC_TCP_PASS_BYPASS;
     rc = packet_answer(packet, scratch, kind, 0);
     if (rc == MC_COUNT_PASS_COMMAND)
@@ -94,8 +108,7 @@ static __always_inline int tcp_lookup(struct packet packet, struct scratch *scra
         return MC_TCP_PASS_LOOKUP;
     if (scratch->nreply == REPLY_TEXT) /* quiet verbs that find nothing */
         return MC_TCP_PASS_COMMAND;
-    if (scratch->nreply - REPLY_TEXT > conn->mss ||
-        scratch->nreply - REPLY_TEXT > tcp->segment.window << (conn->wscale & 15))
+    if (conn_is_narrow(conn, &tcp->segment, scratch->nreply - REPLY_TEXT))
         return MC_TCP_PASS_WINDOW;
     tcp->owner = kept_owner(tcp->segment.ack, conn->slot, conn->generation);
     tcp->kept = kept_put(scratch, tcp->owner);

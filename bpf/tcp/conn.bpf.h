@@ -103,6 +103,7 @@ struct segment_scratch {
     u32 l4;                    /* where in the frame TCP's header begins */
     u32 debt;                  /* the segment acknowledges what the socket does not know yet */
     u32 option, noption;       /* of the segment: the one that has blocks (skb.bpf.h) */
+    u32 is_one;                /* the reply is as one_lookup leaves it (one.bpf.h) */
     char frame[256];           /* one without data, while its packet is another (ingress.bpf.h) */
 };
 

@@ -152,7 +152,7 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
         return tcp_tc_resend(skb);
     if (how == LEAVE_RELEASE && tcp_tc_release(skb))
         return TC_ACT_SHOT;
-    if (tcp->reason && tc_alone)
+    if (tcp->reason && (tc_alone || tcp->reason == MC_TCP_PASS_COMMAND)) /* see tcp_xdp_pass */
         tcp_count(tcp->reason);
     if (!shift_is_used(&shift))
         return TC_NEXT;
@@ -183,8 +183,8 @@ static __always_inline int tcp_tc_answer(struct __sk_buff *skb, struct scratch *
         return tcp_leave(tcp, MC_TCP_PASS_SEGMENT);
     if (tcp->segment.n < REQUEST_LEAST || !skb_read_text(skb, l4, &text))
         return tcp_leave(tcp, MC_TCP_PASS_COMMAND);
-    kind = text_kind(text, slot);
-    if (kind == HEAD_FOREIGN)
+    kind = text_kind(text);
+    if (kind == HEAD_FOREIGN || !text_is_spoken(text, slot))
         return tcp_leave(tcp, MC_TCP_PASS_COMMAND);
     tcp->boundary = READ_ONCE(slot->boundary);
     read_barrier();

@@ -59,30 +59,42 @@ static __always_inline void kept_copy(void *to, const void *from, u64 n)
     }
 }
 
-/* Keeps the reply's text in `scratch`: the place, or KEPT_NONE. */
-static __always_inline u32 kept_put(const struct scratch *scratch, u64 owner)
+/* Takes a place for a reply's text: what is there, and its number in *out; NULL: there is none. */
+static __always_inline struct kept *kept_take(u64 owner, u32 *out)
 {
     u32 slot = owner & ((1u << KEPT_SLOT_BITS) - 1);
     struct kept *kept;
-    u64 had, n, i;
+    u64 had, i;
     u32 at;
 
     for (i = 0; i < KEPT_TRIES; i++) {
         at = (slot - 1 + i * 2053) % MC_TCP_KEPT_MAX;
         kept = bpf_map_lookup_elem(&tcp_kept, &at);
         if (!kept)
-            return KEPT_NONE;
+            return NULL;
         had = READ_ONCE(kept->owner);
         if (had && !kept_is_left(owner, had))
             continue;
         if (__sync_val_compare_and_swap(&kept->owner, had, owner) != had)
             continue;
-        n = scratch->nreply - REPLY_TEXT;
-        kept->n = n;
-        kept_copy(kept->text, scratch->reply + REPLY_TEXT, n);
-        return at;
+        *out = at;
+        return kept;
     }
-    return KEPT_NONE;
+    return NULL;
+}
+
+/* Keeps the reply's text in `scratch`: the place, or KEPT_NONE. */
+static __always_inline u32 kept_put(const struct scratch *scratch, u64 owner)
+{
+    u64 n = scratch->nreply - REPLY_TEXT;
+    u32 at = KEPT_NONE;
+    struct kept *kept = kept_take(owner, &at);
+
+    if (!kept)
+        return KEPT_NONE;
+    kept->n = n;
+    kept_copy(kept->text, scratch->reply + REPLY_TEXT, n);
+    return at;
 }
 
 static __always_inline void kept_free(u32 at, u64 owner)

@@ -12,6 +12,7 @@
 #include "bpf/packet/scratch.bpf.h"
 #include "bpf/tcp/answer.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/one.bpf.h"
 #include "bpf/tcp/segment.bpf.h"
 
 /* How a frame was made longer. */
@@ -34,26 +35,50 @@ static __always_inline u64 tcp_frame_size(const struct scratch *scratch, u64 bef
     return frame_size(reply_size(scratch), before);
 }
 
-/* Sends the reply in `scratch`, for which the frame has room. */
-static __always_inline int tcp_xdp_send(struct xdp_md *ctx, struct scratch *scratch, u64 before,
-                                        u64 nframe)
+/* Sends the reply, for which the frame has room. */
+static __always_inline int tcp_xdp_send(struct xdp_md *ctx, struct scratch *scratch,
+                                        const struct segment_scratch *tcp, u64 nframe)
 {
+    u64 before = scratch->nframe;
+
     if (nframe < before && before > FRAME_PADDED &&
         bpf_xdp_adjust_tail(ctx, (int)nframe - (int)before))
         return XDP_DROP;
+    if (likely(READ_ONCE(tcp->is_one)))
+        return one_write(ctx) ? XDP_TX : XDP_DROP;
     return xdp_write_reply(ctx, scratch, nframe) ? XDP_TX : XDP_DROP;
 }
 
 /*
  * Leaves a segment to TC, which also sends a kept reply once more: what XDP passes is not noted in
  * the connection's state. So a copy of it may be answered before TC has seen it, which then gets
- * the kept reply (t/model: NOTE_XDP, RESEND_XDP).
+ * the kept reply (t/model: NOTE_XDP, RESEND_XDP). Commands that are not answered TC counts: XDP
+ * passes most of them before it has looked for the connection.
  */
 static __always_inline int tcp_xdp_pass(const struct segment_scratch *tcp, int why)
 {
-    if (tcp->segment.n)
+    if (tcp->segment.n && why != MC_TCP_PASS_COMMAND)
         tcp_count(why);
     return XDP_PASS;
+}
+
+/*
+ * As tcp_lookup, by the short way if there is one. A function, behind which the verifier goes on
+ * once, and not once for each way.
+ */
+__attribute__((noinline)) int tcp_xdp_lookup(struct xdp_md *ctx, const struct mc_tcp_conn *conn,
+                                             int kind)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct scratch *scratch = scratch_get();
+    int rc = ONE_NOT;
+
+    if (!tcp || !scratch || !conn)
+        return MC_TCP_PASS_LOOKUP;
+    if (kind == HEAD_GET)
+        rc = one_lookup(ctx, scratch, tcp, conn);
+    tcp->is_one = rc != ONE_NOT;
+    return rc == ONE_NOT ? tcp_lookup(packet_xdp(ctx), scratch, tcp, conn, kind) : rc;
 }
 
 /* Answers a request, or passes it. */
@@ -64,7 +89,7 @@ static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *sc
     u64 before = scratch->nframe, nframe;
     int rc, grown, undo;
 
-    rc = tcp_lookup(packet_xdp(ctx), scratch, tcp, conn, kind);
+    rc = tcp_xdp_lookup(ctx, conn, kind);
     if (rc)
         return tcp_xdp_pass(tcp, rc);
     nframe = tcp_frame_size(scratch, before);
@@ -77,7 +102,7 @@ static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *sc
     rc = tcp_commit(conn, slot, scratch, tcp, 0);
     if (likely(!rc)) {
         tcp_count_answer(scratch, slot, MC_TCP_ANSWERED_XDP);
-        return tcp_xdp_send(ctx, scratch, before, nframe);
+        return tcp_xdp_send(ctx, scratch, tcp, nframe);
     }
     undo = (int)nframe - (int)before;
     if ((grown == GROWN_HEAD && bpf_xdp_adjust_head(ctx, undo)) ||
@@ -93,15 +118,16 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
-    int kind, rc;
+    u32 text;
+    int rc;
 
     /* All of it in the frame's first buffer. */
     if (!tcp->segment.is_plain || offsets_text(offsets) + tcp->segment.n > scratch->nframe)
         return tcp_xdp_pass(tcp, MC_TCP_PASS_SEGMENT);
-    if (l4 + L4_CHECKED > end || tcp->segment.n < REQUEST_LEAST)
-        return tcp_xdp_pass(tcp, MC_TCP_PASS_COMMAND);
-    kind = text_kind(LOAD32(l4 + L4_TEXT), slot);
-    if (kind == HEAD_FOREIGN)
+    if (l4 + L4_CHECKED > end)
+        return XDP_PASS;
+    text = LOAD32(l4 + L4_TEXT);
+    if (!text_is_spoken(text, slot))
         return tcp_xdp_pass(tcp, MC_TCP_PASS_COMMAND);
     tcp->boundary = READ_ONCE(slot->boundary);
     read_barrier();
@@ -118,7 +144,16 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     scratch->ntext = tcp->segment.n;
     scratch->saved.back = conn->mac;
     headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
-    return tcp_xdp_answer(ctx, scratch, tcp, conn, slot, kind);
+    return tcp_xdp_answer(ctx, scratch, tcp, conn, slot, text_kind(text));
+}
+
+/* Whether a plain segment is no request that is answered, by its first bytes. */
+static __always_inline int tcp_xdp_is_foreign(const struct tcp_segment *segment, const void *l4,
+                                              const void *end)
+{
+    return segment->is_plain &&
+           (segment->n < REQUEST_LEAST ||
+            (l4 + L4_CHECKED <= end && text_kind(LOAD32(l4 + L4_TEXT)) == HEAD_FOREIGN));
 }
 
 static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct offsets offsets)
@@ -135,7 +170,8 @@ static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct offsets offs
         return XDP_PASS;
     segment_read(&tcp->segment, ip, l4, end, offsets.v6, ip_bytes(offsets.v6),
                  ip_length(ip, offsets.v6));
-    if (!tcp->segment.n || tcp->segment.flags & (TCP_SYN | TCP_RST))
+    if (!tcp->segment.n || tcp->segment.flags & (TCP_SYN | TCP_RST) ||
+        tcp_xdp_is_foreign(&tcp->segment, l4, end))
         return XDP_PASS;
     segment_flow(&tcp->segment.flow, ip, l4, offsets.v6, 1);
     conn = conn_find(&tcp->segment.flow);

@@ -553,6 +553,8 @@ static const char *compare_counts(struct mc_tcp_counts *want, const struct outco
         want->count[MC_TCP_BYTES_WRITTEN] += outcome->nreply;
     } else if (outcome->act == ACT_RESEND) {
         want->count[MC_TCP_RESENT]++;
+    } else if (outcome->reason == MC_TCP_PASS_COMMAND) { /* XDP leaves it to TC to count it */
+        want->count[outcome->reason] += hook == HOOK_INGRESS;
     } else if (outcome->reason != NOT_COUNTED &&
                (hook != HOOK_INGRESS || alone || outcome->act == ACT_DROP)) {
         want->count[outcome->reason]++;
