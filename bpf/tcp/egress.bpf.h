@@ -229,9 +229,8 @@ int tcp_egress(struct __sk_buff *skb)
 
     if (!tcp || skb->mark == tcp_mark)
         return TC_NEXT;
-    skb_pull_headers(skb);
     segment = &tcp->segment;
-    l4 = skb_read(skb, segment, 0);
+    l4 = skb_read_pulled(skb, segment, 0);
     if (!l4)
         return TC_NEXT;
     if (segment->flags & TCP_SYN) { /* what was known of the connection before is void */

@@ -22,38 +22,6 @@ const volatile __u32 tcp_mark = 0;
 /* The urgent pointer of segments that were translated for the socket. Set before the load. */
 const volatile __u16 tcp_seal = 0;
 
-/* Whether the headers can be read in place, of a packet whose first is Ethernet's. */
-static __always_inline int skb_has_headers(const struct __sk_buff *skb)
-{
-    const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-    const void *ip = data + FRAME_IP, *l4;
-    u64 at, nheader;
-
-    if (ip + IP6_BYTES > end || LOAD16(data + 12) != skb->protocol)
-        return 0;
-    at = skb->protocol == TYPE_IP6 ? IP6_BYTES : (LOAD8(ip) & 15) * 4;
-    BOUND(at, 63);
-    l4 = ip + at;
-    if (l4 + TCP_BYTES > end)
-        return 0;
-    nheader = (LOAD8(l4 + 12) >> 4) * 4;
-    BOUND(nheader, 63);
-    return l4 + nheader <= end;
-}
-
-/*
- * Makes the headers readable in place. Those of a segment that a socket sends are, and its data is
- * not: pulling that in would copy the packet's head, which takes longer than all the rest.
- */
-static __always_inline void skb_pull_headers(struct __sk_buff *skb)
-{
-    u64 linear = skb->data_end - skb->data, n = skb->len;
-
-    if (likely(linear >= HEADERS_MOST || linear >= n) || skb_has_headers(skb))
-        return;
-    bpf_skb_pull_data(skb, n < HEADERS_MOST ? n : HEADERS_MOST);
-}
-
 /* The MAC address that a frame goes to, whose headers were read in place. */
 static __always_inline u64 skb_mac_to(const struct __sk_buff *skb)
 {
@@ -153,6 +121,23 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
     if (fragment)
         segment->is_whole = 0;
     return link + at;
+}
+
+/*
+ * The same of a packet whose headers may have to be made readable in place. Mostly they are, as
+ * those of a segment that a socket sends, whose data is not: pulling that in would copy the
+ * packet's head, which takes longer than all the rest.
+ */
+static __always_inline u32 skb_read_pulled(struct __sk_buff *skb, struct tcp_segment *segment,
+                                           const int comes)
+{
+    u32 l4 = skb_read(skb, segment, comes), n = skb->len;
+    u64 linear = skb->data_end - skb->data;
+
+    if (likely(l4 && l4 + segment->nheader <= linear) || linear >= HEADERS_MOST || linear >= n)
+        return l4;
+    bpf_skb_pull_data(skb, n < HEADERS_MOST ? n : HEADERS_MOST);
+    return skb_read(skb, segment, comes);
 }
 
 /* The first bytes of a segment's text. 0: it has none. */
