@@ -42,3 +42,4 @@ EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c bench/grow bench/run bench/pass
     bench/published.py bench/saved.py bench/table.py bench/README.md
 EXTRA_bench += bench/ring.bpf.c bench/rings
 EXTRA_bench += bench/isolate
+EXTRA_bench += bench/hitrate bench/memory

@@ -429,15 +429,33 @@ def mixes(samples):
     return chart
 
 
+def memory(samples):
+    """What an item takes beside its key and value, which has a step at each slab class."""
+    measured = seen(samples, 2, "memory", 16)
+    if not measured:
+        return None
+    chart = Chart("memory-by-size", "Memory of an item beside its key and value",
+                  "bytes of a value", "bytes",
+                  "16-byte keys: growth of the resident memory while as many items are stored in "
+                  "each, for each item. The kernel path's memory grows by 16 MiB at a time, and "
+                  "ahead of what is needed, which is in its figures.", "x")
+    for name in ("sr", "in-place", "debian"):
+        chart.series(NAMES[name], name, [
+            (size, *over(samples.get(("memory", 16, size, name)))) for size in measured])
+    chart.ticks([1, 4, 16, 64, 256, 1024])
+    chart.axes.set_ylim(0)
+    return chart
+
+
 # What makes each plot, of which program's file.
 PLOTS = [(keys, "run"), (floor_share, "run"), (sizes, "paper"), (cores, "paper"),
          (throughput, "paper"), (mix, "paper"),
          (split, "paper"), (latency, "run"), (figure10, "paper"),
          (load, "paper"), (load_paper, "paper"), (delay, "paper"), (system, "paper"),
          (packets, "run"), (tcp, "run"), (tcp_ratios, "tcp"), (mixes, "mix"),
-         (isolation, "isolate")]
+         (isolation, "isolate"), (memory, "memory")]
 # The README's: of servers at real-time priority, so that other work on the machine shows little.
-SHOWN = [(sizes, "paper"), (load, "paper")]
+SHOWN = [(sizes, "paper"), (load, "paper"), (memory, "memory")]
 
 
 def draw(saved, wanted=None):

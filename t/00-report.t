@@ -111,6 +111,12 @@ def of_mix():
             for column in ("rate", "most cpu")}
 
 
+def of_memory():
+    return {("memory", key, size, name): around(60 + size / 10 + 10 * place)
+            for key in (16, 30) for size in (1, 8, 64, 1024)
+            for place, name in enumerate(("sr", "in-place", "debian"))}
+
+
 def write(folder, bench, samples):
     path = os.path.join(folder, bench + ".json")
     with open(path, "w", encoding="utf-8") as file:
@@ -182,6 +188,7 @@ EXPECTED = {
                    "get-50-connections-40-000-s-p99": 0},
     "tcp-cpu": {"kernel-path-tcp-on": 0, "debian-s-memcached": 0},
     "mix-cpu": {"paper-in-place": 0, "etc-debian-s-memcached": 0},
+    "memory-by-size": {"no-kernel-path": 4, "in-place": 4, "debian-s-memcached": 4},
 }
 
 
@@ -201,6 +208,7 @@ def draws_what_is_saved():
         done = report(write(folder, "run", of_run()), write(folder, "paper", of_paper()),
                       write(folder, "tcp", of_tcp()), write(folder, "mix", of_mix()),
                       write(folder, "isolate", of_isolate()),
+                      write(folder, "memory", of_memory()),
                       "--out", os.path.join(folder, "out"))
         tap.is_((done.returncode, done.stderr), (0, ""), "bench/report draws saved files")
         made = os.path.join(folder, "out")
@@ -285,7 +293,7 @@ def same(kept, made):
 @tap.case
 def readme_shows_what_was_measured():
     files = sorted(name for name in os.listdir(KEPT) if name.endswith(".json"))
-    tap.is_(files, ["paper.json"], "what was measured is kept")
+    tap.is_(files, ["memory.json", "paper.json"], "what was measured is kept")
     charts, missing = plots.draw([saved.load(os.path.join(KEPT, name)) for name in files],
                                  plots.SHOWN)
     tap.is_(missing, [], "all that is shown")
