@@ -165,8 +165,9 @@ touch_hits touch_misses auth_cmds auth_errors curr_items total_items evictions r
 expired_unfetched evicted_unfetched limit_maxbytes conn_yields hash_power_level hash_bytes
 hash_is_expanding slab_global_page_pool malloc_fails accepting_conns listen_disabled_num
 pointer_size max_connections rejected_connections reserved_fds slabs_moved""".split()
-# What depends on the layout of items or on time.
-APART = ("mem_requested", "age", "lrutail_reflocked", "hits_to_hot", "hits_to_warm", "hits_to_cold")
+# What depends on the layout of items or on time; t/e2e/server/slab-classes.t has the chunks.
+APART = ("mem_requested", "age", "lrutail_reflocked", "hits_to_hot", "hits_to_warm", "hits_to_cold",
+         "chunk_size", "total_chunks", "free_chunks")
 SCRIPT = (
     b"".join(b"set k%d 0 0 %d\r\n%s\r\n" % (size, size, b"v" * size)
              for size in (1, 500, 1000, 5000, 20000, 70000, 300000)) +
