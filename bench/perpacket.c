@@ -38,7 +38,7 @@ static const struct option_row rows[] = {
     ROW("keys", OPTION_NUMBER, keys, "N", "drawn uniformly (1)"),
     ROW("key-size", OPTION_NUMBER, key_size, "BYTES", "(16)"),
     ROW("value-size", OPTION_NUMBER, value_size, "BYTES", "for --verify (32)"),
-    ROW("verb", OPTION_WORD, verb, "NAME", "get, gets, mg or getk (get)"),
+    ROW("verb", OPTION_WORD, verb, "NAME", "get, gets, mg, getk or get10 (get)"),
     ROW("miss", OPTION_FLAG, miss, NULL, "ask for keys that were never stored"),
     ROW("verify", OPTION_FLAG, verify, NULL, "first compare every byte of the first arm's replies"),
     ROW("runs", OPTION_NUMBER, runs, "N", "calls in one try (3000)"),

@@ -9,15 +9,18 @@
 
 enum { HEAD = 24, AT_CAS = 16, FLAGS = 4, GETK = 0x0c };
 
-static const char *const names[] = {
-    [VERB_GET] = "get", [VERB_GETS] = "gets", [VERB_META] = "mg", [VERB_BINARY] = "getk"};
+static const char *const names[] = {[VERB_GET] = "get",
+                                    [VERB_GETS] = "gets",
+                                    [VERB_META] = "mg",
+                                    [VERB_BINARY] = "getk",
+                                    [VERB_MANY] = "get10"};
 
 enum verb verb_of(const char *name)
 {
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(name, names[i]) == 0)
             return (enum verb)i;
-    usage_error("a verb is get, gets, mg or getk, not %s", name);
+    usage_error("a verb is get, gets, mg, getk or get10, not %s", name);
 }
 
 /* A header of the binary protocol. */
@@ -32,6 +35,29 @@ static void put_head(char *out, uint8_t magic, size_t nkey, size_t nextras, size
     out[11] = (char)nbody;
 }
 
+/* A get of several keys. */
+static size_t put_many(const struct items *items, uint32_t index, char *out)
+{
+    size_t n = (size_t)sprintf(out, "get");
+
+    for (uint32_t i = 0; i < VERBS_KEYS; i++) {
+        out[n++] = ' ';
+        items_key(items, index + i, out + n);
+        n += items->key_size;
+    }
+    return n + (size_t)sprintf(out + n, "\r\n");
+}
+
+/* Each reply but its end, and that of all. */
+static size_t many_reply(const struct items *items, uint32_t index, char *out)
+{
+    size_t n = 0, nend = strlen("END\r\n");
+
+    for (uint32_t i = 0; i < VERBS_KEYS; i++)
+        n += items_reply(items, index + i, 0, out + n) - nend;
+    return n + nend;
+}
+
 size_t verb_request(enum verb verb, const struct items *items, uint32_t index, char *out)
 {
     size_t n;
@@ -41,6 +67,8 @@ size_t verb_request(enum verb verb, const struct items *items, uint32_t index, c
         items_key(items, index, out + HEAD);
         return HEAD + items->key_size;
     }
+    if (verb == VERB_MANY)
+        return put_many(items, index, out);
     n = (size_t)sprintf(out, "%s ", names[verb]);
     items_key(items, index, out + n);
     n += items->key_size;
@@ -83,6 +111,8 @@ size_t verb_reply(enum verb verb, const struct items *items, uint32_t index, con
         return binary_reply(items, index, miss, got, ngot, out);
     if (miss)
         return (size_t)sprintf(out, verb == VERB_META ? "EN\r\n" : "END\r\n");
+    if (verb == VERB_MANY)
+        return many_reply(items, index, out);
     if (verb == VERB_GET)
         return items_reply(items, index, 0, out);
     if (verb == VERB_META) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * verbs: requests for the items of bench/items.h by other verbs than get: gets, mg with the flags v
- * f t s, and GetK of the binary protocol.
+ * f t s, GetK of the binary protocol; and gets of VERBS_KEYS keys.
  */
 #ifndef BENCH_VERBS_H
 #define BENCH_VERBS_H
@@ -12,10 +12,10 @@
 
 #include "bench/items.h"
 
-enum verb { VERB_GET, VERB_GETS, VERB_META, VERB_BINARY };
-enum { VERBS_REQUEST_MAX = ITEMS_KEY_MAX + 24 };
+enum verb { VERB_GET, VERB_GETS, VERB_META, VERB_BINARY, VERB_MANY };
+enum { VERBS_KEYS = 10 }; /* `index` and those that follow it */
 
-/* "get", "gets", "mg", "getk"; exits when it is none of them. */
+/* "get", "gets", "mg", "getk", "get10"; exits when it is none of them. */
 enum verb verb_of(const char *name);
 /* Writes the request for item `index` and returns its length. */
 size_t verb_request(enum verb verb, const struct items *items, uint32_t index, char *out);
