@@ -81,11 +81,6 @@ __attribute__((noinline)) int large_joined(struct __sk_buff *skb)
     return 0;
 }
 
-static __always_inline int no_verb(u32 text)
-{
-    return 0;
-}
-
 SEC("tc")
 int answer_large(struct __sk_buff *skb)
 {

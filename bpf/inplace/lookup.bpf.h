@@ -58,6 +58,7 @@ _Static_assert((int)FOUND_LAST <= (int)MC_COUNT_PASS_COMMAND, "reasons and findi
 enum {
     ITEM_CAS = 8,
     ITEM_EXPTIME = 16,
+    ITEM_TIME = 24,
     ITEM_META = 28,
     ITEM_BYTES = sizeof(struct mc_item),
 };
@@ -105,9 +106,14 @@ static __always_inline char *extent_of(u32 ref, u64 *offset)
 }
 
 /* The first slots of a bucket that may hold the tag, as bytes_zero shows them. */
+static __always_inline u64 tags_match(u64 tags, u64 hash)
+{
+    return bytes_zero(tags ^ mc_hash_tag(hash) * MASK_BYTES);
+}
+
 static __always_inline u64 bucket_matches(const struct mc_bucket *bucket, u64 hash)
 {
-    return bytes_zero(READ_ONCE(bucket->tags) ^ mc_hash_tag(hash) * MASK_BYTES);
+    return tags_match(READ_ONCE(bucket->tags), hash);
 }
 
 static __always_inline u32 bucket_ref(const struct mc_bucket *bucket, u64 slot)
@@ -214,7 +220,10 @@ static __always_inline int item_at(u32 ref, struct item_place *place)
     return extent && offset == begin;
 }
 
-/* Whether the item at `ref` is the key's: FOUND_HIT, FOUND_OTHER, FOUND_RETRY. */
+/*
+ * Whether the item at `ref` is the key's: FOUND_HIT, FOUND_OTHER, FOUND_RETRY; a reason if it lacks
+ * a flag that the request needs, before its slot is marked as read.
+ */
 static __always_inline int item_match(const struct scratch *scratch, u32 ref,
                                       struct item_place *place)
 {
@@ -226,11 +235,32 @@ static __always_inline int item_match(const struct scratch *scratch, u32 ref,
     if (META_NKEY(meta) != scratch->nkey ||
         !same_key(scratch, place->extent, place->offset + MC_ITEM_HEADER))
         return FOUND_OTHER;
-    return FOUND_HIT;
+    return unlikely(scratch->needs & ~META_FLAGS(meta)) ? (int)MC_COUNT_PASS_ITEM : FOUND_HIT;
 }
 
 /* What is made of an item that was found: FOUND_HIT, FOUND_RETRY or a reason. */
 typedef int item_use(struct scratch *scratch, const struct item_place *place);
+
+/*
+ * Whether an item's second has come. To read the clock is a call, which takes as long as a lookup:
+ * if the second is far away, the ticks since this CPU did so tell that it has not. The clock moves
+ * with the ticks; twice as far is room for how it is steered.
+ */
+enum { CLOCK_TICKS = 64 };
+
+static __always_inline int item_has_expired(struct scratch *scratch, u32 second)
+{
+    u64 tick = bpf_jiffies64();
+
+    if (tick - scratch->clock_tick >= CLOCK_TICKS) {
+        scratch->clock_ns = coarse_ns();
+        scratch->clock_tick = tick;
+    }
+    if (likely(scratch->clock_ns - control.base_ns + 2 * CLOCK_TICKS * tick_ns <
+               second * 1000000000ull))
+        return 0;
+    return second_reached(second);
+}
 
 /*
  * Whether an item may be served: FOUND_HIT or a reason. *now: if it expires, the server's clock by
@@ -263,11 +293,13 @@ static __always_inline u32 item_sum(u64 meta, const struct item_place *place, u6
 static __always_inline int item_to_reply(struct scratch *scratch, const struct item_place *place)
 {
     u64 meta = LOAD64(place->extent + place->offset + ITEM_META);
-    u64 expiry = LOAD64(place->extent + place->offset + ITEM_EXPTIME), nwire, now;
-    int rc = item_is_fit(meta, expiry, &now);
+    u64 expiry = LOAD64(place->extent + place->offset + ITEM_EXPTIME), nwire;
 
-    if (rc != FOUND_HIT)
-        return rc;
+    if (META_FLAGS(meta) & MC_ITEM_PASS)
+        return MC_COUNT_PASS_ITEM;
+    if (META_EPOCH(meta) != (u8)READ_ONCE(control.epoch) ||
+        ((u32)expiry && item_has_expired(scratch, expiry)))
+        return MC_COUNT_PASS_EXPIRED;
     nwire = expiry >> 32;
     OPAQUE(nwire);
     if (nwire < 8)
@@ -281,17 +313,24 @@ static __always_inline int item_to_reply(struct scratch *scratch, const struct i
                       nwire);
 }
 
+/* item_match as a function: the verifier follows it once, and not for each slot of a chain. */
+__attribute__((noinline)) int item_compare(struct scratch *scratch, u32 ref)
+{
+    struct item_place place;
+
+    return scratch ? item_match(scratch, ref, &place) : FOUND_RETRY;
+}
+
 /* Looks for the key in one bucket; *slot: where it is. */
-static __always_inline int bucket_search(const struct scratch *scratch,
-                                         const struct mc_bucket *bucket, u64 *slot,
-                                         struct item_place *place)
+static __always_inline int bucket_search(struct scratch *scratch, const struct mc_bucket *bucket,
+                                         u64 *slot)
 {
     u64 matches = bucket_matches(bucket, scratch->hash);
     int found;
 
     for (*slot = 0; *slot < MC_SLOTS; (*slot)++) {
         if (matches >> (8 * *slot) & 0x80) {
-            found = item_match(scratch, bucket_ref(bucket, *slot), place);
+            found = item_compare(scratch, bucket_ref(bucket, *slot));
             if (found != FOUND_OTHER)
                 return found;
         }
@@ -349,7 +388,6 @@ static __always_inline struct mc_bucket *bucket_find(u64 hash, u32 *seq)
 __attribute__((noinline)) int chain_search(struct scratch *scratch)
 {
     struct mc_bucket *bucket;
-    struct item_place place;
     u64 slot = 0, i;
     u32 next, seq;
     int found;
@@ -360,7 +398,7 @@ __attribute__((noinline)) int chain_search(struct scratch *scratch)
     if (!bucket)
         return FOUND_RETRY;
     for (i = 0; i < BUCKETS_MAX; i++) {
-        found = bucket_search(scratch, bucket, &slot, &place);
+        found = bucket_search(scratch, bucket, &slot);
         if (found == FOUND_HIT) {
             scratch->ref = bucket_ref(bucket, slot);
             bucket_mark(bucket, slot);

@@ -69,6 +69,11 @@ static __always_inline int item_show(struct scratch *scratch, const struct item_
     if (scratch->verb == VERB_BINARY) {
         at = (u32)binary_line(scratch, suffix, n, item.cas);
     } else {
+        if (scratch->mg.given & META_ASKS) {
+            rc = mg_agrees(scratch, place, &item);
+            if (rc != FOUND_HIT)
+                return rc;
+        }
         scratch->mg.cas = item.cas;
         scratch->mg.ttl = item.exptime ? item.exptime - (u32)(item.now / 1000000000) : ~0ull;
         at = (u32)mg_line(scratch, suffix);
@@ -132,7 +137,10 @@ static __always_inline int verb_answer_one(struct scratch *scratch)
         return STEP_END;
     if (rc != FOUND_MISS)
         return rc;
-    return scratch->verb == VERB_BINARY ? binary_miss(scratch) : mg_miss(scratch);
+    if (scratch->verb != VERB_BINARY)
+        return mg_miss(scratch);
+    binary_miss(scratch);
+    return STEP_END;
 }
 
 /*

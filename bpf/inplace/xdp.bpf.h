@@ -29,15 +29,16 @@ static __always_inline int xdp_leave(struct xdp_md *ctx, struct scratch *scratch
     return rc == HEAD_HIDDEN ? xdp_pass_to_tc(ctx, scratch) : xdp_pass(scratch, rc);
 }
 
-/* Sends the reply of `scratch` back to where the request came from. */
-__attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
+/* Sends the reply of `scratch`, if there is one, back to where the request came from. */
+static __always_inline int xdp_reply(struct xdp_md *ctx, struct scratch *scratch)
 {
-    struct scratch *scratch = scratch_get();
     u64 nframe, before;
     int rc;
 
-    if (!scratch)
-        return XDP_PASS;
+    if (scratch->nreply == REPLY_TEXT) {
+        count_silence(scratch, MC_COUNT_ANSWERED_XDP);
+        return XDP_DROP;
+    }
     rc = guard_reply(scratch);
     if (unlikely(rc))
         return xdp_pass(scratch, rc);
@@ -56,21 +57,21 @@ __attribute__((noinline)) int xdp_reply(struct xdp_md *ctx)
     return XDP_TX;
 }
 
-/* Answers a request, HEAD_GET or HEAD_VERB; judged: its checksum is not wrong. */
-static __always_inline int xdp_answer(struct xdp_md *ctx, struct scratch *scratch, int kind,
-                                      u32 judged)
+int xdp_request(struct xdp_md *ctx, u32 nlink, u32 v6, u32 how);
+
+/* What xdp_request knows of a request. */
+enum {
+    REQUEST_GET,      /* a get, of which frame_look has looked at the frame, which has no tags; */
+    REQUEST_VERB,     /* the same of another verb */
+    REQUEST_UNSEEN,   /* perhaps such a verb, in any frame */
+    REQUEST_ADMITTED, /* a get that is admitted, and whose headers are kept; */
+    REQUEST_JUDGED,   /* and whose checksum is not wrong */
+};
+
+/* A get that is admitted and not simple: any number of keys, any bucket. */
+static __always_inline int xdp_get(struct xdp_md *ctx, int judged)
 {
-    int rc = packet_answer(packet_xdp(ctx), scratch, kind, judged);
-
-    return rc == STEP_END ? xdp_reply(ctx) : xdp_pass(scratch, rc);
-}
-
-/* A get that is not simple: any number of keys, any bucket. */
-__attribute__((noinline)) int xdp_get(struct xdp_md *ctx, u32 judged)
-{
-    struct scratch *scratch = scratch_get();
-
-    return scratch ? xdp_answer(ctx, scratch, HEAD_GET, judged) : XDP_PASS;
+    return xdp_request(ctx, 0, 0, judged ? REQUEST_JUDGED : REQUEST_ADMITTED);
 }
 
 /* --- one key: straight from the item into the packet ---------------------- */
@@ -180,10 +181,13 @@ static __always_inline int xdp_miss(struct xdp_md *ctx, struct scratch *scratch,
     return XDP_TX;
 }
 
-/* Sends the item at `ref`, if it is the key's and may be served, and the bucket held still. */
+/*
+ * Sends the item in a slot of `bucket`, if it is the key's and may be served, and the chain, which
+ * begins with `head`, held still.
+ */
 static __always_inline int xdp_hit(struct xdp_md *ctx, struct scratch *scratch,
-                                   struct offsets offsets, struct mc_bucket *bucket, u32 seq,
-                                   u64 slot)
+                                   struct offsets offsets, struct mc_bucket *head, u32 seq,
+                                   struct mc_bucket *bucket, u64 slot)
 {
     u64 offset, within, meta, expiry, nwire, clsid;
     const char *item;
@@ -206,7 +210,7 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct scratch *scratch,
     if (unlikely((meta & META_MASK) != META_OF(scratch->nkey, (u8)READ_ONCE(control.epoch)) ||
                  nwire - 9 > TEXT_MAX - (NVALUE + NEND) - 9 || !item_key_is(scratch, item)))
         return xdp_get(ctx, 1);
-    if ((u32)expiry && unlikely(second_reached((u32)expiry)))
+    if ((u32)expiry && unlikely(item_has_expired(scratch, expiry)))
         return xdp_get(ctx, 1);
     rc = guard_size(offsets.v6, scratch->ntext, NVALUE + nwire + NEND);
     if (unlikely(rc))
@@ -218,7 +222,7 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct scratch *scratch,
     if (unlikely(!write_hit(ctx, scratch, offsets, item + MC_ITEM_HEADER, nwire, meta)))
         return XDP_ABORTED;
     read_barrier();
-    if (unlikely(READ_ONCE(bucket->seq) != seq || bucket_is_behind(bucket)))
+    if (unlikely(READ_ONCE(head->seq) != seq || bucket_is_behind(head)))
         return xdp_restore(ctx, grow, at_head) ? xdp_get(ctx, 1) : XDP_ABORTED;
     bucket_mark(bucket, slot);
     scratch->counts.class_hits[clsid]++;
@@ -228,31 +232,33 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct scratch *scratch,
 }
 
 /*
- * Answers a request whose only key lies where its hash says. Whatever is not so plain (a moving
- * bucket, a second tag, an overflow bucket) takes the long way.
+ * Answers a request whose only key lies where its hash says. `tags` were read behind `seq`.
+ * Whatever is not so plain (a moving bucket, a second tag, a second overflow bucket) takes the long
+ * way.
  */
 static __always_inline int xdp_get_one(struct xdp_md *ctx, struct scratch *scratch,
-                                       struct offsets offsets)
+                                       struct offsets offsets, struct mc_bucket *head, u32 seq,
+                                       u64 tags)
 {
-    u32 nbuckets = READ_ONCE(control.nbuckets), index, seq;
-    u64 hash = scratch->hash, matches;
-    struct mc_bucket *bucket;
+    struct mc_bucket *bucket = head;
+    u64 hash = scratch->hash, matches = tags_match(tags, hash);
+    u32 next;
 
-    index = mc_bucket_of(hash, nbuckets);
-    bucket = bucket_main(index);
-    if (unlikely(!bucket))
+    if (unlikely(seq & 1 || ((u32)hash & READ_ONCE(head->mask)) != scratch->index))
         return xdp_get(ctx, 1);
-    seq = READ_ONCE(bucket->seq);
-    read_barrier();
-    if (unlikely(seq & 1 || ((u32)hash & READ_ONCE(bucket->mask)) != index))
-        return xdp_get(ctx, 1);
-    matches = bucket_matches(bucket, hash);
+    next = matches ? 0 : READ_ONCE(head->next);
+    if (unlikely(next)) {
+        bucket = bucket_overflow(next);
+        if (!bucket)
+            return xdp_get(ctx, 1);
+        matches = bucket_matches(bucket, hash);
+        if (!matches && READ_ONCE(bucket->next))
+            return xdp_get(ctx, 1);
+    }
     if (matches)
-        return xdp_hit(ctx, scratch, offsets, bucket, seq, bytes_below(matches));
-    if (unlikely(READ_ONCE(bucket->next)))
-        return xdp_get(ctx, 1);
+        return xdp_hit(ctx, scratch, offsets, head, seq, bucket, bytes_below(matches));
     read_barrier();
-    if (unlikely(READ_ONCE(bucket->seq) != seq))
+    if (unlikely(READ_ONCE(head->seq) != seq))
         return xdp_get(ctx, 1);
     return xdp_miss(ctx, scratch, offsets);
 }
@@ -313,18 +319,41 @@ static __always_inline int xdp_verb_check(struct xdp_md *ctx, struct scratch *sc
     return HEAD_VERB;
 }
 
-/* A request that is no get: another verb that is answered, or not. */
-__attribute__((noinline)) int xdp_verb(struct xdp_md *ctx, u32 nlink, u32 v6)
+/* A function: it is rarely needed, and what it keeps on the stack is not added to that of others.
+ */
+__attribute__((noinline)) int xdp_verb_check_any(struct xdp_md *ctx, u32 nlink, u32 v6)
 {
     struct scratch *scratch = scratch_get();
-    int rc;
+
+    if (!scratch)
+        return MC_COUNT_PASS_ERROR;
+    return v6 ? xdp_verb_check(ctx, scratch, nlink, 1) : xdp_verb_check(ctx, scratch, nlink, 0);
+}
+
+/*
+ * Answers whatever is not a simple get. One function for all of it: where the CPU's returns are
+ * guarded a call takes as long as ten loads.
+ */
+__attribute__((noinline)) int xdp_request(struct xdp_md *ctx, u32 nlink, u32 v6, u32 how)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    int kind = how == REQUEST_VERB ? HEAD_VERB : HEAD_GET, rc = kind;
+    struct scratch *scratch = scratch_get();
 
     if (!scratch)
         return XDP_PASS;
-    rc = v6 ? xdp_verb_check(ctx, scratch, nlink, 1) : xdp_verb_check(ctx, scratch, nlink, 0);
-    if (rc != HEAD_VERB)
+    if (how <= REQUEST_VERB) {
+        if (data + FRAME_IP + (v6 ? IP6_BYTES : IP4_BYTES) + L4_CHECKED > end)
+            return XDP_PASS;
+        rc = v6 ? frame_admit(ctx, scratch, data, OFFSETS(0, 1), kind)
+                : frame_admit(ctx, scratch, data, OFFSETS(0, 0), kind);
+    } else if (how == REQUEST_UNSEEN) {
+        rc = xdp_verb_check_any(ctx, nlink, v6);
+    }
+    if (unlikely(rc != HEAD_GET && rc != HEAD_VERB))
         return xdp_leave(ctx, scratch, rc);
-    return xdp_answer(ctx, scratch, HEAD_VERB, 0);
+    rc = packet_answer(packet_xdp(ctx), scratch, rc, how == REQUEST_JUDGED);
+    return likely(rc == STEP_END) ? xdp_reply(ctx, scratch) : xdp_pass(scratch, rc);
 }
 
 /* Whatever is no get that XDP may answer, by what frame_check says of it. */
@@ -336,27 +365,49 @@ static __always_inline int xdp_no_get(struct xdp_md *ctx, struct scratch *scratc
     if (rc == HEAD_ODD)
         return xdp_odd(ctx, nlink, v6);
     if (rc == MC_COUNT_PASS_COMMAND)
-        return xdp_verb(ctx, nlink, v6);
+        return xdp_request(ctx, nlink, v6, REQUEST_UNSEEN);
     return scratch ? xdp_leave(ctx, scratch, rc) : XDP_PASS;
 }
 
-/* A frame without tags: its form is constant, and a hit is answered in place. */
+/*
+ * A frame without tags: its form is constant, and a hit is answered in place. The bucket is loaded
+ * as soon as its place is known: the checks that follow take as long as a cache needs for it.
+ */
 static __always_inline int xdp_plain(struct xdp_md *ctx, struct offsets offsets)
 {
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    void *text = data + offsets_text(offsets);
     struct scratch *scratch = NULL;
-    int rc = frame_check(ctx, offsets, 1, &scratch);
-    void *data, *end, *text;
+    struct mc_bucket *head;
+    u64 tags;
+    u32 seq;
+    int rc;
 
+    rc = frame_look(ctx, data, end, offsets, 1, &scratch, text_is_verb);
+    if (rc == HEAD_VERB)
+        return xdp_request(ctx, offsets.ip, offsets.v6, REQUEST_VERB);
+    if (unlikely(rc == MC_COUNT_PASS_PACKET)) {
+        rc = frame_check_any(ctx, FRAME_IP, offsets.v6);
+        return rc == HEAD_GET ? xdp_get(ctx, 0)
+                              : xdp_no_get(ctx, scratch, offsets.ip, offsets.v6, rc);
+    }
     if (unlikely(rc != HEAD_GET))
         return xdp_no_get(ctx, scratch, offsets.ip, offsets.v6, rc);
-    data = (void *)(long)ctx->data;
-    end = (void *)(long)ctx->data_end;
-    text = data + offsets_text(offsets);
     if (!xdp_key(scratch, text, end) || !xdp_keep(scratch, data, end, offsets_text(offsets) + NGET))
-        return xdp_get(ctx, 0);
+        return xdp_request(ctx, offsets.ip, offsets.v6, REQUEST_GET);
+    scratch->index = mc_bucket_of(scratch->hash, READ_ONCE(control.nbuckets));
+    head = bucket_main(scratch->index);
+    if (unlikely(!head))
+        return xdp_request(ctx, offsets.ip, offsets.v6, REQUEST_GET);
+    seq = READ_ONCE(head->seq);
+    read_barrier();
+    tags = READ_ONCE(head->tags);
+    rc = frame_admit(ctx, scratch, data, offsets, HEAD_GET);
+    if (unlikely(rc != HEAD_GET))
+        return xdp_leave(ctx, scratch, rc);
     if (unlikely(key_judge(scratch, offsets.v6) == CHECKSUM_WRONG))
         return xdp_pass(scratch, MC_COUNT_PASS_PACKET);
-    return xdp_get_one(ctx, scratch, offsets);
+    return xdp_get_one(ctx, scratch, offsets, head, seq, tags);
 }
 
 static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)

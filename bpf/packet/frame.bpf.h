@@ -51,11 +51,20 @@ static __always_inline long xdp_resize(struct xdp_md *ctx, int grow)
     return bpf_xdp_adjust_tail(ctx, grow);
 }
 
+/* Whether a request that begins with these bytes is no get, and may be answered. */
+typedef int request_verb(u32 text);
+
+static __always_inline int no_verb(u32 text)
+{
+    (void)text;
+    return 0;
+}
+
 /*
- * Whether a packet, with n bytes in its frame, is a get: HEAD_GET, or the reason to pass. The
- * caller knows that it is to our port and address, and plain.
+ * Whether a packet, with n bytes in its frame, is a get or another verb: HEAD_GET, HEAD_VERB, or
+ * the reason to pass. The caller knows that it is to our port and address, and plain.
  */
-static __always_inline int get_check(const void *ip, u64 v6, u64 n)
+static __always_inline int get_check(const void *ip, u64 v6, u64 n, request_verb *is_verb)
 {
     const void *l4 = ip + ip_bytes(v6);
     u64 ntext;
@@ -67,9 +76,9 @@ static __always_inline int get_check(const void *ip, u64 v6, u64 n)
         return MC_COUNT_PASS_BYPASS;
     if (unlikely(server_has_stopped()))
         return MC_COUNT_PASS_STOPPED;
-    if (unlikely(LOAD32(l4 + L4_TEXT) != TEXT_GET || ntext < REQUEST_LEAST))
-        return MC_COUNT_PASS_COMMAND;
-    return HEAD_GET;
+    if (unlikely(LOAD32(l4 + L4_TEXT) != TEXT_GET))
+        return is_verb(LOAD32(l4 + L4_TEXT)) ? HEAD_VERB : MC_COUNT_PASS_COMMAND;
+    return likely(ntext >= REQUEST_LEAST) ? HEAD_GET : MC_COUNT_PASS_COMMAND;
 }
 
 /* Whether source and way of a request are admitted: HEAD_GET, HEAD_HIDDEN or a reason. */
@@ -105,17 +114,6 @@ static __always_inline int xdp_admit(struct xdp_md *ctx, struct scratch *scratch
     if (unlikely(control.flush_at) && second_reached(control.flush_at))
         return MC_COUNT_PASS_EXPIRED;
     return admitted;
-}
-
-/* A frame to our port whose headers are in its first buffer: HEAD_GET, HEAD_HIDDEN or a reason. */
-static __always_inline int xdp_check(struct xdp_md *ctx, struct scratch *scratch, const void *data,
-                                     const void *ip, struct offsets offsets)
-{
-    int rc = get_check(ip, offsets.v6, scratch->nframe - offsets.ip);
-
-    if (unlikely(rc != HEAD_GET))
-        return rc;
-    return xdp_admit(ctx, scratch, data, ip, offsets);
 }
 
 /* What a frame's first bytes say. */
@@ -156,20 +154,17 @@ static __always_inline u16 frame_untag(const void *data, u32 *nlink)
     return LOAD16(data + FRAME_IP + TAG_BYTES + 2);
 }
 
-int frame_check_any(struct xdp_md *ctx, u32 nlink, u32 v6);
-
 /*
- * What a frame of IP, and of our transport if it has no tags, is: a HEAD_* or a reason. Of HEAD_GET
- * and HEAD_HIDDEN the headers are kept in *scratch. plain: it has no tags; one with further buffers
- * is handed on.
+ * What a frame of IP, and of our transport if it has no tags, is by what it says itself: a HEAD_*
+ * or a reason. `data` and `end` are the frame's, *out is set if it is to our port. plain: it has no
+ * tags.
  */
-static __always_inline int frame_check(struct xdp_md *ctx, struct offsets offsets, int plain,
-                                       struct scratch **out)
+static __always_inline int frame_look(struct xdp_md *ctx, void *data, void *end,
+                                      struct offsets offsets, int plain, struct scratch **out,
+                                      request_verb *is_verb)
 {
-    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
     struct scratch *scratch;
-    int rc;
 
     if (!plain && data + FRAME_IP + 2 * TAG_BYTES > end)
         return HEAD_ODD;
@@ -183,20 +178,45 @@ static __always_inline int frame_check(struct xdp_md *ctx, struct offsets offset
     scratch->nframe = (u64)(end - data);
     if (!plain && unlikely(offsets_text(offsets) + l4_ntext(l4) > scratch->nframe))
         scratch->nframe = bpf_xdp_get_buff_len(ctx);
-    rc = xdp_check(ctx, scratch, data, ip, offsets);
-    if (plain && unlikely(rc == MC_COUNT_PASS_PACKET))
-        return frame_check_any(ctx, FRAME_IP, offsets.v6);
-    if (unlikely(rc != HEAD_GET && rc != HEAD_HIDDEN))
-        return rc;
-    scratch->offsets = offsets;
     scratch->ntext = l4_ntext(l4);
-    headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
-    return rc;
+    return get_check(ip, offsets.v6, scratch->nframe - offsets.ip, is_verb);
 }
 
 /*
- * The same of a frame that may have tags and further buffers, whose IP begins at nlink. A function,
- * so that what it keeps on the stack is not added to that of what follows: 512 bytes are the limit.
+ * Whether a frame that frame_look has said to be of this kind is admitted: the same, HEAD_HIDDEN,
+ * or a reason. Unless it is a reason the headers are kept in `scratch`.
+ */
+static __always_inline int frame_admit(struct xdp_md *ctx, struct scratch *scratch, void *data,
+                                       struct offsets offsets, int kind)
+{
+    void *ip = data + offsets.ip;
+    int rc = xdp_admit(ctx, scratch, data, ip, offsets);
+
+    if (unlikely(rc != HEAD_GET && rc != HEAD_HIDDEN))
+        return rc;
+    scratch->offsets = offsets;
+    headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
+    return rc == HEAD_GET ? kind : rc;
+}
+
+int frame_check_any(struct xdp_md *ctx, u32 nlink, u32 v6);
+
+/* All of it, of a get. A plain frame with further buffers is handed on. */
+static __always_inline int frame_check(struct xdp_md *ctx, struct offsets offsets, int plain,
+                                       struct scratch **out)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    int rc = frame_look(ctx, data, end, offsets, plain, out, no_verb);
+
+    if (plain && unlikely(rc == MC_COUNT_PASS_PACKET))
+        return frame_check_any(ctx, FRAME_IP, offsets.v6);
+    return likely(rc == HEAD_GET) ? frame_admit(ctx, *out, data, offsets, rc) : rc;
+}
+
+/*
+ * The same of a frame that may have tags and further buffers, whose IP begins at nlink; of a verb
+ * that is no get it says MC_COUNT_PASS_COMMAND. A function, so that what it keeps on the stack is
+ * not added to that of what follows: 512 bytes are the limit.
  */
 __attribute__((noinline)) int frame_check_any(struct xdp_md *ctx, u32 nlink, u32 v6)
 {

@@ -17,7 +17,7 @@
 static __always_inline int xdp_key(struct scratch *scratch, void *text, void *end)
 {
     u64 at = scratch->ntext - 10, nkey, words, rest;
-    u64 sum = 0, blank = 0, word, i;
+    u64 sum = 0, halves_sum = 0, blank = 0, word, i;
     void *tail;
 
     nkey = at + 8 - NGET;
@@ -37,6 +37,7 @@ static __always_inline int xdp_key(struct scratch *scratch, void *text, void *en
         blank |= (word - 0x21 * MASK_BYTES) & ~word;
         scratch->key[i] = word;
         sum += mc_hash_word(word, control.seed[i]);
+        halves_sum += halves(word);
     }
     if (rest) {
         word = LOAD64(tail);
@@ -45,8 +46,10 @@ static __always_inline int xdp_key(struct scratch *scratch, void *text, void *en
         BOUND(words, KEY_WORDS - 1);
         scratch->key[words] = word;
         sum += mc_hash_word(word, control.seed[words]);
+        halves_sum += halves(word);
     }
     scratch->nkey = nkey;
+    scratch->key_sum = halves_sum;
     scratch->hash = mc_hash_end(sum, nkey);
     return !(blank & MASK_TOPS);
 }
@@ -54,16 +57,10 @@ static __always_inline int xdp_key(struct scratch *scratch, void *text, void *en
 /* What the checksum says of a request of "get KEY\r\n" with the key in `scratch`. */
 static __always_inline enum checksum key_judge(const struct scratch *scratch, u64 v6)
 {
-    u64 nkey = scratch->nkey, words = (nkey + 7) / 8, sum, i;
+    u64 sum = TEXT_GET + (0x0a0dull << 8 * (scratch->nkey & 1)) + scratch->key_sum;
 
     if (!l4_has_checksum(&scratch->saved, v6))
         return CHECKSUM_RIGHT;
-    sum = TEXT_GET + (0x0a0dull << 8 * (nkey & 1));
-    for (i = 0; i < KEY_WORDS; i++) {
-        if (i >= words)
-            break;
-        sum += load_halves(scratch->key + i);
-    }
     return l4_judge(&scratch->saved, v6, sum);
 }
 

@@ -220,6 +220,7 @@ static __always_inline void answer_begin(struct scratch *scratch)
     scratch->nkeys = 0;
     scratch->nhits = 0;
     scratch->ntries = 0;
+    scratch->needs = 0;
     scratch->wire_sum = 0;
     scratch->nreply = REPLY_TEXT;
     /* Zeros behind the request end every search for its end. */
@@ -329,9 +330,14 @@ static __always_inline int xdp_write_plain(struct xdp_md *ctx, const struct scra
     const struct offsets offsets = OFFSETS(0, 0);
     u64 ntext = scratch->nreply - REPLY_TEXT;
 
-    if (ntext < 9 || data + offsets_text(offsets) > end)
+    if (data + offsets_text(offsets) + 8 > end)
         return 0;
     write_headers(data, scratch, offsets, ntext, L4_SUMS_IP4 ? reply_sum(scratch, ntext) : 0);
+    if (ntext < 9) {
+        STORE64(data + offsets_text(offsets),
+                LOAD64(scratch->reply + REPLY_TEXT) << (64 - 8 * ntext) >> (64 - 8 * ntext));
+        return 1;
+    }
     return copy_blocks(data + offsets_text(offsets), end, scratch->reply + REPLY_TEXT, ntext,
                        TEXT_MAX);
 }
@@ -352,6 +358,14 @@ static __always_inline void count_payload(struct scratch *scratch, u64 nreply)
 {
     scratch->counts.count[MC_COUNT_BYTES_READ] += l4_payload(scratch->ntext);
     scratch->counts.count[MC_COUNT_BYTES_WRITTEN] += l4_payload(nreply);
+}
+
+/* Counts a request that has no answer: a quiet one that found nothing. */
+static __always_inline void count_silence(struct scratch *scratch, enum mc_count by)
+{
+    scratch->counts.count[MC_COUNT_BYTES_READ] += l4_payload(scratch->ntext);
+    scratch->counts.count[MC_COUNT_MISSES] += scratch->nkeys;
+    scratch->counts.count[by]++;
 }
 
 __attribute__((noinline)) int count_classes(struct scratch *scratch)

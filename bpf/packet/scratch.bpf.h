@@ -40,8 +40,9 @@ struct saved_headers {
 /* A request of mg (inplace/meta.bpf.h). */
 struct mg {
     u64 given;   /* a bit for each flag */
-    u64 flags;   /* those that are answered, in their order, the first in the low byte */
-    u32 nflags;  /* bits of flags */
+    u64 shown;   /* those that are repeated in the answer, the first in the low byte */
+    u32 nshown;  /* bits of that */
+    u32 recache; /* the number of R */
     u32 opaque;  /* where in the request its word begins */
     u32 nopaque; /* its length */
     u64 cas;     /* of the item, */
@@ -50,6 +51,11 @@ struct mg {
 
 struct scratch {
     struct mc_counts counts;
+
+    /* --- when this CPU last read the kernel's clock, in its ticks, and what it read (lookup) ---
+     */
+    u64 clock_tick;
+    u64 clock_ns;
 
     /* --- the packet --- */
     struct offsets offsets;
@@ -66,14 +72,17 @@ struct scratch {
     u32 at;     /* of the next key in it */
     u32 nkeys;  /* so far */
     u32 ntries; /* of this key, disturbed */
+    u32 needs;  /* flags that an item must have */
     char request[REQUEST_ROOM + 8];
 
     /* --- the key that is being looked up --- */
     u64 key[KEY_WORDS + 1]; /* the last word padded with zeros */
     u64 nkey;
     u64 hash;
-    u32 seq; /* of its bucket, before it was read */
-    u32 ref; /* of its item, if chain_search found it */
+    u64 key_sum; /* for checksums, of a get's only key */
+    u32 seq;     /* of its bucket, before it was read */
+    u32 index;   /* of that */
+    u32 ref;     /* of its item, if chain_search found it */
 
     /* --- the item that was copied last --- */
     u32 nwire;    /* bytes of it */

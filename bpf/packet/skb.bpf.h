@@ -98,27 +98,21 @@ static __always_inline u32 tc_vlan(struct __sk_buff *skb, const struct tc_header
                                                                     << 16;
 }
 
-/* Whether a request that begins with these bytes is no get, and may be answered. */
-typedef int tc_verb(u32 text);
-
 /*
  * Whether it is a get or another verb for us; counts one that is ours but none. first: no XDP
  * program has let it through, nor charged its source.
  */
 static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scratch,
                                     const struct tc_headers *headers, u64 v6, int first,
-                                    tc_verb *is_verb)
+                                    request_verb *is_verb)
 {
     const void *ip = headers->ip, *l4 = ip + ip_bytes(v6);
-    int rc, kind = HEAD_GET;
+    int rc, kind;
 
     if (!ip_is_plain(ip, v6, L4_PROTOCOL) || port_to(l4) != control.port || !ip_is_to_us(ip, v6))
         return HEAD_FOREIGN;
-    rc = get_check(ip, v6, scratch->nframe - scratch->offsets.ip);
-    if (rc == MC_COUNT_PASS_COMMAND && is_verb(LOAD32(l4 + L4_TEXT))) {
-        kind = HEAD_VERB;
-        rc = HEAD_GET;
-    }
+    kind = get_check(ip, v6, scratch->nframe - scratch->offsets.ip, is_verb);
+    rc = kind == HEAD_VERB ? HEAD_GET : kind;
     if (rc == HEAD_GET)
         rc = mac_check(MACS(headers->link), skb->ifindex);
     if (rc == HEAD_HIDDEN)
@@ -165,7 +159,7 @@ static __always_inline long tc_resize(struct __sk_buff *skb, u64 nframe, u32 hid
     return 0;
 }
 
-/* Turns the packet around, whose first `hidden` bytes are not in sight. */
+/* Turns the packet around, whose first `hidden` bytes are not in sight; ends it without a reply. */
 __attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden, int left)
 {
     struct scratch *scratch = scratch_get();
@@ -174,6 +168,10 @@ __attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden, int le
 
     if (!scratch)
         return TC_NEXT;
+    if (scratch->nreply == REPLY_TEXT) {
+        count_silence(scratch, MC_COUNT_ANSWERED_TC);
+        return TC_ACT_SHOT;
+    }
     rc = guard_reply(scratch);
     if (rc)
         return tc_pass(scratch, rc);

@@ -114,6 +114,11 @@ static void test_chains(struct lab *lab, enum loader_program program)
         right &= serves(lab, program, key, NULL);
     }
     ok(right, "%s: hits and misses in chains of 1 to 32 items are answered", names[program]);
+    key_in_bucket(lab, 3, 9, key);
+    bucket_of(lab, key)->seq++;
+    ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY),
+       "%s: a key in an overflow bucket whose chain is being changed is passed", names[program]);
+    bucket_of(lab, key)->seq++;
     key_in_bucket(lab, 3, 32, key);
     put(lab, key, "beyond");
     ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY),

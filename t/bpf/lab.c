@@ -484,6 +484,26 @@ bool lab_passes(struct lab *lab, enum loader_program program, const struct frame
     return right;
 }
 
+bool lab_takes(struct lab *lab, enum loader_program program, const struct frame *request)
+{
+    const size_t by = program == LOADER_XDP ? MC_COUNT_ANSWERED_XDP : MC_COUNT_ANSWERED_TC;
+    static struct frame out, in;
+    struct mc_counts before, after;
+    uint32_t verdict;
+
+    lab_send(lab, request, &in);
+    loader_counts(lab->loader, &before);
+    verdict = lab_run(lab, program, &in, &out);
+    loader_counts(lab->loader, &after);
+    before.count[MC_COUNT_SEEN]++;
+    before.count[MC_COUNT_KEYS]++;
+    before.count[MC_COUNT_MISSES]++;
+    before.count[MC_COUNT_BYTES_READ] = after.count[MC_COUNT_BYTES_READ];
+    before.count[by]++;
+    return verdict == (program == LOADER_XDP ? 1u : 2u) &&
+           memcmp(&before, &after, sizeof(before)) == 0;
+}
+
 double lab_time(struct lab *lab, enum loader_program program, const struct frame *in,
                 unsigned int runs)
 {

@@ -108,6 +108,8 @@ uint32_t lab_run(struct lab *lab, enum loader_program program, const struct fram
 /* Whether the request is answered with `text`, byte by byte from the Ethernet header on. */
 bool lab_answers(struct lab *lab, enum loader_program program, const struct frame *request,
                  const char *text, size_t ntext);
+/* Whether it is taken and has no answer, and is counted as answered once. */
+bool lab_takes(struct lab *lab, enum loader_program program, const struct frame *request);
 /* No count, for a packet to another machine. */
 #define LAB_UNCOUNTED MC_COUNT_SEEN
 /* Whether it is passed unchanged, and counted once, under that reason. */

@@ -412,6 +412,10 @@ static void test_items(struct lab *lab, enum loader_program program)
        "%s: an item that expired long ago is passed", names[program]);
     item->exptime = second + 1000;
     ok(hit_is_served(lab, program), "%s: an item that expires later is answered", names[program]);
+    control->base_ns -= 1001 * 1000000000ull;
+    ok(hit_passes(lab, program, MC_COUNT_PASS_EXPIRED), "%s: and is passed when it has",
+       names[program]);
+    control->base_ns += 1001 * 1000000000ull;
     item->exptime = UINT32_MAX;
     ok(hit_is_served(lab, program), "%s: an item that expires in 136 years is answered",
        names[program]);

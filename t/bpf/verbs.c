@@ -35,6 +35,20 @@ static void sample_make(struct sample *sample, size_t nkey, size_t nvalue)
         sample->value[i] = (char)(nvalue + i * 13 + i / 256);
 }
 
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The second of the server's clock. */
+static uint32_t second(const struct lab *lab)
+{
+    return (uint32_t)((clock_ns() - lab->control->base_ns) / 1000000000u);
+}
+
 /* lab_put with client flags, a cas id and a time. */
 static struct mc_item *sample_put(struct lab *lab, const struct sample *sample)
 {
@@ -49,6 +63,9 @@ static struct mc_item *sample_put(struct lab *lab, const struct sample *sample)
     item->nbytes = (uint32_t)(sample->nkey + (size_t)nsuffix + sample->nvalue + 2);
     item->cas = sample->cas;
     item->exptime = sample->exptime;
+    /* Read before, and in this second. */
+    item->flags |= MC_ITEM_FETCHED;
+    item->time = second(lab);
     return item;
 }
 
@@ -150,6 +167,8 @@ static void add_flag(struct text *text, char flag, const struct meta *meta,
         text_say(text, " t%" PRIu32, meta->ttl);
     } else if (hit && flag == 't') {
         text_say(text, " t-1");
+    } else if (hit && (flag == 'h' || flag == 'l')) {
+        text_say(text, flag == 'h' ? " h1" : " l0");
     }
 }
 
@@ -161,7 +180,10 @@ static void meta_request(struct text *text, const struct meta *meta, const struc
     text_say(text, "mg ");
     text_add(text, sample->key, sample->nkey);
     for (flag = meta->flags; *flag; flag++)
-        text_say(text, " %c%s", *flag, *flag == 'O' ? meta->opaque : "");
+        text_say(text, " %c%s", *flag,
+                 *flag == 'O'                   ? meta->opaque
+                 : *flag == 'N' || *flag == 'R' ? "30"
+                                                : "");
     text_say(text, "\r\n");
 }
 
@@ -190,6 +212,7 @@ static bool meta_one(struct lab *lab, enum loader_program program, const struct 
                      struct sample *sample)
 {
     struct text request, reply;
+    struct frame frame;
     bool right;
 
     lab_clear(lab);
@@ -197,9 +220,13 @@ static bool meta_one(struct lab *lab, enum loader_program program, const struct 
     meta_request(&request, meta, sample);
     meta_reply(&reply, meta, sample, true);
     right = says(lab, program, &request, &reply);
-    if (strchr(meta->flags, 'q'))
-        return right;
     lab_clear(lab);
+    if (strchr(meta->flags, 'N') || strchr(meta->flags, 'q')) {
+        frame_request(&frame, request.bytes, request.n);
+        return right &&
+               (strchr(meta->flags, 'N') ? lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND)
+                                         : lab_takes(lab, program, &frame));
+    }
     meta_reply(&reply, meta, sample, false);
     return right && says(lab, program, &request, &reply);
 }
@@ -207,8 +234,8 @@ static bool meta_one(struct lab *lab, enum loader_program program, const struct 
 /* Some of the letters, in some order. */
 static void choose_flags(struct meta *meta)
 {
-    char letters[] = "vfctskqO";
-    unsigned int n = (unsigned int)rand() % 9, left = 8, at, i;
+    char letters[] = "vfctskqOhlNR";
+    unsigned int n = (unsigned int)rand() % 13, left = 12, at, i;
 
     for (i = 0; i < n; i++) {
         at = (unsigned int)rand() % left--;
@@ -220,20 +247,6 @@ static void choose_flags(struct meta *meta)
     for (i = 0; i < n; i++)
         meta->opaque[i] = (char)('!' + rand() % 94);
     meta->opaque[n] = '\0';
-}
-
-static uint64_t clock_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* The second of the server's clock. */
-static uint32_t second(const struct lab *lab)
-{
-    return (uint32_t)((clock_ns() - lab->control->base_ns) / 1000000000u);
 }
 
 static void test_meta(struct lab *lab, enum loader_program program)
@@ -249,12 +262,16 @@ static void test_meta(struct lab *lab, enum loader_program program)
         sample_make(&sample, n % 250 + 1, n % 7 ? n % 50 : n % 1450);
         sample.flags = n % 3 ? (uint32_t)n : UINT32_MAX - (uint32_t)n;
         choose_flags(&meta);
+        /* With R30 it is not to be stored again. */
         meta.ttl = n % 5 ? 1 + (uint32_t)rand() % 100000 : UINT32_MAX - 1000;
+        if (strchr(meta.flags, 'R') && meta.ttl < 40)
+            meta.ttl = 40;
         sample.exptime = n % 4 ? second(lab) + meta.ttl : 0;
         right = meta_one(lab, program, &meta, &sample) ||
                 (sample.exptime && second(lab) + meta.ttl != sample.exptime);
     }
-    ok(right, "%s: mg with the flags v f c t s k q O in any order is answered, hits and misses",
+    ok(right,
+       "%s: mg with the flags v f c t s k q O h l N R in any order is answered, hits and misses",
        names[program]);
     for (n = 0, right = true; n <= 1400 && right; n++) {
         meta = (struct meta){.flags = "v"};
@@ -262,6 +279,53 @@ static void test_meta(struct lab *lab, enum loader_program program)
         right = meta_one(lab, program, &meta, &sample);
     }
     ok(right, "%s: mg v: values of 0 to 1400 bytes are answered if they fit", names[program]);
+}
+
+/* Whether "mg KEY FLAGS" for a sample is answered, or passed for this reason. */
+static bool meta_asks(struct lab *lab, enum loader_program program, const char *flags,
+                      const char *answer, enum mc_count reason)
+{
+    struct text text = {.n = 0};
+    struct frame frame;
+
+    text_say(&text, "mg hit %s\r\n", flags);
+    frame_request(&frame, text.bytes, text.n);
+    return answer ? lab_answers(lab, program, &frame, answer, strlen(answer))
+                  : lab_passes(lab, program, &frame, reason);
+}
+
+/* Flags that are answered where the server would change nothing. */
+static void test_asks(struct lab *lab, enum loader_program program)
+{
+    struct mc_item *item;
+
+    lab->control->base_ns = clock_ns() - 1000 * 1000000000ull;
+    lab_clear(lab);
+    item = lab_put(lab, "hit", 3, "value", 5);
+    item->time = second(lab);
+    ok(meta_asks(lab, program, "h", NULL, MC_COUNT_PASS_ITEM),
+       "%s: mg h of an item that was never read is passed", names[program]);
+    ok(!lab_bucket(lab, lab_hash(lab, "hit", 3))->accessed, "%s: and not marked as read",
+       names[program]);
+    item->flags |= MC_ITEM_FETCHED;
+    ok(meta_asks(lab, program, "h", "HD h1\r\n", 0),
+       "%s: mg h of an item that was read is answered", names[program]);
+    item->time = second(lab);
+    ok(meta_asks(lab, program, "l", "HD l0\r\n", 0),
+       "%s: mg l of an item that was read in this second is answered", names[program]);
+    item->time = second(lab) - 1;
+    ok(meta_asks(lab, program, "l", NULL, MC_COUNT_PASS_ITEM),
+       "%s: mg l of one that was not is passed", names[program]);
+    ok(meta_asks(lab, program, "R30", "HD\r\n", 0) &&
+           meta_asks(lab, program, "R2592000 N1", "HD\r\n", 0),
+       "%s: mg R of an item that does not expire is answered", names[program]);
+    item->exptime = second(lab) + 35;
+    ok(meta_asks(lab, program, "R30", "HD\r\n", 0) && meta_asks(lab, program, "R0", "HD\r\n", 0) &&
+           meta_asks(lab, program, "R0000030", "HD\r\n", 0),
+       "%s: mg R of an item that lives longer is answered", names[program]);
+    item->exptime = second(lab) + 29;
+    ok(meta_asks(lab, program, "R30", NULL, MC_COUNT_PASS_ITEM),
+       "%s: mg R of an item that somebody is to store again is passed", names[program]);
 }
 
 /* --- numbers --------------------------------------------------------------------- */
@@ -382,7 +446,7 @@ static bool binary_one(struct lab *lab, enum loader_program program, uint8_t opc
     lab_clear(lab);
     if (opcode == GETQ || opcode == GETKQ) {
         frame_request(&frame, request.bytes, request.n);
-        return right && lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND);
+        return right && lab_takes(lab, program, &frame);
     }
     binary_reply(&reply, opcode, sample, false);
     return right && says(lab, program, &request, &reply);
@@ -474,10 +538,17 @@ static void test_passes(struct lab *lab, enum loader_program program)
         {"mg hit v v\r\n", MC_COUNT_PASS_COMMAND},
         {"mg hit v1\r\n", MC_COUNT_PASS_COMMAND},
         {"mg hit T30\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit v N30\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit R30 v\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit h\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit l\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg nil v N30\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg nil v q N30\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit v N\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit N-1 v\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit R1: v\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit R/1 v\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit R12345678\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit R2592001\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit N1 N2\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit h1\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit l0\r\n", MC_COUNT_PASS_COMMAND},
         {"mg hit u v\r\n", MC_COUNT_PASS_COMMAND},
         {"mg aGl0 b v\r\n", MC_COUNT_PASS_COMMAND},
         {"mg hit E1\r\n", MC_COUNT_PASS_COMMAND},
@@ -487,7 +558,6 @@ static void test_passes(struct lab *lab, enum loader_program program)
         {"mg hit O" LETTERS_31 "a\r\n", MC_COUNT_PASS_REQUEST},
         {"mg hit Oa Ob\r\n", MC_COUNT_PASS_COMMAND},
         {"mg hit v\r\nmn\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg nil v q\r\n", MC_COUNT_PASS_COMMAND},
         {"mg hit v\n ", MC_COUNT_PASS_REQUEST},
         {"mn  \r\n", MC_COUNT_PASS_COMMAND},
         {"me hit\r\n", MC_COUNT_PASS_COMMAND},
@@ -571,6 +641,7 @@ static void test_program(struct lab *lab, enum loader_program program)
 {
     test_gets(lab, program);
     test_meta(lab, program);
+    test_asks(lab, program);
     test_numbers(lab, program);
     test_without_cas(lab, program);
     test_binary(lab, program);

@@ -24,7 +24,7 @@ MUTANTS = (
     ("expiry", KERNEL, r"return \*now >= second \* 1000000000ull", 1, "return *now == second",
      ("-o", "no_lru_maintainer,no_lru_crawler"),
      ("-expire", 70, "-lull", "3s", "-groups", 8, "-history", 10000, "-udp-reads", 100)),
-    ("overflow_buckets", KERNEL, r"if \(unlikely\(READ_ONCE\(bucket->next\)\)\)", 1, "if (0)",
+    ("overflow_buckets", KERNEL, r"matches \? 0 : READ_ONCE\(head->next\)", 1, "0",
      ("-o", "hashpower=12,no_hashexpand"), ("-churn", 20000)),
 )
 
