@@ -12,7 +12,8 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 INK, DIM, GRID, PAPER = "#1a1a1a", "#555555", "#dddddd", "#7a4fa0"
 # Each has the same colour and mark in all plots.
-LOOKS = {"floor": ("#8c8c8c", "D"), "in-place": ("#2f7d3a", "o"), "chain": ("#c8811a", "s"),
+LOOKS = {"floor": ("#8c8c8c", "D"), "in-place": ("#2f7d3a", "o"),
+         "in-place-tcp": ("#1f9d9a", "h"), "chain": ("#c8811a", "s"),
          "chain-debian": ("#e0b060", "P"), "chain-few": ("#8a5a10", "X"), "sr": ("#2b62a8", "^"),
          "vanilla": ("#7fa8d8", "v"), "debian": ("#b3423a", "x"), "paper-sr": ("#444444", "<"),
          "paper-vanilla": ("#999999", ">"), "misses": ("#74b87e", "o"), "other": (DIM, ".")}

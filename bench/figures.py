@@ -8,6 +8,7 @@ import collections
 import os
 import time
 
+import table3
 from lab import Pair
 from overtcp import ProgramTimes, cpu_seconds, programs_of
 from table import number, print_table, ratio
@@ -54,9 +55,9 @@ def times_of(server):
     return int(fields[11]), int(fields[12])
 
 
-def start_cores(bench):
+def start_cores(bench, names):
     for cpus in CORES:
-        for name in CORES_VARIANTS:
+        for name in names:
             if name in bench.options.variants:
                 bench.start(f"{name}@{cpus}", threads=cpus)
                 bench.fill(f"{name}@{cpus}", CORES_WORK.keys, 0)
@@ -128,6 +129,13 @@ def measure_splits(bench, layout):
                                   ("kernel", answered / seen if seen else 0)):
                 bench.samples.add(9, percent, column, value=value)
             bench.progress.step(f"figure 9, {percent:.1f} % for the chain")
+    for places in SPLITS if names else []:
+        if not places:
+            continue
+        items = int(bench.servers[f"split-{places}"].stats()["curr_items"])
+        result = table3.simulate(bench.lab, SPLIT_WORK.keys, items, 2 ** places, "--draws",
+                                 str(table3.DRAWS))
+        bench.samples.add(9, split_percent(places), "simulated", value=result["kernel"])
 
 
 def start_delays(bench):
@@ -219,10 +227,11 @@ def report_splits(samples, _):
     rows = [[f"{percent:.1f} %", number(samples.median(9, percent, "rate")),
              number(ratio(samples.median(9, percent, "rate"), samples.median(9, 0, "rate")), 2),
              f"{samples.median(9, percent, 'hits'):.0%}",
-             f"{samples.median(9, percent, 'kernel'):.0%}"]
+             f"{samples.median(9, percent, 'kernel'):.0%}",
+             f"{samples.median(9, percent, 'simulated') or 0:.0%}"]
             for percent in map(split_percent, SPLITS) if (9, percent, "rate") in samples]
     print_table([f"figure 9, apart: of {SPLIT_MB} MB the chain has", "answered/s",
-                 "times that without", "hits", "by the kernel"], rows)
+                 "times that without", "hits", "by the kernel", "simulated"], rows)
 
 
 def report_sizes(samples, labels):

@@ -5,7 +5,10 @@ bench_common = bench/options.c bench/options.h bench/items.c bench/items.h bench
 bench_workers = bench/workers.c bench/workers.h bench/hist.c bench/hist.h bench/draw.c \
     bench/draw.h bench/versions.c bench/versions.h bench/stream.c bench/stream.h
 
-noinst_PROGRAMS += bench/udpload bench/tcpload bench/relay bench/inject
+noinst_PROGRAMS += bench/udpload bench/tcpload bench/relay bench/inject bench/simulate
+bench_simulate_SOURCES = bench/simulate.c bench/options.c bench/options.h bench/pick.c \
+    bench/pick.h bench/keys.h
+bench_simulate_LDADD = -lm
 bench_udpload_SOURCES = bench/udpload.c bench/stores.c bench/stores.h $(bench_workers) \
     $(bench_common)
 bench_udpload_LDADD = -lm
@@ -41,5 +44,5 @@ EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c bench/grow bench/run bench/pass
     bench/lab.py bench/beside.py bench/overtcp.py bench/page.py bench/plots.py bench/progress.py \
     bench/published.py bench/saved.py bench/table.py bench/README.md
 EXTRA_bench += bench/ring.bpf.c bench/rings
-EXTRA_bench += bench/isolate
+EXTRA_bench += bench/isolate bench/cores bench/table3.py bench/withtcp.py
 EXTRA_bench += bench/hitrate bench/memory

@@ -5,7 +5,8 @@ import published
 from chart import OTHERS, Chart
 from table import ratio
 
-NAMES = {"in-place": "in place", "chain": "chain, before this server",
+NAMES = {"in-place": "in place", "in-place-tcp": "in place, tcp=on",
+         "chain": "chain, before this server",
          "chain-debian": "chain, before Debian's", "chain-few": "chain with 65,536 places",
          "sr": "no kernel path", "vanilla": "no kernel path, one socket",
          "debian": "Debian's memcached", "paper-sr": "memcached 1.5.19, a socket a thread",
@@ -328,6 +329,68 @@ def system(samples):
     return chart
 
 
+def transfer(samples):
+    """What is left of a transfer's rate."""
+    names = seen(samples, 1, 12)
+    base = samples.median(12, "sr", 0, "seconds")
+    if not base:
+        return None
+    chart = Chart("figure-12", "A bulk transfer over TCP beside load (the paper's figure 12)",
+                  "thousand gets a second over UDP, which are sent",
+                  "times the seconds without load and kernel path",
+                  "The server, the receiving end of the transfer and the receiving thread of the "
+                  "device share one CPU, the clients have another. The paper: beside 5 million "
+                  "requests a second the transfer takes 0.17 of the time with BMC.", "y")
+    for name in names:
+        chart.series(NAMES[name], name, [
+            (rate, *over(samples.get((12, name, rate, "seconds")), base))
+            for rate in seen(samples, 2, 12, name)])
+    chart.cite("BMC", published.TRANSFER)
+    return chart
+
+
+def halves(samples):
+    measured = seen(samples, 1, 14)
+    if not measured:
+        return None
+    chart = Chart("figure-14", "Half of the requests over TCP (the paper's figure 14)", "CPUs",
+                  "requests a second",
+                  "Twice the lesser of both halves, at the highest rate at which those over TCP do "
+                  "not pile up. The CPUs generate the requests too: those over TCP come from "
+                  "sockets, which costs more than to answer them.", "xy")
+    for name in seen(samples, 2, 14):
+        chart.series(NAMES[name], name, [(cpus, *over(samples.get((14, cpus, name, "rate"))))
+                                         for cpus in measured])
+    for name, label in (("chain", "BMC"), ("Seastar", "Seastar")):
+        chart.published(label, [point for point in published.HALF if point.series == name], False)
+    chart.ticks(sorted({*measured, 1, 2, 4, 8}))
+    return chart
+
+
+def simulated(samples):
+    """Table 3: what the kernel answers of 100 million keys."""
+    settings = list(dict.fromkeys(key[1] for key in samples
+                                  if key[0] == "table3" and key[1] != "check"))
+    bars = []
+    for setting in settings:
+        for how, label in (("gets", ""), ("refill", ", refilled")):
+            value = samples.median("table3", setting, how, "kernel")
+            bars.append((setting + label, "in-place" if "in place" in setting else "chain", value,
+                         f"{value:.2f}"))
+    if not bars:
+        return None
+    paper = published.ANSWERED[0]
+    bars.append((f"BMC measured{OTHERS}", None, paper.y, f"{paper.y:.2f}"))
+    chart = Chart("table-3", "Share that the kernel answers of 100 million keys (Table 3)",
+                  "share of the gets", "",
+                  "Simulated (bench/simulate): 100 million keys by Zipf, 0.99. Refilled: what was "
+                  "missed is stored. BMC's: of all that its machine answered, at more load than "
+                  "its memcached could take.")
+    chart.bars(bars)
+    chart.cite("BMC", published.ANSWERED)
+    return chart
+
+
 def isolation(samples):
     """How long others' requests take beside a flood."""
     start, ways = "udp", {"no kernel path, received first": ("sr", False),
@@ -452,6 +515,7 @@ PLOTS = [(keys, "run"), (floor_share, "run"), (sizes, "paper"), (cores, "paper")
          (throughput, "paper"), (mix, "paper"),
          (split, "paper"), (latency, "run"), (figure10, "paper"),
          (load, "paper"), (load_paper, "paper"), (delay, "paper"), (system, "paper"),
+         (transfer, "paper"), (halves, "paper"), (simulated, "paper"),
          (packets, "run"), (tcp, "run"), (tcp_ratios, "tcp"), (mixes, "mix"),
          (isolation, "isolate"), (memory, "memory")]
 # The README's: of servers at real-time priority, so that other work on the machine shows little.

@@ -64,6 +64,21 @@ LOAD = [
     Published("all eight", 2300000, 0.33, f"{BMC}, section 5.6, figure 15"),
     Published("Seastar's eight", 2300000, 1.0, f"{BMC}, section 5.6, figure 15"),
 ]
+# A transfer of 10 GB over TCP takes 4.43 s without load. How long it takes beside BMC, of the time
+# beside MemcachedSR alone, over requests a second (x).
+TRANSFER = [
+    Published("chain over sr", 5000000, 0.17, f"{BMC}, section 5.5, figure 12: \"83% faster\""),
+]
+# Requests a second, half of them over TCP, over cores (x).
+HALF = [
+    Published("Seastar", 8, 2300000, f"{BMC}, section 5.6, figure 14"),
+    Published("chain", 3, 2300000, f"{BMC}, section 5.6, figure 14: \"similar\" to Seastar's with "
+                                   "3 cores"),
+]
+# The share that BMC answered with Table 3's settings (x: percent of the memory that it had).
+ANSWERED = [
+    Published("chain", 25, 6.3 / 7.2, f"{BMC}, section 5.2: 6.3 of 7.2 million a second"),
+]
 # The system calls' share of Memcached's run time over its threads (x).
 SYSTEM = [
     Published("vanilla", 1, 0.5, f"{BMC}, section 2.1, figure 2: \"more than 50 %\", growing with "

@@ -85,6 +85,15 @@ def of_paper():
     for percent, rate in ((0, 200000), (0.1, 250000), (25.0, 2500000)):
         samples[9, percent, "rate"] = around(rate)
     samples[11, "in-place", "rate"] = around(4400000)
+    for place, name in enumerate(("in-place", "sr")):
+        for load in (0, 100, 500):
+            samples[12, name, load, "seconds"] = around(20 + load * place / 10)
+        for cpus in (1, 2):
+            samples[14, cpus, name, "rate"] = around(100000 * cpus / (place + 1))
+    for setting, share in (("BMC's caches", 0.62), ("in place, 10 GB", 0.9)):
+        for how in ("gets", "refill"):
+            samples["table3", setting, how, "kernel"] = around(share)
+    samples["table3", "check", "server"] = around(0.8)
     for row in ("in place: hit", "Debian's memcached: hit"):
         for share in (0.5, 0.99, 1.0):
             samples[10, row, share] = around(9 / (1.01 - share))
@@ -182,6 +191,11 @@ EXPECTED = {
                       "bmc-half-over-tcp-another-machine": 0},
     "figure-11": {"dummy-cache": 4, "in-place-hits": 2, "bmc-s-dummy-another-machine": 2},
     "figure-2": {"no-kernel-path": 2, "bmc-s-vanilla-another-machine": 2},
+    "figure-12": {"in-place": 3, "no-kernel-path": 3},
+    "figure-14": {"in-place": 2, "no-kernel-path": 2, "bmc-another-machine": 1,
+                  "seastar-another-machine": 1},
+    "table-3": {"bmc-s-caches": 0, "in-place-10-gb-refilled": 0,
+                "bmc-measured-another-machine": 0},
     "isolation": {"no-kernel-path-in-turn": 3, "kernel-path-in-turn": 3},
     "one-packet": {"kernel-path-hit-16-32": 0, "chain-hit-16-32": 0},
     "tcp-ratios": {"get-1-connection-one-at-a-time-rate": 0,
