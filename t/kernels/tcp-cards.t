@@ -145,6 +145,16 @@ def without_native():
 
 
 @tap.case
+def intel():
+    """Their drivers have no XDP, and Debian's cloud kernels have no drivers of them."""
+    for cable in ("e1000e", "e1000"):
+        there = cards.has_driver(cable)
+        tap.is_(there, "cloud" not in os.uname().release, "whether this kernel drives an " + cable)
+        if there:
+            alone(cable, "")
+
+
+@tap.case
 def large_frames():
     """Multi-buffer XDP is in virtio_net since Linux 6.3."""
     with machines("queues", mtu=9000) as m:

@@ -7,6 +7,7 @@ import json
 import os
 
 import netns
+import server
 
 OUTSIDE = "outside" # the namespace of the cards that no pair uses
 
@@ -15,6 +16,12 @@ def cables():
     """The names in t/kernels/nics, in the file's order."""
     with open(os.path.join(os.environ["SRCDIR"], "t/kernels/nics"), encoding="ascii") as file:
         return [line.split()[0] for line in file if not line.startswith("#")]
+
+
+def has_driver(cable):
+    """Whether this kernel drives the cards of a cable."""
+    mac = "02:4d:43:00:%02x:01" % (cables().index(cable) + 1)
+    return any(row["address"] == mac for row in json.loads(netns.sh("ip", "-json", "link")))
 
 
 class Pair(netns.Pair):
@@ -37,6 +44,15 @@ class Pair(netns.Pair):
                           ("address", "add", "10.77.0.%d/24" % end, "dev", name),
                           ("address", "add", "fd77:0::%d/64" % end, "dev", name, "nodad")):
                 netns.sh("ip", *words, namespace=namespace)
+        for namespace, name in ((self.server, "sv0"), (self.client, "cl0")):
+            if not server.wait_for(lambda at=(namespace, name): self.has_carrier(*at)):
+                raise RuntimeError("%s has no carrier" % name)
+
+    @staticmethod
+    def has_carrier(namespace, name):
+        """e1000e takes seconds to find that its cable is there."""
+        link, = json.loads(netns.sh("ip", "-json", "link", "show", name, namespace=namespace))
+        return "LOWER_UP" in link["flags"]
 
     @staticmethod
     def take(mac, namespace, name):
