@@ -99,15 +99,31 @@ static void put_get(struct datagram *datagram, struct random *random, const char
     put_end(datagram, random);
 }
 
+/* Of seconds: of one digit to eight. */
+static void put_seconds(struct datagram *datagram, struct random *random)
+{
+    uint32_t n = 1 + draw(random, draw(random, 4) ? 3 : 8);
+    char digit;
+
+    while (n-- > 0) {
+        digit = (char)('0' + draw(random, 10));
+        put(datagram, &digit, 1);
+    }
+}
+
 /* A flag of mg: most often one that the kernel knows, now and then any. */
 static void put_flag(struct datagram *datagram, struct random *random)
 {
-    char flag = draw(random, 60) ? "vfctskqOvfctskqO"[draw(random, 16)] : (char)draw(random, 256);
+    char flag = draw(random, 60) ? "vfctskqOvfctskqOhlNR"[draw(random, 20)] : (char)draw(random, 256);
     uint32_t n = flag == 'O' ? (draw(random, 20) ? draw(random, 12) : draw(random, 40)) : 0;
 
     if (!draw(random, 80))
-        flag = "hluNRTEbxX"[draw(random, 10)];
+        flag = "uTEbxX"[draw(random, 6)];
     put(datagram, &flag, 1);
+    if ((flag == 'N' || flag == 'R') && draw(random, 20)) {
+        put_seconds(datagram, random);
+        return;
+    }
     if (!draw(random, 60))
         n = draw(random, 4);
     while (n-- > 0) {
