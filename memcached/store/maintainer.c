@@ -6,7 +6,7 @@
 #include "store/verbs.h"
 
 enum {
-    STEPS = 200, /* judgements for one class in a round: bounds how long its lock is held */
+    STEPS = 100, /* judgements for one LRU segment in a round: bound how long its lock is held */
     SWEEP_BUCKETS = 4096, /* buckets of the table in a round */
     MIN_SLEEP_MS = 2,
     MAX_SLEEP_MS = 500,

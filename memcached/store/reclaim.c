@@ -357,8 +357,9 @@ unsigned int reclaim_balance(struct store *store, unsigned int clsid, unsigned i
     for (size_t i = 0; i < LRU_SEGMENTS; i++) {
         enum lru_segment segment = order[i];
         bool shared = segment == LRU_HOT || segment == LRU_WARM;
+        unsigned int end = nsteps + limit;
 
-        while (nsteps < limit && lru->lists[segment].nitems > 0 &&
+        while (nsteps < end && lru->lists[segment].nitems > 0 &&
                (!shared || overfull(store, lru, segment, now)) &&
                judge_tail(store, lru, segment, AIM_BALANCE, now) != STEP_NONE)
             nsteps++;

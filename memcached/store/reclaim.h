@@ -39,7 +39,7 @@ bool reclaim_evict(struct store *store, unsigned int clsid, rel_time now);
 
 /*
  * Keeps the LRU segments of a class in proportion and frees what is dead at the tails; does at most
- * `limit` steps. Returns how many it did.
+ * `limit` steps for each of them, so that none waits for another. Returns how many it did.
  */
 unsigned int reclaim_balance(struct store *store, unsigned int clsid, unsigned int limit,
                              rel_time now);
