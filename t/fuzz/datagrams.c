@@ -114,7 +114,8 @@ static void put_seconds(struct datagram *datagram, struct random *random)
 /* A flag of mg: most often one that the kernel knows, now and then any. */
 static void put_flag(struct datagram *datagram, struct random *random)
 {
-    char flag = draw(random, 60) ? "vfctskqOvfctskqOhlNR"[draw(random, 20)] : (char)draw(random, 256);
+    char flag =
+        draw(random, 60) ? "vfctskqOvfctskqOhlNR"[draw(random, 20)] : (char)draw(random, 256);
     uint32_t n = flag == 'O' ? (draw(random, 20) ? draw(random, 12) : draw(random, 40)) : 0;
 
     if (!draw(random, 80))
