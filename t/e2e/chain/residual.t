@@ -66,7 +66,7 @@ def items_that_expire(m):
 @each.case
 def items_that_are_evicted(m):
     key = filled(m, b"evicted", b"e" * 100)
-    for i in range(0, 200000, 1000):
+    for i in range(0, 5000000, 1000): # what was read goes when the maintainer has come to it
         m.control.all(b"".join(b"set e%d 0 0 100 noreply\r\n%s\r\n" % (i + j, b"x" * 100)
                                for j in range(1000)))
         if m.control.ask(b"me evicted\r\n") == b"EN\r\n":
