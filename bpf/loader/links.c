@@ -20,9 +20,9 @@
 
 enum {
     XDP_FD = 512, /* the lowest in loader_put_xdp_above */
-    TRIES = 100,  /* to attach where other servers come and go, */
+    TRIES = 300,  /* to attach where other servers come and go, */
     TRY_MS = 20,  /* and the time between */
-    TRY_S = 3,    /* in all */
+    TRY_S = 6,    /* in all */
 };
 
 void loader_link_init(struct loader_link *link, int ifindex)
