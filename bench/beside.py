@@ -40,15 +40,6 @@ class Server:
                 time.sleep(0.01)
         sys.exit(f"{sys.argv[0]}: {self.name} does not answer")
 
-    def cpu_seconds(self):
-        """Of all its threads, from the scheduler's clock, which has no ticks."""
-        tasks = f"/proc/{self.process.pid}/task"
-        total = 0
-        for task in os.listdir(tasks):
-            with open(f"{tasks}/{task}/schedstat", encoding="ascii") as stat:
-                total += int(stat.read().split()[0])
-        return total * 1e-9
-
     def close(self):
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(10)
