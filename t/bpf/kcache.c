@@ -519,7 +519,7 @@ int main(void)
         return done();
     }
     run("ip link set lo up && ip address add 10.99.1.1/32 dev lo && "
-        "ip link add kc0 type veth peer name kc1 && ip link set kc0 up && ip link set kc1 up");
+        "ip link add kc0 type veth peer name kc1 && ip link set kc1 up && ip link set kc0 up");
     test_loopback("bmc=lo", true);
     test_loopback("bmc=lo,mode=skb", true);
     test_loopback("bmc=lo,mode=tc", false);

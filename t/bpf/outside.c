@@ -254,7 +254,7 @@ int main(void)
     if (geteuid() != 0 || unshare(CLONE_NEWNET) != 0)
         skip_all("needs root");
     if (system("ip link set lo up && ip link add ou0 type veth peer name ou1 && "
-               "ip link set ou0 up && ip link set ou1 up && ip address add 10.0.0.1/24 dev ou0 && "
+               "ip link set ou1 up && ip link set ou0 up && ip address add 10.0.0.1/24 dev ou0 && "
                "ip address add 10.0.0.3/24 dev ou0 && "
                "ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev ou0") != 0)
         skip_all("cannot make a veth pair");

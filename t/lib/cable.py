@@ -48,6 +48,9 @@ class Pair(netns.Pair):
         netns.offloads_off("cl%d" % i, self.client)
         self.plug(i)
 
+    def first_up(self, i):
+        return [(self.middle, name % i) for name in ("ms%d", "mc%d")]
+
     def plug(self, i=0, *faults):
         """Begins to carry the frames of a link, with other faults than before if some are given."""
         words = ["nsenter", "--net=/run/netns/" + self.middle, kernel.beside("t/tool/cable")]

@@ -8,6 +8,7 @@ SECONDS = 30 # a busy machine may not run a process for longer than ten
 
 UDP_HEADER = 8
 UDP_PAYLOAD = 1400
+SO_RCVBUFFORCE = 33
 
 
 class Closed(Exception):
@@ -163,13 +164,22 @@ class FrameError(Exception):
     """A reply breaks the rules of the UDP frame."""
 
 
+def make_room(sock, nbytes=4 << 20):
+    """For a reply of megabytes while this process does not run; rmem_max(5) bounds others than
+    root."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, nbytes)
+    except PermissionError:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, nbytes)
+
+
 class Udp:
     """One UDP socket, connected: only the server's own answers are received."""
 
     def __init__(self, host, port, seconds=5, source=None, source_port=0):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.sock = socket.socket(family, socket.SOCK_DGRAM)
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        make_room(self.sock)
         self.sock.settimeout(seconds)
         if source:
             self.sock.bind(socket.getaddrinfo(source, source_port, family,

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """lostway: connections on which the kernel has answered, whose segments take a way without its
 programs. Each client gets the right bytes, or an end or a reset, and does not wait for ever."""
-import contextlib
 import socket
 
 import client
@@ -69,12 +68,7 @@ class Machine(server.Server):
     def __init__(self, *words, v6=False, options=(), links=2, on=1, pair=None):
         self.pair, self.v6, self.links = pair or netns.Pair(links), v6, links
         netns.enter(self.pair.client)
-        for namespace in (self.pair.server, self.pair.client):
-            for which in ("all", "sv0", "sv1", "cl0", "cl1"):
-                with netns.inside(namespace), contextlib.suppress(FileNotFoundError), \
-                        open("/proc/sys/net/ipv4/conf/%s/rp_filter" % which, "w",
-                             encoding="ascii") as file:
-                    file.write("0")
+        self.pair.accept_any_source()
         bmc = ",".join(["bmc=" + self.pair.interface(i) for i in range(on)] + ["tcp=on", *words])
         super().__init__("-m", 256, "-X", bmc, *options, namespace=self.pair.server,
                          host=self.address(links - 1), listen="[::]" if v6 else "0.0.0.0")

@@ -14,6 +14,7 @@ import os
 import socket
 import struct
 import subprocess
+import time
 
 import guard
 import tap
@@ -261,6 +262,39 @@ def set_offloads(interface, namespace, on):
 
 # --- the machines ----------------------------------------------------------------
 
+_SIOCGIFFLAGS, _IFF_RUNNING = 0x8913, 0x40
+START_SECONDS = 60
+
+
+def _runs(namespace, interface):
+    with inside(namespace), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as some:
+        request = struct.pack("16sH22x", interface.encode(), 0)
+        return struct.unpack_from("H", fcntl.ioctl(some, _SIOCGIFFLAGS, request), 16)[0] & \
+            _IFF_RUNNING
+
+
+def await_carrier(*ends):
+    """Waits until these (namespace, interface), whose peers came up after them, send: a veth is
+    told that its peer is up by a thread of the kernel, and drops everything until then."""
+    limit = time.monotonic() + START_SECONDS * tap.SLOW
+    for namespace, interface in ends:
+        while not _runs(namespace, interface):
+            if time.monotonic() > limit:
+                raise RuntimeError("%s has no carrier" % interface)
+            time.sleep(0.001)
+
+
+def send_frame(raw, frame):
+    """By an AF_PACKET socket of a veth: again while its ring is full and the frame not sent."""
+    while True:
+        try:
+            return raw.send(frame)
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                raise
+        time.sleep(0.001)
+
+
 _pairs = itertools.count()
 
 
@@ -327,6 +361,20 @@ class Pair:
             sh("ip", "address", "add", "fd77:%d::%d/64" % (i, last), "dev", interface, "nodad",
                namespace=namespace)
             sh("ip", "link", "set", interface, "up", namespace=namespace)
+        await_carrier(*self.first_up(i))
+
+    def first_up(self, i):
+        """The ends of the link that come up before their peers."""
+        return [(self.server, "sv%d" % i)]
+
+    def accept_any_source(self):
+        """From now on, at both ends, also one to which the way back is by another interface."""
+        for namespace in (self.server, self.client):
+            with inside(namespace):
+                for which in os.listdir("/proc/sys/net/ipv4/conf"):
+                    with open("/proc/sys/net/ipv4/conf/%s/rp_filter" % which, "w",
+                              encoding="ascii") as file:
+                        file.write("0")
 
     def interface(self, i=0):
         return "sv%d" % i
@@ -355,6 +403,9 @@ class TapPair(Pair):
         self.passes += taps
         self.relays.append(subprocess.Popen([relay, *map(str, taps)], stdin=subprocess.PIPE,
                                             pass_fds=taps))
+
+    def first_up(self, i):
+        return []
 
     def close(self):
         for relay in self.relays:

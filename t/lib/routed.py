@@ -38,6 +38,7 @@ class Pair(netns.Pair):
             netns.sh("ip", "address", "add", "fd%d::%d/64" % (net, number), "dev", which, "nodad",
                      namespace=where)
             netns.sh("ip", "link", "set", which, "up", namespace=where)
+        netns.await_carrier((namespace, end))
         netns.sh("ip", "route", "add", "default", "via", "10.%d.0.3" % net, namespace=namespace)
         netns.sh("ip", "-6", "route", "add", "default", "via", "fd%d::3" % net,
                  namespace=namespace)

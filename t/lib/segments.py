@@ -68,7 +68,7 @@ class Wire:
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
 
     def send(self, packet, from_=None):
-        self.sock.send(self.to + (from_ or self.own) + b"\x08\0" + packet)
+        netns.send_frame(self.sock, self.to + (from_ or self.own) + b"\x08\0" + packet)
 
     def receive(self, seconds=SECONDS):
         """(source, to, Segment) of the next segment of TCP, whose checksum must be right; None:

@@ -37,9 +37,11 @@
 #include "t/tool/verdict.h"
 
 enum {
-    BURST = 64,           /* frames of one call */
-    FRAME_MAX = 65536,    /* bytes */
-    SOCKET_ROOM = 8 << 20 /* bytes of frames that wait at a socket */
+    BURST = 64,            /* frames of one call */
+    FRAME_MAX = 65536,     /* bytes */
+    SOCKET_ROOM = 8 << 20, /* bytes of frames that wait at a socket */
+    FULL_NS = 50000,       /* until it is looked again whether an interface's ring has room */
+    FULL_MAX = 4000,       /* how often for one frame */
 };
 
 /* Numbers of which a direction may have its own. Rates are from 0 to 1. */
@@ -172,17 +174,27 @@ static void hold(struct cable *cable, int way, const uint8_t *frame, size_t n, u
 
 /* --- sending ----------------------------------------------------------------------- */
 
-/* Frames that the interface refuses are lost, as they are where its queue is full. */
+/*
+ * A veth refuses frames while its ring is full: on a busy machine its other end has not run yet.
+ * They wait, as in a switch: what is lost is to be what --loss picks. Frames that the interface
+ * refuses for another reason, or for long, are lost.
+ */
 static void batch_send(struct direction *direction)
 {
+    const struct timespec pause = {.tv_nsec = FULL_NS};
     struct batch *batch = &direction->batch;
-    unsigned int at = 0, i;
+    unsigned int at = 0, full = 0, i;
     int n;
 
     while (at < batch->n) {
         n = sendmmsg(direction->to, batch->messages + at, batch->n - at, 0);
         if (n < 0 && errno == EINTR)
             continue;
+        if (n < 0 && errno == ENOBUFS && ++full < FULL_MAX) {
+            nanosleep(&pause, NULL);
+            continue;
+        }
+        full = 0;
         if (n < 0)
             direction->counts.refused++;
         else
@@ -222,6 +234,11 @@ static void send_due(struct cable *cable, uint64_t now)
 
 /* --- what is done to a frame --------------------------------------------------------- */
 
+static unsigned int type_of(const uint8_t *frame)
+{
+    return (unsigned int)(frame[12] << 8 | frame[13]);
+}
+
 /* Where TCP's header is in a frame, and where the packet ends. False: it has none. */
 static bool find_tcp(const uint8_t *frame, size_t n, size_t *tcp, size_t *end)
 {
@@ -229,12 +246,12 @@ static bool find_tcp(const uint8_t *frame, size_t n, size_t *tcp, size_t *end)
 
     if (n < ETHER_HDR_LEN + 40)
         return false;
-    if (frame[12] == 0x08 && frame[13] == 0x00) {
+    if (type_of(frame) == ETHERTYPE_IP) {
         if (ip[9] != IPPROTO_TCP || (ip[6] & 0x3f) || ip[7])
             return false;
         *tcp = ETHER_HDR_LEN + 4 * (size_t)(ip[0] & 15);
         *end = ETHER_HDR_LEN + (size_t)(ip[2] << 8 | ip[3]);
-    } else if (frame[12] == 0x86 && frame[13] == 0xdd) {
+    } else if (type_of(frame) == ETHERTYPE_IPV6) {
         if (ip[6] != IPPROTO_TCP)
             return false;
         *tcp = ETHER_HDR_LEN + 40;
@@ -282,12 +299,21 @@ struct change {
     bool corrupt, tamper;
 };
 
+/*
+ * ARP has no checksum: who took a changed answer would send to nobody for half a minute. A real
+ * network's links have checksums of their own for that.
+ */
+static bool has_checksum(const uint8_t *frame)
+{
+    return type_of(frame) == ETHERTYPE_IP || type_of(frame) == ETHERTYPE_IPV6;
+}
+
 static void change_frame(struct direction *direction, uint8_t *frame, size_t n,
                          const struct change *change)
 {
     size_t bit;
 
-    if (change->corrupt && n > ETHER_HDR_LEN) {
+    if (change->corrupt && n > ETHER_HDR_LEN && has_checksum(frame)) {
         /* One bit alone is always seen: two might cancel each other in the sum. */
         bit = change->where % (8 * (n - ETHER_HDR_LEN));
         frame[ETHER_HDR_LEN + bit / 8] ^= (uint8_t)(1 << bit % 8);

@@ -270,7 +270,7 @@ def packets_that_no_socket_receives(m):
 
             def flood(frame=frame):
                 for _ in range(20):
-                    raw.send(frame)
+                    netns.send_frame(raw, frame)
                 return m.says([b"get untouched\r\n"])
 
             answers, grown = m.during(flood) if m.bmc else (flood(), None)
@@ -292,7 +292,8 @@ def forged_segments_on_a_connection(m):
         for i in range(64): # at most one has both numbers near the right ones
             body = struct.pack("!HHIIBBHHH", port, m.server.port, i << 26, (i * 29 % 64) << 26,
                                5 << 4, PSH_ACK, 0xffff, 0, 0) + b"flush_all\r\n"
-            raw.send(macs[0] + macs[1] + b"\x08\0" + ip4(body, 6, source=V4[1])[1])
+            netns.send_frame(raw, macs[0] + macs[1] + b"\x08\0" +
+                             ip4(body, 6, source=V4[1])[1])
     m.tcp.set(b"other", REAL)
     grown = {k: v - before[k] for k, v in m.counts().items()}
     tap.ok(grown["no_socket"] >= 56, "forged segments on a connection are ignored")

@@ -57,7 +57,7 @@ def sent(*frames):
     def send():
         nonlocal asked
         for data in frames:
-            raw.send(data)
+            netns.send_frame(raw, data)
         # A request behind them in the same queue: when it is answered, all were processed. Many
         # frames
         # may fill the server's socket: then the request is lost.

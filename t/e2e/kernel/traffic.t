@@ -95,6 +95,7 @@ def put_bridge_between(pair):
                   ("address", "add", "fd70::2/64", "dev", "c0", "nodad"),
                   ("link", "set", "c0", "up")):
         netns.sh("ip", *words, namespace=bridge)
+    netns.await_carrier((pair.server, "s0"), (bridge, "bc"))
     netns.ethtool(bridge, "bc", 0x17, 0) # ETHTOOL_STXCSUM
 
 
@@ -205,7 +206,7 @@ def foreign_packets():
             raw.bind(("cl0", 0))
             for name, fields, counter in rows:
                 before = m.counts()
-                raw.send(frame(m.server.port, **fields))
+                netns.send_frame(raw, frame(m.server.port, **fields))
                 m.udp.ask(b"get none\r\n") # follows it
                 grown = {key: value - before[key] for key, value in m.counts().items()}
                 grown["answered"] -= 1
@@ -232,6 +233,7 @@ def put_others_behind(pair, behind):
     for text in ("address add 10.77.0.3/24 dev b0", "link set b0 up",
                  "address add 10.66.0.3/24 dev r0", "link set r0 up"):
         ip(text, behind)
+    netns.await_carrier((pair.server, "bridged"), (pair.server, "routed"))
     ip("route add 10.66.0.0/24 via 10.77.0.1", pair.client)
     with netns.inside(pair.server), open("/proc/sys/net/ipv4/ip_forward", "w",
                                          encoding="ascii") as file:

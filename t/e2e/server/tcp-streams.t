@@ -13,6 +13,7 @@ import threading
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import cable
+import client
 import netns
 import server
 import tap
@@ -38,7 +39,7 @@ def quiet(pair):
 def datagram_socket(namespace):
     with netns.inside(namespace):
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    sock.setsockopt(socket.SOL_SOCKET, 33, 8 << 20) # SO_RCVBUFFORCE
+    client.make_room(sock, 8 << 20)
     sock.settimeout(0.2)
     return sock
 

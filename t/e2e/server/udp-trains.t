@@ -4,7 +4,6 @@
 singly: the client sees no difference.
 """
 import os
-import socket
 import sys
 
 sys.dont_write_bytecode = True
@@ -14,7 +13,6 @@ import netns
 import server
 import tap
 
-SO_RCVBUFFORCE = 33
 NREQUESTS = 60 # of a kind, from all clients: so many fit into the server's socket
 
 
@@ -28,8 +26,6 @@ def together(where, name, clients=1):
     want = [b"VALUE v%d 0 %d\r\n%s\r\nEND\r\n" % (i % 3, len(values[i % 3]), values[i % 3])
             for i in range(n)] + [b"STORED\r\n"] * n
     sockets = [where.udp() for _ in range(clients)]
-    for each in sockets:
-        each.sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 4 << 20)
     where.pause()
     try:
         asked = [[(each, each.send(b"get v%d\r\n" % (i % 3) if i < n else

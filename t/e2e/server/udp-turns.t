@@ -6,7 +6,6 @@ meanwhile.
 One worker. The bytes sent in between are those of bytes_written.
 """
 import os
-import socket
 import sys
 
 sys.dont_write_bytecode = True
@@ -140,8 +139,7 @@ def a_slow_link_loses_nothing():
         m.stream().set(b"k", b"v")
         want = b"VALUE a 0 500000\r\n%s\r\nEND\r\n" % value
         udp, other = m.udp(), m.udp()
-        so_rcvbufforce = 33
-        udp.sock.setsockopt(socket.SOL_SOCKET, so_rcvbufforce, 64 << 20)
+        client.make_room(udp.sock, 64 << 20)
         ident = udp.send(b"get a\r\n" * 8)
         tap.is_(other.ask(b"get k\r\n"), HIT, "another client is answered")
         tap.ok(replies(udp, ident, 8) == [want] * 8, "4 MB are received complete")
