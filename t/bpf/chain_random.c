@@ -54,13 +54,10 @@ static unsigned int below(struct run *run, unsigned int n)
     return (run->seed >> 12) % n;
 }
 
-static const char *const values[] = {"",
-                                     "x",
-                                     "\r\n",
-                                     "set key0 0 0 1\r\nx\r\ndelete key1\r\n",
-                                     "VALUE key2 0 1\r\n",
-                                     "0123456789012345678901234567890123456789"
-                                     "01234567890123456789\r\n"};
+#define LONG_LINE "012345678901234567890123456789012345678901234567890123456789\r\n"
+
+static const char *const values[] = {
+    "", "x", "\r\n", "set key0 0 0 1\r\nx\r\ndelete key1\r\n", "VALUE key2 0 1\r\n", LONG_LINE};
 
 /* Appends a command to the stream. */
 static void say(struct run *run)

@@ -23,7 +23,7 @@ FRONTS = (DEBIAN, OURS)
 TRIES = 4        # of one request, the last of which the kernel has to answer
 AGE = 600000     # ms: no entry gets that old in a test that is not about its age
 SETTLE = 50      # ms
-START_SECONDS = 30
+START_SECONDS = 60
 
 
 def needed():
@@ -150,7 +150,7 @@ class Machines(kernel.Machines):
         """The kernel's answers alone: the server is stopped meanwhile. They end before the first
         request without an answer, None.
         """
-        answers, late = [], None
+        answers, late, patience = [], None, self.udp.sock.gettimeout()
         self.udp.sock.settimeout(seconds)
         self.server.pause()
         try:
@@ -164,7 +164,7 @@ class Machines(kernel.Machines):
                     break
         finally:
             self.server.resume()
-            self.udp.sock.settimeout(5)
+            self.udp.sock.settimeout(patience)
         if late is not None:
             self.udp.message(late)
         return answers

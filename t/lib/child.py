@@ -50,7 +50,7 @@ class Child:
     def resume(self):
         self.signal(signal.SIGCONT)
 
-    def wait(self, seconds=15):
+    def wait(self, seconds=40 * tap.SLOW):
         """The exit status of a program that ends by itself."""
         status = self.process.wait(seconds)
         self._forget()
@@ -71,7 +71,7 @@ class Child:
         if alive:
             self.signal(signal.SIGTERM)
         try:
-            status = self.wait(20 * tap.SLOW)
+            status = self.wait()
         except subprocess.TimeoutExpired:
             self.kill()
             status = self.process.returncode

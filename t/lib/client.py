@@ -176,7 +176,7 @@ def make_room(sock, nbytes=4 << 20):
 class Udp:
     """One UDP socket, connected: only the server's own answers are received."""
 
-    def __init__(self, host, port, seconds=5, source=None, source_port=0):
+    def __init__(self, host, port, seconds=20, source=None, source_port=0):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.sock = socket.socket(family, socket.SOCK_DGRAM)
         make_room(self.sock)

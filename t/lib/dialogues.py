@@ -150,10 +150,10 @@ def delayed_flush(pair):
         c = where.stream()
         first = c.all(b"set old 0 0 1\r\nx\r\nflush_all 2\r\nget old\r\n")
         c.all(b"set between 0 0 1\r\nx\r\n")
-        gone = server.wait_for(lambda: c.get(b"old") is None, 10)
+        gone = server.wait_for(lambda: c.get(b"old") is None)
         second = c.all(b"get old between\r\n")
         # Nothing that is set within the second of the flush stays.
-        stays = server.wait_for(lambda: c.set(b"new", b"y") and c.get(b"new") == b"y", 10)
+        stays = server.wait_for(lambda: c.set(b"new", b"y") and c.get(b"new") == b"y")
         seen.append((first, gone, second, stays, c.all(b"get old between new\r\n")))
     tap.is_(seen[0], seen[1],
             "flush_all 2 removes at its time what was set before, and nothing later")

@@ -14,6 +14,7 @@ import server
 import tap
 
 TRIES = 3 # of one request
+PAUSES = (0,) * TRIES + (0.02,) * 100 # before each: a thread may be interrupted for that long
 KEPT = 20 # seconds, far below those for which the kernel knows a way back
 # Why the kernel may leave one request to the server at any time, whatever it is: the reply that
 # tells the way back is too old, a thread of the server was interrupted while it changed the bucket,
@@ -108,11 +109,12 @@ class Machines:
         return result, {key: after[key] - before.get(key, 0) for key in after}
 
     def by_kernel(self, request):
-        """(answer, whether the kernel gave it) to one request. Sends it again if the kernel passed
-        it for a momentary reason. An answer that is not like the first is returned at once.
+        """(answer, whether the kernel gave it) to one request. Sends it again as long as the kernel
+        passes it for a momentary reason. An answer that is not like the first is returned at once.
         """
         first = None
-        for _ in range(TRIES):
+        for pause in PAUSES:
+            time.sleep(pause)
             answer, grown = self.during(lambda: self.udp.ask(request))
             first = first or answer
             if answer != first or not any(grown.get(reason) for reason in MOMENTARY):
@@ -165,14 +167,14 @@ class Machines:
 
     def silent(self, request, seconds=0.3, **frame):
         """Whether a request gets no answer, of a server that is stopped."""
-        self.udp.sock.settimeout(seconds)
+        udp = client.Udp(self.server.host, self.server.port, seconds)
         try:
-            self.udp.ask(request, **frame)
+            udp.ask(request, **frame)
             return False
         except TimeoutError:
             return True
         finally:
-            self.udp.sock.settimeout(5)
+            udp.close()
 
 
 def meet(host, port, *sources):

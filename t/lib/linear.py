@@ -45,13 +45,13 @@ def judges_itself():
         return False
 
 
-def run(*words, seconds=None, cpus=None):
+def run(*words, seconds=None, cpus=None, enough=lambda found: True):
     """(status, what it counted, and its complaints). cpus: where alone it runs. Takes ten times as
-    long if a busy machine has done too little to judge."""
+    long if a busy machine has done too little to judge, or what was counted is not enough."""
     seconds = seconds or SECONDS
     for each in (seconds, 10 * seconds):
         status, found = _run_once(words, each, cpus)
-        if status or found["operations"] > OPERATIONS:
+        if status or (found["operations"] > OPERATIONS and enough(found)):
             break
     return status, found
 

@@ -13,7 +13,7 @@ nice=
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
-$nice ${T_WRAP:-} timeout --foreground -k 10 "${T_TIMEOUT:-300}" "$@" | tee "$output"
+$nice ${T_WRAP:-} timeout --foreground -k 10 "${T_TIMEOUT:-900}" "$@" | tee "$output"
 status=${PIPESTATUS[0]}
 if [ $status -ne 0 ]; then
     {

@@ -19,12 +19,13 @@ import tap
 import tls
 from guard import scratch
 
-START_SECONDS = 30
+START_SECONDS = 60
 USER = "nobody"
 BINARY_NOOP = b"\x80\x0a" + bytes(22)
 PORTS = range(20000, 32768) # below ip_local_port_range, by default
 
 _ports = iter(random.sample(PORTS, len(PORTS)))
+_given = [] # sockets, each of which keeps a port from other tests
 
 
 def program():
@@ -36,12 +37,27 @@ def program():
     return os.path.abspath(path)
 
 
+def _is_given(port):
+    """Whether another test of this namespace was given the port, which may not use it yet."""
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        name.bind("\0memcached-t-port-%d" % port)
+    except OSError:
+        name.close()
+        return True
+    _given.append(name)
+    return False
+
+
 def free_port(namespace=None):
-    """A port that is free for TCP and UDP, each time another one. The kernel gives it to no
-    client: the server does not answer a client at its own port over UDP.
+    """A port that is free for TCP and UDP, each time another one, which no other test is given
+    before this one has ended. The kernel gives it to no client: the server does not answer a client
+    at its own port over UDP.
     """
     with netns.inside(namespace):
         for port in _ports:
+            if _is_given(port):
+                continue
             with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream, \
                     socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram:
                 try:
@@ -53,7 +69,7 @@ def free_port(namespace=None):
         raise RuntimeError("no port is free")
 
 
-def wait_for(condition, seconds=15, every=0.01):
+def wait_for(condition, seconds=40, every=0.01):
     """Calls the condition until it is true; False after the time."""
     end = time.monotonic() + seconds * tap.SLOW
     while not condition():
@@ -74,7 +90,7 @@ def command_line(arguments, namespace=None, prefix=()):
     return enter + list(prefix) + [program()] + [str(a) for a in arguments]
 
 
-def run(*arguments, namespace=None, prefix=(), env=None, user=True, seconds=20,
+def run(*arguments, namespace=None, prefix=(), env=None, user=True, seconds=50,
         cwd=None):
     """Runs the program to its end: (status, stdout, stderr). A server that starts is killed
     after the time, and the status is then None.

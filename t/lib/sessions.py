@@ -14,7 +14,7 @@ import server
 import tap
 
 ALL = os.environ.get("T_CLIENTS") == "all"
-SECONDS = 600 if ALL else 120
+SECONDS = 600 if ALL else 300
 
 SOURCES = os.path.join(os.path.abspath(os.environ.get("SRCDIR") or
                                        os.path.join(os.path.dirname(__file__), "..", "..")),

@@ -103,4 +103,4 @@ def settled(memcached):
         found[:] = [log_counts(memcached)]
         return found[0][1] == found[0][2] + found[0][3]
 
-    return found[0] if server.wait_for(look, 20) else None
+    return found[0] if server.wait_for(look) else None

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ struct host {
     struct net_config config;
     struct worker *worker;
     struct one_slot one;
-    int client; /* the client's socket */
+    int client, socket; /* the client's, the worker's */
     uint32_t consumed, sent;
 };
 
@@ -214,15 +215,21 @@ static void connect_pair(int out[2])
     setsockopt(out[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
 }
 
-/* The worker takes a new client; `shown`: one that the kernel may answer. */
+/*
+ * The worker takes a new client; `shown`: one that the kernel may answer. The end of the one before
+ * may come late: it has had the slot.
+ */
 static void accept_client(struct host *host, bool shown)
 {
     int ends[2];
 
     if (host->client >= 0)
         close(host->client);
+    while (host->one.open)
+        event_base_loop(host->worker->base, EVLOOP_ONCE);
     connect_pair(ends);
     host->client = ends[0];
+    host->socket = ends[1];
     host->consumed = host->sent = 0;
     endpoints_count(&host->endpoints);
     conn_open(host->worker, (struct stream_socket){.fd = ends[1], .shown = shown});
@@ -234,12 +241,24 @@ static void turn(struct host *host)
     event_base_loop(host->worker->base, EVLOOP_NONBLOCK);
 }
 
+/* Whether what was said is at the worker's socket, where loopback may bring it late. */
+static bool has_come(const struct host *host)
+{
+    struct tcp_info info = {0};
+    socklen_t n = sizeof(info);
+
+    return getsockopt(host->socket, IPPROTO_TCP, TCP_INFO, &info, &n) != 0 ||
+           info.tcpi_bytes_received >= host->consumed;
+}
+
 /* Sends bytes and has the worker take them. */
 static void say(struct host *host, const char *bytes, size_t len)
 {
     if (send(host->client, bytes, len, 0) != (ssize_t)len)
         die("cannot send");
     host->consumed += (uint32_t)len;
+    while (!has_come(host))
+        turn(host);
     turn(host);
 }
 

@@ -290,7 +290,7 @@ static struct seen reader_look(struct reader *reader, struct slice key)
     uint64_t hash = hash_key(control, key);
     uint32_t flush_at = (uint32_t)LOAD(reader, control->flush_at), nbuckets, index, seq, next;
     const struct mc_bucket *bucket = NULL;
-    struct seen seen = {SIGHT_PASS}, none = {SIGHT_PASS};
+    struct seen seen = {.what = SIGHT_PASS}, none = seen;
 
     if (flush_at && reader->now >= flush_at)
         return none;

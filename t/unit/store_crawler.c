@@ -182,9 +182,10 @@ static void test_answers(void)
 
 /* --- viewing --------------------------------------------------------------- */
 
-enum { KEYS = 1 << 17 };
+enum { KEYS = 1 << 17, REFUSES = 50 };
 
-/* A viewer that counts the items it gets under "PREFIX-NUMBER". */
+/* A viewer that counts the items it gets under "PREFIX-NUMBER". Each of REFUSES items it refuses
+ * `refuse` times. */
 struct viewer {
     char prefix;
     unsigned int seen[KEYS];
@@ -200,7 +201,7 @@ static enum store_taken take(void *context, const struct store_shown *shown)
 {
     struct viewer *viewer = context;
 
-    if (viewer->hold || viewer->refuse > viewer->nfull) {
+    if (viewer->hold || (viewer->nshown % REFUSES == 0 && viewer->refuse > viewer->nfull)) {
         viewer->nfull++;
         return STORE_FULL;
     }

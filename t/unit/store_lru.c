@@ -4,7 +4,13 @@
 #include "store/store_tuning.h"
 #include "t/unit/store_fixture.h"
 
-enum { NOW = 100, BIG = 66560 }; /* twelve values of that size fill a page */
+enum {
+    NOW = 100,
+    BIG = 66560, /* twelve values of that size fill a page, */
+    FEW = 900,   /* and of this one a thousand; */
+    FLOOD = 400, /* so many of them are more than a round of the maintainer moves from hot */
+    ROUNDS = 60,
+};
 
 static void open_small(struct fixture *f, struct store_config *config, uint64_t megabytes)
 {
@@ -217,6 +223,40 @@ static void test_kernel_marks(void)
     }
     ok(!is_there(&f, "kernel", 0, NOW + 500),
        "an item that the kernel no longer serves is evicted");
+    fixture_close(&f);
+}
+
+/* More is stored between two rounds than a round moves from one LRU segment. */
+static void test_warm_beside_a_flood(void)
+{
+    struct store_config config;
+    struct fixture f;
+    unsigned int stored = 0, clsid;
+    const struct lru *lru;
+    struct mc_item *item;
+    rel_time now;
+
+    open_small(&f, &config, 2);
+    put_sized(&f, "read", 0, FEW, 0, NOW);
+    is_there(&f, "read", 0, NOW);
+    item = store_get(f.local, SLICE("read-0"), NOW);
+    clsid = lru_class_of(item);
+    store_put(f.local, item);
+    lru = &f.store->lrus[clsid];
+    for (now = NOW; stats_of(&f).evictions == 0; now++) {
+        for (unsigned int i = 0; i < FLOOD; i++)
+            put_sized(&f, "new", stored++, FEW, 0, now);
+        maintainer_round(f.store, now);
+    }
+    ok(lru->lists[LRU_WARM].nitems == 1, "an item that was read is in warm when memory is full");
+    for (rel_time end = now + ROUNDS; now < end; now++) {
+        for (unsigned int i = 0; i < FLOOD; i++)
+            put_sized(&f, "new", stored++, FEW, 0, now);
+        maintainer_round(f.store, now);
+    }
+    ok(lru->lists[LRU_WARM].nitems == 0 && lru->lists[LRU_HOT].nitems > 0 &&
+           !is_there(&f, "read", 0, now),
+       "it is evicted, while hot has more than a round moves");
     fixture_close(&f);
 }
 
@@ -464,6 +504,7 @@ int main(void)
     test_s3_fifo();
     test_s3_fifo_main_queue();
     test_kernel_marks();
+    test_warm_beside_a_flood();
     test_kernel_marks_s3_fifo();
     test_held_items();
     test_all_held();

@@ -97,7 +97,7 @@ def the_server(c):
 
 def session(port):
     user, password = (sys.argv[2:] + [None, None])[:2]
-    c = bmemcached.Client(("127.0.0.1:%d" % port,), user, password, socket_timeout=10)
+    c = bmemcached.Client(("127.0.0.1:%d" % port,), user, password, socket_timeout=30)
     for part in (storage, unique_ids, numbers, many, values, times, the_server):
         part(c)
 

@@ -114,7 +114,7 @@ async function refused(c) {
 }
 
 async function main() {
-  const c = memjs.Client.create(`127.0.0.1:${process.argv[2]}`, { retries: 1, timeout: 10 });
+  const c = memjs.Client.create(`127.0.0.1:${process.argv[2]}`, { retries: 1, timeout: 30 });
   try {
     for (const part of [storage, numbers, values, pipelined, times, theServer, refused]) {
       await part(c);

@@ -11,6 +11,7 @@ BINARY = sys.argv[2] == "binary"
 LOGIN = dict(zip(("username", "password"), sys.argv[3:5]))
 ALL_BYTES = bytes(range(256)) + b"\r\nEND\r\n"
 LARGE = os.urandom(1000 * 1000)
+PATIENT = {"connect_timeout": 30000, "_poll_timeout": 30000} # ms: a busy machine's server is late
 
 
 def storage(c):
@@ -99,18 +100,18 @@ def the_server(c):
 def quiet(port):
     """Commands without a reply."""
     c = pylibmc.Client(["127.0.0.1:%d" % port], binary=BINARY, **LOGIN,
-                       behaviors={"_noreply": True})
+                       behaviors={"_noreply": True, **PATIENT})
     want = {"q%d" % i: "value %d" % i for i in range(500)}
     for key, value in want.items():
         c.set(key, value)
     is_(c.get("q499"), "value 499", "the server answers a get after 500 sets without replies")
-    plain = pylibmc.Client(["127.0.0.1:%d" % port], binary=BINARY, **LOGIN)
+    plain = pylibmc.Client(["127.0.0.1:%d" % port], binary=BINARY, **LOGIN, behaviors=PATIENT)
     is_(plain.get_multi(list(want)), want, "all 500 values are stored")
 
 
 def session(port):
     c = pylibmc.Client(["127.0.0.1:%d" % port], binary=BINARY, **LOGIN,
-                       behaviors={"cas": True})
+                       behaviors={"cas": True, **PATIENT})
     for part in (storage, unique_ids, numbers, many, values, times, the_server):
         part(c)
     quiet(port)

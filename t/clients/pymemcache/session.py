@@ -148,17 +148,17 @@ def the_server(c):
 
 def session(port):
     sockets = framed.Module() if UDP else socket
-    c = Client(("127.0.0.1", port), timeout=10, socket_module=sockets)
+    c = Client(("127.0.0.1", port), timeout=30, socket_module=sockets)
     for part in (storage, unique_ids, numbers, one_by_one, many, values, many_datagrams, times,
                  the_server):
         part(c)
-    flags = Client(("127.0.0.1", port), timeout=10, serde=Flags(), socket_module=sockets)
+    flags = Client(("127.0.0.1", port), timeout=30, serde=Flags(), socket_module=sockets)
     is_(flags.set("f", b"x", noreply=False), True, "set with flags")
     is_(flags.get("f"), (b"x", 65537), "get returns the flags")
     if not UDP:
         quiet(c)
         too_large(c)
-    pool = PooledClient(("127.0.0.1", port), max_pool_size=4, timeout=10, socket_module=sockets)
+    pool = PooledClient(("127.0.0.1", port), max_pool_size=4, timeout=30, socket_module=sockets)
     is_(pool.set("p", b"x", noreply=False), True, "set through a pool")
     is_(pool.get("p"), b"x", "get through a pool")
 

@@ -157,4 +157,4 @@ kill $server
                "its files are gone", "the user stays", "it is installed again")
 
 
-tap.run(120)
+tap.run()

@@ -30,7 +30,7 @@ def script(*arguments, **options):
                             stderr=subprocess.STDOUT, env=environment, **options)
 
 
-def finish(process, seconds=50):
+def finish(process, seconds=190):
     output, _ = process.communicate(timeout=seconds)
     return process.returncode, output.decode("latin-1")
 
@@ -95,7 +95,7 @@ def has_ended(group):
 @tap.case
 def the_demo_measures_and_cleans_up():
     process = script("tools/demo", BUILDDIR)
-    status, text = finish(process, 150)
+    status, text = finish(process)
     if not ROOT or not on_lo():
         tap.is_(status, 1, "without root, or without the kernel path, there is no demo")
         return

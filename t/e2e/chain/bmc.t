@@ -34,7 +34,7 @@ if not os.access(BMC, os.X_OK):
 def run(*words, namespace=None):
     enter = ["nsenter", "--net=/run/netns/" + namespace] if namespace else []
     done = subprocess.run(enter + [BMC, *map(str, words)], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=60)
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=150)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -364,4 +364,4 @@ def plain_stats_include_the_chains_hits():
     m.stop()
 
 
-tap.run(120)
+tap.run()

@@ -145,7 +145,7 @@ class Killed:
         if fresh:
             m.serve()
         if how == "serves":
-            server.wait_for(lambda: m.bmc.stats()["answered_xdp"] != "0", 2)
+            server.wait_for(lambda: m.bmc.stats().get("answered_xdp", "0") != "0", 5)
         time.sleep(random.uniform(0, SERVE))
         if how != "starts":
             answered = int(m.bmc.stats()["answered_xdp"])
@@ -153,7 +153,7 @@ class Killed:
             m.bmc.process.terminate()
             time.sleep(random.uniform(0, SERVE / 3))
         m.bmc.kill()
-        return server.wait_for(lambda: clean(m), 1), answered > 0
+        return server.wait_for(lambda: clean(m)), answered > 0
 
 
 @tap.case

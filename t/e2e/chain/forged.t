@@ -336,4 +336,4 @@ def connections_whose_addresses_are_translated(m):
 
 
 each.end()
-tap.run(120)
+tap.run()

@@ -84,4 +84,4 @@ def keys_that_share_buckets():
 
 
 each.end()
-tap.run(linear.SECONDS + 120)
+tap.run(linear.SECONDS + 300)

@@ -238,4 +238,4 @@ def wrong_words_end_it(pair, path):
         tap.like(first.log(), "^bmc: ", "and bmc's message")
 
 
-tap.run(120)
+tap.run()

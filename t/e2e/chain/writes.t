@@ -218,7 +218,7 @@ def reads_over_ipv6(m):
 def long_values(m):
     """Over many segments, in frames of any size, and in fragmented datagrams."""
     way, datagrams = writes.Tcp(m.server.stream()), writes.Udp(m.server.udp())
-    for size in (1300, 1500, 5000, 70000, 700000):
+    for size in (1300, 1500, 5000, 70000, 250000): # no reply is longer than a veth's ring
         value = b"x" * size
         row = writes.Row("set", b"set KEY 0 0 %d\r\n%s\r\n" % (size, value), value)
         key, = filled(m, [row])
@@ -289,4 +289,4 @@ def keys_and_values_of_every_length(m):
 
 
 each.end()
-tap.run(90)
+tap.run()

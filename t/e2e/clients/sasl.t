@@ -53,7 +53,7 @@ def memcstat(port, password):
     done = subprocess.run(["memcstat", "--servers=127.0.0.1:%d" % port, "--binary",
                            "--username=" + USER, "--password=" + password], check=False,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=30)
+                          stderr=subprocess.PIPE, timeout=100)
     return done.returncode, done.stdout.decode("latin-1")
 
 
@@ -70,7 +70,7 @@ def clients_that_are_refused():
                   "try:\n    c.set('k', 'v')\n"
                   "except bmemcached.exceptions.MemcachedException as error: sys.exit(error.code)\n"
                   % memcached.port)
-        done = subprocess.run([sessions.python_of_debian(), "-c", script], check=False, timeout=30)
+        done = subprocess.run([sessions.python_of_debian(), "-c", script], check=False, timeout=100)
         tap.is_(done.returncode, 0x20, "bmemcached raises the server's error")
 
 

@@ -57,13 +57,18 @@ class Ground:
 def served(machine, host, name):
     """Checks that the kernel answers a get to this address."""
     kernel.meet(host, machine.port)
-    before = machine.stats("bmc")
-    udp = client.Udp(host, machine.port)
-    tap.is_(udp.ask(b"get k\r\n"), answer((b"k", b"v")), "%s: a get is answered" % name)
-    udp.close()
-    after = machine.stats("bmc")
-    total = sum(int(after[key]) - int(before[key]) for key in ("answered_xdp", "answered_tc"))
-    tap.is_(total, 1, "%s: the kernel answers it" % name)
+    for _ in kernel.PAUSES[:kernel.TRIES]:
+        before = machine.stats("bmc")
+        udp = client.Udp(host, machine.port)
+        got = udp.ask(b"get k\r\n")
+        udp.close()
+        after = machine.stats("bmc")
+        grown = {key: int(after[key]) - int(before[key])
+                 for key in ("answered_xdp", "answered_tc") + kernel.MOMENTARY}
+        if not any(grown[key] for key in kernel.MOMENTARY):
+            break
+    tap.is_(got, answer((b"k", b"v")), "%s: a get is answered" % name)
+    tap.is_(grown["answered_xdp"] + grown["answered_tc"], 1, "%s: the kernel answers it" % name)
 
 
 def stored(machine):
@@ -330,4 +335,4 @@ def capabilities_that_are_kept():
                     "a server without the kernel path has no capabilities")
 
 
-tap.run(120)
+tap.run()

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Writers over TCP, readers over UDP: no reply is older than an acknowledged write. UDP_READS (a
 million) is how many keys are read; some cases read a part of that, two_keys twice as many."""
+import concurrent.futures
 import os
 import sys
 import threading
@@ -92,17 +93,17 @@ def a_table_that_grows():
                                      for i in range(start, start + 1000)))
                 stream.exactly(len(b"STORED\r\n") * 1000)
 
-        loader = threading.Thread(target=load)
-        loader.start()
+        pool = concurrent.futures.ThreadPoolExecutor()
+        loader = pool.submit(load)
         try:
             while True:
                 found, grown = m.during(lambda: coherence.run(m, 1, 2, 1000, READS // 8, 0))
                 coherence.judge(found, grown, READS // 8, 1)
-                if not loader.is_alive():
+                if loader.done():
                     break
         finally:
             loading = False
-            loader.join()
+            loader.result()
         stats = m.tcp.stats()
         tap.ok(int(stats["hash_power_level"]) > level or stats["hash_is_expanding"] == "1",
                "the table has grown")

@@ -168,4 +168,4 @@ def the_daemonset_runs_what_the_pod_runs():
         tap.is_(added.lower().split(", "), FIVE, "%s adds the five capabilities" % name)
 
 
-tap.run(120)
+tap.run()

@@ -43,8 +43,8 @@ def ends(how, name):
         tap.ok(attached(m)[0] and attached(m)[1], "XDP and TC are attached")
         port = m.server.port
         how(m)
-        tap.ok(server.wait_for(lambda: attached(m) == (None, []), 1),
-               "%s: within a second the interface has no program, on XDP nor TC" % name)
+        tap.ok(server.wait_for(lambda: attached(m) == (None, [])),
+               "%s: then the interface has no program, on XDP nor TC" % name)
         probe = client.Udp(m.pair.address(), port, 0.3)
         try:
             tap.is_(probe.ask(b"get old\r\n"), None, "%s: no program answers" % name)
@@ -101,7 +101,7 @@ def killed_under_load():
                 if sent == 1000:
                     m.server.process.kill()
             m.server.kill()
-            tap.ok(server.wait_for(lambda: attached(m) == (None, []), 1),
+            tap.ok(server.wait_for(lambda: attached(m) == (None, [])),
                    "kill -9 amid 2,000 gets leaves no program")
             m.start()
             m.same(b"get k\r\n", b"END\r\n", "after it the old value is gone")

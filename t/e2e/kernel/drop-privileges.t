@@ -34,4 +34,4 @@ def the_other_tests_pass_behind_the_filter():
         again.passes(name, "-o drop_privileges")
 
 
-tap.run(240)
+tap.run(600)

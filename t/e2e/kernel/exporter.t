@@ -13,6 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import child
 import kernel
+import netns
 import server
 import tap
 
@@ -78,6 +79,8 @@ for program in (COLLECTD, DEBIAN):
 if os.geteuid() != 0:
     tap.skip_all("the kernel path needs root")
 
+pair = netns.Pair() # with an address beside those of lo, or collectd resolves none
+netns.enter(pair.server)
 ours = server.Server("-X", "bmc=lo")
 debian_port, debian = start_debian()
 exporter = Exporter(ours.port, debian_port)
@@ -92,7 +95,7 @@ def every_metric_has_its_name():
         samples.update(exporter.samples())
         return len(samples["ours"]) > 20 and len(samples["ours"]) == len(samples["debian"])
 
-    server.wait_for(complete, 20, 0.2)
+    server.wait_for(complete, 60, 0.2)
     tap.is_(sorted(samples["ours"]), sorted(samples["debian"]),
             "it has the same metrics as Debian's memcached, %d" % len(samples["debian"]))
     tap.ok(len(samples["ours"]) > 20, "these are all that the plugin knows")
@@ -106,7 +109,7 @@ def hits_of_the_kernel_are_in_the_metrics():
     for _ in range(10):
         udp.ask(b"get foo\r\n")
     tap.is_(int(control.stats("bmc")["hits"]) - before, 10, "the kernel answers ten gets")
-    tap.ok(server.wait_for(lambda: exporter.samples()["ours"].get(HITS) == 10, 20, 0.2),
+    tap.ok(server.wait_for(lambda: exporter.samples()["ours"].get(HITS) == 10, 60, 0.2),
            "the exporter counts ten hits")
     udp.close()
     control.close()
@@ -117,6 +120,7 @@ def it_ends():
     exporter.kill()
     debian.kill()
     tap.is_(ours.stop(), 0, "the server ends with status 0")
+    pair.close()
 
 
 tap.run()

@@ -5,6 +5,7 @@
 Over lo, and over a veth with generic XDP or TC alone, they arrive as one packet with one header,
 which must not be parsed as one request.
 """
+import contextlib
 import os
 import socket
 import struct
@@ -13,6 +14,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import kernel
+import netns
 import server
 import tap
 from kernel import answer
@@ -66,7 +68,8 @@ def asked(udp, tcp, name):
 
 @tap.case
 def over_loopback():
-    with server.Server("-X", "bmc=lo") as m:
+    with contextlib.closing(netns.Pair(links=0)) as pair, netns.inside(pair.server), \
+            server.Server("-X", "bmc=lo") as m:
         udp, tcp = m.udp(), m.stream()
         asked(udp, tcp, "lo")
 
@@ -78,4 +81,4 @@ def over_a_veth():
             asked(m.udp, m.tcp, mode)
 
 
-tap.run(60)
+tap.run()

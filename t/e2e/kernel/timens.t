@@ -73,4 +73,4 @@ def the_chain_is_closed_and_opens():
 
 if None in [words for _, words in clocks()]:
     tap.skip_all("time namespaces are not available")
-tap.run(60)
+tap.run()

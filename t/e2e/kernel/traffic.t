@@ -47,7 +47,8 @@ def machines(prepare=None, interface=None, **options):
 def asked(m, host, name, requests=None):
     """Checks that each request gets the right answer, from the kernel."""
     m.udp.close()
-    m.udp = client.Udp(host, m.server.port, seconds=2)
+    kernel.meet(host, m.server.port)
+    m.udp = client.Udp(host, m.server.port)
     for request, want in requests or gets():
         m.same(request, want, "%s: get of %d bytes" % (name, len(request)))
 
@@ -251,7 +252,7 @@ def bridged_and_routed():
             with netns.inside(behind.client):
                 other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
                 other.bind(("0.0.0.0", m.server.port))
-                other.settimeout(5)
+                other.settimeout(20)
             for host, how in ("10.77.0.3", "bridged"), ("10.66.0.3", "routed"):
                 udp = client.Udp(host, m.server.port)
                 got, grown = m.during(lambda udp=udp: (udp.send(b"get k\r\n"),
@@ -278,4 +279,4 @@ def large_frames():
                        "MTU 9000, %s, %s: a request of 6,000 bytes" % (mode, host), kernel=False)
 
 
-tap.run(120)
+tap.run()

@@ -18,7 +18,7 @@ BUILD = os.path.abspath(os.environ.get("BUILDDIR", "."))
 ROOT = os.geteuid() == 0
 
 
-def run(*arguments, seconds=60):
+def run(*arguments, seconds=150):
     done = subprocess.run([os.path.join(BUILD, arguments[0])] + [str(a) for a in arguments[1:]],
                           cwd=BUILD, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=seconds, check=False)

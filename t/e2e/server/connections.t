@@ -64,31 +64,33 @@ def impatient(memcached):
     return other
 
 
-def answered(other, seconds):
-    """Whether the server answers on this socket in time."""
-    if not select.select([], [other], [], seconds)[1]:
-        return False
-    try:
-        other.send(b"version\r\n")
-        return bool(select.select([other], [], [], seconds)[0]) and b"VERSION" in other.recv(100)
-    except ConnectionError:
-        return False
+def answered(others):
+    """Those of the sockets on which the server has sent something."""
+    return select.select(others, [], [], 0)[0]
 
 
 @tap.case
 def without_maxconns_fast():
     with server.Server("-c", "30", "-o", "no_maxconns_fast", udp=False) as memcached:
         control = memcached.stream()
-        control.ask(b"version\r\n")
         others = [impatient(memcached) for _ in range(40)]
-        served = [other for other in others if answered(other, 0.1)]
+        for other in others:
+            select.select([], [other], [])
+            other.send(b"version\r\n")
+        tap.ok(server.wait_for(lambda: int(control.stats()["listen_disabled_num"]) > 0),
+               "listen_disabled_num counts that no more clients are accepted")
+        accepted = list(control.stats("conns").values()).count(
+            "tcp:127.0.0.1:%d" % memcached.port) - 2 # the listener, and this connection's
+        server.wait_for(lambda: len(answered(others)) >= accepted)
+        served = answered(others)
         tap.ok(10 <= len(served) < 30, "with no_maxconns_fast surplus clients wait (%d of 40)" %
                (40 - len(served)))
-        tap.ok(int(control.stats()["listen_disabled_num"]) > 0, "listen_disabled_num counts it")
+        tap.is_({other.recv(8) for other in served}, {b"VERSION "}, "the others are served")
         for other in served:
             other.close()
         waiting = [other for other in others if other not in served]
-        tap.ok(answered(waiting[0], 15), "a waiting client is served when others leave")
+        tap.ok(server.wait_for(lambda: answered(waiting)),
+               "a waiting client is served when others leave")
         tap.ok(int(control.stats()["time_in_listen_disabled_us"]) > 0,
                "time_in_listen_disabled_us counts the time")
         for other in waiting:
@@ -97,7 +99,7 @@ def without_maxconns_fast():
 
 @tap.case
 def idle_connections_are_closed():
-    with server.Server("-o", "idle_timeout=1") as memcached:
+    with server.Server("-o", "idle_timeout=4") as memcached:
         idle, busy, udp = memcached.stream(), memcached.stream(), memcached.udp()
         half = memcached.stream()
         half.send(b"set k 0 0 10\r\nabc")
@@ -112,7 +114,7 @@ def idle_connections_are_closed():
             except TimeoutError:
                 return False
 
-        tap.ok(server.wait_for(closed, 20), "an idle connection is closed")
+        tap.ok(server.wait_for(closed), "an idle connection is closed")
         tap.is_(busy.set(b"k", b"v"), b"STORED\r\n", "an active connection stays open")
         tap.is_(udp.ask(b"get none\r\n"), b"END\r\n", "the UDP sockets stay open")
         tap.ok(int(busy.stats()["idle_kicks"]) >= 1, "idle_kicks counts it")
@@ -174,7 +176,7 @@ def backlog(stream, line):
     """Sends as many of these lines as the sockets hold; returns their number."""
     stream.sock.setblocking(False)
     nbytes = stream.sock.send(line * ((64 << 20) // len(line)))
-    stream.sock.settimeout(5)
+    stream.sock.settimeout(20)
     return nbytes // len(line)
 
 
@@ -189,8 +191,9 @@ def clients_with_many_requests_do_not_starve_others():
         while not seen or seen[-1] < every:
             udp.ask(b"version\r\n")
             seen.append(int(tcp.stats()["cmd_get"]))
-        tap.ok(len(seen) > 60, "another client is answered in between: %d times in %d gets" %
-               (len(seen), every))
+        # Whoever serves each of them to its end answers about as often as there are streams.
+        tap.ok(len(seen) > 3 * len(streams),
+               "another client is answered in between: %d times in %d gets" % (len(seen), every))
 
 
 tap.run()

@@ -527,4 +527,4 @@ def it_ends_cleanly():
     tap.is_(memcached.stop(), 0, "the server ends with status 0")
 
 
-tap.run(120)
+tap.run()

@@ -91,4 +91,4 @@ def the_other_tests_pass_behind_the_filter():
         again.all_pass(["server/" + name for name in AGAIN], "-o drop_privileges")
 
 
-tap.run(240)
+tap.run(600)

@@ -54,7 +54,7 @@ class Folder:
 
 def refused(*arguments, words="Permission denied"):
     status, _, err = server.run("-p", server.free_port(), "-U", "0", "-l", "127.0.0.1",
-                                *arguments, seconds=5)
+                                *arguments)
     tap.ok(status not in (None, 0), "%s: the server does not start (%s)" % (arguments[0], status))
     tap.like(err, words, arguments[0] + ": the message has the reason")
 

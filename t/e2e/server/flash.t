@@ -98,7 +98,7 @@ def key(i):
 # --- options ------------------------------------------------------------------
 
 def refused(*arguments):
-    status, _, err = server.run("-p", server.free_port(), "-U", "0", *arguments, seconds=5)
+    status, _, err = server.run("-p", server.free_port(), "-U", "0", *arguments)
     return status, err
 
 
@@ -159,7 +159,7 @@ def a_daemon_finds_a_relative_file():
 def flash_excludes_udp():
     where = server.scratch()
     status, _, err = server.run("-p", server.free_port(), "-U", server.free_port(),
-                                "-o", "ext_path=%s/a:64m" % where, seconds=5)
+                                "-o", "ext_path=%s/a:64m" % where)
     tap.is_((status, err), (64, "Cannot use UDP with extstore enabled (-U 0 to disable)\n"),
             "UDP and ext_path together are refused")
 

@@ -240,7 +240,7 @@ def udp_is_off_by_default():
         probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         probe.connect(("127.0.0.1", port))
         probe.send(struct.pack("!HHHH", 1, 0, 1, 0) + b"stats\r\n")
-        probe.settimeout(5)
+        probe.settimeout(20)
         try:
             probe.recv(100)
             tap.ok(False, "without -U no UDP port is open")

@@ -53,4 +53,4 @@ def keys_that_expire():
            arguments=("-o", "no_lru_maintainer,no_lru_crawler,no_reuseport"), threads=4)
 
 
-tap.run(linear.SECONDS + 120)
+tap.run(linear.SECONDS + 300)

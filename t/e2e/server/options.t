@@ -21,7 +21,7 @@ ROOT = os.geteuid() == 0
 
 def refused(arguments, status, words):
     got, _, error = server.run(*(["-p", "0", "-U", server.free_port(), "-l", "127.0.0.1"] +
-                                 list(arguments)), seconds=5)
+                                 list(arguments)))
     name = " ".join(arguments)
     tap.is_(got, status, "%s: status %d" % (name, status))
     tap.like(error, words, "%s: says %s" % (name, words))
@@ -297,7 +297,7 @@ def the_option_for_the_kernel_path():
     for arguments in (["-X", "bmc=none77"], ["-o", "bmc=none77"], ["-X", "-X", "bmc=none77"],
                       ["-Xbmc=none77"]):
         status, _, error = server.run(*(["-p", "0", "-U", server.free_port(), "-l", "127.0.0.1"] +
-                                        arguments), seconds=10)
+                                        arguments))
         tap.ok(status not in (None, 0) and status > 0,
                "%s: a missing interface ends the start" % " ".join(arguments))
         tap.like(error, MISSING, "the message names it")
@@ -307,12 +307,11 @@ def the_option_for_the_kernel_path():
                              (["-X", "bmc=lo,stall=1"], "stall.*2 to 86400"),
                              (["-o", "bmc="], "bmc"), (["-o", "bmc"], "bmc")):
         status, _, error = server.run(*(["-p", "0", "-U", server.free_port(), "-l", "127.0.0.1"] +
-                                        arguments), seconds=10)
+                                        arguments))
         tap.ok(status not in (None, 0) and status > 0, "%s is refused" % " ".join(arguments))
         tap.like(error, words, "the message names the word")
     port = server.free_port()
-    status, _, error = server.run("-p", port, "-U", "0", "-l", "127.0.0.1", "-X", "bmc=lo",
-                                  seconds=10)
+    status, _, error = server.run("-p", port, "-U", "0", "-l", "127.0.0.1", "-X", "bmc=lo")
     tap.ok(status not in (None, 0), "the kernel path without a UDP port is refused")
     tap.like(error, "(?i)udp|-U", "the message has the reason")
     with server.Server("-X", "bmc=none77,optional") as memcached:
@@ -347,7 +346,7 @@ def locked_memory_and_huge_pages():
             tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "-L serves")
             tap.is_(c.get(b"k"), b"v", "the stored item is found")
     else:
-        status, _, error = server.run("-L", "-p", server.free_port(), "-l", "127.0.0.1", seconds=5)
+        status, _, error = server.run("-L", "-p", server.free_port(), "-l", "127.0.0.1")
         tap.ok(status not in (None, 0), "-L is refused where the kernel has no huge pages")
         tap.like(error, "(?i)huge|large", "the message has the reason")
     with server.Server("-r") as memcached:

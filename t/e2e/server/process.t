@@ -45,7 +45,7 @@ class Daemon:
                                       list(arguments))
         with open(self.log_path, "wb") as log:
             self.status = subprocess.call(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=log,
-                                          stderr=log, timeout=30)
+                                          stderr=log, timeout=100)
         with open(self.pid_path, encoding="ascii") as file:
             self.pid = int(file.read())
         server.guard.add("pid", self.pid)

@@ -211,9 +211,9 @@ def automove_fills_the_pool():
         c = memcached.stream()
         fill(c, range(40 * 15), LARGE)
         delete(c, range(40 * 15))
-        tap.ok(server.wait_for(lambda: number(c, "slab_global_page_pool") > 24, 30),
+        tap.ok(server.wait_for(lambda: number(c, "slab_global_page_pool") > 24),
                "pages of an empty class go to the pool")
-        tap.ok(server.wait_for(lambda: pages(c, LARGE_CLASS) <= 3, 30),
+        tap.ok(server.wait_for(lambda: pages(c, LARGE_CLASS) <= 3),
                "the class keeps two or three")
         fill(c, range(30 * 1000), 1000, b"s")
         stats = c.stats()
@@ -247,7 +247,7 @@ def automove_at_each_eviction():
         def grown():
             fill(c, range(6000), 1000, b"s")
             return pages(c, 12) > 3
-        tap.ok(server.wait_for(grown, 30), "with automove 2 an eviction moves a page")
+        tap.ok(server.wait_for(grown), "with automove 2 an eviction moves a page")
         c.ask(b"slabs automove 0\r\n")
         idle(c)
         before = number(c, "slabs_moved")
@@ -266,7 +266,7 @@ def the_limit_can_be_lowered_and_raised():
         tap.is_(c.ask(b"cache_memlimit 7\r\n"), TOO_SMALL, "a limit below 8 MB is refused")
         tap.is_(c.ask(b"cache_memlimit 20\r\n"), b"OK\r\n", "a lower limit is accepted")
         tap.is_(number(c, "limit_maxbytes"), 20 << 20, "limit_maxbytes shows it")
-        tap.ok(server.wait_for(lambda: malloced() <= 20, 30), "pages above the limit are freed")
+        tap.ok(server.wait_for(lambda: malloced() <= 20), "pages above the limit are freed")
         tap.is_(number(c, "slab_global_page_pool"), 0, "they do not go to the pool")
         tap.is_(wrong(c, range(49000, 50000), 1000), [], "the newest items are kept")
         fill(c, range(50000), 1000)

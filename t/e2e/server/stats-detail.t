@@ -274,7 +274,7 @@ def very_verbose_servers_log_the_slab_classes():
         """The program's output on its classes; the listener, which fails, ends it."""
         words = ["-p", "0", "-U", "0", "-s", "/nonexistent/socket", "-vv"] + list(arguments)
         words += ["-u", server.USER] if os.geteuid() == 0 else []
-        run = subprocess.run([program] + words, stderr=subprocess.PIPE, timeout=60, check=False)
+        run = subprocess.run([program] + words, stderr=subprocess.PIPE, timeout=150, check=False)
         return [line for line in run.stderr.split(b"\n") if line.startswith(b"slab class")]
 
     lines = told(server.program())

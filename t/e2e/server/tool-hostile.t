@@ -105,4 +105,4 @@ def metrics_are_numbers():
            "memcached_current_connections" not in found, "those that are no numbers are left out")
 
 
-tap.run(120)
+tap.run()

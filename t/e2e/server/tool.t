@@ -485,4 +485,4 @@ def each_alert_has_a_test():
     tap.ok(len(alerts) >= 10, "%d alerts" % len(alerts))
 
 
-tap.run(120)
+tap.run()

@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary
 import client
+import netns
 import server
 import tap
 
@@ -21,6 +22,9 @@ A, B = "127.0.0.1", "127.0.0.2"
 ROUNDS = 50
 PACKET_OUTGOING = 4
 HIT = b"VALUE k 0 1\r\nv\r\nEND\r\n"
+
+if os.geteuid() == 0: # the ports of an own machine are free, and its lo carries nothing of others
+    netns.enter(netns.Pair(links=0).server)
 
 
 def frame(payload):
@@ -102,7 +106,7 @@ def bound(host, port, to):
     udp = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
     udp.bind((host, port))
     udp.connect((host if ":" in host else A, to))
-    udp.settimeout(5)
+    udp.settimeout(client.SECONDS)
     return udp
 
 
@@ -125,8 +129,9 @@ def sources_that_the_server_answers():
                     tap.ok(True, "from %s port %d # SKIP %s" % (host, port, error))
                     continue
                 udp.send(frame(b"get k\r\n"))
-                plain.ask(b"mn\r\n")
-                udp.setblocking(False)
+                if port in unfit:
+                    plain.ask(b"mn\r\n")
+                    udp.setblocking(False)
                 try:
                     got = udp.recv(2048)[8:]
                 except BlockingIOError:

@@ -204,15 +204,8 @@ def a_value_that_its_datagram_cuts_off():
     for request in (b"set victim 0 0 10\r\n", b"set victim 0 0 10\r\nabc",
                     b"set victim 0 0 3\r\nabc", b"set victim 0 0 3\r\nabc\r",
                     b"add other 0 0 4096\r\nabc\r\n"):
-        u.send(request)
-        try:
-            # Whether this is answered is not tested here.
-            u.sock.settimeout(0.2)
-            u.recv_raw()
-        except TimeoutError:
-            pass
-        u.sock.settimeout(5)
-        tap.is_(u.ask(b"get none\r\n"), b"END\r\n",
+        u.send(request) # whether this is answered is not tested here
+        tap.is_(memcached.udp().ask(b"get none\r\n"), b"END\r\n",
                 "%r does not take the next datagram for its value" % request)
     got = c.get(b"victim")
     tap.ok(got in (b"safe", None), "no half of a value is stored")
@@ -222,7 +215,6 @@ def a_value_that_its_datagram_cuts_off():
 @tap.case
 def a_set_that_is_too_large():
     u = memcached.udp()
-    u.sock.settimeout(5)
     ident = u.send(b"set big 0 0 2000000\r\nabc")
     tap.is_(u.message(ident), b"SERVER_ERROR object too large for cache\r\n",
             "a set of 2,000,000 bytes is refused")
@@ -242,7 +234,6 @@ def commands_that_need_a_connection():
                 u.message(ident)
         except (TimeoutError, client.FrameError):
             pass
-        u.sock.settimeout(5)
         u.close()
         u = memcached.udp()
         tap.is_(u.ask(b"get foo\r\n"), answer(b"foo", b"bar") + b"END\r\n",

@@ -121,7 +121,7 @@ fn together(r: &mut Report, c: &Client) {
 
 fn gone(r: &mut Report, c: &Client, key: &str, name: &str) {
     let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(10) && matches!(c.get::<String>(key), Ok(Some(_))) {
+    while start.elapsed() < Duration::from_secs(30) && matches!(c.get::<String>(key), Ok(Some(_))) {
         sleep(Duration::from_millis(50));
     }
     r.is(c.get::<String>(key), None, name);
@@ -151,7 +151,7 @@ fn main() {
     let url = std::env::args().nth(1).expect("session URL");
     let udp = url.starts_with("memcache+udp:");
     let client = Client::connect(url.as_str()).expect("connect");
-    let timeout = Some(Duration::from_secs(10));
+    let timeout = Some(Duration::from_secs(30));
     client.set_read_timeout(timeout).expect("timeout");
     let mut report = Report::default();
     let r = &mut report;
