@@ -23,6 +23,8 @@ UNSTATED = (b"conns", b"nothing", b"item", b"cachedump 1 1")
 
 
 class Binary:
+    # 1.6.18 makes a new item of a number that a get of the same read still holds.
+    uncounted = ("total_items",)
     mark = b.request("noop", opaque=b.Binary.NOOP)
     mark_answer = struct.pack("!BBHBBHIIQ", b.RESPONSE, b.OPCODES["noop"], 0, 0, 0, 0, 0,
                               b.Binary.NOOP, 0)

@@ -230,6 +230,8 @@ class Text:
             # replies.
             self.whole = True
             commands.insert(self.random.randrange(len(commands) + 1), self.pick(ENDS))
+        while self.datagrams and commands and commands[0].startswith(b"END"):
+            del commands[0]  # it makes the datagram look like a reply
         if self.owed:
             commands.append(b"~\r\n" * (self.owed // 3 + 1))
         self.next_key = self.pick(TEXT_KEYS)
