@@ -461,6 +461,9 @@ static void show(const struct options *o, const struct option_row *row, struct s
     case SHOW_TLS_VERSION:
         stat_add(sink, row->setting, "tlsv1.%u", *(const uint32_t *)field);
         break;
+    case SHOW_TLS_VERIFY:
+        stat_add(sink, row->setting, "%u", (1u << *(const uint32_t *)field) - 1);
+        break;
     case SHOW_ZERO:
         stat_add(sink, row->setting, "0");
         break;

@@ -44,12 +44,27 @@ int set_access_mask(struct option_input *input)
     return OPTIONS_RUN;
 }
 
-/* Joins repeated -l. */
+/* Whether the words are in the list, one behind the other; strchr also finds the list's end. */
+static bool has_words(const char *list, const char *words)
+{
+    const size_t len = strlen(words);
+
+    for (; *list; list += strspn(list, ",;")) {
+        if (strncmp(list, words, len) == 0 && strchr(",;", list[len]))
+            return true;
+        list += strcspn(list, ",;");
+    }
+    return false;
+}
+
+/* Joins repeated -l; what an earlier one names is not opened twice. */
 int set_listen(struct option_input *input)
 {
     char **list = &input->options->listen;
     char *joined;
 
+    if (*list && has_words(*list, input->value))
+        return OPTIONS_RUN;
     if (asprintf(&joined, "%s%s%s", *list ? *list : "", *list ? "," : "", input->value) < 0)
         return refuse(input->err, 1, "out of memory");
     free(*list);

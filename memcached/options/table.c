@@ -50,7 +50,7 @@ const struct option_row option_table[] = {
      SHOWN(1, "maxbytes", SHOW_U64, memory_limit), .help = "item memory in megabytes",
      .manual = "In a memory cgroup with a lower limit the cache grows as far as that has room, and "
                "evicts from then on. What the hash table takes beyond what memcached's would "
-               "counts as item memory, unless nothing may be evicted."},
+               "counts as item memory, unless nothing may be evicted. At most 262079."},
     {'M', "disable-evictions", NULL, OPTION_OFF, FIELD(evict), .fallback = "on",
      SHOWN(8, "evictions", SHOW_ON_OFF, evict),
      .help = "return error on memory exhausted instead of evicting"},
@@ -404,7 +404,7 @@ const struct option_row option_table[] = {
      FIELD(s3_fifo),
      SHOWN(91, "s3_fifo", SHOW_YES_NO, s3_fifo),
      .help = "evict by S3-FIFO: items that nobody reads go soon\n"
-             "(requires lru_maintainer; not with ext_path)",
+             "(requires lru_maintainer; not with extstore)",
      .manual = "New items are in the hot segment, a queue of hot_lru_pct percent of the memory of "
                "their slab class. At its end those that were read go to the cold segment, and the "
                "others are evicted; who comes back soon goes to the cold segment at once. At the "
@@ -580,7 +580,7 @@ const struct option_row option_table[] = {
      .set = set_ssl_level,
      RANGE(0, 3),
      .fallback = "0",
-     SHOWN(65, "ssl_verify_mode", SHOW_NUMBER, tls.verify_mode),
+     SHOWN(65, "ssl_verify_mode", SHOW_TLS_VERIFY, tls.verify_mode),
      .help = "client certificates: 0 not asked for, 1 verified if\n"
              "there is one, 2 required, 3 the same, once"},
     {.name = "ssl_keyformat",

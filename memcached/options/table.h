@@ -37,6 +37,7 @@ enum option_show {
     SHOW_BINDING,
     SHOW_VERBOSITY,   /* the current one */
     SHOW_TLS_VERSION, /* 2: tlsv1.2 */
+    SHOW_TLS_VERIFY,  /* as OpenSSL's flags: 2 is 3, 3 is 7 */
     SHOW_ZERO,
     SHOW_NO,
 };

@@ -120,6 +120,10 @@ static void values_are_stored(void)
     parse(&o, "-p -1 -U -1");
     ok(o.options.tcp_port == -1 && o.options.udp_port == -1, "port -1 is an ephemeral port");
     options_fini(&o.options);
+    parse(&o, "-l a -l a,bc -l b -l bc -l c;a");
+    ok(strcmp(o.options.listen, "a,a,bc,b,c;a") == 0, "a repeated -l names an address once: %s",
+       o.options.listen);
+    options_fini(&o.options);
     parse(&o, "-o no_lru_maintainer");
     ok(!o.options.lru_segmented, "without the maintainer the LRU has no segments");
     options_fini(&o.options);

@@ -12,6 +12,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import child
+import client
 import server
 import tap
 
@@ -165,6 +166,15 @@ def the_port_file():
         tap.ok(settings["udpport"] is not None, "stats settings has a udpport")
     finally:
         memcached.kill()
+
+
+@tap.case
+def a_repeated_address():
+    with server.Server("-l", "127.0.0.2", "-l", "127.0.0.1", "-l", "127.0.0.2") as memcached:
+        tap.is_(memcached.stats("settings")["inter"], "127.0.0.1,127.0.0.2",
+                "-l with an address that an earlier -l names adds nothing")
+        there = client.tcp("127.0.0.2", memcached.port)
+        tap.like(there.ask(b"version\r\n").decode(), r"\AVERSION ", "the server listens there")
 
 
 @tap.case

@@ -84,6 +84,10 @@ def settings():
                        ("ssl_ca_cert", CA.cert), ("ssl_wbuf_size", "8192"),
                        ("ssl_session_cache", "yes"), ("ssl_min_version", "tlsv1.3")],
                 "stats settings shows the given options, in memcached's order")
+    for mode, shown in ((0, "0"), (1, "1"), (2, "3"), (3, "7")):
+        with start(context=CA.context(OWN), verify_mode=mode, ca_cert=CA.cert) as memcached:
+            tap.is_(memcached.stats("settings")["ssl_verify_mode"], shown,
+                    "ssl_verify_mode=%d is shown as OpenSSL's flags, as memcached does" % mode)
     with server.Server() as memcached:
         mine = {k: v for k, v in memcached.stats("settings").items() if k.startswith("ssl_")}
         tap.is_(mine, {"ssl_enabled": "no", "ssl_chain_cert": "NULL", "ssl_key": "NULL",
