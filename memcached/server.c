@@ -239,6 +239,20 @@ static void shut_down(void *context, bool graceful)
 
 /* --- building ----------------------------------------------------------- */
 
+/* After a failed start. Removes the files with the user's permissions, not root's. */
+static void remove_flash(struct server *server)
+{
+    bool root = geteuid() == 0;
+
+    if (!server->flash)
+        return;
+    if (root)
+        credentials_override(&server->user);
+    flash_close(server->flash);
+    if (root)
+        credentials_revert(&server->user);
+}
+
 /*
  * Without the option `optional` exits; with it the server runs on, and `stats bmc` shows the
  * reason.
@@ -247,6 +261,7 @@ static void continue_without_kernel(struct server *server, const char *error)
 {
     if (!server->options->kcache.optional) {
         kcache_close(server->kcache);
+        remove_flash(server);
         fatal(EXIT_OS_ERROR, "%s", error);
     }
     log_write("%s; continuing without the kernel path", error);
@@ -359,20 +374,6 @@ static void build_flash(struct server *server)
         fatal(1, "Failed to initialize external storage: %s", error);
 }
 
-/* After a failed start. Removes the files with the user's permissions, not root's. */
-static void remove_flash(struct server *server)
-{
-    bool root = geteuid() == 0;
-
-    if (!server->flash)
-        return;
-    if (root)
-        credentials_override(&server->user);
-    flash_close(server->flash);
-    if (root)
-        credentials_revert(&server->user);
-}
-
 /* The provider of the kernel path checks its cgroup itself. */
 static struct provider *memory_of(const struct server *server)
 {
@@ -396,8 +397,12 @@ static void make_store(struct server *server, struct store_config *config)
         config->clock = server->clock;
         server->store = store_new(config, memory_of(server), &error);
     }
-    if (!server->store)
-        fatal(EXIT_OS_ERROR, "cannot set up the store: %s", error ? error : strerror(errno));
+    if (!server->store) {
+        int why = errno;
+
+        remove_flash(server);
+        fatal(EXIT_OS_ERROR, "cannot set up the store: %s", error ? error : strerror(why));
+    }
 }
 
 static void build_store(struct server *server)
@@ -489,10 +494,14 @@ static void build_commands(struct server *server)
     };
 
     server->commands = commands_new(server->store, &config, &calls);
-    if (!server->commands)
+    if (!server->commands) {
+        remove_flash(server);
         fatal(EXIT_OS_ERROR, "no memory for the commands");
-    if (!commands_authenticate(server->commands, &server->auth, error, sizeof(error)))
+    }
+    if (!commands_authenticate(server->commands, &server->auth, error, sizeof(error))) {
+        remove_flash(server);
         fatal(1, "%s", error);
+    }
 }
 
 /* Before privileges are dropped and before -d changes the directory. */
@@ -584,7 +593,7 @@ static void change_user(const struct server *server)
 }
 
 /* Limits the system calls of this thread and of those that it starts. */
-static void restrict_calls(const struct server *server)
+static void restrict_calls(struct server *server)
 {
     const struct options *o = server->options;
     const struct seccomp_needs needs = {
@@ -601,6 +610,7 @@ static void restrict_calls(const struct server *server)
     error = seccomp_install(&needs);
     if (error) {
         kcache_close(server->kcache);
+        remove_flash(server);
         fatal(EXIT_OS_ERROR, "cannot drop privileges: %s", strerror(-error));
     }
 }
@@ -810,6 +820,7 @@ int server_run(const struct options *options)
     const struct net_duties duties = {&server, tick, handle_signal};
     int error;
 
+    process_open_streams();
     log_set_level(options->verbosity);
     clock_init(&server.clock);
     build_tls(&server);

@@ -17,6 +17,15 @@
 #include "base/credentials.h"
 #include "base/log.h"
 
+/* --- standard streams -------------------------------------------------- */
+
+void process_open_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+            fatal(EXIT_OS_ERROR, "cannot open /dev/null for a standard stream that is closed");
+}
+
 /* --- limits ------------------------------------------------------------ */
 
 void process_raise_core_limit(void)

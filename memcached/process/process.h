@@ -10,6 +10,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/*
+ * Opens /dev/null for each standard stream that is closed, before another file takes its number:
+ * the log would be written there. On failure exits.
+ */
+void process_open_streams(void);
+
 /* On failure each of these functions exits with memcached's message and status. */
 void process_raise_core_limit(void);
 /* Raises the limit to `needed` descriptors, and to `extra` more if it can be raised so far. */

@@ -127,6 +127,9 @@ def a_failed_start_leaves_no_file():
     with server.Server() as other:
         status, _, err = server.run("-p", other.port, "-U", "0", "-o", "ext_path=%s/a:64m" % where)
         tap.ok(status != 0 and os.listdir(where) == [], "a port that is in use: " + err.strip())
+    for words in (("-Y", "/nonexistent/users"), ("-m", "999999999")):
+        status, err = refused(*words, "-o", "ext_path=%s/a:64m" % where)
+        tap.ok(status != 0 and os.listdir(where) == [], " ".join(words) + ": " + err.strip())
     with open(where + "/mine", "wb") as file:
         file.write(b"x" * 100)
     os.chmod(where + "/mine", 0o666)

@@ -329,6 +329,23 @@ def descriptors(pid):
 
 
 @tap.case
+def closed_standard_streams():
+    """The next files that are opened would take their numbers, and the log be written to them."""
+    for closed in ("2>&-", "<&- >&- 2>&-"):
+        path = os.path.join(server.scratch(), "memory")
+        with server.Server("-e", path, prefix=("sh", "-c", 'exec "$@" ' + closed, "sh")) as s:
+            c = s.stream()
+            c.ask(b"verbosity 2\r\n")
+            c.set(b"k", b"v")
+            links = [os.readlink("/proc/%d/fd/%d" % (s.pid, fd))
+                     for fd in range(3 - len(closed.split()), 3)]
+            tap.is_(links, ["/dev/null"] * len(links), closed + ": /dev/null instead")
+            with open(path, "rb") as file:
+                tap.ok(b"set k" not in file.read(1 << 20),
+                       closed + ": no line of the log is in the items' memory")
+
+
+@tap.case
 def no_inherited_file_is_open():
     with server.Server() as memcached:
         held = list(descriptors(memcached.pid))
