@@ -18,6 +18,7 @@
 #include "net/leaving.h"
 #include "net/socket.h"
 #include "net/stream_source.h"
+#include "net/traffic.h"
 #include "net/watch_emit.h"
 #include "net/wire.h"
 
@@ -528,23 +529,6 @@ static bool fill_value(struct conn *conn)
     return conn->pending.nleft == 0;
 }
 
-static void log_bytes(const struct conn *conn, char direction, struct slice bytes)
-{
-    if (conn->protocol == PROTOCOL_BINARY)
-        log_binary(direction, fd_of(conn), bytes);
-    else
-        log_traffic(direction, fd_of(conn), bytes);
-}
-
-static void log_answer(const struct conn *conn, size_t before)
-{
-    const struct reply *reply = &conn->worker->reply;
-    struct iovec iov;
-
-    if (reply_iov(reply, before, SIZE_MAX, &iov, 1) > 0)
-        log_bytes(conn, '>', (struct slice){iov.iov_base, iov.iov_len});
-}
-
 /* Whether a long line still has no newline: then it is not parsed again. */
 static bool is_endless(struct input *in, struct slice text)
 {
@@ -596,8 +580,10 @@ static enum command_next execute_one(struct conn *conn, rel_time now, bool *need
         *need_input = consumed == 0;
         return consumed == 0 ? COMMAND_DONE : COMMAND_CLOSE;
     }
-    if (log_get_level() >= 2)
-        log_bytes(conn, '<', (struct slice){in->ptr + in->start, (size_t)consumed});
+    if (log_get_level() >= 2) {
+        traffic_request(fd_of(conn), conn->protocol == PROTOCOL_BINARY,
+                        (struct slice){in->ptr + in->start, (size_t)consumed});
+    }
     watch_emit_request(worker, &conn->client,
                        (struct slice){in->ptr + in->start, (size_t)consumed});
     in->searched = 0;
@@ -631,7 +617,7 @@ static enum progress execute(struct conn *conn, struct turn *turn)
         if (need_input)
             return PROGRESS_NEED_INPUT;
         if (log_get_level() >= 2)
-            log_answer(conn, before);
+            traffic_reply(fd_of(conn), conn->protocol == PROTOCOL_BINARY, reply, before);
         switch (next) {
         case COMMAND_VALUE:
             conn->filling = true;

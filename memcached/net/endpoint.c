@@ -14,6 +14,14 @@ static const char *const endpoint_states[] = {
     [STATE_WATCH] = "conn_watch",
 };
 
+void endpoint_log_state(const struct endpoint *endpoint, enum endpoint_state next)
+{
+    if (endpoint->state != next) {
+        log_at(3, "%d: going from %s to %s", endpoint->fd, endpoint_states[endpoint->state],
+               endpoint_states[next]);
+    }
+}
+
 void endpoints_init(struct endpoints *endpoints)
 {
     *endpoints = (struct endpoints){0};

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 
 struct stat_sink;
 
@@ -36,8 +37,12 @@ struct endpoint {
     struct endpoint *next, *prev;
 };
 
+/* What -vvv shows. */
+void endpoint_log_state(const struct endpoint *endpoint, enum endpoint_state next);
 static inline void endpoint_set_state(struct endpoint *endpoint, enum endpoint_state state)
 {
+    if (log_get_level() >= 3)
+        endpoint_log_state(endpoint, state);
     __atomic_store_n(&endpoint->state, (uint8_t)state, __ATOMIC_RELAXED);
 }
 

@@ -13,6 +13,7 @@ net_srcs = \
     memcached/net/stream_source.c memcached/net/stream_source.h \
     memcached/net/socket.c memcached/net/socket.h \
     memcached/net/tls.h \
+    memcached/net/traffic.c memcached/net/traffic.h \
     memcached/net/watch_emit.c memcached/net/watch_emit.h \
     memcached/net/udp.c memcached/net/udp.h \
     memcached/net/wire.h \

@@ -14,6 +14,7 @@
 #include "command/command.h"
 #include "net/datagrams.h"
 #include "net/socket.h"
+#include "net/traffic.h"
 #include "net/watch_emit.h"
 
 enum {
@@ -124,25 +125,15 @@ static void copy_reply(char *to, const struct reply *reply, size_t skip, size_t 
     }
 }
 
-/* Logs either protocol: a binary reply begins with a byte that text never has. */
-static void log_bytes(const struct udp *udp, char direction, struct slice bytes)
-{
-    if (bytes.len > 0 && (unsigned char)bytes.ptr[0] >= 0x80)
-        log_binary(direction, udp->endpoint.fd, bytes);
-    else
-        log_traffic(direction, udp->endpoint.fd, bytes);
-}
-
 /* Makes the worker's reply the task's next message. */
 static void begin_reply(struct udp *udp, struct task *task)
 {
     struct reply *reply = &udp->worker->reply;
-    struct iovec iov;
 
     task->next = 0;
     task->ndatagrams = reply->failed ? 0 : udp_ndatagrams(reply->nbytes);
-    if (task->ndatagrams > 0 && log_get_level() >= 2 && reply_iov(reply, 0, SIZE_MAX, &iov, 1) > 0)
-        log_bytes(udp, '>', (struct slice){iov.iov_base, iov.iov_len});
+    if (task->ndatagrams > 0 && log_get_level() >= 2)
+        traffic_reply(udp->endpoint.fd, task->protocol == PROTOCOL_BINARY, reply, 0);
 }
 
 /* Puts the next datagram of the reply into the batch; returns its bytes. */
@@ -211,8 +202,10 @@ static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *r
 
     if (consumed <= 0)
         return false;
-    if (log_get_level() >= 2)
-        log_bytes(udp, '<', (struct slice){rest->ptr, (size_t)consumed});
+    if (log_get_level() >= 2) {
+        traffic_request(udp->endpoint.fd, protocol == PROTOCOL_BINARY,
+                        (struct slice){rest->ptr, (size_t)consumed});
+    }
     watch_emit_request(worker, &udp->client, (struct slice){rest->ptr, (size_t)consumed});
     rest->ptr += consumed;
     rest->len -= (size_t)consumed;
@@ -596,6 +589,7 @@ struct udp *udp_open(struct worker *worker, int fd)
     worker->udp = udp;
     endpoints_count(worker->endpoints);
     endpoints_list(worker->endpoints, &udp->endpoint);
+    log_at(2, "<%d server listening (udp)", fd);
     return udp;
 }
 

@@ -62,8 +62,9 @@ const struct option_row option_table[] = {
      .help = "lock down all paged memory"},
     {'v', "verbose", NULL, OPTION_COUNT, FIELD(verbosity), .place = 6, .setting = "verbosity",
      .show = SHOW_VERBOSITY, .help = "verbose (print errors/warnings while in event loop)",
-     .manual = "Given twice, each request and response is shown; three times, what the server does "
-               "besides. From two on the kernel path stands aside."},
+     .manual = "Given twice, each request and response is shown; three times, also the states of "
+               "connections, by the names in \"stats conns\". From two on the kernel path stands "
+               "aside."},
     {.name = "vv", .help = "very verbose (also print client commands/responses)"},
     {.name = "vvv", .help = "extremely verbose (internal state transitions)"},
     {'h', "help", NULL, OPTION_ACTION, .set = show_help, .help = "print this help and exit"},

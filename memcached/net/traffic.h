@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * traffic: what -vv logs of requests and replies, in memcached's form: "<FD request", ">FD reply",
+ * and for each value of a get ">FD sending key KEY". The caller has looked at the level.
+ */
+#ifndef NET_TRAFFIC_H
+#define NET_TRAFFIC_H
+
+#include "proto/proto.h"
+
+void traffic_request(int fd, bool binary, struct slice request);
+/* Of what the reply has from byte `from` on: in binary its first piece. */
+void traffic_reply(int fd, bool binary, const struct reply *reply, size_t from);
+
+#endif
