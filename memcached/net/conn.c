@@ -164,7 +164,7 @@ void conn_open(struct worker *worker, struct stream_socket socket)
                                        .kind = ENDPOINT_STREAM,
                                        .state = STATE_READ,
                                        .last_command = clock_now(&worker->config->clock)};
-    input_init(&conn->input);
+    input_init(&conn->input, &worker->nkept);
     if (socket.shown)
         open_slot(conn);
     endpoints_list(worker->endpoints, &conn->endpoint);

@@ -6,16 +6,18 @@
 
 enum { KEPT_ROUND = 256 /* what is kept is allocated in multiples of this */ };
 
-void input_init(struct conn_input *input)
+void input_init(struct conn_input *input, size_t *kept)
 {
     input->own = (struct input){0};
     input->now = &input->own;
+    input->kept = kept;
 }
 
 void input_free(struct conn_input *input)
 {
+    *input->kept -= input->own.size;
     free(input->own.ptr);
-    input_init(input);
+    input_init(input, input->kept);
 }
 
 void input_borrow(struct conn_input *input, struct input *workers)
@@ -40,12 +42,17 @@ void input_borrow(struct conn_input *input, struct input *workers)
 static bool own(struct conn_input *input, size_t size)
 {
     struct slice rest = input_unread(input->now);
-    char *ptr = malloc(size);
+    char *ptr;
 
+    /* The old buffer counts beside the new one, as long as there are both. */
+    if (size > INPUT_SHORT && *input->kept + size > INPUT_KEPT_MAX)
+        return false;
+    ptr = malloc(size);
     if (!ptr)
         return false;
     memcpy(ptr, rest.ptr, rest.len);
     free(input->own.ptr);
+    *input->kept += size - input->own.size;
     input->own = (struct input){ptr, 0, rest.len, size, input->now->searched};
     input->now = &input->own;
     return true;

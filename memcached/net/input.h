@@ -2,7 +2,8 @@
 /*
  * input: bytes that a connection has received and not executed yet. While a connection is served
  * they lie in the buffer of its worker, unless they are many; between events in one of its own, if
- * there are any: a connection that waits costs no buffer.
+ * there are any: a connection that waits costs no buffer. A line of get has no limit, but all long
+ * lines that a worker's clients have not ended have one: INPUT_KEPT_MAX.
  *
  * A worker's thread calls these for its connections.
  */
@@ -21,10 +22,17 @@ struct input {
     size_t searched; /* bytes from start on that have no newline */
 };
 
+/*
+ * Bytes of all own buffers of a worker's connections. Up to INPUT_SHORT a connection gets its
+ * buffer in any case; a longer one only as long as all of them have no more than INPUT_KEPT_MAX.
+ */
+enum { INPUT_SHORT = 64 * 1024, INPUT_KEPT_MAX = 128 << 20 };
+
 /* A connection's. To be initialized with input_init, and freed with input_free. */
 struct conn_input {
     struct input *now; /* own, or the worker's while being served */
     struct input own;  /* ptr NULL: nothing */
+    size_t *kept;      /* by all connections of the worker */
 };
 
 static inline struct slice input_unread(const struct input *in)
@@ -32,7 +40,8 @@ static inline struct slice input_unread(const struct input *in)
     return (struct slice){in->ptr + in->start, in->end - in->start};
 }
 
-void input_init(struct conn_input *input);
+/* kept: of the worker, which it outlives; 0 at its start. */
+void input_init(struct conn_input *input, size_t *kept);
 
 void input_free(struct conn_input *input);
 
@@ -42,7 +51,7 @@ void input_borrow(struct conn_input *input, struct input *workers);
 /* At the end of an event: frees the worker's buffer for the next connection. False: no memory. */
 bool input_return(struct conn_input *input);
 
-/* Makes room behind the unread bytes; the parser bounds the length of a line. False: no memory. */
+/* Makes room behind the unread bytes. False: no memory, or the worker's clients keep too much. */
 bool input_make_room(struct conn_input *input);
 
 #endif

@@ -37,6 +37,7 @@ struct worker {
     struct command_local *local;
     const uint32_t *watched; /* enum command_watch, of local */
     struct input input;      /* borrowed by the connection that is being served */
+    size_t nkept;            /* bytes that its connections keep beside it */
     struct reply reply;      /* borrowed as well */
     struct conn *conns;
     struct leaving *leaving;

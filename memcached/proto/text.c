@@ -323,6 +323,12 @@ static bool has_long_key(struct slice keys)
     return false;
 }
 
+/* From the first key to the end of the line. */
+static size_t keys_bytes(struct slice line, const struct request *request)
+{
+    return line.len - (size_t)(request->key.ptr - line.ptr);
+}
+
 /* Parses a line over PROTO_PART bytes; `nline` includes its end. Returns as proto_parse_text. */
 static ssize_t parse_long(struct slice line, size_t nline, struct request *request)
 {
@@ -341,6 +347,11 @@ static ssize_t parse_long(struct slice line, size_t nline, struct request *reque
         return (ssize_t)part.len;
     }
     parse_line(line, request);
+    if (!is_get(verb) || request->error.len > 0 || keys_bytes(line, request) <= PROTO_PART)
+        return (ssize_t)nline;
+    /* The blanks before the first key are a part without one. */
+    nline = line.len - keys_bytes(line, request);
+    *request = (struct request){.verb = request->verb, .more = true};
     return (ssize_t)nline;
 }
 

@@ -9,6 +9,7 @@ enum { SIZE = 1024 };
 
 static char buffer[SIZE];
 static struct input worker = {.ptr = buffer, .size = SIZE};
+static size_t kept;
 
 /* What the socket would have written. */
 static void receive(struct conn_input *input, const char *text)
@@ -30,8 +31,8 @@ static void two_connections_take_turns(void)
 {
     struct conn_input a, b;
 
-    input_init(&a);
-    input_init(&b);
+    input_init(&a, &kept);
+    input_init(&b, &kept);
     input_borrow(&a, &worker);
     receive(&a, "done half of a");
     a.now->start += 5;
@@ -53,11 +54,11 @@ static void much_input_stays_where_it_is(void)
 {
     char text[SIZE];
     struct conn_input input;
-    const char *kept;
+    const char *place;
 
     memset(text, 'x', SIZE - 1);
     text[SIZE - 1] = '\0';
-    input_init(&input);
+    input_init(&input, &kept);
     input_borrow(&input, &worker);
     receive(&input, text);
     receive(&input, "y");
@@ -66,9 +67,9 @@ static void much_input_stays_where_it_is(void)
     receive(&input, "z");
     text[0] = '\0';
     ok(input_return(&input) && input.now->end == SIZE + 1, "which it keeps");
-    kept = input.own.ptr;
+    place = input.own.ptr;
     input_borrow(&input, &worker);
-    ok(input.now == &input.own && input.own.ptr == kept, "and is served from");
+    ok(input.now == &input.own && input.own.ptr == place, "and is served from");
     input.now->start = SIZE;
     ok(input_make_room(&input) && holds(&input, "z") && input.now->start == 0,
        "room is made by moving what is unread to the front");
@@ -76,9 +77,41 @@ static void much_input_stays_where_it_is(void)
     ok(!input.own.ptr && input.now == &input.own, "nothing is left");
 }
 
+/* Fills the buffer with a line that does not end, until there is no more room; returns its size. */
+static size_t fill(struct conn_input *input)
+{
+    input_borrow(input, &worker);
+    while (input_make_room(input))
+        input->now->end = input->now->size;
+    return input->own.size;
+}
+
+static void endless_lines_have_a_limit(void)
+{
+    struct conn_input a, b, c;
+    size_t na, nb;
+
+    input_init(&a, &kept);
+    input_init(&b, &kept);
+    input_init(&c, &kept);
+    na = fill(&a);
+    nb = fill(&b);
+    ok(na >= INPUT_KEPT_MAX / 4 && na + nb == kept && kept <= INPUT_KEPT_MAX,
+       "a line grows until all lines together reach the limit (%zu and %zu bytes)", na, nb);
+    kept += INPUT_KEPT_MAX;
+    ok(fill(&c) == INPUT_SHORT, "beyond it a connection still gets a short buffer");
+    kept -= INPUT_KEPT_MAX;
+    input_free(&a);
+    ok(fill(&b) > nb, "and a line may grow again when another has ended");
+    input_free(&b);
+    input_free(&c);
+    ok(kept == 0, "when all have ended nothing is kept");
+}
+
 int main(void)
 {
     two_connections_take_turns();
     much_input_stays_where_it_is();
+    endless_lines_have_a_limit();
     return done();
 }

@@ -286,8 +286,11 @@ static void long_lines_end(void)
     ok(parse_start("", 'x', 3000, "\r\n") == 3002, "a long line with its newline is parsed");
 }
 
-/* Whether the parts of the line have its keys in their order; the last part ends with the line. */
-static bool keys_in_parts(const char *text, size_t len, unsigned int *nparts)
+/*
+ * Whether the parts of the line, of `most` bytes each, have its keys in their order; the last part
+ * ends with the line.
+ */
+static bool keys_in_parts(const char *text, size_t len, ssize_t most, unsigned int *nparts)
 {
     struct slice rest = {strchr(text, 'g') + 4, 0}, want, key;
     struct request request;
@@ -300,7 +303,9 @@ static bool keys_in_parts(const char *text, size_t len, unsigned int *nparts)
         ssize_t n = *nparts ? proto_parse_rest(input, VERB_GETS, &request)
                             : proto_parse_text(input, &request);
 
-        if (n <= 0 || n > PROTO_PART + 2 || request.verb != VERB_GETS || request.error.len)
+        if (n <= 0 || n > most || request.verb != VERB_GETS || request.error.len)
+            return false;
+        if (request.keys.len > PROTO_PART)
             return false;
         ++*nparts;
         start += (size_t)n;
@@ -330,7 +335,7 @@ static void a_long_get_is_parsed_in_parts(void)
             line[len++] = ' ';
         }
         memcpy(line + len, "\r\n", 2);
-        right &= keys_in_parts(line, len + 2, &nparts) && nparts == 5;
+        right &= keys_in_parts(line, len + 2, PROTO_PART + 2, &nparts) && nparts == 5;
     }
     ok(right, "a gets of 300,000 bytes has all its keys in five parts");
     for (len = PROTO_PART - 600, right = true; len < PROTO_PART + 600; len++) {
@@ -338,9 +343,17 @@ static void a_long_get_is_parsed_in_parts(void)
         memcpy(line, "gets k", 6);
         memset(line + len - 300, 'x', 250);
         memcpy(line + len - 2, "\r\n", 2);
-        right &= keys_in_parts(line, len, &nparts) && nparts == 1 + (len > PROTO_PART + 2);
+        right &= keys_in_parts(line, len, PROTO_PART + 2, &nparts) &&
+                 nparts == 1 + (len > PROTO_PART + 2);
     }
     ok(right, "keys at the border of a part are whole, and the last part may have no key");
+    for (len = 0; len < sizeof(line); len++)
+        line[len] = len % 2 ? ' ' : 'k';
+    memset(line, ' ', 2 * PROTO_PART);
+    memcpy(line, "gets", 4);
+    memcpy(line + sizeof(line) - 2, "\r\n", 2);
+    ok(keys_in_parts(line, sizeof(line), 3 * PROTO_PART, &nparts) && nparts == 6,
+       "keys behind many blanks are parsed in parts as well");
     memset(line, ' ', sizeof(line));
     memcpy(line, "get", 3);
     memcpy(line + 299998, "x\n", 2);

@@ -106,6 +106,17 @@ def lines_without_an_end():
         pass
     tap.ok(resident() < 400, "endless spaces take little memory (%d MB)" % resident())
     other.close()
+    other, nsent = memcached.stream(), 0
+    try:
+        other.send(b"get")
+        while nsent < 600:
+            other.send(b" key" * (1 << 18))
+            nsent += 1
+    except OSError:
+        pass
+    tap.ok(nsent < 600, "of endless keys %d MB are taken, then the connection is closed" % nsent)
+    tap.ok(resident() < 400, "they take little memory (%d MB)" % resident())
+    other.close()
     serves("the server still answers")
 
 
@@ -154,6 +165,20 @@ def one_key_very_many_times():
     control.ask(b"delete r\r\n")
     tap.ok(all(other.until(b"END\r\n").replace(one, b"") == b"END\r\n" for other in others),
            "20 connections with 5,000 times the same key are answered")
+    serves("the server still answers")
+
+
+@tap.case
+def keys_behind_very_many_blanks():
+    c = memcached.stream()
+    c.set(b"r", b"x")
+    one = b"VALUE r 0 1\r\nx\r\n"
+    c.send(b"get" + b" " * 70000 + b" r" * 100000 + b"\r\n")
+    tap.is_(c.until(b"END\r\n"), one * 100000 + b"END\r\n", "each key has its answer")
+    c.send(b"get" + b" " * 70000 + b" r" * 8000000 + b"\r\n")
+    tap.is_(c.exactly(len(one)), one, "very many keys are answered")
+    tap.ok(resident() < 400, "they take little memory (%d MB)" % resident())
+    c.close()
     serves("the server still answers")
 
 
