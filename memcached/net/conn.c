@@ -25,9 +25,10 @@
 enum {
     REPLY_BATCH = 128 * 1024, /* a reply of this many bytes is sent before more is executed */
     REPLY_IOVS = 128,
-    REPLY_FLAT = 4096, /* up to here one copy costs less than a gathering write */
-    RECEIVES = 16,     /* reads of one connection in a row */
-    STREAM_SENDS = 16, /* writes of one stream in a row */
+    REPLY_FLAT = 4096,     /* up to here one copy costs less than a gathering write */
+    RECEIVES = 16,         /* reads of one connection in a row */
+    RECEIVED = 128 * 1024, /* bytes that they bring */
+    STREAM_SENDS = 16,     /* writes of one stream in a row */
 };
 
 struct conn {
@@ -61,6 +62,7 @@ struct conn {
 struct turn {
     rel_time now;
     unsigned int nrequests, nreceives; /* left */
+    size_t nbytes;                     /* left to receive */
     bool drained;                      /* the socket is empty */
 };
 
@@ -305,7 +307,7 @@ static void count_read(struct conn *conn, size_t n)
 static ssize_t receive(struct conn *conn, struct turn *turn)
 {
     struct iovec iov[2];
-    size_t value = 0;
+    size_t value = 0, most = 0;
     size_t niov = 0;
     ssize_t n;
 
@@ -317,15 +319,20 @@ static ssize_t receive(struct conn *conn, struct turn *turn)
         char *ptr;
 
         value = command_value_room(conn->worker->local, &conn->pending, &ptr);
+        if (value > turn->nbytes)
+            value = turn->nbytes;
         iov[niov++] = (struct iovec){ptr, value};
     }
-    iov[niov++] = (struct iovec){conn->input.now->ptr + conn->input.now->end,
-                                 conn->input.now->size - conn->input.now->end};
-    n = wire_receive(fd_of(conn), conn->tls, iov, niov, value + iov[niov - 1].iov_len,
-                     &turn->drained);
+    if (value < turn->nbytes)
+        iov[niov++] = (struct iovec){conn->input.now->ptr + conn->input.now->end,
+                                     conn->input.now->size - conn->input.now->end};
+    for (size_t i = 0; i < niov; i++)
+        most += iov[i].iov_len;
+    n = wire_receive(fd_of(conn), conn->tls, iov, niov, most, &turn->drained);
     if (n <= 0)
         return n;
     count_read(conn, (size_t)n);
+    turn->nbytes -= (size_t)n < turn->nbytes ? (size_t)n : turn->nbytes;
     if (value > 0) {
         size_t filled = (size_t)n < value ? (size_t)n : value;
 
@@ -694,7 +701,7 @@ static bool receive_more(struct conn *conn, struct turn *turn)
 {
     ssize_t n;
 
-    if (!turn->drained && turn->nreceives > 0) {
+    if (!turn->drained && turn->nreceives > 0 && turn->nbytes > 0) {
         turn->nreceives--;
         n = receive(conn, turn);
         if (n > 0) {
@@ -723,6 +730,7 @@ static void serve(struct conn *conn)
         .now = clock_now(&worker->config->clock),
         .nrequests = worker->config->reqs_per_event,
         .nreceives = RECEIVES,
+        .nbytes = RECEIVED,
         .drained = conn->drained,
     };
 

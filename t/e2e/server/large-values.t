@@ -1,8 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Values of more than one chunk: -I, the limit, and every command on them."""
+import contextlib
 import os
 import random
+import signal
+import ssl
 import sys
 
 sys.dont_write_bytecode = True
@@ -11,6 +14,7 @@ import server
 import tap
 
 TOO_LARGE = b"SERVER_ERROR object too large for cache\r\n"
+TURN = 128 << 10 # bytes that a connection gives before others are served
 rng = random.Random(18)
 
 
@@ -159,6 +163,35 @@ def several_clients_with_large_values():
                 "8 values of 900 KB, interleaved, are stored")
         tap.ok(all(clients[-1 - i].get(b"large%d" % i) == values[i] for i in range(8)),
                "other clients get them")
+
+
+def unread_beside():
+    """A worker that has megabytes to read on one connection: how much it has not read when it
+    answers another. At most what Linux would queue, which is now and then little."""
+    blob = b"".join(b"set l 0 0 900000 noreply\r\n%s\r\n" % (b"x" * 900000) for _ in range(64))
+    with server.Server("-m", "64", threads=1) as memcached:
+        control, other = memcached.stream(), memcached.stream()
+        other.send(blob)  # and the kernel learns to queue megabytes for the server
+        memcached.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, memcached.process.pid, os.WSTOPPED)
+        other.sock.setblocking(False)
+        sent = len(blob)
+        with contextlib.suppress(BlockingIOError, ssl.SSLWantWriteError):
+            while True:
+                sent += other.sock.send(blob)
+        control.send(b"stats\r\n")
+        memcached.process.send_signal(signal.SIGCONT)
+        answer = dict(line.split(b" ")[1:] for line in control.until(b"END\r\n").splitlines()[:-1])
+        return sent - int(answer[b"bytes_read"])
+
+
+@tap.case
+def other_clients_are_answered_between_parts_of_a_value():
+    unread = []
+    while len(unread) < 5 and max(unread, default=0) <= 4 * TURN:
+        unread.append(unread_beside())
+    tap.ok(max(unread) > 4 * TURN,
+           "another client is answered before all is read (%d bytes are not)" % max(unread))
 
 
 tap.run()
