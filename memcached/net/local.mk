@@ -36,3 +36,6 @@ t_unit_net_input_LDADD = $(net_libs)
 unit_tests += t/unit/net_datagrams
 t_unit_net_datagrams_SOURCES = t/unit/net_datagrams.c t/lib/tap.h
 t_unit_net_datagrams_LDADD = $(net_libs)
+unit_tests += t/unit/net_worker
+t_unit_net_worker_SOURCES = t/unit/net_worker.c t/lib/tap.h
+t_unit_net_worker_LDADD = $(net_libs)

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -14,7 +15,12 @@
 #include "net/tls.h"
 #include "net/udp.h"
 
-enum { INPUT_BYTES = 16 * 1024, FIRST_QUEUE = 16, CACHE_LINE = 64 };
+enum {
+    INPUT_BYTES = 16 * 1024,
+    FIRST_QUEUE = 16,
+    CACHE_LINE = 64,
+    FEW_SLEEPS = TURNS_JUDGED * 3 / 4, /* a busy worker has fewer */
+};
 
 static void on_idle_timer(evutil_socket_t fd, short what, void *arg)
 {
@@ -62,6 +68,16 @@ void worker_wake(struct worker *worker)
 
     if (write(worker->wake_fd, &one, sizeof(one)) < 0)
         log_write("cannot wake worker %u", worker->index);
+}
+
+void worker_judge(struct worker *worker)
+{
+    struct rusage usage;
+
+    if (worker->config->nthreads == 1 || getrusage(RUSAGE_THREAD, &usage) != 0)
+        return;
+    worker->busy = usage.ru_nvcsw - worker->nsleeps < FEW_SLEEPS;
+    worker->nsleeps = usage.ru_nvcsw;
 }
 
 bool worker_ping(struct worker *worker)

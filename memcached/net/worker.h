@@ -44,6 +44,8 @@ struct worker {
     struct udp *udp; /* the list of its UDP sockets */
     struct worker_counts counts;
     unsigned int turns;        /* of connections served, see worker_turn */
+    long nsleeps;              /* of its thread, when it was last judged */
+    bool busy;                 /* it hardly sleeps, and there are other workers */
     unsigned int nreactivated; /* of worker_reactivate */
     struct tls_local *tls;     /* NULL: off */
 
@@ -65,16 +67,23 @@ static inline void count_add(uint64_t *count, uint64_t n)
     __atomic_store_n(count, *count + n, __ATOMIC_RELAXED);
 }
 
+enum { TURNS_BEFORE_YIELD = 8, TURNS_JUDGED = 256 };
+
+/* Decides by the last TURNS_JUDGED turns whether the worker is busy: see worker_turn. */
+void worker_judge(struct worker *worker);
+
 /*
  * To be called when a connection's turn begins. A worker whose clients answer faster than it serves
- * them never sleeps, and so keeps the CPU from another worker on it until the scheduler's tick, 4
- * ms later: every TURNS_BEFORE_YIELD turns it calls sched_yield.
+ * them hardly sleeps, and so keeps the CPU from another worker on it until the scheduler's tick, 4
+ * ms later: such a busy worker calls sched_yield every TURNS_BEFORE_YIELD turns. One that sleeps
+ * between its turns gives the CPU away by that. It must not yield too: the scheduler would take the
+ * rest of its slice, and when its next client comes let it wait for whoever else computes.
  */
 static inline void worker_turn(struct worker *worker)
 {
-    enum { TURNS_BEFORE_YIELD = 32 };
-
-    if (++worker->turns % TURNS_BEFORE_YIELD == 0)
+    if (++worker->turns % TURNS_JUDGED == 0)
+        worker_judge(worker);
+    if (worker->busy && worker->turns % TURNS_BEFORE_YIELD == 0)
         sched_yield();
 }
 
