@@ -106,17 +106,20 @@ static size_t room(const struct stream *stream)
     return stream->size - (stream->written - __atomic_load_n(&stream->consumed, __ATOMIC_ACQUIRE));
 }
 
-void stream_wake(struct stream *stream)
+static void make_readable(const struct stream *stream)
 {
     const uint64_t one = 1;
-    ssize_t n;
+    /* Only a count of 2^64 - 2 could refuse it, and that is readable. */
+    ssize_t n = write(stream->fd, &one, sizeof(one));
 
+    (void)n;
+}
+
+void stream_wake(struct stream *stream)
+{
     if (__atomic_load_n(&stream->asleep, __ATOMIC_SEQ_CST) &&
-        __atomic_exchange_n(&stream->asleep, false, __ATOMIC_SEQ_CST)) {
-        /* Only a count of 2^64 - 2 could refuse it, and that is readable. */
-        n = write(stream->fd, &one, sizeof(one));
-        (void)n;
-    }
+        __atomic_exchange_n(&stream->asleep, false, __ATOMIC_SEQ_CST))
+        make_readable(stream);
 }
 
 bool stream_put(struct stream *stream, struct slice bytes)
@@ -188,7 +191,10 @@ void stream_end(struct stream *stream, bool close)
 {
     __atomic_store_n(&stream->ending, (uint8_t)(close ? ENDING_CLOSE : ENDING_RESUME),
                      __ATOMIC_SEQ_CST);
-    stream_wake(stream);
+    if (close)
+        make_readable(stream); /* the consumer may wait for its client instead */
+    else
+        stream_wake(stream);
     put_reference(stream);
 }
 
@@ -209,6 +215,11 @@ static enum stream_state state(const struct stream *stream)
     return ending == ENDING_NONE     ? STREAM_EMPTY
            : ending == ENDING_RESUME ? STREAM_ENDED
                                      : STREAM_CLOSED;
+}
+
+bool stream_is_cut(const struct stream *stream)
+{
+    return __atomic_load_n(&stream->ending, __ATOMIC_SEQ_CST) == ENDING_CLOSE;
 }
 
 void stream_clear_wakeup(struct stream *stream)

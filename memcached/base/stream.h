@@ -43,8 +43,9 @@ bool stream_is_detached(const struct stream *stream);
  */
 bool stream_wait_room(struct stream *stream, size_t nbytes, unsigned int timeout_ms);
 /*
- * The producer writes nothing more. The connection goes back to reading commands, or closes. Drops
- * the producer's reference: to be called exactly once, also when the consumer has detached.
+ * The producer writes nothing more. The connection goes back to reading commands, or closes: then
+ * at once if its client does not take what is left. Drops the producer's reference: to be called
+ * exactly once, also when the consumer has detached.
  */
 void stream_end(struct stream *stream, bool close);
 
@@ -57,10 +58,15 @@ enum stream_state {
     STREAM_CLOSED, /* the same, and the connection is to be closed */
 };
 
-/* After STREAM_EMPTY the fd becomes readable when there is news; stream_clear_wakeup resets it. */
+/*
+ * After STREAM_EMPTY the fd becomes readable when there is news, and in any case when the stream is
+ * cut; stream_clear_wakeup resets it.
+ */
 int stream_fd(const struct stream *stream);
 void stream_clear_wakeup(struct stream *stream);
 enum stream_state stream_poll(struct stream *stream);
+/* Whether the producer has ended and the connection is to be closed, before STREAM_CLOSED too. */
+bool stream_is_cut(const struct stream *stream);
 /* The bytes to consume, in at most two pieces; returns how many pieces. */
 size_t stream_iov(const struct stream *stream, struct iovec iov[2]);
 void stream_consumed(struct stream *stream, size_t nbytes);

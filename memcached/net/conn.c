@@ -788,8 +788,11 @@ static enum sending send_some_of_stream(struct conn *conn, enum stream_state *st
     return sending;
 }
 
-/* Waits for what the stream needs next: the socket's room, its input, or neither. */
-static void await_stream(struct conn *conn, bool blocked)
+/*
+ * Waits for what the stream needs next: the socket's room, its input, or neither. False: the
+ * connection is closed.
+ */
+static bool await_stream(struct conn *conn, bool blocked)
 {
     short what = stream_discards_input(stream_source_stream(conn->source)) ? EV_READ : 0;
 
@@ -797,9 +800,12 @@ static void await_stream(struct conn *conn, bool blocked)
         what |= EV_WRITE;
     if (what != conn->listening) {
         event_del(&conn->event);
-        if (listen_for(conn, what) != 0)
+        if (listen_for(conn, what) != 0) {
             conn_close(conn);
+            return false;
+        }
     }
+    return true;
 }
 
 static void end_stream_source(struct conn *conn)
@@ -819,13 +825,13 @@ static void send_stream(struct conn *conn)
     enum stream_state state;
     enum sending sending = send_some_of_stream(conn, &state);
 
-    if (sending == SENDING_BROKEN || state == STREAM_CLOSED)
+    if (sending == SENDING_BROKEN || state == STREAM_CLOSED ||
+        (sending == SENDING_BLOCKED && stream_is_cut(stream_source_stream(conn->source))))
         close_after(conn, sending);
     else if (state == STREAM_ENDED)
         end_stream_source(conn);
-    else if (sending == SENDING_BLOCKED || state == STREAM_EMPTY)
-        await_stream(conn, sending == SENDING_BLOCKED);
-    else
+    else if (await_stream(conn, sending == SENDING_BLOCKED) && sending == SENDING_DONE &&
+             state == STREAM_BYTES)
         worker_reactivate(conn->worker, &conn->event, EV_WRITE);
 }
 

@@ -114,6 +114,7 @@ static void consumer_goes_first(void)
 static void bounds(void)
 {
     struct stream *stream = stream_new(100, true);
+    struct pollfd wait = {stream_fd(stream), POLLIN, 0};
     struct iovec iov[2];
     char bytes[200] = {0};
 
@@ -132,7 +133,11 @@ static void bounds(void)
     ok(stream_write(stream, (struct slice){bytes, 50}) && stream_iov(stream, iov) == 2 &&
            iov[0].iov_len == 28 && iov[1].iov_len == 22,
        "bytes that wrap around the end of the ring are returned as two pieces");
+    stream_clear_wakeup(stream);
+    ok(!stream_is_cut(stream) && poll(&wait, 1, 0) == 0, "the consumer has nothing to wake up for");
     stream_end(stream, true);
+    ok(stream_is_cut(stream) && poll(&wait, 1, 0) == 1,
+       "a consumer that is to close learns it even if it has bytes left");
     ok(stream_poll(stream) == STREAM_BYTES, "bytes written before the end can still be read");
     stream_consumed(stream, 50);
     ok(stream_poll(stream) == STREAM_CLOSED, "after the last byte the stream is closed");

@@ -408,6 +408,27 @@ def a_client_that_does_not_read_its_dump():
 
 
 @tap.case
+def a_dump_that_nobody_reads_is_cut():
+    with server.Server("-m", "256", "-o", "no_lru_maintainer", threads=1) as other:
+        connection = other.stream()
+        fill(connection, b"k", range(200000))
+        checked = ["0"]
+
+        def stands_still():
+            checked.append(connection.stats()["crawler_items_checked"])
+            return checked[-1] == checked[-2] != "0"
+
+        def waits():
+            return "conn_watch" in connection.stats("conns").values()
+
+        sock = stuck_dump(other)
+        tap.ok(server.wait_for(stands_still) and waits(), "a dump waits for its client")
+        tap.is_(connection.ask(b"lru_crawler disable\r\n"), OK, "the crawler is disabled")
+        tap.ok(server.wait_for(lambda: not waits()), "its connection is closed all the same")
+        sock.close()
+
+
+@tap.case
 def an_interrupted_dump():
     with server.Server("-m", "256", "-o", "no_lru_maintainer") as other:
         connection = other.stream()

@@ -137,6 +137,20 @@ def answers_wait_for_a_slow_reader():
 
 
 @tap.case
+def commands_behind_a_dump():
+    """Dumps, each longer than one turn sends, between replies that fill the socket."""
+    with start(wbuf_size=1) as memcached:
+        c = memcached.stream()
+        c.send(b"".join(b"set k%d 0 0 1 noreply\r\nx\r\n" % n for n in range(1000)))
+        c.set(b"part", b"v" * 100000)
+        got = exchange(c.sock, b"".join(
+            b"get part %0240d\r\nlru_crawler metadump all\r\n" % n for n in range(200)) +
+            b"get last\r\nquit\r\n", 1 << 30)
+        tap.is_((got.count(b"VALUE part "), got.count(b"key=k"), got.count(b"END\r\n")),
+                (200, 200000, 401), "commands that wait behind dumps are executed")
+
+
+@tap.case
 def tiny_records_and_packets():
     text = b"set k 0 0 300\r\n" + b"v" * 300 + b"\r\nget k\r\n"
     answer = [b"STORED\r\n", b"VALUE k 0 300\r\n", b"v" * 300 + b"\r\n", b"END\r\n"]
