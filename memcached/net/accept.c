@@ -58,18 +58,34 @@ static bool is_full(const struct acceptor *acceptor)
 
 /* --- the limit --------------------------------------------------------- */
 
+static void ignore_listeners(struct acceptor *acceptor)
+{
+    for (size_t i = 0; i < acceptor->nlisteners; i++)
+        event_del(acceptor->listeners[i].event);
+}
+
+/* False: no memory; then none is watched. */
+static bool watch_listeners(struct acceptor *acceptor)
+{
+    for (size_t i = 0; i < acceptor->nlisteners; i++) {
+        if (event_add(acceptor->listeners[i].event, NULL) != 0) {
+            ignore_listeners(acceptor);
+            return false;
+        }
+    }
+    return true;
+}
+
 static void stop_accepting(struct acceptor *acceptor)
 {
     const struct timeval retry = {0, RETRY_US};
 
-    if (acceptor->stopped)
+    if (acceptor->stopped || event_add(acceptor->retry, &retry) != 0)
         return;
-    for (size_t i = 0; i < acceptor->nlisteners; i++)
-        event_del(acceptor->listeners[i].event);
+    ignore_listeners(acceptor);
     acceptor->stopped_at = now_us();
     __atomic_store_n(&acceptor->stopped, true, __ATOMIC_RELAXED);
     count_add(&acceptor->stops, 1);
-    event_add(acceptor->retry, &retry);
 }
 
 static void on_retry(evutil_socket_t fd, short what, void *arg)
@@ -78,11 +94,9 @@ static void on_retry(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    if (is_full(acceptor))
+    if (is_full(acceptor) || !watch_listeners(acceptor))
         return;
     event_del(acceptor->retry);
-    for (size_t i = 0; i < acceptor->nlisteners; i++)
-        event_add(acceptor->listeners[i].event, NULL);
     count_add(&acceptor->stopped_us, now_us() - acceptor->stopped_at);
     __atomic_store_n(&acceptor->stopped, false, __ATOMIC_RELAXED);
 }

@@ -44,6 +44,7 @@ struct conn {
     struct stream_source *source; /* not NULL: conn sends its bytes and executes nothing */
     struct reply *unsent;         /* not NULL: waits until the socket is writable */
     size_t nsent;
+    rel_time last_sent; /* when the client has last made room for more of it */
     struct command_pending pending;
     short listening; /* what the event waits for */
     bool filling;    /* pending is a value that is being received */
@@ -235,13 +236,16 @@ void conn_close(struct conn *conn)
     free(conn);
 }
 
-/* Whether conn has sent no command for idle_timeout. */
+/* Whether the client has sent no command for idle_timeout, nor taken a part of a long reply. */
 static bool is_idle(const struct conn *conn, rel_time now)
 {
     const uint32_t timeout = conn->worker->config->idle_timeout;
     rel_time last = conn->endpoint.last_command;
 
-    return timeout > 0 && !conn->source && !conn->reading && now > last && now - last > timeout;
+    if (last < conn->last_sent)
+        last = conn->last_sent;
+    return timeout > 0 && (!conn->source || conn->unsent) && !conn->reading && now > last &&
+           now - last > timeout;
 }
 
 /*
@@ -495,10 +499,13 @@ static void close_after(struct conn *conn, enum sending sending)
 /* Continues a retained reply. False: it is still not sent, or the connection is closed. */
 static bool resume(struct conn *conn)
 {
+    size_t before = conn->nsent;
     enum sending sending;
 
     publish(conn, conn->unsent->nbytes - conn->nsent);
     sending = send_some(conn, conn->unsent, &conn->nsent);
+    if (conn->nsent > before)
+        conn->last_sent = clock_now(&conn->worker->config->clock);
     if (sending == SENDING_BLOCKED &&
         (event_pending(&conn->event, EV_WRITE, NULL) || listen_for(conn, EV_WRITE) == 0))
         return false;

@@ -284,8 +284,8 @@ static void collect(struct net *net, struct command_net_stats *out)
 
 void net_stats(struct net *net, struct command_net_stats *out)
 {
+    pthread_mutex_lock(&net->lock); /* so that nothing is reset that was not counted yet */
     collect(net, out);
-    pthread_mutex_lock(&net->lock);
     out->bytes_read -= net->before.bytes_read;
     out->bytes_written -= net->before.bytes_written;
     out->conn_yields -= net->before.conn_yields;
@@ -305,11 +305,8 @@ void net_stats(struct net *net, struct command_net_stats *out)
 
 void net_reset_stats(struct net *net)
 {
-    struct command_net_stats now;
-
-    collect(net, &now);
     pthread_mutex_lock(&net->lock);
-    net->before = now;
+    collect(net, &net->before);
     pthread_mutex_unlock(&net->lock);
 }
 

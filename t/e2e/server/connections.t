@@ -123,6 +123,37 @@ def idle_connections_are_closed():
 
 
 @tap.case
+def a_client_that_takes_long_to_read_is_not_idle():
+    with server.Server("-o", "idle_timeout=3") as memcached:
+        control, slow, stuck = (memcached.stream() for _ in range(3))
+        control.set(b"k", b"v" * 1000000)
+        for c in (slow, stuck):
+            c.send(b"get%s\r\n" % (b" k" * 500))
+            c.exactly(1000)
+        control.ask(b"version\r\n")
+
+        def goes_on(size):
+            try:
+                return len(slow.exactly(size)) == size
+            except client.Closed:
+                return False
+
+        def kicked():
+            goes_on(200000)
+            control.sock.settimeout(0.05)
+            try:
+                return control.sock.recv(1) == b""
+            except TimeoutError:
+                return False
+
+        tap.ok(server.wait_for(kicked), "a connection that is idle is closed")
+        tap.ok(goes_on(30000000), "one that goes on reading a long reply is not")
+        other = memcached.stream()
+        tap.ok(server.wait_for(lambda: int(other.stats()["idle_kicks"]) > 1),
+               "one whose reply is not read is closed")
+
+
+@tap.case
 def many_connections():
     with server.Server("-c", "2000", threads=4, udp=False) as memcached:
         control = memcached.stream()
