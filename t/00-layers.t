@@ -38,7 +38,7 @@ FOREIGN = (
     (r"(event2/.*|event\.h)", {"net"}),
     (r"bpf/(libbpf|bpf|btf)\.h", {"loader", "tests"}),
     (r"bpf/bpf_(helpers|endian|core_read|tracing)\.h", KERNEL_SIDE | {"loader", "tests"}),
-    (r"openssl/.*", {"net"}),
+    (r"openssl/.*", {"net", "tests"}),
     (r"seccomp\.h", {"process"}),
     (r"sasl/.*", {"command"}),
 )

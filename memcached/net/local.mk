@@ -42,3 +42,8 @@ t_unit_net_datagrams_LDADD = $(net_libs)
 unit_tests += t/unit/net_worker
 t_unit_net_worker_SOURCES = t/unit/net_worker.c t/lib/tap.h
 t_unit_net_worker_LDADD = $(net_libs)
+if ENABLE_TLS
+unit_tests += t/unit/net_tls
+t_unit_net_tls_SOURCES = t/unit/net_tls.c t/lib/tap.h
+t_unit_net_tls_LDADD = $(net_libs)
+endif

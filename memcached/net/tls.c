@@ -8,12 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
 
 enum {
     RECORD = SSL3_RT_MAX_PLAIN_LENGTH, /* a larger write makes no fewer records */
+    TURN = RECORD, /* bytes of the socket behind which a read of the library takes no more */
     GATHER_MIN = 1024,
     CHUNK_MAX = 1 << 30, /* SSL_read and SSL_write count in int */
 };
@@ -38,6 +40,7 @@ struct tls_session {
     SSL *ssl;
     struct tls_local *local;
     int fd;
+    size_t ntaken; /* of the socket, by the current read of the library */
     bool established;
     bool over; /* nothing more can be read: the end, or a failure */
     bool failed;
@@ -134,8 +137,20 @@ static bool configure(SSL_CTX *context, const struct tls_config *config, char *e
            load_authorities(context, config->ca_cert, error, nerror);
 }
 
-/* NULL: `error` says why. */
-static SSL_CTX *load(const struct tls_config *config, char *error, size_t nerror)
+static int refuse_passphrase(char *out, int size, int writing, void *context)
+{
+    (void)out;
+    (void)size;
+    (void)writing;
+    (void)context;
+    return -1;
+}
+
+/*
+ * asks: the library may ask at the terminal for the passphrase of a key. A server that runs has
+ * none, or would wait for it in the place of its clients. NULL: `error` says why.
+ */
+static SSL_CTX *load(const struct tls_config *config, bool asks, char *error, size_t nerror)
 {
     SSL_CTX *context;
 
@@ -145,6 +160,8 @@ static SSL_CTX *load(const struct tls_config *config, char *error, size_t nerror
         explain(error, nerror, "Error starting OpenSSL", OPENSSL_VERSION_TEXT);
         return NULL;
     }
+    if (!asks)
+        SSL_CTX_set_default_passwd_cb(context, refuse_passphrase);
     if (!configure(context, config, error, nerror)) {
         SSL_CTX_free(context);
         context = NULL;
@@ -194,7 +211,7 @@ struct tls *tls_new(const struct tls_config *config, const struct clock *clock, 
         return NULL;
     }
     /* With the paths as given, so that an error shows them so. */
-    tls->context = load(config, error, nerror);
+    tls->context = load(config, true, error, nerror);
     if (!tls->context) {
         free(tls);
         return NULL;
@@ -224,9 +241,25 @@ void tls_free(struct tls *tls)
     free(tls);
 }
 
+/* The library would wait for the writer of a FIFO. */
+static bool are_files(const struct tls_config *config, char *error, size_t nerror)
+{
+    const char *const paths[] = {config->chain_cert, config->key, config->ca_cert};
+    struct stat is;
+
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        if (paths[i] && stat(paths[i], &is) == 0 && !S_ISREG(is.st_mode)) {
+            snprintf(error, nerror, "Error loading %s: Not a regular file", paths[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
 bool tls_refresh(struct tls *tls, char *error, size_t nerror)
 {
-    SSL_CTX *fresh = load(&tls->config, error, nerror);
+    bool good = are_files(&tls->config, error, nerror);
+    SSL_CTX *fresh = good ? load(&tls->config, false, error, nerror) : NULL;
     SSL_CTX *old = NULL;
 
     pthread_mutex_lock(&tls->lock);
@@ -283,6 +316,30 @@ static void count(uint64_t *counter)
 
 /* --- sessions ---------------------------------------------------------- */
 
+/*
+ * A read of the library goes on until data comes. A client may send without end what is none, such
+ * as updates of its keys: so after TURN bytes of one read the socket seems to be empty. Data do not
+ * wait for that, as a record of them has as many.
+ */
+static long on_bio(BIO *bio, int operation, const char *bytes, size_t len, int argi, long argl,
+                   int result, size_t *nprocessed)
+{
+    struct tls_session *session = (struct tls_session *)(void *)BIO_get_callback_arg(bio);
+
+    (void)bytes;
+    (void)len;
+    (void)argi;
+    (void)argl;
+    if (operation == BIO_CB_READ && session->ntaken >= TURN) {
+        BIO_clear_retry_flags(bio);
+        BIO_set_retry_read(bio);
+        return -1;
+    }
+    if (operation == (BIO_CB_READ | BIO_CB_RETURN) && result > 0)
+        session->ntaken += *nprocessed;
+    return result;
+}
+
 struct tls_session *tls_open(struct tls_local *local, int fd)
 {
     struct tls_session *session = calloc(1, sizeof(*session));
@@ -301,6 +358,8 @@ struct tls_session *tls_open(struct tls_local *local, int fd)
         ERR_clear_error();
         return NULL;
     }
+    BIO_set_callback_ex(SSL_get_rbio(session->ssl), on_bio);
+    BIO_set_callback_arg(SSL_get_rbio(session->ssl), (char *)session);
     SSL_set_accept_state(session->ssl);
     return session;
 }
@@ -382,6 +441,7 @@ static ssize_t read_some(struct tls_session *session, char *ptr, size_t len)
     int n;
 
     errno = 0;
+    session->ntaken = 0;
     n = SSL_read(session->ssl, ptr, (int)(len < CHUNK_MAX ? len : CHUNK_MAX));
     note_handshake(session);
     return n > 0 ? n : interpret(session, n);

@@ -359,6 +359,41 @@ def a_failed_refresh_changes_nothing():
 
 
 @tap.case
+def a_refresh_asks_nobody_for_a_passphrase():
+    files, locked = Files(PAIR), CA.path("locked.key")
+    subprocess.run(["openssl", "pkey", "-aes256", "-passout", "pass:secret", "-in", PAIR[1],
+                    "-out", locked], check=True)
+    os.chmod(locked, 0o644)
+    filtered = "no_drop_privileges" in server.run("-h")[1]
+    for words in ([], ["-o", "drop_privileges"] if filtered else []):
+        files.become(PAIR)
+        with start(files.pair, *words) as memcached:
+            c = memcached.stream()
+            files.become((PAIR[0], locked))
+            tap.like(c.ask(b"refresh_certs\r\n"),
+                     r"\AError loading the key: %s : error:" % files.pair[1],
+                     " ".join(["a key with a passphrase is refused", *words]))
+            tap.is_(c.get(b"k"), None, "the server goes on")
+            tap.is_(certificate_for(memcached), "server", "with the old pair")
+
+
+@tap.case
+def a_refresh_waits_for_no_fifo():
+    for which in range(3):
+        files = Files(PAIR)
+        paths = *files.pair, os.path.join(files.dir, "ca.pem")
+        with open(CA.cert, "rb") as source, open(paths[2], "wb") as file:
+            file.write(source.read())
+        with start(files.pair, ca_cert=paths[2]) as memcached:
+            c = memcached.stream()
+            os.unlink(paths[which])
+            os.mkfifo(paths[which], 0o644)
+            tap.is_(c.ask(b"refresh_certs\r\n"),
+                    b"Error loading %s: Not a regular file\r\n" % paths[which].encode(),
+                    "a FIFO in the place of %s is refused" % os.path.basename(paths[which]))
+
+
+@tap.case
 def sighup_refreshes_certificates():
     files = Files(PAIR)
     with start(files.pair) as memcached:
