@@ -140,6 +140,14 @@ static void leave(struct datagrams *datagrams, struct datagrams_train *train, ui
         train->first = datagrams->next[train->first];
 }
 
+/* The first `n` trains are empty. */
+static void leave_trains(struct datagrams *datagrams, unsigned int n)
+{
+    datagrams->ntrains -= n;
+    memmove(datagrams->trains, datagrams->trains + n,
+            datagrams->ntrains * sizeof(datagrams->trains[0]));
+}
+
 /* The kernel refuses the first message of the train: it leaves in pieces, or not at all. */
 static void refuse(struct datagrams *datagrams, struct datagrams_train *train, uint16_t nparts)
 {
@@ -168,8 +176,10 @@ unsigned int datagrams_send(struct datagrams *datagrams)
         }
         if (nsent >= 0 || errno == EINTR)
             continue;
-        if (errno == EAGAIN || errno == EWOULDBLOCK)
+        if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            leave_trains(datagrams, t);
             return datagrams->n;
+        }
         refuse(datagrams, &datagrams->trains[t], datagrams->nparts[0]);
         t += datagrams->trains[t].n == 0;
     }

@@ -67,7 +67,7 @@ struct datagrams {
 void datagrams_init(struct datagrams *datagrams, int fd, bool joins);
 /*
  * Adds a datagram of `len` bytes, at least one and at most MC_UDP_PAYLOAD, which the caller writes
- * to where the result points. There must be room.
+ * to where the result points. There must be room, and nothing that datagrams_send has left.
  */
 char *datagrams_add(struct datagrams *datagrams, const struct datagrams_way *way, size_t len);
 /*

@@ -187,6 +187,21 @@ static void set_flag(int fd, int level, int option)
     setsockopt(fd, level, option, &one, sizeof(one));
 }
 
+/*
+ * Requests that come while the worker waits for a CPU wait here. Linux's default has room for 256
+ * short ones, which a busy machine's scheduler makes too few. It takes what net.core.rmem_max
+ * allows, and doubles it.
+ */
+static void enlarge_receive_buffer(int fd)
+{
+    const int wanted = 512 * 1024;
+    int now = 0;
+    socklen_t len = sizeof(now);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &now, &len) == 0 && now < 2 * wanted)
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof(wanted));
+}
+
 static int close_failed(int fd)
 {
     int error = -errno;
@@ -236,6 +251,7 @@ int socket_open_udp(const struct sockaddr *address, socklen_t len, int family, b
     if (fd < 0)
         return fd;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &largest, sizeof(largest));
+    enlarge_receive_buffer(fd);
     /* Bound to any address, a reply must leave from the address that the request was sent to. */
     if (socket_local(fd, &name) == 0 && socket_is_any(&name)) {
         if (family == AF_INET)

@@ -69,7 +69,8 @@ struct udp {
     bool unfit_logged; /* the log has named a source that is not answered */
 
     struct event *writable;
-    bool blocked; /* the socket is full: nothing deferred is sent until it is writable */
+    bool blocked;  /* the socket is full: nothing deferred is sent until it is writable, */
+    bool hopeless; /* and it was for too long: until then nothing waits for it */
     struct deferred *first, **last;
     unsigned int ndeferred;
 
@@ -94,15 +95,20 @@ size_t udp_ndatagrams(size_t nbytes)
 
 /* --- replies ----------------------------------------------------------- */
 
-/* Drops what a full socket does not take in time. */
+/*
+ * Drops what a full socket does not take in time. If it stays full, the next turns do not wait for
+ * it again: that can last for seconds (replies to hosts that do not answer ARP), and the worker's
+ * connections wait as well.
+ */
 static void send_batch(struct udp *udp, struct turn *turn)
 {
     unsigned int nleft = datagrams_send(&udp->out);
 
-    while (nleft > 0 && !turn->impatient) {
+    while (nleft > 0 && !turn->impatient && !udp->hopeless) {
         struct pollfd wait = {udp->endpoint.fd, POLLOUT, 0};
 
         turn->impatient = poll(&wait, 1, SEND_PATIENCE_MS) <= 0;
+        udp->hopeless = turn->impatient && event_add(udp->writable, NULL) == 0;
         nleft = datagrams_send(&udp->out);
     }
     datagrams_drop(&udp->out);
@@ -519,7 +525,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    udp->blocked = false;
+    udp->blocked = udp->hopeless = false;
     serve(udp);
 }
 

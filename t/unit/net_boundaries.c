@@ -15,14 +15,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/anonymous.h"
 #include "base/boundaries.h"
 #include "command/command.h"
 #include "net/boundary.h"
 #include "net/conn.h"
 #include "net/worker.h"
-#include "store/store.h"
 #include "t/lib/tap.h"
+#include "t/unit/net_store.h"
 
 enum { SMALL = 8192, LARGE = 512 * 1024, ROUNDS = 2000 };
 
@@ -49,12 +48,6 @@ struct host {
     int client, socket; /* the client's, the worker's */
     uint32_t consumed, sent;
 };
-
-static void die(const char *what)
-{
-    printf("Bail out! %s\n", what);
-    exit(1);
-}
 
 static struct mc_tcp_slot *open_slot(struct boundaries *boundaries, int socket)
 {
@@ -152,17 +145,9 @@ static void start_commands(struct host *host, const char *auth_file)
         .clock = host->config.clock,
     };
     const struct command_auth auth = {.file = auth_file};
-    struct store_config store;
-    const char *error = "no provider";
     char why[256];
 
-    store_config_defaults(&store);
-    store.clock = host->config.clock;
-    command_store_format(&store.format);
-    host->provider = anonymous_new(false);
-    host->store = host->provider ? store_new(&store, host->provider, &error) : NULL;
-    if (!host->store)
-        die(error);
+    host->store = net_store_new(&host->provider, &host->config.clock);
     host->commands = commands_new(host->store, &config, &calls);
     if (!host->commands || !commands_authenticate(host->commands, &auth, why, sizeof(why)) ||
         commands_start(host->commands) != 0)

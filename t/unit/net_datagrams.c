@@ -243,36 +243,54 @@ static void each_leaves_from_its_address(void)
     end();
 }
 
-/* A socket with a short queue. What the peer has not taken yet is left for the next call. */
-static void a_full_socket_keeps_the_rest(void)
+/* Makes peer i a socket with a short queue, which takes an address of its own choice. */
+static socklen_t open_short(size_t i)
 {
-    struct datagrams_way way = {&peers[0], sizeof(sa_family_t), NULL, 0};
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     socklen_t nname = sizeof(name);
-    unsigned int nleft, before = DATAGRAMS_MAX, n = 0;
-    int receiver = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
-    bool good = true;
+
+    receivers[i] = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+    bind(receivers[i], (struct sockaddr *)&name, sizeof(sa_family_t));
+    getsockname(receivers[i], (struct sockaddr *)&name, &nname);
+    memcpy(&peers[i], &name, sizeof(name));
+    return nname;
+}
+
+/* Adds to *n how many bytes have come, each one more than the one before. False: one does not. */
+static bool counts_on(size_t peer, unsigned int *n)
+{
     char byte;
 
-    bind(receiver, (struct sockaddr *)&name, sizeof(sa_family_t)); /* to a name that is chosen */
-    getsockname(receiver, (struct sockaddr *)&name, &nname);
-    memcpy(&peers[0], &name, sizeof(name));
-    way.npeer = nname;
+    while (recv(receivers[peer], &byte, 1, 0) == 1)
+        if (byte != (char)(*n)++)
+            return false;
+    return true;
+}
+
+/* `nothers` datagrams are to another peer, before the rest, and leave at once. */
+static void a_full_socket_keeps_the_rest(unsigned int nothers)
+{
+    struct datagrams_way way[PEERS];
+    unsigned int nleft, before = DATAGRAMS_MAX, n = 0, nother = 0;
+    bool good = true;
+
     memset(out, 0, sizeof(*out));
     datagrams_init(out, socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0), UNJOINED);
-    for (int i = 0; i < DATAGRAMS_MAX; i++)
-        *datagrams_add(out, &way, 1) = (char)i;
+    for (size_t i = 0; i < PEERS; i++)
+        way[i] = (struct datagrams_way){&peers[i], open_short(i), NULL, 0};
+    for (unsigned int i = 0; i < nothers; i++)
+        *datagrams_add(out, &way[1], 1) = (char)i;
+    for (unsigned int i = 0; i < DATAGRAMS_MAX - nothers; i++)
+        *datagrams_add(out, &way[0], 1) = (char)i;
     while ((nleft = datagrams_send(out)) > 0 && nleft < before) {
         before = nleft;
-        while (recv(receiver, &byte, 1, 0) == 1)
-            good = good && byte == (char)n++;
+        good = good && counts_on(0, &n);
     }
-    while (recv(receiver, &byte, 1, 0) == 1)
-        good = good && byte == (char)n++;
-    ok(before < DATAGRAMS_MAX, "a full socket takes only some");
-    ok(good && n == DATAGRAMS_MAX && nleft == 0, "the rest follows, each once and in order");
-    close(receiver);
-    close(out->fd);
+    good = good && counts_on(0, &n) && counts_on(1, &nother);
+    ok(before < DATAGRAMS_MAX - nothers, "behind %u others, a full socket takes some", nothers);
+    ok(good && n == DATAGRAMS_MAX - nothers && nother == nothers && nleft == 0,
+       "the rest follows, each once and in order");
+    end();
 }
 
 int main(void)
@@ -285,7 +303,9 @@ int main(void)
     what_the_kernel_refuses_to_join_leaves_singly();
     an_impossible_peer_is_skipped();
     each_leaves_from_its_address();
-    a_full_socket_keeps_the_rest();
+    a_full_socket_keeps_the_rest(0);
+    a_full_socket_keeps_the_rest(1);
+    a_full_socket_keeps_the_rest(3);
     free(out);
     return done();
 }

@@ -91,6 +91,17 @@ def udp_sockets():
 
 
 @tap.case
+def udp_sockets_have_room_for_requests():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        least = option(probe, socket.SO_RCVBUF)
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 512 * 1024)
+        want = max(least, option(probe, socket.SO_RCVBUF))
+    with server.Server(threads=2) as memcached:
+        tap.is_({option(s, socket.SO_RCVBUF) for s in datagram_sockets(memcached)}, {want},
+                "SO_RCVBUF is 512 KB, doubled, as far as allowed, and at least the default")
+
+
+@tap.case
 def an_ephemeral_port_is_one_port():
     with server.Server("-U", "-1", threads=4) as memcached:
         ports = {s.getsockname()[1] for s in datagram_sockets(memcached)}

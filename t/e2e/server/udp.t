@@ -3,6 +3,7 @@
 """UDP: the frame, replies of several datagrams, and defects of stock memcached."""
 import os
 import random
+import signal
 import struct
 import sys
 
@@ -265,6 +266,26 @@ def many_requests_at_once():
             conns = other.stats("conns")
             udp = [k for k, v in conns.items() if k.endswith(":addr") and v.startswith("udp")]
             tap.is_(len(udp), threads, "stats conns shows a UDP socket for each worker")
+
+
+@tap.case
+def requests_wait_while_the_server_does_not_run():
+    """Linux's default of 212,992 bytes holds 256 of them, each of which takes 832."""
+    want = list(range(400))
+    answered = []
+    with server.Server(threads=1) as stopped:
+        u = stopped.udp()
+        stopped.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, stopped.process.pid, os.WSTOPPED)
+        for ident in want:
+            u.send(b"mn\r\n", ident=ident)
+        stopped.process.send_signal(signal.SIGCONT)
+        try:
+            while len(answered) < len(want):
+                answered += struct.unpack("!H", u.recv_raw()[:2])
+        except TimeoutError:
+            tap.diag("%d requests were lost" % (len(want) - len(answered)))
+        tap.ok(answered == want, "all %d are answered, in order" % len(want))
 
 
 def waiting(port):
