@@ -111,6 +111,11 @@ unsigned int image_hashpower(struct slice image)
 
 /* --- saving -------------------------------------------------------------- */
 
+static char *page_start(const struct store *store, uint32_t page)
+{
+    return store->heap.base + (uint64_t)page * MC_PAGE_BYTES;
+}
+
 static void fill_head(struct store *store, rel_time now, struct image_head *head)
 {
     const struct slabs *slabs = &store->slabs;
@@ -124,8 +129,9 @@ static void fill_head(struct store *store, rel_time now, struct image_head *head
         .nclasses = slabs->nclasses,
         .npages = slabs->high_water,
         .nbuckets = table_nbuckets(&store->table),
-        /* As it was at the start: the next server is given the same options. */
+        /* These as they were at the start: the next server is given the same options. */
         .memory_limit = store->config.memory_limit,
+        .lru_segmented = store->segmented_at_start,
         .last_cas = store->last_cas,
         .base_unix = store->config.clock.base_unix,
         .flush_at = store->control->flush_at,
@@ -134,7 +140,6 @@ static void fill_head(struct store *store, rel_time now, struct image_head *head
         .epoch = (uint8_t)store->control->epoch,
         .oldest = (uint8_t)store->flush.oldest,
         .cas = store->config.cas,
-        .lru_segmented = store->config.lru_segmented,
     };
     memcpy(head->magic, image_magic, sizeof(image_magic));
     for (unsigned int i = 1; i <= slabs->nclasses; i++) {
@@ -143,6 +148,26 @@ static void fill_head(struct store *store, rel_time now, struct image_head *head
             const struct lru_list *list = &store->lrus[i].lists[s];
 
             head->lists[i][s] = (struct image_list){list->head, list->tail};
+        }
+    }
+}
+
+/*
+ * Where a page has given out no chunk yet it has the bytes of the class that it was of before,
+ * among them clients' values: none of that may look like an item to the next server.
+ */
+static void clear_unused(struct store *store)
+{
+    for (uint32_t i = FIRST_PAGE; i < FIRST_PAGE + store->slabs.high_water; i++) {
+        const struct slab_page *page = &store->slabs.pages[i];
+        const struct slab_class *class = &store->slabs.classes[page->clsid];
+
+        for (uint32_t j = page->ncarved; page->clsid && j < class->per_page; j++) {
+            struct mc_item *item = (void *)(page_start(store, i) + (size_t)j * class->size);
+
+            /* It is read first: memory that was never used stays so. */
+            if (item->flags)
+                item->flags = 0;
         }
     }
 }
@@ -156,6 +181,7 @@ int store_save(struct store *store, rel_time now, void **image, size_t *nimage)
 
     assert(!store->locals);
     flush_settle(store, now);
+    clear_unused(store);
     fill_head(store, now, &head);
     size = image_size(head.npages);
     at = malloc(size);
@@ -214,6 +240,7 @@ struct worker {
     const struct image_head *head;
     void (*pass)(struct worker *worker, uint32_t page);
     uint32_t *next_page; /* shared; atomic */
+    bool left_parts;     /* an item was left out, and perhaps not its parts */
     struct {
         uint64_t nitems, nbytes;
         bool broken;
@@ -268,6 +295,26 @@ static bool parts_are_sound(const struct store *store, const struct mc_item *ite
     return true;
 }
 
+/*
+ * Whether what stands around the value is what it was stored with: replies have it as it is, and
+ * clients find the end of a value by it.
+ */
+static bool frame_is_sound(const struct store *store, const struct mc_item *item)
+{
+    const struct store_format *format = &store->config.format;
+    const struct slice is = item_suffix(item);
+    char suffix[STORE_SUFFIX_MAX];
+    size_t at = item_length(store, item);
+
+    if (format->suffix(suffix, item_client_flags(store, item), (uint32_t)at) != is.len ||
+        memcmp(suffix, is.ptr, is.len) != 0)
+        return false;
+    for (size_t i = 0; i < format->tail.len; i++)
+        if (*item_piece(store, item, at + i).ptr != format->tail.ptr[i])
+            return false;
+    return true;
+}
+
 /* Whether a chunk of class `clsid` holds an item that may be linked. */
 static bool is_sound(const struct store *store, const struct mc_item *item, unsigned int clsid)
 {
@@ -282,16 +329,12 @@ static bool is_sound(const struct store *store, const struct mc_item *item, unsi
         item->nbytes < least || item->nbytes > INT32_MAX)
         return false;
     if (item->flags & MC_ITEM_CHUNKED)
-        return nsum == 0 && parts_are_sound(store, item, size);
-    return lru_class_of(item) == clsid && MC_ITEM_HEADER + item->nbytes + nsum <= size;
+        return nsum == 0 && parts_are_sound(store, item, size) && frame_is_sound(store, item);
+    return lru_class_of(item) == clsid && MC_ITEM_HEADER + item->nbytes + nsum <= size &&
+           frame_is_sound(store, item);
 }
 
 /* --- passes -------------------------------------------------------------- */
-
-static char *page_start(const struct store *store, uint32_t page)
-{
-    return store->heap.base + (uint64_t)page * MC_PAGE_BYTES;
-}
 
 /*
  * The first: clears the flags of what is no sound item. Chunks of large items are only read: other
@@ -379,7 +422,7 @@ static void enter_chunk(struct worker *worker, struct mc_item *item, uint64_t ha
     if (item->flags & MC_ITEM_LINKED && enter(store, item, hash)) {
         check_links(worker, item);
     } else if (item->flags & MC_ITEM_LINKED) {
-        /* Parts of its own stay where they are: other threads may just look at them. */
+        worker->left_parts |= item->flags & MC_ITEM_CHUNKED;
         worker->lists[lru_class_of(item)][lru_segment_of(item)].broken = true;
         slab_free(&store->slabs, heap_ref(&store->heap, item));
     } else if (item->flags != MC_ITEM_CHUNK || !is_owned(store, (const void *)item)) {
@@ -409,6 +452,20 @@ static void enter_page(struct worker *worker, uint32_t page)
         }
         for (uint32_t j = 0; j < n; j++)
             enter_chunk(worker, (void *)(start + (size_t)(i + j) * class->size), hashes[j]);
+    }
+}
+
+/* The third, if need be: frees the parts of items that were left out after a look at the parts. */
+static void free_parts_left(struct worker *worker, uint32_t page)
+{
+    struct store *store = worker->store;
+    const struct slab_class *class = &store->slabs.classes[store->slabs.pages[page].clsid];
+
+    for (uint32_t i = 0; i < class->per_page; i++) {
+        struct mc_item *item = (void *)(page_start(store, page) + (size_t)i * class->size);
+
+        if (item->flags == MC_ITEM_CHUNK && !is_owned(store, (const void *)item))
+            slab_free(&store->slabs, heap_ref(&store->heap, item));
     }
 }
 
@@ -510,6 +567,7 @@ static int load_items(struct store *store, const struct image_head *head)
 {
     unsigned int nworkers = count_workers(head);
     struct worker *workers = calloc(nworkers, sizeof(*workers));
+    bool left_parts = false;
 
     if (!workers)
         return -ENOMEM;
@@ -519,6 +577,10 @@ static int load_items(struct store *store, const struct image_head *head)
     }
     run_workers(workers, nworkers, check_page);
     run_workers(workers, nworkers, enter_page);
+    for (unsigned int i = 0; i < nworkers; i++)
+        left_parts |= workers[i].left_parts;
+    if (left_parts)
+        run_workers(workers, nworkers, free_parts_left);
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++)
         for (unsigned int segment = 0; segment < LRU_SEGMENTS; segment++)
             take_list(store, head, workers, nworkers, clsid, segment);

@@ -4,8 +4,9 @@
  * belong to which class, the ends of the LRU lists, the epoch and the clock. The table is built
  * anew from the items, by several threads, since its hash has other seeds.
  *
- * Nothing in the extents is trusted: an item that does not fit its chunk, or whose parts belong to
- * another one, is dropped, and an LRU list whose links do not agree is rebuilt.
+ * Nothing in the extents but keys and values is trusted: an item that does not fit its chunk, whose
+ * parts belong to another one, or around whose value stands something else than its flags and its
+ * length, is dropped, and an LRU list whose links do not agree is rebuilt.
  *
  * Layout: struct image_head, a byte for each page (its class), a checksum.
  */

@@ -201,6 +201,7 @@ struct store *store_new(const struct store_config *config, struct provider *prov
         return NULL;
     memset(store, 0, sizeof(*store));
     store->config = *config;
+    store->segmented_at_start = config->lru_segmented;
     store->control = provider->control(provider);
     event_init(store);
     flush_init(store);

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One store leaves its items in a file, the next store takes them over; damage costs only the
  * damaged items. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memfile.h"
+#include "store/internal.h"
 #include "store/store_stats.h"
 #include "t/unit/store_fixture.h"
 
 enum { SMALL = 3000, LARGE = 12, LARGE_BYTES = 1200000, MUTATIONS = 60, NOW = 100 };
+enum { FORGED_BYTES = 300000 };
 
 struct kept {
     char path[80];
@@ -311,6 +314,144 @@ static void test_damage(const struct kept *kept)
     unlink(copy.path);
 }
 
+/* --- an item that is left out ---------------------------------------------- */
+
+/* Gives an item in the file the key of another, of the same length. */
+static void rename_key(const char *path, const char *key, const char *to)
+{
+    int fd = open(path, O_RDWR);
+    struct stat stat;
+    char *bytes, *at;
+
+    if (fd < 0 || fstat(fd, &stat) != 0)
+        bail_out("no file");
+    bytes = malloc((size_t)stat.st_size);
+    if (!bytes || pread(fd, bytes, (size_t)stat.st_size, 0) != stat.st_size)
+        bail_out("cannot read");
+    at = memmem(bytes, (size_t)stat.st_size, key, strlen(key));
+    if (!at || pwrite(fd, to, strlen(to), at - bytes) != (ssize_t)strlen(to))
+        bail_out("no key");
+    free(bytes);
+    close(fd);
+}
+
+/* Stores two large items; in pages of lower numbers than they have themselves lie their values. */
+static void fill_backwards(struct fixture *f)
+{
+    char key[200], *text = large_value(0);
+
+    memset(key, 'k', sizeof(key) - 1);
+    key[sizeof(key) - 1] = '\0';
+    for (int i = 0; i < 2; i++) {
+        key[0] = (char)('0' + i);
+        fixture_set(f, key, text, NOW);
+    }
+    for (int i = 0; i < 2; i++) {
+        key[0] = (char)('0' + i);
+        store_delete(f->local, fixture_slice(key), 0, NOW);
+    }
+    fixture_set(f, "double0", text, NOW);
+    fixture_set(f, "double1", text, NOW);
+    free(text);
+}
+
+static uint64_t used_chunks(struct fixture *f)
+{
+    struct store_class_stats class;
+    uint64_t n = 0;
+
+    for (unsigned int i = 1; i <= store_nclasses(f->store); i++) {
+        store_class_stats(f->store, i, NOW, &class);
+        n += class.used_chunks;
+    }
+    return n;
+}
+
+/* Two items of one key: as when there is no memory for the bucket of one. */
+static void test_left_out(void)
+{
+    struct kept kept = {.chunk_max = 512 << 10};
+    struct store_config config;
+    struct fixture f;
+    uint64_t before;
+    char *text;
+
+    snprintf(kept.path, sizeof(kept.path), "%s/store_image.%d", directory(), (int)getpid());
+    config_of(&config, &kept);
+    open_store(&f, &config, &kept);
+    fill_backwards(&f);
+    before = used_chunks(&f);
+    close_store(&f, &kept);
+    rename_key(kept.path, "double1", "double0");
+    config_of(&config, &kept);
+    open_store(&f, &config, &kept);
+    text = large_value(0);
+    ok(fixture_has(&f, "double0", text, NOW), "one of two items with the same key is taken over");
+    ok(used_chunks(&f) == before / 2, "the chunks of the other one's value are free, too");
+    free(text);
+    close_store(&f, NULL);
+    unlink(kept.path);
+    free(kept.image);
+}
+
+/*
+ * Stores items that are the first of their page, and in their values, where a smaller class has a
+ * chunk, the bytes of an item of another key.
+ */
+static void fill_forging(struct fixture *f, const struct mc_item *item)
+{
+    uint32_t size = f->store->slabs.classes[lru_class_of(item)].size;
+    size_t nhead = MC_ITEM_HEADER + sizeof("big0 7 300000\r\n") - 1;
+    size_t at = (FORGED_BYTES / 2 + size - 1) / size * size - nhead;
+    char *value = malloc(FORGED_BYTES), key[] = "big0";
+
+    memset(value, 'v', FORGED_BYTES);
+    memcpy(value + at, item, size);
+    value[at + offsetof(struct mc_item, wire)] = 'K';
+    for (; key[3] < '4'; key[3]++)
+        fixture_store(f->local, STORE_SET, fixture_slice(key), (struct slice){value, FORGED_BYTES},
+                      0, 0, NOW, NULL);
+    free(value);
+}
+
+static struct mc_item *item_of(struct fixture *f, const char *key)
+{
+    struct slice name = fixture_slice(key);
+    struct table_spot spot;
+
+    return table_find(&f->store->table, hash_key(f->store->control, name), name, &spot);
+}
+
+/* Where a page that was another class's has not given out chunks, it has that one's bytes. */
+static void test_unused_chunks(void)
+{
+    struct kept kept = {.chunk_max = 512 << 10};
+    struct store_config config;
+    struct mc_item *item;
+    struct fixture f;
+
+    snprintf(kept.path, sizeof(kept.path), "%s/store_image.%d", directory(), (int)getpid());
+    config_of(&config, &kept);
+    open_store(&f, &config, &kept);
+    fixture_set(&f, "known", "value", NOW);
+    item = item_of(&f, "known");
+    fill_forging(&f, item);
+    ok(mover_ask(f.store, lru_class_of(item_of(&f, "big0")), lru_class_of(item)),
+       "a page of large items is asked for");
+    for (int i = 0; i < 10000 && f.store->mover.job; i++)
+        mover_step(f.store, NOW);
+    ok(f.store->mover.counts.moved == 1, "it goes to a class of small ones");
+    ok(fixture_has(&f, "Known", NULL, NOW), "what stands in its values is no item");
+    close_store(&f, &kept);
+    config_of(&config, &kept);
+    open_store(&f, &config, &kept);
+    ok(fixture_has(&f, "known", "value", NOW), "the items are taken over");
+    ok(fixture_has(&f, "Known", NULL, NOW), "what stood in values that are gone is not");
+    close_store(&f, NULL);
+    unlink(kept.path);
+    free(kept.image);
+}
+
 static void test_chunks(uint32_t chunk_max)
 {
     struct kept kept = {.image = NULL, .chunk_max = chunk_max};
@@ -329,5 +470,7 @@ int main(void)
 {
     test_chunks(512 << 10);
     test_chunks(1 << 10); /* too small for the references of the large items */
+    test_left_out();
+    test_unused_chunks();
     return done();
 }

@@ -177,6 +177,23 @@ def a_file_that_does_not_fit_is_refused():
 
 
 @tap.case
+def what_commands_have_changed_loses_nothing():
+    path = memory_file()
+    with started(path) as memcached:
+        c = memcached.stream()
+        for command in (b"lru mode flat", b"lru temp_ttl 100", b"lru tune 10 10 0.1 0.2",
+                        b"cache_memlimit 32", b"slabs automove 0", b"lru_crawler disable",
+                        b"stats sizes_enable", b"verbosity 1"):
+            c.all(command + b"\r\n")
+        fill(c)
+        stopped(memcached)
+    with started(path) as memcached:
+        c = memcached.stream()
+        check(c, "after commands that change what options have set")
+        tap.is_(memcached.stats("settings")["lru_segmented"], "yes", "the options are in force")
+
+
+@tap.case
 def a_corrupt_file_does_no_harm():
     for what, damage in (("empty", b""), ("garbage", b"garbage\n"), ("zeros", bytes(5000)),
                          ("huge", b"MCSRheap" + bytes(1 << 20))):
@@ -200,6 +217,40 @@ def a_corrupt_file_does_no_harm():
         c.get(b"key5")
         fill(c)
         check(c, "a truncated memory file, then filled again")
+
+
+# Of the byte in the header with the length of the suffix, from the key on.
+SUFFIX_LENGTH = -2
+
+
+@tap.case
+def an_item_with_a_damaged_frame_is_left_out():
+    """What stands around a value tells clients where it ends."""
+    damages = (("another length before the value", b"k1 5 6\r\n", 0, b"k1 5 9\r\n"),
+               ("no line end behind the value", b"value2\r\n", 0, b"value2xx"),
+               ("a suffix of no bytes", b"k3 5 6\r\n", SUFFIX_LENGTH, b"\0"),
+               ("a suffix of 30 bytes", b"k4 5 6\r\n", SUFFIX_LENGTH, b"\x1e"),
+               ("a large value without a line end", LARGE[-300:] + b"\r\n", 300, b"xx"))
+    path = memory_file()
+    with started(path) as memcached:
+        c = memcached.stream()
+        for i in range(7):
+            c.set(b"k%d" % i, LARGE if i == 5 else b"value%d" % i, flags=5)
+        stopped(memcached)
+    with open(path, "r+b") as file:
+        memory = bytearray(file.read())
+        for what, found, offset, damage in damages:
+            at = memory.find(found) + offset
+            tap.ok(memory.count(found) == 1, what + ": the place is found")
+            memory[at:at + len(damage)] = damage
+        file.seek(0)
+        file.write(memory)
+    with started(path) as memcached:
+        c = memcached.stream()
+        for i, (what, _, _, _) in enumerate(damages, 1):
+            tap.is_(c.all(b"gets k%d\r\n" % i), b"END\r\n", what + ": the item is left out")
+        tap.is_([c.get(b"k0"), c.get(b"k6")], [b"value0", b"value6"], "the others are kept")
+        tap.is_(memcached.stats()["curr_items"], "2", "and counted")
 
 
 @tap.case
