@@ -42,6 +42,7 @@ struct page {
     enum flash_bucket bucket;
     bool compacting;
     bool compacted; /* has been: not again until it is reused */
+    bool failed;    /* the last write to it did */
     uint32_t nobjects;
     uint64_t nused;    /* bytes, with frames */
     uint64_t nwritten; /* the same of all that was written to it */
@@ -82,6 +83,7 @@ struct flash {
     pthread_mutex_t lock; /* of the pages and what follows */
     uint32_t nfree;
     uint32_t last_version;
+    uint32_t nfailed;          /* writes that failed in a row */
     struct flash_stats counts; /* what is not counted from the pages */
 
     uint64_t objects_read, bytes_read; /* atomic */
@@ -95,7 +97,9 @@ struct flash {
 struct page *page_take(struct flash *flash, enum flash_bucket bucket);
 /* It is full. */
 void page_close(struct flash *flash, struct page *page);
-/* Frees an open or closed page together with its objects, which are lost. */
+/* A write to the page has succeeded, */
+void page_written(struct flash *flash, struct page *page);
+/* or has failed: frees it together with its objects, which are lost. */
 void page_discard(struct flash *flash, struct page *page);
 void page_count_object(struct flash *flash, struct page *page, uint32_t nbytes);
 struct page *page_take_fragmented(struct flash *flash, double share);

@@ -37,14 +37,15 @@ static bool may_use(const struct page *page, enum flash_bucket bucket)
     return page->home == bucket || page->home == FLASH_DEFAULT;
 }
 
-static struct page *find_free(struct flash *flash, enum flash_bucket bucket)
+/* failed: one of those whose last write failed, else one of the others. */
+static struct page *find_free(struct flash *flash, enum flash_bucket bucket, bool failed)
 {
     struct page *found = NULL;
 
     for (uint32_t i = 0; i < flash->npages; i++) {
         struct page *page = &flash->pages[i];
 
-        if (page->state != PAGE_FREE || !may_use(page, bucket))
+        if (page->state != PAGE_FREE || page->failed != failed || !may_use(page, bucket))
             continue;
         if (page->home == bucket)
             return page;
@@ -79,14 +80,29 @@ static struct page *evict_oldest(struct flash *flash, enum flash_bucket bucket)
     return page;
 }
 
+/*
+ * A page that could not be written is set aside, as long as others can be. If none can, the disk is
+ * at fault: then no page is evicted, but for a try after so many failures.
+ */
+static struct page *find_page(struct flash *flash, enum flash_bucket bucket)
+{
+    enum { FAILURES_PER_TRY = 64 };
+    bool try = flash->nfailed == 0 || flash->nfailed % FAILURES_PER_TRY == 1;
+    struct page *page = find_free(flash, bucket, false);
+
+    if (!page && !try)
+        page = find_free(flash, bucket, true);
+    if (!page)
+        page = evict_oldest(flash, bucket);
+    return page ? page : find_free(flash, bucket, true);
+}
+
 struct page *page_take(struct flash *flash, enum flash_bucket bucket)
 {
     struct page *page;
 
     pthread_mutex_lock(&flash->lock);
-    page = find_free(flash, bucket);
-    if (!page)
-        page = evict_oldest(flash, bucket);
+    page = find_page(flash, bucket);
     if (page) {
         flash->last_version += flash->last_version == UINT32_MAX ? 2 : 1;
         flash->nfree--;
@@ -97,7 +113,8 @@ struct page *page_take(struct flash *flash, enum flash_bucket bucket)
         set_version(page, flash->last_version);
     }
     /* Keeps one page free for compaction, so that it need not evict one to free others. */
-    if (page && bucket != FLASH_COMPACT && flash->npages >= SPARE_FROM && !find_free(flash, bucket))
+    if (page && bucket != FLASH_COMPACT && flash->npages >= SPARE_FROM && flash->nfailed == 0 &&
+        !find_free(flash, bucket, false))
         evict_oldest(flash, bucket);
     pthread_mutex_unlock(&flash->lock);
     return page;
@@ -118,9 +135,22 @@ void page_close(struct flash *flash, struct page *page)
     pthread_mutex_unlock(&flash->lock);
 }
 
+/* That several failed in a row was the fault of the disk, and not of their pages. */
+void page_written(struct flash *flash, struct page *page)
+{
+    pthread_mutex_lock(&flash->lock);
+    for (uint32_t i = 0; flash->nfailed > 1 && i < flash->npages; i++)
+        flash->pages[i].failed = false;
+    flash->nfailed = 0;
+    page->failed = false;
+    pthread_mutex_unlock(&flash->lock);
+}
+
 void page_discard(struct flash *flash, struct page *page)
 {
     pthread_mutex_lock(&flash->lock);
+    page->failed = true;
+    flash->nfailed++;
     __atomic_store_n(&page->open, 0, __ATOMIC_RELAXED);
     evict(flash, page);
     pthread_mutex_unlock(&flash->lock);

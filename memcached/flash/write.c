@@ -70,6 +70,7 @@ static bool flush(struct flash *flash, struct write_buffer *buffer)
         set_page(buffer, NULL, 0);
         return false;
     }
+    page_written(flash, page);
     if (buffer->base + size < flash->config.page_bytes) {
         set_page(buffer, page, buffer->base + size);
     } else {

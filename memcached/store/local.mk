@@ -70,6 +70,12 @@ unit_tests += t/unit/store_steps
 t_unit_store_steps_SOURCES = t/unit/store_steps.c t/unit/steps.h t/unit/store_fixture.h
 t_unit_store_steps_LDADD = $(store_libs)
 
+if ENABLE_EXTSTORE
+unit_tests += t/unit/store_spill
+endif
+t_unit_store_spill_SOURCES = t/unit/store_spill.c t/unit/store_fixture.h
+t_unit_store_spill_LDADD = $(store_libs)
+
 unit_tests += t/unit/store_stress
 t_unit_store_stress_SOURCES = t/unit/store_stress.c t/unit/store_fixture.h
 t_unit_store_stress_LDADD = $(store_libs)

@@ -48,8 +48,10 @@ static bool is_due(struct spill_pass *pass, struct mc_item *item, uint64_t hash)
     struct store *store = pass->store;
     struct table_spot spot;
 
+    if (!table_find_ref(&store->table, hash, heap_ref(&store->heap, item), &spot))
+        return false;
+    verb_take_accessed(item, &spot, pass->now);
     if (item->flags & MC_ITEM_ACTIVE ||
-        !table_find_ref(&store->table, hash, heap_ref(&store->heap, item), &spot) ||
         flush_is_dead_at(item, spot.head, flush_epoch(store), pass->now))
         return false;
     return pass->low || item_age(item, pass->now) >= pass->rules.item_age;

@@ -449,6 +449,70 @@ static void a_file_that_fails_gives_no_bytes(void)
     close_lab(&lab);
 }
 
+static void a_bad_page_is_set_aside(void)
+{
+    enum { N = 2 * PAGES * PER_PAGE };
+    const struct rlimit three = {(PAGES - 1) * PAGE, RLIM_INFINITY};
+    static struct flash_at at[N];
+    struct rlimit before;
+    struct lab lab;
+    unsigned int nthere = 0;
+
+    open_plain(&lab);
+    getrlimit(RLIMIT_FSIZE, &before);
+    setrlimit(RLIMIT_FSIZE, &three);
+    for (unsigned int i = 0; i < N; i++) {
+        char object[OBJECT];
+        const struct iovec iov = {object, OBJECT};
+
+        fill(object, i);
+        if (!flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &at[i]))
+            at[i].version = UINT32_MAX;
+    }
+    for (unsigned int i = N - PER_PAGE; i < N; i++)
+        nthere += get(&lab, &at[i], i) == FLASH_READ;
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){before.rlim_max, before.rlim_max});
+    ok(nthere == PER_PAGE, "beside a page that cannot be written others go on being filled (%u)",
+       nthere);
+    ok(stats_of(&lab).page_evictions < N / PER_PAGE, "a page is lost only to make room");
+    close_lab(&lab);
+}
+
+/* While nothing can be written, what has been written before is kept. */
+static void a_disk_that_fails_for_a_while(void)
+{
+    enum { N = (PAGES - 1) * PER_PAGE, FAILING = 40 * PER_BUFFER };
+    static const struct rlimit none = {0, RLIM_INFINITY};
+    static struct flash_at at[N];
+    struct rlimit before;
+    struct lab lab;
+    unsigned int nthere = 0;
+
+    open_plain(&lab);
+    for (unsigned int i = 0; i < N; i++)
+        at[i] = put(&lab, FLASH_DEFAULT, i);
+    put(&lab, FLASH_DEFAULT, 0);
+    getrlimit(RLIMIT_FSIZE, &before);
+    setrlimit(RLIMIT_FSIZE, &none);
+    for (unsigned int i = 0; i < FAILING; i++) {
+        char object[OBJECT] = {0};
+        const struct iovec iov = {object, OBJECT};
+
+        flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &(struct flash_at){0});
+    }
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){before.rlim_max, before.rlim_max});
+    for (unsigned int i = 0; i < N; i++)
+        nthere += get(&lab, &at[i], i) == FLASH_READ;
+    ok(nthere >= N - PER_PAGE, "while a disk takes nothing what it holds is kept (%u)", nthere);
+    for (unsigned int i = 0; i < N; i++)
+        at[i] = put(&lab, FLASH_DEFAULT, i);
+    nthere = 0;
+    for (unsigned int i = 0; i < N; i++)
+        nthere += get(&lab, &at[i], i) == FLASH_READ;
+    ok(nthere == N, "afterwards all of its pages are filled again");
+    close_lab(&lab);
+}
+
 static void a_file_is_used_once(void)
 {
     struct lab lab;
@@ -478,6 +542,8 @@ int main(void)
     compaction_visits_the_objects_of_a_page();
     compaction_takes_the_page_that_is_kept_free();
     a_file_that_fails_gives_no_bytes();
+    a_bad_page_is_set_aside();
+    a_disk_that_fails_for_a_while();
     a_file_is_used_once();
     return done();
 }
