@@ -13,7 +13,9 @@ enum {
     SLICE_CHUNKS = 128,      /* looked at before the thread sleeps */
     SLICE_BYTES = 256 << 10, /* copied before it does */
     SLICE_US = 50,           /* how long it then sleeps */
-    BUSY_US = 1000,          /* for the first round on a page that is not free yet */
+    BUSY_US = 1000,          /* for the first rounds on a page that is not free yet, */
+    BUSY_DOUBLES = 16,       /* rounds after which it is twice as long, */
+    BUSY_ROUNDS = 64,        /* up to this one, */
     BUSY_MAX_US = 16000,     /* and for a late one */
     DELETE_ROUNDS = 100,     /* after which held items with parts are deleted */
     GIVE_UP_ROUNDS = 1000,   /* and their page is left to its class */
@@ -267,7 +269,6 @@ static void begin(struct store *store, uint32_t job)
 static uint64_t end_round(struct store *store)
 {
     struct mover *mover = &store->mover;
-    uint64_t us = BUSY_US << (mover->nrounds / 16);
 
     if (slab_page_take(&store->slabs, mover->page, mover->to)) {
         finish_moved(store);
@@ -279,7 +280,7 @@ static uint64_t end_round(struct store *store)
         give_up(store);
         return 0;
     }
-    return mover->nrounds < 64 && us < BUSY_MAX_US ? us : BUSY_MAX_US;
+    return mover->nrounds < BUSY_ROUNDS ? BUSY_US << mover->nrounds / BUSY_DOUBLES : BUSY_MAX_US;
 }
 
 static uint64_t move_slice(struct store *store, rel_time now)
@@ -391,10 +392,12 @@ static bool consider(struct store *store, rel_time now)
     struct automove *automove = &store->mover.automove;
     struct automove_sample samples[MC_CLASSES] = {{0}};
     unsigned int n = store->slabs.nclasses, window = store->config.automove_window;
-    unsigned int source = slab_excess(&store->slabs) > 0 ? heaviest(store) : 0;
     struct automove_choice choice;
+    unsigned int source;
     double ratio;
 
+    slab_trim_pool(&store->slabs);
+    source = slab_excess(&store->slabs) > 0 ? heaviest(store) : 0;
     if (source)
         return mover_ask(store, source, 0);
     if (__atomic_load_n(&store->mover.mode, __ATOMIC_RELAXED) == 0)

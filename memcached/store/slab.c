@@ -288,12 +288,11 @@ static void pool_page(struct slabs *slabs, uint32_t number)
 }
 
 /* Takes a page of the pool that is over the limit out of it, 0: none is. */
-static uint32_t shrink_pool(struct slabs *slabs, uint64_t memory_limit)
+static uint32_t shrink_pool(struct slabs *slabs)
 {
     uint32_t number = 0;
 
     lock_take(&slabs->pages_lock, LOCK_PAGES);
-    slabs->memory_limit = memory_limit;
     if (slabs->npages > limit_pages(slabs))
         number = list_pop(slabs, &slabs->pool);
     if (number) {
@@ -407,10 +406,18 @@ int slab_adopt(struct slabs *slabs, const uint8_t *pages, uint32_t n)
 
 void slab_set_limit(struct slabs *slabs, uint64_t memory_limit)
 {
+    lock_take(&slabs->pages_lock, LOCK_PAGES);
+    slabs->memory_limit = memory_limit;
+    lock_release(&slabs->pages_lock, LOCK_PAGES);
+    /* Pages of classes wait for the mover. */
+    slab_trim_pool(slabs);
+}
+
+void slab_trim_pool(struct slabs *slabs)
+{
     uint32_t number;
 
-    /* Pages of classes wait for the mover. */
-    while ((number = shrink_pool(slabs, memory_limit)) != 0)
+    while ((number = shrink_pool(slabs)) != 0)
         retire(slabs, number);
 }
 

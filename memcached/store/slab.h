@@ -126,6 +126,8 @@ static inline uint32_t slab_page_ref(const struct slabs *slabs, uint32_t page)
 int slab_adopt(struct slabs *slabs, const uint8_t *pages, uint32_t n);
 
 void slab_set_limit(struct slabs *slabs, uint64_t memory_limit);
+/* Frees pages of the pool that are over the limit: the hash table may have grown. */
+void slab_trim_pool(struct slabs *slabs);
 /* Bytes, as it was set. */
 uint64_t slab_limit(struct slabs *slabs);
 /* Whether there may be more pages. */

@@ -261,11 +261,14 @@ void store_tick(struct store *store, rel_time now)
 
 int store_set_memory_limit(struct store *store, uint64_t bytes)
 {
+    /* Each class may have a page more, and page 0 is not used. */
+    uint64_t most = bytes + (MC_CLASSES + 1ull) * MC_PAGE_BYTES;
+
     if (bytes < MIN_LIMIT)
         return -EINVAL;
     if (store->config.prealloc)
         return -EPERM;
-    if (bytes / MC_EXTENT_BYTES >= store->heap.max_extents - MC_CLASSES)
+    if (most > (uint64_t)store->heap.max_extents * MC_EXTENT_BYTES)
         return -ERANGE;
     slab_set_limit(&store->slabs, limit_left(&store->config, bytes));
     background_wake(&store->mover.background);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The page mover: what happens to the items in a page that leaves its class. */
 #include "store/store_mover.h"
+
+#include <errno.h>
+
 #include "store/internal.h"
 #include "t/unit/store_fixture.h"
 
@@ -310,6 +313,27 @@ static void test_unfinished(void)
     fixture_close(&bed.f);
 }
 
+static void test_endless(void)
+{
+    enum store_result result;
+    struct mc_item *items[2];
+    struct bed bed;
+
+    open_bed(&bed, 64, true);
+    for (unsigned int i = 0; i < 2; i++) {
+        items[i] = store_reserve(bed.f.local, fixture_slice("slow"), 0, 0, SIZE, NOW, &result);
+        for (unsigned int n = 1; i == 0 && n < per_page(&bed); n++)
+            set(&bed, n);
+    }
+    store_reassign(bed.f.store, (int)bed.clsid, 1);
+    let_move(&bed, 1000, NOW);
+    ok(npages(&bed, bed.clsid) == 2 && !stats_of(&bed).slab_reassign_running,
+       "a page whose value is never complete is left to its class");
+    for (unsigned int i = 0; i < 2; i++)
+        store_discard(bed.f.local, items[i]);
+    fixture_close(&bed.f);
+}
+
 static char *large_value(unsigned int i)
 {
     char *value = malloc(LARGE + 1);
@@ -584,6 +608,45 @@ static void test_limit(void)
     fixture_close(&bed.f);
 }
 
+/* With ulimit -v there is little address space. */
+static void test_limit_of_addresses(void)
+{
+    struct bed bed;
+
+    open_bed(&bed, 16, true);
+    bed.f.store->heap.max_extents = 40;
+    ok(store_set_memory_limit(bed.f.store, 500 << 20) == 0,
+       "a limit for which there are addresses is accepted");
+    ok(store_set_memory_limit(bed.f.store, 1 << 30) == -ERANGE,
+       "one for which there are none is refused");
+    fixture_close(&bed.f);
+}
+
+static void test_limit_with_pool(void)
+{
+    uint32_t nbuckets = 2 * (MC_PAGE_BYTES / 42), npages;
+    struct slab_stats stats;
+    struct bed bed;
+
+    open_bed(&bed, 16, true);
+    for (unsigned int i = 0; i < 16 * per_page(&bed); i++)
+        set(&bed, i);
+    for (int i = 0; i < 3; i++) {
+        store_reassign(bed.f.store, (int)bed.clsid, 0);
+        let_move(&bed, MANY_STEPS, NOW);
+    }
+    npages = slab_npages(&bed.f.store->slabs);
+    ok(slab_npool(&bed.f.store->slabs) == 3, "three pages are in the pool");
+    slab_count_table(&bed.f.store->slabs, &nbuckets, 0);
+    for (int i = 0; i < MANY_STEPS && slab_excess(&bed.f.store->slabs) > 0; i++)
+        mover_step(bed.f.store, NOW);
+    slab_class_stats(&bed.f.store->slabs, bed.clsid, &stats);
+    ok(slab_npages(&bed.f.store->slabs) == npages - 2 && slab_npool(&bed.f.store->slabs) == 1 &&
+           stats.total_pages == 13,
+       "what the hash table takes comes from the pool while it has pages");
+    fixture_close(&bed.f);
+}
+
 static void test_automove(void)
 {
     struct bed bed;
@@ -675,12 +738,15 @@ int main(void)
     test_full();
     test_held();
     test_unfinished();
+    test_endless();
     test_parts();
     test_nested_parts();
     test_expiry();
     test_mark();
     test_held_parts();
     test_limit();
+    test_limit_of_addresses();
+    test_limit_with_pool();
     test_automove();
     test_automove_2();
     test_tail_repair();
