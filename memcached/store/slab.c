@@ -11,7 +11,6 @@ enum {
     CHUNK_ALIGN = 8,   /* of memcached's sizes */
     BUCKET_BYTES = 42, /* what counts of a bucket, by measurement */
     MIN_CHUNK = 48,
-    PREFAULT_MAX = 8 * MC_EXTENT_PAGES, /* pages that the prefault thread maps ahead */
     PAGES_AHEAD = 2, /* free ones below which an extent is fetched before it is needed */
 };
 
@@ -476,13 +475,7 @@ int slab_provide(struct slabs *slabs)
 
 int slab_prefault(struct slabs *slabs)
 {
-    uint32_t ahead = __atomic_load_n(&slabs->high_water, __ATOMIC_RELAXED) / 8;
-
-    if (ahead < MC_EXTENT_PAGES)
-        ahead = MC_EXTENT_PAGES;
-    if (ahead > PREFAULT_MAX)
-        ahead = PREFAULT_MAX;
-    return provide(slabs, ahead);
+    return provide(slabs, MC_EXTENT_PAGES);
 }
 
 /* --- pages on the move ------------------------------------------------------- */

@@ -17,10 +17,9 @@ enum {
     COUNT_BATCH = 32, /* items pending in a counter before they go to the total */
     SPLITS = 2,       /* buckets that one insertion splits at most */
     WALK_AHEAD = 8,   /* buckets of a walk, while one is visited */
-    /* Extents that the prefault thread maps before they are needed, an eighth of what there are. */
+    /* Extents that the prefault thread maps before they are needed. */
     MAIN_AHEAD = 2,
-    MAIN_AHEAD_MAX = 16,
-    OVERFLOW_AHEAD_MAX = 4,
+    OVERFLOW_AHEAD = 1,
 };
 
 /* --- the buckets of a key ------------------------------------------------- */
@@ -727,25 +726,19 @@ void table_prefetch(const struct table *table, uint64_t hash)
     __builtin_prefetch(&table->buckets[mc_bucket_of(hash, nbuckets)], 1);
 }
 
-static uint32_t ahead(uint32_t used, uint32_t least, uint32_t most)
-{
-    return used + (used / 8 < least ? least : used / 8 > most ? most : used / 8);
-}
-
 int table_prefault(struct table *table)
 {
-    uint32_t noverflow_extents, nmain_extents = extents_of(table_nbuckets(table));
+    uint32_t noverflow_extents, nmain_extents = extents_of(table_nbuckets(table)) + MAIN_AHEAD;
     int error = 0;
 
     lock_take(&table->memory, LOCK_MEMORY);
     noverflow_extents = extents_of(table->overflow_unused);
     lock_release(&table->memory, LOCK_MEMORY);
-    nmain_extents = ahead(nmain_extents, MAIN_AHEAD, MAIN_AHEAD_MAX);
     if (table->expand)
         error = map_main(table,
                          nmain_extents < table->max_extents ? nmain_extents : table->max_extents);
     if (!error)
-        error = map_overflow(table, ahead(noverflow_extents, 1, OVERFLOW_AHEAD_MAX));
+        error = map_overflow(table, noverflow_extents + OVERFLOW_AHEAD);
     set_exhausted(table, error != 0);
     return error;
 }

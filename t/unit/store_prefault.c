@@ -88,6 +88,24 @@ static void test_heap(void)
     fixture_close(&f);
 }
 
+/* What is mapped and not used is memory that nobody has. */
+static void test_no_more_than_needed(void)
+{
+    struct fixture f;
+
+    open_store(&f, true);
+    slab_set_limit(&f.store->slabs, UINT64_C(4) << 30);
+    /* As if so much were in use. */
+    f.store->slabs.high_water = 100 * MC_EXTENT_PAGES - 1;
+    f.store->table.control->nbuckets = 100 * MC_TABLE_BUCKETS;
+    ok(prefault_round(f.store) && f.store->heap.nextents == 101 &&
+           f.store->table.nmain_extents == 102,
+       "however much is in use, one extent is mapped ahead, and two of the table");
+    f.store->slabs.high_water = 0;
+    f.store->table.control->nbuckets = MC_TABLE_BUCKETS;
+    fixture_close(&f);
+}
+
 /* A provider that is out of memory for now. */
 static int (*real_table)(struct provider *, uint32_t, void *);
 static int (*real_extent)(struct provider *, uint32_t, void *);
@@ -141,6 +159,7 @@ int main(void)
 {
     test_table();
     test_heap();
+    test_no_more_than_needed();
     test_no_memory();
     test_thread();
     return done();
