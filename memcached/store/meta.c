@@ -6,13 +6,13 @@
 #include "store/reclaim.h"
 #include "store/verbs.h"
 
-/* Changes marks of an item that is in the table. */
-static void change_marks(struct mc_item *item, const struct table_spot *spot, unsigned int set,
-                         unsigned int clear)
+/* Of an item that is in the table; at one moment, so that the kernel sees both or neither. */
+static void change(struct mc_item *item, const struct table_spot *spot, rel_time expiry,
+                   unsigned int marks)
 {
     table_begin(spot->head);
-    item_clear_flags(item, clear);
-    item_set_flags(item, set);
+    __atomic_store_n(&item->exptime, expiry, __ATOMIC_RELAXED);
+    item_set_flags(item, marks);
     table_end(spot->head);
 }
 
@@ -21,7 +21,10 @@ static bool is_due(const struct store_fetch *how, rel_time expiry)
     return how->recache && expiry != 0 && expiry < how->recache_before;
 }
 
-/* Puts an empty value where none is. false: no memory. */
+/*
+ * Puts an empty value where none is, which the caller has won: the kernel must not answer others
+ * with it as if it were what is stored. false: no memory.
+ */
 static bool vivify(struct store_local *local, struct key *key, struct slice name,
                    const struct store_fetch *how, rel_time now)
 {
@@ -33,6 +36,7 @@ static bool vivify(struct store_local *local, struct key *key, struct slice name
         return false;
     if (how->binary_key)
         store_mark_binary_key(item);
+    item_set_flags(item, MC_ITEM_WON);
     if (!key_link(local, key, item, how->new_cas, now, &old)) {
         item_put(local->store, item);
         return false;
@@ -68,22 +72,20 @@ static void describe(const struct store_local *local, const struct mc_item *item
 static void fetch(struct store_local *local, struct key *key, const struct store_fetch *how,
                   bool created, rel_time now, struct store_fetched *out)
 {
+    bool touches = how->touch && !created;
     struct mc_item *item = key->found;
-    bool due;
 
     take_kernel_use(item, &key->spot);
     describe(local, item, out);
     out->created = created;
-    due = is_due(how, item->exptime);
-    if (how->touch && !created) {
-        verb_set_expiry(item, &key->spot, how->expiry);
+    out->was_won &= !created;
+    if (touches)
         out->expiry = how->expiry;
-        if (!how->recache_old)
-            due = is_due(how, item->exptime);
-    }
-    out->won = !out->was_won && (created || out->stale || due);
-    if (out->won)
-        change_marks(item, &key->spot, MC_ITEM_WON, 0);
+    out->won =
+        created || (!out->was_won &&
+                    (out->stale || is_due(how, how->recache_old ? out->old_expiry : out->expiry)));
+    if (touches || (out->won && !created))
+        change(item, &key->spot, out->expiry, out->won ? MC_ITEM_WON : 0);
     if (how->unseen)
         verb_hold(item);
     else

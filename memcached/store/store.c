@@ -324,10 +324,11 @@ void verb_hold(struct mc_item *item)
 /*
  * The holders of an item are counted in 16 bits, and one request can ask for a key many thousand
  * times. Before the count runs over, readers go on with a copy, in the table in the item's place.
- * Under the stripe. NULL: no memory.
+ * Under the stripe. NULL: no memory; the item is removed, since the key counts as missing from now
+ * on.
  */
-static struct mc_item *replace_by_copy(struct store *store, struct mc_item *item,
-                                       struct table_spot *spot, rel_time now)
+static struct mc_item *replace_by_copy(struct store *store, struct mc_item *item, struct key *key,
+                                       rel_time now)
 {
     enum store_result result;
     struct mc_item *copy = item_is_external(item)
@@ -335,13 +336,15 @@ static struct mc_item *replace_by_copy(struct store *store, struct mc_item *item
                                : item_new(store, item_key(item), item_client_flags(store, item),
                                           item->exptime, item_length(store, item), now, &result);
 
-    if (!copy)
+    if (!copy) {
+        reclaim_unlink(store, item, key->hash, &key->spot);
         return NULL;
+    }
     if (!item_is_external(item))
         item_copy(store, copy, 0, item);
     copy->cas = item->cas;
     item_set_flags(copy, item->flags & ITEM_MARKS);
-    verb_swap(store, copy, item, spot, item->epoch, now);
+    verb_swap(store, copy, item, &key->spot, item->epoch, now);
     item_put(store, item);
     return copy;
 }
@@ -384,7 +387,7 @@ static struct mc_item *find_live(struct store_local *local, struct slice name, r
         return NULL;
     }
     if (__atomic_load_n(&item->refcount, __ATOMIC_RELAXED) >= HOLDERS_MAX)
-        return replace_by_copy(store, item, &key->spot, now);
+        return replace_by_copy(store, item, key, now);
     return item;
 }
 

@@ -225,6 +225,7 @@ static struct mc_item *join(struct store *store, const struct mc_item *old,
         return NULL;
     item_copy(store, item, append ? 0 : nmore, old);
     item_copy(store, item, append ? nold : 0, more);
+    item_set_flags(item, (old->flags | more->flags) & MC_ITEM_BINKEY);
     return item;
 }
 
@@ -422,9 +423,9 @@ static enum store_result change_number(struct store_local *local, struct key *ke
                        text.len, now, &result);
     if (!item)
         return result;
-    if (item->nbytes == found->nbytes)
-        item_set_flags(item, found->flags & ITEM_MARKS);
-    else
+    item_set_flags(item,
+                   found->flags & (item->nbytes == found->nbytes ? ITEM_MARKS : MC_ITEM_BINKEY));
+    if (item->nbytes != found->nbytes)
         count(&local->counts.total_items);
     count(delta->decrement ? &class->decr_hits : &class->incr_hits);
     *out = (struct store_number){.value = number, .old_expiry = found->exptime, .expiry = expiry};

@@ -17,7 +17,15 @@ MODES = {"ms": "EAPRS", "ma": "ID+-"}
 SECONDS = re.compile(rb"(?<= t)\d+|(?<=exp=)-?\d+")
 LAST_USE = re.compile(rb"(?<= l)\d+|(?<= la=)\d+")
 SLAB = re.compile(rb"(?m)^(ME .*) cls=\d+ size=\d+")
+CODED_KEY = re.compile(rb" k(\S*) b(?=[ \r])")
+ME_KEY = re.compile(rb"(?m)^ME \S+")
 OVER = 4000000000  # a time that is over, modulo 2^32
+
+
+def decoded(answer):
+    """With keys as they are, whether or not they were marked as binary."""
+    answer = CODED_KEY.sub(lambda found: b" k" + base64.b64decode(found[1]), answer)
+    return ME_KEY.sub(b"ME", answer)
 
 
 class Stream:
@@ -167,6 +175,8 @@ class Meta(Stream):
         if ours == theirs:
             return True
         ours, theirs = (LAST_USE.sub(b"", SLAB.sub(rb"\1", a)) for a in (ours, theirs))
+        if ours != theirs:
+            ours, theirs = (decoded(a) for a in (ours, theirs))
         if SECONDS.sub(b"", ours) != SECONDS.sub(b"", theirs):
             return False
         pairs = zip(map(int, SECONDS.findall(ours)), map(int, SECONDS.findall(theirs)))

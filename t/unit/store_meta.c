@@ -5,7 +5,13 @@
 #include "store/internal.h"
 #include "t/unit/store_fixture.h"
 
-enum { NOW = 100, NHOLDS = 40000, NTHREADS = 4, NROUNDS = 2000 };
+enum {
+    NOW = 100,
+    NHOLDS = 40000,
+    NHOLDERS_MAX = 32767, /* and the table: the next one gets a copy */
+    NTHREADS = 4,
+    NROUNDS = 2000
+};
 
 static struct mc_item *fetch(struct fixture *f, const char *key, const struct store_fetch *how,
                              struct store_fetched *out)
@@ -67,6 +73,34 @@ static void serve_in_kernel(struct fixture *f, const char *key)
     spot.bucket->accessed |= (uint8_t)(1u << spot.slot);
 }
 
+/* How often the counter of the key's bucket moves on by two: so many states the kernel can see. */
+static unsigned int nchanges(struct fixture *f, const char *key, const struct store_fetch *how,
+                             struct store_fetched *out)
+{
+    const struct mc_bucket *head =
+        table_head(&f->store->table, hash_key(f->store->control, fixture_slice(key)));
+    uint32_t before = head->seq;
+
+    store_put(f->local, fetch(f, key, how, out));
+    return (head->seq - before) / 2;
+}
+
+static void a_get_changes_an_item_at_once(struct fixture *f)
+{
+    const struct store_fetch vivify = {.vivify = true, .vivify_expiry = NOW + 50};
+    const struct store_fetch recache = {
+        .touch = true, .expiry = NOW + 20, .recache = true, .recache_before = NOW + 60};
+    struct store_fetched fetched;
+
+    ok(nchanges(f, "absent", &vivify, &fetched) == 1 && fetched.won && !fetched.was_won,
+       "an item that a get creates is marked as won from the start");
+    ok(nchanges(f, "absent", &vivify, &fetched) == 0 && !fetched.won && fetched.was_won,
+       "the next get changes nothing, and has not won");
+    fixture_set(f, "t", "v", NOW);
+    ok(nchanges(f, "t", &recache, &fetched) == 1 && fetched.won && fetched.expiry == NOW + 20,
+       "a new expiry and the mark of who has won come at one moment");
+}
+
 static void the_kernels_answers_are_uses(struct fixture *f)
 {
     const struct store_fetch how = {.unseen = true};
@@ -78,6 +112,30 @@ static void the_kernels_answers_are_uses(struct fixture *f)
     serve_in_kernel(f, "served");
     store_put(f->local, fetch(f, "served", &how, &fetched));
     ok(fetched.used, "an item that the kernel served counts as read");
+}
+
+/* A key that is only fit to be printed as base64 stays so, whatever becomes of its value. */
+static void a_binary_key_stays_one(struct fixture *f)
+{
+    const struct store_delta grow = {.delta = 1};
+    struct store_number number;
+    enum store_result result;
+    struct mc_item *item = store_reserve(f->local, SLICE("a\nb"), 0, 0, 1, NOW, &result);
+    bool binary;
+
+    store_mark_binary_key(item);
+    fixture_fill(f->local, item, SLICE("9"));
+    store_commit(f->local, item, STORE_SET, 0, NOW, NULL);
+    store_count(f->local, SLICE("a\nb"), &grow, NOW, &number);
+    item = store_get(f->local, SLICE("a\nb"), NOW);
+    binary = item_has_binary_key(item);
+    store_put(f->local, item);
+    ok(number.value == 10 && binary, "a binary key is one when its number has become longer");
+    fixture_store(f->local, STORE_APPEND, SLICE("a\nb"), SLICE("x"), 0, 0, NOW, NULL);
+    item = store_get(f->local, SLICE("a\nb"), NOW);
+    ok(item_nvalue(f->local, item) == 3 && item_has_binary_key(item),
+       "and when it was appended to");
+    store_put(f->local, item);
 }
 
 struct player {
@@ -201,6 +259,67 @@ static void without_memory(void)
     fixture_close(&f);
 }
 
+/* An item that the next reader has to copy, and no memory for that. */
+static struct mc_item *hold_without_memory(struct fixture *f)
+{
+    char value[1000], key[32];
+    struct store_config config;
+    struct mc_item *item = NULL;
+
+    fixture_defaults(&config);
+    config.memory_limit = 1 << 20;
+    config.evict = false;
+    fixture_open(f, &config);
+    memset(value, 'v', sizeof(value) - 1);
+    value[sizeof(value) - 1] = '\0';
+    fixture_set(f, "held", value, NOW);
+    for (int i = 0; i < 10000; i++) {
+        snprintf(key, sizeof(key), "other%d", i);
+        if (fixture_set(f, key, value, NOW) != STORE_DONE)
+            break;
+    }
+    for (int i = 0; i < NHOLDERS_MAX; i++)
+        item = store_get(f->local, fixture_slice("held"), NOW);
+    return item;
+}
+
+static void release(struct fixture *f, struct mc_item *item)
+{
+    for (int i = 0; i < NHOLDERS_MAX; i++)
+        store_put(f->local, item);
+    fixture_close(f);
+}
+
+/* Each way to be told that the key is missing; then the other keys make room. */
+static void what_cannot_be_held_does_not_return(void)
+{
+    const struct store_fetch vivify = {.vivify = true};
+    const struct store_removal removal = {0};
+    struct store_fetched fetched;
+    struct mc_item *item, *empty;
+    struct fixture f;
+
+    item = hold_without_memory(&f);
+    ok(!store_get(f.local, fixture_slice("held"), NOW), "what can have no more holders is missing");
+    store_delete(f.local, fixture_slice("other0"), 0, NOW);
+    ok(fixture_has(&f, "held", NULL, NOW), "and does not return when there is memory again");
+    release(&f, item);
+    item = hold_without_memory(&f);
+    ok(store_remove(f.local, fixture_slice("held"), &removal, NOW) == STORE_MISS,
+       "for a removal with conditions it is missing, too");
+    store_delete(f.local, fixture_slice("other0"), 0, NOW);
+    ok(fixture_has(&f, "held", NULL, NOW), "and does not return");
+    release(&f, item);
+    item = hold_without_memory(&f);
+    empty = fetch(&f, "held", &vivify, &fetched);
+    ok(empty && fetched.created, "an empty value is put in its place");
+    store_put(f.local, empty);
+    ok(store_delete(f.local, fixture_slice("held"), 0, NOW) == STORE_DONE &&
+           fixture_has(&f, "held", NULL, NOW),
+       "the key has no other item behind that");
+    release(&f, item);
+}
+
 int main(void)
 {
     struct store_config config;
@@ -210,10 +329,13 @@ int main(void)
     fixture_open(&f, &config);
     many_holders_keep_the_marks(&f);
     a_held_item_stays_when_invalidated(&f);
+    a_get_changes_an_item_at_once(&f);
     the_kernels_answers_are_uses(&f);
+    a_binary_key_stays_one(&f);
     one_thread_wins(&f);
     no_count_is_lost(&f);
     fixture_close(&f);
     without_memory();
+    what_cannot_be_held_does_not_return();
     return done();
 }

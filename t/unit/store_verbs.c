@@ -245,8 +245,13 @@ static void test_flush(struct fixture *f)
     store_flush(f->local, NOW + 10, NOW);
     store_flush(f->local, NOW + 20, NOW);
     ok(fixture_has(f, "f", "3", NOW + 10), "a later delayed flush replaces an earlier one");
-    store_tick(f->store, NOW + 20);
-    ok(store_control(f->store)->flush_at == 0 && fixture_has(f, "f", NULL, NOW + 20),
+    store_flush(f->local, NOW + 30, NOW + 20);
+    ok(fixture_has(f, "f", NULL, NOW + 20), "a delayed flush that is due is not replaced");
+    store_tick(f->store, NOW + 30);
+    put(f, STORE_SET, "f", "4", 0, NULL);
+    store_flush(f->local, NOW + 40, NOW);
+    store_tick(f->store, NOW + 40);
+    ok(store_control(f->store)->flush_at == 0 && fixture_has(f, "f", NULL, NOW + 40),
        "the tick applies a delayed flush");
     ok(put(f, STORE_APPEND, "f", "x", 0, NULL) == STORE_NOT_STORED,
        "append of a flushed key misses");
