@@ -299,12 +299,41 @@ static __always_inline int tx_is_other(struct __sk_buff *skb)
     return LOAD16(data + 12) == TYPE_IP6 && ip_has_other_port(ip, end, 1, 1);
 }
 
+/*
+ * What the server sends leaves by another port than its own, which a rule of this machine has put
+ * there, or in a tunnel. So what comes that way is read by the server as well, and is not seen.
+ */
+__attribute__((noinline)) int tx_hidden(struct __sk_buff *skb)
+{
+    struct bpf_sock *sk = skb->sk;
+
+    if (sk && !skb->ingress_ifindex && !settings.any_socket && sender_is_here(sk))
+        tcp_unfollowed(bpf_ktime_get_ns());
+    return 0;
+}
+
+/* Whether what classify_egress has looked at is a fragment, in which no port need be. */
+static __always_inline int tx_is_fragment(void)
+{
+    const struct chain_scratch *scratch = chain_scratch_get();
+
+    return !scratch || scratch->fragment != FRAGMENT_NONE;
+}
+
 SEC("tc")
 int tx_filter(struct __sk_buff *skb)
 {
     way_leaving(skb);
-    if (!tx_is_other(skb) && skb->tc_index != CHAIN_SEEN && classify_egress(skb) != KIND_NONE)
+    if (skb->tc_index == CHAIN_SEEN)
+        return TC_NEXT;
+    if (tx_is_other(skb)) {
+        if (unlikely(sender_has_port(skb->sk)))
+            tx_hidden(skb);
+    } else if (classify_egress(skb) != KIND_NONE) {
         bpf_tail_call(skb, &tc_calls, CALL_UPDATE_CACHE);
+    } else if (unlikely(sender_has_port(skb->sk)) && !tx_is_fragment()) {
+        tx_hidden(skb);
+    }
     return TC_NEXT;
 }
 
@@ -319,9 +348,9 @@ int update_cache(struct __sk_buff *skb)
         chain_count(scratch, CHAIN_FOREIGN);
         return TC_NEXT;
     }
+    skb->tc_index = CHAIN_SEEN;
     if (scratch->kind == KIND_TCP)
         bpf_tail_call(skb, &tc_calls, CALL_FOLLOW_REPLIES);
-    skb->tc_index = CHAIN_SEEN;
     if (scratch->kind == KIND_UDP)
         fill_reply(skb);
     return TC_NEXT;

@@ -59,7 +59,7 @@ struct {
 } fragments SEC(".maps");
 
 /*
- * tc_index of a datagram that leaves and must not be parsed: it is the chain's own reply, or was
+ * tc_index of a packet that leaves and must not be parsed: it is the chain's own reply, or was
  * parsed before on an interface above this one. Others have 0 there.
  */
 enum { CHAIN_SEEN = 0x4d43 };

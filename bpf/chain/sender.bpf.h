@@ -47,6 +47,12 @@ static __always_inline int sender_is_here(const struct bpf_sock *sk)
     return !bpf_core_read(&cookie, sizeof(cookie), &net->net_cookie) && cookie == settings.netns;
 }
 
+/* Whether a packet's socket, if it has one, is bound to memcached's port. */
+static __always_inline int sender_has_port(const struct bpf_sock *sk)
+{
+    return sk && sk->src_port == bpf_ntohs(control.port);
+}
+
 /*
  * With SYN cookies nothing but a sequence number remembers a SYN, and the answer to it has no
  * socket.
@@ -75,7 +81,7 @@ __attribute__((noinline)) int sender_is_server(struct __sk_buff *skb)
     sk = skb->sk;
     if (!sk)
         return sender_accepts(skb, scratch);
-    if (sk->src_port != bpf_ntohs(control.port) || !sender_is_here(sk))
+    if (!sender_has_port(sk) || !sender_is_here(sk))
         return 0;
     full = bpf_sk_fullsock(sk);
     /* While a connection is being accepted there is only a request socket. */

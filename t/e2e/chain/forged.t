@@ -335,5 +335,42 @@ def connections_whose_addresses_are_translated(m):
     netns.sh("ip", "route", "del", "10.77.1.50")
 
 
+def written_unseen(m, tcp, name):
+    """Writes by a connection whose requests the programs do not see; closes it."""
+    for turn in range(5):
+        keep(m, b"there")
+        value = b"unseen-%d" % turn
+        tap.is_(tcp.set(b"there", value), b"STORED\r\n", "%s, %d" % (name, turn))
+        tap.is_(m.udp.ask(b"get there\r\n"), kernel.answer((b"there", value)),
+                "the next get has the new value")
+        m.ready()
+    tcp.close()
+
+
+@each.case
+def connections_whose_port_is_translated(m):
+    """What comes goes to another port, behind which only the server's replies show who reads it."""
+    netns.sh("nft", "add table ip aside; add chain ip aside in { type nat hook prerouting priority "
+             "-100; }; add rule ip aside in tcp dport 11999 redirect to %d" % m.server.port,
+             namespace=m.pair.server)
+    tcp = client.tcp(V4[0], 11999)
+    written_unseen(m, tcp, "a write to another port")
+    netns.sh("nft", "delete table ip aside", namespace=m.pair.server)
+
+
+@each.case
+def connections_in_a_tunnel(m):
+    for namespace, own, other in ((m.pair.server, 1, 2), (m.pair.client, 2, 1)):
+        netns.sh("ip", "link", "add", "vx0", "type", "vxlan", "id", 7, "dstport", 4789, "local",
+                 "10.77.0.%d" % own, "remote", "10.77.0.%d" % other, namespace=namespace)
+        netns.sh("ip", "address", "add", "10.78.0.%d/24" % own, "dev", "vx0", namespace=namespace)
+        netns.sh("ip", "link", "set", "vx0", "up", namespace=namespace)
+    m.ready()
+    tcp = client.tcp("10.78.0.1", m.server.port)
+    written_unseen(m, tcp, "a write in a tunnel")
+    for namespace in (m.pair.server, m.pair.client):
+        netns.sh("ip", "link", "delete", "vx0", namespace=namespace)
+
+
 each.end()
 tap.run()
