@@ -222,7 +222,9 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct scratch *scratch,
     if (unlikely(!write_hit(ctx, scratch, offsets, item + MC_ITEM_HEADER, nwire, meta)))
         return XDP_ABORTED;
     read_barrier();
-    if (unlikely(READ_ONCE(head->seq) != seq || bucket_is_behind(head)))
+    /* A delayed flush was looked at behind the first barrier: see doc/coherence.md. */
+    if (unlikely(READ_ONCE(head->seq) != seq || bucket_is_behind(head) ||
+                 (weakly_ordered && META_EPOCH(meta) != (u8)READ_ONCE(control.epoch))))
         return xdp_restore(ctx, grow, at_head) ? xdp_get(ctx, 1) : XDP_ABORTED;
     bucket_mark(bucket, slot);
     scratch->counts.class_hits[clsid]++;

@@ -233,6 +233,18 @@ static __always_inline int ip_is_to_us(const void *ip, u64 v6)
     return (address == control.v4 && address) || address_is_ours(address);
 }
 
+/*
+ * What IPv4's checksum says of a request that has no other: then nothing else tells whether its
+ * source is the one that it was sent from.
+ */
+static __always_inline enum checksum ip4_judge(const struct saved_headers *saved)
+{
+    const void *ip = saved->ip;
+
+    return sum_is_right(load_halves(ip) + load_halves(ip + 8) + LOAD32(ip + 16)) ? CHECKSUM_RIGHT
+                                                                                 : CHECKSUM_WRONG;
+}
+
 /* The destination MAC, and of the source the bit that makes it a group's, to which no reply is
  * sent. */
 #define MACS(link) (LOAD64(link) & 0x1ffffffffffff)

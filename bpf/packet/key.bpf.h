@@ -60,7 +60,7 @@ static __always_inline enum checksum key_judge(const struct scratch *scratch, u6
     u64 sum = TEXT_GET + (0x0a0dull << 8 * (scratch->nkey & 1)) + scratch->key_sum;
 
     if (!l4_has_checksum(&scratch->saved, v6))
-        return CHECKSUM_RIGHT;
+        return ip4_judge(&scratch->saved);
     return l4_judge(&scratch->saved, v6, sum);
 }
 

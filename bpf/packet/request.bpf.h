@@ -171,7 +171,7 @@ static __always_inline enum checksum request_judge(struct scratch *scratch, u64 
     u64 n = scratch->nrequest;
 
     if (!l4_has_checksum(&scratch->saved, scratch->offsets.v6))
-        return CHECKSUM_RIGHT;
+        return ip4_judge(&scratch->saved);
     before += n < 64 ? sum_rest(scratch->request, n) : (u64)request_sum(scratch);
     return scratch->offsets.v6 ? l4_judge(&scratch->saved, 1, before)
                                : l4_judge(&scratch->saved, 0, before);

@@ -12,7 +12,7 @@
 /* What a request's checksum says of it. */
 enum checksum {
     CHECKSUM_WRONG,
-    CHECKSUM_RIGHT, /* or there is none, with IPv4 */
+    CHECKSUM_RIGHT, /* or there is none, with IPv4, whose own is right */
     CHECKSUM_BEGUN, /* it is left to hardware; or it is wrong, of 1 damaged packet in 65,536 */
 };
 

@@ -89,10 +89,13 @@ static __always_inline int l4_is_only(const void *udp)
 
 /* --- a request --------------------------------------------------------------------- */
 
-/* See layout.h; nor is our own address answered, unless it came over loopback. */
+/*
+ * See layout.h; nor is our own address answered, unless it came over loopback, nor anybody while we
+ * have no port: then port 0 would be ours.
+ */
 static __always_inline int source_is_fit(const void *ip, u64 v6)
 {
-    if (mc_port_is_unfit(port_from(ip + ip_bytes(v6)), control.port))
+    if (mc_port_is_unfit(port_from(ip + ip_bytes(v6)), control.port) || !control.port)
         return 0;
     return v6 ? !mc_source6_is_unfit(LOAD8(ip + 8), LOAD64(ip + 8), LOAD64(ip + 16))
               : !mc_source4_is_unfit(LOAD8(ip + 12));

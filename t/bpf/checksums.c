@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A request's UDP checksum: a request is answered if it is right, or left to hardware, or absent in
- * IPv4; with a wrong checksum it is passed, and the stack drops it.
+ * IPv4, if that header's own is right; with a wrong checksum it is passed, and the stack drops it.
  */
 #include "t/bpf/lab.h"
 
@@ -167,6 +167,28 @@ static void test_none(const struct run *run)
        run->shape.v6 ? " not" : "");
 }
 
+/* Without one, IPv4's tells whether source and length are as they were sent. */
+static void test_header(const struct run *run)
+{
+    const size_t ip = 14 + 4 * run->shape.ntags;
+    struct frame frame;
+    size_t i, at, bit;
+    bool right = true;
+
+    for (i = 0; i < REQUESTS; i++) {
+        make(run, &frame, requests[i].text, requests[i].ntext, FRAME_SUM_NONE);
+        for (at = ip; at < ip + 20; at++) {
+            for (bit = 0; bit < 8; bit++) {
+                frame.bytes[at] ^= (uint8_t)(1u << bit);
+                right &= is_untouched(run, &frame);
+                frame.bytes[at] ^= (uint8_t)(1u << bit);
+            }
+        }
+        right &= is_answered(run, &frame);
+    }
+    ok(right, "%s, %s: nor with any bit of the IP header damaged", names[run->program], run->name);
+}
+
 static void test_shape(struct lab *lab, enum loader_program program, const struct shape *shape)
 {
     struct run run = {.lab = lab, .program = program, .shape = *shape};
@@ -176,6 +198,8 @@ static void test_shape(struct lab *lab, enum loader_program program, const struc
     test_lengths(&run);
     test_values(&run);
     test_none(&run);
+    if (!shape->v6)
+        test_header(&run);
 }
 
 int main(void)

@@ -286,6 +286,10 @@ static void test_foreign(struct lab *lab, enum loader_program program)
     request(&frame, "get a-hit\r\n");
     ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED), "%s: without a port no packet is counted",
        names[program]);
+    memset(frame.bytes + 36, 0, 2);
+    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_SOURCE), "%s: nor is one to port 0 answered",
+       names[program]);
+    request(&frame, "get a-hit\r\n");
     lab->control->port = htons(LAB_PORT);
     local_publish(lab->control, &(struct mc_local){0});
     ok(lab_passes(lab, program, &frame, LAB_UNCOUNTED),
