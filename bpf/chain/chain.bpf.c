@@ -223,7 +223,7 @@ int prepare_packet(struct xdp_md *ctx)
  * The same of a frame without tags, of IPv4, straight into its first buffer. 0: it is another, and
  * nothing is written that would not be written again.
  */
-static __always_inline int reply_store_plain(struct xdp_md *ctx, const struct scratch *scratch)
+static __always_inline int reply_store_plain(struct xdp_md *ctx, struct scratch *scratch)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     void *text = data + FRAME_IP + IP4_BYTES + L4_TEXT;
@@ -232,7 +232,7 @@ static __always_inline int reply_store_plain(struct xdp_md *ctx, const struct sc
     if (scratch->offsets.v6 || scratch->offsets.ip != FRAME_IP || text > end)
         return 0;
     link_reply(data, &scratch->saved, 0);
-    l4_reply(data + FRAME_IP, &scratch->saved, 0, ntext, 0);
+    l4_reply(data + FRAME_IP, &scratch->saved, 0, ntext, (u32)reply_text_sum(scratch));
     return copy_blocks(text, end, scratch->reply + REPLY_TEXT, ntext, TEXT_MAX);
 }
 

@@ -30,6 +30,7 @@ static __always_inline int key_step(struct scratch *scratch, item_use *use)
     if (unlikely(rc == FOUND_RETRY)) {
         scratch->nkeys--;
         scratch->at = at;
+        scratch->wire_sum = 0; /* of what was disturbed, not of the hit before it */
         return ++scratch->ntries < TRIES_MAX ? STEP_NEXT : MC_COUNT_PASS_BUSY;
     }
     scratch->ntries = 0;

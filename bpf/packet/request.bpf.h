@@ -275,14 +275,26 @@ static __always_inline u64 hit_text_sum(u64 sum, u64 nwire)
     return TEXT_VALUE + sum + (TEXT_END << 8 * (nwire & 1));
 }
 
+/* The sum of the reply's text, folded. Not inlined: it needs room on its caller's stack. */
+__attribute__((noinline)) int reply_text_sum(struct scratch *scratch)
+{
+    u64 ntext;
+
+    if (!scratch)
+        return 0;
+    ntext = scratch->nreply - REPLY_TEXT;
+    BOUND(ntext, 2047);
+    return (int)sum_fold(text_sum(scratch->reply + REPLY_TEXT, ntext));
+}
+
 /* The sum of the reply's text of ntext bytes; that of a single hit follows from its item's. */
-static __always_inline u64 reply_sum(const struct scratch *scratch, u64 ntext)
+static __always_inline u64 reply_sum(struct scratch *scratch, u64 ntext)
 {
     u64 nwire = scratch->nwire;
 
     if (scratch->wire_sum && scratch->nhits == 1 && ntext == NVALUE + nwire + NEND)
         return hit_text_sum(scratch->wire_sum, nwire);
-    return text_sum(scratch->reply + REPLY_TEXT, ntext);
+    return (u32)reply_text_sum(scratch);
 }
 
 /*
@@ -306,8 +318,7 @@ __attribute__((noinline)) int reply_headers(struct scratch *scratch, int left)
     if (scratch->offsets.v6)
         l4_reply(l4 - IP6_BYTES, &scratch->saved, 1, ntext, reply_sum(scratch, ntext));
     else
-        l4_reply(l4 - IP4_BYTES, &scratch->saved, 0, ntext,
-                 L4_SUMS_IP4 ? reply_sum(scratch, ntext) : 0);
+        l4_reply(l4 - IP4_BYTES, &scratch->saved, 0, ntext, reply_sum(scratch, ntext));
     if (left && scratch->offsets.v6)
         l4_leave_checksum(l4 - IP6_BYTES, 1);
     else if (left)
@@ -315,7 +326,7 @@ __attribute__((noinline)) int reply_headers(struct scratch *scratch, int left)
     return 0;
 }
 
-/* Writes the headers before a text with this sum, which not every transport needs over IPv4. */
+/* Writes the headers before a text with this sum. */
 static __always_inline void write_headers(void *data, const struct scratch *scratch,
                                           struct offsets offsets, u64 ntext, u64 sum)
 {
@@ -324,7 +335,7 @@ static __always_inline void write_headers(void *data, const struct scratch *scra
 }
 
 /* Writes the reply of `scratch` into a frame of IPv4 without tags. 0: it has not its size. */
-static __always_inline int xdp_write_plain(struct xdp_md *ctx, const struct scratch *scratch)
+static __always_inline int xdp_write_plain(struct xdp_md *ctx, struct scratch *scratch)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     const struct offsets offsets = OFFSETS(0, 0);
@@ -332,7 +343,7 @@ static __always_inline int xdp_write_plain(struct xdp_md *ctx, const struct scra
 
     if (data + offsets_text(offsets) + 8 > end)
         return 0;
-    write_headers(data, scratch, offsets, ntext, L4_SUMS_IP4 ? reply_sum(scratch, ntext) : 0);
+    write_headers(data, scratch, offsets, ntext, reply_sum(scratch, ntext));
     if (ntext < 9) {
         STORE64(data + offsets_text(offsets),
                 LOAD64(scratch->reply + REPLY_TEXT) << (64 - 8 * ntext) >> (64 - 8 * ntext));

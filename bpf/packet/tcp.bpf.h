@@ -22,7 +22,6 @@ enum {
     L4_BYTES = TCP_BYTES,
     L4_TEXT = TCP_BYTES + 12,
     L4_CHECKED = L4_TEXT + REQUEST_LEAST,
-    L4_SUMS_IP4 = 1,
 };
 
 #define SAVED_WORDS(v6) ((v6) ? 9 : 7)

@@ -11,7 +11,6 @@
  *   L4_TEXT              from its header to the text of a request or a reply
  *   L4_CHECKED           from its header on: what is there before anything of it is read
  *   L4_IDENTIFIED        from its header to behind what l4_id reads
- *   L4_SUMS_IP4          whether a reply over IPv4 has a checksum; over IPv6 it has
  *   SAVED_WORDS          words of a request's headers from IP on that are kept
  *   offsets_text         where in a frame the text begins
  *   l4_length            how many bytes it has from its header on, by itself; 0: it does not say
@@ -21,7 +20,7 @@
  *   l4_is_first          whether this is the first packet of a request or reply
  *   l4_is_only           whether a request or reply has no other packet
  *   l4_check             whether a request's header is one that may be answered
- *   l4_has_checksum      whether a request has a checksum
+ *   l4_has_checksum      whether a request has a checksum; over IPv6 it has
  *   l4_judge             what the checksum says, from the sum of the text
  *   l4_checksum_is_left  whether the checksum is left to hardware
  *   l4_reply             the headers of a reply, from IP on
@@ -45,7 +44,6 @@ enum {
     L4_TEXT = L4_BYTES + MC_UDP_HEADER,
     L4_CHECKED = L4_TEXT + REQUEST_LEAST,
     L4_IDENTIFIED = L4_BYTES + 2,
-    L4_SUMS_IP4 = 0,
 };
 
 #define SAVED_WORDS(v6) ((v6) ? 7 : 5)
@@ -183,10 +181,7 @@ static __always_inline enum checksum l4_judge(const struct saved_headers *saved,
 
 /* --- a reply ------------------------------------------------------------------------- */
 
-/*
- * The headers of a reply, from IP on to its text of ntext bytes, which has this sum. IPv4 does
- * without UDP's checksum.
- */
+/* The headers of a reply, from IP on to its text of ntext bytes, which has this sum. */
 static __always_inline void l4_reply(void *ip, const struct saved_headers *saved, u64 v6, u64 ntext,
                                      u64 sum)
 {
@@ -194,19 +189,13 @@ static __always_inline void l4_reply(void *ip, const struct saved_headers *saved
     u64 nudp = bpf_htons((u16)(L4_TEXT + ntext));
     u32 ports = v6 ? saved->ip[5] : saved->ip[2] >> 32;
     u64 id = v6 ? saved->ip[6] & 0xffff : saved->ip[3] >> 32 & 0xffff;
+    u64 addresses = v6 ? saved->addresses : (saved->ip[1] >> 32) + (u32)saved->ip[2];
 
     ip_reply(ip, saved, v6, L4_TEXT + ntext, L4_PROTOCOL);
     ports = ports >> 16 | ports << 16;
-    if (v6) {
-        sum +=
-            saved->addresses + (u64)ports + 2 * nudp + bpf_htons(L4_PROTOCOL) + id + bpf_htons(1);
-        STORE64(udp, ports | nudp << 32 | sum_end(sum) << 48);
-        STORE64(udp + 8, id | (u64)bpf_htons(1) << 32);
-        return;
-    }
-    STORE32(udp, ports);
-    STORE64(udp + 4, nudp | id << 32);
-    STORE32(udp + 12, bpf_htons(1));
+    sum += addresses + ports + 2 * nudp + bpf_htons(L4_PROTOCOL) + id + bpf_htons(1);
+    STORE64(udp, ports | nudp << 32 | sum_end(sum) << 48);
+    STORE64(udp + 8, id | (u64)bpf_htons(1) << 32);
 }
 
 #endif

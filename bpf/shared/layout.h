@@ -76,9 +76,9 @@ enum {
 
 /*
  * What MC_ITEM_SUMMED tells of, two bytes right behind the wire bytes: the one's complement sum of
- * these as little-endian 16-bit words, folded (RFC 1071), so that UDP's checksum over IPv6 need not
- * read the value. It lies in what the item leaves of its chunk; where that is too little, the item
- * has none.
+ * these as little-endian 16-bit words, folded (RFC 1071), so that a reply's checksum need not read
+ * the value. It lies in what the item leaves of its chunk; where that is too little, the item has
+ * none.
  */
 enum { MC_ITEM_SUM = 2 };
 

@@ -542,6 +542,79 @@ static void test_disturbed_miss(struct lab *lab)
        "XDP: after a writer disturbed a miss the bucket is searched again");
 }
 
+/* Unlinks a key and links it again in a loop. */
+struct toggler {
+    struct mc_bucket *bucket;
+    atomic_bool stop;
+    atomic_ullong nwritten;
+};
+
+static void *toggle(void *arg)
+{
+    struct toggler *toggler = arg;
+    struct mc_bucket *bucket = toggler->bucket;
+    uint64_t tags[] = {bucket->tags, 0};
+
+    for (unsigned int i = 1; !atomic_load(&toggler->stop); i++) {
+        __atomic_store_n(&bucket->seq, bucket->seq + 1, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_RELEASE);
+        __atomic_store_n(&bucket->tags, tags[i & 1], __ATOMIC_RELAXED);
+        __atomic_store_n(&bucket->seq, bucket->seq + 1, __ATOMIC_RELEASE);
+        atomic_fetch_add(&toggler->nwritten, 1);
+    }
+    return NULL;
+}
+
+/*
+ * A hit, and a key that is gone when a writer has disturbed its first reading: the checksum of the
+ * reply, which of a single hit follows from that of its item, is not to be the other item's.
+ */
+static void test_sum_of_one(struct lab *lab, enum loader_program program)
+{
+    static const char *const replies[] = {"VALUE one 0 1\r\n1\r\nEND\r\n",
+                                          "VALUE one 0 1\r\n1\r\nVALUE two 0 1\r\n2\r\nEND\r\n"};
+    const struct shape v6 = {.v6 = true};
+    struct frame plain, frame, out, want[2];
+    unsigned int i, nwrong = 0, nof[2] = {0};
+    struct toggler toggler = {0};
+    pthread_t thread;
+
+    lab_clear(lab);
+    lab->sums = true;
+    while (bucket_of(lab, "one") == bucket_of(lab, "two"))
+        lab->control->seed[0] += 0x123456789abcdefu;
+    put(lab, "one", "1");
+    put(lab, "two", "2");
+    lab->sums = false;
+    frame_request(&plain, "get one two\r\n", 13);
+    for (i = 0; i < 2; i++) {
+        frame_answer(&want[i], &plain, replies[i], strlen(replies[i]));
+        frame_shape(&want[i], &v6);
+    }
+    frame = plain;
+    frame_shape(&frame, &v6);
+    toggler.bucket = bucket_of(lab, "two");
+    pthread_create(&thread, NULL, toggle, &toggler);
+    while (!atomic_load(&toggler.nwritten))
+        ;
+    for (i = 0; i < 60000; i++) {
+        if (lab_run(lab, program, &frame, &out) != (program == LOADER_XDP ? 3u : 7u))
+            continue;
+        if (frame_answers(&out, &frame, &want[0]))
+            nof[0]++;
+        else if (frame_answers(&out, &frame, &want[1]))
+            nof[1]++;
+        else if (nwrong++ == 0)
+            frame_dump("wrong", &out);
+    }
+    atomic_store(&toggler.stop, true);
+    pthread_join(thread, NULL);
+    diag("%s: %u replies with one hit, %u with two", names[program], nof[0], nof[1]);
+    ok(nof[0] && nof[1] && nwrong == 0,
+       "%s, IPv6: replies of one hit have the checksum of that one (%u have not)", names[program],
+       nwrong);
+}
+
 static void test_program(struct lab *lab, enum loader_program program)
 {
     test_sequence(lab, program);
@@ -553,6 +626,7 @@ static void test_program(struct lab *lab, enum loader_program program)
     test_marks(lab, program);
     test_writer(lab, program, false);
     test_writer(lab, program, true);
+    test_sum_of_one(lab, program);
 }
 
 int main(void)

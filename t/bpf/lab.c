@@ -332,6 +332,7 @@ void frame_answer(struct frame *frame, const struct frame *request, const char *
     memcpy(b + LAB_FRAME, text, ntext);
     frame->n = LAB_FRAME + ntext;
     frame_seal(frame);
+    frame_sum(frame, FRAME_SUM_WHOLE);
 }
 
 static void make_v6(struct frame *frame)

@@ -396,6 +396,7 @@ static void test_items(struct lab *lab, enum loader_program program)
     lab_clear(lab);
     item = lab_put(lab, "a-hit", 5, "value", 5);
     ok(hit_is_served(lab, program), "%s: an item is answered", names[program]);
+    lab_sum(item);
     for (flag = 1; flag < 1 << 16; flag <<= 1) {
         item->flags = (uint16_t)(MC_ITEM_LINKED | flag);
         right &= flag & MC_ITEM_PASS ? hit_passes(lab, program, MC_COUNT_PASS_ITEM)

@@ -13,6 +13,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
+import cable
 import client
 import kernel
 import netns
@@ -73,6 +74,39 @@ def ipv6():
     with kernel.Machines(listen="10.77.0.1,[%s]" % SIX) as m:
         m.tcp.set(b"k", b"v")
         asked(m, SIX, "listening on single addresses", [(b"get k\r\n", answer((b"k", b"v")))])
+
+
+def damage_replies(m, pair):
+    """What of 400 replies arrives, of which two in five have one bit flipped: the wrong ones."""
+    pair.unplug()
+    pair.plug(0, "--corrupt-ab", 0.4)
+    asked, arrived, wrong = {}, 0, []
+    m.udp.sock.settimeout(0.01)
+    for request, want in 50 * list(gets()):
+        asked[m.udp.send(request)] = want
+        try:
+            reply = m.udp.recv_raw()
+        except socket.timeout:
+            continue # it was damaged, or comes later
+        arrived += 1
+        ident = int.from_bytes(reply[:2], "big")
+        if reply[2:8] != bytes((0, 0, 0, 1, 0, 0)) or reply[8:] != asked.get(ident):
+            wrong.append(reply)
+    damaged = pair.unplug()["ab"]["corrupted"]
+    pair.plug()
+    return arrived, damaged, wrong
+
+
+@tap.case
+def replies_that_the_network_damages():
+    for mode in ("native", "tc"):
+        pair = cable.Pair()
+        with machines(mode=mode, pair=pair) as m:
+            (arrived, damaged, wrong), grown = m.during(lambda: damage_replies(m, pair))
+            tap.is_(wrong, [], "%s: no damaged reply reaches a client" % mode)
+            tap.ok(arrived >= 100 and damaged >= 100 and grown["answered"] >= 200,
+                   "of %d that the kernel gave %d arrive, and %d frames are damaged" %
+                   (grown["answered"], arrived, damaged))
 
 
 # --- checksums that are left to hardware ---
