@@ -84,15 +84,17 @@ __attribute__((noinline)) int large_joined(struct __sk_buff *skb)
 SEC("tc")
 int answer_large(struct __sk_buff *skb)
 {
-    enum tc_mark mark = tc_mark(skb);
-    u32 hidden = mark == MARK_PACKET ? FRAME_IP : 0;
     struct tc_headers *headers;
     struct scratch *scratch;
+    u32 hidden;
     int rc;
 
     if (unlikely(skb->gso_size))
         large_joined(skb);
-    if (mark == MARK_NONE)
+    if (!tc_has_metadata(skb))
+        return TC_NEXT;
+    hidden = tc_hidden(skb);
+    if (!tc_is_marked(skb, hidden))
         return TC_NEXT;
     scratch = scratch_get();
     if (!scratch)
@@ -101,8 +103,8 @@ int answer_large(struct __sk_buff *skb)
     scratch->nframe = skb->len + hidden;
     if (!tc_load(skb, scratch, headers))
         return TC_NEXT;
-    rc = scratch->offsets.v6 ? tc_check(skb, scratch, headers, 1, 0, no_verb)
-                             : tc_check(skb, scratch, headers, 0, 0, no_verb);
+    rc = scratch->offsets.v6 ? tc_check(skb, scratch, headers, 1, 1, no_verb)
+                             : tc_check(skb, scratch, headers, 0, 1, no_verb);
     if (rc != HEAD_GET || skb->pkt_type != PACKET_HOST)
         return large_leave(skb);
     if (large_look(skb) != STEP_END)

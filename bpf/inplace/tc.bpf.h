@@ -36,13 +36,16 @@ static __always_inline int tc_is_foreign(struct __sk_buff *skb)
 
 static __always_inline int tc_packet(struct __sk_buff *skb)
 {
-    enum tc_mark mark = tc_mark(skb);
-    u32 hidden = mark == MARK_PACKET ? FRAME_IP : 0;
     struct tc_headers *headers;
     struct scratch *scratch;
-    int rc, first;
+    int marked, rc;
+    u32 hidden;
 
-    if (mark == MARK_NONE && (!tc_alone || tc_is_foreign(skb)))
+    if (!tc_has_metadata(skb) && (!tc_alone || tc_is_foreign(skb)))
+        return TC_NEXT;
+    hidden = tc_hidden(skb);
+    marked = tc_is_marked(skb, hidden);
+    if (!marked && !tc_alone)
         return TC_NEXT;
     scratch = scratch_get();
     if (!scratch || skb->pkt_type != PACKET_HOST)
@@ -51,9 +54,8 @@ static __always_inline int tc_packet(struct __sk_buff *skb)
     scratch->nframe = skb->len + hidden;
     if (!tc_load(skb, scratch, headers))
         return TC_NEXT;
-    first = mark == MARK_NONE;
-    rc = scratch->offsets.v6 ? tc_check(skb, scratch, headers, 1, first, text_is_verb)
-                             : tc_check(skb, scratch, headers, 0, first, text_is_verb);
+    rc = scratch->offsets.v6 ? tc_check(skb, scratch, headers, 1, marked, text_is_verb)
+                             : tc_check(skb, scratch, headers, 0, marked, text_is_verb);
     if (rc != HEAD_GET && rc != HEAD_VERB)
         return TC_NEXT;
     rc = packet_answer(packet_mac(skb), scratch, rc, 0);

@@ -15,8 +15,13 @@
 #include "bpf/packet/udp.bpf.h"
 #include "bpf/packet/way.bpf.h"
 
-/* What XDP leaves in a packet's metadata for TC: answer this one. */
+/*
+ * What XDP leaves in a packet's metadata for TC: answer this one. Twice: where TC has lost the
+ * Ethernet header (skb.bpf.h) it looks for metadata as many bytes behind it.
+ */
 #define MARK_FOR_TC 0x4d43524fu
+enum { MARK_AGAIN = 16, MARK_BYTES = MARK_AGAIN + 4 };
+_Static_assert((int)MARK_AGAIN >= (int)FRAME_IP, "one of them is in sight");
 
 /* Passes a packet to the server, and counts why. */
 static __always_inline int xdp_pass(struct scratch *scratch, u32 reason)
@@ -28,14 +33,15 @@ static __always_inline int xdp_pass(struct scratch *scratch, u32 reason)
 /* Marks a packet that TC is to answer. 0: there is no room for the mark, or no TC program. */
 static __always_inline int xdp_mark(struct xdp_md *ctx)
 {
-    u32 *mark;
+    void *mark;
 
-    if (!tc_follows || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*mark)))
+    if (!tc_follows || bpf_xdp_adjust_meta(ctx, -MARK_BYTES))
         return 0;
     mark = (void *)(long)ctx->data_meta;
-    if ((void *)(mark + 1) > (void *)(long)ctx->data)
+    if (mark + MARK_BYTES > (void *)(long)ctx->data)
         return 0;
-    *mark = MARK_FOR_TC;
+    STORE32(mark, MARK_FOR_TC);
+    STORE32(mark + MARK_AGAIN, MARK_FOR_TC);
     return 1;
 }
 

@@ -25,34 +25,41 @@ static __always_inline int tc_pass(struct scratch *scratch, u32 reason)
     return TC_NEXT;
 }
 
-/* The mark that XDP puts in front of a packet which TC is to answer. */
-enum tc_mark {
-    MARK_NONE,
-    MARK_FRAME,  /* TC sees the frame from its Ethernet header on */
-    MARK_PACKET, /* from behind that */
-};
+/* Whether a packet has metadata, of XDP or of another program, in which a mark could be. */
+static __always_inline int tc_has_metadata(struct __sk_buff *skb)
+{
+    return (void *)(long)skb->data_meta + MARK_BYTES <= (void *)(long)skb->data;
+}
 
 /*
- * Generic XDP copies frames with little head room, and the copy forgets the length of its Ethernet
- * header (Linux 6.12 to 6.18): TC then sees the packet from behind it, and looks for metadata 14
- * bytes behind the mark. The two cases are told apart by the type in the Ethernet header. Behind
- * that header is IP, or a second tag: the stack has taken the first one off.
+ * How many bytes of a packet are before those that TC sees. Generic XDP copies frames with little
+ * head room, and the copy forgets the length of its Ethernet header (Linux 6.12 to 6.18): TC then
+ * sees the packet from behind it, and looks for metadata 14 bytes too far back. That is seen by the
+ * type in the Ethernet header. Behind that header is IP, or a second tag: the stack has taken the
+ * first one off.
  */
-static __always_inline enum tc_mark tc_mark(struct __sk_buff *skb)
+static __always_inline u32 tc_hidden(struct __sk_buff *skb)
 {
-    void *data = (void *)(long)skb->data;
-    u32 *mark = (void *)(long)skb->data_meta;
-    const void *ip = data;
+    const void *data = (void *)(long)skb->data, *ip = data;
 
-    if ((void *)(mark + 1) > data)
-        return MARK_NONE;
-    if (*mark == MARK_FOR_TC)
-        return MARK_FRAME;
     if (data + FRAME_IP > (void *)(long)skb->data_end || LOAD16(data + 12) == skb->protocol)
-        return MARK_NONE;
+        return 0;
     if (skb->vlan_present && type_is_tag(skb->protocol))
         ip += TAG_BYTES;
-    return LOAD8(ip) == 0x45 || LOAD8(ip) >> 4 == 6 ? MARK_PACKET : MARK_NONE;
+    return LOAD8(ip) == 0x45 || LOAD8(ip) >> 4 == 6 ? FRAME_IP : 0;
+}
+
+/*
+ * Whether XDP has left the mark that says that TC is to answer: then it has let the source through,
+ * and has charged it.
+ */
+static __always_inline int tc_is_marked(struct __sk_buff *skb, u32 hidden)
+{
+    const void *mark = (void *)(long)skb->data_meta;
+
+    if (mark + MARK_BYTES > (void *)(long)skb->data)
+        return 0;
+    return (hidden ? LOAD32(mark + MARK_AGAIN - FRAME_IP) : LOAD32(mark)) == MARK_FOR_TC;
 }
 
 /* The headers of a packet, loaded into the room for the reply. */
@@ -98,12 +105,9 @@ static __always_inline u32 tc_vlan(struct __sk_buff *skb, const struct tc_header
                                                                     << 16;
 }
 
-/*
- * Whether it is a get or another verb for us; counts one that is ours but none. first: no XDP
- * program has let it through, nor charged its source.
- */
+/* Whether it is a get or another verb for us; counts one that is ours but none. */
 static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scratch,
-                                    const struct tc_headers *headers, u64 v6, int first,
+                                    const struct tc_headers *headers, u64 v6, int marked,
                                     request_verb *is_verb)
 {
     const void *ip = headers->ip, *l4 = ip + ip_bytes(v6);
@@ -125,14 +129,14 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scrat
         rc = MC_COUNT_PASS_SOURCE;
     if (rc == HEAD_GET && control.flush_at && second_reached(control.flush_at))
         rc = MC_COUNT_PASS_EXPIRED;
-    if (rc == HEAD_GET && first)
+    if (rc == HEAD_GET && !marked)
         rc = guard_source(ip, v6);
     if (rc == HEAD_GET) {
         scratch->saved.back = way_back(headers->link, ip, v6, skb->ifindex,
                                        tc_vlan(skb, headers, scratch_offsets(scratch)));
         rc = scratch->saved.back ? HEAD_GET : MC_COUNT_PASS_WAY;
     }
-    if (rc == HEAD_GET && first)
+    if (rc == HEAD_GET && !marked)
         rc = guard_rate(ip, v6);
     if (rc != HEAD_GET) {
         count_reason(scratch, rc);
@@ -145,18 +149,20 @@ static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scrat
     return kind;
 }
 
-/* Makes the packet a frame of nframe bytes, from its Ethernet header on. */
-static __always_inline long tc_resize(struct __sk_buff *skb, u64 nframe, u32 hidden)
+/*
+ * Makes the packet a frame of nframe bytes, from its Ethernet header on. TC_NEXT: it cannot be, and
+ * is as it was; TC_ACT_SHOT: nor is it that.
+ */
+static __always_inline int tc_resize(struct __sk_buff *skb, u64 nframe, u32 hidden)
 {
     u32 before = skb->len;
 
     if (nframe - hidden != before && bpf_skb_change_tail(skb, nframe - hidden, 0))
-        return -1;
-    if (hidden && bpf_skb_change_head(skb, FRAME_IP, 0)) {
-        bpf_skb_change_tail(skb, before, 0);
-        return -1;
-    }
-    return 0;
+        return TC_NEXT;
+    if (hidden && bpf_skb_change_head(skb, FRAME_IP, 0))
+        return nframe - hidden < before || bpf_skb_change_tail(skb, before, 0) ? TC_ACT_SHOT
+                                                                               : TC_NEXT;
+    return TC_ACT_OK;
 }
 
 /* Turns the packet around, whose first `hidden` bytes are not in sight; ends it without a reply. */
@@ -177,10 +183,12 @@ __attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden, int le
         return tc_pass(scratch, rc);
     reply_headers(scratch, left);
     nframe = frame_size(reply_size(scratch), scratch->nframe);
-    if (tc_resize(skb, nframe, hidden))
+    rc = tc_resize(skb, nframe, hidden);
+    if (rc == TC_NEXT)
         return tc_pass(scratch, MC_COUNT_PASS_ROOM);
     BOUND_SIZE(nframe, 2047);
-    if (bpf_skb_store_bytes(skb, 0, scratch->reply + reply_start(scratch), nframe, 0)) {
+    if (rc == TC_ACT_SHOT ||
+        bpf_skb_store_bytes(skb, 0, scratch->reply + reply_start(scratch), nframe, 0)) {
         scratch->counts.count[MC_COUNT_PASS_ERROR]++;
         return TC_ACT_SHOT;
     }

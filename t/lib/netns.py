@@ -80,6 +80,11 @@ _HAS_FRAGS = 1 << 5 # or an MTU above a page refuses it
 _PASS = struct.pack("<BBhi", 0xb7, 0, 0, 2) + struct.pack("<BBhi", 0x95, 0, 0, 0)
 
 
+def _note(n):
+    """r2 = -n; bpf_xdp_adjust_meta(r1, r2)"""
+    return struct.pack("<BBhi", 0xb7, 2, 0, -n) + struct.pack("<BBhi", 0x85, 0, 0, 54)
+
+
 def _bpf(command, attributes):
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     return _call(_libc.syscall, BPF_CALL, command, buffer, len(attributes))
@@ -94,9 +99,11 @@ def _load(kind, code, flags, name, expected=0):
                                         expected))
 
 
-def load_pass():
-    """An XDP program that passes everything: its file descriptor."""
-    return _load(_PROG_TYPE_XDP, _PASS, _HAS_FRAGS, b"test_pass", _ATTACH_XDP)
+def load_pass(notes=0):
+    """An XDP program that passes everything: its file descriptor. notes: with so many bytes of
+    metadata, which it does not write."""
+    return _load(_PROG_TYPE_XDP, (_note(notes) if notes else b"") + _PASS, _HAS_FRAGS, b"test_pass",
+                 _ATTACH_XDP)
 
 
 def program_id(fd):
@@ -105,11 +112,11 @@ def program_id(fd):
     return struct.unpack_from("<I", info, 4)[0]
 
 
-def attach_pass(interface, namespace=None, generic=False):
+def attach_pass(interface, namespace=None, generic=False, notes=0):
     """A link, as a file descriptor: closing it, or the end of the process, detaches."""
     with inside(namespace):
         index = socket.if_nametoindex(interface)
-        program = load_pass()
+        program = load_pass(notes)
         try:
             return _bpf(_LINK_CREATE, struct.pack("<IIII", program, index, _ATTACH_XDP,
                                                   _XDP_FLAGS_SKB_MODE if generic else 0))

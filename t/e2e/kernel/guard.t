@@ -75,6 +75,57 @@ def write(text):
 
 
 @tap.case
+def beside_another_program():
+    """Where generic XDP has copied a frame, TC sees it from behind its Ethernet header, and the
+    metadata that another program has left."""
+    with machines("allow=%s" % FRIEND, "rate=1/5", mode="tc") as m:
+        for notes, name in ((0, "that has none"), (4, "that has few"), (24, "that has many")):
+            other = netns.attach_pass("sv0", m.pair.server, generic=True, notes=notes)
+            by_kernel(m, FRIEND, "a source of the list, behind another's XDP program " + name)
+            by_server(m, OTHER, "another source")
+            os.close(other)
+        other = netns.attach_pass("sv0", m.pair.server, generic=True, notes=24)
+        tap.ok(asked(m, FRIEND, times=50)["pass_rate"] > 0, "and not above its rate")
+        os.close(other)
+
+
+def below(pair, notes):
+    """A macvlan on the server's interface, 10.78.0.1, and another's program below it."""
+    netns.sh("ip", "link", "add", "link", "sv0", "name", "mv0", "type", "macvlan", "mode", "bridge",
+             namespace=pair.server)
+    netns.sh("ip", "address", "add", "10.78.0.1/24", "dev", "mv0", namespace=pair.server)
+    netns.sh("ip", "link", "set", "mv0", "up", namespace=pair.server)
+    netns.sh("ip", "address", "add", "10.78.0.2/24", "dev", "cl0", namespace=pair.client)
+    # sv0 answers for that address, too.
+    netns.sh("ip", "neigh", "replace", "10.78.0.1", "dev", "cl0", "lladdr",
+             netns.link("mv0", pair.server)["address"], namespace=pair.client)
+    return netns.attach_pass("sv0", pair.server, generic=True, notes=notes)
+
+
+@tap.case
+def what_xdp_refuses_beside_another_program():
+    """Its metadata is no mark of ours: TC does not answer what XDP has refused, and answers what
+    XDP has marked, charged once."""
+    for notes in (4, 12):
+        pair = joined()
+        other = below(pair, notes)
+        with kernel.Machines(words=["bmc=mv0", "mode=skb", "rate=1/20"], on=0, threads=1,
+                             pair=pair) as m:
+            m.tcp.set(b"k", b"value")
+            kernel.meet("10.78.0.1", m.server.port, "10.78.0.2")
+            udp = client.Udp("10.78.0.1", m.server.port)
+            right, grown = m.during(
+                lambda: all(udp.ask(b"get k\r\n") == answer((b"k", b"value"))
+                            for _ in range(100)))
+            tap.ok(right, "%d bytes of metadata: all is answered" % notes)
+            tap.ok(grown["answered"] >= 20, "by the kernel as often as the rate allows")
+            tap.ok(grown["pass_rate"] and grown["answered"] + grown["pass_rate"] <= 100,
+                   "and not what XDP has refused")
+            udp.close()
+        os.close(other)
+
+
+@tap.case
 def without_options_local_sources_are_answered():
     with machines() as m:
         rows = m.tcp.stats("bmc")
