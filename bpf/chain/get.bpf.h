@@ -178,12 +178,11 @@ static __always_inline int chain_get_one(struct xdp_md *ctx, struct scratch *scr
  */
 __attribute__((noinline)) int get_next(struct scratch *scratch, struct chain_scratch *chain)
 {
-    u64 at;
     int rc;
 
     if (!scratch || !chain)
         return MC_COUNT_PASS_ERROR;
-    rc = key_next(scratch, &at);
+    rc = key_next(scratch);
     if (rc != STEP_NEXT || chain->missing)
         return rc;
     rc = entry_take(scratch);

@@ -67,7 +67,7 @@ item_suffix(struct scratch *scratch, const struct item_place *place, const struc
 
     OPAQUE(begin);
     CLAMP(begin, MC_EXTENT_BYTES - SUFFIX_REACH);
-    if (begin != from)
+    if (!is_same(begin, from))
         return NULL;
     suffix = (const void *)(place->extent + begin);
     /* The blank behind the client flags. */

@@ -176,8 +176,12 @@ static __always_inline int copy_bytes(struct scratch *scratch, u64 at, const cha
 /* Whether the key of the item whose wire begins at `offset` is ours. */
 static __always_inline int same_key(const struct scratch *scratch, const char *extent, u64 offset)
 {
-    u64 words = scratch->nkey / 8, rest = scratch->nkey % 8, differ = 0, from = offset, last, i;
+    u64 nkey = scratch->nkey, differ = 0, from = offset, words, rest, last, i;
 
+    /* A caller may have compared it: then clang leaves the loop's bound out. */
+    OPAQUE(nkey);
+    words = nkey / 8;
+    rest = nkey % 8;
     for (i = 0; i < KEY_WORDS; i++) {
         if (i >= words)
             break;
@@ -189,11 +193,11 @@ static __always_inline int same_key(const struct scratch *scratch, const char *e
     }
     if (rest) {
         /* The word that ends with the key: it begins in the header at worst. */
-        from = offset + scratch->nkey - 8;
+        from = offset + nkey - 8;
         OPAQUE(from);
         if (from > MC_EXTENT_BYTES - 8)
             return 0;
-        last = scratch->nkey / 8;
+        last = key_words(scratch);
         BOUND(last, KEY_WORDS - 1);
         differ |= (LOAD64(extent + from) >> (64 - 8 * rest)) ^ scratch->key[last];
     }
@@ -217,7 +221,7 @@ static __always_inline int item_at(u32 ref, struct item_place *place)
     CLAMP(offset, MC_EXTENT_BYTES - ITEM_BYTES);
     place->extent = extent;
     place->offset = offset;
-    return extent && offset == begin;
+    return extent && is_same(offset, begin);
 }
 
 /*

@@ -172,11 +172,9 @@ static __always_inline int mg_flags(struct scratch *scratch)
 /* Reads the request behind "mg ", key first. STEP_END or a reason. */
 static __always_inline int mg_parse(struct scratch *scratch)
 {
-    u64 from;
-
     int rc;
 
-    if (key_next(scratch, &from) != STEP_NEXT)
+    if (key_next(scratch) != STEP_NEXT)
         return MC_COUNT_PASS_REQUEST;
     rc = mg_flags(scratch);
     /* A hit leaves a mark, by which the server sees that an item was read: h is looked at before.
@@ -186,11 +184,15 @@ static __always_inline int mg_parse(struct scratch *scratch)
     return rc;
 }
 
-static __always_inline u64 reply_opaque(struct scratch *scratch, u64 at)
+/* " O" and its word: where it ends. A function: rarely asked for, and long to verify. */
+__attribute__((noinline)) int reply_opaque(struct scratch *scratch, u64 at)
 {
-    u64 from = scratch->mg.opaque;
     const char *word;
+    u64 from;
 
+    if (!scratch)
+        return 0;
+    from = scratch->mg.opaque;
     BOUND(from, REQUEST_ROOM - 1);
     word = scratch->request + from;
     at = reply_add(scratch, at, ' ', 1);
@@ -223,7 +225,7 @@ static __always_inline u64 mg_hit_flag(struct scratch *scratch, u64 at,
                                        const struct item_suffix *suffix, u8 letter)
 {
     if (letter == 'O')
-        return reply_opaque(scratch, at);
+        return (u32)reply_opaque(scratch, at);
     at = reply_letter(scratch, at, letter);
     switch (letter) {
     case 'k':
@@ -290,7 +292,7 @@ static __always_inline int mg_miss(struct scratch *scratch)
         if (!flags)
             break;
         if ((u8)flags == 'O') {
-            at = reply_opaque(scratch, at);
+            at = (u32)reply_opaque(scratch, at);
         } else if ((u8)flags == 'k') {
             at = reply_letter(scratch, at, 'k');
             at = (u32)reply_key(scratch, at);

@@ -47,7 +47,7 @@ static __always_inline int xdp_reply(struct xdp_md *ctx, struct scratch *scratch
     if ((nframe > before || before > FRAME_PADDED) && nframe != before &&
         xdp_resize(ctx, (int)nframe - (int)before))
         return xdp_pass_to_tc(ctx, scratch);
-    if (!xdp_write_reply(ctx, scratch, nframe)) {
+    if (!xdp_write_reply(ctx, scratch)) {
         scratch->counts.count[MC_COUNT_PASS_ERROR]++;
         return XDP_ABORTED;
     }

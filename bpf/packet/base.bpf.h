@@ -64,6 +64,15 @@ typedef __s64 s64;
 /* The compiler knows nothing of this number from here on: it may not move a check of it. */
 #define OPAQUE(var) asm volatile("" : "+r"(var))
 
+/* Whether they are equal; the compiler does not take one, which has no bounds, for the other. */
+static __always_inline int is_same(u64 bounded, u64 other)
+{
+    u64 differs = bounded ^ other;
+
+    OPAQUE(differs);
+    return !differs;
+}
+
 /* Where things lie in a frame, which headers.bpf.h draws. */
 enum {
     FRAME_IP = 14, /* without VLAN tags */
@@ -152,6 +161,21 @@ __u32 tc_follows = 0;
 __u32 tc_alone = 0;
 /* This program stands in the stack on some interface: set when it is attached so. */
 __u32 xdp_generic = 0;
+
+__u32 always_zero = 0;
+
+/*
+ * 0, of which the verifier knows no more than that it is at most 7. A pointer into a packet to
+ * which it is added has a range of its own: how much of the packet a loop over it has found to be
+ * there does not tell the paths behind the loop apart.
+ */
+static __always_inline u64 unknown_zero(void)
+{
+    u64 zero = READ_ONCE(always_zero);
+
+    BOUND(zero, 7);
+    return zero;
+}
 
 /* CLOCK_MONOTONIC_COARSE as the server has it. */
 static __always_inline u64 coarse_ns(void)

@@ -87,12 +87,17 @@ static __always_inline int get_check(const void *ip, u64 v6, u64 n, request_verb
     return likely(ntext >= REQUEST_LEAST) ? HEAD_GET : MC_COUNT_PASS_COMMAND;
 }
 
-/* Whether source and way of a request are admitted: HEAD_GET, HEAD_HIDDEN or a reason. */
+/*
+ * Whether source and way of a request are admitted: HEAD_GET, HEAD_HIDDEN or a reason. `admitted`
+ * has 64 bits because the verifier takes a stack slot of which half is stored for one whose old
+ * content is needed, and follows the paths to here one by one if that differs.
+ */
 static __always_inline int xdp_admit(struct xdp_md *ctx, struct scratch *scratch, const void *data,
                                      const void *ip, struct offsets offsets)
 {
     u32 vlan = link_vlan(data, offsets);
-    int rc, admitted = HEAD_GET;
+    u64 admitted = HEAD_GET;
+    int rc;
 
     if (unlikely(ip_is_own(ip, offsets.v6)) && ctx->ingress_ifindex != LOOPBACK)
         return MC_COUNT_PASS_SOURCE;

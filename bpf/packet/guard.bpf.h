@@ -217,7 +217,7 @@ __attribute__((noinline)) int guard_ask(u64 high, u64 low, u32 six)
 }
 
 /* Whether a source is within its rate: 0, or the reason to pass. */
-__attribute__((noinline)) int guard_take(u64 high, u64 low, u32 six)
+static __always_inline int guard_take(u64 high, u64 low, u64 six)
 {
     u64 hash = high * guard_seeds[0];
 
@@ -252,7 +252,7 @@ static __always_inline int guard_source(const void *ip, u64 v6)
  */
 static __always_inline int guard_rate(const void *ip, u64 v6)
 {
-    return guard_request_cost() ? guard_take(source_high(ip, v6), source_low(ip, v6), !!v6) : 0;
+    return guard_request_cost() ? guard_take(source_high(ip, v6), source_low(ip, v6), v6) : 0;
 }
 
 /*

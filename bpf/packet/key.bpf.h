@@ -18,7 +18,7 @@ static __always_inline int xdp_key(struct scratch *scratch, void *text, void *en
 {
     u64 at = scratch->ntext - 10, nkey, words, rest;
     u64 sum = 0, halves_sum = 0, blank = 0, word, i;
-    void *tail;
+    void *from = text + unknown_zero(), *tail;
 
     nkey = at + 8 - NGET;
     if (unlikely(nkey - 1 >= MC_KEY_MAX))
@@ -30,10 +30,11 @@ static __always_inline int xdp_key(struct scratch *scratch, void *text, void *en
     tail = text + at;
     if (tail + 10 > end || LOAD16(tail + 8) != 0x0a0d)
         return 0;
+    scratch->nkey = nkey;
     for (i = 0; i < KEY_WORDS; i++) {
-        if (i >= words || text + NGET + 8 * i + 8 > end)
+        if (i >= words || from + NGET + 8 * i + 8 > end)
             break;
-        word = LOAD64(text + NGET + 8 * i);
+        word = LOAD64(from + NGET + 8 * i);
         blank |= (word - 0x21 * MASK_BYTES) & ~word;
         scratch->key[i] = word;
         sum += mc_hash_word(word, control.seed[i]);
@@ -43,12 +44,12 @@ static __always_inline int xdp_key(struct scratch *scratch, void *text, void *en
         word = LOAD64(tail);
         blank |= ((word - 0x21 * MASK_BYTES) & ~word) >> (64 - 8 * rest);
         word >>= 64 - 8 * rest;
+        words = key_words(scratch);
         BOUND(words, KEY_WORDS - 1);
         scratch->key[words] = word;
         sum += mc_hash_word(word, control.seed[words]);
         halves_sum += halves(word);
     }
-    scratch->nkey = nkey;
     scratch->key_sum = halves_sum;
     scratch->hash = mc_hash_end(sum, nkey);
     return !(blank & MASK_TOPS);
@@ -81,6 +82,7 @@ static __always_inline int text_has_key(const struct scratch *scratch, const cha
     if (rest) {
         at = scratch->nkey;
         BOUND(at, most - 1);
+        words = key_words(scratch);
         BOUND(words, KEY_WORDS - 1);
         /* The word that ends with the key: it begins before the text at worst. */
         differ |= (LOAD64(text - 8 + at) >> (64 - 8 * rest)) ^ scratch->key[words];

@@ -77,9 +77,12 @@ static __always_inline int request_key(struct scratch *scratch)
     }
     if (!blank)
         return MC_COUNT_PASS_REQUEST;
+    scratch->nkey = nkey;
+    nkey = READ_ONCE(scratch->nkey); /* as in key_words */
     /* Ones below the top bit of the first blank byte: the bytes to keep. */
     keep = ((blank - 1) & ~blank) >> 7;
     if (keep) {
+        i = nkey / 8;
         scratch->key[i & (KEY_WORDS - 1)] = word & keep;
         sum += mc_hash_word(word & keep, control.seed[i & (KEY_WORDS - 1)]);
         nkey += bytes_below(blank);
@@ -108,11 +111,8 @@ static __always_inline int reply_hit(struct scratch *scratch)
     return STEP_NEXT;
 }
 
-/*
- * Takes the next key of several: STEP_NEXT, STEP_END or a reason. *from: where it, and the spaces
- * before it, begin but for the first space.
- */
-static __always_inline int key_next(struct scratch *scratch, u64 *from)
+/* Takes the next key of several: STEP_NEXT, STEP_END or a reason. It ends at scratch->at. */
+static __always_inline int key_next(struct scratch *scratch)
 {
     u64 at = scratch->at;
     char first;
@@ -137,7 +137,6 @@ static __always_inline int key_next(struct scratch *scratch, u64 *from)
     if (!scratch->nkey)
         return MC_COUNT_PASS_REQUEST;
     scratch->nkeys++;
-    *from = at;
     return STEP_NEXT;
 }
 
@@ -353,13 +352,20 @@ static __always_inline int xdp_write_plain(struct xdp_md *ctx, struct scratch *s
                        TEXT_MAX);
 }
 
-/* The same of any frame, nframe bytes of it. */
-static __always_inline int xdp_write_reply(struct xdp_md *ctx, struct scratch *scratch, u64 nframe)
+/*
+ * The same of any frame, which has come in scratch->nframe bytes. How many it has now is found from
+ * that again: if it were handed on, the verifier would follow the copying once for each way to make
+ * room.
+ */
+static __always_inline int xdp_write_reply(struct xdp_md *ctx, struct scratch *scratch)
 {
+    u64 nframe;
+
     if (likely(scratch->offsets.ip == FRAME_IP && !scratch->offsets.v6) &&
         xdp_write_plain(ctx, scratch))
         return 1;
     reply_headers(scratch, 0);
+    nframe = frame_size(reply_size(scratch), READ_ONCE(scratch->nframe));
     BOUND_SIZE(nframe, 2047);
     return !bpf_xdp_store_bytes(ctx, 0, scratch->reply + reply_start(scratch), nframe);
 }

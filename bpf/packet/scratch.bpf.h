@@ -116,6 +116,15 @@ static __always_inline struct scratch *scratch_get(void)
     return bpf_map_lookup_elem(&scratch_map, &zero);
 }
 
+/*
+ * How many whole words the key has, read from memory. Behind a loop over them the verifier knows
+ * that number, and would go on once for each.
+ */
+static __always_inline u64 key_words(const struct scratch *scratch)
+{
+    return READ_ONCE(scratch->nkey) / 8;
+}
+
 /* clang copies a struct of the map's value byte by byte, but not its fields. */
 static __always_inline struct offsets scratch_offsets(const struct scratch *scratch)
 {

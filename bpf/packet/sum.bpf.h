@@ -113,6 +113,7 @@ static __always_inline u64 text_sum(const void *text, u64 n)
     u64 blocks = sevens_in(n), at = blocks * SEVENS, i;
     struct sevens sum = {0, 0};
 
+    OPAQUE(at); /* or the verifier knows it behind the loop, and goes on once for each block */
     for (i = 0; i < REQUEST_MAX / SEVENS; i++) {
         if (i >= blocks)
             break;

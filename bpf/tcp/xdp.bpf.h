@@ -46,7 +46,7 @@ static __always_inline int tcp_xdp_send(struct xdp_md *ctx, struct scratch *scra
         return XDP_DROP;
     if (likely(READ_ONCE(tcp->is_one)))
         return one_write(ctx) ? XDP_TX : XDP_DROP;
-    return xdp_write_reply(ctx, scratch, nframe) ? XDP_TX : XDP_DROP;
+    return xdp_write_reply(ctx, scratch) ? XDP_TX : XDP_DROP;
 }
 
 /*
