@@ -116,13 +116,11 @@ static __always_inline u32 suffix_flags(const struct scratch *scratch,
 }
 
 /* What stands before the value in the answer to a hit: where it ends. */
-__attribute__((noinline)) int binary_line(struct scratch *scratch, const struct item_suffix *suffix,
-                                          u64 nvalue, u64 cas)
+static __always_inline u64 binary_line(struct scratch *scratch, const struct item_suffix *suffix,
+                                       u64 nvalue, u64 cas)
 {
     u64 nkey, at;
 
-    if (!scratch || !suffix)
-        return 0;
     nkey = binary_with_key(scratch) ? scratch->nkey : 0;
     at = reply_binary_head(scratch, nkey, BINARY_FLAGS, 0, BINARY_FLAGS + nkey + nvalue, cas);
     at = reply_add(scratch, at, bpf_htonl(suffix_flags(scratch, suffix)), BINARY_FLAGS);

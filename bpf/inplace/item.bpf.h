@@ -27,10 +27,14 @@ struct item_facts {
     u64 nsuffix;
     u64 value;  /* where in the extent it begins */
     u64 nvalue; /* without its tail */
-    u64 cas;
-    u64 now; /* if it expires, the server's clock in nanoseconds, before that moment */
+    u64 now;    /* if it expires, the server's clock in nanoseconds, before that moment */
     u32 exptime;
 };
+
+static __always_inline u64 item_cas(const struct item_place *place)
+{
+    return control.without_cas ? 0 : LOAD64(place->extent + place->offset + ITEM_CAS);
+}
 
 /* FOUND_HIT, FOUND_RETRY or a reason. */
 static __always_inline int item_read(struct scratch *scratch, const struct item_place *place,
@@ -50,7 +54,6 @@ static __always_inline int item_read(struct scratch *scratch, const struct item_
     item->exptime = expiry;
     item->value = place->offset + MC_ITEM_HEADER + nkey + item->nsuffix;
     item->nvalue = nwire - nkey - item->nsuffix - TAIL;
-    item->cas = control.without_cas ? 0 : LOAD64(header + ITEM_CAS);
     scratch->clsid = META_CLSID(meta) % MC_CLASSES;
     return FOUND_HIT;
 }

@@ -58,7 +58,7 @@ static __always_inline int tc_packet(struct __sk_buff *skb)
                              : tc_check(skb, scratch, headers, 0, marked, text_is_verb);
     if (rc != HEAD_GET && rc != HEAD_VERB)
         return TC_NEXT;
-    rc = packet_answer(packet_mac(skb), scratch, rc, 0);
+    rc = packet_answer(packet_mac(skb), scratch, rc);
     if (rc != STEP_END)
         return tc_pass(scratch, rc);
     return tc_reply(skb, hidden, scratch->checksum_left);

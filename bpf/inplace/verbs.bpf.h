@@ -47,59 +47,99 @@ static __always_inline int item_to_gets(struct scratch *scratch, const struct it
     if (rc != FOUND_HIT)
         return rc;
     at = reply_add(scratch, scratch->nreply + NVALUE + n - TAIL, ' ', 1);
-    at = reply_number(scratch, at, item.cas);
+    at = reply_number(scratch, at, item_cas(place));
     at = reply_add(scratch, at, '\r' | '\n' << 8, 2);
     scratch->nwire = at + item.nvalue + TAIL - scratch->nreply - NVALUE;
     return reply_wire(scratch, at, place->extent, item.value, item.nvalue + TAIL, NEND);
 }
 
-/* Adds an item to the reply as binary and mg want it. */
-static __always_inline int item_show(struct scratch *scratch, const struct item_place *place)
+/* What mg wants of an item but its bytes: FOUND_HIT or a reason. */
+static __always_inline int item_note(struct scratch *scratch, const struct item_place *place,
+                                     const struct item_facts *item)
+{
+    scratch->mg.cas = item_cas(place);
+    scratch->mg.ttl = item->exptime ? item->exptime - (u32)(item->now / 1000000000) : ~0ull;
+    return scratch->mg.given & META_ASKS ? mg_agrees(scratch, place, item) : FOUND_HIT;
+}
+
+/* Adds an item to the reply as binary wants it, */
+static __always_inline int item_to_binary(struct scratch *scratch, const struct item_place *place)
 {
     const struct item_suffix *suffix;
     struct item_facts item;
     int rc = item_read(scratch, place, &item);
-    u64 at, n = item.nvalue;
+    u64 at;
 
     if (rc != FOUND_HIT)
         return rc;
     suffix = item_suffix(scratch, place, &item);
     if (!suffix)
         return MC_COUNT_PASS_ITEM;
-    if (scratch->verb == VERB_BINARY) {
-        at = (u32)binary_line(scratch, suffix, n, item.cas);
-    } else {
-        if (scratch->mg.given & META_ASKS) {
-            rc = mg_agrees(scratch, place, &item);
-            if (rc != FOUND_HIT)
-                return rc;
-        }
-        scratch->mg.cas = item.cas;
-        scratch->mg.ttl = item.exptime ? item.exptime - (u32)(item.now / 1000000000) : ~0ull;
-        at = (u32)mg_line(scratch, suffix);
-        n = scratch->mg.given & META_BIT('v') ? n + TAIL : 0;
-    }
+    at = binary_line(scratch, suffix, item.nvalue, item_cas(place));
+    scratch->nwire = at + item.nvalue - scratch->nreply;
+    return reply_wire(scratch, at, place->extent, item.value, item.nvalue, 0);
+}
+
+/* and as mg does. */
+static __always_inline int item_to_meta(struct scratch *scratch, const struct item_place *place)
+{
+    const struct item_suffix *suffix;
+    struct item_facts item;
+    int rc = item_read(scratch, place, &item);
+    u64 at, n;
+
+    if (rc == FOUND_HIT)
+        rc = item_note(scratch, place, &item);
+    if (rc != FOUND_HIT)
+        return rc;
+    suffix = item_suffix(scratch, place, &item);
+    if (!suffix)
+        return MC_COUNT_PASS_ITEM;
+    at = mg_line(scratch, suffix);
+    n = scratch->mg.given & META_BIT('v') ? item.nvalue + TAIL : 0;
     scratch->nwire = at + n - scratch->nreply;
     return reply_wire(scratch, at, place->extent, item.value, n, 0);
 }
 
-__attribute__((noinline)) int verb_find(struct scratch *scratch)
+static __always_inline int item_to_verb(struct scratch *scratch, const struct item_place *place)
 {
-    return scratch ? key_find(scratch, item_show) : MC_COUNT_PASS_ERROR;
+    return scratch->verb == VERB_BINARY ? item_to_binary(scratch, place)
+                                        : item_to_meta(scratch, place);
 }
 
-/* The item of the key is in the reply and counted, or missing, or there is a reason. */
-static __always_inline int verb_look(struct scratch *scratch)
+__attribute__((noinline)) int verb_find(struct scratch *scratch)
+{
+    return scratch ? key_find(scratch, item_to_verb) : MC_COUNT_PASS_ERROR;
+}
+
+/* Looks the key up, again if a writer was there: as key_find, or that the bucket is busy. */
+static __always_inline int verb_find_still(struct scratch *scratch)
 {
     int rc = FOUND_RETRY, i;
 
     for (i = 0; i < TRIES_MAX; i++) {
         rc = verb_find(scratch);
         if (likely(rc != FOUND_RETRY))
-            break;
+            return rc;
     }
-    if (rc == FOUND_RETRY)
-        return MC_COUNT_PASS_BUSY;
+    return MC_COUNT_PASS_BUSY;
+}
+
+/* How a verb's key is looked up: by a function that tries again, or in line and once. */
+enum look { LOOK_AGAIN, LOOK_ONCE };
+
+/* The item of the key is in the reply and counted, or missing, or as key_find says. */
+static __always_inline int verb_look(struct scratch *scratch, const enum verb verb,
+                                     const enum look look)
+{
+    int rc;
+
+    if (look == LOOK_AGAIN)
+        rc = verb_find_still(scratch);
+    else if (verb == VERB_BINARY)
+        rc = key_find(scratch, item_to_binary);
+    else
+        rc = key_find(scratch, item_to_meta);
     if (rc != FOUND_HIT)
         return rc;
     scratch->nreply += scratch->nwire;
@@ -130,19 +170,22 @@ static __always_inline int text_is_verb(u32 text)
     return text == TEXT_GETS || (text & TEXT_META_MASK) == TEXT_META;
 }
 
-/* Answers a request of one key. STEP_END or a reason. */
-static __always_inline int verb_answer_one(struct scratch *scratch)
+/* Answers a request of one key. STEP_END, a reason, or of LOOK_ONCE FOUND_RETRY. */
+static __always_inline int verb_answer_one(struct scratch *scratch, const enum verb verb,
+                                           const enum look look)
 {
-    int rc = scratch->verb == VERB_BINARY ? binary_parse(scratch) : mg_parse(scratch);
+    int rc;
 
+    scratch->verb = verb;
+    rc = verb == VERB_BINARY ? binary_parse(scratch) : mg_parse(scratch);
     if (rc != STEP_END)
         return rc;
-    rc = verb_look(scratch);
+    rc = verb_look(scratch, verb, look);
     if (rc == FOUND_HIT)
         return STEP_END;
     if (rc != FOUND_MISS)
         return rc;
-    if (scratch->verb != VERB_BINARY)
+    if (verb != VERB_BINARY)
         return mg_miss(scratch);
     binary_miss(scratch);
     return STEP_END;
@@ -152,22 +195,19 @@ static __always_inline int verb_answer_one(struct scratch *scratch)
  * As get_answer, of a request that begins with one of these verbs. A call's depth has a limit of
  * eight frames, and below here are three.
  */
-static __always_inline int verb_answer(struct scratch *scratch)
+static __always_inline int verb_answer(struct scratch *scratch, const enum look look)
 {
     u32 text;
 
     answer_begin(scratch);
     text = LOAD32(scratch->request);
-    if ((u8)text == BINARY_MAGIC) {
-        scratch->verb = VERB_BINARY;
-        return verb_answer_one(scratch);
-    }
+    if ((u8)text == BINARY_MAGIC)
+        return verb_answer_one(scratch, VERB_BINARY, look);
     if (!request_has_newline(scratch))
         return MC_COUNT_PASS_REQUEST;
     if (text != TEXT_GETS) {
-        scratch->verb = VERB_META;
         scratch->at = 3;
-        return verb_answer_one(scratch);
+        return verb_answer_one(scratch, VERB_META, look);
     }
     scratch->verb = VERB_GETS;
     scratch->at = 5;
@@ -176,19 +216,27 @@ static __always_inline int verb_answer(struct scratch *scratch)
 }
 
 /*
- * Answers a request that is still in its packet, HEAD_GET or HEAD_VERB. judged: its checksum is not
- * wrong. STEP_END or a reason.
+ * Takes a request that is still in its packet, HEAD_GET or HEAD_VERB, into `scratch`: 0 or a
+ * reason. judged: its checksum is not wrong.
  */
-static __always_inline int packet_answer(struct packet packet, struct scratch *scratch, int kind,
-                                         u32 judged)
+static __always_inline int packet_take(struct packet packet, struct scratch *scratch, int kind,
+                                       u32 judged)
 {
     int rc = request_load(packet, scratch, kind == HEAD_GET ? NGET : 0);
 
     if (!rc && !judged)
         rc = request_check(packet, scratch, kind == HEAD_GET ? TEXT_GET : 0);
+    return rc;
+}
+
+/* Answers such a request. STEP_END or a reason. */
+static __always_inline int packet_answer(struct packet packet, struct scratch *scratch, int kind)
+{
+    int rc = packet_take(packet, scratch, kind, 0);
+
     if (rc)
         return rc;
-    return kind == HEAD_GET ? get_answer(scratch) : verb_answer(scratch);
+    return kind == HEAD_GET ? get_answer(scratch) : verb_answer(scratch, LOOK_AGAIN);
 }
 
 #endif

@@ -23,6 +23,12 @@ static __always_inline int xdp_pass_to_tc(struct xdp_md *ctx, struct scratch *sc
     return xdp_mark(ctx) ? XDP_PASS : xdp_pass(scratch, MC_COUNT_PASS_ROOM);
 }
 
+/* A writer was at the key's bucket: TC is to look again, and to count it. */
+static __always_inline int xdp_pass_busy(struct xdp_md *ctx, struct scratch *scratch)
+{
+    return xdp_mark(ctx) ? XDP_PASS : xdp_pass(scratch, MC_COUNT_PASS_BUSY);
+}
+
 /* Leaves a packet to the server, or to TC what XDP cannot see. */
 static __always_inline int xdp_leave(struct xdp_md *ctx, struct scratch *scratch, int rc)
 {
@@ -360,8 +366,13 @@ __attribute__((noinline)) int xdp_request(struct xdp_md *ctx, u32 nlink, u32 v6,
     }
     if (unlikely(rc != HEAD_GET && rc != HEAD_VERB))
         return xdp_leave(ctx, scratch, rc);
-    rc = packet_answer(packet_xdp(ctx), scratch, rc, how == REQUEST_JUDGED);
-    return likely(rc == STEP_END) ? xdp_reply(ctx, scratch) : xdp_pass(scratch, rc);
+    kind = rc;
+    rc = packet_take(packet_xdp(ctx), scratch, kind, how == REQUEST_JUDGED);
+    if (likely(!rc))
+        rc = kind == HEAD_GET ? get_answer(scratch) : verb_answer(scratch, LOOK_ONCE);
+    if (likely(rc == STEP_END))
+        return xdp_reply(ctx, scratch);
+    return rc == FOUND_RETRY ? xdp_pass_busy(ctx, scratch) : xdp_pass(scratch, rc);
 }
 
 /* Whatever is no get that XDP may answer, by what frame_check says of it. */

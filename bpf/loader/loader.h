@@ -265,8 +265,8 @@ void loader_release_memory(struct loader *loader);
 uint32_t loader_xdp_present(int ifindex, char name[16]);
 
 /*
- * tc_follows: XDP leaves requests whose replies have no room in the frame to TC. tc_alone: TC
- * answers all requests.
+ * tc_follows: XDP leaves requests to TC whose replies have no room in the frame, or whose lookup a
+ * writer disturbed. tc_alone: TC answers all requests.
  */
 void loader_set_tc(struct loader *loader, bool tc_follows, bool tc_alone);
 

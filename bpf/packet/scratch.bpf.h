@@ -40,7 +40,7 @@ struct saved_headers {
 /* A request of mg (inplace/meta.bpf.h). */
 struct mg {
     u64 given;   /* a bit for each flag */
-    u64 shown;   /* those that are repeated in the answer, the first in the low byte */
+    u64 shown;   /* those that are repeated in the answer, and v and q, the first in the low byte */
     u32 nshown;  /* bits of that */
     u32 recache; /* the number of R */
     u32 opaque;  /* where in the request its word begins */

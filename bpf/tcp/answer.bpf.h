@@ -99,7 +99,7 @@ static __always_inline int tcp_lookup(struct packet packet, struct scratch *scra
 
     if (unlikely(tcp_is_bypassed()))
         return MC_TCP_PASS_BYPASS;
-    rc = packet_answer(packet, scratch, kind, 0);
+    rc = packet_answer(packet, scratch, kind);
     if (rc == MC_COUNT_PASS_COMMAND)
         return MC_TCP_PASS_COMMAND;
     if (rc == MC_COUNT_PASS_PACKET || rc == MC_COUNT_PASS_REQUEST)

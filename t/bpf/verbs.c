@@ -11,7 +11,11 @@
 #include "t/lib/tap.h"
 #include "t/lib/text.h"
 
-enum { OPAQUE_MAX = 32, TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER };
+enum {
+    OPAQUE_MAX = 32,
+    TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER,
+    MARK_BYTES = 20, /* of XDP's mark for TC */
+};
 
 static const char *const names[] = {"XDP", "TC"};
 
@@ -536,6 +540,13 @@ static void test_passes(struct lab *lab, enum loader_program program)
         {"getsx hit\r\n", MC_COUNT_PASS_COMMAND},
         {"mg \r\n  ", MC_COUNT_PASS_REQUEST},
         {"mg hit v v\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit v s f v\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit s v v v\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit @\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit v @ s\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit \xf6 v\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit v\xe0s f\r\n", MC_COUNT_PASS_COMMAND},
+        {"mg hit v 6\r\n", MC_COUNT_PASS_COMMAND},
         {"mg hit v1\r\n", MC_COUNT_PASS_COMMAND},
         {"mg hit T30\r\n", MC_COUNT_PASS_COMMAND},
         {"mg nil v N30\r\n", MC_COUNT_PASS_COMMAND},
@@ -612,6 +623,47 @@ static void test_items(struct lab *lab, enum loader_program program)
     }
 }
 
+/* The frame leaves XDP as it came, with a mark for TC before it, and nothing is counted. */
+static bool goes_to_tc(struct lab *lab, const struct frame *request)
+{
+    char out[2048];
+    struct loader_packet packet = {.in = request->bytes,
+                                   .nin = request->n,
+                                   .out = out,
+                                   .nout = sizeof(out),
+                                   .ifindex = lab->ifindex};
+
+    return loader_run(lab->loader, LOADER_XDP, &packet) == 0 && packet.nmark == MARK_BYTES &&
+           packet.nout == request->n + MARK_BYTES &&
+           memcmp(out + MARK_BYTES, request->bytes, request->n) == 0 &&
+           lab_passes(lab, LOADER_XDP, request, LAB_UNCOUNTED);
+}
+
+/* XDP looks once: what a writer disturbs is TC's, which tries again. */
+static void test_disturbed(struct lab *lab)
+{
+    static const char *const texts[] = {"mg hit v\r\n", "mg hit k v O1\r\n", "mg hit\r\n"};
+    const struct sample sample = {.key = "hit", .nkey = 3};
+    struct frame frames[4];
+    struct text request;
+    size_t i;
+
+    lab_clear(lab);
+    lab_put(lab, "hit", 3, "value", 5);
+    for (i = 0; i < 3; i++)
+        frame_request(&frames[i], texts[i], strlen(texts[i]));
+    binary_request(&request, GETK, &sample);
+    frame_request(&frames[3], request.bytes, request.n);
+    loader_set_tc(lab->loader, true, false);
+    for (i = 0; i < 4; i++) {
+        lab_bucket(lab, lab_hash(lab, "hit", 3))->seq++;
+        ok(goes_to_tc(lab, &frames[i]),
+           "XDP: request %zu is left to TC while its bucket is written to", i);
+        lab_bucket(lab, lab_hash(lab, "hit", 3))->seq++;
+    }
+    loader_set_tc(lab->loader, false, false);
+}
+
 static void test_counts(struct lab *lab, enum loader_program program)
 {
     const struct counted want = {.seen = 4,
@@ -658,6 +710,7 @@ int main(void)
     srand(1);
     lab_open(&lab, 256);
     test_program(&lab, LOADER_XDP);
+    test_disturbed(&lab);
     loader_set_tc(lab.loader, true, true);
     test_program(&lab, LOADER_TC);
     lab_close(&lab);
