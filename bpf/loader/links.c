@@ -133,7 +133,8 @@ static int load_plain(struct loader *loader, uint32_t flags)
         bpf_program__set_autoload(plain->tc[plain->main], false);
     object_set_xdp(plain, flags, false);
     if (!rc)
-        rc = object_load(plain);
+        rc = object_start(plain);
+    rc = rc ? rc : object_finish(plain, NULL, 0);
     if (rc)
         object_close(plain);
     return rc;

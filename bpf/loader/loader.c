@@ -268,9 +268,9 @@ void loader_set_ports(struct loader *loader, const struct mc_way_port *ports, si
 
 /* --- loading ------------------------------------------------------------------ */
 
-/* Configures and loads an open object. settings: of the chain, else NULL. */
-static int prepare_and_load(struct object *object, const struct chain_settings *settings,
-                            const struct loader_guard *guard)
+/* Configures an open object and starts to load it. settings: of the chain, else NULL. */
+static int prepare_and_start(struct object *object, const struct chain_settings *settings,
+                             const struct loader_guard *guard)
 {
     int rc = guard_prepare(object, guard);
 
@@ -284,7 +284,7 @@ static int prepare_and_load(struct object *object, const struct chain_settings *
     object_set_xdp(object, BPF_F_XDP_HAS_FRAGS, true);
     if (!rc && settings)
         rc = chain_prepare(object, settings);
-    rc = rc ? rc : object_load(object);
+    rc = rc ? rc : object_start(object);
     rc = rc ? rc : guard_fill(object, guard);
     if (!rc && settings)
         rc = chain_begin(object);
@@ -333,7 +333,7 @@ static struct loader *open_either(enum object_kind kind, const struct chain_sett
     loader->ncpus = libbpf_num_possible_cpus();
     rc = object_open(&loader->object, kind, &opts);
     if (!rc)
-        rc = prepare_and_load(&loader->object, settings, guard);
+        rc = prepare_and_start(&loader->object, settings, guard);
     if (!rc) {
         loader_control(loader)->lease = MC_LEASE_EVER;
         loader->nbytes = count_bytes(&loader->object);
@@ -350,19 +350,42 @@ static struct loader *open_either(enum object_kind kind, const struct chain_sett
 
 struct loader *loader_open(char *error, size_t nerror)
 {
-    return loader_open_guarded(&(struct loader_guard){0}, false, error, nerror);
+    struct loader *loader = loader_open_guarded(&(struct loader_guard){0}, 0, error, nerror);
+
+    if (loader && loader_wait(loader, error, nerror)) {
+        loader_close(loader);
+        return NULL;
+    }
+    return loader;
 }
 
-struct loader *loader_open_guarded(const struct loader_guard *guard, bool tcp, char *error,
-                                   size_t nerror)
+struct loader *loader_open_guarded(const struct loader_guard *guard, unsigned int extras,
+                                   char *error, size_t nerror)
 {
-    return open_either(tcp ? OBJECT_BOTH : OBJECT_INPLACE, NULL, guard, error, nerror);
+    return open_either(extras & LOADER_TCP ? OBJECT_BOTH : OBJECT_INPLACE, NULL, guard, error,
+                       nerror);
 }
 
 struct loader *loader_open_chain(const struct chain_settings *settings,
                                  const struct loader_guard *guard, char *error, size_t nerror)
 {
     return open_either(OBJECT_CHAIN, settings, guard, error, nerror);
+}
+
+int loader_wait(struct loader *loader, char *error, size_t nerror)
+{
+    char *log = calloc(1, VERIFIER_LOG), none[1] = "";
+    int rc = object_finish(&loader->object, log, VERIFIER_LOG);
+
+    if (rc) {
+        refusal_explain(rc, log ? log : none, error, nerror);
+    } else {
+        rc = tcp_finish(loader);
+        if (rc)
+            tcp_explain(rc, error, nerror);
+    }
+    free(log);
+    return rc;
 }
 
 void loader_close(struct loader *loader)

@@ -49,15 +49,29 @@ size_t loader_list_bytes(const struct loader_guard *guard);
  * CAP_NET_ADMIN and CAP_PERFMON.
  */
 struct loader *loader_open(char *error, size_t nerror);
-/* tcp: loader_open_tcp will follow. */
-struct loader *loader_open_guarded(const struct loader_guard *guard, bool tcp, char *error,
-                                   size_t nerror);
+/* What the programs do beside answering UDP, as bits. */
+enum {
+    LOADER_TCP = 1 << 0, /* loader_open_tcp will follow */
+};
+/*
+ * Starts to load them, by threads, which takes a tenth of a second: until loader_wait only memory
+ * may be added, and TC egress attached.
+ */
+struct loader *loader_open_guarded(const struct loader_guard *guard, unsigned int extras,
+                                   char *error, size_t nerror);
 /*
  * The same for the chain, whose XDP program is rx_filter and whose TC program, on egress, is
- * tx_filter. Sets its seeds. The chain uses neither heap nor table.
+ * tx_filter. Sets its seeds. The chain uses neither heap nor table. Its programs are loaded when it
+ * returns.
  */
 struct loader *loader_open_chain(const struct chain_settings *settings,
                                  const struct loader_guard *guard, char *error, size_t nerror);
+/*
+ * Waits until the programs are loaded, those for TCP too. Before it no thread of the process may
+ * change its credentials, not even for a moment. 0, or -errno with `error`; then nothing is left to
+ * do but to close. Once more does nothing.
+ */
+int loader_wait(struct loader *loader, char *error, size_t nerror);
 /* Detaches all programs. Memory that is still mapped stays mapped. NULL is legal. */
 void loader_close(struct loader *loader);
 
@@ -92,9 +106,10 @@ uint64_t loader_tick_ns(void);
 bool loader_is_chain(const struct loader *loader);
 
 /*
- * Loads the programs that answer over TCP, over the same maps; once, after loader_open_guarded with
- * tcp, before anything is attached. They do nothing as long as the control block has no tcp_port.
- * nslots: connections that the server can have. 0, or -errno with `error`.
+ * Starts to load the programs that answer over TCP, over the same maps; once, after
+ * loader_open_guarded with tcp, before anything is attached. loader_wait waits for them too. They
+ * do nothing as long as the control block has no tcp_port. nslots: connections that the server can
+ * have. 0, or -errno with `error`.
  */
 int loader_open_tcp(struct loader *loader, uint32_t nslots, char *error, size_t nerror);
 /* The slots, mapped until loader_close; NULL without loader_open_tcp. */

@@ -83,23 +83,22 @@ static int open_chain(struct object *out, const struct bpf_object_open_opts *opt
 int object_open(struct object *object, enum object_kind kind,
                 const struct bpf_object_open_opts *opts)
 {
-    int rc = kind == OBJECT_CHAIN ? open_chain(object, opts) : open_inplace(object, kind, opts);
-
-    if (!rc && opts) {
-        object->log = opts->kernel_log_buf;
-        object->nlog = opts->kernel_log_size;
-    }
-    return rc;
+    return kind == OBJECT_CHAIN ? open_chain(object, opts) : open_inplace(object, kind, opts);
 }
 
-int object_load(struct object *object)
+int object_start(struct object *object)
 {
     struct bpf_program **each[] = {&object->xdp, &object->tc[LOADER_INGRESS]};
 
     /* The programs of the chain are in its prog arrays, which libbpf fills as it loads them. */
     if (object->kind == OBJECT_CHAIN || !bpf_program__autoload(object->tc[LOADER_INGRESS]))
         return bpf_object__load_skeleton(object->skeleton);
-    return parallel_load(&object->parallel, object->skeleton, each, 2, object->log, object->nlog);
+    return parallel_start(&object->parallel, object->skeleton, each, 2);
+}
+
+int object_finish(struct object *object, char *log, size_t nlog)
+{
+    return parallel_finish(&object->parallel, log, nlog);
 }
 
 void object_close(struct object *object)

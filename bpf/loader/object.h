@@ -32,8 +32,6 @@ struct object {
     void *made;                           /* the generated skeleton itself */
     struct bpf_object *all;
     struct parallel parallel; /* where xdp and tc[LOADER_INGRESS] in place come from */
-    char *log;                /* of object_open's caller */
-    size_t nlog;
     /* The programs to attach; NULL: none on that hook. */
     struct bpf_program *xdp, *tc[LOADER_HOOKS];
     enum loader_hook main; /* the hook without which XDP is useless */
@@ -76,8 +74,16 @@ struct loader {
 /* 0 or -errno, and nothing is open. */
 int object_open(struct object *object, enum object_kind kind,
                 const struct bpf_object_open_opts *opts);
-/* 0 or -errno; it stays open. */
-int object_load(struct object *object);
+/*
+ * Loads the maps, and starts to load the programs. 0 or -errno; it stays open. Until object_finish
+ * no thread of the process may change its credentials.
+ */
+int object_start(struct object *object);
+/*
+ * Waits until the programs are loaded. `log` (or NULL) gets what the verifier says of one that it
+ * refuses. 0 or -errno. Once more does nothing.
+ */
+int object_finish(struct object *object, char *log, size_t nlog);
 /* An object that is not open is legal. */
 void object_close(struct object *object);
 

@@ -2,22 +2,7 @@
 #include "bpf/loader/parallel.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdbool.h>
 #include <string.h>
-
-/* One program to load, and the object that it is loaded from. */
-struct job {
-    const struct bpf_object_skeleton *skeleton;
-    const struct bpf_program *wanted;
-    struct bpf_object *part;
-    struct bpf_program *program;
-    char *log;
-    size_t nlog;
-    int rc;
-    pthread_t thread;
-    bool started;
-};
 
 /* The part uses the object's maps. Both come from the same bytes, so they have the same order. */
 static int share_maps(const struct bpf_object *object, const struct bpf_object *part)
@@ -32,9 +17,9 @@ static int share_maps(const struct bpf_object *object, const struct bpf_object *
 }
 
 /* Only the wanted program is loaded, as the caller has set it. */
-static void choose(struct job *job)
+static void choose(struct parallel_job *job)
 {
-    const char *name = bpf_program__name(job->wanted);
+    const char *name = bpf_program__name(*job->wanted);
     struct bpf_program *each;
 
     bpf_object__for_each_program(each, job->part)
@@ -45,14 +30,15 @@ static void choose(struct job *job)
         if (!wanted)
             continue;
         job->program = each;
-        bpf_program__set_flags(each, bpf_program__flags(job->wanted));
-        bpf_program__set_expected_attach_type(each, bpf_program__expected_attach_type(job->wanted));
+        bpf_program__set_flags(each, bpf_program__flags(*job->wanted));
+        bpf_program__set_expected_attach_type(each,
+                                              bpf_program__expected_attach_type(*job->wanted));
     }
 }
 
 static void *run(void *context)
 {
-    struct job *job = context;
+    struct parallel_job *job = context;
     LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = job->skeleton->name,
                 .kernel_log_buf = job->log, .kernel_log_size = job->nlog);
 
@@ -69,7 +55,7 @@ static void *run(void *context)
 }
 
 /* Once more, for what the verifier says. */
-static void run_again(struct job *job, char *log, size_t nlog)
+static void run_again(struct parallel_job *job, char *log, size_t nlog)
 {
     bpf_object__close(job->part);
     job->log = log;
@@ -77,40 +63,52 @@ static void run_again(struct job *job, char *log, size_t nlog)
     run(job);
 }
 
-int parallel_load(struct parallel *parallel, struct bpf_object_skeleton *skeleton,
-                  struct bpf_program **programs[], size_t nprograms, char *log, size_t nlog)
+int parallel_start(struct parallel *parallel, struct bpf_object_skeleton *skeleton,
+                   struct bpf_program **programs[], size_t nprograms)
 {
-    struct job jobs[PARALLEL_MAX] = {{0}};
+    struct parallel_job *job;
     size_t i;
     int rc;
 
-    for (i = 0; i < nprograms; i++) {
-        jobs[i] = (struct job){.skeleton = skeleton, .wanted = *programs[i]};
+    for (i = 0; i < nprograms; i++)
         bpf_program__set_autoload(*programs[i], false);
-    }
     rc = bpf_object__load_skeleton(skeleton);
     if (rc)
         return rc;
-    for (i = 0; i + 1 < nprograms; i++)
-        jobs[i].started = pthread_create(&jobs[i].thread, NULL, run, &jobs[i]) == 0;
-    for (i = 0; i < nprograms; i++)
-        if (!jobs[i].started)
-            run(&jobs[i]);
     for (i = 0; i < nprograms; i++) {
-        if (jobs[i].started)
-            pthread_join(jobs[i].thread, NULL);
-        if (jobs[i].rc && !rc && log)
-            run_again(&jobs[i], log, nlog);
-        parallel->parts[i] = jobs[i].part;
-        *programs[i] = jobs[i].program;
-        rc = rc ? rc : jobs[i].rc;
+        job = &parallel->jobs[i];
+        *job = (struct parallel_job){.skeleton = skeleton, .wanted = programs[i]};
+        job->started = pthread_create(&job->thread, NULL, run, job) == 0;
     }
+    parallel->njobs = nprograms;
+    return 0;
+}
+
+int parallel_finish(struct parallel *parallel, char *log, size_t nlog)
+{
+    size_t i;
+    int rc = 0;
+
+    for (i = 0; i < parallel->njobs; i++) {
+        struct parallel_job *job = &parallel->jobs[i];
+
+        if (job->started)
+            pthread_join(job->thread, NULL);
+        else
+            run(job);
+        if (job->rc && !rc && log)
+            run_again(job, log, nlog);
+        *job->wanted = job->program;
+        rc = rc ? rc : job->rc;
+    }
+    parallel->njobs = 0;
     return rc;
 }
 
 void parallel_free(struct parallel *parallel)
 {
+    parallel_finish(parallel, NULL, 0);
     for (size_t i = 0; i < PARALLEL_MAX; i++)
-        bpf_object__close(parallel->parts[i]);
-    *parallel = (struct parallel){{NULL}};
+        bpf_object__close(parallel->jobs[i].part);
+    *parallel = (struct parallel){.njobs = 0};
 }

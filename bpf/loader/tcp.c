@@ -58,8 +58,8 @@ static int put_program(const struct loader *loader, const char *array, uint32_t 
                           bpf_program__fd(program));
 }
 
-/* 0 or -errno. */
-static int load(struct loader *loader, struct loader_tcp *tcp)
+/* Loads the maps, and starts to load the programs. 0 or -errno. */
+static int start(struct loader *loader, struct loader_tcp *tcp)
 {
     const struct object *object = &loader->object;
     struct tcp *skel = tcp->skel;
@@ -80,7 +80,7 @@ static int load(struct loader *loader, struct loader_tcp *tcp)
     rc = bpf_map__set_max_entries(skel->maps.tcp_slots, (uint32_t)tcp->nslots);
     rc = rc ? rc : share_maps(loader, skel);
     bpf_program__set_flags(skel->progs.tcp_xdp, BPF_F_XDP_HAS_FRAGS);
-    rc = rc ? rc : parallel_load(&tcp->parallel, skel->skeleton, each, 2, NULL, 0);
+    rc = rc ? rc : parallel_start(&tcp->parallel, skel->skeleton, each, 2);
     if (rc)
         return rc;
     tcp->slots =
@@ -89,9 +89,27 @@ static int load(struct loader *loader, struct loader_tcp *tcp)
         tcp->slots = NULL;
         return -errno;
     }
-    rc = put_program(loader, "tcp_programs_xdp", 0, skel->progs.tcp_xdp);
+    return 0;
+}
+
+int tcp_finish(struct loader *loader)
+{
+    struct loader_tcp *tcp = loader->tcp;
+    const struct tcp *skel = tcp ? tcp->skel : NULL;
+    int rc;
+
+    if (!tcp || !tcp->parallel.njobs)
+        return 0;
+    rc = parallel_finish(&tcp->parallel, NULL, 0);
+    rc = rc ? rc : put_program(loader, "tcp_programs_xdp", 0, skel->progs.tcp_xdp);
     rc = rc ? rc : put_program(loader, "tcp_programs_tc", 0, skel->progs.tcp_ingress);
     return rc ? rc : put_program(loader, "tcp_programs_tc", 1, skel->progs.tcp_egress);
+}
+
+void tcp_explain(int rc, char *text, size_t ntext)
+{
+    snprintf(text, ntext, "this kernel refuses the programs for TCP (%s): use tcp=off",
+             strerror(-rc));
 }
 
 int loader_open_tcp(struct loader *loader, uint32_t nslots, char *error, size_t nerror)
@@ -103,11 +121,10 @@ int loader_open_tcp(struct loader *loader, uint32_t nslots, char *error, size_t 
         tcp->nslots = nslots;
         tcp->cookies = calloc(nslots, sizeof(*tcp->cookies));
         tcp->skel = tcp->cookies ? tcp__open() : NULL;
-        rc = tcp->skel ? load(loader, tcp) : -errno;
+        rc = tcp->skel ? start(loader, tcp) : -errno;
     }
     if (rc) {
-        snprintf(error, nerror, "this kernel refuses the programs for TCP (%s): use tcp=off",
-                 strerror(-rc));
+        tcp_explain(rc, error, nerror);
         tcp_free(tcp);
         return rc;
     }

@@ -39,20 +39,25 @@ void credentials_become(const struct credentials_user *user)
         fatal(EXIT_OS_ERROR, "failed to assume identity of user %s", user->name);
 }
 
-/* Root's supplementary groups are not restored: credentials_become drops them as well. */
+/*
+ * The C library's functions would change all threads. Root's supplementary groups are not restored:
+ * credentials_become drops them as well.
+ */
 void credentials_override(const struct credentials_user *user)
 {
     if (!user->given)
         return;
-    if (setgroups(1, &user->gid) != 0)
+    if (syscall(SYS_setgroups, 1, &user->gid) != 0)
         fatal(EXIT_OS_ERROR, "failed to drop supplementary groups: %s", strerror(errno));
-    if (setegid(user->gid) != 0 || seteuid(user->uid) != 0)
+    if (syscall(SYS_setresgid, -1, user->gid, -1) != 0 ||
+        syscall(SYS_setresuid, -1, user->uid, -1) != 0)
         fatal(EXIT_OS_ERROR, "failed to assume identity of user %s", user->name);
 }
 
 void credentials_revert(const struct credentials_user *user)
 {
-    if (user->given && (seteuid(0) != 0 || setegid(getgid()) != 0))
+    if (user->given &&
+        (syscall(SYS_setresuid, -1, 0, -1) != 0 || syscall(SYS_setresgid, -1, getgid(), -1) != 0))
         fatal(EXIT_OS_ERROR, "failed to become root again: %s", strerror(errno));
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * credentials: the process's user and its capabilities. Called by the main thread before it starts
- * others, because capabilities belong to a thread and are inherited by those it starts.
+ * others, because capabilities belong to a thread and are inherited by those it starts; but for
+ * credentials_override and _revert, beside which the kernel path's threads load programs as root.
  *
  * Each of these ends the process with memcached's message and exit status when it fails.
  */
@@ -29,8 +30,8 @@ struct credentials_user credentials_find_user(const char *name);
 /* Switches to the user, if one was given. */
 void credentials_become(const struct credentials_user *user);
 /*
- * Switch to the user, if one was given, and back. Between the two calls files are opened with the
- * user's permissions, whatever a path leads to.
+ * Switch this thread to the user, if one was given, and back. Between the two calls it opens files
+ * with the user's permissions, whatever a path leads to.
  */
 void credentials_override(const struct credentials_user *user);
 void credentials_revert(const struct credentials_user *user);

@@ -14,6 +14,7 @@ enum { WHY_MAX = 640 };
 int attach_find(struct attachment *at, const char *name, char *error, size_t nerror)
 {
     unsigned int ifindex = if_nametoindex(name);
+    struct link_info link;
 
     if (!ifindex) {
         snprintf(error, nerror, "bmc: there is no interface %s (see `ip link`)", name);
@@ -23,6 +24,7 @@ int attach_find(struct attachment *at, const char *name, char *error, size_t ner
     if (!if_indextoname(ifindex, at->name))
         snprintf(at->name, sizeof(at->name), "%s", name);
     loader_link_init(&at->link, (int)ifindex);
+    at->strips_tags = link_read((int)ifindex, &link) == 0 && link.strips_tags;
     return 0;
 }
 
@@ -187,6 +189,15 @@ static int attach_egress(struct loader *loader, struct attachment *at, char *why
     if (rc)
         snprintf(why, nwhy, "TC egress refuses the program: %s", strerror(-rc));
     return rc;
+}
+
+void attach_first(struct loader *loader, struct attachment *at)
+{
+    struct link_info link;
+    char why[WHY_MAX];
+
+    if (link_read(at->link.ifindex, &link) == 0 && !diagnosis_unfit(&link, why, sizeof(why)))
+        attach_egress(loader, at, why, sizeof(why));
 }
 
 int attach_interface(struct loader *loader, struct attachment *at, enum kcache_mode mode,

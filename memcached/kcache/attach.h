@@ -20,13 +20,18 @@ struct attachment {
     char name[IF_NAMESIZE];
     struct loader_link link;
     bool tc_alone;    /* there is to be no XDP program: TC answers */
-    bool strips_tags; /* strips VLAN tags before XDP, as seen when the programs were attached */
+    bool strips_tags; /* strips VLAN tags before XDP, as last seen */
     bool tc_wanted;   /* a reply found no room in a frame: attach TC */
     bool tc_deferred; /* TC is not attached until a reply finds no room */
 };
 
 /* Finds the interface of this name and attaches nothing. 0, or -1 with `error`: there is none. */
 int attach_find(struct attachment *at, const char *name, char *error, size_t nerror);
+/*
+ * Attaches what can be attached before the programs are loaded (loader_wait), if it fits. What
+ * fails fails again in attach_interface.
+ */
+void attach_first(struct loader *loader, struct attachment *at);
 /*
  * Attaches the programs that are not attached yet, and logs the mode in one line. Once the programs
  * are loaded, needs only CAP_BPF, and CAP_NET_ADMIN for TC before Linux 6.6. 0, or -1 with `error`

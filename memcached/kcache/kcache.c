@@ -136,9 +136,11 @@ static int find_interfaces(struct kcache *kcache, const struct kcache_options *o
     return kcache_wants_tcp(options) ? check_stacked(kcache, error, nerror) : 0;
 }
 
-/* Loads the programs, as the options and the guard say. NULL: `error` says why. */
-static struct loader *load(struct kcache *kcache, bool tcp, char *error, size_t nerror)
+/* Starts to load the programs, as the options and the guard say. NULL: `error` says why. */
+static struct loader *load(struct kcache *kcache, const struct kcache_options *options, char *error,
+                           size_t nerror)
 {
+    const unsigned int extras = kcache_wants_tcp(options) ? (unsigned int)LOADER_TCP : 0;
     struct loader *loader;
     char why[640];
 
@@ -153,14 +155,14 @@ static struct loader *load(struct kcache *kcache, bool tcp, char *error, size_t 
         chain_settings(&kcache->chain, loader_tick_ns(), &kcache->settings);
         loader = loader_open_chain(&kcache->settings, &kcache->guard.loader, why, sizeof(why));
     } else {
-        loader = loader_open_guarded(&kcache->guard.loader, tcp, why, sizeof(why));
+        loader = loader_open_guarded(&kcache->guard.loader, extras, why, sizeof(why));
     }
     if (!loader)
         snprintf(error, nerror, "bmc: %s", why);
     return loader;
 }
 
-/* Loads the programs for TCP as well. 0, or -1 with `error`. */
+/* The same of the programs for TCP. 0, or -1 with `error`. */
 static int load_tcp(struct kcache *kcache, uint32_t connections, char *error, size_t nerror)
 {
     uint32_t nslots = connections < TCP_SLOTS_MAX ? connections : TCP_SLOTS_MAX;
@@ -168,11 +170,22 @@ static int load_tcp(struct kcache *kcache, uint32_t connections, char *error, si
 
     if (loader_open_tcp(kcache->loader, nslots, why, sizeof(why)) ||
         tcp_init(&kcache->tcp, kcache->loader, nslots)) {
-        snprintf(error, nerror, "bmc: tcp=on: %s", why);
+        snprintf(error, nerror, "bmc: %s", why);
         return -1;
     }
     kcache->answers_tcp = true;
     return 0;
+}
+
+/* Waits until all programs are loaded. 0, or -1 with `error`. */
+static int wait_for_programs(struct kcache *kcache, char *error, size_t nerror)
+{
+    char why[640];
+
+    if (loader_wait(kcache->loader, why, sizeof(why)) == 0)
+        return 0;
+    snprintf(error, nerror, "bmc: %s", why);
+    return -1;
 }
 
 struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach, char *error,
@@ -203,7 +216,7 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
         return NULL;
     }
     kcache->chain = options->chain;
-    kcache->loader = load(kcache, kcache_wants_tcp(options), error, nerror);
+    kcache->loader = load(kcache, options, error, nerror);
     guard_fini(&kcache->guard);
     if (!kcache->loader ||
         (kcache_wants_tcp(options) && load_tcp(kcache, options->connections, error, nerror))) {
@@ -363,8 +376,15 @@ static void log_unwatched(const struct kcache *kcache, const struct in6_addr *ad
  */
 static int attach_all(struct kcache *kcache, char *error, size_t nerror)
 {
-    unsigned int i = 0;
+    unsigned int i;
 
+    /* Beside the loading of the other programs. */
+    for (i = 0; i < kcache->ninterfaces; i++)
+        attach_first(kcache->loader, &kcache->attached[i]);
+    if (wait_for_programs(kcache, error, nerror))
+        return -1;
+    monitor_listen(kcache->monitor);
+    i = 0;
     while (i < kcache->ninterfaces) {
         if (!attach_interface(kcache->loader, &kcache->attached[i], kcache->mode, error, nerror)) {
             i++;
@@ -374,6 +394,7 @@ static int attach_all(struct kcache *kcache, char *error, size_t nerror)
             return -1;
         if (kcache->ninterfaces > 1)
             fprintf(stderr, "%s; the server answers there\n", error);
+        attach_remove(&kcache->attached[i]);
         kcache->attached[i] = kcache->attached[--kcache->ninterfaces];
     }
     return kcache->ninterfaces ? 0 : -1;
@@ -413,7 +434,7 @@ static void warn_unreachable(const struct kcache *kcache, const struct kcache_se
                     kcache->attached[i].name);
 }
 
-int kcache_attach(struct kcache *kcache, const struct kcache_served *served, char *error,
+static int attach(struct kcache *kcache, const struct kcache_served *served, char *error,
                   size_t nerror)
 {
     const struct in6_addr *addresses = served->addresses;
@@ -431,7 +452,7 @@ int kcache_attach(struct kcache *kcache, const struct kcache_served *served, cha
     snprintf(error, nerror, "bmc=auto: no interface has an address that %s is served on",
              served->udp_port ? "UDP" : "TCP");
     monitor_watch(kcache->monitor, kcache->attached, kcache->ninterfaces);
-    lease_renew(&kcache->lease);
+    lease_begin(&kcache->lease);
     /* The chain caches nothing until it sees the writes on all interfaces. */
     if (!kcache->chain.wanted)
         open_ports(kcache, served->udp_port, served->tcp_port);
@@ -455,6 +476,18 @@ int kcache_attach(struct kcache *kcache, const struct kcache_served *served, cha
     return 0;
 }
 
+int kcache_attach(struct kcache *kcache, const struct kcache_served *served, char *error,
+                  size_t nerror)
+{
+    int rc = attach(kcache, served, error, nerror);
+    char ignored[128];
+
+    /* The server may go on without the kernel path, and change its credentials. */
+    if (rc)
+        loader_wait(kcache->loader, ignored, sizeof(ignored));
+    return rc;
+}
+
 uint64_t kcache_capabilities(const struct kcache *kcache)
 {
     uint64_t capabilities = CREDENTIALS_BPF;
@@ -473,6 +506,7 @@ int kcache_start(struct kcache *kcache)
 {
     const struct mc_control *control = loader_control(kcache->loader);
 
+    lease_renew(&kcache->lease);
     return kcache->monitor && (control->port || control->tcp_port) ? monitor_start(kcache->monitor)
                                                                    : 0;
 }

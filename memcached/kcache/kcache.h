@@ -93,9 +93,9 @@ bool kcache_wanted(const struct kcache_options *options);
 /* The first of the named interfaces that does not exist, or NULL. */
 const char *kcache_missing(const struct kcache_options *options);
 /*
- * Loads the programs and creates the first maps; attaches nothing. reach: the most bytes of heap
- * that the store may use (reserves none). The options must outlive it. NULL: `error` says what is
- * wrong and what the operator can do.
+ * Creates the first maps and starts threads that load the programs, until kcache_attach; attaches
+ * nothing. reach: the most bytes of heap that the store may use (reserves none). The options must
+ * outlive it. NULL: `error` says what is wrong and what the operator can do.
  */
 struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach, char *error,
                            size_t nerror);
@@ -116,9 +116,10 @@ struct kcache_served {
     size_t n;
 };
 /*
- * Attaches the programs: from here on the kernel answers. The store must be ready and the sockets
- * bound, and no connection accepted. Logs the mode of each interface in a line. An interface that
- * bmc=auto found may fail, if another one succeeds. 0, or -1 with `error` and nothing attached.
+ * Waits for the programs and attaches them: from here on the kernel answers. The store must be
+ * ready and the sockets bound, and no connection accepted. Logs the mode of each interface in a
+ * line. An interface that bmc=auto found may fail, if another one succeeds. 0, or -1 with `error`
+ * and nothing attached.
  */
 int kcache_attach(struct kcache *kcache, const struct kcache_served *served, char *error,
                   size_t nerror);

@@ -65,14 +65,25 @@ void lease_fini(struct lease *lease)
     syscall(SYS_set_robust_list, lease->list_before, sizeof(struct robust_list_head));
 }
 
+static void extend(struct lease *lease, uint64_t now)
+{
+    __atomic_store_n(&lease->control->lease, mc_lease(now + lease->stall_ns, lease->holder),
+                     __ATOMIC_RELEASE);
+}
+
+void lease_begin(struct lease *lease)
+{
+    if (lease->stall_ns)
+        extend(lease, now_ns());
+}
+
 void lease_renew(struct lease *lease)
 {
     uint64_t now = now_ns();
 
     if (lease->stall_ns == 0)
         return;
-    __atomic_store_n(&lease->control->lease, mc_lease(now + lease->stall_ns, lease->holder),
-                     __ATOMIC_RELEASE);
+    extend(lease, now);
     if (lease->last_ns && now - lease->last_ns > lease->stall_ns) {
         __atomic_store_n(&lease->nstalls, lease->nstalls + 1, __ATOMIC_RELAXED);
         log_write("bmc: the server was stopped or stuck for %" PRIu64 " s; after %" PRIu64

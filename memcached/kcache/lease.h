@@ -31,13 +31,18 @@ struct lease {
 };
 
 /*
- * stall: in seconds. If it is not 0, the kernel answers nothing until the first renewal. The thread
- * must use no robust mutex: this replaces its robust list.
+ * stall: in seconds. If it is not 0, the kernel answers nothing until lease_begin. The thread must
+ * use no robust mutex: this replaces its robust list.
  */
 void lease_init(struct lease *lease, struct mc_control *control, unsigned int stall);
 /* By the same thread, before the lease's memory is freed. */
 void lease_fini(struct lease *lease);
-/* To be called every second. Logs it if the server was stopped for too long. */
+/* For the start, which may take longer than `stall` until it is renewed: that is no stall. */
+void lease_begin(struct lease *lease);
+/*
+ * To be called at the end of the start, and every second from then on. Logs it if the server was
+ * stopped for too long.
+ */
 void lease_renew(struct lease *lease);
 /* How often the server was stopped for too long. */
 uint64_t lease_stalls(const struct lease *lease);

@@ -70,6 +70,7 @@ struct monitor {
     time_t tcp_swept;        /* time of the last loader_sweep_tcp */
     size_t left_out;
     bool vlans_changed;                            /* since the last check */
+    bool attached;                                 /* any program, since the start */
     struct watched watched[KCACHE_MAX_INTERFACES]; /* in the order of monitor_watch's array */
     size_t nwatched;
     struct kcache_events events;
@@ -170,7 +171,8 @@ static void publish(struct monitor *monitor)
         monitor->vlans_changed = true;
     log_local(monitor, &local);
     monitor->local = local;
-    wait_for_readers();
+    if (monitor->attached)
+        wait_for_readers();
 }
 
 /* --- interfaces -------------------------------------------------------------------- */
@@ -556,7 +558,7 @@ struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
     monitor->wake = eventfd(0, EFD_CLOEXEC);
     monitor->link_events = rtnetlink_subscribe();
     monitor->route_events = rtnetlink_subscribe_to_routes();
-    monitor->servers = loader_listen(loader); /* without it no interface is shared */
+    monitor->servers = -1;
     rc = monitor->wake < 0           ? -errno
          : monitor->link_events < 0  ? monitor->link_events
          : monitor->route_events < 0 ? monitor->route_events
@@ -569,6 +571,11 @@ struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
         return NULL;
     }
     return monitor;
+}
+
+void monitor_listen(struct monitor *monitor)
+{
+    monitor->servers = loader_listen(monitor->loader);
 }
 
 void monitor_watch(struct monitor *monitor, struct attachment *attachments, size_t n)
@@ -586,6 +593,7 @@ void monitor_watch(struct monitor *monitor, struct attachment *attachments, size
         link = hostnet_link(&monitor->hostnet, attachments[i].link.ifindex);
         watched->up = link && link->up;
         watched->state = watched->up ? KCACHE_UP : KCACHE_DOWN;
+        monitor->attached |= attach_has_egress(watched->at) || watched->at->link.xdp >= 0;
     }
     publish(monitor);
     update_view(monitor);

@@ -27,7 +27,7 @@ static void open_lab(struct lab *lab, const struct loader_guard *guard)
 {
     struct mc_local local = {.n4 = 2, .v4 = {htonl(LAB_SERVER), inet_addr(public4)}, .n6 = 2};
 
-    lab_open_guarded(lab, 256, guard, false);
+    lab_open_guarded(lab, 256, guard, 0);
     inet_pton(AF_INET6, server6, local.v6[0]);
     inet_pton(AF_INET6, public6, local.v6[1]);
     local_publish(lab->control, &local);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -436,6 +437,32 @@ static void test_lost(void)
     loader_close(loader);
 }
 
+/*
+ * The programs are loaded by threads that need more descriptors than what is done before them: the
+ * lowest limit at which that succeeds is too low for them.
+ */
+static void test_late_refusal(void)
+{
+    struct rlimit before, low;
+    struct loader *loader = NULL;
+    char error[512] = "";
+
+    getrlimit(RLIMIT_NOFILE, &before);
+    low = before;
+    for (low.rlim_cur = 3; !loader && low.rlim_cur < 256; low.rlim_cur++) {
+        setrlimit(RLIMIT_NOFILE, &low);
+        loader = loader_open_guarded(&(struct loader_guard){0}, false, error, sizeof(error));
+    }
+    ok(loader && loader_wait(loader, error, sizeof(error)) == -EMFILE &&
+           strstr(error, "no descriptors for the kernel's maps and programs"),
+       "what a thread cannot load is reported by loader_wait: %s", error);
+    setrlimit(RLIMIT_NOFILE, &before);
+    loader_close(loader);
+    loader = loader_open(error, sizeof(error));
+    ok(loader, "then they can be loaded");
+    loader_close(loader);
+}
+
 /* --- memory after the privilege drop ---------------------------------------------- */
 
 struct growth {
@@ -527,6 +554,7 @@ int main(void)
     test_start();
     test_refusals();
     test_lost();
+    test_late_refusal();
     test_growth();
     test_veth();
     return done();

@@ -56,11 +56,11 @@ void lab_own(struct mc_control *control)
 
 void lab_open(struct lab *lab, uint32_t nbuckets)
 {
-    lab_open_guarded(lab, nbuckets, &(struct loader_guard){0}, false);
+    lab_open_guarded(lab, nbuckets, &(struct loader_guard){0}, 0);
 }
 
 void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_guard *guard,
-                      bool tcp)
+                      unsigned int extras)
 {
     char error[512];
     struct timespec now;
@@ -68,8 +68,8 @@ void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_gu
     uint32_t i;
 
     memset(lab, 0, sizeof(*lab));
-    lab->loader = loader_open_guarded(guard, tcp, error, sizeof(error));
-    if (!lab->loader)
+    lab->loader = loader_open_guarded(guard, extras, error, sizeof(error));
+    if (!lab->loader || loader_wait(lab->loader, error, sizeof(error)))
         skip_all(error);
     lab->heap = reserve(MC_EXTENT_BYTES);
     lab->buckets =

@@ -54,9 +54,9 @@ extern const struct chain_settings lab_chain;
 
 /* Ends the test if the programs cannot be loaded. nbuckets: a power of two. */
 void lab_open(struct lab *lab, uint32_t nbuckets);
-/* tcp: loader_open_tcp may follow. */
+/* extras: bits as of loader_open_guarded; with LOADER_TCP loader_wait may follow again. */
 void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_guard *guard,
-                      bool tcp);
+                      unsigned int extras);
 void lab_close(struct lab *lab);
 /* Sets the local addresses: LAB_SERVER, in each shape. */
 void lab_own(struct mc_control *control);

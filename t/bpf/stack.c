@@ -142,8 +142,8 @@ static void test_programs(const struct loader *loader, unsigned int most)
     unsigned int n = test_object(loader->object.all), i;
 
     for (i = 0; i < PARALLEL_MAX; i++)
-        if (loader->object.parallel.parts[i])
-            n += test_object(loader->object.parallel.parts[i]);
+        if (loader->object.parallel.jobs[i].part)
+            n += test_object(loader->object.parallel.jobs[i].part);
     ok(n == most, "all %u programs were checked", n);
 }
 

@@ -37,8 +37,9 @@ void tcp_lab_open(struct tcp_lab *lab)
     char error[512];
 
     memset(lab, 0, sizeof(*lab));
-    lab_open_guarded(&lab->lab, 1024, &(struct loader_guard){0}, true);
-    if (loader_open_tcp(lab->lab.loader, TCP_SLOTS, error, sizeof(error))) {
+    lab_open_guarded(&lab->lab, 1024, &(struct loader_guard){0}, LOADER_TCP);
+    if (loader_open_tcp(lab->lab.loader, TCP_SLOTS, error, sizeof(error)) ||
+        loader_wait(lab->lab.loader, error, sizeof(error))) {
         ok(false, "%s", error); /* where the others are loaded these must be */
         exit(done());
     }

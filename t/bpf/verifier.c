@@ -162,6 +162,33 @@ static void test_share(const char *release)
     share__destroy(skel);
 }
 
+/* --- without memory for a log ------------------------------------------------ */
+
+static bool no_room;
+void *__libc_calloc(size_t n, size_t size);
+
+/* In place of the C library's. */
+void *calloc(size_t n, size_t size)
+{
+    return no_room && size >= LOG_BYTES ? NULL : __libc_calloc(n, size);
+}
+
+/* The log is for an error alone; and what has been started is to be waited for in any case. */
+static void test_without_log(void)
+{
+    char error[640] = "none";
+    struct loader *loader =
+        loader_open_guarded(&(struct loader_guard){0}, false, error, sizeof(error));
+    int rc = -1;
+
+    no_room = true;
+    if (loader)
+        rc = loader_wait(loader, error, sizeof(error));
+    no_room = false;
+    ok(rc == 0, "programs are loaded without memory for the verifier's log (%s)", error);
+    loader_close(loader);
+}
+
 int main(void)
 {
     struct utsname kernel;
@@ -175,5 +202,6 @@ int main(void)
     test_object(OBJECT_CHAIN, "the chain", kernel.release);
     test_tcp(kernel.release);
     test_share(kernel.release);
+    test_without_log();
     return done();
 }

@@ -93,6 +93,24 @@ def a_main_thread_that_is_stuck():
         goes_on(m, 1)
 
 
+# The first thread after the attachment of the programs, the third in all, is started three seconds
+# later.
+LATE = ("strace", "-D", "-o", "/dev/null", "-e", "trace=clone,clone3", "-e",
+        "inject=clone,clone3:delay_enter=3000000:when=3")
+
+
+@tap.case
+def a_start_that_takes_long():
+    if not tap.has("strace"):
+        return
+    with kernel.Machines("-o", "bmc=sv0,stall=2", prefix=LATE) as m:
+        m.tcp.set(b"k", b"v")
+        tap.ok(server.wait_for(lambda: m.by_kernel(b"get k\r\n")[1]),
+               "the kernel answers when a start has taken longer than stall=")
+        tap.is_((m.counts()["stalls"], m.server.log().count("stopped or stuck")), (0, 0),
+                "it is no stall")
+
+
 @tap.case
 def for_ever():
     with kernel.Machines("-o", "bmc=sv0,stall=0") as m:
