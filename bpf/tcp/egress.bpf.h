@@ -215,16 +215,36 @@ static __always_inline int conn_has_translated(const struct mc_tcp_conn *conn,
            stamp_is_wire(segment->tsval, bpf_ntohl(conn->tsval));
 }
 
+/* Translates a segment of the socket's, as tcp->shift says. */
+static __always_inline int tcp_translate(struct __sk_buff *skb, struct segment_scratch *tcp, u32 l4)
+{
+    const struct tcp_segment *segment = &tcp->segment;
+    int straddles = 0;
+    u32 seq = shift_seq_out(&tcp->shift, segment->seq, segment->n, &straddles);
+    u32 ack = shift_ack_out(&tcp->shift, segment->ack);
+
+    if (straddles) {
+        tcp_count(MC_TCP_DROPPED);
+        return tcp_probe(skb);
+    }
+    if (skb_put_out(skb, l4, seq, ack, tcp) ||
+        (segment_has_blocks(segment) && skb_put_blocks(skb, l4, 0))) {
+        tcp_count(MC_TCP_DROPPED);
+        return TC_ACT_SHOT;
+    }
+    return TC_NEXT;
+}
+
 SEC("tc")
 int tcp_egress(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
+    int done, old;
     struct tcp_segment *segment;
     struct mc_tcp_shift shift;
     struct mc_tcp_slot *slot;
     struct mc_tcp_conn *conn;
-    int straddles = 0, done, old;
-    u32 l4, seq, mss;
+    u32 l4, mss;
     u64 mac;
 
     if (!tcp || skb->mark == tcp_mark)
@@ -259,18 +279,8 @@ int tcp_egress(struct __sk_buff *skb)
     slot = conn_slot(conn);
     if (slot)
         slot_left(slot, conn);
-    seq = shift_seq_out(&shift, segment->seq, segment->n, &straddles);
     tcp->shift = shift;
-    if (straddles) {
-        tcp_count(MC_TCP_DROPPED);
-        return tcp_probe(skb);
-    }
-    if (skb_put_numbers(skb, l4, seq, shift_ack_out(&shift, segment->ack), tcp, 0) ||
-        (segment_has_blocks(segment) && skb_put_blocks(skb, l4, 0))) {
-        tcp_count(MC_TCP_DROPPED);
-        return TC_ACT_SHOT;
-    }
-    return TC_NEXT;
+    return tcp_translate(skb, tcp, l4);
 }
 
 #endif

@@ -74,7 +74,7 @@ __attribute__((noinline)) int tcp_tc_send(struct __sk_buff *skb)
     return skb_make_bare(skb, scratch, tcp->segment.seq - (tcp->shift.in - tcp->shift.nrequest),
                          tcp->segment.ack - (tcp->shift.out - tcp->shift.nreply), tcp->tsval, 1)
                ? TC_ACT_SHOT
-               : TC_NEXT;
+               : skb_hand(skb, &tcp->segment);
 }
 
 /*
@@ -112,12 +112,12 @@ __attribute__((noinline)) int tcp_tc_hand(struct __sk_buff *skb, u32 l4, u32 seq
 
     if (!tcp)
         return TC_ACT_SHOT;
-    if (skb_put_numbers(skb, l4, seq, shift_ack_in(&tcp->shift, tcp->segment.ack), tcp, 1) ||
+    if (skb_put_in(skb, l4, seq, shift_ack_in(&tcp->shift, tcp->segment.ack), tcp) ||
         (segment_has_blocks(&tcp->segment) && skb_put_blocks(skb, l4, 1))) {
         tcp_count(MC_TCP_DROPPED);
         return TC_ACT_SHOT;
     }
-    return TC_NEXT;
+    return skb_hand(skb, &tcp->segment);
 }
 
 /*
@@ -155,7 +155,7 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
     if (tcp->reason && (tc_alone || tcp->reason == MC_TCP_PASS_COMMAND)) /* see tcp_xdp_pass */
         tcp_count(tcp->reason);
     if (!shift_is_used(&shift))
-        return TC_NEXT;
+        return skb_hand(skb, &tcp->segment);
     slot_handed(slot, conn, owed);
     tcp->shift = shift;
     return tcp_tc_hand(skb, l4, seq);

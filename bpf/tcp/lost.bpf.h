@@ -4,11 +4,11 @@
  * without the programs. They do no harm (conn.bpf.h), but the connection hangs: the server looks at
  * its slot every second, and ends it.
  *
- * A client's segment that TC did not seal is dropped by a filter on the socket, which notes since
- * when. Of the socket's segments TC on egress sees those that are translated, and no other program
- * sees the rest. So TC notes since when the socket owes the client a segment: it was handed data,
- * which it acknowledges within 200 ms, or an acknowledgement, behind which it may have more to
- * send: the server asks the socket.
+ * A client's segment that TC did neither note nor seal is dropped by a filter on the socket, which
+ * notes since when. Of the socket's segments TC on egress sees those that are translated, and no
+ * other program sees the rest. So TC notes since when the socket owes the client a segment: it was
+ * handed data, which it acknowledges within 200 ms, or an acknowledgement, behind which it may have
+ * more to send: the server asks the socket.
  */
 #ifndef MC_TCP_LOST_BPF_H
 #define MC_TCP_LOST_BPF_H
@@ -103,7 +103,9 @@ static __always_inline const struct mc_tcp_conn *filter_find(struct __sk_buff *s
 
 /*
  * The filter of a socket that the server has tagged: drops what should have been sealed. A SYN is
- * not: the client has forgotten the connection, and wants another one.
+ * not: the client has forgotten the connection, and wants another one. What bears TC's note is let
+ * through at once: of a connection on which nothing was answered, which is not sealed, it takes
+ * longer to find that out than all that TC does.
  */
 SEC("socket")
 int tcp_filter(struct __sk_buff *skb)
@@ -113,6 +115,8 @@ int tcp_filter(struct __sk_buff *skb)
     u16 tcp[8]; /* from the sequence number on */
     u32 seq;
 
+    if (likely(skb->tc_index == tcp_seal))
+        return -1;
     if (bpf_skb_load_bytes(skb, 4, tcp, sizeof(tcp)) ||
         likely(is_sealed(tcp[7], bpf_ntohs(tcp[4]))) || tcp[4] & bpf_htons(TCP_SYN))
         return -1;

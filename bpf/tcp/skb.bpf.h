@@ -22,6 +22,19 @@ const volatile __u32 tcp_mark = 0;
 /* The urgent pointer of segments that were translated for the socket. Set before the load. */
 const volatile __u16 tcp_seal = 0;
 
+/*
+ * TC hands a segment to the socket, and notes that beside the packet, where the stack keeps what a
+ * classifier finds for others: the socket's filter looks for it. A packet that arrives has 0 there.
+ * One with URG, which is not sealed, is not noted either: whoever forges urgent data, and knows the
+ * numbers, could put bytes into the stream.
+ */
+static __always_inline int skb_hand(struct __sk_buff *skb, const struct tcp_segment *segment)
+{
+    if (likely(!(segment->flags & TCP_URG)))
+        skb->tc_index = tcp_seal;
+    return TC_NEXT;
+}
+
 /* The MAC address that a frame goes to, whose headers were read in place. */
 static __always_inline u64 skb_mac_to(const struct __sk_buff *skb)
 {
@@ -263,19 +276,16 @@ static __always_inline int skb_put_sum(struct __sk_buff *skb, u32 l4, void *tcp,
 }
 
 /*
- * Stores a segment's numbers and its timestamp, seals it if it is a client's, and tells the
- * checksum. Its headers are in place, and as a segment's that a socket sends are its own, even
- * where its data is not: helpers that store take three times as long. Not 0: they are not there.
+ * Puts numbers and the timestamp into the TCP header of a segment at `at`, whose bytes up to `end`
+ * are there, seals it if it is a client's, and tells the checksum. Not 0: something is not there.
  */
-static __always_inline int skb_put_numbers(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
-                                           const struct segment_scratch *tcp, const int comes)
+static __always_inline int segment_put(struct __sk_buff *skb, u32 l4, void *at, const void *end,
+                                       u32 seq, u32 ack, const struct segment_scratch *tcp,
+                                       const int comes)
 {
-    void *at = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
     const struct tcp_segment *segment = &tcp->segment;
-    u64 change = 0, to = l4;
+    u64 change = 0;
 
-    BOUND(to, 511);
-    at += to;
     if (at + TCP_BYTES > end)
         return -1;
     put_number(at + 4, bpf_htonl(seq), &change);
@@ -294,6 +304,48 @@ static __always_inline int skb_put_numbers(struct __sk_buff *skb, u32 l4, u32 se
             put_number(at + 24, bpf_htonl(segment->tsval + MC_TCP_AHEAD), &change);
     }
     return skb_put_sum(skb, l4, at, change, segment, comes);
+}
+
+/* Translates a client's segment where it is: helpers that store take three times as long. */
+static __always_inline int skb_put_in(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
+                                      const struct segment_scratch *tcp)
+{
+    void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+    u64 at = l4;
+
+    BOUND(at, 511);
+    return segment_put(skb, l4, data + at, end, seq, ack, tcp, 1);
+}
+
+/*
+ * Translates a socket's segment in a copy of its header, which is stored at once. Before a program
+ * that stores by itself Linux makes each packet writable that has a clone, as all have that the
+ * socket may send again: that takes a quarter of what a segment needs that is not translated. What
+ * a socket sends has its headers in place, and its own, even where its data is not.
+ */
+static __always_inline int skb_put_out(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
+                                       const struct segment_scratch *tcp)
+{
+    const void *from = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+    u64 header[L4_TEXT / 8], at = l4;
+
+    BOUND(at, 511);
+    from += at;
+    if (!tcp->segment.stamped) {
+        if (from + TCP_BYTES > end)
+            return -1;
+        copy16(header, from);
+        header[2] = LOAD32(from + 16);
+    } else {
+        if (from + L4_TEXT > end)
+            return -1;
+        copy16(header, from);
+        copy16(header + 2, from + 16);
+    }
+    if (segment_put(skb, l4, header, header + L4_TEXT / 8, seq, ack, tcp, 0))
+        return -1;
+    return tcp->segment.stamped ? bpf_skb_store_bytes(skb, l4, header, L4_TEXT, 0)
+                                : bpf_skb_store_bytes(skb, l4, header, TCP_BYTES, 0);
 }
 
 /* --- selective acknowledgements ------------------------------------------------------------- */

@@ -6,6 +6,7 @@ compared, and who gave it is counted."""
 import contextlib
 import errno
 import os
+import re
 import socket
 import struct
 import sys
@@ -200,16 +201,21 @@ def segment_sizes(m):
 # --- marks ------------------------------------------------------------------------------------
 
 @contextlib.contextmanager
-def marks(m, hook):
-    """All that is capable of ECN leaves (output), or reaches (prerouting), the client marked."""
-    rules = "".join("; add rule inet marks packets %s ecn != not-ect %s ecn set ce" % (ip, ip)
-                    for ip in ("ip", "ip6"))
-    netns.sh("nft", "add table inet marks; add chain inet marks packets { type filter hook %s "
-             "priority -300; }%s" % (hook, rules), namespace=m.pair.client)
+def changed(namespace, hook, *rules):
+    """Of packets that leave a namespace (output), or have reached it (prerouting)."""
+    netns.sh("nft", "add table inet changes; add chain inet changes packets { type filter hook %s "
+             "priority -300; }" % hook + "".join("; add rule inet changes packets " + rule
+                                                 for rule in rules), namespace=namespace)
     try:
         yield
     finally:
-        netns.sh("nft", "delete table inet marks", namespace=m.pair.client)
+        netns.sh("nft", "delete table inet changes", namespace=namespace)
+
+
+def marks(m, hook):
+    """All that is capable of ECN leaves, or reaches, the client marked."""
+    return changed(m.pair.client, hook, *("%s ecn != not-ect %s ecn set ce" % (ip, ip)
+                                          for ip in ("ip", "ip6")))
 
 
 @each_mode
@@ -232,6 +238,19 @@ def congestion_marks(m):
                 tap.is_(wrong_in(c, SMALL, MIXED, MIXED), None,
                         "marked replies: every byte is right")
             talks(m, c, "after marks", True)
+
+
+@each_mode
+def urgent_pointers_that_are_cleared(m):
+    """By a firewall between TC and the socket, on a connection that the kernel answers."""
+    for host in (V4, V6):
+        before = m.counts()["tcp_untranslated"]
+        with changed(m.pair.server, "prerouting", "tcp urgptr != 0 counter tcp urgptr set 0"):
+            talks(m, m.dial(host=host), "urgent pointers cleared, over " + host, True)
+            chain = netns.sh("nft", "list", "chain", "inet", "changes", "packets",
+                             namespace=m.pair.server)
+        tap.ok(re.search(r"packets [1-9]", chain), "the firewall has changed segments")
+        tap.is_(m.counts()["tcp_untranslated"], before, "the socket's filter has let all through")
 
 
 # --- pauses -----------------------------------------------------------------------------------
