@@ -165,7 +165,8 @@ uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *f
 int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *tag)
 {
     int filter = bpf_program__fd(loader->tcp->skel->progs.tcp_filter);
-    struct mc_tcp_conn conn = {.slot = tag->slot, .generation = tag->generation};
+    struct mc_tcp_conn conn = {
+        .lock = MC_TCP_VOID, .slot = tag->slot, .generation = tag->generation};
     uint64_t *cookie = &loader->tcp->cookies[tag->slot], key;
     socklen_t n = sizeof(*cookie);
 
@@ -245,27 +246,35 @@ static int read_conn(int conns, uint64_t key, struct mc_tcp_conn *conn)
     return rc;
 }
 
-/* The entry of a socket's connection, and its key. 0 or -errno. */
-static int find_conn(const struct loader *loader, int socket, uint64_t *key,
-                     struct mc_tcp_conn *conn)
+/* The entry of a socket's connection. 0 or -errno. */
+static int find_conn(const struct loader *loader, int socket, struct mc_tcp_conn *conn)
 {
     struct mc_tcp_flow flow = {.client = {0}};
     int rc = fill_flow(socket, &flow);
 
     if (rc)
         return rc;
-    *key = loader_tcp_key(loader, &flow);
-    rc = read_conn(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), *key, conn);
+    rc = read_conn(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), loader_tcp_key(loader, &flow),
+                   conn);
     if (rc)
         return rc;
     return mc_tcp_is_flow(&conn->flow, &flow) ? 0 : -ENOENT;
 }
 
+/* Removes an entry that was read, and does not wait, if it is that connection's still. */
+static bool remove_conn(const struct loader_tcp *tcp, const struct mc_tcp_conn *conn)
+{
+    struct mc_tcp_removal which = {.flow = conn->flow, .tag = {conn->slot, conn->generation}};
+    LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = &which, .data_size_in = sizeof(which));
+
+    return !bpf_prog_test_run_opts(bpf_program__fd(tcp->skel->progs.tcp_remove), &opts) &&
+           opts.retval;
+}
+
 int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t received)
 {
     struct mc_tcp_conn conn;
-    uint64_t key;
-    int rc = find_conn(loader, socket, &key, &conn);
+    int rc = find_conn(loader, socket, &conn);
 
     if (rc)
         return rc;
@@ -275,14 +284,13 @@ int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t rece
 
 int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32_t *ack)
 {
-    int conns = bpf_map__fd(loader->tcp->skel->maps.tcp_conns);
     struct mc_tcp_conn conn;
-    uint64_t key;
-    int rc = find_conn(loader, socket, &key, &conn);
+    int rc = find_conn(loader, socket, &conn);
 
     if (rc)
         return rc;
-    bpf_map_delete_elem(conns, &key);
+    if (!remove_conn(loader->tcp, &conn))
+        return -EBUSY;
     seq[0] = loader->tcp->slots[conn.slot].heard;
     seq[1] = conn.acked + conn.shift.out;
     seq[2] = seq[1] - conn.shift.nreply;
@@ -367,6 +375,12 @@ static void note_ended(struct sweep *sweep, uint64_t id)
     sweep->ended[sweep->nended++] = id;
 }
 
+/* Whether the last sweep found the connection closed. */
+static bool has_been_seen(const struct loader_tcp *tcp, uint64_t id)
+{
+    return tcp->nended && bsearch(&id, tcp->ended, tcp->nended, sizeof(id), compare_ids);
+}
+
 /* Of a connection that has ended: removes it if nothing of it can still have to be translated. */
 static void sweep_one(const struct loader_tcp *tcp, struct sweep *sweep, int map, size_t i)
 {
@@ -375,10 +389,10 @@ static void sweep_one(const struct loader_tcp *tcp, struct sweep *sweep, int map
 
     if (!has_ended(tcp, conn))
         return;
-    if (!(conn->shift.in | conn->shift.out) ||
-        (tcp->nended && bsearch(&id, tcp->ended, tcp->nended, sizeof(id), compare_ids)))
+    if (conn->flow.server_port == 0) /* it waits */
         bpf_map_delete_elem(map, &sweep->keys[i]);
-    else
+    else if ((conn->shift.in | conn->shift.out && !has_been_seen(tcp, id)) ||
+             !remove_conn(tcp, conn))
         note_ended(sweep, id);
 }
 

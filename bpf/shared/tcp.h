@@ -113,6 +113,17 @@ enum {
 };
 
 /*
+ * An entry's lock. It is FREE only from when all of the entry is there to when it is removed:
+ * whoever makes an entry puts it into the table TAKEN, whoever removes it has made it VOID, and so
+ * the memory stays until it is another entry. One that waits is VOID from first to last.
+ */
+enum {
+    MC_TCP_FREE,
+    MC_TCP_TAKEN, /* a CPU has it */
+    MC_TCP_VOID,  /* nobody gets it */
+};
+
+/*
  * How numbers are translated: what the socket did not see, and the outstanding reply, where its
  * request and it began (wire) and their bytes. nreply: 0: there is none.
  */
@@ -123,9 +134,10 @@ struct mc_tcp_shift {
 };
 
 /*
- * What the programs know of a connection (bpf/tcp/conn.bpf.h). The server only removes entries, and
- * makes those that wait, of which nothing is set but flow, slot and generation. With the key and
- * what the kernel adds to both an entry takes 192 bytes of its memory: one more here makes it 256.
+ * What the programs know of a connection (bpf/tcp/conn.bpf.h). The server makes and removes those
+ * that wait, of which nothing is set but lock, flow, slot and generation; others it has a program
+ * remove (struct mc_tcp_removal). With the key and what the kernel adds to both an entry takes 192
+ * bytes of its memory: one more here makes it 256.
  *
  * again              how often the outstanding reply was sent again, as far as MC_TCP_AGAIN
  * in_base, out_base  the sequence numbers of the client's and of the server's first byte
@@ -145,7 +157,7 @@ struct mc_tcp_shift {
  * flow               whose entry it is; never changes
  */
 struct mc_tcp_conn {
-    __u32 lock; /* 1: a CPU has it */
+    __u32 lock; /* MC_TCP_FREE, ... */
     __u8 flags;
     __u8 again;
     __u8 wscale, in_wscale;
@@ -161,6 +173,16 @@ struct mc_tcp_conn {
     __u16 kept;
     __u64 mac;
     struct mc_tcp_flow flow;
+};
+
+/*
+ * Which entry the server removes: what it gives the program tcp_remove as a packet. link: zeros,
+ * where Linux looks for an Ethernet header.
+ */
+struct mc_tcp_removal {
+    __u64 link[2];
+    struct mc_tcp_flow flow;
+    struct mc_tcp_tag tag;
 };
 
 /* --- counts ----------------------------------------------------------------------------------- */

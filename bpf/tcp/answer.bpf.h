@@ -117,8 +117,8 @@ static __always_inline int tcp_lookup(struct packet packet, struct scratch *scra
 
 /* The kept text of a reply that is no longer outstanding; to be freed without the lock. */
 struct tcp_acked {
+    u64 owner;
     u32 kept;
-    u32 reply;
 };
 
 /* Under the lock. A client's segment acknowledges the outstanding reply, perhaps. */
@@ -127,21 +127,20 @@ static __always_inline void conn_acknowledge(struct mc_tcp_conn *conn, struct mc
                                              struct tcp_acked *acked)
 {
     acked->kept = KEPT_NONE;
-    acked->reply = 0; /* may be read, if not used */
+    acked->owner = 0; /* may be read, if not used */
     if (!conn->shift.nreply || seq_before(segment->ack, shift_reply_end(&conn->shift)))
         return;
     acked->kept = conn->kept;
-    acked->reply = conn->shift.reply;
+    acked->owner = kept_owner(conn->shift.reply, conn->slot, conn->generation);
     conn->shift.nreply = 0;
     if (READ_ONCE(slot->generation) == conn->generation) /* else it is another connection's */
         WRITE_ONCE(slot->outstanding, 0);
 }
 
-static __always_inline void acked_free(const struct mc_tcp_conn *conn,
-                                       const struct tcp_acked *acked)
+static __always_inline void acked_free(const struct tcp_acked *acked)
 {
     if (acked->kept != KEPT_NONE)
-        kept_free(acked->kept, kept_owner(acked->reply, conn->slot, conn->generation));
+        kept_free(acked->kept, acked->owner);
 }
 
 /* Under the lock. What TCP's header has of what is sent in the place of the socket. */
@@ -211,11 +210,11 @@ static __always_inline int tcp_commit(struct mc_tcp_conn *conn, struct mc_tcp_sl
     int rc = MC_TCP_PASS_BOUNDARY;
     struct tcp_acked acked;
 
-    if (likely(conn_lock(conn))) {
+    if (likely(conn_lock(conn, &tcp->segment.flow))) {
         conn_acknowledge(conn, slot, &tcp->segment, &acked);
         rc = conn_commit(conn, slot, tcp, &scratch->saved.tcp, scratch->nreply - REPLY_TEXT, pays);
         conn_unlock(conn);
-        acked_free(conn, &acked);
+        acked_free(&acked);
     }
     if (unlikely(rc))
         kept_free(tcp->kept, tcp->owner);

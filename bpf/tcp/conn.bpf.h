@@ -32,11 +32,12 @@
  * Both also tell a second program on the way, on an interface above or beneath, that a segment is
  * translated.
  *
- * All fields are read and written under the lock, except those that never change.
+ * All fields are read and written under the lock, except those that never change; what was read of
+ * these without it may be another connection's, until the lock is taken.
  *
  * From when the server has accepted a connection until its first reply leaves, an entry waits: its
  * flow is the cookie of the socket, which no other socket ever has, and zeros; it has nothing but
- * that, slot and generation.
+ * that, slot and generation. Nobody writes to it, so it has no lock that anybody could take.
  */
 #ifndef MC_TCP_CONN_BPF_H
 #define MC_TCP_CONN_BPF_H
@@ -142,18 +143,6 @@ static __always_inline struct mc_tcp_conn *conn_find(const struct mc_tcp_flow *f
     return conn && likely(mc_tcp_is_flow(&conn->flow, flow)) ? conn : NULL;
 }
 
-/* Removes a flow's entry. A function: what is rare costs the verifier nothing elsewhere. */
-__attribute__((noinline)) int conn_forget(const struct mc_tcp_flow *flow)
-{
-    u64 key;
-
-    if (!flow || !conn_find(flow))
-        return 0;
-    key = mc_tcp_key(flow, tcp_seeds);
-    bpf_map_delete_elem(&tcp_conns, &key);
-    return 0;
-}
-
 /* --- the lock --------------------------------------------------------------------------------- */
 
 /*
@@ -167,41 +156,76 @@ enum { LOCK_TRIES = 1 << 23 /* the most that bpf_loop takes */ };
 
 struct lock_wait {
     u32 *lock;
+    u32 to;
     int taken;
 };
 
 static long lock_try(u32 i, struct lock_wait *wait)
 {
-    wait->taken = !READ_ONCE(*wait->lock) && !__sync_val_compare_and_swap(wait->lock, 0, 1);
-    return wait->taken;
+    u32 was = READ_ONCE(*wait->lock);
+
+    wait->taken = was == MC_TCP_FREE &&
+                  __sync_val_compare_and_swap(wait->lock, MC_TCP_FREE, wait->to) == MC_TCP_FREE;
+    return wait->taken || was == MC_TCP_VOID;
 }
 
 /* 0: it did not become free. */
-__attribute__((noinline)) int lock_wait(u32 *lock)
+__attribute__((noinline)) int lock_wait(u32 *lock, u32 to)
 {
-    struct lock_wait wait = {lock, 0};
+    struct lock_wait wait = {lock, to, 0};
 
     if (lock)
         bpf_loop(LOCK_TRIES, lock_try, &wait, 0);
     return wait.taken;
 }
 
-/* 0: another CPU keeps it. */
-static __always_inline int conn_lock(struct mc_tcp_conn *conn)
-{
-    return likely(!__sync_val_compare_and_swap(&conn->lock, 0, 1)) || lock_wait(&conn->lock);
-}
-
 static __always_inline void conn_unlock(struct mc_tcp_conn *conn)
 {
     barrier();
     if (weakly_ordered) { /* see read_barrier */
-        u32 was = __sync_lock_test_and_set(&conn->lock, 0);
+        u32 was = __sync_lock_test_and_set(&conn->lock, MC_TCP_FREE);
 
         asm volatile("" : : "r"(was) : "memory");
     } else {
-        WRITE_ONCE(conn->lock, 0);
+        WRITE_ONCE(conn->lock, MC_TCP_FREE);
     }
+}
+
+/*
+ * Makes the lock of the entry that was found for a flow TAKEN or VOID. 0: another CPU keeps it; or
+ * it was removed meanwhile, and its memory may be another connection's entry: the map gives it out
+ * again at once.
+ */
+static __always_inline int conn_lock_as(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow,
+                                        u32 to)
+{
+    if (unlikely(__sync_val_compare_and_swap(&conn->lock, MC_TCP_FREE, to)) &&
+        !lock_wait(&conn->lock, to))
+        return 0;
+    if (likely(mc_tcp_is_flow(&conn->flow, flow)))
+        return 1;
+    conn_unlock(conn);
+    return 0;
+}
+
+static __always_inline int conn_lock(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow)
+{
+    return conn_lock_as(conn, flow, MC_TCP_TAKEN);
+}
+
+/*
+ * Removes a flow's entry, which is VOID, and stays so: who waits for its lock gives up, and nobody
+ * takes it before the memory is another entry that is whole (doc/coherence.md). 0: it stays, since
+ * this program has interrupted Linux in another change of the table.
+ */
+static __always_inline int conn_remove(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow)
+{
+    u64 key = mc_tcp_key(flow, tcp_seeds);
+
+    if (!bpf_map_delete_elem(&tcp_conns, &key))
+        return 1;
+    conn_unlock(conn);
+    return 0;
 }
 
 /* --- translation ---------------------------------------------------------------------------- */

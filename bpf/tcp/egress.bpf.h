@@ -64,6 +64,26 @@ static __always_inline int tcp_waits(const struct mc_tcp_flow *cookie, struct mc
     return conn_find(cookie) != NULL;
 }
 
+/*
+ * Puts an entry into the table, in the place of the one that waits. Until Linux has copied all of
+ * it nobody may have it, though its memory may be one for which another CPU waits (conn_remove).
+ */
+static __always_inline int tcp_begin(struct mc_tcp_conn *conn, const struct mc_tcp_flow *cookie)
+{
+    u64 key = mc_tcp_key(&conn->flow, tcp_seeds);
+
+    conn->lock = MC_TCP_TAKEN;
+    if (bpf_map_update_elem(&tcp_conns, &key, conn, BPF_NOEXIST))
+        return 0;
+    conn = conn_find(&conn->flow);
+    if (conn)
+        conn_unlock(conn);
+    key = mc_tcp_key(cookie, tcp_seeds);
+    bpf_map_delete_elem(&tcp_conns, &key);
+    tcp_count(MC_TCP_CONNECTIONS);
+    return 1;
+}
+
 /* Begins to follow a connection for whose socket an entry waits. */
 __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
 {
@@ -72,7 +92,6 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
     struct mc_tcp_conn conn = {};
     struct mc_tcp_flow cookie = {};
     struct tcp_sock *socket;
-    u64 key;
 
     if (!tcp || !sk)
         return 0;
@@ -98,12 +117,7 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
     conn.in_wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.rcv_wscale);
     conn.mss = mss_of(socket);
     conn.flow = tcp->segment.flow;
-    key = mc_tcp_key(&conn.flow, tcp_seeds);
-    if (bpf_map_update_elem(&tcp_conns, &key, &conn, BPF_NOEXIST))
-        return 0;
-    conn_forget(&cookie);
-    tcp_count(MC_TCP_CONNECTIONS);
-    return 1;
+    return tcp_begin(&conn, &cookie);
 }
 
 /*
@@ -242,8 +256,8 @@ int tcp_egress(struct __sk_buff *skb)
     int done, old;
     struct tcp_segment *segment;
     struct mc_tcp_shift shift;
-    struct mc_tcp_slot *slot;
     struct mc_tcp_conn *conn;
+    struct mc_tcp_tag tag;
     u32 l4, mss;
     u64 mac;
 
@@ -263,7 +277,7 @@ int tcp_egress(struct __sk_buff *skb)
     mac = skb_mac_to(skb);
     old = mss_is_old(conn, segment);
     mss = old && segment->n ? socket_mss(skb) : 0;
-    if (unlikely(!conn_lock(conn))) {
+    if (unlikely(!conn_lock(conn, &segment->flow))) {
         tcp_count(MC_TCP_DROPPED);
         return TC_ACT_SHOT;
     }
@@ -273,12 +287,11 @@ int tcp_egress(struct __sk_buff *skb)
         conn_set_mss(conn, mss, old);
     }
     shift = conn->shift;
+    tag = (struct mc_tcp_tag){conn->slot, conn->generation};
     conn_unlock(conn);
     if (done || !shift_is_used(&shift))
         return TC_NEXT;
-    slot = conn_slot(conn);
-    if (slot)
-        slot_left(slot, conn);
+    slot_left(&tag);
     tcp->shift = shift;
     return tcp_translate(skb, tcp, l4);
 }

@@ -62,7 +62,7 @@ __attribute__((noinline)) int tcp_icmp(struct __sk_buff *skb)
     conn = conn_find(&tcp->segment.flow);
     if (!conn)
         return TC_NEXT;
-    if (!conn_lock(conn))
+    if (!conn_lock(conn, &tcp->segment.flow))
         return TC_ACT_SHOT;
     shift = conn->shift;
     conn_unlock(conn);

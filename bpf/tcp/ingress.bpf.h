@@ -128,14 +128,14 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
                                        struct segment_scratch *tcp, struct mc_tcp_conn *conn,
                                        struct mc_tcp_slot *slot, u32 l4)
 {
-    struct tcp_acked acked = {KEPT_NONE, 0};
+    struct tcp_acked acked = {0, KEPT_NONE};
     int believed = skb_is_believed(skb, l4, tcp, conn);
     enum owed owed = OWED_NOTHING;
     struct mc_tcp_shift shift;
     enum leave how = LEAVE_PASS;
-    u32 seq;
+    u32 seq, generation;
 
-    if (unlikely(!conn_lock(conn))) {
+    if (unlikely(!conn_lock(conn, &tcp->segment.flow))) {
         tcp_count(MC_TCP_DROPPED);
         return TC_ACT_SHOT;
     }
@@ -146,8 +146,9 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
     shift = conn->shift;
     tcp->tsval = bpf_ntohl(conn->tsval);
     seq = conn_seq_in(conn, &tcp->segment);
+    generation = conn->generation;
     conn_unlock(conn);
-    acked_free(conn, &acked);
+    acked_free(&acked);
     if (how == LEAVE_RESEND)
         return tcp_tc_resend(skb);
     if (how == LEAVE_RELEASE && tcp_tc_release(skb))
@@ -156,7 +157,7 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
         tcp_count(tcp->reason);
     if (!shift_is_used(&shift))
         return skb_hand(skb, &tcp->segment);
-    slot_handed(slot, conn, owed);
+    slot_handed(slot, generation, owed);
     tcp->shift = shift;
     return tcp_tc_hand(skb, l4, seq);
 }

@@ -6,8 +6,9 @@
  * which names the connection by its slot and generation, and the reply by its sequence number: who
  * sends a kept text once more looks at the owner before and after copying it. A connection tries
  * the place of its slot's number first, so that up to MC_TCP_KEPT_MAX connections never compete.
- * When the slot has another connection, a place that the one before left behind is taken over.
- * Where no place is free the request is passed to the server.
+ * The place is free when the client has acknowledged the reply, or the entry is removed. What the
+ * slot's connection before left behind until then is taken over. Where no place is free the request
+ * is passed to the server.
  */
 #ifndef MC_TCP_KEPT_BPF_H
 #define MC_TCP_KEPT_BPF_H
@@ -103,6 +104,31 @@ static __always_inline void kept_free(u32 at, u64 owner)
 
     if (kept)
         __sync_val_compare_and_swap(&kept->owner, owner, 0);
+}
+
+/* As conn_remove. A reply that the client has not acknowledged is kept no longer. */
+static __always_inline int conn_drop(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow)
+{
+    u64 owner =
+        conn->shift.nreply ? kept_owner(conn->shift.reply, conn->slot, conn->generation) : 0;
+    u32 at = conn->kept;
+
+    if (!conn_remove(conn, flow))
+        return 0;
+    if (owner)
+        kept_free(at, owner);
+    return 1;
+}
+
+/* The same of any entry. A function: what is rare costs the verifier nothing elsewhere. */
+__attribute__((noinline)) int conn_forget(const struct mc_tcp_flow *flow)
+{
+    struct mc_tcp_conn *conn;
+
+    if (!flow)
+        return 0;
+    conn = conn_find(flow);
+    return conn && conn_lock_as(conn, flow, MC_TCP_VOID) ? conn_drop(conn, flow) : 0;
 }
 
 /*

@@ -50,13 +50,12 @@ static __always_inline enum owed conn_owes(const struct mc_tcp_conn *conn,
     return OWED_MORE;
 }
 
-/* TC hands the socket a translated segment. */
-static __always_inline void slot_handed(struct mc_tcp_slot *slot, const struct mc_tcp_conn *conn,
-                                        enum owed owed)
+/* TC hands the socket a translated segment of the slot's connection with this generation. */
+static __always_inline void slot_handed(struct mc_tcp_slot *slot, u32 generation, enum owed owed)
 {
     u32 since;
 
-    if (READ_ONCE(slot->generation) != conn->generation)
+    if (READ_ONCE(slot->generation) != generation)
         return;
     if (READ_ONCE(slot->lost))
         WRITE_ONCE(slot->lost, 0);
@@ -66,9 +65,12 @@ static __always_inline void slot_handed(struct mc_tcp_slot *slot, const struct m
 }
 
 /* TC sees a segment of the socket's. */
-static __always_inline void slot_left(struct mc_tcp_slot *slot, const struct mc_tcp_conn *conn)
+static __always_inline void slot_left(const struct mc_tcp_tag *tag)
 {
-    if (READ_ONCE(slot->owed) && READ_ONCE(slot->generation) == conn->generation)
+    u32 index = tag->slot;
+    struct mc_tcp_slot *slot = bpf_map_lookup_elem(&tcp_slots, &index);
+
+    if (slot && READ_ONCE(slot->owed) && READ_ONCE(slot->generation) == tag->generation)
         WRITE_ONCE(slot->owed, 0);
 }
 

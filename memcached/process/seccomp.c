@@ -182,6 +182,8 @@ static const struct conditional kernel_path[] = {
     {"bpf", 0, UINT32_MAX, BPF_MAP_GET_NEXT_KEY},
     {"bpf", 0, UINT32_MAX, BPF_OBJ_GET_INFO_BY_FD},
     {"bpf", 0, UINT32_MAX, BPF_LINK_DETACH},
+    /* The program that removes a TCP connection's entry. */
+    {"bpf", 0, UINT32_MAX, BPF_PROG_TEST_RUN},
     /*
      * To attach again to an interface that is back or was detached, and to read what is attached.
      */

@@ -910,29 +910,6 @@ static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6)
     test_datagrams(&run);
 }
 
-/* Whether an entry whose socket did not see n bytes is still there. */
-static bool stays(struct tcp_lab *lab, uint32_t n, bool ends, int sweeps)
-{
-    struct mc_tcp_conn conn;
-
-    conn_init(lab, &conn, n, n);
-    if (ends)
-        lab->slots[conn.slot].generation++;
-    while (sweeps-- > 0)
-        loader_sweep_tcp(lab->lab.loader);
-    return conn_get(lab, false, &conn) && conn_get(lab, true, &conn);
-}
-
-static void test_sweep(struct tcp_lab *lab)
-{
-    ok(stays(lab, 0, false, 3) && stays(lab, 100, false, 3),
-       "a sweep leaves the entries of connections that the server has");
-    ok(!stays(lab, 0, true, 1), "it removes one that was closed and translated nothing");
-    ok(stays(lab, 100, true, 1), "one that was closed and translates stays for another sweep");
-    loader_sweep_tcp(lab->lab.loader);
-    ok(stays(lab, 100, true, 1) && !stays(lab, 100, true, 2), "which removes it");
-}
-
 int main(void)
 {
     struct tcp_lab lab;
@@ -943,7 +920,6 @@ int main(void)
         test_hook(&lab, HOOK_XDP, v6);
         test_hook(&lab, HOOK_INGRESS, v6);
     }
-    test_sweep(&lab);
     tcp_lab_close(&lab);
     return done();
 }

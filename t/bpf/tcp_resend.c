@@ -403,6 +403,7 @@ static void test_opening(const struct run *run, bool closed)
 {
     struct mc_tcp_conn conn;
     struct segment segment;
+    struct tcp_kept kept;
     bool right;
 
     answer(run, &conn, &segment);
@@ -410,8 +411,10 @@ static void test_opening(const struct run *run, bool closed)
     segment.flags = SYN;
     segment.n = 0;
     right = does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED);
-    ok(right && conn_get(run->lab, run->v6, &conn) == !closed, "%s: a SYN %s", run->name,
-       closed ? "makes a connection void that the server has closed"
+    kept_get(run->lab, conn.kept, &kept);
+    ok(right && conn_get(run->lab, run->v6, &conn) == !closed && !kept.owner == closed,
+       "%s: a SYN %s", run->name,
+       closed ? "makes a connection void that the server has closed, and frees its reply's place"
               : "changes nothing of one that it has");
 }
 

@@ -72,6 +72,12 @@ TCP_MUTANTS = (
                                 ("bpf/tcp/ingress.bpf.h", LOOK, "rc = 0;"),
                                 ("bpf/tcp/answer.bpf.h", r"boundary != tcp->boundary", "0")),
      ("t/bpf/tcp_race",)),
+    ("flow_under_the_lock", (("bpf/tcp/conn.bpf.h",
+                              r"if \(likely\(mc_tcp_is_flow\(&conn->flow, flow\)\)\)", "if (1)"),),
+     ("t/bpf/tcp_race",)),
+    ("removal_under_the_lock", (("bpf/tcp/remove.bpf.h",
+                                 r"!conn_lock_as\(conn, &which\.flow, MC_TCP_VOID\)", "0"),),
+     ("t/bpf/tcp_race",)),
     ("boundary_before_send", (("memcached/net/conn.c", r"(publish\(conn, reply->nbytes)\);\s+"
                                r"(sending = send_some\(conn, reply, &nsent\);)",
                                r"\2 \1 - nsent);"),),
