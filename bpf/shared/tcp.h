@@ -148,7 +148,8 @@ struct mc_tcp_shift {
  * born               what it had received when the entry was made; never changes
  * tsval, window      of the last segment that it sent, as on the wire, network order
  * wscale, in_wscale  by which the client's window is scaled, and the socket's; never change
- * client_ts          the client's highest TSval
+ * client_ts          the client's highest TSval in what the socket has taken, which it echoes, and
+ *                    in what was answered
  * mss                bytes of a segment's text, by the socket, or since pieces were sent
  * slot, generation   of struct mc_tcp_tag; never change
  * ifindex, vlan, mac by which interface, with which tag (0: none), and to which MAC address, the

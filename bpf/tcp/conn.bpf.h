@@ -382,8 +382,6 @@ static __always_inline void conn_pass(struct mc_tcp_conn *conn, const struct tcp
         conn->flags |= MC_TCP_CLOSING;
     if (seq_before(end, conn->told))
         return;
-    if (segment->stamped && seq_before(conn->client_ts, segment->tsval))
-        conn->client_ts = segment->tsval;
     if (seq_before(conn->in_end, end))
         conn->in_end = end;
     if (seq_before(conn->acked, ack))

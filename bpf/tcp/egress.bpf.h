@@ -191,6 +191,9 @@ static __always_inline void conn_leaving(struct mc_tcp_conn *conn,
 
     if (segment->flags & TCP_ACK && seq_before(conn->told, segment->ack))
         conn->told = segment->ack;
+    /* The client's clock, by a segment in which the socket has found nothing wrong (RFC 7323). */
+    if (segment->stamped && segment->flags & TCP_ACK && seq_before(conn->client_ts, segment->tsecr))
+        conn->client_ts = segment->tsecr;
     if (seq_before(conn->in_end, conn->told))
         conn->in_end = conn->told;
     if (segment->n && seq_before(conn->out_end, end) && seq_before(conn->born, segment->ack))

@@ -657,6 +657,54 @@ static void test_follows(const struct run *run)
        run->name);
 }
 
+/* A bare acknowledgement of the client's, whose TSval is not its clock's. */
+static bool runs_ahead(const struct run *run, const struct mc_tcp_conn *conn, uint32_t further,
+                       enum sum sum)
+{
+    static const struct request none = {"", 0, NULL, 0, .reason = NOT_COUNTED};
+    struct segment segment;
+
+    segment_in(run->lab, &segment, conn, "", 0);
+    segment.v6 = run->v6;
+    segment.flags = ACK;
+    segment.seq += further;
+    segment.tsval += 1 << 30;
+    segment.sum = sum;
+    return tcp_does(run->lab, HOOK_INGRESS, &segment, &none, ACT_PASS, NOT_COUNTED);
+}
+
+/*
+ * The client's clock is what the server's socket echoes: it has looked at checksum and numbers of
+ * what it takes that from.
+ */
+static void test_clocks(const struct run *run)
+{
+    struct mc_tcp_conn conn;
+    struct segment segment, said;
+    bool right;
+
+    begin(run, &conn, &segment, &get_hit);
+    right = runs_ahead(run, &conn, 0, SUM_WRONG) &&
+            does(run, &segment, &get_hit, ACT_ANSWER, NOT_COUNTED);
+    ok(right, "%s: behind a damaged segment from the future a request is answered", run->name);
+    begin(run, &conn, &segment, &get_hit);
+    right = runs_ahead(run, &conn, 1 << 24, SUM_WHOLE) &&
+            does(run, &segment, &get_hit, ACT_ANSWER, NOT_COUNTED);
+    ok(right, "%s: behind one that is out of the window, too", run->name);
+    begin(run, &conn, &segment, &get_hit);
+    segment_out(&said, &conn, "", 0);
+    said.v6 = run->v6;
+    said.tsecr = segment.tsval + 1;
+    right = tcp_does(run->lab, HOOK_EGRESS, &said, &get_hit, ACT_PASS, NOT_COUNTED) &&
+            conn_get(run->lab, run->v6, &conn) && conn.client_ts == segment.tsval + 1;
+    right &= does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_SEGMENT);
+    begin(run, &conn, &segment, &get_hit);
+    right &= tcp_does(run->lab, HOOK_EGRESS, &said, &get_hit, ACT_PASS, NOT_COUNTED);
+    segment.tsval++;
+    right &= does(run, &segment, &get_hit, ACT_ANSWER, NOT_COUNTED);
+    ok(right, "%s: what the socket has echoed is the least TSval that is answered", run->name);
+}
+
 /* --- frames ----------------------------------------------------------------------------------- */
 
 /* Whether a damaged frame leaves no trace but that the segment was passed. */
@@ -902,6 +950,7 @@ static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6)
     test_items(&run);
     test_places(&run);
     test_follows(&run);
+    test_clocks(&run);
     test_damage(&run);
     test_frames(&run);
     test_lengths(&run);

@@ -75,6 +75,7 @@ static void any_options(struct segment *segment, uint8_t options[40], uint32_t e
     segment->noptions = 4 * below(11);
     for (at = 0; at < 40; at++)
         options[at] = one_in(3) ? 1 : (uint8_t)below(12);
+    options[2] += options[2] == 8; /* none are timestamps by chance */
     if (segment->noptions >= 24 && one_in(2)) {
         memcpy(options, "\1\1\10\12", 4);
         put32(options + 4, segment->tsval);
@@ -129,6 +130,7 @@ static void any_leaves(struct segment *segment, const struct mc_tcp_conn *conn,
     segment->seq = near(seqs, sizeof(seqs) / sizeof(seqs[0]));
     segment->ack = near(acks, sizeof(acks) / sizeof(acks[0]));
     segment->tsval += below(8) - 101u;
+    segment->tsecr += below(8) - 4u;
     segment->window = below(65536);
     any_options(segment, options, conn->in_end);
 }

@@ -60,17 +60,26 @@ static uint32_t seq_to_socket(const struct mc_tcp_shift *shift, uint32_t wire)
 }
 
 /* Whether timestamps are a segment's first option. */
-static bool is_stamped(const struct segment *segment, uint32_t *tsval)
+static bool is_stamped_with(const struct segment *segment, uint32_t *tsval, uint32_t *tsecr)
 {
     const uint8_t *options = segment->options;
 
     *tsval = segment->tsval;
+    *tsecr = segment->tsecr;
     if (!options)
         return true;
     if (segment->noptions < 12 || get32(options) != 0x0101080a)
         return false;
     *tsval = get32(options + 4);
+    *tsecr = get32(options + 8);
     return true;
+}
+
+static bool is_stamped(const struct segment *segment, uint32_t *tsval)
+{
+    uint32_t tsecr;
+
+    return is_stamped_with(segment, tsval, &tsecr);
 }
 
 /* Whether timestamps, first, are its only option. */
@@ -203,14 +212,12 @@ static void model_pass(struct mc_tcp_conn *conn, const struct segment *segment, 
     uint32_t n = odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n;
     uint32_t seq = seq_to_socket(&conn->shift, segment->seq);
     uint32_t ack = ack_to_socket(&conn->shift, segment->ack);
-    uint32_t end = seq + n + !!(segment->flags & FIN), tsval;
+    uint32_t end = seq + n + !!(segment->flags & FIN);
 
     if (odd & (ODD_LENGTHS | ODD_FRAGMENT))
         conn->flags |= MC_TCP_CLOSING;
     if (beyond(end, conn->told) < 0)
         return;
-    if (is_stamped(segment, &tsval) && beyond(tsval, conn->client_ts) > 0)
-        conn->client_ts = tsval;
     if (beyond(end, conn->in_end) > 0)
         conn->in_end = end;
     if (beyond(ack, conn->acked) > 0)
@@ -276,7 +283,7 @@ static struct outcome model_egress(const struct segment *segment, unsigned int o
     struct outcome outcome = {.act = ACT_PASS, .reason = NOT_COUNTED};
     const struct mc_tcp_shift *shift = &conn->shift;
     uint32_t end = segment->seq + (uint32_t)segment->n + !!(segment->flags & FIN);
-    uint32_t splice = shift->reply - shift->out + shift->nreply, tsval;
+    uint32_t splice = shift->reply - shift->out + shift->nreply, tsval, tsecr;
     bool stamped;
 
     if (odd & (ODD_FOREIGN | ODD_MARK) || segment->flags & SYN || was_translated(conn, segment))
@@ -291,7 +298,9 @@ static struct outcome model_egress(const struct segment *segment, unsigned int o
         conn->out_end = end;
     if (segment->flags & (FIN | RST))
         conn->flags |= MC_TCP_CLOSING;
-    stamped = is_stamped(segment, &tsval);
+    stamped = is_stamped_with(segment, &tsval, &tsecr);
+    if (stamped && segment->flags & ACK && beyond(tsecr, conn->client_ts) > 0)
+        conn->client_ts = tsecr;
     if (stamped && (tsval & 0x3fffffff) / 256 != (ntohl(conn->tsval) & 0x3fffffff) / 256)
         conn->flags |= MC_TCP_MSS_OLD; /* these frames have no socket that could be asked */
     tsval += is_used(conn) ? (uint32_t)MC_TCP_AHEAD : 0;
