@@ -20,21 +20,6 @@
 #include "bpf/tcp/segment.bpf.h"
 #include "bpf/tcp/skb.bpf.h"
 
-/* Makes the packet the reply in `scratch`. Not 0: it is lost; the client will ask for it again. */
-static __always_inline int tcp_tc_make(struct __sk_buff *skb, struct scratch *scratch)
-{
-    u64 nframe;
-
-    reply_headers(scratch, scratch->checksum_left);
-    nframe = reply_size(scratch);
-    BOUND_SIZE(nframe, 2047);
-    if (bpf_skb_change_tail(skb, nframe, 0) ||
-        bpf_skb_store_bytes(skb, 0, scratch->reply + reply_start(scratch), nframe, 0))
-        return -1;
-    skb->mark = tcp_mark;
-    return 0;
-}
-
 /*
  * Sends a kept reply once more, in the place of a segment with these headers; to where the server's
  * segments go, whoever has sent this one.
@@ -103,6 +88,28 @@ __attribute__((noinline)) int tcp_tc_release(struct __sk_buff *skb)
     bpf_clone_redirect(skb, tcp->ifindex, 0);
     skb->mark = mark;
     return bpf_skb_change_tail(skb, n, 0) || bpf_skb_store_bytes(skb, 0, tcp->frame, n, 0);
+}
+
+/*
+ * Sends a RST in the place of a client's segment, as a closed socket does. `scratch` has the words
+ * of its header.
+ */
+__attribute__((noinline)) int tcp_tc_refuse(struct __sk_buff *skb)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct scratch *scratch = scratch_get();
+    char *l4;
+
+    if (!tcp || !scratch || !skb_save_headers(skb, scratch, TCP_BYTES))
+        return TC_ACT_SHOT;
+    scratch->nreply = REPLY_TEXT;
+    reply_headers(scratch, scratch->checksum_left);
+    l4 = scratch->reply + REPLY_TEXT - L4_TEXT;
+    l4[13] = TCP_RST | TCP_ACK;
+    if (!scratch->checksum_left) /* PSH became RST in the lower half of a word */
+        STORE16(l4 + 16, ~sum_fold((u16)~LOAD16(l4 + 16) + (u64)(u16)~bpf_htons(TCP_PSH) +
+                                   bpf_htons(TCP_RST)));
+    return tcp_tc_put(skb, scratch) ? TC_ACT_SHOT : bpf_redirect(tcp->ifindex, 0);
 }
 
 /* Translates a segment for the socket, as tcp->shift says. */
@@ -209,6 +216,17 @@ static __always_inline int tcp_tc_answer(struct __sk_buff *skb, struct scratch *
 }
 
 /*
+ * Whether a segment has data for a server that is dead. Linux resets the connection only when it
+ * has unmapped the server's memory, seconds later if there is much of it; the socket until then
+ * takes data that nobody reads.
+ */
+static __always_inline int tcp_is_too_late(const struct tcp_segment *segment)
+{
+    return READ_ONCE(control.lease) & MC_LEASE_DEAD && segment->n && segment->flags & TCP_ACK &&
+           !(segment->flags & TCP_RST);
+}
+
+/*
  * A SYN of a client's. If the server has closed the connection that had these ports, another one
  * begins, and what was known is void. Egress forgets it, too, with the answer to the SYN, which may
  * take a way without the programs.
@@ -252,6 +270,11 @@ int tcp_ingress(struct __sk_buff *skb)
                       conn->vlan == skb_vlan(skb);
     tcp->ifindex = conn->ifindex;
     scratch->saved.back = conn->mac;
+    if (unlikely(tcp_is_too_late(&tcp->segment)) && tcp->can_resend) {
+        conn_words(conn, &scratch->saved.tcp, tcp->segment.ack, tcp->segment.seq + tcp->segment.n,
+                   conn_tsecr(conn, &tcp->segment));
+        return tcp_tc_refuse(skb);
+    }
     rc = tcp_tc_answer(skb, scratch, tcp, conn, slot, l4);
     return rc == TCP_LEFT ? tcp_tc_pass(skb, scratch, tcp, conn, slot, l4) : rc;
 }

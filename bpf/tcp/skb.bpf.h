@@ -455,6 +455,26 @@ static __always_inline int skb_save_headers(struct __sk_buff *skb, struct scratc
                                      : skb_save(skb, scratch, 0, IP4_BYTES + ntcp);
 }
 
+/* Makes the packet what stands in `scratch`, with its headers. Not 0: it is lost. */
+static __always_inline int tcp_tc_put(struct __sk_buff *skb, const struct scratch *scratch)
+{
+    u64 nframe = reply_size(scratch);
+
+    BOUND_SIZE(nframe, 2047);
+    if (bpf_skb_change_tail(skb, nframe, 0) ||
+        bpf_skb_store_bytes(skb, 0, scratch->reply + reply_start(scratch), nframe, 0))
+        return -1;
+    skb->mark = tcp_mark;
+    return 0;
+}
+
+/* Makes the packet the reply in `scratch`. Not 0: it is lost; the client will ask for it again. */
+static __always_inline int tcp_tc_make(struct __sk_buff *skb, struct scratch *scratch)
+{
+    reply_headers(scratch, scratch->checksum_left);
+    return tcp_tc_put(skb, scratch);
+}
+
 /*
  * Makes a packet whose headers were kept, with timestamps and no other option, a bare
  * acknowledgement with these numbers, translated otherwise. Not 0: a helper failed, and the packet

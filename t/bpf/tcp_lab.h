@@ -122,6 +122,7 @@ enum act {
     ACT_RELEASE, /* TC: translated, and the client is sent what was held back */
     ACT_PROBE,   /* in its place a probe leaves */
     ACT_DROP,
+    ACT_REFUSE, /* the client is sent a RST (TC) */
     ACTS,
 };
 

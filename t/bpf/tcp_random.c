@@ -203,7 +203,10 @@ static bool step(struct tcp_lab *lab, bool v6, unsigned int tally[ACTS])
     segment.sum = one_in(10) ? (enum sum)below(3) : SUM_WHOLE;
     segment.traffic = one_in(10) ? below(4) : 0;
     segment_frame(&frame, &segment);
+    if (hook == HOOK_INGRESS && one_in(10))
+        lab->lab.control->lease |= MC_LEASE_DEAD;
     wrong = tcp_check(lab, hook, &segment, &frame, request, 0, &found);
+    lab->lab.control->lease &= ~(uint64_t)MC_LEASE_DEAD;
     if (!wrong && hook == HOOK_XDP && found.act == ACT_PASS && one_in(2)) {
         tally[ACT_PASS]++; /* and then TC has it */
         hook = HOOK_INGRESS;

@@ -318,6 +318,13 @@ static struct outcome model_egress(const struct segment *segment, unsigned int o
     return outcome;
 }
 
+/* Whether a segment has data for a server that is dead. */
+static bool is_too_late(const struct tcp_lab *lab, const struct segment *segment, unsigned int odd)
+{
+    return lab->lab.control->lease & MC_LEASE_DEAD && segment->n && segment->flags & ACK &&
+           !(segment->flags & RST) && !(odd & (ODD_LENGTHS | ODD_FRAGMENT | ODD_OPTIONS));
+}
+
 struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
                          const struct request *request, unsigned int odd, struct mc_tcp_conn *conn,
                          long *freed)
@@ -334,6 +341,10 @@ struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segme
         (hook == HOOK_XDP &&
          (segment->flags & RST || odd & (ODD_LENGTHS | ODD_FRAGMENT | ODD_OPTIONS))))
         return outcome;
+    if (hook == HOOK_INGRESS && is_too_late(lab, segment, odd)) {
+        outcome.act = ACT_REFUSE;
+        return outcome;
+    }
     rc = model_judges(lab, hook, segment, request, odd, conn);
     if (rc == LEFT_TO_TC)
         return outcome;
@@ -373,6 +384,21 @@ struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segme
 
 /* --- the frames that are to leave ----------------------------------------------------------- */
 
+/* A frame that the programs make. */
+static void make_reply(struct frame *want, const struct segment *reply)
+{
+    uint8_t *ip = want->bytes + LINK;
+
+    segment_frame(want, reply);
+    if (reply->v6) {
+        ip[7] = 64;
+        return;
+    }
+    put32(ip + 4, 0x4000);
+    ip[8] = 64;
+    segment_seal_ip(want);
+}
+
 void reply_frame(struct frame *want, const struct segment *segment, const struct outcome *outcome,
                  const struct mc_tcp_conn *after)
 {
@@ -390,16 +416,28 @@ void reply_frame(struct frame *want, const struct segment *segment, const struct
         .n = outcome->nreply,
         .sum = SUM_WHOLE,
     };
-    uint8_t *ip = want->bytes + LINK;
 
-    segment_frame(want, &reply);
-    if (segment->v6) {
-        ip[7] = 64;
-        return;
-    }
-    put32(ip + 4, 0x4000);
-    ip[8] = 64;
-    segment_seal_ip(want);
+    make_reply(want, &reply);
+}
+
+/* The RST that a client's segment gets from a server that is dead. */
+static void refusal_frame(struct frame *want, const struct segment *segment,
+                          const struct mc_tcp_conn *conn)
+{
+    uint32_t tsval;
+    struct segment reset = {
+        .v6 = segment->v6,
+        .from_server = true,
+        .seq = segment->ack,
+        .ack = segment->seq + (uint32_t)segment->n,
+        .flags = RST | ACK,
+        .window = ntohs(conn->window),
+        .tsval = ntohl(conn->tsval),
+        .tsecr = is_stamped(segment, &tsval) ? tsval : conn->client_ts,
+        .sum = SUM_WHOLE,
+    };
+
+    make_reply(want, &reset);
 }
 
 /* Where in TCP's header its option with blocks begins, and its length; 0: there is none. */
@@ -641,6 +679,11 @@ static uint32_t make_wanted(const struct tcp_lab *lab, struct frame *want, enum 
         if (!untouched)
             translate(lab, want, after, hook == HOOK_INGRESS);
         return TC_IS_NEXT;
+    case ACT_REFUSE:
+        refusal_frame(want, segment, before);
+        if (segment->sum == SUM_BEGUN)
+            segment_seal(want, SUM_BEGUN);
+        return TC_IS_REDIRECT;
     case ACT_DROP:
     case ACTS:
         break;

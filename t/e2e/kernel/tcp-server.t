@@ -4,6 +4,7 @@
 """tcp=on as the server has it: options, what it logs and counts, and on which connections the
 kernel may answer."""
 import contextlib
+import ctypes
 import json
 import os
 import re
@@ -24,6 +25,8 @@ import tls
 
 SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
 BUILT_IN = "no_drop_privileges" in server.run("-h")[1]
+LIBC = ctypes.CDLL(None)
+PIDFD_GETFD = 438 # the number of a system call that Python has no name for
 TRIES = 5 # of one request: what acknowledges a reply of the server goes to it
 FOO = kernel.answer((b"foo", b"bar"))
 
@@ -533,6 +536,40 @@ def a_killed_server_resets_its_connections():
         except ConnectionResetError:
             said = "reset"
         tap.is_(said, "reset", "the client is told at once when the server is killed")
+    netns.enter(m.pair.client)
+
+
+def hold_open(process):
+    """Descriptors of all that a process has open. With them its sockets and its programs are as
+    while Linux unmaps the memory of one that was killed."""
+    pidfd = os.pidfd_open(process)
+    held = [LIBC.syscall(PIDFD_GETFD, pidfd, int(fd), 0)
+            for fd in os.listdir("/proc/%d/fd" % process)]
+    os.close(pidfd)
+    return held
+
+
+@tap.case
+def requests_to_a_dead_server_are_reset_before_its_memory_is_unmapped():
+    with Machines() as killed:
+        killed.tcp.set(b"foo", b"bar")
+        streams = [killed.server.stream() for _ in range(3)]
+        for c in streams[:2]:
+            tap.is_(killed.kernel_gives(c, b"get foo\r\n", FOO), True, "the kernel answers")
+        tap.is_(streams[2].get(b"foo"), b"bar", "on another connection the server")
+        held = hold_open(killed.server.process.pid)
+        try:
+            killed.server.kill()
+            for c, request in zip(streams, (b"get foo\r\n", b"delete foo\r\n", b"get foo\r\n")):
+                c.send(request)
+                try:
+                    said = c.sock.recv(1)
+                except ConnectionResetError:
+                    said = "reset"
+                tap.is_(said, "reset", "%r to a dead server's open socket: reset" % request)
+        finally:
+            for fd in held:
+                os.close(fd)
     netns.enter(m.pair.client)
 
 
