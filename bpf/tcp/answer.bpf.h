@@ -254,14 +254,13 @@ static __always_inline u32 conn_tsecr(const struct mc_tcp_conn *conn,
  * on, whose socket learns of the path.
  */
 static __always_inline void conn_resend(struct mc_tcp_conn *conn, struct segment_scratch *tcp,
-                                        struct tcp_words *words)
+                                        struct tcp_words *words, u32 tsecr)
 {
     tcp->shift = conn->shift;
     tcp->in_pieces = conn->again >= MC_TCP_AGAIN;
     tcp->kept = conn->kept;
     tcp->owner = kept_owner(conn->shift.reply, conn->slot, conn->generation);
-    conn_words(conn, words, conn->shift.reply, shift_request_end(&conn->shift),
-               conn_tsecr(conn, &tcp->segment));
+    conn_words(conn, words, conn->shift.reply, shift_request_end(&conn->shift), tsecr);
     if (conn->again < MC_TCP_AGAIN) {
         conn->again++;
     } else if (conn->shift.nreply > MC_TCP_PIECE && conn->mss > MC_TCP_PIECE) {
@@ -292,7 +291,7 @@ static __always_inline enum leave conn_leave(struct mc_tcp_conn *conn, struct mc
     releases = conn_releases(conn, &tcp->segment);
     conn_acknowledge(conn, slot, &tcp->segment, acked);
     if (conn_resends(conn, &tcp->segment)) {
-        conn_resend(conn, tcp, words);
+        conn_resend(conn, tcp, words, conn_tsecr(conn, &tcp->segment));
         return LEAVE_RESEND;
     }
     conn_pass(conn, &tcp->segment);

@@ -141,6 +141,61 @@ __attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
 }
 
 /*
+ * Under the lock. Whether the socket asks what its client has (a keepalive probe: socket_probe in
+ * net/socket.c) while a reply is outstanding. Then the reply leaves in the place of the question: a
+ * client that misses it needs this segment alone, and not also a question and its own answer. It
+ * echoes no timestamp (0): that of the client's last segment is seconds old, the client would take
+ * that for the time to the server and back, and wait so much longer after its next loss.
+ */
+static __always_inline int conn_says_again(const struct mc_tcp_conn *conn,
+                                           const struct tcp_segment *segment)
+{
+    return conn->shift.nreply && segment->is_plain && !segment->n &&
+           segment->seq == conn->out_end - 1;
+}
+
+/* Turns headers of the server's that were kept around, so that those of a reply to them are its. */
+static __always_inline void saved_turn(struct scratch *scratch)
+{
+    struct saved_headers *saved = &scratch->saved;
+    u64 first = saved->ip[1], second = saved->ip[2], link = saved->from;
+    u32 ports;
+
+    saved->back = saved->to;
+    saved->to = link;
+    if (scratch->offsets.v6) {
+        saved->ip[1] = saved->ip[3];
+        saved->ip[2] = saved->ip[4];
+        saved->ip[3] = first;
+        saved->ip[4] = second;
+        ports = saved->ip[5];
+        saved->ip[5] = ports >> 16 | ports << 16;
+        return;
+    }
+    ports = second >> 32;
+    saved->ip[1] = (u32)first | second << 32;
+    saved->ip[2] = first >> 32 | (u64)(ports >> 16 | ports << 16) << 32;
+}
+
+/* Sends a kept reply once more, whole or its first piece, in the place of the socket's segment. */
+__attribute__((noinline)) int tcp_say_again(struct __sk_buff *skb)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct scratch *scratch = scratch_get();
+
+    if (!tcp || !scratch)
+        return TC_ACT_SHOT;
+    tcp->segment.ack = tcp->shift.reply;
+    if (!kept_get(tcp) || !skb_save_headers(skb, scratch, TCP_BYTES))
+        return TC_ACT_SHOT;
+    saved_turn(scratch);
+    if (tcp_tc_make(skb, scratch))
+        return TC_ACT_SHOT;
+    tcp_count(MC_TCP_RESENT);
+    return TC_NEXT;
+}
+
+/*
  * Whether the socket is to be asked for its segment size with its next data: it may have changed
  * with the path. Asking costs as much as all that is read of the segment, so it is done when a
  * timestamp is of another quarter of a second than the one before. A reply of the kernel that is
@@ -256,7 +311,8 @@ SEC("tc")
 int tcp_egress(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
-    int done, old;
+    struct scratch *scratch = scratch_get();
+    int says_again = 0, done, old;
     struct tcp_segment *segment;
     struct mc_tcp_shift shift;
     struct mc_tcp_conn *conn;
@@ -264,7 +320,7 @@ int tcp_egress(struct __sk_buff *skb)
     u32 l4, mss;
     u64 mac;
 
-    if (!tcp || skb->mark == tcp_mark)
+    if (!tcp || !scratch || skb->mark == tcp_mark)
         return TC_NEXT;
     segment = &tcp->segment;
     l4 = skb_read_pulled(skb, segment, 0);
@@ -288,6 +344,9 @@ int tcp_egress(struct __sk_buff *skb)
     if (!done) {
         conn_leaving(conn, segment, skb->ifindex, skb_vlan(skb), mac);
         conn_set_mss(conn, mss, old);
+        says_again = conn_says_again(conn, segment);
+        if (unlikely(says_again))
+            conn_resend(conn, tcp, &scratch->saved.tcp, 0);
     }
     shift = conn->shift;
     tag = (struct mc_tcp_tag){conn->slot, conn->generation};
@@ -295,6 +354,8 @@ int tcp_egress(struct __sk_buff *skb)
     if (done || !shift_is_used(&shift))
         return TC_NEXT;
     slot_left(&tag);
+    if (unlikely(says_again))
+        return tcp_say_again(skb);
     tcp->shift = shift;
     return tcp_translate(skb, tcp, l4);
 }

@@ -2,7 +2,7 @@
 /*
  * tcp_lost: finds out that segments of a connection on which the kernel has answered take a way
  * without the programs. They do no harm (conn.bpf.h), but the connection hangs: the server looks at
- * its slot every second, and ends it.
+ * its slot four times a second, and ends it.
  *
  * A client's segment that TC did neither note nor seal is dropped by a filter on the socket, which
  * notes since when. Of the socket's segments TC on egress sees those that are translated, and no

@@ -31,7 +31,7 @@ struct boundaries {
     void (*close)(struct boundaries *, struct mc_tcp_slot *slot);
     /*
      * Whether the connection hangs, because what the kernel has answered on it makes its segments
-     * need translation, and they take a way without the programs. To be asked every second.
+     * need translation, and they take a way without the programs. To be asked some times a second.
      */
     bool (*is_lost)(struct boundaries *, struct mc_tcp_slot *slot, int socket);
     /* Nothing of it is translated any more. False: its numbers are not known. */

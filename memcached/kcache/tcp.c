@@ -91,10 +91,10 @@ static bool is_lost(struct boundaries *boundaries, struct mc_tcp_slot *slot, int
     age = owed ? loader_tcp_age(loader, owed) : 0;
     if (age <= PATIENCE_MS || getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &n))
         return false;
-    if (info.tcpi_last_data_sent + CLOCKS_MS < age)
-        return true; /* data, which the programs on egress did not see */
-    if (owed & MC_TCP_OWED_ACK && has_acknowledged(loader, socket, &info, age))
-        return true;
+    /* Data, or an acknowledgement, which the programs on egress have not seen by now, either. */
+    if (info.tcpi_last_data_sent + CLOCKS_MS < age ||
+        (owed & MC_TCP_OWED_ACK && has_acknowledged(loader, socket, &info, age)))
+        return __atomic_load_n(&slot->owed, __ATOMIC_RELAXED) == owed;
     settle(slot, owed, &info);
     return false;
 }

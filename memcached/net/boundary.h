@@ -16,8 +16,14 @@ struct boundary {
     struct mc_tcp_slot *slot; /* NULL: the kernel answers nothing on the connection */
     uint32_t nread, nsent;    /* since it was accepted, modulo 2^32 */
     uint32_t answered;        /* the slot's, when boundary_answered was last called */
-    uint32_t nwaits;          /* calls of boundary_waits since then that said so */
+    uint32_t nwaits;          /* calls of boundary_waits in a row that found a reply outstanding */
 };
+
+/*
+ * How often slots are to be looked at. A connection whose segments take a way without the programs
+ * is reset at the first look after half a second of that (kcache/tcp.c): within one second.
+ */
+enum { BOUNDARY_LOOK_MS = 250, BOUNDARY_LOOKS = 1000 / BOUNDARY_LOOK_MS };
 
 /*
  * To be called when all that was read is executed, before the last `unsent` bytes of the replies
@@ -47,7 +53,10 @@ static inline bool boundary_answered(struct boundary *boundary)
 
     if (boundary->slot)
         boundary->answered = __atomic_load_n(&boundary->slot->answered, __ATOMIC_RELAXED);
-    return boundary->answered != before;
+    if (boundary->answered == before)
+        return false;
+    boundary->nwaits = 0;
+    return true;
 }
 
 /*
@@ -68,11 +77,14 @@ static inline bool boundary_is_doubtful(const struct boundary *boundary)
 }
 
 /*
- * To be called every second, after boundary_answered said no. Whether the client is to be asked how
- * much it has received: it has not acknowledged the kernel's last reply, for 1, 2, 4, ... seconds.
- * It does so by itself if it misses the reply, but for one case: it has dropped the reply for lack
- * of room, but taken the acknowledgement of its request that comes with it, and what it sent when
- * it had room again was lost.
+ * To be called BOUNDARY_LOOKS times a second, after boundary_answered said no. Whether the kernel's
+ * last reply is to be sent once more (socket_probe): the client has not acknowledged it for 1, 2,
+ * 4, ... seconds. The client asks for it by itself if it misses it; but
+ *
+ * - as long as what it asks is lost, or the copy that it gets, nothing else would reach it, where a
+ *   socket sends again what is not acknowledged;
+ * - it may have dropped the reply for lack of room, but taken the acknowledgement of its request
+ *   that comes with it, and what it sent when it had room again was lost.
  */
 static inline bool boundary_waits(struct boundary *boundary)
 {
@@ -81,7 +93,7 @@ static inline bool boundary_waits(struct boundary *boundary)
         return false;
     }
     boundary->nwaits++;
-    return (boundary->nwaits & (boundary->nwaits - 1)) == 0;
+    return boundary->nwaits >= BOUNDARY_LOOKS && !(boundary->nwaits & (boundary->nwaits - 1));
 }
 
 #endif

@@ -38,6 +38,7 @@ struct conn {
     struct tls_session *tls;   /* NULL: a plain connection */
     struct conn *next, **link; /* in the worker's list */
     struct boundary boundary;
+    struct socket_keepalive keepalive; /* while its boundary waits */
     struct event event;
     enum protocol protocol;
     struct conn_input input;
@@ -288,7 +289,9 @@ void conn_check_idle(struct worker *worker, rel_time now)
         if (boundary_answered(&conn->boundary))
             endpoint_used(&conn->endpoint, now);
         else if (boundary_waits(&conn->boundary))
-            socket_probe(fd_of(conn));
+            socket_probe(fd_of(conn), &conn->keepalive);
+        if (!conn->boundary.nwaits)
+            socket_calm(fd_of(conn), &conn->keepalive);
         if (is_idle(conn, now)) {
             count_add(&worker->counts.idle_kicks, 1);
             conn->reason = CLOSE_IDLE;

@@ -17,8 +17,9 @@ void conn_close(struct conn *conn);
 /* Resumes connections whose values have been read, in a list that conn.c made. */
 void conn_ready(struct conn *list);
 /*
- * To be called every second: notes on which connections the kernel has answered since the last
- * call, and closes those that have sent no command for idle_timeout, unless that is 0.
+ * To be called every second, or BOUNDARY_LOOKS times: notes on which connections the kernel has
+ * answered since the last call, resets those that are lost, and closes those that have sent no
+ * command for idle_timeout, unless that is 0.
  */
 void conn_check_idle(struct worker *worker, rel_time now);
 

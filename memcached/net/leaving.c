@@ -10,14 +10,15 @@
 
 #include "base/boundaries.h"
 #include "bpf/shared/tcp.h"
+#include "net/boundary.h"
 #include "net/socket.h"
 #include "net/worker.h"
 
 enum {
     FIRST_MS = 10,     /* by then most clients have acknowledged the end */
     PATIENCE_MS = 600, /* that segments may go without translation */
-    CHECK_MS = 1000,
-    SILENT_MAX = 10, /* checks in a row without a word of the client's: the kernel goes on alone */
+    CHECK_MS = BOUNDARY_LOOK_MS,
+    SILENT_MAX = 40, /* checks in a row without a word of the client's: the kernel goes on alone */
 };
 
 struct leaving {

@@ -354,10 +354,35 @@ void socket_reset_as(int fd, const uint32_t *seq, size_t n, uint32_t ack)
         continue;
 }
 
-void socket_probe(int fd)
+static int get_option(int fd, int name, int *value)
 {
-    const int idle = 1, most = 127; /* probes without an answer, before the connection ends */
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &most, sizeof(most));
+    socklen_t n = sizeof(*value);
+
+    return getsockopt(fd, IPPROTO_TCP, name, value, &n);
+}
+
+static void set_keepalive(int fd, int idle, int count)
+{
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
     /* A connection that has been idle for longer than this is probed at once. */
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+}
+
+void socket_probe(int fd, struct socket_keepalive *before)
+{
+    const int most = 127; /* probes without an answer, before the connection ends */
+
+    if (!before->idle && (get_option(fd, TCP_KEEPCNT, &before->count) ||
+                          get_option(fd, TCP_KEEPIDLE, &before->idle)))
+        return;
+    set_keepalive(fd, 1, most);
+}
+
+void socket_calm(int fd, struct socket_keepalive *before)
+{
+    const int most = 32767; /* seconds that Linux takes, where its own default may be longer */
+
+    if (before->idle)
+        set_keepalive(fd, before->idle < most ? before->idle : most, before->count);
+    before->idle = 0;
 }

@@ -57,7 +57,19 @@ void socket_set_reset(int fd, bool on);
  * is told when it sends the next segment.
  */
 void socket_reset_as(int fd, const uint32_t *seq, size_t n, uint32_t ack);
-/* Makes the kernel ask the client how much it has received, if nothing is in flight. */
-void socket_probe(int fd);
+
+/* How long a socket is idle before it asks, and how often it asks. idle: 0: it is as it was. */
+struct socket_keepalive {
+    int idle, count;
+};
+/*
+ * Makes the kernel ask the client how much it has received, if nothing is in flight and nothing has
+ * come for a second. While a reply of the programs' is outstanding they send that again in the
+ * place of the question (tcp_say_again in bpf/tcp/egress.bpf.h). From then on it asks each second
+ * in which nothing comes.
+ */
+void socket_probe(int fd, struct socket_keepalive *before);
+/* It no longer does, and waits before it asks as it did before, if it was made to at all. */
+void socket_calm(int fd, struct socket_keepalive *before);
 
 #endif

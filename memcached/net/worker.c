@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "command/command.h"
+#include "net/boundary.h"
 #include "net/conn.h"
 #include "net/leaving.h"
 #include "net/tls.h"
@@ -19,6 +20,7 @@ enum {
     INPUT_BYTES = 16 * 1024,
     FIRST_QUEUE = 16,
     CACHE_LINE = 64,
+    IDLE_MS = 1000, /* how often connections are looked at, where the kernel answers on none */
     FEW_SLEEPS = TURNS_JUDGED * 3 / 4, /* a busy worker has fewer */
 };
 
@@ -95,7 +97,8 @@ bool worker_ping(struct worker *worker)
 
 static bool make_events(struct worker *worker)
 {
-    const struct timeval second = {1, 0};
+    const long ms = worker->config->boundaries ? BOUNDARY_LOOK_MS : IDLE_MS;
+    const struct timeval period = {ms / 1000, ms % 1000 * 1000};
 
     worker->base = event_base_new();
     if (!worker->base)
@@ -105,7 +108,7 @@ static bool make_events(struct worker *worker)
         return false;
     if (worker->config->idle_timeout > 0 || worker->config->boundaries) {
         worker->idle = event_new(worker->base, -1, EV_PERSIST, on_idle_timer, worker);
-        return worker->idle && event_add(worker->idle, &second) == 0;
+        return worker->idle && event_add(worker->idle, &period) == 0;
     }
     return true;
 }

@@ -133,6 +133,10 @@ static void any_leaves(struct segment *segment, const struct mc_tcp_conn *conn,
     segment->tsecr += below(8) - 4u;
     segment->window = below(65536);
     any_options(segment, options, conn->in_end);
+    if (!one_in(4))
+        return;
+    segment->seq = conn->out_end - 1; /* a keepalive probe */
+    segment->n = 0;
 }
 
 /* What the server may have published. */
@@ -177,8 +181,8 @@ static void show(const struct segment *segment, const struct mc_tcp_conn *conn, 
         conn->shift.reply, conn->shift.nreply, conn->in_end, conn->out_end, conn->acked);
 }
 
-/* One segment of either side. *tally: what was done. */
-static bool step(struct tcp_lab *lab, bool v6, unsigned int tally[ACTS])
+/* One segment of either side. *tally: what was done; *said: replies in the place of a probe. */
+static bool step(struct tcp_lab *lab, bool v6, unsigned int tally[ACTS], unsigned int *said)
 {
     static struct frame frame;
     const struct request *request = &requests[below(one_in(2) ? ANSWERED : REQUESTS)];
@@ -213,6 +217,7 @@ static bool step(struct tcp_lab *lab, bool v6, unsigned int tally[ACTS])
         wrong = tcp_check(lab, hook, &segment, &frame, request, 0, &found);
     }
     tally[found.act]++;
+    *said += hook == HOOK_EGRESS && found.act == ACT_RESEND;
     if (!wrong)
         return true;
     diag("wrong: %s", wrong);
@@ -222,22 +227,23 @@ static bool step(struct tcp_lab *lab, bool v6, unsigned int tally[ACTS])
 
 static void test_rules(struct tcp_lab *lab)
 {
-    unsigned int tally[ACTS] = {0}, i, j;
+    unsigned int tally[ACTS] = {0}, said = 0, i, j;
     struct mc_tcp_conn conn;
     bool right = true;
 
     for (i = 0; i < EPISODES && right; i++) {
         any_conn(lab, i % 2, &conn);
         for (j = 0; j < STEPS && right; j++)
-            right = step(lab, i % 2, tally);
+            right = step(lab, i % 2, tally, &said);
     }
     ok(right, "random segments of random connections: all is as the rules say");
-    diag("answered %u, by TC for the socket %u, again %u, passed %u, with an acknowledgement %u, "
-         "probes %u, dropped %u",
-         tally[ACT_ANSWER], tally[ACT_ANSWER_PAID], tally[ACT_RESEND], tally[ACT_PASS],
-         tally[ACT_RELEASE], tally[ACT_PROBE], tally[ACT_DROP]);
+    diag("answered %u, by TC for the socket %u, again %u (unasked %u), passed %u, with an "
+         "acknowledgement %u, probes %u, dropped %u, refused %u",
+         tally[ACT_ANSWER], tally[ACT_ANSWER_PAID], tally[ACT_RESEND], said, tally[ACT_PASS],
+         tally[ACT_RELEASE], tally[ACT_PROBE], tally[ACT_DROP], tally[ACT_REFUSE]);
     ok(tally[ACT_ANSWER] > 1000 && tally[ACT_ANSWER_PAID] > 100 && tally[ACT_RESEND] > 1000 &&
-           tally[ACT_PASS] > 5000 && tally[ACT_RELEASE] > 5 && tally[ACT_PROBE] > 5,
+           tally[ACT_PASS] > 5000 && tally[ACT_RELEASE] > 5 && tally[ACT_PROBE] > 5 && said > 100 &&
+           tally[ACT_REFUSE] > 100,
        "all that may happen has happened, many times");
 }
 

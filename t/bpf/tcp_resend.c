@@ -228,6 +228,56 @@ static void test_pieces(const struct run *run)
     ok(right, "%s: the next reply of more than 500 bytes is left to the server", run->name);
 }
 
+/* The socket asks a client what it has, which has not acknowledged the reply. */
+static void test_unasked(const struct run *run)
+{
+    size_t n = get_hit.nreply, first = n < 500 ? n : 500;
+    struct mc_tcp_conn conn;
+    struct segment segment, probe;
+    struct outcome found;
+    struct frame frame;
+    const char *wrong;
+    bool right = true;
+    int i;
+
+    for (i = 0; i < 4; i++) {
+        answer(run, &conn, &segment);
+        segment_out(&probe, &conn, NULL, 0);
+        probe.v6 = run->v6;
+        probe.seq--;
+        probe.flags = ACK;
+        probe.sum = i % 2 ? SUM_BEGUN : SUM_WHOLE;
+        if (i >= 2) {
+            conn.again = 2;
+            conn_put(run->lab, run->v6, &conn);
+        }
+        segment_frame(&frame, &probe);
+        wrong = tcp_check(run->lab, HOOK_EGRESS, &probe, &frame, &get_hit, 0, &found);
+        right &= !wrong && found.act == ACT_RESEND && found.from == 0 &&
+                 found.nreply == (i >= 2 ? first : n);
+        if (!right)
+            diag("wrong: %s", wrong ? wrong : "the rules");
+    }
+    ok(right, "%s: in the place of the socket's probe the reply leaves, in the end a piece of it",
+       run->name);
+    segment.seq += (uint32_t)get_hit.n;
+    segment.n = 0;
+    segment.flags = ACK;
+    segment.ack += (uint32_t)n;
+    right = does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED);
+    conn_get(run->lab, run->v6, &conn);
+    segment_out(&probe, &conn, NULL, 0);
+    probe.v6 = run->v6;
+    probe.seq--;
+    right &= tcp_does(run->lab, HOOK_EGRESS, &probe, &get_no, ACT_PASS, NOT_COUNTED);
+    answer(run, &conn, &segment);
+    segment_out(&probe, &conn, NULL, 0);
+    probe.v6 = run->v6;
+    probe.flags = ACK;
+    right &= tcp_does(run->lab, HOOK_EGRESS, &probe, &get_no, ACT_PASS, NOT_COUNTED);
+    ok(right, "%s: a probe without a reply, and an acknowledgement, leave as they are", run->name);
+}
+
 /* A client that has no room answers each copy. */
 static void test_no_room(const struct run *run)
 {
@@ -546,6 +596,7 @@ static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6, size_t n)
     test_again(&run);
     test_bare(&run);
     test_no_room(&run);
+    test_unasked(&run);
     test_pieces(&run);
     test_passes(&run);
     test_pipelined(&run);

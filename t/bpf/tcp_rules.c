@@ -226,7 +226,10 @@ static void model_pass(struct mc_tcp_conn *conn, const struct segment *segment, 
         conn->flags |= MC_TCP_CLOSING;
 }
 
-/* From the third time on a reply is sent again in pieces of at most 500 bytes. */
+/*
+ * From the third time on a reply is sent again in pieces of at most 500 bytes, from where the
+ * client's segment, if it is one, says.
+ */
 static void model_cut(struct mc_tcp_conn *conn, const struct segment *segment,
                       struct outcome *outcome)
 {
@@ -239,7 +242,7 @@ static void model_cut(struct mc_tcp_conn *conn, const struct segment *segment,
     }
     if (n <= 500)
         return;
-    if (!reply_is_open(conn, segment))
+    if (segment->from_server || !reply_is_open(conn, segment))
         outcome->from = 0;
     else if (beyond(segment->ack, conn->shift.reply) > 0)
         outcome->from = segment->ack - conn->shift.reply;
@@ -249,6 +252,22 @@ static void model_cut(struct mc_tcp_conn *conn, const struct segment *segment,
         conn->mss = 500;
         conn->flags |= MC_TCP_MSS_OLD;
     }
+}
+
+/* The outstanding reply is sent again, if it is still kept. can: the headers are plain. */
+static struct outcome model_resend(struct tcp_lab *lab, struct mc_tcp_conn *conn,
+                                   const struct segment *segment, bool can)
+{
+    static struct tcp_kept kept;
+    struct outcome outcome = {.act = ACT_DROP, .reason = NOT_COUNTED};
+
+    model_cut(conn, segment, &outcome);
+    kept_get(lab, conn->kept, &kept);
+    if (can && kept.owner == kept_owner(conn->shift.reply, conn->slot, conn->generation)) {
+        outcome.act = ACT_RESEND;
+        outcome.reply = kept.text;
+    }
+    return outcome;
 }
 
 static void model_answer(const struct segment *segment, const struct request *request,
@@ -277,8 +296,8 @@ static bool was_translated(const struct mc_tcp_conn *conn, const struct segment 
            beyond(tsval, ntohl(conn->tsval) - MC_TCP_AHEAD / 2) >= 0;
 }
 
-static struct outcome model_egress(const struct segment *segment, unsigned int odd,
-                                   struct mc_tcp_conn *conn)
+static struct outcome model_egress(struct tcp_lab *lab, const struct segment *segment,
+                                   unsigned int odd, struct mc_tcp_conn *conn)
 {
     struct outcome outcome = {.act = ACT_PASS, .reason = NOT_COUNTED};
     const struct mc_tcp_shift *shift = &conn->shift;
@@ -311,6 +330,9 @@ static struct outcome model_egress(const struct segment *segment, unsigned int o
     conn->ifindex = LO;
     conn->vlan = 0;
     conn->mac = 0x020000000002;
+    if (shift->nreply && !segment->n && is_plain(segment, odd) &&
+        segment->seq == conn->out_end - 1) /* the socket asks what the client has */
+        return model_resend(lab, conn, segment, true);
     if (shift->nreply && beyond(segment->seq, splice) < 0 &&
         beyond(segment->seq + (uint32_t)segment->n, splice) > 0)
         outcome = (struct outcome){.act = has_stamps_alone(segment) ? ACT_PROBE : ACT_DROP,
@@ -329,14 +351,13 @@ struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segme
                          const struct request *request, unsigned int odd, struct mc_tcp_conn *conn,
                          long *freed)
 {
-    static struct tcp_kept kept;
     struct outcome outcome = {.act = ACT_PASS, .reason = NOT_COUNTED};
     bool debt = conn->acked != segment->ack - conn->shift.out;
     uint32_t rc, place;
 
     *freed = -1;
     if (hook == HOOK_EGRESS)
-        return model_egress(segment, odd, conn);
+        return model_egress(lab, segment, odd, conn);
     if (odd & ODD_FOREIGN || segment->flags & SYN || (hook == HOOK_INGRESS && odd & ODD_DONE) ||
         (hook == HOOK_XDP &&
          (segment->flags & RST || odd & (ODD_LENGTHS | ODD_FRAGMENT | ODD_OPTIONS))))
@@ -370,16 +391,7 @@ struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segme
         model_pass(conn, segment, odd);
         return outcome;
     }
-    outcome.reason = NOT_COUNTED;
-    outcome.act = ACT_DROP;
-    model_cut(conn, segment, &outcome);
-    kept_get(lab, conn->kept, &kept);
-    if (!(odd & ODD_OPTIONS) &&
-        kept.owner == kept_owner(conn->shift.reply, conn->slot, conn->generation)) {
-        outcome.act = ACT_RESEND;
-        outcome.reply = kept.text;
-    }
-    return outcome;
+    return model_resend(lab, conn, segment, !(odd & ODD_OPTIONS));
 }
 
 /* --- the frames that are to leave ----------------------------------------------------------- */
@@ -411,7 +423,9 @@ void reply_frame(struct frame *want, const struct segment *segment, const struct
         .flags = PSH | ACK,
         .window = ntohs(after->window),
         .tsval = ntohl(after->tsval),
-        .tsecr = is_stamped(segment, &tsval) ? tsval : after->client_ts,
+        .tsecr = segment->from_server          ? 0
+                 : is_stamped(segment, &tsval) ? tsval
+                                               : after->client_ts,
         .text = (const char *)outcome->reply + outcome->from,
         .n = outcome->nreply,
         .sum = SUM_WHOLE,
@@ -661,8 +675,10 @@ static uint32_t make_wanted(const struct tcp_lab *lab, struct frame *want, enum 
     case ACT_ANSWER:
     case ACT_RESEND:
         reply_frame(want, segment, outcome, after);
-        if (hook == HOOK_INGRESS && segment->sum == SUM_BEGUN)
+        if (hook != HOOK_XDP && segment->sum == SUM_BEGUN)
             segment_seal(want, SUM_BEGUN);
+        if (hook == HOOK_EGRESS)
+            return TC_IS_NEXT;
         return hook == HOOK_XDP ? XDP_IS_TX : TC_IS_REDIRECT;
     case ACT_ANSWER_PAID:
         make_bare(lab, want, in, segment, segment->seq - before->shift.in,

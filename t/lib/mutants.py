@@ -45,6 +45,7 @@ CHAIN_MUTANTS = (
 # Of connections on which the kernel answers: (name, changes, what fails): a change is a file, what
 # is found there and what it becomes; what fails is a test program, or a file of t/e2e and a case.
 LOST_REPLIES = ("t/e2e/kernel/tcp-streams.t", "while_replies_are_lost")
+DEAF = ("t/e2e/kernel/tcp-streams.t", "while_nothing_comes_from_clients")
 CLAMP = r"return shift->nreply && seq_before\(shift->request, wire\) \? shift->request : wire;"
 LOOK = (r"tcp->boundary = READ_ONCE\(slot->boundary\);\s+read_barrier\(\);\s+"
         r"rc = conn_refuses\([^;]*;")
@@ -78,6 +79,8 @@ TCP_MUTANTS = (
     ("removal_under_the_lock", (("bpf/tcp/remove.bpf.h",
                                  r"!conn_lock_as\(conn, &which\.flow, MC_TCP_VOID\)", "0"),),
      ("t/bpf/tcp_race",)),
+    ("a_reply_unasked", (("bpf/tcp/egress.bpf.h", r"if \(unlikely\(says_again\)\)", "if (0)"),),
+     ("t/bpf/tcp_resend",), DEAF),
     ("boundary_before_send", (("memcached/net/conn.c", r"(publish\(conn, reply->nbytes)\);\s+"
                                r"(sending = send_some\(conn, reply, &nsent\);)",
                                r"\2 \1 - nsent);"),),

@@ -31,7 +31,7 @@ struct one_slot {
     struct mc_tcp_slot slot;
     int socket;
     bool open, refuses, lost, forgotten;
-    unsigned int nlost;
+    unsigned int nlost, nasked;
     /* When the slot was taken back the socket was open, and had this boundary. */
     bool withdrawn;
     uint64_t last;
@@ -75,6 +75,7 @@ static bool is_lost(struct boundaries *boundaries, struct mc_tcp_slot *slot, int
 {
     struct one_slot *one = (struct one_slot *)boundaries;
 
+    one->nasked++;
     return slot == &one->slot && socket == one->socket && one->lost;
 }
 
@@ -314,6 +315,106 @@ static void test_arithmetic(void)
        "what it has answered is reported once");
     boundary_withdraw(&none);
     ok(!boundary_answered(&none), "without a slot it answers nothing");
+}
+
+/* A reply that is not acknowledged is sent again after 1, 2, 4, ... seconds. */
+static void test_waits(void)
+{
+    struct mc_tcp_slot slot = {.outstanding = 1};
+    struct boundary boundary = {.slot = &slot};
+    unsigned int i, sent, wrong = 0;
+
+    for (i = 1, sent = 0; i <= 32 * BOUNDARY_LOOKS; i++)
+        if (boundary_waits(&boundary))
+            wrong += i != (unsigned int)BOUNDARY_LOOKS << sent++;
+    ok(!wrong && sent == 6, "a reply that is outstanding is sent again after 1, 2, 4, ... seconds");
+    for (i = 1; i < 32 * BOUNDARY_LOOKS; i++)
+        wrong += boundary_waits(&boundary);
+    slot.answered++;
+    wrong += !boundary_answered(&boundary);
+    for (i = 1; i < BOUNDARY_LOOKS; i++)
+        wrong += boundary_waits(&boundary);
+    ok(!wrong && boundary_waits(&boundary), "the next reply again after 1 second");
+    slot.outstanding = 0;
+    wrong += boundary_waits(&boundary);
+    slot.outstanding = 1;
+    ok(!wrong && !boundary_waits(&boundary), "one that is acknowledged is not");
+}
+
+/* What the worker's socket has of an option of TCP's. */
+static int option(const struct host *host, int name)
+{
+    int value = -1;
+    socklen_t n = sizeof(value);
+
+    getsockopt(host->one.socket, IPPROTO_TCP, name, &value, &n);
+    return value;
+}
+
+/* As a worker does, four times a second. */
+static void look(struct host *host, unsigned int times)
+{
+    while (times-- > 0)
+        conn_check_idle(host->worker, 0);
+}
+
+/* The client does not acknowledge a reply for a second, and then does. */
+static void test_probes(struct host *host)
+{
+    const int idle = 600, count = 5;
+    bool right;
+
+    accept_client(host, true);
+    turn(host);
+    setsockopt(host->one.socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    setsockopt(host->one.socket, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+    host->one.slot.answered = host->one.slot.outstanding = 1;
+    look(host, 2 * BOUNDARY_LOOKS + 1);
+    right = option(host, TCP_KEEPIDLE) == 1;
+    host->one.slot.outstanding = 0;
+    look(host, 1);
+    ok(right && option(host, TCP_KEEPIDLE) == idle && option(host, TCP_KEEPCNT) == count,
+       "a socket that has asked what its client has is as it was, once the client has all");
+    host->one.slot.answered++;
+    host->one.slot.outstanding = 1;
+    look(host, BOUNDARY_LOOKS + 1);
+    right = option(host, TCP_KEEPIDLE) == 1;
+    host->one.slot.answered++;
+    look(host, 1);
+    ok(right && option(host, TCP_KEEPIDLE) == idle && option(host, TCP_KEEPCNT) == count,
+       "and once there is a later reply");
+    close(host->client);
+    host->client = -1;
+    turn(host);
+}
+
+static void on_end(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    *(bool *)arg = true;
+}
+
+/*
+ * The worker is new. Connections are looked at before an event that is due in 0.4 seconds: those
+ * that have been lost for half a second are reset before they are lost for one.
+ */
+static void test_looks(struct host *host)
+{
+    const struct timeval wait = {0, 400000};
+    bool ended = false;
+
+    accept_client(host, true);
+    turn(host);
+    host->one.slot.owed = 2;
+    host->one.nasked = 0;
+    event_base_once(host->worker->base, -1, EV_TIMEOUT, on_end, &ended, &wait);
+    while (!ended)
+        event_base_loop(host->worker->base, EVLOOP_ONCE);
+    ok(host->one.nasked > 0, "a connection in doubt is looked at more often than every 0.4 s");
+    close(host->client);
+    host->client = -1;
+    turn(host);
 }
 
 static void test_requests(struct host *host)
@@ -591,7 +692,10 @@ int main(void)
     struct host host;
 
     test_arithmetic();
+    test_waits();
     start(&host, NULL);
+    test_looks(&host);
+    test_probes(&host);
     test_requests(&host);
     test_pending(&host);
     test_blocked(&host);

@@ -205,8 +205,8 @@ def signs_of_another_way(forger):
 
 @each_mode
 def victims_that_wait(m):
-    """The server ends a connection whose segments go astray; it looks every second, and within
-    three it is certain."""
+    """The server ends a connection whose segments go astray; it looks four times a second, and
+    within three seconds it is certain."""
     with contextlib.ExitStack() as stack:
         victims = [stack.enter_context(contextlib.closing(m.dial())) for _ in range(10)]
         wrong = []

@@ -100,6 +100,37 @@ def while_requests_are_damaged():
     tap.at_once(damaged, range(len(modes)))
 
 
+@tap.case
+def while_nothing_comes_from_clients():
+    """A reply that was lost is sent again though the client's own request for it is lost each time,
+    as a socket would."""
+    modes = "native", "tc"
+    pairs = [cable.Pair() for _ in modes]
+
+    def deaf(i):
+        mode, pair = modes[i], pairs[i]
+        with machines(pair, mode=mode) as m:
+            connections = [answered_on(m) for _ in range(8)]
+            pair.unplug()
+            pair.plug(0, "--loss-ab", 1)
+            for c in connections:
+                c.send(b"get nothing\r\n")
+            tap.ok(server.wait_for(lambda: all(retransmits(c) >= 1 for c in connections),
+                                   60 * tap.SLOW, 0.01), "replies are lost")
+            pair.unplug()
+            pair.plug(0, "--loss-ba", 1)
+            for c in connections:
+                c.sock.settimeout(60 * tap.SLOW)
+            tap.is_([c.exactly(len(MISS)) for c in connections], [MISS] * 8,
+                    "mode=%s: the server's side sends them again by itself" % mode)
+            pair.unplug()
+            pair.plug(0, "--loss-ba", 0)
+            tap.is_([ask(c) for c in connections], [MISS] * 8, "and the connections go on")
+            tap.is_(counts(m)["tcp_reset"], 0, "none is reset")
+
+    tap.at_once(deaf, range(len(modes)))
+
+
 # --- the ends of connections -----------------------------------------------------------------
 
 @tap.case
