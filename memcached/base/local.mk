@@ -15,3 +15,4 @@ base_srcs += memcached/base/credentials.c memcached/base/credentials.h
 base_srcs += memcached/base/cgroup.c memcached/base/cgroup.h
 base_srcs += memcached/base/stream.c memcached/base/stream.h
 base_srcs += memcached/base/thread.c memcached/base/thread.h
+base_srcs += memcached/base/sum.h

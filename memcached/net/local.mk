@@ -6,6 +6,7 @@ net_srcs = \
     memcached/net/conn.c memcached/net/conn.h \
     memcached/net/datagrams.c memcached/net/datagrams.h \
     memcached/net/endpoint.c memcached/net/endpoint.h \
+    memcached/net/frame.c memcached/net/frame.h \
     memcached/net/input.c memcached/net/input.h \
     memcached/net/leaving.c memcached/net/leaving.h \
     memcached/net/listen.c memcached/net/listen.h \
@@ -42,6 +43,9 @@ t_unit_net_datagrams_LDADD = $(net_libs)
 unit_tests += t/unit/net_worker
 t_unit_net_worker_SOURCES = t/unit/net_worker.c t/lib/tap.h
 t_unit_net_worker_LDADD = $(net_libs)
+unit_tests += t/unit/net_frame
+t_unit_net_frame_SOURCES = t/unit/net_frame.c t/lib/tap.h
+t_unit_net_frame_LDADD = $(net_libs)
 unit_tests += t/unit/net_udp
 t_unit_net_udp_SOURCES = t/unit/net_udp.c t/unit/net_store.h t/lib/tap.h
 t_unit_net_udp_LDADD = $(net_libs)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/item.h"
 
+#include "base/sum.h"
 #include "store/external.h"
 #include "store/internal.h"
 #include "store/reclaim.h"
@@ -248,30 +249,6 @@ struct mc_item *item_new(struct store *store, struct slice key, uint32_t client_
     }
     item_write(store, item, nvalue, store->config.format.tail);
     return item;
-}
-
-/* A one's complement sum. */
-static uint64_t sum_add(uint64_t sum, uint64_t word)
-{
-    return __builtin_add_overflow(sum, word, &sum) ? sum + 1 : sum;
-}
-
-/* As RFC 1071 has it, by words of 8 bytes, two at a time: a sum waits for the one before. */
-static uint16_t sum_of(const char *bytes, size_t n)
-{
-    uint64_t sum = 0, other = 0, words[2] = {0};
-
-    for (; n >= sizeof(words); bytes += sizeof(words), n -= sizeof(words)) {
-        memcpy(words, bytes, sizeof(words));
-        sum = sum_add(sum, words[0]);
-        other = sum_add(other, words[1]);
-    }
-    memset(words, 0, sizeof(words));
-    memcpy(words, bytes, n);
-    sum = sum_add(sum_add(sum, words[0]), sum_add(other, words[1]));
-    while (sum >> 16)
-        sum = (sum & 0xffff) + (sum >> 16);
-    return (uint16_t)sum;
 }
 
 unsigned int item_sum(const struct store *store, struct mc_item *item)

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* sum: one's complement sums of 16-bit words, as RFC 1071 has them, in the machine's byte order. */
+#ifndef BASE_SUM_H
+#define BASE_SUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline uint64_t sum_add(uint64_t sum, uint64_t word)
+{
+    return __builtin_add_overflow(sum, word, &sum) ? sum + 1 : sum;
+}
+
+/* Of 16 bits: 0 if there are but zeros in the sum. */
+static inline uint16_t sum_fold(uint64_t sum)
+{
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
+    return (uint16_t)sum;
+}
+
+/*
+ * Of n bytes, with a zero behind an odd one; so the sum of several pieces is that of their sums if
+ * all but the last are even. By words of 8 bytes, two at a time: a sum waits for the one before.
+ */
+static inline uint16_t sum_of(const void *bytes, size_t n)
+{
+    uint64_t sum = 0, other = 0, words[2] = {0};
+    const char *at = bytes;
+
+    for (; n >= sizeof(words); at += sizeof(words), n -= sizeof(words)) {
+        memcpy(words, at, sizeof(words));
+        sum = sum_add(sum, words[0]);
+        other = sum_add(other, words[1]);
+    }
+    memset(words, 0, sizeof(words));
+    memcpy(words, at, n);
+    return sum_fold(sum_add(sum_add(sum, words[0]), sum_add(other, words[1])));
+}
+
+#endif
