@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # loader_srcs: the loader, in user space. What the kernel objects are made of goes to EXTRA_DIST.
-loader_srcs = bpf/shared/layout.h bpf/shared/chain.h bpf/shared/tcp.h
+loader_srcs = bpf/shared/layout.h bpf/shared/chain.h bpf/shared/tcp.h bpf/shared/ring.h
 if ENABLE_BMC
 loader_srcs += bpf/loader/loader.c bpf/loader/loader.h bpf/loader/links.c
 loader_srcs += bpf/loader/tc.c bpf/loader/tc.h bpf/loader/tcp.c bpf/loader/tcp.h
 loader_srcs += bpf/loader/object.c bpf/loader/object.h
 loader_srcs += bpf/loader/parallel.c bpf/loader/parallel.h
 loader_srcs += bpf/loader/refusal.c bpf/loader/refusal.h
+loader_srcs += bpf/loader/rings.c
 loader_srcs += bpf/loader/prog_array.c bpf/loader/prog_array.h
 loader_srcs += bpf/loader/share.c bpf/loader/share.h bpf/loader/share_ports.h
 loader_srcs += bpf/loader/map_clear.c bpf/loader/map_clear.h

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * inplace: the programs that answer from the server's own memory. XDP answers gets in the driver;
- * TC, behind it, answers those whose reply does not fit into the driver's frame.
+ * TC, behind it, answers those whose reply does not fit into the driver's frame. With rings, XDP
+ * hands the server what it passes.
  *
  * In doubt a program passes the packet exactly as it came. So a reply of several keys is complete
  * before the packet is touched; a single hit is copied straight into the packet, whose bytes are
@@ -9,6 +10,7 @@
  */
 #include "bpf/inplace/get.bpf.h"
 #include "bpf/inplace/lookup.bpf.h"
+#include "bpf/inplace/ring.bpf.h"
 #include "bpf/inplace/tc.bpf.h"
 #include "bpf/inplace/verbs.bpf.h"
 #include "bpf/inplace/xdp.bpf.h"

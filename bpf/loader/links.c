@@ -123,7 +123,7 @@ static int share_maps(const struct object *plain, const struct object *object)
 static int load_plain(struct loader *loader, uint32_t flags)
 {
     struct object *plain = &loader->plain;
-    int rc = object_open(plain, loader->object.kind, NULL);
+    int rc = object_open(plain, loader->object.kind, loader->object.has_rings, NULL);
 
     if (rc)
         return rc;

@@ -312,7 +312,8 @@ static uint64_t count_bytes(const struct object *object)
     return sum;
 }
 
-static struct loader *open_either(enum object_kind kind, const struct chain_settings *settings,
+static struct loader *open_either(enum object_kind kind, bool has_rings,
+                                  const struct chain_settings *settings,
                                   const struct loader_guard *guard, char *error, size_t nerror)
 {
     struct loader *loader = calloc(1, sizeof(*loader));
@@ -331,7 +332,7 @@ static struct loader *open_either(enum object_kind kind, const struct chain_sett
     loader->share_socket = -1;
     libbpf_set_print(print_nothing);
     loader->ncpus = libbpf_num_possible_cpus();
-    rc = object_open(&loader->object, kind, &opts);
+    rc = object_open(&loader->object, kind, has_rings, &opts);
     if (!rc)
         rc = prepare_and_start(&loader->object, settings, guard);
     if (!rc) {
@@ -362,14 +363,14 @@ struct loader *loader_open(char *error, size_t nerror)
 struct loader *loader_open_guarded(const struct loader_guard *guard, unsigned int extras,
                                    char *error, size_t nerror)
 {
-    return open_either(extras & LOADER_TCP ? OBJECT_BOTH : OBJECT_INPLACE, NULL, guard, error,
-                       nerror);
+    return open_either(extras & LOADER_TCP ? OBJECT_BOTH : OBJECT_INPLACE, extras & LOADER_RINGS,
+                       NULL, guard, error, nerror);
 }
 
 struct loader *loader_open_chain(const struct chain_settings *settings,
                                  const struct loader_guard *guard, char *error, size_t nerror)
 {
-    return open_either(OBJECT_CHAIN, settings, guard, error, nerror);
+    return open_either(OBJECT_CHAIN, false, settings, guard, error, nerror);
 }
 
 int loader_wait(struct loader *loader, char *error, size_t nerror)

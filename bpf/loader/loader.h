@@ -23,6 +23,7 @@
 
 #include "bpf/shared/chain.h"
 #include "bpf/shared/layout.h"
+#include "bpf/shared/ring.h"
 #include "bpf/shared/tcp.h"
 
 struct loader;
@@ -51,7 +52,8 @@ size_t loader_list_bytes(const struct loader_guard *guard);
 struct loader *loader_open(char *error, size_t nerror);
 /* What the programs do beside answering UDP, as bits. */
 enum {
-    LOADER_TCP = 1 << 0, /* loader_open_tcp will follow */
+    LOADER_TCP = 1 << 0,   /* loader_open_tcp will follow */
+    LOADER_RINGS = 1 << 1, /* and loader_set_ring */
 };
 /*
  * Starts to load them, by threads, which takes a tenth of a second: until loader_wait only memory
@@ -150,6 +152,19 @@ uint16_t loader_tcp_seal(struct loader *loader);
 void loader_sweep_tcp(struct loader *loader);
 /* What the programs counted since they were loaded; all 0 without loader_open_tcp. */
 void loader_tcp_counts(struct loader *loader, struct mc_tcp_counts *out);
+
+/*
+ * Gives ring `index` an AF_XDP socket, which ends with the socket. Returns the place of the count
+ * of what was taken out of the ring (bpf/shared/ring.h), or NULL with errno. A port, up to
+ * MC_RING_PORTS of them, is to follow when all its rings have sockets. Needs LOADER_RINGS.
+ */
+uint64_t *loader_set_ring(struct loader *loader, uint32_t index, int socket);
+void loader_add_ring_port(struct loader *loader, const struct mc_ring_port *port);
+/*
+ * An interface was removed, and with it the sockets' queues. One that comes back with this index
+ * has other queues: what was redirected to those sockets would be lost.
+ */
+void loader_end_ring_port(struct loader *loader, int ifindex);
 
 /* What the programs counted on all CPUs since they were loaded. */
 void loader_counts(struct loader *loader, struct mc_counts *out);

@@ -33,7 +33,21 @@
         .depth = (uint64_t *)&(skel)->rodata->guard_depth,                                         \
     }
 
-static int open_inplace(struct object *out, enum object_kind kind,
+/* Only this XDP program is loaded. */
+static struct bpf_program *choose_xdp(struct inplace *skel, bool both, bool rings)
+{
+    struct bpf_program *each[] = {skel->progs.mc_xdp, skel->progs.mc_xdp_both,
+                                  skel->progs.mc_xdp_rings, skel->progs.mc_both_rings};
+    size_t chosen = (size_t)both + 2 * (size_t)rings, i;
+
+    for (i = 0; i < sizeof(each) / sizeof(each[0]); i++)
+        bpf_program__set_autoload(each[i], i == chosen);
+    /* A kernel may be built without AF_XDP. */
+    bpf_map__set_autocreate(skel->maps.ring_sockets, rings);
+    return each[chosen];
+}
+
+static int open_inplace(struct object *out, enum object_kind kind, bool rings,
                         const struct bpf_object_open_opts *opts)
 {
     struct inplace *skel = inplace__open_opts(opts);
@@ -44,17 +58,19 @@ static int open_inplace(struct object *out, enum object_kind kind,
     *out = (struct object){
         COMMON_PARTS(skel),
         .kind = kind,
-        .xdp = both ? skel->progs.mc_xdp_both : skel->progs.mc_xdp,
+        .has_rings = rings,
+        .xdp = choose_xdp(skel, both, rings),
         .tc = {[LOADER_INGRESS] = both ? skel->progs.mc_tc_both : skel->progs.mc_tc,
                [LOADER_EGRESS] = both ? skel->progs.mc_ways_both : skel->progs.mc_ways},
         .main = LOADER_INGRESS,
         .tc_follows = &skel->bss->tc_follows,
         .tc_alone = &skel->bss->tc_alone,
+        .rings = skel->bss->rings,
+        .ring_ports = skel->bss->ring_ports,
+        .ring_nports = &skel->bss->ring_nports,
     };
-    bpf_program__set_autoload(skel->progs.mc_xdp, !both);
     bpf_program__set_autoload(skel->progs.mc_tc, !both);
     bpf_program__set_autoload(skel->progs.mc_ways, !both);
-    bpf_program__set_autoload(skel->progs.mc_xdp_both, both);
     bpf_program__set_autoload(skel->progs.mc_tc_both, both);
     bpf_program__set_autoload(skel->progs.mc_ways_both, both);
     return 0;
@@ -80,10 +96,11 @@ static int open_chain(struct object *out, const struct bpf_object_open_opts *opt
     return 0;
 }
 
-int object_open(struct object *object, enum object_kind kind,
+int object_open(struct object *object, enum object_kind kind, bool has_rings,
                 const struct bpf_object_open_opts *opts)
 {
-    return kind == OBJECT_CHAIN ? open_chain(object, opts) : open_inplace(object, kind, opts);
+    return kind == OBJECT_CHAIN ? open_chain(object, opts)
+                                : open_inplace(object, kind, has_rings, opts);
 }
 
 int object_start(struct object *object)

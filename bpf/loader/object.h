@@ -16,6 +16,7 @@
 #include "bpf/loader/parallel.h"
 #include "bpf/shared/chain.h"
 #include "bpf/shared/layout.h"
+#include "bpf/shared/ring.h"
 
 /* OBJECT_BOTH: in place, and segments of TCP are handed to the programs of bpf/tcp. */
 enum object_kind { OBJECT_INPLACE, OBJECT_BOTH, OBJECT_CHAIN };
@@ -28,6 +29,7 @@ struct object_guard {
 
 struct object {
     enum object_kind kind;
+    bool has_rings;                       /* its XDP program fills rings of AF_XDP */
     struct bpf_object_skeleton *skeleton; /* NULL: not open */
     void *made;                           /* the generated skeleton itself */
     struct bpf_object *all;
@@ -53,7 +55,10 @@ struct object {
     struct mc_guard *guard_now;
     uint64_t *way_epoch;
     uint32_t *way_nports;
-    void *way_ports;         /* struct mc_way_port, MC_WAY_PORTS of them */
+    void *way_ports;       /* struct mc_way_port, MC_WAY_PORTS of them */
+    struct mc_ring *rings; /* MC_RINGS of them */
+    struct mc_ring_port *ring_ports;
+    uint32_t *ring_nports;
     struct chain_gate *gate; /* the gate of the whole cache */
 };
 
@@ -71,8 +76,8 @@ struct loader {
     uint64_t nbytes; /* of all maps */
 };
 
-/* 0 or -errno, and nothing is open. */
-int object_open(struct object *object, enum object_kind kind,
+/* has_rings: not of the chain. 0 or -errno, and nothing is open. */
+int object_open(struct object *object, enum object_kind kind, bool has_rings,
                 const struct bpf_object_open_opts *opts);
 /*
  * Loads the maps, and starts to load the programs. 0 or -errno; it stays open. Until object_finish

@@ -12,7 +12,8 @@ static int share_maps(const struct bpf_object *object, const struct bpf_object *
 
     while (!rc && (from = bpf_object__next_map(object, from)) &&
            (to = bpf_object__next_map(part, to)))
-        rc = bpf_map__reuse_fd(to, bpf_map__fd(from));
+        rc = bpf_map__autocreate(from) ? bpf_map__reuse_fd(to, bpf_map__fd(from))
+                                       : bpf_map__set_autocreate(to, false);
     return rc;
 }
 

@@ -122,7 +122,8 @@ static __always_inline int xdp_admit(struct xdp_md *ctx, struct scratch *scratch
     rc = guard_rate(ip, offsets.v6);
     if (unlikely(rc))
         return rc;
-    if (unlikely(control.flush_at) && second_reached(control.flush_at))
+    /* A reason says that all else admits it (ring.bpf.h). */
+    if (unlikely(control.flush_at) && admitted == HEAD_GET && second_reached(control.flush_at))
         return MC_COUNT_PASS_EXPIRED;
     return admitted;
 }

@@ -100,6 +100,9 @@ struct scratch {
     /* --- verbs other than get (inplace/verbs.bpf.h) --- */
     u32 verb;
     struct mg mg;
+
+    /* --- rings of AF_XDP (inplace/ring.bpf.h): counts before the packet --- */
+    u64 nadmitted, ncommands;
 };
 
 struct {

@@ -364,6 +364,8 @@ enum mc_count {
     MC_COUNT_MISSES,
     MC_COUNT_BYTES_READ,    /* UDP payload of answered requests */
     MC_COUNT_BYTES_WRITTEN, /* UDP payload of the answers */
+    MC_COUNT_RING,          /* of the passed: went into a ring of AF_XDP, */
+    MC_COUNT_RING_FULL,     /* or would have, but found it full */
     /* Passed to the server, by reason. */
     MC_COUNT_PASS_COMMAND, /* no get, or one of a form that only the server knows */
     MC_COUNT_PASS_FRAME,   /* UDP frame header, short or of several datagrams */

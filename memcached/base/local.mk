@@ -16,3 +16,4 @@ base_srcs += memcached/base/cgroup.c memcached/base/cgroup.h
 base_srcs += memcached/base/stream.c memcached/base/stream.h
 base_srcs += memcached/base/thread.c memcached/base/thread.h
 base_srcs += memcached/base/sum.h
+base_srcs += memcached/base/xsk.c memcached/base/xsk.h

@@ -29,7 +29,7 @@ if ENABLE_BMC
 unit_tests += t/unit/kcache_chain t/unit/kcache_hostnet t/unit/kcache_slots t/fuzz/netlink
 bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/buckets t/bpf/outside \
     t/bpf/checksums t/bpf/one_cpu t/bpf/verifier t/bpf/stack \
-    t/bpf/kcache t/fuzz/request t/bpf/guard t/bpf/share
+    t/bpf/kcache t/fuzz/request t/bpf/guard t/bpf/share t/bpf/rings
 bpf_tests += t/bpf/tcp t/bpf/tcp_resend t/bpf/tcp_shift t/bpf/tcp_random \
     t/bpf/tcp_race t/bpf/tcp_offload
 bpf_tests += t/bpf/chain_tcp t/bpf/chain_streams t/bpf/chain_udp t/bpf/chain_random
@@ -103,6 +103,8 @@ t_bpf_guard_SOURCES = t/bpf/guard.c $(bpf_lab)
 t_bpf_guard_LDADD = $(kcache_libs)
 t_bpf_share_SOURCES = t/bpf/share.c t/bpf/wire.h t/lib/tap.h
 t_bpf_share_LDADD = $(loader_libs)
+t_bpf_rings_SOURCES = t/bpf/rings.c $(bpf_lab)
+t_bpf_rings_LDADD = $(kcache_libs)
 t_bpf_verifier_SOURCES = t/bpf/verifier.c $(bpf_lab)
 t_bpf_verifier_LDADD = $(kcache_libs)
 t_bpf_stack_SOURCES = t/bpf/stack.c $(bpf_lab)

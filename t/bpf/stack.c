@@ -159,7 +159,7 @@ int main(void)
 
     if (guard_list(&reloaded, NULL, 0))
         skip_all("out of memory");
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i <= (LOADER_TCP | LOADER_RINGS); i++) {
         lab_open_guarded(&lab, 1, guard, i);
         test_programs(lab.loader, 3);
         lab_close(&lab);

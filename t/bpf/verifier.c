@@ -114,11 +114,11 @@ static void test_programs(struct bpf_object *all, const char *release)
 }
 
 /* Loads them as the loader does, but one after the other, which keeps their logs in order. */
-static void test_object(enum object_kind kind, const char *name, const char *release)
+static void test_object(enum object_kind kind, bool rings, const char *name, const char *release)
 {
     struct object object;
 
-    if (object_open(&object, kind, NULL))
+    if (object_open(&object, kind, rings, NULL))
         skip_all("cannot open the programs");
     object_set_xdp(&object, BPF_F_XDP_HAS_FRAGS, true);
     *object.tick_ns = loader_tick_ns();
@@ -197,9 +197,11 @@ int main(void)
     lab_open(&lab, 1); /* prints the error if nothing can be loaded here */
     lab_close(&lab);
     uname(&kernel);
-    test_object(OBJECT_INPLACE, "in place", kernel.release);
-    test_object(OBJECT_BOTH, "in place, with TCP", kernel.release);
-    test_object(OBJECT_CHAIN, "the chain", kernel.release);
+    test_object(OBJECT_INPLACE, false, "in place", kernel.release);
+    test_object(OBJECT_BOTH, false, "in place, with TCP", kernel.release);
+    test_object(OBJECT_INPLACE, true, "in place, with rings", kernel.release);
+    test_object(OBJECT_BOTH, true, "in place, with TCP and rings", kernel.release);
+    test_object(OBJECT_CHAIN, false, "the chain", kernel.release);
     test_tcp(kernel.release);
     test_share(kernel.release);
     test_without_log();
