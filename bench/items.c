@@ -75,9 +75,10 @@ const char *items_value(const struct items *items, uint32_t index, uint32_t vers
 
 size_t items_get(const struct items *items, uint32_t index, char *out)
 {
-    size_t n = 4;
+    const char *verb = items->touch ? "gat 0 " : "get ";
+    size_t n = strlen(verb);
 
-    memcpy(out, "get ", 4);
+    memcpy(out, verb, n);
     n += items_key(items, index, out + n);
     memcpy(out + n, "\r\n", 2);
     return n + 2;

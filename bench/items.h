@@ -27,6 +27,7 @@ struct items {
     size_t key_size;   /* 8 to ITEMS_KEY_MAX */
     size_t value_size; /* up to ITEMS_VALUE_MAX */
     size_t value_min;  /* with sizes from here to value_size; 0: all have value_size */
+    bool touch;        /* asked for by gat, which the kernel path leaves to the server */
     uint64_t ttl;      /* seconds after which items of odd index expire, 0: never */
     char *letters;     /* the alphabet repeated: the value of index i starts at i % 26 */
     const struct workload *workload; /* decides the sizes; NULL: those above do */
@@ -43,7 +44,7 @@ size_t items_key(const struct items *items, uint32_t index, char *key);
 /* Bytes of a value. */
 size_t items_length(const struct items *items, uint32_t index);
 const char *items_value(const struct items *items, uint32_t index, uint32_t version);
-/* "get KEY\r\n" and "set KEY ...\r\n"; return the length. */
+/* "get KEY\r\n", or gat, and "set KEY ...\r\n"; return the length. */
 size_t items_get(const struct items *items, uint32_t index, char *out);
 size_t items_set(const struct items *items, uint32_t index, uint32_t version, const char *noreply,
                  char *out);

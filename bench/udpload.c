@@ -49,7 +49,7 @@ enum {
 
 struct options {
     struct draw_options draw;
-    bool miss, large, verify, json, populate, aside, udp_sets;
+    bool miss, touch, large, verify, json, populate, aside, udp_sets;
     uint64_t rate, depth, sockets, connections, threads, count, timeout_ms, cpu;
     double seconds;
 };
@@ -57,6 +57,7 @@ struct options {
 static const struct option_row rows[] = {
     DRAW_ROWS(draw),
     ROW("miss", OPTION_FLAG, miss, NULL, "ask for keys that were never stored"),
+    ROW("touch", OPTION_FLAG, touch, NULL, "ask by gat, which the kernel path passes"),
     ROW("large", OPTION_FLAG, large, NULL, "keys of their own, for the large values of a mix"),
     ROW("populate", OPTION_FLAG, populate, NULL, "store all keys first, over TCP"),
     ROW("udp-sets", OPTION_FLAG, udp_sets, NULL, "store over UDP what fits a datagram"),
@@ -512,6 +513,7 @@ int main(int argc, char **argv)
     address = address_of(argv[operand]);
     check_options(&options);
     draw_prepare(&options.draw, &items);
+    items.touch = options.touch;
     if (options.populate)
         items_populate(&items, options.large ? BENCH_LARGE : 0, (uint32_t)options.draw.keys,
                        &address);

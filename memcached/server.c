@@ -559,6 +559,17 @@ static void build_net(struct server *server)
     }
 }
 
+/* Has the workers serve the rings that the kernel path has opened. */
+static void add_rings(const struct server *server)
+{
+    size_t n;
+    struct xsk *rings = kcache_rings(server->kcache, &n);
+    int error = net_add_rings(server->net, rings, n);
+
+    if (error)
+        fatal(EXIT_OS_ERROR, "cannot set up the event loops: %s", strerror(-error));
+}
+
 static void attach_kernel_path(struct server *server)
 {
     const struct kcache_options *wanted = &server->options->kcache;
@@ -576,6 +587,7 @@ static void attach_kernel_path(struct server *server)
             net_udp_addresses(server->net, addresses, 2 * MC_MAX_ADDRESSES, &served.udp_port);
     if (kcache_attach(server->kcache, &served, error, sizeof(error)) != 0)
         continue_without_kernel(server, error);
+    add_rings(server);
 }
 
 static void change_user(const struct server *server)

@@ -18,6 +18,7 @@
 #include "kcache/link.h"
 #include "kcache/memory.h"
 #include "kcache/monitor.h"
+#include "kcache/rings.h"
 #include "kcache/tcp.h"
 
 struct kcache {
@@ -32,7 +33,8 @@ struct kcache {
     struct lease lease;
     struct guard guard;
     bool answers_tcp;
-    struct tcp tcp;            /* if so */
+    struct tcp tcp; /* if so */
+    struct rings rings;
     struct monitor *monitor;   /* NULL: nothing is attached */
     pthread_mutex_t lock;      /* of baseline and guard */
     struct mc_counts baseline; /* what was counted before the last reset */
@@ -40,6 +42,7 @@ struct kcache {
     uint64_t refused_before;   /* refused maps before the last reset */
     struct mc_tcp_counts tcp_before;
     uint64_t tcp_resets_before;
+    uint64_t rings_before;
     struct chain_counts chain_before;
     struct kcache_chain chain; /* completed, if it is wanted */
     struct chain_settings settings;
@@ -53,6 +56,12 @@ struct provider *kcache_provider(struct kcache *kcache)
 struct boundaries *kcache_boundaries(struct kcache *kcache)
 {
     return kcache->answers_tcp ? &kcache->tcp.boundaries : NULL;
+}
+
+struct xsk *kcache_rings(struct kcache *kcache, size_t *n)
+{
+    *n = kcache->rings.n;
+    return kcache->rings.xsk;
 }
 
 struct mc_control *kcache_control(struct kcache *kcache)
@@ -140,7 +149,8 @@ static int find_interfaces(struct kcache *kcache, const struct kcache_options *o
 static struct loader *load(struct kcache *kcache, const struct kcache_options *options, char *error,
                            size_t nerror)
 {
-    const unsigned int extras = kcache_wants_tcp(options) ? (unsigned int)LOADER_TCP : 0;
+    const unsigned int extras = (kcache_wants_tcp(options) ? (unsigned int)LOADER_TCP : 0) |
+                                (options->xsk == KCACHE_ON ? (unsigned int)LOADER_RINGS : 0);
     struct loader *loader;
     char why[640];
 
@@ -224,6 +234,7 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
         free(kcache);
         return NULL;
     }
+    kcache->rings.loader = kcache->loader;
     memory_init(&kcache->memory, kcache->loader);
     lease_init(&kcache->lease, loader_control(kcache->loader),
                kcache->stall > 0 ? (unsigned int)kcache->stall : 0);
@@ -297,6 +308,7 @@ void kcache_close(struct kcache *kcache)
     monitor_close(kcache->monitor);
     lease_fini(&kcache->lease);
     tcp_fini(&kcache->tcp);
+    rings_fini(&kcache->rings);
     loader_close(kcache->loader);
     memory_fini(&kcache->memory);
     pthread_mutex_destroy(&kcache->lock);
@@ -400,6 +412,17 @@ static int attach_all(struct kcache *kcache, char *error, size_t nerror)
     return kcache->ninterfaces ? 0 : -1;
 }
 
+/* Opens the rings of all interfaces, if they are wanted. 0, or -1 with `error`. */
+static int add_rings(struct kcache *kcache, char *error, size_t nerror)
+{
+    unsigned int i;
+
+    for (i = 0; kcache->options->xsk == KCACHE_ON && i < kcache->ninterfaces; i++)
+        if (rings_add(&kcache->rings, &kcache->attached[i], error, nerror))
+            return -1;
+    return 0;
+}
+
 /* Logs what is answered on each interface, and by what. */
 static void log_answered(const struct kcache *kcache, const struct kcache_served *served)
 {
@@ -456,7 +479,7 @@ static int attach(struct kcache *kcache, const struct kcache_served *served, cha
     /* The chain caches nothing until it sees the writes on all interfaces. */
     if (!kcache->chain.wanted)
         open_ports(kcache, served->udp_port, served->tcp_port);
-    if (attach_all(kcache, error, nerror)) {
+    if (attach_all(kcache, error, nerror) || add_rings(kcache, error, nerror)) {
         open_ports(kcache, 0, 0);
         detach(kcache);
         return -1;
@@ -560,6 +583,8 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
         tcp_stats(kcache, out);
     if (kcache->chain.wanted)
         chain_stats(kcache, out);
+    out->nrings = kcache->rings.n;
+    out->rings_sent = rings_sent(&kcache->rings) - kcache->rings_before;
     out->stalls = lease_stalls(&kcache->lease) - kcache->stalls_before;
     memory_stats(&kcache->memory, out);
     out->refused_maps -= kcache->refused_before;
@@ -584,6 +609,7 @@ void kcache_reset_stats(struct kcache *kcache)
     loader_counts(kcache->loader, &kcache->baseline);
     if (kcache->answers_tcp)
         loader_tcp_counts(kcache->loader, &kcache->tcp_before);
+    kcache->rings_before = rings_sent(&kcache->rings);
     kcache->tcp_resets_before = tcp_resets(&kcache->tcp);
     if (kcache->chain.wanted)
         loader_chain_counts(kcache->loader, &kcache->chain_before);

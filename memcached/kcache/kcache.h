@@ -30,7 +30,7 @@ enum {
 /* How XDP is attached. KCACHE_TC: not at all, and TC ingress answers. */
 enum kcache_mode { KCACHE_AUTO, KCACHE_NATIVE, KCACHE_GENERIC, KCACHE_TC };
 
-/* What udp= and tcp= say. */
+/* What udp=, tcp= and xsk= say. */
 enum kcache_switch { KCACHE_UNSAID, KCACHE_ON, KCACHE_OFF };
 
 /*
@@ -63,6 +63,7 @@ struct kcache_options {
     bool automatic; /* also the interfaces that carry the listening addresses */
     enum kcache_mode mode;
     enum kcache_switch udp, tcp; /* what the kernel answers */
+    enum kcache_switch xsk;      /* requests that it passes come by rings of AF_XDP */
     uint32_t connections;        /* the most at a time, with tcp=on */
     bool optional;               /* a failure is a warning */
     int stall; /* seconds that the kernel answers for a stopped server; 0: KCACHE_STALL, below 0: as
@@ -76,6 +77,7 @@ struct kcache_options {
 
 struct boundaries;
 struct kcache;
+struct xsk;
 
 /*
  * Parses the word behind -X or -o that starts with "bmc=": interfaces and options separated by
@@ -103,6 +105,11 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
 struct provider *kcache_provider(struct kcache *kcache);
 /* Where the server publishes the boundaries of connections; NULL without tcp=on. */
 struct boundaries *kcache_boundaries(struct kcache *kcache);
+/*
+ * The rings of AF_XDP by which the server gets requests over UDP beside its sockets, *n of them,
+ * until kcache_close. After kcache_attach; none without xsk=on.
+ */
+struct xsk *kcache_rings(struct kcache *kcache, size_t *n);
 /* The control block that the programs read. */
 struct mc_control *kcache_control(struct kcache *kcache);
 
@@ -192,6 +199,8 @@ struct kcache_stats {
     bool tcp;                /* tcp=on: */
     struct mc_tcp_counts tcp_counts;
     uint64_t tcp_resets; /* connections that were ended because their segments went elsewhere */
+    size_t nrings;       /* of AF_XDP, */
+    uint64_t rings_sent; /* and datagrams that the server has sent by them */
     uint64_t stalls;     /* times that the server was stopped for longer than `stall` */
     uint64_t extents, tables,
         refused_maps;  /* maps, and maps that were refused for lack of memory */

@@ -117,25 +117,43 @@ static int ask(int ifindex, const uint32_t *netns, struct link_info *out)
     return 0;
 }
 
-/* Asks ethtool for driver and features; an interface that does not answer has no features. */
-static void ask_ethtool(struct link_info *out)
+/* Has the driver of an interface fill an ethtool command. */
+static bool ask_ethtool(const char *name, void *command)
+{
+    struct ifreq request = {.ifr_data = command};
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE); /* any kind will do */
+    bool answered;
+
+    if (fd < 0)
+        return false;
+    memcpy(request.ifr_name, name, strnlen(name, sizeof(request.ifr_name) - 1));
+    answered = ioctl(fd, SIOCETHTOOL, &request) == 0;
+    close(fd);
+    return answered;
+}
+
+/* Reads driver and features; an interface that does not answer has no features. */
+static void read_driver(struct link_info *out)
 {
     struct ethtool_value flags = {.cmd = ETHTOOL_GFLAGS};
     struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
-    struct ifreq request = {.ifr_data = (void *)&flags};
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE); /* any kind will do */
 
-    if (fd < 0)
-        return;
-    memcpy(request.ifr_name, out->name, sizeof(request.ifr_name));
-    if (!ioctl(fd, SIOCETHTOOL, &request)) {
+    if (ask_ethtool(out->name, &flags)) {
         out->lro = flags.data & ETH_FLAG_LRO;
         out->strips_tags = flags.data & ETH_FLAG_RXVLAN;
     }
-    request.ifr_data = (void *)&driver;
-    if (!ioctl(fd, SIOCETHTOOL, &request))
+    if (ask_ethtool(out->name, &driver))
         snprintf(out->driver, sizeof(out->driver), "%s", driver.driver);
-    close(fd);
+}
+
+unsigned int link_nqueues(const char *name)
+{
+    struct ethtool_channels channels = {.cmd = ETHTOOL_GCHANNELS};
+    unsigned int n = 0;
+
+    if (ask_ethtool(name, &channels))
+        n = channels.rx_count + channels.combined_count;
+    return n ? n : 1;
 }
 
 int link_read(int ifindex, struct link_info *out)
@@ -143,7 +161,7 @@ int link_read(int ifindex, struct link_info *out)
     int rc = ask(ifindex, NULL, out);
 
     if (!rc)
-        ask_ethtool(out);
+        read_driver(out);
     return rc;
 }
 

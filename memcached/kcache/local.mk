@@ -9,6 +9,7 @@ kcache_srcs += memcached/kcache/auto.c memcached/kcache/auto.h
 kcache_srcs += memcached/kcache/chain.c memcached/kcache/chain.h
 kcache_srcs += memcached/kcache/link.c memcached/kcache/link.h
 kcache_srcs += memcached/kcache/report.c
+kcache_srcs += memcached/kcache/rings.c memcached/kcache/rings.h
 kcache_srcs += memcached/kcache/diagnosis.c memcached/kcache/diagnosis.h
 kcache_srcs += memcached/kcache/local.c memcached/kcache/local.h
 kcache_srcs += memcached/kcache/veth.c memcached/kcache/veth.h

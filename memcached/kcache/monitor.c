@@ -252,6 +252,7 @@ static void remove_interface(struct monitor *monitor, struct watched *watched)
 {
     log_write("bmc: %s: the interface was removed", watched->at->name);
     attach_remove(watched->at);
+    loader_end_ring_port(monitor->loader, watched->at->link.ifindex);
     watched->at->link.ifindex = 0;
     snprintf(watched->at->name, sizeof(watched->at->name), "%s", watched->wanted);
     watched->nlosses = 0;

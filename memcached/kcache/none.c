@@ -31,6 +31,13 @@ struct boundaries *kcache_boundaries(struct kcache *kcache)
     return NULL;
 }
 
+struct xsk *kcache_rings(struct kcache *kcache, size_t *n)
+{
+    (void)kcache;
+    *n = 0;
+    return NULL;
+}
+
 int kcache_attach(struct kcache *kcache, const struct kcache_served *served, char *error,
                   size_t nerror)
 {

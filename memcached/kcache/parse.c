@@ -147,8 +147,13 @@ const char *kcache_check(const struct kcache_options *options)
     if (options->chain.given && !options->chain.wanted)
         return "bmc: entries=, keymax=, valuemax=, maxage=, settle= and connections= need "
                "mode=chain";
-    if (options->chain.wanted && (options->tcp || options->udp))
-        return "bmc: the chain answers UDP: mode=chain cannot go with tcp= or udp=";
+    if (options->chain.wanted && (options->tcp || options->udp || options->xsk))
+        return "bmc: the chain answers UDP: mode=chain cannot go with tcp=, udp= or xsk=";
+    if (options->xsk == KCACHE_ON &&
+        (options->mode == KCACHE_GENERIC || options->mode == KCACHE_TC))
+        return "bmc: xsk=on needs native XDP: it cannot go with mode=skb or mode=tc";
+    if (options->xsk == KCACHE_ON && options->udp == KCACHE_OFF)
+        return "bmc: xsk=on is for UDP: it cannot go with udp=off";
     if (options->udp == KCACHE_OFF && options->tcp != KCACHE_ON)
         return "bmc: udp=off leaves nothing to answer without tcp=on";
     return NULL;
@@ -270,14 +275,17 @@ const char *kcache_parse(struct kcache_options *options, char *word)
             error = parse_switch(&options->udp, part + 4, "bmc: udp is on or off");
         else if (strncmp(part, "tcp=", 4) == 0)
             error = parse_switch(&options->tcp, part + 4, "bmc: tcp is on or off");
+        else if (strncmp(part, "xsk=", 4) == 0)
+            error = parse_switch(&options->xsk, part + 4, "bmc: xsk is on or off");
         else if (strcmp(part, "optional") == 0)
             options->optional = true;
         else if (!parse_limit(&options->limits, part, &error) &&
                  !parse_chain(&options->chain, part, &error))
-            error = "bmc: the options are bmc=INTERFACE, mode=auto|native|skb|tc|chain, "
-                    "udp=on|off, tcp=on|off, stall=SECONDS, allow=SOURCES, rate=N[/BURST], "
-                    "amplification=N, optional, and of the chain entries=N, keymax=N, valuemax=N, "
-                    "maxage=MS, settle=MS, connections=N";
+            error =
+                "bmc: the options are bmc=INTERFACE, mode=auto|native|skb|tc|chain, "
+                "udp=on|off, tcp=on|off, xsk=on|off, stall=SECONDS, allow=SOURCES, rate=N[/BURST], "
+                "amplification=N, optional, and of the chain entries=N, keymax=N, valuemax=N, "
+                "maxage=MS, settle=MS, connections=N";
     }
     return error;
 }

@@ -187,6 +187,15 @@ static void add_chain(const struct report *out, const struct kcache_stats *stats
     add(out, "chain_bytes", "%" PRIu64, stats->chain_bytes);
 }
 
+/* With xsk=on. */
+static void add_rings(const struct report *out, const struct kcache_stats *stats)
+{
+    add(out, "xsk_rings", "%zu", stats->nrings);
+    add(out, "xsk_received", "%" PRIu64, (uint64_t)stats->counts.count[MC_COUNT_RING]);
+    add(out, "xsk_full", "%" PRIu64, (uint64_t)stats->counts.count[MC_COUNT_RING_FULL]);
+    add(out, "xsk_sent", "%" PRIu64, stats->rings_sent);
+}
+
 static void add_tcp(const struct report *out, const struct mc_tcp_counts *counts, uint64_t resets)
 {
     size_t i;
@@ -220,6 +229,8 @@ void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
     for (i = 0; i < MC_COUNTS; i++)
         if (count_names[i])
             add(&out, count_names[i], "%" PRIu64, (uint64_t)stats.counts.count[i]);
+    if (stats.nrings)
+        add_rings(&out, &stats);
     if (stats.tcp)
         add_tcp(&out, &stats.tcp_counts, stats.tcp_resets);
     for (i = 0; chain && i < CHAIN_COUNTS; i++)

@@ -12,12 +12,14 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/xsk.h"
 #include "command/command.h"
 #include "net/accept.h"
 #include "net/endpoint.h"
 #include "net/listen.h"
 #include "net/socket.h"
 #include "net/tls.h"
+#include "net/udp.h"
 #include "net/worker.h"
 
 enum { NSIGNALS = 5 };
@@ -113,6 +115,15 @@ size_t net_tcp_addresses(const struct net *net, struct in6_addr *addresses, size
                          uint16_t *port)
 {
     return copy_served(&net->listening.served_tcp, addresses, n, port);
+}
+
+int net_add_rings(struct net *net, struct xsk *rings, size_t n)
+{
+    int error = 0;
+
+    for (size_t i = 0; error == 0 && i < n; i++)
+        error = udp_add_ring(net->workers[i % net->config.nthreads], &rings[i]);
+    return error;
 }
 
 int net_start(struct net *net, struct commands *commands)

@@ -27,6 +27,7 @@ struct stat_sink;
 struct net;
 struct credentials_user;
 struct tls;
+struct xsk;
 
 /* Descriptors of max_connections that each worker takes, as in memcached. */
 enum { NET_FDS_PER_WORKER = 5 };
@@ -67,6 +68,11 @@ size_t net_udp_addresses(const struct net *net, struct in6_addr *addresses, size
                          uint16_t *port);
 size_t net_tcp_addresses(const struct net *net, struct in6_addr *addresses, size_t n,
                          uint16_t *port);
+/*
+ * Serves UDP requests that come by n rings of AF_XDP, too, ring i by worker i modulo their number.
+ * The rings outlive the net. Before net_start. 0 or -errno.
+ */
+int net_add_rings(struct net *net, struct xsk *rings, size_t n);
 /* Starts the workers. 0 or -errno. */
 int net_start(struct net *net, struct commands *commands);
 

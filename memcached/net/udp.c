@@ -10,16 +10,19 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/xsk.h"
 #include "bpf/shared/layout.h"
 #include "command/command.h"
 #include "net/datagrams.h"
+#include "net/frame.h"
 #include "net/socket.h"
 #include "net/traffic.h"
 #include "net/watch_emit.h"
 
 enum {
     BATCH = 32,           /* received datagrams in one system call */
-    ROUNDS = 4,           /* batches before the worker serves connections */
+    ROUNDS = 4,           /* batches before the worker serves connections, */
+    RING_ROUNDS = 8,      /* and of a ring, of which each takes half the time */
     SHARE = 128 * 1024,   /* bytes of reply to one datagram before others are served */
     EVENT = 4 * SHARE,    /* bytes of reply in one event */
     PATIENT_TURNS = 8,    /* turns that a datagram gets before the datagrams behind it */
@@ -27,12 +30,14 @@ enum {
     DATAGRAM_MAX = 65536, /* the longest request */
     REPLY_PART = MC_UDP_PAYLOAD - MC_UDP_HEADER,
     REPLY_IOVS = 64,
+    COPIED_MAX = 8, /* datagrams of a reply by a ring: a longer train costs less by the socket */
     SEND_PATIENCE_MS = 20, /* waits so long for a full socket; then drops the replies, as UDP may */
 };
 
 /* A datagram that is being answered. */
 struct task {
     struct datagrams_way way; /* of its replies */
+    struct ring *ring;        /* by which they leave as long as it has room; NULL: none */
     enum protocol protocol;
     uint16_t id;
     struct slice rest;       /* not yet executed */
@@ -64,9 +69,9 @@ struct udp {
     struct worker *worker;
     struct udp *next, **link;
     struct event *event;
-    bool any; /* replies say which address they leave from */
-    uint16_t port;
-    bool unfit_logged; /* the log has named a source that is not answered */
+    struct socket_name name; /* its own */
+    bool any;                /* replies say which address they leave from */
+    bool unfit_logged;       /* the log has named a source that is not answered */
 
     struct event *writable;
     bool blocked;  /* the socket is full: nothing deferred is sent until it is writable, */
@@ -84,6 +89,22 @@ struct udp {
     char *requests; /* BATCH times DATAGRAM_MAX */
 
     struct datagrams out;
+};
+
+/* Requests that come by a ring of AF_XDP. Each belongs to the socket that it would have come to. */
+struct ring {
+    struct xsk *xsk;
+    struct worker *worker;
+    struct ring *next;
+    struct event *event;
+    struct event *unsent;  /* what the interface did not take is sent a moment later, */
+    unsigned int patience; /* so many times */
+    bool begun;            /* the first frame's task has begun, of the socket `udp`: */
+    struct udp *udp;
+    struct task task;
+    struct frame frame;
+    struct sockaddr_storage peer;
+    struct datagrams_control control;
 };
 
 size_t udp_ndatagrams(size_t nbytes)
@@ -142,6 +163,24 @@ static void begin_reply(struct udp *udp, struct task *task)
         traffic_reply(udp->endpoint.fd, task->protocol == PROTOCOL_BINARY, reply, 0);
 }
 
+/*
+ * Where in its ring the frame of the task's next datagram goes; NULL: this one leaves by the
+ * socket, and so do all that follow, behind those that wait in the ring.
+ */
+static char *ring_room(struct task *task)
+{
+    struct xsk *xsk = task->ring ? task->ring->xsk : NULL;
+    char *room = NULL;
+
+    if (xsk && (xsk->zero_copy || task->ndatagrams <= COPIED_MAX))
+        room = xsk_room(xsk);
+    if (xsk && !room) {
+        xsk_flush(xsk);
+        task->ring = NULL;
+    }
+    return room;
+}
+
 /* Puts the next datagram of the reply into the batch; returns its bytes. */
 static size_t add_datagram(struct udp *udp, struct task *task, const struct reply *reply)
 {
@@ -152,10 +191,16 @@ static size_t add_datagram(struct udp *udp, struct task *task, const struct repl
     };
     size_t skip = task->next++ * REPLY_PART;
     size_t len = reply->nbytes - skip < REPLY_PART ? reply->nbytes - skip : REPLY_PART;
-    char *out = datagrams_add(&udp->out, &task->way, MC_UDP_HEADER + len);
+    char *by_ring = ring_room(task);
+    char *out = by_ring ? by_ring + frame_headers(&task->ring->frame)
+                        : datagrams_add(&udp->out, &task->way, MC_UDP_HEADER + len);
 
     proto_render_frame(out, &frame);
     copy_reply(out + MC_UDP_HEADER, reply, skip, len);
+    if (by_ring) {
+        frame_reply(by_ring, &task->ring->frame, MC_UDP_HEADER + len);
+        xsk_send(task->ring->xsk, frame_headers(&task->ring->frame) + MC_UDP_HEADER + len);
+    }
     count_add(&udp->worker->counts.bytes_written, MC_UDP_HEADER + len);
     return MC_UDP_HEADER + len;
 }
@@ -236,32 +281,41 @@ static void log_unfit_source(struct udp *udp, const struct sockaddr_storage *sou
     }
 }
 
-/* Starts the task of datagram `r`. False: the datagram is to be dropped. */
-static bool begin_task(struct udp *udp, unsigned int r)
+/* Makes a task of a datagram. False: the datagram is to be dropped. */
+static bool begin_task(struct udp *udp, struct slice rest, const struct datagrams_way *way,
+                       struct task *task)
 {
-    struct slice rest = {udp->in_iov[r].iov_base, udp->in[r].msg_len};
     struct udp_frame frame;
 
     count_add(&udp->worker->counts.bytes_read, rest.len);
     if (!proto_parse_frame(rest, &frame))
         return false;
-    if (socket_is_unfit_source(&udp->peers[r], udp->port)) {
-        log_unfit_source(udp, &udp->peers[r]);
+    if (socket_is_unfit_source(way->peer, socket_port(&udp->name))) {
+        log_unfit_source(udp, way->peer);
         return false;
     }
     rest.ptr += MC_UDP_HEADER;
     rest.len -= MC_UDP_HEADER;
     if (proto_is_reply(rest))
         return false;
-    udp->task = (struct task){
-        .way = {&udp->peers[r], udp->in[r].msg_hdr.msg_namelen,
-                udp->any ? &udp->in_control[r] : NULL,
-                udp->any ? udp->in[r].msg_hdr.msg_controllen : 0},
+    *task = (struct task){
+        .way = *way,
         .protocol = proto_protocol(rest.ptr[0]),
         .id = frame.id,
         .rest = rest,
     };
     return true;
+}
+
+/* The same of received datagram `r`. */
+static bool begin_received(struct udp *udp, unsigned int r)
+{
+    const struct slice bytes = {udp->in_iov[r].iov_base, udp->in[r].msg_len};
+    const struct datagrams_way way = {&udp->peers[r], udp->in[r].msg_hdr.msg_namelen,
+                                      udp->any ? &udp->in_control[r] : NULL,
+                                      udp->any ? udp->in[r].msg_hdr.msg_controllen : 0};
+
+    return begin_task(udp, bytes, &way, &udp->task);
 }
 
 /* Executes the next command; the caller sends its reply. */
@@ -343,6 +397,7 @@ static void defer(struct udp *udp, const struct task *task)
         return;
     }
     deferred->task = *task;
+    deferred->task.ring = NULL;
     reply_init(&deferred->reply);
     swap_replies(&deferred->reply, &worker->reply);
     memcpy(deferred->bytes, task->rest.ptr, task->rest.len);
@@ -457,25 +512,36 @@ static bool receive(struct udp *udp, struct turn *turn)
     return n > 0;
 }
 
+/* Goes on with a task. False: others are served before its rest. */
+static bool serve_task(struct udp *udp, struct task *task, struct turn *turn)
+{
+    if (execute(udp, task, turn))
+        return true;
+    count_add(&udp->worker->counts.conn_yields, 1);
+    task->nturns++;
+    if (task->next == task->ndatagrams &&
+        (task->nturns < PATIENT_TURNS || udp->ndeferred == DEFERRED_MAX))
+        return false;
+    defer(udp, task);
+    return true;
+}
+
+static bool turn_is_over(const struct turn *turn)
+{
+    return turn->nbytes >= EVENT || turn->nrequests == 0;
+}
+
 /* Answers the received datagrams. False: others are served before the rest. */
 static bool serve_batch(struct udp *udp, struct turn *turn)
 {
     for (; udp->at < udp->n; udp->at++, udp->begun = false) {
-        struct task *task = &udp->task;
-
-        if (turn->nbytes >= EVENT || turn->nrequests == 0)
+        if (turn_is_over(turn))
             return false;
-        if (!udp->begun && !begin_task(udp, udp->at))
+        if (!udp->begun && !begin_received(udp, udp->at))
             continue;
         udp->begun = true;
-        if (execute(udp, task, turn))
-            continue;
-        count_add(&udp->worker->counts.conn_yields, 1);
-        task->nturns++;
-        if (task->next == task->ndatagrams &&
-            (task->nturns < PATIENT_TURNS || udp->ndeferred == DEFERRED_MAX))
+        if (!serve_task(udp, &udp->task, turn))
             return false;
-        defer(udp, task);
     }
     return true;
 }
@@ -487,14 +553,19 @@ static void go_on_later(struct udp *udp)
     event_base_loopcontinue(udp->worker->base);
 }
 
+static struct turn begin_turn(const struct worker *worker, unsigned int rounds)
+{
+    const unsigned int nrequests = worker->config->reqs_per_event;
+
+    return (struct turn){
+        .now = clock_now(&worker->config->clock),
+        .nrequests = nrequests > rounds * BATCH ? nrequests : rounds * BATCH,
+    };
+}
+
 static void serve(struct udp *udp)
 {
-    const struct net_config *config = udp->worker->config;
-    struct turn turn = {
-        .now = clock_now(&config->clock),
-        .nrequests =
-            config->reqs_per_event > ROUNDS * BATCH ? config->reqs_per_event : ROUNDS * BATCH,
-    };
+    struct turn turn = begin_turn(udp->worker, ROUNDS);
 
     for (int round = 0; round < ROUNDS; round++) {
         if (udp->at == udp->n && !receive(udp, &turn))
@@ -527,6 +598,139 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
     (void)what;
     udp->blocked = udp->hopeless = false;
     serve(udp);
+}
+
+/* --- rings -------------------------------------------------------------- */
+
+/* The socket that a frame would have come to; NULL: there is none. */
+static struct udp *socket_of(const struct worker *worker, const struct frame *frame)
+{
+    struct udp *udp = worker->udp;
+
+    while (udp && !frame_is_to(frame, &udp->name))
+        udp = udp->next;
+    return udp;
+}
+
+/* Starts the task of a frame. False: the frame is to be dropped, as the stack would drop it. */
+static bool begin_frame(struct ring *ring, struct slice bytes, const struct turn *turn)
+{
+    struct datagrams_way way = {.peer = &ring->peer};
+
+    if (!frame_parse(bytes, &ring->frame))
+        return false;
+    ring->udp = socket_of(ring->worker, &ring->frame);
+    if (!ring->udp)
+        return false;
+    endpoint_used(&ring->udp->endpoint, turn->now);
+    way.npeer = frame_source(&ring->frame, &ring->peer);
+    if (ring->udp->any) {
+        way.control = &ring->control;
+        way.ncontrol = frame_control(&ring->frame, &ring->control);
+    }
+    if (!begin_task(ring->udp, ring->frame.payload, &way, &ring->task))
+        return false;
+    ring->task.ring = ring;
+    return true;
+}
+
+/* Serves a frame. False: others are served before the rest. */
+static bool serve_frame(struct ring *ring, struct slice bytes, struct turn *turn)
+{
+    bool done;
+
+    if (turn_is_over(turn))
+        return false;
+    if (!ring->begun && !begin_frame(ring, bytes, turn))
+        return true;
+    done = serve_task(ring->udp, &ring->task, turn);
+    ring->begun = !done;
+    /* What found no room in the ring; the next frame has another peer. */
+    send_batch(ring->udp, turn);
+    if (ring->udp->first && !ring->udp->blocked)
+        go_on_later(ring->udp);
+    return done;
+}
+
+/* Sends the replies. Those that the interface does not take now wait, or others replace them. */
+static void flush_ring(struct ring *ring)
+{
+    const struct timeval moment = {0, 1000};
+
+    if (!xsk_flush(ring->xsk) && ring->patience-- > 0)
+        event_add(ring->unsent, &moment);
+}
+
+static void serve_ring(struct ring *ring)
+{
+    struct turn turn = begin_turn(ring->worker, RING_ROUNDS);
+    unsigned int i, n;
+    bool more = true;
+
+    ring->patience = SEND_PATIENCE_MS;
+    for (int round = 0; round < RING_ROUNDS && more; round++) {
+        n = xsk_waiting(ring->xsk);
+        more = n > BATCH;
+        n = more ? BATCH : n;
+        turn.now = clock_now(&ring->worker->config->clock);
+        for (i = 0; i < n && serve_frame(ring, xsk_frame(ring->xsk, i), &turn); i++)
+            continue;
+        xsk_release(ring->xsk, i);
+        flush_ring(ring);
+        more = more && i == n;
+    }
+}
+
+static void on_frames(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    serve_ring(arg);
+}
+
+static void on_unsent(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    flush_ring(arg);
+}
+
+static void ring_close(struct ring *ring)
+{
+    if (ring->event)
+        event_free(ring->event);
+    if (ring->unsent)
+        event_free(ring->unsent);
+    free(ring);
+}
+
+int udp_add_ring(struct worker *worker, struct xsk *xsk)
+{
+    struct ring *ring = calloc(1, sizeof(*ring));
+
+    if (!ring)
+        return -ENOMEM;
+    ring->xsk = xsk;
+    ring->worker = worker;
+    ring->event = event_new(worker->base, xsk->fd, EV_READ | EV_PERSIST, on_frames, ring);
+    ring->unsent = event_new(worker->base, -1, 0, on_unsent, ring);
+    if (!ring->event || !ring->unsent || event_add(ring->event, NULL) != 0) {
+        ring_close(ring);
+        return -ENOMEM;
+    }
+    ring->next = worker->rings;
+    worker->rings = ring;
+    return 0;
+}
+
+void udp_close_rings(struct worker *worker)
+{
+    while (worker->rings) {
+        struct ring *ring = worker->rings;
+
+        worker->rings = ring->next;
+        ring_close(ring);
+    }
 }
 
 /* --- life -------------------------------------------------------------- */
@@ -565,7 +769,6 @@ static void free_events(struct udp *udp)
 struct udp *udp_open(struct worker *worker, int fd)
 {
     struct udp *udp = calloc(1, sizeof(*udp));
-    struct socket_name name;
 
     if (!udp) {
         close(fd);
@@ -574,10 +777,8 @@ struct udp *udp_open(struct worker *worker, int fd)
     udp->endpoint = (struct endpoint){.fd = fd, .kind = ENDPOINT_DATAGRAM, .state = STATE_READ};
     udp->worker = worker;
     datagrams_init(&udp->out, fd, !worker->config->single_datagrams);
-    if (socket_local(fd, &name) == 0) {
-        udp->any = socket_is_any(&name);
-        udp->port = socket_port(&name);
-    }
+    if (socket_local(fd, &udp->name) == 0)
+        udp->any = socket_is_any(&udp->name);
     udp->last = &udp->first;
     udp->requests = malloc((size_t)BATCH * DATAGRAM_MAX);
     if (!udp->requests || !make_events(udp)) {

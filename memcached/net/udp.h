@@ -14,11 +14,19 @@
 
 #include "net/worker.h"
 
+struct xsk;
+
 /* Owns fd from the call on. NULL: no memory, and fd is closed. */
 struct udp *udp_open(struct worker *worker, int fd);
 /* To be called once the worker has its commands, before the first datagram. */
 void udp_begin(struct worker *worker);
 void udp_close(struct udp *udp);
+/*
+ * Serves what comes by the ring as if it had come by the worker's sockets, and sends the replies by
+ * the ring, as far as it has room. The ring is the caller's, and outlives the worker. 0 or -errno.
+ */
+int udp_add_ring(struct worker *worker, struct xsk *xsk);
+void udp_close_rings(struct worker *worker);
 /* How many datagrams a reply of nbytes takes; 0: more than the frame header can count. */
 size_t udp_ndatagrams(size_t nbytes);
 

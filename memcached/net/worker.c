@@ -233,6 +233,7 @@ void worker_free(struct worker *worker)
     while (worker->conns)
         conn_close(worker->conns);
     leaving_reset_all(worker);
+    udp_close_rings(worker);
     while (worker->udp)
         udp_close(worker->udp);
     for (size_t i = 0; i < worker->nqueue; i++)

@@ -21,6 +21,7 @@
 struct command_local;
 struct conn;
 struct leaving;
+struct ring;
 struct tls_local;
 struct udp;
 
@@ -42,6 +43,7 @@ struct worker {
     struct conn *conns;
     struct leaving *leaving;
     struct udp *udp; /* the list of its UDP sockets */
+    struct ring *rings;
     struct worker_counts counts;
     unsigned int turns;        /* of connections served, see worker_turn */
     long nsleeps;              /* of its thread, when it was last judged */

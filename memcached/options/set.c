@@ -453,6 +453,8 @@ int options_check(struct options *o, FILE *err)
                       "-X bmc= finds nothing to answer: add a UDP port (-U 11211), or the word "
                       "tcp=on for GETs over TCP");
     }
+    if (kcache_wanted(&o->kcache) && o->kcache.xsk == KCACHE_ON && o->udp_port == 0)
+        return refuse(err, EXIT_USAGE_ERROR, "bmc: xsk=on needs a UDP port (-U)");
     if (kcache_wanted(&o->kcache) && kcache_wants_tcp(&o->kcache) && o->tcp_port == 0)
         return refuse(err, EXIT_USAGE_ERROR, "bmc: tcp=on needs a TCP port (-p)");
     if (NET_FDS_PER_WORKER * o->nthreads + OWN_FDS >= o->max_connections)

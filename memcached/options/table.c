@@ -125,7 +125,8 @@ const struct option_row option_table[] = {
              "stall=<seconds>, allow=<prefix>|@<file>,... (SIGHUP reads\n"
              "<file> again), rate=<num>[/<burst>],\n"
              "amplification=<num>, optional, tcp=on (experimental: gets\n"
-             "over TCP too), udp=off; or by the chain: mode=chain,\n"
+             "over TCP too), udp=off, xsk=on (experimental: UDP requests\n"
+             "for the server by AF_XDP); or by the chain: mode=chain,\n"
              "entries=<num>, keymax=<bytes>, valuemax=<bytes>,\n"
              "maxage=<ms>, settle=<ms>, connections=<num>"},
     {'S', "enable-sasl", NULL, OPTION_ON, FIELD(sasl), OPTION_LACKS(ENABLE_SASL, "SASL"),

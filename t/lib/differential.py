@@ -173,10 +173,10 @@ def same_counts(name, pair, uncounted):
     tap.is_(different, {}, "%s: %d counters of stats are the same" % (name, len(counts[0])))
 
 
-def compare(name, family, transport, commands):
-    """Fails for any difference; shows the first SHOW of them."""
+def compare(name, family, transport, commands, pair=None):
+    """Fails for any difference; shows the first SHOW of them. pair: servers, which end with it."""
     rng = random.Random("cuts %d %s" % (SEED, name))
-    pair = (server.Server(threads=1), start_peer())
+    pair = pair or (server.Server(threads=1), start_peer())
     channels = [transport(s, family) for s in pair]
     done = different = nbytes = 0
     while done < commands:

@@ -70,6 +70,9 @@ static void test_items(void)
     items_init(&items, 16, 3);
     n = items_get(&items, 0x12, text);
     ok(n == 22 && memcmp(text, "get kkkkkkkkaaaaaabc\r\n", n) == 0, "a get names the key");
+    items.touch = true;
+    n = items_get(&items, 0x12, text);
+    ok(n == 24 && memcmp(text, "gat 0 kkkkkkkkaaaaaabc\r\n", n) == 0, "a gat as well");
     n = items_reply(&items, 1, 0, text);
     ok(n == 38 && memcmp(text, "VALUE kkkkkkkkaaaaaaab 0 3\r\nbcd\r\nEND\r\n", n) == 0,
        "a reply has the value of its key");

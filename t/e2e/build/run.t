@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # t/run: nice
 """./run and the systemd units: what a new user and an operator start."""
+import json
 import os
 import pwd
 import re
@@ -10,10 +11,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import client
+import kernel
+import netns
 import server
 import tap
 
@@ -21,6 +25,7 @@ SRCDIR = os.path.abspath(os.environ.get("SRCDIR") or os.path.join(sys.path[1], "
 BUILDDIR = os.path.abspath(os.environ.get("BUILDDIR") or os.path.join(SRCDIR, "build"))
 ROOT = os.geteuid() == 0
 CAP_BPF = 39
+AF_XDP = 44
 
 
 def script(*arguments, **options):
@@ -198,15 +203,75 @@ def systemd_accepts_the_units():
     if not shutil.which("systemd-analyze"):
         tap.diag("there is no systemd here")
         return
-    for name in ("memcached.service", "bmc.service"):
+    for name, more in (("memcached.service", ""), ("bmc.service", ""),
+                       ("memcached.service", drop_in())):
         with tempfile.TemporaryDirectory() as where:
             path = os.path.join(where, name)
             with open(path, "w", encoding="utf-8") as copy:
                 copy.write(re.sub("/usr/local/bin/[a-z]+", "/bin/true", unit_text(name)))
+            os.mkdir(path + ".d")
+            with open(os.path.join(path + ".d", "more.conf"), "w", encoding="utf-8") as file:
+                file.write(textwrap.dedent(more))
             done = subprocess.run(["systemd-analyze", "verify", "--man=no", path],
                                   capture_output=True, text=True, check=False)
         tap.is_((done.returncode, done.stderr), (0, ""),
-                "systemd-analyze finds nothing wrong in %s" % name)
+                "systemd-analyze finds nothing wrong in %s%s" % (name, more and ", with rings"))
+
+
+def drop_in():
+    """What the document tells to add to a unit for xsk=on."""
+    with open(os.path.join(SRCDIR, "doc/kernel-path/reference.md"), encoding="utf-8") as file:
+        return re.search(r"`systemctl edit memcached`.*:\n\n((?:    .*\n)+)", file.read()).group(1)
+
+
+def granted_by(text):
+    """Words before a command that give it the capabilities and families of a unit's settings."""
+    rows = re.findall(r"^ *(\w+)=(.*)$", text, re.M)
+    words = {name: " ".join(value for key, value in rows if key == name).split()
+             for name in ("CapabilityBoundingSet", "RestrictAddressFamilies")}
+    rules = [] if "AF_XDP" in words["RestrictAddressFamilies"] else [
+        {"names": ["socket"], "errnoRet": 97, "action": "SCMP_ACT_ERRNO",
+         "args": [{"index": 0, "op": "SCMP_CMP_MASKED_EQ", "value": 0xffffffff,
+                   "valueTwo": AF_XDP}]}]
+    path = os.path.join(server.scratch(), "families.json")
+    with open(path, "w", encoding="ascii") as file:
+        json.dump({"defaultAction": "SCMP_ACT_ALLOW", "defaultErrnoRet": 1, "syscalls": rules},
+                  file)
+    return (sys.executable, os.path.join(SRCDIR, "t/lib/seccomp.py"), path, "setpriv",
+            "--no-new-privs", "--inh-caps", "-all", "--bounding-set", "-all," + ",".join(
+                word.lower().replace("cap_", "+") for word in words["CapabilityBoundingSet"]))
+
+
+@tap.case
+def the_documents_drop_in_allows_rings():
+    if not ROOT or not on_lo():
+        return
+    pair = netns.Pair()
+    netns.enter(pair.client)
+    for name in "packaging/memcached.service.in", "packaging/debian/memcached.service":
+        with open(os.path.join(SRCDIR, name), encoding="utf-8") as file:
+            unit = file.read()
+        status, _, error = server.run("-l", "0.0.0.0", "-p", 21211, "-U", 21211, "-X",
+                                      "bmc=sv0,xsk=on", namespace=pair.server,
+                                      prefix=granted_by(unit))
+        tap.is_(status, 71, "%s does not allow xsk=on" % name)
+        tap.like(error, "RestrictAddressFamilies=AF_XDP", "and the server says what to add")
+        for line in drop_in().splitlines()[1:3]: # a queue's 8 MB are those that all may lock
+            status, _, _ = server.run("-l", "0.0.0.0", "-p", 21211, "-U", 21211, "-X",
+                                      "bmc=sv0,xsk=on", namespace=pair.server,
+                                      prefix=granted_by(unit + drop_in().replace(line, "")))
+            tap.is_(status, 71, "nor without " + line.strip())
+        with server.Server("-X", "bmc=sv0,xsk=on", namespace=pair.server, host=pair.address(),
+                           listen="0.0.0.0", prefix=granted_by(unit + drop_in())) as memcached:
+            kernel.meet(pair.address(), memcached.port)
+            udp = memcached.udp()
+
+            def by_ring(udp=udp, memcached=memcached):
+                answer = udp.ask(b"version\r\n")
+                return answer.startswith(b"VERSION") and \
+                    int(memcached.stats("bmc")["xsk_sent"]) > 0
+            tap.ok(server.wait_for(by_ring), "with the document's drop-in it serves by a ring")
+    pair.close()
 
 
 tap.run()

@@ -114,6 +114,28 @@ def keys_that_expire():
               seconds=max(linear.SECONDS, 4))
 
 
+# --- what the kernel does not answer comes by rings ---------------------------------------------
+
+# Half of the writes are datagrams, and so come by a ring, as do gets that the kernel passes.
+DATAGRAMS = ("-udp-reads", 80, "-udp-writes", 50)
+
+
+def by_rings(*words, share=SHARE, **options):
+    over_veth(*DATAGRAMS, *words, share=share, kernels=("xsk=on",), **options)
+
+
+@tap.case
+def writes_by_rings():
+    for host in "10.77.0.1", "[fd77:0::1]":
+        by_rings("-window", 4, "-burst", 16, "-flush", "500ms", host=host)
+
+
+@tap.case
+def writes_by_rings_with_memory_pressure():
+    by_rings("-evicts", "-churn", 20000, "-fillers", 60000, "-crawls",
+             arguments=("-m", "8", "-o", "slab_automove=2"), has=(EVICTED,))
+
+
 # --- the kernel answers over TCP, too ---------------------------------------------------------
 
 # Connections that read and write in turn, on which several requests are in flight at times, and

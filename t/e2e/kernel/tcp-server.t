@@ -499,7 +499,7 @@ def behind_the_filter():
 def words_that_do_not_fit():
     for words, text in (
             (("-U", "1", "-X", "bmc=sv0,mode=chain,tcp=on"),
-             "bmc: the chain answers UDP: mode=chain cannot go with tcp= or udp="),
+             "bmc: the chain answers UDP: mode=chain cannot go with tcp=, udp= or xsk="),
             (("-U", "1", "-X", "bmc=sv0,udp=off"),
              "bmc: udp=off leaves nothing to answer without tcp=on"),
             (("-X", "bmc=sv0,tcp=on,udp=on"),
