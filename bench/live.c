@@ -43,7 +43,7 @@ struct options {
     uint64_t large;
     const char *interface, *path, *from, *from_mac, *to_mac, *dist;
     double seconds, warmup, theta;
-    bool miss, pass, realtime;
+    bool miss, touch, pass, realtime;
 };
 
 static const struct option_row rows[] = {
@@ -61,6 +61,7 @@ static const struct option_row rows[] = {
     ROW("large", OPTION_NUMBER, large, "PERCENT", "of the requests are for keys with large values"),
     ROW("key-size", OPTION_NUMBER, key_size, "BYTES", "(16)"),
     ROW("miss", OPTION_FLAG, miss, NULL, "ask for keys that were never stored"),
+    ROW("touch", OPTION_FLAG, touch, NULL, "ask by gat, which the kernel path passes"),
     ROW("rate", OPTION_NUMBER, rate, "N", "requests a second, 0: as fast as it goes (0)"),
     ROW("cpu", OPTION_NUMBER, cpu, "N", "that the generator runs on (0)"),
     ROW("cpus", OPTION_NUMBER, cpus, "N", "generators, on so many CPUs from --cpu on (1)"),
@@ -196,7 +197,7 @@ static void fill_state(const struct generator *generator)
     for (int i = 0; i < ncpus; i++) {
         states[i] = (struct load_state){
             .nframe = (__u32)generator->nframe,
-            .key_tail = (__u32)(PACKET_TEXT + 4 + options->key_size - BENCH_KEY_TAIL),
+            .key_tail = (__u32)(generator->nframe - 2 - BENCH_KEY_TAIL),
             .nkeys = (__u32)options->keys,
             .miss = options->miss ? BENCH_MISS : 0,
             .ifindex = generator->ifindex ? 0 : xdp_ifindex(options->interface),
@@ -331,6 +332,7 @@ static void build_frame(const struct options *options, const char *to, struct ge
     packet_mac(route.to_mac, options->to_mac);
     packet_mac(route.from_mac, options->from_mac);
     items_init(&items, options->key_size, 0);
+    items.touch = options->touch;
     generator->nframe = packet_get(&route, &items, 0, generator->frame);
     generator->sum = rest_sum(&route, generator);
     items_fini(&items);

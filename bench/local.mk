@@ -24,10 +24,10 @@ t_unit_bench_tools_SOURCES = t/unit/bench_tools.c bench/hist.c bench/hist.h benc
 t_unit_bench_tools_LDADD = -lm
 
 if ENABLE_BMC
-bpf_objects += bench/floor.bpf.o bench/load.bpf.o bench/ring.bpf.o
+bpf_objects += bench/floor.bpf.o bench/load.bpf.o
 bench_xdp = bench/xdp.c bench/xdp.h bench/load.h
 
-noinst_PROGRAMS += bench/attach bench/live bench/perpacket bench/answer
+noinst_PROGRAMS += bench/attach bench/live bench/perpacket
 bench_attach_SOURCES = bench/attach.c bench/options.c bench/options.h $(bench_xdp)
 bench_attach_LDADD = $(LIBBPF_LIBS)
 bench_live_SOURCES = bench/live.c bench/packet.c bench/packet.h $(bench_common) $(bench_xdp)
@@ -35,14 +35,12 @@ bench_live_LDADD = $(LIBBPF_LIBS) -lm
 bench_perpacket_SOURCES = bench/perpacket.c bench/packet.c bench/packet.h bench/verbs.c \
     bench/verbs.h $(bench_common) $(bench_xdp)
 bench_perpacket_LDADD = $(LIBBPF_LIBS) -lm
-bench_answer_SOURCES = bench/answer.c bench/ring.h $(bench_common) $(bench_xdp)
-bench_answer_LDADD = $(LIBBPF_LIBS) -lm
 endif
 
 EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c bench/grow bench/run bench/passing bench/tcp \
     bench/udp bench/flash bench/mix bench/paper bench/report bench/chart.py bench/figures.py \
     bench/lab.py bench/beside.py bench/overtcp.py bench/page.py bench/plots.py bench/progress.py \
     bench/published.py bench/saved.py bench/table.py bench/README.md
-EXTRA_bench += bench/ring.bpf.c bench/rings
+EXTRA_bench += bench/rings
 EXTRA_bench += bench/isolate bench/cores bench/table3.py bench/withtcp.py
 EXTRA_bench += bench/hitrate bench/memory
