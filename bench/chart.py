@@ -75,8 +75,10 @@ class Chart:
         self.axes.minorticks_off()
 
     def series(self, label, look, points, dashed=False):
-        """Of ours: (x, y) or (x, y, least, most)."""
+        """Of ours: (x, y) or (x, y, least, most). A zero has no place on a logarithmic axis."""
         points = [point for point in points if point[1] is not None]
+        self.rows += [(label, plain(point[0]), plain(point[1])) for point in points]
+        points = [point for point in points if point[1] > 0 or "y" not in self.log]
         if not points:
             return
         colour, mark = LOOKS[look]
@@ -88,7 +90,6 @@ class Chart:
             self.axes.vlines(xs, [point[2] for point in points], [point[3] for point in points],
                              color=colour, linewidth=1, alpha=0.6)
         self.points += zip(xs, ys)
-        self.rows += [(label, plain(x), plain(y)) for x, y in zip(xs, ys)]
 
     def published(self, label, points, line=True):
         """Of a paper, on another machine: hollow, and marked so."""

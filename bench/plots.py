@@ -337,7 +337,7 @@ def transfer(samples):
         return None
     chart = Chart("figure-12", "A bulk transfer over TCP beside load (the paper's figure 12)",
                   "thousand gets a second over UDP, which are sent",
-                  "times the seconds without load and kernel path",
+                  "times as long as without load",
                   "The server, the receiving end of the transfer and the receiving thread of the "
                   "device share one CPU, the clients have another. The paper: beside 5 million "
                   "requests a second the transfer takes 0.17 of the time with BMC.", "y")

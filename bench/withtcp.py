@@ -80,7 +80,8 @@ def measure_bulk(bench, name, rate):
         begin, before = time.monotonic(), transfer.received
         time.sleep(seconds)
         each = (transfer.received - before) / (time.monotonic() - begin)
-    bench.samples.add(12, name, rate, "seconds", value=BULK_BYTES / max(each, 1))
+    if each:
+        bench.samples.add(12, name, rate, "seconds", value=BULK_BYTES / each)
     if load:
         out, _ = load.communicate(timeout=20)
         bench.samples.add(12, name, rate, "answered", value=json.loads(out)["answered_per_second"])

@@ -90,6 +90,8 @@ def of_paper():
             samples[12, name, load, "seconds"] = around(20 + load * place / 10)
         for cpus in (1, 2):
             samples[14, cpus, name, "rate"] = around(100000 * cpus / (place + 1))
+    for cpus, rate in ((1, 100000), (2, 0)): # of which a logarithmic axis shows one
+        samples[14, cpus, "in-place-tcp", "rate"] = around(rate)
     for setting, share in (("BMC's caches", 0.62), ("in place, 10 GB", 0.9)):
         for how in ("gets", "refill"):
             samples["table3", setting, how, "kernel"] = around(share)
@@ -192,8 +194,8 @@ EXPECTED = {
     "figure-11": {"dummy-cache": 4, "in-place-hits": 2, "bmc-s-dummy-another-machine": 2},
     "figure-2": {"no-kernel-path": 2, "bmc-s-vanilla-another-machine": 2},
     "figure-12": {"in-place": 3, "no-kernel-path": 3},
-    "figure-14": {"in-place": 2, "no-kernel-path": 2, "bmc-another-machine": 1,
-                  "seastar-another-machine": 1},
+    "figure-14": {"in-place": 2, "in-place-tcp-on": 1, "no-kernel-path": 2,
+                  "bmc-another-machine": 1, "seastar-another-machine": 1},
     "table-3": {"bmc-s-caches": 0, "in-place-10-gb-refilled": 0,
                 "bmc-measured-another-machine": 0},
     "isolation": {"no-kernel-path-in-turn": 3, "kernel-path-in-turn": 3},
