@@ -44,45 +44,21 @@ __attribute__((noinline)) int get_step(struct scratch *scratch)
     return scratch ? key_step(scratch, item_to_reply) : MC_COUNT_PASS_ERROR;
 }
 
-/*
- * All keys of a request are taken KEYS_ROUND at a time, by a function that takes so many and one
- * that takes one: the verifier follows each turn of a loop.
- */
-enum { KEYS_ROUND = 32 };
-
-static __always_inline int keys_round(struct scratch *scratch, int (*step)(struct scratch *))
+/* All keys of a request, by a function that takes one. STEP_END: the reply is complete. */
+static __always_inline int keys_answer(struct scratch *scratch, int (*step)(struct scratch *))
 {
     int rc = STEP_NEXT, i;
 
-    for (i = 0; i < KEYS_ROUND; i++) {
+    for (i = 0; i < KEYS_MAX + KEYS_RETRIED; i++) {
         rc = step(scratch);
         if (rc != STEP_NEXT)
             break;
-    }
-    return rc;
-}
-
-/* STEP_END: the reply is complete. */
-static __always_inline int keys_answer(struct scratch *scratch, int (*step)(struct scratch *),
-                                       int (*round)(struct scratch *))
-{
-    int rc = keys_round(scratch, step), i;
-
-    for (i = 1; i < (KEYS_MAX + KEYS_RETRIED) / KEYS_ROUND; i++) {
-        if (rc != STEP_NEXT)
-            break;
-        rc = round(scratch);
     }
     if (rc == STEP_NEXT)
         return MC_COUNT_PASS_REQUEST;
     if (rc == STEP_END)
         reply_end(scratch);
     return rc;
-}
-
-__attribute__((noinline)) int get_round(struct scratch *scratch)
-{
-    return scratch ? keys_round(scratch, get_step) : MC_COUNT_PASS_ERROR;
 }
 
 /*
@@ -96,7 +72,7 @@ __attribute__((noinline)) int get_answer(struct scratch *scratch)
     answer_begin(scratch);
     if (!request_has_newline(scratch))
         return MC_COUNT_PASS_REQUEST;
-    return keys_answer(scratch, get_step, get_round);
+    return keys_answer(scratch, get_step);
 }
 
 #endif

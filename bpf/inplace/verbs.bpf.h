@@ -155,11 +155,6 @@ __attribute__((noinline)) int gets_step(struct scratch *scratch)
     return scratch ? key_step(scratch, item_to_gets) : MC_COUNT_PASS_ERROR;
 }
 
-__attribute__((noinline)) int gets_round(struct scratch *scratch)
-{
-    return scratch ? keys_round(scratch, gets_step) : MC_COUNT_PASS_ERROR;
-}
-
 /* --- all of them ----------------------------------------------------------------- */
 
 /* Whether a request that begins with these bytes may be answered here. */
@@ -211,8 +206,7 @@ static __always_inline int verb_answer(struct scratch *scratch, const enum look 
     }
     scratch->verb = VERB_GETS;
     scratch->at = 5;
-    return scratch->request[4] == ' ' ? keys_answer(scratch, gets_step, gets_round)
-                                      : MC_COUNT_PASS_COMMAND;
+    return scratch->request[4] == ' ' ? keys_answer(scratch, gets_step) : MC_COUNT_PASS_COMMAND;
 }
 
 /*
