@@ -863,7 +863,7 @@ def no_foreign_or_old_value_is_read():
             stats = s.stats()
             return all(int(stats[name]) >= least for name, least in wanted.items())
 
-        server.wait_for(all_has_happened, 45, 0.2)
+        server.wait_for(all_has_happened, 150, 0.2)
         stop.set()
         for each in clients:
             each.join()
