@@ -370,16 +370,18 @@ def asked_for(m):
 def a_client_that_moves():
     with Machines(listen=BOTH) as m:
         for host in (m.pair.address(), "fd77:0::1"):
-            udp = client.Udp(host, m.server.port, 0.5)
+            udp = client.Udp(host, m.server.port)
+            again = client.Udp(host, m.server.port, 0.5)
             tap.ok(m.takes(udp), "%s: the ring" % host)
             for mac in ("02:4d:43:00:02:77", "02:4d:43:00:02:78"):
                 netns.sh("ip", "link", "set", "cl0", "address", mac, namespace=m.pair.client)
                 netns.sh("ip", "neighbour", "flush", "dev", "sv0", namespace=m.pair.server)
-                _, received, _ = m.by_ring(lambda udp=udp: answered(udp))
+                _, received, _ = m.by_ring(lambda again=again: answered(again))
                 tap.is_(received, 0, "%s: what comes from another MAC address goes up the stack" %
                         host)
                 tap.ok(m.takes(udp), "and by the ring when that has replied there")
             udp.close()
+            again.close()
 
 
 def answered(udp):
