@@ -97,11 +97,17 @@ def same_of(memcached, name):
     ours, theirs = call(OURS, address, "dump"), call(THEIRS, address, "dump")
     tap.is_((ours[0], ours[2]), (theirs[0], theirs[2]), "dump of %s says the same" % name)
     tap.is_(items_of(ours[1]), items_of(theirs[1]), "and has the same items")
-    ours, theirs = call(OURS, address, "keys"), call(THEIRS, address, "keys")
-    mask = re.compile(rb" la=\d+| fetch=\w+")
-    tap.is_((ours[0], ours[2], sorted(mask.sub(b"", ours[1]).splitlines())),
-            (theirs[0], theirs[2], sorted(mask.sub(b"", theirs[1]).splitlines())),
-            "keys of %s are the same" % name)
+    # Debian's server leaves out what another of its threads holds at that moment.
+    for _ in range(10 if name == "Debian's" else 1):
+        ours, theirs = keys_of(OURS, address), keys_of(THEIRS, address)
+        if ours == theirs:
+            break
+    tap.is_(ours, theirs, "keys of %s are the same" % name)
+
+
+def keys_of(tool, address):
+    status, out, err = call(tool, address, "keys")
+    return status, err, sorted(re.sub(rb" la=\d+| fetch=\w+", b"", out).splitlines())
 
 
 def items_of(dump):
