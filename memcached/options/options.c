@@ -187,6 +187,15 @@ static bool is_kernel_word(const char *word)
     return strncmp(word, kernel_prefix, sizeof(kernel_prefix) - 1) == 0;
 }
 
+static bool has_kernel_word(const char *words)
+{
+    while (words && !is_kernel_word(words)) {
+        words = strchr(words, ',');
+        words = words ? words + 1 : NULL;
+    }
+    return words;
+}
+
 /* Finds the row of a suboption; *on is false for the "no_" form of a switch. */
 static const struct option_row *find_suboption(const char *name, size_t len, bool *on)
 {
@@ -297,16 +306,16 @@ static char *rest_of_cluster(struct scanner *scanner)
 }
 
 /*
- * -X is memcached's flag, unless the rest of its element or the next word begins with "bmc=": then
- * it enables the kernel path, and dumping stays enabled. True: it did, and getopt continues behind
- * that word.
+ * -X is memcached's flag, unless one of the words in the rest of its element, or in the argument
+ * behind it, begins with "bmc=": then it enables the kernel path, and dumping stays enabled. True:
+ * it did, and getopt continues behind these words.
  */
 static bool take_kernel_word(struct scanner *scanner, int *status)
 {
     char *rest = rest_of_cluster(scanner);
     char *word = rest ? rest : scanner->argv[optind];
 
-    if (!word || !is_kernel_word(word)) {
+    if (!has_kernel_word(word) || (!rest && word[0] == '-')) {
         scanner->nplain++;
         return false;
     }

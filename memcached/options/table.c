@@ -118,7 +118,8 @@ const struct option_row option_table[] = {
     {'X', "disable-dumping", NULL, OPTION_OFF, FIELD(dump_enabled), .fallback = "on",
      SHOWN(36, "dump_enabled", SHOW_YES_NO, dump_enabled),
      .help = "disable stats cachedump and lru_crawler metadump",
-     .manual = "Before a word that begins with bmc= it is another option: see THE KERNEL PATH."},
+     .manual = "If a word of the argument behind it begins with bmc=, it is another option: see "
+               "THE KERNEL PATH."},
     {.name = "X bmc=<if>[,...]",
      .help = "answer UDP gets in the kernel on interface <if>; further\n"
              "words: bmc=<if>|auto, mode=native|skb|tc|auto,\n"
