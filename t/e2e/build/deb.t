@@ -106,6 +106,23 @@ cmp /etc/memcached.conf /usr/share/memcached/memcached.conf.default && echo the 
 
 
 @tap.case
+def files_that_the_operator_deleted():
+    status, text = in_overlay(r"""
+set -e
+rm /etc/memcached.conf /etc/default/memcached # of stock
+for turn in over_stock again; do
+    dpkg -i /packages/memcached.deb
+    cmp /etc/memcached.conf /usr/share/memcached/memcached.conf.default
+    ! ls /etc/default/memcached || exit 1
+    rm /etc/memcached.conf
+done
+""")
+    tap.is_(status, 0, "/etc/memcached.conf is made again, as by stock, /etc/default/memcached not")
+    if status:
+        tap.diag(text)
+
+
+@tap.case
 def the_default_conf_shows_the_kernel_path():
     with open(os.path.join(SRCDIR, "packaging/debian/share/memcached.conf.default"),
               encoding="utf-8") as file:
