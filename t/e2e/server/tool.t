@@ -146,6 +146,18 @@ def a_dump_fills_another_server():
 
 
 @tap.case
+def a_dump_that_begins_with_ok():
+    line = "key=a exp=-1 la=1 cas=1 fetch=no cls=1 size=64"
+    scripted = Scripted({"lru_crawler metadump all": "OK\r\n%s\nEND\r\n" % line,
+                         "get a": "VALUE a 5 1\r\nv\r\nEND\r\n"})
+    tap.is_(call(OURS, scripted.address, "keys")[:2], (0, line.encode() + b"\n"),
+            "the keys of a memcached from 1.6.43 on")
+    tap.is_(call(OURS, scripted.address, "dump")[:2], (0, b"add a 5 0 1\r\nv\r\n"),
+            "and the values")
+    scripted.close()
+
+
+@tap.case
 def a_limit_ends_a_dump():
     with server.Server() as memcached:
         fill(memcached)
