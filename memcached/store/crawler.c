@@ -79,6 +79,7 @@ enum store_crawl store_show(struct store *store, uint64_t classes,
 void crawler_consider(struct store *store, rel_time now)
 {
     struct crawler *crawler = &store->crawler;
+    bool first = crawler->considered == 0;
     uint64_t sets[MC_CLASSES], due = 0, soon = 0;
 
     if (now == crawler->considered || !store_crawler_running(store))
@@ -89,8 +90,8 @@ void crawler_consider(struct store *store, rel_time now)
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
         rel_time wait = forecast_wait(&crawler->forecasts[clsid], sets[clsid], now);
 
-        due |= (uint64_t)(wait == 0) << clsid;
-        soon |= (uint64_t)(wait <= AHEAD) << clsid;
+        due |= (uint64_t)(wait == 0 || first) << clsid;
+        soon |= (uint64_t)(wait <= AHEAD || first) << clsid;
     }
     if (due && crawler->on && !crawler->freeing && !crawler->free.walk.active) {
         crawler->free_classes |= soon;

@@ -72,7 +72,7 @@ struct crawler {
     struct crawl_counts counts[MC_CLASSES]; /* for the statistics, of this round */
     unsigned int patience_ms;               /* with a viewer who takes nothing */
     unsigned int unslept;                   /* work since the last pause */
-    rel_time considered;                    /* of the maintainer */
+    rel_time considered;                    /* of the maintainer; 0: never */
     struct free_walk free;
     struct show_walk show;
 };
@@ -83,7 +83,10 @@ struct store;
 int crawler_init(struct store *store);
 /* After the thread has been stopped. */
 void crawler_fini(struct store *store);
-/* Lets the thread crawl the classes that are worth it. By the maintainer, any number of times. */
+/*
+ * Lets the thread crawl the classes that are worth it, and at first all. By the maintainer, any
+ * number of times.
+ */
 void crawler_consider(struct store *store, rel_time now);
 
 #endif

@@ -31,6 +31,8 @@ void forecast_learn(struct forecast *forecast, const struct forecast_found *foun
     forecast->expected = due;
     if (found->dead >= forecast_worth(found->seen))
         forecast->turnover_min = 1;
+    else if (found->seen == 0)
+        forecast->turnover_min = forecast->turnover_min ? forecast->turnover_min : 1;
     else if (forecast->turnover_min < TURNOVER_MAX)
         forecast->turnover_min = forecast->turnover_min ? 2 * forecast->turnover_min : 2;
     forecast->live = live;

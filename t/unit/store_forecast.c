@@ -44,10 +44,13 @@ static void test_expiry(void)
 static void test_turnover(void)
 {
     struct forecast forecast = {0};
-    struct forecast_found nothing = found_of(1000, 0), dead = found_of(1000, 10);
+    struct forecast_found empty = found_of(0, 0), nothing = found_of(1000, 0);
+    struct forecast_found dead = found_of(1000, 10);
 
     ok(forecast_wait(&forecast, 0, NOW) == 60 * MINUTE, "an empty class is due after an hour");
     ok(forecast_wait(&forecast, 1, NOW) == MINUTE, "a class with new items is due after a minute");
+    forecast_learn(&forecast, &empty, 0, NOW);
+    ok(forecast_wait(&forecast, 1, NOW) == MINUTE, "a crawl that found no items says nothing");
     forecast_learn(&forecast, &nothing, 1000, NOW);
     ok(forecast_wait(&forecast, 1500, NOW) == 60 * MINUTE,
        "a class of which half was stored since the last crawl is due after an hour");
