@@ -140,8 +140,6 @@ static void print_help(FILE *out)
 /* Passes a word to kcache_parse, which keeps slices of it. NULL, or an error text. */
 static const char *take_word(struct options *options, const char *prefix, const char *value)
 {
-    static const char name[] = "bmc: ";
-    const char *error;
     char *word;
 
     if (options->nwords == OPTIONS_WORDS)
@@ -149,8 +147,7 @@ static const char *take_word(struct options *options, const char *prefix, const 
     if (asprintf(&word, "%s%s", prefix, value) < 0)
         return "out of memory";
     options->words[options->nwords++] = word;
-    error = kcache_parse(&options->kcache, word);
-    return error && strncmp(error, name, strlen(name)) == 0 ? error + strlen(name) : error;
+    return kcache_parse(&options->kcache, word);
 }
 
 static int complain(FILE *err, const char *what)
@@ -201,7 +198,6 @@ static int take_interfaces(struct options *options, const char *names, FILE *err
 
 static int check(struct options *options, FILE *err)
 {
-    static const char name[] = "bmc: ";
     const char *error;
 
     if (options->stats && kcache_wanted(&options->kcache))
@@ -213,7 +209,7 @@ static int check(struct options *options, FILE *err)
     options->kcache.chain.wanted = true;
     error = kcache_check(&options->kcache);
     if (error)
-        return complain(err, error + strlen(name));
+        return complain(err, error);
     if (!options->naddresses) {
         set_address(options, "::");
         set_address(options, "0.0.0.0");

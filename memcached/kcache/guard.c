@@ -77,7 +77,7 @@ static const char *add_file_word(struct sources *sources, const char *word)
     const char *error = NULL;
 
     if (parse_limit(&sources->limits, word, &error))
-        return error ? error + strlen("bmc: ") : NULL;
+        return error;
     return add_word(sources, word) ? NULL
                                    : "no address, prefix, local, all, rate= or amplification=";
 }

@@ -204,7 +204,7 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
     struct kcache *kcache;
 
     if (!options->chain.wanted && reach > (uint64_t)MC_MAX_EXTENTS * MC_EXTENT_BYTES) {
-        snprintf(error, nerror, "bmc: the kernel path supports at most 256 GiB of memory");
+        snprintf(error, nerror, "bmc: the kernel path has at most 256 GiB of memory: -m 262079");
         return NULL;
     }
     kcache = calloc(1, sizeof(*kcache));
@@ -472,7 +472,8 @@ static int attach(struct kcache *kcache, const struct kcache_served *served, cha
         return -1;
     if (kcache->automatic)
         add_automatic(kcache, addresses, n);
-    snprintf(error, nerror, "bmc=auto: no interface has an address that %s is served on",
+    snprintf(error, nerror,
+             "bmc=auto: no interface has an address that %s is served on: name one, like bmc=eth0",
              served->udp_port ? "UDP" : "TCP");
     monitor_watch(kcache->monitor, kcache->attached, kcache->ninterfaces);
     lease_begin(&kcache->lease);

@@ -73,6 +73,7 @@ struct kcache_options {
     unsigned int nallow;
     struct kcache_limits limits;
     struct kcache_chain chain;
+    const char *last; /* of the words that kcache_parse has looked at */
 };
 
 struct boundaries;
@@ -82,7 +83,8 @@ struct xsk;
 /*
  * Parses the word behind -X or -o that starts with "bmc=": interfaces and options separated by
  * commas ("bmc=eth0,bmc=eth1,mode=native,optional"). Slices of `word` are cut in place and kept.
- * NULL, or a static text that says what is wrong. May be called again to add interfaces.
+ * NULL, or a static text that says what is wrong with options->last. May be called again to add
+ * interfaces.
  */
 const char *kcache_parse(struct kcache_options *options, char *word);
 /* Checks the options against each other. NULL, or a static error text. */

@@ -53,7 +53,7 @@ static const char *parse_mode(struct kcache_options *options, const char *name)
             return NULL;
         }
     }
-    return "bmc: mode is one of auto, native, skb, tc, or chain";
+    return "mode is one of auto, native, skb, tc, or chain";
 }
 
 /* on or off. */
@@ -91,10 +91,9 @@ static const char *parse_entries(struct kcache_chain *chain, const char *text)
         rest = parse_number(rest + 1, 1, KCACHE_ENTRIES_MAX, &chain->medium);
     if (rest && *rest == '/')
         rest = parse_number(rest + 1, 1, KCACHE_ENTRIES_MAX, &chain->large);
-    return rest && !*rest
-               ? NULL
-               : "bmc: entries= takes a number from 1 to 16777216, optionally followed by "
-                 "/MEDIUM/LARGE, the numbers of blocks for longer items";
+    return rest && !*rest ? NULL
+                          : "entries= takes a number from 1 to 16777216, optionally followed by "
+                            "/MEDIUM/LARGE, the numbers of blocks for longer items";
 }
 
 /* The options of the chain that take one number. */
@@ -105,15 +104,15 @@ static const struct chain_word {
     const char *error;
 } chain_words[] = {
     {"keymax=", offsetof(struct kcache_chain, key_max), 1, 250,
-     "bmc: keymax= takes bytes from 1 to 250"},
+     "keymax= takes bytes from 1 to 250"},
     {"valuemax=", offsetof(struct kcache_chain, value_max), 1, KCACHE_VALUE_MAX,
-     "bmc: valuemax= takes bytes from 1 to 1300"},
+     "valuemax= takes bytes from 1 to 1300"},
     {"maxage=", offsetof(struct kcache_chain, max_age_ms), 1, 86400000,
-     "bmc: maxage= takes milliseconds from 1 to 86400000"},
+     "maxage= takes milliseconds from 1 to 86400000"},
     {"settle=", offsetof(struct kcache_chain, settle_ms), 10, 60000,
-     "bmc: settle= takes milliseconds from 10 to 60000"},
+     "settle= takes milliseconds from 10 to 60000"},
     {"connections=", offsetof(struct kcache_chain, connections), 1, 1 << 22,
-     "bmc: connections= takes a number from 1 to 4194304"},
+     "connections= takes a number from 1 to 4194304"},
 };
 
 /* Whether the word is an option of the chain; then *error is NULL or an error text. */
@@ -143,19 +142,19 @@ static bool parse_chain(struct kcache_chain *chain, const char *word, const char
 const char *kcache_check(const struct kcache_options *options)
 {
     if (options->chain.wanted && options->mode == KCACHE_TC)
-        return "bmc: the chain answers in XDP: mode=chain cannot go with mode=tc";
+        return "the chain answers in XDP: mode=chain cannot go with mode=tc";
     if (options->chain.given && !options->chain.wanted)
-        return "bmc: entries=, keymax=, valuemax=, maxage=, settle= and connections= need "
+        return "entries=, keymax=, valuemax=, maxage=, settle= and connections= need "
                "mode=chain";
     if (options->chain.wanted && (options->tcp || options->udp || options->xsk))
-        return "bmc: the chain answers UDP: mode=chain cannot go with tcp=, udp= or xsk=";
+        return "the chain answers UDP: mode=chain cannot go with tcp=, udp= or xsk=";
     if (options->xsk == KCACHE_ON &&
         (options->mode == KCACHE_GENERIC || options->mode == KCACHE_TC))
-        return "bmc: xsk=on needs native XDP: it cannot go with mode=skb or mode=tc";
+        return "xsk=on needs native XDP: it cannot go with mode=skb or mode=tc";
     if (options->xsk == KCACHE_ON && options->udp == KCACHE_OFF)
-        return "bmc: xsk=on is for UDP: it cannot go with udp=off";
+        return "xsk=on is for UDP: it cannot go with udp=off";
     if (options->udp == KCACHE_OFF && options->tcp != KCACHE_ON)
-        return "bmc: udp=off leaves nothing to answer without tcp=on";
+        return "udp=off leaves nothing to answer without tcp=on";
     return NULL;
 }
 
@@ -167,7 +166,7 @@ static const char *parse_stall(struct kcache_options *options, const char *text)
 
     if (strspn(text, "0123456789") != digits.len || !num_parse_u64(digits, &seconds) ||
         seconds == 1 || seconds > STALL_MAX)
-        return "bmc: stall is a number of seconds from 2 to 86400, or 0 for no limit";
+        return "stall is a number of seconds from 2 to 86400, or 0 for no limit";
     options->stall = seconds ? (int)seconds : -1;
     return NULL;
 }
@@ -192,10 +191,10 @@ static bool goes_on(const char *word)
 static const char *add_source(struct kcache_options *options, const char *word, bool first)
 {
     if (!is_source(word))
-        return "bmc: allow= takes ADDRESS, ADDRESS/LENGTH (IPv4 or IPv6), local, all or @FILE, "
+        return "allow= takes ADDRESS, ADDRESS/LENGTH (IPv4 or IPv6), local, all or @FILE, "
                "separated by commas";
     if (first && options->nallow == KCACHE_MAX_ALLOW)
-        return "bmc: at most 64 times allow=";
+        return "at most 64 times allow=";
     if (first)
         options->allow[options->nallow++].first = word;
     options->allow[options->nallow - 1].n++;
@@ -216,10 +215,10 @@ static const char *parse_rate(struct kcache_limits *limits, const char *text)
     if (rest && *rest == '/')
         rest = parse_number(rest + 1, 1, RATE_MAX, &limits->burst);
     if (!rest || *rest)
-        return "bmc: rate= takes requests a second, optionally followed by /BURST: 1 to 10000000 "
+        return "rate= takes requests a second, optionally followed by /BURST: 1 to 10000000 "
                "each";
     if (limits->burst < (limits->rate + 99) / 100)
-        return "bmc: rate=: a burst must be at least a hundredth of the rate";
+        return "rate=: a burst must be at least a hundredth of the rate";
     return NULL;
 }
 
@@ -227,7 +226,7 @@ static const char *parse_amplification(struct kcache_limits *limits, const char 
 {
     const char *rest = parse_number(text, 1, 65535, &limits->amplification);
 
-    return rest && !*rest ? NULL : "bmc: amplification= takes a number from 1 to 65535";
+    return rest && !*rest ? NULL : "amplification= takes a number from 1 to 65535";
 }
 
 bool parse_limit(struct kcache_limits *limits, const char *word, const char **error)
@@ -258,6 +257,7 @@ const char *kcache_parse(struct kcache_options *options, char *word)
     char *part;
 
     while (!error && (part = strsep(&word, ",")) != NULL) {
+        options->last = part;
         if (sources && goes_on(part)) {
             error = add_source(options, part, false);
             continue;
@@ -272,17 +272,17 @@ const char *kcache_parse(struct kcache_options *options, char *word)
         else if (strncmp(part, "stall=", 6) == 0)
             error = parse_stall(options, part + 6);
         else if (strncmp(part, "udp=", 4) == 0)
-            error = parse_switch(&options->udp, part + 4, "bmc: udp is on or off");
+            error = parse_switch(&options->udp, part + 4, "udp is on or off");
         else if (strncmp(part, "tcp=", 4) == 0)
-            error = parse_switch(&options->tcp, part + 4, "bmc: tcp is on or off");
+            error = parse_switch(&options->tcp, part + 4, "tcp is on or off");
         else if (strncmp(part, "xsk=", 4) == 0)
-            error = parse_switch(&options->xsk, part + 4, "bmc: xsk is on or off");
+            error = parse_switch(&options->xsk, part + 4, "xsk is on or off");
         else if (strcmp(part, "optional") == 0)
             options->optional = true;
         else if (!parse_limit(&options->limits, part, &error) &&
                  !parse_chain(&options->chain, part, &error))
             error =
-                "bmc: the options are bmc=INTERFACE, mode=auto|native|skb|tc|chain, "
+                "the words are bmc=INTERFACE, mode=auto|native|skb|tc|chain, "
                 "udp=on|off, tcp=on|off, xsk=on|off, stall=SECONDS, allow=SOURCES, rate=N[/BURST], "
                 "amplification=N, optional, and of the chain entries=N, keymax=N, valuemax=N, "
                 "maxage=MS, settle=MS, connections=N";

@@ -176,7 +176,7 @@ int options_kernel_path(struct options *options, const char *word, size_t len, F
     options->words[options->nwords++] = kept;
     wrong = kcache_parse(&options->kcache, kept);
     if (wrong) {
-        fprintf(err, "%.*s: %s\n", (int)len, word, wrong);
+        fprintf(err, "bmc: \"%s\": %s\n", options->kcache.last, wrong);
         return EXIT_USAGE_ERROR;
     }
     return OPTIONS_RUN;

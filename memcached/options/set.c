@@ -409,8 +409,8 @@ static int check_kernel_path(struct options *o, FILE *err)
             err, EXIT_USAGE_ERROR, "%s",
             tcp ? "-X bmc= answers UDP from whoever asks: with authentication (-S, -Y) it "
                   "needs udp=off"
-                : "-X bmc= answers whoever asks: it cannot go with authentication (-S, "
-                  "-Y)");
+                : "-X bmc= answers UDP from whoever asks: with authentication (-S, -Y) it "
+                  "can answer TCP alone (without -U, with the word tcp=on)");
     }
     return OPTIONS_RUN;
 }
@@ -424,7 +424,7 @@ int options_check(struct options *o, FILE *err)
     int status = check_sizes(o, err);
 
     if (status == OPTIONS_RUN && wrong)
-        return refuse(err, EXIT_USAGE_ERROR, "%s", wrong);
+        return refuse(err, EXIT_USAGE_ERROR, "bmc: %s", wrong);
     if (status == OPTIONS_RUN)
         status = check_kernel_path(o, err);
     if (status == OPTIONS_RUN)

@@ -13,6 +13,8 @@ import server
 USER, PASSWORD = b"user", b"pass word"
 REALM = socket.gethostname()
 MECHANISMS = "plain cram-md5 scram-sha-1 scram-sha-256"
+NOT_BY_UDP = ("-X bmc= answers UDP from whoever asks: with authentication (-S, -Y) it can answer "
+              "TCP alone (without -U, with the word tcp=on)")
 
 
 def write(path, data):

@@ -307,8 +307,7 @@ def options():
                                "authentication tokens."),
             (("-B", "auto"), "ERROR: You cannot allow the BINARY protocol while using ascii "
                              "authentication tokens."),
-            (("-U", "1", "-X", "bmc=lo"), "-X bmc= answers whoever asks: it cannot go with "
-                                          "authentication (-S, -Y)")):
+            (("-U", "1", "-X", "bmc=lo"), auth.NOT_BY_UDP)):
         tap.is_(server.run("-Y", users, *arguments), (64, "", text + "\n"),
                 "-Y with %s is refused" % " ".join(arguments))
     with start("-B", "ascii") as one:

@@ -371,10 +371,8 @@ def options():
             (("-B", "auto", "-S"), "ERROR: You cannot allow the ASCII protocol while using SASL."),
             (("-S", "-Y", "/dev/null"), "ERROR: You cannot allow the BINARY protocol while using "
                                         "ascii authentication tokens."),
-            (("-S", "-U", "1", "-X", "bmc=lo"), "-X bmc= answers whoever asks: it cannot go with "
-                                                "authentication (-S, -Y)"),
-            (("-S", "-U", "1", "-X", "bmc=lo,optional"), "-X bmc= answers whoever asks: it cannot "
-                                                         "go with authentication (-S, -Y)")):
+            (("-S", "-U", "1", "-X", "bmc=lo"), auth.NOT_BY_UDP),
+            (("-S", "-U", "1", "-X", "bmc=lo,optional"), auth.NOT_BY_UDP)):
         tap.is_(server.run(*arguments), (64, "", text + "\n"), " ".join(arguments) + " is refused")
     path = os.path.join(server.scratch(), "socket")
     with auth.start(unix=path) as one:
