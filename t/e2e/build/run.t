@@ -74,9 +74,17 @@ def run_starts_the_server():
         tap.ok(server.wait_for(lambda: process.poll() is not None or answers(port), 45),
                "./run with options starts the server with them")
         tap.ok(process.poll() is None, "the server keeps running")
+        text = b""
+        while b"Ctrl-C" not in text:
+            text += process.stdout.readline()
+        lines = re.findall(r"^    .*", text.decode(), re.M)
+        done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True,
+                              check=True, timeout=30 * tap.SLOW)
+        tap.like(done.stdout, r"^STORED\nVALUE k 0 5\nhello\nEND\nSTAT bmc_enabled ",
+                 "it prints how to store over TCP, get over UDP and see the statistics")
     finally:
         process.send_signal(signal.SIGTERM)
-        _, text = finish(process)
+        text = text.decode() + finish(process)[1]
     tap.like(text, r"/dev/tcp/127\.0\.0\.1/%d" % port, "it prints how to connect to it")
     if ROOT:
         tap.like(text, r"-u nobody", "as root it adds the user to run as")
