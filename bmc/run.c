@@ -158,8 +158,8 @@ static void open_all(struct bmc *bmc)
             "bmc: another bmc runs for port %u; one bmc must watch all interfaces: `bmc eth0,eth1`",
             o->port);
     if (bmc->listener < 0)
-        fatal(EXIT_OS_ERROR, "bmc: cannot create the statistics socket in " STATS_FOLDER ": %s",
-              strerror(-bmc->listener));
+        fatal(EXIT_OS_ERROR, "bmc: cannot create the statistics socket in " STATS_FOLDER ": %s%s",
+              strerror(-bmc->listener), geteuid() == 0 ? "" : ": start as root");
     bmc->kcache = kcache_open(&o->kcache, 0, error, sizeof(error));
     if (!bmc->kcache)
         fatal(EXIT_OS_ERROR, "%s", error);

@@ -36,7 +36,8 @@ void credentials_become(const struct credentials_user *user)
     if (setgroups(1, &user->gid) != 0)
         fatal(EXIT_OS_ERROR, "failed to drop supplementary groups: %s", strerror(errno));
     if (setgid(user->gid) != 0 || setuid(user->uid) != 0)
-        fatal(EXIT_OS_ERROR, "failed to assume identity of user %s", user->name);
+        fatal(EXIT_OS_ERROR, "failed to assume identity of user %s: %s", user->name,
+              strerror(errno));
 }
 
 /*
@@ -51,7 +52,8 @@ void credentials_override(const struct credentials_user *user)
         fatal(EXIT_OS_ERROR, "failed to drop supplementary groups: %s", strerror(errno));
     if (syscall(SYS_setresgid, -1, user->gid, -1) != 0 ||
         syscall(SYS_setresuid, -1, user->uid, -1) != 0)
-        fatal(EXIT_OS_ERROR, "failed to assume identity of user %s", user->name);
+        fatal(EXIT_OS_ERROR, "failed to assume identity of user %s: %s", user->name,
+              strerror(errno));
 }
 
 void credentials_revert(const struct credentials_user *user)

@@ -31,8 +31,8 @@ if not os.access(BMC, os.X_OK):
     raise SystemExit(1)
 
 
-def run(*words, namespace=None):
-    enter = ["nsenter", "--net=/run/netns/" + namespace] if namespace else []
+def run(*words, namespace=None, enter=()):
+    enter = ["nsenter", "--net=/run/netns/" + namespace] if namespace else list(enter)
     done = subprocess.run(enter + [BMC, *map(str, words)], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=150)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
@@ -98,6 +98,10 @@ def texts():
     tap.ok(all(len(line) <= 100 for line in out.splitlines()), "no line of --help is too long")
     tap.is_(run("--version")[:2], (0, "bmc %s\n" % server.run("-V")[1].split()[-1]),
             "--version prints memcached's version")
+    status, _, error = run("lo", enter=["setpriv", "--reuid=65534", "--clear-groups"])
+    tap.is_((status, error), (71, "bmc: cannot create the statistics socket in "
+                              "/run/memcachedsr-bmc: Permission denied: start as root\n"),
+            "without root: status 71, and what to do")
     status, _, error = run("stats", "--port", 1)
     tap.is_((status, error.count("\n")), (1, 1),
             "`bmc stats` without a running bmc: status 1, one line")

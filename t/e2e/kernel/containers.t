@@ -82,7 +82,7 @@ def each_refusal_is_said():
     status, line = refusal(machine, capabilities=["setuid", "setgid"])
     tap.like(line, "CapabilityBoundingSet=CAP_BPF CAP_NET_ADMIN CAP_PERFMON .*"
              "--cap-add=BPF,NET_ADMIN,PERFMON$", "without all three it names all three")
-    for name, message in (("setuid", "failed to assume identity of user nobody"),
+    for name, message in (("setuid", "failed to assume identity of user nobody: Operation not"),
                           ("setgid", "failed to drop supplementary groups")):
         status, line = refusal(machine, capabilities=[other for other in FIVE if other != name])
         tap.is_(status, 71, "without CAP_%s it does not start" % name.upper())
