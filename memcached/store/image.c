@@ -10,6 +10,7 @@
 #include "store/internal.h"
 
 enum {
+    /* 1 as well where large chunks had 40 bytes before the value: owns_part tells by the sizes. */
     IMAGE_VERSION = 1,
     FIRST_PAGE = 1,      /* page 0 holds reference 0 */
     SMALLEST_CHUNK = 48, /* as slab.c has it */
@@ -279,7 +280,7 @@ static bool owns_part(const struct store *store, const struct mc_item *item, uin
     return chunk && flags_of(chunk) == MC_ITEM_CHUNK &&
            chunk->owner == heap_ref(&store->heap, item) && chunk->index == number &&
            chunk->nbytes == item_part_bytes(store, item, number) && chunk->clsid == clsid &&
-           sizeof(*chunk) + chunk->nbytes <= store->slabs.classes[clsid].size;
+           item_chunk_head(store) + chunk->nbytes <= store->slabs.classes[clsid].size;
 }
 
 static bool parts_are_sound(const struct store *store, const struct mc_item *item, uint32_t size)

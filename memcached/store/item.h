@@ -6,7 +6,7 @@
  * is found without a walk:
  *
  *   item:  header, key, suffix, (to a multiple of 8) ref 0, ref 1, ...
- *   chunk: header of 40 bytes, as much of value and tail as fits
+ *   chunk: header, (from item_chunk_head on) as much of the value and its tail as fits
  *
  * Where the array does not fit behind the key of the longest item, it lies in parts as the value
  * does, with an array of their references in the item's chunk, and so on. Parts are numbered
@@ -29,12 +29,11 @@ struct item_chunk {
     __u16 flags; /* MC_ITEM_CHUNK */
     __u8 clsid;  /* slab class */
     __u8 unused5[7];
-    char data[];
 };
 
 _Static_assert(offsetof(struct item_chunk, flags) == offsetof(struct mc_item, flags), "");
 _Static_assert(offsetof(struct item_chunk, clsid) == offsetof(struct mc_item, clsid), "");
-_Static_assert(offsetof(struct item_chunk, data) == 40, "");
+_Static_assert(sizeof(struct item_chunk) == 40, "");
 
 enum { ITEM_PLACE_BYTES = 16 }; /* of an item on flash: see external.h */
 
@@ -133,6 +132,8 @@ uint32_t item_nparts(const struct store *store, const struct mc_item *item);
 size_t item_own_bytes(const struct store *store, const struct mc_item *item);
 uint32_t item_part_bytes(const struct store *store, const struct mc_item *item, uint32_t number);
 uint32_t item_part_ref(const struct store *store, const struct mc_item *item, uint32_t number);
+/* How far from its start the bytes of a part begin. */
+size_t item_chunk_head(const struct store *store);
 
 /* Copies the value of `from`, without the tail, to `offset` of the value of `to`. */
 void item_copy(const struct store *store, struct mc_item *to, size_t offset,

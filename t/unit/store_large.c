@@ -109,6 +109,41 @@ static void test_sizes(void)
     fixture_close(&f);
 }
 
+/* Whether a copy is a slow one: its destination is a few bytes behind its source, modulo a page. */
+static bool is_slow(size_t to, size_t from)
+{
+    size_t behind = (to - from) % 4096;
+
+    return behind >= 1 && behind <= 31;
+}
+
+/* From a request at the start of a page to the item, and from the item to a reply at such a one. */
+static void test_copies(void)
+{
+    enum { LINE_LEAST = 17, LINE_MOST = 300, LARGE = 1000000 };
+    struct store_config config;
+    struct fixture f;
+    enum store_result result;
+    struct mc_item *item;
+    unsigned int slow = 0, npieces = 0;
+
+    fixture_defaults(&config);
+    fixture_open(&f, &config);
+    item = store_reserve(f.local, SLICE("k"), 0, 0, LARGE, NOW, &result);
+    for (size_t at = 0; item && at < LARGE; npieces++) {
+        struct slice piece = item_at(f.local, item, at);
+
+        for (size_t line = LINE_LEAST; line <= LINE_MOST; line++)
+            slow += is_slow((size_t)piece.ptr, line + at) + is_slow(line + at, (size_t)piece.ptr);
+        at += piece.len;
+    }
+    ok(npieces == 2 && slow == 0, "a large value is nowhere that Linux's copies are slow (%u)",
+       slow);
+    if (item)
+        store_discard(f.local, item);
+    fixture_close(&f);
+}
+
 static void test_joins(void)
 {
     struct store_config config;
@@ -229,6 +264,7 @@ static void test_pressure(void)
 int main(void)
 {
     test_sizes();
+    test_copies();
     test_joins();
     test_small_chunks(16384, 1 << 20);
     test_small_chunks(16384, 100 << 20);
