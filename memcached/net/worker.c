@@ -21,7 +21,7 @@ enum {
     FIRST_QUEUE = 16,
     CACHE_LINE = 64,
     IDLE_MS = 1000, /* how often connections are looked at, where the kernel answers on none */
-    FEW_SLEEPS = TURNS_JUDGED * 3 / 4, /* a busy worker has fewer */
+    FEW_SLEEPS = TURNS_JUDGED / 8, /* a busy worker has fewer */
 };
 
 static void on_idle_timer(evutil_socket_t fd, short what, void *arg)

@@ -78,8 +78,10 @@ void worker_judge(struct worker *worker);
  * To be called when a connection's turn begins. A worker whose clients answer faster than it serves
  * them hardly sleeps, and so keeps the CPU from another worker on it until the scheduler's tick, 4
  * ms later: such a busy worker calls sched_yield every TURNS_BEFORE_YIELD turns. One that sleeps
- * between its turns gives the CPU away by that. It must not yield too: the scheduler would take the
- * rest of its slice, and when its next client comes let it wait for whoever else computes.
+ * every few turns gives the CPU away by that. It must not yield too: the scheduler would take the
+ * rest of its slice, and when its next client comes let it wait for whoever else computes. More
+ * clients have come by then, so that it has more turns between its sleeps: if it counted as busy
+ * from two on it would stay so, far below what it can serve.
  */
 static inline void worker_turn(struct worker *worker)
 {

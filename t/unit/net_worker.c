@@ -42,8 +42,10 @@ int main(void)
     ok(yields(&worker, TURNS) == (TURNS - TURNS_JUDGED) / TURNS_BEFORE_YIELD + 1,
        "one that does not sleep yields every so many turns once that is known");
     yields(&worker, 1);
-    ok(yields(&worker, 1) == 0, "it does not when it sleeps again");
-    ok(yields(&worker, 2) > 0, "it does when every other turn begins without a sleep");
+    ok(yields(&worker, 1) == 0, "it does not when each turn begins after a sleep again");
+    ok(yields(&worker, 2) == 0, "nor when every other turn begins without one");
+    ok(yields(&worker, 4) == 0, "nor when one of four begins after one");
+    ok(yields(&worker, 32) > 0, "it does when one of 32 begins after one");
     ok(yields(&sole, TURNS) == 0, "a worker without another one never yields");
     return done();
 }
