@@ -11,6 +11,7 @@ import server
 import tap
 
 MOST = b"18446744073709551615"
+OVER = b"x" * 2000000 # no item is so large
 NOOP = b.request("noop", opaque=b.Binary.NOOP)
 
 
@@ -94,6 +95,40 @@ def others():
     for words in (b"", b" 0", b" -1", b" noreply", b" x", b" 1x", b" 0 0", b" x noreply",
                   b" 0 0 0", b" -2147483648"):
         yield b"set a 0 0 1\r\nx\r\nflush_all%s\r\nget a\r\n" % words
+
+
+# None after a get that gives the reader the win: in the same read 1.6.18 then counts in a new item,
+# which is not stale.
+STATES = (
+    b"delete K", b"set K 7 0 2\r\n15", b"set K 7 0 2\r\nab", b"set K 7 -1 2\r\n15",
+    b"set K 7 0 2\r\n15\r\nflush_all", b"set K 7 0 2\r\n15\r\ntouch K -1",
+    b"set K 7 0 2\r\n15\r\ngat -1 K", b"set K 7 0 2\r\n15\r\nmd K I T100",
+    b"set K 7 0 2\r\n99\r\nmd K I T100", b"set K 7 0 2\r\n15\r\nmd K I T-1",
+    b"delete K\r\nmg K N50", b"delete K\r\nmg K N50\r\nmg K", b"set K 7 0 2\r\n15\r\nmg K T-1",
+    b"set K 7 0 1048000\r\n" + b"1" * 1048000)
+COMMANDS = (
+    b"get K", b"get K x K", b"gat 100 K", b"gat -1 K", b"touch K 100", b"touch K -1",
+    b"touch K 100 noreply", b"delete K", b"delete K noreply", b"incr K 1", b"decr K 20",
+    b"incr K 1 noreply", b"add K 0 0 1\r\n9", b"add K 0 -1 1\r\n9", b"replace K 0 0 1\r\n9",
+    b"append K 0 0 1\r\n9", b"prepend K 0 -1 1 noreply\r\n9", b"cas K 0 0 1 99999999\r\n9",
+    b"set K 0 -1 1\r\n9", b"set K 0 0 1\r\n99", b"set K 0 0 1 noreply\r\n99",
+    b"set K 0 0 2000000\r\n" + OVER, b"set K 0 0 2000000 noreply\r\n" + OVER,
+    b"append K 0 0 2000000\r\n" + OVER, b"append K 0 0 2000\r\n" + b"x" * 2000,
+    b"set K 0 1 noreply", b"mg K v f", b"mg K v N30", b"mg K v N30\r\nmg K v", b"mg K T30 v",
+    b"mg K T-1 v", b"mg K R1000 v\r\nmg K v", b"ms K 1\r\n9", b"ms K 1 MA\r\n9", b"ms K 1 MP\r\n9",
+    b"ms K 1 ME\r\n9", b"ms K 1 MR\r\n9", b"ms K 1 MA N30\r\n9", b"ms K 1 C99999999\r\n9",
+    b"ms K 1 C99999999 I\r\n9", b"ms K 1 T-1\r\n9", b"ms K 1\r\n99",
+    b"ms K 2000000\r\n" + OVER, b"md K", b"md K q", b"md K I T30\r\nmg K v",
+    b"md K C99999999", b"md K I C99999999", b"ma K v", b"ma K N0 J13 v", b"ma K MD D20 v",
+    b"ma K T30 v")
+
+
+def states():
+    """Each command on an item in each state, and what is there afterwards."""
+    for state in STATES:
+        for i, command in enumerate(COMMANDS):
+            dialogue = state + b"\r\n" + command + b"\r\nmg K v f s k\r\n"
+            yield dialogue.replace(b"K", b"state%d" % i)
 
 
 def answer(where, request):

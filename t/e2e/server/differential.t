@@ -90,6 +90,7 @@ def dialogues_of_text():
     on_a_pair(lambda pair: dialogues.compare("long lines", dialogues.lines(), pair,
                                              dialogues.answer))
     on_a_pair(lambda pair: dialogues.compare("numbers", dialogues.numbers(), pair))
+    on_a_pair(lambda pair: dialogues.compare("items in each state", dialogues.states(), pair))
     on_a_pair(lambda pair: dialogues.compare("other commands", dialogues.others(), pair))
     on_a_pair(lambda pair: dialogues.compare_datagrams("text that ends early",
                                                        dialogues.text_datagrams(), bytes, pair))
