@@ -237,7 +237,10 @@ void conn_close(struct conn *conn)
     free(conn);
 }
 
-/* Whether the client has sent no command for idle_timeout, nor taken a part of a long reply. */
+/*
+ * Whether the client has sent no command for idle_timeout, nor a part of a value, nor taken a part
+ * of a long reply. A part of a line is nothing: else it could be sent byte by byte for ever.
+ */
 static bool is_idle(const struct conn *conn, rel_time now)
 {
     const uint32_t timeout = conn->worker->config->idle_timeout;
@@ -631,6 +634,8 @@ static enum progress execute(struct conn *conn, struct turn *turn)
         if (!conn->filling && turn->nrequests == 0 && conn->input.now->start < conn->input.now->end)
             return PROGRESS_YIELD;
         next = execute_one(conn, turn->now, &need_input);
+        if (!need_input || conn->filling)
+            endpoint_used(&conn->endpoint, turn->now);
         if (need_input)
             return PROGRESS_NEED_INPUT;
         if (log_get_level() >= 2)
@@ -745,7 +750,6 @@ static void serve(struct conn *conn)
     };
 
     conn->drained = false;
-    endpoint_used(&conn->endpoint, turn.now);
     endpoint_set_state(&conn->endpoint, STATE_PARSE_CMD);
     input_borrow(&conn->input, &worker->input);
     for (;;) {
@@ -822,6 +826,7 @@ static void end_stream_source(struct conn *conn)
 {
     stream_source_close(conn->source);
     conn->source = NULL;
+    endpoint_used(&conn->endpoint, clock_now(&conn->worker->config->clock));
     event_del(&conn->event);
     if (listen_for(conn, EV_READ) != 0) {
         conn_close(conn);

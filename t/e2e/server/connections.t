@@ -5,6 +5,7 @@ import os
 import select
 import socket
 import sys
+import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
@@ -120,6 +121,52 @@ def idle_connections_are_closed():
         tap.ok(int(busy.stats()["idle_kicks"]) >= 1, "idle_kicks counts it")
     with server.Server() as memcached:
         tap.ok("idle_kicks" not in memcached.stats(), "without idle_timeout there is no idle_kicks")
+
+
+@tap.case
+def a_part_of_a_line_is_no_command_but_a_part_of_a_value_counts():
+    with server.Server("-o", "idle_timeout=3") as memcached:
+        line, value = memcached.stream(), memcached.stream()
+        line.send(b"get ")
+        value.send(b"set k 0 0 100000\r\n")
+        nsent = 0
+
+        def kicked():
+            nonlocal nsent
+            value.send(b"v")
+            nsent += 1
+            line.sock.settimeout(0.05)
+            try:
+                line.send(b"x")
+                return line.sock.recv(1) == b""
+            except TimeoutError:
+                return False
+            except ConnectionError:
+                return True
+
+        tap.ok(server.wait_for(kicked), "a client that sends a line byte by byte is closed")
+        tap.is_(value.ask(b"v" * (100000 - nsent) + b"\r\n"), b"STORED\r\n",
+                "a client that sends a value byte by byte is not")
+
+
+@tap.case
+def the_time_of_a_dump_is_not_idle():
+    with server.Server("-m", "256", "-o", "idle_timeout=5") as memcached:
+        filling, dumping = memcached.stream(), memcached.stream()
+        filling.all(b"".join(b"set %064d 0 0 1 noreply\r\nv\r\n" % i for i in range(200000)))
+        dumping.send(b"lru_crawler metadump all\r\n")
+        dumping.exactly(1000)
+        tap.ok(server.wait_for(lambda: int(memcached.stats()["idle_kicks"]) > 0),
+               "an idle connection is closed meanwhile")
+        dumping.until(b"END\r\n")
+        began, mine = time.monotonic(), "tcp:127.0.0.1:%d" % dumping.sock.getsockname()[1]
+
+        def fresh():
+            rows = memcached.stats("conns")
+            number = next(key.split(":")[0] for key, value in rows.items() if value == mine)
+            return int(rows[number + ":secs_since_last_cmd"]) <= time.monotonic() - began + 1
+
+        tap.ok(server.wait_for(fresh), "the time without a command begins behind the dump")
 
 
 @tap.case
