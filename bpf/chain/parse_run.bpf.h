@@ -45,12 +45,13 @@ struct parse_run {
         struct response_parser response;
     };
     u64 now;
-    u64 settled; /* when the server has executed what arrives now: now + settings.settle */
-    u64 content; /* hash of all bytes that were parsed */
-    u32 origin;  /* sequence number that the frame's first byte would have, */
-    u32 looked;  /* and that of the byte behind the last one that was parsed */
-    u32 dry;     /* a dry run: counts commands and closes no gate */
-    u32 at;      /* the bytes of the packet that are left to parse */
+    u64 settled;    /* when the server has executed what arrives now: now + settings.settle */
+    u64 content;    /* hash of all bytes that were parsed */
+    u32 origin;     /* sequence number that the frame's first byte would have, */
+    u32 looked;     /* and that of the byte behind the last one that was parsed */
+    u32 dry;        /* a dry run: counts commands and closes no gate */
+    u32 checkpoint; /* of the connection: where retransmitted bytes are parsed from */
+    u32 at;         /* the bytes of the packet that are left to parse */
     u32 end;
     u32 events;    /* of all bytes so far */
     u32 first;     /* the first that were not 0 */

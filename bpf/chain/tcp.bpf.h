@@ -30,29 +30,30 @@ enum { RETRANSMIT_UNKNOWN = -1, RETRANSMIT_VALUE = CHECKPOINTS };
 
 /*
  * Of bytes [seq, end) that arrived before: the checkpoint to parse them from, or RETRANSMIT_VALUE
- * if all are part of a value.
+ * if all are part of a value. What the loop has found is in memory and in a bit, of which the
+ * verifier knows nothing: it goes on once, and not once for each checkpoint.
  */
-static __always_inline int retransmit_checkpoint(const struct chain_conn *conn, u32 seq, u32 end)
+static __always_inline int retransmit_checkpoint(struct parse_run *run,
+                                                 const struct chain_conn *conn, u32 seq, u32 end)
 {
-    int found = RETRANSMIT_VALUE, known = 0;
-    u32 first = end;
+    u32 first = end, known = 0;
     u64 i;
 
+    run->checkpoint = RETRANSMIT_VALUE;
     for (i = 0; i < CHECKPOINTS; i++) {
         const struct checkpoint *checkpoint = &conn->checkpoints[i];
 
         if (i >= conn->ncheckpoints)
             break;
-        if (!seq_before(seq, checkpoint->seq))
-            known = 1;
+        known |= ~(seq - checkpoint->seq) >> 31; /* !seq_before */
         if (seq_before(checkpoint->seq, seq) && seq_before(seq, checkpoint->end))
             return RETRANSMIT_UNKNOWN; /* it begins in the middle of what was parsed */
         if (!seq_before(checkpoint->seq, seq) && seq_before(checkpoint->seq, first)) {
             first = checkpoint->seq;
-            found = i;
+            run->checkpoint = i;
         }
     }
-    return known ? found : RETRANSMIT_UNKNOWN;
+    return known ? (int)READ_ONCE(run->checkpoint) : RETRANSMIT_UNKNOWN;
 }
 
 /* What the hash was at `end`: between it and the next checkpoint nothing was parsed. */
@@ -77,7 +78,7 @@ static __always_inline int retransmit_is_same(struct xdp_md *ctx, struct parse_r
                                               const struct chain_conn *conn,
                                               const struct segment *segment, u32 n)
 {
-    s64 found = retransmit_checkpoint(conn, segment->seq, segment->seq + n);
+    int found = retransmit_checkpoint(run, conn, segment->seq, segment->seq + n);
     u64 at = found;
 
     if (found < 0 || found == RETRANSMIT_VALUE)
