@@ -155,6 +155,11 @@ __attribute__((noinline)) int gets_step(struct scratch *scratch)
     return scratch ? key_step(scratch, item_to_gets) : MC_COUNT_PASS_ERROR;
 }
 
+__attribute__((noinline)) int gets_round(struct scratch *scratch)
+{
+    return scratch ? keys_take(scratch, gets_step, ROUND_KEYS) : MC_COUNT_PASS_ERROR;
+}
+
 /* --- all of them ----------------------------------------------------------------- */
 
 /* Whether a request that begins with these bytes may be answered here. */
@@ -190,7 +195,8 @@ static __always_inline int verb_answer_one(struct scratch *scratch, const enum v
  * As get_answer, of a request that begins with one of these verbs. A call's depth has a limit of
  * eight frames, and below here are three.
  */
-static __always_inline int verb_answer(struct scratch *scratch, const enum look look)
+static __always_inline int verb_answer(struct scratch *scratch, const enum packet_from from,
+                                       const enum look look)
 {
     u32 text;
 
@@ -206,7 +212,12 @@ static __always_inline int verb_answer(struct scratch *scratch, const enum look 
     }
     scratch->verb = VERB_GETS;
     scratch->at = 5;
-    return scratch->request[4] == ' ' ? keys_answer(scratch, gets_step) : MC_COUNT_PASS_COMMAND;
+    if (scratch->request[4] != ' ')
+        return MC_COUNT_PASS_COMMAND;
+    /* XDP has too little stack left for a round's call. */
+    if (from == PACKET_XDP)
+        return keys_end(scratch, keys_take(scratch, gets_step, KEYS_MAX + KEYS_RETRIED));
+    return keys_answer(scratch, gets_step, gets_round);
 }
 
 /*
@@ -230,7 +241,7 @@ static __always_inline int packet_answer(struct packet packet, struct scratch *s
 
     if (rc)
         return rc;
-    return kind == HEAD_GET ? get_answer(scratch) : verb_answer(scratch, LOOK_AGAIN);
+    return kind == HEAD_GET ? get_answer(scratch) : verb_answer(scratch, packet.from, LOOK_AGAIN);
 }
 
 #endif
