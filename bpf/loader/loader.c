@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -17,6 +16,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "bpf/loader/inner.h"
 #include "bpf/loader/map_clear.h"
 #include "bpf/loader/object.h"
 #include "bpf/loader/refusal.h"
@@ -329,10 +329,12 @@ static struct loader *open_either(enum object_kind kind, bool has_rings,
     }
     loader->xdp_array = loader->tc_arrays[LOADER_INGRESS] = loader->tc_arrays[LOADER_EGRESS] = -1;
     loader->filters[LOADER_INGRESS] = loader->filters[LOADER_EGRESS] = -1;
-    loader->share_socket = -1;
+    loader->share_socket = loader->inner.first = -1;
     libbpf_set_print(print_nothing);
     loader->ncpus = libbpf_num_possible_cpus();
     rc = object_open(&loader->object, kind, has_rings, &opts);
+    if (!rc && kind != OBJECT_CHAIN)
+        rc = inner_init(&loader->inner, object_map(&loader->object, "heap"));
     if (!rc)
         rc = prepare_and_start(&loader->object, settings, guard);
     if (!rc) {
@@ -342,6 +344,7 @@ static struct loader *open_either(enum object_kind kind, bool has_rings,
     if (rc || loader->ncpus < 1) {
         refusal_explain(rc, log, error, nerror);
         object_close(&loader->object);
+        inner_free(&loader->inner);
         free(loader);
         loader = NULL;
     }
@@ -373,11 +376,17 @@ struct loader *loader_open_chain(const struct chain_settings *settings,
     return open_either(OBJECT_CHAIN, false, settings, guard, error, nerror);
 }
 
+int loader_wait_hook(struct loader *loader, enum loader_hook hook)
+{
+    return object_wait_hook(&loader->object, hook);
+}
+
 int loader_wait(struct loader *loader, char *error, size_t nerror)
 {
     char *log = calloc(1, VERIFIER_LOG), none[1] = "";
     int rc = object_finish(&loader->object, log, VERIFIER_LOG);
 
+    rc = rc ? rc : inner_finish(&loader->inner);
     if (rc) {
         refusal_explain(rc, log ? log : none, error, nerror);
     } else {
@@ -405,6 +414,7 @@ void loader_close(struct loader *loader)
     }
     share_free(loader);
     tcp_free(loader->tcp);
+    inner_free(&loader->inner);
     object_close(&loader->plain);
     object_close(&loader->object);
     free(loader);
@@ -425,35 +435,22 @@ struct mc_control *loader_control(struct loader *loader)
     return loader->object.control;
 }
 
-/* Creates an array map, maps it at addr, and puts it into `outer`. */
-static int map_inner(int outer, uint32_t index, void *addr, uint32_t size)
+/* Adds memory to an array of maps. */
+static int map_inner(struct loader *loader, const char *outer, uint32_t index, void *addr,
+                     uint32_t size)
 {
-    LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
-    int rc = 0, fd;
-    void *mem;
-
-    fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "mc_memory", sizeof(uint32_t), size, 1, &opts);
-    if (fd < 0)
-        return fd;
-    mem = mmap(addr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
-    if (mem == MAP_FAILED)
-        rc = -errno;
-    else
-        rc = bpf_map_update_elem(outer, &index, &fd, BPF_ANY);
-    close(fd);
-    return rc;
+    return inner_map(&loader->inner, bpf_map__fd(object_map(&loader->object, outer)), index, addr,
+                     size);
 }
 
 int loader_map_extent(struct loader *loader, uint32_t index, void *addr)
 {
-    return map_inner(bpf_map__fd(object_map(&loader->object, "heap")), index, addr,
-                     MC_EXTENT_BYTES);
+    return map_inner(loader, "heap", index, addr, MC_EXTENT_BYTES);
 }
 
 int loader_map_table(struct loader *loader, uint32_t index, void *addr)
 {
-    return map_inner(bpf_map__fd(object_map(&loader->object, "table")), index, addr,
-                     MC_TABLE_BYTES);
+    return map_inner(loader, "table", index, addr, MC_TABLE_BYTES);
 }
 
 static void counts_add(struct mc_counts *sum, const struct mc_counts *row)
@@ -503,8 +500,15 @@ int loader_program_fd(struct loader *loader, enum loader_program program)
 
 int loader_program_named(struct loader *loader, const char *name)
 {
-    const struct bpf_program *program = bpf_object__find_program_by_name(loader->object.all, name);
+    const struct object *object = &loader->object;
+    const struct bpf_program *program = bpf_object__find_program_by_name(object->all, name);
+    const struct bpf_program *each[] = {object->xdp, object->tc[LOADER_INGRESS],
+                                        object->tc[LOADER_EGRESS]};
 
+    /* Of these the object has one of the same name, which is not loaded. */
+    for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++)
+        if (each[i] && strcmp(bpf_program__name(each[i]), name) == 0)
+            program = each[i];
     return program ? bpf_program__fd(program) : -ENOENT;
 }
 

@@ -55,9 +55,11 @@ enum {
     LOADER_TCP = 1 << 0,   /* loader_open_tcp will follow */
     LOADER_RINGS = 1 << 1, /* and loader_set_ring */
 };
+/* Where a program of TC is attached. */
+enum loader_hook { LOADER_INGRESS, LOADER_EGRESS, LOADER_HOOKS };
 /*
  * Starts to load them, by threads, which takes a tenth of a second: until loader_wait only memory
- * may be added, and TC egress attached.
+ * may be added, and behind loader_wait_hook a program of TC attached.
  */
 struct loader *loader_open_guarded(const struct loader_guard *guard, unsigned int extras,
                                    char *error, size_t nerror);
@@ -68,6 +70,11 @@ struct loader *loader_open_guarded(const struct loader_guard *guard, unsigned in
  */
 struct loader *loader_open_chain(const struct chain_settings *settings,
                                  const struct loader_guard *guard, char *error, size_t nerror);
+/*
+ * Waits until the program of this hook is loaded, which takes less time than that of XDP. 0 or
+ * -errno, as loader_wait will say again.
+ */
+int loader_wait_hook(struct loader *loader, enum loader_hook hook);
 /*
  * Waits until the programs are loaded, those for TCP too. Before it no thread of the process may
  * change its credentials, not even for a moment. 0, or -errno with `error`; then nothing is left to
@@ -81,8 +88,9 @@ void loader_close(struct loader *loader);
 struct mc_control *loader_control(struct loader *loader);
 /*
  * Creates an extent of the heap (MC_EXTENT_BYTES) or of the table (MC_TABLE_BYTES), maps it at
- * `addr` over any earlier mapping, and shows it to the programs under `index`. Needs CAP_BPF where
- * unprivileged BPF is disabled. 0 or -errno.
+ * `addr` over any earlier mapping, and shows it to the programs under `index`; before loader_wait
+ * that may be later, loader_wait says whether it failed, and one thread only may do so. Needs
+ * CAP_BPF where unprivileged BPF is disabled. 0 or -errno.
  */
 int loader_map_extent(struct loader *loader, uint32_t index, void *addr);
 int loader_map_table(struct loader *loader, uint32_t index, void *addr);
@@ -194,8 +202,6 @@ struct loader_packet {
 
 /* Runs a program on one packet. 0 or -errno. */
 int loader_run(struct loader *loader, enum loader_program program, struct loader_packet *packet);
-
-enum loader_hook { LOADER_INGRESS, LOADER_EGRESS, LOADER_HOOKS };
 
 /*
  * To be called when routes, rules, addresses or interfaces of this machine have changed: the

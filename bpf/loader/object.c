@@ -105,12 +105,18 @@ int object_open(struct object *object, enum object_kind kind, bool has_rings,
 
 int object_start(struct object *object)
 {
-    struct bpf_program **each[] = {&object->xdp, &object->tc[LOADER_INGRESS]};
+    struct bpf_program **each[] = {&object->xdp, &object->tc[LOADER_INGRESS],
+                                   &object->tc[LOADER_EGRESS]};
 
     /* The programs of the chain are in its prog arrays, which libbpf fills as it loads them. */
     if (object->kind == OBJECT_CHAIN || !bpf_program__autoload(object->tc[LOADER_INGRESS]))
         return bpf_object__load_skeleton(object->skeleton);
-    return parallel_start(&object->parallel, object->skeleton, each, 2);
+    return parallel_start(&object->parallel, object->skeleton, each, 3);
+}
+
+int object_wait_hook(struct object *object, enum loader_hook hook)
+{
+    return parallel_wait(&object->parallel, &object->tc[hook]);
 }
 
 int object_finish(struct object *object, char *log, size_t nlog)

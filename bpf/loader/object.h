@@ -12,6 +12,7 @@
 
 #include <bpf/libbpf.h>
 
+#include "bpf/loader/inner.h"
 #include "bpf/loader/loader.h"
 #include "bpf/loader/parallel.h"
 #include "bpf/shared/chain.h"
@@ -33,7 +34,7 @@ struct object {
     struct bpf_object_skeleton *skeleton; /* NULL: not open */
     void *made;                           /* the generated skeleton itself */
     struct bpf_object *all;
-    struct parallel parallel; /* where xdp and tc[LOADER_INGRESS] in place come from */
+    struct parallel parallel; /* where xdp and tc[] in place come from */
     /* The programs to attach; NULL: none on that hook. */
     struct bpf_program *xdp, *tc[LOADER_HOOKS];
     enum loader_hook main; /* the hook without which XDP is useless */
@@ -72,6 +73,7 @@ struct loader {
     int share_socket;          /* where other servers ask; -1: none */
     unsigned int share_number; /* no other server of this network namespace has it meanwhile */
     struct share_link *shares; /* links that others may share */
+    struct inner inner;        /* the server's memory */
     int ncpus;
     uint64_t nbytes; /* of all maps */
 };
@@ -84,6 +86,8 @@ int object_open(struct object *object, enum object_kind kind, bool has_rings,
  * no thread of the process may change its credentials.
  */
 int object_start(struct object *object);
+/* Waits until the program of this hook is loaded. 0 or -errno, as object_finish will say again. */
+int object_wait_hook(struct object *object, enum loader_hook hook);
 /*
  * Waits until the programs are loaded. `log` (or NULL) gets what the verifier says of one that it
  * refuses. 0 or -errno. Once more does nothing.

@@ -85,6 +85,32 @@ int parallel_start(struct parallel *parallel, struct bpf_object_skeleton *skelet
     return 0;
 }
 
+/* Waits for its end. */
+static void join(struct parallel_job *job)
+{
+    if (job->started)
+        pthread_join(job->thread, NULL);
+    else if (!job->done)
+        run(job);
+    job->started = false;
+    job->done = true;
+}
+
+int parallel_wait(struct parallel *parallel, struct bpf_program **wanted)
+{
+    for (size_t i = 0; i < parallel->njobs; i++) {
+        struct parallel_job *job = &parallel->jobs[i];
+
+        if (job->wanted != wanted)
+            continue;
+        join(job);
+        if (!job->rc)
+            *wanted = job->program;
+        return job->rc;
+    }
+    return 0;
+}
+
 int parallel_finish(struct parallel *parallel, char *log, size_t nlog)
 {
     size_t i;
@@ -93,10 +119,7 @@ int parallel_finish(struct parallel *parallel, char *log, size_t nlog)
     for (i = 0; i < parallel->njobs; i++) {
         struct parallel_job *job = &parallel->jobs[i];
 
-        if (job->started)
-            pthread_join(job->thread, NULL);
-        else
-            run(job);
+        join(job);
         if (job->rc && !rc && log)
             run_again(job, log, nlog);
         *job->wanted = job->program;

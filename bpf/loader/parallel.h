@@ -16,7 +16,7 @@
 
 #include <bpf/libbpf.h>
 
-enum { PARALLEL_MAX = 2 };
+enum { PARALLEL_MAX = 3 };
 
 /* One program to load, and the object that it is loaded from. */
 struct parallel_job {
@@ -28,7 +28,8 @@ struct parallel_job {
     size_t nlog;
     int rc;
     pthread_t thread;
-    bool started;
+    bool started; /* the thread, which is not joined yet */
+    bool done;
 };
 
 struct parallel {
@@ -43,6 +44,11 @@ struct parallel {
  */
 int parallel_start(struct parallel *parallel, struct bpf_object_skeleton *skeleton,
                    struct bpf_program **programs[], size_t nprograms);
+/*
+ * Waits until the one of them in `wanted` is loaded, which it then is. What fails fails again in
+ * parallel_finish. 0 or -errno.
+ */
+int parallel_wait(struct parallel *parallel, struct bpf_program **wanted);
 /*
  * Waits until they are loaded; then *programs[i] is the one that was loaded. `log` (or NULL) gets
  * what the verifier says of one that it refuses. 0 or -errno. Once more does nothing.

@@ -191,12 +191,17 @@ static int attach_egress(struct loader *loader, struct attachment *at, char *why
     return rc;
 }
 
-void attach_first(struct loader *loader, struct attachment *at)
+void attach_early(struct loader *loader, struct attachment *at, enum loader_hook hook)
 {
     struct link_info link;
     char why[WHY_MAX];
 
-    if (link_read(at->link.ifindex, &link) == 0 && !diagnosis_unfit(&link, why, sizeof(why)))
+    if (loader_is_chain(loader) || loader_wait_hook(loader, hook))
+        return;
+    if (hook == LOADER_INGRESS && attach_has_egress(at))
+        loader_attach_hook(loader, &at->link, hook);
+    if (hook == LOADER_EGRESS && link_read(at->link.ifindex, &link) == 0 &&
+        !diagnosis_unfit(&link, why, sizeof(why)))
         attach_egress(loader, at, why, sizeof(why));
 }
 

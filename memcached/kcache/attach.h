@@ -28,10 +28,11 @@ struct attachment {
 /* Finds the interface of this name and attaches nothing. 0, or -1 with `error`: there is none. */
 int attach_find(struct attachment *at, const char *name, char *error, size_t nerror);
 /*
- * Attaches what can be attached before the programs are loaded (loader_wait), if it fits. What
- * fails fails again in attach_interface.
+ * Attaches a program of TC, egress first, as soon as it is loaded, if it fits: the kernel waits for
+ * a grace period of RCU then, while it is still loading the XDP program. What fails fails again in
+ * attach_interface.
  */
-void attach_first(struct loader *loader, struct attachment *at);
+void attach_early(struct loader *loader, struct attachment *at, enum loader_hook hook);
 /*
  * Attaches the programs that are not attached yet, and logs the mode in one line. Once the programs
  * are loaded, needs only CAP_BPF, and CAP_NET_ADMIN for TC before Linux 6.6. 0, or -1 with `error`

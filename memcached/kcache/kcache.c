@@ -392,7 +392,9 @@ static int attach_all(struct kcache *kcache, char *error, size_t nerror)
 
     /* Beside the loading of the other programs. */
     for (i = 0; i < kcache->ninterfaces; i++)
-        attach_first(kcache->loader, &kcache->attached[i]);
+        attach_early(kcache->loader, &kcache->attached[i], LOADER_EGRESS);
+    for (i = 0; i < kcache->ninterfaces; i++)
+        attach_early(kcache->loader, &kcache->attached[i], LOADER_INGRESS);
     if (wait_for_programs(kcache, error, nerror))
         return -1;
     monitor_listen(kcache->monitor);

@@ -22,11 +22,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <bpf/bpf.h>
+
 #include "bpf/loader/loader.h"
+#include "bpf/loader/object.h"
 #include "kcache/veth.h"
 #include "t/lib/tap.h"
 
-enum { PORT = 21211, ANSWER_MAX = 2048 };
+enum { PORT = 21211, ANSWER_MAX = 2048, EXTENTS = INNER_MAX + 2 };
 
 static void run(const char *command)
 {
@@ -463,6 +466,78 @@ static void test_late_refusal(void)
     loader_close(loader);
 }
 
+/* --- before the programs are loaded ------------------------------------------------ */
+
+static uint32_t inner_id(const struct loader *loader, const char *outer, uint32_t index)
+{
+    uint32_t id = 0;
+
+    bpf_map_lookup_elem(bpf_map__fd(object_map(&loader->object, outer)), &index, &id);
+    return id;
+}
+
+/* More extents than are put in at once, and a table. */
+static void test_early_memory(char *addr)
+{
+    struct loader *loader;
+    char error[512] = "";
+    uint32_t i, n = 0, found = 0;
+
+    loader = loader_open_guarded(&(struct loader_guard){0}, 0, error, sizeof(error));
+    for (i = 0; loader && i < EXTENTS; i++)
+        n += loader_map_extent(loader, i, addr + (size_t)i * MC_EXTENT_BYTES) == 0;
+    ok(n == EXTENTS && loader_map_table(loader, 3, addr + (size_t)n * MC_EXTENT_BYTES) == 0 &&
+           loader_wait(loader, error, sizeof(error)) == 0,
+       "memory is added before the programs are loaded: %s", error);
+    for (i = 0; loader && i < EXTENTS; i++)
+        found += inner_id(loader, "heap", i) != 0;
+    ok(found == EXTENTS && inner_id(loader, "table", 3) != 0 && !inner_id(loader, "table", 2),
+       "all of it is there when they are loaded, %u extents", found);
+    ok(loader_map_extent(loader, n, addr) == 0 && inner_id(loader, "heap", n) != 0,
+       "what is added later is there at once");
+    ok(loader_map_extent(loader, MC_MAX_EXTENTS, addr) == -E2BIG,
+       "and what the kernel refuses is said at once");
+    loader_close(loader);
+    loader = loader_open_guarded(&(struct loader_guard){0}, 0, error, sizeof(error));
+    ok(loader && loader_map_extent(loader, MC_MAX_EXTENTS, addr) == 0 &&
+           loader_wait(loader, error, sizeof(error)) == -E2BIG,
+       "what it refuses of the memory before is reported by loader_wait: %s", error);
+    loader_close(loader);
+}
+
+static void test_early_tc(void)
+{
+    struct loader_link link;
+    struct loader *loader;
+    char error[512] = "";
+
+    loader_link_init(&link, 1);
+    loader = loader_open_guarded(&(struct loader_guard){0}, 0, error, sizeof(error));
+    ok(loader && loader_wait_hook(loader, LOADER_EGRESS) == 0 &&
+           loader_attach_hook(loader, &link, LOADER_EGRESS) == 0 &&
+           loader_wait_hook(loader, LOADER_INGRESS) == 0 &&
+           loader_attach_hook(loader, &link, LOADER_INGRESS) == 0,
+       "TC is attached before all programs are loaded");
+    ok(loader && loader_wait(loader, error, sizeof(error)) == 0 &&
+           loader_wait_hook(loader, LOADER_INGRESS) == 0 && loader_attach_tc(loader, &link) == 0 &&
+           loader_lost(loader, &link) == 0 && loader_attach_xdp(loader, &link, true) == 0,
+       "then they are loaded, and XDP is attached: %s", error);
+    loader_detach(&link);
+    loader_close(loader);
+}
+
+static void test_early(void)
+{
+    const size_t size = (EXTENTS + 1) * (size_t)MC_EXTENT_BYTES;
+    char *addr = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (addr == MAP_FAILED)
+        skip_all("no address space");
+    test_early_memory(addr);
+    munmap(addr, size);
+    test_early_tc();
+}
+
 /* --- memory after the privilege drop ---------------------------------------------- */
 
 struct growth {
@@ -555,6 +630,7 @@ int main(void)
     test_refusals();
     test_lost();
     test_late_refusal();
+    test_early();
     test_growth();
     test_veth();
     return done();
