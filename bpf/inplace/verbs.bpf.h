@@ -241,7 +241,10 @@ static __always_inline int packet_answer(struct packet packet, struct scratch *s
 
     if (rc)
         return rc;
-    return kind == HEAD_GET ? get_answer(scratch) : verb_answer(scratch, packet.from, LOOK_AGAIN);
+    if (kind != HEAD_GET)
+        return verb_answer(scratch, packet.from, LOOK_AGAIN);
+    /* XDP has too little stack left for another call. */
+    return packet.from == PACKET_XDP ? get_answer(scratch) : get_answer_any(scratch);
 }
 
 #endif
