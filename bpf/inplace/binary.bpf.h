@@ -55,6 +55,7 @@ static __always_inline void binary_key(struct scratch *scratch, u64 nkey)
 {
     u64 words = nkey / 8, rest = nkey % 8, sum = 0, word, i;
 
+    scratch->nkey = nkey;
     for (i = 0; i < KEY_WORDS; i++) {
         if (i >= words)
             break;
@@ -63,12 +64,12 @@ static __always_inline void binary_key(struct scratch *scratch, u64 nkey)
         sum += mc_hash_word(word, control.seed[i]);
     }
     if (rest) {
+        words = key_words(scratch);
         word = request_word(scratch, BINARY_HEAD + 8 * words) & ((1ull << 8 * rest) - 1);
         BOUND(words, KEY_WORDS - 1);
         scratch->key[words] = word;
         sum += mc_hash_word(word, control.seed[words]);
     }
-    scratch->nkey = nkey;
     scratch->hash = mc_hash_end(sum, nkey);
     scratch->nkeys = 1;
 }
