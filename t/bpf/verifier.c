@@ -3,7 +3,7 @@
  * The verifier's figures for each program on this kernel: instructions, instructions processed,
  * bytes after the JIT, microseconds of verification. All but the last are recorded in
  * t/kernels/verifier, for clang 14; half as many instructions processed again is a regression, long
- * before the limit of a million is reached. Programs of clang 16 and 19 need up to a third more.
+ * before the limit of a million is reached. Programs of clang 16 and 19 need up to a half more.
  * Programs far below the limit are not judged. t/kernels/table makes a table of the output.
  */
 #include <bpf/bpf.h>
