@@ -90,12 +90,6 @@ static __always_inline int copy_blocks(void *to, void *end, const char *from, u6
     u64 blocks = n / 64, i, at;
 
     if (n >= 64) {
-        /* Before the loop, behind which the verifier then goes on once, not once for each block. */
-        at = n - 64;
-        BOUND(at, 2047);
-        last = to + at;
-        if (last + 64 > end)
-            return 0;
         for (i = 0; i < most / 64; i++) {
             if (i >= blocks)
                 break;
@@ -103,6 +97,11 @@ static __always_inline int copy_blocks(void *to, void *end, const char *from, u6
                 return 0;
             copy64(to + 64 * i, from + 64 * i);
         }
+        at = n - 64;
+        BOUND(at, 2047);
+        last = to + at;
+        if (last + 64 > end)
+            return 0;
         copy64(last, from + at);
     } else if (n >= 32) {
         at = n - 32;
