@@ -213,6 +213,7 @@ def the_maintainer_starts_crawls():
         connection = other.stream()
         tap.ok(server.wait_for(lambda: other.stats()["lru_crawler_starts"] == "1"),
                "it starts one at once, as memcached's does")
+        idle(other)
         halves(connection)
         for n in range(0, 10000, 100):  # these are read twice, so that no tail is expired
             connection.get(b"live%d" % n)
