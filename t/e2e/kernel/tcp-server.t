@@ -505,7 +505,7 @@ def words_that_do_not_fit():
             (("-X", "bmc=sv0,tcp=on,udp=on"),
              "-X bmc= finds nothing to answer: add a UDP port (-U 11211), or the word tcp=on for "
              "GETs over TCP"),
-            (("-U", "1", "-X", "bmc=sv0,tcp=maybe"), "bmc=sv0,tcp=maybe: bmc: tcp is on or off")):
+            (("-U", "1", "-X", "bmc=sv0,tcp=maybe"), 'bmc: "tcp=maybe": tcp is on or off')):
         tap.is_(server.run(*words), (64, "", text + "\n"), "%s is refused" % words[-1])
 
 
