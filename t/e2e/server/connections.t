@@ -147,6 +147,7 @@ def a_part_of_a_line_is_no_command_but_a_part_of_a_value_counts():
         tap.ok(server.wait_for(kicked), "a client that sends a line byte by byte is closed")
         tap.is_(value.ask(b"v" * (100000 - nsent) + b"\r\n"), b"STORED\r\n",
                 "a client that sends a value byte by byte is not")
+        tap.is_(value.to_end(b"set k 0 0 10\r\nv"), b"", "one that stops inside a value is")
 
 
 @tap.case
