@@ -98,6 +98,15 @@ def without_maxconns_fast():
             other.close()
 
 
+def is_closed(stream):
+    """Of a client that has read everything: whether the server has closed it."""
+    stream.sock.settimeout(0.05)
+    try:
+        return stream.sock.recv(1) == b""
+    except TimeoutError:
+        return False
+
+
 @tap.case
 def idle_connections_are_closed():
     with server.Server("-o", "idle_timeout=4") as memcached:
@@ -109,11 +118,7 @@ def idle_connections_are_closed():
 
         def closed():
             busy.ask(b"version\r\n")
-            idle.sock.settimeout(0.05)
-            try:
-                return idle.sock.recv(1) == b""
-            except TimeoutError:
-                return False
+            return is_closed(idle)
 
         tap.ok(server.wait_for(closed), "an idle connection is closed")
         tap.is_(busy.set(b"k", b"v"), b"STORED\r\n", "an active connection stays open")
@@ -135,12 +140,9 @@ def a_part_of_a_line_is_no_command_but_a_part_of_a_value_counts():
             nonlocal nsent
             value.send(b"v")
             nsent += 1
-            line.sock.settimeout(0.05)
             try:
                 line.send(b"x")
-                return line.sock.recv(1) == b""
-            except TimeoutError:
-                return False
+                return is_closed(line)
             except ConnectionError:
                 return True
 
@@ -188,11 +190,7 @@ def a_client_that_takes_long_to_read_is_not_idle():
 
         def kicked():
             goes_on(200000)
-            control.sock.settimeout(0.05)
-            try:
-                return control.sock.recv(1) == b""
-            except TimeoutError:
-                return False
+            return is_closed(control)
 
         tap.ok(server.wait_for(kicked), "a connection that is idle is closed")
         tap.ok(goes_on(30000000), "one that goes on reading a long reply is not")
