@@ -29,11 +29,9 @@ void forecast_learn(struct forecast *forecast, const struct forecast_found *foun
         due += found->soon[minute++];
     forecast->expiry_min = minute;
     forecast->expected = due;
-    if (found->dead >= forecast_worth(found->seen))
+    if (found->dead >= forecast_worth(found->seen) || (!found->seen && !forecast->turnover_min))
         forecast->turnover_min = 1;
-    else if (found->seen == 0)
-        forecast->turnover_min = forecast->turnover_min ? forecast->turnover_min : 1;
-    else if (forecast->turnover_min < TURNOVER_MAX)
+    else if (found->seen && forecast->turnover_min < TURNOVER_MAX)
         forecast->turnover_min = forecast->turnover_min ? 2 * forecast->turnover_min : 2;
     forecast->live = live;
     forecast->stored = stored;
