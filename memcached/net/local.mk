@@ -29,7 +29,7 @@ unit_tests += t/unit/net_socket
 t_unit_net_socket_SOURCES = t/unit/net_socket.c
 t_unit_net_socket_LDADD = $(net_libs)
 unit_tests += t/unit/net_boundaries
-t_unit_net_boundaries_SOURCES = t/unit/net_boundaries.c t/unit/net_store.h t/lib/tap.h
+t_unit_net_boundaries_SOURCES = t/unit/net_boundaries.c t/unit/net_host.h t/lib/tap.h
 t_unit_net_boundaries_LDADD = $(net_libs)
 unit_tests += t/unit/net_input
 t_unit_net_input_SOURCES = t/unit/net_input.c t/lib/tap.h
@@ -47,7 +47,7 @@ unit_tests += t/unit/net_frame
 t_unit_net_frame_SOURCES = t/unit/net_frame.c t/lib/tap.h
 t_unit_net_frame_LDADD = $(net_libs)
 unit_tests += t/unit/net_udp
-t_unit_net_udp_SOURCES = t/unit/net_udp.c t/unit/net_store.h t/lib/tap.h
+t_unit_net_udp_SOURCES = t/unit/net_udp.c t/unit/net_host.h t/lib/tap.h
 t_unit_net_udp_LDADD = $(net_libs)
 if ENABLE_TLS
 unit_tests += t/unit/net_tls

@@ -21,7 +21,7 @@
 #include "net/conn.h"
 #include "net/worker.h"
 #include "t/lib/tap.h"
-#include "t/unit/net_store.h"
+#include "t/unit/net_host.h"
 
 enum { SMALL = 8192, LARGE = 512 * 1024, ROUNDS = 2000 };
 
@@ -38,12 +38,7 @@ struct one_slot {
 };
 
 struct host {
-    struct provider *provider;
-    struct store *store;
-    struct commands *commands;
-    struct endpoints endpoints;
-    struct net_config config;
-    struct worker *worker;
+    struct net_host net;
     struct one_slot one;
     int client, socket; /* the client's, the worker's */
     uint32_t consumed, sent;
@@ -143,15 +138,15 @@ static void start_commands(struct host *host, const char *auth_file)
         .nthreads = 1,
         .max_connections = 64,
         .item_max = 1 << 20,
-        .clock = host->config.clock,
+        .clock = host->net.config.clock,
     };
     const struct command_auth auth = {.file = auth_file};
     char why[256];
 
-    host->store = net_store_new(&host->provider, &host->config.clock);
-    host->commands = commands_new(host->store, &config, &calls);
-    if (!host->commands || !commands_authenticate(host->commands, &auth, why, sizeof(why)) ||
-        commands_start(host->commands) != 0)
+    host->net.commands = commands_new(host->net.store, &config, &calls);
+    if (!host->net.commands ||
+        !commands_authenticate(host->net.commands, &auth, why, sizeof(why)) ||
+        commands_start(host->net.commands) != 0)
         die("no commands");
 }
 
@@ -159,26 +154,19 @@ static void start(struct host *host, const char *auth_file)
 {
     memset(host, 0, sizeof(*host));
     host->one.boundaries = (struct boundaries){open_slot, close_slot, is_lost, forget, count_lost};
-    host->config.boundaries = &host->one.boundaries;
-    host->config.nthreads = 1;
-    host->config.reqs_per_event = 20;
-    host->config.protocol = PROTOCOL_ANY;
-    clock_init(&host->config.clock);
-    endpoints_init(&host->endpoints);
+    host->net.config.boundaries = &host->one.boundaries;
+    host->net.config.nthreads = 1;
+    host->net.config.reqs_per_event = 20;
+    host->net.config.protocol = PROTOCOL_ANY;
+    net_host_begin(&host->net);
     start_commands(host, auth_file);
-    host->worker = worker_new(&host->config, &host->endpoints, 0);
-    host->worker->local = command_local_new(host->commands);
-    host->worker->watched = command_watched(host->worker->local);
+    net_host_run(&host->net);
     host->client = -1;
 }
 
 static void stop(struct host *host)
 {
-    worker_free(host->worker);
-    commands_free(host->commands);
-    store_free(host->store);
-    anonymous_free(host->provider);
-    endpoints_fini(&host->endpoints);
+    net_host_end(&host->net);
     if (host->client >= 0)
         close(host->client);
 }
@@ -212,19 +200,19 @@ static void accept_client(struct host *host, bool shown)
     if (host->client >= 0)
         close(host->client);
     while (host->one.open)
-        event_base_loop(host->worker->base, EVLOOP_ONCE);
+        event_base_loop(host->net.worker->base, EVLOOP_ONCE);
     connect_pair(ends);
     host->client = ends[0];
     host->socket = ends[1];
     host->consumed = host->sent = 0;
-    endpoints_count(&host->endpoints);
-    conn_open(host->worker, (struct stream_socket){.fd = ends[1], .shown = shown});
+    endpoints_count(&host->net.endpoints);
+    conn_open(host->net.worker, (struct stream_socket){.fd = ends[1], .shown = shown});
 }
 
 /* Runs what is ready. */
 static void turn(struct host *host)
 {
-    event_base_loop(host->worker->base, EVLOOP_NONBLOCK);
+    event_base_loop(host->net.worker->base, EVLOOP_NONBLOCK);
 }
 
 /* Whether what was said is at the worker's socket, where loopback may bring it late. */
@@ -355,7 +343,7 @@ static int option(const struct host *host, int name)
 static void look(struct host *host, unsigned int times)
 {
     while (times-- > 0)
-        conn_check_idle(host->worker, 0);
+        conn_check_idle(host->net.worker, 0);
 }
 
 /* The client does not acknowledge a reply for a second, and then does. */
@@ -408,9 +396,9 @@ static void test_looks(struct host *host)
     turn(host);
     host->one.slot.owed = 2;
     host->one.nasked = 0;
-    event_base_once(host->worker->base, -1, EV_TIMEOUT, on_end, &ended, &wait);
+    event_base_once(host->net.worker->base, -1, EV_TIMEOUT, on_end, &ended, &wait);
     while (!ended)
-        event_base_loop(host->worker->base, EVLOOP_ONCE);
+        event_base_loop(host->net.worker->base, EVLOOP_ONCE);
     ok(host->one.nasked > 0, "a connection in doubt is looked at more often than every 0.4 s");
     close(host->client);
     host->client = -1;
@@ -534,16 +522,16 @@ static void test_lost(struct host *host)
     accept_client(host, true);
     turn(host);
     asks_text(host, "get b\r\n", "END\r\n");
-    now = clock_now(&host->config.clock);
+    now = clock_now(&host->net.config.clock);
     host->one.lost = true;
-    conn_check_idle(host->worker, now);
+    conn_check_idle(host->net.worker, now);
     ok(host->one.open, "a connection whose slot has no doubt is not asked about");
     host->one.slot.owed = 2;
     host->one.lost = false;
-    conn_check_idle(host->worker, now);
+    conn_check_idle(host->net.worker, now);
     ok(host->one.open, "one that only may hang stays");
     host->one.lost = true;
-    conn_check_idle(host->worker, now);
+    conn_check_idle(host->net.worker, now);
     ok(!host->one.open && host->one.forgotten && host->one.nlost == 1,
        "one that hangs is forgotten, and closed");
     ok(recv(host->client, &said, 1, 0) < 0 && errno == ECONNRESET, "with a reset");
@@ -575,7 +563,7 @@ static void make_deaf(const struct host *host)
 static void run_until(struct host *host, uint32_t owed)
 {
     while (host->one.open && host->one.slot.owed != owed)
-        event_base_loop(host->worker->base, EVLOOP_ONCE);
+        event_base_loop(host->net.worker->base, EVLOOP_ONCE);
 }
 
 static void test_leaving(struct host *host)
@@ -588,10 +576,10 @@ static void test_leaving(struct host *host)
     ok(recv(host->client, &said, 1, 0) == 0,
        "where the kernel has answered the client gets an end");
     ok(host->one.open && published(host) == MC_TCP_NONE, "the connection keeps its slot");
-    ok(host->endpoints.current == 0 && endpoints_open(&host->endpoints) == 1,
+    ok(host->net.endpoints.current == 0 && endpoints_open(&host->net.endpoints) == 1,
        "it counts as a socket and not as a connection");
     run_until(host, never);
-    ok(!host->one.forgotten && host->one.withdrawn && endpoints_open(&host->endpoints) == 0,
+    ok(!host->one.forgotten && host->one.withdrawn && endpoints_open(&host->net.endpoints) == 0,
        "until the client has acknowledged the end");
     accept_answered(host);
     make_deaf(host);
@@ -600,7 +588,7 @@ static void test_leaving(struct host *host)
     run_until(host, MC_TCP_OWED_WATCHED);
     ok(host->one.open, "an end that the programs have seen may take its time");
     run_until(host, never);
-    ok(host->one.forgotten && host->one.nlost == 1 && endpoints_open(&host->endpoints) == 0,
+    ok(host->one.forgotten && host->one.nlost == 1 && endpoints_open(&host->net.endpoints) == 0,
        "where they see no copy of it the connection is reset");
 }
 
@@ -612,20 +600,20 @@ static void test_idle(struct host *host)
     accept_client(host, true);
     turn(host);
     asks_text(host, "get b\r\n", "END\r\n");
-    now = clock_now(&host->config.clock);
-    host->config.idle_timeout = 60;
+    now = clock_now(&host->net.config.clock);
+    host->net.config.idle_timeout = 60;
     host->one.slot.answered = 1;
-    conn_check_idle(host->worker, now + 50);
-    conn_check_idle(host->worker, now + 110);
+    conn_check_idle(host->net.worker, now + 50);
+    conn_check_idle(host->net.worker, now + 110);
     ok(host->one.open, "a get that the kernel answers is a command of the connection");
-    conn_check_idle(host->worker, now + 111);
+    conn_check_idle(host->net.worker, now + 111);
     ok(recv(host->client, &said, 1, 0) == 0, "after idle_timeout without one it is closed");
     while (host->one.open)
-        event_base_loop(host->worker->base, EVLOOP_ONCE);
-    host->config.idle_timeout = 0;
+        event_base_loop(host->net.worker->base, EVLOOP_ONCE);
+    host->net.config.idle_timeout = 0;
     accept_client(host, true);
     turn(host);
-    conn_check_idle(host->worker, now + 1000000);
+    conn_check_idle(host->net.worker, now + 1000000);
     ok(host->one.open, "without idle_timeout it stays");
 }
 
@@ -662,7 +650,7 @@ static void test_order(struct host *host)
     if (pthread_create(&thread, NULL, ask_often, &reader) != 0)
         die("no thread");
     while (!__atomic_load_n(&reader.done, __ATOMIC_ACQUIRE))
-        event_base_loop(host->worker->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+        event_base_loop(host->net.worker->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
     pthread_join(thread, NULL);
     ok(reader.nwrong == 0, "a boundary is published before its reply can be received");
 }

@@ -16,17 +16,12 @@
 #include "net/udp.h"
 #include "net/worker.h"
 #include "t/lib/tap.h"
-#include "t/unit/net_store.h"
+#include "t/unit/net_host.h"
 
 enum { REQUESTS = 20 /* more than the socket has room for replies */ };
 
 struct host {
-    struct provider *provider;
-    struct store *store;
-    struct commands *commands;
-    struct endpoints endpoints;
-    struct net_config config;
-    struct worker *worker;
+    struct net_host net;
     int client;
     char *directory; /* of the sockets' names */
 };
@@ -76,7 +71,7 @@ static void open_sockets(struct host *host)
     host->client = open_socket(client_name);
     if (setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)) != 0 ||
         connect(host->client, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
-        worker_add_udp(host->worker, fd) != 0)
+        worker_add_udp(host->net.worker, fd) != 0)
         die("no UDP socket");
     host->directory = strdup(directory);
 }
@@ -91,29 +86,19 @@ static void start(struct host *host)
     };
     const struct command_server none = {0};
 
-    *host = (struct host){.config = {.nthreads = 1, .reqs_per_event = 20}};
-    host->config.single_datagrams = true;
-    clock_init(&host->config.clock);
-    endpoints_init(&host->endpoints);
-    host->store = net_store_new(&host->provider, &host->config.clock);
-    host->commands = commands_new(host->store, &config, &none);
-    host->worker = worker_new(&host->config, &host->endpoints, 0);
-    if (!host->commands || !host->worker)
-        die("no worker");
-    host->worker->local = command_local_new(host->commands);
-    host->worker->watched = command_watched(host->worker->local);
+    *host = (struct host){.net.config = {.nthreads = 1, .reqs_per_event = 20}};
+    host->net.config.single_datagrams = true;
+    net_host_begin(&host->net);
+    host->net.commands = commands_new(host->net.store, &config, &none);
+    net_host_run(&host->net);
     open_sockets(host);
-    udp_begin(host->worker);
+    udp_begin(host->net.worker);
 }
 
 static void stop(struct host *host)
 {
     close(host->client);
-    worker_free(host->worker);
-    commands_free(host->commands);
-    store_free(host->store);
-    anonymous_free(host->provider);
-    endpoints_fini(&host->endpoints);
+    net_host_end(&host->net);
     unlink(server_name);
     unlink(client_name);
     rmdir(host->directory);
@@ -123,7 +108,7 @@ static void stop(struct host *host)
 /* Runs what is ready. */
 static void turn(struct host *host)
 {
-    event_base_loop(host->worker->base, EVLOOP_NONBLOCK);
+    event_base_loop(host->net.worker->base, EVLOOP_NONBLOCK);
 }
 
 /* Requests in turns of their own; returns how often the worker has waited for the socket. */
