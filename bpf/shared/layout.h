@@ -37,11 +37,11 @@
 /* Sizes: bytes unless the name says otherwise. */
 enum {
     MC_PAGE_BYTES = 1 << 20,
-    MC_EXTENT_PAGES = 16,
+    MC_EXTENT_PAGES = 8,
     MC_EXTENT_BYTES = MC_EXTENT_PAGES * MC_PAGE_BYTES,
     MC_TABLE_BUCKETS = 1 << 14, /* buckets in one table extent */
     MC_TABLE_BYTES = MC_TABLE_BUCKETS * 64,
-    MC_MAX_EXTENTS = 1 << 14,       /* heap: 256 GiB */
+    MC_MAX_EXTENTS = 1 << 15,       /* heap: 256 GiB */
     MC_MAX_TABLE_EXTENTS = 1 << 15, /* table extents, main and overflow alike */
     MC_OVERFLOW_TABLE = 1 << 14,    /* the first table extent of overflow buckets */
     MC_SLOTS = 8,                   /* items in one bucket */

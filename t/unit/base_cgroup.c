@@ -78,10 +78,10 @@ static void test_version_2(void)
     ok(cgroup && cgroup_is_limited(cgroup), "the limit of a version 2 cgroup is found");
     ok(cgroup_has_room(cgroup, 70 * MB) && !cgroup_has_room(cgroup, 71 * MB),
        "8 of 128 MB are kept in reserve");
-    ok(!cgroup_has_room_for_extent(cgroup, 1, 60 * MB, 0),
+    ok(cgroup_has_room_for_extent(cgroup, 1, 70 * MB - MC_EXTENT_BYTES, 0) &&
+           !cgroup_has_room_for_extent(cgroup, 1, 71 * MB - MC_EXTENT_BYTES, 0),
        "memory that is mapped but not yet used counts as used");
-    ok(cgroup_has_room_for_extent(cgroup, 1, 54 * MB, 0) &&
-           !cgroup_has_room_for_extent(cgroup, 1, 54 * MB, CGROUP_EXTENT),
+    ok(!cgroup_has_room_for_extent(cgroup, 1, 70 * MB - MC_EXTENT_BYTES, CGROUP_EXTENT),
        "after a refusal the next extent needs a little more room");
     put_second("sys/a/b", "134217728", "max", 128, 100);
     ok(cgroup_has_room(cgroup, 70 * MB), "page cache counts as free memory");

@@ -136,7 +136,7 @@ static void close_scarce(struct fixture *f, struct scarce *scarce)
 
 static void test_heap(bool evict)
 {
-    struct scarce scarce = make_scarce(1, 100);
+    struct scarce scarce = make_scarce(16 / MC_EXTENT_PAGES, 100);
     unsigned int refused, wrong, asked;
     struct fixture f;
 

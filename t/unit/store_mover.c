@@ -614,7 +614,7 @@ static void test_limit_of_addresses(void)
     struct bed bed;
 
     open_bed(&bed, 16, true);
-    bed.f.store->heap.max_extents = 40;
+    bed.f.store->heap.max_extents = 640 / MC_EXTENT_PAGES;
     ok(store_set_memory_limit(bed.f.store, 500 << 20) == 0,
        "a limit for which there are addresses is accepted");
     ok(store_set_memory_limit(bed.f.store, 1 << 30) == -ERANGE,

@@ -79,7 +79,7 @@ static void test_heap(void)
     prefault_round(f.store);
     before = f.store->heap.nextents;
     ok(before >= 2, "an extent of the heap is mapped ahead");
-    store_some(&f, 0, 16 * (MC_PAGE_BYTES / 88));
+    store_some(&f, 0, MC_EXTENT_PAGES * (MC_PAGE_BYTES / 88));
     ok(f.store->prefault.woken, "the first use of the last extent wakes the prefault thread");
     prefault_round(f.store);
     ok(f.store->heap.nextents == before + 1, "the prefault thread maps one more extent");
@@ -123,6 +123,7 @@ static void test_no_memory(void)
     struct fixture f;
 
     open_store(&f, true);
+    heap_grow(&f.store->heap, 16 / MC_EXTENT_PAGES);
     real_table = f.provider->table;
     real_extent = f.provider->extent;
     f.provider->table = f.provider->extent = no_memory;

@@ -5,7 +5,7 @@
 #include "store/table.h"
 #include "t/unit/store_fixture.h"
 
-enum { NITEMS = 100000, ITEM_STRIDE = 64 };
+enum { NITEMS = 100000, ITEM_STRIDE = 64, HEAP_BYTES = 16 << 20 };
 
 /* A provider whose table memory runs out after `left` extents. */
 struct scarce {
@@ -54,7 +54,8 @@ static void open_bed(struct bed *bed, unsigned int power, bool expand, int exten
     control = bed->scarce.memory->control(bed->scarce.memory);
     for (int i = 0; i < MC_HASH_WORDS; i++)
         control->seed[i] = 0x9e3779b97f4a7c15ull * (unsigned int)(i + 1);
-    if (heap_init(&bed->heap, &bed->scarce.provider, 3, 1ull << 35) || heap_grow(&bed->heap, 1) ||
+    if (heap_init(&bed->heap, &bed->scarce.provider, 3, 1ull << 35) ||
+        heap_grow(&bed->heap, HEAP_BYTES / MC_EXTENT_BYTES) ||
         table_init(&bed->table, &bed->heap, &bed->scarce.provider, power, expand)) {
         printf("Bail out! no table\n");
         exit(1);
