@@ -58,14 +58,15 @@ static int load_filter(struct loader *loader, enum loader_hook at)
 
 /*
  * Loads the filters of all hooks at once: when an interface comes back, the process may no longer
- * have the privilege to load programs. 0 or -errno.
+ * have the privilege to load programs. While the programs are loaded by threads those that are not
+ * ready are left to the next call. 0 or -errno.
  */
 static int load_filters(struct loader *loader)
 {
     enum loader_hook at;
 
     for (at = 0; at < LOADER_HOOKS; at++) {
-        if (!loader->object.tc[at] || loader->filters[at] >= 0)
+        if (!loader->object.tc[at] || loader->filters[at] >= 0 || program_of(loader, at) < 0)
             continue;
         loader->filters[at] = load_filter(loader, at);
         if (loader->filters[at] < 0)
