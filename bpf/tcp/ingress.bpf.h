@@ -160,7 +160,7 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
         return tcp_tc_resend(skb);
     if (how == LEAVE_RELEASE && tcp_tc_release(skb))
         return TC_ACT_SHOT;
-    if (tcp->reason && (tc_alone || tcp->reason == MC_TCP_PASS_COMMAND)) /* see tcp_xdp_pass */
+    if (tcp->reason)
         tcp_count(tcp->reason);
     if (!shift_is_used(&shift))
         return skb_hand(skb, &tcp->segment);
@@ -172,10 +172,24 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
 /* What the steps of answering say beside a program's verdicts: the segment is passed. */
 enum { TCP_LEFT = -100 };
 
-/* Passes a segment, for a reason MC_TCP_PASS_*; one without data is not counted. */
+/*
+ * Passes a segment, for a reason MC_TCP_PASS_*, which is counted unless XDP has (see tcp_xdp_pass);
+ * one without data is not counted.
+ */
 static __always_inline int tcp_leave(struct segment_scratch *tcp, int why)
 {
-    tcp->reason = tcp->segment.n ? why : 0;
+    tcp->reason = tcp->segment.n && (tc_alone || why == MC_TCP_PASS_COMMAND) ? why : 0;
+    return TCP_LEFT;
+}
+
+/* The same of a request; XDP has counted nothing if the socket is to learn what that acknowledges.
+ */
+static __always_inline int tcp_leave_request(struct segment_scratch *tcp,
+                                             const struct mc_tcp_conn *conn, int why)
+{
+    tcp_leave(tcp, why);
+    if (conn->acked != tcp->segment.ack - conn->shift.out)
+        tcp->reason = why;
     return TCP_LEFT;
 }
 
@@ -207,10 +221,10 @@ static __always_inline int tcp_tc_answer(struct __sk_buff *skb, struct scratch *
     scratch->ntext = tcp->segment.n;
     rc = tcp_lookup(packet_tc(skb), scratch, tcp, conn, kind);
     if (rc)
-        return tcp_leave(tcp, rc);
+        return tcp_leave_request(tcp, conn, rc);
     rc = tcp_commit(conn, slot, scratch, tcp, 1);
     if (rc)
-        return tcp_leave(tcp, rc);
+        return tcp_leave_request(tcp, conn, rc);
     tcp_count_answer(scratch, slot, MC_TCP_ANSWERED_TC);
     return tcp_tc_send(skb);
 }

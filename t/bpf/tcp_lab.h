@@ -133,6 +133,7 @@ struct outcome {
     size_t nreply;
     uint32_t from; /* where in it a piece of nreply bytes begins */
     bool more;     /* which is not its last */
+    bool left;     /* by XDP to TC, before it was looked for a reason */
 };
 
 /* What a request's text is to the programs, which only the test can know. */

@@ -366,6 +366,7 @@ struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segme
         outcome.act = ACT_REFUSE;
         return outcome;
     }
+    outcome.left = model_judges(lab, HOOK_XDP, segment, request, odd, conn) == LEFT_TO_TC;
     rc = model_judges(lab, hook, segment, request, odd, conn);
     if (rc == LEFT_TO_TC)
         return outcome;
@@ -617,7 +618,7 @@ static const char *compare_counts(struct mc_tcp_counts *want, const struct outco
     } else if (outcome->reason == MC_TCP_PASS_COMMAND) { /* XDP leaves it to TC to count it */
         want->count[outcome->reason] += hook == HOOK_INGRESS;
     } else if (outcome->reason != NOT_COUNTED &&
-               (hook != HOOK_INGRESS || alone || outcome->act == ACT_DROP)) {
+               (hook != HOOK_INGRESS || alone || outcome->left || outcome->act == ACT_DROP)) {
         want->count[outcome->reason]++;
     }
     for (i = 0; i < MC_TCP_COUNTS; i++) {
