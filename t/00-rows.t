@@ -14,7 +14,7 @@ import tap
 
 # A test as the table names it: `t/e2e/server/stats.t` and the case, or the file alone.
 TEST = re.compile(r"`(t/[\w./-]+)`(?: (\w+))?")
-CASE = {".t": r"(?m)^@(?:tap\.case(?:_if\(.*\))?|each(?:_mode|_family)?)\ndef %s\(",
+CASE = {".t": r"(?m)^@(?:tap\.case(?:_if\(.*\))?|each(?:_mode|_family)?)\n(?:@.*\n)*def %s\(",
         ".c": r"(?m)^static void %s\(void\)"}
 COLUMNS = {"t/rows.md": 2, "doc/security.md": 3}
 

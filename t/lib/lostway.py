@@ -134,13 +134,18 @@ class Machine(server.Server):
         self.come_by(0)
 
 
-def each_family(function):
-    """A case that runs over IPv4 and, on other machines and at the same time, over IPv6, which it
+def in_each_family(function):
+    """The function runs over IPv4 and, on other machines and at the same time, over IPv6, which it
     is told. Most of its time it waits for timers of TCP."""
     def each():
         tap.at_once(function, (False, True))
     each.__name__ = function.__name__
-    return tap.case(each)
+    return each
+
+
+def each_family(function):
+    """A case that does so."""
+    return tap.case(in_each_family(function))
 
 
 WAYS = ((True, False, "replies"), (False, True, "requests"), (True, True, "both"))

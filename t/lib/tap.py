@@ -6,6 +6,7 @@ takes too long, is a failed test; the next one runs all the same. The name of ea
 behaviour.
 """
 import faulthandler
+import functools
 import multiprocessing.pool
 import os
 import shutil
@@ -18,11 +19,13 @@ import traceback
 
 CASE_SECONDS = 200 # three times what any takes on a busy machine
 SLOW = int(os.environ.get("T_SLOW", "1")) # times are so many times as long: t/kernels/run, ./check
+ROUNDS = 6 # of a case that must not be interrupted
 
 _cases = []
 _count = 0
 _failed = 0
 _printing = threading.RLock() # at_once: each line as a whole, and their numbers in order
+_round = None # what it has to print, while it may not count
 
 
 class Timeout(BaseException):
@@ -31,14 +34,20 @@ class Timeout(BaseException):
 
 def diag(text):
     with _printing:
+        if _round is not None:
+            _round.append((diag, text))
+            return
         for line in str(text).splitlines():
             print("# " + line, flush=True)
 
 
 def ok(passed, name):
     global _count, _failed
-    name = name.replace("#", "\\#").replace("\n", " ")
     with _printing:
+        if _round is not None:
+            _round.append((ok, passed, name))
+            return bool(passed)
+        name = name.replace("#", "\\#").replace("\n", " ")
         _count += 1
         if not passed:
             _failed += 1
@@ -110,6 +119,65 @@ def at_once(function, arguments, most=None):
     arguments = list(arguments)
     with multiprocessing.pool.ThreadPool(most or len(arguments)) as pool:
         return pool.map(function, arguments, 1)
+
+
+class _Presence(threading.Thread):
+    """Notices when this process does not run."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.last, self.longest, self.ends = time.monotonic(), 0, threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.ends.wait(0.02):
+            self.look()
+
+    def look(self):
+        now = time.monotonic()
+        self.longest, self.last = max(self.longest, now - self.last), now
+
+    def away(self):
+        """For how many seconds at most it did not."""
+        self.ends.set()
+        self.join()
+        self.look()
+        return self.longest
+
+
+def _attempt(function):
+    """Runs a case: its checks, what it raised, and for how long this process did not run."""
+    global _round
+    _round, presence, raised = [], _Presence(), None
+    try:
+        function()
+    except BaseException as error:
+        raised = error
+    checks, _round = _round, None
+    return checks, raised, presence.away()
+
+
+def uninterrupted(seconds):
+    """Decorator of a case in which this process has to run all the time, because the server closes
+    a connection that it does not use. A round that fails, and in which it did not run for so long
+    (half of idle_timeout), says nothing of the server: another one follows.
+    """
+    def decorate(function):
+        @functools.wraps(function)
+        def rounds():
+            for i in range(ROUNDS):
+                checks, raised, away = _attempt(function)
+                failed = raised or any(check is ok and not rest[0] for check, *rest in checks)
+                if not failed or away < seconds or isinstance(raised, (Timeout, SystemExit)):
+                    break
+                diag("round %d, in which this process did not run for %.1f s, failed" %
+                     (i + 1, away))
+            for check, *rest in checks:
+                check(*rest)
+            if raised:
+                raise raised
+        return rounds
+    return decorate
 
 
 def cases(argument, *functions):

@@ -14,7 +14,8 @@ sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import netns
 import server
 import tap
-from lostway import WAYS, Machine, each_family, holds, judge, read_rest, slow_reader, works
+from lostway import (WAYS, Machine, each_family, holds, in_each_family, judge, read_rest,
+                     slow_reader, works)
 
 
 def await_ends(m, talks, name, ends):
@@ -99,7 +100,9 @@ def the_route_moves_behind_an_end_that_is_lost(v6):
         await_ends(m, talks, "the end is lost, and replies move", ("reset",))
 
 
-@each_family
+@tap.case
+@tap.uninterrupted(1.5)
+@in_each_family
 def idle_connections_are_ended(v6):
     with Machine(v6=v6, options=("-o", "idle_timeout=3")) as m:
         for out, into, name in WAYS[0], WAYS[2]:

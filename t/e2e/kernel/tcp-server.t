@@ -180,6 +180,7 @@ def quiet_one(which):
 
 
 @tap.case
+@tap.uninterrupted(2)
 def gets_keep_a_connection_from_being_idle():
     with Machines("-o", "idle_timeout=4") as timed:
         timed.tcp.set(b"foo", b"bar")

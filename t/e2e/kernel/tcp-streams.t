@@ -134,6 +134,7 @@ def while_nothing_comes_from_clients():
 # --- the ends of connections -----------------------------------------------------------------
 
 @tap.case
+@tap.uninterrupted(2.5)
 def when_the_server_closes():
     with machines(netns.Pair(), options=("-o", "idle_timeout=5")) as m:
         tap.is_(answered_on(m).sock.recv(10), b"", "an idle connection ends")

@@ -108,6 +108,7 @@ def is_closed(stream):
 
 
 @tap.case
+@tap.uninterrupted(2)
 def idle_connections_are_closed():
     with server.Server("-o", "idle_timeout=4") as memcached:
         idle, busy, udp = memcached.stream(), memcached.stream(), memcached.udp()
@@ -129,6 +130,7 @@ def idle_connections_are_closed():
 
 
 @tap.case
+@tap.uninterrupted(1.5)
 def a_part_of_a_line_is_no_command_but_a_part_of_a_value_counts():
     with server.Server("-o", "idle_timeout=3") as memcached:
         line, value = memcached.stream(), memcached.stream()
@@ -153,10 +155,14 @@ def a_part_of_a_line_is_no_command_but_a_part_of_a_value_counts():
 
 
 @tap.case
+@tap.uninterrupted(0.5)
 def the_time_of_a_dump_is_not_idle():
+    items = b"".join(b"set %0240d 0 0 1 noreply\r\nv\r\n" % i for i in range(20000))
     with server.Server("-m", "256", "-o", "idle_timeout=5") as memcached:
-        filling, dumping = memcached.stream(), memcached.stream()
-        filling.all(b"".join(b"set %064d 0 0 1 noreply\r\nv\r\n" % i for i in range(200000)))
+        filling = memcached.stream()
+        filling.all(items)
+        dumping = memcached.stream()
+        dumping.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16) # the dump is 6 MB
         dumping.send(b"lru_crawler metadump all\r\n")
         dumping.exactly(1000)
         tap.ok(server.wait_for(lambda: int(memcached.stats()["idle_kicks"]) > 0),
@@ -173,6 +179,7 @@ def the_time_of_a_dump_is_not_idle():
 
 
 @tap.case
+@tap.uninterrupted(1.5)
 def a_client_that_takes_long_to_read_is_not_idle():
     with server.Server("-o", "idle_timeout=3") as memcached:
         control, slow, stuck = (memcached.stream() for _ in range(3))

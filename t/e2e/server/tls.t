@@ -566,6 +566,7 @@ def one_too_many():
 
 
 @tap.case
+@tap.uninterrupted(2)
 def idle_connections():
     with start(PAIR, "-o", "idle_timeout=4") as memcached:
         silent = memcached.stream()

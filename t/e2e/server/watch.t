@@ -332,6 +332,7 @@ def is_new(line):
 
 
 @tap.case
+@tap.uninterrupted(1)
 def connevents():
     with server.Server(*QUIET) as memcached:
         w = Watcher(memcached, "connevents")
