@@ -41,9 +41,9 @@ def as_peer(start, *arguments, **options):
             os.environ["MEMCACHED"] = ours
 
 
-def start_peer():
+def start_peer(**options):
     """Without the threads that hold an item for a moment, which changes what incr does."""
-    return as_peer(server.Server, "-o", "no_lru_maintainer,no_lru_crawler", threads=1)
+    return as_peer(server.Server, "-o", "no_lru_maintainer,no_lru_crawler", threads=1, **options)
 
 
 class Tcp:

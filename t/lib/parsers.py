@@ -26,28 +26,22 @@ class Parsers(child.Talker):
         super().__init__([path], "t/tool/parsers")
         self.hashes = {}
 
-    def _ask(self, what, data=b""):
-        return self.ask(b"%s %s" % (what, data.hex().encode())).split()
+    def give(self, *pairs):
+        """Of what, and data: each makes one to be taken."""
+        self.tell(b"".join(b"%s %s\n" % (what, data.hex().encode()) for what, data in pairs))
+
+    def take(self):
+        """([(offset, events, hash)], whether a command could begin now), or
+        ([(offset, events)], whether an answer could begin now)"""
+        *events, between = self.process.stdout.readline().split()
+        return [tuple(map(int, e.split(b":"))) for e in events], between == b"1"
 
     def begin(self):
-        self._ask(b"n")
-
-    def again(self):
-        self._ask(b"g")
-
-    def requests(self, data):
-        """([(offset, events, hash)], whether a command could begin now)"""
-        *events, between = self._ask(b"q", data)
-        return [tuple(map(int, e.split(b":"))) for e in events], between == b"1"
-
-    def responses(self, data):
-        """([(offset, events)], whether an answer could begin now)"""
-        *events, between = self._ask(b"a", data)
-        return [tuple(map(int, e.split(b":"))) for e in events], between == b"1"
+        self.ask(b"n\n")
 
     def hash(self, key):
         if key not in self.hashes:
-            self.hashes[key] = int(self._ask(b"h", key)[0])
+            self.hashes[key] = int(self.ask(b"h %s\n" % key.hex().encode()))
         return self.hashes[key]
 
 
@@ -112,6 +106,7 @@ class Watch:
 
     def begin(self):
         self.parsers.begin()
+        self.unsent = b""
         self.stream = self.where.stream()
         self.stream.sock.settimeout(SECONDS)
         self.connections += 1
@@ -120,6 +115,7 @@ class Watch:
     def end(self):
         """Closes the connection when the server has executed all commands."""
         try:
+            self.stream.send(self.unsent)
             self.stream.sock.shutdown(socket.SHUT_WR)
             self.stream.to_end()
         except OSError:
@@ -127,15 +123,26 @@ class Watch:
         self.stream.close()
 
     def until_mark(self, others):
-        """The replies up to the mark, behind `others` equal ones. None: the server closed."""
+        """Sends what is unsent, and the mark: the replies up to the mark's, behind `others` equal
+        ones. None: the server closed."""
+        data, self.unsent = self.unsent + self.family.mark, b""
         try:
-            self.stream.send(self.family.mark)
+            self.stream.send(data)
             return b"".join(self.stream.until(self.family.answer) for _ in range(others + 1))
         except (client.Closed, ConnectionResetError, BrokenPipeError):
             return None
 
-    def judge(self, predicted, replies):
-        events, between = self.parsers.responses(replies)
+    def judge(self, predicted, replies, looks):
+        """The replies up to the mark's, and if `looks` the keys, which are read while those are
+        parsed."""
+        self.parsers.give((b"a", replies))
+        now = self.family.look(self.control, self.keys) if looks else None
+        events, between = self.parsers.take()
+        self.judge_replies(predicted, events, between)
+        if looks:
+            self.judge_keys(predicted, now)
+
+    def judge_replies(self, predicted, events, between):
         if not between or any(e & RESPONSES_LOST for _, e in events):
             raise Wrong("the responses cannot be parsed: %r" % events)
         count = sum(1 for _, e in events if e & COMPLETE) - 1
@@ -148,8 +155,7 @@ class Watch:
         if [e for _, e in events if e & MN] != [COMPLETE | MN] * (predicted.marks + 1):
             raise Wrong("the response to the mark was not found: %r" % events)
 
-    def judge_keys(self, predicted):
-        now = self.family.look(self.control, self.keys)
+    def judge_keys(self, predicted, now):
         changed = {k for k in self.keys if now.get(k) != self.seen.get(k)}
         self.writes += len(changed)
         before, self.seen = self.seen, now
@@ -160,59 +166,61 @@ class Watch:
             raise Wrong("writes to %r were not seen: %r" % (
                 unseen, [(before.get(k), now.get(k)) for k in unseen]))
 
-    def command(self, command, predicted):
-        """Sends a command, unless the parser cannot follow it. Returns whether it was sent."""
-        was_between, self.between = self.between, False
-        events, between = self.parsers.requests(command)
+    def predictions(self, commands, *mark):
+        """What the parser makes of each command, and of the mark, if there is one, behind each
+        behind which a command can begin: (command, events, whether a command can begin, events of
+        the mark)."""
+        self.parsers.give(*(each for command in commands
+                            for each in ((b"q", command), *((b"m", m) for m in mark))))
+        return [(command, *self.parsers.take(),
+                 [e for _ in mark for _, e, _ in self.parsers.take()[0]]) for command in commands]
+
+    def command(self, command, events, between, predicted):
+        """A command is to be sent, unless the parser cannot follow it. Returns whether it is."""
         if any(e & LOST for _, e, _ in events):
             self.lost += 1
-            self.parsers.again()
-            self.between = was_between
             return False
         for _, event, hash_ in events:
             predicted.add(event, hash_)
         self.between = between
         self.commands += 1
         self.last = command
-        self.stream.send(command)
+        self.unsent += command
         return True
 
     def pipeline(self, commands):
         """Sends all commands that can be parsed at once: as many responses as predicted in
         total."""
         predicted, self.between = Predicted(), True
-        for command in commands:
-            if not self.command(command, predicted) and not self.between:
+        for command, events, between, _ in self.predictions(commands):
+            if not self.command(command, events, between, predicted) and not self.between:
                 return
         if not self.between:
             return
-        self.parsers.requests(self.family.mark)
         replies = self.until_mark(predicted.marks)
         if replies is None:
             self.closed += 1
         else:
-            self.judge(predicted, replies)
+            self.judge(predicted, replies, False)
 
     def batch(self, commands):
         """One by one. Returns at the end, or when the connection is closed or the parser is
         lost."""
         predicted, self.between = Predicted(), True
-        for command in commands:
-            if not self.command(command, predicted):
+        for command, events, between, mark in self.predictions(commands, self.family.mark):
+            if not self.command(command, events, between, predicted):
                 if not self.between:
                     return
                 continue
             if not self.between:
                 continue
-            if [e for _, e, _ in self.parsers.requests(self.family.mark)[0]] != \
-                    [self.family.events]:
+            if mark != [self.family.events]:
                 raise Wrong("the mark was not parsed as a command")
             replies = self.until_mark(predicted.marks)
             if replies is None:
                 self.closed += 1
                 return
-            self.judge(predicted, replies)
-            self.judge_keys(predicted)
+            self.judge(predicted, replies, True)
             predicted = Predicted()
 
 

@@ -4,7 +4,8 @@
 
 Random commands, text, meta and binary, valid and invalid, are sent to Debian's memcached and to
 ours: each write is predicted before the server can have executed it, and there are as many
-responses as predicted. COMMANDS is how many in all, SEED the seed.
+responses as predicted. The servers have unix sockets, which cost less. COMMANDS is how many in
+all, SEED the seed.
 """
 import os
 import sys
@@ -37,7 +38,7 @@ def on_both(name, family, keys, make, least):
     """make: makes the batches, the same for both servers."""
     tool = parsers.Parsers()
     for whose, start in (("ours", server.Server), ("Debian's", d.start_peer)):
-        where = start()
+        where = start(unix=os.path.join(server.scratch(), "sock"))
         watched = parsers.watch("%s, %s" % (name, whose), where, tool, keys, family, make())
         tap.ok(watched.commands > least, "%d and more commands are followed" % least)
         where.kill()
