@@ -241,3 +241,13 @@ void command_release(struct command_local *local, struct reply *reply)
     reply->nheld = 0;
     reply_reset(reply);
 }
+
+void command_too_long(struct command_local *local, const struct request *request,
+                      struct reply *reply)
+{
+    command_release(local, reply);
+    if (request->binary)
+        binary_error(reply, request->id, BINARY_TOO_LARGE);
+    else
+        reply_bytes(reply, SLICE("SERVER_ERROR response too large for UDP\r\n"));
+}

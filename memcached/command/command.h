@@ -228,6 +228,9 @@ static inline bool command_reads(const struct reply *reply)
 bool command_read(struct command_local *local, struct reply *reply, rel_time now,
                   struct countdown *wait);
 void command_complete(struct command_local *local, struct reply *reply, rel_time now);
+/* The reply to a request is too long for datagrams: an error takes its place. */
+void command_too_long(struct command_local *local, const struct request *request,
+                      struct reply *reply);
 /* The reply was sent or is dropped: releases its items and resets it. */
 void command_release(struct command_local *local, struct reply *reply);
 

@@ -71,7 +71,8 @@ struct udp {
     struct event *event;
     struct socket_name name; /* its own */
     bool any;                /* replies say which address they leave from */
-    bool unfit_logged;       /* the log has named a source that is not answered */
+    bool unfit_logged;       /* the log has named a source that is not answered, */
+    bool long_logged;        /* a reply that was too long */
 
     struct event *writable;
     bool blocked;  /* the socket is full: nothing deferred is sent until it is writable, */
@@ -242,6 +243,18 @@ static bool take_value(struct udp *udp, struct command_pending *pending, struct 
     return true;
 }
 
+/* A reply with more datagrams than can be numbered: the client gets an error, the log one line. */
+static void refuse_reply(struct udp *udp, const struct request *request)
+{
+    struct worker *worker = udp->worker;
+
+    if (!udp->long_logged)
+        log_write("a reply of %zu bytes is too long for UDP: such requests get an error",
+                  worker->reply.nbytes);
+    udp->long_logged = true;
+    command_too_long(worker->local, request, &worker->reply);
+}
+
 /* Executes one command of the datagram. False: the rest of the datagram is unusable. */
 static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *rest, rel_time now)
 {
@@ -266,6 +279,8 @@ static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *r
             return false;
         next = command_finish(worker->local, &udp->client, &pending, now, &worker->reply);
     }
+    if (worker->reply.nbytes > 0 && udp_ndatagrams(worker->reply.nbytes) == 0)
+        refuse_reply(udp, &request);
     return next == COMMAND_DONE;
 }
 
