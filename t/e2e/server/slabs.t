@@ -126,7 +126,8 @@ def a_page_is_moved():
         slabs = c.stats("slabs")
         tap.is_((slabs["30:total_pages"], slabs["1:total_pages"]), ("11", "1"),
                 "it has moved from class to class")
-        tap.ok(b"type=slab_move src=30 dst=1" in watcher.until(b"\n"), "a watcher gets a line")
+        tap.ok(server.wait_for(lambda: b"type=slab_move src=30 dst=1" in watcher.until(b"\n")),
+               "a watcher gets a line")
         for _ in range(3):
             moved(c, b"30 0")
         stats = c.stats()
